@@ -1,0 +1,162 @@
+#include "agent/conversation.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "agent/feedback.h"
+#include "agent/text.h"
+#include "prompts/prompts.h"
+
+namespace kevin {
+namespace {
+
+std::string WithoutLastLineEnd(std::string_view text) { return std::string(TrimRight(text)); }
+
+std::string TensorLine(const ConcreteTensor& tensor, const char* role) {
+  return fmt::format("- {} `{}`: {}, [{}] = [{}]", role, tensor.spec.name, DTypeName(tensor.spec.dtype),
+                     fmt::join(tensor.spec.shape, ", "), fmt::join(tensor.shape, ", "));
+}
+
+std::string Tensors(const SizedProblem& problem) {
+  std::vector<std::string> lines;
+  for (const ConcreteTensor& tensor : problem.inputs) {
+    lines.push_back(TensorLine(tensor, tensor.spec.is_param ? "parameter" : "input"));
+  }
+  for (const ConcreteTensor& tensor : problem.outputs) lines.push_back(TensorLine(tensor, "output"));
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
+std::string SymbolList(const Symbols& symbols) {
+  if (symbols.empty()) return "none";
+  std::vector<std::string> items;
+  for (const auto& [name, value] : symbols) items.push_back(fmt::format("`{}` = {}", name, value));
+  return fmt::format("{}", fmt::join(items, ", "));
+}
+
+// The values that both kinds of turn need.
+PromptValues CommonValues(const ConversationContext& context) {
+  const SizedProblem& sized = *context.problem;
+  const Problem& problem = *sized.problem;
+  const char* precision = problem.outputs.empty() ? "float32" : DTypeName(problem.outputs.front().dtype);
+  if (!problem.inputs.empty()) precision = DTypeName(problem.inputs.front().dtype);
+  const std::string rules = Render("rules", {{"signature", LaunchSignature(problem)},
+                                             {"symbols", SymbolList(sized.symbols)},
+                                             {"precision", precision},
+                                             {"threads", fmt::format("{}", context.threads)}});
+  return {{"name", problem.name},
+          {"problem", problem.id},
+          {"reference", WithoutLastLineEnd(problem.reference)},
+          {"tensors", Tensors(sized)},
+          {"machine", context.machine},
+          {"rules", WithoutLastLineEnd(rules)},
+          {"note", std::string(Trim(context.note))}};
+}
+
+std::string AttemptText(const TurnRecord& turn) {
+  const std::string title =
+      turn.turn == 0 ? "Turn 0, the kernel you start from" : fmt::format("Turn {}", turn.turn);
+  const std::string source = WithoutLastLineEnd(turn.evaluation.source);
+  if (source.empty())
+    return Render("attempt_without_source", {{"title", title}, {"feedback", turn.feedback}});
+  return Render("attempt", {{"title", title},
+                            {"source", source},
+                            {"summary", std::string(Trim(turn.summary))},
+                            {"feedback", turn.feedback}});
+}
+
+std::string BestLine(const std::vector<TurnRecord>& turns) {
+  const TurnRecord* best = nullptr;
+  for (const TurnRecord& turn : turns) {
+    const auto& speedup = turn.evaluation.speedup;
+    if (speedup && (best == nullptr || speedup->value > best->evaluation.speedup->value)) best = &turn;
+  }
+  if (best == nullptr) return "";
+  const RatioRecord& r = *best->evaluation.speedup;
+  return fmt::format("turn {} with {}", best->turn, RatioText(r.value, r.low, r.high));
+}
+
+std::string FirstTurn(const ConversationContext& context, const std::vector<TurnRecord>& turns) {
+  PromptValues values = CommonValues(context);
+  values["example"] = WithoutLastLineEnd(Render("example", {}));
+  values["start_source"] = turns.empty() ? "" : WithoutLastLineEnd(turns.front().evaluation.source);
+  values["start_feedback"] = turns.empty() ? "" : turns.front().feedback;
+  return Render("first_turn", values);
+}
+
+std::string RefineTurn(const ConversationContext& context, const std::vector<TurnRecord>& turns,
+                       size_t left_out) {
+  PromptValues values = CommonValues(context);
+  std::string attempts;
+  for (size_t i = left_out; i < turns.size(); ++i) attempts += AttemptText(turns[i]) + "\n";
+  values["attempts"] = WithoutLastLineEnd(attempts);
+  values["left_out"] = left_out == 0 ? "" : fmt::format("{}", left_out);
+  values["best"] = BestLine(turns);
+  return Render("refine_turn", values);
+}
+
+bool HasAttempts(const std::vector<TurnRecord>& turns) { return !turns.empty() && turns.back().turn > 0; }
+
+TaskArgument Argument(const ConcreteTensor& tensor, bool is_output) {
+  const std::string type = DTypeCpp(tensor.spec.dtype);
+  return {tensor.spec.name,
+          is_output              ? "output"
+          : tensor.spec.is_param ? "param"
+                                 : "input",
+          is_output ? type + "*" : "const " + type + "*", tensor.shape, tensor.spec.shape};
+}
+
+TaskAttempt Attempt(const TurnRecord& turn) {
+  TaskAttempt attempt{turn.evaluation.source,      turn.evaluation.outcome, {}, {}, {},
+                      turn.evaluation.candidate_us};
+  if (const auto& speedup = turn.evaluation.speedup) {
+    attempt.speedup = speedup->value;
+    attempt.speedup_low = speedup->low;
+    attempt.speedup_high = speedup->high;
+  }
+  return attempt;
+}
+
+}  // namespace
+
+int64_t EstimateTokens(const std::string& text) { return static_cast<int64_t>((text.size() + 3) / 4); }
+
+const char* PromptTemplateFor(const std::vector<TurnRecord>& turns) {
+  return HasAttempts(turns) ? "refine_turn" : "first_turn";
+}
+
+std::vector<Message> BuildMessages(const ConversationContext& context, const std::vector<TurnRecord>& turns) {
+  const std::string system = WithoutLastLineEnd(Render("system", {}));
+  if (!HasAttempts(turns))
+    return {{"system", system}, {"user", WithoutLastLineEnd(FirstTurn(context, turns))}};
+  std::string user;
+  for (size_t left_out = 0; left_out < turns.size(); ++left_out) {
+    user = WithoutLastLineEnd(RefineTurn(context, turns, left_out));
+    if (EstimateTokens(system) + EstimateTokens(user) <= context.prompt_token_budget) break;
+  }
+  return {{"system", system}, {"user", user}};
+}
+
+Task BuildTask(const ConversationContext& context, const std::vector<TurnRecord>& turns) {
+  const SizedProblem& sized = *context.problem;
+  const Problem& problem = *sized.problem;
+  Task task;
+  task.problem = problem.id;
+  task.kind = context.kind;
+  task.reference = problem.reference;
+  task.signature = LaunchSignature(problem);
+  task.families = problem.families;
+  task.symbols = sized.symbols;
+  for (const ConcreteTensor& tensor : sized.inputs) task.arguments.push_back(Argument(tensor, false));
+  for (const ConcreteTensor& tensor : sized.outputs) task.arguments.push_back(Argument(tensor, true));
+  task.threads = context.threads;
+  task.turn = turns.empty() ? 1 : turns.back().turn + 1;
+  task.start_source = context.start_source;
+  for (const TurnRecord& turn : turns) {
+    if (turn.turn > 0) task.attempts.push_back(Attempt(turn));
+  }
+  return task;
+}
+
+}  // namespace kevin

@@ -1,0 +1,38 @@
+#pragma once
+// An episode so far -> the next request to the policy: the messages for language models and the same as plain
+// data for the others. The shape is Kevin's (arXiv 2507.11948, section 4.1): one system and one user message;
+// the worked example in the first turn only; later turns show every earlier kernel with the model's own
+// summary and its result, oldest first, without the reasoning; what does not fit is dropped from the oldest
+// on. Pure functions of their arguments; safe from any thread.
+
+#include <string>
+#include <vector>
+
+#include "env/problem.h"
+#include "policies/policy.h"
+#include "trajectories/records.h"
+
+namespace kevin {
+
+// What stays the same during an episode.
+struct ConversationContext {
+  const SizedProblem* problem = nullptr;  // not owned
+  std::string kind = "cpp";
+  std::string machine;  // one line: processor, cores, instruction sets
+  int threads = 1;
+  std::string note;                    // --note
+  std::string start_source;            // --from
+  int64_t prompt_token_budget = 8192;  // both messages together; the latest attempt is shown in any case
+};
+
+// A rough count that needs no tokenizer: four characters are one token.
+int64_t EstimateTokens(const std::string& text);
+
+// `turns`: the episode's turns so far in order, turn 0 (the kernel of --from) included if there is one.
+std::vector<Message> BuildMessages(const ConversationContext& context, const std::vector<TurnRecord>& turns);
+Task BuildTask(const ConversationContext& context, const std::vector<TurnRecord>& turns);
+
+// Name of the template that BuildMessages uses: "first_turn" or "refine_turn".
+const char* PromptTemplateFor(const std::vector<TurnRecord>& turns);
+
+}  // namespace kevin

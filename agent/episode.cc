@@ -1,0 +1,312 @@
+#include "agent/episode.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "agent/conversation.h"
+#include "agent/feedback.h"
+#include "agent/journal.h"
+#include "agent/judge.h"
+#include "agent/parse.h"
+#include "agent/records.h"
+#include "env/error.h"
+#include "prompts/prompts.h"
+
+namespace kevin {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+struct Interrupted {};
+
+ConversationContext ContextOf(const SizedProblem& sized, const EpisodeOptions& options) {
+  ConversationContext context;
+  context.problem = &sized;
+  context.machine = options.machine;
+  context.threads = options.threads;
+  context.note = options.note;
+  context.start_source = options.start_source;
+  context.prompt_token_budget = options.prompt_token_budget;
+  return context;
+}
+
+EvaluateOptions EvaluateOptionsOf(const EpisodeOptions& options) {
+  EvaluateOptions evaluate;
+  evaluate.size = options.size;
+  evaluate.inputs = options.inputs;
+  return evaluate;
+}
+
+// As evaluations name it: what the reference computes in.
+std::string Precision(const Problem& problem) {
+  const DType dtype = problem.inputs.empty() ? DType::kF32 : problem.inputs.front().dtype;
+  return dtype == DType::kF16 ? "fp16" : dtype == DType::kBF16 ? "bf16" : "fp32";
+}
+
+class Episode {
+ public:
+  Episode(const Problem& problem, Policy& policy, Environment& environment, Store& store,
+          const EpisodeOptions& options, const EpisodeHooks& hooks, const CancelToken* cancel)
+      : problem_(problem),
+        sized_(AtSize(problem, options.size)),
+        policy_(policy),
+        environment_(environment),
+        options_(options),
+        hooks_(hooks),
+        cancel_(cancel),
+        context_(ContextOf(sized_, options)),
+        journal_(store, EpisodeOutput(options.output)),
+        judge_(problem, environment, store, EvaluateOptionsOf(options), options.audit_rates, options.seed,
+               cancel) {}
+
+  EpisodeRecord Run(Store& store) {
+    Begin(store);
+    try {
+      TakeTurns();
+      if (!winner_) winner_ = ConfirmWinner(journal_.Contenders(), [&](int turn) { return Confirm(turn); });
+      Finish(EpisodeState::kDone, "");
+    } catch (const Interrupted&) {
+      Finish(EpisodeState::kInterrupted, "interrupted by the person");
+    } catch (const std::exception& error) {
+      FinishAfter(error);
+      if (!Cancelled()) throw;
+    }
+    return store.FindEpisode(journal_.episode().id);
+  }
+
+ private:
+  void TakeTurns() {
+    if (!options_.start_source.empty() && journal_.turns().empty()) JudgeStart();
+    judge_.set_start_source(options_.start_source);
+    const int first = journal_.turns().empty() ? 1 : journal_.turns().back().turn + 1;
+    for (int number = first; number < first + options_.turns; ++number) {
+      StopIfCancelled();
+      const Clock::time_point start = Clock::now();
+      TurnRecord turn = Ask(number);
+      const ParsedReply reply = ParseReply(turn.reply);
+      turn.summary = reply.summary;
+      JudgeAndKeep(std::move(turn), reply, start);
+      if (ReachedGoal()) return;
+    }
+  }
+
+  TurnRecord Ask(int number) {
+    TurnRecord turn = NewTurn(number);
+    const auto& turns = journal_.turns();
+    turn.parser_version = fmt::format("{}", kParserVersion);
+    turn.prompt_template = PromptTemplateFor(turns);
+    Request request{BuildMessages(context_, turns), options_.sampling, BuildTask(context_, turns)};
+    request.sampling.seed = options_.seed;
+    for (const Message& message : request.messages) turn.messages.push_back({message.role, message.content});
+    Announce(number, "generate");
+    const Clock::time_point start = Clock::now();
+    const Completion completion = policy_.Complete(request, cancel_, {});
+    StopIfCancelled();
+    turn.generate_s = SecondsSince(start);
+    FillFromCompletion(completion, request.sampling, &turn);
+    return turn;
+  }
+
+  void JudgeStart() {
+    ParsedReply start;
+    start.source = options_.start_source;
+    JudgeAndKeep(NewTurn(0), start, Clock::now());
+  }
+
+  void JudgeAndKeep(TurnRecord turn, const ParsedReply& reply, Clock::time_point start) {
+    const int number = turn.turn;
+    const Candidate candidate{context_.kind, reply.source.value_or("")};
+    AnnouncePhasesOf(number);
+    const Ruling ruling = reply.source ? judge_.Decide(candidate) : Unreadable(reply.failure);
+    StopIfCancelled();
+    turn.evaluation = ToRecord(ruling.evaluation, candidate, problem_, number == 0 ? "start" : "turn");
+    turn.feedback = Tell(ruling.evaluation, candidate);
+    turn.reward = turn.evaluation.score;
+    journal_.WriteSource(&turn);
+    turn.seconds = SecondsSince(start);
+    turn.overhead_s = Overhead(turn, turn.seconds);
+    journal_.Append(std::move(turn), ruling.supersedes);
+    if (ruling.audit)
+      journal_.AppendEvaluation(number, ToRecord(*ruling.audit, candidate, problem_, "audit"), "");
+    const double seconds = SecondsSince(start);
+    journal_.SetSeconds(number, seconds, Overhead(journal_.turn(number), seconds));
+    if (hooks_.on_turn) hooks_.on_turn(journal_.turn(number), journal_.episode());
+  }
+
+  // --until: the latest turn leads, promises enough, and keeps the promise when it is measured again.
+  bool ReachedGoal() {
+    const TurnRecord& latest = journal_.turns().back();
+    if (!options_.until || journal_.Leader() != &latest) return false;
+    if (latest.evaluation.speedup->low < *options_.until) return false;
+    const auto confirmed = Confirm(latest.turn);
+    if (!confirmed || confirmed->low < *options_.until) return false;
+    winner_ = Winner{latest.turn, *confirmed};
+    return true;
+  }
+
+  std::optional<Ratio> Confirm(int number) {
+    StopIfCancelled();
+    const EvaluationRecord& judged = journal_.turn(number).evaluation;
+    const Candidate candidate{judged.kind, judged.source};
+    judge_.set_start_source(number == 0 ? "" : options_.start_source);
+    AnnouncePhasesOf(number);
+    const Evaluation evaluation = judge_.Confirm(candidate);
+    judge_.set_start_source(options_.start_source);
+    StopIfCancelled();
+    journal_.AppendEvaluation(number, ToRecord(evaluation, candidate, problem_, "confirm"),
+                              Tell(evaluation, candidate));
+    const auto* measured = std::get_if<Measured>(&evaluation.outcome);
+    return measured ? std::optional(measured->speedup) : std::nullopt;
+  }
+
+  // --- Beginning and end ---
+
+  void Begin(Store& store) {
+    RequirePolicyFor(problem_, policy_, options_);
+    if (options_.continue_episode.empty()) {
+      journal_.Begin(NewEpisode(), ToRecord(problem_));
+    } else {
+      CheckSameQuestion(store.FindEpisode(options_.continue_episode));
+      journal_.Resume(options_.continue_episode, options_.run, options_.turns);
+    }
+    if (hooks_.on_begin) hooks_.on_begin(journal_.episode());
+  }
+
+  EpisodeRecord NewEpisode() const {
+    EpisodeRecord record;
+    record.run = options_.run;
+    record.problem = problem_.id;
+    record.problem_hash = problem_.content_hash;
+    record.policy = policy_.Name();
+    record.kind = context_.kind;
+    record.device = environment_.Device();
+    record.isolation = environment_.Isolation();
+    record.size = options_.size;
+    record.inputs = options_.inputs;
+    record.precision = Precision(problem_);
+    record.seed = options_.seed;
+    record.turns_asked = options_.turns;
+    record.prompt_template = "kevin";
+    record.prompt_template_hash = PromptSetHash();
+    record.start_source = options_.start_source;
+    record.note = options_.note;
+    record.until = options_.until;
+    return record;
+  }
+
+  void CheckSameQuestion(const EpisodeRecord& earlier) const {
+    std::string difference;
+    if (earlier.problem_hash != problem_.content_hash) {
+      difference = fmt::format("{} has changed since", problem_.id);
+    } else if (earlier.device != environment_.Device()) {
+      difference =
+          fmt::format("it was measured on \"{}\", this is \"{}\"", earlier.device, environment_.Device());
+    }
+    if (difference.empty()) return;
+    throw Error(
+        ExitCode::kBadRequest,
+        fmt::format("episode {}: {}; its results would not compare", earlier.id, difference),
+        fmt::format("start a new one from its best kernel: kevin run --problem {} --from FILE", problem_.id));
+  }
+
+  void Finish(EpisodeState state, const std::string& reason) {
+    journal_.Finish(state, reason, winner_, SecondsSince(start_));
+  }
+
+  // The first failure is the one to report, even when closing the episode meets it again.
+  void FinishAfter(const std::exception& error) {
+    try {
+      Finish(Cancelled() ? EpisodeState::kInterrupted : EpisodeState::kFailed, error.what());
+    } catch (const Error&) {
+      if (Cancelled()) throw;
+    }
+  }
+
+  // --- Small things ---
+
+  TurnRecord NewTurn(int number) const {
+    TurnRecord turn;
+    turn.turn = number;
+    turn.run = options_.run;
+    turn.prompt_template_hash = PromptSetHash();
+    return turn;
+  }
+
+  Ruling Unreadable(const std::string& failure) const {
+    Ruling ruling;
+    ruling.evaluation.outcome = ParseFailed{failure};
+    ruling.evaluation.size = options_.size;
+    ruling.evaluation.inputs = options_.inputs;
+    ruling.evaluation.device = journal_.episode().device;
+    ruling.evaluation.isolation = journal_.episode().isolation;
+    return ruling;
+  }
+
+  std::string Tell(const Evaluation& evaluation, const Candidate& candidate) const {
+    return Feedback(evaluation, {candidate.source, &sized_, context_.threads});
+  }
+
+  static double Overhead(const TurnRecord& turn, double seconds) {
+    const EvaluationRecord& e = turn.evaluation;
+    return seconds - turn.generate_s - e.compile_s - e.verify_s - e.measure_s - e.wait_s;
+  }
+
+  bool Cancelled() const { return cancel_ != nullptr && *cancel_; }
+  void StopIfCancelled() const {
+    if (Cancelled()) throw Interrupted{};
+  }
+  void Announce(int turn, const std::string& phase) const {
+    if (hooks_.on_phase) hooks_.on_phase(turn, phase);
+  }
+  void AnnouncePhasesOf(int turn) {
+    judge_.set_on_phase([this, turn](const std::string& phase) { Announce(turn, phase); });
+  }
+
+  const Problem& problem_;
+  const SizedProblem sized_;
+  Policy& policy_;
+  Environment& environment_;
+  const EpisodeOptions& options_;
+  const EpisodeHooks& hooks_;
+  const CancelToken* cancel_;
+  const ConversationContext context_;
+  Journal journal_;
+  Judge judge_;
+  const Clock::time_point start_ = Clock::now();
+  std::optional<Winner> winner_;
+};
+
+}  // namespace
+
+EpisodeOptions OptionsToContinue(const EpisodeRecord& episode, int more_turns) {
+  EpisodeOptions options;
+  options.continue_episode = episode.id;
+  options.turns = more_turns;
+  options.seed = episode.seed;
+  options.size = episode.size;
+  options.inputs = episode.inputs;
+  options.note = episode.note;
+  options.start_source = episode.start_source;
+  return options;
+}
+
+void RequirePolicyFor(const Problem& problem, const Policy& policy, const EpisodeOptions& options) {
+  const SizedProblem sized = AtSize(problem, options.size);
+  const std::string why_not = policy.WhyNot(BuildTask(ContextOf(sized, options), {}));
+  if (why_not.empty()) return;
+  throw Error(ExitCode::kBadRequest, fmt::format("{}: {}", problem.id, why_not),
+              "choose another problem (kevin problems) or another policy (--policy)");
+}
+
+EpisodeRecord RunEpisode(const Problem& problem, Policy& policy, Environment& environment, Store& store,
+                         const EpisodeOptions& options, const EpisodeHooks& hooks,
+                         const CancelToken* cancel) {
+  return Episode(problem, policy, environment, store, options, hooks, cancel).Run(store);
+}
+
+}  // namespace kevin

@@ -1,0 +1,105 @@
+#include "agent/events.h"
+
+namespace kevin {
+namespace {
+
+Json Null() { return Json(nullptr); }
+Json OrNull(const std::string& text) { return text.empty() ? Null() : Json(text); }
+
+template <class T>
+Json OrNull(const std::optional<T>& value) {
+  return value ? Json(*value) : Null();
+}
+
+// Seconds of a phase; a phase that did not run has none.
+Json Seconds(double seconds) { return seconds > 0 ? Json(seconds) : Null(); }
+
+struct PhaseSeconds {
+  Json generate, overhead;
+};
+
+void AddRatio(const std::string& name, const std::optional<RatioRecord>& ratio, Json* event) {
+  (*event)[name] = ratio ? Json(ratio->value) : Null();
+  (*event)[name + "_low"] = ratio ? Json(ratio->low) : Null();
+  (*event)[name + "_high"] = ratio ? Json(ratio->high) : Null();
+}
+
+void AddEvaluation(const EvaluationRecord& e, const std::string& source_path, const PhaseSeconds& seconds,
+                   Json* event) {
+  Json& out = *event;
+  out["kind"] = OrNull(e.kind);
+  out["device"] = OrNull(e.device);
+  out["outcome"] = e.outcome;
+  out["reason"] = OrNull(e.reason);
+  out["verdict"] = OrNull(e.verdict);
+  out["compiled"] = e.compiled;
+  out["correct"] = e.correct;
+  AddRatio("speedup", e.speedup, event);
+  AddRatio("against_start", e.against_start, event);
+  out["candidate_us"] = OrNull(e.candidate_us);
+  out["reference_us"] = OrNull(e.reference_us);
+  out["floor_us"] = OrNull(e.floor_us);
+  out["gb_per_s"] = OrNull(e.gb_per_s);
+  out["gflop_per_s"] = OrNull(e.gflop_per_s);
+  out["max_error"] = OrNull(e.max_error);
+  out["error_bound"] = OrNull(e.error_bound);
+  out["score"] = e.score;
+  out["size"] = OrNull(e.size);
+  out["inputs"] = OrNull(e.inputs);
+  out["precision"] = OrNull(e.precision);
+  out["tf32"] = e.tf32;
+  out["isolation"] = OrNull(e.isolation);
+  out["cached_from"] = OrNull(e.cached_from);
+  out["generate_s"] = seconds.generate;
+  out["compile_s"] = Seconds(e.compile_s);
+  out["verify_s"] = Seconds(e.verify_s);
+  out["measure_s"] = Seconds(e.measure_s);
+  out["wait_s"] = e.wait_s;
+  out["overhead_s"] = seconds.overhead;
+  out["source_path"] = OrNull(source_path);
+}
+
+}  // namespace
+
+Json TurnEvent(const TurnRecord& turn, const EpisodeRecord& episode) {
+  Json event = {
+      {"event", "turn"}, {"episode", episode.id}, {"turn", turn.turn}, {"problem", episode.problem}};
+  AddEvaluation(turn.evaluation, turn.source_path, {turn.generate_s, turn.overhead_s}, &event);
+  if (turn.evaluation.kind.empty()) event["kind"] = OrNull(episode.kind);
+  event["summary"] = OrNull(turn.summary);
+  return event;
+}
+
+Json EvaluationEvent(const EvaluationRecord& e, const std::string& problem, const std::string& source_path,
+                     double total_s) {
+  Json event = {{"event", "evaluation"}, {"problem", problem}};
+  const double overhead = total_s - e.compile_s - e.verify_s - e.measure_s - e.wait_s;
+  AddEvaluation(e, source_path, {Null(), overhead}, &event);
+  return event;
+}
+
+Json EpisodeEvent(const EpisodeRecord& episode) {
+  Json event = {{"event", "episode"}};
+  event["episode"] = episode.id;
+  event["problem"] = episode.problem;
+  event["policy"] = episode.policy;
+  event["device"] = OrNull(episode.device);
+  event["isolation"] = OrNull(episode.isolation);
+  event["state"] = EpisodeStateName(episode.state);
+  event["turns"] = episode.turns;
+  event["correct_turns"] = episode.correct_turns;
+  event["best_turn"] = OrNull(episode.best_turn);
+  event["best_speedup"] = OrNull(episode.best_speedup);
+  event["best_speedup_low"] = OrNull(episode.best_speedup_low);
+  event["best_speedup_high"] = OrNull(episode.best_speedup_high);
+  event["best_path"] = OrNull(episode.best_path);
+  event["database"] = OrNull(episode.database);
+  event["seconds"] = episode.seconds;
+  return event;
+}
+
+std::string ToLine(const Json& event) {
+  return event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace kevin

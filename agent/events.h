@@ -1,0 +1,27 @@
+#pragma once
+// The JSON objects that `--json` prints, one a line. Field names are fixed: scripts rely on them. What is not
+// known is null, never 0; `speedup` is there only for `measured`. `event` comes first. Invalid UTF-8 (a
+// candidate may print anything) is replaced.
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "trajectories/records.h"
+
+namespace kevin {
+
+using Json = nlohmann::ordered_json;
+
+// Beside the common fields: `episode`, `turn`, `generate_s`, `overhead_s`, `summary`.
+Json TurnEvent(const TurnRecord& turn, const EpisodeRecord& episode);
+
+// `kevin bench`. `total_s` is the wall time of the whole evaluation, from which overhead_s is taken.
+Json EvaluationEvent(const EvaluationRecord& evaluation, const std::string& problem,
+                     const std::string& source_path, double total_s);
+
+// The last line of `kevin run`.
+Json EpisodeEvent(const EpisodeRecord& episode);
+
+std::string ToLine(const Json& event);  // with its line end
+
+}  // namespace kevin

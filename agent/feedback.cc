@@ -1,0 +1,229 @@
+#include "agent/feedback.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "agent/text.h"
+
+namespace kevin {
+namespace {
+
+constexpr size_t kMaxErrors = 3;
+constexpr size_t kMaxLogBytes = 1500;
+constexpr size_t kMaxSourceLineBytes = 160;
+constexpr double kNearFloor = 1.25;  // times the floor; closer than this only details are left
+
+struct CompileError {
+  int line = 0, column = 0;
+  std::string message;
+};
+
+std::optional<int> TakeNumber(std::string_view* text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (error != std::errc()) return std::nullopt;
+  text->remove_prefix(static_cast<size_t>(end - text->data()));
+  return value;
+}
+
+// "candidate.cpp:12:5: error: message", as g++ and clang++ both write it.
+std::optional<CompileError> ParseCompileError(std::string_view line) {
+  constexpr std::string_view kMark = "error: ";
+  const size_t mark = line.find(kMark);
+  if (mark == std::string_view::npos) return std::nullopt;
+  CompileError error{0, 0, std::string(Trim(line.substr(mark + kMark.size())))};
+  if (error.message.starts_with("ld returned") || error.message.starts_with("linker command"))
+    return std::nullopt;
+  std::string_view place = line.substr(0, mark);
+  const size_t colon = place.find(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  place.remove_prefix(colon + 1);
+  if (const auto number = TakeNumber(&place)) error.line = *number;
+  if (error.line > 0 && place.starts_with(":")) {
+    place.remove_prefix(1);
+    error.column = TakeNumber(&place).value_or(0);
+  }
+  return error;
+}
+
+std::string Quote(const CompileError& error, const std::vector<std::string_view>& source) {
+  if (error.line == 0) return fmt::format("{}\n", error.message);
+  std::string text = fmt::format("line {}, column {}: {}\n", error.line, error.column, error.message);
+  if (static_cast<size_t>(error.line) <= source.size()) {
+    const std::string_view line = source[static_cast<size_t>(error.line) - 1];
+    text += fmt::format("{:>6} | {}\n", error.line, Clip(TrimRight(line), kMaxSourceLineBytes));
+  }
+  return text;
+}
+
+std::string TrimmedErrors(const std::string& log, const std::string& source) {
+  const std::vector<std::string_view> source_lines = SplitLines(source);
+  std::string text;
+  size_t count = 0;
+  for (const std::string_view line : SplitLines(log)) {
+    if (const auto error = ParseCompileError(line)) {
+      if (++count <= kMaxErrors) text += Quote(*error, source_lines);
+    } else if (line.find("undefined reference") != std::string_view::npos && ++count <= kMaxErrors) {
+      text += fmt::format("{}\n", Trim(line.substr(line.find("undefined reference"))));
+    }
+  }
+  if (count == 0) return Clip(Trim(log), kMaxLogBytes) + "\n";
+  if (count > kMaxErrors) text += fmt::format("({} more errors)\n", count - kMaxErrors);
+  return text;
+}
+
+std::string Fenced(std::string_view text) {
+  return fmt::format("```\n{}{}```", text, text.ends_with("\n") ? "" : "\n");
+}
+
+const char* VerdictWords(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kFast:
+      return "faster than the reference";
+    case Verdict::kSlow:
+      return "slower than the reference";
+    case Verdict::kSame:
+      return "as fast as the reference";
+    case Verdict::kAmbiguous:
+      return "too close to the reference to tell";
+  }
+  return "";
+}
+
+std::string Rates(const Measured& m, const FeedbackContext& context) {
+  std::string text =
+      fmt::format("One call takes {:.4g} us, the reference {:.4g} us. That is {:.3g} GB/s and {:.3g} GFLOP/s",
+                  m.candidate_us, m.reference_us, m.gb_per_s, m.gflop_per_s);
+  if (m.floor_us > 0) {
+    text += fmt::format(
+        "; no correct kernel on this machine can take less than {:.4g} us, this one takes {:.3g} times that",
+        m.floor_us, m.candidate_us / m.floor_us);
+  }
+  text += ".";
+  if (context.problem == nullptr || context.problem->bytes <= 0) return text;
+  const double intensity = context.problem->flops / context.problem->bytes;
+  switch (RooflineBound(*context.problem)) {
+    case Bound::kMemory:
+      return text + fmt::format(" At {:.2g} flop per byte the operation is bound by memory.", intensity);
+    case Bound::kCompute:
+      return text + fmt::format(" At {:.3g} flop per byte the operation is bound by arithmetic.", intensity);
+    case Bound::kUnclear:
+      return text +
+             fmt::format(" At {:.2g} flop per byte either memory or arithmetic may be the limit.", intensity);
+  }
+  return text;
+}
+
+std::string Advice(const Measured& m, const FeedbackContext& context) {
+  if (m.floor_us > 0 && m.candidate_us <= kNearFloor * m.floor_us) {
+    return "It is close to the floor; only details are left, such as alignment and the cost of starting "
+           "threads.";
+  }
+  const Bound bound = context.problem ? RooflineBound(*context.problem) : Bound::kUnclear;
+  std::string text = "It can still be made faster. ";
+  if (m.verdict == Verdict::kSlow) {
+    text +=
+        fmt::format("First make sure that all {} threads have work and that the inner loop is vectorised. ",
+                    context.threads);
+  }
+  switch (bound) {
+    case Bound::kMemory:
+      return text +
+             "Move fewer bytes: one pass over the data, every value read and written once, unit stride, "
+             "results "
+             "that are not read again written past the cache.";
+    case Bound::kCompute:
+      return text +
+             "Do more arithmetic per load: tiles that fit the caches, a block of accumulators in registers, "
+             "fused "
+             "multiply-add, packed operands.";
+    case Bound::kUnclear:
+      return text +
+             "Reuse what is in registers and cache before loading more, and keep several independent chains "
+             "of "
+             "arithmetic going.";
+  }
+  return text;
+}
+
+std::string Describe(const Measured& m, const FeedbackContext& context) {
+  std::string text =
+      fmt::format("The kernel is right. Its speed-up is {}: {}.",
+                  RatioText(m.speedup.value, m.speedup.low, m.speedup.high), VerdictWords(m.verdict));
+  if (m.against_start) {
+    const Ratio& ratio = *m.against_start;
+    text += fmt::format(" Against the kernel you started from it is {}.",
+                        RatioText(ratio.value, ratio.low, ratio.high));
+  }
+  return text + "\n" + Rates(m, context) + "\n" + Advice(m, context);
+}
+
+std::string Describe(const ParseFailed& o, const FeedbackContext&) {
+  return fmt::format(
+      "The answer could not be used: {}. Send the complete file in one fenced block marked `cpp`, and keep "
+      "the reply short enough to finish.",
+      o.message);
+}
+
+std::string Describe(const CompileFailed& o, const FeedbackContext& context) {
+  return "The kernel does not compile:\n\n" + Fenced(TrimmedErrors(o.log, context.source));
+}
+
+std::string Describe(const Refused& o, const FeedbackContext&) {
+  return fmt::format(
+      "The kernel was refused: {}. It has to do all of its work inside each call, within the rules.",
+      Trim(o.reason));
+}
+
+std::string Describe(const Crashed& o, const FeedbackContext&) {
+  return fmt::format(
+      "The kernel compiles but crashed: {}. Check index ranges at the ends of loops, alignment of vector "
+      "loads and the size of arrays on the stack.",
+      Trim(o.message));
+}
+
+std::string Describe(const TimedOut& o, const FeedbackContext&) {
+  return fmt::format(
+      "The kernel did not finish: {} took longer than {:g} s. Look for a loop that does not end, a deadlock, "
+      "or far too much work.",
+      o.phase, o.limit_s);
+}
+
+std::string Describe(const Wrong& o, const FeedbackContext&) {
+  std::string text = fmt::format("The kernel runs but its result is wrong: {}.", TrimRight(o.message));
+  if (o.error_bound > 0) {
+    text += fmt::format(" That is {:.3g} times the error that is allowed.", o.max_error / o.error_bound);
+  }
+  return text;
+}
+
+}  // namespace
+
+Bound RooflineBound(const SizedProblem& problem) {
+  if (problem.bytes <= 0) return Bound::kUnclear;
+  const double intensity = problem.flops / problem.bytes;
+  if (intensity < kMemoryBoundBelow) return Bound::kMemory;
+  return intensity > kComputeBoundAbove ? Bound::kCompute : Bound::kUnclear;
+}
+
+std::string RatioText(double value, double low, double high) {
+  return fmt::format("{:.3g}x ({:.3g}x to {:.3g}x)", value, low, high);
+}
+
+std::string Feedback(const Evaluation& evaluation, const FeedbackContext& context) {
+  std::string text =
+      std::visit([&](const auto& outcome) { return Describe(outcome, context); }, evaluation.outcome);
+  if (std::holds_alternative<Crashed>(evaluation.outcome) && !Trim(evaluation.log).empty()) {
+    text += "\n\nIt printed:\n\n" + Fenced(Clip(Trim(evaluation.log), kMaxLogBytes));
+  }
+  if (!evaluation.cached_from.empty()) {
+    text += "\nThis very kernel was judged before; the verdict is the earlier one. Try something else.";
+  }
+  return text;
+}
+
+}  // namespace kevin

@@ -1,0 +1,155 @@
+#include "agent/journal.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "env/error.h"
+
+namespace kevin {
+namespace {
+
+bool IsRight(const TurnRecord& turn) {
+  return turn.evaluation.correct && turn.evaluation.speedup.has_value();
+}
+
+// The verdict changes, the candidate stays.
+void Overrule(EvaluationRecord* verdict, const EvaluationRecord& now) {
+  verdict->outcome = now.outcome;
+  verdict->reason = now.reason;
+  verdict->correct = now.correct;
+  verdict->speedup = now.speedup;
+  verdict->score = now.score;
+}
+
+}  // namespace
+
+std::vector<TurnRecord> CurrentTurns(Store& store, const std::string& episode) {
+  std::vector<TurnRecord> turns = store.LoadTurns(episode);
+  for (TurnRecord& turn : turns) {
+    if (turn.evaluation.superseded_by.empty()) continue;
+    if (auto now = store.FindEvaluation(turn.evaluation.superseded_by)) turn.evaluation = std::move(*now);
+  }
+  return turns;
+}
+
+void Journal::Begin(const EpisodeRecord& episode, const ProblemRecord& problem) {
+  episode_ = store_.FindEpisode(store_.BeginEpisode(episode, problem));
+  output_.set_episode(episode_.id);
+}
+
+void Journal::Resume(const std::string& episode, const std::string& run, int more_turns) {
+  store_.ResumeEpisode(episode, run, more_turns);
+  episode_ = store_.FindEpisode(episode);
+  output_.set_episode(episode_.id);
+  turns_ = CurrentTurns(store_, episode_.id);
+  WriteLeader();
+}
+
+const TurnRecord& Journal::turn(int number) const { return const_cast<Journal*>(this)->MutableTurn(number); }
+
+TurnRecord& Journal::MutableTurn(int number) {
+  const auto found =
+      std::find_if(turns_.begin(), turns_.end(), [&](const auto& t) { return t.turn == number; });
+  if (found == turns_.end()) {
+    throw Error(ExitCode::kBroken, fmt::format("episode {}: no turn {}", episode_.id, number));
+  }
+  return *found;
+}
+
+void Journal::WriteSource(TurnRecord* turn) const {
+  const EvaluationRecord& e = turn->evaluation;
+  if (!e.source.empty()) turn->source_path = output_.WriteTurn(turn->turn, e.kind, e.source);
+}
+
+void Journal::Append(TurnRecord turn, const std::vector<std::string>& supersedes) {
+  turn.evaluation.id = store_.AppendTurn(episode_.id, turn);
+  if (!supersedes.empty()) {
+    store_.Supersede(supersedes, turn.evaluation.id);
+    MarkWrong(supersedes, turn.evaluation);
+  }
+  turns_.push_back(std::move(turn));
+  WriteLeader();
+}
+
+void Journal::AppendEvaluation(int number, const EvaluationRecord& evaluation, const std::string& feedback) {
+  const std::string id = store_.AppendEvaluation(episode_.id, number, evaluation);
+  TurnRecord& turn = MutableTurn(number);
+  if (evaluation.correct || !turn.evaluation.correct) return;
+  std::vector<std::string> contradicted = {turn.evaluation.id};
+  if (!turn.evaluation.cached_from.empty()) contradicted.push_back(turn.evaluation.cached_from);
+  store_.Supersede(contradicted, id);
+  MarkWrong(contradicted, evaluation);
+  turn.feedback = feedback;
+  WriteLeader();
+}
+
+void Journal::MarkWrong(const std::vector<std::string>& evaluations, const EvaluationRecord& now) {
+  const auto named = [&](const std::string& id) {
+    return !id.empty() && std::find(evaluations.begin(), evaluations.end(), id) != evaluations.end();
+  };
+  for (TurnRecord& turn : turns_) {
+    EvaluationRecord& verdict = turn.evaluation;
+    if (named(verdict.id) || named(verdict.cached_from)) Overrule(&verdict, now);
+  }
+}
+
+void Journal::SetSeconds(int number, double seconds, double overhead_s) {
+  TurnRecord& turn = MutableTurn(number);
+  turn.seconds = seconds;
+  turn.overhead_s = overhead_s;
+}
+
+std::vector<Contender> Journal::Contenders() const {
+  std::vector<Contender> contenders;
+  for (const TurnRecord& turn : turns_) {
+    if (!IsRight(turn)) continue;
+    contenders.push_back({turn.turn, turn.evaluation.candidate_hash, turn.evaluation.speedup->value});
+  }
+  return contenders;
+}
+
+const TurnRecord* Journal::Leader() const {
+  const TurnRecord* leader = nullptr;
+  for (const TurnRecord& turn : turns_) {
+    if (!IsRight(turn)) continue;
+    if (leader == nullptr || turn.evaluation.speedup->value > leader->evaluation.speedup->value)
+      leader = &turn;
+  }
+  return leader;
+}
+
+// There from the first right kernel on, so that a killed episode leaves one behind; gone when none is right.
+void Journal::WriteLeader() {
+  const TurnRecord* leader = Leader();
+  const std::optional<int> number = leader ? std::optional(leader->turn) : std::nullopt;
+  if (number == in_best_file_) return;
+  if (leader) {
+    best_path_ = output_.WriteBest(leader->evaluation.kind, leader->evaluation.source);
+  } else {
+    output_.Remove(best_path_);
+  }
+  in_best_file_ = number;
+}
+
+void Journal::Finish(EpisodeState state, const std::string& reason, const std::optional<Winner>& winner,
+                     double seconds) {
+  EpisodeEnd end;
+  end.state = state;
+  end.state_reason = reason;
+  end.seconds = seconds;
+  if (winner) {
+    const EvaluationRecord& best = turn(winner->turn).evaluation;
+    end.best_turn = winner->turn;
+    end.best_speedup = winner->speedup.value;
+    end.best_speedup_low = winner->speedup.low;
+    end.best_speedup_high = winner->speedup.high;
+    end.best_path = output_.WriteBest(best.kind, best.source);
+  } else if (const TurnRecord* leader = Leader()) {
+    end.best_turn = leader->turn;
+    end.best_path = best_path_;
+  }
+  store_.FinishEpisode(episode_.id, end);
+}
+
+}  // namespace kevin

@@ -1,0 +1,76 @@
+#pragma once
+// Judges candidates for an episode: a stored verdict where the same question was answered before, the
+// environment otherwise. One stored verdict in twenty is checked again on new seeds; a candidate that is
+// right once and not right another time is wrong, and its earlier verdicts are superseded. Two fresh
+// measurements in a hundred are made twice, so that the noise of the reward is on record. What a busy machine
+// may have caused (refused, crashed, timed out) is never answered from the store.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "env/environment.h"
+#include "policies/policy.h"
+#include "trajectories/store.h"
+
+namespace kevin {
+
+// What was decided. The caller stores `evaluation`, then `audit` (if any) beside it, and then lets the stored
+// `evaluation` supersede the rows named.
+struct Ruling {
+  Evaluation evaluation;
+  std::optional<Evaluation>
+      audit;  // a second measurement that agreed with the first, or with a cached verdict
+  std::vector<std::string> supersedes;  // ids of evaluations that `evaluation` contradicts
+};
+
+// Shares of verdicts that are checked by another measurement.
+struct AuditRates {
+  double cached = 0.05;
+  double fresh = 0.02;  // of those that measured something
+};
+
+class Judge {
+ public:
+  // Keeps references to all but `options`. Which verdicts are audited follows from `seed` and the candidate.
+  // `cancel` may be null; once it is true nothing is tried again.
+  Judge(const Problem& problem, Environment& environment, Store& store, EvaluateOptions options,
+        AuditRates rates, uint64_t seed, const CancelToken* cancel);
+
+  // An Error of the environment voids the evaluation, which is then tried once more; the second Error is
+  // thrown.
+  Ruling Decide(const Candidate& candidate);
+
+  // New seeds, pairs and processes for a candidate that was measured before. A result that is not `measured`
+  // comes back as a contradiction.
+  Evaluation Confirm(const Candidate& candidate);
+
+  // The phases of what follows are reported here; --from's kernel is paired against in what follows.
+  void set_on_phase(std::function<void(const std::string&)> on_phase) {
+    options_.on_phase = std::move(on_phase);
+  }
+  void set_start_source(const std::string& source) { options_.start_source = source; }
+
+ private:
+  Evaluation Evaluate(const Candidate& candidate, bool confirm);
+  Ruling DecideFresh(const Candidate& candidate);
+  bool Draw(double rate, const Candidate& candidate);
+
+  const Problem& problem_;
+  Environment& environment_;
+  Store& store_;
+  EvaluateOptions options_;
+  AuditRates rates_;
+  uint64_t seed_;
+  const CancelToken* cancel_;
+  uint64_t draws_ = 0;
+};
+
+// The outcome of a candidate that was judged `before` and is now judged otherwise: `wrong`, because its
+// answers change from time to time. A refusal stands as it is.
+Outcome Contradiction(const std::string& before, const Outcome& now);
+
+}  // namespace kevin

@@ -1,0 +1,61 @@
+#include "agent/machine.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "env/machine.h"
+
+namespace kevin {
+namespace {
+
+std::string FirstLine(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+std::vector<std::string> Caches() {
+  std::vector<std::string> caches;
+  for (int index = 0; index < 8; ++index) {
+    const std::string folder = fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}/", index);
+    const std::string level = FirstLine(folder + "level"), type = FirstLine(folder + "type");
+    if (level.empty() || type == "Instruction") continue;
+    caches.push_back(fmt::format("L{}{} {}", level, type == "Data" ? "d" : "", FirstLine(folder + "size")));
+  }
+  return caches;
+}
+
+}  // namespace
+
+MachineFacts ReadMachine() {
+  MachineFacts facts;
+  facts.cpu = CpuModel();
+  facts.cores = UsableCpus();
+  facts.instruction_sets = CpuFeatures();
+  facts.caches = Caches();
+  facts.memory_mb = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE) / (1 << 20);
+  facts.kernel = KernelRelease();
+  return facts;
+}
+
+std::string MachineLine(const MachineFacts& facts) {
+  std::string line = fmt::format("{}, {} core{}", facts.cpu, facts.cores, facts.cores == 1 ? "" : "s");
+  if (!facts.instruction_sets.empty()) line += ", " + facts.instruction_sets;
+  if (!facts.caches.empty()) line += fmt::format(", {}", fmt::join(facts.caches, ", "));
+  if (facts.memory_mb > 0) line += fmt::format(", {} GB memory", (facts.memory_mb + 512) / 1024);
+  return line;
+}
+
+std::string MachineJson(const MachineFacts& facts) {
+  const nlohmann::json json = {
+      {"cpu", facts.cpu},       {"cores", facts.cores},         {"isa", facts.instruction_sets},
+      {"caches", facts.caches}, {"memory_mb", facts.memory_mb}, {"kernel", facts.kernel}};
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace kevin

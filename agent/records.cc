@@ -1,0 +1,150 @@
+#include "agent/records.h"
+
+#include <cstdlib>
+
+namespace kevin {
+namespace {
+
+// A rate or a floor of 0 means that the problem states no cost.
+std::optional<double> Known(double value) { return value > 0 ? std::optional(value) : std::nullopt; }
+
+RatioRecord ToRecord(const Ratio& ratio) { return {ratio.value, ratio.low, ratio.high}; }
+
+Verdict VerdictOf(const std::string& name) {
+  for (const Verdict verdict : {Verdict::kFast, Verdict::kSlow, Verdict::kSame}) {
+    if (name == VerdictName(verdict)) return verdict;
+  }
+  return Verdict::kAmbiguous;
+}
+
+void FillMeasured(const Measured& m, EvaluationRecord* record) {
+  record->verdict = VerdictName(m.verdict);
+  record->speedup = ToRecord(m.speedup);
+  if (m.against_start) record->against_start = ToRecord(*m.against_start);
+  record->log_se = m.speedup.log_se;
+  record->pairs = m.speedup.pairs;
+  record->processes = m.speedup.processes;
+  record->candidate_us = m.candidate_us;
+  record->reference_us = m.reference_us;
+  record->gb_per_s = Known(m.gb_per_s);
+  record->gflop_per_s = Known(m.gflop_per_s);
+  record->floor_us = Known(m.floor_us);
+  record->max_error = m.max_error;
+  record->error_bound = m.error_bound;
+}
+
+Measured MeasuredFrom(const EvaluationRecord& r) {
+  Measured m;
+  const RatioRecord speedup = r.speedup.value_or(RatioRecord{});
+  m.speedup = {speedup.value,        speedup.low,         speedup.high,
+               r.log_se.value_or(0), r.pairs.value_or(0), r.processes.value_or(0)};
+  if (r.against_start)
+    m.against_start = Ratio{r.against_start->value, r.against_start->low, r.against_start->high};
+  m.verdict = VerdictOf(r.verdict);
+  m.candidate_us = r.candidate_us.value_or(0);
+  m.reference_us = r.reference_us.value_or(0);
+  m.gb_per_s = r.gb_per_s.value_or(0);
+  m.gflop_per_s = r.gflop_per_s.value_or(0);
+  m.floor_us = r.floor_us.value_or(0);
+  m.max_error = r.max_error.value_or(0);
+  m.error_bound = r.error_bound.value_or(0);
+  return m;
+}
+
+// Reads back what OutcomeReason wrote.
+TimedOut TimedOutFrom(const std::string& reason) {
+  static const std::string kMiddle = " took longer than ";
+  const size_t at = reason.find(kMiddle);
+  if (at == std::string::npos) return {reason, 0};
+  return {reason.substr(0, at), std::strtod(reason.c_str() + at + kMiddle.size(), nullptr)};
+}
+
+Outcome OutcomeFrom(const EvaluationRecord& r) {
+  if (r.outcome == "measured") return MeasuredFrom(r);
+  if (r.outcome == "compile_failed") return CompileFailed{r.log.empty() ? r.reason : r.log};
+  if (r.outcome == "refused") return Refused{r.reason};
+  if (r.outcome == "crashed") return Crashed{r.reason};
+  if (r.outcome == "timed_out") return TimedOutFrom(r.reason);
+  if (r.outcome == "wrong") return Wrong{r.reason, r.max_error.value_or(0), r.error_bound.value_or(0)};
+  return ParseFailed{r.reason};
+}
+
+}  // namespace
+
+ProblemRecord ToRecord(const Problem& problem) {
+  return {problem.content_hash, problem.id, problem.name, problem.text, problem.families, problem.flags};
+}
+
+EvaluationRecord ToRecord(const Evaluation& e, const Candidate& candidate, const Problem& problem,
+                          const std::string& purpose) {
+  EvaluationRecord record;
+  record.purpose = purpose;
+  record.candidate_hash = e.candidate_hash;
+  record.kind = candidate.kind;
+  record.source = candidate.source;
+  record.key = e.key;
+  record.key_parts = e.key_parts;
+  record.problem_hash = problem.content_hash;
+  record.size = e.size;
+  record.inputs = e.inputs;
+  record.precision = e.precision;
+  record.device = e.device;
+  record.isolation = e.isolation;
+  record.tf32 = e.tf32;
+  record.outcome = OutcomeName(e.outcome);
+  record.reason = OutcomeReason(e.outcome);
+  record.compiled = record.outcome != "parse_failed" && record.outcome != "compile_failed";
+  record.correct = record.outcome == "measured";
+  if (const auto* measured = std::get_if<Measured>(&e.outcome)) FillMeasured(*measured, &record);
+  if (const auto* wrong = std::get_if<Wrong>(&e.outcome); wrong && wrong->error_bound > 0) {
+    record.max_error = wrong->max_error;
+    record.error_bound = wrong->error_bound;
+  }
+  record.score = Score(e.outcome);
+  record.compile_s = e.compile_s;
+  record.verify_s = e.verify_s;
+  record.measure_s = e.measure_s;
+  record.wait_s = e.wait_s;
+  record.seeds = e.seeds;
+  for (const Sample& s : e.samples) {
+    record.samples.push_back({s.process, s.pair, s.phase, s.side, s.calls, s.total_us});
+  }
+  record.log = e.log;
+  if (const auto* failed = std::get_if<CompileFailed>(&e.outcome)) record.log = failed->log;
+  record.cached_from = e.cached_from;
+  return record;
+}
+
+Evaluation FromRecord(const EvaluationRecord& record) {
+  Evaluation e;
+  e.outcome = OutcomeFrom(record);
+  e.candidate_hash = record.candidate_hash;
+  e.key = record.key;
+  e.key_parts = record.key_parts;
+  e.cached_from = record.id;
+  e.size = record.size;
+  e.inputs = record.inputs;
+  e.precision = record.precision;
+  e.device = record.device;
+  e.isolation = record.isolation;
+  e.tf32 = record.tf32;
+  e.log = record.log;
+  return e;
+}
+
+void FillFromCompletion(const Completion& completion, const Sampling& sampling, TurnRecord* turn) {
+  turn->reply = completion.text;
+  turn->reasoning = completion.reasoning;
+  turn->prompt_token_ids = completion.prompt_token_ids;
+  turn->token_ids = completion.token_ids;
+  turn->logprobs = completion.logprobs;
+  turn->sampling = {sampling.temperature, sampling.top_p, sampling.max_tokens, sampling.seed};
+  if (completion.usage.completion_tokens > 0) {
+    const Usage& u = completion.usage;
+    turn->usage = {u.prompt_tokens, u.completion_tokens, u.cached_tokens, u.reasoning_tokens};
+  }
+  turn->stop_reason = completion.stop_reason;
+  turn->model.name = completion.model;
+}
+
+}  // namespace kevin

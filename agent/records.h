@@ -1,0 +1,24 @@
+#pragma once
+// The environment's values as the store keeps them, and back. The one place where the two meet.
+
+#include "env/environment.h"
+#include "policies/policy.h"
+#include "trajectories/records.h"
+
+namespace kevin {
+
+ProblemRecord ToRecord(const Problem& problem);
+
+// `purpose` is "turn", "start", "confirm", "audit" or "bench".
+EvaluationRecord ToRecord(const Evaluation& evaluation, const Candidate& candidate, const Problem& problem,
+                          const std::string& purpose);
+
+// A stored verdict as an evaluation that repeats it: cached_from is its id; no samples, no seeds, no seconds,
+// because nothing was measured. What the record lacks (a limit's exact seconds, a compiler's full log) is its
+// reason line.
+Evaluation FromRecord(const EvaluationRecord& record);
+
+// The reply's part of a turn.
+void FillFromCompletion(const Completion& completion, const Sampling& sampling, TurnRecord* turn);
+
+}  // namespace kevin

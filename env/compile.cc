@@ -1,0 +1,259 @@
+#include "env/compile.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "env/cpu/shared_memory.h"
+#include "env/device_lock.h"
+#include "env/error.h"
+#include "env/hash.h"
+#include "env/machine.h"
+#include "env/printable.h"
+#include "env/sandbox/sandbox.h"
+
+namespace kevin {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kSourceName = "candidate.cpp";
+constexpr const char* kWrapperName = "wrapper.cpp";
+
+fs::path FindInPath(const std::string& name) {
+  if (name.find('/') != std::string::npos)
+    return access(name.c_str(), X_OK) == 0 ? fs::path(name) : fs::path();
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path ? path : "/usr/bin:/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    // A compiler cache's stand-in would write outside the sandbox.
+    if (folder.find("ccache") != std::string::npos) continue;
+    const fs::path candidate = fs::path(folder) / name;
+    if (access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return {};
+}
+
+struct Ran {
+  std::string output;
+  int status = 0;
+  bool timed_out = false;
+};
+
+// Runs a child to its end, keeping the first `limit` bytes of what it writes to stderr and stdout.
+Ran RunToEnd(SpawnOptions spawn, double timeout_s, size_t limit) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    throw Error(ExitCode::kBroken, std::string("cannot make a pipe: ") + std::strerror(errno));
+  const Fd read_end(ends[0]);
+  Fd write_end(ends[1]);
+  spawn.descriptors = {{write_end.get(), STDOUT_FILENO}, {write_end.get(), STDERR_FILENO}};
+  ChildProcess child = Spawn(spawn);
+  write_end.Reset();
+  Ran ran;
+  const auto deadline = Clock::now() + std::chrono::duration<double>(timeout_s);
+  for (;;) {
+    const double left_s = std::chrono::duration<double>(deadline - Clock::now()).count();
+    pollfd ready{read_end.get(), POLLIN, 0};
+    if (left_s <= 0 || poll(&ready, 1, static_cast<int>(left_s * 1000) + 1) == 0) {
+      ran.timed_out = true;
+      child.Kill();
+      return ran;
+    }
+    char chunk[65536];
+    const ssize_t n = read(read_end.get(), chunk, sizeof(chunk));
+    if (n <= 0 && errno != EINTR) break;
+    if (n > 0)
+      ran.output.append(chunk, std::min(static_cast<size_t>(n), limit - std::min(limit, ran.output.size())));
+  }
+  ran.timed_out =
+      !child.Wait(std::max(std::chrono::duration<double>(deadline - Clock::now()).count(), 0.1), &ran.status);
+  return ran;
+}
+
+std::string Prelude(const SizedProblem& problem) {
+  std::string text;
+  for (const auto& [name, value] : problem.symbols)
+    text += "constexpr long " + name + " = " + std::to_string(value) + ";\n";
+  return text;
+}
+
+// What is compiled: the candidate stays a file of its own, so that messages show its own lines, and nothing
+// that it leaves open (a comment, an #if) reaches what is around it. A second declaration makes the compiler
+// itself compare the signature.
+std::string Wrapper(const SizedProblem& problem) {
+  return Prelude(problem) + "#include \"" + kSourceName + "\"\n#line 1 \"required-signature\"\n" +
+         LaunchSignature(*problem.problem) + ";\n";
+}
+
+// The line that says where the candidate is included from says nothing to its author.
+std::string WithoutWrapper(std::string log) {
+  const std::string included = std::string("In file included from ") + kWrapperName + ":";
+  for (size_t at; (at = log.find(included)) != std::string::npos;) {
+    const size_t end = log.find('\n', at);
+    log.erase(at, end == std::string::npos ? std::string::npos : end + 1 - at);
+  }
+  return log;
+}
+
+std::string ReadText(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void WriteText(const fs::path& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  if (!out.flush()) {
+    throw Error(ExitCode::kBroken, "cannot write " + path.string() + ": " + std::strerror(errno),
+                "free some disk space; nothing is lost, `--continue` goes on");
+  }
+}
+
+SpawnOptions CompilerProcess(const Compiler& compiler, const CompileOptions& options, const fs::path& work) {
+  SpawnOptions spawn;
+  spawn.namespaces = options.namespaces;
+  spawn.argv = {options.runner.string(),
+                "exec",
+                options.namespaces ? "namespaces" : "plain",
+                "--work",
+                work.string(),
+                "--memory-mb",
+                std::to_string(options.limits.compile_memory_mb),
+                "--cpu-s",
+                std::to_string(static_cast<int64_t>(options.limits.compile_timeout_s) + 1)};
+  const fs::path prefix = compiler.path.parent_path().parent_path();
+  if (prefix != "/usr" && prefix != "/") {  // a compiler of one's own brings its folder along
+    spawn.argv.insert(spawn.argv.end(), {"--show", prefix.string()});
+  }
+  spawn.argv.insert(spawn.argv.end(), {"--", compiler.path.string()});
+  spawn.argv.insert(spawn.argv.end(), CompileFlags().begin(), CompileFlags().end());
+  spawn.argv.insert(spawn.argv.end(), {"-o", "candidate.so", kWrapperName});
+  const std::string temporary = options.namespaces ? "/work" : work.string();
+  spawn.environment = {"PATH=/usr/bin:/bin", "LC_ALL=C", "TMPDIR=" + temporary, "SOURCE_DATE_EPOCH=0"};
+  return spawn;
+}
+
+struct TemporaryFolder {
+  fs::path path;
+  explicit TemporaryFolder(const fs::path& parent) {
+    std::error_code error;
+    fs::create_directories(parent, error);
+    std::string name = (parent / "compile-XXXXXX").string();
+    if (!mkdtemp(name.data())) {
+      throw Error(ExitCode::kBroken,
+                  "cannot make a folder in " + parent.string() + ": " + std::strerror(errno),
+                  "free some disk space, or point XDG_CACHE_HOME elsewhere");
+    }
+    path = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+};
+
+// A cache entry is a folder that appears whole or not at all.
+void Publish(const fs::path& work, const fs::path& entry) {
+  std::error_code error;
+  fs::rename(work, entry, error);  // another process may have been first: its entry is as good
+  if (error && !fs::exists(entry)) {
+    throw Error(ExitCode::kBroken, "cannot store " + entry.string() + ": " + error.message(),
+                "check the cache folder");
+  }
+}
+
+Compiled FromEntry(const fs::path& entry) {
+  Compiled compiled;
+  compiled.log = ReadText(entry / "log");
+  if (fs::exists(entry / "candidate.so")) compiled.library = entry / "candidate.so";
+  return compiled;
+}
+
+}  // namespace
+
+Compiler FindCompiler() {
+  const char* chosen = std::getenv("KEVIN_CXX");
+  for (const std::string& name :
+       chosen ? std::vector<std::string>{chosen} : std::vector<std::string>{"g++", "clang++"}) {
+    const fs::path path = FindInPath(name);
+    if (path.empty()) continue;
+    SpawnOptions spawn;
+    spawn.argv = {path.string(), "--version"};
+    spawn.environment = {"LC_ALL=C", "PATH=/usr/bin:/bin"};
+    const Ran ran = RunToEnd(spawn, 20, 4096);
+    if (ran.status == 0 && !ran.timed_out) return {path, ran.output.substr(0, ran.output.find('\n'))};
+  }
+  throw Error(
+      ExitCode::kMachine,
+      chosen ? std::string("compiler ") + chosen + ": not found or not usable" : "no C++ compiler found",
+      "install one (apt-get install g++) or set KEVIN_CXX to its path");
+}
+
+const std::vector<std::string>& CompileFlags() {
+  static const std::vector<std::string> kFlags = {"-std=c++20",
+                                                  "-O3",
+                                                  "-march=native",
+                                                  "-fopenmp",
+                                                  "-shared",
+                                                  "-fPIC",
+                                                  "-fvisibility=default",
+                                                  "-fmax-errors=10",
+                                                  "-fdiagnostics-color=never",
+                                                  "-w",
+                                                  "-x",
+                                                  "c++"};
+  return kFlags;
+}
+
+Compiled CompileCpp(const Compiler& compiler, const SizedProblem& problem, const std::string& source,
+                    const CompileOptions& options) {
+  const std::string wrapper = Wrapper(problem);
+  // -march=native means another thing on another processor.
+  std::string identity =
+      compiler.path.string() + "\n" + compiler.version + "\n" + CpuModel() + CpuFeatures() + "\n";
+  for (const std::string& flag : CompileFlags()) identity += flag + "\n";
+  const fs::path entry = options.cache_directory / "cpp" / Sha256Hex(identity + wrapper + source);
+  if (fs::exists(entry / "log")) {
+    Compiled compiled = FromEntry(entry);
+    compiled.cached = true;
+    return compiled;
+  }
+  const TemporaryFolder folder(options.cache_directory / "cpp");
+  const fs::path work = folder.path / "work";
+  fs::create_directory(work);
+  WriteText(work / kSourceName, source + "\n");
+  WriteText(work / kWrapperName, wrapper);
+  Compiled compiled;
+  const DeviceLock lock("cpu", LockMode::kShared, &compiled.wait_s);
+  const Ran ran = RunToEnd(CompilerProcess(compiler, options, work), options.limits.compile_timeout_s,
+                           static_cast<size_t>(options.limits.max_log_bytes));
+  compiled.log = WithoutWrapper(Printable(ran.output));
+  if (ran.timed_out || (WIFSIGNALED(ran.status) && WTERMSIG(ran.status) == SIGKILL)) {
+    compiled.timed_out = true;  // not cached: a busy machine is no property of the text
+    return compiled;
+  }
+  if (!WIFEXITED(ran.status) || (WEXITSTATUS(ran.status) != 0 && ran.output.empty())) {
+    compiled.log += "the compiler " + DescribeStatus(ran.status);
+  }
+  if (WIFEXITED(ran.status) && WEXITSTATUS(ran.status) == 125) {
+    throw Error(ExitCode::kBroken, "the compiler's sandbox failed: " + ran.output, "run `kevin doctor`");
+  }
+  WriteText(work / "log", compiled.log);
+  if (ran.status != 0) fs::remove(work / "candidate.so");
+  Publish(work, entry);
+  Compiled stored = FromEntry(entry);
+  stored.wait_s = compiled.wait_s;
+  return stored;
+}
+
+}  // namespace kevin

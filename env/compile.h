@@ -1,0 +1,45 @@
+#pragma once
+// From a candidate's text to a shared library. The compiler reads hostile text, so it runs in a sandbox with
+// limits of its own; results and errors are cached by content.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "env/environment.h"
+
+namespace kevin {
+
+struct Compiler {
+  std::filesystem::path path;  // g++ or clang++
+  std::string version;         // first line of --version
+};
+
+// $KEVIN_CXX, else g++, else clang++. Throws Error(kMachine) when there is none.
+Compiler FindCompiler();
+
+struct CompileOptions {
+  std::filesystem::path runner;  // kevin-runner
+  std::filesystem::path cache_directory;
+  bool namespaces = true;
+  Limits limits;
+};
+
+struct Compiled {
+  std::filesystem::path library;  // empty when it failed
+  std::string log;                // errors, or warnings, trimmed to limits.max_log_bytes
+  bool timed_out = false;
+  bool cached = false;
+  double wait_s = 0;  // for the machine-wide lock
+};
+
+// The flags every `cpp` candidate is compiled with.
+const std::vector<std::string>& CompileFlags();
+
+// Compiles `source` for the problem at its size: size symbols are constants in scope, and `launch` must have
+// the problem's signature. Line numbers in messages are the source's own. Throws Error for broken
+// infrastructure only.
+Compiled CompileCpp(const Compiler& compiler, const SizedProblem& problem, const std::string& source,
+                    const CompileOptions& options);
+
+}  // namespace kevin

@@ -1,0 +1,17 @@
+#pragma once
+// Is a problem worth anything? Only if wrong answers fail on it. Each decoy is put through the problem's own
+// check on every member of its input mixture; one that passes, and is not truly the right answer, makes the
+// problem inadmissible until its inputs are made harder.
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "env/cpu/session.h"
+
+namespace kevin {
+
+// [{"name": "zeros", "passed": false, "reason": "..."}, ...]: zeros, a constant, a copy of an input, the
+// output for other inputs, one wrong element, half the rows, inputs rounded to fp16 and to bf16. A decoy that
+// cannot exist for this problem (no input of the output's shape to copy) is left out.
+nlohmann::json AdmitProblem(Session& session);
+
+}  // namespace kevin

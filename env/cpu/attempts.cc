@@ -1,0 +1,242 @@
+#include "env/cpu/attempts.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/perf_event.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "env/cpu/shared_memory.h"
+#include "env/sandbox/sandbox.h"
+
+namespace kevin {
+namespace {
+
+constexpr size_t kBufferBytes = 1 << 20;
+constexpr int64_t kMemoryLimitBytes = int64_t{256} << 20;
+
+// Mapped before the sandbox closes, as a candidate's buffers are.
+struct Buffers {
+  Mapping inputs, outputs;
+} buffers;
+
+bool CanRead(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY);
+  char byte = 0;
+  return fd >= 0 && read(fd, &byte, 1) == 1;
+}
+
+bool CanWrite(const std::string& path) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT, 0600);
+  return fd >= 0 && write(fd, "x", 1) == 1;
+}
+
+bool ReadsHome(const std::string& folder, int) { return CanRead(folder + "/canary"); }
+
+bool ListsHome(const std::string& folder, int) { return opendir(folder.c_str()) != nullptr; }
+
+bool ReadsPasswords(const std::string&, int) { return CanRead("/etc/passwd") || CanRead("/etc/shadow"); }
+
+bool ReadsOwnDescriptors(const std::string&, int) {
+  return CanRead("/proc/self/maps") || opendir("/proc/self/fd") != nullptr;
+}
+
+bool ReadsParentMemory(const std::string&, int parent) {
+  return open(("/proc/" + std::to_string(parent) + "/mem").c_str(), O_RDONLY) >= 0;
+}
+
+bool OpensSocket(const std::string&, int) {
+  return socket(AF_INET, SOCK_STREAM, 0) >= 0 || socket(AF_INET6, SOCK_DGRAM, 0) >= 0;
+}
+
+bool OpensUnixSocket(const std::string&, int) {
+  int pair[2];
+  return socket(AF_UNIX, SOCK_STREAM, 0) >= 0 || socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0;
+}
+
+bool Forks(const std::string&, int) {
+  const pid_t pid = fork();
+  if (pid == 0) _exit(0);
+  return pid > 0;
+}
+
+bool Executes(const std::string&, int) {
+  // If this works, the new program's status says so: kAttemptSucceeded.
+  const char* const argv[] = {"sh", "-c", "exit 42", nullptr};
+  execv("/bin/sh", const_cast<char* const*>(argv));
+  const auto vforked = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+  if (vforked == 0) _exit(0);
+  return vforked > 0;
+}
+
+bool TracesParent(const std::string&, int parent) {
+  return ptrace(PTRACE_ATTACH, parent, nullptr, nullptr) == 0 ||
+         ptrace(PTRACE_SEIZE, parent, nullptr, nullptr) == 0;
+}
+
+bool ReadsOtherProcess(const std::string&, int parent) {
+  char byte = 0;
+  iovec local{&byte, 1}, remote{reinterpret_cast<void*>(0x400000), 1};
+  return process_vm_readv(parent, &local, 1, &remote, 1, 0) == 1 || errno == EFAULT;
+}
+
+bool SignalsParent(const std::string&, int parent) {
+  return kill(parent, 0) == 0 || kill(-1, 0) == 0 || syscall(SYS_pidfd_open, parent, 0) >= 0;
+}
+
+bool WritesOutside(const std::string& folder, int) {
+  return CanWrite(folder + "/written") || CanWrite("/tmp/written") || CanWrite("/written") ||
+         CanWrite("/dev/shm/written");
+}
+
+bool LinksAndRemoves(const std::string& folder, int) {
+  return symlink("/etc/passwd", "/link") == 0 || unlink((folder + "/canary").c_str()) == 0 ||
+         mkdir("/folder", 0700) == 0;
+}
+
+bool AllocatesPastLimit(const std::string&, int) {
+  void* memory =
+      mmap(nullptr, kMemoryLimitBytes * 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memory != MAP_FAILED;
+}
+
+bool SharesMemoryFile(const std::string&, int) { return syscall(SYS_memfd_create, "x", 0) >= 0; }
+
+bool SpinsPastDeadline(const std::string&, int) {
+  for (;;) asm volatile("");
+}
+
+bool IgnoresSignals(const std::string&, int) {
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, nullptr);
+  return SpinsPastDeadline("", 0);
+}
+
+bool UsesIoUring(const std::string&, int) {
+  char parameters[256] = {};
+  return syscall(SYS_io_uring_setup, 4, parameters) >= 0;
+}
+
+bool UsesKernelTracing(const std::string&, int) {
+  perf_event_attr attributes{};
+  attributes.size = sizeof(attributes);
+  return syscall(SYS_perf_event_open, &attributes, 0, -1, -1, 0) >= 0 ||
+         syscall(SYS_bpf, 0, nullptr, 0) >= 0 || syscall(SYS_userfaultfd, 0) >= 0;
+}
+
+bool ChangesNamespaces(const std::string&, int) {
+  return unshare(CLONE_NEWUSER) == 0 || unshare(CLONE_NEWNS) == 0 ||
+         mount("tmpfs", "/usr", "tmpfs", 0, nullptr) == 0 || chroot("/usr") == 0;
+}
+
+bool ChangesScheduling(const std::string&, int) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(0, &one);
+  const sched_param parameter{1};
+  return sched_setaffinity(0, sizeof(one), &one) == 0 || setpriority(PRIO_PROCESS, 0, -5) == 0 ||
+         setpriority(PRIO_PROCESS, 0, 5) == 0 || sched_setscheduler(0, SCHED_FIFO, &parameter) == 0;
+}
+
+bool RaisesLimits(const std::string&, int) {
+  const rlimit none{RLIM_INFINITY, RLIM_INFINITY};
+  return setrlimit(RLIMIT_AS, &none) == 0 || setrlimit(RLIMIT_CPU, &none) == 0;
+}
+
+bool WritesInputs(const std::string&, int) {
+  return mprotect(buffers.inputs.data(), kBufferBytes, PROT_READ | PROT_WRITE) == 0;
+}
+
+bool TakesPagesAway(const std::string&, int) {
+  constexpr int kMadvCold = 20, kMadvPageout = 21;
+  for (std::byte* place : {buffers.outputs.data(), buffers.inputs.data()}) {
+    for (const int advice : {MADV_REMOVE, kMadvPageout, kMadvCold}) {
+      if (madvise(place, kBufferBytes, advice) == 0) return true;
+    }
+    if (syscall(SYS_mbind, place, kBufferBytes, 1, nullptr, 0, 2) == 0) return true;
+  }
+  return false;
+}
+
+bool ResizesBuffers(const std::string&, int) {
+  for (int fd = 0; fd < 256; ++fd) {
+    if (ftruncate(fd, 0) == 0 || fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) == 0)
+      return true;
+  }
+  return false;
+}
+
+void MakeBuffers() {
+  const Fd inputs = CreateSharedFile("inputs", kBufferBytes),
+           outputs = CreateSharedFile("outputs", kBufferBytes);
+  SealContents(inputs.get());
+  SealSize(outputs.get());
+  buffers.inputs = Mapping(inputs.get(), kBufferBytes, Access::kReadOnly, true);
+  buffers.outputs = Mapping(outputs.get(), kBufferBytes, Access::kReadWrite, true);
+}
+
+}  // namespace
+
+const std::vector<Attempt>& ForbiddenActs() {
+  static const std::vector<Attempt> kActs = {
+      {"read a file of the user's home", ReadsHome},
+      {"list the user's home", ListsHome},
+      {"read the system's account files", ReadsPasswords},
+      {"look at its own descriptors in /proc", ReadsOwnDescriptors},
+      {"open the parent's memory", ReadsParentMemory},
+      {"open an internet socket", OpensSocket},
+      {"open a Unix socket", OpensUnixSocket},
+      {"fork", Forks},
+      {"execute another program", Executes},
+      {"trace the parent", TracesParent},
+      {"read another process's memory", ReadsOtherProcess},
+      {"signal the parent", SignalsParent},
+      {"write outside its buffers", WritesOutside},
+      {"link, remove or make files", LinksAndRemoves},
+      {"allocate past the limit", AllocatesPastLimit},
+      {"create a memory file", SharesMemoryFile},
+      {"spin past the deadline", SpinsPastDeadline, true},
+      {"block signals and spin", IgnoresSignals, true},
+      {"use io_uring", UsesIoUring},
+      {"use perf, bpf or userfaultfd", UsesKernelTracing},
+      {"enter other namespaces or mount", ChangesNamespaces},
+      {"change its processors or priority", ChangesScheduling},
+      {"raise its limits", RaisesLimits},
+      {"make its inputs writable", WritesInputs},
+      {"take pages away under shared buffers", TakesPagesAway},
+      {"resize or punch shared buffers", ResizesBuffers},
+  };
+  return kActs;
+}
+
+int RunAttempt(bool namespaces, const std::vector<std::string>& arguments) {
+  if (arguments.size() != 3) return 2;
+  const auto index = static_cast<size_t>(std::stoul(arguments[0]));
+  if (index >= ForbiddenActs().size()) return 2;
+  MakeBuffers();
+  SandboxOptions options;
+  options.namespaces = namespaces;
+  options.max_memory_bytes = kMemoryLimitBytes;
+  options.max_file_bytes = 4096;
+  EnterSandbox(options);
+  const bool succeeded = ForbiddenActs()[index].act(arguments[1], std::stoi(arguments[2]));
+  return succeeded ? kAttemptSucceeded : kAttemptBlocked;
+}
+
+}  // namespace kevin

@@ -1,0 +1,134 @@
+// kevin-evaluator: the trusted side. Holds the reference, the truth, the clock and the verdict.
+//   serve THREADS RUNNER namespaces|plain    answers requests on descriptor 3 (env/wire.h) until it closes
+//   check                                    ends at once, well: libtorch could be loaded
+//   twin SIZE THREADS                        one side of the pairs: eager, see twin.cc
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "env/cpu/admission.h"
+#include "env/cpu/judge.h"
+#include "env/cpu/session.h"
+#include "env/error.h"
+#include "env/reference/caching_allocator.h"
+#include "env/wire.h"
+
+namespace kevin {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kRequests = 3;
+
+Fd OpenLibrary(const std::string& path) {
+  if (path.empty()) return Fd();
+  Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd)
+    throw Error(ExitCode::kBroken, "cannot open the compiled kernel " + path,
+                "clear Kevin's cache and try again");
+  return fd;
+}
+
+class Evaluator {
+ public:
+  Evaluator(int threads, std::string runner, bool namespaces) : socket_(kRequests) {
+    base_.threads = threads;
+    base_.runner_path = std::move(runner);
+    base_.evaluator_path = std::filesystem::read_symlink("/proc/self/exe");
+    base_.namespaces = namespaces;
+  }
+
+  int Serve() {
+    for (std::string line; socket_.Read(&line);) {
+      json answer;
+      try {
+        answer["result"] = Answer(json::parse(line));
+      } catch (const Error& error) {
+        session_.reset();
+        answer["error"] = {
+            {"code", static_cast<int>(error.code())}, {"what", error.what()}, {"next", error.next_step()}};
+      }
+      if (!socket_.Write(answer.dump(-1, ' ', false, json::error_handler_t::replace))) break;
+    }
+    return 0;
+  }
+
+ private:
+  json Answer(const json& request) {
+    PrepareSession(request);
+    if (request.at("command") == "admit") return AdmitProblem(*session_);
+    if (request.at("command") == "prepare") {
+      return {{"reference_us", session_->reference_us()},
+              {"floor_us", session_->FloorMicroseconds()},
+              {"slots", session_->slots()},
+              {"torch", TorchVersion()}};
+    }
+    const Fd library = OpenLibrary(request.at("library")), start = OpenLibrary(request.at("start_library"));
+    JudgeRequest judge;
+    judge.library_fd = library.get();
+    judge.start_library_fd = start.get();
+    judge.confirm = request.at("confirm");
+    judge.verify_only = request.at("verify_only");
+    judge.on_phase = [this](const std::string& phase) { socket_.Write(json{{"phase", phase}}.dump()); };
+    return ResultToJson(JudgeLibrary(*session_, judge));
+  }
+
+  static json ResultToJson(const JudgeResult& result) {
+    json samples = json::array();
+    for (const Sample& sample : result.samples) samples.push_back(SampleToJson(sample));
+    return {{"outcome", OutcomeToJson(result.outcome)},
+            {"verify_s", result.verify_s},
+            {"measure_s", result.measure_s},
+            {"wait_s", result.wait_s},
+            {"seeds", result.seeds},
+            {"samples", samples},
+            {"log", result.log}};
+  }
+
+  // Only the latest problem's session is kept: its slots may take a gigabyte.
+  void PrepareSession(const json& request) {
+    const std::string key = request.at("problem_text").get<std::string>() + "\n" +
+                            request.at("size").get<std::string>() + "\n" +
+                            request.at("inputs").get<std::string>();
+    if (session_ && key == session_key_) return;
+    session_.reset();
+    SessionOptions options = base_;
+    options.problem = ParseProblem(request.at("problem_text"), request.at("problem_path").get<std::string>());
+    options.size = request.at("size");
+    options.inputs = request.at("inputs") == "kernelbench" ? InputMode::kKernelBench : InputMode::kDefault;
+    options.limits.call_timeout_s = request.at("call_timeout_s");
+    options.limits.max_memory_mb = request.at("max_memory_mb");
+    session_ = std::make_unique<Session>(std::move(options));
+    session_key_ = key;
+  }
+
+  LineSocket socket_;
+  SessionOptions base_;
+  std::unique_ptr<Session> session_;
+  std::string session_key_;
+};
+
+}  // namespace
+}  // namespace kevin
+
+int main(int argc, char** argv) {
+  const std::string mode = argc > 1 ? argv[1] : "";
+  try {
+    if (mode == "check") return 0;
+    if (mode == "twin" && argc == 4) return kevin::RunTwin(argv[2], std::stoi(argv[3]));
+    if (mode == "serve" && argc == 5) {
+      kevin::InstallCachingAllocator(nullptr, 0);
+      return kevin::Evaluator(std::stoi(argv[2]), argv[3], std::string(argv[4]) == "namespaces").Serve();
+    }
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "kevin-evaluator: %s\n", error.what());
+    return 1;
+  }
+  std::fprintf(stderr, "kevin-evaluator is started by kevin; it has no use of its own\n");
+  return 2;
+}

@@ -1,0 +1,34 @@
+#pragma once
+// The verdict on one compiled candidate: verify on fresh seeds, then time it against eager in pairs, by the
+// rules of README.md, "What a verdict means". The order of events is in JudgeLibrary(); everything it decides
+// with is in env/verify.h and env/estimate.h.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "env/cpu/session.h"
+#include "env/environment.h"
+
+namespace kevin {
+
+struct JudgeRequest {
+  int library_fd = -1;        // the candidate's .so
+  int start_library_fd = -1;  // the kernel to pair against as well (--from, or bench A B); -1: none
+  bool confirm = false;       // a winner measured again: no sequential test, more pairs
+  bool verify_only = false;   // right or wrong, no clock: a Measured with errors alone when it is right
+  std::function<void(const std::string& phase)> on_phase;
+};
+
+struct JudgeResult {
+  Outcome outcome;
+  double verify_s = 0, measure_s = 0, wait_s = 0;
+  std::vector<uint64_t> seeds;
+  std::vector<Sample> samples;
+  std::string log;  // what the candidate printed
+};
+
+// Throws Error for what is not the candidate's doing; the evaluation is then void.
+JudgeResult JudgeLibrary(Session& session, const JudgeRequest& request);
+
+}  // namespace kevin

@@ -1,0 +1,21 @@
+#pragma once
+// How fast this machine can be at best, for the floor that no time may beat.
+
+#include <cstdint>
+
+namespace kevin {
+
+struct Peak {
+  double bytes_per_s = 0;  // reading a working set of that size with all threads, best of several passes
+  double flops_per_s = 0;  // the fastest unit of any precision
+};
+
+// `working_set_bytes`: what a batch of timed calls visits; small sets are as fast as the cache they fit in.
+// Takes about 50 ms.
+Peak MeasurePeak(int64_t working_set_bytes, int threads);
+
+// Reads so much memory that nothing useful is left in any cache: before each half of a pair, or whoever comes
+// second (or has just been poisoned) would find its data warm.
+void FlushCaches(int threads);
+
+}  // namespace kevin

@@ -1,0 +1,180 @@
+// kevin-runner: the untrusted side. Started in its own namespaces by the trusted side, it locks itself in,
+// then
+//   run                 loads one candidate and makes the calls it is asked for, for ever (it is killed at
+//   the end); exec OPTIONS -- …   runs the compiler in the compiler's sandbox; attempt NAME …      tries one
+//   forbidden act in the candidate's sandbox (see attempts.h).
+
+#include <dlfcn.h>
+#include <emmintrin.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "env/cpu/attempts.h"
+#include "env/cpu/handover.h"
+#include "env/cpu/invoke.h"
+#include "env/cpu/runner_protocol.h"
+#include "env/cpu/shared_memory.h"
+#include "env/sandbox/sandbox.h"
+
+namespace kevin {
+namespace {
+
+Handover* handover = nullptr;  // for the signal handler
+
+void NoteFault(int number, siginfo_t* info, void*) {
+  handover->fault_address.store(reinterpret_cast<uint64_t>(info->si_addr));
+  signal(number, SIG_DFL);  // the faulting instruction runs again and ends the process
+}
+
+void CatchFaults() {
+  static char stack[64 << 10];
+  const stack_t alternative{stack, 0, sizeof(stack)};
+  sigaltstack(&alternative, nullptr);
+  struct sigaction action {};
+  action.sa_sigaction = NoteFault;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigaction(number, &action, nullptr);
+  signal(SIGXFSZ, SIG_IGN);
+  signal(SIGPIPE, SIG_IGN);
+}
+
+// The libraries that a candidate links, so that loading it reads little inside the sandbox. Names, not
+// versions.
+void LoadCommonLibraries() {
+  for (const char* name : {"libgomp.so.1", "libstdc++.so.6", "libm.so.6", "libmvec.so.1"})
+    dlopen(name, RTLD_NOW);
+}
+
+struct Runner {
+  RunnerLoad load;
+  Mapping control, inputs, outputs;
+  LaunchFunction launch = nullptr;
+  std::vector<std::vector<void*>> slot_arguments;
+};
+
+void PlaceArguments(Runner* runner) {
+  for (int slot = 0; slot < runner->load.slots; ++slot) {
+    std::vector<void*> pointers;
+    for (const ArgumentPlace& place : runner->load.arguments) {
+      std::byte* base = place.output ? runner->outputs.data() : runner->inputs.data();
+      pointers.push_back(base + place.offset + static_cast<uint64_t>(slot) * place.stride);
+    }
+    runner->slot_arguments.push_back(std::move(pointers));
+  }
+}
+
+bool LoadCandidate(Runner* runner, const char* path) {
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library) runner->launch = reinterpret_cast<LaunchFunction>(dlsym(library, "launch"));
+  if (runner->launch) return true;
+  const char* why = dlerror();
+  std::snprintf(handover->message, sizeof(handover->message), "%s", why ? why : "no symbol `launch`");
+  return false;
+}
+
+[[noreturn]] void ServeForEver(const Runner& runner) {
+  uint32_t seen = 0;
+  for (;;) {
+    FutexWaitWhile(&handover->go, seen, -1);
+    seen = handover->go.load(std::memory_order_acquire);
+    const uint32_t calls = handover->calls;
+    for (uint32_t i = 0; i < calls; ++i) {
+      const auto& arguments = runner.slot_arguments[handover->slot[i]];
+      Invoke(runner.launch, arguments.data(), arguments.size());
+      _mm_sfence();  // non-temporal stores count as finished outputs too
+      handover->returned.store(i + 1, std::memory_order_seq_cst);  // a full barrier: audits rely on it
+    }
+    handover->done.store(seen, std::memory_order_release);
+    FutexWake(&handover->done);
+  }
+}
+
+int RunCandidate(bool namespaces) {
+  Runner runner;
+  int descriptors[kLoadDescriptors];
+  LoadCommonLibraries();
+  if (!ReceiveLoad(kRunnerSocket, &runner.load, &descriptors)) return 0;  // a spare that was not needed
+  runner.control = Mapping(descriptors[kHandoverFd], sizeof(Handover), Access::kReadWrite, true);
+  runner.inputs =
+      Mapping(descriptors[kInputsFd], static_cast<size_t>(runner.load.inputs_bytes), Access::kReadOnly, true);
+  runner.outputs = Mapping(descriptors[kOutputsFd], static_cast<size_t>(runner.load.outputs_bytes),
+                           Access::kReadWrite, true);
+  handover = reinterpret_cast<Handover*>(runner.control.data());
+  PlaceArguments(&runner);
+
+  SandboxOptions sandbox;
+  sandbox.namespaces = namespaces;
+  sandbox.candidate_file = ReadSharedFile(descriptors[kLibraryFd]);
+  sandbox.max_memory_bytes = runner.load.max_memory_bytes;
+  sandbox.max_file_bytes = kLogBytes;
+  sandbox.cpu_limit_s = static_cast<int64_t>(runner.load.cpu_limit_s);
+  std::string path = "/candidate.so";
+  if (!namespaces) {  // no private root to put it into: load it through the descriptor
+    path = "/proc/self/fd/" + std::to_string(descriptors[kLibraryFd]);
+    sandbox.candidate_file.clear();
+  }
+  dup2(descriptors[kLogFd], STDOUT_FILENO);
+  dup2(descriptors[kLogFd], STDERR_FILENO);
+  CatchFaults();
+  EnterSandbox(sandbox);
+  for (int i = 0; i < kLoadDescriptors; ++i) {
+    if (namespaces || i != kLibraryFd) close(descriptors[i]);
+  }
+  const char loading = 1;
+  if (write(kRunnerSocket, &loading, 1) != 1) return 1;
+  close(kRunnerSocket);
+  const bool loaded = LoadCandidate(&runner, path.c_str());
+  handover->state.store(static_cast<uint32_t>(loaded ? HandoverState::kReady : HandoverState::kLoadFailed),
+                        std::memory_order_release);
+  FutexWake(&handover->state);
+  if (!loaded) return 1;
+  ServeForEver(runner);
+}
+
+// exec [--work DIR] [--show DIR]... [--memory-mb N] [--cpu-s N] -- PROGRAM ARGS...
+int Exec(bool namespaces, const std::vector<std::string>& arguments) {
+  SandboxOptions sandbox;
+  sandbox.profile = SandboxProfile::kCompiler;
+  sandbox.namespaces = namespaces;
+  size_t i = 0;
+  for (; i + 1 < arguments.size() && arguments[i] != "--"; i += 2) {
+    const std::string& value = arguments[i + 1];
+    if (arguments[i] == "--work") sandbox.work_directory = value;
+    if (arguments[i] == "--show") sandbox.read_only.emplace_back(value);
+    if (arguments[i] == "--memory-mb") sandbox.max_memory_bytes = std::stoll(value) << 20;
+    if (arguments[i] == "--cpu-s") sandbox.cpu_limit_s = std::stoll(value);
+  }
+  std::vector<char*> argv;
+  for (++i; i < arguments.size(); ++i) argv.push_back(const_cast<char*>(arguments[i].c_str()));
+  argv.push_back(nullptr);
+  EnterSandbox(sandbox);
+  execvp(argv[0], argv.data());
+  std::fprintf(stderr, "%s: %s\n", argv[0], std::strerror(errno));
+  return 127;
+}
+
+}  // namespace
+}  // namespace kevin
+
+int main(int argc, char** argv) {
+  if (argc < 3) {
+    std::fprintf(stderr, "kevin-runner is started by kevin; it has no use of its own\n");
+    return 2;
+  }
+  const std::string_view mode = argv[1];
+  const bool namespaces = std::string_view(argv[2]) == "namespaces";
+  const std::vector<std::string> rest(argv + 3, argv + argc);
+  if (mode == "run") return kevin::RunCandidate(namespaces);
+  if (mode == "exec") return kevin::Exec(namespaces, rest);
+  if (mode == "attempt") return kevin::RunAttempt(namespaces, rest);
+  return 2;
+}

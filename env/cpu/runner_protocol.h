@@ -1,0 +1,38 @@
+#pragma once
+// What the trusted side tells a fresh runner, once, over the socket it is born with. After that only the
+// hand-over page speaks.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace kevin {
+
+inline constexpr int kRunnerSocket = 3;  // the runner's end, by descriptor number
+
+// Where one argument of `launch` lies for each slot: base + slot * stride.
+struct ArgumentPlace {
+  bool output = false;  // in the outputs' memory, else in the inputs'
+  uint64_t offset = 0;
+  uint64_t stride = 0;
+};
+
+struct RunnerLoad {
+  int slots = 0;
+  int64_t inputs_bytes = 0, outputs_bytes = 0;
+  int64_t max_memory_bytes = 0;
+  double cpu_limit_s = 600;
+  std::vector<ArgumentPlace> arguments;
+};
+
+// Descriptors that travel with a RunnerLoad, in this order.
+enum LoadDescriptor { kHandoverFd, kInputsFd, kOutputsFd, kLibraryFd, kLogFd, kLoadDescriptors };
+
+inline constexpr size_t kLogBytes = 64 << 10;  // the candidate's stdout and stderr; what is over is lost
+
+// One message each way at most. Throw Error(kBroken) when the other side is gone.
+void SendLoad(int socket, const RunnerLoad& load, const int (&descriptors)[kLoadDescriptors]);
+// False when the other side closed without a message.
+bool ReceiveLoad(int socket, RunnerLoad* load, int (*descriptors)[kLoadDescriptors]);
+
+}  // namespace kevin

@@ -1,0 +1,272 @@
+#include "env/cpu/session.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <numeric>
+
+#include "env/cpu/peak.h"
+#include "env/device_lock.h"
+#include "env/error.h"
+
+namespace kevin {
+namespace {
+
+constexpr int64_t kPage = 4096;
+constexpr int kMinSlots = 6;
+constexpr int64_t kSlotBudgetBytes = int64_t{1} << 30;
+constexpr double kTwinTimeout_s = 120;
+
+int64_t RoundUp(int64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+int64_t AvailableMemoryBytes() {
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string name, unit; meminfo >> name;) {
+    int64_t kib = 0;
+    meminfo >> kib;
+    if (name == "MemAvailable:") return kib << 10;
+    std::getline(meminfo, unit);
+  }
+  return int64_t{4} << 30;
+}
+
+int64_t TotalBytes(const std::vector<ConcreteTensor>& tensors) {
+  return std::accumulate(tensors.begin(), tensors.end(), int64_t{0},
+                         [](int64_t sum, const ConcreteTensor& t) { return sum + RoundUp(t.bytes); });
+}
+
+void FillSlot(const SessionOptions& options, const SizedProblem& sized, uint64_t seed, int member,
+              const std::vector<TensorView>& views) {
+  for (size_t i = 0; i < views.size(); ++i) {
+    // Every tensor has its own stream; the low digits choose the mixture's member, the same for all of a
+    // slot.
+    uint64_t own = (seed + i * 0x9e3779b97f4a7c15ULL) / kMixtureMembers * kMixtureMembers;
+    own += (member >= 0 ? static_cast<uint64_t>(member) : seed) % kMixtureMembers;
+    FillTensor(sized.inputs[i].spec, options.inputs, own, sized.inputs[i].elements, options.threads,
+               views[i].data);
+  }
+}
+
+double TimeReference(Reference* reference, int repeats) {
+  reference->RunSlot(0);
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < repeats; ++i) reference->RunSlot(0);
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() /
+         repeats;
+}
+
+}  // namespace
+
+std::vector<std::string> SideEnvironment(int threads) {
+  const std::string count = std::to_string(threads);
+  return {"OMP_WAIT_POLICY=passive", "OMP_NUM_THREADS=" + count, "MKL_NUM_THREADS=" + count, "LC_ALL=C",
+          "PATH=/usr/bin:/bin"};
+}
+
+Session::Session(SessionOptions options)
+    : options_(std::move(options)), sized_(AtSize(options_.problem, options_.size)), random_(SecretSeed()) {
+  sized_.problem = &options_.problem;
+  truth_ = std::make_unique<Reference>(options_.problem, options_.threads);
+  const DeviceLock lock("cpu", LockMode::kAlone, nullptr);  // what is timed here must not be disturbed
+  ChooseSlots();
+  LayOut();
+  StartTwin();
+  MeasureFloor();
+  spare_ = Side::Start({options_.runner_path, "run", options_.namespaces ? "namespaces" : "plain"},
+                       SideEnvironment(options_.threads), options_.namespaces, options_.threads);
+}
+
+// One trial slot on the heap tells how long a call takes, and so how many a batch needs.
+void Session::ChooseSlots() {
+  const int64_t input_bytes = TotalBytes(sized_.inputs), output_bytes = TotalBytes(sized_.outputs);
+  const int64_t per_slot = input_bytes + 3 * output_bytes + 8 * kPage;
+  const int64_t available = AvailableMemoryBytes();
+  if (per_slot * 2 > available) {
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("{} at size {} needs about {:.1f} GiB and {:.1f} GiB are free",
+                            options_.problem.id, options_.size, static_cast<double>(per_slot) * 2 / (1 << 30),
+                            static_cast<double>(available) / (1 << 30)),
+                "choose --size small");
+  }
+  const Fd fd = CreateSharedFile("kevin-trial", static_cast<size_t>(input_bytes));
+  const Mapping trial(fd.get(), static_cast<size_t>(input_bytes), Access::kReadWrite, true);
+  std::vector<TensorView> views;
+  int64_t offset = 0;
+  for (const ConcreteTensor& tensor : sized_.inputs) {
+    views.push_back({trial.data() + offset, tensor.spec.dtype, tensor.shape});
+    offset += RoundUp(tensor.bytes);
+  }
+  FillSlot(options_, sized_, SecretSeed(), 0, views);
+  truth_->BindSlot(0, views);
+  reference_us_ = TimeReference(truth_.get(), 1);
+  if (reference_us_ < 50'000) reference_us_ = TimeReference(truth_.get(), 3);
+  truth_->SlotOutputs(0, sized_.outputs);  // says now if the problem file and its reference disagree
+  truth_->DropOutputs();
+  const int64_t wanted = static_cast<int64_t>(std::ceil(kMinBatch_us / reference_us_ * 2)) + 2;
+  const int64_t budget = std::min(kSlotBudgetBytes, available / 4) / per_slot;
+  const int64_t affordable = std::max<int64_t>(budget, per_slot * kMinSlots < available / 2 ? kMinSlots : 1);
+  slots_ = static_cast<int>(std::clamp<int64_t>(wanted, kMinSlots, std::min<int64_t>(affordable, kMaxSlots)));
+}
+
+void Session::LayOut() {
+  const auto place = [&](const std::vector<ConcreteTensor>& tensors, bool output, int64_t* bytes) {
+    for (const ConcreteTensor& tensor : tensors) {
+      const int64_t stride = RoundUp(tensor.bytes) + (output ? 2 * kPage : 0);
+      places_.push_back(
+          {output, static_cast<uint64_t>(*bytes + (output ? kPage : 0)), static_cast<uint64_t>(stride)});
+      *bytes += stride * slots_;
+    }
+  };
+  place(sized_.inputs, false, &inputs_bytes_);
+  place(sized_.outputs, true, &outputs_bytes_);
+  inputs_fd_ = CreateSharedFile("kevin-inputs", static_cast<size_t>(inputs_bytes_));
+  inputs_ = Mapping(inputs_fd_.get(), static_cast<size_t>(inputs_bytes_), Access::kReadWrite, true);
+  SealContents(inputs_fd_.get());
+}
+
+const OutputMemory& Session::Outputs(OutputMemory* outputs) const {
+  if (outputs->fd) return *outputs;
+  outputs->fd = CreateSharedFile("kevin-outputs", static_cast<size_t>(outputs_bytes_));
+  outputs->mapping =
+      Mapping(outputs->fd.get(), static_cast<size_t>(outputs_bytes_), Access::kReadWrite, true);
+  SealSize(outputs->fd.get());
+  return *outputs;
+}
+
+void Session::StartTwin() {
+  arena_bytes_ = std::max(AvailableMemoryBytes(), int64_t{1} << 30);  // sparse: only what is touched counts
+  arena_fd_ = CreateSharedFile("kevin-arena", static_cast<size_t>(arena_bytes_));
+  arena_ = Mapping(arena_fd_.get(), static_cast<size_t>(arena_bytes_), Access::kReadOnly, false);
+  SealSize(arena_fd_.get());
+  problem_fd_ = CreateSharedFile("kevin-problem", options_.problem.text.size());
+  if (pwrite(problem_fd_.get(), options_.problem.text.data(), options_.problem.text.size(), 0) < 0) {
+    throw Error(ExitCode::kBroken, "cannot write the problem for the reference process");
+  }
+  RunnerLoad load;
+  load.slots = slots_;
+  load.inputs_bytes = inputs_bytes_;
+  load.outputs_bytes = arena_bytes_;
+  load.arguments = places_;
+  std::vector<std::string> environment = SideEnvironment(options_.threads);
+  if (const char* libraries = std::getenv("LD_LIBRARY_PATH")) {  // a bundle's way to torch
+    environment.push_back(std::string("LD_LIBRARY_PATH=") + libraries);
+  }
+  WaitingProcess waiting =
+      Side::Start({options_.evaluator_path, "twin", options_.size, std::to_string(options_.threads)},
+                  environment, false, options_.threads);
+  twin_ =
+      std::make_unique<Side>(std::move(waiting), load, inputs_fd_.get(), arena_fd_.get(), problem_fd_.get());
+  const auto fail = [&](const SideEnd& end) {
+    return Error(ExitCode::kBroken, "the reference process: " + end.message + "\n" + twin_->Log(),
+                 "run `kevin doctor`");
+  };
+  if (const auto end = twin_->WaitReady(kTwinTimeout_s)) throw fail(*end);
+  // Warm: every block that a batch of all slots needs is in the allocator afterwards.
+  std::vector<uint16_t> all(static_cast<size_t>(slots_));
+  std::iota(all.begin(), all.end(), uint16_t{0});
+  FillInputs(all);
+  for (int i = 0; i < 2; ++i) {
+    double total_us = 0;
+    if (const auto end = twin_->RunBatch(all, kTwinTimeout_s, &total_us)) throw fail(*end);
+    reference_us_ = total_us / slots_;
+  }
+}
+
+void Session::MeasureFloor() {
+  // At the size of one call: what was just drawn, or just written, may still lie in a cache.
+  const int64_t visited = TotalBytes(sized_.inputs) + TotalBytes(sized_.outputs);
+  const Peak peak = MeasurePeak(std::min(visited, int64_t{512} << 20), options_.threads);
+  best_bytes_per_s_ = std::max(best_bytes_per_s_, peak.bytes_per_s);
+  best_flops_per_s_ = std::max(best_flops_per_s_, peak.flops_per_s);
+  floor_us_ = std::max(sized_.min_bytes / best_bytes_per_s_, sized_.min_flops / best_flops_per_s_) * 1e6;
+}
+
+std::unique_ptr<Side> Session::StartCandidate(int library_fd, const OutputMemory& outputs) {
+  WaitingProcess next =
+      Side::Start({options_.runner_path, "run", options_.namespaces ? "namespaces" : "plain"},
+                  SideEnvironment(options_.threads), options_.namespaces, options_.threads);
+  std::swap(spare_, next);
+  RunnerLoad load;
+  load.slots = slots_;
+  load.inputs_bytes = inputs_bytes_;
+  load.outputs_bytes = outputs_bytes_;
+  load.max_memory_bytes = options_.limits.max_memory_mb << 20;
+  load.arguments = places_;
+  return std::make_unique<Side>(std::move(next), load, inputs_fd_.get(), outputs.fd.get(), library_fd);
+}
+
+std::vector<uint16_t> Session::DrawSlots(int calls) {
+  std::vector<uint16_t> all(static_cast<size_t>(slots_));
+  std::iota(all.begin(), all.end(), uint16_t{0});
+  std::shuffle(all.begin(), all.end(), random_);
+  all.resize(static_cast<size_t>(std::clamp(calls, 1, slots_)));
+  return all;
+}
+
+uint64_t Session::FillInputs(std::span<const uint16_t> slots, int member) {
+  const uint64_t seed = SecretSeed();
+  for (size_t i = 0; i < slots.size(); ++i) {
+    FillSlot(options_, sized_, seed + i * 0xbf58476d1ce4e5b9ULL,
+             member < 0 ? -1 : member + static_cast<int>(i), Inputs(slots[i]));
+  }
+  return seed;
+}
+
+void Session::Poison(const OutputMemory& outputs, std::span<const uint16_t> slots) const {
+  for (size_t i = sized_.inputs.size(); i < places_.size(); ++i) {
+    for (const uint16_t slot : slots) {
+      FillPoison(outputs.mapping.data() + places_[i].offset - kPage + slot * places_[i].stride,
+                 static_cast<int64_t>(places_[i].stride), options_.threads);
+    }
+  }
+}
+
+std::string Session::BrokenGuard(const OutputMemory& outputs, std::span<const uint16_t> slots) const {
+  for (size_t o = 0; o < sized_.outputs.size(); ++o) {
+    const ArgumentPlace& place = places_[sized_.inputs.size() + o];
+    for (const uint16_t slot : slots) {
+      const std::byte* start = outputs.mapping.data() + place.offset + slot * place.stride;
+      const auto intact = [&](const std::byte* begin, const std::byte* end) {
+        return std::all_of(reinterpret_cast<const uint32_t*>(begin), reinterpret_cast<const uint32_t*>(end),
+                           [](uint32_t word) { return word == kPoison; });
+      };
+      const std::byte* past = start + (sized_.outputs[o].bytes + 3) / 4 * 4;
+      if (!intact(start - kPage, start))
+        return "wrote before the start of output `" + sized_.outputs[o].spec.name + "`";
+      if (!intact(past, start - kPage + place.stride)) {
+        return "wrote past the end of output `" + sized_.outputs[o].spec.name + "`";
+      }
+    }
+  }
+  return "";
+}
+
+std::vector<TensorView> Session::Inputs(size_t slot) const {
+  std::vector<TensorView> views;
+  for (size_t i = 0; i < sized_.inputs.size(); ++i) {
+    views.push_back({inputs_.data() + places_[i].offset + slot * places_[i].stride,
+                     sized_.inputs[i].spec.dtype, sized_.inputs[i].shape});
+  }
+  return views;
+}
+
+const std::byte* Session::Output(const OutputMemory& outputs, size_t slot, size_t index) const {
+  const ArgumentPlace& place = places_[sized_.inputs.size() + index];
+  return outputs.mapping.data() + place.offset + slot * place.stride;
+}
+
+const std::byte* Session::ReferenceOutput(size_t call, size_t index) const {
+  const uint64_t offset = twin_->PublishedOffset(call, index);
+  if (offset + static_cast<uint64_t>(sized_.outputs[index].bytes) > arena_.bytes()) {
+    throw Error(ExitCode::kBroken, "the reference process published an output outside its memory");
+  }
+  return arena_.data() + offset;
+}
+
+}  // namespace kevin

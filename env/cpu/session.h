@@ -1,0 +1,102 @@
+#pragma once
+// What stays between the evaluations of one problem at one size: the slots (fresh inputs for every timed
+// call), the reference's twin with its arena, the truth's reference, and how fast memory and arithmetic are
+// here. Lives in the evaluator; one thread.
+
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "env/cpu/generator.h"
+#include "env/cpu/side.h"
+#include "env/environment.h"
+#include "env/reference/reference.h"
+
+namespace kevin {
+
+inline constexpr double kMinBatch_us = 5000;  // a hand-over must carry at least this much work
+
+struct SessionOptions {
+  Problem problem;
+  std::string size = "small";
+  InputMode inputs = InputMode::kDefault;
+  int threads = 1;
+  bool namespaces = true;
+  std::string evaluator_path, runner_path;
+  Limits limits;
+};
+
+// One candidate process's outputs: poisoned before each call, fenced by guard bands, readable by nobody else.
+struct OutputMemory {
+  Fd fd;
+  Mapping mapping;
+};
+
+class Session {
+ public:
+  // Compiles the reference, times it, sizes the slots, starts and warms the twin. Throws Error.
+  explicit Session(SessionOptions options);
+
+  const SessionOptions& options() const { return options_; }
+  const SizedProblem& sized() const { return sized_; }
+  int slots() const { return slots_; }
+  double reference_us() const { return reference_us_; }  // per call, warm, first estimate
+  Side& twin() { return *twin_; }
+  std::mt19937_64& random() { return random_; }  // seeded from the system; order and counts, not inputs
+
+  // Starts a candidate in a fresh process. The caller waits for it (Side::WaitReady).
+  std::unique_ptr<Side> StartCandidate(int library_fd, const OutputMemory& outputs);
+  // Made at the first use and kept: one for the candidate, one for the kernel it is compared with.
+  const OutputMemory& CandidateOutputs() { return Outputs(&candidate_outputs_); }
+  const OutputMemory& StartOutputs() { return Outputs(&start_outputs_); }
+
+  // A batch: `calls` distinct slots in random order.
+  std::vector<uint16_t> DrawSlots(int calls);
+  // New inputs and weights for these slots from a fresh secret seed (returned); with `member` >= 0 call i
+  // draws the mixture's member (member + i).
+  uint64_t FillInputs(std::span<const uint16_t> slots, int member = -1);
+  void Poison(const OutputMemory& outputs, std::span<const uint16_t> slots) const;
+  // Empty, or which guard band was overwritten.
+  std::string BrokenGuard(const OutputMemory& outputs, std::span<const uint16_t> slots) const;
+
+  std::vector<TensorView> Inputs(size_t slot) const;
+  const std::byte* Output(const OutputMemory& outputs, size_t slot, size_t index) const;
+  // Of the twin's last batch, after Side::Publish. Checked to lie inside the arena.
+  const std::byte* ReferenceOutput(size_t call, size_t index) const;
+  Reference& truth() { return *truth_; }
+
+  // No correct call can be faster. Another measurement can only lower it: the best bandwidth ever seen
+  // counts.
+  double FloorMicroseconds() const { return floor_us_; }
+  void MeasureFloor();
+
+ private:
+  const OutputMemory& Outputs(OutputMemory* outputs) const;
+  void ChooseSlots();
+  void LayOut();
+  void StartTwin();
+
+  SessionOptions options_;
+  SizedProblem sized_;
+  int slots_ = 0;
+  double reference_us_ = 0, floor_us_ = 0, best_bytes_per_s_ = 0, best_flops_per_s_ = 0;
+  std::vector<ArgumentPlace> places_;  // inputs, then outputs
+  int64_t inputs_bytes_ = 0, outputs_bytes_ = 0, arena_bytes_ = 0;
+  Fd inputs_fd_, arena_fd_, problem_fd_;
+  Mapping inputs_, arena_;
+  std::unique_ptr<Reference> truth_;
+  std::unique_ptr<Side> twin_;
+  WaitingProcess spare_;
+  OutputMemory candidate_outputs_, start_outputs_;
+  std::mt19937_64 random_;
+};
+
+// What the twin process does: `kevin-evaluator twin SIZE THREADS`, with its load on descriptor kRunnerSocket.
+int RunTwin(const std::string& size, int threads);
+
+// What a process that runs one side gets as its environment: the same threads, waiting passively.
+std::vector<std::string> SideEnvironment(int threads);
+
+}  // namespace kevin

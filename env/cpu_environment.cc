@@ -1,0 +1,324 @@
+#include "env/cpu_environment.h"
+
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "env/compile.h"
+#include "env/cpu/self_test.h"
+#include "env/cpu/shared_memory.h"
+#include "env/error.h"
+#include "env/hash.h"
+#include "env/machine.h"
+#include "env/sandbox/sandbox.h"
+#include "env/verify.h"
+#include "env/wire.h"
+
+namespace kevin {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kEnvironmentVersion = 1;  // bump when verdicts or times may change
+constexpr int kRequests = 3;            // the evaluator's descriptor
+constexpr const char* kTorch = "2.11.0";
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The evaluator's process and the socket to it.
+class EvaluatorClient {
+ public:
+  EvaluatorClient(const fs::path& evaluator, const fs::path& runner, int threads, bool namespaces) {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+      throw Error(ExitCode::kBroken, "cannot make a socket pair for the evaluator");
+    }
+    ours_ = Fd(pair[0]);
+    const Fd theirs(pair[1]);
+    SpawnOptions spawn;
+    spawn.argv = {evaluator.string(), "serve", std::to_string(threads), runner.string(),
+                  namespaces ? "namespaces" : "plain"};
+    const std::string count = std::to_string(threads);
+    spawn.environment = {"OMP_WAIT_POLICY=passive", "OMP_NUM_THREADS=" + count, "MKL_NUM_THREADS=" + count,
+                         "LC_ALL=C", "PATH=/usr/bin:/bin"};
+    if (const char* libraries = std::getenv("LD_LIBRARY_PATH")) {
+      spawn.environment.push_back(std::string("LD_LIBRARY_PATH=") + libraries);
+    }
+    spawn.descriptors = {{STDERR_FILENO, STDERR_FILENO}, {theirs.get(), kRequests}};
+    process_ = Spawn(spawn);
+    lines_.emplace(ours_.get());
+  }
+
+  // The result, or nothing when the evaluator died by SIGBUS while it read what the candidate owns. Throws
+  // Error with what the evaluator said, or kBroken when it died otherwise.
+  std::optional<json> Ask(const json& request, const std::function<void(const std::string&)>& on_phase) {
+    std::string line;
+    bool open = lines_->Write(request.dump());
+    while (open && (open = lines_->Read(&line))) {
+      const json answer = json::parse(line);
+      if (answer.contains("result")) return answer["result"];
+      if (answer.contains("phase") && on_phase) on_phase(answer["phase"]);
+      if (answer.contains("error")) {
+        const json& error = answer["error"];
+        throw Error(static_cast<ExitCode>(error.at("code").get<int>()), error.at("what"), error.at("next"));
+      }
+    }
+    int status = 0;
+    process_.Wait(5, &status);
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS) return std::nullopt;
+    throw Error(ExitCode::kBroken, "kevin-evaluator " + DescribeStatus(status) + " (see its message above)",
+                "run `kevin doctor`; if torch is missing, set KEVIN_TORCH or run tools/kevin once");
+  }
+
+ private:
+  ChildProcess process_;
+  Fd ours_;
+  std::optional<LineSocket> lines_;
+};
+
+fs::path RequireProgram(const fs::path& folder, const std::string& name) {
+  const fs::path path = folder / name;
+  if (access(path.c_str(), X_OK) != 0) {
+    throw Error(ExitCode::kMachine, "program " + path.string() + " is missing",
+                name == "kevin-evaluator"
+                    ? "it needs libtorch: run tools/kevin once, or set KEVIN_TORCH and build again"
+                    : "build or install Kevin again");
+  }
+  return path;
+}
+
+class CpuEnvironmentImpl final : public CpuEnvironment {
+ public:
+  explicit CpuEnvironmentImpl(const EnvironmentOptions& options)
+      : options_(options),
+        evaluator_path_(RequireProgram(options.program_directory, "kevin-evaluator")),
+        runner_path_(RequireProgram(options.program_directory, "kevin-runner")),
+        compiler_(FindCompiler()),
+        namespaces_(NamespacesAvailable()),
+        threads_(options.threads > 0 ? options.threads : UsableCpus()) {
+    CheckSandbox();
+  }
+
+  Evaluation Evaluate(const Problem& problem, const Candidate& candidate,
+                      const EvaluateOptions& options) override;
+  std::string EvaluationKey(const Problem& problem, const Candidate& candidate,
+                            const EvaluateOptions& options) override;
+  std::vector<DecoyResult> Admit(const Problem& problem, const EvaluateOptions& options) override;
+  Outcome Verify(const Problem& problem, const Candidate& candidate, const EvaluateOptions& options) override;
+  std::string Device() const override {
+    return "cpu: " + CpuModel() + ", " + std::to_string(threads_) + " threads";
+  }
+  std::string Isolation() const override { return isolation_; }
+
+ private:
+  void CheckSandbox();
+  std::map<std::string, std::string> KeyParts(const Problem& problem, const Candidate& candidate,
+                                              const EvaluateOptions& options) const;
+  Compiled Compile(const SizedProblem& sized, const std::string& source);
+  enum class Depth { kVerify, kMeasure };
+  Evaluation EvaluateTo(Depth depth, const Problem& problem, const Candidate& candidate,
+                        const EvaluateOptions& options);
+  void Judge(Depth depth, const Problem& problem, const fs::path& library, const EvaluateOptions& options,
+             Evaluation* evaluation);
+  json Request(const std::string& command, const Problem& problem, const EvaluateOptions& options) const;
+  std::optional<json> Ask(const json& request, const std::function<void(const std::string&)>& on_phase);
+
+  EnvironmentOptions options_;
+  fs::path evaluator_path_, runner_path_;
+  Compiler compiler_;
+  bool namespaces_;
+  int threads_;
+  std::string isolation_ = "full";
+  std::unique_ptr<EvaluatorClient> evaluator_;
+};
+
+void CpuEnvironmentImpl::CheckSandbox() {
+  SelfTestOptions test;
+  test.runner = runner_path_;
+  test.canary_folder = options_.cache_directory / "self-test";
+  test.namespaces = namespaces_;
+  std::string succeeded;
+  for (const ActResult& result : RunSelfTest(test)) {
+    if (!result.blocked) succeeded += (succeeded.empty() ? "" : ", ") + result.act;
+  }
+  if (!succeeded.empty() && !options_.reduced_isolation) {
+    throw Error(
+        ExitCode::kSandbox, "the sandbox does not hold on this machine: a candidate could " + succeeded,
+        "run `kevin doctor`, or accept the risk with --isolation reduced (every report then says so)");
+  }
+  if (!succeeded.empty()) {
+    isolation_ = "reduced (a candidate can: " + succeeded + ")";
+  } else if (options_.reduced_isolation) {
+    isolation_ = "reduced (asked for; the self-test found no hole)";
+  } else if (!namespaces_) {
+    isolation_ = "full (without namespaces)";
+  }
+}
+
+std::map<std::string, std::string> CpuEnvironmentImpl::KeyParts(const Problem& problem,
+                                                                const Candidate& candidate,
+                                                                const EvaluateOptions& options) const {
+  return {{"candidate", Sha256Hex(candidate.kind + "\n" + candidate.source)},
+          {"kind", candidate.kind},
+          {"problem_hash", problem.content_hash},
+          {"size", options.size},
+          {"inputs", options.inputs},
+          {"precision", "fp32"},
+          {"tf32", "off"},
+          {"threads", std::to_string(threads_)},
+          {"tolerance_version", std::to_string(kToleranceVersion)},
+          {"baseline_version", std::string("eager libtorch ") + kTorch},
+          {"toolchain_version", compiler_.version},
+          {"device_model", CpuModel() + " (" + CpuFeatures() + ")"},
+          {"driver", "Linux " + KernelRelease()},
+          {"isolation", isolation_},
+          {"include_hashes", ""},
+          {"environment_version", std::to_string(kEnvironmentVersion)}};
+}
+
+std::string CpuEnvironmentImpl::EvaluationKey(const Problem& problem, const Candidate& candidate,
+                                              const EvaluateOptions& options) {
+  std::string text;
+  for (const auto& [name, value] : KeyParts(problem, candidate, options)) text += name + "=" + value + "\n";
+  return Sha256Hex(text);
+}
+
+json CpuEnvironmentImpl::Request(const std::string& command, const Problem& problem,
+                                 const EvaluateOptions& options) const {
+  return {{"command", command},
+          {"problem_text", problem.text},
+          {"problem_path", problem.path.string()},
+          {"size", options.size},
+          {"inputs", options.inputs},
+          {"call_timeout_s", options_.limits.call_timeout_s},
+          {"max_memory_mb", options_.limits.max_memory_mb}};
+}
+
+std::optional<json> CpuEnvironmentImpl::Ask(const json& request,
+                                            const std::function<void(const std::string&)>& on_phase) {
+  if (!evaluator_) {
+    evaluator_ = std::make_unique<EvaluatorClient>(evaluator_path_, runner_path_, threads_, namespaces_);
+  }
+  try {
+    std::optional<json> result = evaluator_->Ask(request, on_phase);
+    if (!result) evaluator_.reset();
+    return result;
+  } catch (const Error&) {
+    evaluator_.reset();  // a fresh one next time
+    throw;
+  }
+}
+
+Compiled CpuEnvironmentImpl::Compile(const SizedProblem& sized, const std::string& source) {
+  CompileOptions options;
+  options.runner = runner_path_;
+  options.cache_directory = options_.cache_directory;
+  options.namespaces = namespaces_;
+  options.limits = options_.limits;
+  return CompileCpp(compiler_, sized, source, options);
+}
+
+Evaluation CpuEnvironmentImpl::Evaluate(const Problem& problem, const Candidate& candidate,
+                                        const EvaluateOptions& options) {
+  return EvaluateTo(Depth::kMeasure, problem, candidate, options);
+}
+
+Outcome CpuEnvironmentImpl::Verify(const Problem& problem, const Candidate& candidate,
+                                   const EvaluateOptions& options) {
+  return EvaluateTo(Depth::kVerify, problem, candidate, options).outcome;
+}
+
+Evaluation CpuEnvironmentImpl::EvaluateTo(Depth depth, const Problem& problem, const Candidate& candidate,
+                                          const EvaluateOptions& options) {
+  if (candidate.kind != "cpp") {
+    throw Error(ExitCode::kMachine, "candidates of kind `" + candidate.kind + "` cannot be judged on a CPU",
+                "use kind cpp");
+  }
+  Evaluation evaluation;
+  evaluation.key_parts = KeyParts(problem, candidate, options);
+  evaluation.candidate_hash = evaluation.key_parts["candidate"];
+  evaluation.key = EvaluationKey(problem, candidate, options);
+  evaluation.size = options.size;
+  evaluation.inputs = options.inputs;
+  evaluation.precision = "fp32";
+  evaluation.device = Device();
+  evaluation.isolation = isolation_;
+  const SizedProblem sized = AtSize(problem, options.size);
+  if (options.on_phase) options.on_phase("compile");
+  const auto start = Clock::now();
+  const Compiled compiled = Compile(sized, candidate.source);
+  evaluation.wait_s = compiled.wait_s;
+  evaluation.compile_s = SecondsSince(start) - compiled.wait_s;
+  evaluation.log = compiled.log;
+  if (compiled.timed_out) {
+    evaluation.outcome = TimedOut{"compile", options_.limits.compile_timeout_s};
+  } else if (compiled.library.empty()) {
+    evaluation.outcome = CompileFailed{compiled.log};
+  } else {
+    Judge(depth, problem, compiled.library, options, &evaluation);
+  }
+  return evaluation;
+}
+
+void CpuEnvironmentImpl::Judge(Depth depth, const Problem& problem, const fs::path& library,
+                               const EvaluateOptions& options, Evaluation* evaluation) {
+  json request = Request("evaluate", problem, options);
+  request["library"] = library.string();
+  request["confirm"] = options.confirm;
+  request["verify_only"] = depth == Depth::kVerify;
+  request["start_library"] = "";
+  if (!options.start_source.empty()) {
+    const Compiled start = Compile(AtSize(problem, options.size), options.start_source);
+    if (start.library.empty()) {
+      throw Error(ExitCode::kBadRequest, "the kernel to start from does not compile:\n" + start.log,
+                  "mend it first");
+    }
+    request["start_library"] = start.library.string();
+  }
+  const std::optional<json> result = Ask(request, options.on_phase);
+  if (!result) {
+    evaluation->outcome = Crashed{"its output buffers vanished under the checker (SIGBUS)"};
+    return;
+  }
+  evaluation->outcome = OutcomeFromJson(result->at("outcome"));
+  evaluation->verify_s = result->at("verify_s");
+  evaluation->measure_s = result->at("measure_s");
+  evaluation->wait_s += result->at("wait_s").get<double>();
+  evaluation->seeds = result->at("seeds").get<std::vector<uint64_t>>();
+  for (const json& sample : result->at("samples")) evaluation->samples.push_back(SampleFromJson(sample));
+  const std::string said = result->at("log");
+  if (!said.empty())
+    evaluation->log += (evaluation->log.empty() ? "" : "\n") + said.substr(0, options_.limits.max_log_bytes);
+}
+
+std::vector<DecoyResult> CpuEnvironmentImpl::Admit(const Problem& problem, const EvaluateOptions& options) {
+  const std::optional<json> result = Ask(Request("admit", problem, options), options.on_phase);
+  std::vector<DecoyResult> decoys;
+  if (!result)
+    throw Error(ExitCode::kBroken, "the evaluator lost its memory (SIGBUS)", "free memory and try again");
+  for (const json& decoy : *result)
+    decoys.push_back({decoy.at("name"), decoy.at("passed"), decoy.at("reason")});
+  return decoys;
+}
+
+}  // namespace
+
+std::unique_ptr<CpuEnvironment> MakeCpuEnvironmentForTools(const EnvironmentOptions& options) {
+  return std::make_unique<CpuEnvironmentImpl>(options);
+}
+
+std::unique_ptr<Environment> MakeCpuEnvironment(const EnvironmentOptions& options) {
+  return MakeCpuEnvironmentForTools(options);
+}
+
+}  // namespace kevin

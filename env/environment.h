@@ -1,0 +1,146 @@
+#pragma once
+// START HERE for the environment: a candidate's source goes in, an Outcome comes out.
+// Compile -> inspect -> verify -> measure; the rules of the verdict and the clock are in README.md ("What a
+// verdict means") and beside the code that applies them (verify.h, estimate.h).
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "env/problem.h"
+
+namespace kevin {
+
+struct Candidate {
+  std::string kind = "cpp";  // "cpp": C++ for the CPU with `extern "C" void launch(...)`
+  std::string source;
+};
+
+// --- What can become of a candidate. A bad kernel is one of these, never an exception. ---
+struct ParseFailed {
+  std::string message;
+};  // the reply held no usable source
+struct CompileFailed {
+  std::string log;
+};  // trimmed compiler output
+struct Refused {
+  std::string reason;
+};  // broke a rule: deferred work, impossible time, ...
+struct Crashed {
+  std::string message;
+};  // signal or early exit, and when
+struct TimedOut {
+  std::string phase;
+  double limit_s = 0;
+};  // confirmed once on an idle machine
+struct Wrong {
+  std::string message;
+  double max_error = 0, error_bound = 0;
+};  // where, by how much
+
+// FAST / SLOW / SAME / AMBIGUOUS as the sequential test decided; the numbers come from other pairs.
+enum class Verdict { kFast, kSlow, kSame, kAmbiguous };
+const char* VerdictName(Verdict verdict);
+
+// A ratio with its 99 % interval; > 1 is faster than what it is against.
+struct Ratio {
+  double value = 0, low = 0, high = 0, log_se = 0;
+  int pairs = 0, processes = 0;
+};
+
+struct Measured {
+  Ratio speedup;                          // against eager
+  std::optional<Ratio> against_start;     // against the person's own kernel (--from), when there is one
+  Verdict verdict = Verdict::kAmbiguous;  // against eager
+  Verdict verdict_against_start = Verdict::kAmbiguous;  // means something only with against_start
+  double candidate_us = 0, reference_us = 0;            // medians per call
+  double gb_per_s = 0, gflop_per_s = 0;                 // by the usual counts
+  double floor_us = 0;                                  // no correct kernel can be faster
+  double max_error = 0, error_bound = 0;  // at the element nearest to (or furthest over) its bound
+};
+
+using Outcome = std::variant<ParseFailed, CompileFailed, Refused, Crashed, TimedOut, Wrong, Measured>;
+const char* OutcomeName(const Outcome& outcome);    // "parse_failed", ..., "measured"
+std::string OutcomeReason(const Outcome& outcome);  // one line; empty for measured
+
+// score = 0.3 * correct + speed-up * correct (Kevin, arXiv 2507.11948, section 3.2); 0 for all but Measured.
+double Score(const Outcome& outcome);
+
+struct Sample {     // one timed half of a pair
+  int process = 0;  // which fresh runner process
+  int pair = 0;
+  std::string phase;  // "sequential", "fixed", "confirm"
+  std::string side;   // "candidate", "reference", "start"
+  int calls = 0;
+  double total_us = 0;  // of all calls together
+};
+
+// Everything known about one evaluation; what the store keeps and --json prints.
+struct Evaluation {
+  Outcome outcome;
+  std::string candidate_hash;                    // SHA-256 of kind and source
+  std::string key;                               // SHA-256 over key_parts
+  std::map<std::string, std::string> key_parts;  // what the verdict depends on, by name
+  std::string cached_from;  // id of the earlier evaluation whose verdict this repeats; else empty
+  std::string size, inputs, precision, device, isolation;
+  bool tf32 = false;
+  double compile_s = 0, verify_s = 0, measure_s = 0, wait_s = 0;  // wait_s: for the machine-wide lock
+  std::vector<uint64_t> seeds;
+  std::vector<Sample> samples;
+  std::string log;  // compiler warnings or the candidate's own stderr, trimmed
+};
+
+// What an evaluation is allowed and asked to do.
+struct EvaluateOptions {
+  std::string size = "small";
+  std::string inputs = "default";  // or "kernelbench": U[0,1)
+  bool confirm = false;            // measure a winner again: new seeds, pairs and process
+  std::string start_source;        // --from: also pair against this kernel; empty: none
+  std::function<void(const std::string& phase)>
+      on_phase;  // "compile", "verify", "measure", "confirm"; may be empty
+};
+
+// Named limits; hitting one is an Outcome.
+struct Limits {
+  double compile_timeout_s = 60;
+  double call_timeout_s = 20;    // one hand-over to the candidate
+  int64_t max_memory_mb = 4096;  // the runner's address space beyond its buffers
+  int64_t compile_memory_mb = 4096;
+  int64_t max_log_bytes = 16384;
+};
+
+struct EnvironmentOptions {
+  std::filesystem::path program_directory;  // where kevin-evaluator and kevin-runner are
+  std::filesystem::path cache_directory;    // $XDG_CACHE_HOME/kevin
+  int threads = 0;                          // 0: all cores of this process, the same on both sides
+  bool reduced_isolation = false;           // --isolation reduced
+  Limits limits;
+};
+
+// Judges candidates on one device. Second implementation: the fake in tests/fakes.h.
+// Calls block; one at a time per object. Throws Error for broken infrastructure (the turn is then void).
+class Environment {
+ public:
+  virtual ~Environment() = default;
+  virtual Evaluation Evaluate(const Problem& problem, const Candidate& candidate,
+                              const EvaluateOptions& options) = 0;
+  // The key that Evaluate would give this candidate (Evaluation::key), without compiling or running anything.
+  // Two evaluations with equal keys ask the same question, so that a stored verdict may answer the second.
+  // `confirm`, `start_source` and `on_phase` do not enter.
+  virtual std::string EvaluationKey(const Problem& problem, const Candidate& candidate,
+                                    const EvaluateOptions& options) = 0;
+  virtual std::string Device() const = 0;     // "cpu: AMD EPYC, 2 threads"
+  virtual std::string Isolation() const = 0;  // "full" or "reduced (...)"
+};
+
+// Starts the evaluator and runs the sandbox self-test. Throws Error(kMachine) when no compiler or no torch is
+// found, Error(kSandbox) when a forbidden act succeeded and reduced isolation was not asked for.
+std::unique_ptr<Environment> MakeCpuEnvironment(const EnvironmentOptions& options);
+
+}  // namespace kevin

@@ -1,0 +1,126 @@
+#include "env/estimate.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+namespace kevin {
+namespace {
+
+constexpr size_t kFirstLook = 6;  // pairs before the first decision: the sequence is asymptotic
+constexpr double kAlpha = 0.03;
+constexpr double kRhoSquared = 0.12;  // tightest around 20 pairs
+constexpr double kSame = 0.02;
+constexpr double kReach = 2.5;         // robust standard deviations
+constexpr double kPriorProcesses = 6;  // weight of the calibrated spread between processes, in processes
+
+double Median(std::vector<double> values) {
+  const size_t middle = values.size() / 2;
+  std::nth_element(values.begin(), values.begin() + middle, values.end());
+  const double upper = values[middle];
+  if (values.size() % 2) return upper;
+  return (upper + *std::max_element(values.begin(), values.begin() + middle)) / 2;
+}
+
+double Mean(std::span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+double Variance(std::span<const double> values) {
+  if (values.size() < 2) return 0;
+  const double mean = Mean(values);
+  double squares = 0;
+  for (const double v : values) squares += (v - mean) * (v - mean);
+  return squares / static_cast<double>(values.size() - 1);
+}
+
+// Values further from the median than `reach` robust standard deviations are moved to that distance: on a
+// shared machine one pair in twenty is hit by something that has nothing to do with either side.
+struct PulledIn {
+  std::vector<double> values;
+  double share = 0;  // of values that were moved
+
+  PulledIn(const std::vector<double>& raw, double reach) {
+    const double median = Median(raw);
+    std::vector<double> distances;
+    for (const double v : raw) distances.push_back(std::abs(v - median));
+    const double limit = reach * std::max(1.4826 * Median(distances), 1e-3);
+    for (const double v : raw) {
+      values.push_back(std::clamp(v, median - limit, median + limit));
+      share += (values.back() != v) / static_cast<double>(raw.size());
+    }
+  }
+};
+
+}  // namespace
+
+Verdict SequentialTest::Current() const {
+  if (log_ratios_.size() < kFirstLook) return Verdict::kAmbiguous;
+  const std::vector<double> values = PulledIn(log_ratios_, kReach).values;
+  const auto n = static_cast<double>(values.size());
+  const double sd = std::max(std::sqrt(Variance(values)), 0.005);
+  const double inflated = n * kRhoSquared + 1;
+  const double width =
+      sd * std::sqrt(2 * inflated / (n * n * kRhoSquared) * std::log(std::sqrt(inflated) / kAlpha));
+  const double systematic = std::hypot(calibration_.between_processes, calibration_.residual);
+  const double reach = width + systematic;
+  const double mean = Mean(values);
+  if (mean - reach > 0) return Verdict::kFast;
+  if (mean + reach < 0) return Verdict::kSlow;
+  if (mean - reach > -kSame && mean + reach < kSame) return Verdict::kSame;
+  return Verdict::kAmbiguous;
+}
+
+Ratio EstimateRatio(std::span<const std::vector<double>> log_ratios_by_process,
+                    ClockCalibration calibration) {
+  std::vector<double> all;
+  for (const std::vector<double>& process : log_ratios_by_process)
+    all.insert(all.end(), process.begin(), process.end());
+  Ratio ratio;
+  if (all.empty()) return ratio;
+  const PulledIn pulled(all, kReach);
+  std::vector<double> means;
+  double squares = 0, per_process = 0;
+  size_t next = 0;
+  for (const std::vector<double>& process : log_ratios_by_process) {
+    if (process.empty()) continue;
+    const std::span<const double> values(&pulled.values[next], process.size());
+    next += process.size();
+    means.push_back(Mean(values));
+    squares += Variance(values) * static_cast<double>(values.size() - 1);
+    per_process += 1 / static_cast<double>(values.size());
+  }
+  ratio.pairs = static_cast<int>(all.size());
+  ratio.processes = static_cast<int>(means.size());
+  const auto processes = static_cast<double>(means.size());
+  const double freedom = std::max(static_cast<double>(ratio.pairs) - processes, 1.0);
+  // What was moved in still counts: the variance of a winsorised mean (Yuen 1974) grows by the share kept,
+  // squared.
+  const double kept = 1 - pulled.share;
+  const double within = squares / freedom / (kept * kept) * per_process / processes;
+  // Variance of one process's mean: what these processes show, pooled with what calibration expects.
+  const double expected = calibration.between_processes * calibration.between_processes + within;
+  const double degrees = processes - 1 + kPriorProcesses;
+  const double pooled = ((processes - 1) * Variance(means) + kPriorProcesses * expected) / degrees;
+  ratio.log_se = std::sqrt(pooled / processes + calibration.residual * calibration.residual);
+  const double mean = Mean(means), reach = StudentQuantile99(degrees) * ratio.log_se;
+  ratio.value = std::exp(mean);
+  ratio.low = std::exp(mean - reach);
+  ratio.high = std::exp(mean + reach);
+  return ratio;
+}
+
+double StudentQuantile99(double degrees_of_freedom) {
+  static constexpr std::array<double, 30> kTable = {63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355,
+                                                    3.250,  3.169, 3.106, 3.055, 3.012, 2.977, 2.947, 2.921,
+                                                    2.898,  2.878, 2.861, 2.845, 2.831, 2.819, 2.807, 2.797,
+                                                    2.787,  2.779, 2.771, 2.763, 2.756, 2.750};
+  const double df = std::max(degrees_of_freedom, 1.0);
+  if (df >= 30) return 2.5758 + (2.750 - 2.5758) * 30 / df;
+  const auto below = static_cast<size_t>(df) - 1;
+  const double part = df - std::floor(df);
+  return below + 1 < kTable.size() ? kTable[below] * (1 - part) + kTable[below + 1] * part : kTable.back();
+}
+
+}  // namespace kevin

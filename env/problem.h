@@ -1,0 +1,117 @@
+#pragma once
+// A problem: what is to be computed, on which shapes, and how an answer is checked. One TOML file each
+// (env/problems/level1/019_relu.toml explains every key); ids follow KernelBench's numbering.
+// Plain values, immutable once loaded; safe to share between threads.
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "env/expression.h"
+
+namespace kevin {
+
+enum class DType { kF32, kF16, kBF16, kI64, kI32, kBool };
+const char* DTypeName(DType dtype);  // "float32", ...
+const char* DTypeCpp(DType dtype);   // "float", "long", ... as a candidate's signature spells it; bf16 is
+                                     // "unsigned short" (its bits), as compilers for CPUs lack the type
+int64_t DTypeBytes(DType dtype);
+int64_t ElementCount(const std::vector<int64_t>& shape);  // 1 for a scalar's empty shape
+
+// How the values of an input are drawn. kMixture picks one of several zero-mean shapes (normal, uniform,
+// heavy-tailed, scaled) by the slot's seed; kUniform01 is what KernelBench uses.
+enum class Distribution { kMixture, kNormal, kUniform, kUniform01, kHeavyTailed, kPositive };
+const char* DistributionName(Distribution distribution);  // as in the file: "mixture", ..., "heavy-tailed"
+
+struct TensorSpec {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<std::string> shape;                      // expressions over the size symbols, e.g. "B", "2*N"
+  Distribution distribution = Distribution::kMixture;  // inputs and parameters only
+  double scale = 1.0;                                  // multiplies the drawn values
+  double offset = 0.0;                                 // added after scaling
+  bool is_param = false;  // a weight: drawn like an input, passed after the inputs
+};
+
+// What LoadProblemFile promises: names are C++ identifiers, all different, and differ from the size symbols;
+// `forward` (and `scale`) take the inputs in order; every size set defines the same symbols; at every size
+// all dimensions are positive, nothing overflows, min_flops <= flops and min_bytes <= the bytes of all
+// tensors. Scalar arguments and constants belong in `reference` itself.
+struct Problem {
+  std::string id;                     // "level1/19"; for a file of one's own, what the file says
+  std::string name;                   // "ReLU"
+  std::vector<std::string> families;  // "elementwise", "reduction", "softmax", "norm", "scan", "matmul",
+                                      // "broadcast"
+  std::vector<std::string> flags;     // "index-output"; "kernelbench-degenerate": on inputs from U[0,1)
+                                      // a wrong or trivial answer passes KernelBench's own check
+  std::string reference;              // TorchScript text with `def forward(...)`
+  std::vector<TensorSpec> inputs;     // in the file's order, which has parameters last
+  std::vector<TensorSpec> outputs;
+  std::map<std::string, Symbols> sizes;  // "full", "small", ...
+  std::string flops, bytes;              // expressions: the usual counts
+  std::string min_flops, min_bytes;      // expressions: no correct algorithm does with less
+
+  // The check (see docs of env/verify.h for the formula).
+  std::string reduction = "1";     // K: how many terms are added up for one output element
+  std::string scale;               // optional TorchScript `def scale(...)`, same arguments as forward,
+                                   // gives the magnitude of what is added up per output element
+  std::optional<int> extreme_dim;  // output 0 holds indices along this dim of input 0 ...
+  bool extreme_is_max = true;      // ... that must point at its maximum (minimum)
+
+  std::string text;          // the file as read
+  std::string content_hash;  // SHA-256 of text, hex
+  std::filesystem::path path;
+};
+
+// One tensor with numbers instead of symbols.
+struct ConcreteTensor {
+  TensorSpec spec;
+  std::vector<int64_t> shape;
+  int64_t elements = 0;
+  int64_t bytes = 0;
+};
+
+// A problem at one size set. `symbols` are in scope in a candidate's text.
+struct SizedProblem {
+  const Problem* problem = nullptr;  // not owned; must outlive this
+  std::string size;
+  Symbols symbols;
+  std::vector<ConcreteTensor> inputs, outputs;
+  int64_t reduction = 1;
+  double flops = 0, bytes = 0, min_flops = 0, min_bytes = 0;
+};
+
+// Reads one problem file. Throws Error(kBadRequest) naming file, line and key.
+Problem LoadProblemFile(const std::filesystem::path& path);
+Problem ParseProblem(const std::string& text, const std::filesystem::path& path_for_messages);
+
+// `size` must be one of problem.sizes; otherwise Error(kBadRequest) lists them.
+SizedProblem AtSize(const Problem& problem, const std::string& size);
+
+// `extern "C" void launch(const float* x, float* out)` as a candidate of kind `cpp` must declare it.
+std::string LaunchSignature(const Problem& problem);
+
+// The problems of one folder: FOLDER/level1/019_relu.toml has the id "level1/19" and must say so itself.
+// Only names are read until a problem is asked for.
+class ProblemSet {
+ public:
+  // Throws Error(kBadRequest) if `directory` cannot be read or two files claim one id.
+  explicit ProblemSet(const std::filesystem::path& directory);
+  // $KEVIN_PROBLEMS, else ../share/kevin/problems beside the program, else the source tree it was built from.
+  static std::filesystem::path DefaultDirectory();
+  const std::vector<std::string>& Ids() const { return order_; }  // sorted by level, then number
+  // `id` is an id ("level1/19") or the path of a TOML file (ends in ".toml"). Unknown ids throw
+  // Error(kBadRequest) that offers the nearest ids and names.
+  Problem Find(const std::string& id) const;
+
+ private:
+  std::vector<std::string> Nearest(const std::string& id) const;
+
+  std::map<std::string, std::filesystem::path> files_;
+  std::vector<std::string> order_;
+};
+
+}  // namespace kevin

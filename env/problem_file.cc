@@ -1,0 +1,341 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <set>
+#include <string_view>
+
+#include "env/error.h"
+#include "env/hash.h"
+#include "env/problem.h"
+#include "env/toml_section.h"
+
+namespace kevin {
+namespace {
+
+constexpr DType kDTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kI64, DType::kI32, DType::kBool};
+constexpr Distribution kDistributions[] = {Distribution::kMixture,     Distribution::kNormal,
+                                           Distribution::kUniform,     Distribution::kUniform01,
+                                           Distribution::kHeavyTailed, Distribution::kPositive};
+
+// Words that C++ or TorchScript keeps for itself and a person might take for a tensor or a size.
+constexpr std::string_view kReserved[] = {
+    "and",    "as",     "assert",   "auto",   "bool",     "break",   "case",    "char",     "class",
+    "const",  "def",    "default",  "delete", "do",       "double",  "else",    "enum",     "except",
+    "export", "extern", "float",    "for",    "forward",  "from",    "global",  "goto",     "if",
+    "import", "in",     "inline",   "int",    "is",       "lambda",  "launch",  "long",     "namespace",
+    "new",    "not",    "operator", "or",     "pass",     "private", "public",  "raise",    "register",
+    "return", "short",  "signed",   "sizeof", "static",   "struct",  "switch",  "template", "this",
+    "torch",  "try",    "typedef",  "union",  "unsigned", "using",   "virtual", "void",     "volatile",
+    "while",  "with",   "xor",      "yield"};
+
+// Why `name` cannot name a tensor or a size; empty when it can.
+std::string WhyNoName(std::string_view name) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  const auto is_part = [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); };
+  if (name.empty() || !is_letter(name[0]) || !std::all_of(name.begin(), name.end(), is_part)) {
+    return fmt::format("'{}' is not a name (letters, digits and _)", name);
+  }
+  if (std::find(std::begin(kReserved), std::end(kReserved), name) != std::end(kReserved)) {
+    return fmt::format("'{}' is a reserved word", name);
+  }
+  return "";
+}
+
+template <typename Value, size_t kCount>
+Value Choice(const TomlSection& section, const char* key, const Value (&values)[kCount],
+             const char* (*name_of)(Value)) {
+  if (!section.Has(key)) return values[0];
+  const std::string wanted = section.String(key);
+  std::vector<std::string_view> names;
+  for (const Value value : values) {
+    if (wanted == name_of(value)) return value;
+    names.emplace_back(name_of(value));
+  }
+  section.Fail(key, fmt::format("unknown {} '{}'", key, wanted),
+               fmt::format("one of {}", fmt::join(names, ", ")));
+}
+
+// The argument names of `def FUNCTION(a, b: Tensor, ...)` in TorchScript text; false without such a function.
+bool ArgumentNames(const std::string& text, const std::string& function, std::vector<std::string>* names) {
+  const std::string head = fmt::format("def {}(", function);
+  size_t at = text.find(head);
+  while (at != std::string::npos && at > 0 && text[at - 1] != '\n') at = text.find(head, at + 1);
+  if (at == std::string::npos) return false;
+  std::string name;
+  bool in_name = true;  // past the name: its type or default value
+  int depth = 0;
+  for (at += head.size(); at < text.size(); ++at) {
+    const char c = text[at];
+    if (depth == 0 && (c == ')' || c == ',')) {
+      if (!name.empty()) names->push_back(name);
+      if (c == ')') return true;
+      name.clear();
+      in_name = true;
+      continue;
+    }
+    depth += (c == '[' || c == '(') - (c == ']' || c == ')');
+    if (c == ':' || c == '=') in_name = false;
+    if (in_name && c != ' ' && c != '\n' && c != '\t') name += c;
+  }
+  return false;
+}
+
+class ProblemReader {
+ public:
+  explicit ProblemReader(const TomlSection& top) : top_(top) {}
+
+  Problem Read() {
+    top_.CheckKeys(
+        {"id", "name", "families", "flags", "reference", "sizes", "inputs", "outputs", "cost", "check"});
+    problem_.id = top_.String("id");
+    problem_.name = top_.String("name");
+    problem_.families = top_.Strings("families");
+    if (top_.Has("flags")) problem_.flags = top_.Strings("flags");
+    problem_.reference = top_.String("reference");
+    ReadSizes(top_.Table("sizes"));
+    for (const TomlSection& input : top_.Tables("inputs")) problem_.inputs.push_back(ReadInput(input));
+    for (const TomlSection& output : top_.Tables("outputs")) {
+      output.CheckKeys({"name", "shape", "dtype"});
+      problem_.outputs.push_back(ReadTensor(output));
+    }
+    CheckArguments(top_, "reference", problem_.reference, "forward");
+    ReadCost(top_.Table("cost"));
+    if (top_.Has("check")) ReadCheck(top_.Table("check"));
+    return std::move(problem_);
+  }
+
+ private:
+  void ReadSizes(const TomlSection& sizes) {
+    for (const auto& [name, node] : sizes.table()) {
+      const TomlSection size = sizes.Table(name.str());
+      Symbols symbols;
+      for (const auto& [symbol, value] : size.table()) {
+        const std::string key = size.Key(symbol.str());
+        if (const std::string reason = WhyNoName(symbol.str()); !reason.empty()) {
+          size.Fail(symbol.source(), key, reason, "choose another name");
+        }
+        const int64_t number = size.Integer(symbol.str());
+        if (number < 1)
+          size.Fail(symbol.str(), fmt::format("must be positive, not {}", number), "sizes start at 1");
+        symbols[std::string(symbol.str())] = number;
+      }
+      CheckSameSymbols(sizes, std::string(name.str()), symbols);
+      problem_.sizes[std::string(name.str())] = symbols;
+    }
+    if (problem_.sizes.empty()) top_.Fail("sizes", "must not be empty", "add a [sizes.small] table");
+  }
+
+  void CheckSameSymbols(const TomlSection& sizes, const std::string& name, const Symbols& symbols) const {
+    if (problem_.sizes.empty()) return;
+    const auto& [first_name, first] = *problem_.sizes.begin();
+    const auto complain = [&](const std::string& reason) {
+      sizes.Fail(name, reason, "every size set gives a value to the same symbols");
+    };
+    for (const auto& [symbol, value] : first) {
+      if (!symbols.contains(symbol))
+        complain(fmt::format("'{}' is missing (sizes.{} has it)", symbol, first_name));
+    }
+    for (const auto& [symbol, value] : symbols) {
+      if (!first.contains(symbol)) complain(fmt::format("'{}' is not in sizes.{}", symbol, first_name));
+    }
+  }
+
+  // An integer, or an expression in a string that holds at every size.
+  std::string ReadExpression(const TomlSection& section, const toml::node& node, const std::string& key,
+                             int64_t at_least) const {
+    if (!node.is_integer() && !node.is_string())
+      section.FailType(node, key, "an integer or an expression in quotes");
+    const std::string text = node.is_integer() ? std::to_string(**node.as_integer()) : **node.as_string();
+    for (const auto& [size, symbols] : problem_.sizes) {
+      const ExpressionResult result = TryEvaluateExpression(text, symbols);
+      if (!result.error.empty()) {
+        section.Fail(node.source(), key, result.error, "size symbols are defined in the [sizes.*] tables");
+      }
+      if (result.value < at_least) {
+        section.Fail(
+            node.source(), key,
+            fmt::format("'{}' is {} at size {}, must be at least {}", text, result.value, size, at_least),
+            fmt::format("change it or [sizes.{}]", size));
+      }
+    }
+    return text;
+  }
+  std::string ReadExpression(const TomlSection& section, const char* key, int64_t at_least) const {
+    return ReadExpression(section, section.Require(key), section.Key(key), at_least);
+  }
+
+  TensorSpec ReadTensor(const TomlSection& section) {
+    TensorSpec tensor;
+    tensor.name = section.String("name");
+    if (const std::string reason = WhyNoName(tensor.name); !reason.empty()) {
+      section.Fail("name", reason, "it names a pointer in C++ and an argument in TorchScript");
+    }
+    if (!names_.insert(tensor.name).second) {
+      section.Fail("name", fmt::format("'{}' is used twice", tensor.name),
+                   "all inputs and outputs need names of their own");
+    }
+    if (problem_.sizes.begin()->second.contains(tensor.name)) {
+      section.Fail("name", fmt::format("'{}' is also a size symbol", tensor.name),
+                   "both are in scope in a candidate; rename one");
+    }
+    for (const toml::node& dim : section.Array("shape")) {
+      tensor.shape.push_back(ReadExpression(section, dim, section.Key("shape"), 1));
+    }
+    tensor.dtype = Choice(section, "dtype", kDTypes, DTypeName);
+    AddBytes(section, tensor);
+    return tensor;
+  }
+
+  TensorSpec ReadInput(const TomlSection& section) {
+    section.CheckKeys({"name", "shape", "dtype", "distribution", "scale", "offset", "role"});
+    TensorSpec input = ReadTensor(section);
+    input.distribution = Choice(section, "distribution", kDistributions, DistributionName);
+    input.scale = section.Number("scale", 1.0);
+    if (input.scale == 0)
+      section.Fail("scale", "must not be 0", "inputs that are all the same prove nothing");
+    input.offset = section.Number("offset", 0.0);
+    if (section.Has("role")) {
+      const std::string role = section.String("role");
+      if (role != "input" && role != "param") {
+        section.Fail("role", fmt::format("unknown role '{}'", role), "one of input, param");
+      }
+      input.is_param = role == "param";
+    }
+    if (!input.is_param && !problem_.inputs.empty() && problem_.inputs.back().is_param) {
+      section.Fail("name", fmt::format("'{}' follows a parameter", input.name),
+                   "list the parameters (role = \"param\") after all other inputs");
+    }
+    return input;
+  }
+
+  void AddBytes(const TomlSection& section, const TensorSpec& tensor) {
+    for (const auto& [size, symbols] : problem_.sizes) {
+      int64_t bytes = DTypeBytes(tensor.dtype);
+      bool overflow = false;
+      for (const std::string& dim : tensor.shape) {
+        overflow |= __builtin_mul_overflow(bytes, EvaluateExpression(dim, symbols), &bytes);
+      }
+      overflow |= __builtin_add_overflow(bytes_[size], bytes, &bytes_[size]);
+      if (overflow) {
+        section.Fail("shape", fmt::format("its bytes overflow a 64-bit integer at size {}", size),
+                     fmt::format("reduce [sizes.{}]", size));
+      }
+    }
+  }
+
+  void CheckArguments(const TomlSection& section, const char* key, const std::string& text,
+                      const std::string& function) const {
+    std::vector<std::string> expected, given;
+    for (const TensorSpec& input : problem_.inputs) expected.push_back(input.name);
+    const std::string wanted = fmt::format("def {}({})", function, fmt::join(expected, ", "));
+    if (!ArgumentNames(text, function, &given)) {
+      section.Fail(key, fmt::format("has no `{}:`", wanted), "start a line with it");
+    }
+    if (given != expected) {
+      section.Fail(
+          key,
+          fmt::format("`def {}({})` does not take the inputs in order", function, fmt::join(given, ", ")),
+          fmt::format("write `{}:`, or reorder the [[inputs]]", wanted));
+    }
+  }
+
+  void ReadCost(const TomlSection& cost) {
+    cost.CheckKeys({"flops", "bytes", "min_flops", "min_bytes"});
+    problem_.flops = ReadExpression(cost, "flops", 0);
+    problem_.bytes = ReadExpression(cost, "bytes", 0);
+    problem_.min_flops = ReadExpression(cost, "min_flops", 0);
+    problem_.min_bytes = ReadExpression(cost, "min_bytes", 0);
+    for (const auto& [size, symbols] : problem_.sizes) {
+      const int64_t flops = EvaluateExpression(problem_.flops, symbols);
+      CheckBound(cost, "min_flops", problem_.min_flops, size, flops, "cost.flops");
+      CheckBound(cost, "min_bytes", problem_.min_bytes, size, bytes_.at(size), "the bytes of all tensors");
+    }
+  }
+
+  void CheckBound(const TomlSection& cost, const char* key, const std::string& bound, const std::string& size,
+                  int64_t limit, const char* limit_name) const {
+    const int64_t value = EvaluateExpression(bound, problem_.sizes.at(size));
+    if (value <= limit) return;
+    cost.Fail(key, fmt::format("{} at size {} exceeds {} ({})", value, size, limit_name, limit),
+              "it must be a lower bound for every correct algorithm; 0 is allowed");
+  }
+
+  void ReadCheck(const TomlSection& check) {
+    check.CheckKeys({"reduction", "scale", "extreme_dim", "extreme_is_max"});
+    if (check.Has("reduction")) problem_.reduction = ReadExpression(check, "reduction", 1);
+    if (check.Has("scale")) {
+      problem_.scale = check.String("scale");
+      CheckArguments(check, "scale", problem_.scale, "scale");
+    }
+    if (check.Has("extreme_dim")) ReadExtreme(check);
+    problem_.extreme_is_max = check.Bool("extreme_is_max", true);
+    if (check.Has("extreme_is_max") && !check.Has("extreme_dim")) {
+      check.Fail("extreme_is_max", "means nothing without extreme_dim", "add extreme_dim or remove it");
+    }
+  }
+
+  void ReadExtreme(const TomlSection& check) {
+    const int64_t dim = check.Integer("extreme_dim");
+    const auto rank = static_cast<int64_t>(problem_.inputs[0].shape.size());
+    if (dim < 0 || dim >= rank) {
+      check.Fail("extreme_dim", fmt::format("{} is no dimension of {}", dim, problem_.inputs[0].name),
+                 fmt::format("it has {} dimensions, counted from 0", rank));
+    }
+    std::vector<std::string> without = problem_.inputs[0].shape, kept = without;
+    without.erase(without.begin() + dim);
+    kept[static_cast<size_t>(dim)] = std::string("1");
+    const TensorSpec& output = problem_.outputs[0];
+    if (output.dtype != DType::kI64 || (output.shape != without && output.shape != kept)) {
+      check.Fail("extreme_dim", fmt::format("{} does not hold one index along it", output.name),
+                 fmt::format("it must be int64 of shape ({})", fmt::join(without, ", ")));
+    }
+    problem_.extreme_dim = static_cast<int>(dim);
+  }
+
+  TomlSection top_;
+  Problem problem_;
+  std::set<std::string> names_;           // of the tensors read so far
+  std::map<std::string, int64_t> bytes_;  // of the tensors read so far, by size
+};
+
+}  // namespace
+
+Problem ParseProblem(const std::string& text, const std::filesystem::path& path_for_messages) {
+  const std::string file = path_for_messages.string();
+  toml::table root;
+  try {
+    root = toml::parse(text, file);
+  } catch (const toml::parse_error& error) {
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("{}:{}: not TOML: {}", file, error.source().begin.line, error.description()),
+                "correct this line");
+  }
+  Problem problem = ProblemReader(TomlSection(file, root)).Read();
+  problem.text = text;
+  problem.content_hash = Sha256Hex(text);
+  problem.path = path_for_messages;
+  return problem;
+}
+
+Problem LoadProblemFile(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) {
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("{}: {}", path.string(), error ? error.message() : "not a regular file"),
+                "give the path of a problem's TOML file, or an id from `kevin problems`");
+  }
+  std::ifstream stream(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  if (!stream.is_open() || stream.bad()) {
+    throw Error(ExitCode::kBadRequest, fmt::format("{}: cannot be read", path.string()),
+                "check its permissions");
+  }
+  return ParseProblem(text, path);
+}
+
+}  // namespace kevin

@@ -1,0 +1,168 @@
+#include "env/reference/reference.h"
+
+#include <ATen/Parallel.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
+#include <torch/csrc/jit/runtime/profiling_graph_executor_impl.h>
+#include <torch/jit.h>
+#include <torch/script.h>
+#include <torch/version.h>
+
+#include "env/error.h"
+
+namespace kevin {
+namespace {
+
+at::ScalarType TorchType(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return at::kFloat;
+    case DType::kF16:
+      return at::kHalf;
+    case DType::kBF16:
+      return at::kBFloat16;
+    case DType::kI64:
+      return at::kLong;
+    case DType::kI32:
+      return at::kInt;
+    case DType::kBool:
+      return at::kBool;
+  }
+  return at::kFloat;
+}
+
+at::Tensor Wrap(const TensorView& view) {
+  return at::from_blob(view.data, view.shape, TorchType(view.dtype));
+}
+
+std::vector<at::Tensor> Unpack(const c10::IValue& value) {
+  if (value.isTensor()) return {value.toTensor()};
+  std::vector<at::Tensor> tensors;
+  if (value.isTuple()) {
+    for (const c10::IValue& element : value.toTupleRef().elements()) tensors.push_back(element.toTensor());
+  }
+  return tensors;
+}
+
+DoubleTensor AsDoubles(const at::Tensor& tensor) {
+  const auto values = std::make_shared<at::Tensor>(tensor.to(at::kDouble).contiguous());
+  return {std::shared_ptr<const double>(values, values->data_ptr<double>()),
+          static_cast<size_t>(values->numel())};
+}
+
+std::string ShapeText(at::IntArrayRef shape) {
+  std::string text = "(";
+  for (const int64_t dim : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(dim);
+  return text + ")";
+}
+
+std::string FirstLines(const std::string& text, size_t limit) {
+  return text.size() <= limit ? text : text.substr(0, limit) + "...";
+}
+
+}  // namespace
+
+struct Reference::Impl {
+  Problem problem;
+  std::shared_ptr<torch::jit::CompilationUnit> unit;
+  std::vector<std::vector<c10::IValue>> slot_inputs;
+  std::vector<c10::IValue> slot_outputs;
+  std::vector<at::Tensor> contiguous;  // keeps SlotOutputs' copies alive
+
+  c10::IValue Call(const char* name, std::vector<c10::IValue> inputs) {
+    c10::InferenceMode inference;
+    try {
+      return unit->get_function(name)(std::move(inputs));
+    } catch (const c10::Error& error) {
+      throw Error(ExitCode::kBadRequest,
+                  problem.id + ": `" + name + "` failed: " + FirstLines(error.what_without_backtrace(), 2000),
+                  "check the reference text and the shapes in the problem file");
+    }
+  }
+
+  std::vector<c10::IValue> Widened(const std::vector<TensorView>& inputs) {
+    std::vector<c10::IValue> wide;
+    for (const TensorView& view : inputs) {
+      const at::Tensor tensor = Wrap(view);
+      wide.emplace_back(tensor.is_floating_point() ? tensor.to(at::kDouble) : tensor);
+    }
+    return wide;
+  }
+};
+
+Reference::Reference(const Problem& problem, int threads) : impl_(std::make_unique<Impl>()) {
+  impl_->problem = problem;
+  at::set_num_threads(threads);
+  // Eager means operator by operator: no fusion, no specialisation after the first calls.
+  torch::jit::getProfilingMode() = false;
+  torch::jit::setGraphExecutorOptimize(false);
+  try {
+    impl_->unit = torch::jit::compile(problem.reference + "\n" + problem.scale + "\n");
+  } catch (const std::exception& error) {
+    throw Error(ExitCode::kBadRequest,
+                problem.path.string() + ": reference does not compile: " + FirstLines(error.what(), 2000),
+                "write it in TorchScript: operators as torch.NAME, no imports, no torch.nn.functional");
+  }
+}
+
+Reference::~Reference() = default;
+Reference::Reference(Reference&&) noexcept = default;
+
+void Reference::BindSlot(size_t slot, const std::vector<TensorView>& inputs) {
+  impl_->slot_inputs.resize(std::max(impl_->slot_inputs.size(), slot + 1));
+  impl_->slot_outputs.resize(impl_->slot_inputs.size());
+  for (const TensorView& view : inputs) impl_->slot_inputs[slot].emplace_back(Wrap(view));
+}
+
+void Reference::RunSlot(size_t slot) {
+  impl_->slot_outputs[slot] = c10::IValue();
+  impl_->slot_outputs[slot] = impl_->Call("forward", impl_->slot_inputs[slot]);
+}
+
+std::vector<TensorView> Reference::SlotOutputs(size_t slot, const std::vector<ConcreteTensor>& expected) {
+  const std::vector<at::Tensor> outputs = Unpack(impl_->slot_outputs[slot]);
+  bool as_declared = outputs.size() == expected.size();
+  std::vector<TensorView> views;
+  for (size_t i = 0; as_declared && i < outputs.size(); ++i) {
+    as_declared = outputs[i].sizes().vec() == expected[i].shape &&
+                  outputs[i].scalar_type() == TorchType(expected[i].spec.dtype);
+    at::Tensor dense = outputs[i].contiguous();
+    if (dense.is_same(outputs[i]) && dense.storage_offset() == 0) {
+      views.push_back({dense.data_ptr(), expected[i].spec.dtype, expected[i].shape});
+    } else {
+      dense = dense.clone();
+      views.push_back({dense.data_ptr(), expected[i].spec.dtype, expected[i].shape});
+      impl_->contiguous.push_back(dense);
+    }
+  }
+  if (!as_declared) {
+    const std::string got = outputs.empty() ? "no tensor" : ShapeText(outputs[0].sizes());
+    throw Error(ExitCode::kBadRequest,
+                impl_->problem.id + ": the reference returns " + got + " of type " +
+                    (outputs.empty() ? "?" : c10::toString(outputs[0].scalar_type())) +
+                    ", which is not what [[outputs]] declares",
+                "make [[outputs]] and the reference agree");
+  }
+  return views;
+}
+
+void Reference::DropOutputs() {
+  for (c10::IValue& output : impl_->slot_outputs) output = c10::IValue();
+  impl_->contiguous.clear();
+}
+
+std::vector<DoubleTensor> Reference::Truth(const std::vector<TensorView>& inputs) {
+  std::vector<DoubleTensor> truth;
+  for (const at::Tensor& output : Unpack(impl_->Call("forward", impl_->Widened(inputs)))) {
+    truth.push_back(AsDoubles(output));
+  }
+  return truth;
+}
+
+DoubleTensor Reference::Scale(const std::vector<TensorView>& inputs) {
+  if (impl_->problem.scale.empty()) return {};
+  return AsDoubles(impl_->Call("scale", impl_->Widened(inputs)).toTensor());
+}
+
+std::string TorchVersion() { return TORCH_VERSION; }
+
+}  // namespace kevin

@@ -1,0 +1,59 @@
+#pragma once
+// The reference: a problem's TorchScript text, compiled by libtorch and run in this process. The only torch
+// code of the environment. One object, one thread at a time; libtorch uses `threads` threads inside.
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "env/problem.h"
+
+namespace kevin {
+
+// A contiguous tensor in memory that somebody else owns.
+struct TensorView {
+  void* data = nullptr;
+  DType dtype = DType::kF32;
+  std::vector<int64_t> shape;
+};
+
+// fp64 values of one output. Keeps its memory alive by itself.
+struct DoubleTensor {
+  std::shared_ptr<const double> data;
+  size_t elements = 0;
+  std::span<const double> values() const { return {data.get(), elements}; }
+};
+
+class Reference {
+ public:
+  // Compiles the text. Throws Error(kBadRequest) with the compiler's message when it is not TorchScript.
+  Reference(const Problem& problem, int threads);
+  ~Reference();
+  Reference(Reference&&) noexcept;
+
+  // Eager: remembers the inputs of a slot, so that RunSlot does nothing but the computation. The memory
+  // behind the views must stay.
+  void BindSlot(size_t slot, const std::vector<TensorView>& inputs);
+  // Computes the slot's outputs and keeps them until the slot runs again.
+  void RunSlot(size_t slot);
+  // The outputs of the slot's last run, made contiguous if they were not. Valid until it runs again. Throws
+  // Error(kBadRequest) when number, dtype or shape is not what the problem file says (`expected`).
+  std::vector<TensorView> SlotOutputs(size_t slot, const std::vector<ConcreteTensor>& expected);
+  void DropOutputs();
+
+  // The same computation with every floating-point input widened to fp64: the truth. Index outputs come as
+  // the index's value.
+  std::vector<DoubleTensor> Truth(const std::vector<TensorView>& inputs);
+  // The problem's `scale` function in fp64 for its first output; empty when the problem has none.
+  DoubleTensor Scale(const std::vector<TensorView>& inputs);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// "2.11.0", for the key of an evaluation.
+std::string TorchVersion();
+
+}  // namespace kevin

@@ -1,0 +1,126 @@
+#include "env/sandbox/seccomp_filter.h"
+
+#include <sched.h>
+#include <seccomp.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#ifdef __clang__  // libseccomp's own macros
+#pragma clang diagnostic ignored "-Wc99-extensions"
+#pragma clang diagnostic ignored "-Wmissing-field-initializers"
+#endif
+
+namespace kevin {
+namespace {
+
+void AllowCandidate(scmp_filter_ctx filter) {
+  // dlopen of the candidate, memory, threads of our own process, time, and the end.
+  for (const int call : {SCMP_SYS(futex),           SCMP_SYS(read),
+                         SCMP_SYS(pread64),         SCMP_SYS(write),
+                         SCMP_SYS(writev),          SCMP_SYS(close),
+                         SCMP_SYS(openat),          SCMP_SYS(newfstatat),
+                         SCMP_SYS(fstat),           SCMP_SYS(lseek),
+                         SCMP_SYS(access),          SCMP_SYS(mmap),
+                         SCMP_SYS(munmap),          SCMP_SYS(mprotect),
+                         SCMP_SYS(mremap),          SCMP_SYS(brk),
+                         SCMP_SYS(set_robust_list), SCMP_SYS(rseq),
+                         SCMP_SYS(gettid),          SCMP_SYS(getpid),
+                         SCMP_SYS(rt_sigaction),    SCMP_SYS(rt_sigprocmask),
+                         SCMP_SYS(rt_sigreturn),    SCMP_SYS(sigaltstack),
+                         SCMP_SYS(sched_yield),     SCMP_SYS(sched_getaffinity),
+                         SCMP_SYS(clock_gettime),   SCMP_SYS(clock_getres),
+                         SCMP_SYS(gettimeofday),    SCMP_SYS(clock_nanosleep),
+                         SCMP_SYS(nanosleep),       SCMP_SYS(getrandom),
+                         SCMP_SYS(restart_syscall), SCMP_SYS(exit),
+                         SCMP_SYS(exit_group),      SCMP_SYS(getcpu),
+                         SCMP_SYS(uname),           SCMP_SYS(sysinfo)}) {
+    seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 0);
+  }
+  // abort() and raise(), reading limits: of our own process only.
+  seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
+                   SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(getpid())));
+  seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 2, SCMP_A0(SCMP_CMP_EQ, 0),
+                   SCMP_A2(SCMP_CMP_EQ, 0));
+  // Threads, never processes.
+  seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
+                   SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD | CLONE_VM, CLONE_THREAD | CLONE_VM));
+  seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+  // Giving own memory back is fine; taking pages away under a shared mapping is an attack on the other side.
+  for (const unsigned advice :
+       {MADV_NORMAL, MADV_WILLNEED, MADV_DONTNEED, MADV_FREE, MADV_HUGEPAGE, MADV_NOHUGEPAGE}) {
+    seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(madvise), 1, SCMP_A2(SCMP_CMP_EQ, advice));
+  }
+  seccomp_syscall_priority(filter, SCMP_SYS(futex), 255);  // the only one on a timed path
+}
+
+void DenyForCompiler(scmp_filter_ctx filter) {
+  for (const int call : {SCMP_SYS(socket),
+                         SCMP_SYS(socketpair),
+                         SCMP_SYS(connect),
+                         SCMP_SYS(bind),
+                         SCMP_SYS(listen),
+                         SCMP_SYS(ptrace),
+                         SCMP_SYS(process_vm_readv),
+                         SCMP_SYS(process_vm_writev),
+                         SCMP_SYS(mount),
+                         SCMP_SYS(umount2),
+                         SCMP_SYS(pivot_root),
+                         SCMP_SYS(chroot),
+                         SCMP_SYS(unshare),
+                         SCMP_SYS(setns),
+                         SCMP_SYS(bpf),
+                         SCMP_SYS(perf_event_open),
+                         SCMP_SYS(keyctl),
+                         SCMP_SYS(add_key),
+                         SCMP_SYS(request_key),
+                         SCMP_SYS(io_uring_setup),
+                         SCMP_SYS(io_uring_enter),
+                         SCMP_SYS(io_uring_register),
+                         SCMP_SYS(userfaultfd),
+                         SCMP_SYS(kexec_load),
+                         SCMP_SYS(init_module),
+                         SCMP_SYS(finit_module),
+                         SCMP_SYS(delete_module),
+                         SCMP_SYS(pidfd_open),
+                         SCMP_SYS(pidfd_getfd),
+                         SCMP_SYS(pidfd_send_signal),
+                         SCMP_SYS(mknod),
+                         SCMP_SYS(mknodat),
+                         SCMP_SYS(swapon),
+                         SCMP_SYS(reboot),
+                         SCMP_SYS(sched_setaffinity),
+                         SCMP_SYS(sched_setscheduler),
+                         SCMP_SYS(setpriority),
+                         SCMP_SYS(open_by_handle_at),
+                         SCMP_SYS(move_mount),
+                         SCMP_SYS(open_tree),
+                         SCMP_SYS(fsopen),
+                         SCMP_SYS(mount_setattr)}) {
+    seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), call, 0);
+  }
+}
+
+}  // namespace
+
+bool InstallSeccompFilter(SandboxProfile profile) {
+  const bool compiler = profile == SandboxProfile::kCompiler;
+  scmp_filter_ctx filter = seccomp_init(compiler ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EPERM));
+  if (!filter) return false;
+  seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+  // Calls by 32-bit numbers end the process, not only the thread.
+  seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
+  // All threads, also those that a library started while loading.
+  seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
+  if (compiler) {
+    DenyForCompiler(filter);
+  } else {
+    AllowCandidate(filter);
+  }
+  const bool ok = seccomp_load(filter) == 0;
+  seccomp_release(filter);
+  return ok;
+}
+
+}  // namespace kevin

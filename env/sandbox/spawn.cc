@@ -1,0 +1,178 @@
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "env/error.h"
+#include "env/sandbox/sandbox.h"
+
+namespace kevin {
+namespace {
+
+// What the child needs, all prepared beforehand: between clone and exec only system calls are safe.
+struct ChildPlan {
+  std::vector<char*> argv, environment;
+  std::vector<std::pair<int, int>> descriptors;
+  std::string uid_map, gid_map;
+  int first_free_descriptor = 3;
+  cpu_set_t processors{};
+};
+
+bool WriteFile(const char* path, const std::string& text) {
+  const int fd = open(path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool ok = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  close(fd);
+  return ok;
+}
+
+bool MapUser(const std::string& uid_map, const std::string& gid_map) {
+  WriteFile("/proc/self/setgroups", "deny");
+  return WriteFile("/proc/self/uid_map", uid_map) && WriteFile("/proc/self/gid_map", gid_map);
+}
+
+[[noreturn]] void RunChild(ChildPlan& plan, bool namespaces) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  setsid();  // Ctrl-C reaches the trusted side only, and Kill() reaches what this process starts
+  if (namespaces && !MapUser(plan.uid_map, plan.gid_map)) _exit(126);
+  // Move sources out of the way of the targets first, so that no dup2 overwrites one still needed.
+  for (auto& [ours, theirs] : plan.descriptors) ours = fcntl(ours, F_DUPFD, 100);
+  const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int standard = 0; standard < 3; ++standard) dup2(nothing, standard);
+  for (auto& [ours, theirs] : plan.descriptors) dup2(ours, theirs);
+  close_range(static_cast<unsigned>(plan.first_free_descriptor), ~0U, 0);
+  sched_setaffinity(0, sizeof(plan.processors), &plan.processors);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  execve(plan.argv[0], plan.argv.data(), plan.environment.data());
+  _exit(127);
+}
+
+cpu_set_t FirstProcessors(int count) {
+  cpu_set_t usable;
+  CPU_ZERO(&usable);
+  sched_getaffinity(0, sizeof(usable), &usable);
+  if (count <= 0) return usable;
+  cpu_set_t first;
+  CPU_ZERO(&first);
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&first) < count; ++cpu) {
+    if (CPU_ISSET(cpu, &usable)) CPU_SET(cpu, &first);
+  }
+  return first;
+}
+
+pid_t CloneWith(uint64_t flags) {
+  clone_args arguments{};
+  arguments.flags = flags;
+  arguments.exit_signal = SIGCHLD;
+  return static_cast<pid_t>(syscall(SYS_clone3, &arguments, sizeof(arguments)));
+}
+
+std::vector<char*> Pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (const std::string& s : strings) pointers.push_back(const_cast<char*>(s.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+constexpr uint64_t kNamespaces =
+    CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS;
+
+std::string IdMap(unsigned id) { return "0 " + std::to_string(id) + " 1"; }
+
+bool TryNamespaces() {
+  const std::string uid_map = IdMap(geteuid()), gid_map = IdMap(getegid());
+  const pid_t pid = CloneWith(kNamespaces);
+  if (pid == 0) {
+    const bool ok = MapUser(uid_map, gid_map) &&
+                    mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                    mount("tmpfs", "/tmp", "tmpfs", 0, nullptr) == 0;
+    _exit(ok ? 0 : 1);
+  }
+  int status = 1;
+  return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+}  // namespace
+
+bool NamespacesAvailable() {
+  static const bool kAvailable = TryNamespaces();
+  return kAvailable;
+}
+
+ChildProcess Spawn(const SpawnOptions& options) {
+  ChildPlan plan{Pointers(options.argv), Pointers(options.environment), options.descriptors, {}, {}, 3, {}};
+  for (const auto& [ours, theirs] : options.descriptors) {
+    plan.first_free_descriptor = std::max(plan.first_free_descriptor, theirs + 1);
+  }
+  plan.processors = FirstProcessors(options.processors);
+  plan.uid_map = IdMap(geteuid());
+  plan.gid_map = IdMap(getegid());
+  const pid_t pid = CloneWith(options.namespaces ? kNamespaces : 0);
+  if (pid == 0) RunChild(plan, options.namespaces);
+  if (pid < 0) {
+    throw Error(ExitCode::kBroken, "cannot start " + options.argv[0] + ": " + std::strerror(errno),
+                "close other programs or raise the limit of processes");
+  }
+  return ChildProcess(pid);
+}
+
+ChildProcess::ChildProcess(ChildProcess&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
+
+ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
+  if (this != &other) {
+    Kill();
+    pid_ = std::exchange(other.pid_, -1);
+  }
+  return *this;
+}
+
+ChildProcess::~ChildProcess() { Kill(); }
+
+bool ChildProcess::Wait(double timeout_s, int* status) {
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = Clock::now() + std::chrono::duration<double>(timeout_s);
+  auto pause = std::chrono::microseconds(50);
+  while (pid_ > 0) {
+    const pid_t ended = waitpid(pid_, status, WNOHANG);
+    if (ended == pid_) {
+      pid_ = -1;
+      return true;
+    }
+    if (Clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::microseconds(5000));
+  }
+  return true;
+}
+
+void ChildProcess::Kill() {
+  if (pid_ <= 0) return;
+  kill(-pid_, SIGKILL);
+  kill(pid_, SIGKILL);
+  int status = 0;
+  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = -1;
+}
+
+std::string DescribeStatus(int status) {
+  if (WIFSIGNALED(status)) {
+    const int number = WTERMSIG(status);
+    return "killed by signal " + std::to_string(number) + " (" + strsignal(number) + ")";
+  }
+  return "exited with status " + std::to_string(WEXITSTATUS(status));
+}
+
+}  // namespace kevin

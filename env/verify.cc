@@ -1,0 +1,257 @@
+#include "env/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <mutex>
+#include <numeric>
+#include <vector>
+
+#include "env/cpu/generator.h"
+#include "env/cpu/parallel_for.h"
+
+namespace kevin {
+namespace {
+
+constexpr double kEps = 0x1p-23;
+
+int64_t Product(std::span<const int64_t> shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+int64_t RowLength(std::span<const int64_t> shape) {
+  const int64_t last = shape.empty() ? 1 : shape.back();
+  return last > 1 ? last : Product(shape);
+}
+
+std::string IndexText(int64_t flat, std::span<const int64_t> shape) {
+  std::vector<int64_t> index(shape.size());
+  for (size_t d = shape.size(); d-- > 0;) {
+    index[d] = flat % shape[d];
+    flat /= shape[d];
+  }
+  return fmt::format("[{}]", fmt::join(index, ", "));
+}
+
+bool IsPoison(float value) { return std::bit_cast<uint32_t>(value) == kPoison; }
+
+bool SameNonFinite(float a, float b) { return std::isnan(a) ? std::isnan(b) : a == b; }
+
+// The worst element of a part of the tensor, and whether a rule was broken there.
+struct Worst {
+  double ratio = -1;  // error / bound
+  double error = 0, bound = 0;
+  int64_t index = -1;
+  int64_t wrong = 0;  // elements over their bound
+  int64_t first_wrong = std::numeric_limits<int64_t>::max();
+  double reference_error = 0;
+  int64_t bad_row = -1;
+  double row_error = 0, row_bound = 0;
+
+  void See(int64_t i, double e, double b) {
+    const bool over = !(e <= b);
+    if (over) {
+      ++wrong;
+      first_wrong = std::min(first_wrong, i);
+    }
+    const double r =
+        over ? (std::isfinite(e) ? e / std::max(b, 1e-300) : std::numeric_limits<double>::infinity())
+             : (b > 0 ? e / b : 0);
+    if (r > ratio) {
+      ratio = r;
+      error = e;
+      bound = b;
+      index = i;
+    }
+  }
+  void Merge(const Worst& o) {
+    if (o.ratio > ratio) {
+      ratio = o.ratio;
+      error = o.error;
+      bound = o.bound;
+      index = o.index;
+    }
+    wrong += o.wrong;
+    first_wrong = std::min(first_wrong, o.first_wrong);
+    reference_error = std::max(reference_error, o.reference_error);
+    if (bad_row < 0 && o.bad_row >= 0) {
+      bad_row = o.bad_row;
+      row_error = o.row_error;
+      row_bound = o.row_bound;
+    }
+  }
+};
+
+struct Data {
+  std::span<const float> answer, reference;
+  std::span<const double> truth;  // empty: check against the reference
+  std::span<const double> scale;
+  double relative_floor = 0;  // 8 eps sqrt(K), plus the margin where there is no truth
+  int64_t row = 1;
+
+  double Target(int64_t i) const { return truth.empty() ? reference[i] : truth[i]; }
+};
+
+double RowRms(const Data& data, int64_t begin, int64_t end) {
+  double sum = 0;
+  int64_t count = 0;
+  for (int64_t i = begin; i < end; ++i) {
+    const double t = data.Target(i);
+    if (!std::isfinite(t)) continue;
+    sum += t * t;
+    ++count;
+  }
+  return count ? std::sqrt(sum / static_cast<double>(count)) : 0;
+}
+
+void CheckRow(const Data& data, int64_t begin, int64_t end, Worst* worst) {
+  const double rms = RowRms(data, begin, end);
+  double error_squares = 0, reference_squares = 0, floor_squares = 0;
+  for (int64_t i = begin; i < end; ++i) {
+    const double t = data.Target(i);
+    const float r = data.reference[i], y = data.answer[i];
+    if (!std::isfinite(t) || !std::isfinite(r)) {
+      worst->See(i, SameNonFinite(y, r) ? 0 : std::numeric_limits<double>::infinity(), 0);
+      continue;
+    }
+    const double s = data.scale.empty() ? std::max(std::abs(t), rms) : data.scale[i];
+    const double reference_error = std::abs(r - t), floor = data.relative_floor * s, error = std::abs(y - t);
+    worst->See(i, std::isnan(error) ? std::numeric_limits<double>::infinity() : error,
+               std::max(4 * reference_error, floor));
+    if (s > 0) worst->reference_error = std::max(worst->reference_error, reference_error / s);
+    error_squares += error * error;
+    reference_squares += reference_error * reference_error;
+    floor_squares += floor * floor;
+  }
+  const double allowed = std::max(16 * reference_squares, floor_squares);
+  if (!(error_squares <= allowed) && worst->bad_row < 0) {
+    worst->bad_row = begin;
+    worst->row_error = std::sqrt(error_squares / static_cast<double>(end - begin));
+    worst->row_bound = std::sqrt(allowed / static_cast<double>(end - begin));
+  }
+}
+
+// The fast path for timed outputs without a scale: fp32 throughout, vectorised, and the careful pass only
+// where it finds something.
+bool RowSurelyFine(const Data& data, int64_t begin, int64_t end) {
+  const float* y = data.answer.data();
+  const float* r = data.reference.data();
+  float squares = 0;
+#pragma omp simd reduction(+ : squares)
+  for (int64_t i = begin; i < end; ++i) squares += r[i] * r[i];
+  const auto floor = static_cast<float>(data.relative_floor * 0.999);
+  const float rms = std::sqrt(squares / static_cast<float>(end - begin)) * 0.999F;
+  int outside = 0;
+#pragma omp simd reduction(+ : outside)
+  for (int64_t i = begin; i < end; ++i) {
+    const float s = std::max(std::abs(r[i]), rms);
+    outside += !(std::abs(y[i] - r[i]) <= floor * s);
+  }
+  return outside == 0;
+}
+
+Worst CheckRows(const Data& data, int threads) {
+  const auto elements = static_cast<int64_t>(data.answer.size());
+  const int64_t rows = elements / data.row;
+  const bool fast = data.truth.empty() && data.scale.empty();
+  Worst total;
+  std::mutex mutex;
+  ParallelFor(rows, std::max<int64_t>(1, (1 << 15) / data.row), threads, [&](int64_t begin, int64_t end) {
+    Worst part;
+    for (int64_t row = begin; row < end; ++row) {
+      if (fast && RowSurelyFine(data, row * data.row, (row + 1) * data.row)) continue;
+      CheckRow(data, row * data.row, (row + 1) * data.row, &part);
+    }
+    const std::lock_guard lock(mutex);
+    total.Merge(part);
+  });
+  return total;
+}
+
+CheckResult Report(const CheckShape& shape, const Data& data, const Worst& worst) {
+  CheckResult result;
+  result.max_error = worst.error;
+  result.error_bound = worst.bound;
+  result.reference_error = worst.reference_error;
+  const auto elements = static_cast<int64_t>(data.answer.size());
+  if (worst.wrong > 0) {
+    result.ok = false;
+    const int64_t i = worst.first_wrong;
+    const char* note = IsPoison(data.answer[i]) ? " (never written)" : "";
+    result.message = fmt::format(
+        "{}{} = {:.8g}{}, expected {:.8g}; {} of {} elements are off; worst at {}: {:.8g} instead of {:.8g}, "
+        "error {:.3g} "
+        "with {:.3g} allowed",
+        shape.name, IndexText(i, shape.shape), data.answer[i], note, data.Target(i), worst.wrong, elements,
+        IndexText(worst.index, shape.shape), data.answer[worst.index], data.Target(worst.index), worst.error,
+        worst.bound);
+  } else if (worst.bad_row >= 0) {
+    result.ok = false;
+    result.message = fmt::format(
+        "{}: the row that starts at {} has RMS error {:.3g} with {:.3g} allowed (4x the reference's)",
+        shape.name, IndexText(worst.bad_row, shape.shape), worst.row_error, worst.row_bound);
+    result.max_error = worst.row_error;
+    result.error_bound = worst.row_bound;
+  }
+  return result;
+}
+
+}  // namespace
+
+CheckResult CheckAgainstTruth(const CheckShape& shape, std::span<const float> answer,
+                              std::span<const float> reference, std::span<const double> truth,
+                              std::span<const double> scale, int threads) {
+  const double floor = 8 * kEps * std::sqrt(static_cast<double>(shape.reduction));
+  const Data data{answer, reference, truth, scale, floor, RowLength(shape.shape)};
+  return Report(shape, data, CheckRows(data, threads));
+}
+
+CheckResult CheckAgainstReference(const CheckShape& shape, std::span<const float> answer,
+                                  std::span<const float> reference, std::span<const double> scale,
+                                  double margin, int threads) {
+  const double floor = 8 * kEps * std::sqrt(static_cast<double>(shape.reduction)) + margin;
+  const Data data{answer, reference, {}, scale, floor, RowLength(shape.shape)};
+  return Report(shape, data, CheckRows(data, threads));
+}
+
+CheckResult CheckExtremeIndex(const std::string& name, std::span<const int64_t> answer,
+                              std::span<const float> values, std::span<const int64_t> values_shape, int dim,
+                              bool maximum) {
+  const int64_t length = values_shape[static_cast<size_t>(dim)];
+  const int64_t inner = Product(values_shape.subspan(static_cast<size_t>(dim) + 1));
+  const int64_t outer = Product(values_shape.first(static_cast<size_t>(dim)));
+  std::vector<float> extreme(static_cast<size_t>(inner));
+  for (int64_t o = 0; o < outer; ++o) {
+    const float* block = values.data() + o * length * inner;
+    std::copy(block, block + inner, extreme.begin());
+    for (int64_t l = 1; l < length; ++l) {
+      const float* line = block + l * inner;
+      for (int64_t i = 0; i < inner; ++i) {
+        extreme[i] = maximum ? std::max(extreme[i], line[i]) : std::min(extreme[i], line[i]);
+      }
+    }
+    for (int64_t i = 0; i < inner; ++i) {
+      const int64_t index = answer[o * inner + i];
+      const bool inside = index >= 0 && index < length;
+      if (inside && block[index * inner + i] == extreme[i]) continue;
+      CheckResult result;
+      result.ok = false;
+      result.max_error = inside ? std::abs(static_cast<double>(block[index * inner + i]) - extreme[i])
+                                : static_cast<double>(length);
+      std::vector<int64_t> shape(values_shape.begin(), values_shape.end());
+      shape.erase(shape.begin() + dim);
+      result.message = fmt::format(
+          "{}{} = {} {}, the {} along dimension {} is {:.8g}", name, IndexText(o * inner + i, shape), index,
+          inside ? fmt::format("points at {:.8g}", block[index * inner + i]) : "is out of range",
+          maximum ? "maximum" : "minimum", dim, extreme[i]);
+      return result;
+    }
+  }
+  return {};
+}
+
+}  // namespace kevin

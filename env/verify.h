@@ -1,0 +1,51 @@
+#pragma once
+// Right or wrong: the per-element check. Pure arithmetic on plain memory.
+//
+// For each element, with truth t (fp64), reference r (eager) and answer y:
+//     |y - t| <= max(4 |r - t|,  8 eps sqrt(K) s),   eps = 2^-23, K = the problem's `reduction`,
+// s = the problem's `scale` where it gives one, else max(|t|, RMS of t along the row). A row is the last
+// dimension, or the whole tensor when that has one element. In the same way the row's RMS error must be at
+// most 4 times the reference's, with the same floor. NaN and Inf must be where the reference has them. There
+// is no tensor-wide maximum: one wrong element is wrong. Why s is not the sum of absolute contributions:
+// together with sqrt(K) that lets inputs rounded to fp16 pass from K = 1024 on (see `kevin problems
+// --admit`); the root of the sum of squares, which the row's RMS estimates, does not.
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace kevin {
+
+inline constexpr int kToleranceVersion = 1;  // part of the key of an evaluation; bump with every change here
+
+struct CheckResult {
+  bool ok = true;
+  std::string message;         // for the person and the model: where, both values, the bound
+  double max_error = 0;        // at the element nearest to or furthest over its bound ...
+  double error_bound = 0;      // ... and its bound
+  double reference_error = 0;  // largest |r - t| / s seen, for CheckAgainstReference
+};
+
+struct CheckShape {
+  std::string name;  // of the output, for messages
+  std::span<const int64_t> shape;
+  int64_t reduction = 1;
+};
+
+// `scale` is empty or has one value an element. All spans have the shape's number of elements.
+CheckResult CheckAgainstTruth(const CheckShape& shape, std::span<const float> answer,
+                              std::span<const float> reference, std::span<const double> truth,
+                              std::span<const double> scale, int threads);
+
+// For outputs of timed calls, where there is no truth: |y - r| <= (8 eps sqrt(K) + margin) s, with s from r.
+// `margin` is 10 times the largest reference_error that CheckAgainstTruth saw for this problem.
+CheckResult CheckAgainstReference(const CheckShape& shape, std::span<const float> answer,
+                                  std::span<const float> reference, std::span<const double> scale,
+                                  double margin, int threads);
+
+// Index outputs: right if they point at an extreme value of `values` along `dim` (of `values_shape`).
+CheckResult CheckExtremeIndex(const std::string& name, std::span<const int64_t> answer,
+                              std::span<const float> values, std::span<const int64_t> values_shape, int dim,
+                              bool maximum);
+
+}  // namespace kevin

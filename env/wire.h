@@ -1,0 +1,33 @@
+#pragma once
+// The evaluator's protocol: one JSON object a line on a socket. `kevin` asks, kevin-evaluator answers with
+// any number of {"phase": ...} lines and one {"result": ...} or {"error": ...}. Both ends are trusted and of
+// the same build.
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "env/environment.h"
+
+namespace kevin {
+
+nlohmann::json OutcomeToJson(const Outcome& outcome);
+Outcome OutcomeFromJson(const nlohmann::json& json);  // throws nlohmann::json::exception
+
+nlohmann::json SampleToJson(const Sample& sample);
+Sample SampleFromJson(const nlohmann::json& json);
+
+// Line-wise reading and writing on a socket; one object per connection and thread.
+class LineSocket {
+ public:
+  explicit LineSocket(int fd) : fd_(fd) {}
+  // False when the other side is gone.
+  bool Write(const std::string& line);
+  // False at the end of the stream.
+  bool Read(std::string* line);
+
+ private:
+  int fd_;
+  std::string buffer_;
+};
+
+}  // namespace kevin

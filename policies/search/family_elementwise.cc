@@ -1,0 +1,158 @@
+// One pass over the output: out[i] = f(inputs), any expression, operands broadcast along whole dimensions.
+
+#include <fmt/format.h>
+
+#include "policies/search/emit.h"
+#include "policies/search/family.h"
+#include "policies/search/prelude.h"
+
+namespace kevin::search {
+namespace {
+
+// The output seen as `outer` rows of `inner` elements; within a row each operand is contiguous or constant.
+struct Rows {
+  size_t split = 0;  // dims [0, split) are outer
+};
+
+std::optional<Rows> FindRows(const TermPtr& root) {
+  for (size_t split = 0; split <= root->shape.size(); ++split) {
+    bool fits = true;
+    for (const TermPtr& leaf : Leaves(root)) {
+      fits &= MotionOver(*leaf, root->shape, split, root->shape.size()) != Motion::kOther;
+    }
+    if (fits) return Rows{split};
+  }
+  return std::nullopt;
+}
+
+// The operand's first element in row `row`, as C++.
+std::string RowOffset(const Term& leaf, const std::vector<Dim>& shape, size_t split) {
+  const size_t missing = shape.size() - leaf.shape.size();
+  std::string text;
+  for (size_t i = missing; i < split; ++i) {
+    const size_t own = i - missing;
+    if (leaf.shape[own].size == 1) continue;
+    std::string stride;
+    for (size_t j = 0; j < leaf.shape.size(); ++j) {  // the dims that this one steps over, as symbols
+      if (leaf.strides[j] != 0 && leaf.strides[j] < leaf.strides[own]) stride += " * " + leaf.shape[j].text;
+    }
+    text += (text.empty() ? "" : " + ") +
+            fmt::format("row / ({}) % {}{}", CountText(shape, i + 1, split), shape[i].text, stride);
+  }
+  return text.empty() ? "0" : text;
+}
+
+constexpr const char* kFlat = R"(
+constexpr long kCount = {count};
+constexpr long kChunk = {chunk};
+
+{head} {
+#pragma omp parallel for schedule(static)
+  for (long chunk = 0; chunk < (kCount + kChunk - 1) / kChunk; ++chunk) {
+    const long begin = chunk * kChunk, end = begin + kChunk < kCount ? begin + kChunk : kCount;
+    Walk<{unroll}>(begin, end, [&](auto part, long i, int) __attribute__((always_inline)) {
+{lines}      part.{store}(out0 + i, {result});
+    });
+{fence}  }
+}
+)";
+
+constexpr const char* kRows = R"(
+constexpr long kRows = {rows}, kInner = {inner};
+
+{head} {
+#pragma omp parallel for schedule(static)
+  for (long row = 0; row < kRows; ++row) {
+{row_lines}    float* to = out0 + row * kInner;
+    Walk<{unroll}>(0, kInner, [&](auto part, long i, int) __attribute__((always_inline)) {
+{lines}      part.{store}(to + i, {result});
+    });
+{fence}  }
+}
+)";
+
+std::string Chunk(const Setting& setting, int threads) {
+  if (Is(setting, "chunk", "share")) {
+    return fmt::format("(kCount + {0} * 64 - 1) / ({0} * 64) * 64", threads);
+  }
+  return setting.at("chunk");
+}
+
+std::string WriteFlat(const TermPtr& root, const Task& task, const Setting& setting) {
+  std::string loads;
+  Emitter emitter("      ", "t", [&](const Term& leaf) {
+    if (Count(leaf.shape) == 1 && Count(root->shape) != 1) return "Splat(" + Name(leaf.input) + "[0])";
+    const std::string at = Name(leaf.input) + " + i";
+    if (!Is(setting, "prefetch", "0")) {
+      loads += fmt::format("      __builtin_prefetch({} + {});\n", at, setting.at("prefetch"));
+    }
+    return "part.Load(" + at + ")";
+  });
+  const std::string result = emitter.Emit(root);
+  const bool streams = Is(setting, "store", "stream");
+  return Fill(kFlat, {{"count", CountText(root->shape)},
+                      {"chunk", Chunk(setting, task.threads)},
+                      {"head", LaunchHead(task)},
+                      {"unroll", setting.at("unroll")},
+                      {"lines", loads + emitter.Lines()},
+                      {"store", streams ? "Stream" : "Store"},
+                      {"result", result},
+                      {"fence", streams ? "    StreamFence();\n" : ""}});
+}
+
+std::string WriteRows(const TermPtr& root, size_t split, const Task& task, const Setting& setting) {
+  std::string row_lines;
+  int operand = 0;
+  Emitter emitter("      ", "t", [&](const Term& leaf) {
+    const std::string name = "row" + std::to_string(operand++);
+    const std::string from = Name(leaf.input) + " + (" + RowOffset(leaf, root->shape, split) + ")";
+    if (MotionOver(leaf, root->shape, split, root->shape.size()) == Motion::kConstant) {
+      row_lines += fmt::format("    const Vec {} = Splat(*({}));\n", name, from);
+      return name;
+    }
+    row_lines += fmt::format("    const float* {} = {};\n", name, from);
+    return "part.Load(" + name + " + i)";
+  });
+  const std::string result = emitter.Emit(root);
+  // A row that is no whole number of vectors leaves the next one unaligned.
+  const bool streams = Is(setting, "store", "stream") &&
+                       Count({root->shape.begin() + static_cast<long>(split), root->shape.end()}) % 16 == 0;
+  return Fill(kRows, {{"rows", CountText(root->shape, 0, split)},
+                      {"inner", CountText(root->shape, split, root->shape.size())},
+                      {"head", LaunchHead(task)},
+                      {"row_lines", row_lines},
+                      {"unroll", setting.at("unroll")},
+                      {"lines", emitter.Lines()},
+                      {"store", streams ? "Stream" : "Store"},
+                      {"result", result},
+                      {"fence", streams ? "    StreamFence();\n" : ""}});
+}
+
+}  // namespace
+
+std::optional<Kernel> RecogniseElementwise(const Computation& computation) {
+  const TermPtr root = computation.one_pass;
+  if (!IsElementwise(*root) || Contains(root, [](const Term& t) {
+        return !IsElementwise(t) && t.op != "leaf" && t.op != "constant";
+      })) {
+    return std::nullopt;
+  }
+  const std::optional<Rows> rows = FindRows(root);
+  if (!rows) throw Unsupported("an operand is transposed or broadcast in the middle of a row");
+  Kernel kernel;
+  kernel.family = rows->split == 0 ? "elementwise" : "broadcast";
+  kernel.summary = "the whole expression in one pass over memory";
+  kernel.knobs = {
+      {"store", {"stream", "plain"}}, {"unroll", {"4", "1", "2", "8"}}, {"lanes", {"full", "half"}}};
+  if (rows->split == 0) {
+    kernel.knobs.insert(kernel.knobs.begin() + 1, Knob{"prefetch", {"0", "512", "1024", "4096"}});
+    kernel.knobs.insert(kernel.knobs.end() - 1, Knob{"chunk", {"share", "65536", "8192"}});
+  }
+  kernel.write = [root, split = rows->split, task = *computation.task](const Setting& setting) {
+    return WithPrelude(split == 0 ? WriteFlat(root, task, setting) : WriteRows(root, split, task, setting),
+                       setting.at("lanes"));
+  };
+  return kernel;
+}
+
+}  // namespace kevin::search

@@ -1,0 +1,209 @@
+// out = g(reduce(f(inputs))): one reduction over neighbouring dims, element-wise work before and after it.
+// Over the last dims each row is folded in registers; else rows are added to a strip of accumulators in the
+// cache.
+
+#include <fmt/format.h>
+
+#include "policies/search/emit.h"
+#include "policies/search/family.h"
+#include "policies/search/prelude.h"
+
+namespace kevin::search {
+namespace {
+
+constexpr const char* kRowwise = R"(
+constexpr long kRows = {outer}, kTerms = {terms};
+constexpr long kParts = {parts}, kPart = (kTerms + kParts * kLanes - 1) / (kParts * kLanes) * kLanes;
+constexpr int kUnroll = {unroll};
+{partial}
+INLINE float Finish(float total) {
+  const Vec sum = Splat(total);
+{after}  return ({result})[0];
+}
+
+{head} {
+#pragma omp parallel for schedule(static)
+  for (long job = 0; job < kRows * kParts; ++job) {
+    const long row = job / kParts, begin = job % kParts * kPart, first = row * kTerms;
+    const long end = begin + kPart < kTerms ? begin + kPart : kTerms;
+    Vec acc[kUnroll];
+    for (int u = 0; u < kUnroll; ++u) acc[u] = Splat({start});
+    Walk<kUnroll>(begin, end, [&](auto part, long i, int u) __attribute__((always_inline)) {
+      const long at = first + i;
+{prefetch}{lines}      acc[u] = {combine};
+    });
+    const float total = Across<kUnroll>(acc, [](Vec a, Vec b) { return {combine_across}; });
+    {store}
+  }
+{join}}
+)";
+
+constexpr const char* kJoin = R"(  for (long row = 0; row < kRows; ++row) {
+    Vec total = Splat(partial[row * kParts]);
+    for (long p = 1; p < kParts; ++p) {
+      const Vec next = Splat(partial[row * kParts + p]);
+      total = {combine_join};
+    }
+    out0[row] = Finish(total[0]);
+  }
+)";
+
+constexpr const char* kColumnwise = R"(
+constexpr long kOuter = {outer}, kTerms = {terms}, kInner = {inner};
+constexpr long kStrip = {strip} * kLanes, kStrips = (kInner + kStrip - 1) / kStrip;
+constexpr int kTogether = {together};
+
+template <int kCount>
+INLINE void AddRows(float* acc, const long first, long begin, long end{pointers}) {
+  Walk<{unroll}>(begin, end, [&](auto part, long j, int) __attribute__((always_inline)) {
+    Vec a = LoadVec(acc + (j - begin));
+#pragma GCC unroll 16
+    for (int k = 0; k < kCount; ++k) {
+      const long at = first + k * kInner + j;
+{lines}      a = {combine};
+    }
+    StoreVec(acc + (j - begin), a);
+  });
+}
+
+{head} {
+#pragma omp parallel for schedule(static)
+  for (long job = 0; job < kOuter * kStrips; ++job) {
+    const long outer = job / kStrips, begin = job % kStrips * kStrip;
+    const long end = begin + kStrip < kInner ? begin + kStrip : kInner;
+    alignas(64) float acc[kStrip];
+    for (long j = 0; j < kStrip; ++j) acc[j] = {start};
+    long r = 0;
+    for (; r + kTogether <= kTerms; r += kTogether) {
+      AddRows<kTogether>(acc, (outer * kTerms + r) * kInner, begin, end{arguments});
+    }
+    for (; r < kTerms; ++r) AddRows<1>(acc, (outer * kTerms + r) * kInner, begin, end{arguments});
+    Walk<1>(begin, end, [&](auto part, long j, int) __attribute__((always_inline)) {
+      const Vec sum = LoadVec(acc + (j - begin));
+{after}      part.Store(out0 + outer * kInner + j, {result});
+    });
+  }
+}
+)";
+
+struct Reduced {
+  TermPtr root, reduction;
+  ReducedLayout layout;
+  Task task;
+};
+
+std::map<std::string, std::string> CommonFields(const Reduced& reduced, const Setting& setting) {
+  const ReductionForm form = FormOf(reduced.reduction->op);
+  const std::vector<Dim>& shape = reduced.reduction->args[0]->shape;
+  Emitter before("      ", "t", [&](const Term& leaf) {
+    if (Count(leaf.shape) == 1) return "Splat(" + Name(leaf.input) + "[0])";
+    return "part.Load(" + Name(leaf.input) + (IsFull(leaf, shape) ? " + at)" : " + i)");
+  });
+  const std::string value = before.Emit(reduced.reduction->args[0]);
+  const bool is_mean = reduced.reduction->op == "mean";
+  const std::string indent = reduced.layout.inner == 1 ? "  " : "      ";
+  Emitter after(indent, "s", [](const Term& leaf) -> std::string {
+    throw Unsupported("operand " + std::to_string(leaf.input) + " is used after a reduction");
+  });
+  after.Bind(*reduced.reduction, is_mean ? "(sum / float(kTerms))" : "sum");
+  const std::string result = after.Emit(reduced.root);
+  return {{"outer", reduced.layout.outer_text},
+          {"terms", reduced.layout.terms_text},
+          {"inner", reduced.layout.inner_text},
+          {"head", LaunchHead(reduced.task)},
+          {"unroll", setting.at("unroll")},
+          {"start", form.start},
+          {"lines", before.Lines()},
+          {"after", after.Lines()},
+          {"result", result},
+          {"value", value}};
+}
+
+std::string WriteRowwise(const Reduced& reduced, const Setting& setting) {
+  const ReductionForm form = FormOf(reduced.reduction->op);
+  std::map<std::string, std::string> fields = CommonFields(reduced, setting);
+  const bool is_split = !Is(setting, "parts", "1");
+  fields["parts"] = setting.at("parts");
+  fields["combine"] = Combine(form, "acc[u]", fmt::format("part.Keep({}, {})", fields["value"], form.start));
+  fields["combine_across"] = Combine(form, "a", "b");
+  fields["partial"] = is_split ? "static float partial[kRows * kParts];\n" : "";
+  fields["store"] = is_split ? "partial[job] = total;" : "out0[row] = Finish(total);";
+  fields["join"] = is_split ? Fill(kJoin, {{"combine_join", Combine(form, "total", "next")}}) : "";
+  fields["prefetch"] = "";
+  if (!Is(setting, "prefetch", "0")) {
+    for (const TermPtr& leaf : Leaves(reduced.reduction)) {
+      fields["prefetch"] +=
+          fmt::format("      __builtin_prefetch({} + at + {});\n", Name(leaf->input), setting.at("prefetch"));
+    }
+  }
+  return Fill(kRowwise, fields);
+}
+
+std::string WriteColumnwise(const Reduced& reduced, const Setting& setting) {
+  std::map<std::string, std::string> fields = CommonFields(reduced, setting);
+  fields["combine"] = Combine(FormOf(reduced.reduction->op), "a", fields["value"]);
+  fields["strip"] = setting.at("strip");
+  fields["together"] = setting.at("together");
+  for (const TermPtr& leaf : Leaves(reduced.reduction)) {
+    if (fields["arguments"].find(Name(leaf->input)) != std::string::npos) continue;
+    fields["pointers"] += ", const float* " + Name(leaf->input);
+    fields["arguments"] += ", " + Name(leaf->input);
+  }
+  return Fill(kColumnwise, fields);
+}
+
+// One value per reduced element, the same for every row: the vector of a matrix-vector product.
+bool IsOneRow(const Term& leaf, const std::vector<Dim>& shape, const ReducedLayout& layout) {
+  return layout.inner == 1 && MotionOver(leaf, shape, 0, layout.begin) == Motion::kConstant &&
+         MotionOver(leaf, shape, layout.begin, layout.end) == Motion::kInStep;
+}
+
+std::vector<Knob> Knobs(const ReducedLayout& layout, int threads) {
+  if (layout.inner > 1) {
+    return {{"together", {"4", "8", "2", "1"}},
+            {"strip", {"64", "256", "16"}},
+            {"unroll", {"2", "1", "4"}},
+            {"lanes", {"full", "half"}}};
+  }
+  const std::string all = std::to_string(threads), more = std::to_string(4 * threads);
+  const bool few_rows = layout.outer < 4 * threads && layout.terms >= 4096;
+  Knob parts{"parts", few_rows ? std::vector<std::string>{all, more} : std::vector<std::string>{"1"}};
+  if (few_rows && threads > 1) parts.values.push_back("1");
+  return {{"unroll", {"4", "8", "2", "1"}},
+          parts,
+          {"prefetch", {"0", "1024", "4096"}},
+          {"lanes", {"full", "half"}}};
+}
+
+}  // namespace
+
+std::optional<Kernel> RecogniseReduction(const Computation& computation) {
+  const TermPtr root = computation.two_pass;
+  const std::vector<TermPtr> reductions = Reductions(root);
+  if (reductions.size() != 1 || Count(root->shape) != Count(reductions[0]->shape)) return std::nullopt;
+  const TermPtr& reduction = reductions[0];
+  if (reduction->op.rfind("arg", 0) == 0) return std::nullopt;
+  const TermPtr operand = reduction->args[0];
+  const ReducedLayout layout = LayoutOf(operand->shape, reduction->dims);
+  for (const TermPtr& leaf : Leaves(operand)) {
+    if (!IsFull(*leaf, operand->shape) && Count(leaf->shape) != 1 &&
+        !IsOneRow(*leaf, operand->shape, layout)) {
+      throw Unsupported("a reduction over a broadcast or transposed operand");
+    }
+  }
+  if (Leaves(root).size() != Leaves(operand).size())
+    throw Unsupported("an operand is used after a reduction");
+  const Reduced reduced{root, reduction, layout, *computation.task};
+  Kernel kernel;
+  kernel.family = "reduction";
+  kernel.summary = "one pass over the input, the result kept in registers or the nearest cache";
+  kernel.knobs = Knobs(reduced.layout, computation.task->threads);
+  kernel.write = [reduced](const Setting& setting) {
+    return WithPrelude(
+        reduced.layout.inner == 1 ? WriteRowwise(reduced, setting) : WriteColumnwise(reduced, setting),
+        setting.at("lanes"));
+  };
+  return kernel;
+}
+
+}  // namespace kevin::search

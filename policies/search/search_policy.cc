@@ -1,0 +1,93 @@
+#include "policies/search/search_policy.h"
+
+#include <fmt/format.h>
+
+#include "env/error.h"
+#include "policies/search/choose.h"
+#include "policies/search/family.h"
+#include "policies/search/lower.h"
+
+namespace kevin {
+namespace {
+
+using search::Choice;
+using search::Computation;
+using search::Family;
+using search::Kernel;
+using search::Unsupported;
+
+// Throws Unsupported when no family takes the task.
+Kernel Recognise(const Task& task) {
+  if (task.kind != "cpp") throw Unsupported("it writes candidates of kind cpp, not " + task.kind);
+  const search::NodePtr reference = search::ReadReference(task.reference);
+  const Computation computation{search::Lower(*reference, task.arguments, {.one_pass_moments = true}),
+                                search::Lower(*reference, task.arguments, {.one_pass_moments = false}),
+                                &task};
+  for (const Family& family : search::Families()) {
+    if (std::optional<Kernel> kernel = family.recognise(computation)) return std::move(*kernel);
+  }
+  throw Unsupported("no family computes `" + computation.one_pass->op + "` in this form");
+}
+
+std::string WhyNotText(const std::string& reason) {
+  std::string names;
+  for (const Family& family : search::Families()) {
+    names += fmt::format("{}{} ({})", names.empty() ? "" : "; ", family.name, family.covers);
+  }
+  return fmt::format(
+      "The search policy cannot write this problem: {}. It knows these families: {}. "
+      "A language model would do (a remote API or a local model), and so would `replay` of a stored episode.",
+      reason, names);
+}
+
+std::string ReplyText(const Task& task, const Kernel& kernel, const Choice& choice) {
+  std::string text =
+      fmt::format("The reference is {} work: {}. {}", kernel.family, kernel.summary, choice.reason);
+  if (!task.start_source.empty()) {
+    text +=
+        " The kernel that the episode started from is not edited; this is a schedule of the search's own.";
+  }
+  text +=
+      "\n\n```cpp\n" + search::SettingLine(kernel, choice.setting) + kernel.write(choice.setting) + "```\n\n";
+  return text + choice.changed + "\n";
+}
+
+class SearchPolicy : public Policy {
+ public:
+  Completion Complete(const Request& request, const CancelToken* cancel, const OnText& on_text) override {
+    Completion completion;
+    completion.model = "search-1";
+    if (cancel != nullptr && cancel->load()) {
+      completion.stop_reason = "cancelled";
+      return completion;
+    }
+    try {
+      const Kernel kernel = Recognise(request.task);
+      const Choice choice = search::ChooseNext(kernel, request.task.attempts, request.sampling.seed);
+      completion.text = ReplyText(request.task, kernel, choice);
+    } catch (const Unsupported& unsupported) {
+      throw Error(ExitCode::kBadRequest, WhyNotText(unsupported.what()),
+                  "Choose another policy with --policy.");
+    }
+    completion.stop_reason = "stop";
+    if (on_text) on_text(completion.text);
+    return completion;
+  }
+
+  std::string Name() const override { return "search"; }
+
+  std::string WhyNot(const Task& task) const override {
+    try {
+      Recognise(task);
+      return "";
+    } catch (const Unsupported& unsupported) {
+      return WhyNotText(unsupported.what());
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> MakeSearchPolicy() { return std::make_unique<SearchPolicy>(); }
+
+}  // namespace kevin

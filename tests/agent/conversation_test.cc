@@ -1,0 +1,122 @@
+#include "agent/conversation.h"
+
+#include "tests/agent/golden.h"
+#include "tests/catch.h"
+#include "tests/fakes.h"
+
+namespace kevin {
+namespace {
+
+struct Fixture {
+  Problem problem = testing::ReluProblem();
+  SizedProblem sized = AtSize(problem, "small");
+  ConversationContext context;
+
+  Fixture() {
+    context.problem = &sized;
+    context.machine = "Fake CPU, 2 cores, avx2 fma, L1d 32K";
+    context.threads = 2;
+  }
+};
+
+TurnRecord Turn(int number, const std::string& comment, std::optional<double> speedup,
+                const std::string& summary) {
+  TurnRecord turn;
+  turn.turn = number;
+  turn.summary = summary;
+  turn.feedback = "Feedback of turn " + std::to_string(number) + ".";
+  turn.evaluation.source = comment.empty() ? "" : testing::FakeSource(comment);
+  turn.evaluation.outcome = speedup ? "measured" : "wrong";
+  if (speedup) {
+    turn.evaluation.speedup = RatioRecord{*speedup, *speedup - 0.05, *speedup + 0.05};
+    turn.evaluation.candidate_us = 100 / *speedup;
+  }
+  return turn;
+}
+
+std::string AsText(const std::vector<Message>& messages) {
+  std::string text;
+  for (const Message& message : messages) text += "--- " + message.role + "\n" + message.content + "\n";
+  return text;
+}
+
+bool Has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("the first turn: problem, rules, example") {
+  Fixture f;
+  CHECK(PromptTemplateFor({}) == std::string("first_turn"));
+  testing::CheckGolden("tests/prompts/golden/first_turn.txt", AsText(BuildMessages(f.context, {})));
+}
+
+TEST_CASE("the first turn with a kernel to start from and a note") {
+  Fixture f;
+  f.context.note = "  Mind the cache. ";
+  f.context.start_source = testing::FakeSource("measured 1.1");
+  const std::vector<TurnRecord> turns = {Turn(0, "measured 1.1", 1.1, "")};
+  CHECK(PromptTemplateFor(turns) == std::string("first_turn"));
+  testing::CheckGolden("tests/prompts/golden/first_turn_from.txt", AsText(BuildMessages(f.context, turns)));
+}
+
+TEST_CASE("a later turn: attempts in order, the best named, no example") {
+  Fixture f;
+  f.context.note = "Mind the cache.";
+  const std::vector<TurnRecord> turns = {Turn(0, "measured 1.1", 1.1, ""), Turn(1, "wrong", {}, "Tiled it."),
+                                         Turn(2, "", {}, ""), Turn(3, "measured 1.3", 1.3, "Unrolled.")};
+  CHECK(PromptTemplateFor(turns) == std::string("refine_turn"));
+  const std::string text = AsText(BuildMessages(f.context, turns));
+  testing::CheckGolden("tests/prompts/golden/refine_turn.txt", text);
+  CHECK_FALSE(Has(text, "add two vectors"));
+  CHECK(text.find("### Turn 1") < text.find("### Turn 3"));
+}
+
+TEST_CASE("what does not fit is dropped from the oldest on, the latest stays") {
+  Fixture f;
+  std::vector<TurnRecord> turns;
+  for (int number = 1; number <= 20; ++number) {
+    turns.push_back(Turn(number, "wrong", {}, "Summary " + std::to_string(number) + std::string(400, '.')));
+  }
+  f.context.prompt_token_budget = 2500;
+  const std::vector<Message> messages = BuildMessages(f.context, turns);
+  const std::string text = AsText(messages);
+  CHECK(EstimateTokens(messages[0].content) + EstimateTokens(messages[1].content) <= 2500);
+  CHECK(Has(text, "### Turn 20\n"));
+  CHECK_FALSE(Has(text, "### Turn 1\n"));
+  CHECK(Has(text, "earlier ones are left out"));
+  f.context.prompt_token_budget = 1;
+  const std::string least = AsText(BuildMessages(f.context, turns));
+  CHECK(Has(least, "### Turn 20\n"));
+  CHECK_FALSE(Has(least, "### Turn 19\n"));
+  CHECK(Has(least, "(19 earlier ones are left out)"));
+}
+
+TEST_CASE("the task says the same as plain data") {
+  Fixture f;
+  f.context.start_source = "start";
+  const Task first = BuildTask(f.context, {});
+  CHECK(first.turn == 1);
+  CHECK(first.problem == "level1/19");
+  CHECK(first.families == std::vector<std::string>{"elementwise"});
+  CHECK(first.symbols == std::map<std::string, int64_t>{{"B", 4}, {"N", 8}});
+  CHECK(first.threads == 2);
+  REQUIRE(first.arguments.size() == 2);
+  CHECK(first.arguments[0].role == "input");
+  CHECK(first.arguments[0].cpp_type == "const float*");
+  CHECK(first.arguments[0].shape == std::vector<int64_t>{4, 8});
+  CHECK(first.arguments[1].role == "output");
+  CHECK(first.arguments[1].cpp_type == "float*");
+  CHECK(first.signature == LaunchSignature(f.problem));
+
+  const Task later = BuildTask(f.context, {Turn(0, "measured 1.1", 1.1, ""), Turn(1, "measured 1.5", 1.5, ""),
+                                           Turn(2, "wrong", {}, "")});
+  CHECK(later.turn == 3);
+  CHECK(later.start_source == "start");
+  REQUIRE(later.attempts.size() == 2);
+  CHECK(later.attempts[0].speedup == 1.5);
+  CHECK(later.attempts[0].source == testing::FakeSource("measured 1.5"));
+  CHECK(later.attempts[1].outcome == "wrong");
+  CHECK_FALSE(later.attempts[1].speedup);
+}
+
+}  // namespace kevin

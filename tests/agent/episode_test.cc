@@ -1,0 +1,433 @@
+#include "agent/episode.h"
+
+#include <fstream>
+#include <sstream>
+
+#include "agent/judge.h"
+#include "env/error.h"
+#include "tests/catch.h"
+#include "tests/fakes.h"
+
+namespace kevin {
+namespace {
+
+using testing::FakeReply;
+using testing::FakeSource;
+
+std::string ReadFile(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// One database, one output folder, one problem; episodes run in them.
+struct Fixture {
+  testing::TempFolder folder;
+  Problem problem = testing::ReluProblem();
+  testing::FakeEnvironment environment;
+  Store store = Store::Open(folder.path() / "kevin.db", OpenMode::kCreate);
+  std::string run = store.BeginRun({});
+  EpisodeOptions options;
+  EpisodeHooks hooks;
+  CancelToken cancel{false};
+  std::vector<Request> requests;  // of the latest episode
+
+  Fixture() {
+    options.run = run;
+    options.output = folder.path() / "out";
+    options.machine = "Fake CPU";
+    options.threads = 2;
+    options.audit_rates = {0, 0};
+  }
+
+  EpisodeRecord Run(const std::vector<std::string>& replies) {
+    testing::ScriptedPolicy policy(replies);
+    if (options.turns == 8) options.turns = static_cast<int>(replies.size());
+    const EpisodeRecord record = RunEpisode(problem, policy, environment, store, options, hooks, &cancel);
+    requests = policy.requests;
+    return record;
+  }
+  std::string Output(const EpisodeRecord& episode, const std::string& file) const {
+    return ReadFile(options.output / episode.id / file);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("an episode: asked, judged, stored, told, confirmed") {
+  Fixture f;
+  std::vector<std::string> seen;
+  f.hooks.on_begin = [&](const EpisodeRecord&) { seen.push_back("begin"); };
+  f.hooks.on_phase = [&](int turn, const std::string& phase) {
+    seen.push_back(fmt::format("{} {}", turn, phase));
+  };
+  f.hooks.on_turn = [&](const TurnRecord& turn, const EpisodeRecord& episode) {
+    CHECK(f.store.LoadTurn(episode.id, turn.turn));  // stored before it is reported
+    seen.push_back(fmt::format("{} {}", turn.turn, turn.evaluation.outcome));
+  };
+  const EpisodeRecord episode =
+      f.Run({FakeReply("wrong"), FakeReply("measured 1.5", "Tiled."), "no code", FakeReply("measured 1.2")});
+
+  CHECK(seen == std::vector<std::string>{"begin", "1 generate", "1 measure", "1 wrong", "2 generate",
+                                         "2 measure", "2 measured", "3 generate", "3 parse_failed",
+                                         "4 generate", "4 measure", "4 measured", "2 confirm"});
+  CHECK(f.environment.calls == std::vector<std::string>{"// wrong", "// measured 1.5", "// measured 1.2",
+                                                        "// measured 1.5 (confirm)"});
+  CHECK(episode.state == EpisodeState::kDone);
+  CHECK(episode.turns == 4);
+  CHECK(episode.correct_turns == 2);
+  CHECK(episode.best_turn == 2);
+  CHECK(episode.best_speedup == 1.5);
+  CHECK(episode.policy == "scripted");
+  CHECK(f.Output(episode, "2.cpp") == FakeSource("measured 1.5"));
+  CHECK(f.Output(episode, "best.cpp") == FakeSource("measured 1.5"));
+  CHECK(episode.best_path == (f.options.output / episode.id / "best.cpp").string());
+  CHECK_FALSE(std::filesystem::exists(f.options.output / episode.id / "3.cpp"));
+
+  const auto turns = f.store.LoadTurns(episode.id);
+  REQUIRE(turns.size() == 4);
+  CHECK(turns[0].reply == FakeReply("wrong"));
+  CHECK(turns[0].evaluation.source == FakeSource("wrong"));
+  CHECK(turns[0].feedback.find("out[0, 3] is 1.5") != std::string::npos);
+  CHECK(turns[1].summary == "Tiled.");
+  CHECK(turns[1].reward == Approx(1.8));
+  CHECK(turns[1].prompt_template == "refine_turn");
+  CHECK(turns[1].messages.at(1).content == f.requests[1].messages[1].content);
+  CHECK(turns[1].messages[1].content.find(turns[0].feedback) != std::string::npos);
+  CHECK(turns[2].evaluation.outcome == "parse_failed");
+  CHECK(turns[2].evaluation.candidate_hash.empty());
+  CHECK(f.store.LoadEvaluations(episode.id, 2).size() == 2);
+  CHECK(f.store.LoadEvaluations(episode.id, 2)[1].purpose == "confirm");
+  CHECK(f.requests[3].task.attempts.size() == 3);
+  CHECK(f.requests[3].task.turn == 4);
+}
+
+TEST_CASE("no kernel was right: no best, no speed-up") {
+  Fixture f;
+  const EpisodeRecord episode = f.Run({FakeReply("wrong"), FakeReply("crash"), FakeReply("timeout")});
+  CHECK(episode.state == EpisodeState::kDone);
+  CHECK_FALSE(episode.best_turn);
+  CHECK_FALSE(episode.best_speedup);
+  CHECK(episode.best_path.empty());
+}
+
+TEST_CASE("confirmation can change the winner, and only confirmations are reported") {
+  Fixture f;
+  f.environment.then["// measured 1.5"] = {"// measured 1.1"};
+  f.environment.then["// measured 1.4"] = {"// measured 1.38", "// measured 1.36"};
+  const EpisodeRecord episode = f.Run({FakeReply("measured 1.5"), FakeReply("measured 1.4")});
+  CHECK(episode.best_turn == 2);
+  CHECK(episode.best_speedup == 1.36);
+  CHECK(f.Output(episode, "best.cpp") == FakeSource("measured 1.4"));
+}
+
+TEST_CASE("a leader that is wrong when measured again loses its turn too") {
+  Fixture f;
+  f.environment.then["// measured 1.5"] = {"// wrong"};
+  const EpisodeRecord episode = f.Run({FakeReply("measured 1.5"), FakeReply("measured 1.2")});
+  CHECK(episode.best_turn == 2);
+  CHECK(episode.correct_turns == 1);
+  const auto evaluations = f.store.LoadEvaluations(episode.id, 1);
+  REQUIRE(evaluations.size() == 2);
+  CHECK(evaluations[0].superseded_by == evaluations[1].id);
+  CHECK(evaluations[1].outcome == "wrong");
+  CHECK(evaluations[1].reason.find("non-deterministic") == 0);
+  CHECK_FALSE(f.store.FindEvaluationByKey(evaluations[0].key));
+}
+
+TEST_CASE("--until stops at a confirmed speed-up") {
+  Fixture f;
+  f.options.until = 1.4;
+  f.environment.then["// measured 1.45"] = {"// measured 1.3"};
+  const EpisodeRecord episode = f.Run({FakeReply("measured 1.41"), FakeReply("measured 1.45"),
+                                       FakeReply("measured 1.6"), FakeReply("measured 2")});
+  CHECK(episode.turns == 3);
+  CHECK(episode.best_turn == 3);
+  CHECK(episode.best_speedup == 1.6);
+  CHECK(f.environment.calls == std::vector<std::string>{"// measured 1.41", "// measured 1.45",
+                                                        "// measured 1.45 (confirm)", "// measured 1.6",
+                                                        "// measured 1.6 (confirm)"});
+}
+
+TEST_CASE("--from: turn 0, and every later kernel is paired against it") {
+  Fixture f;
+  f.options.start_source = FakeSource("measured 1.1");
+  const EpisodeRecord episode = f.Run({FakeReply("measured 1.5")});
+  CHECK(f.environment.calls == std::vector<std::string>{"// measured 1.1", "// measured 1.5 (start)",
+                                                        "// measured 1.5 (confirm) (start)"});
+  const auto turns = f.store.LoadTurns(episode.id);
+  REQUIRE(turns.size() == 2);
+  CHECK(turns[0].turn == 0);
+  CHECK(turns[0].evaluation.purpose == "start");
+  CHECK(turns[1].evaluation.against_start->value == 1.5);
+  CHECK(f.requests[0].messages[1].content.find("You start from this kernel.") != std::string::npos);
+  CHECK(f.requests[0].task.start_source == f.options.start_source);
+  CHECK(episode.turns == 1);
+  CHECK(episode.best_turn == 1);
+}
+
+TEST_CASE("--from: the start stays the best when nothing beats it") {
+  Fixture f;
+  f.options.start_source = FakeSource("measured 2");
+  const EpisodeRecord episode = f.Run({FakeReply("measured 1.5")});
+  CHECK(episode.best_turn == 0);
+  CHECK(f.Output(episode, "best.cpp") == FakeSource("measured 2"));
+  CHECK(f.environment.calls.back() == "// measured 2 (confirm)");  // not against itself
+}
+
+TEST_CASE("a leader found wrong on the way leads no more") {
+  Fixture f;
+  f.options.until = 1.4;
+  f.environment.then["// measured 1.5"] = {"// wrong"};
+  SECTION("the next one takes over") {
+    f.options.turns = 3;
+    f.hooks.on_turn = [&](const TurnRecord& turn, const EpisodeRecord&) { f.cancel = turn.turn == 3; };
+    const EpisodeRecord episode =
+        f.Run({FakeReply("measured 1.2"), FakeReply("measured 1.5"), FakeReply("measured 1.1")});
+    CHECK(episode.state == EpisodeState::kInterrupted);
+    CHECK(episode.best_turn == 1);
+    CHECK(f.Output(episode, "best.cpp") == FakeSource("measured 1.2"));
+    CHECK(f.requests[2].task.attempts[1].outcome == "wrong");
+    CHECK(f.requests[2].messages[1].content.find("non-deterministic") != std::string::npos);
+  }
+  SECTION("without another there is no best") {
+    const EpisodeRecord episode = f.Run({FakeReply("measured 1.5")});
+    CHECK_FALSE(episode.best_turn);
+    CHECK_FALSE(std::filesystem::exists(f.options.output / episode.id / "best.cpp"));
+  }
+}
+
+TEST_CASE("--continue goes on where the episode ended") {
+  Fixture f;
+  f.options.note = "Mind the cache.";
+  f.options.start_source = FakeSource("measured 1.1");
+  const EpisodeRecord first = f.Run({FakeReply("measured 1.5"), FakeReply("wrong")});
+  const EpisodeOptions before = f.options;
+  f.options = OptionsToContinue(first, 1);
+  f.options.run = f.run;
+  f.options.output = before.output;
+  const EpisodeRecord second = f.Run({FakeReply("measured 1.7")});
+  CHECK(second.id == first.id);
+  CHECK(second.turns == 3);
+  CHECK(second.best_turn == 3);
+  CHECK(second.best_speedup == 1.7);
+  REQUIRE(f.requests.size() == 1);
+  CHECK(f.requests[0].task.turn == 3);
+  CHECK(f.requests[0].task.attempts.size() == 2);
+  CHECK(f.requests[0].messages[1].content.find("Mind the cache.") != std::string::npos);
+  CHECK(f.requests[0].messages[1].content.find("### Turn 2") != std::string::npos);
+
+  SECTION("not after the problem has changed") {
+    f.problem.content_hash = "other";
+    CHECK_THROWS_AS(f.Run({FakeReply("wrong")}), Error);
+  }
+  SECTION("not on another device") {
+    f.environment.device = "cpu: other, 64 threads";
+    CHECK_THROWS_AS(f.Run({FakeReply("wrong")}), Error);
+  }
+  CHECK(f.store.FindEpisode(first.id).turns == 3);
+}
+
+TEST_CASE("what a continued episode finds superseded is not right any more") {
+  Fixture f;
+  f.environment.then["// measured 1.5"] = {"// crash"};
+  const EpisodeRecord first = f.Run({FakeReply("measured 1.5"), FakeReply("measured 1.2")});
+  const EpisodeOptions before = f.options;
+  f.options = OptionsToContinue(first, 1);
+  f.options.run = f.run;
+  f.options.output = before.output;
+  const EpisodeRecord second = f.Run({FakeReply("measured 1.1")});
+  CHECK(second.best_turn == 2);
+  CHECK(f.requests[0].task.attempts[0].outcome == "wrong");
+}
+
+TEST_CASE("an infrastructure fault voids the turn: once it is tried again, twice it ends the episode") {
+  Fixture f;
+  SECTION("once") {
+    bool failed = false;
+    f.environment.before_evaluate = [&](int call) {
+      if (call == 2 && !failed) {
+        failed = true;
+        throw Error(ExitCode::kBroken, "evaluator: gone");
+      }
+    };
+    const EpisodeRecord episode = f.Run({FakeReply("wrong"), FakeReply("measured 1.5")});
+    CHECK(episode.state == EpisodeState::kDone);
+    CHECK(episode.best_turn == 2);
+    CHECK(episode.turns == 2);
+  }
+  SECTION("twice") {
+    f.options.turns = 3;
+    try {
+      f.Run({FakeReply("measured 1.5"), FakeReply("error"), FakeReply("wrong")});
+      FAIL("no Error");
+    } catch (const Error& error) {
+      CHECK(error.what() == std::string("evaluator: ended by signal 9"));
+    }
+    const EpisodeRecord episode = f.store.ListEpisodes(1).at(0);
+    CHECK(episode.state == EpisodeState::kFailed);
+    CHECK(episode.state_reason == "evaluator: ended by signal 9");
+    CHECK(episode.turns == 1);
+    CHECK(episode.best_turn == 1);
+    CHECK_FALSE(episode.best_speedup);
+    CHECK(f.environment.calls.size() == 3);
+    CHECK(f.Output(episode, "best.cpp") == FakeSource("measured 1.5"));
+  }
+}
+
+TEST_CASE("a policy that fails ends the episode, what was done is kept") {
+  Fixture f;
+  f.options.turns = 2;
+  CHECK_THROWS_AS(f.Run({FakeReply("measured 1.5")}), Error);
+  CHECK(f.store.ListEpisodes(1).at(0).state == EpisodeState::kFailed);
+  CHECK(f.store.ListEpisodes(1).at(0).turns == 1);
+}
+
+TEST_CASE("interrupted: what was done is kept, nothing more is measured") {
+  Fixture f;
+  f.options.turns = 4;
+  SECTION("between turns") {
+    f.hooks.on_turn = [&](const TurnRecord& turn, const EpisodeRecord&) { f.cancel = turn.turn == 2; };
+  }
+  SECTION("while a candidate is judged") {
+    f.environment.before_evaluate = [&](int call) { f.cancel = call == 3; };
+  }
+  SECTION("by a signal that ended the evaluator as well") {
+    f.environment.before_evaluate = [&](int call) {
+      if (call < 3) return;
+      f.cancel = true;
+      throw Error(ExitCode::kBroken, "evaluator: gone");
+    };
+  }
+  const EpisodeRecord episode =
+      f.Run({FakeReply("measured 1.5"), FakeReply("measured 1.2"), FakeReply("wrong"), FakeReply("wrong")});
+  CHECK(episode.state == EpisodeState::kInterrupted);
+  CHECK(episode.turns == 2);
+  CHECK(episode.best_turn == 1);
+  CHECK_FALSE(episode.best_speedup);
+  CHECK(f.Output(episode, "best.cpp") == FakeSource("measured 1.5"));
+  CHECK(f.environment.calls.size() <= 3);
+}
+
+TEST_CASE("a verdict that is known is repeated, not measured") {
+  Fixture f;
+  const EpisodeRecord first = f.Run({FakeReply("measured 1.5"), FakeReply("wrong")});
+  f.environment.calls.clear();
+  const EpisodeRecord second = f.Run({FakeReply("measured 1.5"), FakeReply("wrong")});
+  CHECK(f.environment.calls == std::vector<std::string>{"// measured 1.5 (confirm)"});
+  const auto turns = f.store.LoadTurns(second.id);
+  const auto earlier = f.store.LoadTurns(first.id);
+  CHECK(turns[0].evaluation.cached_from == earlier[0].evaluation.id);
+  CHECK(turns[0].evaluation.speedup->value == 1.5);
+  CHECK(turns[1].evaluation.outcome == "wrong");
+  CHECK(turns[1].feedback.find("judged before") != std::string::npos);
+  CHECK(second.best_speedup == 1.5);
+}
+
+TEST_CASE("a stored time is not used where it would lack the pairs against the start") {
+  Fixture f;
+  f.Run({FakeReply("measured 1.5"), FakeReply("wrong")});
+  f.environment.calls.clear();
+  f.options.start_source = FakeSource("measured 1.1");
+  f.Run({FakeReply("measured 1.5"), FakeReply("wrong")});
+  CHECK(f.environment.calls == std::vector<std::string>{"// measured 1.1", "// measured 1.5 (start)",
+                                                        "// measured 1.5 (confirm) (start)"});
+}
+
+TEST_CASE("cached verdicts that are checked again") {
+  Fixture f;
+  const EpisodeRecord first = f.Run({FakeReply("measured 1.5")});
+  f.options.audit_rates.cached = 1;
+  f.environment.calls.clear();
+  SECTION("agreement: the verdict is the earlier one, the second measurement is kept beside it") {
+    const EpisodeRecord second = f.Run({FakeReply("measured 1.5")});
+    CHECK(f.environment.calls.size() == 2);
+    const auto evaluations = f.store.LoadEvaluations(second.id, 1);
+    REQUIRE(evaluations.size() == 3);
+    CHECK_FALSE(evaluations[0].cached_from.empty());
+    CHECK(evaluations[1].purpose == "audit");
+    CHECK(evaluations[2].purpose == "confirm");
+  }
+  SECTION("contradiction: wrong, and the earlier verdict is superseded") {
+    f.environment.then["// measured 1.5"] = {"// crash"};
+    const EpisodeRecord second = f.Run({FakeReply("measured 1.5")});
+    CHECK_FALSE(second.best_turn);
+    const auto turn = f.store.LoadTurn(second.id, 1);
+    CHECK(turn->evaluation.outcome == "wrong");
+    CHECK(turn->evaluation.reason.find("non-deterministic: measured before, crashed on new seeds") == 0);
+    CHECK(turn->evaluation.cached_from.empty());
+    const auto before = f.store.LoadEvaluations(first.id, 1);
+    CHECK(before[0].superseded_by == turn->evaluation.id);
+  }
+}
+
+TEST_CASE("fresh measurements that are made twice") {
+  Fixture f;
+  f.options.audit_rates.fresh = 1;
+  SECTION("agreement: the first counts, the second is kept beside it") {
+    const EpisodeRecord episode = f.Run({FakeReply("measured 1.5")});
+    const auto evaluations = f.store.LoadEvaluations(episode.id, 1);
+    REQUIRE(evaluations.size() == 3);
+    CHECK(evaluations[0].purpose == "turn");
+    CHECK(evaluations[1].purpose == "audit");
+  }
+  SECTION("contradiction: wrong") {
+    f.environment.then["// measured 1.5"] = {"// crash"};
+    const EpisodeRecord episode = f.Run({FakeReply("measured 1.5")});
+    CHECK(f.store.LoadTurn(episode.id, 1)->evaluation.reason.find("non-deterministic") == 0);
+    CHECK_FALSE(episode.best_turn);
+  }
+  SECTION("what was not measured is not repeated") {
+    f.Run({FakeReply("wrong")});
+    CHECK(f.environment.calls.size() == 1);
+  }
+}
+
+TEST_CASE("what a busy machine may have caused is not answered from the store") {
+  Fixture f;
+  f.Run({FakeReply("crash")});
+  f.environment.calls.clear();
+  f.Run({FakeReply("crash")});
+  CHECK(f.environment.calls.size() == 1);
+}
+
+TEST_CASE("one cached verdict in twenty is checked again") {
+  Fixture f;
+  f.Run({FakeReply("wrong")});
+  f.environment.calls.clear();
+  Judge judge(f.problem, f.environment, f.store, {}, AuditRates{0.05, 0}, 1, nullptr);
+  int audits = 0;
+  for (int i = 0; i < 1000; ++i) audits += judge.Decide({"cpp", FakeSource("wrong")}).audit ? 1 : 0;
+  CHECK(audits == static_cast<int>(f.environment.calls.size()));
+  CHECK(audits >= 25);
+  CHECK(audits <= 80);
+}
+
+TEST_CASE("what cannot work is said before anything is stored") {
+  Fixture f;
+  SECTION("the policy cannot do the problem") {
+    testing::ScriptedPolicy policy({});
+    policy.why_not = "search knows elementwise";
+    try {
+      RunEpisode(f.problem, policy, f.environment, f.store, f.options, f.hooks, nullptr);
+      FAIL("no Error");
+    } catch (const Error& error) {
+      CHECK(error.code() == ExitCode::kBadRequest);
+      CHECK(error.what() == std::string("level1/19: search knows elementwise"));
+    }
+  }
+  SECTION("the output folder is a file") {
+    std::ofstream(f.folder.path() / "file") << "x";
+    f.options.output = f.folder.path() / "file";
+    CHECK_THROWS_AS(f.Run({FakeReply("wrong")}), Error);
+  }
+  SECTION("an unknown size") {
+    f.options.size = "huge";
+    CHECK_THROWS_AS(f.Run({FakeReply("wrong")}), Error);
+  }
+  CHECK(f.store.ListEpisodes(10).empty());
+  CHECK(f.environment.calls.empty());
+}
+
+}  // namespace kevin

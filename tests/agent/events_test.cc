@@ -1,0 +1,140 @@
+#include "agent/events.h"
+
+#include "agent/records.h"
+#include "tests/catch.h"
+#include "tests/fakes.h"
+
+namespace kevin {
+namespace {
+
+const std::vector<std::string> kEvaluationFields = {
+    "event",        "problem",   "kind",        "device",      "outcome",      "reason",
+    "compiled",     "correct",   "speedup",     "speedup_low", "speedup_high", "candidate_us",
+    "reference_us", "gb_per_s",  "gflop_per_s", "max_error",   "error_bound",  "score",
+    "size",         "inputs",    "precision",   "tf32",        "isolation",    "cached_from",
+    "generate_s",   "compile_s", "verify_s",    "measure_s",   "overhead_s",   "source_path"};
+
+const std::vector<std::string> kEpisodeFields = {
+    "event",     "episode",       "problem",   "policy",       "device",           "isolation",
+    "turns",     "correct_turns", "best_turn", "best_speedup", "best_speedup_low", "best_speedup_high",
+    "best_path", "database",      "seconds"};
+
+EvaluationRecord Judged(const std::string& comment) {
+  const Problem problem = testing::ReluProblem();
+  testing::FakeEnvironment environment;
+  const Candidate candidate{"cpp", testing::FakeSource(comment)};
+  return ToRecord(environment.Evaluate(problem, candidate, {}), candidate, problem, "turn");
+}
+
+void CheckFields(const Json& event, const std::vector<std::string>& fields) {
+  for (const std::string& field : fields) {
+    INFO(field);
+    CHECK(event.contains(field));
+  }
+  CHECK(event.begin().key() == "event");
+}
+
+}  // namespace
+
+TEST_CASE("a measured turn has all its numbers") {
+  EpisodeRecord episode;
+  episode.id = "01JEPISODE";
+  episode.problem = "level1/19";
+  TurnRecord turn;
+  turn.turn = 3;
+  turn.evaluation = Judged("measured 1.5");
+  turn.evaluation.compile_s = 0.5;
+  turn.generate_s = 0.25;
+  turn.overhead_s = 0.125;
+  turn.source_path = "kevin-out/01JEPISODE/3.cpp";
+  const Json event = TurnEvent(turn, episode);
+  CheckFields(event, kEvaluationFields);
+  CHECK(event["event"] == "turn");
+  CHECK(event["episode"] == "01JEPISODE");
+  CHECK(event["turn"] == 3);
+  CHECK(event["kind"] == "cpp");
+  CHECK(event["outcome"] == "measured");
+  CHECK(event["verdict"] == "fast");
+  CHECK(event["correct"] == true);
+  CHECK(event["speedup"] == 1.5);
+  CHECK(event["speedup_low"].get<double>() == Approx(1.485));
+  CHECK(event["score"].get<double>() == Approx(1.8));
+  CHECK(event["compile_s"] == 0.5);
+  CHECK(event["verify_s"].is_null());
+  CHECK(event["generate_s"] == 0.25);
+  CHECK(event["overhead_s"] == 0.125);
+  CHECK(event["reason"].is_null());
+  CHECK(event["cached_from"].is_null());
+  CHECK(event["against_start"].is_null());
+}
+
+TEST_CASE("a turn that was not measured has no speed-up, and null for what is unknown") {
+  EpisodeRecord episode;
+  TurnRecord turn;
+  turn.evaluation = Judged("compile");
+  const Json event = TurnEvent(turn, episode);
+  CheckFields(event, kEvaluationFields);
+  CHECK(event["outcome"] == "compile_failed");
+  CHECK(event["compiled"] == false);
+  CHECK(event["reason"] == "2:3: error: 'y' was not declared in this scope");
+  for (const char* field :
+       {"speedup", "speedup_low", "speedup_high", "candidate_us", "reference_us", "gb_per_s", "gflop_per_s",
+        "max_error", "error_bound", "verdict", "source_path"}) {
+    INFO(field);
+    CHECK(event[field].is_null());
+  }
+  CHECK(event["score"] == 0.0);
+  turn.evaluation = Judged("wrong");
+  CHECK(TurnEvent(turn, episode)["max_error"] == 1.25);
+}
+
+TEST_CASE("bench's event and the episode's last line") {
+  EvaluationRecord evaluation = Judged("measured 2");
+  evaluation.compile_s = 1;
+  evaluation.wait_s = 0.5;
+  const Json bench = EvaluationEvent(evaluation, "level1/19", "mine.cpp", 2.0);
+  CheckFields(bench, kEvaluationFields);
+  CHECK(bench["event"] == "evaluation");
+  CHECK(bench["overhead_s"] == 0.5);
+  CHECK(bench["generate_s"].is_null());
+  CHECK(bench["source_path"] == "mine.cpp");
+
+  EpisodeRecord episode;
+  episode.id = "01J";
+  episode.turns = 8;
+  Json none = EpisodeEvent(episode);
+  CheckFields(none, kEpisodeFields);
+  CHECK(none["best_turn"].is_null());
+  CHECK(none["best_speedup"].is_null());
+  CHECK(none["best_path"].is_null());
+  episode.best_turn = 2;
+  episode.best_speedup = 1.25;
+  CHECK(EpisodeEvent(episode)["best_speedup"] == 1.25);
+}
+
+TEST_CASE("bytes that are no UTF-8 do not break the line") {
+  Json event = {{"event", "turn"}, {"reason", "bad \xff byte"}};
+  CHECK(ToLine(event) == "{\"event\":\"turn\",\"reason\":\"bad \xEF\xBF\xBD byte\"}\n");
+}
+
+TEST_CASE("a verdict read back from its record says the same") {
+  for (const char* comment : {"measured 1.5", "wrong", "crash", "timeout", "refused", "compile"}) {
+    EvaluationRecord record = Judged(comment);
+    record.id = "01JEARLIER";
+    const Evaluation again = FromRecord(record);
+    INFO(comment);
+    CHECK(again.cached_from == "01JEARLIER");
+    CHECK(OutcomeName(again.outcome) == record.outcome);
+    CHECK(OutcomeReason(again.outcome) == record.reason);
+    CHECK(Score(again.outcome) == Approx(record.score));
+    CHECK(again.samples.empty());
+    CHECK(again.seeds.empty());
+    if (const auto* measured = std::get_if<Measured>(&again.outcome)) {
+      CHECK(measured->speedup.low == record.speedup->low);
+      CHECK(measured->verdict == Verdict::kFast);
+      CHECK(measured->speedup.pairs == 30);
+    }
+  }
+}
+
+}  // namespace kevin

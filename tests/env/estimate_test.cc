@@ -1,0 +1,106 @@
+#include "env/estimate.h"
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "tests/catch.h"
+
+namespace kevin {
+namespace {
+
+// Simulated pairs with what real ones have: noise, a shift per process, and now and then an outlier.
+class Pairs {
+ public:
+  Pairs(double log_ratio, double sd, double process_sd, unsigned seed)
+      : random_(seed), log_ratio_(log_ratio), sd_(sd), process_sd_(process_sd) {}
+
+  std::vector<double> Process(int pairs) {
+    std::normal_distribution<double> noise(0, sd_), shift(0, process_sd_);
+    std::bernoulli_distribution outlier(0.03);
+    const double mean = log_ratio_ + shift(random_);
+    std::vector<double> values;
+    for (int i = 0; i < pairs; ++i) values.push_back(mean + noise(random_) * (outlier(random_) ? 8 : 1));
+    return values;
+  }
+  Ratio Fixed() {
+    const std::vector<std::vector<double>> processes{Process(8), Process(8), Process(8)};
+    return EstimateRatio(processes);
+  }
+  Verdict Sequential(int limit) {
+    SequentialTest test;
+    for (const double d : Process(limit)) {
+      test.Add(d);
+      if (test.Current() != Verdict::kAmbiguous) return test.Current();
+    }
+    return Verdict::kAmbiguous;
+  }
+
+ private:
+  std::mt19937 random_;
+  double log_ratio_, sd_, process_sd_;
+};
+
+}  // namespace
+
+TEST_CASE("intervals of equal kernels hold 1.0 as often as they say") {
+  int holds = 0;
+  double half_width = 0;
+  constexpr int kTrials = 2000;
+  for (unsigned i = 0; i < kTrials; ++i) {
+    const Ratio ratio = Pairs(0, 0.03, 0.006, i).Fixed();
+    holds += ratio.low <= 1 && 1 <= ratio.high;
+    half_width += std::log(ratio.high / ratio.low) / 2 / kTrials;
+  }
+  CHECK(holds >= 0.985 * kTrials);
+  CHECK(half_width < 0.035);
+}
+
+TEST_CASE("intervals hold the true ratio of unequal kernels too") {
+  int holds = 0;
+  for (unsigned i = 0; i < 1000; ++i) {
+    const Ratio ratio = Pairs(std::log(1.7), 0.05, 0.006, i).Fixed();
+    holds += ratio.low <= 1.7 && 1.7 <= ratio.high;
+    CHECK(ratio.pairs == 24);
+    CHECK(ratio.processes == 3);
+  }
+  CHECK(holds >= 980);
+}
+
+TEST_CASE("the sequential test rarely calls equal kernels fast or slow, and finds real differences") {
+  int wrong = 0, slow = 0, fast = 0;
+  for (unsigned i = 0; i < 1000; ++i) {
+    const Verdict equal = Pairs(0, 0.03, 0.006, i).Sequential(24);
+    wrong += equal == Verdict::kFast || equal == Verdict::kSlow;
+    slow += Pairs(-0.05, 0.015, 0.006, i).Sequential(24) == Verdict::kSlow;
+    fast += Pairs(0.3, 0.05, 0.006, i).Sequential(24) == Verdict::kFast;
+  }
+  CHECK(wrong <= 50);
+  CHECK(slow >= 950);
+  CHECK(fast >= 990);
+}
+
+TEST_CASE("nothing is decided before there are enough pairs") {
+  SequentialTest test;
+  for (int i = 0; i < 5; ++i) test.Add(1.0);
+  CHECK(test.Current() == Verdict::kAmbiguous);
+  test.Add(1.0);
+  CHECK(test.Current() == Verdict::kFast);
+}
+
+TEST_CASE("equal kernels with little noise end as the same") {
+  SequentialTest test(ClockCalibration{0.001, 0.001});
+  for (int i = 0; i < 24; ++i) test.Add(i % 2 ? 0.002 : -0.002);
+  CHECK(test.Current() == Verdict::kSame);
+}
+
+TEST_CASE("Student's quantile") {
+  CHECK(StudentQuantile99(1) == Approx(63.657));
+  CHECK(StudentQuantile99(8) == Approx(3.355));
+  CHECK(StudentQuantile99(8.5) == Approx((3.355 + 3.250) / 2));
+  CHECK(StudentQuantile99(1e9) == Approx(2.5758).epsilon(1e-4));
+}
+
+TEST_CASE("no pairs give no ratio") { CHECK(EstimateRatio({}).pairs == 0); }
+
+}  // namespace kevin

@@ -1,0 +1,221 @@
+// Verdicts through the real evaluator: each outcome with a message that helps, keys, the kernel to start
+// from, and an evaluator that dies.
+
+#include <signal.h>
+
+#include <memory>
+#include <set>
+#include <sstream>
+
+#include "env/cpu_environment.h"
+#include "env/error.h"
+#include "tests/catch.h"
+#include "tests/env/cpu_fixture.h"
+
+namespace kevin {
+namespace {
+
+const std::string kRelu = R"(extern "C" void launch(const float* x, float* out) {
+#pragma omp parallel for
+  for (long i = 0; i < B * N; ++i) out[i] = x[i] > 0 ? x[i] : 0;
+}
+)";
+
+CpuEnvironment& SharedEnvironment() {
+  static const TemporaryFolder cache;
+  static const std::unique_ptr<CpuEnvironment> environment =
+      MakeCpuEnvironmentForTools(SmallLimits(cache.path()));
+  return *environment;
+}
+
+Outcome Verified(const std::string& source, const std::string& problem = "level1/19") {
+  return SharedEnvironment().Verify(ListedProblem(problem), {"cpp", source}, {});
+}
+
+std::string Launch(const std::string& body) {
+  return "#include <cmath>\n#include <unistd.h>\nextern \"C\" void launch(const float* x, float* out) {\n" +
+         body + "\n}\n";
+}
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::set<pid_t> Children() {
+  std::istringstream in(TextOf("/proc/self/task/" + std::to_string(getpid()) + "/children"));
+  std::set<pid_t> children;
+  for (pid_t pid; in >> pid;) children.insert(pid);
+  return children;
+}
+
+}  // namespace
+
+TEST_CASE("a right kernel is right") { CHECK(std::string(OutcomeName(Verified(kRelu))) == "measured"); }
+
+TEST_CASE("a wrong kernel is told where, with both values") {
+  const Outcome outcome =
+      Verified(Launch("for (long i = 0; i < B * N; ++i) out[i] = x[i] > 0 ? x[i] : 0;\n"
+                      "out[2 * N + 5] = 777;"));
+  REQUIRE(std::string(OutcomeName(outcome)) == "wrong");
+  const std::string reason = OutcomeReason(outcome);
+  INFO(reason);
+  CHECK(Contains(reason, "out[2, 5] = 777"));
+  CHECK(Contains(reason, "expected"));
+  CHECK(Contains(reason, "1 of "));
+  const Wrong& wrong = std::get<Wrong>(outcome);
+  CHECK(wrong.max_error > wrong.error_bound);
+}
+
+TEST_CASE("an output that was never written says so") {
+  const Outcome outcome = Verified(Launch("out[0] = x[0] > 0 ? x[0] : 0;"));
+  REQUIRE(std::string(OutcomeName(outcome)) == "wrong");
+  CHECK(Contains(OutcomeReason(outcome), "never written"));
+}
+
+TEST_CASE("writing beside the output is wrong") {
+  const std::string loop = "for (long i = 0; i < B * N; ++i) out[i] = x[i] > 0 ? x[i] : 0;\n";
+  CHECK(Contains(OutcomeReason(Verified(Launch(loop + "out[B * N] = 1;"))), "past the end of output `out`"));
+  CHECK(Contains(OutcomeReason(Verified(Launch(loop + "out[B * N + 1000] = 1;"))),
+                 "past the end of output `out`"));
+  CHECK(Contains(OutcomeReason(Verified(Launch(loop + "out[-1] = 1;"))), "before the start of output `out`"));
+}
+
+TEST_CASE("a crash names the signal and what was printed") {
+  const Outcome outcome = Verified(
+      "#include <cstdio>\n" + Launch("std::fprintf(stderr, \"about to fall\\n\"); *(volatile int*)8 = 1;"));
+  REQUIRE(std::string(OutcomeName(outcome)) == "crashed");
+  CHECK(Contains(OutcomeReason(outcome), "signal 11"));
+  CHECK(Contains(OutcomeReason(outcome), "about to fall"));
+  CHECK(std::string(OutcomeName(Verified(Launch("_exit(0);")))) == "crashed");
+}
+
+TEST_CASE("a call past its limit is timed out") {
+  const Outcome outcome = Verified(Launch("sleep(100);"));
+  REQUIRE(std::string(OutcomeName(outcome)) == "timed_out");
+  CHECK(std::get<TimedOut>(outcome).limit_s == 2);
+  CHECK(Contains(OutcomeReason(outcome), "2 s"));
+}
+
+TEST_CASE("what does not compile or load has the compiler's words") {
+  const Outcome syntax = Verified("extern \"C\" void launch(const float* x, float* out) { out[0] = x[0] }\n");
+  REQUIRE(std::string(OutcomeName(syntax)) == "compile_failed");
+  CHECK(Contains(std::get<CompileFailed>(syntax).log, "candidate.cpp:1:"));
+  const Outcome missing = Verified("void other() {}\n");
+  REQUIRE(std::string(OutcomeName(missing)) == "compile_failed");
+  CHECK(Contains(std::get<CompileFailed>(missing).log, "launch"));
+}
+
+TEST_CASE("index outputs are right wherever they point at an extreme value") {
+  const std::string argmax = R"(extern "C" void launch(const float* x, long* out) {
+#pragma omp parallel for
+  for (long b = 0; b < B; ++b) {
+    for (long n = 0; n < N; ++n) {
+      long best = 0;
+      for (long d = 1; d < D; ++d) {
+        if (x[(b * D + d) * N + n] > x[(b * D + best) * N + n]) best = d;
+      }
+      out[b * N + n] = best OFFSET;
+    }
+  }
+}
+)";
+  const auto with = [&](const std::string& offset) {
+    std::string text = argmax;
+    return text.replace(text.find("OFFSET"), 6, offset);
+  };
+  CHECK(std::string(OutcomeName(Verified(with(""), "level1/51"))) == "measured");
+  const Outcome off = Verified(with("+ (b == 2 && n == 7 ? 1 : 0)"), "level1/51");
+  REQUIRE(std::string(OutcomeName(off)) == "wrong");
+  INFO(OutcomeReason(off));
+  CHECK((Contains(OutcomeReason(off), "out[2, 7]") || Contains(OutcomeReason(off), "out[2053]")));
+  CHECK(Contains(OutcomeReason(off), "points at"));
+  CHECK(std::string(OutcomeName(Verified(with("- D"), "level1/51"))) == "wrong");
+}
+
+TEST_CASE("a measured kernel comes with samples, seeds, rates and the kernel it started from") {
+  EvaluateOptions options;
+  std::vector<std::string> phases;
+  options.on_phase = [&](const std::string& phase) { phases.push_back(phase); };
+  options.start_source = Launch("for (long i = 0; i < B * N; ++i) out[i] = x[i] > 0 ? x[i] : 0;");
+  const Evaluation evaluation =
+      SharedEnvironment().Evaluate(ListedProblem("level1/19"), {"cpp", kRelu}, options);
+  INFO(OutcomeReason(evaluation.outcome));
+  const auto* measured = std::get_if<Measured>(&evaluation.outcome);
+  REQUIRE(measured != nullptr);
+  CHECK(phases == std::vector<std::string>{"compile", "verify", "measure"});
+  REQUIRE(measured->against_start.has_value());
+  CHECK(measured->against_start->low <= measured->against_start->value);
+  CHECK(measured->speedup.processes >= 3);
+  CHECK(measured->speedup.low < measured->speedup.value);
+  CHECK(measured->speedup.value < measured->speedup.high);
+  CHECK(measured->gb_per_s > 0);
+  CHECK(measured->floor_us < measured->candidate_us);
+  CHECK(std::set<uint64_t>(evaluation.seeds.begin(), evaluation.seeds.end()).size() ==
+        evaluation.seeds.size());
+  std::set<std::string> sides, timed_phases;
+  std::set<int> processes;
+  for (const Sample& sample : evaluation.samples) {
+    sides.insert(sample.side);
+    timed_phases.insert(sample.phase);
+    if (sample.phase == "fixed") processes.insert(sample.process);
+  }
+  CHECK(sides == std::set<std::string>{"candidate", "reference", "start"});
+  CHECK(timed_phases.count("sequential") == 1);
+  CHECK(processes.size() >= 3);
+}
+
+TEST_CASE("a kernel to start from must be usable") {
+  EvaluateOptions options;
+  options.start_source = "not C++";
+  CHECK_THROWS_AS(SharedEnvironment().Evaluate(ListedProblem("level1/19"), {"cpp", kRelu}, options), Error);
+  CHECK_THROWS_AS(SharedEnvironment().Evaluate(ListedProblem("level1/19"), {"cuda", kRelu}, {}), Error);
+}
+
+TEST_CASE("the key changes with all that the verdict depends on") {
+  const TemporaryFolder cache;
+  EnvironmentOptions one_thread = SmallLimits(cache.path());
+  one_thread.threads = 1;
+  const auto other = MakeCpuEnvironmentForTools(one_thread);
+  const Problem relu = ListedProblem("level1/19"), tanh = ListedProblem("level1/22");
+  EvaluateOptions full, kernelbench, confirmed;
+  full.size = "full";
+  kernelbench.inputs = "kernelbench";
+  confirmed.confirm = true;
+  confirmed.start_source = kRelu;
+  Environment& environment = SharedEnvironment();
+  const std::string key = environment.EvaluationKey(relu, {"cpp", kRelu}, {});
+  CHECK(key.size() == 64);
+  CHECK(key == environment.EvaluationKey(relu, {"cpp", kRelu}, confirmed));
+  std::set<std::string> keys = {key,
+                                environment.EvaluationKey(relu, {"cpp", kRelu + " "}, {}),
+                                environment.EvaluationKey(relu, {"ptx", kRelu}, {}),
+                                environment.EvaluationKey(tanh, {"cpp", kRelu}, {}),
+                                environment.EvaluationKey(relu, {"cpp", kRelu}, full),
+                                environment.EvaluationKey(relu, {"cpp", kRelu}, kernelbench)};
+  CHECK(keys.size() == 6);
+  CHECK(keys.count(other->EvaluationKey(relu, {"cpp", kRelu}, {})) ==
+        (environment.Device() == other->Device() ? 1 : 0));
+}
+
+TEST_CASE("an evaluator that is killed makes the turn void, and the next one works") {
+  const TemporaryFolder cache;
+  const std::set<pid_t> before = Children();
+  const auto environment = MakeCpuEnvironmentForTools(SmallLimits(cache.path()));
+  const Problem problem = ListedProblem("level1/19");
+  REQUIRE(std::string(OutcomeName(environment->Verify(problem, {"cpp", kRelu}, {}))) == "measured");
+  int killed = 0;
+  for (const pid_t pid : Children()) {
+    if (before.count(pid) == 0) killed += kill(pid, SIGKILL) == 0;
+  }
+  REQUIRE(killed == 1);
+  try {
+    environment->Verify(problem, {"cpp", kRelu}, {});
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kBroken);
+    CHECK(Contains(error.what(), "kevin-evaluator"));
+  }
+  CHECK(std::string(OutcomeName(environment->Verify(problem, {"cpp", kRelu}, {}))) == "measured");
+}
+
+}  // namespace kevin

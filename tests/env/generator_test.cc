@@ -1,0 +1,137 @@
+#include "env/cpu/generator.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <set>
+#include <vector>
+
+#include "env/error.h"
+#include "tests/catch.h"
+
+namespace kevin {
+namespace {
+
+constexpr int64_t kCount = 1 << 20;
+
+std::vector<float> Draw(Distribution distribution, uint64_t seed, int64_t count = kCount, int threads = 2) {
+  TensorSpec spec;
+  spec.distribution = distribution;
+  std::vector<float> values(static_cast<size_t>(count));
+  FillTensor(spec, InputMode::kDefault, seed, count, threads, values.data());
+  return values;
+}
+
+struct Moments {
+  double mean = 0, sd = 0, smallest = 0, largest = 0;
+};
+
+Moments MomentsOf(const std::vector<float>& values) {
+  Moments m;
+  double sum = 0, squares = 0;
+  for (const float v : values) {
+    sum += v;
+    squares += static_cast<double>(v) * v;
+  }
+  const auto n = static_cast<double>(values.size());
+  m.mean = sum / n;
+  m.sd = std::sqrt(squares / n - m.mean * m.mean);
+  m.smallest = *std::min_element(values.begin(), values.end());
+  m.largest = *std::max_element(values.begin(), values.end());
+  return m;
+}
+
+}  // namespace
+
+TEST_CASE("distributions have the moments they promise") {
+  const Moments normal = MomentsOf(Draw(Distribution::kNormal, 1));
+  CHECK(std::abs(normal.mean) < 0.005);
+  CHECK(normal.sd == Approx(1).epsilon(0.005));
+  CHECK(normal.largest > 2.8);
+  const Moments uniform = MomentsOf(Draw(Distribution::kUniform, 2));
+  CHECK(std::abs(uniform.mean) < 0.005);
+  CHECK(uniform.sd == Approx(1 / std::sqrt(3.0)).epsilon(0.005));
+  CHECK(uniform.smallest >= -1);
+  CHECK(uniform.largest <= 1);
+  const Moments unit = MomentsOf(Draw(Distribution::kUniform01, 3));
+  CHECK(unit.mean == Approx(0.5).epsilon(0.005));
+  CHECK(unit.smallest >= 0);
+  CHECK(unit.largest < 1);
+  const Moments heavy = MomentsOf(Draw(Distribution::kHeavyTailed, 4));
+  CHECK(std::abs(heavy.mean) < 0.05);
+  CHECK(heavy.largest > 25);
+  CHECK(MomentsOf(Draw(Distribution::kPositive, 5)).smallest > 0);
+}
+
+TEST_CASE("values depend on seed and index alone") {
+  const std::vector<float> whole = Draw(Distribution::kNormal, 7);
+  CHECK(Draw(Distribution::kNormal, 7, kCount, 1) == whole);
+  const std::vector<float> part = Draw(Distribution::kNormal, 7, 1000);
+  CHECK(std::equal(part.begin(), part.end(), whole.begin()));
+  const std::vector<float> other = Draw(Distribution::kNormal, 8);
+  int64_t equal = 0;
+  double product = 0;
+  for (size_t i = 0; i < whole.size(); ++i) {
+    equal += whole[i] == other[i];
+    product += static_cast<double>(whole[i]) * other[i];
+  }
+  CHECK(equal < 10);
+  CHECK(std::abs(product / kCount) < 0.005);
+}
+
+TEST_CASE("neighbours are independent") {
+  const std::vector<float> values = Draw(Distribution::kUniform, 11);
+  for (const size_t lag : {size_t{1}, size_t{2}, size_t{8}, size_t{1024}}) {
+    double product = 0;
+    for (size_t i = lag; i < values.size(); ++i) product += static_cast<double>(values[i]) * values[i - lag];
+    CHECK(std::abs(product / kCount) < 0.002);
+  }
+  std::vector<int> buckets(256);
+  for (const float v : values) ++buckets[static_cast<size_t>(std::min(255.0F, (v + 1) * 128))];
+  double chi_squared = 0;
+  for (const int n : buckets) chi_squared += std::pow(n - kCount / 256.0, 2) / (kCount / 256.0);
+  CHECK(chi_squared < 400);  // 255 degrees of freedom: 99.99999 % lie below
+  CHECK(chi_squared > 140);
+}
+
+TEST_CASE("rounding to a shorter type always shows") {
+  for (const Distribution d : {Distribution::kNormal, Distribution::kUniform, Distribution::kHeavyTailed}) {
+    const std::vector<float> values = Draw(d, 13, 4096);
+    const auto short_mantissa = [](float v) { return (std::bit_cast<uint32_t>(v) & 0x1fff) == 0; };
+    CHECK(std::count_if(values.begin(), values.end(), short_mantissa) < 40);
+  }
+}
+
+TEST_CASE("a mixture's seeds see all its members") {
+  std::set<int> wide, heavy;
+  for (uint64_t seed = 0; seed < kMixtureMembers; ++seed) {
+    const Moments m = MomentsOf(Draw(Distribution::kMixture, seed));
+    if (m.sd > 4) wide.insert(static_cast<int>(seed));
+    if (m.largest > 25) heavy.insert(static_cast<int>(seed));
+  }
+  CHECK(wide.size() >= 1);
+  CHECK(heavy.size() >= 1);
+  CHECK(wide.size() + heavy.size() < 2 * kMixtureMembers);
+}
+
+TEST_CASE("KernelBench's inputs are U[0,1) whatever the problem says") {
+  TensorSpec spec;
+  spec.scale = 50;
+  spec.offset = 7;
+  std::vector<float> values(1000);
+  FillTensor(spec, InputMode::kKernelBench, 3, 1000, 1, values.data());
+  CHECK(MomentsOf(values).smallest >= 0);
+  CHECK(MomentsOf(values).largest < 1);
+}
+
+TEST_CASE("poison is a NaN, and types that cannot be drawn are refused") {
+  std::vector<float> values(1000);
+  FillPoison(values.data(), 4000, 2);
+  CHECK(std::all_of(values.begin(), values.end(), [](float v) { return std::isnan(v); }));
+  TensorSpec spec;
+  spec.dtype = DType::kI64;
+  CHECK_THROWS_AS(FillTensor(spec, InputMode::kDefault, 1, 10, 1, values.data()), Error);
+  CHECK(SecretSeed() != SecretSeed());
+}
+
+}  // namespace kevin

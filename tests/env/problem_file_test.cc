@@ -1,0 +1,226 @@
+// One test per mistake a person can make in a problem file: the exact place and words.
+
+#include <filesystem>
+#include <fstream>
+
+#include "env/error.h"
+#include "env/problem.h"
+#include "tests/catch.h"
+
+namespace kevin {
+namespace {
+
+const char* const kGood = R"(id = "mine/1"
+name = "Scaled add"
+families = ["elementwise"]
+reference = '''
+def forward(x, w):
+    return x * 2 + w
+'''
+[sizes.small]
+B = 4
+N = 8
+[sizes.full]
+B = 40
+N = 80
+
+[[inputs]]
+name = "x"
+shape = ["B", "2*N"]
+
+[[inputs]]
+name = "w"
+shape = ["2*N", 1]
+role = "param"
+distribution = "normal"
+scale = 0.5
+offset = -1
+
+[[outputs]]
+name = "out"
+shape = ["B", "2*N"]
+
+[cost]
+flops = "2*B*N"
+bytes = 100
+min_flops = 0
+min_bytes = "8*B*N"
+
+[check]
+reduction = "N"
+)";
+
+// kGood with the first `from` replaced.
+std::string With(const std::string& from, const std::string& to) {
+  std::string text = kGood;
+  const size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+std::string Message(const std::string& text) {
+  try {
+    ParseProblem(text, "my.toml");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kBadRequest);
+    CHECK_FALSE(error.next_step().empty());
+    return error.what();
+  }
+  return "";
+}
+
+TEST_CASE("a good problem file gives every field") {
+  const Problem problem = ParseProblem(kGood, "my.toml");
+  CHECK(problem.id == "mine/1");
+  CHECK(problem.name == "Scaled add");
+  CHECK(problem.families == std::vector<std::string>{"elementwise"});
+  CHECK(problem.flags.empty());
+  CHECK(problem.reference == "def forward(x, w):\n    return x * 2 + w\n");
+  REQUIRE(problem.inputs.size() == 2);
+  CHECK(problem.inputs[0].distribution == Distribution::kMixture);
+  CHECK_FALSE(problem.inputs[0].is_param);
+  CHECK(problem.inputs[1].is_param);
+  CHECK(problem.inputs[1].distribution == Distribution::kNormal);
+  CHECK(problem.inputs[1].scale == 0.5);
+  CHECK(problem.inputs[1].offset == -1.0);
+  CHECK(problem.inputs[1].shape == std::vector<std::string>{"2*N", "1"});
+  CHECK(problem.text == kGood);
+  CHECK(problem.content_hash.size() == 64);
+  CHECK(problem.content_hash != ParseProblem(With("= 100", "= 101"), "my.toml").content_hash);
+
+  const SizedProblem sized = AtSize(problem, "full");
+  CHECK(sized.symbols == Symbols{{"B", 40}, {"N", 80}});
+  CHECK(sized.inputs[0].shape == std::vector<int64_t>{40, 160});
+  CHECK(sized.inputs[0].elements == 6400);
+  CHECK(sized.inputs[0].bytes == 25600);
+  CHECK(sized.reduction == 80);
+  CHECK(sized.flops == 6400);
+  CHECK(sized.bytes == 100);
+  CHECK(sized.min_flops == 0);
+  CHECK(sized.min_bytes == 25600);
+  CHECK(LaunchSignature(problem) == "extern \"C\" void launch(const float* x, const float* w, float* out)");
+}
+
+TEST_CASE("forward's arguments may carry types and span lines") {
+  CHECK(Message(With("(x, w)", "(x: Tensor, w: Dict[str, Tensor])")).empty());
+  CHECK(Message(With("(x, w)", "(\n    x,\n    w,\n)")).empty());
+  CHECK(Message(With("def forward", "def twice(x):\n    return x + x\n\ndef forward")).empty());
+}
+
+TEST_CASE("problem files: malformed text and keys") {
+  CHECK(Message(With("B = 4\n", "B = \n")).substr(0, 21) == "my.toml:9: not TOML: ");
+  CHECK(Message(With("name = \"S", "nmae = \"S")) == "my.toml:2: nmae: unknown key");
+  CHECK(Message(With("role", "rolle")) == "my.toml:22: inputs[1].rolle: unknown key");
+  CHECK(Message(With("min_bytes", "min_byte")) == "my.toml:35: cost.min_byte: unknown key");
+  CHECK(Message(With("reduction", "k")) == "my.toml:38: check.k: unknown key");
+  CHECK(Message(With("shape = [\"B\", \"2*N\"]\n\n[cost]",
+                     "dtype = \"float32\"\nshape = [4]\nscale = 2\n[cost]")) ==
+        "my.toml:31: outputs[0].scale: unknown key");
+  CHECK(Message(With("id = \"mine/1\"\n", "")) == "my.toml:1: id: missing key");
+  CHECK(Message(With("shape = [\"2*N\", 1]\n", "")) == "my.toml:19: inputs[1].shape: missing key");
+  CHECK(Message(With("min_flops = 0\n", "")) == "my.toml:31: cost.min_flops: missing key");
+}
+
+TEST_CASE("problem files: wrong types and values") {
+  CHECK(Message(With("\"Scaled add\"", "3")) == "my.toml:2: name: must be a string, not an integer");
+  CHECK(Message(With("\"Scaled add\"", "\" \"")) == "my.toml:2: name: must not be empty");
+  CHECK(Message(With("[\"elementwise\"]", "\"elementwise\"")) ==
+        "my.toml:3: families: must be an array, not a string");
+  CHECK(Message(With("[\"elementwise\"]", "[1]")) ==
+        "my.toml:3: families: must be an array of strings, not an integer");
+  CHECK(Message(With("[\"2*N\", 1]", "[\"2*N\", 1.5]")) ==
+        "my.toml:21: inputs[1].shape: must be an integer or an expression in quotes, not a float");
+  CHECK(Message(With("scale = 0.5", "scale = \"1\"")) ==
+        "my.toml:24: inputs[1].scale: must be a number, not a string");
+  CHECK(Message(With("scale = 0.5", "scale = 0")) == "my.toml:24: inputs[1].scale: must not be 0");
+  CHECK(Message(With("offset = -1", "offset = inf")) == "my.toml:25: inputs[1].offset: must be finite");
+  CHECK(Message(With("\"param\"", "\"weight\"")) == "my.toml:22: inputs[1].role: unknown role 'weight'");
+  CHECK(Message(With("\"normal\"", "\"gauss\"")) ==
+        "my.toml:23: inputs[1].distribution: unknown distribution 'gauss'");
+  CHECK(Message(With("role =", "dtype = \"fp8\"\nrole =")) ==
+        "my.toml:22: inputs[1].dtype: unknown dtype 'fp8'");
+}
+
+TEST_CASE("problem files: sizes") {
+  CHECK(Message(With("B = 4\n", "B = 0\n")) == "my.toml:9: sizes.small.B: must be positive, not 0");
+  CHECK(Message(With("B = 4\n", "B = 4.0\n")) == "my.toml:9: sizes.small.B: must be an integer, not a float");
+  CHECK(Message(With("N = 8\n", "M = 8\n")) == "my.toml:8: sizes.small: 'N' is missing (sizes.full has it)");
+  CHECK(Message(With("N = 8\n", "N = 8\nM = 8\n")) == "my.toml:8: sizes.small: 'M' is not in sizes.full");
+  CHECK(Message(With("N = 8\n", "N = 8\nint = 8\n")) ==
+        "my.toml:11: sizes.small.int: 'int' is a reserved word");
+  CHECK(Message(With("N = 8\n", "N = 8\n\"2d\" = 8\n")) ==
+        "my.toml:11: sizes.small.2d: '2d' is not a name (letters, digits and _)");
+}
+
+TEST_CASE("problem files: expressions") {
+  CHECK(Message(With("\"B\", \"2*N\"", "\"B\", \"2*M\"")) ==
+        "my.toml:17: inputs[0].shape: unknown symbol 'M' (sizes define B, N)");
+  CHECK(Message(With("\"B\", \"2*N\"", "\"B - 4\", \"2*N\"")) ==
+        "my.toml:17: inputs[0].shape: 'B - 4' is 0 at size small, must be at least 1");
+  CHECK(Message(With("\"B\", \"2*N\"", "\"B\",\n \"N*\"")) ==
+        "my.toml:18: inputs[0].shape: 'N*' ends where a number, a symbol or '(' is expected");
+  CHECK(Message(With("B = 40\n", "B = 4000000000\n")).empty());
+  CHECK(Message(With("N = 80\n", "N = 4000000000000000000\n")) ==
+        "my.toml:17: inputs[0].shape: its bytes overflow a 64-bit integer at size full");
+  CHECK(Message(With("\"2*B*N\"", "\"B*9223372036854775807\"")) ==
+        "my.toml:32: cost.flops: 'B*9223372036854775807' overflows a 64-bit integer");
+  CHECK(Message(With("\"2*B*N\"", "-1")) ==
+        "my.toml:32: cost.flops: '-1' is -1 at size full, must be at least 0");
+  CHECK(Message(With("reduction = \"N\"", "reduction = 0")) ==
+        "my.toml:38: check.reduction: '0' is 0 at size full, must be at least 1");
+}
+
+TEST_CASE("problem files: bounds that cannot bound") {
+  CHECK(Message(With("min_flops = 0", "min_flops = \"3*B*N\"")) ==
+        "my.toml:34: cost.min_flops: 9600 at size full exceeds cost.flops (6400)");
+  CHECK(Message(With("\"8*B*N\"", "\"32*B*N\"")) ==
+        "my.toml:35: cost.min_bytes: 102400 at size full exceeds the bytes of all tensors (51840)");
+}
+
+TEST_CASE("problem files: names and arguments") {
+  CHECK(Message(With("name = \"w\"", "name = \"x\"")) == "my.toml:20: inputs[1].name: 'x' is used twice");
+  CHECK(Message(With("name = \"out\"", "name = \"w\"")) == "my.toml:28: outputs[0].name: 'w' is used twice");
+  CHECK(Message(With("name = \"w\"", "name = \"N\"")) ==
+        "my.toml:20: inputs[1].name: 'N' is also a size symbol");
+  CHECK(Message(With("name = \"w\"", "name = \"a-b\"")) ==
+        "my.toml:20: inputs[1].name: 'a-b' is not a name (letters, digits and _)");
+  CHECK(Message(With("name = \"out\"", "name = \"return\"")) ==
+        "my.toml:28: outputs[0].name: 'return' is a reserved word");
+  CHECK(Message(With("(x, w)", "(w, x)")) ==
+        "my.toml:4: reference: `def forward(w, x)` does not take the inputs in order");
+  CHECK(Message(With("(x, w)", "(x)")) ==
+        "my.toml:4: reference: `def forward(x)` does not take the inputs in order");
+  CHECK(Message(With("def forward", "def fwd")) == "my.toml:4: reference: has no `def forward(x, w):`");
+  CHECK(Message(With("(x, w):\n    return x * 2 + w", "(x, w")) ==
+        "my.toml:4: reference: has no `def forward(x, w):`");
+}
+
+TEST_CASE("problem files: parameters come last") {
+  std::string text = With("role = \"param\"\n", "");
+  text.replace(text.find("name = \"x\""), 0, "role = \"param\"\n");
+  CHECK(Message(text) == "my.toml:21: inputs[1].name: 'w' follows a parameter");
+}
+
+TEST_CASE("problem files: the check") {
+  CHECK(Message(With("[check]", "[check]\nscale = \"def scale(x): return x\"")) ==
+        "my.toml:38: check.scale: `def scale(x)` does not take the inputs in order");
+  CHECK(Message(With("[check]", "[check]\nextreme_dim = 2")) ==
+        "my.toml:38: check.extreme_dim: 2 is no dimension of x");
+  CHECK(Message(With("[check]", "[check]\nextreme_dim = 1")) ==
+        "my.toml:38: check.extreme_dim: out does not hold one index along it");
+  CHECK(Message(With("[check]", "[check]\nextreme_is_max = true")) ==
+        "my.toml:38: check.extreme_is_max: means nothing without extreme_dim");
+}
+
+TEST_CASE("files that cannot be read are named") {
+  CHECK_THROWS_AS(LoadProblemFile("/nonexistent/my.toml"), Error);
+  CHECK_THROWS_AS(LoadProblemFile("/tmp"), Error);
+  try {
+    LoadProblemFile("/nonexistent/my.toml");
+  } catch (const Error& error) {
+    CHECK(std::string(error.what()) == "/nonexistent/my.toml: No such file or directory");
+  }
+}
+
+}  // namespace
+}  // namespace kevin

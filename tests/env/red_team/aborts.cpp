@@ -1,0 +1,3 @@
+// Aborts.
+#include <cstdlib>
+extern "C" void launch(const float*, float*) { std::abort(); }

@@ -1,0 +1,2 @@
+// Declares launch and defines it nowhere.
+extern "C" void launch(const float*, float*);

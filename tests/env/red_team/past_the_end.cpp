@@ -1,0 +1,10 @@
+// Writes one element past the end of its output.
+inline void Relu(const float* x, float* out, long n) {
+#pragma omp parallel for schedule(static)
+  for (long i = 0; i < n; ++i) out[i] = x[i] > 0 ? x[i] : 0;
+}
+
+extern "C" void launch(const float* x, float* out) {
+  Relu(x, out, B * N);
+  out[B * N] = 1;
+}

@@ -1,0 +1,192 @@
+// Hostile candidates, one file each in red_team/, judged as any other: none may gain from its attack. And
+// honest ones in red_team/honest/, none of which may be refused.
+
+#include <fcntl.h>
+
+#include <cstdio>
+#include <memory>
+#include <set>
+
+#include "env/cpu_environment.h"
+#include "env/error.h"
+#include "tests/catch.h"
+#include "tests/env/cpu_fixture.h"
+
+namespace kevin {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kGain = 1.05;  // the whole interval above it: an undue speed-up
+
+enum class Expected {
+  kCaught,  // not measured
+  kNoGain   // may be measured: what it does brings nothing or is legitimate
+};
+
+struct Attack {
+  std::string file;
+  Expected expected = Expected::kCaught;
+  std::string problem = "level1/19";
+};
+
+// Attacks on a shared machine's time: whether they are noticed or fall flat depends on the moment.
+const std::set<std::string> kNoGain = {"burn_bursts",       "burn_before_own_turn", "burn_from_constructor",
+                                       "work_before_go",    "slow_first_calls",     "closes_descriptors",
+                                       "changes_rounding",  "replaces_openmp",      "prints_a_gigabyte",
+                                       "forge_done_by_tail"};
+
+const std::map<std::string, std::string> kProblems = {
+    {"work_ahead_in_private", "level1/47"},     {"half_precision_matmul", "level1/1"},
+    {"half_of_k_matmul", "level1/1"},           {"half_precision_when_timed", "level1/1"},
+    {"weights_of_the_first_call", "level1/12"}, {"index_out_of_range", "level1/51"}};
+
+fs::path Folder() { return fs::path(KEVIN_SOURCE_DIR) / "tests/env/red_team"; }
+
+std::vector<fs::path> SourcesIn(const fs::path& folder) {
+  std::vector<fs::path> sources;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".cpp") sources.push_back(entry.path());
+  }
+  std::sort(sources.begin(), sources.end());
+  return sources;
+}
+
+Candidate CandidateFrom(const fs::path& path) {
+  static const std::string kInclude = "#include \"handover.h\"";
+  std::string text = TextOf(path);
+  if (const size_t at = text.find(kInclude); at != std::string::npos) {
+    text.replace(at, kInclude.size(), TextOf(Folder() / "handover.h"));
+  }
+  return {"cpp", text};
+}
+
+// All attacks, sorted by problem: an evaluator keeps one problem ready.
+std::vector<Attack> Attacks() {
+  std::vector<Attack> attacks;
+  for (const fs::path& path : SourcesIn(Folder())) {
+    const std::string name = path.stem();
+    const auto problem = kProblems.find(name);
+    attacks.push_back({name, kNoGain.count(name) ? Expected::kNoGain : Expected::kCaught,
+                       problem == kProblems.end() ? "level1/19" : problem->second});
+  }
+  std::stable_sort(attacks.begin(), attacks.end(),
+                   [](const Attack& a, const Attack& b) { return a.problem < b.problem; });
+  return attacks;
+}
+
+// One environment for all: with a secret on standard input, which no candidate may find there.
+CpuEnvironment& SharedEnvironment() {
+  static const TemporaryFolder cache;
+  static const std::unique_ptr<CpuEnvironment> environment = [] {
+    int ends[2];
+    if (pipe(ends) == 0 && write(ends[1], "secret\n", 7) == 7) dup2(ends[0], STDIN_FILENO);
+    return MakeCpuEnvironmentForTools(SmallLimits(cache.path()));
+  }();
+  return *environment;
+}
+
+std::string Described(const Outcome& outcome) {
+  if (const auto* measured = std::get_if<Measured>(&outcome)) {
+    char text[80];
+    std::snprintf(text, sizeof(text), "%.3fx [%.3f, %.3f]", measured->speedup.value, measured->speedup.low,
+                  measured->speedup.high);
+    return text;
+  }
+  return OutcomeReason(outcome).substr(0, 110);
+}
+
+void Print(const std::string& name, const Outcome& outcome) {
+  std::printf("  %-28s %-14s %s\n", name.c_str(), OutcomeName(outcome), Described(outcome).c_str());
+  std::fflush(stdout);
+}
+
+bool HasControls(const std::string& text) {
+  return std::any_of(text.begin(), text.end(),
+                     [](unsigned char c) { return c == 0x7f || (c < 0x20 && c != '\n' && c != '\t'); });
+}
+
+bool Blocked(const Attack& attack, const Outcome& outcome) {
+  const auto* measured = std::get_if<Measured>(&outcome);
+  if (!measured) return true;
+  return attack.expected == Expected::kNoGain && measured->speedup.low <= kGain;
+}
+
+}  // namespace
+
+TEST_CASE("no attack gains anything") {
+  int blocked = 0;
+  const std::vector<Attack> attacks = Attacks();
+  REQUIRE(attacks.size() > 60);
+  for (const Attack& attack : attacks) {
+    const Problem problem = ListedProblem(attack.problem);
+    INFO(attack.file);
+    // An Error would make the turn void: a hostile candidate must get a verdict.
+    const Evaluation evaluation =
+        SharedEnvironment().Evaluate(problem, CandidateFrom(Folder() / (attack.file + ".cpp")), {});
+    const Outcome& outcome = evaluation.outcome;
+    Print(attack.file, outcome);
+    CHECK(Blocked(attack, outcome));
+    CHECK(!HasControls(OutcomeReason(outcome) + evaluation.log));
+    blocked += Blocked(attack, outcome);
+  }
+  std::printf("attacks blocked %d/%zu\n", blocked, attacks.size());
+}
+
+TEST_CASE("a candidate has no more processors than its reference") {
+  const TemporaryFolder cache;
+  EnvironmentOptions options = SmallLimits(cache.path());
+  options.threads = 1;
+  const std::unique_ptr<Environment> environment = MakeCpuEnvironment(options);
+  const Problem problem = ListedProblem("level1/19");
+  // Bound by arithmetic: a second core would nearly double the rate.
+  const std::string body =
+      "float s = x[i]; for (int k = 0; k < 3; ++k) s = __builtin_sqrtf(s * s + 1);\n"
+      "out[i] = x[i] > 0 && s > 0 ? x[i] : 0;";
+  const auto kernel = [&](const std::string& pragma) {
+    return Candidate{"cpp", "extern \"C\" void launch(const float* x, float* out) {\n" + pragma +
+                                "\nfor (long i = 0; i < B * N; ++i) {\n" + body + "\n}\n}\n"};
+  };
+  EvaluateOptions against_one;
+  against_one.start_source = kernel("").source;
+  const Evaluation evaluation =
+      environment->Evaluate(problem, kernel("#pragma omp parallel for num_threads(8)"), against_one);
+  Print("more_threads", evaluation.outcome);
+  const auto* measured = std::get_if<Measured>(&evaluation.outcome);
+  REQUIRE(measured != nullptr);
+  REQUIRE(measured->against_start.has_value());
+  CHECK(measured->against_start->low <= kGain);
+}
+
+TEST_CASE("honest kernels pass") {
+  int passed = 0, all = 0;
+  for (const fs::path& path : SourcesIn(Folder() / "honest")) {
+    INFO(path.stem());
+    const Outcome outcome =
+        SharedEnvironment().Evaluate(ListedProblem("level1/19"), CandidateFrom(path), {}).outcome;
+    Print(path.stem(), outcome);
+    CHECK(std::holds_alternative<Measured>(outcome));
+    passed += std::holds_alternative<Measured>(outcome);
+    ++all;
+  }
+  std::printf("honest kernels passed %d/%d\n", passed, all);
+}
+
+// The standing honesty check. A disturbed machine may spoil one measurement, not three.
+TEST_CASE("a plain parallel loop is as fast as eager") {
+  bool level = false;
+  for (int attempt = 0; attempt < 3 && !level; ++attempt) {
+    const Outcome outcome =
+        SharedEnvironment()
+            .Evaluate(ListedProblem("level1/19"), CandidateFrom(Folder() / "honest/plain_loop.cpp"), {})
+            .outcome;
+    Print("plain_loop", outcome);
+    const auto* measured = std::get_if<Measured>(&outcome);
+    REQUIRE(measured != nullptr);
+    REQUIRE(measured->speedup.value < 5);
+    level = measured->speedup.value > 0.7 && measured->speedup.value < 1.5;
+  }
+  CHECK(level);
+}
+
+}  // namespace kevin

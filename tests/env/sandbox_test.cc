@@ -1,0 +1,178 @@
+// Every forbidden act fails in the sandbox, and would succeed without it.
+
+#include "env/sandbox/sandbox.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <map>
+
+#include "env/cpu/attempts.h"
+#include "env/cpu/self_test.h"
+#include "env/cpu/shared_memory.h"
+#include "env/error.h"
+#include "tests/catch.h"
+#include "tests/env/cpu_fixture.h"
+
+namespace kevin {
+namespace {
+
+void CheckAllBlocked(bool namespaces) {
+  const TemporaryFolder home;
+  SelfTestOptions options;
+  options.runner = BuiltPrograms() / "kevin-runner";
+  options.canary_folder = home.path();
+  options.namespaces = namespaces;
+  const std::vector<ActResult> results = RunSelfTest(options);
+  REQUIRE(results.size() == ForbiddenActs().size());
+  int blocked = 0;
+  for (size_t i = 0; i < results.size(); ++i) {
+    INFO(results[i].act << ": " << results[i].detail);
+    CHECK(results[i].blocked);
+    // Only endless acts may be stopped by the watchdog; any other was not tried to its end.
+    CHECK((results[i].detail == "killed at the deadline") == ForbiddenActs()[i].endless);
+    blocked += results[i].blocked;
+  }
+  std::printf("forbidden acts blocked %d/%zu (%s)\n", blocked, results.size(),
+              namespaces ? "with namespaces" : "without namespaces");
+}
+
+// Acts that are not tried outside the sandbox, and why.
+const std::map<std::string, std::string> kNotTried = {
+    {"link, remove or make files", "would change the root folder"},
+    {"make its inputs writable", "needs the runner's buffers: tried below"},
+    {"take pages away under shared buffers", "needs the runner's buffers: tried below"},
+    {"resize or punch shared buffers", "would cut this program's own files: tried below"}};
+
+// Acts that a machine may refuse to everybody.
+const std::map<std::string, std::string> kMayFail = {
+    {"use io_uring", "switched off on this machine"},
+    {"use perf, bpf or userfaultfd", "not for ordinary users of this machine"},
+    {"enter other namespaces or mount", "not for ordinary users of this machine"},
+    {"trace the parent", "not allowed on this machine"},
+    {"open the parent's memory", "not allowed on this machine"},
+    {"read another process's memory", "not allowed on this machine"}};
+
+// Exit status of a child that does the act with no sandbox around it. The "parent" is a process of its own
+// making.
+int StatusOutside(const Attempt& attempt, const std::string& folder) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const int nothing = open("/dev/null", O_RDONLY);
+    dup2(nothing, STDIN_FILENO);
+    const pid_t victim = fork();
+    if (victim == 0) {
+      // An act may replace the program that would end this one.
+      alarm(20);
+      for (int descriptor = 0; descriptor < 256; ++descriptor) close(descriptor);
+      pause();
+      _exit(0);
+    }
+    alarm(10);  // an act that waits for ever has not succeeded
+    const bool succeeded = attempt.act(folder, victim);
+    kill(victim, SIGKILL);
+    _exit(succeeded ? kAttemptSucceeded : kAttemptBlocked);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+}  // namespace
+
+TEST_CASE("every forbidden act is blocked, with namespaces") {
+  if (!NamespacesAvailable()) {
+    std::printf("skipped: this machine has no unprivileged namespaces\n");
+    return;
+  }
+  CheckAllBlocked(true);
+}
+
+TEST_CASE("every forbidden act is blocked, without namespaces") { CheckAllBlocked(false); }
+
+TEST_CASE("the acts would succeed without the sandbox") {
+  const TemporaryFolder home;
+  std::ofstream(home.path() / "canary") << "secret\n";
+  for (const Attempt& attempt : ForbiddenActs()) {
+    if (attempt.endless) {
+      std::printf("  %-40s not tried: never returns\n", attempt.name);
+      continue;
+    }
+    if (const auto reason = kNotTried.find(attempt.name); reason != kNotTried.end()) {
+      std::printf("  %-40s not tried: %s\n", attempt.name, reason->second.c_str());
+      continue;
+    }
+    const bool succeeded = StatusOutside(attempt, home.path()) == kAttemptSucceeded;
+    const auto excuse = kMayFail.find(attempt.name);
+    std::printf("  %-40s %s\n", attempt.name,
+                succeeded                  ? "succeeds outside"
+                : excuse != kMayFail.end() ? excuse->second.c_str()
+                                           : "FAILS OUTSIDE TOO");
+    INFO(attempt.name);
+    CHECK((succeeded || excuse != kMayFail.end()));
+  }
+}
+
+TEST_CASE("what seals and filters keep away from shared buffers works without them") {
+  constexpr size_t kBytes = 1 << 20;
+  const Fd open_file = CreateSharedFile("open", kBytes), sealed = CreateSharedFile("sealed", kBytes);
+  const Mapping readable(open_file.get(), kBytes, Access::kReadOnly, true);
+  CHECK(mprotect(readable.data(), kBytes, PROT_READ | PROT_WRITE) == 0);
+  CHECK(ftruncate(open_file.get(), 0) == 0);
+  SealContents(sealed.get());
+  const Mapping inputs(sealed.get(), kBytes, Access::kReadOnly, true);
+  CHECK(mprotect(inputs.data(), kBytes, PROT_READ | PROT_WRITE) != 0);
+  CHECK(ftruncate(sealed.get(), 0) != 0);
+  // A hole is not a shorter file: only the system call filter stands against it.
+  const Fd outputs_file = CreateSharedFile("outputs", kBytes);
+  SealSize(outputs_file.get());
+  const Mapping outputs(outputs_file.get(), kBytes, Access::kReadWrite, true);
+  CHECK(ftruncate(outputs_file.get(), 0) != 0);
+  CHECK(madvise(outputs.data(), kBytes, MADV_REMOVE) == 0);
+}
+
+TEST_CASE("a spawned program gets the descriptors it is given and no others") {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  int secret[2];  // not to be passed on: takes the place of standard input here
+  REQUIRE(pipe(secret) == 0);
+  REQUIRE(write(secret[1], "secret", 6) == 6);
+  const int before = dup(STDIN_FILENO);
+  dup2(secret[0], STDIN_FILENO);
+  SpawnOptions options;
+  options.argv = {"/bin/sh", "-c",
+                  "cat; for fd in /proc/$$/fd/*; do [ -e $fd ] && echo \"[${fd##*/}]\"; done"};
+  options.descriptors = {{ends[1], STDOUT_FILENO}};
+  ChildProcess child = Spawn(options);
+  close(ends[1]);
+  std::string said;
+  for (char chunk[256]; true;) {
+    const ssize_t n = read(ends[0], chunk, sizeof(chunk));
+    if (n <= 0) break;
+    said.append(chunk, static_cast<size_t>(n));
+  }
+  dup2(before, STDIN_FILENO);
+  int status = 0;
+  CHECK(child.Wait(10, &status));
+  INFO(said);
+  CHECK(said.find("secret") == std::string::npos);
+  CHECK(said.find("[1]") != std::string::npos);
+  for (int descriptor = 3; descriptor <= secret[1]; ++descriptor) {
+    CHECK(said.find("[" + std::to_string(descriptor) + "]") == std::string::npos);
+  }
+}
+
+TEST_CASE("the self-test says when the runner itself is broken") {
+  const TemporaryFolder home;
+  SelfTestOptions options;
+  options.runner = "/nonexistent/kevin-runner";
+  options.canary_folder = home.path();
+  options.namespaces = false;
+  CHECK_THROWS_AS(RunSelfTest(options), Error);
+}
+
+}  // namespace kevin

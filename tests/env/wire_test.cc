@@ -1,0 +1,90 @@
+#include "env/wire.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "env/device_lock.h"
+#include "tests/catch.h"
+
+namespace kevin {
+
+TEST_CASE("every outcome survives the wire") {
+  Measured measured;
+  measured.speedup = {1.5, 1.4, 1.6, 0.01, 24, 3};
+  measured.against_start = Ratio{1.1, 1.0, 1.2, 0.02, 24, 3};
+  measured.verdict = Verdict::kFast;
+  measured.verdict_against_start = Verdict::kSame;
+  measured.candidate_us = 12;
+  measured.floor_us = 3;
+  for (const Outcome& outcome :
+       {Outcome(ParseFailed{"p"}), Outcome(CompileFailed{"l"}), Outcome(Refused{"r"}), Outcome(Crashed{"c"}),
+        Outcome(TimedOut{"verify", 2}), Outcome(Wrong{"w", 1, 2}), Outcome(measured)}) {
+    const Outcome back = OutcomeFromJson(nlohmann::json::parse(OutcomeToJson(outcome).dump()));
+    CHECK(back.index() == outcome.index());
+    CHECK(OutcomeReason(back) == OutcomeReason(outcome));
+    CHECK(OutcomeToJson(back) == OutcomeToJson(outcome));
+  }
+  const Outcome endless = Wrong{"inf", std::numeric_limits<double>::infinity(), 1};
+  CHECK(std::get<Wrong>(OutcomeFromJson(nlohmann::json::parse(OutcomeToJson(endless).dump()))).max_error ==
+        std::numeric_limits<double>::infinity());
+}
+
+TEST_CASE("samples survive the wire") {
+  const Sample sample{2, 3, "fixed", "candidate", 7, 1234.5};
+  const Sample back = SampleFromJson(SampleToJson(sample));
+  CHECK(back.process == 2);
+  CHECK(back.pair == 3);
+  CHECK(back.phase == "fixed");
+  CHECK(back.side == "candidate");
+  CHECK(back.calls == 7);
+  CHECK(back.total_us == 1234.5);
+}
+
+TEST_CASE("lines arrive whole, however they are cut") {
+  int pair[2];
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+  LineSocket writer(pair[0]), reader(pair[1]);
+  const std::string large(200'000, 'x');
+  std::thread sender([&] {
+    CHECK(writer.Write("one"));
+    CHECK(writer.Write(large));
+    close(pair[0]);
+  });
+  std::string line;
+  CHECK(reader.Read(&line));
+  CHECK(line == "one");
+  CHECK(reader.Read(&line));
+  CHECK(line == large);
+  CHECK_FALSE(reader.Read(&line));
+  sender.join();
+  CHECK_FALSE(reader.Write("nobody is there"));
+  close(pair[1]);
+}
+
+TEST_CASE("a measurement waits for whoever shares the machine, and the other way round") {
+  double wait_s = 0;
+  auto shared = std::make_unique<DeviceLock>("test", LockMode::kShared, &wait_s);
+  const DeviceLock also_shared("test", LockMode::kShared, &wait_s);  // does not block
+  std::atomic<bool> alone{false};
+  auto second = std::make_unique<DeviceLock>("test2", LockMode::kAlone, nullptr);  // another device
+  std::thread measurement([&] {
+    const DeviceLock lock("test3", LockMode::kAlone, nullptr);
+    const DeviceLock waits("test2", LockMode::kAlone, nullptr);
+    alone = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  CHECK_FALSE(alone);
+  second.reset();
+  measurement.join();
+  CHECK(alone);
+  for (const char* name : {"test", "test2", "test3"}) unlink(DeviceLock::PathFor(name).c_str());
+}
+
+}  // namespace kevin

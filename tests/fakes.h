@@ -1,0 +1,175 @@
+#pragma once
+// Stand-ins for what is slow or random: an environment that judges by a comment, a policy that answers from a
+// list, a problem without a file, a folder that goes away.
+
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "env/environment.h"
+#include "env/error.h"
+#include "env/hash.h"
+#include "policies/policy.h"
+
+namespace kevin::testing {
+
+class TempFolder {
+ public:
+  TempFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "kevin-test-XXXXXX").string();
+    path_ = ::mkdtemp(pattern.data());
+  }
+  ~TempFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// y = max(x, 0) on [B, N], 4 x 8 at "small".
+inline Problem ReluProblem() {
+  Problem problem;
+  problem.id = "level1/19";
+  problem.name = "ReLU";
+  problem.families = {"elementwise"};
+  problem.reference = "def forward(x):\n    return torch.relu(x)\n";
+  TensorSpec x;
+  x.name = "x";
+  x.shape = {"B", "N"};
+  TensorSpec y = x;
+  y.name = "out";
+  problem.inputs = {x};
+  problem.outputs = {y};
+  problem.sizes = {{"small", {{"B", 4}, {"N", 8}}}};
+  problem.flops = "B*N";
+  problem.bytes = "8*B*N";
+  problem.min_flops = "B*N";
+  problem.min_bytes = "8*B*N";
+  problem.text = "id = \"level1/19\"\n";
+  problem.content_hash = Sha256Hex(problem.text);
+  return problem;
+}
+
+// Judges a candidate by the comment in its first line:
+//   // measured 1.5      right, 1.5 times as fast (interval 1 % to each side)
+//   // wrong | crash | timeout | refused | compile      what they say
+//   // error             throws Error(kBroken)
+// `then` holds outcomes for later evaluations of a source, used up one at a time in place of the comment.
+class FakeEnvironment : public Environment {
+ public:
+  Evaluation Evaluate(const Problem& problem, const Candidate& candidate,
+                      const EvaluateOptions& options) override {
+    const std::string comment = FirstLine(candidate.source);
+    calls.push_back(comment + (options.confirm ? " (confirm)" : "") +
+                    (options.start_source.empty() ? "" : " (start)"));
+    if (before_evaluate) before_evaluate(static_cast<int>(calls.size()));
+    if (options.on_phase) options.on_phase(options.confirm ? "confirm" : "measure");
+    std::string verdict = comment;
+    const bool again = evaluated_[comment]++ > 0;
+    if (auto later = then.find(comment); again && later != then.end() && !later->second.empty()) {
+      verdict = later->second.front();
+      later->second.pop_front();
+    }
+    if (verdict == "// error") throw Error(ExitCode::kBroken, "evaluator: ended by signal 9");
+    Evaluation evaluation;
+    evaluation.outcome = Judge(verdict, options);
+    evaluation.candidate_hash = Sha256Hex(candidate.kind + "\n" + candidate.source);
+    evaluation.key = EvaluationKey(problem, candidate, options);
+    evaluation.key_parts = {{"candidate", evaluation.candidate_hash}, {"threads", "2"}};
+    evaluation.size = options.size;
+    evaluation.inputs = options.inputs;
+    evaluation.precision = "float32";
+    evaluation.device = Device();
+    evaluation.isolation = Isolation();
+    evaluation.seeds = {calls.size()};
+    evaluation.samples = {{0, 0, options.confirm ? "confirm" : "fixed", "candidate", 10, 100.0}};
+    return evaluation;
+  }
+
+  std::string EvaluationKey(const Problem& problem, const Candidate& candidate,
+                            const EvaluateOptions& options) override {
+    return Sha256Hex(candidate.source + problem.content_hash + options.size + options.inputs);
+  }
+  std::string Device() const override { return device; }
+  std::string Isolation() const override { return "full"; }
+
+  std::vector<std::string> calls;  // what was evaluated, in order
+  std::map<std::string, std::deque<std::string>> then;
+  std::function<void(int call)> before_evaluate;  // from 1
+  std::string device = "cpu: fake, 2 threads";
+
+ private:
+  static std::string FirstLine(const std::string& source) { return source.substr(0, source.find('\n')); }
+
+  static Outcome Judge(const std::string& verdict, const EvaluateOptions& options) {
+    if (verdict.starts_with("// measured ")) return MeasuredAt(std::stod(verdict.substr(12)), options);
+    if (verdict == "// wrong") return Wrong{"out[0, 3] is 1.5, should be 0.25", 1.25, 0.001};
+    if (verdict == "// crash") return Crashed{"signal 11 (segmentation fault) in the first call"};
+    if (verdict == "// timeout") return TimedOut{"verify", 20};
+    if (verdict == "// refused") return Refused{"deferred work"};
+    return CompileFailed{"candidate.cpp:2:3: error: 'y' was not declared in this scope\n"};
+  }
+
+  static Measured MeasuredAt(double speedup, const EvaluateOptions& options) {
+    Measured m;
+    m.speedup = {speedup, speedup * 0.99, speedup * 1.01, 0.004, 30, 3};
+    if (!options.start_source.empty()) m.against_start = m.speedup;
+    m.verdict = speedup > 1.01 ? Verdict::kFast : speedup < 0.99 ? Verdict::kSlow : Verdict::kSame;
+    m.reference_us = 100;
+    m.candidate_us = 100 / speedup;
+    m.gb_per_s = 2 * speedup;
+    m.gflop_per_s = 0.25 * speedup;
+    m.floor_us = 20;
+    m.max_error = 1e-8;
+    m.error_bound = 1e-6;
+    return m;
+  }
+
+  std::map<std::string, int> evaluated_;
+};
+
+// The whole source for a comment that FakeEnvironment understands.
+inline std::string FakeSource(const std::string& comment) {
+  return fmt::format("// {}\nextern \"C\" void launch(const float* x, float* out) {{ out[0] = x[0]; }}\n",
+                     comment);
+}
+
+inline std::string FakeReply(const std::string& comment, const std::string& summary = "Changed it.") {
+  return fmt::format("```cpp\n{}```\n{}\n", FakeSource(comment), summary);
+}
+
+class ScriptedPolicy : public Policy {
+ public:
+  explicit ScriptedPolicy(std::vector<std::string> replies) : replies_(std::move(replies)) {}
+
+  Completion Complete(const Request& request, const CancelToken*, const OnText&) override {
+    requests.push_back(request);
+    if (requests.size() > replies_.size()) throw Error(ExitCode::kBroken, "scripted: no more answers");
+    Completion completion;
+    completion.text = replies_[requests.size() - 1];
+    completion.stop_reason = "stop";
+    completion.model = "scripted";
+    return completion;
+  }
+  std::string Name() const override { return "scripted"; }
+  std::string WhyNot(const Task&) const override { return why_not; }
+
+  std::vector<Request> requests;
+  std::string why_not;
+
+ private:
+  std::vector<std::string> replies_;
+};
+
+}  // namespace kevin::testing

@@ -1,0 +1,108 @@
+#include "tests/policies/kernel_library.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+
+namespace kevin::test {
+namespace {
+
+constexpr size_t kCompilers = 2;
+
+std::string ReadFile(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+std::string MakeFolder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "kevin-kernels-XXXXXX").string();
+  if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder " + pattern);
+  return pattern;
+}
+
+// Candidates are whole files; to share one they get a namespace, a launch and macros each of their own.
+std::string Nested(std::string source, size_t index) {
+  const std::string include = "#include <utility>\n", head = "extern \"C\" void launch(";
+  const size_t at = source.find(include);
+  if (at != std::string::npos) source.erase(at, include.size());
+  source.replace(source.find(head), head.size(), "extern \"C\" void launch_" + std::to_string(index) + "(");
+  return "namespace kernel_" + std::to_string(index) + " {\n" + source +
+         "}\n#undef LANES\n#undef INLINE\n#undef HAS_512\n#undef HAS_256\n";
+}
+
+void RunCompiler(const std::string& source_path, const std::string& output_path, const std::string& flags) {
+  const std::string log = source_path + ".log";
+  const std::string command = "g++ -std=c++20 -fopenmp -shared -fPIC " + flags + " -o " + output_path + " " +
+                              source_path + " 2> " + log;
+  if (std::system(command.c_str()) != 0) throw std::runtime_error(ReadFile(log));
+}
+
+}  // namespace
+
+KernelLibrary::KernelLibrary(const std::vector<std::string>& sources, const std::string& flags)
+    : folder_(MakeFolder()), handles_(kCompilers), functions_(sources.size()) {
+  std::vector<std::string> errors(kCompilers);
+  std::vector<std::thread> compilers;
+  for (size_t part = 0; part < kCompilers; ++part) {
+    compilers.emplace_back([&, part] {
+      const std::string base = folder_ + "/part" + std::to_string(part);
+      std::ofstream file(base + ".cc");
+      file << "#include <utility>\n";
+      for (size_t i = part; i < sources.size(); i += kCompilers) file << Nested(sources[i], i);
+      file.close();
+      try {
+        RunCompiler(base + ".cc", base + ".so", "-march=native " + flags);
+      } catch (const std::exception& error) {
+        errors[part] = error.what();
+      }
+    });
+  }
+  for (std::thread& compiler : compilers) compiler.join();
+  for (size_t part = 0; part < kCompilers; ++part) {
+    if (!errors[part].empty()) throw std::runtime_error(errors[part]);
+    handles_[part] =
+        dlopen((folder_ + "/part" + std::to_string(part) + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handles_[part] == nullptr) throw std::runtime_error(dlerror());
+  }
+  for (size_t i = 0; i < sources.size(); ++i) {
+    functions_[i] = dlsym(handles_[i % kCompilers], ("launch_" + std::to_string(i)).c_str());
+    if (functions_[i] == nullptr) throw std::runtime_error(dlerror());
+  }
+}
+
+KernelLibrary::~KernelLibrary() {
+  // The libraries stay loaded: OpenMP's threads may still be inside them.
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+void KernelLibrary::Launch(size_t index, const std::vector<void*>& t) const {
+  void* function = functions_.at(index);
+  if (t.size() == 2) return reinterpret_cast<void (*)(void*, void*)>(function)(t[0], t[1]);
+  if (t.size() == 3) return reinterpret_cast<void (*)(void*, void*, void*)>(function)(t[0], t[1], t[2]);
+  if (t.size() == 4) {
+    return reinterpret_cast<void (*)(void*, void*, void*, void*)>(function)(t[0], t[1], t[2], t[3]);
+  }
+  throw std::runtime_error("a kernel with " + std::to_string(t.size()) + " tensors");
+}
+
+bool Compiles(const std::string& source, const std::string& flags) {
+  const std::string folder = MakeFolder();
+  std::ofstream(folder + "/kernel.cc") << source;
+  bool compiles = true;
+  try {
+    RunCompiler(folder + "/kernel.cc", folder + "/kernel.so", flags);
+  } catch (const std::exception&) {
+    compiles = false;
+  }
+  std::filesystem::remove_all(folder);
+  return compiles;
+}
+
+}  // namespace kevin::test

@@ -1,0 +1,65 @@
+#include "tools/problem_listing.h"
+
+#include "env/error.h"
+#include "tests/catch.h"
+
+namespace kevin {
+namespace {
+
+Problem Shipped(const std::string& id) {
+  return ProblemSet(std::string(KEVIN_SOURCE_DIR) + "/env/problems").Find(id);
+}
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("the table has a line per problem and a column per size") {
+  const std::string table = ProblemTable({Shipped("level1/40"), Shipped("level1/19")}, "");
+  CHECK(table ==
+        "id         name       families     small                                  full\n"
+        "level1/40  LayerNorm  norm         16x64x64x64 + 2 params -> 16x64x64x64  "
+        "16x64x256x256 + 2 params -> 16x64x256x256\n"
+        "level1/19  ReLU       elementwise  32x131072 -> 32x131072                 4096x393216 -> "
+        "4096x393216\n");
+  CHECK(ProblemTable({Shipped("level1/19")}, "full") ==
+        "id         name  families     full\n"
+        "level1/19  ReLU  elementwise  4096x393216 -> 4096x393216\n");
+  CHECK_THROWS_AS(ProblemTable({Shipped("level1/19")}, "huge"), Error);
+}
+
+TEST_CASE("details show what a kernel writer needs") {
+  const std::string page = ProblemDetails(Shipped("level1/40"), "");
+  CHECK(Contains(page, "level1/40  LayerNorm\n"));
+  CHECK(Contains(page, "kernelbench-degenerate"));
+  CHECK(Contains(page, "/040_layer_norm.toml\n"));
+  CHECK(Contains(page, "\ndef forward(x, weight, bias):\n"));
+  CHECK(Contains(page, "size symbols B, C, H, W are constants in scope"));
+  CHECK(Contains(page, "void launch(const float* x, const float* weight, const float* bias, float* out)\n"));
+  CHECK(Contains(page, "weight  param   float32  normal * 0.5 + 1  64x64x64     64x256x256\n"));
+  CHECK(Contains(page, "bytes      8*(B + 1)*C*H*W  35.7 MB     570 MB\n"));
+}
+
+TEST_CASE("the problem event has the fields that scripts read") {
+  const auto event = ProblemJson(Shipped("level1/40"), "");
+  CHECK(event["event"] == "problem");
+  CHECK(event["id"] == "level1/40");
+  CHECK(event["name"] == "LayerNorm");
+  CHECK(event["families"] == nlohmann::ordered_json{"norm"});
+  CHECK(event["flags"] == nlohmann::ordered_json{"kernelbench-degenerate"});
+  CHECK(event["signature"]["cpp"] == LaunchSignature(Shipped("level1/40")));
+  REQUIRE(event["inputs"].size() == 1);
+  REQUIRE(event["params"].size() == 2);
+  REQUIRE(event["outputs"].size() == 1);
+  CHECK(event["params"][0].dump() ==
+        R"({"name":"weight","dtype":"float32","shape":{"small":[64,64,64],"full":[64,256,256]}})");
+  CHECK(event["bytes"].dump() == R"({"small":35651584,"full":570425344})");
+  CHECK(event["flops"]["full"] == 7 * 67108864);
+
+  const auto index = ProblemJson(Shipped("level1/51"), "small");
+  CHECK(index["outputs"].dump() == R"([{"name":"out","dtype":"int64","shape":{"small":[6,1023]}}])");
+  CHECK(index["params"].dump() == "[]");
+}
+
+}  // namespace
+}  // namespace kevin

@@ -1,0 +1,245 @@
+// `kevin show` and `kevin export` on a database made here.
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "env/error.h"
+#include "tests/catch.h"
+#include "tests/trajectories/sample_records.h"
+#include "tools/commands.h"
+#include "tools/episode_text.h"
+#include "tools/table.h"
+
+namespace kevin {
+namespace {
+
+using Json = nlohmann::json;
+
+// What one command line did: its exit code, what it printed, and the text of the Error it threw.
+struct Result {
+  int code = 0;
+  std::string output, error;
+};
+
+Result Run(std::vector<std::string> arguments) {
+  Result result;
+  std::FILE* const capture = std::tmpfile();
+  std::fflush(stdout);
+  const int saved = dup(STDOUT_FILENO);
+  dup2(fileno(capture), STDOUT_FILENO);
+  CLI::App app{"kevin"};
+  Action action;
+  AddShowCommand(app, &action);
+  AddExportCommand(app, &action);
+  std::reverse(arguments.begin(), arguments.end());
+  try {
+    app.parse(arguments);
+    result.code = action();
+  } catch (const CLI::ParseError& error) {
+    result = {2, "", error.what()};
+  } catch (const Error& error) {
+    result = {static_cast<int>(error.code()), "", std::string(error.what()) + " | " + error.next_step()};
+  }
+  std::fflush(stdout);
+  dup2(saved, STDOUT_FILENO);
+  close(saved);
+  std::rewind(capture);
+  char buffer[4096];
+  for (size_t n; (n = std::fread(buffer, 1, sizeof buffer, capture)) > 0;) result.output.append(buffer, n);
+  std::fclose(capture);
+  return result;
+}
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::vector<Json> Lines(const std::string& text) {
+  std::vector<Json> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(Json::parse(line));
+  return lines;
+}
+
+std::string Bytes(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+struct Fixture {
+  TemporaryFolder folder;
+  std::string database = (folder / "kevin.db").string();
+  std::string episode;
+
+  // Turn 1 measured 1.5x, turn 2 without a source, turn 3 measured 1.8x.
+  explicit Fixture(bool finished = true) {
+    Store store = Store::Open(database, OpenMode::kCreate);
+    episode = BeginSample(store);
+    store.AppendTurn(episode, SampleTurn(1, 1.5));
+    TurnRecord failed = SampleTurn(2, 1);
+    failed.evaluation = {};
+    failed.evaluation.outcome = "parse_failed";
+    failed.evaluation.reason = "no code\nin the reply";
+    store.AppendTurn(episode, failed);
+    store.AppendTurn(episode, SampleTurn(3, 1.8));
+    EvaluationRecord confirm = SampleEvaluation("kernel 1", 1.4);
+    confirm.purpose = "confirm";
+    store.AppendEvaluation(episode, 1, confirm);
+    if (finished)
+      store.FinishEpisode(episode, {EpisodeState::kDone, "", 1, 1.4, 1.3, 1.5, "out/best.cpp", 12.5});
+  }
+  Result operator()(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.end(), {"--db", database});
+    return Run(arguments);
+  }
+};
+
+TEST_CASE("columns line up by characters, not bytes") {
+  CHECK(AlignedTable({{"a", "b"}, {"µs", "x\ny"}, {"long", ""}}) == "a     b\nµs    x y\nlong\n");
+}
+
+TEST_CASE("show lists the latest episodes") {
+  const Fixture kevin;
+  const Result table = kevin({"show"});
+  CHECK(table.code == 0);
+  CHECK(Contains(table.output, kevin.episode));
+  CHECK(Contains(table.output, "level1/19  search  3/8    2        1.4x (1.3x to 1.5x)  done"));
+
+  const auto lines = Lines(kevin({"show", "--json"}).output);
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0]["event"] == "episode");
+  CHECK((lines[0]["episode"] == kevin.episode && lines[0]["best_speedup_low"] == 1.3));
+  CHECK((lines[0]["turns"] == 3 && lines[0]["correct_turns"] == 2 && lines[0]["database"] == kevin.database));
+}
+
+TEST_CASE("show tells an episode turn by turn") {
+  const Fixture kevin;
+  const Result page = kevin({"show", kevin.episode.substr(0, 12)});
+  CHECK(page.code == 0);
+  INFO(page.output);
+  CHECK(Contains(page.output, "turn 1, confirmed 1.4x (1.3x to 1.5x)"));
+  CHECK(Contains(page.output,
+                 "1     measured      1.5x (1.35x to 1.65x)  12    1e-07                 wider vectors"));
+  CHECK(Contains(page.output,
+                 "2     parse_failed  -                      -     no code in the reply  wider vectors"));
+  CHECK(Contains(page.output, "kevin export " + kevin.episode + " --best"));
+
+  const auto lines = Lines(kevin({"show", kevin.episode, "--json"}).output);
+  REQUIRE(lines.size() == 4);
+  CHECK((lines[0]["event"] == "turn" && lines[0]["turn"] == 1 && lines[0]["speedup"] == 1.5));
+  CHECK((lines[1]["outcome"] == "parse_failed" && lines[1]["speedup"].is_null() && lines[1]["score"] == 0));
+  CHECK(lines[3]["event"] == "episode");
+}
+
+TEST_CASE("show tells all of one turn") {
+  const Fixture kevin;
+  const Result page = kevin({"show", kevin.episode, "1"});
+  for (const std::string& part : std::vector<std::string>{
+           "--- sent: system\nYou write kernels.", "--- sent: user\nTurn 1",
+           "--- reply\n```cpp\nkernel 1\n```", "--- reasoning\nbecause", "\nkernel 1\n", "--- evaluation\n",
+           "--- evaluation: confirm\n", "--- feedback\n1.20x faster", "measured, fast", "warning: unused"}) {
+    INFO(part);
+    CHECK(Contains(page.output, part));
+  }
+  const auto lines = Lines(kevin({"show", kevin.episode, "1", "--json"}).output);
+  REQUIRE(lines.size() == 1);
+  CHECK((lines[0]["messages"][0]["content"] == "You write kernels." && lines[0]["source"] == "kernel 1"));
+  CHECK((lines[0]["evaluations"].size() == 2 && lines[0]["evaluations"][1]["purpose"] == "confirm"));
+  CHECK(lines[0]["evaluations"][1]["speedup"] == 1.4);
+}
+
+TEST_CASE("show follows an overridden verdict") {
+  const Fixture kevin;
+  {
+    Store store = Store::Open(kevin.database, OpenMode::kWrite);
+    EvaluationRecord wrong = SampleTurn(3, 1.8).evaluation;
+    wrong.purpose = "audit", wrong.outcome = "wrong", wrong.reason = "not the same twice",
+    wrong.correct = false;
+    wrong.speedup.reset();
+    store.Supersede({store.LoadTurn(kevin.episode, 3)->evaluation.id},
+                    store.AppendEvaluation(kevin.episode, 3, wrong));
+  }
+  CHECK(Contains(kevin({"show", kevin.episode}).output, "3     wrong         -"));
+  CHECK(Lines(kevin({"show", kevin.episode, "3", "--json"}).output)[0]["outcome"] == "wrong");
+}
+
+TEST_CASE("show says what is wrong with a request") {
+  const Fixture kevin;
+  CHECK(kevin({"show", "ZZ"}).code == 2);
+  CHECK(Contains(kevin({"show", "ZZ"}).error, "nearest: " + kevin.episode));
+  CHECK(Contains(kevin({"show", kevin.episode, "9"}).error, "has no turn 9 | it has turns 1 to 3"));
+  CHECK(kevin({"show", kevin.episode, "x"}).code == 2);
+  CHECK(Contains(Run({"show", "--db", (kevin.folder / "none.db").string()}).error, "no such database"));
+}
+
+TEST_CASE("export writes the kernel under a heading and overwrites nothing") {
+  const Fixture kevin;
+  const std::string file = (kevin.folder / "kernel.cpp").string();
+  CHECK(kevin({"export", kevin.episode, "--best", "-o", file}).code == 0);
+  const std::string text = Bytes(file);
+  for (const std::string& part : {std::string("level1/19 (ReLU), size small"), kevin.episode + ", turn 1",
+                                  std::string("1.4x (1.3x to 1.5x)"), std::string("cpu: test")}) {
+    INFO(part);
+    CHECK(Contains(text, part));
+  }
+  CHECK(text.ends_with("\n\nkernel 1\n"));
+  std::istringstream lines(text.substr(0, text.find("\n\n")));
+  for (std::string line; std::getline(lines, line);) CHECK(line.starts_with("// "));
+
+  const Result again = kevin({"export", kevin.episode, "--turn", "3", "-o", file});
+  CHECK(again.code == 2);
+  CHECK(Contains(again.error, "--force"));
+  CHECK(Bytes(file) == text);
+  CHECK(kevin({"export", kevin.episode, "--turn", "3", "-o", file, "--force"}).code == 0);
+  CHECK(Contains(Bytes(file), "1.8x (1.62x to 1.98x)"));
+  CHECK_FALSE(std::filesystem::exists(file + ".part"));
+  CHECK(kevin({"export", kevin.episode, "--turn", "3", "-o", "-"}).output == Bytes(file));
+}
+
+TEST_CASE("export says what is wrong with a request") {
+  const Fixture kevin;
+  const std::string file = (kevin.folder / "kernel.cpp").string();
+  CHECK(kevin({"export", kevin.episode, "-o", file}).code == 2);
+  CHECK(kevin({"export", kevin.episode, "--best", "--turn", "1", "-o", file}).code == 2);
+  CHECK(Contains(kevin({"export", kevin.episode, "--turn", "2", "-o", file}).error,
+                 "no source (parse_failed)"));
+  CHECK(Contains(kevin({"export", kevin.episode, "--turn", "7", "-o", file}).error, "has no turn 7"));
+  const Result missing =
+      kevin({"export", kevin.episode, "--best", "-o", (kevin.folder / "no/k.cpp").string()});
+  CHECK(missing.code == 2);
+  CHECK(Contains(missing.error, "No such file or directory"));
+  CHECK(kevin({"export", kevin.episode, "--best", "-o", "/dev/full", "--force"}).code == 4);
+  CHECK_FALSE(std::filesystem::exists(file));
+}
+
+TEST_CASE("an episode that never ended exports its fastest correct turn") {
+  const Fixture kevin(/*finished=*/false);
+  const Result best = kevin({"export", kevin.episode, "--best", "-o", "-"});
+  CHECK(best.code == 0);
+  CHECK(Contains(best.output, "turn 3"));
+  CHECK(best.output.ends_with("kernel 3\n"));
+}
+
+TEST_CASE("nothing in a device's name ends the heading's comment") {
+  TemporaryFolder folder;
+  const std::string database = (folder / "kevin.db").string();
+  std::string episode;
+  {
+    Store store = Store::Open(database, OpenMode::kCreate);
+    episode = BeginSample(store);
+    TurnRecord turn = SampleTurn(1, 1.5);
+    turn.evaluation.device = "cpu\n#include \"/etc/passwd\"\\";
+    store.AppendTurn(episode, turn);
+  }
+  const std::string text = Run({"export", episode, "--turn", "1", "-o", "-", "--db", database}).output;
+  CHECK(Contains(text, "// Device:   cpu #include \"/etc/passwd\"\n\nkernel 1"));
+}
+
+}  // namespace
+}  // namespace kevin

@@ -1,0 +1,201 @@
+// Files that are not, or no longer, or not yet a database of ours; and one of format 1, to be opened for
+// ever.
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <functional>
+
+#include "env/error.h"
+#include "tests/catch.h"
+#include "tests/trajectories/sample_records.h"
+#include "trajectories/schema.h"
+
+namespace kevin {
+namespace {
+
+namespace fs = std::filesystem;
+
+// "code: what | next step" of the Error that opening throws, or "opened".
+std::string OpenError(const fs::path& path, OpenMode mode) {
+  try {
+    Store store = Store::Open(path, mode);
+    store.ListEpisodes(1);
+    return "opened";
+  } catch (const Error& error) {
+    CHECK_FALSE(error.next_step().empty());
+    return std::to_string(static_cast<int>(error.code())) + ": " + error.what();
+  }
+}
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::string Bytes(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+void Write(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
+
+void MakeDatabase(const fs::path& path) {
+  Store store = Store::Open(path, OpenMode::kCreate);
+  const std::string episode = BeginSample(store);
+  store.AppendTurn(episode, SampleTurn(1, 1.5));
+  store.FinishEpisode(episode, {});
+}
+
+// Runs in a child that is no longer root, which no permission would stop.
+int AsOrdinaryUser(const std::function<int()>& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(90);
+    try {
+      _exit(body());
+    } catch (...) {
+      _exit(99);
+    }
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_CASE("missing and misplaced files are told apart") {
+  TemporaryFolder folder;
+  CHECK(Contains(OpenError(folder / "none.db", OpenMode::kRead), "2: " + (folder / "none.db").string()));
+  CHECK(Contains(OpenError(folder / "none.db", OpenMode::kWrite), "no such database"));
+  CHECK_FALSE(fs::exists(folder / "none.db"));
+  CHECK(Contains(OpenError(folder.path(), OpenMode::kCreate), "is a folder"));
+  CHECK(Contains(OpenError(folder / "deep/er/kevin.db", OpenMode::kCreate), "does not exist"));
+}
+
+TEST_CASE("an empty file becomes a database") {
+  TemporaryFolder folder;
+  Write(folder / "kevin.db", "");
+  CHECK(Contains(OpenError(folder / "kevin.db", OpenMode::kRead), "2: "));
+  CHECK(OpenError(folder / "kevin.db", OpenMode::kCreate) == "opened");
+  CHECK(OpenError(folder / "kevin.db", OpenMode::kRead) == "opened");
+  Database database = Look(folder / "kevin.db");
+  CHECK(database.QueryInteger("PRAGMA application_id") == kApplicationId);
+  CHECK(database.QueryInteger("PRAGMA user_version") == kSchemaVersion);
+  CHECK(database.QueryText("PRAGMA journal_mode") == "wal");
+}
+
+TEST_CASE("a file that is no database, or not ours, is refused and left alone") {
+  TemporaryFolder folder;
+  const std::string text = std::string(5000, 'k');
+  Write(folder / "text.db", text);
+  Database(folder / "other.db", Database::Access::kCreate, 1000).Execute("CREATE TABLE books(title)");
+  const std::string other = Bytes(folder / "other.db");
+  for (const OpenMode mode : {OpenMode::kRead, OpenMode::kWrite, OpenMode::kCreate}) {
+    CHECK(Contains(OpenError(folder / "text.db", mode), "2: "));
+    CHECK(Contains(OpenError(folder / "text.db", mode), "not a database"));
+    CHECK(Contains(OpenError(folder / "other.db", mode), "not one of Kevin's"));
+  }
+  CHECK(Bytes(folder / "text.db") == text);
+  CHECK(Bytes(folder / "other.db") == other);
+}
+
+TEST_CASE("a newer version is refused and left alone") {
+  TemporaryFolder folder;
+  MakeDatabase(folder / "kevin.db");
+  Look(folder / "kevin.db").Execute("PRAGMA user_version = 2");
+  const std::string before = Bytes(folder / "kevin.db");
+  for (const OpenMode mode : {OpenMode::kRead, OpenMode::kWrite, OpenMode::kCreate}) {
+    CHECK(Contains(OpenError(folder / "kevin.db", mode), "newer (v2) than this program (v1)"));
+  }
+  CHECK(Bytes(folder / "kevin.db") == before);
+}
+
+TEST_CASE("a damaged database is a bad request, not a crash") {
+  TemporaryFolder folder;
+  MakeDatabase(folder / "kevin.db");
+  const std::string whole = Bytes(folder / "kevin.db");
+  SECTION("garbage in every page but the first") {
+    std::string damaged = whole;
+    for (size_t i = 4096; i < damaged.size(); ++i) damaged[i] = static_cast<char>(i * 37);
+    Write(folder / "kevin.db", damaged);
+    CHECK(Contains(OpenError(folder / "kevin.db", OpenMode::kRead), "2: "));
+    CHECK(Contains(OpenError(folder / "kevin.db", OpenMode::kCreate), "corrupt"));
+  }
+  SECTION("cut off") {
+    Write(folder / "kevin.db", whole.substr(0, 10'000));
+    CHECK(Contains(OpenError(folder / "kevin.db", OpenMode::kRead), "corrupt"));
+  }
+  SECTION("a header that lies") {
+    std::string damaged = whole;
+    damaged.replace(0, 15, "SQLite format 9");
+    Write(folder / "kevin.db", damaged);
+    CHECK(Contains(OpenError(folder / "kevin.db", OpenMode::kRead), "not a database"));
+  }
+}
+
+TEST_CASE("without permission to write, reading works and writing is a bad request") {
+  TemporaryFolder folder;
+  MakeDatabase(folder / "kevin.db");
+  MakeDatabase(folder / "file only.db");
+  chmod((folder / "kevin.db").c_str(), 0444);
+  chmod((folder / "file only.db").c_str(), 0444);
+  chmod(folder.path().c_str(), 0555);
+  const int result = AsOrdinaryUser([&] {
+    if (!Contains(OpenError(folder / "new.db", OpenMode::kCreate), "2: ")) return 1;
+    if (!Contains(OpenError(folder / "kevin.db", OpenMode::kWrite), "2: ")) return 2;
+    if (OpenError(folder / "kevin.db", OpenMode::kRead) != "opened") return 3;
+    if (OpenError(folder / "file only.db", OpenMode::kRead) != "opened") return 4;
+    return 0;
+  });
+  CHECK(result == 0);
+  chmod(folder.path().c_str(), 0777);
+  CHECK(AsOrdinaryUser([&] {  // the folder would do, the file does not
+          return Contains(OpenError(folder / "kevin.db", OpenMode::kCreate), "2: ") ? 0 : 1;
+        }) == 0);
+}
+
+// tests/trajectories/data/v1.db was written once, by the case below, and is never written again.
+TEST_CASE("the first format stays readable") {
+  TemporaryFolder folder;
+  fs::copy_file(fs::path(KEVIN_SOURCE_DIR) / "tests/trajectories/data/v1.db", folder / "v1.db");
+  for (const OpenMode mode : {OpenMode::kRead, OpenMode::kWrite}) {
+    Store store = Store::Open(folder / "v1.db", mode);
+    const auto episodes = store.ListEpisodes(10);
+    REQUIRE(episodes.size() == 1);
+    CHECK((episodes[0].problem == "level1/19" && episodes[0].turns == 2 && episodes[0].correct_turns == 1));
+    CHECK((episodes[0].best_speedup == 1.4 && episodes[0].state == EpisodeState::kDone));
+    const auto turn = store.LoadTurn(episodes[0].id, 1);
+    REQUIRE(turn);
+    CHECK((turn->messages.size() == 2 && turn->messages[0].content == "You write kernels."));
+    CHECK((turn->token_ids == SampleTurn(1, 1.5).token_ids && turn->logprobs == SampleTurn(1, 1.5).logprobs));
+    CHECK((turn->evaluation.speedup->value == 1.5 && turn->evaluation.samples.size() == 2));
+    CHECK(turn->evaluation.source == "kernel 1");
+    CHECK(store.LoadEvaluations(episodes[0].id, 1).size() == 2);
+  }
+  Store store = Store::Open(folder / "v1.db", OpenMode::kWrite);
+  store.AppendTurn(store.ListEpisodes(1)[0].id, SampleTurn(3, 1.5));
+}
+
+TEST_CASE("write data/v1.db", "[.make-v1]") {
+  const fs::path path = fs::path(KEVIN_SOURCE_DIR) / "tests/trajectories/data/v1.db";
+  REQUIRE_FALSE(fs::exists(path));
+  {
+    Store store = Store::Open(path, OpenMode::kCreate);
+    const std::string episode = BeginSample(store);
+    store.AppendTurn(episode, SampleTurn(1, 1.5));
+    TurnRecord failed = SampleTurn(2, 1.0);
+    failed.evaluation = {};
+    failed.evaluation.outcome = "parse_failed";
+    store.AppendTurn(episode, failed);
+    EvaluationRecord confirm = SampleEvaluation("kernel 1", 1.4);
+    confirm.purpose = "confirm";
+    store.AppendEvaluation(episode, 1, confirm);
+    store.FinishEpisode(episode, {EpisodeState::kDone, "", 1, 1.4, 1.3, 1.5, "best.cpp", 12.5});
+  }
+  Database database = Look(path);
+  database.Execute("PRAGMA journal_mode = DELETE; PRAGMA page_size = 512; VACUUM; PRAGMA journal_mode = WAL");
+}
+
+}  // namespace
+}  // namespace kevin

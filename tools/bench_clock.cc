@@ -1,0 +1,139 @@
+// bench_clock: does the clock tell the truth? Prints, for the machine it runs on,
+//   A/A      the same kernel against itself: intervals that hold 1.0, spread, false FAST or SLOW;
+//   A/A+5%   a kernel against itself plus 5 % more work (a calibrated spin): how often it is called SLOW;
+//   honesty  a plain loop that does what eager does, against eager.
+// Usage: bench_clock [--repeats N]   (default 40; about 6 s each). Nothing else should run meanwhile.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+#include "env/environment.h"
+#include "env/error.h"
+#include "tools/places.h"
+
+namespace kevin {
+namespace {
+
+// One pattern for all elementwise problems here; `spin_ns` of work more where it is not 0.
+std::string Kernel(const std::string& expression, double spin_ns) {
+  return fmt::format(R"(#include <cmath>
+#include <ctime>
+extern "C" void launch(const float* x, float* out) {{
+  timespec begin, now;
+  clock_gettime(CLOCK_MONOTONIC, &begin);
+#pragma omp parallel for simd
+  for (long i = 0; i < B * N; ++i) out[i] = {};
+  if ({:.0f} > 0) {{
+    timespec spin;
+    clock_gettime(CLOCK_MONOTONIC, &spin);
+    do clock_gettime(CLOCK_MONOTONIC, &now);
+    while ((now.tv_sec - spin.tv_sec) * 1e9 + (now.tv_nsec - spin.tv_nsec) < {:.0f});
+  }}
+}}
+)",
+                     expression, spin_ns, spin_ns);
+}
+
+struct Subject {
+  const char* problem;
+  const char* expression;
+};
+constexpr Subject kSubjects[] = {{"level1/19", "x[i] > 0 ? x[i] : 0"},
+                                 {"level1/20", "x[i] > 0 ? x[i] : 0.01f * x[i]"},
+                                 {"level1/30", "x[i] / (1 + std::fabs(x[i]))"},
+                                 {"level1/32", "x[i] < -1 ? -1 : x[i] > 1 ? 1 : x[i]"}};
+
+double MedianOf(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+class ClockBenchmark {
+ public:
+  explicit ClockBenchmark(int repeats)
+      : repeats_(repeats),
+        problems_(ProblemSet::DefaultDirectory()),
+        environment_(MakeCpuEnvironment(EnvironmentOptionsFor(0, "full"))) {
+    fmt::print("{}\nisolation {}\n", environment_->Device(), environment_->Isolation());
+  }
+
+  void Run() {
+    Pairs("A/A", 0);
+    Pairs("A/A+5%", 0.05);
+    Honesty();
+  }
+
+ private:
+  Measured Judge(const Problem& problem, const std::string& source, const std::string& start) {
+    EvaluateOptions options;
+    options.start_source = start;
+    const Evaluation evaluation = environment_->Evaluate(problem, {"cpp", source}, options);
+    if (const Measured* measured = std::get_if<Measured>(&evaluation.outcome)) return *measured;
+    throw Error(ExitCode::kBroken, problem.id + ": " + OutcomeName(evaluation.outcome) + ": " +
+                                       OutcomeReason(evaluation.outcome));
+  }
+
+  void Pairs(const char* name, double more) {
+    int holds = 0, fast = 0, slow = 0, same = 0;
+    std::vector<double> deviations, widths;
+    for (int i = 0; i < repeats_; ++i) {
+      const Subject& subject = kSubjects[static_cast<size_t>(i) % std::size(kSubjects)];
+      const Problem problem = problems_.Find(subject.problem);
+      const std::string plain = Kernel(subject.expression, 0);
+      const double spin_ns = more > 0 ? more * 1000 * Judge(problem, plain, "").candidate_us : 0;
+      const Measured measured = Judge(problem, Kernel(subject.expression, spin_ns), plain);
+      const Ratio& ratio = *measured.against_start;
+      holds += ratio.low <= 1 && 1 <= ratio.high;
+      fast += measured.verdict_against_start == Verdict::kFast;
+      slow += measured.verdict_against_start == Verdict::kSlow;
+      same += measured.verdict_against_start == Verdict::kSame;
+      deviations.push_back(std::abs(std::log(ratio.value)));
+      widths.push_back(std::log(ratio.high / ratio.low) / 2);
+      fmt::print("  {} {:>2} {:<10} {:.4f} [{:.4f}, {:.4f}] {}\n", name, i + 1, subject.problem, ratio.value,
+                 ratio.low, ratio.high, VerdictName(measured.verdict_against_start));
+      std::fflush(stdout);
+    }
+    fmt::print(
+        "{}: interval holds 1.0 in {}/{}, median |log-ratio| {:.2f} %, median half-width {:.2f} %, FAST {}, "
+        "SLOW {}, "
+        "SAME {}, AMBIGUOUS {}\n",
+        name, holds, repeats_, 100 * MedianOf(deviations), 100 * MedianOf(widths), fast, slow, same,
+        repeats_ - fast - slow - same);
+  }
+
+  void Honesty() {
+    const Problem problem = problems_.Find("level1/19");
+    const Measured measured = Judge(problem, Kernel(kSubjects[0].expression, 0), "");
+    fmt::print(
+        "honesty: a plain parallel loop for level1/19 measures {:.3f}x [{:.3f}, {:.3f}] against eager\n",
+        measured.speedup.value, measured.speedup.low, measured.speedup.high);
+  }
+
+  int repeats_;
+  ProblemSet problems_;
+  std::unique_ptr<Environment> environment_;
+};
+
+}  // namespace
+}  // namespace kevin
+
+int main(int argc, char** argv) {
+  CLI::App app{"Does the clock tell the truth on this machine?"};
+  int repeats = 40;
+  app.add_option("--repeats", repeats, "Measurements of each kind")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  try {
+    kevin::ClockBenchmark(repeats).Run();
+  } catch (const kevin::Error& error) {
+    fmt::print(stderr, "bench_clock: {}\n  next: {}\n", error.what(), error.next_step());
+    return static_cast<int>(error.code());
+  }
+  return 0;
+}

@@ -1,0 +1,178 @@
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "env/compile.h"
+#include "env/cpu/self_test.h"
+#include "env/device_lock.h"
+#include "env/error.h"
+#include "env/machine.h"
+#include "env/problem.h"
+#include "env/sandbox/sandbox.h"
+#include "tools/commands.h"
+#include "tools/places.h"
+
+namespace kevin {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kExamples = R"(
+Examples:
+  kevin doctor           what this machine has, and what to do about what is missing
+  kevin doctor --json    the same, one JSON object a line
+
+Exit code 0 when a candidate can be judged here, 3 when something needed is missing, 5 when the sandbox leaks.)";
+
+struct Check {
+  std::string name;
+  bool ok = false;
+  bool needed = true;  // without it no candidate can be judged on a CPU
+  std::string found, fix;
+};
+
+Check CheckCompiler() {
+  try {
+    const Compiler compiler = FindCompiler();
+    return {"compiler", true, true, compiler.path.string() + ": " + compiler.version, ""};
+  } catch (const Error& error) {
+    return {"compiler", false, true, error.what(), error.next_step()};
+  }
+}
+
+// The evaluator starts only if the loader finds libtorch.
+Check CheckTorch() {
+  const fs::path evaluator = ProgramDirectory() / "kevin-evaluator";
+  const std::string fix = "run tools/kevin once, or set KEVIN_TORCH to a torch 2.11 package folder";
+  if (access(evaluator.c_str(), X_OK) != 0)
+    return {"torch", false, true, evaluator.string() + " is missing", fix};
+  SpawnOptions spawn;
+  spawn.argv = {evaluator.string(), "check"};
+  if (const char* libraries = std::getenv("LD_LIBRARY_PATH")) {
+    spawn.environment.push_back(std::string("LD_LIBRARY_PATH=") + libraries);
+  }
+  ChildProcess child = Spawn(spawn);
+  int status = 0;
+  if (!child.Wait(60, &status)) return {"torch", false, true, "kevin-evaluator does not answer", fix};
+  const bool loads = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  return {"torch", loads, true, loads ? "libtorch loads" : "kevin-evaluator " + DescribeStatus(status),
+          loads ? "" : fix};
+}
+
+Check CheckGpu() {
+  const bool device = fs::exists("/dev/nvidia0");
+  return {"gpu", device, false, device ? "/dev/nvidia0" : "no NVIDIA device",
+          device ? "" : "not needed: kernels are then judged on the CPU"};
+}
+
+Check CheckNamespaces() {
+  const bool there = NamespacesAvailable();
+  return {"namespaces", there, false,
+          there ? "user, pid, net, ipc, uts, mount" : "refused by the kernel or a container",
+          there ? ""
+                : "sysctl kernel.unprivileged_userns_clone=1, or run outside the container; the other layers "
+                  "still hold"};
+}
+
+std::vector<Check> CheckSandbox(bool* leaks) {
+  SelfTestOptions options;
+  options.runner = ProgramDirectory() / "kevin-runner";
+  options.canary_folder = CacheDirectory() / "self-test";
+  options.namespaces = NamespacesAvailable();
+  if (access(options.runner.c_str(), X_OK) != 0) {
+    return {
+        {"sandbox", false, true, options.runner.string() + " is missing", "build or install Kevin again"}};
+  }
+  std::vector<Check> checks;
+  for (const ActResult& result : RunSelfTest(options)) {
+    *leaks |= !result.blocked;
+    checks.push_back(
+        {"sandbox: " + result.act, result.blocked, true, result.detail,
+         result.blocked ? "" : "do not run untrusted kernels here; --isolation reduced accepts the risk"});
+  }
+  return checks;
+}
+
+Check CheckCache() {
+  const fs::path cache = CacheDirectory();
+  std::error_code error;
+  fs::create_directories(cache, error);
+  const bool ok = !error && access(cache.c_str(), W_OK) == 0;
+  return {"cache", ok, true, cache.string(), ok ? "" : "make it writable or set XDG_CACHE_HOME"};
+}
+
+Check CheckLock() {
+  try {
+    double wait_s = 0;
+    const DeviceLock lock("cpu", LockMode::kShared, &wait_s);
+    return {"measurement lock", true, true, DeviceLock::PathFor("cpu").string(), ""};
+  } catch (const Error& error) {
+    return {"measurement lock", false, true, error.what(), error.next_step()};
+  }
+}
+
+Check CheckProblems() {
+  try {
+    const size_t count = ProblemSet(ProblemSet::DefaultDirectory()).Ids().size();
+    return {"problems", count > 0, true,
+            fmt::format("{} in {}", count, ProblemSet::DefaultDirectory().string()), ""};
+  } catch (const Error& error) {
+    return {"problems", false, true, error.what(), error.next_step()};
+  }
+}
+
+void Print(const std::vector<Check>& checks, bool json) {
+  for (const Check& check : checks) {
+    if (json) {
+      const nlohmann::ordered_json event = {{"event", "check"},
+                                            {"name", check.name},
+                                            {"ok", check.ok},
+                                            {"found", check.found},
+                                            {"fix", check.fix}};
+      fmt::print("{}\n", event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+      continue;
+    }
+    fmt::print("{:<4} {:<48} {}\n", check.ok ? "ok" : check.needed ? "NO" : "-", check.name, check.found);
+    if (!check.fix.empty()) fmt::print("     {:<48} -> {}\n", "", check.fix);
+  }
+}
+
+int RunDoctor(bool json) {
+  std::vector<Check> checks = {
+      {"processor", true, false,
+       fmt::format("{}, {} usable cores, {}", CpuModel(), UsableCpus(), CpuFeatures()), ""},
+      CheckCompiler(),
+      CheckTorch(),
+      CheckGpu(),
+      CheckCache(),
+      CheckLock(),
+      CheckProblems(),
+      CheckNamespaces()};
+  bool leaks = false;
+  for (Check& check : CheckSandbox(&leaks)) checks.push_back(std::move(check));
+  Print(checks, json);
+  if (leaks) return static_cast<int>(ExitCode::kSandbox);
+  for (const Check& check : checks) {
+    if (check.needed && !check.ok) return static_cast<int>(ExitCode::kMachine);
+  }
+  return static_cast<int>(ExitCode::kDone);
+}
+
+}  // namespace
+
+void AddDoctorCommand(CLI::App& app, Action* action) {
+  CLI::App* command =
+      app.add_subcommand("doctor", "What this machine has, and what to do about what is missing");
+  command->footer(kExamples);
+  auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "One JSON object a line");
+  command->callback([json, action] { *action = [json] { return RunDoctor(*json); }; });
+}
+
+}  // namespace kevin

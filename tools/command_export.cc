@@ -1,0 +1,174 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+
+#include "agent/feedback.h"
+#include "env/error.h"
+#include "tools/commands.h"
+#include "trajectories/store.h"
+
+namespace kevin {
+namespace {
+
+struct ExportOptions {
+  std::string episode;
+  bool best = false;
+  int turn = -1;  // none
+  std::string output;
+  std::string database = "kevin.db";
+  bool force = false;
+};
+
+constexpr const char* kExamples = R"(Examples:
+  kevin export 01K9J4 --best -o relu.cpp       the fastest kernel of an episode
+  kevin export 01K9J4 --turn 3 -o relu3.cpp    that of turn 3
+  kevin export 01K9J4 --best -o -              to standard output)";
+
+// One line of a `//` comment: nothing that could end it or carry it on.
+std::string CommentLine(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < ' ') c = ' ';
+  }
+  while (!text.empty() && (text.back() == '\\' || text.back() == ' ')) text.pop_back();
+  return "// " + text + "\n";
+}
+
+// Without a confirmed winner (the episode runs, or was killed): the correct turn that measured fastest.
+int BestTurn(Store& store, const EpisodeRecord& episode) {
+  if (episode.best_turn) return *episode.best_turn;
+  int best = -1;
+  double best_speedup = 0;
+  for (const TurnRecord& turn : store.LoadTurns(episode.id)) {
+    const EvaluationRecord& e = turn.evaluation;
+    if (!e.correct || !e.speedup || !e.superseded_by.empty() || e.speedup->value <= best_speedup) continue;
+    best = turn.turn;
+    best_speedup = e.speedup->value;
+  }
+  if (best < 0) {
+    throw Error(
+        ExitCode::kBadRequest, fmt::format("episode {} has no correct kernel", episode.id),
+        fmt::format("kevin show {} lists its turns; --turn N exports one of them as it is", episode.id));
+  }
+  return best;
+}
+
+std::string SpeedupText(const TurnRecord& turn, const EpisodeRecord& episode) {
+  if (episode.best_turn == turn.turn && episode.best_speedup) {
+    return RatioText(*episode.best_speedup, episode.best_speedup_low.value_or(0),
+                     episode.best_speedup_high.value_or(0)) +
+           " against eager, 99 % interval, measured again after it had won";
+  }
+  const EvaluationRecord& e = turn.evaluation;
+  if (!e.speedup) return "none: " + e.outcome + (e.reason.empty() ? "" : ": " + e.reason);
+  return RatioText(e.speedup->value, e.speedup->low, e.speedup->high) + " against eager, 99 % interval";
+}
+
+std::string Heading(Store& store, const TurnRecord& turn, const EpisodeRecord& episode) {
+  const auto problem = store.FindProblem(episode.problem_hash);
+  const std::string name = problem ? fmt::format(" ({})", problem->name) : "";
+  const EvaluationRecord& e = turn.evaluation;
+  return CommentLine(fmt::format("Problem:  {}{}, size {}", episode.problem, name, e.size)) +
+         CommentLine(fmt::format("Episode:  {}, turn {}, policy {}", episode.id, turn.turn, episode.policy)) +
+         CommentLine("Speed-up: " + SpeedupText(turn, episode)) +
+         CommentLine(fmt::format("Device:   {}", e.device.empty() ? episode.device : e.device)) + "\n";
+}
+
+[[noreturn]] void ThrowCannotWrite(const std::string& path, int reason) {
+  if (reason == EEXIST) {
+    throw Error(ExitCode::kBadRequest, path + ": the file exists and was left as it is",
+                "give another name with -o, or --force to overwrite it");
+  }
+  const bool full = reason == ENOSPC || reason == EDQUOT || reason == EIO || reason == EFBIG;
+  throw Error(full ? ExitCode::kBroken : ExitCode::kBadRequest,
+              fmt::format("{}: cannot write: {}", path, std::strerror(reason)),
+              full ? "free some space and export again" : "give another file with -o");
+}
+
+void WriteAll(int file, const std::string& bytes, const std::string& path) {
+  for (size_t done = 0; done < bytes.size();) {
+    const ssize_t wrote = write(file, bytes.data() + done, bytes.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) ThrowCannotWrite(path, wrote == 0 ? ENOSPC : errno);
+    done += static_cast<size_t>(wrote);
+  }
+}
+
+void WriteNew(const std::string& path, int flags, const std::string& bytes) {
+  const int file = open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666);
+  if (file < 0) ThrowCannotWrite(path, errno);
+  try {
+    WriteAll(file, bytes, path);
+  } catch (...) {
+    close(file);
+    if (flags & O_CREAT) unlink(path.c_str());
+    throw;
+  }
+  if (close(file) != 0) ThrowCannotWrite(path, errno);
+}
+
+// Whole or not at all: an existing file is replaced only by a complete one. Devices, pipes and links are
+// written to, never replaced.
+void WriteFile(const std::string& path, const std::string& bytes, bool force) {
+  std::error_code ignored;
+  const auto kind = std::filesystem::symlink_status(path, ignored).type();
+  if (!force || kind == std::filesystem::file_type::not_found) {
+    WriteNew(path, O_CREAT | O_EXCL, bytes);
+  } else if (kind != std::filesystem::file_type::regular) {
+    WriteNew(path, O_TRUNC, bytes);
+  } else {
+    const std::string part = path + ".part";
+    WriteNew(part, O_CREAT | O_TRUNC, bytes);
+    if (rename(part.c_str(), path.c_str()) != 0) ThrowCannotWrite(path, errno);
+  }
+}
+
+int RunExport(const ExportOptions& options) {
+  Store store = Store::Open(options.database, OpenMode::kRead);
+  const EpisodeRecord episode = store.FindEpisode(options.episode);
+  const int number = options.turn >= 0 ? options.turn : BestTurn(store, episode);
+  const auto turn = store.LoadTurn(episode.id, number);
+  if (!turn || turn->evaluation.source.empty()) {
+    throw Error(ExitCode::kBadRequest,
+                turn ? fmt::format("turn {} of episode {} has no source ({})", number, episode.id,
+                                   turn->evaluation.outcome)
+                     : fmt::format("episode {} has no turn {}", episode.id, number),
+                fmt::format("kevin show {} lists its turns", episode.id));
+  }
+  std::string bytes = Heading(store, *turn, episode) + turn->evaluation.source;
+  if (bytes.back() != '\n') bytes += '\n';
+  if (options.output == "-") {
+    WriteAll(STDOUT_FILENO, bytes, "standard output");
+  } else {
+    WriteFile(options.output, bytes, options.force);
+    fmt::print(stderr, "turn {} of {}: {}\nwritten to {}\n", number, episode.id, SpeedupText(*turn, episode),
+               options.output);
+  }
+  return static_cast<int>(ExitCode::kDone);
+}
+
+}  // namespace
+
+void AddExportCommand(CLI::App& app, Action* action) {
+  auto options = std::make_shared<ExportOptions>();
+  CLI::App* command = app.add_subcommand("export", "Write a kernel from the database to a file");
+  command->footer(kExamples);
+  command->add_option("episode", options->episode, "An episode's id, or a unique beginning of it")
+      ->required();
+  CLI::Option_group* which = command->add_option_group("which", "Which kernel");
+  which->add_flag("--best", options->best, "The fastest correct one");
+  which->add_option("--turn", options->turn, "That of turn N")->check(CLI::NonNegativeNumber);
+  which->require_option(1);
+  command->add_option("-o,--output", options->output, "The file to write; - for standard output")->required();
+  command->add_flag("--force", options->force, "Overwrite the file if it exists");
+  command->add_option("--db", options->database, "The database")->capture_default_str();
+  command->callback([options, action] { *action = [options] { return RunExport(*options); }; });
+}
+
+}  // namespace kevin

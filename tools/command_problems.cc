@@ -1,0 +1,94 @@
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "env/error.h"
+#include "env/problem.h"
+#include "tools/admission.h"
+#include "tools/commands.h"
+#include "tools/problem_listing.h"
+
+namespace kevin {
+namespace {
+
+struct ProblemsOptions {
+  std::string id;
+  int level = 0;  // 0: all
+  std::string size;
+  bool json = false;
+  bool admit = false;
+  AdmissionOptions admission;
+};
+
+constexpr const char* kExamples = R"(Examples:
+  kevin problems                        all problems that ship with Kevin
+  kevin problems level1/19              one problem in full
+  kevin problems ./mine.toml            check and show a problem file of your own
+  kevin problems --level 1 --json       one JSON object a line, for scripts
+  kevin problems level1/19 --admit      do wrong answers fail on it, do honest ones pass?)";
+
+std::vector<Problem> Select(const ProblemsOptions& options) {
+  if (options.id.ends_with(".toml")) return {LoadProblemFile(options.id)};
+  const ProblemSet set(ProblemSet::DefaultDirectory());
+  if (!options.id.empty()) return {set.Find(options.id)};
+  const std::string prefix = options.level == 0 ? "" : fmt::format("level{}/", options.level);
+  std::vector<Problem> problems;
+  for (const std::string& id : set.Ids()) {
+    if (id.starts_with(prefix)) problems.push_back(set.Find(id));
+  }
+  if (problems.empty()) {
+    throw Error(ExitCode::kBadRequest,
+                options.level == 0 ? "no problems in " + ProblemSet::DefaultDirectory().string()
+                                   : fmt::format("no problems of level {}", options.level),
+                "`kevin problems` lists all; KEVIN_PROBLEMS names the folder they are in");
+  }
+  return problems;
+}
+
+int RunProblems(ProblemsOptions options) {
+  const std::vector<Problem> problems = Select(options);
+  if (options.admit) {
+    if (!options.size.empty()) options.admission.size = options.size;
+    options.admission.json = options.json;
+    return RunAdmission(problems, options.admission);
+  }
+  if (options.json) {
+    for (const Problem& problem : problems) fmt::print("{}\n", ProblemJson(problem, options.size).dump());
+  } else if (!options.id.empty()) {
+    fmt::print("{}", ProblemDetails(problems[0], options.size));
+  } else {
+    fmt::print("{}", ProblemTable(problems, options.size));
+  }
+  return static_cast<int>(ExitCode::kDone);
+}
+
+}  // namespace
+
+void AddProblemsCommand(CLI::App& app, Action* action) {
+  auto options = std::make_shared<ProblemsOptions>();
+  CLI::App* command =
+      app.add_subcommand("problems", "List problems, show one, or test whether they reject cheats");
+  command->footer(kExamples);
+  CLI::Option* id =
+      command->add_option("id", options->id, "A problem's id (level1/19) or the path of its TOML file");
+  command->add_option("--level", options->level, "Only this level")->check(CLI::PositiveNumber)->excludes(id);
+  command->add_option("--size", options->size, "Only this size set (with --admit: small unless given)");
+  command->add_flag("--json", options->json, "One JSON object a line");
+  CLI::Option* admit = command->add_flag("--admit", options->admit,
+                                         "Run decoys, which must fail, and honest kernels, which must pass");
+  command
+      ->add_option("--inputs", options->admission.inputs, "With --admit: the problem's own inputs, or U[0,1)")
+      ->check(CLI::IsMember({"default", "kernelbench"}))
+      ->capture_default_str()
+      ->needs(admit);
+  command
+      ->add_option("--threads", options->admission.threads,
+                   "With --admit: threads of both sides; 0: all cores")
+      ->check(CLI::NonNegativeNumber)
+      ->needs(admit);
+  command->callback([options, action] { *action = [options] { return RunProblems(*options); }; });
+}
+
+}  // namespace kevin

@@ -1,0 +1,253 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "agent/episode.h"
+#include "agent/events.h"
+#include "agent/feedback.h"
+#include "agent/journal.h"
+#include "agent/machine.h"
+#include "agent/output.h"
+#include "env/error.h"
+#include "tools/commands.h"
+#include "tools/episode_text.h"
+#include "tools/interrupt.h"
+#include "tools/places.h"
+#include "tools/policies.h"
+#include "tools/progress.h"
+
+namespace kevin {
+namespace {
+
+struct RunOptions {
+  std::string problem, policy, database = "kevin.db", output = "kevin-out", from, continue_episode, note;
+  std::string size = "small", inputs = "default", isolation = "full";
+  std::optional<int> turns;
+  std::optional<double> until;
+  uint64_t seed = 0;
+  int threads = 0;
+  bool json = false;
+};
+
+constexpr int kDefaultTurns = 8;
+constexpr const char* kDefaultPolicy = "search";
+
+constexpr const char* kExamples = R"(Examples:
+  kevin run --problem level1/19                     eight turns with the search policy
+  kevin run --problem level1/23 --turns 20 --until 1.5
+                                                    stop when 1.5x is confirmed
+  kevin run --problem level1/40 --from mine.cpp     start from a kernel of your own
+  kevin run --continue 01K9J4 --turns 4             four more turns of a stored episode
+  kevin run --problem my.toml --json                a problem of your own; one JSON object a line
+
+Kernels go to kevin-out/EPISODE/, everything else to the database (kevin show).)";
+
+// A reader that has gone away does not stop an episode; a full disk behind stdout does.
+void Print(std::FILE* out, const std::string& text) {
+  errno = 0;
+  std::fwrite(text.data(), 1, text.size(), out);
+  if (std::fflush(out) == 0 || errno == EPIPE || out != stdout) return;
+  throw Error(ExitCode::kBroken, fmt::format("standard output: {}", std::strerror(errno)), "free space");
+}
+
+Problem FindProblem(const std::string& id) { return ProblemSet(ProblemSet::DefaultDirectory()).Find(id); }
+
+// A wrong id should not leave an empty database behind, so this comes before the store is opened.
+Problem GivenProblem(const RunOptions& options) {
+  if (!options.problem.empty()) return FindProblem(options.problem);
+  if (!options.continue_episode.empty()) return {};
+  throw Error(ExitCode::kBadRequest, "run: no problem given",
+              "kevin run --problem level1/19; kevin problems lists them");
+}
+
+// Everything that can be wrong with the request is found here, before anything is started.
+class Run {
+ public:
+  explicit Run(const RunOptions& options)
+      : options_(options),
+        text_out_(options.json ? stderr : stdout),
+        problem_(GivenProblem(options)),
+        store_(Store::Open(options.database,
+                           options.continue_episode.empty() ? OpenMode::kCreate : OpenMode::kWrite)) {
+    std::string policy = options.policy.empty() ? kDefaultPolicy : options.policy;
+    if (!options.continue_episode.empty()) {
+      const EpisodeRecord earlier = store_.FindEpisode(options.continue_episode);
+      episode_options_ = OptionsToContinue(earlier, 0);
+      if (options.policy.empty()) policy = earlier.policy;
+      if (options.problem.empty()) problem_ = ProblemOf(earlier);
+      if (!options.note.empty()) episode_options_.note = options.note;
+    } else {
+      episode_options_.seed = options.seed;
+      episode_options_.size = options.size;
+      episode_options_.inputs = options.inputs;
+      episode_options_.note = options.note;
+      if (!options.from.empty()) episode_options_.start_source = ReadSourceFile(options.from);
+    }
+    policy_ = MakePolicy(policy, store_);
+    const MachineFacts machine = ReadMachine();
+    episode_options_.turns = options.turns.value_or(policy_.turns.value_or(kDefaultTurns));
+    episode_options_.until = options.until;
+    episode_options_.output = options.output;
+    episode_options_.machine = MachineLine(machine);
+    episode_options_.threads = options.threads > 0 ? options.threads : machine.cores;
+    RequirePolicyFor(problem_, *policy_.policy, episode_options_);
+    const EpisodeOutput writable(options.output);
+  }
+
+  int Go() {
+    const InterruptGuard interrupt;
+    Progress progress(text_out_);
+    progress.Phase("starting the evaluator, testing the sandbox");
+    const auto environment = MakeCpuEnvironment(EnvironmentOptionsFor(options_.threads, options_.isolation));
+    episode_options_.run =
+        store_.BeginRun({{}, CommandLine(), KEVIN_VERSION, MachineJson(ReadMachine()), {}, {}});
+    try {
+      const EpisodeRecord episode = RunEpisode(problem_, *policy_.policy, *environment, store_,
+                                               episode_options_, Hooks(&progress), interrupt.flag());
+      store_.FinishRun(episode_options_.run);
+      progress.Phase("");
+      Report(episode);
+      return static_cast<int>(episode.state == EpisodeState::kInterrupted ? ExitCode::kInterrupted
+                                                                          : ExitCode::kDone);
+    } catch (const Error&) {
+      progress.Phase("");
+      if (!episode_.empty()) ReportFailure();
+      throw;
+    }
+  }
+
+ private:
+  // As it was asked then, even when the file has changed or gone.
+  Problem ProblemOf(const EpisodeRecord& episode) {
+    const auto record = store_.FindProblem(episode.problem_hash);
+    return record ? ParseProblem(record->text, episode.problem) : FindProblem(episode.problem);
+  }
+
+  EpisodeHooks Hooks(Progress* progress) {
+    EpisodeHooks hooks;
+    hooks.on_begin = [this, progress](const EpisodeRecord& episode) {
+      episode_ = episode.id;
+      last_turn_ = episode.turns + episode_options_.turns;
+      progress->Line(fmt::format("{} {}, {}, policy {}; {}; isolation {}", problem_.id, problem_.name,
+                                 episode.size, policy_.policy->Name(), episode.device, episode.isolation));
+      progress->Line(fmt::format("episode {} in {}", episode.id, options_.database));
+    };
+    hooks.on_phase = [this, progress](int turn, const std::string& phase) {
+      progress->Phase(fmt::format("{}  {}", TurnLabel(turn), phase));
+    };
+    hooks.on_turn = [this, progress](const TurnRecord& turn, const EpisodeRecord& episode) {
+      progress->Phase("");
+      progress->Line(TurnLine(turn));
+      if (options_.json) Print(stdout, ToLine(TurnJson(turn, episode)));
+    };
+    return hooks;
+  }
+
+  // `turn` events count from 1, so the kernel of --from is an `evaluation`.
+  Json TurnJson(const TurnRecord& turn, const EpisodeRecord& episode) const {
+    if (turn.turn > 0) return TurnEvent(turn, episode);
+    Json event = EvaluationEvent(turn.evaluation, episode.problem, turn.source_path, turn.seconds);
+    event["episode"] = episode.id;
+    return event;
+  }
+
+  std::string TurnLabel(int turn) const {
+    return turn == 0 ? std::string("start") : fmt::format("turn {}/{}", turn, last_turn_);
+  }
+
+  std::string TurnLine(const TurnRecord& turn) const {
+    const EvaluationRecord& e = turn.evaluation;
+    std::string result = e.outcome;
+    if (e.speedup)
+      result = fmt::format("{} {}", e.outcome, RatioText(e.speedup->value, e.speedup->low, e.speedup->high));
+    if (!e.cached_from.empty()) result += " (cached)";
+    const std::string waited = e.wait_s >= 0.05 ? fmt::format(", wait {:.1f}", e.wait_s) : "";
+    return fmt::format("{}  {}  {:.1f} s (generate {:.1f}, compile {:.1f}, verify {:.1f}, measure {:.1f}{})",
+                       TurnLabel(turn.turn), result, turn.seconds, turn.generate_s, e.compile_s, e.verify_s,
+                       e.measure_s, waited);
+  }
+
+  void Report(const EpisodeRecord& episode) {
+    if (options_.json) Print(stdout, ToLine(EpisodeEvent(episode)));
+    std::string text = "\n" + TurnTable(CurrentTurns(store_, episode.id)) + "\n";
+    if (episode.state == EpisodeState::kInterrupted) text += "Interrupted; what was done is kept.\n";
+    text += BestText(episode);
+    if (!episode.best_path.empty()) text += fmt::format("kernel    {}\n", episode.best_path);
+    text += fmt::format("episode   {} (kevin show {})\ndatabase  {}\n", episode.id, episode.id,
+                        options_.database);
+    Print(text_out_, text);
+  }
+
+  static std::string BestText(const EpisodeRecord& e) {
+    if (e.turns == 0) return "best      no turn was finished\n";
+    if (!e.best_turn) return "best      none of the kernels was right\n";
+    const std::string turn = *e.best_turn == 0 ? std::string("the kernel given with --from")
+                                               : fmt::format("turn {}", *e.best_turn);
+    if (!e.best_speedup) return fmt::format("best      {}, not confirmed\n", turn);
+    return fmt::format(
+        "best      {} with {}, measured again\n", turn,
+        RatioText(*e.best_speedup, e.best_speedup_low.value_or(0), e.best_speedup_high.value_or(0)));
+  }
+
+  // The Error that follows says why; this says what is left. The store may be what broke.
+  void ReportFailure() {
+    try {
+      store_.FinishRun(episode_options_.run);
+      Report(store_.FindEpisode(episode_));
+    } catch (const Error&) {
+      Print(stderr, fmt::format("episode {}: what was done is in {}\n", episode_, options_.database));
+    }
+  }
+
+  const RunOptions& options_;
+  std::FILE* const text_out_;
+  Problem problem_;
+  Store store_;
+  ChosenPolicy policy_;
+  EpisodeOptions episode_options_;
+  std::string episode_;  // empty until it has begun
+  int last_turn_ = 0;
+};
+
+}  // namespace
+
+void AddRunCommand(CLI::App& app, Action* action) {
+  auto options = std::make_shared<RunOptions>();
+  RunOptions& o = *options;
+  CLI::App* run = app.add_subcommand("run", "Make one problem faster, turn after turn");
+  run->footer(kExamples);
+  run->add_option("--problem", o.problem, "An id (level1/19) or a TOML file of your own");
+  run->add_option("--turns", o.turns, "How many turns; with --continue how many more (default 8)")
+      ->check(CLI::Range(1, 10000));
+  run->add_option("--policy", o.policy, "search, or replay:EPISODE (default search)");
+  CLI::Option* from =
+      run->add_option("--from", o.from, "Start from this kernel; it is judged first, as turn 0");
+  CLI::Option* resume =
+      run->add_option("--continue", o.continue_episode, "Go on in a stored episode, under its settings");
+  run->add_option("--note", o.note, "A hint for the policy, goes into every prompt");
+  run->add_option("--until", o.until, "Stop when this speed-up is confirmed")->check(CLI::PositiveNumber);
+  CLI::Option* seed = run->add_option("--seed", o.seed, "Of the policy's choices")->capture_default_str();
+  CLI::Option* size = run->add_option("--size", o.size, "Size set: small or full")->capture_default_str();
+  CLI::Option* inputs =
+      run->add_option("--inputs", o.inputs, "kernelbench: its uniform inputs instead of ours")
+          ->check(CLI::IsMember({"default", "kernelbench"}))
+          ->capture_default_str();
+  run->add_option("--threads", o.threads, "Of kernel and reference; 0: all cores")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  run->add_option("--isolation", o.isolation, "reduced: run kernels even where the sandbox leaks")
+      ->check(CLI::IsMember({"full", "reduced"}))
+      ->capture_default_str();
+  run->add_option("--db", o.database, "The database")->capture_default_str();
+  run->add_option("--out", o.output, "Where kernels are written")->capture_default_str();
+  run->add_flag("--json", o.json, "One JSON object a line on stdout, all else on stderr");
+  for (CLI::Option* option : {from, seed, size, inputs}) option->excludes(resume);
+  run->callback([options, action] { *action = [options] { return Run(*options).Go(); }; });
+}
+
+}  // namespace kevin

@@ -1,0 +1,148 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "agent/events.h"
+#include "env/error.h"
+#include "tools/commands.h"
+#include "tools/episode_text.h"
+#include "trajectories/store.h"
+
+namespace kevin {
+namespace {
+
+struct ShowOptions {
+  std::string episode;
+  int turn = -1;  // none
+  std::string database = "kevin.db";
+  int limit = 20;
+  bool json = false;
+};
+
+constexpr const char* kExamples = R"(Examples:
+  kevin show                     the latest episodes
+  kevin show 01K9J4              one episode, turn by turn; a unique beginning of its id is enough
+  kevin show 01K9J4 3            everything of turn 3: prompt, reply, source, evaluation, feedback
+  kevin show --json --limit 0    every episode, one JSON object a line)";
+
+void Print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+// The turn as it stands today: a verdict that a later one overrides is replaced by that.
+TurnRecord Current(Store& store, TurnRecord turn) {
+  if (turn.evaluation.superseded_by.empty()) return turn;
+  if (auto current = store.FindEvaluation(turn.evaluation.superseded_by))
+    turn.evaluation = std::move(*current);
+  return turn;
+}
+
+void ShowList(Store& store, const ShowOptions& options) {
+  const auto episodes = store.ListEpisodes(options.limit == 0 ? -1 : options.limit);
+  if (options.json) {
+    for (const EpisodeRecord& episode : episodes) Print(ToLine(EpisodeEvent(episode)));
+  } else if (episodes.empty()) {
+    Print(fmt::format("{} has no episodes yet; make one with: kevin run --problem level1/19\n",
+                      options.database));
+  } else {
+    Print(EpisodeTable(episodes));
+  }
+}
+
+void ShowEpisode(Store& store, const EpisodeRecord& episode, bool json) {
+  std::vector<TurnRecord> turns = store.LoadTurns(episode.id);
+  for (TurnRecord& turn : turns) turn = Current(store, std::move(turn));
+  if (json) {
+    for (const TurnRecord& turn : turns) Print(ToLine(TurnEvent(turn, episode)));
+    Print(ToLine(EpisodeEvent(episode)));
+    return;
+  }
+  Print(EpisodeSummary(episode));
+  if (turns.empty()) return;
+  Print("\n" + TurnTable(turns));
+  Print(fmt::format("\nkevin show {} {} shows everything of that turn\n", episode.id, turns.back().turn));
+  if (episode.best_turn) {
+    Print(fmt::format("kevin export {} --best -o kernel.{} takes the best kernel away\n", episode.id,
+                      episode.kind));
+  }
+}
+
+Json MessagesJson(const TurnRecord& turn) {
+  Json messages = Json::array();
+  for (const MessageRecord& m : turn.messages) messages.push_back({{"role", m.role}, {"content", m.content}});
+  return messages;
+}
+
+// The turn's event, and beside its fixed fields all else that is kept.
+Json FullTurnJson(const TurnRecord& turn, const EpisodeRecord& episode,
+                  const std::vector<EvaluationRecord>& evaluations) {
+  Json event = TurnEvent(turn, episode);
+  event["messages"] = MessagesJson(turn);
+  event["reply"] = turn.reply;
+  event["reasoning"] = turn.reasoning;
+  event["source"] = turn.evaluation.source;
+  event["feedback"] = turn.feedback;
+  event["model"] = turn.model.name;
+  event["stop_reason"] = turn.stop_reason;
+  event["evaluations"] = Json::array();
+  for (const EvaluationRecord& e : evaluations) {
+    Json one = EvaluationEvent(e, episode.problem, turn.source_path, 0);
+    one.erase("event");
+    one["overhead_s"] = nullptr;
+    one["id"] = e.id;
+    one["purpose"] = e.purpose;
+    one["key"] = e.key;
+    one["log"] = e.log;
+    one["samples"] = e.samples.size();
+    event["evaluations"].push_back(std::move(one));
+  }
+  return event;
+}
+
+void ShowTurn(Store& store, const EpisodeRecord& episode, int number, bool json) {
+  const auto turn = store.LoadTurn(episode.id, number);
+  if (!turn) {
+    throw Error(ExitCode::kBadRequest, fmt::format("episode {} has no turn {}", episode.id, number),
+                episode.turns == 0 ? "it has none yet" : fmt::format("it has turns 1 to {}", episode.turns));
+  }
+  const auto evaluations = store.LoadEvaluations(episode.id, number);
+  Print(json ? ToLine(FullTurnJson(Current(store, *turn), episode, evaluations))
+             : TurnDetails(*turn, evaluations));
+}
+
+int RunShow(const ShowOptions& options) {
+  Store store = Store::Open(options.database, OpenMode::kRead);
+  if (options.episode.empty()) {
+    ShowList(store, options);
+    return static_cast<int>(ExitCode::kDone);
+  }
+  const EpisodeRecord episode = store.FindEpisode(options.episode);
+  if (options.turn < 0) {
+    ShowEpisode(store, episode, options.json);
+  } else {
+    ShowTurn(store, episode, options.turn, options.json);
+  }
+  return static_cast<int>(ExitCode::kDone);
+}
+
+}  // namespace
+
+void AddShowCommand(CLI::App& app, Action* action) {
+  auto options = std::make_shared<ShowOptions>();
+  CLI::App* command = app.add_subcommand("show", "Show episodes and turns from the database");
+  command->footer(kExamples);
+  CLI::Option* episode =
+      command->add_option("episode", options->episode, "An episode's id, or a unique beginning of it");
+  command->add_option("turn", options->turn, "A turn of it; 0 is the kernel given with --from")
+      ->check(CLI::NonNegativeNumber)
+      ->needs(episode);
+  command->add_option("--db", options->database, "The database")->capture_default_str();
+  command->add_option("--limit", options->limit, "How many episodes to list; 0: all")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "One JSON object a line");
+  command->callback([options, action] { *action = [options] { return RunShow(*options); }; });
+}
+
+}  // namespace kevin

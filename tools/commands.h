@@ -1,0 +1,23 @@
+#pragma once
+// The subcommands of `kevin`. Each Add...Command registers its options on `app` and, when its subcommand was
+// given, sets *action to what main then runs (inside main's one try/catch). An action returns an ExitCode
+// value.
+
+#include <functional>
+
+namespace CLI {
+class App;
+}
+
+namespace kevin {
+
+using Action = std::function<int()>;
+
+void AddRunCommand(CLI::App& app, Action* action);       // one episode, live
+void AddBenchCommand(CLI::App& app, Action* action);     // judge a candidate file, or two against each other
+void AddProblemsCommand(CLI::App& app, Action* action);  // list, show, admit
+void AddDoctorCommand(CLI::App& app, Action* action);    // what this machine has
+void AddShowCommand(CLI::App& app, Action* action);      // episodes and turns from the database
+void AddExportCommand(CLI::App& app, Action* action);    // a kernel out of the database
+
+}  // namespace kevin

@@ -1,0 +1,162 @@
+#include "tools/episode_text.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <ctime>
+
+#include "agent/feedback.h"
+#include "agent/text.h"
+#include "tools/table.h"
+
+namespace kevin {
+namespace {
+
+constexpr size_t kMaxCellBytes = 60;
+
+std::string Dash(std::string text) { return text.empty() ? "-" : std::move(text); }
+
+std::string RatioCell(const std::optional<RatioRecord>& ratio) {
+  return ratio ? RatioText(ratio->value, ratio->low, ratio->high) : "";
+}
+
+std::string BestRatio(const EpisodeRecord& e) {
+  if (!e.best_speedup) return "";
+  return RatioText(*e.best_speedup, e.best_speedup_low.value_or(0), e.best_speedup_high.value_or(0));
+}
+
+// The store's UTC time on the clock of this machine, to the minute.
+std::string LocalMinute(const std::string& utc) {
+  std::tm parts{};
+  if (strptime(utc.c_str(), "%Y-%m-%dT%H:%M:%S", &parts) == nullptr) return utc;
+  return fmt::format("{:%Y-%m-%d %H:%M}", fmt::localtime(timegm(&parts)));
+}
+
+std::string Number(const std::optional<double>& value, const char* unit = "") {
+  return value ? fmt::format("{:.3g}{}", *value, unit) : "";
+}
+
+std::string ErrorCell(const EvaluationRecord& e) {
+  if (e.outcome == "measured") return Number(e.max_error);
+  return Clip(e.reason, kMaxCellBytes);
+}
+
+class Facts {
+ public:
+  void Add(const std::string& name, const std::string& value) {
+    if (!value.empty()) rows_.push_back({name, value});
+  }
+  std::string Text() const { return AlignedTable(rows_); }
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+std::string Section(const std::string& title, std::string_view body) {
+  const std::string_view text = TrimRight(body);
+  return text.empty() ? "" : fmt::format("\n--- {}\n{}\n", title, text);
+}
+
+std::string EvaluationText(const EvaluationRecord& e) {
+  Facts facts;
+  facts.Add("evaluation", e.id);
+  facts.Add("outcome", e.verdict.empty() ? e.outcome : fmt::format("{}, {}", e.outcome, e.verdict));
+  facts.Add("reason", e.reason);
+  facts.Add("speed-up", RatioCell(e.speedup));
+  facts.Add("against the start", RatioCell(e.against_start));
+  if (e.pairs) facts.Add("pairs", fmt::format("{} in {} processes", *e.pairs, e.processes.value_or(0)));
+  facts.Add("candidate", Number(e.candidate_us, " us"));
+  facts.Add("reference", Number(e.reference_us, " us"));
+  facts.Add("floor", Number(e.floor_us, " us"));
+  facts.Add("rates", e.gb_per_s
+                         ? fmt::format("{:.3g} GB/s, {:.3g} GFLOP/s", *e.gb_per_s, e.gflop_per_s.value_or(0))
+                         : "");
+  facts.Add("error", e.max_error
+                         ? fmt::format("{:.3g} of {:.3g} allowed", *e.max_error, e.error_bound.value_or(0))
+                         : "");
+  facts.Add("score", fmt::format("{:.4g}", e.score));
+  facts.Add("conditions", fmt::format("{}, inputs {}, {}, {}, isolation {}", Dash(e.size), Dash(e.inputs),
+                                      Dash(e.precision), Dash(e.device), Dash(e.isolation)));
+  facts.Add("seconds", fmt::format("compile {:.2f}, verify {:.2f}, measure {:.2f}, wait {:.2f}", e.compile_s,
+                                   e.verify_s, e.measure_s, e.wait_s));
+  facts.Add("samples", e.samples.empty() ? "" : std::to_string(e.samples.size()));
+  facts.Add("repeats", e.cached_from);
+  facts.Add("overridden by", e.superseded_by);
+  facts.Add("key", e.key);
+  std::string text = facts.Text();
+  if (!e.log.empty()) text += "log\n" + std::string(TrimRight(e.log)) + "\n";
+  return text;
+}
+
+}  // namespace
+
+std::string EpisodeTable(const std::vector<EpisodeRecord>& episodes) {
+  std::vector<std::vector<std::string>> rows = {
+      {"episode", "when", "problem", "policy", "turns", "correct", "best speed-up", "state"}};
+  for (const EpisodeRecord& e : episodes) {
+    rows.push_back({e.id, LocalMinute(e.started_at), e.problem, e.policy,
+                    fmt::format("{}/{}", e.turns, e.turns_asked), std::to_string(e.correct_turns),
+                    Dash(BestRatio(e)), EpisodeStateName(e.state)});
+  }
+  return AlignedTable(rows);
+}
+
+std::string TurnTable(const std::vector<TurnRecord>& turns) {
+  std::vector<std::vector<std::string>> rows = {
+      {"turn", "outcome", "speed-up", "GB/s", "error", "what changed"}};
+  for (const TurnRecord& t : turns) {
+    const EvaluationRecord& e = t.evaluation;
+    rows.push_back({t.turn == 0 ? "start" : std::to_string(t.turn),
+                    e.cached_from.empty() ? e.outcome : e.outcome + " (cached)", Dash(RatioCell(e.speedup)),
+                    Dash(Number(e.gb_per_s)), Dash(ErrorCell(e)), Clip(t.summary, kMaxCellBytes)});
+  }
+  return AlignedTable(rows);
+}
+
+std::string EpisodeSummary(const EpisodeRecord& e) {
+  Facts facts;
+  facts.Add("episode", fmt::format("{} ({})", e.id, EpisodeStateName(e.state)));
+  facts.Add("why", e.state_reason);
+  facts.Add("problem", fmt::format("{}, size {}, inputs {}, {}", e.problem, Dash(e.size), Dash(e.inputs),
+                                   Dash(e.precision)));
+  facts.Add("policy", fmt::format("{}, seed {}", e.policy, e.seed));
+  facts.Add("device", fmt::format("{}, isolation {}", Dash(e.device), Dash(e.isolation)));
+  facts.Add("started", fmt::format("{}, {:.1f} s", LocalMinute(e.started_at), e.seconds));
+  facts.Add("turns", fmt::format("{} of {}, {} correct", e.turns, e.turns_asked, e.correct_turns));
+  facts.Add("from", e.start_source.empty() ? "" : "a kernel of your own (turn 0)");
+  facts.Add("until", Number(e.until, "x"));
+  facts.Add("note", e.note);
+  if (e.best_turn) {
+    const std::string ratio = BestRatio(e);
+    facts.Add("best", fmt::format("turn {}{}", *e.best_turn, ratio.empty() ? "" : ", confirmed " + ratio));
+  }
+  facts.Add("best kernel", e.best_path);
+  return facts.Text();
+}
+
+std::string TurnDetails(const TurnRecord& t, const std::vector<EvaluationRecord>& evaluations) {
+  Facts facts;
+  facts.Add("turn", std::to_string(t.turn));
+  facts.Add("model", t.model.name);
+  facts.Add("stopped", t.stop_reason);
+  if (t.usage.completion_tokens) {
+    facts.Add("tokens",
+              fmt::format("{} in, {} out", t.usage.prompt_tokens.value_or(0), *t.usage.completion_tokens));
+  }
+  facts.Add("prompt", t.prompt_template);
+  facts.Add("changed", t.summary);
+  facts.Add("seconds", fmt::format("{:.2f}, of which generate {:.2f}, overhead {:.2f}", t.seconds,
+                                   t.generate_s, t.overhead_s));
+  std::string text = facts.Text();
+  for (const MessageRecord& message : t.messages) text += Section("sent: " + message.role, message.content);
+  text += Section("reasoning", t.reasoning);
+  text += Section("reply", t.reply);
+  text += Section(t.source_path.empty() ? "source" : "source: " + t.source_path, t.evaluation.source);
+  for (const EvaluationRecord& e : evaluations) {
+    const bool own = e.purpose == "turn" || e.purpose == "start";
+    text += Section(own ? "evaluation" : "evaluation: " + e.purpose, EvaluationText(e));
+  }
+  return text + Section("feedback", t.feedback);
+}
+
+}  // namespace kevin

@@ -1,0 +1,79 @@
+// The program `kevin`: commands, and the one place where an Error is caught.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+#include "env/error.h"
+#include "tools/commands.h"
+
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  kevin run --problem level1/19 --turns 8           eight turns on one problem, live
+  kevin bench kernel.cpp --problem level1/19        judge a kernel of your own
+  kevin problems                                    what there is to make faster
+  kevin show                                        the episodes in kevin.db
+  kevin export 01K9J4 --best -o kernel.cpp          take the best kernel away
+  kevin doctor                                      what this machine has and lacks
+
+kevin COMMAND --help says more about each.)";
+
+int Fail(kevin::ExitCode code, const std::string& what, const std::string& next_step) {
+  std::fflush(stdout);
+  fmt::print(stderr, "kevin: {}\n", what);
+  if (!next_step.empty()) fmt::print(stderr, "  next: {}\n", next_step);
+  return static_cast<int>(code);
+}
+
+// A reader that has gone away (kevin show | head) is no failure; a full disk behind stdout is.
+int Flushed(int exit_code) {
+  errno = 0;
+  const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+  if (!failed || errno == EPIPE || errno == 0) return exit_code;
+  return Fail(kevin::ExitCode::kBroken, fmt::format("standard output: {}", std::strerror(errno)), "");
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app{"Makes GPU and CPU kernels faster by trying: write, compile, verify, measure, reflect.",
+               "kevin"};
+  app.set_version_flag("--version", "kevin " KEVIN_VERSION, "Print the version");
+  app.footer(kExamples);
+  app.require_subcommand(0, 1);
+  kevin::Action action;
+  kevin::AddRunCommand(app, &action);
+  kevin::AddBenchCommand(app, &action);
+  kevin::AddProblemsCommand(app, &action);
+  kevin::AddShowCommand(app, &action);
+  kevin::AddExportCommand(app, &action);
+  kevin::AddDoctorCommand(app, &action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : static_cast<int>(kevin::ExitCode::kBadRequest);
+  }
+  if (action) return Flushed(action());
+  fmt::print(stderr, "{}", app.help());
+  return static_cast<int>(kevin::ExitCode::kBadRequest);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // A child or a reader that ends early shows as a failed write where it happens.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    return Main(argc, argv);
+  } catch (const kevin::Error& error) {
+    return Fail(error.code(), error.what(), error.next_step());
+  } catch (const std::bad_alloc&) {
+    return Fail(kevin::ExitCode::kBroken, "out of memory", "close other programs or use --size small");
+  } catch (const std::exception& error) {
+    return Fail(kevin::ExitCode::kBroken, error.what(), "");
+  }
+}

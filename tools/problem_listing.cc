@@ -1,0 +1,170 @@
+#include "tools/problem_listing.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "tools/table.h"
+
+namespace kevin {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Row = std::vector<std::string>;
+
+// `small` first, as the default, then the others by name.
+std::vector<SizedProblem> Sizes(const Problem& problem, const std::string& size) {
+  if (!size.empty()) return {AtSize(problem, size)};
+  std::vector<SizedProblem> sizes;
+  for (const auto& [name, symbols] : problem.sizes) sizes.push_back(AtSize(problem, name));
+  std::stable_partition(sizes.begin(), sizes.end(),
+                        [](const SizedProblem& sized) { return sized.size == "small"; });
+  return sizes;
+}
+
+std::string Shape(const ConcreteTensor& tensor) {
+  return tensor.shape.empty() ? "scalar" : fmt::format("{}", fmt::join(tensor.shape, "x"));
+}
+
+// "16x64x64x64 + 2 params -> 16x64x64x64"
+std::string ShapeSummary(const SizedProblem& sized) {
+  std::string text;
+  int params = 0;
+  for (const ConcreteTensor& input : sized.inputs) {
+    if (input.spec.is_param) {
+      ++params;
+    } else {
+      text += Shape(input) + ' ';
+    }
+  }
+  if (params > 0) text += fmt::format("+ {} param{} ", params, params > 1 ? "s" : "");
+  text += "->";
+  for (const ConcreteTensor& output : sized.outputs) text += ' ' + Shape(output);
+  return text;
+}
+
+std::string Rounded(double value, const char* unit) {
+  constexpr std::pair<double, const char*> kScales[] = {{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}};
+  for (const auto& [scale, prefix] : kScales) {
+    if (value >= scale) return fmt::format("{:.3g} {}{}", value / scale, prefix, unit);
+  }
+  return fmt::format("{:.3g} {}", value, unit);
+}
+
+void AddTensorRows(const std::vector<SizedProblem>& sizes, bool is_output, std::vector<Row>* rows) {
+  const std::vector<ConcreteTensor>& first = is_output ? sizes[0].outputs : sizes[0].inputs;
+  for (size_t i = 0; i < first.size(); ++i) {
+    const TensorSpec& spec = first[i].spec;
+    Row row = {spec.name,
+               is_output       ? "output"
+               : spec.is_param ? "param"
+                               : "input",
+               DTypeName(spec.dtype), is_output ? "" : DistributionName(spec.distribution)};
+    if (spec.scale != 1) row.back() += fmt::format(" * {:g}", spec.scale);
+    if (spec.offset != 0)
+      row.back() += fmt::format(" {} {:g}", spec.offset < 0 ? '-' : '+', std::abs(spec.offset));
+    for (const SizedProblem& sized : sizes)
+      row.push_back(Shape(is_output ? sized.outputs[i] : sized.inputs[i]));
+    rows->push_back(std::move(row));
+  }
+}
+
+void AddCostRow(const std::vector<SizedProblem>& sizes, const char* name, const std::string& expression,
+                double SizedProblem::*value, const char* unit, std::vector<Row>* rows) {
+  Row row = {name, expression};
+  for (const SizedProblem& sized : sizes) row.push_back(Rounded(sized.*value, unit));
+  rows->push_back(std::move(row));
+}
+
+Json TensorJson(const std::vector<SizedProblem>& sizes,
+                const std::vector<ConcreteTensor> SizedProblem::*tensors, size_t i) {
+  const TensorSpec& spec = (sizes[0].*tensors)[i].spec;
+  Json shape = Json::object();
+  for (const SizedProblem& sized : sizes) shape[sized.size] = (sized.*tensors)[i].shape;
+  return {{"name", spec.name}, {"dtype", DTypeName(spec.dtype)}, {"shape", shape}};
+}
+
+}  // namespace
+
+std::string ProblemTable(const std::vector<Problem>& problems, const std::string& size) {
+  std::vector<std::string> columns;  // the size sets of all problems
+  std::vector<std::pair<const Problem*, std::vector<SizedProblem>>> listed;
+  for (const Problem& problem : problems) {
+    listed.emplace_back(&problem, Sizes(problem, size));
+    for (const SizedProblem& sized : listed.back().second) {
+      if (std::find(columns.begin(), columns.end(), sized.size) == columns.end())
+        columns.push_back(sized.size);
+    }
+  }
+  std::vector<Row> rows = {{"id", "name", "families"}};
+  rows[0].insert(rows[0].end(), columns.begin(), columns.end());
+  for (const auto& [problem, sizes] : listed) {
+    Row row = {problem->id, problem->name, fmt::format("{}", fmt::join(problem->families, " "))};
+    for (const std::string& column : columns) {
+      const auto sized = std::find_if(sizes.begin(), sizes.end(), [&](const SizedProblem& candidate) {
+        return candidate.size == column;
+      });
+      row.push_back(sized == sizes.end() ? "" : ShapeSummary(*sized));
+    }
+    rows.push_back(std::move(row));
+  }
+  return AlignedTable(rows);
+}
+
+std::string ProblemDetails(const Problem& problem, const std::string& size) {
+  const std::vector<SizedProblem> sizes = Sizes(problem, size);
+  std::vector<std::string> symbols;
+  for (const auto& [symbol, value] : sizes[0].symbols) symbols.push_back(symbol);
+  std::string text = fmt::format("{}  {}\n\n", problem.id, problem.name);
+  text += AlignedTable(
+      {{"families", fmt::format("{}", fmt::join(problem.families, ", "))},
+       {"flags", problem.flags.empty() ? "none" : fmt::format("{}", fmt::join(problem.flags, ", "))},
+       {"file", problem.path.string()}});
+  const size_t begin = problem.reference.find_first_not_of('\n');
+  text += fmt::format("\nReference\n{}", problem.reference.substr(begin));
+  if (text.back() != '\n') text += '\n';
+  text += fmt::format("\nA candidate of kind cpp defines (size symbols {} are constants in scope)\n{}\n\n",
+                      symbols.empty() ? "none" : fmt::format("{}", fmt::join(symbols, ", ")),
+                      LaunchSignature(problem));
+
+  std::vector<Row> tensors = {{"tensor", "role", "dtype", "values"}};
+  std::vector<Row> costs = {{"cost", "formula"}};
+  for (const SizedProblem& sized : sizes) {
+    tensors[0].push_back(sized.size);
+    costs[0].push_back(sized.size);
+  }
+  AddTensorRows(sizes, false, &tensors);
+  AddTensorRows(sizes, true, &tensors);
+  AddCostRow(sizes, "flops", problem.flops, &SizedProblem::flops, "FLOP", &costs);
+  AddCostRow(sizes, "bytes", problem.bytes, &SizedProblem::bytes, "B", &costs);
+  AddCostRow(sizes, "min_flops", problem.min_flops, &SizedProblem::min_flops, "FLOP", &costs);
+  AddCostRow(sizes, "min_bytes", problem.min_bytes, &SizedProblem::min_bytes, "B", &costs);
+  return text + AlignedTable(tensors) + '\n' + AlignedTable(costs);
+}
+
+nlohmann::ordered_json ProblemJson(const Problem& problem, const std::string& size) {
+  const std::vector<SizedProblem> sizes = Sizes(problem, size);
+  Json inputs = Json::array(), params = Json::array(), outputs = Json::array();
+  for (size_t i = 0; i < problem.inputs.size(); ++i) {
+    (problem.inputs[i].is_param ? params : inputs).push_back(TensorJson(sizes, &SizedProblem::inputs, i));
+  }
+  for (size_t i = 0; i < problem.outputs.size(); ++i) {
+    outputs.push_back(TensorJson(sizes, &SizedProblem::outputs, i));
+  }
+  Json flops = Json::object(), bytes = Json::object();
+  for (const SizedProblem& sized : sizes) {
+    flops[sized.size] = static_cast<int64_t>(sized.flops);
+    bytes[sized.size] = static_cast<int64_t>(sized.bytes);
+  }
+  return {{"event", "problem"},     {"id", problem.id},
+          {"name", problem.name},   {"families", problem.families},
+          {"flags", problem.flags}, {"signature", {{"cpp", LaunchSignature(problem)}}},
+          {"inputs", inputs},       {"params", params},
+          {"outputs", outputs},     {"flops", flops},
+          {"bytes", bytes}};
+}
+
+}  // namespace kevin

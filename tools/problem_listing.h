@@ -1,0 +1,22 @@
+#pragma once
+// Problems as text for people and as JSON for scripts. `size` picks one size set; empty means all. Unknown
+// sizes throw Error(kBadRequest). Pure functions.
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "env/problem.h"
+
+namespace kevin {
+
+// One line per problem under a heading: id, name, families, shapes at each size.
+std::string ProblemTable(const std::vector<Problem>& problems, const std::string& size);
+
+// Everything about one problem, on a page.
+std::string ProblemDetails(const Problem& problem, const std::string& size);
+
+// The `problem` event.
+nlohmann::ordered_json ProblemJson(const Problem& problem, const std::string& size);
+
+}  // namespace kevin

@@ -1,0 +1,167 @@
+#pragma once
+// What the store keeps, as plain values: no SQL, no environment and no policy types (`agent` translates).
+// Field by field this is schema.sql, which documents units and meanings in full; std::nullopt is SQL's NULL
+// and means unknown. Hashes are SHA-256 in lower-case hex; times are UTC, "2026-11-21T09:40:12.345Z".
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kevin {
+
+// One start of a program that writes episodes.
+struct RunRecord {
+  std::string id;                       // ULID; filled by BeginRun
+  std::string command;                  // the command line as typed
+  std::string program_version;          // "0.1.0"
+  std::string machine = "{}";           // JSON object: CPU, memory, kernel, compiler, torch, ...
+  std::string started_at, finished_at;  // filled by the store; finished_at is empty while it runs
+};
+
+struct ProblemRecord {
+  std::string content_hash;  // identifies this text of the problem
+  std::string id, name;      // "level1/19", "ReLU"
+  std::string text;          // the problem file, whole
+  std::vector<std::string> families, flags;
+};
+
+enum class EpisodeState { kRunning, kDone, kInterrupted, kFailed };
+const char* EpisodeStateName(EpisodeState state);  // "running", "done", "interrupted", "failed"
+
+struct EpisodeRecord {
+  std::string id;                     // ULID; filled by BeginEpisode
+  std::string run;                    // the run that began it
+  std::string problem, problem_hash;  // id and content hash
+  std::string policy;                 // "search", "replay:01J..."
+  std::string kind = "cpp";           // candidate kind
+  std::string device, isolation;
+  std::string size, inputs, precision;  // as the evaluations of this episode use them
+  uint64_t seed = 0;
+  int turns_asked = 0;                                // --turns, plus what --continue added
+  std::string prompt_template, prompt_template_hash;  // name with version, and hash of the files
+  std::string start_source;                           // --from: the person's own kernel; empty: none
+  std::string note;                                   // --note
+  std::optional<double> until;                        // --until: stop when this speed-up is confirmed
+
+  // Filled by FinishEpisode.
+  EpisodeState state = EpisodeState::kRunning;
+  std::string state_reason;  // why it failed or was interrupted; may be empty
+  std::optional<int> best_turn;
+  std::optional<double> best_speedup, best_speedup_low, best_speedup_high;  // from confirmation measurements
+  std::string best_path;  // where the best kernel was written
+  double seconds = 0;     // wall time, all continuations added up
+
+  // Filled by the store when loaded.
+  std::string started_at, finished_at;
+  int turns = 0, correct_turns = 0;  // turns 1 and up that are in the store
+  std::string database;              // path of the file it was read from
+};
+
+// How an episode ended; see the same names in EpisodeRecord. `seconds` is added to what is stored.
+struct EpisodeEnd {
+  EpisodeState state = EpisodeState::kDone;
+  std::string state_reason;
+  std::optional<int> best_turn;
+  std::optional<double> best_speedup, best_speedup_low, best_speedup_high;
+  std::string best_path;
+  double seconds = 0;
+};
+
+struct MessageRecord {
+  std::string role;     // "system", "user", "assistant"
+  std::string content;  // the exact bytes sent; equal contents are stored once
+};
+
+struct SamplingRecord {
+  std::optional<double> temperature, top_p;
+  std::optional<int> max_tokens;
+  std::optional<uint64_t> seed;
+};
+
+struct UsageRecord {
+  std::optional<int64_t> prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens;
+};
+
+struct ModelRecord {
+  std::string name;                                         // what answered
+  std::string weights_hash, tokenizer_hash, template_hash;  // empty: unknown, or there is none
+};
+
+struct SampleRecord {  // one timed half of a pair
+  int process = 0, pair = 0;
+  std::string phase;  // "sequential", "fixed", "confirm"
+  std::string side;   // "candidate", "reference", "start"
+  int calls = 0;
+  double total_us = 0;  // of all calls together
+};
+
+// A ratio with its 99 % interval; above 1 is faster.
+struct RatioRecord {
+  double value = 0, low = 0, high = 0;
+};
+
+// One verdict on one candidate. `kind` and `source` become a row of `candidates`.
+struct EvaluationRecord {
+  std::string id;                // ULID; filled by the store
+  std::string purpose = "turn";  // "turn", "start" (--from, turn 0), "confirm", "audit"
+  std::string candidate_hash;    // empty when the reply held no source (parse_failed)
+  std::string kind, source;
+
+  // What makes two evaluations the same (measurement.md calls it the key). `key_parts` holds everything the
+  // key was hashed over, by name; the parts threads, tolerance_version, baseline_version,
+  // toolchain_version, device_model, driver, include_hashes and environment_version are also columns of their
+  // own (null when the map lacks them).
+  std::string key;
+  std::map<std::string, std::string> key_parts;
+  std::string problem_hash, size, inputs, precision, device, isolation;
+  bool tf32 = false;
+
+  std::string outcome;  // "parse_failed", ..., "measured"
+  std::string reason;   // one line; empty when measured
+  bool compiled = false, correct = false;
+  std::string verdict;                       // "fast", "slow", "same", "ambiguous"; empty unless measured
+  std::optional<RatioRecord> speedup;        // against the reference
+  std::optional<RatioRecord> against_start;  // against the kernel given with --from
+  std::optional<double> log_se;              // standard error of log(speed-up)
+  std::optional<int> pairs, processes;
+  std::optional<double> candidate_us, reference_us, gb_per_s, gflop_per_s, floor_us;
+  std::optional<double> max_error, error_bound;
+  double score = 0;  // the raw reward: 0.3 * correct + speed-up * correct
+  double compile_s = 0, verify_s = 0, measure_s = 0, wait_s = 0;  // wait_s: for the machine-wide lock
+  std::vector<uint64_t> seeds;
+  std::vector<SampleRecord> samples;
+  std::string log;             // compiler warnings or the candidate's stderr, trimmed
+  std::string machine = "{}";  // JSON object: clocks, load, temperature, ... at this time
+  std::string cached_from;     // id of the evaluation whose verdict this repeats; empty: measured anew
+  std::string superseded_by;   // id of the evaluation that overrides this one; empty: none
+  std::string created_at;      // filled by the store
+};
+
+// One turn: what was sent, what came back, what became of it, what was answered.
+struct TurnRecord {
+  int turn = 1;     // from 1; 0 is the kernel given with --from
+  std::string run;  // the run that made it; empty: the episode's latest run
+  std::vector<MessageRecord> messages;
+  std::string reply, reasoning;
+  std::vector<int32_t> prompt_token_ids, token_ids;  // empty when the policy has none
+  std::vector<float> logprobs;                       // one per token_ids, or empty
+  SamplingRecord sampling;
+  UsageRecord usage;
+  std::string stop_reason;
+  ModelRecord model;
+  std::string parser_version;
+  std::string prompt_template, prompt_template_hash;
+  std::string summary;      // what changed, in the policy's own words
+  std::string feedback;     // what the policy is shown about this turn
+  std::string source_path;  // where the kernel was written
+  double generate_s = 0;    // the policy
+  double overhead_s = 0;    // seconds minus generate, compile, verify, measure and wait
+  double seconds = 0;       // wall time of the turn
+  double reward = 0;        // as given at the time; views follow a superseding evaluation
+  EvaluationRecord evaluation;
+  std::string created_at;  // filled by the store
+};
+
+}  // namespace kevin

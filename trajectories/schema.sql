@@ -1,0 +1,296 @@
+-- Kevin's database, format 1. This file is the format's document and its source: it is built into the program
+-- and run on a new file. A released format never changes; the next one gets a new number, and the program
+-- opens every older one. A program refuses a file whose number is above its own.
+--
+-- Conventions
+--   ids      Runs, episodes and evaluations have ULIDs: 26 characters, ordered by time, never reused, so that
+--            databases merge by INSERT. All else is keyed by them or by content.
+--   hashes   SHA-256, 64 lower-case hex digits.
+--   times    UTC text, '2026-11-21T09:40:12.345Z'. Durations: the unit is in the name (_s, _us).
+--   flags    0 or 1.   Unknown is NULL, never 0.   JSON is text.
+--   seeds    64-bit unsigned numbers; as INTEGER they are stored as the signed number with the same bits,
+--            in JSON as decimal strings.
+-- Rows are added and, except for the columns named below, never changed: runs.finished_at, the outcome columns
+-- of episodes, evaluations.superseded_by, and all of work_items.
+
+PRAGMA application_id = 1264940654;   -- "Kevn": how the program knows its own files
+PRAGMA user_version = 1;              -- the format's number
+
+-- One start of a program that writes episodes.
+CREATE TABLE runs (
+  id              TEXT PRIMARY KEY,
+  command         TEXT NOT NULL,             -- the command line as typed
+  program_version TEXT NOT NULL,
+  machine         TEXT NOT NULL,             -- JSON: CPU, memory, kernel, compiler, torch, ...
+  owner           TEXT NOT NULL,             -- 'host boot-id pid start-time' of the process: is it still alive?
+  started_at      TEXT NOT NULL,
+  finished_at     TEXT                       -- NULL while it runs, and for ever if it was killed
+) STRICT;
+
+-- The text of a problem as it was; a later edit is another row with the same id.
+CREATE TABLE problems (
+  content_hash TEXT PRIMARY KEY,             -- of text
+  id           TEXT NOT NULL,                -- 'level1/19'
+  name         TEXT NOT NULL,
+  families     TEXT NOT NULL,                -- JSON list of text
+  flags        TEXT NOT NULL,                -- JSON list of text
+  text         TEXT NOT NULL                 -- the problem file
+) STRICT;
+CREATE INDEX problems_id ON problems(id);
+
+-- Bytes kept once, whoever refers to them. 'plain': body is the text itself. 'zlib': body is a zlib stream.
+-- Arrays (token ids: int32, log-probabilities: float32) are little-endian, without a header, always 'zlib'.
+CREATE TABLE blobs (
+  hash  TEXT PRIMARY KEY,                    -- of the uncompressed bytes
+  codec TEXT NOT NULL CHECK (codec IN ('plain', 'zlib')),
+  size  INTEGER NOT NULL,                    -- uncompressed bytes
+  body  ANY NOT NULL                         -- TEXT if plain, BLOB if zlib
+) STRICT;
+
+-- One policy at one problem for a number of turns.
+CREATE TABLE episodes (
+  id                   TEXT PRIMARY KEY,
+  run                  TEXT NOT NULL REFERENCES runs(id),      -- began it
+  last_run             TEXT NOT NULL REFERENCES runs(id),      -- works or last worked on it (--continue)
+  problem              TEXT NOT NULL,                          -- problems.id
+  problem_hash         TEXT NOT NULL REFERENCES problems(content_hash),
+  policy               TEXT NOT NULL,                          -- 'search', 'replay:EPISODE', ...
+  kind                 TEXT NOT NULL,                          -- of the candidates: 'cpp'
+  device               TEXT NOT NULL,
+  isolation            TEXT NOT NULL,
+  size                 TEXT NOT NULL,                          -- size set: 'small', 'full'
+  inputs               TEXT NOT NULL,                          -- 'default', 'kernelbench'
+  precision            TEXT NOT NULL,
+  seed                 INTEGER NOT NULL,
+  turns_asked          INTEGER NOT NULL,
+  prompt_template      TEXT NOT NULL,                          -- name and version
+  prompt_template_hash TEXT NOT NULL,
+  start_source         TEXT REFERENCES blobs(hash),            -- --from: a kernel of the person's own
+  note                 TEXT NOT NULL,                          -- --note
+  until                REAL,                                   -- --until: stop at this confirmed speed-up
+  started_at           TEXT NOT NULL,
+  -- The outcome; written when the episode ends, and again when a continuation ends.
+  state                TEXT NOT NULL CHECK (state IN ('running', 'done', 'interrupted', 'failed')),
+  state_reason         TEXT NOT NULL,
+  best_turn            INTEGER,
+  best_speedup         REAL,                                   -- these three from confirmation measurements
+  best_speedup_low     REAL,
+  best_speedup_high    REAL,
+  best_path            TEXT,
+  seconds              REAL NOT NULL,                          -- wall time, continuations added up
+  finished_at          TEXT
+) STRICT;
+CREATE INDEX episodes_run ON episodes(run);
+CREATE INDEX episodes_problem ON episodes(problem);
+
+-- What a turn sent, what came back and what it was told. Its verdict is the row of `evaluations` with the same
+-- episode and turn and purpose 'turn' (or 'start': turn 0, the kernel given with --from).
+-- View turn_messages gives the prompt's text, view turn_results everything of a turn in one row.
+CREATE TABLE turns (
+  episode              TEXT NOT NULL REFERENCES episodes(id),
+  turn                 INTEGER NOT NULL,                       -- from 1
+  run                  TEXT NOT NULL REFERENCES runs(id),      -- made it
+  messages             TEXT NOT NULL,                          -- JSON: [{"role", "content": blobs.hash}]
+  reply                TEXT NOT NULL,
+  reasoning            TEXT NOT NULL,                          -- never sent back
+  prompt_token_ids     TEXT REFERENCES blobs(hash),            -- NULL: the policy has none
+  token_ids            TEXT REFERENCES blobs(hash),
+  logprobs             TEXT REFERENCES blobs(hash),            -- natural log, one per token id
+  temperature          REAL,
+  top_p                REAL,
+  max_tokens           INTEGER,
+  sampling_seed        INTEGER,
+  stop_reason          TEXT NOT NULL,                          -- 'stop', 'length', 'cancelled'
+  prompt_tokens        INTEGER,
+  completion_tokens    INTEGER,
+  cached_tokens        INTEGER,
+  reasoning_tokens     INTEGER,
+  model                TEXT NOT NULL,
+  weights_hash         TEXT,
+  tokenizer_hash       TEXT,
+  chat_template_hash   TEXT,
+  parser_version       TEXT NOT NULL,                          -- of what took the source out of the reply
+  prompt_template      TEXT NOT NULL,
+  prompt_template_hash TEXT NOT NULL,
+  summary              TEXT NOT NULL,                          -- what changed, in the policy's words
+  feedback             TEXT NOT NULL,                          -- what the policy is shown about this turn
+  source_path          TEXT,
+  generate_s           REAL NOT NULL,                          -- compile_s, verify_s, ... are in evaluations
+  overhead_s           REAL NOT NULL,                          -- seconds minus generate_s and evaluations.*_s
+  seconds              REAL NOT NULL,                          -- wall time
+  reward               REAL NOT NULL,                          -- raw, as given at the time
+  created_at           TEXT NOT NULL,
+  PRIMARY KEY (episode, turn)
+) STRICT;
+
+CREATE TABLE candidates (
+  hash       TEXT PRIMARY KEY,               -- of kind and source
+  kind       TEXT NOT NULL,
+  source     TEXT NOT NULL,
+  created_at TEXT NOT NULL
+) STRICT;
+
+-- One verdict on one candidate. Rows with equal `key` asked the same question; only those with NULL cached_from
+-- were measured, the others repeat a verdict and count once with it.
+CREATE TABLE evaluations (
+  id                 TEXT PRIMARY KEY,
+  episode            TEXT,
+  turn               INTEGER,
+  purpose            TEXT NOT NULL,          -- 'turn', 'start', 'confirm' (winner again), 'audit' (cached verdict again)
+  -- The key and its parts (README.md, "What a verdict means").
+  key                TEXT NOT NULL,
+  key_parts          TEXT NOT NULL,          -- JSON object of text: all that `key` was hashed over
+  candidate          TEXT REFERENCES candidates(hash),         -- NULL: the reply held no source
+  kind               TEXT NOT NULL,
+  problem_hash       TEXT NOT NULL,
+  size               TEXT NOT NULL,
+  inputs             TEXT NOT NULL,
+  precision          TEXT NOT NULL,
+  tf32               INTEGER NOT NULL,
+  threads            TEXT,
+  tolerance_version  TEXT,                   -- of the rule of right and wrong
+  baseline_version   TEXT,                   -- what the reference is, and its version
+  toolchain_version  TEXT,                   -- compiler and flags
+  device             TEXT NOT NULL,          -- as people read it
+  device_model       TEXT,
+  driver             TEXT,
+  isolation          TEXT NOT NULL,
+  include_hashes     TEXT,                   -- of the include folders
+  environment_version TEXT,                  -- of the evaluator
+  -- The verdict.
+  outcome            TEXT NOT NULL,          -- parse_failed, compile_failed, refused, crashed, timed_out,
+                                             -- wrong, measured
+  reason             TEXT NOT NULL,
+  compiled           INTEGER NOT NULL,
+  correct            INTEGER NOT NULL,
+  verdict            TEXT,                   -- of the sequential test: fast, slow, same, ambiguous
+  speedup            REAL,                   -- against the reference, from fixed pairs; with its 99 % interval
+  speedup_low        REAL,
+  speedup_high       REAL,
+  log_se             REAL,                   -- standard error of log(speedup)
+  pairs              INTEGER,                -- fixed pairs behind speedup
+  processes          INTEGER,                -- runner processes they span
+  against_start      REAL,                   -- the same against the kernel given with --from
+  against_start_low  REAL,
+  against_start_high REAL,
+  candidate_us       REAL,                   -- median per call
+  reference_us       REAL,
+  gb_per_s           REAL,
+  gflop_per_s        REAL,
+  floor_us           REAL,                   -- no correct kernel can be faster
+  max_error          REAL,
+  error_bound        REAL,
+  score              REAL NOT NULL,          -- 0.3 * correct + speedup * correct
+  -- How it came about.
+  compile_s          REAL NOT NULL,
+  verify_s           REAL NOT NULL,
+  measure_s          REAL NOT NULL,
+  wait_s             REAL NOT NULL,          -- for the machine-wide lock
+  seeds              TEXT NOT NULL,          -- JSON list of decimal strings
+  log                TEXT NOT NULL,          -- compiler warnings, the candidate's stderr; trimmed
+  machine            TEXT NOT NULL,          -- JSON: clocks, load, ... at the time
+  cached_from        TEXT REFERENCES evaluations(id),
+  superseded_by      TEXT REFERENCES evaluations(id),          -- the row that overrides this one
+  created_at         TEXT NOT NULL,
+  FOREIGN KEY (episode, turn) REFERENCES turns(episode, turn)
+) STRICT;
+CREATE INDEX evaluations_key ON evaluations(key);
+CREATE INDEX evaluations_turn ON evaluations(episode, turn);
+CREATE INDEX evaluations_cached_from ON evaluations(cached_from) WHERE cached_from IS NOT NULL;
+CREATE INDEX evaluations_superseded_by ON evaluations(superseded_by) WHERE superseded_by IS NOT NULL;
+CREATE UNIQUE INDEX evaluations_verdict ON evaluations(episode, turn) WHERE purpose IN ('turn', 'start');
+
+-- Every timed half of every pair.
+CREATE TABLE samples (
+  evaluation TEXT NOT NULL REFERENCES evaluations(id),
+  position   INTEGER NOT NULL,               -- order of measuring, from 0
+  process    INTEGER NOT NULL,               -- runner process
+  pair       INTEGER NOT NULL,
+  phase      TEXT NOT NULL,                  -- 'sequential', 'fixed', 'confirm'
+  side       TEXT NOT NULL,                  -- 'candidate', 'reference', 'start'
+  calls      INTEGER NOT NULL,
+  total_us   REAL NOT NULL,                  -- of all calls together
+  PRIMARY KEY (evaluation, position)
+) STRICT, WITHOUT ROWID;
+
+-- What the reference took, under the same key without the candidate: one row per measured evaluation.
+CREATE TABLE baselines (
+  key          TEXT NOT NULL,                -- hash of the key_parts other than 'candidate'
+  evaluation   TEXT NOT NULL REFERENCES evaluations(id),
+  name         TEXT NOT NULL,                -- what the reference is: evaluations.baseline_version
+  reference_us REAL NOT NULL,                -- median per call
+  created_at   TEXT NOT NULL,
+  PRIMARY KEY (key, evaluation)
+) STRICT, WITHOUT ROWID;
+
+-- The queue for many workers on one database: each leases an item, renews the lease while it works and, when it
+-- dies, another takes the item over with a higher fence. Whoever writes with an old fence is turned away.
+-- `kevin run` does not queue: it leaves this table empty.
+CREATE TABLE work_items (
+  id           TEXT PRIMARY KEY,             -- ULID
+  run          TEXT NOT NULL REFERENCES runs(id),              -- asked for it
+  spec         TEXT NOT NULL,                -- JSON: problem, policy, seed, turns, ...
+  state        TEXT NOT NULL CHECK (state IN ('waiting', 'leased', 'done', 'failed')),
+  priority     INTEGER NOT NULL DEFAULT 0,   -- higher first
+  episode      TEXT REFERENCES episodes(id), -- once begun; a later holder resumes it
+  lease_owner  TEXT,                         -- as runs.owner
+  lease_until  TEXT,                         -- after this anybody may take it
+  fence        INTEGER NOT NULL DEFAULT 0,   -- fencing token: grows with every lease
+  attempts     INTEGER NOT NULL DEFAULT 0,   -- leases that ended without a result
+  error        TEXT,                         -- of the last failed attempt
+  created_at   TEXT NOT NULL,
+  finished_at  TEXT
+) STRICT;
+CREATE INDEX work_items_next ON work_items(state, priority DESC, id);
+
+-- What was sent, message by message.
+CREATE VIEW turn_messages AS
+SELECT t.episode, t.turn, m.key AS position, m.value ->> 'role' AS role, b.body AS content
+FROM turns t, json_each(t.messages) m JOIN blobs b ON b.hash = m.value ->> 'content';
+
+-- One row a turn, everything joined. A superseded verdict is replaced by the one that overrides it.
+CREATE VIEW turn_results AS
+SELECT t.episode, t.turn, ep.problem, ep.policy, t.model,
+       e.outcome, e.reason, e.compiled, e.correct, e.verdict,
+       e.speedup, e.speedup_low, e.speedup_high, e.log_se, e.pairs, e.processes,
+       e.against_start, e.against_start_low, e.against_start_high,
+       e.candidate_us, e.reference_us, e.gb_per_s, e.gflop_per_s, e.floor_us, e.max_error, e.error_bound,
+       CASE WHEN e.id = own.id THEN t.reward ELSE e.score END AS score,
+       e.kind, e.size, e.inputs, e.precision, e.tf32, e.threads, e.device, e.isolation,
+       e.id AS evaluation, own.cached_from,
+       t.generate_s, own.compile_s, own.verify_s, own.measure_s, own.wait_s, t.overhead_s, t.seconds,
+       t.stop_reason, t.prompt_tokens, t.completion_tokens,
+       t.summary, t.feedback, t.reply, t.reasoning, c.source, t.source_path,
+       ep.run, t.run AS turn_run, ep.problem_hash, ep.seed, ep.state AS episode_state, t.created_at
+FROM turns t
+JOIN episodes ep ON ep.id = t.episode
+JOIN evaluations own ON own.episode = t.episode AND own.turn = t.turn AND own.purpose IN ('turn', 'start')
+JOIN evaluations e ON e.id = coalesce(own.superseded_by, own.id)
+LEFT JOIN candidates c ON c.hash = own.candidate;
+
+-- Returns and advantages, derived from the raw rewards as in Kevin (arXiv 2507.11948, section 4.3):
+--   return_t    = sum over i >= t of gamma^(i - t) * reward_i, gamma = 0.4, over the turns of one episode
+--   advantage_t = (return_t - mean) / std over all turns of all episodes of one problem in one run
+-- std is the population's (divided by n); where it is 0 the advantage is 0. Turn 0, the person's own kernel, is
+-- no action of the policy and takes no part. Needs SQLite's sqrt().
+CREATE VIEW turn_returns AS
+WITH RECURSIVE
+  rewards AS (
+    SELECT episode, turn, run, problem, problem_hash, score AS reward,
+           row_number() OVER (PARTITION BY episode ORDER BY turn DESC) AS from_end
+    FROM turn_results WHERE turn > 0),
+  discounted(episode, from_end, value) AS (
+    SELECT episode, from_end, reward FROM rewards WHERE from_end = 1
+    UNION ALL
+    SELECT r.episode, r.from_end, r.reward + 0.4 * d.value
+    FROM discounted d JOIN rewards r ON r.episode = d.episode AND r.from_end = d.from_end + 1),
+  returns AS (
+    SELECT r.*, d.value, avg(d.value) OVER (PARTITION BY r.run, r.problem_hash) AS mean
+    FROM rewards r JOIN discounted d ON d.episode = r.episode AND d.from_end = r.from_end),
+  spreads AS (
+    SELECT *, avg((value - mean) * (value - mean)) OVER (PARTITION BY run, problem_hash) AS variance,
+           count(*) OVER (PARTITION BY run, problem_hash) AS n
+    FROM returns)
+SELECT run, problem, episode, turn, reward, value AS return, mean AS group_mean, n AS group_turns,
+       CASE WHEN variance > 1e-18 THEN (value - mean) / sqrt(variance) ELSE 0.0 END AS advantage
+FROM spreads;

@@ -1,0 +1,341 @@
+// Turns, candidates, evaluations and samples of a Store.
+
+#include <fmt/format.h>
+
+#include "env/error.h"
+#include "trajectories/blob.h"
+#include "trajectories/store_impl.h"
+#include "trajectories/ulid.h"
+
+namespace kevin {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kTurnColumns[] =
+    "episode, turn, run, messages, reply, reasoning, prompt_token_ids, token_ids, logprobs, temperature, "
+    "top_p, max_tokens, sampling_seed, stop_reason, prompt_tokens, completion_tokens, cached_tokens, "
+    "reasoning_tokens, model, weights_hash, tokenizer_hash, chat_template_hash, parser_version, "
+    "prompt_template, prompt_template_hash, summary, feedback, source_path, generate_s, overhead_s, "
+    "seconds, reward, created_at";
+
+constexpr char kEvaluationColumns[] =
+    "id, episode, turn, purpose, key, key_parts, candidate, kind, problem_hash, size, inputs, precision, "
+    "tf32, threads, tolerance_version, baseline_version, toolchain_version, device, device_model, driver, "
+    "isolation, include_hashes, environment_version, outcome, reason, compiled, correct, verdict, "
+    "speedup, speedup_low, speedup_high, log_se, pairs, processes, against_start, against_start_low, "
+    "against_start_high, candidate_us, reference_us, gb_per_s, gflop_per_s, floor_us, max_error, "
+    "error_bound, score, compile_s, verify_s, measure_s, wait_s, seeds, log, machine, cached_from, "
+    "superseded_by, created_at";
+
+std::string SelectEvaluations(const std::string& condition) {
+  return fmt::format(
+      "SELECT {}, (SELECT source FROM candidates WHERE hash = candidate) FROM evaluations WHERE {}",
+      kEvaluationColumns, condition);
+}
+
+// --- Writing ---
+
+struct NullableRatio {
+  std::optional<double> value, low, high;
+};
+
+NullableRatio Split(const std::optional<RatioRecord>& ratio) {
+  if (!ratio) return {};
+  return {ratio->value, ratio->low, ratio->high};
+}
+
+std::string SeedsJson(const std::vector<uint64_t>& seeds) {
+  json list = json::array();
+  for (const uint64_t seed : seeds) list.push_back(std::to_string(seed));
+  return list.dump();
+}
+
+std::optional<std::string> Part(const EvaluationRecord& e, const char* name) {
+  const auto part = e.key_parts.find(name);
+  return part == e.key_parts.end() ? std::nullopt : std::optional(part->second);
+}
+
+void InsertCandidate(Database& database, const EvaluationRecord& e, const std::string& now) {
+  if (e.source.empty()) return;
+  if (e.candidate_hash.empty()) {
+    throw Error(ExitCode::kBadRequest, "an evaluation with a source needs its candidate_hash");
+  }
+  database.Prepare(InsertSql("INSERT OR IGNORE", "candidates", "hash, kind, source, created_at"))
+      .Bind(e.candidate_hash, e.kind, e.source, now)
+      .Run();
+}
+
+void InsertSamples(Database& database, const std::string& evaluation,
+                   const std::vector<SampleRecord>& samples) {
+  Statement insert = database.Prepare(
+      InsertSql("INSERT", "samples", "evaluation, position, process, pair, phase, side, calls, total_us"));
+  int position = 0;
+  for (const SampleRecord& s : samples) {
+    insert.Bind(evaluation, position++, s.process, s.pair, s.phase, s.side, s.calls, s.total_us).Run();
+  }
+}
+
+void InsertBaseline(Database& database, const std::string& id, const EvaluationRecord& e,
+                    const std::string& now) {
+  if (!e.reference_us || !e.cached_from.empty()) return;
+  std::string parts;
+  for (const auto& [name, value] : e.key_parts) {
+    if (name != "candidate") parts += fmt::format("{}={}\n", name, value);
+  }
+  database.Prepare(InsertSql("INSERT", "baselines", "key, evaluation, name, reference_us, created_at"))
+      .Bind(ContentHash(parts), id, Part(e, "baseline_version").value_or(""), *e.reference_us, now)
+      .Run();
+}
+
+std::string InsertEvaluation(Database& database, const std::string& episode, int turn,
+                             const EvaluationRecord& e) {
+  const std::string now = UtcNow();
+  const std::string id = NewUlid();
+  InsertCandidate(database, e, now);
+  const NullableRatio speedup = Split(e.speedup), against_start = Split(e.against_start);
+  database.Prepare(InsertSql("INSERT", "evaluations", kEvaluationColumns))
+      .Bind(id, episode, turn, e.purpose, e.key, DumpJson(e.key_parts), NullIfEmpty(e.candidate_hash), e.kind,
+            e.problem_hash, e.size, e.inputs, e.precision, e.tf32, Part(e, "threads"),
+            Part(e, "tolerance_version"), Part(e, "baseline_version"), Part(e, "toolchain_version"), e.device,
+            Part(e, "device_model"), Part(e, "driver"), e.isolation, Part(e, "include_hashes"),
+            Part(e, "environment_version"), e.outcome, e.reason, e.compiled, e.correct,
+            NullIfEmpty(e.verdict), speedup.value, speedup.low, speedup.high, e.log_se, e.pairs, e.processes,
+            against_start.value, against_start.low, against_start.high, e.candidate_us, e.reference_us,
+            e.gb_per_s, e.gflop_per_s, e.floor_us, e.max_error, e.error_bound, e.score, e.compile_s,
+            e.verify_s, e.measure_s, e.wait_s, SeedsJson(e.seeds), e.log, e.machine,
+            NullIfEmpty(e.cached_from), NullIfEmpty(e.superseded_by), now)
+      .Run();
+  InsertSamples(database, id, e.samples);
+  InsertBaseline(database, id, e, now);
+  return id;
+}
+
+void InsertTurn(Store::Impl& impl, const std::string& episode, const TurnRecord& t, const std::string& run) {
+  json messages = json::array();
+  for (const MessageRecord& m : t.messages) {
+    messages.push_back({{"role", m.role}, {"content", impl.PutText(m.content)}});
+  }
+  std::optional<int64_t> seed;
+  if (t.sampling.seed) seed = static_cast<int64_t>(*t.sampling.seed);
+  impl.database.Prepare(InsertSql("INSERT", "turns", kTurnColumns))
+      .Bind(episode, t.turn, run, DumpJson(messages), t.reply, t.reasoning,
+            impl.PutArray(ArrayBytes(t.prompt_token_ids)), impl.PutArray(ArrayBytes(t.token_ids)),
+            impl.PutArray(ArrayBytes(t.logprobs)), t.sampling.temperature, t.sampling.top_p,
+            t.sampling.max_tokens, seed, t.stop_reason, t.usage.prompt_tokens, t.usage.completion_tokens,
+            t.usage.cached_tokens, t.usage.reasoning_tokens, t.model.name, NullIfEmpty(t.model.weights_hash),
+            NullIfEmpty(t.model.tokenizer_hash), NullIfEmpty(t.model.template_hash), t.parser_version,
+            t.prompt_template, t.prompt_template_hash, t.summary, t.feedback, NullIfEmpty(t.source_path),
+            t.generate_s, t.overhead_s, t.seconds, t.reward, UtcNow())
+      .Run();
+}
+
+// --- Reading ---
+
+std::optional<RatioRecord> ReadRatio(RowReader& row) {
+  const auto value = row.OptionalReal(), low = row.OptionalReal(), high = row.OptionalReal();
+  if (!value) return std::nullopt;
+  return RatioRecord{*value, low.value_or(0), high.value_or(0)};
+}
+
+EvaluationRecord ReadEvaluation(const Statement& statement) {
+  RowReader row(statement);
+  EvaluationRecord e;
+  e.id = row.Text(), row.Text(), row.Integer(), e.purpose = row.Text(), e.key = row.Text();
+  e.key_parts = json::parse(row.Text()).get<std::map<std::string, std::string>>();
+  e.candidate_hash = row.Text(), e.kind = row.Text(), e.problem_hash = row.Text();
+  e.size = row.Text(), e.inputs = row.Text(), e.precision = row.Text(), e.tf32 = row.Flag();
+  row.Text(), row.Text(), row.Text(), row.Text(),
+      e.device = row.Text();  // threads to toolchain_version: in key_parts
+  row.Text(), row.Text(), e.isolation = row.Text(), row.Text(), row.Text();  // and so are these four
+  e.outcome = row.Text(), e.reason = row.Text(), e.compiled = row.Flag(), e.correct = row.Flag();
+  e.verdict = row.Text(), e.speedup = ReadRatio(row);
+  e.log_se = row.OptionalReal(), e.pairs = row.OptionalInt(), e.processes = row.OptionalInt();
+  e.against_start = ReadRatio(row);
+  e.candidate_us = row.OptionalReal(), e.reference_us = row.OptionalReal();
+  e.gb_per_s = row.OptionalReal(), e.gflop_per_s = row.OptionalReal(), e.floor_us = row.OptionalReal();
+  e.max_error = row.OptionalReal(), e.error_bound = row.OptionalReal(), e.score = row.Real();
+  e.compile_s = row.Real(), e.verify_s = row.Real(), e.measure_s = row.Real(), e.wait_s = row.Real();
+  for (const auto& seed : json::parse(row.Text())) e.seeds.push_back(std::stoull(seed.get<std::string>()));
+  e.log = row.Text(), e.machine = row.Text(), e.cached_from = row.Text(), e.superseded_by = row.Text();
+  e.created_at = row.Text(), e.source = row.Text();
+  return e;
+}
+
+std::vector<SampleRecord> ReadSamples(Database& database, const std::string& evaluation) {
+  Statement statement = database.Prepare(
+      "SELECT process, pair, phase, side, calls, total_us FROM samples WHERE evaluation = ? ORDER BY "
+      "position");
+  std::vector<SampleRecord> samples;
+  statement.Bind(evaluation);
+  while (statement.Step()) {
+    RowReader row(statement);
+    SampleRecord s;
+    s.process = row.Int(), s.pair = row.Int(), s.phase = row.Text(), s.side = row.Text();
+    s.calls = row.Int(), s.total_us = row.Real();
+    samples.push_back(std::move(s));
+  }
+  return samples;
+}
+
+TurnRecord ReadTurn(Store::Impl& impl, const Statement& statement) {
+  RowReader row(statement);
+  TurnRecord t;
+  row.Text(), t.turn = row.Int(), t.run = row.Text();
+  for (const auto& m : json::parse(row.Text())) {
+    t.messages.push_back({m.at("role").get<std::string>(), impl.GetBlob(m.at("content").get<std::string>())});
+  }
+  t.reply = row.Text(), t.reasoning = row.Text();
+  t.prompt_token_ids = Int32Array(impl.GetBlob(row.Text()));
+  t.token_ids = Int32Array(impl.GetBlob(row.Text()));
+  t.logprobs = Float32Array(impl.GetBlob(row.Text()));
+  t.sampling.temperature = row.OptionalReal(), t.sampling.top_p = row.OptionalReal();
+  t.sampling.max_tokens = row.OptionalInt();
+  if (const auto seed = row.OptionalInteger()) t.sampling.seed = static_cast<uint64_t>(*seed);
+  t.stop_reason = row.Text();
+  t.usage.prompt_tokens = row.OptionalInteger(), t.usage.completion_tokens = row.OptionalInteger();
+  t.usage.cached_tokens = row.OptionalInteger(), t.usage.reasoning_tokens = row.OptionalInteger();
+  t.model.name = row.Text(), t.model.weights_hash = row.Text();
+  t.model.tokenizer_hash = row.Text(), t.model.template_hash = row.Text();
+  t.parser_version = row.Text(), t.prompt_template = row.Text(), t.prompt_template_hash = row.Text();
+  t.summary = row.Text(), t.feedback = row.Text(), t.source_path = row.Text();
+  t.generate_s = row.Real(), t.overhead_s = row.Real(), t.seconds = row.Real(), t.reward = row.Real();
+  t.created_at = row.Text();
+  return t;
+}
+
+std::vector<EvaluationRecord> ReadEvaluations(Database& database, const std::string& episode, int turn,
+                                              const std::string& more) {
+  Statement statement =
+      database.Prepare(SelectEvaluations("episode = ? AND turn = ?" + more + " ORDER BY created_at, id"));
+  std::vector<EvaluationRecord> evaluations;
+  statement.Bind(episode, turn);
+  while (statement.Step()) evaluations.push_back(ReadEvaluation(statement));
+  return evaluations;
+}
+
+// Turns of an episode, all or one, each with its own verdict.
+std::vector<TurnRecord> ReadTurns(Store::Impl& impl, const std::string& episode, std::optional<int> turn) {
+  Statement statement = impl.database.Prepare(fmt::format(
+      "SELECT {} FROM turns WHERE episode = ?1 AND (?2 IS NULL OR turn = ?2) ORDER BY turn", kTurnColumns));
+  std::vector<TurnRecord> turns;
+  statement.Bind(episode, turn);
+  while (statement.Step()) {
+    turns.push_back(ReadTurn(impl, statement));
+    auto own =
+        ReadEvaluations(impl.database, episode, turns.back().turn, " AND purpose IN ('turn', 'start')");
+    if (!own.empty()) turns.back().evaluation = std::move(own.front());
+  }
+  return turns;
+}
+
+}  // namespace
+
+std::string Store::Impl::PutText(const std::string& text) {
+  std::string hash = ContentHash(text);
+  database.Prepare(InsertSql("INSERT OR IGNORE", "blobs", "hash, codec, size, body"))
+      .Bind(hash, "plain", static_cast<int64_t>(text.size()), text)
+      .Run();
+  return hash;
+}
+
+std::optional<std::string> Store::Impl::PutArray(const std::string& bytes) {
+  if (bytes.empty()) return std::nullopt;
+  std::string hash = ContentHash(bytes);
+  database.Prepare(InsertSql("INSERT OR IGNORE", "blobs", "hash, codec, size, body"))
+      .Bind(hash, "zlib", static_cast<int64_t>(bytes.size()), Compress(bytes))
+      .Run();
+  return hash;
+}
+
+std::string Store::Impl::GetBlob(const std::string& hash) {
+  if (hash.empty()) return "";
+  Statement statement = database.Prepare("SELECT codec, size, body FROM blobs WHERE hash = ?");
+  if (!statement.Bind(hash).Step()) {
+    throw Error(ExitCode::kBadRequest, fmt::format("{}: blob {} is missing", database.path().string(), hash),
+                "the database was edited or is damaged; other turns are not affected");
+  }
+  return statement.Text(0) == "zlib" ? Decompress(statement.Text(2), statement.Integer(1))
+                                     : statement.Text(2);
+}
+
+std::string Store::AppendTurn(const std::string& episode, const TurnRecord& turn) {
+  const std::lock_guard lock(impl_->mutex);
+  Transaction transaction = impl_->BeginWrite();
+  impl_->RequireEpisode(episode);
+  Statement existing = impl_->database.Prepare("SELECT 1 FROM turns WHERE episode = ? AND turn = ?");
+  if (existing.Bind(episode, turn.turn).Step()) {
+    throw Error(ExitCode::kBadRequest, fmt::format("episode {} has a turn {} already", episode, turn.turn),
+                "another process may be continuing it; look with: kevin show " + episode);
+  }
+  std::string run = turn.run;
+  if (run.empty()) {
+    Statement last = impl_->database.Prepare("SELECT last_run FROM episodes WHERE id = ?");
+    last.Bind(episode).Step();
+    run = last.Text(0);
+  }
+  InsertTurn(*impl_, episode, turn, run);
+  std::string id = InsertEvaluation(impl_->database, episode, turn.turn, turn.evaluation);
+  transaction.Commit();
+  return id;
+}
+
+std::string Store::AppendEvaluation(const std::string& episode, int turn,
+                                    const EvaluationRecord& evaluation) {
+  const std::lock_guard lock(impl_->mutex);
+  Transaction transaction = impl_->BeginWrite();
+  impl_->RequireEpisode(episode);
+  std::string id = InsertEvaluation(impl_->database, episode, turn, evaluation);
+  transaction.Commit();
+  return id;
+}
+
+void Store::Supersede(const std::vector<std::string>& evaluations, const std::string& by) {
+  const std::lock_guard lock(impl_->mutex);
+  Transaction transaction = impl_->BeginWrite();
+  Statement update = impl_->database.Prepare(
+      "UPDATE evaluations SET superseded_by = ?1 WHERE id <> ?1 AND ?2 IN (id, cached_from, superseded_by)");
+  for (const std::string& id : evaluations) update.Bind(by, id).Run();
+  transaction.Commit();
+}
+
+std::vector<TurnRecord> Store::LoadTurns(const std::string& episode) {
+  const std::lock_guard lock(impl_->mutex);
+  return ReadTurns(*impl_, episode, std::nullopt);
+}
+
+std::optional<TurnRecord> Store::LoadTurn(const std::string& episode, int turn) {
+  const std::lock_guard lock(impl_->mutex);
+  auto turns = ReadTurns(*impl_, episode, turn);
+  if (turns.empty()) return std::nullopt;
+  EvaluationRecord& evaluation = turns.front().evaluation;
+  evaluation.samples = ReadSamples(impl_->database, evaluation.id);
+  return std::move(turns.front());
+}
+
+std::vector<EvaluationRecord> Store::LoadEvaluations(const std::string& episode, int turn) {
+  const std::lock_guard lock(impl_->mutex);
+  auto evaluations = ReadEvaluations(impl_->database, episode, turn, "");
+  for (auto& evaluation : evaluations) evaluation.samples = ReadSamples(impl_->database, evaluation.id);
+  return evaluations;
+}
+
+std::optional<EvaluationRecord> Store::FindEvaluation(const std::string& id) {
+  const std::lock_guard lock(impl_->mutex);
+  Statement statement = impl_->database.Prepare(SelectEvaluations("id = ?"));
+  if (!statement.Bind(id).Step()) return std::nullopt;
+  EvaluationRecord evaluation = ReadEvaluation(statement);
+  evaluation.samples = ReadSamples(impl_->database, id);
+  return evaluation;
+}
+
+std::optional<EvaluationRecord> Store::FindEvaluationByKey(const std::string& key) {
+  const std::lock_guard lock(impl_->mutex);
+  Statement statement = impl_->database.Prepare(
+      SelectEvaluations("key = ? AND purpose IN ('turn', 'start') AND cached_from IS NULL "
+                        "AND superseded_by IS NULL ORDER BY id DESC LIMIT 1"));
+  if (!statement.Bind(key).Step()) return std::nullopt;
+  return ReadEvaluation(statement);
+}
+
+}  // namespace kevin
