@@ -68,7 +68,7 @@ class Episode {
     Begin(store);
     try {
       TakeTurns();
-      if (!winner_) winner_ = ConfirmWinner(journal_.Contenders(), [&](int turn) { return Confirm(turn); });
+      if (!winner_) winner_ = ConfirmWinner(journal_.CorrectTurns(), [&](int turn) { return Confirm(turn); });
       Finish(EpisodeState::kDone, "");
     } catch (const Interrupted&) {
       Finish(EpisodeState::kInterrupted, "interrupted by the person");

@@ -100,13 +100,13 @@ void Journal::SetSeconds(int number, double seconds, double overhead_s) {
   turn.overhead_s = overhead_s;
 }
 
-std::vector<Contender> Journal::Contenders() const {
-  std::vector<Contender> contenders;
+std::vector<CorrectTurn> Journal::CorrectTurns() const {
+  std::vector<CorrectTurn> correct;
   for (const TurnRecord& turn : turns_) {
     if (!IsRight(turn)) continue;
-    contenders.push_back({turn.turn, turn.evaluation.candidate_hash, turn.evaluation.speedup->value});
+    correct.push_back({turn.turn, turn.evaluation.candidate_hash, turn.evaluation.speedup->value});
   }
-  return contenders;
+  return correct;
 }
 
 const TurnRecord* Journal::Leader() const {

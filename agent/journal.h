@@ -40,8 +40,8 @@ class Journal {
   // Seconds are known in full only when the turn is stored; for whoever watches.
   void SetSeconds(int number, double seconds, double overhead_s);
 
-  std::vector<Contender> Contenders() const;  // the turns that are right
-  const TurnRecord* Leader() const;           // the fastest of them by its own measurement; null: none
+  std::vector<CorrectTurn> CorrectTurns() const;  // the turns that are right
+  const TurnRecord* Leader() const;               // the fastest of them by its own measurement; null: none
 
   // best.cpp becomes the winner's kernel. Without a winner the leader's stays and no speed-up is claimed.
   void Finish(EpisodeState state, const std::string& reason, const std::optional<Winner>& winner,

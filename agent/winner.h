@@ -11,7 +11,7 @@
 
 namespace kevin {
 
-struct Contender {
+struct CorrectTurn {  // one that may win
   int turn = 0;
   std::string candidate_hash;  // of equal candidates only the first is considered
   double speedup = 0;          // from the turn itself; used to choose, never reported
@@ -29,7 +29,7 @@ inline constexpr int kMaxConfirmed = 3;
 
 // Confirms the leader. Where the confirmed leader falls behind what the next one measured, that one is
 // confirmed too, up to kMaxConfirmed; the best of several confirmed ones is measured once more for its
-// numbers, because it was chosen by the confirmations. nullopt: no contender was still right.
-std::optional<Winner> ConfirmWinner(std::vector<Contender> contenders, const ConfirmTurn& confirm);
+// numbers, because it was chosen by the confirmations. nullopt: no turn was still right.
+std::optional<Winner> ConfirmWinner(std::vector<CorrectTurn> turns, const ConfirmTurn& confirm);
 
 }  // namespace kevin

@@ -219,8 +219,8 @@ Compiled CompileCpp(const Compiler& compiler, const SizedProblem& problem, const
                     const CompileOptions& options) {
   const std::string wrapper = Wrapper(problem);
   // -march=native means another thing on another processor.
-  std::string identity =
-      compiler.path.string() + "\n" + compiler.version + "\n" + CpuModel() + CpuFeatures() + "\n";
+  std::string identity = compiler.path.string() + "\n" + compiler.version + "\n" + CpuModel() +
+                         CpuFeatures() + "\n" + std::to_string(options.limits.compile_memory_mb) + " MB\n";
   for (const std::string& flag : CompileFlags()) identity += flag + "\n";
   const fs::path entry = options.cache_directory / "cpp" / Sha256Hex(identity + wrapper + source);
   if (fs::exists(entry / "log")) {

@@ -6,11 +6,11 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "env/compile.h"
+#include "env/cpu/runner_protocol.h"
 #include "env/cpu/self_test.h"
 #include "env/cpu/shared_memory.h"
 #include "env/error.h"
@@ -48,12 +48,7 @@ class EvaluatorClient {
     SpawnOptions spawn;
     spawn.argv = {evaluator.string(), "serve", std::to_string(threads), runner.string(),
                   namespaces ? "namespaces" : "plain"};
-    const std::string count = std::to_string(threads);
-    spawn.environment = {"OMP_WAIT_POLICY=passive", "OMP_NUM_THREADS=" + count, "MKL_NUM_THREADS=" + count,
-                         "LC_ALL=C", "PATH=/usr/bin:/bin"};
-    if (const char* libraries = std::getenv("LD_LIBRARY_PATH")) {
-      spawn.environment.push_back(std::string("LD_LIBRARY_PATH=") + libraries);
-    }
+    spawn.environment = TrustedEnvironment(threads);
     spawn.descriptors = {{STDERR_FILENO, STDERR_FILENO}, {theirs.get(), kRequests}};
     process_ = Spawn(spawn);
     lines_.emplace(ours_.get());

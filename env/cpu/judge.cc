@@ -112,6 +112,7 @@ class Judgement {
   void AuditRound(Contender& contender);
   void CheckTimed(const Contender& contender, std::span<const uint16_t> slots);
   void ChooseCalls(Contender& contender);
+  void SetCalls();
   void Sequential(Contender& first, Contender* start);
   void Fixed();
   Measured Report(const std::vector<std::vector<Round>>& rounds);
@@ -124,7 +125,7 @@ class Judgement {
   CheckResult verified_;
   Verdict verdict_ = Verdict::kAmbiguous, verdict_against_start_ = Verdict::kAmbiguous;
   int min_calls_ = 1, max_calls_ = 1;
-  double candidate_us_ = 0;  // per call, running estimate
+  double candidate_us_ = 0;  // per call, the least seen
   double round_s_ = 0.1;     // a whole round with drawing and checking
 };
 
@@ -200,6 +201,10 @@ void Judgement::ChooseCalls(Contender& contender) {
   const std::vector<uint16_t> slots = session_.DrawSlots(std::min(3, session_.slots()));
   Fill(slots);
   candidate_us_ = contender.Run(slots, "measure") / static_cast<double>(slots.size());
+  SetCalls();
+}
+
+void Judgement::SetCalls() {
   const double slower = std::max(candidate_us_, session_.reference_us());
   const double faster = std::min(candidate_us_, session_.reference_us());
   const double deciding = candidate_us_ > 2 * session_.reference_us() ? slower : faster;
@@ -236,7 +241,9 @@ Round Judgement::TimedRound(std::vector<Contender*>& contenders, int process, in
   }
   PublishTwin();
   for (const Contender* contender : contenders) CheckTimed(*contender, slots);
-  candidate_us_ = round.candidate_us;
+  // Batches only get longer: a candidate that was slow at first must not keep them short.
+  candidate_us_ = std::min(candidate_us_, round.candidate_us);
+  SetCalls();
   round_s_ = SecondsSince(start);
   return round;
 }

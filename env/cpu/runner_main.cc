@@ -43,6 +43,8 @@ void CatchFaults() {
   action.sa_sigaction = NoteFault;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigaction(number, &action, nullptr);
+  // As process 1 of its namespace it would outlive the signal, and abort() then ends with another one.
+  signal(SIGABRT, [](int) { _exit(kAbortedStatus); });
   signal(SIGXFSZ, SIG_IGN);
   signal(SIGPIPE, SIG_IGN);
 }

@@ -25,6 +25,11 @@ struct RunnerLoad {
   std::vector<ArgumentPlace> arguments;
 };
 
+// What a process that runs one side gets as its environment: the same threads, waiting passively.
+std::vector<std::string> SideEnvironment(int threads);
+// As SideEnvironment, and a bundle's way to torch: for programs of our own.
+std::vector<std::string> TrustedEnvironment(int threads);
+
 // Descriptors that travel with a RunnerLoad, in this order.
 enum LoadDescriptor { kHandoverFd, kInputsFd, kOutputsFd, kLibraryFd, kLogFd, kLoadDescriptors };
 

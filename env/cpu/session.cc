@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <numeric>
@@ -62,12 +61,6 @@ double TimeReference(Reference* reference, int repeats) {
 }
 
 }  // namespace
-
-std::vector<std::string> SideEnvironment(int threads) {
-  const std::string count = std::to_string(threads);
-  return {"OMP_WAIT_POLICY=passive", "OMP_NUM_THREADS=" + count, "MKL_NUM_THREADS=" + count, "LC_ALL=C",
-          "PATH=/usr/bin:/bin"};
-}
 
 Session::Session(SessionOptions options)
     : options_(std::move(options)), sized_(AtSize(options_.problem, options_.size)), random_(SecretSeed()) {
@@ -153,13 +146,9 @@ void Session::StartTwin() {
   load.inputs_bytes = inputs_bytes_;
   load.outputs_bytes = arena_bytes_;
   load.arguments = places_;
-  std::vector<std::string> environment = SideEnvironment(options_.threads);
-  if (const char* libraries = std::getenv("LD_LIBRARY_PATH")) {  // a bundle's way to torch
-    environment.push_back(std::string("LD_LIBRARY_PATH=") + libraries);
-  }
   WaitingProcess waiting =
       Side::Start({options_.evaluator_path, "twin", options_.size, std::to_string(options_.threads)},
-                  environment, false, options_.threads);
+                  TrustedEnvironment(options_.threads), false, options_.threads);
   twin_ =
       std::make_unique<Side>(std::move(waiting), load, inputs_fd_.get(), arena_fd_.get(), problem_fd_.get());
   const auto fail = [&](const SideEnd& end) {

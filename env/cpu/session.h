@@ -96,7 +96,4 @@ class Session {
 // What the twin process does: `kevin-evaluator twin SIZE THREADS`, with its load on descriptor kRunnerSocket.
 int RunTwin(const std::string& size, int threads);
 
-// What a process that runs one side gets as its environment: the same threads, waiting passively.
-std::vector<std::string> SideEnvironment(int threads);
-
 }  // namespace kevin

@@ -71,6 +71,9 @@ class ChildProcess {
 // Throws Error(kBroken) when no process can be started. Safe in a process with threads.
 ChildProcess Spawn(const SpawnOptions& options);
 
+// What kevin-runner ends with when the candidate calls abort(): the number a shell gives for SIGABRT.
+inline constexpr int kAbortedStatus = 134;
+
 // "killed by signal 11 (Segmentation fault)", "exited with status 3".
 std::string DescribeStatus(int status);
 

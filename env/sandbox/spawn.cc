@@ -172,6 +172,7 @@ std::string DescribeStatus(int status) {
     const int number = WTERMSIG(status);
     return "killed by signal " + std::to_string(number) + " (" + strsignal(number) + ")";
   }
+  if (WEXITSTATUS(status) == kAbortedStatus) return "aborted (abort() or an exception that nothing caught)";
   return "exited with status " + std::to_string(WEXITSTATUS(status));
 }
 

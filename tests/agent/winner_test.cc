@@ -24,7 +24,7 @@ struct Confirmations {
   }
 };
 
-std::vector<Contender> Three() { return {{1, "a", 1.2}, {2, "b", 1.5}, {3, "c", 1.4}}; }
+std::vector<CorrectTurn> Three() { return {{1, "a", 1.2}, {2, "b", 1.5}, {3, "c", 1.4}}; }
 
 }  // namespace
 
@@ -47,7 +47,7 @@ TEST_CASE("a leader that falls behind the second: both are confirmed, the better
 }
 
 TEST_CASE("at most three are confirmed") {
-  std::vector<Contender> many;
+  std::vector<CorrectTurn> many;
   Confirmations confirm;
   for (int turn = 1; turn <= 8; ++turn) {
     many.push_back({turn, std::to_string(turn), 2.0 - 0.01 * turn});

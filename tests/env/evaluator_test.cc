@@ -87,6 +87,7 @@ TEST_CASE("a crash names the signal and what was printed") {
   CHECK(Contains(OutcomeReason(outcome), "signal 11"));
   CHECK(Contains(OutcomeReason(outcome), "about to fall"));
   CHECK(std::string(OutcomeName(Verified(Launch("_exit(0);")))) == "crashed");
+  CHECK(Contains(OutcomeReason(Verified("#include <cstdlib>\n" + Launch("std::abort();"))), "aborted"));
 }
 
 TEST_CASE("a call past its limit is timed out") {

@@ -30,11 +30,12 @@ struct Attack {
   std::string problem = "level1/19";
 };
 
-// Attacks on a shared machine's time: whether they are noticed or fall flat depends on the moment.
-const std::set<std::string> kNoGain = {"burn_bursts",       "burn_before_own_turn", "burn_from_constructor",
-                                       "work_before_go",    "slow_first_calls",     "closes_descriptors",
-                                       "changes_rounding",  "replaces_openmp",      "prints_a_gigabyte",
-                                       "forge_done_by_tail"};
+// Attacks on a shared machine's time: whether they are noticed or fall flat depends on the moment. (The
+// helper thread of helper_thread_tail starts first and has mostly finished when its call returns.)
+const std::set<std::string> kNoGain = {"burn_bursts",        "burn_before_own_turn", "burn_from_constructor",
+                                       "work_before_go",     "slow_first_calls",     "closes_descriptors",
+                                       "changes_rounding",   "replaces_openmp",      "prints_a_gigabyte",
+                                       "forge_done_by_tail", "helper_thread_tail"};
 
 const std::map<std::string, std::string> kProblems = {
     {"work_ahead_in_private", "level1/47"},     {"half_precision_matmul", "level1/1"},
@@ -106,10 +107,23 @@ bool HasControls(const std::string& text) {
                      [](unsigned char c) { return c == 0x7f || (c < 0x20 && c != '\n' && c != '\t'); });
 }
 
-bool Blocked(const Attack& attack, const Outcome& outcome) {
+bool SeemsFaster(const Outcome& outcome) {
   const auto* measured = std::get_if<Measured>(&outcome);
-  if (!measured) return true;
-  return attack.expected == Expected::kNoGain && measured->speedup.low <= kGain;
+  return measured && measured->speedup.low > kGain;
+}
+
+// A gain is what stands after the second measurement that every winner gets: among so many, one 99 % interval
+// may lie too high by chance.
+bool Blocked(const Attack& attack, const Outcome& outcome, const Problem& problem,
+             const Candidate& candidate) {
+  if (!std::holds_alternative<Measured>(outcome)) return true;
+  if (attack.expected == Expected::kCaught) return false;
+  if (!SeemsFaster(outcome)) return true;
+  EvaluateOptions confirm;
+  confirm.confirm = true;
+  const Outcome again = SharedEnvironment().Evaluate(problem, candidate, confirm).outcome;
+  Print(attack.file + ", again", again);
+  return !SeemsFaster(again);
 }
 
 }  // namespace
@@ -122,13 +136,14 @@ TEST_CASE("no attack gains anything") {
     const Problem problem = ListedProblem(attack.problem);
     INFO(attack.file);
     // An Error would make the turn void: a hostile candidate must get a verdict.
-    const Evaluation evaluation =
-        SharedEnvironment().Evaluate(problem, CandidateFrom(Folder() / (attack.file + ".cpp")), {});
+    const Candidate candidate = CandidateFrom(Folder() / (attack.file + ".cpp"));
+    const Evaluation evaluation = SharedEnvironment().Evaluate(problem, candidate, {});
     const Outcome& outcome = evaluation.outcome;
     Print(attack.file, outcome);
-    CHECK(Blocked(attack, outcome));
+    const bool is_blocked = Blocked(attack, outcome, problem, candidate);
+    CHECK(is_blocked);
     CHECK(!HasControls(OutcomeReason(outcome) + evaluation.log));
-    blocked += Blocked(attack, outcome);
+    blocked += is_blocked;
   }
   std::printf("attacks blocked %d/%zu\n", blocked, attacks.size());
 }
