@@ -184,8 +184,8 @@ class Episode {
     record.problem_hash = problem_.content_hash;
     record.policy = policy_.Name();
     record.kind = context_.kind;
-    record.device = environment_.Device();
-    record.isolation = environment_.Isolation();
+    record.device = environment_.Facts().device;
+    record.isolation = environment_.Facts().isolation;
     record.size = options_.size;
     record.inputs = options_.inputs;
     record.precision = Precision(problem_);
@@ -203,9 +203,9 @@ class Episode {
     std::string difference;
     if (earlier.problem_hash != problem_.content_hash) {
       difference = fmt::format("{} has changed since", problem_.id);
-    } else if (earlier.device != environment_.Device()) {
-      difference =
-          fmt::format("it was measured on \"{}\", this is \"{}\"", earlier.device, environment_.Device());
+    } else if (earlier.device != environment_.Facts().device) {
+      difference = fmt::format("it was measured on \"{}\", this is \"{}\"", earlier.device,
+                               environment_.Facts().device);
     }
     if (difference.empty()) return;
     throw Error(

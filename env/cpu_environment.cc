@@ -101,6 +101,7 @@ class CpuEnvironmentImpl final : public CpuEnvironment {
         compiler_(FindCompiler()),
         namespaces_(NamespacesAvailable()),
         threads_(options.threads > 0 ? options.threads : UsableCpus()) {
+    facts_.device = "cpu: " + CpuModel() + ", " + std::to_string(threads_) + " threads";
     CheckSandbox();
   }
 
@@ -110,10 +111,7 @@ class CpuEnvironmentImpl final : public CpuEnvironment {
                             const EvaluateOptions& options) override;
   std::vector<DecoyResult> Admit(const Problem& problem, const EvaluateOptions& options) override;
   Outcome Verify(const Problem& problem, const Candidate& candidate, const EvaluateOptions& options) override;
-  std::string Device() const override {
-    return "cpu: " + CpuModel() + ", " + std::to_string(threads_) + " threads";
-  }
-  std::string Isolation() const override { return isolation_; }
+  const EnvironmentFacts& Facts() const override { return facts_; }
 
  private:
   void CheckSandbox();
@@ -133,7 +131,7 @@ class CpuEnvironmentImpl final : public CpuEnvironment {
   Compiler compiler_;
   bool namespaces_;
   int threads_;
-  std::string isolation_ = "full";
+  EnvironmentFacts facts_{"", "full", {"cpp"}, "small", ""};
   std::unique_ptr<EvaluatorClient> evaluator_;
 };
 
@@ -152,11 +150,11 @@ void CpuEnvironmentImpl::CheckSandbox() {
         "run `kevin doctor`, or accept the risk with --isolation reduced (every report then says so)");
   }
   if (!succeeded.empty()) {
-    isolation_ = "reduced (a candidate can: " + succeeded + ")";
+    facts_.isolation = "reduced (a candidate can: " + succeeded + ")";
   } else if (options_.reduced_isolation) {
-    isolation_ = "reduced (asked for; the self-test found no hole)";
+    facts_.isolation = "reduced (asked for; the self-test found no hole)";
   } else if (!namespaces_) {
-    isolation_ = "full (without namespaces)";
+    facts_.isolation = "full (without namespaces)";
   }
 }
 
@@ -176,7 +174,7 @@ std::map<std::string, std::string> CpuEnvironmentImpl::KeyParts(const Problem& p
           {"toolchain_version", compiler_.version},
           {"device_model", CpuModel() + " (" + CpuFeatures() + ")"},
           {"driver", "Linux " + KernelRelease()},
-          {"isolation", isolation_},
+          {"isolation", facts_.isolation},
           {"include_hashes", ""},
           {"environment_version", std::to_string(kEnvironmentVersion)}};
 }
@@ -246,8 +244,8 @@ Evaluation CpuEnvironmentImpl::EvaluateTo(Depth depth, const Problem& problem, c
   evaluation.size = options.size;
   evaluation.inputs = options.inputs;
   evaluation.precision = "fp32";
-  evaluation.device = Device();
-  evaluation.isolation = isolation_;
+  evaluation.device = facts_.device;
+  evaluation.isolation = facts_.isolation;
   const SizedProblem sized = AtSize(problem, options.size);
   if (options.on_phase) options.on_phase("compile");
   const auto start = Clock::now();

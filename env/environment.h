@@ -18,7 +18,10 @@
 namespace kevin {
 
 struct Candidate {
-  std::string kind = "cpp";  // "cpp": C++ for the CPU with `extern "C" void launch(...)`
+  // "cpp"   C++ for the CPU with `extern "C" void launch(...)`
+  // "cuda"  CUDA C++ device code and an interpreted `void launch(...)` (env/gpu/launch_function.h)
+  // "ptx"   PTX text with the same launch function
+  std::string kind = "cpp";
   std::string source;
 };
 
@@ -81,6 +84,15 @@ struct Sample {     // one timed half of a pair
   double total_us = 0;  // of all calls together
 };
 
+// What is known about one launch of a GPU candidate without a profiler.
+struct KernelReport {
+  std::string name, grid, block;  // "relu<4>", "132 x 1 x 1"
+  int registers = 0;              // a thread
+  int64_t static_shared_bytes = 0, dynamic_shared_bytes = 0, spill_store_bytes = 0, spill_load_bytes = 0;
+  double occupancy = 0;    // theoretical: resident warps over the most that fit, 0 to 1
+  std::string limited_by;  // "registers", "shared memory", "threads", "blocks"
+};
+
 // Everything known about one evaluation; what the store keeps and --json prints.
 struct Evaluation {
   Outcome outcome;
@@ -94,6 +106,12 @@ struct Evaluation {
   std::vector<uint64_t> seeds;
   std::vector<Sample> samples;
   std::string log;  // compiler warnings or the candidate's own stderr, trimmed
+  // On a GPU only; empty and 0 elsewhere.
+  std::vector<KernelReport> kernels;
+  std::string launch_list;                         // what `launch` came to, as JSON
+  std::string profile;                             // --profile: what the counters say, in sentences
+  double peak_gb_per_s = 0, peak_gflop_per_s = 0;  // the device's own, measured, for this problem's size
+  double device_s = 0;                             // how long the GPU was held
 };
 
 // What an evaluation is allowed and asked to do.
@@ -102,6 +120,7 @@ struct EvaluateOptions {
   std::string inputs = "default";  // or "kernelbench": U[0,1)
   bool confirm = false;            // measure a winner again: new seeds, pairs and process
   std::string start_source;        // --from: also pair against this kernel; empty: none
+  bool tf32 = false;               // --tf32 reference: eager may use TF32, and so may the candidate
   std::function<void(const std::string& phase)>
       on_phase;  // "compile", "verify", "measure", "confirm"; may be empty
 };
@@ -118,9 +137,21 @@ struct Limits {
 struct EnvironmentOptions {
   std::filesystem::path program_directory;  // where kevin-evaluator and kevin-runner are
   std::filesystem::path cache_directory;    // $XDG_CACHE_HOME/kevin
-  int threads = 0;                          // 0: all cores of this process, the same on both sides
-  bool reduced_isolation = false;           // --isolation reduced
+  std::string device = "auto";  // "cpu", "cuda:0", ...; "auto": the first usable GPU, else the CPU
+  std::vector<std::filesystem::path> include_directories;  // --include, for kind `cuda`
+  std::filesystem::path profile;   // --profile: Nsight Compute's report goes here; empty: none
+  int threads = 0;                 // 0: all cores of this process, the same on both sides
+  bool reduced_isolation = false;  // --isolation reduced
   Limits limits;
+};
+
+// What an environment is, told once.
+struct EnvironmentFacts {
+  std::string device;              // "cpu: AMD EPYC, 2 threads", "cuda:0: NVIDIA H200"
+  std::string isolation;           // "full" or "reduced (...)"
+  std::vector<std::string> kinds;  // of candidates that it can judge; the first is what a policy writes
+  std::string default_size;        // "small" on a CPU, "full" on a GPU
+  std::string machine;             // one line for the prompt about the device; empty: the CPU's own facts
 };
 
 // Judges candidates on one device. Second implementation: the fake in tests/fakes.h.
@@ -135,12 +166,15 @@ class Environment {
   // `confirm`, `start_source` and `on_phase` do not enter.
   virtual std::string EvaluationKey(const Problem& problem, const Candidate& candidate,
                                     const EvaluateOptions& options) = 0;
-  virtual std::string Device() const = 0;     // "cpu: AMD EPYC, 2 threads"
-  virtual std::string Isolation() const = 0;  // "full" or "reduced (...)"
+  virtual const EnvironmentFacts& Facts() const = 0;
 };
 
 // Starts the evaluator and runs the sandbox self-test. Throws Error(kMachine) when no compiler or no torch is
 // found, Error(kSandbox) when a forbidden act succeeded and reduced isolation was not asked for.
 std::unique_ptr<Environment> MakeCpuEnvironment(const EnvironmentOptions& options);
+
+// As `options.device` says. Throws Error(kMachine) when that GPU, its driver or NVRTC is not there, not
+// usable (exclusive or prohibited compute mode, MIG) or too old; "auto" then takes the CPU.
+std::unique_ptr<Environment> MakeEnvironment(const EnvironmentOptions& options);
 
 }  // namespace kevin

@@ -90,8 +90,8 @@ class FakeEnvironment : public Environment {
     evaluation.size = options.size;
     evaluation.inputs = options.inputs;
     evaluation.precision = "float32";
-    evaluation.device = Device();
-    evaluation.isolation = Isolation();
+    evaluation.device = facts.device;
+    evaluation.isolation = facts.isolation;
     evaluation.seeds = {calls.size()};
     evaluation.samples = {{0, 0, options.confirm ? "confirm" : "fixed", "candidate", 10, 100.0}};
     return evaluation;
@@ -101,13 +101,12 @@ class FakeEnvironment : public Environment {
                             const EvaluateOptions& options) override {
     return Sha256Hex(candidate.source + problem.content_hash + options.size + options.inputs);
   }
-  std::string Device() const override { return device; }
-  std::string Isolation() const override { return "full"; }
+  const EnvironmentFacts& Facts() const override { return facts; }
 
   std::vector<std::string> calls;  // what was evaluated, in order
   std::map<std::string, std::deque<std::string>> then;
   std::function<void(int call)> before_evaluate;  // from 1
-  std::string device = "cpu: fake, 2 threads";
+  EnvironmentFacts facts{"cpu: fake, 2 threads", "full", {"cpp"}, "small", ""};
 
  private:
   static std::string FirstLine(const std::string& source) { return source.substr(0, source.find('\n')); }

@@ -59,7 +59,7 @@ class ClockBenchmark {
       : repeats_(repeats),
         problems_(ProblemSet::DefaultDirectory()),
         environment_(MakeCpuEnvironment(EnvironmentOptionsFor(0, "full"))) {
-    fmt::print("{}\nisolation {}\n", environment_->Device(), environment_->Isolation());
+    fmt::print("{}\nisolation {}\n", environment_->Facts().device, environment_->Facts().isolation);
   }
 
   void Run() {

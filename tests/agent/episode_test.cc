@@ -223,7 +223,7 @@ TEST_CASE("--continue goes on where the episode ended") {
     CHECK_THROWS_AS(f.Run({FakeReply("wrong")}), Error);
   }
   SECTION("not on another device") {
-    f.environment.device = "cpu: other, 64 threads";
+    f.environment.facts.device = "cpu: other, 64 threads";
     CHECK_THROWS_AS(f.Run({FakeReply("wrong")}), Error);
   }
   CHECK(f.store.FindEpisode(first.id).turns == 3);

@@ -195,7 +195,7 @@ TEST_CASE("the key changes with all that the verdict depends on") {
                                 environment.EvaluationKey(relu, {"cpp", kRelu}, kernelbench)};
   CHECK(keys.size() == 6);
   CHECK(keys.count(other->EvaluationKey(relu, {"cpp", kRelu}, {})) ==
-        (environment.Device() == other->Device() ? 1 : 0));
+        (environment.Facts().device == other->Facts().device ? 1 : 0));
 }
 
 TEST_CASE("an evaluator that is killed makes the turn void, and the next one works") {
