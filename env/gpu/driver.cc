@@ -14,7 +14,8 @@ template <typename Function>
 void Find(void* library, const char* name, Function* function) {
   *function = reinterpret_cast<Function>(dlsym(library, name));
   if (!*function) {
-    throw Error(ExitCode::kMachine, std::string("the NVIDIA driver on this machine is too old: it lacks ") + name,
+    throw Error(ExitCode::kMachine,
+                std::string("the NVIDIA driver on this machine is too old: it lacks ") + name,
                 "install driver 580 or newer (CUDA 13)");
   }
 }
@@ -58,7 +59,8 @@ void FindAll(void* library) {
   Find(library, "cuModuleGetGlobal_v2", &driver.ModuleGetGlobal);
   Find(library, "cuFuncSetAttribute", &driver.FuncSetAttribute);
   Find(library, "cuFuncGetAttribute", &driver.FuncGetAttribute);
-  Find(library, "cuOccupancyMaxActiveBlocksPerMultiprocessor", &driver.OccupancyMaxActiveBlocksPerMultiprocessor);
+  Find(library, "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+       &driver.OccupancyMaxActiveBlocksPerMultiprocessor);
   Find(library, "cuLaunchKernelEx", &driver.LaunchKernelEx);
   Find(library, "cuStreamCreate", &driver.StreamCreate);
   Find(library, "cuStreamSynchronize", &driver.StreamSynchronize);
@@ -74,7 +76,8 @@ void FindAll(void* library) {
 }  // namespace
 
 bool DriverError::fatal() const {
-  // Out of memory and refused launches leave the context whole; everything from "illegal address" on does not.
+  // Out of memory and refused launches leave the context whole; everything from "illegal address" on does
+  // not.
   constexpr int kIllegalAddress = 700, kLaunchOutOfResources = 701, kCooperativeTooLarge = 720;
   return code_ >= kIllegalAddress && code_ != kLaunchOutOfResources && code_ != kCooperativeTooLarge;
 }
@@ -99,8 +102,8 @@ void CheckCu(int result, const char* call) {
   const char *name = nullptr, *text = nullptr;
   driver.GetErrorName(result, &name);
   driver.GetErrorString(result, &text);
-  throw DriverError(result, std::string(call) + ": " + (name ? name : "unknown error") + " (" + std::to_string(result) +
-                                (text ? std::string(", ") + text : "") + ")");
+  throw DriverError(result, std::string(call) + ": " + (name ? name : "unknown error") + " (" +
+                                std::to_string(result) + (text ? std::string(", ") + text : "") + ")");
 }
 
 }  // namespace kevin

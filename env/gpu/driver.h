@@ -1,6 +1,7 @@
 #pragma once
-// The part of the CUDA driver's C interface that Kevin uses, found at run time: one build serves machines with
-// and without a GPU, and no CUDA header is needed to build. Types follow the driver's ABI (CUDA 12 and 13).
+// The part of the CUDA driver's C interface that Kevin uses, found at run time: one build serves machines
+// with and without a GPU, and no CUDA header is needed to build. Types follow the driver's ABI (CUDA 12 and
+// 13).
 
 #include <cstddef>
 #include <cstdint>

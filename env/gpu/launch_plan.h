@@ -1,0 +1,44 @@
+#pragma once
+// A candidate ready to run: machine code and its launch list with every kernel resolved and every argument
+// encoded. What travels from Kevin to the evaluator and on to the runner, as JSON text.
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "env/gpu/gpu_module.h"
+#include "env/gpu/inspect_ptx.h"
+#include "env/gpu/launch_list.h"
+
+namespace kevin {
+
+struct PlannedLaunch {
+  KernelLaunch launch;
+  std::string lowered_name;
+  EncodedArguments arguments;
+};
+using PlannedOperation = std::variant<PlannedLaunch, MemorySet, MemoryCopy>;
+
+struct LaunchPlan {
+  std::string cubin;
+  std::vector<Workspace> workspaces;
+  std::vector<PlannedOperation> operations;
+  std::vector<std::pair<std::string, ConstantValue>> constants;  // by the name in the machine code
+  std::vector<GlobalVariable> globals;                           // writable ones: restored before every call
+};
+
+// Puts list and module together. `error` says, for the policy, which launch does not fit its kernel; empty:
+// all do.
+LaunchPlan MakeLaunchPlan(const LaunchList& list, const GpuModule& module,
+                          const std::vector<GlobalVariable>& globals, std::string* error);
+
+std::string LaunchPlanToText(const LaunchPlan& plan);
+// Throws Error(kBroken) when the text is not a plan.
+LaunchPlan LaunchPlanFromText(const std::string& text);
+
+// Bytes as text and back, two digits a byte. Throws Error(kBroken) on anything else.
+std::string HexText(const std::string& bytes);
+std::string BytesFromHex(const std::string& text);
+
+}  // namespace kevin

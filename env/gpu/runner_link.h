@@ -1,0 +1,32 @@
+#pragma once
+// The conversation between the evaluator and the GPU runner: one frame each way at a time over a Unix socket,
+// a JSON object a frame. The first request carries the descriptors of the shared memory.
+//
+//   {"open": {device, inputs_bytes, outputs_bytes, trusted_cubin, namespaces}} + 2 descriptors   -> {"ok":
+//   true}
+//   {"load": launch plan, "tensors": [[output?, offset, stride] ...]}                       -> {"ok"} or
+//   {"refused"}
+//   {"run": slot, "repeat": n}   n = 0: one timed call; n > 0: n calls back to back          -> {"us": t}
+//   {"probe": slot}, {"canary": [slot, seed]}, {"unload": true}
+//
+// Any request may be answered {"fault": text, "fatal": bool}. What comes back is believed only as far as it
+// is checked: device code that a candidate supplied has run in that process.
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "env/cpu/shared_memory.h"
+
+namespace kevin {
+
+inline constexpr size_t kMaxFrameBytes = size_t{256} << 20;
+
+// False when the other side is gone.
+bool SendFrame(int socket, const nlohmann::json& frame, std::span<const int> descriptors = {});
+// Nothing when the other side is gone, sent no JSON, or said nothing for `timeout_s` (< 0: waits for ever).
+std::optional<nlohmann::json> ReceiveFrame(int socket, double timeout_s,
+                                           std::vector<Fd>* descriptors = nullptr);
+
+}  // namespace kevin

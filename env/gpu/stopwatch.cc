@@ -1,0 +1,67 @@
+#include "env/gpu/stopwatch.h"
+
+namespace kevin {
+namespace {
+
+constexpr unsigned kMappedHostMemory = 2;
+constexpr unsigned kWaitGreaterOrEqual = 0;
+constexpr int kScrubThreads = 1024;
+
+int Attribute(int device, CuDeviceAttribute attribute) {
+  int value = 0;
+  KEVIN_CU(DeviceGetAttribute, &value, attribute, device);
+  return value;
+}
+
+}  // namespace
+
+Stopwatch::Stopwatch(const StopwatchOptions& options)
+    : options_(options),
+      flush_(2 * static_cast<size_t>(Attribute(options.device, kCuL2Bytes)) + (size_t{8} << 20)),
+      multiprocessors_(Attribute(options.device, kCuMultiprocessors)),
+      scrub_bytes_(Attribute(options.device, kCuSharedBytesPerBlockOptin)) {
+  KEVIN_CU(EventCreate, &start_, 0);
+  KEVIN_CU(EventCreate, &end_, 0);
+  void* gate = nullptr;
+  KEVIN_CU(MemHostAlloc, &gate, 64, kMappedHostMemory);
+  gate_ = static_cast<volatile uint32_t*>(gate);
+  *gate_ = 0;
+  KEVIN_CU(MemHostGetDevicePointer, &gate_on_device_, gate, 0);
+  KEVIN_CU(FuncSetAttribute, options.scrub, kCuMaxDynamicSharedBytes, scrub_bytes_);
+}
+
+// A block with all of a multiprocessor's shared memory on each of them: what a kernel left there is gone.
+void Stopwatch::Scrub() const {
+  CuLaunchConfig config;
+  config.grid_x = static_cast<unsigned>(multiprocessors_);
+  config.block_x = kScrubThreads;
+  config.shared_bytes = static_cast<unsigned>(scrub_bytes_);
+  config.stream = options_.stream;
+  int words = scrub_bytes_ / 4;
+  void* arguments[] = {&words};
+  KEVIN_CU(LaunchKernelEx, &config, options_.scrub, arguments, nullptr);
+}
+
+double Stopwatch::TimeUs(const std::function<void()>& enqueue, bool gated) {
+  ++ticket_;
+  Scrub();
+  KEVIN_CU(MemsetD32Async, flush_.data(), ticket_, flush_.bytes() / 4, options_.stream);
+  if (gated) KEVIN_CU(StreamWaitValue32, options_.stream, gate_on_device_, ticket_, kWaitGreaterOrEqual);
+  KEVIN_CU(EventRecord, start_, options_.stream);
+  try {
+    enqueue();
+  } catch (...) {
+    *gate_ = ticket_;  // or the stream would wait for ever
+    throw;
+  }
+  KEVIN_CU(EventRecord, end_, options_.stream);
+  *gate_ = ticket_;
+  KEVIN_CU(StreamSynchronize, options_.stream);
+  float milliseconds = 0;
+  KEVIN_CU(EventElapsedTime, &milliseconds, start_, end_);
+  return static_cast<double>(milliseconds) * 1e3;
+}
+
+void Stopwatch::Synchronize() const { KEVIN_CU(StreamSynchronize, options_.stream); }
+
+}  // namespace kevin

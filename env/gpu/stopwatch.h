@@ -1,0 +1,39 @@
+#pragma once
+// Times what is put on a stream, the same way in the evaluator's context (the reference) and in the runner's
+// (the candidate): shared memory scrubbed, L2 flushed, everything enqueued behind a closed gate so that no
+// host gap falls between the two events, then the gate is opened. One thread; needs a current context.
+
+#include <functional>
+
+#include "env/gpu/device_memory.h"
+
+namespace kevin {
+
+struct StopwatchOptions {
+  int device = 0;
+  CuHandle stream = nullptr;
+  CuHandle scrub = nullptr;  // the trusted kernel `kevin_scrub`
+};
+
+class Stopwatch {
+ public:
+  explicit Stopwatch(const StopwatchOptions& options);
+  // Microseconds between the events around what `enqueue` puts on the stream. With `gated` false the gate
+  // stays open: for work of so many launches that the stream's queue could fill up behind it.
+  double TimeUs(const std::function<void()>& enqueue, bool gated = true);
+  // The same wait and nothing else, for work that is only to be done.
+  void Synchronize() const;
+
+ private:
+  void Scrub() const;
+
+  StopwatchOptions options_;
+  DeviceBuffer flush_;
+  CuHandle start_ = nullptr, end_ = nullptr;
+  volatile uint32_t* gate_ = nullptr;  // pinned host memory
+  CuDevicePtr gate_on_device_ = 0;
+  uint32_t ticket_ = 0;
+  int multiprocessors_ = 0, scrub_bytes_ = 0;
+};
+
+}  // namespace kevin

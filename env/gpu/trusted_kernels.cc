@@ -1,0 +1,284 @@
+#include "env/gpu/trusted_kernels.h"
+
+namespace kevin {
+namespace {
+
+// Input values: the same distributions as env/cpu/generator.cc, drawn on the device.
+constexpr const char* kDrawing = R"cuda(
+using u32 = unsigned int;
+using u64 = unsigned long long;
+
+__device__ u64 split_mix(u64 x) {
+  x += 0x9e3779b97f4a7c15ULL;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+__device__ u32 mix(u32 counter, u64 key) {
+  u32 x = counter ^ (u32)key;
+  x ^= x >> 16; x *= 0x7feb352dU;
+  x ^= x >> 15; x += (u32)(key >> 32); x *= 0x846ca68bU;
+  x ^= x >> 16; x *= 0x9e3779b1U;
+  return x ^ (x >> 15);
+}
+__device__ float signed_unit(u32 bits) { return (float)(int)bits * 0x1p-31F; }
+__device__ float unit(u32 bits) { return (float)(bits >> 8) * 0x1p-24F; }
+
+enum { kNormal, kUniform, kUniform01, kHeavyTailed, kPositive };
+
+__device__ float draw(int distribution, u32 bits) {
+  switch (distribution) {
+    case kNormal: return signed_unit(bits) + signed_unit(bits * 0x2c1b3c6dU) + signed_unit(bits * 0x297a2d39U);
+    case kUniform: return signed_unit(bits);
+    case kUniform01: return unit(bits);
+    case kHeavyTailed: return signed_unit(bits) / (0.03F + unit(bits * 0x2c1b3c6dU));
+    default: return 0.01F + unit(bits);
+  }
+}
+
+extern "C" __global__ void kevin_fill(float* out, long long n, int distribution, u64 seed, float scale, float offset) {
+  const long long stride = (long long)gridDim.x * blockDim.x;
+  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i * 4 < n; i += stride) {
+    const u64 key = split_mix(seed ^ split_mix((u64)((i * 4) >> 32)));
+    float value[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) value[j] = draw(distribution, mix((u32)(i * 4 + j), key)) * scale + offset;
+    if (i * 4 + 3 < n) {
+      reinterpret_cast<float4*>(out)[i] = make_float4(value[0], value[1], value[2], value[3]);
+    } else {
+      for (int j = 0; i * 4 + j < n; ++j) out[i * 4 + j] = value[j];
+    }
+  }
+}
+
+extern "C" __global__ void kevin_count_other(const u32* words, long long n, u32 expected, u64* count) {
+  const long long stride = (long long)gridDim.x * blockDim.x;
+  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
+    if (words[i] != expected) atomicAdd(count, 1ULL);
+  }
+}
+
+extern "C" __global__ void kevin_canary(u32* out, int n, u32 seed) {
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) out[i] = mix(i, seed);
+}
+extern "C" __global__ void kevin_canary_check(const u32* out, int n, u32 seed, u64* count) {
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+    if (out[i] != mix(i, seed)) atomicAdd(count, 1ULL);
+  }
+}
+
+extern "C" __global__ void kevin_scrub(int words) {
+  extern __shared__ u32 everything[];
+  for (int i = threadIdx.x; i < words; i += blockDim.x) everything[i] = 0x7fd5a7c3U;
+  __syncthreads();
+  if (everything[(threadIdx.x * 7) % words] != 0x7fd5a7c3U) __nanosleep(1);  // keeps the stores
+}
+)cuda";
+
+// The per-element check of env/verify.h.
+constexpr const char* kChecking = R"cuda(
+struct Verdict {
+  u64 wrong, first_wrong, worst;  // worst: bits of error / bound, then the index
+  u64 bad_row;
+  u32 reference_error;  // bits of the largest |reference - truth| / scale
+};
+
+struct Tensors {
+  const float *answer, *reference;
+  const double *truth, *scale;  // both may be null
+  double floor;                 // relative
+  long long rows, row;          // number of rows, elements of each
+};
+
+__device__ bool finite(double x) { return fabs(x) < __longlong_as_double(0x7ff0000000000000LL); }
+__device__ double target(const Tensors& t, long long i) { return t.truth ? t.truth[i] : (double)t.reference[i]; }
+
+template <int N>
+__device__ void add_up(double (&sums)[N], double* out, int lanes) {
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    for (int lane = 16; lane > 0; lane >>= 1) sums[k] += __shfl_down_sync(~0U, sums[k], lane);
+  }
+  if (lanes == 32) {
+    if (threadIdx.x % 32 == 0) for (int k = 0; k < N; ++k) out[k] = sums[k];
+    return;
+  }
+  __shared__ double parts[32][N];
+  if (threadIdx.x % 32 == 0) for (int k = 0; k < N; ++k) parts[threadIdx.x / 32][k] = sums[k];
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (int k = 0; k < N; ++k) {
+      double sum = 0;
+      for (int w = 0; w < (int)blockDim.x / 32; ++w) sum += parts[w][k];
+      atomicAdd(out + k, sum);
+    }
+  }
+  __syncthreads();
+}
+
+// Calls row_part(row, begin, end, first, step, lanes): a warp a row when rows are short, else blocks share one.
+template <typename Part>
+__device__ void for_each_part(long long rows, long long row, const Part& part) {
+  constexpr long long kChunk = 65536;
+  if (row <= 2048) {
+    const long long warps = (long long)gridDim.x * blockDim.x / 32;
+    for (long long r = ((long long)blockIdx.x * blockDim.x + threadIdx.x) / 32; r < rows; r += warps) {
+      part(r, r * row, (r + 1) * row, (long long)(threadIdx.x % 32), 32LL, 32);
+    }
+    return;
+  }
+  const long long chunks = (row + kChunk - 1) / kChunk;
+  for (long long c = blockIdx.x; c < rows * chunks; c += gridDim.x) {
+    const long long r = c / chunks, begin = r * row + c % chunks * kChunk;
+    const long long end = begin + kChunk < (r + 1) * row ? begin + kChunk : (r + 1) * row;
+    part(r, begin, end, (long long)threadIdx.x, (long long)blockDim.x, (int)blockDim.x);
+  }
+}
+
+// sums: [rows][2], zeroed: squares of finite targets, how many there are.
+extern "C" __global__ void kevin_row_squares(Tensors t, double* sums) {
+  for_each_part(t.rows, t.row, [&](long long r, long long begin, long long end, long long first, long long step,
+                                   int lanes) {
+    double part[2] = {};
+#pragma unroll 4
+    for (long long i = begin + first; i < end; i += step) {
+      const double x = target(t, i);
+      if (finite(x)) { part[0] += x * x; part[1] += 1; }
+    }
+    add_up(part, sums + r * 2, lanes);
+  });
+}
+
+// errors: [rows][3], zeroed: squares of the error, of the reference's error, of the floor.
+extern "C" __global__ void kevin_check(Tensors t, const double* sums, double* errors, Verdict* verdict) {
+  u64 wrong = 0, first_wrong = ~0ULL, worst = 0;
+  float reference_worst = 0;
+  for_each_part(t.rows, t.row, [&](long long r, long long begin, long long end, long long first, long long step,
+                                   int lanes) {
+    const double rms = sums[r * 2 + 1] > 0 ? sqrt(sums[r * 2] / sums[r * 2 + 1]) : 0;
+    double part[3] = {};
+#pragma unroll 4
+    for (long long i = begin + first; i < end; i += step) {
+      const double x = target(t, i);
+      const float reference = t.reference[i], y = t.answer[i];
+      double error, bound;
+      if (!finite(x) || !finite(reference)) {
+        const bool same = isnan(y) ? isnan(reference) : y == reference;
+        error = same ? 0 : __longlong_as_double(0x7ff0000000000000LL);
+        bound = 0;
+      } else {
+        const double scale = t.scale ? t.scale[i] : fmax(fabs(x), rms);
+        const double reference_error = fabs(reference - x), floor = t.floor * scale;
+        error = fabs(y - x);
+        if (isnan(error)) error = __longlong_as_double(0x7ff0000000000000LL);
+        bound = fmax(4 * reference_error, floor);
+        if (scale > 0) reference_worst = fmaxf(reference_worst, (float)(reference_error / scale));
+        part[0] += error * error;
+        part[1] += reference_error * reference_error;
+        part[2] += floor * floor;
+      }
+      const bool over = !(error <= bound);
+      if (over) { ++wrong; if ((u64)i < first_wrong) first_wrong = i; }
+      const float ratio = over ? (float)(error / fmax(bound, 1e-300)) : bound > 0 ? (float)(error / bound) : 0.0F;
+      const u64 key = (u64)__float_as_uint(ratio) << 32 | (u32)i;
+      if (key > worst) worst = key;
+    }
+    add_up(part, errors + r * 3, lanes);
+  });
+  if (wrong) { atomicAdd(&verdict->wrong, wrong); atomicMin(&verdict->first_wrong, first_wrong); }
+  for (int lane = 16; lane > 0; lane >>= 1) {
+    const u64 other = __shfl_down_sync(~0U, worst, lane);
+    if (other > worst) worst = other;
+    reference_worst = fmaxf(reference_worst, __shfl_down_sync(~0U, reference_worst, lane));
+  }
+  if (threadIdx.x % 32 == 0) {
+    atomicMax(&verdict->worst, worst);
+    atomicMax(&verdict->reference_error, __float_as_uint(reference_worst));
+  }
+}
+
+extern "C" __global__ void kevin_check_rows(const double* errors, long long rows, Verdict* verdict) {
+  for (long long r = (long long)blockIdx.x * blockDim.x + threadIdx.x; r < rows; r += (long long)gridDim.x * blockDim.x) {
+    if (!(errors[r * 3] <= fmax(16 * errors[r * 3 + 1], errors[r * 3 + 2]))) atomicMin(&verdict->bad_row, (u64)r);
+  }
+}
+
+// Indices along one dimension: right if the value they point at is the one eager's index points at.
+extern "C" __global__ void kevin_check_index(const long long* answer, const long long* reference, const float* values,
+                                             long long outer, long long length, long long inner, Verdict* verdict) {
+  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < outer * inner;
+       i += (long long)gridDim.x * blockDim.x) {
+    const float* line = values + i / inner * length * inner + i % inner;
+    const long long y = answer[i];
+    if (y >= 0 && y < length && line[y * inner] == line[reference[i] * inner]) continue;
+    atomicAdd(&verdict->wrong, 1ULL);
+    atomicMin(&verdict->first_wrong, (u64)i);
+  }
+}
+)cuda";
+
+// What this device can do at best.
+constexpr const char* kPeaks = R"cuda(
+extern "C" __global__ void kevin_copy(float4* out, const float4* in, long long n) {
+  const long long stride = (long long)gridDim.x * blockDim.x;
+  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) __stcs(out + i, __ldcs(in + i));
+}
+extern "C" __global__ void kevin_read(const float4* in, long long n, float* sink) {
+  const long long stride = (long long)gridDim.x * blockDim.x;
+  float sum = 0;
+#pragma unroll 8
+  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
+    const float4 v = __ldcs(in + i);
+    sum += v.x + v.y + v.z + v.w;
+  }
+  if (sum == 1.2345F) *sink = sum;
+}
+extern "C" __global__ void kevin_write(float4* out, long long n) {
+  const long long stride = (long long)gridDim.x * blockDim.x;
+  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
+    __stcs(out + i, make_float4(1, 2, 3, 4));
+  }
+}
+extern "C" __global__ void kevin_fma(float* sink, int rounds) {
+  float lanes[16];
+  for (int j = 0; j < 16; ++j) lanes[j] = threadIdx.x + j;
+  for (int i = 0; i < rounds; ++i) {
+#pragma unroll
+    for (int j = 0; j < 16; ++j) lanes[j] = fmaf(lanes[j], 0.999F, 0.001F);
+  }
+  float sum = 0;
+  for (int j = 0; j < 16; ++j) sum += lanes[j];
+  if (sum == 1.2345F) *sink = sum;
+}
+extern "C" __global__ void kevin_mma(float* sink, int rounds) {
+  float c[4][4] = {};
+  const u32 a = 0x3c003c00U + threadIdx.x, b = 0x3c003c00U;
+  for (int i = 0; i < rounds; ++i) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%4,%4,%4}, {%5,%5}, {%0,%1,%2,%3};"
+                   : "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3]) : "r"(a), "r"(b));
+    }
+  }
+  float sum = 0;
+  for (int j = 0; j < 4; ++j) sum += c[j][0] + c[j][3];
+  if (sum == 1.2345F) *sink = sum;
+}
+)cuda";
+
+}  // namespace
+
+const std::string& TrustedKernelText() {
+  static const std::string kText = std::string(kDrawing) + kChecking + kPeaks;
+  return kText;
+}
+
+const std::vector<std::string>& TrustedKernelNames() {
+  static const std::vector<std::string> kNames = {
+      "kevin_fill",        "kevin_count_other", "kevin_canary",     "kevin_canary_check", "kevin_scrub",
+      "kevin_row_squares", "kevin_check",       "kevin_check_rows", "kevin_check_index",  "kevin_copy",
+      "kevin_read",        "kevin_write",       "kevin_fma",        "kevin_mma"};
+  return kNames;
+}
+
+}  // namespace kevin
