@@ -14,6 +14,7 @@
 #include "env/cpu/self_test.h"
 #include "env/cpu/shared_memory.h"
 #include "env/error.h"
+#include "env/evaluator_client.h"
 #include "env/hash.h"
 #include "env/machine.h"
 #include "env/sandbox/sandbox.h"
@@ -33,63 +34,6 @@ constexpr const char* kTorch = "2.11.0";
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// The evaluator's process and the socket to it.
-class EvaluatorClient {
- public:
-  EvaluatorClient(const fs::path& evaluator, const fs::path& runner, int threads, bool namespaces) {
-    int pair[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
-      throw Error(ExitCode::kBroken, "cannot make a socket pair for the evaluator");
-    }
-    ours_ = Fd(pair[0]);
-    const Fd theirs(pair[1]);
-    SpawnOptions spawn;
-    spawn.argv = {evaluator.string(), "serve", std::to_string(threads), runner.string(),
-                  namespaces ? "namespaces" : "plain"};
-    spawn.environment = TrustedEnvironment(threads);
-    spawn.descriptors = {{STDERR_FILENO, STDERR_FILENO}, {theirs.get(), kRequests}};
-    process_ = Spawn(spawn);
-    lines_.emplace(ours_.get());
-  }
-
-  // The result, or nothing when the evaluator died by SIGBUS while it read what the candidate owns. Throws
-  // Error with what the evaluator said, or kBroken when it died otherwise.
-  std::optional<json> Ask(const json& request, const std::function<void(const std::string&)>& on_phase) {
-    std::string line;
-    bool open = lines_->Write(request.dump());
-    while (open && (open = lines_->Read(&line))) {
-      const json answer = json::parse(line);
-      if (answer.contains("result")) return answer["result"];
-      if (answer.contains("phase") && on_phase) on_phase(answer["phase"]);
-      if (answer.contains("error")) {
-        const json& error = answer["error"];
-        throw Error(static_cast<ExitCode>(error.at("code").get<int>()), error.at("what"), error.at("next"));
-      }
-    }
-    int status = 0;
-    process_.Wait(5, &status);
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS) return std::nullopt;
-    throw Error(ExitCode::kBroken, "kevin-evaluator " + DescribeStatus(status) + " (see its message above)",
-                "run `kevin doctor`; if torch is missing, set KEVIN_TORCH or run tools/kevin once");
-  }
-
- private:
-  ChildProcess process_;
-  Fd ours_;
-  std::optional<LineSocket> lines_;
-};
-
-fs::path RequireProgram(const fs::path& folder, const std::string& name) {
-  const fs::path path = folder / name;
-  if (access(path.c_str(), X_OK) != 0) {
-    throw Error(ExitCode::kMachine, "program " + path.string() + " is missing",
-                name == "kevin-evaluator"
-                    ? "it needs libtorch: run tools/kevin once, or set KEVIN_TORCH and build again"
-                    : "build or install Kevin again");
-  }
-  return path;
 }
 
 class CpuEnvironmentImpl final : public CpuEnvironment {
@@ -200,7 +144,10 @@ json CpuEnvironmentImpl::Request(const std::string& command, const Problem& prob
 std::optional<json> CpuEnvironmentImpl::Ask(const json& request,
                                             const std::function<void(const std::string&)>& on_phase) {
   if (!evaluator_) {
-    evaluator_ = std::make_unique<EvaluatorClient>(evaluator_path_, runner_path_, threads_, namespaces_);
+    evaluator_ = std::make_unique<EvaluatorClient>(
+        std::vector<std::string>{evaluator_path_.string(), "serve", std::to_string(threads_),
+                                 runner_path_.string(), namespaces_ ? "namespaces" : "plain"},
+        TrustedEnvironment(threads_));
   }
   try {
     std::optional<json> result = evaluator_->Ask(request, on_phase);
@@ -283,15 +230,7 @@ void CpuEnvironmentImpl::Judge(Depth depth, const Problem& problem, const fs::pa
     evaluation->outcome = Crashed{"its output buffers vanished under the checker (SIGBUS)"};
     return;
   }
-  evaluation->outcome = OutcomeFromJson(result->at("outcome"));
-  evaluation->verify_s = result->at("verify_s");
-  evaluation->measure_s = result->at("measure_s");
-  evaluation->wait_s += result->at("wait_s").get<double>();
-  evaluation->seeds = result->at("seeds").get<std::vector<uint64_t>>();
-  for (const json& sample : result->at("samples")) evaluation->samples.push_back(SampleFromJson(sample));
-  const std::string said = result->at("log");
-  if (!said.empty())
-    evaluation->log += (evaluation->log.empty() ? "" : "\n") + said.substr(0, options_.limits.max_log_bytes);
+  TakeJudgeResult(*result, options_.limits.max_log_bytes, evaluation);
 }
 
 std::vector<DecoyResult> CpuEnvironmentImpl::Admit(const Problem& problem, const EvaluateOptions& options) {

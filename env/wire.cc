@@ -7,6 +7,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "env/error.h"
+
 namespace kevin {
 namespace {
 
@@ -91,6 +93,51 @@ Outcome OutcomeFromJson(const json& j) {
 json SampleToJson(const Sample& s) { return {s.process, s.pair, s.phase, s.side, s.calls, s.total_us}; }
 
 Sample SampleFromJson(const json& j) { return {j.at(0), j.at(1), j.at(2), j.at(3), j.at(4), j.at(5)}; }
+
+json JudgeResultToJson(const JudgeResult& result) {
+  json samples = json::array();
+  for (const Sample& sample : result.samples) samples.push_back(SampleToJson(sample));
+  return {{"outcome", OutcomeToJson(result.outcome)},
+          {"verify_s", result.verify_s},
+          {"measure_s", result.measure_s},
+          {"wait_s", result.wait_s},
+          {"device_s", result.device_s},
+          {"peak_gb_per_s", result.peak_gb_per_s},
+          {"peak_gflop_per_s", result.peak_gflop_per_s},
+          {"seeds", result.seeds},
+          {"samples", samples},
+          {"log", result.log}};
+}
+
+void TakeJudgeResult(const json& result, int64_t max_log_bytes, Evaluation* evaluation) {
+  evaluation->outcome = OutcomeFromJson(result.at("outcome"));
+  evaluation->verify_s = result.at("verify_s");
+  evaluation->measure_s = result.at("measure_s");
+  evaluation->wait_s += result.at("wait_s").get<double>();
+  evaluation->device_s = result.at("device_s");
+  evaluation->peak_gb_per_s = result.at("peak_gb_per_s");
+  evaluation->peak_gflop_per_s = result.at("peak_gflop_per_s");
+  evaluation->seeds = result.at("seeds").get<std::vector<uint64_t>>();
+  for (const json& sample : result.at("samples")) evaluation->samples.push_back(SampleFromJson(sample));
+  const std::string said = result.at("log");
+  if (said.empty()) return;
+  evaluation->log += (evaluation->log.empty() ? "" : "\n") + said.substr(0, static_cast<size_t>(max_log_bytes));
+}
+
+void ServeRequests(LineSocket* socket, const std::function<json(const json&)>& answer,
+                   const std::function<void()>& after_error) {
+  for (std::string line; socket->Read(&line);) {
+    json reply;
+    try {
+      reply["result"] = answer(json::parse(line));
+    } catch (const Error& error) {
+      after_error();
+      reply["error"] = {
+          {"code", static_cast<int>(error.code())}, {"what", error.what()}, {"next", error.next_step()}};
+    }
+    if (!socket->Write(reply.dump(-1, ' ', false, json::error_handler_t::replace))) return;
+  }
+}
 
 bool LineSocket::Write(const std::string& line) {
   const std::string bytes = line + "\n";

@@ -3,10 +3,11 @@
 // any number of {"phase": ...} lines and one {"result": ...} or {"error": ...}. Both ends are trusted and of
 // the same build.
 
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "env/environment.h"
+#include "env/judge_result.h"
 
 namespace kevin {
 
@@ -15,6 +16,10 @@ Outcome OutcomeFromJson(const nlohmann::json& json);  // throws nlohmann::json::
 
 nlohmann::json SampleToJson(const Sample& sample);
 Sample SampleFromJson(const nlohmann::json& json);
+
+nlohmann::json JudgeResultToJson(const JudgeResult& result);
+// What the judge found goes into the evaluation; its own log is added, trimmed to `max_log_bytes`.
+void TakeJudgeResult(const nlohmann::json& json, int64_t max_log_bytes, Evaluation* evaluation);
 
 // Line-wise reading and writing on a socket; one object per connection and thread.
 class LineSocket {
@@ -29,5 +34,10 @@ class LineSocket {
   int fd_;
   std::string buffer_;
 };
+
+// The evaluator's side: answers requests until the other side is gone. `after_error` runs when `answer` threw an
+// Error, which goes back to the other side.
+void ServeRequests(LineSocket* socket, const std::function<nlohmann::json(const nlohmann::json&)>& answer,
+                   const std::function<void()>& after_error);
 
 }  // namespace kevin

@@ -7,15 +7,9 @@
 #include <string>
 
 #include "env/cpu/session.h"
-#include "env/environment.h"
+#include "env/judge_result.h"
 
 namespace kevin {
-
-// Ends an evaluation early with what it found about the candidate. Thrown and caught within one JudgeLibrary
-// call.
-struct Ended {
-  Outcome outcome;
-};
 
 // Each half of a pair begins after the same pause, long enough for CPU clocks to have caught up.
 void PauseBeforeTurn();

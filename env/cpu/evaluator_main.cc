@@ -1,6 +1,7 @@
 // kevin-evaluator: the trusted side. Holds the reference, the truth, the clock and the verdict.
 //   serve THREADS RUNNER namespaces|plain    answers requests on descriptor 3 (env/wire.h) until it closes
 //   check                                    ends at once, well: libtorch could be loaded
+//   serve-gpu DEVICE RUNNER namespaces|plain TRUSTED_CUBIN    the same for candidates of a GPU
 //   twin SIZE THREADS                        one side of the pairs: eager, see twin.cc
 
 #include <fcntl.h>
@@ -15,6 +16,7 @@
 #include "env/cpu/judge.h"
 #include "env/cpu/session.h"
 #include "env/error.h"
+#include "env/gpu/gpu_evaluator.h"
 #include "env/reference/caching_allocator.h"
 #include "env/wire.h"
 
@@ -44,17 +46,8 @@ class Evaluator {
   }
 
   int Serve() {
-    for (std::string line; socket_.Read(&line);) {
-      json answer;
-      try {
-        answer["result"] = Answer(json::parse(line));
-      } catch (const Error& error) {
-        session_.reset();
-        answer["error"] = {
-            {"code", static_cast<int>(error.code())}, {"what", error.what()}, {"next", error.next_step()}};
-      }
-      if (!socket_.Write(answer.dump(-1, ' ', false, json::error_handler_t::replace))) break;
-    }
+    ServeRequests(
+        &socket_, [this](const json& request) { return Answer(request); }, [this] { session_.reset(); });
     return 0;
   }
 
@@ -75,19 +68,7 @@ class Evaluator {
     judge.confirm = request.at("confirm");
     judge.verify_only = request.at("verify_only");
     judge.on_phase = [this](const std::string& phase) { socket_.Write(json{{"phase", phase}}.dump()); };
-    return ResultToJson(JudgeLibrary(*session_, judge));
-  }
-
-  static json ResultToJson(const JudgeResult& result) {
-    json samples = json::array();
-    for (const Sample& sample : result.samples) samples.push_back(SampleToJson(sample));
-    return {{"outcome", OutcomeToJson(result.outcome)},
-            {"verify_s", result.verify_s},
-            {"measure_s", result.measure_s},
-            {"wait_s", result.wait_s},
-            {"seeds", result.seeds},
-            {"samples", samples},
-            {"log", result.log}};
+    return JudgeResultToJson(JudgeLibrary(*session_, judge));
   }
 
   // Only the latest problem's session is kept: its slots may take a gigabyte.
@@ -124,6 +105,9 @@ int main(int argc, char** argv) {
     if (mode == "serve" && argc == 5) {
       kevin::InstallCachingAllocator(nullptr, 0);
       return kevin::Evaluator(std::stoi(argv[2]), argv[3], std::string(argv[4]) == "namespaces").Serve();
+    }
+    if (mode == "serve-gpu" && argc == 6) {
+      return kevin::ServeGpu({std::stoi(argv[2]), argv[3], std::string(argv[4]) == "namespaces", argv[5]});
     }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "kevin-evaluator: %s\n", error.what());

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "env/cpu/session.h"
-#include "env/environment.h"
+#include "env/judge_result.h"
 
 namespace kevin {
 
@@ -18,14 +18,6 @@ struct JudgeRequest {
   bool confirm = false;       // a winner measured again: no sequential test, more pairs
   bool verify_only = false;   // right or wrong, no clock: a Measured with errors alone when it is right
   std::function<void(const std::string& phase)> on_phase;
-};
-
-struct JudgeResult {
-  Outcome outcome;
-  double verify_s = 0, measure_s = 0, wait_s = 0;
-  std::vector<uint64_t> seeds;
-  std::vector<Sample> samples;
-  std::string log;  // what the candidate printed
 };
 
 // Throws Error for what is not the candidate's doing; the evaluation is then void.

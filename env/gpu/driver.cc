@@ -26,6 +26,7 @@ void FindAll(void* library) {
   Find(library, "cuDeviceGetCount", &driver.DeviceGetCount);
   Find(library, "cuDeviceGet", &driver.DeviceGet);
   Find(library, "cuDeviceGetName", &driver.DeviceGetName);
+  Find(library, "cuDeviceGetPCIBusId", &driver.DeviceGetPCIBusId);
   Find(library, "cuDeviceGetAttribute", &driver.DeviceGetAttribute);
   Find(library, "cuDeviceTotalMem_v2", &driver.DeviceTotalMem);
   Find(library, "cuDevicePrimaryCtxRetain", &driver.DevicePrimaryCtxRetain);

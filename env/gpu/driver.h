@@ -98,6 +98,7 @@ struct Driver {
   int (*DeviceGetCount)(int*);
   int (*DeviceGet)(int*, int);
   int (*DeviceGetName)(char*, int, int);
+  int (*DeviceGetPCIBusId)(char*, int, int);
   int (*DeviceGetAttribute)(int*, int, int);
   int (*DeviceTotalMem)(size_t*, int);
   int (*DevicePrimaryCtxRetain)(CuHandle*, int);

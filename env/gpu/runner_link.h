@@ -2,12 +2,12 @@
 // The conversation between the evaluator and the GPU runner: one frame each way at a time over a Unix socket,
 // a JSON object a frame. The first request carries the descriptors of the shared memory.
 //
-//   {"open": {device, inputs_bytes, outputs_bytes, trusted_cubin, namespaces}} + 2 descriptors   -> {"ok":
-//   true}
-//   {"load": launch plan, "tensors": [[output?, offset, stride] ...]}                       -> {"ok"} or
-//   {"refused"}
-//   {"run": slot, "repeat": n}   n = 0: one timed call; n > 0: n calls back to back          -> {"us": t}
-//   {"probe": slot}, {"canary": [slot, seed]}, {"unload": true}
+//   {"open": {inputs_bytes, outputs_bytes, slots, tensors, trusted_cubin}} + 2 descriptors -> {"ok"}
+//   {"load": launch plan}                     -> {"ok", "active_blocks"}
+//   {"run": slot, "repeat": 0}                -> {"us": t}   one timed call
+//   {"run": slot, "repeat": n}                -> {"ok"}      n calls back to back, over the slots in turn
+//   {"probe": [out, in, vectors, blocks]}     -> {"us": t}
+//   {"canary": [out, words, seed]}, {"unload": true} -> {"ok"}
 //
 // Any request may be answered {"fault": text, "fatal": bool}. What comes back is believed only as far as it
 // is checked: device code that a candidate supplied has run in that process.

@@ -3,7 +3,10 @@
 // (the candidate): shared memory scrubbed, L2 flushed, everything enqueued behind a closed gate so that no
 // host gap falls between the two events, then the gate is opened. One thread; needs a current context.
 
+#include <atomic>
 #include <functional>
+#include <stop_token>
+#include <thread>
 
 #include "env/gpu/device_memory.h"
 
@@ -18,6 +21,9 @@ struct StopwatchOptions {
 class Stopwatch {
  public:
   explicit Stopwatch(const StopwatchOptions& options);
+  ~Stopwatch();
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
   // Microseconds between the events around what `enqueue` puts on the stream. With `gated` false the gate
   // stays open: for work of so many launches that the stream's queue could fill up behind it.
   double TimeUs(const std::function<void()>& enqueue, bool gated = true);
@@ -26,6 +32,7 @@ class Stopwatch {
 
  private:
   void Scrub() const;
+  void OpenLateGates(const std::stop_token& stop);
 
   StopwatchOptions options_;
   DeviceBuffer flush_;
@@ -34,6 +41,10 @@ class Stopwatch {
   CuDevicePtr gate_on_device_ = 0;
   uint32_t ticket_ = 0;
   int multiprocessors_ = 0, scrub_bytes_ = 0;
+  // What is enqueued may itself wait for the stream (an operator that copies a number to the host): a gate that
+  // stays closed for a second is opened by this thread.
+  std::atomic<uint32_t> closed_ = 0;  // ticket of a closed gate
+  std::jthread opener_;
 };
 
 }  // namespace kevin

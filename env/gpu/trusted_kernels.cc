@@ -239,6 +239,17 @@ extern "C" __global__ void kevin_write(float4* out, long long n) {
     __stcs(out + i, make_float4(1, 2, 3, 4));
   }
 }
+// Cycles and nanoseconds of about 20 us on one multiprocessor.
+extern "C" __global__ void kevin_clock(u64* out) {
+  u64 start_ns, ns;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start_ns));
+  const long long start = clock64();
+  do {
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(ns));
+  } while (ns - start_ns < 20000);
+  out[0] = clock64() - start;
+  out[1] = ns - start_ns;
+}
 extern "C" __global__ void kevin_fma(float* sink, int rounds) {
   float lanes[16];
   for (int j = 0; j < 16; ++j) lanes[j] = threadIdx.x + j;
@@ -277,7 +288,7 @@ const std::vector<std::string>& TrustedKernelNames() {
   static const std::vector<std::string> kNames = {
       "kevin_fill",        "kevin_count_other", "kevin_canary",     "kevin_canary_check", "kevin_scrub",
       "kevin_row_squares", "kevin_check",       "kevin_check_rows", "kevin_check_index",  "kevin_copy",
-      "kevin_read",        "kevin_write",       "kevin_fma",        "kevin_mma"};
+      "kevin_read",        "kevin_write",       "kevin_clock", "kevin_fma",        "kevin_mma"};
   return kNames;
 }
 

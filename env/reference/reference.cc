@@ -1,11 +1,18 @@
 #include "env/reference/reference.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/Stream.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <dlfcn.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/runtime/profiling_graph_executor_impl.h>
 #include <torch/jit.h>
 #include <torch/script.h>
 #include <torch/version.h>
+
+#include <optional>
 
 #include "env/error.h"
 
@@ -28,10 +35,6 @@ at::ScalarType TorchType(DType dtype) {
       return at::kBool;
   }
   return at::kFloat;
-}
-
-at::Tensor Wrap(const TensorView& view) {
-  return at::from_blob(view.data, view.shape, TorchType(view.dtype));
 }
 
 std::vector<at::Tensor> Unpack(const c10::IValue& value) {
@@ -63,6 +66,8 @@ std::string FirstLines(const std::string& text, size_t limit) {
 
 struct Reference::Impl {
   Problem problem;
+  at::Device device = at::kCPU;
+  std::optional<c10::Stream> stream;  // on CUDA
   std::shared_ptr<torch::jit::CompilationUnit> unit;
   std::vector<std::vector<c10::IValue>> slot_inputs;
   std::vector<c10::IValue> slot_outputs;
@@ -79,6 +84,10 @@ struct Reference::Impl {
     }
   }
 
+  at::Tensor Wrap(const TensorView& view) const {
+    return at::from_blob(view.data, view.shape, at::TensorOptions(TorchType(view.dtype)).device(device));
+  }
+
   std::vector<c10::IValue> Widened(const std::vector<TensorView>& inputs) {
     std::vector<c10::IValue> wide;
     for (const TensorView& view : inputs) {
@@ -89,9 +98,38 @@ struct Reference::Impl {
   }
 };
 
-Reference::Reference(const Problem& problem, int threads) : impl_(std::make_unique<Impl>()) {
+void LoadTorchCuda(int device) {
+  for (const char* library : {"libc10_cuda.so", "libtorch_cuda.so"}) {
+    if (dlopen(library, RTLD_NOW | RTLD_GLOBAL)) continue;
+    const char* why = dlerror();
+    throw Error(
+        ExitCode::kMachine, std::string("this torch cannot use a GPU: ") + (why ? why : library),
+        "install torch 2.11 with CUDA (tools/setup.sh does on a machine with a GPU), or use --device cpu");
+  }
+  try {
+    at::globalContext().lazyInitDevice(at::kCUDA);
+    const c10::impl::VirtualGuardImpl guard(at::kCUDA);
+    guard.setDevice(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device)));
+  } catch (const c10::Error& error) {
+    throw Error(ExitCode::kMachine,
+                "torch cannot use this GPU: " + FirstLines(error.what_without_backtrace(), 1000),
+                "run `kevin doctor`");
+  }
+}
+
+Reference::Reference(const Problem& problem, const ReferenceOptions& options)
+    : impl_(std::make_unique<Impl>()) {
   impl_->problem = problem;
-  at::set_num_threads(threads);
+  at::set_num_threads(options.threads);
+  if (options.cuda_device >= 0) {
+    impl_->device = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(options.cuda_device));
+    // Not the default stream: that one waits for all others.
+    const c10::impl::VirtualGuardImpl guard(at::kCUDA);
+    impl_->stream = guard.getStreamFromGlobalPool(impl_->device);
+    guard.exchangeStream(*impl_->stream);
+    at::globalContext().setAllowTF32CuBLAS(options.tf32);
+    at::globalContext().setAllowTF32CuDNN(options.tf32);
+  }
   // Eager means operator by operator: no fusion, no specialisation after the first calls.
   torch::jit::getProfilingMode() = false;
   torch::jit::setGraphExecutorOptimize(false);
@@ -110,7 +148,7 @@ Reference::Reference(Reference&&) noexcept = default;
 void Reference::BindSlot(size_t slot, const std::vector<TensorView>& inputs) {
   impl_->slot_inputs.resize(std::max(impl_->slot_inputs.size(), slot + 1));
   impl_->slot_outputs.resize(impl_->slot_inputs.size());
-  for (const TensorView& view : inputs) impl_->slot_inputs[slot].emplace_back(Wrap(view));
+  for (const TensorView& view : inputs) impl_->slot_inputs[slot].emplace_back(impl_->Wrap(view));
 }
 
 void Reference::RunSlot(size_t slot) {
@@ -156,6 +194,12 @@ std::vector<DoubleTensor> Reference::Truth(const std::vector<TensorView>& inputs
     truth.push_back(AsDoubles(output));
   }
   return truth;
+}
+
+void* Reference::Stream() const { return impl_->stream ? impl_->stream->native_handle() : nullptr; }
+
+void Reference::ReleaseCache() {
+  if (impl_->device.is_cuda()) at::getDeviceAllocator(at::kCUDA)->emptyCache();
 }
 
 DoubleTensor Reference::Scale(const std::vector<TensorView>& inputs) {

@@ -25,10 +25,22 @@ struct DoubleTensor {
   std::span<const double> values() const { return {data.get(), elements}; }
 };
 
+// Opens libtorch's CUDA part and makes its context on `device` current: afterwards References may be on that
+// device. Throws Error(kMachine) when this machine's torch has no CUDA.
+void LoadTorchCuda(int device);
+
+struct ReferenceOptions {
+  int threads = 1;  // of the CPU
+  int cuda_device =
+      -1;  // >= 0: tensors are on that device (all pointers are device pointers); LoadTorchCuda first
+  bool tf32 = false;  // on CUDA: eager may use TF32
+};
+
 class Reference {
  public:
   // Compiles the text. Throws Error(kBadRequest) with the compiler's message when it is not TorchScript.
-  Reference(const Problem& problem, int threads);
+  Reference(const Problem& problem, const ReferenceOptions& options);
+  Reference(const Problem& problem, int threads) : Reference(problem, ReferenceOptions{threads, -1, false}) {}
   ~Reference();
   Reference(Reference&&) noexcept;
 
@@ -45,6 +57,11 @@ class Reference {
   // The same computation with every floating-point input widened to fp64: the truth. Index outputs come as
   // the index's value.
   std::vector<DoubleTensor> Truth(const std::vector<TensorView>& inputs);
+  // On CUDA: the driver's handle of the stream that everything is put on; nothing waits for it here.
+  void* Stream() const;
+  // Gives unused memory of the CUDA allocator back.
+  void ReleaseCache();
+
   // The problem's `scale` function in fp64 for its first output; empty when the problem has none.
   DoubleTensor Scale(const std::vector<TensorView>& inputs);
 

@@ -36,7 +36,7 @@ void Allow(int ruleset, const std::filesystem::path& path, uint64_t rights) {
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) {
     rights &= LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE |
-              kFsTruncate;
+              kFsTruncate | kFsIoctlDev;
   }
   landlock_path_beneath_attr rule{};
   rule.allowed_access = rights;

@@ -65,13 +65,33 @@ void Show(const fs::path& path, bool writable, const fs::path& as) {
   if (!writable && !SetReadOnly(target.c_str(), true)) Die("read-only bind mount");
 }
 
+std::vector<fs::path> GpuDeviceFiles() {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("/dev", error)) {
+    if (entry.path().filename().string().rfind("nvidia", 0) != 0) continue;
+    if (!entry.is_directory(error)) files.push_back(entry.path());
+  }
+  return files;
+}
+
 void WriteCandidate(const std::string& directory, const std::string& bytes) {
   std::ofstream out(directory + kCandidatePath, std::ios::binary);
   out << bytes;
   if (!out.flush()) Die("cannot place the candidate");
 }
 
-// The system's own folders and nothing else: no home, no /proc, no /sys, no devices.
+// What the driver needs: the GPU's device files, /sys, and a /proc of this process's own namespace.
+void ShowGpu() {
+  for (const fs::path& device : GpuDeviceFiles()) Show(device, true, device);
+  for (const char* device : {"/dev/null", "/dev/zero", "/dev/urandom"}) Show(device, true, device);
+  Show("/sys", false, "/sys");
+  const std::string proc = std::string(kNewRoot) + "/proc";
+  MakeFolders(proc);
+  if (mount("proc", proc.c_str(), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) Die("/proc");
+}
+
+// The system's own folders and nothing else: no home, no /proc, no /sys, no devices (but see ShowGpu).
 void EnterNewRoot(const SandboxOptions& options) {
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) Die("private mounts");
   // The work folder and the extra paths may lie under /tmp: hold them before it is covered.
@@ -90,6 +110,7 @@ void EnterNewRoot(const SandboxOptions& options) {
   }
   if (work >= 0) Show("/proc/self/fd/" + std::to_string(work) + "/.", true, kWorkPath);
   if (options.profile == SandboxProfile::kCompiler) Show("/dev/null", true, "/dev/null");
+  if (options.profile == SandboxProfile::kGpuRunner) ShowGpu();
   if (!options.candidate_file.empty()) WriteCandidate(kNewRoot, options.candidate_file);
   if (chdir(kNewRoot) != 0 || syscall(SYS_pivot_root, ".", ".") != 0 || umount2(".", MNT_DETACH) != 0 ||
       chdir("/") != 0) {
@@ -113,6 +134,11 @@ int64_t MappedBytes() {
 
 void SetLimits(const SandboxOptions& options, int64_t mapped_bytes) {
   Limit(RLIMIT_CORE, 0);
+  if (options.profile == SandboxProfile::kGpuRunner) {  // the driver reserves addresses for all of the GPU
+    Limit(RLIMIT_FSIZE, options.max_file_bytes);
+    Limit(RLIMIT_CPU, options.cpu_limit_s);
+    return;
+  }
   Limit(RLIMIT_AS, mapped_bytes + options.max_memory_bytes);
   Limit(RLIMIT_FSIZE, options.max_file_bytes);
   Limit(RLIMIT_CPU, options.cpu_limit_s);
@@ -150,8 +176,13 @@ SandboxLayers EnterSandbox(const SandboxOptions& options) {
     if (chdir(options.work_directory.c_str()) != 0) Die("work folder");
   }
   note(options.namespaces, "root folder");
+  if (options.before_lock) options.before_lock();
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) Die("no_new_privs");
   if (options.profile == SandboxProfile::kCompiler) writable.emplace_back("/dev/null");
+  if (options.profile == SandboxProfile::kGpuRunner) {
+    for (const fs::path& device : GpuDeviceFiles()) writable.push_back(device);
+    readable.insert(readable.end(), {"/proc", "/sys", "/dev/null", "/dev/zero", "/dev/urandom"});
+  }
   note(RestrictWithLandlock(readable, writable), "Landlock");
   SetLimits(options, mapped_bytes);
   note(true, "limits");

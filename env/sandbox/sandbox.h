@@ -9,13 +9,15 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
 namespace kevin {
 
 // The compiler reads hostile text, the candidate is hostile code.
-enum class SandboxProfile { kCompiler, kCandidate };
+// kGpuRunner runs no code of a candidate on the host; its sandbox is for what a candidate might break out to.
+enum class SandboxProfile { kCompiler, kCandidate, kGpuRunner };
 
 struct SandboxOptions {
   SandboxProfile profile = SandboxProfile::kCandidate;
@@ -27,6 +29,7 @@ struct SandboxOptions {
   int64_t max_memory_bytes = int64_t{4} << 30;  // address space beyond what is mapped already
   int64_t max_file_bytes = int64_t{256} << 20;  // any one file it writes
   int64_t cpu_limit_s = 600;
+  std::function<void()> before_lock;  // runs inside the new root, before files and system calls are closed
 };
 
 // The layers that are on, e.g. "namespaces, root folder, Landlock, seccomp, limits"; a layer that this

@@ -102,21 +102,38 @@ void DenyForCompiler(scmp_filter_ctx filter) {
   }
 }
 
+// The driver's own calls are many and change with its version, so this is a list of what it never needs.
+void DenyForGpuRunner(scmp_filter_ctx filter) {
+  DenyForCompiler(filter);
+  for (const int call : {SCMP_SYS(execve), SCMP_SYS(execveat), SCMP_SYS(fork), SCMP_SYS(vfork)}) {
+    seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), call, 0);
+  }
+  seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1,
+                   SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
+  seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+}
+
 }  // namespace
 
 bool InstallSeccompFilter(SandboxProfile profile) {
-  const bool compiler = profile == SandboxProfile::kCompiler;
-  scmp_filter_ctx filter = seccomp_init(compiler ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EPERM));
+  const bool by_list = profile == SandboxProfile::kCandidate;  // of what is allowed
+  scmp_filter_ctx filter = seccomp_init(by_list ? SCMP_ACT_ERRNO(EPERM) : SCMP_ACT_ALLOW);
   if (!filter) return false;
   seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
   // Calls by 32-bit numbers end the process, not only the thread.
   seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
   // All threads, also those that a library started while loading.
   seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
-  if (compiler) {
-    DenyForCompiler(filter);
-  } else {
-    AllowCandidate(filter);
+  switch (profile) {
+    case SandboxProfile::kCompiler:
+      DenyForCompiler(filter);
+      break;
+    case SandboxProfile::kCandidate:
+      AllowCandidate(filter);
+      break;
+    case SandboxProfile::kGpuRunner:
+      DenyForGpuRunner(filter);
+      break;
   }
   const bool ok = seccomp_load(filter) == 0;
   seccomp_release(filter);

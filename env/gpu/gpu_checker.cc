@@ -1,0 +1,221 @@
+#include "env/gpu/gpu_checker.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "env/error.h"
+
+namespace kevin {
+namespace {
+
+constexpr double kEps = 0x1p-23;
+constexpr unsigned kBlocks = 132 * 8;
+
+// As the trusted kernels lay them out.
+struct DeviceVerdict {
+  uint64_t wrong = 0, first_wrong = ~uint64_t{0}, worst = 0, bad_row = ~uint64_t{0};
+  uint32_t reference_error = 0, padding = 0;
+};
+struct DeviceTensors {
+  CuDevicePtr answer = 0, reference = 0, truth = 0, scale = 0;
+  double floor = 0;
+  long long rows = 0, row = 0;
+};
+
+template <typename T>
+T ReadAt(CuDevicePtr base, uint64_t index) {
+  T value{};
+  KEVIN_CU(MemcpyDtoH, &value, base + index * sizeof(T), sizeof(T));
+  return value;
+}
+
+CuDevicePtr Address(const void* pointer) { return reinterpret_cast<CuDevicePtr>(pointer); }
+
+std::string IndexText(uint64_t flat, const std::vector<int64_t>& shape) {
+  std::vector<uint64_t> index(shape.size());
+  for (size_t d = shape.size(); d-- > 0;) {
+    index[d] = flat % static_cast<uint64_t>(shape[d]);
+    flat /= static_cast<uint64_t>(shape[d]);
+  }
+  return fmt::format("[{}]", fmt::join(index, ", "));
+}
+
+void Reserve(DeviceBuffer* buffer, size_t bytes) {
+  if (buffer->bytes() < bytes) *buffer = DeviceBuffer(bytes);
+}
+
+struct ElementError {
+  double error = 0, bound = 0;
+  float answer = 0;
+  double target = 0;
+};
+
+ElementError ErrorAt(const DeviceTensors& tensors, CuDevicePtr sums, uint64_t index) {
+  ElementError element;
+  element.answer = ReadAt<float>(tensors.answer, index);
+  const auto reference = ReadAt<float>(tensors.reference, index);
+  element.target = tensors.truth ? ReadAt<double>(tensors.truth, index) : static_cast<double>(reference);
+  const uint64_t row = index / static_cast<uint64_t>(tensors.row);
+  const auto squares = ReadAt<double>(sums, row * 2), count = ReadAt<double>(sums, row * 2 + 1);
+  const double rms = count > 0 ? std::sqrt(squares / count) : 0;
+  const double scale = tensors.scale ? ReadAt<double>(tensors.scale, index) : std::max(std::abs(element.target), rms);
+  element.error = std::abs(element.answer - element.target);
+  if (std::isnan(element.error)) element.error = std::numeric_limits<double>::infinity();
+  element.bound = std::max(4 * std::abs(reference - element.target), tensors.floor * scale);
+  return element;
+}
+
+CheckResult Report(const ConcreteTensor& output, const DeviceTensors& tensors, const DeviceVerdict& verdict,
+                   CuDevicePtr sums, CuDevicePtr errors) {
+  CheckResult result;
+  result.reference_error = std::bit_cast<float>(verdict.reference_error);
+  const uint64_t worst_index = verdict.worst & 0xffffffffU;
+  const ElementError worst = ErrorAt(tensors, sums, worst_index);
+  result.max_error = worst.error;
+  result.error_bound = worst.bound;
+  if (verdict.wrong > 0) {
+    result.ok = false;
+    const ElementError first = ErrorAt(tensors, sums, verdict.first_wrong);
+    const bool unwritten = std::bit_cast<uint32_t>(first.answer) == kPoison;
+    result.message = fmt::format(
+        "{}{} = {:.8g}{}, expected {:.8g}; {} of {} elements are off; worst at {}: {:.8g} instead of {:.8g}, "
+        "error {:.3g} with {:.3g} allowed",
+        output.spec.name, IndexText(verdict.first_wrong, output.shape), first.answer,
+        unwritten ? " (never written)" : "", first.target, verdict.wrong, output.elements,
+        IndexText(worst_index, output.shape), worst.answer, worst.target, worst.error, worst.bound);
+  } else if (verdict.bad_row != ~uint64_t{0}) {
+    result.ok = false;
+    const auto row = static_cast<double>(tensors.row);
+    result.max_error = std::sqrt(ReadAt<double>(errors, verdict.bad_row * 3) / row);
+    result.error_bound = std::sqrt(std::max(16 * ReadAt<double>(errors, verdict.bad_row * 3 + 1),
+                                            ReadAt<double>(errors, verdict.bad_row * 3 + 2)) /
+                                   row);
+    result.message =
+        fmt::format("{}: the row that starts at {} has RMS error {:.3g} with {:.3g} allowed (4x the reference's)",
+                    output.spec.name, IndexText(verdict.bad_row * static_cast<uint64_t>(tensors.row), output.shape),
+                    result.max_error, result.error_bound);
+  }
+  return result;
+}
+
+}  // namespace
+
+CheckResult GpuChecker::Floats(int slot, size_t output, const TensorView& reference, const double* truth,
+                               const double* scale) {
+  const ConcreteTensor& tensor = session_.sized().outputs[output];
+  const int64_t last = tensor.shape.empty() ? 1 : tensor.shape.back();
+  DeviceTensors tensors;
+  tensors.answer = session_.Output(slot, output);
+  tensors.reference = Address(reference.data);
+  tensors.truth = Address(truth);
+  tensors.scale = Address(scale);
+  tensors.floor = 8 * kEps * std::sqrt(static_cast<double>(session_.sized().reduction)) + (truth ? 0 : margin_);
+  tensors.row = last > 1 ? last : tensor.elements;
+  tensors.rows = tensor.elements / tensors.row;
+  const auto rows = static_cast<size_t>(tensors.rows);
+  Reserve(&sums_, rows * 2 * sizeof(double));
+  Reserve(&errors_, rows * 3 * sizeof(double));
+  Reserve(&verdict_, sizeof(DeviceVerdict));
+  DeviceVerdict verdict;
+  session_.Synchronize();
+  KEVIN_CU(MemcpyHtoD, verdict_.data(), &verdict, sizeof(verdict));
+  KEVIN_CU(MemsetD8Async, sums_.data(), 0, rows * 2 * sizeof(double), session_.stream());
+  KEVIN_CU(MemsetD8Async, errors_.data(), 0, rows * 3 * sizeof(double), session_.stream());
+  CuDevicePtr sums = sums_.data(), errors = errors_.data(), place = verdict_.data();
+  void* squares_arguments[] = {&tensors, &sums};
+  session_.Launch("kevin_row_squares", kBlocks, 256, squares_arguments);
+  void* check_arguments[] = {&tensors, &sums, &errors, &place};
+  session_.Launch("kevin_check", kBlocks, 256, check_arguments);
+  void* row_arguments[] = {&errors, &tensors.rows, &place};
+  session_.Launch("kevin_check_rows", 132, 256, row_arguments);
+  session_.Synchronize();
+  KEVIN_CU(MemcpyDtoH, &verdict, verdict_.data(), sizeof(verdict));
+  return Report(tensor, tensors, verdict, sums, errors);
+}
+
+CheckResult GpuChecker::Index(int slot, size_t output, const TensorView& reference) {
+  const Problem& problem = *session_.sized().problem;
+  const ConcreteTensor& tensor = session_.sized().outputs[output];
+  if (!problem.extreme_dim) {
+    throw Error(ExitCode::kBadRequest, problem.id + ": an integer output needs check.extreme_dim",
+                "say in [check] along which dimension it points at an extreme value");
+  }
+  const TensorView values = session_.Inputs(slot)[0];
+  const auto dim = static_cast<size_t>(*problem.extreme_dim);
+  long long length = values.shape[dim], inner = 1, outer = 1;
+  for (size_t d = 0; d < values.shape.size(); ++d) (d < dim ? outer : d > dim ? inner : length) *= d == dim ? 1 : values.shape[d];
+  Reserve(&verdict_, sizeof(DeviceVerdict));
+  DeviceVerdict verdict;
+  session_.Synchronize();
+  KEVIN_CU(MemcpyHtoD, verdict_.data(), &verdict, sizeof(verdict));
+  CuDevicePtr answer = session_.Output(slot, output), theirs = Address(reference.data), data = Address(values.data),
+              place = verdict_.data();
+  void* arguments[] = {&answer, &theirs, &data, &outer, &length, &inner, &place};
+  session_.Launch("kevin_check_index", kBlocks, 256, arguments);
+  session_.Synchronize();
+  KEVIN_CU(MemcpyDtoH, &verdict, verdict_.data(), sizeof(verdict));
+  CheckResult result;
+  if (verdict.wrong == 0) return result;
+  const auto index = ReadAt<int64_t>(answer, verdict.first_wrong);
+  const auto right = ReadAt<int64_t>(theirs, verdict.first_wrong);
+  const auto unit = static_cast<uint64_t>(inner);
+  const uint64_t line = verdict.first_wrong / unit * static_cast<uint64_t>(length) * unit + verdict.first_wrong % unit;
+  const auto extreme = ReadAt<float>(data, line + static_cast<uint64_t>(right) * unit);
+  result.ok = false;
+  result.max_error = static_cast<double>(length);
+  std::string what = "is out of range";
+  if (index >= 0 && index < length) {
+    const auto value = ReadAt<float>(data, line + static_cast<uint64_t>(index) * unit);
+    what = fmt::format("points at {:.8g}", value);
+    result.max_error = std::abs(static_cast<double>(value) - extreme);
+  }
+  result.message = fmt::format("{}{} = {} {}, the {} along dimension {} is {:.8g}; {} of {} are off", tensor.spec.name,
+                               IndexText(verdict.first_wrong, tensor.shape), index, what,
+                               problem.extreme_is_max ? "maximum" : "minimum", dim, extreme, verdict.wrong,
+                               tensor.elements);
+  return result;
+}
+
+CheckResult GpuChecker::AgainstTruth(int slot) {
+  const std::vector<TensorView> reference = session_.ReferenceOutputs(slot);
+  CheckResult worst;
+  std::vector<DoubleTensor> truth;
+  DoubleTensor scale;
+  for (size_t o = 0; o < reference.size(); ++o) {
+    CheckResult result;
+    if (reference[o].dtype == DType::kI64) {
+      result = Index(slot, o, reference[o]);
+    } else {
+      if (truth.empty()) {
+        truth = session_.reference().Truth(session_.Inputs(slot));
+        scale = session_.reference().Scale(session_.Inputs(slot));
+      }
+      result = Floats(slot, o, reference[o], truth[o].data.get(), o == 0 ? scale.data.get() : nullptr);
+      margin_ = std::max(margin_, 10 * result.reference_error);
+    }
+    if (!result.ok) return result;
+    if (o == 0 || result.max_error * worst.error_bound > worst.max_error * result.error_bound) worst = result;
+  }
+  return worst;
+}
+
+CheckResult GpuChecker::AgainstReference(int slot) {
+  const std::vector<TensorView> reference = session_.ReferenceOutputs(slot);
+  CheckResult result;
+  for (size_t o = 0; o < reference.size() && result.ok; ++o) {
+    if (reference[o].dtype == DType::kI64) {
+      result = Index(slot, o, reference[o]);
+      continue;
+    }
+    const DoubleTensor scale = o == 0 ? session_.reference().Scale(session_.Inputs(slot)) : DoubleTensor{};
+    result = Floats(slot, o, reference[o], nullptr, scale.data.get());
+  }
+  return result;
+}
+
+}  // namespace kevin

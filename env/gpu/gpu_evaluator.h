@@ -1,0 +1,18 @@
+#pragma once
+// The evaluator for candidates of a GPU: holds reference, truth, clock and verdict, and answers requests on
+// descriptor 3 (env/wire.h) until it closes.
+
+#include <string>
+
+namespace kevin {
+
+struct GpuEvaluatorOptions {
+  int device = 0;
+  std::string runner;  // kevin-gpu-runner
+  bool namespaces = true;
+  std::string trusted_cubin;  // path of the compiled trusted kernels
+};
+
+int ServeGpu(const GpuEvaluatorOptions& options);
+
+}  // namespace kevin

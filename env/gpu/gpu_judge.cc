@@ -1,0 +1,329 @@
+#include "env/gpu/gpu_judge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+
+#include "env/device_lock.h"
+#include "env/error.h"
+#include "env/estimate.h"
+#include "env/gpu/gpu_checker.h"
+
+namespace kevin {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kVerifyCalls = kMixtureMembers;
+constexpr int kVerifyCallsWhenLong = 2;  // the timed calls see the mixture too, and all of them are checked
+constexpr double kLong_us = 1000;
+constexpr int kSequentialRounds = 60, kMinSequentialRounds = 8;
+constexpr double kSequentialBudget_s = 0.12;
+constexpr int kMinFixedRounds = 8, kMaxFixedRounds = 40;
+constexpr double kFixedBudget_s = 0.1, kConfirmFactor = 2;
+constexpr double kSameClock = 0.03;       // halves of a pair may differ by that share of the clock
+constexpr double kSlopeWork_us = 5000;    // calls back to back that the slope is taken over
+constexpr double kSlopeTolerance = 0.03;
+constexpr double kSlopeSlack_us = 0.5;    // a call, and as much for each of its launches
+// What more pairs do not average away, as A/A measurements show (tools/bench_clock --device cuda).
+constexpr ClockCalibration kGpuCalibration{0.0008, 0.0008};
+
+double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+struct Contender {
+  std::string name;  // "candidate" or "start"
+  const LaunchPlan* plan = nullptr;
+  GpuSession::Calibrated runner;
+};
+
+// Microseconds of one call on every side; 0 where a side is missing.
+struct Round {
+  double candidate_us = 0, reference_us = 0, start_us = 0;
+  bool same_clock = true;
+};
+
+class GpuJudgement {
+ public:
+  GpuJudgement(GpuSession& session, const GpuJudgeRequest& request)
+      : session_(session), request_(request), checker_(session) {
+    result_.peak_gb_per_s = session.peak_gb_per_s();
+    result_.peak_gflop_per_s = session.peak_gflop_per_s();
+  }
+
+  JudgeResult Run();
+
+ private:
+  void Phase(const std::string& name) const {
+    if (request_.on_phase) request_.on_phase(name);
+  }
+  [[noreturn]] void Fail(const Contender& contender, const RunnerFault& fault, const std::string& phase) const;
+  [[noreturn]] void End(const Contender& contender, const Outcome& outcome) const;
+  void StartContenders();
+  double TimeUs(Contender& contender, int slot, const std::string& phase);
+  int NextSlot() { return std::uniform_int_distribution<int>(0, session_.slots() - 1)(session_.random()); }
+  void Verify();
+  void VerifyCall(int member);
+  void CheckTimed(const Contender& contender, int slot);
+  Round TimedRound(int process, int pair, const std::string& phase);
+  void Sequential();
+  std::vector<Round> Fixed();
+  void CheckSlope(Contender& contender, double candidate_us);
+  Measured Report(const std::vector<Round>& rounds);
+  void GiveRunnersBack();
+
+  GpuSession& session_;
+  const GpuJudgeRequest& request_;
+  GpuChecker checker_;
+  JudgeResult result_;
+  std::vector<Contender> contenders_;  // the candidate first
+  CheckResult verified_;
+  Verdict verdict_ = Verdict::kAmbiguous, verdict_against_start_ = Verdict::kAmbiguous;
+  double timeout_s_ = 0, round_s_ = 0.01;
+};
+
+JudgeResult GpuJudgement::Run() {
+  const DeviceLock lock(session_.LockName(), LockMode::kAlone, &result_.wait_s);
+  const auto begin = Clock::now();
+  auto measuring = begin;
+  timeout_s_ = std::min(request_.call_timeout_s, 2 + 100e-6 * session_.reference_us());
+  bool verified = false;
+  try {
+    StartContenders();
+    Phase("verify");
+    Verify();
+    verified = true;
+    measuring = Clock::now();
+    result_.verify_s = std::chrono::duration<double>(measuring - begin).count();
+    if (request_.verify_only) {
+      Measured right;
+      right.max_error = verified_.max_error;
+      right.error_bound = verified_.error_bound;
+      result_.outcome = right;
+    } else {
+      Phase(request_.confirm ? "confirm" : "measure");
+      if (!request_.confirm) Sequential();
+      result_.outcome = Report(Fixed());
+    }
+  } catch (const Ended& ended) {
+    result_.outcome = ended.outcome;
+  }
+  (verified ? result_.measure_s : result_.verify_s) = SecondsSince(verified ? measuring : begin);
+  GiveRunnersBack();
+  result_.device_s = SecondsSince(begin);
+  return std::move(result_);
+}
+
+void GpuJudgement::StartContenders() {
+  contenders_.push_back({"candidate", &request_.plan, session_.TakeRunner(request_.confirm)});
+  if (request_.start_plan) contenders_.push_back({"start", &*request_.start_plan, session_.TakeRunner(true)});
+  for (Contender& contender : contenders_) {
+    if (const auto fault = contender.runner.client->Load(*contender.plan, 20)) Fail(contender, *fault, "load");
+  }
+}
+
+void GpuJudgement::End(const Contender& contender, const Outcome& outcome) const {
+  if (contender.name == "candidate") throw Ended{outcome};
+  throw Error(ExitCode::kBadRequest,
+              fmt::format("the kernel to compare with: {}: {}", OutcomeName(outcome), OutcomeReason(outcome)),
+              "judge it alone first: kevin bench FILE --problem ID");
+}
+
+void GpuJudgement::Fail(const Contender& contender, const RunnerFault& fault, const std::string& phase) const {
+  if (fault.kind == RunnerFault::Kind::kHung) End(contender, TimedOut{phase, timeout_s_});
+  End(contender, Crashed{fault.message + " during " + phase});
+}
+
+double GpuJudgement::TimeUs(Contender& contender, int slot, const std::string& phase) {
+  session_.Synchronize();
+  double us = 0;
+  if (const auto fault = contender.runner.client->Time(slot, timeout_s_, &us)) Fail(contender, *fault, phase);
+  return std::max(us - contender.runner.offset_us, 1e-3);
+}
+
+void GpuJudgement::VerifyCall(int member) {
+  const int slot = NextSlot();
+  result_.seeds.push_back(session_.Draw(slot, member));
+  session_.Poison(slot);
+  Contender& candidate = contenders_.front();
+  TimeUs(candidate, slot, "verify");
+  const std::string broken = session_.BrokenGuard(slot);
+  if (!broken.empty()) throw Ended{Wrong{broken, 0, 0}};
+  session_.TimeReferenceUs(slot);
+  const CheckResult check = checker_.AgainstTruth(slot);
+  if (!check.ok) throw Ended{Wrong{check.message, check.max_error, check.error_bound}};
+  if (check.max_error * verified_.error_bound >= verified_.max_error * check.error_bound) verified_ = check;
+}
+
+void GpuJudgement::Verify() {
+  const int least = session_.reference_us() > kLong_us ? kVerifyCallsWhenLong : kVerifyCalls;
+  const int calls = least + static_cast<int>(session_.random()() % 2);
+  const int first = static_cast<int>(session_.random()() % kMixtureMembers);
+  for (int call = 0; call < calls; ++call) {
+    try {
+      VerifyCall(first + call);
+    } catch (const Ended& ended) {
+      if (call > 0 || !std::holds_alternative<TimedOut>(ended.outcome)) throw;
+      // Confirmed once with a new runner: the machine may have been busy.
+      contenders_.front().runner = session_.TakeRunner(true);
+      if (const auto fault = contenders_.front().runner.client->Load(request_.plan, 20))
+        Fail(contenders_.front(), *fault, "load");
+      VerifyCall(first + call);
+    }
+  }
+}
+
+Round GpuJudgement::TimedRound(int process, int pair, const std::string& phase) {
+  const auto start = Clock::now();
+  const int slot = NextSlot();
+  result_.seeds.push_back(session_.Draw(slot));
+  // One answer can wait in the slot for the reference; of several each is checked before the next is made.
+  const bool several = contenders_.size() > 1;
+  if (several) session_.TimeReferenceUs(slot);
+  std::vector<int> order{-1};  // the reference
+  for (size_t i = 0; i < contenders_.size(); ++i) order.push_back(static_cast<int>(i));
+  std::shuffle(order.begin(), order.end(), session_.random());
+  Round round;
+  std::vector<double> clocks;
+  for (const int side : order) {
+    double us = 0;
+    if (side < 0) {
+      us = round.reference_us = session_.TimeReferenceUs(slot);
+    } else {
+      Contender& contender = contenders_[static_cast<size_t>(side)];
+      session_.Poison(slot);
+      us = (side == 0 ? round.candidate_us : round.start_us) = TimeUs(contender, slot, "measure");
+    }
+    clocks.push_back(session_.ClockMhz());
+    const std::string name = side < 0 ? "reference" : contenders_[static_cast<size_t>(side)].name;
+    result_.samples.push_back({process, pair, phase, name, 1, us});
+    if (side < 0) continue;
+    const Contender& contender = contenders_[static_cast<size_t>(side)];
+    const std::string broken = session_.BrokenGuard(slot);
+    if (!broken.empty()) End(contender, Wrong{broken, 0, 0});
+    if (several) CheckTimed(contender, slot);
+  }
+  if (!several) CheckTimed(contenders_.front(), slot);
+  const auto [slowest, fastest] = std::minmax_element(clocks.begin(), clocks.end());
+  round.same_clock = *slowest > *fastest * (1 - kSameClock);
+  round_s_ = SecondsSince(start);
+  return round;
+}
+
+void GpuJudgement::CheckTimed(const Contender& contender, int slot) {
+  const CheckResult check = checker_.AgainstReference(slot);
+  if (!check.ok) End(contender, Wrong{"in a timed call: " + check.message, check.max_error, check.error_bound});
+}
+
+void GpuJudgement::Sequential() {
+  SequentialTest against_reference(kGpuCalibration), against_start(kGpuCalibration);
+  const bool has_start = contenders_.size() > 1;
+  const auto begin = Clock::now();
+  TimedRound(0, -1, "warm-up");
+  for (int pair = 0; pair < kSequentialRounds; ++pair) {
+    const Round round = TimedRound(0, pair, "sequential");
+    if (round.same_clock) {
+      against_reference.Add(std::log(round.reference_us / round.candidate_us));
+      if (has_start) against_start.Add(std::log(round.start_us / round.candidate_us));
+    }
+    // A verdict once given stands: looking on would be choosing when to stop.
+    if (verdict_ == Verdict::kAmbiguous) verdict_ = against_reference.Current();
+    if (has_start && verdict_against_start_ == Verdict::kAmbiguous) verdict_against_start_ = against_start.Current();
+    if (verdict_ != Verdict::kAmbiguous && (!has_start || verdict_against_start_ != Verdict::kAmbiguous)) break;
+    if (SecondsSince(begin) > kSequentialBudget_s && pair >= kMinSequentialRounds) break;
+  }
+}
+
+std::vector<Round> GpuJudgement::Fixed() {
+  const double factor = request_.confirm ? kConfirmFactor : 1;
+  const int wanted = static_cast<int>(kFixedBudget_s * factor / round_s_);
+  const int pairs = std::clamp(wanted, kMinFixedRounds, static_cast<int>(kMaxFixedRounds * factor));
+  std::vector<Round> rounds;
+  if (request_.confirm) TimedRound(1, -1, "warm-up");
+  for (int pair = 0; pair < pairs; ++pair) rounds.push_back(TimedRound(1, pair, request_.confirm ? "confirm" : "fixed"));
+  const auto moved = [](const Round& round) { return !round.same_clock; };
+  // A device whose clock moves all the time has nothing better to offer: then all pairs count.
+  if (2 * std::count_if(rounds.begin(), rounds.end(), moved) <= static_cast<int>(rounds.size()))
+    std::erase_if(rounds, moved);
+  return rounds;
+}
+
+// Device code could reach the memory that events are written to, but not this process's clock. Calls made back to
+// back, with nothing flushed, can only be faster than the ones that were timed.
+void GpuJudgement::CheckSlope(Contender& contender, double candidate_us) {
+  const int calls = std::clamp(static_cast<int>(kSlopeWork_us / candidate_us) + 1, 2, 400);
+  double once_us = 0, twice_us = 0, slope_us = 1e300;
+  const double launches = static_cast<double>(contender.plan->operations.size());
+  constexpr int kTries = 3;  // the host may have been interrupted
+  for (int i = 0; i < kTries; ++i) {
+    for (const auto& [repeat, wall_us] : {std::pair{calls, &once_us}, std::pair{2 * calls, &twice_us}}) {
+      if (const auto fault = contender.runner.client->Repeat(NextSlot(), repeat, timeout_s_ * repeat, wall_us))
+        Fail(contender, *fault, "measure");
+    }
+    slope_us = std::min(slope_us, (twice_us - once_us) / calls);
+    // Launching itself takes the host some 2.5 us: nothing shorter can be seen this way.
+    if (slope_us <= candidate_us * (1 + kSlopeTolerance) + kSlopeSlack_us * (1 + launches) ||
+        slope_us <= 2.5 * (1 + launches)) {
+      return;
+    }
+  }
+  throw Ended{Refused{fmt::format("clock: a call takes {:.2f} us by its events and {:.2f} us by the wall clock",
+                                  candidate_us, slope_us)}};
+}
+
+Measured GpuJudgement::Report(const std::vector<Round>& rounds) {
+  std::vector<double> against_reference, against_start, candidate_us, reference_us;
+  for (const Round& round : rounds) {
+    against_reference.push_back(std::log(round.reference_us / round.candidate_us));
+    if (round.start_us > 0) against_start.push_back(std::log(round.start_us / round.candidate_us));
+    candidate_us.push_back(round.candidate_us);
+    reference_us.push_back(round.reference_us);
+  }
+  Measured measured;
+  measured.candidate_us = Median(candidate_us);
+  measured.reference_us = Median(reference_us);
+  ClockCalibration calibration = kGpuCalibration;
+  const double offset_error = contenders_.front().runner.offset_se_us / measured.candidate_us;
+  calibration.residual = std::hypot(calibration.residual, offset_error);
+  measured.speedup = EstimateRatio(std::vector{against_reference}, calibration);
+  if (!against_start.empty()) measured.against_start = EstimateRatio(std::vector{against_start}, calibration);
+  measured.verdict = verdict_;
+  measured.verdict_against_start = verdict_against_start_;
+  measured.gb_per_s = session_.sized().bytes / measured.candidate_us * 1e-3;
+  measured.gflop_per_s = session_.sized().flops / measured.candidate_us * 1e-3;
+  measured.floor_us = session_.FloorMicroseconds();
+  measured.max_error = verified_.max_error;
+  measured.error_bound = verified_.error_bound;
+  CheckSlope(contenders_.front(), measured.candidate_us);
+  if (measured.candidate_us < measured.floor_us) {
+    throw Ended{Refused{fmt::format(
+        "impossible time: {:.2f} us a call, but no correct kernel can need less than {:.2f} us on this device",
+        measured.candidate_us, measured.floor_us)}};
+  }
+  return measured;
+}
+
+void GpuJudgement::GiveRunnersBack() {
+  for (Contender& contender : contenders_) session_.GiveBack(std::move(contender.runner));
+  contenders_.clear();
+}
+
+}  // namespace
+
+JudgeResult JudgeOnGpu(GpuSession& session, const GpuJudgeRequest& request) {
+  try {
+    return GpuJudgement(session, request).Run();
+  } catch (const DriverError& error) {
+    throw Error(ExitCode::kMachine, "the GPU fails in Kevin's own work: " + error.text(),
+                "see `nvidia-smi` and the kernel's log (Xid); reset the GPU or use another with --device cuda:N");
+  }
+}
+
+}  // namespace kevin

@@ -1,0 +1,101 @@
+#pragma once
+// What stays between the evaluations of one problem at one size on one GPU: the slots (inputs read-only to the
+// runner, outputs with guard bands), the reference and the truth by libtorch's CUDA part, the trusted kernels, how
+// fast this device is, and the runner with a warm spare. Lives in the evaluator; one thread; everything is put on
+// the reference's stream.
+
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "env/cpu/generator.h"
+#include "env/gpu/runner_client.h"
+#include "env/gpu/stopwatch.h"
+#include "env/problem.h"
+#include "env/reference/reference.h"
+
+namespace kevin {
+
+struct GpuSessionOptions {
+  Problem problem;
+  std::string size = "full";
+  InputMode inputs = InputMode::kDefault;
+  int device = 0;
+  bool tf32 = false;
+  bool namespaces = true;
+  std::string runner_path, trusted_cubin;
+};
+
+class GpuSession {
+ public:
+  // Throws Error: kBadRequest when the size does not fit into the GPU's memory (and names one that does), kMachine.
+  explicit GpuSession(GpuSessionOptions options);
+  ~GpuSession();
+
+  const GpuSessionOptions& options() const { return options_; }
+  const SizedProblem& sized() const { return sized_; }
+  int slots() const { return memory_.slots; }
+  std::mt19937_64& random() { return random_; }
+
+  // New inputs and weights for a slot from a fresh secret seed (returned); `member` >= 0 chooses the mixture's.
+  uint64_t Draw(int slot, int member = -1);
+  void Poison(int slot);  // outputs and guard bands
+  void Synchronize();
+
+  // The slot's inputs through eager, timed as a candidate is. The outputs stay until the slot runs again.
+  double TimeReferenceUs(int slot);
+  std::vector<TensorView> ReferenceOutputs(int slot);
+  std::vector<TensorView> Inputs(int slot) const;
+  CuDevicePtr Output(int slot, size_t index) const;
+  Reference& reference() { return *reference_; }
+  // Empty, or which guard band was overwritten.
+  std::string BrokenGuard(int slot);
+
+  // A runner with the memory at hand and its constant against this process's clock calibrated.
+  struct Calibrated {
+    std::unique_ptr<RunnerClient> client;
+    double offset_us = 0, offset_se_us = 0;  // what its context adds to a time
+  };
+  // One that has judged before and is whole, or a new one.
+  Calibrated TakeRunner(bool fresh);
+  // Unloads the candidate and tries the canary: a runner that does not pass is not used again. Throws
+  // Error(kMachine) when a new one does not pass either: then the GPU is sick.
+  void GiveBack(Calibrated runner);
+  std::string LockName() const { return lock_name_; }
+  double reference_us() const { return reference_us_; }  // a first estimate
+
+  // Clock of the multiprocessors now, in MHz.
+  double ClockMhz();
+  double FloorMicroseconds() const { return floor_us_; }
+  double peak_gb_per_s() const { return peak_bytes_per_s_ * 1e-9; }
+  double peak_gflop_per_s() const { return peak_fp32_flops_ * 1e-9; }
+
+  CuHandle Function(const char* name) const;  // a trusted kernel
+  void Launch(const char* name, unsigned blocks, unsigned threads, void** arguments);
+  CuHandle stream() const { return stream_; }
+
+ private:
+  Calibrated StartRunner();
+  bool CanaryLives(RunnerClient* runner);
+  void LayOut();
+  void MeasurePeaks();
+  double BestUs(int repeats, const std::function<void()>& enqueue);
+
+  GpuSessionOptions options_;
+  SizedProblem sized_;
+  std::unique_ptr<Reference> reference_;
+  CuHandle stream_ = nullptr, module_ = nullptr;
+  SharedDeviceMemory inputs_, outputs_;
+  SlotMemory memory_;
+  std::unique_ptr<Stopwatch> stopwatch_;
+  std::unique_ptr<RunnerClient> spare_;
+  std::optional<Calibrated> idle_;
+  std::string lock_name_;
+  DeviceBuffer counter_;
+  std::mt19937_64 random_;
+  double reference_us_ = 0, peak_bytes_per_s_ = 0, peak_fp32_flops_ = 0, floor_us_ = 0;
+};
+
+}  // namespace kevin

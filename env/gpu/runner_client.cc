@@ -1,0 +1,134 @@
+#include "env/gpu/runner_client.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "env/error.h"
+#include "env/gpu/runner_link.h"
+#include "env/printable.h"
+
+namespace kevin {
+namespace {
+
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+constexpr double kStart_s = 60, kShort_s = 20;
+
+}  // namespace
+
+RunnerClient::RunnerClient(const RunnerOptions& options) {
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+    throw Error(ExitCode::kBroken, std::string("cannot make a socket pair: ") + std::strerror(errno));
+  socket_ = Fd(pair[0]);
+  const Fd theirs(pair[1]);
+  SpawnOptions spawn;
+  spawn.argv = {options.program, std::to_string(options.device), options.namespaces ? "namespaces" : "plain"};
+  spawn.environment = {"LC_ALL=C", "PATH=/usr/bin:/bin", "CUDA_DEVICE_ORDER=PCI_BUS_ID", "CUDA_CACHE_DISABLE=1"};
+  for (const char* name : {"CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH"}) {
+    if (const char* value = std::getenv(name)) spawn.environment.push_back(std::string(name) + "=" + value);
+  }
+  spawn.descriptors = {{STDERR_FILENO, STDERR_FILENO}, {theirs.get(), kRunnerSocket}};
+  spawn.namespaces = options.namespaces;
+  process_ = Spawn(spawn);
+}
+
+void RunnerClient::Open(const SharedDeviceMemory& inputs, const SharedDeviceMemory& outputs, const SlotMemory& memory,
+                        const std::string& trusted_cubin) {
+  const auto greeting = ReceiveFrame(socket_.get(), kStart_s);
+  if (!greeting || greeting->contains("fault")) {
+    int status = 0;
+    const std::string why = greeting ? greeting->value("fault", "no reason given")
+                            : process_.Wait(1, &status) ? DescribeStatus(status) : "no answer";
+    throw Error(ExitCode::kMachine, "the GPU runner does not start: " + Printable(why), "run `kevin doctor`");
+  }
+  json tensors = json::array();
+  for (const ArgumentPlace& place : memory.places) tensors.push_back({place.output, place.offset, place.stride});
+  const json request = {{"open",
+                         {{"inputs_bytes", inputs.bytes()},
+                          {"outputs_bytes", outputs.bytes()},
+                          {"slots", memory.slots},
+                          {"tensors", tensors},
+                          {"trusted_cubin", HexText(trusted_cubin)}}}};
+  const Fd inputs_fd = inputs.Export(), outputs_fd = outputs.Export();
+  const int descriptors[] = {inputs_fd.get(), outputs_fd.get()};
+  std::optional<json> answer;
+  if (SendFrame(socket_.get(), request, descriptors)) answer = ReceiveFrame(socket_.get(), kStart_s);
+  if (!answer || !answer->contains("ok")) {
+    throw Error(ExitCode::kMachine,
+                "the GPU runner cannot use shared device memory: " +
+                    Printable(answer ? answer->value("fault", "no reason given") : "it ended"),
+                "run `kevin doctor`");
+  }
+}
+
+std::optional<RunnerFault> RunnerClient::Ask(const json& request, double timeout_s, json* answer) {
+  if (dead_) return RunnerFault{RunnerFault::Kind::kDied, "the runner is gone"};
+  const auto end = [&](RunnerFault::Kind kind, const std::string& message) {
+    dead_ = true;
+    process_.Kill();
+    return RunnerFault{kind, Printable(message)};
+  };
+  const auto start = Clock::now();
+  std::optional<json> received;
+  if (SendFrame(socket_.get(), request)) received = ReceiveFrame(socket_.get(), timeout_s);
+  if (!received) {
+    const bool late = std::chrono::duration<double>(Clock::now() - start).count() >= timeout_s;
+    int status = 0;
+    if (late && !process_.Wait(0, &status)) return end(RunnerFault::Kind::kHung, "no end in sight");
+    process_.Wait(1, &status);
+    return end(RunnerFault::Kind::kDied, "the runner " + DescribeStatus(status));
+  }
+  if (received->contains("fault")) {
+    const std::string message = received->value("fault", "");
+    if (received->value("fatal", true)) return end(RunnerFault::Kind::kFault, message);
+    return RunnerFault{RunnerFault::Kind::kFault, Printable(message)};
+  }
+  *answer = std::move(*received);
+  return std::nullopt;
+}
+
+std::optional<RunnerFault> RunnerClient::Load(const LaunchPlan& plan, double timeout_s) {
+  json answer;
+  return Ask({{"load", LaunchPlanToText(plan)}}, timeout_s, &answer);
+}
+
+std::optional<RunnerFault> RunnerClient::Time(int slot, double timeout_s, double* us) {
+  json answer;
+  auto fault = Ask({{"run", slot}, {"repeat", 0}}, timeout_s, &answer);
+  if (!fault) *us = answer.value("us", 0.0);
+  return fault;
+}
+
+std::optional<RunnerFault> RunnerClient::Repeat(int slot, int repeat, double timeout_s, double* wall_us) {
+  json answer;
+  const auto start = Clock::now();
+  auto fault = Ask({{"run", slot}, {"repeat", repeat}}, timeout_s, &answer);
+  *wall_us = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+  return fault;
+}
+
+std::optional<RunnerFault> RunnerClient::Probe(uint64_t out, uint64_t in, int64_t vectors, int blocks, double* us) {
+  json answer;
+  auto fault = Ask({{"probe", {out, in, vectors, blocks}}}, kShort_s, &answer);
+  if (!fault) *us = answer.value("us", 0.0);
+  return fault;
+}
+
+std::optional<RunnerFault> RunnerClient::Canary(uint64_t out, int words, uint32_t seed) {
+  json answer;
+  return Ask({{"canary", {out, words, seed}}}, kShort_s, &answer);
+}
+
+std::optional<RunnerFault> RunnerClient::Unload() {
+  json answer;
+  return Ask({{"unload", true}}, kShort_s, &answer);
+}
+
+}  // namespace kevin

@@ -1,0 +1,169 @@
+// kevin-gpu-runner: where candidates' device code runs. Started in its own namespaces by the evaluator, it makes a
+// context, locks itself in, and answers the requests of runner_link.h until its socket closes or it is killed. Its
+// host code is all ours; after a candidate has run, what its device memory holds is not.
+//   kevin-gpu-runner DEVICE namespaces|plain     with its socket on descriptor 3
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "env/error.h"
+#include "env/gpu/candidate_module.h"
+#include "env/gpu/runner_link.h"
+#include "env/gpu/stopwatch.h"
+#include "env/sandbox/sandbox.h"
+
+namespace kevin {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kGatedOperations = 400;  // more could fill the stream's queue behind the closed gate
+constexpr unsigned kNonBlockingStream = 1;
+constexpr unsigned kSpin = 1;
+
+class Runner {
+ public:
+  explicit Runner(int device) : device_(device) {
+    LoadDriver();
+    KEVIN_CU(DevicePrimaryCtxSetFlags, device, kSpin);
+    CuHandle context = nullptr;
+    KEVIN_CU(DevicePrimaryCtxRetain, &context, device);
+    KEVIN_CU(CtxSetCurrent, context);
+    KEVIN_CU(StreamCreate, &stream_, kNonBlockingStream);
+  }
+
+  json Answer(const json& request, std::vector<Fd>* descriptors) {
+    try {
+      if (request.contains("open")) return Open(request["open"], *descriptors);
+      if (request.contains("load")) return Load(request);
+      if (request.contains("run")) return Run(request.at("run"), request.at("repeat"));
+      if (request.contains("probe")) return Probe(request["probe"]);
+      if (request.contains("canary")) return Canary(request["canary"]);
+      candidate_.reset();
+      return {{"ok", true}};
+    } catch (const DriverError& error) {
+      return {{"fault", error.text()}, {"fatal", error.fatal()}};
+    } catch (const json::exception& error) {
+      return {{"fault", std::string("a request that makes no sense: ") + error.what()}, {"fatal", true}};
+    }
+  }
+
+ private:
+  json Open(const json& request, const std::vector<Fd>& descriptors) {
+    inputs_ = SharedDeviceMemory::Import(device_, descriptors.at(0).get(), request.at("inputs_bytes"), Access::kReadOnly);
+    outputs_ = SharedDeviceMemory::Import(device_, descriptors.at(1).get(), request.at("outputs_bytes"), Access::kReadWrite);
+    memory_.inputs = inputs_.data();
+    memory_.outputs = outputs_.data();
+    memory_.slots = request.at("slots");
+    for (const json& place : request.at("tensors")) memory_.places.push_back({place.at(0), place.at(1), place.at(2)});
+    const std::string cubin = BytesFromHex(request.at("trusted_cubin"));
+    KEVIN_CU(ModuleLoadData, &trusted_, cubin.data());
+    stopwatch_ = std::make_unique<Stopwatch>(StopwatchOptions{device_, stream_, Trusted("kevin_scrub")});
+    copy_ = Trusted("kevin_copy");
+    canary_ = Trusted("kevin_canary");
+    return {{"ok", true}};
+  }
+
+  CuHandle Trusted(const char* name) const {
+    CuHandle function = nullptr;
+    KEVIN_CU(ModuleGetFunction, &function, trusted_, name);
+    return function;
+  }
+
+  json Load(const json& request) {
+    candidate_.reset();
+    candidate_ = std::make_unique<CandidateModule>(LaunchPlanFromText(request.at("load")), memory_, stream_);
+    KEVIN_CU(StreamSynchronize, stream_);
+    return {{"ok", true}, {"active_blocks", candidate_->ActiveBlocks()}};
+  }
+
+  json Run(int slot, int repeat) {
+    candidate_->Restore();
+    if (repeat == 0) {
+      const double us = stopwatch_->TimeUs([&] { candidate_->Enqueue(slot); },
+                                           candidate_->operations() <= kGatedOperations);
+      return {{"us", us}};
+    }
+    for (int i = 0; i < repeat; ++i) candidate_->Enqueue((slot + i) % memory_.slots);
+    stopwatch_->Synchronize();
+    return {{"ok", true}};
+  }
+
+  // The same copy that the evaluator makes: what this context's timing adds to it shows.
+  json Probe(const json& request) {
+    CuDevicePtr out = memory_.outputs + request.at(0).get<uint64_t>(), in = memory_.inputs + request.at(1).get<uint64_t>();
+    long long vectors = request.at(2);
+    void* arguments[] = {&out, &in, &vectors};
+    CuLaunchConfig config;
+    config.grid_x = request.at(3);
+    config.block_x = 256;
+    config.stream = stream_;
+    return {{"us", stopwatch_->TimeUs([&] { KEVIN_CU(LaunchKernelEx, &config, copy_, arguments, nullptr); })}};
+  }
+
+  json Canary(const json& request) {
+    CuDevicePtr out = memory_.outputs + request.at(0).get<uint64_t>();
+    int words = request.at(1);
+    unsigned seed = request.at(2);
+    void* arguments[] = {&out, &words, &seed};
+    CuLaunchConfig config;
+    config.grid_x = 64;
+    config.block_x = 256;
+    config.stream = stream_;
+    KEVIN_CU(LaunchKernelEx, &config, canary_, arguments, nullptr);
+    KEVIN_CU(StreamSynchronize, stream_);
+    return {{"ok", true}};
+  }
+
+  int device_;
+  CuHandle stream_ = nullptr, trusted_ = nullptr, copy_ = nullptr, canary_ = nullptr;
+  SharedDeviceMemory inputs_, outputs_;
+  SlotMemory memory_;
+  std::unique_ptr<Stopwatch> stopwatch_;
+  std::unique_ptr<CandidateModule> candidate_;
+};
+
+int Serve(int device, bool namespaces) {
+  constexpr int64_t kCpuLimit_s = 24 * 3600;
+  std::unique_ptr<Runner> runner;
+  std::string failure;
+  SandboxOptions sandbox;
+  sandbox.profile = SandboxProfile::kGpuRunner;
+  sandbox.namespaces = namespaces;
+  sandbox.cpu_limit_s = kCpuLimit_s;
+  sandbox.max_file_bytes = 0;
+  sandbox.before_lock = [&] {
+    try {
+      runner = std::make_unique<Runner>(device);
+    } catch (const Error& error) {
+      failure = error.what();
+    } catch (const DriverError& error) {
+      failure = error.text();
+    }
+  };
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  EnterSandbox(sandbox);
+  if (!SendFrame(kRunnerSocket, runner ? json{{"ok", true}} : json{{"fault", failure}, {"fatal", true}})) return 1;
+  while (runner) {
+    std::vector<Fd> descriptors;
+    const auto request = ReceiveFrame(kRunnerSocket, -1, &descriptors);
+    if (!request || !SendFrame(kRunnerSocket, runner->Answer(*request, &descriptors))) break;
+  }
+  _exit(0);  // the driver's own clean-up can hang after a fault
+}
+
+}  // namespace
+}  // namespace kevin
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fprintf(stderr, "kevin-gpu-runner is started by kevin; it has no use of its own\n");
+    return 2;
+  }
+  return kevin::Serve(std::stoi(argv[1]), std::string(argv[2]) == "namespaces");
+}
