@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "agent/feedback.h"
+#include "agent/kinds.h"
 #include "agent/text.h"
 #include "prompts/prompts.h"
 
@@ -35,32 +36,51 @@ std::string SymbolList(const Symbols& symbols) {
   return fmt::format("{}", fmt::join(items, ", "));
 }
 
+const char* Precision(const Problem& problem) {
+  if (!problem.inputs.empty()) return DTypeName(problem.inputs.front().dtype);
+  return problem.outputs.empty() ? "float32" : DTypeName(problem.outputs.front().dtype);
+}
+
+// Each kind of candidate has its own system message, rules and example: KIND_system.md, KIND_rules.md, ...
+std::string PromptOf(const ConversationContext& context, const char* name) {
+  return context.kind + "_" + name;
+}
+
+std::string Rules(const ConversationContext& context) {
+  const SizedProblem& sized = *context.problem;
+  PromptValues values = {{"signature", LaunchSignature(*sized.problem, context.kind)},
+                         {"symbols", SymbolList(sized.symbols)},
+                         {"precision", Precision(*sized.problem)}};
+  if (IsForGpu(context.kind)) {
+    values["tf32"] = context.tf32 ? "yes" : "";
+    values["no_tf32"] = context.tf32 ? "" : "yes";
+  } else {
+    values["threads"] = fmt::format("{}", context.threads);
+  }
+  return Render(PromptOf(context, "rules"), values);
+}
+
 // The values that both kinds of turn need.
 PromptValues CommonValues(const ConversationContext& context) {
-  const SizedProblem& sized = *context.problem;
-  const Problem& problem = *sized.problem;
-  const char* precision = problem.outputs.empty() ? "float32" : DTypeName(problem.outputs.front().dtype);
-  if (!problem.inputs.empty()) precision = DTypeName(problem.inputs.front().dtype);
-  const std::string rules = Render("rules", {{"signature", LaunchSignature(problem)},
-                                             {"symbols", SymbolList(sized.symbols)},
-                                             {"precision", precision},
-                                             {"threads", fmt::format("{}", context.threads)}});
+  const Problem& problem = *context.problem->problem;
   return {{"name", problem.name},
           {"problem", problem.id},
           {"reference", WithoutLastLineEnd(problem.reference)},
-          {"tensors", Tensors(sized)},
+          {"tensors", Tensors(*context.problem)},
           {"machine", context.machine},
-          {"rules", WithoutLastLineEnd(rules)},
+          {"rules", WithoutLastLineEnd(Rules(context))},
+          {"fence", context.kind},
           {"note", std::string(Trim(context.note))}};
 }
 
-std::string AttemptText(const TurnRecord& turn) {
+std::string AttemptText(const TurnRecord& turn, const std::string& kind) {
   const std::string title =
       turn.turn == 0 ? "Turn 0, the kernel you start from" : fmt::format("Turn {}", turn.turn);
   const std::string source = WithoutLastLineEnd(turn.evaluation.source);
   if (source.empty())
     return Render("attempt_without_source", {{"title", title}, {"feedback", turn.feedback}});
   return Render("attempt", {{"title", title},
+                            {"fence", kind},
                             {"source", source},
                             {"summary", std::string(Trim(turn.summary))},
                             {"feedback", turn.feedback}});
@@ -79,7 +99,7 @@ std::string BestLine(const std::vector<TurnRecord>& turns) {
 
 std::string FirstTurn(const ConversationContext& context, const std::vector<TurnRecord>& turns) {
   PromptValues values = CommonValues(context);
-  values["example"] = WithoutLastLineEnd(Render("example", {}));
+  values["example"] = WithoutLastLineEnd(Render(PromptOf(context, "example"), {}));
   values["start_source"] = turns.empty() ? "" : WithoutLastLineEnd(turns.front().evaluation.source);
   values["start_feedback"] = turns.empty() ? "" : turns.front().feedback;
   return Render("first_turn", values);
@@ -89,7 +109,7 @@ std::string RefineTurn(const ConversationContext& context, const std::vector<Tur
                        size_t left_out) {
   PromptValues values = CommonValues(context);
   std::string attempts;
-  for (size_t i = left_out; i < turns.size(); ++i) attempts += AttemptText(turns[i]) + "\n";
+  for (size_t i = left_out; i < turns.size(); ++i) attempts += AttemptText(turns[i], context.kind) + "\n";
   values["attempts"] = WithoutLastLineEnd(attempts);
   values["left_out"] = left_out == 0 ? "" : fmt::format("{}", left_out);
   values["best"] = BestLine(turns);
@@ -98,8 +118,8 @@ std::string RefineTurn(const ConversationContext& context, const std::vector<Tur
 
 bool HasAttempts(const std::vector<TurnRecord>& turns) { return !turns.empty() && turns.back().turn > 0; }
 
-TaskArgument Argument(const ConcreteTensor& tensor, bool is_output) {
-  const std::string type = DTypeCpp(tensor.spec.dtype);
+TaskArgument Argument(const ConcreteTensor& tensor, bool is_output, const std::string& kind) {
+  const std::string type = DTypeInKind(tensor.spec.dtype, kind);
   return {tensor.spec.name,
           is_output              ? "output"
           : tensor.spec.is_param ? "param"
@@ -127,7 +147,7 @@ const char* PromptTemplateFor(const std::vector<TurnRecord>& turns) {
 }
 
 std::vector<Message> BuildMessages(const ConversationContext& context, const std::vector<TurnRecord>& turns) {
-  const std::string system = WithoutLastLineEnd(Render("system", {}));
+  const std::string system = WithoutLastLineEnd(Render(PromptOf(context, "system"), {}));
   if (!HasAttempts(turns))
     return {{"system", system}, {"user", WithoutLastLineEnd(FirstTurn(context, turns))}};
   std::string user;
@@ -145,12 +165,15 @@ Task BuildTask(const ConversationContext& context, const std::vector<TurnRecord>
   task.problem = problem.id;
   task.kind = context.kind;
   task.reference = problem.reference;
-  task.signature = LaunchSignature(problem);
+  task.signature = LaunchSignature(problem, context.kind);
   task.families = problem.families;
   task.symbols = sized.symbols;
-  for (const ConcreteTensor& tensor : sized.inputs) task.arguments.push_back(Argument(tensor, false));
-  for (const ConcreteTensor& tensor : sized.outputs) task.arguments.push_back(Argument(tensor, true));
+  for (const ConcreteTensor& tensor : sized.inputs)
+    task.arguments.push_back(Argument(tensor, false, context.kind));
+  for (const ConcreteTensor& tensor : sized.outputs)
+    task.arguments.push_back(Argument(tensor, true, context.kind));
   task.threads = context.threads;
+  task.tf32 = context.tf32;
   task.turn = turns.empty() ? 1 : turns.back().turn + 1;
   task.start_source = context.start_source;
   for (const TurnRecord& turn : turns) {

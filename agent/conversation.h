@@ -17,9 +17,10 @@ namespace kevin {
 // What stays the same during an episode.
 struct ConversationContext {
   const SizedProblem* problem = nullptr;  // not owned
-  std::string kind = "cpp";
-  std::string machine;  // one line: processor, cores, instruction sets
+  std::string kind = "cpp";               // "cpp" or "cuda": kinds with prompts of their own
+  std::string machine;                    // one line: processor, cores, instruction sets; or the GPU's
   int threads = 1;
+  bool tf32 = false;                   // eager may use TF32, and so may the candidate
   std::string note;                    // --note
   std::string start_source;            // --from
   int64_t prompt_token_budget = 8192;  // both messages together; the latest attempt is shown in any case

@@ -8,6 +8,7 @@
 #include "agent/feedback.h"
 #include "agent/journal.h"
 #include "agent/judge.h"
+#include "agent/kinds.h"
 #include "agent/parse.h"
 #include "agent/records.h"
 #include "env/error.h"
@@ -24,9 +25,19 @@ double SecondsSince(Clock::time_point start) {
 
 struct Interrupted {};
 
-ConversationContext ContextOf(const SizedProblem& sized, const EpisodeOptions& options) {
+// What was asked, completed by what the environment is.
+EpisodeOptions CompletedBy(const EnvironmentFacts& facts, EpisodeOptions options) {
+  if (options.size.empty()) options.size = facts.default_size;
+  if (!facts.machine.empty()) options.machine = facts.machine;
+  return options;
+}
+
+ConversationContext ContextOf(const SizedProblem& sized, const EpisodeOptions& options,
+                              const std::string& kind) {
   ConversationContext context;
   context.problem = &sized;
+  context.kind = kind;
+  context.tf32 = options.tf32;
   context.machine = options.machine;
   context.threads = options.threads;
   context.note = options.note;
@@ -39,6 +50,7 @@ EvaluateOptions EvaluateOptionsOf(const EpisodeOptions& options) {
   EvaluateOptions evaluate;
   evaluate.size = options.size;
   evaluate.inputs = options.inputs;
+  evaluate.tf32 = options.tf32;
   return evaluate;
 }
 
@@ -53,15 +65,15 @@ class Episode {
   Episode(const Problem& problem, Policy& policy, Environment& environment, Store& store,
           const EpisodeOptions& options, const EpisodeHooks& hooks, const CancelToken* cancel)
       : problem_(problem),
-        sized_(AtSize(problem, options.size)),
+        options_(CompletedBy(environment.Facts(), options)),
+        sized_(AtSize(problem, options_.size)),
         policy_(policy),
         environment_(environment),
-        options_(options),
         hooks_(hooks),
         cancel_(cancel),
-        context_(ContextOf(sized_, options)),
-        journal_(store, EpisodeOutput(options.output)),
-        judge_(problem, environment, store, EvaluateOptionsOf(options), options.audit_rates, options.seed,
+        context_(ContextOf(sized_, options_, environment.Facts().kinds.front())),
+        journal_(store, EpisodeOutput(options_.output)),
+        judge_(problem, environment, store, EvaluateOptionsOf(options_), options_.audit_rates, options_.seed,
                cancel) {}
 
   EpisodeRecord Run(Store& store) {
@@ -88,7 +100,7 @@ class Episode {
       StopIfCancelled();
       const Clock::time_point start = Clock::now();
       TurnRecord turn = Ask(number);
-      const ParsedReply reply = ParseReply(turn.reply);
+      const ParsedReply reply = ParseReply(turn.reply, context_.kind);
       turn.summary = reply.summary;
       JudgeAndKeep(std::move(turn), reply, start);
       if (ReachedGoal()) return;
@@ -167,7 +179,7 @@ class Episode {
   // --- Beginning and end ---
 
   void Begin(Store& store) {
-    RequirePolicyFor(problem_, policy_, options_);
+    RequirePolicyFor(problem_, policy_, options_, context_.kind);
     if (options_.continue_episode.empty()) {
       journal_.Begin(NewEpisode(), ToRecord(problem_));
     } else {
@@ -196,6 +208,7 @@ class Episode {
     record.start_source = options_.start_source;
     record.note = options_.note;
     record.until = options_.until;
+    record.tf32 = options_.tf32;
     return record;
   }
 
@@ -242,13 +255,14 @@ class Episode {
     ruling.evaluation.outcome = ParseFailed{failure};
     ruling.evaluation.size = options_.size;
     ruling.evaluation.inputs = options_.inputs;
+    ruling.evaluation.tf32 = options_.tf32;
     ruling.evaluation.device = journal_.episode().device;
     ruling.evaluation.isolation = journal_.episode().isolation;
     return ruling;
   }
 
   std::string Tell(const Evaluation& evaluation, const Candidate& candidate) const {
-    return Feedback(evaluation, {candidate.source, &sized_, context_.threads});
+    return Feedback(evaluation, {candidate.source, &sized_, context_.threads, context_.kind});
   }
 
   static double Overhead(const TurnRecord& turn, double seconds) {
@@ -268,10 +282,10 @@ class Episode {
   }
 
   const Problem& problem_;
+  const EpisodeOptions options_;
   const SizedProblem sized_;
   Policy& policy_;
   Environment& environment_;
-  const EpisodeOptions& options_;
   const EpisodeHooks& hooks_;
   const CancelToken* cancel_;
   const ConversationContext context_;
@@ -292,12 +306,20 @@ EpisodeOptions OptionsToContinue(const EpisodeRecord& episode, int more_turns) {
   options.inputs = episode.inputs;
   options.note = episode.note;
   options.start_source = episode.start_source;
+  options.tf32 = episode.tf32;
   return options;
 }
 
-void RequirePolicyFor(const Problem& problem, const Policy& policy, const EpisodeOptions& options) {
+void RequirePolicyFor(const Problem& problem, const Policy& policy, const EpisodeOptions& options,
+                      const std::string& kind) {
+  if (!options.start_kind.empty() && options.start_kind != kind) {
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("the kernel to start from is of kind {}; this episode's are of kind {}",
+                            options.start_kind, kind),
+                fmt::format("give a .{} file with --from, or another --device", FileEnding(kind)));
+  }
   const SizedProblem sized = AtSize(problem, options.size);
-  const std::string why_not = policy.WhyNot(BuildTask(ContextOf(sized, options), {}));
+  const std::string why_not = policy.WhyNot(BuildTask(ContextOf(sized, options, kind), {}));
   if (why_not.empty()) return;
   throw Error(ExitCode::kBadRequest, fmt::format("{}: {}", problem.id, why_not),
               "choose another problem (kevin problems) or another policy (--policy)");

@@ -24,17 +24,19 @@
 namespace kevin {
 
 struct EpisodeOptions {
-  int turns = 8;      // with continue_episode: how many more
-  uint64_t seed = 0;  // of the policy's choices; evaluations draw their own
-  std::string size = "small";
+  int turns = 8;                   // with continue_episode: how many more
+  uint64_t seed = 0;               // of the policy's choices; evaluations draw their own
+  std::string size;                // empty: the environment's default
   std::string inputs = "default";  // or "kernelbench"
   std::string note;                // --note, goes into every prompt
   std::string start_source;        // --from: judged as turn 0; later speed-ups are also given against it
+  std::string start_kind;          // of start_source; empty: that of the episode
+  bool tf32 = false;               // --tf32 reference
   std::optional<double> until;     // stop when the low end of a confirmed speed-up reaches this
   std::string continue_episode;    // an episode's full id: go on in it
   std::string run;                 // id of the run in the store
   std::filesystem::path output = "kevin-out";
-  std::string machine;  // one line for the prompt
+  std::string machine;  // one line for the prompt, where the environment's facts have none
   int threads = 1;      // that a candidate may use, for the prompt and the task
   Sampling sampling;    // its seed is replaced by `seed`
   int64_t prompt_token_budget = 8192;
@@ -50,17 +52,20 @@ struct EpisodeHooks {
       on_turn;  // stored; turn 0 is the kernel of --from
 };
 
-// The options under which a stored episode goes on for `more_turns`: its problem size, inputs, seed, note and
-// start.
+// The options under which a stored episode goes on for `more_turns`: its problem size, inputs, seed, TF32,
+// note and start.
 EpisodeOptions OptionsToContinue(const EpisodeRecord& episode, int more_turns);
 
-// Throws Error(kBadRequest) with the policy's reason when it cannot work on the problem. RunEpisode asks too;
-// asking first spares starting an environment.
-void RequirePolicyFor(const Problem& problem, const Policy& policy, const EpisodeOptions& options);
+// Throws Error(kBadRequest) when an episode of this kind of candidate cannot be: with the policy's reason
+// when it cannot work on the problem, or because the kernel of --from is of another kind. `options.size` must
+// be given. RunEpisode asks too; asking first, where the kind is certain, spares starting an environment.
+void RequirePolicyFor(const Problem& problem, const Policy& policy, const EpisodeOptions& options,
+                      const std::string& kind);
 
-// Returns the finished episode as stored. `cancel` may be null. Throws Error(kBadRequest) before anything is
-// stored when the policy cannot work on the problem, the output folder cannot be written, or the episode to
-// continue was about another problem text or another device.
+// The kind of the episode is the environment's first. Returns the finished episode as stored. `cancel` may be
+// null. Throws Error(kBadRequest) before anything is stored when the policy cannot work on the problem, the
+// output folder cannot be written, or the episode to continue was about another problem text or another
+// device.
 EpisodeRecord RunEpisode(const Problem& problem, Policy& policy, Environment& environment, Store& store,
                          const EpisodeOptions& options, const EpisodeHooks& hooks, const CancelToken* cancel);
 

@@ -1,5 +1,7 @@
 #include "agent/events.h"
 
+#include "agent/kernels.h"
+
 namespace kevin {
 namespace {
 
@@ -59,6 +61,16 @@ void AddEvaluation(const EvaluationRecord& e, const std::string& source_path, co
   out["source_path"] = OrNull(source_path);
 }
 
+// What only a GPU has comes last.
+void AddGpu(const EvaluationRecord& e, Json* event) {
+  Json& out = *event;
+  out["kernels"] = e.kernels.empty() ? Null() : KernelsJson(KernelsFromText(e.kernels));
+  out["profile"] = OrNull(e.profile);
+  out["peak_gb_per_s"] = OrNull(e.peak_gb_per_s);
+  out["peak_gflop_per_s"] = OrNull(e.peak_gflop_per_s);
+  out["device_s"] = OrNull(e.device_s);
+}
+
 }  // namespace
 
 Json TurnEvent(const TurnRecord& turn, const EpisodeRecord& episode) {
@@ -67,6 +79,7 @@ Json TurnEvent(const TurnRecord& turn, const EpisodeRecord& episode) {
   AddEvaluation(turn.evaluation, turn.source_path, {turn.generate_s, turn.overhead_s}, &event);
   if (turn.evaluation.kind.empty()) event["kind"] = OrNull(episode.kind);
   event["summary"] = OrNull(turn.summary);
+  AddGpu(turn.evaluation, &event);
   return event;
 }
 
@@ -75,6 +88,7 @@ Json EvaluationEvent(const EvaluationRecord& e, const std::string& problem, cons
   Json event = {{"event", "evaluation"}, {"problem", problem}};
   const double overhead = total_s - e.compile_s - e.verify_s - e.measure_s - e.wait_s;
   AddEvaluation(e, source_path, {Null(), overhead}, &event);
+  AddGpu(e, &event);
   return event;
 }
 

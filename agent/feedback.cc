@@ -2,79 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-#include <optional>
 #include <string_view>
-#include <vector>
 
+#include "agent/compile_errors.h"
+#include "agent/gpu_feedback.h"
+#include "agent/kinds.h"
 #include "agent/text.h"
 
 namespace kevin {
 namespace {
 
-constexpr size_t kMaxErrors = 3;
 constexpr size_t kMaxLogBytes = 1500;
-constexpr size_t kMaxSourceLineBytes = 160;
 constexpr double kNearFloor = 1.25;  // times the floor; closer than this only details are left
-
-struct CompileError {
-  int line = 0, column = 0;
-  std::string message;
-};
-
-std::optional<int> TakeNumber(std::string_view* text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (error != std::errc()) return std::nullopt;
-  text->remove_prefix(static_cast<size_t>(end - text->data()));
-  return value;
-}
-
-// "candidate.cpp:12:5: error: message", as g++ and clang++ both write it.
-std::optional<CompileError> ParseCompileError(std::string_view line) {
-  constexpr std::string_view kMark = "error: ";
-  const size_t mark = line.find(kMark);
-  if (mark == std::string_view::npos) return std::nullopt;
-  CompileError error{0, 0, std::string(Trim(line.substr(mark + kMark.size())))};
-  if (error.message.starts_with("ld returned") || error.message.starts_with("linker command"))
-    return std::nullopt;
-  std::string_view place = line.substr(0, mark);
-  const size_t colon = place.find(':');
-  if (colon == std::string_view::npos) return std::nullopt;
-  place.remove_prefix(colon + 1);
-  if (const auto number = TakeNumber(&place)) error.line = *number;
-  if (error.line > 0 && place.starts_with(":")) {
-    place.remove_prefix(1);
-    error.column = TakeNumber(&place).value_or(0);
-  }
-  return error;
-}
-
-std::string Quote(const CompileError& error, const std::vector<std::string_view>& source) {
-  if (error.line == 0) return fmt::format("{}\n", error.message);
-  std::string text = fmt::format("line {}, column {}: {}\n", error.line, error.column, error.message);
-  if (static_cast<size_t>(error.line) <= source.size()) {
-    const std::string_view line = source[static_cast<size_t>(error.line) - 1];
-    text += fmt::format("{:>6} | {}\n", error.line, Clip(TrimRight(line), kMaxSourceLineBytes));
-  }
-  return text;
-}
-
-std::string TrimmedErrors(const std::string& log, const std::string& source) {
-  const std::vector<std::string_view> source_lines = SplitLines(source);
-  std::string text;
-  size_t count = 0;
-  for (const std::string_view line : SplitLines(log)) {
-    if (const auto error = ParseCompileError(line)) {
-      if (++count <= kMaxErrors) text += Quote(*error, source_lines);
-    } else if (line.find("undefined reference") != std::string_view::npos && ++count <= kMaxErrors) {
-      text += fmt::format("{}\n", Trim(line.substr(line.find("undefined reference"))));
-    }
-  }
-  if (count == 0) return Clip(Trim(log), kMaxLogBytes) + "\n";
-  if (count > kMaxErrors) text += fmt::format("({} more errors)\n", count - kMaxErrors);
-  return text;
-}
 
 std::string Fenced(std::string_view text) {
   return fmt::format("```\n{}{}```", text, text.ends_with("\n") ? "" : "\n");
@@ -150,7 +89,7 @@ std::string Advice(const Measured& m, const FeedbackContext& context) {
   return text;
 }
 
-std::string Describe(const Measured& m, const FeedbackContext& context) {
+std::string Describe(const Measured& m, const Evaluation& evaluation, const FeedbackContext& context) {
   std::string text =
       fmt::format("The kernel is right. Its speed-up is {}: {}.",
                   RatioText(m.speedup.value, m.speedup.low, m.speedup.high), VerdictWords(m.verdict));
@@ -159,41 +98,53 @@ std::string Describe(const Measured& m, const FeedbackContext& context) {
     text += fmt::format(" Against the kernel you started from it is {}.",
                         RatioText(ratio.value, ratio.low, ratio.high));
   }
-  return text + "\n" + Rates(m, context) + "\n" + Advice(m, context);
+  if (!IsForGpu(context.kind)) return text + "\n" + Rates(m, context) + "\n" + Advice(m, context);
+  text += "\n" + GpuRates(m, evaluation);
+  const std::string notes = KernelNotes(evaluation);
+  return text + (notes.empty() ? "" : "\n" + notes) + "\n" + GpuAdvice(m, evaluation);
 }
 
-std::string Describe(const ParseFailed& o, const FeedbackContext&) {
+std::string Describe(const ParseFailed& o, const Evaluation&, const FeedbackContext& context) {
   return fmt::format(
-      "The answer could not be used: {}. Send the complete file in one fenced block marked `cpp`, and keep "
+      "The answer could not be used: {}. Send the complete file in one fenced block marked `{}`, and keep "
       "the reply short enough to finish.",
-      o.message);
+      o.message, context.kind);
 }
 
-std::string Describe(const CompileFailed& o, const FeedbackContext& context) {
+std::string Describe(const CompileFailed& o, const Evaluation&, const FeedbackContext& context) {
   return "The kernel does not compile:\n\n" + Fenced(TrimmedErrors(o.log, context.source));
 }
 
-std::string Describe(const Refused& o, const FeedbackContext&) {
+std::string Describe(const Refused& o, const Evaluation&, const FeedbackContext&) {
   return fmt::format(
       "The kernel was refused: {}. It has to do all of its work inside each call, within the rules.",
       Trim(o.reason));
 }
 
-std::string Describe(const Crashed& o, const FeedbackContext&) {
-  return fmt::format(
-      "The kernel compiles but crashed: {}. Check index ranges at the ends of loops, alignment of vector "
-      "loads and the size of arrays on the stack.",
-      Trim(o.message));
+std::string Describe(const Crashed& o, const Evaluation& evaluation, const FeedbackContext& context) {
+  std::string text = fmt::format("The kernel compiles but crashed: {}. ", Trim(o.message));
+  if (!IsForGpu(context.kind)) {
+    return text +
+           "Check index ranges at the ends of loops, alignment of vector loads and the size of arrays on the "
+           "stack.";
+  }
+  text +=
+      "Check the bounds of the last block, alignment of vector loads (16 bytes for float4), and the sizes "
+      "of block, shared memory and workspace.";
+  const std::string notes = KernelNotes(evaluation);
+  return notes.empty() ? text : text + "\n" + notes;
 }
 
-std::string Describe(const TimedOut& o, const FeedbackContext&) {
+std::string Describe(const TimedOut& o, const Evaluation&, const FeedbackContext& context) {
   return fmt::format(
-      "The kernel did not finish: {} took longer than {:g} s. Look for a loop that does not end, a deadlock, "
-      "or far too much work.",
-      o.phase, o.limit_s);
+      "The kernel did not finish: {} took longer than {:g} s. Look for a loop that does not "
+      "end, a {}, or far too much work.",
+      o.phase, o.limit_s,
+      IsForGpu(context.kind) ? "barrier that not all threads reach, a wait for a block that does not run yet"
+                             : "deadlock");
 }
 
-std::string Describe(const Wrong& o, const FeedbackContext&) {
+std::string Describe(const Wrong& o, const Evaluation&, const FeedbackContext&) {
   std::string text = fmt::format("The kernel runs but its result is wrong: {}.", TrimRight(o.message));
   if (o.error_bound > 0) {
     text += fmt::format(" That is {:.3g} times the error that is allowed.", o.max_error / o.error_bound);
@@ -215,8 +166,8 @@ std::string RatioText(double value, double low, double high) {
 }
 
 std::string Feedback(const Evaluation& evaluation, const FeedbackContext& context) {
-  std::string text =
-      std::visit([&](const auto& outcome) { return Describe(outcome, context); }, evaluation.outcome);
+  std::string text = std::visit([&](const auto& outcome) { return Describe(outcome, evaluation, context); },
+                                evaluation.outcome);
   if (std::holds_alternative<Crashed>(evaluation.outcome) && !Trim(evaluation.log).empty()) {
     text += "\n\nIt printed:\n\n" + Fenced(Clip(Trim(evaluation.log), kMaxLogBytes));
   }

@@ -12,6 +12,7 @@ struct FeedbackContext {
   std::string source;                     // what was judged; compiler errors quote its lines
   const SizedProblem* problem = nullptr;  // not owned; null: no roofline remarks
   int threads = 1;
+  std::string kind = "cpp";  // of the candidate; for a GPU's kinds the device's ceilings and kernels are told
 };
 
 // Markdown, no line end at the end. Shows at most three compiler errors, each with its line of the source.

@@ -43,7 +43,8 @@ class Journal {
   std::vector<CorrectTurn> CorrectTurns() const;  // the turns that are right
   const TurnRecord* Leader() const;               // the fastest of them by its own measurement; null: none
 
-  // best.cpp becomes the winner's kernel. Without a winner the leader's stays and no speed-up is claimed.
+  // The best file becomes the winner's kernel. Without a winner the leader's stays and no speed-up is
+  // claimed.
   void Finish(EpisodeState state, const std::string& reason, const std::optional<Winner>& winner,
               double seconds);
 
@@ -56,7 +57,7 @@ class Journal {
   EpisodeOutput output_;
   EpisodeRecord episode_;
   std::vector<TurnRecord> turns_;
-  std::optional<int> in_best_file_;  // the turn whose kernel is in best.cpp
+  std::optional<int> in_best_file_;  // the turn whose kernel is in the best file
   std::string best_path_;
 };
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "agent/kinds.h"
 #include "env/error.h"
 
 namespace kevin {
@@ -24,11 +25,11 @@ EpisodeOutput::EpisodeOutput(fs::path folder) : folder_(std::move(folder)) {
 }
 
 std::string EpisodeOutput::WriteTurn(int turn, const std::string& kind, const std::string& source) const {
-  return Write(fmt::format("{}.{}", turn, kind), source);
+  return Write(fmt::format("{}.{}", turn, FileEnding(kind)), source);
 }
 
 std::string EpisodeOutput::WriteBest(const std::string& kind, const std::string& source) const {
-  return Write("best." + kind, source);
+  return Write("best." + FileEnding(kind), source);
 }
 
 void EpisodeOutput::Remove(const std::string& path) const {

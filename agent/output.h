@@ -1,6 +1,6 @@
 #pragma once
 // The files an episode leaves behind: FOLDER/EPISODE/TURN.cpp for every source and best.cpp for the best so
-// far. A file is there whole or not at all.
+// far (.cu and .ptx for those kinds). A file is there whole or not at all.
 
 #include <filesystem>
 #include <string>

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <vector>
 
+#include "agent/kinds.h"
 #include "agent/text.h"
 
 namespace kevin {
@@ -23,16 +24,31 @@ struct Fence {
   std::string language;
 };
 
+template <size_t N>
+bool IsOneOf(std::string_view language, const std::array<const char*, N>& names) {
+  return std::find(names.begin(), names.end(), language) != names.end();
+}
+
 bool IsCpp(std::string_view language) {
-  static constexpr std::array kNames = {"cpp", "c++", "cc", "cxx", "c", "h", "hpp", "cuda", "cu"};
-  return std::find(kNames.begin(), kNames.end(), language) != kNames.end();
+  return IsOneOf(language, std::array{"cpp", "c++", "cc", "cxx", "c", "h", "hpp", "cuda", "cu"});
+}
+
+bool IsPtx(std::string_view language) { return IsOneOf(language, std::array{"ptx", "asm"}); }
+
+bool IsTagOf(std::string_view language, const std::string& kind) {
+  return language == kind || (kind == "cuda" && language == "cu");
+}
+
+// Languages in which a candidate of the kind may come.
+bool IsOfKind(std::string_view language, const std::string& kind) {
+  return kind == "ptx" ? IsPtx(language) : IsCpp(language);
 }
 
 // Blocks in these languages are never the candidate, whatever they mention.
-bool IsOtherLanguage(std::string_view language) {
-  static constexpr std::array kNames = {"python", "py",   "bash", "sh",   "shell", "console",
-                                        "diff",   "json", "asm",  "make", "cmake", "toml"};
-  return std::find(kNames.begin(), kNames.end(), language) != kNames.end();
+bool IsOtherLanguage(std::string_view language, const std::string& kind) {
+  if (kind != "ptx" && IsPtx(language)) return true;
+  return IsOneOf(language, std::array{"python", "py", "bash", "sh", "shell", "console", "diff", "json",
+                                      "make", "cmake", "toml"});
 }
 
 std::string Language(std::string_view info) {
@@ -59,12 +75,12 @@ std::optional<Fence> OpeningFence(std::string_view line) {
   return fence;
 }
 
-// "Here it is: ```cpp": prose, then the only fence of the line, then a C++ tag.
-std::optional<Fence> OpeningFenceAfterProse(std::string_view line) {
+// "Here it is: ```cpp": prose, then the only fence of the line, then the language's tag.
+std::optional<Fence> OpeningFenceAfterProse(std::string_view line, const std::string& kind) {
   const size_t at = line.find("```");
   if (at == std::string_view::npos || line.rfind("```") != at) return std::nullopt;
   const std::string language = Language(line.substr(at + 3));
-  if (!IsCpp(language) || Trim(line.substr(at + 3)).size() != language.size()) return std::nullopt;
+  if (!IsOfKind(language, kind) || Trim(line.substr(at + 3)).size() != language.size()) return std::nullopt;
   return Fence{'`', 3, 0, language};
 }
 
@@ -85,7 +101,7 @@ void AppendCode(std::string_view line, size_t indent, std::string* code) {
   code->append(line.substr(skip)).append("\n");
 }
 
-std::vector<Block> FindBlocks(const std::vector<std::string_view>& lines) {
+std::vector<Block> FindBlocks(const std::vector<std::string_view>& lines, const std::string& kind) {
   std::vector<Block> blocks;
   std::optional<Fence> open;
   for (size_t i = 0; i < lines.size(); ++i) {
@@ -101,14 +117,14 @@ std::vector<Block> FindBlocks(const std::vector<std::string_view>& lines) {
         continue;
       }
       const auto next = OpeningFence(lines[i]);
-      if (!next || !IsCpp(next->language)) {
+      if (!next || !IsOfKind(next->language, kind)) {
         AppendCode(lines[i], open->indent, &block.code);
         continue;
       }
       block.end_line = i;
     }
     open = OpeningFence(lines[i]);
-    if (!open) open = OpeningFenceAfterProse(lines[i]);
+    if (!open) open = OpeningFenceAfterProse(lines[i], kind);
     if (open) blocks.push_back({open->language, "", i, i + 1, false});
   }
   return blocks;
@@ -193,36 +209,46 @@ std::string Prose(const std::vector<std::string_view>& lines, const std::vector<
   return Clip(Trim(out), kMaxSummaryBytes);
 }
 
-const Block* ChooseBlock(const std::vector<Block>& blocks) {
-  const auto usable = [](const Block& block) {
-    return !IsOtherLanguage(block.language) && !Trim(block.code).empty() &&
-           (block.closed || LooksWhole(block.code));
+const Block* ChooseBlock(const std::vector<Block>& blocks, const std::string& kind) {
+  const auto last = [&](const auto& fits) -> const Block* {
+    const auto found = std::find_if(blocks.rbegin(), blocks.rend(), [&](const Block& block) {
+      return !IsOtherLanguage(block.language, kind) && !Trim(block.code).empty() &&
+             (block.closed || LooksWhole(block.code)) && fits(block);
+    });
+    return found == blocks.rend() ? nullptr : &*found;
   };
-  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
-    if (usable(*block) && MentionsLaunch(block->code)) return &*block;
+  const Block* block = nullptr;
+  if (kind != "cpp") {  // text around a GPU's kernel often shows host code that calls `launch`
+    block = last([&](const Block& b) { return IsTagOf(b.language, kind) && MentionsLaunch(b.code); });
   }
-  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
-    if (usable(*block) && (IsCpp(block->language) || block->language.empty())) return &*block;
-  }
-  return nullptr;
+  if (block == nullptr) block = last([](const Block& b) { return MentionsLaunch(b.code); });
+  if (block != nullptr) return block;
+  return last([&](const Block& b) { return IsOfKind(b.language, kind) || b.language.empty(); });
 }
 
-bool IsBareFile(std::string_view text) {
+bool IsBareFile(std::string_view text, const std::string& kind) {
   const std::string_view code = Trim(text);
+  if (code.starts_with("# ") || code.starts_with("##")) return false;
+  const auto starts_with = [&](const auto& beginnings) {
+    return std::any_of(beginnings.begin(), beginnings.end(),
+                       [&](const char* beginning) { return code.starts_with(beginning); });
+  };
   const bool starts =
-      code.starts_with("#") || code.starts_with("extern") || code.starts_with("//") || code.starts_with("/*");
-  return starts && !code.starts_with("# ") && !code.starts_with("##") && MentionsLaunch(code) &&
-         LooksWhole(code);
+      starts_with(std::array{"#", "extern", "//", "/*"}) ||
+      (kind == "cuda" && starts_with(std::array{"__global__", "__device__", "template", "constexpr"})) ||
+      (kind == "ptx" && code.starts_with(".version"));
+  return starts && MentionsLaunch(code) && LooksWhole(code);
 }
 
-std::string WhyNoSource(std::string_view reply, std::string_view answer, const std::vector<Block>& blocks) {
+std::string WhyNoSource(std::string_view reply, std::string_view answer, const std::vector<Block>& blocks,
+                        const std::string& kind) {
   if (Trim(reply).empty()) return "the reply was empty";
   if (Trim(answer).empty()) return "the reply ended inside its reasoning, before an answer";
   if (blocks.empty()) return "the reply held no fenced code block";
   if (!blocks.back().closed && !Trim(blocks.back().code).empty()) {
     return "the reply was cut off inside its code block";
   }
-  return "the reply's code blocks were empty or not C++";
+  return "the reply's code blocks were empty or not " + LanguageOf(kind);
 }
 
 std::string UnixLines(std::string_view text) {
@@ -237,20 +263,20 @@ std::string UnixLines(std::string_view text) {
 
 }  // namespace
 
-ParsedReply ParseReply(std::string_view reply) {
+ParsedReply ParseReply(std::string_view reply, const std::string& kind) {
   const std::string answer = WithoutReasoning(WithoutReasoning(UnixLines(reply), "think"), "thinking");
   const std::vector<std::string_view> lines = SplitLines(answer);
-  const std::vector<Block> blocks = FindBlocks(lines);
+  const std::vector<Block> blocks = FindBlocks(lines, kind);
   ParsedReply parsed;
-  if (const Block* block = ChooseBlock(blocks)) {
+  if (const Block* block = ChooseBlock(blocks, kind)) {
     parsed.source = block->code;
     parsed.truncated_fence = !block->closed;
     parsed.summary = Prose(lines, blocks, block->end_line, lines.size());
     if (parsed.summary.empty()) parsed.summary = Prose(lines, blocks, 0, block->first_line);
-  } else if (blocks.empty() && IsBareFile(answer)) {
+  } else if (blocks.empty() && IsBareFile(answer, kind)) {
     parsed.source = std::string(Trim(answer)) + "\n";
   } else {
-    parsed.failure = WhyNoSource(reply, answer, blocks);
+    parsed.failure = WhyNoSource(reply, answer, blocks, kind);
     parsed.summary = Prose(lines, blocks, 0, lines.size());
   }
   if (parsed.source && parsed.source->size() > kMaxSourceBytes) {

@@ -6,9 +6,10 @@
 //   1. reasoning is dropped: <think>…</think> and <thinking>…</thinking>, everything before a lone closing
 //   tag
 //      (chat templates may write the opening one), everything after a lone opening tag;
-//   2. the last whole block that calls or defines `launch`;
-//   3. the last whole block in C++ or no stated language;
-//   4. with no fence at all, a reply that is nothing but a C++ file with `launch`.
+//   2. the last whole block that calls or defines `launch`; for kind `cuda` first among those marked cuda or
+//      cu, for `ptx` among those marked ptx;
+//   3. the last whole block in the kind's language (for `cuda` any name of C++) or no stated language;
+//   4. with no fence at all, a reply that is nothing but a file of that kind with `launch`.
 // A block is whole when its fence is closed, or when the reply ends inside it and the code ends where a file
 // may end: braces and brackets balance and the last token is `}` or `;`. A cut-off block that is not whole is
 // never used: half a kernel wastes a turn and would teach the wrong lesson.
@@ -24,7 +25,7 @@
 namespace kevin {
 
 // Stored with every turn; changes whenever some reply could be read differently.
-inline constexpr int kParserVersion = 1;
+inline constexpr int kParserVersion = 2;
 
 inline constexpr size_t kMaxSourceBytes = 512 * 1024;
 inline constexpr size_t kMaxSummaryBytes = 600;
@@ -36,7 +37,8 @@ struct ParsedReply {
   bool truncated_fence = false;       // the block was not closed but looked whole
 };
 
-ParsedReply ParseReply(std::string_view reply);
+// `kind`: of the candidate that was asked for, "cpp", "cuda" or "ptx".
+ParsedReply ParseReply(std::string_view reply, const std::string& kind = "cpp");
 
 // The first sentence of a summary, on one line, at most `max_bytes` long; for tables.
 std::string FirstSentence(std::string_view text, size_t max_bytes = 80);

@@ -2,10 +2,12 @@
 
 #include <cstdlib>
 
+#include "agent/kernels.h"
+
 namespace kevin {
 namespace {
 
-// A rate or a floor of 0 means that the problem states no cost.
+// A rate or a floor of 0 means that the problem states no cost, a peak of 0 that none was measured.
 std::optional<double> Known(double value) { return value > 0 ? std::optional(value) : std::nullopt; }
 
 RatioRecord ToRecord(const Ratio& ratio) { return {ratio.value, ratio.low, ratio.high}; }
@@ -111,6 +113,12 @@ EvaluationRecord ToRecord(const Evaluation& e, const Candidate& candidate, const
   }
   record.log = e.log;
   if (const auto* failed = std::get_if<CompileFailed>(&e.outcome)) record.log = failed->log;
+  record.kernels = KernelsText(e.kernels);
+  record.launch_list = e.launch_list;
+  record.profile = e.profile;
+  record.peak_gb_per_s = Known(e.peak_gb_per_s);
+  record.peak_gflop_per_s = Known(e.peak_gflop_per_s);
+  record.device_s = Known(e.device_s);
   record.cached_from = e.cached_from;
   return record;
 }
@@ -129,6 +137,11 @@ Evaluation FromRecord(const EvaluationRecord& record) {
   e.isolation = record.isolation;
   e.tf32 = record.tf32;
   e.log = record.log;
+  e.kernels = KernelsFromText(record.kernels);
+  e.launch_list = record.launch_list;
+  e.profile = record.profile;
+  e.peak_gb_per_s = record.peak_gb_per_s.value_or(0);
+  e.peak_gflop_per_s = record.peak_gflop_per_s.value_or(0);
   return e;
 }
 

@@ -123,15 +123,21 @@ SizedProblem AtSize(const Problem& problem, const std::string& size) {
   return sized;
 }
 
-std::string LaunchSignature(const Problem& problem) {
+const char* DTypeInKind(DType dtype, const std::string& kind) {
+  if (kind != "cpp" && dtype == DType::kF16) return "__half";
+  if (kind != "cpp" && dtype == DType::kBF16) return "__nv_bfloat16";
+  return DTypeCpp(dtype);
+}
+
+std::string LaunchSignature(const Problem& problem, const std::string& kind) {
   std::vector<std::string> arguments;
   for (const TensorSpec& input : problem.inputs) {
-    arguments.push_back(fmt::format("const {}* {}", DTypeCpp(input.dtype), input.name));
+    arguments.push_back(fmt::format("const {}* {}", DTypeInKind(input.dtype, kind), input.name));
   }
   for (const TensorSpec& output : problem.outputs) {
-    arguments.push_back(fmt::format("{}* {}", DTypeCpp(output.dtype), output.name));
+    arguments.push_back(fmt::format("{}* {}", DTypeInKind(output.dtype, kind), output.name));
   }
-  return fmt::format("extern \"C\" void launch({})", fmt::join(arguments, ", "));
+  return fmt::format("{}void launch({})", kind == "cpp" ? "extern \"C\" " : "", fmt::join(arguments, ", "));
 }
 
 }  // namespace kevin

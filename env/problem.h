@@ -91,8 +91,13 @@ Problem ParseProblem(const std::string& text, const std::filesystem::path& path_
 // `size` must be one of problem.sizes; otherwise Error(kBadRequest) lists them.
 SizedProblem AtSize(const Problem& problem, const std::string& size);
 
-// `extern "C" void launch(const float* x, float* out)` as a candidate of kind `cpp` must declare it.
-std::string LaunchSignature(const Problem& problem);
+// How a candidate of this kind ("cpp", "cuda", "ptx") spells an element's type: as DTypeCpp, but 16-bit
+// floats are "__half" and "__nv_bfloat16" in the kinds for GPUs.
+const char* DTypeInKind(DType dtype, const std::string& kind);
+
+// What a candidate of this kind must define: `void launch(const float* x, float* out)`, in kind `cpp` with
+// `extern "C"` before it.
+std::string LaunchSignature(const Problem& problem, const std::string& kind = "cpp");
 
 // The problems of one folder: FOLDER/level1/019_relu.toml has the id "level1/19" and must say so itself.
 // Only names are read until a problem is asked for.

@@ -42,7 +42,7 @@ struct TaskAttempt {
 
 struct Task {
   std::string problem;    // "level1/19"
-  std::string kind;       // "cpp"
+  std::string kind;       // of the candidates: "cpp", "cuda"
   std::string reference;  // TorchScript text
   std::string signature;  // what `launch` must look like
   std::vector<std::string> families;
@@ -52,6 +52,7 @@ struct Task {
   int turn = 1;                       // from 1
   std::string start_source;           // --from, or empty
   std::vector<TaskAttempt> attempts;  // earlier turns, oldest first
+  bool tf32 = false;                  // on a GPU: fp32 products may be rounded to TF32
 };
 
 struct Request {

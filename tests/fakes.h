@@ -37,7 +37,7 @@ class TempFolder {
   std::filesystem::path path_;
 };
 
-// y = max(x, 0) on [B, N], 4 x 8 at "small".
+// y = max(x, 0) on [B, N], 4 x 8 at "small", 64 x 8 at "full".
 inline Problem ReluProblem() {
   Problem problem;
   problem.id = "level1/19";
@@ -51,7 +51,7 @@ inline Problem ReluProblem() {
   y.name = "out";
   problem.inputs = {x};
   problem.outputs = {y};
-  problem.sizes = {{"small", {{"B", 4}, {"N", 8}}}};
+  problem.sizes = {{"small", {{"B", 4}, {"N", 8}}}, {"full", {{"B", 64}, {"N", 8}}}};
   problem.flops = "B*N";
   problem.bytes = "8*B*N";
   problem.min_flops = "B*N";
@@ -65,7 +65,9 @@ inline Problem ReluProblem() {
 //   // measured 1.5      right, 1.5 times as fast (interval 1 % to each side)
 //   // wrong | crash | timeout | refused | compile      what they say
 //   // error             throws Error(kBroken)
-// `then` holds outcomes for later evaluations of a source, used up one at a time in place of the comment.
+// Its `facts` may be replaced by GpuFacts(): a right kernel then has a kernel report and the device's
+// ceilings. `then` holds outcomes for later evaluations of a source, used up one at a time in place of the
+// comment.
 class FakeEnvironment : public Environment {
  public:
   Evaluation Evaluate(const Problem& problem, const Candidate& candidate,
@@ -91,15 +93,18 @@ class FakeEnvironment : public Environment {
     evaluation.inputs = options.inputs;
     evaluation.precision = "float32";
     evaluation.device = facts.device;
+    evaluation.tf32 = options.tf32;
     evaluation.isolation = facts.isolation;
     evaluation.seeds = {calls.size()};
     evaluation.samples = {{0, 0, options.confirm ? "confirm" : "fixed", "candidate", 10, 100.0}};
+    if (candidate.kind != "cpp" && std::holds_alternative<Measured>(evaluation.outcome)) AddGpu(&evaluation);
     return evaluation;
   }
 
   std::string EvaluationKey(const Problem& problem, const Candidate& candidate,
                             const EvaluateOptions& options) override {
-    return Sha256Hex(candidate.source + problem.content_hash + options.size + options.inputs);
+    return Sha256Hex(candidate.source + problem.content_hash + options.size + options.inputs +
+                     (options.tf32 ? "tf32" : ""));
   }
   const EnvironmentFacts& Facts() const override { return facts; }
 
@@ -120,6 +125,15 @@ class FakeEnvironment : public Environment {
     return CompileFailed{"candidate.cpp:2:3: error: 'y' was not declared in this scope\n"};
   }
 
+  static void AddGpu(Evaluation* evaluation) {
+    evaluation->kernels = {
+        {"relu<4>", "132 x 1 x 1", "256 x 1 x 1", 40, 1024, 16384, 0, 0, 0.75, "registers"}};
+    evaluation->launch_list = R"({"operations":[]})";
+    evaluation->peak_gb_per_s = 4;
+    evaluation->peak_gflop_per_s = 50;
+    evaluation->device_s = 0.25;
+  }
+
   static Measured MeasuredAt(double speedup, const EvaluateOptions& options) {
     Measured m;
     m.speedup = {speedup, speedup * 0.99, speedup * 1.01, 0.004, 30, 3};
@@ -137,6 +151,10 @@ class FakeEnvironment : public Environment {
 
   std::map<std::string, int> evaluated_;
 };
+
+inline EnvironmentFacts GpuFacts() {
+  return {"cuda:0: fake", "full", {"cuda", "ptx"}, "full", "Fake GPU, 132 multiprocessors, sm_90a"};
+}
 
 // The whole source for a comment that FakeEnvironment understands.
 inline std::string FakeSource(const std::string& comment) {

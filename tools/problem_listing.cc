@@ -126,9 +126,10 @@ std::string ProblemDetails(const Problem& problem, const std::string& size) {
   const size_t begin = problem.reference.find_first_not_of('\n');
   text += fmt::format("\nReference\n{}", problem.reference.substr(begin));
   if (text.back() != '\n') text += '\n';
-  text += fmt::format("\nA candidate of kind cpp defines (size symbols {} are constants in scope)\n{}\n\n",
-                      symbols.empty() ? "none" : fmt::format("{}", fmt::join(symbols, ", ")),
-                      LaunchSignature(problem));
+  text += fmt::format(
+      "\nA candidate defines (size symbols {} are constants in scope)\n  cpp   {}\n  cuda  {}\n\n",
+      symbols.empty() ? "none" : fmt::format("{}", fmt::join(symbols, ", ")), LaunchSignature(problem),
+      LaunchSignature(problem, "cuda"));
 
   std::vector<Row> tensors = {{"tensor", "role", "dtype", "values"}};
   std::vector<Row> costs = {{"cost", "formula"}};
@@ -159,9 +160,10 @@ nlohmann::ordered_json ProblemJson(const Problem& problem, const std::string& si
     flops[sized.size] = static_cast<int64_t>(sized.flops);
     bytes[sized.size] = static_cast<int64_t>(sized.bytes);
   }
+  const Json signature = {{"cpp", LaunchSignature(problem)}, {"cuda", LaunchSignature(problem, "cuda")}};
   return {{"event", "problem"},     {"id", problem.id},
           {"name", problem.name},   {"families", problem.families},
-          {"flags", problem.flags}, {"signature", {{"cpp", LaunchSignature(problem)}}},
+          {"flags", problem.flags}, {"signature", signature},
           {"inputs", inputs},       {"params", params},
           {"outputs", outputs},     {"flops", flops},
           {"bytes", bytes}};

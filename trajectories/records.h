@@ -35,7 +35,7 @@ struct EpisodeRecord {
   std::string run;                    // the run that began it
   std::string problem, problem_hash;  // id and content hash
   std::string policy;                 // "search", "replay:01J..."
-  std::string kind = "cpp";           // candidate kind
+  std::string kind = "cpp";           // candidate kind: "cpp", "cuda", "ptx"
   std::string device, isolation;
   std::string size, inputs, precision;  // as the evaluations of this episode use them
   uint64_t seed = 0;
@@ -44,6 +44,7 @@ struct EpisodeRecord {
   std::string start_source;                           // --from: the person's own kernel; empty: none
   std::string note;                                   // --note
   std::optional<double> until;                        // --until: stop when this speed-up is confirmed
+  bool tf32 = false;                                  // --tf32 reference
 
   // Filled by FinishEpisode.
   EpisodeState state = EpisodeState::kRunning;
@@ -134,9 +135,15 @@ struct EvaluationRecord {
   std::vector<SampleRecord> samples;
   std::string log;             // compiler warnings or the candidate's stderr, trimmed
   std::string machine = "{}";  // JSON object: clocks, load, temperature, ... at this time
-  std::string cached_from;     // id of the evaluation whose verdict this repeats; empty: measured anew
-  std::string superseded_by;   // id of the evaluation that overrides this one; empty: none
-  std::string created_at;      // filled by the store
+  // On a GPU only.
+  std::string kernels;      // JSON list of objects, one a launch; empty: unknown
+  std::string launch_list;  // JSON: what `launch` came to; empty: unknown
+  std::string profile;      // what the counters say, in sentences; empty: none
+  std::optional<double> peak_gb_per_s, peak_gflop_per_s;  // the device's own, measured
+  std::optional<double> device_s;                         // how long the GPU was held
+  std::string cached_from;    // id of the evaluation whose verdict this repeats; empty: measured anew
+  std::string superseded_by;  // id of the evaluation that overrides this one; empty: none
+  std::string created_at;     // filled by the store
 };
 
 // One turn: what was sent, what came back, what became of it, what was answered.

@@ -1,6 +1,9 @@
--- Kevin's database, format 1. This file is the format's document and its source: it is built into the program
+-- Kevin's database, format 2. This file is the format's document and its source: it is built into the program
 -- and run on a new file. A released format never changes; the next one gets a new number, and the program
--- opens every older one. A program refuses a file whose number is above its own.
+-- opens every older one: read-only as it is, for writing after an upgrade in place (trajectories/upgrade.cc). A
+-- program refuses a file whose number is above its own.
+--   format 2   candidates for GPUs: episodes.tf32; evaluations.kernels, launch_list, profile, peak_gb_per_s,
+--              peak_gflop_per_s, device_s. An upgraded table has them last.
 --
 -- Conventions
 --   ids      Runs, episodes and evaluations have ULIDs: 26 characters, ordered by time, never reused, so that
@@ -14,7 +17,7 @@
 -- of episodes, evaluations.superseded_by, and all of work_items.
 
 PRAGMA application_id = 1264940654;   -- "Kevn": how the program knows its own files
-PRAGMA user_version = 1;              -- the format's number
+PRAGMA user_version = 2;              -- the format's number
 
 -- One start of a program that writes episodes.
 CREATE TABLE runs (
@@ -55,7 +58,7 @@ CREATE TABLE episodes (
   problem              TEXT NOT NULL,                          -- problems.id
   problem_hash         TEXT NOT NULL REFERENCES problems(content_hash),
   policy               TEXT NOT NULL,                          -- 'search', 'replay:EPISODE', ...
-  kind                 TEXT NOT NULL,                          -- of the candidates: 'cpp'
+  kind                 TEXT NOT NULL,                          -- of the candidates: 'cpp', 'cuda', 'ptx'
   device               TEXT NOT NULL,
   isolation            TEXT NOT NULL,
   size                 TEXT NOT NULL,                          -- size set: 'small', 'full'
@@ -78,7 +81,8 @@ CREATE TABLE episodes (
   best_speedup_high    REAL,
   best_path            TEXT,
   seconds              REAL NOT NULL,                          -- wall time, continuations added up
-  finished_at          TEXT
+  finished_at          TEXT,
+  tf32                 INTEGER NOT NULL DEFAULT 0              -- --tf32 reference: both sides may use TF32
 ) STRICT;
 CREATE INDEX episodes_run ON episodes(run);
 CREATE INDEX episodes_problem ON episodes(problem);
@@ -192,6 +196,15 @@ CREATE TABLE evaluations (
   cached_from        TEXT REFERENCES evaluations(id),
   superseded_by      TEXT REFERENCES evaluations(id),          -- the row that overrides this one
   created_at         TEXT NOT NULL,
+  -- On a GPU; NULL elsewhere.
+  kernels            TEXT,                   -- JSON list of objects, one a launch: name, grid, block, registers,
+                                             -- static_shared_bytes, dynamic_shared_bytes, spill_store_bytes,
+                                             -- spill_load_bytes, occupancy (0 to 1), limited_by
+  launch_list        TEXT,                   -- JSON: what the candidate's launch function came to
+  profile            TEXT,                   -- --profile: what the hardware's counters say, in sentences
+  peak_gb_per_s      REAL,                   -- the device's own ceilings, measured
+  peak_gflop_per_s   REAL,
+  device_s           REAL,                   -- how long the device was held
   FOREIGN KEY (episode, turn) REFERENCES turns(episode, turn)
 ) STRICT;
 CREATE INDEX evaluations_key ON evaluations(key);
@@ -243,6 +256,8 @@ CREATE TABLE work_items (
 ) STRICT;
 CREATE INDEX work_items_next ON work_items(state, priority DESC, id);
 
+-- == VIEWS == An upgrade drops and makes them anew from here on.
+
 -- What was sent, message by message.
 CREATE VIEW turn_messages AS
 SELECT t.episode, t.turn, m.key AS position, m.value ->> 'role' AS role, b.body AS content
@@ -261,7 +276,8 @@ SELECT t.episode, t.turn, ep.problem, ep.policy, t.model,
        t.generate_s, own.compile_s, own.verify_s, own.measure_s, own.wait_s, t.overhead_s, t.seconds,
        t.stop_reason, t.prompt_tokens, t.completion_tokens,
        t.summary, t.feedback, t.reply, t.reasoning, c.source, t.source_path,
-       ep.run, t.run AS turn_run, ep.problem_hash, ep.seed, ep.state AS episode_state, t.created_at
+       ep.run, t.run AS turn_run, ep.problem_hash, ep.seed, ep.state AS episode_state, t.created_at,
+       e.kernels, e.profile, e.peak_gb_per_s, e.peak_gflop_per_s, own.device_s
 FROM turns t
 JOIN episodes ep ON ep.id = t.episode
 JOIN evaluations own ON own.episode = t.episode AND own.turn = t.turn AND own.purpose IN ('turn', 'start')

@@ -12,6 +12,7 @@
 #include "trajectories/schema.h"
 #include "trajectories/store_impl.h"
 #include "trajectories/ulid.h"
+#include "trajectories/upgrade.h"
 
 namespace kevin {
 namespace {
@@ -44,7 +45,8 @@ void CheckPath(const fs::path& path, OpenMode mode) {
   }
 }
 
-// True if the file is a database of this version, false if it is still empty; anything else is refused.
+// True if the file is a database of this version or an older one, false if it is still empty; anything else
+// is refused.
 bool IsKevinDatabase(Database& database) {
   database.Execute("BEGIN");  // one snapshot: another process may be creating the tables just now
   const int64_t application = database.QueryInteger("PRAGMA application_id");
@@ -82,7 +84,7 @@ constexpr char kEpisodeColumns[] =
     "seed, "
     "turns_asked, prompt_template, prompt_template_hash, start_source, note, until, started_at, state, "
     "state_reason, best_turn, best_speedup, best_speedup_low, best_speedup_high, best_path, seconds, "
-    "finished_at";
+    "finished_at, tf32";
 
 constexpr char kEpisodeTail[] =
     ", (SELECT count(*) FROM turns t WHERE t.episode = episodes.id AND t.turn > 0)"
@@ -110,6 +112,7 @@ EpisodeRecord ReadEpisode(Store::Impl& impl, const Statement& statement) {
   e.best_turn = row.OptionalInt(), e.best_speedup = row.OptionalReal();
   e.best_speedup_low = row.OptionalReal(), e.best_speedup_high = row.OptionalReal();
   e.best_path = row.Text(), e.seconds = row.Real(), e.finished_at = row.Text();
+  e.tf32 = row.Flag();
   e.turns = row.Int(), e.correct_turns = row.Int();
   const std::string owner = row.Text();
   if (e.state == EpisodeState::kRunning && IsDead(owner)) {
@@ -200,9 +203,11 @@ Store Store::Open(const fs::path& path, OpenMode mode) {
       throw Error(ExitCode::kBadRequest, fmt::format("{}: the database is empty", path.string()),
                   "kevin run stores an episode in it");
     }
+    ReadAsNewest(database);
   } else {
     database.PrepareForWriting();
     if (!has_tables) CreateTables(database);
+    UpgradeToNewest(database);
   }
   return Store(std::make_unique<Impl>(std::move(database), FileIdentity(path)));
 }
@@ -243,7 +248,7 @@ std::string Store::BeginEpisode(const EpisodeRecord& e, const ProblemRecord& pro
             e.size, e.inputs, e.precision, static_cast<int64_t>(e.seed), e.turns_asked, e.prompt_template,
             e.prompt_template_hash, start, e.note, e.until, UtcNow(),
             EpisodeStateName(EpisodeState::kRunning), "", nullptr, nullptr, nullptr, nullptr, nullptr, 0.0,
-            nullptr)
+            nullptr, e.tf32)
       .Run();
   transaction.Commit();
   return id;

@@ -26,7 +26,7 @@ constexpr char kEvaluationColumns[] =
     "speedup, speedup_low, speedup_high, log_se, pairs, processes, against_start, against_start_low, "
     "against_start_high, candidate_us, reference_us, gb_per_s, gflop_per_s, floor_us, max_error, "
     "error_bound, score, compile_s, verify_s, measure_s, wait_s, seeds, log, machine, cached_from, "
-    "superseded_by, created_at";
+    "superseded_by, created_at, kernels, launch_list, profile, peak_gb_per_s, peak_gflop_per_s, device_s";
 
 std::string SelectEvaluations(const std::string& condition) {
   return fmt::format(
@@ -104,7 +104,9 @@ std::string InsertEvaluation(Database& database, const std::string& episode, int
             against_start.value, against_start.low, against_start.high, e.candidate_us, e.reference_us,
             e.gb_per_s, e.gflop_per_s, e.floor_us, e.max_error, e.error_bound, e.score, e.compile_s,
             e.verify_s, e.measure_s, e.wait_s, SeedsJson(e.seeds), e.log, e.machine,
-            NullIfEmpty(e.cached_from), NullIfEmpty(e.superseded_by), now)
+            NullIfEmpty(e.cached_from), NullIfEmpty(e.superseded_by), now, NullIfEmpty(e.kernels),
+            NullIfEmpty(e.launch_list), NullIfEmpty(e.profile), e.peak_gb_per_s, e.peak_gflop_per_s,
+            e.device_s)
       .Run();
   InsertSamples(database, id, e.samples);
   InsertBaseline(database, id, e, now);
@@ -158,7 +160,10 @@ EvaluationRecord ReadEvaluation(const Statement& statement) {
   e.compile_s = row.Real(), e.verify_s = row.Real(), e.measure_s = row.Real(), e.wait_s = row.Real();
   for (const auto& seed : json::parse(row.Text())) e.seeds.push_back(std::stoull(seed.get<std::string>()));
   e.log = row.Text(), e.machine = row.Text(), e.cached_from = row.Text(), e.superseded_by = row.Text();
-  e.created_at = row.Text(), e.source = row.Text();
+  e.created_at = row.Text();
+  e.kernels = row.Text(), e.launch_list = row.Text(), e.profile = row.Text();
+  e.peak_gb_per_s = row.OptionalReal(), e.peak_gflop_per_s = row.OptionalReal();
+  e.device_s = row.OptionalReal(), e.source = row.Text();
   return e;
 }
 

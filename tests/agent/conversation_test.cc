@@ -71,6 +71,41 @@ TEST_CASE("a later turn: attempts in order, the best named, no example") {
   CHECK(text.find("### Turn 1") < text.find("### Turn 3"));
 }
 
+TEST_CASE("kind cuda has rules, example and fences of its own") {
+  Fixture f;
+  f.context.kind = "cuda";
+  f.context.machine = "NVIDIA Fake, 132 multiprocessors, 50 MB L2, sm_90a";
+  const std::string first = AsText(BuildMessages(f.context, {}));
+  testing::CheckGolden("tests/prompts/golden/first_turn_cuda.txt", first);
+  CHECK(Has(first, "  void launch(const float* x, float* out)\n"));
+  CHECK_FALSE(Has(first, "extern \"C\""));
+  CHECK(Has(first, "float32 means float32"));
+  CHECK_FALSE(Has(first, "```cpp"));
+
+  const std::vector<TurnRecord> turns = {Turn(1, "wrong", {}, "Tiled it."), Turn(2, "measured 1.3", 1.3, "")};
+  const std::string later = AsText(BuildMessages(f.context, turns));
+  testing::CheckGolden("tests/prompts/golden/refine_turn_cuda.txt", later);
+  CHECK_FALSE(Has(later, "```cpp"));
+
+  f.context.tf32 = true;
+  const std::string tf32 = AsText(BuildMessages(f.context, {}));
+  CHECK(Has(tf32, "TF32 is allowed here"));
+  CHECK_FALSE(Has(tf32, "float32 means float32"));
+}
+
+TEST_CASE("the task of kind cuda") {
+  Fixture f;
+  f.problem.inputs[0].dtype = DType::kF16;
+  f.sized = AtSize(f.problem, "full");
+  f.context.kind = "cuda";
+  f.context.tf32 = true;
+  const Task task = BuildTask(f.context, {});
+  CHECK((task.kind == "cuda" && task.tf32));
+  CHECK(task.signature == "void launch(const __half* x, float* out)");
+  CHECK(task.arguments.at(0).cpp_type == "const __half*");
+  CHECK(task.symbols.at("B") == 64);
+}
+
 TEST_CASE("what does not fit is dropped from the oldest on, the latest stays") {
   Fixture f;
   std::vector<TurnRecord> turns;

@@ -404,6 +404,81 @@ TEST_CASE("one cached verdict in twenty is checked again") {
   CHECK(audits <= 80);
 }
 
+namespace {
+std::string CudaReply(const std::string& comment) {
+  return fmt::format("```cuda\n{}```\n", FakeSource(comment));
+}
+}  // namespace
+
+TEST_CASE("an episode on a GPU writes the environment's first kind at its default size") {
+  Fixture f;
+  f.environment.facts = testing::GpuFacts();
+  f.options.tf32 = true;
+  const EpisodeRecord episode = f.Run({CudaReply("wrong"), CudaReply("measured 1.5"), "no code"});
+  CHECK((episode.kind == "cuda" && episode.device == "cuda:0: fake" && episode.size == "full"));
+  CHECK(episode.tf32);
+  CHECK(f.Output(episode, "1.cu") == FakeSource("wrong"));
+  CHECK(f.Output(episode, "best.cu") == FakeSource("measured 1.5"));
+  CHECK(episode.best_path == (f.options.output / episode.id / "best.cu").string());
+  CHECK_FALSE(std::filesystem::exists(f.options.output / episode.id / "best.cpp"));
+
+  REQUIRE(f.requests.size() == 3);
+  CHECK((f.requests[0].task.kind == "cuda" && f.requests[0].task.tf32));
+  CHECK(f.requests[0].task.signature == "void launch(const float* x, float* out)");
+  const std::string prompt = f.requests[2].messages[1].content;
+  CHECK(prompt.find("The machine: Fake GPU, 132 multiprocessors, sm_90a.") != std::string::npos);
+  CHECK(prompt.find("occupancy 75 % (limited by registers)") != std::string::npos);
+  CHECK(prompt.find("75 % of this GPU's 4 GB/s") != std::string::npos);
+
+  const auto turns = f.store.LoadTurns(episode.id);
+  CHECK((turns[1].evaluation.kind == "cuda" && turns[1].evaluation.tf32));
+  CHECK(turns[1].evaluation.kernels.find("\"registers\":40") != std::string::npos);
+  CHECK((turns[1].evaluation.peak_gb_per_s == 4 && turns[1].evaluation.device_s == 0.25));
+  CHECK((turns[2].evaluation.outcome == "parse_failed" && turns[2].evaluation.tf32));
+  CHECK(turns[2].feedback.find("marked `cuda`") != std::string::npos);
+
+  SECTION("a verdict that is known is repeated with its kernels, but not under another rule for TF32") {
+    f.environment.calls.clear();
+    f.options.turns = 2;
+    const EpisodeRecord again = f.Run({CudaReply("wrong"), CudaReply("measured 1.5")});
+    CHECK(f.environment.calls == std::vector<std::string>{"// measured 1.5 (confirm)"});
+    const auto repeated = f.store.LoadTurn(again.id, 2);
+    CHECK(repeated->evaluation.kernels == turns[1].evaluation.kernels);
+    CHECK_FALSE(repeated->evaluation.device_s);  // this time the device was not held
+    f.options.tf32 = false;
+    f.environment.calls.clear();
+    f.Run({CudaReply("wrong"), CudaReply("measured 1.5")});
+    CHECK(f.environment.calls.size() == 3);
+  }
+  SECTION("it goes on as it was begun, on a GPU only") {
+    const EpisodeOptions more = OptionsToContinue(episode, 1);
+    CHECK((more.tf32 && more.size == "full"));
+    f.options.continue_episode = more.continue_episode;
+    f.environment.facts = testing::FakeEnvironment().facts;
+    f.options.size = "full";
+    CHECK_THROWS_AS(f.Run({FakeReply("wrong")}), Error);
+    CHECK(f.store.FindEpisode(episode.id).turns == 3);
+  }
+}
+
+TEST_CASE("the kernel of --from must be of the episode's kind") {
+  Fixture f;
+  f.options.start_source = FakeSource("measured 1.1");
+  f.options.start_kind = "cuda";
+  try {
+    f.Run({FakeReply("wrong")});
+    FAIL("no Error");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kBadRequest);
+    CHECK(error.what() ==
+          std::string("the kernel to start from is of kind cuda; this episode's are of kind cpp"));
+  }
+  CHECK(f.store.ListEpisodes(10).empty());
+  f.environment.facts = testing::GpuFacts();
+  const EpisodeRecord episode = f.Run({CudaReply("measured 1.5")});
+  CHECK(f.Output(episode, "0.cu") == FakeSource("measured 1.1"));
+}
+
 TEST_CASE("what cannot work is said before anything is stored") {
   Fixture f;
   SECTION("the policy cannot do the problem") {

@@ -1,5 +1,6 @@
 #include "agent/events.h"
 
+#include "agent/kernels.h"
 #include "agent/records.h"
 #include "tests/catch.h"
 #include "tests/fakes.h"
@@ -19,10 +20,11 @@ const std::vector<std::string> kEpisodeFields = {
     "turns",     "correct_turns", "best_turn", "best_speedup", "best_speedup_low", "best_speedup_high",
     "best_path", "database",      "seconds"};
 
-EvaluationRecord Judged(const std::string& comment) {
+EvaluationRecord Judged(const std::string& comment, const std::string& kind = "cpp") {
   const Problem problem = testing::ReluProblem();
   testing::FakeEnvironment environment;
-  const Candidate candidate{"cpp", testing::FakeSource(comment)};
+  if (kind != "cpp") environment.facts = testing::GpuFacts();
+  const Candidate candidate{kind, testing::FakeSource(comment)};
   return ToRecord(environment.Evaluate(problem, candidate, {}), candidate, problem, "turn");
 }
 
@@ -110,6 +112,47 @@ TEST_CASE("bench's event and the episode's last line") {
   episode.best_turn = 2;
   episode.best_speedup = 1.25;
   CHECK(EpisodeEvent(episode)["best_speedup"] == 1.25);
+}
+
+TEST_CASE("what only a GPU has comes last, and is null elsewhere") {
+  const std::vector<std::string> fields = {"kernels", "profile", "peak_gb_per_s", "peak_gflop_per_s",
+                                           "device_s"};
+  EvaluationRecord record = Judged("measured 1.5", "cuda");
+  record.profile = "Busy.";
+  record.tf32 = true;
+  const Json gpu = EvaluationEvent(record, "level1/19", "relu.cu", 2.0);
+  CheckFields(gpu, kEvaluationFields);
+  CHECK((gpu["kind"] == "cuda" && gpu["device"] == "cuda:0: fake" && gpu["tf32"] == true));
+  CHECK(gpu["kernels"].dump() ==
+        R"([{"name":"relu<4>","grid":"132 x 1 x 1","block":"256 x 1 x 1","registers":40,)"
+        R"("static_shared_bytes":1024,"dynamic_shared_bytes":16384,"spill_store_bytes":0,)"
+        R"("spill_load_bytes":0,"occupancy":0.75,"limited_by":"registers"}])");
+  CHECK((gpu["peak_gb_per_s"] == 4.0 && gpu["peak_gflop_per_s"] == 50.0 && gpu["device_s"] == 0.25));
+  CHECK(gpu["profile"] == "Busy.");
+  size_t position = gpu.size() - fields.size();
+  for (const std::string& field : fields)
+    CHECK(std::next(gpu.begin(), static_cast<int>(position++)).key() == field);
+
+  const Json cpu = EvaluationEvent(Judged("measured 1.5"), "level1/19", "relu.cpp", 2.0);
+  TurnRecord turn;
+  turn.evaluation = Judged("wrong", "cuda");
+  const Json wrong = TurnEvent(turn, {});
+  for (const std::string& field : fields) {
+    INFO(field);
+    REQUIRE((cpu.contains(field) && wrong.contains(field)));
+    CHECK((cpu[field].is_null() && wrong[field].is_null()));
+  }
+}
+
+TEST_CASE("a GPU's verdict read back from its record still knows its kernels") {
+  const Evaluation again = FromRecord(Judged("measured 1.5", "cuda"));
+  REQUIRE(again.kernels.size() == 1);
+  const KernelReport& kernel = again.kernels[0];
+  CHECK((kernel.name == "relu<4>" && kernel.grid == "132 x 1 x 1" && kernel.block == "256 x 1 x 1"));
+  CHECK((kernel.registers == 40 && kernel.static_shared_bytes == 1024 && kernel.occupancy == 0.75));
+  CHECK((kernel.dynamic_shared_bytes == 16384 && kernel.limited_by == "registers"));
+  CHECK((again.peak_gb_per_s == 4 && again.peak_gflop_per_s == 50 && again.launch_list != ""));
+  for (const char* text : {"", "{", "5", R"([{"name":5}])"}) CHECK(KernelsFromText(text).empty());
 }
 
 TEST_CASE("bytes that are no UTF-8 do not break the line") {

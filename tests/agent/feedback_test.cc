@@ -1,5 +1,6 @@
 #include "agent/feedback.h"
 
+#include "agent/gpu_feedback.h"
 #include "tests/agent/golden.h"
 #include "tests/catch.h"
 #include "tests/fakes.h"
@@ -34,6 +35,43 @@ Measured SomeMeasured(double speedup, Verdict verdict) {
   m.floor_us = 80;
   return m;
 }
+
+// The same problem's candidate on a GPU.
+std::string TellGpu(Evaluation evaluation, const Outcome& outcome) {
+  static const Problem problem = testing::ReluProblem();
+  static const SizedProblem sized = AtSize(problem, "full");
+  evaluation.outcome = outcome;
+  return Feedback(evaluation, {"__global__ void f(float* y) {\n  y[0] = z;\n}\n", &sized, 1, "cuda"});
+}
+
+Evaluation OnGpu() {
+  Evaluation evaluation;
+  evaluation.kernels = {{"relu<4>", "132 x 1 x 1", "256 x 1 x 1", 40, 0, 16384, 0, 0, 0.75, "registers"}};
+  evaluation.peak_gb_per_s = 4000;
+  evaluation.peak_gflop_per_s = 60000;
+  return evaluation;
+}
+
+Measured GpuMeasured(double gb_per_s, double gflop_per_s, Verdict verdict = Verdict::kFast) {
+  Measured m = SomeMeasured(1.5, verdict);
+  m.gb_per_s = gb_per_s;
+  m.gflop_per_s = gflop_per_s;
+  m.floor_us = 0;
+  return m;
+}
+
+const char* const kNvrtcLog =
+    "candidate.cu(2): error: identifier \"z\" is undefined\n"
+    "    y[0] = z;\n"
+    "           ^\n"
+    "\n"
+    "candidate.cu(3): warning #177-D: variable \"q\" was declared but never referenced\n"
+    "1 error detected in the compilation of \"candidate.cu\".\n";
+
+const char* const kPtxasLog =
+    "ptxas error   : Entry function '_Z1fPf' uses too much shared data (0x20000 bytes, 0xc000 max)\n"
+    "ptxas application ptx input, line 12; error   : Unknown symbol 'abc'\n"
+    "ptxas fatal   : Ptx assembly aborted due to errors\n";
 
 const char* const kGccLog =
     "candidate.cpp: In function 'void launch(const float*, float*)':\n"
@@ -75,6 +113,62 @@ TEST_CASE("feedback for every outcome") {
   std::string all;
   for (const auto& [name, text] : texts) all += "=== " + name + "\n" + text + "\n\n";
   testing::CheckGolden("tests/agent/golden/feedback.txt", all);
+}
+
+TEST_CASE("feedback on a GPU") {
+  Evaluation spills = OnGpu();
+  spills.kernels.push_back({"tail", "1 x 1 x 1", "1024 x 1 x 1", 255, 512, 0, 128, 256, 0.25, "registers"});
+  spills.profile = "The memory is busy 93 % of the time. Warps mostly wait for loads.";
+  Evaluation many = OnGpu();
+  for (int i = 0; i < 9; ++i) {
+    many.kernels.push_back(many.kernels[0]);
+    many.kernels.back().registers = 41 + i / 2;
+  }
+  Measured near_floor = GpuMeasured(2000, 250);
+  near_floor.floor_us = near_floor.candidate_us / 1.1;
+  const std::vector<std::pair<std::string, std::string>> texts = {
+      {"parse failed", TellGpu({}, ParseFailed{"the reply held no fenced code block"})},
+      {"compile failed, NVRTC", TellGpu({}, CompileFailed{kNvrtcLog})},
+      {"compile failed, ptxas", TellGpu({}, CompileFailed{kPtxasLog})},
+      {"compile failed, launch function",
+       TellGpu({}, CompileFailed{"line 2, column 3: `cudaMalloc` is not known; write workspace<T>(count) "
+                                 "instead\n  cudaMalloc(&p, 4);\n  ^\n"})},
+      {"refused", TellGpu({}, Refused{"the kernel reads the clock"})},
+      {"crashed", TellGpu(OnGpu(), Crashed{"illegal memory access in the first call, line 2"})},
+      {"timed out", TellGpu({}, TimedOut{"verify", 20})},
+      {"wrong", TellGpu(OnGpu(), Wrong{"out[1, 5] is nan, should be 0.25", 0.25, 1e-6})},
+      {"measured, at the memory ceiling", TellGpu(OnGpu(), GpuMeasured(3700, 460))},
+      {"measured, memory", TellGpu(OnGpu(), GpuMeasured(2000, 250))},
+      {"measured, arithmetic", TellGpu(OnGpu(), GpuMeasured(400, 33000))},
+      {"measured, slow and far from both", TellGpu(spills, GpuMeasured(40, 5, Verdict::kSlow))},
+      {"measured, near the floor", TellGpu(OnGpu(), near_floor)},
+      {"measured, many kernels", TellGpu(many, GpuMeasured(2000, 250))},
+      {"measured, no peaks known", TellGpu({}, GpuMeasured(2000, 250))},
+  };
+  std::string all;
+  for (const auto& [name, text] : texts) all += "=== " + name + "\n" + text + "\n\n";
+  testing::CheckGolden("tests/agent/golden/feedback_gpu.txt", all);
+}
+
+TEST_CASE("the nearer ceiling is the one of which the larger share is reached") {
+  Evaluation evaluation = OnGpu();
+  CHECK(RooflineOf(GpuMeasured(2000, 250), evaluation).memory == 0.5);
+  CHECK(RooflineOf(GpuMeasured(2000, 250), evaluation).nearer == Ceiling::kMemory);
+  CHECK(RooflineOf(GpuMeasured(2000, 33000), evaluation).arithmetic == 0.55);
+  CHECK(RooflineOf(GpuMeasured(2000, 33000), evaluation).nearer == Ceiling::kArithmetic);
+  evaluation.peak_gb_per_s = evaluation.peak_gflop_per_s = 0;
+  CHECK(RooflineOf(GpuMeasured(2000, 250), evaluation).nearer == Ceiling::kUnknown);
+}
+
+TEST_CASE("spills are told only where there are some, with what to do") {
+  Evaluation evaluation = OnGpu();
+  CHECK(KernelNotes(evaluation) ==
+        "- relu<4> <<<132 x 1 x 1, 256 x 1 x 1>>>: 40 registers, 16 KB shared memory, occupancy 75 % "
+        "(limited by registers)");
+  evaluation.kernels[0].spill_load_bytes = 8;
+  CHECK(KernelNotes(evaluation).find("0 B written and 8 B read a thread") != std::string::npos);
+  CHECK(KernelNotes(evaluation).find("__launch_bounds__") != std::string::npos);
+  CHECK(KernelNotes({}).empty());
 }
 
 TEST_CASE("a compiler's flood is cut to three errors, each with its line") {

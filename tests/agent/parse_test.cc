@@ -137,6 +137,42 @@ TEST_CASE("replies without one say why") {
   }
 }
 
+TEST_CASE("for a GPU the block in the language that was asked for is the answer") {
+  const std::string cuda =
+      "__global__ void f(float* y) { y[0] = 1; }\nvoid launch(float* y) { f<<<1, 1>>>(y); }\n";
+  const std::string draft = "void launch(float* y) { g<<<1, 1>>>(y); }\n";
+  const std::string ptx =
+      ".version 8.0\n.visible .entry f() { ret; }\nvoid launch(float* y) { f<<<1, 1>>>(); }\n";
+  const auto fenced = [](const std::string& tag, const std::string& code) {
+    return "```" + tag + "\n" + code + "```\n";
+  };
+  const std::vector<std::pair<std::string, std::string>> replies = {
+      {"cuda", fenced("cuda", cuda)},
+      {"cuda", fenced("cu", cuda)},
+      {"cuda", fenced("c++", cuda)},
+      {"cuda", fenced("cpp", cuda)},
+      {"cuda", fenced("", cuda)},
+      {"cuda", fenced("cuda", draft) + "Better: ```cuda\n" + cuda + "```\n"},
+      {"cuda", fenced("cuda", cuda) + "Call it so:\n" + fenced("cpp", "launch(y);\n")},
+      {"cuda", fenced("cpp", draft) + fenced("cuda", cuda) + fenced("", "launch(y);\n")},
+      {"cuda", fenced("cuda", cuda) + "An aside:\n" + fenced("cuda", "int warps = 8;\n")},
+      {"cuda", fenced("cuda", cuda) + "It compiles to:\n" + fenced("ptx", ptx)},
+      {"cuda", cuda},
+      {"ptx", fenced("ptx", ptx)},
+      {"ptx", fenced("cuda", cuda) + "by hand:\n" + fenced("ptx", ptx) + fenced("cuda", draft)},
+      {"ptx", fenced("asm", ptx)},
+      {"ptx", ptx}};
+  for (const auto& [kind, reply] : replies) {
+    INFO(kind << ":\n" << reply);
+    const ParsedReply parsed = ParseReply(reply, kind);
+    CHECK(parsed.failure == "");
+    CHECK(parsed.source.value_or("none") == (kind == "ptx" ? ptx : cuda));
+  }
+  CHECK(ParseReply(fenced("ptx", ptx), "cuda").failure ==
+        "the reply's code blocks were empty or not CUDA C++");
+  CHECK(ParseReply(fenced("python", cuda), "ptx").failure == "the reply's code blocks were empty or not PTX");
+}
+
 TEST_CASE("only a fence that was not closed counts as truncated") {
   CHECK(ParseReply("```cpp\n" + kKernel).truncated_fence);
   CHECK_FALSE(ParseReply(Cpp(kKernel)).truncated_fence);

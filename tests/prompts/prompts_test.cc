@@ -65,10 +65,14 @@ TEST_CASE("what is built in is what the files say") {
 }
 
 TEST_CASE("an attempt without a summary has no line for it") {
-  const std::string with = Render(
-      "attempt", {{"title", "Turn 1"}, {"source", "int x;"}, {"summary", "Tiled."}, {"feedback", "Slow."}});
-  const std::string without =
-      Render("attempt", {{"title", "Turn 1"}, {"source", "int x;"}, {"summary", ""}, {"feedback", "Slow."}});
+  const std::string with = Render("attempt", {{"title", "Turn 1"},
+                                              {"fence", "cpp"},
+                                              {"source", "int x;"},
+                                              {"summary", "Tiled."},
+                                              {"feedback", "Slow."}});
+  const std::string without = Render(
+      "attempt",
+      {{"title", "Turn 1"}, {"fence", "cpp"}, {"source", "int x;"}, {"summary", ""}, {"feedback", "Slow."}});
   CHECK(with == "### Turn 1\n\n```cpp\nint x;\n```\n\nYour summary: Tiled.\n\nSlow.\n");
   CHECK(without == "### Turn 1\n\n```cpp\nint x;\n```\n\nSlow.\n");
 }

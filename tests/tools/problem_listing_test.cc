@@ -35,7 +35,8 @@ TEST_CASE("details show what a kernel writer needs") {
   CHECK(Contains(page, "/040_layer_norm.toml\n"));
   CHECK(Contains(page, "\ndef forward(x, weight, bias):\n"));
   CHECK(Contains(page, "size symbols B, C, H, W are constants in scope"));
-  CHECK(Contains(page, "void launch(const float* x, const float* weight, const float* bias, float* out)\n"));
+  CHECK(Contains(
+      page, "\n  cuda  void launch(const float* x, const float* weight, const float* bias, float* out)\n"));
   CHECK(Contains(page, "weight  param   float32  normal * 0.5 + 1  64x64x64     64x256x256\n"));
   CHECK(Contains(page, "bytes      8*(B + 1)*C*H*W  35.7 MB     570 MB\n"));
 }
@@ -47,7 +48,10 @@ TEST_CASE("the problem event has the fields that scripts read") {
   CHECK(event["name"] == "LayerNorm");
   CHECK(event["families"] == nlohmann::ordered_json{"norm"});
   CHECK(event["flags"] == nlohmann::ordered_json{"kernelbench-degenerate"});
-  CHECK(event["signature"]["cpp"] == LaunchSignature(Shipped("level1/40")));
+  CHECK(event["signature"].size() == 2);
+  const std::string parameters = "(const float* x, const float* weight, const float* bias, float* out)";
+  CHECK(event["signature"]["cpp"] == "extern \"C\" void launch" + parameters);
+  CHECK(event["signature"]["cuda"] == "void launch" + parameters);
   REQUIRE(event["inputs"].size() == 1);
   REQUIRE(event["params"].size() == 2);
   REQUIRE(event["outputs"].size() == 1);
@@ -59,6 +63,15 @@ TEST_CASE("the problem event has the fields that scripts read") {
   const auto index = ProblemJson(Shipped("level1/51"), "small");
   CHECK(index["outputs"].dump() == R"([{"name":"out","dtype":"int64","shape":{"small":[6,1023]}}])");
   CHECK(index["params"].dump() == "[]");
+}
+
+TEST_CASE("16-bit tensors are spelled as each kind's compiler knows them") {
+  Problem problem = Shipped("level1/19");
+  problem.inputs[0].dtype = DType::kF16;
+  problem.outputs[0].dtype = DType::kBF16;
+  CHECK(LaunchSignature(problem) == "extern \"C\" void launch(const _Float16* x, unsigned short* out)");
+  CHECK(LaunchSignature(problem, "cuda") == "void launch(const __half* x, __nv_bfloat16* out)");
+  CHECK(LaunchSignature(problem, "ptx") == LaunchSignature(problem, "cuda"));
 }
 
 }  // namespace

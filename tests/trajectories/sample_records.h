@@ -69,6 +69,7 @@ inline EpisodeRecord SampleEpisode(const std::string& run) {
   e.start_source = "start kernel";
   e.note = "try harder";
   e.until = 1.5;
+  e.tf32 = true;
   return e;
 }
 
@@ -105,6 +106,11 @@ inline EvaluationRecord SampleEvaluation(const std::string& source, double speed
   e.samples = {{0, 0, "sequential", "candidate", 7, 70.5}, {1, 0, "fixed", "reference", 7, 140.25}};
   e.log = "warning: unused";
   e.machine = R"({"load":0.5})";
+  e.kernels = R"([{"name":"relu<4>","grid":"132 x 1 x 1","block":"256 x 1 x 1","registers":40,)"
+              R"("spill_store_bytes":0,"occupancy":0.75}])";
+  e.launch_list = R"({"operations":[]})";
+  e.profile = "The memory is busy 93 % of the time.";
+  e.peak_gb_per_s = 4000, e.peak_gflop_per_s = 60000, e.device_s = 0.25;
   return e;
 }
 

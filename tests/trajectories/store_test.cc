@@ -41,6 +41,9 @@ void CheckSame(const EvaluationRecord& a, const EvaluationRecord& b) {
   CHECK((a.measure_s == b.measure_s && a.wait_s == b.wait_s));
   CHECK((a.seeds == b.seeds && a.log == b.log && a.machine == b.machine));
   CHECK((a.cached_from == b.cached_from && a.superseded_by == b.superseded_by));
+  CHECK((a.kernels == b.kernels && a.launch_list == b.launch_list && a.profile == b.profile));
+  CHECK((a.peak_gb_per_s == b.peak_gb_per_s && a.peak_gflop_per_s == b.peak_gflop_per_s));
+  CHECK(a.device_s == b.device_s);
 }
 
 void CheckSame(const TurnRecord& a, const TurnRecord& b) {
@@ -73,6 +76,7 @@ void CheckSame(const EpisodeRecord& a, const EpisodeRecord& b) {
   CHECK((a.turns_asked == b.turns_asked && a.prompt_template == b.prompt_template));
   CHECK(a.prompt_template_hash == b.prompt_template_hash);
   CHECK((a.start_source == b.start_source && a.note == b.note && a.until == b.until));
+  CHECK(a.tf32 == b.tf32);
 }
 
 std::string NextStep(const std::function<void()>& act) {
@@ -139,6 +143,7 @@ TEST_CASE("what goes in comes out") {
   CHECK(turns[0].evaluation.samples.empty());
   CHECK(turns[1].evaluation.outcome == "parse_failed");
   CHECK((!turns[1].evaluation.speedup && !turns[1].evaluation.max_error && !turns[1].sampling.seed));
+  CHECK((turns[1].evaluation.kernels.empty() && !turns[1].evaluation.peak_gb_per_s));
   CHECK((turns[1].token_ids.empty() && turns[1].evaluation.candidate_hash.empty()));
   CHECK_FALSE(store.LoadTurn(episode, 3));
 }
@@ -159,7 +164,9 @@ TEST_CASE("unknown is NULL and equal texts are stored once") {
   CHECK(database.QueryText("SELECT content FROM turn_messages WHERE turn = 2 AND position = 1") == "Turn 2");
   CHECK(database.QueryInteger("SELECT count(*) FROM blobs WHERE codec = 'zlib'") == 3);
   CHECK(database.QueryInteger("SELECT count(*) FROM turn_results WHERE turn = 3 AND speedup IS NULL "
-                              "AND candidate_us IS NULL AND max_error IS NULL AND source IS NULL") == 1);
+                              "AND candidate_us IS NULL AND max_error IS NULL AND source IS NULL "
+                              "AND kernels IS NULL AND peak_gb_per_s IS NULL AND device_s IS NULL") == 1);
+  CHECK(database.QueryText("SELECT kernels ->> 0 ->> 'name' FROM turn_results WHERE turn = 1") == "relu<4>");
   CHECK(database.QueryText(
             "SELECT threads || '|' || tolerance_version || '|' || baseline_version || '|' || "
             "toolchain_version || '|' || device || '|' || device_model || '|' || driver || '|' || "

@@ -1,0 +1,20 @@
+#include "agent/kinds.h"
+
+namespace kevin {
+
+std::string FileEnding(const std::string& kind) { return kind == "cuda" ? "cu" : kind; }
+
+std::string KindOfFile(const std::filesystem::path& path) {
+  const std::string ending = path.extension();
+  if (ending == ".cpp" || ending == ".cc" || ending == ".cxx") return "cpp";
+  if (ending == ".cu") return "cuda";
+  return ending == ".ptx" ? "ptx" : "";
+}
+
+std::string LanguageOf(const std::string& kind) {
+  return kind == "cuda" ? "CUDA C++" : kind == "ptx" ? "PTX" : "C++";
+}
+
+bool IsForGpu(const std::string& kind) { return kind == "cuda" || kind == "ptx"; }
+
+}  // namespace kevin

@@ -1,0 +1,89 @@
+#include "env/gpu/find_gpus.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <array>
+
+namespace kevin {
+namespace {
+
+// The driver's C interface; every function returns 0 when it succeeds.
+constexpr int kComputeMode = 20, kCapabilityMajor = 75, kCapabilityMinor = 76;
+
+struct Driver {
+  int (*init)(unsigned flags) = nullptr;
+  int (*version)(int* version) = nullptr;
+  int (*count)(int* count) = nullptr;
+  int (*device)(int* device, int index) = nullptr;
+  int (*name)(char* name, int size, int device) = nullptr;
+  int (*attribute)(int* value, int attribute, int device) = nullptr;
+};
+
+template <class Function>
+bool Find(void* library, const char* name, Function* function) {
+  *function = reinterpret_cast<Function>(dlsym(library, name));
+  return *function != nullptr;
+}
+
+// The library stays open: a driver does not survive being unloaded and loaded again.
+std::string LoadDriver(Driver* driver) {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return "no NVIDIA driver (libcuda.so.1 is not there)";
+  const bool whole =
+      Find(library, "cuInit", &driver->init) && Find(library, "cuDriverGetVersion", &driver->version) &&
+      Find(library, "cuDeviceGetCount", &driver->count) && Find(library, "cuDeviceGet", &driver->device) &&
+      Find(library, "cuDeviceGetName", &driver->name) &&
+      Find(library, "cuDeviceGetAttribute", &driver->attribute);
+  return whole ? "" : "libcuda.so.1 is no NVIDIA driver: functions are missing";
+}
+
+int Attribute(const Driver& driver, int attribute, int device) {
+  int value = 0;
+  return driver.attribute(&value, attribute, device) == 0 ? value : 0;
+}
+
+GpuFound Describe(const Driver& driver, int index, int version) {
+  GpuFound gpu;
+  gpu.index = index;
+  gpu.driver_version = version;
+  int device = 0;
+  if (driver.device(&device, index) != 0) return gpu;
+  std::array<char, 256> name{};
+  if (driver.name(name.data(), static_cast<int>(name.size()) - 1, device) == 0) gpu.name = name.data();
+  gpu.capability_major = Attribute(driver, kCapabilityMajor, device);
+  gpu.capability_minor = Attribute(driver, kCapabilityMinor, device);
+  gpu.compute_mode = Attribute(driver, kComputeMode, device);
+  return gpu;
+}
+
+std::vector<GpuFound> Ask(std::string* why_none) {
+  Driver driver;
+  *why_none = LoadDriver(&driver);
+  if (!why_none->empty()) return {};
+  int version = 0, count = 0;
+  driver.version(&version);  // works without a device
+  const std::string release = fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10);
+  if (const int error = driver.init(0); error != 0) {
+    *why_none = fmt::format("the NVIDIA driver ({}) does not start: cuInit says {}", release, error);
+    return {};
+  }
+  if (const int error = driver.count(&count); error != 0 || count == 0) {
+    *why_none = fmt::format("the NVIDIA driver ({}) shows no device", release);
+    return {};
+  }
+  std::vector<GpuFound> gpus;
+  for (int index = 0; index < count; ++index) gpus.push_back(Describe(driver, index, version));
+  return gpus;
+}
+
+}  // namespace
+
+std::vector<GpuFound> FindGpus(std::string* why_none) {
+  std::string why;
+  std::vector<GpuFound> gpus = Ask(&why);
+  if (why_none != nullptr) *why_none = why;
+  return gpus;
+}
+
+}  // namespace kevin

@@ -1,0 +1,134 @@
+#include "tools/device_options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "agent/kinds.h"
+#include "env/error.h"
+#include "tools/places.h"
+
+namespace kevin {
+namespace {
+
+std::string WhyNoDevice(const std::string& device) {
+  const bool numbered = device.starts_with("cuda:") && device.size() > 5 && device.size() <= 8 &&
+                        device.find_first_not_of("0123456789", 5) == std::string::npos;
+  if (device == "auto" || device == "cpu" || numbered) return "";
+  return device + " is not auto, cpu or cuda:N";
+}
+
+std::string WhyNoReport(const std::string& path) {
+  return path.ends_with(".ncu-rep") ? "" : path + " does not end in .ncu-rep";
+}
+
+// The first thing asked for that only a GPU has; empty: none.
+std::string OnlyOnGpu(const DeviceOptions& options) {
+  if (options.tf32 != "off") return "--tf32 " + options.tf32;
+  if (!options.include.empty()) return "--include";
+  return options.profile.empty() ? "" : "--profile";
+}
+
+[[noreturn]] void ThrowOnlyOnGpu(const std::string& option, const std::string& why) {
+  throw Error(ExitCode::kBadRequest, fmt::format("{} is for kernels on a GPU; {}", option, why),
+              "leave it out, or use a machine with an NVIDIA GPU (kevin doctor)");
+}
+
+[[noreturn]] void ThrowContradiction(const std::string& kind, const std::string& device) {
+  throw Error(ExitCode::kBadRequest,
+              fmt::format("a kernel of kind {} is not judged on device {}", kind, device),
+              IsForGpu(kind) ? "use --device auto or cuda:0 on a machine with an NVIDIA GPU"
+                             : "use --device cpu, or give a .cu file");
+}
+
+}  // namespace
+
+void AddDeviceOptions(CLI::App* command, DeviceOptions* options) {
+  command->add_option("--device", options->device, "auto (the first usable GPU, else the CPU), cpu, or cuda:N")
+      ->check(WhyNoDevice)
+      ->capture_default_str();
+  command
+      ->add_option("--tf32", options->tf32,
+                   "On a GPU: reference lets both sides round float32 products to TF32")
+      ->check(CLI::IsMember({"off", "reference"}))
+      ->capture_default_str();
+  command
+      ->add_option("--include", options->include, "On a GPU: a folder of headers for the kernel; repeatable")
+      ->expected(1)
+      ->take_all();
+  CLI::Option* profile = command->add_option(
+      "--profile", options->profile,
+      fmt::format("On a GPU: read the hardware's counters with Nsight Compute; its report goes to "
+                  "FILE.ncu-rep ({})",
+                  kDefaultProfile));
+  profile->expected(0, 1)->type_name("[FILE]");
+  profile->each([options](const std::string& value) {
+    if (!value.empty() && !WhyNoReport(value).empty())
+      throw CLI::ValidationError("--profile", WhyNoReport(value));
+  });
+  command->add_option("--threads", options->threads, "On a CPU: of kernel and reference; 0: all cores")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--isolation", options->isolation, "reduced: run kernels even where the sandbox leaks")
+      ->check(CLI::IsMember({"full", "reduced"}))
+      ->capture_default_str();
+}
+
+std::string KindOnDevice(const std::string& device) {
+  return device == "cpu" ? "cpp" : device == "auto" ? "" : "cuda";
+}
+
+std::string ChooseDevice(const DeviceOptions& options, const std::string& kind, const GpuFinder& find_gpus) {
+  const std::string gpu_only = OnlyOnGpu(options);
+  if (options.device != "auto") {
+    const bool on_cpu = options.device == "cpu";
+    if (!kind.empty() && IsForGpu(kind) == on_cpu) ThrowContradiction(kind, options.device);
+    if (on_cpu && !gpu_only.empty()) ThrowOnlyOnGpu(gpu_only, "--device cpu was given");
+    return options.device;
+  }
+  if (kind == "cpp") {
+    if (!gpu_only.empty()) ThrowOnlyOnGpu(gpu_only, "a C++ kernel is judged on the CPU");
+    return "cpu";
+  }
+  std::string why_none;
+  const std::vector<GpuFound> gpus = find_gpus(&why_none);
+  const auto usable = std::find_if(gpus.begin(), gpus.end(), [](const GpuFound& gpu) { return gpu.Shared(); });
+  if (!gpus.empty() && usable == gpus.end())
+    why_none = "the GPU is in exclusive or prohibited compute mode (nvidia-smi -c DEFAULT)";
+  if (usable != gpus.end()) return kind.empty() ? "auto" : fmt::format("cuda:{}", usable->index);
+  if (!kind.empty()) {
+    throw Error(ExitCode::kMachine, fmt::format("a kernel of kind {} needs a GPU: {}", kind, why_none),
+                "run it on a machine with an NVIDIA GPU; kevin doctor says what this one has");
+  }
+  if (!gpu_only.empty()) ThrowOnlyOnGpu(gpu_only, why_none);
+  return "cpu";
+}
+
+EnvironmentOptions EnvironmentOptionsFor(const DeviceOptions& options, const std::string& device) {
+  EnvironmentOptions environment = EnvironmentOptionsFor(options.threads, options.isolation);
+  environment.device = device;
+  environment.profile = options.profile;
+  for (const std::string& folder : options.include) {
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(folder, ignored)) {
+      throw Error(ExitCode::kBadRequest, fmt::format("--include {}: no such folder", folder),
+                  "give the folder from which the kernel's #include paths start");
+    }
+    environment.include_directories.push_back(std::filesystem::absolute(folder));
+  }
+  return environment;
+}
+
+void RequireKind(const EnvironmentFacts& facts, const DeviceOptions& options, const std::string& kind) {
+  if (std::find(facts.kinds.begin(), facts.kinds.end(), kind) == facts.kinds.end()) {
+    throw Error(ExitCode::kBadRequest, fmt::format("a kernel of kind {} is not judged on {}", kind, facts.device),
+                fmt::format("kinds there: {}", fmt::join(facts.kinds, ", ")));
+  }
+  if (!IsForGpu(kind) && !OnlyOnGpu(options).empty())
+    ThrowOnlyOnGpu(OnlyOnGpu(options), "this is " + facts.device);
+}
+
+}  // namespace kevin

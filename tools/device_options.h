@@ -1,0 +1,52 @@
+#pragma once
+// The options that `run` and `bench` share: on what device a candidate is judged, and under what conditions.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "env/environment.h"
+#include "env/gpu/find_gpus.h"
+
+namespace CLI {
+class App;
+}
+
+namespace kevin {
+
+struct DeviceOptions {
+  std::string device = "auto";  // "auto", "cpu" or "cuda:N"
+  std::string tf32 = "off";     // or "reference"
+  std::string isolation = "full";
+  std::vector<std::string> include;
+  std::string profile;  // --profile without a file is kDefaultProfile; empty: not asked for
+  int threads = 0;
+};
+inline constexpr const char* kDefaultProfile = "kevin.ncu-rep";
+
+// --device, --tf32, --include, --profile, --threads, --isolation. Values outside the allowed ones are usage
+// errors.
+void AddDeviceOptions(CLI::App* command, DeviceOptions* options);
+
+using GpuFinder = std::function<std::vector<GpuFound>(std::string* why_none)>;
+
+// The device to ask MakeEnvironment for, given the kind of the candidate ("" when it is open): with "auto" a C++
+// kernel goes to the CPU, a kernel for GPUs to the first usable one, and what is open stays "auto" unless there
+// is no GPU. GPUs are looked for only where that matters. Throws Error(kBadRequest) when kind and device
+// contradict each other, or something that only a GPU has is asked of the CPU; Error(kMachine) when a GPU is
+// needed and there is none.
+std::string ChooseDevice(const DeviceOptions& options, const std::string& kind,
+                         const GpuFinder& find_gpus = FindGpus);
+
+// What a device from ChooseDevice writes, as far as it is known before it has started: "cpp" or "cuda"; "" for
+// "auto".
+std::string KindOnDevice(const std::string& device);
+
+// `device` as ChooseDevice gave it. Throws Error(kBadRequest) when an --include is no folder.
+EnvironmentOptions EnvironmentOptionsFor(const DeviceOptions& options, const std::string& device);
+
+// Once an environment has started: throws Error(kBadRequest) unless it judges candidates of this kind and has
+// what was asked for. ChooseDevice has said so before wherever it could.
+void RequireKind(const EnvironmentFacts& facts, const DeviceOptions& options, const std::string& kind);
+
+}  // namespace kevin
