@@ -1,0 +1,121 @@
+#include "env/gpu/device_source.h"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+#include "env/gpu/habit_headers.h"
+
+namespace kevin {
+namespace {
+
+// The dearest first: a precompiled beginning serves every text that begins the same way.
+const char* const kPrecompiled[] = {"cub/block/block_reduce.cuh",
+                                    "cub/block/block_scan.cuh",
+                                    "cub/warp/warp_reduce.cuh",
+                                    "cuda/pipeline",
+                                    "cuda/barrier",
+                                    "cuda/ptx",
+                                    "cooperative_groups.h",
+                                    "cooperative_groups/reduce.h",
+                                    "mma.h",
+                                    "cuda_fp8.h",
+                                    "cuda_bf16.h",
+                                    "cuda_fp16.h"};
+
+std::string Include(const std::string& name) { return "#include <" + name + ">\n"; }
+
+bool IsWordPart(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
+// Comments and string literals become blanks, so that words in them are no code.
+std::string WithoutComments(std::string text) {
+  const auto blank = [&](size_t from, size_t to) {
+    for (size_t i = from; i < std::min(to, text.size()); ++i) {
+      if (text[i] != '\n') text[i] = ' ';
+    }
+    return std::min(to, text.size());
+  };
+  for (size_t i = 0; i < text.size();) {
+    if (text.compare(i, 2, "//") == 0) {
+      i = blank(i, text.find('\n', i));
+    } else if (text.compare(i, 2, "/*") == 0) {
+      const size_t end = text.find("*/", i + 2);
+      i = blank(i, end == std::string::npos ? end : end + 2);
+    } else if (text[i] == '"') {
+      size_t end = i + 1;
+      while (end < text.size() && text[end] != '"' && text[end] != '\n') end += text[end] == '\\' ? 2 : 1;
+      i = blank(i, end + 1);
+    } else {
+      ++i;
+    }
+  }
+  return text;
+}
+
+// The word before the first parenthesis that is no attribute's: `void __launch_bounds__(256) relu(`.
+std::string NameBehind(const std::string& text, size_t at) {
+  std::string word;
+  while (at < text.size() && text[at] != ';' && text[at] != '{') {
+    if (IsWordPart(text[at])) {
+      const size_t start = at;
+      while (at < text.size() && IsWordPart(text[at])) ++at;
+      word = text.substr(start, at - start);
+    } else if (text[at] == '(') {
+      if (word.substr(0, 2) != "__" || word.size() < 4 || word.substr(word.size() - 2) != "__") return word;
+      for (int depth = 0; at < text.size();) {
+        depth += text[at] == '(' ? 1 : text[at] == ')' ? -1 : 0;
+        ++at;
+        if (depth == 0) break;
+      }
+    } else {
+      ++at;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+DeviceSource BuildDeviceSource(const std::string& device_text, const Symbols& symbols) {
+  const std::vector<std::string> included = IncludedNames(device_text);
+  const std::set<std::string> names(included.begin(), included.end());
+  DeviceSource source;
+  for (const char* header : kPrecompiled) {
+    if (names.count(header)) source.text += Include(header);
+  }
+  source.precompiled = !source.text.empty();
+  if (source.precompiled) source.text += "#pragma nv_hdrstop\n";
+  source.text += Include(kBasicsHeader);
+  for (const auto& [name, value] : symbols)
+    source.text += "constexpr long " + name + " = " + std::to_string(value) + ";\n";
+  source.text += "#line 1 \"candidate.cu\"\n" + device_text + "\n";
+  return source;
+}
+
+const std::vector<std::string>& WarmUpTexts() {
+  static const std::vector<std::string> kTexts = [] {
+    std::vector<std::string> texts;
+    for (const char* header : {"cuda_fp16.h", "mma.h", "cooperative_groups.h", "cuda/barrier",
+                               "cub/block/block_reduce.cuh", "cuda/pipeline"})
+      texts.push_back(Include(header));
+    texts.push_back(Include("cooperative_groups.h") + Include("cooperative_groups/reduce.h"));
+    texts.push_back(Include("mma.h") + Include("cuda_fp16.h"));
+    texts.push_back(Include("cuda_bf16.h"));
+    return texts;
+  }();
+  return kTexts;
+}
+
+std::vector<std::string> KernelsIn(const std::string& device_text) {
+  const std::string text = WithoutComments(device_text);
+  const std::string mark = "__global__";
+  std::vector<std::string> kernels;
+  for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + mark.size())) {
+    const std::string name = NameBehind(text, at + mark.size());
+    if (!name.empty() && std::find(kernels.begin(), kernels.end(), name) == kernels.end())
+      kernels.push_back(name);
+  }
+  return kernels;
+}
+
+}  // namespace kevin
