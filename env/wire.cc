@@ -121,7 +121,8 @@ void TakeJudgeResult(const json& result, int64_t max_log_bytes, Evaluation* eval
   for (const json& sample : result.at("samples")) evaluation->samples.push_back(SampleFromJson(sample));
   const std::string said = result.at("log");
   if (said.empty()) return;
-  evaluation->log += (evaluation->log.empty() ? "" : "\n") + said.substr(0, static_cast<size_t>(max_log_bytes));
+  evaluation->log +=
+      (evaluation->log.empty() ? "" : "\n") + said.substr(0, static_cast<size_t>(max_log_bytes));
 }
 
 void ServeRequests(LineSocket* socket, const std::function<json(const json&)>& answer,

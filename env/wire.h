@@ -35,8 +35,8 @@ class LineSocket {
   std::string buffer_;
 };
 
-// The evaluator's side: answers requests until the other side is gone. `after_error` runs when `answer` threw an
-// Error, which goes back to the other side.
+// The evaluator's side: answers requests until the other side is gone. `after_error` runs when `answer` threw
+// an Error, which goes back to the other side.
 void ServeRequests(LineSocket* socket, const std::function<nlohmann::json(const nlohmann::json&)>& answer,
                    const std::function<void()>& after_error);
 

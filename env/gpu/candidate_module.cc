@@ -9,8 +9,9 @@ namespace kevin {
 namespace {
 
 int DataType(const std::string& dtype) {
-  static const std::map<std::string, int> kTypes = {{"uint8", 0},   {"int32", 3},   {"int64", 5},   {"float16", 6},
-                                                    {"float32", 7}, {"float64", 8}, {"bfloat16", 9}};
+  static const std::map<std::string, int> kTypes = {{"uint8", 0},   {"int32", 3},   {"int64", 5},
+                                                    {"float16", 6}, {"float32", 7}, {"float64", 8},
+                                                    {"bfloat16", 9}};
   const auto found = kTypes.find(dtype);
   if (found == kTypes.end()) throw DriverError(1, "tensor map: element type " + dtype + " is not known");
   return found->second;
@@ -35,7 +36,8 @@ CandidateModule::CandidateModule(const LaunchPlan& plan, const SlotMemory& memor
   SetConstants(plan);
   KeepGlobals(plan);
   for (const PlannedOperation& operation : plan.operations) {
-    if (const auto* launch = std::get_if<PlannedLaunch>(&operation)) operations_.emplace_back(Prepare(*launch));
+    if (const auto* launch = std::get_if<PlannedLaunch>(&operation))
+      operations_.emplace_back(Prepare(*launch));
     if (const auto* set = std::get_if<MemorySet>(&operation)) operations_.emplace_back(*set);
     if (const auto* copy = std::get_if<MemoryCopy>(&operation)) operations_.emplace_back(*copy);
   }
@@ -48,7 +50,8 @@ CandidateModule::~CandidateModule() {
 CuDevicePtr CandidateModule::AddressOf(const BufferAddress& address, int slot) const {
   const auto tensors = static_cast<int>(memory_.places.size());
   const auto offset = static_cast<CuDevicePtr>(address.offset_bytes);
-  if (address.buffer >= tensors) return workspaces_.at(static_cast<size_t>(address.buffer - tensors)).data() + offset;
+  if (address.buffer >= tensors)
+    return workspaces_.at(static_cast<size_t>(address.buffer - tensors)).data() + offset;
   const ArgumentPlace& place = memory_.places.at(static_cast<size_t>(address.buffer));
   const CuDevicePtr base = place.output ? memory_.outputs : memory_.inputs;
   return base + place.offset + static_cast<uint64_t>(slot) * place.stride + offset;
@@ -72,11 +75,19 @@ CandidateModule::Launch CandidateModule::Prepare(const PlannedLaunch& planned) c
   Launch launch;
   KEVIN_CU(ModuleGetFunction, &launch.function, module_, planned.lowered_name.c_str());
   if (asked.shared_bytes > 0) {
-    KEVIN_CU(FuncSetAttribute, launch.function, kCuMaxDynamicSharedBytes, static_cast<int>(asked.shared_bytes));
+    KEVIN_CU(FuncSetAttribute, launch.function, kCuMaxDynamicSharedBytes,
+             static_cast<int>(asked.shared_bytes));
   }
-  launch.config = {asked.grid.x,  asked.grid.y,  asked.grid.z,
-                   asked.block.x, asked.block.y, asked.block.z, static_cast<unsigned>(asked.shared_bytes), stream_,
-                   nullptr,       0};
+  launch.config = {asked.grid.x,
+                   asked.grid.y,
+                   asked.grid.z,
+                   asked.block.x,
+                   asked.block.y,
+                   asked.block.z,
+                   static_cast<unsigned>(asked.shared_bytes),
+                   stream_,
+                   nullptr,
+                   0};
   if (asked.cluster) {
     if (asked.cluster->x * asked.cluster->y * asked.cluster->z > 8)
       KEVIN_CU(FuncSetAttribute, launch.function, kCuNonPortableClusterSize, 1);
@@ -85,8 +96,9 @@ CandidateModule::Launch CandidateModule::Prepare(const PlannedLaunch& planned) c
     attribute.cluster = {asked.cluster->x, asked.cluster->y, asked.cluster->z};
     launch.attributes.push_back(attribute);
   }
-  for (const auto& [wanted, id] : {std::pair{asked.cooperative, kCuLaunchCooperative},
-                                   std::pair{asked.programmatic && !operations_.empty(), kCuLaunchProgrammatic}}) {
+  for (const auto& [wanted, id] :
+       {std::pair{asked.cooperative, kCuLaunchCooperative},
+        std::pair{asked.programmatic && !operations_.empty(), kCuLaunchProgrammatic}}) {
     if (!wanted) continue;
     CuLaunchAttribute attribute;
     attribute.id = id;
@@ -129,7 +141,8 @@ void CandidateModule::Restore() {
 void CandidateModule::Enqueue(int slot) {
   for (Operation& operation : operations_) {
     if (const auto* set = std::get_if<MemorySet>(&operation)) {
-      KEVIN_CU(MemsetD8Async, AddressOf(set->place, slot), set->value, static_cast<size_t>(set->bytes), stream_);
+      KEVIN_CU(MemsetD8Async, AddressOf(set->place, slot), set->value, static_cast<size_t>(set->bytes),
+               stream_);
     } else if (const auto* copy = std::get_if<MemoryCopy>(&operation)) {
       KEVIN_CU(MemcpyDtoDAsync, AddressOf(copy->to, slot), AddressOf(copy->from, slot),
                static_cast<size_t>(copy->bytes), stream_);

@@ -1,7 +1,7 @@
 #pragma once
-// A candidate's machine code, loaded, with everything that its launch list needs: workspaces, constants, encoded
-// arguments for every slot. Lives in the runner; one at a time. Errors are DriverError: a fatal one means that
-// the process is of no more use.
+// A candidate's machine code, loaded, with everything that its launch list needs: workspaces, constants,
+// encoded arguments for every slot. Lives in the runner; one at a time. Errors are DriverError: a fatal one
+// means that the process is of no more use.
 
 #include <array>
 #include <variant>

@@ -63,7 +63,8 @@ ElementError ErrorAt(const DeviceTensors& tensors, CuDevicePtr sums, uint64_t in
   const uint64_t row = index / static_cast<uint64_t>(tensors.row);
   const auto squares = ReadAt<double>(sums, row * 2), count = ReadAt<double>(sums, row * 2 + 1);
   const double rms = count > 0 ? std::sqrt(squares / count) : 0;
-  const double scale = tensors.scale ? ReadAt<double>(tensors.scale, index) : std::max(std::abs(element.target), rms);
+  const double scale =
+      tensors.scale ? ReadAt<double>(tensors.scale, index) : std::max(std::abs(element.target), rms);
   element.error = std::abs(element.answer - element.target);
   if (std::isnan(element.error)) element.error = std::numeric_limits<double>::infinity();
   element.bound = std::max(4 * std::abs(reference - element.target), tensors.floor * scale);
@@ -95,10 +96,10 @@ CheckResult Report(const ConcreteTensor& output, const DeviceTensors& tensors, c
     result.error_bound = std::sqrt(std::max(16 * ReadAt<double>(errors, verdict.bad_row * 3 + 1),
                                             ReadAt<double>(errors, verdict.bad_row * 3 + 2)) /
                                    row);
-    result.message =
-        fmt::format("{}: the row that starts at {} has RMS error {:.3g} with {:.3g} allowed (4x the reference's)",
-                    output.spec.name, IndexText(verdict.bad_row * static_cast<uint64_t>(tensors.row), output.shape),
-                    result.max_error, result.error_bound);
+    result.message = fmt::format(
+        "{}: the row that starts at {} has RMS error {:.3g} with {:.3g} allowed (4x the reference's)",
+        output.spec.name, IndexText(verdict.bad_row * static_cast<uint64_t>(tensors.row), output.shape),
+        result.max_error, result.error_bound);
   }
   return result;
 }
@@ -114,7 +115,8 @@ CheckResult GpuChecker::Floats(int slot, size_t output, const TensorView& refere
   tensors.reference = Address(reference.data);
   tensors.truth = Address(truth);
   tensors.scale = Address(scale);
-  tensors.floor = 8 * kEps * std::sqrt(static_cast<double>(session_.sized().reduction)) + (truth ? 0 : margin_);
+  tensors.floor =
+      8 * kEps * std::sqrt(static_cast<double>(session_.sized().reduction)) + (truth ? 0 : margin_);
   tensors.row = last > 1 ? last : tensor.elements;
   tensors.rows = tensor.elements / tensors.row;
   const auto rows = static_cast<size_t>(tensors.rows);
@@ -148,13 +150,14 @@ CheckResult GpuChecker::Index(int slot, size_t output, const TensorView& referen
   const TensorView values = session_.Inputs(slot)[0];
   const auto dim = static_cast<size_t>(*problem.extreme_dim);
   long long length = values.shape[dim], inner = 1, outer = 1;
-  for (size_t d = 0; d < values.shape.size(); ++d) (d < dim ? outer : d > dim ? inner : length) *= d == dim ? 1 : values.shape[d];
+  for (size_t d = 0; d < values.shape.size(); ++d)
+    (d < dim ? outer : d > dim ? inner : length) *= d == dim ? 1 : values.shape[d];
   Reserve(&verdict_, sizeof(DeviceVerdict));
   DeviceVerdict verdict;
   session_.Synchronize();
   KEVIN_CU(MemcpyHtoD, verdict_.data(), &verdict, sizeof(verdict));
-  CuDevicePtr answer = session_.Output(slot, output), theirs = Address(reference.data), data = Address(values.data),
-              place = verdict_.data();
+  CuDevicePtr answer = session_.Output(slot, output), theirs = Address(reference.data),
+              data = Address(values.data), place = verdict_.data();
   void* arguments[] = {&answer, &theirs, &data, &outer, &length, &inner, &place};
   session_.Launch("kevin_check_index", kBlocks, 256, arguments);
   session_.Synchronize();
@@ -164,7 +167,8 @@ CheckResult GpuChecker::Index(int slot, size_t output, const TensorView& referen
   const auto index = ReadAt<int64_t>(answer, verdict.first_wrong);
   const auto right = ReadAt<int64_t>(theirs, verdict.first_wrong);
   const auto unit = static_cast<uint64_t>(inner);
-  const uint64_t line = verdict.first_wrong / unit * static_cast<uint64_t>(length) * unit + verdict.first_wrong % unit;
+  const uint64_t line =
+      verdict.first_wrong / unit * static_cast<uint64_t>(length) * unit + verdict.first_wrong % unit;
   const auto extreme = ReadAt<float>(data, line + static_cast<uint64_t>(right) * unit);
   result.ok = false;
   result.max_error = static_cast<double>(length);
@@ -174,8 +178,8 @@ CheckResult GpuChecker::Index(int slot, size_t output, const TensorView& referen
     what = fmt::format("points at {:.8g}", value);
     result.max_error = std::abs(static_cast<double>(value) - extreme);
   }
-  result.message = fmt::format("{}{} = {} {}, the {} along dimension {} is {:.8g}; {} of {} are off", tensor.spec.name,
-                               IndexText(verdict.first_wrong, tensor.shape), index, what,
+  result.message = fmt::format("{}{} = {} {}, the {} along dimension {} is {:.8g}; {} of {} are off",
+                               tensor.spec.name, IndexText(verdict.first_wrong, tensor.shape), index, what,
                                problem.extreme_is_max ? "maximum" : "minimum", dim, extreme, verdict.wrong,
                                tensor.elements);
   return result;

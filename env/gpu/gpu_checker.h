@@ -9,13 +9,14 @@ namespace kevin {
 class GpuChecker {
  public:
   explicit GpuChecker(GpuSession& session) : session_(session) {}
-  // The slot's outputs against the fp64 truth of its inputs as they are now. The reference must have run on the
-  // slot. Remembers how far the reference was off, for the margin of timed checks.
+  // The slot's outputs against the fp64 truth of its inputs as they are now. The reference must have run on
+  // the slot. Remembers how far the reference was off, for the margin of timed checks.
   CheckResult AgainstTruth(int slot);
   CheckResult AgainstReference(int slot);
 
  private:
-  CheckResult Floats(int slot, size_t output, const TensorView& reference, const double* truth, const double* scale);
+  CheckResult Floats(int slot, size_t output, const TensorView& reference, const double* truth,
+                     const double* scale);
   CheckResult Index(int slot, size_t output, const TensorView& reference);
 
   GpuSession& session_;

@@ -39,7 +39,8 @@ class GpuEvaluator {
       Prepare();
       if (request.at("command") == "device") return DeviceFacts();
       PrepareSession(request);
-      if (request.at("command") == "prepare") return {{"reference_us", session_->reference_us()}, {"slots", session_->slots()}};
+      if (request.at("command") == "prepare")
+        return {{"reference_us", session_->reference_us()}, {"slots", session_->slots()}};
       return Judge(request);
     } catch (const DriverError& error) {
       throw Error(ExitCode::kMachine, "the GPU or its driver fails: " + error.text(),
@@ -97,8 +98,8 @@ class GpuEvaluator {
   void PrepareSession(const json& request) {
     const bool tf32 = request.at("tf32");
     const std::string key = request.at("problem_text").get<std::string>() + "\n" +
-                            request.at("size").get<std::string>() + "\n" + request.at("inputs").get<std::string>() +
-                            (tf32 ? "\ntf32" : "");
+                            request.at("size").get<std::string>() + "\n" +
+                            request.at("inputs").get<std::string>() + (tf32 ? "\ntf32" : "");
     if (session_ && key == session_key_) return;
     if (session_) session_->reference().ReleaseCache();
     session_.reset();

@@ -24,14 +24,16 @@ constexpr int kSequentialRounds = 60, kMinSequentialRounds = 8;
 constexpr double kSequentialBudget_s = 0.12;
 constexpr int kMinFixedRounds = 8, kMaxFixedRounds = 40;
 constexpr double kFixedBudget_s = 0.1, kConfirmFactor = 2;
-constexpr double kSameClock = 0.03;       // halves of a pair may differ by that share of the clock
-constexpr double kSlopeWork_us = 5000;    // calls back to back that the slope is taken over
+constexpr double kSameClock = 0.03;     // halves of a pair may differ by that share of the clock
+constexpr double kSlopeWork_us = 5000;  // calls back to back that the slope is taken over
 constexpr double kSlopeTolerance = 0.03;
-constexpr double kSlopeSlack_us = 0.5;    // a call, and as much for each of its launches
+constexpr double kSlopeSlack_us = 0.5;  // a call, and as much for each of its launches
 // What more pairs do not average away, as A/A measurements show (tools/bench_clock --device cuda).
 constexpr ClockCalibration kGpuCalibration{0.0008, 0.0008};
 
-double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -64,7 +66,8 @@ class GpuJudgement {
   void Phase(const std::string& name) const {
     if (request_.on_phase) request_.on_phase(name);
   }
-  [[noreturn]] void Fail(const Contender& contender, const RunnerFault& fault, const std::string& phase) const;
+  [[noreturn]] void Fail(const Contender& contender, const RunnerFault& fault,
+                         const std::string& phase) const;
   [[noreturn]] void End(const Contender& contender, const Outcome& outcome) const;
   void StartContenders();
   double TimeUs(Contender& contender, int slot, const std::string& phase);
@@ -125,7 +128,8 @@ void GpuJudgement::StartContenders() {
   contenders_.push_back({"candidate", &request_.plan, session_.TakeRunner(request_.confirm)});
   if (request_.start_plan) contenders_.push_back({"start", &*request_.start_plan, session_.TakeRunner(true)});
   for (Contender& contender : contenders_) {
-    if (const auto fault = contender.runner.client->Load(*contender.plan, 20)) Fail(contender, *fault, "load");
+    if (const auto fault = contender.runner.client->Load(*contender.plan, 20))
+      Fail(contender, *fault, "load");
   }
 }
 
@@ -136,7 +140,8 @@ void GpuJudgement::End(const Contender& contender, const Outcome& outcome) const
               "judge it alone first: kevin bench FILE --problem ID");
 }
 
-void GpuJudgement::Fail(const Contender& contender, const RunnerFault& fault, const std::string& phase) const {
+void GpuJudgement::Fail(const Contender& contender, const RunnerFault& fault,
+                        const std::string& phase) const {
   if (fault.kind == RunnerFault::Kind::kHung) End(contender, TimedOut{phase, timeout_s_});
   End(contender, Crashed{fault.message + " during " + phase});
 }
@@ -219,7 +224,8 @@ Round GpuJudgement::TimedRound(int process, int pair, const std::string& phase) 
 
 void GpuJudgement::CheckTimed(const Contender& contender, int slot) {
   const CheckResult check = checker_.AgainstReference(slot);
-  if (!check.ok) End(contender, Wrong{"in a timed call: " + check.message, check.max_error, check.error_bound});
+  if (!check.ok)
+    End(contender, Wrong{"in a timed call: " + check.message, check.max_error, check.error_bound});
 }
 
 void GpuJudgement::Sequential() {
@@ -235,8 +241,10 @@ void GpuJudgement::Sequential() {
     }
     // A verdict once given stands: looking on would be choosing when to stop.
     if (verdict_ == Verdict::kAmbiguous) verdict_ = against_reference.Current();
-    if (has_start && verdict_against_start_ == Verdict::kAmbiguous) verdict_against_start_ = against_start.Current();
-    if (verdict_ != Verdict::kAmbiguous && (!has_start || verdict_against_start_ != Verdict::kAmbiguous)) break;
+    if (has_start && verdict_against_start_ == Verdict::kAmbiguous)
+      verdict_against_start_ = against_start.Current();
+    if (verdict_ != Verdict::kAmbiguous && (!has_start || verdict_against_start_ != Verdict::kAmbiguous))
+      break;
     if (SecondsSince(begin) > kSequentialBudget_s && pair >= kMinSequentialRounds) break;
   }
 }
@@ -247,7 +255,8 @@ std::vector<Round> GpuJudgement::Fixed() {
   const int pairs = std::clamp(wanted, kMinFixedRounds, static_cast<int>(kMaxFixedRounds * factor));
   std::vector<Round> rounds;
   if (request_.confirm) TimedRound(1, -1, "warm-up");
-  for (int pair = 0; pair < pairs; ++pair) rounds.push_back(TimedRound(1, pair, request_.confirm ? "confirm" : "fixed"));
+  for (int pair = 0; pair < pairs; ++pair)
+    rounds.push_back(TimedRound(1, pair, request_.confirm ? "confirm" : "fixed"));
   const auto moved = [](const Round& round) { return !round.same_clock; };
   // A device whose clock moves all the time has nothing better to offer: then all pairs count.
   if (2 * std::count_if(rounds.begin(), rounds.end(), moved) <= static_cast<int>(rounds.size()))
@@ -255,8 +264,8 @@ std::vector<Round> GpuJudgement::Fixed() {
   return rounds;
 }
 
-// Device code could reach the memory that events are written to, but not this process's clock. Calls made back to
-// back, with nothing flushed, can only be faster than the ones that were timed.
+// Device code could reach the memory that events are written to, but not this process's clock. Calls made
+// back to back, with nothing flushed, can only be faster than the ones that were timed.
 void GpuJudgement::CheckSlope(Contender& contender, double candidate_us) {
   const int calls = std::clamp(static_cast<int>(kSlopeWork_us / candidate_us) + 1, 2, 400);
   double once_us = 0, twice_us = 0, slope_us = 1e300;
@@ -264,7 +273,8 @@ void GpuJudgement::CheckSlope(Contender& contender, double candidate_us) {
   constexpr int kTries = 3;  // the host may have been interrupted
   for (int i = 0; i < kTries; ++i) {
     for (const auto& [repeat, wall_us] : {std::pair{calls, &once_us}, std::pair{2 * calls, &twice_us}}) {
-      if (const auto fault = contender.runner.client->Repeat(NextSlot(), repeat, timeout_s_ * repeat, wall_us))
+      if (const auto fault =
+              contender.runner.client->Repeat(NextSlot(), repeat, timeout_s_ * repeat, wall_us))
         Fail(contender, *fault, "measure");
     }
     slope_us = std::min(slope_us, (twice_us - once_us) / calls);
@@ -274,8 +284,9 @@ void GpuJudgement::CheckSlope(Contender& contender, double candidate_us) {
       return;
     }
   }
-  throw Ended{Refused{fmt::format("clock: a call takes {:.2f} us by its events and {:.2f} us by the wall clock",
-                                  candidate_us, slope_us)}};
+  throw Ended{
+      Refused{fmt::format("clock: a call takes {:.2f} us by its events and {:.2f} us by the wall clock",
+                          candidate_us, slope_us)}};
 }
 
 Measured GpuJudgement::Report(const std::vector<Round>& rounds) {
@@ -303,9 +314,10 @@ Measured GpuJudgement::Report(const std::vector<Round>& rounds) {
   measured.error_bound = verified_.error_bound;
   CheckSlope(contenders_.front(), measured.candidate_us);
   if (measured.candidate_us < measured.floor_us) {
-    throw Ended{Refused{fmt::format(
-        "impossible time: {:.2f} us a call, but no correct kernel can need less than {:.2f} us on this device",
-        measured.candidate_us, measured.floor_us)}};
+    throw Ended{
+        Refused{fmt::format("impossible time: {:.2f} us a call, but no correct kernel can need less than "
+                            "{:.2f} us on this device",
+                            measured.candidate_us, measured.floor_us)}};
   }
   return measured;
 }
@@ -321,8 +333,9 @@ JudgeResult JudgeOnGpu(GpuSession& session, const GpuJudgeRequest& request) {
   try {
     return GpuJudgement(session, request).Run();
   } catch (const DriverError& error) {
-    throw Error(ExitCode::kMachine, "the GPU fails in Kevin's own work: " + error.text(),
-                "see `nvidia-smi` and the kernel's log (Xid); reset the GPU or use another with --device cuda:N");
+    throw Error(
+        ExitCode::kMachine, "the GPU fails in Kevin's own work: " + error.text(),
+        "see `nvidia-smi` and the kernel's log (Xid); reset the GPU or use another with --device cuda:N");
   }
 }
 

@@ -68,7 +68,8 @@ Drawing DrawingOf(const TensorSpec& spec, InputMode mode, uint64_t member) {
 std::string FittingSize(const Problem& problem, size_t free_bytes) {
   for (const auto& [name, symbols] : problem.sizes) {
     const SizedProblem sized = AtSize(problem, name);
-    if (6.0 * static_cast<double>(TotalBytes(sized.inputs) + TotalBytes(sized.outputs)) < static_cast<double>(free_bytes))
+    if (6.0 * static_cast<double>(TotalBytes(sized.inputs) + TotalBytes(sized.outputs)) <
+        static_cast<double>(free_bytes))
       return "use --size " + name;
   }
   return "free memory on the GPU, or write a smaller size into the problem file";
@@ -84,7 +85,8 @@ GpuSession::GpuSession(GpuSessionOptions options)
   sized_.problem = &options_.problem;
   for (const ConcreteTensor& input : sized_.inputs) {
     if (input.spec.dtype != DType::kF32)
-      throw Error(ExitCode::kBadRequest, "input `" + input.spec.name + "`: only float32 inputs can be drawn on a GPU yet",
+      throw Error(ExitCode::kBadRequest,
+                  "input `" + input.spec.name + "`: only float32 inputs can be drawn on a GPU yet",
                   "use float32 inputs");
   }
   char bus[32] = {};
@@ -93,12 +95,15 @@ GpuSession::GpuSession(GpuSessionOptions options)
   std::replace(lock_name_.begin(), lock_name_.end(), ':', '-');
   const RunnerOptions runner{options_.runner_path, options_.device, options_.namespaces};
   spare_ = std::make_unique<RunnerClient>(runner);  // makes its context meanwhile
-  reference_ = std::make_unique<Reference>(options_.problem, ReferenceOptions{1, options_.device, options_.tf32});
+  reference_ =
+      std::make_unique<Reference>(options_.problem, ReferenceOptions{1, options_.device, options_.tf32});
   stream_ = reference_->Stream();
   KEVIN_CU(ModuleLoadData, &module_, options_.trusted_cubin.data());
-  stopwatch_ = std::make_unique<Stopwatch>(StopwatchOptions{options_.device, stream_, Function("kevin_scrub")});
+  stopwatch_ =
+      std::make_unique<Stopwatch>(StopwatchOptions{options_.device, stream_, Function("kevin_scrub")});
   LayOut();
-  for (int slot = 0; slot < memory_.slots; ++slot) reference_->BindSlot(static_cast<size_t>(slot), Inputs(slot));
+  for (int slot = 0; slot < memory_.slots; ++slot)
+    reference_->BindSlot(static_cast<size_t>(slot), Inputs(slot));
   Draw(0);
   for (int i = 0; i < 2; ++i) {
     reference_->RunSlot(0);
@@ -120,17 +125,19 @@ void GpuSession::LayOut() {
   const int64_t left = static_cast<int64_t>(static_cast<double>(free_bytes) * 0.9) - 5 * slot_bytes;
   memory_.slots = static_cast<int>(std::min<int64_t>(left / slot_bytes, kMaxSlotsOnGpu));
   if (memory_.slots < 1) {
-    throw Error(ExitCode::kBadRequest,
-                fmt::format("{} at size {} needs about {:.1f} GiB of GPU memory and {:.1f} GiB are free",
-                            options_.problem.id, options_.size, 6.0 * static_cast<double>(slot_bytes) / (1 << 30),
-                            static_cast<double>(free_bytes) / (1 << 30)),
-                FittingSize(options_.problem, free_bytes));
+    throw Error(
+        ExitCode::kBadRequest,
+        fmt::format("{} at size {} needs about {:.1f} GiB of GPU memory and {:.1f} GiB are free",
+                    options_.problem.id, options_.size, 6.0 * static_cast<double>(slot_bytes) / (1 << 30),
+                    static_cast<double>(free_bytes) / (1 << 30)),
+        FittingSize(options_.problem, free_bytes));
   }
   int64_t inputs_bytes = 0, outputs_bytes = 0;
   const auto place = [&](const std::vector<ConcreteTensor>& tensors, bool output, int64_t* bytes) {
     for (const ConcreteTensor& tensor : tensors) {
       const int64_t guard = output ? kPage : 0, stride = RoundUp(tensor.bytes) + 2 * guard;
-      memory_.places.push_back({output, static_cast<uint64_t>(*bytes + guard), static_cast<uint64_t>(stride)});
+      memory_.places.push_back(
+          {output, static_cast<uint64_t>(*bytes + guard), static_cast<uint64_t>(stride)});
       *bytes += stride * memory_.slots;
     }
   };
@@ -192,8 +199,9 @@ uint64_t GpuSession::Draw(int slot, int member) {
 void GpuSession::Poison(int slot) {
   for (size_t i = sized_.inputs.size(); i < memory_.places.size(); ++i) {
     const ArgumentPlace& place = memory_.places[i];
-    KEVIN_CU(MemsetD32Async, memory_.outputs + place.offset - kPage + static_cast<uint64_t>(slot) * place.stride,
-             kPoison, place.stride / 4, stream_);
+    KEVIN_CU(MemsetD32Async,
+             memory_.outputs + place.offset - kPage + static_cast<uint64_t>(slot) * place.stride, kPoison,
+             place.stride / 4, stream_);
   }
 }
 
@@ -203,7 +211,8 @@ std::string GpuSession::BrokenGuard(int slot) {
     const CuDevicePtr start = Output(slot, o);
     const uint64_t past = (static_cast<uint64_t>(sized_.outputs[o].bytes) + 3) / 4 * 4;
     KEVIN_CU(MemsetD8Async, counter_.data(), 0, counter_.bytes(), stream_);
-    const std::pair<CuDevicePtr, uint64_t> guards[] = {{start - kPage, kPage}, {start + past, place.stride - kPage - past}};
+    const std::pair<CuDevicePtr, uint64_t> guards[] = {{start - kPage, kPage},
+                                                       {start + past, place.stride - kPage - past}};
     for (size_t g = 0; g < 2; ++g) {
       CuDevicePtr words = guards[g].first, count = counter_.data() + g * sizeof(uint64_t);
       auto number = static_cast<long long>(guards[g].second / 4);
@@ -237,7 +246,8 @@ GpuSession::Calibrated GpuSession::StartRunner() {
   runner.client = std::move(spare_);
   const ArgumentPlace& output = memory_.places[sized_.inputs.size()];
   CuDevicePtr out = memory_.outputs + output.offset, in = memory_.inputs;
-  long long vectors = std::min<int64_t>({sized_.inputs[0].bytes / 16, sized_.outputs[0].bytes / 16, kProbeVectors});
+  long long vectors =
+      std::min<int64_t>({sized_.inputs[0].bytes / 16, sized_.outputs[0].bytes / 16, kProbeVectors});
   void* arguments[] = {&out, &in, &vectors};
   std::vector<double> differences;
   for (int i = 0; i < kProbePairs; ++i) {
@@ -248,7 +258,8 @@ GpuSession::Calibrated GpuSession::StartRunner() {
     };
     if (first) time_ours();
     if (const auto fault = runner.client->Probe(output.offset, 0, vectors, kProbeBlocks, &theirs_us))
-      throw Error(ExitCode::kMachine, "the GPU runner fails before it has run any candidate: " + fault->message,
+      throw Error(ExitCode::kMachine,
+                  "the GPU runner fails before it has run any candidate: " + fault->message,
                   "run `kevin doctor`");
     if (!first) time_ours();
     differences.push_back(theirs_us - ours_us);
@@ -277,8 +288,9 @@ void GpuSession::GiveBack(Calibrated runner) {
   }
   Calibrated fresh = StartRunner();
   if (!CanaryLives(fresh.client.get())) {
-    throw Error(ExitCode::kMachine, "this GPU no longer computes what it should",
-                "see `nvidia-smi` and the kernel's log (Xid); reset the GPU or use another with --device cuda:N");
+    throw Error(
+        ExitCode::kMachine, "this GPU no longer computes what it should",
+        "see `nvidia-smi` and the kernel's log (Xid); reset the GPU or use another with --device cuda:N");
   }
   idle_ = std::move(fresh);
 }

@@ -1,8 +1,8 @@
 #pragma once
-// What stays between the evaluations of one problem at one size on one GPU: the slots (inputs read-only to the
-// runner, outputs with guard bands), the reference and the truth by libtorch's CUDA part, the trusted kernels, how
-// fast this device is, and the runner with a warm spare. Lives in the evaluator; one thread; everything is put on
-// the reference's stream.
+// What stays between the evaluations of one problem at one size on one GPU: the slots (inputs read-only to
+// the runner, outputs with guard bands), the reference and the truth by libtorch's CUDA part, the trusted
+// kernels, how fast this device is, and the runner with a warm spare. Lives in the evaluator; one thread;
+// everything is put on the reference's stream.
 
 #include <memory>
 #include <optional>
@@ -30,7 +30,8 @@ struct GpuSessionOptions {
 
 class GpuSession {
  public:
-  // Throws Error: kBadRequest when the size does not fit into the GPU's memory (and names one that does), kMachine.
+  // Throws Error: kBadRequest when the size does not fit into the GPU's memory (and names one that does),
+  // kMachine.
   explicit GpuSession(GpuSessionOptions options);
   ~GpuSession();
 
@@ -39,7 +40,8 @@ class GpuSession {
   int slots() const { return memory_.slots; }
   std::mt19937_64& random() { return random_; }
 
-  // New inputs and weights for a slot from a fresh secret seed (returned); `member` >= 0 chooses the mixture's.
+  // New inputs and weights for a slot from a fresh secret seed (returned); `member` >= 0 chooses the
+  // mixture's.
   uint64_t Draw(int slot, int member = -1);
   void Poison(int slot);  // outputs and guard bands
   void Synchronize();

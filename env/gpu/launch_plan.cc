@@ -107,7 +107,8 @@ const KernelInfo* FindKernel(const GpuModule& module, const std::string& name) {
 }  // namespace
 
 LaunchPlan MakeLaunchPlan(const LaunchList& list, const GpuModule& module,
-                          const std::vector<GlobalVariable>& globals, std::string* error) {
+                          const std::vector<GlobalVariable>& globals,
+                          const std::map<std::string, std::string>& variables, std::string* error) {
   LaunchPlan plan;
   plan.cubin = module.cubin;
   plan.workspaces = list.workspaces;
@@ -129,10 +130,9 @@ LaunchPlan MakeLaunchPlan(const LaunchList& list, const GpuModule& module,
     plan.operations.emplace_back(std::move(planned));
   }
   for (const ConstantValue& constant : list.constants) {
-    // Names in the machine code are mangled only inside namespaces: the variable's own name ends them.
+    const auto name = variables.find(constant.symbol);
     const auto found = std::find_if(globals.begin(), globals.end(), [&](const GlobalVariable& global) {
-      return global.constant &&
-             (global.name == constant.symbol || global.name.find(constant.symbol) != std::string::npos);
+      return global.constant && name != variables.end() && global.name == name->second;
     });
     if (found == globals.end()) {
       *error = fmt::format("there is no __constant__ variable `{}` that a kernel uses", constant.symbol);

@@ -3,6 +3,7 @@
 // encoded. What travels from Kevin to the evaluator and on to the runner, as JSON text.
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,10 +29,11 @@ struct LaunchPlan {
   std::vector<GlobalVariable> globals;                           // writable ones: restored before every call
 };
 
-// Puts list and module together. `error` says, for the policy, which launch does not fit its kernel; empty:
-// all do.
+// Puts list and module together; `variables` gives the names in the machine code of what `constants` set.
+// `error` says, for the policy, which launch does not fit its kernel; empty: all do.
 LaunchPlan MakeLaunchPlan(const LaunchList& list, const GpuModule& module,
-                          const std::vector<GlobalVariable>& globals, std::string* error);
+                          const std::vector<GlobalVariable>& globals,
+                          const std::map<std::string, std::string>& variables, std::string* error);
 
 std::string LaunchPlanToText(const LaunchPlan& plan);
 // Throws Error(kBroken) when the text is not a plan.

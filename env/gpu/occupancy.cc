@@ -18,7 +18,8 @@ Occupancy OccupancyOf(const MultiprocessorLimits& limits, int threads_per_block,
   Occupancy occupancy;
   if (warps == 0) return occupancy;
   // Registers are given to warps in units of 256, and warps lie evenly on four schedulers.
-  const int64_t per_warp = std::max<int64_t>(RoundUp(int64_t{registers_per_thread} * kWarp, kRegisterUnit), kRegisterUnit);
+  const int64_t per_warp =
+      std::max<int64_t>(RoundUp(int64_t{registers_per_thread} * kWarp, kRegisterUnit), kRegisterUnit);
   const int64_t warps_by_registers = limits.registers / per_warp / kWarpUnit * kWarpUnit;
   const int64_t shared = RoundUp(shared_bytes_per_block, kSharedUnit) + limits.reserved_shared_bytes;
   const std::pair<int64_t, const char*> bounds[] = {{most_warps / warps, "threads"},

@@ -1,6 +1,6 @@
 #pragma once
-// Theoretical occupancy: how many of a multiprocessor's warps a launch can keep resident. Pure arithmetic, by the
-// rules of compute capability 7.0 and up (CUDA C++ Programming Guide, "Occupancy").
+// Theoretical occupancy: how many of a multiprocessor's warps a launch can keep resident. Pure arithmetic, by
+// the rules of compute capability 7.0 and up (CUDA C++ Programming Guide, "Occupancy").
 
 #include <cstdint>
 #include <string>
@@ -13,8 +13,8 @@ struct MultiprocessorLimits {
 };
 
 struct Occupancy {
-  int blocks = 0;        // resident on one multiprocessor
-  double share = 0;      // resident warps over the most there can be
+  int blocks = 0;          // resident on one multiprocessor
+  double share = 0;        // resident warps over the most there can be
   std::string limited_by;  // "registers", "shared memory", "threads", "blocks"
 };
 

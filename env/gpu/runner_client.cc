@@ -30,7 +30,8 @@ RunnerClient::RunnerClient(const RunnerOptions& options) {
   const Fd theirs(pair[1]);
   SpawnOptions spawn;
   spawn.argv = {options.program, std::to_string(options.device), options.namespaces ? "namespaces" : "plain"};
-  spawn.environment = {"LC_ALL=C", "PATH=/usr/bin:/bin", "CUDA_DEVICE_ORDER=PCI_BUS_ID", "CUDA_CACHE_DISABLE=1"};
+  spawn.environment = {"LC_ALL=C", "PATH=/usr/bin:/bin", "CUDA_DEVICE_ORDER=PCI_BUS_ID",
+                       "CUDA_CACHE_DISABLE=1"};
   for (const char* name : {"CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH"}) {
     if (const char* value = std::getenv(name)) spawn.environment.push_back(std::string(name) + "=" + value);
   }
@@ -39,17 +40,19 @@ RunnerClient::RunnerClient(const RunnerOptions& options) {
   process_ = Spawn(spawn);
 }
 
-void RunnerClient::Open(const SharedDeviceMemory& inputs, const SharedDeviceMemory& outputs, const SlotMemory& memory,
-                        const std::string& trusted_cubin) {
+void RunnerClient::Open(const SharedDeviceMemory& inputs, const SharedDeviceMemory& outputs,
+                        const SlotMemory& memory, const std::string& trusted_cubin) {
   const auto greeting = ReceiveFrame(socket_.get(), kStart_s);
   if (!greeting || greeting->contains("fault")) {
     int status = 0;
-    const std::string why = greeting ? greeting->value("fault", "no reason given")
-                            : process_.Wait(1, &status) ? DescribeStatus(status) : "no answer";
+    const std::string why = greeting                    ? greeting->value("fault", "no reason given")
+                            : process_.Wait(1, &status) ? DescribeStatus(status)
+                                                        : "no answer";
     throw Error(ExitCode::kMachine, "the GPU runner does not start: " + Printable(why), "run `kevin doctor`");
   }
   json tensors = json::array();
-  for (const ArgumentPlace& place : memory.places) tensors.push_back({place.output, place.offset, place.stride});
+  for (const ArgumentPlace& place : memory.places)
+    tensors.push_back({place.output, place.offset, place.stride});
   const json request = {{"open",
                          {{"inputs_bytes", inputs.bytes()},
                           {"outputs_bytes", outputs.bytes()},
@@ -114,7 +117,8 @@ std::optional<RunnerFault> RunnerClient::Repeat(int slot, int repeat, double tim
   return fault;
 }
 
-std::optional<RunnerFault> RunnerClient::Probe(uint64_t out, uint64_t in, int64_t vectors, int blocks, double* us) {
+std::optional<RunnerFault> RunnerClient::Probe(uint64_t out, uint64_t in, int64_t vectors, int blocks,
+                                               double* us) {
   json answer;
   auto fault = Ask({{"probe", {out, in, vectors, blocks}}}, kShort_s, &answer);
   if (!fault) *us = answer.value("us", 0.0);

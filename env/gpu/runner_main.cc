@@ -1,6 +1,6 @@
-// kevin-gpu-runner: where candidates' device code runs. Started in its own namespaces by the evaluator, it makes a
-// context, locks itself in, and answers the requests of runner_link.h until its socket closes or it is killed. Its
-// host code is all ours; after a candidate has run, what its device memory holds is not.
+// kevin-gpu-runner: where candidates' device code runs. Started in its own namespaces by the evaluator, it
+// makes a context, locks itself in, and answers the requests of runner_link.h until its socket closes or it
+// is killed. Its host code is all ours; after a candidate has run, what its device memory holds is not.
 //   kevin-gpu-runner DEVICE namespaces|plain     with its socket on descriptor 3
 
 #include <signal.h>
@@ -55,12 +55,15 @@ class Runner {
 
  private:
   json Open(const json& request, const std::vector<Fd>& descriptors) {
-    inputs_ = SharedDeviceMemory::Import(device_, descriptors.at(0).get(), request.at("inputs_bytes"), Access::kReadOnly);
-    outputs_ = SharedDeviceMemory::Import(device_, descriptors.at(1).get(), request.at("outputs_bytes"), Access::kReadWrite);
+    inputs_ = SharedDeviceMemory::Import(device_, descriptors.at(0).get(), request.at("inputs_bytes"),
+                                         Access::kReadOnly);
+    outputs_ = SharedDeviceMemory::Import(device_, descriptors.at(1).get(), request.at("outputs_bytes"),
+                                          Access::kReadWrite);
     memory_.inputs = inputs_.data();
     memory_.outputs = outputs_.data();
     memory_.slots = request.at("slots");
-    for (const json& place : request.at("tensors")) memory_.places.push_back({place.at(0), place.at(1), place.at(2)});
+    for (const json& place : request.at("tensors"))
+      memory_.places.push_back({place.at(0), place.at(1), place.at(2)});
     const std::string cubin = BytesFromHex(request.at("trusted_cubin"));
     KEVIN_CU(ModuleLoadData, &trusted_, cubin.data());
     stopwatch_ = std::make_unique<Stopwatch>(StopwatchOptions{device_, stream_, Trusted("kevin_scrub")});
@@ -96,14 +99,16 @@ class Runner {
 
   // The same copy that the evaluator makes: what this context's timing adds to it shows.
   json Probe(const json& request) {
-    CuDevicePtr out = memory_.outputs + request.at(0).get<uint64_t>(), in = memory_.inputs + request.at(1).get<uint64_t>();
+    CuDevicePtr out = memory_.outputs + request.at(0).get<uint64_t>(),
+                in = memory_.inputs + request.at(1).get<uint64_t>();
     long long vectors = request.at(2);
     void* arguments[] = {&out, &in, &vectors};
     CuLaunchConfig config;
     config.grid_x = request.at(3);
     config.block_x = 256;
     config.stream = stream_;
-    return {{"us", stopwatch_->TimeUs([&] { KEVIN_CU(LaunchKernelEx, &config, copy_, arguments, nullptr); })}};
+    return {
+        {"us", stopwatch_->TimeUs([&] { KEVIN_CU(LaunchKernelEx, &config, copy_, arguments, nullptr); })}};
   }
 
   json Canary(const json& request) {
@@ -148,7 +153,8 @@ int Serve(int device, bool namespaces) {
   };
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   EnterSandbox(sandbox);
-  if (!SendFrame(kRunnerSocket, runner ? json{{"ok", true}} : json{{"fault", failure}, {"fatal", true}})) return 1;
+  if (!SendFrame(kRunnerSocket, runner ? json{{"ok", true}} : json{{"fault", failure}, {"fatal", true}}))
+    return 1;
   while (runner) {
     std::vector<Fd> descriptors;
     const auto request = ReceiveFrame(kRunnerSocket, -1, &descriptors);

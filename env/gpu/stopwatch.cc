@@ -42,7 +42,8 @@ void Stopwatch::OpenLateGates(const std::stop_token& stop) {
   std::mutex mutex;
   std::unique_lock lock(mutex);
   std::condition_variable_any wake;
-  for (uint32_t seen = 0; !stop.stop_requested(); wake.wait_for(lock, stop, kGateLook, [] { return false; })) {
+  for (uint32_t seen = 0; !stop.stop_requested();
+       wake.wait_for(lock, stop, kGateLook, [] { return false; })) {
     const uint32_t closed = closed_.load();
     if (closed != 0 && closed == seen) *gate_ = closed;
     seen = closed;

@@ -41,8 +41,8 @@ class Stopwatch {
   CuDevicePtr gate_on_device_ = 0;
   uint32_t ticket_ = 0;
   int multiprocessors_ = 0, scrub_bytes_ = 0;
-  // What is enqueued may itself wait for the stream (an operator that copies a number to the host): a gate that
-  // stays closed for a second is opened by this thread.
+  // What is enqueued may itself wait for the stream (an operator that copies a number to the host): a gate
+  // that stays closed for a second is opened by this thread.
   std::atomic<uint32_t> closed_ = 0;  // ticket of a closed gate
   std::jthread opener_;
 };

@@ -288,7 +288,7 @@ const std::vector<std::string>& TrustedKernelNames() {
   static const std::vector<std::string> kNames = {
       "kevin_fill",        "kevin_count_other", "kevin_canary",     "kevin_canary_check", "kevin_scrub",
       "kevin_row_squares", "kevin_check",       "kevin_check_rows", "kevin_check_index",  "kevin_copy",
-      "kevin_read",        "kevin_write",       "kevin_clock", "kevin_fma",        "kevin_mma"};
+      "kevin_read",        "kevin_write",       "kevin_clock",      "kevin_fma",          "kevin_mma"};
   return kNames;
 }
 

@@ -1,0 +1,359 @@
+#include "env/gpu_environment.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "env/cpu/runner_protocol.h"
+#include "env/error.h"
+#include "env/evaluator_client.h"
+#include "env/gpu/compile_farm.h"
+#include "env/gpu/find_gpus.h"
+#include "env/gpu/launch_function.h"
+#include "env/gpu/launch_plan.h"
+#include "env/gpu/occupancy.h"
+#include "env/gpu/trusted_kernels.h"
+#include "env/hash.h"
+#include "env/machine.h"
+#include "env/verify.h"
+
+namespace kevin {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kGpuEnvironmentVersion = 1;  // bump when verdicts or times may change
+constexpr int kLeastDriver = 13000;        // what our compiler's machine code needs
+constexpr int kLeastCapability = 80;       // virtual memory, async copies: what the trusted kernels count on
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// A candidate that got as far as machine code, or why not.
+struct Built {
+  std::optional<Outcome> failure;
+  LaunchPlan plan;
+  LaunchList list;
+  GpuModule module;
+  std::string log;
+  double compile_s = 0;
+};
+
+class GpuEnvironment final : public Environment {
+ public:
+  GpuEnvironment(const EnvironmentOptions& options, const GpuFound& gpu);
+
+  Evaluation Evaluate(const Problem& problem, const Candidate& candidate,
+                      const EvaluateOptions& options) override;
+  std::string EvaluationKey(const Problem& problem, const Candidate& candidate,
+                            const EvaluateOptions& options) override;
+  const EnvironmentFacts& Facts() const override { return facts_; }
+
+ private:
+  std::map<std::string, std::string> KeyParts(const Problem& problem, const Candidate& candidate,
+                                              const EvaluateOptions& options);
+  Built Build(const SizedProblem& sized, const Candidate& candidate);
+  std::vector<KernelReport> Reports(const Built& built) const;
+  std::string TrustedCubin();
+  void StartEvaluator();
+  void DescribeDevice(const json& device);
+  json Ask(const json& request, const std::function<void(const std::string&)>& on_phase);
+
+  EnvironmentOptions options_;
+  GpuFound gpu_;
+  std::string architecture_;
+  bool namespaces_ = NamespacesAvailable();
+  CudaToolchain toolchain_;
+  CompileFarm farm_;
+  MultiprocessorLimits limits_;
+  EnvironmentFacts facts_;
+  std::string driver_, torch_;
+  std::unique_ptr<EvaluatorClient> evaluator_;
+};
+
+std::string ArchitectureOf(const GpuFound& gpu) {
+  const int capability = gpu.capability_major * 10 + gpu.capability_minor;
+  // From 9.0 on the features of one architecture alone (wgmma, setmaxnreg) have a name of their own.
+  return fmt::format("sm_{}{}", capability, capability >= 90 ? "a" : "");
+}
+
+CompileFarmOptions FarmOptions(const EnvironmentOptions& options) {
+  CompileFarmOptions farm;
+  farm.compiler_program = RequireProgram(options.program_directory, "kevin-gpu-compiler");
+  farm.runner_program = RequireProgram(options.program_directory, "kevin-runner");
+  farm.cache_directory = options.cache_directory;
+  farm.namespaces = NamespacesAvailable();
+  farm.limits = options.limits;
+  return farm;
+}
+
+GpuEnvironment::GpuEnvironment(const EnvironmentOptions& options, const GpuFound& gpu)
+    : options_(options),
+      gpu_(gpu),
+      architecture_(ArchitectureOf(gpu)),
+      toolchain_(FindCudaToolchain()),
+      farm_(toolchain_, FarmOptions(options)) {
+  facts_.kinds = {"cuda", "ptx"};
+  facts_.default_size = "full";
+  facts_.isolation = namespaces_ ? "full" : "reduced (no namespaces on this machine)";
+  if (!namespaces_ && !options.reduced_isolation) {
+    throw Error(
+        ExitCode::kMachine, "this machine does not let Kevin make namespaces for the GPU runner",
+        "run `kevin doctor`, or accept the risk with --isolation reduced (every report then says so)");
+  }
+  if (options.reduced_isolation && namespaces_)
+    facts_.isolation = "reduced (asked for; namespaces are on all the same)";
+  StartEvaluator();
+}
+
+std::string GpuEnvironment::TrustedCubin() {
+  GpuCompileRequest request;
+  request.device_text = TrustedKernelText();
+  request.kernels = TrustedKernelNames();
+  request.architecture = architecture_;
+  const GpuCompiled compiled = farm_.Compile(request);
+  if (compiled.module.cubin.empty()) {
+    throw Error(ExitCode::kMachine, "NVRTC does not compile Kevin's own kernels: " + compiled.log,
+                "install NVRTC 13.0 (tools/setup.sh does), or point KEVIN_CUDA at a CUDA 13 toolkit");
+  }
+  const fs::path folder = options_.cache_directory / "gpu-trusted";
+  fs::create_directories(folder);
+  const fs::path path = folder / (Sha256Hex(compiled.module.cubin) + ".cubin");
+  if (fs::exists(path)) return path;
+  const fs::path partial = path.string() + "." + std::to_string(getpid());
+  std::ofstream out(partial, std::ios::binary);
+  out << compiled.module.cubin;
+  if (!out.flush())
+    throw Error(ExitCode::kBroken, "cannot write " + partial.string(), "free some disk space");
+  out.close();
+  fs::rename(partial, path);
+  return path;
+}
+
+void GpuEnvironment::StartEvaluator() {
+  const fs::path evaluator = RequireProgram(options_.program_directory, "kevin-evaluator");
+  const fs::path runner = RequireProgram(options_.program_directory, "kevin-gpu-runner");
+  std::vector<std::string> environment = TrustedEnvironment(1);
+  environment.emplace_back("CUDA_DEVICE_ORDER=PCI_BUS_ID");
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"))
+    environment.push_back(std::string("CUDA_VISIBLE_DEVICES=") + visible);
+  evaluator_ = std::make_unique<EvaluatorClient>(
+      std::vector<std::string>{evaluator.string(), "serve-gpu", std::to_string(gpu_.index), runner.string(),
+                               namespaces_ ? "namespaces" : "plain", TrustedCubin()},
+      std::move(environment));
+  DescribeDevice(Ask({{"command", "device"}}, {}));
+}
+
+void GpuEnvironment::DescribeDevice(const json& device) {
+  limits_ = {device.at("threads"), device.at("registers"), device.at("blocks"), device.at("shared_bytes"),
+             device.at("reserved_shared_bytes")};
+  const std::string name = device.at("name");
+  driver_ = std::to_string(device.at("driver").get<int>());
+  torch_ = device.at("torch");
+  facts_.device = fmt::format("cuda:{}: {}", gpu_.index, name);
+  facts_.machine = fmt::format(
+      "{} ({}), {} multiprocessors, {:.0f} GB of memory, {} MB L2, {} KiB of shared memory and {} registers "
+      "a "
+      "multiprocessor",
+      name, architecture_, device.at("multiprocessors").get<int>(),
+      device.at("memory_bytes").get<double>() * 1e-9, device.at("l2_bytes").get<int64_t>() >> 20,
+      limits_.shared_bytes >> 10, limits_.registers);
+}
+
+json GpuEnvironment::Ask(const json& request, const std::function<void(const std::string&)>& on_phase) {
+  if (!evaluator_) StartEvaluator();
+  try {
+    std::optional<json> result = evaluator_->Ask(request, on_phase);
+    if (!result)
+      throw Error(ExitCode::kBroken, "the evaluator lost its memory (SIGBUS)", "free memory and try again");
+    return *result;
+  } catch (const Error&) {
+    evaluator_.reset();  // a fresh one next time
+    throw;
+  }
+}
+
+Built GpuEnvironment::Build(const SizedProblem& sized, const Candidate& candidate) {
+  Built built;
+  const auto start = Clock::now();
+  try {
+    InterpretedLaunch launch = InterpretLaunch(sized, candidate.kind, candidate.source);
+    GpuCompileRequest request;
+    request.kind = candidate.kind;
+    request.device_text = launch.split.device_text;
+    request.kernels.assign(launch.kernels.begin(), launch.kernels.end());
+    for (const ConstantValue& constant : launch.list.constants) request.variables.push_back(constant.symbol);
+    request.symbols = sized.symbols;
+    request.architecture = architecture_;
+    request.include_directories = options_.include_directories;
+    GpuCompiled compiled = farm_.Compile(request);
+    built.list = std::move(launch.list);
+    for (const std::string& note : launch.split.notes) built.log += note + "\n";
+    for (const std::string& note : compiled.notes) built.log += note + "\n";
+    built.log += compiled.log;
+    if (compiled.timed_out) {
+      built.failure = TimedOut{"compile", options_.limits.compile_timeout_s};
+    } else if (compiled.module.cubin.empty()) {
+      built.failure = CompileFailed{compiled.log};
+    } else if (!compiled.refused.empty()) {
+      built.failure = Refused{compiled.refused};
+    } else {
+      std::string error;
+      const PtxReport report = InspectPtx(compiled.module.ptx, false);
+      built.plan = MakeLaunchPlan(built.list, compiled.module, report.globals, compiled.variables, &error);
+      if (!error.empty()) built.failure = CompileFailed{error};
+      built.module = std::move(compiled.module);
+    }
+  } catch (const LaunchException& exception) {
+    built.failure = CompileFailed{exception.error().message};
+  }
+  built.compile_s = SecondsSince(start);
+  return built;
+}
+
+std::vector<KernelReport> GpuEnvironment::Reports(const Built& built) const {
+  std::vector<KernelReport> reports;
+  for (const PlannedOperation& operation : built.plan.operations) {
+    const auto* planned = std::get_if<PlannedLaunch>(&operation);
+    if (!planned) continue;
+    const KernelLaunch& launch = planned->launch;
+    const auto info = std::find_if(built.module.kernels.begin(), built.module.kernels.end(),
+                                   [&](const KernelInfo& kernel) { return kernel.name == launch.kernel; });
+    if (info == built.module.kernels.end()) continue;
+    const auto dimensions = [](const Dim3& d) { return fmt::format("{} x {} x {}", d.x, d.y, d.z); };
+    KernelReport report{launch.kernel, dimensions(launch.grid), dimensions(launch.block)};
+    report.registers = info->registers;
+    report.static_shared_bytes = info->static_shared_bytes;
+    report.dynamic_shared_bytes = launch.shared_bytes;
+    report.spill_store_bytes = info->spill_store_bytes;
+    report.spill_load_bytes = info->spill_load_bytes;
+    const Occupancy occupancy =
+        OccupancyOf(limits_, static_cast<int>(launch.block.x * launch.block.y * launch.block.z),
+                    info->registers, info->static_shared_bytes + launch.shared_bytes);
+    report.occupancy = occupancy.share;
+    report.limited_by = occupancy.limited_by;
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+std::map<std::string, std::string> GpuEnvironment::KeyParts(const Problem& problem,
+                                                            const Candidate& candidate,
+                                                            const EvaluateOptions& options) {
+  std::string includes;
+  for (const fs::path& folder : options_.include_directories) includes += folder.string() + ";";
+  return {{"candidate", Sha256Hex(candidate.kind + "\n" + candidate.source)},
+          {"kind", candidate.kind},
+          {"problem_hash", problem.content_hash},
+          {"size", options.size},
+          {"inputs", options.inputs},
+          {"precision", "fp32"},
+          {"tf32", options.tf32 ? "reference" : "off"},
+          {"threads", "0"},
+          {"tolerance_version", std::to_string(kToleranceVersion)},
+          {"baseline_version", "eager libtorch " + torch_},
+          {"toolchain_version", toolchain_.version + " " + architecture_},
+          {"device_model", facts_.device.substr(facts_.device.find(": ") + 2)},
+          {"driver", driver_ + ", Linux " + KernelRelease()},
+          {"isolation", facts_.isolation},
+          {"include_hashes", includes},
+          {"environment_version", "gpu " + std::to_string(kGpuEnvironmentVersion)}};
+}
+
+std::string GpuEnvironment::EvaluationKey(const Problem& problem, const Candidate& candidate,
+                                          const EvaluateOptions& options) {
+  std::string text;
+  for (const auto& [name, value] : KeyParts(problem, candidate, options)) text += name + "=" + value + "\n";
+  return Sha256Hex(text);
+}
+
+Evaluation GpuEnvironment::Evaluate(const Problem& problem, const Candidate& candidate,
+                                    const EvaluateOptions& options) {
+  if (candidate.kind != "cuda" && candidate.kind != "ptx") {
+    throw Error(ExitCode::kBadRequest,
+                "candidates of kind `" + candidate.kind + "` cannot be judged on a GPU",
+                "use kind cuda or ptx, or --device cpu");
+  }
+  Evaluation evaluation;
+  evaluation.key_parts = KeyParts(problem, candidate, options);
+  evaluation.candidate_hash = evaluation.key_parts["candidate"];
+  evaluation.key = EvaluationKey(problem, candidate, options);
+  evaluation.size = options.size;
+  evaluation.inputs = options.inputs;
+  evaluation.precision = "fp32";
+  evaluation.device = facts_.device;
+  evaluation.isolation = facts_.isolation;
+  evaluation.tf32 = options.tf32;
+  if (options.on_phase) options.on_phase("compile");
+  const SizedProblem sized = AtSize(problem, options.size);
+  const Built built = Build(sized, candidate);
+  evaluation.compile_s = built.compile_s;
+  evaluation.log = built.log.substr(0, static_cast<size_t>(options_.limits.max_log_bytes));
+  evaluation.launch_list = LaunchListToText(built.list);
+  if (built.failure) {
+    evaluation.outcome = *built.failure;
+    return evaluation;
+  }
+  evaluation.kernels = Reports(built);
+  std::string start_plan;
+  if (!options.start_source.empty()) {
+    const Built start = Build(sized, {candidate.kind, options.start_source});
+    if (start.failure) {
+      throw Error(ExitCode::kBadRequest,
+                  "the kernel to start from does not compile:\n" + OutcomeReason(*start.failure),
+                  "mend it first");
+    }
+    start_plan = LaunchPlanToText(start.plan);
+  }
+  const json request = {{"command", "evaluate"},
+                        {"problem_text", problem.text},
+                        {"problem_path", problem.path.string()},
+                        {"size", options.size},
+                        {"inputs", options.inputs},
+                        {"tf32", options.tf32},
+                        {"plan", LaunchPlanToText(built.plan)},
+                        {"start_plan", start_plan},
+                        {"confirm", options.confirm},
+                        {"verify_only", false},
+                        {"call_timeout_s", options_.limits.call_timeout_s}};
+  TakeJudgeResult(Ask(request, options.on_phase), options_.limits.max_log_bytes, &evaluation);
+  return evaluation;
+}
+
+void RequireUsable(const GpuFound& gpu) {
+  const std::string name = fmt::format("cuda:{} ({})", gpu.index, gpu.name);
+  if (!gpu.Shared()) {
+    throw Error(ExitCode::kMachine,
+                name + " is in exclusive or prohibited compute mode; Kevin needs two processes on it",
+                "have it set to the default mode (nvidia-smi -c 0), or use --device cpu");
+  }
+  if (gpu.driver_version < kLeastDriver) {
+    throw Error(ExitCode::kMachine,
+                fmt::format("the NVIDIA driver knows CUDA {}.{}; Kevin's compiler needs 13.0",
+                            gpu.driver_version / 1000, gpu.driver_version % 1000 / 10),
+                "install driver 580 or newer, or use --device cpu");
+  }
+  if (gpu.capability_major * 10 + gpu.capability_minor < kLeastCapability) {
+    throw Error(ExitCode::kMachine,
+                fmt::format("{} has compute capability {}.{}; Kevin needs 8.0 or more", name,
+                            gpu.capability_major, gpu.capability_minor),
+                "use a newer GPU, or --device cpu");
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Environment> MakeGpuEnvironment(const EnvironmentOptions& options, const GpuFound& gpu) {
+  RequireUsable(gpu);
+  return std::make_unique<GpuEnvironment>(options, gpu);
+}
+
+}  // namespace kevin
