@@ -229,7 +229,10 @@ std::vector<KernelReport> GpuEnvironment::Reports(const Built& built) const {
                                    [&](const KernelInfo& kernel) { return kernel.name == launch.kernel; });
     if (info == built.module.kernels.end()) continue;
     const auto dimensions = [](const Dim3& d) { return fmt::format("{} x {} x {}", d.x, d.y, d.z); };
-    KernelReport report{launch.kernel, dimensions(launch.grid), dimensions(launch.block)};
+    KernelReport report;
+    report.name = launch.kernel;
+    report.grid = dimensions(launch.grid);
+    report.block = dimensions(launch.block);
     report.registers = info->registers;
     report.static_shared_bytes = info->static_shared_bytes;
     report.dynamic_shared_bytes = launch.shared_bytes;

@@ -303,8 +303,8 @@ Measured GpuJudgement::Report(const std::vector<Round>& rounds) {
   ClockCalibration calibration = kGpuCalibration;
   const double offset_error = contenders_.front().runner.offset_se_us / measured.candidate_us;
   calibration.residual = std::hypot(calibration.residual, offset_error);
-  measured.speedup = EstimateRatio(std::vector{against_reference}, calibration);
-  if (!against_start.empty()) measured.against_start = EstimateRatio(std::vector{against_start}, calibration);
+  measured.speedup = EstimateRatio({&against_reference, 1}, calibration);
+  if (!against_start.empty()) measured.against_start = EstimateRatio({&against_start, 1}, calibration);
   measured.verdict = verdict_;
   measured.verdict_against_start = verdict_against_start_;
   measured.gb_per_s = session_.sized().bytes / measured.candidate_us * 1e-3;
