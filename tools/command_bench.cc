@@ -5,10 +5,14 @@
 #include <memory>
 
 #include "agent/events.h"
+#include "agent/gpu_feedback.h"
+#include "agent/kernels.h"
+#include "agent/kinds.h"
 #include "agent/records.h"
 #include "env/environment.h"
 #include "env/error.h"
 #include "tools/commands.h"
+#include "tools/device_options.h"
 #include "tools/places.h"
 #include "tools/progress.h"
 #include "tools/table.h"
@@ -23,14 +27,17 @@ Examples:
   kevin bench relu.cpp --problem level1/19           one kernel: right? and how fast against eager PyTorch?
   kevin bench new.cpp old.cpp --problem level1/19    the first against the second, in the same pairs
   kevin bench relu.cpp --problem mine.toml --json    a problem of your own, one JSON object a line
+  kevin bench relu.cu --problem level1/19            CUDA device code with a launch function, on the GPU
+  kevin bench relu.cu --problem level1/19 --device cuda:1 --include cutlass/include --profile relu.ncu-rep
 
 Whatever the verdict, the exit code is 0; see `outcome`.)";
 
 struct BenchOptions {
   std::string file, other, problem;
+  std::string kind;  // empty: from the files' endings
+  std::string size;  // empty: the environment's default
+  DeviceOptions device;
   EvaluateOptions evaluate;
-  std::string isolation = "full";
-  int threads = 0;
   bool json = false;
 };
 
@@ -59,10 +66,21 @@ std::vector<std::string> RowOf(const Judged& judged) {
           fmt::format("{:.2g} of {:.2g}", measured->max_error, measured->error_bound)};
 }
 
-void PrintReport(const std::vector<Judged>& all, const Problem& problem, const BenchOptions& options) {
+// What a GPU candidate is made of and how near it came to the device's ceilings.
+void PrintGpu(const Judged& judged) {
+  const Evaluation& evaluation = judged.evaluation;
+  std::string text;
+  if (const auto* m = std::get_if<Measured>(&evaluation.outcome)) text = GpuRates(*m, evaluation) + "\n";
+  for (const KernelReport& kernel : evaluation.kernels) text += "  " + KernelLine(kernel) + "\n";
+  if (!evaluation.profile.empty()) text += "  profile: " + evaluation.profile + "\n";
+  if (!text.empty()) fmt::print("\n{}: {}{}", judged.path, text.starts_with("  ") ? "\n" : "", text);
+}
+
+void PrintReport(const std::vector<Judged>& all, const Problem& problem, const BenchOptions& options,
+                 bool on_gpu) {
   const Evaluation& last = all.back().evaluation;
-  fmt::print("{} {} at size {}, inputs {}, on {}, isolation {}\n\n", problem.id, problem.name,
-             options.evaluate.size, options.evaluate.inputs, last.device, last.isolation);
+  fmt::print("{} {} at size {}, inputs {}, on {}, isolation {}{}\n\n", problem.id, problem.name, last.size,
+             last.inputs, last.device, last.isolation, last.tf32 ? ", TF32 allowed" : "");
   std::vector<std::vector<std::string>> table{{"kernel", "outcome", "against eager (99 %)", "verdict", "us",
                                                "eager us", "floor us", "GB/s", "GFLOP/s", "error"}};
   for (const Judged& judged : all) table.push_back(RowOf(judged));
@@ -70,6 +88,7 @@ void PrintReport(const std::vector<Judged>& all, const Problem& problem, const B
   for (const Judged& judged : all) {
     const std::string reason = OutcomeReason(judged.evaluation.outcome);
     if (!reason.empty()) fmt::print("\n{}: {}\n", judged.path, reason);
+    if (on_gpu) PrintGpu(judged);
   }
   const Measured* measured = std::get_if<Measured>(&last.outcome);
   if (measured && measured->against_start) {
@@ -78,35 +97,57 @@ void PrintReport(const std::vector<Judged>& all, const Problem& problem, const B
   }
 }
 
+// "cpp", "cuda", "ptx"; "" when neither --kind nor a file's ending says.
+std::string GivenKind(const BenchOptions& options) {
+  if (!options.kind.empty()) return options.kind;
+  const std::string kind = KindOfFile(options.file);
+  const std::string other = options.other.empty() ? "" : KindOfFile(options.other);
+  if (!kind.empty() && !other.empty() && kind != other) {
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("{} is of kind {}, {} of kind {}: they do not run on one device in the same way",
+                            options.file, kind, options.other, other),
+                "judge them one at a time, or say --kind when an ending misleads");
+  }
+  return kind.empty() ? other : kind;
+}
+
 class Bench {
  public:
   explicit Bench(const BenchOptions& options)
       : options_(options),
         problem_(ProblemSet(ProblemSet::DefaultDirectory()).Find(options.problem)),
+        kind_(GivenKind(options)),
         progress_(stderr) {
-    AtSize(problem_, options.evaluate.size);  // a wrong size is said before anything starts
+    if (!options.size.empty()) AtSize(problem_, options.size);  // said before anything starts
   }
 
   int Run() {
     const std::string source = ReadSourceFile(options_.file);
     const std::string other = options_.other.empty() ? "" : ReadSourceFile(options_.other);
-    progress_.Phase("sandbox self-test");
-    environment_ = MakeCpuEnvironment(EnvironmentOptionsFor(options_.threads, options_.isolation));
+    const EnvironmentOptions environment =
+        EnvironmentOptionsFor(options_.device, ChooseDevice(options_.device, kind_));
+    progress_.Phase("starting the evaluator, testing the sandbox");
+    environment_ = MakeEnvironment(environment);
+    const EnvironmentFacts& facts = environment_->Facts();
+    if (kind_.empty()) kind_ = facts.kinds.front();
+    RequireKind(facts, options_.device, kind_);
     EvaluateOptions evaluate = options_.evaluate;
+    evaluate.size = options_.size.empty() ? facts.default_size : options_.size;
+    evaluate.tf32 = options_.device.tf32 == "reference";
     if (!other.empty()) {
       Judge(options_.other, other, evaluate);
       if (std::holds_alternative<Measured>(judged_.back().evaluation.outcome)) evaluate.start_source = other;
     }
     Judge(options_.file, source, evaluate);
     progress_.Phase("");
-    if (!options_.json) PrintReport(judged_, problem_, options_);
+    if (!options_.json) PrintReport(judged_, problem_, options_, IsForGpu(kind_));
     return static_cast<int>(ExitCode::kDone);
   }
 
  private:
   void Judge(const std::string& path, const std::string& source, EvaluateOptions evaluate) {
     evaluate.on_phase = [&](const std::string& phase) { progress_.Phase(path + "  " + phase); };
-    const Candidate candidate{"cpp", source};
+    const Candidate candidate{kind_, source};
     const auto start = Clock::now();
     Judged judged{path, environment_->Evaluate(problem_, candidate, evaluate), 0};
     judged.total_s = std::chrono::duration<double>(Clock::now() - start).count();
@@ -120,6 +161,7 @@ class Bench {
 
   const BenchOptions& options_;
   Problem problem_;
+  std::string kind_;
   Progress progress_;
   std::unique_ptr<Environment> environment_;
   std::vector<Judged> judged_;
@@ -132,25 +174,26 @@ void AddBenchCommand(CLI::App& app, Action* action) {
   CLI::App* command =
       app.add_subcommand("bench", "Judge a kernel file as an episode would, or two against each other");
   command->footer(kExamples);
-  command->add_option("FILE", options->file, "The kernel: C++ with extern \"C\" void launch(...)")
+  command
+      ->add_option(
+          "FILE", options->file,
+          "The kernel: C++ with extern \"C\" void launch(...), or CUDA or PTX with a launch function")
       ->required();
   command->add_option("OTHER", options->other,
                       "A second kernel to time the first against, in the same pairs");
   command
       ->add_option("--problem", options->problem, "A problem's id (level1/19) or the path of its TOML file")
       ->required();
-  command->add_option("--size", options->evaluate.size, "Size set")->capture_default_str();
+  command->add_option("--kind", options->kind, "cpp, cuda or ptx (default: by the file's ending)")
+      ->check(CLI::IsMember({"cpp", "cuda", "ptx"}));
+  command->add_option("--size", options->size, "Size set (default: small on a CPU, full on a GPU)");
   command
       ->add_option("--inputs", options->evaluate.inputs, "The problem's own inputs, or KernelBench's U[0,1)")
       ->check(CLI::IsMember({"default", "kernelbench"}))
       ->capture_default_str();
   command->add_flag("--confirm", options->evaluate.confirm,
                     "Measure as a winner is measured again: more pairs, no early stop");
-  command->add_option("--threads", options->threads, "Threads of both sides; 0: all cores")
-      ->check(CLI::NonNegativeNumber);
-  command->add_option("--isolation", options->isolation, "full, or reduced where the sandbox self-test fails")
-      ->check(CLI::IsMember({"full", "reduced"}))
-      ->capture_default_str();
+  AddDeviceOptions(command, &options->device);
   command->add_flag("--json", options->json, "One JSON object a line");
   command->callback([options, action] { *action = [options] { return Bench(*options).Run(); }; });
 }

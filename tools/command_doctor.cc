@@ -1,10 +1,12 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -12,6 +14,7 @@
 #include "env/cpu/self_test.h"
 #include "env/device_lock.h"
 #include "env/error.h"
+#include "env/gpu/find_gpus.h"
 #include "env/machine.h"
 #include "env/problem.h"
 #include "env/sandbox/sandbox.h"
@@ -65,10 +68,28 @@ Check CheckTorch() {
           loads ? "" : fix};
 }
 
+std::string GpuText(const GpuFound& gpu) {
+  constexpr const char* kModes[] = {"", ", exclusive thread mode", ", prohibited mode", ", exclusive mode"};
+  const bool known = gpu.compute_mode >= 0 && gpu.compute_mode < static_cast<int>(std::size(kModes));
+  return fmt::format("cuda:{} {}, sm_{}{}{}", gpu.index, gpu.name, gpu.capability_major, gpu.capability_minor,
+                     known ? kModes[gpu.compute_mode] : "");
+}
+
+// Never needed: without one, kernels are judged on the CPU.
 Check CheckGpu() {
-  const bool device = fs::exists("/dev/nvidia0");
-  return {"gpu", device, false, device ? "/dev/nvidia0" : "no NVIDIA device",
-          device ? "" : "not needed: kernels are then judged on the CPU"};
+  std::string why_none;
+  const std::vector<GpuFound> gpus = FindGpus(&why_none);
+  if (gpus.empty()) return {"gpu", true, false, "none, the CPU is used: " + why_none, ""};
+  std::vector<std::string> found;
+  bool shared = true;
+  for (const GpuFound& gpu : gpus) {
+    found.push_back(GpuText(gpu));
+    shared = shared && gpu.Shared();
+  }
+  const int driver = gpus.front().driver_version;
+  return {"gpu", shared, false,
+          fmt::format("{}; driver for CUDA {}.{}", fmt::join(found, "; "), driver / 1000, driver % 1000 / 10),
+          shared ? "" : "nvidia-smi -c DEFAULT (as root), so that two processes can use the GPU"};
 }
 
 Check CheckNamespaces() {

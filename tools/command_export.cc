@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "agent/feedback.h"
+#include "agent/kinds.h"
 #include "env/error.h"
 #include "tools/commands.h"
 #include "trajectories/store.h"
@@ -20,15 +21,15 @@ namespace {
 struct ExportOptions {
   std::string episode;
   bool best = false;
-  int turn = -1;  // none
-  std::string output;
+  int turn = -1;       // none
+  std::string output;  // empty: EPISODE-TURN with the kind's ending
   std::string database = "kevin.db";
   bool force = false;
 };
 
 constexpr const char* kExamples = R"(Examples:
   kevin export 01K9J4 --best -o relu.cpp       the fastest kernel of an episode
-  kevin export 01K9J4 --turn 3 -o relu3.cpp    that of turn 3
+  kevin export 01K9J4 --turn 3                 that of turn 3, to EPISODE-3.cpp (.cu and .ptx for a GPU's)
   kevin export 01K9J4 --best -o -              to standard output)";
 
 // One line of a `//` comment: nothing that could end it or carry it on.
@@ -146,9 +147,12 @@ int RunExport(const ExportOptions& options) {
   if (options.output == "-") {
     WriteAll(STDOUT_FILENO, bytes, "standard output");
   } else {
-    WriteFile(options.output, bytes, options.force);
+    const std::string by_default =
+        fmt::format("{}-{}.{}", episode.id, number, FileEnding(turn->evaluation.kind));
+    const std::string path = options.output.empty() ? by_default : options.output;
+    WriteFile(path, bytes, options.force);
     fmt::print(stderr, "turn {} of {}: {}\nwritten to {}\n", number, episode.id, SpeedupText(*turn, episode),
-               options.output);
+               path);
   }
   return static_cast<int>(ExitCode::kDone);
 }
@@ -165,7 +169,8 @@ void AddExportCommand(CLI::App& app, Action* action) {
   which->add_flag("--best", options->best, "The fastest correct one");
   which->add_option("--turn", options->turn, "That of turn N")->check(CLI::NonNegativeNumber);
   which->require_option(1);
-  command->add_option("-o,--output", options->output, "The file to write; - for standard output")->required();
+  command->add_option("-o,--output", options->output,
+                      "The file to write; - for standard output (default: EPISODE-TURN.cpp, .cu or .ptx)");
   command->add_flag("--force", options->force, "Overwrite the file if it exists");
   command->add_option("--db", options->database, "The database")->capture_default_str();
   command->callback([options, action] { *action = [options] { return RunExport(*options); }; });

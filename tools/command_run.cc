@@ -11,10 +11,12 @@
 #include "agent/events.h"
 #include "agent/feedback.h"
 #include "agent/journal.h"
+#include "agent/kinds.h"
 #include "agent/machine.h"
 #include "agent/output.h"
 #include "env/error.h"
 #include "tools/commands.h"
+#include "tools/device_options.h"
 #include "tools/episode_text.h"
 #include "tools/interrupt.h"
 #include "tools/places.h"
@@ -26,11 +28,11 @@ namespace {
 
 struct RunOptions {
   std::string problem, policy, database = "kevin.db", output = "kevin-out", from, continue_episode, note;
-  std::string size = "small", inputs = "default", isolation = "full";
+  std::string size, inputs = "default";  // size empty: the environment's default
+  DeviceOptions device;
   std::optional<int> turns;
   std::optional<double> until;
   uint64_t seed = 0;
-  int threads = 0;
   bool json = false;
 };
 
@@ -42,6 +44,7 @@ constexpr const char* kExamples = R"(Examples:
   kevin run --problem level1/23 --turns 20 --until 1.5
                                                     stop when 1.5x is confirmed
   kevin run --problem level1/40 --from mine.cpp     start from a kernel of your own
+  kevin run --problem level1/19 --device cuda:0     CUDA kernels on the first GPU; cpu stays possible beside it
   kevin run --continue 01K9J4 --turns 4             four more turns of a stored episode
   kevin run --problem my.toml --json                a problem of your own; one JSON object a line
 
@@ -75,9 +78,11 @@ class Run {
         store_(Store::Open(options.database,
                            options.continue_episode.empty() ? OpenMode::kCreate : OpenMode::kWrite)) {
     std::string policy = options.policy.empty() ? kDefaultPolicy : options.policy;
+    std::string kind = KindOfFile(options.from);  // it decides where "auto" goes
     if (!options.continue_episode.empty()) {
       const EpisodeRecord earlier = store_.FindEpisode(options.continue_episode);
       episode_options_ = OptionsToContinue(earlier, 0);
+      kind = earlier.kind;
       if (options.policy.empty()) policy = earlier.policy;
       if (options.problem.empty()) problem_ = ProblemOf(earlier);
       if (!options.note.empty()) episode_options_.note = options.note;
@@ -86,7 +91,11 @@ class Run {
       episode_options_.size = options.size;
       episode_options_.inputs = options.inputs;
       episode_options_.note = options.note;
-      if (!options.from.empty()) episode_options_.start_source = ReadSourceFile(options.from);
+      episode_options_.tf32 = options.device.tf32 == "reference";
+      if (!options.from.empty()) {
+        episode_options_.start_source = ReadSourceFile(options.from);
+        episode_options_.start_kind = KindOfFile(options.from);
+      }
     }
     policy_ = MakePolicy(policy, store_);
     const MachineFacts machine = ReadMachine();
@@ -94,8 +103,9 @@ class Run {
     episode_options_.until = options.until;
     episode_options_.output = options.output;
     episode_options_.machine = MachineLine(machine);
-    episode_options_.threads = options.threads > 0 ? options.threads : machine.cores;
-    RequirePolicyFor(problem_, *policy_.policy, episode_options_);
+    episode_options_.threads = options.device.threads > 0 ? options.device.threads : machine.cores;
+    environment_options_ = EnvironmentOptionsFor(options.device, ChooseDevice(options.device, kind));
+    CheckWhatIsCertain();
     const EpisodeOutput writable(options.output);
   }
 
@@ -103,7 +113,8 @@ class Run {
     const InterruptGuard interrupt;
     Progress progress(text_out_);
     progress.Phase("starting the evaluator, testing the sandbox");
-    const auto environment = MakeCpuEnvironment(EnvironmentOptionsFor(options_.threads, options_.isolation));
+    const auto environment = MakeEnvironment(environment_options_);
+    RequireKind(environment->Facts(), options_.device, environment->Facts().kinds.front());
     episode_options_.run =
         store_.BeginRun({{}, CommandLine(), KEVIN_VERSION, MachineJson(ReadMachine()), {}, {}});
     try {
@@ -122,6 +133,16 @@ class Run {
   }
 
  private:
+  // Where the device is open until it has started, RunEpisode checks the rest.
+  void CheckWhatIsCertain() const {
+    EpisodeOptions options = episode_options_;
+    if (!options.size.empty()) AtSize(problem_, options.size);
+    const std::string kind = KindOnDevice(environment_options_.device);
+    if (kind.empty()) return;
+    if (options.size.empty()) options.size = kind == "cpp" ? "small" : "full";
+    RequirePolicyFor(problem_, *policy_.policy, options, kind);
+  }
+
   // As it was asked then, even when the file has changed or gone.
   Problem ProblemOf(const EpisodeRecord& episode) {
     const auto record = store_.FindProblem(episode.problem_hash);
@@ -210,6 +231,7 @@ class Run {
   Store store_;
   ChosenPolicy policy_;
   EpisodeOptions episode_options_;
+  EnvironmentOptions environment_options_;
   std::string episode_;  // empty until it has begun
   int last_turn_ = 0;
 };
@@ -232,21 +254,17 @@ void AddRunCommand(CLI::App& app, Action* action) {
   run->add_option("--note", o.note, "A hint for the policy, goes into every prompt");
   run->add_option("--until", o.until, "Stop when this speed-up is confirmed")->check(CLI::PositiveNumber);
   CLI::Option* seed = run->add_option("--seed", o.seed, "Of the policy's choices")->capture_default_str();
-  CLI::Option* size = run->add_option("--size", o.size, "Size set: small or full")->capture_default_str();
+  CLI::Option* size =
+      run->add_option("--size", o.size, "Size set: small or full (default: small on a CPU, full on a GPU)");
   CLI::Option* inputs =
       run->add_option("--inputs", o.inputs, "kernelbench: its uniform inputs instead of ours")
           ->check(CLI::IsMember({"default", "kernelbench"}))
           ->capture_default_str();
-  run->add_option("--threads", o.threads, "Of kernel and reference; 0: all cores")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  run->add_option("--isolation", o.isolation, "reduced: run kernels even where the sandbox leaks")
-      ->check(CLI::IsMember({"full", "reduced"}))
-      ->capture_default_str();
+  AddDeviceOptions(run, &o.device);
   run->add_option("--db", o.database, "The database")->capture_default_str();
   run->add_option("--out", o.output, "Where kernels are written")->capture_default_str();
   run->add_flag("--json", o.json, "One JSON object a line on stdout, all else on stderr");
-  for (CLI::Option* option : {from, seed, size, inputs}) option->excludes(resume);
+  for (CLI::Option* option : {from, seed, size, inputs, run->get_option("--tf32")}) option->excludes(resume);
   run->callback([options, action] { *action = [options] { return Run(*options).Go(); }; });
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/events.h"
+#include "agent/kinds.h"
 #include "env/error.h"
 #include "tools/commands.h"
 #include "tools/episode_text.h"
@@ -64,7 +65,7 @@ void ShowEpisode(Store& store, const EpisodeRecord& episode, bool json) {
   Print(fmt::format("\nkevin show {} {} shows everything of that turn\n", episode.id, turns.back().turn));
   if (episode.best_turn) {
     Print(fmt::format("kevin export {} --best -o kernel.{} takes the best kernel away\n", episode.id,
-                      episode.kind));
+                      FileEnding(episode.kind)));
   }
 }
 

@@ -46,7 +46,8 @@ std::string OnlyOnGpu(const DeviceOptions& options) {
 }  // namespace
 
 void AddDeviceOptions(CLI::App* command, DeviceOptions* options) {
-  command->add_option("--device", options->device, "auto (the first usable GPU, else the CPU), cpu, or cuda:N")
+  command
+      ->add_option("--device", options->device, "auto (the first usable GPU, else the CPU), cpu, or cuda:N")
       ->check(WhyNoDevice)
       ->capture_default_str();
   command
@@ -56,23 +57,18 @@ void AddDeviceOptions(CLI::App* command, DeviceOptions* options) {
       ->capture_default_str();
   command
       ->add_option("--include", options->include, "On a GPU: a folder of headers for the kernel; repeatable")
-      ->expected(1)
-      ->take_all();
-  CLI::Option* profile = command->add_option(
-      "--profile", options->profile,
-      fmt::format("On a GPU: read the hardware's counters with Nsight Compute; its report goes to "
-                  "FILE.ncu-rep ({})",
-                  kDefaultProfile));
-  profile->expected(0, 1)->type_name("[FILE]");
-  profile->each([options](const std::string& value) {
-    if (!value.empty() && !WhyNoReport(value).empty())
-      throw CLI::ValidationError("--profile", WhyNoReport(value));
-  });
+      ->allow_extra_args(false);
+  command
+      ->add_option("--profile", options->profile,
+                   "On a GPU: read the hardware's counters; Nsight Compute's report goes to FILE.ncu-rep")
+      ->expected(0, 1)
+      ->type_name("[FILE]")
+      ->default_str(kDefaultProfile)
+      ->check(WhyNoReport);
   command->add_option("--threads", options->threads, "On a CPU: of kernel and reference; 0: all cores")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command
-      ->add_option("--isolation", options->isolation, "reduced: run kernels even where the sandbox leaks")
+  command->add_option("--isolation", options->isolation, "reduced: run kernels even where the sandbox leaks")
       ->check(CLI::IsMember({"full", "reduced"}))
       ->capture_default_str();
 }
@@ -95,7 +91,8 @@ std::string ChooseDevice(const DeviceOptions& options, const std::string& kind, 
   }
   std::string why_none;
   const std::vector<GpuFound> gpus = find_gpus(&why_none);
-  const auto usable = std::find_if(gpus.begin(), gpus.end(), [](const GpuFound& gpu) { return gpu.Shared(); });
+  const auto usable =
+      std::find_if(gpus.begin(), gpus.end(), [](const GpuFound& gpu) { return gpu.Shared(); });
   if (!gpus.empty() && usable == gpus.end())
     why_none = "the GPU is in exclusive or prohibited compute mode (nvidia-smi -c DEFAULT)";
   if (usable != gpus.end()) return kind.empty() ? "auto" : fmt::format("cuda:{}", usable->index);
@@ -124,7 +121,8 @@ EnvironmentOptions EnvironmentOptionsFor(const DeviceOptions& options, const std
 
 void RequireKind(const EnvironmentFacts& facts, const DeviceOptions& options, const std::string& kind) {
   if (std::find(facts.kinds.begin(), facts.kinds.end(), kind) == facts.kinds.end()) {
-    throw Error(ExitCode::kBadRequest, fmt::format("a kernel of kind {} is not judged on {}", kind, facts.device),
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("a kernel of kind {} is not judged on {}", kind, facts.device),
                 fmt::format("kinds there: {}", fmt::join(facts.kinds, ", ")));
   }
   if (!IsForGpu(kind) && !OnlyOnGpu(options).empty())

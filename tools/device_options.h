@@ -30,16 +30,16 @@ void AddDeviceOptions(CLI::App* command, DeviceOptions* options);
 
 using GpuFinder = std::function<std::vector<GpuFound>(std::string* why_none)>;
 
-// The device to ask MakeEnvironment for, given the kind of the candidate ("" when it is open): with "auto" a C++
-// kernel goes to the CPU, a kernel for GPUs to the first usable one, and what is open stays "auto" unless there
-// is no GPU. GPUs are looked for only where that matters. Throws Error(kBadRequest) when kind and device
-// contradict each other, or something that only a GPU has is asked of the CPU; Error(kMachine) when a GPU is
-// needed and there is none.
+// The device to ask MakeEnvironment for, given the kind of the candidate ("" when it is open): with "auto" a
+// C++ kernel goes to the CPU, a kernel for GPUs to the first usable one, and what is open stays "auto" unless
+// there is no GPU. GPUs are looked for only where that matters. Throws Error(kBadRequest) when kind and
+// device contradict each other, or something that only a GPU has is asked of the CPU; Error(kMachine) when a
+// GPU is needed and there is none.
 std::string ChooseDevice(const DeviceOptions& options, const std::string& kind,
                          const GpuFinder& find_gpus = FindGpus);
 
-// What a device from ChooseDevice writes, as far as it is known before it has started: "cpp" or "cuda"; "" for
-// "auto".
+// What a device from ChooseDevice writes, as far as it is known before it has started: "cpp" or "cuda"; ""
+// for "auto".
 std::string KindOnDevice(const std::string& device);
 
 // `device` as ChooseDevice gave it. Throws Error(kBadRequest) when an --include is no folder.

@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "agent/feedback.h"
+#include "agent/kernels.h"
 #include "agent/text.h"
 #include "tools/table.h"
 
@@ -71,12 +72,19 @@ std::string EvaluationText(const EvaluationRecord& e) {
   facts.Add("rates", e.gb_per_s
                          ? fmt::format("{:.3g} GB/s, {:.3g} GFLOP/s", *e.gb_per_s, e.gflop_per_s.value_or(0))
                          : "");
+  facts.Add("ceilings", e.peak_gb_per_s ? fmt::format("{:.4g} GB/s, {:.4g} GFLOP/s", *e.peak_gb_per_s,
+                                                      e.peak_gflop_per_s.value_or(0))
+                                        : "");
+  for (const KernelReport& kernel : KernelsFromText(e.kernels)) facts.Add("kernel", KernelLine(kernel));
+  facts.Add("profile", e.profile);
   facts.Add("error", e.max_error
                          ? fmt::format("{:.3g} of {:.3g} allowed", *e.max_error, e.error_bound.value_or(0))
                          : "");
   facts.Add("score", fmt::format("{:.4g}", e.score));
   facts.Add("conditions", fmt::format("{}, inputs {}, {}, {}, isolation {}", Dash(e.size), Dash(e.inputs),
                                       Dash(e.precision), Dash(e.device), Dash(e.isolation)));
+  facts.Add("TF32", e.tf32 ? "allowed on both sides" : "");
+  facts.Add("GPU held", Number(e.device_s, " s"));
   facts.Add("seconds", fmt::format("compile {:.2f}, verify {:.2f}, measure {:.2f}, wait {:.2f}", e.compile_s,
                                    e.verify_s, e.measure_s, e.wait_s));
   facts.Add("samples", e.samples.empty() ? "" : std::to_string(e.samples.size()));
@@ -125,6 +133,7 @@ std::string EpisodeSummary(const EpisodeRecord& e) {
   facts.Add("turns", fmt::format("{} of {}, {} correct", e.turns, e.turns_asked, e.correct_turns));
   facts.Add("from", e.start_source.empty() ? "" : "a kernel of your own (turn 0)");
   facts.Add("until", Number(e.until, "x"));
+  facts.Add("TF32", e.tf32 ? "allowed on both sides" : "");
   facts.Add("note", e.note);
   if (e.best_turn) {
     const std::string ratio = BestRatio(e);

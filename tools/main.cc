@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kExamples = R"(Examples:
   kevin run --problem level1/19 --turns 8           eight turns on one problem, live
-  kevin bench kernel.cpp --problem level1/19        judge a kernel of your own
+  kevin bench kernel.cpp --problem level1/19        judge a kernel of your own (kernel.cu: on the GPU)
   kevin problems                                    what there is to make faster
   kevin show                                        the episodes in kevin.db
   kevin export 01K9J4 --best -o kernel.cpp          take the best kernel away

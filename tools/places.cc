@@ -70,8 +70,9 @@ std::string ReadSourceFile(const fs::path& path) {
     if (text.size() > kMaxSourceBytes) reason = "is larger than 512 KiB";
   }
   if (reason.empty()) return text;
-  throw Error(ExitCode::kBadRequest, fmt::format("{}: {}", path.string(), reason),
-              "give a C++ file that defines `extern \"C\" void launch(...)`");
+  throw Error(
+      ExitCode::kBadRequest, fmt::format("{}: {}", path.string(), reason),
+      "give a kernel's file: C++ with `extern \"C\" void launch(...)`, or CUDA (.cu) with a launch function");
 }
 
 }  // namespace kevin

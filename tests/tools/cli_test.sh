@@ -6,6 +6,7 @@ kevin=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
+export XDG_CACHE_HOME=$work/cache
 failures=0
 
 # expect CODE PATTERN ARGUMENTS...: the exit code, and a pattern on stderr ("" for none expected).
@@ -42,6 +43,37 @@ expect 2 "cannot write kernels there" run --problem level1/19 --out /dev/null
 expect 2 "next: " run --problem level1/19 --db missing/kevin.db
 rm -f kevin.db*
 expect 2 "next: " run --continue 01J
+for command in "run --problem level1/19" "bench relu.cpp --problem level1/19"; do
+  expect 2 "not auto, cpu or cuda:N" $command --device gpu
+  expect 2 "not auto, cpu or cuda:N" $command --device cuda
+  expect 2 "not in {off,reference}" $command --tf32 on
+  expect 2 "does not end in .ncu-rep" $command --profile report.txt
+done
+echo 'void launch(const float* x, float* out) {}' >relu.cu
+cp relu.cu relu.cpp
+cp relu.cu relu.ptx
+expect 2 "not in {cpp,cuda,ptx}" bench relu.cu --problem level1/19 --kind triton
+expect 2 "kind cuda is not judged on device cpu" bench relu.cu --problem level1/19 --device cpu
+expect 2 "kind cuda is not judged on device cpu" bench relu.cpp --kind cuda --problem level1/19 --device cpu
+expect 2 "kind cpp is not judged on device cuda:0" bench relu.cpp --problem level1/19 --device cuda:0
+expect 2 "relu.cu is of kind cuda, relu.cpp of kind cpp" bench relu.cu relu.cpp --problem level1/19
+expect 2 "relu.cu is of kind cuda, relu.ptx of kind ptx" bench relu.cu relu.ptx --problem level1/19
+expect 2 "no size 'huge'" bench relu.cu --problem level1/19 --size huge
+expect 2 "no such folder" bench relu.cu --problem level1/19 --device cuda:0 --include missing
+expect 2 "--include is for kernels on a GPU" bench relu.cpp --problem level1/19 --include .
+expect 2 "--tf32 reference is for kernels on a GPU" run --problem level1/19 --device cpu --tf32 reference
+expect 2 "kind cuda is not judged on device cpu" run --problem level1/19 --from relu.cu --device cpu
+expect 2 "excludes" run --continue 01J --tf32 reference
+if ! [ -e /dev/nvidiactl ]; then
+  expect 3 "kind cuda needs a GPU" bench relu.cu --problem level1/19
+  expect 3 "kind ptx needs a GPU" bench relu.ptx --problem level1/19
+  expect 3 "kind cuda needs a GPU" run --problem level1/19 --from relu.cu
+  expect 3 "next: " bench relu.cu --problem level1/19 --device cuda:0
+  "$kevin" doctor --json >doctor.txt 2>/dev/null
+  grep -q '"name":"gpu","ok":true,"found":"none, the CPU is used: ' doctor.txt ||
+    { echo "FAILED: doctor on a machine without a GPU: $(grep '"gpu"' doctor.txt)"; failures=$((failures + 1)); }
+fi
+rm -f kevin.db*
 expect 2 "unknown problem" run --problem level9/9
 [ -e kevin.db ] && { echo "FAILED: a wrong request left a database"; failures=$((failures + 1)); }
 echo "not a database, long enough to be looked at as one" >junk.db

@@ -1,3 +1,4 @@
+#include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
 #include <fstream>
@@ -6,6 +7,7 @@
 #include "env/error.h"
 #include "tests/catch.h"
 #include "tests/fakes.h"
+#include "tools/device_options.h"
 #include "tools/interrupt.h"
 #include "tools/places.h"
 #include "tools/policies.h"
@@ -52,6 +54,158 @@ TEST_CASE("isolation and threads become the environment's options") {
   CHECK(EnvironmentOptionsFor(0, "reduced").reduced_isolation);
   CHECK(EnvironmentOptionsFor(0, "full").program_directory == ProgramDirectory());
   CHECK(CommandLine().find("run_tools_test") != std::string::npos);
+}
+
+namespace {
+
+// A machine with these GPUs; counts how often it was asked.
+struct FakeGpus {
+  std::vector<GpuFound> gpus;
+  int asked = 0;
+
+  GpuFinder Finder() {
+    return [this](std::string* why_none) {
+      ++asked;
+      if (gpus.empty()) *why_none = "no driver";
+      return gpus;
+    };
+  }
+};
+
+GpuFound Gpu(int index, int compute_mode = 0) { return {index, "Fake GPU", 9, 0, compute_mode, 13000}; }
+
+DeviceOptions OnDevice(const std::string& device) {
+  DeviceOptions options;
+  options.device = device;
+  return options;
+}
+
+// The code and text of the Error, or the device chosen.
+std::string Choice(const DeviceOptions& options, const std::string& kind, FakeGpus gpus) {
+  try {
+    return ChooseDevice(options, kind, gpus.Finder());
+  } catch (const Error& error) {
+    CHECK_FALSE(error.next_step().empty());
+    return fmt::format("{}: {}", static_cast<int>(error.code()), error.what());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the device follows from what was asked, the kernel's kind and the machine") {
+  const FakeGpus none, one{{Gpu(0)}}, second{{Gpu(0, 3), Gpu(1)}}, exclusive{{Gpu(0, 3)}};
+  const DeviceOptions automatic;
+  CHECK(Choice(automatic, "", none) == "cpu");
+  CHECK(Choice(automatic, "", one) == "auto");
+  CHECK(Choice(automatic, "", exclusive) == "cpu");
+  CHECK(Choice(automatic, "cpp", one) == "cpu");
+  CHECK(Choice(automatic, "cuda", one) == "cuda:0");
+  CHECK(Choice(automatic, "ptx", second) == "cuda:1");
+  CHECK(Choice(automatic, "cuda", none) == "3: a kernel of kind cuda needs a GPU: no driver");
+  CHECK(Choice(automatic, "cuda", exclusive)
+            .starts_with("3: a kernel of kind cuda needs a GPU: the GPU is in "));
+  CHECK(Choice(OnDevice("cpu"), "", one) == "cpu");
+  CHECK(Choice(OnDevice("cpu"), "cpp", one) == "cpu");
+  CHECK(Choice(OnDevice("cpu"), "cuda", one) == "2: a kernel of kind cuda is not judged on device cpu");
+  CHECK(Choice(OnDevice("cuda:3"), "", none) == "cuda:3");  // starting it will say why not
+  CHECK(Choice(OnDevice("cuda:3"), "cuda", none) == "cuda:3");
+  CHECK(Choice(OnDevice("cuda:0"), "cpp", one) == "2: a kernel of kind cpp is not judged on device cuda:0");
+}
+
+TEST_CASE("GPUs are looked for only where the answer depends on it") {
+  FakeGpus gpus{{Gpu(0)}};
+  ChooseDevice(OnDevice("cpu"), "", gpus.Finder());
+  ChooseDevice(OnDevice("cuda:0"), "cuda", gpus.Finder());
+  ChooseDevice({}, "cpp", gpus.Finder());
+  CHECK(gpus.asked == 0);
+  ChooseDevice({}, "", gpus.Finder());
+  CHECK(gpus.asked == 1);
+}
+
+TEST_CASE("what only a GPU has is not asked of the CPU") {
+  const FakeGpus none, one{{Gpu(0)}};
+  DeviceOptions tf32, include, profile;
+  tf32.tf32 = "reference";
+  include.include = {"/"};
+  profile.profile = kDefaultProfile;
+  for (DeviceOptions options : {tf32, include, profile}) {
+    CHECK(Choice(options, "", one) == "auto");
+    CHECK(Choice(options, "cuda", one) == "cuda:0");
+    CHECK(Choice(options, "", none).starts_with("2: --"));
+    CHECK(Choice(options, "cpp", one).find(" is for kernels on a GPU; a C++ kernel") != std::string::npos);
+    options.device = "cpu";
+    CHECK(Choice(options, "", one).starts_with("2: --"));
+    EnvironmentFacts cpu{"cpu: fake", "full", {"cpp"}, "small", ""};
+    CHECK(ErrorOf([&] { RequireKind(cpu, options, "cpp"); }).ends_with("this is cpu: fake"));
+    RequireKind(testing::GpuFacts(), options, "ptx");
+  }
+  CHECK(ErrorOf([] { RequireKind(testing::GpuFacts(), {}, "cpp"); }) ==
+        "a kernel of kind cpp is not judged on cuda:0: fake");
+  CHECK((KindOnDevice("cpu") == "cpp" && KindOnDevice("cuda:1") == "cuda" && KindOnDevice("auto").empty()));
+}
+
+TEST_CASE("device options become the environment's, folders must be there") {
+  testing::TempFolder folder;
+  DeviceOptions options;
+  options.threads = 3;
+  options.isolation = "reduced";
+  options.profile = "a.ncu-rep";
+  options.include = {folder.path().string(), "."};
+  const EnvironmentOptions environment = EnvironmentOptionsFor(options, "cuda:1");
+  CHECK((environment.device == "cuda:1" && environment.threads == 3 && environment.reduced_isolation));
+  CHECK(environment.profile == "a.ncu-rep");
+  REQUIRE(environment.include_directories.size() == 2);
+  CHECK(environment.include_directories[0] == folder.path());
+  CHECK(environment.include_directories[1].is_absolute());
+  options.include.push_back((folder.path() / "no").string());
+  CHECK(ErrorOf([&] { EnvironmentOptionsFor(options, "cuda:1"); }) ==
+        "--include " + (folder.path() / "no").string() + ": no such folder");
+}
+
+TEST_CASE("device options on the command line") {
+  const auto parse = [](std::vector<std::string> arguments) {
+    CLI::App app;
+    auto options = std::make_shared<DeviceOptions>();
+    std::string file;
+    app.add_option("FILE", file);
+    AddDeviceOptions(&app, options.get());
+    std::reverse(arguments.begin(), arguments.end());
+    app.parse(arguments);
+    return std::pair(*options, file);
+  };
+  const auto refused = [&](std::vector<std::string> arguments) {
+    try {
+      parse(std::move(arguments));
+    } catch (const CLI::ParseError&) {
+      return true;
+    }
+    return false;
+  };
+  CHECK((parse({}).first.device == "auto" && parse({}).first.tf32 == "off" && parse({}).first.profile == ""));
+  CHECK(parse({"--device", "cuda:12"}).first.device == "cuda:12");
+  for (const char* device : {"gpu", "cuda", "cuda:", "cuda:x", "cuda:-1", "CPU", ""}) {
+    INFO(device);
+    CHECK(refused({"--device", device}));
+  }
+  CHECK(refused({"--tf32", "on"}));
+  CHECK(refused({"--isolation", "none"}));
+  CHECK(refused({"--threads", "-1"}));
+  const auto [options, file] = parse({"--include", "a", "--include", "b", "k.cu", "--profile"});
+  CHECK((options.include == std::vector<std::string>{"a", "b"} && file == "k.cu"));
+  CHECK(options.profile == kDefaultProfile);
+  CHECK(parse({"--profile", "x.ncu-rep", "k.cu"}).first.profile == "x.ncu-rep");
+  CHECK(refused({"--profile", "k.cu"}));  // a kernel is no report to write to
+}
+
+TEST_CASE("a machine's GPUs are found, or it is said why there are none") {
+  std::string why_none = "unset";
+  const std::vector<GpuFound> gpus = FindGpus(&why_none);
+  CHECK(gpus.empty() == !why_none.empty());
+  CHECK(why_none != "unset");
+  for (const GpuFound& gpu : gpus) {
+    CHECK((!gpu.name.empty() && gpu.capability_major >= 5 && gpu.driver_version >= 11000));
+  }
+  CHECK(FindGpus().size() == gpus.size());
 }
 
 TEST_CASE("policies by name") {

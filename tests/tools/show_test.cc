@@ -154,6 +154,50 @@ TEST_CASE("show tells all of one turn") {
   CHECK(lines[0]["evaluations"][1]["speedup"] == 1.4);
 }
 
+// An episode of one CUDA kernel.
+std::string GpuEpisode(const std::string& database) {
+  Store store = Store::Open(database, OpenMode::kCreate);
+  EpisodeRecord episode = SampleEpisode(store.BeginRun(SampleRun()));
+  episode.kind = "cuda", episode.device = "cuda:0: fake", episode.size = "full";
+  const std::string id = store.BeginEpisode(episode, SampleProblem());
+  TurnRecord turn = SampleTurn(1, 1.5);
+  turn.evaluation.kind = "cuda";
+  turn.evaluation.device = episode.device;
+  store.AppendTurn(id, turn);
+  store.FinishEpisode(id, {EpisodeState::kDone, "", 1, 1.4, 1.3, 1.5, "out/best.cu", 12.5});
+  return id;
+}
+
+TEST_CASE("show tells of a GPU's turn what its kernels are made of") {
+  TemporaryFolder folder;
+  const std::string database = (folder / "kevin.db").string();
+  const std::string id = GpuEpisode(database);
+  const std::string page = Run({"show", id, "1", "--db", database}).output;
+  for (const char* part :
+       {"kernel             relu<4> <<<132 x 1 x 1, 256 x 1 x 1>>>: 40 registers, occupancy 75 %",
+        "4000 GB/s, 6e+04 GFLOP/s", "The memory is busy 93 % of the time.", "0.25 s",
+        "allowed on both sides"}) {
+    INFO(part << "\n" << page);
+    CHECK(Contains(page, part));
+  }
+  const Json line = Lines(Run({"show", id, "1", "--db", database, "--json"}).output).at(0);
+  CHECK((line["kernels"][0]["registers"] == 40 && line["device_s"] == 0.25 && line["kind"] == "cuda"));
+  CHECK(line["evaluations"][0]["peak_gb_per_s"] == 4000);
+  CHECK(Contains(Run({"show", id, "--db", database}).output, "--best -o kernel.cu takes"));
+}
+
+TEST_CASE("export names the file by episode, turn and kind unless told otherwise") {
+  TemporaryFolder folder;
+  const std::string database = (folder / "kevin.db").string();
+  const std::string id = GpuEpisode(database);
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  const Result result = Run({"export", id, "--best", "--db", database});
+  std::filesystem::current_path(before);
+  CHECK(result.code == 0);
+  CHECK(Bytes(folder / (id + "-1.cu")).ends_with("// Device:   cuda:0: fake\n\nkernel 1\n"));
+}
+
 TEST_CASE("show follows an overridden verdict") {
   const Fixture kevin;
   {
