@@ -40,6 +40,9 @@ struct InterpretedLaunch {
   std::set<std::string> kernels;  // the name expressions that the compiler must provide
 };
 
+// `void launch(const float* x, float* out)` as a candidate of kind `cuda` or `ptx` declares it.
+std::string CudaLaunchSignature(const Problem& problem);
+
 // Reads `source` of kind `cuda` or `ptx` for the problem at its size and interprets its launch function.
 // Throws LaunchException.
 class LaunchException;

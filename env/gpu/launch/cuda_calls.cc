@@ -1,0 +1,219 @@
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "env/gpu/launch/interpreter_scopes.h"
+
+namespace kevin::launch {
+namespace {
+
+constexpr int64_t kMaxConstantBytes = 64 << 10;
+
+const Value kSuccess = {TypeNamed("int"), Integer{0}};
+
+}  // namespace
+
+Value Interpreter::MemorySetCall(const Expr& call, const std::vector<Value>& arguments) {
+  Count(call, arguments, 3, 4);
+  const int64_t value = WholeNumber(source_, call.children[2]->at, arguments[1], "the byte");
+  const int64_t bytes = WholeNumber(source_, call.children[3]->at, arguments[2], "the size");
+  list_->AddMemorySet(call.children[1]->at, arguments[0], value, bytes);
+  return kSuccess;
+}
+
+Value Interpreter::MemoryCopyCall(const Expr& call, const std::vector<Value>& arguments) {
+  Count(call, arguments, 4, 5);
+  const int64_t kind = WholeNumber(source_, call.children[4]->at, arguments[3], "the kind of copy");
+  if (kind != 3 && kind != 4) {
+    source_.Fail(call.children[4]->at,
+                 "launch only copies within the device; write cudaMemcpyDeviceToDevice");
+  }
+  const int64_t bytes = WholeNumber(source_, call.children[3]->at, arguments[2], "the size");
+  list_->AddMemoryCopy(call.at, arguments[0], arguments[1], bytes);
+  return kSuccess;
+}
+
+// Its arguments are not even evaluated.
+Value Interpreter::Ignored(const Expr& call, const std::vector<Value>&) {
+  list_->AddNote(call.at, fmt::format("`{}` is not needed", call.children[0]->text));
+  return kSuccess;
+}
+
+const ConstantVariable& Interpreter::SymbolNamed(const Expr& expr) {
+  for (const std::string& qualified : Qualified(expr.text)) {
+    for (const ConstantVariable& variable : outline_.constant_variables) {
+      if (expr.kind == ExprKind::kName && variable.scope + variable.name == qualified) return variable;
+    }
+  }
+  source_.Fail(expr.at, "this is no __constant__ variable; declare it: __constant__ float taps[16];");
+}
+
+void Interpreter::AppendBytes(const Value& number, std::vector<uint8_t>* bytes) {
+  uint8_t raw[8] = {};
+  if (number.type.IsInteger()) {
+    const auto bits = static_cast<uint64_t>(IntegerOf(number));
+    std::memcpy(raw, &bits, sizeof(bits));
+  } else if (number.type.info->bytes == 4) {
+    const auto single = static_cast<float>(DoubleOf(number));
+    std::memcpy(raw, &single, sizeof(single));
+  } else {
+    const double full = DoubleOf(number);
+    std::memcpy(raw, &full, sizeof(full));
+  }
+  bytes->insert(bytes->end(), raw, raw + number.type.info->bytes);
+}
+
+// constant(symbol, {1.0f, 2.0f}), or an array or a number in place of the list.
+Value Interpreter::ConstantCall(const Expr& call, const std::vector<Value>&) {
+  if (call.children.size() != 3)
+    source_.Fail(call.at, "`constant` takes 2 arguments; write constant(symbol, {values})");
+  const ConstantVariable& variable = SymbolNamed(*call.children[1]);
+  const size_t at = call.children[2]->at;
+  const Value value = Evaluate(*call.children[2]);
+  const Type type = Resolve(Parser::ReadType(source_, outline_, variable.type));
+  if (!type.IsNumber()) {
+    source_.Fail(at,
+                 fmt::format("`{}` holds {}; only numbers can be set here", variable.name, TypeText(type)));
+  }
+  std::vector<uint8_t> bytes;
+  const std::vector<Value> values = value.type.IsNumber() ? std::vector<Value>{value} : ElementsOf(at, value);
+  for (const Value& element : values) AppendBytes(Converted(at, element, type), &bytes);
+  if (bytes.empty() || static_cast<int64_t>(bytes.size()) > kMaxConstantBytes) {
+    source_.Fail(at, fmt::format("{} bytes of constants; write 1 to {}", bytes.size(), kMaxConstantBytes));
+  }
+  list_->AddConstant(variable.scope + variable.name, 0, std::move(bytes));
+  return MakeVoid();
+}
+
+// cudaMemcpyToSymbol(symbol, array, bytes[, offset[, kind[, stream]]])
+Value Interpreter::MemoryToSymbol(const Expr& call, const std::vector<Value>&) {
+  if (call.children.size() < 4 || call.children.size() > 7) {
+    source_.Fail(call.at,
+                 "`cudaMemcpyToSymbol` takes a symbol, an array and its bytes; write constant(symbol, "
+                 "{values})");
+  }
+  const ConstantVariable& variable = SymbolNamed(*call.children[1]);
+  const size_t at = call.children[2]->at;
+  const Value value = Evaluate(*call.children[2]);
+  std::vector<Value> values;
+  if (auto* const* cell = std::get_if<Cell*>(&value.data)) {
+    values.push_back((*cell)->value);
+  } else if (std::holds_alternative<ArrayPointer>(value.data)) {
+    values = ElementsOf(at, value);
+  } else {
+    source_.Fail(at, fmt::format("{} is not on the host; write a local array of numbers", KindOf(value)));
+  }
+  std::vector<uint8_t> bytes;
+  for (const Value& element : values) {
+    if (!element.type.IsNumber() || std::holds_alternative<std::monostate>(element.data)) {
+      source_.Fail(at, "the array has elements without a number; write all of them");
+    }
+    AppendBytes(element, &bytes);
+  }
+  const int64_t size = WholeNumber(source_, call.children[3]->at, Evaluate(*call.children[3]), "the size");
+  const int64_t offset = call.children.size() < 5 ? 0
+                                                  : WholeNumber(source_, call.children[4]->at,
+                                                                Evaluate(*call.children[4]), "the offset");
+  if (size < 1 || size > static_cast<int64_t>(bytes.size()) || size > kMaxConstantBytes || offset < 0 ||
+      offset > kMaxConstantBytes) {
+    source_.Fail(call.children[3]->at,
+                 fmt::format("{} bytes of an array of {}; write sizeof(array)", size, bytes.size()));
+  }
+  bytes.resize(static_cast<size_t>(size));
+  list_->AddConstant(variable.scope + variable.name, offset, std::move(bytes));
+  return kSuccess;
+}
+
+void Interpreter::ReadAttributes(size_t at, Record* config, LaunchConfiguration* configuration) {
+  const Value& attributes = config->fields.at("attrs")->value;
+  const int64_t count = WholeNumber(source_, at, config->fields.at("numAttrs")->value, "numAttrs");
+  std::vector<Value> records;
+  if (count == 0) return;
+  if (auto* const* cell = std::get_if<Cell*>(&attributes.data)) records = {(*cell)->value};
+  if (std::holds_alternative<ArrayPointer>(attributes.data)) records = ElementsOf(at, attributes);
+  if (count < 0 || count > static_cast<int64_t>(records.size())) {
+    source_.Fail(at, fmt::format("numAttrs is {} and there are {} attributes; set attrs and numAttrs", count,
+                                 records.size()));
+  }
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+    auto* const* record = std::get_if<Record*>(&records[i].data);
+    if (!record || records[i].type != TypeNamed("cudaLaunchAttribute")) {
+      source_.Fail(
+          at, "attrs holds something else than cudaLaunchAttribute; declare cudaLaunchAttribute attrs[1];");
+    }
+    const Value& val = (*record)->fields.at("val")->value;
+    const auto& fields = std::get<Record*>(val.data)->fields;
+    LaunchExtra extra;
+    const Integer id = IntegerOf((*record)->fields.at("id")->value);
+    if (id == 4) {
+      extra.kind = LaunchExtra::kCluster;
+      extra.cluster = std::get<Extents>(fields.at("clusterDim")->value.data);
+    } else if (id == 2 || id == 6) {
+      extra.kind = id == 2 ? LaunchExtra::kCooperative : LaunchExtra::kProgrammatic;
+      const char* name = id == 2 ? "cooperative" : "programmaticStreamSerializationAllowed";
+      if (IntegerOf(fields.at(name)->value) == 0) continue;
+    } else {
+      source_.Fail(
+          at,
+          "this launch attribute is not known; use the cluster dimension, cooperative or programmatic "
+          "stream serialization");
+    }
+    configuration->extras.push_back(extra);
+  }
+}
+
+// cudaLaunchKernelEx(&config, kernel, arguments...)
+Value Interpreter::LaunchKernelEx(const Expr& call, const std::vector<Value>& arguments) {
+  Count(call, arguments, 2, 1024);
+  auto* const* cell = std::get_if<Cell*>(&arguments[0].data);
+  auto* const* config = cell ? std::get_if<Record*>(&(*cell)->value.data) : nullptr;
+  if (!config || (*cell)->value.type != TypeNamed("cudaLaunchConfig_t")) {
+    source_.Fail(call.children[1]->at,
+                 "this is no launch configuration; write &config with cudaLaunchConfig_t config");
+  }
+  LaunchConfiguration configuration;
+  configuration.grid = std::get<Extents>((*config)->fields.at("gridDim")->value.data);
+  configuration.block = std::get<Extents>((*config)->fields.at("blockDim")->value.data);
+  configuration.shared_bytes = WholeNumber(source_, call.at, (*config)->fields.at("dynamicSmemBytes")->value,
+                                           "the dynamic shared memory");
+  ReadAttributes(call.at, *config, &configuration);
+  std::vector<size_t> places;
+  for (size_t i = 3; i < call.children.size(); ++i) places.push_back(call.children[i]->at);
+  const KernelReference kernel = RequireKernel(call.children[2]->at, arguments[1]);
+  Launch(call.children[2]->at, kernel, configuration, {arguments.begin() + 2, arguments.end()}, places);
+  return kSuccess;
+}
+
+// cudaLaunchKernel(kernel, grid, block, void* arguments[], shared, stream), and the cooperative one.
+Value Interpreter::LaunchKernelCall(const Expr& call, const std::vector<Value>& arguments) {
+  Count(call, arguments, 4, 6);
+  const size_t at = call.children[1]->at;
+  const KernelReference kernel = RequireKernel(at, arguments[0]);
+  LaunchConfiguration configuration;
+  configuration.grid = ExtentsOf(call.children[2]->at, arguments[1], "grid");
+  configuration.block = ExtentsOf(call.children[3]->at, arguments[2], "block");
+  if (arguments.size() > 4) {
+    configuration.shared_bytes =
+        WholeNumber(source_, call.children[5]->at, arguments[4], "the dynamic shared memory");
+  }
+  if (PlainName(call.children[0]->text) == "cudaLaunchCooperativeKernel") {
+    configuration.extras.push_back({LaunchExtra::kCooperative, {1, 1, 1}});
+  }
+  std::vector<Value> values;
+  const size_t list_at = call.children[4]->at;
+  if (!IsNull(arguments[3])) {
+    for (const Value& element : ElementsOf(list_at, arguments[3])) {
+      auto* const* cell = std::get_if<Cell*>(&element.data);
+      if (!cell)
+        source_.Fail(list_at, "the kernel's arguments are addresses of variables; write {&x, &out, &n}");
+      if (std::holds_alternative<std::monostate>((*cell)->value.data)) {
+        source_.Fail(list_at, "one of the kernel's arguments has no value yet; write one");
+      }
+      values.push_back((*cell)->value);
+    }
+  }
+  Launch(at, kernel, configuration, values, std::vector<size_t>(values.size(), list_at));
+  return kSuccess;
+}
+
+}  // namespace kevin::launch
