@@ -63,6 +63,7 @@ struct OperationToJson {
             {"cooperative", planned.launch.cooperative},
             {"programmatic", planned.launch.programmatic},
             {"arguments", HexText(Text(planned.arguments.bytes))},
+            {"offsets", planned.arguments.offsets},
             {"pointers", pointers},
             {"maps", maps}};
   }
@@ -86,6 +87,7 @@ PlannedLaunch LaunchFrom(const json& j) {
   planned.launch.cooperative = j.at("cooperative");
   planned.launch.programmatic = j.at("programmatic");
   planned.arguments.bytes = Bytes(BytesFromHex(j.at("arguments")));
+  planned.arguments.offsets = j.at("offsets").get<std::vector<int64_t>>();
   for (const json& pointer : j.at("pointers"))
     planned.arguments.pointers.push_back({pointer.at(0), PlaceFrom(pointer.at(1))});
   for (const json& map : j.at("maps")) planned.arguments.maps.push_back({map.at(0), MapFrom(map.at(1))});
