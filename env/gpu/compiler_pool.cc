@@ -93,7 +93,8 @@ PoolAnswer CompilerPool::Do(Worker* worker, const Job& job) {
       answer.died.clear();
       return answer;
     }
-    if (how == CompilerAnswer::kReplied) answer.died = answer.reply.log;
+    if (how == CompilerAnswer::kReplied)
+      answer.died = answer.reply.log.substr(0, answer.reply.log.find('\n'));
   }
   *worker = Worker();  // out of memory once, out of memory for ever
   return answer;
