@@ -12,6 +12,7 @@
 #include "env/cpu/self_test.h"
 #include "env/device_lock.h"
 #include "env/error.h"
+#include "env/gpu/compile_farm.h"
 #include "env/machine.h"
 #include "env/problem.h"
 #include "env/sandbox/sandbox.h"
@@ -69,6 +70,20 @@ Check CheckGpu() {
   const bool device = fs::exists("/dev/nvidia0");
   return {"gpu", device, false, device ? "/dev/nvidia0" : "no NVIDIA device",
           device ? "" : "not needed: kernels are then judged on the CPU"};
+}
+
+Check CheckDeviceCompiler() {
+  try {
+    const CudaToolchain toolchain = FindCudaToolchain();
+    const fs::path program = ProgramDirectory() / "kevin-gpu-compiler";
+    if (access(program.c_str(), X_OK) != 0)
+      return {"cuda compiler", false, false, program.string() + " is missing",
+              "build or install Kevin again"};
+    return {"cuda compiler", true, false, toolchain.nvrtc.string() + ": " + toolchain.version, ""};
+  } catch (const Error& error) {
+    return {"cuda compiler", false, false, error.what(),
+            "needed only to compile kernels for a GPU: " + error.next_step()};
+  }
 }
 
 Check CheckNamespaces() {
@@ -150,6 +165,7 @@ int RunDoctor(bool json) {
       CheckCompiler(),
       CheckTorch(),
       CheckGpu(),
+      CheckDeviceCompiler(),
       CheckCache(),
       CheckLock(),
       CheckProblems(),

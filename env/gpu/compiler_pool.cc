@@ -10,7 +10,7 @@ namespace kevin {
 namespace {
 
 // How long there must be nothing to do before headers are precompiled.
-constexpr std::chrono::milliseconds kIdle(300);
+constexpr std::chrono::milliseconds kIdle(50);
 
 }  // namespace
 

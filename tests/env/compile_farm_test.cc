@@ -35,6 +35,7 @@ KernelInfo CompileK(Farm& farm, const std::string& text) {
   INFO(compiled.log << compiled.refused);
   REQUIRE(!compiled.module.cubin.empty());
   CHECK(compiled.refused.empty());
+  CHECK(compiled.log.empty());  // NVRTC complains here when it cannot precompile headers
   REQUIRE(compiled.module.kernels.size() == 1);
   return compiled.module.kernels[0];
 }
@@ -423,7 +424,7 @@ TEST_CASE("a compiler that is killed in the middle is replaced and the text comp
   farm.Compile(kRelu, {"relu"});
   REQUIRE(CompilerProcesses().size() == 1);
   const pid_t victim = CompilerProcesses()[0];
-  auto result = std::async(std::launch::async, [&] { return farm.Compile(Slow(1, 3000), {"k"}); });
+  auto result = std::async(std::launch::async, [&] { return farm.Compile(Slow(1, 300), {"k"}); });
   std::this_thread::sleep_for(std::chrono::milliseconds(60));
   kill(victim, SIGKILL);
   const GpuCompiled compiled = result.get();
@@ -489,6 +490,22 @@ TEST_CASE("many threads share a farm") {
   }
   for (auto& result : results) CHECK(!result.get().module.cubin.empty());
   CHECK(CompilerProcesses().size() == 2);
+}
+
+TEST_CASE("a toolchain that is asked for and not there is named, with what to install") {
+  const char* before = std::getenv("KEVIN_CUDA");
+  const std::string kept = before ? before : "";
+  setenv("KEVIN_CUDA", "/nowhere", 1);
+  try {
+    FindCudaToolchain();
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kMachine);
+    CHECK(Contains(error.what(),
+                   "KEVIN_CUDA=/nowhere: no CUDA device compiler: missing libnvrtc.so, cuda_fp16.h"));
+    CHECK(Contains(error.next_step(), "nvidia-cuda-nvrtc"));
+  }
+  before ? setenv("KEVIN_CUDA", kept.c_str(), 1) : unsetenv("KEVIN_CUDA");
 }
 
 TEST_CASE("an unknown architecture is the machine's error, a missing program too") {
