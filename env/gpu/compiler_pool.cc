@@ -88,7 +88,10 @@ PoolAnswer CompilerPool::Do(Worker* worker, const Job& job) {
     const CompilerAnswer how =
         worker->process.Ask(bytes, options_.limits.compile_timeout_s, &answer.reply, &answer.died);
     answer.timed_out = how == CompilerAnswer::kTimedOut;
-    if (answer.timed_out) return answer;
+    if (answer.timed_out) {
+      answer.died.clear();
+      return answer;
+    }
     if (how == CompilerAnswer::kReplied && answer.reply.status != CompilerStatus::kCompilerFailed) {
       answer.died.clear();
       return answer;
