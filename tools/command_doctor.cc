@@ -14,6 +14,7 @@
 #include "env/cpu/self_test.h"
 #include "env/device_lock.h"
 #include "env/error.h"
+#include "env/gpu/compile_farm.h"
 #include "env/gpu/find_gpus.h"
 #include "env/machine.h"
 #include "env/problem.h"
@@ -90,6 +91,20 @@ Check CheckGpu() {
   return {"gpu", shared, false,
           fmt::format("{}; driver for CUDA {}.{}", fmt::join(found, "; "), driver / 1000, driver % 1000 / 10),
           shared ? "" : "nvidia-smi -c DEFAULT (as root), so that two processes can use the GPU"};
+}
+
+Check CheckDeviceCompiler() {
+  try {
+    const CudaToolchain toolchain = FindCudaToolchain();
+    const fs::path program = ProgramDirectory() / "kevin-gpu-compiler";
+    if (access(program.c_str(), X_OK) != 0)
+      return {"cuda compiler", false, false, program.string() + " is missing",
+              "build or install Kevin again"};
+    return {"cuda compiler", true, false, toolchain.nvrtc.string() + ": " + toolchain.version, ""};
+  } catch (const Error& error) {
+    return {"cuda compiler", false, false, error.what(),
+            "needed only to compile kernels for a GPU: " + error.next_step()};
+  }
 }
 
 Check CheckNamespaces() {
@@ -171,6 +186,7 @@ int RunDoctor(bool json) {
       CheckCompiler(),
       CheckTorch(),
       CheckGpu(),
+      CheckDeviceCompiler(),
       CheckCache(),
       CheckLock(),
       CheckProblems(),

@@ -175,6 +175,12 @@ torch_requirements() {
   [ "$gpu" = yes ] || printf '%s\n' nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85
 }
 
+# What compiles CUDA candidates, on machines without a GPU too; with one, torch brings NVRTC and nvJitLink along.
+compiler_requirements() {
+  printf '%s\n' nvidia-cuda-crt==13.0.88 nvidia-cuda-cccl==13.0.85
+  [ "$gpu" = yes ] || printf '%s\n' nvidia-cuda-nvrtc==13.0.88 nvidia-nvjitlink==13.0.88
+}
+
 fetch_torch() {
   local new=$root/.torch.new only=() need_mb=4000 free_mb
   [ "$gpu" = yes ] && need_mb=12000 || only=(--no-deps)
@@ -215,6 +221,26 @@ find_torch() {   # sets $torch
   fi
   fetch_torch
   torch=$root/.torch/torch
+}
+
+# Into our own .torch, also one that was made before; a torch of one's own is left alone. Kernels for the CPU need
+# none of it.
+fetch_device_compiler() {
+  local new=$root/.torch.new list=$root/.torch/device-compiler.txt
+  [ "$torch" = "$root/.torch/torch" ] || return 0
+  [ "$(cat "$list" 2>/dev/null)" != "$(compiler_requirements)" ] || return 0
+  make_venv
+  rm -rf "$new"
+  mkdir -p "$new/packages" "$new/tmp"
+  say "CUDA's device compiler and headers (250 MB) ..."
+  # shellcheck disable=SC2046
+  if TMPDIR=$new/tmp "$venv/bin/python" -m pip install --no-deps --only-binary=:all: --target "$new/packages" \
+    $(compiler_requirements) >"$logs/device-compiler.log" 2>&1 </dev/null && cp -r "$new/packages/." "$root/.torch/"; then
+    compiler_requirements >"$list"
+  else
+    say "CUDA's device compiler could not be fetched (see $logs/device-compiler.log); kernels for a GPU cannot be compiled" >&2
+  fi
+  rm -rf "$new"
 }
 
 # The format test wants exactly this version; without it that test is skipped.
@@ -270,5 +296,6 @@ has_gpu && gpu=yes
 install_packages
 newer_cmake
 find_torch
+fetch_device_compiler
 fetch_formatter
 build

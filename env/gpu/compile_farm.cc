@@ -55,7 +55,9 @@ struct Prepared {
   std::vector<std::string> notes;
 };
 
-Prepared PrepareCuda(const CudaToolchain& toolchain, const GpuCompileRequest& asked,
+using Headers = std::vector<std::pair<std::string, std::string>>;
+
+Prepared PrepareCuda(const CudaToolchain& toolchain, const Headers& tamed, const GpuCompileRequest& asked,
                      const std::vector<fs::path>& folders) {
   const DeviceSource source = BuildDeviceSource(asked.device_text, asked.symbols);
   HabitHeaders habits = HeadersFor(asked.device_text, folders);
@@ -65,6 +67,7 @@ Prepared PrepareCuda(const CudaToolchain& toolchain, const GpuCompileRequest& as
   request.kind = "cuda";
   request.text = source.text;
   request.headers = std::move(habits.headers);
+  request.headers.insert(request.headers.end(), tamed.begin(), tamed.end());
   request.options = {"--gpu-architecture=" + asked.architecture,
                      "--std=c++20",
                      "-default-device",
@@ -132,6 +135,7 @@ struct CompileFarm::Impl {
   Impl(CudaToolchain toolchain_arg, CompileFarmOptions options_arg)
       : toolchain(std::move(toolchain_arg)),
         options(std::move(options_arg)),
+        tamed(HeadersWithoutClock(toolchain.includes)),
         cache(options.cache_directory / "gpu", options.cache_limit_bytes),
         pool(toolchain, options) {}
 
@@ -149,6 +153,7 @@ struct CompileFarm::Impl {
 
   CudaToolchain toolchain;
   CompileFarmOptions options;
+  const Headers tamed;
   CompileCache cache;
   FolderHashes folder_hashes;
   CompilerPool pool;  // last: its threads use what is above
@@ -219,7 +224,7 @@ GpuCompiled CompileFarm::Compile(const GpuCompileRequest& asked) {
     throw Error(ExitCode::kBadRequest, "the compile farm has no kind `" + asked.kind + "`", "cuda or ptx");
   const std::vector<fs::path> folders = RealFolders(asked.include_directories);
   const Prepared prepared = asked.kind == "ptx" ? PreparePtx(impl_->toolchain, asked)
-                                                : PrepareCuda(impl_->toolchain, asked, folders);
+                                                : PrepareCuda(impl_->toolchain, impl_->tamed, asked, folders);
   GpuCompiled compiled;
   compiled.notes = prepared.notes;
   CompilerReply reply = impl_->Run(prepared.request, folders, &compiled);

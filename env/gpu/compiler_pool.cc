@@ -10,7 +10,7 @@ namespace kevin {
 namespace {
 
 // How long there must be nothing to do before headers are precompiled.
-constexpr std::chrono::milliseconds kIdle(300);
+constexpr std::chrono::milliseconds kIdle(50);
 
 }  // namespace
 
@@ -88,12 +88,16 @@ PoolAnswer CompilerPool::Do(Worker* worker, const Job& job) {
     const CompilerAnswer how =
         worker->process.Ask(bytes, options_.limits.compile_timeout_s, &answer.reply, &answer.died);
     answer.timed_out = how == CompilerAnswer::kTimedOut;
-    if (answer.timed_out) return answer;
+    if (answer.timed_out) {
+      answer.died.clear();
+      return answer;
+    }
     if (how == CompilerAnswer::kReplied && answer.reply.status != CompilerStatus::kCompilerFailed) {
       answer.died.clear();
       return answer;
     }
-    if (how == CompilerAnswer::kReplied) answer.died = answer.reply.log;
+    if (how == CompilerAnswer::kReplied)
+      answer.died = answer.reply.log.substr(0, answer.reply.log.find('\n'));
   }
   *worker = Worker();  // out of memory once, out of memory for ever
   return answer;

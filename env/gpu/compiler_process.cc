@@ -37,13 +37,15 @@ std::set<fs::path> FoldersToShow(const CudaToolchain& toolchain, const CompileFa
   return shown;
 }
 
-SpawnOptions Command(const CudaToolchain& toolchain, const CompileFarmOptions& options,
+SpawnOptions Command(const CudaToolchain& toolchain, const CompileFarmOptions& options, const fs::path& work,
                      const std::vector<fs::path>& extra) {
   SpawnOptions spawn;
   spawn.namespaces = options.namespaces;
   spawn.argv = {options.runner_program.string(),
                 "exec",
                 options.namespaces ? "namespaces" : "plain",
+                "--work",
+                work.string(),
                 "--memory-mb",
                 std::to_string(options.limits.compile_memory_mb),
                 "--cpu-s",
@@ -52,15 +54,34 @@ SpawnOptions Command(const CudaToolchain& toolchain, const CompileFarmOptions& o
     spawn.argv.insert(spawn.argv.end(), {"--show", folder.string()});
   spawn.argv.insert(spawn.argv.end(), {"--", fs::canonical(options.compiler_program).string(),
                                        toolchain.nvrtc.string(), toolchain.nvjitlink.string()});
-  spawn.environment = {"LC_ALL=C", "CUDA_CACHE_DISABLE=1"};
+  spawn.environment = {"LC_ALL=C", "CUDA_CACHE_DISABLE=1",
+                       "TMPDIR=" + (options.namespaces ? "/work" : work.string())};
   return spawn;
+}
+
+fs::path MakeWorkFolder(const fs::path& parent) {
+  std::error_code error;
+  fs::create_directories(parent, error);
+  std::string name = (parent / "compiler-XXXXXX").string();
+  if (!mkdtemp(name.data())) {
+    throw Error(ExitCode::kBroken, "cannot make a folder in " + parent.string() + ": " + std::strerror(errno),
+                "free some disk space, or point XDG_CACHE_HOME elsewhere");
+  }
+  return name;
 }
 
 }  // namespace
 
+void CompilerProcess::RemoveFolder::operator()(fs::path* folder) const {
+  std::error_code ignored;
+  fs::remove_all(*folder, ignored);
+  delete folder;
+}
+
 CompilerProcess::CompilerProcess(const CudaToolchain& toolchain, const CompileFarmOptions& options,
                                  std::vector<fs::path> folders)
-    : folders_(std::move(folders)) {
+    : folders_(std::move(folders)),
+      work_(new fs::path(MakeWorkFolder(options.cache_directory / "gpu-work"))) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     throw Error(ExitCode::kBroken, std::string("cannot make a socket: ") + std::strerror(errno));
@@ -68,7 +89,7 @@ CompilerProcess::CompilerProcess(const CudaToolchain& toolchain, const CompileFa
   const Fd theirs(ends[1]);
   fcntl(socket_.get(), F_SETFL, O_NONBLOCK);
   messages_ = CreateSharedFile("compiler-messages", 0);
-  SpawnOptions spawn = Command(toolchain, options, folders_);
+  SpawnOptions spawn = Command(toolchain, options, *work_, folders_);
   spawn.descriptors = {{messages_.get(), STDERR_FILENO}, {theirs.get(), kCompilerSocket}};
   process_ = Spawn(spawn);
 }

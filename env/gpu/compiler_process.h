@@ -3,6 +3,7 @@
 // started it for as long as that lives: the kernel ends the compiler together with that thread.
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,11 @@ class CompilerProcess {
   CompilerAnswer Exchange(const std::string& request, double timeout_s, std::string* bytes) const;
   std::string Obituary();
 
+  struct RemoveFolder {
+    void operator()(std::filesystem::path* folder) const;
+  };
   std::vector<std::filesystem::path> folders_;
+  std::unique_ptr<std::filesystem::path, RemoveFolder> work_;  // NVRTC wants one for its precompiled headers
   Fd socket_, messages_;  // messages: what it wrote to its standard error
   ChildProcess process_;
 };

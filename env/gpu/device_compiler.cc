@@ -121,9 +121,10 @@ CompilerReply DeviceCompiler::CompileCuda(const CompilerRequest& request) {
   const int result =
       nvrtc.compile(program, static_cast<int>(request.options.size()), Pointers(request.options).data());
   reply.log = Shortened(nvrtc.GetText(program, "ProgramLog"));
+  const bool exhausted = reply.log.find("catastrophic error: out of memory") != std::string::npos;
   if (result == kSuccess) {
     Collect(nvrtc, program, request, &reply);
-  } else if (result == kCompilation) {
+  } else if (result == kCompilation && !exhausted) {
     reply.status = CompilerStatus::kTextHasErrors;
   } else {
     reply.status = result == kInvalidOption ? CompilerStatus::kNotUsable : CompilerStatus::kCompilerFailed;

@@ -22,6 +22,12 @@ struct HabitHeaders {
 // unless one of `folders` has that file.
 HabitHeaders HeadersFor(const std::string& text, const std::vector<std::filesystem::path>& folders);
 
+// CCCL's barriers read %globaltimer to back off while they wait, which no candidate may: these are its
+// headers with a clock that stands still, so that they wait without a pause. Empty when the toolchain has no
+// such read.
+std::vector<std::pair<std::string, std::string>> HeadersWithoutClock(
+    const std::vector<std::filesystem::path>& includes);
+
 // The names that `text` includes, in order; what comments and #if hide is listed too.
 std::vector<std::string> IncludedNames(const std::string& text);
 

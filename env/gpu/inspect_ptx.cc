@@ -113,6 +113,7 @@ class Inspector {
   void RestOfStatement() {
     while (!cursor_.TakeIf(";")) {
       if (cursor_.AtEnd()) return Refuse("the PTX ends within a statement");
+      if (cursor_.Is(":")) return NotUnderstood();  // a label: the semicolon is missing
       const PtxToken token = cursor_.Take();
       if (token.kind == PtxTokenKind::kWord && token.text[0] == '%') CheckRegister(token.text);
     }

@@ -123,10 +123,22 @@ out=$(setup)
 check "torch is fetched when there is none" same "$? $(grep -c '^pip.*--no-deps.*torch==2.11' "$work/calls")" "0 1"
 check "half a download is replaced" test ! -e "$work/c/.torch.new" -a -e "$work/c/.torch/torch/lib/libtorch_cpu.so"
 setup >/dev/null
-check "and kept" same "$(grep -c '^pip' "$work/calls")" 1
+check "and kept" same "$(grep -c '^pip.*torch==' "$work/calls")" 1
+check "the device compiler is fetched with it, once" same "$(grep -c '^pip.*--no-deps.*nvidia-cuda-nvrtc==13' "$work/calls")" 1
+rm "$work/c/.torch/device-compiler.txt"   # as an older set-up left it
+setup >/dev/null
+check "a .torch from before gets it too" same "$(grep -c '^pip.*nvidia-cuda-nvrtc==13' "$work/calls")" 2
+check "and keeps its torch" same "$(grep -c '^pip.*torch==' "$work/calls")" 1
+rm "$work/c/.torch/device-compiler.txt"
+cp "$bin/fake-pip" "$work/fake-pip"
+stub_at "$work/c/build/setup/venv/bin/python" 'exit 1'
+out=$(setup)
+check "without a network the rest still works" contains "$? $out" "0 "
+check "and it is said" contains "$out" "kernels for a GPU cannot be compiled"
+cp "$work/fake-pip" "$work/c/build/setup/venv/bin/python"
 echo "torch==2.10.0" >"$work/c/.torch/requirements.txt"
 setup >/dev/null
-check "another list of requirements is fetched anew" same "$(grep -c '^pip' "$work/calls")" 2
+check "another list of requirements is fetched anew" same "$(grep -c '^pip.*torch==' "$work/calls")" 2
 
 [ $failed = 0 ] && rm -rf "$work" && echo "all script tests passed"
 exit $failed

@@ -1,0 +1,530 @@
+// Everything here compiles for real, with no GPU: what works, what the policy is told, what is remembered,
+// and what a hostile text can do to the compiler.
+
+#include "env/gpu/compile_farm.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <future>
+#include <thread>
+
+#include "env/gpu/compile_cache.h"
+#include "tests/env/gpu_fixture.h"
+
+namespace kevin {
+namespace {
+
+namespace fs = std::filesystem;
+
+const char* const kRelu = R"(__global__ void relu(const float* x, float* y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[i] > 0 ? x[i] : 0;
+}
+)";
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// The compiled text of one kernel `k`, which must be fine.
+KernelInfo CompileK(Farm& farm, const std::string& text) {
+  const GpuCompiled compiled = farm.Compile(text, {"k"});
+  INFO(compiled.log << compiled.refused);
+  REQUIRE(!compiled.module.cubin.empty());
+  CHECK(compiled.refused.empty());
+  CHECK(compiled.log.empty());  // NVRTC complains here when it cannot precompile headers
+  REQUIRE(compiled.module.kernels.size() == 1);
+  return compiled.module.kernels[0];
+}
+
+void FlipByte(const fs::path& path, uintmax_t at) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(at));
+  const auto flipped = static_cast<char>(file.get() ^ 1);
+  file.seekp(static_cast<std::streamoff>(at));
+  file.put(flipped);
+}
+
+// Takes NVRTC long: each line brings the slow path of sinf along.
+std::string Slow(int seed, int lines) {
+  std::string text = "__global__ void k(float* x) {\n  float v = x[threadIdx.x];\n";
+  for (int i = 0; i < lines; ++i) text += "  v = v * " + std::to_string(i + seed) + ".5f + sinf(v);\n";
+  return text + "  x[threadIdx.x] = v;\n}\n";
+}
+
+// The processes that this one has started and that run kevin-gpu-compiler.
+std::vector<pid_t> CompilerProcesses() {
+  std::vector<pid_t> found;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    if (!std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; })) continue;
+    std::ifstream stat(entry.path() / "stat");
+    std::string number, program, state;
+    pid_t parent = 0;
+    stat >> number >> program >> state >> parent;
+    if (parent == getpid() && Contains(program, "kevin-gpu-comp")) found.push_back(std::stoi(name));
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("a kernel compiles, and what is known about it comes back") {
+  if (!TestToolchain()) return;
+  Farm farm;
+  const GpuCompiled compiled = farm.Compile(kRelu, {"relu"});
+  INFO(compiled.log << compiled.refused);
+  REQUIRE(compiled.module.cubin.substr(1, 3) == "ELF");
+  CHECK(Contains(compiled.module.ptx, ".target sm_90a"));
+  CHECK(compiled.log.empty());
+  CHECK(compiled.notes.empty());
+  REQUIRE(compiled.module.kernels.size() == 1);
+  const KernelInfo& relu = compiled.module.kernels[0];
+  CHECK(relu.name == "relu");
+  CHECK(relu.lowered_name == "_Z4reluPKfPfi");
+  REQUIRE(relu.parameters.size() == 3);
+  CHECK(relu.parameters[0].type == "u64");
+  CHECK(relu.parameters[2].type == "u32");
+  CHECK(relu.parameters[2].bytes == 4);
+  CHECK(relu.registers >= 8);
+  CHECK(relu.spill_store_bytes == 0);
+}
+
+TEST_CASE("extern C, templates, namespaces, shared memory, structs, symbols and constants") {
+  if (!TestToolchain()) return;
+  Farm farm;
+  GpuCompileRequest request;
+  request.device_text = R"(
+struct Box { float* p; int n; char c; };
+extern "C" __global__ void plain(float* x) { x[N - 1] = H * W; }
+template <typename T, int S> __global__ void scale(T* x) { __shared__ T s[S]; s[threadIdx.x] = x[threadIdx.x];
+  __syncthreads(); x[threadIdx.x] = s[S - 1 - threadIdx.x] * table[threadIdx.x]; }
+namespace deep { __global__ void boxed(Box b, __grid_constant__ const Box c, double d, bool e) { *b.p = c.n + d + e; } }
+)";
+  request.device_text.insert(0, "static __constant__ float table[64];");
+  request.kernels = {"plain", "scale<float, 64>", "deep::boxed"};
+  request.variables = {"table"};
+  request.symbols = {{"N", 5}, {"H", 2}, {"W", 3000000000}};
+  const GpuCompiled compiled = farm->Compile(request);
+  INFO(compiled.log << compiled.refused);
+  REQUIRE(compiled.module.kernels.size() == 3);
+  CHECK(compiled.module.kernels[0].lowered_name == "plain");
+  CHECK(compiled.module.kernels[1].static_shared_bytes == 256);
+  const KernelInfo& boxed = compiled.module.kernels[2];
+  REQUIRE(boxed.parameters.size() == 4);
+  CHECK(boxed.parameters[0].type == "b8");
+  CHECK(boxed.parameters[0].bytes == 16);
+  CHECK(boxed.parameters[0].align == 8);
+  CHECK(boxed.parameters[2].type == "f64");
+  CHECK(boxed.parameters[3].bytes == 1);
+  CHECK(Contains(compiled.module.ptx, compiled.variables.at("table") + "[256]"));
+}
+
+TEST_CASE("spills and the stack are read from the assembler's report") {
+  if (!TestToolchain()) return;
+  Farm farm;
+  std::string text =
+      "__global__ __launch_bounds__(1024, 2) void k(float* x) {\n  float v[96];\n#pragma unroll\n";
+  text +=
+      "  for (int i = 0; i < 96; ++i) v[i] = x[i * 1024 + threadIdx.x];\n  __syncthreads();\n#pragma "
+      "unroll\n";
+  text += "  for (int i = 0; i < 96; ++i) x[(95 - i) * 1024 + threadIdx.x] = v[i] * v[(i * 7) % 96];\n}\n";
+  const KernelInfo kernel = CompileK(farm, text);
+  CHECK(kernel.registers <= 32);
+  CHECK(kernel.spill_store_bytes > 0);
+  CHECK(kernel.spill_load_bytes > 0);
+  CHECK(kernel.stack_bytes > 0);
+}
+
+TEST_CASE("CUDA's own headers work") {
+  if (!TestToolchain()) return;
+  Farm farm;
+  const char* const texts[] = {
+      "#include <cuda_fp16.h>\n__global__ void k(__half2* x) { x[threadIdx.x] = __hmul2(x[threadIdx.x], "
+      "x[0]); }",
+      "#include <cuda_bf16.h>\n__global__ void k(__nv_bfloat16* x) { x[0] = __float2bfloat16(2.f * "
+      "float(x[1])); }",
+      "#include <cuda_fp8.h>\n__global__ void k(__nv_fp8_e4m3* x, float f) { x[0] = __nv_fp8_e4m3(f); }",
+      "#include <mma.h>\nusing namespace nvcuda;\n__global__ void k(const half* a, const half* b, float* c) "
+      "{\n"
+      "  wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> fa;\n"
+      "  wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::col_major> fb;\n"
+      "  wmma::fragment<wmma::accumulator, 16, 16, 16, float> fc;\n  wmma::fill_fragment(fc, 0.f);\n"
+      "  wmma::load_matrix_sync(fa, a, 16); wmma::load_matrix_sync(fb, b, 16);\n"
+      "  wmma::mma_sync(fc, fa, fb, fc); wmma::store_matrix_sync(c, fc, 16, wmma::mem_row_major); }",
+      "#include <cooperative_groups.h>\n#include <cooperative_groups/reduce.h>\nnamespace cg = "
+      "cooperative_groups;\n"
+      "__global__ void k(float* x) { auto w = cg::tiled_partition<32>(cg::this_thread_block());\n"
+      "  x[0] = cg::reduce(w, x[threadIdx.x], cg::plus<float>()); cg::this_grid().sync(); x[1] = 1; }",
+      "#include <cuda/barrier>\n__global__ void k(int* x) { __shared__ "
+      "cuda::barrier<cuda::thread_scope_block> b;\n"
+      "  if (threadIdx.x == 0) init(&b, blockDim.x); __syncthreads(); b.arrive_and_wait(); x[0] = 1; }",
+      "#include <cuda/pipeline>\n__global__ void k(int* x) { __shared__ int s[32]; auto p = "
+      "cuda::make_pipeline();\n"
+      "  p.producer_acquire(); cuda::memcpy_async(s, x, 128, p); p.producer_commit(); p.consumer_wait();\n"
+      "  x[40] = s[1]; p.consumer_release(); }",
+      "#include <cuda/ptx>\n__global__ void k(int* x) { x[0] = cuda::ptx::get_sreg_laneid(); }",
+      "#include <cub/block/block_reduce.cuh>\n__global__ void k(float* x) { using R = "
+      "cub::BlockReduce<float, 256>;\n"
+      "  __shared__ R::TempStorage t; float v = R(t).Sum(x[threadIdx.x]); if (threadIdx.x == 0) x[0] = v; }",
+      "#include <cuda.h>\n#include <cuda/barrier>\n__global__ void k(const __grid_constant__ CUtensorMap "
+      "map, int* x)"
+      " { x[0] = sizeof(map); }",
+  };
+  for (const char* text : texts) {
+    INFO(text);
+    CompileK(farm, text);
+  }
+}
+
+TEST_CASE("headers included by habit cost a note, and their usual names are there") {
+  if (!TestToolchain()) return;
+  Farm farm;
+  std::string text;
+  for (const char* header : {"cuda_runtime.h",
+                             "stdint.h",
+                             "cstdint",
+                             "math.h",
+                             "cmath",
+                             "stdio.h",
+                             "cstdio",
+                             "cfloat",
+                             "float.h",
+                             "climits",
+                             "limits",
+                             "algorithm",
+                             "type_traits",
+                             "torch/extension.h",
+                             "torch/all.h",
+                             "ATen/cuda/CUDAContext.h",
+                             "c10/cuda/CUDAStream.h",
+                             "vector",
+                             "iostream",
+                             "cuda.h",
+                             "cuda_fp16.h",
+                             "device_launch_parameters.h",
+                             "cublas_v2.h",
+                             "cstring",
+                             "assert.h",
+                             "cuda/std/limits",
+                             "cuda/std/cstdint"})
+    text += "#include <" + std::string(header) + ">\n";
+  text += R"(
+static_assert(std::numeric_limits<float>::max() == FLT_MAX && std::numeric_limits<int>::min() == INT_MIN);
+static_assert(std::is_same_v<std::remove_cvref_t<const float&>, float> && std::is_integral_v<long>);
+static_assert(sizeof(uint64_t) == 8 && INT32_MAX == 2147483647 && std::max(3, 4L) == 4);
+constexpr float kLowest = -INFINITY;
+float helper(float v) { return std::fmax(v, kLowest) + static_cast<float>(M_PI) + std::exp(v) + std::sqrt(v); }
+__global__ void k(float* x, std::int64_t n) {
+  assert(n > 0);
+  uint32_t i = std::min<uint32_t>(threadIdx.x, 7u);
+  x[i] = helper(x[i]) + std::numeric_limits<float>::infinity() + NAN + DBL_EPSILON;
+}
+)";
+  const GpuCompiled compiled = farm.Compile(text, {"k"});
+  INFO(compiled.log << compiled.refused);
+  CHECK(!compiled.module.cubin.empty());
+  CHECK(compiled.refused.empty());
+  CHECK(compiled.notes.size() == 9);
+  CHECK(std::count(compiled.notes.begin(), compiled.notes.end(),
+                   "`#include <torch/extension.h>` is ignored: there is no host code") == 1);
+}
+
+TEST_CASE("an error names the candidate's own line, and is remembered") {
+  if (!TestToolchain()) return;
+  Farm farm;
+  GpuCompileRequest request;
+  request.device_text =
+      "#include <cuda_fp16.h>\n#include <vector>\n__global__ void k(float* x) {\n  x[0] = nonsense;\n}\n";
+  request.kernels = {"k"};
+  request.symbols = {{"N", 5}, {"M", 6}};
+  const GpuCompiled first = farm->Compile(request);
+  CHECK(first.module.cubin.empty());
+  CHECK(!first.cached);
+  CHECK(Contains(first.log, "candidate.cu(4): error: identifier \"nonsense\" is undefined"));
+  CHECK(!Contains(first.log, "__nv_name_map"));
+  const GpuCompiled second = farm->Compile(request);
+  CHECK(second.cached);
+  CHECK(second.log == first.log);
+  CHECK(second.notes == first.notes);
+}
+
+TEST_CASE("a kernel that is not there is named, with those that are") {
+  if (!TestToolchain()) return;
+  Farm farm;
+  const std::string text = std::string(kRelu) +
+                           "// __global__ void old(int)\ntemplate <int S> __global__ "
+                           "__launch_bounds__(S) void wide(float* x) { x[0] = S; }\n"
+                           "__device__ float helper(float v) { return v; }\n";
+  const GpuCompiled absent = farm.Compile(text, {"relu", "gelu<3>"});
+  CHECK(absent.module.cubin.empty());
+  CHECK(Contains(absent.log, "launches `gelu<3>`, but there is no such kernel"));
+  CHECK(Contains(absent.log, "relu, wide\n"));
+  const GpuCompiled wrong = farm.Compile(text, {"wide<float>"});
+  CHECK(wrong.module.cubin.empty());
+  CHECK(Contains(wrong.log, "`wide<float>`, which does not fit"));
+  const GpuCompiled no_kernel = farm.Compile(text, {"helper"});
+  CHECK(no_kernel.module.cubin.empty());
+  CHECK(Contains(no_kernel.log, "`helper`"));
+  CHECK(!farm.Compile(text, {"relu", "wide<32>"}).module.cubin.empty());
+}
+
+TEST_CASE("what a text breaks of the rules comes back as refused; printf is allowed for debugging") {
+  if (!TestToolchain()) return;
+  Farm farm;
+  CHECK(Contains(farm.Compile("#define T clock64()\n__global__ void k(long* x) { *x = T; }", {"k"}).refused,
+                 "%clock64"));
+  CHECK(Contains(farm.Compile("__global__ void k(int* x) { __trap(); }", {"k"}).refused, "trap"));
+  CHECK(Contains(farm.Compile("__global__ void k(int** x) { *x = (int*)malloc(4); }", {"k"}).refused,
+                 "workspace"));
+  CHECK(Contains(
+      farm.Compile("__device__ float big[20000]; __global__ void k(int i) { big[i] += 1; }", {"k"}).refused,
+      "__device__ variables"));
+  CHECK(Contains(
+      farm.Compile("__global__ void k(cudaTextureObject_t t, float* x) { *x = tex2D<float>(t, 1, 2); }",
+                   {"k"})
+          .refused,
+      "textures"));
+  CHECK(Contains(farm.Compile("__global__ void k(int* x) { asm volatile(\"// end inline asm\\n mov.u32 %0, "
+                              "%%globaltimer_lo;\" : \"=r\"(*x)); }",
+                              {"k"})
+                     .refused,
+                 "%globaltimer_lo"));
+  GpuCompileRequest request;
+  request.device_text = "#include <stdio.h>\n__global__ void k(int* x) { printf(\"%clock %d\\n\", *x); }";
+  request.kernels = {"k"};
+  const GpuCompiled refused = farm->Compile(request);
+  CHECK(Contains(refused.refused, "printf"));
+  CHECK(refused.module.cubin.size() > 0);
+  request.debug = true;
+  const GpuCompiled allowed = farm->Compile(request);
+  CHECK(allowed.cached);
+  CHECK(allowed.refused.empty());
+}
+
+TEST_CASE("PTX is assembled, with the report, the rules and the errors") {
+  if (!TestToolchain()) return;
+  if (TestToolchain()->nvjitlink.empty()) FAIL("no nvJitLink");
+  Farm farm;
+  GpuCompileRequest request;
+  request.kind = "ptx";
+  request.device_text = farm.Compile(kRelu, {"relu"}).module.ptx;
+  request.kernels = {"_Z4reluPKfPfi"};
+  const GpuCompiled compiled = farm->Compile(request);
+  INFO(compiled.log << compiled.refused);
+  REQUIRE(compiled.module.kernels.size() == 1);
+  CHECK(compiled.module.cubin.substr(1, 3) == "ELF");
+  CHECK(compiled.module.kernels[0].registers >= 8);
+  CHECK(compiled.module.kernels[0].parameters.size() == 3);
+  request.kernels = {"gelu"};
+  CHECK(Contains(farm->Compile(request).log, "the kernels there are: _Z4reluPKfPfi"));
+  request.device_text =
+      ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k() {\n  nonsense;\n}\n";
+  const GpuCompiled wrong = farm->Compile(request);
+  CHECK(wrong.module.cubin.empty());
+  CHECK(Contains(wrong.log, "line 5"));
+  request.device_text = "hello";
+  CHECK(!farm->Compile(request).log.empty());
+}
+
+TEST_CASE("without nvJitLink, PTX is this machine's error and says what to install") {
+  if (!TestToolchain()) return;
+  CudaToolchain toolchain = *TestToolchain();
+  toolchain.nvjitlink.clear();
+  const TemporaryFolder folder;
+  CompileFarmOptions options;
+  options.compiler_program = BuiltPrograms() / "kevin-gpu-compiler";
+  options.runner_program = BuiltPrograms() / "kevin-runner";
+  options.cache_directory = folder.path();
+  CompileFarm farm(toolchain, options);
+  GpuCompileRequest request;
+  request.kind = "ptx";
+  try {
+    farm.Compile(request);
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kMachine);
+    CHECK(Contains(error.next_step(), "nvidia-nvjitlink"));
+  }
+}
+
+TEST_CASE("the cache: other symbols and architectures miss, damage is noticed, the oldest entries go") {
+  if (!TestToolchain()) return;
+  Farm farm([](CompileFarmOptions* options) { options->cache_limit_bytes = 60000; });
+  GpuCompileRequest request;
+  request.device_text = kRelu;
+  request.kernels = {"relu"};
+  const GpuCompiled first = farm->Compile(request);
+  CHECK(!first.cached);
+  const GpuCompiled again = farm->Compile(request);
+  CHECK(again.cached);
+  CHECK(again.module.cubin == first.module.cubin);
+  CHECK(again.module.kernels[0].registers == first.module.kernels[0].registers);
+  request.symbols = {{"N", 1}};
+  CHECK(!farm->Compile(request).cached);
+  request.symbols.clear();
+  request.architecture = "sm_90";
+  CHECK(!farm->Compile(request).cached);
+  request.architecture = "sm_90a";
+  for (const auto& file : fs::directory_iterator(farm.cache())) FlipByte(file, fs::file_size(file) / 2);
+  CHECK(!farm->Compile(request).cached);
+  CHECK(farm->Compile(request).cached);
+  for (int i = 0; i < 12; ++i) {
+    CHECK(farm->Compile(request).cached);  // used all along: it stays
+    farm.Compile(kRelu + std::string("__device__ int v") + std::to_string(i) + ";", {"relu"});
+  }
+  int64_t bytes = 0;
+  for (const auto& file : fs::directory_iterator(farm.cache()))
+    bytes += static_cast<int64_t>(fs::file_size(file));
+  CHECK(bytes <= 60000);
+  CHECK(bytes > 20000);
+  CHECK(!farm.Compile(kRelu + std::string("__device__ int v0;"), {"relu"}).cached);
+}
+
+TEST_CASE("--include folders are visible to the compiler, and their contents count") {
+  if (!TestToolchain()) return;
+  Farm farm;
+  const fs::path folder = farm.folder() / "mine";
+  fs::create_directories(folder / "sub");
+  std::ofstream(folder / "sub/mine.h") << "#define VALUE 1\n";
+  GpuCompileRequest request;
+  request.device_text = "#include <sub/mine.h>\n__global__ void k(int* x) { *x = VALUE; }";
+  request.kernels = {"k"};
+  CHECK(Contains(farm->Compile(request).log, "sub/mine.h"));
+  request.include_directories = {folder};
+  const GpuCompiled first = farm->Compile(request);
+  INFO(first.log);
+  CHECK(!first.module.cubin.empty());
+  CHECK(farm->Compile(request).cached);
+  std::ofstream(folder / "sub/mine.h") << "#define VALUE 22\n";
+  const GpuCompiled changed = farm->Compile(request);
+  CHECK(!changed.cached);
+  CHECK(Contains(changed.module.ptx, ", 22;"));
+  request.include_directories = {farm.folder() / "absent"};
+  CHECK_THROWS_AS(farm->Compile(request), Error);
+}
+
+TEST_CASE("the compiler sees nothing but its toolchain") {
+  if (!TestToolchain()) return;
+  for (const bool namespaces : {true, false}) {
+    if (namespaces && !NamespacesAvailable()) continue;
+    Farm farm([&](CompileFarmOptions* options) { options->namespaces = namespaces; });
+    CHECK(!farm.Compile(kRelu, {"relu"}).module.cubin.empty());
+    std::ofstream(farm.folder() / "secret.h") << "#define SECRET 1\n";
+    const std::string secret = (farm.folder() / "secret.h").string();
+    for (const std::string& path : {std::string("/etc/passwd"), secret, std::string("/proc/self/environ")}) {
+      const GpuCompiled compiled = farm.Compile("#include \"" + path + "\"\n" + kRelu, {"relu"});
+      INFO(path << compiled.log);
+      CHECK(compiled.module.cubin.empty());
+      CHECK(!Contains(compiled.log, "root:"));
+      CHECK(Contains(compiled.log, "cannot open source file"));
+    }
+  }
+}
+
+TEST_CASE("a compiler that is killed in the middle is replaced and the text compiled again") {
+  if (!TestToolchain()) return;
+  Farm farm;
+  farm.Compile(kRelu, {"relu"});
+  REQUIRE(CompilerProcesses().size() == 1);
+  const pid_t victim = CompilerProcesses()[0];
+  auto result = std::async(std::launch::async, [&] { return farm.Compile(Slow(1, 80), {"k"}); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  kill(victim, SIGKILL);
+  const GpuCompiled compiled = result.get();
+  INFO(compiled.log);
+  CHECK(!compiled.module.cubin.empty());
+  CHECK(!Contains(compiled.log, "does not survive"));
+  REQUIRE(CompilerProcesses().size() == 1);
+  CHECK(CompilerProcesses()[0] != victim);
+}
+
+TEST_CASE("a text that takes too long times out, is not remembered, and the next one compiles") {
+  if (!TestToolchain()) return;
+  Farm farm([](CompileFarmOptions* options) { options->limits.compile_timeout_s = 1.5; });
+  const GpuCompiled slow = farm.Compile(Slow(1, 30000), {"k"});
+  CHECK(slow.timed_out);
+  CHECK(slow.module.cubin.empty());
+  CHECK(slow.seconds < 4);
+  CHECK(!farm.Compile(kRelu, {"relu"}).module.cubin.empty());
+  CHECK(!farm.Compile(Slow(1, 30000), {"k"}).cached);
+}
+
+TEST_CASE("endless templates, endless includes and huge logs end in an error of the text") {
+  if (!TestToolchain()) return;
+  Farm farm([](CompileFarmOptions* options) { options->limits.max_log_bytes = 3000; });
+  const GpuCompiled endless = farm.Compile(
+      "template <int N> struct A { static const int v = A<N + 1>::v; };\n__global__ void k(int* x) { *x = "
+      "A<0>::v; }",
+      {"k"});
+  CHECK(endless.module.cubin.empty());
+  CHECK(Contains(endless.log, "excessive recursion"));
+  const GpuCompiled self = farm.Compile("#include __FILE__\n", {"k"});
+  CHECK(self.module.cubin.empty());
+  CHECK(!self.log.empty());
+  std::string many = "__global__ void k(int* x) {\n";
+  for (int i = 0; i < 5000; ++i) many += "  unknown" + std::to_string(i) + "();\n";
+  const GpuCompiled huge = farm.Compile(many + "}\n", {"k"});
+  CHECK(huge.log.size() < 3100);
+  CHECK(Contains(huge.log, "candidate.cu(2): error"));
+  CHECK(Contains(huge.log, "bytes more"));
+}
+
+TEST_CASE("a text that exhausts the compiler's memory is an error, and not remembered") {
+  if (!TestToolchain()) return;
+  Farm farm([](CompileFarmOptions* options) { options->limits.compile_memory_mb = 400; });
+  CHECK(!farm.Compile(kRelu, {"relu"}).module.cubin.empty());
+  std::string text =
+      "#define A(x) x x x x x x x x x x\n#define B(x) A(A(A(A(x))))\n__global__ void k(float* x) {\n";
+  text += "  B(B(*x = *x * 2 + sinf(*x);))\n}\n";
+  const GpuCompiled compiled = farm.Compile(text, {"k"});
+  CHECK(compiled.module.cubin.empty());
+  CHECK((compiled.timed_out || Contains(compiled.log, "does not survive")));
+  CHECK(!farm.Compile(kRelu + std::string(" "), {"relu"}).module.cubin.empty());
+}
+
+TEST_CASE("many threads share a farm") {
+  if (!TestToolchain()) return;
+  Farm farm([](CompileFarmOptions* options) { options->processes = 2; });
+  std::vector<std::future<GpuCompiled>> results;
+  for (int i = 0; i < 8; ++i) {
+    results.push_back(std::async(std::launch::async, [&farm, i] {
+      return farm.Compile("__global__ void k(float* x) { x[0] = " + std::to_string(i) + "; }", {"k"});
+    }));
+  }
+  for (auto& result : results) CHECK(!result.get().module.cubin.empty());
+  CHECK(CompilerProcesses().size() == 2);
+}
+
+TEST_CASE("a toolchain that is asked for and not there is named, with what to install") {
+  const char* before = std::getenv("KEVIN_CUDA");
+  const std::string kept = before ? before : "";
+  setenv("KEVIN_CUDA", "/nowhere", 1);
+  try {
+    FindCudaToolchain();
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kMachine);
+    CHECK(Contains(error.what(),
+                   "KEVIN_CUDA=/nowhere: no CUDA device compiler: missing libnvrtc.so, cuda_fp16.h"));
+    CHECK(Contains(error.next_step(), "nvidia-cuda-nvrtc"));
+  }
+  before ? setenv("KEVIN_CUDA", kept.c_str(), 1) : unsetenv("KEVIN_CUDA");
+}
+
+TEST_CASE("an unknown architecture is the machine's error, a missing program too") {
+  if (!TestToolchain()) return;
+  Farm farm;
+  GpuCompileRequest request;
+  request.device_text = kRelu;
+  request.architecture = "sm_999";
+  CHECK_THROWS_AS(farm->Compile(request), Error);
+  request.architecture = "sm_90a -I/";
+  CHECK_THROWS_AS(farm->Compile(request), Error);
+  CHECK_THROWS_AS(Farm([](CompileFarmOptions* options) { options->compiler_program = "/nowhere"; }), Error);
+}
+
+}  // namespace kevin
