@@ -110,7 +110,8 @@ class Lowering {
   std::vector<int64_t> Integers(const Node& node) {
     std::vector<int64_t> values;
     if (node.kind == Node::Kind::kCall && (node.text == "shape" || node.text == "size")) {
-      for (const Dim& dim : Value(*node.args.at(0))->shape) values.push_back(dim.size);
+      const TermPtr tensor = Value(*node.args.at(0));
+      for (const Dim& dim : tensor->shape) values.push_back(dim.size);
       return values;
     }
     if (node.kind == Node::Kind::kCall && node.text == "index" && node.args.size() == 2 &&

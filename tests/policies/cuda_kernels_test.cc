@@ -1,0 +1,163 @@
+// What the search writes in CUDA, run on the CPU by cuda_on_cpu.h and compared with plain loops in double
+// precision: every family, every value of every knob. Sizes are odd, one, or no whole number of packs.
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "policies/search/choose.h"
+#include "policies/search/lower.h"
+#include "tests/catch.h"
+#include "tests/policies/cuda_text.h"
+#include "tests/policies/kernel_cases.h"
+
+using namespace kevin;
+using namespace kevin::test;
+
+namespace {
+
+const std::string kHead = "#include \"" KEVIN_SOURCE_DIR "/tests/policies/cuda_on_cpu.h\"";
+
+// The first schedule and, when `is_every`, all that differ from it in one knob.
+std::vector<std::string> Schedules(const Case& one, bool is_every) {
+  Request request = MakeRequest(one.reference, one.inputs, one.output, one.index_output);
+  request.task.kind = "cuda";
+  const search::NodePtr reference = search::ReadReference(one.reference);
+  const search::Computation computation{
+      search::Lower(*reference, request.task.arguments, {.one_pass_moments = true}),
+      search::Lower(*reference, request.task.arguments, {.one_pass_moments = false}), &request.task};
+  std::optional<search::Kernel> kernel;
+  for (const search::Family& family : search::Families("cuda")) {
+    if (!kernel) kernel = family.recognise(computation);
+  }
+  INFO(one.reference);
+  REQUIRE(kernel);
+  search::Setting first;
+  for (const search::Knob& knob : kernel->knobs) first[knob.name] = knob.values[0];
+  std::vector<search::Setting> settings = {first};
+  for (const search::Knob& knob : kernel->knobs) {
+    for (size_t i = 1; is_every && i < knob.values.size(); ++i) {
+      settings.push_back(first);
+      settings.back()[knob.name] = knob.values[i];
+    }
+  }
+  std::vector<std::string> sources;
+  for (const search::Setting& setting : settings) {
+    sources.push_back(search::SettingLine(*kernel, setting) + kernel->write(setting));
+  }
+  return sources;
+}
+
+std::vector<std::string> InCpp(std::vector<std::string> sources) {
+  for (std::string& source : sources) source = ToCpp(source);
+  return sources;
+}
+
+Case Product(const std::string& expression, std::vector<int64_t> a, std::vector<int64_t> b,
+             std::vector<int64_t> out, const Truth& truth, double terms) {
+  return {"def forward(a, b):\n    return " + expression + "\n",
+          {{"a", std::move(a)}, {"b", std::move(b)}},
+          std::move(out),
+          truth,
+          terms};
+}
+
+// Sizes that reach what EveryCase is too small for; all schedules of each are tried.
+std::vector<Case> LargerCases() {
+  const auto softmax = [](const Numbers& c) { return SoftMax(c, false); };
+  const auto log_softmax = [](const Numbers& c) { return SoftMax(c, true); };
+  const auto centred = [](const Numbers& c) { return Normal(c, true); };
+  const auto rms = [](const Numbers& c) { return Normal(c, false); };
+  const auto sum = [](const Numbers& c) { return Numbers{RunningSum(c).back()}; };
+  const auto last_top = [](const Numbers& c) {
+    size_t best = 0;
+    for (size_t i = 1; i < c.size(); ++i) best = c[i] > c[best] ? i : best;
+    return Numbers{static_cast<double>(best)};
+  };
+  const std::string rms_norm =
+      "def forward(x):\n    return x / torch.sqrt(torch.mean(torch.pow(x, 2), [1], True) + 1e-5)\n";
+  std::vector<Case> cases = {
+      {Forward("torch.sigmoid(x)"),
+       {{"x", {45, 100}}},
+       {45, 100},
+       Columns(1, 4500, 1,
+               [](const Numbers& c) {
+                 Numbers out;
+                 for (const double x : c) out.push_back(1 / (1 + std::exp(-x)));
+                 return out;
+               })},
+      {"def forward(a, b):\n    return torch.unsqueeze(a, 1) * b\n",
+       {{"a", {33}}, {"b", {33, 34}}},
+       {33, 34},
+       [](const std::vector<Numbers>& in) {
+         Numbers out;
+         for (size_t i = 0; i < 33 * 34; ++i) out.push_back(in[0][i / 34] * in[1][i]);
+         return out;
+       }},
+      {Forward("torch.softmax(x, 1)"), {{"x", {2, 20002}}}, {2, 20002}, Columns(2, 20002, 1, softmax), 20002},
+      {Forward("torch.log_softmax(x, 1)"),
+       {{"x", {3, 2600}}},
+       {3, 2600},
+       Columns(3, 2600, 1, log_softmax),
+       2600},
+      {Forward("torch.layer_norm(x, [x.size(1), x.size(2)])"),
+       {{"x", {2, 4, 16391}}},
+       {2, 4, 16391},
+       Columns(2, 65564, 1, centred),
+       65564},
+      {rms_norm, {{"x", {2, 19, 6, 30}}}, {2, 19, 6, 30}, Columns(2, 19, 180, rms), 19},
+      {Forward("torch.softmax(x, 1)"),
+       {{"x", {2, 150, 37}}},
+       {2, 150, 37},
+       Columns(2, 150, 37, softmax),
+       150},
+      {Forward("torch.sum(x, 1)"), {{"x", {2, 130, 67}}}, {2, 67}, Columns(2, 130, 67, sum), 130},
+      {Forward("torch.sum(x, 1)"), {{"x", {3, 40004}}}, {3}, Columns(3, 40004, 1, sum), 40004},
+      {Forward("torch.argmax(x, 1)"),
+       {{"x", {2, 90, 67}}},
+       {2, 67},
+       Columns(2, 90, 67, last_top),
+       1,
+       1,
+       true},
+      {Forward("torch.argmax(x, 1)"), {{"x", {3, 20000}}}, {3}, Columns(3, 20000, 1, last_top), 1, 1, true},
+      {Forward("torch.cumsum(x, 1)"),
+       {{"x", {2, 40004}}},
+       {2, 40004},
+       Columns(2, 40004, 1, RunningSum),
+       40004},
+      {Forward("torch.cumsum(x, 1)"), {{"x", {2, 37, 70}}}, {2, 37, 70}, Columns(2, 37, 70, RunningSum), 37},
+      Product("torch.matmul(a, b)", {7, 20004}, {20004, 1}, {7, 1},
+              test::Product(1, 7, 1, 20004, false, false), 20004),
+      Product("torch.matmul(a, b)", {150, 68}, {68, 140}, {150, 140},
+              test::Product(1, 150, 140, 68, false, false), 68),
+      Product("torch.matmul(torch.t(a), torch.t(b))", {72, 140}, {150, 72}, {140, 150},
+              test::Product(1, 140, 150, 72, true, true), 72)};
+  return cases;
+}
+
+void CheckAll(const std::vector<Case>& cases, bool is_every) {
+  std::vector<std::string> sources;
+  std::vector<const Case*> owners;
+  for (const Case& one : cases) {
+    for (std::string& source : Schedules(one, is_every)) {
+      sources.push_back(std::move(source));
+      owners.push_back(&one);
+    }
+  }
+  const KernelLibrary library(InCpp(sources), "-O1", kHead);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    INFO(owners[i]->reference << sources[i].substr(0, sources[i].find('\n')));
+    Check(*owners[i], library, i);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the first CUDA schedules agree with plain loops in double precision") {
+  CheckAll(EveryCase(), false);
+}
+
+TEST_CASE("every value of every CUDA knob agrees with plain loops in double precision") {
+  CheckAll(LargerCases(), true);
+}
