@@ -29,7 +29,7 @@ constexpr long kShares = {shares}, kShare = ((kK + kShares - 1) / kShares + kDep
 constexpr const char* kSlice = R"(
 // kLines x kDepth numbers of an operand: element (line, term). Numbers that are neighbours in memory stay so.
 template <int kLines, bool kTermsTogether> struct Slice {
-static constexpr int kPitch = kTermsTogether ? kDepth + 4 : kLines;
+static constexpr int kPitch = kTermsTogether ? kDepth + 4 : kLines + 8;   // without bank conflicts
 static constexpr int kSize = kTermsTogether ? kLines * kPitch : kDepth * kPitch;
 
 // Copies lines [line, line + kLines) and terms [term, term + kDepth); zeros outside the limits.
@@ -46,6 +46,9 @@ const bool is_there = l < lines && t < terms;
 CopyAsync<kCopy * 4>(to + run * kPitch + within, is_there ? from + l * line_step + t * term_step : from, is_there);
 }
 }
+}
+static INLINE float At(const float* slice, int line, int term) {
+return kTermsTogether ? slice[line * kPitch + term] : slice[term * kPitch + line];
 }
 // Line `i` of thread `place`: neighbours in memory when the slice has lines together, else spread.
 static INLINE int Line(int place, int i) {
@@ -98,21 +101,34 @@ Right::Bring<{right_copy}>(stage + Left::kSize, right, n0, kN, kRightColumn, ter
 }
 CommitCopies();   // an empty group where there was nothing left, so that the count stays right
 };
-const int x = threadIdx.x % 8 + threadIdx.x / 32 % 2 * 8, y = threadIdx.x / 8 % 4 + threadIdx.x / 64 * 4;
-float acc[kRows][kColumns];
-#pragma unroll
-for (int i = 0; i < kRows; ++i) {
-#pragma unroll
-for (int j = 0; j < kColumns; ++j) acc[i][j] = 0.0f;
-}
-#pragma unroll
+{declare}#pragma unroll
 for (int s = 0; s < kStages - 1; ++s) bring(s);
 for (long s = 0; s < slices; ++s) {
 WaitForCopies<kStages - 2>();
 __syncthreads();   // everybody's copies are there, and the oldest stage is free
 bring(s + kStages - 1);
 const float* stage = stages + s % kStages * kStage;
+{compute}}
+float* to = out + (share * kBatch + batch) * kM * kN;
+{write}}
+)";
+
+// How a slice is worked in: the variables, the work on one slice, and the writing of the tile.
+struct Inside {
+  const char *functions, *declare, *compute, *write;
+};
+
+constexpr Inside kFma = {
+    "",
+    R"(const int x = threadIdx.x % 8 + threadIdx.x / 32 % 2 * 8, y = threadIdx.x / 8 % 4 + threadIdx.x / 64 * 4;
+float acc[kRows][kColumns];
 #pragma unroll
+for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+for (int j = 0; j < kColumns; ++j) acc[i][j] = 0.0f;
+}
+)",
+    R"(#pragma unroll 2
 for (int k = 0; k < kDepth; k += 4) {
 float a[4][kRows], b[4][kColumns];
 Left::Read(a, stage, y, k);
@@ -126,9 +142,8 @@ for (int j = 0; j < kColumns; ++j) acc[i][j] += a[t][i] * b[t][j];
 }
 }
 }
-}
-float* to = out + (share * kBatch + batch) * kM * kN;
-#pragma unroll
+)",
+    R"(#pragma unroll
 for (int i = 0; i < kRows; ++i) {
 const long m = m0 + Left::Line(y, i);
 #pragma unroll
@@ -142,8 +157,81 @@ StoreOnce<{store}>(to + m * kN + n, pack);
 }
 }
 }
+)"};
+
+constexpr Inside kTf32x3 = {
+    R"(
+// x = big + small up to 2^-21 of x; the tensor cores read the upper 19 bits of each.
+INLINE void Halves(float x, unsigned& big, unsigned& small) {
+big = __float_as_uint(x) & 0xffffe000u;
+small = __float_as_uint(x - __uint_as_float(big));
 }
-)";
+// c += a b for a 16 x 8 and b 8 x 8, spread over the warp.
+INLINE void MultiplyTf32(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+: "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+)",
+    R"(constexpr int kFragmentsM = kTileM / 32, kFragmentsN = kTileN / 32;   // 16 x 8 each; the warps are 2 x 4
+const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+const int row = warp / 4 * (kTileM / 2) + lane / 4, column = warp % 4 * (kTileN / 4) + lane / 4, k0 = lane % 4;
+float acc[kFragmentsM][kFragmentsN][4], part[kFragmentsM][kFragmentsN][4];
+#pragma unroll
+for (int i = 0; i < kFragmentsM * kFragmentsN * 4; ++i) (&acc[0][0][0])[i] = 0.0f;
+)",
+    R"(#pragma unroll
+for (int i = 0; i < kFragmentsM * kFragmentsN * 4; ++i) (&part[0][0][0])[i] = 0.0f;
+#pragma unroll
+for (int k = 0; k < kDepth; k += 8) {
+unsigned a[2][kFragmentsM][4], b[2][kFragmentsN][2];   // big and small
+#pragma unroll
+for (int i = 0; i < kFragmentsM; ++i) {
+#pragma unroll
+for (int q = 0; q < 4; ++q) {
+Halves(Left::At(stage, row + i * 16 + q % 2 * 8, k + k0 + q / 2 * 4), a[0][i][q], a[1][i][q]);
+}
+}
+#pragma unroll
+for (int j = 0; j < kFragmentsN; ++j) {
+#pragma unroll
+for (int q = 0; q < 2; ++q) {
+Halves(Right::At(stage + Left::kSize, column + j * 8, k + k0 + q * 4), b[0][j][q], b[1][j][q]);
+}
+}
+#pragma unroll
+for (int p = 0; p < 3; ++p) {   // small x big, big x small, big x big
+#pragma unroll
+for (int i = 0; i < kFragmentsM; ++i) {
+#pragma unroll
+for (int j = 0; j < kFragmentsN; ++j) MultiplyTf32(part[i][j], a[p == 0][i], b[p == 1][j]);
+}
+}
+}
+// The tensor cores' own sums round towards zero, so they are kept short.
+#pragma unroll
+for (int i = 0; i < kFragmentsM * kFragmentsN * 4; ++i) (&acc[0][0][0])[i] += (&part[0][0][0])[i];
+)",
+    R"(#pragma unroll
+for (int i = 0; i < kFragmentsM; ++i) {
+#pragma unroll
+for (int h = 0; h < 2; ++h) {
+const long m = m0 + row + i * 16 + h * 8;
+#pragma unroll
+for (int j = 0; j < kFragmentsN; ++j) {
+const long n = n0 + column - lane / 4 + j * 8 + k0 * 2;
+if (m >= kM) continue;
+if constexpr (kN % 2 == 0) {
+Pack<2> pack;
+pack.at[0] = acc[i][j][h * 2], pack.at[1] = acc[i][j][h * 2 + 1];
+if (n < kN) StoreOnce<2>(to + m * kN + n, pack);
+} else {
+if (n < kN) to[m * kN + n] = acc[i][j][h * 2];
+if (n + 1 < kN) to[m * kN + n + 1] = acc[i][j][h * 2 + 1];
+}
+}
+}
+}
+)"};
 
 constexpr const char* kSum = R"(
 __global__ void Sum(const float* __restrict__ shares, float* __restrict__ out) {
@@ -165,7 +253,7 @@ const long tiles = ceil_div({m}, {tile_m}) * ceil_div({n}, {tile_n});
 bool IsOne(const std::string& step) { return step == "1"; }
 
 int LinePitch(bool terms_together, int lines, int depth) {
-  return terms_together ? lines * (depth + 4) : lines * depth;
+  return terms_together ? lines * (depth + 4) : depth * (lines + 8);
 }
 
 std::string LaunchText(const ProductForm& p, const Setting& setting, int stage_floats) {
@@ -190,6 +278,9 @@ std::string Write(const ProductForm& p, const Task& task, const Setting& setting
   const bool right_terms = IsOne(p.right_term) && !IsOne(p.right_column);
   const int64_t left_run = left_terms ? p.k.size : p.m.size, right_run = right_terms ? p.k.size : p.n.size;
   const int depth = Integer(setting, "depth");
+  const bool is_tensor = Is(setting, "via", "tf32x3");
+  const Inside& inside = is_tensor ? kTf32x3 : kFma;
+  const std::string store = !right_terms && p.n.size % 4 == 0 ? "4" : "1";
   const int stage = LinePitch(left_terms, std::atoi(tile_m.c_str()), depth) +
                     LinePitch(right_terms, std::atoi(tile_n.c_str()), depth);
   std::map<std::string, std::string> fields = {{"batch", p.batch.text},
@@ -204,16 +295,20 @@ std::string Write(const ProductForm& p, const Task& task, const Setting& setting
                                                {"right_batch", p.right_batch},
                                                {"tile_m", tile_m},
                                                {"tile_n", tile_n},
-                                               {"resident", tile == "128x128" ? "2" : "1"},
+                                               {"resident", is_tensor ? "1" : "2"},
+                                               {"declare", inside.declare},
+                                               {"compute", inside.compute},
                                                {"band", setting.at("band")},
                                                {"left_copy", left_run % 4 == 0 ? "4" : "1"},
                                                {"right_copy", right_run % 4 == 0 ? "4" : "1"},
-                                               {"store", !right_terms && p.n.size % 4 == 0 ? "4" : "1"},
+                                               {"write", Fill(inside.write, {{"store", store}})},
                                                {"launch", LaunchText(p, setting, stage)},
                                                {"head", LaunchHead(task)}};
   for (const char* knob : {"depth", "stages", "shares"}) fields[knob] = setting.at(knob);
   const bool is_shared_out = !Is(setting, "shares", "1");
-  return Fill(std::string(kSizes) + kSlice + kKernel + (is_shared_out ? kSum : "") + kLaunch, fields);
+  return Fill(
+      std::string(kSizes) + kSlice + inside.functions + kKernel + (is_shared_out ? kSum : "") + kLaunch,
+      fields);
 }
 
 std::vector<Knob> Knobs(const ProductForm& p, const TaskDevice& device) {
@@ -230,8 +325,8 @@ std::vector<Knob> Knobs(const ProductForm& p, const TaskDevice& device) {
   }
   if (shares.values.size() == 3 && shares.values[0] == shares.values[1])
     shares.values.erase(shares.values.begin());
-  return {
-      tile, shares, {"depth", {"16", "8", "32"}}, {"stages", {"3", "4", "2"}}, {"band", {"8", "16", "1"}}};
+  return {{"via", {"tf32x3", "fma"}}, tile, shares, {"depth", {"32", "16"}}, {"stages", {"3", "4", "2"}},
+          {"band", {"8", "16", "1"}}};
 }
 
 }  // namespace

@@ -65,6 +65,7 @@ struct Block {
 struct Warp {
   Barrier barrier;
   uint64_t slots[32];
+  float left[32][4], right[32][2];
 };
 struct Cluster {
   Barrier barrier;
@@ -295,6 +296,26 @@ void WaitForCopies() {
 
 inline unsigned long __cvta_generic_to_shared(const void* at) { return reinterpret_cast<uintptr_t>(at); }
 
+// c += a b, a 16 x 8 and b 8 x 8 of TF32; PTX's layout of m16n8k8.
+inline void MultiplyTf32(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  emulated::Warp& warp = *emulated::self->warp;
+  const unsigned lane = threadIdx.x % 32;
+  for (int q = 0; q < 4; ++q) warp.left[lane][q] = std::bit_cast<float>(a[q] & 0xffffe000u);
+  for (int q = 0; q < 2; ++q) warp.right[lane][q] = std::bit_cast<float>(b[q] & 0xffffe000u);
+  emulated::Wait(warp.barrier);
+  for (unsigned q = 0; q < 4; ++q) {
+    const unsigned row = lane / 4, column = lane % 4 * 2 + q % 2;
+    double sum = c[q];
+    for (unsigned k = 0; k < 8; ++k) {
+      sum += static_cast<double>(warp.left[row * 4 + k % 4][q / 2 + k / 4 * 2]) *
+             static_cast<double>(warp.right[column * 4 + k % 4][k / 4]);
+    }
+    c[q] = static_cast<float>(sum);
+  }
+  emulated::Wait(warp.barrier);
+}
+
+inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline float __expf(float x) { return expf(x); }
 inline float __fdividef(float a, float b) { return a / b; }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
