@@ -54,17 +54,17 @@ return kTermsTogether ? slice[line * kPitch + term] : slice[term * kPitch + line
 static INLINE int Line(int place, int i) {
 return kTermsTogether ? place + i * kAcross : place * 4 + i / 4 * (4 * kAcross) + i % 4;
 }
-// Four terms of a thread's lines.
-template <int kCount> static INLINE void Read(float (&values)[4][kCount], const float* slice, int place, int term) {
+// Two terms of a thread's lines.
+template <int kCount> static INLINE void Read(float (&values)[2][kCount], const float* slice, int place, int term) {
 if constexpr (kTermsTogether) {
 #pragma unroll
 for (int i = 0; i < kCount; ++i) {
-const float4 v = *(const float4*)(slice + Line(place, i) * kPitch + term);
-values[0][i] = v.x, values[1][i] = v.y, values[2][i] = v.z, values[3][i] = v.w;
+const float2 v = *(const float2*)(slice + Line(place, i) * kPitch + term);
+values[0][i] = v.x, values[1][i] = v.y;
 }
 } else {
 #pragma unroll
-for (int t = 0; t < 4; ++t) {
+for (int t = 0; t < 2; ++t) {
 #pragma unroll
 for (int i = 0; i < kCount; i += 4) {
 const float4 v = *(const float4*)(slice + (term + t) * kPitch + Line(place, i));
@@ -89,13 +89,14 @@ const long batch = blockIdx.y, share = blockIdx.z;
 const long band = blockIdx.x / (kBand * kTilesN), within = blockIdx.x % (kBand * kTilesN);
 const long height = min(kBand, kTilesM - band * kBand);
 const long m0 = (band * kBand + within % height) * kTileM, n0 = within / height * kTileN;
-const long begin = min(share * kShare, kK), end = min(begin + kShare, kK), slices = (end - begin + kDepth - 1) / kDepth;
+const long begin = min(share * kShare, kK), end = min(begin + kShare, kK);
+const int slices = int((end - begin + kDepth - 1) / kDepth);
 left += batch * kLeftBatch;
 right += batch * kRightBatch;
-const auto bring = [&](long s) {
+const auto bring = [&](int s) {
 if (s < slices) {
 float* stage = stages + s % kStages * kStage;
-const long term = begin + s * kDepth;
+const long term = begin + long(s) * kDepth;
 Left::Bring<{left_copy}>(stage, left, m0, kM, kLeftRow, term, end, kLeftTerm);
 Right::Bring<{right_copy}>(stage + Left::kSize, right, n0, kN, kRightColumn, term, end, kRightTerm);
 }
@@ -103,7 +104,7 @@ CommitCopies();   // an empty group where there was nothing left, so that the co
 };
 {declare}#pragma unroll
 for (int s = 0; s < kStages - 1; ++s) bring(s);
-for (long s = 0; s < slices; ++s) {
+for (int s = 0; s < slices; ++s) {
 WaitForCopies<kStages - 2>();
 __syncthreads();   // everybody's copies are there, and the oldest stage is free
 bring(s + kStages - 1);
@@ -128,13 +129,13 @@ for (int i = 0; i < kRows; ++i) {
 for (int j = 0; j < kColumns; ++j) acc[i][j] = 0.0f;
 }
 )",
-    R"(#pragma unroll 2
-for (int k = 0; k < kDepth; k += 4) {
-float a[4][kRows], b[4][kColumns];
+    R"(#pragma unroll 4
+for (int k = 0; k < kDepth; k += 2) {
+float a[2][kRows], b[2][kColumns];
 Left::Read(a, stage, y, k);
 Right::Read(b, stage + Left::kSize, x, k);
 #pragma unroll
-for (int t = 0; t < 4; ++t) {
+for (int t = 0; t < 2; ++t) {
 #pragma unroll
 for (int i = 0; i < kRows; ++i) {
 #pragma unroll

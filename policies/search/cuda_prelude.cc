@@ -69,14 +69,14 @@ struct Extreme {
     }
   }
   // Of two keys the larger belongs to the better value, of equal values to the smaller index.
-  INLINE unsigned long long Key() const {
+  INLINE long Key() const {
     const unsigned bits = __float_as_uint(value), order = bits >> 31 ? ~bits : bits | 0x80000000u;
     const unsigned rank = value != value ? 0xffffffffu : value == 0.0f ? 0x80000000u : {rank};
-    return (unsigned long long)rank << 32 | (0xffffffffu - (unsigned)index);
+    return (long)((unsigned long)(rank ^ 0x80000000u) << 32 | (0xffffffffu - (unsigned)index));
   }
 };
-INLINE unsigned long long Larger(unsigned long long a, unsigned long long b) { return a > b ? a : b; }
-INLINE long IndexOf(unsigned long long key) { return 0xffffffffu - (unsigned)key; }
+INLINE long Larger(long a, long b) { return a > b ? a : b; }
+INLINE long IndexOf(long key) { return 0xffffffffu - (unsigned)key; }
 )";
 
 constexpr const char* kAcrossWarp = R"(

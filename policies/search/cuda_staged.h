@@ -37,8 +37,8 @@ class Fold {
   std::string Add(const std::string& name, const std::string& value, const std::string& index) const;
   // What threads exchange: its type, neutral value, an accumulator's, and `[](T a, T b) { ... }` that joins
   // two.
-  std::string Type() const { return is_index_ ? "unsigned long long" : "float"; }
-  std::string Neutral() const { return is_index_ ? "0" : form_.start; }
+  std::string Type() const { return is_index_ ? "long" : "float"; }
+  std::string Neutral() const { return is_index_ ? "(long)(1ul << 63)" : form_.start; }
   std::string Exchanged(const std::string& name) const { return is_index_ ? name + ".Key()" : name; }
   std::string Lambda() const;
 

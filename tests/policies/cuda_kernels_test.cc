@@ -161,3 +161,71 @@ TEST_CASE("the first CUDA schedules agree with plain loops in double precision")
 TEST_CASE("every value of every CUDA knob agrees with plain loops in double precision") {
   CheckAll(LargerCases(), true);
 }
+
+TEST_CASE("NaN and infinity come through CUDA kernels as in the reference") {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  struct Special {
+    std::string expression;
+    std::vector<float> in, out;
+  };
+  const std::vector<Special> specials = {
+      {"torch.relu(x)", {nan, -inf, inf, -1}, {nan, 0, inf, 0}},
+      {"torch.clamp(x, min=-1.0, max=1.0)", {nan, -inf, inf, 0.5}, {nan, -1, 1, 0.5}},
+      {"torch.sigmoid(x)", {nan, -inf, inf, 0}, {nan, 0, 1, 0.5}},
+      {"torch.tanh(x)", {nan, -inf, inf, 0}, {nan, -1, 1, 0}},
+      {"torch.elu(x, 1.0)", {nan, -inf, inf, 0}, {nan, -1, inf, 0}},
+      {"torch.softplus(x)", {nan, -inf, inf, 30}, {nan, 0, inf, 30}},
+      {"torch.amax(x, [1])", {1, nan, 3, inf}, {nan}},
+      {"torch.amin(x, [1])", {1, 2, -inf, 4}, {-inf}},
+      {"torch.softmax(x, 1)", {1, nan, 3, 4}, {nan, nan, nan, nan}},
+      {"torch.softmax(x, 1)", {-inf, 0, -inf, 0}, {0, 0.5, 0, 0.5}}};
+  std::vector<std::string> sources;
+  std::vector<const Special*> owners;
+  for (const Special& special : specials) {
+    const std::vector<int64_t> out =
+        special.out.size() == 1 ? std::vector<int64_t>{1} : std::vector<int64_t>{1, 4};
+    const Case one{Forward(special.expression), {{"x", {1, 4}}}, out, {}};
+    for (const std::string& source : Schedules(one, true)) {
+      sources.push_back(source);
+      owners.push_back(&special);
+    }
+  }
+  const KernelLibrary library(InCpp(sources), "-O1", kHead);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    auto in = Allocate<float>(64), out = Allocate<float>(64);
+    for (size_t j = 0; j < 4; ++j) in[j] = owners[i]->in[j];
+    library.Launch(i, {in.get(), out.get()});
+    for (size_t j = 0; j < owners[i]->out.size(); ++j) {
+      INFO(sources[i].substr(0, sources[i].find('\n'))
+           << owners[i]->expression << " of " << in[j] << " is " << out[j]);
+      const float wanted = owners[i]->out[j];
+      CHECK((std::isnan(wanted) ? std::isnan(out[j]) : out[j] == Approx(wanted)));
+    }
+  }
+}
+
+TEST_CASE("CUDA index reductions point at the first NaN, else at the first extreme") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<std::string> sources;
+  for (const char* op : {"max", "min"}) {
+    const Case rows{
+        Forward(std::string("torch.arg") + op + "(x, 1)"), {{"x", {4, 2000}}}, {4}, {}, 1, 1, true};
+    for (const std::string& source : Schedules(rows, true)) sources.push_back(source);
+  }
+  const KernelLibrary library(InCpp(sources), "-O1", kHead);
+  auto in = Allocate<float>(8000);
+  auto out = Allocate<long>(4);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const float sign = i < sources.size() / 2 ? 1.0f : -1.0f;  // the first half is argmax
+    for (int j = 0; j < 8000; ++j) in[j] = sign * static_cast<float>(j % 2000);
+    in[1700] = in[1701] = nan;
+    in[2000 + 20] = in[2000 + 1030] = sign * 5000;
+    for (int j = 0; j < 2000; ++j) in[6000 + j] = j % 2 == 0 ? -0.0f : 0.0f;
+    library.Launch(i, {in.get(), out.get()});
+    INFO(sources[i].substr(0, sources[i].find('\n')));
+    CHECK(out[0] == 1700);
+    CHECK(out[1] == 20);
+    CHECK(out[2] == 1999);
+    CHECK(out[3] == 0);
+  }
+}
