@@ -21,6 +21,8 @@ struct StagedWork {
 StagedWork StagedFrom(const ReducedForm& form);
 StagedWork StagedFrom(const ExtremeForm& form);
 
+// Numbers at the front of the shared memory that rows lie in: one per reduction, to exchange in a cluster.
+inline constexpr int kSlots = 16;
 std::vector<Knob> RowKnobs(const StagedWork& work, const TaskDevice& device);
 std::string WriteRows(const StagedWork& work, const Task& task, const Setting& setting);
 std::vector<Knob> ColumnKnobs(const StagedWork& work);
