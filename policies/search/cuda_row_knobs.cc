@@ -47,7 +47,7 @@ std::vector<Knob> RowKnobs(const StagedWork& work, const TaskDevice& device) {
   Knob each{"each", {"4", "2", "8"}};
   if (is_long) {
     threads.values = row.values[0].rfind("cluster", 0) == 0 ? std::vector<std::string>{"1024", "512"}
-                                                            : std::vector<std::string>{"256", "512", "1024"};
+                                                            : std::vector<std::string>{"256", "512"};
     if (row.values[0] == "registers") threads.values = {"1024"};
   } else {
     const bool in_registers = row.values[0] == "registers";
