@@ -40,6 +40,12 @@ struct TaskAttempt {
   std::optional<double> speedup, speedup_low, speedup_high, candidate_us;
 };
 
+// The GPU in question, for kinds `cuda` and `ptx`; the defaults are an H200's.
+struct TaskDevice {
+  int multiprocessors = 132;
+  int64_t block_shared_bytes = 227 << 10;  // the most that one block may have
+};
+
 struct Task {
   std::string problem;    // "level1/19"
   std::string kind;       // of the candidates: "cpp", "cuda"
@@ -48,7 +54,8 @@ struct Task {
   std::vector<std::string> families;
   std::map<std::string, int64_t> symbols;  // size symbols in scope in the candidate
   std::vector<TaskArgument> arguments;
-  int threads = 1;
+  int threads = 1;                    // kind cpp: cores
+  TaskDevice device;                  // kind cuda
   int turn = 1;                       // from 1
   std::string start_source;           // --from, or empty
   std::vector<TaskAttempt> attempts;  // earlier turns, oldest first

@@ -140,6 +140,20 @@ CheckResult GpuChecker::Floats(int slot, size_t output, const TensorView& refere
   return Report(tensor, tensors, verdict, sums, errors);
 }
 
+bool GpuChecker::SurelyFine(int slot, size_t output, const TensorView& reference) {
+  Reserve(&verdict_, sizeof(DeviceVerdict));
+  CuDevicePtr answer = session_.Output(slot, output), theirs = Address(reference.data),
+              others = verdict_.data();
+  long long elements = session_.sized().outputs[output].elements;
+  auto floor =
+      static_cast<float>(8 * kEps * std::sqrt(static_cast<double>(session_.sized().reduction)) * 0.999);
+  KEVIN_CU(MemsetD8Async, others, 0, sizeof(uint64_t), session_.stream());
+  void* arguments[] = {&answer, &theirs, &elements, &floor, &others};
+  session_.Launch("kevin_surely_fine", kBlocks, 256, arguments);
+  session_.Synchronize();
+  return ReadAt<uint64_t>(others, 0) == 0;
+}
+
 CheckResult GpuChecker::Index(int slot, size_t output, const TensorView& reference) {
   const Problem& problem = *session_.sized().problem;
   const ConcreteTensor& tensor = session_.sized().outputs[output];
@@ -216,6 +230,7 @@ CheckResult GpuChecker::AgainstReference(int slot) {
       result = Index(slot, o, reference[o]);
       continue;
     }
+    if (session_.sized().problem->scale.empty() && SurelyFine(slot, o, reference[o])) continue;
     const DoubleTensor scale = o == 0 ? session_.reference().Scale(session_.Inputs(slot)) : DoubleTensor{};
     result = Floats(slot, o, reference[o], nullptr, scale.data.get());
   }

@@ -20,9 +20,9 @@ using Clock = std::chrono::steady_clock;
 constexpr int kVerifyCalls = kMixtureMembers;
 constexpr int kVerifyCallsWhenLong = 2;  // the timed calls see the mixture too, and all of them are checked
 constexpr double kLong_us = 1000;
-constexpr int kSequentialRounds = 60, kMinSequentialRounds = 8;
+constexpr int kSequentialRounds = 80, kMinSequentialRounds = 8;
 constexpr double kSequentialBudget_s = 0.12;
-constexpr int kMinFixedRounds = 8, kMaxFixedRounds = 40;
+constexpr int kMinFixedRounds = 6, kMaxFixedRounds = 80;
 constexpr double kFixedBudget_s = 0.1, kConfirmFactor = 2;
 constexpr double kSameClock = 0.03;     // halves of a pair may differ by that share of the clock
 constexpr double kSlopeWork_us = 5000;  // calls back to back that the slope is taken over
@@ -232,7 +232,8 @@ void GpuJudgement::Sequential() {
   SequentialTest against_reference(kGpuCalibration), against_start(kGpuCalibration);
   const bool has_start = contenders_.size() > 1;
   const auto begin = Clock::now();
-  TimedRound(0, -1, "warm-up");
+  if (session_.reference_us() < kLong_us)
+    TimedRound(0, -1, "warm-up");  // a long call warms up in verification
   for (int pair = 0; pair < kSequentialRounds; ++pair) {
     const Round round = TimedRound(0, pair, "sequential");
     if (round.same_clock) {

@@ -6,31 +6,73 @@
 
 namespace kevin::search {
 
-const char* ElementForm(const std::string& op) {
-  static const std::map<std::string, const char*> kForms = {{"add", "$0 + $1"},
-                                                            {"sub", "$0 - $1"},
-                                                            {"mul", "$0 * $1"},
-                                                            {"div", "$0 / $1"},
-                                                            {"neg", "-$0"},
-                                                            {"abs", "Abs($0)"},
-                                                            {"exp", "Exp($0)"},
-                                                            {"expm1", "Expm1($0)"},
-                                                            {"log", "Log($0)"},
-                                                            {"log1p", "Log1p($0)"},
-                                                            {"sqrt", "Sqrt($0)"},
-                                                            {"tanh", "Tanh($0)"},
-                                                            {"erf", "Erf($0)"},
-                                                            {"gt", "$0 > $1"},
-                                                            {"lt", "$0 < $1"},
-                                                            {"ge", "$0 >= $1"},
-                                                            {"le", "$0 <= $1"},
-                                                            {"eq", "$0 == $1"},
-                                                            {"where", "$0 ? $1 : $2"},
-                                                            {"maximum", "Max($0, $1)"},
-                                                            {"minimum", "Min($0, $1)"},
-                                                            {"log1p_unit", "Log1pUnit($0)"}};
-  const auto found = kForms.find(op);
-  return found == kForms.end() ? nullptr : found->second;
+namespace {
+
+Dialect MakeCpp() {
+  return {{{"add", "$0 + $1"},
+           {"sub", "$0 - $1"},
+           {"mul", "$0 * $1"},
+           {"div", "$0 / $1"},
+           {"neg", "-$0"},
+           {"abs", "Abs($0)"},
+           {"exp", "Exp($0)"},
+           {"expm1", "Expm1($0)"},
+           {"log", "Log($0)"},
+           {"log1p", "Log1p($0)"},
+           {"sqrt", "Sqrt($0)"},
+           {"tanh", "Tanh($0)"},
+           {"erf", "Erf($0)"},
+           {"gt", "$0 > $1"},
+           {"lt", "$0 < $1"},
+           {"ge", "$0 >= $1"},
+           {"le", "$0 <= $1"},
+           {"eq", "$0 == $1"},
+           {"where", "$0 ? $1 : $2"},
+           {"maximum", "Max($0, $1)"},
+           {"minimum", "Min($0, $1)"},
+           {"log1p_unit", "Log1pUnit($0)"}},
+          "Splat($0)"};
+}
+
+Dialect MakeCuda(bool is_fast) {
+  Dialect dialect = MakeCpp();
+  dialect.constant = "$0";
+  const std::map<std::string, const char*> precise = {
+      {"abs", "fabsf($0)"},  {"exp", "expf($0)"},     {"expm1", "expm1f($0)"},
+      {"log", "logf($0)"},   {"log1p", "log1pf($0)"}, {"sqrt", "sqrtf($0)"},
+      {"tanh", "tanhf($0)"}, {"erf", "erff($0)"},     {"log1p_unit", "log1pf($0)"}};
+  for (const auto& [op, form] : precise) dialect.forms[op] = form;
+  if (!is_fast) return dialect;
+  dialect.forms["div"] = "__fdividef($0, $1)";
+  dialect.forms["exp"] = "__expf($0)";
+  dialect.forms["expm1"] = "(__expf($0) - 1.0f)";
+  dialect.forms["tanh"] = "FastTanh($0)";
+  dialect.forms["log1p_unit"] = "logf(1.0f + $0)";
+  return dialect;
+}
+
+}  // namespace
+
+const Dialect& CppDialect() {
+  static const Dialect kDialect = MakeCpp();
+  return kDialect;
+}
+
+const Dialect& CudaDialect(bool is_fast) {
+  static const Dialect kPrecise = MakeCuda(false), kFast = MakeCuda(true);
+  return is_fast ? kFast : kPrecise;
+}
+
+std::string Spell(const char* form, const std::vector<std::string>& operands) {
+  std::string text;
+  for (const char* at = form; *at != 0; ++at) {
+    if (*at == '$') {
+      text += operands.at(static_cast<size_t>(*++at - '0'));
+    } else {
+      text += *at;
+    }
+  }
+  return text;
 }
 
 std::optional<double> FoldElement(const std::string& op, double a, double b) {
@@ -58,23 +100,18 @@ std::string FloatText(double value) {
 std::string Emitter::Emit(const TermPtr& term) {
   const auto known = known_.find(term->key);
   if (known != known_.end()) return known->second;
-  if (term->op == "constant") return "Splat(" + FloatText(term->value) + ")";
+  if (term->op == "constant") return Spell(dialect_.constant, {FloatText(term->value)});
   std::string text;
   if (term->op == "leaf") {
     text = leaf_(*term);
   } else {
-    const char* form = ElementForm(term->op);
-    if (form == nullptr) throw Unsupported("`" + term->op + "` inside another operation");
+    const auto form = dialect_.forms.find(term->op);
+    if (form == dialect_.forms.end()) throw Unsupported("`" + term->op + "` inside another operation");
     const bool two_tensors = term->args.size() == 2 && term->args[1]->op != "constant";
-    std::string prefix = two_tensors && (term->op == "maximum" || term->op == "minimum") ? "Nan" : "";
-    for (const char* at = form; *at != 0; ++at) {
-      if (*at == '$') {
-        text += Emit(term->args[static_cast<size_t>(*++at - '0')]);
-      } else {
-        text += *at;
-      }
-    }
-    text = prefix + text;
+    std::vector<std::string> operands;
+    for (const TermPtr& arg : term->args) operands.push_back(Emit(arg));
+    text = Spell(form->second, operands);
+    if (two_tensors && (term->op == "maximum" || term->op == "minimum")) text = "Nan" + text;
   }
   const std::string name = names_ + std::to_string(count_++);
   lines_ += fmt::format("{}const auto {} = {};\n", indent_, name, text);

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <set>
 
+#include "policies/search/emit.h"
+
 namespace kevin::search {
 
 std::optional<Kernel> RecogniseElementwise(const Computation&);
@@ -13,32 +15,79 @@ std::optional<Kernel> RecogniseExtreme(const Computation&);
 std::optional<Kernel> RecogniseNormalisation(const Computation&);
 std::optional<Kernel> RecogniseScan(const Computation&);
 std::optional<Kernel> RecogniseMatmul(const Computation&);
+std::optional<Kernel> RecogniseCudaElementwise(const Computation&);
+std::optional<Kernel> RecogniseCudaMatvec(const Computation&);
+std::optional<Kernel> RecogniseCudaReduction(const Computation&);
+std::optional<Kernel> RecogniseCudaExtreme(const Computation&);
+std::optional<Kernel> RecogniseCudaNormalisation(const Computation&);
+std::optional<Kernel> RecogniseCudaScan(const Computation&);
+std::optional<Kernel> RecogniseCudaMatmul(const Computation&);
 
-const std::vector<Family>& Families() {
-  static const std::vector<Family> kFamilies = {
-      {"elementwise", "activations and arithmetic on tensors of one shape or broadcast ones",
-       &RecogniseElementwise},
-      {"reduction", "sum, mean, max, min, norms over neighbouring dimensions", &RecogniseReduction},
-      {"extreme", "argmax, argmin", &RecogniseExtreme},
-      {"softmax and norm", "softmax, log_softmax, layer, RMS and L2 norms", &RecogniseNormalisation},
-      {"scan", "cumsum, cumprod", &RecogniseScan},
-      {"matmul", "products of plain or transposed matrices, batched or not, and matrix times vector",
-       &RecogniseMatmul},
-  };
-  return kFamilies;
+const std::vector<Family>& Families(const std::string& kind) {
+  static const char* const kElementwise =
+      "activations and arithmetic on tensors of one shape or broadcast ones";
+  static const char* const kReduction = "sum, mean, max, min, norms over neighbouring dimensions";
+  static const char* const kExtreme = "argmax, argmin";
+  static const char* const kNormalisation = "softmax, log_softmax, layer, RMS and L2 norms";
+  static const char* const kScan = "cumsum, cumprod";
+  static const char* const kMatmul =
+      "products of plain or transposed matrices, batched or not, and matrix times vector";
+  static const std::map<std::string, std::vector<Family>> kFamilies = {
+      {"cpp",
+       {{"elementwise", kElementwise, &RecogniseElementwise},
+        {"reduction", kReduction, &RecogniseReduction},
+        {"extreme", kExtreme, &RecogniseExtreme},
+        {"softmax and norm", kNormalisation, &RecogniseNormalisation},
+        {"scan", kScan, &RecogniseScan},
+        {"matmul", kMatmul, &RecogniseMatmul}}},
+      {"cuda",
+       {{"elementwise", kElementwise, &RecogniseCudaElementwise},
+        {"matvec", "a matrix times a vector", &RecogniseCudaMatvec},
+        {"reduction", kReduction, &RecogniseCudaReduction},
+        {"extreme", kExtreme, &RecogniseCudaExtreme},
+        {"softmax and norm", kNormalisation, &RecogniseCudaNormalisation},
+        {"scan", kScan, &RecogniseCudaScan},
+        {"matmul", kMatmul, &RecogniseCudaMatmul}}}};
+  static const std::vector<Family> kNone;
+  const auto found = kFamilies.find(kind);
+  return found == kFamilies.end() ? kNone : found->second;
 }
 
 std::string Name(int input) { return "in" + std::to_string(input); }
 
-std::string LaunchHead(const Task& task) {
-  std::string text;
+namespace {
+
+// One text for each of the task's tensors, with commas between them.
+std::string Tensors(const Task& task,
+                    const std::function<std::string(const TaskArgument&, const std::string& name)>& text) {
+  std::string all;
   int inputs = 0, outputs = 0;
   for (const TaskArgument& argument : task.arguments) {
     const bool is_output = argument.role == "output";
-    text += (text.empty() ? "" : ", ") + argument.cpp_type + " " +
-            (is_output ? "out" + std::to_string(outputs++) : Name(inputs++));
+    all += (all.empty() ? "" : ", ") +
+           text(argument, is_output ? "out" + std::to_string(outputs++) : Name(inputs++));
   }
-  return "extern \"C\" void launch(" + text + ")";
+  return all;
+}
+
+}  // namespace
+
+std::string LaunchHead(const Task& task) {
+  const auto parameter = [](const TaskArgument& argument, const std::string& name) {
+    return argument.cpp_type + " " + name;
+  };
+  return (task.kind == "cuda" ? "void launch(" : "extern \"C\" void launch(") + Tensors(task, parameter) +
+         ")";
+}
+
+std::string KernelParameters(const Task& task) {
+  return Tensors(task, [](const TaskArgument& argument, const std::string& name) {
+    return argument.cpp_type + " __restrict__ " + name;
+  });
+}
+
+std::string KernelArguments(const Task& task) {
+  return Tensors(task, [](const TaskArgument&, const std::string& name) { return name; });
 }
 
 int Integer(const Setting& setting, const std::string& knob) { return std::atoi(setting.at(knob).c_str()); }
@@ -110,15 +159,7 @@ ReductionForm FormOf(const std::string& op) {
 }
 
 std::string Combine(const ReductionForm& form, const std::string& a, const std::string& b) {
-  std::string text;
-  for (const char* at = form.combine; *at != 0; ++at) {
-    if (*at == '$') {
-      text += *++at == '0' ? a : b;
-    } else {
-      text += *at;
-    }
-  }
-  return text;
+  return Spell(form.combine, {a, b});
 }
 
 namespace {

@@ -1,7 +1,8 @@
 #pragma once
-// START HERE to add a family: copy family_scan.cc, the shortest, and name the new function in family.cc's
-// list. A family recognises some terms and says which schedules it can write for them: knobs with a few
-// values each, and a function from one setting of the knobs to the kernel's text.
+// START HERE to add a family: copy family_scan.cc (C++) or cuda_scan.cc, the shortest, and name the new
+// function in family.cc's list for its kind; forms.h has the recognisers that both kinds share. A family
+// recognises some terms and says which schedules it can write for them: knobs with a few values each, and a
+// function from one setting of the knobs to the kernel's text.
 
 #include <functional>
 #include <map>
@@ -42,11 +43,16 @@ struct Family {
   std::optional<Kernel> (*recognise)(const Computation&);
 };
 
-const std::vector<Family>& Families();
+// What is written for a kind of candidate, in the order of asking; empty for a kind that nothing writes.
+const std::vector<Family>& Families(const std::string& kind);
 
 // Helpers for writers.
-std::string LaunchHead(const Task& task);  // `extern "C" void launch(const float* in0, ...)`; outputs out0
-std::string Name(int input);               // "in0"
+// `extern "C" void launch(const float* in0, ..., float* out0)`; without extern "C" for kind cuda.
+std::string LaunchHead(const Task& task);
+// All tensors as a CUDA kernel takes them (`const float* __restrict__ in0, ...`), and as launch passes them.
+std::string KernelParameters(const Task& task);
+std::string KernelArguments(const Task& task);
+std::string Name(int input);  // "in0"
 int Integer(const Setting& setting, const std::string& knob);
 bool Is(const Setting& setting, const std::string& knob, const char* value);
 // Replaces each {name}; text in braces that names nothing stays.

@@ -3,44 +3,11 @@
 #include <fmt/format.h>
 
 #include "policies/search/emit.h"
-#include "policies/search/family.h"
+#include "policies/search/forms.h"
 #include "policies/search/prelude.h"
 
 namespace kevin::search {
 namespace {
-
-// The output seen as `outer` rows of `inner` elements; within a row each operand is contiguous or constant.
-struct Rows {
-  size_t split = 0;  // dims [0, split) are outer
-};
-
-std::optional<Rows> FindRows(const TermPtr& root) {
-  for (size_t split = 0; split <= root->shape.size(); ++split) {
-    bool fits = true;
-    for (const TermPtr& leaf : Leaves(root)) {
-      fits &= MotionOver(*leaf, root->shape, split, root->shape.size()) != Motion::kOther;
-    }
-    if (fits) return Rows{split};
-  }
-  return std::nullopt;
-}
-
-// The operand's first element in row `row`, as C++.
-std::string RowOffset(const Term& leaf, const std::vector<Dim>& shape, size_t split) {
-  const size_t missing = shape.size() - leaf.shape.size();
-  std::string text;
-  for (size_t i = missing; i < split; ++i) {
-    const size_t own = i - missing;
-    if (leaf.shape[own].size == 1) continue;
-    std::string stride;
-    for (size_t j = 0; j < leaf.shape.size(); ++j) {  // the dims that this one steps over, as symbols
-      if (leaf.strides[j] != 0 && leaf.strides[j] < leaf.strides[own]) stride += " * " + leaf.shape[j].text;
-    }
-    text += (text.empty() ? "" : " + ") +
-            fmt::format("row / ({}) % {}{}", CountText(shape, i + 1, split), shape[i].text, stride);
-  }
-  return text.empty() ? "0" : text;
-}
 
 constexpr const char* kFlat = R"(
 constexpr long kCount = {count};
@@ -80,7 +47,7 @@ std::string Chunk(const Setting& setting, int threads) {
 
 std::string WriteFlat(const TermPtr& root, const Task& task, const Setting& setting) {
   std::string loads;
-  Emitter emitter("      ", "t", [&](const Term& leaf) {
+  Emitter emitter(CppDialect(), "      ", "t", [&](const Term& leaf) {
     if (Count(leaf.shape) == 1 && Count(root->shape) != 1) return "Splat(" + Name(leaf.input) + "[0])";
     const std::string at = Name(leaf.input) + " + i";
     if (!Is(setting, "prefetch", "0")) {
@@ -103,7 +70,7 @@ std::string WriteFlat(const TermPtr& root, const Task& task, const Setting& sett
 std::string WriteRows(const TermPtr& root, size_t split, const Task& task, const Setting& setting) {
   std::string row_lines;
   int operand = 0;
-  Emitter emitter("      ", "t", [&](const Term& leaf) {
+  Emitter emitter(CppDialect(), "      ", "t", [&](const Term& leaf) {
     const std::string name = "row" + std::to_string(operand++);
     const std::string from = Name(leaf.input) + " + (" + RowOffset(leaf, root->shape, split) + ")";
     if (MotionOver(leaf, root->shape, split, root->shape.size()) == Motion::kConstant) {
@@ -131,24 +98,18 @@ std::string WriteRows(const TermPtr& root, size_t split, const Task& task, const
 }  // namespace
 
 std::optional<Kernel> RecogniseElementwise(const Computation& computation) {
-  const TermPtr root = computation.one_pass;
-  if (!IsElementwise(*root) || Contains(root, [](const Term& t) {
-        return !IsElementwise(t) && t.op != "leaf" && t.op != "constant";
-      })) {
-    return std::nullopt;
-  }
-  const std::optional<Rows> rows = FindRows(root);
-  if (!rows) throw Unsupported("an operand is transposed or broadcast in the middle of a row");
+  const std::optional<ElementwiseForm> form = FindElementwise(computation);
+  if (!form) return std::nullopt;
   Kernel kernel;
-  kernel.family = rows->split == 0 ? "elementwise" : "broadcast";
+  kernel.family = form->split == 0 ? "elementwise" : "broadcast";
   kernel.summary = "the whole expression in one pass over memory";
   kernel.knobs = {
       {"store", {"stream", "plain"}}, {"unroll", {"4", "1", "2", "8"}}, {"lanes", {"full", "half"}}};
-  if (rows->split == 0) {
+  if (form->split == 0) {
     kernel.knobs.insert(kernel.knobs.begin() + 1, Knob{"prefetch", {"0", "512", "1024", "4096"}});
     kernel.knobs.insert(kernel.knobs.end() - 1, Knob{"chunk", {"share", "65536", "8192"}});
   }
-  kernel.write = [root, split = rows->split, task = *computation.task](const Setting& setting) {
+  kernel.write = [root = form->root, split = form->split, task = *computation.task](const Setting& setting) {
     return WithPrelude(split == 0 ? WriteFlat(root, task, setting) : WriteRows(root, split, task, setting),
                        setting.at("lanes"));
   };

@@ -1,6 +1,6 @@
 // out = the index of the largest (smallest) term; the first of equal ones, and of NaNs if there are any.
 
-#include "policies/search/family.h"
+#include "policies/search/forms.h"
 #include "policies/search/prelude.h"
 
 namespace kevin::search {
@@ -92,14 +92,9 @@ INLINE void AddRows(float* best, int* where, const float* from, long row, long b
 }  // namespace
 
 std::optional<Kernel> RecogniseExtreme(const Computation& computation) {
-  const TermPtr root = computation.two_pass;
-  if (root->op != "argmax" && root->op != "argmin") return std::nullopt;
-  const TermPtr operand = root->args[0];
-  if (operand->op != "leaf" || !IsFull(*operand, operand->shape)) {
-    throw Unsupported("an index reduction of a computed tensor");
-  }
-  const ReducedLayout layout = LayoutOf(operand->shape, root->dims);
-  if (layout.terms > 2147483647) throw Unsupported("an index reduction over more than 2^31 terms");
+  const std::optional<ExtremeForm> form = FindExtreme(computation);
+  if (!form) return std::nullopt;
+  const ReducedLayout& layout = form->layout;
   Kernel kernel;
   kernel.family = "extreme";
   kernel.summary = "one pass that keeps the extreme and its index together";
@@ -108,7 +103,7 @@ std::optional<Kernel> RecogniseExtreme(const Computation& computation) {
     kernel.knobs.insert(kernel.knobs.begin(),
                         {{"together", {"4", "8", "2", "1"}}, {"strip", {"64", "256", "16"}}});
   }
-  kernel.write = [layout, is_max = root->op == "argmax", task = *computation.task](const Setting& setting) {
+  kernel.write = [layout, is_max = form->is_max, task = *computation.task](const Setting& setting) {
     std::map<std::string, std::string> fields(setting.begin(), setting.end());
     fields.insert({{"outer", layout.outer_text},
                    {"terms", layout.terms_text},

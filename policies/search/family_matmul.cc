@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "policies/search/family.h"
+#include "policies/search/forms.h"
 #include "policies/search/prelude.h"
 
 namespace kevin::search {
@@ -171,57 +171,10 @@ static void Product(const float* left, const float* right, float* to, long m0, l
 }
 )";
 
-struct Product {
-  Dim batch, m, n, k;
-  // Steps in elements, as C++; "0" where the operand has no batch.
-  std::string left_row, left_term, left_batch = "0", right_term, right_column, right_batch = "0";
-  Task task;
-  int left = 0, right = 1;
-};
-
-// The step along `dim`, as C++ over the operand's own sizes.
-std::string Step(const Term& leaf, size_t dim) {
-  if (leaf.shape[dim].size == 1) return "1";
-  std::string text;
-  for (size_t i = 0; i < leaf.shape.size(); ++i) {
-    const bool is_inside = leaf.shape[i].size != 1 && leaf.strides[i] < leaf.strides[dim];
-    if (is_inside) text += (text.empty() ? "" : " * ") + leaf.shape[i].text;
-  }
-  return text.empty() ? "1" : text;
-}
-
-std::optional<Product> Analyse(const Term& root, const Task& task) {
-  const Term &left = *root.args[0], &right = *root.args[1];
-  const size_t rank = left.shape.size();
-  Product p;
-  p.task = task;
-  p.left = left.input;
-  p.right = right.input;
-  const bool flat = right.shape.size() == 2 && rank > 2;  // leading dims of the left operand are rows too
-  if (right.shape.size() > 3 || right.shape.size() < 2) return std::nullopt;
-  if (right.shape.size() == 3 && (rank != 3 || left.shape[0].size != right.shape[0].size))
-    return std::nullopt;
-  if (flat && !IsFull(left, left.shape)) return std::nullopt;
-  p.m = flat ? Dim{Count(left.shape) / left.shape.back().size, CountText(left.shape, 0, rank - 1)}
-             : left.shape[rank - 2];
-  p.k = left.shape.back();
-  p.n = right.shape.back();
-  p.left_row = flat ? p.k.text : Step(left, rank - 2);
-  p.left_term = flat ? "1" : Step(left, rank - 1);
-  p.right_term = Step(right, right.shape.size() - 2);
-  p.right_column = Step(right, right.shape.size() - 1);
-  if (right.shape.size() == 3) {
-    p.batch = left.shape[0];
-    p.left_batch = Step(left, 0);
-    p.right_batch = Step(right, 0);
-  }
-  return p;
-}
-
-std::string Write(const Product& p, const Setting& setting) {
+std::string Write(const ProductForm& p, const Task& task, const Setting& setting) {
   const bool by_rows = Is(setting, "share", "rows"), by_columns = Is(setting, "share", "columns");
   const bool by_terms = Is(setting, "share", "terms");
-  const std::string threads = std::to_string(p.task.threads);
+  const std::string threads = std::to_string(task.threads);
   const std::string& pack = setting.at("pack");
   // Streaming needs each result written once and every row aligned.
   const bool streams = Is(setting, "store", "stream") && !by_terms && p.n.size % 16 == 0;
@@ -249,12 +202,11 @@ std::string Write(const Product& p, const Setting& setting) {
       {"threads", threads},
       {"streams", streams ? "kOneBlock" : "false"},
       {"fence", streams ? "    StreamFence();\n" : ""},
-      {"head", LaunchHead(p.task)}};
+      {"head", LaunchHead(task)}};
   return Fill(std::string(kSizes) + kKernels + kLoops, fields);
 }
 
-std::vector<Knob> Knobs(const Product& p) {
-  const int threads = p.task.threads;
+std::vector<Knob> Knobs(const ProductForm& p, int threads) {
   const double rows = static_cast<double>(p.m.size), columns = static_cast<double>(p.n.size);
   const bool is_small = rows * columns < 128.0 * 128.0 && p.k.size >= 4096 && p.batch.size == 1;
   Knob share{"share", {"columns", "rows"}};
@@ -272,16 +224,14 @@ std::vector<Knob> Knobs(const Product& p) {
 }  // namespace
 
 std::optional<Kernel> RecogniseMatmul(const Computation& computation) {
-  const TermPtr root = computation.one_pass;
-  if (root->op != "matmul") return std::nullopt;
-  const std::optional<Product> product = Analyse(*root, *computation.task);
-  if (!product) throw Unsupported("a matrix product with broadcast batch dimensions");
+  const std::optional<ProductForm> product = FindProduct(computation);
+  if (!product) return std::nullopt;
   Kernel kernel;
   kernel.family = "matmul";
   kernel.summary = "register tiles over packed blocks";
-  kernel.knobs = Knobs(*product);
-  kernel.write = [p = *product](const Setting& setting) {
-    return WithPrelude(Write(p, setting), setting.at("lanes"));
+  kernel.knobs = Knobs(*product, computation.task->threads);
+  kernel.write = [p = *product, task = *computation.task](const Setting& setting) {
+    return WithPrelude(Write(p, task, setting), setting.at("lanes"));
   };
   return kernel;
 }

@@ -8,90 +8,16 @@
 #include <algorithm>
 
 #include "policies/search/emit.h"
-#include "policies/search/family.h"
+#include "policies/search/forms.h"
 #include "policies/search/prelude.h"
 
 namespace kevin::search {
 namespace {
 
-struct Normalised {
-  TermPtr root;
-  std::vector<Dim> shape;  // of the whole tensor
-  ReducedLayout layout;
-  std::vector<std::vector<TermPtr>> stages;  // reductions that need only earlier stages
-  TermPtr kept;                              // computed by the last stage and needed again; may be null
-};
-
-size_t Depth(const TermPtr& term) {
-  size_t depth = 0;
-  for (const TermPtr& arg : term->args) depth = std::max(depth, Depth(arg));
-  return depth + (IsReduction(*term) ? 1 : 0);
-}
-
-bool IsTerms(const Term& leaf, const Normalised& n) {
-  const size_t rank = n.shape.size();
-  return MotionOver(leaf, n.shape, 0, n.layout.begin) == Motion::kConstant &&
-         MotionOver(leaf, n.shape, n.layout.begin, n.layout.end) == Motion::kInStep &&
-         MotionOver(leaf, n.shape, n.layout.end, rank) == Motion::kConstant;
-}
-
-// Same value for all terms of a row: made of reductions and constants only.
-bool IsRowConstant(const TermPtr& term) {
-  if (IsReduction(*term)) return true;
-  if (term->op == "leaf") return Count(term->shape) == 1;
-  return std::all_of(term->args.begin(), term->args.end(), &IsRowConstant);
-}
-
-// The largest row-constant parts of `term`, except plain constants.
-void FindRowConstants(const TermPtr& term, std::vector<TermPtr>& found) {
-  if (term->op == "constant" || term->op == "leaf") return;
-  if (!IsRowConstant(term)) {
-    for (const TermPtr& arg : term->args) FindRowConstants(arg, found);
-  } else if (std::none_of(found.begin(), found.end(),
-                          [&](const TermPtr& t) { return t->key == term->key; })) {
-    found.push_back(term);
-  }
-}
-
-std::optional<Normalised> Analyse(const TermPtr& root) {
-  const std::vector<TermPtr> reductions = Reductions(root);
-  if (!IsElementwise(*root) || reductions.empty()) return std::nullopt;
-  Normalised n;
-  n.root = root;
-  n.shape = reductions[0]->args[0]->shape;
-  if (Count(n.shape) != Count(root->shape) || n.shape.size() != root->shape.size()) return std::nullopt;
-  n.layout = LayoutOf(n.shape, reductions[0]->dims);
-  for (const TermPtr& reduction : reductions) {
-    if (reduction->dims != reductions[0]->dims || Count(reduction->args[0]->shape) != Count(n.shape)) {
-      throw Unsupported("reductions over different dimensions");
-    }
-    const bool lines_up = reduction->keep_dims || n.layout.begin == 0;
-    if (!lines_up || reduction->op.rfind("arg", 0) == 0)
-      throw Unsupported("a reduction without keepdim inside");
-    const size_t stage = Depth(reduction) - 1;
-    if (n.stages.size() <= stage) n.stages.resize(stage + 1);
-    n.stages[stage].push_back(reduction);
-  }
-  for (const TermPtr& leaf : Leaves(root)) {
-    if (!IsFull(*leaf, n.shape) && !IsTerms(*leaf, n) && Count(leaf->shape) != 1) {
-      throw Unsupported("an operand that is neither of full size nor one value per reduced element");
-    }
-  }
-  const TermPtr last = n.stages.back()[0]->args[0];
-  const bool is_used_again =
-      IsElementwise(*last) && Contains(root, [&](const Term& t) {
-        return IsElementwise(t) && std::any_of(t.args.begin(), t.args.end(), [&](const TermPtr& a) {
-                 return a->key == last->key && !IsRowConstant(std::make_shared<const Term>(t));
-               });
-      });
-  if (n.stages.back().size() == 1 && is_used_again) n.kept = last;
-  return n;
-}
-
 // Writes one kernel; the two layouts differ in how values are named and how passes are spelled.
 class Writer {
  public:
-  Writer(const Normalised& n, const Task& task, const Setting& setting)
+  Writer(const NormalisedForm& n, const Task& task, const Setting& setting)
       : n_(n), task_(task), setting_(setting), is_column_(n.layout.inner > 1) {
     is_split_ = !is_column_ && Is(setting, "split", "inside");
     keeps_ = n.kept && Is(setting, "keep", "output");
@@ -117,7 +43,7 @@ class Writer {
   }
 
   Emitter MakeEmitter(const std::string& names) const {
-    Emitter emitter(is_column_ ? "          " : "        ", names,
+    Emitter emitter(CppDialect(), is_column_ ? "          " : "        ", names,
                     [this](const Term& l) { return LeafText(l); });
     for (const auto& [key, term_and_name] : constants_)
       emitter.Bind(*term_and_name.first, term_and_name.second + At());
@@ -308,14 +234,14 @@ struct Number {
                          {"fence", Streams() ? "    StreamFence();\n" : ""}});
   }
 
-  const Normalised& n_;
+  const NormalisedForm& n_;
   const Task& task_;
   const Setting& setting_;
   bool is_column_ = false, is_split_ = false, keeps_ = false;
   std::map<std::string, std::pair<TermPtr, std::string>> constants_;  // by key: what is known, and its name
 };
 
-std::vector<Knob> Knobs(const Normalised& n, bool has_two_forms, int threads) {
+std::vector<Knob> Knobs(const NormalisedForm& n, bool has_two_forms, int threads) {
   std::vector<Knob> knobs;
   if (n.kept) knobs.push_back({"keep", {"output", "no"}});
   if (has_two_forms) knobs.push_back({"moments", {"onepass", "twopass"}});
@@ -337,8 +263,8 @@ std::vector<Knob> Knobs(const Normalised& n, bool has_two_forms, int threads) {
 }  // namespace
 
 std::optional<Kernel> RecogniseNormalisation(const Computation& computation) {
-  const std::optional<Normalised> one_pass = Analyse(computation.one_pass);
-  const std::optional<Normalised> two_pass = Analyse(computation.two_pass);
+  const std::optional<NormalisedForm> one_pass = FindNormalised(computation.one_pass);
+  const std::optional<NormalisedForm> two_pass = FindNormalised(computation.two_pass);
   if (!one_pass || !two_pass) return std::nullopt;
   const bool has_two_forms = computation.one_pass->key != computation.two_pass->key;
   Kernel kernel;

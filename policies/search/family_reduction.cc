@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "policies/search/emit.h"
-#include "policies/search/family.h"
+#include "policies/search/forms.h"
 #include "policies/search/prelude.h"
 
 namespace kevin::search {
@@ -86,23 +86,18 @@ INLINE void AddRows(float* acc, const long first, long begin, long end{pointers}
 }
 )";
 
-struct Reduced {
-  TermPtr root, reduction;
-  ReducedLayout layout;
-  Task task;
-};
-
-std::map<std::string, std::string> CommonFields(const Reduced& reduced, const Setting& setting) {
+std::map<std::string, std::string> CommonFields(const ReducedForm& reduced, const Task& task,
+                                                const Setting& setting) {
   const ReductionForm form = FormOf(reduced.reduction->op);
   const std::vector<Dim>& shape = reduced.reduction->args[0]->shape;
-  Emitter before("      ", "t", [&](const Term& leaf) {
+  Emitter before(CppDialect(), "      ", "t", [&](const Term& leaf) {
     if (Count(leaf.shape) == 1) return "Splat(" + Name(leaf.input) + "[0])";
     return "part.Load(" + Name(leaf.input) + (IsFull(leaf, shape) ? " + at)" : " + i)");
   });
   const std::string value = before.Emit(reduced.reduction->args[0]);
   const bool is_mean = reduced.reduction->op == "mean";
   const std::string indent = reduced.layout.inner == 1 ? "  " : "      ";
-  Emitter after(indent, "s", [](const Term& leaf) -> std::string {
+  Emitter after(CppDialect(), indent, "s", [](const Term& leaf) -> std::string {
     throw Unsupported("operand " + std::to_string(leaf.input) + " is used after a reduction");
   });
   after.Bind(*reduced.reduction, is_mean ? "(sum / float(kTerms))" : "sum");
@@ -110,7 +105,7 @@ std::map<std::string, std::string> CommonFields(const Reduced& reduced, const Se
   return {{"outer", reduced.layout.outer_text},
           {"terms", reduced.layout.terms_text},
           {"inner", reduced.layout.inner_text},
-          {"head", LaunchHead(reduced.task)},
+          {"head", LaunchHead(task)},
           {"unroll", setting.at("unroll")},
           {"start", form.start},
           {"lines", before.Lines()},
@@ -119,9 +114,9 @@ std::map<std::string, std::string> CommonFields(const Reduced& reduced, const Se
           {"value", value}};
 }
 
-std::string WriteRowwise(const Reduced& reduced, const Setting& setting) {
+std::string WriteRowwise(const ReducedForm& reduced, const Task& task, const Setting& setting) {
   const ReductionForm form = FormOf(reduced.reduction->op);
-  std::map<std::string, std::string> fields = CommonFields(reduced, setting);
+  std::map<std::string, std::string> fields = CommonFields(reduced, task, setting);
   const bool is_split = !Is(setting, "parts", "1");
   fields["parts"] = setting.at("parts");
   fields["combine"] = Combine(form, "acc[u]", fmt::format("part.Keep({}, {})", fields["value"], form.start));
@@ -139,8 +134,8 @@ std::string WriteRowwise(const Reduced& reduced, const Setting& setting) {
   return Fill(kRowwise, fields);
 }
 
-std::string WriteColumnwise(const Reduced& reduced, const Setting& setting) {
-  std::map<std::string, std::string> fields = CommonFields(reduced, setting);
+std::string WriteColumnwise(const ReducedForm& reduced, const Task& task, const Setting& setting) {
+  std::map<std::string, std::string> fields = CommonFields(reduced, task, setting);
   fields["combine"] = Combine(FormOf(reduced.reduction->op), "a", fields["value"]);
   fields["strip"] = setting.at("strip");
   fields["together"] = setting.at("together");
@@ -150,12 +145,6 @@ std::string WriteColumnwise(const Reduced& reduced, const Setting& setting) {
     fields["arguments"] += ", " + Name(leaf->input);
   }
   return Fill(kColumnwise, fields);
-}
-
-// One value per reduced element, the same for every row: the vector of a matrix-vector product.
-bool IsOneRow(const Term& leaf, const std::vector<Dim>& shape, const ReducedLayout& layout) {
-  return layout.inner == 1 && MotionOver(leaf, shape, 0, layout.begin) == Motion::kConstant &&
-         MotionOver(leaf, shape, layout.begin, layout.end) == Motion::kInStep;
 }
 
 std::vector<Knob> Knobs(const ReducedLayout& layout, int threads) {
@@ -178,30 +167,16 @@ std::vector<Knob> Knobs(const ReducedLayout& layout, int threads) {
 }  // namespace
 
 std::optional<Kernel> RecogniseReduction(const Computation& computation) {
-  const TermPtr root = computation.two_pass;
-  const std::vector<TermPtr> reductions = Reductions(root);
-  if (reductions.size() != 1 || Count(root->shape) != Count(reductions[0]->shape)) return std::nullopt;
-  const TermPtr& reduction = reductions[0];
-  if (reduction->op.rfind("arg", 0) == 0) return std::nullopt;
-  const TermPtr operand = reduction->args[0];
-  const ReducedLayout layout = LayoutOf(operand->shape, reduction->dims);
-  for (const TermPtr& leaf : Leaves(operand)) {
-    if (!IsFull(*leaf, operand->shape) && Count(leaf->shape) != 1 &&
-        !IsOneRow(*leaf, operand->shape, layout)) {
-      throw Unsupported("a reduction over a broadcast or transposed operand");
-    }
-  }
-  if (Leaves(root).size() != Leaves(operand).size())
-    throw Unsupported("an operand is used after a reduction");
-  const Reduced reduced{root, reduction, layout, *computation.task};
+  const std::optional<ReducedForm> form = FindReduction(computation);
+  if (!form) return std::nullopt;
   Kernel kernel;
   kernel.family = "reduction";
   kernel.summary = "one pass over the input, the result kept in registers or the nearest cache";
-  kernel.knobs = Knobs(reduced.layout, computation.task->threads);
-  kernel.write = [reduced](const Setting& setting) {
-    return WithPrelude(
-        reduced.layout.inner == 1 ? WriteRowwise(reduced, setting) : WriteColumnwise(reduced, setting),
-        setting.at("lanes"));
+  kernel.knobs = Knobs(form->layout, computation.task->threads);
+  kernel.write = [reduced = *form, task = *computation.task](const Setting& setting) {
+    return WithPrelude(reduced.layout.inner == 1 ? WriteRowwise(reduced, task, setting)
+                                                 : WriteColumnwise(reduced, task, setting),
+                       setting.at("lanes"));
   };
   return kernel;
 }

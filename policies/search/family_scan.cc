@@ -2,7 +2,7 @@
 // and then moved by the row's running value, several rows at once to hide the latency; over another dimension
 // a strip of columns carries running vectors.
 
-#include "policies/search/family.h"
+#include "policies/search/forms.h"
 #include "policies/search/prelude.h"
 
 namespace kevin::search {
@@ -82,12 +82,9 @@ constexpr long kStrip = {strip} * kLanes, kStrips = (kInner + kStrip - 1) / kStr
 }  // namespace
 
 std::optional<Kernel> RecogniseScan(const Computation& computation) {
-  const TermPtr root = computation.one_pass;
-  if (root->op != "cumsum" && root->op != "cumprod") return std::nullopt;
-  if (root->args[0]->op != "leaf" || !IsFull(*root->args[0], root->shape)) {
-    throw Unsupported("a scan of a computed tensor");
-  }
-  const ReducedLayout layout = LayoutOf(root->shape, root->dims);
+  const std::optional<ScanForm> form = FindScan(computation);
+  if (!form) return std::nullopt;
+  const ReducedLayout& layout = form->layout;
   const bool is_row = layout.inner == 1;
   Kernel kernel;
   kernel.family = "scan";
@@ -96,8 +93,7 @@ std::optional<Kernel> RecogniseScan(const Computation& computation) {
   kernel.knobs = {is_row ? Knob{"together", {"8", "4", "16", "2", "1"}} : Knob{"strip", {"64", "256", "16"}},
                   {"lanes", {"full", "half"}},
                   {"store", {"stream", "plain"}}};
-  kernel.write = [layout, is_row, is_sum = root->op == "cumsum",
-                  task = *computation.task](const Setting& setting) {
+  kernel.write = [layout, is_row, is_sum = form->is_sum, task = *computation.task](const Setting& setting) {
     const bool streams = Is(setting, "store", "stream") && (is_row ? layout.terms : layout.inner) % 16 == 0;
     std::map<std::string, std::string> fields(setting.begin(), setting.end());
     fields["store"] = streams ? "Stream" : "Store";

@@ -257,11 +257,6 @@ INLINE float Across(const Vec* a, Combine combine) {
 }
 )";
 
-struct PreludePart {
-  const char* trigger;  // written when the kernel, or a later part that is written, has this
-  const char* text;
-};
-// Later parts may use earlier ones.
 constexpr PreludePart kParts[] = {{"Max(", kMax},       {"Min(", kMin},          {"NanMax(", kNanMax},
                                   {"NanMin(", kNanMin}, {"Abs(", kAbs},          {"Sqrt(", kSqrt},
                                   {"ExpTail(", kPower}, {"Exp(", kExp},          {"Expm1(", kExpm1},
@@ -282,11 +277,15 @@ bool Mentions(std::string_view text, std::string_view trigger) {
 
 }  // namespace
 
-std::string WithPrelude(const std::string& body, const std::string& lanes) {
-  std::string text = body;
-  for (size_t i = std::size(kParts); i-- > 0;) {
-    if (Mentions(text, kParts[i].trigger)) text = kParts[i].text + text;
+std::string WithParts(std::string text, const std::vector<PreludePart>& parts) {
+  for (size_t i = parts.size(); i-- > 0;) {
+    if (Mentions(text, parts[i].trigger)) text = parts[i].text + text;
   }
+  return text;
+}
+
+std::string WithPrelude(const std::string& body, const std::string& lanes) {
+  const std::string text = WithParts(body, {std::begin(kParts), std::end(kParts)});
   const bool is_half = lanes == "half";
   const std::string lanes_text = std::string("#if defined(__AVX512F__)\n#define LANES ") +
                                  (is_half ? "8" : "16") + "\n#else\n#define LANES " + (is_half ? "4" : "8") +

@@ -4,10 +4,18 @@
 // written.
 
 #include <string>
+#include <vector>
 
 namespace kevin::search {
 
 // `body` is the kernel's text; `lanes` is "full" (the widest registers of the compiling machine) or "half".
 std::string WithPrelude(const std::string& body, const std::string& lanes);
+
+struct PreludePart {
+  const char* trigger;  // written when the kernel, or a later part that is written, has this word's start
+  const char* text;
+};
+// `text` behind the parts that it needs. Later parts may use earlier ones.
+std::string WithParts(std::string text, const std::vector<PreludePart>& parts);
 
 }  // namespace kevin::search

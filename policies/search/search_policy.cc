@@ -18,20 +18,23 @@ using search::Unsupported;
 
 // Throws Unsupported when no family takes the task.
 Kernel Recognise(const Task& task) {
-  if (task.kind != "cpp") throw Unsupported("it writes candidates of kind cpp, not " + task.kind);
+  if (search::Families(task.kind).empty()) {
+    throw Unsupported("it writes candidates of kind cpp and cuda, not " + task.kind);
+  }
   const search::NodePtr reference = search::ReadReference(task.reference);
   const Computation computation{search::Lower(*reference, task.arguments, {.one_pass_moments = true}),
                                 search::Lower(*reference, task.arguments, {.one_pass_moments = false}),
                                 &task};
-  for (const Family& family : search::Families()) {
+  for (const Family& family : search::Families(task.kind)) {
     if (std::optional<Kernel> kernel = family.recognise(computation)) return std::move(*kernel);
   }
   throw Unsupported("no family computes `" + computation.one_pass->op + "` in this form");
 }
 
-std::string WhyNotText(const std::string& reason) {
+std::string WhyNotText(const Task& task, const std::string& reason) {
   std::string names;
-  for (const Family& family : search::Families()) {
+  const std::string kind = search::Families(task.kind).empty() ? "cpp" : task.kind;
+  for (const Family& family : search::Families(kind)) {
     names += fmt::format("{}{} ({})", names.empty() ? "" : "; ", family.name, family.covers);
   }
   return fmt::format(
@@ -47,8 +50,8 @@ std::string ReplyText(const Task& task, const Kernel& kernel, const Choice& choi
     text +=
         " The kernel that the episode started from is not edited; this is a schedule of the search's own.";
   }
-  text +=
-      "\n\n```cpp\n" + search::SettingLine(kernel, choice.setting) + kernel.write(choice.setting) + "```\n\n";
+  text += "\n\n```" + task.kind + "\n" + search::SettingLine(kernel, choice.setting) +
+          kernel.write(choice.setting) + "```\n\n";
   return text + choice.changed + "\n";
 }
 
@@ -66,7 +69,7 @@ class SearchPolicy : public Policy {
       const Choice choice = search::ChooseNext(kernel, request.task.attempts, request.sampling.seed);
       completion.text = ReplyText(request.task, kernel, choice);
     } catch (const Unsupported& unsupported) {
-      throw Error(ExitCode::kBadRequest, WhyNotText(unsupported.what()),
+      throw Error(ExitCode::kBadRequest, WhyNotText(request.task, unsupported.what()),
                   "Choose another policy with --policy.");
     }
     completion.stop_reason = "stop";
@@ -81,7 +84,7 @@ class SearchPolicy : public Policy {
       Recognise(task);
       return "";
     } catch (const Unsupported& unsupported) {
-      return WhyNotText(unsupported.what());
+      return WhyNotText(task, unsupported.what());
     }
   }
 };

@@ -48,7 +48,7 @@ bool IsReduction(const Term& term) {
   return std::any_of(std::begin(kNames), std::end(kNames), [&](const char* name) { return term.op == name; });
 }
 
-bool IsElementwise(const Term& term) { return ElementForm(term.op) != nullptr; }
+bool IsElementwise(const Term& term) { return CppDialect().forms.count(term.op) > 0; }
 
 int64_t Count(const std::vector<Dim>& shape) {
   int64_t count = 1;

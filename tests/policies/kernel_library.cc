@@ -45,7 +45,8 @@ void RunCompiler(const std::string& source_path, const std::string& output_path,
 
 }  // namespace
 
-KernelLibrary::KernelLibrary(const std::vector<std::string>& sources, const std::string& flags)
+KernelLibrary::KernelLibrary(const std::vector<std::string>& sources, const std::string& flags,
+                             const std::string& head)
     : folder_(MakeFolder()), handles_(kCompilers), functions_(sources.size()) {
   std::vector<std::string> errors(kCompilers);
   std::vector<std::thread> compilers;
@@ -53,7 +54,7 @@ KernelLibrary::KernelLibrary(const std::vector<std::string>& sources, const std:
     compilers.emplace_back([&, part] {
       const std::string base = folder_ + "/part" + std::to_string(part);
       std::ofstream file(base + ".cc");
-      file << "#include <utility>\n";
+      file << "#include <utility>\n" << head << "\n";
       for (size_t i = part; i < sources.size(); i += kCompilers) file << Nested(sources[i], i);
       file.close();
       try {

@@ -8,9 +8,10 @@ namespace kevin::test {
 
 class KernelLibrary {
  public:
-  // Each source is a whole candidate; `flags` go to g++ after -std=c++20 -march=native -fopenmp.
-  // Throws std::runtime_error with the compiler's words.
-  KernelLibrary(const std::vector<std::string>& sources, const std::string& flags);
+  // Each source is a whole candidate; `flags` go to g++ after -std=c++20 -march=native -fopenmp; `head` is
+  // what all of them start with. Throws std::runtime_error with the compiler's words.
+  KernelLibrary(const std::vector<std::string>& sources, const std::string& flags,
+                const std::string& head = "");
   ~KernelLibrary();
   KernelLibrary(const KernelLibrary&) = delete;
   KernelLibrary& operator=(const KernelLibrary&) = delete;

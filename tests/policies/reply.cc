@@ -20,7 +20,8 @@ Request MakeRequest(const std::string& reference, const std::vector<TensorShape>
 }
 
 std::string SourceOf(const std::string& reply) {
-  const std::string open = "```cpp\n";
+  const bool is_cuda = reply.find("```cuda\n") != std::string::npos;
+  const std::string open = is_cuda ? "```cuda\n" : "```cpp\n";
   const size_t start = reply.find(open);
   REQUIRE(start != std::string::npos);
   const size_t end = reply.find("```", start + open.size());

@@ -18,7 +18,8 @@ struct TensorShape {
 Request MakeRequest(const std::string& reference, const std::vector<TensorShape>& inputs,
                     const std::vector<int64_t>& output, bool index_output = false);
 
-// The text between ```cpp and ```; fails the test when the reply has not exactly one fenced block.
+// The text between ```cpp (or ```cuda) and ```; fails the test when the reply has not exactly one fenced
+// block.
 std::string SourceOf(const std::string& reply);
 // The rest of the line that says which schedule `source` is.
 std::string SettingOf(const std::string& source);

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "env/error.h"
+#include "env/problem.h"
 #include "policies/search/choose.h"
 #include "policies/search/search_policy.h"
 #include "tests/catch.h"
@@ -140,10 +141,10 @@ TEST_CASE("WhyNot names the reason, the families and what would do") {
             "control flow"));
   CHECK(Has(WhyNot("def forward(x):\n    return torch.max(x, 1)\n", {{"x", {4, 4}}}, {4}), "together"));
   CHECK(Has(WhyNot("nonsense", {{"x", {4}}}, {4}), "outside a function"));
-  Request cuda = Relu();
-  cuda.task.kind = "cuda";
-  CHECK(Has(MakeSearchPolicy()->WhyNot(cuda.task), "cuda"));
-  CHECK_THROWS_AS(MakeSearchPolicy()->Complete(cuda, nullptr, nullptr), Error);
+  Request ptx = Relu();
+  ptx.task.kind = "ptx";
+  CHECK(Has(MakeSearchPolicy()->WhyNot(ptx.task), "not ptx"));
+  CHECK_THROWS_AS(MakeSearchPolicy()->Complete(ptx, nullptr, nullptr), Error);
 }
 
 TEST_CASE("references are recognised however they are spelled") {
@@ -172,4 +173,118 @@ TEST_CASE("sizes are written with the problem's symbols") {
   request.task.arguments[0].shape_symbols = {"B", "2*N"};
   request.task.symbols = {{"B", 64}, {"N", 64}};
   CHECK(Has(Next(request), "kCount = (B) * (2*N);"));
+}
+
+TEST_CASE("for kind cuda the reply is device code and a launch function") {
+  Request request = Relu();
+  request.task.kind = "cuda";
+  CHECK(MakeSearchPolicy()->WhyNot(request.task).empty());
+  const std::string reply = MakeSearchPolicy()->Complete(request, nullptr, nullptr).text;
+  CHECK(
+      Has(reply,
+          "```cuda\n// search: family=elementwise each=4 threads=256 cache=stream math=precise walk=once\n"));
+  const std::string source = SourceOf(reply);
+  CHECK(Has(source, "__global__"));
+  CHECK(Has(source, "\nvoid launch(const float* in0, float* out0) {"));
+  CHECK(Has(source, "<<<"));
+  CHECK_FALSE(Has(source, "extern \"C\""));
+  CHECK_FALSE(Has(source, "#include"));
+  CHECK_FALSE(Has(source, "__builtin"));
+}
+
+TEST_CASE("CUDA schedules depend on the seed and on what was measured only") {
+  const auto sequence = [](uint64_t seed) {
+    Request request = Relu();
+    request.task.kind = "cuda";
+    request.sampling.seed = seed;
+    std::vector<std::string> sources;
+    for (const double speedup : {1.10, 1.05, 1.20, 0.90, 1.00}) {
+      sources.push_back(Next(request));
+      AddAttempt(request.task, sources.back(), "measured", speedup);
+    }
+    return sources;
+  };
+  const std::vector<std::string> once = sequence(1), other = sequence(2);
+  CHECK(once == sequence(1));
+  CHECK(once != other);
+  CHECK(once[0] == other[0]);
+  CHECK(std::set<std::string>(once.begin(), once.end()).size() == once.size());
+}
+
+TEST_CASE("each family writes CUDA, and the schedule that suits the sizes comes first") {
+  const auto setting = [](const std::string& reference, const std::vector<TensorShape>& inputs,
+                          const std::vector<int64_t>& output, bool is_index = false) {
+    Request request = MakeRequest(reference, inputs, output, is_index);
+    request.task.kind = "cuda";
+    return SettingOf(Next(request));
+  };
+  const auto of_x = [&](const std::string& expression, std::vector<int64_t> shape,
+                        std::vector<int64_t> output, bool is_index = false) {
+    return setting("def forward(x):\n    return " + expression + "\n", {{"x", std::move(shape)}}, output,
+                   is_index);
+  };
+  // Short rows stay in registers, long ones in a cluster's shared memory, few huge ones are split.
+  CHECK(Has(of_x("torch.softmax(x, 1)", {4096, 1024}, {4096, 1024}), "family=softmax row=registers"));
+  CHECK(Has(of_x("torch.softmax(x, 1)", {4096, 393216}, {4096, 393216}), "family=softmax row=cluster8"));
+  CHECK(Has(of_x("torch.softmax(x, 1)", {4, 39321600}, {4, 39321600}), "family=softmax row=split"));
+  CHECK(Has(of_x("torch.sum(x)", {4096, 4096}, {}), "family=reduction row=split"));
+  CHECK(Has(of_x("torch.sum(x, 1)", {4096, 4096}, {4096}), "family=reduction row=block"));
+  CHECK(Has(of_x("torch.amax(x, [1])", {8, 512, 64}, {8, 64}), "family=reduction batch="));
+  CHECK(Has(of_x("torch.argmin(x, 1)", {8, 512, 64}, {8, 64}, true), "family=extreme batch="));
+  CHECK(Has(of_x("torch.cumsum(x, 1)", {4096, 4096}, {4096, 4096}), "family=scan each="));
+  const auto product = [&](std::vector<int64_t> a, std::vector<int64_t> b, const std::vector<int64_t>& out) {
+    return setting("def forward(a, b):\n    return torch.matmul(a, b)\n",
+                   {{"a", std::move(a)}, {"b", std::move(b)}}, out);
+  };
+  CHECK(Has(product({4096, 4096}, {4096, 4096}, {4096, 4096}),
+            "family=matmul via=tf32x3 tile=128x128 shares=1 "));
+  CHECK(Has(product({256, 524288}, {524288, 256}, {256, 256}), "shares=66 "));  // two blocks a multiprocessor
+  CHECK(Has(product({2048, 65536}, {65536, 1}, {2048, 1}), "family=matvec rows=4"));
+}
+
+TEST_CASE("what a device is like decides how work is shared out") {
+  Request request = MakeRequest("def forward(x):\n    return torch.sum(x)\n", {{"x", {4096, 4096}}}, {});
+  request.task.kind = "cuda";
+  CHECK(Has(Next(request), "kParts = 1056,"));
+  request.task.device.multiprocessors = 10;
+  CHECK(Has(Next(request), "kParts = 80,"));
+}
+
+TEST_CASE("CUDA texts use the problem's symbols, in device code and in launch") {
+  Request request = Relu();
+  request.task.kind = "cuda";
+  request.task.arguments[0].shape_symbols = {"B", "2*N"};
+  request.task.symbols = {{"B", 64}, {"N", 64}};
+  CHECK(Has(Next(request), "kCount = 1L * (B) * (2*N);"));
+  CHECK(Has(Next(request), "ceil_div((B) * (2*N), 4 * 4 * 256)"));
+}
+
+TEST_CASE("whatever the search writes in C++ it writes in CUDA, at every size of every listed problem") {
+  const ProblemSet problems(KEVIN_SOURCE_DIR "/env/problems");
+  int written = 0;
+  for (const std::string& id : problems.Ids()) {
+    const Problem problem = problems.Find(id);
+    for (const auto& [size, symbols] : problem.sizes) {
+      const SizedProblem sized = AtSize(problem, size);
+      Request request;
+      request.task.reference = problem.reference;
+      request.task.symbols = symbols;
+      const auto add = [&](const ConcreteTensor& tensor, const char* role, const std::string& qualifier) {
+        request.task.arguments.push_back({tensor.spec.name, role,
+                                          qualifier + DTypeCpp(tensor.spec.dtype) + "*", tensor.shape,
+                                          tensor.spec.shape});
+      };
+      for (const ConcreteTensor& tensor : sized.inputs) add(tensor, "input", "const ");
+      for (const ConcreteTensor& tensor : sized.outputs) add(tensor, "output", "");
+      INFO(id << " " << size);
+      const auto policy = MakeSearchPolicy();
+      request.task.kind = "cpp";
+      const bool is_written = policy->WhyNot(request.task).empty();
+      request.task.kind = "cuda";
+      CHECK(policy->WhyNot(request.task).empty() == is_written);
+      written += is_written;
+      if (is_written) CHECK(Has(Next(request), "__global__"));
+    }
+  }
+  CHECK(written >= 62);  // 31 problems at two sizes
 }
