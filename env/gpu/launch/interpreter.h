@@ -121,6 +121,8 @@ class Interpreter {
   Extents ExtentsOf(size_t at, const Value& value, const char* what);
   LaunchArgument ArgumentOf(size_t at, const Value& value);
   void DeduceKernel(size_t at, const std::vector<Value>& arguments, KernelReference* kernel);
+  void DeducePack(size_t at, const std::vector<Value>& arguments, const FunctionSyntax& syntax,
+                  KernelReference* kernel);
   void CheckArguments(size_t at, const KernelReference& kernel, const std::vector<Value>& arguments,
                       const std::vector<size_t>& places);
   const KernelReference& RequireKernel(size_t at, const Value& value);

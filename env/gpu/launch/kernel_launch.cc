@@ -86,13 +86,15 @@ LaunchArgument Interpreter::ArgumentOf(size_t at, const Value& value) {
 void Interpreter::DeduceKernel(size_t at, const std::vector<Value>& arguments, KernelReference* kernel) {
   if (!kernel->function || !kernel->function->is_template) return;
   const FunctionSyntax& syntax = Syntax(*kernel->function);
-  if (kernel->arguments.size() > syntax.template_parameters.size() &&
-      (syntax.template_parameters.empty() || !syntax.template_parameters.back().name.empty())) {
+  const auto& wanted_parameters = syntax.template_parameters;
+  const bool pack = !wanted_parameters.empty() && wanted_parameters.back().is_pack;
+  if (kernel->arguments.size() > wanted_parameters.size() && !pack) {
     source_.Fail(at, fmt::format("`{}` has {} template parameters, not {}; leave out the rest", kernel->name,
                                  syntax.template_parameters.size(), kernel->arguments.size()));
   }
   for (size_t t = kernel->arguments.size(); t < syntax.template_parameters.size(); ++t) {
     const TemplateParameter& wanted = syntax.template_parameters[t];
+    if (wanted.is_pack) return DeducePack(at, arguments, syntax, kernel);
     for (size_t i = 0; i < arguments.size() && i < syntax.parameters.size() && wanted.is_type; ++i) {
       const TypeSyntax& type = syntax.parameters[i].type;
       const Type& given = arguments[i].type;
@@ -113,10 +115,24 @@ void Interpreter::DeduceKernel(size_t at, const std::vector<Value>& arguments, K
   }
 }
 
+// `template <typename... T> __global__ void k(T... values)`
+void Interpreter::DeducePack(size_t at, const std::vector<Value>& arguments, const FunctionSyntax& syntax,
+                             KernelReference* kernel) {
+  for (size_t i = syntax.parameters.empty() ? arguments.size() : syntax.parameters.size() - 1;
+       i < arguments.size(); ++i) {
+    if (arguments[i].type.info->kind == TypeKind::kAuto) {
+      source_.Fail(at, fmt::format("a kernel cannot take {}; pass numbers, tensors and workspaces",
+                                   KindOf(arguments[i])));
+    }
+    kernel->arguments.push_back(TypeText(arguments[i].type));
+  }
+}
+
 void Interpreter::CheckArguments(size_t at, const KernelReference& kernel,
                                  const std::vector<Value>& arguments, const std::vector<size_t>& places) {
   if (!kernel.function || ptx_) return;
   const std::vector<Parameter>& parameters = Syntax(*kernel.function).parameters;
+  if (!parameters.empty() && parameters.back().is_pack) return;
   if (arguments.size() != parameters.size()) {
     source_.Fail(at, fmt::format("kernel `{}` takes {} arguments and gets {}; pass one for each parameter",
                                  kernel.name, parameters.size(), arguments.size()));

@@ -78,7 +78,8 @@ Interpreter::Interpreter(const SourceText& source, const Outline& outline, const
       TypeInfo info = *FindTypeInfo("int");
       info.name = constants.scope + constants.enum_name;
       info.is_enum = true;
-      enums_[info.name] = &enum_types_.emplace_back(std::move(info));
+      const TypeInfo& kept = enum_types_.emplace_back(std::move(info));
+      enums_[kept.name] = &kept;
     }
     for (size_t i = constants.range.begin; i < constants.range.end; ++i) {
       const Token& token = outline.tokens[i];
@@ -245,9 +246,14 @@ Type Interpreter::Resolve(const TypeSyntax& syntax) {
 
 std::string Interpreter::TypeArgumentText(const TypeSyntax& type) {
   const auto bound = frame_->bindings.type_texts.find(type.name);
-  if (bound == frame_->bindings.type_texts.end()) return type.text;
-  std::string text = (type.is_const ? "const " : "") + bound->second;
-  return text + std::string(static_cast<size_t>(type.pointers), '*');
+  if (bound == frame_->bindings.type_texts.end() && !type.has_arguments) return type.text;
+  std::string text = bound == frame_->bindings.type_texts.end() ? type.name : bound->second;
+  if (type.has_arguments) {
+    std::vector<std::string> inner;
+    for (const TemplateArgument& part : type.arguments) inner.push_back(TemplateArgumentText(part));
+    text += fmt::format("<{}>", fmt::join(inner, ", "));
+  }
+  return (type.is_const ? "const " : "") + text + std::string(static_cast<size_t>(type.pointers), '*');
 }
 
 // Values become numbers, since launch's variables do not exist on the device; other names stay as written.

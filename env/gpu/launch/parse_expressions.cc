@@ -248,6 +248,10 @@ ExprPtr Parser::Primary() {
     return expr;
   }
   if (token.Is("typename") || IsTypeWord(token.text)) return Construct();
+  for (const char* word :
+       {"else", "if", "for", "while", "do", "return", "case", "switch", "const", "struct"}) {
+    if (token.Is(word)) FailExpected("an expression");
+  }
   if (token.IsName() || token.Is("::")) return NamePath();
   FailExpected("an expression");
 }

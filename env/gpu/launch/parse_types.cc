@@ -10,9 +10,11 @@ namespace kevin::launch {
 namespace {
 
 bool IsQualifier(const Token& token) {
-  for (const char* word : {"const", "volatile", "constexpr", "static", "register", "typename", "inline",
-                           "thread_local", "struct", "enum", "class", "__grid_constant__", "consteval",
-                           "constinit", "extern", "__host__", "__device__", "__restrict__", "__restrict"}) {
+  for (const char* word :
+       {"const",        "volatile",     "constexpr", "static",   "register",   "typename",
+        "inline",       "thread_local", "struct",    "enum",     "class",      "__grid_constant__",
+        "consteval",    "constinit",    "extern",    "__host__", "__device__", "__constant__",
+        "__restrict__", "__restrict"}) {
     if (token.Is(word)) return true;
   }
   return false;
@@ -145,7 +147,9 @@ TemplateArgument Parser::OneTemplateArgument() {
   const size_t name_end = NameEnd(at_);
   std::string name;
   for (size_t i = at_; i < name_end && !outline_.tokens[i].Is("<"); ++i) name += outline_.tokens[i].text;
-  if (ends && (IsTypeName(name) || IsTypeWord(Peek().text) || IsQualifier(Peek()) || end > name_end)) {
+  const bool instance = name_end > at_ && outline_.tokens[name_end - 1].Is(">");
+  if (ends &&
+      (instance || IsTypeName(name) || IsTypeWord(Peek().text) || IsQualifier(Peek()) || end > name_end)) {
     argument.type = std::make_shared<TypeSyntax>(Type());
   } else {
     const int stop = stop_;
@@ -164,6 +168,7 @@ std::vector<Parameter> Parser::Parameters() {
     Parameter parameter;
     parameter.at = Peek().begin;
     parameter.type = Type();
+    parameter.is_pack = Accept("...");
     while (Peek().IsName() && IsQualifier(Peek())) Take();
     if (Peek().IsName()) {
       parameter.at = Peek().begin;
@@ -173,7 +178,7 @@ std::vector<Parameter> Parser::Parameters() {
       const size_t close = PartnerWithin(at_);
       if (close == std::string::npos) FailExpected("a parameter");
       at_ = close + 1;
-      parameter.is_array = true;
+
       ++parameter.type.pointers;
     }
     if (Accept("=")) parameter.otherwise = Assignment();
@@ -188,14 +193,15 @@ std::vector<TemplateParameter> Parser::TemplateParameters() {
   std::vector<TemplateParameter> parameters;
   while (Peek().kind != TokenKind::kEnd) {
     TemplateParameter parameter;
-    parameter.is_type =
-        (Next("typename") || Next("class")) && (Peek(1).IsName() || Next(",", 1) || Next("=", 1));
+    parameter.is_type = (Next("typename") || Next("class")) &&
+                        (Peek(1).IsName() || Next(",", 1) || Next("=", 1) || Next("...", 1));
     if (parameter.is_type || Next("template")) {
       if (Accept("template")) FailExpected("typename or a value parameter");
       Take();
     } else {
       parameter.type_name = Type().name;
     }
+    parameter.is_pack = Accept("...");
     if (Peek().IsName()) parameter.name = Take().text;
     if (parameter.is_type) type_names_.insert(parameter.name);
     if (Accept("=")) parameter.otherwise = std::make_shared<TemplateArgument>(OneTemplateArgument());

@@ -36,15 +36,15 @@ struct TypeSyntax {
 
 struct Parameter {
   TypeSyntax type;
-  std::string name;  // may be empty
-  bool is_array = false;
+  std::string name;                 // may be empty
+  bool is_pack = false;             // T... values
   std::shared_ptr<Expr> otherwise;  // default argument
   size_t at = 0;
 };
 
 struct TemplateParameter {
   std::string name;
-  bool is_type = false;
+  bool is_type = false, is_pack = false;
   std::string type_name;  // of a value
   std::shared_ptr<TemplateArgument> otherwise;
 };
