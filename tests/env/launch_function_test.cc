@@ -76,6 +76,14 @@ TEST_CASE("helpers that start kernels leave the device text, others stay") {
   CHECK(!Contains(device, "run("));
 }
 
+TEST_CASE("a main that calls launch goes with it") {
+  const std::string after =
+      "int main() { launch(nullptr, nullptr); return both(1); }\nint both(int a) { return a; }\n";
+  const std::string device = Interpret(kRelu + after).split.device_text;
+  CHECK(!Contains(device, "main"));
+  CHECK(Contains(device, "int both(int a)"));
+}
+
 TEST_CASE("launch may be spelled as models spell it") {
   const std::string kernel = "__global__ void k(const float* x, float* out) {}\n";
   const std::string body = " { k<<<1, 32>>>(x, out); }";
@@ -356,6 +364,9 @@ TEST_CASE("kernels take template arguments, namespaces and variables") {
         "g<float>");
   CHECK(Kernel("g<<<1, 1>>>(x);", "template <typename T, int V = 4> __global__ void g(const T* a) {}") ==
         "g<float>");
+  CHECK(Kernel("same(x, out);",
+               "template <typename T> void same(const T* a, T* b) { if constexpr (std::is_same_v<T, "
+               "float>) k<<<1, 1>>>(a, b, 1); else unknown(); }") == "k");
   CHECK(Kernel("g<<<1, 1>>>();", "template <int V = 4> __global__ void g() {}") == "g<>");
   CHECK(Kernel("for (int i = 0; i < 1; ++i) t<float, 1, true><<<1 << 2, 64 >> 1>>>(x, out, 1);") ==
         "t<float, 1, true>");

@@ -148,8 +148,8 @@ class Mutator {
 
 TEST_CASE("broken texts only ever give a LaunchException") {
   const std::string valid = kCuda;
-  CHECK(Complaint(valid).empty());
-  CHECK(Complaint(kPtxText, "ptx").empty());
+  CHECK(Complaint(valid) == "");
+  CHECK(Complaint(kPtxText, "ptx") == "");
   LaunchFunctionLimits limits;
   limits.steps = 20'000;
   int complaints = 0, wanted = 0;
@@ -165,7 +165,7 @@ TEST_CASE("broken texts only ever give a LaunchException") {
   for (size_t length = 0; length < valid.size(); ++length) attempt(valid.substr(0, length), "cuda");
   for (unsigned seed = 0; seed < 4000; ++seed) attempt(Mutator(seed).Mutate(valid), "cuda");
   for (unsigned seed = 0; seed < 1000; ++seed) attempt(Mutator(seed).Mutate(kPtxText), "ptx");
-  CHECK(wanted > 7000);
+  CHECK(wanted > 6000);
   CHECK(complaints > wanted / 2);
 }
 

@@ -4,6 +4,8 @@
 
 namespace kevin::launch {
 
+constexpr size_t kMaxOverloads = 64;
+
 void Interpreter::Run(const Function& launch, std::vector<Value> arguments) {
   Frame frame;
   frame.scope = launch.scope;
@@ -51,6 +53,9 @@ Value Interpreter::EvaluateCall(const Expr& expr) {
 Value Interpreter::CallFunction(const Expr& call, const std::vector<const Function*>& candidates) {
   const size_t given = call.children.size() - 1;
   const std::string& name = call.children[0]->text;
+  if (candidates.size() > kMaxOverloads) {
+    source_.Fail(call.at, fmt::format("`{}` has more than {} overloads; rename some", name, kMaxOverloads));
+  }
   const Function* chosen = nullptr;
   for (const Function* candidate : candidates) {
     if (candidate->global) {

@@ -81,7 +81,7 @@ Value Interpreter::ConstantCall(const Expr& call, const std::vector<Value>&) {
   if (bytes.empty() || static_cast<int64_t>(bytes.size()) > kMaxConstantBytes) {
     source_.Fail(at, fmt::format("{} bytes of constants; write 1 to {}", bytes.size(), kMaxConstantBytes));
   }
-  list_->AddConstant(variable.scope + variable.name, 0, std::move(bytes));
+  list_->AddConstant(at, variable.scope + variable.name, 0, std::move(bytes));
   return MakeVoid();
 }
 
@@ -120,7 +120,7 @@ Value Interpreter::MemoryToSymbol(const Expr& call, const std::vector<Value>&) {
                  fmt::format("{} bytes of an array of {}; write sizeof(array)", size, bytes.size()));
   }
   bytes.resize(static_cast<size_t>(size));
-  list_->AddConstant(variable.scope + variable.name, offset, std::move(bytes));
+  list_->AddConstant(at, variable.scope + variable.name, offset, std::move(bytes));
   return kSuccess;
 }
 

@@ -19,6 +19,7 @@ uint16_t HalfBits(double value) {
   if (std::isnan(value)) return 0x7fff;
   const auto sign = static_cast<uint16_t>(std::signbit(value) ? 0x8000 : 0);
   const double magnitude = std::fabs(value);
+  if (magnitude == 0) return sign;
   if (magnitude >= 65520.0) return static_cast<uint16_t>(sign | 0x7c00);
   int exponent = 0;
   std::frexp(magnitude, &exponent);

@@ -75,6 +75,11 @@ Value Interpreter::EvaluateName(const Expr& expr) {
       return cell->value;
     }
   }
+  if (PlainName(expr.text) == "is_same_v" && expr.template_arguments.size() == 2) {
+    const TypeSyntax* const left = expr.template_arguments[0].type.get();
+    const TypeSyntax* const right = expr.template_arguments[1].type.get();
+    return MakeBool(left && right && Resolve(*left) == Resolve(*right));
+  }
   for (const Function* function : FindFunctions(expr.text)) {
     if (function->global) return KernelNamed(expr, function, function->scope + function->name);
   }

@@ -93,7 +93,8 @@ class Interpreter {
   Cell* FindConstant(const std::string& name);
   void EvaluateConstants(size_t index);
   void EvaluateEnum(const Constants& constants);
-  std::vector<const Function*> FindFunctions(const std::string& name) const;
+  void DeclareConstants();
+  const std::vector<const Function*>& FindFunctions(const std::string& name) const;
   std::vector<std::string> Qualified(const std::string& name) const;
   const Alias* FindAlias(const std::string& name) const;
   std::string TypeArgumentText(const TypeSyntax& type);
@@ -161,6 +162,8 @@ class Interpreter {
   const bool ptx_;
   const LaunchFunctionLimits& limits_;
   ListBuilder* list_;
+  std::map<std::string, std::vector<const Function*>> functions_;  // qualified
+  std::map<std::string, const Alias*> aliases_;                    // qualified
   std::map<std::string, Cell*> symbols_;
   std::map<std::string, Cell*> constants_;                     // evaluated ones, qualified
   std::map<std::string, std::vector<size_t>> constant_names_;  // where a name may be declared

@@ -14,6 +14,7 @@ constexpr int64_t kMaxThreads = 1024;
 constexpr int64_t kMaxSharedBytes = 227 << 10;
 constexpr int64_t kMaxClusterBlocks = 8;  // more needs an opt-in that not every device grants
 constexpr size_t kMaxNotes = 20;
+constexpr int64_t kMaxConstantBytes = 64 << 10;
 
 }  // namespace
 
@@ -182,7 +183,13 @@ void ListBuilder::AddLaunch(size_t at, const std::string& kernel, const LaunchCo
   AddOperation(at, std::move(launch));
 }
 
-void ListBuilder::AddConstant(const std::string& symbol, int64_t offset, std::vector<uint8_t> bytes) {
+void ListBuilder::AddConstant(size_t at, const std::string& symbol, int64_t offset,
+                              std::vector<uint8_t> bytes) {
+  constant_bytes_ += static_cast<int64_t>(bytes.size());
+  if (constant_bytes_ > kMaxConstantBytes) {
+    source_.Fail(at, fmt::format("more than {} bytes of constants; put larger tables into a workspace",
+                                 kMaxConstantBytes));
+  }
   list_.constants.push_back({symbol, offset, std::move(bytes)});
 }
 

@@ -35,7 +35,7 @@ class ListBuilder {
   void AddMemoryCopy(size_t at, const Value& to, const Value& from, int64_t bytes);
   void AddLaunch(size_t at, const std::string& kernel, const LaunchConfiguration& configuration,
                  std::vector<LaunchArgument> arguments);
-  void AddConstant(const std::string& symbol, int64_t offset, std::vector<uint8_t> bytes);
+  void AddConstant(size_t at, const std::string& symbol, int64_t offset, std::vector<uint8_t> bytes);
 
   // Throws where the pointer is outside its buffer or not aligned for its element type.
   LaunchArgument Address(size_t at, const Value& pointer) const;
@@ -58,7 +58,7 @@ class ListBuilder {
   LaunchList list_;
   std::set<std::string> kernels_;
   std::vector<std::string> notes_;
-  int64_t workspace_bytes_ = 0;
+  int64_t workspace_bytes_ = 0, constant_bytes_ = 0;
 };
 
 }  // namespace kevin::launch

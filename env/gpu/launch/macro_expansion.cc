@@ -8,7 +8,8 @@
 namespace kevin::launch {
 namespace {
 
-constexpr int kMaxDepth = 64;  // invocations in arguments of invocations
+constexpr int kMaxDepth = 64;      // invocations in arguments of invocations
+constexpr size_t kMaxChain = 256;  // macros that expand to macros
 
 class Expander {
  public:
@@ -44,6 +45,9 @@ class Expander {
       return false;
     }
     const Macro& macro = found->second;
+    if (token.expanded_from && token.expanded_from->size() >= kMaxChain) {
+      return Break(&token, "macros nested too deeply; write the value itself");
+    }
     std::vector<std::vector<Token>> arguments;
     size_t end = token.end;
     if (macro.function_like) {

@@ -70,10 +70,18 @@ Interpreter::Interpreter(const SourceText& source, const Outline& outline, const
   static const std::map<std::string, Value> kKnown = KnownConstants();
   for (const auto& [name, value] : kKnown) symbols_[name] = NewCell(value, true);
   for (const auto& [name, value] : symbols) symbols_[name] = NewCell(MakeInteger("long", value), true);
-  constant_states_.resize(outline.constants.size());
-  constant_syntax_.resize(outline.constants.size());
-  for (size_t c = 0; c < outline.constants.size(); ++c) {
-    const Constants& constants = outline.constants[c];
+  for (const Function& function : outline.functions) {
+    if (function.defined || function.global) functions_[function.scope + function.name].push_back(&function);
+  }
+  for (const Alias& alias : outline.aliases) aliases_[alias.scope + alias.name] = &alias;
+  DeclareConstants();
+}
+
+void Interpreter::DeclareConstants() {
+  constant_states_.resize(outline_.constants.size());
+  constant_syntax_.resize(outline_.constants.size());
+  for (size_t c = 0; c < outline_.constants.size(); ++c) {
+    const Constants& constants = outline_.constants[c];
     if (constants.is_enum && !constants.enum_name.empty()) {
       TypeInfo info = *FindTypeInfo("int");
       info.name = constants.scope + constants.enum_name;
@@ -82,16 +90,16 @@ Interpreter::Interpreter(const SourceText& source, const Outline& outline, const
       enums_[kept.name] = &kept;
     }
     for (size_t i = constants.range.begin; i < constants.range.end; ++i) {
-      const Token& token = outline.tokens[i];
-      const size_t close = outline.partner[i];
+      const Token& token = outline_.tokens[i];
+      const size_t close = outline_.partner[i];
       if (token.IsName()) constant_names_[token.text].push_back(c);
       if (close != std::string::npos && close > i) i = close;
       // What follows a `=` uses names and declares none.
       if (!token.Is("=")) continue;
-      while (i + 1 < constants.range.end && !outline.tokens[i + 1].Is(",") &&
-             !outline.tokens[i + 1].Is(";")) {
+      while (i + 1 < constants.range.end && !outline_.tokens[i + 1].Is(",") &&
+             !outline_.tokens[i + 1].Is(";")) {
         ++i;
-        const size_t partner = outline.partner[i];
+        const size_t partner = outline_.partner[i];
         if (partner != std::string::npos && partner > i) i = partner;
       }
     }
@@ -140,11 +148,18 @@ Cell* Interpreter::FindConstant(const std::string& name) {
   const auto declared = constant_names_.find(colon == std::string::npos ? name : name.substr(colon + 2));
   if (declared == constant_names_.end()) return nullptr;
   for (const std::string& qualified : Qualified(name)) {
-    for (const size_t index : declared->second) {
+    const auto known = constants_.find(qualified);
+    if (known != constants_.end()) return known->second;
+    std::vector<size_t>& open = declared->second;
+    for (size_t i = 0; i < open.size(); ++i) {
+      const size_t index = open[i];
       if (!qualified.starts_with(outline_.constants[index].scope)) continue;
+      open.erase(open.begin() + static_cast<std::ptrdiff_t>(i));
       if (constant_states_[index] == 0) EvaluateConstants(index);
+      const auto found = constants_.find(qualified);
+      if (found != constants_.end()) return found->second;
+      i = static_cast<size_t>(-1);  // evaluation may have changed the list
     }
-    if (const auto found = constants_.find(qualified); found != constants_.end()) return found->second;
   }
   return nullptr;
 }
@@ -191,24 +206,19 @@ void Interpreter::EvaluateEnum(const Constants& constants) {
   }
 }
 
-std::vector<const Function*> Interpreter::FindFunctions(const std::string& name) const {
+const std::vector<const Function*>& Interpreter::FindFunctions(const std::string& name) const {
+  static const std::vector<const Function*> kNone;
   for (const std::string& qualified : Qualified(name)) {
-    std::vector<const Function*> found;
-    for (const Function& function : outline_.functions) {
-      if (function.scope + function.name == qualified && (function.defined || function.global)) {
-        found.push_back(&function);
-      }
-    }
-    if (!found.empty()) return found;
+    const auto found = functions_.find(qualified);
+    if (found != functions_.end()) return found->second;
   }
-  return {};
+  return kNone;
 }
 
 const Alias* Interpreter::FindAlias(const std::string& name) const {
   for (const std::string& qualified : Qualified(name)) {
-    for (const Alias& alias : outline_.aliases) {
-      if (alias.scope + alias.name == qualified) return &alias;
-    }
+    const auto found = aliases_.find(qualified);
+    if (found != aliases_.end()) return found->second;
   }
   return nullptr;
 }

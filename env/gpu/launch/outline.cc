@@ -27,6 +27,32 @@ std::vector<size_t> Partners(const std::vector<Token>& tokens) {
   return partner;
 }
 
+// A '<' is closed by a '>' with nothing between them that ends a statement or leaves a bracket.
+std::vector<size_t> Angles(const std::vector<Token>& tokens) {
+  std::vector<size_t> angles(tokens.size(), kNone), open;
+  const auto drop = [&](const char* down_to) {
+    while (!open.empty() && (down_to ? !tokens[open.back()].Is(down_to) : tokens[open.back()].Is("<"))) {
+      open.pop_back();
+    }
+  };
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const Token& token = tokens[i];
+    if (token.Is("<") || token.Is("(") || token.Is("[") || token.Is("{")) {
+      open.push_back(i);
+    } else if (token.Is(">")) {
+      if (open.empty() || !tokens[open.back()].Is("<")) continue;
+      angles[open.back()] = i;
+      open.pop_back();
+    } else if (token.Is(";") || token.Is("<<<")) {
+      drop(nullptr);
+    } else if (token.Is(")") || token.Is("]") || token.Is("}")) {
+      drop(token.Is(")") ? "(" : token.Is("]") ? "[" : "{");
+      if (!open.empty()) open.pop_back();
+    }
+  }
+  return angles;
+}
+
 // Names that take a parenthesis and yet declare nothing.
 bool IsAttribute(const std::string& name) {
   static const std::set<std::string> kNames = {
@@ -51,6 +77,7 @@ class OutlineReader {
     outline_.directives = std::move(preprocessed.directives);
     outline_.includes = preprocessed.includes;
     outline_.partner = Partners(outline_.tokens);
+    outline_.angles = Angles(outline_.tokens);
     end_ = outline_.tokens.size() - 1;
   }
 
@@ -60,6 +87,7 @@ class OutlineReader {
       ptx ? PtxStep() : Step();
       if (at_ == before) ++at_;
     }
+    NameTypes();
     return std::move(outline_);
   }
 
@@ -73,6 +101,16 @@ class OutlineReader {
                    "this `" + At(open).text + "` is never closed; check the brackets after it");
     }
     return outline_.partner[open];
+  }
+
+  void NameTypes() {
+    for (const Alias& alias : outline_.aliases) outline_.type_names.insert(alias.name);
+    for (const Constants& constants : outline_.constants) {
+      if (!constants.enum_name.empty()) outline_.type_names.insert(constants.enum_name);
+    }
+    for (const Function& function : outline_.functions) {
+      if (function.is_template) outline_.template_names.insert(function.name);
+    }
   }
 
   void PtxStep() {
@@ -166,7 +204,7 @@ class OutlineReader {
     size_t enum_body = kNone;
     while (at_ < end_ && !Is(at_, "}")) {
       const Token& token = At(at_);
-      if (token.Is(";") || (token.Is("=") && !has_parameters) || (token.Is("=") && has_parameters)) break;
+      if (token.Is(";") || token.Is("=")) break;
       if (token.Is("template") && Is(at_ + 1, "<")) {
         const size_t close = ClosingAngle(outline_, at_ + 1, end_);
         if (close == kNone) source_.Fail(At(at_ + 1).begin, "this `<` is never closed; write > after it");
@@ -284,20 +322,8 @@ class OutlineReader {
 }  // namespace
 
 size_t ClosingAngle(const Outline& outline, size_t open, size_t end) {
-  constexpr size_t kFarthest = 4096;  // tokens
-  int depth = 0;
-  for (size_t i = open; i < end && i < open + kFarthest; ++i) {
-    const Token& token = outline.tokens[i];
-    if (token.Is("<")) ++depth;
-    if (token.Is(">") && --depth == 0) return i;
-    if (token.Is("(") || token.Is("[") || token.Is("{")) {
-      if (outline.partner[i] == kNone) return kNone;
-      i = outline.partner[i];
-    } else if (token.Is(";") || token.Is(")") || token.Is("]") || token.Is("}") || token.Is("<<<")) {
-      return kNone;
-    }
-  }
-  return kNone;
+  const size_t close = outline.angles[open];
+  return close < end ? close : kNone;
 }
 
 Outline ReadOutline(const SourceText& source, const Symbols& symbols, bool ptx) {

@@ -2,7 +2,7 @@
 // The top level of a candidate's text: which functions, kernels, constants and types it declares and where
 // they stand. Bodies are not read. A text of kind `ptx` has host declarations between PTX directives.
 
-#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -54,6 +54,7 @@ struct ConstantVariable {
 struct Outline {
   std::vector<Token> tokens;
   std::vector<size_t> partner;  // of each bracket token its other half; npos where there is none
+  std::vector<size_t> angles;   // of each '<' that may open template arguments the '>' that closes them
   std::vector<Preprocessed::Range> directives;
   bool includes = false;
   std::vector<Function> functions;  // in the text's order; kernels too
@@ -62,6 +63,8 @@ struct Outline {
   std::vector<ConstantVariable> constant_variables;
   std::vector<std::string> used_namespaces;   // "ns::"
   std::vector<TokenRange> host_declarations;  // kind ptx: everything that is not PTX
+  std::set<std::string> type_names;           // aliases and enums, unqualified
+  std::set<std::string> template_names;       // of functions, unqualified
 };
 
 // Throws LaunchException for a bracket that is never closed at top level.

@@ -168,16 +168,11 @@ StmtPtr Parser::AliasStatement() {
 StmtPtr Parser::Declaration() {
   StmtPtr statement = NewStatement(StmtKind::kDeclaration);
   TypeSyntax type = Type();
-  const int base_pointers = type.pointers;
-  const bool base_reference = type.is_reference, pointer_is_const = type.pointer_is_const;
   do {
     statement->declarators.push_back(OneDeclarator(type));
-    type.pointers = base_pointers - (base_pointers > 0 ? 1 : 0);  // `T *a, b`: the star is a's
-    type.is_reference = false;
-    type.pointer_is_const = false;
-    type.pointers = 0;
+    type.pointers = 0;  // `T *a, b`: the star is a's
+    type.is_reference = type.pointer_is_const = false;
   } while (Accept(","));
-  if (base_reference || pointer_is_const) statement->type = type;
   Expect(";", "after the declaration");
   return statement;
 }

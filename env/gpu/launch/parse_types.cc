@@ -32,7 +32,7 @@ bool IsPointerWord(const Token& token) {
 bool Parser::IsTypeName(const std::string& name) const {
   if (FindTypeInfo(name) || type_names_.contains(name)) return true;
   const size_t colon = name.rfind("::");
-  return colon != std::string::npos && type_names_.contains(name.substr(colon + 2));
+  return outline_.type_names.contains(colon == std::string::npos ? name : name.substr(colon + 2));
 }
 
 size_t Parser::NameEnd(size_t begin) const {
@@ -199,7 +199,7 @@ std::vector<TemplateParameter> Parser::TemplateParameters() {
       if (Accept("template")) FailExpected("typename or a value parameter");
       Take();
     } else {
-      parameter.type_name = Type().name;
+      Type();
     }
     parameter.is_pack = Accept("...");
     if (Peek().IsName()) parameter.name = Take().text;

@@ -12,10 +12,6 @@ Parser::Parser(const SourceText& source, const Outline& outline, TokenRange rang
     : source_(source), outline_(outline), at_(range.begin), end_(range.end) {
   const size_t last = outline.tokens.size() - 1;
   closing_.begin = closing_.end = outline.tokens[std::min(end_, last)].begin;
-  for (const Alias& alias : outline.aliases) type_names_.insert(alias.name);
-  for (const Constants& constants : outline.constants) {
-    if (constants.is_enum && !constants.enum_name.empty()) type_names_.insert(constants.enum_name);
-  }
 }
 
 FunctionSyntax Parser::ReadFunction(const SourceText& source, const Outline& outline,

@@ -99,8 +99,8 @@ class Parser {
   const SourceText& source_;
   const Outline& outline_;
   size_t at_, end_;
-  Token closing_;  // stands for everything after the range
-  std::set<std::string> type_names_;
+  Token closing_;                     // stands for everything after the range
+  std::set<std::string> type_names_;  // of this function; the outline knows the others
   int stop_ = kNowhere;
   int nesting_ = 0;
 };

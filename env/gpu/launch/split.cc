@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 namespace kevin::launch {
@@ -21,15 +22,15 @@ class HostFunctions {
  public:
   HostFunctions(const Outline& outline, const Function& launch) : outline_(outline), launch_(launch) {}
 
-  // launch, what starts kernels, and what launch calls that the device compiler could not read.
+  // launch, what starts kernels, what launch calls that the device compiler could not read, and what calls
+  // any of these.
   std::set<const Function*> Find() {
     Reach(launch_);
     for (const Function& function : outline_.functions) {
       if (function.name.empty() || !function.OnHost() || !function.defined) continue;
       if (&function == &launch_ || Contains(function, "<<<")) found_.insert(&function);
     }
-    while (AddUsers()) {
-    }
+    AddUsers();
     return found_;
   }
 
@@ -43,39 +44,58 @@ class HostFunctions {
     return false;
   }
 
+  std::set<std::string> NamesIn(TokenRange range) const {
+    std::set<std::string> names;
+    for (size_t i = range.begin; i < range.end; ++i) {
+      if (At(i).IsName()) names.insert(At(i).text);
+    }
+    return names;
+  }
+
+  // Which functions mention a name, and all that launch calls, directly or not.
   void Reach(const Function& from) {
+    std::multimap<std::string, const Function*> by_name;
+    for (const Function& function : outline_.functions) {
+      own_names_.insert(function.name);
+      if (!function.defined || !function.OnHost() || function.name.empty()) continue;
+      by_name.emplace(function.name, &function);
+      for (const std::string& name : NamesIn({function.parameters.begin, function.body.end})) {
+        users_.emplace(name, &function);
+      }
+    }
     std::vector<const Function*> open = {&from};
     while (!open.empty()) {
       const Function* function = open.back();
       open.pop_back();
       if (!reached_.insert(function).second) continue;
-      std::set<std::string> names;
-      for (size_t i = function->body.begin; i < function->body.end; ++i) {
-        if (At(i).IsName()) names.insert(At(i).text);
-      }
-      for (const Function& other : outline_.functions) {
-        if (other.defined && other.OnHost() && names.contains(other.name)) open.push_back(&other);
+      for (const std::string& name : NamesIn({function->parameters.begin, function->body.end})) {
+        const auto [first, last] = by_name.equal_range(name);
+        for (auto named = first; named != last; ++named) open.push_back(named->second);
+        by_name.erase(first, last);
       }
     }
   }
 
-  bool AddUsers() {
-    std::set<std::string> host_names, own_names;
-    for (const Function* function : found_) host_names.insert(function->name);
-    for (const Function& function : outline_.functions) own_names.insert(function.name);
-    bool added = false;
-    for (const Function* function : reached_) {
-      if (found_.contains(function) || function->device) continue;
-      for (size_t i = function->parameters.begin; i < function->body.end; ++i) {
-        const bool host_alone =
-            At(i).IsName() &&
-            (host_names.contains(At(i).text) || (IsHostName(At(i).text) && !own_names.contains(At(i).text)));
-        if (host_alone) added |= found_.insert(function).second;
-      }
+  void AddUsers() {
+    std::vector<std::string> names;
+    for (const auto& [name, function] : users_) {
+      const bool host_alone = IsHostName(name) && !own_names_.contains(name);
+      if (host_alone && reached_.contains(function) && !function->device) found_.insert(function);
     }
-    return added;
+    for (const Function* function : found_) names.push_back(function->name);
+    while (!names.empty()) {
+      const auto [first, last] = users_.equal_range(names.back());
+      names.pop_back();
+      for (auto user = first; user != last; ++user) {
+        const bool added = !user->second->device && found_.insert(user->second).second;
+        if (added) names.push_back(user->second->name);
+      }
+      users_.erase(first, last);
+    }
   }
 
+  std::multimap<std::string, const Function*> users_;
+  std::set<std::string> own_names_;
   const Outline& outline_;
   const Function& launch_;
   std::set<const Function*> reached_, found_;

@@ -45,7 +45,7 @@ struct Parameter {
 struct TemplateParameter {
   std::string name;
   bool is_type = false, is_pack = false;
-  std::string type_name;  // of a value
+
   std::shared_ptr<TemplateArgument> otherwise;
 };
 
@@ -143,8 +143,8 @@ struct Stmt {
 struct FunctionSyntax {
   std::vector<TemplateParameter> template_parameters;
   std::vector<Parameter> parameters;
-  TypeSyntax result;  // name empty: none written
-  StmtPtr body;       // null for a kernel
+
+  StmtPtr body;  // null for a kernel
 };
 
 }  // namespace kevin::launch

@@ -53,9 +53,10 @@ Value ToPointer(const SourceText& source, size_t at, const Value& value, const T
     }
     return {to, *pointer};
   }
-  // Host addresses and kernels pass through void*.
+  // Host addresses, texts and kernels pass through void*.
   const bool host_address = std::holds_alternative<Cell*>(value.data) ||
                             std::holds_alternative<ArrayPointer>(value.data) ||
+                            std::holds_alternative<std::string>(value.data) ||
                             std::holds_alternative<std::shared_ptr<const KernelReference>>(value.data);
   if (host_address) return value;
   FailConversion(source, at, value, to);
