@@ -73,9 +73,6 @@ struct InterpretedLaunch {
   std::set<std::string> kernels;  // the name expressions that the compiler must provide
 };
 
-// `void launch(const float* x, float* out)` as a candidate of kind `cuda` or `ptx` declares it.
-std::string CudaLaunchSignature(const Problem& problem);
-
 // Reads `source` of kind `cuda` or `ptx` for the problem at its size and interprets its launch function.
 // Throws LaunchException where the candidate is wrong, Error(kBroken) for other kinds.
 InterpretedLaunch InterpretLaunch(const SizedProblem& problem, const std::string& kind,

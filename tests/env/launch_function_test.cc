@@ -128,7 +128,7 @@ TEST_CASE("a signature fits the problem's element types") {
     }
     CHECK_THROWS_AS(InterpretLaunch(sized, "cuda", kRelu), LaunchException);
   }
-  CHECK(CudaLaunchSignature(SmallProblem(DType::kF16, DType::kBF16)) ==
+  CHECK(LaunchSignature(SmallProblem(DType::kF16, DType::kBF16), "cuda") ==
         "void launch(const __half* x, __nv_bfloat16* out)");
 }
 

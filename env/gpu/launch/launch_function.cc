@@ -31,8 +31,6 @@ void NoteHabits(const launch::SourceText& source, const launch::Outline& outline
 
 }  // namespace
 
-std::string CudaLaunchSignature(const Problem& problem) { return launch::RequiredSignature(problem); }
-
 InterpretedLaunch InterpretLaunch(const SizedProblem& problem, const std::string& kind,
                                   const std::string& text, const LaunchFunctionLimits& limits) {
   const bool ptx = kind == "ptx";
@@ -47,7 +45,7 @@ InterpretedLaunch InterpretLaunch(const SizedProblem& problem, const std::string
   }
   const launch::Outline outline = launch::ReadOutline(source, problem.symbols, ptx);
   const launch::Function& function =
-      launch::FindLaunch(source, outline, launch::RequiredSignature(*problem.problem));
+      launch::FindLaunch(source, outline, LaunchSignature(*problem.problem, "cuda"));
   launch::ListBuilder list(source, limits);
   NoteHabits(source, outline, function, &list);
   launch::Interpreter interpreter(source, outline, problem.symbols, ptx, limits, &list);

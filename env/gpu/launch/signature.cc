@@ -1,48 +1,25 @@
 #include "env/gpu/launch/signature.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 namespace kevin::launch {
 namespace {
-
-const char* CudaName(DType dtype) {
-  switch (dtype) {
-    case DType::kF16:
-      return "__half";
-    case DType::kBF16:
-      return "__nv_bfloat16";
-    default:
-      return DTypeCpp(dtype);
-  }
-}
 
 bool Holds(const Type& type, DType dtype) {
   if (type.pointers != 1) return false;
   const std::string& name = type.info->name;
   if (dtype == DType::kI64) return name == "long" || name == "long long";
   if (dtype == DType::kBool) return name == "bool" || name == "unsigned char";
-  return name == CudaName(dtype);
+  return name == DTypeInKind(dtype, "cuda");
 }
 
 }  // namespace
-
-std::string RequiredSignature(const Problem& problem) {
-  std::vector<std::string> parameters;
-  for (const TensorSpec& input : problem.inputs) {
-    parameters.push_back(fmt::format("const {}* {}", CudaName(input.dtype), input.name));
-  }
-  for (const TensorSpec& output : problem.outputs) {
-    parameters.push_back(fmt::format("{}* {}", CudaName(output.dtype), output.name));
-  }
-  return fmt::format("void launch({})", fmt::join(parameters, ", "));
-}
 
 std::vector<Value> LaunchArguments(const SourceText& source, const SizedProblem& problem,
                                    const Function& launch, size_t name_at, Interpreter* interpreter,
                                    ListBuilder* list) {
   const std::vector<Parameter>& parameters = interpreter->Syntax(launch).parameters;
-  const std::string advice = fmt::format("; write `{}`", RequiredSignature(*problem.problem));
+  const std::string advice = fmt::format("; write `{}`", LaunchSignature(*problem.problem, "cuda"));
   const auto is_stream = [](const Parameter& parameter) {
     const TypeInfo* info = FindTypeInfo(parameter.type.name);
     return info && info->kind == TypeKind::kHandle && parameter.type.pointers == 0;

@@ -8,9 +8,6 @@
 
 namespace kevin::launch {
 
-// `void launch(const float* x, float* out)`: what the problem demands, in CUDA's types.
-std::string RequiredSignature(const Problem& problem);
-
 // One pointer for each tensor and a null stream where one is declared; registers the tensors with `list`.
 // Throws LaunchException that shows the required signature.
 std::vector<Value> LaunchArguments(const SourceText& source, const SizedProblem& problem,
