@@ -1,0 +1,67 @@
+#include "env/gpu/launch_function.h"
+#include "tests/catch.h"
+#include "tests/env/gpu_fixture.h"
+#include "tools/bench_candidates.h"
+#include "tools/bench_figures.h"
+
+namespace kevin {
+namespace {
+
+GpuCompiled Compile(const Problem& problem, const std::string& source) {
+  static Farm farm;
+  const SizedProblem sized = AtSize(problem, "full");
+  const InterpretedLaunch launch = InterpretLaunch(sized, "cuda", source);
+  CHECK(launch.list.operations.size() >= 1);
+  GpuCompileRequest request;
+  request.device_text = launch.split.device_text;
+  request.kernels.assign(launch.kernels.begin(), launch.kernels.end());
+  request.symbols = sized.symbols;
+  return farm->Compile(request);
+}
+
+void CheckCompiles(const Problem& problem, const std::string& source) {
+  const GpuCompiled compiled = Compile(problem, source);
+  INFO(problem.id << "\n" << source << compiled.log);
+  CHECK_FALSE(compiled.module.cubin.empty());
+  CHECK(compiled.refused.empty());
+}
+
+TEST_CASE("a variant is another text and another cubin") {
+  if (!TestToolchain()) return;
+  const ProblemSet problems(ProblemSet::DefaultDirectory());
+  for (const char* id : {"level1/19", "level1/23", "level1/40", "level1/1", "level1/47"}) {
+    const Problem problem = problems.Find(id);
+    const std::string source = SearchKernel(problem);
+    CheckCompiles(problem, Variant(source, "_1"));
+    const GpuCompiled one = Compile(problem, Variant(source, "_1")),
+                      two = Compile(problem, Variant(source, "_2"));
+    CHECK(one.cached);
+    CHECK_FALSE(two.cached);
+    CHECK(one.module.cubin != two.module.cubin);
+    CheckCompiles(problem, Variant(ZeroKernel(problem), "_1"));
+    CHECK(Compile(problem, Variant(BrokenKernel(source), "_1")).module.cubin.empty());
+  }
+}
+
+TEST_CASE("the clock's kernels compile, and a delay stays in the machine code") {
+  if (!TestToolchain()) return;
+  const Problem problem = ReluProblem(1'310'720);
+  CheckCompiles(problem, EagerFormRelu());
+  CheckCompiles(problem, DelayedRelu(1000));
+  CHECK(Compile(problem, DelayedRelu(1000)).module.ptx.find("add.rn.f32") != std::string::npos);
+}
+
+TEST_CASE("quantiles and goals") {
+  CHECK(QuantileOf({}, 0.5) == 0);
+  CHECK(QuantileOf({3, 1, 2}, 0.5) == 2);
+  CHECK(QuantileOf({3, 1, 2}, 1) == 3);
+  Figures figures(false);
+  figures.Add(
+      {"turn", "a", {{"held_s", 0.25, 2, Goal{true, 0.3}}, {"per_hour", 7000, 0, Goal{false, 8000}}}});
+  const std::string table = figures.Table();
+  CHECK(table.find("met    a held_s: 0.25, wanted <= 0.3") != std::string::npos);
+  CHECK(table.find("MISSED a per_hour: 7000, wanted >= 8000") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace kevin

@@ -1,0 +1,48 @@
+#pragma once
+// The figures of a benchmark as they come in, and all of them as a table.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kevin {
+
+// The value below which `share` of the values lie, 0 to 1; 0.5 is the median, 1 the largest. 0 for no values.
+double QuantileOf(std::vector<double> values, double share);
+
+struct Goal {
+  bool at_most = true;  // else at least
+  double value = 0;
+};
+
+struct Figure {
+  std::string name;  // with its unit: "held_s"
+  double value = 0;
+  int digits = 3;  // after the point, in the table
+  std::optional<Goal> goal;
+};
+
+// All rows of one part have the same figures in the same order.
+struct FigureRow {
+  std::string part, subject;  // "turn", "level1/19"
+  std::vector<Figure> figures;
+};
+
+class Figures {
+ public:
+  explicit Figures(bool json) : json_(json) {}
+  // With --json prints the row to stdout at once, as {"part", "subject", "held_s", "held_s_goal": "<= 0.3",
+  // "held_s_met": true, ...}. Table() has it in any case.
+  void Add(FigureRow row);
+  // A line on stdout, or on stderr with --json.
+  void Note(const std::string& text) const;
+  // One block a part, in the order of Add, and below it which goals were met.
+  std::string Table() const;
+  bool json() const { return json_; }
+
+ private:
+  bool json_;
+  std::vector<FigureRow> rows_;
+};
+
+}  // namespace kevin
