@@ -44,7 +44,7 @@ std::string GoalLines(const FigureRow& row) {
 }  // namespace
 
 double QuantileOf(std::vector<double> values, double share) {
-  if (values.empty()) return 0;
+  if (values.empty()) return std::nan("");
   std::sort(values.begin(), values.end());
   const auto index = static_cast<size_t>(share * static_cast<double>(values.size()));
   return values[std::min(index, values.size() - 1)];
@@ -55,6 +55,7 @@ void Figures::Add(FigureRow row) {
     fmt::print("{}\n", Line(row).dump());
     std::fflush(stdout);
   }
+  if (std::find(parts_.begin(), parts_.end(), row.part) == parts_.end()) parts_.push_back(row.part);
   rows_.push_back(std::move(row));
 }
 
@@ -66,15 +67,17 @@ void Figures::Note(const std::string& text) const {
 
 std::string Figures::Table() const {
   std::string text;
-  for (size_t first = 0, end = 0; first < rows_.size(); first = end) {
-    std::vector<std::vector<std::string>> cells = {{rows_[first].part}};
-    for (const Figure& figure : rows_[first].figures) cells[0].push_back(figure.name);
+  for (const std::string& part : parts_) {
+    std::vector<std::vector<std::string>> cells = {{part}};
     std::string goals;
-    for (end = first; end < rows_.size() && rows_[end].part == rows_[first].part; ++end) {
-      cells.push_back({rows_[end].subject});
-      for (const Figure& figure : rows_[end].figures)
+    for (const FigureRow& row : rows_) {
+      if (row.part != part) continue;
+      if (cells.size() == 1)
+        for (const Figure& figure : row.figures) cells[0].push_back(figure.name);
+      cells.push_back({row.subject});
+      for (const Figure& figure : row.figures)
         cells.back().push_back(fmt::format("{:.{}f}", figure.value, figure.digits));
-      goals += GoalLines(rows_[end]);
+      goals += GoalLines(row);
     }
     text += "\n" + AlignedTable(cells) + goals;
   }

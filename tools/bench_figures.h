@@ -7,7 +7,8 @@
 
 namespace kevin {
 
-// The value below which `share` of the values lie, 0 to 1; 0.5 is the median, 1 the largest. 0 for no values.
+// The value below which `share` of the values lie, 0 to 1; 0.5 is the median, 1 the largest. NaN for no
+// values; a goal for NaN is missed.
 double QuantileOf(std::vector<double> values, double share);
 
 struct Goal {
@@ -22,7 +23,7 @@ struct Figure {
   std::optional<Goal> goal;
 };
 
-// All rows of one part have the same figures in the same order.
+// All rows of one part have the same figures in the same order; other parts may come between them.
 struct FigureRow {
   std::string part, subject;  // "turn", "level1/19"
   std::vector<Figure> figures;
@@ -36,12 +37,12 @@ class Figures {
   void Add(FigureRow row);
   // A line on stdout, or on stderr with --json.
   void Note(const std::string& text) const;
-  // One block a part, in the order of Add, and below it which goals were met.
+  // One block a part, in the order of their first rows, and below it which goals were met.
   std::string Table() const;
-  bool json() const { return json_; }
 
  private:
   bool json_;
+  std::vector<std::string> parts_;  // in the order of their first rows
   std::vector<FigureRow> rows_;
 };
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -22,10 +21,10 @@ constexpr const char* kExamples = R"(Examples:
   bench_gpu --part turn --repeats 5          a quick look at the turns
   bench_gpu --part clock --at 50us --json    one kernel time, one JSON object a line
   bench_gpu --part compile                   needs no GPU
-Ends with code 3 where a part needs a GPU and there is none. A missed goal is printed and changes no exit code.)";
+Ends with code 3 where a part needs a GPU and there is none; parts run in the order given. A missed goal is printed and changes no exit code.)";
 
 struct Options {
-  std::vector<std::string> parts = {"turn", "compile", "clock", "throughput"};
+  std::vector<std::string> parts = {"turn", "compile", "throughput", "clock"};
   std::string device = "cuda:0", isolation = "full", at;
   int repeats = 0;
   double seconds = 30;
@@ -66,18 +65,29 @@ std::unique_ptr<Environment> StartEnvironment(const Options& options, const Figu
   return started;
 }
 
-void Run(const Options& options, Figures* figures) {
-  const auto wants = [&](const char* part) {
-    return std::find(options.parts.begin(), options.parts.end(), part) != options.parts.end();
-  };
-  const auto repeats = [&](int usual) { return options.repeats > 0 ? options.repeats : usual; };
+int Report(const Error& error) {
+  fmt::print(stderr, "bench_gpu: {}\n  next: {}\n", error.what(), error.next_step());
+  return static_cast<int>(error.code());
+}
+
+// The exit code. A part that breaks does not keep the next one from running.
+int Run(const Options& options, Figures* figures) {
+  int code = 0;
   std::unique_ptr<Environment> environment;
-  if (wants("turn") || wants("clock") || wants("throughput"))
-    environment = StartEnvironment(options, *figures);
-  if (wants("compile")) BenchCompile(repeats(20), figures);
-  if (wants("turn")) BenchTurns(environment.get(), repeats(20), figures);
-  if (wants("throughput")) BenchThroughput(environment.get(), options.seconds, figures);
-  if (wants("clock")) BenchClock(environment.get(), repeats(100), options.at, figures);
+  const auto repeats = [&](int usual) { return options.repeats > 0 ? options.repeats : usual; };
+  for (const std::string& part : options.parts) {
+    try {
+      if (part != "compile" && !environment) environment = StartEnvironment(options, *figures);
+      if (part == "turn") BenchTurns(environment.get(), repeats(20), figures);
+      if (part == "compile") BenchCompile(repeats(20), figures);
+      if (part == "throughput") BenchThroughput(environment.get(), options.seconds, figures);
+      if (part == "clock") BenchClock(environment.get(), repeats(100), options.at, figures);
+    } catch (const Error& error) {
+      code = Report(error);
+      if (part != "compile" && !environment) break;
+    }
+  }
+  return code;
 }
 
 }  // namespace
@@ -89,13 +99,7 @@ int main(int argc, char** argv) {
   kevin::AddOptions(&app, &options);
   CLI11_PARSE(app, argc, argv);
   kevin::Figures figures(options.json);
-  int code = 0;
-  try {
-    kevin::Run(options, &figures);
-  } catch (const kevin::Error& error) {
-    fmt::print(stderr, "bench_gpu: {}\n  next: {}\n", error.what(), error.next_step());
-    code = static_cast<int>(error.code());
-  }
+  const int code = kevin::Run(options, &figures);
   if (!options.json) fmt::print("{}", figures.Table());
   return code;
 }

@@ -88,7 +88,7 @@ class ClockPart {
       if (plain && delayed) steps_ns.push_back((delayed->candidate_us - plain->candidate_us) * 1e3 / steps);
     }
     const double step_ns = QuantileOf(steps_ns, 0.5);
-    if (step_ns <= 0) throw Error(ExitCode::kBroken, "a delayed kernel is not slower");
+    if (!(step_ns > 0)) throw Error(ExitCode::kBroken, "a delayed kernel is not slower");
     return step_ns;
   }
 

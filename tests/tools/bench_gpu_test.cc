@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "env/gpu/launch_function.h"
 #include "tests/catch.h"
 #include "tests/env/gpu_fixture.h"
@@ -52,15 +54,25 @@ TEST_CASE("the clock's kernels compile, and a delay stays in the machine code") 
 }
 
 TEST_CASE("quantiles and goals") {
-  CHECK(QuantileOf({}, 0.5) == 0);
+  CHECK(std::isnan(QuantileOf({}, 0.5)));
   CHECK(QuantileOf({3, 1, 2}, 0.5) == 2);
   CHECK(QuantileOf({3, 1, 2}, 1) == 3);
   Figures figures(false);
   figures.Add(
       {"turn", "a", {{"held_s", 0.25, 2, Goal{true, 0.3}}, {"per_hour", 7000, 0, Goal{false, 8000}}}});
-  const std::string table = figures.Table();
-  CHECK(table.find("met    a held_s: 0.25, wanted <= 0.3") != std::string::npos);
-  CHECK(table.find("MISSED a per_hour: 7000, wanted >= 8000") != std::string::npos);
+  figures.Add({"clock", "b", {{"found_pct", 1, 0, {}}}});
+  figures.Add({"turn", "c", {{"held_s", std::nan(""), 2, Goal{true, 0.3}}, {"per_hour", 9000, 0, {}}}});
+  CHECK(figures.Table() == R"(
+turn  held_s  per_hour
+a     0.25    7000
+c     nan     9000
+  met    a held_s: 0.25, wanted <= 0.3
+  MISSED a per_hour: 7000, wanted >= 8000
+  MISSED c held_s: nan, wanted <= 0.3
+
+clock  found_pct
+b      1
+)");
 }
 
 }  // namespace
