@@ -1,10 +1,12 @@
 #include <cmath>
+#include <regex>
 
 #include "env/gpu/launch_function.h"
 #include "tests/catch.h"
 #include "tests/env/gpu_fixture.h"
 #include "tools/bench_candidates.h"
 #include "tools/bench_figures.h"
+#include "tools/bench_gpu_parts.h"
 
 namespace kevin {
 namespace {
@@ -73,6 +75,58 @@ c     nan     9000
 clock  found_pct
 b      1
 )");
+}
+
+// Judges the benchmark's own texts by what they hold: each step of a delay takes 2 ns on top of 5 us.
+class PretendedGpu : public Environment {
+ public:
+  Evaluation Evaluate(const Problem&, const Candidate& candidate, const EvaluateOptions& options) override {
+    Evaluation evaluation;
+    evaluation.device_s = 0.25;
+    if (candidate.source.find("float broken(") != std::string::npos) {
+      evaluation.outcome = CompileFailed{};
+    } else if (candidate.source.find("void zero") != std::string::npos) {
+      evaluation.outcome = Wrong{};
+    } else {
+      Measured measured;
+      measured.candidate_us = Microseconds(candidate.source);
+      measured.speedup = {2, 2, 2, 0, 20, 3};
+      if (!options.start_source.empty()) {
+        const double ratio = Microseconds(options.start_source) / measured.candidate_us;
+        measured.against_start = {ratio, ratio * 0.99, ratio * 1.01, 0, 20, 3};
+        measured.verdict_against_start = ratio < 0.99 ? Verdict::kSlow : Verdict::kSame;
+      }
+      evaluation.outcome = measured;
+    }
+    return evaluation;
+  }
+  std::string EvaluationKey(const Problem&, const Candidate&, const EvaluateOptions&) override { return ""; }
+  const EnvironmentFacts& Facts() const override { return facts_; }
+
+ private:
+  static double Microseconds(const std::string& source) {
+    std::smatch found;
+    const bool is_delayed = std::regex_search(source, found, std::regex("\\(float4\\*\\)out, (\\d+), "));
+    return 5 + (is_delayed ? 0.002 * std::stoi(found[1]) : 0);
+  }
+  EnvironmentFacts facts_;
+};
+
+TEST_CASE("the parts tell right, wrong and not compiling apart, and find a planted delay") {
+  PretendedGpu gpu;
+  Figures figures(false);
+  BenchTurns(&gpu, 2, &figures);
+  BenchClock(&gpu, 2, "5us", &figures);
+  const std::string table = figures.Table();
+  INFO(table);
+  CHECK(table.find("MISSED level1/19 unexpected") == std::string::npos);
+  CHECK(table.find("met    level1/47 unexpected: 0") != std::string::npos);
+  CHECK(table.find("met    level1/19 held_s: 0.250, wanted <= 0.3") != std::string::npos);
+  CHECK(table.find("harness    kernelbench_s") != std::string::npos);
+  CHECK(table.find("310") != std::string::npos);  // 77.5 / 0.25
+  CHECK(table.find("met    5us holds_1_pct: 100.0") != std::string::npos);
+  CHECK(table.find("met    5us found_pct: 100.0") != std::string::npos);
+  CHECK(table.find("5us           6.0          150    2.000") != std::string::npos);  // 6 % of 5 us
 }
 
 }  // namespace
