@@ -1,0 +1,105 @@
+// bench_gpu: the figures of the GPU environment on the machine it runs on: what a turn costs, how fast texts
+// compile, whether the clock tells the truth, how many candidates an hour. Nothing else should run meanwhile.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "env/error.h"
+#include "env/machine.h"
+#include "tools/bench_compiler.h"
+#include "tools/bench_gpu_parts.h"
+#include "tools/places.h"
+
+namespace kevin {
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  bench_gpu                                  everything; some 15 minutes on an H200
+  bench_gpu --part turn --repeats 5          a quick look at the turns
+  bench_gpu --part clock --at 50us --json    one kernel time, one JSON object a line
+  bench_gpu --part compile                   needs no GPU
+Ends with code 3 where a part needs a GPU and there is none; parts run in the order given. A missed goal is printed and changes no exit code.)";
+
+struct Options {
+  std::vector<std::string> parts = {"turn", "compile", "throughput", "clock"};
+  std::string device = "cuda:0", isolation = "full", at;
+  int repeats = 0;
+  double seconds = 30;
+  bool json = false;
+};
+
+void AddOptions(CLI::App* app, Options* options) {
+  app->add_option("--part", options->parts, "turn, compile, clock or throughput; repeatable; all by default")
+      ->check(CLI::IsMember({"turn", "compile", "clock", "throughput"}))
+      ->allow_extra_args(false);
+  app->add_option("--repeats", options->repeats,
+                  "Texts of each problem or kind, measurements of each kernel time (default: 20, 20, 100)")
+      ->check(CLI::PositiveNumber);
+  app->add_option("--at", options->at, "clock: one kernel time only")
+      ->check(CLI::IsMember({"5us", "50us", "1ms"}));
+  app->add_option("--seconds", options->seconds, "throughput: how long")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app->add_option("--device", options->device, "cuda:N")
+      ->check([](const std::string& device) {
+        return device.rfind("cuda:", 0) == 0 ? "" : device + " is not cuda:N";
+      })
+      ->capture_default_str();
+  app->add_option("--isolation", options->isolation, "reduced: run kernels even where the sandbox leaks")
+      ->check(CLI::IsMember({"full", "reduced"}))
+      ->capture_default_str();
+  app->add_flag("--json", options->json, "One JSON object a line on stdout, as soon as it is known");
+  app->footer(kExamples);
+}
+
+std::unique_ptr<Environment> StartEnvironment(const Options& options, const Figures& figures) {
+  EnvironmentOptions environment = EnvironmentOptionsFor(0, options.isolation);
+  environment.program_directory = BenchProgramDirectory();
+  environment.device = options.device;
+  std::unique_ptr<Environment> started = MakeEnvironment(environment);
+  const EnvironmentFacts& facts = started->Facts();
+  figures.Note(fmt::format("{}; isolation {}; {} cores", facts.device, facts.isolation, UsableCpus()));
+  return started;
+}
+
+int Report(const Error& error) {
+  fmt::print(stderr, "bench_gpu: {}\n  next: {}\n", error.what(), error.next_step());
+  return static_cast<int>(error.code());
+}
+
+// The exit code. A part that breaks does not keep the next one from running.
+int Run(const Options& options, Figures* figures) {
+  int code = 0;
+  std::unique_ptr<Environment> environment;
+  const auto repeats = [&](int usual) { return options.repeats > 0 ? options.repeats : usual; };
+  for (const std::string& part : options.parts) {
+    try {
+      if (part != "compile" && !environment) environment = StartEnvironment(options, *figures);
+      if (part == "turn") BenchTurns(environment.get(), repeats(20), figures);
+      if (part == "compile") BenchCompile(repeats(20), figures);
+      if (part == "throughput") BenchThroughput(environment.get(), options.seconds, figures);
+      if (part == "clock") BenchClock(environment.get(), repeats(100), options.at, figures);
+    } catch (const Error& error) {
+      code = Report(error);
+      if (part != "compile" && !environment) break;
+    }
+  }
+  return code;
+}
+
+}  // namespace
+}  // namespace kevin
+
+int main(int argc, char** argv) {
+  CLI::App app{"What does judging kernels on this GPU cost, and does its clock tell the truth?"};
+  kevin::Options options;
+  kevin::AddOptions(&app, &options);
+  CLI11_PARSE(app, argc, argv);
+  kevin::Figures figures(options.json);
+  const int code = kevin::Run(options, &figures);
+  if (!options.json) fmt::print("{}", figures.Table());
+  return code;
+}
