@@ -154,6 +154,7 @@ TEST_CASE("integers follow C++") {
   CHECK(Whole("(1, 2)") == 2);
   CHECK(Whole("5000000000u * 5000000000u") == 6553255926290448384);
   CHECK(Truth("-1 > 0u"));
+  CHECK(Truth("-1L < 1u"));
   CHECK(Truth("1 < 2 && !(3 <= 2) || false"));
   CHECK(Truth("B == 64 and N != 64"));
   CHECK(Truth("false && 1 / 0") == false);
@@ -266,6 +267,8 @@ const int kBroken = undefined_thing();
 
 TEST_CASE("macros expand and conditionals choose") {
   const std::string top = R"(
+const int rec = 5;
+#define rec rec + 1
 #define TILE 16
 #define AREA (TILE * TILE)
 #define CEIL(a, b) (((a) + (b) - 1) / (b))
@@ -305,6 +308,7 @@ void launch(int) {}
   CHECK(value("SELF") == 3);
   CHECK(value("ALIAS(17)") == 2);
   CHECK(value("SUM(1, 2)") == 3);
+  CHECK(value("rec * 2") == 7);
   CHECK(value("LONG_ONE") == 3);
   CHECK(value("BRANCH * 10 + OTHER") == 15);
   CHECK(value("__LINE__") > 30);
