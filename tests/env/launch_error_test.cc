@@ -43,6 +43,7 @@ TEST_CASE("a complaint shows its line and a caret") {
       Complaint("void launch(const float* x, float* out) { " + std::string(5000, ' ') + "a; }");
   CHECK(far.rfind("line 1, column 5043: ", 0) == 0);
   CHECK(far.size() < 600);
+  CHECK(Complaint(Text(std::string(5000, 'a') + ";")).size() < 1200);
 }
 
 TEST_CASE("launches keep within CUDA's limits") {
@@ -118,7 +119,11 @@ TEST_CASE("numbers that do not fit are told") {
       {"next_power_of_2(INT_MAX);", "line 6, column 1: ", "2147483648 does not fit into int"},
       {"const int n = 1; n = 2;", "line 6, column 20: ", "this variable is const"},
       {"const int n;", "line 6, column 11: ", "`n` is const and has no value"},
-      {"int n; int m = n + 1;", "line 6, column 16: ", "`n` has no value yet"},
+      {"int n; int m = n + 1;",
+       "line 6, column 16: ", "this has no value yet; write one where it is declared"},
+      {"int a[2]; int m = a[1] + 1;", "line 6, column 20: ", "this has no value yet"},
+      {"int a[2]; min(a);", "line 6, column 11: ", "this has no value yet"},
+      {"int m; m += 1;", "line 6, column 8: ", "this has no value yet"},
       {"B = 3;", "line 6, column 3: ", "this variable is const"},
       {"int a[2]; a[2] = 1;", "line 6, column 12: ", "the index 2 is outside the array of 2 elements"},
       {"int a[70000];", "line 6, column 5: ", "an array of 70000 elements"},
@@ -328,6 +333,9 @@ TEST_CASE("nothing runs for ever") {
       Complaint("#define F(a) a a\n" +
                 Text("int n = F(F(F(F(F(F(F(F(F(F(F(F(F(F(F(F(F(F(F(F(F(F(F(1)))))))))))))))))))))));")),
       "expands to more than launch may hold"));
+  std::string open;
+  for (int i = 0; i < 100000; ++i) open += "F(";
+  CHECK(Contains(Complaint("#define F(a) a\n" + Text(open)), "expands to more than launch may hold"));
   CHECK(Contains(Complaint(std::string((2 << 20) + 1, ' ')), "the text has 2097153 bytes"));
 }
 

@@ -233,6 +233,7 @@ std::vector<Value> Interpreter::ElementsOf(size_t at, const Value& value) {
   for (int64_t i = std::max<int64_t>(array->index, 0); i < size; ++i) {
     Step(at);
     values.push_back(array->array->cells[static_cast<size_t>(i)]->value);
+    RequireValue(at, values.back());
   }
   return values;
 }

@@ -105,8 +105,9 @@ Value Interpreter::MemoryToSymbol(const Expr& call, const std::vector<Value>&) {
   }
   std::vector<uint8_t> bytes;
   for (const Value& element : values) {
-    if (!element.type.IsNumber() || std::holds_alternative<std::monostate>(element.data)) {
-      source_.Fail(at, "the array has elements without a number; write all of them");
+    RequireValue(at, element);
+    if (!element.type.IsNumber()) {
+      source_.Fail(at, fmt::format("the array holds {}; write numbers", KindOf(element)));
     }
     AppendBytes(element, &bytes);
   }
@@ -206,9 +207,7 @@ Value Interpreter::LaunchKernelCall(const Expr& call, const std::vector<Value>& 
       auto* const* cell = std::get_if<Cell*>(&element.data);
       if (!cell)
         source_.Fail(list_at, "the kernel's arguments are addresses of variables; write {&x, &out, &n}");
-      if (std::holds_alternative<std::monostate>((*cell)->value.data)) {
-        source_.Fail(list_at, "one of the kernel's arguments has no value yet; write one");
-      }
+      RequireValue(list_at, (*cell)->value);
       values.push_back((*cell)->value);
     }
   }

@@ -6,6 +6,19 @@ namespace kevin::launch {
 
 Value Interpreter::Evaluate(const Expr& expr) {
   const Depth depth(this, expr.at);
+  Value value = EvaluateKind(expr);
+  RequireValue(expr.at, value);
+  return value;
+}
+
+// Variables and elements may be uninitialised; a void function's result is what it is.
+void Interpreter::RequireValue(size_t at, const Value& value) const {
+  if (std::holds_alternative<std::monostate>(value.data) && !value.type.Is(TypeKind::kVoid)) {
+    source_.Fail(at, "this has no value yet; write one where it is declared");
+  }
+}
+
+Value Interpreter::EvaluateKind(const Expr& expr) {
   switch (expr.kind) {
     case ExprKind::kInteger:
       return MakeInteger(expr.text, expr.integer);
@@ -67,13 +80,7 @@ Value Interpreter::Evaluate(const Expr& expr) {
 
 Value Interpreter::EvaluateName(const Expr& expr) {
   if (!expr.has_template_arguments) {
-    if (const Cell* cell = FindVariable(expr.text)) {
-      if (std::holds_alternative<std::monostate>(cell->value.data)) {
-        source_.Fail(expr.at,
-                     fmt::format("`{}` has no value yet; write one where it is declared", expr.text));
-      }
-      return cell->value;
-    }
+    if (const Cell* cell = FindVariable(expr.text)) return cell->value;
   }
   if (PlainName(expr.text) == "is_same_v" && expr.template_arguments.size() == 2) {
     const TypeSyntax* const left = expr.template_arguments[0].type.get();
@@ -162,9 +169,7 @@ Value Interpreter::EvaluateAssign(const Expr& expr) {
   } else {
     const std::string op = expr.text.substr(0, expr.text.size() - 1);
     const Value left = Read(place);
-    if (std::holds_alternative<std::monostate>(left.data)) {
-      source_.Fail(expr.children[0]->at, "this variable has no value yet; write one where it is declared");
-    }
+    RequireValue(expr.children[0]->at, left);
     Write(expr.at, place, BinaryOperation(source_, expr.at, op, left, right));
   }
   return Read(place);
@@ -173,9 +178,7 @@ Value Interpreter::EvaluateAssign(const Expr& expr) {
 Value Interpreter::EvaluateStep(const Expr& expr, bool postfix) {
   const Place place = RequirePlace(*expr.children[0]);
   const Value before = Read(place);
-  if (std::holds_alternative<std::monostate>(before.data)) {
-    source_.Fail(expr.at, "this variable has no value yet; write one where it is declared");
-  }
+  RequireValue(expr.children[0]->at, before);
   const std::string op = expr.text.substr(0, 1);
   Write(expr.at, place, BinaryOperation(source_, expr.at, op, before, MakeInteger("int", 1)));
   return postfix ? before : Read(place);

@@ -64,6 +64,8 @@ class Interpreter {
 
   // expressions.cc
   Value Evaluate(const Expr& expr);
+  Value EvaluateKind(const Expr& expr);
+  void RequireValue(size_t at, const Value& value) const;
   Value EvaluateName(const Expr& expr);
   Value EvaluateUnary(const Expr& expr);
   Value EvaluateBinary(const Expr& expr);
@@ -154,6 +156,7 @@ class Interpreter {
   Value TensorMapCall(const Expr& call, const std::vector<Value>& arguments);
   void ReadAttributes(size_t at, Record* config, LaunchConfiguration* configuration);
   const ConstantVariable& SymbolNamed(const Expr& expr);
+  Value Uninitialised(const Type& type);
   std::vector<Value> ElementsOf(size_t at, const Value& value);
   static void AppendBytes(const Value& number, std::vector<uint8_t>* bytes);
 

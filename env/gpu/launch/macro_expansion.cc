@@ -53,7 +53,7 @@ class Expander {
     if (macro.function_like) {
       if (input->empty() || !input->front().Is("(")) return false;
       if (depth >= kMaxDepth) return Break(&token, "macros nested too deeply; write the value itself");
-      if (!TakeArguments(input, &arguments, &end)) {
+      if (!TakeArguments(token, input, &arguments, &end)) {
         return Break(&token, fmt::format("the arguments of the macro `{}` are never closed", token.text));
       }
       if (!Fits(macro, &arguments)) {
@@ -72,7 +72,8 @@ class Expander {
     return false;
   }
 
-  bool TakeArguments(std::deque<Token>* input, std::vector<std::vector<Token>>* arguments, size_t* end) {
+  bool TakeArguments(const Token& name, std::deque<Token>* input, std::vector<std::vector<Token>>* arguments,
+                     size_t* end) {
     int depth = 0;
     size_t i = 0;
     arguments->emplace_back();
@@ -88,6 +89,7 @@ class Expander {
     }
     if (i == input->size()) {
       *budget_ -= static_cast<int64_t>(i);  // or a text full of open parentheses takes for ever
+      Spend(name);
       return false;
     }
     *end = std::max(*end, (*input)[i].end);

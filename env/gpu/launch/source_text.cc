@@ -10,8 +10,9 @@
 namespace kevin::launch {
 
 namespace {
-constexpr size_t kQuotedBytes = 160;  // of a long line, around the place
-}
+constexpr size_t kMaxMessageBytes = 800;  // a name may be as long as the text
+constexpr size_t kQuotedBytes = 160;      // of a long line, around the place
+}  // namespace
 
 SourceText::SourceText(std::string text) : text_(std::move(text)), line_starts_{0} {
   for (size_t i = 0; i < text_.size(); ++i) {
@@ -46,8 +47,8 @@ void SourceText::Fail(size_t offset, const std::string& what) const {
   LaunchError error;
   error.line = Line(offset);
   error.column = Column(offset);
-  error.message =
-      fmt::format("line {}, column {}: {}\n{}", error.line, error.column, Printable(what), Quote(offset));
+  error.message = fmt::format("line {}, column {}: {}\n{}", error.line, error.column,
+                              Printable(what.substr(0, kMaxMessageBytes)), Quote(offset));
   throw LaunchException(std::move(error));
 }
 

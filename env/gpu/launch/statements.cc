@@ -149,9 +149,10 @@ Value Interpreter::Initial(const Declarator& declarator, const Type& type) {
     if (declarator.form == Declarator::kNone && declarator.is_const) {
       source_.Fail(declarator.at, fmt::format("`{}` is const and has no value; write one", declarator.name));
     }
-    if (type.Is(TypeKind::kRecord)) return NewRecord(type);
-    if (type.Is(TypeKind::kDim3)) return {type, Extents{1, 1, 1}};
-    if (declarator.form == Declarator::kNone) return {type, std::monostate()};  // reading it is an error
+    if (declarator.form == Declarator::kNone || type.Is(TypeKind::kRecord) || type.Is(TypeKind::kDim3)) {
+      return Uninitialised(type);
+    }
+
     return Converted(declarator.at, MakeInteger("int", 0), type);
   }
   if (initialiser.size() == 1) return Converted(initialiser[0]->at, Evaluate(*initialiser[0]), type);
@@ -159,6 +160,13 @@ Value Interpreter::Initial(const Declarator& declarator, const Type& type) {
   for (const ExprPtr& expr : initialiser) list->values.push_back(Evaluate(*expr));
   list->names.resize(list->values.size());
   return Converted(declarator.at, MakeOpaque<std::shared_ptr<const ListValue>>(std::move(list)), type);
+}
+
+// Reading it is an error, unless its type has a constructor.
+Value Interpreter::Uninitialised(const Type& type) {
+  if (type.Is(TypeKind::kRecord)) return NewRecord(type);
+  if (type.Is(TypeKind::kDim3)) return {type, Extents{1, 1, 1}};
+  return {type, std::monostate()};
 }
 
 Value Interpreter::DeclareArray(const Declarator& declarator, const Type& element) {
@@ -180,12 +188,11 @@ Value Interpreter::DeclareArray(const Declarator& declarator, const Type& elemen
   const bool zero = declarator.form != Declarator::kNone;
   for (size_t i = 0; i < static_cast<size_t>(size); ++i) {
     Step(declarator.at);
-    Value value = {element, std::monostate()};
+    Value value = Uninitialised(element);
+
     if (i < values.size()) {
       value = Converted(declarator.initialiser[0]->at, values[i], element);
-    } else if (element.Is(TypeKind::kRecord)) {
-      value = NewRecord(element);
-    } else if (zero) {
+    } else if (zero && std::holds_alternative<std::monostate>(value.data)) {
       value = Converted(declarator.at, MakeInteger("int", 0), element);
     }
     array.cells.push_back(NewCell(std::move(value), declarator.is_const));
