@@ -191,6 +191,7 @@ GpuCompiled CompileFarm::Impl::Finish(const GpuCompileRequest& asked, const Comp
   std::string log = report.rest;
   if (reply.status != CompilerStatus::kCompiled) {
     log = ExplainMissingKernels(log, asked.kernels, KernelsIn(asked.device_text));
+    if (log.empty()) log = ExplainTooMuchShared(report);
     if (log.empty() && !compiled.timed_out)
       log = reply.log.empty() ? "the compiler gave no reason\n" : reply.log;
   } else {

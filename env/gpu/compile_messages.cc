@@ -82,6 +82,17 @@ std::string ExplainMissingKernels(const std::string& log, const std::vector<std:
          of_names;
 }
 
+std::string ExplainTooMuchShared(const PtxasReport& report) {
+  constexpr int64_t kFitsEverywhere = 48 << 10;
+  for (const auto& [name, kernel] : report.kernels) {
+    if (kernel.static_shared_bytes > kFitsEverywhere) {
+      return "the kernel `" + name + "` declares " + std::to_string(kernel.static_shared_bytes) +
+             " bytes of __shared__ memory, which is more than a block can have; use smaller tiles\n";
+    }
+  }
+  return "";
+}
+
 std::string TrimmedLog(const std::string& log, int64_t limit) {
   const std::string text = Printable(log);
   const auto most = static_cast<size_t>(std::max<int64_t>(limit, 0));

@@ -202,6 +202,7 @@ std::string BytesFromHex(const std::string& text) {
   const auto digit = [](char c) {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
   };
+  if (text.size() % 2 != 0) throw Error(ExitCode::kBroken, "bytes that cannot be read");
   std::string bytes;
   bytes.reserve(text.size() / 2);
   for (size_t i = 0; i + 1 < text.size(); i += 2) {

@@ -1,0 +1,130 @@
+// GPU candidates up to the moment before anything runs, with no GPU: the red team's, hostile and honest, and
+// what the search writes. What reaches a GPU, and only that, is to be judged there (gpu_red_team_test).
+
+#include "tests/env/gpu_candidates.h"
+
+#include <atomic>
+#include <iostream>
+#include <thread>
+
+#include "agent/conversation.h"
+#include "env/gpu/launch_function.h"
+#include "env/gpu/launch_plan.h"
+#include "policies/search/search_policy.h"
+#include "tests/env/gpu_fixture.h"
+
+namespace kevin {
+namespace {
+
+struct Stop {
+  std::string where;  // "interpreter", "compiler", "inspection", "plan"; empty: it would run
+  std::string message;
+};
+
+Stop StopOf(CompileFarm& farm, const GpuCandidate& one) {
+  const Problem problem = ListedProblem(one.problem);
+  const SizedProblem sized = AtSize(problem, one.size);
+  try {
+    const InterpretedLaunch launch = InterpretLaunch(sized, "cuda", one.candidate.source);
+    GpuCompileRequest request;
+    request.device_text = launch.split.device_text;
+    request.kernels.assign(launch.kernels.begin(), launch.kernels.end());
+    for (const ConstantValue& constant : launch.list.constants) request.variables.push_back(constant.symbol);
+    request.symbols = sized.symbols;
+    const GpuCompiled compiled = farm.Compile(request);
+    if (!compiled.refused.empty()) return {"inspection", compiled.refused};
+    if (compiled.module.cubin.empty()) return {"compiler", compiled.log};
+    std::string error;
+    const std::vector<GlobalVariable> globals = InspectPtx(compiled.module.ptx, false).globals;
+    const LaunchPlan plan = MakeLaunchPlan(launch.list, compiled.module, globals, compiled.variables, &error);
+    if (!error.empty()) return {"plan", error};
+    if (plan.operations.size() != launch.list.operations.size()) return {"plan", "operations are missing"};
+    return {};
+  } catch (const LaunchException& exception) {
+    return {"interpreter", exception.error().message};
+  }
+}
+
+// In the candidates' order; as many at a time as there are cores.
+std::vector<Stop> StopsOf(const std::vector<GpuCandidate>& candidates) {
+  Farm farm([](CompileFarmOptions* options) {
+    options->processes = 0;
+    options->limits.compile_timeout_s = 20;
+  });
+  std::vector<Stop> stops(candidates.size());
+  std::atomic<size_t> next = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (unsigned i = 0; i < std::thread::hardware_concurrency(); ++i) {
+      threads.emplace_back([&] {
+        for (size_t at = next++; at < candidates.size(); at = next++)
+          stops[at] = StopOf(*farm.operator->(), candidates[at]);
+      });
+    }
+  }
+  return stops;
+}
+
+std::vector<GpuCandidate> SearchTexts(const std::string& size) {
+  const std::unique_ptr<Policy> policy = MakeSearchPolicy();
+  std::vector<GpuCandidate> texts;
+  const ProblemSet problems(std::filesystem::path(KEVIN_SOURCE_DIR) / "env/problems");
+  for (const std::string& id : problems.Ids()) {
+    const Problem problem = problems.Find(id);
+    const SizedProblem sized = AtSize(problem, size);
+    Request request;
+    ConversationContext context;
+    context.problem = &sized;
+    context.kind = "cuda";
+    request.task = BuildTask(context, {});
+    const std::string text = policy->Complete(request, nullptr, nullptr).text;
+    const size_t start = text.find("```cuda\n") + 8, end = text.find("```", start);
+    GpuCandidate one;
+    one.name = "search";
+    one.problem = id;
+    one.size = size;
+    one.candidate = {"cuda", text.substr(start, end - start)};
+    texts.push_back(std::move(one));
+  }
+  return texts;
+}
+
+void CheckNothingStops(const std::vector<GpuCandidate>& candidates) {
+  const std::vector<Stop> stops = StopsOf(candidates);
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    INFO(candidates[i].name << " for " << candidates[i].problem << " at " << candidates[i].size);
+    INFO(stops[i].message);
+    CHECK(stops[i].where.empty());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("attacks that need not run do not") {
+  if (!TestToolchain()) return;
+  const std::vector<GpuCandidate> attacks = GpuAttacks();
+  REQUIRE(attacks.size() > 100);
+  const std::vector<Stop> stops = StopsOf(attacks);
+  for (size_t i = 0; i < attacks.size(); ++i) {
+    INFO(attacks[i].name << ": " << stops[i].where << ": " << stops[i].message);
+    CHECK(stops[i].where.empty() == (attacks[i].ending != Ending::kStopped));
+    CHECK(stops[i].message.find(attacks[i].complaint) != std::string::npos);
+  }
+}
+
+TEST_CASE("honest GPU kernels come through") {
+  if (!TestToolchain()) return;
+  const std::vector<GpuCandidate> honest = HonestGpuKernels();
+  REQUIRE(honest.size() > 10);
+  CheckNothingStops(honest);
+}
+
+TEST_CASE("what the search writes for the listed problems comes through") {
+  if (!TestToolchain()) return;
+  std::vector<GpuCandidate> texts = SearchTexts("full");
+  for (GpuCandidate& text : SearchTexts("small")) texts.push_back(std::move(text));
+  REQUIRE(texts.size() > 60);
+  CheckNothingStops(texts);
+}
+
+}  // namespace kevin

@@ -1,0 +1,7 @@
+// Says at once that whatever follows its last kernel may begin.
+__global__ void relu(const float* x, float* out) {
+  asm volatile("griddepcontrol.launch_dependents;");
+  const long i = blockIdx.x * 256L + threadIdx.x;
+  out[i] = x[i] > 0 ? x[i] : 0;
+}
+void launch(const float* x, float* out) { relu<<<B * N / 256, 256>>>(x, out); }

@@ -1,0 +1,8 @@
+// Prints a line from every thread.
+#include <cstdio>
+__global__ void relu(const float* x, float* out) {
+  const long i = blockIdx.x * 256L + threadIdx.x;
+  printf("thread %ld was here\n", i);
+  out[i] = x[i] > 0 ? x[i] : 0;
+}
+void launch(const float* x, float* out) { relu<<<B * N / 256, 256>>>(x, out); }

@@ -1,0 +1,145 @@
+// Hostile GPU candidates, one file each in gpu_red_team/, judged as any other: none may gain from its attack,
+// and after each that ended a runner an honest kernel must still be measured. And honest ones in
+// gpu_red_team/honest/, all of which must be measured. Without a GPU this is skipped.
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "env/error.h"
+#include "tests/catch.h"
+#include "tests/env/cpu_fixture.h"
+#include "tests/env/gpu_candidates.h"
+
+namespace kevin {
+namespace {
+
+constexpr double kGain = 1.05;  // the whole interval above it: an undue speed-up
+
+// One environment for all; null without a GPU.
+Environment* SharedEnvironment() {
+  static const TemporaryFolder cache;
+  static const std::unique_ptr<Environment> environment = []() -> std::unique_ptr<Environment> {
+    EnvironmentOptions options = SmallLimits(cache.path());
+    options.device = "cuda:0";
+    try {
+      return MakeEnvironment(options);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kMachine) throw;
+      std::printf("skipped: no usable GPU: %s\n", error.what());
+      return nullptr;
+    }
+  }();
+  return environment.get();
+}
+
+Evaluation Judge(const GpuCandidate& one, bool confirm = false) {
+  EvaluateOptions options;
+  options.size = one.size;
+  options.confirm = confirm;
+  return SharedEnvironment()->Evaluate(ListedProblem(one.problem), one.candidate, options);
+}
+
+std::string Described(const Outcome& outcome) {
+  if (const auto* measured = std::get_if<Measured>(&outcome)) {
+    char text[80];
+    std::snprintf(text, sizeof(text), "%.3fx [%.3f, %.3f]", measured->speedup.value, measured->speedup.low,
+                  measured->speedup.high);
+    return text;
+  }
+  return OutcomeReason(outcome).substr(0, 110);
+}
+
+void Print(const std::string& name, const Outcome& outcome) {
+  std::printf("  %-32s %-14s %s\n", name.c_str(), OutcomeName(outcome), Described(outcome).c_str());
+  std::fflush(stdout);
+}
+
+bool IsMeasured(const Outcome& outcome) { return std::holds_alternative<Measured>(outcome); }
+
+bool SeemsFaster(const Outcome& outcome) {
+  return IsMeasured(outcome) && std::get<Measured>(outcome).speedup.low > kGain;
+}
+
+// A gain is what stands after the second measurement that every winner gets: among so many, one 99 % interval
+// may lie too high by chance.
+bool IsBlocked(const GpuCandidate& attack, const Outcome& outcome) {
+  if (!IsMeasured(outcome)) return true;
+  if (attack.ending != Ending::kNoGain) return false;
+  if (!SeemsFaster(outcome)) return true;
+  const Outcome again = Judge(attack, true).outcome;
+  Print(attack.name + ", again", again);
+  return !SeemsFaster(again);
+}
+
+// Of the same problem, so that the evaluator need not make another one ready.
+GpuCandidate CanaryFor(const GpuCandidate& attack) {
+  const std::vector<GpuCandidate> honest = HonestGpuKernels();
+  const auto found = std::find_if(honest.begin(), honest.end(), [&](const GpuCandidate& kernel) {
+    return kernel.problem == attack.problem;
+  });
+  REQUIRE(found != honest.end());
+  GpuCandidate canary = *found;
+  canary.size = attack.size;
+  return canary;
+}
+
+bool EndsRunner(const Outcome& outcome) {
+  return std::holds_alternative<Crashed>(outcome) || std::holds_alternative<TimedOut>(outcome);
+}
+
+}  // namespace
+
+TEST_CASE("no attack on a GPU gains anything") {
+  if (!SharedEnvironment()) return;
+  const std::vector<GpuCandidate> attacks = GpuAttacks();
+  REQUIRE(attacks.size() > 100);
+  int blocked = 0;
+  for (const GpuCandidate& attack : attacks) {
+    INFO(attack.name);
+    // An Error would make the turn void: a hostile candidate must get a verdict.
+    const Outcome outcome = Judge(attack).outcome;
+    Print(attack.name, outcome);
+    const bool is_blocked = IsBlocked(attack, outcome);
+    CHECK(is_blocked);
+    blocked += is_blocked;
+    if (!EndsRunner(outcome)) continue;
+    const Outcome canary = Judge(CanaryFor(attack)).outcome;
+    INFO("afterwards: " << OutcomeReason(canary));
+    CHECK(IsMeasured(canary));
+  }
+  std::printf("attacks blocked %d/%zu\n", blocked, attacks.size());
+}
+
+TEST_CASE("honest GPU kernels are measured") {
+  if (!SharedEnvironment()) return;
+  const std::vector<GpuCandidate> kernels = HonestGpuKernels();
+  REQUIRE(kernels.size() > 10);
+  int passed = 0;
+  for (const GpuCandidate& kernel : kernels) {
+    const Outcome outcome = Judge(kernel).outcome;
+    INFO(kernel.name << ": " << OutcomeReason(outcome));
+    Print(kernel.name, outcome);
+    CHECK(IsMeasured(outcome));
+    passed += IsMeasured(outcome);
+  }
+  std::printf("honest kernels passed %d/%zu\n", passed, kernels.size());
+}
+
+// The standing honesty check.
+TEST_CASE("a plain GPU loop is as fast as eager") {
+  if (!SharedEnvironment()) return;
+  const std::vector<GpuCandidate> honest = HonestGpuKernels();
+  const auto plain = std::find_if(honest.begin(), honest.end(),
+                                  [](const GpuCandidate& kernel) { return kernel.name == "plain_loop"; });
+  REQUIRE(plain != honest.end());
+  GpuCandidate relu = *plain;
+  relu.size = "full";
+  const Outcome outcome = Judge(relu).outcome;
+  Print("plain_loop, full", outcome);
+  REQUIRE(IsMeasured(outcome));
+  CHECK(std::get<Measured>(outcome).speedup.value > 0.7);
+  CHECK(std::get<Measured>(outcome).speedup.value < 1.3);
+}
+
+}  // namespace kevin
