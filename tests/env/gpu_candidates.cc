@@ -101,6 +101,7 @@ const std::set<std::string> kNoGain = {"first_inputs",
                                        "right_at_first_by_global",
                                        "right_at_first_by_stack",
                                        "right_at_first_by_workspace",
+                                       "scans_low_addresses",
                                        "skip_every_third",
                                        "skip_every_third_in_neighbour",
                                        "sleeps",
@@ -108,7 +109,8 @@ const std::set<std::string> kNoGain = {"first_inputs",
                                        "weights_of_the_first_call",
                                        "work_ahead",
                                        "work_ahead_checked",
-                                       "workspace_to_the_limit"};
+                                       "workspace_to_the_limit",
+                                       "writes_the_neighbours_shared"};
 
 std::vector<GpuCandidate> CandidatesIn(const fs::path& folder) {
   std::vector<GpuCandidate> candidates;

@@ -20,6 +20,7 @@ __global__ void softmax(const float* x, float* out) {
   top = reduce<true>(top, parts);
   for (int i = threadIdx.x; i < N; i += 1024) sum += expf(row[i] - top);
   sum = reduce<false>(sum, parts);
-  for (int i = threadIdx.x; i < N; i += 1024) out[blockIdx.x * static_cast<long>(N) + i] = expf(row[i] - top) / sum;
+  for (int i = threadIdx.x; i < N; i += 1024)
+    out[blockIdx.x * static_cast<long>(N) + i] = expf(row[i] - top) / sum;
 }
 void launch(const float* x, float* out) { softmax<<<B, 1024, 32 * sizeof(float)>>>(x, out); }
