@@ -138,7 +138,7 @@ SpawnOptions CompilerProcess(const Compiler& compiler, const CompileOptions& opt
   spawn.argv.insert(spawn.argv.end(), {"--", compiler.path.string()});
   spawn.argv.insert(spawn.argv.end(), CompileFlags().begin(), CompileFlags().end());
   spawn.argv.insert(spawn.argv.end(), {"-o", "candidate.so", kWrapperName});
-  const std::string temporary = options.namespaces ? "/work" : work.string();
+  const std::string temporary = options.namespaces ? kSandboxWorkPath : work.string();
   spawn.environment = {"PATH=/usr/bin:/bin", "LC_ALL=C", "TMPDIR=" + temporary, "SOURCE_DATE_EPOCH=0"};
   return spawn;
 }

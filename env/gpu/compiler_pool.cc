@@ -17,7 +17,7 @@ constexpr std::chrono::milliseconds kIdle(50);
 CompilerPool::CompilerPool(CudaToolchain toolchain, CompileFarmOptions options)
     : toolchain_(std::move(toolchain)), options_(std::move(options)) {
   const int count = options_.processes > 0 ? options_.processes : UsableCpus();
-  for (int i = 0; i < count; ++i) threads_.emplace_back([this] { Serve(); });
+  for (int i = 0; i < count; ++i) threads_.emplace_back([this, i] { Serve(i); });
 }
 
 CompilerPool::~CompilerPool() {
@@ -41,15 +41,22 @@ PoolAnswer CompilerPool::Compile(const CompilerRequest& request,
       last_.text.clear();
     }
   }
-  changed_.notify_one();
+  changed_.notify_all();
   return answer.get();
 }
 
-void CompilerPool::Serve() {
+bool CompilerPool::IsNext(int index) const {
+  const auto before = std::distance(idle_.begin(), idle_.find(index));
+  return static_cast<size_t>(before) < jobs_.size();
+}
+
+void CompilerPool::Serve(int index) {
   Worker worker;
   std::unique_lock lock(mutex_);
   while (!stop_) {
-    if (!jobs_.empty()) {
+    idle_.insert(index);
+    if (IsNext(index)) {
+      idle_.erase(index);
       Job job = std::move(jobs_.front());
       jobs_.pop_front();
       lock.unlock();
@@ -69,11 +76,13 @@ void CompilerPool::Serve() {
     if (changed_.wait_for(lock, kIdle) != std::cv_status::timeout || !jobs_.empty() || stop_ || warming_)
       continue;
     warming_ = true;
+    idle_.erase(index);
     const CompilerRequest like = last_;
     lock.unlock();
     WarmUp(&worker, like);
     lock.lock();
     warming_ = false;
+    if (!jobs_.empty()) changed_.notify_all();
   }
 }
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <future>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -40,7 +41,8 @@ class CompilerPool {
     size_t warmed = 0;  // of WarmUpTexts()
   };
 
-  void Serve();
+  void Serve(int index);
+  bool IsNext(int index) const;
   PoolAnswer Do(Worker* worker, const Job& job);
   void WarmUp(Worker* worker, const CompilerRequest& like);
 
@@ -49,6 +51,8 @@ class CompilerPool {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;
+  // Workers without work. The first ones get the jobs: a process that has compiled before is twice as fast.
+  std::set<int> idle_;
   bool stop_ = false, warming_ = false;
   CompilerRequest last_;  // headers and options of the last CUDA text, for the warm-up; no kind: none yet
   std::vector<std::thread> threads_;

@@ -55,7 +55,7 @@ SpawnOptions Command(const CudaToolchain& toolchain, const CompileFarmOptions& o
   spawn.argv.insert(spawn.argv.end(), {"--", fs::canonical(options.compiler_program).string(),
                                        toolchain.nvrtc.string(), toolchain.nvjitlink.string()});
   spawn.environment = {"LC_ALL=C", "CUDA_CACHE_DISABLE=1",
-                       "TMPDIR=" + (options.namespaces ? "/work" : work.string())};
+                       "TMPDIR=" + (options.namespaces ? kSandboxWorkPath : work.string())};
   return spawn;
 }
 

@@ -29,7 +29,7 @@ constexpr double kSlopeWork_us = 5000;  // calls back to back that the slope is 
 constexpr double kSlopeTolerance = 0.03;
 constexpr double kSlopeSlack_us = 0.5;  // a call, and as much for each of its launches
 // What more pairs do not average away, as A/A measurements show (tools/bench_clock --device cuda).
-constexpr ClockCalibration kGpuCalibration{0.0008, 0.0008};
+constexpr ClockCalibration kGpuCalibration{0.003, 0.001};
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -271,7 +271,10 @@ void GpuJudgement::CheckSlope(Contender& contender, double candidate_us) {
   const int calls = std::clamp(static_cast<int>(kSlopeWork_us / candidate_us) + 1, 2, 400);
   double once_us = 0, twice_us = 0, slope_us = 1e300;
   const double launches = static_cast<double>(contender.plan->operations.size());
-  constexpr int kTries = 3;  // the host may have been interrupted
+  // What a single call leaves dirty in L2 is written after its last event; back to back the next call waits
+  // for it.
+  const double dirty_us = session_.L2WriteBackUs();
+  constexpr int kTries = 5;  // the host may have been interrupted
   for (int i = 0; i < kTries; ++i) {
     for (const auto& [repeat, wall_us] : {std::pair{calls, &once_us}, std::pair{2 * calls, &twice_us}}) {
       if (const auto fault =
@@ -280,7 +283,7 @@ void GpuJudgement::CheckSlope(Contender& contender, double candidate_us) {
     }
     slope_us = std::min(slope_us, (twice_us - once_us) / calls);
     // Launching itself takes the host some 2.5 us: nothing shorter can be seen this way.
-    if (slope_us <= candidate_us * (1 + kSlopeTolerance) + kSlopeSlack_us * (1 + launches) ||
+    if (slope_us <= candidate_us * (1 + kSlopeTolerance) + kSlopeSlack_us * (1 + launches) + dirty_us ||
         slope_us <= 2.5 * (1 + launches)) {
       return;
     }

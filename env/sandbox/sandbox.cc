@@ -26,7 +26,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kNewRoot = "/tmp";  // covered by a private tmpfs that becomes the root
 constexpr const char* kCandidatePath = "/candidate.so";
-constexpr const char* kWorkPath = "/work";
 
 [[noreturn]] void Die(const char* what) {
   std::fprintf(stderr, "sandbox: %s: %s\n", what, std::strerror(errno));
@@ -108,7 +107,7 @@ void EnterNewRoot(const SandboxOptions& options) {
   for (const auto& [path, descriptor] : held) {
     if (descriptor >= 0) Show("/proc/self/fd/" + std::to_string(descriptor) + "/.", false, path);
   }
-  if (work >= 0) Show("/proc/self/fd/" + std::to_string(work) + "/.", true, kWorkPath);
+  if (work >= 0) Show("/proc/self/fd/" + std::to_string(work) + "/.", true, kSandboxWorkPath);
   if (options.profile == SandboxProfile::kCompiler) Show("/dev/null", true, "/dev/null");
   if (options.profile == SandboxProfile::kGpuRunner) ShowGpu();
   if (!options.candidate_file.empty()) WriteCandidate(kNewRoot, options.candidate_file);
@@ -117,7 +116,7 @@ void EnterNewRoot(const SandboxOptions& options) {
     Die("pivot_root");
   }
   if (!SetReadOnly("/", false)) Die("read-only root");
-  if (work >= 0 && chdir(kWorkPath) != 0) Die("work folder");
+  if (work >= 0 && chdir(kSandboxWorkPath) != 0) Die("work folder");
 }
 
 void Limit(__rlimit_resource_t resource, int64_t value) {
@@ -169,7 +168,7 @@ SandboxLayers EnterSandbox(const SandboxOptions& options) {
   note(options.namespaces, "namespaces");
   if (options.namespaces) {
     EnterNewRoot(options);
-    if (!options.work_directory.empty()) writable.emplace_back(kWorkPath);
+    if (!options.work_directory.empty()) writable.emplace_back(kSandboxWorkPath);
     if (!options.candidate_file.empty()) readable.emplace_back(kCandidatePath);
   } else if (!options.work_directory.empty()) {
     writable.push_back(options.work_directory);

@@ -19,12 +19,15 @@ namespace kevin {
 // kGpuRunner runs no code of a candidate on the host; its sandbox is for what a candidate might break out to.
 enum class SandboxProfile { kCompiler, kCandidate, kGpuRunner };
 
+// Where the work directory is seen; no place where a checkout or a toolchain lies, which it would hide.
+inline constexpr const char* kSandboxWorkPath = "/kevin-work";
+
 struct SandboxOptions {
   SandboxProfile profile = SandboxProfile::kCandidate;
   bool namespaces = true;  // the process was started in its own namespaces
   std::vector<std::filesystem::path>
       read_only;                         // visible beside the system's folders, e.g. a compiler's prefix
-  std::filesystem::path work_directory;  // writable, seen as /work; empty: nothing is writable
+  std::filesystem::path work_directory;  // writable, seen as kSandboxWorkPath; empty: nothing is writable
   std::string candidate_file;            // bytes to be placed at /candidate.so; empty: none
   int64_t max_memory_bytes = int64_t{4} << 30;  // address space beyond what is mapped already
   int64_t max_file_bytes = int64_t{256} << 20;  // any one file it writes

@@ -192,8 +192,8 @@ TEST_CASE("messages hold nothing that a terminal would obey") {
 TEST_CASE("a text cannot load a compiler plug-in") {
   const Fixture fixture;
   for (const char* const line :
-       {"#pragma GCC plugin \"candidate.so\"", "#pragma GCC optimize(\"-fplugin=/work/candidate.so\")",
-        "__attribute__((optimize(\"-fplugin=/work/candidate.so\"))) void f();"}) {
+       {"#pragma GCC plugin \"candidate.so\"", "#pragma GCC optimize(\"-fplugin=/kevin-work/candidate.so\")",
+        "__attribute__((optimize(\"-fplugin=/kevin-work/candidate.so\"))) void f();"}) {
     const Compiled compiled = fixture.Compile(std::string(line) + "\n" + kRelu);
     INFO(line << "\n" << compiled.log);
     CHECK(!Contains(compiled.log, "cannot load plugin"));
