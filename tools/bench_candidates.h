@@ -22,9 +22,9 @@ std::string BrokenKernel(const std::string& source);
 // ReLU of `elements` (a multiple of 4) float32 numbers, at size full.
 Problem ReluProblem(int64_t elements);
 
-// For ReluProblem: a float4 a thread. The first warp of the last block adds zero `steps` times, each addition
-// waiting for the one before, between its load and its store; so the kernel lasts longer by about `steps`
-// latencies of an addition, whatever else the GPU does meanwhile, and computes the same.
+// For ReluProblem: a float4 a thread. Every thread adds zero `steps` times, each addition waiting for the one
+// before, between its load and its store, and computes the same; 0 steps: without any of it. How much longer
+// the kernel lasts depends on how much of it memory hides (CalibrateDelay).
 std::string DelayedRelu(int steps);
 
 // For ReluProblem: as eager's own vectorised kernel goes about it, 4 independent float4 a thread, 128 threads

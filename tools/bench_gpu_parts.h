@@ -15,8 +15,9 @@ void BenchTurns(Environment* environment, int repeats, Figures* figures);
 // Compile times of `repeats` distinct texts of each kind. Needs no GPU.
 void BenchCompile(int repeats, Figures* figures);
 
-// A kernel against itself, and against itself slowed down by a known share, at three kernel times; and a
-// kernel of eager's own form against eager. `only`: "5us", "50us", "1ms", or "" for all.
+// A kernel against itself, and against itself slowed down by a share that is first calibrated by measuring,
+// at three kernel times; and a kernel of eager's own form against eager. `only`: "5us", "50us", "1ms", or ""
+// for all.
 void BenchClock(Environment* environment, int repeats, const std::string& only, Figures* figures);
 
 // Correct level1/19 candidates one after another for `seconds`, while another thread keeps a compile farm
