@@ -253,12 +253,13 @@ void GpuJudgement::Sequential() {
   }
 }
 
-// With the error of what each of the first `contenders` runners' contexts adds to a time.
+// With twice the error of what each of the first `contenders` runners' contexts adds to a time: it is the
+// same in all pairs, so no number of them averages it away.
 ClockCalibration GpuJudgement::CalibrationFor(size_t contenders) const {
   ClockCalibration calibration = kGpuCalibration;
   for (size_t i = 0; i < contenders; ++i) {
-    calibration.residual =
-        std::hypot(calibration.residual, contenders_[i].runner.offset_se_us / std::max(candidate_us_, 1.0));
+    calibration.residual = std::hypot(calibration.residual,
+                                      2 * contenders_[i].runner.offset_se_us / std::max(candidate_us_, 1.0));
   }
   return calibration;
 }
