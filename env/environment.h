@@ -109,7 +109,7 @@ struct Evaluation {
   // On a GPU only; empty and 0 elsewhere.
   std::vector<KernelReport> kernels;
   std::string launch_list;                         // what `launch` came to, as JSON
-  std::string profile;                             // --profile: what the counters say, in sentences
+  std::string profile;                             // what a profiler said, in sentences; empty: none ran
   double peak_gb_per_s = 0, peak_gflop_per_s = 0;  // the device's own, measured, for this problem's size
   double device_s = 0;                             // how long the GPU was held
 };
@@ -139,7 +139,6 @@ struct EnvironmentOptions {
   std::filesystem::path cache_directory;    // $XDG_CACHE_HOME/kevin
   std::string device = "auto";  // "cpu", "cuda:0", ...; "auto": the first usable GPU, else the CPU
   std::vector<std::filesystem::path> include_directories;  // --include, for kind `cuda`
-  std::filesystem::path profile;   // --profile: Nsight Compute's report goes here; empty: none
   int threads = 0;                 // 0: all cores of this process, the same on both sides
   bool reduced_isolation = false;  // --isolation reduced
   Limits limits;

@@ -14,6 +14,7 @@
 #include "env/evaluator_client.h"
 #include "env/gpu/compile_farm.h"
 #include "env/gpu/find_gpus.h"
+#include "env/gpu/folder_hash.h"
 #include "env/gpu/launch_function.h"
 #include "env/gpu/launch_plan.h"
 #include "env/gpu/occupancy.h"
@@ -73,6 +74,7 @@ class GpuEnvironment final : public Environment {
   bool namespaces_ = NamespacesAvailable();
   CudaToolchain toolchain_;
   CompileFarm farm_;
+  FolderHashes include_hashes_;
   MultiprocessorLimits limits_;
   EnvironmentFacts facts_;
   std::string driver_, torch_;
@@ -252,7 +254,8 @@ std::map<std::string, std::string> GpuEnvironment::KeyParts(const Problem& probl
                                                             const Candidate& candidate,
                                                             const EvaluateOptions& options) {
   std::string includes;
-  for (const fs::path& folder : options_.include_directories) includes += folder.string() + ";";
+  for (const fs::path& folder : options_.include_directories)
+    includes += include_hashes_.HashOf(folder) + ";";
   return {{"candidate", Sha256Hex(candidate.kind + "\n" + candidate.source)},
           {"kind", candidate.kind},
           {"problem_hash", problem.content_hash},

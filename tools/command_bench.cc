@@ -28,7 +28,7 @@ Examples:
   kevin bench new.cpp old.cpp --problem level1/19    the first against the second, in the same pairs
   kevin bench relu.cpp --problem mine.toml --json    a problem of your own, one JSON object a line
   kevin bench relu.cu --problem level1/19            CUDA device code with a launch function, on the GPU
-  kevin bench relu.cu --problem level1/19 --device cuda:1 --include cutlass/include --profile relu.ncu-rep
+  kevin bench relu.cu --problem level1/19 --device cuda:1 --include cutlass/include
 
 Whatever the verdict, the exit code is 0; see `outcome`.)";
 

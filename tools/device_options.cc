@@ -20,15 +20,10 @@ std::string WhyNoDevice(const std::string& device) {
   return device + " is not auto, cpu or cuda:N";
 }
 
-std::string WhyNoReport(const std::string& path) {
-  return path.ends_with(".ncu-rep") ? "" : path + " does not end in .ncu-rep";
-}
-
 // The first thing asked for that only a GPU has; empty: none.
 std::string OnlyOnGpu(const DeviceOptions& options) {
   if (options.tf32 != "off") return "--tf32 " + options.tf32;
-  if (!options.include.empty()) return "--include";
-  return options.profile.empty() ? "" : "--profile";
+  return options.include.empty() ? "" : "--include";
 }
 
 [[noreturn]] void ThrowOnlyOnGpu(const std::string& option, const std::string& why) {
@@ -58,13 +53,6 @@ void AddDeviceOptions(CLI::App* command, DeviceOptions* options) {
   command
       ->add_option("--include", options->include, "On a GPU: a folder of headers for the kernel; repeatable")
       ->allow_extra_args(false);
-  command
-      ->add_option("--profile", options->profile,
-                   "On a GPU: read the hardware's counters; Nsight Compute's report goes to FILE.ncu-rep")
-      ->expected(0, 1)
-      ->type_name("[FILE]")
-      ->default_str(kDefaultProfile)
-      ->check(WhyNoReport);
   command->add_option("--threads", options->threads, "On a CPU: of kernel and reference; 0: all cores")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
@@ -107,7 +95,6 @@ std::string ChooseDevice(const DeviceOptions& options, const std::string& kind, 
 EnvironmentOptions EnvironmentOptionsFor(const DeviceOptions& options, const std::string& device) {
   EnvironmentOptions environment = EnvironmentOptionsFor(options.threads, options.isolation);
   environment.device = device;
-  environment.profile = options.profile;
   for (const std::string& folder : options.include) {
     std::error_code ignored;
     if (!std::filesystem::is_directory(folder, ignored)) {

@@ -19,12 +19,10 @@ struct DeviceOptions {
   std::string tf32 = "off";     // or "reference"
   std::string isolation = "full";
   std::vector<std::string> include;
-  std::string profile;  // --profile without a file is kDefaultProfile; empty: not asked for
   int threads = 0;
 };
-inline constexpr const char* kDefaultProfile = "kevin.ncu-rep";
 
-// --device, --tf32, --include, --profile, --threads, --isolation. Values outside the allowed ones are usage
+// --device, --tf32, --include, --threads, --isolation. Values outside the allowed ones are usage
 // errors.
 void AddDeviceOptions(CLI::App* command, DeviceOptions* options);
 

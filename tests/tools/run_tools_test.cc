@@ -124,11 +124,10 @@ TEST_CASE("GPUs are looked for only where the answer depends on it") {
 
 TEST_CASE("what only a GPU has is not asked of the CPU") {
   const FakeGpus none, one{{Gpu(0)}};
-  DeviceOptions tf32, include, profile;
+  DeviceOptions tf32, include;
   tf32.tf32 = "reference";
   include.include = {"/"};
-  profile.profile = kDefaultProfile;
-  for (DeviceOptions options : {tf32, include, profile}) {
+  for (DeviceOptions options : {tf32, include}) {
     CHECK(Choice(options, "", one) == "auto");
     CHECK(Choice(options, "cuda", one) == "cuda:0");
     CHECK(Choice(options, "", none).starts_with("2: --"));
@@ -149,11 +148,9 @@ TEST_CASE("device options become the environment's, folders must be there") {
   DeviceOptions options;
   options.threads = 3;
   options.isolation = "reduced";
-  options.profile = "a.ncu-rep";
   options.include = {folder.path().string(), "."};
   const EnvironmentOptions environment = EnvironmentOptionsFor(options, "cuda:1");
   CHECK((environment.device == "cuda:1" && environment.threads == 3 && environment.reduced_isolation));
-  CHECK(environment.profile == "a.ncu-rep");
   REQUIRE(environment.include_directories.size() == 2);
   CHECK(environment.include_directories[0] == folder.path());
   CHECK(environment.include_directories[1].is_absolute());
@@ -181,7 +178,7 @@ TEST_CASE("device options on the command line") {
     }
     return false;
   };
-  CHECK((parse({}).first.device == "auto" && parse({}).first.tf32 == "off" && parse({}).first.profile == ""));
+  CHECK((parse({}).first.device == "auto" && parse({}).first.tf32 == "off"));
   CHECK(parse({"--device", "cuda:12"}).first.device == "cuda:12");
   for (const char* device : {"gpu", "cuda", "cuda:", "cuda:x", "cuda:-1", "CPU", ""}) {
     INFO(device);
@@ -190,11 +187,8 @@ TEST_CASE("device options on the command line") {
   CHECK(refused({"--tf32", "on"}));
   CHECK(refused({"--isolation", "none"}));
   CHECK(refused({"--threads", "-1"}));
-  const auto [options, file] = parse({"--include", "a", "--include", "b", "k.cu", "--profile"});
+  const auto [options, file] = parse({"--include", "a", "--include", "b", "k.cu"});
   CHECK((options.include == std::vector<std::string>{"a", "b"} && file == "k.cu"));
-  CHECK(options.profile == kDefaultProfile);
-  CHECK(parse({"--profile", "x.ncu-rep", "k.cu"}).first.profile == "x.ncu-rep");
-  CHECK(refused({"--profile", "k.cu"}));  // a kernel is no report to write to
 }
 
 TEST_CASE("a machine's GPUs are found, or it is said why there are none") {
