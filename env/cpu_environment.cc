@@ -29,7 +29,6 @@ using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kEnvironmentVersion = 1;  // bump when verdicts or times may change
-constexpr int kRequests = 3;            // the evaluator's descriptor
 constexpr const char* kTorch = "2.11.0";
 
 double SecondsSince(Clock::time_point start) {

@@ -19,7 +19,7 @@ Sample SampleFromJson(const nlohmann::json& json);
 
 nlohmann::json JudgeResultToJson(const JudgeResult& result);
 // What the judge found goes into the evaluation; its own log is added, trimmed to `max_log_bytes`.
-void TakeJudgeResult(const nlohmann::json& json, int64_t max_log_bytes, Evaluation* evaluation);
+void TakeJudgeResult(const nlohmann::json& result, int64_t max_log_bytes, Evaluation* evaluation);
 
 // Line-wise reading and writing on a socket; one object per connection and thread.
 class LineSocket {

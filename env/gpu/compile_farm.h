@@ -69,7 +69,7 @@ class CompileFarm {
   // A text that takes too long times out; one that ends the compiler twice is an error of the text; neither
   // is cached. Throws Error(kBadRequest) for an include folder that cannot be read, Error(kMachine) when the
   // toolchain lacks what is asked for, Error(kBroken) when the sandbox or the disk fails.
-  GpuCompiled Compile(const GpuCompileRequest& request);
+  GpuCompiled Compile(const GpuCompileRequest& asked);
 
  private:
   struct Impl;

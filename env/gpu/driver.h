@@ -46,15 +46,16 @@ struct CuMemAccess {
   CuMemLocation location;
   int flags = 3;  // 1: read, 3: read and write
 };
+struct CuClusterDimension {
+  unsigned x, y, z;
+};
 struct CuLaunchAttribute {
   int id = 0;
   char padding[4] = {};
   union {
     char bytes[64] = {};
     int value;
-    struct {
-      unsigned x, y, z;
-    } cluster;
+    CuClusterDimension cluster;
   };
 };
 struct CuLaunchConfig {

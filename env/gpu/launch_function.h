@@ -73,9 +73,9 @@ struct InterpretedLaunch {
   std::set<std::string> kernels;  // the name expressions that the compiler must provide
 };
 
-// Reads `source` of kind `cuda` or `ptx` for the problem at its size and interprets its launch function.
-// Throws LaunchException where the candidate is wrong, Error(kBroken) for other kinds.
+// Reads the text of a candidate of kind `cuda` or `ptx` for the problem at its size and interprets its launch
+// function. Throws LaunchException where the candidate is wrong, Error(kBroken) for other kinds.
 InterpretedLaunch InterpretLaunch(const SizedProblem& problem, const std::string& kind,
-                                  const std::string& source, const LaunchFunctionLimits& limits = {});
+                                  const std::string& text, const LaunchFunctionLimits& limits = {});
 
 }  // namespace kevin

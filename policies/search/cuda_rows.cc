@@ -19,7 +19,6 @@ class RowsWriter {
       : work_(work),
         form_(work.form),
         task_(task),
-        setting_(setting),
         dialect_(CudaDialect(Is(setting, "math", "fast"))),
         values_(dialect_),
         row_(setting.at("row")) {
@@ -365,7 +364,6 @@ class RowsWriter {
   const StagedWork& work_;
   const NormalisedForm& form_;
   const Task& task_;
-  const Setting& setting_;
   const Dialect& dialect_;
   RowValues values_;
   std::string row_;

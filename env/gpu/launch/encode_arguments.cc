@@ -13,6 +13,8 @@ template <typename... F>
 struct Overloaded : F... {
   using F::operator()...;
 };
+template <typename... F>
+Overloaded(F...) -> Overloaded<F...>;
 
 // Round to nearest even, as hardware does.
 uint16_t HalfBits(double value) {

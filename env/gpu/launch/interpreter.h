@@ -97,7 +97,7 @@ class Interpreter {
   void EvaluateEnum(const Constants& constants);
   void DeclareConstants();
   const std::vector<const Function*>& FindFunctions(const std::string& name) const;
-  std::vector<std::string> Qualified(const std::string& name) const;
+  std::vector<std::string> Qualified(const std::string& written) const;
   const Alias* FindAlias(const std::string& name) const;
   std::string TypeArgumentText(const TypeSyntax& type);
   std::string TemplateArgumentText(const TemplateArgument& argument);
