@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "env/begin_evaluation.h"
 #include "env/compile.h"
 #include "env/cpu/runner_protocol.h"
 #include "env/cpu/self_test.h"
@@ -124,9 +125,7 @@ std::map<std::string, std::string> CpuEnvironmentImpl::KeyParts(const Problem& p
 
 std::string CpuEnvironmentImpl::EvaluationKey(const Problem& problem, const Candidate& candidate,
                                               const EvaluateOptions& options) {
-  std::string text;
-  for (const auto& [name, value] : KeyParts(problem, candidate, options)) text += name + "=" + value + "\n";
-  return Sha256Hex(text);
+  return KeyOf(KeyParts(problem, candidate, options));
 }
 
 json CpuEnvironmentImpl::Request(const std::string& command, const Problem& problem,
@@ -183,15 +182,7 @@ Evaluation CpuEnvironmentImpl::EvaluateTo(Depth depth, const Problem& problem, c
     throw Error(ExitCode::kMachine, "candidates of kind `" + candidate.kind + "` cannot be judged on a CPU",
                 "use kind cpp");
   }
-  Evaluation evaluation;
-  evaluation.key_parts = KeyParts(problem, candidate, options);
-  evaluation.candidate_hash = evaluation.key_parts["candidate"];
-  evaluation.key = EvaluationKey(problem, candidate, options);
-  evaluation.size = options.size;
-  evaluation.inputs = options.inputs;
-  evaluation.precision = "fp32";
-  evaluation.device = facts_.device;
-  evaluation.isolation = facts_.isolation;
+  Evaluation evaluation = BeginEvaluation(KeyParts(problem, candidate, options), options, facts_);
   const SizedProblem sized = AtSize(problem, options.size);
   if (options.on_phase) options.on_phase("compile");
   const auto start = Clock::now();

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "env/begin_evaluation.h"
 #include "env/cpu/runner_protocol.h"
 #include "env/error.h"
 #include "env/evaluator_client.h"
@@ -276,9 +277,7 @@ std::map<std::string, std::string> GpuEnvironment::KeyParts(const Problem& probl
 
 std::string GpuEnvironment::EvaluationKey(const Problem& problem, const Candidate& candidate,
                                           const EvaluateOptions& options) {
-  std::string text;
-  for (const auto& [name, value] : KeyParts(problem, candidate, options)) text += name + "=" + value + "\n";
-  return Sha256Hex(text);
+  return KeyOf(KeyParts(problem, candidate, options));
 }
 
 Evaluation GpuEnvironment::Evaluate(const Problem& problem, const Candidate& candidate,
@@ -288,16 +287,7 @@ Evaluation GpuEnvironment::Evaluate(const Problem& problem, const Candidate& can
                 "candidates of kind `" + candidate.kind + "` cannot be judged on a GPU",
                 "use kind cuda or ptx, or --device cpu");
   }
-  Evaluation evaluation;
-  evaluation.key_parts = KeyParts(problem, candidate, options);
-  evaluation.candidate_hash = evaluation.key_parts["candidate"];
-  evaluation.key = EvaluationKey(problem, candidate, options);
-  evaluation.size = options.size;
-  evaluation.inputs = options.inputs;
-  evaluation.precision = "fp32";
-  evaluation.device = facts_.device;
-  evaluation.isolation = facts_.isolation;
-  evaluation.tf32 = options.tf32;
+  Evaluation evaluation = BeginEvaluation(KeyParts(problem, candidate, options), options, facts_);
   if (options.on_phase) options.on_phase("compile");
   const SizedProblem sized = AtSize(problem, options.size);
   const Built built = Build(sized, candidate);
