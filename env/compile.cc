@@ -12,6 +12,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "env/cpu/runner_protocol.h"
 #include "env/cpu/shared_memory.h"
 #include "env/device_lock.h"
 #include "env/error.h"
@@ -122,20 +123,17 @@ void WriteText(const fs::path& path, const std::string& text) {
 SpawnOptions CompilerProcess(const Compiler& compiler, const CompileOptions& options, const fs::path& work) {
   SpawnOptions spawn;
   spawn.namespaces = options.namespaces;
-  spawn.argv = {options.runner.string(),
-                "exec",
-                options.namespaces ? "namespaces" : "plain",
-                "--work",
-                work.string(),
-                "--memory-mb",
-                std::to_string(options.limits.compile_memory_mb),
-                "--cpu-s",
-                std::to_string(static_cast<int64_t>(options.limits.compile_timeout_s) + 1)};
+  SandboxedCompiler sandboxed{options.runner.string(),
+                              options.namespaces,
+                              work.string(),
+                              options.limits.compile_memory_mb,
+                              static_cast<int64_t>(options.limits.compile_timeout_s) + 1,
+                              {}};
   const fs::path prefix = compiler.path.parent_path().parent_path();
-  if (prefix != "/usr" && prefix != "/") {  // a compiler of one's own brings its folder along
-    spawn.argv.insert(spawn.argv.end(), {"--show", prefix.string()});
-  }
-  spawn.argv.insert(spawn.argv.end(), {"--", compiler.path.string()});
+  if (prefix != "/usr" && prefix != "/")
+    sandboxed.shown = {prefix.string()};  // one's own brings its folder along
+  spawn.argv = CompilerCommand(sandboxed);
+  spawn.argv.push_back(compiler.path.string());
   spawn.argv.insert(spawn.argv.end(), CompileFlags().begin(), CompileFlags().end());
   spawn.argv.insert(spawn.argv.end(), {"-o", "candidate.so", kWrapperName});
   const std::string temporary = options.namespaces ? kSandboxWorkPath : work.string();

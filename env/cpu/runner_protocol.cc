@@ -51,6 +51,21 @@ std::vector<std::string> TrustedEnvironment(int threads) {
   return environment;
 }
 
+std::vector<std::string> CompilerCommand(const SandboxedCompiler& compiler) {
+  std::vector<std::string> argv = {compiler.runner,
+                                   "exec",
+                                   compiler.namespaces ? "namespaces" : "plain",
+                                   "--work",
+                                   compiler.work_directory,
+                                   "--memory-mb",
+                                   std::to_string(compiler.memory_mb),
+                                   "--cpu-s",
+                                   std::to_string(compiler.cpu_s)};
+  for (const std::string& folder : compiler.shown) argv.insert(argv.end(), {"--show", folder});
+  argv.emplace_back("--");
+  return argv;
+}
+
 void SendLoad(int socket, const RunnerLoad& load, const int (&descriptors)[kLoadDescriptors]) {
   if (load.arguments.size() > kMaxArguments) {
     throw Error(ExitCode::kBadRequest,

@@ -30,6 +30,17 @@ std::vector<std::string> SideEnvironment(int threads);
 // As SideEnvironment, and a bundle's way to torch: for programs of our own.
 std::vector<std::string> TrustedEnvironment(int threads);
 
+// The start of a command line that runs a compiler in its sandbox (`kevin-runner exec`); the compiler's own
+// words follow.
+struct SandboxedCompiler {
+  std::string runner;
+  bool namespaces = true;
+  std::string work_directory;
+  int64_t memory_mb = 0, cpu_s = 0;
+  std::vector<std::string> shown;  // folders it may read beside the system's
+};
+std::vector<std::string> CompilerCommand(const SandboxedCompiler& compiler);
+
 // Descriptors that travel with a RunnerLoad, in this order.
 enum LoadDescriptor { kHandoverFd, kInputsFd, kOutputsFd, kLibraryFd, kLogFd, kLoadDescriptors };
 

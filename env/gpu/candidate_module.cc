@@ -159,18 +159,4 @@ void CandidateModule::Enqueue(int slot) {
   }
 }
 
-std::vector<int> CandidateModule::ActiveBlocks() const {
-  std::vector<int> active;
-  for (const Operation& operation : operations_) {
-    const auto* launch = std::get_if<Launch>(&operation);
-    if (!launch) continue;
-    int blocks = 0;
-    const unsigned threads = launch->config.block_x * launch->config.block_y * launch->config.block_z;
-    KEVIN_CU(OccupancyMaxActiveBlocksPerMultiprocessor, &blocks, launch->function, static_cast<int>(threads),
-             launch->config.shared_bytes);
-    active.push_back(blocks);
-  }
-  return active;
-}
-
 }  // namespace kevin

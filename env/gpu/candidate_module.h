@@ -32,8 +32,6 @@ class CandidateModule {
   // One call, on the stream.
   void Enqueue(int slot);
   size_t operations() const { return operations_.size(); }
-  // Thread blocks of each launch that one multiprocessor holds.
-  std::vector<int> ActiveBlocks() const;
 
  private:
   struct Launch {

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <set>
 
+#include "env/cpu/runner_protocol.h"
 #include "env/error.h"
 
 namespace kevin {
@@ -41,18 +42,12 @@ SpawnOptions Command(const CudaToolchain& toolchain, const CompileFarmOptions& o
                      const std::vector<fs::path>& extra) {
   SpawnOptions spawn;
   spawn.namespaces = options.namespaces;
-  spawn.argv = {options.runner_program.string(),
-                "exec",
-                options.namespaces ? "namespaces" : "plain",
-                "--work",
-                work.string(),
-                "--memory-mb",
-                std::to_string(options.limits.compile_memory_mb),
-                "--cpu-s",
-                std::to_string(kCpuSeconds)};
+  SandboxedCompiler sandboxed{options.runner_program.string(),  options.namespaces, work.string(),
+                              options.limits.compile_memory_mb, kCpuSeconds,        {}};
   for (const fs::path& folder : FoldersToShow(toolchain, options, extra))
-    spawn.argv.insert(spawn.argv.end(), {"--show", folder.string()});
-  spawn.argv.insert(spawn.argv.end(), {"--", fs::canonical(options.compiler_program).string(),
+    sandboxed.shown.push_back(folder.string());
+  spawn.argv = CompilerCommand(sandboxed);
+  spawn.argv.insert(spawn.argv.end(), {fs::canonical(options.compiler_program).string(),
                                        toolchain.nvrtc.string(), toolchain.nvjitlink.string()});
   spawn.environment = {"LC_ALL=C", "CUDA_CACHE_DISABLE=1",
                        "TMPDIR=" + (options.namespaces ? kSandboxWorkPath : work.string())};

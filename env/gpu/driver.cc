@@ -24,16 +24,12 @@ void FindAll(void* library) {
   Find(library, "cuInit", &driver.Init);
   Find(library, "cuDriverGetVersion", &driver.DriverGetVersion);
   Find(library, "cuDeviceGetCount", &driver.DeviceGetCount);
-  Find(library, "cuDeviceGet", &driver.DeviceGet);
   Find(library, "cuDeviceGetName", &driver.DeviceGetName);
   Find(library, "cuDeviceGetPCIBusId", &driver.DeviceGetPCIBusId);
   Find(library, "cuDeviceGetAttribute", &driver.DeviceGetAttribute);
-  Find(library, "cuDeviceTotalMem_v2", &driver.DeviceTotalMem);
   Find(library, "cuDevicePrimaryCtxRetain", &driver.DevicePrimaryCtxRetain);
   Find(library, "cuDevicePrimaryCtxSetFlags_v2", &driver.DevicePrimaryCtxSetFlags);
   Find(library, "cuCtxSetCurrent", &driver.CtxSetCurrent);
-  Find(library, "cuCtxSynchronize", &driver.CtxSynchronize);
-  Find(library, "cuCtxResetPersistingL2Cache", &driver.CtxResetPersistingL2Cache);
   Find(library, "cuMemGetInfo_v2", &driver.MemGetInfo);
   Find(library, "cuMemAlloc_v2", &driver.MemAlloc);
   Find(library, "cuMemFree_v2", &driver.MemFree);
@@ -59,9 +55,6 @@ void FindAll(void* library) {
   Find(library, "cuModuleGetFunction", &driver.ModuleGetFunction);
   Find(library, "cuModuleGetGlobal_v2", &driver.ModuleGetGlobal);
   Find(library, "cuFuncSetAttribute", &driver.FuncSetAttribute);
-  Find(library, "cuFuncGetAttribute", &driver.FuncGetAttribute);
-  Find(library, "cuOccupancyMaxActiveBlocksPerMultiprocessor",
-       &driver.OccupancyMaxActiveBlocksPerMultiprocessor);
   Find(library, "cuLaunchKernelEx", &driver.LaunchKernelEx);
   Find(library, "cuStreamCreate", &driver.StreamCreate);
   Find(library, "cuStreamSynchronize", &driver.StreamSynchronize);

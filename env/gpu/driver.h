@@ -82,13 +82,7 @@ enum CuDeviceAttribute {
   kCuBlocksPerMultiprocessor = 106,
   kCuReservedSharedBytesPerBlock = 111
 };
-enum CuFunctionAttribute {
-  kCuMaxThreadsPerBlock = 0,
-  kCuStaticSharedBytes = 1,
-  kCuRegisters = 4,
-  kCuMaxDynamicSharedBytes = 8,
-  kCuNonPortableClusterSize = 14
-};
+enum CuFunctionAttribute { kCuMaxDynamicSharedBytes = 8, kCuNonPortableClusterSize = 14 };
 inline constexpr int kCuLaunchCooperative = 2, kCuLaunchCluster = 4, kCuLaunchProgrammatic = 6;
 
 // The driver's functions, by their names without `cu`. One per process; Load() first. Every call returns
@@ -97,16 +91,12 @@ struct Driver {
   int (*Init)(unsigned);
   int (*DriverGetVersion)(int*);
   int (*DeviceGetCount)(int*);
-  int (*DeviceGet)(int*, int);
   int (*DeviceGetName)(char*, int, int);
   int (*DeviceGetPCIBusId)(char*, int, int);
   int (*DeviceGetAttribute)(int*, int, int);
-  int (*DeviceTotalMem)(size_t*, int);
   int (*DevicePrimaryCtxRetain)(CuHandle*, int);
   int (*DevicePrimaryCtxSetFlags)(int, unsigned);
   int (*CtxSetCurrent)(CuHandle);
-  int (*CtxSynchronize)();
-  int (*CtxResetPersistingL2Cache)();
   int (*MemGetInfo)(size_t*, size_t*);
   int (*MemAlloc)(CuDevicePtr*, size_t);
   int (*MemFree)(CuDevicePtr);
@@ -132,8 +122,6 @@ struct Driver {
   int (*ModuleGetFunction)(CuHandle*, CuHandle, const char*);
   int (*ModuleGetGlobal)(CuDevicePtr*, size_t*, CuHandle, const char*);
   int (*FuncSetAttribute)(CuHandle, int, int);
-  int (*FuncGetAttribute)(int*, int, CuHandle);
-  int (*OccupancyMaxActiveBlocksPerMultiprocessor)(int*, CuHandle, int, size_t);
   int (*LaunchKernelEx)(const CuLaunchConfig*, CuHandle, void**, void**);
   int (*StreamCreate)(CuHandle*, unsigned);
   int (*StreamSynchronize)(CuHandle);

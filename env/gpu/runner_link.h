@@ -3,7 +3,7 @@
 // a JSON object a frame. The first request carries the descriptors of the shared memory.
 //
 //   {"open": {inputs_bytes, outputs_bytes, slots, tensors, trusted_cubin}} + 2 descriptors -> {"ok"}
-//   {"load": launch plan}                     -> {"ok", "active_blocks"}
+//   {"load": launch plan}                     -> {"ok"}
 //   {"run": slot, "repeat": 0}                -> {"us": t}   one timed call
 //   {"run": slot, "repeat": n}                -> {"ok"}      n calls back to back, over the slots in turn
 //   {"probe": [out, in, vectors, blocks]}     -> {"us": t}

@@ -10,11 +10,10 @@
 #include "tests/catch.h"
 #include "tests/env/cpu_fixture.h"
 #include "tests/env/gpu_candidates.h"
+#include "tests/env/red_team_report.h"
 
 namespace kevin {
 namespace {
-
-constexpr double kGain = 1.05;  // the whole interval above it: an undue speed-up
 
 // One environment for all; null without a GPU.
 Environment* SharedEnvironment() {
@@ -40,26 +39,7 @@ Evaluation Judge(const GpuCandidate& one, bool confirm = false) {
   return SharedEnvironment()->Evaluate(ListedProblem(one.problem), one.candidate, options);
 }
 
-std::string Described(const Outcome& outcome) {
-  if (const auto* measured = std::get_if<Measured>(&outcome)) {
-    char text[80];
-    std::snprintf(text, sizeof(text), "%.3fx [%.3f, %.3f]", measured->speedup.value, measured->speedup.low,
-                  measured->speedup.high);
-    return text;
-  }
-  return OutcomeReason(outcome).substr(0, 110);
-}
-
-void Print(const std::string& name, const Outcome& outcome) {
-  std::printf("  %-32s %-14s %s\n", name.c_str(), OutcomeName(outcome), Described(outcome).c_str());
-  std::fflush(stdout);
-}
-
 bool IsMeasured(const Outcome& outcome) { return std::holds_alternative<Measured>(outcome); }
-
-bool SeemsFaster(const Outcome& outcome) {
-  return IsMeasured(outcome) && std::get<Measured>(outcome).speedup.low > kGain;
-}
 
 // A gain is what stands after the second measurement that every winner gets: among so many, one 99 % interval
 // may lie too high by chance.

@@ -11,13 +11,12 @@
 #include "env/error.h"
 #include "tests/catch.h"
 #include "tests/env/cpu_fixture.h"
+#include "tests/env/red_team_report.h"
 
 namespace kevin {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr double kGain = 1.05;  // the whole interval above it: an undue speed-up
 
 enum class Expected {
   kCaught,  // not measured
@@ -87,29 +86,9 @@ CpuEnvironment& SharedEnvironment() {
   return *environment;
 }
 
-std::string Described(const Outcome& outcome) {
-  if (const auto* measured = std::get_if<Measured>(&outcome)) {
-    char text[80];
-    std::snprintf(text, sizeof(text), "%.3fx [%.3f, %.3f]", measured->speedup.value, measured->speedup.low,
-                  measured->speedup.high);
-    return text;
-  }
-  return OutcomeReason(outcome).substr(0, 110);
-}
-
-void Print(const std::string& name, const Outcome& outcome) {
-  std::printf("  %-28s %-14s %s\n", name.c_str(), OutcomeName(outcome), Described(outcome).c_str());
-  std::fflush(stdout);
-}
-
 bool HasControls(const std::string& text) {
   return std::any_of(text.begin(), text.end(),
                      [](unsigned char c) { return c == 0x7f || (c < 0x20 && c != '\n' && c != '\t'); });
-}
-
-bool SeemsFaster(const Outcome& outcome) {
-  const auto* measured = std::get_if<Measured>(&outcome);
-  return measured && measured->speedup.low > kGain;
 }
 
 // A gain is what stands after the second measurement that every winner gets: among so many, one 99 % interval
