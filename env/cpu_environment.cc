@@ -205,6 +205,7 @@ void CpuEnvironmentImpl::Judge(Depth depth, const Problem& problem, const fs::pa
   json request = Request("evaluate", problem, options);
   request["library"] = library.string();
   request["confirm"] = options.confirm;
+  request["patience"] = options.patience;
   request["verify_only"] = depth == Depth::kVerify;
   request["start_library"] = "";
   if (!options.start_source.empty()) {

@@ -119,8 +119,11 @@ struct EvaluateOptions {
   std::string size = "small";
   std::string inputs = "default";  // or "kernelbench": U[0,1)
   bool confirm = false;            // measure a winner again: new seeds, pairs and process
-  std::string start_source;        // --from: also pair against this kernel; empty: none
-  bool tf32 = false;               // --tf32 reference: eager may use TF32, and so may the candidate
+  // How many times longer than usual the sequential test may look before it leaves a verdict ambiguous: that
+  // against start_source if there is one, else that against the reference.
+  double patience = 1;
+  std::string start_source;  // --from: also pair against this kernel; empty: none
+  bool tf32 = false;         // --tf32 reference: eager may use TF32, and so may the candidate
   std::function<void(const std::string& phase)>
       on_phase;  // "compile", "verify", "measure", "confirm"; may be empty
 };
@@ -162,7 +165,7 @@ class Environment {
                               const EvaluateOptions& options) = 0;
   // The key that Evaluate would give this candidate (Evaluation::key), without compiling or running anything.
   // Two evaluations with equal keys ask the same question, so that a stored verdict may answer the second.
-  // `confirm`, `start_source` and `on_phase` do not enter.
+  // `confirm`, `patience`, `start_source` and `on_phase` do not enter.
   virtual std::string EvaluationKey(const Problem& problem, const Candidate& candidate,
                                     const EvaluateOptions& options) = 0;
   virtual const EnvironmentFacts& Facts() const = 0;

@@ -318,6 +318,7 @@ Evaluation GpuEnvironment::Evaluate(const Problem& problem, const Candidate& can
                         {"plan", LaunchPlanToText(built.plan)},
                         {"start_plan", start_plan},
                         {"confirm", options.confirm},
+                        {"patience", options.patience},
                         {"verify_only", false},
                         {"call_timeout_s", options_.limits.call_timeout_s}};
   TakeJudgeResult(Ask(request, options.on_phase), options_.limits.max_log_bytes, &evaluation);

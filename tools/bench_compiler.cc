@@ -101,8 +101,8 @@ __global__ void kernel(const float* x, float* y) {
 
 CompileFarmOptions FarmOptions(const fs::path& folder) {
   CompileFarmOptions options;
-  options.compiler_program = BenchProgramDirectory() / "kevin-gpu-compiler";
-  options.runner_program = BenchProgramDirectory() / "kevin-runner";
+  options.compiler_program = ProgramDirectory() / "kevin-gpu-compiler";
+  options.runner_program = ProgramDirectory() / "kevin-runner";
   options.cache_directory = folder;
   options.namespaces = NamespacesAvailable();
   return options;
@@ -123,12 +123,6 @@ fs::path NewFolder() {
 }
 
 }  // namespace
-
-fs::path BenchProgramDirectory() {
-  const fs::path here = ProgramDirectory(), beside = here.parent_path() / "bin";
-  std::error_code ignored;
-  return fs::exists(here / "kevin-runner", ignored) ? here : beside;
-}
 
 std::span<const CompileSource> CompileSources() { return kSources; }
 

@@ -12,9 +12,6 @@
 
 namespace kevin {
 
-// Where Kevin's programs are: beside this one, or in ../bin (tests/ of an unpacked bundle).
-std::filesystem::path BenchProgramDirectory();
-
 struct CompileSource {
   const char* name;
   const char* text;  // has a kernel `kernel`; @ stands for a number that makes each one another text

@@ -57,7 +57,6 @@ void AddOptions(CLI::App* app, Options* options) {
 
 std::unique_ptr<Environment> StartEnvironment(const Options& options, const Figures& figures) {
   EnvironmentOptions environment = EnvironmentOptionsFor(0, options.isolation);
-  environment.program_directory = BenchProgramDirectory();
   environment.device = options.device;
   std::unique_ptr<Environment> started = MakeEnvironment(environment);
   const EnvironmentFacts& facts = started->Facts();

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <memory>
+#include <optional>
 
 #include "agent/events.h"
 #include "agent/gpu_feedback.h"
@@ -22,6 +23,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Who asks which of two kernels is faster would rather wait than hear "ambiguous".
+constexpr double kPatienceForTwo = 6;
+
 constexpr const char* kExamples = R"(
 Examples:
   kevin bench relu.cpp --problem level1/19           one kernel: right? and how fast against eager PyTorch?
@@ -38,6 +42,7 @@ struct BenchOptions {
   std::string size;  // empty: the environment's default
   DeviceOptions device;
   EvaluateOptions evaluate;
+  std::optional<double> patience;
   bool json = false;
 };
 
@@ -133,10 +138,12 @@ class Bench {
     RequireKind(facts, options_.device, kind_);
     EvaluateOptions evaluate = options_.evaluate;
     evaluate.size = options_.size.empty() ? facts.default_size : options_.size;
+    evaluate.patience = options_.patience.value_or(1);
     evaluate.tf32 = options_.device.tf32 == "reference";
     if (!other.empty()) {
       Judge(options_.other, other, evaluate);
       if (std::holds_alternative<Measured>(judged_.back().evaluation.outcome)) evaluate.start_source = other;
+      evaluate.patience = options_.patience.value_or(kPatienceForTwo);
     }
     Judge(options_.file, source, evaluate);
     progress_.Phase("");
@@ -193,6 +200,11 @@ void AddBenchCommand(CLI::App& app, Action* action) {
       ->capture_default_str();
   command->add_flag("--confirm", options->evaluate.confirm,
                     "Measure as a winner is measured again: more pairs, no early stop");
+  command
+      ->add_option("--patience", options->patience,
+                   "How many times longer than usual pairs may be taken for a verdict (default: 1; of two "
+                   "kernels against each other: 6)")
+      ->check(CLI::Range(1.0, 100.0));
   AddDeviceOptions(command, &options->device);
   command->add_flag("--json", options->json, "One JSON object a line");
   command->callback([options, action] { *action = [options] { return Bench(*options).Run(); }; });

@@ -29,7 +29,9 @@ std::string ShellWord(const std::string& word) {
 fs::path ProgramDirectory() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  return error ? fs::current_path() : program.parent_path();
+  if (error) return fs::current_path();
+  const fs::path here = program.parent_path();
+  return fs::exists(here / "kevin-runner", error) ? here : here.parent_path() / "bin";
 }
 
 fs::path CacheDirectory() {

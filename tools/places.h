@@ -8,9 +8,10 @@
 
 namespace kevin {
 
-std::filesystem::path ProgramDirectory();  // of this program; its companions lie beside it
-std::filesystem::path CacheDirectory();    // $XDG_CACHE_HOME/kevin, else ~/.cache/kevin; not made
-std::string CommandLine();                 // of this process, words quoted where a shell would need it
+// Where Kevin's programs are: beside this one, or in ../bin (tests/ of an unpacked bundle).
+std::filesystem::path ProgramDirectory();
+std::filesystem::path CacheDirectory();  // $XDG_CACHE_HOME/kevin, else ~/.cache/kevin; not made
+std::string CommandLine();               // of this process, words quoted where a shell would need it
 
 // `isolation` is "full" or "reduced"; `threads` 0 means all cores of this process.
 EnvironmentOptions EnvironmentOptionsFor(int threads, const std::string& isolation);

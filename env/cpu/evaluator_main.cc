@@ -66,6 +66,7 @@ class Evaluator {
     judge.library_fd = library.get();
     judge.start_library_fd = start.get();
     judge.confirm = request.at("confirm");
+    judge.patience = request.at("patience");
     judge.verify_only = request.at("verify_only");
     judge.on_phase = [this](const std::string& phase) { socket_.Write(json{{"phase", phase}}.dump()); };
     return JudgeResultToJson(JudgeLibrary(*session_, judge));

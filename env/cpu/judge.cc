@@ -282,7 +282,7 @@ void Judgement::Sequential(Contender& first, Contender* start) {
   const double budget_s = kSequentialBudget_s * (start ? 1.5 : 1);
   const auto begin = Clock::now();
   bool audited = false;
-  for (int pair = 0; pair < kSequentialRounds; ++pair) {
+  for (int pair = 0;; ++pair) {
     if (std::bernoulli_distribution(kAuditShare)(session_.random())) {
       AuditRound(first);
       audited = true;
@@ -294,8 +294,11 @@ void Judgement::Sequential(Contender& first, Contender* start) {
     if (verdict_ == Verdict::kAmbiguous) verdict_ = against_reference.Current();
     if (start && verdict_against_start_ == Verdict::kAmbiguous)
       verdict_against_start_ = against_start.Current();
-    if (verdict_ != Verdict::kAmbiguous && (!start || verdict_against_start_ != Verdict::kAmbiguous)) break;
-    if (SecondsSince(begin) > budget_s && pair >= 8) break;
+    const bool open = (start ? verdict_against_start_ : verdict_) == Verdict::kAmbiguous;
+    if (!open && verdict_ != Verdict::kAmbiguous) break;
+    const double patience = open ? request_.patience : 1;
+    if (pair + 1 >= kSequentialRounds * patience || (SecondsSince(begin) > budget_s * patience && pair >= 8))
+      break;
   }
   if (!audited) AuditRound(first);
   first.CheckOutside();

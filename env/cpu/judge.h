@@ -16,6 +16,7 @@ struct JudgeRequest {
   int library_fd = -1;        // the candidate's .so
   int start_library_fd = -1;  // the kernel to pair against as well (--from, or bench A B); -1: none
   bool confirm = false;       // a winner measured again: no sequential test, more pairs
+  double patience = 1;        // as in EvaluateOptions
   bool verify_only = false;   // right or wrong, no clock: a Measured with errors alone when it is right
   std::function<void(const std::string& phase)> on_phase;
 };

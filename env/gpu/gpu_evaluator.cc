@@ -88,6 +88,7 @@ class GpuEvaluator {
     const std::string start = request.at("start_plan");
     if (!start.empty()) judge.start_plan = LaunchPlanFromText(start);
     judge.confirm = request.at("confirm");
+    judge.patience = request.at("patience");
     judge.verify_only = request.at("verify_only");
     judge.call_timeout_s = request.at("call_timeout_s");
     judge.on_phase = [this](const std::string& phase) { socket_.Write(json{{"phase", phase}}.dump()); };

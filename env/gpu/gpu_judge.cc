@@ -24,10 +24,13 @@ constexpr int kSequentialRounds = 80, kMinSequentialRounds = 8;
 constexpr double kSequentialBudget_s = 0.12;
 constexpr int kMinFixedRounds = 6, kMaxFixedRounds = 80;
 constexpr double kFixedBudget_s = 0.1, kConfirmFactor = 2;
-constexpr double kSameClock = 0.03;       // halves of a pair may differ by that share of the clock
-constexpr double kSlopeWork_us = 5000;    // calls back to back that the slope is taken over
-constexpr double kSlopeTolerance = 0.05;  // back to back, reads and writes of neighbours mix
-constexpr double kSlopeSlack_us = 0.5;    // a call, and as much for each of its launches
+constexpr double kSameClock = 0.03;     // halves of a pair may differ by that share of the clock
+constexpr double kSlopeWork_us = 5000;  // calls that the slope is taken over
+constexpr int kMostSlopeCalls = 64, kPreparations = 32, kSlopeTries = 8;
+constexpr double kSlopeTolerance = 0.03;
+constexpr double kSlopeSlack_us = 0.5;  // a call, and as much for each of its launches
+constexpr double kWakeUp_us = 50;       // by which the end of a conversation may be noticed late
+constexpr double kLaunch_us = 2.5;      // of the host's time
 // What more pairs do not average away, as A/A measurements show (tools/bench_clock --device cuda).
 constexpr ClockCalibration kGpuCalibration{0.003, 0.001};
 
@@ -79,6 +82,7 @@ class GpuJudgement {
   Round TimedRound(int process, int pair, const std::string& phase);
   void Sequential();
   std::vector<Round> Fixed();
+  double WallUs(Contender& contender, int calls, bool with_call);
   void CheckSlope(Contender& contender, double candidate_us);
   Measured Report(const std::vector<Round>& rounds);
   void GiveRunnersBack();
@@ -237,7 +241,7 @@ void GpuJudgement::Sequential() {
   if (session_.reference_us() < kLong_us)
     TimedRound(0, -1, "warm-up");  // a long call warms up in verification
   SequentialTest against_reference(CalibrationFor(1)), against_start(CalibrationFor(contenders_.size()));
-  for (int pair = 0; pair < kSequentialRounds; ++pair) {
+  for (int pair = 0;; ++pair) {
     const Round round = TimedRound(0, pair, "sequential");
     if (round.same_clock) {
       against_reference.Add(std::log(round.reference_us / round.candidate_us));
@@ -247,9 +251,12 @@ void GpuJudgement::Sequential() {
     if (verdict_ == Verdict::kAmbiguous) verdict_ = against_reference.Current();
     if (has_start && verdict_against_start_ == Verdict::kAmbiguous)
       verdict_against_start_ = against_start.Current();
-    if (verdict_ != Verdict::kAmbiguous && (!has_start || verdict_against_start_ != Verdict::kAmbiguous))
+    const bool open = (has_start ? verdict_against_start_ : verdict_) == Verdict::kAmbiguous;
+    if (!open && verdict_ != Verdict::kAmbiguous) break;
+    const double patience = open ? request_.patience : 1;
+    if (pair + 1 >= kSequentialRounds * patience ||
+        (SecondsSince(begin) > kSequentialBudget_s * patience && pair >= kMinSequentialRounds))
       break;
-    if (SecondsSince(begin) > kSequentialBudget_s && pair >= kMinSequentialRounds) break;
   }
 }
 
@@ -279,32 +286,40 @@ std::vector<Round> GpuJudgement::Fixed() {
   return rounds;
 }
 
-// Device code could reach the memory that events are written to, but not this process's clock. Calls made
-// back to back, with nothing flushed, can only be faster than the ones that were timed.
+double GpuJudgement::WallUs(Contender& contender, int calls, bool with_call) {
+  double wall_us = 0;
+  if (const auto fault =
+          contender.runner.client->Repeat(NextSlot(), calls, with_call, timeout_s_ * calls, &wall_us))
+    Fail(contender, *fault, "measure");
+  return wall_us;
+}
+
+// Device code could reach the memory that events are written to, but not this process's clock. By that clock:
+// what N more calls take, with all that prepares each of them, less the same preparation alone. A host that
+// is interrupted makes any of these times longer, never shorter, so each is taken at its least; a slope below
+// the events' time comes from that, and is looked at again.
 void GpuJudgement::CheckSlope(Contender& contender, double candidate_us) {
-  const int calls = std::clamp(static_cast<int>(kSlopeWork_us / candidate_us) + 1, 2, 400);
-  double once_us = 0, twice_us = 0, slope_us = 1e300;
+  const int calls = std::clamp(static_cast<int>(kSlopeWork_us / candidate_us) + 1, 1, kMostSlopeCalls);
   const double launches = static_cast<double>(contender.plan->operations.size());
-  // What a single call leaves dirty in L2 is written after its last event; back to back the next call waits
-  // for it.
-  const double dirty_us = session_.L2WriteBackUs();
-  constexpr int kTries = 8;  // the host may have been interrupted
-  for (int i = 0; i < kTries; ++i) {
-    for (const auto& [repeat, wall_us] : {std::pair{calls, &once_us}, std::pair{2 * calls, &twice_us}}) {
-      if (const auto fault =
-              contender.runner.client->Repeat(NextSlot(), repeat, timeout_s_ * repeat, wall_us))
-        Fail(contender, *fault, "measure");
-    }
-    slope_us = std::min(slope_us, (twice_us - once_us) / calls);
-    // Launching itself takes the host some 2.5 us: nothing shorter can be seen this way.
-    if (slope_us <= candidate_us * (1 + kSlopeTolerance) + kSlopeSlack_us * (1 + launches) + dirty_us ||
-        slope_us <= 2.5 * (1 + launches)) {
+  const double slack_us =
+      kSlopeTolerance * candidate_us + kSlopeSlack_us * (1 + launches) + kWakeUp_us / calls;
+  constexpr double kNever = 1e300;
+  double once_us = kNever, twice_us = kNever, bare_once_us = kNever, bare_twice_us = kNever, call_us = 0;
+  for (int i = 0; i < kSlopeTries; ++i) {
+    bare_once_us = std::min(bare_once_us, WallUs(contender, kPreparations, false));
+    bare_twice_us = std::min(bare_twice_us, WallUs(contender, 2 * kPreparations, false));
+    once_us = std::min(once_us, WallUs(contender, calls, true));
+    twice_us = std::min(twice_us, WallUs(contender, 2 * calls, true));
+    const double preparation_us = std::max(0.0, (bare_twice_us - bare_once_us) / kPreparations);
+    call_us = (twice_us - once_us) / calls - preparation_us;
+    // The host may be slower at launching than the device at working.
+    const double launching_us = kLaunch_us * (2 + launches) - preparation_us;
+    if (call_us > candidate_us - 2 * slack_us && call_us <= std::max(candidate_us + slack_us, launching_us))
       return;
-    }
   }
-  throw Ended{
-      Refused{fmt::format("clock: a call takes {:.2f} us by its events and {:.2f} us by the wall clock",
-                          candidate_us, slope_us)}};
+  if (call_us <= candidate_us) return;
+  throw Ended{Refused{fmt::format(
+      "clock: a call takes {:.2f} us by its events and {:.2f} us by the wall clock", candidate_us, call_us)}};
 }
 
 Measured GpuJudgement::Report(const std::vector<Round>& rounds) {

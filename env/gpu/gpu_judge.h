@@ -15,6 +15,7 @@ struct GpuJudgeRequest {
   LaunchPlan plan;
   std::optional<LaunchPlan> start_plan;  // the kernel to pair against as well
   bool confirm = false;  // a winner measured again: a new runner, no sequential test, more pairs
+  double patience = 1;   // as in EvaluateOptions
   bool verify_only = false;
   double call_timeout_s = 20;
   std::function<void(const std::string& phase)> on_phase;

@@ -35,8 +35,9 @@ class RunnerClient {
 
   std::optional<RunnerFault> Load(const LaunchPlan& plan, double timeout_s);
   std::optional<RunnerFault> Time(int slot, double timeout_s, double* us);
-  // `repeat` calls back to back; *wall_us is this process's own clock.
-  std::optional<RunnerFault> Repeat(int slot, int repeat, double timeout_s, double* wall_us);
+  // `repeat` calls in one go, each prepared as a timed one is, or (with_call false) the preparation alone.
+  // *wall_us is this process's own clock.
+  std::optional<RunnerFault> Repeat(int slot, int repeat, bool with_call, double timeout_s, double* wall_us);
   std::optional<RunnerFault> Probe(uint64_t out, uint64_t in, int64_t vectors, int blocks, double* us);
   std::optional<RunnerFault> Canary(uint64_t out, int words, uint32_t seed);
   std::optional<RunnerFault> Unload();

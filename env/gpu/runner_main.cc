@@ -41,7 +41,8 @@ class Runner {
     try {
       if (request.contains("open")) return Open(request["open"], *descriptors);
       if (request.contains("load")) return Load(request);
-      if (request.contains("run")) return Run(request.at("run"), request.at("repeat"));
+      if (request.contains("run"))
+        return Run(request.at("run"), request.at("repeat"), request.at("with_call"));
       if (request.contains("probe")) return Probe(request["probe"]);
       if (request.contains("canary")) return Canary(request["canary"]);
       candidate_.reset();
@@ -85,14 +86,18 @@ class Runner {
     return {{"ok", true}};
   }
 
-  json Run(int slot, int repeat) {
-    candidate_->Restore();
+  json Run(int slot, int repeat, bool with_call) {
     if (repeat == 0) {
+      candidate_->Restore();
       const double us = stopwatch_->TimeUs([&] { candidate_->Enqueue(slot); },
                                            candidate_->operations() <= kGatedOperations);
       return {{"us", us}};
     }
-    for (int i = 0; i < repeat; ++i) candidate_->Enqueue((slot + i) % memory_.slots);
+    for (int i = 0; i < repeat; ++i) {
+      candidate_->Restore();
+      stopwatch_->Flush();
+      if (with_call) candidate_->Enqueue((slot + i) % memory_.slots);
+    }
     stopwatch_->Synchronize();
     return {{"ok", true}};
   }

@@ -27,7 +27,9 @@ class Stopwatch {
   // Microseconds between the events around what `enqueue` puts on the stream. With `gated` false the gate
   // stays open: for work of so many launches that the stream's queue could fill up behind it.
   double TimeUs(const std::function<void()>& enqueue, bool gated = true);
-  // The same wait and nothing else, for work that is only to be done.
+  // What precedes every timed call: shared memory scrubbed, L2 flushed. On the stream.
+  void Flush();
+  // Waits for the stream.
   void Synchronize() const;
 
  private:
