@@ -51,6 +51,8 @@ EvaluateOptions EvaluateOptionsOf(const EpisodeOptions& options) {
   evaluate.size = options.size;
   evaluate.inputs = options.inputs;
   evaluate.tf32 = options.tf32;
+  evaluate.profile = options.profile;
+  evaluate.profile_report = options.profile_report;
   return evaluate;
 }
 

@@ -32,9 +32,11 @@ struct EpisodeOptions {
   std::string start_source;        // --from: judged as turn 0; later speed-ups are also given against it
   std::string start_kind;          // of start_source; empty: that of the episode
   bool tf32 = false;               // --tf32 reference
-  std::optional<double> until;     // stop when the low end of a confirmed speed-up reaches this
-  std::string continue_episode;    // an episode's full id: go on in it
-  std::string run;                 // id of the run in the store
+  bool profile = false;            // --profile, as in EvaluateOptions
+  std::filesystem::path profile_report;
+  std::optional<double> until;   // stop when the low end of a confirmed speed-up reaches this
+  std::string continue_episode;  // an episode's full id: go on in it
+  std::string run;               // id of the run in the store
   std::filesystem::path output = "kevin-out";
   std::string machine;  // one line for the prompt, where the environment's facts have none
   int threads = 1;      // that a candidate may use, for the prompt and the task

@@ -1,31 +1,27 @@
 #include "env/compile.h"
 
-#include <fcntl.h>
-#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sstream>
 
 #include "env/cpu/runner_protocol.h"
-#include "env/cpu/shared_memory.h"
 #include "env/device_lock.h"
 #include "env/error.h"
 #include "env/hash.h"
 #include "env/machine.h"
 #include "env/printable.h"
+#include "env/run_to_end.h"
 #include "env/sandbox/sandbox.h"
 
 namespace kevin {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 constexpr const char* kSourceName = "candidate.cpp";
 constexpr const char* kWrapperName = "wrapper.cpp";
@@ -42,43 +38,6 @@ fs::path FindInPath(const std::string& name) {
     if (access(candidate.c_str(), X_OK) == 0) return candidate;
   }
   return {};
-}
-
-struct Ran {
-  std::string output;
-  int status = 0;
-  bool timed_out = false;
-};
-
-// Runs a child to its end, keeping the first `limit` bytes of what it writes to stderr and stdout.
-Ran RunToEnd(SpawnOptions spawn, double timeout_s, size_t limit) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0)
-    throw Error(ExitCode::kBroken, std::string("cannot make a pipe: ") + std::strerror(errno));
-  const Fd read_end(ends[0]);
-  Fd write_end(ends[1]);
-  spawn.descriptors = {{write_end.get(), STDOUT_FILENO}, {write_end.get(), STDERR_FILENO}};
-  ChildProcess child = Spawn(spawn);
-  write_end.Reset();
-  Ran ran;
-  const auto deadline = Clock::now() + std::chrono::duration<double>(timeout_s);
-  for (;;) {
-    const double left_s = std::chrono::duration<double>(deadline - Clock::now()).count();
-    pollfd ready{read_end.get(), POLLIN, 0};
-    if (left_s <= 0 || poll(&ready, 1, static_cast<int>(left_s * 1000) + 1) == 0) {
-      ran.timed_out = true;
-      child.Kill();
-      return ran;
-    }
-    char chunk[65536];
-    const ssize_t n = read(read_end.get(), chunk, sizeof(chunk));
-    if (n <= 0 && errno != EINTR) break;
-    if (n > 0)
-      ran.output.append(chunk, std::min(static_cast<size_t>(n), limit - std::min(limit, ran.output.size())));
-  }
-  ran.timed_out =
-      !child.Wait(std::max(std::chrono::duration<double>(deadline - Clock::now()).count(), 0.1), &ran.status);
-  return ran;
 }
 
 std::string Prelude(const SizedProblem& problem) {

@@ -112,6 +112,9 @@ struct Evaluation {
   std::string profile;                             // what a profiler said, in sentences; empty: none ran
   double peak_gb_per_s = 0, peak_gflop_per_s = 0;  // the device's own, measured, for this problem's size
   double device_s = 0;                             // how long the GPU was held
+  // SHA-256 of the machine code with its launches and of what `key` depends on but the text: two texts with
+  // equal machine keys are one kernel. Empty: unknown.
+  std::string machine_key;
 };
 
 // What an evaluation is allowed and asked to do.
@@ -124,6 +127,14 @@ struct EvaluateOptions {
   double patience = 1;
   std::string start_source;  // --from: also pair against this kernel; empty: none
   bool tf32 = false;         // --tf32 reference: eager may use TF32, and so may the candidate
+  // --profile, GPU only: read the hardware's counters of a candidate that was measured, into
+  // Evaluation::profile. The profiler's own file goes to profile_report if that is not empty; a second one to
+  // NAME-2 and so on.
+  bool profile = false;
+  std::filesystem::path profile_report;
+  // Asked once a candidate is compiled, where that gives a machine key: an earlier verdict on the same
+  // machine code, if it may stand for a new one. May be empty.
+  std::function<std::optional<Evaluation>(const std::string& machine_key)> known;
   std::function<void(const std::string& phase)>
       on_phase;  // "compile", "verify", "measure", "confirm"; may be empty
 };
@@ -165,7 +176,7 @@ class Environment {
                               const EvaluateOptions& options) = 0;
   // The key that Evaluate would give this candidate (Evaluation::key), without compiling or running anything.
   // Two evaluations with equal keys ask the same question, so that a stored verdict may answer the second.
-  // `confirm`, `patience`, `start_source` and `on_phase` do not enter.
+  // `confirm`, `patience`, `start_source`, `profile`, `known` and `on_phase` do not enter.
   virtual std::string EvaluationKey(const Problem& problem, const Candidate& candidate,
                                     const EvaluateOptions& options) = 0;
   virtual const EnvironmentFacts& Facts() const = 0;

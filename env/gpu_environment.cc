@@ -8,9 +8,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 
 #include "env/begin_evaluation.h"
 #include "env/cpu/runner_protocol.h"
+#include "env/device_lock.h"
 #include "env/error.h"
 #include "env/evaluator_client.h"
 #include "env/gpu/compile_farm.h"
@@ -32,8 +34,9 @@ using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kGpuEnvironmentVersion = 1;  // bump when verdicts or times may change
-constexpr int kLeastDriver = 13000;        // what our compiler's machine code needs
-constexpr int kLeastCapability = 80;       // virtual memory, async copies: what the trusted kernels count on
+constexpr double kCrashCheck_s = 20, kProfile_s = 120;
+constexpr int kLeastDriver = 13000;   // what our compiler's machine code needs
+constexpr int kLeastCapability = 80;  // virtual memory, async copies: what the trusted kernels count on
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -49,20 +52,43 @@ struct Built {
   double compile_s = 0;
 };
 
-class GpuEnvironment final : public Environment {
+// A module without what names lines of its source: machine code follows from the rest.
+std::string CodeOf(const std::string& ptx) {
+  std::string code;
+  std::istringstream lines(ptx);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t start = line.find_first_not_of(" \t");
+    if (start == std::string::npos) continue;
+    if (line.compare(start, 4, ".loc") == 0 || line.compare(start, 5, ".file") == 0) continue;
+    if (line.compare(start, 2, "//") == 0) continue;
+    if (line.compare(start, 8, ".section") == 0) break;  // the line table's own sections come last
+    code += line + "\n";
+  }
+  return code;
+}
+
+class DeviceEnvironment final : public GpuEnvironment {
  public:
-  GpuEnvironment(const EnvironmentOptions& options, const GpuFound& gpu);
+  DeviceEnvironment(const EnvironmentOptions& options, const GpuFound& gpu);
 
   Evaluation Evaluate(const Problem& problem, const Candidate& candidate,
                       const EvaluateOptions& options) override;
   std::string EvaluationKey(const Problem& problem, const Candidate& candidate,
                             const EvaluateOptions& options) override;
+  Examination Examine(const Problem& problem, const Candidate& candidate,
+                      const ExamineOptions& options) override;
   const EnvironmentFacts& Facts() const override { return facts_; }
 
  private:
   std::map<std::string, std::string> KeyParts(const Problem& problem, const Candidate& candidate,
                                               const EvaluateOptions& options);
-  Built Build(const SizedProblem& sized, const Candidate& candidate);
+  Built Build(const SizedProblem& sized, const Candidate& candidate, bool debug = false);
+  std::string MachineKey(const Problem& problem, const Built& built, const EvaluateOptions& options);
+  Examiner MakeExaminer(const std::string& inputs, double timeout_s);
+  void NameCrashedLine(const SizedProblem& sized, const std::string& plan, const EvaluateOptions& options,
+                       Evaluation* evaluation);
+  void ReadCounters(const SizedProblem& sized, const std::string& plan, const EvaluateOptions& options,
+                    Evaluation* evaluation);
   std::vector<KernelReport> Reports(const Built& built) const;
   std::string TrustedCubin();
   void StartEvaluator();
@@ -78,7 +104,9 @@ class GpuEnvironment final : public Environment {
   FolderHashes include_hashes_;
   MultiprocessorLimits limits_;
   EnvironmentFacts facts_;
-  std::string driver_, torch_;
+  std::string driver_, torch_, lock_name_;
+  std::string trusted_cubin_;  // path
+  int reports_ = 0;            // of the profiler, written so far
   std::unique_ptr<EvaluatorClient> evaluator_;
 };
 
@@ -98,7 +126,7 @@ CompileFarmOptions FarmOptions(const EnvironmentOptions& options) {
   return farm;
 }
 
-GpuEnvironment::GpuEnvironment(const EnvironmentOptions& options, const GpuFound& gpu)
+DeviceEnvironment::DeviceEnvironment(const EnvironmentOptions& options, const GpuFound& gpu)
     : options_(options),
       gpu_(gpu),
       architecture_(ArchitectureOf(gpu)),
@@ -117,7 +145,7 @@ GpuEnvironment::GpuEnvironment(const EnvironmentOptions& options, const GpuFound
   StartEvaluator();
 }
 
-std::string GpuEnvironment::TrustedCubin() {
+std::string DeviceEnvironment::TrustedCubin() {
   GpuCompileRequest request;
   request.device_text = TrustedKernelText();
   request.kernels = TrustedKernelNames();
@@ -141,26 +169,28 @@ std::string GpuEnvironment::TrustedCubin() {
   return path;
 }
 
-void GpuEnvironment::StartEvaluator() {
+void DeviceEnvironment::StartEvaluator() {
   const fs::path evaluator = RequireProgram(options_.program_directory, "kevin-evaluator");
   const fs::path runner = RequireProgram(options_.program_directory, "kevin-gpu-runner");
+  trusted_cubin_ = TrustedCubin();
   std::vector<std::string> environment = TrustedEnvironment(1);
   environment.emplace_back("CUDA_DEVICE_ORDER=PCI_BUS_ID");
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"))
     environment.push_back(std::string("CUDA_VISIBLE_DEVICES=") + visible);
   evaluator_ = std::make_unique<EvaluatorClient>(
       std::vector<std::string>{evaluator.string(), "serve-gpu", std::to_string(gpu_.index), runner.string(),
-                               namespaces_ ? "namespaces" : "plain", TrustedCubin()},
+                               namespaces_ ? "namespaces" : "plain", trusted_cubin_},
       std::move(environment));
   DescribeDevice(Ask({{"command", "device"}}, {}));
 }
 
-void GpuEnvironment::DescribeDevice(const json& device) {
+void DeviceEnvironment::DescribeDevice(const json& device) {
   limits_ = {device.at("threads"), device.at("registers"), device.at("blocks"), device.at("shared_bytes"),
              device.at("reserved_shared_bytes")};
   const std::string name = device.at("name");
   driver_ = std::to_string(device.at("driver").get<int>());
   torch_ = device.at("torch");
+  lock_name_ = device.at("lock");
   facts_.device = fmt::format("cuda:{}: {}", gpu_.index, name);
   facts_.machine = fmt::format(
       "{} ({}), {} multiprocessors, {:.0f} GB of memory, {} MB L2, {} KiB of shared memory and {} registers "
@@ -171,7 +201,7 @@ void GpuEnvironment::DescribeDevice(const json& device) {
       limits_.shared_bytes >> 10, limits_.registers);
 }
 
-json GpuEnvironment::Ask(const json& request, const std::function<void(const std::string&)>& on_phase) {
+json DeviceEnvironment::Ask(const json& request, const std::function<void(const std::string&)>& on_phase) {
   if (!evaluator_) StartEvaluator();
   try {
     std::optional<json> result = evaluator_->Ask(request, on_phase);
@@ -184,7 +214,7 @@ json GpuEnvironment::Ask(const json& request, const std::function<void(const std
   }
 }
 
-Built GpuEnvironment::Build(const SizedProblem& sized, const Candidate& candidate) {
+Built DeviceEnvironment::Build(const SizedProblem& sized, const Candidate& candidate, bool debug) {
   Built built;
   const auto start = Clock::now();
   try {
@@ -197,6 +227,7 @@ Built GpuEnvironment::Build(const SizedProblem& sized, const Candidate& candidat
     request.symbols = sized.symbols;
     request.architecture = architecture_;
     request.include_directories = options_.include_directories;
+    request.debug = debug;
     GpuCompiled compiled = farm_.Compile(request);
     built.list = std::move(launch.list);
     for (const std::string& note : launch.split.notes) built.log += note + "\n";
@@ -210,7 +241,7 @@ Built GpuEnvironment::Build(const SizedProblem& sized, const Candidate& candidat
       built.failure = Refused{compiled.refused};
     } else {
       std::string error;
-      const PtxReport report = InspectPtx(compiled.module.ptx, false);
+      const PtxReport report = InspectPtx(compiled.module.ptx, debug);
       built.plan = MakeLaunchPlan(built.list, compiled.module, report.globals, compiled.variables, &error);
       if (!error.empty()) built.failure = CompileFailed{error};
       built.module = std::move(compiled.module);
@@ -222,7 +253,7 @@ Built GpuEnvironment::Build(const SizedProblem& sized, const Candidate& candidat
   return built;
 }
 
-std::vector<KernelReport> GpuEnvironment::Reports(const Built& built) const {
+std::vector<KernelReport> DeviceEnvironment::Reports(const Built& built) const {
   std::vector<KernelReport> reports;
   for (const PlannedOperation& operation : built.plan.operations) {
     const auto* planned = std::get_if<PlannedLaunch>(&operation);
@@ -251,9 +282,9 @@ std::vector<KernelReport> GpuEnvironment::Reports(const Built& built) const {
   return reports;
 }
 
-std::map<std::string, std::string> GpuEnvironment::KeyParts(const Problem& problem,
-                                                            const Candidate& candidate,
-                                                            const EvaluateOptions& options) {
+std::map<std::string, std::string> DeviceEnvironment::KeyParts(const Problem& problem,
+                                                               const Candidate& candidate,
+                                                               const EvaluateOptions& options) {
   std::string includes;
   for (const fs::path& folder : options_.include_directories)
     includes += include_hashes_.HashOf(folder) + ";";
@@ -275,13 +306,21 @@ std::map<std::string, std::string> GpuEnvironment::KeyParts(const Problem& probl
           {"environment_version", "gpu " + std::to_string(kGpuEnvironmentVersion)}};
 }
 
-std::string GpuEnvironment::EvaluationKey(const Problem& problem, const Candidate& candidate,
+std::string DeviceEnvironment::MachineKey(const Problem& problem, const Built& built,
                                           const EvaluateOptions& options) {
+  std::map<std::string, std::string> parts = KeyParts(problem, {}, options);
+  parts["candidate"] = Sha256Hex(CodeOf(built.module.ptx) + LaunchListToText(built.list));
+  parts.erase("kind");
+  return KeyOf(parts);
+}
+
+std::string DeviceEnvironment::EvaluationKey(const Problem& problem, const Candidate& candidate,
+                                             const EvaluateOptions& options) {
   return KeyOf(KeyParts(problem, candidate, options));
 }
 
-Evaluation GpuEnvironment::Evaluate(const Problem& problem, const Candidate& candidate,
-                                    const EvaluateOptions& options) {
+Evaluation DeviceEnvironment::Evaluate(const Problem& problem, const Candidate& candidate,
+                                       const EvaluateOptions& options) {
   if (candidate.kind != "cuda" && candidate.kind != "ptx") {
     throw Error(ExitCode::kBadRequest,
                 "candidates of kind `" + candidate.kind + "` cannot be judged on a GPU",
@@ -299,6 +338,13 @@ Evaluation GpuEnvironment::Evaluate(const Problem& problem, const Candidate& can
     return evaluation;
   }
   evaluation.kernels = Reports(built);
+  evaluation.machine_key = MachineKey(problem, built, options);
+  if (options.known && !options.confirm) {
+    if (std::optional<Evaluation> known = options.known(evaluation.machine_key)) {
+      known->compile_s = built.compile_s;
+      return *known;
+    }
+  }
   std::string start_plan;
   if (!options.start_source.empty()) {
     const Built start = Build(sized, {candidate.kind, options.start_source});
@@ -309,20 +355,81 @@ Evaluation GpuEnvironment::Evaluate(const Problem& problem, const Candidate& can
     }
     start_plan = LaunchPlanToText(start.plan);
   }
+  const std::string plan = LaunchPlanToText(built.plan);
   const json request = {{"command", "evaluate"},
                         {"problem_text", problem.text},
                         {"problem_path", problem.path.string()},
                         {"size", options.size},
                         {"inputs", options.inputs},
                         {"tf32", options.tf32},
-                        {"plan", LaunchPlanToText(built.plan)},
+                        {"plan", plan},
                         {"start_plan", start_plan},
                         {"confirm", options.confirm},
                         {"patience", options.patience},
                         {"verify_only", false},
                         {"call_timeout_s", options_.limits.call_timeout_s}};
   TakeJudgeResult(Ask(request, options.on_phase), options_.limits.max_log_bytes, &evaluation);
+  if (std::holds_alternative<Crashed>(evaluation.outcome)) NameCrashedLine(sized, plan, options, &evaluation);
+  if (options.profile && !options.confirm && std::holds_alternative<Measured>(evaluation.outcome))
+    ReadCounters(sized, plan, options, &evaluation);
   return evaluation;
+}
+
+Examiner DeviceEnvironment::MakeExaminer(const std::string& inputs, double timeout_s) {
+  ExaminerOptions examiner;
+  examiner.program = RequireProgram(options_.program_directory, "kevin-gpu-examiner");
+  examiner.work_directory = options_.cache_directory / "gpu-work";
+  examiner.trusted_cubin = trusted_cubin_;
+  examiner.device = gpu_.index;
+  examiner.namespaces = namespaces_;
+  examiner.inputs = inputs == "kernelbench" ? InputMode::kKernelBench : InputMode::kDefault;
+  examiner.timeout_s = timeout_s;
+  return Examiner(std::move(examiner));
+}
+
+// Only where compute-sanitizer is there and finds the same fault: the outcome stands without it.
+void DeviceEnvironment::NameCrashedLine(const SizedProblem& sized, const std::string& plan,
+                                        const EvaluateOptions& options, Evaluation* evaluation) {
+  if (!namespaces_ || Examiner::FindTool("compute-sanitizer").empty()) return;
+  try {
+    const DeviceLock lock(lock_name_, LockMode::kAlone, &evaluation->wait_s);
+    const CheckReport report = MakeExaminer(options.inputs, kCrashCheck_s).Check("memcheck", sized, plan);
+    if (report.finding.empty()) return;
+    auto& crashed = std::get<Crashed>(evaluation->outcome);
+    if (report.line > 0) crashed.message += fmt::format("; line {}", report.line);
+    crashed.message += ": " + report.finding;
+  } catch (const Error&) {
+  }
+}
+
+void DeviceEnvironment::ReadCounters(const SizedProblem& sized, const std::string& plan,
+                                     const EvaluateOptions& options, Evaluation* evaluation) {
+  fs::path report = options.profile_report;
+  if (!report.empty() && ++reports_ > 1)
+    report.replace_filename(
+        fmt::format("{}-{}{}", report.stem().string(), reports_, report.extension().string()));
+  const DeviceLock lock(lock_name_, LockMode::kAlone, &evaluation->wait_s);
+  evaluation->profile = MakeExaminer(options.inputs, kProfile_s).Profile(sized, plan, report);
+}
+
+Examination DeviceEnvironment::Examine(const Problem& problem, const Candidate& candidate,
+                                       const ExamineOptions& options) {
+  Examination examination;
+  const SizedProblem sized = AtSize(problem, options.size);
+  const Built built = Build(sized, candidate, options.debug);
+  if (built.failure) {
+    examination.failure = fmt::format("{}: {}", OutcomeName(*built.failure), OutcomeReason(*built.failure));
+    return examination;
+  }
+  const Examiner examiner = MakeExaminer(options.inputs, kProfile_s);
+  if (options.sass) examination.sass = examiner.Disassemble(built.module.cubin);
+  const std::string plan = LaunchPlanToText(built.plan);
+  double wait_s = 0;
+  const DeviceLock lock(lock_name_, LockMode::kAlone, &wait_s);
+  if (options.debug) examination.printed = examiner.Print(sized, plan);
+  for (const std::string& check : options.checks)
+    examination.checks.push_back(examiner.Check(check, sized, plan));
+  return examination;
 }
 
 void RequireUsable(const GpuFound& gpu) {
@@ -348,9 +455,9 @@ void RequireUsable(const GpuFound& gpu) {
 
 }  // namespace
 
-std::unique_ptr<Environment> MakeGpuEnvironment(const EnvironmentOptions& options, const GpuFound& gpu) {
+std::unique_ptr<GpuEnvironment> MakeGpuEnvironment(const EnvironmentOptions& options, const GpuFound& gpu) {
   RequireUsable(gpu);
-  return std::make_unique<GpuEnvironment>(options, gpu);
+  return std::make_unique<DeviceEnvironment>(options, gpu);
 }
 
 }  // namespace kevin

@@ -14,6 +14,7 @@
 #include "env/error.h"
 #include "tools/commands.h"
 #include "tools/device_options.h"
+#include "tools/examination.h"
 #include "tools/places.h"
 #include "tools/progress.h"
 #include "tools/table.h"
@@ -33,6 +34,8 @@ Examples:
   kevin bench relu.cpp --problem mine.toml --json    a problem of your own, one JSON object a line
   kevin bench relu.cu --problem level1/19            CUDA device code with a launch function, on the GPU
   kevin bench relu.cu --problem level1/19 --device cuda:1 --include cutlass/include
+  kevin bench relu.cu --problem level1/19 --profile relu.ncu-rep --sass --sanitize
+  kevin bench relu.cu --problem level1/19 --debug    one call with printf allowed, no verdict
 
 Whatever the verdict, the exit code is 0; see `outcome`.)";
 
@@ -43,6 +46,7 @@ struct BenchOptions {
   DeviceOptions device;
   EvaluateOptions evaluate;
   std::optional<double> patience;
+  ExamineChoice examine;
   bool json = false;
 };
 
@@ -136,10 +140,14 @@ class Bench {
     const EnvironmentFacts& facts = environment_->Facts();
     if (kind_.empty()) kind_ = facts.kinds.front();
     RequireKind(facts, options_.device, kind_);
+    RequireGpuFor(options_.examine, *environment_);
     EvaluateOptions evaluate = options_.evaluate;
     evaluate.size = options_.size.empty() ? facts.default_size : options_.size;
     evaluate.patience = options_.patience.value_or(1);
     evaluate.tf32 = options_.device.tf32 == "reference";
+    evaluate.profile = options_.device.profile;
+    evaluate.profile_report = options_.device.profile_report;
+    if (options_.examine.debug) return Look(source);
     if (!other.empty()) {
       Judge(options_.other, other, evaluate);
       if (std::holds_alternative<Measured>(judged_.back().evaluation.outcome)) evaluate.start_source = other;
@@ -148,10 +156,23 @@ class Bench {
     Judge(options_.file, source, evaluate);
     progress_.Phase("");
     if (!options_.json) PrintReport(judged_, problem_, options_, IsForGpu(kind_));
-    return static_cast<int>(ExitCode::kDone);
+    return options_.examine.any() ? Look(source) : static_cast<int>(ExitCode::kDone);
   }
 
  private:
+  int Look(const std::string& source) {
+    progress_.Phase(options_.file + "  examine");
+    const Examination examination = Examine(*environment_, problem_, {kind_, source}, options_.examine,
+                                            options_.size, options_.evaluate.inputs);
+    progress_.Phase("");
+    if (options_.json) {
+      fmt::print("{}", ToLine(ExaminationEvent(examination, options_.examine, problem_.id, options_.file)));
+    } else {
+      fmt::print("\n{}", ExaminationText(examination, options_.examine));
+    }
+    return static_cast<int>(ExitCode::kDone);
+  }
+
   void Judge(const std::string& path, const std::string& source, EvaluateOptions evaluate) {
     evaluate.on_phase = [&](const std::string& phase) { progress_.Phase(path + "  " + phase); };
     const Candidate candidate{kind_, source};
@@ -206,6 +227,7 @@ void AddBenchCommand(CLI::App& app, Action* action) {
                    "kernels against each other: 6)")
       ->check(CLI::Range(1.0, 100.0));
   AddDeviceOptions(command, &options->device);
+  AddExamineOptions(command, &options->examine);
   command->add_flag("--json", options->json, "One JSON object a line");
   command->callback([options, action] { *action = [options] { return Bench(*options).Run(); }; });
 }

@@ -101,6 +101,8 @@ class Run {
     const MachineFacts machine = ReadMachine();
     episode_options_.turns = options.turns.value_or(policy_.turns.value_or(kDefaultTurns));
     episode_options_.until = options.until;
+    episode_options_.profile = options.device.profile;
+    episode_options_.profile_report = options.device.profile_report;
     episode_options_.output = options.output;
     episode_options_.machine = MachineLine(machine);
     episode_options_.threads = options.device.threads > 0 ? options.device.threads : machine.cores;

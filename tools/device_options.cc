@@ -8,6 +8,7 @@
 
 #include "agent/kinds.h"
 #include "env/error.h"
+#include "env/gpu/examine/examiner.h"
 #include "tools/places.h"
 
 namespace kevin {
@@ -23,6 +24,7 @@ std::string WhyNoDevice(const std::string& device) {
 // The first thing asked for that only a GPU has; empty: none.
 std::string OnlyOnGpu(const DeviceOptions& options) {
   if (options.tf32 != "off") return "--tf32 " + options.tf32;
+  if (options.profile) return "--profile";
   return options.include.empty() ? "" : "--include";
 }
 
@@ -53,6 +55,20 @@ void AddDeviceOptions(CLI::App* command, DeviceOptions* options) {
   command
       ->add_option("--include", options->include, "On a GPU: a folder of headers for the kernel; repeatable")
       ->allow_extra_args(false);
+  command
+      ->add_option_function<std::vector<std::string>>(
+          "--profile",
+          [options](const std::vector<std::string>& given) {
+            options->profile = true;
+            if (!given.empty()) options->profile_report = given.front();
+          },
+          "On a GPU: read the hardware's counters of every right kernel (Nsight Compute), for the report and "
+          "the policy; OUT.ncu-rep also keeps its own file")
+      ->expected(0, 1)
+      ->option_text("[OUT.ncu-rep]")
+      ->check([](const std::string& path) {
+        return path.empty() || path.ends_with(".ncu-rep") ? "" : path + " does not end in .ncu-rep";
+      });
   command->add_option("--threads", options->threads, "On a CPU: of kernel and reference; 0: all cores")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
@@ -95,6 +111,10 @@ std::string ChooseDevice(const DeviceOptions& options, const std::string& kind, 
 EnvironmentOptions EnvironmentOptionsFor(const DeviceOptions& options, const std::string& device) {
   EnvironmentOptions environment = EnvironmentOptionsFor(options.threads, options.isolation);
   environment.device = device;
+  if (options.profile && device != "cpu" && Examiner::FindTool("ncu").empty()) {
+    throw Error(ExitCode::kMachine, "--profile: Nsight Compute (ncu) is not on this machine",
+                "it comes with the CUDA toolkit: install it, or set KEVIN_CUDA to the toolkit's folder");
+  }
   for (const std::string& folder : options.include) {
     std::error_code ignored;
     if (!std::filesystem::is_directory(folder, ignored)) {

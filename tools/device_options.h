@@ -19,10 +19,12 @@ struct DeviceOptions {
   std::string tf32 = "off";     // or "reference"
   std::string isolation = "full";
   std::vector<std::string> include;
+  bool profile = false;        // --profile [OUT.ncu-rep]
+  std::string profile_report;  // OUT; empty: only the counters are kept
   int threads = 0;
 };
 
-// --device, --tf32, --include, --threads, --isolation. Values outside the allowed ones are usage
+// --device, --tf32, --include, --profile, --threads, --isolation. Values outside the allowed ones are usage
 // errors.
 void AddDeviceOptions(CLI::App* command, DeviceOptions* options);
 

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+
 #include "env/error.h"
 
 namespace kevin {
@@ -62,6 +64,8 @@ void FindAll(void* library) {
   Find(library, "cuEventCreate", &driver.EventCreate);
   Find(library, "cuEventRecord", &driver.EventRecord);
   Find(library, "cuEventElapsedTime", &driver.EventElapsedTime);
+  Find(library, "cuProfilerStart", &driver.ProfilerStart);
+  Find(library, "cuProfilerStop", &driver.ProfilerStop);
   Find(library, "cuGetErrorName", &driver.GetErrorName);
   Find(library, "cuGetErrorString", &driver.GetErrorString);
   Find(library, "cuTensorMapEncodeTiled", &driver.TensorMapEncodeTiled);
@@ -90,6 +94,14 @@ const Driver& LoadDriver() {
 }
 
 const Driver& Cu() { return driver; }
+
+std::string GpuLockName(int device) {
+  char bus[32] = {};
+  KEVIN_CU(DeviceGetPCIBusId, bus, sizeof(bus), device);
+  std::string name = std::string("gpu-") + bus;
+  std::replace(name.begin(), name.end(), ':', '-');
+  return name;
+}
 
 void CheckCu(int result, const char* call) {
   if (result == 0) return;

@@ -129,6 +129,8 @@ struct Driver {
   int (*EventCreate)(CuHandle*, unsigned);
   int (*EventRecord)(CuHandle, CuHandle);
   int (*EventElapsedTime)(float*, CuHandle, CuHandle);
+  int (*ProfilerStart)();
+  int (*ProfilerStop)();
   int (*GetErrorName)(int, const char**);
   int (*GetErrorString)(int, const char**);
   int (*TensorMapEncodeTiled)(CuTensorMap*, int, uint32_t, void*, const uint64_t*, const uint64_t*,
@@ -139,6 +141,7 @@ struct Driver {
 const Driver& LoadDriver();
 const Driver& Cu();  // after LoadDriver()
 void CheckCu(int result, const char* call);
+std::string GpuLockName(int device);  // of its machine-wide lock (env/device_lock.h)
 #define KEVIN_CU(call, ...) ::kevin::CheckCu(::kevin::Cu().call(__VA_ARGS__), "cu" #call)
 
 }  // namespace kevin

@@ -26,7 +26,7 @@ constexpr int kMinFixedRounds = 6, kMaxFixedRounds = 80;
 constexpr double kFixedBudget_s = 0.1, kConfirmFactor = 2;
 constexpr double kSameClock = 0.03;     // halves of a pair may differ by that share of the clock
 constexpr double kSlopeWork_us = 5000;  // calls that the slope is taken over
-constexpr int kMostSlopeCalls = 64, kPreparations = 32, kSlopeTries = 8;
+constexpr int kMostSlopeCalls = 64, kPreparations = 16, kSlopeTries = 8;
 constexpr double kSlopeTolerance = 0.03;
 constexpr double kSlopeSlack_us = 0.5;  // a call, and as much for each of its launches
 constexpr double kWakeUp_us = 50;       // by which the end of a conversation may be noticed late

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "env/error.h"
+#include "env/gpu/drawing.h"
 
 namespace kevin {
 namespace {
@@ -30,39 +31,6 @@ int64_t TotalBytes(const std::vector<ConcreteTensor>& tensors) {
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
-}
-
-// As env/cpu/generator.cc draws, and in the order of the trusted kernel's enumerators.
-struct Drawing {
-  int distribution = 0;
-  float scale = 1, offset = 0;
-};
-
-Drawing DrawingOf(const TensorSpec& spec, InputMode mode, uint64_t member) {
-  enum { kNormal, kUniform, kUniform01, kHeavyTailed, kPositive };
-  if (mode == InputMode::kKernelBench) return {kUniform01, 1, 0};
-  Drawing drawing{kNormal, static_cast<float>(spec.scale), static_cast<float>(spec.offset)};
-  switch (spec.distribution) {
-    case Distribution::kNormal:
-      break;
-    case Distribution::kUniform:
-      drawing.distribution = kUniform;
-      break;
-    case Distribution::kUniform01:
-      drawing.distribution = kUniform01;
-      break;
-    case Distribution::kHeavyTailed:
-      drawing.distribution = kHeavyTailed;
-      break;
-    case Distribution::kPositive:
-      drawing.distribution = kPositive;
-      break;
-    case Distribution::kMixture:
-      drawing.distribution = member == 1 ? kUniform : member == 2 ? kHeavyTailed : kNormal;
-      drawing.scale *= member == 1 ? 2.0F : member == 3 ? 8.0F : 1.0F;
-      break;
-  }
-  return drawing;
 }
 
 std::string FittingSize(const Problem& problem, size_t free_bytes) {
@@ -89,10 +57,7 @@ GpuSession::GpuSession(GpuSessionOptions options)
                   "input `" + input.spec.name + "`: only float32 inputs can be drawn on a GPU yet",
                   "use float32 inputs");
   }
-  char bus[32] = {};
-  KEVIN_CU(DeviceGetPCIBusId, bus, sizeof(bus), options_.device);
-  lock_name_ = std::string("gpu-") + bus;
-  std::replace(lock_name_.begin(), lock_name_.end(), ':', '-');
+  lock_name_ = GpuLockName(options_.device);
   const RunnerOptions runner{options_.runner_path, options_.device, options_.namespaces};
   spare_ = std::make_unique<RunnerClient>(runner);  // makes its context meanwhile
   reference_ =
@@ -185,13 +150,9 @@ uint64_t GpuSession::Draw(int slot, int member) {
   const uint64_t chosen = (member >= 0 ? static_cast<uint64_t>(member) : seed) % kMixtureMembers;
   const std::vector<TensorView> views = Inputs(slot);
   for (size_t i = 0; i < views.size(); ++i) {
-    Drawing drawing = DrawingOf(sized_.inputs[i].spec, options_.inputs, chosen);
-    uint64_t own = seed + i * 0x9e3779b97f4a7c15ULL;
-    void* data = views[i].data;
-    long long elements = sized_.inputs[i].elements;
-    void* arguments[] = {&data, &elements, &drawing.distribution, &own, &drawing.scale, &drawing.offset};
-    const auto blocks = static_cast<unsigned>(std::clamp<int64_t>(elements / 1024, 1, 132 * 16));
-    Launch("kevin_fill", blocks, 256, arguments);
+    FillOnDevice(Function("kevin_fill"), stream_, reinterpret_cast<CuDevicePtr>(views[i].data),
+                 sized_.inputs[i].elements, DrawingOf(sized_.inputs[i].spec, options_.inputs, chosen),
+                 seed + i * 0x9e3779b97f4a7c15ULL);
   }
   return seed;
 }

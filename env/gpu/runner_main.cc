@@ -95,7 +95,7 @@ class Runner {
     }
     for (int i = 0; i < repeat; ++i) {
       candidate_->Restore();
-      stopwatch_->Flush();
+      stopwatch_->FlushL2();
       if (with_call) candidate_->Enqueue((slot + i) % memory_.slots);
     }
     stopwatch_->Synchronize();

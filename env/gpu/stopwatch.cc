@@ -62,14 +62,14 @@ void Stopwatch::Scrub() const {
   KEVIN_CU(LaunchKernelEx, &config, options_.scrub, arguments, nullptr);
 }
 
-void Stopwatch::Flush() {
-  ++ticket_;
-  Scrub();
+void Stopwatch::FlushL2() {
   KEVIN_CU(MemsetD32Async, flush_.data(), ticket_, flush_.bytes() / 4, options_.stream);
 }
 
 double Stopwatch::TimeUs(const std::function<void()>& enqueue, bool gated) {
-  Flush();
+  ++ticket_;
+  Scrub();
+  FlushL2();
   closed_ = gated ? ticket_ : 0;
   if (gated) KEVIN_CU(StreamWaitValue32, options_.stream, gate_on_device_, ticket_, kWaitGreaterOrEqual);
   KEVIN_CU(EventRecord, start_, options_.stream);

@@ -27,8 +27,8 @@ class Stopwatch {
   // Microseconds between the events around what `enqueue` puts on the stream. With `gated` false the gate
   // stays open: for work of so many launches that the stream's queue could fill up behind it.
   double TimeUs(const std::function<void()>& enqueue, bool gated = true);
-  // What precedes every timed call: shared memory scrubbed, L2 flushed. On the stream.
-  void Flush();
+  // Of what precedes every timed call, the part that its time depends on. On the stream.
+  void FlushL2();
   // Waits for the stream.
   void Synchronize() const;
 

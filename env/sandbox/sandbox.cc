@@ -64,6 +64,10 @@ void Show(const fs::path& path, bool writable, const fs::path& as) {
   if (!writable && !SetReadOnly(target.c_str(), true)) Die("read-only bind mount");
 }
 
+bool UsesGpu(SandboxProfile profile) {
+  return profile == SandboxProfile::kGpuRunner || profile == SandboxProfile::kGpuTool;
+}
+
 std::vector<fs::path> GpuDeviceFiles() {
   std::vector<fs::path> files;
   std::error_code error;
@@ -90,6 +94,15 @@ void ShowGpu() {
   if (mount("proc", proc.c_str(), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) Die("/proc");
 }
 
+// Where the tools keep what they share among their processes.
+void ShowTemporaryFolders() {
+  for (const char* path : {"/tmp", "/dev/shm"}) {
+    const std::string target = std::string(kNewRoot) + path;
+    MakeFolders(target);
+    if (mount("tmpfs", target.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "size=256m") != 0) Die(path);
+  }
+}
+
 // The system's own folders and nothing else: no home, no /proc, no /sys, no devices (but see ShowGpu).
 void EnterNewRoot(const SandboxOptions& options) {
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) Die("private mounts");
@@ -100,6 +113,8 @@ void EnterNewRoot(const SandboxOptions& options) {
   const int work =
       options.work_directory.empty() ? -1 : open(options.work_directory.c_str(), O_PATH | O_CLOEXEC);
   if (mount("tmpfs", kNewRoot, "tmpfs", MS_NOSUID | MS_NODEV, "size=64m,mode=755") != 0) Die("tmpfs");
+  if (options.profile == SandboxProfile::kGpuTool)
+    ShowTemporaryFolders();  // first: shown folders may lie there
   for (const char* path : {"/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/etc/ld.so.cache",
                            "/etc/alternatives", "/opt/rh"}) {
     Show(path, false, path);
@@ -109,7 +124,7 @@ void EnterNewRoot(const SandboxOptions& options) {
   }
   if (work >= 0) Show("/proc/self/fd/" + std::to_string(work) + "/.", true, kSandboxWorkPath);
   if (options.profile == SandboxProfile::kCompiler) Show("/dev/null", true, "/dev/null");
-  if (options.profile == SandboxProfile::kGpuRunner) ShowGpu();
+  if (UsesGpu(options.profile)) ShowGpu();
   if (!options.candidate_file.empty()) WriteCandidate(kNewRoot, options.candidate_file);
   if (chdir(kNewRoot) != 0 || syscall(SYS_pivot_root, ".", ".") != 0 || umount2(".", MNT_DETACH) != 0 ||
       chdir("/") != 0) {
@@ -133,7 +148,7 @@ int64_t MappedBytes() {
 
 void SetLimits(const SandboxOptions& options, int64_t mapped_bytes) {
   Limit(RLIMIT_CORE, 0);
-  if (options.profile == SandboxProfile::kGpuRunner) {  // the driver reserves addresses for all of the GPU
+  if (UsesGpu(options.profile)) {  // the driver reserves addresses for all of the GPU
     Limit(RLIMIT_FSIZE, options.max_file_bytes);
     Limit(RLIMIT_CPU, options.cpu_limit_s);
     return;
@@ -182,7 +197,7 @@ SandboxLayers EnterSandbox(const SandboxOptions& options) {
     for (const fs::path& device : GpuDeviceFiles()) writable.push_back(device);
     readable.insert(readable.end(), {"/proc", "/sys", "/dev/null", "/dev/zero", "/dev/urandom"});
   }
-  note(RestrictWithLandlock(readable, writable), "Landlock");
+  if (options.profile != SandboxProfile::kGpuTool) note(RestrictWithLandlock(readable, writable), "Landlock");
   SetLimits(options, mapped_bytes);
   note(true, "limits");
   // Capabilities exist only inside our own user namespace; without one there is nothing safe to drop them

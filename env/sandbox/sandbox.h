@@ -17,7 +17,9 @@ namespace kevin {
 
 // The compiler reads hostile text, the candidate is hostile code.
 // kGpuRunner runs no code of a candidate on the host; its sandbox is for what a candidate might break out to.
-enum class SandboxProfile { kCompiler, kCandidate, kGpuRunner };
+// kGpuTool is that for one of NVIDIA's tools with a candidate under it: processes, sockets and temporary
+// files of its own are allowed, so there is no Landlock.
+enum class SandboxProfile { kCompiler, kCandidate, kGpuRunner, kGpuTool };
 
 // Where the work directory is seen; no place where a checkout or a toolchain lies, which it would hide.
 inline constexpr const char* kSandboxWorkPath = "/kevin-work";

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <initializer_list>
 
 #ifdef __clang__  // libseccomp's own macros
 #pragma clang diagnostic ignored "-Wc99-extensions"
@@ -55,59 +56,52 @@ void AllowCandidate(scmp_filter_ctx filter) {
   seccomp_syscall_priority(filter, SCMP_SYS(futex), 255);  // the only one on a timed path
 }
 
+void Deny(scmp_filter_ctx filter, std::initializer_list<int> calls) {
+  for (const int call : calls) seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), call, 0);
+}
+
+// What reaches beyond a process's own things; no compiler, driver or tool needs it.
+void DenyForTool(scmp_filter_ctx filter) {
+  Deny(filter, {SCMP_SYS(mount),
+                SCMP_SYS(umount2),
+                SCMP_SYS(pivot_root),
+                SCMP_SYS(chroot),
+                SCMP_SYS(unshare),
+                SCMP_SYS(setns),
+                SCMP_SYS(bpf),
+                SCMP_SYS(keyctl),
+                SCMP_SYS(add_key),
+                SCMP_SYS(request_key),
+                SCMP_SYS(io_uring_setup),
+                SCMP_SYS(io_uring_enter),
+                SCMP_SYS(io_uring_register),
+                SCMP_SYS(userfaultfd),
+                SCMP_SYS(kexec_load),
+                SCMP_SYS(init_module),
+                SCMP_SYS(finit_module),
+                SCMP_SYS(delete_module),
+                SCMP_SYS(swapon),
+                SCMP_SYS(reboot),
+                SCMP_SYS(open_by_handle_at),
+                SCMP_SYS(move_mount),
+                SCMP_SYS(open_tree),
+                SCMP_SYS(fsopen),
+                SCMP_SYS(mount_setattr)});
+}
+
 void DenyForCompiler(scmp_filter_ctx filter) {
-  for (const int call : {SCMP_SYS(socket),
-                         SCMP_SYS(socketpair),
-                         SCMP_SYS(connect),
-                         SCMP_SYS(bind),
-                         SCMP_SYS(listen),
-                         SCMP_SYS(ptrace),
-                         SCMP_SYS(process_vm_readv),
-                         SCMP_SYS(process_vm_writev),
-                         SCMP_SYS(mount),
-                         SCMP_SYS(umount2),
-                         SCMP_SYS(pivot_root),
-                         SCMP_SYS(chroot),
-                         SCMP_SYS(unshare),
-                         SCMP_SYS(setns),
-                         SCMP_SYS(bpf),
-                         SCMP_SYS(perf_event_open),
-                         SCMP_SYS(keyctl),
-                         SCMP_SYS(add_key),
-                         SCMP_SYS(request_key),
-                         SCMP_SYS(io_uring_setup),
-                         SCMP_SYS(io_uring_enter),
-                         SCMP_SYS(io_uring_register),
-                         SCMP_SYS(userfaultfd),
-                         SCMP_SYS(kexec_load),
-                         SCMP_SYS(init_module),
-                         SCMP_SYS(finit_module),
-                         SCMP_SYS(delete_module),
-                         SCMP_SYS(pidfd_open),
-                         SCMP_SYS(pidfd_getfd),
-                         SCMP_SYS(pidfd_send_signal),
-                         SCMP_SYS(mknod),
-                         SCMP_SYS(mknodat),
-                         SCMP_SYS(swapon),
-                         SCMP_SYS(reboot),
-                         SCMP_SYS(sched_setaffinity),
-                         SCMP_SYS(sched_setscheduler),
-                         SCMP_SYS(setpriority),
-                         SCMP_SYS(open_by_handle_at),
-                         SCMP_SYS(move_mount),
-                         SCMP_SYS(open_tree),
-                         SCMP_SYS(fsopen),
-                         SCMP_SYS(mount_setattr)}) {
-    seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), call, 0);
-  }
+  DenyForTool(filter);
+  Deny(filter, {SCMP_SYS(socket), SCMP_SYS(socketpair), SCMP_SYS(connect), SCMP_SYS(bind), SCMP_SYS(listen),
+                SCMP_SYS(ptrace), SCMP_SYS(process_vm_readv), SCMP_SYS(process_vm_writev),
+                SCMP_SYS(pidfd_open), SCMP_SYS(pidfd_getfd), SCMP_SYS(pidfd_send_signal),
+                SCMP_SYS(sched_setaffinity), SCMP_SYS(sched_setscheduler), SCMP_SYS(setpriority),
+                SCMP_SYS(perf_event_open), SCMP_SYS(mknod), SCMP_SYS(mknodat)});
 }
 
 // The driver's own calls are many and change with its version, so this is a list of what it never needs.
 void DenyForGpuRunner(scmp_filter_ctx filter) {
   DenyForCompiler(filter);
-  for (const int call : {SCMP_SYS(execve), SCMP_SYS(execveat), SCMP_SYS(fork), SCMP_SYS(vfork)}) {
-    seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), call, 0);
-  }
+  Deny(filter, {SCMP_SYS(execve), SCMP_SYS(execveat), SCMP_SYS(fork), SCMP_SYS(vfork)});
   seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1,
                    SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
   seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
@@ -133,6 +127,9 @@ bool InstallSeccompFilter(SandboxProfile profile) {
       break;
     case SandboxProfile::kGpuRunner:
       DenyForGpuRunner(filter);
+      break;
+    case SandboxProfile::kGpuTool:
+      DenyForTool(filter);
       break;
   }
   const bool ok = seccomp_load(filter) == 0;

@@ -1,0 +1,33 @@
+#pragma once
+// What kevin-gpu-examiner is asked to run, as JSON text in its work folder.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "env/gpu/drawing.h"
+
+namespace kevin {
+
+inline constexpr const char* kExamineJobFile = "job.json";
+inline constexpr const char* kExamineFaultFile = "fault";  // there when a call failed: the driver's words
+
+struct ExaminedTensor {
+  bool output = false;
+  int64_t bytes = 0, elements = 0;
+  Drawing drawing;  // of an input
+};
+
+struct ExamineJob {
+  std::string plan;           // LaunchPlanToText
+  std::string trusted_cubin;  // Kevin's own kernels
+  std::vector<ExaminedTensor> tensors;
+  // Outputs and workspaces as they come, so that a check for reads of memory that nobody wrote can see them.
+  bool untouched_memory = false;
+};
+
+std::string ExamineJobToText(const ExamineJob& job);
+// Throws Error(kBroken) when the text is no job.
+ExamineJob ExamineJobFromText(const std::string& text);
+
+}  // namespace kevin

@@ -1,0 +1,225 @@
+#include "env/gpu/examine/examiner.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <sstream>
+
+#include "env/error.h"
+#include "env/gpu/drawing.h"
+#include "env/gpu/examine/check_report.h"
+#include "env/gpu/examine/counters.h"
+#include "env/gpu/examine/examine_job.h"
+#include "env/printable.h"
+#include "env/run_to_end.h"
+
+namespace kevin {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSourceName = "candidate.cu";  // in the machine code's line table
+constexpr const char* kReport = "report.ncu-rep";
+constexpr size_t kMostOutput = size_t{8} << 20;
+
+std::string ReadFile(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void WriteFile(const fs::path& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  if (!out.flush())
+    throw Error(ExitCode::kBroken, "cannot write " + path.string() + ": " + std::strerror(errno),
+                "free space");
+}
+
+fs::path RequireTool(const std::string& name) {
+  const fs::path tool = Examiner::FindTool(name);
+  if (!tool.empty()) return tool;
+  throw Error(ExitCode::kMachine, name + " is not on this machine",
+              "it comes with the CUDA toolkit: install it, or set KEVIN_CUDA to the toolkit's folder");
+}
+
+std::vector<std::string> ToolFolders() {
+  std::vector<std::string> folders;
+  for (const char* variable : {"KEVIN_CUDA", "CUDA_HOME"}) {
+    if (const char* root = std::getenv(variable); root && *root)
+      folders.push_back(std::string(root) + "/bin");
+  }
+  const char* path = std::getenv("PATH");
+  std::istringstream list(path ? path : "/usr/bin:/bin");
+  for (std::string folder; std::getline(list, folder, ':');) folders.push_back(folder);
+  folders.emplace_back("/usr/local/cuda/bin");
+  return folders;
+}
+
+// A job's tensors; `examined.plan` is the caller's.
+ExamineJob JobFor(const SizedProblem& sized, const std::string& plan, const ExaminerOptions& options) {
+  ExamineJob job;
+  job.plan = plan;
+  job.trusted_cubin = ReadFile(options.trusted_cubin);
+  for (const ConcreteTensor& t : sized.inputs)
+    job.tensors.push_back({false, t.bytes, t.elements, DrawingOf(t.spec, options.inputs, 0)});
+  for (const ConcreteTensor& t : sized.outputs) job.tensors.push_back({true, t.bytes, t.elements, {}});
+  return job;
+}
+
+}  // namespace
+
+// A temporary folder: the job, and what a tool leaves behind.
+struct Examiner::Work {
+  fs::path path;
+  explicit Work(const fs::path& parent) {
+    std::error_code ignored;
+    fs::create_directories(parent, ignored);
+    std::string name = (parent / "examine-XXXXXX").string();
+    if (!mkdtemp(name.data())) {
+      throw Error(ExitCode::kBroken,
+                  "cannot make a folder in " + parent.string() + ": " + std::strerror(errno),
+                  "free some disk space, or point XDG_CACHE_HOME elsewhere");
+    }
+    path = name;
+  }
+  ~Work() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  Work(const Work&) = delete;
+  Work& operator=(const Work&) = delete;
+};
+
+struct Examiner::Outcome {
+  std::string output;
+  std::string fault;  // the driver's words when the call failed
+  int status = 0;
+};
+
+fs::path Examiner::FindTool(const std::string& name) {
+  for (const std::string& folder : ToolFolders()) {
+    const fs::path path = fs::path(folder) / name;
+    std::error_code error;
+    if (access(path.c_str(), X_OK) != 0 || fs::is_directory(path, error)) continue;
+    const fs::path real = fs::canonical(path, error);
+    if (!error) return real;
+  }
+  return {};
+}
+
+std::vector<std::string> Examiner::Target() const {
+  return {fs::canonical(options_.program).string(), "run", std::to_string(options_.device)};
+}
+
+Examiner::Outcome Examiner::RunIn(const Work& work, const std::vector<std::string>& command,
+                                  bool on_device) const {
+  const fs::path program = fs::canonical(options_.program);
+  std::set<fs::path> shown = {program.parent_path()};
+  if (const fs::path libraries = program.parent_path().parent_path() / "lib"; fs::is_directory(libraries))
+    shown.insert(libraries);
+  // A tool's own files lie in the folder around its own; ncu's often under /opt/nvidia, wherever it starts.
+  const fs::path tool = command.front();
+  shown.insert(tool.parent_path().parent_path());
+  if (fs::is_directory("/opt/nvidia")) shown.insert("/opt/nvidia");
+  SpawnOptions spawn;
+  spawn.namespaces = options_.namespaces;
+  spawn.argv = {program.string(), "enter", options_.namespaces ? "namespaces" : "plain", work.path.string()};
+  for (const fs::path& folder : shown) {
+    if (folder != "/usr" && *std::next(folder.begin()) != "usr")
+      spawn.argv.insert(spawn.argv.end(), {"--show", folder.string()});
+  }
+  spawn.argv.emplace_back("--");
+  spawn.argv.insert(spawn.argv.end(), command.begin(), command.end());
+  const std::string home = options_.namespaces ? kSandboxWorkPath : work.path.string();
+  spawn.environment = {"LC_ALL=C",       "PATH=/usr/bin:/bin",   "HOME=" + home,
+                       "TMPDIR=" + home, "CUDA_CACHE_DISABLE=1", "CUDA_DEVICE_ORDER=PCI_BUS_ID"};
+  for (const char* name : {"CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH"}) {
+    if (const char* value = std::getenv(name)) spawn.environment.push_back(std::string(name) + "=" + value);
+  }
+  const Ran ran = RunToEnd(std::move(spawn), options_.timeout_s, kMostOutput);
+  if (ran.timed_out) {
+    throw Error(ExitCode::kMachine,
+                fmt::format("{} was not done after {:.0f} s", tool.filename().string(), options_.timeout_s),
+                on_device ? "try a smaller --size" : "");
+  }
+  return {Printable(ran.output), Printable(ReadFile(work.path / kExamineFaultFile)), ran.status};
+}
+
+std::string Examiner::Disassemble(const std::string& cubin) const {
+  const Work work(options_.work_directory);
+  WriteFile(work.path / "candidate.cubin", cubin);
+  const Outcome outcome =
+      RunIn(work, {RequireTool("nvdisasm").string(), "-c", "-g", "candidate.cubin"}, false);
+  if (outcome.status != 0)
+    throw Error(ExitCode::kMachine, "nvdisasm: " + DescribeStatus(outcome.status) + "\n" + outcome.output);
+  return outcome.output;
+}
+
+CheckReport Examiner::Check(const std::string& tool, const SizedProblem& sized,
+                            const std::string& plan) const {
+  const Work work(options_.work_directory);
+  ExamineJob job = JobFor(sized, plan, options_);
+  job.untouched_memory = tool == "initcheck";
+  WriteFile(work.path / kExamineJobFile, ExamineJobToText(job));
+  std::vector<std::string> command = {RequireTool("compute-sanitizer").string(), "--tool", tool,
+                                      "--print-limit", "1"};
+  for (std::string& word : Target()) command.push_back(std::move(word));
+  const Outcome outcome = RunIn(work, command, true);
+  if (outcome.output.find("SUMMARY: ") == std::string::npos) {
+    throw Error(ExitCode::kMachine,
+                "compute-sanitizer does not work on this machine: " + outcome.output.substr(0, 600),
+                "leave the check out");
+  }
+  return ReadCheckReport(tool, outcome.output, kSourceName);
+}
+
+std::string Examiner::Profile(const SizedProblem& sized, const std::string& plan,
+                              const fs::path& report) const {
+  const Work work(options_.work_directory);
+  WriteFile(work.path / kExamineJobFile, ExamineJobToText(JobFor(sized, plan, options_)));
+  const std::string ncu = RequireTool("ncu").string();
+  std::vector<std::string> command = {ncu,   "--clock-control", "none",         "--profile-from-start",
+                                      "off", "--metrics",       CounterNames(), "-f",
+                                      "-o",  "report"};
+  for (std::string& word : Target()) command.push_back(std::move(word));
+  const Outcome measured = RunIn(work, command, true);
+  if (!fs::exists(work.path / kReport)) {
+    const bool forbidden = measured.output.find("ERR_NVGPUCTRPERM") != std::string::npos;
+    throw Error(ExitCode::kMachine,
+                "Nsight Compute gave no counters: " + measured.output.substr(0, 600) + measured.fault,
+                forbidden
+                    ? "let users read the counters (driver option NVreg_RestrictProfilingToAdminUsers=0)"
+                    : "run without --profile");
+  }
+  if (!report.empty()) {
+    std::error_code error;
+    fs::copy_file(work.path / kReport, report, fs::copy_options::overwrite_existing, error);
+    if (error)
+      throw Error(ExitCode::kBadRequest, "cannot write " + report.string() + ": " + error.message(),
+                  "give --profile another file");
+  }
+  const Outcome table = RunIn(work, {ncu, "--import", kReport, "--csv", "--page", "raw"}, false);
+  return CounterSentences(table.output);
+}
+
+std::string Examiner::Print(const SizedProblem& sized, const std::string& plan) const {
+  const Work work(options_.work_directory);
+  WriteFile(work.path / kExamineJobFile, ExamineJobToText(JobFor(sized, plan, options_)));
+  const Outcome outcome = RunIn(work, Target(), true);
+  std::string text = outcome.output;
+  if (!outcome.fault.empty()) {
+    text += outcome.fault + "\n";
+  } else if (outcome.status != 0) {
+    text += "the call ended: " + DescribeStatus(outcome.status) + "\n";
+  }
+  return text;
+}
+
+}  // namespace kevin
