@@ -270,6 +270,13 @@ bool GpuSession::CanaryLives(RunnerClient* runner) {
   return wrong == 0;
 }
 
+double GpuSession::L2WriteBackUs() const {
+  int l2_bytes = 0;
+  KEVIN_CU(DeviceGetAttribute, &l2_bytes, kCuL2Bytes, options_.device);
+  const auto dirty = static_cast<double>(std::min<int64_t>(l2_bytes, TotalBytes(sized_.outputs)));
+  return dirty / peak_bytes_per_s_ * 1e6;
+}
+
 double GpuSession::ClockMhz() {
   CuDevicePtr out = counter_.data();
   void* arguments[] = {&out};

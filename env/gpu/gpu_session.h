@@ -65,6 +65,8 @@ class GpuSession {
   // Unloads the candidate and tries the canary: a runner that does not pass is not used again. Throws
   // Error(kMachine) when a new one does not pass either: then the GPU is sick.
   void GiveBack(Calibrated runner);
+  // How long it takes to write back what a call's outputs may leave dirty in L2.
+  double L2WriteBackUs() const;
   std::string LockName() const { return lock_name_; }
   double reference_us() const { return reference_us_; }  // a first estimate
 

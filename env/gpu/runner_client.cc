@@ -104,16 +104,17 @@ std::optional<RunnerFault> RunnerClient::Load(const LaunchPlan& plan, double tim
 
 std::optional<RunnerFault> RunnerClient::Time(int slot, double timeout_s, double* us) {
   json answer;
-  auto fault = Ask({{"run", slot}, {"repeat", 0}, {"with_call", true}}, timeout_s, &answer);
+  auto fault = Ask({{"run", slot}, {"repeat", 0}}, timeout_s, &answer);
   if (!fault) *us = answer.value("us", 0.0);
   return fault;
 }
 
-std::optional<RunnerFault> RunnerClient::Repeat(int slot, int repeat, bool with_call, double timeout_s,
+std::optional<RunnerFault> RunnerClient::Repeat(int slot, int repeat, Repeated what, double timeout_s,
                                                 double* wall_us) {
   json answer;
   const auto start = Clock::now();
-  auto fault = Ask({{"run", slot}, {"repeat", repeat}, {"with_call", with_call}}, timeout_s, &answer);
+  auto fault = Ask({{"run", slot}, {"repeat", repeat}, {"prepared", what.prepared}, {"called", what.called}},
+                   timeout_s, &answer);
   *wall_us = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
   return fault;
 }

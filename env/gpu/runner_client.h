@@ -35,9 +35,11 @@ class RunnerClient {
 
   std::optional<RunnerFault> Load(const LaunchPlan& plan, double timeout_s);
   std::optional<RunnerFault> Time(int slot, double timeout_s, double* us);
-  // `repeat` calls in one go, each prepared as a timed one is, or (with_call false) the preparation alone.
-  // *wall_us is this process's own clock.
-  std::optional<RunnerFault> Repeat(int slot, int repeat, bool with_call, double timeout_s, double* wall_us);
+  // `repeat` times in one go. *wall_us is this process's own clock.
+  struct Repeated {
+    bool prepared = true, called = true;  // what precedes a timed call; the call itself
+  };
+  std::optional<RunnerFault> Repeat(int slot, int repeat, Repeated what, double timeout_s, double* wall_us);
   std::optional<RunnerFault> Probe(uint64_t out, uint64_t in, int64_t vectors, int blocks, double* us);
   std::optional<RunnerFault> Canary(uint64_t out, int words, uint32_t seed);
   std::optional<RunnerFault> Unload();

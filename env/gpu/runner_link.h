@@ -4,10 +4,10 @@
 //
 //   {"open": {inputs_bytes, outputs_bytes, slots, tensors, trusted_cubin}} + 2 descriptors -> {"ok"}
 //   {"load": launch plan}                     -> {"ok"}
-//   {"run": slot, "repeat": 0, "with_call": true}  -> {"us": t}   one timed call
-//   {"run": slot, "repeat": n, "with_call": b}     -> {"ok"}      n calls over the slots in turn, each
-//   prepared
-//                                                                 as a timed one; or the preparation alone
+//   {"run": slot, "repeat": 0}                -> {"us": t}   one timed call
+//   {"run": slot, "repeat": n, "prepared": b, "called": b}
+//                                             -> {"ok"}      n times over the slots in turn: what precedes a
+//                                                            timed call, a call, or both
 //   {"probe": [out, in, vectors, blocks]}     -> {"us": t}
 //   {"canary": [out, words, seed]}, {"unload": true} -> {"ok"}
 //

@@ -41,8 +41,8 @@ class Runner {
     try {
       if (request.contains("open")) return Open(request["open"], *descriptors);
       if (request.contains("load")) return Load(request);
-      if (request.contains("run"))
-        return Run(request.at("run"), request.at("repeat"), request.at("with_call"));
+      if (request.contains("run") && request.at("repeat") == 0) return Time(request.at("run"));
+      if (request.contains("run")) return Repeat(request);
       if (request.contains("probe")) return Probe(request["probe"]);
       if (request.contains("canary")) return Canary(request["canary"]);
       candidate_.reset();
@@ -86,17 +86,20 @@ class Runner {
     return {{"ok", true}};
   }
 
-  json Run(int slot, int repeat, bool with_call) {
-    if (repeat == 0) {
-      candidate_->Restore();
-      const double us = stopwatch_->TimeUs([&] { candidate_->Enqueue(slot); },
-                                           candidate_->operations() <= kGatedOperations);
-      return {{"us", us}};
-    }
+  json Time(int slot) {
+    candidate_->Restore();
+    const double us =
+        stopwatch_->TimeUs([&] { candidate_->Enqueue(slot); }, candidate_->operations() <= kGatedOperations);
+    return {{"us", us}};
+  }
+
+  json Repeat(const json& request) {
+    const int slot = request.at("run"), repeat = request.at("repeat");
+    const bool prepared = request.at("prepared"), called = request.at("called");
     for (int i = 0; i < repeat; ++i) {
-      candidate_->Restore();
-      stopwatch_->FlushL2();
-      if (with_call) candidate_->Enqueue((slot + i) % memory_.slots);
+      if (prepared) candidate_->Restore();
+      if (prepared) stopwatch_->FlushL2();
+      if (called) candidate_->Enqueue((slot + i) % memory_.slots);
     }
     stopwatch_->Synchronize();
     return {{"ok", true}};

@@ -21,10 +21,12 @@ int LineIn(const std::string& text, const std::string& source_name) {
   return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + source_name.size() + 1);
 }
 
-// The host's call stack and the failures that follow from the first one say nothing about the candidate.
-bool IsAboutHost(std::string_view text) {
+// The host's call stack, the failures that follow from the first one and the tool's own limits say nothing
+// about the candidate.
+bool IsAside(std::string_view text) {
   return text.find("Host Frame") != std::string_view::npos ||
          text.find("Saved host backtrace") != std::string_view::npos ||
+         text.find("Maximum number of hazards") != std::string_view::npos ||
          text.find("Target application returned an error") != std::string_view::npos ||
          text.find("Program hit ") != std::string_view::npos;
 }
@@ -49,7 +51,7 @@ CheckReport ReadCheckReport(const std::string& tool, const std::string& output,
       first_over = first_over || kept > 0;
       continue;
     }
-    if (first_over || kept >= kMostLines || IsAboutHost(text)) continue;
+    if (first_over || kept >= kMostLines || IsAside(text)) continue;
     if (report.line == 0) report.line = LineIn(text, source_name);
     report.finding += (kept++ > 0 ? "\n" : "") + text.substr(text.find_first_not_of(' '));
   }
