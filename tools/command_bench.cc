@@ -25,7 +25,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Who asks which of two kernels is faster would rather wait than hear "ambiguous".
-constexpr double kPatienceForTwo = 6;
+constexpr double kPatienceForTwo = 10;
 
 constexpr const char* kExamples = R"(
 Examples:
@@ -224,7 +224,7 @@ void AddBenchCommand(CLI::App& app, Action* action) {
   command
       ->add_option("--patience", options->patience,
                    "How many times longer than usual pairs may be taken for a verdict (default: 1; of two "
-                   "kernels against each other: 6)")
+                   "kernels against each other: 10)")
       ->check(CLI::Range(1.0, 100.0));
   AddDeviceOptions(command, &options->device);
   AddExamineOptions(command, &options->examine);
