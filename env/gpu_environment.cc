@@ -11,6 +11,7 @@
 
 #include "env/begin_evaluation.h"
 #include "env/cpu/runner_protocol.h"
+#include "env/cpu/self_test.h"
 #include "env/error.h"
 #include "env/evaluator_client.h"
 #include "env/gpu/compile_farm.h"
@@ -32,8 +33,6 @@ using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kGpuEnvironmentVersion = 1;  // bump when verdicts or times may change
-constexpr int kLeastDriver = 13000;        // what our compiler's machine code needs
-constexpr int kLeastCapability = 80;       // virtual memory, async copies: what the trusted kernels count on
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -114,6 +113,13 @@ GpuEnvironment::GpuEnvironment(const EnvironmentOptions& options, const GpuFound
   }
   if (options.reduced_isolation && namespaces_)
     facts_.isolation = "reduced (asked for; namespaces are on all the same)";
+  const std::string holes =
+      RequireSandbox({.runner = RequireProgram(options.program_directory, "kevin-runner"),
+                      .canary_folder = options.cache_directory / "self-test",
+                      .namespaces = namespaces_,
+                      .profile = SandboxProfile::kGpuRunner},
+                     options.reduced_isolation);
+  if (!holes.empty()) facts_.isolation = "reduced (a candidate that breaks out can: " + holes + ")";
   StartEvaluator();
 }
 
@@ -325,31 +331,12 @@ Evaluation GpuEnvironment::Evaluate(const Problem& problem, const Candidate& can
   return evaluation;
 }
 
-void RequireUsable(const GpuFound& gpu) {
-  const std::string name = fmt::format("cuda:{} ({})", gpu.index, gpu.name);
-  if (!gpu.Shared()) {
-    throw Error(ExitCode::kMachine,
-                name + " is in exclusive or prohibited compute mode; Kevin needs two processes on it",
-                "have it set to the default mode (nvidia-smi -c 0), or use --device cpu");
-  }
-  if (gpu.driver_version < kLeastDriver) {
-    throw Error(ExitCode::kMachine,
-                fmt::format("the NVIDIA driver knows CUDA {}.{}; Kevin's compiler needs 13.0",
-                            gpu.driver_version / 1000, gpu.driver_version % 1000 / 10),
-                "install driver 580 or newer, or use --device cpu");
-  }
-  if (gpu.capability_major * 10 + gpu.capability_minor < kLeastCapability) {
-    throw Error(ExitCode::kMachine,
-                fmt::format("{} has compute capability {}.{}; Kevin needs 8.0 or more", name,
-                            gpu.capability_major, gpu.capability_minor),
-                "use a newer GPU, or --device cpu");
-  }
-}
-
 }  // namespace
 
 std::unique_ptr<Environment> MakeGpuEnvironment(const EnvironmentOptions& options, const GpuFound& gpu) {
-  RequireUsable(gpu);
+  const GpuObstacle obstacle = ObstacleTo(gpu);
+  if (!obstacle.reason.empty())
+    throw Error(ExitCode::kMachine, obstacle.reason, obstacle.fix + ", or use --device cpu");
   return std::make_unique<GpuEnvironment>(options, gpu);
 }
 

@@ -99,6 +99,7 @@ class ProblemReader {
     problem_.reference = top_.String("reference");
     ReadSizes(top_.Table("sizes"));
     for (const TomlSection& input : top_.Tables("inputs")) problem_.inputs.push_back(ReadInput(input));
+    if (HasParamBlock(problem_)) CheckParamBlock();
     for (const TomlSection& output : top_.Tables("outputs")) {
       output.CheckKeys({"name", "shape", "dtype"});
       problem_.outputs.push_back(ReadTensor(output));
@@ -225,6 +226,26 @@ class ProblemReader {
         section.Fail("shape", fmt::format("its bytes overflow a 64-bit integer at size {}", size),
                      fmt::format("reduce [sizes.{}]", size));
       }
+    }
+  }
+
+  // Its names are in scope in a candidate, beside the symbols and what `launch` takes.
+  void CheckParamBlock() {
+    const std::string above = fmt::format("more than {} parameters", kMaxSeparateParams);
+    const auto claim = [&](const TomlSection& section, const std::string& name) {
+      if (names_.insert(name).second && !problem_.sizes.begin()->second.contains(name)) return;
+      section.Fail("name", fmt::format("'{}' is taken", name),
+                   fmt::format("with {} it is a constant or the block's name; rename one", above));
+    };
+    const std::vector<TomlSection> inputs = top_.Tables("inputs");
+    claim(inputs.back(), kParamBlockName);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!problem_.inputs[i].is_param) continue;
+      if (problem_.inputs[i].dtype != DType::kF32) {
+        inputs[i].Fail("dtype", fmt::format("must be float32 with {}", above),
+                       "they come as one block of floats");
+      }
+      claim(inputs[i], OffsetName(problem_.inputs[i].name));
     }
   }
 
