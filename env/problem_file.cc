@@ -231,22 +231,25 @@ class ProblemReader {
 
   // Its names are in scope in a candidate, beside the symbols and what `launch` takes.
   void CheckParamBlock() {
-    const std::string above = fmt::format("more than {} parameters", kMaxSeparateParams);
-    const auto claim = [&](const TomlSection& section, const std::string& name) {
-      if (names_.insert(name).second && !problem_.sizes.begin()->second.contains(name)) return;
-      section.Fail("name", fmt::format("'{}' is taken", name),
-                   fmt::format("with {} it is a constant or the block's name; rename one", above));
+    std::set<std::string> reserved = {kParamBlockName};
+    for (const TensorSpec& input : problem_.inputs) {
+      if (input.is_param) reserved.insert(OffsetName(input.name));
+    }
+    const auto check = [&](const TomlSection& section, const char* key, const std::string& name) {
+      if (!reserved.contains(name)) return;
+      section.Fail(key, fmt::format("'{}' is taken", name),
+                   fmt::format("above {} parameters `{}` is their block, and NAME_offset is where one begins",
+                               kMaxSeparateParams, kParamBlockName));
     };
     const std::vector<TomlSection> inputs = top_.Tables("inputs");
-    claim(inputs.back(), kParamBlockName);
     for (size_t i = 0; i < inputs.size(); ++i) {
-      if (!problem_.inputs[i].is_param) continue;
-      if (problem_.inputs[i].dtype != DType::kF32) {
-        inputs[i].Fail("dtype", fmt::format("must be float32 with {}", above),
-                       "they come as one block of floats");
-      }
-      claim(inputs[i], OffsetName(problem_.inputs[i].name));
+      check(inputs[i], "name", problem_.inputs[i].name);
+      if (!problem_.inputs[i].is_param || problem_.inputs[i].dtype == DType::kF32) continue;
+      inputs[i].Fail("dtype", fmt::format("must be float32 above {} parameters", kMaxSeparateParams),
+                     "they come as one block of floats");
     }
+    for (const auto& [symbol, value] : problem_.sizes.begin()->second) check(top_, "sizes", symbol);
+    names_.merge(reserved);
   }
 
   void CheckArguments(const TomlSection& section, const char* key, const std::string& text,

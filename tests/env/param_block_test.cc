@@ -103,15 +103,21 @@ TEST_CASE("every slot holds one contiguous block, and each parameter in it") {
 }
 
 TEST_CASE("names that the block needs are not free") {
-  CHECK(ProblemComplaint("name = \"b3\"", "name = \"w3_offset\"").find("'w3_offset'") != std::string::npos);
-  const std::string renamed = ProblemComplaint("name = \"x\"", "name = \"params\"");
-  CHECK(renamed ==
-        "mlp.toml:200: inputs[18].name: 'params' is taken; with more than 16 parameters it is a "
-        "constant or the block's name; rename one");
+  const std::string why =
+      " is taken; above 16 parameters `params` is their block, and NAME_offset is where one "
+      "begins";
+  CHECK(ProblemComplaint("name = \"b3\"", "name = \"w3_offset\"") ==
+        "mlp.toml:68: inputs[6].name: 'w3_offset'" + why);
+  CHECK(ProblemComplaint("name = \"x\"", "name = \"params\"") ==
+        "mlp.toml:31: inputs[0].name: 'params'" + why);
+  CHECK(ProblemComplaint("D = 1000\nH = 500\n\n[sizes.small]",
+                         "w9_offset = 1\nD = 1000\nH = 500\n\n"
+                         "[sizes.small]\nw9_offset = 1\n")
+            .find("sizes: 'w9_offset'" + why) != std::string::npos);
   CHECK(ProblemComplaint("name = \"out\"", "name = \"params\"").find("'params' is used twice") !=
         std::string::npos);
   CHECK(ProblemComplaint("name = \"w4\"", "name = \"w4\"\ndtype = \"float16\"")
-            .find("dtype: must be float32 with more than 16 parameters; they come as one block of floats") !=
+            .find("dtype: must be float32 above 16 parameters; they come as one block of floats") !=
         std::string::npos);
 }
 
