@@ -179,7 +179,8 @@ TEST_CASE("parameters in one block are judged as any others") {
       {"cpp", "extern \"C\" void launch(const float* x, const float* w1, const float* b1, float* out) {}"},
       {});
   REQUIRE(std::string(OutcomeName(separate)) == "compile_failed");
-  CHECK(Contains(std::get<CompileFailed>(separate).log, "void launch(const float* x, const float* params"));
+  INFO(std::get<CompileFailed>(separate).log);
+  CHECK(Contains(std::get<CompileFailed>(separate).log, "required-signature"));
 }
 
 TEST_CASE("a kernel to start from must be usable") {
