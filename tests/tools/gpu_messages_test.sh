@@ -51,12 +51,11 @@ for mode in 1 2 3; do
   what=exclusive
   [ $mode = 2 ] && what=prohibited
   expect "$one FAKE_DRIVER_MODE=$mode" "cuda:0 (Fake 40) is in $what compute mode" "nvidia-smi -i 0 -c DEFAULT"
-  doctor "$one FAKE_DRIVER_MODE=$mode" "$what compute mode; Kevin needs two processes" "nvidia-smi -i 0 -c DEFAULT"
 done
+doctor "$one FAKE_DRIVER_MODE=3" "exclusive compute mode; Kevin needs two processes" "nvidia-smi -i 0 -c DEFAULT"
 expect "$one FAKE_DRIVER_VERSION=12080" "its driver knows CUDA 12.8; Kevin's compiler needs 13.0" "driver 580 or newer"
 doctor "$one FAKE_DRIVER_VERSION=12080" "driver for CUDA 12.8" "driver 580 or newer"
 expect "$one FAKE_DRIVER_MAJOR=7" "compute capability 7.1; Kevin needs 8.0" "use a newer GPU, or use --device cpu"
-doctor "$one FAKE_DRIVER_MAJOR=7" "sm_71" "use a newer GPU"
 export FAKE_DRIVER_NAME="Fake MIG 1g.18gb"
 expect "$one" "cuda:0 (Fake MIG 1g.18gb) is a MIG instance" "nvidia-smi -mig 0"
 doctor "$one" "Fake MIG 1g.18gb" "switch MIG off"
