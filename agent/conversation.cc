@@ -20,10 +20,18 @@ std::string TensorLine(const ConcreteTensor& tensor, const char* role) {
                      fmt::join(tensor.spec.shape, ", "), fmt::join(tensor.shape, ", "));
 }
 
+// Where a parameter lies in the block that `launch` takes; nothing where it is an argument of its own.
+std::string PlaceInBlock(const SizedProblem& problem, const TensorSpec& input) {
+  const auto offset = problem.symbols.find(OffsetName(input.name));
+  if (!input.is_param || !HasParamBlock(*problem.problem)) return "";
+  return fmt::format(", at `{} + {}` ({})", kParamBlockName, offset->first, offset->second);
+}
+
 std::string Tensors(const SizedProblem& problem) {
   std::vector<std::string> lines;
   for (const ConcreteTensor& tensor : problem.inputs) {
-    lines.push_back(TensorLine(tensor, tensor.spec.is_param ? "parameter" : "input"));
+    lines.push_back(TensorLine(tensor, tensor.spec.is_param ? "parameter" : "input") +
+                    PlaceInBlock(problem, tensor.spec));
   }
   for (const ConcreteTensor& tensor : problem.outputs) lines.push_back(TensorLine(tensor, "output"));
   return fmt::format("{}", fmt::join(lines, "\n"));
@@ -49,7 +57,9 @@ std::string PromptOf(const ConversationContext& context, const char* name) {
 std::string Rules(const ConversationContext& context) {
   const SizedProblem& sized = *context.problem;
   PromptValues values = {{"signature", LaunchSignature(*sized.problem, context.kind)},
-                         {"symbols", SymbolList(sized.symbols)},
+                         {"symbols", SymbolList(sized.problem->sizes.at(sized.size))},
+                         {"block", HasParamBlock(*sized.problem) ? kParamBlockName : ""},
+                         {"alignment", std::to_string(kParamAlignment)},
                          {"precision", Precision(*sized.problem)}};
   if (IsForGpu(context.kind)) {
     values["tf32"] = context.tf32 ? "yes" : "";
@@ -118,12 +128,14 @@ std::string RefineTurn(const ConversationContext& context, const std::vector<Tur
 
 bool HasAttempts(const std::vector<TurnRecord>& turns) { return !turns.empty() && turns.back().turn > 0; }
 
-TaskArgument Argument(const ConcreteTensor& tensor, bool is_output, const std::string& kind) {
+TaskArgument Argument(const SizedProblem& problem, const ConcreteTensor& tensor, bool is_output,
+                      const std::string& kind) {
   const std::string type = DTypeInKind(tensor.spec.dtype, kind);
   return {tensor.spec.name,
-          is_output              ? "output"
-          : tensor.spec.is_param ? "param"
-                                 : "input",
+          is_output                         ? "output"
+          : !tensor.spec.is_param           ? "input"
+          : HasParamBlock(*problem.problem) ? "params"
+                                            : "param",
           is_output ? type + "*" : "const " + type + "*", tensor.shape, tensor.spec.shape};
 }
 
@@ -168,10 +180,10 @@ Task BuildTask(const ConversationContext& context, const std::vector<TurnRecord>
   task.signature = LaunchSignature(problem, context.kind);
   task.families = problem.families;
   task.symbols = sized.symbols;
-  for (const ConcreteTensor& tensor : sized.inputs)
-    task.arguments.push_back(Argument(tensor, false, context.kind));
-  for (const ConcreteTensor& tensor : sized.outputs)
-    task.arguments.push_back(Argument(tensor, true, context.kind));
+  for (size_t i = 0; i < sized.arguments.size(); ++i) {
+    const bool is_output = i + sized.outputs.size() >= sized.arguments.size();
+    task.arguments.push_back(Argument(sized, sized.arguments[i], is_output, context.kind));
+  }
   task.threads = context.threads;
   task.tf32 = context.tf32;
   task.turn = turns.empty() ? 1 : turns.back().turn + 1;

@@ -36,7 +36,7 @@ struct Compiled {
 // The flags every `cpp` candidate is compiled with.
 const std::vector<std::string>& CompileFlags();
 
-// Compiles `source` for the problem at its size: size symbols are constants in scope, and `launch` must have
+// Compiles `source` for the problem at its size: its symbols are constants in scope, and `launch` must have
 // the problem's signature. Line numbers in messages are the source's own. Throws Error for broken
 // infrastructure only.
 Compiled CompileCpp(const Compiler& compiler, const SizedProblem& problem, const std::string& source,

@@ -84,15 +84,7 @@ void CpuEnvironmentImpl::CheckSandbox() {
   test.runner = runner_path_;
   test.canary_folder = options_.cache_directory / "self-test";
   test.namespaces = namespaces_;
-  std::string succeeded;
-  for (const ActResult& result : RunSelfTest(test)) {
-    if (!result.blocked) succeeded += (succeeded.empty() ? "" : ", ") + result.act;
-  }
-  if (!succeeded.empty() && !options_.reduced_isolation) {
-    throw Error(
-        ExitCode::kSandbox, "the sandbox does not hold on this machine: a candidate could " + succeeded,
-        "run `kevin doctor`, or accept the risk with --isolation reduced (every report then says so)");
-  }
+  const std::string succeeded = RequireSandbox(test, options_.reduced_isolation);
   if (!succeeded.empty()) {
     facts_.isolation = "reduced (a candidate can: " + succeeded + ")";
   } else if (options_.reduced_isolation) {

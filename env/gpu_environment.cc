@@ -12,6 +12,7 @@
 
 #include "env/begin_evaluation.h"
 #include "env/cpu/runner_protocol.h"
+#include "env/cpu/self_test.h"
 #include "env/device_lock.h"
 #include "env/error.h"
 #include "env/evaluator_client.h"
@@ -35,8 +36,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kGpuEnvironmentVersion = 1;  // bump when verdicts or times may change
 constexpr double kCrashCheck_s = 20, kProfile_s = 120;
-constexpr int kLeastDriver = 13000;   // what our compiler's machine code needs
-constexpr int kLeastCapability = 80;  // virtual memory, async copies: what the trusted kernels count on
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -142,6 +141,13 @@ DeviceEnvironment::DeviceEnvironment(const EnvironmentOptions& options, const Gp
   }
   if (options.reduced_isolation && namespaces_)
     facts_.isolation = "reduced (asked for; namespaces are on all the same)";
+  const std::string holes =
+      RequireSandbox({.runner = RequireProgram(options.program_directory, "kevin-runner"),
+                      .canary_folder = options.cache_directory / "self-test",
+                      .namespaces = namespaces_,
+                      .profile = SandboxProfile::kGpuRunner},
+                     options.reduced_isolation);
+  if (!holes.empty()) facts_.isolation = "reduced (a candidate that breaks out can: " + holes + ")";
   StartEvaluator();
 }
 
@@ -432,31 +438,12 @@ Examination DeviceEnvironment::Examine(const Problem& problem, const Candidate& 
   return examination;
 }
 
-void RequireUsable(const GpuFound& gpu) {
-  const std::string name = fmt::format("cuda:{} ({})", gpu.index, gpu.name);
-  if (!gpu.Shared()) {
-    throw Error(ExitCode::kMachine,
-                name + " is in exclusive or prohibited compute mode; Kevin needs two processes on it",
-                "have it set to the default mode (nvidia-smi -c 0), or use --device cpu");
-  }
-  if (gpu.driver_version < kLeastDriver) {
-    throw Error(ExitCode::kMachine,
-                fmt::format("the NVIDIA driver knows CUDA {}.{}; Kevin's compiler needs 13.0",
-                            gpu.driver_version / 1000, gpu.driver_version % 1000 / 10),
-                "install driver 580 or newer, or use --device cpu");
-  }
-  if (gpu.capability_major * 10 + gpu.capability_minor < kLeastCapability) {
-    throw Error(ExitCode::kMachine,
-                fmt::format("{} has compute capability {}.{}; Kevin needs 8.0 or more", name,
-                            gpu.capability_major, gpu.capability_minor),
-                "use a newer GPU, or --device cpu");
-  }
-}
-
 }  // namespace
 
 std::unique_ptr<GpuEnvironment> MakeGpuEnvironment(const EnvironmentOptions& options, const GpuFound& gpu) {
-  RequireUsable(gpu);
+  const GpuObstacle obstacle = ObstacleTo(gpu);
+  if (!obstacle.reason.empty())
+    throw Error(ExitCode::kMachine, obstacle.reason, obstacle.fix + ", or use --device cpu");
   return std::make_unique<DeviceEnvironment>(options, gpu);
 }
 

@@ -28,7 +28,8 @@ std::unique_ptr<Environment> MakeEnvironment(const EnvironmentOptions& options) 
         return MakeGpuEnvironment(options, gpu);
       } catch (const Error& error) {
         if (error.code() != ExitCode::kMachine) throw;
-        std::fprintf(stderr, "kevin: cuda:%d is not used: %s\n", gpu.index, error.what());
+        std::fprintf(stderr, "kevin: cuda:%d is not used: %s\n  next: %s\n", gpu.index, error.what(),
+                     error.next_step().c_str());
       }
     }
     return MakeCpuEnvironment(options);

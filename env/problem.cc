@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "env/error.h"
 
 namespace kevin {
@@ -15,6 +17,18 @@ ConcreteTensor MakeConcrete(const TensorSpec& spec, const Symbols& symbols) {
   tensor.elements = ElementCount(tensor.shape);
   tensor.bytes = tensor.elements * DTypeBytes(spec.dtype);
   return tensor;
+}
+
+// Gives the block its size and says where each parameter lies in it.
+void PlaceParams(SizedProblem* sized, ConcreteTensor* block) {
+  block->elements = 0;
+  for (const ConcreteTensor& input : sized->inputs) {
+    if (!input.spec.is_param) continue;
+    sized->symbols[OffsetName(input.spec.name)] = block->elements;
+    block->elements += (input.elements + kParamAlignment - 1) / kParamAlignment * kParamAlignment;
+  }
+  block->shape = {block->elements};
+  block->bytes = block->elements * DTypeBytes(DType::kF32);
 }
 
 double Cost(const std::string& expression, const Symbols& symbols) {
@@ -115,6 +129,10 @@ SizedProblem AtSize(const Problem& problem, const std::string& size) {
   sized.symbols = found->second;
   for (const TensorSpec& spec : problem.inputs) sized.inputs.push_back(MakeConcrete(spec, sized.symbols));
   for (const TensorSpec& spec : problem.outputs) sized.outputs.push_back(MakeConcrete(spec, sized.symbols));
+  for (const TensorSpec& spec : LaunchTensors(problem)) {
+    sized.arguments.push_back(MakeConcrete(spec, sized.symbols));
+    if (spec.name == kParamBlockName && HasParamBlock(problem)) PlaceParams(&sized, &sized.arguments.back());
+  }
   sized.reduction = EvaluateExpression(problem.reduction, sized.symbols);
   sized.flops = Cost(problem.flops, sized.symbols);
   sized.bytes = Cost(problem.bytes, sized.symbols);
@@ -129,13 +147,34 @@ const char* DTypeInKind(DType dtype, const std::string& kind) {
   return DTypeCpp(dtype);
 }
 
-std::string LaunchSignature(const Problem& problem, const std::string& kind) {
-  std::vector<std::string> arguments;
-  for (const TensorSpec& input : problem.inputs) {
-    arguments.push_back(fmt::format("const {}* {}", DTypeInKind(input.dtype, kind), input.name));
+bool HasParamBlock(const Problem& problem) {
+  const auto params = std::count_if(problem.inputs.begin(), problem.inputs.end(),
+                                    [](const TensorSpec& input) { return input.is_param; });
+  return static_cast<size_t>(params) > kMaxSeparateParams;
+}
+
+std::string OffsetName(const std::string& param) { return param + "_offset"; }
+
+std::vector<TensorSpec> LaunchTensors(const Problem& problem) {
+  std::vector<TensorSpec> tensors = problem.inputs;
+  if (HasParamBlock(problem)) {
+    std::erase_if(tensors, [](const TensorSpec& input) { return input.is_param; });
+    TensorSpec block;
+    block.name = kParamBlockName;
+    block.is_param = true;
+    tensors.push_back(block);
   }
-  for (const TensorSpec& output : problem.outputs) {
-    arguments.push_back(fmt::format("{}* {}", DTypeInKind(output.dtype, kind), output.name));
+  tensors.insert(tensors.end(), problem.outputs.begin(), problem.outputs.end());
+  return tensors;
+}
+
+std::string LaunchSignature(const Problem& problem, const std::string& kind) {
+  const std::vector<TensorSpec> tensors = LaunchTensors(problem);
+  std::vector<std::string> arguments;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const bool output = i + problem.outputs.size() >= tensors.size();
+    arguments.push_back(fmt::format("{}{}* {}", output ? "" : "const ", DTypeInKind(tensors[i].dtype, kind),
+                                    tensors[i].name));
   }
   return fmt::format("{}void launch({})", kind == "cpp" ? "extern \"C\" " : "", fmt::join(arguments, ", "));
 }

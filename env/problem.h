@@ -74,12 +74,13 @@ struct ConcreteTensor {
   int64_t bytes = 0;
 };
 
-// A problem at one size set. `symbols` are in scope in a candidate's text.
+// A problem at one size set.
 struct SizedProblem {
   const Problem* problem = nullptr;  // not owned; must outlive this
   std::string size;
-  Symbols symbols;
+  Symbols symbols;  // constants in scope in a candidate's text: the size's, and a parameter block's offsets
   std::vector<ConcreteTensor> inputs, outputs;
+  std::vector<ConcreteTensor> arguments;  // what `launch` takes: as above, or with the block (LaunchTensors)
   int64_t reduction = 1;
   double flops = 0, bytes = 0, min_flops = 0, min_bytes = 0;
 };
@@ -94,6 +95,19 @@ SizedProblem AtSize(const Problem& problem, const std::string& size);
 // How a candidate of this kind ("cpp", "cuda", "ptx") spells an element's type: as DTypeCpp, but 16-bit
 // floats are "__half" and "__nv_bfloat16" in the kinds for GPUs.
 const char* DTypeInKind(DType dtype, const std::string& kind);
+
+// Above this many parameters (deep networks) `launch` takes them as one block, `const float* params`. All are
+// float32 then and lie in it in the file's order, each from the next multiple of kParamAlignment elements on:
+// the constant OffsetName (`fc1_weight_offset` for `fc1_weight`) says where, in elements. What lies between
+// two of them is undefined.
+inline constexpr size_t kMaxSeparateParams = 16;
+inline constexpr int64_t kParamAlignment = 64;
+inline constexpr const char* kParamBlockName = "params";
+bool HasParamBlock(const Problem& problem);
+std::string OffsetName(const std::string& param);
+
+// What `launch` takes, in order: inputs, then the parameters or their block (of shape {}), then outputs.
+std::vector<TensorSpec> LaunchTensors(const Problem& problem);
 
 // What a candidate of this kind must define: `void launch(const float* x, float* out)`, in kind `cpp` with
 // `extern "C"` before it.

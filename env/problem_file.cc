@@ -99,6 +99,7 @@ class ProblemReader {
     problem_.reference = top_.String("reference");
     ReadSizes(top_.Table("sizes"));
     for (const TomlSection& input : top_.Tables("inputs")) problem_.inputs.push_back(ReadInput(input));
+    if (HasParamBlock(problem_)) CheckParamBlock();
     for (const TomlSection& output : top_.Tables("outputs")) {
       output.CheckKeys({"name", "shape", "dtype"});
       problem_.outputs.push_back(ReadTensor(output));
@@ -226,6 +227,29 @@ class ProblemReader {
                      fmt::format("reduce [sizes.{}]", size));
       }
     }
+  }
+
+  // Its names are in scope in a candidate, beside the symbols and what `launch` takes.
+  void CheckParamBlock() {
+    std::set<std::string> reserved = {kParamBlockName};
+    for (const TensorSpec& input : problem_.inputs) {
+      if (input.is_param) reserved.insert(OffsetName(input.name));
+    }
+    const auto check = [&](const TomlSection& section, const char* key, const std::string& name) {
+      if (!reserved.contains(name)) return;
+      section.Fail(key, fmt::format("'{}' is taken", name),
+                   fmt::format("above {} parameters `{}` is their block, and NAME_offset is where one begins",
+                               kMaxSeparateParams, kParamBlockName));
+    };
+    const std::vector<TomlSection> inputs = top_.Tables("inputs");
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      check(inputs[i], "name", problem_.inputs[i].name);
+      if (!problem_.inputs[i].is_param || problem_.inputs[i].dtype == DType::kF32) continue;
+      inputs[i].Fail("dtype", fmt::format("must be float32 above {} parameters", kMaxSeparateParams),
+                     "they come as one block of floats");
+    }
+    for (const auto& [symbol, value] : problem_.sizes.begin()->second) check(top_, "sizes", symbol);
+    names_.merge(reserved);
   }
 
   void CheckArguments(const TomlSection& section, const char* key, const std::string& text,

@@ -28,7 +28,7 @@ struct Sampling {
 // The same turn as plain data, for policies that do not read prose. Language models ignore it.
 struct TaskArgument {
   std::string name;
-  std::string role;            // "input", "param", "output"
+  std::string role;            // "input", "param", "params" (all of a deep network's in one block), "output"
   std::string cpp_type;        // "const float*", "float*", "long*"
   std::vector<int64_t> shape;  // at the size in question
   std::vector<std::string> shape_symbols;
@@ -52,7 +52,7 @@ struct Task {
   std::string reference;  // TorchScript text
   std::string signature;  // what `launch` must look like
   std::vector<std::string> families;
-  std::map<std::string, int64_t> symbols;  // size symbols in scope in the candidate
+  std::map<std::string, int64_t> symbols;  // in scope in the candidate: size symbols, a block's offsets
   std::vector<TaskArgument> arguments;
   int threads = 1;                    // kind cpp: cores
   TaskDevice device;                  // kind cuda

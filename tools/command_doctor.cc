@@ -76,21 +76,21 @@ std::string GpuText(const GpuFound& gpu) {
                      known ? kModes[gpu.compute_mode] : "");
 }
 
-// Never needed: without one, kernels are judged on the CPU.
+// Without one, kernels are judged on the CPU. But where there are GPUs, one should be usable.
 Check CheckGpu() {
   std::string why_none;
   const std::vector<GpuFound> gpus = FindGpus(&why_none);
   if (gpus.empty()) return {"gpu", true, false, "none, the CPU is used: " + why_none, ""};
-  std::vector<std::string> found;
-  bool shared = true;
+  std::vector<std::string> found, fixes;
   for (const GpuFound& gpu : gpus) {
     found.push_back(GpuText(gpu));
-    shared = shared && gpu.Shared();
+    const GpuObstacle obstacle = ObstacleTo(gpu);
+    if (!obstacle.reason.empty()) fixes.push_back(obstacle.reason + ": " + obstacle.fix);
   }
   const int driver = gpus.front().driver_version;
-  return {"gpu", shared, false,
+  return {"gpu", fixes.empty(), fixes.size() == gpus.size(),
           fmt::format("{}; driver for CUDA {}.{}", fmt::join(found, "; "), driver / 1000, driver % 1000 / 10),
-          shared ? "" : "nvidia-smi -c DEFAULT (as root), so that two processes can use the GPU"};
+          fmt::format("{}", fmt::join(fixes, "; "))};
 }
 
 Check CheckDeviceCompiler() {
@@ -133,6 +133,31 @@ std::vector<Check> CheckSandbox(bool* leaks) {
          result.blocked ? "" : "do not run untrusted kernels here; --isolation reduced accepts the risk"});
   }
   return checks;
+}
+
+// The GPU runner's sandbox, which no GPU is needed for: one line, and one more for each act that succeeds.
+std::vector<Check> CheckGpuSandbox(bool* leaks) {
+  SelfTestOptions options;
+  options.runner = ProgramDirectory() / "kevin-runner";
+  options.canary_folder = CacheDirectory() / "self-test";
+  options.namespaces = NamespacesAvailable();
+  options.profile = SandboxProfile::kGpuRunner;
+  try {
+    std::vector<Check> checks;
+    const std::vector<ActResult> results = RunSelfTest(options);
+    for (const ActResult& result : results) {
+      if (result.blocked) continue;
+      *leaks = true;
+      checks.push_back({"gpu sandbox: " + result.act, false, true, result.detail,
+                        "do not run untrusted kernels on a GPU here; --isolation reduced accepts the risk"});
+    }
+    checks.push_back(
+        {"gpu sandbox", checks.empty(), false,
+         fmt::format("{} of {} forbidden acts blocked", results.size() - checks.size(), results.size()), ""});
+    return checks;
+  } catch (const Error& error) {
+    return {{"gpu sandbox", false, false, error.what(), error.next_step()}};
+  }
 }
 
 Check CheckCache() {
@@ -193,6 +218,7 @@ int RunDoctor(bool json) {
       CheckNamespaces()};
   bool leaks = false;
   for (Check& check : CheckSandbox(&leaks)) checks.push_back(std::move(check));
+  for (Check& check : CheckGpuSandbox(&leaks)) checks.push_back(std::move(check));
   Print(checks, json);
   if (leaks) return static_cast<int>(ExitCode::kSandbox);
   for (const Check& check : checks) {

@@ -95,16 +95,18 @@ std::string ChooseDevice(const DeviceOptions& options, const std::string& kind, 
   }
   std::string why_none;
   const std::vector<GpuFound> gpus = find_gpus(&why_none);
-  const auto usable =
-      std::find_if(gpus.begin(), gpus.end(), [](const GpuFound& gpu) { return gpu.Shared(); });
-  if (!gpus.empty() && usable == gpus.end())
-    why_none = "the GPU is in exclusive or prohibited compute mode (nvidia-smi -c DEFAULT)";
-  if (usable != gpus.end()) return kind.empty() ? "auto" : fmt::format("cuda:{}", usable->index);
+  std::string fix = "run it on a machine with an NVIDIA GPU; kevin doctor says what this one has";
+  for (const GpuFound& gpu : gpus) {
+    const GpuObstacle obstacle = ObstacleTo(gpu);
+    if (obstacle.reason.empty()) return kind.empty() ? "auto" : fmt::format("cuda:{}", gpu.index);
+    why_none = obstacle.reason;
+    fix = obstacle.fix;
+  }
   if (!kind.empty()) {
-    throw Error(ExitCode::kMachine, fmt::format("a kernel of kind {} needs a GPU: {}", kind, why_none),
-                "run it on a machine with an NVIDIA GPU; kevin doctor says what this one has");
+    throw Error(ExitCode::kMachine, fmt::format("a kernel of kind {} needs a GPU: {}", kind, why_none), fix);
   }
   if (!gpu_only.empty()) ThrowOnlyOnGpu(gpu_only, why_none);
+  if (!gpus.empty()) fmt::print(stderr, "kevin: the CPU is used: {}\n  next: {}\n", why_none, fix);
   return "cpu";
 }
 

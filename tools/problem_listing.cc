@@ -54,6 +54,16 @@ std::string Rounded(double value, const char* unit) {
   return fmt::format("{:.3g} {}", value, unit);
 }
 
+std::string BlockText(const Problem& problem) {
+  if (!HasParamBlock(problem)) return "";
+  const auto first = std::find_if(problem.inputs.begin(), problem.inputs.end(),
+                                  [](const TensorSpec& input) { return input.is_param; });
+  return fmt::format(
+      "  {} holds the parameters in the file's order, each from the next multiple of {} elements on;\n"
+      "  constants in scope say where, in elements: {}, ...\n",
+      kParamBlockName, kParamAlignment, OffsetName(first->name));
+}
+
 void AddTensorRows(const std::vector<SizedProblem>& sizes, bool is_output, std::vector<Row>* rows) {
   const std::vector<ConcreteTensor>& first = is_output ? sizes[0].outputs : sizes[0].inputs;
   for (size_t i = 0; i < first.size(); ++i) {
@@ -117,7 +127,7 @@ std::string ProblemTable(const std::vector<Problem>& problems, const std::string
 std::string ProblemDetails(const Problem& problem, const std::string& size) {
   const std::vector<SizedProblem> sizes = Sizes(problem, size);
   std::vector<std::string> symbols;
-  for (const auto& [symbol, value] : sizes[0].symbols) symbols.push_back(symbol);
+  for (const auto& [symbol, value] : problem.sizes.begin()->second) symbols.push_back(symbol);
   std::string text = fmt::format("{}  {}\n\n", problem.id, problem.name);
   text += AlignedTable(
       {{"families", fmt::format("{}", fmt::join(problem.families, ", "))},
@@ -127,9 +137,9 @@ std::string ProblemDetails(const Problem& problem, const std::string& size) {
   text += fmt::format("\nReference\n{}", problem.reference.substr(begin));
   if (text.back() != '\n') text += '\n';
   text += fmt::format(
-      "\nA candidate defines (size symbols {} are constants in scope)\n  cpp   {}\n  cuda  {}\n\n",
+      "\nA candidate defines (size symbols {} are constants in scope)\n  cpp   {}\n  cuda  {}\n{}\n",
       symbols.empty() ? "none" : fmt::format("{}", fmt::join(symbols, ", ")), LaunchSignature(problem),
-      LaunchSignature(problem, "cuda"));
+      LaunchSignature(problem, "cuda"), BlockText(problem));
 
   std::vector<Row> tensors = {{"tensor", "role", "dtype", "values"}};
   std::vector<Row> costs = {{"cost", "formula"}};
@@ -150,7 +160,11 @@ nlohmann::ordered_json ProblemJson(const Problem& problem, const std::string& si
   const std::vector<SizedProblem> sizes = Sizes(problem, size);
   Json inputs = Json::array(), params = Json::array(), outputs = Json::array();
   for (size_t i = 0; i < problem.inputs.size(); ++i) {
-    (problem.inputs[i].is_param ? params : inputs).push_back(TensorJson(sizes, &SizedProblem::inputs, i));
+    const bool is_param = problem.inputs[i].is_param;
+    Json& tensor = (is_param ? params : inputs).emplace_back(TensorJson(sizes, &SizedProblem::inputs, i));
+    if (!is_param || !HasParamBlock(problem)) continue;
+    for (const SizedProblem& sized : sizes)
+      tensor["offset"][sized.size] = sized.symbols.at(OffsetName(problem.inputs[i].name));
   }
   for (size_t i = 0; i < problem.outputs.size(); ++i) {
     outputs.push_back(TensorJson(sizes, &SizedProblem::outputs, i));

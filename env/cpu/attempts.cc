@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 
@@ -154,9 +155,26 @@ bool ChangesScheduling(const std::string&, int) {
          setpriority(PRIO_PROCESS, 0, 5) == 0 || sched_setscheduler(0, SCHED_FIFO, &parameter) == 0;
 }
 
-bool RaisesLimits(const std::string&, int) {
-  const rlimit none{RLIM_INFINITY, RLIM_INFINITY};
-  return setrlimit(RLIMIT_AS, &none) == 0 || setrlimit(RLIMIT_CPU, &none) == 0;
+constexpr rlimit kNoLimit{RLIM_INFINITY, RLIM_INFINITY};
+
+bool RaisesMemoryLimit(const std::string&, int) { return setrlimit(RLIMIT_AS, &kNoLimit) == 0; }
+
+bool RaisesTimeLimit(const std::string&, int) {
+  return setrlimit(RLIMIT_CPU, &kNoLimit) == 0 || setrlimit(RLIMIT_FSIZE, &kNoLimit) == 0;
+}
+
+bool CanOpen(const char* path, int flags) { return open(path, flags | O_NONBLOCK | O_NOCTTY) >= 0; }
+
+bool ChangesSettings(const std::string&, int) {
+  return CanOpen("/proc/self/oom_score_adj", O_WRONLY) || CanOpen("/proc/self/comm", O_WRONLY) ||
+         CanOpen("/proc/sys/kernel/hostname", O_WRONLY) || CanOpen("/sys/kernel/mm/ksm/run", O_WRONLY);
+}
+
+bool OpensDevices(const std::string&, int) {
+  for (const char* device : {"/dev/random", "/dev/full", "/dev/ptmx", "/dev/kmsg", "/dev/mem", "/dev/fuse"}) {
+    if (CanOpen(device, O_RDONLY)) return true;
+  }
+  return false;
 }
 
 bool WritesInputs(const std::string&, int) {
@@ -198,7 +216,7 @@ const std::vector<Attempt>& ForbiddenActs() {
       {"read a file of the user's home", ReadsHome},
       {"list the user's home", ListsHome},
       {"read the system's account files", ReadsPasswords},
-      {"look at its own descriptors in /proc", ReadsOwnDescriptors},
+      {"look at its own descriptors in /proc", ReadsOwnDescriptors, false, true},
       {"open the parent's memory", ReadsParentMemory},
       {"open an internet socket", OpensSocket},
       {"open a Unix socket", OpensUnixSocket},
@@ -209,33 +227,54 @@ const std::vector<Attempt>& ForbiddenActs() {
       {"signal the parent", SignalsParent},
       {"write outside its buffers", WritesOutside},
       {"link, remove or make files", LinksAndRemoves},
-      {"allocate past the limit", AllocatesPastLimit},
-      {"create a memory file", SharesMemoryFile},
-      {"spin past the deadline", SpinsPastDeadline, true},
-      {"block signals and spin", IgnoresSignals, true},
+      {"allocate past the limit", AllocatesPastLimit, false, true},
+      {"create a memory file", SharesMemoryFile, false, true},
+      {"spin past the deadline", SpinsPastDeadline, true, true},
+      {"block signals and spin", IgnoresSignals, true, true},
       {"use io_uring", UsesIoUring},
       {"use perf, bpf or userfaultfd", UsesKernelTracing},
       {"enter other namespaces or mount", ChangesNamespaces},
       {"change its processors or priority", ChangesScheduling},
-      {"raise its limits", RaisesLimits},
-      {"make its inputs writable", WritesInputs},
-      {"take pages away under shared buffers", TakesPagesAway},
-      {"resize or punch shared buffers", ResizesBuffers},
+      {"raise its limit of memory", RaisesMemoryLimit, false, true},
+      {"raise its limits of time and file sizes", RaisesTimeLimit},
+      {"change settings in /proc or /sys", ChangesSettings},
+      {"open devices that are not its own", OpensDevices},
+      {"make its inputs writable", WritesInputs, false, true},
+      {"take pages away under shared buffers", TakesPagesAway, false, true},
+      {"resize or punch shared buffers", ResizesBuffers, false, true},
   };
   return kActs;
 }
 
+const char* ProfileName(SandboxProfile profile) {
+  switch (profile) {
+    case SandboxProfile::kCompiler:
+      return "compiler";
+    case SandboxProfile::kCandidate:
+      return "candidate";
+    case SandboxProfile::kGpuRunner:
+      return "gpu-runner";
+  }
+  return "";
+}
+
 int RunAttempt(bool namespaces, const std::vector<std::string>& arguments) {
-  if (arguments.size() != 3) return 2;
+  if (arguments.size() != 4) return 2;
   const auto index = static_cast<size_t>(std::stoul(arguments[0]));
   if (index >= ForbiddenActs().size()) return 2;
+  // Outside this namespace the parent may have the number that this process has in it: then none names it.
+  int parent = std::stoi(arguments[2]);
+  if (parent == getpid()) parent = INT_MAX;
   MakeBuffers();
   SandboxOptions options;
+  for (const SandboxProfile profile : {SandboxProfile::kCompiler, SandboxProfile::kGpuRunner}) {
+    if (arguments[3] == ProfileName(profile)) options.profile = profile;
+  }
   options.namespaces = namespaces;
   options.max_memory_bytes = kMemoryLimitBytes;
   options.max_file_bytes = 4096;
   EnterSandbox(options);
-  const bool succeeded = ForbiddenActs()[index].act(arguments[1], std::stoi(arguments[2]));
+  const bool succeeded = ForbiddenActs()[index].act(arguments[1], parent);
   return succeeded ? kAttemptSucceeded : kAttemptBlocked;
 }
 

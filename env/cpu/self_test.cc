@@ -5,13 +5,15 @@
 
 #include <chrono>
 #include <fstream>
+#include <map>
 
 #include "env/cpu/attempts.h"
 #include "env/error.h"
-#include "env/sandbox/sandbox.h"
 
 namespace kevin {
 namespace {
+
+constexpr int kSandboxFailed = 125;  // EnterSandbox's
 
 ActResult Judge(const Attempt& attempt, bool ended, int status) {
   const std::string act = attempt.name;
@@ -23,6 +25,10 @@ ActResult Judge(const Attempt& attempt, bool ended, int status) {
   if (WIFSIGNALED(status)) return {act, true, DescribeStatus(status)};
   if (WEXITSTATUS(status) == kAttemptBlocked) return {act, true, "refused"};
   if (WEXITSTATUS(status) == kAttemptSucceeded) return {act, false, "SUCCEEDED"};
+  if (WEXITSTATUS(status) == kSandboxFailed) {
+    throw Error(ExitCode::kMachine, "sandbox self-test: the sandbox cannot be closed on this machine",
+                "see its message above; `kevin doctor` says what this machine allows");
+  }
   throw Error(ExitCode::kBroken,
               "sandbox self-test: the runner " + DescribeStatus(status) + " at \"" + act + "\"",
               "see its message above; `kevin doctor` says what this machine allows");
@@ -36,7 +42,8 @@ ChildProcess StartAttempt(const SelfTestOptions& options, size_t index) {
                 options.namespaces ? "namespaces" : "plain",
                 std::to_string(index),
                 options.canary_folder.string(),
-                std::to_string(getpid())};
+                std::to_string(getpid()),
+                ProfileName(options.profile)};
   spawn.descriptors = {{STDERR_FILENO, STDERR_FILENO}};
   return Spawn(spawn);
 }
@@ -47,12 +54,14 @@ std::vector<ActResult> RunSelfTest(const SelfTestOptions& options) {
   using Clock = std::chrono::steady_clock;
   std::filesystem::create_directories(options.canary_folder);
   std::ofstream(options.canary_folder / "canary") << "secret\n";
-  std::vector<ActResult> results(ForbiddenActs().size());
+  std::map<size_t, ActResult> by_act;
   // The endless ones last, so that they do not slow the others down.
   for (const bool endless : {false, true}) {
     std::vector<std::pair<size_t, ChildProcess>> children;
     for (size_t i = 0; i < ForbiddenActs().size(); ++i) {
-      if (ForbiddenActs()[i].endless == endless) children.emplace_back(i, StartAttempt(options, i));
+      const Attempt& attempt = ForbiddenActs()[i];
+      if (attempt.candidate_only && options.profile != SandboxProfile::kCandidate) continue;
+      if (attempt.endless == endless) children.emplace_back(i, StartAttempt(options, i));
     }
     const auto deadline =
         Clock::now() + std::chrono::duration<double>(endless ? options.spin_deadline_s : options.timeout_s);
@@ -61,11 +70,29 @@ std::vector<ActResult> RunSelfTest(const SelfTestOptions& options) {
       const double left_s = std::chrono::duration<double>(deadline - Clock::now()).count();
       const bool ended = child.Wait(std::max(left_s, 0.0), &status);
       child.Kill();
-      results[index] = Judge(ForbiddenActs()[index], ended, status);
+      by_act[index] = Judge(ForbiddenActs()[index], ended, status);
     }
   }
   std::filesystem::remove(options.canary_folder / "canary");
+  std::vector<ActResult> results;
+  for (auto& [index, result] : by_act) results.push_back(std::move(result));
   return results;
+}
+
+std::string RequireSandbox(const SelfTestOptions& options, bool accept_holes) {
+  std::string succeeded;
+  for (const ActResult& result : RunSelfTest(options)) {
+    if (!result.blocked) succeeded += (succeeded.empty() ? "" : ", ") + result.act;
+  }
+  if (succeeded.empty() || accept_holes) return succeeded;
+  const bool gpu = options.profile == SandboxProfile::kGpuRunner;
+  throw Error(
+      ExitCode::kSandbox,
+      std::string(
+          gpu ? "the GPU runner's sandbox does not hold on this machine: a candidate that breaks out could "
+              : "the sandbox does not hold on this machine: a candidate could ") +
+          succeeded,
+      "run `kevin doctor`, or accept the risk with --isolation reduced (every report then says so)");
 }
 
 }  // namespace kevin

@@ -17,12 +17,9 @@
 namespace kevin {
 namespace {
 
-constexpr int64_t kPage = 4096;
 constexpr int kMinSlots = 6;
 constexpr int64_t kSlotBudgetBytes = int64_t{1} << 30;
 constexpr double kTwinTimeout_s = 120;
-
-int64_t RoundUp(int64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 int64_t AvailableMemoryBytes() {
   std::ifstream meminfo("/proc/meminfo");
@@ -35,9 +32,15 @@ int64_t AvailableMemoryBytes() {
   return int64_t{4} << 30;
 }
 
-int64_t TotalBytes(const std::vector<ConcreteTensor>& tensors) {
-  return std::accumulate(tensors.begin(), tensors.end(), int64_t{0},
-                         [](int64_t sum, const ConcreteTensor& t) { return sum + RoundUp(t.bytes); });
+std::vector<TensorView> InputViews(const SizedProblem& sized, const SlotLayout& layout, std::byte* memory,
+                                   size_t slot) {
+  std::vector<TensorView> views;
+  for (size_t i = 0; i < sized.inputs.size(); ++i) {
+    const ArgumentPlace& place = layout.tensors[i];
+    views.push_back(
+        {memory + place.offset + slot * place.stride, sized.inputs[i].spec.dtype, sized.inputs[i].shape});
+  }
+  return views;
 }
 
 void FillSlot(const SessionOptions& options, const SizedProblem& sized, uint64_t seed, int member,
@@ -77,8 +80,8 @@ Session::Session(SessionOptions options)
 
 // One trial slot on the heap tells how long a call takes, and so how many a batch needs.
 void Session::ChooseSlots() {
-  const int64_t input_bytes = TotalBytes(sized_.inputs), output_bytes = TotalBytes(sized_.outputs);
-  const int64_t per_slot = input_bytes + 3 * output_bytes + 8 * kPage;
+  const int64_t input_bytes = SlotInputBytes(sized_);
+  const int64_t per_slot = input_bytes + 3 * SlotOutputBytes(sized_) + 8 * kSlotPage;
   const int64_t available = AvailableMemoryBytes();
   if (per_slot * 2 > available) {
     throw Error(ExitCode::kBadRequest,
@@ -89,12 +92,7 @@ void Session::ChooseSlots() {
   }
   const Fd fd = CreateSharedFile("kevin-trial", static_cast<size_t>(input_bytes));
   const Mapping trial(fd.get(), static_cast<size_t>(input_bytes), Access::kReadWrite, true);
-  std::vector<TensorView> views;
-  int64_t offset = 0;
-  for (const ConcreteTensor& tensor : sized_.inputs) {
-    views.push_back({trial.data() + offset, tensor.spec.dtype, tensor.shape});
-    offset += RoundUp(tensor.bytes);
-  }
+  const std::vector<TensorView> views = InputViews(sized_, LayOutSlots(sized_, 1), trial.data(), 0);
   FillSlot(options_, sized_, SecretSeed(), 0, views);
   truth_->BindSlot(0, views);
   reference_us_ = TimeReference(truth_.get(), 1);
@@ -108,26 +106,18 @@ void Session::ChooseSlots() {
 }
 
 void Session::LayOut() {
-  const auto place = [&](const std::vector<ConcreteTensor>& tensors, bool output, int64_t* bytes) {
-    for (const ConcreteTensor& tensor : tensors) {
-      const int64_t stride = RoundUp(tensor.bytes) + (output ? 2 * kPage : 0);
-      places_.push_back(
-          {output, static_cast<uint64_t>(*bytes + (output ? kPage : 0)), static_cast<uint64_t>(stride)});
-      *bytes += stride * slots_;
-    }
-  };
-  place(sized_.inputs, false, &inputs_bytes_);
-  place(sized_.outputs, true, &outputs_bytes_);
-  inputs_fd_ = CreateSharedFile("kevin-inputs", static_cast<size_t>(inputs_bytes_));
-  inputs_ = Mapping(inputs_fd_.get(), static_cast<size_t>(inputs_bytes_), Access::kReadWrite, true);
+  layout_ = LayOutSlots(sized_, slots_);
+  const auto bytes = static_cast<size_t>(layout_.inputs_bytes);
+  inputs_fd_ = CreateSharedFile("kevin-inputs", bytes);
+  inputs_ = Mapping(inputs_fd_.get(), bytes, Access::kReadWrite, true);
   SealContents(inputs_fd_.get());
 }
 
 const OutputMemory& Session::Outputs(OutputMemory* outputs) const {
   if (outputs->fd) return *outputs;
-  outputs->fd = CreateSharedFile("kevin-outputs", static_cast<size_t>(outputs_bytes_));
-  outputs->mapping =
-      Mapping(outputs->fd.get(), static_cast<size_t>(outputs_bytes_), Access::kReadWrite, true);
+  const auto bytes = static_cast<size_t>(layout_.outputs_bytes);
+  outputs->fd = CreateSharedFile("kevin-outputs", bytes);
+  outputs->mapping = Mapping(outputs->fd.get(), bytes, Access::kReadWrite, true);
   SealSize(outputs->fd.get());
   return *outputs;
 }
@@ -143,9 +133,8 @@ void Session::StartTwin() {
   }
   RunnerLoad load;
   load.slots = slots_;
-  load.inputs_bytes = inputs_bytes_;
+  load.inputs_bytes = layout_.inputs_bytes;
   load.outputs_bytes = arena_bytes_;
-  load.arguments = places_;
   WaitingProcess waiting =
       Side::Start({options_.evaluator_path, "twin", options_.size, std::to_string(options_.threads)},
                   TrustedEnvironment(options_.threads), false, options_.threads);
@@ -169,7 +158,7 @@ void Session::StartTwin() {
 
 void Session::MeasureFloor() {
   // At the size of one call: what was just drawn, or just written, may still lie in a cache.
-  const int64_t visited = TotalBytes(sized_.inputs) + TotalBytes(sized_.outputs);
+  const int64_t visited = SlotInputBytes(sized_) + SlotOutputBytes(sized_);
   const Peak peak = MeasurePeak(std::min(visited, int64_t{512} << 20), options_.threads);
   best_bytes_per_s_ = std::max(best_bytes_per_s_, peak.bytes_per_s);
   best_flops_per_s_ = std::max(best_flops_per_s_, peak.flops_per_s);
@@ -183,10 +172,10 @@ std::unique_ptr<Side> Session::StartCandidate(int library_fd, const OutputMemory
   std::swap(spare_, next);
   RunnerLoad load;
   load.slots = slots_;
-  load.inputs_bytes = inputs_bytes_;
-  load.outputs_bytes = outputs_bytes_;
+  load.inputs_bytes = layout_.inputs_bytes;
+  load.outputs_bytes = layout_.outputs_bytes;
   load.max_memory_bytes = options_.limits.max_memory_mb << 20;
-  load.arguments = places_;
+  load.arguments = layout_.arguments;
   return std::make_unique<Side>(std::move(next), load, inputs_fd_.get(), outputs.fd.get(), library_fd);
 }
 
@@ -208,17 +197,18 @@ uint64_t Session::FillInputs(std::span<const uint16_t> slots, int member) {
 }
 
 void Session::Poison(const OutputMemory& outputs, std::span<const uint16_t> slots) const {
-  for (size_t i = sized_.inputs.size(); i < places_.size(); ++i) {
+  for (size_t o = 0; o < sized_.outputs.size(); ++o) {
+    const ArgumentPlace& place = layout_.tensors[sized_.inputs.size() + o];
     for (const uint16_t slot : slots) {
-      FillPoison(outputs.mapping.data() + places_[i].offset - kPage + slot * places_[i].stride,
-                 static_cast<int64_t>(places_[i].stride), options_.threads);
+      FillPoison(outputs.mapping.data() + place.offset - kSlotPage + slot * place.stride,
+                 static_cast<int64_t>(place.stride), options_.threads);
     }
   }
 }
 
 std::string Session::BrokenGuard(const OutputMemory& outputs, std::span<const uint16_t> slots) const {
   for (size_t o = 0; o < sized_.outputs.size(); ++o) {
-    const ArgumentPlace& place = places_[sized_.inputs.size() + o];
+    const ArgumentPlace& place = layout_.tensors[sized_.inputs.size() + o];
     for (const uint16_t slot : slots) {
       const std::byte* start = outputs.mapping.data() + place.offset + slot * place.stride;
       const auto intact = [&](const std::byte* begin, const std::byte* end) {
@@ -226,9 +216,9 @@ std::string Session::BrokenGuard(const OutputMemory& outputs, std::span<const ui
                            [](uint32_t word) { return word == kPoison; });
       };
       const std::byte* past = start + (sized_.outputs[o].bytes + 3) / 4 * 4;
-      if (!intact(start - kPage, start))
+      if (!intact(start - kSlotPage, start))
         return "wrote before the start of output `" + sized_.outputs[o].spec.name + "`";
-      if (!intact(past, start - kPage + place.stride)) {
+      if (!intact(past, start - kSlotPage + place.stride)) {
         return "wrote past the end of output `" + sized_.outputs[o].spec.name + "`";
       }
     }
@@ -237,16 +227,11 @@ std::string Session::BrokenGuard(const OutputMemory& outputs, std::span<const ui
 }
 
 std::vector<TensorView> Session::Inputs(size_t slot) const {
-  std::vector<TensorView> views;
-  for (size_t i = 0; i < sized_.inputs.size(); ++i) {
-    views.push_back({inputs_.data() + places_[i].offset + slot * places_[i].stride,
-                     sized_.inputs[i].spec.dtype, sized_.inputs[i].shape});
-  }
-  return views;
+  return InputViews(sized_, layout_, inputs_.data(), slot);
 }
 
 const std::byte* Session::Output(const OutputMemory& outputs, size_t slot, size_t index) const {
-  const ArgumentPlace& place = places_[sized_.inputs.size() + index];
+  const ArgumentPlace& place = layout_.tensors[sized_.inputs.size() + index];
   return outputs.mapping.data() + place.offset + slot * place.stride;
 }
 

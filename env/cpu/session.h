@@ -13,6 +13,7 @@
 #include "env/cpu/side.h"
 #include "env/environment.h"
 #include "env/reference/reference.h"
+#include "env/slot_layout.h"
 
 namespace kevin {
 
@@ -82,8 +83,8 @@ class Session {
   SizedProblem sized_;
   int slots_ = 0;
   double reference_us_ = 0, floor_us_ = 0, best_bytes_per_s_ = 0, best_flops_per_s_ = 0;
-  std::vector<ArgumentPlace> places_;  // inputs, then outputs
-  int64_t inputs_bytes_ = 0, outputs_bytes_ = 0, arena_bytes_ = 0;
+  SlotLayout layout_;
+  int64_t arena_bytes_ = 0;
   Fd inputs_fd_, arena_fd_, problem_fd_;
   Mapping inputs_, arena_;
   std::unique_ptr<Reference> truth_;

@@ -14,6 +14,7 @@
 #include "env/error.h"
 #include "env/reference/caching_allocator.h"
 #include "env/reference/reference.h"
+#include "env/slot_layout.h"
 
 namespace kevin {
 namespace {
@@ -25,11 +26,12 @@ struct Twin {
 
   Handover* page() const { return reinterpret_cast<Handover*>(control.data()); }
 
-  void BindSlots(const RunnerLoad& load) {
-    for (int slot = 0; slot < load.slots; ++slot) {
+  void BindSlots(int slots) {
+    const SlotLayout layout = LayOutSlots(sized, slots);
+    for (int slot = 0; slot < slots; ++slot) {
       std::vector<TensorView> views;
       for (size_t i = 0; i < sized.inputs.size(); ++i) {
-        const ArgumentPlace& place = load.arguments[i];
+        const ArgumentPlace& place = layout.tensors[i];
         views.push_back({inputs.data() + place.offset + static_cast<uint64_t>(slot) * place.stride,
                          sized.inputs[i].spec.dtype, sized.inputs[i].shape});
       }
@@ -87,7 +89,7 @@ int RunTwin(const std::string& size, int threads) {
   const Problem problem = ParseProblem(ReadSharedFile(descriptors[kLibraryFd]), "problem");
   twin.sized = AtSize(problem, size);
   twin.reference = std::make_unique<Reference>(problem, threads);
-  twin.BindSlots(load);
+  twin.BindSlots(load.slots);
   twin.page()->state.store(static_cast<uint32_t>(HandoverState::kReady), std::memory_order_release);
   FutexWake(&twin.page()->state);
   twin.ServeForEver();

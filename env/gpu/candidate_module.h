@@ -16,7 +16,7 @@ namespace kevin {
 
 struct SlotMemory {
   CuDevicePtr inputs = 0, outputs = 0;
-  std::vector<ArgumentPlace> places;  // of the problem's tensors
+  std::vector<ArgumentPlace> places;  // of what `launch` takes
   int slots = 0;
 };
 

@@ -9,6 +9,8 @@ namespace kevin {
 namespace {
 
 // The driver's C interface; every function returns 0 when it succeeds.
+constexpr int kLeastDriver = 13000;   // what our compiler's machine code needs
+constexpr int kLeastCapability = 80;  // virtual memory, async copies: what the trusted kernels count on
 constexpr int kComputeMode = 20, kCapabilityMajor = 75, kCapabilityMinor = 76;
 
 struct Driver {
@@ -69,7 +71,11 @@ std::vector<GpuFound> Ask(std::string* why_none) {
     return {};
   }
   if (const int error = driver.count(&count); error != 0 || count == 0) {
-    *why_none = fmt::format("the NVIDIA driver ({}) shows no device", release);
+    *why_none = fmt::format(
+        "the NVIDIA driver ({}) shows no device (CUDA_VISIBLE_DEVICES hides them, or MIG mode is on without "
+        "an "
+        "instance)",
+        release);
     return {};
   }
   std::vector<GpuFound> gpus;
@@ -78,6 +84,31 @@ std::vector<GpuFound> Ask(std::string* why_none) {
 }
 
 }  // namespace
+
+GpuObstacle ObstacleTo(const GpuFound& gpu) {
+  const std::string name = fmt::format("cuda:{} ({})", gpu.index, gpu.name);
+  // The reference and the candidate each have a process on the device, both at the same time.
+  if (gpu.compute_mode != 0) {
+    return {fmt::format("{} is in {} compute mode; Kevin needs two processes on it", name,
+                        gpu.compute_mode == 2 ? "prohibited" : "exclusive"),
+            fmt::format("set it to the default mode (as root: nvidia-smi -i {} -c DEFAULT)", gpu.index)};
+  }
+  if (gpu.name.find(" MIG ") != std::string::npos) {
+    return {name + " is a MIG instance; what its neighbours run changes its speed, and with it every time",
+            "switch MIG off (as root: nvidia-smi -mig 0) or use a GPU that is not divided"};
+  }
+  if (gpu.driver_version < kLeastDriver) {
+    return {fmt::format("{}: its driver knows CUDA {}.{}; Kevin's compiler needs 13.0", name,
+                        gpu.driver_version / 1000, gpu.driver_version % 1000 / 10),
+            "install NVIDIA's driver 580 or newer"};
+  }
+  if (gpu.capability_major * 10 + gpu.capability_minor < kLeastCapability) {
+    return {fmt::format("{} has compute capability {}.{}; Kevin needs 8.0 or more", name,
+                        gpu.capability_major, gpu.capability_minor),
+            "use a newer GPU"};
+  }
+  return {};
+}
 
 std::vector<GpuFound> FindGpus(std::string* why_none) {
   std::string why;

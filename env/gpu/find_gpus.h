@@ -13,10 +13,13 @@ struct GpuFound {
   int capability_major = 0, capability_minor = 0;
   int compute_mode = 0;    // CUDA's: 0 default, 2 prohibited, 3 exclusive process
   int driver_version = 0;  // the CUDA version that the driver knows: 13000 is 13.0
-
-  // Kevin keeps a process for the reference and one for the candidate on the device at the same time.
-  bool Shared() const { return compute_mode == 0; }
 };
+
+// Why Kevin cannot use a GPU that is there, and what to do about it; both empty when it can.
+struct GpuObstacle {
+  std::string reason, fix;
+};
+GpuObstacle ObstacleTo(const GpuFound& gpu);
 
 // In the driver's order, which CUDA_VISIBLE_DEVICES may change. `why_none` (may be null) is filled when there
 // are none: no driver library, the driver's error number and version, or no device. Never throws.

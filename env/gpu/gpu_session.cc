@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "env/error.h"
 #include "env/gpu/drawing.h"
@@ -12,8 +11,6 @@
 namespace kevin {
 namespace {
 
-constexpr int64_t kPage = 4096;
-constexpr int kMaxSlotsOnGpu = 6;
 constexpr int64_t kProbeVectors = 160 << 10;  // 2.5 MiB: a few microseconds
 constexpr int kProbeBlocks = 640, kProbePairs = 96;
 constexpr int kCanaryWords = 1 << 16;
@@ -21,26 +18,9 @@ constexpr double kBandwidthMargin = 1.1;  // a better kernel than ours may exist
 // mma.sync reaches some 60 % of what the newest tensor instructions do; fp8 and sparsity double it twice.
 constexpr double kMatrixMargin = 1.7 * 4;
 
-int64_t RoundUp(int64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
-
-int64_t TotalBytes(const std::vector<ConcreteTensor>& tensors) {
-  return std::accumulate(tensors.begin(), tensors.end(), int64_t{0},
-                         [](int64_t sum, const ConcreteTensor& t) { return sum + RoundUp(t.bytes); });
-}
-
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
-}
-
-std::string FittingSize(const Problem& problem, size_t free_bytes) {
-  for (const auto& [name, symbols] : problem.sizes) {
-    const SizedProblem sized = AtSize(problem, name);
-    if (6.0 * static_cast<double>(TotalBytes(sized.inputs) + TotalBytes(sized.outputs)) <
-        static_cast<double>(free_bytes))
-      return "use --size " + name;
-  }
-  return "free memory on the GPU, or write a smaller size into the problem file";
 }
 
 }  // namespace
@@ -82,34 +62,13 @@ GpuSession::GpuSession(GpuSessionOptions options)
 GpuSession::~GpuSession() = default;
 
 void GpuSession::LayOut() {
-  const int64_t slot_bytes = TotalBytes(sized_.inputs) + TotalBytes(sized_.outputs) +
-                             static_cast<int64_t>(sized_.outputs.size()) * 2 * kPage;
   size_t free_bytes = 0, total_bytes = 0;
   KEVIN_CU(MemGetInfo, &free_bytes, &total_bytes);
-  // The reference's own tensors and the truth, which are twice as wide, need some five slots' worth.
-  const int64_t left = static_cast<int64_t>(static_cast<double>(free_bytes) * 0.9) - 5 * slot_bytes;
-  memory_.slots = static_cast<int>(std::min<int64_t>(left / slot_bytes, kMaxSlotsOnGpu));
-  if (memory_.slots < 1) {
-    throw Error(
-        ExitCode::kBadRequest,
-        fmt::format("{} at size {} needs about {:.1f} GiB of GPU memory and {:.1f} GiB are free",
-                    options_.problem.id, options_.size, 6.0 * static_cast<double>(slot_bytes) / (1 << 30),
-                    static_cast<double>(free_bytes) / (1 << 30)),
-        FittingSize(options_.problem, free_bytes));
-  }
-  int64_t inputs_bytes = 0, outputs_bytes = 0;
-  const auto place = [&](const std::vector<ConcreteTensor>& tensors, bool output, int64_t* bytes) {
-    for (const ConcreteTensor& tensor : tensors) {
-      const int64_t guard = output ? kPage : 0, stride = RoundUp(tensor.bytes) + 2 * guard;
-      memory_.places.push_back(
-          {output, static_cast<uint64_t>(*bytes + guard), static_cast<uint64_t>(stride)});
-      *bytes += stride * memory_.slots;
-    }
-  };
-  place(sized_.inputs, false, &inputs_bytes);
-  place(sized_.outputs, true, &outputs_bytes);
-  inputs_ = SharedDeviceMemory::Create(options_.device, static_cast<size_t>(inputs_bytes));
-  outputs_ = SharedDeviceMemory::Create(options_.device, static_cast<size_t>(outputs_bytes));
+  memory_.slots = SlotsOnGpu(sized_, free_bytes);
+  layout_ = LayOutSlots(sized_, memory_.slots);
+  memory_.places = layout_.arguments;
+  inputs_ = SharedDeviceMemory::Create(options_.device, static_cast<size_t>(layout_.inputs_bytes));
+  outputs_ = SharedDeviceMemory::Create(options_.device, static_cast<size_t>(layout_.outputs_bytes));
   memory_.inputs = inputs_.data();
   memory_.outputs = outputs_.data();
 }
@@ -133,7 +92,7 @@ void GpuSession::Synchronize() { KEVIN_CU(StreamSynchronize, stream_); }
 std::vector<TensorView> GpuSession::Inputs(int slot) const {
   std::vector<TensorView> views;
   for (size_t i = 0; i < sized_.inputs.size(); ++i) {
-    const ArgumentPlace& place = memory_.places[i];
+    const ArgumentPlace& place = layout_.tensors[i];
     const CuDevicePtr data = memory_.inputs + place.offset + static_cast<uint64_t>(slot) * place.stride;
     views.push_back({reinterpret_cast<void*>(data), sized_.inputs[i].spec.dtype, sized_.inputs[i].shape});
   }
@@ -141,7 +100,7 @@ std::vector<TensorView> GpuSession::Inputs(int slot) const {
 }
 
 CuDevicePtr GpuSession::Output(int slot, size_t index) const {
-  const ArgumentPlace& place = memory_.places[sized_.inputs.size() + index];
+  const ArgumentPlace& place = layout_.tensors[sized_.inputs.size() + index];
   return memory_.outputs + place.offset + static_cast<uint64_t>(slot) * place.stride;
 }
 
@@ -158,22 +117,22 @@ uint64_t GpuSession::Draw(int slot, int member) {
 }
 
 void GpuSession::Poison(int slot) {
-  for (size_t i = sized_.inputs.size(); i < memory_.places.size(); ++i) {
-    const ArgumentPlace& place = memory_.places[i];
+  for (size_t i = sized_.inputs.size(); i < layout_.tensors.size(); ++i) {
+    const ArgumentPlace& place = layout_.tensors[i];
     KEVIN_CU(MemsetD32Async,
-             memory_.outputs + place.offset - kPage + static_cast<uint64_t>(slot) * place.stride, kPoison,
+             memory_.outputs + place.offset - kSlotPage + static_cast<uint64_t>(slot) * place.stride, kPoison,
              place.stride / 4, stream_);
   }
 }
 
 std::string GpuSession::BrokenGuard(int slot) {
   for (size_t o = 0; o < sized_.outputs.size(); ++o) {
-    const ArgumentPlace& place = memory_.places[sized_.inputs.size() + o];
+    const ArgumentPlace& place = layout_.tensors[sized_.inputs.size() + o];
     const CuDevicePtr start = Output(slot, o);
     const uint64_t past = (static_cast<uint64_t>(sized_.outputs[o].bytes) + 3) / 4 * 4;
     KEVIN_CU(MemsetD8Async, counter_.data(), 0, counter_.bytes(), stream_);
-    const std::pair<CuDevicePtr, uint64_t> guards[] = {{start - kPage, kPage},
-                                                       {start + past, place.stride - kPage - past}};
+    const std::pair<CuDevicePtr, uint64_t> guards[] = {{start - kSlotPage, kSlotPage},
+                                                       {start + past, place.stride - kSlotPage - past}};
     for (size_t g = 0; g < 2; ++g) {
       CuDevicePtr words = guards[g].first, count = counter_.data() + g * sizeof(uint64_t);
       auto number = static_cast<long long>(guards[g].second / 4);
@@ -205,7 +164,7 @@ GpuSession::Calibrated GpuSession::StartRunner() {
   if (!spare_) spare_ = std::make_unique<RunnerClient>(options);
   spare_->Open(inputs_, outputs_, memory_, options_.trusted_cubin);
   runner.client = std::move(spare_);
-  const ArgumentPlace& output = memory_.places[sized_.inputs.size()];
+  const ArgumentPlace& output = layout_.tensors[sized_.inputs.size()];
   CuDevicePtr out = memory_.outputs + output.offset, in = memory_.inputs;
   long long vectors =
       std::min<int64_t>({sized_.inputs[0].bytes / 16, sized_.outputs[0].bytes / 16, kProbeVectors});
@@ -260,7 +219,7 @@ bool GpuSession::CanaryLives(RunnerClient* runner) {
   CuDevicePtr out = Output(0, 0), count = counter_.data();
   int words = static_cast<int>(std::min<int64_t>(kCanaryWords, sized_.outputs[0].bytes / 4));
   auto seed = static_cast<uint32_t>(random_());
-  if (runner->Canary(memory_.places[sized_.inputs.size()].offset, words, seed)) return false;
+  if (runner->Canary(layout_.tensors[sized_.inputs.size()].offset, words, seed)) return false;
   KEVIN_CU(MemsetD8Async, count, 0, sizeof(uint64_t), stream_);
   void* arguments[] = {&out, &words, &seed, &count};
   Launch("kevin_canary_check", 64, 256, arguments);
@@ -273,7 +232,7 @@ bool GpuSession::CanaryLives(RunnerClient* runner) {
 double GpuSession::L2WriteBackUs() const {
   int l2_bytes = 0;
   KEVIN_CU(DeviceGetAttribute, &l2_bytes, kCuL2Bytes, options_.device);
-  const auto dirty = static_cast<double>(std::min<int64_t>(l2_bytes, TotalBytes(sized_.outputs)));
+  const auto dirty = static_cast<double>(std::min<int64_t>(l2_bytes, SlotOutputBytes(sized_)));
   return dirty / peak_bytes_per_s_ * 1e6;
 }
 
@@ -296,7 +255,7 @@ double GpuSession::BestUs(int repeats, const std::function<void()>& enqueue) {
 void GpuSession::MeasurePeaks() {
   constexpr int kRepeats = 4;
   // At the size of one call: reading from the inputs' memory, writing to the outputs', and both.
-  long long in_vectors = TotalBytes(sized_.inputs) / 16, out_vectors = TotalBytes(sized_.outputs) / 16;
+  long long in_vectors = SlotInputBytes(sized_) / 16, out_vectors = SlotOutputBytes(sized_) / 16;
   long long both = std::min(in_vectors, out_vectors);
   CuDevicePtr in = memory_.inputs, out = memory_.outputs, sink = counter_.data();
   const auto rate = [&](long long vectors, double factor, const char* name, void** arguments) {

@@ -15,6 +15,7 @@
 #include "env/gpu/stopwatch.h"
 #include "env/problem.h"
 #include "env/reference/reference.h"
+#include "env/slot_layout.h"
 
 namespace kevin {
 
@@ -92,7 +93,8 @@ class GpuSession {
   std::unique_ptr<Reference> reference_;
   CuHandle stream_ = nullptr, module_ = nullptr;
   SharedDeviceMemory inputs_, outputs_;
-  SlotMemory memory_;
+  SlotLayout layout_;
+  SlotMemory memory_;  // as the candidate sees it
   std::unique_ptr<Stopwatch> stopwatch_;
   std::unique_ptr<RunnerClient> spare_;
   std::optional<Calibrated> idle_;

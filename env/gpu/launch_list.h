@@ -18,8 +18,8 @@ struct Dim3 {
   bool operator==(const Dim3&) const = default;
 };
 
-// A place in one of the numbered buffers: first the problem's tensors (inputs, parameters, outputs, in the
-// file's order), then the list's workspaces.
+// A place in one of the numbered buffers: first what `launch` takes (SizedProblem::arguments), then the
+// list's workspaces.
 struct BufferAddress {
   int buffer = 0;
   int64_t offset_bytes = 0;

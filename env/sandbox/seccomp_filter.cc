@@ -104,6 +104,13 @@ void DenyForGpuRunner(scmp_filter_ctx filter) {
   Deny(filter, {SCMP_SYS(execve), SCMP_SYS(execveat), SCMP_SYS(fork), SCMP_SYS(vfork)});
   seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1,
                    SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
+  // Signals go to this process and its threads only; older Landlocks do not see to that.
+  for (const int call :
+       {SCMP_SYS(kill), SCMP_SYS(tgkill), SCMP_SYS(rt_sigqueueinfo), SCMP_SYS(rt_tgsigqueueinfo)}) {
+    seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), call, 1,
+                     SCMP_A0(SCMP_CMP_NE, static_cast<scmp_datum_t>(getpid())));
+  }
+  seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(tkill), 0);
   seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "env/error.h"
 #include "policies/search/choose.h"
 #include "policies/search/family.h"
@@ -20,6 +22,10 @@ using search::Unsupported;
 Kernel Recognise(const Task& task) {
   if (search::Families(task.kind).empty()) {
     throw Unsupported("it writes candidates of kind cpp and cuda, not " + task.kind);
+  }
+  if (std::any_of(task.arguments.begin(), task.arguments.end(),
+                  [](const TaskArgument& argument) { return argument.role == "params"; })) {
+    throw Unsupported("it has so many parameters that they come as one block");
   }
   const search::NodePtr reference = search::ReadReference(task.reference);
   const Computation computation{search::Lower(*reference, task.arguments, {.one_pass_moments = true}),

@@ -1,5 +1,6 @@
 #include "agent/conversation.h"
 
+#include "policies/search/search_policy.h"
 #include "tests/agent/golden.h"
 #include "tests/catch.h"
 #include "tests/fakes.h"
@@ -48,6 +49,27 @@ TEST_CASE("the first turn: problem, rules, example") {
   Fixture f;
   CHECK(PromptTemplateFor({}) == std::string("first_turn"));
   testing::CheckGolden("tests/prompts/golden/first_turn.txt", AsText(BuildMessages(f.context, {})));
+}
+
+TEST_CASE("parameters in one block are explained") {
+  const Problem problem = LoadProblemFile(std::string(KEVIN_SOURCE_DIR) + "/tests/env/problems/mlp.toml");
+  const SizedProblem sized = AtSize(problem, "small");
+  Fixture f;
+  f.context.problem = &sized;
+  testing::CheckGolden("tests/prompts/golden/first_turn_block.txt", AsText(BuildMessages(f.context, {})));
+  f.context.kind = "cuda";
+  const std::string cuda = AsText(BuildMessages(f.context, {}));
+  CHECK(Has(cuda, "void launch(const float* x, const float* params, float* out)"));
+  CHECK(Has(cuda, "- parameter `b1`: float32, [H] = [50], at `params + b1_offset` (3520)"));
+  const Task task = BuildTask(f.context, {});
+  REQUIRE(task.arguments.size() == 3);
+  CHECK(task.arguments[1].role == "params");
+  CHECK(task.arguments[1].shape == std::vector<int64_t>{AtSize(problem, "small").arguments[1].elements});
+  CHECK(task.symbols.at("b1_offset") == 3520);
+  for (const char* kind : {"cpp", "cuda"}) {
+    f.context.kind = kind;
+    CHECK(Has(MakeSearchPolicy()->WhyNot(BuildTask(f.context, {})), "they come as one block"));
+  }
 }
 
 TEST_CASE("the first turn with a kernel to start from and a note") {

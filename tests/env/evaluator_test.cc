@@ -11,6 +11,7 @@
 #include "env/error.h"
 #include "tests/catch.h"
 #include "tests/env/cpu_fixture.h"
+#include "tests/env/mlp_candidates.h"
 
 namespace kevin {
 namespace {
@@ -163,6 +164,23 @@ TEST_CASE("a measured kernel comes with samples, seeds, rates and the kernel it 
   CHECK(sides == std::set<std::string>{"candidate", "reference", "start"});
   CHECK(timed_phases.count("sequential") == 1);
   CHECK(processes.size() >= 3);
+}
+
+TEST_CASE("parameters in one block are judged as any others") {
+  const Problem mlp = LoadProblemFile(MlpPath());
+  const Evaluation evaluation = SharedEnvironment().Evaluate(mlp, {"cpp", kMlpCpp}, {});
+  INFO(OutcomeReason(evaluation.outcome));
+  CHECK(std::holds_alternative<Measured>(evaluation.outcome));
+  std::string text = kMlpCpp;
+  text.replace(text.find("b7_offset"), 9, "b6_offset");
+  CHECK(std::string(OutcomeName(SharedEnvironment().Verify(mlp, {"cpp", text}, {}))) == "wrong");
+  const Outcome separate = SharedEnvironment().Verify(
+      mlp,
+      {"cpp", "extern \"C\" void launch(const float* x, const float* w1, const float* b1, float* out) {}"},
+      {});
+  REQUIRE(std::string(OutcomeName(separate)) == "compile_failed");
+  INFO(std::get<CompileFailed>(separate).log);
+  CHECK(Contains(std::get<CompileFailed>(separate).log, "required-signature"));
 }
 
 TEST_CASE("a kernel to start from must be usable") {

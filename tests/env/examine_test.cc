@@ -90,16 +90,19 @@ TEST_CASE("a job for the examiner survives its text form") {
       "\x7f"
       "ELF\0\1",
       6);
-  job.tensors = {{false, 4096, 1024, {3, 8.0F, 0.5F}}, {true, 64, 16, {}}};
+  job.arguments = {{4096, {{0, 512, {3, 8.0F, 0.5F}}, {2048, 512, {}}}}, {64, {}}};
   job.untouched_memory = true;
   const ExamineJob back = ExamineJobFromText(ExamineJobToText(job));
   CHECK(back.plan == job.plan);
   CHECK(back.trusted_cubin == job.trusted_cubin);
-  REQUIRE(back.tensors.size() == 2);
-  CHECK(back.tensors[0].elements == 1024);
-  CHECK(back.tensors[0].drawing.distribution == 3);
-  CHECK(back.tensors[0].drawing.scale == 8.0F);
-  CHECK(back.tensors[1].output);
+  REQUIRE(back.arguments.size() == 2);
+  CHECK(back.arguments[0].bytes == 4096);
+  REQUIRE(back.arguments[0].fills.size() == 2);
+  CHECK(back.arguments[0].fills[0].drawing.distribution == 3);
+  CHECK(back.arguments[0].fills[0].drawing.scale == 8.0F);
+  CHECK(back.arguments[0].fills[1].offset_bytes == 2048);
+  CHECK(back.arguments[0].fills[1].elements == 512);
+  CHECK(back.arguments[1].fills.empty());
   CHECK(back.untouched_memory);
   CHECK_THROWS_AS(ExamineJobFromText("{}"), Error);
 }

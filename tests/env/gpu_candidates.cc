@@ -115,13 +115,14 @@ const std::set<std::string> kNoGain = {"first_inputs",
 std::vector<GpuCandidate> CandidatesIn(const fs::path& folder) {
   std::vector<GpuCandidate> candidates;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() != ".cu") continue;
+    const std::string ending = entry.path().extension();
+    if (ending != ".cu" && ending != ".ptx") continue;
     GpuCandidate found;
     found.name = entry.path().stem();
     const auto problem = kProblems.find(found.name);
     found.problem = problem == kProblems.end() ? "level1/19" : problem->second;
     if (kAtFullSize.count(found.name)) found.size = "full";
-    found.candidate = {"cuda", TextOf(entry.path())};
+    found.candidate = {ending == ".ptx" ? "ptx" : "cuda", TextOf(entry.path())};
     candidates.push_back(std::move(found));
   }
   std::sort(candidates.begin(), candidates.end(), [](const GpuCandidate& a, const GpuCandidate& b) {

@@ -3,6 +3,7 @@
 
 #include "tests/env/gpu_candidates.h"
 
+#include <algorithm>
 #include <atomic>
 #include <iostream>
 #include <thread>
@@ -25,8 +26,9 @@ Stop StopOf(CompileFarm& farm, const GpuCandidate& one) {
   const Problem problem = ListedProblem(one.problem);
   const SizedProblem sized = AtSize(problem, one.size);
   try {
-    const InterpretedLaunch launch = InterpretLaunch(sized, "cuda", one.candidate.source);
+    const InterpretedLaunch launch = InterpretLaunch(sized, one.candidate.kind, one.candidate.source);
     GpuCompileRequest request;
+    request.kind = one.candidate.kind;
     request.device_text = launch.split.device_text;
     request.kernels.assign(launch.kernels.begin(), launch.kernels.end());
     for (const ConstantValue& constant : launch.list.constants) request.variables.push_back(constant.symbol);
@@ -116,6 +118,8 @@ TEST_CASE("honest GPU kernels come through") {
   if (!TestToolchain()) return;
   const std::vector<GpuCandidate> honest = HonestGpuKernels();
   REQUIRE(honest.size() > 10);
+  CHECK(std::count_if(honest.begin(), honest.end(),
+                      [](const GpuCandidate& one) { return one.candidate.kind == "ptx"; }) == 1);
   CheckNothingStops(honest);
 }
 

@@ -10,6 +10,7 @@
 #include "tests/catch.h"
 #include "tests/env/cpu_fixture.h"
 #include "tests/env/gpu_candidates.h"
+#include "tests/env/mlp_candidates.h"
 #include "tests/env/red_team_report.h"
 
 namespace kevin {
@@ -104,6 +105,24 @@ TEST_CASE("honest GPU kernels are measured") {
     passed += IsMeasured(outcome);
   }
   std::printf("honest kernels passed %d/%zu\n", passed, kernels.size());
+}
+
+TEST_CASE("parameters in one block are judged on a GPU as any others") {
+  if (!SharedEnvironment()) return;
+  const Problem mlp = LoadProblemFile(MlpPath());
+  EvaluateOptions options;
+  options.size = "small";
+  const auto judged = [&](const std::string& text) {
+    return SharedEnvironment()->Evaluate(mlp, {"cuda", text}, options).outcome;
+  };
+  for (const std::string& text : {kMlpCuda, kMlpCudaOneKernel}) {
+    const Outcome outcome = judged(text);
+    INFO(OutcomeReason(outcome));
+    CHECK(IsMeasured(outcome));
+  }
+  std::string wrong = kMlpCuda;
+  wrong.replace(wrong.find("b7_offset"), 9, "b6_offset");
+  CHECK(std::holds_alternative<Wrong>(judged(wrong)));
 }
 
 // The standing honesty check: eager's own form, four numbers at once.

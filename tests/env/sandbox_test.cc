@@ -21,23 +21,38 @@
 namespace kevin {
 namespace {
 
-void CheckAllBlocked(bool namespaces) {
-  const TemporaryFolder home;
+SelfTestOptions OptionsFor(SandboxProfile profile, bool namespaces, const std::filesystem::path& home) {
   SelfTestOptions options;
   options.runner = BuiltPrograms() / "kevin-runner";
-  options.canary_folder = home.path();
+  options.canary_folder = home;
   options.namespaces = namespaces;
-  const std::vector<ActResult> results = RunSelfTest(options);
-  REQUIRE(results.size() == ForbiddenActs().size());
+  options.profile = profile;
+  return options;
+}
+
+// Of ForbiddenActs(), in its order.
+std::vector<Attempt> ActsFor(SandboxProfile profile) {
+  std::vector<Attempt> acts = ForbiddenActs();
+  if (profile != SandboxProfile::kCandidate)
+    std::erase_if(acts, [](const Attempt& act) { return act.candidate_only; });
+  return acts;
+}
+
+void CheckAllBlocked(SandboxProfile profile, bool namespaces) {
+  const TemporaryFolder home;
+  const std::vector<Attempt> acts = ActsFor(profile);
+  const std::vector<ActResult> results = RunSelfTest(OptionsFor(profile, namespaces, home.path()));
+  REQUIRE(results.size() == acts.size());
   int blocked = 0;
   for (size_t i = 0; i < results.size(); ++i) {
     INFO(results[i].act << ": " << results[i].detail);
+    CHECK(results[i].act == acts[i].name);
     CHECK(results[i].blocked);
     // Only endless acts may be stopped by the watchdog; any other was not tried to its end.
-    CHECK((results[i].detail == "killed at the deadline") == ForbiddenActs()[i].endless);
+    CHECK((results[i].detail == "killed at the deadline") == acts[i].endless);
     blocked += results[i].blocked;
   }
-  std::printf("forbidden acts blocked %d/%zu (%s)\n", blocked, results.size(),
+  std::printf("forbidden acts blocked %d/%zu (%s, %s)\n", blocked, results.size(), ProfileName(profile),
               namespaces ? "with namespaces" : "without namespaces");
 }
 
@@ -89,10 +104,28 @@ TEST_CASE("every forbidden act is blocked, with namespaces") {
     std::printf("skipped: this machine has no unprivileged namespaces\n");
     return;
   }
-  CheckAllBlocked(true);
+  CheckAllBlocked(SandboxProfile::kCandidate, true);
+  CheckAllBlocked(SandboxProfile::kGpuRunner, true);
 }
 
-TEST_CASE("every forbidden act is blocked, without namespaces") { CheckAllBlocked(false); }
+TEST_CASE("every forbidden act is blocked, without namespaces") {
+  CheckAllBlocked(SandboxProfile::kCandidate, false);
+  CheckAllBlocked(SandboxProfile::kGpuRunner, false);
+}
+
+// The compiler's filter is the GPU runner's but for new processes, which a compiler needs.
+TEST_CASE("a sandbox with a rule less is seen to leak, by what it lets through") {
+  const TemporaryFolder home;
+  const SelfTestOptions options = OptionsFor(SandboxProfile::kCompiler, NamespacesAvailable(), home.path());
+  CHECK(RequireSandbox(options, true) == "fork, execute another program");
+  try {
+    RequireSandbox(options, false);
+    FAIL_CHECK("no error");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kSandbox);
+    CHECK(std::string(error.what()).ends_with("a candidate could fork, execute another program"));
+  }
+}
 
 TEST_CASE("the acts would succeed without the sandbox") {
   const TemporaryFolder home;

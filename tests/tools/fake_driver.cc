@@ -1,5 +1,6 @@
 // A stand-in for libcuda.so.1 with as much of it as looking for GPUs needs. FAKE_DRIVER_INIT is what cuInit
-// answers, FAKE_DRIVER_GPUS how many there are; the second is in exclusive mode.
+// answers, FAKE_DRIVER_VERSION the CUDA it knows, FAKE_DRIVER_GPUS how many there are. FAKE_DRIVER_NAME,
+// FAKE_DRIVER_MODE and FAKE_DRIVER_MAJOR are the first GPU's; the second is in exclusive mode.
 
 #include <cstdio>
 #include <cstdlib>
@@ -18,7 +19,7 @@ extern "C" {
 int cuInit(unsigned) { return Setting("FAKE_DRIVER_INIT", 0); }
 
 int cuDriverGetVersion(int* version) {
-  *version = 13020;
+  *version = Setting("FAKE_DRIVER_VERSION", 13020);
   return 0;
 }
 
@@ -33,12 +34,22 @@ int cuDeviceGet(int* device, int index) {
 }
 
 int cuDeviceGetName(char* name, int size, int device) {
-  std::snprintf(name, static_cast<size_t>(size), "Fake %d", device);
+  const char* first = std::getenv("FAKE_DRIVER_NAME");
+  if (first != nullptr && device == 40) {
+    std::snprintf(name, static_cast<size_t>(size), "%s", first);
+  } else {
+    std::snprintf(name, static_cast<size_t>(size), "Fake %d", device);
+  }
   return 0;
 }
 
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
-  *value = attribute == 75 ? 9 : attribute == 76 ? 1 : attribute == 20 && device == 41 ? 3 : 0;
+  constexpr int kComputeMode = 20, kMajor = 75, kMinor = 76;
+  const bool first = device == 40;
+  *value = attribute == kMajor         ? first ? Setting("FAKE_DRIVER_MAJOR", 9) : 9
+           : attribute == kMinor       ? 1
+           : attribute == kComputeMode ? first ? Setting("FAKE_DRIVER_MODE", 0) : 3
+                                       : 0;
   return 0;
 }
 

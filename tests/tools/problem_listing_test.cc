@@ -41,6 +41,21 @@ TEST_CASE("details show what a kernel writer needs") {
   CHECK(Contains(page, "bytes      8*(B + 1)*C*H*W  35.7 MB     570 MB\n"));
 }
 
+TEST_CASE("parameters in one block are explained") {
+  const Problem mlp = LoadProblemFile(std::string(KEVIN_SOURCE_DIR) + "/tests/env/problems/mlp.toml");
+  const std::string page = ProblemDetails(mlp, "");
+  CHECK(Contains(page, "(size symbols B, D, H are constants in scope)"));
+  CHECK(Contains(page,
+                 "  cuda  void launch(const float* x, const float* params, float* out)\n"
+                 "  params holds the parameters in the file's order, each from the next multiple of 64 "
+                 "elements on;\n"
+                 "  constants in scope say where, in elements: w1_offset, ...\n\n"));
+  const auto event = ProblemJson(mlp, "small");
+  REQUIRE(event["params"].size() == 18);
+  CHECK(event["params"][1].dump() ==
+        R"({"name":"b1","dtype":"float32","shape":{"small":[50]},"offset":{"small":3520}})");
+}
+
 TEST_CASE("the problem event has the fields that scripts read") {
   const auto event = ProblemJson(Shipped("level1/40"), "");
   CHECK(event["event"] == "problem");

@@ -93,17 +93,20 @@ std::string Choice(const DeviceOptions& options, const std::string& kind, FakeGp
 }  // namespace
 
 TEST_CASE("the device follows from what was asked, the kernel's kind and the machine") {
-  const FakeGpus none, one{{Gpu(0)}}, second{{Gpu(0, 3), Gpu(1)}}, exclusive{{Gpu(0, 3)}};
+  const FakeGpus none, one{{Gpu(0)}}, second{{Gpu(0, 3), Gpu(1)}}, exclusive{{Gpu(0, 3)}},
+      old{{{0, "Old", 9, 0, 0, 12080}}};
   const DeviceOptions automatic;
   CHECK(Choice(automatic, "", none) == "cpu");
   CHECK(Choice(automatic, "", one) == "auto");
   CHECK(Choice(automatic, "", exclusive) == "cpu");
+  CHECK(Choice(automatic, "", old) == "cpu");
+  CHECK(Choice(automatic, "ptx", old).find("its driver knows CUDA 12.8") != std::string::npos);
   CHECK(Choice(automatic, "cpp", one) == "cpu");
   CHECK(Choice(automatic, "cuda", one) == "cuda:0");
   CHECK(Choice(automatic, "ptx", second) == "cuda:1");
   CHECK(Choice(automatic, "cuda", none) == "3: a kernel of kind cuda needs a GPU: no driver");
   CHECK(Choice(automatic, "cuda", exclusive)
-            .starts_with("3: a kernel of kind cuda needs a GPU: the GPU is in "));
+            .starts_with("3: a kernel of kind cuda needs a GPU: cuda:0 (Fake GPU) is in exclusive "));
   CHECK(Choice(OnDevice("cpu"), "", one) == "cpu");
   CHECK(Choice(OnDevice("cpu"), "cpp", one) == "cpu");
   CHECK(Choice(OnDevice("cpu"), "cuda", one) == "2: a kernel of kind cuda is not judged on device cpu");

@@ -10,14 +10,18 @@ namespace kevin {
 using nlohmann::json;
 
 std::string ExamineJobToText(const ExamineJob& job) {
-  json tensors = json::array();
-  for (const ExaminedTensor& t : job.tensors) {
-    tensors.push_back(
-        {t.output, t.bytes, t.elements, t.drawing.distribution, t.drawing.scale, t.drawing.offset});
+  json arguments = json::array();
+  for (const ExaminedArgument& argument : job.arguments) {
+    json fills = json::array();
+    for (const ExaminedFill& fill : argument.fills) {
+      fills.push_back({fill.offset_bytes, fill.elements, fill.drawing.distribution, fill.drawing.scale,
+                       fill.drawing.offset});
+    }
+    arguments.push_back({{"bytes", argument.bytes}, {"fills", fills}});
   }
   return json{{"plan", job.plan},
               {"trusted_cubin", HexText(job.trusted_cubin)},
-              {"tensors", tensors},
+              {"arguments", arguments},
               {"untouched_memory", job.untouched_memory}}
       .dump();
 }
@@ -28,8 +32,12 @@ ExamineJob ExamineJobFromText(const std::string& text) {
     ExamineJob job;
     job.plan = object.at("plan");
     job.trusted_cubin = BytesFromHex(object.at("trusted_cubin"));
-    for (const json& t : object.at("tensors"))
-      job.tensors.push_back({t.at(0), t.at(1), t.at(2), {t.at(3), t.at(4), t.at(5)}});
+    for (const json& a : object.at("arguments")) {
+      ExaminedArgument& argument = job.arguments.emplace_back();
+      argument.bytes = a.at("bytes");
+      for (const json& fill : a.at("fills"))
+        argument.fills.push_back({fill.at(0), fill.at(1), {fill.at(2), fill.at(3), fill.at(4)}});
+    }
     job.untouched_memory = object.at("untouched_memory");
     return job;
   } catch (const json::exception& error) {

@@ -12,16 +12,21 @@ namespace kevin {
 inline constexpr const char* kExamineJobFile = "job.json";
 inline constexpr const char* kExamineFaultFile = "fault";  // there when a call failed: the driver's words
 
-struct ExaminedTensor {
-  bool output = false;
-  int64_t bytes = 0, elements = 0;
-  Drawing drawing;  // of an input
+struct ExaminedFill {
+  int64_t offset_bytes = 0, elements = 0;
+  Drawing drawing;
+};
+
+// One argument of `launch`: a tensor, or the block of all parameters.
+struct ExaminedArgument {
+  int64_t bytes = 0;
+  std::vector<ExaminedFill> fills;  // none: an output
 };
 
 struct ExamineJob {
   std::string plan;           // LaunchPlanToText
   std::string trusted_cubin;  // Kevin's own kernels
-  std::vector<ExaminedTensor> tensors;
+  std::vector<ExaminedArgument> arguments;
   // Outputs and workspaces as they come, so that a check for reads of memory that nobody wrote can see them.
   bool untouched_memory = false;
 };

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +20,7 @@
 #include "env/gpu/examine/examine_job.h"
 #include "env/printable.h"
 #include "env/run_to_end.h"
+#include "env/slot_layout.h"
 
 namespace kevin {
 namespace {
@@ -62,14 +64,25 @@ std::vector<std::string> ToolFolders() {
   return folders;
 }
 
-// A job's tensors; `examined.plan` is the caller's.
 ExamineJob JobFor(const SizedProblem& sized, const std::string& plan, const ExaminerOptions& options) {
   ExamineJob job;
   job.plan = plan;
   job.trusted_cubin = ReadFile(options.trusted_cubin);
-  for (const ConcreteTensor& t : sized.inputs)
-    job.tensors.push_back({false, t.bytes, t.elements, DrawingOf(t.spec, options.inputs, 0)});
-  for (const ConcreteTensor& t : sized.outputs) job.tensors.push_back({true, t.bytes, t.elements, {}});
+  const SlotLayout layout = LayOutSlots(sized, 1);
+  for (const ArgumentPlace& place : layout.arguments) {
+    ExaminedArgument& argument = job.arguments.emplace_back();
+    for (size_t i = 0; i < layout.tensors.size(); ++i) {
+      const ArgumentPlace& tensor = layout.tensors[i];
+      if (tensor.output != place.output || tensor.offset < place.offset ||
+          tensor.offset >= place.offset + place.stride)
+        continue;
+      const bool output = i >= sized.inputs.size();
+      const ConcreteTensor& t = output ? sized.outputs[i - sized.inputs.size()] : sized.inputs[i];
+      const auto offset = static_cast<int64_t>(tensor.offset - place.offset);
+      argument.bytes = std::max(argument.bytes, offset + t.bytes);
+      if (!output) argument.fills.push_back({offset, t.elements, DrawingOf(t.spec, options.inputs, 0)});
+    }
+  }
   return job;
 }
 

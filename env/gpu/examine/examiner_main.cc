@@ -32,19 +32,22 @@ std::string ReadFile(const char* name) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Every tensor in an allocation of its own, so that a step beyond its end is seen.
-struct Tensors {
+// Every argument in an allocation of its own, so that a step beyond its end is seen.
+struct Arguments {
   std::vector<DeviceBuffer> buffers;
   SlotMemory memory;
 
-  Tensors(const ExamineJob& job, CuHandle fill, CuHandle stream) {
+  Arguments(const ExamineJob& job, CuHandle fill, CuHandle stream) {
     memory.slots = 1;
     uint64_t seed = 1;
-    for (const ExaminedTensor& tensor : job.tensors) {
-      buffers.emplace_back(static_cast<size_t>(tensor.bytes));
+    for (const ExaminedArgument& argument : job.arguments) {
+      buffers.emplace_back(static_cast<size_t>(argument.bytes));
       const CuDevicePtr data = buffers.back().data();
-      memory.places.push_back({tensor.output, data, 0});
-      if (!tensor.output) FillOnDevice(fill, stream, data, tensor.elements, tensor.drawing, seed++);
+      memory.places.push_back({argument.fills.empty(), data, 0});
+      for (const ExaminedFill& part : argument.fills) {
+        FillOnDevice(fill, stream, data + static_cast<CuDevicePtr>(part.offset_bytes), part.elements,
+                     part.drawing, seed++);
+      }
     }
   }
 };
@@ -57,8 +60,8 @@ void CallOnce(const ExamineJob& job, int device) {
   KEVIN_CU(StreamCreate, &stream, kNonBlockingStream);
   KEVIN_CU(ModuleLoadData, &trusted, job.trusted_cubin.data());
   KEVIN_CU(ModuleGetFunction, &fill, trusted, "kevin_fill");
-  const Tensors tensors(job, fill, stream);
-  CandidateModule candidate(LaunchPlanFromText(job.plan), tensors.memory, stream);
+  const Arguments arguments(job, fill, stream);
+  CandidateModule candidate(LaunchPlanFromText(job.plan), arguments.memory, stream);
   if (!job.untouched_memory) candidate.Restore();
   KEVIN_CU(StreamSynchronize, stream);
   KEVIN_CU(ProfilerStart);

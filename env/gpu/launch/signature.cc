@@ -28,15 +28,15 @@ std::vector<Value> LaunchArguments(const SourceText& source, const SizedProblem&
   const bool has_stream = tensors > 0 && is_stream(parameters.back());
   if (has_stream) list->AddNote(parameters.back().at, "launch needs no stream: everything runs in one");
   tensors -= has_stream;
-  const size_t inputs = problem.inputs.size(), wanted = inputs + problem.outputs.size();
+  const size_t wanted = problem.arguments.size(), inputs = wanted - problem.outputs.size();
   if (tensors != wanted) {
-    source.Fail(name_at,
-                fmt::format("launch takes {} tensors and the problem has {}{}", tensors, wanted, advice));
+    source.Fail(name_at, fmt::format("launch takes {} tensors and the problem {} {}{}", tensors,
+                                     HasParamBlock(*problem.problem) ? "gives" : "has", wanted, advice));
   }
   std::vector<Value> arguments;
   for (size_t i = 0; i < wanted; ++i) {
     const bool input = i < inputs;
-    const ConcreteTensor& tensor = input ? problem.inputs[i] : problem.outputs[i - inputs];
+    const ConcreteTensor& tensor = problem.arguments[i];
     const Parameter& parameter = parameters[i];
     const Type type = interpreter->Resolve(parameter.type);
     if (!Holds(type, tensor.spec.dtype) || parameter.type.is_reference) {

@@ -1,0 +1,63 @@
+// How many slots a GPU has room for, and what is said when it has none.
+
+#include "env/slot_layout.h"
+
+#include "env/error.h"
+#include "tests/catch.h"
+
+namespace kevin {
+namespace {
+
+constexpr size_t kGib = size_t{1} << 30;
+
+// x[N, 1024 Ki] -> out of the same shape: N * 4 MiB each.
+Problem Copies() {
+  Problem problem;
+  problem.id = "test/copy";
+  TensorSpec x, out;
+  x.name = "x";
+  out.name = "out";
+  x.shape = out.shape = {"N", "1048576"};
+  problem.inputs = {x};
+  problem.outputs = {out};
+  problem.sizes = {{"full", {{"N", 1024}}}, {"middle", {{"N", 64}}}, {"small", {{"N", 8}}}};
+  problem.flops = problem.bytes = problem.min_flops = problem.min_bytes = "N";
+  return problem;
+}
+
+int Slots(const std::string& size, size_t free_bytes) {
+  const Problem problem = Copies();
+  return SlotsOnGpu(AtSize(problem, size), free_bytes);
+}
+
+std::string Complaint(const std::string& size, size_t free_bytes, ExitCode code) {
+  try {
+    Slots(size, free_bytes);
+  } catch (const Error& error) {
+    CHECK(error.code() == code);
+    return std::string(error.what()) + "; " + error.next_step();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("as many slots as fit, six at most") {
+  CHECK(Slots("full", 141 * kGib) == 6);  // 8 GiB a slot
+  CHECK(Slots("full", 90 * kGib) == 5);
+  CHECK(Slots("full", 54 * kGib) == 1);
+  CHECK(Slots("small", 90 * kGib) == 6);
+}
+
+TEST_CASE("too little GPU memory: how much is needed, and the largest size that fits") {
+  CHECK(Complaint("full", 53 * kGib, ExitCode::kBadRequest) ==
+        "test/copy at size full needs about 53.3 GiB of GPU memory and 53.0 GiB are free; use --size middle");
+  CHECK(Complaint("full", 2 * kGib, ExitCode::kBadRequest) ==
+        "test/copy at size full needs about 53.3 GiB of GPU memory and 2.0 GiB are free; use --size small");
+  CHECK(Complaint("small", kGib / 4, ExitCode::kMachine) ==
+        "test/copy at size small needs about 0.4 GiB of GPU memory and 0.2 GiB are free; free memory on the "
+        "GPU (nvidia-smi shows who has it), or write a smaller size into the problem file");
+  CHECK(Complaint("full", 0, ExitCode::kMachine).find("0.0 GiB are free") != std::string::npos);
+}
+
+}  // namespace kevin
