@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "env/device_lock.h"
 #include "env/error.h"
 
 namespace kevin {
@@ -91,8 +92,7 @@ GpuSession::GpuSession(GpuSessionOptions options)
   }
   char bus[32] = {};
   KEVIN_CU(DeviceGetPCIBusId, bus, sizeof(bus), options_.device);
-  lock_name_ = std::string("gpu-") + bus;
-  std::replace(lock_name_.begin(), lock_name_.end(), ':', '-');
+  lock_name_ = DeviceLock::NameOfGpu(bus);
   const RunnerOptions runner{options_.runner_path, options_.device, options_.namespaces};
   spare_ = std::make_unique<RunnerClient>(runner);  // makes its context meanwhile
   reference_ =
