@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 
 #include "env/error.h"
 
@@ -22,11 +23,17 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kErrorBytes = 4096;  // the end of standard error
 constexpr double kEndLimit_s = 10;
 
-std::vector<std::string> OwnEnvironment() {
-  constexpr const char* kOrder = "CUDA_DEVICE_ORDER=";
-  std::vector<std::string> environment{std::string(kOrder) + "PCI_BUS_ID"};
+// As this process's own, but devices are counted as Kevin counts them, and a bundle's libraries (its launcher
+// says what the path was without them) are not Python's.
+std::vector<std::string> PythonEnvironment() {
+  std::vector<std::string> environment{"CUDA_DEVICE_ORDER=PCI_BUS_ID"};
+  const char* outer = std::getenv("KEVIN_OUTER_LIBRARY_PATH");
+  if (outer != nullptr && *outer != '\0') environment.push_back(std::string("LD_LIBRARY_PATH=") + outer);
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (!std::string_view(*entry).starts_with(kOrder)) environment.emplace_back(*entry);
+    const std::string_view text = *entry;
+    if (text.starts_with("CUDA_DEVICE_ORDER=")) continue;
+    if (outer != nullptr && text.starts_with("LD_LIBRARY_PATH=")) continue;
+    environment.emplace_back(text);
   }
   return environment;
 }
@@ -51,7 +58,7 @@ PythonProcess::PythonProcess(const std::vector<std::string>& argv) {
   const Fd their_errors(errors[1]);
   SpawnOptions spawn;
   spawn.argv = argv;
-  spawn.environment = OwnEnvironment();
+  spawn.environment = PythonEnvironment();
   spawn.descriptors = {
       {theirs.get(), STDIN_FILENO}, {theirs.get(), STDOUT_FILENO}, {their_errors.get(), STDERR_FILENO}};
   process_ = Spawn(spawn);

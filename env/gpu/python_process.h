@@ -13,9 +13,9 @@ namespace kevin {
 
 class PythonProcess {
  public:
-  // `argv` starts with the interpreter's path. It gets this process's own environment, and CUDA's devices in
-  // the order that Kevin counts them in. Killed, with what it started, when this is destroyed. Throws
-  // Error(kBroken).
+  // `argv` starts with the interpreter's path. It gets this process's own environment, CUDA's devices in the
+  // order that Kevin counts them in, and no library path of a bundle's. Killed, with what it started, when
+  // this is destroyed. Throws Error(kBroken).
   explicit PythonProcess(const std::vector<std::string>& argv);
 
   // False when the other side is gone.

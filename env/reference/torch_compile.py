@@ -77,6 +77,14 @@ def describe_version():
 def operators_used(tree):
     """The NAMEs of torch.NAME. Refuses what is not the restricted language."""
     operators = set()
+    known = {"torch", "math", "Tensor", *TYPES, *ALLOWED_BUILTINS}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            known.add(node.name)
+        elif isinstance(node, ast.arg):
+            known.add(node.arg)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            known.add(node.id)
     for node in ast.walk(tree):
         place = f"line {getattr(node, 'lineno', '?')} of the reference"
         if not isinstance(node, ALLOWED_NODES):
@@ -86,6 +94,8 @@ def operators_used(tree):
         name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
         if name.startswith("_"):
             raise Refusal(f"{place}: {name} begins with an underscore")
+        if isinstance(node, ast.Name) and name not in known:
+            raise Refusal(f"{place}: {name} is not known there")
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "torch":
             operators.add(node.attr)
     return operators
