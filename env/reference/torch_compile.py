@@ -276,6 +276,18 @@ def largest_difference(torch, eager, compiled):
     return worst
 
 
+def blame(torch, device, error):
+    """Whose fault it is that torch.compile failed: the machine's where it compiles nothing at all (Triton without a C
+    compiler, say)."""
+    if "CUDA error" not in str(error):  # after one nothing works any more
+        torch._dynamo.reset()
+        try:
+            torch.compile(lambda x: x + 1)(torch.ones(8, device=device))
+        except Exception as nothing_works:
+            return MachineLacks("torch.compile compiles nothing here: " + first_line(nothing_works))
+    return Refusal("torch.compile fails: " + first_line(error))
+
+
 def run(torch, job, device, clock, say):
     torch.backends.cuda.matmul.allow_tf32 = job["tf32"]
     torch.backends.cudnn.allow_tf32 = job["tf32"]
@@ -293,7 +305,7 @@ def run(torch, job, device, clock, say):
     try:
         got = compiled(*arguments)
     except Exception as error:
-        raise Refusal("torch.compile fails: " + first_line(error)) from error
+        raise blame(torch, device, error) from error
     clock.synchronize()
     compile_s = time.perf_counter() - start
     max_error = largest_difference(torch, expected, got)

@@ -6,6 +6,7 @@ import glob
 import json
 import subprocess
 import sys
+import types
 import unittest
 
 source_tree = sys.argv.pop(1)
@@ -130,6 +131,23 @@ class Measuring(unittest.TestCase):
             with self.subTest(other), self.assertRaises(torch_compile.Refusal):
                 torch_compile.largest_difference(torch, infinite, other)
         self.assertEqual(torch_compile.largest_difference(torch, torch.tensor([1]), torch.tensor([2])), 0)
+
+
+class Blame(unittest.TestCase):
+    def of(self, compile_function, message="it fails"):
+        made_up = types.SimpleNamespace(compile=compile_function, ones=torch.ones,
+                                        _dynamo=types.SimpleNamespace(reset=lambda: None))
+        return torch_compile.blame(made_up, torch.device("cpu"), RuntimeError(message + "\nand more"))
+
+    def test_the_problem_or_the_machine(self):
+        def no_compiler(function):
+            raise RuntimeError("no C compiler")
+
+        works = self.of(lambda function: function)
+        self.assertEqual((type(works), str(works)), (torch_compile.Refusal, "torch.compile fails: RuntimeError: it fails"))
+        self.assertIsInstance(self.of(no_compiler), torch_compile.MachineLacks)
+        self.assertIn("no C compiler", str(self.of(no_compiler)))
+        self.assertIsInstance(self.of(no_compiler, "CUDA error: an illegal memory access"), torch_compile.Refusal)
 
 
 class Program(unittest.TestCase):
