@@ -31,11 +31,11 @@ struct RunOptions {
   std::string problem, policy, database = "kevin.db", output = "kevin-out", from, continue_episode, note;
   std::string size, inputs = "default";  // size empty: the environment's default
   DeviceOptions device;
-  std::string baseline = "stored";
   std::optional<int> turns;
   std::optional<double> until;
   uint64_t seed = 0;
   bool json = false;
+  std::string baseline = "stored";
 };
 
 constexpr int kDefaultTurns = 8;
@@ -281,8 +281,8 @@ void AddRunCommand(CLI::App& app, Action* action) {
       run->add_option("--inputs", o.inputs, "kernelbench: its uniform inputs instead of ours")
           ->check(CLI::IsMember({"default", "kernelbench"}))
           ->capture_default_str();
-  AddDeviceOptions(run, &o.device);
   AddBaselineOption(run, &o.baseline);
+  AddDeviceOptions(run, &o.device);
   run->add_option("--db", o.database, "The database")->capture_default_str();
   run->add_option("--out", o.output, "Where kernels are written")->capture_default_str();
   run->add_flag("--json", o.json, "One JSON object a line on stdout, all else on stderr");
