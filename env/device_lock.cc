@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -15,6 +16,11 @@ namespace kevin {
 
 std::filesystem::path DeviceLock::PathFor(const std::string& device) {
   return "/tmp/kevin-" + device + ".lock";
+}
+
+std::string DeviceLock::NameOfGpu(std::string pci_bus) {
+  std::replace(pci_bus.begin(), pci_bus.end(), ':', '-');
+  return "gpu-" + pci_bus;
 }
 
 DeviceLock::DeviceLock(const std::string& device, LockMode mode, double* wait_s) {

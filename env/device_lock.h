@@ -20,6 +20,8 @@ class DeviceLock {
   DeviceLock& operator=(const DeviceLock&) = delete;
 
   static std::filesystem::path PathFor(const std::string& device);
+  // The `device` of a GPU, from what the driver calls its place on the bus ("0000:18:00.0").
+  static std::string NameOfGpu(std::string pci_bus);
 
  private:
   int fd_ = -1;

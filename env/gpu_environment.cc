@@ -196,7 +196,7 @@ void DeviceEnvironment::DescribeDevice(const json& device) {
   const std::string name = device.at("name");
   driver_ = std::to_string(device.at("driver").get<int>());
   torch_ = device.at("torch");
-  lock_name_ = device.at("lock");
+  lock_name_ = DeviceLock::NameOfGpu(gpu_.pci_bus);
   facts_.device = fmt::format("cuda:{}: {}", gpu_.index, name);
   facts_.machine = fmt::format(
       "{} ({}), {} multiprocessors, {:.0f} GB of memory, {} MB L2, {} KiB of shared memory and {} registers "

@@ -57,6 +57,7 @@ else
       ;;
   esac
 fi
+export KEVIN_OUTER_LIBRARY_PATH="${LD_LIBRARY_PATH-}"   # for programs that are not ours: Python
 LD_LIBRARY_PATH=$libraries$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
 if [ "${1-}" = --exec ]; then

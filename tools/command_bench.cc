@@ -12,6 +12,7 @@
 #include "agent/records.h"
 #include "env/environment.h"
 #include "env/error.h"
+#include "tools/baselines.h"
 #include "tools/commands.h"
 #include "tools/device_options.h"
 #include "tools/examination.h"
@@ -47,6 +48,7 @@ struct BenchOptions {
   EvaluateOptions evaluate;
   std::optional<double> patience;
   ExamineChoice examine;
+  std::string baseline = "stored";
   bool json = false;
 };
 
@@ -85,11 +87,25 @@ void PrintGpu(const Judged& judged) {
   if (!text.empty()) fmt::print("\n{}: {}{}", judged.path, text.starts_with("  ") ? "\n" : "", text);
 }
 
+void PrintOverBaseline(const Judged& judged, const std::optional<Baseline>& baseline) {
+  const Measured* measured = std::get_if<Measured>(&judged.evaluation.outcome);
+  if (!measured) return;
+  const std::string over_baseline = OverBaselineText(baseline, measured->speedup.value);
+  if (!over_baseline.empty())
+    fmt::print("\n{}: {:.3g}x over eager{}\n", judged.path, measured->speedup.value, over_baseline);
+}
+
+struct Surroundings {
+  const std::optional<Baseline>& baseline;
+  const EnvironmentFacts& facts;
+};
+
 void PrintReport(const std::vector<Judged>& all, const Problem& problem, const BenchOptions& options,
-                 bool on_gpu) {
+                 const Surroundings& surroundings) {
   const Evaluation& last = all.back().evaluation;
-  fmt::print("{} {} at size {}, inputs {}, on {}, isolation {}{}\n\n", problem.id, problem.name, last.size,
-             last.inputs, last.device, last.isolation, last.tf32 ? ", TF32 allowed" : "");
+  fmt::print("{} {} at size {}, inputs {}, on {}, isolation {}{}{}\n\n", problem.id, problem.name, last.size,
+             last.inputs, last.device, last.isolation, last.tf32 ? ", TF32 allowed" : "",
+             BaselineNote(surroundings.baseline, problem, surroundings.facts));
   std::vector<std::vector<std::string>> table{{"kernel", "outcome", "against eager (99 %)", "verdict", "us",
                                                "eager us", "floor us", "GB/s", "GFLOP/s", "error"}};
   for (const Judged& judged : all) table.push_back(RowOf(judged));
@@ -97,7 +113,8 @@ void PrintReport(const std::vector<Judged>& all, const Problem& problem, const B
   for (const Judged& judged : all) {
     const std::string reason = OutcomeReason(judged.evaluation.outcome);
     if (!reason.empty()) fmt::print("\n{}: {}\n", judged.path, reason);
-    if (on_gpu) PrintGpu(judged);
+    PrintOverBaseline(judged, surroundings.baseline);
+    if (surroundings.facts.device.starts_with("cuda:")) PrintGpu(judged);
   }
   const Measured* measured = std::get_if<Measured>(&last.outcome);
   if (measured && measured->against_start) {
@@ -148,6 +165,8 @@ class Bench {
     evaluate.profile = options_.device.profile;
     evaluate.profile_report = options_.device.profile_report;
     if (options_.examine.debug) return Look(source);
+    baseline_ =
+        BaselineFor({&problem_, evaluate.size, evaluate.tf32}, facts, options_.baseline, {&progress_});
     if (!other.empty()) {
       Judge(options_.other, other, evaluate);
       if (std::holds_alternative<Measured>(judged_.back().evaluation.outcome)) evaluate.start_source = other;
@@ -155,7 +174,7 @@ class Bench {
     }
     Judge(options_.file, source, evaluate);
     progress_.Phase("");
-    if (!options_.json) PrintReport(judged_, problem_, options_, IsForGpu(kind_));
+    if (!options_.json) PrintReport(judged_, problem_, options_, {baseline_, facts});
     return options_.examine.any() ? Look(source) : static_cast<int>(ExitCode::kDone);
   }
 
@@ -181,7 +200,9 @@ class Bench {
     judged.total_s = std::chrono::duration<double>(Clock::now() - start).count();
     if (options_.json) {
       const EvaluationRecord record = ToRecord(judged.evaluation, candidate, problem_, "bench");
-      fmt::print("{}", ToLine(EvaluationEvent(record, problem_.id, path, judged.total_s)));
+      Json event = EvaluationEvent(record, problem_.id, path, judged.total_s);
+      AddBaselineFields(baseline_, "speedup", &event);
+      fmt::print("{}", ToLine(event));
       std::fflush(stdout);
     }
     judged_.push_back(std::move(judged));
@@ -192,6 +213,7 @@ class Bench {
   std::string kind_;
   Progress progress_;
   std::unique_ptr<Environment> environment_;
+  std::optional<Baseline> baseline_;
   std::vector<Judged> judged_;
 };
 
@@ -228,6 +250,7 @@ void AddBenchCommand(CLI::App& app, Action* action) {
       ->check(CLI::Range(1.0, 100.0));
   AddDeviceOptions(command, &options->device);
   AddExamineOptions(command, &options->examine);
+  AddBaselineOption(command, &options->baseline);
   command->add_flag("--json", options->json, "One JSON object a line");
   command->callback([options, action] { *action = [options] { return Bench(*options).Run(); }; });
 }

@@ -7,6 +7,7 @@
 #include "env/error.h"
 #include "env/problem.h"
 #include "tools/admission.h"
+#include "tools/baselines.h"
 #include "tools/commands.h"
 #include "tools/problem_listing.h"
 
@@ -57,7 +58,7 @@ int RunProblems(ProblemsOptions options) {
   if (options.json) {
     for (const Problem& problem : problems) fmt::print("{}\n", ProblemJson(problem, options.size).dump());
   } else if (!options.id.empty()) {
-    fmt::print("{}", ProblemDetails(problems[0], options.size));
+    fmt::print("{}{}", ProblemDetails(problems[0], options.size), StoredBaselinesText(problems[0]));
   } else {
     fmt::print("{}", ProblemTable(problems, options.size));
   }

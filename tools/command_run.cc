@@ -15,6 +15,7 @@
 #include "agent/machine.h"
 #include "agent/output.h"
 #include "env/error.h"
+#include "tools/baselines.h"
 #include "tools/commands.h"
 #include "tools/device_options.h"
 #include "tools/episode_text.h"
@@ -34,6 +35,7 @@ struct RunOptions {
   std::optional<double> until;
   uint64_t seed = 0;
   bool json = false;
+  std::string baseline = "stored";
 };
 
 constexpr int kDefaultTurns = 8;
@@ -117,6 +119,7 @@ class Run {
     progress.Phase("starting the evaluator, testing the sandbox");
     const auto environment = MakeEnvironment(environment_options_);
     RequireKind(environment->Facts(), options_.device, environment->Facts().kinds.front());
+    FindBaseline(environment->Facts(), {&progress, interrupt.flag()});
     episode_options_.run =
         store_.BeginRun({{}, CommandLine(), KEVIN_VERSION, MachineJson(ReadMachine()), {}, {}});
     try {
@@ -135,6 +138,13 @@ class Run {
   }
 
  private:
+  void FindBaseline(const EnvironmentFacts& facts, const BaselineWork& work) {
+    const std::string& size = episode_options_.size.empty() ? facts.default_size : episode_options_.size;
+    const BaselineQuestion question{&problem_, size, episode_options_.tf32};
+    baseline_ = BaselineFor(question, facts, options_.baseline, work);
+    baseline_note_ = BaselineNote(baseline_, problem_, facts);
+  }
+
   // Where the device is open until it has started, RunEpisode checks the rest.
   void CheckWhatIsCertain() const {
     EpisodeOptions options = episode_options_;
@@ -156,8 +166,9 @@ class Run {
     hooks.on_begin = [this, progress](const EpisodeRecord& episode) {
       episode_ = episode.id;
       last_turn_ = episode.turns + episode_options_.turns;
-      progress->Line(fmt::format("{} {}, {}, policy {}; {}; isolation {}", problem_.id, problem_.name,
-                                 episode.size, policy_.policy->Name(), episode.device, episode.isolation));
+      progress->Line(fmt::format("{} {}, {}, policy {}; {}; isolation {}{}", problem_.id, problem_.name,
+                                 episode.size, policy_.policy->Name(), episode.device, episode.isolation,
+                                 baseline_note_));
       progress->Line(fmt::format("episode {} in {}", episode.id, options_.database));
     };
     hooks.on_phase = [this, progress](int turn, const std::string& phase) {
@@ -173,9 +184,11 @@ class Run {
 
   // `turn` events count from 1, so the kernel of --from is an `evaluation`.
   Json TurnJson(const TurnRecord& turn, const EpisodeRecord& episode) const {
-    if (turn.turn > 0) return TurnEvent(turn, episode);
-    Json event = EvaluationEvent(turn.evaluation, episode.problem, turn.source_path, turn.seconds);
+    Json event = turn.turn > 0
+                     ? TurnEvent(turn, episode)
+                     : EvaluationEvent(turn.evaluation, episode.problem, turn.source_path, turn.seconds);
     event["episode"] = episode.id;
+    AddBaselineFields(baseline_, "speedup", &event);
     return event;
   }
 
@@ -196,7 +209,11 @@ class Run {
   }
 
   void Report(const EpisodeRecord& episode) {
-    if (options_.json) Print(stdout, ToLine(EpisodeEvent(episode)));
+    if (options_.json) {
+      Json event = EpisodeEvent(episode);
+      AddBaselineFields(baseline_, "best_speedup", &event);
+      Print(stdout, ToLine(event));
+    }
     std::string text = "\n" + TurnTable(CurrentTurns(store_, episode.id)) + "\n";
     if (episode.state == EpisodeState::kInterrupted) text += "Interrupted; what was done is kept.\n";
     text += BestText(episode);
@@ -206,15 +223,17 @@ class Run {
     Print(text_out_, text);
   }
 
-  static std::string BestText(const EpisodeRecord& e) {
+  std::string BestText(const EpisodeRecord& e) const {
     if (e.turns == 0) return "best      no turn was finished\n";
     if (!e.best_turn) return "best      none of the kernels was right\n";
     const std::string turn = *e.best_turn == 0 ? std::string("the kernel given with --from")
                                                : fmt::format("turn {}", *e.best_turn);
     if (!e.best_speedup) return fmt::format("best      {}, not confirmed\n", turn);
+    const std::string over_baseline = OverBaselineText(baseline_, *e.best_speedup);
     return fmt::format(
-        "best      {} with {}, measured again\n", turn,
-        RatioText(*e.best_speedup, e.best_speedup_low.value_or(0), e.best_speedup_high.value_or(0)));
+        "best      {} with {}{}{}, measured again\n", turn,
+        RatioText(*e.best_speedup, e.best_speedup_low.value_or(0), e.best_speedup_high.value_or(0)),
+        over_baseline.empty() ? "" : " over eager", over_baseline);
   }
 
   // The Error that follows says why; this says what is left. The store may be what broke.
@@ -234,6 +253,8 @@ class Run {
   ChosenPolicy policy_;
   EpisodeOptions episode_options_;
   EnvironmentOptions environment_options_;
+  std::optional<Baseline> baseline_;
+  std::string baseline_note_;
   std::string episode_;  // empty until it has begun
   int last_turn_ = 0;
 };
@@ -262,6 +283,7 @@ void AddRunCommand(CLI::App& app, Action* action) {
       run->add_option("--inputs", o.inputs, "kernelbench: its uniform inputs instead of ours")
           ->check(CLI::IsMember({"default", "kernelbench"}))
           ->capture_default_str();
+  AddBaselineOption(run, &o.baseline);
   AddDeviceOptions(run, &o.device);
   run->add_option("--db", o.database, "The database")->capture_default_str();
   run->add_option("--out", o.output, "Where kernels are written")->capture_default_str();

@@ -16,6 +16,7 @@ using Action = std::function<int()>;
 void AddRunCommand(CLI::App& app, Action* action);       // one episode, live
 void AddBenchCommand(CLI::App& app, Action* action);     // judge a candidate file, or two against each other
 void AddProblemsCommand(CLI::App& app, Action* action);  // list, show, admit
+void AddBaselineCommand(CLI::App& app, Action* action);  // measure and store torch.compile beside eager
 void AddDoctorCommand(CLI::App& app, Action* action);    // what this machine has
 void AddShowCommand(CLI::App& app, Action* action);      // episodes and turns from the database
 void AddExportCommand(CLI::App& app, Action* action);    // a kernel out of the database

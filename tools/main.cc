@@ -49,6 +49,7 @@ int Main(int argc, char** argv) {
   kevin::AddRunCommand(app, &action);
   kevin::AddBenchCommand(app, &action);
   kevin::AddProblemsCommand(app, &action);
+  kevin::AddBaselineCommand(app, &action);
   kevin::AddShowCommand(app, &action);
   kevin::AddExportCommand(app, &action);
   kevin::AddDoctorCommand(app, &action);

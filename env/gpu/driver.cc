@@ -2,8 +2,6 @@
 
 #include <dlfcn.h>
 
-#include <algorithm>
-
 #include "env/error.h"
 
 namespace kevin {
@@ -94,14 +92,6 @@ const Driver& LoadDriver() {
 }
 
 const Driver& Cu() { return driver; }
-
-std::string GpuLockName(int device) {
-  char bus[32] = {};
-  KEVIN_CU(DeviceGetPCIBusId, bus, sizeof(bus), device);
-  std::string name = std::string("gpu-") + bus;
-  std::replace(name.begin(), name.end(), ':', '-');
-  return name;
-}
 
 void CheckCu(int result, const char* call) {
   if (result == 0) return;

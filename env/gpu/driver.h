@@ -141,7 +141,6 @@ struct Driver {
 const Driver& LoadDriver();
 const Driver& Cu();  // after LoadDriver()
 void CheckCu(int result, const char* call);
-std::string GpuLockName(int device);  // of its machine-wide lock (env/device_lock.h)
 #define KEVIN_CU(call, ...) ::kevin::CheckCu(::kevin::Cu().call(__VA_ARGS__), "cu" #call)
 
 }  // namespace kevin

@@ -20,6 +20,7 @@ struct Driver {
   int (*device)(int* device, int index) = nullptr;
   int (*name)(char* name, int size, int device) = nullptr;
   int (*attribute)(int* value, int attribute, int device) = nullptr;
+  int (*pci_bus)(char* bus, int size, int device) = nullptr;
 };
 
 template <class Function>
@@ -36,7 +37,8 @@ std::string LoadDriver(Driver* driver) {
       Find(library, "cuInit", &driver->init) && Find(library, "cuDriverGetVersion", &driver->version) &&
       Find(library, "cuDeviceGetCount", &driver->count) && Find(library, "cuDeviceGet", &driver->device) &&
       Find(library, "cuDeviceGetName", &driver->name) &&
-      Find(library, "cuDeviceGetAttribute", &driver->attribute);
+      Find(library, "cuDeviceGetAttribute", &driver->attribute) &&
+      Find(library, "cuDeviceGetPCIBusId", &driver->pci_bus);
   return whole ? "" : "libcuda.so.1 is no NVIDIA driver: functions are missing";
 }
 
@@ -53,6 +55,8 @@ GpuFound Describe(const Driver& driver, int index, int version) {
   if (driver.device(&device, index) != 0) return gpu;
   std::array<char, 256> name{};
   if (driver.name(name.data(), static_cast<int>(name.size()) - 1, device) == 0) gpu.name = name.data();
+  std::array<char, 32> bus{};
+  if (driver.pci_bus(bus.data(), static_cast<int>(bus.size()) - 1, device) == 0) gpu.pci_bus = bus.data();
   gpu.capability_major = Attribute(driver, kCapabilityMajor, device);
   gpu.capability_minor = Attribute(driver, kCapabilityMinor, device);
   gpu.compute_mode = Attribute(driver, kComputeMode, device);

@@ -13,6 +13,7 @@ struct GpuFound {
   int capability_major = 0, capability_minor = 0;
   int compute_mode = 0;    // CUDA's: 0 default, 2 prohibited, 3 exclusive process
   int driver_version = 0;  // the CUDA version that the driver knows: 13000 is 13.0
+  std::string pci_bus{};   // "0000:18:00.0"; empty if the driver does not say
 };
 
 // Why Kevin cannot use a GPU that is there, and what to do about it; both empty when it can.

@@ -79,7 +79,6 @@ class GpuEvaluator {
             {"blocks", attribute(kCuBlocksPerMultiprocessor)},
             {"clock_mhz", attribute(kCuClockKhz) / 1000},
             {"driver", driver},
-            {"lock", GpuLockName(options_.device)},
             {"torch", TorchVersion()}};
   }
 

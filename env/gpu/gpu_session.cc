@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "env/device_lock.h"
 #include "env/error.h"
 #include "env/gpu/drawing.h"
 
@@ -37,7 +38,9 @@ GpuSession::GpuSession(GpuSessionOptions options)
                   "input `" + input.spec.name + "`: only float32 inputs can be drawn on a GPU yet",
                   "use float32 inputs");
   }
-  lock_name_ = GpuLockName(options_.device);
+  char bus[32] = {};
+  KEVIN_CU(DeviceGetPCIBusId, bus, sizeof(bus), options_.device);
+  lock_name_ = DeviceLock::NameOfGpu(bus);
   const RunnerOptions runner{options_.runner_path, options_.device, options_.namespaces};
   spare_ = std::make_unique<RunnerClient>(runner);  // makes its context meanwhile
   reference_ =

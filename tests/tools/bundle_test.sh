@@ -22,6 +22,7 @@ there() { (cd "$work/a place/empty" && env -i HOME=/ PATH=/usr/bin:/bin "$@"); }
 check "it starts from where it was unpacked" there "$top/kevin" --help >"$work/help"
 check "and prints its help" grep -q -- --help "$work/help"
 check "the problems came along" test -e "$top/share/kevin/problems/level1/019_relu.toml"
+check "the script for torch.compile came along" test -x "$top/share/kevin/torch_compile.py"
 there KEVIN_TORCH=/nowhere "$top/kevin" run --problem level1/19 2>"$work/errors"
 check "without torch, run ends with code 3" test $? = 3
 check "and says what is missing" grep -q "KEVIN_TORCH=/nowhere is no folder of torch 2.11" "$work/errors"

@@ -53,4 +53,9 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
   return 0;
 }
 
+int cuDeviceGetPCIBusId(char* bus, int size, int device) {
+  std::snprintf(bus, static_cast<size_t>(size), "0000:%d:00.0", device);
+  return 0;
+}
+
 }  // extern "C"

@@ -28,6 +28,7 @@ TEST_CASE("what the driver says of its devices") {
   const std::vector<GpuFound> gpus = FindGpus(&why_none);
   CHECK(why_none.empty());
   REQUIRE(gpus.size() == 2);
+  CHECK((gpus[0].pci_bus == "0000:40:00.0" && gpus[1].pci_bus == "0000:41:00.0"));
   CHECK((gpus[0].index == 0 && gpus[0].name == "Fake 40" && gpus[0].driver_version == 13020));
   CHECK((gpus[0].capability_major == 9 && gpus[0].capability_minor == 1));
   CHECK((gpus[0].compute_mode == 0 && ObstacleTo(gpus[0]).reason.empty()));

@@ -1,0 +1,124 @@
+#include "env/gpu/python_process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+
+#include "env/error.h"
+
+extern char** environ;
+
+namespace kevin {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kErrorBytes = 4096;  // the end of standard error
+constexpr double kEndLimit_s = 10;
+
+// As this process's own, but devices are counted as Kevin counts them, and a bundle's libraries (its launcher
+// says what the path was without them) are not Python's.
+std::vector<std::string> PythonEnvironment() {
+  std::vector<std::string> environment{"CUDA_DEVICE_ORDER=PCI_BUS_ID"};
+  const char* outer = std::getenv("KEVIN_OUTER_LIBRARY_PATH");
+  if (outer != nullptr && *outer != '\0') environment.push_back(std::string("LD_LIBRARY_PATH=") + outer);
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    if (text.starts_with("CUDA_DEVICE_ORDER=")) continue;
+    if (outer != nullptr && text.starts_with("LD_LIBRARY_PATH=")) continue;
+    environment.emplace_back(text);
+  }
+  return environment;
+}
+
+// What there is to read; empty at the end.
+std::string ReadSome(int fd) {
+  std::array<char, 4096> bytes{};
+  const ssize_t count = read(fd, bytes.data(), bytes.size());
+  return count > 0 ? std::string(bytes.data(), static_cast<size_t>(count)) : "";
+}
+
+}  // namespace
+
+PythonProcess::PythonProcess(const std::vector<std::string>& argv) {
+  int talk[2], errors[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, talk) != 0)
+    throw Error(ExitCode::kBroken, "cannot make a socket pair for Python");
+  socket_ = Fd(talk[0]);
+  const Fd theirs(talk[1]);
+  if (pipe2(errors, O_CLOEXEC) != 0) throw Error(ExitCode::kBroken, "cannot make a pipe for Python");
+  errors_ = Fd(errors[0]);
+  const Fd their_errors(errors[1]);
+  SpawnOptions spawn;
+  spawn.argv = argv;
+  spawn.environment = PythonEnvironment();
+  spawn.descriptors = {
+      {theirs.get(), STDIN_FILENO}, {theirs.get(), STDOUT_FILENO}, {their_errors.get(), STDERR_FILENO}};
+  process_ = Spawn(spawn);
+}
+
+bool PythonProcess::Write(const std::string& line) {
+  const std::string text = line + "\n";
+  size_t sent = 0;
+  while (sent < text.size()) {
+    const ssize_t count = send(socket_.get(), text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    sent += static_cast<size_t>(count);
+  }
+  return true;
+}
+
+bool PythonProcess::TakeLine(std::string* line) {
+  const size_t end = output_.find('\n');
+  if (end == std::string::npos) return false;
+  *line = output_.substr(0, end);
+  output_.erase(0, end + 1);
+  return true;
+}
+
+PythonProcess::Event PythonProcess::Read(double limit_s, std::string* line) {
+  const auto deadline = Clock::now() + std::chrono::duration<double>(limit_s);
+  while (!TakeLine(line)) {
+    const double left_s = std::chrono::duration<double>(deadline - Clock::now()).count();
+    if (left_s <= 0) return Event::kTimedOut;
+    std::array<pollfd, 2> waiting{{{socket_.get(), POLLIN, 0}, {errors_.get(), POLLIN, 0}}};
+    poll(waiting.data(), waiting.size(), static_cast<int>(std::min(left_s, 3600.0) * 1000) + 1);
+    if (waiting[1].revents != 0) {
+      const std::string more = ReadSome(errors_.get());
+      if (more.empty()) errors_.Reset();  // poll passes over it from here on
+      error_text_ += more;
+      if (error_text_.size() > kErrorBytes) error_text_.erase(0, error_text_.size() - kErrorBytes);
+    }
+    if (waiting[0].revents == 0) continue;
+    const std::string more = ReadSome(socket_.get());
+    if (more.empty()) return Event::kEnded;
+    output_ += more;
+  }
+  return Event::kLine;
+}
+
+std::string PythonProcess::DescribeEnd() {
+  int status = 0;
+  std::string text =
+      process_.Wait(kEndLimit_s, &status) ? DescribeStatus(status) : "closed its output and does not end";
+  while (errors_) {
+    const std::string more = ReadSome(errors_.get());
+    if (more.empty()) break;
+    error_text_ += more;
+  }
+  const size_t end = error_text_.find_last_not_of(" \n");
+  if (end == std::string::npos) return text;
+  error_text_.erase(end + 1);
+  const size_t begin = error_text_.rfind('\n');
+  return text + ": " + error_text_.substr(begin == std::string::npos ? 0 : begin + 1);
+}
+
+}  // namespace kevin

@@ -1,0 +1,197 @@
+#include "env/gpu/torch_compile.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+
+#include "env/device_lock.h"
+#include "env/error.h"
+#include "env/gpu/python_process.h"
+
+namespace kevin {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+constexpr double kVersionLimit_s = 30;
+constexpr double kStopLook_s = 0.2;
+
+constexpr const char* kHowToGetPython =
+    "install torch 2.11 with CUDA for python3, or name the Python that has it in KEVIN_PYTHON";
+
+// Empty when there is none.
+fs::path OnPath(const std::string& name) {
+  if (name.find('/') != std::string::npos) return access(name.c_str(), X_OK) == 0 ? fs::path(name) : "";
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "/usr/bin:/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const fs::path program = fs::path(folder) / name;
+    if (!folder.empty() && access(program.c_str(), X_OK) == 0) return program;
+  }
+  return {};
+}
+
+json ParseAnswer(const std::string& line) {
+  json answer = json::parse(line, nullptr, false);
+  if (answer.is_object()) return answer;
+  throw Error(ExitCode::kBroken, "Python answers what is no JSON object: " + line.substr(0, 200),
+              "is KEVIN_PYTHON a Python 3?");
+}
+
+[[noreturn]] void ThrowMachine(const fs::path& python, const std::string& what) {
+  throw Error(ExitCode::kMachine, python.string() + ": " + what, kHowToGetPython);
+}
+
+std::string JobText(const Problem& problem, const TorchCompileRequest& request) {
+  json inputs = json::array();
+  const SizedProblem sized = AtSize(problem, request.size);
+  for (const ConcreteTensor& input : sized.inputs) {
+    inputs.push_back({{"name", input.spec.name},
+                      {"shape", input.shape},
+                      {"dtype", DTypeName(input.spec.dtype)},
+                      {"distribution", DistributionName(input.spec.distribution)},
+                      {"scale", input.spec.scale},
+                      {"offset", input.spec.offset},
+                      {"role", input.spec.is_param ? "param" : "input"}});
+  }
+  return json{{"problem", problem.id}, {"reference", problem.reference}, {"inputs", inputs},
+              {"tf32", request.tf32},  {"device", request.gpu.index},    {"seconds", request.measure_s}}
+      .dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+// One measurement under way: the script's lines and the GPU's lock.
+class Measurement {
+ public:
+  explicit Measurement(const TorchCompileRequest& request)
+      : request_(request),
+        lock_name_(DeviceLock::NameOfGpu(request.gpu.pci_bus)),
+        left_s_(request.limit_s),
+        python_({request.python.python.string(), request.script.string()}) {}
+
+  // Either times or an `error`.
+  json Run(const std::string& job) {
+    Lock(LockMode::kShared);
+    python_.Write(job);
+    std::string line;
+    while (true) {
+      const auto start = Clock::now();
+      const PythonProcess::Event event = python_.Read(std::min(left_s_, kStopLook_s), &line);
+      left_s_ -= std::chrono::duration<double>(Clock::now() - start).count();
+      if (request_.stop != nullptr && *request_.stop)
+        throw Error(ExitCode::kInterrupted, "interrupted while torch.compile was measured");
+      if (event == PythonProcess::Event::kTimedOut) {
+        if (left_s_ > 0) continue;
+        return {{"error", fmt::format("not done after {:g} s, while at: {}", request_.limit_s, phase_)}};
+      }
+      if (event == PythonProcess::Event::kEnded) {
+        throw Error(ExitCode::kBroken,
+                    fmt::format("{} {}, while at: {}", request_.python.python.string(), python_.DescribeEnd(),
+                                phase_),
+                    "try again; if it stays, try this torch.compile in Python itself");
+      }
+      json answer = ParseAnswer(line);
+      if (!answer.contains("phase")) return answer;
+      Enter(answer["phase"]);
+    }
+  }
+
+ private:
+  void Enter(const std::string& phase) {
+    phase_ = phase;
+    if (request_.on_phase) request_.on_phase(phase);
+    if (phase != "measure") return;
+    Lock(LockMode::kAlone);
+    python_.Write("go");
+  }
+
+  void Lock(LockMode mode) {
+    lock_.reset();
+    lock_.emplace(lock_name_, mode, nullptr);
+  }
+
+  const TorchCompileRequest& request_;
+  const std::string lock_name_;
+  double left_s_;
+  std::string phase_ = "start Python";
+  std::optional<DeviceLock> lock_;
+  PythonProcess python_;  // gone before its lock is
+};
+
+}  // namespace
+
+fs::path TorchCompileScript() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  const fs::path installed = program.parent_path().parent_path() / "share/kevin/torch_compile.py";
+  if (!error && fs::exists(installed, error)) return installed;
+  return KEVIN_SOURCE_TORCH_COMPILE;
+}
+
+PythonTorch FindPythonTorch(const fs::path& script) {
+  const char* chosen = std::getenv("KEVIN_PYTHON");
+  const std::string name = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
+  const fs::path python = OnPath(name);
+  if (python.empty()) {
+    throw Error(ExitCode::kMachine, fmt::format("torch.compile needs Python, and there is no {}", name),
+                kHowToGetPython);
+  }
+  PythonProcess process({python.string(), script.string(), "--version"});
+  std::string line;
+  switch (process.Read(kVersionLimit_s, &line)) {
+    case PythonProcess::Event::kTimedOut:
+      ThrowMachine(python, fmt::format("does not say within {:g} s which torch it has", kVersionLimit_s));
+    case PythonProcess::Event::kEnded:
+      ThrowMachine(python, process.DescribeEnd());
+    case PythonProcess::Event::kLine:
+      break;
+  }
+  const json answer = ParseAnswer(line);
+  if (answer.contains("error")) ThrowMachine(python, answer["error"].get<std::string>());
+  const std::string version = answer.value("torch", "");
+  if (!answer.contains("cuda") || answer["cuda"].is_null())
+    ThrowMachine(python, "its torch " + version + " was built without CUDA");
+  return {python, version};
+}
+
+BaselineKey KeyOfBaseline(const Problem& problem, const std::string& size, bool tf32, const GpuFound& gpu) {
+  return {problem.content_hash, size, tf32, gpu.name, std::to_string(gpu.driver_version)};
+}
+
+Baseline MeasureTorchCompile(const Problem& problem, const TorchCompileRequest& request) {
+  Baseline baseline;
+  baseline.key = KeyOfBaseline(problem, request.size, request.tf32, request.gpu);
+  baseline.problem = problem.id;
+  baseline.torch_version = request.python.torch_version;
+  const json answer = Measurement(request).Run(JobText(problem, request));
+  baseline.measured_at = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  if (answer.contains("error")) {
+    const std::string why = answer["error"];
+    if (answer.value("machine", false)) ThrowMachine(request.python.python, why);
+    baseline.failure = why.empty() ? "it says no reason" : why;
+    return baseline;
+  }
+  try {
+    baseline.eager_us = answer.at("eager_us");
+    baseline.compiled_us = answer.at("compiled_us");
+    baseline.compile_s = answer.at("compile_s");
+    baseline.max_error = answer.at("max_error");
+    baseline.pairs = answer.at("pairs");
+  } catch (const json::exception& error) {
+    throw Error(ExitCode::kBroken, std::string("torch_compile.py's answer is not whole: ") + error.what(),
+                "install Kevin again");
+  }
+  if (!(baseline.eager_us > 0 && baseline.compiled_us > 0)) baseline.failure = "its times are no times";
+  return baseline;
+}
+
+}  // namespace kevin

@@ -1,0 +1,360 @@
+#!/usr/bin/env python3
+"""Times a problem's reference eagerly and through torch.compile, on one CUDA device.
+
+    torch_compile.py --version     one JSON line about this Python's torch, without importing it
+    torch_compile.py < JOB         one JSON line {"phase": ...} for each phase, then one with the result
+
+JOB is one line: {"problem", "reference", "inputs": [{"name", "shape", "dtype", "distribution", "scale", "offset",
+"role"}], "tf32", "device", "seconds"}. After {"phase": "measure"} a line on stdin is awaited: whoever asks holds
+the GPU's lock by then. The result is {"torch", "device", "compile_s", "eager_us", "compiled_us", "pairs",
+"max_error"}, or {"error": why} with "machine": true where another problem would end in the same way.
+
+The reference is TorchScript and is checked as such, then run as the Python that it also is: Dynamo does not
+compile a ScriptFunction.
+"""
+
+import ast
+import gc
+import importlib.util
+import json
+import math
+import os
+import random
+import runpy
+import statistics
+import sys
+import time
+import types
+import typing
+
+LEAST_PAIRS = 20
+MOST_PAIRS = 200
+MOST_SLOTS = 3
+WARM_UPS = 3
+CLOCK_HZ = 2.0e9  # no GPU's is much higher, so that a sleep is at least as long as asked for
+MOST_SLEEP_S = 0.02
+WRONG_BEYOND = 0.02  # of the largest value: not a matter of rounding any more
+HEAVY_TAIL = 0.03
+MIXTURE = [("normal", 1.0), ("uniform", 2.0), ("heavy-tailed", 1.0), ("normal", 8.0)]
+
+# What a TorchScript function consists of. What Python has beyond it (imports, classes, lambdas, with, try) could
+# reach more than tensors.
+ALLOWED_NODES = (
+    ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign,
+    ast.Expr, ast.For, ast.While, ast.If, ast.Break, ast.Continue, ast.Pass, ast.Assert, ast.BinOp, ast.UnaryOp,
+    ast.BoolOp, ast.Compare, ast.IfExp, ast.Call, ast.keyword, ast.Attribute, ast.Subscript, ast.Slice, ast.Name,
+    ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.ListComp, ast.comprehension, ast.expr_context, ast.operator,
+    ast.unaryop, ast.boolop, ast.cmpop)
+ALLOWED_BUILTINS = {
+    name: value for name, value in vars(__import__("builtins")).items()
+    if name in ("abs", "bool", "enumerate", "float", "int", "len", "list", "max", "min", "range", "round", "str",
+                "sum", "tuple", "zip")}
+TYPES = {"List": typing.List, "Dict": typing.Dict, "Optional": typing.Optional, "Tuple": typing.Tuple}
+NOT_ON_TENSORS = ("save", "from_file")  # ATen operators that open files
+
+
+class Refusal(Exception):
+    """This problem has no such baseline; the text says why."""
+
+
+class MachineLacks(Exception):
+    """No problem has one here."""
+
+
+def first_line(error):
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:500]
+
+
+def describe_version():
+    spec = importlib.util.find_spec("torch")
+    if spec is None or not spec.submodule_search_locations:
+        return {"error": "this Python has no torch", "machine": True}
+    version = runpy.run_path(os.path.join(spec.submodule_search_locations[0], "version.py"))
+    return {"torch": version["__version__"], "cuda": version.get("cuda")}
+
+
+def operators_used(tree):
+    """The NAMEs of torch.NAME. Refuses what is not the restricted language."""
+    operators = set()
+    known = {"torch", "math", "Tensor", *TYPES, *ALLOWED_BUILTINS}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            known.add(node.name)
+        elif isinstance(node, ast.arg):
+            known.add(node.arg)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            known.add(node.id)
+    for node in ast.walk(tree):
+        place = f"line {getattr(node, 'lineno', '?')} of the reference"
+        if not isinstance(node, ALLOWED_NODES):
+            raise Refusal(f"{place}: {type(node).__name__} is not part of TorchScript as Kevin takes it")
+        if isinstance(node, ast.FunctionDef) and (node.decorator_list or node not in tree.body):
+            raise Refusal(f"{place}: functions are neither decorated nor nested")
+        name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+        if name.startswith("_"):
+            raise Refusal(f"{place}: {name} begins with an underscore")
+        if isinstance(node, ast.Name) and name not in known:
+            raise Refusal(f"{place}: {name} is not known there")
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "torch":
+            operators.add(node.attr)
+    return operators
+
+
+class ShapesAsLists(ast.NodeTransformer):
+    """In TorchScript x.size() and x.shape are lists, which can be added to lists."""
+
+    @staticmethod
+    def as_list(node):
+        return ast.Call(ast.Name("list", ast.Load()), [node], [])
+
+    def visit_Call(self, node):
+        self.generic_visit(node)
+        all_of_it = isinstance(node.func, ast.Attribute) and node.func.attr == "size" and not node.args
+        return self.as_list(node) if all_of_it and not node.keywords else node
+
+    def visit_Attribute(self, node):
+        self.generic_visit(node)
+        return self.as_list(node) if node.attr == "shape" else node
+
+
+def aten_module(torch, operators):
+    """What `torch` is in TorchScript: the ATen operators, and here only those asked for. Python's own torch.NAME
+    may be missing (torch.linear), or have other defaults (torch.triplet_margin_loss)."""
+    module = types.ModuleType("aten")
+    for name in sorted(operators):
+        if name in NOT_ON_TENSORS or not torch._C._jit_get_schemas_for_operator("aten::" + name):
+            raise Refusal(f"torch.{name} is no operator on tensors")
+        setattr(module, name, getattr(torch.ops.aten, name))
+    return module
+
+
+def load_reference(torch, problem, text):
+    """The reference's `forward` as a Python function, and whether it takes its parameters as one Dict."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        raise Refusal("the reference is no Python: " + first_line(error)) from error
+    scope = {"torch": aten_module(torch, operators_used(tree)), "math": math, "Tensor": torch.Tensor, **TYPES}
+    script = torch._C.CompilationUnit()
+    try:
+        script.define(text, scope.get)
+    except Exception as error:
+        raise Refusal("the reference is no TorchScript: " + first_line(error)) from error
+    scope["__builtins__"] = ALLOWED_BUILTINS
+    tree = ast.fix_missing_locations(ShapesAsLists().visit(tree))
+    exec(compile(tree, f"<reference of {problem}>", "exec"), scope)
+    arguments = script.find_function("forward").schema.arguments
+    return scope["forward"], bool(arguments) and str(arguments[-1].type).startswith("Dict")
+
+
+def draw(torch, tensor, spec, member):
+    """New values, in place, as the problem file asks for them."""
+    distribution, scale = spec["distribution"], spec["scale"]
+    if distribution == "mixture":
+        distribution, factor = MIXTURE[member]
+        scale *= factor
+    values = tensor if tensor.is_floating_point() else torch.empty_like(tensor, dtype=torch.float64)
+    if distribution == "uniform":
+        values.uniform_(-1, 1)
+    elif distribution == "uniform01":
+        values.uniform_(0, 1)
+    elif distribution == "heavy-tailed":
+        values.uniform_(-1, 1).div_(torch.rand_like(values).add_(HEAVY_TAIL))
+    elif distribution == "positive":
+        values.uniform_(0.01, 1.01)
+    elif distribution == "signs":
+        values.bernoulli_(0.5).mul_(2).sub_(1)
+    else:
+        values.normal_()
+    values.mul_(scale).add_(spec["offset"])
+    if tensor.dtype == torch.bool:
+        tensor.copy_(values > 0)
+    elif values is not tensor:
+        tensor.copy_(values.floor_())
+
+
+class Slots:
+    """Inputs in two or three places (one where memory is short), drawn anew for each call."""
+
+    def __init__(self, torch, device, specs, params_as_dict):
+        self.torch, self.specs, self.params_as_dict = torch, specs, params_as_dict
+        self.slots, self.last = [], -1
+        while len(self.slots) < MOST_SLOTS:
+            try:
+                self.slots.append([torch.empty(spec["shape"], dtype=getattr(torch, spec["dtype"]), device=device)
+                                   for spec in specs])
+                if len(self.slots) > 1 and device.type == "cuda" and self._memory_is_short(device):
+                    self.slots.pop()
+                    break
+            except torch.OutOfMemoryError:
+                if not self.slots:
+                    raise
+                break
+
+    def _memory_is_short(self, device):
+        slot_bytes = sum(tensor.nbytes for tensor in self.slots[0])
+        return self.torch.cuda.mem_get_info(device)[0] < 6 * slot_bytes
+
+    def next_arguments(self):
+        self.last = (self.last + 1) % len(self.slots)
+        tensors, member = self.slots[self.last], random.randrange(len(MIXTURE))
+        for tensor, spec in zip(tensors, self.specs):
+            draw(self.torch, tensor, spec, member)
+        if not self.params_as_dict:
+            return tensors
+        by_role = list(zip(tensors, self.specs))
+        return [tensor for tensor, spec in by_role if spec["role"] != "param"] + [
+            {spec["name"]: tensor for tensor, spec in by_role if spec["role"] == "param"}]
+
+
+class GpuClock:
+    """One call between two events, L2 flushed before it. The device sleeps until the call has been enqueued, so
+    that no gap of the host's falls between the events."""
+
+    def __init__(self, torch, device):
+        self.torch, self.device = torch, device
+        l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
+        self.flush = torch.empty(2 * l2_bytes + (8 << 20), dtype=torch.uint8, device=device)
+        self.sleep_s = 0.0
+        self.events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+
+    def synchronize(self):
+        self.torch.cuda.synchronize(self.device)
+
+    def allow_for(self, enqueue_s):
+        self.sleep_s = min(max(self.sleep_s, 2 * enqueue_s + 50e-6), MOST_SLEEP_S)
+
+    def call_us(self, function, arguments):
+        start, end = self.events
+        self.flush.fill_(random.randrange(256))
+        self.torch.cuda._sleep(int(self.sleep_s * CLOCK_HZ))
+        start.record()
+        outputs = function(*arguments)
+        end.record()
+        end.synchronize()
+        del outputs
+        return start.elapsed_time(end) * 1e3
+
+
+def warm_up(function, slots, clock):
+    for _ in range(WARM_UPS):
+        arguments = slots.next_arguments()
+        clock.synchronize()
+        start = time.perf_counter()
+        function(*arguments)
+        enqueue_s = time.perf_counter() - start
+        clock.synchronize()
+    clock.allow_for(enqueue_s)
+
+
+def measure(sides, slots, clock, seconds):
+    """Median microseconds of each side, and how many pairs."""
+    times = [[] for _ in sides]
+    began = time.perf_counter()
+    while len(times[0]) < LEAST_PAIRS or (len(times[0]) < MOST_PAIRS and time.perf_counter() - began < seconds):
+        for side in random.sample(range(len(sides)), len(sides)):
+            times[side].append(clock.call_us(sides[side], slots.next_arguments()))
+    return [statistics.median(each) for each in times], len(times[0])
+
+
+def largest_difference(torch, eager, compiled):
+    """Over all floating outputs. Indices may differ where two values are equal."""
+    as_list = lambda outputs: [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
+    worst = 0.0
+    for ours, theirs in zip(as_list(eager), as_list(compiled), strict=True):
+        if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+            raise Refusal("what torch.compile makes of it returns another shape or type than eager")
+        if not ours.is_floating_point() or ours.numel() == 0:
+            continue
+        difference = torch.sub(ours, theirs).abs_().masked_fill_(ours == theirs, 0)
+        error = float(difference.amax())
+        magnitude = float(ours.abs().nan_to_num_(0, 0, 0).amax())
+        if not error <= WRONG_BEYOND * magnitude:
+            raise Refusal(f"what torch.compile makes of it is off by {error:.2g} where values reach {magnitude:.2g}")
+        worst = max(worst, error)
+    return worst
+
+
+def blame(torch, device, error):
+    """Whose fault it is that torch.compile failed: the machine's where it compiles nothing at all (Triton without a C
+    compiler, say)."""
+    if "CUDA error" not in str(error):  # after one nothing works any more
+        torch._dynamo.reset()
+        try:
+            torch.compile(lambda x: x + 1)(torch.ones(8, device=device))
+        except Exception as nothing_works:
+            return MachineLacks("torch.compile compiles nothing here: " + first_line(nothing_works))
+    return Refusal("torch.compile fails: " + first_line(error))
+
+
+def run(torch, job, device, clock, say):
+    torch.backends.cuda.matmul.allow_tf32 = job["tf32"]
+    torch.backends.cudnn.allow_tf32 = job["tf32"]
+    eager, params_as_dict = load_reference(torch, job["problem"], job["reference"])
+    slots = Slots(torch, device, job["inputs"], params_as_dict)
+    compiled = torch.compile(eager, dynamic=False)
+    say({"phase": "compile"})
+    arguments = slots.next_arguments()
+    try:
+        expected = eager(*arguments)
+    except Exception as error:
+        raise Refusal("eager fails: " + first_line(error)) from error
+    clock.synchronize()
+    start = time.perf_counter()
+    try:
+        got = compiled(*arguments)
+    except Exception as error:
+        raise blame(torch, device, error) from error
+    clock.synchronize()
+    compile_s = time.perf_counter() - start
+    max_error = largest_difference(torch, expected, got)
+    del expected, got
+    say({"phase": "measure"})
+    sys.stdin.readline()
+    for side in (eager, compiled):
+        warm_up(side, slots, clock)
+    gc.collect()
+    gc.disable()
+    (eager_us, compiled_us), pairs = measure([eager, compiled], slots, clock, job["seconds"])
+    return {"compile_s": compile_s, "eager_us": eager_us, "compiled_us": compiled_us, "pairs": pairs,
+            "max_error": max_error}
+
+
+def run_on_gpu(job, say):
+    say({"phase": "import torch"})
+    try:
+        import torch
+    except Exception as error:
+        raise MachineLacks("Python cannot import torch: " + first_line(error)) from error
+    if not torch.cuda.is_available():
+        raise MachineLacks("Python's torch cannot use a GPU")
+    if job["device"] >= torch.cuda.device_count():
+        raise MachineLacks(f"Python's torch sees {torch.cuda.device_count()} GPUs")
+    device = torch.device("cuda", job["device"])
+    torch.cuda.set_device(device)
+    with torch.no_grad():
+        try:
+            result = run(torch, job, device, GpuClock(torch, device), say)
+        except torch.OutOfMemoryError as error:
+            raise Refusal("it does not fit into the GPU's memory") from error
+    return {"torch": torch.__version__, "device": torch.cuda.get_device_name(device), **result}
+
+
+def main():
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what torch and compilers print is no answer
+
+    def say(message):
+        print(json.dumps(message), file=answers, flush=True)
+
+    try:
+        say(describe_version() if "--version" in sys.argv else run_on_gpu(json.loads(sys.stdin.readline()), say))
+    except (Refusal, MachineLacks) as error:
+        say({"error": str(error), "machine": isinstance(error, MachineLacks)})
+    except Exception as error:
+        say({"error": first_line(error), "machine": False})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+#!/bin/bash
+# `kevin baseline` on a made-up machine: baseline_cli_test.sh PATH-OF-KEVIN FAKE-PYTHON FOLDER-OF-THE-FAKE-DRIVER
+set -u
+kevin=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+export XDG_CACHE_HOME=$work/cache KEVIN_PYTHON=$2 FAKE_PYTHON_LOG=$work/log FAKE_PYTHON=
+failures=0
+fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+
+# expect CODE PATTERN ARGUMENTS...: the exit code, and a pattern in what is printed.
+expect() {
+  local code=$1 pattern=$2
+  shift 2
+  "$kevin" "$@" >out.txt 2>err.txt </dev/null
+  local rc=$?
+  [ $rc = "$code" ] && cat out.txt err.txt | grep -q -- "$pattern" || fail "kevin $* -> $rc (expected $code): $(cat out.txt err.txt)"
+}
+runs() { grep -c '"problem"' log; }
+
+expect 0 "Examples:" baseline --help
+expect 2 "no problem given" baseline
+expect 2 "no such problems" baseline --suite level9
+expect 2 "did you mean level1/19" baseline --problem level1/199
+expect 2 "no size 'huge'" baseline --problem level1/19 --size huge
+expect 2 "not auto or cuda:N" baseline --problem level1/19 --device cpu
+[ -e /dev/nvidiactl ] || expect 3 "measured on a GPU" baseline --problem level1/19
+
+export LD_LIBRARY_PATH=$3
+expect 3 "this machine has 2 GPUs" baseline --problem level1/19 --device cuda:7
+KEVIN_PYTHON=no-such-python expect 3 "there is no no-such-python" baseline --problem level1/19
+FAKE_PYTHON=no-gpu expect 3 "cannot use a GPU" baseline --problem level1/19
+expect 0 "level1/19  full  Fake 40  2.11.0+cu130  no    12.5      10.0        1.25x" baseline --problem level1/19
+before=$(runs)
+expect 0 "1.25x" baseline --problem level1/19
+[ "$(runs)" = "$before" ] || fail "what is stored was measured again"
+expect 0 "1.25x" baseline --problem level1/19 --again
+[ "$(runs)" = $((before + 1)) ] || fail "--again did not measure"
+expect 0 '"event":"baseline","problem":"level1/19","size":"full","tf32":false,"device":"Fake 40"' \
+  baseline --problem level1/19 level1/20 --json
+[ "$(wc -l <out.txt)" = 2 ] || fail "--json prints one line a problem: $(cat out.txt)"
+FAKE_PYTHON=failure expect 0 "Unsupported: it" baseline --problem level1/21
+before=$(runs)
+expect 0 "Unsupported: it" baseline --problem level1/21
+[ "$(runs)" = "$before" ] || fail "a stored failure was tried again"
+FAKE_PYTHON=crash expect 4 "last words" baseline --problem level1/22 level1/23
+grep -q "level1/23 .*last words" out.txt || fail "one broken problem ended the suite"
+expect 0 "^level1/22 .*1.25x" baseline --problem level1/22   # a crash is not stored
+expect 0 "Baselines (kevin baseline)" problems level1/19
+LD_LIBRARY_PATH= expect 0 "1.25x" problems level1/19
+[ "$(cat cache/kevin/baselines/*.json | grep -c '"compiled_us"')" = "$(ls cache/kevin/baselines | wc -l)" ] ||
+  fail "odd files in the cache: $(ls cache/kevin/baselines)"
+
+[ "$failures" = 0 ] && echo "all passed"
+exit $((failures > 0))
