@@ -3,7 +3,7 @@
 // data for the others. The shape is Kevin's (arXiv 2507.11948, section 4.1): one system and one user message;
 // the worked example in the first turn only; later turns show every earlier kernel with the model's own
 // summary and its result, oldest first, without the reasoning; what does not fit is dropped from the oldest
-// on. Pure functions of their arguments; safe from any thread.
+// on. What stays the same from turn to turn comes first, and Message::cache_points say how far. Pure functions of their arguments; safe from any thread.
 
 #include <string>
 #include <vector>
@@ -23,7 +23,9 @@ struct ConversationContext {
   bool tf32 = false;                   // eager may use TF32, and so may the candidate
   std::string note;                    // --note
   std::string start_source;            // --from
-  int64_t prompt_token_budget = 8192;  // both messages together; the latest attempt is shown in any case
+  // Both messages together; the latest attempt is shown in any case. Counted at four characters a token, or at
+  // what earlier turns' prompts came to, when that is more.
+  int64_t prompt_token_budget = 8192;
 };
 
 // A rough count that needs no tokenizer: four characters are one token.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "agent/conversation.h"
@@ -81,7 +82,7 @@ class Episode {
     try {
       TakeTurns();
       if (!winner_) winner_ = ConfirmWinner(journal_.CorrectTurns(), [&](int turn) { return Confirm(turn); });
-      Finish(EpisodeState::kDone, "");
+      Finish(budget_reached_.empty() ? EpisodeState::kDone : EpisodeState::kInterrupted, budget_reached_);
     } catch (const Interrupted&) {
       Finish(EpisodeState::kInterrupted, "interrupted by the person");
     } catch (const std::exception& error) {
@@ -99,7 +100,13 @@ class Episode {
     for (int number = first; number < first + options_.turns; ++number) {
       StopIfCancelled();
       const Clock::time_point start = Clock::now();
-      TurnRecord turn = Ask(number);
+      TurnRecord turn;
+      try {
+        turn = Ask(number);
+      } catch (const BudgetReached& reached) {
+        budget_reached_ = reached.what();
+        return;
+      }
       const ParsedReply reply = ParseReply(turn.reply, context_.kind);
       turn.summary = reply.summary;
       JudgeAndKeep(std::move(turn), reply, start);
@@ -114,14 +121,35 @@ class Episode {
     turn.prompt_template = PromptTemplateFor(turns);
     Request request{BuildMessages(context_, turns), options_.sampling, BuildTask(context_, turns)};
     request.sampling.seed = options_.seed;
-    for (const Message& message : request.messages) turn.messages.push_back({message.role, message.content});
+    request.on_attempt = [this, number](const RequestAttempt& attempt) {
+      journal_.KeepRequest(number, attempt);
+    };
     Announce(number, "generate");
     const Clock::time_point start = Clock::now();
-    const Completion completion = policy_.Complete(request, cancel_, {});
+    const Completion completion = CompleteShortened(&request);
     StopIfCancelled();
     turn.generate_s = SecondsSince(start);
+    for (const Message& message : request.messages) turn.messages.push_back({message.role, message.content});
     FillFromCompletion(completion, request.sampling, &turn);
+    turn.requests = journal_.RequestsOf(number);
     return turn;
+  }
+
+  // Nobody knows exactly how long a prompt is but the server: while it says too long, fewer attempts are shown,
+  // from now on.
+  Completion CompleteShortened(Request* request) {
+    while (true) {
+      try {
+        return policy_.Complete(*request, cancel_, {});
+      } catch (const PromptTooLong&) {
+        int64_t length = 0;
+        for (const Message& message : request->messages) length += EstimateTokens(message.content);
+        context_.prompt_token_budget = std::min(context_.prompt_token_budget, length) * 3 / 4;
+        std::vector<Message> shorter = BuildMessages(context_, journal_.turns());
+        if (shorter.back().content == request->messages.back().content) throw;
+        request->messages = std::move(shorter);
+      }
+    }
   }
 
   void JudgeStart() {
@@ -288,11 +316,12 @@ class Episode {
   Environment& environment_;
   const EpisodeHooks& hooks_;
   const CancelToken* cancel_;
-  const ConversationContext context_;
+  ConversationContext context_;
   Journal journal_;
   Judge judge_;
   const Clock::time_point start_ = Clock::now();
   std::optional<Winner> winner_;
+  std::string budget_reached_;  // why no more turns were asked for; empty: they were
 };
 
 }  // namespace
