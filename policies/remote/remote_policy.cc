@@ -71,9 +71,10 @@ class RemotePolicyImpl : public RemotePolicy {
   std::optional<int64_t> FindWindow() override {
     if (const remote::Price* price = FindPrice(); price != nullptr && price->max_input_tokens)
       return price->max_input_tokens;
-    if (options_.endpoint.is_vendors_own || options_.endpoint.format == Format::kMessages) return std::nullopt;
+    if (options_.endpoint.is_vendors_own) return std::nullopt;
     remote::HttpRequest request;
-    request.url = options_.endpoint.base_url + "/models";
+    const bool bare = options_.endpoint.format == Format::kMessages;  // a base URL without /v1
+    request.url = options_.endpoint.base_url + (bare ? "/v1/models" : "/models");
     request.unix_socket = options_.endpoint.unix_socket;
     request.headers = wire_->Headers(options_.key);
     remote::HttpClient quick({3, 3, 5, size_t{1} << 24}, options_.ca_file);
