@@ -97,8 +97,8 @@ std::string BestLine(const std::vector<TurnRecord>& turns) {
   return fmt::format("turn {} with {}", best->turn, RatioText(r.value, r.low, r.high));
 }
 
-// The user's message with its cache points: after the rules, which are the same in every turn and episode of a
-// problem, and after each attempt.
+// The user's message with its cache points: after the rules, which are the same in every turn and episode of
+// a problem, and after each attempt.
 Message UserMessage(const std::string& content, const std::string& rules,
                     const std::vector<std::string>& attempts) {
   Message message{"user", content};

@@ -3,7 +3,8 @@
 // data for the others. The shape is Kevin's (arXiv 2507.11948, section 4.1): one system and one user message;
 // the worked example in the first turn only; later turns show every earlier kernel with the model's own
 // summary and its result, oldest first, without the reasoning; what does not fit is dropped from the oldest
-// on. What stays the same from turn to turn comes first, and Message::cache_points say how far. Pure functions of their arguments; safe from any thread.
+// on. What stays the same from turn to turn comes first, and Message::cache_points say how far. Pure
+// functions of their arguments; safe from any thread.
 
 #include <string>
 #include <vector>
@@ -20,11 +21,11 @@ struct ConversationContext {
   std::string kind = "cpp";               // "cpp" or "cuda": kinds with prompts of their own
   std::string machine;                    // one line: processor, cores, instruction sets; or the GPU's
   int threads = 1;
-  bool tf32 = false;                   // eager may use TF32, and so may the candidate
-  std::string note;                    // --note
-  std::string start_source;            // --from
-  // Both messages together; the latest attempt is shown in any case. Counted at four characters a token, or at
-  // what earlier turns' prompts came to, when that is more.
+  bool tf32 = false;         // eager may use TF32, and so may the candidate
+  std::string note;          // --note
+  std::string start_source;  // --from
+  // Both messages together; the latest attempt is shown in any case. Counted at four characters a token, or
+  // at what earlier turns' prompts came to, when that is more.
   int64_t prompt_token_budget = 8192;
 };
 

@@ -123,6 +123,7 @@ class Episode {
     request.sampling.seed = options_.seed;
     request.on_attempt = [this, number](const RequestAttempt& attempt) {
       journal_.KeepRequest(number, attempt);
+      if (attempt.outcome == "failed") Announce(number, "generate, again after " + attempt.error);
     };
     Announce(number, "generate");
     const Clock::time_point start = Clock::now();
@@ -135,8 +136,8 @@ class Episode {
     return turn;
   }
 
-  // Nobody knows exactly how long a prompt is but the server: while it says too long, fewer attempts are shown,
-  // from now on.
+  // Nobody knows exactly how long a prompt is but the server: while it says too long, fewer attempts are
+  // shown, from now on.
   Completion CompleteShortened(Request* request) {
     while (true) {
       try {
@@ -208,6 +209,8 @@ class Episode {
 
   void Begin(Store& store) {
     RequirePolicyFor(problem_, policy_, options_, context_.kind);
+    if (options_.sampling.n != 1)
+      throw Error(ExitCode::kBadRequest, "an episode follows one answer a turn", "sample with n = 1");
     if (options_.continue_episode.empty()) {
       journal_.Begin(NewEpisode(), ToRecord(problem_));
     } else {

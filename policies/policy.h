@@ -113,7 +113,7 @@ inline const char* StopReasonName(StopReason reason) {
   return kNames[static_cast<int>(reason)];
 }
 
-struct Choice {  // an answer beside the first, when Sampling::n asks for several
+struct OtherAnswer {  // an answer beside the first, when Sampling::n asks for several
   std::string text, reasoning, stop_reason;
   std::vector<int32_t> token_ids;
   std::vector<float> logprobs;
@@ -127,7 +127,7 @@ struct Completion {
   Usage usage;
   std::string stop_reason;  // a StopReasonName
   std::string model;        // what answered, with its version or weights hash
-  std::vector<Choice> others;
+  std::vector<OtherAnswer> others;
   std::optional<double> cost_usd;  // of all requests it took; none: unknown, or there was none
 };
 

@@ -70,7 +70,8 @@ void Ask(const RemoteOptions& remote, const CheckOptions& options, const CancelT
 // asked again without.
 Tried AskForAll(RemoteOptions remote, const CheckOptions& options, const CancelToken* cancel) {
   Tried tried;
-  const bool adds_tokens = remote.endpoint.format == remote::Format::kChat && remote.tokens == TokenMode::kNone;
+  const bool adds_tokens =
+      remote.endpoint.format == remote::Format::kChat && remote.tokens == TokenMode::kNone;
   if (adds_tokens) {
     remote.tokens = TokenMode::kChat;
     try {
@@ -104,10 +105,11 @@ std::vector<Finding> FindingsOf(const Tried& tried, RemotePolicy& policy, const 
     findings.push_back({name, ok, found});
   };
   add("answer", true,
-      fmt::format("{} in {:.2f} s, attempt {}: \"{}\" ({})", c.model, a.seconds, a.number,
-                  Shortened(c.text), c.stop_reason));
+      fmt::format("{} in {:.2f} s, attempt {}: \"{}\" ({})", c.model, a.seconds, a.number, Shortened(c.text),
+                  c.stop_reason));
   add("streaming", a.first_token_s.has_value(),
-      a.first_token_s ? fmt::format("first token after {:.2f} s", *a.first_token_s) : "the answer came whole");
+      a.first_token_s ? fmt::format("first token after {:.2f} s", *a.first_token_s)
+                      : "the answer came whole");
   add("usage", a.usage.has_value(),
       a.usage ? fmt::format("{} tokens in ({} cached), {} out ({} of them reasoning)", a.usage->prompt_tokens,
                             a.usage->cached_tokens, a.usage->completion_tokens, a.usage->reasoning_tokens)
@@ -117,9 +119,9 @@ std::vector<Finding> FindingsOf(const Tried& tried, RemotePolicy& policy, const 
   const char* no_tokens = tried.tokens_refused ? "refused by the server" : "none";
   add("logprobs", !c.logprobs.empty(), c.logprobs.empty() ? no_tokens : fmt::format("{}", c.logprobs.size()));
   add("token ids", !c.token_ids.empty(),
-      c.token_ids.empty() ? no_tokens
-                          : fmt::format("{} of the prompt, {} of the answer", c.prompt_token_ids.size(),
-                                        c.token_ids.size()));
+      c.token_ids.empty()
+          ? no_tokens
+          : fmt::format("{} of the prompt, {} of the answer", c.prompt_token_ids.size(), c.token_ids.size()));
   const auto window = options.policy.context ? options.policy.context : policy.FindWindow();
   add("window", window.has_value(),
       window ? fmt::format("{} tokens", *window) : "unknown, 32768 tokens are taken; --context says better");
@@ -131,8 +133,11 @@ std::vector<Finding> FindingsOf(const Tried& tried, RemotePolicy& policy, const 
 void Print(const std::vector<Finding>& findings, bool json) {
   for (const Finding& finding : findings) {
     if (json) {
-      const nlohmann::ordered_json event = {
-          {"event", "check"}, {"name", finding.name}, {"ok", finding.ok}, {"found", finding.found}, {"fix", ""}};
+      const nlohmann::ordered_json event = {{"event", "check"},
+                                            {"name", finding.name},
+                                            {"ok", finding.ok},
+                                            {"found", finding.found},
+                                            {"fix", ""}};
       fmt::print("{}\n", event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     } else {
       fmt::print("{:<4} {:<12} {}\n", finding.ok ? "ok" : "-", finding.name, finding.found);
@@ -143,7 +148,8 @@ void Print(const std::vector<Finding>& findings, bool json) {
 int RunCheck(const CheckOptions& options) {
   const InterruptGuard interrupt;
   if (!remote::IsRemoteSpec(options.spec)) {
-    throw Error(ExitCode::kBadRequest, fmt::format("policy \"{}\": there is no server to check", options.spec),
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("policy \"{}\": there is no server to check", options.spec),
                 "write openai:MODEL, openai-responses:MODEL or anthropic:MODEL");
   }
   const RemoteOptions remote = RemoteOptionsFor(options.spec, options.policy);
@@ -167,7 +173,8 @@ void AddPolicyCommand(CLI::App& app, Action* action) {
   policy->require_subcommand(1);
   CLI::App* check = policy->add_subcommand("check", "Send one tiny request; what works, and at what price?");
   check->footer(kExamples);
-  check->add_option("spec", options->spec, "openai:MODEL, openai-responses:MODEL or anthropic:MODEL")->required();
+  check->add_option("spec", options->spec, "openai:MODEL, openai-responses:MODEL or anthropic:MODEL")
+      ->required();
   options->policy.retries = 2;  // a person waits
   AddPolicyOptions(check, &options->policy);
   check->add_flag("--json", options->json, "One JSON object a line");

@@ -193,9 +193,10 @@ class Run {
     if (!e.cached_from.empty()) result += " (cached)";
     const std::string waited = e.wait_s >= 0.05 ? fmt::format(", wait {:.1f}", e.wait_s) : "";
     const std::string cost = turn.requests > 0 ? "  " + CostText(turn.cost_usd) : "";
-    return fmt::format("{}  {}  {:.1f} s (generate {:.1f}, compile {:.1f}, verify {:.1f}, measure {:.1f}{}){}",
-                       TurnLabel(turn.turn), result, turn.seconds, turn.generate_s, e.compile_s, e.verify_s,
-                       e.measure_s, waited, cost);
+    return fmt::format(
+        "{}  {}  {:.1f} s (generate {:.1f}, compile {:.1f}, verify {:.1f}, measure {:.1f}{}){}",
+        TurnLabel(turn.turn), result, turn.seconds, turn.generate_s, e.compile_s, e.verify_s, e.measure_s,
+        waited, cost);
   }
 
   void Report(const EpisodeRecord& episode) {
@@ -254,7 +255,9 @@ void AddRunCommand(CLI::App& app, Action* action) {
   run->add_option("--problem", o.problem, "An id (level1/19) or a TOML file of your own");
   run->add_option("--turns", o.turns, "How many turns; with --continue how many more (default 8)")
       ->check(CLI::Range(1, 10000));
-  run->add_option("--policy", o.policy, "search, openai:MODEL, openai-responses:MODEL, anthropic:MODEL, or replay:EPISODE (default search)");
+  run->add_option(
+      "--policy", o.policy,
+      "search, openai:MODEL, openai-responses:MODEL, anthropic:MODEL, or replay:EPISODE (default search)");
   CLI::Option* from =
       run->add_option("--from", o.from, "Start from this kernel; it is judged first, as turn 0");
   CLI::Option* resume =

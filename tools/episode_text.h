@@ -20,8 +20,8 @@ std::string TurnTable(const std::vector<TurnRecord>& turns);
 // What an episode was asked, on what, and what came of it; one fact a line.
 std::string EpisodeSummary(const EpisodeRecord& episode);
 
-// Everything of one turn: what was sent, by which requests, the reply, the source, its evaluations (the turn's
-// own first), and what was answered.
+// Everything of one turn: what was sent, by which requests, the reply, the source, its evaluations (the
+// turn's own first), and what was answered.
 std::string TurnDetails(const TurnRecord& turn, const std::vector<EvaluationRecord>& evaluations,
                         const std::vector<RequestRecord>& requests = {});
 

@@ -179,7 +179,8 @@ std::vector<std::string> MessagesEvents(const MockAnswer& answer) {
     data["type"] = type;
     events.push_back(Event(data, type));
   };
-  Json message = {{"id", "msg_mock"}, {"role", "assistant"}, {"model", answer.model}, {"content", Json::array()}};
+  Json message = {
+      {"id", "msg_mock"}, {"role", "assistant"}, {"model", answer.model}, {"content", Json::array()}};
   if (answer.has_usage) message["usage"] = AnthropicUsage(answer, 1);
   add("message_start", {{"message", message}});
   add("ping", Json::object());
@@ -311,7 +312,8 @@ std::optional<Format> FormatOfPath(const std::string& path) {
   return std::nullopt;
 }
 
-MockReply ReplyTo(const MockRequest& request, const MockAnswer& given, MockFault fault, double retry_after_s) {
+MockReply ReplyTo(const MockRequest& request, const MockAnswer& given, MockFault fault,
+                  double retry_after_s) {
   const auto format = FormatOfPath(request.path);
   if (!format) return ErrorReply(Format::kChat, 404, "not_found_error");
   if (fault == MockFault::kTooMany) return ErrorReply(*format, 429, "rate_limit_error");

@@ -25,17 +25,17 @@ struct MockAnswer {
 
 enum class MockFault {
   kNone,
-  kTooMany,          // 429
-  kTooManyWait,      // 429 with Retry-After
-  kOverloaded,       // 529
-  kServerError,      // 500
-  kStall,            // silence after the first events
-  kCut,              // the connection closes in the middle
-  kMalformed,        // an event that is no JSON
-  kNoUsage,          // a good answer that nobody counted
-  kErrorInStream,    // status 200, then an error event
-  kWrongType,        // status 200, a page for people
-  kSlowLoris         // a byte now and then, never a whole event
+  kTooMany,        // 429
+  kTooManyWait,    // 429 with Retry-After
+  kOverloaded,     // 529
+  kServerError,    // 500
+  kStall,          // silence after the first events
+  kCut,            // the connection closes in the middle
+  kMalformed,      // an event that is no JSON
+  kNoUsage,        // a good answer that nobody counted
+  kErrorInStream,  // status 200, then an error event
+  kWrongType,      // status 200, a page for people
+  kSlowLoris       // a byte now and then, never a whole event
 };
 
 // The server-sent events of an answer, each with its empty line; and the same answer as one JSON object.

@@ -32,7 +32,7 @@ struct MockReply {
   int status = 200;
   std::vector<std::string> headers;  // "name: value"
   std::vector<Piece> pieces;         // of the body, each sent by itself
-  End end = End::kWhole;             // kCut: the connection closes without the end mark; kSilence: it stays open
+  End end = End::kWhole;  // kCut: the connection closes without the end mark; kSilence: it stays open
 };
 
 class MockServer {

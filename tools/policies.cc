@@ -48,7 +48,8 @@ ChosenPolicy MakeRemote(const std::string& spec, const PolicyOptions& options) {
 ChosenPolicy MakePolicy(const std::string& name, Store& store, const PolicyOptions& options) {
   if (remote::IsRemoteSpec(name)) return MakeRemote(name, options);
   if (const std::string given = options.first_given ? options.first_given() : ""; !given.empty()) {
-    throw Error(ExitCode::kBadRequest, fmt::format("{} is for language models; the policy is {}", given, name),
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("{} is for language models; the policy is {}", given, name),
                 "leave it out, or use --policy openai:MODEL or anthropic:MODEL");
   }
   constexpr std::string_view kReplay = "replay:";
@@ -58,9 +59,10 @@ ChosenPolicy MakePolicy(const std::string& name, Store& store, const PolicyOptio
     return chosen;
   }
   if (name.starts_with(kReplay)) return MakeReplay(name.substr(kReplay.size()), store);
-  throw Error(ExitCode::kBadRequest, fmt::format("policy \"{}\": no such policy", name),
-              "use --policy search, openai:MODEL, openai-responses:MODEL, anthropic:MODEL, or replay:EPISODE to "
-              "re-run a stored episode");
+  throw Error(
+      ExitCode::kBadRequest, fmt::format("policy \"{}\": no such policy", name),
+      "use --policy search, openai:MODEL, openai-responses:MODEL, anthropic:MODEL, or replay:EPISODE to "
+      "re-run a stored episode");
 }
 
 }  // namespace kevin

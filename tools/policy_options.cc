@@ -20,12 +20,15 @@ constexpr const char* kLimitGroup = "A language model's limits and records";
 void AddServerOptions(CLI::App* command, PolicyOptions* o) {
   command->add_option("--base-url", o->base_url,
                       "As the vendor's SDK takes it (http://127.0.0.1:8000/v1), or unix:PATH");
-  command->add_option("--key-file", o->key_file, "A private file with the API key (default: the usual variables)");
-  command->add_option("--key-variable", o->key_variable, "The variable that holds the key: OPENROUTER_API_KEY");
+  command->add_option("--key-file", o->key_file,
+                      "A private file with the API key (default: the usual variables)");
+  command->add_option("--key-variable", o->key_variable,
+                      "The variable that holds the key: OPENROUTER_API_KEY");
   command->add_option("--ca-file", o->ca_file, "Certificates to trust in place of the system's");
-  command->add_option("--tokens", o->tokens,
-                      "Ask for token ids and log-probabilities: through chat completions, or with token "
-                      "prompts by /completions (vLLM) or /generate (SGLang)")
+  command
+      ->add_option("--tokens", o->tokens,
+                   "Ask for token ids and log-probabilities: through chat completions, or with token "
+                   "prompts by /completions (vLLM) or /generate (SGLang)")
       ->check(CLI::IsMember({"off", "chat", "completions", "generate"}))
       ->capture_default_str();
   command->add_flag("--no-stream", o->no_stream, "Take answers whole instead of as they come");
@@ -37,15 +40,18 @@ void AddSamplingOptions(CLI::App* command, PolicyOptions* o) {
   command->add_option("--temperature", o->temperature, "Default: the server's")->check(CLI::Range(0.0, 2.0));
   command->add_option("--top-p", o->top_p, "Default: the server's")->check(CLI::Range(0.0, 1.0));
   command->add_option("--top-k", o->top_k, "Default: the server's")->check(CLI::PositiveNumber);
-  command->add_option("--max-tokens", o->max_tokens,
-                      "Of an answer with its reasoning (default 16384, or half the window)")
+  command
+      ->add_option("--max-tokens", o->max_tokens,
+                   "Of an answer with its reasoning (default 16384, or half the window)")
       ->check(CLI::PositiveNumber);
   command->add_option("--stop", o->stop, "A text that ends the answer; repeatable")->allow_extra_args(false);
-  command->add_option("--reasoning-effort", o->reasoning_effort, "In the provider's words: low, medium, high");
+  command->add_option("--reasoning-effort", o->reasoning_effort,
+                      "In the provider's words: low, medium, high");
   command->add_option("--thinking-tokens", o->thinking_tokens, "Anthropic: the most to think with")
       ->check(CLI::PositiveNumber);
-  command->add_option("--context", o->context,
-                      "The model's window in tokens (default: the price table's, the server's, or 32768)")
+  command
+      ->add_option("--context", o->context,
+                   "The model's window in tokens (default: the price table's, the server's, or 32768)")
       ->check(CLI::PositiveNumber);
 }
 
@@ -70,7 +76,8 @@ void AddLimitOptions(CLI::App* command, PolicyOptions* o) {
       ->check(CLI::PositiveNumber);
   command->add_option("--budget-tokens", o->budget_tokens, "... after this many tokens, in and out")
       ->check(CLI::PositiveNumber);
-  command->add_option("--budget-seconds", o->budget_seconds, "... after this time")->check(CLI::PositiveNumber);
+  command->add_option("--budget-seconds", o->budget_seconds, "... after this time")
+      ->check(CLI::PositiveNumber);
   command->add_flag("--record", o->record, "Keep the raw responses in the database");
   command->add_option("--response-cache", o->response_cache,
                       "A folder of answers: the same request is not paid for twice");
@@ -123,7 +130,8 @@ RemoteOptions RemoteOptionsFor(const std::string& spec, const PolicyOptions& o) 
 WindowShare ShareWindow(const PolicyOptions& options, std::optional<int64_t> window,
                         std::optional<int64_t> max_answer) {
   const int64_t whole = options.context.value_or(window.value_or(kDefaultWindow));
-  const int64_t most = std::min<int64_t>(std::min<int64_t>(kDefaultAnswer, whole / 2), max_answer.value_or(whole));
+  const int64_t most =
+      std::min<int64_t>(std::min<int64_t>(kDefaultAnswer, whole / 2), max_answer.value_or(whole));
   WindowShare share;
   share.max_tokens = options.max_tokens.value_or(static_cast<int>(std::max<int64_t>(1, most)));
   share.prompt_tokens = whole - share.max_tokens;

@@ -155,9 +155,9 @@ struct RequestRecord {
   std::string run;       // the run that sent it; empty: the episode's latest run
   std::string provider;  // the wire format: "openai", "anthropic"
   std::string url, model;
-  std::string request;      // the exact body sent
-  std::string started_at;   // filled by the store
-  std::string outcome;      // "sent", "answered", "failed", "cancelled", "cached"
+  std::string request;     // the exact body sent
+  std::string started_at;  // filled by the store
+  std::string outcome;     // "sent", "answered", "failed", "cancelled", "cached"
   std::optional<int> status;
   std::string error;
   std::optional<double> retry_after_s, seconds, first_token_s;

@@ -38,7 +38,7 @@ void Answer::Append(size_t choice, const ThinkSplitter::Pieces& pieces) {
 }
 
 void Answer::AddTokens(size_t choice, const std::vector<int32_t>& ids, const std::vector<float>& logprobs) {
-  Choice& c = At(choice).choice;
+  OtherAnswer& c = At(choice).choice;
   c.token_ids.insert(c.token_ids.end(), ids.begin(), ids.end());
   c.logprobs.insert(c.logprobs.end(), logprobs.begin(), logprobs.end());
 }
@@ -64,14 +64,14 @@ Completion Answer::Finish() {
   At(0);
   for (size_t i = 0; i < parts_.size(); ++i) {
     Append(i, parts_[i].splitter.Finish());
-    Choice& choice = parts_[i].choice;
+    OtherAnswer& choice = parts_[i].choice;
     SplitUnopenedThought(&choice.text, &choice.reasoning);
     choice.text = ValidUtf8(choice.text);
     choice.reasoning = ValidUtf8(choice.reasoning);
     if (choice.stop_reason.empty()) choice.stop_reason = StopReasonName(StopReason::kUnknown);
   }
   Completion completion;
-  const Choice& first = parts_.front().choice;
+  const OtherAnswer& first = parts_.front().choice;
   if (on_text_ && parts_.front().shown != first.text) {
     on_text_("");
     if (!first.text.empty()) on_text_(first.text);

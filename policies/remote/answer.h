@@ -47,7 +47,7 @@ class Answer {
 
  private:
   struct Part {
-    Choice choice;
+    OtherAnswer choice;
     ThinkSplitter splitter;
     std::string shown;  // what on_text got
     bool stopped = false;

@@ -53,7 +53,8 @@ class Place {
 // Enters the breaker; leaves undecided unless told how it went.
 class Circuit {
  public:
-  Circuit(CircuitBreaker& breaker, const CancelToken* cancel) : breaker_(breaker), pass_(breaker.Enter(cancel)) {}
+  Circuit(CircuitBreaker& breaker, const CancelToken* cancel)
+      : breaker_(breaker), pass_(breaker.Enter(cancel)) {}
   ~Circuit() {
     if (!decided_) breaker_.Undecided(pass_);
   }
@@ -174,7 +175,8 @@ HttpRequest Call::Post(const std::string& url, const std::string& body) const {
   request.unix_socket = shared_.options.endpoint.unix_socket;
   request.headers = shared_.wire.Headers(shared_.options.key);
   request.headers.push_back("content-type: application/json");
-  request.headers.push_back(shared_.options.stream ? "accept: text/event-stream" : "accept: application/json");
+  request.headers.push_back(shared_.options.stream ? "accept: text/event-stream"
+                                                   : "accept: application/json");
   request.body = body;
   return request;
 }
@@ -201,7 +203,8 @@ Call::Tried Call::Try(int number) {
   if (circuit.pass() == CircuitBreaker::Pass::kCancelled) return cancelled;
   shared_.death.ThrowIfSet();
   if (circuit.pass() == CircuitBreaker::Pass::kDead)
-    Throw({Remedy::kGiveUp, "the server stays away; the latest failure: " + shared_.death.Latest(), "", {}}, 0);
+    Throw({Remedy::kGiveUp, "the server stays away; the latest failure: " + shared_.death.Latest(), "", {}},
+          0);
   RequestAttempt attempt = NewAttempt(number);
   Report(attempt);
   Tried tried = Send(&attempt);
@@ -251,7 +254,8 @@ void Call::Close(const Tried& tried, RequestAttempt* attempt) {
   attempt->status = response.status;
   attempt->seconds = response.seconds;
   for (const char* name : {"request-id", "x-request-id"}) {
-    if (const auto id = response.headers.find(name); id != response.headers.end()) attempt->request_id = id->second;
+    if (const auto id = response.headers.find(name); id != response.headers.end())
+      attempt->request_id = id->second;
   }
   if (tried.failure) {
     attempt->error = WithoutKey(tried.failure->what, shared_.options.key);
@@ -275,8 +279,8 @@ void Call::Report(const RequestAttempt& attempt) const {
 
 // The seed belongs to it where the provider takes none, and so does the turn.
 std::string Call::CacheKey() const {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", shared_.wire.Provider(), url_, shared_.options.endpoint.unix_socket,
-                     request_.sampling.seed, request_.task.turn, body_);
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", shared_.wire.Provider(), url_,
+                     shared_.options.endpoint.unix_socket, request_.sampling.seed, request_.task.turn, body_);
 }
 
 std::optional<Completion> Call::FromCache() {

@@ -25,8 +25,10 @@ struct Vendor {
 
 constexpr std::array<Vendor, 3> kVendors = {
     {{"openai", Format::kChat, "https://api.openai.com/v1", "OPENAI_BASE_URL", "OPENAI_API_KEY"},
-     {"openai-responses", Format::kResponses, "https://api.openai.com/v1", "OPENAI_BASE_URL", "OPENAI_API_KEY"},
-     {"anthropic", Format::kMessages, "https://api.anthropic.com", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"}}};
+     {"openai-responses", Format::kResponses, "https://api.openai.com/v1", "OPENAI_BASE_URL",
+      "OPENAI_API_KEY"},
+     {"anthropic", Format::kMessages, "https://api.anthropic.com", "ANTHROPIC_BASE_URL",
+      "ANTHROPIC_API_KEY"}}};
 
 const Vendor* FindVendor(const std::string& spec) {
   for (const Vendor& vendor : kVendors) {
@@ -58,9 +60,14 @@ void SetBase(std::string base, const Vendor& vendor, Endpoint* endpoint) {
   if (!base.starts_with("http://") && !base.starts_with("https://"))
     ThrowBadUrl(base, "it begins with neither http://, https:// nor unix:");
   const size_t host = base.find("//") + 2;
+  if (host >= base.size() || base[host] == '/') ThrowBadUrl(base, "it names no host");
+  for (const char c : base) {
+    if (static_cast<unsigned char>(c) <= ' ') ThrowBadUrl(base, "it holds a blank or a line end");
+  }
   if (base.substr(host, base.find('/', host) - host).find('@') != std::string::npos)
     ThrowBadUrl("with a name or password", "it would be stored and shown");
-  if (base.find_first_of("?#") != std::string::npos) ThrowBadUrl(base.substr(0, base.find('?')), "it has a query");
+  if (base.find_first_of("?#") != std::string::npos)
+    ThrowBadUrl(base.substr(0, base.find('?')), "it has a query");
   endpoint->base_url = base;
   endpoint->is_vendors_own = base == vendor.base_url;
   if (!endpoint->is_vendors_own) endpoint->given_base = base;
@@ -87,7 +94,8 @@ std::string ReadKeyFile(const std::filesystem::path& path) {
   const bool known = fstat(file, &info) == 0;
   const ssize_t length = read(file, buffer.data(), buffer.size());
   close(file);
-  if (!known || !S_ISREG(info.st_mode)) ThrowKeyFile(path, "is no ordinary file", "give a file that holds the key");
+  if (!known || !S_ISREG(info.st_mode))
+    ThrowKeyFile(path, "is no ordinary file", "give a file that holds the key");
   if ((info.st_mode & 077) != 0) ThrowKeyFile(path, "others may read it", "chmod 600 " + path.string());
   std::string key(buffer.data(), length > 0 ? static_cast<size_t>(length) : 0);
   while (!key.empty() && std::isspace(static_cast<unsigned char>(key.back()))) key.pop_back();

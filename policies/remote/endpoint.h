@@ -14,10 +14,10 @@ namespace kevin::remote {
 struct Endpoint {
   Format format = Format::kChat;
   std::string provider, model;
-  std::string base_url;          // without a slash at the end
-  std::string unix_socket;       // empty: TCP
-  bool is_vendors_own = false;   // nothing but the vendor's own address
-  std::string given_base;        // as a spec has it after '@'; empty: the vendor's own
+  std::string base_url;         // without a slash at the end
+  std::string unix_socket;      // empty: TCP
+  bool is_vendors_own = false;  // nothing but the vendor's own address
+  std::string given_base;       // as a spec has it after '@'; empty: the vendor's own
 
   std::string Spec() const;  // the policy's name; leads here again whatever the environment says
 };

@@ -33,8 +33,9 @@ bool IsAboutMoney(const ServerError& error) {
 
 bool IsAboutLength(const ServerError& error) {
   if (error.code == "context_length_exceeded" || error.type == "exceed_context_size_error") return true;
-  for (const char* part : {"maximum context length", "prompt is too long", "context window", "context size",
-                           "longer than the maximum", "exceeds the available context"}) {
+  for (const char* part :
+       {"maximum context length", "prompt is too long", "context window", "context size",
+        "exceed context limit", "longer than the maximum", "exceeds the available context"}) {
     if (Contains(error.message, part)) return true;
   }
   return false;
@@ -46,7 +47,8 @@ bool IsRetriedStatus(int status) {
 
 std::string OneLine(std::string text) {
   text = ValidUtf8(text);
-  std::replace_if(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
   if (text.size() > kLongestMessage) text = ValidUtf8(text.substr(0, kLongestMessage)) + " ...";
   return text;
 }
@@ -112,8 +114,10 @@ Failure OfErrorInside(const ServerError& error) {
 
 Failure OfTransport(const HttpResponse& response) {
   if (response.transport == Transport::kUntrusted) {
-    return {Remedy::kGiveUp, OneLine(response.error),
-            "if you trust the server, give its certificate with --ca-file", {}};
+    return {Remedy::kGiveUp,
+            OneLine(response.error),
+            "if you trust the server, give its certificate with --ca-file",
+            {}};
   }
   return {Remedy::kRetry, OneLine(response.error), "", {}};
 }
@@ -129,8 +133,10 @@ std::optional<Failure> FailureOf(const HttpResponse& response, const Answer& ans
   if (malformed) return Failure{Remedy::kRetry, "the answer is no JSON", "", {}};
   const std::string type = Header(response, "content-type");
   if (!Contains(type, "text/event-stream") && !Contains(type, "json")) {
-    return Failure{Remedy::kRetry, OneLine(fmt::format("the answer is \"{}\", no API's", type)),
-                   "check the base URL (--base-url)", {}};
+    return Failure{Remedy::kRetry,
+                   OneLine(fmt::format("the answer is \"{}\", no API's", type)),
+                   "check the base URL (--base-url)",
+                   {}};
   }
   return Failure{Remedy::kRetry, "the answer broke off", "", {}};
 }

@@ -1,6 +1,5 @@
 #include "policies/remote/http_client.h"
 
-#include <curl/curl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,39 +11,36 @@
 #include <filesystem>
 #include <mutex>
 
+#include "policies/remote/curl_api.h"
+
 namespace kevin::remote {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kPollMs = 200;            // how long a cancel may go unnoticed
-constexpr double kEndGraceS = 0.25;     // for the end of a response that is complete already
+constexpr int kPollMs = 200;         // how long a cancel may go unnoticed
+constexpr double kEndGraceS = 0.25;  // for the end of a response that is complete already
 constexpr size_t kIdleConnections = 512;
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-void InitialiseOnce() {
-  static const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
-  if (code != CURLE_OK) throw Error(ExitCode::kMachine, "libcurl cannot be initialised");
-}
-
 struct EasyDeleter {
-  void operator()(CURL* handle) const { curl_easy_cleanup(handle); }
+  void operator()(CURL* handle) const { Curl().easy_cleanup(handle); }
 };
 struct MultiDeleter {
-  void operator()(CURLM* handle) const { curl_multi_cleanup(handle); }
+  void operator()(CURLM* handle) const { Curl().multi_cleanup(handle); }
 };
 struct ListDeleter {
-  void operator()(curl_slist* list) const { curl_slist_free_all(list); }
+  void operator()(curl_slist* list) const { Curl().slist_free_all(list); }
 };
 using HeaderList = std::unique_ptr<curl_slist, ListDeleter>;
 
 HeaderList MakeList(const std::vector<std::string>& lines) {
   HeaderList list;
   for (const std::string& line : lines) {
-    curl_slist* longer = curl_slist_append(list.get(), line.c_str());
+    curl_slist* longer = Curl().slist_append(list.get(), line.c_str());
     if (longer == nullptr) throw std::bad_alloc();
     (void)list.release();
     list.reset(longer);
@@ -90,8 +86,8 @@ Transport TransportOf(CURLcode code) {
 
 // A connection that goes on being used: its multi handle holds the socket between requests.
 struct Connection {
-  std::unique_ptr<CURLM, MultiDeleter> multi{curl_multi_init()};
-  std::unique_ptr<CURL, EasyDeleter> easy{curl_easy_init()};
+  std::unique_ptr<CURLM, MultiDeleter> multi{Curl().multi_init()};
+  std::unique_ptr<CURL, EasyDeleter> easy{Curl().easy_init()};
 };
 
 struct HttpClient::Pool {
@@ -120,43 +116,43 @@ class Transfer {
       : limits_(limits), request_(request), on_body_(on_body), headers_(MakeList(request.headers)) {}
 
   void SetUp(CURL* easy, const std::string& ca_file) {
-    curl_easy_reset(easy);
-    curl_easy_setopt(easy, CURLOPT_URL, request_.url.c_str());
-    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_2TLS));
-    curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers_.get());
-    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(limits_.connect_s * 1e3));
-    curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, error_);
-    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &Transfer::OnBytes);
-    curl_easy_setopt(easy, CURLOPT_WRITEDATA, this);
-    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, &Transfer::OnHeader);
-    curl_easy_setopt(easy, CURLOPT_HEADERDATA, this);
+    Curl().easy_reset(easy);
+    Curl().easy_setopt(easy, CURLOPT_URL, request_.url.c_str());
+    Curl().easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    Curl().easy_setopt(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_2TLS));
+    Curl().easy_setopt(easy, CURLOPT_HTTPHEADER, headers_.get());
+    Curl().easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(limits_.connect_s * 1e3));
+    Curl().easy_setopt(easy, CURLOPT_ERRORBUFFER, error_);
+    Curl().easy_setopt(easy, CURLOPT_WRITEFUNCTION, &Transfer::OnBytes);
+    Curl().easy_setopt(easy, CURLOPT_WRITEDATA, this);
+    Curl().easy_setopt(easy, CURLOPT_HEADERFUNCTION, &Transfer::OnHeader);
+    Curl().easy_setopt(easy, CURLOPT_HEADERDATA, this);
     if (!request_.unix_socket.empty()) {
-      curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, request_.unix_socket.c_str());
-      curl_easy_setopt(easy, CURLOPT_PROXY, "");
+      Curl().easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, request_.unix_socket.c_str());
+      Curl().easy_setopt(easy, CURLOPT_PROXY, "");
     }
-    if (!ca_file.empty()) curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file.c_str());
+    if (!ca_file.empty()) Curl().easy_setopt(easy, CURLOPT_CAINFO, ca_file.c_str());
     if (request_.body) {
-      curl_easy_setopt(easy, CURLOPT_POST, 1L);
-      curl_easy_setopt(easy, CURLOPT_POSTFIELDS, request_.body->data());
-      curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request_.body->size()));
+      Curl().easy_setopt(easy, CURLOPT_POST, 1L);
+      Curl().easy_setopt(easy, CURLOPT_POSTFIELDS, request_.body->data());
+      Curl().easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request_.body->size()));
     }
   }
 
   HttpResponse Run(const Connection& connection, const CancelToken* cancel) {
     CURLM* const multi = connection.multi.get();
-    curl_multi_add_handle(multi, connection.easy.get());
+    Curl().multi_add_handle(multi, connection.easy.get());
     int running = 1;
     while (running > 0) {
-      if (curl_multi_perform(multi, &running) != CURLM_OK) {
+      if (Curl().multi_perform(multi, &running) != CURLM_OK) {
         Stop(Transport::kBroken, "libcurl failed");
       }
       if (running > 0 && !stopped_) CheckLimits(cancel);
       if (stopped_ || thrown_) break;
-      if (running > 0) curl_multi_poll(multi, nullptr, 0, PollMs(), nullptr);
+      if (running > 0) Curl().multi_poll(multi, nullptr, 0, PollMs(), nullptr);
     }
     ReadResult(multi);
-    curl_multi_remove_handle(multi, connection.easy.get());
+    Curl().multi_remove_handle(multi, connection.easy.get());
     if (thrown_) std::rethrow_exception(thrown_);
     response_.seconds = SecondsSince(start_);
     return std::move(response_);
@@ -165,7 +161,8 @@ class Transfer {
  private:
   int PollMs() const {
     if (enough_) return static_cast<int>(kEndGraceS * 1e3);
-    const double left = std::min(limits_.stall_s - SecondsSince(progress_), limits_.total_s - SecondsSince(start_));
+    const double left =
+        std::min(limits_.stall_s - SecondsSince(progress_), limits_.total_s - SecondsSince(start_));
     return std::clamp(static_cast<int>(left * 1e3) + 1, 1, kPollMs);
   }
 
@@ -186,12 +183,12 @@ class Transfer {
 
   void ReadResult(CURLM* multi) {
     int left = 0;
-    while (const CURLMsg* message = curl_multi_info_read(multi, &left)) {
+    while (const CURLMsg* message = Curl().multi_info_read(multi, &left)) {
       if (message->msg != CURLMSG_DONE || stopped_) continue;
       const CURLcode code = message->data.result;
       response_.transport = enough_ ? Transport::kEnough : TransportOf(code);
       if (response_.transport == Transport::kDone || enough_) continue;
-      response_.error = error_[0] != '\0' ? error_ : curl_easy_strerror(code);
+      response_.error = error_[0] != '\0' ? error_ : Curl().easy_strerror(code);
       if (too_long_) response_.error = "the response is too long";
     }
   }
@@ -257,9 +254,7 @@ class Transfer {
 }  // namespace
 
 HttpClient::HttpClient(HttpLimits limits, std::string ca_file)
-    : limits_(limits), ca_file_(FindCaFile(ca_file)), pool_(std::make_unique<Pool>()) {
-  InitialiseOnce();
-}
+    : limits_(limits), ca_file_(FindCaFile(ca_file)), pool_(std::make_unique<Pool>()) {}
 
 HttpClient::~HttpClient() = default;
 
@@ -277,7 +272,7 @@ HttpResponse HttpClient::Send(const HttpRequest& request, const CancelToken* can
 }
 
 std::optional<double> SecondsUntil(const std::string& http_date) {
-  const time_t date = curl_getdate(http_date.c_str(), nullptr);
+  const time_t date = Curl().getdate(http_date.c_str(), nullptr);
   if (date < 0) return std::nullopt;
   return std::max(0.0, std::difftime(date, std::time(nullptr)));
 }

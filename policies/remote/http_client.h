@@ -1,6 +1,6 @@
 #pragma once
-// HTTP for API clients, over TCP, TLS (HTTP/2 where the server has it) or a Unix socket. http_client.cc is the
-// one file that knows libcurl. Proxies come from the usual environment variables (https_proxy, no_proxy);
+// HTTP for API clients, over TCP, TLS (HTTP/2 where the server has it) or a Unix socket. All that knows
+// libcurl is here and in curl_api.h. Proxies come from the usual environment variables (https_proxy, no_proxy);
 // redirects are not followed, so that a key goes nowhere else.
 
 #include <functional>
@@ -24,8 +24,8 @@ struct HttpRequest {
 
 struct HttpLimits {
   double connect_s = 15;
-  double stall_s = 300;                    // without a whole event or comment; until the first byte too
-  double total_s = 1800;                   // of one request
+  double stall_s = 300;                     // without a whole event or comment; until the first byte too
+  double total_s = 1800;                    // of one request
   size_t response_bytes = size_t{1} << 28;  // more than that is no answer
 };
 

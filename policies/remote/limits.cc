@@ -58,7 +58,8 @@ void Limiter::Leave(int64_t tokens, int64_t actual) {
   const std::lock_guard lock(mutex_);
   --active_;
   if (tokens_.each.count() > 0)
-    tokens_.paid_until = After<Clock>(tokens_.paid_until, tokens_.each * static_cast<double>(actual - tokens));
+    tokens_.paid_until =
+        After<Clock>(tokens_.paid_until, tokens_.each * static_cast<double>(actual - tokens));
   wake_.notify_one();
 }
 

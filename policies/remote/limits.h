@@ -1,6 +1,6 @@
 #pragma once
-// What holds requests back: the provider's rates, an outage, the person's budget. All three are shared by every
-// thread of a policy, and any thread may call them.
+// What holds requests back: the provider's rates, an outage, the person's budget. All three are shared by
+// every thread of a policy, and any thread may call them.
 
 #include <chrono>
 #include <condition_variable>
@@ -43,10 +43,10 @@ class Limiter {
 };
 
 struct OutageOptions {
-  int failures = 10;       // in a row, over all threads, that open the circuit
-  double wait_s = 5;       // until one request tries again; doubles with each that fails
-  double longest_s = 60;   // but not beyond this
-  int tries = 6;           // that fail in a row until the server counts as dead
+  int failures = 10;      // in a row, over all threads, that open the circuit
+  double wait_s = 5;      // until one request tries again; doubles with each that fails
+  double longest_s = 60;  // but not beyond this
+  int tries = 6;          // that fail in a row until the server counts as dead
 };
 
 // When request after request fails, the others wait while one at a time tries whether the server is back.
@@ -57,8 +57,8 @@ class CircuitBreaker {
   enum class Pass { kGo, kTry, kCancelled, kDead };
   Pass Enter(const CancelToken* cancel);
   void Succeeded();
-  void Failed(Pass pass);      // kGo or kTry
-  void Undecided(Pass pass);   // cancelled, or it failed for a reason of its own
+  void Failed(Pass pass);     // kGo or kTry
+  void Undecided(Pass pass);  // cancelled, or it failed for a reason of its own
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -31,7 +31,8 @@ void ReadLongPrompt(const Json& entry, Price* price) {
 }
 
 std::optional<Price> ReadPrice(const Json& entry) {
-  const auto input = NumberAt(entry, "input_cost_per_token"), output = NumberAt(entry, "output_cost_per_token");
+  const auto input = NumberAt(entry, "input_cost_per_token"),
+             output = NumberAt(entry, "output_cost_per_token");
   if (!input || !output) return std::nullopt;
   Price price;
   price.input = *input;

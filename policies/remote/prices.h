@@ -1,6 +1,6 @@
 #pragma once
-// What tokens cost, from a file in the schema of LiteLLM's model_prices_and_context_window.json: an object per
-// model with input_cost_per_token, output_cost_per_token and so on, in US dollars.
+// What tokens cost, from a file in the schema of LiteLLM's model_prices_and_context_window.json: an object
+// per model with input_cost_per_token, output_cost_per_token and so on, in US dollars.
 
 #include <filesystem>
 #include <map>

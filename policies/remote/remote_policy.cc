@@ -57,8 +57,8 @@ class RemotePolicyImpl : public RemotePolicy {
 
   Completion Complete(const Request& request, const CancelToken* cancel, const OnText& on_text) override {
     RequireSampling(request.sampling);
-    const remote::Shared shared{options_, context_, *wire_, http_, limiter_, breaker_, budget_, cache_, death_,
-                                FindPrice()};
+    const remote::Shared shared{options_, context_, *wire_, http_,  limiter_,
+                                breaker_, budget_,  cache_, death_, FindPrice()};
     return remote::Call(shared, request, cancel, on_text).Run();
   }
 
@@ -97,9 +97,9 @@ class RemotePolicyImpl : public RemotePolicy {
   std::optional<int64_t> WindowIn(const Json& models) const {
     for (const Json& model : At(models, "data")) {
       if (remote::TextAt(model, "id") != options_.endpoint.model && At(models, "data").size() > 1) continue;
-      for (const auto& window : {IntegerAt(model, "max_model_len"), IntegerAt(model, "context_length"),
-                                 IntegerAt(At(model, "meta"), "n_ctx"),
-                                 IntegerAt(At(model, "meta"), "n_ctx_train")}) {
+      for (const auto& window :
+           {IntegerAt(model, "max_model_len"), IntegerAt(model, "context_length"),
+            IntegerAt(At(model, "meta"), "n_ctx"), IntegerAt(At(model, "meta"), "n_ctx_train")}) {
         if (window && *window > 0) return window;
       }
     }

@@ -7,9 +7,9 @@
 // server is overloaded, does not answer or breaks off. It does not send again what a server refuses, nor past
 // a budget. Every request is reported through Request::on_attempt, because every one may cost money.
 //
-// Errors of Complete: BudgetReached; PromptTooLong; Error kBadRequest when the request itself is refused (key,
-// model, a parameter); Error kBroken when no answer can be had. Once a key or an account is refused, or the
-// server counts as dead, later calls fail at once.
+// Errors of Complete: BudgetReached; PromptTooLong; Error kBadRequest when the request itself is refused
+// (key, model, a parameter); Error kBroken when no answer can be had. Once a key or an account is refused, or
+// the server counts as dead, later calls fail at once.
 
 #include <filesystem>
 #include <memory>
@@ -45,9 +45,9 @@ struct RemoteOptions {
   remote::PriceTable prices;
   TokenMode tokens = TokenMode::kNone;
   bool stream = true;
-  bool record = false;                    // attempts carry raw responses
-  std::filesystem::path response_cache;   // empty: none
-  std::string extra;                      // a JSON object laid over every body; empty: none
+  bool record = false;                   // attempts carry raw responses
+  std::filesystem::path response_cache;  // empty: none
+  std::string extra;                     // a JSON object laid over every body; empty: none
 };
 
 class RemotePolicy : public Policy {
@@ -60,8 +60,8 @@ class RemotePolicy : public Policy {
   virtual const remote::Price* FindPrice() const = 0;  // null: unknown
 };
 
-// Throws Error(kBadRequest) when the options contradict each other: a budget in dollars without a price, extra
-// fields that are no JSON object. Nothing is sent.
+// Throws Error(kBadRequest) when the options contradict each other: a budget in dollars without a price,
+// extra fields that are no JSON object. Nothing is sent.
 std::unique_ptr<RemotePolicy> MakeRemotePolicy(RemoteOptions options);
 
 }  // namespace kevin

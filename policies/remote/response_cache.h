@@ -1,6 +1,6 @@
 #pragma once
-// Responses kept in a folder under the content of their request, so that the same collection started again asks
-// for nothing twice. Only whole answers are kept.
+// Responses kept in a folder under the content of their request, so that the same collection started again
+// asks for nothing twice. Only whole answers are kept.
 
 #include <filesystem>
 #include <optional>
@@ -12,8 +12,8 @@ namespace kevin::remote {
 
 class ResponseCache {
  public:
-  // Makes the folder, private to its owner. Throws Error(kBadRequest) when it cannot be written. An empty path
-  // is a cache that holds nothing.
+  // Makes the folder, private to its owner. Throws Error(kBadRequest) when it cannot be written. An empty
+  // path is a cache that holds nothing.
   explicit ResponseCache(std::filesystem::path folder);
 
   // `key`: all that the answer depends on. Two requests of equal text that are to get answers of their own

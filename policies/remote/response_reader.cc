@@ -15,9 +15,7 @@ bool HasType(const HttpResponse& response, const char* type) {
 }  // namespace
 
 ResponseReader::ResponseReader(const Wire& wire, OnText on_text)
-    : wire_(wire),
-      answer_(std::move(on_text)),
-      parser_([this](const SseEvent& event) { OnEvent(event); }) {}
+    : wire_(wire), answer_(std::move(on_text)), parser_([this](const SseEvent& event) { OnEvent(event); }) {}
 
 Reading ResponseReader::Take(const HttpResponse& so_far, std::string_view piece) {
   if (!IsGood(so_far) || !HasType(so_far, "text/event-stream")) return Reading::kProgress;

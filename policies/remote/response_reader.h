@@ -21,7 +21,7 @@ class ResponseReader {
   void Finish(const HttpResponse& response);                         // all has arrived
 
   Answer& answer() { return answer_; }
-  bool malformed() const { return malformed_; }                         // an event was no JSON
+  bool malformed() const { return malformed_; }                           // an event was no JSON
   std::optional<double> first_token_s() const { return first_token_s_; }  // since this was made
 
  private:

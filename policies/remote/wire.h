@@ -28,7 +28,7 @@ struct WireContext {
   bool is_vendors_own = false;  // api.openai.com and api.anthropic.com, not a compatible server
   bool wants_tokens = false;    // token ids and log-probabilities
   bool stream = true;
-  Json extra;                            // fields laid over the body; null: none
+  Json extra;                             // fields laid over the body; null: none
   std::vector<int32_t> prompt_token_ids;  // kCompletions, kGenerate
 };
 

@@ -23,9 +23,8 @@ class CompletionsWire : public Wire {
 
   Json Body(const Request& request, const WireContext& context) const override {
     const Sampling& sampling = request.sampling;
-    Json body = {{"model", context.model},
-                 {"prompt", context.prompt_token_ids},
-                 {"max_tokens", sampling.max_tokens}};
+    Json body = {
+        {"model", context.model}, {"prompt", context.prompt_token_ids}, {"max_tokens", sampling.max_tokens}};
     AddCommonSampling(sampling, &body);
     if (sampling.top_k) body["top_k"] = *sampling.top_k;
     body["seed"] = SeedToSend(sampling);

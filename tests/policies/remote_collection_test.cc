@@ -23,9 +23,9 @@ constexpr int kThreads = 32;
 
 // Fails by the hash of the request's number, so that faults come in no rhythm.
 MockFault FaultOf(int number) {
-  constexpr std::array kFaults = {MockFault::kTooMany,   MockFault::kTooManyWait, MockFault::kOverloaded,
-                                  MockFault::kServerError, MockFault::kCut,       MockFault::kMalformed,
-                                  MockFault::kErrorInStream, MockFault::kWrongType, MockFault::kStall,
+  constexpr std::array kFaults = {MockFault::kTooMany,       MockFault::kTooManyWait, MockFault::kOverloaded,
+                                  MockFault::kServerError,   MockFault::kCut,         MockFault::kMalformed,
+                                  MockFault::kErrorInStream, MockFault::kWrongType,   MockFault::kStall,
                                   MockFault::kNoUsage};
   const uint64_t hash = static_cast<uint64_t>(number) * 0x9E37'79B9'7F4A'7C15u >> 32;
   return hash % 10 == 0 ? kFaults[hash / 10 % kFaults.size()] : MockFault::kNone;
@@ -139,7 +139,8 @@ TEST_CASE("a thousand episodes with one fault in ten requests") {
   CHECK(c.Ask("count(*) FROM requests WHERE outcome NOT IN ('answered', 'failed')") == 0);
   CHECK(c.Ask("count(*) FROM requests WHERE status = 429") ==
         c.ledger.Count({MockFault::kTooMany, MockFault::kTooManyWait}));
-  CHECK(c.Ask("count(*) FROM requests WHERE retry_after_s = 0.02") == c.ledger.faults[MockFault::kTooManyWait]);
+  CHECK(c.Ask("count(*) FROM requests WHERE retry_after_s = 0.02") ==
+        c.ledger.faults[MockFault::kTooManyWait]);
   CHECK(c.Ask("count(*) FROM requests WHERE status = 529") == c.ledger.faults[MockFault::kOverloaded]);
   CHECK(c.Ask("count(*) FROM requests WHERE status = 500") == c.ledger.faults[MockFault::kServerError]);
   CHECK(c.Ask("count(*) FROM requests WHERE outcome = 'failed' AND status = 200") ==

@@ -42,16 +42,18 @@ TEST_CASE("events: every line end, comments, fields of several lines, a byte ord
   CHECK(Events({"data: a\n\n"}) == Strings{"|a"});
   CHECK(Events({"data: a\r\n\r\ndata:b\r\rdata\n\n"}) == Strings{"|a", "|b", "|"});
   CHECK(Events({": keep alive\n\ndata: a\n: more\ndata:  b\ndata: c\n\n"}) == Strings{"|a\n b\nc"});
-  CHECK(Events({"\xEF\xBB\xBF" "event: x\nid: 7\nretry: 10\nunknown: y\ndata: {\"a\":\ndata: 1}\n\n"}) ==
+  CHECK(Events({"\xEF\xBB\xBF"
+                "event: x\nid: 7\nretry: 10\nunknown: y\ndata: {\"a\":\ndata: 1}\n\n"}) ==
         Strings{"x|{\"a\":\n1}"});
-  CHECK(Events({"event: named\n\ndata: a\n\n"}) == Strings{"|a"});     // without data there is no event
+  CHECK(Events({"event: named\n\ndata: a\n\n"}) == Strings{"|a"});         // without data there is no event
   CHECK(Events({"data: a\n\ndata: whole\n"}) == Strings{"|a", "|whole"});  // no empty line at the end
   CHECK(Events({"data: a\n\ndata: cut in the mid"}) == Strings{"|a"});
 }
 
 TEST_CASE("events: chunks may end anywhere") {
   const std::string stream =
-      "event: one\r\ndata: h\xC3\xA9llo \xF0\x9F\x9A\x80\r\n\r\n: c\r\ndata: 2a\r\ndata: 2b\r\n\r\ndata: [DONE]\n\n";
+      "event: one\r\ndata: h\xC3\xA9llo \xF0\x9F\x9A\x80\r\n\r\n: c\r\ndata: 2a\r\ndata: 2b\r\n\r\ndata: "
+      "[DONE]\n\n";
   const Strings whole = {"one|h\xC3\xA9llo \xF0\x9F\x9A\x80", "|2a\n2b", "|[DONE]"};
   for (size_t cut = 0; cut <= stream.size(); ++cut)
     CHECK(Events({stream.substr(0, cut), stream.substr(cut)}) == whole);
@@ -128,8 +130,8 @@ TEST_CASE("specs: provider, model, address") {
   CHECK((IsRemoteSpec("openai-responses:x") && !IsRemoteSpec("search") && !IsRemoteSpec("openai")));
   for (const char* spec : {"openai:", "openai:@http://x"})
     CHECK(ErrorOf([&] { ParseSpec(spec, ""); }).code == ExitCode::kBadRequest);
-  for (const char* url : {"127.0.0.1:8000", "ftp://x", "http://name:secret@host/v1", "http://host/v1?key=secret",
-                          "unix:"}) {
+  for (const char* url : {"127.0.0.1:8000", "ftp://x", "http://name:secret@host/v1",
+                          "http://host/v1?key=secret", "unix:", "http://", "http://a b/v1"}) {
     const auto error = ErrorOf([&] { ParseSpec("openai:m", url); });
     CHECK(error.code == ExitCode::kBadRequest);
     CHECK_FALSE(Contains(error.what + error.next_step, "secret"));

@@ -1,8 +1,12 @@
 // Remote policies against a mock API: what is sent, what is read, and what becomes of every fault.
 
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <csignal>
+#include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "tests/catch.h"
@@ -124,8 +128,10 @@ TEST_CASE("a thought that the template opened is taken back from who watches") {
   MockApi api;
   api.answer.text = "thinking aloud</think>\n\nThe answer.";
   std::string seen;
-  const Completion completion = PolicyFor(api, "openai")->Complete(
-      SmallRequest(), nullptr, [&](const std::string& piece) { seen = piece.empty() ? "" : seen + piece; });
+  const Completion completion =
+      PolicyFor(api, "openai")->Complete(SmallRequest(), nullptr, [&](const std::string& piece) {
+        seen = piece.empty() ? "" : seen + piece;
+      });
   CHECK(completion.text == "The answer.");
   CHECK(seen == "The answer.");
 }
@@ -200,8 +206,7 @@ TEST_CASE("Retry-After is waited for; one that is too long is given up") {
 
   MockApi never({MockFault::kTooManyWait});
   never.retry_after_s = 3600;
-  const auto error =
-      ErrorOf([&] { PolicyFor(never, "openai")->Complete(SmallRequest(), nullptr, nullptr); });
+  const auto error = ErrorOf([&] { PolicyFor(never, "openai")->Complete(SmallRequest(), nullptr, nullptr); });
   CHECK(error.code == ExitCode::kBroken);
   CHECK(never.server().requests() == 1);
 }
@@ -217,8 +222,7 @@ TEST_CASE("a dead API is Error kBroken after the last attempt, and names what ha
   CHECK(attempts.size() == 3);
 
   RemoteOptions nobody = QuickOptions("openai:m", "http://127.0.0.1:1/v1");
-  const auto refused =
-      ErrorOf([&] { MakeRemotePolicy(nobody)->Complete(SmallRequest(), nullptr, nullptr); });
+  const auto refused = ErrorOf([&] { MakeRemotePolicy(nobody)->Complete(SmallRequest(), nullptr, nullptr); });
   CHECK(refused.code == ExitCode::kBroken);
   CHECK(Contains(refused.what, "connect"));
 }
@@ -255,7 +259,8 @@ TEST_CASE("a refusal is not repeated, and its key is not shown") {
     options.record = true;
     const auto policy = MakeRemotePolicy(options);
     std::vector<RequestAttempt> attempts;
-    const auto error = ErrorOf([&] { policy->Complete(Watched(SmallRequest(), &attempts), nullptr, nullptr); });
+    const auto error =
+        ErrorOf([&] { policy->Complete(Watched(SmallRequest(), &attempts), nullptr, nullptr); });
     CHECK(error.code == ExitCode::kBadRequest);
     CHECK_FALSE(error.next_step.empty());
     CHECK_FALSE(Contains(error.what, "sk-test"));
@@ -329,7 +334,9 @@ TEST_CASE("token ids and log-probabilities from all three sources") {
   api.handler = [&](const MockRequest& request) {
     if (request.path != "/tokenize") return ReplyTo(request, api.answer);
     CHECK(Contains(request.body, "\"add_generation_prompt\":true"));
-    return MockReply{200, {"content-type: application/json"}, {{0, R"({"tokens": [1, 2, 151643]})"}},
+    return MockReply{200,
+                     {"content-type: application/json"},
+                     {{0, R"({"tokens": [1, 2, 151643]})"}},
                      MockReply::End::kWhole};
   };
   for (const TokenMode mode : {TokenMode::kChat, TokenMode::kCompletions, TokenMode::kGenerate}) {
@@ -338,8 +345,7 @@ TEST_CASE("token ids and log-probabilities from all three sources") {
       RemoteOptions options = QuickOptions("openai:m", api.Base("openai"));
       options.tokens = mode;
       options.stream = stream;
-      const Completion completion =
-          MakeRemotePolicy(options)->Complete(SmallRequest(), nullptr, nullptr);
+      const Completion completion = MakeRemotePolicy(options)->Complete(SmallRequest(), nullptr, nullptr);
       CHECK(completion.text == "Hello.");
       CHECK(completion.prompt_token_ids == api.answer.prompt_token_ids);
       CHECK(completion.token_ids == api.answer.token_ids);
@@ -437,9 +443,11 @@ TEST_CASE("a server on a Unix socket, connections kept, models listed") {
   MockApi api({}, path);
   api.handler = [&](const MockRequest& request) {
     if (request.method == "POST") return ReplyTo(request, api.answer);
-    return MockReply{200, {"content-type: application/json"},
-                     {{0, R"({"data": [{"id": "other", "max_model_len": 5}, {"id": "m", "max_model_len": 2048}]})"}},
-                     MockReply::End::kWhole};
+    return MockReply{
+        200,
+        {"content-type: application/json"},
+        {{0, R"({"data": [{"id": "other", "max_model_len": 5}, {"id": "m", "max_model_len": 2048}]})"}},
+        MockReply::End::kWhole};
   };
   const auto policy = MakeRemotePolicy(QuickOptions("openai:m", "unix:" + path.string()));
   std::vector<RequestAttempt> attempts;
@@ -454,11 +462,11 @@ TEST_CASE("a server on a Unix socket, connections kept, models listed") {
 
 TEST_CASE("TLS that fails is not an answer") {
   MockApi api;  // speaks no TLS
-  RemoteOptions options = QuickOptions("openai:m", "https://127.0.0.1:" + std::to_string(api.server().port()));
+  RemoteOptions options =
+      QuickOptions("openai:m", "https://127.0.0.1:" + std::to_string(api.server().port()));
   std::vector<RequestAttempt> attempts;
-  const auto error = ErrorOf([&] {
-    MakeRemotePolicy(options)->Complete(Watched(SmallRequest(), &attempts), nullptr, nullptr);
-  });
+  const auto error = ErrorOf(
+      [&] { MakeRemotePolicy(options)->Complete(Watched(SmallRequest(), &attempts), nullptr, nullptr); });
   CHECK(error.code == ExitCode::kBroken);
   CHECK(attempts.size() == 3);
   CHECK_FALSE(attempts[0].status);
@@ -466,9 +474,8 @@ TEST_CASE("TLS that fails is not an answer") {
 
   options.ca_file = "/nowhere/ca.pem";
   attempts.clear();
-  const auto untrusted = ErrorOf([&] {
-    MakeRemotePolicy(options)->Complete(Watched(SmallRequest(), &attempts), nullptr, nullptr);
-  });
+  const auto untrusted = ErrorOf(
+      [&] { MakeRemotePolicy(options)->Complete(Watched(SmallRequest(), &attempts), nullptr, nullptr); });
   CHECK(untrusted.code == ExitCode::kBroken);
   CHECK(Contains(untrusted.next_step, "--ca-file"));
   CHECK(attempts.size() == 1);
@@ -484,4 +491,72 @@ TEST_CASE("what on_attempt throws ends the call and leaves the policy usable") {
   CHECK(ErrorOf([&] { policy->Complete(request, nullptr, nullptr); }).what == "disk full");
   CHECK(api.server().requests() == 0);
   CHECK(policy->Complete(SmallRequest(), nullptr, nullptr).text == "Hello.");
+}
+
+namespace {
+
+// `openssl s_server` with a certificate of its own: it prints what it is sent and sends what is written to
+// it.
+class TlsServer {
+ public:
+  explicit TlsServer(const std::filesystem::path& folder) : folder_(folder) {
+    const std::string at = folder.string();
+    made_ = std::system(("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
+                         "-subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 -keyout " +
+                         at + "/key.pem -out " + at + "/cert.pem >/dev/null 2>&1")
+                            .c_str()) == 0;
+    if (!made_) return;
+    port_ = 20000 + getpid() % 20000;
+    // Its input stays open, and it is the process that the shell was.
+    const std::string command =
+        "echo $$ >" + at + "/pid; exec openssl s_server -quiet -accept 127.0.0.1:" + std::to_string(port_) +
+        " -key " + at + "/key.pem -cert " + at + "/cert.pem >" + at + "/seen 2>/dev/null";
+    in_ = popen(command.c_str(), "w");
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  }
+  ~TlsServer() {
+    if (!made_) return;
+    std::ifstream file(folder_ / "pid");
+    int pid = 0;
+    if (file >> pid) kill(pid, SIGTERM);
+    pclose(in_);
+  }
+  bool made() const { return made_; }
+  std::string Url() const { return "https://127.0.0.1:" + std::to_string(port_) + "/v1"; }
+  std::string Certificate() const { return (folder_ / "cert.pem").string(); }
+  std::string Seen() const {
+    std::ifstream file(folder_ / "seen");
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+ private:
+  const std::filesystem::path folder_;
+  bool made_ = false;
+  int port_ = 0;
+  std::FILE* in_ = nullptr;
+};
+
+}  // namespace
+
+TEST_CASE("a certificate that nobody vouches for gets no key; one that the person trusts does") {
+  testing::TempFolder folder;
+  const TlsServer server(folder.path());
+  if (!server.made()) {
+    WARN("there is no openssl program to make a certificate with");
+    return;
+  }
+  RemoteOptions options = QuickOptions("openai:m", server.Url());
+  options.attempts = 1;
+  const auto untrusted =
+      ErrorOf([&] { MakeRemotePolicy(options)->Complete(SmallRequest(), nullptr, nullptr); });
+  CHECK(untrusted.code == ExitCode::kBroken);
+  CHECK(Contains(untrusted.what, "certificate"));
+  CHECK(Contains(untrusted.next_step, "--ca-file"));
+  CHECK_FALSE(Contains(server.Seen(), "sk-test"));
+  options.ca_file = server.Certificate();
+  options.http.stall_s = 1;  // it never answers
+  const auto trusted =
+      ErrorOf([&] { MakeRemotePolicy(options)->Complete(SmallRequest(), nullptr, nullptr); });
+  CHECK(Contains(trusted.what, "nothing new for 1 s"));
+  CHECK(Contains(server.Seen(), "POST /v1/chat/completions"));
 }
