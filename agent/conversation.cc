@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "agent/feedback.h"
 #include "agent/kinds.h"
@@ -133,18 +134,6 @@ Message RefineTurn(const ConversationContext& context, const std::vector<TurnRec
   return UserMessage(WithoutLastLineEnd(Render("refine_turn", values)), values["rules"], attempts);
 }
 
-// As the server counted earlier prompts; never less than EstimateTokens says.
-double TokensPerByte(const std::vector<TurnRecord>& turns) {
-  double most = 0.25;
-  for (const TurnRecord& turn : turns) {
-    size_t bytes = 0;
-    for (const MessageRecord& message : turn.messages) bytes += message.content.size();
-    if (turn.usage.prompt_tokens && bytes > 0)
-      most = std::max(most, static_cast<double>(*turn.usage.prompt_tokens) / static_cast<double>(bytes));
-  }
-  return most;
-}
-
 bool HasAttempts(const std::vector<TurnRecord>& turns) { return !turns.empty() && turns.back().turn > 0; }
 
 TaskArgument Argument(const ConcreteTensor& tensor, bool is_output, const std::string& kind) {
@@ -171,6 +160,21 @@ TaskAttempt Attempt(const TurnRecord& turn) {
 
 int64_t EstimateTokens(const std::string& text) { return static_cast<int64_t>((text.size() + 3) / 4); }
 
+int64_t PromptTokens(const std::vector<Message>& messages, const std::vector<TurnRecord>& turns) {
+  const auto bytes_of = [](const auto& list) {
+    size_t bytes = 0;
+    for (const auto& message : list) bytes += message.content.size();
+    return static_cast<double>(bytes);
+  };
+  double tokens_per_byte = 0.25;
+  for (const TurnRecord& turn : turns) {
+    const double bytes = bytes_of(turn.messages);
+    if (turn.usage.prompt_tokens && bytes > 0)
+      tokens_per_byte = std::max(tokens_per_byte, static_cast<double>(*turn.usage.prompt_tokens) / bytes);
+  }
+  return static_cast<int64_t>(std::ceil(bytes_of(messages) * tokens_per_byte));
+}
+
 const char* PromptTemplateFor(const std::vector<TurnRecord>& turns) {
   return HasAttempts(turns) ? "refine_turn" : "first_turn";
 }
@@ -179,14 +183,12 @@ std::vector<Message> BuildMessages(const ConversationContext& context, const std
   Message system{"system", WithoutLastLineEnd(Render(PromptOf(context, "system"), {}))};
   system.cache_points = {system.content.size()};
   if (!HasAttempts(turns)) return {system, FirstTurn(context, turns)};
-  const double tokens_per_byte = TokensPerByte(turns);
-  Message user;
+  std::vector<Message> messages;
   for (size_t left_out = 0; left_out < turns.size(); ++left_out) {
-    user = RefineTurn(context, turns, left_out);
-    const double bytes = static_cast<double>(system.content.size() + user.content.size());
-    if (bytes * tokens_per_byte <= static_cast<double>(context.prompt_token_budget)) break;
+    messages = {system, RefineTurn(context, turns, left_out)};
+    if (PromptTokens(messages, turns) <= context.prompt_token_budget) break;
   }
-  return {system, user};
+  return messages;
 }
 
 Task BuildTask(const ConversationContext& context, const std::vector<TurnRecord>& turns) {

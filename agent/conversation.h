@@ -24,13 +24,16 @@ struct ConversationContext {
   bool tf32 = false;         // eager may use TF32, and so may the candidate
   std::string note;          // --note
   std::string start_source;  // --from
-  // Both messages together; the latest attempt is shown in any case. Counted at four characters a token, or
-  // at what earlier turns' prompts came to, when that is more.
+  // Both messages together, as PromptTokens counts; the latest attempt is shown in any case.
   int64_t prompt_token_budget = 8192;
 };
 
 // A rough count that needs no tokenizer: four characters are one token.
 int64_t EstimateTokens(const std::string& text);
+
+// What counts against prompt_token_budget: at four characters a token, or as the server counted the prompts
+// of `turns`, when that is more.
+int64_t PromptTokens(const std::vector<Message>& messages, const std::vector<TurnRecord>& turns);
 
 // `turns`: the episode's turns so far in order, turn 0 (the kernel of --from) included if there is one.
 std::vector<Message> BuildMessages(const ConversationContext& context, const std::vector<TurnRecord>& turns);

@@ -143,8 +143,7 @@ class Episode {
       try {
         return policy_.Complete(*request, cancel_, {});
       } catch (const PromptTooLong&) {
-        int64_t length = 0;
-        for (const Message& message : request->messages) length += EstimateTokens(message.content);
+        const int64_t length = PromptTokens(request->messages, journal_.turns());
         context_.prompt_token_budget = std::min(context_.prompt_token_budget, length) * 3 / 4;
         std::vector<Message> shorter = BuildMessages(context_, journal_.turns());
         if (shorter.back().content == request->messages.back().content) throw;

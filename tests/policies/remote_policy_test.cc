@@ -460,6 +460,20 @@ TEST_CASE("a server on a Unix socket, connections kept, models listed") {
   CHECK(policy->Name() == "openai:m@unix:" + path.string());
 }
 
+TEST_CASE("a proxy of the environment is used, and not for Unix sockets") {
+  testing::TempFolder folder;
+  const auto path = folder.path() / "model.sock";
+  MockApi proxy, local({}, path);
+  const Variable variable("http_proxy", proxy.server().Url().c_str());
+  MakeRemotePolicy(QuickOptions("openai:m", "http://nowhere.invalid/v1"))
+      ->Complete(SmallRequest(), nullptr, {});
+  REQUIRE(proxy.requests().size() == 1);
+  CHECK(proxy.requests()[0].path == "http://nowhere.invalid/v1/chat/completions");
+  MakeRemotePolicy(QuickOptions("openai:m", "unix:" + path.string()))->Complete(SmallRequest(), nullptr, {});
+  CHECK(local.requests().size() == 1);
+  CHECK(proxy.requests().size() == 1);
+}
+
 TEST_CASE("TLS that fails is not an answer") {
   MockApi api;  // speaks no TLS
   RemoteOptions options =
