@@ -47,9 +47,9 @@ ChosenPolicy MakeRemote(const std::string& spec, const PolicyOptions& options) {
 
 ChosenPolicy MakePolicy(const std::string& name, Store& store, const PolicyOptions& options) {
   if (remote::IsRemoteSpec(name)) return MakeRemote(name, options);
-  if (const std::string given = options.first_given ? options.first_given() : ""; !given.empty()) {
+  if (!options.first_given.empty()) {
     throw Error(ExitCode::kBadRequest,
-                fmt::format("{} is for language models; the policy is {}", given, name),
+                fmt::format("{} is for language models; the policy is {}", options.first_given, name),
                 "leave it out, or use --policy openai:MODEL or anthropic:MODEL");
   }
   constexpr std::string_view kReplay = "replay:";

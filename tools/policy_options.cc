@@ -101,11 +101,11 @@ void AddPolicyOptions(CLI::App* command, PolicyOptions* options) {
   const std::vector<CLI::Option*> all = command->get_options();
   for (size_t i = count_before; i < all.size(); ++i)
     all[i]->group(i < count_server ? kGroup : i < count_sampling ? kSamplingGroup : kLimitGroup);
-  options->first_given = [all, count_before] {
+  command->parse_complete_callback([all, count_before, options] {
     const auto given = std::find_if(all.begin() + static_cast<ptrdiff_t>(count_before), all.end(),
                                     [](const CLI::Option* option) { return option->count() > 0; });
-    return given == all.end() ? std::string() : (*given)->get_name();
-  };
+    if (given != all.end()) options->first_given = (*given)->get_name();
+  });
 }
 
 RemoteOptions RemoteOptionsFor(const std::string& spec, const PolicyOptions& o) {

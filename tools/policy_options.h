@@ -3,7 +3,6 @@
 // cost. For `run`, `policy check`, and whatever else takes --policy.
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,10 +39,10 @@ struct PolicyOptions {
   bool record = false;
   std::string response_cache;
 
-  // The first of these options that was given on the command line; empty: none. Null where there was none.
-  std::function<std::string()> first_given;
+  std::string first_given;  // the first of these options that the command line had; empty: none
 };
 
+// Takes the command's parse_complete_callback for first_given.
 void AddPolicyOptions(CLI::App* command, PolicyOptions* options);
 
 // Reads key and prices; sends nothing. Throws Error(kBadRequest).

@@ -249,7 +249,7 @@ TEST_CASE("a model by its spec, its options, and options that a policy has no us
   CHECK(ErrorOf([&] { MakePolicy("openai:gpt-5", store); }) == "no API key for https://api.openai.com/v1");
   PolicyOptions options;
   parse(&options, {"--base-url", "http://127.0.0.1:1/v1", "--temperature", "0.7", "--context", "20000"});
-  CHECK(options.first_given() == "--base-url");
+  CHECK(options.first_given == "--base-url");
   const ChosenPolicy chosen = MakePolicy("openai:m", store, options);
   CHECK(chosen.policy->Name() == "openai:m@http://127.0.0.1:1/v1");
   CHECK(chosen.sampling.temperature == 0.7);
