@@ -1,7 +1,7 @@
 #pragma once
 // HTTP for API clients, over TCP, TLS (HTTP/2 where the server has it) or a Unix socket. All that knows
-// libcurl is here and in curl_api.h. Proxies come from the usual environment variables (https_proxy, no_proxy);
-// redirects are not followed, so that a key goes nowhere else.
+// libcurl is here and in curl_api.h. Proxies come from the usual environment variables (https_proxy,
+// no_proxy); redirects are not followed, so that a key goes nowhere else.
 
 #include <functional>
 #include <map>

@@ -64,11 +64,13 @@ TEST_CASE("a request is there before it is sent, and whole when it has ended") {
   REQUIRE(both.size() == 2);
   CHECK(both[0].outcome == "sent");
   const RequestRecord& read = both[1];
-  CHECK((read.outcome == "answered" && read.status == 200 && read.error.empty() && read.request == r.request));
+  CHECK(
+      (read.outcome == "answered" && read.status == 200 && read.error.empty() && read.request == r.request));
   CHECK((read.retry_after_s == 2.5 && read.seconds == 1.25 && read.first_token_s == 0.5));
   CHECK((read.served_model == "claude-2026" && read.request_id == "req_1" && read.stop_cause == "end_turn"));
   CHECK((read.usage.prompt_tokens == 1000 && read.usage.completion_tokens == 100));
-  CHECK((read.usage.cached_tokens == 600 && read.usage.reasoning_tokens == 40 && read.cache_write_tokens == 200));
+  CHECK((read.usage.cached_tokens == 600 && read.usage.reasoning_tokens == 40 &&
+         read.cache_write_tokens == 200));
   CHECK((read.cost_usd == 0.125 && read.response == "event: ping\n\n" && !read.run.empty()));
   CHECK(store.LoadRequests(episode, 2).empty());
   CHECK_THROWS_AS(store.BeginRequest("01JNONE", r), Error);
@@ -110,8 +112,9 @@ TEST_CASE("a database of format 2 has no requests, and gets room for them when i
     store.AppendTurn(episode, SampleTurn(1, 1.5));
   }
   Look(folder / "kevin.db")
-      .Execute("DROP VIEW run_costs; DROP VIEW episode_costs; DROP VIEW turn_costs; DROP TABLE requests; "
-               "PRAGMA user_version = 2");
+      .Execute(
+          "DROP VIEW run_costs; DROP VIEW episode_costs; DROP VIEW turn_costs; DROP TABLE requests; "
+          "PRAGMA user_version = 2");
   {
     Store store = Store::Open(folder / "kevin.db", OpenMode::kRead);
     CHECK(store.LoadRequests(episode, 1).empty());
