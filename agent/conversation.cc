@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "agent/feedback.h"
 #include "agent/kinds.h"
@@ -107,23 +108,40 @@ std::string BestLine(const std::vector<TurnRecord>& turns) {
   return fmt::format("turn {} with {}", best->turn, RatioText(r.value, r.low, r.high));
 }
 
-std::string FirstTurn(const ConversationContext& context, const std::vector<TurnRecord>& turns) {
+// The user's message with its cache points: after the rules, which are the same in every turn and episode of
+// a problem, and after each attempt.
+Message UserMessage(const std::string& content, const std::string& rules,
+                    const std::vector<std::string>& attempts) {
+  Message message{"user", content};
+  size_t at = 0;
+  const auto add_after = [&](const std::string& part) {
+    const size_t found = content.find(part, at);
+    if (part.empty() || found == std::string::npos) return;
+    at = found + part.size();
+    message.cache_points.push_back(at);
+  };
+  add_after(rules);
+  for (const std::string& attempt : attempts) add_after(WithoutLastLineEnd(attempt));
+  return message;
+}
+
+Message FirstTurn(const ConversationContext& context, const std::vector<TurnRecord>& turns) {
   PromptValues values = CommonValues(context);
   values["example"] = WithoutLastLineEnd(Render(PromptOf(context, "example"), {}));
   values["start_source"] = turns.empty() ? "" : WithoutLastLineEnd(turns.front().evaluation.source);
   values["start_feedback"] = turns.empty() ? "" : turns.front().feedback;
-  return Render("first_turn", values);
+  return UserMessage(WithoutLastLineEnd(Render("first_turn", values)), values["rules"], {});
 }
 
-std::string RefineTurn(const ConversationContext& context, const std::vector<TurnRecord>& turns,
-                       size_t left_out) {
+Message RefineTurn(const ConversationContext& context, const std::vector<TurnRecord>& turns,
+                   size_t left_out) {
   PromptValues values = CommonValues(context);
-  std::string attempts;
-  for (size_t i = left_out; i < turns.size(); ++i) attempts += AttemptText(turns[i], context.kind) + "\n";
-  values["attempts"] = WithoutLastLineEnd(attempts);
+  std::vector<std::string> attempts;
+  for (size_t i = left_out; i < turns.size(); ++i) attempts.push_back(AttemptText(turns[i], context.kind));
+  values["attempts"] = WithoutLastLineEnd(fmt::format("{}", fmt::join(attempts, "\n")));
   values["left_out"] = left_out == 0 ? "" : fmt::format("{}", left_out);
   values["best"] = BestLine(turns);
-  return Render("refine_turn", values);
+  return UserMessage(WithoutLastLineEnd(Render("refine_turn", values)), values["rules"], attempts);
 }
 
 bool HasAttempts(const std::vector<TurnRecord>& turns) { return !turns.empty() && turns.back().turn > 0; }
@@ -154,20 +172,35 @@ TaskAttempt Attempt(const TurnRecord& turn) {
 
 int64_t EstimateTokens(const std::string& text) { return static_cast<int64_t>((text.size() + 3) / 4); }
 
+int64_t PromptTokens(const std::vector<Message>& messages, const std::vector<TurnRecord>& turns) {
+  const auto bytes_of = [](const auto& list) {
+    size_t bytes = 0;
+    for (const auto& message : list) bytes += message.content.size();
+    return static_cast<double>(bytes);
+  };
+  double tokens_per_byte = 0.25;
+  for (const TurnRecord& turn : turns) {
+    const double bytes = bytes_of(turn.messages);
+    if (turn.usage.prompt_tokens && bytes > 0)
+      tokens_per_byte = std::max(tokens_per_byte, static_cast<double>(*turn.usage.prompt_tokens) / bytes);
+  }
+  return static_cast<int64_t>(std::ceil(bytes_of(messages) * tokens_per_byte));
+}
+
 const char* PromptTemplateFor(const std::vector<TurnRecord>& turns) {
   return HasAttempts(turns) ? "refine_turn" : "first_turn";
 }
 
 std::vector<Message> BuildMessages(const ConversationContext& context, const std::vector<TurnRecord>& turns) {
-  const std::string system = WithoutLastLineEnd(Render(PromptOf(context, "system"), {}));
-  if (!HasAttempts(turns))
-    return {{"system", system}, {"user", WithoutLastLineEnd(FirstTurn(context, turns))}};
-  std::string user;
+  Message system{"system", WithoutLastLineEnd(Render(PromptOf(context, "system"), {}))};
+  system.cache_points = {system.content.size()};
+  if (!HasAttempts(turns)) return {system, FirstTurn(context, turns)};
+  std::vector<Message> messages;
   for (size_t left_out = 0; left_out < turns.size(); ++left_out) {
-    user = WithoutLastLineEnd(RefineTurn(context, turns, left_out));
-    if (EstimateTokens(system) + EstimateTokens(user) <= context.prompt_token_budget) break;
+    messages = {system, RefineTurn(context, turns, left_out)};
+    if (PromptTokens(messages, turns) <= context.prompt_token_budget) break;
   }
-  return {{"system", system}, {"user", user}};
+  return messages;
 }
 
 Task BuildTask(const ConversationContext& context, const std::vector<TurnRecord>& turns) {

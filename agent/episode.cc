@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "agent/conversation.h"
@@ -83,7 +84,7 @@ class Episode {
     try {
       TakeTurns();
       if (!winner_) winner_ = ConfirmWinner(journal_.CorrectTurns(), [&](int turn) { return Confirm(turn); });
-      Finish(EpisodeState::kDone, "");
+      Finish(budget_reached_.empty() ? EpisodeState::kDone : EpisodeState::kInterrupted, budget_reached_);
     } catch (const Interrupted&) {
       Finish(EpisodeState::kInterrupted, "interrupted by the person");
     } catch (const std::exception& error) {
@@ -101,7 +102,13 @@ class Episode {
     for (int number = first; number < first + options_.turns; ++number) {
       StopIfCancelled();
       const Clock::time_point start = Clock::now();
-      TurnRecord turn = Ask(number);
+      TurnRecord turn;
+      try {
+        turn = Ask(number);
+      } catch (const BudgetReached& reached) {
+        budget_reached_ = reached.what();
+        return;
+      }
       const ParsedReply reply = ParseReply(turn.reply, context_.kind);
       turn.summary = reply.summary;
       JudgeAndKeep(std::move(turn), reply, start);
@@ -116,14 +123,35 @@ class Episode {
     turn.prompt_template = PromptTemplateFor(turns);
     Request request{BuildMessages(context_, turns), options_.sampling, BuildTask(context_, turns)};
     request.sampling.seed = options_.seed;
-    for (const Message& message : request.messages) turn.messages.push_back({message.role, message.content});
+    request.on_attempt = [this, number](const RequestAttempt& attempt) {
+      journal_.KeepRequest(number, attempt);
+      if (attempt.outcome == "failed") Announce(number, "generate, again after " + attempt.error);
+    };
     Announce(number, "generate");
     const Clock::time_point start = Clock::now();
-    const Completion completion = policy_.Complete(request, cancel_, {});
+    const Completion completion = CompleteShortened(&request);
     StopIfCancelled();
     turn.generate_s = SecondsSince(start);
+    for (const Message& message : request.messages) turn.messages.push_back({message.role, message.content});
     FillFromCompletion(completion, request.sampling, &turn);
+    turn.requests = journal_.RequestsOf(number);
     return turn;
+  }
+
+  // Nobody knows exactly how long a prompt is but the server: while it says too long, fewer attempts are
+  // shown, from now on.
+  Completion CompleteShortened(Request* request) {
+    while (true) {
+      try {
+        return policy_.Complete(*request, cancel_, {});
+      } catch (const PromptTooLong&) {
+        const int64_t length = PromptTokens(request->messages, journal_.turns());
+        context_.prompt_token_budget = std::min(context_.prompt_token_budget, length) * 3 / 4;
+        std::vector<Message> shorter = BuildMessages(context_, journal_.turns());
+        if (shorter.back().content == request->messages.back().content) throw;
+        request->messages = std::move(shorter);
+      }
+    }
   }
 
   void JudgeStart() {
@@ -182,6 +210,8 @@ class Episode {
 
   void Begin(Store& store) {
     RequirePolicyFor(problem_, policy_, options_, context_.kind);
+    if (options_.sampling.n != 1)
+      throw Error(ExitCode::kBadRequest, "an episode follows one answer a turn", "sample with n = 1");
     if (options_.continue_episode.empty()) {
       journal_.Begin(NewEpisode(), ToRecord(problem_));
     } else {
@@ -290,11 +320,12 @@ class Episode {
   Environment& environment_;
   const EpisodeHooks& hooks_;
   const CancelToken* cancel_;
-  const ConversationContext context_;
+  ConversationContext context_;
   Journal journal_;
   Judge judge_;
   const Clock::time_point start_ = Clock::now();
   std::optional<Winner> winner_;
+  std::string budget_reached_;  // why no more turns were asked for; empty: they were
 };
 
 }  // namespace

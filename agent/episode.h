@@ -7,7 +7,9 @@
 // Every turn is stored in one transaction before the next begins, so that an episode ends well whenever it
 // ends:
 //   done          all turns were made, or `until` was reached
-//   interrupted   `*cancel` became true: what was done is kept, nothing is confirmed any more
+//   interrupted   `*cancel` became true: what was done is kept, nothing is confirmed any more; or the
+//   policy's
+//                 budget was reached: the winner among the turns so far is confirmed
 //   failed        an Error; it is thrown on, after what was done is kept
 
 #include <cstdint>

@@ -80,6 +80,10 @@ Json TurnEvent(const TurnRecord& turn, const EpisodeRecord& episode) {
   if (turn.evaluation.kind.empty()) event["kind"] = OrNull(episode.kind);
   event["summary"] = OrNull(turn.summary);
   AddGpu(turn.evaluation, &event);
+  event["prompt_tokens"] = OrNull(turn.usage.prompt_tokens);
+  event["completion_tokens"] = OrNull(turn.usage.completion_tokens);
+  event["requests"] = turn.requests;
+  event["cost_usd"] = OrNull(turn.cost_usd);
   return event;
 }
 
@@ -109,6 +113,8 @@ Json EpisodeEvent(const EpisodeRecord& episode) {
   event["best_path"] = OrNull(episode.best_path);
   event["database"] = OrNull(episode.database);
   event["seconds"] = episode.seconds;
+  event["requests"] = episode.requests;
+  event["cost_usd"] = OrNull(episode.cost_usd);
   return event;
 }
 

@@ -12,7 +12,8 @@ namespace kevin {
 
 using Json = nlohmann::ordered_json;
 
-// Beside the common fields: `episode`, `turn`, `generate_s`, `overhead_s`, `summary`.
+// Beside the common fields: `episode`, `turn`, `generate_s`, `overhead_s`, `summary`, and what it took of a
+// server's: tokens, `requests`, `cost_usd`.
 Json TurnEvent(const TurnRecord& turn, const EpisodeRecord& episode);
 
 // `kevin bench`. `total_s` is the wall time of the whole evaluation, from which overhead_s is taken.

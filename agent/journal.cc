@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "agent/records.h"
 #include "env/error.h"
 
 namespace kevin {
@@ -91,6 +92,18 @@ void Journal::MarkWrong(const std::vector<std::string>& evaluations, const Evalu
   for (TurnRecord& turn : turns_) {
     EvaluationRecord& verdict = turn.evaluation;
     if (named(verdict.id) || named(verdict.cached_from)) Overrule(&verdict, now);
+  }
+}
+
+void Journal::KeepRequest(int turn, const RequestAttempt& attempt) {
+  RequestRecord record = ToRecord(attempt, turn);
+  if (attempt.outcome == "sent" || attempt.outcome == "cached") {
+    requests_ = turn == request_turn_ ? requests_ + 1 : 1;
+    request_turn_ = turn;
+    open_attempt_ = store_.BeginRequest(episode_.id, record);
+  } else {
+    record.attempt = open_attempt_;
+    store_.EndRequest(episode_.id, record);
   }
 }
 

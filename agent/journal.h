@@ -8,6 +8,7 @@
 
 #include "agent/output.h"
 #include "agent/winner.h"
+#include "policies/policy.h"
 #include "trajectories/store.h"
 
 namespace kevin {
@@ -37,6 +38,10 @@ class Journal {
   // the turn from then on tells `feedback`.
   void AppendEvaluation(int number, const EvaluationRecord& evaluation, const std::string& feedback);
 
+  // A request that a policy reports; TurnRecord::requests counts them.
+  void KeepRequest(int turn, const RequestAttempt& attempt);
+  int RequestsOf(int turn) const { return turn == request_turn_ ? requests_ : 0; }
+
   // Seconds are known in full only when the turn is stored; for whoever watches.
   void SetSeconds(int number, double seconds, double overhead_s);
 
@@ -59,6 +64,8 @@ class Journal {
   std::vector<TurnRecord> turns_;
   std::optional<int> in_best_file_;  // the turn whose kernel is in the best file
   std::string best_path_;
+  int request_turn_ = 0, requests_ = 0;  // how many of the turn that is under way
+  int open_attempt_ = 0;                 // the store's number of the latest
 };
 
 }  // namespace kevin

@@ -145,12 +145,38 @@ Evaluation FromRecord(const EvaluationRecord& record) {
   return e;
 }
 
+RequestRecord ToRecord(const RequestAttempt& attempt, int turn) {
+  RequestRecord record;
+  record.turn = turn;
+  record.provider = attempt.provider;
+  record.url = attempt.url;
+  record.model = attempt.model;
+  record.request = attempt.request;
+  record.outcome = attempt.outcome;
+  record.status = attempt.status;
+  record.error = attempt.error;
+  record.retry_after_s = attempt.retry_after_s;
+  if (attempt.outcome != "sent") record.seconds = attempt.seconds;
+  record.first_token_s = attempt.first_token_s;
+  record.served_model = attempt.served_model;
+  record.request_id = attempt.request_id;
+  record.stop_cause = attempt.stop_cause;
+  if (attempt.usage) {
+    const Usage& u = *attempt.usage;
+    record.usage = {u.prompt_tokens, u.completion_tokens, u.cached_tokens, u.reasoning_tokens};
+    record.cache_write_tokens = u.cache_write_tokens;
+  }
+  record.cost_usd = attempt.cost_usd;
+  record.response = attempt.response;
+  return record;
+}
+
 void FillFromCompletion(const Completion& completion, const Sampling& sampling, TurnRecord* turn) {
   turn->reply = completion.text;
   turn->reasoning = completion.reasoning;
   turn->prompt_token_ids = completion.prompt_token_ids;
   turn->token_ids = completion.token_ids;
-  turn->logprobs = completion.logprobs;
+  if (completion.logprobs.size() == completion.token_ids.size()) turn->logprobs = completion.logprobs;
   turn->sampling = {sampling.temperature, sampling.top_p, sampling.max_tokens, sampling.seed};
   if (completion.usage.completion_tokens > 0) {
     const Usage& u = completion.usage;
@@ -158,6 +184,7 @@ void FillFromCompletion(const Completion& completion, const Sampling& sampling, 
   }
   turn->stop_reason = completion.stop_reason;
   turn->model.name = completion.model;
+  turn->cost_usd = completion.cost_usd;
 }
 
 }  // namespace kevin

@@ -18,6 +18,9 @@ EvaluationRecord ToRecord(const Evaluation& evaluation, const Candidate& candida
 // reason line.
 Evaluation FromRecord(const EvaluationRecord& record);
 
+// A request of `turn`; the store numbers its attempts.
+RequestRecord ToRecord(const RequestAttempt& attempt, int turn);
+
 // The reply's part of a turn.
 void FillFromCompletion(const Completion& completion, const Sampling& sampling, TurnRecord* turn);
 

@@ -31,6 +31,7 @@ struct RunOptions {
   std::string problem, policy, database = "kevin.db", output = "kevin-out", from, continue_episode, note;
   std::string size, inputs = "default";  // size empty: the environment's default
   DeviceOptions device;
+  PolicyOptions model;
   std::optional<int> turns;
   std::optional<double> until;
   uint64_t seed = 0;
@@ -49,6 +50,8 @@ constexpr const char* kExamples = R"(Examples:
   kevin run --problem level1/19 --device cuda:0     CUDA kernels on the first GPU; cpu stays possible beside it
   kevin run --continue 01K9J4 --turns 4             four more turns of a stored episode
   kevin run --problem my.toml --json                a problem of your own; one JSON object a line
+  kevin run --problem level1/19 --policy openai:gpt-5-mini --budget-usd 1 --prices prices.json
+  kevin run --problem level1/19 --policy openai:my-model --base-url http://127.0.0.1:8000/v1
 
 Kernels go to kevin-out/EPISODE/, everything else to the database (kevin show).)";
 
@@ -99,7 +102,9 @@ class Run {
         episode_options_.start_kind = KindOfFile(options.from);
       }
     }
-    policy_ = MakePolicy(policy, store_);
+    policy_ = MakePolicy(policy, store_, options.model);
+    episode_options_.sampling = policy_.sampling;
+    episode_options_.prompt_token_budget = policy_.prompt_token_budget;
     const MachineFacts machine = ReadMachine();
     episode_options_.turns = options.turns.value_or(policy_.turns.value_or(kDefaultTurns));
     episode_options_.until = options.until;
@@ -128,8 +133,7 @@ class Run {
       store_.FinishRun(episode_options_.run);
       progress.Phase("");
       Report(episode);
-      return static_cast<int>(episode.state == EpisodeState::kInterrupted ? ExitCode::kInterrupted
-                                                                          : ExitCode::kDone);
+      return static_cast<int>(*interrupt.flag() ? ExitCode::kInterrupted : ExitCode::kDone);
     } catch (const Error&) {
       progress.Phase("");
       if (!episode_.empty()) ReportFailure();
@@ -203,9 +207,11 @@ class Run {
       result = fmt::format("{} {}", e.outcome, RatioText(e.speedup->value, e.speedup->low, e.speedup->high));
     if (!e.cached_from.empty()) result += " (cached)";
     const std::string waited = e.wait_s >= 0.05 ? fmt::format(", wait {:.1f}", e.wait_s) : "";
-    return fmt::format("{}  {}  {:.1f} s (generate {:.1f}, compile {:.1f}, verify {:.1f}, measure {:.1f}{})",
-                       TurnLabel(turn.turn), result, turn.seconds, turn.generate_s, e.compile_s, e.verify_s,
-                       e.measure_s, waited);
+    const std::string cost = turn.requests > 0 ? "  " + CostText(turn.cost_usd) : "";
+    return fmt::format(
+        "{}  {}  {:.1f} s (generate {:.1f}, compile {:.1f}, verify {:.1f}, measure {:.1f}{}){}",
+        TurnLabel(turn.turn), result, turn.seconds, turn.generate_s, e.compile_s, e.verify_s, e.measure_s,
+        waited, cost);
   }
 
   void Report(const EpisodeRecord& episode) {
@@ -215,9 +221,12 @@ class Run {
       Print(stdout, ToLine(event));
     }
     std::string text = "\n" + TurnTable(CurrentTurns(store_, episode.id)) + "\n";
-    if (episode.state == EpisodeState::kInterrupted) text += "Interrupted; what was done is kept.\n";
+    if (episode.state == EpisodeState::kInterrupted)
+      text += fmt::format("Stopped: {}; what was done is kept.\n", episode.state_reason);
     text += BestText(episode);
     if (!episode.best_path.empty()) text += fmt::format("kernel    {}\n", episode.best_path);
+    if (episode.requests > 0)
+      text += fmt::format("requests  {}, {}\n", episode.requests, CostText(episode.cost_usd));
     text += fmt::format("episode   {} (kevin show {})\ndatabase  {}\n", episode.id, episode.id,
                         options_.database);
     Print(text_out_, text);
@@ -269,7 +278,9 @@ void AddRunCommand(CLI::App& app, Action* action) {
   run->add_option("--problem", o.problem, "An id (level1/19) or a TOML file of your own");
   run->add_option("--turns", o.turns, "How many turns; with --continue how many more (default 8)")
       ->check(CLI::Range(1, 10000));
-  run->add_option("--policy", o.policy, "search, or replay:EPISODE (default search)");
+  run->add_option(
+      "--policy", o.policy,
+      "search, openai:MODEL, openai-responses:MODEL, anthropic:MODEL, or replay:EPISODE (default search)");
   CLI::Option* from =
       run->add_option("--from", o.from, "Start from this kernel; it is judged first, as turn 0");
   CLI::Option* resume =
@@ -285,6 +296,7 @@ void AddRunCommand(CLI::App& app, Action* action) {
           ->capture_default_str();
   AddBaselineOption(run, &o.baseline);
   AddDeviceOptions(run, &o.device);
+  AddPolicyOptions(run, &o.model);
   run->add_option("--db", o.database, "The database")->capture_default_str();
   run->add_option("--out", o.output, "Where kernels are written")->capture_default_str();
   run->add_flag("--json", o.json, "One JSON object a line on stdout, all else on stderr");

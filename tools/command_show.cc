@@ -109,7 +109,7 @@ void ShowTurn(Store& store, const EpisodeRecord& episode, int number, bool json)
   }
   const auto evaluations = store.LoadEvaluations(episode.id, number);
   Print(json ? ToLine(FullTurnJson(Current(store, *turn), episode, evaluations))
-             : TurnDetails(*turn, evaluations));
+             : TurnDetails(*turn, evaluations, store.LoadRequests(episode.id, number)));
 }
 
 int RunShow(const ShowOptions& options) {

@@ -14,6 +14,7 @@ namespace kevin {
 using Action = std::function<int()>;
 
 void AddRunCommand(CLI::App& app, Action* action);       // one episode, live
+void AddPolicyCommand(CLI::App& app, Action* action);    // check a language model's server
 void AddBenchCommand(CLI::App& app, Action* action);     // judge a candidate file, or two against each other
 void AddProblemsCommand(CLI::App& app, Action* action);  // list, show, admit
 void AddBaselineCommand(CLI::App& app, Action* action);  // measure and store torch.compile beside eager

@@ -96,7 +96,19 @@ std::string EvaluationText(const EvaluationRecord& e) {
   return text;
 }
 
+std::string RequestLine(const RequestRecord& r) {
+  std::string line = fmt::format("{} {}", r.provider, r.outcome);
+  if (!r.error.empty()) line += ": " + r.error;
+  if (r.seconds) line += fmt::format(", {:.2f} s", *r.seconds);
+  if (r.first_token_s) line += fmt::format(", first token after {:.2f} s", *r.first_token_s);
+  return fmt::format("{}, {} ({})", line, CostText(r.cost_usd), r.url);
+}
+
 }  // namespace
+
+std::string CostText(const std::optional<double>& usd) {
+  return usd ? fmt::format("${:.4f}", *usd) : "cost unknown";
+}
 
 std::string EpisodeTable(const std::vector<EpisodeRecord>& episodes) {
   std::vector<std::vector<std::string>> rows = {
@@ -131,6 +143,7 @@ std::string EpisodeSummary(const EpisodeRecord& e) {
   facts.Add("device", fmt::format("{}, isolation {}", Dash(e.device), Dash(e.isolation)));
   facts.Add("started", fmt::format("{}, {:.1f} s", LocalMinute(e.started_at), e.seconds));
   facts.Add("turns", fmt::format("{} of {}, {} correct", e.turns, e.turns_asked, e.correct_turns));
+  facts.Add("requests", e.requests > 0 ? fmt::format("{}, {}", e.requests, CostText(e.cost_usd)) : "");
   facts.Add("from", e.start_source.empty() ? "" : "a kernel of your own (turn 0)");
   facts.Add("until", Number(e.until, "x"));
   facts.Add("TF32", e.tf32 ? "allowed on both sides" : "");
@@ -143,7 +156,8 @@ std::string EpisodeSummary(const EpisodeRecord& e) {
   return facts.Text();
 }
 
-std::string TurnDetails(const TurnRecord& t, const std::vector<EvaluationRecord>& evaluations) {
+std::string TurnDetails(const TurnRecord& t, const std::vector<EvaluationRecord>& evaluations,
+                        const std::vector<RequestRecord>& requests) {
   Facts facts;
   facts.Add("turn", std::to_string(t.turn));
   facts.Add("model", t.model.name);
@@ -152,6 +166,7 @@ std::string TurnDetails(const TurnRecord& t, const std::vector<EvaluationRecord>
     facts.Add("tokens",
               fmt::format("{} in, {} out", t.usage.prompt_tokens.value_or(0), *t.usage.completion_tokens));
   }
+  for (const RequestRecord& request : requests) facts.Add("request", RequestLine(request));
   facts.Add("prompt", t.prompt_template);
   facts.Add("changed", t.summary);
   facts.Add("seconds", fmt::format("{:.2f}, of which generate {:.2f}, overhead {:.2f}", t.seconds,

@@ -47,6 +47,7 @@ int Main(int argc, char** argv) {
   app.require_subcommand(0, 1);
   kevin::Action action;
   kevin::AddRunCommand(app, &action);
+  kevin::AddPolicyCommand(app, &action);
   kevin::AddBenchCommand(app, &action);
   kevin::AddProblemsCommand(app, &action);
   kevin::AddBaselineCommand(app, &action);

@@ -23,17 +23,46 @@ ChosenPolicy MakeReplay(const std::string& prefix, Store& store) {
                 "kevin show lists the episodes");
   }
   const int turns = static_cast<int>(replies.size());
-  return {MakeReplayPolicy("replay:" + episode.id, std::move(replies)), turns};
+  ChosenPolicy chosen;
+  chosen.policy = MakeReplayPolicy("replay:" + episode.id, std::move(replies));
+  chosen.turns = turns;
+  return chosen;
+}
+
+ChosenPolicy MakeRemote(const std::string& spec, const PolicyOptions& options) {
+  std::unique_ptr<RemotePolicy> policy = MakeRemotePolicy(RemoteOptionsFor(spec, options));
+  const auto window = options.context ? options.context : policy->FindWindow();
+  const remote::Price* price = policy->FindPrice();
+  const WindowShare share =
+      ShareWindow(options, window, price == nullptr ? std::nullopt : price->max_output_tokens);
+  ChosenPolicy chosen;
+  chosen.sampling = SamplingFor(options, share.max_tokens);
+  chosen.prompt_token_budget = share.prompt_tokens;
+  policy->RequireSampling(chosen.sampling);
+  chosen.policy = std::move(policy);
+  return chosen;
 }
 
 }  // namespace
 
-ChosenPolicy MakePolicy(const std::string& name, Store& store) {
+ChosenPolicy MakePolicy(const std::string& name, Store& store, const PolicyOptions& options) {
+  if (remote::IsRemoteSpec(name)) return MakeRemote(name, options);
+  if (!options.first_given.empty()) {
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("{} is for language models; the policy is {}", options.first_given, name),
+                "leave it out, or use --policy openai:MODEL or anthropic:MODEL");
+  }
   constexpr std::string_view kReplay = "replay:";
-  if (name == "search") return {MakeSearchPolicy(), std::nullopt};
+  if (name == "search") {
+    ChosenPolicy chosen;
+    chosen.policy = MakeSearchPolicy();
+    return chosen;
+  }
   if (name.starts_with(kReplay)) return MakeReplay(name.substr(kReplay.size()), store);
-  throw Error(ExitCode::kBadRequest, fmt::format("policy \"{}\": no such policy", name),
-              "use --policy search, or --policy replay:EPISODE to re-run a stored episode");
+  throw Error(
+      ExitCode::kBadRequest, fmt::format("policy \"{}\": no such policy", name),
+      "use --policy search, openai:MODEL, openai-responses:MODEL, anthropic:MODEL, or replay:EPISODE to "
+      "re-run a stored episode");
 }
 
 }  // namespace kevin

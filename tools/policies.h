@@ -6,6 +6,7 @@
 #include <string>
 
 #include "policies/policy.h"
+#include "tools/policy_options.h"
 #include "trajectories/store.h"
 
 namespace kevin {
@@ -13,9 +14,14 @@ namespace kevin {
 struct ChosenPolicy {
   std::unique_ptr<Policy> policy;
   std::optional<int> turns;  // how many it has answers for; none: any number
+  // For EpisodeOptions: how it samples, and how long a prompt may be.
+  Sampling sampling = {};
+  int64_t prompt_token_budget = 8192;
 };
 
-// "search", or "replay:EPISODE" with an episode in `store`. Throws Error(kBadRequest) for any other name.
-ChosenPolicy MakePolicy(const std::string& name, Store& store);
+// "search", "replay:EPISODE" with an episode in `store`, or a model's spec (remote::ParseSpec). Throws
+// Error(kBadRequest) for any other name, and when options are given that the policy has no use for. Spends
+// nothing; asks a server of one's own how long its model's window is.
+ChosenPolicy MakePolicy(const std::string& name, Store& store, const PolicyOptions& options = {});
 
 }  // namespace kevin

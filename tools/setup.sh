@@ -96,6 +96,9 @@ missing_packages() {
   command -v ninja >/dev/null || missing+=(ninja-build)
   command -v ccache >/dev/null || missing+=(ccache)
   command -v pkg-config >/dev/null || missing+=(pkg-config)
+  # Any of its three development packages will do; they replace each other.
+  installed libcurl4-gnutls-dev || installed libcurl4-nss-dev || installed libcurl4-openssl-dev ||
+    missing+=(libcurl4-openssl-dev)
   usable_python >/dev/null || missing+=(python3 python3-venv)
   for package in libfmt-dev nlohmann-json3-dev libcli11-dev libsqlite3-dev libseccomp-dev libtomlplusplus-dev \
     libmd-dev zlib1g-dev catch2 ca-certificates; do

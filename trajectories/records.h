@@ -58,6 +58,8 @@ struct EpisodeRecord {
   std::string started_at, finished_at;
   int turns = 0, correct_turns = 0;  // turns 1 and up that are in the store
   std::string database;              // path of the file it was read from
+  int requests = 0;                  // to servers; all attempts
+  std::optional<double> cost_usd;    // of them; none: unknown, or there were none
 };
 
 // How an episode ended; see the same names in EpisodeRecord. `seconds` is added to what is stored.
@@ -146,6 +148,26 @@ struct EvaluationRecord {
   std::string created_at;     // filled by the store
 };
 
+// One request to a server on behalf of a turn; `outcome` and what follows it say how it ended.
+struct RequestRecord {
+  int turn = 1;
+  int attempt = 0;       // from 1; given by the store
+  std::string run;       // the run that sent it; empty: the episode's latest run
+  std::string provider;  // the wire format: "openai", "anthropic"
+  std::string url, model;
+  std::string request;     // the exact body sent
+  std::string started_at;  // filled by the store
+  std::string outcome;     // "sent", "answered", "failed", "cancelled", "cached"
+  std::optional<int> status;
+  std::string error;
+  std::optional<double> retry_after_s, seconds, first_token_s;
+  std::string served_model, request_id, stop_cause;
+  UsageRecord usage;
+  std::optional<int64_t> cache_write_tokens;
+  std::optional<double> cost_usd;
+  std::string response;  // raw; empty: not kept
+};
+
 // One turn: what was sent, what came back, what became of it, what was answered.
 struct TurnRecord {
   int turn = 1;     // from 1; 0 is the kernel given with --from
@@ -169,6 +191,9 @@ struct TurnRecord {
   double reward = 0;        // as given at the time; views follow a superseding evaluation
   EvaluationRecord evaluation;
   std::string created_at;  // filled by the store
+  // Of its RequestRecords, which the store keeps by themselves; read with the turn.
+  int requests = 0;
+  std::optional<double> cost_usd;  // none: unknown, or there were no requests
 };
 
 }  // namespace kevin

@@ -1,9 +1,10 @@
--- Kevin's database, format 2. This file is the format's document and its source: it is built into the program
+-- Kevin's database, format 3. This file is the format's document and its source: it is built into the program
 -- and run on a new file. A released format never changes; the next one gets a new number, and the program
 -- opens every older one: read-only as it is, for writing after an upgrade in place (trajectories/upgrade.cc). A
 -- program refuses a file whose number is above its own.
 --   format 2   candidates for GPUs: episodes.tf32; evaluations.kernels, launch_list, profile, peak_gb_per_s,
 --              peak_gflop_per_s, device_s. An upgraded table has them last.
+--   format 3   requests to servers of remote policies: table requests; views turn_costs, episode_costs, run_costs.
 --
 -- Conventions
 --   ids      Runs, episodes and evaluations have ULIDs: 26 characters, ordered by time, never reused, so that
@@ -14,10 +15,10 @@
 --   seeds    64-bit unsigned numbers; as INTEGER they are stored as the signed number with the same bits,
 --            in JSON as decimal strings.
 -- Rows are added and, except for the columns named below, never changed: runs.finished_at, the outcome columns
--- of episodes, evaluations.superseded_by, and all of work_items.
+-- of episodes, evaluations.superseded_by, all of work_items, and the columns of requests that say how one ended.
 
 PRAGMA application_id = 1264940654;   -- "Kevn": how the program knows its own files
-PRAGMA user_version = 2;              -- the format's number
+PRAGMA user_version = 3;              -- the format's number
 
 -- One start of a program that writes episodes.
 CREATE TABLE runs (
@@ -256,6 +257,41 @@ CREATE TABLE work_items (
 ) STRICT;
 CREATE INDEX work_items_next ON work_items(state, priority DESC, id);
 
+-- What was asked of a server and what became of it: one row a request, also those that failed or were never
+-- answered, because every one may have cost money. A row is written before its request is sent (outcome 'sent'),
+-- so one that a killed process had under way stays behind as 'sent'. A turn that failed has requests and no row in
+-- turns.
+CREATE TABLE requests (
+  episode            TEXT NOT NULL REFERENCES episodes(id),
+  turn               INTEGER NOT NULL,
+  attempt            INTEGER NOT NULL,           -- from 1; continuations of the episode count on
+  run                TEXT NOT NULL REFERENCES runs(id),
+  provider           TEXT NOT NULL,              -- the wire format: 'openai', 'openai-responses', 'anthropic', ...
+  url                TEXT NOT NULL,
+  model              TEXT NOT NULL,              -- asked for
+  request            TEXT NOT NULL REFERENCES blobs(hash),     -- the exact body sent
+  started_at         TEXT NOT NULL,
+  -- How it ended.
+  outcome            TEXT NOT NULL CHECK (outcome IN ('sent', 'answered', 'failed', 'cancelled', 'cached')),
+  status             INTEGER,                    -- HTTP's; NULL: no answer arrived
+  error              TEXT,
+  retry_after_s      REAL,                       -- as the server asked
+  seconds            REAL,
+  first_token_s      REAL,
+  served_model       TEXT,                       -- as the server says
+  request_id         TEXT,
+  stop_cause         TEXT,                       -- as the server spells it; turns.stop_reason is ours
+  prompt_tokens      INTEGER,                    -- billed: 0 when 'cached', NULL when the server did not say
+  completion_tokens  INTEGER,
+  cached_tokens      INTEGER,                    -- of the prompt, read from the provider's cache
+  cache_write_tokens INTEGER,                    -- of the prompt, written to it
+  reasoning_tokens   INTEGER,                    -- of the completion
+  cost_usd           REAL,                       -- NULL: unknown
+  response           TEXT REFERENCES blobs(hash),              -- raw, with --record
+  PRIMARY KEY (episode, turn, attempt)
+) STRICT;
+CREATE INDEX requests_run ON requests(run);
+
 -- == VIEWS == An upgrade drops and makes them anew from here on.
 
 -- What was sent, message by message.
@@ -310,3 +346,34 @@ WITH RECURSIVE
 SELECT run, problem, episode, turn, reward, value AS return, mean AS group_mean, n AS group_turns,
        CASE WHEN variance > 1e-18 THEN (value - mean) / sqrt(variance) ELSE 0.0 END AS advantage
 FROM spreads;
+
+-- What requests came to. cost_usd is NULL as soon as one of them is unknown; known_usd adds up the others.
+CREATE VIEW turn_costs AS
+SELECT episode, turn, min(run) AS run, count(*) AS requests, count(*) FILTER (WHERE outcome = 'failed') AS failed,
+       sum(prompt_tokens) AS prompt_tokens, sum(completion_tokens) AS completion_tokens,
+       sum(cached_tokens) AS cached_tokens, sum(reasoning_tokens) AS reasoning_tokens,
+       CASE WHEN count(*) = count(cost_usd) THEN sum(cost_usd) END AS cost_usd,
+       sum(cost_usd) AS known_usd, count(*) - count(cost_usd) AS unknown_costs
+FROM requests GROUP BY episode, turn;
+
+CREATE VIEW episode_costs AS
+SELECT c.episode, ep.run, ep.problem, ep.policy, count(*) AS turns, sum(c.requests) AS requests,
+       sum(c.failed) AS failed, sum(c.prompt_tokens) AS prompt_tokens,
+       sum(c.completion_tokens) AS completion_tokens, sum(c.cached_tokens) AS cached_tokens,
+       sum(c.reasoning_tokens) AS reasoning_tokens,
+       CASE WHEN count(*) = count(c.cost_usd) THEN sum(c.cost_usd) END AS cost_usd,
+       sum(c.known_usd) AS known_usd, sum(c.unknown_costs) AS unknown_costs,
+       EXISTS (SELECT 1 FROM turn_results r WHERE r.episode = c.episode AND r.turn > 0 AND r.correct) AS solved
+FROM turn_costs c JOIN episodes ep ON ep.id = c.episode GROUP BY c.episode;
+
+-- A problem is solved when a turn of one of the run's episodes is right.
+CREATE VIEW run_costs AS
+SELECT run, count(*) AS episodes, count(DISTINCT problem) AS problems,
+       count(DISTINCT problem) FILTER (WHERE solved) AS solved_problems, sum(requests) AS requests,
+       sum(failed) AS failed, sum(prompt_tokens) AS prompt_tokens, sum(completion_tokens) AS completion_tokens,
+       CASE WHEN count(*) = count(cost_usd) THEN sum(cost_usd) END AS cost_usd,
+       sum(known_usd) AS known_usd, sum(unknown_costs) AS unknown_costs,
+       CASE WHEN count(*) = count(cost_usd)
+            THEN sum(cost_usd) / nullif(count(DISTINCT problem) FILTER (WHERE solved), 0) END
+         AS usd_per_solved_problem
+FROM episode_costs GROUP BY run;

@@ -89,7 +89,10 @@ constexpr char kEpisodeColumns[] =
 constexpr char kEpisodeTail[] =
     ", (SELECT count(*) FROM turns t WHERE t.episode = episodes.id AND t.turn > 0)"
     ", (SELECT count(*) FROM turn_results r WHERE r.episode = episodes.id AND r.turn > 0 AND r.correct)"
-    ", (SELECT owner FROM runs WHERE runs.id = episodes.last_run) FROM episodes ";
+    ", (SELECT owner FROM runs WHERE runs.id = episodes.last_run)"
+    ", (SELECT count(*) FROM requests q WHERE q.episode = episodes.id)"
+    ", (SELECT CASE WHEN count(*) = count(cost_usd) THEN sum(cost_usd) END FROM requests q "
+    "WHERE q.episode = episodes.id) FROM episodes ";
 
 EpisodeState ParseState(const std::string& name) {
   for (const auto state : {EpisodeState::kDone, EpisodeState::kInterrupted, EpisodeState::kFailed}) {
@@ -115,6 +118,7 @@ EpisodeRecord ReadEpisode(Store::Impl& impl, const Statement& statement) {
   e.tf32 = row.Flag();
   e.turns = row.Int(), e.correct_turns = row.Int();
   const std::string owner = row.Text();
+  e.requests = row.Int(), e.cost_usd = row.OptionalReal();
   if (e.state == EpisodeState::kRunning && IsDead(owner)) {
     e.state = EpisodeState::kInterrupted;
     e.state_reason = "its process ended without closing it";

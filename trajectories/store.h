@@ -60,6 +60,11 @@ class Store {
   // A further evaluation of a turn's candidate (purpose "confirm" or "audit"). Returns its id.
   std::string AppendEvaluation(const std::string& episode, int turn, const EvaluationRecord& evaluation);
 
+  // A request to a server, stored before it is sent; returns its attempt number. EndRequest with that number
+  // fills in how it ended.
+  int BeginRequest(const std::string& episode, const RequestRecord& request);
+  void EndRequest(const std::string& episode, const RequestRecord& request);
+
   // Replaces state and best_*; adds `seconds`.
   void FinishEpisode(const std::string& episode, const EpisodeEnd& end);
 
@@ -78,6 +83,8 @@ class Store {
   // In order of turn, 0 first if there is one; with candidates' sources. Samples are loaded by LoadTurn only.
   std::vector<TurnRecord> LoadTurns(const std::string& episode);
   std::optional<TurnRecord> LoadTurn(const std::string& episode, int turn);
+
+  std::vector<RequestRecord> LoadRequests(const std::string& episode, int turn);  // in order of attempt
 
   // All evaluations of one turn, oldest first (the turn's own, then confirmations and audits), with samples.
   std::vector<EvaluationRecord> LoadEvaluations(const std::string& episode, int turn);

@@ -1,5 +1,6 @@
 #pragma once
-// Inside of Store, shared by its two sources (store.cc: file, runs, episodes; turns.cc: turns, evaluations).
+// Inside of Store, shared by its sources (store.cc: file, runs, episodes; turns.cc: turns, evaluations;
+// requests.cc).
 
 #include <algorithm>
 #include <mutex>

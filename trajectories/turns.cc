@@ -206,6 +206,7 @@ TurnRecord ReadTurn(Store::Impl& impl, const Statement& statement) {
   t.summary = row.Text(), t.feedback = row.Text(), t.source_path = row.Text();
   t.generate_s = row.Real(), t.overhead_s = row.Real(), t.seconds = row.Real(), t.reward = row.Real();
   t.created_at = row.Text();
+  t.requests = row.Int(), t.cost_usd = row.OptionalReal();
   return t;
 }
 
@@ -222,7 +223,11 @@ std::vector<EvaluationRecord> ReadEvaluations(Database& database, const std::str
 // Turns of an episode, all or one, each with its own verdict.
 std::vector<TurnRecord> ReadTurns(Store::Impl& impl, const std::string& episode, std::optional<int> turn) {
   Statement statement = impl.database.Prepare(fmt::format(
-      "SELECT {} FROM turns WHERE episode = ?1 AND (?2 IS NULL OR turn = ?2) ORDER BY turn", kTurnColumns));
+      "SELECT {}, (SELECT count(*) FROM requests q WHERE q.episode = turns.episode AND q.turn = turns.turn), "
+      "(SELECT CASE WHEN count(*) = count(cost_usd) THEN sum(cost_usd) END FROM requests q "
+      "WHERE q.episode = turns.episode AND q.turn = turns.turn) "
+      "FROM turns WHERE episode = ?1 AND (?2 IS NULL OR turn = ?2) ORDER BY turn",
+      kTurnColumns));
   std::vector<TurnRecord> turns;
   statement.Bind(episode, turn);
   while (statement.Step()) {

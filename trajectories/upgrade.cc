@@ -27,6 +27,32 @@ SELECT *, NULL AS kernels, NULL AS launch_list, NULL AS profile, NULL AS peak_gb
 FROM main.evaluations;
 )";
 
+// Format 3: requests to servers.
+constexpr char kAddRequests[] = R"(
+CREATE TABLE requests (
+  episode TEXT NOT NULL REFERENCES episodes(id), turn INTEGER NOT NULL, attempt INTEGER NOT NULL,
+  run TEXT NOT NULL REFERENCES runs(id), provider TEXT NOT NULL, url TEXT NOT NULL, model TEXT NOT NULL,
+  request TEXT NOT NULL REFERENCES blobs(hash), started_at TEXT NOT NULL,
+  outcome TEXT NOT NULL CHECK (outcome IN ('sent', 'answered', 'failed', 'cancelled', 'cached')),
+  status INTEGER, error TEXT, retry_after_s REAL, seconds REAL, first_token_s REAL, served_model TEXT,
+  request_id TEXT, stop_cause TEXT, prompt_tokens INTEGER, completion_tokens INTEGER, cached_tokens INTEGER,
+  cache_write_tokens INTEGER, reasoning_tokens INTEGER, cost_usd REAL, response TEXT REFERENCES blobs(hash),
+  PRIMARY KEY (episode, turn, attempt)
+) STRICT;
+CREATE INDEX requests_run ON requests(run);
+)";
+
+// The columns that the store reads, and no rows.
+constexpr char kReadWithoutRequests[] = R"(
+CREATE TEMP VIEW requests AS
+SELECT '' AS episode, 0 AS turn, 0 AS attempt, '' AS run, '' AS provider, '' AS url, '' AS model, '' AS request,
+       '' AS started_at, '' AS outcome, NULL AS status, NULL AS error, NULL AS retry_after_s, NULL AS seconds,
+       NULL AS first_token_s, NULL AS served_model, NULL AS request_id, NULL AS stop_cause,
+       NULL AS prompt_tokens, NULL AS completion_tokens, NULL AS cached_tokens, NULL AS cache_write_tokens,
+       NULL AS reasoning_tokens, NULL AS cost_usd, NULL AS response
+WHERE 0;
+)";
+
 int64_t Version(Database& database) { return database.QueryInteger("PRAGMA user_version"); }
 
 // The part of schema.sql that makes the views; all of them are derived, so they can be made anew.
@@ -39,7 +65,8 @@ void UpgradeToNewest(Database& database) {
   Transaction transaction(database);
   if (Version(database) == kSchemaVersion) return;  // another process was faster
   database.Execute("DROP VIEW turn_returns; DROP VIEW turn_results; DROP VIEW turn_messages");
-  database.Execute(kOneToTwo);
+  if (Version(database) < 2) database.Execute(kOneToTwo);
+  if (Version(database) < 3) database.Execute(kAddRequests);
   database.Execute(ViewsOfSchema());
   database.Execute(fmt::format("PRAGMA user_version = {}", kSchemaVersion).c_str());
   transaction.Commit();
@@ -47,6 +74,7 @@ void UpgradeToNewest(Database& database) {
 
 void ReadAsNewest(Database& database) {
   if (Version(database) < 2) database.Execute(kReadOneAsTwo);
+  if (Version(database) < 3) database.Execute(kReadWithoutRequests);
 }
 
 }  // namespace kevin

@@ -176,4 +176,40 @@ TEST_CASE("the task says the same as plain data") {
   CHECK_FALSE(later.attempts[1].speedup);
 }
 
+TEST_CASE("cache points: what comes before them comes again") {
+  Fixture f;
+  std::vector<TurnRecord> turns;
+  std::vector<Message> before = BuildMessages(f.context, turns);
+  for (int number = 1; number <= 4; ++number) {
+    turns.push_back(Turn(number, number % 2 == 0 ? "measured 1.3" : "wrong",
+                         number % 2 == 0 ? std::optional(1.3) : std::nullopt, "Summary."));
+    const std::vector<Message> now = BuildMessages(f.context, turns);
+    CHECK(now[0].content == before[0].content);
+    CHECK(now[0].cache_points == std::vector<size_t>{now[0].content.size()});
+    REQUIRE(before[1].cache_points.size() == static_cast<size_t>(number));
+    REQUIRE(now[1].cache_points.size() == static_cast<size_t>(number) + 1);
+    const size_t last = before[1].cache_points.back();
+    CHECK(now[1].content.substr(0, last) == before[1].content.substr(0, last));
+    CHECK(last > before[1].content.size() / 4);
+    before = now;
+  }
+}
+
+TEST_CASE("prompts are counted as the server counted earlier ones, when that is more") {
+  Fixture f;
+  std::vector<TurnRecord> turns;
+  for (int number = 1; number <= 20; ++number) {
+    turns.push_back(Turn(number, "wrong", {}, "Summary " + std::to_string(number) + std::string(400, '.')));
+    turns.back().messages = {{"user", std::string(4000, 'x')}};
+  }
+  f.context.prompt_token_budget = 2500;
+  const size_t by_estimate = AsText(BuildMessages(f.context, turns)).size();
+  turns[3].usage.prompt_tokens = 900;  // fewer than estimated: the estimate stays
+  CHECK(AsText(BuildMessages(f.context, turns)).size() == by_estimate);
+  turns[7].usage.prompt_tokens = 1500;  // 1.5 times the estimate
+  const size_t by_count = AsText(BuildMessages(f.context, turns)).size();
+  CHECK(by_count < by_estimate * 3 / 4);
+  CHECK(by_count > by_estimate / 2);
+}
+
 }  // namespace kevin

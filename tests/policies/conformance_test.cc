@@ -6,6 +6,7 @@
 #include "policies/replay/replay_policy.h"
 #include "policies/search/search_policy.h"
 #include "tests/catch.h"
+#include "tests/policies/remote_fixture.h"
 #include "tests/policies/reply.h"
 
 using namespace kevin;
@@ -17,8 +18,16 @@ const std::string kReply =
     "Plain loop.\n\n```cpp\nextern \"C\" void launch(const float* x, float* out) { out[0] = x[0]; "
     "}\n```\n\nDone.\n";
 
+// The server of remote policies; it answers with kReply.
+MockApi& Api() {
+  static MockApi api;
+  api.answer.text = kReply;
+  return api;
+}
+
 std::vector<std::unique_ptr<Policy>> EveryPolicy() {
   std::vector<std::unique_ptr<Policy>> policies;
+  for (const std::string& provider : kProviders) policies.push_back(PolicyFor(Api(), provider));
   policies.push_back(MakeSearchPolicy());
   policies.push_back(MakeReplayPolicy("replay:01TEST", {kReply, kReply}));
   return policies;

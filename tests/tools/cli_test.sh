@@ -24,7 +24,7 @@ expect() {
 
 expect 0 "" --help
 grep -q "Examples:" out.txt || { echo "FAILED: --help has no examples"; failures=$((failures + 1)); }
-for command in run bench problems show export doctor; do
+for command in run bench problems show export doctor policy "policy check"; do
   expect 0 "" $command --help
   grep -q "Examples:" out.txt || { echo "FAILED: $command --help has no examples"; failures=$((failures + 1)); }
 done
@@ -37,6 +37,14 @@ expect 2 "did you mean level1/19" run --problem level1/199
 expect 2 "not in range" run --problem level1/19 --turns 0
 expect 2 "excludes" run --continue 01J --seed 1
 expect 2 "no such policy" run --problem level1/19 --policy gpt
+unset OPENAI_API_KEY ANTHROPIC_API_KEY OPENAI_BASE_URL ANTHROPIC_BASE_URL
+expect 2 "no API key" run --problem level1/19 --policy openai:gpt-5
+expect 2 "ANTHROPIC_API_KEY" policy check anthropic:claude
+expect 2 "there is no server to check" policy check search
+expect 2 "for language models" run --problem level1/19 --temperature 1
+OPENAI_API_KEY=sk-secret-1 expect 2 "no thinking budget" run --problem level1/19 --policy openai:gpt-5 --thinking-tokens 2000
+OPENAI_API_KEY=sk-secret-1 expect 4 "Could.*connect" policy check openai:m --base-url http://127.0.0.1:1/v1 --retries 0
+grep -q "sk-secret" out.txt && { echo "FAILED: a key was shown"; failures=$((failures + 1)); }
 expect 2 "no size 'huge'" run --problem level1/19 --size huge
 expect 2 "No such file" run --problem level1/19 --from missing.cpp
 expect 2 "cannot write kernels there" run --problem level1/19 --out /dev/null

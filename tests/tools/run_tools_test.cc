@@ -239,6 +239,51 @@ TEST_CASE("policies by name") {
   CHECK(replay.policy->Complete(request, nullptr, {}).text == "reply 1");
 }
 
+TEST_CASE("a model by its spec, its options, and options that a policy has no use for") {
+  testing::TempFolder folder;
+  Store store = Store::Open(folder.path() / "kevin.db", OpenMode::kCreate);
+  const auto parse = [](PolicyOptions* options, std::vector<std::string> arguments) {
+    CLI::App app;
+    AddPolicyOptions(&app, options);
+    std::reverse(arguments.begin(), arguments.end());
+    app.parse(arguments);
+  };
+  unsetenv("OPENAI_API_KEY");
+  CHECK(ErrorOf([&] { MakePolicy("openai:gpt-5", store); }) == "no API key for https://api.openai.com/v1");
+  PolicyOptions options;
+  parse(&options, {"--base-url", "http://127.0.0.1:1/v1", "--temperature", "0.7", "--context", "20000"});
+  CHECK(options.first_given == "--base-url");
+  const ChosenPolicy chosen = MakePolicy("openai:m", store, options);
+  CHECK(chosen.policy->Name() == "openai:m@http://127.0.0.1:1/v1");
+  CHECK(chosen.sampling.temperature == 0.7);
+  CHECK((chosen.sampling.max_tokens == 10000 && chosen.prompt_token_budget == 10000));
+  CHECK(ErrorOf([&] { MakePolicy("search", store, options); }) ==
+        "--base-url is for language models; the policy is search");
+
+  PolicyOptions wrong;
+  parse(&wrong, {"--top-k", "20", "--context", "20000"});
+  CHECK(ErrorOf([&] { MakePolicy("openai-responses:m@http://127.0.0.1:1/v1", store, wrong); }) ==
+        "openai-responses:m@http://127.0.0.1:1/v1: Responses have no top_k");
+  PolicyOptions broke;
+  parse(&broke, {"--budget-usd", "1", "--context", "20000"});
+  CHECK(ErrorOf([&] { MakePolicy("openai:m@http://127.0.0.1:1/v1", store, broke); }) ==
+        "openai:m@http://127.0.0.1:1/v1: a budget in dollars needs the price of m");
+}
+
+TEST_CASE("a window is shared between prompt and answer") {
+  PolicyOptions options;
+  CHECK(ShareWindow(options, {}, {}).prompt_tokens == 16384);
+  CHECK(ShareWindow(options, 200000, {}).max_tokens == 16384);
+  CHECK(ShareWindow(options, 200000, {}).prompt_tokens == 200000 - 16384);
+  CHECK(ShareWindow(options, 200000, 4096).max_tokens == 4096);
+  CHECK(ShareWindow(options, 8000, {}).max_tokens == 4000);
+  options.max_tokens = 7000;
+  CHECK(ErrorOf([&] { ShareWindow(options, 8000, {}); }) ==
+        "--max-tokens 7000 leaves no room for a prompt in a window of 8000 tokens");
+  options.context = 32000;  // the person knows better
+  CHECK(ShareWindow(options, 8000, {}).prompt_tokens == 25000);
+}
+
 TEST_CASE("elsewhere than on a terminal only finished lines are written") {
   testing::TempFolder folder;
   const auto path = folder.path() / "out.txt";

@@ -103,10 +103,13 @@ TEST_CASE("a file that is no database, or not ours, is refused and left alone") 
 TEST_CASE("a newer version is refused and left alone") {
   TemporaryFolder folder;
   MakeDatabase(folder / "kevin.db");
-  Look(folder / "kevin.db").Execute("PRAGMA user_version = 3");
+  const int newer = kSchemaVersion + 1;
+  Look(folder / "kevin.db").Execute(("PRAGMA user_version = " + std::to_string(newer)).c_str());
+  const std::string complaint =
+      "newer (v" + std::to_string(newer) + ") than this program (v" + std::to_string(kSchemaVersion) + ")";
   const std::string before = Bytes(folder / "kevin.db");
   for (const OpenMode mode : {OpenMode::kRead, OpenMode::kWrite, OpenMode::kCreate}) {
-    CHECK(Contains(OpenError(folder / "kevin.db", mode), "newer (v3) than this program (v2)"));
+    CHECK(Contains(OpenError(folder / "kevin.db", mode), complaint));
   }
   CHECK(Bytes(folder / "kevin.db") == before);
 }

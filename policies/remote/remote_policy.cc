@@ -1,0 +1,126 @@
+#include "policies/remote/remote_policy.h"
+
+#include <fmt/format.h>
+
+#include <mutex>
+#include <utility>
+
+#include "policies/remote/call.h"
+#include "policies/remote/json.h"
+
+namespace kevin {
+namespace {
+
+using remote::At;
+using remote::Format;
+using remote::IntegerAt;
+using remote::Json;
+
+Format FormatFor(const RemoteOptions& options) {
+  if (options.tokens == TokenMode::kCompletions) return Format::kCompletions;
+  if (options.tokens == TokenMode::kGenerate) return Format::kGenerate;
+  return options.endpoint.format;
+}
+
+remote::WireContext ContextFor(const RemoteOptions& options) {
+  remote::WireContext context;
+  context.model = options.endpoint.model;
+  context.is_vendors_own = options.endpoint.is_vendors_own;
+  context.wants_tokens = options.tokens != TokenMode::kNone;
+  context.stream = options.stream;
+  if (options.extra.empty()) return context;
+  const auto extra = remote::ParseJson(options.extra);
+  if (!extra || !extra->is_object()) {
+    throw Error(ExitCode::kBadRequest, "the extra fields of requests are no JSON object",
+                R"(give one such as --request-json '{"chat_template_kwargs": {"enable_thinking": false}}')");
+  }
+  context.extra = *extra;
+  return context;
+}
+
+class RemotePolicyImpl : public RemotePolicy {
+ public:
+  explicit RemotePolicyImpl(RemoteOptions options)
+      : options_(std::move(options)),
+        context_(ContextFor(options_)),
+        wire_(remote::MakeWire(FormatFor(options_))),
+        http_(options_.http, options_.ca_file),
+        limiter_(options_.rates),
+        breaker_(options_.outage),
+        budget_(options_.budget),
+        cache_(options_.response_cache) {
+    if (options_.tokens != TokenMode::kNone && options_.endpoint.format != Format::kChat)
+      Refuse("token ids are to be had from openai: servers only");
+    if (options_.budget.usd && FindPrice() == nullptr)
+      Refuse("a budget in dollars needs the price of " + options_.endpoint.model);
+  }
+
+  Completion Complete(const Request& request, const CancelToken* cancel, const OnText& on_text) override {
+    RequireSampling(request.sampling);
+    const remote::Shared shared{options_, context_, *wire_, http_,  limiter_,
+                                breaker_, budget_,  cache_, death_, FindPrice()};
+    return remote::Call(shared, request, cancel, on_text).Run();
+  }
+
+  std::string Name() const override { return options_.endpoint.Spec(); }
+
+  void RequireSampling(const Sampling& sampling) const override {
+    if (const std::string why = wire_->WhyNot(sampling, context_); !why.empty()) Refuse(why);
+  }
+
+  std::optional<int64_t> FindWindow() override {
+    if (const remote::Price* price = FindPrice(); price != nullptr && price->max_input_tokens)
+      return price->max_input_tokens;
+    if (options_.endpoint.is_vendors_own) return std::nullopt;
+    remote::HttpRequest request;
+    const bool bare = options_.endpoint.format == Format::kMessages;  // a base URL without /v1
+    request.url = options_.endpoint.base_url + (bare ? "/v1/models" : "/models");
+    request.unix_socket = options_.endpoint.unix_socket;
+    request.headers = wire_->Headers(options_.key);
+    remote::HttpClient quick({3, 3, 5, size_t{1} << 24}, options_.ca_file);
+    const auto response = quick.Send(request, nullptr, nullptr);
+    const auto body = remote::ParseJson(response.body);
+    return body ? WindowIn(*body) : std::nullopt;
+  }
+
+  const remote::Price* FindPrice() const override {
+    return options_.prices.Find(options_.endpoint.provider, options_.endpoint.model);
+  }
+
+ private:
+  [[noreturn]] void Refuse(const std::string& why) const {
+    throw Error(ExitCode::kBadRequest, fmt::format("{}: {}", Name(), why),
+                "leave that option out or choose another provider; nothing was sent");
+  }
+
+  // vLLM says max_model_len; llama.cpp says what the model was trained with, and offers that or less.
+  std::optional<int64_t> WindowIn(const Json& models) const {
+    for (const Json& model : At(models, "data")) {
+      if (remote::TextAt(model, "id") != options_.endpoint.model && At(models, "data").size() > 1) continue;
+      for (const auto& window :
+           {IntegerAt(model, "max_model_len"), IntegerAt(model, "context_length"),
+            IntegerAt(At(model, "meta"), "n_ctx"), IntegerAt(At(model, "meta"), "n_ctx_train")}) {
+        if (window && *window > 0) return window;
+      }
+    }
+    return std::nullopt;
+  }
+
+  const RemoteOptions options_;
+  const remote::WireContext context_;
+  const std::unique_ptr<remote::Wire> wire_;
+  remote::HttpClient http_;
+  remote::Limiter limiter_;
+  remote::CircuitBreaker breaker_;
+  remote::Budget budget_;
+  const remote::ResponseCache cache_;
+  remote::Death death_;
+};
+
+}  // namespace
+
+std::unique_ptr<RemotePolicy> MakeRemotePolicy(RemoteOptions options) {
+  return std::make_unique<RemotePolicyImpl>(std::move(options));
+}
+
+}  // namespace kevin

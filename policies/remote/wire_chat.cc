@@ -1,0 +1,96 @@
+// OpenAI chat completions, as OpenAI, vLLM, SGLang, llama.cpp, Ollama, OpenRouter and LiteLLM speak it.
+
+#include "policies/remote/wire.h"
+
+namespace kevin::remote {
+namespace {
+
+class ChatWire : public Wire {
+ public:
+  const char* Provider() const override { return "openai"; }
+  std::string Path() const override { return "/chat/completions"; }
+  std::vector<std::string> Headers(const std::string& key) const override { return BearerHeaders(key); }
+
+  std::string WhyNot(const Sampling& sampling, const WireContext& context) const override {
+    if (sampling.thinking_tokens) return "chat completions have no thinking budget; use a reasoning effort";
+    if (!context.is_vendors_own) return "";
+    if (sampling.top_k) return "OpenAI has no top_k";
+    if (sampling.stop.size() > 4) return "OpenAI takes at most 4 stop texts";
+    return "";
+  }
+
+  Json Body(const Request& request, const WireContext& context) const override {
+    const Sampling& sampling = request.sampling;
+    Json body = {{"model", context.model}, {"messages", Json::array()}};
+    for (const Message& message : request.messages)
+      body["messages"].push_back({{"role", message.role}, {"content", ValidUtf8(message.content)}});
+    // OpenAI's reasoning models refuse the older name, older servers do not know the newer.
+    body[context.is_vendors_own ? "max_completion_tokens" : "max_tokens"] = sampling.max_tokens;
+    AddCommonSampling(sampling, &body);
+    if (sampling.top_k) body["top_k"] = *sampling.top_k;
+    body["seed"] = SeedToSend(sampling);
+    if (!sampling.stop.empty()) body["stop"] = sampling.stop;
+    if (sampling.n != 1) body["n"] = sampling.n;
+    if (!sampling.reasoning_effort.empty()) body["reasoning_effort"] = sampling.reasoning_effort;
+    if (context.wants_tokens) {
+      body["logprobs"] = true;
+      if (!context.is_vendors_own) body["return_token_ids"] = true;
+    }
+    body["stream"] = context.stream;
+    if (context.stream) body["stream_options"] = {{"include_usage", true}};
+    return body;
+  }
+
+  void ReadEvent(const SseEvent& event, const Json& data, Answer* answer) const override {
+    if (event.data == "[DONE]") {
+      answer->done = true;
+      return;
+    }
+    Read(data, "delta", answer);
+  }
+
+  void ReadBody(const Json& body, Answer* answer) const override {
+    Read(body, "message", answer);
+    answer->done = true;
+  }
+
+ private:
+  static void Read(const Json& chunk, const char* part, Answer* answer) {
+    if (!At(chunk, "error").is_null()) answer->error = ErrorIn(chunk);
+    if (const std::string model = TextAt(chunk, "model"); !model.empty()) answer->model = model;
+    if (const std::string id = TextAt(chunk, "id"); !id.empty()) answer->id = id;
+    if (const auto usage = UsageOfOpenAi(At(chunk, "usage"))) answer->usage = usage;
+    ReadPromptTokens(chunk, answer);
+    for (const Json& choice : At(chunk, "choices")) ReadChoice(choice, part, answer);
+  }
+
+  static void ReadPromptTokens(const Json& from, Answer* answer) {
+    if (auto ids = TokenIds(At(from, "prompt_token_ids")); !ids.empty())
+      answer->prompt_token_ids = std::move(ids);
+  }
+
+  static void ReadChoice(const Json& choice, const char* part, Answer* answer) {
+    const size_t index = static_cast<size_t>(IntegerAt(choice, "index").value_or(0));
+    const Json& delta = At(choice, part);
+    // Servers use one name or the other; one that sends both says the same twice.
+    std::string reasoning = TextAt(delta, "reasoning_content");
+    if (reasoning.empty()) reasoning = TextAt(delta, "reasoning");
+    if (!reasoning.empty()) answer->AddReasoning(index, reasoning);
+    if (const std::string text = TextAt(delta, "content"); !text.empty()) answer->AddText(index, text);
+    std::vector<float> logprobs;
+    for (const Json& token : At(At(choice, "logprobs"), "content"))
+      logprobs.push_back(static_cast<float>(NumberAt(token, "logprob").value_or(0)));
+    auto ids = TokenIds(At(choice, "token_ids"));
+    if (ids.empty()) ids = TokenIds(At(choice, "response_token_ids"));  // SGLang's name
+    answer->AddTokens(index, ids, logprobs);
+    ReadPromptTokens(choice, answer);
+    if (const std::string finish = TextAt(choice, "finish_reason"); !finish.empty())
+      answer->Stop(index, StopReasonOfOpenAi(finish), finish);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Wire> MakeChatWire() { return std::make_unique<ChatWire>(); }
+
+}  // namespace kevin::remote

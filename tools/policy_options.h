@@ -1,0 +1,64 @@
+#pragma once
+// The options of commands that ask a language model: which server, with what key, how to sample, what it may
+// cost. For `run`, `policy check`, and whatever else takes --policy.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "policies/remote/remote_policy.h"
+
+namespace CLI {
+class App;
+}
+
+namespace kevin {
+
+struct PolicyOptions {
+  // The server
+  std::string base_url, key_file, key_variable, ca_file, request_json;
+  std::string tokens = "off";  // "chat", "completions", "generate"
+  bool no_stream = false;
+  // Sampling
+  std::optional<double> temperature, top_p;
+  std::optional<int> top_k, max_tokens, thinking_tokens;
+  std::vector<std::string> stop;
+  std::string reasoning_effort;
+  std::optional<int64_t> context;
+  // Faults and rates
+  int retries = 8;
+  double timeout_s = 1800, stall_s = 300;
+  double requests_per_minute = 0, tokens_per_minute = 0;
+  int concurrent = 0;
+  // Money
+  std::string prices;
+  std::optional<double> budget_usd, budget_seconds;
+  std::optional<int64_t> budget_tokens;
+  // Records
+  bool record = false;
+  std::string response_cache;
+
+  std::string first_given;  // the first of these options that the command line had; empty: none
+};
+
+// Takes the command's parse_complete_callback for first_given.
+void AddPolicyOptions(CLI::App* command, PolicyOptions* options);
+
+// Reads key and prices; sends nothing. Throws Error(kBadRequest).
+RemoteOptions RemoteOptionsFor(const std::string& spec, const PolicyOptions& options);
+
+// How a model's window is shared between prompt and answer.
+struct WindowShare {
+  int max_tokens = 0;
+  int64_t prompt_tokens = 0;
+};
+// `window`: of the model, nullopt when nobody knows (then 32,768 is taken). `max_answer`: the most that the
+// model answers. An answer may have 16,384 tokens unless told otherwise, but no more than half of the window.
+// Throws Error(kBadRequest) when an answer as long as asked for leaves no room for a prompt.
+WindowShare ShareWindow(const PolicyOptions& options, std::optional<int64_t> window,
+                        std::optional<int64_t> max_answer);
+
+Sampling SamplingFor(const PolicyOptions& options, int max_tokens);
+
+}  // namespace kevin
