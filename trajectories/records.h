@@ -27,12 +27,20 @@ struct ProblemRecord {
   std::vector<std::string> families, flags;
 };
 
+// Names a work item that a process has taken, and which taking it was; see work_queue.h.
+struct Lease {
+  std::string item;
+  int64_t fence = 0;
+};
+
 enum class EpisodeState { kRunning, kDone, kInterrupted, kFailed };
 const char* EpisodeStateName(EpisodeState state);  // "running", "done", "interrupted", "failed"
 
 struct EpisodeRecord {
   std::string id;                     // ULID; filled by BeginEpisode
-  std::string run;                    // the run that began it
+  std::string run;                    // the run that began it; a collection's, if it is part of one
+  std::string last_run;               // the run of the process that begins it; empty: `run`
+  Lease lease;                        // of the work item that asks for it; only for BeginEpisode
   std::string problem, problem_hash;  // id and content hash
   std::string policy;                 // "search", "replay:01J..."
   std::string kind = "cpp";           // candidate kind: "cpp", "cuda", "ptx"

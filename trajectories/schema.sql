@@ -1,9 +1,10 @@
--- Kevin's database, format 2. This file is the format's document and its source: it is built into the program
+-- Kevin's database, format 3. This file is the format's document and its source: it is built into the program
 -- and run on a new file. A released format never changes; the next one gets a new number, and the program
 -- opens every older one: read-only as it is, for writing after an upgrade in place (trajectories/upgrade.cc). A
 -- program refuses a file whose number is above its own.
 --   format 2   candidates for GPUs: episodes.tf32; evaluations.kernels, launch_list, profile, peak_gb_per_s,
 --              peak_gflop_per_s, device_s. An upgraded table has them last.
+--   format 3   collections, collection_workers; work_items made anew.
 --
 -- Conventions
 --   ids      Runs, episodes and evaluations have ULIDs: 26 characters, ordered by time, never reused, so that
@@ -17,7 +18,7 @@
 -- of episodes, evaluations.superseded_by, and all of work_items.
 
 PRAGMA application_id = 1264940654;   -- "Kevn": how the program knows its own files
-PRAGMA user_version = 2;              -- the format's number
+PRAGMA user_version = 3;              -- the format's number
 
 -- One start of a program that writes episodes.
 CREATE TABLE runs (
@@ -236,25 +237,48 @@ CREATE TABLE baselines (
   PRIMARY KEY (key, evaluation)
 ) STRICT, WITHOUT ROWID;
 
+-- == COLLECTIONS == (format 3) An upgrade makes anew what follows: older programs left work_items empty.
+
+-- One `kevin collect`: its work items, and through episodes.run its episodes. `run` is the program that began
+-- it; every process that works for it, that one included, has a row in collection_workers. The processes that
+-- came later have runs of their own, which stand in episodes.last_run and turns.run.
+CREATE TABLE collections (
+  run         TEXT PRIMARY KEY REFERENCES runs(id),
+  key         TEXT NOT NULL,                 -- hash of spec: the same request has the same key
+  spec        TEXT NOT NULL,                 -- JSON: problems, policies, episodes, turns, seed, ...
+  finished_at TEXT                           -- NULL while an item is waiting or leased
+) STRICT;
+CREATE INDEX collections_key ON collections(key);
+
+CREATE TABLE collection_workers (
+  run        TEXT PRIMARY KEY REFERENCES runs(id),
+  collection TEXT NOT NULL REFERENCES collections(run)
+) STRICT;
+
 -- The queue for many workers on one database: each leases an item, renews the lease while it works and, when it
 -- dies, another takes the item over with a higher fence. Whoever writes with an old fence is turned away.
--- `kevin run` does not queue: it leaves this table empty.
+-- `kevin run` does not queue: it leaves these tables empty.
 CREATE TABLE work_items (
   id           TEXT PRIMARY KEY,             -- ULID
-  run          TEXT NOT NULL REFERENCES runs(id),              -- asked for it
+  run          TEXT NOT NULL REFERENCES runs(id),              -- the collection's
   spec         TEXT NOT NULL,                -- JSON: problem, policy, seed, turns, ...
-  state        TEXT NOT NULL CHECK (state IN ('waiting', 'leased', 'done', 'failed')),
+  state        TEXT NOT NULL CHECK (state IN ('waiting', 'leased', 'done', 'parked')),
   priority     INTEGER NOT NULL DEFAULT 0,   -- higher first
   episode      TEXT REFERENCES episodes(id), -- once begun; a later holder resumes it
+  device       TEXT,                         -- model of the device it was begun on; only the same goes on in it
   lease_owner  TEXT,                         -- as runs.owner
   lease_until  TEXT,                         -- after this anybody may take it
   fence        INTEGER NOT NULL DEFAULT 0,   -- fencing token: grows with every lease
   attempts     INTEGER NOT NULL DEFAULT 0,   -- leases that ended without a result
-  error        TEXT,                         -- of the last failed attempt
+  faults       INTEGER NOT NULL DEFAULT 0,   -- of them by a fault of the machinery, since the latest turn
+  kills        INTEGER NOT NULL DEFAULT 0,   -- of them by the worker's death, since the latest turn
+  not_before   TEXT,                         -- a waiting item rests until then
+  error        TEXT,                         -- of the last failed attempt; of a parked item, why it is
   created_at   TEXT NOT NULL,
   finished_at  TEXT
 ) STRICT;
-CREATE INDEX work_items_next ON work_items(state, priority DESC, id);
+CREATE INDEX work_items_next ON work_items(run, state, priority DESC, id);
+CREATE INDEX work_items_episode ON work_items(episode) WHERE episode IS NOT NULL;
 
 -- == VIEWS == An upgrade drops and makes them anew from here on.
 

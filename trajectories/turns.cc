@@ -113,23 +113,55 @@ std::string InsertEvaluation(Database& database, const std::string& episode, int
   return id;
 }
 
-void InsertTurn(Store::Impl& impl, const std::string& episode, const TurnRecord& t, const std::string& run) {
+// What of a turn takes time to make ready, done before its write begins.
+struct EncodedTurn {
+  std::vector<EncodedBlob> blobs;
+  std::string messages;
+  std::optional<std::string> prompt_token_ids, token_ids, logprobs;  // hashes
+};
+
+std::optional<std::string> AddArray(const std::string& bytes, EncodedTurn* encoded) {
+  auto blob = EncodeArray(bytes);
+  if (!blob) return std::nullopt;
+  encoded->blobs.push_back(std::move(*blob));
+  return encoded->blobs.back().hash;
+}
+
+EncodedTurn Encode(const TurnRecord& t) {
+  EncodedTurn encoded;
   json messages = json::array();
   for (const MessageRecord& m : t.messages) {
-    messages.push_back({{"role", m.role}, {"content", impl.PutText(m.content)}});
+    encoded.blobs.push_back(EncodeText(m.content));
+    messages.push_back({{"role", m.role}, {"content", encoded.blobs.back().hash}});
   }
+  encoded.messages = DumpJson(messages);
+  encoded.prompt_token_ids = AddArray(ArrayBytes(t.prompt_token_ids), &encoded);
+  encoded.token_ids = AddArray(ArrayBytes(t.token_ids), &encoded);
+  encoded.logprobs = AddArray(ArrayBytes(t.logprobs), &encoded);
+  return encoded;
+}
+
+void InsertTurn(Store::Impl& impl, const std::string& episode, const TurnRecord& t, const std::string& run,
+                const EncodedTurn& encoded) {
+  for (const EncodedBlob& blob : encoded.blobs) impl.Put(blob);
   std::optional<int64_t> seed;
   if (t.sampling.seed) seed = static_cast<int64_t>(*t.sampling.seed);
   impl.database.Prepare(InsertSql("INSERT", "turns", kTurnColumns))
-      .Bind(episode, t.turn, run, DumpJson(messages), t.reply, t.reasoning,
-            impl.PutArray(ArrayBytes(t.prompt_token_ids)), impl.PutArray(ArrayBytes(t.token_ids)),
-            impl.PutArray(ArrayBytes(t.logprobs)), t.sampling.temperature, t.sampling.top_p,
+      .Bind(episode, t.turn, run, encoded.messages, t.reply, t.reasoning, encoded.prompt_token_ids,
+            encoded.token_ids, encoded.logprobs, t.sampling.temperature, t.sampling.top_p,
             t.sampling.max_tokens, seed, t.stop_reason, t.usage.prompt_tokens, t.usage.completion_tokens,
             t.usage.cached_tokens, t.usage.reasoning_tokens, t.model.name, NullIfEmpty(t.model.weights_hash),
             NullIfEmpty(t.model.tokenizer_hash), NullIfEmpty(t.model.template_hash), t.parser_version,
             t.prompt_template, t.prompt_template_hash, t.summary, t.feedback, NullIfEmpty(t.source_path),
             t.generate_s, t.overhead_s, t.seconds, t.reward, UtcNow())
       .Run();
+}
+
+void MarkSuperseded(Database& database, const std::vector<std::string>& evaluations, const std::string& by) {
+  Statement update = database.Prepare(
+      "UPDATE evaluations SET superseded_by = ?1 "
+      "WHERE id <> ?1 AND (id = ?2 OR cached_from = ?2 OR superseded_by = ?2)");
+  for (const std::string& id : evaluations) update.Bind(by, id).Run();
 }
 
 // --- Reading ---
@@ -236,72 +268,42 @@ std::vector<TurnRecord> ReadTurns(Store::Impl& impl, const std::string& episode,
 
 }  // namespace
 
-std::string Store::Impl::PutText(const std::string& text) {
-  std::string hash = ContentHash(text);
-  database.Prepare(InsertSql("INSERT OR IGNORE", "blobs", "hash, codec, size, body"))
-      .Bind(hash, "plain", static_cast<int64_t>(text.size()), text)
-      .Run();
-  return hash;
-}
-
-std::optional<std::string> Store::Impl::PutArray(const std::string& bytes) {
-  if (bytes.empty()) return std::nullopt;
-  std::string hash = ContentHash(bytes);
-  database.Prepare(InsertSql("INSERT OR IGNORE", "blobs", "hash, codec, size, body"))
-      .Bind(hash, "zlib", static_cast<int64_t>(bytes.size()), Compress(bytes))
-      .Run();
-  return hash;
-}
-
-std::string Store::Impl::GetBlob(const std::string& hash) {
-  if (hash.empty()) return "";
-  Statement statement = database.Prepare("SELECT codec, size, body FROM blobs WHERE hash = ?");
-  if (!statement.Bind(hash).Step()) {
-    throw Error(ExitCode::kBadRequest, fmt::format("{}: blob {} is missing", database.path().string(), hash),
-                "the database was edited or is damaged; other turns are not affected");
-  }
-  return statement.Text(0) == "zlib" ? Decompress(statement.Text(2), statement.Integer(1))
-                                     : statement.Text(2);
-}
-
-std::string Store::AppendTurn(const std::string& episode, const TurnRecord& turn) {
-  const std::lock_guard lock(impl_->mutex);
-  Transaction transaction = impl_->BeginWrite();
-  impl_->RequireEpisode(episode);
-  Statement existing = impl_->database.Prepare("SELECT 1 FROM turns WHERE episode = ? AND turn = ?");
-  if (existing.Bind(episode, turn.turn).Step()) {
-    throw Error(ExitCode::kBadRequest, fmt::format("episode {} has a turn {} already", episode, turn.turn),
-                "another process may be continuing it; look with: kevin show " + episode);
-  }
-  std::string run = turn.run;
-  if (run.empty()) {
-    Statement last = impl_->database.Prepare("SELECT last_run FROM episodes WHERE id = ?");
-    last.Bind(episode).Step();
-    run = last.Text(0);
-  }
-  InsertTurn(*impl_, episode, turn, run);
-  std::string id = InsertEvaluation(impl_->database, episode, turn.turn, turn.evaluation);
-  transaction.Commit();
+std::string Store::AppendTurn(const std::string& episode, const TurnRecord& turn,
+                              const std::vector<std::string>& supersedes, const EvaluationRecord* audit) {
+  const EncodedTurn encoded = Encode(turn);
+  std::string id;
+  impl_->Write([&] {
+    Database& database = impl_->database;
+    Statement last = database.Prepare("SELECT last_run FROM episodes WHERE id = ?");
+    if (!last.Bind(episode).Step()) impl_->RequireEpisode(episode);
+    impl_->RequireLease(episode, true);
+    Statement existing = database.Prepare("SELECT 1 FROM turns WHERE episode = ? AND turn = ?");
+    if (existing.Bind(episode, turn.turn).Step()) {
+      throw Error(ExitCode::kBadRequest, fmt::format("episode {} has a turn {} already", episode, turn.turn),
+                  "another process may be continuing it; look with: kevin show " + episode);
+    }
+    InsertTurn(*impl_, episode, turn, turn.run.empty() ? last.Text(0) : turn.run, encoded);
+    id = InsertEvaluation(database, episode, turn.turn, turn.evaluation);
+    if (audit != nullptr) InsertEvaluation(database, episode, turn.turn, *audit);
+    MarkSuperseded(database, supersedes, id);
+  });
   return id;
 }
 
-std::string Store::AppendEvaluation(const std::string& episode, int turn,
-                                    const EvaluationRecord& evaluation) {
-  const std::lock_guard lock(impl_->mutex);
-  Transaction transaction = impl_->BeginWrite();
-  impl_->RequireEpisode(episode);
-  std::string id = InsertEvaluation(impl_->database, episode, turn, evaluation);
-  transaction.Commit();
+std::string Store::AppendEvaluation(const std::string& episode, int turn, const EvaluationRecord& evaluation,
+                                    const std::vector<std::string>& supersedes) {
+  std::string id;
+  impl_->Write([&] {
+    impl_->RequireEpisode(episode);
+    impl_->RequireLease(episode, false);
+    id = InsertEvaluation(impl_->database, episode, turn, evaluation);
+    MarkSuperseded(impl_->database, supersedes, id);
+  });
   return id;
 }
 
 void Store::Supersede(const std::vector<std::string>& evaluations, const std::string& by) {
-  const std::lock_guard lock(impl_->mutex);
-  Transaction transaction = impl_->BeginWrite();
-  Statement update = impl_->database.Prepare(
-      "UPDATE evaluations SET superseded_by = ?1 WHERE id <> ?1 AND ?2 IN (id, cached_from, superseded_by)");
-  for (const std::string& id : evaluations) update.Bind(by, id).Run();
-  transaction.Commit();
+  impl_->Write([&] { MarkSuperseded(impl_->database, evaluations, by); });
 }
 
 std::vector<TurnRecord> Store::LoadTurns(const std::string& episode) {

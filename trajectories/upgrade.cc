@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <string>
 
 #include "trajectories/schema.h"
 
@@ -27,10 +28,28 @@ SELECT *, NULL AS kernels, NULL AS launch_list, NULL AS profile, NULL AS peak_gb
 FROM main.evaluations;
 )";
 
+constexpr char kReadTwoAsThree[] = R"(
+CREATE TEMP TABLE collections (run TEXT, key TEXT, spec TEXT, finished_at TEXT);
+CREATE TEMP TABLE collection_workers (run TEXT, collection TEXT);
+CREATE TEMP VIEW work_items AS
+SELECT *, NULL AS device, 0 AS faults, 0 AS kills, NULL AS not_before FROM main.work_items;
+)";
+
 int64_t Version(Database& database) { return database.QueryInteger("PRAGMA user_version"); }
 
 // The part of schema.sql that makes the views; all of them are derived, so they can be made anew.
 const char* ViewsOfSchema() { return std::strstr(kSchema, "-- == VIEWS =="); }
+
+// From one "-- == NAME ==" of schema.sql to the next.
+std::string PartOfSchema(const char* marker) {
+  const char* const start = std::strstr(kSchema, marker);
+  return std::string(start, std::strstr(start + std::strlen(marker), "-- == "));
+}
+
+void AddCollections(Database& database) {
+  database.Execute("DROP TABLE work_items");
+  database.Execute(PartOfSchema("-- == COLLECTIONS ==").c_str());
+}
 
 }  // namespace
 
@@ -39,7 +58,8 @@ void UpgradeToNewest(Database& database) {
   Transaction transaction(database);
   if (Version(database) == kSchemaVersion) return;  // another process was faster
   database.Execute("DROP VIEW turn_returns; DROP VIEW turn_results; DROP VIEW turn_messages");
-  database.Execute(kOneToTwo);
+  if (Version(database) < 2) database.Execute(kOneToTwo);
+  AddCollections(database);
   database.Execute(ViewsOfSchema());
   database.Execute(fmt::format("PRAGMA user_version = {}", kSchemaVersion).c_str());
   transaction.Commit();
@@ -47,6 +67,7 @@ void UpgradeToNewest(Database& database) {
 
 void ReadAsNewest(Database& database) {
   if (Version(database) < 2) database.Execute(kReadOneAsTwo);
+  if (Version(database) < 3) database.Execute(kReadTwoAsThree);
 }
 
 }  // namespace kevin

@@ -103,10 +103,10 @@ TEST_CASE("a file that is no database, or not ours, is refused and left alone") 
 TEST_CASE("a newer version is refused and left alone") {
   TemporaryFolder folder;
   MakeDatabase(folder / "kevin.db");
-  Look(folder / "kevin.db").Execute("PRAGMA user_version = 3");
+  Look(folder / "kevin.db").Execute("PRAGMA user_version = 4");
   const std::string before = Bytes(folder / "kevin.db");
   for (const OpenMode mode : {OpenMode::kRead, OpenMode::kWrite, OpenMode::kCreate}) {
-    CHECK(Contains(OpenError(folder / "kevin.db", mode), "newer (v3) than this program (v2)"));
+    CHECK(Contains(OpenError(folder / "kevin.db", mode), "newer (v4) than this program (v3)"));
   }
   CHECK(Bytes(folder / "kevin.db") == before);
 }
