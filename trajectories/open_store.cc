@@ -92,19 +92,25 @@ Database OpenFile(const fs::path& path, OpenMode mode) {
   return database;
 }
 
+// Not to_regclass(), which may remember that there was none.
+bool HasTablesOnServer(Database& database) {
+  return database.QueryInteger(
+             "SELECT count(*) FROM pg_tables WHERE tablename = 'kevin_format' "
+             "AND schemaname = ANY(current_schemas(false))") > 0;
+}
+
 // One process makes the tables, the others wait for it.
 void CreateTablesOnServer(Database& database) {
   Transaction transaction(database);
   database.QueryText(fmt::format("SELECT pg_advisory_xact_lock({})", kApplicationId).c_str());
-  if (database.QueryText("SELECT to_regclass('kevin_format')").empty())
-    database.Execute(PostgresSchema().c_str());
+  if (!HasTablesOnServer(database)) database.Execute(PostgresSchema().c_str());
   transaction.Commit();
 }
 
 Database OpenServer(const std::string& address, OpenMode mode) {
   const std::string name = WithoutPassword(address);
   Database database(name, OpenPostgres(address));
-  const bool has_tables = !database.QueryText("SELECT to_regclass('kevin_format')").empty();
+  const bool has_tables = HasTablesOnServer(database);
   if (!has_tables && mode != OpenMode::kCreate) {
     throw Error(ExitCode::kBadRequest, fmt::format("{}: no Kevin database is there yet", name),
                 "kevin run --db with this address makes one");

@@ -254,7 +254,7 @@ std::vector<EvaluationRecord> ReadEvaluations(Database& database, const std::str
 // Turns of an episode, all or one, each with its own verdict.
 std::vector<TurnRecord> ReadTurns(Store::Impl& impl, const std::string& episode, std::optional<int> turn) {
   Statement statement = impl.database.Prepare(fmt::format(
-      "SELECT {} FROM turns WHERE episode = ?1 AND (?2 IS NULL OR turn = ?2) ORDER BY turn", kTurnColumns));
+      "SELECT {} FROM turns WHERE episode = ?1 AND (turn = ?2 OR ?2 IS NULL) ORDER BY turn", kTurnColumns));
   std::vector<TurnRecord> turns;
   statement.Bind(episode, turn);
   while (statement.Step()) {
