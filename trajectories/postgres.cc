@@ -155,9 +155,12 @@ class PostgresEngine final : public DatabaseEngine {
       work();
     } catch (const pqxx::broken_connection& error) {
       Lost(error.what());
+    } catch (const pqxx::deadlock_detected&) {
+      throw TryAgain{};
+    } catch (const pqxx::serialization_failure&) {
+      throw TryAgain{};
     } catch (const pqxx::sql_error& error) {
       const std::string state = error.sqlstate();
-      if (state == "40001" || state == "40P01") throw TryAgain{};
       if (!connection_->is_open() || state.starts_with("57P")) Lost(error.what());
       if (state == "53100") {
         throw Error(ExitCode::kBroken, fmt::format("{}: disk full; this change was not written", name_),
