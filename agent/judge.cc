@@ -42,24 +42,24 @@ Judge::Judge(const Problem& problem, Environment& environment, Store& store, Eva
       seed_(seed),
       cancel_(cancel) {}
 
-Ruling Judge::Decide(const Candidate& candidate) {
+Ruling Judge::Decide(int turn, const Candidate& candidate) {
   const std::string key = environment_.EvaluationKey(problem_, candidate, options_);
   const auto stored = store_.FindEvaluationByKey(key);
   // The key says nothing about --from: a stored time was not paired against this start.
   const bool usable =
       stored && IsPropertyOfTheText(stored->outcome) && (options_.start_source.empty() || !stored->correct);
-  if (!usable) return DecideFresh(candidate);
+  if (!usable) return DecideFresh(turn, candidate);
   Evaluation cached = FromRecord(*stored);
-  if (!Draw(rates_.cached, candidate)) return {cached, std::nullopt, {}};
+  if (!Draw(rates_.cached, turn, candidate)) return {cached, std::nullopt, {}};
   Evaluation audit = Evaluate(candidate, false);
   if (IsCorrect(audit) == stored->correct) return {cached, std::move(audit), {}};
   audit.outcome = Contradiction(stored->outcome, audit.outcome);
-  return {std::move(audit), std::nullopt, {stored->id}};
+  return {std::move(audit), std::nullopt, store_.VerdictsUnderKey(key)};
 }
 
-Ruling Judge::DecideFresh(const Candidate& candidate) {
+Ruling Judge::DecideFresh(int turn, const Candidate& candidate) {
   Evaluation first = Evaluate(candidate, false);
-  if (!IsCorrect(first) || !Draw(rates_.fresh, candidate)) return {std::move(first), std::nullopt, {}};
+  if (!IsCorrect(first) || !Draw(rates_.fresh, turn, candidate)) return {std::move(first), std::nullopt, {}};
   Evaluation again = Evaluate(candidate, false);
   if (IsCorrect(again)) return {std::move(first), std::move(again), {}};
   again.outcome = Contradiction("measured", again.outcome);
@@ -83,8 +83,8 @@ Evaluation Judge::Evaluate(const Candidate& candidate, bool confirm) {
   return environment_.Evaluate(problem_, candidate, options);
 }
 
-bool Judge::Draw(double rate, const Candidate& candidate) {
-  const std::string digest = Sha256Hex(fmt::format("audit {} {} {}", seed_, draws_++, candidate.source));
+bool Judge::Draw(double rate, int turn, const Candidate& candidate) const {
+  const std::string digest = Sha256Hex(fmt::format("audit {} {} {}", seed_, turn, candidate.source));
   return static_cast<double>(std::stoul(digest.substr(0, 8), nullptr, 16)) < rate * 4294967296.0;
 }
 

@@ -35,14 +35,15 @@ struct AuditRates {
 
 class Judge {
  public:
-  // Keeps references to all but `options`. Which verdicts are audited follows from `seed` and the candidate.
-  // `cancel` may be null; once it is true nothing is tried again.
+  // Keeps references to all but `options`. Which verdicts are audited follows from `seed`, turn and
+  // candidate, so that a turn that is made again after a kill is audited as it would have been. `cancel` may
+  // be null; once it is true nothing is tried again.
   Judge(const Problem& problem, Environment& environment, Store& store, EvaluateOptions options,
         AuditRates rates, uint64_t seed, const CancelToken* cancel);
 
   // An Error of the environment voids the evaluation, which is then tried once more; the second Error is
   // thrown.
-  Ruling Decide(const Candidate& candidate);
+  Ruling Decide(int turn, const Candidate& candidate);
 
   // New seeds, pairs and processes for a candidate that was measured before. A result that is not `measured`
   // comes back as a contradiction.
@@ -56,8 +57,8 @@ class Judge {
 
  private:
   Evaluation Evaluate(const Candidate& candidate, bool confirm);
-  Ruling DecideFresh(const Candidate& candidate);
-  bool Draw(double rate, const Candidate& candidate);
+  Ruling DecideFresh(int turn, const Candidate& candidate);
+  bool Draw(double rate, int turn, const Candidate& candidate) const;
 
   const Problem& problem_;
   Environment& environment_;
@@ -66,7 +67,6 @@ class Judge {
   AuditRates rates_;
   uint64_t seed_;
   const CancelToken* cancel_;
-  uint64_t draws_ = 0;
 };
 
 // The outcome of a candidate that was judged `before` and is now judged otherwise: `wrong`, because its

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -67,9 +68,10 @@ class GpuEnvironment final : public Environment {
   std::string TrustedCubin();
   void StartEvaluator();
   void DescribeDevice(const json& device);
-  json Ask(const json& request, const std::function<void(const std::string&)>& on_phase);
+  // *wait_s grows by the time that others kept the evaluator busy.
+  json Ask(const json& request, const std::function<void(const std::string&)>& on_phase, double* wait_s);
 
-  EnvironmentOptions options_;
+  const EnvironmentOptions options_;
   GpuFound gpu_;
   std::string architecture_;
   bool namespaces_ = NamespacesAvailable();
@@ -79,6 +81,7 @@ class GpuEnvironment final : public Environment {
   MultiprocessorLimits limits_;
   EnvironmentFacts facts_;
   std::string driver_, torch_;
+  std::mutex evaluator_mutex_;
   std::unique_ptr<EvaluatorClient> evaluator_;
 };
 
@@ -152,7 +155,11 @@ void GpuEnvironment::StartEvaluator() {
       std::vector<std::string>{evaluator.string(), "serve-gpu", std::to_string(gpu_.index), runner.string(),
                                namespaces_ ? "namespaces" : "plain", TrustedCubin()},
       std::move(environment));
-  DescribeDevice(Ask({{"command", "device"}}, {}));
+  // What it is does not change, and others may be reading it.
+  if (!facts_.device.empty()) return;
+  const std::optional<json> device = evaluator_->Ask({{"command", "device"}}, {});
+  if (!device) throw Error(ExitCode::kBroken, "the evaluator lost its memory (SIGBUS)", "free memory");
+  DescribeDevice(*device);
 }
 
 void GpuEnvironment::DescribeDevice(const json& device) {
@@ -171,7 +178,11 @@ void GpuEnvironment::DescribeDevice(const json& device) {
       limits_.shared_bytes >> 10, limits_.registers);
 }
 
-json GpuEnvironment::Ask(const json& request, const std::function<void(const std::string&)>& on_phase) {
+json GpuEnvironment::Ask(const json& request, const std::function<void(const std::string&)>& on_phase,
+                         double* wait_s) {
+  const auto start = Clock::now();
+  const std::lock_guard lock(evaluator_mutex_);
+  *wait_s += SecondsSince(start);
   if (!evaluator_) StartEvaluator();
   try {
     std::optional<json> result = evaluator_->Ask(request, on_phase);
@@ -320,7 +331,8 @@ Evaluation GpuEnvironment::Evaluate(const Problem& problem, const Candidate& can
                         {"confirm", options.confirm},
                         {"verify_only", false},
                         {"call_timeout_s", options_.limits.call_timeout_s}};
-  TakeJudgeResult(Ask(request, options.on_phase), options_.limits.max_log_bytes, &evaluation);
+  const json result = Ask(request, options.on_phase, &evaluation.wait_s);
+  TakeJudgeResult(result, options_.limits.max_log_bytes, &evaluation);
   return evaluation;
 }
 

@@ -144,11 +144,7 @@ std::string Store::BeginEpisode(const EpisodeRecord& e, const ProblemRecord& pro
   const std::string id = NewUlid();
   const std::string last_run = e.last_run.empty() ? e.run : e.last_run;
   impl_->Write([&] {
-    impl_->database
-        .Prepare(InsertSql("INSERT OR IGNORE", "problems", "content_hash, id, name, families, flags, text"))
-        .Bind(problem.content_hash, problem.id, problem.name, DumpJson(problem.families),
-              DumpJson(problem.flags), problem.text)
-        .Run();
+    impl_->PutProblem(problem);
     if (start) impl_->Put(*start);
     impl_->database.Prepare(InsertSql("INSERT", "episodes", kEpisodeColumns))
         .Bind(id, e.run, last_run, problem.id, problem.content_hash, e.policy, e.kind, e.device, e.isolation,
@@ -161,6 +157,13 @@ std::string Store::BeginEpisode(const EpisodeRecord& e, const ProblemRecord& pro
   });
   if (!e.lease.item.empty()) Hold(id, e.lease);
   return id;
+}
+
+void Store::Impl::PutProblem(const ProblemRecord& problem) {
+  database.Prepare(InsertSql("INSERT OR IGNORE", "problems", "content_hash, id, name, families, flags, text"))
+      .Bind(problem.content_hash, problem.id, problem.name, DumpJson(problem.families),
+            DumpJson(problem.flags), problem.text)
+      .Run();
 }
 
 void Store::Impl::GiveEpisode(const Lease& lease, const std::string& episode) {

@@ -14,7 +14,7 @@
 // fsync per call, shared by the threads that write at the time (group_commit.h).
 // Threads: every method may be called from any thread; calls take turns on one connection.
 // Processes: any number may write to one database; a writer waits up to 30 s for the others.
-// Errors: Error kBroken (disk full, I/O error, file locked for too long: the call had no effect), Error
+// Errors: StoreBroken (disk full, I/O error, file locked for too long: the call had no effect), Error
 // kBadRequest (not a database, corrupt, newer version, not writable, unknown or ambiguous id).
 
 #include <filesystem>
@@ -32,6 +32,13 @@ enum class OpenMode {
   kRead,   // must exist; never written, not even in a read-only folder
   kWrite,  // must exist
   kCreate  // made if missing or empty; its folder must exist
+};
+
+// A write that failed because of the database, not because of what was written: a full disk, a lost
+// connection, a lock held for too long.
+class StoreBroken : public Error {
+ public:
+  explicit StoreBroken(const Error& why) : Error(why.code(), why.what(), why.next_step()) {}
 };
 
 // A write to an episode whose work item somebody else has taken over. It had no effect.
@@ -75,7 +82,8 @@ class Store {
   void FinishEpisode(const std::string& episode, const EpisodeEnd& end);
 
   // `by` overrides the verdicts of `evaluations` and of all that repeat them (cached_from) or were overridden
-  // by them; the rows are kept. superseded_by thus always points at the last word.
+  // by them; the rows are kept. superseded_by thus always points at the last word, also in a repetition that
+  // is stored after what it repeats was overridden.
   void Supersede(const std::vector<std::string>& evaluations, const std::string& by);
 
   // From now on writes to the episode need the lease: they throw LeaseLost once somebody else has the work
@@ -102,6 +110,9 @@ class Store {
   // The latest verdict under this key that was really measured (not itself cached), is not superseded and is
   // no confirmation or audit, whose numbers must not be selected on. Without samples.
   std::optional<EvaluationRecord> FindEvaluationByKey(const std::string& key);
+
+  // All verdicts under this key that nothing overrides yet, of any purpose; ids, latest first.
+  std::vector<std::string> VerdictsUnderKey(const std::string& key);
 
   struct Impl;  // store_impl.h; for the sources of this folder
   Impl& impl() { return *impl_; }

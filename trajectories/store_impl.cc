@@ -25,6 +25,20 @@ std::string UtcText(Milliseconds time) {
                      (time - seconds).count());
 }
 
+// An Error kBroken of a transaction is the database's; what a single write refuses is kBadRequest or
+// LeaseLost.
+std::exception_ptr AsBrokenStore(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const LeaseLost&) {
+    return thrown;
+  } catch (const Error& error) {
+    return error.code() == ExitCode::kBroken ? std::make_exception_ptr(StoreBroken(error)) : thrown;
+  } catch (...) {
+    return thrown;
+  }
+}
+
 }  // namespace
 
 std::pair<uint64_t, uint64_t> FileIdentity(const std::filesystem::path& path) {
@@ -73,11 +87,11 @@ void Store::Impl::CommitTogether(const std::vector<PendingWrite*>& writes) {
       return;
     } catch (const TryAgain&) {
       if (repeats < kMostRepeats) continue;
-      failed = std::make_exception_ptr(
+      failed = std::make_exception_ptr(StoreBroken(
           Error(ExitCode::kBroken, database.path().string() + ": other writers are always in the way",
-                "use fewer workers, or start the same command again"));
+                "use fewer workers, or start the same command again")));
     } catch (...) {
-      failed = std::current_exception();
+      failed = AsBrokenStore(std::current_exception());
     }
     for (PendingWrite* write : writes) write->error = failed;
     return;
@@ -102,7 +116,7 @@ void Store::Impl::RunApart(PendingWrite* write) {
     throw;
   } catch (...) {
     if (!database.InTransaction()) throw;  // a full disk took the whole of it back
-    write->error = std::current_exception();
+    write->error = AsBrokenStore(std::current_exception());
     database.Execute("ROLLBACK TO SAVEPOINT one");
   }
   database.Execute("RELEASE SAVEPOINT one");

@@ -44,6 +44,7 @@ struct Store::Impl {
 
   // Within a write.
   void InsertRun(const std::string& id, const RunRecord& run);
+  void PutProblem(const ProblemRecord& problem);
 
   // Within a write: the item's episode has begun. Throws LeaseLost.
   void GiveEpisode(const Lease& lease, const std::string& episode);

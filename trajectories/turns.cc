@@ -88,6 +88,15 @@ void InsertBaseline(Database& database, const std::string& id, const EvaluationR
       .Run();
 }
 
+// Another process may have overridden a verdict since it was looked up.
+void InheritSuperseder(Database& database, const std::string& id, const std::string& cached_from) {
+  if (cached_from.empty()) return;
+  Statement original = database.Prepare(std::string("SELECT superseded_by FROM evaluations WHERE id = ?") +
+                                        (database.dialect() == SqlDialect::kPostgres ? " FOR SHARE" : ""));
+  if (!original.Bind(cached_from).Step() || original.IsNull(0)) return;
+  database.Prepare("UPDATE evaluations SET superseded_by = ? WHERE id = ?").Bind(original.Text(0), id).Run();
+}
+
 std::string InsertEvaluation(Database& database, const std::string& episode, int turn,
                              const EvaluationRecord& e) {
   const std::string now = UtcNow();
@@ -108,6 +117,7 @@ std::string InsertEvaluation(Database& database, const std::string& episode, int
             NullIfEmpty(e.launch_list), NullIfEmpty(e.profile), e.peak_gb_per_s, e.peak_gflop_per_s,
             e.device_s)
       .Run();
+  InheritSuperseder(database, id, e.cached_from);
   InsertSamples(database, id, e.samples);
   InsertBaseline(database, id, e, now);
   return id;
@@ -343,6 +353,16 @@ std::optional<EvaluationRecord> Store::FindEvaluationByKey(const std::string& ke
                         "AND superseded_by IS NULL ORDER BY id DESC LIMIT 1"));
   if (!statement.Bind(key).Step()) return std::nullopt;
   return ReadEvaluation(statement);
+}
+
+std::vector<std::string> Store::VerdictsUnderKey(const std::string& key) {
+  const std::lock_guard lock(impl_->mutex);
+  Statement statement = impl_->database.Prepare(
+      "SELECT id FROM evaluations WHERE key = ? AND superseded_by IS NULL ORDER BY id DESC");
+  std::vector<std::string> ids;
+  statement.Bind(key);
+  while (statement.Step()) ids.push_back(statement.Text(0));
+  return ids;
 }
 
 }  // namespace kevin

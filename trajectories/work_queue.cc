@@ -101,7 +101,8 @@ void AddWorker(Database& database, const std::string& run, const std::string& co
 }  // namespace
 
 WorkQueue::Opened WorkQueue::Open(const std::string& key, const std::string& spec,
-                                  const std::vector<std::string>& items, const RunRecord& process,
+                                  const std::vector<std::string>& items,
+                                  const std::vector<ProblemRecord>& problems, const RunRecord& process,
                                   bool always_new) {
   Store::Impl& impl = store_.impl();
   Opened opened;
@@ -122,6 +123,7 @@ WorkQueue::Opened WorkQueue::Open(const std::string& key, const std::string& spe
       Statement insert =
           database.Prepare(InsertSql("INSERT", "work_items", "id, run, spec, state, created_at"));
       const std::string now = UtcNow();
+      for (const ProblemRecord& problem : problems) impl.PutProblem(problem);
       for (const std::string& item : items)
         insert.Bind(NewUlid(), opened.collection, item, "waiting", now).Run();
     }
@@ -305,6 +307,26 @@ CollectionUsage WorkQueue::Usage(const std::string& collection) {
   device.Bind(collection).Step();
   usage.device_s = device.Real(0);
   return usage;
+}
+
+std::vector<ProblemResult> WorkQueue::Results(const std::string& collection) {
+  Store::Impl& impl = store_.impl();
+  const std::lock_guard lock(impl.mutex);
+  Statement find = impl.database.Prepare(
+      "SELECT problem, policy, count(*), sum(CASE WHEN state = 'done' THEN 1 ELSE 0 END), "
+      "sum(CASE WHEN best_turn IS NOT NULL THEN 1 ELSE 0 END), max(best_speedup) "
+      "FROM episodes WHERE run = ? GROUP BY problem, policy ORDER BY policy, problem");
+  std::vector<ProblemResult> results;
+  find.Bind(collection);
+  while (find.Step()) {
+    RowReader row(find);
+    ProblemResult result;
+    result.problem = row.Text(), result.policy = row.Text();
+    result.episodes = row.Int(), result.done = row.Int(), result.solved = row.Int();
+    result.best_speedup = row.OptionalReal();
+    results.push_back(std::move(result));
+  }
+  return results;
 }
 
 }  // namespace kevin

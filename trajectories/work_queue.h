@@ -44,6 +44,13 @@ struct QueueCounts {
   int64_t waiting = 0, leased = 0, done = 0, parked = 0;
 };
 
+// What a collection has come to at one problem, by one policy.
+struct ProblemResult {
+  std::string problem, policy;
+  int episodes = 0, done = 0, solved = 0;  // solved: with a right kernel
+  std::optional<double> best_speedup;      // confirmed
+};
+
 struct LeaseTerms {
   std::string collection;
   std::string device;   // its model; an item begun on another one is left to others
@@ -62,14 +69,15 @@ class WorkQueue {
   explicit WorkQueue(Store& store) : store_(store) {}  // which must outlive this
 
   // The latest unfinished collection with this key, or else a new one with these items (one spec each), in
-  // their order. Two processes that ask at once get the same. With `always_new` it is a new one.
+  // their order; the texts of its problems are stored with it. Two processes that ask at once get the same.
+  // With `always_new` it is a new one.
   struct Opened {
     std::string collection;
     std::string worker_run;  // of this process
     bool resumed = false;
   };
   Opened Open(const std::string& key, const std::string& spec, const std::vector<std::string>& items,
-              const RunRecord& process, bool always_new);
+              const std::vector<ProblemRecord>& problems, const RunRecord& process, bool always_new);
 
   // This process works for it too; returns its worker run.
   std::string Join(const std::string& collection, const RunRecord& process);
@@ -98,6 +106,7 @@ class WorkQueue {
   QueueCounts Count(const std::string& collection);
   std::vector<ParkedItem> Parked(const std::string& collection);
   CollectionUsage Usage(const std::string& collection);
+  std::vector<ProblemResult> Results(const std::string& collection);  // by policy, then problem
 
  private:
   Store& store_;

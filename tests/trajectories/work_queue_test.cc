@@ -29,7 +29,7 @@ struct Queue {
   LeaseTerms terms;
 
   explicit Queue(std::vector<std::string> items)
-      : opened(queue.Open("key", R"({"a":1})", items, SampleRun(), false)) {
+      : opened(queue.Open("key", R"({"a":1})", items, {SampleProblem()}, SampleRun(), false)) {
     terms.collection = opened.collection;
     terms.device = "test";
   }
@@ -84,14 +84,14 @@ TEST_CASE("items go out in order, each once, and the collection ends with the la
 
 TEST_CASE("the same request goes on in its unfinished collection; another, or a finished one, begins anew") {
   Queue q({"one"});
-  const auto same = q.queue.Open("key", "{}", {"not used"}, SampleRun(), false);
+  const auto same = q.queue.Open("key", "{}", {"not used"}, {}, SampleRun(), false);
   CHECK((same.resumed && same.collection == q.opened.collection && same.worker_run != q.opened.worker_run));
   CHECK(q.queue.Find(q.opened.collection).spec == R"({"a":1})");
-  CHECK_FALSE(q.queue.Open("other key", "{}", {"x"}, SampleRun(), false).resumed);
-  CHECK_FALSE(q.queue.Open("key", "{}", {"x"}, SampleRun(), true).resumed);
+  CHECK_FALSE(q.queue.Open("other key", "{}", {"x"}, {}, SampleRun(), false).resumed);
+  CHECK_FALSE(q.queue.Open("key", "{}", {"x"}, {}, SampleRun(), true).resumed);
   q.queue.Finish(q.TakeFor(60).lease);
   CHECK(q.queue.FinishIfDone(q.opened.collection));
-  const auto newest = q.queue.Open("key", "{}", {"x"}, SampleRun(), false);
+  const auto newest = q.queue.Open("key", "{}", {"x"}, {}, SampleRun(), false);
   CHECK(newest.collection != q.opened.collection);
   CHECK(newest.resumed);  // the one that `always_new` made
   CHECK(What([&] { q.queue.Find("01ZZ"); }).find("no collection '01ZZ'") != std::string::npos);
