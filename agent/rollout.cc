@@ -159,6 +159,7 @@ class Rollout {
     hooks.on_turn = [this, active](const TurnRecord& turn, const EpisodeRecord& episode) {
       Account(turn, *active);
       Call(hooks_.on_turn, turn, episode);
+      FollowRequests();
     };
     return hooks;
   }

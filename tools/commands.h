@@ -14,6 +14,8 @@ namespace kevin {
 using Action = std::function<int()>;
 
 void AddRunCommand(CLI::App& app, Action* action);       // one episode, live
+void AddCollectCommand(CLI::App& app, Action* action);   // many episodes, unattended
+void AddEvalCommand(CLI::App& app, Action* action);      // the same, to judge a policy
 void AddBenchCommand(CLI::App& app, Action* action);     // judge a candidate file, or two against each other
 void AddProblemsCommand(CLI::App& app, Action* action);  // list, show, admit
 void AddDoctorCommand(CLI::App& app, Action* action);    // what this machine has

@@ -9,6 +9,7 @@
 #include "env/error.h"
 #include "tests/catch.h"
 #include "tests/fakes.h"
+#include "trajectories/database.h"
 
 namespace kevin {
 namespace {

@@ -87,7 +87,7 @@ PostgresServer::PostgresServer() : programs_(FindPrograms()), user_(ServerUser()
 void PostgresServer::Start() {
   server_ = StartAs(user_,
                     {programs_ + "/postgres", "-D", folder_ + "/data", "-k", folder_, "-c",
-                     "listen_addresses=", "-c", "max_connections=60"},
+                     "listen_addresses=", "-c", "max_connections=60", "-c", "fsync=off"},
                     folder_ + "/log");
   for (int waited_ms = 0; waited_ms < 30'000; waited_ms += 50) {
     try {
