@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <latch>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "agent/kinds.h"
@@ -81,14 +83,9 @@ class Rollout {
   void Work() {
     try {
       while (!drain_) {
-        auto item = queue_.Take(terms_);
-        if (item) {
-          RunItem(std::move(*item));
-        } else if (queue_.FinishIfDone(options_.collection)) {
-          break;
-        } else {
-          std::this_thread::sleep_for(kIdle);  // others may yet leave theirs behind
-        }
+        if (RunNext(false) || RunNext(true)) continue;
+        if (queue_.FinishIfDone(options_.collection)) break;
+        std::this_thread::sleep_for(kIdle);  // others may yet leave theirs behind
       }
     } catch (...) {
       Break(std::current_exception());
@@ -97,15 +94,66 @@ class Rollout {
     all_done_.arrive_and_wait();
   }
 
+  // False: there was none. `alone`: also an item whose next dead worker would be its last; nothing else is
+  // leased in this process until a turn of it is stored.
+  bool RunNext(bool alone) {
+    if (!Admit(alone)) return false;
+    LeaseTerms terms = terms_;
+    terms.last_chances = alone;
+    try {
+      std::optional<WorkItem> item = queue_.Take(terms);
+      if (item) RunItem(std::move(*item));
+      Dismiss(alone);
+      return item.has_value();
+    } catch (...) {
+      Dismiss(alone);
+      throw;
+    }
+  }
+
+  // Waits while somebody is alone; does not wait to be alone.
+  bool Admit(bool alone) {
+    std::unique_lock lock(admission_mutex_);
+    if (alone && (admitted_ > 0 || secluded_)) return false;
+    while (secluded_ && !drain_) admission_.wait_for(lock, kTick);
+    if (secluded_) return false;
+    ++admitted_;
+    secluded_ = alone;
+    if (alone) alone_ = std::this_thread::get_id();
+    return true;
+  }
+  void Dismiss(bool alone) {
+    if (alone) Readmit();
+    const std::lock_guard lock(admission_mutex_);
+    --admitted_;
+  }
+  // The thread that is alone, if this is the one, is so no more.
+  void Readmit() {
+    const std::lock_guard lock(admission_mutex_);
+    if (!secluded_ || alone_ != std::this_thread::get_id()) return;
+    secluded_ = false;
+    admission_.notify_all();
+  }
+
   void RunItem(WorkItem item) {
     const auto active = Enter(std::move(item));
+    try {
+      Settle(active);
+    } catch (...) {
+      Leave(active);
+      throw;
+    }
+    Leave(active);
+  }
+
+  void Settle(std::list<ActiveItem>::iterator active) {
     const Lease lease = active->item.lease;
     try {
       active->spec = EpisodeFromJson(active->item.spec);
       Show(active, [&](RunningEpisode& shown) {
         shown = {active->spec.problem, active->spec.policy, active->spec.number, 0, ""};
       });
-      if (RunEpisodeOf(*active, active)) {
+      if (RunEpisodeOf(active)) {
         queue_.Finish(lease);
       } else {
         queue_.GiveBack(lease);
@@ -113,16 +161,15 @@ class Rollout {
     } catch (const LeaseLost&) {
       // Whoever has it now goes on from what is stored.
     } catch (const StoreBroken&) {
-      Leave(active);
       throw;
     } catch (const Error& error) {
       HandleFault(*active, error);
     }
-    Leave(active);
   }
 
   // True: the episode is done; false: it was broken off.
-  bool RunEpisodeOf(ActiveItem& active, std::list<ActiveItem>::iterator at) {
+  bool RunEpisodeOf(std::list<ActiveItem>::iterator at) {
+    const ActiveItem& active = *at;
     const Problem& problem = sources_.problem(active.spec);
     Policy& policy = sources_.policy(active.spec.policy);
     EpisodeOptions options = options_.episode;
@@ -158,6 +205,7 @@ class Rollout {
     };
     hooks.on_turn = [this, active](const TurnRecord& turn, const EpisodeRecord& episode) {
       Account(turn, *active);
+      Readmit();
       Call(hooks_.on_turn, turn, episode);
       FollowRequests();
     };
@@ -340,6 +388,11 @@ class Rollout {
   CancelToken drain_{false};
   std::atomic<bool> workers_gone_{false};
   std::atomic<int> faults_in_a_row_{0};
+  std::mutex admission_mutex_;
+  std::condition_variable admission_;
+  int admitted_ = 0;       // items being worked on
+  bool secluded_ = false;  // one of them is alone
+  std::thread::id alone_;
   std::mutex hooks_mutex_;
   std::mutex mutex_;  // for what follows
   std::list<ActiveItem> active_;

@@ -11,6 +11,9 @@
 //   Error of the machinery      the turn is void; the item rests and is tried again, `most_faults` times
 //   without
 //                               a turn between them, then it is parked
+//   it may be what ended earlier processes    it is alone in this process until a turn is stored, so that
+//   nothing
+//                               else is blamed for it
 //   Error(kBadRequest)          parked: trying again would not help
 //   the store is broken, or nothing but faults for a while: Run throws, leases run out by themselves
 

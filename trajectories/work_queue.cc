@@ -49,14 +49,16 @@ std::optional<std::string> FindWaiting(Database& database, const LeaseTerms& ter
   Statement find = database.Prepare(
       "SELECT id FROM work_items WHERE run = ?1 AND state = 'waiting' "
       "AND (not_before IS NULL OR not_before <= ?2) AND (episode IS NULL OR device = ?3) "
+      "AND (kills = 0 OR kills < ?4) "
       "ORDER BY priority DESC, id LIMIT 1" +
       SkipLocked(database));
-  if (!find.Bind(terms.collection, now, terms.device).Step()) return std::nullopt;
+  const int below = terms.last_chances ? terms.most_kills : terms.most_kills - 1;
+  if (!find.Bind(terms.collection, now, terms.device, below).Step()) return std::nullopt;
   return find.Text(0);
 }
 
-// True: the item may be taken over. False: it has been parked.
-bool CountKill(Database& database, const Found& found, const LeaseTerms& terms) {
+// The item waits again, or is parked.
+void CountKill(Database& database, const Found& found, const LeaseTerms& terms) {
   const int kills = found.kills + 1;
   const bool poison = kills >= terms.most_kills;
   const std::string error = fmt::format("{} worker{} died on it without a turn, the latest: {}", kills,
@@ -69,7 +71,6 @@ bool CountKill(Database& database, const Found& found, const LeaseTerms& terms) 
       .Bind(poison ? "parked" : "waiting", kills, error, poison ? std::optional(UtcNow()) : std::nullopt,
             found.id)
       .Run();
-  return !poison;
 }
 
 WorkItem TakeItem(Database& database, const std::string& id, const LeaseTerms& terms,
@@ -173,9 +174,7 @@ std::optional<WorkItem> WorkQueue::Take(const LeaseTerms& terms) {
     taken.reset();
     const std::string now = impl.Now();
     while (const auto abandoned = FindAbandoned(impl.database, terms, now)) {
-      if (!CountKill(impl.database, *abandoned, terms)) continue;
-      taken = TakeItem(impl.database, abandoned->id, terms, now);
-      return;
+      CountKill(impl.database, *abandoned, terms);
     }
     if (const auto id = FindWaiting(impl.database, terms, now)) {
       taken = TakeItem(impl.database, *id, terms, now);

@@ -53,9 +53,10 @@ struct ProblemResult {
 
 struct LeaseTerms {
   std::string collection;
-  std::string device;   // its model; an item begun on another one is left to others
-  double seconds = 60;  // unless renewed
-  int most_kills = 3;   // so many dead workers without a turn between them park an item
+  std::string device;        // its model; an item begun on another one is left to others
+  double seconds = 60;       // unless renewed
+  int most_kills = 3;        // so many dead workers without a turn between them park an item
+  bool last_chances = true;  // also items that the next dead worker parks; false leaves them for later
 };
 
 // What a collection has used so far, over all its processes.
@@ -85,7 +86,7 @@ class WorkQueue {
   // A collection by its run's id or a unique beginning of it; unknown or ambiguous: kBadRequest.
   CollectionRecord Find(const std::string& prefix);
 
-  // The next item: first what others left behind, then what waits. Nothing: none is there just now.
+  // The next item that waits; what dead workers left behind waits again. Nothing: none is there just now.
   std::optional<WorkItem> Take(const LeaseTerms& terms);
 
   // Moves the ends of these leases; returns the items that somebody else has by now.
