@@ -273,6 +273,10 @@ CREATE TABLE work_items (
   faults       INTEGER NOT NULL DEFAULT 0,   -- of them by a fault of the machinery, since the latest turn
   kills        INTEGER NOT NULL DEFAULT 0,   -- of them by the worker's death, since the latest turn
   not_before   TEXT,                         -- a waiting item rests until then
+  turns        INTEGER NOT NULL DEFAULT 0,   -- what its episode has used so far: turns, tokens, and how long
+  prompt_tokens INTEGER NOT NULL DEFAULT 0,  -- devices were held (on a CPU: verifying and measuring)
+  completion_tokens INTEGER NOT NULL DEFAULT 0,
+  device_s     REAL NOT NULL DEFAULT 0,
   error        TEXT,                         -- of the last failed attempt; of a parked item, why it is
   created_at   TEXT NOT NULL,
   finished_at  TEXT

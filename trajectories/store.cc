@@ -179,7 +179,7 @@ void Store::ResumeEpisode(const std::string& episode, const std::string& run, in
   impl_->Write([&] {
     impl_->RequireEpisode(episode);
     if (impl_->IsHeld(episode)) {
-      impl_->RequireLease(episode, false);
+      impl_->RequireLease(episode, {});
     } else {
       impl_->RequireNobodyElse(episode);
     }
@@ -209,7 +209,7 @@ void Store::Impl::RequireNobodyElse(const std::string& episode) {
 void Store::FinishEpisode(const std::string& episode, const EpisodeEnd& end) {
   impl_->Write([&] {
     impl_->RequireEpisode(episode);
-    impl_->RequireLease(episode, false);
+    impl_->RequireLease(episode, {});
     impl_->database
         .Prepare(
             "UPDATE episodes SET state = ?, state_reason = ?, best_turn = ?, best_speedup = ?, "

@@ -109,7 +109,7 @@ void Store::Impl::CommitOnce(const std::vector<PendingWrite*>& writes) {
 }
 
 void Store::Impl::RunApart(PendingWrite* write) {
-  database.Execute("SAVEPOINT one");
+  database.Prepare("SAVEPOINT one").Run();
   try {
     (*write->work)();
   } catch (const TryAgain&) {
@@ -117,9 +117,9 @@ void Store::Impl::RunApart(PendingWrite* write) {
   } catch (...) {
     if (!database.InTransaction()) throw;  // a full disk took the whole of it back
     write->error = AsBrokenStore(std::current_exception());
-    database.Execute("ROLLBACK TO SAVEPOINT one");
+    database.Prepare("ROLLBACK TO SAVEPOINT one").Run();
   }
-  database.Execute("RELEASE SAVEPOINT one");
+  database.Prepare("RELEASE SAVEPOINT one").Run();
 }
 
 bool Store::Impl::IsHeld(const std::string& episode) {
@@ -127,7 +127,7 @@ bool Store::Impl::IsHeld(const std::string& episode) {
   return held.count(episode) > 0;
 }
 
-void Store::Impl::RequireLease(const std::string& episode, bool progress) {
+void Store::Impl::RequireLease(const std::string& episode, const Used& used) {
   Lease lease;
   {
     const std::lock_guard lock(held_mutex);
@@ -136,10 +136,12 @@ void Store::Impl::RequireLease(const std::string& episode, bool progress) {
     lease = found->second;
   }
   Statement update = database.Prepare(
-      "UPDATE work_items SET kills = CASE WHEN ?1 = 1 THEN 0 ELSE kills END, "
-      "faults = CASE WHEN ?1 = 1 THEN 0 ELSE faults END "
-      "WHERE id = ?2 AND fence = ?3 AND state = 'leased' RETURNING id");
-  const bool mine = update.Bind(progress, lease.item, lease.fence).Step();
+      "UPDATE work_items SET kills = CASE WHEN ?1 > 0 THEN 0 ELSE kills END, "
+      "faults = CASE WHEN ?1 > 0 THEN 0 ELSE faults END, turns = turns + ?1, "
+      "prompt_tokens = prompt_tokens + ?2, completion_tokens = completion_tokens + ?3, "
+      "device_s = device_s + ?4 WHERE id = ?5 AND fence = ?6 AND state = 'leased' RETURNING id");
+  update.Bind(used.turns, used.prompt_tokens, used.completion_tokens, used.device_s, lease.item, lease.fence);
+  const bool mine = update.Step();
   update.Reset();
   if (!mine) throw LeaseLost(episode);
 }

@@ -55,8 +55,13 @@ struct Store::Impl {
   bool IsHeld(const std::string& episode);
 
   // Within a write. Throws LeaseLost when this store holds `episode` by a lease and somebody else has its
-  // item by now. `progress`: a turn is being stored, so faults and kills of the item are forgiven.
-  void RequireLease(const std::string& episode, bool progress);
+  // item by now. Adds to what the item has used; a turn forgives its faults and kills.
+  struct Used {
+    int turns = 0;
+    int64_t prompt_tokens = 0, completion_tokens = 0;
+    double device_s = 0;
+  };
+  void RequireLease(const std::string& episode, const Used& used);
 
   // Within a write. Stores the bytes unless they are there already.
   void Put(const EncodedBlob& blob);

@@ -156,22 +156,33 @@ void InsertTurn(Store::Impl& impl, const std::string& episode, const TurnRecord&
   for (const EncodedBlob& blob : encoded.blobs) impl.Put(blob);
   std::optional<int64_t> seed;
   if (t.sampling.seed) seed = static_cast<int64_t>(*t.sampling.seed);
-  impl.database.Prepare(InsertSql("INSERT", "turns", kTurnColumns))
-      .Bind(episode, t.turn, run, encoded.messages, t.reply, t.reasoning, encoded.prompt_token_ids,
-            encoded.token_ids, encoded.logprobs, t.sampling.temperature, t.sampling.top_p,
-            t.sampling.max_tokens, seed, t.stop_reason, t.usage.prompt_tokens, t.usage.completion_tokens,
-            t.usage.cached_tokens, t.usage.reasoning_tokens, t.model.name, NullIfEmpty(t.model.weights_hash),
-            NullIfEmpty(t.model.tokenizer_hash), NullIfEmpty(t.model.template_hash), t.parser_version,
-            t.prompt_template, t.prompt_template_hash, t.summary, t.feedback, NullIfEmpty(t.source_path),
-            t.generate_s, t.overhead_s, t.seconds, t.reward, UtcNow())
-      .Run();
+  Statement insert =
+      impl.database.Prepare(InsertSql("INSERT OR IGNORE", "turns", kTurnColumns) + " RETURNING turn");
+  insert.Bind(episode, t.turn, run, encoded.messages, t.reply, t.reasoning, encoded.prompt_token_ids,
+              encoded.token_ids, encoded.logprobs, t.sampling.temperature, t.sampling.top_p,
+              t.sampling.max_tokens, seed, t.stop_reason, t.usage.prompt_tokens, t.usage.completion_tokens,
+              t.usage.cached_tokens, t.usage.reasoning_tokens, t.model.name,
+              NullIfEmpty(t.model.weights_hash), NullIfEmpty(t.model.tokenizer_hash),
+              NullIfEmpty(t.model.template_hash), t.parser_version, t.prompt_template, t.prompt_template_hash,
+              t.summary, t.feedback, NullIfEmpty(t.source_path), t.generate_s, t.overhead_s, t.seconds,
+              t.reward, UtcNow());
+  const bool is_new = insert.Step();
+  insert.Reset();
+  if (is_new) return;
+  throw Error(ExitCode::kBadRequest, fmt::format("episode {} has a turn {} already", episode, t.turn),
+              "another process may be continuing it; look with: kevin show " + episode);
 }
 
 void MarkSuperseded(Database& database, const std::vector<std::string>& evaluations, const std::string& by) {
+  if (evaluations.empty()) return;
   Statement update = database.Prepare(
       "UPDATE evaluations SET superseded_by = ?1 "
       "WHERE id <> ?1 AND (id = ?2 OR cached_from = ?2 OR superseded_by = ?2)");
   for (const std::string& id : evaluations) update.Bind(by, id).Run();
+}
+
+double DeviceSeconds(const EvaluationRecord& e) {
+  return e.cached_from.empty() ? e.device_s.value_or(e.verify_s + e.measure_s) : 0;
 }
 
 // --- Reading ---
@@ -281,17 +292,14 @@ std::vector<TurnRecord> ReadTurns(Store::Impl& impl, const std::string& episode,
 std::string Store::AppendTurn(const std::string& episode, const TurnRecord& turn,
                               const std::vector<std::string>& supersedes, const EvaluationRecord* audit) {
   const EncodedTurn encoded = Encode(turn);
+  const Impl::Used used{1, turn.usage.prompt_tokens.value_or(0), turn.usage.completion_tokens.value_or(0),
+                        DeviceSeconds(turn.evaluation) + (audit ? DeviceSeconds(*audit) : 0)};
   std::string id;
   impl_->Write([&] {
     Database& database = impl_->database;
     Statement last = database.Prepare("SELECT last_run FROM episodes WHERE id = ?");
     if (!last.Bind(episode).Step()) impl_->RequireEpisode(episode);
-    impl_->RequireLease(episode, true);
-    Statement existing = database.Prepare("SELECT 1 FROM turns WHERE episode = ? AND turn = ?");
-    if (existing.Bind(episode, turn.turn).Step()) {
-      throw Error(ExitCode::kBadRequest, fmt::format("episode {} has a turn {} already", episode, turn.turn),
-                  "another process may be continuing it; look with: kevin show " + episode);
-    }
+    impl_->RequireLease(episode, used);
     InsertTurn(*impl_, episode, turn, turn.run.empty() ? last.Text(0) : turn.run, encoded);
     id = InsertEvaluation(database, episode, turn.turn, turn.evaluation);
     if (audit != nullptr) InsertEvaluation(database, episode, turn.turn, *audit);
@@ -305,7 +313,7 @@ std::string Store::AppendEvaluation(const std::string& episode, int turn, const 
   std::string id;
   impl_->Write([&] {
     impl_->RequireEpisode(episode);
-    impl_->RequireLease(episode, false);
+    impl_->RequireLease(episode, {0, 0, 0, DeviceSeconds(evaluation)});
     id = InsertEvaluation(impl_->database, episode, turn, evaluation);
     MarkSuperseded(impl_->database, supersedes, id);
   });

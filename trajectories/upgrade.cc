@@ -32,7 +32,8 @@ constexpr char kReadTwoAsThree[] = R"(
 CREATE TEMP TABLE collections (run TEXT, key TEXT, spec TEXT, finished_at TEXT);
 CREATE TEMP TABLE collection_workers (run TEXT, collection TEXT);
 CREATE TEMP VIEW work_items AS
-SELECT *, NULL AS device, 0 AS faults, 0 AS kills, NULL AS not_before FROM main.work_items;
+SELECT *, NULL AS device, 0 AS faults, 0 AS kills, NULL AS not_before, 0 AS turns, 0 AS prompt_tokens,
+       0 AS completion_tokens, 0.0 AS device_s FROM main.work_items;
 )";
 
 int64_t Version(Database& database) { return database.QueryInteger("PRAGMA user_version"); }

@@ -291,20 +291,15 @@ std::vector<ParkedItem> WorkQueue::Parked(const std::string& collection) {
 CollectionUsage WorkQueue::Usage(const std::string& collection) {
   Store::Impl& impl = store_.impl();
   const std::lock_guard lock(impl.mutex);
-  Statement tokens = impl.database.Prepare(
-      "SELECT count(*), CAST(coalesce(sum(t.prompt_tokens), 0) AS BIGINT), "
-      "CAST(coalesce(sum(t.completion_tokens), 0) AS BIGINT) "
-      "FROM episodes e JOIN turns t ON t.episode = e.id WHERE e.run = ?");
+  Statement sum = impl.database.Prepare(
+      "SELECT CAST(coalesce(sum(turns), 0) AS BIGINT), CAST(coalesce(sum(prompt_tokens), 0) AS BIGINT), "
+      "CAST(coalesce(sum(completion_tokens), 0) AS BIGINT), coalesce(sum(device_s), 0.0) "
+      "FROM work_items WHERE run = ?");
+  sum.Bind(collection).Step();
+  RowReader row(sum);
   CollectionUsage usage;
-  tokens.Bind(collection).Step();
-  usage.turns = tokens.Integer(0);
-  usage.prompt_tokens = tokens.Integer(1);
-  usage.completion_tokens = tokens.Integer(2);
-  Statement device = impl.database.Prepare(
-      "SELECT coalesce(sum(coalesce(v.device_s, v.verify_s + v.measure_s)), 0.0) "
-      "FROM episodes e JOIN evaluations v ON v.episode = e.id WHERE e.run = ? AND v.cached_from IS NULL");
-  device.Bind(collection).Step();
-  usage.device_s = device.Real(0);
+  usage.turns = row.Integer(), usage.prompt_tokens = row.Integer();
+  usage.completion_tokens = row.Integer(), usage.device_s = row.Real();
   return usage;
 }
 
