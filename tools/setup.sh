@@ -98,7 +98,7 @@ missing_packages() {
   command -v pkg-config >/dev/null || missing+=(pkg-config)
   usable_python >/dev/null || missing+=(python3 python3-venv)
   for package in libfmt-dev nlohmann-json3-dev libcli11-dev libsqlite3-dev libseccomp-dev libtomlplusplus-dev \
-    libmd-dev zlib1g-dev catch2 ca-certificates; do
+    libmd-dev zlib1g-dev catch2 ca-certificates libpqxx-dev; do
     installed "$package" || missing+=("$package")
   done
   echo "${missing[*]}"

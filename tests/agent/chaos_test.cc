@@ -77,11 +77,11 @@ std::vector<Problem> Problems() {
   return problems;
 }
 
-int RunWorker(const std::string& address, const std::string& out, double fault_rate, int most_kills) {
-  const std::vector<Problem> problems = Problems();
+// Makes the collection that all workers of a database join; returns its run.
+std::string MakeCollection(const std::string& address) {
   std::vector<ProblemRecord> records;
   CollectionSpec spec;
-  for (const Problem& problem : problems) {
+  for (const Problem& problem : Problems()) {
     spec.tasks.push_back({problem.id, problem.content_hash});
     records.push_back(ToRecord(problem));
   }
@@ -91,7 +91,14 @@ int RunWorker(const std::string& address, const std::string& out, double fault_r
   spec.kind = "cpp";
   spec.size = "small";
   Store store = Store::Open(address, OpenMode::kCreate);
-  const auto opened = WorkQueue(store).Open(KeyOf(spec), ToJson(spec), EpisodesOf(spec), records, {}, false);
+  return WorkQueue(store).Open(KeyOf(spec), ToJson(spec), EpisodesOf(spec), records, {}, true).collection;
+}
+
+int RunWorker(const std::string& address, const std::string& out, double fault_rate, int most_kills) {
+  const std::vector<Problem> problems = Problems();
+  Store store = Store::Open(address, OpenMode::kWrite);
+  const std::string collection = WorkQueue(store).Find("01").run;  // the only one
+  const std::string worker_run = WorkQueue(store).Join(collection, {});
   ChaosEnvironment environment(fault_rate);
   testing::SteadyPolicy policy(2);
   RolloutSources sources;
@@ -103,8 +110,8 @@ int RunWorker(const std::string& address, const std::string& out, double fault_r
   };
   sources.policy = [&](const std::string&) -> Policy& { return policy; };
   RolloutOptions options;
-  options.collection = opened.collection;
-  options.worker_run = opened.worker_run;
+  options.collection = collection;
+  options.worker_run = worker_run;
   options.episode.output = out;
   options.episode.machine = "Fake CPU";
   options.parallel = 3;
@@ -113,7 +120,7 @@ int RunWorker(const std::string& address, const std::string& out, double fault_r
   options.most_faults = 1000;
   options.most_kills = most_kills;
   RunRollout(store, environment, sources, options, {}, nullptr, nullptr);
-  store.FinishRun(opened.worker_run);
+  store.FinishRun(worker_run);
   return 0;
 }
 
@@ -216,6 +223,7 @@ class Chaos {
  private:
   std::string Undisturbed() {
     const TestDatabase test;
+    MakeCollection(test.address());
     const auto start = Clock::now();
     if (ExitOf(StartWorker(test.address(), Out(), 0, 3)) != 0)
       throw Error(ExitCode::kBroken, "undisturbed run");
@@ -230,6 +238,7 @@ class Chaos {
     const auto start = Clock::now();
     while (kills < settings_.kills) {
       const TestDatabase test;
+      MakeCollection(test.address());
       const int in_round = KillDuring(test.address(), settings_.kills - kills);
       kills += in_round;
       ++rounds;
@@ -270,7 +279,7 @@ class Chaos {
   // Others hold the database for a while: everybody waits.
   bool LockedDatabase() {
     const TestDatabase test;
-    test.Open(OpenMode::kCreate);
+    MakeCollection(test.address());
     const pid_t worker = StartWorker(test.address(), Out(), 0, 3);
     for (int i = 0; i < 3; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
@@ -288,6 +297,7 @@ class Chaos {
   bool FullDisk() {
     const TestDatabase test;
     if (IsPostgresAddress(test.address())) return true;
+    MakeCollection(test.address());
     const fs::path out = Out();
     std::string ends;
     for (const rlim_t kib : {400, 900, 1600}) {
@@ -308,6 +318,7 @@ class Chaos {
   // One problem ends the process at every evaluation; the others get done, its episodes are parked.
   bool Poison() {
     const TestDatabase test;
+    MakeCollection(test.address());
     setenv("KEVIN_CHAOS_POISON", "1", 1);
     int deaths = 0;
     while (deaths < 500 && ExitOf(StartWorker(test.address(), Out(), 0, 3)) != 0) ++deaths;
