@@ -84,7 +84,7 @@ class Collection {
   }
 
   int Go() {
-    const InterruptGuard interrupt(3);
+    const InterruptGuard interrupt(2);
     Progress progress(text_out_);
     progress_ = &progress;
     progress.Phase("starting the evaluator, testing the sandbox");

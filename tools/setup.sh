@@ -101,6 +101,8 @@ missing_packages() {
     libmd-dev zlib1g-dev catch2 ca-certificates libpqxx-dev; do
     installed "$package" || missing+=("$package")
   done
+  # A server for the tests of databases on one.
+  if [ "$target" = all ] && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then missing+=(postgresql); fi
   echo "${missing[*]}"
 }
 
