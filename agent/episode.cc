@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
+#include <map>
 
 #include "agent/conversation.h"
 #include "agent/feedback.h"
@@ -12,6 +14,7 @@
 #include "agent/kinds.h"
 #include "agent/parse.h"
 #include "agent/records.h"
+#include "env/device_lock.h"
 #include "env/error.h"
 #include "prompts/prompts.h"
 
@@ -95,12 +98,14 @@ class Episode {
   }
 
  private:
+  int LastTurn(int first) const { return options_.finish ? options_.turns : first + options_.turns - 1; }
+
   void TakeTurns() {
     if (!options_.start_source.empty() && journal_.turns().empty()) JudgeStart();
     judge_.set_start_source(options_.start_source);
     const int first = journal_.turns().empty() ? 1 : journal_.turns().back().turn + 1;
-    for (int number = first; number < first + options_.turns; ++number) {
-      StopIfCancelled();
+    for (int number = first; number <= LastTurn(first); ++number) {
+      StopIfAsked();
       const Clock::time_point start = Clock::now();
       TurnRecord turn;
       try {
@@ -128,6 +133,9 @@ class Episode {
       if (attempt.outcome == "failed") Announce(number, "generate, again after " + attempt.error);
     };
     Announce(number, "generate");
+    std::optional<DeviceLock> quiet;
+    if (policy_.LoadsProcessor() && !IsForGpu(context_.kind))
+      quiet.emplace("cpu", LockMode::kShared, nullptr);
     const Clock::time_point start = Clock::now();
     const Completion completion = CompleteShortened(&request);
     StopIfCancelled();
@@ -164,7 +172,7 @@ class Episode {
     const int number = turn.turn;
     const Candidate candidate{context_.kind, reply.source.value_or("")};
     AnnouncePhasesOf(number);
-    const Ruling ruling = reply.source ? judge_.Decide(candidate) : Unreadable(reply.failure);
+    const Ruling ruling = reply.source ? judge_.Decide(number, candidate) : Unreadable(reply.failure);
     StopIfCancelled();
     turn.evaluation = ToRecord(ruling.evaluation, candidate, problem_, number == 0 ? "start" : "turn");
     turn.feedback = Tell(ruling.evaluation, candidate);
@@ -172,9 +180,9 @@ class Episode {
     journal_.WriteSource(&turn);
     turn.seconds = SecondsSince(start);
     turn.overhead_s = Overhead(turn, turn.seconds);
-    journal_.Append(std::move(turn), ruling.supersedes);
-    if (ruling.audit)
-      journal_.AppendEvaluation(number, ToRecord(*ruling.audit, candidate, problem_, "audit"), "");
+    std::optional<EvaluationRecord> audit;
+    if (ruling.audit) audit = ToRecord(*ruling.audit, candidate, problem_, "audit");
+    journal_.Append(std::move(turn), ruling.supersedes, audit ? &*audit : nullptr);
     const double seconds = SecondsSince(start);
     journal_.SetSeconds(number, seconds, Overhead(journal_.turn(number), seconds));
     if (hooks_.on_turn) hooks_.on_turn(journal_.turn(number), journal_.episode());
@@ -192,7 +200,8 @@ class Episode {
   }
 
   std::optional<Ratio> Confirm(int number) {
-    StopIfCancelled();
+    if (auto made = TakeConfirmation(number)) return *made;
+    StopIfAsked();
     const EvaluationRecord& judged = journal_.turn(number).evaluation;
     const Candidate candidate{judged.kind, judged.source};
     judge_.set_start_source(number == 0 ? "" : options_.start_source);
@@ -206,6 +215,17 @@ class Episode {
     return measured ? std::optional(measured->speedup) : std::nullopt;
   }
 
+  // The next confirmation of this turn that was stored before the episode was broken off.
+  std::optional<std::optional<Ratio>> TakeConfirmation(int number) {
+    auto& stored = confirmations_[number];
+    if (stored.empty()) return std::nullopt;
+    const EvaluationRecord made = stored.front();
+    stored.pop_front();
+    const Evaluation evaluation = FromRecord(made);
+    const auto* measured = std::get_if<Measured>(&evaluation.outcome);
+    return measured ? std::optional(measured->speedup) : std::optional<Ratio>();
+  }
+
   // --- Beginning and end ---
 
   void Begin(Store& store) {
@@ -216,14 +236,28 @@ class Episode {
       journal_.Begin(NewEpisode(), ToRecord(problem_));
     } else {
       CheckSameQuestion(store.FindEpisode(options_.continue_episode));
-      journal_.Resume(options_.continue_episode, options_.run, options_.turns);
+      Resume(store);
     }
     if (hooks_.on_begin) hooks_.on_begin(journal_.episode());
   }
 
+  void Resume(Store& store) {
+    const int more = options_.finish ? options_.turns - store.FindEpisode(options_.continue_episode).turns
+                                     : options_.turns;
+    journal_.Resume(options_.continue_episode, options_.run, more);
+    if (!options_.finish) return;
+    for (const TurnRecord& turn : journal_.turns()) {
+      for (EvaluationRecord& made : store.LoadEvaluations(journal_.episode().id, turn.turn)) {
+        if (made.purpose == "confirm") confirmations_[turn.turn].push_back(std::move(made));
+      }
+    }
+  }
+
   EpisodeRecord NewEpisode() const {
     EpisodeRecord record;
-    record.run = options_.run;
+    record.run = options_.collection.empty() ? options_.run : options_.collection;
+    record.last_run = options_.run;
+    record.lease = options_.lease;
     record.problem = problem_.id;
     record.problem_hash = problem_.content_hash;
     record.policy = policy_.Name();
@@ -248,7 +282,7 @@ class Episode {
     std::string difference;
     if (earlier.problem_hash != problem_.content_hash) {
       difference = fmt::format("{} has changed since", problem_.id);
-    } else if (earlier.device != environment_.Facts().device) {
+    } else if (DeviceModel(earlier.device) != DeviceModel(environment_.Facts().device)) {
       difference = fmt::format("it was measured on \"{}\", this is \"{}\"", earlier.device,
                                environment_.Facts().device);
     }
@@ -306,6 +340,11 @@ class Episode {
   void StopIfCancelled() const {
     if (Cancelled()) throw Interrupted{};
   }
+  // Between two pieces of work; what is in hand is finished when the person only wants no more of it.
+  void StopIfAsked() const {
+    StopIfCancelled();
+    if (options_.drain != nullptr && *options_.drain) throw Interrupted{};
+  }
   void Announce(int turn, const std::string& phase) const {
     if (hooks_.on_phase) hooks_.on_phase(turn, phase);
   }
@@ -326,6 +365,7 @@ class Episode {
   const Clock::time_point start_ = Clock::now();
   std::optional<Winner> winner_;
   std::string budget_reached_;  // why no more turns were asked for; empty: they were
+  std::map<int, std::deque<EvaluationRecord>> confirmations_;  // by turn, oldest first
 };
 
 }  // namespace

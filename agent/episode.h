@@ -38,7 +38,12 @@ struct EpisodeOptions {
   std::filesystem::path profile_report;
   std::optional<double> until;   // stop when the low end of a confirmed speed-up reaches this
   std::string continue_episode;  // an episode's full id: go on in it
-  std::string run;               // id of the run in the store
+  std::string run;               // id of this process's run in the store
+  std::string collection;        // the run that a new episode belongs to; empty: `run`
+  Lease lease;                   // of the work item that asks for a new episode; may be empty
+  bool finish = false;           // continue_episode was broken off: end it as if it had not been; `turns` is
+                                 // then how many it has in the end, and confirmations made count
+  const CancelToken* drain = nullptr;  // once true, the turn in hand is the last; may be null
   std::filesystem::path output = "kevin-out";
   std::string machine;  // one line for the prompt, where the environment's facts have none
   int threads = 1;      // that a candidate may use, for the prompt and the task

@@ -63,23 +63,22 @@ void Journal::WriteSource(TurnRecord* turn) const {
   if (!e.source.empty()) turn->source_path = output_.WriteTurn(turn->turn, e.kind, e.source);
 }
 
-void Journal::Append(TurnRecord turn, const std::vector<std::string>& supersedes) {
-  turn.evaluation.id = store_.AppendTurn(episode_.id, turn);
-  if (!supersedes.empty()) {
-    store_.Supersede(supersedes, turn.evaluation.id);
-    MarkWrong(supersedes, turn.evaluation);
-  }
+void Journal::Append(TurnRecord turn, const std::vector<std::string>& supersedes,
+                     const EvaluationRecord* audit) {
+  turn.evaluation.id = store_.AppendTurn(episode_.id, turn, supersedes, audit);
+  MarkWrong(supersedes, turn.evaluation);
   turns_.push_back(std::move(turn));
   WriteLeader();
 }
 
 void Journal::AppendEvaluation(int number, const EvaluationRecord& evaluation, const std::string& feedback) {
-  const std::string id = store_.AppendEvaluation(episode_.id, number, evaluation);
   TurnRecord& turn = MutableTurn(number);
-  if (evaluation.correct || !turn.evaluation.correct) return;
-  std::vector<std::string> contradicted = {turn.evaluation.id};
-  if (!turn.evaluation.cached_from.empty()) contradicted.push_back(turn.evaluation.cached_from);
-  store_.Supersede(contradicted, id);
+  std::vector<std::string> contradicted;
+  if (!evaluation.correct && turn.evaluation.correct) {
+    contradicted = store_.VerdictsUnderKey(turn.evaluation.key);
+  }
+  store_.AppendEvaluation(episode_.id, number, evaluation, contradicted);
+  if (contradicted.empty()) return;
   MarkWrong(contradicted, evaluation);
   turn.feedback = feedback;
   WriteLeader();

@@ -31,8 +31,9 @@ class Journal {
   // Writes the source, if there is one, to its file; fills its source_path.
   void WriteSource(TurnRecord* turn) const;
 
-  // Stores the turn and makes it the latest. Its verdict supersedes the evaluations named.
-  void Append(TurnRecord turn, const std::vector<std::string>& supersedes);
+  // Stores the turn, with `audit` (may be null) beside it, and makes it the latest. Its verdict supersedes
+  // the evaluations named.
+  void Append(TurnRecord turn, const std::vector<std::string>& supersedes, const EvaluationRecord* audit);
 
   // A further evaluation of a turn's candidate. One that is not correct supersedes the turn's verdict, and
   // the turn from then on tells `feedback`.

@@ -42,24 +42,40 @@ Judge::Judge(const Problem& problem, Environment& environment, Store& store, Eva
       seed_(seed),
       cancel_(cancel) {}
 
-Ruling Judge::Decide(const Candidate& candidate) {
+// The key says nothing about --from: a stored time was not paired against this start.
+bool Judge::MayStand(const std::optional<EvaluationRecord>& stored) const {
+  return stored && IsPropertyOfTheText(stored->outcome) &&
+         (options_.start_source.empty() || !stored->correct);
+}
+
+Ruling Judge::Decide(int turn, const Candidate& candidate) {
   const std::string key = environment_.EvaluationKey(problem_, candidate, options_);
   const auto stored = store_.FindEvaluationByKey(key);
-  // The key says nothing about --from: a stored time was not paired against this start.
-  const bool usable =
-      stored && IsPropertyOfTheText(stored->outcome) && (options_.start_source.empty() || !stored->correct);
-  if (!usable) return DecideFresh(candidate);
+  if (!MayStand(stored)) return DecideFresh(turn, candidate);
   Evaluation cached = FromRecord(*stored);
-  if (!Draw(rates_.cached, candidate)) return {cached, std::nullopt, {}};
+  if (!Draw(rates_.cached, turn, candidate)) return {cached, std::nullopt, {}};
   Evaluation audit = Evaluate(candidate, false);
   if (IsCorrect(audit) == stored->correct) return {cached, std::move(audit), {}};
   audit.outcome = Contradiction(stored->outcome, audit.outcome);
-  return {std::move(audit), std::nullopt, {stored->id}};
+  return {std::move(audit), std::nullopt, store_.VerdictsUnderKey(key)};
 }
 
-Ruling Judge::DecideFresh(const Candidate& candidate) {
-  Evaluation first = Evaluate(candidate, false);
-  if (!IsCorrect(first) || !Draw(rates_.fresh, candidate)) return {std::move(first), std::nullopt, {}};
+Ruling Judge::DecideFresh(int turn, const Candidate& candidate) {
+  std::optional<EvaluationRecord> same;  // another text's verdict that is checked by judging this one anew
+  const Known known = [&](const std::string& machine_key) -> std::optional<Evaluation> {
+    const auto stored = store_.FindEvaluationByMachineKey(machine_key);
+    if (!MayStand(stored)) return std::nullopt;
+    if (!Draw(rates_.cached, turn, candidate)) return FromRecord(*stored);
+    same = stored;
+    return std::nullopt;
+  };
+  Evaluation first = Evaluate(candidate, false, known);
+  if (same && IsCorrect(first) != same->correct) {
+    first.outcome = Contradiction(same->outcome, first.outcome);
+    return {std::move(first), std::nullopt, store_.VerdictsUnderKey(same->key)};
+  }
+  if (!first.cached_from.empty() || !IsCorrect(first) || !Draw(rates_.fresh, turn, candidate))
+    return {std::move(first), std::nullopt, {}};
   Evaluation again = Evaluate(candidate, false);
   if (IsCorrect(again)) return {std::move(first), std::move(again), {}};
   again.outcome = Contradiction("measured", again.outcome);
@@ -72,9 +88,10 @@ Evaluation Judge::Confirm(const Candidate& candidate) {
   return evaluation;
 }
 
-Evaluation Judge::Evaluate(const Candidate& candidate, bool confirm) {
+Evaluation Judge::Evaluate(const Candidate& candidate, bool confirm, const Known& known) {
   EvaluateOptions options = options_;
   options.confirm = confirm;
+  options.known = known;
   try {
     return environment_.Evaluate(problem_, candidate, options);
   } catch (const Error&) {
@@ -83,8 +100,8 @@ Evaluation Judge::Evaluate(const Candidate& candidate, bool confirm) {
   return environment_.Evaluate(problem_, candidate, options);
 }
 
-bool Judge::Draw(double rate, const Candidate& candidate) {
-  const std::string digest = Sha256Hex(fmt::format("audit {} {} {}", seed_, draws_++, candidate.source));
+bool Judge::Draw(double rate, int turn, const Candidate& candidate) const {
+  const std::string digest = Sha256Hex(fmt::format("audit {} {} {}", seed_, turn, candidate.source));
   return static_cast<double>(std::stoul(digest.substr(0, 8), nullptr, 16)) < rate * 4294967296.0;
 }
 

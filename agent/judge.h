@@ -1,9 +1,10 @@
 #pragma once
-// Judges candidates for an episode: a stored verdict where the same question was answered before, the
-// environment otherwise. One stored verdict in twenty is checked again on new seeds; a candidate that is
-// right once and not right another time is wrong, and its earlier verdicts are superseded. Two fresh
-// measurements in a hundred are made twice, so that the noise of the reward is on record. What a busy machine
-// may have caused (refused, crashed, timed out) is never answered from the store.
+// Judges candidates for an episode: a stored verdict where the same question was answered before (by the same
+// text, or by another one that compiles to the same machine code), the environment otherwise. One stored
+// verdict in twenty is checked again on new seeds; a candidate that is right once and not right another time
+// is wrong, and its earlier verdicts are superseded. Two fresh measurements in a hundred are made twice, so
+// that the noise of the reward is on record. What a busy machine may have caused (refused, crashed, timed
+// out) is never answered from the store.
 
 #include <cstdint>
 #include <functional>
@@ -35,14 +36,15 @@ struct AuditRates {
 
 class Judge {
  public:
-  // Keeps references to all but `options`. Which verdicts are audited follows from `seed` and the candidate.
-  // `cancel` may be null; once it is true nothing is tried again.
+  // Keeps references to all but `options`. Which verdicts are audited follows from `seed`, turn and
+  // candidate, so that a turn that is made again after a kill is audited as it would have been. `cancel` may
+  // be null; once it is true nothing is tried again.
   Judge(const Problem& problem, Environment& environment, Store& store, EvaluateOptions options,
         AuditRates rates, uint64_t seed, const CancelToken* cancel);
 
   // An Error of the environment voids the evaluation, which is then tried once more; the second Error is
   // thrown.
-  Ruling Decide(const Candidate& candidate);
+  Ruling Decide(int turn, const Candidate& candidate);
 
   // New seeds, pairs and processes for a candidate that was measured before. A result that is not `measured`
   // comes back as a contradiction.
@@ -55,9 +57,12 @@ class Judge {
   void set_start_source(const std::string& source) { options_.start_source = source; }
 
  private:
-  Evaluation Evaluate(const Candidate& candidate, bool confirm);
-  Ruling DecideFresh(const Candidate& candidate);
-  bool Draw(double rate, const Candidate& candidate);
+  using Known = std::function<std::optional<Evaluation>(const std::string& machine_key)>;
+  Evaluation Evaluate(const Candidate& candidate, bool confirm, const Known& known = {});
+  Ruling DecideFresh(int turn, const Candidate& candidate);
+  // Whether a stored verdict may answer: what a busy machine may have caused never does.
+  bool MayStand(const std::optional<EvaluationRecord>& stored) const;
+  bool Draw(double rate, int turn, const Candidate& candidate) const;
 
   const Problem& problem_;
   Environment& environment_;
@@ -66,7 +71,6 @@ class Judge {
   AuditRates rates_;
   uint64_t seed_;
   const CancelToken* cancel_;
-  uint64_t draws_ = 0;
 };
 
 // The outcome of a candidate that was judged `before` and is now judged otherwise: `wrong`, because its

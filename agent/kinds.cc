@@ -15,6 +15,11 @@ std::string LanguageOf(const std::string& kind) {
   return kind == "cuda" ? "CUDA C++" : kind == "ptx" ? "PTX" : "C++";
 }
 
+std::string DeviceModel(const std::string& device) {
+  const size_t name = device.find(": ");
+  return name == std::string::npos ? device : device.substr(name + 2);
+}
+
 bool IsForGpu(const std::string& kind) { return kind == "cuda" || kind == "ptx"; }
 
 }  // namespace kevin

@@ -16,6 +16,9 @@ std::string KindOfFile(const std::filesystem::path& path);
 // As it is said in a sentence: "C++", "CUDA C++", "PTX".
 std::string LanguageOf(const std::string& kind);
 
+// What is behind a device's number: "NVIDIA H200" of "cuda:0: NVIDIA H200". Results compare within a model.
+std::string DeviceModel(const std::string& device);
+
 // "cuda" and "ptx": judged on a GPU.
 bool IsForGpu(const std::string& kind);
 

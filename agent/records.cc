@@ -119,6 +119,7 @@ EvaluationRecord ToRecord(const Evaluation& e, const Candidate& candidate, const
   record.peak_gb_per_s = Known(e.peak_gb_per_s);
   record.peak_gflop_per_s = Known(e.peak_gflop_per_s);
   record.device_s = Known(e.device_s);
+  record.machine_key = e.machine_key;
   record.cached_from = e.cached_from;
   return record;
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -68,7 +69,9 @@ class CpuEnvironmentImpl final : public CpuEnvironment {
   void Judge(Depth depth, const Problem& problem, const fs::path& library, const EvaluateOptions& options,
              Evaluation* evaluation);
   json Request(const std::string& command, const Problem& problem, const EvaluateOptions& options) const;
-  std::optional<json> Ask(const json& request, const std::function<void(const std::string&)>& on_phase);
+  // *wait_s grows by the time that others kept the evaluator busy.
+  std::optional<json> Ask(const json& request, const std::function<void(const std::string&)>& on_phase,
+                          double* wait_s);
 
   EnvironmentOptions options_;
   fs::path evaluator_path_, runner_path_;
@@ -76,6 +79,7 @@ class CpuEnvironmentImpl final : public CpuEnvironment {
   bool namespaces_;
   int threads_;
   EnvironmentFacts facts_{"", "full", {"cpp"}, "small", ""};
+  std::mutex evaluator_mutex_;
   std::unique_ptr<EvaluatorClient> evaluator_;
 };
 
@@ -132,7 +136,11 @@ json CpuEnvironmentImpl::Request(const std::string& command, const Problem& prob
 }
 
 std::optional<json> CpuEnvironmentImpl::Ask(const json& request,
-                                            const std::function<void(const std::string&)>& on_phase) {
+                                            const std::function<void(const std::string&)>& on_phase,
+                                            double* wait_s) {
+  const auto start = Clock::now();
+  const std::lock_guard lock(evaluator_mutex_);
+  *wait_s += SecondsSince(start);
   if (!evaluator_) {
     evaluator_ = std::make_unique<EvaluatorClient>(
         std::vector<std::string>{evaluator_path_.string(), "serve", std::to_string(threads_),
@@ -208,7 +216,7 @@ void CpuEnvironmentImpl::Judge(Depth depth, const Problem& problem, const fs::pa
     }
     request["start_library"] = start.library.string();
   }
-  const std::optional<json> result = Ask(request, options.on_phase);
+  const std::optional<json> result = Ask(request, options.on_phase, &evaluation->wait_s);
   if (!result) {
     evaluation->outcome = Crashed{"its output buffers vanished under the checker (SIGBUS)"};
     return;
@@ -217,7 +225,8 @@ void CpuEnvironmentImpl::Judge(Depth depth, const Problem& problem, const fs::pa
 }
 
 std::vector<DecoyResult> CpuEnvironmentImpl::Admit(const Problem& problem, const EvaluateOptions& options) {
-  const std::optional<json> result = Ask(Request("admit", problem, options), options.on_phase);
+  double wait_s = 0;
+  const std::optional<json> result = Ask(Request("admit", problem, options), options.on_phase, &wait_s);
   std::vector<DecoyResult> decoys;
   if (!result)
     throw Error(ExitCode::kBroken, "the evaluator lost its memory (SIGBUS)", "free memory and try again");

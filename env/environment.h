@@ -168,7 +168,8 @@ struct EnvironmentFacts {
 };
 
 // Judges candidates on one device. Second implementation: the fake in tests/fakes.h.
-// Calls block; one at a time per object. Throws Error for broken infrastructure (the turn is then void).
+// Calls block and may come from many threads at once: what must be alone on the device takes turns, while
+// others compile. Throws Error for broken infrastructure (the turn is then void).
 class Environment {
  public:
   virtual ~Environment() = default;

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
@@ -92,9 +94,10 @@ class DeviceEnvironment final : public GpuEnvironment {
   std::string TrustedCubin();
   void StartEvaluator();
   void DescribeDevice(const json& device);
-  json Ask(const json& request, const std::function<void(const std::string&)>& on_phase);
+  // *wait_s grows by the time that others kept the evaluator busy.
+  json Ask(const json& request, const std::function<void(const std::string&)>& on_phase, double* wait_s);
 
-  EnvironmentOptions options_;
+  const EnvironmentOptions options_;
   GpuFound gpu_;
   std::string architecture_;
   bool namespaces_ = NamespacesAvailable();
@@ -104,8 +107,9 @@ class DeviceEnvironment final : public GpuEnvironment {
   MultiprocessorLimits limits_;
   EnvironmentFacts facts_;
   std::string driver_, torch_, lock_name_;
-  std::string trusted_cubin_;  // path
-  int reports_ = 0;            // of the profiler, written so far
+  std::string trusted_cubin_;     // path
+  std::atomic<int> reports_ = 0;  // of the profiler, written so far
+  std::mutex evaluator_mutex_;
   std::unique_ptr<EvaluatorClient> evaluator_;
 };
 
@@ -187,7 +191,11 @@ void DeviceEnvironment::StartEvaluator() {
       std::vector<std::string>{evaluator.string(), "serve-gpu", std::to_string(gpu_.index), runner.string(),
                                namespaces_ ? "namespaces" : "plain", trusted_cubin_},
       std::move(environment));
-  DescribeDevice(Ask({{"command", "device"}}, {}));
+  // What it is does not change, and others may be reading it.
+  if (!facts_.device.empty()) return;
+  const std::optional<json> device = evaluator_->Ask({{"command", "device"}}, {});
+  if (!device) throw Error(ExitCode::kBroken, "the evaluator lost its memory (SIGBUS)", "free memory");
+  DescribeDevice(*device);
 }
 
 void DeviceEnvironment::DescribeDevice(const json& device) {
@@ -207,7 +215,11 @@ void DeviceEnvironment::DescribeDevice(const json& device) {
       limits_.shared_bytes >> 10, limits_.registers);
 }
 
-json DeviceEnvironment::Ask(const json& request, const std::function<void(const std::string&)>& on_phase) {
+json DeviceEnvironment::Ask(const json& request, const std::function<void(const std::string&)>& on_phase,
+                            double* wait_s) {
+  const auto start = Clock::now();
+  const std::lock_guard lock(evaluator_mutex_);
+  *wait_s += SecondsSince(start);
   if (!evaluator_) StartEvaluator();
   try {
     std::optional<json> result = evaluator_->Ask(request, on_phase);
@@ -346,9 +358,13 @@ Evaluation DeviceEnvironment::Evaluate(const Problem& problem, const Candidate& 
   evaluation.kernels = Reports(built);
   evaluation.machine_key = MachineKey(problem, built, options);
   if (options.known && !options.confirm) {
-    if (std::optional<Evaluation> known = options.known(evaluation.machine_key)) {
-      known->compile_s = built.compile_s;
-      return *known;
+    if (const std::optional<Evaluation> known = options.known(evaluation.machine_key)) {
+      evaluation.outcome = known->outcome;
+      evaluation.cached_from = known->cached_from;
+      evaluation.profile = known->profile;
+      evaluation.peak_gb_per_s = known->peak_gb_per_s;
+      evaluation.peak_gflop_per_s = known->peak_gflop_per_s;
+      return evaluation;
     }
   }
   std::string start_plan;
@@ -374,7 +390,8 @@ Evaluation DeviceEnvironment::Evaluate(const Problem& problem, const Candidate& 
                         {"patience", options.patience},
                         {"verify_only", false},
                         {"call_timeout_s", options_.limits.call_timeout_s}};
-  TakeJudgeResult(Ask(request, options.on_phase), options_.limits.max_log_bytes, &evaluation);
+  const json result = Ask(request, options.on_phase, &evaluation.wait_s);
+  TakeJudgeResult(result, options_.limits.max_log_bytes, &evaluation);
   if (std::holds_alternative<Crashed>(evaluation.outcome)) NameCrashedLine(sized, plan, options, &evaluation);
   if (options.profile && !options.confirm && std::holds_alternative<Measured>(evaluation.outcome))
     ReadCounters(sized, plan, options, &evaluation);
@@ -411,9 +428,11 @@ void DeviceEnvironment::NameCrashedLine(const SizedProblem& sized, const std::st
 void DeviceEnvironment::ReadCounters(const SizedProblem& sized, const std::string& plan,
                                      const EvaluateOptions& options, Evaluation* evaluation) {
   fs::path report = options.profile_report;
-  if (!report.empty() && ++reports_ > 1)
+  const int number = ++reports_;
+  if (!report.empty() && number > 1) {
     report.replace_filename(
-        fmt::format("{}-{}{}", report.stem().string(), reports_, report.extension().string()));
+        fmt::format("{}-{}{}", report.stem().string(), number, report.extension().string()));
+  }
   const DeviceLock lock(lock_name_, LockMode::kAlone, &evaluation->wait_s);
   evaluation->profile = MakeExaminer(options.inputs, kProfile_s).Profile(sized, plan, report);
 }

@@ -155,6 +155,9 @@ class Policy {
   // them.
   virtual Completion Complete(const Request& request, const CancelToken* cancel, const OnText& on_text) = 0;
   virtual std::string Name() const = 0;  // as stored with the episode: "search", "replay:EPISODE"
+  // Whether an answer is worked out on this machine's processor. On a CPU none is then asked for while a pair
+  // is timed.
+  virtual bool LoadsProcessor() const { return false; }
   // Why this policy cannot work on the task, with what would; empty when it can. Asked before turn 1.
   virtual std::string WhyNot(const Task& task) const {
     (void)task;

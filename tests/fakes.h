@@ -5,11 +5,14 @@
 #include <fmt/format.h>
 #include <stdlib.h>
 
+#include <chrono>
 #include <deque>
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "env/environment.h"
@@ -72,6 +75,7 @@ class FakeEnvironment : public Environment {
  public:
   Evaluation Evaluate(const Problem& problem, const Candidate& candidate,
                       const EvaluateOptions& options) override {
+    const std::lock_guard lock(mutex_);
     const std::string comment = FirstLine(candidate.source);
     calls.push_back(comment + (options.confirm ? " (confirm)" : "") +
                     (options.start_source.empty() ? "" : " (start)"));
@@ -150,6 +154,7 @@ class FakeEnvironment : public Environment {
   }
 
   std::map<std::string, int> evaluated_;
+  std::mutex mutex_;
 };
 
 inline EnvironmentFacts GpuFacts() {
@@ -165,6 +170,37 @@ inline std::string FakeSource(const std::string& comment) {
 inline std::string FakeReply(const std::string& comment, const std::string& summary = "Changed it.") {
   return fmt::format("```cpp\n{}```\n{}\n", FakeSource(comment), summary);
 }
+
+// Answers any number of episodes at once: what it says follows from problem, seed and turn alone. Now and
+// then it repeats itself within an episode.
+class SteadyPolicy : public Policy {
+ public:
+  explicit SteadyPolicy(int latency_ms = 0) : latency_ms_(latency_ms) {}
+
+  Completion Complete(const Request& request, const CancelToken*, const OnText&) override {
+    if (latency_ms_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(latency_ms_));
+    const uint64_t seed = request.sampling.seed;
+    const auto variant = Number(fmt::format("{} {} {}", request.task.problem, seed, request.task.turn)) % 7;
+    const std::vector<std::string> comments = {"measured 1.5",  "wrong",         "measured 0.9", "compile",
+                                               "measured 1.75", "measured 1.25", "crash"};
+    Completion completion;
+    completion.text = fmt::format("```cpp\n{}// {} {} {}\n```\nVariant {}.\n", FakeSource(comments[variant]),
+                                  request.task.problem, seed, variant, variant);
+    completion.stop_reason = "stop";
+    completion.model = "steady";
+    completion.usage.prompt_tokens = 100;
+    completion.usage.completion_tokens = 10;
+    return completion;
+  }
+  std::string Name() const override { return "steady"; }
+
+ private:
+  static uint64_t Number(const std::string& text) {
+    return std::stoull(Sha256Hex(text).substr(0, 12), nullptr, 16);
+  }
+
+  const int latency_ms_;
+};
 
 class ScriptedPolicy : public Policy {
  public:

@@ -1,9 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <optional>
 
@@ -22,6 +20,7 @@
 #include "tools/interrupt.h"
 #include "tools/places.h"
 #include "tools/policies.h"
+#include "tools/print.h"
 #include "tools/progress.h"
 
 namespace kevin {
@@ -54,14 +53,6 @@ constexpr const char* kExamples = R"(Examples:
   kevin run --problem level1/19 --policy openai:my-model --base-url http://127.0.0.1:8000/v1
 
 Kernels go to kevin-out/EPISODE/, everything else to the database (kevin show).)";
-
-// A reader that has gone away does not stop an episode; a full disk behind stdout does.
-void Print(std::FILE* out, const std::string& text) {
-  errno = 0;
-  std::fwrite(text.data(), 1, text.size(), out);
-  if (std::fflush(out) == 0 || errno == EPIPE || out != stdout) return;
-  throw Error(ExitCode::kBroken, fmt::format("standard output: {}", std::strerror(errno)), "free space");
-}
 
 Problem FindProblem(const std::string& id) { return ProblemSet(ProblemSet::DefaultDirectory()).Find(id); }
 

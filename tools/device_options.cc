@@ -110,6 +110,45 @@ std::string ChooseDevice(const DeviceOptions& options, const std::string& kind, 
   return "cpu";
 }
 
+void AllowManyDevices(CLI::App* command, std::vector<std::string>* devices) {
+  command->remove_option(command->get_option("--device"));
+  command
+      ->add_option("--device", *devices,
+                   "auto (the first usable GPU, else the CPU), cpu, cuda:N, or all (GPUs); repeatable")
+      ->check([](const std::string& device) { return device == "all" ? "" : WhyNoDevice(device); })
+      ->allow_extra_args(false);
+}
+
+std::vector<std::string> ChooseDevices(const std::vector<std::string>& devices, const DeviceOptions& options,
+                                       const std::string& kind, const GpuFinder& find_gpus) {
+  std::vector<std::string> chosen;
+  const auto add = [&](const std::string& device) {
+    if (std::find(chosen.begin(), chosen.end(), device) == chosen.end()) chosen.push_back(device);
+  };
+  for (const std::string& device : devices.empty() ? std::vector<std::string>{"auto"} : devices) {
+    if (device != "all") {
+      DeviceOptions one = options;
+      one.device = device;
+      add(ChooseDevice(one, kind, find_gpus));
+      continue;
+    }
+    std::string why_none;
+    for (const GpuFound& gpu : find_gpus(&why_none)) {
+      const GpuObstacle obstacle = ObstacleTo(gpu);
+      if (obstacle.reason.empty()) {
+        add(fmt::format("cuda:{}", gpu.index));
+      } else {
+        why_none = obstacle.reason;
+      }
+    }
+    if (chosen.empty()) {
+      throw Error(ExitCode::kMachine, "--device all: no usable GPU: " + why_none,
+                  "use --device cpu; kevin doctor says what this machine has");
+    }
+  }
+  return chosen;
+}
+
 EnvironmentOptions EnvironmentOptionsFor(const DeviceOptions& options, const std::string& device) {
   EnvironmentOptions environment = EnvironmentOptionsFor(options.threads, options.isolation);
   environment.device = device;

@@ -28,6 +28,10 @@ struct DeviceOptions {
 // errors.
 void AddDeviceOptions(CLI::App* command, DeviceOptions* options);
 
+// For commands that keep several devices busy: --device then may be given several times, also as "all". To be
+// called after AddDeviceOptions.
+void AllowManyDevices(CLI::App* command, std::vector<std::string>* devices);
+
 using GpuFinder = std::function<std::vector<GpuFound>(std::string* why_none)>;
 
 // The device to ask MakeEnvironment for, given the kind of the candidate ("" when it is open): with "auto" a
@@ -37,6 +41,10 @@ using GpuFinder = std::function<std::vector<GpuFound>(std::string* why_none)>;
 // GPU is needed and there is none.
 std::string ChooseDevice(const DeviceOptions& options, const std::string& kind,
                          const GpuFinder& find_gpus = FindGpus);
+
+// The same for several: "all" is every usable GPU. None given means "auto".
+std::vector<std::string> ChooseDevices(const std::vector<std::string>& devices, const DeviceOptions& options,
+                                       const std::string& kind, const GpuFinder& find_gpus = FindGpus);
 
 // What a device from ChooseDevice writes, as far as it is known before it has started: "cpp" or "cuda"; ""
 // for "auto".

@@ -5,18 +5,25 @@
 namespace kevin {
 namespace {
 
-std::atomic<bool> interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
+std::atomic<bool> interrupted{false}, interrupted_again{false};
+std::atomic<int> patience_left{1};
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
-void SetFlag(int) { interrupted = true; }
+void Note(int) {
+  if (interrupted.exchange(true)) interrupted_again = true;
+  if (--patience_left > 0) return;
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+}
 
 }  // namespace
 
-InterruptGuard::InterruptGuard() {
-  interrupted = false;
+InterruptGuard::InterruptGuard(int patience) {
+  interrupted = interrupted_again = false;
+  patience_left = patience;
   struct sigaction action = {};
-  action.sa_handler = SetFlag;
-  action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
+  action.sa_handler = Note;
+  action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
 }
@@ -27,5 +34,6 @@ InterruptGuard::~InterruptGuard() {
 }
 
 const std::atomic<bool>* InterruptGuard::flag() const { return &interrupted; }
+const std::atomic<bool>* InterruptGuard::again() const { return &interrupted_again; }
 
 }  // namespace kevin

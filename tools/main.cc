@@ -16,6 +16,7 @@ namespace {
 
 constexpr const char* kExamples = R"(Examples:
   kevin run --problem level1/19 --turns 8           eight turns on one problem, live
+  kevin collect --suite level1 --episodes 16        overnight, many at once, resumable
   kevin bench kernel.cpp --problem level1/19        judge a kernel of your own (kernel.cu: on the GPU)
   kevin problems                                    what there is to make faster
   kevin show                                        the episodes in kevin.db
@@ -48,6 +49,8 @@ int Main(int argc, char** argv) {
   kevin::Action action;
   kevin::AddRunCommand(app, &action);
   kevin::AddPolicyCommand(app, &action);
+  kevin::AddCollectCommand(app, &action);
+  kevin::AddEvalCommand(app, &action);
   kevin::AddBenchCommand(app, &action);
   kevin::AddProblemsCommand(app, &action);
   kevin::AddBaselineCommand(app, &action);

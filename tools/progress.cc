@@ -32,10 +32,14 @@ Progress::~Progress() {
   ticker_.join();
 }
 
-void Progress::Phase(const std::string& label) {
+void Progress::Phase(const std::string& label) { Show(label, true); }
+void Progress::Status(const std::string& text) { Show(text, false); }
+
+void Progress::Show(const std::string& label, bool with_seconds) {
   const std::lock_guard lock(mutex_);
   Erase();
   label_ = label;
+  with_seconds_ = with_seconds;
   started_s_ = Now();
   Draw();
 }
@@ -58,7 +62,8 @@ void Progress::Tick() {
 
 void Progress::Draw() {
   if (!live_ || label_.empty()) return;
-  fmt::print(out_, "{}{}  {:.1f} s", kEraseLine, label_, Now() - started_s_);
+  fmt::print(out_, "{}{}{}", kEraseLine, label_,
+             with_seconds_ ? fmt::format("  {:.1f} s", Now() - started_s_) : "");
   std::fflush(out_);
 }
 

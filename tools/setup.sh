@@ -101,9 +101,11 @@ missing_packages() {
     missing+=(libcurl4-openssl-dev)
   usable_python >/dev/null || missing+=(python3 python3-venv)
   for package in libfmt-dev nlohmann-json3-dev libcli11-dev libsqlite3-dev libseccomp-dev libtomlplusplus-dev \
-    libmd-dev zlib1g-dev catch2 ca-certificates; do
+    libmd-dev zlib1g-dev catch2 ca-certificates libpqxx-dev; do
     installed "$package" || missing+=("$package")
   done
+  # A server for the tests of databases on one.
+  if [ "$target" = all ] && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then missing+=(postgresql); fi
   echo "${missing[*]}"
 }
 

@@ -27,12 +27,20 @@ struct ProblemRecord {
   std::vector<std::string> families, flags;
 };
 
+// Names a work item that a process has taken, and which taking it was; see work_queue.h.
+struct Lease {
+  std::string item;
+  int64_t fence = 0;
+};
+
 enum class EpisodeState { kRunning, kDone, kInterrupted, kFailed };
 const char* EpisodeStateName(EpisodeState state);  // "running", "done", "interrupted", "failed"
 
 struct EpisodeRecord {
   std::string id;                     // ULID; filled by BeginEpisode
-  std::string run;                    // the run that began it
+  std::string run;                    // the run that began it; a collection's, if it is part of one
+  std::string last_run;               // the run of the process that begins it; empty: `run`
+  Lease lease;                        // of the work item that asks for it; only for BeginEpisode
   std::string problem, problem_hash;  // id and content hash
   std::string policy;                 // "search", "replay:01J..."
   std::string kind = "cpp";           // candidate kind: "cpp", "cuda", "ptx"
@@ -143,6 +151,7 @@ struct EvaluationRecord {
   std::string profile;      // what the counters say, in sentences; empty: none
   std::optional<double> peak_gb_per_s, peak_gflop_per_s;  // the device's own, measured
   std::optional<double> device_s;                         // how long the GPU was held
+  std::string machine_key;                                // equal for equal machine code; empty: unknown
   std::string cached_from;    // id of the evaluation whose verdict this repeats; empty: measured anew
   std::string superseded_by;  // id of the evaluation that overrides this one; empty: none
   std::string created_at;     // filled by the store

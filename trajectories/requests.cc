@@ -31,41 +31,47 @@ RequestRecord ReadRequest(Store::Impl& impl, const Statement& statement) {
 }  // namespace
 
 int Store::BeginRequest(const std::string& episode, const RequestRecord& r) {
-  const std::lock_guard lock(impl_->mutex);
-  Transaction transaction = impl_->BeginWrite();
-  impl_->RequireEpisode(episode);
-  Statement last = impl_->database.Prepare(
-      "SELECT coalesce(max(attempt), 0), (SELECT last_run FROM episodes WHERE id = ?1) FROM requests "
-      "WHERE episode = ?1 AND turn = ?2");
-  last.Bind(episode, r.turn).Step();
-  const int attempt = static_cast<int>(last.Integer(0)) + 1;
-  impl_->database.Prepare(InsertSql("INSERT", "requests", kRequestColumns))
-      .Bind(episode, r.turn, attempt, r.run.empty() ? last.Text(1) : r.run, r.provider, r.url, r.model,
-            impl_->PutArray(r.request).value_or(""), UtcNow(), r.outcome, r.status, NullIfEmpty(r.error),
-            r.retry_after_s, r.seconds, r.first_token_s, NullIfEmpty(r.served_model),
-            NullIfEmpty(r.request_id), NullIfEmpty(r.stop_cause), r.usage.prompt_tokens,
-            r.usage.completion_tokens, r.usage.cached_tokens, r.cache_write_tokens, r.usage.reasoning_tokens,
-            r.cost_usd, impl_->PutArray(r.response))
-      .Run();
-  transaction.Commit();
+  const EncodedBlob request = EncodeText(r.request);
+  const std::optional<EncodedBlob> response = EncodeArray(r.response);
+  int attempt = 0;
+  impl_->Write([&] {
+    impl_->RequireEpisode(episode);
+    impl_->Put(request);
+    if (response) impl_->Put(*response);
+    Statement last = impl_->database.Prepare(
+        "SELECT coalesce(max(attempt), 0), (SELECT last_run FROM episodes WHERE id = ?1) FROM requests "
+        "WHERE episode = ?1 AND turn = ?2");
+    last.Bind(episode, r.turn).Step();
+    attempt = static_cast<int>(last.Integer(0)) + 1;
+    impl_->database.Prepare(InsertSql("INSERT", "requests", kRequestColumns))
+        .Bind(episode, r.turn, attempt, r.run.empty() ? last.Text(1) : r.run, r.provider, r.url, r.model,
+              request.hash, UtcNow(), r.outcome, r.status, NullIfEmpty(r.error), r.retry_after_s, r.seconds,
+              r.first_token_s, NullIfEmpty(r.served_model), NullIfEmpty(r.request_id),
+              NullIfEmpty(r.stop_cause), r.usage.prompt_tokens, r.usage.completion_tokens,
+              r.usage.cached_tokens, r.cache_write_tokens, r.usage.reasoning_tokens, r.cost_usd,
+              response ? std::optional(response->hash) : std::nullopt)
+        .Run();
+  });
   return attempt;
 }
 
 void Store::EndRequest(const std::string& episode, const RequestRecord& r) {
-  const std::lock_guard lock(impl_->mutex);
-  Transaction transaction = impl_->BeginWrite();
-  impl_->database
-      .Prepare(
-          "UPDATE requests SET outcome = ?, status = ?, error = ?, retry_after_s = ?, seconds = ?, "
-          "first_token_s = ?, served_model = ?, request_id = ?, stop_cause = ?, prompt_tokens = ?, "
-          "completion_tokens = ?, cached_tokens = ?, cache_write_tokens = ?, reasoning_tokens = ?, "
-          "cost_usd = ?, response = ? WHERE episode = ? AND turn = ? AND attempt = ?")
-      .Bind(r.outcome, r.status, NullIfEmpty(r.error), r.retry_after_s, r.seconds, r.first_token_s,
-            NullIfEmpty(r.served_model), NullIfEmpty(r.request_id), NullIfEmpty(r.stop_cause),
-            r.usage.prompt_tokens, r.usage.completion_tokens, r.usage.cached_tokens, r.cache_write_tokens,
-            r.usage.reasoning_tokens, r.cost_usd, impl_->PutArray(r.response), episode, r.turn, r.attempt)
-      .Run();
-  transaction.Commit();
+  const std::optional<EncodedBlob> response = EncodeArray(r.response);
+  impl_->Write([&] {
+    if (response) impl_->Put(*response);
+    impl_->database
+        .Prepare(
+            "UPDATE requests SET outcome = ?, status = ?, error = ?, retry_after_s = ?, seconds = ?, "
+            "first_token_s = ?, served_model = ?, request_id = ?, stop_cause = ?, prompt_tokens = ?, "
+            "completion_tokens = ?, cached_tokens = ?, cache_write_tokens = ?, reasoning_tokens = ?, "
+            "cost_usd = ?, response = ? WHERE episode = ? AND turn = ? AND attempt = ?")
+        .Bind(r.outcome, r.status, NullIfEmpty(r.error), r.retry_after_s, r.seconds, r.first_token_s,
+              NullIfEmpty(r.served_model), NullIfEmpty(r.request_id), NullIfEmpty(r.stop_cause),
+              r.usage.prompt_tokens, r.usage.completion_tokens, r.usage.cached_tokens, r.cache_write_tokens,
+              r.usage.reasoning_tokens, r.cost_usd, response ? std::optional(response->hash) : std::nullopt,
+              episode, r.turn, r.attempt)
+        .Run();
+  });
 }
 
 std::vector<RequestRecord> Store::LoadRequests(const std::string& episode, int turn) {

@@ -4,7 +4,8 @@
 -- program refuses a file whose number is above its own.
 --   format 2   candidates for GPUs: episodes.tf32; evaluations.kernels, launch_list, profile, peak_gb_per_s,
 --              peak_gflop_per_s, device_s. An upgraded table has them last.
---   format 3   requests to servers of remote policies: table requests; views turn_costs, episode_costs, run_costs.
+--   format 3   evaluations.machine_key; collections, collection_workers; work_items made anew. Requests to servers of remote policies: table
+--              requests; views turn_costs, episode_costs, run_costs.
 --
 -- Conventions
 --   ids      Runs, episodes and evaluations have ULIDs: 26 characters, ordered by time, never reused, so that
@@ -206,9 +207,11 @@ CREATE TABLE evaluations (
   peak_gb_per_s      REAL,                   -- the device's own ceilings, measured
   peak_gflop_per_s   REAL,
   device_s           REAL,                   -- how long the device was held
+  machine_key        TEXT,                   -- of the machine code with its launches, instead of the text
   FOREIGN KEY (episode, turn) REFERENCES turns(episode, turn)
 ) STRICT;
 CREATE INDEX evaluations_key ON evaluations(key);
+CREATE INDEX evaluations_machine_key ON evaluations(machine_key) WHERE machine_key IS NOT NULL;
 CREATE INDEX evaluations_turn ON evaluations(episode, turn);
 CREATE INDEX evaluations_cached_from ON evaluations(cached_from) WHERE cached_from IS NOT NULL;
 CREATE INDEX evaluations_superseded_by ON evaluations(superseded_by) WHERE superseded_by IS NOT NULL;
@@ -237,25 +240,52 @@ CREATE TABLE baselines (
   PRIMARY KEY (key, evaluation)
 ) STRICT, WITHOUT ROWID;
 
+-- == COLLECTIONS == (format 3) An upgrade makes anew what follows: older programs left work_items empty.
+
+-- One `kevin collect`: its work items, and through episodes.run its episodes. `run` is the program that began
+-- it; every process that works for it, that one included, has a row in collection_workers. The processes that
+-- came later have runs of their own, which stand in episodes.last_run and turns.run.
+CREATE TABLE collections (
+  run         TEXT PRIMARY KEY REFERENCES runs(id),
+  key         TEXT NOT NULL,                 -- hash of spec: the same request has the same key
+  spec        TEXT NOT NULL,                 -- JSON: problems, policies, episodes, turns, seed, ...
+  finished_at TEXT                           -- NULL while an item is waiting or leased
+) STRICT;
+CREATE INDEX collections_key ON collections(key);
+
+CREATE TABLE collection_workers (
+  run        TEXT PRIMARY KEY REFERENCES runs(id),
+  collection TEXT NOT NULL REFERENCES collections(run)
+) STRICT;
+
 -- The queue for many workers on one database: each leases an item, renews the lease while it works and, when it
 -- dies, another takes the item over with a higher fence. Whoever writes with an old fence is turned away.
--- `kevin run` does not queue: it leaves this table empty.
+-- `kevin run` does not queue: it leaves these tables empty.
 CREATE TABLE work_items (
   id           TEXT PRIMARY KEY,             -- ULID
-  run          TEXT NOT NULL REFERENCES runs(id),              -- asked for it
+  run          TEXT NOT NULL REFERENCES runs(id),              -- the collection's
   spec         TEXT NOT NULL,                -- JSON: problem, policy, seed, turns, ...
-  state        TEXT NOT NULL CHECK (state IN ('waiting', 'leased', 'done', 'failed')),
+  state        TEXT NOT NULL CHECK (state IN ('waiting', 'leased', 'done', 'parked')),
   priority     INTEGER NOT NULL DEFAULT 0,   -- higher first
   episode      TEXT REFERENCES episodes(id), -- once begun; a later holder resumes it
+  device       TEXT,                         -- model of the device it was begun on; only the same goes on in it
   lease_owner  TEXT,                         -- as runs.owner
   lease_until  TEXT,                         -- after this anybody may take it
   fence        INTEGER NOT NULL DEFAULT 0,   -- fencing token: grows with every lease
   attempts     INTEGER NOT NULL DEFAULT 0,   -- leases that ended without a result
-  error        TEXT,                         -- of the last failed attempt
+  faults       INTEGER NOT NULL DEFAULT 0,   -- of them by a fault of the machinery, since the latest turn
+  kills        INTEGER NOT NULL DEFAULT 0,   -- of them by the worker's death, since the latest turn
+  not_before   TEXT,                         -- a waiting item rests until then
+  turns        INTEGER NOT NULL DEFAULT 0,   -- what its episode has used so far: turns, tokens, and how long
+  prompt_tokens INTEGER NOT NULL DEFAULT 0,  -- devices were held (on a CPU: verifying and measuring)
+  completion_tokens INTEGER NOT NULL DEFAULT 0,
+  device_s     REAL NOT NULL DEFAULT 0,
+  error        TEXT,                         -- of the last failed attempt; of a parked item, why it is
   created_at   TEXT NOT NULL,
   finished_at  TEXT
 ) STRICT;
-CREATE INDEX work_items_next ON work_items(state, priority DESC, id);
+CREATE INDEX work_items_next ON work_items(run, state, priority DESC, id);
+CREATE INDEX work_items_episode ON work_items(episode) WHERE episode IS NOT NULL;
 
 -- What was asked of a server and what became of it: one row a request, also those that failed or were never
 -- answered, because every one may have cost money. A row is written before its request is sent (outcome 'sent'),

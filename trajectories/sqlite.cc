@@ -4,9 +4,11 @@
 #include <sqlite3.h>
 
 #include <chrono>
-#include <memory>
+#include <map>
+#include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "env/error.h"
 
@@ -84,20 +86,115 @@ int OpenFlags(Database::Access access) {
   return SQLITE_OPEN_READONLY;
 }
 
-}  // namespace
+// Statements that were prepared before and are at rest, by their text.
+using IdleStatements = std::map<std::string, std::vector<sqlite3_stmt*>, std::less<>>;
 
-Database::Database(std::filesystem::path path, Access access, int busy_timeout_ms)
+class SqliteStatement final : public StatementEngine {
+ public:
+  SqliteStatement(sqlite3* database, const std::filesystem::path& path, std::string_view sql,
+                  IdleStatements* idle)
+      : path_(path), database_(database) {
+    entry_ = idle->find(sql);
+    if (entry_ == idle->end()) entry_ = idle->emplace(sql, std::vector<sqlite3_stmt*>()).first;
+    if (!entry_->second.empty()) {
+      handle_ = entry_->second.back();
+      entry_->second.pop_back();
+      return;
+    }
+    Check(database_,
+          sqlite3_prepare_v2(database_, sql.data(), static_cast<int>(sql.size()), &handle_, nullptr), path_);
+  }
+  ~SqliteStatement() override {
+    if (handle_ == nullptr) return;
+    sqlite3_reset(handle_);
+    sqlite3_clear_bindings(handle_);
+    entry_->second.push_back(handle_);
+  }
+  SqliteStatement(const SqliteStatement&) = delete;
+  SqliteStatement& operator=(const SqliteStatement&) = delete;
+
+  void BindNull(int index) override { Check(database_, sqlite3_bind_null(handle_, index), path_); }
+  void BindInteger(int index, int64_t value) override {
+    Check(database_, sqlite3_bind_int64(handle_, index, value), path_);
+  }
+  void BindReal(int index, double value) override {
+    Check(database_, sqlite3_bind_double(handle_, index, value), path_);
+  }
+  void BindText(int index, std::string_view value) override {
+    Check(database_,
+          sqlite3_bind_text(handle_, index, value.empty() ? "" : value.data(), static_cast<int>(value.size()),
+                            SQLITE_TRANSIENT),
+          path_);
+  }
+  void BindBytes(int index, std::string_view value) override {
+    Check(database_, sqlite3_bind_blob64(handle_, index, value.data(), value.size(), SQLITE_TRANSIENT),
+          path_);
+  }
+  bool Step() override {
+    const int code = sqlite3_step(handle_);
+    if (code == SQLITE_ROW) return true;
+    if (code == SQLITE_DONE) return false;
+    ThrowSqlite(database_, code, path_);
+  }
+  void Reset() override { sqlite3_reset(handle_); }
+  bool IsNull(int column) const override { return sqlite3_column_type(handle_, column) == SQLITE_NULL; }
+  int64_t Integer(int column) const override { return sqlite3_column_int64(handle_, column); }
+  double Real(int column) const override { return sqlite3_column_double(handle_, column); }
+  std::string Text(int column) const override {
+    const void* const bytes = sqlite3_column_blob(handle_, column);  // first: the call that may convert
+    const auto size = static_cast<size_t>(sqlite3_column_bytes(handle_, column));
+    return bytes ? std::string(static_cast<const char*>(bytes), size) : std::string();
+  }
+
+ private:
+  const std::filesystem::path& path_;
+  sqlite3* database_;
+  IdleStatements::iterator entry_;
+  sqlite3_stmt* handle_ = nullptr;
+};
+
+class SqliteEngine final : public DatabaseEngine {
+ public:
+  SqliteEngine(std::filesystem::path path, Database::Access access, int busy_timeout_ms);
+  ~SqliteEngine() override {
+    for (auto& [sql, statements] : idle_) {
+      for (sqlite3_stmt* statement : statements) sqlite3_finalize(statement);
+    }
+    sqlite3_close_v2(handle_);
+  }
+  SqliteEngine(const SqliteEngine&) = delete;
+  SqliteEngine& operator=(const SqliteEngine&) = delete;
+
+  SqlDialect dialect() const override { return SqlDialect::kSqlite; }
+  void Execute(const char* sql) override {
+    Check(handle_, sqlite3_exec(handle_, sql, nullptr, nullptr, nullptr), path_);
+  }
+  std::unique_ptr<StatementEngine> Prepare(std::string_view sql) override {
+    return std::make_unique<SqliteStatement>(handle_, path_, sql, &idle_);
+  }
+  bool InTransaction() const override { return sqlite3_get_autocommit(handle_) == 0; }
+  void Begin() override { Execute("BEGIN IMMEDIATE"); }
+  void PrepareForWriting() override;
+
+ private:
+  std::filesystem::path path_;
+  int busy_timeout_ms_;
+  sqlite3* handle_ = nullptr;
+  IdleStatements idle_;
+};
+
+SqliteEngine::SqliteEngine(std::filesystem::path path, Database::Access access, int busy_timeout_ms)
     : path_(std::move(path)), busy_timeout_ms_(busy_timeout_ms) {
   const auto open = [&](const std::string& name, int flags) {
     sqlite3_close_v2(std::exchange(handle_, nullptr));
-    int code = sqlite3_open_v2(name.c_str(), &handle_, flags, nullptr);
+    int code = sqlite3_open_v2(name.c_str(), &handle_, flags | SQLITE_OPEN_NOMUTEX, nullptr);
     if (code != SQLITE_OK) return code;
     sqlite3_busy_timeout(handle_, busy_timeout_ms);
     return sqlite3_exec(handle_, "PRAGMA schema_version", nullptr, nullptr,
                         nullptr);  // really reads the file
   };
   int code = open(path_.string(), OpenFlags(access));
-  if (code != SQLITE_OK && access == Access::kReadOnly && MayReadAsImmutable(code, path_)) {
+  if (code != SQLITE_OK && access == Database::Access::kReadOnly && MayReadAsImmutable(code, path_)) {
     code = open(ImmutableUri(path_), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
   }
   if (code == SQLITE_OK) return;
@@ -106,41 +203,7 @@ Database::Database(std::filesystem::path path, Access access, int busy_timeout_m
   ThrowSqlite(failed, code, path_);
 }
 
-Database::Database(Database&& other) noexcept
-    : path_(std::move(other.path_)),
-      busy_timeout_ms_(other.busy_timeout_ms_),
-      handle_(std::exchange(other.handle_, nullptr)) {}
-
-Database& Database::operator=(Database&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(busy_timeout_ms_, other.busy_timeout_ms_);
-  std::swap(handle_, other.handle_);
-  return *this;
-}
-
-Database::~Database() { sqlite3_close_v2(handle_); }
-
-void Database::Execute(const char* sql) {
-  Check(handle_, sqlite3_exec(handle_, sql, nullptr, nullptr, nullptr), path_);
-}
-
-Statement Database::Prepare(std::string_view sql) { return Statement(handle_, path_, sql); }
-
-int64_t Database::QueryInteger(const char* sql) {
-  Statement statement = Prepare(sql);
-  statement.Step();
-  return statement.Integer(0);
-}
-
-std::string Database::QueryText(const char* sql) {
-  Statement statement = Prepare(sql);
-  statement.Step();
-  return statement.Text(0);
-}
-
-bool Database::InTransaction() const { return sqlite3_get_autocommit(handle_) == 0; }
-
-void Database::PrepareForWriting() {
+void SqliteEngine::PrepareForWriting() {
   if (sqlite3_db_readonly(handle_, "main") == 1) ThrowSqlite(nullptr, SQLITE_READONLY, path_);
   // The change to WAL wants the file alone and does not ask the busy handler.
   int code = SQLITE_BUSY;
@@ -149,96 +212,17 @@ void Database::PrepareForWriting() {
     code = sqlite3_exec(handle_, "PRAGMA journal_mode = WAL", nullptr, nullptr, nullptr);
   }
   Check(handle_, code, path_);
-  Execute("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON");
+  // Pages of indexes come back again and again; a checkpoint writes a page once however often it changed.
+  Execute(
+      "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -65536; "
+      "PRAGMA wal_autocheckpoint = 8000");
 }
 
-Statement::Statement(sqlite3* database, std::filesystem::path path, std::string_view sql)
-    : path_(std::move(path)), database_(database) {
-  Check(database_, sqlite3_prepare_v2(database_, sql.data(), static_cast<int>(sql.size()), &handle_, nullptr),
-        path_);
-}
+}  // namespace
 
-Statement::Statement(Statement&& other) noexcept
-    : path_(std::move(other.path_)),
-      database_(other.database_),
-      handle_(std::exchange(other.handle_, nullptr)) {}
-
-Statement::~Statement() { sqlite3_finalize(handle_); }
-
-bool Statement::Step() {
-  const int code = sqlite3_step(handle_);
-  if (code == SQLITE_ROW) return true;
-  if (code == SQLITE_DONE) return false;
-  ThrowSqlite(database_, code, path_);
-}
-
-void Statement::Run() {
-  while (Step()) {
-  }
-  Reset();
-}
-
-void Statement::Reset() { sqlite3_reset(handle_); }
-
-bool Statement::IsNull(int column) const { return sqlite3_column_type(handle_, column) == SQLITE_NULL; }
-int64_t Statement::Integer(int column) const { return sqlite3_column_int64(handle_, column); }
-double Statement::Real(int column) const { return sqlite3_column_double(handle_, column); }
-
-std::string Statement::Text(int column) const {
-  const void* const bytes = sqlite3_column_blob(handle_, column);  // first: the call that may convert
-  const auto size = static_cast<size_t>(sqlite3_column_bytes(handle_, column));
-  return bytes ? std::string(static_cast<const char*>(bytes), size) : std::string();
-}
-
-std::optional<int64_t> Statement::OptionalInteger(int column) const {
-  return IsNull(column) ? std::nullopt : std::optional(Integer(column));
-}
-
-std::optional<double> Statement::OptionalReal(int column) const {
-  return IsNull(column) ? std::nullopt : std::optional(Real(column));
-}
-
-void Statement::BindOne(int index, std::nullptr_t) {
-  Check(database_, sqlite3_bind_null(handle_, index), path_);
-}
-void Statement::BindOne(int index, bool value) { BindOne(index, int64_t{value}); }
-void Statement::BindOne(int index, int value) { BindOne(index, int64_t{value}); }
-
-void Statement::BindOne(int index, int64_t value) {
-  Check(database_, sqlite3_bind_int64(handle_, index, value), path_);
-}
-
-void Statement::BindOne(int index, double value) {
-  Check(database_, sqlite3_bind_double(handle_, index, value), path_);
-}
-
-void Statement::BindOne(int index, const char* value) { BindOne(index, std::string(value)); }
-
-void Statement::BindOne(int index, const std::string& value) {
-  Check(database_,
-        sqlite3_bind_text(handle_, index, value.data(), static_cast<int>(value.size()), SQLITE_TRANSIENT),
-        path_);
-}
-
-void Statement::BindOne(int index, const std::vector<unsigned char>& value) {
-  Check(database_, sqlite3_bind_blob64(handle_, index, value.data(), value.size(), SQLITE_TRANSIENT), path_);
-}
-
-Transaction::Transaction(Database& database) : database_(&database) { database.Execute("BEGIN IMMEDIATE"); }
-Transaction::Transaction(Transaction&& other) noexcept : database_(std::exchange(other.database_, nullptr)) {}
-
-Transaction::~Transaction() {
-  if (database_ == nullptr || !database_->InTransaction())
-    return;  // a full disk may have rolled back already
-  try {
-    database_->Execute("ROLLBACK");
-  } catch (const Error&) {  // the error that brought us here is the one to report
-  }
-}
-
-void Transaction::Commit() {
-  database_->Execute("COMMIT");
-  database_ = nullptr;
+std::unique_ptr<DatabaseEngine> OpenSqlite(std::filesystem::path path, Database::Access access,
+                                           int busy_timeout_ms) {
+  return std::make_unique<SqliteEngine>(std::move(path), access, busy_timeout_ms);
 }
 
 }  // namespace kevin

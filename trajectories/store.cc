@@ -1,83 +1,14 @@
 #include "trajectories/store.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-
-#include <chrono>
 
 #include "env/error.h"
-#include "trajectories/blob.h"
 #include "trajectories/owner.h"
-#include "trajectories/schema.h"
 #include "trajectories/store_impl.h"
 #include "trajectories/ulid.h"
-#include "trajectories/upgrade.h"
 
 namespace kevin {
 namespace {
-
-namespace fs = std::filesystem;
-constexpr int kBusyTimeoutMs = 30'000;
-
-std::pair<uint64_t, uint64_t> FileIdentity(const fs::path& path) {
-  struct stat info {};
-  if (stat(path.c_str(), &info) != 0) return {};
-  return {info.st_dev, info.st_ino};
-}
-
-void CheckPath(const fs::path& path, OpenMode mode) {
-  std::error_code ignored;
-  const std::string name = path.string();
-  if (fs::is_directory(path, ignored)) {
-    throw Error(ExitCode::kBadRequest, fmt::format("{}: is a folder, not a database", name),
-                "give a file with --db");
-  }
-  if (mode != OpenMode::kCreate) {
-    if (fs::exists(path, ignored)) return;
-    throw Error(ExitCode::kBadRequest, fmt::format("{}: no such database", name),
-                "make one with: kevin run --problem level1/19, or name another with --db");
-  }
-  const fs::path folder = path.parent_path();
-  if (!folder.empty() && !fs::is_directory(folder, ignored)) {
-    throw Error(ExitCode::kBadRequest, fmt::format("{}: folder {} does not exist", name, folder.string()),
-                fmt::format("make it with: mkdir -p {}", folder.string()));
-  }
-}
-
-// True if the file is a database of this version or an older one, false if it is still empty; anything else
-// is refused.
-bool IsKevinDatabase(Database& database) {
-  database.Execute("BEGIN");  // one snapshot: another process may be creating the tables just now
-  const int64_t application = database.QueryInteger("PRAGMA application_id");
-  const int64_t version = database.QueryInteger("PRAGMA user_version");
-  const int64_t objects = database.QueryInteger("SELECT count(*) FROM sqlite_schema");
-  database.Execute("COMMIT");
-  const std::string name = database.path().string();
-  if (application == 0 && version == 0 && objects == 0) return false;
-  if (application != kApplicationId) {
-    throw Error(ExitCode::kBadRequest, fmt::format("{}: an SQLite database, but not one of Kevin's", name),
-                "give another file with --db; this one is left as it is");
-  }
-  if (version > kSchemaVersion) {
-    throw Error(
-        ExitCode::kBadRequest,
-        fmt::format("{}: database is newer (v{}) than this program (v{})", name, version, kSchemaVersion),
-        "update Kevin, or give another file with --db; this one is left as it is");
-  }
-  if (version < 1) {
-    throw Error(ExitCode::kBadRequest,
-                fmt::format("{}: database has the impossible version {}", name, version),
-                "give another file with --db");
-  }
-  return true;
-}
-
-void CreateTables(Database& database) {
-  Transaction transaction(database);
-  if (database.QueryInteger("SELECT count(*) FROM sqlite_schema") == 0) database.Execute(kSchema);
-  transaction.Commit();
-}
 
 constexpr char kEpisodeColumns[] =
     "id, run, last_run, problem, problem_hash, policy, kind, device, isolation, size, inputs, precision, "
@@ -88,7 +19,7 @@ constexpr char kEpisodeColumns[] =
 
 constexpr char kEpisodeTail[] =
     ", (SELECT count(*) FROM turns t WHERE t.episode = episodes.id AND t.turn > 0)"
-    ", (SELECT count(*) FROM turn_results r WHERE r.episode = episodes.id AND r.turn > 0 AND r.correct)"
+    ", (SELECT count(*) FROM turn_results r WHERE r.episode = episodes.id AND r.turn > 0 AND r.correct = 1)"
     ", (SELECT owner FROM runs WHERE runs.id = episodes.last_run)"
     ", (SELECT count(*) FROM requests q WHERE q.episode = episodes.id)"
     ", (SELECT CASE WHEN count(*) = count(cost_usd) THEN sum(cost_usd) END FROM requests q "
@@ -168,23 +99,6 @@ const char* EpisodeStateName(EpisodeState state) {
   return "failed";
 }
 
-std::string UtcNow() {
-  using namespace std::chrono;
-  const auto now = floor<milliseconds>(system_clock::now());
-  const auto seconds = floor<std::chrono::seconds>(now);
-  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(system_clock::to_time_t(seconds)),
-                     (now - seconds).count());
-}
-
-Transaction Store::Impl::BeginWrite() {
-  if (FileIdentity(database.path()) != file_identity) {
-    throw Error(ExitCode::kBroken,
-                fmt::format("{}: the database was moved or deleted while in use", database.path().string()),
-                "what was stored is in the file that was moved; start again with --db");
-  }
-  return Transaction(database);
-}
-
 void Store::Impl::RequireEpisode(const std::string& id) {
   Statement statement = database.Prepare("SELECT 1 FROM episodes WHERE id = ?");
   if (!statement.Bind(id).Step()) ThrowUnknownEpisode(database, id);
@@ -195,74 +109,95 @@ Store::Store(Store&&) noexcept = default;
 Store& Store::operator=(Store&&) noexcept = default;
 Store::~Store() = default;
 
-Store Store::Open(const fs::path& path, OpenMode mode) {
-  CheckPath(path, mode);
-  const auto access = mode == OpenMode::kRead    ? Database::Access::kReadOnly
-                      : mode == OpenMode::kWrite ? Database::Access::kReadWrite
-                                                 : Database::Access::kCreate;
-  Database database(path, access, kBusyTimeoutMs);
-  const bool has_tables = IsKevinDatabase(database);
-  if (mode == OpenMode::kRead) {
-    if (!has_tables) {
-      throw Error(ExitCode::kBadRequest, fmt::format("{}: the database is empty", path.string()),
-                  "kevin run stores an episode in it");
-    }
-    ReadAsNewest(database);
-  } else {
-    database.PrepareForWriting();
-    if (!has_tables) CreateTables(database);
-    UpgradeToNewest(database);
-  }
-  return Store(std::make_unique<Impl>(std::move(database), FileIdentity(path)));
+LeaseLost::LeaseLost(const std::string& episode)
+    : Error(ExitCode::kBroken, fmt::format("episode {}: another worker has taken it over", episode),
+            "nothing is lost; this worker was silent for longer than its lease") {}
+
+void Store::Hold(const std::string& episode, const Lease& lease) {
+  const std::lock_guard lock(impl_->held_mutex);
+  impl_->held[episode] = lease;
 }
 
-const fs::path& Store::path() const { return impl_->database.path(); }
+void Store::LetGo(const std::string& episode) {
+  const std::lock_guard lock(impl_->held_mutex);
+  impl_->held.erase(episode);
+}
+
+const std::filesystem::path& Store::path() const { return impl_->database.path(); }
 
 std::string Store::BeginRun(const RunRecord& run) {
-  const std::lock_guard lock(impl_->mutex);
-  Transaction transaction = impl_->BeginWrite();
   const std::string id = NewUlid();
-  impl_->database
-      .Prepare(InsertSql("INSERT", "runs", "id, command, program_version, machine, owner, started_at"))
+  impl_->Write([&] { impl_->InsertRun(id, run); });
+  return id;
+}
+
+void Store::Impl::InsertRun(const std::string& id, const RunRecord& run) {
+  database.Prepare(InsertSql("INSERT", "runs", "id, command, program_version, machine, owner, started_at"))
       .Bind(id, run.command, run.program_version, run.machine, ThisProcess(), UtcNow())
       .Run();
-  transaction.Commit();
-  return id;
 }
 
 void Store::FinishRun(const std::string& run) {
-  const std::lock_guard lock(impl_->mutex);
-  Transaction transaction = impl_->BeginWrite();
-  impl_->database.Prepare("UPDATE runs SET finished_at = ? WHERE id = ?").Bind(UtcNow(), run).Run();
-  transaction.Commit();
+  impl_->Write([&] {
+    impl_->database.Prepare("UPDATE runs SET finished_at = ? WHERE id = ?").Bind(UtcNow(), run).Run();
+  });
 }
 
 std::string Store::BeginEpisode(const EpisodeRecord& e, const ProblemRecord& problem) {
-  const std::lock_guard lock(impl_->mutex);
-  Transaction transaction = impl_->BeginWrite();
-  impl_->database
-      .Prepare(InsertSql("INSERT OR IGNORE", "problems", "content_hash, id, name, families, flags, text"))
-      .Bind(problem.content_hash, problem.id, problem.name, DumpJson(problem.families),
-            DumpJson(problem.flags), problem.text)
-      .Run();
-  const auto start = e.start_source.empty() ? std::nullopt : std::optional(impl_->PutText(e.start_source));
+  const auto start = e.start_source.empty() ? std::nullopt : std::optional(EncodeText(e.start_source));
   const std::string id = NewUlid();
-  impl_->database.Prepare(InsertSql("INSERT", "episodes", kEpisodeColumns))
-      .Bind(id, e.run, e.run, problem.id, problem.content_hash, e.policy, e.kind, e.device, e.isolation,
-            e.size, e.inputs, e.precision, static_cast<int64_t>(e.seed), e.turns_asked, e.prompt_template,
-            e.prompt_template_hash, start, e.note, e.until, UtcNow(),
-            EpisodeStateName(EpisodeState::kRunning), "", nullptr, nullptr, nullptr, nullptr, nullptr, 0.0,
-            nullptr, e.tf32)
-      .Run();
-  transaction.Commit();
+  const std::string last_run = e.last_run.empty() ? e.run : e.last_run;
+  impl_->Write([&] {
+    impl_->PutProblem(problem);
+    if (start) impl_->Put(*start);
+    impl_->database.Prepare(InsertSql("INSERT", "episodes", kEpisodeColumns))
+        .Bind(id, e.run, last_run, problem.id, problem.content_hash, e.policy, e.kind, e.device, e.isolation,
+              e.size, e.inputs, e.precision, static_cast<int64_t>(e.seed), e.turns_asked, e.prompt_template,
+              e.prompt_template_hash, start ? std::optional(start->hash) : std::nullopt, e.note, e.until,
+              UtcNow(), EpisodeStateName(EpisodeState::kRunning), "", nullptr, nullptr, nullptr, nullptr,
+              nullptr, 0.0, nullptr, e.tf32)
+        .Run();
+    if (!e.lease.item.empty()) impl_->GiveEpisode(e.lease, id);
+  });
+  if (!e.lease.item.empty()) Hold(id, e.lease);
   return id;
 }
 
+void Store::Impl::PutProblem(const ProblemRecord& problem) {
+  database.Prepare(InsertSql("INSERT OR IGNORE", "problems", "content_hash, id, name, families, flags, text"))
+      .Bind(problem.content_hash, problem.id, problem.name, DumpJson(problem.families),
+            DumpJson(problem.flags), problem.text)
+      .Run();
+}
+
+void Store::Impl::GiveEpisode(const Lease& lease, const std::string& episode) {
+  Statement update = database.Prepare(
+      "UPDATE work_items SET episode = ? WHERE id = ? AND fence = ? AND state = 'leased' AND episode IS NULL "
+      "RETURNING id");
+  const bool mine = update.Bind(episode, lease.item, lease.fence).Step();
+  update.Reset();
+  if (!mine) throw LeaseLost(episode);
+}
+
 void Store::ResumeEpisode(const std::string& episode, const std::string& run, int more_turns) {
-  const std::lock_guard lock(impl_->mutex);
-  Transaction transaction = impl_->BeginWrite();
-  impl_->RequireEpisode(episode);
-  Statement owner = impl_->database.Prepare(
+  impl_->Write([&] {
+    impl_->RequireEpisode(episode);
+    if (impl_->IsHeld(episode)) {
+      impl_->RequireLease(episode, {});
+    } else {
+      impl_->RequireNobodyElse(episode);
+    }
+    impl_->database
+        .Prepare(
+            "UPDATE episodes SET state = 'running', state_reason = '', finished_at = NULL, last_run = ?1, "
+            "turns_asked = ?2 + (SELECT count(*) FROM turns WHERE episode = ?3 AND turn > 0) WHERE id = ?3")
+        .Bind(run, more_turns, episode)
+        .Run();
+  });
+}
+
+void Store::Impl::RequireNobodyElse(const std::string& episode) {
+  Statement owner = database.Prepare(
       "SELECT e.state, r.owner FROM episodes e JOIN runs r ON r.id = e.last_run WHERE e.id = ?");
   owner.Bind(episode).Step();
   const std::string mine = ThisProcess();
@@ -273,29 +208,22 @@ void Store::ResumeEpisode(const std::string& episode, const std::string& run, in
                 fmt::format("episode {} is being worked on by another process", episode),
                 "wait until it ends, or start an episode of its own");
   }
-  impl_->database
-      .Prepare(
-          "UPDATE episodes SET state = 'running', state_reason = '', finished_at = NULL, last_run = ?1, "
-          "turns_asked = ?2 + (SELECT count(*) FROM turns WHERE episode = ?3 AND turn > 0) WHERE id = ?3")
-      .Bind(run, more_turns, episode)
-      .Run();
-  transaction.Commit();
 }
 
 void Store::FinishEpisode(const std::string& episode, const EpisodeEnd& end) {
-  const std::lock_guard lock(impl_->mutex);
-  Transaction transaction = impl_->BeginWrite();
-  impl_->RequireEpisode(episode);
-  impl_->database
-      .Prepare(
-          "UPDATE episodes SET state = ?, state_reason = ?, best_turn = ?, best_speedup = ?, "
-          "best_speedup_low = ?, best_speedup_high = ?, best_path = ?, seconds = seconds + ?, "
-          "finished_at = ? WHERE id = ?")
-      .Bind(EpisodeStateName(end.state), end.state_reason, end.best_turn, end.best_speedup,
-            end.best_speedup_low, end.best_speedup_high, NullIfEmpty(end.best_path), end.seconds, UtcNow(),
-            episode)
-      .Run();
-  transaction.Commit();
+  impl_->Write([&] {
+    impl_->RequireEpisode(episode);
+    impl_->RequireLease(episode, {});
+    impl_->database
+        .Prepare(
+            "UPDATE episodes SET state = ?, state_reason = ?, best_turn = ?, best_speedup = ?, "
+            "best_speedup_low = ?, best_speedup_high = ?, best_path = ?, seconds = seconds + ?, "
+            "finished_at = ? WHERE id = ?")
+        .Bind(EpisodeStateName(end.state), end.state_reason, end.best_turn, end.best_speedup,
+              end.best_speedup_low, end.best_speedup_high, NullIfEmpty(end.best_path), end.seconds, UtcNow(),
+              episode)
+        .Run();
+  });
 }
 
 EpisodeRecord Store::FindEpisode(const std::string& prefix) {

@@ -1,5 +1,6 @@
 #pragma once
-// START HERE for trajectories: the one way in and out of the database (a SQLite file, schema.sql).
+// START HERE for trajectories: the one way in and out of the database (schema.sql): a SQLite file, or
+// PostgreSQL where the name is an address (postgresql://user@host/database).
 //
 //   Store store = Store::Open("kevin.db", OpenMode::kCreate);
 //   std::string run = store.BeginRun({...});
@@ -10,10 +11,10 @@
 //
 // Durability: WAL with synchronous=FULL. When a call returns, what it wrote survives kill -9 and a power cut;
 // a kill at any moment loses at most the turn in flight, and the file opens without repair. The price is one
-// fsync per call, milliseconds beside a turn of seconds.
+// fsync per call, shared by the threads that write at the time (group_commit.h).
 // Threads: every method may be called from any thread; calls take turns on one connection.
-// Processes: any number may write to one file; a writer waits up to 30 s for the others.
-// Errors: Error kBroken (disk full, I/O error, file locked for too long: the call had no effect), Error
+// Processes: any number may write to one database; a writer waits up to 30 s for the others.
+// Errors: StoreBroken (disk full, I/O error, file locked for too long: the call had no effect), Error
 // kBadRequest (not a database, corrupt, newer version, not writable, unknown or ambiguous id).
 
 #include <filesystem>
@@ -22,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "env/error.h"
 #include "trajectories/records.h"
 
 namespace kevin {
@@ -32,6 +34,19 @@ enum class OpenMode {
   kCreate  // made if missing or empty; its folder must exist
 };
 
+// A write that failed because of the database, not because of what was written: a full disk, a lost
+// connection, a lock held for too long.
+class StoreBroken : public Error {
+ public:
+  explicit StoreBroken(const Error& why) : Error(why.code(), why.what(), why.next_step()) {}
+};
+
+// A write to an episode whose work item somebody else has taken over. It had no effect.
+class LeaseLost : public Error {
+ public:
+  explicit LeaseLost(const std::string& episode);
+};
+
 class Store {
  public:
   static Store Open(const std::filesystem::path& path, OpenMode mode);
@@ -39,7 +54,7 @@ class Store {
   Store& operator=(Store&&) noexcept;
   ~Store();
 
-  const std::filesystem::path& path() const;
+  const std::filesystem::path& path() const;  // the file, or the address without its password
 
   // --- Writing. Ids in the records are ignored; the new id is returned. ---
   std::string BeginRun(const RunRecord& run);
@@ -53,12 +68,15 @@ class Store {
   // on it.
   void ResumeEpisode(const std::string& episode, const std::string& run, int more_turns);
 
-  // All of a turn in one transaction. Returns the id of its evaluation. Throws kBadRequest when the episode
-  // already has this turn.
-  std::string AppendTurn(const std::string& episode, const TurnRecord& turn);
+  // All of a turn in one transaction: with it `audit`, unless null, and what its evaluation supersedes (see
+  // Supersede). Returns the id of its evaluation. Throws kBadRequest when the episode already has this turn.
+  std::string AppendTurn(const std::string& episode, const TurnRecord& turn,
+                         const std::vector<std::string>& supersedes = {},
+                         const EvaluationRecord* audit = nullptr);
 
   // A further evaluation of a turn's candidate (purpose "confirm" or "audit"). Returns its id.
-  std::string AppendEvaluation(const std::string& episode, int turn, const EvaluationRecord& evaluation);
+  std::string AppendEvaluation(const std::string& episode, int turn, const EvaluationRecord& evaluation,
+                               const std::vector<std::string>& supersedes = {});
 
   // A request to a server, stored before it is sent; returns its attempt number. EndRequest with that number
   // fills in how it ended.
@@ -69,8 +87,14 @@ class Store {
   void FinishEpisode(const std::string& episode, const EpisodeEnd& end);
 
   // `by` overrides the verdicts of `evaluations` and of all that repeat them (cached_from) or were overridden
-  // by them; the rows are kept. superseded_by thus always points at the last word.
+  // by them; the rows are kept. superseded_by thus always points at the last word, also in a repetition that
+  // is stored after what it repeats was overridden.
   void Supersede(const std::vector<std::string>& evaluations, const std::string& by);
+
+  // From now on writes to the episode need the lease: they throw LeaseLost once somebody else has the work
+  // item. BeginEpisode does this for an episode that it begins under a lease. LetGo ends it.
+  void Hold(const std::string& episode, const Lease& lease);
+  void LetGo(const std::string& episode);
 
   // --- Reading ---
   // `prefix` is an episode id or a unique beginning of one, in either case. Unknown or ambiguous: kBadRequest
@@ -94,7 +118,14 @@ class Store {
   // no confirmation or audit, whose numbers must not be selected on. Without samples.
   std::optional<EvaluationRecord> FindEvaluationByKey(const std::string& key);
 
-  struct Impl;  // store_impl.h; for the store's own sources
+  // The same for a machine key, which two texts may share.
+  std::optional<EvaluationRecord> FindEvaluationByMachineKey(const std::string& machine_key);
+
+  // All verdicts under this key that nothing overrides yet, of any purpose; ids, latest first.
+  std::vector<std::string> VerdictsUnderKey(const std::string& key);
+
+  struct Impl;  // store_impl.h; for the sources of this folder
+  Impl& impl() { return *impl_; }
 
  private:
   explicit Store(std::unique_ptr<Impl> impl);

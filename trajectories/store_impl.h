@@ -1,52 +1,98 @@
 #pragma once
-// Inside of Store, shared by its sources (store.cc: file, runs, episodes; turns.cc: turns, evaluations;
-// requests.cc).
+// Inside of Store, shared by the sources that speak SQL.
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
-#include "trajectories/sqlite.h"
+#include "trajectories/database.h"
+#include "trajectories/group_commit.h"
 #include "trajectories/store.h"
 
 namespace kevin {
 
-struct Store::Impl {
-  Impl(Database opened, std::pair<uint64_t, uint64_t> file)
-      : database(std::move(opened)), file_identity(file) {}
+// A row of table blobs, made ready outside of a write.
+struct EncodedBlob {
+  std::string hash, codec;
+  int64_t size = 0;
+  std::string body;
+};
+EncodedBlob EncodeText(const std::string& text);
+std::optional<EncodedBlob> EncodeArray(const std::string& bytes);  // nullopt for an empty array
 
-  // Also checks that the file is still the one at its path: writing to a deleted one would lose everything.
+struct Store::Impl {
+  // `file` is the device and inode of a SQLite file; (0, 0): there is no file to watch.
+  Impl(Database opened, std::pair<uint64_t, uint64_t> file);
+
+  // Runs `work` in a transaction, together with what other threads write at the time (group_commit.h), and
+  // returns once it is durable. Reading goes on under `mutex` alone.
+  void Write(const std::function<void()>& work) { group_commit.Run(work); }
+
+  // A transaction of its own; the caller holds `mutex`. Also checks that the file is still the one at its
+  // path: writing to a deleted one would lose everything.
   Transaction BeginWrite();
 
   // Throws kBadRequest unless there is an episode with exactly this id.
   void RequireEpisode(const std::string& id);
 
-  // Stores the bytes unless they are there already; returns their hash.
-  std::string PutText(const std::string& text);
-  std::optional<std::string> PutArray(const std::string& bytes);  // nullopt for an empty array
-  std::string GetBlob(const std::string& hash);                   // "" for ""
+  // Within a write.
+  void InsertRun(const std::string& id, const RunRecord& run);
+  void PutProblem(const ProblemRecord& problem);
+
+  // Within a write: the item's episode has begun. Throws LeaseLost.
+  void GiveEpisode(const Lease& lease, const std::string& episode);
+
+  // Throws kBadRequest while another living process of this machine works on the episode.
+  void RequireNobodyElse(const std::string& episode);
+
+  bool IsHeld(const std::string& episode);
+
+  // Within a write. Throws LeaseLost when this store holds `episode` by a lease and somebody else has its
+  // item by now. Adds to what the item has used; a turn forgives its faults and kills.
+  struct Used {
+    int turns = 0;
+    int64_t prompt_tokens = 0, completion_tokens = 0;
+    double device_s = 0;
+  };
+  void RequireLease(const std::string& episode, const Used& used);
+
+  // Within a write. Stores the bytes unless they are there already.
+  void Put(const EncodedBlob& blob);
+  std::string GetBlob(const std::string& hash);  // "" for ""
+
+  // The database's clock: that of the server where many machines share one.
+  std::string Now();
 
   std::mutex mutex;
   Database database;
   std::pair<uint64_t, uint64_t> file_identity;  // device and inode
+  std::mutex held_mutex;
+  std::map<std::string, Lease> held;  // by episode
+
+ private:
+  void CommitTogether(const std::vector<PendingWrite*>& writes);
+  void CommitOnce(const std::vector<PendingWrite*>& writes);
+  void RunApart(PendingWrite* write);
+
+  GroupCommit group_commit;
 };
 
-// "INSERT <verb> INTO table(a, b) VALUES (?, ?)" for a list of columns.
+// "INSERT INTO table(a, b) VALUES (?, ?)" for a list of columns; `verb` "INSERT OR IGNORE" leaves a row that
+// is there already as it is.
 inline std::string InsertSql(std::string_view verb, std::string_view table, std::string_view columns) {
   std::string marks = "?";
   for (auto n = std::count(columns.begin(), columns.end(), ','); n > 0; --n) marks += ", ?";
-  std::string sql(verb);
-  return sql.append(" INTO ")
-      .append(table)
-      .append("(")
-      .append(columns)
-      .append(") VALUES (")
-      .append(marks)
-      .append(")");
+  std::string sql("INSERT INTO ");
+  sql.append(table).append("(").append(columns).append(") VALUES (").append(marks).append(")");
+  if (verb == "INSERT OR IGNORE") sql += " ON CONFLICT DO NOTHING";
+  return sql;
 }
 
 // Reads the columns of the current row from left to right.
@@ -79,6 +125,9 @@ inline std::string DumpJson(const nlohmann::json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-std::string UtcNow();  // "2026-11-21T09:40:12.345Z"
+std::pair<uint64_t, uint64_t> FileIdentity(const std::filesystem::path& path);  // device and inode
+
+std::string UtcNow();                                           // "2026-11-21T09:40:12.345Z"
+std::string UtcAfter(const std::string& time, double seconds);  // the same form, later
 
 }  // namespace kevin

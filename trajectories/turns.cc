@@ -26,7 +26,8 @@ constexpr char kEvaluationColumns[] =
     "speedup, speedup_low, speedup_high, log_se, pairs, processes, against_start, against_start_low, "
     "against_start_high, candidate_us, reference_us, gb_per_s, gflop_per_s, floor_us, max_error, "
     "error_bound, score, compile_s, verify_s, measure_s, wait_s, seeds, log, machine, cached_from, "
-    "superseded_by, created_at, kernels, launch_list, profile, peak_gb_per_s, peak_gflop_per_s, device_s";
+    "superseded_by, created_at, kernels, launch_list, profile, peak_gb_per_s, peak_gflop_per_s, device_s, "
+    "machine_key";
 
 std::string SelectEvaluations(const std::string& condition) {
   return fmt::format(
@@ -88,6 +89,15 @@ void InsertBaseline(Database& database, const std::string& id, const EvaluationR
       .Run();
 }
 
+// Another process may have overridden a verdict since it was looked up.
+void InheritSuperseder(Database& database, const std::string& id, const std::string& cached_from) {
+  if (cached_from.empty()) return;
+  Statement original = database.Prepare(std::string("SELECT superseded_by FROM evaluations WHERE id = ?") +
+                                        (database.dialect() == SqlDialect::kPostgres ? " FOR SHARE" : ""));
+  if (!original.Bind(cached_from).Step() || original.IsNull(0)) return;
+  database.Prepare("UPDATE evaluations SET superseded_by = ? WHERE id = ?").Bind(original.Text(0), id).Run();
+}
+
 std::string InsertEvaluation(Database& database, const std::string& episode, int turn,
                              const EvaluationRecord& e) {
   const std::string now = UtcNow();
@@ -106,30 +116,74 @@ std::string InsertEvaluation(Database& database, const std::string& episode, int
             e.verify_s, e.measure_s, e.wait_s, SeedsJson(e.seeds), e.log, e.machine,
             NullIfEmpty(e.cached_from), NullIfEmpty(e.superseded_by), now, NullIfEmpty(e.kernels),
             NullIfEmpty(e.launch_list), NullIfEmpty(e.profile), e.peak_gb_per_s, e.peak_gflop_per_s,
-            e.device_s)
+            e.device_s, NullIfEmpty(e.machine_key))
       .Run();
+  InheritSuperseder(database, id, e.cached_from);
   InsertSamples(database, id, e.samples);
   InsertBaseline(database, id, e, now);
   return id;
 }
 
-void InsertTurn(Store::Impl& impl, const std::string& episode, const TurnRecord& t, const std::string& run) {
+// What of a turn takes time to make ready, done before its write begins.
+struct EncodedTurn {
+  std::vector<EncodedBlob> blobs;
+  std::string messages;
+  std::optional<std::string> prompt_token_ids, token_ids, logprobs;  // hashes
+};
+
+std::optional<std::string> AddArray(const std::string& bytes, EncodedTurn* encoded) {
+  auto blob = EncodeArray(bytes);
+  if (!blob) return std::nullopt;
+  encoded->blobs.push_back(std::move(*blob));
+  return encoded->blobs.back().hash;
+}
+
+EncodedTurn Encode(const TurnRecord& t) {
+  EncodedTurn encoded;
   json messages = json::array();
   for (const MessageRecord& m : t.messages) {
-    messages.push_back({{"role", m.role}, {"content", impl.PutText(m.content)}});
+    encoded.blobs.push_back(EncodeText(m.content));
+    messages.push_back({{"role", m.role}, {"content", encoded.blobs.back().hash}});
   }
+  encoded.messages = DumpJson(messages);
+  encoded.prompt_token_ids = AddArray(ArrayBytes(t.prompt_token_ids), &encoded);
+  encoded.token_ids = AddArray(ArrayBytes(t.token_ids), &encoded);
+  encoded.logprobs = AddArray(ArrayBytes(t.logprobs), &encoded);
+  return encoded;
+}
+
+void InsertTurn(Store::Impl& impl, const std::string& episode, const TurnRecord& t, const std::string& run,
+                const EncodedTurn& encoded) {
+  for (const EncodedBlob& blob : encoded.blobs) impl.Put(blob);
   std::optional<int64_t> seed;
   if (t.sampling.seed) seed = static_cast<int64_t>(*t.sampling.seed);
-  impl.database.Prepare(InsertSql("INSERT", "turns", kTurnColumns))
-      .Bind(episode, t.turn, run, DumpJson(messages), t.reply, t.reasoning,
-            impl.PutArray(ArrayBytes(t.prompt_token_ids)), impl.PutArray(ArrayBytes(t.token_ids)),
-            impl.PutArray(ArrayBytes(t.logprobs)), t.sampling.temperature, t.sampling.top_p,
-            t.sampling.max_tokens, seed, t.stop_reason, t.usage.prompt_tokens, t.usage.completion_tokens,
-            t.usage.cached_tokens, t.usage.reasoning_tokens, t.model.name, NullIfEmpty(t.model.weights_hash),
-            NullIfEmpty(t.model.tokenizer_hash), NullIfEmpty(t.model.template_hash), t.parser_version,
-            t.prompt_template, t.prompt_template_hash, t.summary, t.feedback, NullIfEmpty(t.source_path),
-            t.generate_s, t.overhead_s, t.seconds, t.reward, UtcNow())
-      .Run();
+  Statement insert =
+      impl.database.Prepare(InsertSql("INSERT OR IGNORE", "turns", kTurnColumns) + " RETURNING turn");
+  insert.Bind(episode, t.turn, run, encoded.messages, t.reply, t.reasoning, encoded.prompt_token_ids,
+              encoded.token_ids, encoded.logprobs, t.sampling.temperature, t.sampling.top_p,
+              t.sampling.max_tokens, seed, t.stop_reason, t.usage.prompt_tokens, t.usage.completion_tokens,
+              t.usage.cached_tokens, t.usage.reasoning_tokens, t.model.name,
+              NullIfEmpty(t.model.weights_hash), NullIfEmpty(t.model.tokenizer_hash),
+              NullIfEmpty(t.model.template_hash), t.parser_version, t.prompt_template, t.prompt_template_hash,
+              t.summary, t.feedback, NullIfEmpty(t.source_path), t.generate_s, t.overhead_s, t.seconds,
+              t.reward, UtcNow());
+  const bool is_new = insert.Step();
+  insert.Reset();
+  if (is_new) return;
+  throw Error(ExitCode::kBadRequest, fmt::format("episode {} has a turn {} already", episode, t.turn),
+              "another process may be continuing it; look with: kevin show " + episode);
+}
+
+void MarkSuperseded(Database& database, const std::vector<std::string>& evaluations, const std::string& by) {
+  if (evaluations.empty()) return;
+  Statement update = database.Prepare(
+      "UPDATE evaluations SET superseded_by = ?1 "
+      "WHERE id <> ?1 AND (id = ?2 OR cached_from = ?2 OR superseded_by = ?2)");
+  for (const std::string& id : evaluations) update.Bind(by, id).Run();
+}
+
+double DeviceSeconds(const EvaluationRecord& e) {
+  return e.cached_from.empty() ? e.device_s.value_or(e.verify_s + e.measure_s) : 0;
 }
 
 // --- Reading ---
@@ -163,7 +217,7 @@ EvaluationRecord ReadEvaluation(const Statement& statement) {
   e.created_at = row.Text();
   e.kernels = row.Text(), e.launch_list = row.Text(), e.profile = row.Text();
   e.peak_gb_per_s = row.OptionalReal(), e.peak_gflop_per_s = row.OptionalReal();
-  e.device_s = row.OptionalReal(), e.source = row.Text();
+  e.device_s = row.OptionalReal(), e.machine_key = row.Text(), e.source = row.Text();
   return e;
 }
 
@@ -226,7 +280,7 @@ std::vector<TurnRecord> ReadTurns(Store::Impl& impl, const std::string& episode,
       "SELECT {}, (SELECT count(*) FROM requests q WHERE q.episode = turns.episode AND q.turn = turns.turn), "
       "(SELECT CASE WHEN count(*) = count(cost_usd) THEN sum(cost_usd) END FROM requests q "
       "WHERE q.episode = turns.episode AND q.turn = turns.turn) "
-      "FROM turns WHERE episode = ?1 AND (?2 IS NULL OR turn = ?2) ORDER BY turn",
+      "FROM turns WHERE episode = ?1 AND (turn = ?2 OR ?2 IS NULL) ORDER BY turn",
       kTurnColumns));
   std::vector<TurnRecord> turns;
   statement.Bind(episode, turn);
@@ -241,72 +295,39 @@ std::vector<TurnRecord> ReadTurns(Store::Impl& impl, const std::string& episode,
 
 }  // namespace
 
-std::string Store::Impl::PutText(const std::string& text) {
-  std::string hash = ContentHash(text);
-  database.Prepare(InsertSql("INSERT OR IGNORE", "blobs", "hash, codec, size, body"))
-      .Bind(hash, "plain", static_cast<int64_t>(text.size()), text)
-      .Run();
-  return hash;
-}
-
-std::optional<std::string> Store::Impl::PutArray(const std::string& bytes) {
-  if (bytes.empty()) return std::nullopt;
-  std::string hash = ContentHash(bytes);
-  database.Prepare(InsertSql("INSERT OR IGNORE", "blobs", "hash, codec, size, body"))
-      .Bind(hash, "zlib", static_cast<int64_t>(bytes.size()), Compress(bytes))
-      .Run();
-  return hash;
-}
-
-std::string Store::Impl::GetBlob(const std::string& hash) {
-  if (hash.empty()) return "";
-  Statement statement = database.Prepare("SELECT codec, size, body FROM blobs WHERE hash = ?");
-  if (!statement.Bind(hash).Step()) {
-    throw Error(ExitCode::kBadRequest, fmt::format("{}: blob {} is missing", database.path().string(), hash),
-                "the database was edited or is damaged; other turns are not affected");
-  }
-  return statement.Text(0) == "zlib" ? Decompress(statement.Text(2), statement.Integer(1))
-                                     : statement.Text(2);
-}
-
-std::string Store::AppendTurn(const std::string& episode, const TurnRecord& turn) {
-  const std::lock_guard lock(impl_->mutex);
-  Transaction transaction = impl_->BeginWrite();
-  impl_->RequireEpisode(episode);
-  Statement existing = impl_->database.Prepare("SELECT 1 FROM turns WHERE episode = ? AND turn = ?");
-  if (existing.Bind(episode, turn.turn).Step()) {
-    throw Error(ExitCode::kBadRequest, fmt::format("episode {} has a turn {} already", episode, turn.turn),
-                "another process may be continuing it; look with: kevin show " + episode);
-  }
-  std::string run = turn.run;
-  if (run.empty()) {
-    Statement last = impl_->database.Prepare("SELECT last_run FROM episodes WHERE id = ?");
-    last.Bind(episode).Step();
-    run = last.Text(0);
-  }
-  InsertTurn(*impl_, episode, turn, run);
-  std::string id = InsertEvaluation(impl_->database, episode, turn.turn, turn.evaluation);
-  transaction.Commit();
+std::string Store::AppendTurn(const std::string& episode, const TurnRecord& turn,
+                              const std::vector<std::string>& supersedes, const EvaluationRecord* audit) {
+  const EncodedTurn encoded = Encode(turn);
+  const Impl::Used used{1, turn.usage.prompt_tokens.value_or(0), turn.usage.completion_tokens.value_or(0),
+                        DeviceSeconds(turn.evaluation) + (audit ? DeviceSeconds(*audit) : 0)};
+  std::string id;
+  impl_->Write([&] {
+    Database& database = impl_->database;
+    Statement last = database.Prepare("SELECT last_run FROM episodes WHERE id = ?");
+    if (!last.Bind(episode).Step()) impl_->RequireEpisode(episode);
+    impl_->RequireLease(episode, used);
+    InsertTurn(*impl_, episode, turn, turn.run.empty() ? last.Text(0) : turn.run, encoded);
+    id = InsertEvaluation(database, episode, turn.turn, turn.evaluation);
+    if (audit != nullptr) InsertEvaluation(database, episode, turn.turn, *audit);
+    MarkSuperseded(database, supersedes, id);
+  });
   return id;
 }
 
-std::string Store::AppendEvaluation(const std::string& episode, int turn,
-                                    const EvaluationRecord& evaluation) {
-  const std::lock_guard lock(impl_->mutex);
-  Transaction transaction = impl_->BeginWrite();
-  impl_->RequireEpisode(episode);
-  std::string id = InsertEvaluation(impl_->database, episode, turn, evaluation);
-  transaction.Commit();
+std::string Store::AppendEvaluation(const std::string& episode, int turn, const EvaluationRecord& evaluation,
+                                    const std::vector<std::string>& supersedes) {
+  std::string id;
+  impl_->Write([&] {
+    impl_->RequireEpisode(episode);
+    impl_->RequireLease(episode, {0, 0, 0, DeviceSeconds(evaluation)});
+    id = InsertEvaluation(impl_->database, episode, turn, evaluation);
+    MarkSuperseded(impl_->database, supersedes, id);
+  });
   return id;
 }
 
 void Store::Supersede(const std::vector<std::string>& evaluations, const std::string& by) {
-  const std::lock_guard lock(impl_->mutex);
-  Transaction transaction = impl_->BeginWrite();
-  Statement update = impl_->database.Prepare(
-      "UPDATE evaluations SET superseded_by = ?1 WHERE id <> ?1 AND ?2 IN (id, cached_from, superseded_by)");
-  for (const std::string& id : evaluations) update.Bind(by, id).Run();
-  transaction.Commit();
+  impl_->Write([&] { MarkSuperseded(impl_->database, evaluations, by); });
 }
 
 std::vector<TurnRecord> Store::LoadTurns(const std::string& episode) {
@@ -346,6 +367,25 @@ std::optional<EvaluationRecord> Store::FindEvaluationByKey(const std::string& ke
                         "AND superseded_by IS NULL ORDER BY id DESC LIMIT 1"));
   if (!statement.Bind(key).Step()) return std::nullopt;
   return ReadEvaluation(statement);
+}
+
+std::optional<EvaluationRecord> Store::FindEvaluationByMachineKey(const std::string& machine_key) {
+  const std::lock_guard lock(impl_->mutex);
+  Statement statement = impl_->database.Prepare(
+      SelectEvaluations("machine_key = ? AND purpose IN ('turn', 'start') AND cached_from IS NULL "
+                        "AND superseded_by IS NULL ORDER BY id DESC LIMIT 1"));
+  if (!statement.Bind(machine_key).Step()) return std::nullopt;
+  return ReadEvaluation(statement);
+}
+
+std::vector<std::string> Store::VerdictsUnderKey(const std::string& key) {
+  const std::lock_guard lock(impl_->mutex);
+  Statement statement = impl_->database.Prepare(
+      "SELECT id FROM evaluations WHERE key = ? AND superseded_by IS NULL ORDER BY id DESC");
+  std::vector<std::string> ids;
+  statement.Bind(key);
+  while (statement.Step()) ids.push_back(statement.Text(0));
+  return ids;
 }
 
 }  // namespace kevin

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <string>
 
 #include "trajectories/schema.h"
 
@@ -23,24 +24,12 @@ constexpr char kReadOneAsTwo[] = R"(
 CREATE TEMP VIEW episodes AS SELECT *, 0 AS tf32 FROM main.episodes;
 CREATE TEMP VIEW evaluations AS
 SELECT *, NULL AS kernels, NULL AS launch_list, NULL AS profile, NULL AS peak_gb_per_s,
-       NULL AS peak_gflop_per_s, NULL AS device_s
+       NULL AS peak_gflop_per_s, NULL AS device_s, NULL AS machine_key
 FROM main.evaluations;
 )";
 
-// Format 3: requests to servers.
-constexpr char kAddRequests[] = R"(
-CREATE TABLE requests (
-  episode TEXT NOT NULL REFERENCES episodes(id), turn INTEGER NOT NULL, attempt INTEGER NOT NULL,
-  run TEXT NOT NULL REFERENCES runs(id), provider TEXT NOT NULL, url TEXT NOT NULL, model TEXT NOT NULL,
-  request TEXT NOT NULL REFERENCES blobs(hash), started_at TEXT NOT NULL,
-  outcome TEXT NOT NULL CHECK (outcome IN ('sent', 'answered', 'failed', 'cancelled', 'cached')),
-  status INTEGER, error TEXT, retry_after_s REAL, seconds REAL, first_token_s REAL, served_model TEXT,
-  request_id TEXT, stop_cause TEXT, prompt_tokens INTEGER, completion_tokens INTEGER, cached_tokens INTEGER,
-  cache_write_tokens INTEGER, reasoning_tokens INTEGER, cost_usd REAL, response TEXT REFERENCES blobs(hash),
-  PRIMARY KEY (episode, turn, attempt)
-) STRICT;
-CREATE INDEX requests_run ON requests(run);
-)";
+constexpr char kReadTwoEvaluations[] =
+    "CREATE TEMP VIEW evaluations AS SELECT *, NULL AS machine_key FROM main.evaluations";
 
 // The columns that the store reads, and no rows.
 constexpr char kReadWithoutRequests[] = R"(
@@ -53,10 +42,30 @@ SELECT '' AS episode, 0 AS turn, 0 AS attempt, '' AS run, '' AS provider, '' AS 
 WHERE 0;
 )";
 
+constexpr char kReadTwoAsThree[] = R"(
+CREATE TEMP TABLE collections (run TEXT, key TEXT, spec TEXT, finished_at TEXT);
+CREATE TEMP TABLE collection_workers (run TEXT, collection TEXT);
+CREATE TEMP VIEW work_items AS
+SELECT *, NULL AS device, 0 AS faults, 0 AS kills, NULL AS not_before, 0 AS turns, 0 AS prompt_tokens,
+       0 AS completion_tokens, 0.0 AS device_s FROM main.work_items;
+)";
+
 int64_t Version(Database& database) { return database.QueryInteger("PRAGMA user_version"); }
 
 // The part of schema.sql that makes the views; all of them are derived, so they can be made anew.
 const char* ViewsOfSchema() { return std::strstr(kSchema, "-- == VIEWS =="); }
+
+// From one "-- == NAME ==" of schema.sql to the next.
+std::string PartOfSchema(const char* marker) {
+  const char* const start = std::strstr(kSchema, marker);
+  return std::string(start, std::strstr(start + std::strlen(marker), "-- == "));
+}
+
+// And requests, which are in the same part.
+void AddCollections(Database& database) {
+  database.Execute("DROP TABLE work_items");
+  database.Execute(PartOfSchema("-- == COLLECTIONS ==").c_str());
+}
 
 }  // namespace
 
@@ -66,7 +75,8 @@ void UpgradeToNewest(Database& database) {
   if (Version(database) == kSchemaVersion) return;  // another process was faster
   database.Execute("DROP VIEW turn_returns; DROP VIEW turn_results; DROP VIEW turn_messages");
   if (Version(database) < 2) database.Execute(kOneToTwo);
-  if (Version(database) < 3) database.Execute(kAddRequests);
+  database.Execute("ALTER TABLE evaluations ADD COLUMN machine_key TEXT");
+  AddCollections(database);
   database.Execute(ViewsOfSchema());
   database.Execute(fmt::format("PRAGMA user_version = {}", kSchemaVersion).c_str());
   transaction.Commit();
@@ -74,7 +84,9 @@ void UpgradeToNewest(Database& database) {
 
 void ReadAsNewest(Database& database) {
   if (Version(database) < 2) database.Execute(kReadOneAsTwo);
+  if (Version(database) == 2) database.Execute(kReadTwoEvaluations);
   if (Version(database) < 3) database.Execute(kReadWithoutRequests);
+  if (Version(database) < 3) database.Execute(kReadTwoAsThree);
 }
 
 }  // namespace kevin

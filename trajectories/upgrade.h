@@ -1,7 +1,7 @@
 #pragma once
 // Databases of older formats: brought up to schema.sql for writing, or read as if they had been.
 
-#include "trajectories/sqlite.h"
+#include "trajectories/database.h"
 
 namespace kevin {
 

@@ -254,6 +254,8 @@ const char* ProfileName(SandboxProfile profile) {
       return "candidate";
     case SandboxProfile::kGpuRunner:
       return "gpu-runner";
+    case SandboxProfile::kGpuTool:
+      return "gpu-tool";
   }
   return "";
 }

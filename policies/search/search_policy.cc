@@ -84,6 +84,7 @@ class SearchPolicy : public Policy {
   }
 
   std::string Name() const override { return "search"; }
+  bool LoadsProcessor() const override { return true; }
 
   std::string WhyNot(const Task& task) const override {
     try {

@@ -398,7 +398,7 @@ TEST_CASE("one cached verdict in twenty is checked again") {
   f.environment.calls.clear();
   Judge judge(f.problem, f.environment, f.store, {}, AuditRates{0.05, 0}, 1, nullptr);
   int audits = 0;
-  for (int i = 0; i < 1000; ++i) audits += judge.Decide({"cpp", FakeSource("wrong")}).audit ? 1 : 0;
+  for (int i = 0; i < 1000; ++i) audits += judge.Decide(i, {"cpp", FakeSource("wrong")}).audit ? 1 : 0;
   CHECK(audits == static_cast<int>(f.environment.calls.size()));
   CHECK(audits >= 25);
   CHECK(audits <= 80);

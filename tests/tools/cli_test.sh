@@ -24,7 +24,7 @@ expect() {
 
 expect 0 "" --help
 grep -q "Examples:" out.txt || { echo "FAILED: --help has no examples"; failures=$((failures + 1)); }
-for command in run bench problems show export doctor policy "policy check"; do
+for command in run collect eval bench problems baseline show export doctor policy "policy check"; do
   expect 0 "" $command --help
   grep -q "Examples:" out.txt || { echo "FAILED: $command --help has no examples"; failures=$((failures + 1)); }
 done
@@ -80,8 +80,20 @@ if ! [ -e /dev/nvidiactl ]; then
   grep -q '"name":"gpu","ok":true,"found":"none, the CPU is used: ' doctor.txt ||
     { echo "FAILED: doctor on a machine without a GPU: $(grep '"gpu"' doctor.txt)"; failures=$((failures + 1)); }
 fi
+expect 2 "no problems given" collect
+expect 2 "no such problems" collect --suite level9
+expect 2 "no such policy" collect --suite level1/19 --policy gpt
+expect 2 "not auto, cpu or cuda:N" collect --suite level1/19 --device gpu
+expect 2 "not in range" collect --suite level1/19 --episodes 0
+expect 2 "excludes" collect --suite level1/19 --join 01J
+expect 2 "no such database" collect --join 01J --db none.db
+expect 2 "not PROMPT/COMPLETION" collect --suite level1/19 --price 3
+expect 2 "what tokens cost" collect --suite level1/19 --dollars 3
+expect 2 "no size 'huge'" eval --size huge
+expect 4 "next: " collect --suite level1/19 --db postgresql://nobody@localhost:1/none
 rm -f kevin.db*
 expect 2 "unknown problem" run --problem level9/9
+expect 2 "no such problems" collect --suite level9
 [ -e kevin.db ] && { echo "FAILED: a wrong request left a database"; failures=$((failures + 1)); }
 echo "not a database, long enough to be looked at as one" >junk.db
 expect 2 "not a database" run --problem level1/19 --db junk.db

@@ -4,6 +4,7 @@
 
 #include "tests/catch.h"
 #include "tests/trajectories/sample_records.h"
+#include "tests/trajectories/test_database.h"
 
 namespace kevin {
 namespace {
@@ -32,14 +33,14 @@ double Value(Database& database, const std::string& column, const std::string& e
 }
 
 TEST_CASE("returns discount what comes after, advantages compare with the same problem in the same run") {
-  TemporaryFolder folder;
-  Store store = Store::Open(folder / "kevin.db", OpenMode::kCreate);
+  TestDatabase test;
+  Store store = test.Open(OpenMode::kCreate);
   const std::string run = store.BeginRun(SampleRun());
   const std::string a = EpisodeWithRewards(store, run, {0, 1, 2});
   const std::string b = EpisodeWithRewards(store, run, {1.5});
   EpisodeWithRewards(store, run, {100}, "another problem");
   EpisodeWithRewards(store, store.BeginRun(SampleRun()), {50});  // another run
-  Database database = Look(folder / "kevin.db");
+  Database database = test.Look();
 
   // R3 = 2; R2 = 1 + 0.4 * 2 = 1.8; R1 = 0 + 0.4 * 1.8 = 0.72.
   CHECK(Value(database, "return", a, 3) == Approx(2.0));
@@ -58,15 +59,15 @@ TEST_CASE("returns discount what comes after, advantages compare with the same p
 }
 
 TEST_CASE("a group without spread has no advantage, and the person's own kernel takes no part") {
-  TemporaryFolder folder;
-  Store store = Store::Open(folder / "kevin.db", OpenMode::kCreate);
+  TestDatabase test;
+  Store store = test.Open(OpenMode::kCreate);
   const std::string run = store.BeginRun(SampleRun());
   const std::string a = EpisodeWithRewards(store, run, {1.3});
   const std::string b = EpisodeWithRewards(store, run, {1.3});
   TurnRecord start = SampleTurn(0, 9.0);
   start.evaluation.purpose = "start";
   store.AppendTurn(b, start);
-  Database database = Look(folder / "kevin.db");
+  Database database = test.Look();
   CHECK(Value(database, "advantage", a, 1) == 0);
   CHECK(Value(database, "return", b, 1) == Approx(1.3));
   CHECK(database.QueryInteger("SELECT count(*) FROM turn_returns") == 2);
@@ -74,8 +75,8 @@ TEST_CASE("a group without spread has no advantage, and the person's own kernel 
 }
 
 TEST_CASE("a superseded verdict changes the reward that returns are made of") {
-  TemporaryFolder folder;
-  Store store = Store::Open(folder / "kevin.db", OpenMode::kCreate);
+  TestDatabase test;
+  Store store = test.Open(OpenMode::kCreate);
   const std::string episode = BeginSample(store);
   TurnRecord turn = SampleTurn(1, 2.0);
   turn.reward = 2.3;
@@ -85,7 +86,7 @@ TEST_CASE("a superseded verdict changes the reward that returns are made of") {
   wrong.outcome = "wrong";
   wrong.score = 0;
   const std::string audit = store.AppendEvaluation(episode, 1, wrong);
-  Database database = Look(folder / "kevin.db");
+  Database database = test.Look();
   CHECK(Value(database, "reward", episode, 1) == Approx(2.3));
   store.Supersede({first}, audit);
   CHECK(Value(database, "reward", episode, 1) == 0);

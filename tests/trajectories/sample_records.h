@@ -7,7 +7,7 @@
 #include <string>
 
 #include "trajectories/blob.h"
-#include "trajectories/sqlite.h"
+#include "trajectories/database.h"
 #include "trajectories/store.h"
 
 namespace kevin {

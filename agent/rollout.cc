@@ -1,0 +1,415 @@
+#include "agent/rollout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <latch>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "agent/kinds.h"
+#include "env/error.h"
+
+namespace kevin {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr auto kTick = milliseconds(100);
+constexpr auto kProgressEvery = milliseconds(1000);
+constexpr auto kRecountEvery = milliseconds(5000);
+constexpr auto kIdle = milliseconds(50);
+constexpr double kLongestRest = 300;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+struct ActiveItem {
+  WorkItem item;
+  EpisodeSpec spec;
+  CancelToken cancel{false};
+  RunningEpisode shown;
+  int stored_turns = 0;
+};
+
+class Rollout {
+ public:
+  Rollout(Store& store, Environment& environment, const RolloutSources& sources,
+          const RolloutOptions& options, const RolloutHooks& hooks, const CancelToken* drain,
+          const CancelToken* stop)
+      : store_(store),
+        queue_(store),
+        environment_(environment),
+        sources_(sources),
+        options_(options),
+        hooks_(hooks),
+        asked_to_drain_(drain),
+        asked_to_stop_(stop),
+        all_done_(options.parallel) {
+    terms_.collection = options.collection;
+    terms_.device = DeviceModel(environment.Facts().device);
+    terms_.seconds = options.lease_s;
+    terms_.most_kills = options.most_kills;
+  }
+
+  RolloutEnd Run() {
+    queue_.ReclaimFromTheDead(options_.collection);
+    Recount();
+    std::thread keeper([this] { Keep(); });
+    std::vector<std::thread> workers;
+    for (int i = 0; i < options_.parallel; ++i) workers.emplace_back([this] { Work(); });
+    for (std::thread& worker : workers) worker.join();
+    workers_gone_ = true;
+    keeper.join();
+    if (broken_) std::rethrow_exception(broken_);
+    RolloutEnd end;
+    end.complete = queue_.FinishIfDone(options_.collection);
+    end.out_of = out_of_;
+    Recount();
+    Report();
+    return end;
+  }
+
+ private:
+  // --- The threads that run episodes ---
+
+  void Work() {
+    try {
+      while (!drain_) {
+        if (RunNext(false) || RunNext(true)) continue;
+        if (queue_.FinishIfDone(options_.collection)) break;
+        std::this_thread::sleep_for(kIdle);  // others may yet leave theirs behind
+      }
+    } catch (...) {
+      Break(std::current_exception());
+    }
+    // A process that this thread has started ends with it, and others may still use that.
+    all_done_.arrive_and_wait();
+  }
+
+  // False: there was none. `alone`: also an item whose next dead worker would be its last; nothing else is
+  // leased in this process until a turn of it is stored.
+  bool RunNext(bool alone) {
+    if (!Admit(alone)) return false;
+    LeaseTerms terms = terms_;
+    terms.last_chances = alone;
+    try {
+      std::optional<WorkItem> item = queue_.Take(terms);
+      if (item) RunItem(std::move(*item));
+      Dismiss(alone);
+      return item.has_value();
+    } catch (...) {
+      Dismiss(alone);
+      throw;
+    }
+  }
+
+  // Waits while somebody is alone; does not wait to be alone.
+  bool Admit(bool alone) {
+    std::unique_lock lock(admission_mutex_);
+    if (alone && (admitted_ > 0 || secluded_)) return false;
+    while (secluded_ && !drain_) admission_.wait_for(lock, kTick);
+    if (secluded_) return false;
+    ++admitted_;
+    secluded_ = alone;
+    if (alone) alone_ = std::this_thread::get_id();
+    return true;
+  }
+  void Dismiss(bool alone) {
+    if (alone) Readmit();
+    const std::lock_guard lock(admission_mutex_);
+    --admitted_;
+  }
+  // The thread that is alone, if this is the one, is so no more.
+  void Readmit() {
+    const std::lock_guard lock(admission_mutex_);
+    if (!secluded_ || alone_ != std::this_thread::get_id()) return;
+    secluded_ = false;
+    admission_.notify_all();
+  }
+
+  void RunItem(WorkItem item) {
+    const auto active = Enter(std::move(item));
+    try {
+      Settle(active);
+    } catch (...) {
+      Leave(active);
+      throw;
+    }
+    Leave(active);
+  }
+
+  void Settle(std::list<ActiveItem>::iterator active) {
+    const Lease lease = active->item.lease;
+    try {
+      active->spec = EpisodeFromJson(active->item.spec);
+      Show(active, [&](RunningEpisode& shown) {
+        shown = {active->spec.problem, active->spec.policy, active->spec.number, 0, ""};
+      });
+      if (RunEpisodeOf(active)) {
+        queue_.Finish(lease);
+      } else {
+        queue_.GiveBack(lease);
+      }
+    } catch (const LeaseLost&) {
+      // Whoever has it now goes on from what is stored.
+    } catch (const StoreBroken&) {
+      throw;
+    } catch (const Error& error) {
+      HandleFault(*active, error);
+    }
+  }
+
+  // True: the episode is done; false: it was broken off.
+  bool RunEpisodeOf(std::list<ActiveItem>::iterator at) {
+    const ActiveItem& active = *at;
+    const Problem& problem = sources_.problem(active.spec);
+    Policy& policy = sources_.policy(active.spec.policy);
+    EpisodeOptions options = options_.episode;
+    options.run = options_.worker_run;
+    options.collection = options_.collection;
+    options.lease = active.item.lease;
+    options.seed = active.spec.seed;
+    options.turns = active.spec.turns;
+    options.drain = &drain_;
+    const bool resumed = !active.item.episode.empty();
+    if (resumed) {
+      store_.Hold(active.item.episode, active.item.lease);
+      const EpisodeRecord earlier = store_.FindEpisode(active.item.episode);
+      if (earlier.state == EpisodeState::kDone) return true;  // its worker died before it could say so
+      options.continue_episode = earlier.id;
+      options.finish = true;
+    }
+    const EpisodeRecord episode =
+        RunEpisode(problem, policy, environment_, store_, options, Hooks(at, resumed), &active.cancel);
+    if (episode.state != EpisodeState::kDone) return false;
+    Call(hooks_.on_episode, episode);
+    return true;
+  }
+
+  EpisodeHooks Hooks(std::list<ActiveItem>::iterator active, bool resumed) {
+    EpisodeHooks hooks;
+    hooks.on_begin = [this, active, resumed](const EpisodeRecord& episode) {
+      active->item.episode = episode.id;
+      Call(hooks_.on_begin, episode, active->spec, resumed);
+    };
+    hooks.on_phase = [this, active](int turn, const std::string& phase) {
+      Show(active, [&](RunningEpisode& shown) { shown.turn = turn, shown.phase = phase; });
+    };
+    hooks.on_turn = [this, active](const TurnRecord& turn, const EpisodeRecord& episode) {
+      Account(turn, *active);
+      Readmit();
+      Call(hooks_.on_turn, turn, episode);
+      FollowRequests();
+    };
+    return hooks;
+  }
+
+  void HandleFault(const ActiveItem& active, const Error& error) {
+    if (active.cancel && asked_to_stop_ != nullptr && *asked_to_stop_) {
+      queue_.GiveBack(active.item.lease);
+      return;
+    }
+    const bool hopeless = error.code() == ExitCode::kBadRequest;
+    // Turns since the lease began have cleared the count in the store.
+    const int faults = (TurnsSince(active) ? 0 : active.item.faults) + 1;
+    const bool park = hopeless || faults >= options_.most_faults;
+    if (park) {
+      queue_.Park(active.item.lease, error.what());
+    } else {
+      queue_.Fault(active.item.lease, error.what(),
+                   std::min(kLongestRest, options_.rest_s * std::exp2(faults - 1)));
+    }
+    Call(hooks_.on_fault, active.spec, error.what(), park);
+    if (!hopeless && ++faults_in_a_row_ >= std::max(10, 3 * options_.parallel)) {
+      Break(std::make_exception_ptr(Error(
+          ExitCode::kBroken,
+          fmt::format("{} faults and no turn between them; the latest: {}", faults_in_a_row_.load(),
+                      error.what()),
+          error.next_step().empty() ? "mend that, then start the same command again" : error.next_step())));
+    }
+  }
+
+  // --- The thread beside them ---
+
+  void Keep() {
+    Clock::time_point renewed = Clock::now(), reported = renewed, recounted = renewed;
+    const auto renew_every = milliseconds(static_cast<int64_t>(options_.lease_s * 1000 / 4));
+    while (!workers_gone_) {
+      std::this_thread::sleep_for(kTick);
+      FollowRequests();
+      try {
+        const Clock::time_point now = Clock::now();
+        if (now - renewed >= std::min(renew_every, milliseconds(5000))) {
+          renewed = now;
+          RenewLeases();
+          queue_.ReclaimFromTheDead(options_.collection);
+        }
+        if (now - recounted >= kRecountEvery) {
+          recounted = now;
+          Recount();
+        }
+        if (now - reported >= kProgressEvery) {
+          reported = now;
+          Report();
+        }
+      } catch (const Error&) {
+        // The workers meet the same and end the rollout; a short fault passes.
+      }
+    }
+  }
+
+  void FollowRequests() {
+    if (asked_to_drain_ != nullptr && *asked_to_drain_) drain_ = true;
+    if (asked_to_stop_ != nullptr && *asked_to_stop_) CancelAll();
+    const std::lock_guard lock(mutex_);
+    if (!drain_ && out_of_.empty()) out_of_ = Exceeded(options_.budget, usage_, SecondsSince(start_));
+    if (!out_of_.empty()) drain_ = true;
+  }
+
+  void RenewLeases() {
+    std::vector<Lease> leases;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const ActiveItem& active : active_) leases.push_back(active.item.lease);
+    }
+    for (const std::string& lost : queue_.Renew(leases, options_.lease_s)) {
+      const std::lock_guard lock(mutex_);
+      for (ActiveItem& active : active_) {
+        // It may have ended in the meantime and the item be leased anew.
+        const bool same = std::any_of(leases.begin(), leases.end(), [&](const Lease& lease) {
+          return lease.item == lost && lease.fence == active.item.lease.fence;
+        });
+        if (active.item.lease.item == lost && same) active.cancel = true;
+      }
+    }
+  }
+
+  void Recount() {
+    const CollectionUsage usage = queue_.Usage(options_.collection);
+    std::vector<ProblemResult> results = queue_.Results(options_.collection);
+    const std::lock_guard lock(mutex_);
+    usage_ = usage;
+    results_ = std::move(results);
+  }
+
+  void Report() {
+    if (!hooks_.on_progress) return;
+    RolloutStatus status;
+    status.counts = queue_.Count(options_.collection);
+    {
+      const std::lock_guard lock(mutex_);
+      for (const ActiveItem& active : active_) status.running.push_back(active.shown);
+      status.results = results_;
+      status.usage = usage_;
+      status.turns = turns_;
+      status.device_s = device_s_;
+    }
+    status.seconds = SecondsSince(start_);
+    status.draining = drain_;
+    Call(hooks_.on_progress, status);
+  }
+
+  // --- Shared state ---
+
+  std::list<ActiveItem>::iterator Enter(WorkItem item) {
+    const std::lock_guard lock(mutex_);
+    active_.emplace_back();
+    active_.back().item = std::move(item);
+    return std::prev(active_.end());
+  }
+  void Leave(std::list<ActiveItem>::iterator active) {
+    if (!active->item.episode.empty()) store_.LetGo(active->item.episode);
+    const std::lock_guard lock(mutex_);
+    active_.erase(active);
+  }
+  template <typename Change>
+  void Show(std::list<ActiveItem>::iterator active, const Change& change) {
+    const std::lock_guard lock(mutex_);
+    change(active->shown);
+  }
+  bool TurnsSince(const ActiveItem& active) {
+    const std::lock_guard lock(mutex_);
+    return active.stored_turns > 0;
+  }
+
+  void Account(const TurnRecord& turn, ActiveItem& active) {
+    const EvaluationRecord& e = turn.evaluation;
+    const double device_s = !e.cached_from.empty() ? 0 : e.device_s.value_or(e.verify_s + e.measure_s);
+    const std::lock_guard lock(mutex_);
+    ++active.stored_turns;
+    ++turns_;
+    device_s_ += device_s;
+    ++usage_.turns;
+    usage_.prompt_tokens += turn.usage.prompt_tokens.value_or(0);
+    usage_.completion_tokens += turn.usage.completion_tokens.value_or(0);
+    usage_.device_s += device_s;
+    faults_in_a_row_ = 0;
+  }
+
+  void Break(std::exception_ptr why) {
+    const std::lock_guard lock(mutex_);
+    if (!broken_) broken_ = why;
+    drain_ = true;
+  }
+
+  void CancelAll() {
+    drain_ = true;
+    const std::lock_guard lock(mutex_);
+    for (ActiveItem& active : active_) active.cancel = true;
+  }
+
+  template <typename Hook, typename... Values>
+  void Call(const Hook& hook, const Values&... values) {
+    if (!hook) return;
+    const std::lock_guard lock(hooks_mutex_);
+    hook(values...);
+  }
+
+  Store& store_;
+  WorkQueue queue_;
+  Environment& environment_;
+  const RolloutSources& sources_;
+  const RolloutOptions& options_;
+  const RolloutHooks& hooks_;
+  const CancelToken* const asked_to_drain_;
+  const CancelToken* const asked_to_stop_;
+  LeaseTerms terms_;
+  const Clock::time_point start_ = Clock::now();
+  std::latch all_done_;
+
+  CancelToken drain_{false};
+  std::atomic<bool> workers_gone_{false};
+  std::atomic<int> faults_in_a_row_{0};
+  std::mutex admission_mutex_;
+  std::condition_variable admission_;
+  int admitted_ = 0;       // items being worked on
+  bool secluded_ = false;  // one of them is alone
+  std::thread::id alone_;
+  std::mutex hooks_mutex_;
+  std::mutex mutex_;  // for what follows
+  std::list<ActiveItem> active_;
+  std::vector<ProblemResult> results_;
+  CollectionUsage usage_;
+  int64_t turns_ = 0;
+  double device_s_ = 0;
+  std::string out_of_;
+  std::exception_ptr broken_;
+};
+
+}  // namespace
+
+RolloutEnd RunRollout(Store& store, Environment& environment, const RolloutSources& sources,
+                      const RolloutOptions& options, const RolloutHooks& hooks, const CancelToken* drain,
+                      const CancelToken* stop) {
+  return Rollout(store, environment, sources, options, hooks, drain, stop).Run();
+}
+
+}  // namespace kevin

@@ -1,0 +1,44 @@
+#pragma once
+// What a collection asks for, and its single work items, as the JSON that the queue keeps.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace kevin {
+
+struct CollectionSpec {
+  struct Task {
+    std::string problem, problem_hash;
+  };
+  std::vector<Task> tasks;
+  std::vector<std::string> policies;
+  int episodes = 1, turns = 8;
+  uint64_t seed = 0;
+  std::string kind;  // of the candidates' device: "cpp" or "cuda"
+  std::string size;  // empty: the environment's default
+  std::string inputs = "default", note;
+  bool tf32 = false;
+};
+
+// One episode of it.
+struct EpisodeSpec {
+  std::string problem, problem_hash, policy;
+  int number = 0;  // of this problem and policy, from 0
+  uint64_t seed = 0;
+  int turns = 0;
+};
+
+std::string ToJson(const CollectionSpec& spec);
+CollectionSpec CollectionFromJson(const std::string& json);
+
+// Equal requests, equal keys: a hash of ToJson.
+std::string KeyOf(const CollectionSpec& spec);
+
+// All episodes: the first of every problem and policy, then the second, and so on, so that a collection that
+// is broken off has something of everything. Each has a seed of its own, which follows from the collection's
+// and from what the episode is about.
+std::vector<std::string> EpisodesOf(const CollectionSpec& spec);
+EpisodeSpec EpisodeFromJson(const std::string& json);
+
+}  // namespace kevin

@@ -1,0 +1,411 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "agent/device_pool.h"
+#include "agent/events.h"
+#include "agent/kinds.h"
+#include "agent/machine.h"
+#include "agent/output.h"
+#include "agent/records.h"
+#include "agent/rollout.h"
+#include "env/error.h"
+#include "tools/collect_text.h"
+#include "tools/commands.h"
+#include "tools/device_options.h"
+#include "tools/interrupt.h"
+#include "tools/places.h"
+#include "tools/policies.h"
+#include "tools/print.h"
+#include "tools/progress.h"
+#include "tools/suites.h"
+
+namespace kevin {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kLogEvery = std::chrono::seconds(60);
+constexpr int kParallelOnCpu = 2, kParallelPerGpu = 8;
+
+struct CollectOptions {
+  std::string command, suite, database = "kevin.db", output = "kevin-out", join, price;
+  std::vector<std::string> policies = {"search"}, devices;
+  DeviceOptions device;
+  CollectionSpec spec;
+  RolloutOptions rollout;
+  int parallel = 0;
+  bool new_run = false, json = false;
+};
+
+constexpr const char* kCollectExamples = R"(Examples:
+  kevin collect --suite level1 --episodes 16 --turns 8       overnight; the same command goes on after a stop
+  kevin collect --suite level1/1-20,level1/40 --policy search --policy replay:01K9J4
+  kevin collect --suite core --hours 8 --device all          all GPUs; 8 hours at most
+  kevin collect --suite level1 --db postgresql://kevin@db/kevin
+  kevin collect --join 01K9J4 --db postgresql://kevin@db/kevin
+                                                             help from another machine
+
+Ctrl-C once: the turns in hand are finished. Twice: they are thrown away. Either way the same command goes on
+later.)";
+
+constexpr const char* kEvalExamples = R"(Examples:
+  kevin eval --policy search                  the list "core", 4 episodes of 8 turns each
+  kevin eval --suite level1 --policy search --episodes 16
+
+As kevin collect, always as a new run unless one with the same request is unfinished.)";
+
+class Collection {
+ public:
+  explicit Collection(const CollectOptions& options)
+      : options_(options),
+        text_out_(options.json ? stderr : stdout),
+        joins_(!options.join.empty()),
+        spec_(options.spec),
+        store_(
+            (Check(options), Store::Open(options.database, joins_ ? OpenMode::kWrite : OpenMode::kCreate))),
+        queue_(store_) {
+    if (joins_) {
+      const CollectionRecord collection = queue_.Find(options.join);
+      spec_ = CollectionFromJson(collection.spec);
+      run_ = collection.run;
+      LoadStoredProblems();
+    } else {
+      FindProblems();
+    }
+    for (const std::string& name : spec_.policies) policies_[name] = MakePolicy(name, store_).policy;
+    devices_ = ChooseDevices(options.devices, options.device, spec_.kind);
+    const EpisodeOutput writable(options.output);
+  }
+
+  int Go() {
+    const InterruptGuard interrupt(2);
+    Progress progress(text_out_);
+    progress_ = &progress;
+    progress.Phase("starting the evaluator, testing the sandbox");
+    const std::unique_ptr<Environment> environment = StartDevices();
+    RolloutOptions rollout = Enter(environment->Facts());
+    Announce(environment->Facts(), rollout.parallel);
+    RolloutSources sources;
+    sources.problem = [this](const EpisodeSpec& spec) -> const Problem& { return ProblemOf(spec); };
+    sources.policy = [this](const std::string& name) -> Policy& { return PolicyOf(name); };
+    const RolloutEnd end = RunRollout(store_, *environment, sources, rollout, Hooks(rollout),
+                                      interrupt.flag(), interrupt.again());
+    store_.FinishRun(rollout.worker_run);
+    progress.Phase("");
+    Report(end, *interrupt.flag());
+    return static_cast<int>(*interrupt.flag() ? ExitCode::kInterrupted : ExitCode::kDone);
+  }
+
+ private:
+  // What needs no database is said before one is made.
+  static void Check(const CollectOptions& options) {
+    if (options.join.empty() && options.suite.empty()) {
+      throw Error(ExitCode::kBadRequest, fmt::format("{}: no problems given", options.command),
+                  fmt::format("kevin {} --suite level1; kevin problems lists them", options.command));
+    }
+    if (options.join.empty()) ProblemsOfSuite(Problems(), ProblemSet::DefaultDirectory(), options.suite);
+  }
+  static ProblemSet Problems() { return ProblemSet(ProblemSet::DefaultDirectory()); }
+
+  // --- What is asked for ---
+
+  void FindProblems() {
+    const ProblemSet problems = Problems();
+    for (const std::string& id : ProblemsOfSuite(problems, ProblemSet::DefaultDirectory(), options_.suite)) {
+      Problem problem = problems.Find(id);
+      if (!spec_.size.empty()) AtSize(problem, spec_.size);
+      spec_.tasks.push_back({problem.id, problem.content_hash});
+      problems_.emplace(problem.content_hash, std::move(problem));
+    }
+    spec_.policies = options_.policies;
+    spec_.tf32 = options_.device.tf32 == "reference";
+  }
+
+  // As they were when the run began, whatever this machine's files say.
+  void LoadStoredProblems() {
+    for (const auto& task : spec_.tasks) {
+      const auto record = store_.FindProblem(task.problem_hash);
+      if (!record) {
+        throw Error(ExitCode::kBadRequest,
+                    fmt::format("{}: the text of {} is missing", store_.path().string(), task.problem),
+                    "start another run with --new-run");
+      }
+      problems_.emplace(task.problem_hash, ParseProblem(record->text, task.problem));
+    }
+  }
+
+  const Problem& ProblemOf(const EpisodeSpec& spec) const {
+    const auto found = problems_.find(spec.problem_hash);
+    if (found != problems_.end()) return found->second;
+    throw Error(ExitCode::kBadRequest, fmt::format("{} has changed since the run began", spec.problem),
+                "start another run with --new-run");
+  }
+
+  Policy& PolicyOf(const std::string& name) const {
+    const auto found = policies_.find(name);
+    if (found != policies_.end()) return *found->second;
+    throw Error(ExitCode::kBadRequest, fmt::format("policy {}: not part of this run", name), "use --new-run");
+  }
+
+  std::unique_ptr<Environment> StartDevices() const {
+    std::vector<std::unique_ptr<Environment>> environments;
+    for (const std::string& device : devices_) {
+      environments.push_back(MakeEnvironment(EnvironmentOptionsFor(options_.device, device)));
+    }
+    if (environments.size() == 1) return std::move(environments.front());
+    return std::make_unique<DevicePool>(std::move(environments));
+  }
+
+  // --- The run ---
+
+  RolloutOptions Enter(const EnvironmentFacts& facts) {
+    if (spec_.kind.empty()) spec_.kind = facts.kinds.front();
+    RequireKind(facts, options_.device, spec_.kind);
+    if (spec_.size.empty()) spec_.size = facts.default_size;
+    const MachineFacts machine = ReadMachine();
+    const RunRecord process{{}, CommandLine(), KEVIN_VERSION, MachineJson(machine), {}, {}};
+    RolloutOptions rollout = options_.rollout;
+    if (joins_) {
+      rollout.worker_run = queue_.Join(run_, process);
+      resumed_ = true;
+    } else {
+      std::vector<ProblemRecord> records;
+      for (const auto& [hash, problem] : problems_) records.push_back(ToRecord(problem));
+      const auto opened =
+          queue_.Open(KeyOf(spec_), ToJson(spec_), EpisodesOf(spec_), records, process, options_.new_run);
+      run_ = opened.collection;
+      rollout.worker_run = opened.worker_run;
+      resumed_ = opened.resumed;
+    }
+    rollout.collection = run_;
+    const int on_these =
+        spec_.kind == "cpp" ? kParallelOnCpu : kParallelPerGpu * static_cast<int>(devices_.size());
+    rollout.parallel = options_.parallel > 0 ? options_.parallel : on_these;
+    rollout.episode.size = spec_.size;
+    rollout.episode.inputs = spec_.inputs;
+    rollout.episode.note = spec_.note;
+    rollout.episode.tf32 = spec_.tf32;
+    rollout.episode.output = options_.output;
+    rollout.episode.machine = MachineLine(machine);
+    rollout.episode.threads = options_.device.threads > 0 ? options_.device.threads : machine.cores;
+    totals_ = {run_,        static_cast<int>(spec_.tasks.size()), static_cast<int>(spec_.policies.size()),
+               spec_.turns, static_cast<int>(devices_.size()),    queue_.Usage(run_).turns};
+    return rollout;
+  }
+
+  void Announce(const EnvironmentFacts& facts, int parallel) {
+    const QueueCounts counts = queue_.Count(run_);
+    const int64_t all = counts.waiting + counts.leased + counts.done + counts.parked;
+    progress_->Phase("");
+    progress_->Line(fmt::format(
+        "{} problems, {} episodes of {} turns, policy {}; {}; isolation {}; {} at once", spec_.tasks.size(),
+        all, spec_.turns, fmt::join(spec_.policies, ", "), facts.device, facts.isolation, parallel));
+    progress_->Line(fmt::format(
+        "run {} in {}{}", run_, store_.path().string(),
+        resumed_ ? fmt::format(", going on: {} of {} episodes are done", counts.done, all) : std::string()));
+    if (!options_.json) return;
+    Print(stdout, ToLine({{"event", "run"},
+                          {"run", run_},
+                          {"resumed", resumed_},
+                          {"database", store_.path().string()},
+                          {"problems", spec_.tasks.size()},
+                          {"policies", spec_.policies},
+                          {"episodes", all},
+                          {"done", counts.done},
+                          {"turns", spec_.turns},
+                          {"device", facts.device},
+                          {"parallel", parallel}}));
+  }
+
+  RolloutHooks Hooks(const RolloutOptions& rollout) {
+    RolloutHooks hooks;
+    hooks.on_turn = [this](const TurnRecord& turn, const EpisodeRecord& episode) {
+      if (options_.json) Print(stdout, ToLine(TurnEvent(turn, episode)));
+    };
+    hooks.on_episode = [this](const EpisodeRecord& episode) {
+      progress_->Line(EpisodeLine(episode));
+      if (options_.json) Print(stdout, ToLine(EpisodeEvent(episode)));
+    };
+    hooks.on_fault = [this](const EpisodeSpec& spec, const std::string& error, bool parked) {
+      progress_->Line(fmt::format("{} {} episode {}: {}: {}", spec.problem, spec.policy, spec.number,
+                                  parked ? "parked" : "void turn, will be made again", error));
+      if (!options_.json) return;
+      Print(stdout, ToLine({{"event", "fault"},
+                            {"problem", spec.problem},
+                            {"policy", spec.policy},
+                            {"number", spec.number},
+                            {"error", error},
+                            {"parked", parked}}));
+    };
+    hooks.on_progress = [this, &rollout](const RolloutStatus& status) {
+      ShowProgress(status, rollout.budget);
+    };
+    return hooks;
+  }
+
+  void ShowProgress(const RolloutStatus& status, const Budget& budget) {
+    const std::string text = ProgressText(status, totals_, budget);
+    progress_->Status(text);
+    if (Clock::now() - logged_ < kLogEvery) return;
+    logged_ = Clock::now();
+    if (!progress_->live()) progress_->Line(text);
+    if (options_.json) Print(stdout, ToLine(ProgressEvent(status, totals_, budget)));
+  }
+
+  void Report(const RolloutEnd& end, bool interrupted) {
+    const auto results = queue_.Results(run_);
+    const auto parked = queue_.Parked(run_);
+    if (options_.json) {
+      for (const ProblemResult& result : results) Print(stdout, ToLine(ResultEvent(result)));
+      Print(stdout, ToLine({{"event", "collection"},
+                            {"run", run_},
+                            {"complete", end.complete},
+                            {"interrupted", interrupted},
+                            {"out_of", end.out_of.empty() ? Json() : Json(end.out_of)},
+                            {"parked", parked.size()},
+                            {"database", store_.path().string()}}));
+    }
+    std::string text = "\n" + ResultTable(results);
+    for (const ParkedItem& item : parked) {
+      const EpisodeSpec spec = EpisodeFromJson(item.spec);
+      text +=
+          fmt::format("parked    {} {} episode {}: {}\n", spec.problem, spec.policy, spec.number, item.error);
+    }
+    if (!end.complete) {
+      text += fmt::format(
+          "{}; the same command goes on with what is left\n",
+          end.out_of.empty() ? std::string("Stopped") : "The budget of " + end.out_of + " is used");
+    }
+    text += fmt::format("run       {}\ndatabase  {} (kevin show --db {})\n", run_, store_.path().string(),
+                        store_.path().string());
+    Print(text_out_, text);
+  }
+
+  const CollectOptions& options_;
+  std::FILE* const text_out_;
+  const bool joins_;
+  CollectionSpec spec_;
+  Store store_;
+  WorkQueue queue_;
+  std::map<std::string, Problem> problems_;  // by content hash
+  std::map<std::string, std::unique_ptr<Policy>> policies_;
+  std::vector<std::string> devices_;
+  std::string run_;
+  bool resumed_ = false;
+  CollectTotals totals_;
+  Progress* progress_ = nullptr;
+  Clock::time_point logged_ = Clock::now();
+};
+
+// "2.5/10": dollars per million prompt and completion tokens.
+void ReadPrice(const std::string& text, Budget* budget) {
+  const size_t slash = text.find('/');
+  char* end = nullptr;
+  budget->dollars_per_million_prompt = std::strtod(text.c_str(), &end);
+  const bool first = slash != std::string::npos && end == text.c_str() + slash;
+  if (first) budget->dollars_per_million_completion = std::strtod(text.c_str() + slash + 1, &end);
+  if (first && *end == '\0') return;
+  throw Error(ExitCode::kBadRequest, fmt::format("--price {}: not PROMPT/COMPLETION", text),
+              "for example --price 2.5/10: dollars per million tokens");
+}
+
+int Collect(CollectOptions options) {
+  if (!options.price.empty()) ReadPrice(options.price, &options.rollout.budget);
+  if (options.rollout.budget.dollars && options.price.empty()) {
+    throw Error(ExitCode::kBadRequest, "--dollars: what tokens cost is not known",
+                "say it with --price 2.5/10");
+  }
+  return Collection(options).Go();
+}
+
+void AddBudgetOptions(CLI::App* command, CollectOptions* o) {
+  Budget& budget = o->rollout.budget;
+  command->add_option("--hours", budget.hours, "Begin no turn after this time")->check(CLI::PositiveNumber);
+  command->add_option("--tokens", budget.tokens, "The run may use so many tokens")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--dollars", budget.dollars, "The run may cost so much; needs --price")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--price", o->price, "Dollars per million tokens, PROMPT/COMPLETION: 2.5/10");
+  command->add_option("--gpu-seconds", budget.device_s, "The run may hold devices for so long")
+      ->check(CLI::PositiveNumber);
+}
+
+void AddCommand(CLI::App& app, Action* action, const std::string& name, const std::string& what,
+                const char* examples, const CollectOptions& defaults) {
+  auto options = std::make_shared<CollectOptions>(defaults);
+  CollectOptions& o = *options;
+  o.command = name;
+  CLI::App* command = app.add_subcommand(name, what);
+  command->footer(examples);
+  CLI::Option* suite = command->add_option(
+      "--suite", o.suite, "Problems: level1, level1/1-20, ids, a list (core), a file; commas join");
+  if (!o.suite.empty()) suite->capture_default_str();
+  CLI::Option* policy =
+      command->add_option("--policy", o.policies, "search, or replay:EPISODE; repeatable (default search)")
+          ->allow_extra_args(false);
+  CLI::Option* episodes = command->add_option("--episodes", o.spec.episodes, "Of each problem and policy")
+                              ->check(CLI::Range(1, 100000))
+                              ->capture_default_str();
+  CLI::Option* turns = command->add_option("--turns", o.spec.turns, "Of each episode")
+                           ->check(CLI::Range(1, 10000))
+                           ->capture_default_str();
+  CLI::Option* seed = command->add_option("--seed", o.spec.seed, "From which every episode gets its own")
+                          ->capture_default_str();
+  CLI::Option* note =
+      command->add_option("--note", o.spec.note, "A hint for the policy, goes into every prompt");
+  CLI::Option* size = command->add_option("--size", o.spec.size,
+                                          "Size set: small or full (default: small on a CPU, full on a GPU)");
+  CLI::Option* inputs =
+      command->add_option("--inputs", o.spec.inputs, "kernelbench: its uniform inputs instead of ours")
+          ->check(CLI::IsMember({"default", "kernelbench"}))
+          ->capture_default_str();
+  command->add_option("--parallel", o.parallel, "Episodes at once (default: 2 on a CPU, 8 a GPU)")
+      ->check(CLI::Range(1, 4096));
+  AddBudgetOptions(command, &o);
+  AddDeviceOptions(command, &o.device);
+  AllowManyDevices(command, &o.devices);
+  CLI::Option* new_run = command->add_flag("--new-run", o.new_run, "Begin anew even if a run is unfinished");
+  CLI::Option* run = command->add_option(
+      "--run,--join", o.join, "Work on this run (a unique beginning of its id), beside others or after them");
+  for (CLI::Option* option :
+       {suite, policy, episodes, turns, seed, note, size, inputs, new_run, command->get_option("--tf32")}) {
+    option->excludes(run);
+  }
+  command
+      ->add_option("--lease", o.rollout.lease_s,
+                   "Seconds after which the work of a silent process is taken over")
+      ->check(CLI::Range(1.0, 86400.0))
+      ->capture_default_str();
+  command->add_option("--max-kills", o.rollout.most_kills, "Park an episode that ended so many processes")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_option("--db", o.database, "The database: a file, or postgresql://USER@HOST/NAME")
+      ->capture_default_str();
+  command->add_option("--out", o.output, "Where kernels are written")->capture_default_str();
+  command->add_flag("--json", o.json, "One JSON object a line on stdout, all else on stderr");
+  command->callback([options, action] { *action = [options] { return Collect(*options); }; });
+}
+
+}  // namespace
+
+void AddCollectCommand(CLI::App& app, Action* action) {
+  CollectOptions defaults;
+  defaults.spec.episodes = 1;
+  AddCommand(app, action, "collect", "Many episodes, unattended; goes on where it was stopped",
+             kCollectExamples, defaults);
+}
+
+void AddEvalCommand(CLI::App& app, Action* action) {
+  CollectOptions defaults;
+  defaults.suite = "core";
+  defaults.spec.episodes = 4;
+  AddCommand(app, action, "eval", "Judge a policy on a list of problems", kEvalExamples, defaults);
+}
+
+}  // namespace kevin

@@ -1,0 +1,25 @@
+#pragma once
+// `--suite`: which problems.
+//
+//   level1                     all of a level
+//   level1/1-20                those of its numbers that exist
+//   level1/19,level1/23        several, also mixed with ranges
+//   core                       a list in the problem folder: suites/core.txt
+//   mine.txt, mine.toml        a list of your own, or a single problem file
+//
+// A list has one of the above a line; # begins a remark.
+
+#include <string>
+#include <vector>
+
+#include "env/problem.h"
+
+namespace kevin {
+
+// Ids and paths as ProblemSet::Find takes them, each once, in the order given. Throws Error(kBadRequest) for
+// what names nothing.
+std::vector<std::string> ProblemsOfSuite(const ProblemSet& problems,
+                                         const std::filesystem::path& problem_folder,
+                                         const std::string& suite);
+
+}  // namespace kevin
