@@ -33,7 +33,7 @@ using Clock = std::chrono::steady_clock;
 struct Options {
   std::string database = "bench.db";
   int64_t turns = 0, leases = 0;
-  int threads = 64, workers = 8, samples = 16, turns_of_episode = 8;
+  int threads = 256, workers = 8, samples = 16, turns_of_episode = 8;
 };
 
 double Since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -93,7 +93,7 @@ void WriteEpisodes(const Options& options, Store& store, const WorkQueue::Opened
   std::minstd_rand random(seed);
   WorkQueue queue(store);
   LeaseTerms terms;
-  terms.collection = opened.collection, terms.device = "bench";
+  terms.collection = opened.collection, terms.device = "bench", terms.seconds = 1e6;  // not renewed here
   while (const auto item = queue.Take(terms)) {
     const std::string episode =
         store.BeginEpisode(SomeEpisode(opened, item->lease, options.turns_of_episode), SomeProblem());

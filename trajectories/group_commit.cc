@@ -5,29 +5,45 @@
 namespace kevin {
 namespace {
 
-constexpr size_t kMostTogether = 256;
+constexpr size_t kMostTogether = 512;
 
 }  // namespace
+
+GroupCommit::~GroupCommit() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_one();
+  if (committer_.joinable()) committer_.join();
+}
 
 void GroupCommit::Run(const std::function<void()>& work) {
   PendingWrite mine;
   mine.work = &work;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!committer_.joinable()) committer_ = std::thread([this] { CommitForEver(); });
+    waiting_.push_back(&mine);
+  }
+  wake_.notify_one();
+  mine.done.acquire();
+  if (mine.error) std::rethrow_exception(mine.error);
+}
+
+void GroupCommit::CommitForEver() {
   std::unique_lock lock(mutex_);
-  waiting_.push_back(&mine);
-  done_.wait(lock, [&] { return mine.done || !committing_; });
-  while (!mine.done) {
+  for (;;) {
+    wake_.wait(lock, [&] { return stop_ || !waiting_.empty(); });
+    if (waiting_.empty()) return;
     const auto count = static_cast<ptrdiff_t>(std::min(waiting_.size(), kMostTogether));
     const std::vector<PendingWrite*> batch(waiting_.begin(), waiting_.begin() + count);
     waiting_.erase(waiting_.begin(), waiting_.begin() + count);
-    committing_ = true;
     lock.unlock();
     commit_(batch);
+    for (PendingWrite* write : batch) write->done.release();
     lock.lock();
-    committing_ = false;
-    for (PendingWrite* write : batch) write->done = true;
-    done_.notify_all();
   }
-  if (mine.error) std::rethrow_exception(mine.error);
 }
 
 }  // namespace kevin

@@ -4,9 +4,9 @@
 #include <sqlite3.h>
 
 #include <chrono>
-#include <map>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -87,15 +87,20 @@ int OpenFlags(Database::Access access) {
 }
 
 // Statements that were prepared before and are at rest, by their text.
-using IdleStatements = std::map<std::string, std::vector<sqlite3_stmt*>, std::less<>>;
+struct SqlHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view sql) const { return std::hash<std::string_view>()(sql); }
+};
+using IdleStatements = std::unordered_map<std::string, std::vector<sqlite3_stmt*>, SqlHash, std::equal_to<>>;
 
 class SqliteStatement final : public StatementEngine {
  public:
   SqliteStatement(sqlite3* database, const std::filesystem::path& path, std::string_view sql,
                   IdleStatements* idle)
       : path_(path), database_(database) {
-    entry_ = idle->find(sql);
-    if (entry_ == idle->end()) entry_ = idle->emplace(sql, std::vector<sqlite3_stmt*>()).first;
+    auto known = idle->find(sql);
+    if (known == idle->end()) known = idle->emplace(sql, std::vector<sqlite3_stmt*>()).first;
+    entry_ = &*known;
     if (!entry_->second.empty()) {
       handle_ = entry_->second.back();
       entry_->second.pop_back();
@@ -149,7 +154,7 @@ class SqliteStatement final : public StatementEngine {
  private:
   const std::filesystem::path& path_;
   sqlite3* database_;
-  IdleStatements::iterator entry_;
+  IdleStatements::value_type* entry_;  // stays where it is
   sqlite3_stmt* handle_ = nullptr;
 };
 
@@ -214,7 +219,8 @@ void SqliteEngine::PrepareForWriting() {
   Check(handle_, code, path_);
   // Pages of indexes come back again and again; a checkpoint writes a page once however often it changed.
   Execute(
-      "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -65536; "
+      "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -65536; PRAGMA temp_store = "
+      "MEMORY; "
       "PRAGMA wal_autocheckpoint = 8000");
 }
 

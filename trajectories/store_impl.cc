@@ -164,7 +164,8 @@ std::optional<EncodedBlob> EncodeArray(const std::string& bytes) {
 }
 
 void Store::Impl::Put(const EncodedBlob& blob) {
-  Statement insert = database.Prepare(InsertSql("INSERT OR IGNORE", "blobs", "hash, codec, size, body"));
+  static const std::string kInsert = InsertSql("INSERT OR IGNORE", "blobs", "hash, codec, size, body");
+  Statement insert = database.Prepare(kInsert);
   if (blob.codec == "plain" && database.dialect() == SqlDialect::kSqlite) {
     insert.Bind(blob.hash, blob.codec, blob.size, blob.body).Run();
   } else {

@@ -62,15 +62,16 @@ void InsertCandidate(Database& database, const EvaluationRecord& e, const std::s
   if (e.candidate_hash.empty()) {
     throw Error(ExitCode::kBadRequest, "an evaluation with a source needs its candidate_hash");
   }
-  database.Prepare(InsertSql("INSERT OR IGNORE", "candidates", "hash, kind, source, created_at"))
-      .Bind(e.candidate_hash, e.kind, e.source, now)
-      .Run();
+  static const std::string kInsert =
+      InsertSql("INSERT OR IGNORE", "candidates", "hash, kind, source, created_at");
+  database.Prepare(kInsert).Bind(e.candidate_hash, e.kind, e.source, now).Run();
 }
 
 void InsertSamples(Database& database, const std::string& evaluation,
                    const std::vector<SampleRecord>& samples) {
-  Statement insert = database.Prepare(
-      InsertSql("INSERT", "samples", "evaluation, position, process, pair, phase, side, calls, total_us"));
+  static const std::string kInsert =
+      InsertSql("INSERT", "samples", "evaluation, position, process, pair, phase, side, calls, total_us");
+  Statement insert = database.Prepare(kInsert);
   int position = 0;
   for (const SampleRecord& s : samples) {
     insert.Bind(evaluation, position++, s.process, s.pair, s.phase, s.side, s.calls, s.total_us).Run();
@@ -84,7 +85,9 @@ void InsertBaseline(Database& database, const std::string& id, const EvaluationR
   for (const auto& [name, value] : e.key_parts) {
     if (name != "candidate") parts += fmt::format("{}={}\n", name, value);
   }
-  database.Prepare(InsertSql("INSERT", "baselines", "key, evaluation, name, reference_us, created_at"))
+  static const std::string kInsert =
+      InsertSql("INSERT", "baselines", "key, evaluation, name, reference_us, created_at");
+  database.Prepare(kInsert)
       .Bind(ContentHash(parts), id, Part(e, "baseline_version").value_or(""), *e.reference_us, now)
       .Run();
 }
@@ -104,7 +107,8 @@ std::string InsertEvaluation(Database& database, const std::string& episode, int
   const std::string id = NewUlid();
   InsertCandidate(database, e, now);
   const NullableRatio speedup = Split(e.speedup), against_start = Split(e.against_start);
-  database.Prepare(InsertSql("INSERT", "evaluations", kEvaluationColumns))
+  static const std::string kInsert = InsertSql("INSERT", "evaluations", kEvaluationColumns);
+  database.Prepare(kInsert)
       .Bind(id, episode, turn, e.purpose, e.key, DumpJson(e.key_parts), NullIfEmpty(e.candidate_hash), e.kind,
             e.problem_hash, e.size, e.inputs, e.precision, e.tf32, Part(e, "threads"),
             Part(e, "tolerance_version"), Part(e, "baseline_version"), Part(e, "toolchain_version"), e.device,
@@ -157,8 +161,8 @@ void InsertTurn(Store::Impl& impl, const std::string& episode, const TurnRecord&
   for (const EncodedBlob& blob : encoded.blobs) impl.Put(blob);
   std::optional<int64_t> seed;
   if (t.sampling.seed) seed = static_cast<int64_t>(*t.sampling.seed);
-  Statement insert =
-      impl.database.Prepare(InsertSql("INSERT OR IGNORE", "turns", kTurnColumns) + " RETURNING turn");
+  static const std::string kInsert = InsertSql("INSERT OR IGNORE", "turns", kTurnColumns) + " RETURNING turn";
+  Statement insert = impl.database.Prepare(kInsert);
   insert.Bind(episode, t.turn, run, encoded.messages, t.reply, t.reasoning, encoded.prompt_token_ids,
               encoded.token_ids, encoded.logprobs, t.sampling.temperature, t.sampling.top_p,
               t.sampling.max_tokens, seed, t.stop_reason, t.usage.prompt_tokens, t.usage.completion_tokens,

@@ -16,21 +16,18 @@ namespace {
 TEST_CASE("writes that wait for a commit go into the next one together") {
   std::vector<size_t> batches;
   std::atomic<bool> let_go{false};
+  std::atomic<int> commits{0}, done{0};
   GroupCommit commit([&](const std::vector<PendingWrite*>& writes) {
+    ++commits;
     while (!let_go) std::this_thread::yield();
     batches.push_back(writes.size());
     for (PendingWrite* write : writes) (*write->work)();
   });
-  std::atomic<int> done{0}, began{0};
   std::vector<std::thread> threads;
-  for (int i = 0; i < 10; ++i) {
-    threads.emplace_back([&] {
-      ++began;
-      commit.Run([&] { ++done; });
-    });
-  }
-  while (began < 10) std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so that all of them wait
+  threads.emplace_back([&] { commit.Run([&] { ++done; }); });
+  while (commits == 0) std::this_thread::yield();
+  for (int i = 0; i < 9; ++i) threads.emplace_back([&] { commit.Run([&] { ++done; }); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // so that all of them wait
   let_go = true;
   for (auto& thread : threads) thread.join();
   CHECK(done == 10);
