@@ -4,6 +4,7 @@
 
 #include <fstream>
 #include <random>
+#include <thread>
 
 #include "policies/remote/endpoint.h"
 #include "policies/remote/failure.h"
@@ -281,8 +282,13 @@ TEST_CASE("the circuit opens after failures in a row, one request tries, and at 
     breaker.Failed(Pass::kGo);
   }
   CHECK(breaker.Enter(nullptr) == Pass::kTry);
-  const CancelToken cancel = true;
+  CancelToken cancel = false;
+  std::thread interrupt([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    cancel = true;
+  });
   CHECK(breaker.Enter(&cancel) == Pass::kCancelled);  // one tries, the others wait
+  interrupt.join();
   breaker.Succeeded();
   CHECK(breaker.Enter(nullptr) == Pass::kGo);
   for (int i = 0; i < 3; ++i) breaker.Failed(Pass::kGo);
