@@ -39,8 +39,9 @@ struct Drawing {
 };
 
 Drawing DrawingOf(const TensorSpec& spec, InputMode mode, uint64_t member) {
-  enum { kNormal, kUniform, kUniform01, kHeavyTailed, kPositive };
-  if (mode == InputMode::kKernelBench) return {kUniform01, 1, 0};
+  enum { kNormal, kUniform, kUniform01, kHeavyTailed, kPositive, kSigns };
+  if (mode == InputMode::kKernelBench && !spec.is_param && spec.dtype == DType::kF32)
+    return {kUniform01, 1, 0};
   Drawing drawing{kNormal, static_cast<float>(spec.scale), static_cast<float>(spec.offset)};
   switch (spec.distribution) {
     case Distribution::kNormal:
@@ -56,6 +57,9 @@ Drawing DrawingOf(const TensorSpec& spec, InputMode mode, uint64_t member) {
       break;
     case Distribution::kPositive:
       drawing.distribution = kPositive;
+      break;
+    case Distribution::kSigns:
+      drawing.distribution = kSigns;
       break;
     case Distribution::kMixture:
       drawing.distribution = member == 1 ? kUniform : member == 2 ? kHeavyTailed : kNormal;
@@ -84,10 +88,12 @@ GpuSession::GpuSession(GpuSessionOptions options)
       random_(SecretSeed()) {
   sized_.problem = &options_.problem;
   for (const ConcreteTensor& input : sized_.inputs) {
-    if (input.spec.dtype != DType::kF32)
-      throw Error(ExitCode::kBadRequest,
-                  "input `" + input.spec.name + "`: only float32 inputs can be drawn on a GPU yet",
-                  "use float32 inputs");
+    const DType dtype = input.spec.dtype;
+    if (dtype != DType::kF32 && dtype != DType::kI64 && dtype != DType::kBool)
+      throw Error(
+          ExitCode::kBadRequest,
+          "input `" + input.spec.name + "`: inputs of type " + DTypeName(dtype) + " cannot be drawn yet",
+          "use float32, int64 or bool inputs");
   }
   char bus[32] = {};
   KEVIN_CU(DeviceGetPCIBusId, bus, sizeof(bus), options_.device);
@@ -189,9 +195,16 @@ uint64_t GpuSession::Draw(int slot, int member) {
     uint64_t own = seed + i * 0x9e3779b97f4a7c15ULL;
     void* data = views[i].data;
     long long elements = sized_.inputs[i].elements;
-    void* arguments[] = {&data, &elements, &drawing.distribution, &own, &drawing.scale, &drawing.offset};
+    auto bytes = static_cast<int>(DTypeBytes(sized_.inputs[i].spec.dtype));
+    void* arguments[] = {&data,           &elements, &drawing.distribution, &own, &drawing.scale,
+                         &drawing.offset, &bytes};
     const auto blocks = static_cast<unsigned>(std::clamp<int64_t>(elements / 1024, 1, 132 * 16));
-    Launch("kevin_fill", blocks, 256, arguments);
+    Launch(sized_.inputs[i].spec.dtype == DType::kF32 ? "kevin_fill" : "kevin_fill_whole", blocks, 256,
+           arguments);
+    auto structure = static_cast<int>(sized_.inputs[i].spec.structure);
+    long long rows = sized_.inputs[i].shape.empty() ? 1 : sized_.inputs[i].shape[0];
+    void* imposed[] = {&data, &rows, &structure};
+    if (structure != 0) Launch("kevin_impose", blocks, 256, imposed);
   }
   return seed;
 }
