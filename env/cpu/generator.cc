@@ -155,7 +155,8 @@ void Impose(Structure structure, int64_t rows, int threads, float* matrix) {
 void FillTensor(const TensorSpec& spec, InputMode mode, uint64_t seed, int64_t elements, int threads,
                 void* data) {
   TensorSpec drawn = spec;
-  if (mode == InputMode::kKernelBench && !spec.is_param && spec.dtype == DType::kF32) {
+  if (mode == InputMode::kKernelBench && !spec.is_param && spec.dtype == DType::kF32 &&
+      spec.distribution != Distribution::kSigns) {
     drawn.distribution = Distribution::kUniform01;
     drawn.scale = 1;
     drawn.offset = 0;

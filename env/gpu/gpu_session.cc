@@ -40,7 +40,8 @@ struct Drawing {
 
 Drawing DrawingOf(const TensorSpec& spec, InputMode mode, uint64_t member) {
   enum { kNormal, kUniform, kUniform01, kHeavyTailed, kPositive, kSigns };
-  if (mode == InputMode::kKernelBench && !spec.is_param && spec.dtype == DType::kF32)
+  if (mode == InputMode::kKernelBench && !spec.is_param && spec.dtype == DType::kF32 &&
+      spec.distribution != Distribution::kSigns)
     return {kUniform01, 1, 0};
   Drawing drawing{kNormal, static_cast<float>(spec.scale), static_cast<float>(spec.offset)};
   switch (spec.distribution) {
