@@ -9,7 +9,7 @@
 namespace kevin {
 
 // What an evaluation asked for: the problem's own distributions, or KernelBench's U[0,1) for all floating
-// inputs that are no parameters.
+// inputs that are neither parameters nor signs.
 enum class InputMode { kDefault, kKernelBench };
 
 // Fills `elements` values of `spec.dtype`. kMixture picks a member by the seed, so that several seeds see
