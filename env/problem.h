@@ -51,9 +51,10 @@ struct TensorSpec {
 // all dimensions are positive, nothing overflows, min_flops <= flops and min_bytes <= the bytes of all
 // tensors. Scalar arguments and constants belong in `reference` itself.
 struct Problem {
-  std::string id;                            // "level1/19"; for a file of one's own, what the file says
-  std::string name;                          // "ReLU"
-  std::vector<std::string> families;         // of its operators: "elementwise", "norm", "conv", ...
+  std::string id;                     // "level1/19"; for a file of one's own, what the file says
+  std::string name;                   // "ReLU"
+  std::vector<std::string> families;  // "elementwise", "reduction", "softmax", "norm", "scan", "matmul",
+                                      // "broadcast", "conv", "pool", "attention", ...
   std::map<std::string, std::string> flags;  // to the reason why; level1/019_relu.toml lists them
   std::string reference;                     // TorchScript text with `def forward(...)`
   std::vector<TensorSpec> inputs;            // in the file's order, which has parameters last
