@@ -158,6 +158,15 @@ extern "C" void launch(const float* x, const long* targets, float* out) {
             .empty());
 }
 
+TEST_CASE("a reference may take its parameters as a dictionary") {
+  const Problem problem = ListedProblem("level3/21");
+  REQUIRE(problem.has_param_dict);
+  const std::string body = " { for (long i = 0; i < B * O * (H / 2) * (W / 2); ++i) out[i] = 1; }\n";
+  const Outcome outcome = Verified(LaunchSignature(problem) + body, "level3/21");
+  REQUIRE(std::string(OutcomeName(outcome)) == "wrong");
+  CHECK(Contains(OutcomeReason(outcome), "out[0, 0, 0, 0] = 1, expected "));
+}
+
 TEST_CASE("plain loops over a convolution and the norm of a batch are right") {
   CHECK(OutcomeReason(Verified(R"(extern "C" void launch(const float* x, const float* weight, float* out) {
 #pragma omp parallel for
