@@ -74,7 +74,9 @@ Outcome OutcomeFrom(const EvaluationRecord& r) {
 }  // namespace
 
 ProblemRecord ToRecord(const Problem& problem) {
-  return {problem.content_hash, problem.id, problem.name, problem.text, problem.families, problem.flags};
+  std::vector<std::string> flags;
+  for (const auto& [flag, reason] : problem.flags) flags.push_back(flag);
+  return {problem.content_hash, problem.id, problem.name, problem.text, problem.families, flags};
 }
 
 EvaluationRecord ToRecord(const Evaluation& e, const Candidate& candidate, const Problem& problem,

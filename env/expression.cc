@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <charconv>
+#include <cmath>
 #include <string_view>
 #include <vector>
 
@@ -142,6 +143,17 @@ ExpressionResult TryEvaluateExpression(const std::string& expression, const Symb
   } catch (const Mistake& mistake) {
     return {0, mistake.reason};
   }
+}
+
+ScaleResult TryEvaluateScale(const std::string& text, const Symbols& symbols) {
+  constexpr std::string_view kRoot = "1/sqrt(";
+  const bool is_root = text.starts_with(kRoot) && text.ends_with(")");
+  const ExpressionResult result = TryEvaluateExpression(
+      is_root ? text.substr(kRoot.size(), text.size() - kRoot.size() - 1) : text, symbols);
+  if (!result.error.empty()) return {0, result.error};
+  if (result.value < 1) return {0, fmt::format("'{}' must be positive, not {}", text, result.value)};
+  const auto value = static_cast<double>(result.value);
+  return {is_root ? 1 / std::sqrt(value) : value, ""};
 }
 
 int64_t EvaluateExpression(const std::string& expression, const Symbols& symbols) {

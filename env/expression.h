@@ -19,7 +19,16 @@ struct ExpressionResult {
 };
 ExpressionResult TryEvaluateExpression(const std::string& expression, const Symbols& symbols);
 
-// The same, throwing Error(kBadRequest): "expression '2*M': unknown symbol 'M' (sizes define B, N)".
+// A scale, which need not be whole: such an expression, or "1/sqrt(EXPRESSION)" for the initialisers of
+// weights, of which the expression is the fan-in. "must be positive" is one of the errors.
+struct ScaleResult {
+  double value = 0;
+  std::string error;
+};
+ScaleResult TryEvaluateScale(const std::string& text, const Symbols& symbols);
+
+// The same as TryEvaluateExpression, throwing Error(kBadRequest): "expression '2*M': unknown symbol 'M'
+// (sizes define B, N)".
 int64_t EvaluateExpression(const std::string& expression, const Symbols& symbols);
 
 }  // namespace kevin

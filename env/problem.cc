@@ -13,6 +13,7 @@ namespace {
 ConcreteTensor MakeConcrete(const TensorSpec& spec, const Symbols& symbols) {
   ConcreteTensor tensor;
   tensor.spec = spec;
+  if (!spec.scale_text.empty()) tensor.spec.scale = TryEvaluateScale(spec.scale_text, symbols).value;
   for (const std::string& dim : spec.shape) tensor.shape.push_back(EvaluateExpression(dim, symbols));
   tensor.elements = ElementCount(tensor.shape);
   tensor.bytes = tensor.elements * DTypeBytes(spec.dtype);
@@ -105,6 +106,22 @@ const char* DistributionName(Distribution distribution) {
       return "heavy-tailed";
     case Distribution::kPositive:
       return "positive";
+    case Distribution::kSigns:
+      return "signs";
+  }
+  return "";
+}
+
+const char* StructureName(Structure structure) {
+  switch (structure) {
+    case Structure::kNone:
+      return "none";
+    case Structure::kUpper:
+      return "upper";
+    case Structure::kLower:
+      return "lower";
+    case Structure::kSymmetric:
+      return "symmetric";
   }
   return "";
 }

@@ -22,34 +22,44 @@ int64_t DTypeBytes(DType dtype);
 int64_t ElementCount(const std::vector<int64_t>& shape);  // 1 for a scalar's empty shape
 
 // How the values of an input are drawn. kMixture picks one of several zero-mean shapes (normal, uniform,
-// heavy-tailed, scaled) by the slot's seed; kUniform01 is what KernelBench uses.
-enum class Distribution { kMixture, kNormal, kUniform, kUniform01, kHeavyTailed, kPositive };
+// heavy-tailed, scaled) by the slot's seed; kUniform01 is what KernelBench uses; kSigns are -1 and 1.
+enum class Distribution { kMixture, kNormal, kUniform, kUniform01, kHeavyTailed, kPositive, kSigns };
 const char* DistributionName(Distribution distribution);  // as in the file: "mixture", ..., "heavy-tailed"
 
+// What a square matrix is by construction: zero below (kUpper) or above (kLower) its diagonal, or its own
+// transpose.
+enum class Structure { kNone, kUpper, kLower, kSymmetric };
+const char* StructureName(Structure structure);  // as in the file: "upper", ...
+
+// Of other types than floating ones: an integer is the drawn value rounded down, a bool says whether it is
+// positive.
 struct TensorSpec {
   std::string name;
   DType dtype = DType::kF32;
   std::vector<std::string> shape;                      // expressions over the size symbols, e.g. "B", "2*N"
   Distribution distribution = Distribution::kMixture;  // inputs and parameters only
   double scale = 1.0;                                  // multiplies the drawn values
-  double offset = 0.0;                                 // added after scaling
+  std::string scale_text;  // where it depends on the size: "1/sqrt(9*C)"; AtSize puts the value into `scale`
+  double offset = 0.0;     // added after scaling
+  Structure structure = Structure::kNone;
   bool is_param = false;  // a weight: drawn like an input, passed after the inputs
 };
 
 // What LoadProblemFile promises: names are C++ identifiers, all different, and differ from the size symbols;
-// `forward` (and `scale`) take the inputs in order; every size set defines the same symbols; at every size
+// `forward` (and `scale`) take the inputs in order, or the inputs and then one `Dict[str, Tensor]` of all
+// parameters; every size set defines the same symbols; at every size
 // all dimensions are positive, nothing overflows, min_flops <= flops and min_bytes <= the bytes of all
 // tensors. Scalar arguments and constants belong in `reference` itself.
 struct Problem {
   std::string id;                     // "level1/19"; for a file of one's own, what the file says
   std::string name;                   // "ReLU"
   std::vector<std::string> families;  // "elementwise", "reduction", "softmax", "norm", "scan", "matmul",
-                                      // "broadcast"
-  std::vector<std::string> flags;     // "index-output"; "kernelbench-degenerate": on inputs from U[0,1)
-                                      // a wrong or trivial answer passes KernelBench's own check
-  std::string reference;              // TorchScript text with `def forward(...)`
-  std::vector<TensorSpec> inputs;     // in the file's order, which has parameters last
+                                      // "broadcast", "conv", "pool", "attention", ...
+  std::map<std::string, std::string> flags;  // to the reason why; level1/019_relu.toml lists them
+  std::string reference;                     // TorchScript text with `def forward(...)`
+  std::vector<TensorSpec> inputs;            // in the file's order, which has parameters last
   std::vector<TensorSpec> outputs;
+  bool has_param_dict = false;           // `forward` takes the parameters as a Dict[str, Tensor]
   std::map<std::string, Symbols> sizes;  // "full", "small", ...
   std::string flops, bytes;              // expressions: the usual counts
   std::string min_flops, min_bytes;      // expressions: no correct algorithm does with less

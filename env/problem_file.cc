@@ -18,9 +18,14 @@ namespace kevin {
 namespace {
 
 constexpr DType kDTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kI64, DType::kI32, DType::kBool};
-constexpr Distribution kDistributions[] = {Distribution::kMixture,     Distribution::kNormal,
-                                           Distribution::kUniform,     Distribution::kUniform01,
-                                           Distribution::kHeavyTailed, Distribution::kPositive};
+constexpr Distribution kDistributions[] = {
+    Distribution::kMixture,     Distribution::kNormal,   Distribution::kUniform, Distribution::kUniform01,
+    Distribution::kHeavyTailed, Distribution::kPositive, Distribution::kSigns};
+constexpr Structure kStructures[] = {Structure::kNone, Structure::kUpper, Structure::kLower,
+                                     Structure::kSymmetric};
+constexpr std::string_view kFlags[] = {"degenerate-upstream", "random-upstream",   "redundant-ops",
+                                       "algebraic-shortcut",  "needs-int64-index", "index-output",
+                                       "inadmissible"};
 
 // Words that C++ or TorchScript keeps for itself and a person might take for a tensor or a size.
 constexpr std::string_view kReserved[] = {
@@ -60,29 +65,39 @@ Value Choice(const TomlSection& section, const char* key, const Value (&values)[
                fmt::format("one of {}", fmt::join(names, ", ")));
 }
 
-// The argument names of `def FUNCTION(a, b: Tensor, ...)` in TorchScript text; false without such a function.
-bool ArgumentNames(const std::string& text, const std::string& function, std::vector<std::string>* names) {
+struct Arguments {
+  std::vector<std::string> names;
+  bool ends_in_dict = false;  // the last one is a Dict[str, Tensor]
+};
+
+// The arguments of `def FUNCTION(a, b: Tensor, ...)` in TorchScript text; none without such a function.
+std::optional<Arguments> ArgumentsOf(const std::string& text, const std::string& function) {
   const std::string head = fmt::format("def {}(", function);
   size_t at = text.find(head);
   while (at != std::string::npos && at > 0 && text[at - 1] != '\n') at = text.find(head, at + 1);
-  if (at == std::string::npos) return false;
-  std::string name;
+  if (at == std::string::npos) return std::nullopt;
+  Arguments arguments;
+  std::string name, type;
   bool in_name = true;  // past the name: its type or default value
   int depth = 0;
   for (at += head.size(); at < text.size(); ++at) {
     const char c = text[at];
     if (depth == 0 && (c == ')' || c == ',')) {
-      if (!name.empty()) names->push_back(name);
-      if (c == ')') return true;
+      if (!name.empty()) {
+        arguments.names.push_back(name);
+        arguments.ends_in_dict = type == ":Dict[str,Tensor]";
+      }
+      if (c == ')') return arguments;
       name.clear();
+      type.clear();
       in_name = true;
       continue;
     }
     depth += (c == '[' || c == '(') - (c == ']' || c == ')');
     if (c == ':' || c == '=') in_name = false;
-    if (in_name && c != ' ' && c != '\n' && c != '\t') name += c;
+    if (c != ' ' && c != '\n' && c != '\t') (in_name ? name : type) += c;
   }
-  return false;
+  return std::nullopt;
 }
 
 class ProblemReader {
@@ -95,7 +110,7 @@ class ProblemReader {
     problem_.id = top_.String("id");
     problem_.name = top_.String("name");
     problem_.families = top_.Strings("families");
-    if (top_.Has("flags")) problem_.flags = top_.Strings("flags");
+    if (top_.Has("flags")) ReadFlags(top_.Table("flags"));
     problem_.reference = top_.String("reference");
     ReadSizes(top_.Table("sizes"));
     for (const TomlSection& input : top_.Tables("inputs")) problem_.inputs.push_back(ReadInput(input));
@@ -104,13 +119,21 @@ class ProblemReader {
       output.CheckKeys({"name", "shape", "dtype"});
       problem_.outputs.push_back(ReadTensor(output));
     }
-    CheckArguments(top_, "reference", problem_.reference, "forward");
+    problem_.has_param_dict = TakesParamDict();
+    CheckArguments(top_, "reference", problem_.reference, "forward", problem_.has_param_dict);
     ReadCost(top_.Table("cost"));
     if (top_.Has("check")) ReadCheck(top_.Table("check"));
     return std::move(problem_);
   }
 
  private:
+  void ReadFlags(const TomlSection& flags) {
+    flags.CheckKeys({std::begin(kFlags), std::end(kFlags)});
+    for (const auto& [flag, reason] : flags.table()) {
+      problem_.flags[std::string(flag.str())] = flags.String(flag.str());
+    }
+  }
+
   void ReadSizes(const TomlSection& sizes) {
     for (const auto& [name, node] : sizes.table()) {
       const TomlSection size = sizes.Table(name.str());
@@ -193,13 +216,17 @@ class ProblemReader {
   }
 
   TensorSpec ReadInput(const TomlSection& section) {
-    section.CheckKeys({"name", "shape", "dtype", "distribution", "scale", "offset", "role"});
+    section.CheckKeys({"name", "shape", "dtype", "distribution", "scale", "offset", "structure", "role"});
     TensorSpec input = ReadTensor(section);
     input.distribution = Choice(section, "distribution", kDistributions, DistributionName);
-    input.scale = section.Number("scale", 1.0);
-    if (input.scale == 0)
-      section.Fail("scale", "must not be 0", "inputs that are all the same prove nothing");
+    ReadScale(section, &input);
     input.offset = section.Number("offset", 0.0);
+    input.structure = Choice(section, "structure", kStructures, StructureName);
+    const bool is_square = input.shape.size() == 2 && input.shape[0] == input.shape[1];
+    if (input.structure != Structure::kNone && (!is_square || input.dtype != DType::kF32)) {
+      section.Fail("structure", "is for square matrices of float32",
+                   "remove it, or make both dimensions equal");
+    }
     if (section.Has("role")) {
       const std::string role = section.String("role");
       if (role != "input" && role != "param") {
@@ -212,6 +239,23 @@ class ProblemReader {
                    "list the parameters (role = \"param\") after all other inputs");
     }
     return input;
+  }
+
+  void ReadScale(const TomlSection& section, TensorSpec* input) const {
+    if (!section.Has("scale") || !section.Require("scale").is_string()) {
+      input->scale = section.Number("scale", 1.0);
+      if (input->scale == 0)
+        section.Fail("scale", "must not be 0", "inputs that are all the same prove nothing");
+      return;
+    }
+    input->scale_text = section.String("scale");
+    for (const auto& [size, symbols] : problem_.sizes) {
+      const ScaleResult result = TryEvaluateScale(input->scale_text, symbols);
+      if (!result.error.empty()) {
+        section.Fail("scale", fmt::format("{} (size {})", result.error, size),
+                     "a number, an expression over the size symbols, or \"1/sqrt(EXPRESSION)\"");
+      }
+    }
   }
 
   void AddBytes(const TomlSection& section, const TensorSpec& tensor) {
@@ -253,19 +297,27 @@ class ProblemReader {
   }
 
   void CheckArguments(const TomlSection& section, const char* key, const std::string& text,
-                      const std::string& function) const {
-    std::vector<std::string> expected, given;
-    for (const TensorSpec& input : problem_.inputs) expected.push_back(input.name);
-    const std::string wanted = fmt::format("def {}({})", function, fmt::join(expected, ", "));
-    if (!ArgumentNames(text, function, &given)) {
-      section.Fail(key, fmt::format("has no `{}:`", wanted), "start a line with it");
+                      const std::string& function, bool has_param_dict) const {
+    std::vector<std::string> expected;
+    for (const TensorSpec& input : problem_.inputs) {
+      if (!has_param_dict || !input.is_param) expected.push_back(input.name);
     }
-    if (given != expected) {
-      section.Fail(
-          key,
-          fmt::format("`def {}({})` does not take the inputs in order", function, fmt::join(given, ", ")),
-          fmt::format("write `{}:`, or reorder the [[inputs]]", wanted));
+    const std::string wanted = fmt::format("def {}({}{})", function, fmt::join(expected, ", "),
+                                           has_param_dict ? ", p: Dict[str, Tensor]" : "");
+    std::optional<Arguments> given = ArgumentsOf(text, function);
+    if (!given) section.Fail(key, fmt::format("has no `{}:`", wanted), "start a line with it");
+    const std::string all = fmt::format("{}", fmt::join(given->names, ", "));
+    if (has_param_dict && given->ends_in_dict) given->names.pop_back();
+    if (given->names != expected || given->ends_in_dict != has_param_dict) {
+      section.Fail(key, fmt::format("`def {}({})` does not take the inputs in order", function, all),
+                   fmt::format("write `{}:`, or reorder the [[inputs]]", wanted));
     }
+  }
+
+  // A Dict for the parameters of a deep network; elsewhere every tensor has an argument of its own.
+  bool TakesParamDict() const {
+    const std::optional<Arguments> given = ArgumentsOf(problem_.reference, "forward");
+    return given && given->ends_in_dict;
   }
 
   void ReadCost(const TomlSection& cost) {
@@ -294,7 +346,7 @@ class ProblemReader {
     if (check.Has("reduction")) problem_.reduction = ReadExpression(check, "reduction", 1);
     if (check.Has("scale")) {
       problem_.scale = check.String("scale");
-      CheckArguments(check, "scale", problem_.scale, "scale");
+      CheckArguments(check, "scale", problem_.scale, "scale", problem_.has_param_dict);
     }
     if (check.Has("extreme_dim")) ReadExtreme(check);
     problem_.extreme_is_max = check.Bool("extreme_is_max", true);

@@ -143,20 +143,21 @@ Problem ProblemSet::Find(const std::string& id) const {
 std::vector<std::string> ProblemSet::Nearest(const std::string& id) const {
   const std::string wanted = Lower(id);
   const size_t limit = wanted.size() <= 3 ? 1 : std::max<size_t>(2, wanted.size() / 3);
-  std::vector<std::tuple<size_t, long, std::string>> ranked;  // distance, number's distance, what to print
+  std::vector<std::tuple<size_t, long, std::string>> ranked;  // distance, how far among equals, what to print
   for (const std::string& known : order_) {
     std::string name;
     try {
       name = LoadProblemFile(files_.at(known)).name;
     } catch (const Error&) {  // a broken file still has its id
     }
-    const long number_distance = std::abs(NumberOf(known) - NumberOf(wanted));
+    // The nearest number, or without one the shortest name.
+    const long further =
+        NumberOf(wanted) > 0 ? std::abs(NumberOf(known) - NumberOf(wanted)) : static_cast<long>(name.size());
     size_t distance = std::min(Distance(wanted, Lower(known)), Distance(wanted, Lower(name)));
     distance = std::min(distance, Distance(wanted, Lower(files_.at(known).stem().string())));
     if (wanted == std::to_string(NumberOf(known))) distance = 0;
     if (distance > limit) continue;
-    ranked.emplace_back(distance, number_distance,
-                        name.empty() ? known : fmt::format("{} ({})", known, name));
+    ranked.emplace_back(distance, further, name.empty() ? known : fmt::format("{} ({})", known, name));
   }
   std::sort(ranked.begin(), ranked.end());
   if (ranked.size() > kMaxOffers) ranked.resize(kMaxOffers);

@@ -73,7 +73,12 @@ void AddTensorRows(const std::vector<SizedProblem>& sizes, bool is_output, std::
                : spec.is_param ? "param"
                                : "input",
                DTypeName(spec.dtype), is_output ? "" : DistributionName(spec.distribution)};
-    if (spec.scale != 1) row.back() += fmt::format(" * {:g}", spec.scale);
+    if (!spec.scale_text.empty() && !is_output) {
+      row.back() += " * " + spec.scale_text;
+    } else if (spec.scale != 1) {
+      row.back() += fmt::format(" * {:g}", spec.scale);
+    }
+    if (spec.structure != Structure::kNone) row.back() += fmt::format(", {}", StructureName(spec.structure));
     if (spec.offset != 0)
       row.back() += fmt::format(" {} {:g}", spec.offset < 0 ? '-' : '+', std::abs(spec.offset));
     for (const SizedProblem& sized : sizes)
@@ -129,10 +134,10 @@ std::string ProblemDetails(const Problem& problem, const std::string& size) {
   std::vector<std::string> symbols;
   for (const auto& [symbol, value] : problem.sizes.begin()->second) symbols.push_back(symbol);
   std::string text = fmt::format("{}  {}\n\n", problem.id, problem.name);
-  text += AlignedTable(
-      {{"families", fmt::format("{}", fmt::join(problem.families, ", "))},
-       {"flags", problem.flags.empty() ? "none" : fmt::format("{}", fmt::join(problem.flags, ", "))},
-       {"file", problem.path.string()}});
+  std::vector<Row> facts = {{"families", fmt::format("{}", fmt::join(problem.families, ", "))},
+                            {"file", problem.path.string()}};
+  for (const auto& [flag, reason] : problem.flags) facts.push_back({flag, reason});
+  text += AlignedTable(facts);
   const size_t begin = problem.reference.find_first_not_of('\n');
   text += fmt::format("\nReference\n{}", problem.reference.substr(begin));
   if (text.back() != '\n') text += '\n';
@@ -169,18 +174,18 @@ nlohmann::ordered_json ProblemJson(const Problem& problem, const std::string& si
   for (size_t i = 0; i < problem.outputs.size(); ++i) {
     outputs.push_back(TensorJson(sizes, &SizedProblem::outputs, i));
   }
+  Json flags = Json::array();
+  for (const auto& [flag, reason] : problem.flags) flags.push_back(flag);
   Json flops = Json::object(), bytes = Json::object();
   for (const SizedProblem& sized : sizes) {
     flops[sized.size] = static_cast<int64_t>(sized.flops);
     bytes[sized.size] = static_cast<int64_t>(sized.bytes);
   }
   const Json signature = {{"cpp", LaunchSignature(problem)}, {"cuda", LaunchSignature(problem, "cuda")}};
-  return {{"event", "problem"},     {"id", problem.id},
-          {"name", problem.name},   {"families", problem.families},
-          {"flags", problem.flags}, {"signature", signature},
-          {"inputs", inputs},       {"params", params},
-          {"outputs", outputs},     {"flops", flops},
-          {"bytes", bytes}};
+  return {
+      {"event", "problem"}, {"id", problem.id},       {"name", problem.name}, {"families", problem.families},
+      {"flags", flags},     {"signature", signature}, {"inputs", inputs},     {"params", params},
+      {"outputs", outputs}, {"flops", flops},         {"bytes", bytes}};
 }
 
 }  // namespace kevin

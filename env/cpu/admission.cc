@@ -21,8 +21,9 @@ constexpr double kTwinTimeout_s = 600;
 struct AnswerContext {
   Session* session = nullptr;
   std::vector<TensorView> inputs;
-  std::vector<TensorView> reference;  // eager's outputs for these inputs
-  std::vector<TensorView> stale;      // eager's outputs for other inputs
+  std::vector<TensorView> other_inputs;  // of another call
+  std::vector<TensorView> reference;     // eager's outputs for these inputs
+  std::vector<TensorView> stale;         // eager's outputs for other inputs
 };
 using Answer = std::function<void(const AnswerContext& context, const std::vector<void*>& outputs)>;
 
@@ -38,7 +39,8 @@ Outcome VerifyAnswer(Session& session, const Answer& answer) {
     throw Error(ExitCode::kBroken, "the reference process ended during admission", "try again");
   }
   for (size_t call = 0; call < slots.size(); ++call) {
-    AnswerContext context{&session, session.Inputs(slots[call]), {}, {}};
+    AnswerContext context{
+        &session, session.Inputs(slots[call]), session.Inputs(slots[(call + 1) % slots.size()]), {}, {}};
     std::vector<void*> places;
     std::vector<const std::byte*> given, reference;
     for (size_t o = 0; o < session.sized().outputs.size(); ++o) {
@@ -105,22 +107,41 @@ float Rounded(float value, int dropped, float largest) {
   return std::clamp(std::bit_cast<float>(bits), -largest, largest);
 }
 
-void FromRoundedInputs(const AnswerContext& context, const std::vector<void*>& outputs, int dropped,
-                       float largest) {
-  std::vector<std::vector<float>> rounded;
-  std::vector<TensorView> inputs;
-  for (const TensorView& view : context.inputs) {
-    const auto* values = static_cast<const float*>(view.data);
-    rounded.emplace_back(values, values + Elements(view));
-    for (float& value : rounded.back()) value = Rounded(value, dropped, largest);
-    inputs.push_back({rounded.back().data(), view.dtype, view.shape});
-  }
+void Compute(const AnswerContext& context, const std::vector<TensorView>& inputs,
+             const std::vector<void*>& outputs) {
   const auto truth = context.session->truth().Truth(inputs);
   for (size_t o = 0; o < outputs.size(); ++o) {
     for (int64_t i = 0; i < Elements(context.reference[o]); ++i) {
       SetElements(context.reference[o], outputs[o], i, i + 1, truth[o].values()[static_cast<size_t>(i)]);
     }
   }
+}
+
+void FromRoundedInputs(const AnswerContext& context, const std::vector<void*>& outputs, int dropped,
+                       float largest) {
+  std::vector<std::vector<float>> rounded;
+  std::vector<TensorView> inputs;
+  for (const TensorView& view : context.inputs) {
+    if (view.dtype != DType::kF32) {
+      inputs.push_back(view);
+      continue;
+    }
+    const auto* values = static_cast<const float*>(view.data);
+    rounded.emplace_back(values, values + Elements(view));
+    for (float& value : rounded.back()) value = Rounded(value, dropped, largest);
+    inputs.push_back({rounded.back().data(), view.dtype, view.shape});
+  }
+  Compute(context, inputs, outputs);
+}
+
+// A kernel that has the weights right and looks at nothing else.
+void OtherInputsSameWeights(const AnswerContext& context, const std::vector<void*>& outputs) {
+  std::vector<TensorView> inputs;
+  for (size_t i = 0; i < context.inputs.size(); ++i) {
+    const bool is_param = context.session->sized().inputs[i].spec.is_param;
+    inputs.push_back(is_param ? context.inputs[i] : context.other_inputs[i]);
+  }
+  Compute(context, inputs, outputs);
 }
 
 void OneWrongElement(const AnswerContext& context, const std::vector<void*>& outputs) {
@@ -168,6 +189,10 @@ std::vector<Decoy> DecoysFor(const Session& session) {
       {"inputs rounded to bf16",
        [](const AnswerContext& c, const std::vector<void*>& o) { FromRoundedInputs(c, o, 16, 3e38F); }},
   };
+  const auto& given = session.sized().inputs;
+  if (given.back().spec.is_param && !given.front().spec.is_param) {
+    decoys.push_back({"other inputs, same weights", OtherInputsSameWeights});
+  }
   const ConcreteTensor& output = session.sized().outputs[0];
   for (size_t i = 0; i < session.sized().inputs.size(); ++i) {
     const ConcreteTensor& input = session.sized().inputs[i];

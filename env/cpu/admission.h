@@ -10,7 +10,8 @@
 namespace kevin {
 
 // [{"name": "zeros", "passed": false, "reason": "..."}, ...]: zeros, a constant, a copy of an input, the
-// output for other inputs, one wrong element, half the rows, inputs rounded to fp16 and to bf16. A decoy that
+// output for other inputs, or for other inputs and these weights, one wrong element, half the rows, inputs
+// rounded to fp16 and to bf16. A decoy that
 // cannot exist for this problem (no input of the output's shape to copy) is left out.
 nlohmann::json AdmitProblem(Session& session);
 

@@ -2,6 +2,7 @@
 
 #include <sys/random.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -64,8 +65,16 @@ inline float HeavyTailed(uint32_t i, Key key) {
   return u / (0.03F + v);  // up to +-33, most within +-2
 }
 
-template <typename Draw>
-void Fill(uint64_t seed, int64_t elements, int threads, float scale, float offset, float* out,
+// What a drawn value is in the tensor's type. Rounding may lift the largest of [0, 1) * scale to scale
+// itself.
+inline void Store(float value, float, float* place) { *place = value; }
+inline void Store(float value, float limit, int64_t* place) {
+  *place = static_cast<int64_t>(std::floor(value)) - (value == limit ? 1 : 0);
+}
+inline void Store(float value, float, bool* place) { *place = value > 0; }
+
+template <typename Value, typename Draw>
+void Fill(uint64_t seed, int64_t elements, int threads, float scale, float offset, Value* out,
           const Draw& draw) {
   ParallelFor(elements, kGrain, threads, [&](int64_t begin, int64_t end) {
     while (begin < end) {
@@ -73,8 +82,10 @@ void Fill(uint64_t seed, int64_t elements, int threads, float scale, float offse
       const int64_t stop = std::min(end, ((begin >> 32) + 1) << 32);
       const auto count = static_cast<uint32_t>(stop - begin);
       const auto first = static_cast<uint32_t>(begin);
-      float* place = out + begin;
-      for (uint32_t i = 0; i < count; ++i) place[i] = draw(first + i, key) * scale + offset;
+      Value* place = out + begin;
+      for (uint32_t i = 0; i < count; ++i) {
+        Store(draw(first + i, key) * scale + offset, scale + offset, place + i);
+      }
       begin = stop;
     }
   });
@@ -82,8 +93,7 @@ void Fill(uint64_t seed, int64_t elements, int threads, float scale, float offse
 
 enum Member { kBell, kUniform, kHeavy, kLarge };
 
-Distribution Resolve(const TensorSpec& spec, InputMode mode, uint64_t seed, float* scale) {
-  if (mode == InputMode::kKernelBench) return Distribution::kUniform01;
+Distribution Resolve(const TensorSpec& spec, uint64_t seed, float* scale) {
   if (spec.distribution != Distribution::kMixture) return spec.distribution;
   switch (static_cast<Member>(seed % kMixtureMembers)) {
     case kBell:
@@ -100,12 +110,11 @@ Distribution Resolve(const TensorSpec& spec, InputMode mode, uint64_t seed, floa
   return Distribution::kNormal;
 }
 
-void FillFloats(const TensorSpec& spec, InputMode mode, uint64_t seed, int64_t elements, int threads,
-                float* out) {
-  const bool kernelbench = mode == InputMode::kKernelBench;
-  float scale = kernelbench ? 1 : static_cast<float>(spec.scale);
-  const float offset = kernelbench ? 0 : static_cast<float>(spec.offset);
-  switch (Resolve(spec, mode, seed, &scale)) {
+template <typename Value>
+void FillValues(const TensorSpec& spec, uint64_t seed, int64_t elements, int threads, Value* out) {
+  auto scale = static_cast<float>(spec.scale);
+  const auto offset = static_cast<float>(spec.offset);
+  switch (Resolve(spec, seed, &scale)) {
     case Distribution::kMixture:
     case Distribution::kNormal:
       return Fill(seed, elements, threads, scale, offset, out,
@@ -122,20 +131,56 @@ void FillFloats(const TensorSpec& spec, InputMode mode, uint64_t seed, int64_t e
     case Distribution::kPositive:
       return Fill(seed, elements, threads, scale, offset, out,
                   [](uint32_t i, Key key) { return 0.01F + Unit(Mix(i, key)); });
+    case Distribution::kSigns:
+      return Fill(seed, elements, threads, scale, offset, out,
+                  [](uint32_t i, Key key) { return (Mix(i, key) >> 31) != 0 ? 1.0F : -1.0F; });
   }
+}
+
+void Impose(Structure structure, int64_t rows, int threads, float* matrix) {
+  ParallelFor(rows, std::max<int64_t>(1, kGrain / rows), threads, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      float* line = matrix + row * rows;
+      if (structure == Structure::kUpper) std::fill(line, line + row, 0.0F);
+      if (structure == Structure::kLower) std::fill(line + row + 1, line + rows, 0.0F);
+      // Reads the upper half, which nobody changes.
+      for (int64_t i = 0; structure == Structure::kSymmetric && i < row; ++i)
+        line[i] = matrix[i * rows + row];
+    }
+  });
 }
 
 }  // namespace
 
 void FillTensor(const TensorSpec& spec, InputMode mode, uint64_t seed, int64_t elements, int threads,
                 void* data) {
-  if (spec.dtype != DType::kF32) {
-    throw Error(ExitCode::kBadRequest,
-                "input `" + spec.name + "`: inputs of type " + DTypeName(spec.dtype) +
-                    " cannot be drawn on a CPU yet",
-                "use float32 inputs");
+  TensorSpec drawn = spec;
+  if (mode == InputMode::kKernelBench && !spec.is_param && spec.dtype == DType::kF32 &&
+      spec.distribution != Distribution::kSigns) {
+    drawn.distribution = Distribution::kUniform01;
+    drawn.scale = 1;
+    drawn.offset = 0;
   }
-  FillFloats(spec, mode, seed, elements, threads, static_cast<float*>(data));
+  switch (spec.dtype) {
+    case DType::kF32:
+      FillValues(drawn, seed, elements, threads, static_cast<float*>(data));
+      break;
+    case DType::kI64:
+      FillValues(drawn, seed, elements, threads, static_cast<int64_t*>(data));
+      break;
+    case DType::kBool:
+      FillValues(drawn, seed, elements, threads, static_cast<bool*>(data));
+      break;
+    default:
+      throw Error(
+          ExitCode::kBadRequest,
+          "input `" + spec.name + "`: inputs of type " + DTypeName(spec.dtype) + " cannot be drawn yet",
+          "use float32, int64 or bool inputs");
+  }
+  if (spec.structure != Structure::kNone) {
+    Impose(spec.structure, std::llround(std::sqrt(static_cast<double>(elements))), threads,
+           static_cast<float*>(data));
+  }
 }
 
 const char* MixtureMemberName(int member) {

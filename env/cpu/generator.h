@@ -8,12 +8,13 @@
 
 namespace kevin {
 
-// What an evaluation asked for: the problem's own distributions, or KernelBench's U[0,1) everywhere.
+// What an evaluation asked for: the problem's own distributions, or KernelBench's U[0,1) for all floating
+// inputs that are neither parameters nor signs.
 enum class InputMode { kDefault, kKernelBench };
 
 // Fills `elements` values of `spec.dtype`. kMixture picks a member by the seed, so that several seeds see
-// several distributions. `threads` share the work. Throws Error(kBadRequest) for a dtype that cannot be
-// drawn.
+// several distributions; a structure is imposed afterwards. `threads` share the work. Throws
+// Error(kBadRequest) for a dtype that cannot be drawn.
 void FillTensor(const TensorSpec& spec, InputMode mode, uint64_t seed, int64_t elements, int threads,
                 void* data);
 

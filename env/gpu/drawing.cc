@@ -4,10 +4,21 @@
 
 namespace kevin {
 
-Drawing DrawingOf(const TensorSpec& spec, InputMode mode, uint64_t member) {
-  enum { kNormal, kUniform, kUniform01, kHeavyTailed, kPositive };
-  if (mode == InputMode::kKernelBench) return {kUniform01, 1, 0};
+Drawing DrawingOf(const ConcreteTensor& tensor, InputMode mode, uint64_t member) {
+  enum { kNormal, kUniform, kUniform01, kHeavyTailed, kPositive, kSigns };
+  const TensorSpec& spec = tensor.spec;
   Drawing drawing{kNormal, static_cast<float>(spec.scale), static_cast<float>(spec.offset)};
+  drawing.element_bytes = static_cast<int>(DTypeBytes(spec.dtype));
+  drawing.whole = spec.dtype != DType::kF32;
+  drawing.structure = static_cast<int>(spec.structure);
+  drawing.rows = tensor.shape.empty() ? 1 : tensor.shape[0];
+  if (mode == InputMode::kKernelBench && !spec.is_param && spec.dtype == DType::kF32 &&
+      spec.distribution != Distribution::kSigns) {
+    drawing.distribution = kUniform01;
+    drawing.scale = 1;
+    drawing.offset = 0;
+    return drawing;
+  }
   switch (spec.distribution) {
     case Distribution::kNormal:
       break;
@@ -23,6 +34,9 @@ Drawing DrawingOf(const TensorSpec& spec, InputMode mode, uint64_t member) {
     case Distribution::kPositive:
       drawing.distribution = kPositive;
       break;
+    case Distribution::kSigns:
+      drawing.distribution = kSigns;
+      break;
     case Distribution::kMixture:
       drawing.distribution = member == 1 ? kUniform : member == 2 ? kHeavyTailed : kNormal;
       drawing.scale *= member == 1 ? 2.0F : member == 3 ? 8.0F : 1.0F;
@@ -31,17 +45,28 @@ Drawing DrawingOf(const TensorSpec& spec, InputMode mode, uint64_t member) {
   return drawing;
 }
 
-void FillOnDevice(CuHandle fill, CuHandle stream, CuDevicePtr data, int64_t elements, const Drawing& drawing,
-                  uint64_t seed) {
+FillKernels FillKernelsOf(CuHandle module) {
+  FillKernels kernels;
+  KEVIN_CU(ModuleGetFunction, &kernels.fill, module, "kevin_fill");
+  KEVIN_CU(ModuleGetFunction, &kernels.whole, module, "kevin_fill_whole");
+  KEVIN_CU(ModuleGetFunction, &kernels.impose, module, "kevin_impose");
+  return kernels;
+}
+
+void FillOnDevice(const FillKernels& kernels, CuHandle stream, CuDevicePtr data, int64_t elements,
+                  const Drawing& drawing, uint64_t seed) {
   constexpr int64_t kMostBlocks = 2112, kElementsPerBlock = 1024;
   Drawing by = drawing;
   long long count = elements;
-  void* arguments[] = {&data, &count, &by.distribution, &seed, &by.scale, &by.offset};
+  void* filled[] = {&data, &count, &by.distribution, &seed, &by.scale, &by.offset, &by.element_bytes};
   CuLaunchConfig config;
   config.grid_x = static_cast<unsigned>(std::clamp<int64_t>(elements / kElementsPerBlock, 1, kMostBlocks));
   config.block_x = 256;
   config.stream = stream;
-  KEVIN_CU(LaunchKernelEx, &config, fill, arguments, nullptr);
+  KEVIN_CU(LaunchKernelEx, &config, drawing.whole ? kernels.whole : kernels.fill, filled, nullptr);
+  if (drawing.structure == 0) return;
+  void* imposed[] = {&data, &by.rows, &by.structure};
+  KEVIN_CU(LaunchKernelEx, &config, kernels.impose, imposed, nullptr);
 }
 
 }  // namespace kevin

@@ -1,6 +1,5 @@
 #pragma once
-// How an input's values are drawn on the device: as env/cpu/generator.h draws them, by the trusted kernel
-// `kevin_fill`.
+// How an input's values are drawn on the device: as env/cpu/generator.h draws them, by trusted kernels.
 
 #include <cstdint>
 
@@ -11,15 +10,25 @@
 namespace kevin {
 
 struct Drawing {
-  int distribution = 0;  // the trusted kernel's enumerators
+  int distribution = 0;  // the trusted kernels' enumerators
   float scale = 1, offset = 0;
+  int element_bytes = 4;
+  bool whole = false;  // whole numbers, in elements of that many bytes
+  int structure = 0;   // TensorSpec::structure; 0: none
+  long long rows = 1;
 };
 
 // `member` of the input mixture (0 to kMixtureMembers - 1), for inputs that are drawn from it.
-Drawing DrawingOf(const TensorSpec& spec, InputMode mode, uint64_t member);
+Drawing DrawingOf(const ConcreteTensor& tensor, InputMode mode, uint64_t member);
 
-// Enqueues the filling of `elements` floats. `fill` is the trusted kernel. Throws DriverError.
-void FillOnDevice(CuHandle fill, CuHandle stream, CuDevicePtr data, int64_t elements, const Drawing& drawing,
-                  uint64_t seed);
+// Of the module with Kevin's own kernels. Throws DriverError.
+struct FillKernels {
+  CuHandle fill = nullptr, whole = nullptr, impose = nullptr;
+};
+FillKernels FillKernelsOf(CuHandle module);
+
+// Enqueues the filling of `elements` values. Throws DriverError.
+void FillOnDevice(const FillKernels& kernels, CuHandle stream, CuDevicePtr data, int64_t elements,
+                  const Drawing& drawing, uint64_t seed);
 
 }  // namespace kevin

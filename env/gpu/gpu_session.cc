@@ -33,10 +33,12 @@ GpuSession::GpuSession(GpuSessionOptions options)
       random_(SecretSeed()) {
   sized_.problem = &options_.problem;
   for (const ConcreteTensor& input : sized_.inputs) {
-    if (input.spec.dtype != DType::kF32)
-      throw Error(ExitCode::kBadRequest,
-                  "input `" + input.spec.name + "`: only float32 inputs can be drawn on a GPU yet",
-                  "use float32 inputs");
+    const DType dtype = input.spec.dtype;
+    if (dtype != DType::kF32 && dtype != DType::kI64 && dtype != DType::kBool)
+      throw Error(
+          ExitCode::kBadRequest,
+          "input `" + input.spec.name + "`: inputs of type " + DTypeName(dtype) + " cannot be drawn yet",
+          "use float32, int64 or bool inputs");
   }
   char bus[32] = {};
   KEVIN_CU(DeviceGetPCIBusId, bus, sizeof(bus), options_.device);
@@ -47,6 +49,7 @@ GpuSession::GpuSession(GpuSessionOptions options)
       std::make_unique<Reference>(options_.problem, ReferenceOptions{1, options_.device, options_.tf32});
   stream_ = reference_->Stream();
   KEVIN_CU(ModuleLoadData, &module_, options_.trusted_cubin.data());
+  fill_ = FillKernelsOf(module_);
   stopwatch_ =
       std::make_unique<Stopwatch>(StopwatchOptions{options_.device, stream_, Function("kevin_scrub")});
   LayOut();
@@ -112,9 +115,8 @@ uint64_t GpuSession::Draw(int slot, int member) {
   const uint64_t chosen = (member >= 0 ? static_cast<uint64_t>(member) : seed) % kMixtureMembers;
   const std::vector<TensorView> views = Inputs(slot);
   for (size_t i = 0; i < views.size(); ++i) {
-    FillOnDevice(Function("kevin_fill"), stream_, reinterpret_cast<CuDevicePtr>(views[i].data),
-                 sized_.inputs[i].elements, DrawingOf(sized_.inputs[i].spec, options_.inputs, chosen),
-                 seed + i * 0x9e3779b97f4a7c15ULL);
+    FillOnDevice(fill_, stream_, reinterpret_cast<CuDevicePtr>(views[i].data), sized_.inputs[i].elements,
+                 DrawingOf(sized_.inputs[i], options_.inputs, chosen), seed + i * 0x9e3779b97f4a7c15ULL);
   }
   return seed;
 }

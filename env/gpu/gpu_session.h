@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "env/cpu/generator.h"
+#include "env/gpu/drawing.h"
 #include "env/gpu/runner_client.h"
 #include "env/gpu/stopwatch.h"
 #include "env/problem.h"
@@ -92,6 +93,7 @@ class GpuSession {
   SizedProblem sized_;
   std::unique_ptr<Reference> reference_;
   CuHandle stream_ = nullptr, module_ = nullptr;
+  FillKernels fill_;
   SharedDeviceMemory inputs_, outputs_;
   SlotLayout layout_;
   SlotMemory memory_;  // as the candidate sees it

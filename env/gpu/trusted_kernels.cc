@@ -24,7 +24,7 @@ __device__ u32 mix(u32 counter, u64 key) {
 __device__ float signed_unit(u32 bits) { return (float)(int)bits * 0x1p-31F; }
 __device__ float unit(u32 bits) { return (float)(bits >> 8) * 0x1p-24F; }
 
-enum { kNormal, kUniform, kUniform01, kHeavyTailed, kPositive };
+enum { kNormal, kUniform, kUniform01, kHeavyTailed, kPositive, kSigns };
 
 __device__ float draw(int distribution, u32 bits) {
   switch (distribution) {
@@ -32,6 +32,7 @@ __device__ float draw(int distribution, u32 bits) {
     case kUniform: return signed_unit(bits);
     case kUniform01: return unit(bits);
     case kHeavyTailed: return signed_unit(bits) / (0.03F + unit(bits * 0x2c1b3c6dU));
+    case kSigns: return bits >> 31 ? 1.0F : -1.0F;
     default: return 0.01F + unit(bits);
   }
 }
@@ -48,6 +49,29 @@ extern "C" __global__ void kevin_fill(float* out, long long n, int distribution,
     } else {
       for (int j = 0; i * 4 + j < n; ++j) out[i * 4 + j] = value[j];
     }
+  }
+}
+
+// Types of 1 byte are bools, of 8 integers.
+extern "C" __global__ void kevin_fill_whole(void* out, long long n, int distribution, u64 seed, float scale, float offset,
+                                            int bytes) {
+  const long long stride = (long long)gridDim.x * blockDim.x;
+  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
+    const float value = draw(distribution, mix((u32)i, split_mix(seed ^ split_mix((u64)(i >> 32))))) * scale + offset;
+    if (bytes == 1) ((bool*)out)[i] = value > 0;
+    if (bytes == 8) ((long long*)out)[i] = (long long)floorf(value) - (value == scale + offset);
+  }
+}
+
+enum { kUpper = 1, kLower, kSymmetric };
+
+extern "C" __global__ void kevin_impose(float* matrix, long long rows, int structure) {
+  const long long stride = (long long)gridDim.x * blockDim.x;
+  for (long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x; at < rows * rows; at += stride) {
+    const long long row = at / rows, column = at % rows;
+    if (structure == kUpper && column < row) matrix[at] = 0;
+    if (structure == kLower && column > row) matrix[at] = 0;
+    if (structure == kSymmetric && column < row) matrix[at] = matrix[column * rows + row];
   }
 }
 
@@ -341,10 +365,10 @@ const std::string& TrustedKernelText() {
 
 const std::vector<std::string>& TrustedKernelNames() {
   static const std::vector<std::string> kNames = {
-      "kevin_fill",       "kevin_count_other", "kevin_canary",      "kevin_canary_check",
-      "kevin_scrub",      "kevin_surely_fine", "kevin_row_squares", "kevin_check",
-      "kevin_check_rows", "kevin_check_index", "kevin_copy",        "kevin_read",
-      "kevin_write",      "kevin_clock",       "kevin_fma",         "kevin_mma"};
+      "kevin_fill",         "kevin_fill_whole",  "kevin_impose",      "kevin_count_other", "kevin_canary",
+      "kevin_canary_check", "kevin_scrub",       "kevin_surely_fine", "kevin_row_squares", "kevin_check",
+      "kevin_check_rows",   "kevin_check_index", "kevin_copy",        "kevin_read",        "kevin_write",
+      "kevin_clock",        "kevin_fma",         "kevin_mma"};
   return kNames;
 }
 

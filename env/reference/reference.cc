@@ -84,17 +84,32 @@ struct Reference::Impl {
     }
   }
 
+  // What the functions of the reference take: all tensors, or the inputs and a Dict of the parameters.
+  std::vector<c10::IValue> Arguments(const std::vector<at::Tensor>& tensors) const {
+    std::vector<c10::IValue> arguments;
+    c10::Dict<std::string, at::Tensor> params;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (problem.has_param_dict && problem.inputs[i].is_param) {
+        params.insert(problem.inputs[i].name, tensors[i]);
+      } else {
+        arguments.emplace_back(tensors[i]);
+      }
+    }
+    if (problem.has_param_dict) arguments.emplace_back(params);
+    return arguments;
+  }
+
   at::Tensor Wrap(const TensorView& view) const {
     return at::from_blob(view.data, view.shape, at::TensorOptions(TorchType(view.dtype)).device(device));
   }
 
   std::vector<c10::IValue> Widened(const std::vector<TensorView>& inputs) {
-    std::vector<c10::IValue> wide;
+    std::vector<at::Tensor> wide;
     for (const TensorView& view : inputs) {
       const at::Tensor tensor = Wrap(view);
-      wide.emplace_back(tensor.is_floating_point() ? tensor.to(at::kDouble) : tensor);
+      wide.push_back(tensor.is_floating_point() ? tensor.to(at::kDouble) : tensor);
     }
-    return wide;
+    return Arguments(wide);
   }
 };
 
@@ -148,7 +163,9 @@ Reference::Reference(Reference&&) noexcept = default;
 void Reference::BindSlot(size_t slot, const std::vector<TensorView>& inputs) {
   impl_->slot_inputs.resize(std::max(impl_->slot_inputs.size(), slot + 1));
   impl_->slot_outputs.resize(impl_->slot_inputs.size());
-  for (const TensorView& view : inputs) impl_->slot_inputs[slot].emplace_back(impl_->Wrap(view));
+  std::vector<at::Tensor> tensors;
+  for (const TensorView& view : inputs) tensors.push_back(impl_->Wrap(view));
+  impl_->slot_inputs[slot] = impl_->Arguments(tensors);
 }
 
 void Reference::RunSlot(size_t slot) {

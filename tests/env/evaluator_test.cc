@@ -134,6 +134,87 @@ TEST_CASE("index outputs are right wherever they point at an extreme value") {
   CHECK(std::string(OutcomeName(Verified(with("- D"), "level1/51"))) == "wrong");
 }
 
+TEST_CASE("whole numbers and bools reach a kernel") {
+  CHECK(OutcomeReason(Verified(R"(#include <cmath>
+extern "C" void launch(const float* x, const long* targets, float* out) {
+  double loss = 0;
+  for (long b = 0; b < B; ++b) {
+    const float* row = x + b * C;
+    float most = row[0], sum = 0;
+    for (long c = 1; c < C; ++c) most = std::fmax(most, row[c]);
+    for (long c = 0; c < C; ++c) sum += std::exp(row[c] - most);
+    loss += std::log(sum) + (most - row[targets[b]]);
+  }
+  *out = loss / B;
+})",
+                               "level1/95"))
+            .empty());
+  CHECK(OutcomeReason(Verified(R"(extern "C" void launch(const float* x, const bool* mask, float* out) {
+  for (long b = 0; b < B; ++b) {
+    float sum = 0;
+    for (long n = 0; n < N; ++n) out[b * N + n] = sum += mask[b * N + n] ? x[b * N + n] : 0;
+  }
+})",
+                               "level1/93"))
+            .empty());
+}
+
+TEST_CASE("a reference may take its parameters as a dictionary") {
+  const Problem problem = ListedProblem("level3/21");
+  REQUIRE(problem.has_param_dict);
+  const std::string body = " { for (long i = 0; i < B * O * (H / 2) * (W / 2); ++i) out[i] = 1; }\n";
+  const Outcome outcome = Verified(LaunchSignature(problem) + body, "level3/21");
+  REQUIRE(std::string(OutcomeName(outcome)) == "wrong");
+  CHECK(Contains(OutcomeReason(outcome), "out[0, 0, 0, 0] = 1, expected "));
+}
+
+TEST_CASE("plain loops over a convolution and the norm of a batch are right") {
+  CHECK(OutcomeReason(Verified(R"(extern "C" void launch(const float* x, const float* weight, float* out) {
+#pragma omp parallel for
+  for (long o = 0; o < B * O; ++o) {
+    for (long h = 0; h < H - 2; ++h) {
+      for (long w = 0; w < W - 2; ++w) {
+        float sum = 0;
+        for (long c = 0; c < C; ++c)
+          for (long k = 0; k < 9; ++k)
+            sum += x[((o / O * C + c) * H + h + k / 3) * W + w + k % 3] * weight[(o % O * C + c) * 9 + k];
+        out[(o * (H - 2) + h) * (W - 2) + w] = sum;
+      }
+    }
+  }
+})",
+                               "level1/63"))
+            .empty());
+  CHECK(OutcomeReason(Verified(R"(#include <cmath>
+extern "C" void launch(const float* x, const float* weight, const float* bias, float* out) {
+  for (long c = 0; c < C; ++c) {
+    float sum = 0, squares = 0;
+    for (long b = 0; b < B; ++b) {
+      float part = 0;
+      for (long i = 0; i < H * W; ++i) part += x[(b * C + c) * H * W + i];
+      sum += part;
+    }
+    const float mean = sum / (B * H * W);
+    for (long b = 0; b < B; ++b) {
+      float part = 0;
+      for (long i = 0; i < H * W; ++i) {
+        const float d = x[(b * C + c) * H * W + i] - mean;
+        part += d * d;
+      }
+      squares += part;
+    }
+    const float scale = weight[c] / std::sqrt(squares / (B * H * W) + 1e-5f);
+    for (long b = 0; b < B; ++b)
+      for (long i = 0; i < H * W; ++i) {
+        const long at = (b * C + c) * H * W + i;
+        out[at] = (x[at] - mean) * scale + bias[c];
+      }
+  }
+})",
+                               "level1/33"))
+            .empty());
+}
+
 TEST_CASE("a measured kernel comes with samples, seeds, rates and the kernel it started from") {
   EvaluateOptions options;
   std::vector<std::string> phases;

@@ -90,7 +90,7 @@ TEST_CASE("a job for the examiner survives its text form") {
       "\x7f"
       "ELF\0\1",
       6);
-  job.arguments = {{4096, {{0, 512, {3, 8.0F, 0.5F}}, {2048, 512, {}}}}, {64, {}}};
+  job.arguments = {{4096, {{0, 512, {3, 8.0F, 0.5F, 8, true, 2, 16}}, {2048, 512, {}}}}, {64, {}}};
   job.untouched_memory = true;
   const ExamineJob back = ExamineJobFromText(ExamineJobToText(job));
   CHECK(back.plan == job.plan);
@@ -100,6 +100,10 @@ TEST_CASE("a job for the examiner survives its text form") {
   REQUIRE(back.arguments[0].fills.size() == 2);
   CHECK(back.arguments[0].fills[0].drawing.distribution == 3);
   CHECK(back.arguments[0].fills[0].drawing.scale == 8.0F);
+  CHECK(back.arguments[0].fills[0].drawing.element_bytes == 8);
+  CHECK(back.arguments[0].fills[0].drawing.whole);
+  CHECK(back.arguments[0].fills[0].drawing.structure == 2);
+  CHECK(back.arguments[0].fills[0].drawing.rows == 16);
   CHECK(back.arguments[0].fills[1].offset_bytes == 2048);
   CHECK(back.arguments[0].fills[1].elements == 512);
   CHECK(back.arguments[1].fills.empty());

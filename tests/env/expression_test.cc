@@ -64,5 +64,14 @@ TEST_CASE("EvaluateExpression throws what TryEvaluateExpression reports") {
   }
 }
 
+TEST_CASE("scales: expressions and the roots of fan-ins") {
+  const Symbols symbols = {{"C", 16}};
+  CHECK(TryEvaluateScale("C", symbols).value == 16);
+  CHECK(TryEvaluateScale("1/sqrt(4*C)", symbols).value == 0.125);
+  CHECK(TryEvaluateScale("1/sqrt(D)", symbols).error == "unknown symbol 'D' (sizes define C)");
+  CHECK(TryEvaluateScale("1/sqrt(C - 16)", symbols).error == "'1/sqrt(C - 16)' must be positive, not 0");
+  CHECK(TryEvaluateScale("C*2/sqrt(C)", symbols).error != "");
+}
+
 }  // namespace
 }  // namespace kevin

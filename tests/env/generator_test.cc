@@ -114,6 +114,53 @@ TEST_CASE("a mixture's seeds see all its members") {
   CHECK(wide.size() + heavy.size() < 2 * kMixtureMembers);
 }
 
+TEST_CASE("whole numbers, bools and signs") {
+  TensorSpec spec;
+  spec.distribution = Distribution::kUniform01;
+  spec.scale = 1000;
+  spec.dtype = DType::kI64;
+  std::vector<int64_t> classes(kCount);
+  FillTensor(spec, InputMode::kKernelBench, 5, kCount, 2, classes.data());
+  CHECK(*std::min_element(classes.begin(), classes.end()) == 0);
+  CHECK(*std::max_element(classes.begin(), classes.end()) == 999);
+  CHECK(std::abs(std::count(classes.begin(), classes.end(), 7) - kCount / 1000) < 200);
+  spec = {};
+  spec.dtype = DType::kBool;
+  std::vector<unsigned char> bools(kCount);
+  FillTensor(spec, InputMode::kKernelBench, 6, kCount, 2, bools.data());
+  CHECK(std::count(bools.begin(), bools.end(), 0) + std::count(bools.begin(), bools.end(), 1) == kCount);
+  CHECK(std::abs(std::count(bools.begin(), bools.end(), 1) - kCount / 2) < 4000);
+  const std::vector<float> signs = Draw(Distribution::kSigns, 7);
+  CHECK(std::count(signs.begin(), signs.end(), 1.0F) + std::count(signs.begin(), signs.end(), -1.0F) ==
+        kCount);
+  CHECK(std::abs(std::count(signs.begin(), signs.end(), 1.0F) - kCount / 2) < 4000);
+}
+
+TEST_CASE("structures are imposed") {
+  constexpr int kSide = 300;
+  TensorSpec spec;
+  std::vector<float> plain(kSide * kSide), made(kSide * kSide);
+  FillTensor(spec, InputMode::kDefault, 8, kSide * kSide, 2, plain.data());
+  for (const Structure structure : {Structure::kUpper, Structure::kLower, Structure::kSymmetric}) {
+    spec.structure = structure;
+    FillTensor(spec, InputMode::kDefault, 8, kSide * kSide, 2, made.data());
+    int wrong = 0;
+    for (int row = 0; row < kSide; ++row) {
+      for (int column = 0; column < kSide; ++column) {
+        const float drawn = plain[static_cast<size_t>(row * kSide + column)];
+        const float mirrored = plain[static_cast<size_t>(column * kSide + row)];
+        const bool is_below = column<row, is_above = column> row;
+        const float expected = structure == Structure::kSymmetric ? (is_below ? mirrored : drawn)
+                               : structure == Structure::kUpper   ? (is_below ? 0 : drawn)
+                                                                  : (is_above ? 0 : drawn);
+        wrong += made[static_cast<size_t>(row * kSide + column)] != expected;
+      }
+    }
+    INFO(StructureName(structure));
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("KernelBench's inputs are U[0,1) whatever the problem says") {
   TensorSpec spec;
   spec.scale = 50;
@@ -122,6 +169,9 @@ TEST_CASE("KernelBench's inputs are U[0,1) whatever the problem says") {
   FillTensor(spec, InputMode::kKernelBench, 3, 1000, 1, values.data());
   CHECK(MomentsOf(values).smallest >= 0);
   CHECK(MomentsOf(values).largest < 1);
+  spec.is_param = true;  // weights are the problem's own
+  FillTensor(spec, InputMode::kKernelBench, 3, 1000, 1, values.data());
+  CHECK(MomentsOf(values).sd > 30);
 }
 
 TEST_CASE("poison is a NaN, and types that cannot be drawn are refused") {
@@ -129,7 +179,7 @@ TEST_CASE("poison is a NaN, and types that cannot be drawn are refused") {
   FillPoison(values.data(), 4000, 2);
   CHECK(std::all_of(values.begin(), values.end(), [](float v) { return std::isnan(v); }));
   TensorSpec spec;
-  spec.dtype = DType::kI64;
+  spec.dtype = DType::kF16;
   CHECK_THROWS_AS(FillTensor(spec, InputMode::kDefault, 1, 10, 1, values.data()), Error);
   CHECK(SecretSeed() != SecretSeed());
 }

@@ -79,6 +79,7 @@ std::vector<GpuCandidate> SearchTexts(const std::string& size) {
     context.problem = &sized;
     context.kind = "cuda";
     request.task = BuildTask(context, {});
+    if (!policy->WhyNot(request.task).empty()) continue;  // outside the families that the policy writes
     const std::string text = policy->Complete(request, nullptr, nullptr).text;
     const size_t start = text.find("```cuda\n") + 8, end = text.find("```", start);
     GpuCandidate one;

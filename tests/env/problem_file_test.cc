@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "env/error.h"
 #include "env/problem.h"
@@ -107,6 +108,47 @@ TEST_CASE("forward's arguments may carry types and span lines") {
   CHECK(Message(With("def forward", "def twice(x):\n    return x + x\n\ndef forward")).empty());
 }
 
+TEST_CASE("parameters may come as a dictionary") {
+  CHECK_FALSE(ParseProblem(kGood, "my.toml").has_param_dict);
+  CHECK(ParseProblem(With("(x, w)", "(x, p: Dict[str, Tensor])"), "my.toml").has_param_dict);
+  CHECK(Message(With("(x, w)", "(x, w, p: Dict[str, Tensor])")) ==
+        "my.toml:4: reference: `def forward(x, w, p)` does not take the inputs in order");
+  CHECK(Message(With("(x, w)", "(p: Dict[str, Tensor], x)")) ==
+        "my.toml:4: reference: `def forward(p, x)` does not take the inputs in order");
+}
+
+TEST_CASE("flags carry their reasons") {
+  const std::string flags = "[flags]\nredundant-ops = \"The sum is 0.\"\n[sizes.small]";
+  CHECK(ParseProblem(With("[sizes.small]", flags), "my.toml").flags ==
+        std::map<std::string, std::string>{{"redundant-ops", "The sum is 0."}});
+  CHECK(Message(With("[sizes.small]", "[flags]\nredundant = \"x\"\n[sizes.small]")) ==
+        "my.toml:9: flags.redundant: unknown key");
+  CHECK(Message(With("[sizes.small]", "[flags]\nredundant-ops = 1\n[sizes.small]")) ==
+        "my.toml:9: flags.redundant-ops: must be a string, not an integer");
+}
+
+TEST_CASE("a scale may depend on the size") {
+  const Problem problem = ParseProblem(With("scale = 0.5", "scale = \"1/sqrt(2*N)\""), "my.toml");
+  CHECK(problem.inputs[1].scale_text == "1/sqrt(2*N)");
+  CHECK(AtSize(problem, "small").inputs[1].spec.scale == 0.25);
+  CHECK(AtSize(ParseProblem(With("scale = 0.5", "scale = \"N\""), "my.toml"), "full").inputs[1].spec.scale ==
+        80);
+  CHECK(Message(With("scale = 0.5", "scale = \"1/sqrt(M)\"")) ==
+        "my.toml:24: inputs[1].scale: unknown symbol 'M' (sizes define B, N) (size full)");
+  CHECK(Message(With("scale = 0.5", "scale = \"N - 80\"")) ==
+        "my.toml:24: inputs[1].scale: 'N - 80' must be positive, not 0 (size full)");
+}
+
+TEST_CASE("structures are for square matrices") {
+  CHECK(Message(With("offset = -1", "structure = \"upper\"")) ==
+        "my.toml:25: inputs[1].structure: is for square matrices of float32");
+  CHECK(Message(With("shape = [\"B\", \"2*N\"]\n\n[[inputs]]",
+                     "shape = [\"N\", \"N\"]\nstructure = \"symmetric\"\n[[inputs]]"))
+            .empty());
+  CHECK(Message(With("offset = -1", "structure = \"diagonal\"")) ==
+        "my.toml:25: inputs[1].structure: unknown structure 'diagonal'");
+}
+
 TEST_CASE("problem files: malformed text and keys") {
   CHECK(Message(With("B = 4\n", "B = \n")).substr(0, 21) == "my.toml:9: not TOML: ");
   CHECK(Message(With("name = \"S", "nmae = \"S")) == "my.toml:2: nmae: unknown key");
@@ -130,8 +172,8 @@ TEST_CASE("problem files: wrong types and values") {
         "my.toml:3: families: must be an array of strings, not an integer");
   CHECK(Message(With("[\"2*N\", 1]", "[\"2*N\", 1.5]")) ==
         "my.toml:21: inputs[1].shape: must be an integer or an expression in quotes, not a float");
-  CHECK(Message(With("scale = 0.5", "scale = \"1\"")) ==
-        "my.toml:24: inputs[1].scale: must be a number, not a string");
+  CHECK(Message(With("scale = 0.5", "scale = true")) ==
+        "my.toml:24: inputs[1].scale: must be a number, not a boolean");
   CHECK(Message(With("scale = 0.5", "scale = 0")) == "my.toml:24: inputs[1].scale: must not be 0");
   CHECK(Message(With("offset = -1", "offset = inf")) == "my.toml:25: inputs[1].offset: must be finite");
   CHECK(Message(With("\"param\"", "\"weight\"")) == "my.toml:22: inputs[1].role: unknown role 'weight'");

@@ -1,20 +1,16 @@
 #include "env/problem.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "env/error.h"
 #include "tests/catch.h"
 
 namespace kevin {
 namespace {
-
-const std::vector<std::string> kLevel1 = {
-    "level1/1",  "level1/2",  "level1/4",  "level1/6",  "level1/9",  "level1/12", "level1/18", "level1/19",
-    "level1/20", "level1/21", "level1/22", "level1/23", "level1/24", "level1/25", "level1/26", "level1/27",
-    "level1/28", "level1/29", "level1/30", "level1/31", "level1/32", "level1/36", "level1/40", "level1/47",
-    "level1/48", "level1/49", "level1/51", "level1/52", "level1/53", "level1/88", "level1/89"};
 
 ProblemSet Shipped() { return ProblemSet(std::string(KEVIN_SOURCE_DIR) + "/env/problems"); }
 
@@ -49,7 +45,12 @@ class Folder {
 
 TEST_CASE("the problems that ship load at every size") {
   const ProblemSet set = Shipped();
-  CHECK(set.Ids() == kLevel1);
+  std::vector<std::string> ids;
+  for (const auto& [level, count] : {std::pair{1, 100}, {2, 100}, {3, 50}}) {
+    for (int number = 1; number <= count; ++number)
+      ids.push_back("level" + std::to_string(level) + "/" + std::to_string(number));
+  }
+  CHECK(set.Ids() == ids);
   for (const std::string& id : set.Ids()) {
     INFO(id);
     const Problem problem = set.Find(id);
@@ -67,12 +68,92 @@ TEST_CASE("the problems that ship load at every size") {
       CHECK(bytes > 0);
       CHECK(sized.flops > 0);
       CHECK(sized.bytes == static_cast<double>(bytes));  // each tensor once, in all of them
-      CHECK(sized.min_bytes == sized.bytes);
+      CHECK(sized.min_bytes > 0);
+      CHECK(sized.min_bytes <= sized.bytes);
       CHECK(sized.min_flops <= sized.flops);
       CHECK(sized.reduction >= 1);
       if (size == "small") CHECK(bytes <= 64'000'000);
     }
   }
+}
+
+// Only tensors of which some part cannot matter may count for less than their bytes.
+TEST_CASE("where less than all bytes must move, the file says why") {
+  const ProblemSet set = Shipped();
+  for (const std::string& id : set.Ids()) {
+    const Problem problem = set.Find(id);
+    const SizedProblem sized = AtSize(problem, "full");
+    if (sized.min_bytes == sized.bytes) continue;
+    INFO(id);
+    const bool has_structure =
+        std::any_of(problem.inputs.begin(), problem.inputs.end(),
+                    [](const auto& input) { return input.structure != Structure::kNone; });
+    const size_t cost = problem.text.find("[cost]\n");
+    CHECK((has_structure || problem.text.compare(cost + 7, 1, "#") == 0));
+  }
+}
+
+TEST_CASE("tensors of 2^31 elements are flagged") {
+  const ProblemSet set = Shipped();
+  for (const std::string& id : set.Ids()) {
+    INFO(id);
+    const Problem problem = set.Find(id);
+    const SizedProblem sized = AtSize(problem, "full");
+    bool is_large = false;
+    for (const ConcreteTensor& tensor : sized.inputs) is_large |= tensor.elements >= int64_t{1} << 31;
+    for (const ConcreteTensor& tensor : sized.outputs) is_large |= tensor.elements >= int64_t{1} << 31;
+    CHECK(problem.flags.contains("needs-int64-index") == is_large);
+  }
+}
+
+// The ids of env/problems/suites/NAME.txt.
+std::vector<std::string> Suite(const std::string& name) {
+  std::ifstream file(std::string(KEVIN_SOURCE_DIR) + "/env/problems/suites/" + name + ".txt");
+  std::vector<std::string> ids;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty() && line[0] != '#') ids.push_back(line);
+  }
+  return ids;
+}
+
+TEST_CASE("suites name problems that count, each once") {
+  const ProblemSet set = Shipped();
+  for (const auto& [name, count] : {std::pair{"level1", 100},
+                                    {"level2", 98},
+                                    {"level3", 49},
+                                    {"representative-level1", 18},
+                                    {"representative-level2", 8},
+                                    {"representative-level3", 9}}) {
+    INFO(name);
+    CHECK(Suite(name).size() == static_cast<size_t>(count));
+  }
+  std::set<std::string> train_and_dev;
+  for (const std::string name :
+       {"level1", "level2", "level3", "train", "dev", "families-train", "families-test"}) {
+    std::set<std::string> seen;
+    for (const std::string& id : Suite(name)) {
+      INFO(name << " " << id);
+      CHECK(seen.insert(id).second);
+      CHECK_FALSE(set.Find(id).flags.contains("inadmissible"));
+      if (name == "train" || name == "dev") CHECK(train_and_dev.insert(id).second);
+    }
+  }
+  CHECK(train_and_dev.size() == 198);
+  CHECK(Suite("dev").size() == 20);
+}
+
+TEST_CASE("the families that are held out are nowhere in their training set") {
+  const ProblemSet set = Shipped();
+  const auto is_held_out = [&](const std::string& id) {
+    const Problem problem = set.Find(id);
+    return std::any_of(problem.families.begin(), problem.families.end(), [](const std::string& family) {
+      return family == "norm" || family == "scan" || family == "pool";
+    });
+  };
+  const std::vector<std::string> train = Suite("families-train"), test = Suite("families-test");
+  CHECK(std::none_of(train.begin(), train.end(), is_held_out));
+  CHECK(std::all_of(test.begin(), test.end(), is_held_out));
+  CHECK(train.size() + test.size() == 198);
 }
 
 TEST_CASE("full sizes are KernelBench's") {
@@ -104,6 +185,12 @@ TEST_CASE("full sizes are KernelBench's") {
     CHECK(shapes("level1/" + std::to_string(id)) == Shapes{{4096, 393216}, {4096, 393216}});
   }
   CHECK(shapes("level1/88") == Shapes{{8192, 8192}, {8192, 8192}});
+  CHECK(shapes("level2/26") ==
+        Shapes{{128, 32, 16, 16, 16}, {128, 64, 32, 32, 32}, {32, 64, 3, 3, 3}, {64}, {128, 64, 32, 32, 32}});
+  CHECK(shapes("level2/75") ==
+        Shapes{{1024, 8192}, {8192, 8192}, {8192}, {8192}, {8192}, {1, 8192, 1, 1}, {1, 8192, 1024, 1}});
+  CHECK(shapes("level3/6").front() == std::vector<int64_t>{10, 480, 224, 224});
+  CHECK(shapes("level3/6").back() == std::vector<int64_t>{10, 512, 224, 224});
   CHECK(shapes("level1/89") == Shapes{{32768, 32768}, {32768, 32768}});
 }
 
@@ -131,19 +218,19 @@ TEST_CASE("an unknown size lists the known ones") {
     FAIL("no error");
   } catch (const Error& error) {
     CHECK(std::string(error.what()) == "level1/19 has no size 'medium'");
-    CHECK(error.next_step() == "its sizes: full, small");
+    CHECK(error.next_step() == "its sizes: full, small, v0");
   }
 }
 
 TEST_CASE("an unknown problem offers the nearest ids and names") {
   const ProblemSet set = Shipped();
   CHECK(Complaint(set, "relu") ==
-        "unknown problem 'relu' | did you mean level1/19 (ReLU), level1/20 (LeakyReLU), level1/26 (GELU), "
+        "unknown problem 'relu' | did you mean level1/19 (ReLU), level1/31 (ELU), level1/26 (GELU), "
         "level1/27 (SELU)? `kevin problems` lists all");
   CHECK(Complaint(set, "Sofmax").find("did you mean level1/23 (Softmax)") != std::string::npos);
   CHECK(Complaint(set, "SOFTSIGN").find("did you mean level1/30 (Softsign)") != std::string::npos);
   CHECK(Complaint(set, "19").find("did you mean level1/19 (ReLU)") != std::string::npos);
-  CHECK(Complaint(set, "level1/33").find("level1/32 (HardTanh)") != std::string::npos);
+  CHECK(Complaint(set, "level1/101").find("level1/100 (Hinge loss)") != std::string::npos);
   CHECK(Complaint(set, "leve1/19").find("did you mean level1/19 (ReLU)") != std::string::npos);
   CHECK(Complaint(set, "something quite different") ==
         "unknown problem 'something quite different' | `kevin problems` lists all; a file of your own is "

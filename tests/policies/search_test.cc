@@ -259,9 +259,9 @@ TEST_CASE("CUDA texts use the problem's symbols, in device code and in launch") 
   CHECK(Has(Next(request), "ceil_div((B) * (2*N), 4 * 4 * 256)"));
 }
 
-TEST_CASE("whatever the search writes in C++ it writes in CUDA, at every size of every listed problem") {
+TEST_CASE("every problem is written, in C++ and in CUDA and at every size, or is answered with a reason") {
   const ProblemSet problems(KEVIN_SOURCE_DIR "/env/problems");
-  int written = 0;
+  std::set<std::string> written;  // at some size
   for (const std::string& id : problems.Ids()) {
     const Problem problem = problems.Find(id);
     for (const auto& [size, symbols] : problem.sizes) {
@@ -279,12 +279,18 @@ TEST_CASE("whatever the search writes in C++ it writes in CUDA, at every size of
       INFO(id << " " << size);
       const auto policy = MakeSearchPolicy();
       request.task.kind = "cpp";
-      const bool is_written = policy->WhyNot(request.task).empty();
+      const std::string why_not = policy->WhyNot(request.task);
+      const bool is_written = why_not.empty();
+      if (!is_written) CHECK_THROWS_AS(Next(request), Error);
       request.task.kind = "cuda";
       CHECK(policy->WhyNot(request.task).empty() == is_written);
-      written += is_written;
-      if (is_written) CHECK(Has(Next(request), "__global__"));
+      if (!is_written) continue;
+      written.insert(id);
+      CHECK(Has(Next(request), "__global__"));
     }
   }
-  CHECK(written >= 62);  // 31 problems at two sizes
+  std::string all;
+  for (const std::string& id : written) all += id + " ";
+  INFO(all);
+  CHECK(written.size() >= 41);
 }

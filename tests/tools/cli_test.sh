@@ -33,7 +33,7 @@ grep -q "^kevin [0-9]" out.txt || { echo "FAILED: --version"; failures=$((failur
 expect 2 "Usage: kevin"
 expect 2 "nonsense" nonsense
 expect 2 "no problem given" run
-expect 2 "did you mean level1/19" run --problem level1/199
+expect 2 "did you mean .*level1/19 (ReLU)" run --problem level1/199
 expect 2 "not in range" run --problem level1/19 --turns 0
 expect 2 "excludes" run --continue 01J --seed 1
 expect 2 "no such policy" run --problem level1/19 --policy gpt

@@ -11,12 +11,17 @@ bool Contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-TEST_CASE("every shipped problem has honest kernels with its signature") {
+// Written for the problems of level 1 that the search policy handles alone; the others are admitted by decoys
+// only.
+TEST_CASE("honest kernels have their problem's signature") {
   const ProblemSet set(std::string(KEVIN_SOURCE_DIR) + "/env/problems");
+  int problems = 0;
   for (const std::string& id : set.Ids()) {
     CAPTURE(id);
     const Problem problem = set.Find(id);
     const std::vector<HonestKernel> kernels = HonestKernelsFor(problem);
+    if (kernels.empty()) continue;
+    ++problems;
     CHECK(kernels.size() >= 2);
     std::set<std::string> names, sources;
     for (const HonestKernel& kernel : kernels) {
@@ -29,6 +34,7 @@ TEST_CASE("every shipped problem has honest kernels with its signature") {
     CHECK(names.size() == kernels.size());
     CHECK(sources.size() == kernels.size());
   }
+  CHECK(problems == 31);
 }
 
 TEST_CASE("a problem of one's own has none") {

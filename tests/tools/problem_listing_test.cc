@@ -16,12 +16,14 @@ bool Contains(const std::string& text, const std::string& part) {
 
 TEST_CASE("the table has a line per problem and a column per size") {
   const std::string table = ProblemTable({Shipped("level1/40"), Shipped("level1/19")}, "");
-  CHECK(table ==
-        "id         name       families     small                                  full\n"
-        "level1/40  LayerNorm  norm         16x64x64x64 + 2 params -> 16x64x64x64  "
-        "16x64x256x256 + 2 params -> 16x64x256x256\n"
-        "level1/19  ReLU       elementwise  32x131072 -> 32x131072                 4096x393216 -> "
-        "4096x393216\n");
+  CHECK(
+      table ==
+      "id         name       families     small                                  full                     "
+      "                  v0\n"
+      "level1/40  LayerNorm  norm         16x64x64x64 + 2 params -> 16x64x64x64  "
+      "16x64x256x256 + 2 params -> 16x64x256x256\n"
+      "level1/19  ReLU       elementwise  32x131072 -> 32x131072                 4096x393216 -> 4096x393216 "
+      "                16x16384 -> 16x16384\n");
   CHECK(ProblemTable({Shipped("level1/19")}, "full") ==
         "id         name  families     full\n"
         "level1/19  ReLU  elementwise  4096x393216 -> 4096x393216\n");
@@ -31,7 +33,7 @@ TEST_CASE("the table has a line per problem and a column per size") {
 TEST_CASE("details show what a kernel writer needs") {
   const std::string page = ProblemDetails(Shipped("level1/40"), "");
   CHECK(Contains(page, "level1/40  LayerNorm\n"));
-  CHECK(Contains(page, "kernelbench-degenerate"));
+  CHECK(Contains(page, "degenerate-upstream"));
   CHECK(Contains(page, "/040_layer_norm.toml\n"));
   CHECK(Contains(page, "\ndef forward(x, weight, bias):\n"));
   CHECK(Contains(page, "size symbols B, C, H, W are constants in scope"));
@@ -62,7 +64,7 @@ TEST_CASE("the problem event has the fields that scripts read") {
   CHECK(event["id"] == "level1/40");
   CHECK(event["name"] == "LayerNorm");
   CHECK(event["families"] == nlohmann::ordered_json{"norm"});
-  CHECK(event["flags"] == nlohmann::ordered_json{"kernelbench-degenerate"});
+  CHECK(event["flags"] == nlohmann::ordered_json{"degenerate-upstream"});
   CHECK(event["signature"].size() == 2);
   const std::string parameters = "(const float* x, const float* weight, const float* bias, float* out)";
   CHECK(event["signature"]["cpp"] == "extern \"C\" void launch" + parameters);

@@ -14,8 +14,9 @@ std::string ExamineJobToText(const ExamineJob& job) {
   for (const ExaminedArgument& argument : job.arguments) {
     json fills = json::array();
     for (const ExaminedFill& fill : argument.fills) {
-      fills.push_back({fill.offset_bytes, fill.elements, fill.drawing.distribution, fill.drawing.scale,
-                       fill.drawing.offset});
+      const Drawing& d = fill.drawing;
+      fills.push_back({fill.offset_bytes, fill.elements, d.distribution, d.scale, d.offset, d.element_bytes,
+                       d.whole, d.structure, d.rows});
     }
     arguments.push_back({{"bytes", argument.bytes}, {"fills", fills}});
   }
@@ -35,8 +36,10 @@ ExamineJob ExamineJobFromText(const std::string& text) {
     for (const json& a : object.at("arguments")) {
       ExaminedArgument& argument = job.arguments.emplace_back();
       argument.bytes = a.at("bytes");
-      for (const json& fill : a.at("fills"))
-        argument.fills.push_back({fill.at(0), fill.at(1), {fill.at(2), fill.at(3), fill.at(4)}});
+      for (const json& f : a.at("fills")) {
+        argument.fills.push_back(
+            {f.at(0), f.at(1), {f.at(2), f.at(3), f.at(4), f.at(5), f.at(6), f.at(7), f.at(8)}});
+      }
     }
     job.untouched_memory = object.at("untouched_memory");
     return job;

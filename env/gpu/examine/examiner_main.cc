@@ -37,7 +37,7 @@ struct Arguments {
   std::vector<DeviceBuffer> buffers;
   SlotMemory memory;
 
-  Arguments(const ExamineJob& job, CuHandle fill, CuHandle stream) {
+  Arguments(const ExamineJob& job, const FillKernels& kernels, CuHandle stream) {
     memory.slots = 1;
     uint64_t seed = 1;
     for (const ExaminedArgument& argument : job.arguments) {
@@ -45,7 +45,7 @@ struct Arguments {
       const CuDevicePtr data = buffers.back().data();
       memory.places.push_back({argument.fills.empty(), data, 0});
       for (const ExaminedFill& part : argument.fills) {
-        FillOnDevice(fill, stream, data + static_cast<CuDevicePtr>(part.offset_bytes), part.elements,
+        FillOnDevice(kernels, stream, data + static_cast<CuDevicePtr>(part.offset_bytes), part.elements,
                      part.drawing, seed++);
       }
     }
@@ -54,13 +54,12 @@ struct Arguments {
 
 void CallOnce(const ExamineJob& job, int device) {
   LoadDriver();
-  CuHandle context = nullptr, stream = nullptr, trusted = nullptr, fill = nullptr;
+  CuHandle context = nullptr, stream = nullptr, trusted = nullptr;
   KEVIN_CU(DevicePrimaryCtxRetain, &context, device);
   KEVIN_CU(CtxSetCurrent, context);
   KEVIN_CU(StreamCreate, &stream, kNonBlockingStream);
   KEVIN_CU(ModuleLoadData, &trusted, job.trusted_cubin.data());
-  KEVIN_CU(ModuleGetFunction, &fill, trusted, "kevin_fill");
-  const Arguments arguments(job, fill, stream);
+  const Arguments arguments(job, FillKernelsOf(trusted), stream);
   CandidateModule candidate(LaunchPlanFromText(job.plan), arguments.memory, stream);
   if (!job.untouched_memory) candidate.Restore();
   KEVIN_CU(StreamSynchronize, stream);
