@@ -1,9 +1,11 @@
--- Kevin's database, format 2. This file is the format's document and its source: it is built into the program
+-- Kevin's database, format 3. This file is the format's document and its source: it is built into the program
 -- and run on a new file. A released format never changes; the next one gets a new number, and the program
 -- opens every older one: read-only as it is, for writing after an upgrade in place (trajectories/upgrade.cc). A
 -- program refuses a file whose number is above its own.
 --   format 2   candidates for GPUs: episodes.tf32; evaluations.kernels, launch_list, profile, peak_gb_per_s,
 --              peak_gflop_per_s, device_s. An upgraded table has them last.
+--   format 3   what is derived from the records: attributions, turn_attributions, view attributed_turns, and two
+--              indexes that reports read instead of the wide tables.
 --
 -- Conventions
 --   ids      Runs, episodes and evaluations have ULIDs: 26 characters, ordered by time, never reused, so that
@@ -14,10 +16,10 @@
 --   seeds    64-bit unsigned numbers; as INTEGER they are stored as the signed number with the same bits,
 --            in JSON as decimal strings.
 -- Rows are added and, except for the columns named below, never changed: runs.finished_at, the outcome columns
--- of episodes, evaluations.superseded_by, and all of work_items.
+-- of episodes, evaluations.superseded_by, and all of work_items. The attributions are derived and may be deleted.
 
 PRAGMA application_id = 1264940654;   -- "Kevn": how the program knows its own files
-PRAGMA user_version = 2;              -- the format's number
+PRAGMA user_version = 3;              -- the format's number
 
 -- One start of a program that writes episodes.
 CREATE TABLE runs (
@@ -208,7 +210,6 @@ CREATE TABLE evaluations (
   FOREIGN KEY (episode, turn) REFERENCES turns(episode, turn)
 ) STRICT;
 CREATE INDEX evaluations_key ON evaluations(key);
-CREATE INDEX evaluations_turn ON evaluations(episode, turn);
 CREATE INDEX evaluations_cached_from ON evaluations(cached_from) WHERE cached_from IS NOT NULL;
 CREATE INDEX evaluations_superseded_by ON evaluations(superseded_by) WHERE superseded_by IS NOT NULL;
 CREATE UNIQUE INDEX evaluations_verdict ON evaluations(episode, turn) WHERE purpose IN ('turn', 'start');
@@ -255,6 +256,36 @@ CREATE TABLE work_items (
   finished_at  TEXT
 ) STRICT;
 CREATE INDEX work_items_next ON work_items(state, priority DESC, id);
+
+-- == DERIVED == `kevin attribute`: rewards shared out over turns by a scheme (agent/attribution/). A scheme
+-- applied again to the same runs takes the place of the earlier one.
+CREATE TABLE attributions (
+  id          TEXT PRIMARY KEY,              -- ULID
+  scheme      TEXT NOT NULL,                 -- its name: 'kevin', 'trloo', ..., or what --name said
+  parameters  TEXT NOT NULL,                 -- JSON object: score, return and advantage, in full
+  runs        TEXT NOT NULL,                 -- JSON list of runs.id, sorted
+  turns       INTEGER NOT NULL,
+  groups      INTEGER NOT NULL,              -- turns that were compared with each other
+  flat_groups INTEGER NOT NULL,              -- of these, without a difference beyond the measurement error
+  created_at  TEXT NOT NULL
+) STRICT;
+CREATE TABLE turn_attributions (
+  attribution TEXT NOT NULL REFERENCES attributions(id),
+  episode     TEXT NOT NULL,
+  turn        INTEGER NOT NULL,              -- from 1: the person's own kernel takes no part
+  score       REAL NOT NULL,                 -- of this turn alone
+  score_se    REAL NOT NULL,                 -- its standard error, from evaluations.log_se; 0: unknown or none
+  "return"    REAL NOT NULL,
+  advantage   REAL NOT NULL,
+  PRIMARY KEY (attribution, episode, turn)
+) STRICT, WITHOUT ROWID;
+-- What a report needs of a turn and its verdicts, without the texts beside it. (Format 2 had evaluations_turn, on
+-- the first two columns alone.)
+CREATE INDEX turns_figures ON turns(episode, turn, run, model, stop_reason, generate_s, overhead_s, seconds, reward,
+                                    prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens);
+CREATE INDEX evaluations_figures ON evaluations(episode, turn, purpose, id, superseded_by, cached_from, outcome,
+                                                compiled, correct, speedup, log_se, score, compile_s, verify_s,
+                                                measure_s, wait_s, device_s);
 
 -- == VIEWS == An upgrade drops and makes them anew from here on.
 
@@ -310,3 +341,11 @@ WITH RECURSIVE
 SELECT run, problem, episode, turn, reward, value AS return, mean AS group_mean, n AS group_turns,
        CASE WHEN variance > 1e-18 THEN (value - mean) / sqrt(variance) ELSE 0.0 END AS advantage
 FROM spreads;
+
+-- Turns as `kevin attribute` left them, with what they came to.
+CREATE VIEW attributed_turns AS
+SELECT a.id AS attribution, a.scheme, r.run, r.problem, r.policy, x.episode, x.turn, r.outcome, r.speedup,
+       x.score, x.score_se, x."return", x.advantage, a.created_at
+FROM attributions a
+JOIN turn_attributions x ON x.attribution = a.id
+JOIN turn_results r ON r.episode = x.episode AND r.turn = x.turn;

@@ -165,6 +165,12 @@ Statement::Statement(Statement&& other) noexcept
 
 Statement::~Statement() { sqlite3_finalize(handle_); }
 
+Statement& Statement::BindAll(const std::vector<std::string>& values) {
+  int index = 0;
+  for (const std::string& value : values) BindOne(++index, value);
+  return *this;
+}
+
 bool Statement::Step() {
   const int code = sqlite3_step(handle_);
   if (code == SQLITE_ROW) return true;

@@ -56,9 +56,10 @@ class Statement {
     (BindOne(++index, values), ...);
     return *this;
   }
-  bool Step();   // true: a row is there
-  void Run();    // steps to the end, then Reset
-  void Reset();  // ready for new values
+  Statement& BindAll(const std::vector<std::string>& values);  // the same for a list
+  bool Step();                                                 // true: a row is there
+  void Run();                                                  // steps to the end, then Reset
+  void Reset();                                                // ready for new values
 
   bool IsNull(int column) const;
   int64_t Integer(int column) const;

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "trajectories/figures.h"
 #include "trajectories/records.h"
 
 namespace kevin {
@@ -86,6 +87,16 @@ class Store {
   // The latest verdict under this key that was really measured (not itself cached), is not superseded and is
   // no confirmation or audit, whose numbers must not be selected on. Without samples.
   std::optional<EvaluationRecord> FindEvaluationByKey(const std::string& key);
+
+  // --- Many rows at once, for reports and attributions (figures.cc) ---
+  std::vector<RunFigures> ListRuns();  // oldest first
+  // The episodes that these runs began, with their turns; no runs: all. One snapshot, also while others
+  // write.
+  Figures LoadFigures(const std::vector<std::string>& runs = {});
+  // Takes the place of an earlier one of the same scheme name for the same runs. `turns` refer to `episodes`
+  // and are ordered by both. Returns the new id.
+  std::string SaveAttribution(const AttributionRecord& attribution, const std::vector<std::string>& episodes,
+                              const std::vector<TurnAttributionRecord>& turns);
 
   struct Impl;  // store_impl.h; for the store's own sources
 

@@ -27,6 +27,14 @@ SELECT *, NULL AS kernels, NULL AS launch_list, NULL AS profile, NULL AS peak_gb
 FROM main.evaluations;
 )";
 
+// Made by the text of schema.sql itself, from the mark of the derived tables up to the views.
+void UpgradeTwoToThree(Database& database) {
+  const char* const begin = std::strstr(kSchema, "-- == DERIVED ==");
+  const char* const end = std::strstr(begin, "-- == VIEWS ==");
+  database.Execute("DROP INDEX evaluations_turn");
+  database.Execute(std::string(begin, end).c_str());
+}
+
 int64_t Version(Database& database) { return database.QueryInteger("PRAGMA user_version"); }
 
 // The part of schema.sql that makes the views; all of them are derived, so they can be made anew.
@@ -39,7 +47,8 @@ void UpgradeToNewest(Database& database) {
   Transaction transaction(database);
   if (Version(database) == kSchemaVersion) return;  // another process was faster
   database.Execute("DROP VIEW turn_returns; DROP VIEW turn_results; DROP VIEW turn_messages");
-  database.Execute(kOneToTwo);
+  if (Version(database) < 2) database.Execute(kOneToTwo);
+  if (Version(database) < 3) UpgradeTwoToThree(database);
   database.Execute(ViewsOfSchema());
   database.Execute(fmt::format("PRAGMA user_version = {}", kSchemaVersion).c_str());
   transaction.Commit();
