@@ -91,19 +91,41 @@ std::vector<std::vector<double>> RunReplicates(int count, const Replicate& repli
   return results;
 }
 
-std::vector<double> SortedColumn(const std::vector<std::vector<double>>& rows, size_t column) {
+// One column, sorted, and moved so that its mean is `value`: the largest of all episodes can only shrink when
+// episodes are drawn again, and that bias is no part of the uncertainty.
+std::vector<double> SortedColumn(const std::vector<std::vector<double>>& rows, size_t column, double value) {
   std::vector<double> values;
+  double sum = 0;
   for (const std::vector<double>& row : rows) {
-    if (!std::isnan(row[column])) values.push_back(row[column]);
+    if (std::isnan(row[column])) continue;
+    values.push_back(row[column]);
+    sum += row[column];
   }
+  if (values.empty() || std::isnan(value)) return {};
+  const double shift = value - sum / static_cast<double>(values.size());
+  for (double& v : values) v += shift;
   std::sort(values.begin(), values.end());
   return values;
 }
 
-Interval IntervalOf(double value, const std::vector<double>& ascending, double confidence) {
-  if (ascending.empty() || std::isnan(value)) return {value, kUnknown, kUnknown};
+struct Limits {
+  double low = -1e300, high = 1e300;
+};
+Limits LimitsOf(MetricUnit unit) { return {0, unit == MetricUnit::kShare ? 1 : 1e300}; }
+
+Interval IntervalOf(double value, const std::vector<double>& ascending, double confidence, Limits limits) {
+  if (ascending.empty()) return {value, kUnknown, kUnknown};
   const double tail = (1 - confidence) / 2;
-  return {value, QuantileOfSorted(ascending, tail), QuantileOfSorted(ascending, 1 - tail)};
+  return {value, std::clamp(QuantileOfSorted(ascending, tail), limits.low, limits.high),
+          std::clamp(QuantileOfSorted(ascending, 1 - tail), limits.low, limits.high)};
+}
+
+// Two-sided: how often the difference has the other sign, or none.
+double PValueOf(const std::vector<double>& ascending) {
+  const auto n = static_cast<double>(ascending.size());
+  const auto at_most = std::upper_bound(ascending.begin(), ascending.end(), 0.0) - ascending.begin();
+  const auto at_least = ascending.end() - std::lower_bound(ascending.begin(), ascending.end(), 0.0);
+  return std::min(1.0, 2 * (static_cast<double>(std::min(at_most, at_least)) + 1) / (n + 1));
 }
 
 uint64_t SeedOf(const BootstrapOptions& options, size_t replicate) {
@@ -120,8 +142,10 @@ std::vector<Interval> MetricIntervals(const Side& side, std::span<const size_t> 
   });
   const std::vector<double> values = Metrics(side, problems, k_values);
   std::vector<Interval> intervals;
+  const std::vector<MetricSpec> specs = MetricList(k_values);
   for (size_t i = 0; i < values.size(); ++i)
-    intervals.push_back(IntervalOf(values[i], SortedColumn(rows, i), options.confidence));
+    intervals.push_back(
+        IntervalOf(values[i], SortedColumn(rows, i, values[i]), options.confidence, LimitsOf(specs[i].unit)));
   return intervals;
 }
 
@@ -150,22 +174,20 @@ SideComparison Compare(const Side& base, const Side& other, const std::vector<in
     for (size_t i = 0; i < difference.size(); ++i) difference[i] -= subtract[i];
     return difference;
   });
+  const std::vector<MetricSpec> specs = MetricList(k_values);
   std::vector<double> p_values;
-  std::vector<size_t> compared;
+  std::vector<size_t> tested;
   for (size_t i = 0; i < result.base.size(); ++i) {
-    const std::vector<double> column = SortedColumn(rows, i);
+    const double difference = result.other[i] - result.base[i];
+    const std::vector<double> column = SortedColumn(rows, i, difference);
     Difference d;
-    d.difference = IntervalOf(result.other[i] - result.base[i], column, options.confidence);
-    const auto n = static_cast<double>(column.size());
-    const auto at_most = std::upper_bound(column.begin(), column.end(), 0.0) - column.begin();
-    const auto at_least = column.end() - std::lower_bound(column.begin(), column.end(), 0.0);
-    d.p_value = std::min(1.0, 2 * (static_cast<double>(std::min(at_most, at_least)) + 1) / (n + 1));
-    if (!column.empty() && !std::isnan(d.difference.value))
-      compared.push_back(i), p_values.push_back(d.p_value);
+    d.difference = IntervalOf(difference, column, options.confidence, {});
+    d.p_value = PValueOf(column);
+    if (specs[i].is_tested && !column.empty()) tested.push_back(i), p_values.push_back(d.p_value);
     result.differences.push_back(d);
   }
   const std::vector<double> adjusted = HolmAdjusted(p_values);
-  for (size_t i = 0; i < compared.size(); ++i) result.differences[compared[i]].p_adjusted = adjusted[i];
+  for (size_t i = 0; i < tested.size(); ++i) result.differences[tested[i]].p_adjusted = adjusted[i];
   return result;
 }
 
@@ -201,7 +223,7 @@ std::vector<BudgetCell> BudgetTable(const Side& side, const BootstrapOptions& op
         means.push_back(sum / n);
       }
       std::sort(means.begin(), means.end());
-      cell.best_interval = IntervalOf(cell.best, means, options.confidence);
+      cell.best_interval = IntervalOf(cell.best, means, options.confidence, {});
       cells.push_back(cell);
     }
   }

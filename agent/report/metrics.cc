@@ -103,6 +103,11 @@ std::vector<MetricSpec> MetricList(const std::vector<int>& k_values) {
     list.push_back(
         {fmt::format("best@{}", k), fmt::format("best@{}: mean speed-up, failures 0", k), Unit::kRatio});
   for (const int k : k_values) list.push_back({fmt::format("pass@{}", k), fmt::format("pass@{}", k)});
+  for (MetricSpec& spec : list) {
+    for (const char* name :
+         {"correct", "solved_avg", "fast_1_avg", "mean_avg", "geomean_avg", "geomean_best"})
+      spec.is_tested |= spec.name == name;
+  }
   return list;
 }
 

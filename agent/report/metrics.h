@@ -18,9 +18,8 @@
 //                         of solved problems
 //
 // Intervals are percentiles of a nested bootstrap: problems are drawn with replacement, then episodes within
-// each drawn problem, then each value is moved by its own measurement error, exp(log_se z). What is the
-// largest of all episodes ("best") can only shrink when episodes are drawn again, so its interval reaches
-// further down than up.
+// each drawn problem, then each value is moved by its own measurement error, exp(log_se z). The draws are
+// moved so that their mean is the metric itself.
 
 #include <cstdint>
 #include <span>
@@ -38,6 +37,7 @@ struct MetricSpec {
   std::string label;  // "fast_1.2, an episode"
   MetricUnit unit = MetricUnit::kShare;
   bool higher_is_better = true;
+  bool is_tested = false;  // one of the few that comparisons of sides are decided on
 };
 
 // k = 1, 2, 4, ... up to the largest number of episodes that some problem of some side has.
@@ -68,7 +68,7 @@ std::vector<Interval> MetricIntervals(const Side& side, std::span<const size_t> 
 struct Difference {
   Interval difference;    // other minus base
   double p_value = 1;     // two-sided, from the bootstrap; no smaller than 2 / (replicates + 1)
-  double p_adjusted = 1;  // Holm's, over all metrics that can be compared
+  double p_adjusted = 1;  // Holm's, over the metrics that are tested; 1 for the others
 };
 struct SideComparison {
   std::vector<std::string> problems;    // in common

@@ -47,6 +47,21 @@ std::string IntervalText(const Interval& i, MetricUnit unit) {
   return fmt::format("{} [{}, {}]", ValueText(i.value, unit), BareText(i.low, unit), BareText(i.high, unit));
 }
 
+std::string DifferenceText(const Interval& i, MetricUnit unit) {
+  if (std::isnan(i.value)) return "-";
+  const std::string sign = i.value > 0 ? "+" : "",
+                    what = unit == MetricUnit::kShare ? " points" : UnitText(unit);
+  const std::string value = sign + BareText(i.value, unit) + what;
+  if (std::isnan(i.low)) return value;
+  return fmt::format("{} [{}, {}]", value, BareText(i.low, unit), BareText(i.high, unit));
+}
+
+std::string SignificanceWord(const Report& report, size_t metric, const Difference& d) {
+  const MetricSpec& spec = report.specs[metric];
+  if (!spec.is_tested || !(d.p_adjusted < 1 - report.options.confidence)) return "";
+  return (d.difference.value > 0) == spec.higher_is_better ? "better" : "worse";
+}
+
 std::string PValueText(double p) { return p < 0.001 ? "< 0.001" : fmt::format("{:.2g}", p); }
 
 std::string CountText(int64_t n) {

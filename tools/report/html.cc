@@ -79,7 +79,7 @@ h3 { font-size: 1rem; margin: 1.2rem 0 .4rem; } p { margin: .3rem 0 .6rem; }
 table { border-collapse: collapse; font-size: .87rem; margin: .4rem 0; }
 th, td { padding: .22rem .7rem .22rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line);
   font-variant-numeric: tabular-nums; } td:not(:first-child), th:not(:first-child) { white-space: nowrap; }
-thead th { color: var(--quiet); font-weight: 600; }
+thead th { color: var(--quiet); font-weight: 600; } tbody th { font-weight: 500; }
 .tiles { display: flex; flex-wrap: wrap; gap: .7rem; margin: .7rem 0; }
 .tile { background: var(--panel); border: 1px solid var(--line); border-radius: 8px; padding: .55rem .9rem; min-width: 9.5rem; }
 .tile b { display: block; font-size: 1.35rem; font-weight: 650; } .tile span { display: block; }

@@ -100,8 +100,8 @@ Json ComparisonJson(const Report& report, size_t index) {
         {"low", Number(d.difference.low)},
         {"high", Number(d.difference.high)},
         {"p", is_known ? Number(d.p_value) : Json(nullptr)},
-        {"p_adjusted", is_known ? Number(d.p_adjusted) : Json(nullptr)},
-        {"significant", is_known && d.p_adjusted < 1 - report.options.confidence}};
+        {"p_adjusted", is_known && report.specs[m].is_tested ? Number(d.p_adjusted) : Json(nullptr)},
+        {"significant", !SignificanceWord(report, m, d).empty()}};
   }
   return event;
 }

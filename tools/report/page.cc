@@ -80,24 +80,30 @@ std::string MetricRows(const Report& report) {
   return HtmlTable("<tr>" + head + "</tr>", body);
 }
 
-std::string ComparisonRows(const Report& report, size_t index) {
-  const SideComparison& c = report.comparisons[index];
+std::string ComparisonTable(const Report& report, const SideComparison& c, bool is_tested) {
   std::string body;
   for (size_t m = 0; m < report.specs.size(); ++m) {
     const Difference& d = c.differences[m];
-    if (std::isnan(d.difference.value)) continue;
-    const bool is_significant = d.p_adjusted < 1 - report.options.confidence;
-    const bool is_better = (d.difference.value > 0) == report.specs[m].higher_is_better;
-    const std::string word = !is_significant ? "" : is_better ? "better" : "worse";
+    if (std::isnan(d.difference.value) || report.specs[m].is_tested != is_tested) continue;
+    const std::string word = SignificanceWord(report, m, d);
     body += fmt::format("<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td><td class=\"{}\">{}</td></tr>",
-                        Escaped(report.specs[m].label), IntervalText(d.difference, report.specs[m].unit),
-                        Escaped(PValueText(d.p_value)), Escaped(PValueText(d.p_adjusted)),
-                        is_better ? "measured" : "failed", word);
+                        Escaped(report.specs[m].label), DifferenceText(d.difference, report.specs[m].unit),
+                        Escaped(PValueText(d.p_value)), is_tested ? Escaped(PValueText(d.p_adjusted)) : "",
+                        word == "better" ? "measured" : "failed", word);
   }
+  return HtmlTable("<tr><th>metric</th><th>difference</th><th>p</th><th>p adjusted</th><th></th></tr>", body);
+}
+
+std::string ComparisonRows(const Report& report, size_t index) {
+  const SideComparison& c = report.comparisons[index];
   const std::string title = fmt::format("{} minus {}, on the {} problems that both have",
                                         SideMark(report, index + 1), SideMark(report, 0), c.problems.size());
-  return "<h3>" + title + "</h3>" +
-         HtmlTable("<tr><th>metric</th><th>difference</th><th>p</th><th>p adjusted</th><th></th></tr>", body);
+  if (c.problems.empty()) return "<h3>" + title + "</h3>";
+  return "<h3>" + title + "</h3>" + ComparisonTable(report, c, true) +
+         "<p class=\"quiet small\">p by paired bootstrap over problems, episodes and measurements; adjusted "
+         "by "
+         "Holm's method for the metrics in this table.</p>" +
+         Details("The other metrics, to look at", ComparisonTable(report, c, false));
 }
 
 std::string GroupRows(const Report& report) {

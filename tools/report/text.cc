@@ -56,21 +56,20 @@ std::string ComparisonText(const Report& report, size_t index) {
   const std::string names = report.sides[index + 1].side.name + " minus " + report.sides[0].side.name;
   if (c.problems.empty()) return Heading(names) + "They have no problem in common.\n";
   Rows rows = {{"metric", "difference", "p", "p adjusted", ""}};
-  for (size_t m = 0; m < report.specs.size(); ++m) {
-    const Difference& d = c.differences[m];
-    if (std::isnan(d.difference.value)) continue;
-    const bool is_significant = d.p_adjusted < 1 - report.options.confidence;
-    const bool is_better = (d.difference.value > 0) == report.specs[m].higher_is_better;
-    rows.push_back({report.specs[m].label, IntervalText(d.difference, report.specs[m].unit),
-                    PValueText(d.p_value), PValueText(d.p_adjusted),
-                    !is_significant ? ""
-                    : is_better     ? "better"
-                                    : "worse"});
+  for (const bool is_tested : {true, false}) {
+    for (size_t m = 0; m < report.specs.size(); ++m) {
+      const Difference& d = c.differences[m];
+      if (std::isnan(d.difference.value) || report.specs[m].is_tested != is_tested) continue;
+      rows.push_back({report.specs[m].label, DifferenceText(d.difference, report.specs[m].unit),
+                      PValueText(d.p_value), is_tested ? PValueText(d.p_adjusted) : "",
+                      SignificanceWord(report, m, d)});
+    }
   }
   return Heading(fmt::format("{}, on the {} problems that both have", names, c.problems.size())) +
          AlignedTable(rows) +
-         "p by paired bootstrap over problems, episodes and measurements; adjusted by Holm's method for the "
-         "number of metrics.\n";
+         "p by paired bootstrap over problems, episodes and measurements. The first rows are tested: "
+         "adjusted by "
+         "Holm's\nmethod for their number. The others are there to look at.\n";
 }
 
 std::string GroupTable(const Report& report, const SideReport& one) {
