@@ -160,7 +160,8 @@ void AddExportCommand(CLI::App& app, Action* action) {
       "The file or folder to write; - for standard output (default for a kernel: EPISODE-TURN.cpp, "
       ".cu or .ptx)");
   command->add_flag("--force", options->force, "Overwrite the file if it exists");
-  command->add_option("--db", options->databases, "The database; for --format several")
+  command->add_option("--db", options->databases, "The database; with --format it may be repeated")
+      ->allow_extra_args(false)
       ->capture_default_str();
   AddRecordsOptions(command, &options->records);
   command->callback([options, action] { *action = [options] { return RunExport(*options); }; });

@@ -57,7 +57,8 @@ int RunReport(const ReportOptions& options) {
 void AddOptions(CLI::App* command, ReportOptions* o) {
   command->add_option("run", o->request.runs,
                       "Runs, a side each: ids, unique beginnings, or latest (default: all)");
-  command->add_option("--db", o->request.databases, "A database; several are a side each")
+  command->add_option("--db", o->request.databases, "A database; given several times, each is a side")
+      ->allow_extra_args(false)
       ->capture_default_str();
   command->add_option("--by", o->request.by, "What makes a side")
       ->check(CLI::IsMember({"run", "policy", "model", "device", "db", "all"}));

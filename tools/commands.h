@@ -13,13 +13,15 @@ namespace kevin {
 
 using Action = std::function<int()>;
 
-void AddRunCommand(CLI::App& app, Action* action);        // one episode, live
-void AddBenchCommand(CLI::App& app, Action* action);      // judge a candidate file, or two against each other
-void AddProblemsCommand(CLI::App& app, Action* action);   // list, show, admit
-void AddDoctorCommand(CLI::App& app, Action* action);     // what this machine has
-void AddShowCommand(CLI::App& app, Action* action);       // episodes and turns from the database
-void AddExportCommand(CLI::App& app, Action* action);     // a kernel out of the database
-void AddReportCommand(CLI::App& app, Action* action);     // what was solved, how fast, at what cost
-void AddAttributeCommand(CLI::App& app, Action* action);  // which turn earned it
+void AddRunCommand(CLI::App& app, Action* action);       // one episode, live
+void AddBenchCommand(CLI::App& app, Action* action);     // judge a candidate file, or two against each other
+void AddProblemsCommand(CLI::App& app, Action* action);  // list, show, admit
+void AddDoctorCommand(CLI::App& app, Action* action);    // what this machine has
+void AddShowCommand(CLI::App& app, Action* action);      // episodes and turns from the database
+void AddExportCommand(CLI::App& app, Action* action);    // a kernel out of the database
+void AddReportCommand(CLI::App& app, Action* action);    // what was solved, how fast, at what cost
+void AddDbCommand(CLI::App& app, Action* action);        // check, compact, migrate
+void AddImportRecordsCommand(CLI::App& app, Action* action);  // merge databases
+void AddAttributeCommand(CLI::App& app, Action* action);      // which turn earned it
 
 }  // namespace kevin

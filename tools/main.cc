@@ -54,6 +54,8 @@ int Main(int argc, char** argv) {
   kevin::AddExportCommand(app, &action);
   kevin::AddReportCommand(app, &action);
   kevin::AddAttributeCommand(app, &action);
+  kevin::AddImportRecordsCommand(app, &action);
+  kevin::AddDbCommand(app, &action);
   kevin::AddDoctorCommand(app, &action);
   try {
     app.parse(argc, argv);

@@ -18,6 +18,9 @@ namespace kevin {
 
 class Statement;
 
+// For ATTACH: the file, never to be written.
+std::string ReadOnlyUri(const std::filesystem::path& path);
+
 class Database {
  public:
   enum class Access { kReadOnly, kReadWrite, kCreate };
@@ -31,6 +34,7 @@ class Database {
   int64_t QueryInteger(const char* sql);    // first column of the first row, which must exist
   std::string QueryText(const char* sql);
   bool InTransaction() const;
+  int64_t Changes() const;  // rows that the last INSERT, UPDATE or DELETE touched
   // Write-ahead log, synchronous=FULL, foreign keys checked. kBadRequest if the file can only be read.
   void PrepareForWriting();
   const std::filesystem::path& path() const { return path_; }

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "trajectories/figures.h"
+#include "trajectories/merge.h"
 #include "trajectories/records.h"
 
 namespace kevin {
@@ -97,6 +98,10 @@ class Store {
   // and are ordered by both. Returns the new id.
   std::string SaveAttribution(const AttributionRecord& attribution, const std::vector<std::string>& episodes,
                               const std::vector<TurnAttributionRecord>& turns);
+
+  // What another database has and this one lacks (merge.h). Open `source` for reading first: that says what
+  // is wrong with a file that is none of ours.
+  MergeResult Import(const std::filesystem::path& source);
 
   struct Impl;  // store_impl.h; for the store's own sources
 

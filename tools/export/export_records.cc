@@ -72,7 +72,9 @@ void AddRecordsOptions(CLI::App* command, ExportRecordsOptions* o) {
   command->add_option("--format", o->format, "What is written of many turns")
       ->check(CLI::IsMember({"jsonl", "sft", "preference", "kernelbench"}))
       ->group(group);
-  command->add_option("--run", o->runs, "Only these runs; ids, unique beginnings, or latest")->group(group);
+  command->add_option("--run", o->runs, "Only this run (may be repeated): id, unique beginning, or latest")
+      ->allow_extra_args(false)
+      ->group(group);
   command->add_option("--problems", o->problems, "Only problems whose ids begin so: level1/")->group(group);
   command->add_option("--select", o->select, "Which turns (default: sft best, the others all)")
       ->check(CLI::IsMember({"best", "correct", "all"}))

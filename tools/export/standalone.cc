@@ -125,12 +125,13 @@ class Writer {
     const ConcreteTensor& t = problem_.inputs[i];
     const std::string seed = fmt::format("seed + {}ull", 4 * i * 1000003);
     if (gpu_)
-      return fmt::format("  FillInput<<<4096, 256>>>((float*)buffers[{}], {}L, {}, {:.9g}f, {:.9g}f, {});\n",
-                         i, t.elements, ShapeName(t.spec.distribution), t.spec.scale, t.spec.offset, seed);
+      return fmt::format(
+          "  FillInput<<<4096, 256>>>((float*)buffers[{}], {}L, {}, (float){:.9g}, (float){:.9g}, {});\n", i,
+          t.elements, ShapeName(t.spec.distribution), t.spec.scale, t.spec.offset, seed);
     return fmt::format(
         "#pragma omp parallel for\n  for (long i = 0; i < {}L; ++i)\n    ((float*)buffers[{}])[i] = "
         "Drawn({}, {}, i) * "
-        "{:.9g}f + {:.9g}f;\n",
+        "(float){:.9g} + (float){:.9g};\n",
         t.elements, i, ShapeName(t.spec.distribution), seed, t.spec.scale, t.spec.offset);
   }
 
@@ -154,11 +155,11 @@ class Writer {
     std::string body = fmt::format(
         "    double squares = 0, error = 0, float_error = 0, scales_squared = 0;\n    {} {{\n{}      "
         "(void)r; (void)y;\n"
-        "      if (isfinite(t)) squares += t * t;\n    }}\n    const double rms = sqrt({}(squares) / "
+        "      if (IsFinite(t)) squares += t * t;\n    }}\n    const double rms = sqrt({}(squares) / "
         "{}.0);\n    "
         "(void)rms;\n    {} {{\n{}      const double s = {};\n      Report(verdict, OverBound(y, t, r, s), "
         "i);\n"
-        "      if (isfinite(t) && isfinite(r) && isfinite(y)) {{\n        error += (y - t) * (y - t);\n      "
+        "      if (IsFinite(t) && IsFinite(r) && IsFinite(y)) {{\n        error += (y - t) * (y - t);\n      "
         "  "
         "float_error += (r - t) * (r - t);\n        scales_squared += s * s;\n      }}\n    }}\n    error = "
         "sqrt({}(error));\n    const double bound = fmax(4 * sqrt({}(float_error)), "
@@ -202,7 +203,7 @@ class Writer {
     for (size_t i = 0; i < problem_.inputs.size(); ++i)
       text += fmt::format("  in.p[{0}] = (const float*)buffers[{0}];\n", i);
     text +=
-        "  const size_t kept = allocated.size();\n  Buffers<double> truths, scales;\n  Buffers<float> "
+        "  const size_t kept = allocated.size();\n  Buffers<double> truths{}, scales{};\n  Buffers<float> "
         "floats;\n  "
         "Prepare(in, &truths);\n  Prepare(in, &floats);\n";
     if (reference_.has_scale) text += "  PrepareScale(in, &scales);\n";

@@ -4,6 +4,18 @@ namespace kevin {
 
 // Needs HD, kTensors, kReduction and kHasScale; after it come the reference's templates.
 const char kStandaloneCommon[] = R"(
+using std::exp;
+using std::expm1;
+using std::fabs;
+using std::log;
+using std::log1p;
+using std::sqrt;
+using std::tanh;
+using std::erf;
+
+HD bool IsInfinite(double x) { return x == INFINITY || x == -INFINITY; }
+HD bool IsFinite(double x) { return x == x && !IsInfinite(x); }
+
 struct Inputs {
   const float* p[kInputs > 0 ? kInputs : 1];
 };
@@ -102,8 +114,8 @@ struct Verdict {
 HD double Floor(double s) { return 8 * 1.1920929e-7 * sqrt((double)kReduction) * s; }
 HD double OverBound(double y, double t, double r, double s) {
   if (r != r || t != t) return y != y ? 0 : INFINITY;
-  if (isinf(r) || isinf(t)) return y == r || y == t ? 0 : INFINITY;
-  if (!(y == y) || isinf(y)) return INFINITY;
+  if (IsInfinite(r) || IsInfinite(t)) return y == r || y == t ? 0 : INFINITY;
+  if (!IsFinite(y)) return INFINITY;
   const double bound = fmax(4 * fabs(r - t), Floor(s)), error = fabs(y - t);
   return error == 0 ? 0 : bound > 0 ? error / bound : INFINITY;
 }
