@@ -64,7 +64,7 @@ for file in *.cu *.cpp; do
   if ! "${build[@]}" -o "$program" "$file" >"$program.log" 2>&1; then
     echo "FAILED to build $file"; head -5 "$program.log"; failed=$((failed + 1)); continue
   fi
-  [[ $file == *.cu && -n ${1:-} ]] && continue
+  if [[ $file == *.cu && -n ${1:-} ]]; then echo "built $file"; continue; fi
   if ! "$program" >"$program.log" 2>&1; then echo "FAILED $file"; failed=$((failed + 1)); else echo "ok $file"; fi
   sed 's/^/    /' "$program.log"
 done

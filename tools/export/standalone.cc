@@ -267,7 +267,7 @@ int main() {
   }
   std::vector<double> times_us;
   double spent_us = 0;
-  for (int i = 0; i < 500 && (i < 20 || spent_us < 2e6); ++i) {
+  for (int i = 0; i < 200 && (i < 20 || spent_us < 2e6); ++i) {
     DrawInputs(i);
     const double us = TimeOnce();
     spent_us += us;

@@ -221,10 +221,13 @@ std::string Ladder(const std::vector<LadderStep>& steps, size_t color) {
   const Scale x(0, static_cast<double>(steps.size()), kLeft, width - 8, false);
   const Scale y(ys.low * 0.97, ys.high * 1.03, bottom - kFailed, 8, true);
   std::string svg;
-  for (double tick = std::pow(2, std::floor(std::log2(ys.low))); tick <= ys.high * 1.03; tick *= 2) {
-    if (tick < ys.low * 0.97) continue;
+  // Halves and doubles, and steps between them where the speed-ups are close together.
+  const double factor = ys.high / ys.low < 4 ? std::sqrt(std::sqrt(2)) : 2;
+  for (int n = -40; n <= 40; ++n) {
+    const double tick = std::pow(factor, n);
+    if (tick < ys.low * 0.97 || tick > ys.high * 1.03) continue;
     svg += Line(kLeft, y(tick), width - 8, y(tick),
-                tick == 1 ? "stroke=\"var(--quiet)\" stroke-dasharray=\"2 3\"" : "class=\"axis\"");
+                n == 0 ? "stroke=\"var(--quiet)\" stroke-dasharray=\"2 3\"" : "class=\"axis\"");
     svg += Text(kLeft - 6, y(tick) + 4, "end", fmt::format("{:.3g}x", tick));
   }
   std::string path;
@@ -236,15 +239,15 @@ std::string Ladder(const std::vector<LadderStep>& steps, size_t color) {
       svg += Line(at, y(s.low), at, y(s.high),
                   fmt::format("stroke=\"{}\" stroke-width=\"1.6\"", ColorOf(color)));
       svg += Dot(at, y(s.value), 4, ColorOf(color), s.title);
-      if (s.value > best)
-        best = s.value, path += fmt::format("{}{:.1f},{:.1f}", path.empty() ? "M" : "L", at, y(best));
+      if (path.empty()) path = fmt::format("M{:.1f},{:.1f}", at, y(s.value));
+      if (s.value > best) best = s.value, path += fmt::format("H{:.1f}V{:.1f}", at, y(best));
     } else {
       svg += fmt::format(
           "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" style=\"fill:var(--bad)\">×<title>{}"
           "</title></text>",
           at, bottom - 1, Escaped(s.title));
     }
-    if (best > 0) path += fmt::format("L{:.1f},{:.1f}", at, y(best));
+    if (best > 0) path += fmt::format("H{:.1f}", at);
     if (steps.size() <= 40 || i % 5 == 0)
       svg += Text(at, kLadderHeight - 6, "middle", s.turn == 0 ? "start" : std::to_string(s.turn));
   }

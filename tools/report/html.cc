@@ -94,6 +94,7 @@ svg { width: 100%; height: auto; display: block; } svg text { fill: var(--quiet)
 details { border: 1px solid var(--line); border-radius: 6px; margin: .35rem 0; padding: 0 .7rem; }
 details[open] { padding-bottom: .6rem; } summary { cursor: pointer; padding: .35rem 0; }
 details.problem > summary { font-weight: 600; } details.plain { border: 0; padding: 0; }
+.square { display: inline-block; width: .7rem; height: .7rem; border-radius: 2px; }
 .badge { display: inline-block; padding: 0 .45rem; border-radius: 999px; font-size: .78rem; border: 1px solid currentColor; }
 .measured { color: var(--good); } .failed { color: var(--bad); }
 pre { background: var(--panel); border: 1px solid var(--line); border-radius: 6px; padding: .6rem; overflow: auto;

@@ -89,9 +89,11 @@ std::string Facts(const TurnRecord& turn) {
   add("reason", e.reason);
   add("speed-up, 99 %", RatioOf(e.speedup));
   add("against the start", RatioOf(e.against_start));
-  if (e.candidate_us)
-    add("a call", fmt::format("{:.4g} us; eager {:.4g} us; floor {:.4g} us", *e.candidate_us,
-                              e.reference_us.value_or(0), e.floor_us.value_or(0)));
+  if (e.candidate_us) {
+    const std::string floor = e.floor_us ? fmt::format("; floor {:.4g} us", *e.floor_us) : "";
+    add("a call",
+        fmt::format("{:.4g} us; eager {:.4g} us{}", *e.candidate_us, e.reference_us.value_or(0), floor));
+  }
   if (e.gb_per_s)
     add("rates", fmt::format("{:.4g} GB/s, {:.4g} GFLOP/s", *e.gb_per_s, e.gflop_per_s.value_or(0)));
   for (const KernelReport& kernel : KernelsFromText(e.kernels)) add("kernel", KernelLine(kernel));
@@ -118,6 +120,8 @@ std::string TurnSection(Store& store, const std::string& episode, const TurnReco
   const std::string summary =
       fmt::format("{} {}{} <span class=\"quiet small\">{}</span>", TurnName(turn.turn), badge, speed,
                   Escaped(turn.summary.substr(0, 160)));
+  const std::string facts = Facts(turn);
+  if (!budget->Take(facts.size() + summary.size())) return "<p class=\"small\">" + summary + "</p>";
   TurnPart part(episode, turn, budget);
   if (!before.empty() && !e.source.empty()) {
     const auto diff = DiffLines(before, e.source);
@@ -136,7 +140,7 @@ std::string TurnSection(Store& store, const std::string& episode, const TurnReco
   part.Add("reasoning", turn.reasoning, Pre(turn.reasoning));
   const std::string prompt = Prompt(turn);
   part.Add("prompt", prompt, Pre(prompt));
-  return Details(summary, Facts(turn) + part.Finish());
+  return Details(summary, facts + part.Finish());
 }
 
 std::string EpisodeHeading(const EpisodeRecord& e, size_t color) {
@@ -147,7 +151,7 @@ std::string EpisodeHeading(const EpisodeRecord& e, size_t color) {
         " with <b>{}</b>, measured again",
         RatioText(*e.best_speedup, e.best_speedup_low.value_or(0), e.best_speedup_high.value_or(0)));
   return fmt::format(
-      "<h3><i style=\"display:inline-block;width:.7rem;height:.7rem;border-radius:2px;background:{}\"></i> "
+      "<h3><i class=\"square\" style=\"background:{}\"></i> "
       "Episode {}</h3><p class=\"small\">{}, {}; {} of {} turns right; {}. <span "
       "class=\"quiet\">{}{}</span></p>",
       ColorOf(color), e.id, Escaped(e.policy), best, e.correct_turns, e.turns, DurationText(e.seconds),

@@ -18,11 +18,13 @@ std::string Cell(const std::string& html, const char* tag = "td") {
   return fmt::format("<{}>{}</{}>", tag, html, tag);
 }
 
+std::string SideSquare(const Report& report, size_t side) {
+  return fmt::format("<i class=\"square\" style=\"background:{}\" title=\"{}\"></i>", ColorOf(side),
+                     Escaped(report.sides[side].side.name));
+}
+
 std::string SideMark(const Report& report, size_t side) {
-  return fmt::format(
-      "<i style=\"display:inline-block;width:.7rem;height:.7rem;border-radius:2px;background:{}\">"
-      "</i> {}",
-      ColorOf(side), Escaped(report.sides[side].side.name));
+  return SideSquare(report, side) + " " + Escaped(report.sides[side].side.name);
 }
 
 std::string Tiles(const Report& report, size_t side, const std::optional<TokenPrice>& price) {
@@ -112,15 +114,18 @@ std::string GroupRows(const Report& report) {
     const size_t m = report.MetricIndex(name);
     return Cell(IntervalText(group.metrics[m], report.specs[m].unit));
   };
+  std::map<std::pair<std::string, std::string>, std::string> rows;  // by kind and name: the sides together
   for (size_t side = 0; side < report.sides.size(); ++side) {
     for (const ReportGroup& group : report.sides[side].groups) {
       const std::string name = group.kind == "all" ? "all" : Escaped(group.name);
-      body += "<tr>" + Cell(report.sides.size() > 1 ? SideMark(report, side) + " " + name : name, "th") +
-              Cell(std::to_string(group.problems.size())) + cell(group, "solved_best") +
-              cell(group, "fast_1_avg") + cell(group, "mean_avg") + cell(group, "geomean_avg") +
-              cell(group, "geomean_best") + "</tr>";
+      const std::string order = group.kind == "all" ? "0" : group.kind == "level" ? "1" : "2";
+      rows[{order, group.name}] += "<tr>" + Cell(SideSquare(report, side) + " " + name, "th") +
+                                   Cell(std::to_string(group.problems.size())) + cell(group, "solved_best") +
+                                   cell(group, "fast_1_avg") + cell(group, "mean_avg") +
+                                   cell(group, "geomean_avg") + cell(group, "geomean_best") + "</tr>";
     }
   }
+  for (const auto& [group, html] : rows) body += html;
   return HtmlTable(
       "<tr><th></th><th>problems</th><th>solved</th><th>fast_1</th><th>mean, failures 0</th>"
       "<th>geometric mean</th><th>best: geometric mean</th></tr>",
@@ -307,10 +312,20 @@ class Sections {
       const SideEpisode& best = *BestOf(*problem);
       summary += fmt::format(" <span style=\"color:{}\">{}</span>", ColorOf(side),
                              best.value > 0 ? fmt::format("{:.3g}x", best.value) : "unsolved");
+      if (body.empty()) body = Statement(side, *problem, budget);
       body += Episodes(side, *problem, budget);
     }
     return fmt::format("<a id=\"{}\"></a>", Anchor(id)) +
            Details(Escaped(id) + " " + Escaped(name) + summary, body, "problem");
+  }
+
+  // The problem's own text.
+  std::string Statement(size_t side, const SideProblem& problem, TextBudget* budget) {
+    const ReportSource& source = sides_.sources[sides_.source_of[side]];
+    const int index = source.figures.episodes[problem.episodes.front().figures_episode].problem;
+    const auto record = source.store->FindProblem(source.figures.problems[static_cast<size_t>(index)].hash);
+    if (!record || !budget->Take(record->text.size())) return "";
+    return Details("the problem", "<pre>" + Escaped(record->text) + "</pre>", "plain");
   }
 
   std::string Episodes(size_t side, const SideProblem& problem, TextBudget* budget) {
