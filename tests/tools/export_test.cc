@@ -163,7 +163,7 @@ TEST_CASE("a stand-alone C++ file says right of a right kernel and wrong of a wr
   const fs::path file = kevin.folder / "relu.cpp", program = kevin.folder / "relu";
   REQUIRE(kevin({"export", kevin.episodes[0], "--best", "--as", "cpp", "-o", file.string()}).code == 0);
   const std::string build = "g++ -O1 -std=c++20 -march=native -fopenmp -Wall -o '" + program.string() + "' '";
-  const std::string run = "'" + program.string() + "' > '" + (kevin.folder / "log").string() + "'";
+  const std::string run = "'" + program.string() + "' --check > '" + (kevin.folder / "log").string() + "'";
   const std::map<std::string, int64_t> sizes = {{"B", 3}, {"N", 1001}};
   const Problem problem = Small("level1/19", sizes);
   const std::string launch =
@@ -195,7 +195,7 @@ void CheckFamily(const std::string& id, const std::map<std::string, int64_t>& si
   Write(folder / "k.cpp", one.text);
   const std::string at = folder.path().string();
   REQUIRE(Shell("g++ -O1 -std=c++20 -march=native -fopenmp -w -o " + at + "/k " + at + "/k.cpp") == 0);
-  CHECK(Shell(at + "/k > " + at + "/log") == 0);
+  CHECK(Shell(at + "/k --check > " + at + "/log") == 0);
   INFO(Bytes(folder / "log"));
   CHECK(Contains(Bytes(folder / "log"), "4 of 4 input sets right"));
 }
