@@ -140,7 +140,8 @@ void AddAttributeCommand(CLI::App& app, Action* action) {
   AddSchemeOptions(command, &options->scheme);
   command->add_option("--name", options->name, "Keep it under this name (default: the scheme's)");
   command->add_option("--db", options->database, "The database")->capture_default_str();
-  command->add_option("--run", options->runs, "Only this run (may be repeated): id, unique beginning, or latest")
+  command
+      ->add_option("--run", options->runs, "Only this run (may be repeated): id, unique beginning, or latest")
       ->allow_extra_args(false);
   command->add_flag("--json", options->json, "One JSON object a line");
   command->callback([options, action] { *action = [options] { return RunAttribute(*options); }; });

@@ -10,17 +10,10 @@
 namespace kevin {
 namespace {
 
-constexpr char kBegin[] = R"(#include <cuda.h>
-#include <cuda_runtime.h>
-
-#include <cfloat>
-#include <climits>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-
-#define __KEVIN__ 1
-)";
+constexpr char kBegin[] =
+    "#include <cuda.h>\n#include <cuda_runtime.h>\n\n#include <cfloat>\n#include <climits>\n#include "
+    "<cmath>\n"
+    "#include <cstdint>\n#include <cstring>\n\n#define __KEVIN__ 1\n";
 
 // Any pointer type at a kernel's parameter; the offsets are what the launch function worked out.
 constexpr char kHelpers[] = R"(
