@@ -1,18 +1,16 @@
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <filesystem>
 #include <memory>
 
 #include "agent/feedback.h"
 #include "agent/kinds.h"
 #include "env/error.h"
 #include "tools/commands.h"
+#include "tools/export/commands.h"
+#include "tools/write_file.h"
 #include "trajectories/store.h"
 
 namespace kevin {
@@ -22,15 +20,25 @@ struct ExportOptions {
   std::string episode;
   bool best = false;
   int turn = -1;       // none
+  std::string as;      // empty: the source as it is
   std::string output;  // empty: EPISODE-TURN with the kind's ending
-  std::string database = "kevin.db";
+  std::vector<std::string> databases = {"kevin.db"};
   bool force = false;
+  ExportRecordsOptions records;
 };
 
 constexpr const char* kExamples = R"(Examples:
   kevin export 01K9J4 --best -o relu.cpp       the fastest kernel of an episode
   kevin export 01K9J4 --turn 3                 that of turn 3, to EPISODE-3.cpp (.cu and .ptx for a GPU's)
-  kevin export 01K9J4 --best -o -              to standard output)";
+  kevin export 01K9J4 --best -o -              to standard output
+  kevin export 01K9J4 --best --as cu           one file that checks and times it with nvcc alone (cpp: with g++)
+  kevin export 01K9J4 --best --as torch-extension -o relu
+                                               a folder that pip builds into a PyTorch operator
+  kevin export --format jsonl -o turns.jsonl   every turn: prompt, reply, tokens, verdict, return, advantage
+  kevin export --format sft -o best.jsonl      chats that end in the best kernel of each problem
+  kevin export --format preference --run latest -o pairs.jsonl
+  kevin export --format kernelbench -o runs/kevin
+                                               KernelBench's folder of a run, for its own scripts)";
 
 // One line of a `//` comment: nothing that could end it or carry it on.
 std::string CommentLine(std::string text) {
@@ -81,98 +89,81 @@ std::string Heading(Store& store, const TurnRecord& turn, const EpisodeRecord& e
          CommentLine(fmt::format("Device:   {}", e.device.empty() ? episode.device : e.device)) + "\n";
 }
 
-[[noreturn]] void ThrowCannotWrite(const std::string& path, int reason) {
-  if (reason == EEXIST) {
-    throw Error(ExitCode::kBadRequest, path + ": the file exists and was left as it is",
-                "give another name with -o, or --force to overwrite it");
-  }
-  const bool full = reason == ENOSPC || reason == EDQUOT || reason == EIO || reason == EFBIG;
-  throw Error(full ? ExitCode::kBroken : ExitCode::kBadRequest,
-              fmt::format("{}: cannot write: {}", path, std::strerror(reason)),
-              full ? "free some space and export again" : "give another file with -o");
+TurnRecord FindTurn(Store& store, const EpisodeRecord& episode, int number) {
+  auto turn = store.LoadTurn(episode.id, number);
+  if (turn && !turn->evaluation.source.empty()) return std::move(*turn);
+  throw Error(ExitCode::kBadRequest,
+              turn ? fmt::format("turn {} of episode {} has no source ({})", number, episode.id,
+                                 turn->evaluation.outcome)
+                   : fmt::format("episode {} has no turn {}", episode.id, number),
+              fmt::format("kevin show {} lists its turns", episode.id));
 }
 
-void WriteAll(int file, const std::string& bytes, const std::string& path) {
-  for (size_t done = 0; done < bytes.size();) {
-    const ssize_t wrote = write(file, bytes.data() + done, bytes.size() - done);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) ThrowCannotWrite(path, wrote == 0 ? ENOSPC : errno);
-    done += static_cast<size_t>(wrote);
-  }
-}
-
-void WriteNew(const std::string& path, int flags, const std::string& bytes) {
-  const int file = open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666);
-  if (file < 0) ThrowCannotWrite(path, errno);
-  try {
-    WriteAll(file, bytes, path);
-  } catch (...) {
-    close(file);
-    if (flags & O_CREAT) unlink(path.c_str());
-    throw;
-  }
-  if (close(file) != 0) ThrowCannotWrite(path, errno);
-}
-
-// Whole or not at all: an existing file is replaced only by a complete one. Devices, pipes and links are
-// written to, never replaced.
-void WriteFile(const std::string& path, const std::string& bytes, bool force) {
-  std::error_code ignored;
-  const auto kind = std::filesystem::symlink_status(path, ignored).type();
-  if (!force || kind == std::filesystem::file_type::not_found) {
-    WriteNew(path, O_CREAT | O_EXCL, bytes);
-  } else if (kind != std::filesystem::file_type::regular) {
-    WriteNew(path, O_TRUNC, bytes);
-  } else {
-    const std::string part = path + ".part";
-    WriteNew(part, O_CREAT | O_TRUNC, bytes);
-    if (rename(part.c_str(), path.c_str()) != 0) ThrowCannotWrite(path, errno);
-  }
-}
-
-int RunExport(const ExportOptions& options) {
-  Store store = Store::Open(options.database, OpenMode::kRead);
+int ExportKernel(const ExportOptions& options) {
+  Store store = Store::Open(options.databases.front(), OpenMode::kRead);
   const EpisodeRecord episode = store.FindEpisode(options.episode);
   const int number = options.turn >= 0 ? options.turn : BestTurn(store, episode);
-  const auto turn = store.LoadTurn(episode.id, number);
-  if (!turn || turn->evaluation.source.empty()) {
-    throw Error(ExitCode::kBadRequest,
-                turn ? fmt::format("turn {} of episode {} has no source ({})", number, episode.id,
-                                   turn->evaluation.outcome)
-                     : fmt::format("episode {} has no turn {}", episode.id, number),
-                fmt::format("kevin show {} lists its turns", episode.id));
+  const TurnRecord turn = FindTurn(store, episode, number);
+  const std::string heading = Heading(store, turn, episode);
+  const std::string by_default = fmt::format("{}-{}", episode.id, number);
+  if (!options.as.empty()) {
+    ExportAs({options.as, options.output, by_default, heading, options.force}, store, episode, turn);
+    return static_cast<int>(ExitCode::kDone);
   }
-  std::string bytes = Heading(store, *turn, episode) + turn->evaluation.source;
+  std::string bytes = heading + turn.evaluation.source;
   if (bytes.back() != '\n') bytes += '\n';
   if (options.output == "-") {
     WriteAll(STDOUT_FILENO, bytes, "standard output");
   } else {
-    const std::string by_default =
-        fmt::format("{}-{}.{}", episode.id, number, FileEnding(turn->evaluation.kind));
-    const std::string path = options.output.empty() ? by_default : options.output;
+    const std::string path =
+        options.output.empty() ? by_default + "." + FileEnding(turn.evaluation.kind) : options.output;
     WriteFile(path, bytes, options.force);
-    fmt::print(stderr, "turn {} of {}: {}\nwritten to {}\n", number, episode.id, SpeedupText(*turn, episode),
+    fmt::print(stderr, "turn {} of {}: {}\nwritten to {}\n", number, episode.id, SpeedupText(turn, episode),
                path);
   }
   return static_cast<int>(ExitCode::kDone);
+}
+
+int RunExport(ExportOptions& options) {
+  const bool has_records = !options.records.format.empty();
+  if (has_records == !options.episode.empty()) {
+    throw Error(
+        ExitCode::kBadRequest,
+        has_records ? "an episode and --format were given" : "neither an episode nor --format was given",
+        "give an episode for a kernel, or --format for many turns; see kevin export --help");
+  }
+  if (has_records) {
+    options.records.databases = options.databases;
+    options.records.output = options.output, options.records.force = options.force;
+    return ExportRecords(options.records);
+  }
+  if (options.best == (options.turn >= 0)) {
+    throw Error(ExitCode::kBadRequest, "which kernel?", "give either --best or --turn N");
+  }
+  return ExportKernel(options);
 }
 
 }  // namespace
 
 void AddExportCommand(CLI::App& app, Action* action) {
   auto options = std::make_shared<ExportOptions>();
-  CLI::App* command = app.add_subcommand("export", "Write a kernel from the database to a file");
+  CLI::App* command =
+      app.add_subcommand("export", "Write a kernel from the database to a file, or many turns");
   command->footer(kExamples);
-  command->add_option("episode", options->episode, "An episode's id, or a unique beginning of it")
-      ->required();
-  CLI::Option_group* which = command->add_option_group("which", "Which kernel");
-  which->add_flag("--best", options->best, "The fastest correct one");
-  which->add_option("--turn", options->turn, "That of turn N")->check(CLI::NonNegativeNumber);
-  which->require_option(1);
-  command->add_option("-o,--output", options->output,
-                      "The file to write; - for standard output (default: EPISODE-TURN.cpp, .cu or .ptx)");
+  command->add_option("episode", options->episode, "An episode's id, or a unique beginning of it");
+  command->add_flag("--best", options->best, "The fastest correct kernel");
+  command->add_option("--turn", options->turn, "That of turn N")->check(CLI::NonNegativeNumber);
+  command->add_option("--as", options->as, "In another form")
+      ->check(CLI::IsMember({"cu", "cpp", "torch-extension"}));
+  command->add_option(
+      "-o,--output", options->output,
+      "The file or folder to write; - for standard output (default for a kernel: EPISODE-TURN.cpp, "
+      ".cu or .ptx)");
   command->add_flag("--force", options->force, "Overwrite the file if it exists");
-  command->add_option("--db", options->database, "The database")->capture_default_str();
+  command->add_option("--db", options->databases, "The database; with --format it may be repeated")
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  AddRecordsOptions(command, &options->records);
   command->callback([options, action] { *action = [options] { return RunExport(*options); }; });
 }
 

@@ -23,5 +23,9 @@ void AddBaselineCommand(CLI::App& app, Action* action);  // measure and store to
 void AddDoctorCommand(CLI::App& app, Action* action);    // what this machine has
 void AddShowCommand(CLI::App& app, Action* action);      // episodes and turns from the database
 void AddExportCommand(CLI::App& app, Action* action);    // a kernel out of the database
+void AddReportCommand(CLI::App& app, Action* action);    // what was solved, how fast, at what cost
+void AddDbCommand(CLI::App& app, Action* action);        // check, compact, migrate
+void AddImportRecordsCommand(CLI::App& app, Action* action);  // merge databases
+void AddAttributeCommand(CLI::App& app, Action* action);      // which turn earned it
 
 }  // namespace kevin

@@ -21,6 +21,7 @@ constexpr const char* kExamples = R"(Examples:
   kevin problems                                    what there is to make faster
   kevin show                                        the episodes in kevin.db
   kevin export 01K9J4 --best -o kernel.cpp          take the best kernel away
+  kevin report --html report.html                   what was solved and how fast, with intervals
   kevin doctor                                      what this machine has and lacks
 
 kevin COMMAND --help says more about each.)";
@@ -56,6 +57,10 @@ int Main(int argc, char** argv) {
   kevin::AddBaselineCommand(app, &action);
   kevin::AddShowCommand(app, &action);
   kevin::AddExportCommand(app, &action);
+  kevin::AddReportCommand(app, &action);
+  kevin::AddAttributeCommand(app, &action);
+  kevin::AddImportRecordsCommand(app, &action);
+  kevin::AddDbCommand(app, &action);
   kevin::AddDoctorCommand(app, &action);
   try {
     app.parse(argc, argv);

@@ -27,6 +27,12 @@ std::string Database::QueryText(const char* sql) {
   return statement.Text(0);
 }
 
+Statement& Statement::BindAll(const std::vector<std::string>& values) {
+  int index = 0;
+  for (const std::string& value : values) BindOne(++index, value);
+  return *this;
+}
+
 void Statement::Run() {
   while (Step()) {
   }

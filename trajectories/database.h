@@ -55,9 +55,10 @@ class Statement {
     (BindOne(++index, values), ...);
     return *this;
   }
-  bool Step() { return engine_->Step(); }  // true: a row is there
-  void Run();                              // steps to the end, then Reset
-  void Reset() { engine_->Reset(); }       // ready for new values
+  Statement& BindAll(const std::vector<std::string>& values);  // the same for a list
+  bool Step() { return engine_->Step(); }                      // true: a row is there
+  void Run();                                                  // steps to the end, then Reset
+  void Reset() { engine_->Reset(); }                           // ready for new values
 
   bool IsNull(int column) const { return engine_->IsNull(column); }
   int64_t Integer(int column) const { return engine_->Integer(column); }

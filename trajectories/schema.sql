@@ -4,8 +4,10 @@
 -- program refuses a file whose number is above its own.
 --   format 2   candidates for GPUs: episodes.tf32; evaluations.kernels, launch_list, profile, peak_gb_per_s,
 --              peak_gflop_per_s, device_s. An upgraded table has them last.
---   format 3   evaluations.machine_key; collections, collection_workers; work_items made anew. Requests to servers of remote policies: table
---              requests; views turn_costs, episode_costs, run_costs.
+--   format 3   evaluations.machine_key; collections, collection_workers, work_items made anew; requests to servers of
+--              remote policies (table requests; views turn_costs, episode_costs, run_costs); what is derived from the
+--              records (attributions, turn_attributions, view attributed_turns) and two indexes that reports read
+--              instead of the wide tables.
 --
 -- Conventions
 --   ids      Runs, episodes and evaluations have ULIDs: 26 characters, ordered by time, never reused, so that
@@ -17,6 +19,7 @@
 --            in JSON as decimal strings.
 -- Rows are added and, except for the columns named below, never changed: runs.finished_at, the outcome columns
 -- of episodes, evaluations.superseded_by, all of work_items, and the columns of requests that say how one ended.
+-- The attributions are derived and may be deleted.
 
 PRAGMA application_id = 1264940654;   -- "Kevn": how the program knows its own files
 PRAGMA user_version = 3;              -- the format's number
@@ -212,7 +215,6 @@ CREATE TABLE evaluations (
 ) STRICT;
 CREATE INDEX evaluations_key ON evaluations(key);
 CREATE INDEX evaluations_machine_key ON evaluations(machine_key) WHERE machine_key IS NOT NULL;
-CREATE INDEX evaluations_turn ON evaluations(episode, turn);
 CREATE INDEX evaluations_cached_from ON evaluations(cached_from) WHERE cached_from IS NOT NULL;
 CREATE INDEX evaluations_superseded_by ON evaluations(superseded_by) WHERE superseded_by IS NOT NULL;
 CREATE UNIQUE INDEX evaluations_verdict ON evaluations(episode, turn) WHERE purpose IN ('turn', 'start');
@@ -322,6 +324,36 @@ CREATE TABLE requests (
 ) STRICT;
 CREATE INDEX requests_run ON requests(run);
 
+-- == DERIVED == `kevin attribute`: rewards shared out over turns by a scheme (agent/attribution/). A scheme
+-- applied again to the same runs takes the place of the earlier one.
+CREATE TABLE attributions (
+  id          TEXT PRIMARY KEY,              -- ULID
+  scheme      TEXT NOT NULL,                 -- its name: 'kevin', 'trloo', ..., or what --name said
+  parameters  TEXT NOT NULL,                 -- JSON object: score, return and advantage, in full
+  runs        TEXT NOT NULL,                 -- JSON list of runs.id, sorted
+  turns       INTEGER NOT NULL,
+  groups      INTEGER NOT NULL,              -- turns that were compared with each other
+  flat_groups INTEGER NOT NULL,              -- of these, without a difference beyond the measurement error
+  created_at  TEXT NOT NULL
+) STRICT;
+CREATE TABLE turn_attributions (
+  attribution TEXT NOT NULL REFERENCES attributions(id),
+  episode     TEXT NOT NULL,
+  turn        INTEGER NOT NULL,              -- from 1: the person's own kernel takes no part
+  score       REAL NOT NULL,                 -- of this turn alone
+  score_se    REAL NOT NULL,                 -- its standard error, from evaluations.log_se; 0: unknown or none
+  "return"    REAL NOT NULL,
+  advantage   REAL NOT NULL,
+  PRIMARY KEY (attribution, episode, turn)
+) STRICT, WITHOUT ROWID;
+-- What a report needs of a turn and its verdicts, without the texts beside it. (Format 2 had evaluations_turn, on
+-- the first two columns alone.)
+CREATE INDEX turns_figures ON turns(episode, turn, run, model, stop_reason, generate_s, overhead_s, seconds, reward,
+                                    prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens);
+CREATE INDEX evaluations_figures ON evaluations(episode, turn, purpose, id, superseded_by, cached_from, outcome,
+                                                compiled, correct, speedup, log_se, score, compile_s, verify_s,
+                                                measure_s, wait_s, device_s);
+
 -- == VIEWS == An upgrade drops and makes them anew from here on.
 
 -- What was sent, message by message.
@@ -393,8 +425,8 @@ SELECT c.episode, ep.run, ep.problem, ep.policy, count(*) AS turns, sum(c.reques
        sum(c.reasoning_tokens) AS reasoning_tokens,
        CASE WHEN count(*) = count(c.cost_usd) THEN sum(c.cost_usd) END AS cost_usd,
        sum(c.known_usd) AS known_usd, sum(c.unknown_costs) AS unknown_costs,
-       EXISTS (SELECT 1 FROM turn_results r WHERE r.episode = c.episode AND r.turn > 0 AND r.correct) AS solved
-FROM turn_costs c JOIN episodes ep ON ep.id = c.episode GROUP BY c.episode;
+       EXISTS (SELECT 1 FROM turn_results r WHERE r.episode = c.episode AND r.turn > 0 AND r.correct = 1) AS solved
+FROM turn_costs c JOIN episodes ep ON ep.id = c.episode GROUP BY ep.id, c.episode;
 
 -- A problem is solved when a turn of one of the run's episodes is right.
 CREATE VIEW run_costs AS
@@ -407,3 +439,11 @@ SELECT run, count(*) AS episodes, count(DISTINCT problem) AS problems,
             THEN sum(cost_usd) / nullif(count(DISTINCT problem) FILTER (WHERE solved), 0) END
          AS usd_per_solved_problem
 FROM episode_costs GROUP BY run;
+
+-- Turns as `kevin attribute` left them, with what they came to.
+CREATE VIEW attributed_turns AS
+SELECT a.id AS attribution, a.scheme, r.run, r.problem, r.policy, x.episode, x.turn, r.outcome, r.speedup,
+       x.score, x.score_se, x."return", x.advantage, a.created_at
+FROM attributions a
+JOIN turn_attributions x ON x.attribution = a.id
+JOIN turn_results r ON r.episode = x.episode AND r.turn = x.turn;

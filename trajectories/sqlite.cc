@@ -65,13 +65,13 @@ bool MayReadAsImmutable(int code, const std::filesystem::path& path) {
          !std::filesystem::exists(path.string() + "-wal", ignored);
 }
 
-std::string ImmutableUri(const std::filesystem::path& path) {
+std::string FileUri(const std::filesystem::path& path) {
   std::string uri = "file:";
   for (const unsigned char c : std::filesystem::absolute(path).string()) {
     const bool plain = c > ' ' && c < 127 && c != '%' && c != '?' && c != '#';
     uri += plain ? std::string(1, static_cast<char>(c)) : fmt::format("%{:02X}", c);
   }
-  return uri + "?immutable=1";
+  return uri;
 }
 
 int OpenFlags(Database::Access access) {
@@ -79,9 +79,9 @@ int OpenFlags(Database::Access access) {
     case Database::Access::kReadOnly:
       return SQLITE_OPEN_READONLY;
     case Database::Access::kReadWrite:
-      return SQLITE_OPEN_READWRITE;
+      return SQLITE_OPEN_READWRITE | SQLITE_OPEN_URI;  // what is attached may be a URI
     case Database::Access::kCreate:
-      return SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+      return SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI;
   }
   return SQLITE_OPEN_READONLY;
 }
@@ -198,9 +198,11 @@ SqliteEngine::SqliteEngine(std::filesystem::path path, Database::Access access, 
     return sqlite3_exec(handle_, "PRAGMA schema_version", nullptr, nullptr,
                         nullptr);  // really reads the file
   };
-  int code = open(path_.string(), OpenFlags(access));
+  const bool is_like_uri = path_.string().starts_with("file:");
+  int code =
+      open(is_like_uri ? std::filesystem::absolute(path_).string() : path_.string(), OpenFlags(access));
   if (code != SQLITE_OK && access == Database::Access::kReadOnly && MayReadAsImmutable(code, path_)) {
-    code = open(ImmutableUri(path_), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
+    code = open(FileUri(path_) + "?immutable=1", SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
   }
   if (code == SQLITE_OK) return;
   sqlite3* const failed = std::exchange(handle_, nullptr);
@@ -225,6 +227,8 @@ void SqliteEngine::PrepareForWriting() {
 }
 
 }  // namespace
+
+std::string ReadOnlyUri(const std::filesystem::path& path) { return FileUri(path) + "?mode=ro"; }
 
 std::unique_ptr<DatabaseEngine> OpenSqlite(std::filesystem::path path, Database::Access access,
                                            int busy_timeout_ms) {

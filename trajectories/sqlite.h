@@ -9,6 +9,9 @@
 
 namespace kevin {
 
+// For ATTACH: the file, never to be written.
+std::string ReadOnlyUri(const std::filesystem::path& path);
+
 // Throws Error as database.h says. A writer waits up to `busy_timeout_ms` for others.
 std::unique_ptr<DatabaseEngine> OpenSqlite(std::filesystem::path path, Database::Access access,
                                            int busy_timeout_ms);

@@ -24,6 +24,8 @@
 #include <vector>
 
 #include "env/error.h"
+#include "trajectories/figures.h"
+#include "trajectories/merge.h"
 #include "trajectories/records.h"
 
 namespace kevin {
@@ -123,6 +125,20 @@ class Store {
 
   // All verdicts under this key that nothing overrides yet, of any purpose; ids, latest first.
   std::vector<std::string> VerdictsUnderKey(const std::string& key);
+
+  // --- Many rows at once, for reports and attributions (figures.cc) ---
+  std::vector<RunFigures> ListRuns();  // oldest first
+  // The episodes that these runs began, with their turns; no runs: all. One snapshot, also while others
+  // write.
+  Figures LoadFigures(const std::vector<std::string>& runs = {});
+  // Takes the place of an earlier one of the same scheme name for the same runs. `turns` refer to `episodes`
+  // and are ordered by both. Returns the new id.
+  std::string SaveAttribution(const AttributionRecord& attribution, const std::vector<std::string>& episodes,
+                              const std::vector<TurnAttributionRecord>& turns);
+
+  // What another database has and this one lacks (merge.h). Open `source` for reading first: that says what
+  // is wrong with a file that is none of ours.
+  MergeResult Import(const std::filesystem::path& source);
 
   struct Impl;  // store_impl.h; for the sources of this folder
   Impl& impl() { return *impl_; }

@@ -75,8 +75,12 @@ void UpgradeToNewest(Database& database) {
   if (Version(database) == kSchemaVersion) return;  // another process was faster
   database.Execute("DROP VIEW turn_returns; DROP VIEW turn_results; DROP VIEW turn_messages");
   if (Version(database) < 2) database.Execute(kOneToTwo);
-  database.Execute("ALTER TABLE evaluations ADD COLUMN machine_key TEXT");
+  database.Execute(
+      "ALTER TABLE evaluations ADD COLUMN machine_key TEXT;"
+      "CREATE INDEX evaluations_machine_key ON evaluations(machine_key) WHERE machine_key IS NOT NULL");
   AddCollections(database);
+  database.Execute("DROP INDEX evaluations_turn");
+  database.Execute(PartOfSchema("-- == DERIVED ==").c_str());
   database.Execute(ViewsOfSchema());
   database.Execute(fmt::format("PRAGMA user_version = {}", kSchemaVersion).c_str());
   transaction.Commit();

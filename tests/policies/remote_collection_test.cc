@@ -10,7 +10,7 @@
 #include "tests/catch.h"
 #include "tests/fakes.h"
 #include "tests/policies/remote_fixture.h"
-#include "trajectories/sqlite.h"
+#include "trajectories/database.h"
 
 using namespace kevin;
 using namespace kevin::test;

@@ -1,16 +1,11 @@
 // `kevin show` and `kevin export` on a database made here.
 
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <CLI/CLI.hpp>
-#include <cstdio>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "env/error.h"
 #include "tests/catch.h"
+#include "tests/tools/command_line.h"
 #include "tests/trajectories/sample_records.h"
 #include "tools/commands.h"
 #include "tools/episode_text.h"
@@ -19,57 +14,8 @@
 namespace kevin {
 namespace {
 
-using Json = nlohmann::json;
-
-// What one command line did: its exit code, what it printed, and the text of the Error it threw.
-struct Result {
-  int code = 0;
-  std::string output, error;
-};
-
 Result Run(std::vector<std::string> arguments) {
-  Result result;
-  std::FILE* const capture = std::tmpfile();
-  std::fflush(stdout);
-  const int saved = dup(STDOUT_FILENO);
-  dup2(fileno(capture), STDOUT_FILENO);
-  CLI::App app{"kevin"};
-  Action action;
-  AddShowCommand(app, &action);
-  AddExportCommand(app, &action);
-  std::reverse(arguments.begin(), arguments.end());
-  try {
-    app.parse(arguments);
-    result.code = action();
-  } catch (const CLI::ParseError& error) {
-    result = {2, "", error.what()};
-  } catch (const Error& error) {
-    result = {static_cast<int>(error.code()), "", std::string(error.what()) + " | " + error.next_step()};
-  }
-  std::fflush(stdout);
-  dup2(saved, STDOUT_FILENO);
-  close(saved);
-  std::rewind(capture);
-  char buffer[4096];
-  for (size_t n; (n = std::fread(buffer, 1, sizeof buffer, capture)) > 0;) result.output.append(buffer, n);
-  std::fclose(capture);
-  return result;
-}
-
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-std::vector<Json> Lines(const std::string& text) {
-  std::vector<Json> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(Json::parse(line));
-  return lines;
-}
-
-std::string Bytes(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  return RunCommand({&AddShowCommand, &AddExportCommand}, std::move(arguments));
 }
 
 struct Fixture {

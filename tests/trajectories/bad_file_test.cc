@@ -1,5 +1,5 @@
-// Files that are not, or no longer, or not yet a database of ours; and one of format 1, to be opened for
-// ever.
+// Files that are not, or no longer, or not yet a database of ours; and those of older formats, to be opened
+// for ever.
 
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -158,19 +158,20 @@ TEST_CASE("without permission to write, reading works and writing is a bad reque
         }) == 0);
 }
 
-void CheckFirstFormat(Store& store) {
+void CheckOlderFormat(Store& store, int version) {
   const auto episodes = store.ListEpisodes(10);
   REQUIRE(episodes.size() == 1);
   CHECK((episodes[0].problem == "level1/19" && episodes[0].turns == 2 && episodes[0].correct_turns == 1));
   CHECK((episodes[0].best_speedup == 1.4 && episodes[0].state == EpisodeState::kDone));
-  CHECK_FALSE(episodes[0].tf32);
+  CHECK(episodes[0].tf32 == (version > 1));
   const auto turn = store.LoadTurn(episodes[0].id, 1);
   REQUIRE(turn);
   CHECK((turn->messages.size() == 2 && turn->messages[0].content == "You write kernels."));
   CHECK((turn->token_ids == SampleTurn(1, 1.5).token_ids && turn->logprobs == SampleTurn(1, 1.5).logprobs));
   CHECK((turn->evaluation.speedup->value == 1.5 && turn->evaluation.samples.size() == 2));
   CHECK(turn->evaluation.source == "kernel 1");
-  CHECK((turn->evaluation.kernels.empty() && !turn->evaluation.device_s));
+  CHECK(turn->evaluation.kernels.empty() == (version < 2));
+  CHECK(turn->evaluation.device_s.has_value() == (version > 1));
   CHECK(store.LoadEvaluations(episodes[0].id, 1).size() == 2);
 }
 
@@ -178,50 +179,62 @@ std::string SchemaOf(Database& database) {
   std::string schema;
   Statement statement = database.Prepare(
       "SELECT s.name, c.name, c.type FROM sqlite_schema s JOIN pragma_table_info(s.name) c "
-      "WHERE s.type IN ('table', 'view') ORDER BY s.name, c.name");
+      "WHERE s.type IN ('table', 'view', 'index') ORDER BY s.name, c.name");
   while (statement.Step())
     schema += statement.Text(0) + "." + statement.Text(1) + " " + statement.Text(2) + "\n";
   return schema;
 }
 
-// tests/trajectories/data/v1.db was written once, by the case below, and is never written again.
-TEST_CASE("the first format stays readable, and is left as it is by those who only read") {
+// tests/trajectories/data/v1.db and v2.db were written once, by the case below in programs of these formats,
+// and are never written again.
+TEST_CASE("older formats stay readable, and are left as they are by those who only read") {
   TemporaryFolder folder;
-  fs::copy_file(fs::path(KEVIN_SOURCE_DIR) / "tests/trajectories/data/v1.db", folder / "v1.db");
-  const std::string before = Bytes(folder / "v1.db");
-  {
-    Store store = Store::Open(folder / "v1.db", OpenMode::kRead);
-    CheckFirstFormat(store);
+  for (const int version : {1, 2}) {
+    const std::string name = "v" + std::to_string(version) + ".db";
+    fs::copy_file(fs::path(KEVIN_SOURCE_DIR) / "tests/trajectories/data" / name, folder / name);
+    const std::string before = Bytes(folder / name);
+    {
+      Store store = Store::Open(folder / name, OpenMode::kRead);
+      CheckOlderFormat(store, version);
+      const Figures figures = store.LoadFigures();
+      REQUIRE(figures.turns.size() == 2);
+      CHECK((figures.turns[0].speedup == 1.5 && figures.episodes[0].best_log_se == 0.01));
+    }
+    CHECK(Bytes(folder / name) == before);
+    CHECK(Look(folder / name).QueryInteger("PRAGMA user_version") == version);
   }
-  CHECK(Bytes(folder / "v1.db") == before);
-  CHECK(Look(folder / "v1.db").QueryInteger("PRAGMA user_version") == 1);
 }
 
-TEST_CASE("the first format is upgraded by those who write: same rows, the newest tables and views") {
-  TemporaryFolder folder;
-  fs::copy_file(fs::path(KEVIN_SOURCE_DIR) / "tests/trajectories/data/v1.db", folder / "v1.db");
-  for (int i = 0; i < 2; ++i) {
-    Store store = Store::Open(folder / "v1.db", OpenMode::kWrite);
-    CheckFirstFormat(store);
+TEST_CASE("older formats are upgraded by those who write: same rows, the newest tables and views") {
+  for (const int version : {1, 2}) {
+    TemporaryFolder folder;
+    const fs::path path = folder / "old.db";
+    const std::string name = "v" + std::to_string(version) + ".db";
+    fs::copy_file(fs::path(KEVIN_SOURCE_DIR) / "tests/trajectories/data" / name, path);
+    for (int i = 0; i < 2; ++i) {
+      Store store = Store::Open(path, OpenMode::kWrite);
+      CheckOlderFormat(store, version);
+    }
+    {
+      Store store = Store::Open(path, OpenMode::kCreate);
+      const std::string episode = store.ListEpisodes(1)[0].id;
+      store.AppendTurn(episode, SampleTurn(3, 1.5));
+      CHECK(store.LoadTurn(episode, 3)->evaluation.kernels == SampleTurn(3, 1.5).evaluation.kernels);
+      CHECK(store.FindEpisode(BeginSample(store)).tf32);
+    }
+    MakeDatabase(folder / "new.db");
+    Database upgraded = Look(path), made = Look(folder / "new.db");
+    CHECK(upgraded.QueryInteger("PRAGMA user_version") == kSchemaVersion);
+    CHECK(SchemaOf(upgraded) == SchemaOf(made));
+    CHECK(upgraded.QueryInteger("SELECT count(*) FROM turn_results WHERE peak_gb_per_s = 4000") == version);
+    CHECK(upgraded.QueryInteger("SELECT count(*) FROM turn_returns") == 3);
+    CHECK(upgraded.QueryText("PRAGMA integrity_check") == "ok");
   }
-  {
-    Store store = Store::Open(folder / "v1.db", OpenMode::kCreate);
-    const std::string episode = store.ListEpisodes(1)[0].id;
-    store.AppendTurn(episode, SampleTurn(3, 1.5));
-    CHECK(store.LoadTurn(episode, 3)->evaluation.kernels == SampleTurn(3, 1.5).evaluation.kernels);
-    CHECK(store.FindEpisode(BeginSample(store)).tf32);
-  }
-  MakeDatabase(folder / "new.db");
-  Database upgraded = Look(folder / "v1.db"), made = Look(folder / "new.db");
-  CHECK(upgraded.QueryInteger("PRAGMA user_version") == kSchemaVersion);
-  CHECK(SchemaOf(upgraded) == SchemaOf(made));
-  CHECK(upgraded.QueryInteger("SELECT count(*) FROM turn_results WHERE peak_gb_per_s = 4000") == 1);
-  CHECK(upgraded.QueryInteger("SELECT count(*) FROM turn_returns") == 3);
-  CHECK(upgraded.QueryText("PRAGMA integrity_check") == "ok");
 }
 
-TEST_CASE("write data/v1.db", "[.make-v1]") {
-  const fs::path path = fs::path(KEVIN_SOURCE_DIR) / "tests/trajectories/data/v1.db";
+TEST_CASE("write data/vN.db", "[.make-data]") {
+  const fs::path path =
+      fs::path(KEVIN_SOURCE_DIR) / "tests/trajectories/data" / ("v" + std::to_string(kSchemaVersion) + ".db");
   REQUIRE_FALSE(fs::exists(path));
   {
     Store store = Store::Open(path, OpenMode::kCreate);

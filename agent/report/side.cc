@@ -1,0 +1,138 @@
+#include "agent/report/side.h"
+
+#include <algorithm>
+#include <map>
+#include <span>
+
+namespace kevin {
+namespace {
+
+std::span<const TurnFigures> TurnsOf(const Figures& figures, const EpisodeFigures& episode) {
+  std::span<const TurnFigures> turns(figures.turns.data() + episode.first_turn, episode.turn_count);
+  while (!turns.empty() && turns.front().turn == 0) turns = turns.subspan(1);
+  return turns;
+}
+
+double Speed(const TurnFigures& turn) { return turn.correct && !std::isnan(turn.speedup) ? turn.speedup : 0; }
+
+SideEpisode Summarise(const EpisodeFigures& episode, std::span<const TurnFigures> turns) {
+  SideEpisode e;
+  double best = 0, best_log_se = 0;
+  e.best_of_first.fill(-1);
+  size_t power = 0;
+  for (const TurnFigures& t : turns) {
+    e.turns++, e.compiled += t.compiled, e.correct += t.correct;
+    if (Speed(t) > best) best = Speed(t), best_log_se = std::isnan(t.log_se) ? 0 : t.log_se;
+    if (!std::isnan(t.prompt_tokens)) e.prompt_tokens += t.prompt_tokens;
+    if (!std::isnan(t.completion_tokens)) e.completion_tokens += t.completion_tokens;
+    e.seconds += t.seconds;
+    if (power < kTurnPowers && e.turns == 1 << power) e.best_of_first[power++] = static_cast<float>(best);
+  }
+  // Stopped early on purpose (--until): it would have had these turns too, and needed none of them.
+  for (; power < kTurnPowers && 1 << power <= episode.turns_asked && episode.state == "done"; ++power)
+    e.best_of_first[power] = static_cast<float>(best);
+  e.is_confirmed = episode.best_turn >= 0 && !std::isnan(episode.best_speedup);
+  e.value = e.is_confirmed ? episode.best_speedup : best;
+  e.log_se = e.is_confirmed ? (std::isnan(episode.best_log_se) ? 0 : episode.best_log_se) : best_log_se;
+  e.seconds = std::max(e.seconds, episode.seconds);
+  e.device_s = episode.device_s;
+  return e;
+}
+
+// The curve by turn: sums within one problem first, so that each problem counts once.
+struct CurveSums {
+  std::array<int64_t, kCurveTurns> episodes{};
+  std::array<double, kCurveTurns> compiled{}, correct{}, fast1{}, solved{}, best{};
+
+  void Add(std::span<const TurnFigures> turns) {
+    double best_so_far = 0;
+    for (size_t i = 0; i < turns.size() && i < kCurveTurns; ++i) {
+      const double speed = Speed(turns[i]);
+      best_so_far = std::max(best_so_far, speed);
+      episodes[i]++;
+      compiled[i] += turns[i].compiled, correct[i] += turns[i].correct, fast1[i] += speed > 1;
+      solved[i] += best_so_far > 0, best[i] += best_so_far;
+    }
+  }
+};
+
+std::vector<CurvePoint> CurveOf(const std::vector<CurveSums>& problems) {
+  std::vector<CurvePoint> curve;
+  for (size_t i = 0; i < kCurveTurns; ++i) {
+    CurvePoint point;
+    point.turn = static_cast<int>(i) + 1;
+    double counted = 0;
+    for (const CurveSums& sums : problems) {
+      if (sums.episodes[i] == 0) continue;
+      const auto n = static_cast<double>(sums.episodes[i]);
+      counted++, point.episodes += sums.episodes[i];
+      point.compiled += sums.compiled[i] / n, point.correct += sums.correct[i] / n;
+      point.fast1 += sums.fast1[i] / n, point.solved_so_far += sums.solved[i] / n;
+      point.best_so_far += sums.best[i] / n;
+    }
+    if (counted == 0) break;
+    for (double* value :
+         {&point.compiled, &point.correct, &point.fast1, &point.solved_so_far, &point.best_so_far})
+      *value /= counted;
+    curve.push_back(point);
+  }
+  return curve;
+}
+
+void AddTurns(std::span<const TurnFigures> turns, Side* side) {
+  for (const TurnFigures& t : turns) {
+    side->turns++, side->outcomes[static_cast<size_t>(t.outcome)]++;
+    side->cached += t.cached, side->cut_off += t.cut_off;
+    side->time.generate_s += t.generate_s, side->time.compile_s += t.compile_s;
+    side->time.verify_s += t.verify_s, side->time.measure_s += t.measure_s;
+    side->time.wait_s += t.wait_s, side->time.overhead_s += t.overhead_s;
+    side->has_tokens |= !std::isnan(t.completion_tokens);
+  }
+}
+
+// "level1/19" -> {"level1/", 19}; an id without a number at its end sorts after those with one.
+std::pair<std::string, long> SplitId(const std::string& id) {
+  const size_t digits = id.find_last_not_of("0123456789") + 1;
+  if (digits >= id.size() || id.size() - digits > 9) return {id, -1};
+  return {id.substr(0, digits), std::stol(id.substr(digits))};
+}
+
+}  // namespace
+
+bool ProblemIdLess(const std::string& a, const std::string& b) { return SplitId(a) < SplitId(b); }
+
+Side MakeSide(const std::string& name, const Figures& figures, const std::vector<size_t>& episodes) {
+  Side side;
+  side.name = name;
+  std::map<std::string, size_t, decltype(&ProblemIdLess)> order(&ProblemIdLess);
+  for (const size_t index : episodes) {
+    const int problem = figures.episodes[index].problem;
+    order.emplace(figures.problems[static_cast<size_t>(problem)].id, 0);
+  }
+  for (auto& [id, index] : order) {
+    index = side.problems.size();
+    side.problems.push_back({id, "", id.substr(0, id.find('/')), {}, {}});
+  }
+  std::vector<CurveSums> curves(side.problems.size());
+  for (const size_t index : episodes) {
+    const EpisodeFigures& episode = figures.episodes[index];
+    const ProblemFigures& problem = figures.problems[static_cast<size_t>(episode.problem)];
+    const size_t at = order.at(problem.id);
+    side.problems[at].name = problem.name;  // of the latest text, where a problem was edited
+    side.problems[at].families = problem.families;
+    const auto turns = TurnsOf(figures, episode);
+    SideEpisode summary = Summarise(episode, turns);
+    summary.figures_episode = index;
+    side.unconfirmed += summary.value > 0 && !summary.is_confirmed;
+    side.unfinished += episode.state != "done";
+    side.has_device |= summary.device_s > 0;
+    side.problems[at].episodes.push_back(summary);
+    curves[at].Add(turns);
+    AddTurns(turns, &side);
+  }
+  side.episodes = static_cast<int64_t>(episodes.size());
+  side.by_turn = CurveOf(curves);
+  return side;
+}
+
+}  // namespace kevin

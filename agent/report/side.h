@@ -1,0 +1,68 @@
+#pragma once
+// One side of a report: the episodes that are looked at together (a run, a database, a policy), reduced to
+// the numbers that its metrics are made of. Turn 0, the person's own kernel, takes no part.
+//
+// What an episode is worth is the confirmed speed-up of its winner. Only where nothing was confirmed (it was
+// killed, or runs) the best measurement of its turns stands in, which reads too fast; how often is counted.
+// No right kernel: 0.
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "trajectories/figures.h"
+
+namespace kevin {
+
+inline constexpr std::array<double, 7> kFastThresholds = {0, 0.5, 0.8, 1, 1.2, 1.5, 2};
+inline constexpr size_t kTurnPowers = 7;  // turns 1, 2, 4, ... 64
+inline constexpr int kCurveTurns = 64;    // of the curve by turn
+
+struct SideEpisode {
+  double value = 0, log_se = 0;
+  bool is_confirmed = false;
+  int turns = 0, compiled = 0, correct = 0;  // of its turns
+  // Best measurement of the first 1, 2, 4, ... turns; 0: none right; -1: it was not asked for so many.
+  std::array<float, kTurnPowers> best_of_first{};
+  double seconds = 0, device_s = 0;  // wall time; GPU held
+  double prompt_tokens = 0, completion_tokens = 0;
+  size_t figures_episode = 0;  // index into Figures::episodes
+};
+
+struct SideProblem {
+  std::string id, name, level;  // "level1/19", "ReLU", "level1"
+  std::vector<std::string> families;
+  std::vector<SideEpisode> episodes;
+};
+
+// At turn t, averaged over problems (each problem the mean of its episodes).
+struct CurvePoint {
+  int turn = 0;
+  int64_t episodes = 0;                         // that have this turn
+  double compiled = 0, correct = 0, fast1 = 0;  // of the turn itself, shares
+  double solved_so_far = 0, best_so_far = 0;    // by the turns up to it; failures count 0
+};
+
+struct TimeSplit {
+  double generate_s = 0, compile_s = 0, verify_s = 0, measure_s = 0, wait_s = 0, overhead_s = 0;
+  double Total() const { return generate_s + compile_s + verify_s + measure_s + wait_s + overhead_s; }
+};
+
+struct Side {
+  std::string name;
+  std::vector<SideProblem> problems;  // by id; those with episodes
+  std::vector<CurvePoint> by_turn;
+  std::array<int64_t, 7> outcomes{};  // turns, by OutcomeKind
+  TimeSplit time;
+  int64_t episodes = 0, turns = 0, cached = 0, cut_off = 0;
+  int64_t unconfirmed = 0, unfinished = 0;  // episodes: right but not confirmed; not done
+  bool has_tokens = false, has_device = false;
+};
+
+// The episodes of `figures` whose indices are given, in their order.
+Side MakeSide(const std::string& name, const Figures& figures, const std::vector<size_t>& episodes);
+
+// "level1/19" is before "level1/100".
+bool ProblemIdLess(const std::string& a, const std::string& b);
+
+}  // namespace kevin

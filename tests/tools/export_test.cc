@@ -1,0 +1,312 @@
+// `kevin export` beyond a source as it is: many turns, and a kernel in other forms, compiled where there is a
+// compiler.
+
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <set>
+
+#include "agent/conversation.h"
+#include "agent/parse.h"
+#include "policies/search/search_policy.h"
+#include "tests/catch.h"
+#include "tests/tools/command_line.h"
+#include "tests/trajectories/sample_records.h"
+#include "tools/export/launch_code.h"
+#include "tools/export/plain_reference.h"
+#include "tools/export/standalone.h"
+#include "tools/export/torch_extension.h"
+
+namespace kevin {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result Run(std::vector<std::string> arguments) {
+  return RunCommand({&AddExportCommand}, std::move(arguments));
+}
+
+int Shell(const std::string& command) {
+  const int status = std::system(command.c_str());
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+void Write(const fs::path& path, const std::string& text) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+// A small problem of this kind: its text, with other sizes.
+Problem Small(const std::string& id, const std::map<std::string, int64_t>& sizes) {
+  const ProblemSet problems(ProblemSet::DefaultDirectory());
+  Problem problem = problems.Find(id);
+  Symbols& symbols = problem.sizes["small"];
+  for (const auto& [name, value] : sizes) symbols.at(name) = value;
+  return problem;
+}
+
+std::string SearchSource(const SizedProblem& problem, const std::string& kind) {
+  ConversationContext context;
+  context.problem = &problem, context.kind = kind;
+  Request request;
+  request.task = BuildTask(context, {});
+  return ParseReply(MakeSearchPolicy()->Complete(request, nullptr, {}).text, kind).source.value();
+}
+
+// Three episodes at ReLU whose first turns answer the same prompt.
+struct Fixture {
+  TemporaryFolder folder;
+  std::string database = (folder / "kevin.db").string();
+  Problem problem = ProblemSet(ProblemSet::DefaultDirectory()).Find("level1/19");
+  std::vector<std::string> episodes;
+
+  Fixture() {
+    Store store = Store::Open(database, OpenMode::kCreate);
+    const std::string run = store.BeginRun(SampleRun());
+    const std::string kernel = SearchSource(AtSize(problem, "small"), "cpp");
+    for (const double speedup : {1.5, 1.52, 2.5}) {
+      ProblemRecord record = SampleProblem();
+      record.text = problem.text, record.content_hash = problem.content_hash;
+      EpisodeRecord episode = SampleEpisode(run);
+      episode.problem_hash = problem.content_hash;
+      episodes.push_back(store.BeginEpisode(episode, record));
+      TurnRecord turn = SampleTurn(1, speedup);
+      turn.evaluation.source = kernel + "// " + std::to_string(speedup) + "\n";
+      turn.evaluation.candidate_hash = ContentHash(turn.evaluation.source);
+      turn.evaluation.log_se = 0.02;
+      store.AppendTurn(episodes.back(), turn);
+      TurnRecord failed = SampleTurn(2, 1);
+      failed.evaluation = {}, failed.evaluation.outcome = "parse_failed", failed.reward = 0;
+      failed.token_ids.clear(), failed.logprobs.clear(), failed.prompt_token_ids.clear();
+      store.AppendTurn(episodes.back(), failed);
+      store.FinishEpisode(episodes.back(), {EpisodeState::kDone, "", 1, speedup, 1, 3, "best.cpp", 12.5});
+    }
+  }
+  Result operator()(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.end(), {"--db", database});
+    return Run(arguments);
+  }
+};
+
+TEST_CASE("jsonl: a line a turn, with all that training needs") {
+  const Fixture kevin;
+  const auto lines = Lines(kevin({"export", "--format", "jsonl", "-o", "-"}).output);
+  REQUIRE(lines.size() == 6);
+  const Json& first = lines[0];
+  CHECK((first["problem"] == "level1/19" && first["turn"] == 1 && first["episode"] == kevin.episodes[0]));
+  CHECK((first["messages"].size() == 2 && first["completion"] == SampleTurn(1, 1).reply));
+  CHECK((first["token_ids"] == SampleTurn(1, 1).token_ids && first["prompt_token_ids"].size() == 3));
+  CHECK(first["logprobs"] == Json(SampleTurn(1, 1).logprobs));
+  CHECK((first["sampling"]["seed"] == "9223372036854775808" && first["sampling"]["temperature"] == 0.9));
+  CHECK((first["outcome"] == "measured" && first["speedup"] == 1.5 && first["reward"] == Approx(1.8)));
+  CHECK(first["return"] == Approx(1.8));  // turn 2 earned nothing
+  CHECK(first["reward_se"] == Approx(0.03));
+  CHECK((lines[1]["token_ids"].is_null() && lines[1]["speedup"].is_null() && lines[1]["reward"] == 0));
+  CHECK(lines[4]["advantage"].get<double>() > first["advantage"].get<double>());
+  const auto own = Lines(kevin({"export", "--format", "jsonl", "--scheme", "trloo", "-o", "-"}).output);
+  CHECK(own[0]["reward"] == Approx(2.5));
+}
+
+TEST_CASE("sft: the best kernel of each problem, or every right one") {
+  const Fixture kevin;
+  const auto best = Lines(kevin({"export", "--format", "sft", "-o", "-"}).output);
+  REQUIRE(best.size() == 1);
+  CHECK((best[0]["episode"] == kevin.episodes[2] && best[0]["speedup"] == 2.5));
+  REQUIRE(best[0]["messages"].size() == 3);
+  CHECK((best[0]["messages"][2]["role"] == "assistant" &&
+         best[0]["messages"][2]["content"] == SampleTurn(1, 1).reply));
+  CHECK(Lines(kevin({"export", "--format", "sft", "--select", "correct", "-o", "-"}).output).size() == 3);
+  CHECK(Lines(kevin({"export", "--format", "sft", "--select", "correct", "--min-speedup", "1.51", "-o", "-"})
+                  .output)
+            .size() == 2);
+}
+
+TEST_CASE("preference: answers to the same prompt that differ beyond the measurement error") {
+  const Fixture kevin;
+  const auto pairs = Lines(kevin({"export", "--format", "preference", "--pairs", "3", "-o", "-"}).output);
+  REQUIRE(pairs.size() == 1);  // turn 2 failed everywhere; 1.5 and 1.52 are the same
+  CHECK((pairs[0]["chosen_from"]["episode"] == kevin.episodes[2] && pairs[0]["prompt"].size() == 2));
+  CHECK((pairs[0]["chosen_reward"] == Approx(2.8) && pairs[0]["rejected_reward"] == Approx(1.8)));
+}
+
+TEST_CASE("kernelbench: its folder of a run") {
+  const Fixture kevin;
+  const fs::path folder = kevin.folder / "run";
+  REQUIRE(kevin({"export", "--format", "kernelbench", "-o", folder.string()}).code == 0);
+  const Json results = Json::parse(Bytes(folder / "eval_results.json"));
+  REQUIRE(results["19"].size() == 3);
+  CHECK((results["19"][2]["sample_id"] == 2 && results["19"][2]["compiled"] == true));
+  CHECK((results["19"][2]["correctness"] == true && results["19"][2]["runtime"] == Approx(0.0105)));
+  CHECK(Json::parse(Bytes(folder / "baseline_eager.json"))["level1"]["19_ReLU.py"]["mean"] == Approx(0.021));
+  const std::string kernel = Bytes(folder / "level_1_problem_19_sample_0_kernel.py");
+  CHECK(Contains(kernel, "class ModelNew(torch.nn.Module):"));
+  CHECK(Contains(kernel, "def forward(self, x):\n        return _built.run(x)"));
+  CHECK(kevin({"export", "--format", "kernelbench", "-o", folder.string()}).code == 2);  // not empty
+  if (Shell("command -v python3 >/dev/null") == 0) {
+    CHECK(Shell("python3 -m py_compile '" + (folder / "level_1_problem_19_sample_0_kernel.py").string() +
+                "'") == 0);
+  }
+}
+
+TEST_CASE("export says what is wrong with a request") {
+  const Fixture kevin;
+  CHECK(Contains(kevin({"export"}).error, "neither an episode nor --format"));
+  CHECK(Contains(kevin({"export", kevin.episodes[0], "--format", "sft", "-o", "-"}).error,
+                 "an episode and --format"));
+  CHECK(Contains(kevin({"export", "--format", "sft"}).error, "where to?"));
+  CHECK(kevin({"export", "--format", "csv", "-o", "-"}).code == 2);
+  CHECK(Contains(kevin({"export", kevin.episodes[0], "--best", "--as", "cu"}).error, "use --as cpp"));
+}
+
+TEST_CASE("a stand-alone C++ file says right of a right kernel and wrong of a wrong one") {
+  const Fixture kevin;
+  const fs::path file = kevin.folder / "relu.cpp", program = kevin.folder / "relu";
+  REQUIRE(kevin({"export", kevin.episodes[0], "--best", "--as", "cpp", "-o", file.string()}).code == 0);
+  const std::string build = "g++ -O1 -std=c++20 -march=native -fopenmp -Wall -o '" + program.string() + "' '";
+  const std::string run = "'" + program.string() + "' --check > '" + (kevin.folder / "log").string() + "'";
+  const std::map<std::string, int64_t> sizes = {{"B", 3}, {"N", 1001}};
+  const Problem problem = Small("level1/19", sizes);
+  const std::string launch =
+      "extern \"C\" void launch(const float* x, float* out) {\n  for (long i = 0; i < B * N; ++i) ";
+  const auto result = [&](const std::string& body) {
+    const Standalone one =
+        WriteStandalone(AtSize(problem, "small"), "cpp", launch + body + "\n}\n", {}, "relu.cpp");
+    CHECK(one.warning.empty());
+    Write(file, one.text);
+    REQUIRE(Shell(build + file.string() + "'") == 0);
+    return Shell(run);
+  };
+  CHECK(result("out[i] = x[i] > 0 ? x[i] : 0;") == 0);
+  CHECK(Contains(Bytes(kevin.folder / "log"), "4 of 4 input sets right"));
+  CHECK(result("out[i] = i == 2500 ? 0.5f : x[i] > 0 ? x[i] : 0;") == 1);
+  CHECK(Contains(Bytes(kevin.folder / "log"), "the first at 2500"));
+  CHECK(result("if (i != 7) out[i] = x[i] > 0 ? x[i] : 0;") == 1);  // one element is never written
+}
+
+// What the plain reference makes of a problem, against the search policy's own kernel, which other tests
+// check.
+void CheckFamily(const std::string& id, const std::map<std::string, int64_t>& sizes) {
+  INFO(id);
+  TemporaryFolder folder;
+  const Problem problem = Small(id, sizes);
+  const SizedProblem sized = AtSize(problem, "small");
+  const Standalone one = WriteStandalone(sized, "cpp", SearchSource(sized, "cpp"), {}, "k.cpp");
+  CHECK(one.warning.empty());
+  Write(folder / "k.cpp", one.text);
+  const std::string at = folder.path().string();
+  REQUIRE(Shell("g++ -O1 -std=c++20 -march=native -fopenmp -w -o " + at + "/k " + at + "/k.cpp") == 0);
+  CHECK(Shell(at + "/k --check > " + at + "/log") == 0);
+  INFO(Bytes(folder / "log"));
+  CHECK(Contains(Bytes(folder / "log"), "4 of 4 input sets right"));
+}
+
+TEST_CASE("every kind of step of a reference, as plain loops") {
+  CheckFamily("level1/23", {{"B", 5}, {"N", 257}});                    // maxima and sums within rows
+  CheckFamily("level1/40", {{"B", 2}, {"C", 3}, {"H", 5}, {"W", 7}});  // moments, parameters
+  CheckFamily("level1/51", {{"B", 3}, {"D", 17}, {"N", 9}});           // an index
+  CheckFamily("level1/89", {{"B", 3}, {"N", 100}});                    // a scan
+  CheckFamily("level1/18", {{"M", 9}, {"N", 7}, {"K", 33}});           // a product, both transposed
+}
+
+std::string Nvcc() { return Shell("command -v nvcc >/dev/null") == 0 ? "nvcc" : ""; }
+
+TEST_CASE("a stand-alone CUDA file of every problem can be written, and a few of them compile") {
+  const ProblemSet problems(ProblemSet::DefaultDirectory());
+  const std::set<std::string> compiled = {"level1/23", "level1/1"};
+  for (const std::string& id : problems.Ids()) {
+    INFO(id);
+    const Problem problem = problems.Find(id);
+    const SizedProblem sized = AtSize(problem, "full");
+    ConversationContext context;
+    context.problem = &sized, context.kind = "cuda";
+    if (!MakeSearchPolicy()->WhyNot(BuildTask(context, {})).empty()) continue;
+    const Standalone one = WriteStandalone(sized, "cuda", SearchSource(sized, "cuda"), {}, "k.cu");
+    CHECK(one.warning.empty());
+    CHECK(Contains(one.text, "kevin_launch::Run(buffers"));
+    if (!compiled.count(id)) continue;
+    if (Nvcc().empty()) {
+      WARN("no nvcc on this machine: " << id << " was written but not compiled");
+      continue;
+    }
+    TemporaryFolder folder;
+    Write(folder / "k.cu", one.text);
+    const std::string at = folder.path().string();
+    CHECK(Shell("nvcc -std=c++20 -arch=sm_90 --expt-relaxed-constexpr -w -o " + at + "/k " + at + "/k.cu") ==
+          0);
+  }
+}
+
+TEST_CASE("launch lists become host code: clusters, cooperative launches, copies, constants, workspaces") {
+  const Problem problem = Small("level1/19", {{"B", 4}, {"N", 256}});
+  const std::string source = R"(
+__constant__ float table[2];
+template <int kBlock>
+__global__ void relu(const float* x, float* scratch, float* out, int n, float low, bool is_on) {
+  extern __shared__ float tile[];
+  const int i = blockIdx.x * kBlock + threadIdx.x;
+  if (i < n) out[i] = fmaxf(x[i], low + table[0]);
+  if (is_on && scratch) tile[0] = scratch[0];
+}
+void launch(const float* x, float* out) {
+  float* scratch = workspace<float>(100, zeroed);
+  constant(table, {0.0f, 1.0f});
+  relu<128><<<ceil_div(B * N, 128), 128, 65536, cluster(2)>>>(x, scratch + 4, out, B * N, 0.0, true);
+  relu<64><<<ceil_div(B * N, 64), 64, 0, cooperative()>>>(x, nullptr, out, B * N, 0.0, false);
+  cudaMemcpyAsync(scratch, x, 16, cudaMemcpyDeviceToDevice);
+}
+)";
+  const LaunchCode code = WriteLaunchCode(AtSize(problem, "small"), "cuda", source);
+  CHECK(code.workspace_bytes == std::vector<int64_t>{400});
+  for (const char* part :
+       {"cudaFuncSetAttribute(relu<128>, cudaFuncAttributeMaxDynamicSharedMemorySize, 65536)",
+        "clusterDim = {2u, 1u, 1u}", "cooperative = 1", "cudaMemsetAsync(buffers[2], 0, 400L",
+        "cudaMemcpyAsync(buffers[2], buffers[0], 16L", "kevin_launch::Address{buffers[2] + 16L}", "nullptr",
+        "cudaMemcpyToSymbol(table"}) {
+    INFO(part << "\n" << code.text);
+    CHECK(Contains(code.text, part));
+  }
+  CHECK_THROWS_AS(WriteLaunchCode(AtSize(problem, "small"), "ptx", source), Error);
+  CHECK_THROWS_AS(WriteLaunchCode(AtSize(problem, "small"), "cuda", "int main() {}"), Error);
+  if (Nvcc().empty()) {
+    WARN("no nvcc on this machine: the code was written but not compiled");
+    return;
+  }
+  TemporaryFolder folder;
+  Write(folder / "k.cu", code.text);
+  CHECK(Shell("nvcc -std=c++20 -arch=sm_90 --expt-relaxed-constexpr -w -c -o /dev/null " +
+              (folder / "k.cu").string()) == 0);
+}
+
+TEST_CASE("a torch extension has all its files, and its binding compiles against torch's headers") {
+  const Fixture kevin;
+  const fs::path folder = kevin.folder / "relu";
+  REQUIRE(
+      kevin({"export", kevin.episodes[0], "--best", "--as", "torch-extension", "-o", folder.string()}).code ==
+      0);
+  for (const char* name : {"setup.py", "pyproject.toml", "README.md", "test.py",
+                           "kevin_level1_19/__init__.py", "csrc/binding.cpp", "csrc/kernel.cpp"}) {
+    INFO(name);
+    CHECK(fs::exists(folder / name));
+  }
+  CHECK(
+      kevin({"export", kevin.episodes[0], "--best", "--as", "torch-extension", "-o", folder.string()}).code ==
+      2);
+  CHECK(Shell("g++ -std=c++20 -march=native -fopenmp -c -o /dev/null " +
+              (folder / "csrc/kernel.cpp").string()) == 0);
+  const Problem problem = kevin.problem;
+  const SizedProblem sized = AtSize(problem, "full");
+  const TorchExtension gpu = WriteTorchExtension(sized, "cuda", SearchSource(sized, "cuda"), "// heading\n");
+  CHECK(Contains(gpu.files.at("csrc/binding.cpp"), "TORCH_LIBRARY_IMPL(kevin_level1_19, CUDA, m)"));
+  CHECK(Contains(gpu.files.at("setup.py"), "CUDAExtension"));
+  const fs::path torch = fs::path(KEVIN_SOURCE_DIR) / ".torch/torch/include";
+  if (!fs::exists(torch / "torch/library.h")) {
+    WARN("no torch headers here: the binding was written but not compiled");
+    return;
+  }
+  CHECK(Shell("g++ -std=c++20 -fsyntax-only -I" + torch.string() + " -I" +
+              (torch / "torch/csrc/api/include").string() + " " + (folder / "csrc/binding.cpp").string()) ==
+        0);
+}
+
+}  // namespace
+}  // namespace kevin

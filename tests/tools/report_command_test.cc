@@ -1,0 +1,226 @@
+// `kevin report`, `attribute`, `import-records` and `db` on databases made here, and the parts of the page.
+
+#include <cstdlib>
+
+#include "tests/catch.h"
+#include "tests/tools/command_line.h"
+#include "tests/trajectories/sample_records.h"
+#include "tools/report/charts.h"
+#include "tools/report/diff.h"
+#include "tools/report/format.h"
+#include "tools/report/html.h"
+
+namespace kevin {
+namespace {
+
+Result Run(std::vector<std::string> arguments) {
+  return RunCommand({&AddReportCommand, &AddAttributeCommand, &AddDbCommand, &AddImportRecordsCommand},
+                    std::move(arguments));
+}
+
+// Two runs; in each an episode whose turns measured so, confirmed at the last one's speed-up.
+struct Fixture {
+  TemporaryFolder folder;
+  std::string database = (folder / "kevin.db").string();
+  std::vector<std::string> runs, episodes;
+
+  Fixture() {
+    Store store = Store::Open(database, OpenMode::kCreate);
+    for (const double speedup : {1.5, 2.5}) {
+      runs.push_back(store.BeginRun(SampleRun()));
+      episodes.push_back(store.BeginEpisode(SampleEpisode(runs.back()), SampleProblem()));
+      TurnRecord wrong = SampleTurn(1, 1);
+      wrong.evaluation.outcome = "wrong", wrong.evaluation.correct = false, wrong.evaluation.speedup.reset();
+      wrong.evaluation.reason = "element <7> is \"bad\" & wrong\xff";
+      wrong.reply = "<script>alert(1)</script>";
+      wrong.reward = 0;
+      store.AppendTurn(episodes.back(), wrong);
+      store.AppendTurn(episodes.back(), SampleTurn(2, speedup));
+      EvaluationRecord confirm = SampleEvaluation("kernel 2", speedup - 0.1);
+      confirm.purpose = "confirm";
+      store.AppendEvaluation(episodes.back(), 2, confirm);
+      store.FinishEpisode(episodes.back(),
+                          {EpisodeState::kDone, "", 2, speedup - 0.1, 1, 3, "best.cpp", 12.5});
+    }
+  }
+  Result operator()(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.end(), {"--db", database});
+    return Run(arguments);
+  }
+};
+
+TEST_CASE("report says what a database holds") {
+  const Fixture kevin;
+  const Result result = kevin({"report"});
+  CHECK(result.code == 0);
+  for (const char* part : {"1 problems, 2 episodes, 4 turns", "turns that are right", "50.0 %", "fast_1.2",
+                           "best@2", "pass@2", "levels and families", "elementwise", "turn by turn",
+                           "kernels", "turns ended as 2 measured, 2 wrong", "95 %"}) {
+    INFO(part);
+    CHECK(Contains(result.output, part));
+  }
+  CHECK(Contains(result.output, "best of each problem: mean, failures 0             2.4x"));
+  CHECK(Contains(kevin({"report", "--price", "3", "15"}).output, "US dollars per solved problem"));
+}
+
+TEST_CASE("report --json: an event a side and a comparison, unknown is null") {
+  const Fixture kevin;
+  const auto one = Lines(kevin({"report", "--json"}).output);
+  REQUIRE(one.size() == 1);
+  CHECK((one[0]["event"] == "report" && one[0]["part"] == "side" && one[0]["turns"] == 4));
+  CHECK(one[0]["metrics"]["mean_avg"]["value"] == Approx((1.4 + 2.4) / 2));
+  CHECK(one[0]["metrics"]["best@2"]["value"] == Approx(2.4));
+  CHECK(one[0]["outcomes"]["wrong"] == 2);
+  CHECK(one[0]["levels"]["level1"]["problems"] == 1);
+  CHECK(one[0]["by_turn"].size() == 2);
+  CHECK(one[0]["money_per_solved"].is_null());
+
+  const auto two = Lines(kevin({"report", "--by", "run", "--json"}).output);
+  REQUIRE(two.size() == 3);
+  CHECK((two[1]["side"] == "run " + kevin.runs[1] && two[1]["metrics"]["mean_avg"]["value"] == Approx(2.4)));
+  CHECK((two[2]["part"] == "comparison" && two[2]["base"] == "run " + kevin.runs[0] &&
+         two[2]["problems"] == 1));
+  CHECK(two[2]["metrics"]["mean_avg"]["difference"] == Approx(1.0));
+  CHECK(two[2]["metrics"]["mean_avg"]["significant"] == true);
+  CHECK(two[2]["metrics"]["best@1"]["p_adjusted"].is_null());
+  CHECK(Lines(kevin({"report", kevin.runs[1], "--json"}).output).at(0)["turns"] == 2);
+  CHECK(Lines(kevin({"report", "latest", kevin.runs[0], "--json"}).output).size() == 3);
+}
+
+TEST_CASE("report says what is wrong with a request") {
+  const Fixture kevin;
+  CHECK(Contains(kevin({"report", "01ZZ"}).error, "run '01ZZ' is not in"));
+  CHECK(Contains(kevin({"report", "0"}).error, "is ambiguous"));
+  CHECK(kevin({"report", "--by", "colour"}).code == 2);
+  CHECK(Contains(kevin({"report", "--problems", "level9/"}).error, "no episodes to report on"));
+  CHECK(Contains(Run({"report", "--db", (kevin.folder / "none.db").string()}).error, "no such database"));
+}
+
+TEST_CASE("the page holds every turn, safely, and nothing from elsewhere") {
+  const Fixture kevin;
+  const std::string file = (kevin.folder / "report.html").string();
+  REQUIRE(kevin({"report", "--by", "run", "--html", file}).code == 0);
+  const std::string page = Bytes(file);
+  for (const std::string& part :
+       {std::string("<!doctype html>"), kevin.episodes[0], kevin.episodes[1], std::string("<svg"),
+        std::string("kernel 2"), std::string("You write kernels."), std::string("&lt;script&gt;alert(1)"),
+        std::string("element &lt;7&gt; is &quot;bad&quot; &amp; wrong\xef\xbf\xbd"),
+        std::string("timing samples"), std::string("wider vectors"), std::string("minus")}) {
+    INFO(part);
+    CHECK(Contains(page, part));
+  }
+  for (const char* part : {"<script", "http://", "https://", "@import", "url("}) {
+    INFO(part);
+    CHECK_FALSE(Contains(page, part));
+  }
+  size_t open = 0, closed = 0;
+  for (size_t at = 0; (at = page.find("<details", at)) != std::string::npos; ++at) ++open;
+  for (size_t at = 0; (at = page.find("</details>", at)) != std::string::npos; ++at) ++closed;
+  CHECK((open > 8 && open == closed));
+  CHECK(kevin({"report", "--html", file}).code == 2);  // not overwritten
+  CHECK(kevin({"report", "--html", file, "--force"}).code == 0);
+}
+
+TEST_CASE("a page that would be too big leaves texts and episodes out, and says so") {
+  const Fixture kevin;
+  const std::string file = (kevin.folder / "report.html").string();
+  REQUIRE(kevin({"report", "--html", file, "--episodes", "1", "--megabytes", "0.0001"}).code == 0);
+  const std::string page = Bytes(file);
+  CHECK(Contains(page, "1 of 2 episodes are left out"));
+  CHECK(Contains(page, "Left out for size"));
+  CHECK(Contains(page, "kevin show " + kevin.episodes[1] + " 2"));  // the better one is shown
+  CHECK_FALSE(Contains(page, "You write kernels."));
+}
+
+TEST_CASE("attribute keeps what the scheme gives") {
+  const Fixture kevin;
+  const auto event = Lines(kevin({"attribute", "--scheme", "kevin", "--json"}).output).at(0);
+  CHECK(
+      (event["event"] == "attribution" && event["turns"] == 4 && event["runs"] == 2 && event["groups"] == 2));
+  CHECK(event["parameters"]["return"]["gamma"] == Approx(0.4));
+  Database database = Look(kevin.database);
+  // 0 + 0.4 * 1.8, then 1.8: as far apart from their mean as each other.
+  CHECK(database.QueryText("SELECT round(\"return\", 6) FROM turn_attributions WHERE turn = 1 LIMIT 1") ==
+        "0.72");
+  CHECK(database.QueryInteger(
+            "SELECT count(*) FROM attributed_turns WHERE turn = 2 AND abs(advantage - 1) < 1e-9") == 2);
+  CHECK(kevin({"attribute", "--gamma", "0", "--name", "own", "--run", kevin.runs[0]}).code == 0);
+  CHECK(database.QueryInteger(
+            "SELECT count(*) FROM attributed_turns WHERE scheme = 'own' AND \"return\" = score") == 2);
+  CHECK(Contains(kevin({"attribute", "--scheme", "nothing"}).error, "there are: kevin, kevin-max, trloo"));
+  CHECK(kevin({"attribute", "--gamma", "1.5"}).code == 2);
+}
+
+TEST_CASE("import-records and db on the command line") {
+  const Fixture kevin, other;
+  const auto event = Lines(kevin({"import-records", other.database, "--json"}).output).at(0);
+  CHECK((event["episodes"] == 2 && event["turns"] == 4 && event["conflicts"].empty()));
+  CHECK(Lines(kevin({"report", "--json"}).output).at(0)["episodes"] == 4);
+  CHECK(Contains(kevin({"import-records", "none.db"}).error, "no such database"));
+  CHECK(Contains(kevin({"db", "check"}).output, "ok   file"));
+  CHECK(Lines(kevin({"db", "compact", "--json"}).output).at(0)["texts"] == 0);
+  CHECK(Contains(kevin({"db", "migrate"}).output, "already"));
+  Look(kevin.database).Execute("UPDATE blobs SET body = 'x' WHERE codec = 'plain'");
+  CHECK(kevin({"db", "check"}).code == 2);
+  CHECK(kevin({"db"}).code == 2);
+}
+
+std::string Shown(const std::vector<DiffLine>& lines) {
+  std::string text;
+  for (const DiffLine& line : lines)
+    text += std::string(1, " +-~"[static_cast<int>(line.kind)]) + line.text + "|";
+  return text;
+}
+
+TEST_CASE("a diff is as short as can be") {
+  CHECK(DiffLines("a\nb\nc\n", "a\nb\nc\n").empty());
+  CHECK(Shown(DiffLines("a\nb\nc\n", "a\nx\nc\n")) == " a|-b|+x| c|");
+  CHECK(Shown(DiffLines("", "a\nb\n")) == "+a|+b|");
+  CHECK(Shown(DiffLines("a\nb\n", "")) == "-a|-b|");
+  CHECK(Shown(DiffLines("a\nb\nc\nd\n", "b\nc\nd\ne\n", 0)) == "-a|~@@ line 4 @@|+e|");
+  CHECK(Shown(DiffLines("1\n2\n3\n4\n5\n6\n7\n8\n9\n", "1\n2\n3\n4\n5\n6\n7\n8\nx\n", 1)) ==
+        "~@@ line 8 @@| 8|-9|+x|");
+}
+
+TEST_CASE("applying a diff gives the second text") {
+  unsigned state = 1;
+  const auto draw = [&state](unsigned n) { return (state = state * 1103515245 + 12345) / 65536 % n; };
+  for (int round = 0; round < 200; ++round) {
+    std::string a, b;
+    for (unsigned i = draw(30); i > 0; --i) a += std::string(1, static_cast<char>('a' + draw(4))) + "\n";
+    for (unsigned i = draw(30); i > 0; --i) b += std::string(1, static_cast<char>('a' + draw(4))) + "\n";
+    std::string before, after;
+    for (const DiffLine& line : DiffLines(a, b, 100)) {
+      if (line.kind != DiffLine::Kind::kAdded) before += line.text + "\n";
+      if (line.kind != DiffLine::Kind::kRemoved) after += line.text + "\n";
+    }
+    if (a == b) continue;
+    CHECK(before == a);
+    CHECK(after == b);
+  }
+}
+
+TEST_CASE("numbers as people read them") {
+  CHECK(ValueText(0.831, MetricUnit::kShare) == "83.1 %");
+  CHECK(IntervalText({1.234, 1.1, 1.4}, MetricUnit::kRatio) == "1.23x [1.1, 1.4]");
+  CHECK(IntervalText({kUnknown, 0, 0}, MetricUnit::kRatio) == "-");
+  CHECK(DifferenceText({0.026, 0.006, 0.045}, MetricUnit::kShare) == "+2.6 points [0.6, 4.5]");
+  CHECK((CountText(1234567) == "1,234,567" && CountText(12) == "12"));
+  CHECK((DurationText(75) == "1 min 15 s" && DurationText(7260) == "2 h 1 min"));
+  CHECK(Escaped("a<b>&\"\x01\xc3\xa9\xc3") == "a&lt;b&gt;&amp;&quot;\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd");
+}
+
+TEST_CASE("charts of nothing are nothing, of one point a point") {
+  CHECK(LineChart({}, {}).empty());
+  CHECK(SampleStrip({}).empty());
+  CHECK(Ladder({}, 0).empty());
+  const std::string one = LineChart({"T", "x", "", false, false, true, 0}, {{"s", 0, false, {{1, 2, 2, 2}}}});
+  CHECK(Contains(one, "<circle"));
+  CHECK_FALSE(Contains(one, "nan"));
+  LadderStep failed;
+  failed.turn = 1;
+  CHECK_FALSE(Contains(Ladder({failed}, 0), "nan"));
+}
+
+}  // namespace
+}  // namespace kevin

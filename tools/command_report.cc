@@ -1,0 +1,98 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "agent/events.h"
+#include "env/error.h"
+#include "tools/commands.h"
+#include "tools/report/json.h"
+#include "tools/report/page.h"
+#include "tools/report/sides.h"
+#include "tools/report/text.h"
+#include "tools/write_file.h"
+
+namespace kevin {
+namespace {
+
+struct ReportOptions {
+  SideRequest request;
+  BootstrapOptions bootstrap;
+  PageOptions page;
+  std::vector<double> price;
+  std::string html;  // empty: none
+  bool force = false, json = false;
+};
+
+constexpr const char* kExamples = R"(Examples:
+  kevin report                                   everything in kevin.db, with intervals
+  kevin report --html report.html                the same, and a page with every problem's episodes and kernels
+  kevin report 01K9J4 01KA02                     two runs side by side; the second against the first
+  kevin report --db monday.db --db tuesday.db    two databases side by side
+  kevin report --by policy                       the policies in kevin.db side by side
+  kevin report --problems level1/ --json         one level, one JSON object a side and a comparison
+  kevin report --price 3 15                      with the cost in US dollars per million tokens in and out)";
+
+int RunReport(const ReportOptions& options) {
+  ChosenSides chosen = ChooseSides(options.request);
+  const std::optional<TokenPrice> price =
+      options.price.empty() ? std::nullopt : std::optional(TokenPrice{options.price[0], options.price[1]});
+  const Report report = MakeReport(std::move(chosen.sides), options.bootstrap);
+  if (options.json) {
+    for (const Json& event : ReportEvents(report, price)) std::fputs(ToLine(event).c_str(), stdout);
+  } else {
+    std::fputs(ReportText(report, price).c_str(), stdout);
+  }
+  if (!options.html.empty()) {
+    const Page page = MakePage(report, chosen, price, options.page);
+    WriteFile(options.html, page.html, options.force);
+    fmt::print(stderr, "page        {} ({:.1f} MB{})\n", options.html,
+               static_cast<double>(page.html.size()) / 1e6,
+               page.left_out.empty() ? "" : "; " + page.left_out);
+  }
+  return static_cast<int>(ExitCode::kDone);
+}
+
+void AddOptions(CLI::App* command, ReportOptions* o) {
+  command->add_option("run", o->request.runs,
+                      "Runs, a side each: ids, unique beginnings, or latest (default: all)");
+  command->add_option("--db", o->request.databases, "A database; given several times, each is a side")
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  command->add_option("--by", o->request.by, "What makes a side")
+      ->check(CLI::IsMember({"run", "policy", "model", "device", "db", "all"}));
+  command->add_option("--problems", o->request.problems, "Only problems whose ids begin so: level1/");
+  command->add_option("--confidence", o->bootstrap.confidence, "Of the intervals")
+      ->check(CLI::Range(0.5, 0.999))
+      ->capture_default_str();
+  command->add_option("--draws", o->bootstrap.replicates, "Of the bootstrap; fewer for big databases")
+      ->check(CLI::Range(10, 100000))
+      ->capture_default_str();
+  command->add_option("--seed", o->bootstrap.seed, "Of the bootstrap")->capture_default_str();
+  command->add_option("--price", o->price, "US dollars per million tokens: in, out")->expected(2);
+  command->add_option("--html", o->html, "Also write one self-contained page to this file");
+  command->add_option("--episodes", o->page.episodes, "Of each problem and side on the page, the best first")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--megabytes", o->page.megabytes,
+                   "Most that kernels, prompts and replies take on the page")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_flag("--force", o->force, "Overwrite the page if it exists");
+  command->add_flag("--json", o->json, "One JSON object a side and a comparison, a line each");
+}
+
+}  // namespace
+
+void AddReportCommand(CLI::App& app, Action* action) {
+  auto options = std::make_shared<ReportOptions>();
+  CLI::App* command = app.add_subcommand(
+      "report", "What was solved, how fast, at what cost, with intervals; as text or a page");
+  command->footer(kExamples);
+  AddOptions(command, options.get());
+  command->callback([options, action] { *action = [options] { return RunReport(*options); }; });
+}
+
+}  // namespace kevin

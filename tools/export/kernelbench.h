@@ -1,0 +1,22 @@
+#pragma once
+// KernelBench's folder of a run, so that its own analysis scripts read Kevin's episodes: one sample an
+// episode, its best kernel.
+//
+//   FOLDER/level_1_problem_19_sample_0_kernel.py    class ModelNew
+//   FOLDER/eval_results.json                        compiled, correctness, runtime in milliseconds, by
+//   problem FOLDER/baseline_eager.json                      what eager took, in the form of KernelBench's
+//   timing files
+//
+// Several levels get a folder each, FOLDER_level1, ..., because its scripts analyse one level at a time.
+
+#include <string>
+
+#include "tools/export/records.h"
+
+namespace kevin {
+
+// Writes into `folder`, which must not exist or be empty. Episodes at problems without a level and a number
+// ("mine/relu") are skipped.
+RecordsWritten WriteKernelBench(const RecordsRequest& request, const std::string& folder);
+
+}  // namespace kevin

@@ -1,0 +1,27 @@
+#pragma once
+// A GPU candidate as ordinary CUDA: its device code, and host code for what its launch function came to at
+// one size. Needs the CUDA run-time and nothing of Kevin's.
+
+#include <string>
+#include <vector>
+
+#include "env/gpu/launch_list.h"
+#include "env/problem.h"
+
+namespace kevin {
+
+struct LaunchCode {
+  // The size symbols and the candidate's device code, then in namespace kevin_launch
+  //   static cudaError_t SetUp()                      once per process, before the first Run
+  //   static cudaError_t Run(char* const* buffers, cudaStream_t stream)
+  // where `buffers` are the problem's tensors in the file's order, then the workspaces.
+  std::string text;
+  std::vector<int64_t> workspace_bytes;
+  bool needs_driver = false;  // tensor maps: cuTensorMapEncodeTiled, found through the run-time
+};
+
+// `source` is a candidate of kind `cuda`, right for `problem` at its size. Throws Error(kBadRequest) for
+// other kinds and for a source that no longer reads as a candidate.
+LaunchCode WriteLaunchCode(const SizedProblem& problem, const std::string& kind, const std::string& source);
+
+}  // namespace kevin

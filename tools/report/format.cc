@@ -1,0 +1,94 @@
+#include "tools/report/format.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace kevin {
+namespace {
+
+// Without the unit, for the ends of intervals.
+std::string BareText(double value, MetricUnit unit) {
+  switch (unit) {
+    case MetricUnit::kShare:
+      return fmt::format("{:.1f}", 100 * value);
+    case MetricUnit::kRatio:
+      return fmt::format("{:.3g}", value);
+    case MetricUnit::kSeconds:
+      return fmt::format("{:.3g}", value);
+    case MetricUnit::kCount:
+      return std::abs(value) >= 9999.5 ? fmt::format("{:.3g}k", value / 1000) : fmt::format("{:.4g}", value);
+  }
+  return "";
+}
+
+const char* UnitText(MetricUnit unit) {
+  switch (unit) {
+    case MetricUnit::kShare:
+      return " %";
+    case MetricUnit::kRatio:
+      return "x";
+    case MetricUnit::kSeconds:
+      return " s";
+    case MetricUnit::kCount:
+      return "";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string ValueText(double value, MetricUnit unit) {
+  return std::isnan(value) ? "-" : BareText(value, unit) + UnitText(unit);
+}
+
+std::string IntervalText(const Interval& i, MetricUnit unit) {
+  if (std::isnan(i.value) || std::isnan(i.low)) return ValueText(i.value, unit);
+  return fmt::format("{} [{}, {}]", ValueText(i.value, unit), BareText(i.low, unit), BareText(i.high, unit));
+}
+
+std::string DifferenceText(const Interval& i, MetricUnit unit) {
+  if (std::isnan(i.value)) return "-";
+  const std::string sign = i.value > 0 ? "+" : "",
+                    what = unit == MetricUnit::kShare ? " points" : UnitText(unit);
+  const std::string value = sign + BareText(i.value, unit) + what;
+  if (std::isnan(i.low)) return value;
+  return fmt::format("{} [{}, {}]", value, BareText(i.low, unit), BareText(i.high, unit));
+}
+
+std::string SignificanceWord(const Report& report, size_t metric, const Difference& d) {
+  const MetricSpec& spec = report.specs[metric];
+  if (!spec.is_tested || !(d.p_adjusted < 1 - report.options.confidence)) return "";
+  return (d.difference.value > 0) == spec.higher_is_better ? "better" : "worse";
+}
+
+std::string PValueText(double p) { return p < 0.001 ? "< 0.001" : fmt::format("{:.2g}", p); }
+
+std::string CountText(int64_t n) {
+  const std::string digits = std::to_string(n);
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    const size_t rest = digits.size() - i;
+    if (i > 0 && rest % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+std::string DurationText(double s) {
+  if (s < 60) return fmt::format("{:.3g} s", s);
+  const auto whole = static_cast<int64_t>(std::llround(s));
+  if (s < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
+  return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
+}
+
+std::optional<double> MoneyPerSolved(const Report& report, size_t side,
+                                     const std::optional<TokenPrice>& price) {
+  if (!price) return std::nullopt;
+  const double prompt = report.Metric(side, "prompt_tokens_per_solved").value;
+  const double completion = report.Metric(side, "completion_tokens_per_solved").value;
+  if (std::isnan(prompt) || std::isnan(completion)) return std::nullopt;
+  return (prompt * price->prompt + completion * price->completion) / 1e6;
+}
+
+}  // namespace kevin

@@ -1,0 +1,32 @@
+#pragma once
+// Numbers of a report as people read them.
+
+#include <optional>
+#include <string>
+
+#include "agent/report/report.h"
+
+namespace kevin {
+
+// "83.1 %", "1.24x", "12.5 s", "3.1k"; "-" where unknown.
+std::string ValueText(double value, MetricUnit unit);
+// "83.1 % [79.0, 87.2]": the interval in the value's own unit; without one where it is unknown.
+std::string IntervalText(const Interval& interval, MetricUnit unit);
+// The same for a difference: "+2.6 points [0.6, 4.5]".
+std::string DifferenceText(const Interval& interval, MetricUnit unit);
+std::string PValueText(double p);    // "0.004", "< 0.001"
+std::string CountText(int64_t n);    // "1,234,567"
+std::string DurationText(double s);  // "1.2 s", "3 min 20 s", "5 h 12 min"
+
+// "better" or "worse" where a tested metric differs beyond chance at the report's confidence; else "".
+std::string SignificanceWord(const Report& report, size_t metric, const Difference& difference);
+
+// US dollars per million tokens, given with --price.
+struct TokenPrice {
+  double prompt = 0, completion = 0;
+};
+// What a solved problem cost; nullopt without a price or without tokens.
+std::optional<double> MoneyPerSolved(const Report& report, size_t side,
+                                     const std::optional<TokenPrice>& price);
+
+}  // namespace kevin

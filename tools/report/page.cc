@@ -1,0 +1,388 @@
+#include "tools/report/page.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+#include "tools/report/charts.h"
+#include "tools/report/html.h"
+#include "tools/report/ladders.h"
+
+namespace kevin {
+namespace {
+
+std::string Cell(const std::string& html, const char* tag = "td") {
+  return fmt::format("<{}>{}</{}>", tag, html, tag);
+}
+
+std::string SideSquare(const Report& report, size_t side) {
+  return fmt::format("<i class=\"square\" style=\"background:{}\" title=\"{}\"></i>", ColorOf(side),
+                     Escaped(report.sides[side].side.name));
+}
+
+std::string SideMark(const Report& report, size_t side) {
+  return SideSquare(report, side) + " " + Escaped(report.sides[side].side.name);
+}
+
+std::string Tiles(const Report& report, size_t side, const std::optional<TokenPrice>& price) {
+  std::string html = "<div class=\"tiles\">";
+  const auto tile = [&](const std::string& label, const std::string& value, const std::string& more) {
+    html += fmt::format(
+        "<div class=\"tile\"><span class=\"quiet small\">{}</span><b>{}</b>"
+        "<span class=\"quiet small\">{}</span></div>",
+        label, value, more);
+  };
+  const auto metric = [&](const char* name, const char* label) {
+    const MetricSpec& spec = report.specs[report.MetricIndex(name)];
+    const Interval& i = report.Metric(side, name);
+    const std::string text = IntervalText(i, spec.unit), value = ValueText(i.value, spec.unit);
+    tile(label, value, text.substr(std::min(text.size(), value.size())));
+  };
+  metric("solved_best", "problems solved");
+  metric("correct", "turns right");
+  metric("fast_1_best", "faster than eager");
+  metric("geomean_avg", "geometric mean");
+  metric("mean_avg", "mean, failures 0");
+  metric("geomean_best", "best of each, geom. mean");
+  if (const auto money = MoneyPerSolved(report, side, price))
+    tile("per solved problem", fmt::format("${:.3g}", *money), "");
+  else
+    metric("seconds_per_solved", "per solved problem");
+  return html + "</div>";
+}
+
+std::string SideSummary(const Report& report, size_t side, const std::optional<TokenPrice>& price) {
+  const Side& s = report.sides[side].side;
+  std::string facts = fmt::format("{} problems, {} episodes, {} turns", s.problems.size(),
+                                  CountText(s.episodes), CountText(s.turns));
+  if (s.unconfirmed > 0)
+    facts +=
+        fmt::format("; {} best kernels were not measured again and read too fast", CountText(s.unconfirmed));
+  if (s.unfinished > 0) facts += fmt::format("; {} episodes are not done", CountText(s.unfinished));
+  return fmt::format("<h3>{}</h3><p class=\"quiet\">{}</p>", SideMark(report, side), facts) +
+         Tiles(report, side, price);
+}
+
+std::string MetricRows(const Report& report) {
+  std::string head = Cell("metric", "th"), body;
+  for (size_t side = 0; side < report.sides.size(); ++side) head += Cell(SideMark(report, side), "th");
+  for (size_t m = 0; m < report.specs.size(); ++m) {
+    std::string row = Cell(Escaped(report.specs[m].label), "th");
+    bool is_known = false;
+    for (const SideReport& one : report.sides) {
+      const Interval& interval = one.groups.front().metrics[m];
+      is_known |= !std::isnan(interval.value);
+      row += Cell(IntervalText(interval, report.specs[m].unit));
+    }
+    if (is_known) body += "<tr>" + row + "</tr>";
+  }
+  return HtmlTable("<tr>" + head + "</tr>", body);
+}
+
+std::string ComparisonTable(const Report& report, const SideComparison& c, bool is_tested) {
+  std::string body;
+  for (size_t m = 0; m < report.specs.size(); ++m) {
+    const Difference& d = c.differences[m];
+    if (std::isnan(d.difference.value) || report.specs[m].is_tested != is_tested) continue;
+    const std::string word = SignificanceWord(report, m, d);
+    body += fmt::format("<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td><td class=\"{}\">{}</td></tr>",
+                        Escaped(report.specs[m].label), DifferenceText(d.difference, report.specs[m].unit),
+                        Escaped(PValueText(d.p_value)), is_tested ? Escaped(PValueText(d.p_adjusted)) : "",
+                        word == "better" ? "measured" : "failed", word);
+  }
+  return HtmlTable("<tr><th>metric</th><th>difference</th><th>p</th><th>p adjusted</th><th></th></tr>", body);
+}
+
+std::string ComparisonRows(const Report& report, size_t index) {
+  const SideComparison& c = report.comparisons[index];
+  const std::string title = fmt::format("{} minus {}, on the {} problems that both have",
+                                        SideMark(report, index + 1), SideMark(report, 0), c.problems.size());
+  if (c.problems.empty()) return "<h3>" + title + "</h3>";
+  return "<h3>" + title + "</h3>" + ComparisonTable(report, c, true) +
+         "<p class=\"quiet small\">p by paired bootstrap over problems, episodes and measurements; adjusted "
+         "by "
+         "Holm's method for the metrics in this table.</p>" +
+         Details("The other metrics, to look at", ComparisonTable(report, c, false));
+}
+
+std::string GroupRows(const Report& report) {
+  std::string body;
+  const auto cell = [&](const ReportGroup& group, const char* name) {
+    const size_t m = report.MetricIndex(name);
+    return Cell(IntervalText(group.metrics[m], report.specs[m].unit));
+  };
+  std::map<std::pair<std::string, std::string>, std::string> rows;  // by kind and name: the sides together
+  for (size_t side = 0; side < report.sides.size(); ++side) {
+    for (const ReportGroup& group : report.sides[side].groups) {
+      const std::string name = group.kind == "all" ? "all" : Escaped(group.name);
+      const std::string order = group.kind == "all" ? "0" : group.kind == "level" ? "1" : "2";
+      rows[{order, group.name}] += "<tr>" + Cell(SideSquare(report, side) + " " + name, "th") +
+                                   Cell(std::to_string(group.problems.size())) + cell(group, "solved_best") +
+                                   cell(group, "fast_1_avg") + cell(group, "mean_avg") +
+                                   cell(group, "geomean_avg") + cell(group, "geomean_best") + "</tr>";
+    }
+  }
+  for (const auto& [group, html] : rows) body += html;
+  return HtmlTable(
+      "<tr><th></th><th>problems</th><th>solved</th><th>fast_1</th><th>mean, failures 0</th>"
+      "<th>geometric mean</th><th>best: geometric mean</th></tr>",
+      body);
+}
+
+std::vector<ChartSeries> FastSeries(const Report& report) {
+  std::vector<ChartSeries> series;
+  for (size_t i = 0; i < report.sides.size(); ++i) {
+    const std::string name = report.sides.size() > 1 ? report.sides[i].side.name + ", " : "";
+    ChartSeries avg{name + "of episodes", i, false, {}}, best{name + "of problems", i, true, {}};
+    for (const FastPoint& p : report.sides[i].fast_curve) {
+      avg.points.push_back({p.p, p.avg, p.avg, p.avg});
+      best.points.push_back({p.p, p.best, p.best, p.best});
+    }
+    series.push_back(std::move(avg)), series.push_back(std::move(best));
+  }
+  return series;
+}
+
+std::vector<ChartSeries> TurnSeries(const Report& report, double CurvePoint::*value) {
+  std::vector<ChartSeries> series;
+  for (size_t i = 0; i < report.sides.size(); ++i) {
+    ChartSeries one{report.sides[i].side.name, i, false, {}};
+    for (const CurvePoint& p : report.sides[i].side.by_turn)
+      one.points.push_back({static_cast<double>(p.turn), p.*value, p.*value, p.*value});
+    series.push_back(std::move(one));
+  }
+  return series;
+}
+
+std::string BudgetChart(const Report& report, size_t side) {
+  std::map<int, ChartSeries> by_turns;
+  for (const BudgetCell& c : report.sides[side].budgets) {
+    const auto color = static_cast<size_t>(std::lround(std::log2(c.turns)));
+    ChartSeries& series = by_turns[c.turns];
+    series.name = c.turns == 1 ? "1 turn (parallel)" : fmt::format("{} turns", c.turns), series.color = color;
+    series.points.push_back(
+        {static_cast<double>(c.turns * c.episodes), c.best, c.best_interval.low, c.best_interval.high});
+  }
+  std::vector<ChartSeries> series;
+  for (auto& [turns, one] : by_turns) series.push_back(std::move(one));
+  const std::string of = report.sides.size() > 1 ? report.sides[side].side.name : "";
+  return LineChart({"Serial against parallel: mean best speed-up by kernels spent",
+                    "kernels: turns x episodes", of, false, true, true, 1},
+                   series);
+}
+
+std::string TimeChart(const Report& report) {
+  std::vector<std::string> rows;
+  std::vector<std::vector<BarPart>> parts;
+  for (const SideReport& one : report.sides) {
+    const TimeSplit& t = one.side.time;
+    rows.push_back(one.side.name + ": " + DurationText(t.Total()));
+    parts.push_back({{"generate", t.generate_s},
+                     {"compile", t.compile_s},
+                     {"verify", t.verify_s},
+                     {"measure", t.measure_s},
+                     {"wait", t.wait_s},
+                     {"overhead", t.overhead_s}});
+  }
+  return StackedBars("Where the time of turns went", rows, parts);
+}
+
+std::string OutcomeChart(const Report& report) {
+  constexpr OutcomeKind kOrder[] = {
+      OutcomeKind::kMeasured, OutcomeKind::kWrong,   OutcomeKind::kCrashed,    OutcomeKind::kCompileFailed,
+      OutcomeKind::kTimedOut, OutcomeKind::kRefused, OutcomeKind::kParseFailed};
+  std::vector<std::string> rows;
+  std::vector<std::vector<BarPart>> parts;
+  for (const SideReport& one : report.sides) {
+    rows.push_back(one.side.name + ": " + CountText(one.side.turns) + " turns");
+    std::vector<BarPart> bar;
+    for (const OutcomeKind kind : kOrder)
+      bar.push_back(
+          {OutcomeKindName(kind), static_cast<double>(one.side.outcomes[static_cast<size_t>(kind)])});
+    parts.push_back(std::move(bar));
+  }
+  return StackedBars("What became of the turns", rows, parts);
+}
+
+std::string Charts(const Report& report) {
+  std::string html = "<div class=\"charts\">";
+  html += LineChart({"fast_p: share with a speed-up above p", "p", "", true, false, false, 0},
+                    FastSeries(report));
+  html += LineChart({"Best speed-up so far, failures 0", "turn", "", false, false, true, 1},
+                    TurnSeries(report, &CurvePoint::best_so_far));
+  html += LineChart({"Solved so far, of episodes", "turn", "", true, false, true, 0},
+                    TurnSeries(report, &CurvePoint::solved_so_far));
+  html += LineChart({"Right, of the turn's kernels", "turn", "", true, false, true, 0},
+                    TurnSeries(report, &CurvePoint::correct));
+  for (size_t i = 0; i < report.sides.size(); ++i) html += BudgetChart(report, i);
+  return html + TimeChart(report) + OutcomeChart(report) + "</div>";
+}
+
+const SideEpisode* BestOf(const SideProblem& problem) {
+  return &*std::max_element(problem.episodes.begin(), problem.episodes.end(),
+                            [](const SideEpisode& a, const SideEpisode& b) { return a.value < b.value; });
+}
+
+// All problems of all sides, in the order of their ids.
+std::vector<std::string> ProblemIds(const Report& report) {
+  std::vector<std::string> ids;
+  for (const SideReport& one : report.sides) {
+    for (const SideProblem& problem : one.side.problems) ids.push_back(problem.id);
+  }
+  std::sort(ids.begin(), ids.end(), ProblemIdLess);
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+const SideProblem* FindProblem(const Side& side, const std::string& id) {
+  const auto found = std::find_if(side.problems.begin(), side.problems.end(),
+                                  [&](const SideProblem& p) { return p.id == id; });
+  return found == side.problems.end() ? nullptr : &*found;
+}
+
+std::string Anchor(const std::string& id) {
+  std::string anchor = "p-";
+  for (const char c : id) anchor += std::isalnum(static_cast<unsigned char>(c)) ? c : '-';
+  return anchor;
+}
+
+std::string ProblemDots(const Report& report, const std::vector<std::string>& ids) {
+  std::vector<DotRow> rows;
+  std::vector<std::string> names;
+  for (const SideReport& one : report.sides) names.push_back(one.side.name);
+  for (const std::string& id : ids) {
+    DotRow row{id, Anchor(id), {}};
+    for (size_t side = 0; side < report.sides.size(); ++side) {
+      const SideProblem* problem = FindProblem(report.sides[side].side, id);
+      if (problem == nullptr) continue;
+      const SideEpisode& best = *BestOf(*problem);
+      const double reach = std::exp(2.576 * best.log_se);
+      if (row.label == id) row.label += " " + problem->name.substr(0, 22);
+      row.dots.push_back(
+          {side, best.value, best.value / reach, best.value * reach,
+           fmt::format("{} {}: {}", id, names[side],
+                       best.value > 0 ? fmt::format("{:.3g}x", best.value) : "no right kernel")});
+    }
+    rows.push_back(std::move(row));
+  }
+  return DotPlot("Best confirmed speed-up of each problem, with its 99 % measurement interval", rows, names);
+}
+
+class Sections {
+ public:
+  Sections(const Report& report, const ChosenSides& sides, const PageOptions& options)
+      : report_(report), sides_(sides), options_(options) {}
+
+  std::string Make(const std::vector<std::string>& ids) {
+    std::string html;
+    const auto total = static_cast<int64_t>(options_.megabytes * 1e6);
+    TextBudget budget;
+    int64_t given = 0;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      // What earlier problems did not need goes to the later ones.
+      const int64_t share = total * static_cast<int64_t>(i + 1) / static_cast<int64_t>(ids.size());
+      budget.bytes += share - given, given = share;
+      html += Problem(ids[i], &budget);
+    }
+    texts_left_out_ = budget.texts_left_out, bytes_left_out_ = budget.bytes_left_out;
+    return html;
+  }
+
+  std::string LeftOut() const {
+    std::string text;
+    if (episodes_left_out_ > 0)
+      text = fmt::format("{} of {} episodes are left out (--episodes)", CountText(episodes_left_out_),
+                         CountText(episodes_left_out_ + episodes_));
+    if (texts_left_out_ > 0)
+      text += fmt::format("{}{} texts of {:.1f} MB are left out (--megabytes)", text.empty() ? "" : ", ",
+                          CountText(texts_left_out_), static_cast<double>(bytes_left_out_) / 1e6);
+    return text;
+  }
+
+ private:
+  std::string Problem(const std::string& id, TextBudget* budget) {
+    std::string summary, body, name;
+    for (size_t side = 0; side < report_.sides.size(); ++side) {
+      const SideProblem* problem = FindProblem(report_.sides[side].side, id);
+      if (problem == nullptr) continue;
+      name = problem->name;
+      const SideEpisode& best = *BestOf(*problem);
+      summary += fmt::format(" <span style=\"color:{}\">{}</span>", ColorOf(side),
+                             best.value > 0 ? fmt::format("{:.3g}x", best.value) : "unsolved");
+      if (body.empty()) body = Statement(side, *problem, budget);
+      body += Episodes(side, *problem, budget);
+    }
+    return fmt::format("<a id=\"{}\"></a>", Anchor(id)) +
+           Details(Escaped(id) + " " + Escaped(name) + summary, body, "problem");
+  }
+
+  // The problem's own text.
+  std::string Statement(size_t side, const SideProblem& problem, TextBudget* budget) {
+    const ReportSource& source = sides_.sources[sides_.source_of[side]];
+    const int index = source.figures.episodes[problem.episodes.front().figures_episode].problem;
+    const auto record = source.store->FindProblem(source.figures.problems[static_cast<size_t>(index)].hash);
+    if (!record || !budget->Take(record->text.size())) return "";
+    return Details("the problem", "<pre>" + Escaped(record->text) + "</pre>", "plain");
+  }
+
+  std::string Episodes(size_t side, const SideProblem& problem, TextBudget* budget) {
+    const ReportSource& source = sides_.sources[sides_.source_of[side]];
+    std::vector<const SideEpisode*> order;
+    for (const SideEpisode& e : problem.episodes) order.push_back(&e);
+    std::stable_sort(order.begin(), order.end(),
+                     [](const SideEpisode* a, const SideEpisode* b) { return a->value > b->value; });
+    const size_t shown = std::min(order.size(), static_cast<size_t>(options_.episodes));
+    std::string html =
+        fmt::format("<p class=\"small\">{}: {} episodes{}</p>", SideMark(report_, side), order.size(),
+                    shown < order.size() ? fmt::format(", the best {} shown", shown) : "");
+    for (size_t i = 0; i < shown; ++i)
+      html +=
+          EpisodeSection(*source.store, source.figures.episodes[order[i]->figures_episode].id, side, budget);
+    episodes_ += static_cast<int64_t>(shown);
+    episodes_left_out_ += static_cast<int64_t>(order.size() - shown);
+    return html;
+  }
+
+  const Report& report_;
+  const ChosenSides& sides_;
+  const PageOptions& options_;
+  int64_t episodes_ = 0, episodes_left_out_ = 0, texts_left_out_ = 0, bytes_left_out_ = 0;
+};
+
+}  // namespace
+
+Page MakePage(const Report& report, const ChosenSides& sides, const std::optional<TokenPrice>& price,
+              const PageOptions& options) {
+  const std::vector<std::string> ids = ProblemIds(report);
+  Sections sections(report, sides, options);
+  const std::string problems = sections.Make(ids);
+  Page page;
+  page.left_out = sections.LeftOut();
+  const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+  page.html =
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+      "content=\"width=device-width, initial-scale=1\"><title>Kevin: report</title><style>" +
+      std::string(kPageStyle) + "</style></head><body>\n<h1>Kevin: report</h1>\n";
+  page.html += fmt::format(
+      "<p class=\"quiet\">Made {:%Y-%m-%d %H:%M} UTC. Brackets are {:g} % intervals from a nested bootstrap "
+      "over "
+      "problems, episodes and measurements ({} draws). Speed-ups are against eager PyTorch; an episode's is "
+      "that of "
+      "its winner, measured again.</p>\n",
+      fmt::gmtime(std::chrono::system_clock::to_time_t(now)), 100 * report.options.confidence,
+      report.options.replicates);
+  for (size_t side = 0; side < report.sides.size(); ++side) page.html += SideSummary(report, side, price);
+  for (size_t i = 0; i < report.comparisons.size(); ++i) page.html += ComparisonRows(report, i);
+  page.html += "<h2>Plots</h2>" + Charts(report);
+  page.html += "<h2>Levels and families</h2>" + GroupRows(report);
+  page.html += "<h2>All metrics</h2>" + Details("All metrics with their intervals", MetricRows(report));
+  page.html += "<h2>Problems</h2>" + ProblemDots(report, ids);
+  if (!page.left_out.empty()) page.html += "<p class=\"quiet\">For size, " + page.left_out + ".</p>";
+  page.html += problems + "</body></html>\n";
+  return page;
+}
+
+}  // namespace kevin

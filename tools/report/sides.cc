@@ -1,0 +1,94 @@
+#include "tools/report/sides.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "env/error.h"
+#include "tools/run_choice.h"
+
+namespace kevin {
+namespace {
+
+std::string HowToSplit(const SideRequest& request) {
+  if (!request.by.empty()) return request.by;
+  if (!request.runs.empty()) return "run";
+  return request.databases.size() > 1 ? "db" : "all";
+}
+
+std::string ModelOf(const Figures& figures, const EpisodeFigures& e) {
+  if (e.turn_count == 0) return e.policy;
+  // The last turn's: turn 0 is the person's own kernel.
+  return figures.models[static_cast<size_t>(figures.turns[e.first_turn + e.turn_count - 1].model)];
+}
+
+std::string SideName(const std::string& by, const Figures& figures, const EpisodeFigures& e,
+                     const std::string& database) {
+  if (by == "run") return "run " + e.run;
+  if (by == "policy") return e.policy;
+  if (by == "model") return ModelOf(figures, e);
+  if (by == "device") return e.device;
+  return database;
+}
+
+// The runs that each database has of those asked for.
+std::vector<std::vector<std::string>> FindRuns(const SideRequest& request,
+                                               std::vector<ReportSource>& sources) {
+  std::vector<std::vector<std::string>> runs(sources.size());
+  for (const std::string& prefix : request.runs) {
+    bool is_found = false;
+    std::string problem, advice;
+    for (size_t i = 0; i < sources.size(); ++i) {
+      try {
+        const std::string id = FindRunId(sources[i].store->ListRuns(), prefix, sources[i].database);
+        if (std::find(runs[i].begin(), runs[i].end(), id) == runs[i].end()) runs[i].push_back(id);
+        is_found = true;
+      } catch (const Error& error) {
+        problem = error.what(), advice = error.next_step();
+      }
+    }
+    if (!is_found) throw Error(ExitCode::kBadRequest, problem, advice);
+  }
+  return runs;
+}
+
+}  // namespace
+
+ChosenSides ChooseSides(const SideRequest& request) {
+  ChosenSides chosen;
+  for (const std::string& database : request.databases) {
+    chosen.sources.push_back({database, std::make_unique<Store>(Store::Open(database, OpenMode::kRead)), {}});
+  }
+  const auto runs = FindRuns(request, chosen.sources);
+  const std::string by = HowToSplit(request);
+  for (size_t s = 0; s < chosen.sources.size(); ++s) {
+    if (!request.runs.empty() && runs[s].empty()) continue;
+    ReportSource& source = chosen.sources[s];
+    source.figures = source.store->LoadFigures(runs[s]);
+    std::map<std::string, std::vector<size_t>> by_name;
+    std::vector<std::string> order;
+    for (size_t e = 0; e < source.figures.episodes.size(); ++e) {
+      const EpisodeFigures& episode = source.figures.episodes[e];
+      const std::string& id = source.figures.problems[static_cast<size_t>(episode.problem)].id;
+      if (!id.starts_with(request.problems)) continue;
+      const std::string name = SideName(by, source.figures, episode, source.database);
+      if (by_name[name].empty()) order.push_back(name);
+      by_name[name].push_back(e);
+    }
+    for (const std::string& name : order) {
+      const bool is_ambiguous = chosen.sources.size() > 1 && by != "db" && by != "all";
+      chosen.sides.push_back(
+          MakeSide(is_ambiguous ? name + " (" + source.database + ")" : name, source.figures, by_name[name]));
+      chosen.source_of.push_back(s);
+    }
+  }
+  if (chosen.sides.empty()) {
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("there are no episodes to report on in {}", fmt::join(request.databases, ", ")),
+                "kevin show lists what a database has; kevin run makes an episode");
+  }
+  return chosen;
+}
+
+}  // namespace kevin

@@ -1,0 +1,37 @@
+#pragma once
+// From databases and runs to the sides of a report, with what a page needs to look up their episodes.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/report/side.h"
+#include "trajectories/store.h"
+
+namespace kevin {
+
+struct SideRequest {
+  std::vector<std::string> databases = {"kevin.db"};
+  std::vector<std::string> runs;  // ids or unique beginnings, or "latest"; empty: all
+  std::string by;                 // "run", "policy", "model", "device", "db", "all"; empty: as fits
+  std::string problems;           // only ids that begin so; empty: all
+};
+
+struct ReportSource {
+  std::string database;
+  std::unique_ptr<Store> store;
+  Figures figures;
+};
+
+struct ChosenSides {
+  std::vector<ReportSource> sources;
+  std::vector<Side> sides;
+  std::vector<size_t> source_of;  // of each side
+};
+
+// Reads all. Without `by`: named runs are a side each, else several databases are, else everything is one
+// side. The same thing in two databases is two sides. Throws Error(kBadRequest) when a run is in none of the
+// databases, or when nothing is left to report on.
+ChosenSides ChooseSides(const SideRequest& request);
+
+}  // namespace kevin

@@ -1,0 +1,165 @@
+#include "tools/report/text.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "tools/table.h"
+
+namespace kevin {
+namespace {
+
+using Rows = std::vector<std::vector<std::string>>;
+
+std::string Heading(const std::string& title) { return "\n--- " + title + "\n"; }
+
+std::string SideFacts(const SideReport& one) {
+  const Side& s = one.side;
+  std::string text = fmt::format("{}: {} problems, {} episodes, {} turns", s.name, s.problems.size(),
+                                 CountText(s.episodes), CountText(s.turns));
+  if (s.unfinished > 0) text += fmt::format("; {} episodes are not done", CountText(s.unfinished));
+  if (s.unconfirmed > 0) {
+    text +=
+        fmt::format("; {} of the best kernels were not measured again, so that their speed-ups read too fast",
+                    CountText(s.unconfirmed));
+  }
+  if (s.cached > 0) text += fmt::format("; {} turns repeat a stored verdict", CountText(s.cached));
+  if (s.cut_off > 0) text += fmt::format("; {} replies were cut off", CountText(s.cut_off));
+  return text + "\n";
+}
+
+std::string MetricTable(const Report& report, const std::optional<TokenPrice>& price) {
+  Rows rows = {{"metric"}};
+  for (const SideReport& one : report.sides) rows[0].push_back(one.side.name);
+  for (size_t m = 0; m < report.specs.size(); ++m) {
+    std::vector<std::string> row = {report.specs[m].label};
+    bool is_known = false;
+    for (const SideReport& one : report.sides) {
+      const Interval& interval = one.groups.front().metrics[m];
+      is_known |= !std::isnan(interval.value);
+      row.push_back(IntervalText(interval, report.specs[m].unit));
+    }
+    if (is_known) rows.push_back(row);
+  }
+  if (price) {
+    rows.push_back({"US dollars per solved problem"});
+    for (size_t side = 0; side < report.sides.size(); ++side) {
+      const auto money = MoneyPerSolved(report, side, price);
+      rows.back().push_back(money ? fmt::format("{:.4g}", *money) : "-");
+    }
+  }
+  return AlignedTable(rows);
+}
+
+std::string ComparisonText(const Report& report, size_t index) {
+  const SideComparison& c = report.comparisons[index];
+  const std::string names = report.sides[index + 1].side.name + " minus " + report.sides[0].side.name;
+  if (c.problems.empty()) return Heading(names) + "They have no problem in common.\n";
+  Rows rows = {{"metric", "difference", "p", "p adjusted", ""}};
+  for (const bool is_tested : {true, false}) {
+    for (size_t m = 0; m < report.specs.size(); ++m) {
+      const Difference& d = c.differences[m];
+      if (std::isnan(d.difference.value) || report.specs[m].is_tested != is_tested) continue;
+      rows.push_back({report.specs[m].label, DifferenceText(d.difference, report.specs[m].unit),
+                      PValueText(d.p_value), is_tested ? PValueText(d.p_adjusted) : "",
+                      SignificanceWord(report, m, d)});
+    }
+  }
+  return Heading(fmt::format("{}, on the {} problems that both have", names, c.problems.size())) +
+         AlignedTable(rows) +
+         "p by paired bootstrap over problems, episodes and measurements. The first rows are tested: "
+         "adjusted by "
+         "Holm's\nmethod for their number. The others are there to look at.\n";
+}
+
+std::string GroupTable(const Report& report, const SideReport& one) {
+  Rows rows = {{"", "problems", "solved", "fast_1", "mean", "geomean", "best: geomean"}};
+  const auto cell = [&](const ReportGroup& group, const char* name) {
+    const size_t m = report.MetricIndex(name);
+    return IntervalText(group.metrics[m], report.specs[m].unit);
+  };
+  for (const ReportGroup& group : one.groups) {
+    rows.push_back({group.kind == "all" ? "all" : group.name, std::to_string(group.problems.size()),
+                    cell(group, "solved_best"), cell(group, "fast_1_avg"), cell(group, "mean_avg"),
+                    cell(group, "geomean_avg"), cell(group, "geomean_best")});
+  }
+  return AlignedTable(rows);
+}
+
+std::string TurnCurve(const SideReport& one) {
+  Rows rows = {{"turn", "episodes", "compiled", "correct", "fast_1", "solved so far", "best so far"}};
+  for (const CurvePoint& p : one.side.by_turn) {
+    rows.push_back({std::to_string(p.turn), CountText(p.episodes), ValueText(p.compiled, MetricUnit::kShare),
+                    ValueText(p.correct, MetricUnit::kShare), ValueText(p.fast1, MetricUnit::kShare),
+                    ValueText(p.solved_so_far, MetricUnit::kShare),
+                    ValueText(p.best_so_far, MetricUnit::kRatio)});
+  }
+  return AlignedTable(rows);
+}
+
+// One row a budget, one column a number of turns.
+std::string BudgetText(const SideReport& one) {
+  int most_turns = 1, most_kernels = 1;
+  for (const BudgetCell& cell : one.budgets) {
+    most_turns = std::max(most_turns, cell.turns);
+    most_kernels = std::max(most_kernels, cell.turns * cell.episodes);
+  }
+  Rows rows = {{"kernels"}};
+  for (int turns = 1; turns <= most_turns; turns *= 2)
+    rows[0].push_back(turns == 1 ? "1 turn" : fmt::format("{} turns", turns));
+  for (int kernels = 1; kernels <= most_kernels; kernels *= 2) {
+    std::vector<std::string> row = {std::to_string(kernels)};
+    for (int turns = 1; turns <= most_turns; turns *= 2) {
+      std::string text = "-";
+      for (const BudgetCell& cell : one.budgets) {
+        if (cell.turns == turns && cell.episodes * turns == kernels)
+          text = fmt::format("{}, {}", IntervalText(cell.best_interval, MetricUnit::kRatio),
+                             ValueText(cell.solved, MetricUnit::kShare));
+      }
+      row.push_back(text);
+    }
+    rows.push_back(row);
+  }
+  return AlignedTable(rows);
+}
+
+std::string TimeText(const SideReport& one) {
+  const TimeSplit& t = one.side.time;
+  const double total = std::max(t.Total(), 1e-9);
+  std::string text = "turns took " + DurationText(t.Total());
+  const auto part = [&](const char* name, double s) {
+    if (s > 0) text += fmt::format(", {} {:.0f} %", name, 100 * s / total);
+  };
+  part("generate", t.generate_s), part("compile", t.compile_s), part("verify", t.verify_s);
+  part("measure", t.measure_s), part("wait", t.wait_s), part("overhead", t.overhead_s);
+  text += "\nturns ended as";
+  for (size_t i = one.side.outcomes.size(); i-- > 0;) {
+    if (one.side.outcomes[i] > 0)
+      text += fmt::format("{} {} {}", text.back() == 's' ? "" : ",", CountText(one.side.outcomes[i]),
+                          OutcomeKindName(static_cast<OutcomeKind>(i)));
+  }
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string ReportText(const Report& report, const std::optional<TokenPrice>& price) {
+  std::string text;
+  for (const SideReport& one : report.sides) text += SideFacts(one);
+  text +=
+      fmt::format("intervals: {:g} %, nested bootstrap over problems, episodes and measurements, {} draws\n",
+                  100 * report.options.confidence, report.options.replicates);
+  text += Heading("metrics") + MetricTable(report, price);
+  for (size_t i = 0; i < report.comparisons.size(); ++i) text += ComparisonText(report, i);
+  for (const SideReport& one : report.sides) {
+    const std::string of = report.sides.size() > 1 ? ": " + one.side.name : "";
+    text += Heading("levels and families" + of) + GroupTable(report, one);
+    text += Heading("turn by turn" + of) + TurnCurve(one);
+    text +=
+        Heading("serial and parallel at equal budgets: mean best speed-up, solved" + of) + BudgetText(one);
+    text += Heading("time" + of) + TimeText(one);
+  }
+  return text;
+}
+
+}  // namespace kevin

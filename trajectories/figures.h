@@ -1,0 +1,84 @@
+#pragma once
+// The numbers of many episodes at once, without the texts beside them: what reports and attributions are made
+// of. A million turns take some seconds and 150 MB. Unknown numbers are NaN.
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace kevin {
+
+inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+// In the order in which a candidate passes through them; `kParseFailed` has no source.
+enum class OutcomeKind : uint8_t {
+  kParseFailed,
+  kCompileFailed,
+  kRefused,
+  kCrashed,
+  kTimedOut,
+  kWrong,
+  kMeasured
+};
+const char* OutcomeKindName(OutcomeKind kind);  // "parse_failed", ..., as in the database
+
+// One turn with its verdict of today: a superseded one is replaced by the one that overrides it.
+struct TurnFigures {
+  int32_t turn = 0;   // 0: the person's own kernel (--from)
+  int32_t model = 0;  // index into Figures::models
+  OutcomeKind outcome = OutcomeKind::kParseFailed;
+  bool compiled = false, correct = false;
+  bool cached = false;   // repeats an earlier verdict
+  bool cut_off = false;  // stop_reason 'length'
+  double speedup = kUnknown, log_se = kUnknown;
+  double score = 0;  // the raw reward
+  double generate_s = 0, compile_s = 0, verify_s = 0, measure_s = 0, wait_s = 0, overhead_s = 0, seconds = 0;
+  double prompt_tokens = kUnknown, completion_tokens = kUnknown;
+};
+
+struct EpisodeFigures {
+  std::string id, run, policy, kind, device, size, inputs, precision, state, started_at;
+  bool tf32 = false;
+  int problem = 0;  // index into Figures::problems
+  int turns_asked = 0;
+  int best_turn = -1;                                      // confirmed winner; -1: none
+  double best_speedup = kUnknown, best_log_se = kUnknown;  // from its confirmation
+  double seconds = 0;
+  double device_s = 0;  // that a GPU was held, confirmations and audits included; 0: none or unknown
+  size_t first_turn = 0, turn_count = 0;  // in Figures::turns, ordered by turn
+};
+
+struct ProblemFigures {
+  std::string hash, id, name;
+  std::vector<std::string> families;
+};
+
+struct Figures {
+  std::vector<ProblemFigures> problems;  // by id
+  std::vector<EpisodeFigures> episodes;  // by id
+  std::vector<TurnFigures> turns;        // by episode, then turn
+  std::vector<std::string> models;
+};
+
+struct RunFigures {
+  std::string id, command, started_at, finished_at;  // finished_at is empty while it runs
+  int64_t episodes = 0;                              // that it began
+};
+
+// --- What `kevin attribute` keeps. ---
+struct AttributionRecord {
+  std::string id;                  // ULID; filled by SaveAttribution
+  std::string scheme, parameters;  // parameters: JSON object
+  std::vector<std::string> runs;
+  int64_t groups = 0, flat_groups = 0;
+};
+
+struct TurnAttributionRecord {
+  size_t episode = 0;  // index into the ids given beside it
+  int turn = 0;
+  double score = 0, score_se = 0, value = 0, advantage = 0;  // value: the return
+};
+
+}  // namespace kevin
