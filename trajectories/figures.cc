@@ -32,7 +32,7 @@ std::string OfRuns(const std::vector<std::string>& runs, const std::string& colu
 }
 
 double RealOrUnknown(const Statement& row, int column) {
-  return row.IsNull(column) ? kUnknown : row.Real(column);
+  return row.IsNull(column) ? kNotKnown : row.Real(column);
 }
 
 // The columns of a verdict, from `first` on: outcome, compiled, correct, speedup, log_se, score.

@@ -10,7 +10,7 @@
 
 namespace kevin {
 
-inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+inline constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();
 
 // In the order in which a candidate passes through them; `kParseFailed` has no source.
 enum class OutcomeKind : uint8_t {
@@ -32,10 +32,10 @@ struct TurnFigures {
   bool compiled = false, correct = false;
   bool cached = false;   // repeats an earlier verdict
   bool cut_off = false;  // stop_reason 'length'
-  double speedup = kUnknown, log_se = kUnknown;
+  double speedup = kNotKnown, log_se = kNotKnown;
   double score = 0;  // the raw reward
   double generate_s = 0, compile_s = 0, verify_s = 0, measure_s = 0, wait_s = 0, overhead_s = 0, seconds = 0;
-  double prompt_tokens = kUnknown, completion_tokens = kUnknown;
+  double prompt_tokens = kNotKnown, completion_tokens = kNotKnown;
 };
 
 struct EpisodeFigures {
@@ -43,8 +43,8 @@ struct EpisodeFigures {
   bool tf32 = false;
   int problem = 0;  // index into Figures::problems
   int turns_asked = 0;
-  int best_turn = -1;                                      // confirmed winner; -1: none
-  double best_speedup = kUnknown, best_log_se = kUnknown;  // from its confirmation
+  int best_turn = -1;                                        // confirmed winner; -1: none
+  double best_speedup = kNotKnown, best_log_se = kNotKnown;  // from its confirmation
   double seconds = 0;
   double device_s = 0;  // that a GPU was held, confirmations and audits included; 0: none or unknown
   size_t first_turn = 0, turn_count = 0;  // in Figures::turns, ordered by turn

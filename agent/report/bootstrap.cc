@@ -114,7 +114,7 @@ struct Limits {
 Limits LimitsOf(MetricUnit unit) { return {0, unit == MetricUnit::kShare ? 1 : 1e300}; }
 
 Interval IntervalOf(double value, const std::vector<double>& ascending, double confidence, Limits limits) {
-  if (ascending.empty()) return {value, kUnknown, kUnknown};
+  if (ascending.empty()) return {value, kNotKnown, kNotKnown};
   const double tail = (1 - confidence) / 2;
   return {value, std::clamp(QuantileOfSorted(ascending, tail), limits.low, limits.high),
           std::clamp(QuantileOfSorted(ascending, 1 - tail), limits.low, limits.high)};

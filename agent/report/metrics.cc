@@ -27,7 +27,7 @@ std::vector<double> Accumulator::Finish() {
   const double solved = sums_[kSolvedBest];
   for (const size_t slot : {kSecondsPerSolved, kDevicePerSolved, kPromptPerSolved, kCompletionPerSolved})
     counts_[slot] = sums_[slot] > 0 ? solved : 0;
-  std::vector<double> metrics(sums_.size(), kUnknown);
+  std::vector<double> metrics(sums_.size(), kNotKnown);
   for (size_t i = 0; i < sums_.size(); ++i) {
     if (counts_[i] > 0) metrics[i] = sums_[i] / counts_[i];
   }

@@ -116,7 +116,7 @@ TEST_CASE(
     "an episode counts with its confirmed speed-up, and without one with its best turn, which is said") {
   Figures figures = MakeFigures({{2}});
   CHECK(MakeTestSide(figures).problems[0].episodes[0].value == 2);
-  figures.episodes[0].best_turn = -1, figures.episodes[0].best_speedup = kUnknown;
+  figures.episodes[0].best_turn = -1, figures.episodes[0].best_speedup = kNotKnown;
   const Side side = MakeTestSide(figures);
   CHECK(side.problems[0].episodes[0].value == Approx(2.2));
   CHECK(side.unconfirmed == 1);

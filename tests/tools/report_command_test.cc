@@ -203,10 +203,10 @@ TEST_CASE("applying a diff gives the second text") {
 TEST_CASE("numbers as people read them") {
   CHECK(ValueText(0.831, MetricUnit::kShare) == "83.1 %");
   CHECK(IntervalText({1.234, 1.1, 1.4}, MetricUnit::kRatio) == "1.23x [1.1, 1.4]");
-  CHECK(IntervalText({kUnknown, 0, 0}, MetricUnit::kRatio) == "-");
+  CHECK(IntervalText({kNotKnown, 0, 0}, MetricUnit::kRatio) == "-");
   CHECK(DifferenceText({0.026, 0.006, 0.045}, MetricUnit::kShare) == "+2.6 points [0.6, 4.5]");
   CHECK((CountText(1234567) == "1,234,567" && CountText(12) == "12"));
-  CHECK((DurationText(75) == "1 min 15 s" && DurationText(7260) == "2 h 1 min"));
+  CHECK((SpanText(75) == "1 min 15 s" && SpanText(7260) == "2 h 1 min"));
   CHECK(Escaped("a<b>&\"\x01\xc3\xa9\xc3") == "a&lt;b&gt;&amp;&quot;\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd");
 }
 

@@ -13,7 +13,7 @@ namespace kevin {
 struct ChosenTurn {
   int turn = 0;
   OutcomeKind outcome = OutcomeKind::kParseFailed;
-  double speedup = kUnknown;
+  double speedup = kNotKnown;
   TurnAttribution attribution;
 };
 

@@ -53,6 +53,8 @@ const char* ShapeName(Distribution distribution) {
       return "kHeavyTailed";
     case Distribution::kPositive:
       return "kPositive";
+    case Distribution::kSigns:
+      return "kSigns";
   }
   return "kNormal";
 }

@@ -37,7 +37,7 @@ HD unsigned Mixed(unsigned long long seed, unsigned long long i) {
   return (unsigned)(z >> 32);
 }
 HD float Unit(unsigned bits) { return (float)(bits >> 8) * (1.0f / 16777216.0f); }
-enum Shape { kMixture, kNormal, kUniform, kUniform01, kHeavyTailed, kPositive };
+enum Shape { kMixture, kNormal, kUniform, kUniform01, kHeavyTailed, kPositive, kSigns };
 HD float Drawn(int shape, unsigned long long seed, unsigned long long i) {
   float scale = 1;
   if (shape == kMixture) {
@@ -49,6 +49,7 @@ HD float Drawn(int shape, unsigned long long seed, unsigned long long i) {
   switch (shape) {
     case kUniform: return scale * (2 * u - 1);
     case kUniform01: return u;
+    case kSigns: return scale * (u < 0.5f ? -1 : 1);
     case kHeavyTailed: return scale * (2 * u - 1) / (0.03f + v);
     case kPositive: return 0.01f + u;
     default: return scale * sqrtf(-2 * logf(u + 1e-7f)) * cosf(6.2831853f * v);

@@ -75,7 +75,7 @@ std::string CountText(int64_t n) {
   return text;
 }
 
-std::string DurationText(double s) {
+std::string SpanText(double s) {
   if (s < 60) return fmt::format("{:.3g} s", s);
   const auto whole = static_cast<int64_t>(std::llround(s));
   if (s < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);

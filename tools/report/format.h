@@ -14,9 +14,9 @@ std::string ValueText(double value, MetricUnit unit);
 std::string IntervalText(const Interval& interval, MetricUnit unit);
 // The same for a difference: "+2.6 points [0.6, 4.5]".
 std::string DifferenceText(const Interval& interval, MetricUnit unit);
-std::string PValueText(double p);    // "0.004", "< 0.001"
-std::string CountText(int64_t n);    // "1,234,567"
-std::string DurationText(double s);  // "1.2 s", "3 min 20 s", "5 h 12 min"
+std::string PValueText(double p);  // "0.004", "< 0.001"
+std::string CountText(int64_t n);  // "1,234,567"
+std::string SpanText(double s);    // "1.2 s", "3 min 20 s", "5 h 12 min"
 
 // "better" or "worse" where a tested metric differs beyond chance at the report's confidence; else "".
 std::string SignificanceWord(const Report& report, size_t metric, const Difference& difference);

@@ -154,7 +154,7 @@ std::string EpisodeHeading(const EpisodeRecord& e, size_t color) {
       "<h3><i class=\"square\" style=\"background:{}\"></i> "
       "Episode {}</h3><p class=\"small\">{}, {}; {} of {} turns right; {}. <span "
       "class=\"quiet\">{}{}</span></p>",
-      ColorOf(color), e.id, Escaped(e.policy), best, e.correct_turns, e.turns, DurationText(e.seconds),
+      ColorOf(color), e.id, Escaped(e.policy), best, e.correct_turns, e.turns, SpanText(e.seconds),
       EpisodeStateName(e.state), Escaped(e.state_reason.empty() ? "" : ": " + e.state_reason));
 }
 

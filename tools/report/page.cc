@@ -179,7 +179,7 @@ std::string TimeChart(const Report& report) {
   std::vector<std::vector<BarPart>> parts;
   for (const SideReport& one : report.sides) {
     const TimeSplit& t = one.side.time;
-    rows.push_back(one.side.name + ": " + DurationText(t.Total()));
+    rows.push_back(one.side.name + ": " + SpanText(t.Total()));
     parts.push_back({{"generate", t.generate_s},
                      {"compile", t.compile_s},
                      {"verify", t.verify_s},

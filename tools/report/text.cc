@@ -126,7 +126,7 @@ std::string BudgetText(const SideReport& one) {
 std::string TimeText(const SideReport& one) {
   const TimeSplit& t = one.side.time;
   const double total = std::max(t.Total(), 1e-9);
-  std::string text = "turns took " + DurationText(t.Total());
+  std::string text = "turns took " + SpanText(t.Total());
   const auto part = [&](const char* name, double s) {
     if (s > 0) text += fmt::format(", {} {:.0f} %", name, 100 * s / total);
   };
