@@ -37,7 +37,7 @@ using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kGpuEnvironmentVersion = 1;  // bump when verdicts or times may change
-constexpr double kCrashCheck_s = 20, kProfile_s = 120;
+constexpr double kCrashCheck_s = 5, kProfile_s = 120;
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();

@@ -22,7 +22,7 @@ runs() { grep -c '"problem"' log; }
 expect 0 "Examples:" baseline --help
 expect 2 "no problem given" baseline
 expect 2 "no such problems" baseline --suite level9
-expect 2 "did you mean level1/19" baseline --problem level1/199
+expect 2 "did you mean level1/99" baseline --problem level1/199
 expect 2 "no size 'huge'" baseline --problem level1/19 --size huge
 expect 2 "not auto or cuda:N" baseline --problem level1/19 --device cpu
 [ -e /dev/nvidiactl ] || expect 3 "measured on a GPU" baseline --problem level1/19

@@ -51,9 +51,11 @@ RolloutStatus HalfWay() {
 
 TEST_CASE("suites name problems by level, range, list and file") {
   CHECK(Suite("level1/19-21") == List{"level1/19", "level1/20", "level1/21"});
-  CHECK(Suite("level1/3-5") == List{"level1/4"});  // those that exist
+  CHECK(Suite("level1/99-103") == List{"level1/99", "level1/100"});  // those that exist
   CHECK(Suite("level1/23, level1/19,level1/23") == List{"level1/23", "level1/19"});
-  CHECK(Suite("level1") == ProblemSet(kProblems).Ids());
+  List first_level = ProblemSet(kProblems).Ids();
+  std::erase_if(first_level, [](const std::string& id) { return !id.starts_with("level1/"); });
+  CHECK(Suite("level1") == first_level);
   CHECK(Suite("level1/1") == List{"level1/1"});  // not level1/12
   CHECK(Suite("core").size() == 10);
   CHECK(Suite("core").front() == "level1/1");
@@ -115,6 +117,7 @@ TEST_CASE("durations are told in two units at most") {
 TEST_CASE("several devices are chosen, each once") {
   const GpuFinder two = [](std::string*) {
     std::vector<GpuFound> gpus(3);
+    for (GpuFound& gpu : gpus) gpu.capability_major = 9, gpu.driver_version = 13000;
     gpus[1].index = 1;
     gpus[2].index = 2;
     gpus[1].compute_mode = 3;  // taken by somebody for himself

@@ -13,7 +13,7 @@ TEST_CASE("a driver that lacks what Kevin calls is too old") {
   } catch (const Error& error) {
     CHECK(error.code() == ExitCode::kMachine);
     CHECK(std::string(error.what()) ==
-          "the NVIDIA driver on this machine is too old: it lacks cuDeviceGetPCIBusId");
+          "the NVIDIA driver on this machine is too old: it lacks cuDevicePrimaryCtxRetain");
     CHECK(error.next_step() == "install driver 580 or newer (CUDA 13)");
   }
 }
