@@ -362,6 +362,40 @@ TEST_CASE("cached verdicts that are checked again") {
   }
 }
 
+TEST_CASE("a text that compiles to known machine code gets its verdict") {
+  const auto other_text = [](const std::string& comment) {
+    return fmt::format("```cpp\n{}// another text\n```\n", FakeSource(comment));
+  };
+  Fixture f;
+  f.environment.machine_keys = true;
+  const EpisodeRecord first = f.Run({FakeReply("measured 1.5"), FakeReply("wrong"), FakeReply("crash")});
+  f.environment.calls.clear();
+  SECTION("it is repeated; what a busy machine may have caused is not") {
+    const EpisodeRecord second =
+        f.Run({other_text("measured 1.5"), other_text("wrong"), other_text("crash")});
+    CHECK(f.environment.calls == std::vector<std::string>{"// crash", "// measured 1.5 (confirm)"});
+    const auto turns = f.store.LoadTurns(second.id), earlier = f.store.LoadTurns(first.id);
+    CHECK(turns[0].evaluation.cached_from == earlier[0].evaluation.id);
+    CHECK(turns[0].evaluation.key != earlier[0].evaluation.key);
+    CHECK(turns[0].evaluation.speedup->value == 1.5);
+    CHECK(turns[1].evaluation.outcome == "wrong");
+  }
+  SECTION("one that is checked again and contradicts it makes both wrong") {
+    f.options.audit_rates.cached = 1;
+    f.options.turns = 1;
+    f.environment.then["// measured 1.5"] = {"// crash"};
+    const EpisodeRecord second = f.Run({other_text("measured 1.5")});
+    const auto turn = f.store.LoadTurn(second.id, 1);
+    CHECK(turn->evaluation.reason.find("non-deterministic: measured before, crashed on new seeds") == 0);
+    CHECK(f.store.LoadEvaluations(first.id, 1)[0].superseded_by == turn->evaluation.id);
+  }
+  SECTION("other machine code is judged") {
+    f.options.turns = 1;
+    f.Run({FakeReply("measured 1.25")});
+    CHECK(f.environment.calls.size() == 2);
+  }
+}
+
 TEST_CASE("fresh measurements that are made twice") {
   Fixture f;
   f.options.audit_rates.fresh = 1;
