@@ -9,6 +9,7 @@
 #include "tools/commands.h"
 #include "tools/interrupt.h"
 #include "tools/places.h"
+#include "tools/suites.h"
 #include "tools/table.h"
 
 namespace kevin {
@@ -33,13 +34,12 @@ std::vector<Problem> Select(const BaselineOptions& options) {
   const ProblemSet set(ProblemSet::DefaultDirectory());
   std::vector<Problem> problems;
   for (const std::string& id : options.problems) problems.push_back(set.Find(id));
-  for (const std::string& id : set.Ids()) {
-    if (!options.suite.empty() && id.starts_with(options.suite + "/")) problems.push_back(set.Find(id));
+  if (!options.suite.empty()) {
+    for (const std::string& id : ProblemsOfSuite(set, ProblemSet::DefaultDirectory(), options.suite))
+      problems.push_back(set.Find(id));
   }
   if (problems.empty()) {
-    throw Error(ExitCode::kBadRequest,
-                options.suite.empty() ? "baseline: no problem given"
-                                      : fmt::format("--suite {}: no such problems", options.suite),
+    throw Error(ExitCode::kBadRequest, "baseline: no problem given",
                 "kevin baseline --problem level1/19, or --suite level1; kevin problems lists them");
   }
   for (const Problem& problem : problems) AtSize(problem, options.size);  // said before anything starts

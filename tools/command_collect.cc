@@ -41,6 +41,7 @@ struct CollectOptions {
   RolloutOptions rollout;
   int parallel = 0;
   bool new_run = false, json = false;
+  bool report = false;  // end with what `kevin report` says of the run
 };
 
 constexpr const char* kCollectExamples = R"(Examples:
@@ -282,9 +283,12 @@ class Collection {
           "{}; the same command goes on with what is left\n",
           end.out_of.empty() ? std::string("Stopped") : "The budget of " + end.out_of + " is used");
     }
-    text += fmt::format("run       {}\ndatabase  {} (kevin show --db {})\n", run_, store_.path().string(),
-                        store_.path().string());
+    text += fmt::format("run       {} (kevin report {} --db {})\n", run_, run_, store_.path().string());
     Print(text_out_, text);
+    if (options_.report && end.complete) {
+      Print(text_out_, "\n");
+      ReportRun(run_, options_.database, options_.json);
+    }
   }
 
   const CollectOptions& options_;
@@ -405,6 +409,7 @@ void AddEvalCommand(CLI::App& app, Action* action) {
   CollectOptions defaults;
   defaults.suite = "core";
   defaults.spec.episodes = 4;
+  defaults.report = true;
   AddCommand(app, action, "eval", "Judge a policy on a list of problems", kEvalExamples, defaults);
 }
 

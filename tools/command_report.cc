@@ -86,6 +86,14 @@ void AddOptions(CLI::App* command, ReportOptions* o) {
 
 }  // namespace
 
+int ReportRun(const std::string& run, const std::string& database, bool json) {
+  ReportOptions options;
+  options.request.runs = {run};
+  options.request.databases = {database};
+  options.json = json;
+  return RunReport(options);
+}
+
 void AddReportCommand(CLI::App& app, Action* action) {
   auto options = std::make_shared<ReportOptions>();
   CLI::App* command = app.add_subcommand(

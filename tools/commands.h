@@ -4,6 +4,7 @@
 // value.
 
 #include <functional>
+#include <string>
 
 namespace CLI {
 class App;
@@ -27,5 +28,8 @@ void AddReportCommand(CLI::App& app, Action* action);    // what was solved, how
 void AddDbCommand(CLI::App& app, Action* action);        // check, compact, migrate
 void AddImportRecordsCommand(CLI::App& app, Action* action);  // merge databases
 void AddAttributeCommand(CLI::App& app, Action* action);      // which turn earned it
+
+// What `kevin report RUN` prints; `kevin eval` ends with it.
+int ReportRun(const std::string& run, const std::string& database, bool json);
 
 }  // namespace kevin
