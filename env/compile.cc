@@ -17,6 +17,7 @@
 #include "env/printable.h"
 #include "env/run_to_end.h"
 #include "env/sandbox/sandbox.h"
+#include "env/work_folder.h"
 
 namespace kevin {
 namespace {
@@ -100,25 +101,6 @@ SpawnOptions CompilerProcess(const Compiler& compiler, const CompileOptions& opt
   return spawn;
 }
 
-struct TemporaryFolder {
-  fs::path path;
-  explicit TemporaryFolder(const fs::path& parent) {
-    std::error_code error;
-    fs::create_directories(parent, error);
-    std::string name = (parent / "compile-XXXXXX").string();
-    if (!mkdtemp(name.data())) {
-      throw Error(ExitCode::kBroken,
-                  "cannot make a folder in " + parent.string() + ": " + std::strerror(errno),
-                  "free some disk space, or point XDG_CACHE_HOME elsewhere");
-    }
-    path = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-};
-
 // A cache entry is a folder that appears whole or not at all.
 void Publish(const fs::path& work, const fs::path& entry) {
   std::error_code error;
@@ -185,8 +167,8 @@ Compiled CompileCpp(const Compiler& compiler, const SizedProblem& problem, const
     compiled.cached = true;
     return compiled;
   }
-  const TemporaryFolder folder(options.cache_directory / "cpp");
-  const fs::path work = folder.path / "work";
+  const WorkFolder folder(options.cache_directory / "cpp", "compile");
+  const fs::path work = folder.path() / "work";
   fs::create_directory(work);
   WriteText(work / kSourceName, source + "\n");
   WriteText(work / kWrapperName, wrapper);

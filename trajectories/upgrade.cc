@@ -89,8 +89,10 @@ void UpgradeToNewest(Database& database) {
 void ReadAsNewest(Database& database) {
   if (Version(database) < 2) database.Execute(kReadOneAsTwo);
   if (Version(database) == 2) database.Execute(kReadTwoEvaluations);
-  if (Version(database) < 3) database.Execute(kReadWithoutRequests);
-  if (Version(database) < 3) database.Execute(kReadTwoAsThree);
+  if (Version(database) < 3) {
+    database.Execute(kReadWithoutRequests);
+    database.Execute(kReadTwoAsThree);
+  }
 }
 
 }  // namespace kevin

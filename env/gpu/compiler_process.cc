@@ -54,29 +54,12 @@ SpawnOptions Command(const CudaToolchain& toolchain, const CompileFarmOptions& o
   return spawn;
 }
 
-fs::path MakeWorkFolder(const fs::path& parent) {
-  std::error_code error;
-  fs::create_directories(parent, error);
-  std::string name = (parent / "compiler-XXXXXX").string();
-  if (!mkdtemp(name.data())) {
-    throw Error(ExitCode::kBroken, "cannot make a folder in " + parent.string() + ": " + std::strerror(errno),
-                "free some disk space, or point XDG_CACHE_HOME elsewhere");
-  }
-  return name;
-}
-
 }  // namespace
-
-void CompilerProcess::RemoveFolder::operator()(fs::path* folder) const {
-  std::error_code ignored;
-  fs::remove_all(*folder, ignored);
-  delete folder;
-}
 
 CompilerProcess::CompilerProcess(const CudaToolchain& toolchain, const CompileFarmOptions& options,
                                  std::vector<fs::path> folders)
     : folders_(std::move(folders)),
-      work_(new fs::path(MakeWorkFolder(options.cache_directory / "gpu-work"))) {
+      work_(std::make_unique<WorkFolder>(options.cache_directory / "gpu-work", "compiler")) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     throw Error(ExitCode::kBroken, std::string("cannot make a socket: ") + std::strerror(errno));
@@ -84,7 +67,7 @@ CompilerProcess::CompilerProcess(const CudaToolchain& toolchain, const CompileFa
   const Fd theirs(ends[1]);
   fcntl(socket_.get(), F_SETFL, O_NONBLOCK);
   messages_ = CreateSharedFile("compiler-messages", 0);
-  SpawnOptions spawn = Command(toolchain, options, *work_, folders_);
+  SpawnOptions spawn = Command(toolchain, options, work_->path(), folders_);
   spawn.descriptors = {{messages_.get(), STDERR_FILENO}, {theirs.get(), kCompilerSocket}};
   process_ = Spawn(spawn);
 }

@@ -11,6 +11,7 @@
 #include "env/gpu/compile_farm.h"
 #include "env/gpu/compiler_protocol.h"
 #include "env/sandbox/sandbox.h"
+#include "env/work_folder.h"
 
 namespace kevin {
 
@@ -32,12 +33,9 @@ class CompilerProcess {
   CompilerAnswer Exchange(const std::string& request, double timeout_s, std::string* bytes) const;
   std::string Obituary();
 
-  struct RemoveFolder {
-    void operator()(std::filesystem::path* folder) const;
-  };
   std::vector<std::filesystem::path> folders_;
-  std::unique_ptr<std::filesystem::path, RemoveFolder> work_;  // NVRTC wants one for its precompiled headers
-  Fd socket_, messages_;  // messages: what it wrote to its standard error
+  std::unique_ptr<WorkFolder> work_;  // NVRTC wants one for its precompiled headers
+  Fd socket_, messages_;              // messages: what it wrote to its standard error
   ChildProcess process_;
 };
 

@@ -12,7 +12,27 @@ std::string WhyNotWithTokens(const Sampling& sampling) {
   return "";
 }
 
-class CompletionsWire : public Wire {
+// A stream of chunks that look like the whole body and end with a mark.
+class ChunkedWire : public Wire {
+ public:
+  void ReadEvent(const SseEvent& event, const Json& data, Answer* answer) const override {
+    if (event.data == "[DONE]") {
+      answer->done = true;
+      return;
+    }
+    Read(data, answer);
+  }
+
+  void ReadBody(const Json& body, Answer* answer) const override {
+    Read(body, answer);
+    answer->done = true;
+  }
+
+ private:
+  virtual void Read(const Json& chunk, Answer* answer) const = 0;
+};
+
+class CompletionsWire : public ChunkedWire {
  public:
   const char* Provider() const override { return "openai-completions"; }
   std::string Path() const override { return "/completions"; }
@@ -37,21 +57,8 @@ class CompletionsWire : public Wire {
     return body;
   }
 
-  void ReadEvent(const SseEvent& event, const Json& data, Answer* answer) const override {
-    if (event.data == "[DONE]") {
-      answer->done = true;
-      return;
-    }
-    Read(data, answer);
-  }
-
-  void ReadBody(const Json& body, Answer* answer) const override {
-    Read(body, answer);
-    answer->done = true;
-  }
-
  private:
-  static void Read(const Json& chunk, Answer* answer) {
+  void Read(const Json& chunk, Answer* answer) const override {
     if (!At(chunk, "error").is_null()) answer->error = ErrorIn(chunk);
     if (const std::string model = TextAt(chunk, "model"); !model.empty()) answer->model = model;
     if (const std::string id = TextAt(chunk, "id"); !id.empty()) answer->id = id;
@@ -71,7 +78,7 @@ class CompletionsWire : public Wire {
   }
 };
 
-class GenerateWire : public Wire {
+class GenerateWire : public ChunkedWire {
  public:
   const char* Provider() const override { return "sglang"; }
   std::string Path() const override { return "/generate"; }
@@ -94,22 +101,9 @@ class GenerateWire : public Wire {
             {"stream", context.stream}};
   }
 
-  void ReadEvent(const SseEvent& event, const Json& data, Answer* answer) const override {
-    if (event.data == "[DONE]") {
-      answer->done = true;
-      return;
-    }
-    Read(data, answer);
-  }
-
-  void ReadBody(const Json& body, Answer* answer) const override {
-    Read(body, answer);
-    answer->done = true;
-  }
-
  private:
   // Each event repeats all that came so far, and grows; its text may also be only what is new.
-  static void Read(const Json& chunk, Answer* answer) {
+  void Read(const Json& chunk, Answer* answer) const override {
     if (!At(chunk, "error").is_null()) answer->error = ErrorIn(chunk);
     const Json& meta = At(chunk, "meta_info");
     const std::string text = TextAt(chunk, "text");

@@ -21,6 +21,7 @@
 #include "env/printable.h"
 #include "env/run_to_end.h"
 #include "env/slot_layout.h"
+#include "env/work_folder.h"
 
 namespace kevin {
 namespace {
@@ -88,28 +89,6 @@ ExamineJob JobFor(const SizedProblem& sized, const std::string& plan, const Exam
 
 }  // namespace
 
-// A temporary folder: the job, and what a tool leaves behind.
-struct Examiner::Work {
-  fs::path path;
-  explicit Work(const fs::path& parent) {
-    std::error_code ignored;
-    fs::create_directories(parent, ignored);
-    std::string name = (parent / "examine-XXXXXX").string();
-    if (!mkdtemp(name.data())) {
-      throw Error(ExitCode::kBroken,
-                  "cannot make a folder in " + parent.string() + ": " + std::strerror(errno),
-                  "free some disk space, or point XDG_CACHE_HOME elsewhere");
-    }
-    path = name;
-  }
-  ~Work() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-  Work(const Work&) = delete;
-  Work& operator=(const Work&) = delete;
-};
-
 struct Examiner::Outcome {
   std::string output;
   std::string fault;  // the driver's words when the call failed
@@ -131,7 +110,7 @@ std::vector<std::string> Examiner::Target() const {
   return {fs::canonical(options_.program).string(), "run", std::to_string(options_.device)};
 }
 
-Examiner::Outcome Examiner::RunIn(const Work& work, const std::vector<std::string>& command,
+Examiner::Outcome Examiner::RunIn(const WorkFolder& work, const std::vector<std::string>& command,
                                   bool on_device) const {
   const fs::path program = fs::canonical(options_.program);
   std::set<fs::path> shown = {program.parent_path()};
@@ -143,14 +122,15 @@ Examiner::Outcome Examiner::RunIn(const Work& work, const std::vector<std::strin
   if (fs::is_directory("/opt/nvidia")) shown.insert("/opt/nvidia");
   SpawnOptions spawn;
   spawn.namespaces = options_.namespaces;
-  spawn.argv = {program.string(), "enter", options_.namespaces ? "namespaces" : "plain", work.path.string()};
+  spawn.argv = {program.string(), "enter", options_.namespaces ? "namespaces" : "plain",
+                work.path().string()};
   for (const fs::path& folder : shown) {
     if (folder != "/usr" && *std::next(folder.begin()) != "usr")
       spawn.argv.insert(spawn.argv.end(), {"--show", folder.string()});
   }
   spawn.argv.emplace_back("--");
   spawn.argv.insert(spawn.argv.end(), command.begin(), command.end());
-  const std::string home = options_.namespaces ? kSandboxWorkPath : work.path.string();
+  const std::string home = options_.namespaces ? kSandboxWorkPath : work.path().string();
   spawn.environment = {"LC_ALL=C",       "PATH=/usr/bin:/bin",   "HOME=" + home,
                        "TMPDIR=" + home, "CUDA_CACHE_DISABLE=1", "CUDA_DEVICE_ORDER=PCI_BUS_ID"};
   for (const char* name : {"CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH"}) {
@@ -162,12 +142,12 @@ Examiner::Outcome Examiner::RunIn(const Work& work, const std::vector<std::strin
                 fmt::format("{} was not done after {:.0f} s", tool.filename().string(), options_.timeout_s),
                 on_device ? "try a smaller --size" : "");
   }
-  return {Printable(ran.output), Printable(ReadFile(work.path / kExamineFaultFile)), ran.status};
+  return {Printable(ran.output), Printable(ReadFile(work.path() / kExamineFaultFile)), ran.status};
 }
 
 std::string Examiner::Disassemble(const std::string& cubin) const {
-  const Work work(options_.work_directory);
-  WriteFile(work.path / "candidate.cubin", cubin);
+  const WorkFolder work(options_.work_directory, "examine");
+  WriteFile(work.path() / "candidate.cubin", cubin);
   const Outcome outcome =
       RunIn(work, {RequireTool("nvdisasm").string(), "-c", "-g", "candidate.cubin"}, false);
   if (outcome.status != 0)
@@ -177,10 +157,10 @@ std::string Examiner::Disassemble(const std::string& cubin) const {
 
 CheckReport Examiner::Check(const std::string& tool, const SizedProblem& sized,
                             const std::string& plan) const {
-  const Work work(options_.work_directory);
+  const WorkFolder work(options_.work_directory, "examine");
   ExamineJob job = JobFor(sized, plan, options_);
   job.untouched_memory = tool == "initcheck";
-  WriteFile(work.path / kExamineJobFile, ExamineJobToText(job));
+  WriteFile(work.path() / kExamineJobFile, ExamineJobToText(job));
   std::vector<std::string> command = {RequireTool("compute-sanitizer").string(), "--tool", tool,
                                       "--print-limit", "1"};
   for (std::string& word : Target()) command.push_back(std::move(word));
@@ -195,15 +175,15 @@ CheckReport Examiner::Check(const std::string& tool, const SizedProblem& sized,
 
 std::string Examiner::Profile(const SizedProblem& sized, const std::string& plan,
                               const fs::path& report) const {
-  const Work work(options_.work_directory);
-  WriteFile(work.path / kExamineJobFile, ExamineJobToText(JobFor(sized, plan, options_)));
+  const WorkFolder work(options_.work_directory, "examine");
+  WriteFile(work.path() / kExamineJobFile, ExamineJobToText(JobFor(sized, plan, options_)));
   const std::string ncu = RequireTool("ncu").string();
   std::vector<std::string> command = {ncu,   "--clock-control", "none",         "--profile-from-start",
                                       "off", "--metrics",       CounterNames(), "-f",
                                       "-o",  "report"};
   for (std::string& word : Target()) command.push_back(std::move(word));
   const Outcome measured = RunIn(work, command, true);
-  if (!fs::exists(work.path / kReport)) {
+  if (!fs::exists(work.path() / kReport)) {
     const bool forbidden = measured.output.find("ERR_NVGPUCTRPERM") != std::string::npos;
     throw Error(ExitCode::kMachine,
                 "Nsight Compute gave no counters: " + measured.output.substr(0, 600) + measured.fault,
@@ -213,7 +193,7 @@ std::string Examiner::Profile(const SizedProblem& sized, const std::string& plan
   }
   if (!report.empty()) {
     std::error_code error;
-    fs::copy_file(work.path / kReport, report, fs::copy_options::overwrite_existing, error);
+    fs::copy_file(work.path() / kReport, report, fs::copy_options::overwrite_existing, error);
     if (error)
       throw Error(ExitCode::kBadRequest, "cannot write " + report.string() + ": " + error.message(),
                   "give --profile another file");
@@ -223,8 +203,8 @@ std::string Examiner::Profile(const SizedProblem& sized, const std::string& plan
 }
 
 std::string Examiner::Print(const SizedProblem& sized, const std::string& plan) const {
-  const Work work(options_.work_directory);
-  WriteFile(work.path / kExamineJobFile, ExamineJobToText(JobFor(sized, plan, options_)));
+  const WorkFolder work(options_.work_directory, "examine");
+  WriteFile(work.path() / kExamineJobFile, ExamineJobToText(JobFor(sized, plan, options_)));
   const Outcome outcome = RunIn(work, Target(), true);
   std::string text = outcome.output;
   if (!outcome.fault.empty()) {

@@ -16,6 +16,8 @@
 
 namespace kevin {
 
+class WorkFolder;
+
 struct ExaminerOptions {
   std::filesystem::path program;         // kevin-gpu-examiner
   std::filesystem::path work_directory;  // a folder for temporary folders
@@ -53,9 +55,8 @@ class Examiner {
   std::string Print(const SizedProblem& sized, const std::string& plan) const;
 
  private:
-  struct Work;
   struct Outcome;
-  Outcome RunIn(const Work& work, const std::vector<std::string>& command, bool on_device) const;
+  Outcome RunIn(const WorkFolder& work, const std::vector<std::string>& command, bool on_device) const;
   std::vector<std::string> Target() const;
 
   ExaminerOptions options_;
