@@ -14,7 +14,8 @@ endforeach()
 set(library_rules
   "^(torch|ATen|c10)/"                        "^(env/reference|policies/local)/"
   "^(sqlite3\\.h|pqxx/|libpq)"                "^trajectories/"
-  "^(cuda|nvrtc|cupti|nvml|cudaTypedefs)[^/]*\\.h" "^env/gpu/"
+  "^(cuda|nvrtc|cupti|nvml|cudaTypedefs)[^/]*\\.h" "^(env/gpu|policies/local)/"
+  "^(pcre2|utf8proc|httplib)[^/]*\\.h"              "^policies/local/"
   "^curl/"                                    "^policies/remote/"
   "^CLI/"                                     "^tools/"
   "^(seccomp\\.h|linux/(seccomp|landlock)\\.h|toml\\+\\+/)" "^env/"
