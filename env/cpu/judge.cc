@@ -23,6 +23,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kVerifyCalls = kMixtureMembers;  // one slot for each member of the input mixture, at least
 constexpr int kSequentialRounds = 30;          // at most
 constexpr double kSequentialBudget_s = 1.1;    // half as much again with a third side
+constexpr int kRoundsOfProcess = 8;            // where there is patience for more than one process
 constexpr int kFixedProcesses = 3;
 constexpr double kFixedBudget_s = 1.0;
 constexpr int kMinFixedRounds = 6, kMaxFixedRounds = 10;  // per process
@@ -36,6 +37,17 @@ double SecondsSince(Clock::time_point start) {
 // What one round of pairs gave: microseconds per call, NaN where that side was not timed.
 struct Round {
   double candidate_us = 0, reference_us = 0, start_us = 0;
+};
+
+// Fresh processes of the candidate and, where there is one, of the kernel it is compared with.
+struct Contenders {
+  std::unique_ptr<Contender> candidate, start;
+
+  std::vector<Contender*> All() const {
+    std::vector<Contender*> all{candidate.get()};
+    if (start) all.push_back(start.get());
+    return all;
+  }
 };
 
 class Judgement {
@@ -104,16 +116,23 @@ class Judgement {
                                        session_.CandidateOutputs());
   }
 
+  std::unique_ptr<Contender> StartOther() {
+    if (request_.start_library_fd < 0) return nullptr;
+    return std::make_unique<Contender>(session_, "start", request_.start_library_fd, session_.StartOutputs());
+  }
+
+  Contenders StartWarm();
   std::unique_ptr<Contender> VerifyPhase();
   void VerifyOnce(Contender& contender, int calls);
   void CheckGuards(const Contender& contender, std::span<const uint16_t> slots) const;
   void MeasurePhase(std::unique_ptr<Contender> first);
-  Round TimedRound(std::vector<Contender*>& contenders, int process, int pair, const std::string& phase);
+  Round TimedRound(const std::vector<Contender*>& contenders, int process, int pair,
+                   const std::string& phase);
   void AuditRound(Contender& contender);
   void CheckTimed(const Contender& contender, std::span<const uint16_t> slots);
   void ChooseCalls(Contender& contender);
   void SetCalls();
-  void Sequential(Contender& first, Contender* start);
+  void Sequential(Contenders contenders);
   void Fixed();
   Measured Report(const std::vector<std::vector<Round>>& rounds);
   double FloorFor(double candidate_us);
@@ -213,7 +232,7 @@ void Judgement::SetCalls() {
   max_calls_ = std::clamp(min_calls_ + 1 + min_calls_ / 4, min_calls_, session_.slots());
 }
 
-Round Judgement::TimedRound(std::vector<Contender*>& contenders, int process, int pair,
+Round Judgement::TimedRound(const std::vector<Contender*>& contenders, int process, int pair,
                             const std::string& phase) {
   const auto start = Clock::now();
   const int calls = std::uniform_int_distribution<int>(min_calls_, max_calls_)(session_.random());
@@ -275,33 +294,49 @@ void Judgement::AuditRound(Contender& contender) {
   }
 }
 
-void Judgement::Sequential(Contender& first, Contender* start) {
+Contenders Judgement::StartWarm() {
+  Contenders fresh{StartCandidate(), StartOther()};
+  const std::vector<uint16_t> slots = session_.DrawSlots(max_calls_);
+  Fill(slots);
+  for (Contender* contender : fresh.All()) contender->Run(slots, "measure");
+  RunTwin(slots);
+  for (Contender* contender : fresh.All()) contender->StartCounting();
+  return fresh;
+}
+
+void Judgement::Sequential(Contenders contenders) {
   SequentialTest against_reference, against_start;
-  std::vector<Contender*> contenders{&first};
-  if (start) contenders.push_back(start);
-  const double budget_s = kSequentialBudget_s * (start ? 1.5 : 1);
+  const bool has_start = contenders.start != nullptr;
+  const double budget_s = kSequentialBudget_s * (has_start ? 1.5 : 1);
   const auto begin = Clock::now();
   bool audited = false;
   for (int pair = 0;; ++pair) {
+    // A process is a little faster or slower than the next of the same program for as long as it lives: no
+    // number of pairs with one of them averages that away.
+    if (request_.patience > 1 && pair > 0 && pair % kRoundsOfProcess == 0) {
+      contenders.candidate->CheckOutside();
+      contenders = {};
+      contenders = StartWarm();
+    }
     if (std::bernoulli_distribution(kAuditShare)(session_.random())) {
-      AuditRound(first);
+      AuditRound(*contenders.candidate);
       audited = true;
     }
-    const Round round = TimedRound(contenders, 0, pair, "sequential");
+    const Round round = TimedRound(contenders.All(), 0, pair, "sequential");
     against_reference.Add(std::log(round.reference_us / round.candidate_us));
-    if (start) against_start.Add(std::log(round.start_us / round.candidate_us));
+    if (has_start) against_start.Add(std::log(round.start_us / round.candidate_us));
     // A verdict once given stands: looking on would be choosing when to stop.
     if (verdict_ == Verdict::kAmbiguous) verdict_ = against_reference.Current();
-    if (start && verdict_against_start_ == Verdict::kAmbiguous)
+    if (has_start && verdict_against_start_ == Verdict::kAmbiguous)
       verdict_against_start_ = against_start.Current();
-    const bool open = (start ? verdict_against_start_ : verdict_) == Verdict::kAmbiguous;
+    const bool open = (has_start ? verdict_against_start_ : verdict_) == Verdict::kAmbiguous;
     if (!open && verdict_ != Verdict::kAmbiguous) break;
     const double patience = open ? request_.patience : 1;
     if (pair + 1 >= kSequentialRounds * patience || (SecondsSince(begin) > budget_s * patience && pair >= 8))
       break;
   }
-  if (!audited) AuditRound(first);
-  first.CheckOutside();
+  if (!audited) AuditRound(*contenders.candidate);
+  contenders.candidate->CheckOutside();
 }
 
 void Judgement::Fixed() {
@@ -310,30 +345,20 @@ void Judgement::Fixed() {
                                      kMinFixedRounds, static_cast<int>(kMaxFixedRounds * factor));
   std::vector<std::vector<Round>> rounds;
   for (int process = 1; process <= kFixedProcesses; ++process) {
-    const auto candidate = StartCandidate();
-    std::unique_ptr<Contender> start;
-    if (request_.start_library_fd >= 0) {
-      start =
-          std::make_unique<Contender>(session_, "start", request_.start_library_fd, session_.StartOutputs());
-    }
-    std::vector<Contender*> contenders{candidate.get()};
-    if (start) contenders.push_back(start.get());
-    const std::vector<uint16_t> warm_up = session_.DrawSlots(max_calls_);
-    Fill(warm_up);
-    for (Contender* contender : contenders) contender->Run(warm_up, "measure");
-    RunTwin(warm_up);
-    for (Contender* contender : contenders) contender->StartCounting();
+    const Contenders contenders = StartWarm();
     rounds.emplace_back();
     bool audited = false;
     for (int pair = 0; pair < rounds_each; ++pair) {
       if (std::bernoulli_distribution(kAuditShare)(session_.random())) {
-        AuditRound(*candidate);
+        AuditRound(*contenders.candidate);
         audited = true;
       }
-      rounds.back().push_back(TimedRound(contenders, process, pair, request_.confirm ? "confirm" : "fixed"));
+      rounds.back().push_back(
+          TimedRound(contenders.All(), process, pair, request_.confirm ? "confirm" : "fixed"));
     }
-    if (!audited) AuditRound(*candidate);  // last, so that having been audited never means being unwatched
-    candidate->CheckOutside();
+    // Last, so that having been audited never means being unwatched.
+    if (!audited) AuditRound(*contenders.candidate);
+    contenders.candidate->CheckOutside();
   }
   result_.outcome = Report(rounds);
 }
@@ -361,7 +386,8 @@ Measured Judgement::Report(const std::vector<std::vector<Round>>& rounds) {
   }
   const auto median = [](std::vector<double>& values) {
     std::sort(values.begin(), values.end());
-    return values[values.size() / 2];
+    const size_t middle = values.size() / 2;
+    return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
   };
   Measured measured;
   measured.speedup = EstimateRatio(against_reference);
@@ -390,18 +416,11 @@ void Judgement::MeasurePhase(std::unique_ptr<Contender> first) {
   const auto begin = Clock::now();
   try {
     ChooseCalls(*first);
-    std::unique_ptr<Contender> start;
-    if (request_.start_library_fd >= 0) {
-      start =
-          std::make_unique<Contender>(session_, "start", request_.start_library_fd, session_.StartOutputs());
-    }
-    std::vector<Contender*> contenders{first.get()};
-    if (start) contenders.push_back(start.get());
-    TimedRound(contenders, 0, -1, "warm-up");
-    for (Contender* contender : contenders) contender->StartCounting();
-    if (!request_.confirm) Sequential(*first, start.get());
-    first.reset();
-    start.reset();
+    Contenders contenders{std::move(first), StartOther()};
+    TimedRound(contenders.All(), 0, -1, "warm-up");
+    for (Contender* contender : contenders.All()) contender->StartCounting();
+    if (!request_.confirm) Sequential(std::move(contenders));
+    contenders = {};
     Fixed();
   } catch (const Ended&) {
     result_.measure_s = SecondsSince(begin);

@@ -26,7 +26,8 @@ constexpr int kMinFixedRounds = 6, kMaxFixedRounds = 80;
 constexpr double kFixedBudget_s = 0.1, kConfirmFactor = 2;
 constexpr double kSameClock = 0.03;     // halves of a pair may differ by that share of the clock
 constexpr double kSlopeWork_us = 5000;  // calls that the slope is taken over
-constexpr int kMostSlopeCalls = 64, kPreparations = 16, kSlopeTries = 4, kTimedAgain = 7;
+constexpr int kMostSlopeCalls = 64, kSlopeTries = 4, kTimedAgain = 7;
+constexpr int kPreparations = 16, kPreparationsWhenLong = 4;
 constexpr double kSlopeTolerance = 0.03;
 constexpr double kSlopeSlack_us = 0.5;  // a call, and as much for each of its launches
 constexpr double kWakeUp_us = 50;       // by which the end of a conversation may be noticed late
@@ -40,7 +41,8 @@ double SecondsSince(Clock::time_point start) {
 
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 struct Contender {
@@ -176,8 +178,10 @@ void GpuJudgement::VerifyCall(int member) {
 }
 
 void GpuJudgement::Verify() {
-  const int least = session_.reference_us() > kLong_us ? kVerifyCallsWhenLong : kVerifyCalls;
-  const int calls = least + static_cast<int>(session_.random()() % 2);
+  // How many calls verify is not to be known.
+  const bool is_long = session_.reference_us() > kLong_us;
+  const int least = is_long ? kVerifyCallsWhenLong : kVerifyCalls;
+  const int calls = least + static_cast<int>(session_.random()() % (is_long ? 4 : 2) == 0);
   const int first = static_cast<int>(session_.random()() % kMixtureMembers);
   for (int call = 0; call < calls; ++call) {
     try {
@@ -309,6 +313,7 @@ bool ChangesMode(const LaunchPlan& plan) {
 // taken at its least; a slope below the events' time comes from that, and is looked at again.
 bool GpuJudgement::SlopeAgrees(Contender& contender, double candidate_us, double* call_us) {
   const int calls = std::clamp(static_cast<int>(kSlopeWork_us / candidate_us) + 1, 1, kMostSlopeCalls);
+  const int preparations = candidate_us > kLong_us ? kPreparationsWhenLong : kPreparations;
   const double launches = static_cast<double>(contender.plan->operations.size());
   const bool prepared = !ChangesMode(*contender.plan);
   double slack_us = kSlopeTolerance * candidate_us + kSlopeSlack_us * (1 + launches) + kWakeUp_us / calls;
@@ -319,9 +324,9 @@ bool GpuJudgement::SlopeAgrees(Contender& contender, double candidate_us, double
   for (int i = 0; i < kSlopeTries; ++i) {
     double preparation_us = 0;
     if (prepared) {
-      bare_once_us = std::min(bare_once_us, WallUs(contender, kPreparations, {true, false}));
-      bare_twice_us = std::min(bare_twice_us, WallUs(contender, 2 * kPreparations, {true, false}));
-      preparation_us = std::max(0.0, (bare_twice_us - bare_once_us) / kPreparations);
+      bare_once_us = std::min(bare_once_us, WallUs(contender, preparations, {true, false}));
+      bare_twice_us = std::min(bare_twice_us, WallUs(contender, 2 * preparations, {true, false}));
+      preparation_us = std::max(0.0, (bare_twice_us - bare_once_us) / preparations);
     }
     once_us = std::min(once_us, WallUs(contender, calls, {prepared, true}));
     twice_us = std::min(twice_us, WallUs(contender, 2 * calls, {prepared, true}));
