@@ -55,6 +55,7 @@ struct AnswerPiece {
   std::string text;  // may lag behind the tokens: what may yet become a stop text is held back
   std::optional<FinishReason> finish;  // the last piece of this answer
   int cached_tokens = 0;  // with `finish`: of the prompt, found in the cache when this answer began
+  std::string error;      // with kFailed: why
 };
 // From the engine's thread; must not wait for anything and must not throw. May call Engine::Cancel.
 using OnPiece = std::function<void(const AnswerPiece&)>;
