@@ -140,7 +140,7 @@ Scheduler::Admission Scheduler::TryToAdmit(const SequencePointer& pointer, Plan*
   Sequence& sequence = *pointer;
   if (sequence.unseen > 0) return Admission::kLater;
   if (const auto other = sequence.waits_for.lock()) {
-    if (other->is_running && RunBefore(*other) < other->prompt_tokens) return Admission::kLater;
+    if (other->is_running && other->run < other->prompt_tokens) return Admission::kLater;
     sequence.waits_for.reset();
   }
   // One page each is left for those who run.
@@ -181,7 +181,7 @@ void Scheduler::FindPages(Sequence& sequence) {
 // Somebody is about to compute the very page that comes next, or the whole prompt for the first answer.
 bool Scheduler::MustWait(Sequence& sequence) const {
   const auto first = sequence.first.lock();
-  if (first != nullptr && first->is_running && RunBefore(*first) < first->prompt_tokens) {
+  if (first != nullptr && first->is_running && first->run < first->prompt_tokens) {
     sequence.waits_for = first;
     return true;
   }
@@ -189,7 +189,7 @@ bool Scheduler::MustWait(Sequence& sequence) const {
   const auto next = PageOf(sequence, index);
   if (next.empty() || sequence.run + shape_.page_tokens >= sequence.Length()) return false;
   for (const auto& [number, other] : running_) {
-    if (RunBefore(*other) >= other->prompt_tokens || other->contents.size() < index) continue;
+    if (other->run >= other->prompt_tokens || other->contents.size() < index) continue;
     if (index > 0 && other->contents[index - 1] != sequence.contents[index - 1]) continue;
     const auto same = PageOf(*other, index);
     if (!std::equal(same.begin(), same.end(), next.begin(), next.end())) continue;
@@ -203,7 +203,7 @@ bool Scheduler::MustWait(Sequence& sequence) const {
 void Scheduler::CopyFromFirst(Sequence& sequence, Plan* plan) {
   const auto first = sequence.first.lock();
   const int wanted = sequence.prompt_tokens - 1;
-  if (first == nullptr || !first->is_running || RunBefore(*first) < sequence.prompt_tokens) return;
+  if (first == nullptr || !first->is_running || first->run < sequence.prompt_tokens) return;
   if (sequence.run >= wanted || wanted - sequence.run >= shape_.page_tokens) return;
   const size_t index = static_cast<size_t>(sequence.run / shape_.page_tokens);
   plan->copies.emplace_back(first->pages[index], sequence.pages[index]);
@@ -225,7 +225,6 @@ void Scheduler::AddStep(const SequencePointer& pointer, int tokens, Plan* plan) 
   step.sampling = sequence.sampling;
   if (step.sample && sequence.processor) step.processor = &sequence.processor;
   plan->steps.push_back(step);
-  sequence.run_before_last_step = sequence.run;
   sequence.last_step = step_;
   sequence.run += tokens;
   budget_ -= tokens;
@@ -242,11 +241,6 @@ void Scheduler::RegisterFullPages(Sequence& sequence) {
     const PagePool::Content before = index == 0 ? 0 : sequence.contents.back();
     sequence.contents.push_back(pool_.Register(sequence.pages[index], before, PageOf(sequence, index)));
   }
-}
-
-// As the cache is before the step being planned.
-int Scheduler::RunBefore(const Sequence& sequence) const {
-  return sequence.last_step == step_ ? sequence.run_before_last_step : sequence.run;
 }
 
 // The tokens of a page; empty where they do not fill it.

@@ -27,7 +27,6 @@ struct Sequence {
   int unseen = 0;          // drawn, but not in `tokens` yet
   int run = 0;             // tokens whose keys and values are in the cache, or will be by its last step
   int64_t last_step = -1;  // the latest step that it was in
-  int run_before_last_step = 0;
   std::vector<int> pages;
   std::vector<PagePool::Content> contents;  // of its first pages, as far as they are full and known
   std::weak_ptr<Sequence> waits_for;        // it computes pages that this one needs too
@@ -80,7 +79,6 @@ class Scheduler {
   void GivePagesBack(Sequence& sequence);
   void AddStep(const SequencePointer& sequence, int tokens, Plan* plan);
   void RegisterFullPages(Sequence& sequence);
-  int RunBefore(const Sequence& sequence) const;
   std::span<const int32_t> PageOf(const Sequence& sequence, size_t index) const;
   int PagesFor(int tokens) const { return (tokens + shape_.page_tokens - 1) / shape_.page_tokens; }
 
