@@ -1,6 +1,7 @@
 // What LanguageModel does with LoRA adapters.
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
 

@@ -1,6 +1,7 @@
 #include "policies/local/model/language_model.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include "env/error.h"

@@ -1,6 +1,7 @@
 #include "policies/local/model/quantize.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <cmath>
