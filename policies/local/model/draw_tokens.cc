@@ -54,7 +54,9 @@ at::Tensor Threshold(const at::Tensor& shares, std::span<const DrawRequest> requ
   return at::maximum(threshold, at::maximum(least, reached));
 }
 
-std::vector<SampledToken> DrawOnDevice(const at::Tensor& raw, std::span<const DrawRequest> requests) {
+}  // namespace
+
+std::vector<SampledToken> DrawByOperators(const at::Tensor& raw, std::span<const DrawRequest> requests) {
   const at::Device device = raw.device();
   at::Tensor logits = raw.to(at::kDouble);
   logits = at::where(logits.isfinite(), logits, -kInfinity);
@@ -85,13 +87,11 @@ std::vector<SampledToken> DrawOnDevice(const at::Tensor& raw, std::span<const Dr
   return tokens;
 }
 
-}  // namespace
-
 std::vector<SampledToken> DrawTokens(const at::Tensor& logits, std::span<const DrawRequest> requests) {
   const bool processed = std::any_of(requests.begin(), requests.end(),
                                      [](const DrawRequest& r) { return r.processor != nullptr; });
   if (logits.is_cpu() || processed) return DrawOnCpu(logits, requests);
-  return DrawOnDevice(logits, requests);
+  return DrawByOperators(logits, requests);
 }
 
 }  // namespace kevin::local

@@ -16,7 +16,12 @@ struct DrawRequest {
   const LogitsProcessor* processor = nullptr;
 };
 
-// `logits` is [requests, vocabulary]. The rule is that of generate/sampler.h, which does it on a CPU.
+// `logits` is [requests, vocabulary]. The rule is that of generate/sampler.h, which draws from logits on a
+// CPU and from those that a processor changes.
 std::vector<SampledToken> DrawTokens(const at::Tensor& logits, std::span<const DrawRequest> requests);
+
+// The same rule by torch operators, which leave the logits where they are; processors are not called. For
+// GPUs: it is slow on a CPU.
+std::vector<SampledToken> DrawByOperators(const at::Tensor& logits, std::span<const DrawRequest> requests);
 
 }  // namespace kevin::local

@@ -1,6 +1,6 @@
 #pragma once
-// Tiny models whose weights come from an integer hash, the same in model/goldens/make_models.py: tests compare
-// with what transformers computed for them, and no weights are stored.
+// Tiny models whose weights come from an integer hash, the same in model/goldens/make_models.py: tests
+// compare with what transformers computed for them, and no weights are stored.
 
 #include <filesystem>
 #include <string>
