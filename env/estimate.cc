@@ -8,7 +8,6 @@
 namespace kevin {
 namespace {
 
-constexpr size_t kFirstLook = 6;  // pairs before the first decision: the sequence is asymptotic
 constexpr double kAlpha = 0.03;
 constexpr double kRhoSquared = 0.12;  // tightest around 20 pairs
 constexpr double kSame = 0.02;
@@ -53,13 +52,26 @@ struct PulledIn {
   }
 };
 
+// Of single pairs, as the means of the processes they came from have it. The last process may be incomplete.
+double SpreadOfProcesses(std::span<const double> values, std::span<const size_t> starts) {
+  constexpr size_t kFewest = 4;  // means, to say anything about their variance
+  std::vector<double> means;
+  size_t begin = 0;
+  for (const size_t end : starts) {
+    means.push_back(Mean(values.subspan(begin, end - begin)));
+    begin = end;
+  }
+  if (means.size() < kFewest) return 0;
+  return std::sqrt(Variance(means) * static_cast<double>(begin) / static_cast<double>(means.size()));
+}
+
 }  // namespace
 
 Verdict SequentialTest::Current() const {
-  if (log_ratios_.size() < kFirstLook) return Verdict::kAmbiguous;
+  if (log_ratios_.size() < first_look_) return Verdict::kAmbiguous;
   const std::vector<double> values = PulledIn(log_ratios_, kReach).values;
   const auto n = static_cast<double>(values.size());
-  const double sd = std::max(std::sqrt(Variance(values)), 0.005);
+  const double sd = std::max({std::sqrt(Variance(values)), SpreadOfProcesses(values, starts_), 0.005});
   const double inflated = n * kRhoSquared + 1;
   const double width =
       sd * std::sqrt(2 * inflated / (n * n * kRhoSquared) * std::log(std::sqrt(inflated) / kAlpha));

@@ -23,18 +23,30 @@ struct ClockCalibration {
 
 // Asymptotic confidence sequence for the mean of log-ratios (Waudby-Smith, Arbour, Sinha, Kennedy, Ramdas,
 // "Time-uniform central limit theory and asymptotic confidence sequences", arXiv 2103.06476, theorem 2.2), on
-// observations pulled in to 2.5 robust standard deviations, widened by the calibration.
+// observations pulled in to 2.5 robust standard deviations, widened by the calibration. Pairs of one process
+// have that process's luck in common: where there are several processes, the standard deviation is at least
+// what the spread of their means says.
 class SequentialTest {
  public:
-  explicit SequentialTest(ClockCalibration calibration = {}) : calibration_(calibration) {}
+  // Pairs before the first decision: the sequence is asymptotic.
+  static constexpr int kFirstLook = 6;
+  // With processes of few pairs: enough for four of these.
+  static constexpr int kFirstLookOverProcesses = 20;
+
+  explicit SequentialTest(ClockCalibration calibration = {}, int first_look = kFirstLook)
+      : calibration_(calibration), first_look_(static_cast<size_t>(first_look)) {}
   void Add(double log_ratio) { log_ratios_.push_back(log_ratio); }
+  // What is added from here on comes from a fresh process.
+  void StartProcess() { starts_.push_back(log_ratios_.size()); }
   // kFast or kSlow: 1.0 is excluded. kSame: all that is left lies within 2 % of 1.0. kAmbiguous: not decided
   // yet.
   Verdict Current() const;
 
  private:
   ClockCalibration calibration_;
+  size_t first_look_;
   std::vector<double> log_ratios_;
+  std::vector<size_t> starts_;  // of the second process, the third, ...
 };
 
 // The ratio from fixed pairs, one vector of log-ratios per fresh process. Pairs are pulled in to 2.5 robust

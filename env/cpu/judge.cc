@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kVerifyCalls = kMixtureMembers;  // one slot for each member of the input mixture, at least
 constexpr int kSequentialRounds = 30;          // at most
 constexpr double kSequentialBudget_s = 1.1;    // half as much again with a third side
-constexpr int kRoundsOfProcess = 8;            // where there is patience for more than one process
+constexpr int kRoundsOfProcess = 4;            // where there is patience for more than one process
 constexpr int kFixedProcesses = 3;
 constexpr double kFixedBudget_s = 1.0;
 constexpr int kMinFixedRounds = 6, kMaxFixedRounds = 10;  // per process
@@ -305,7 +305,9 @@ Contenders Judgement::StartWarm() {
 }
 
 void Judgement::Sequential(Contenders contenders) {
-  SequentialTest against_reference, against_start;
+  const int first_look =
+      request_.patience > 1 ? SequentialTest::kFirstLookOverProcesses : SequentialTest::kFirstLook;
+  SequentialTest against_reference({}, first_look), against_start({}, first_look);
   const bool has_start = contenders.start != nullptr;
   const double budget_s = kSequentialBudget_s * (has_start ? 1.5 : 1);
   const auto begin = Clock::now();
@@ -317,6 +319,8 @@ void Judgement::Sequential(Contenders contenders) {
       contenders.candidate->CheckOutside();
       contenders = {};
       contenders = StartWarm();
+      against_reference.StartProcess();
+      against_start.StartProcess();
     }
     if (std::bernoulli_distribution(kAuditShare)(session_.random())) {
       AuditRound(*contenders.candidate);

@@ -27,6 +27,17 @@ class Pairs {
     const std::vector<std::vector<double>> processes{Process(8), Process(8), Process(8)};
     return EstimateRatio(processes);
   }
+  Verdict SequentialOverProcesses(int processes, int pairs_each, int first_look) {
+    SequentialTest test({}, first_look);
+    for (int process = 0; process < processes; ++process) {
+      if (process > 0) test.StartProcess();
+      for (const double d : Process(pairs_each)) {
+        test.Add(d);
+        if (test.Current() != Verdict::kAmbiguous) return test.Current();
+      }
+    }
+    return Verdict::kAmbiguous;
+  }
   Verdict Sequential(int limit) {
     SequentialTest test;
     for (const double d : Process(limit)) {
@@ -102,5 +113,30 @@ TEST_CASE("Student's quantile") {
 }
 
 TEST_CASE("no pairs give no ratio") { CHECK(EstimateRatio({}).pairs == 0); }
+
+TEST_CASE("a comparison over fresh processes on a noisy machine rarely errs, because it looks late") {
+  constexpr int kTrials = 400;
+  const auto false_verdicts = [](int first_look) {
+    int count = 0;
+    for (unsigned i = 0; i < kTrials; ++i) {
+      const Verdict verdict = Pairs(0, 0.05, 0.025, i).SequentialOverProcesses(40, 4, first_look);
+      count += verdict == Verdict::kFast || verdict == Verdict::kSlow;
+    }
+    return count;
+  };
+  const int late = false_verdicts(SequentialTest::kFirstLookOverProcesses);
+  const int early = false_verdicts(SequentialTest::kFirstLook);
+  INFO("false verdicts of " << kTrials << ": " << late << ", looking early " << early);
+  CHECK(late <= 0.02 * kTrials);
+  CHECK(early > 0.04 * kTrials);
+}
+
+TEST_CASE("a comparison over fresh processes finds 5 % on a noisy machine") {
+  int found = 0;
+  for (unsigned i = 0; i < 200; ++i)
+    found += Pairs(-0.05, 0.05, 0.025, i)
+                 .SequentialOverProcesses(30, 4, SequentialTest::kFirstLookOverProcesses) == Verdict::kSlow;
+  CHECK(found >= 190);
+}
 
 }  // namespace kevin

@@ -1,0 +1,350 @@
+#include "policies/local/fused/fused_decoder.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <deque>
+
+#include "env/error.h"
+#include "policies/local/fused/decoder_plan.h"
+#include "policies/local/fused/gpu_program.h"
+#include "policies/local/fused/kernel_texts.h"
+#include "policies/local/generate/sampler.h"
+#include "policies/local/model/torch_errors.h"
+
+namespace kevin::local {
+namespace {
+
+constexpr int kMostRows = FusedDecoder::kMostRows;
+constexpr int kSlots = 2;               // steps in flight
+constexpr int kMostSplits = 32;         // of a sequence among blocks, as in kernels/common.cu
+constexpr double kPatience_s = 60;      // with a step of milliseconds
+constexpr int kBlocksForAttention = 8;  // for each multiprocessor, of a batch
+
+// As the kernels lay them out.
+struct DeviceLayer {
+  const void *qkv = nullptr, *qkv_bias = nullptr, *o = nullptr, *gate_up = nullptr, *down = nullptr;
+  const void *norm1 = nullptr, *norm2 = nullptr, *q_norm = nullptr, *k_norm = nullptr;
+  void *keys = nullptr, *values = nullptr;
+};
+struct DeviceModel {
+  const void* layers = nullptr;
+  const void *embedding = nullptr, *final_norm = nullptr, *head = nullptr;
+  const void *cosines = nullptr, *sines = nullptr;
+  void *stream = nullptr, *qkv = nullptr, *attended = nullptr, *hidden = nullptr, *logits = nullptr;
+  void *partial = nullptr, *counters = nullptr, *arrived = nullptr;
+};
+struct OneStep {
+  const void* token = nullptr;
+  const void* pages = nullptr;
+  int given_token = -1, position = 0;
+  uint32_t meetings = 0;
+};
+struct BatchStep {
+  int rows = 0;
+  std::array<int, kMostRows> given_token{}, earlier_row{}, position{};
+};
+struct DeviceBatch {
+  const void *drawn = nullptr, *pages = nullptr;
+  int page_stride = 0, splits = 1;
+  void *stream = nullptr, *normed = nullptr, *attended = nullptr, *hidden = nullptr;
+  const void *projected = nullptr, *added = nullptr, *gate_up = nullptr;
+  void *partial = nullptr, *counters = nullptr;
+};
+struct DrawStep {
+  std::array<float, kMostRows> inverse_temperature{};
+  std::array<double, kMostRows> uniform{};
+};
+struct Drawn {
+  int32_t id = -1;
+  float logprob = 0, model_logprob = 0;
+  uint32_t step = 0;
+};
+
+const void* Data(const at::Tensor& tensor) { return tensor.defined() ? tensor.const_data_ptr() : nullptr; }
+
+std::string AllKernels() {
+  std::string text;
+  for (const char* part :
+       {kCommonKernels, kAttendKernels, kDecodeOneKernels, kDecodeBatchKernels, kDrawKernels})
+    text += part;
+  return text;
+}
+
+int DeviceIndex(const LanguageModel& model) { return std::max<int>(model.Options().device.index(), 0); }
+
+}  // namespace
+
+struct FusedDecoder::Impl {
+  const LanguageModel& model;
+  const ModelConfig& config;
+  const PagedCache& cache;
+  const int device;
+  const GpuShape gpu;
+  const DecoderPlan plan;
+  const GpuProgram program;
+  Weights weights;  // with the adapters added, where there are some
+  const int page_stride;
+  GpuProgram::Kernel decode_one, embed, add_norm, swiglu, attend, draw_slices, draw;
+
+  at::Tensor layers, token, pages, counters, arrived, partial, slice_sums;
+  at::Tensor stream, normed, projected, attended, added, gate_up, hidden, logits;  // [kMostRows, ...]
+  std::vector<int32_t> pages_there;                                                // what `pages` holds
+  PinnedMemory page_copies, results;
+  uint32_t meetings = 0, step = 0;
+  int slot = 0;
+  struct Flight {
+    int slot = 0, rows = 0;
+    uint32_t step = 0;
+  };
+  std::deque<Flight> flights;
+
+  Impl(const LanguageModel& the_model, const PagedCache& the_cache, int context_tokens)
+      : model(the_model),
+        config(the_model.Config()),
+        cache(the_cache),
+        device(DeviceIndex(the_model)),
+        gpu(ShapeOfGpu(device)),
+        plan(PlanDecoder(config, gpu, the_cache.page_tokens)),
+        program(AllKernels(), plan.macros, gpu),
+        weights(the_model.MergedWeights()),
+        page_stride((context_tokens + the_cache.page_tokens - 1) / the_cache.page_tokens),
+        decode_one(program.Find("kevin_decode_one", plan.decode_shared_bytes)),
+        embed(program.Find("kevin_embed")),
+        add_norm(program.Find("kevin_add_norm")),
+        swiglu(program.Find("kevin_swiglu")),
+        attend(program.Find("kevin_attend", plan.attend_shared_bytes)),
+        draw_slices(program.Find("kevin_draw_slices")),
+        draw(program.Find("kevin_draw")),
+        pages_there(static_cast<size_t>(kMostRows * page_stride), -1),
+        page_copies(kSlots * pages_there.size() * sizeof(int32_t)),
+        results(kSlots * kMostRows * sizeof(Drawn)) {
+    std::fill_n(results.host<Drawn>(), kSlots * kMostRows, Drawn{});
+    MakeBuffers();
+    FillLayers();
+  }
+
+  int Qkv() const { return (config.heads + 2 * config.kv_heads) * config.head_dim; }
+
+  void MakeBuffers() {
+    const auto buffer = [&](at::ScalarType type, std::initializer_list<int64_t> shape) {
+      return at::zeros(shape, at::TensorOptions(type).device(model.Options().device));
+    };
+    const int64_t heads = config.heads, dim = config.head_dim;
+    token = buffer(at::kInt, {kSlots, kMostRows});
+    pages = buffer(at::kInt, {kMostRows, page_stride});
+    counters = buffer(at::kInt, {kMostRows, config.kv_heads});
+    arrived = buffer(at::kInt, {1});
+    partial = buffer(at::kFloat, {kMostRows, heads, kMostSplits, dim + 2});
+    slice_sums = buffer(at::kFloat, {kMostRows, plan.slices, 4});
+    stream = buffer(at::kBFloat16, {kMostRows, config.hidden});
+    normed = buffer(at::kBFloat16, {kMostRows, config.hidden});
+    projected = buffer(at::kBFloat16, {kMostRows, Qkv()});
+    attended = buffer(at::kBFloat16, {kMostRows, heads * dim});
+    added = buffer(at::kBFloat16, {kMostRows, config.hidden});
+    gate_up = buffer(at::kBFloat16, {kMostRows, 2 * config.ffn});
+    hidden = buffer(at::kBFloat16, {kMostRows, config.ffn});
+    logits = buffer(at::kBFloat16, {kMostRows, config.vocabulary});
+  }
+
+  void FillLayers() {
+    std::vector<DeviceLayer> table;
+    for (size_t l = 0; l < weights.layers.size(); ++l) {
+      const Layer& layer = weights.layers[l];
+      DeviceLayer& entry = table.emplace_back();
+      entry.qkv = Data(layer.qkv.weight), entry.qkv_bias = Data(layer.qkv.bias),
+      entry.o = Data(layer.o.weight);
+      entry.gate_up = Data(layer.gate_up.weight), entry.down = Data(layer.down.weight);
+      entry.norm1 = Data(layer.input_norm), entry.norm2 = Data(layer.ffn_norm);
+      entry.q_norm = Data(layer.q_norm), entry.k_norm = Data(layer.k_norm);
+      const at::Tensor numbers = cache.numbers.select(0, static_cast<int64_t>(l));
+      entry.keys = numbers.select(0, 0).data_ptr(), entry.values = numbers.select(0, 1).data_ptr();
+    }
+    const int64_t bytes = static_cast<int64_t>(table.size() * sizeof(DeviceLayer));
+    layers = at::from_blob(table.data(), {bytes}, at::kByte).to(model.Options().device);
+  }
+
+  DeviceModel ModelOnDevice() const {
+    DeviceModel m;
+    m.layers = Data(layers), m.embedding = Data(weights.embedding), m.final_norm = Data(weights.norm);
+    m.head = Data(weights.head), m.cosines = Data(weights.rope_cos), m.sines = Data(weights.rope_sin);
+    m.stream = stream.data_ptr(), m.qkv = projected.data_ptr(), m.attended = attended.data_ptr();
+    m.hidden = hidden.data_ptr(), m.logits = logits.data_ptr(), m.partial = partial.data_ptr();
+    m.counters = counters.data_ptr(), m.arrived = arrived.data_ptr();
+    return m;
+  }
+
+  int* TokensOf(int which) { return token.data_ptr<int>() + which * kMostRows; }
+
+  // The rows of the page table that differ from what is on the device.
+  void SendPages(std::span<const Row> rows) {
+    int32_t* copies = page_copies.host<int32_t>() + static_cast<size_t>(slot) * pages_there.size();
+    for (size_t r = 0; r < rows.size(); ++r) {
+      const std::span<const int32_t> wanted = rows[r].pages.first(
+          std::min(rows[r].pages.size(), static_cast<size_t>(rows[r].position / cache.page_tokens + 1)));
+      int32_t* there = pages_there.data() + r * static_cast<size_t>(page_stride);
+      if (std::equal(wanted.begin(), wanted.end(), there)) continue;
+      std::copy(wanted.begin(), wanted.end(), there);
+      int32_t* copy = copies + r * static_cast<size_t>(page_stride);
+      std::copy(wanted.begin(), wanted.end(), copy);
+      CopyToDevice(pages.data_ptr<int>() + r * static_cast<size_t>(page_stride), copy,
+                   wanted.size() * sizeof(int32_t));
+    }
+  }
+
+  void DecodeOne(const Row& row) {
+    DeviceModel m = ModelOnDevice();
+    OneStep one;
+    one.token = TokensOf(1 - slot) + std::max(row.earlier_row, 0);
+    one.pages = pages.data_ptr<int>();
+    one.given_token = row.given_token, one.position = row.position, one.meetings = meetings;
+    GpuLaunch launch;
+    launch.grid[0] = static_cast<unsigned>(plan.blocks);
+    launch.shared_bytes = static_cast<unsigned>(plan.decode_shared_bytes);
+    launch.cooperative = true;
+    void* arguments[] = {&m, &one};
+    GpuProgram::Launch(decode_one, launch, arguments);
+    meetings += static_cast<uint32_t>(5 * config.layers);
+  }
+
+  void Multiply(const at::Tensor& in, const at::Tensor& weight, const at::Tensor& bias,
+                at::Tensor out) const {
+    if (bias.defined()) {
+      at::addmm_out(out, bias, in, weight.t());
+    } else {
+      at::mm_out(out, in, weight.t());
+    }
+  }
+
+  void DecodeBatch(std::span<const Row> rows) {
+    const int64_t n = static_cast<int64_t>(rows.size());
+    BatchStep batch_step;
+    batch_step.rows = static_cast<int>(n);
+    for (size_t r = 0; r < rows.size(); ++r) {
+      batch_step.given_token[r] = rows[r].given_token;
+      batch_step.earlier_row[r] = rows[r].earlier_row, batch_step.position[r] = rows[r].position;
+    }
+    DeviceModel m = ModelOnDevice();
+    DeviceBatch batch;
+    batch.drawn = TokensOf(1 - slot), batch.pages = pages.data_ptr<int>(), batch.page_stride = page_stride;
+    const int wanted = kBlocksForAttention * gpu.multiprocessors / static_cast<int>(n * config.kv_heads);
+    batch.splits = std::clamp(wanted, 1, kMostSplits);
+    batch.stream = stream.data_ptr(), batch.normed = normed.data_ptr(), batch.attended = attended.data_ptr();
+    batch.hidden = hidden.data_ptr(), batch.projected = projected.data_ptr(), batch.added = added.data_ptr();
+    batch.gate_up = gate_up.data_ptr(), batch.partial = partial.data_ptr(),
+    batch.counters = counters.data_ptr();
+    const auto first = [&](const at::Tensor& buffer) { return buffer.narrow(0, 0, n); };
+    const unsigned rows_now = static_cast<unsigned>(n);
+    GpuLaunch by_row;
+    by_row.grid[0] = rows_now;
+    GpuLaunch elementwise;
+    elementwise.grid[0] = static_cast<unsigned>((config.ffn / 2 + 255) / 256), elementwise.grid[1] = rows_now;
+    GpuLaunch attention;
+    attention.grid[0] = static_cast<unsigned>(config.kv_heads), attention.grid[2] = rows_now;
+    attention.grid[1] = static_cast<unsigned>(batch.splits);
+    attention.shared_bytes = static_cast<unsigned>(plan.attend_shared_bytes);
+    void* embed_arguments[] = {&m, &batch, &batch_step};
+    GpuProgram::Launch(embed, by_row, embed_arguments);
+    for (int l = 0; l < config.layers; ++l) {
+      const Layer& layer = weights.layers[static_cast<size_t>(l)];
+      Multiply(first(normed), layer.qkv.weight, layer.qkv.bias, first(projected));
+      void* attend_arguments[] = {&m, &batch, &batch_step, &l};
+      GpuProgram::Launch(attend, attention, attend_arguments);
+      Multiply(first(attended), layer.o.weight, {}, first(added));
+      const void* norm = Data(layer.ffn_norm);
+      void* middle_arguments[] = {&batch, &norm};
+      GpuProgram::Launch(add_norm, by_row, middle_arguments);
+      Multiply(first(normed), layer.gate_up.weight, {}, first(gate_up));
+      void* swiglu_arguments[] = {&batch};
+      GpuProgram::Launch(swiglu, elementwise, swiglu_arguments);
+      Multiply(first(hidden), layer.down.weight, {}, first(added));
+      const bool is_last = l + 1 == config.layers;
+      const void* next = Data(is_last ? weights.norm : weights.layers[static_cast<size_t>(l) + 1].input_norm);
+      void* end_arguments[] = {&batch, &next};
+      GpuProgram::Launch(add_norm, by_row, end_arguments);
+    }
+    Multiply(first(normed), weights.head, {}, first(logits));
+  }
+
+  void Draw(std::span<const Row> rows) {
+    DrawStep draw_step;
+    for (size_t r = 0; r < rows.size(); ++r) {
+      const TokenSampling& sampling = rows[r].sampling;
+      draw_step.inverse_temperature[r] = sampling.temperature > 0 ? 1 / sampling.temperature : 0;
+      draw_step.uniform[r] = UniformAt(sampling.seed, static_cast<uint64_t>(rows[r].position) + 1);
+    }
+    const void* from = logits.data_ptr();
+    void* sums = slice_sums.data_ptr();
+    GpuLaunch slices;
+    slices.grid[0] = static_cast<unsigned>(plan.slices), slices.grid[1] = static_cast<unsigned>(rows.size());
+    void* slice_arguments[] = {&from, &draw_step, &sums};
+    GpuProgram::Launch(draw_slices, slices, slice_arguments);
+    GpuLaunch by_row;
+    by_row.grid[0] = static_cast<unsigned>(rows.size());
+    int* tokens = TokensOf(slot);
+    uint64_t place = results.device() + static_cast<size_t>(slot) * kMostRows * sizeof(Drawn);
+    uint32_t number = ++step;
+    void* arguments[] = {&from, &draw_step, &sums, &tokens, &place, &number};
+    GpuProgram::Launch(draw, by_row, arguments);
+    flights.push_back({slot, static_cast<int>(rows.size()), number});
+    slot = 1 - slot;
+  }
+};
+
+std::string FusedDecoder::WhyNot(const LanguageModel& model) {
+  const ModelOptions& options = model.Options();
+  if (!options.device.is_cuda()) return "no GPU";
+  if (options.dtype != NumberType::kBF16) return std::string("numbers of type ") + NameOf(options.dtype);
+  if (options.quantization != Quantization::kNone) return "quantised weights";
+  return WhyNoDecoder(model.Config(), ShapeOfGpu(DeviceIndex(model)));
+}
+
+FusedDecoder::FusedDecoder(const LanguageModel& model, const PagedCache& cache, int context_tokens)
+    : impl_(WithTorchErrors("preparing to decode", [&] {
+        UseGpu(DeviceIndex(model));
+        return std::make_unique<Impl>(model, cache, context_tokens);
+      })) {}
+
+FusedDecoder::~FusedDecoder() = default;
+
+void FusedDecoder::Decode(std::span<const Row> rows) {
+  if (impl_->flights.size() >= kSlots)
+    throw Error(ExitCode::kBroken, "a third decoding step before one was collected");
+  const c10::InferenceMode inference;
+  UseGpu(impl_->device);
+  WithTorchErrors("decoding", [&] {
+    impl_->SendPages(rows);
+    if (rows.size() == 1) {
+      impl_->DecodeOne(rows.front());
+    } else {
+      impl_->DecodeBatch(rows);
+    }
+    impl_->Draw(rows);
+    return 0;
+  });
+}
+
+std::vector<SampledToken> FusedDecoder::Collect() {
+  const Impl::Flight flight = impl_->flights.front();
+  impl_->flights.pop_front();
+  const volatile Drawn* drawn = impl_->results.host<Drawn>() + flight.slot * kMostRows;
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<SampledToken> tokens;
+  for (int r = 0; r < flight.rows; ++r) {
+    for (int looks = 0; drawn[r].step != flight.step; ++looks) {
+      if (looks % 64 == 63) sched_yield();
+      if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() > kPatience_s)
+        throw Error(ExitCode::kBroken, "the GPU did not finish a decoding step within a minute",
+                    "see `nvidia-smi` and the kernel's log (Xid)");
+    }
+    std::atomic_thread_fence(std::memory_order_acquire);
+    tokens.push_back({drawn[r].id, drawn[r].logprob, drawn[r].model_logprob});
+  }
+  return tokens;
+}
+
+}  // namespace kevin::local

@@ -1,0 +1,48 @@
+#pragma once
+// A ModelRunner for a GPU: steps that are one token of each sequence go through FusedDecoder, everything else
+// (prefill, filters, processors, models it does not know) through torch.
+
+#include <deque>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "policies/local/fused/fused_decoder.h"
+#include "policies/local/model/torch_runner.h"
+
+namespace kevin::local {
+
+// The best runner for the model's device.
+std::unique_ptr<ModelRunner> MakeModelRunner(LanguageModel& model, const TorchRunnerOptions& options);
+
+class FusedRunner : public ModelRunner {
+ public:
+  // Only where FusedDecoder::WhyNot is empty. The model must outlive the runner.
+  FusedRunner(LanguageModel& model, const TorchRunnerOptions& options);
+
+  const Shape& GetShape() const override { return shape_; }
+  void Submit(std::span<const SequenceStep> steps) override;
+  std::vector<SampledToken> Wait() override;
+  void CopyPage(int from, int to) override;
+
+ private:
+  bool IsForDecoder(std::span<const SequenceStep> steps) const;
+  void SubmitToTorch(std::span<const SequenceStep> steps);
+  void CollectAll();
+
+  struct Pending {
+    bool is_collected = false;
+    std::vector<SampledToken> tokens;  // once collected
+    std::vector<int64_t> sequences;
+  };
+
+  TorchRunner torch_;
+  FusedDecoder decoder_;
+  Shape shape_;
+  std::deque<Pending> pending_;  // submitted, not waited for
+  // Of the step before: each sequence's row if the decoder ran it, and its token once that is known.
+  std::unordered_map<int64_t, int> rows_;
+  std::unordered_map<int64_t, int32_t> tokens_;
+};
+
+}  // namespace kevin::local

@@ -1,0 +1,436 @@
+// One token of one sequence in one launch: every block stays on its multiprocessor for the whole network, and each
+// warp streams the weights of its own rows through a ring in shared memory, far ahead of what it needs: while all
+// blocks wait for each other between two products, the memory goes on reading.
+
+struct Step {
+  const int* token;   // the device's copy of the last token sampled
+  const int* pages;
+  int given_token;    // instead, unless negative
+  int position;
+  u32 meetings;       // of all launches before
+};
+
+
+
+// Of a matrix and a vector. Rows are dealt out to blocks in turn; each is cut into kCut parts, and a warp always has the
+// same part, so that its share of the vector stays in registers.
+template <int kPhase>
+struct Product {
+  static constexpr int kMatrices = kPhase == 2 ? 2 : 1;  // gate and up, row by row
+  static constexpr int kRows = kPhase == 0 ? kQkv : kPhase == 2 ? FFN : kPhase == 4 ? VOCABULARY : HIDDEN;
+  static constexpr int kColumns = kPhase == 1 ? HEADS * HEAD_DIM : kPhase == 3 ? FFN : HIDDEN;
+  static constexpr int kCut = kPhase == 1 ? CUT_O : kPhase == 3 ? CUT_DOWN : CUT_HIDDEN;
+  static constexpr int kPartBytes = 2 * kColumns / kCut;
+  static constexpr int kChunks = (kPartBytes + 511) / 512;  // 16 bytes for each lane
+  static constexpr int kPieces = (kChunks * 512 + STAGE_BYTES - 1) / STAGE_BYTES;
+  static constexpr int kPieceChunks = (kChunks + kPieces - 1) / kPieces;
+  static constexpr int kPieceBytes = kPieceChunks * 512;
+  static constexpr int kLastBytes = kPartBytes - (kPieces - 1) * kPieceBytes;
+  static constexpr int kStep = kWarps / kCut;  // rows at once
+  static_assert(kPieceBytes <= STAGE_BYTES && kLastBytes > 0 && kPartBytes % 16 == 0 && kWarps % kCut == 0);
+
+  static __device__ __forceinline__ int Rows() {
+    return (kRows - (int)blockIdx.x + BLOCKS - 1) / BLOCKS * kMatrices;
+  }
+};
+
+// Walks through all that one warp multiplies, in order.
+struct Cursor {
+  const u16* const* matrices = nullptr;  // in shared memory: four of each layer, the head, null
+  const char* row = nullptr;
+  size_t stride = 0;  // to this warp's next row
+  int phase = 0, rows = 0, piece = 0, pieces = 0;
+  u32 piece_bytes = 0, last_bytes = 0;
+
+  template <int kPhase>
+  __device__ void BeginPhase(const u16* matrix) {
+    using P = Product<kPhase>;
+    static_assert(P::kMatrices == 1 || P::kStep % 2 == 0);
+    constexpr size_t kRowBytes = 2 * P::kColumns;
+    const int warp = threadIdx.x / 32, first = warp / P::kCut;
+    const size_t index = blockIdx.x + (size_t)(first / P::kMatrices) * BLOCKS + (size_t)(first % P::kMatrices) * P::kRows;
+    row = (const char*)matrix + index * kRowBytes + warp % P::kCut * P::kPartBytes;
+    stride = (size_t)(P::kStep / P::kMatrices) * BLOCKS * kRowBytes;
+    rows = max(0, (P::Rows() - first + P::kStep - 1) / P::kStep);
+    pieces = P::kPieces, piece_bytes = P::kPieceBytes, last_bytes = P::kLastBytes;
+  }
+  // The next phase in which this warp has rows.
+  __device__ void Begin() {
+    while (rows == 0 && *matrices) {
+      const u16* matrix = *matrices++;
+      if (!*matrices) BeginPhase<4>(matrix);
+      else if (phase == 0) BeginPhase<0>(matrix);
+      else if (phase == 1) BeginPhase<1>(matrix);
+      else if (phase == 2) BeginPhase<2>(matrix);
+      else BeginPhase<3>(matrix);
+      phase = (phase + 1) % 4;
+    }
+  }
+  // The next piece; false at the end.
+  __device__ __forceinline__ bool Next(const char** source, u32* bytes) {
+    if (rows == 0) return false;
+    *source = row + piece * piece_bytes;
+    *bytes = piece + 1 < pieces ? piece_bytes : last_bytes;
+    if (++piece == pieces) {
+      piece = 0, row += stride;
+      if (--rows == 0) Begin();
+    }
+    return true;
+  }
+};
+
+struct Ring {
+  char* data;      // of this warp
+  u32 full;        // shared address of its barriers
+  u64 policy;
+  int stage = 0;   // to be consumed next
+  u32 parity = 0;
+  Cursor fetched;  // the first lane's
+
+  __device__ void Fetch(int into) {
+    const char* source;
+    u32 bytes;
+    if (!fetched.Next(&source, &bytes)) return;
+    const u32 target = (u32)__cvta_generic_to_shared(data + into * STAGE_BYTES), barrier = full + 8 * into;
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(
+            target),
+        "l"(source), "r"(bytes), "r"(barrier), "l"(policy)
+        : "memory");
+  }
+
+  __device__ __forceinline__ void Wait() const {
+    asm volatile(
+        "{\n.reg .pred done;\nagain:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}\n" ::"r"(full + 8 * stage),
+        "r"(parity)
+        : "memory");
+  }
+  __device__ __forceinline__ void Release() {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) Fetch(stage);
+    if (++stage == STAGES) stage = 0, parity ^= 1;
+  }
+};
+
+// Each warp's rows of a product; sums of the parts to `sums`, or, of whole rows of the last one, to the logits.
+template <int kPhase>
+__device__ __forceinline__ void Multiply(const Model& model, Ring& ring, const u16* vector, float* sums) {
+  using P = Product<kPhase>;
+  const int lane = threadIdx.x % 32, cut = threadIdx.x / 32 % P::kCut;
+  float values[P::kChunks][8];
+#pragma unroll
+  for (int c = 0; c < P::kChunks; ++c) {
+    uint4 v = {};
+    if (c * 512 + lane * 16 < P::kPartBytes)
+      v = *(const uint4*)((const char*)vector + cut * P::kPartBytes + c * 512 + lane * 16);
+    const u32 pairs[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int k = 0; k < 4; ++k) values[c][2 * k] = Low(pairs[k]), values[c][2 * k + 1] = High(pairs[k]);
+  }
+  const int rows = P::Rows();
+  for (int index = threadIdx.x / 32 / P::kCut; index < rows; index += P::kStep) {
+    float part[4] = {};
+#pragma unroll
+    for (int piece = 0; piece < P::kPieces; ++piece) {
+      const char* weights = ring.data + ring.stage * STAGE_BYTES + lane * 16;
+      ring.Wait();
+#pragma unroll
+      for (int k = 0; k < P::kPieceChunks; ++k) {
+        const int c = piece * P::kPieceChunks + k;
+        if (c >= P::kChunks || c * 512 + lane * 16 >= P::kPartBytes) continue;
+        const uint4 w = *(const uint4*)(weights + k * 512);
+        part[0] = fmaf(Low(w.x), values[c][0], part[0]), part[1] = fmaf(High(w.x), values[c][1], part[1]);
+        part[2] = fmaf(Low(w.y), values[c][2], part[2]), part[3] = fmaf(High(w.y), values[c][3], part[3]);
+        part[0] = fmaf(Low(w.z), values[c][4], part[0]), part[1] = fmaf(High(w.z), values[c][5], part[1]);
+        part[2] = fmaf(Low(w.w), values[c][6], part[2]), part[3] = fmaf(High(w.w), values[c][7], part[3]);
+      }
+      ring.Release();
+    }
+    const float total = WarpSum((part[0] + part[1]) + (part[2] + part[3]));
+    if (lane == 0) sums[index * P::kCut + cut] = total;
+  }
+}
+
+__device__ __forceinline__ float BlockSum(float x, float* shared) {
+  x = WarpSum(x);
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
+  __syncthreads();
+  float total = 0;
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) total += shared[w];
+  return total;
+}
+
+constexpr int kStreamEach = (HIDDEN / 4 + kThreads - 1) / kThreads;  // vectors of four
+
+__device__ __forceinline__ void LoadNorm(const u16* weight, uint2 (&weights)[kStreamEach]) {
+#pragma unroll
+  for (int k = 0; k < kStreamEach; ++k) {
+    const int i = threadIdx.x + k * kThreads;
+    if (i < HIDDEN / 4) weights[k] = __ldg((const uint2*)weight + i);
+  }
+}
+
+// RMSNorm of the residual stream into shared memory.
+__device__ __forceinline__ void Normalise(const uint2 (&x)[kStreamEach], const uint2 (&weights)[kStreamEach],
+                                          u16* vector, float* shared) {
+  float squares = 0;
+#pragma unroll
+  for (int k = 0; k < kStreamEach; ++k) {
+    if ((int)threadIdx.x + k * kThreads >= HIDDEN / 4) continue;
+    squares += Low(x[k].x) * Low(x[k].x) + High(x[k].x) * High(x[k].x);
+    squares += Low(x[k].y) * Low(x[k].y) + High(x[k].y) * High(x[k].y);
+  }
+  const float scale = rsqrtf(BlockSum(squares, shared) / HIDDEN + NORM_EPS);
+  const auto scaled = [&](u32 pair, u32 weight) {
+    const u32 low = Narrow(Low(pair) * scale * Low(weight));
+    return low | (u32)Narrow(High(pair) * scale * High(weight)) << 16;
+  };
+#pragma unroll
+  for (int k = 0; k < kStreamEach; ++k) {
+    const int i = threadIdx.x + k * kThreads;
+    if (i < HIDDEN / 4) ((uint2*)vector)[i] = {scaled(x[k].x, weights[k].x), scaled(x[k].y, weights[k].y)};
+  }
+  __syncthreads();
+}
+
+__device__ __forceinline__ void LoadStream(const u16* stream, uint2 (&x)[kStreamEach]) {
+#pragma unroll
+  for (int k = 0; k < kStreamEach; ++k) {
+    const int i = threadIdx.x + k * kThreads;
+    if (i < HIDDEN / 4) x[k] = __ldcg((const uint2*)stream + i);
+  }
+}
+
+template <int kCount>
+__device__ __forceinline__ void LoadVector(const u16* from, u16* vector) {
+#pragma unroll
+  for (int k = 0; k < (kCount / 8 + kThreads - 1) / kThreads; ++k) {
+    const int i = threadIdx.x + k * kThreads;
+    if (i < kCount / 8) ((uint4*)vector)[i] = __ldcg((const uint4*)from + i);
+  }
+  __syncthreads();
+}
+
+// Until every block has come here; what it wrote before can be read after.
+__device__ __forceinline__ void Meet(const Model& model, u32& target) {
+  target += BLOCKS;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    u32 seen;
+    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(model.arrived) : "memory");
+    do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(model.arrived) : "memory");
+    while ((int)(seen - target) < 0);
+  }
+  __syncthreads();
+}
+
+template <int kPhase>
+__device__ __forceinline__ float PartsOf(const float* sums, int index) {
+  float total = 0;
+#pragma unroll
+  for (int part = 0; part < Product<kPhase>::kCut; ++part) total += sums[index * Product<kPhase>::kCut + part];
+  return total;
+}
+
+// The rows of a product whose result is added to the residual stream; this block's own part of it is in `own`.
+template <int kPhase>
+__device__ __forceinline__ void AddToStream(u16* stream, const float* sums, float* own) {
+  for (int i = threadIdx.x; (int)blockIdx.x + i * BLOCKS < HIDDEN; i += kThreads) {
+    own[i] = Rounded(own[i] + Rounded(PartsOf<kPhase>(sums, i)));
+    stream[blockIdx.x + i * BLOCKS] = Narrow(own[i]);
+  }
+}
+
+// The tokens of the whole sequence, cut into parts; each block attends to one at most, the same in every layer.
+struct Share {
+  Part part;
+  int splits, split;
+  bool mine;
+
+  __device__ Share(const Step& step, int* kept) {
+    const int tokens = step.position + 1;
+    splits = SplitsFor(tokens);
+    split = blockIdx.x / KV_HEADS;
+    mine = split < splits;
+    const int each = (tokens + splits - 1) / splits;
+    const int begin = min(split * each, tokens), end = min(tokens, begin + each);
+    const bool owner = begin <= step.position && step.position < end;
+    part = {(int)blockIdx.x % KV_HEADS, begin, end, owner ? step.position : -1, step.pages, kept};
+    for (int i = threadIdx.x; mine && begin < end && i < kPagesKept && i <= (end - 1) / PAGE_TOKENS - begin / PAGE_TOKENS;
+         i += kThreads)
+      kept[i] = step.pages[begin / PAGE_TOKENS + i];
+  }
+};
+
+// What a block attends to, into the second-level cache, while it has other things to do.
+__device__ __forceinline__ void PrefetchShare(const Layer& layer, const Part& part) {
+  constexpr int kLines = HEAD_DIM * 2 / 128;
+  for (int i = threadIdx.x; i < (part.end - part.begin) * 2 * kLines; i += kThreads) {
+    const int token = part.begin + i / (2 * kLines), which = i % (2 * kLines);
+    const u16* line = (which % 2 ? layer.keys : layer.values) + part.Index(token) + which / 2 * 64;
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
+  }
+}
+
+// The last block to finish its part of a key head's tokens puts the parts together.
+__device__ __forceinline__ void MergeParts(const Model& model, const Share& share, float* scratch) {
+  bool* last = (bool*)scratch;
+  __syncthreads();
+  if (threadIdx.x == 0) *last = ArriveLast(model.counters + share.part.kv_head, share.splits);
+  __syncthreads();
+  if (*last) MergeRecords(model.partial, share.part.kv_head, share.splits, model.attended);
+}
+
+// The same of few parts, straight into a block's vector.
+__device__ __forceinline__ void LoadParts(const Model& model, int splits, u16* vector) {
+  constexpr int kEach = (HEADS * HEAD_DIM + kThreads - 1) / kThreads;
+#pragma unroll 4
+  for (int k = 0; k < kEach; ++k) {
+    const int i = threadIdx.x + k * kThreads;
+    if (i >= HEADS * HEAD_DIM) break;
+    const float* records = model.partial + (size_t)(i / HEAD_DIM) * splits * kRecord;
+    float greatest[kSplitsForAll], weight[kSplitsForAll], value[kSplitsForAll], top = kLowest, total = 0, sum = 0;
+#pragma unroll
+    for (int s = 0; s < kSplitsForAll; ++s) {
+      const float* record = records + min(s, splits - 1) * kRecord;
+      greatest[s] = __ldcg(record + HEAD_DIM), weight[s] = __ldcg(record + HEAD_DIM + 1);
+      value[s] = __ldcg(record + i % HEAD_DIM);
+    }
+#pragma unroll
+    for (int s = 0; s < kSplitsForAll; ++s) top = fmaxf(top, greatest[s]);
+#pragma unroll
+    for (int s = 0; s < kSplitsForAll; ++s) {
+      const float scale = s < splits ? __expf(greatest[s] - top) : 0;
+      total += scale * weight[s], sum += scale * value[s];
+    }
+    vector[i] = Narrow(sum / total);
+  }
+  __syncthreads();
+}
+
+__device__ __forceinline__ void AttendShare(const Model& model, const Layer& layer, const Share& share,
+                                            const float* rotation, float* scratch) {
+  const int kv_head = share.part.kv_head;
+  const auto head = [&](int which, float (&x)[kPerLane]) {
+    const int row = which < kGroup ? kv_head * kGroup + which : HEADS + (which - kGroup) * KV_HEADS + kv_head;
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) x[i] = Wide(__ldcg(model.qkv + row * HEAD_DIM + threadIdx.x % 32 + 32 * i));
+  };
+  const auto done = [&](int query_head, int d, float sum, float greatest, float weight) {
+    if (share.splits == 1) {
+      model.attended[query_head * HEAD_DIM + d] = Narrow(sum / weight);
+      return;
+    }
+    float* record = model.partial + ((size_t)query_head * share.splits + share.split) * kRecord;
+    record[d] = sum;
+    if (d == 0) record[HEAD_DIM] = greatest, record[HEAD_DIM + 1] = weight;
+  };
+  Attend(layer, share.part, rotation, scratch, head, done);
+  if (share.splits > kSplitsForAll) MergeParts(model, share, scratch);
+}
+
+constexpr int kVectorBytes = 2 * (FFN > HEADS * HEAD_DIM ? (FFN > HIDDEN ? FFN : HIDDEN)
+                                                        : (HEADS * HEAD_DIM > HIDDEN ? HEADS * HEAD_DIM : HIDDEN));
+constexpr int kScratchBytes = ((kVectorBytes > kAttendBytes ? kVectorBytes : kAttendBytes) + 127) / 128 * 128;
+constexpr int Greatest(int a, int b) { return a > b ? a : b; }
+template <int kPhase>
+constexpr int kSums = (Product<kPhase>::kRows + BLOCKS - 1) / BLOCKS * Product<kPhase>::kMatrices * Product<kPhase>::kCut;
+constexpr int kMostSums =
+    Greatest(Greatest(kSums<0>, kSums<1>), Greatest(Greatest(kSums<2>, kSums<3>), kSums<4>));
+constexpr int kOwnRows = (HIDDEN + BLOCKS - 1) / BLOCKS;
+constexpr int kBiases = (kQkv + BLOCKS - 1) / BLOCKS;
+constexpr int kTable = 2 * (4 * LAYERS + 2);  // of addresses
+constexpr int kFloats = kTable + kMostSums + 32 + kOwnRows + kBiases + HEAD_DIM + kPagesKept;
+constexpr int kRingOffset = (kScratchBytes + (4 * kFloats + 7) / 8 * 8 + 8 * kWarps * STAGES + 127) / 128 * 128;
+static_assert(kRingOffset + kWarps * STAGES * STAGE_BYTES <= SHARED_BYTES, "does not fit");
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1) kevin_decode_one(const Model model, const Step step) {
+  extern __shared__ __align__(128) char shared[];
+  u16* vector = (u16*)shared;
+  const u16** matrices = (const u16**)(shared + kScratchBytes);
+  float* sums = (float*)(shared + kScratchBytes) + kTable;
+  float* few = sums + kMostSums;
+  float* own = few + 32;
+  float* biases = own + kOwnRows;
+  float* rotation = biases + kBiases;
+  int* kept = (int*)(rotation + HEAD_DIM);
+  const int warp = threadIdx.x / 32;
+  Ring ring;
+  ring.full = (u32)__cvta_generic_to_shared(shared + kScratchBytes + (4 * kFloats + 7) / 8 * 8) + 8 * STAGES * warp;
+  ring.data = shared + kRingOffset + warp * STAGES * STAGE_BYTES;
+  ring.fetched.matrices = matrices;
+  for (int l = threadIdx.x; l <= LAYERS; l += kThreads) {
+    matrices[4 * l] = l < LAYERS ? model.layers[l].qkv : model.head;
+    matrices[4 * l + 1] = l < LAYERS ? model.layers[l].o : nullptr;
+    if (l == LAYERS) break;
+    matrices[4 * l + 2] = model.layers[l].gate_up;
+    matrices[4 * l + 3] = model.layers[l].down;
+  }
+  __syncthreads();
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(ring.policy));
+  if (threadIdx.x % 32 == 0) {
+    for (int s = 0; s < STAGES; ++s)
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(ring.full + 8 * s) : "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    ring.fetched.Begin();
+    for (int s = 0; s < STAGES; ++s) ring.Fetch(s);
+  }
+  __syncwarp();
+  const int token = step.given_token >= 0 ? step.given_token : *(volatile const int*)step.token;
+  const u16* embedded = model.embedding + (size_t)token * HIDDEN;
+  const Share share(step, kept);
+  FillRotation(model, step.position, rotation);
+  for (int i = threadIdx.x; (int)blockIdx.x + i * BLOCKS < HIDDEN; i += kThreads)
+    own[i] = Wide(embedded[blockIdx.x + i * BLOCKS]);
+
+  u32 target = step.meetings * BLOCKS;
+  uint2 weights[kStreamEach], x[kStreamEach];
+  LoadNorm(embedded, x);
+  LoadNorm(model.layers->norm1, weights);
+#pragma unroll 1
+  for (int l = 0; l < LAYERS; ++l) {
+    const Layer& layer = model.layers[l];
+    for (int i = threadIdx.x; QKV_BIAS && (int)blockIdx.x + i * BLOCKS < kQkv; i += kThreads)
+      biases[i] = Wide(layer.qkv_bias[blockIdx.x + i * BLOCKS]);
+    if (share.mine) PrefetchShare(layer, share.part);
+    Normalise(x, weights, vector, few);
+    Multiply<0>(model, ring, vector, sums);
+    __syncthreads();
+    for (int i = threadIdx.x; (int)blockIdx.x + i * BLOCKS < kQkv; i += kThreads)
+      model.qkv[blockIdx.x + i * BLOCKS] = Narrow(PartsOf<0>(sums, i) + (QKV_BIAS ? biases[i] : 0.0f));
+    Meet(model, target);
+    if (share.mine) AttendShare(model, layer, share, rotation, (float*)shared);
+    LoadNorm(layer.norm2, weights);
+    Meet(model, target);
+    if (share.splits > 1 && share.splits <= kSplitsForAll) LoadParts(model, share.splits, vector);
+    else LoadVector<HEADS * HEAD_DIM>(model.attended, vector);
+    Multiply<1>(model, ring, vector, sums);
+    __syncthreads();
+    AddToStream<1>(model.stream, sums, own);
+    Meet(model, target);
+    LoadStream(model.stream, x);
+    Normalise(x, weights, vector, few);
+    Multiply<2>(model, ring, vector, sums);
+    __syncthreads();
+    for (int i = threadIdx.x; (int)blockIdx.x + i * BLOCKS < FFN; i += kThreads) {
+      const float gate = Rounded(PartsOf<2>(sums, 2 * i)), up = Rounded(PartsOf<2>(sums, 2 * i + 1));
+      model.hidden[blockIdx.x + i * BLOCKS] = Narrow(Rounded(gate / (1 + __expf(-gate))) * up);
+    }
+    Meet(model, target);
+    LoadVector<FFN>(model.hidden, vector);
+    LoadNorm(l + 1 < LAYERS ? model.layers[l + 1].norm1 : model.final_norm, weights);
+    Multiply<3>(model, ring, vector, sums);
+    __syncthreads();
+    AddToStream<3>(model.stream, sums, own);
+    Meet(model, target);
+    LoadStream(model.stream, x);
+  }
+  Normalise(x, weights, vector, few);
+  Multiply<4>(model, ring, vector, sums);
+  __syncthreads();
+  for (int i = threadIdx.x; (int)blockIdx.x + i * BLOCKS < VOCABULARY; i += kThreads)
+    model.logits[blockIdx.x + i * BLOCKS] = Narrow(PartsOf<4>(sums, i));
+}
