@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kWarps = 8, kChunkBytes = 512, kMostStageBytes = 4096;  // as decode_one.cu has them
 constexpr int kScoredTokens = 512, kKeptPages = 66, kSlice = 2048;    // as attend.cu and draw.cu have them
+constexpr int kTileTokens = 16, kTilesInFlight = 3;                   // as decode_batch.cu has them
 constexpr int kMostGroup = 8;
 // Registers that a warp's part of a vector may take. Down projections are the widest.
 constexpr int kVectorRegisters = 80, kMostVectorRegisters = 112;
@@ -48,6 +49,12 @@ Cuts CutsFor(const ModelConfig& config, int blocks) {
 int AttendBytes(const ModelConfig& config) {
   const int group = config.heads / config.kv_heads, dim = config.head_dim;
   return 4 * (group * dim + std::max(group * kScoredTokens, kWarps * group * dim) + 3 * group);
+}
+
+// Of a block of kevin_attend: tiles of keys and values on their way, and the queries.
+int BatchAttendBytes(const ModelConfig& config) {
+  const int tile = kTileTokens * config.head_dim * 2;
+  return kWarps * kTilesInFlight * 2 * tile + tile;
 }
 
 // Bytes of a block's shared memory that are not the ring.
@@ -104,7 +111,7 @@ DecoderPlan PlanDecoder(const ModelConfig& config, const GpuShape& gpu, int page
   DecoderPlan plan;
   plan.blocks = gpu.multiprocessors;
   plan.decode_shared_bytes = gpu.block_shared_bytes - kReservedSharedBytes;
-  plan.attend_shared_bytes = AttendBytes(config);
+  plan.attend_shared_bytes = BatchAttendBytes(config);
   plan.slices = UpDiv(config.vocabulary, kSlice);
   const std::initializer_list<std::pair<const char*, int>> numbers = {
       {"HIDDEN", config.hidden},

@@ -23,7 +23,7 @@ constexpr int kMostRows = FusedDecoder::kMostRows;
 constexpr int kSlots = 2;               // steps in flight
 constexpr int kMostSplits = 32;         // of a sequence among blocks, as in kernels/common.cu
 constexpr double kPatience_s = 60;      // with a step of milliseconds
-constexpr int kBlocksForAttention = 8;  // for each multiprocessor, of a batch
+constexpr int kBlocksForAttention = 4;  // for each multiprocessor, of a batch
 
 // As the kernels lay them out.
 struct DeviceLayer {
