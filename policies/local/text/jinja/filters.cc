@@ -71,6 +71,7 @@ Value ToInteger(Run&, const Value& subject, Arguments& arguments) {
   const auto given = Bind("int", arguments, {"default", "base"});
   if (IntegerOr(given[1], 10) != 10) Fail("int() knows base 10 only");
   std::optional<double> number;
+  Defined(subject);
   if (subject.IsInteger()) return subject.Integer();
   if (subject.IsNumber()) number = subject.Number();
   if (subject.IsText()) {
@@ -83,6 +84,7 @@ Value ToInteger(Run&, const Value& subject, Arguments& arguments) {
 
 Value ToFloat(Run&, const Value& subject, Arguments& arguments) {
   const auto given = Bind("float", arguments, {"default"});
+  Defined(subject);
   if (subject.IsNumber()) return subject.Number();
   if (subject.IsText()) {
     if (const auto number = Parsed<double>(*subject.AsText())) return *number;

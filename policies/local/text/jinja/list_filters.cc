@@ -135,6 +135,7 @@ Value Sum(Run& run, const Value& subject, Arguments& arguments) {
 
 Value Map(Run& run, const Value& subject, Arguments& arguments) {
   std::vector<Value> result;
+  if (!subject.Truth()) return MakeList({});  // of None, too
   if (arguments.positional.empty()) {
     const auto given = Bind("map", arguments, {"attribute", "default"}, 1);
     for (const Value& item : ItemsOf(run, subject)) {
@@ -164,6 +165,7 @@ Value Select(Run& run, const Value& subject, Arguments& arguments) {
   std::string test;
   if (next < arguments.positional.size()) test = TextOf(arguments.positional[next++]);
   std::vector<Value> kept;
+  if (!subject.Truth()) return MakeList({});
   for (const Value& item : ItemsOf(run, subject)) {
     const Value value = by_attribute ? AtPath(run, item, &path) : item;
     Arguments rest{

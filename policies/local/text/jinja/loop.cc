@@ -18,8 +18,8 @@ std::optional<Value> Loop::Field(std::string_view name) const {
   if (name == "first") return index_ == 0;
   if (name == "last") return index_ + 1 == size;
   if (name == "length") return size;
-  if (name == "depth") return depth_ + 1;
-  if (name == "depth0") return depth_;
+  if (name == "depth") return 1;  // it counts recursive loops
+  if (name == "depth0") return 0;
   if (name == "previtem") return Neighbour(index_ - 1, "there is no previous item");
   if (name == "nextitem") return Neighbour(index_ + 1, "there is no next item");
   if (name == "cycle") {

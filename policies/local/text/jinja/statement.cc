@@ -76,10 +76,7 @@ Flow For::Execute(Run& run) const {
     all = std::move(kept);
   }
   const bool none = all.empty();
-  const Value* outer = run.scope->Find("loop");
-  const auto* outer_loop = outer == nullptr ? nullptr : dynamic_cast<const Loop*>(outer->AsCallable());
-  const auto loop =
-      std::make_shared<Loop>(std::move(all), outer_loop == nullptr ? 0 : outer_loop->depth() + 1);
+  const auto loop = std::make_shared<Loop>(std::move(all));
   while (loop->Next()) {
     run.Step();
     const Within within(run);
