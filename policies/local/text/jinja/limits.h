@@ -12,7 +12,7 @@ struct Limits {
   int depth = 100;               // of nested expressions and statements in the source
   int calls = 100;               // of macros in one another
   size_t steps = 20'000'000;     // evaluated nodes; 16 bytes of made text count as one, too
-  size_t text_bytes = 64 << 20;  // of one string or the whole output
+  size_t text_bytes = 16 << 20;  // of one string or the whole output
   size_t range_items = 100'000;  // as in Jinja's sandbox
 };
 

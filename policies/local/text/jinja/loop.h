@@ -10,9 +10,10 @@ namespace kevin::local::jinja {
 
 class Loop : public Callable {
  public:
-  explicit Loop(std::vector<Value> items) : items_(std::move(items)) {}
+  explicit Loop(const Value& list) : list_(list), items_(list_.AsList()->items) {}
   Value Call(Run& run, Arguments& arguments) override;
   std::optional<Value> Field(std::string_view name) const override;
+  int Height() const override { return list_.Height() + 1; }
 
   bool Next() { return ++index_ < static_cast<int64_t>(items_.size()); }  // before the first item, too
   const Value& Current() const { return items_[static_cast<size_t>(index_)]; }
@@ -20,7 +21,8 @@ class Loop : public Callable {
  private:
   Value Neighbour(int64_t index, const char* what) const;
 
-  const std::vector<Value> items_;
+  const Value list_;
+  const std::vector<Value>& items_;  // of the list
   int64_t index_ = -1;
 };
 

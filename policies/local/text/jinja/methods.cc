@@ -250,9 +250,9 @@ std::optional<Value> MethodOf(const Value& object, std::string_view name) {
   if (methods == nullptr) return std::nullopt;
   const auto found = methods->find(name);
   if (found == methods->end()) return std::nullopt;
-  return MakeFunction([self = object, method = found->second](Run& run, Arguments& arguments) {
-    return method(run, self, arguments);
-  });
+  return MakeFunction([self = object, method = found->second](
+                          Run& run, Arguments& arguments) { return method(run, self, arguments); },
+                      object.Height() + 1);
 }
 
 }  // namespace kevin::local::jinja

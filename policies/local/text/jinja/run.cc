@@ -71,8 +71,8 @@ Descent::Descent(Run& run) : run_(run) {
   ++run.depth;
 }
 
-Value MakeFunction(Function::Body body) {
-  return std::shared_ptr<Callable>(std::make_shared<Function>(std::move(body)));
+Value MakeFunction(Function::Body body, int height) {
+  return std::shared_ptr<Callable>(std::make_shared<Function>(std::move(body), height));
 }
 
 std::vector<const Value*> Bind(std::string_view function, const Arguments& arguments,

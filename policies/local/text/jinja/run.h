@@ -95,13 +95,15 @@ class Descent {
 class Function : public Callable {
  public:
   using Body = std::function<Value(Run&, Arguments&)>;
-  explicit Function(Body body) : body_(std::move(body)) {}
+  Function(Body body, int height) : body_(std::move(body)), height_(height) {}
   Value Call(Run& run, Arguments& arguments) override { return body_(run, arguments); }
+  int Height() const override { return height_; }
 
  private:
   Body body_;
+  int height_;
 };
-Value MakeFunction(Function::Body body);
+Value MakeFunction(Function::Body body, int height = 0);  // height: of what it keeps
 
 // The arguments in the order of `names`, null where not given. Throws TemplateError when there are fewer than
 // `required`, too many or unknown ones. They live as long as `arguments`.

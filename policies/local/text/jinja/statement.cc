@@ -76,7 +76,7 @@ Flow For::Execute(Run& run) const {
     all = std::move(kept);
   }
   const bool none = all.empty();
-  const auto loop = std::make_shared<Loop>(std::move(all));
+  const auto loop = std::make_shared<Loop>(MakeList(std::move(all)));
   while (loop->Next()) {
     run.Step();
     const Within within(run);

@@ -41,8 +41,26 @@ void Dict::Set(const Value& key, const Value& value) {
 std::optional<Value> Callable::Field(std::string_view) const { return std::nullopt; }
 
 Value::Value(std::string text) : data_(std::make_shared<const std::string>(std::move(text))) {}
-Value::Value(List list) : data_(std::make_shared<const List>(std::move(list))) {}
-Value::Value(Dict dict) : data_(std::make_shared<const Dict>(std::move(dict))) {}
+Value::Value(List list) {
+  for (const Value& item : list.items) list.height = std::max(list.height, item.Height() + 1);
+  CheckDepth(list.height);
+  data_ = std::make_shared<const List>(std::move(list));
+}
+
+Value::Value(Dict dict) {
+  for (const auto& [key, value] : dict.items) {
+    dict.height = std::max({dict.height, key.Height() + 1, value.Height() + 1});
+  }
+  CheckDepth(dict.height);
+  data_ = std::make_shared<const Dict>(std::move(dict));
+}
+
+int Value::Height() const {
+  if (const List* list = AsList()) return list->height;
+  if (const Dict* dict = AsDict()) return dict->height;
+  if (const Callable* callable = AsCallable()) return callable->Height();
+  return 0;
+}
 
 Value Value::FromJson(const nlohmann::ordered_json& json, int depth) {
   CheckDepth(depth);

@@ -23,14 +23,17 @@ struct Undefined {
 };
 struct None {};
 
+// Made and then never changed. `height`: of the lists, dicts and functions in one another, set by Value.
 struct List {
   std::vector<Value> items;
   bool tuple = false;
+  int height = 0;
 };
 
 // Keeps the order in which keys came. Looked up one after another: templates deal with small ones.
 struct Dict {
   std::vector<std::pair<Value, Value>> items;
+  int height = 0;  // as a list's
   const Value* Find(const Value& key) const;
   const Value* Find(std::string_view key) const;
   void Set(const Value& key, const Value& value);
@@ -51,6 +54,7 @@ class Callable {
   virtual ~Callable() = default;
   virtual Value Call(Run& run, Arguments& arguments) = 0;
   virtual std::optional<Value> Field(std::string_view name) const;
+  virtual int Height() const { return 0; }  // of the values that it keeps
 };
 
 class Value {
@@ -62,14 +66,15 @@ class Value {
 
   Value() : data_(None{}) {}
   // Not explicit, one for each kind: values are made everywhere.
-  Value(Undefined undefined) : data_(std::move(undefined)) {}           // NOLINT(google-explicit-constructor)
-  Value(bool value) : data_(value) {}                                   // NOLINT(google-explicit-constructor)
-  Value(int64_t value) : data_(value) {}                                // NOLINT(google-explicit-constructor)
-  Value(int value) : data_(int64_t{value}) {}                           // NOLINT(google-explicit-constructor)
-  Value(double value) : data_(value) {}                                 // NOLINT(google-explicit-constructor)
-  Value(std::string text);                                              // NOLINT(google-explicit-constructor)
-  Value(std::string_view text) : Value(std::string(text)) {}            // NOLINT(google-explicit-constructor)
-  Value(const char* text) : Value(std::string(text)) {}                 // NOLINT(google-explicit-constructor)
+  Value(Undefined undefined) : data_(std::move(undefined)) {}  // NOLINT(google-explicit-constructor)
+  Value(bool value) : data_(value) {}                          // NOLINT(google-explicit-constructor)
+  Value(int64_t value) : data_(value) {}                       // NOLINT(google-explicit-constructor)
+  Value(int value) : data_(int64_t{value}) {}                  // NOLINT(google-explicit-constructor)
+  Value(double value) : data_(value) {}                        // NOLINT(google-explicit-constructor)
+  Value(std::string text);                                     // NOLINT(google-explicit-constructor)
+  Value(std::string_view text) : Value(std::string(text)) {}   // NOLINT(google-explicit-constructor)
+  Value(const char* text) : Value(std::string(text)) {}        // NOLINT(google-explicit-constructor)
+  // Throw TemplateError where lists, dicts and functions are in one another 200 deep: freeing them recurses.
   Value(List list);                                                     // NOLINT(google-explicit-constructor)
   Value(Dict dict);                                                     // NOLINT(google-explicit-constructor)
   Value(std::shared_ptr<Namespace> space) : data_(std::move(space)) {}  // NOLINT(google-explicit-constructor)
@@ -99,6 +104,7 @@ class Value {
   double Number() const;    // of a number
   const Variant& data() const { return data_; }
 
+  int Height() const;
   bool Truth() const;
   const char* TypeName() const;  // Python's: "str", "list", ...
 
