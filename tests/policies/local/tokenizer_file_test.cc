@@ -146,6 +146,21 @@ TEST_CASE("steps that are not known") {
   CHECK(around("x").find("is no token of \"special_tokens\"") != std::string::npos);
 }
 
+TEST_CASE("a word that is a token is that token where merges are ignored, though no merge makes it") {
+  const ModelFolder folder;
+  for (const bool ignored : {true, false}) {
+    Json file = Good();
+    file["model"]["vocab"]["Ġqzq"] = 20000;
+    file["model"]["ignore_merges"] = ignored;
+    folder.Write("tokenizer.json", file.dump());
+    const auto tokenizer = Tokenizer::Load(folder.path());
+    const auto ids = tokenizer->Encode("a qzq");
+    CHECK((ids.size() == 2 && ids[1] == 20000) == ignored);
+    CHECK(tokenizer->Decode(ids) == "a qzq");
+    CHECK(tokenizer->VocabularySize() == 20001);
+  }
+}
+
 TEST_CASE("an expression that never comes to an end is stopped") {
   Json file = Good();
   file["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "(x+x+)+y";

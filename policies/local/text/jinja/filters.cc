@@ -115,8 +115,6 @@ Value ToText(Run& run, const Value& subject, Arguments& arguments) {
   return subject.IsText() ? subject : Value(Str(run, subject));
 }
 
-Value Same(Run& run, const Value& subject, Arguments& arguments) { return ToText(run, subject, arguments); }
-
 Value AttributeOf(Run& run, const Value& subject, Arguments& arguments) {
   return FieldOf(run, subject, TextOf(*Bind("attr", arguments, {"name"}, 1)[0]));
 }
@@ -135,7 +133,7 @@ const FilterList& ValueFilters() {
   static const FilterList list = {{"default", Default}, {"d", Default},     {"tojson", ToJsonFilter},
                                   {"length", Length},   {"count", Length},  {"abs", Absolute},
                                   {"int", ToInteger},   {"float", ToFloat}, {"round", Round},
-                                  {"string", ToText},   {"safe", Same},     {"attr", AttributeOf},
+                                  {"string", ToText},   {"safe", ToText},   {"attr", AttributeOf},
                                   {"items", Items}};
   return list;
 }

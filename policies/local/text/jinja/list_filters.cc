@@ -17,8 +17,8 @@ Value AtPath(Run& run, const Value& value, const Value* path) {
   if (path == nullptr || path->IsNone()) return value;
   if (path->IsInteger()) return ItemOf(run, value, *path);
   Value at = value;
-  const std::string& names = TextOf(*path);
-  for (const Value& part : SplitText(run, names, std::make_unique<std::string>(".").get(), -1, false)) {
+  const std::string &names = TextOf(*path), dot = ".";
+  for (const Value& part : SplitText(run, names, &dot, -1, false)) {
     const std::string& name = *part.AsText();
     int64_t index = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);

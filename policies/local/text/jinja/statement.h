@@ -60,7 +60,7 @@ struct Set : Statement {
   ExpressionPtr value;
   Flow Execute(Run& run) const override;
 };
-// What a block prints, through filters. The first of `filters` has a null subject.
+// What a block prints goes through them, the first one first.
 struct Filters {
   std::vector<std::pair<std::string, ArgumentList>> list;
   Value Apply(Run& run, Value value) const;
