@@ -37,8 +37,7 @@ TEST_CASE("a model that is saved and loaded computes the same, in shards too") {
     shards.shard_bytes = 100'000;
     WriteHashedModel(folder.path() / "shards", ConfigJson(config), shards);
     std::ofstream(folder.path() / "shards" / "tokenizer.json") << "{}";
-    CHECK(std::filesystem::exists(folder.path() / "shards" / "model-00002-of-00005.safetensors") ==
-          (family == ModelFamily::kQwen2));
+    CHECK(Checkpoint::Open(folder.path() / "shards").Files() > 3);
     const auto model = LoadLanguageModel(folder.path() / "shards", Floats());
     model->Save(folder.path() / "saved", folder.path() / "shards");
     CHECK(std::filesystem::exists(folder.path() / "saved" / "tokenizer.json"));

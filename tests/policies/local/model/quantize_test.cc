@@ -76,7 +76,7 @@ TEST_CASE("NF4 codes and scales are those of bitsandbytes") {
   CHECK(twice.scale_offset.item<double>() == Approx(golden["scale_offset"].get<double>()).epsilon(1e-7));
   const double double_sum = Dequantize(twice, at::kFloat).to(at::kDouble).abs().sum().item<double>();
   CHECK(double_sum == Approx(golden["double_sum"].get<double>()).epsilon(1e-7));
-  CHECK(std::abs(double_sum - sum) > 1e-3 * sum);
+  CHECK(std::abs(double_sum - sum) > 1e-5 * sum);
 }
 
 TEST_CASE("int8 keeps each row to half a step of its scale") {
