@@ -37,6 +37,7 @@ class Checkpoint {
   const std::map<std::string, StoredTensor>& Tensors() const { return tensors_; }
   const StoredTensor* Find(const std::string& name) const;  // null: there is none
   const std::filesystem::path& Path() const { return path_; }
+  size_t Files() const { return mappings_.size(); }
 
  private:
   class Mapping;

@@ -106,7 +106,8 @@ class Builder {
       source_.Fill(name + "up_proj.weight", rows.narrow(0, ffn, ffn));
       source_.Fill(name + "down_proj.weight", last);
       if (!quantize) continue;
-      experts.quantized_gate_up.push_back(Quantize(rows, options_.quantization));
+      experts.quantized_gate.push_back(Quantize(rows.narrow(0, 0, ffn), options_.quantization));
+      experts.quantized_up.push_back(Quantize(rows.narrow(0, ffn, ffn), options_.quantization));
       experts.quantized_down.push_back(Quantize(last, options_.quantization));
     }
     if (!quantize) {

@@ -127,10 +127,9 @@ at::Tensor LanguageModel::Run(const at::Tensor& ids, const at::Tensor& positions
       continue;
     }
     std::vector<at::Tensor> leaves;
-    for (const bool adapters : {false, true}) {
-      for (const NamedParameter& leaf : LeavesOf(weights_.layers[static_cast<size_t>(layer)], "", adapters))
-        leaves.push_back(leaf.value);
-    }
+    for (const NamedParameter& leaf :
+         LeavesOf(weights_.layers[static_cast<size_t>(layer)], "", has_adapters_))
+      leaves.push_back(leaf.value);
     x = Checkpointed(x, leaves, run);
   }
   return RmsNorm(x, weights_.norm, config_.norm_epsilon);

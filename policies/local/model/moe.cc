@@ -27,8 +27,11 @@ Dispatch Route(const Experts& experts, const ModelConfig& config, const at::Tens
 
 at::Tensor OneExpert(const Experts& experts, int64_t expert, const at::Tensor& x) {
   const size_t i = static_cast<size_t>(expert);
-  if (!experts.gate_up.defined())
-    return ApplyQuantized(experts.quantized_down[i], Swiglu(ApplyQuantized(experts.quantized_gate_up[i], x)));
+  if (!experts.gate_up.defined()) {
+    const at::Tensor gate = ApplyQuantized(experts.quantized_gate[i], x);
+    const at::Tensor up = ApplyQuantized(experts.quantized_up[i], x);
+    return ApplyQuantized(experts.quantized_down[i], Swiglu(at::cat({gate, up}, 1)));
+  }
   return at::linear(Swiglu(at::linear(x, experts.gate_up.select(0, expert))), experts.down.select(0, expert));
 }
 

@@ -36,11 +36,12 @@ std::vector<float> DynamicValues() {
   std::vector<float> values = {0.0f, 1.0f};
   for (int decade = 0; decade < 7; ++decade) {
     const int count = 1 << decade;
-    const double scale = std::pow(10.0, decade - 6);
+    const at::Tensor bounds = at::linspace(0.1, 1, count + 1, at::kFloat);
+    const at::Tensor middles = (bounds.narrow(0, 0, count) + bounds.narrow(0, 1, count)) / 2;
+    const at::Tensor scaled = middles * std::pow(10.0, decade - 6);
     for (int i = 0; i < count; ++i) {
-      const double middle = 0.1 + 0.9 * (i + 0.5) / count;
-      values.push_back(static_cast<float>(scale * middle));
-      values.push_back(static_cast<float>(-scale * middle));
+      values.push_back(scaled.const_data_ptr<float>()[i]);
+      values.push_back(-scaled.const_data_ptr<float>()[i]);
     }
   }
   std::sort(values.begin(), values.end());

@@ -26,9 +26,11 @@ Weights Dequantized(Weights weights, at::ScalarType type) {
     Experts& experts = layer.experts;
     if (experts.quantized_down.empty()) continue;
     std::vector<at::Tensor> gate_up, down;
-    for (const QuantizedMatrix& matrix : experts.quantized_gate_up)
-      gate_up.push_back(Dequantize(matrix, type));
-    for (const QuantizedMatrix& matrix : experts.quantized_down) down.push_back(Dequantize(matrix, type));
+    for (size_t i = 0; i < experts.quantized_down.size(); ++i) {
+      const at::Tensor gate = Dequantize(experts.quantized_gate[i], type);
+      gate_up.push_back(at::cat({gate, Dequantize(experts.quantized_up[i], type)}, 0));
+      down.push_back(Dequantize(experts.quantized_down[i], type));
+    }
     experts.gate_up = at::stack(gate_up);
     experts.down = at::stack(down);
   }

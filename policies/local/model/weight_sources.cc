@@ -4,9 +4,15 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <filesystem>
+#include <map>
 #include <optional>
 
 #include "env/error.h"
@@ -16,17 +22,46 @@ namespace kevin::local {
 namespace {
 
 constexpr int64_t kStagingBytes = 64 << 20;
-constexpr int64_t kCopyBytes = 4 << 20;  // worth a thread
+constexpr int64_t kReadBytes = 4 << 20;  // worth a thread
 constexpr double kDeviation = 0.02;
 
-void CopyInParallel(const std::byte* from, std::byte* to, int64_t bytes) {
-  at::parallel_for(0, (bytes + kCopyBytes - 1) / kCopyBytes, 1, [&](int64_t begin, int64_t end) {
-    const int64_t first = begin * kCopyBytes, last = std::min(bytes, end * kCopyBytes);
-    std::memcpy(to + first, from + first, static_cast<size_t>(last - first));
-  });
-}
+// A weight file, read by several threads at once: on a CPU that is twice as quick as copying out of a
+// mapping, page by page.
+class WeightFile {
+ public:
+  explicit WeightFile(const std::filesystem::path& path)
+      : path_(path), file_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (file_ < 0) Fail(std::strerror(errno));
+  }
+  ~WeightFile() {
+    if (file_ >= 0) close(file_);
+  }
+  WeightFile(const WeightFile&) = delete;
+  WeightFile& operator=(const WeightFile&) = delete;
 
-// Two pinned buffers in turn: one is filled from the mapping while the other travels.
+  void Read(int64_t offset, void* to, int64_t bytes) const {
+    std::atomic<bool> whole = true;
+    at::parallel_for(0, (bytes + kReadBytes - 1) / kReadBytes, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t at = begin * kReadBytes, last = std::min(bytes, end * kReadBytes); at < last;) {
+        const ssize_t got =
+            pread(file_, static_cast<char*>(to) + at, static_cast<size_t>(last - at), offset + at);
+        if (got <= 0) whole = false;
+        if (got <= 0) return;
+        at += got;
+      }
+    });
+    if (!whole) Fail("it cannot be read to its end");
+  }
+
+ private:
+  [[noreturn]] void Fail(const std::string& why) const {
+    throw Error(ExitCode::kBroken, path_.string() + ": " + why, "try again when nobody changes the file");
+  }
+  std::filesystem::path path_;
+  int file_ = -1;
+};
+
+// Two pinned buffers in turn: one is filled from the file while the other travels.
 class Staging {
  public:
   explicit Staging(at::Device device) : guard_(at::kCUDA), device_(device) {
@@ -37,13 +72,13 @@ class Staging {
   }
 
   // `to` is contiguous, on the device.
-  void Send(std::span<const std::byte> bytes, const at::Tensor& to) {
-    const at::Tensor target = to.view(at::kByte).view({-1});
-    for (int64_t done = 0; done < static_cast<int64_t>(bytes.size()); done += kStagingBytes) {
+  void Send(const WeightFile& file, int64_t offset, const at::Tensor& to) {
+    const at::Tensor target = to.view({-1}).view(at::kByte);
+    for (int64_t done = 0; done < target.numel(); done += kStagingBytes) {
       Buffer& buffer = buffers_[turn_++ % 2];
-      const int64_t size = std::min(kStagingBytes, static_cast<int64_t>(bytes.size()) - done);
+      const int64_t size = std::min(kStagingBytes, target.numel() - done);
       if (buffer.used) buffer.sent->synchronize();
-      CopyInParallel(bytes.data() + done, static_cast<std::byte*>(buffer.bytes.mutable_data_ptr()), size);
+      file.Read(offset + done, buffer.bytes.mutable_data_ptr(), size);
       target.narrow(0, done, size).copy_(buffer.bytes.narrow(0, 0, size), /*non_blocking=*/true);
       buffer.sent->record(guard_.getStream(device_));
       buffer.used = true;
@@ -74,24 +109,20 @@ class CheckpointSource : public WeightSource {
     if (!stored) throw Error(ExitCode::kBadRequest, fmt::format("tensor `{}` is missing", name));
     const at::ScalarType type = TorchType(stored->type);
     const bool same_type = type == destination.scalar_type();
-    if (!staging_) {
-      if (same_type) return Copy(*stored, destination);
-      destination.copy_(at::from_blob(const_cast<std::byte*>(stored->bytes.data()), stored->shape, type));
-      return;
-    }
     const at::Tensor target =
         same_type ? destination : at::empty(stored->shape, destination.options().dtype(type));
-    staging_->Send(stored->bytes, target);
+    const WeightFile& file = files_.try_emplace(stored->file, stored->file).first->second;
+    if (staging_) {
+      staging_->Send(file, stored->file_offset, target);
+    } else {
+      file.Read(stored->file_offset, target.mutable_data_ptr(), static_cast<int64_t>(target.nbytes()));
+    }
     if (!same_type) destination.copy_(target);
   }
 
  private:
-  static void Copy(const StoredTensor& stored, const at::Tensor& destination) {
-    CopyInParallel(stored.bytes.data(), static_cast<std::byte*>(destination.mutable_data_ptr()),
-                   static_cast<int64_t>(stored.bytes.size()));
-  }
-
   const Checkpoint& checkpoint_;
+  std::map<std::filesystem::path, WeightFile> files_;
   std::optional<Staging> staging_;
 };
 

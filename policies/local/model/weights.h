@@ -57,7 +57,7 @@ struct Experts {
   at::Tensor
       gate_up;      // [experts, 2 * expert_ffn, hidden]: gate_proj, then up_proj; undefined where quantised
   at::Tensor down;  // [experts, hidden, expert_ffn]
-  std::vector<QuantizedMatrix> quantized_gate_up, quantized_down;  // of each expert
+  std::vector<QuantizedMatrix> quantized_gate, quantized_up, quantized_down;  // of each expert
 };
 
 struct Layer {

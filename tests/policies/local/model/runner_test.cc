@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "policies/local/generate/sampler.h"
+#include "policies/local/files/memory_plan.h"
 #include "policies/local/model/draw_tokens.h"
 #include "tests/catch.h"
 #include "tests/policies/local/model/model_fixture.h"
@@ -161,7 +161,8 @@ TEST_CASE("a processor changes the logits that are drawn from") {
     for (float& logit : logits) logit = -INFINITY;
     logits[7] = 1;
   };
-  SequenceStep step = StepOf(prompt, 0, {0});
+  const std::vector<int32_t> pages = {0};
+  SequenceStep step = StepOf(prompt, 0, pages);
   step.processor = &only_seven;
   CHECK(Run(runner, {step}).at(0).id == 7);
   CHECK(Expected(*model, prompt).id != 7);
@@ -209,9 +210,7 @@ TEST_CASE("tokens a second of a model of 25 M parameters", "[.speed]") {
   config.context = 2048;
   config.tied_embeddings = true;
   const auto model = MakeRandomLanguageModel(config, Floats(), 1);
-  int64_t parameters = 0;
-  for (const auto& [name, tensor] : std::map<std::string, at::Tensor>{{"", model->GetWeights().embedding}})
-    parameters += tensor.numel();
+  CHECK(PlanMemory(config, {}).parameters == Approx(25e6).epsilon(0.05));
   TorchRunner runner(*model, Pages(64, 32));
   std::vector<int32_t> pages(64);
   for (int i = 0; i < 64; ++i) pages[static_cast<size_t>(i)] = 63 - i;
