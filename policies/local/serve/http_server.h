@@ -6,16 +6,9 @@
 #include <string>
 
 #include "policies/local/serve/model_api.h"
+#include "policies/local/serve/program_options.h"
 
 namespace kevin::local {
-
-struct HttpServerOptions {
-  std::string host = "127.0.0.1";
-  int port = 8000;               // 0: any that is free
-  std::string unix_socket;       // path; not empty: instead of host and port. Its owner's alone.
-  size_t body_bytes = 64 << 20;  // of a request
-  int connections = 1024;        // at once; more wait to be taken
-};
 
 class HttpServer {
  public:

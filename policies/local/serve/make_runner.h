@@ -1,22 +1,14 @@
 #pragma once
 // How a model's folder becomes a ModelRunner. No torch here; its implementation knows torch.
 
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "policies/local/generate/model_runner.h"
+#include "policies/local/serve/program_options.h"
 
 namespace kevin::local {
-
-struct RunnerOptions {
-  std::filesystem::path folder;
-  std::string device = "auto";    // "cpu", "cuda", "cuda:1"; auto: the first GPU, else the CPU
-  std::string dtype = "auto";     // "bfloat16", "float16", "float32"; auto: as stored, and float32 on a CPU
-  std::string quantize = "none";  // "int8", "nf4"
-  int context_tokens = 0;         // the most that prompt and answer may have; 0: the model's, or what fits
-};
 
 struct MadeRunner {
   std::unique_ptr<ModelRunner> runner;

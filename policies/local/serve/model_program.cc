@@ -4,17 +4,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
+#include <mutex>
+#include <thread>
 #include <utility>
+
+#include "policies/local/serve/http_server.h"
 
 namespace kevin::local {
 namespace fs = std::filesystem;
 namespace {
+
+constexpr std::chrono::milliseconds kLook{200};  // between looks at the engine's health
 
 // A folder that is its owner's alone, for a socket. Removed with all that is in it.
 class PrivateFolder {
@@ -38,13 +45,48 @@ class PrivateFolder {
   fs::path path_;
 };
 
-sigset_t EndSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  return signals;
-}
+// Waits for SIGINT and SIGTERM, which no thread made after it gets.
+class EndWatcher {
+ public:
+  EndWatcher() {
+    sigemptyset(&signals_);
+    sigaddset(&signals_, SIGINT);
+    sigaddset(&signals_, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+    thread_ = std::thread([this] { Watch(); });
+  }
+  ~EndWatcher() {
+    BeginServing();
+    if (!ended_) pthread_kill(thread_.native_handle(), SIGTERM);
+    thread_.join();
+  }
+  EndWatcher(const EndWatcher&) = delete;
+  EndWatcher& operator=(const EndWatcher&) = delete;
+
+  // From now on there is something to close first.
+  void BeginServing() { is_serving_ = true; }
+  // False: it is over.
+  bool WaitFor(std::chrono::milliseconds time) {
+    std::unique_lock lock(mutex_);
+    return !wake_.wait_for(lock, time, [this] { return ended_.load(); });
+  }
+
+ private:
+  void Watch() {
+    int signal = 0;
+    sigwait(&signals_, &signal);
+    if (!is_serving_) _exit(static_cast<int>(ExitCode::kInterrupted));
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    wake_.notify_all();
+  }
+
+  sigset_t signals_;
+  std::atomic<bool> is_serving_{false}, ended_{false};
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::thread thread_;
+};
 
 void Say(const std::string& line) { fmt::print(stderr, "{}\n", line); }
 
@@ -63,44 +105,18 @@ void AnnounceReady(int fd, const Json& what) {
     throw Error(ExitCode::kBroken, fmt::format("the line that says ready: {}", std::strerror(errno)));
 }
 
-// Until a signal, or the model's end.
-void Serve(const Engine& engine, const sigset_t& signals) {
-  constexpr timespec kLook{0, 200000000};
-  while (sigtimedwait(&signals, nullptr, &kLook) < 0) {
-    if (const auto failure = engine.Failure()) throw Error(*failure);
-  }
-}
-
-// Ended by signals alone while nothing can wait for them: the weights are being read.
-class EndsAtOnce {
- public:
-  explicit EndsAtOnce(const sigset_t& signals) : signals_(signals) {
-    pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
-  }
-  ~EndsAtOnce() { pthread_sigmask(SIG_BLOCK, &signals_, nullptr); }
-  EndsAtOnce(const EndsAtOnce&) = delete;
-  EndsAtOnce& operator=(const EndsAtOnce&) = delete;
-
- private:
-  const sigset_t signals_;
-};
-
 }  // namespace
 
 int RunModelProgram(const ProgramOptions& options, const ModelReader& read, const RunnerMaker& make) {
-  const sigset_t signals = EndSignals();
   RequireFolder(options.runner.folder);
-  ServedModel model;
-  MadeRunner made;
-  {
-    const EndsAtOnce until_loaded(signals);
-    model = read(options.runner.folder);
-    made = make(options.runner, Say);
-  }
+  EndWatcher watcher;
+  ServedModel model = read(options.runner.folder);
+  MadeRunner made = make(options.runner, Say);
   model.name =
       options.name.empty() ? fs::weakly_canonical(options.runner.folder).filename().string() : options.name;
   model.root = options.runner.folder.string();
   model.seed = options.seed;
+  watcher.BeginServing();
   std::unique_ptr<PrivateFolder> folder;
   HttpServerOptions http = options.http;
   if (options.private_socket) {
@@ -117,8 +133,10 @@ int RunModelProgram(const ProgramOptions& options, const ModelReader& read, cons
                                    {"url", server.Url()},
                                    {"max_model_len", engine.ContextTokens()},
                                    {"device", made.device}});
-  Serve(engine, signals);
-  return 0;
+  while (watcher.WaitFor(kLook)) {
+    if (const auto failure = engine.Failure()) throw Error(*failure);
+  }
+  return static_cast<int>(ExitCode::kDone);
 }
 
 }  // namespace kevin::local
