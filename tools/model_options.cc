@@ -20,7 +20,7 @@ void AddModelOptions(CLI::App* command, local::ProgramOptions* o) {
       ->check(CLI::IsMember({"auto", "bfloat16", "float16", "float32"}))
       ->capture_default_str();
   command->add_option("--quantize", o->runner.quantize, "Of the weights")
-      ->check(CLI::IsMember({"none", "int8", "nf4"}))
+      ->check(CLI::IsMember({"none", "int8", "nf4", "nf4-double"}))
       ->capture_default_str();
   command
       ->add_option("--max-context", o->runner.context_tokens,
