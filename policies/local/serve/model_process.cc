@@ -200,6 +200,10 @@ void ModelProcess::Stop() {
     pid_ = -1;
   }
   if (reader_.joinable()) reader_.join();
+  // Had it been killed, its socket would still be there.
+  constexpr std::string_view kUnix = "unix:";
+  std::error_code ignored;
+  if (url_.starts_with(kUnix)) fs::remove_all(fs::path(url_.substr(kUnix.size())).parent_path(), ignored);
   if (stderr_ >= 0) close(stderr_);
   if (ready_ >= 0) close(ready_);
   stderr_ = ready_ = -1;

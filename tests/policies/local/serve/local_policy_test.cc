@@ -120,13 +120,16 @@ TEST_CASE("what a model cannot be started for is the error", "[local]") {
 
 TEST_CASE("a process that dies is the error, with the last it said", "[local]") {
   const Folder folder;
-  const auto killed = Made(folder.Spec("?quantize=int8"));
+  auto killed = Made(folder.Spec("?quantize=int8"));
+  const fs::path socket = killed->process().url().substr(5);
   const std::string first = ErrorOf([&] { killed->Complete(Ask("Hello"), nullptr, {}); });
   INFO(first);
   CHECK(first.find("local:") == 0);
   CHECK(first.find("signal 9") != std::string::npos);
   CHECK(first.find("something is wrong") != std::string::npos);
   CHECK(ErrorOf([&] { killed->Complete(Ask("Hello"), nullptr, {}); }) == first);
+  killed.reset();
+  CHECK(!fs::exists(socket.parent_path()));
   const auto failed = Made(folder.Spec("?quantize=nf4"));
   const std::string second = ErrorOf([&] { failed->Complete(Ask("Hello"), nullptr, {}); });
   INFO(second);
