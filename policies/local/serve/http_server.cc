@@ -19,7 +19,7 @@
 namespace kevin::local {
 namespace {
 
-constexpr double kLookS = 0.25;   // after a client that has gone away
+constexpr double kLookS = 0.25;   // for a client that has gone away; cpp-httplib looks, between two pieces
 constexpr double kSilenceS = 15;  // after which a sign of life is sent
 constexpr int kBacklog = 1024;
 constexpr int kHttpPort = 80;  // what cpp-httplib wants to hear with a Unix socket
@@ -153,7 +153,7 @@ class HttpServer::Listener : private httplib::Server {
             silence = 0;
           }
           if (ending_) return false;
-          return bytes->empty() ? sink.is_writable() : sink.write(bytes->data(), bytes->size());
+          return bytes->empty() || sink.write(bytes->data(), bytes->size());
         });
   }
 
