@@ -350,9 +350,10 @@ void AddCommand(CLI::App& app, Action* action, const std::string& name, const st
   CLI::Option* suite = command->add_option(
       "--suite", o.suite, "Problems: level1, level1/1-20, ids, a list (core), a file; commas join");
   if (!o.suite.empty()) suite->capture_default_str();
-  CLI::Option* policy =
-      command->add_option("--policy", o.policies, "search, or replay:EPISODE; repeatable (default search)")
-          ->allow_extra_args(false);
+  CLI::Option* policy = command
+                            ->add_option("--policy", o.policies,
+                                         "search, local:DIR, or replay:EPISODE; repeatable (default search)")
+                            ->allow_extra_args(false);
   CLI::Option* episodes = command->add_option("--episodes", o.spec.episodes, "Of each problem and policy")
                               ->check(CLI::Range(1, 100000))
                               ->capture_default_str();

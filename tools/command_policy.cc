@@ -13,6 +13,7 @@
 #include "tools/commands.h"
 #include "tools/episode_text.h"
 #include "tools/interrupt.h"
+#include "tools/local_model.h"
 #include "tools/policy_options.h"
 
 namespace kevin {
@@ -21,6 +22,7 @@ namespace {
 constexpr const char* kExamples = R"(Examples:
   kevin policy check openai:gpt-5-mini --prices prices.json
   kevin policy check anthropic:claude-sonnet-4-5 --json
+  kevin policy check local:models/tiny?device=cpu
   kevin policy check openai:my-model --base-url http://127.0.0.1:8000/v1
 
 Sends one tiny request (again without log-probabilities where they are refused) and prints what works.)";
@@ -147,12 +149,16 @@ void Print(const std::vector<Finding>& findings, bool json) {
 
 int RunCheck(const CheckOptions& options) {
   const InterruptGuard interrupt;
-  if (!remote::IsRemoteSpec(options.spec)) {
+  std::unique_ptr<local::LocalPolicy> local;
+  if (local::IsLocalSpec(options.spec)) {
+    local = StartLocalPolicy(options.spec, options.policy);
+  } else if (!remote::IsRemoteSpec(options.spec)) {
     throw Error(ExitCode::kBadRequest,
                 fmt::format("policy \"{}\": there is no server to check", options.spec),
-                "write openai:MODEL, openai-responses:MODEL or anthropic:MODEL");
+                "write openai:MODEL, openai-responses:MODEL, anthropic:MODEL or local:DIR");
   }
-  const RemoteOptions remote = RemoteOptionsFor(options.spec, options.policy);
+  const RemoteOptions remote =
+      local != nullptr ? local->client_options() : RemoteOptionsFor(options.spec, options.policy);
   const auto policy = MakeRemotePolicy(remote);
   policy->RequireSampling(TinyRequest(options).sampling);
   fmt::print(stderr, "asking {} at {}\n", remote.endpoint.Spec(),
@@ -173,7 +179,9 @@ void AddPolicyCommand(CLI::App& app, Action* action) {
   policy->require_subcommand(1);
   CLI::App* check = policy->add_subcommand("check", "Send one tiny request; what works, and at what price?");
   check->footer(kExamples);
-  check->add_option("spec", options->spec, "openai:MODEL, openai-responses:MODEL or anthropic:MODEL")
+  check
+      ->add_option("spec", options->spec,
+                   "openai:MODEL, openai-responses:MODEL, anthropic:MODEL or local:DIR")
       ->required();
   options->policy.retries = 2;  // a person waits
   AddPolicyOptions(check, &options->policy);

@@ -50,6 +50,7 @@ int Main(int argc, char** argv) {
   kevin::Action action;
   kevin::AddRunCommand(app, &action);
   kevin::AddPolicyCommand(app, &action);
+  kevin::AddServeModelCommand(app, &action);
   kevin::AddCollectCommand(app, &action);
   kevin::AddEvalCommand(app, &action);
   kevin::AddBenchCommand(app, &action);

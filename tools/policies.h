@@ -19,9 +19,10 @@ struct ChosenPolicy {
   int64_t prompt_token_budget = 8192;
 };
 
-// "search", "replay:EPISODE" with an episode in `store`, or a model's spec (remote::ParseSpec). Throws
-// Error(kBadRequest) for any other name, and when options are given that the policy has no use for. Spends
-// nothing; asks a server of one's own how long its model's window is.
+// "search", "replay:EPISODE" with an episode in `store`, or a model's spec (remote::ParseSpec,
+// local::LocalSpec). Throws Error(kBadRequest) for any other name, and when options are given that the policy
+// has no use for. Spends nothing; asks a server of one's own how long its model's window is. A local model is
+// loaded here, its progress on stderr, and lives as long as the calling thread.
 ChosenPolicy MakePolicy(const std::string& name, Store& store, const PolicyOptions& options = {});
 
 }  // namespace kevin

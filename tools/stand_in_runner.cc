@@ -138,7 +138,9 @@ SampledToken StandInRunner::Run(const SequenceStep& step, std::map<size_t, Cell>
 }
 
 std::vector<SampledToken> StandInRunner::TrueAnswer(const Options& options, std::vector<int32_t> prompt,
-                                                    const TokenSampling& sampling, int tokens) {
+                                                    const TokenSampling& sampling, int tokens,
+                                                    const AnswerProcessor& processor) {
+  const size_t prompt_tokens = prompt.size();
   std::vector<SampledToken> answer;
   uint64_t history = 0, read = 0;
   size_t position = 0;
@@ -147,7 +149,9 @@ std::vector<SampledToken> StandInRunner::TrueAnswer(const Options& options, std:
       history = Mix(history, static_cast<uint64_t>(prompt[position]));
       read = Mix(read, history);
     }
-    answer.push_back(Sample(LogitsOf(read, options), sampling, static_cast<int>(position)));
+    std::vector<float> logits = LogitsOf(read, options);
+    if (processor) processor(std::span(prompt).subspan(prompt_tokens), logits);
+    answer.push_back(Sample(logits, sampling, static_cast<int>(position)));
     prompt.push_back(answer.back().id);
   }
   return answer;

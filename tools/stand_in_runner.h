@@ -8,7 +8,7 @@
 #include <map>
 #include <vector>
 
-#include "policies/local/generate/model_runner.h"
+#include "policies/local/generate/engine.h"
 
 namespace kevin::local {
 
@@ -35,7 +35,8 @@ class StandInRunner : public ModelRunner {
 
   // What a runner with these options draws behind `prompt`, worked out without pages, steps or an engine.
   static std::vector<SampledToken> TrueAnswer(const Options& options, std::vector<int32_t> prompt,
-                                              const TokenSampling& sampling, int tokens);
+                                              const TokenSampling& sampling, int tokens,
+                                              const AnswerProcessor& processor = {});
 
  private:
   struct Cell {

@@ -86,7 +86,9 @@ Outcome Expected(const StandInRunner::Options& options, const GenerationRequest&
   sampling.seed = AnswerSeed(sampling.seed, answer);
   const int most = std::min(request.max_tokens, context - static_cast<int>(request.prompt.size()));
   Outcome expected;
-  for (const SampledToken& token : StandInRunner::TrueAnswer(options, request.prompt, sampling, most)) {
+  const auto processor = request.make_processor ? request.make_processor(answer) : AnswerProcessor();
+  for (const SampledToken& token :
+       StandInRunner::TrueAnswer(options, request.prompt, sampling, most, processor)) {
     expected.tokens.push_back(token);
     const auto& stops = request.stop_tokens;
     if (std::find(stops.begin(), stops.end(), token.id) != stops.end()) {
@@ -136,6 +138,14 @@ std::vector<int32_t> RandomTokens(size_t count, std::mt19937& random) {
   return tokens;
 }
 
+// The token before, and one that depends on how many there are.
+AnswerProcessor Forbid(int) {
+  return [](std::span<const int32_t> so_far, std::span<float> logits) {
+    logits[so_far.size() % logits.size()] = -1e30f;
+    if (!so_far.empty()) logits[static_cast<size_t>(so_far.back())] = -1e30f;
+  };
+}
+
 struct World {
   StandInRunner::Options options;
   std::vector<GenerationRequest> requests;
@@ -168,6 +178,7 @@ World RandomWorld(std::mt19937& random) {
     request.sampling.top_k = between(0, 2) == 0 ? 5 : 0;
     if (between(0, 1) == 0) request.stop_tokens = RandomTokens(static_cast<size_t>(between(1, 3)), random);
     if (between(0, 1) == 0) request.stop_texts = {"abc", "ca", "bbb."};
+    if (between(0, 5) == 0) request.make_processor = Forbid;
     world.requests.push_back(std::move(request));
     world.is_cancelled.push_back(between(0, 9) == 0);
   }

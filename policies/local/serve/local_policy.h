@@ -1,0 +1,51 @@
+#pragma once
+// `local:DIR`: a model's folder as a policy. Starts a kevin-model of its own and asks it through the same
+// client as any other server; so torch is not in this process.
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "policies/local/serve/model_process.h"
+#include "policies/remote/remote_policy.h"
+
+namespace kevin::local {
+
+// local:DIR, local:DIR?device=cuda:1&quantize=int8. Options are kevin-model's, without their dashes: device,
+// dtype, quantize, max-context, seed.
+struct LocalSpec {
+  std::filesystem::path folder;
+  std::map<std::string, std::string> options;
+  std::string Text() const;  // leads here again, from any folder
+};
+
+bool IsLocalSpec(const std::string& spec);
+// Throws Error(kBadRequest) for an unknown option and a folder that is not there.
+LocalSpec ParseLocalSpec(const std::string& spec);
+
+class LocalPolicy : public Policy {
+ public:
+  // `client`: how to ask (time-outs, sampling's extra fields); where and for what it asks is filled in here.
+  // Starts `program` and waits until it is ready, see ModelProcess.
+  LocalPolicy(const LocalSpec& spec, const std::filesystem::path& program, RemoteOptions client,
+              const ModelProcess::OnLine& on_line);
+
+  // Throws what the process died of, once it has.
+  Completion Complete(const Request& request, const CancelToken* cancel, const OnText& on_text) override;
+  std::string Name() const override { return name_; }
+  bool LoadsProcessor() const override { return process_.device() == "cpu"; }
+
+  RemotePolicy& client() { return *client_; }
+  const RemoteOptions& client_options() const { return options_; }
+  ModelProcess& process() { return process_; }
+
+ private:
+  const std::string name_;
+  ModelProcess process_;
+  const RemoteOptions options_;
+  const std::unique_ptr<RemotePolicy> client_;
+};
+
+}  // namespace kevin::local

@@ -1,0 +1,129 @@
+#include "policies/local/serve/make_torch_runner.h"
+
+#include <ATen/DeviceAccelerator.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <utility>
+
+#include "env/error.h"
+#include "policies/local/files/memory_plan.h"
+#include "policies/local/model/cuda.h"
+#include "policies/local/model/torch_runner.h"
+#include "policies/local/serve/loading_progress.h"
+
+namespace kevin::local {
+namespace {
+
+constexpr int64_t kMostCacheOnCpu = int64_t{1} << 30;  // unless one whole context needs more
+constexpr int kStepTokensOnCpu = 256;
+
+[[noreturn]] void RefuseOption(const char* name, const std::string& value, const std::string& next) {
+  throw Error(ExitCode::kBadRequest, fmt::format("--{} {}: there is no such thing", name, value), next);
+}
+
+c10::Device DeviceNamed(const std::string& name) {
+  if (name == "cpu") return at::kCPU;
+  if (name == "auto") {
+    try {
+      const c10::Device first(at::kCUDA, 0);
+      OpenCuda(first);
+      return first;
+    } catch (const Error&) {
+      return at::kCPU;
+    }
+  }
+  const bool has_number = name.starts_with("cuda:") && name.size() > 5 && name.size() < 8 &&
+                          name.find_first_not_of("0123456789", 5) == std::string::npos;
+  if (name != "cuda" && !has_number) RefuseOption("device", name, "cpu, cuda, cuda:N or auto");
+  const c10::Device device(at::kCUDA,
+                           static_cast<c10::DeviceIndex>(has_number ? std::stoi(name.substr(5)) : 0));
+  OpenCuda(device);
+  return device;
+}
+
+NumberType DtypeNamed(const std::string& name, const ModelConfig& config, c10::Device device) {
+  static const std::map<std::string, NumberType> kTypes = {
+      {"bfloat16", NumberType::kBF16}, {"float16", NumberType::kF16}, {"float32", NumberType::kF32}};
+  if (const auto found = kTypes.find(name); found != kTypes.end()) return found->second;
+  if (name != "auto") RefuseOption("dtype", name, "bfloat16, float16, float32 or auto");
+  return device.is_cpu() ? NumberType::kF32 : config.dtype;
+}
+
+Quantization QuantizationNamed(const std::string& name) {
+  if (name == "none") return Quantization::kNone;
+  if (name == "int8") return Quantization::kInt8;
+  if (name == "nf4") return Quantization::kNf4;
+  if (name == "nf4-double") return Quantization::kNf4Double;
+  RefuseOption("quantize", name, "none, int8, nf4 or nf4-double");
+}
+
+int64_t FreeBytes(c10::Device device) {
+  if (device.is_cpu()) return AvailableBytes();
+  return static_cast<int64_t>(at::accelerator::getMemoryInfo(device.index()).first);
+}
+
+// A runner together with the model that it runs.
+class OwningRunner : public ModelRunner {
+ public:
+  OwningRunner(std::unique_ptr<LanguageModel> model, const TorchRunnerOptions& options)
+      : model_(std::move(model)), runner_(*model_, options) {}
+  const Shape& GetShape() const override { return runner_.GetShape(); }
+  void Submit(std::span<const SequenceStep> steps) override { runner_.Submit(steps); }
+  std::vector<SampledToken> Wait() override { return runner_.Wait(); }
+  void CopyPage(int from, int to) override { runner_.CopyPage(from, to); }
+
+ private:
+  const std::unique_ptr<LanguageModel> model_;
+  TorchRunner runner_;
+};
+
+// A cache on a CPU is memory that others may want: not all that is free.
+int64_t PagesOf(const MemoryPlan& plan, const MemoryRequest& request, bool is_cpu) {
+  if (!is_cpu) return plan.pages;
+  const int64_t context = (plan.context_tokens + request.page_tokens - 1) / request.page_tokens;
+  const int64_t most = kMostCacheOnCpu / (plan.cache_bytes_per_token * request.page_tokens);
+  return std::min(plan.pages, std::max(context, most));
+}
+
+}  // namespace
+
+MadeRunner MakeTorchRunner(const RunnerOptions& options, const std::function<void(const std::string&)>& say) {
+  const ModelConfig config = ReadModelConfig(options.folder);
+  const c10::Device device = DeviceNamed(options.device);
+  MemoryRequest request;
+  request.dtype = DtypeNamed(options.dtype, config, device);
+  request.quantization = QuantizationNamed(options.quantize);
+  request.context_tokens = options.context_tokens;
+  request.device_bytes = FreeBytes(device);
+  if (device.is_cpu()) request.step_tokens = kStepTokensOnCpu;
+  const MemoryPlan plan = PlanMemory(config, request);
+  say(plan.message);
+  if (!plan.fits)
+    throw Error(ExitCode::kMachine, plan.message, "free some memory, or give --max-context or --quantize");
+
+  ModelOptions model_options;
+  model_options.dtype = request.dtype;
+  model_options.device = device;
+  model_options.quantization = request.quantization;
+  const auto start = std::chrono::steady_clock::now();
+  std::unique_ptr<LanguageModel> model;
+  {
+    const LoadingProgress progress(plan.parameters * BytesOf(config.dtype), say);
+    model = LoadLanguageModel(options.folder, model_options);
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  say(fmt::format("loaded {:.2f} billion parameters in {:.1f} s", static_cast<double>(plan.parameters) / 1e9,
+                  took.count()));
+  TorchRunnerOptions runner;
+  runner.pages = static_cast<int>(PagesOf(plan, request, device.is_cpu()));
+  runner.page_tokens = request.page_tokens;
+  runner.context_tokens = static_cast<int>(plan.context_tokens);
+  runner.step_sequences = request.step_sequences;
+  runner.step_tokens = request.step_tokens;
+  return {std::make_unique<OwningRunner>(std::move(model), runner), device.str()};
+}
+
+}  // namespace kevin::local

@@ -1,0 +1,142 @@
+#include "policies/local/serve/model_program.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "policies/local/serve/http_server.h"
+
+namespace kevin::local {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::chrono::milliseconds kLook{200};  // between looks at the engine's health
+
+// A folder that is its owner's alone, for a socket. Removed with all that is in it.
+class PrivateFolder {
+ public:
+  PrivateFolder() {
+    std::string pattern = (fs::temp_directory_path() / "kevin-model-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr)
+      throw Error(ExitCode::kBroken, fmt::format("{}: {}", pattern, std::strerror(errno)),
+                  "make room, or set TMPDIR");
+    path_ = pattern;
+  }
+  ~PrivateFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  PrivateFolder(const PrivateFolder&) = delete;
+  PrivateFolder& operator=(const PrivateFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+// Waits for SIGINT and SIGTERM, which no thread made after it gets.
+class EndWatcher {
+ public:
+  EndWatcher() {
+    sigemptyset(&signals_);
+    sigaddset(&signals_, SIGINT);
+    sigaddset(&signals_, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+    thread_ = std::thread([this] { Watch(); });
+  }
+  ~EndWatcher() {
+    BeginServing();
+    if (!ended_) pthread_kill(thread_.native_handle(), SIGTERM);
+    thread_.join();
+  }
+  EndWatcher(const EndWatcher&) = delete;
+  EndWatcher& operator=(const EndWatcher&) = delete;
+
+  // From now on there is something to close first.
+  void BeginServing() { is_serving_ = true; }
+  // False: it is over.
+  bool WaitFor(std::chrono::milliseconds time) {
+    std::unique_lock lock(mutex_);
+    return !wake_.wait_for(lock, time, [this] { return ended_.load(); });
+  }
+
+ private:
+  void Watch() {
+    int signal = 0;
+    sigwait(&signals_, &signal);
+    if (!is_serving_) _exit(static_cast<int>(ExitCode::kInterrupted));
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    wake_.notify_all();
+  }
+
+  sigset_t signals_;
+  std::atomic<bool> is_serving_{false}, ended_{false};
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::thread thread_;
+};
+
+void Say(const std::string& line) { fmt::print(stderr, "{}\n", line); }
+
+void RequireFolder(const fs::path& folder) {
+  std::error_code error;
+  if (fs::is_directory(folder, error)) return;
+  throw Error(
+      ExitCode::kBadRequest,
+      fmt::format("{}: {}", folder.string(), fs::exists(folder, error) ? "is no folder" : "no such folder"),
+      "give the folder of a model: config.json, tokenizer.json, *.safetensors");
+}
+
+void AnnounceReady(int fd, const Json& what) {
+  const std::string line = what.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (write(fd, line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+    throw Error(ExitCode::kBroken, fmt::format("the line that says ready: {}", std::strerror(errno)));
+}
+
+}  // namespace
+
+int RunModelProgram(const ProgramOptions& options, const ModelReader& read, const RunnerMaker& make) {
+  RequireFolder(options.runner.folder);
+  EndWatcher watcher;
+  ServedModel model = read(options.runner.folder);
+  MadeRunner made = make(options.runner, Say);
+  model.name =
+      options.name.empty() ? fs::weakly_canonical(options.runner.folder).filename().string() : options.name;
+  model.root = options.runner.folder.string();
+  model.seed = options.seed;
+  watcher.BeginServing();
+  std::unique_ptr<PrivateFolder> folder;
+  HttpServerOptions http = options.http;
+  if (options.private_socket) {
+    folder = std::make_unique<PrivateFolder>();
+    http.unix_socket = (folder->path() / "socket").string();
+  }
+  Engine engine(std::move(made.runner));
+  ModelApi api(engine, std::move(model));
+  const HttpServer server(api, http);
+  Say(fmt::format("{} is served at {} on {}, up to {} tokens", api.model().name, server.Url(), made.device,
+                  engine.ContextTokens()));
+  AnnounceReady(options.ready_fd, {{"event", "ready"},
+                                   {"model", api.model().name},
+                                   {"url", server.Url()},
+                                   {"max_model_len", engine.ContextTokens()},
+                                   {"device", made.device}});
+  while (watcher.WaitFor(kLook)) {
+    if (const auto failure = engine.Failure()) throw Error(*failure);
+  }
+  return static_cast<int>(ExitCode::kDone);
+}
+
+}  // namespace kevin::local

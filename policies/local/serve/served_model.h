@@ -1,0 +1,44 @@
+#pragma once
+// What a server serves: an engine, and what makes tokens of requests and text of tokens.
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "policies/local/generate/engine.h"
+#include "policies/remote/json.h"
+
+namespace kevin::local {
+
+// Any thread.
+class ModelText {
+ public:
+  virtual ~ModelText() = default;
+  // `whole`: with what the model expects around a text by itself, such as a beginning-of-text token.
+  virtual std::vector<int32_t> Encode(const std::string& text, bool whole) const = 0;
+  virtual std::string Decode(std::span<const int32_t> ids) const = 0;
+  // As a piece of a text; not always valid UTF-8.
+  virtual std::string Bytes(int32_t id) const = 0;
+  virtual std::unique_ptr<TokenText> NewText() const = 0;
+  // By the chat template. Throws Error(kBadRequest) for what it refuses, and where there is none.
+  virtual std::string RenderChat(const remote::Json& messages, bool add_generation_prompt,
+                                 const remote::Json& variables) const = 0;
+};
+
+struct ServedModel {
+  std::string name;  // as clients ask for it
+  std::string root;  // where it came from, for /v1/models
+  std::shared_ptr<const ModelText> text;
+  // What a request that does not say gets.
+  TokenSampling sampling;
+  std::vector<int32_t> stop_tokens;
+  // Requests without a seed get one after the other from here.
+  uint64_t seed = 0;
+};
+
+}  // namespace kevin::local

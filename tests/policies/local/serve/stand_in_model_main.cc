@@ -1,0 +1,43 @@
+// kevin-model with a runner without a model. What it is asked for decides how it ends:
+//   --dtype float16: "does not fit"; --quantize int8: it dies of SIGKILL while it answers; --quantize nf4:
+//   its device fails while it answers.
+
+#include <csignal>
+
+#include "tests/policies/local/serve/letters.h"
+#include "tools/model_command.h"
+
+namespace {
+
+using kevin::local::MadeRunner;
+using kevin::local::RunnerOptions;
+using kevin::local::StandInRunner;
+
+class Suicidal : public StandInRunner {
+ public:
+  using StandInRunner::StandInRunner;
+  std::vector<kevin::local::SampledToken> Wait() override {
+    std::fputs("something is wrong\n", stderr);
+    std::raise(SIGKILL);
+    return {};
+  }
+};
+
+MadeRunner Make(const RunnerOptions& options, const std::function<void(const std::string&)>& say) {
+  say("plan: 3 bytes");
+  if (options.dtype == "float16")
+    throw kevin::Error(kevin::ExitCode::kMachine, "the weights need 64 GB, 16 GB are free",
+                       "--quantize nf4 fits");
+  StandInRunner::Options runner = kevin::local::test::LettersRunner();
+  if (options.context_tokens > 0) runner.shape.context_tokens = options.context_tokens;
+  if (options.quantize == "nf4") runner.fail_at_step = 5;
+  if (options.quantize == "int8") return {std::make_unique<Suicidal>(runner), "cpu"};
+  return {std::make_unique<StandInRunner>(runner), options.device == "auto" ? "cuda:0" : options.device};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return kevin::ModelMain(
+      argc, argv, [](const std::filesystem::path&) { return kevin::local::test::LettersModel(); }, Make);
+}

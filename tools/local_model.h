@@ -1,0 +1,20 @@
+#pragma once
+// `local:DIR` on a command line.
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "policies/local/serve/local_policy.h"
+#include "tools/policy_options.h"
+
+namespace kevin {
+
+// The program, where it was built. Throws Error(kMachine) where it is not.
+std::filesystem::path ModelProgram();
+
+// Loads the model, with its progress on stderr. Throws Error(kBadRequest) also for options that are for
+// servers of others (--base-url, --key-file, --tokens).
+std::unique_ptr<local::LocalPolicy> StartLocalPolicy(const std::string& spec, const PolicyOptions& options);
+
+}  // namespace kevin
