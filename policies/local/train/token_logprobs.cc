@@ -24,7 +24,7 @@ struct Forward {
 
 Forward RunForward(const at::Tensor& hidden, const Head& head, const at::Tensor& targets,
                    const at::Tensor& temperatures, int64_t rows, bool with_entropy) {
-  const at::NoGradGuard no_gradients;
+  const c10::NoGradGuard no_gradients;
   const int64_t n = hidden.size(0);
   const at::TensorOptions options = hidden.options().dtype(at::kFloat).requires_grad(false);
   Forward out{at::empty({n}, options), at::empty({with_entropy ? n : 0}, options), at::empty({n}, options)};
