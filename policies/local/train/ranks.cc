@@ -47,33 +47,22 @@ int Number(const char* name, const char* text, int least) {
 #ifdef KEVIN_GLOO
 class GlooRanks : public Ranks {
  public:
-  GlooRanks(int rank, int size, double seconds) : rank_(rank), size_(size) {
-    const char* host = Variable("MASTER_ADDR");
-    const char* port = Variable("MASTER_PORT");
-    if (host == nullptr || port == nullptr) {
-      throw Error(ExitCode::kBadRequest, "WORLD_SIZE is set, but MASTER_ADDR or MASTER_PORT is not",
-                  "start it with torchrun --no-python, or set them yourself");
-    }
+  GlooRanks(const Meeting& meeting, double seconds) : rank_(meeting.rank), size_(meeting.size) {
     const std::chrono::milliseconds limit(static_cast<int64_t>(seconds * 1000));
     c10d::TCPStoreOptions options;
-    options.port = static_cast<std::uint16_t>(Number("MASTER_PORT", port, 1));
-    // torchrun's agent holds the store itself.
-    const char* agent = Variable("TORCHELASTIC_USE_AGENT_STORE");
-    options.isServer = rank == 0 && (agent == nullptr || std::string(agent) != "True");
-    options.numWorkers = static_cast<std::size_t>(size);
+    options.port = static_cast<std::uint16_t>(meeting.port);
+    options.isServer = meeting.holds_store;
+    options.numWorkers = static_cast<std::size_t>(size_);
     options.waitWorkers = false;
     options.timeout = limit;
     Guarded([&] {
-      const auto store = c10::make_intrusive<c10d::TCPStore>(host, options);
-      const char* attempt = Variable("TORCHELASTIC_RESTART_COUNT");
-      const auto own = c10::make_intrusive<c10d::PrefixStore>(
-          std::string("kevin-train-") + (attempt == nullptr ? "0" : attempt), store);
+      const auto store = c10::make_intrusive<c10d::TCPStore>(meeting.host, options);
+      const auto own = c10::make_intrusive<c10d::PrefixStore>("kevin-train-" + meeting.name, store);
       const auto gloo = c10d::ProcessGroupGloo::Options::create(limit);
-      const std::string local = host;
-      const bool here = local == "localhost" || local.starts_with("127.");
+      const bool here = meeting.host == "localhost" || meeting.host.starts_with("127.");
       gloo->devices.push_back(here ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
                                    : c10d::ProcessGroupGloo::createDefaultDevice());
-      group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(own, rank, size, gloo);
+      group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(own, rank_, size_, gloo);
     });
   }
 
@@ -129,20 +118,37 @@ class GlooRanks : public Ranks {
 
 std::unique_ptr<Ranks> OneRank() { return std::make_unique<Alone>(); }
 
-std::unique_ptr<Ranks> RanksFromEnvironment(double seconds) {
-  const char* size_text = Variable("WORLD_SIZE", "SLURM_NTASKS");
-  const char* rank_text = Variable("RANK", "SLURM_PROCID");
-  if (size_text == nullptr || rank_text == nullptr) return OneRank();
-  const int size = Number("WORLD_SIZE", size_text, 1), rank = Number("RANK", rank_text, 0);
-  if (rank >= size) throw Error(ExitCode::kBadRequest, "RANK is not below WORLD_SIZE");
-  if (size == 1) return OneRank();
+std::unique_ptr<Ranks> MeetOverGloo(const Meeting& meeting, double seconds) {
 #ifdef KEVIN_GLOO
-  return std::make_unique<GlooRanks>(rank, size, seconds);
+  return std::make_unique<GlooRanks>(meeting, seconds);
 #else
-  (void)seconds;
+  (void)meeting, (void)seconds;
   throw Error(ExitCode::kMachine, "this Kevin was built without Gloo, which several ranks need",
               "install libgloo-dev and build again");
 #endif
+}
+
+std::unique_ptr<Ranks> RanksFromEnvironment(double seconds) {
+  const char* size = Variable("WORLD_SIZE", "SLURM_NTASKS");
+  const char* rank = Variable("RANK", "SLURM_PROCID");
+  if (size == nullptr || rank == nullptr) return OneRank();
+  Meeting meeting;
+  meeting.size = Number("WORLD_SIZE", size, 1), meeting.rank = Number("RANK", rank, 0);
+  if (meeting.rank >= meeting.size) throw Error(ExitCode::kBadRequest, "RANK is not below WORLD_SIZE");
+  if (meeting.size == 1) return OneRank();
+  const char* host = Variable("MASTER_ADDR");
+  const char* port = Variable("MASTER_PORT");
+  if (host == nullptr || port == nullptr) {
+    throw Error(ExitCode::kBadRequest, "WORLD_SIZE is set, but MASTER_ADDR or MASTER_PORT is not",
+                "start it with torchrun --no-python, or set them yourself");
+  }
+  meeting.host = host, meeting.port = Number("MASTER_PORT", port, 1);
+  // torchrun's agent holds the store itself.
+  const char* agent = Variable("TORCHELASTIC_USE_AGENT_STORE");
+  meeting.holds_store = meeting.rank == 0 && (agent == nullptr || std::string(agent) != "True");
+  const char* attempt = Variable("TORCHELASTIC_RESTART_COUNT");
+  meeting.name = attempt == nullptr ? "0" : attempt;
+  return MeetOverGloo(meeting, seconds);
 }
 
 }  // namespace kevin::local

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <string>
 
 namespace kevin::local {
 
@@ -24,9 +25,18 @@ class Ranks {
 
 std::unique_ptr<Ranks> OneRank();
 
+struct Meeting {
+  int rank = 0, size = 1;
+  std::string host = "127.0.0.1";
+  int port = 0;
+  bool holds_store = false;  // one of them does; usually rank 0
+  std::string name;          // several meetings may use one store
+};
+// Gloo, over TCP. Throws Error(kBroken) when the others cannot be reached within `seconds`, or are lost later.
+std::unique_ptr<Ranks> MeetOverGloo(const Meeting& meeting, double seconds);
+
 // As torchrun sets them: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; Slurm's SLURM_PROCID and SLURM_NTASKS do
-// for the first two. One rank where there are none. Gloo, over TCP. Throws Error(kBadRequest) for variables
-// that make no sense, Error(kBroken) when the others cannot be reached within `seconds`.
+// for the first two. One rank where there are none. Throws Error(kBadRequest) for variables that make no sense.
 std::unique_ptr<Ranks> RanksFromEnvironment(double seconds);
 
 }  // namespace kevin::local
