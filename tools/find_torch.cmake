@@ -84,6 +84,8 @@ if(KEVIN_TORCH_FOUND)
     ${KEVIN_TORCH_ROOT}/lib/libtorch_cpu.so ${KEVIN_TORCH_ROOT}/lib/libc10.so)
   list(TRANSFORM KEVIN_TORCH_RPATH PREPEND "LINKER:-rpath," OUTPUT_VARIABLE rpath_options)
   target_link_options(kevin_torch INTERFACE LINKER:--allow-shlib-undefined ${rpath_options})
+  # The wheel brings headers of a newer fmt than the library of this system.
+  target_compile_definitions(kevin_torch INTERFACE FMT_HEADER_ONLY)
 else()
   message(STATUS "torch: not found; programs that need it (kevin-evaluator) are not built. tools/setup.sh fetches it.")
 endif()

@@ -20,7 +20,7 @@ namespace kevin::local {
 
 struct ModelOptions {
   NumberType dtype = NumberType::kBF16;  // computes in it: kF32, kBF16 or kF16
-  at::Device device = at::kCPU;          // a CUDA device: OpenCuda (cuda.h) is called for it
+  at::Device device = at::kCPU;          // a CUDA device is opened for the process (cuda.h)
   Quantization quantization = Quantization::kNone;
   // Parameters require gradients. Full training needs weights that are not quantised.
   bool trainable = false;
@@ -56,38 +56,55 @@ using Attend =
 
 class LanguageModel {
  public:
-  virtual ~LanguageModel() = default;
-  virtual const ModelConfig& Config() const = 0;
-  virtual const ModelOptions& Options() const = 0;
+  // Of weights laid out by build_weights.h; the functions below are the usual way to one.
+  LanguageModel(ModelConfig config, ModelOptions options, Weights weights);
+
+  const ModelConfig& Config() const { return config_; }
+  const ModelOptions& Options() const { return options_; }
 
   // [T, hidden] after the last norm; differentiable where gradients are on. Attention stays inside each
-  // sequence and looks back only.
-  virtual at::Tensor Hidden(const PackedTokens& tokens) = 0;
+  // sequence and looks back only. The same bits whether gradients are on or not.
+  at::Tensor Hidden(const PackedTokens& tokens);
   // The same with somebody else's attention (the runner's, over its cache); never checkpointed.
-  virtual at::Tensor Hidden(const at::Tensor& ids, const at::Tensor& positions, const Attend& attend) = 0;
+  at::Tensor Hidden(const at::Tensor& ids, const at::Tensor& positions, const Attend& attend);
   // [n, vocabulary] of rows of Hidden, in the compute type.
-  virtual at::Tensor Logits(const at::Tensor& hidden) = 0;
+  at::Tensor Logits(const at::Tensor& hidden) const;
 
-  // What is trained, in the order of the network: everything, or the adapters alone once they are attached.
-  // An expert layer's are two stacked tensors, mlp.experts.gate_up_proj and mlp.experts.down_proj.
-  virtual std::vector<NamedParameter> Parameters() = 0;
+  // What is trained, in the order of the network: everything, or the adapters alone once they are attached;
+  // empty if the model was not made trainable. An expert layer's are two stacked tensors,
+  // mlp.experts.gate_up_proj and mlp.experts.down_proj.
+  std::vector<NamedParameter> Parameters() const;
 
-  virtual const Weights& GetWeights() const = 0;
+  const Weights& GetWeights() const { return weights_; }
 
   // LoRA beside the projections (experts excepted): A uniform as Kaiming has it, B zero, so that nothing
   // changes at first. The weights no longer require gradients.
-  virtual void AttachAdapters(const AdapterOptions& options, uint64_t seed) = 0;
-  virtual void LoadAdapters(const std::filesystem::path& adapter_folder) = 0;  // PEFT's format
-  virtual void SaveAdapters(const std::filesystem::path& adapter_folder) const = 0;
+  void AttachAdapters(const AdapterOptions& options, uint64_t seed);
+  void LoadAdapters(const std::filesystem::path& adapter_folder);  // PEFT's format
+  // `base` is what adapter_config.json names as the model they belong to.
+  void SaveAdapters(const std::filesystem::path& adapter_folder, const std::string& base) const;
   // Adds the adapters to the weights and detaches them. Throws Error(kBadRequest) where these are quantised.
-  virtual void MergeAdapters() = 0;
+  void MergeAdapters();
   // Weights for kernels that know no adapters: where some are attached, copies with the adapters added (made
   // anew by each call, in the compute type); else GetWeights()'s own tensors.
-  virtual Weights MergedWeights() const = 0;
+  Weights MergedWeights() const;
 
   // A folder that transformers and vLLM load; appears whole or not at all. Tokenizer, template and configs
-  // are copied from `files_from` if that is not empty; config.json is written where there is none.
-  virtual void Save(const std::filesystem::path& folder, const std::filesystem::path& files_from) const = 0;
+  // are copied from `files_from` if that is not empty; config.json is written where there is none. Adapters
+  // are merged into what is saved.
+  void Save(const std::filesystem::path& folder, const std::filesystem::path& files_from) const;
+
+ private:
+  at::Tensor RunLayer(int layer, const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,
+                      const Attend& attend) const;
+  at::Tensor Run(const at::Tensor& ids, const at::Tensor& positions, const Attend& attend,
+                 bool checkpoint) const;
+
+  ModelConfig config_;
+  ModelOptions options_;
+  Weights weights_;
+  AdapterOptions adapters_;
+  bool has_adapters_ = false;
 };
 
 std::unique_ptr<LanguageModel> LoadLanguageModel(const std::filesystem::path& folder,

@@ -2,7 +2,10 @@
 // A ModelRunner over a LanguageModel: on a CPU, and through ATen on a GPU. Prefill chunks and single tokens
 // run together in one step.
 
-#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
 
 #include "policies/local/generate/model_runner.h"
 #include "policies/local/model/language_model.h"
@@ -21,9 +24,26 @@ class TorchRunner : public ModelRunner {
  public:
   // The model must outlive the runner; its weights may change between steps (then cached keys and values
   // are stale, which is the engine's business).
-  static std::unique_ptr<TorchRunner> Make(LanguageModel& model, const TorchRunnerOptions& options);
-  // Zeroed; for kernels of our own that share it.
-  virtual const PagedCache& Cache() const = 0;
+  TorchRunner(LanguageModel& model, const TorchRunnerOptions& options);
+
+  const Shape& GetShape() const override { return shape_; }
+  void Submit(std::span<const SequenceStep> steps) override;
+  std::vector<SampledToken> Wait() override;
+  void CopyPage(int from, int to) override;
+
+  // Zeroed at first; kernels of our own may share it.
+  const PagedCache& Cache() const { return cache_; }
+
+ private:
+  int32_t LastToken(int64_t sequence) const;
+  at::Tensor Hidden(std::span<const SequenceStep> steps);
+  std::vector<SampledToken> Draw(std::span<const SequenceStep> steps, const at::Tensor& hidden);
+
+  LanguageModel& model_;
+  Shape shape_;
+  PagedCache cache_;
+  std::optional<std::vector<SampledToken>> drawn_;  // of the step in flight
+  std::unordered_map<int64_t, int32_t> last_;       // what each sequence of the last step drew
 };
 
 }  // namespace kevin::local

@@ -61,7 +61,7 @@ void Assemble(const TrainOptions& options, const LanguageModel& model, int64_t s
   fs::remove_all(place);  // of an earlier run, which went on from before it
   NewFolder folder(place);
   if (options.lora.rank > 0) {
-    model.SaveAdapters(folder.Path() / "adapter");
+    model.SaveAdapters(folder.Path() / "adapter", options.model);
   } else {
     model.Save(folder.Path() / "model", options.model);
   }

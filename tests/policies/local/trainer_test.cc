@@ -1,4 +1,4 @@
-// Steps of training on a toy model: what must not change them (packing, ranks, stopping and going on) and what
+// Steps of training on a tiny model: what must not change them (packing, ranks, stopping and going on) and what
 // must.
 
 #include "policies/local/train/trainer.h"
@@ -17,7 +17,7 @@
 #include "policies/local/train/checkpoint.h"
 #include "policies/local/train/forward.h"
 #include "tests/catch.h"
-#include "tests/policies/local/toy_model.h"
+#include "tests/policies/local/tiny_model.h"
 
 namespace kevin::local {
 namespace {
@@ -39,7 +39,9 @@ class Folder {
   fs::path path_;
 };
 
-constexpr int kVocabulary = 13;
+constexpr int kVocabulary = 13;  // of the tiny model
+
+ModelConfig Wider() { return TinyConfig(kVocabulary, 12); }
 
 TrainOptions Options() {
   TrainOptions options;
@@ -79,13 +81,13 @@ struct Trained {
   std::vector<StepFigures> figures;
 };
 
-Trained Train(const TrainOptions& options, int64_t steps, at::ScalarType type = at::kFloat) {
-  ToyModel model(kVocabulary, 6, 1, type);
+Trained Train(const TrainOptions& options, int64_t steps, NumberType type = NumberType::kF32) {
+  const auto model = TinyModel(1, type);
   const auto alone = OneRank();
-  Trainer trainer(options, model, nullptr, *alone);
+  Trainer trainer(options, *model, nullptr, *alone);
   Trained trained;
   for (int64_t s = 1; s <= steps; ++s) trained.figures.push_back(trainer.Step(MakeBatch(s)));
-  trained.weights = Flat(model);
+  trained.weights = Flat(*model);
   return trained;
 }
 
@@ -102,8 +104,8 @@ TEST_CASE("a step does not depend on how samples are packed and logits are cut")
   CHECK(Gap(single.weights, whole.weights) < 2e-6);
   CHECK(pieces.figures[2].loss == Approx(whole.figures[2].loss).epsilon(1e-4));
   CHECK(pieces.figures[2].tokens == whole.figures[2].tokens);
-  ToyModel fresh(kVocabulary, 6, 1);
-  CHECK(Gap(whole.weights, Flat(fresh)) > 1e-2);  // and it learns something
+  const auto fresh = TinyModel(1);
+  CHECK(Gap(whole.weights, Flat(*fresh)) > 1e-2);  // and it learns something
 }
 
 // One update written out with plain autograd over single sequences.
@@ -111,9 +113,9 @@ TEST_CASE("an update equals gradients of the formula and AdamW's closed form") {
   TrainOptions options = Options();
   options.updates_per_step = 1, options.adam.weight_decay = 0.1, options.adam.max_grad_norm = 0.05;
   options.schedule = {1e-2, Decay::kConstant, 0, 0};
-  ToyModel model(kVocabulary, 6, 1), twin(kVocabulary, 6, 1);
+  const auto model = TinyModel(1), twin = TinyModel(1);
   const auto alone = OneRank();
-  Trainer trainer(options, model, nullptr, *alone);
+  Trainer trainer(options, *model, nullptr, *alone);
   const Batch batch = MakeBatch(1);
   const StepFigures figures = trainer.Step(batch);
 
@@ -125,44 +127,44 @@ TEST_CASE("an update equals gradients of the formula and AdamW's closed form") {
     ids.insert(ids.end(), s.completion.begin(), s.completion.end());
     const auto n = static_cast<int64_t>(ids.size());
     const at::Tensor all = at::tensor(ids, at::kLong);
-    const at::Tensor hidden = twin.Hidden({all, at::arange(n), {0, n}});
-    const at::Tensor logprobs = at::log_softmax(twin.Logits(hidden) / s.temperature, 1);
+    const at::Tensor hidden = twin->Hidden({all, at::arange(n), {0, n}});
+    const at::Tensor logprobs = at::log_softmax(twin->Logits(hidden) / s.temperature, 1);
     for (int64_t t = static_cast<int64_t>(s.prompt.size()); t < n; ++t)
       loss = loss - s.advantage * logprobs[t - 1][ids[static_cast<size_t>(t)]] / tokens;
   }
   loss.backward();
   double squares = 0;
-  for (const NamedParameter& p : twin.Parameters()) squares += p.value.grad().square().sum().item<double>();
+  for (const NamedParameter& p : twin->Parameters()) squares += p.value.grad().square().sum().item<double>();
   CHECK(figures.grad_norm == Approx(std::sqrt(squares)).epsilon(1e-5));
   // After one step both moments are (1 - beta) g, so the update is lr g / (|g| + eps); matrices decay first.
   std::vector<at::Tensor> expected;
-  for (const NamedParameter& p : twin.Parameters()) {
+  for (const NamedParameter& p : twin->Parameters()) {
     const at::Tensor g = p.value.grad() * (0.05 / (std::sqrt(squares) + 1e-6));
     const double decay = p.value.dim() > 1 ? 1 - 1e-2 * 0.1 : 1;
     expected.push_back((p.value.detach() * decay - 1e-2 * g / (g.abs() + 1e-8)).reshape(-1));
   }
-  CHECK(Gap(Flat(model), at::cat(expected)) < 1e-5);
+  CHECK(Gap(Flat(*model), at::cat(expected)) < 1e-5);
 }
 
 TEST_CASE("going on from a checkpoint is equal to the bit, in float32 and in bfloat16") {
-  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+  for (const NumberType type : {NumberType::kF32, NumberType::kBF16}) {
     const Folder folder;
     TrainOptions options = Options();
     options.output = folder.Path();
     const Trained whole = Train(options, 6, type);
     const auto alone = OneRank();
     {
-      ToyModel model(kVocabulary, 6, 1, type);
-      Trainer trainer(options, model, nullptr, *alone);
+      const auto model = TinyModel(1, type);
+      Trainer trainer(options, *model, nullptr, *alone);
       for (int64_t s = 1; s <= 3; ++s) trainer.Step(MakeBatch(s));
       trainer.Save();
     }
-    ToyModel model(kVocabulary, 6, 99, type);  // its weights come from the checkpoint
-    Trainer trainer(options, model, nullptr, *alone);
+    const auto model = TinyModel(99, type);  // its weights come from the checkpoint
+    Trainer trainer(options, *model, nullptr, *alone);
     trainer.Resume(NewestCheckpoint(folder.Path()));
     REQUIRE(trainer.StepsDone() == 3);
     for (int64_t s = 4; s <= 6; ++s) CHECK(trainer.Step(MakeBatch(s)).loss == whole.figures[static_cast<size_t>(s) - 1].loss);
-    CHECK(at::equal(Flat(model), whole.weights));
+    CHECK(at::equal(Flat(*model), whole.weights));
   }
 }
 
@@ -201,8 +203,8 @@ TEST_CASE("two and three ranks over Gloo learn what one learns") {
   const Trained alone = Train(Options(), 4);
   for (const int size : {2, 3}) {
     std::vector<Trained> of(static_cast<size_t>(size));
-    std::vector<std::unique_ptr<ToyModel>> models;
-    for (int i = 0; i < size; ++i) models.push_back(std::make_unique<ToyModel>(kVocabulary, 6, 1));
+    std::vector<std::unique_ptr<LanguageModel>> models;
+    for (int i = 0; i < size; ++i) models.push_back(TinyModel(1));
     WithRanks(size, [&](Ranks& ranks) {
       const auto me = static_cast<size_t>(ranks.Rank());
       Trainer trainer(Options(), *models[me], nullptr, ranks);
@@ -224,19 +226,19 @@ TEST_CASE("shares of two ranks go on as one rank") {
   const Folder folder;
   TrainOptions options = Options();
   options.output = folder.Path();
-  std::vector<std::unique_ptr<ToyModel>> models;
-  for (int i = 0; i < 2; ++i) models.push_back(std::make_unique<ToyModel>(kVocabulary, 6, 1));
+  std::vector<std::unique_ptr<LanguageModel>> models;
+  for (int i = 0; i < 2; ++i) models.push_back(TinyModel(1));
   WithRanks(2, [&](Ranks& ranks) {
     Trainer trainer(options, *models[static_cast<size_t>(ranks.Rank())], nullptr, ranks);
     for (int64_t s = 1; s <= 2; ++s) trainer.Step(MakeBatch(s));
     trainer.Save();
   });
-  ToyModel model(kVocabulary, 6, 5);
+  const auto model = TinyModel(5);
   const auto alone = OneRank();
-  Trainer trainer(options, model, nullptr, *alone);
+  Trainer trainer(options, *model, nullptr, *alone);
   trainer.Resume(NewestCheckpoint(folder.Path()));
   for (int64_t s = 3; s <= 4; ++s) trainer.Step(MakeBatch(s));
-  CHECK(Gap(Flat(model), Train(options, 4).weights) < 5e-6);
+  CHECK(Gap(Flat(*model), Train(options, 4).weights) < 5e-6);
 }
 
 TEST_CASE("a lost rank ends the others with an error, not with a wait") {
@@ -269,12 +271,12 @@ TEST_CASE("the second update is off-policy: ratios move and clip") {
 }
 
 TEST_CASE("the gap to the sampler is measured before the step") {
-  ToyModel model(kVocabulary, 6, 1);
+  const auto model = TinyModel(1);
   Batch batch = MakeBatch(1);
   for (Sample& s : batch.samples) {
     const Sample* one[] = {&s};
     const c10::NoGradGuard no_gradients;
-    const at::Tensor own = CompletionLogprobs(model, PackSamples(one, at::kCPU), 100, false).logprobs;
+    const at::Tensor own = CompletionLogprobs(*model, PackSamples(one, at::kCPU), 100, false).logprobs;
     for (size_t t = 0; t < s.completion.size(); ++t)
       s.sampler_logprobs[t] = own[static_cast<int64_t>(t)].item<float>() - 0.125f;
   }
@@ -283,7 +285,7 @@ TEST_CASE("the gap to the sampler is measured before the step") {
   options.schedule = {0.3, Decay::kConstant, 0, 0};  // a great change within the step
   options.loss.correction = Correction::kTruncate;
   const auto alone = OneRank();
-  Trainer trainer(options, model, nullptr, *alone);
+  Trainer trainer(options, *model, nullptr, *alone);
   const StepFigures figures = trainer.Step(batch);
   const double n = static_cast<double>(figures.trained_tokens);
   CHECK(figures.delta_logprob == Approx(0.125 + 0.5 / n).epsilon(1e-4));
@@ -297,11 +299,11 @@ TEST_CASE("masked samples teach nothing; those without an advantage only dilute"
     TrainOptions options = Options();
     options.updates_per_step = 1, options.schedule = {1e-2, Decay::kConstant, 0, 0};
     options.adam.epsilon = 1;  // then the size of a gradient matters
-    ToyModel model(kVocabulary, 6, 1);
+    const auto model = TinyModel(1);
     const auto alone = OneRank();
-    Trainer trainer(options, model, nullptr, *alone);
+    Trainer trainer(options, *model, nullptr, *alone);
     trainer.Step(b);
-    return Flat(model);
+    return Flat(*model);
   };
   Batch without = batch;
   without.samples.erase(without.samples.begin() + 4);
@@ -316,13 +318,13 @@ TEST_CASE("masked samples teach nothing; those without an advantage only dilute"
 }
 
 TEST_CASE("what is not finite stops the run, names the step and leaves the weights alone") {
-  ToyModel model(kVocabulary, 6, 1);
+  const auto model = TinyModel(1);
   const auto alone = OneRank();
   TrainOptions options = Options();
   options.updates_per_step = 1;
-  Trainer trainer(options, model, nullptr, *alone);
+  Trainer trainer(options, *model, nullptr, *alone);
   trainer.Step(MakeBatch(1));
-  const at::Tensor before = Flat(model);
+  const at::Tensor before = Flat(*model);
   Batch poisoned = MakeBatch(2);
   poisoned.samples[5].advantage = std::numeric_limits<float>::infinity();
   std::string what;
@@ -334,16 +336,16 @@ TEST_CASE("what is not finite stops the run, names the step and leaves the weigh
     CHECK(std::string(error.next_step()).find("--resume") != std::string::npos);
   }
   CHECK(what.find("step 2, update 1 of 1") != std::string::npos);
-  CHECK(at::equal(Flat(model), before));
+  CHECK(at::equal(Flat(*model), before));
 }
 
 TEST_CASE("checkpoints: only the newest are kept, damage is named, the folder is whole") {
   const Folder folder;
   TrainOptions options = Options();
   options.output = folder.Path(), options.keep = 2;
-  ToyModel model(kVocabulary, 6, 1);
+  const auto model = TinyModel(1);
   const auto alone = OneRank();
-  Trainer trainer(options, model, nullptr, *alone);
+  Trainer trainer(options, *model, nullptr, *alone);
   CHECK(NewestCheckpoint(folder.Path()).empty());
   for (int64_t s = 1; s <= 4; ++s) trainer.Step(MakeBatch(s)), trainer.Save();
   std::vector<std::string> names;
@@ -352,25 +354,25 @@ TEST_CASE("checkpoints: only the newest are kept, damage is named, the folder is
   std::sort(names.begin(), names.end());
   CHECK(names == std::vector<std::string>{"step-00000003", "step-00000004"});
   const std::string newest = NewestCheckpoint(folder.Path());
-  CHECK(fs::exists(newest + "/model/saved"));
-  ToyModel wider(kVocabulary, 7, 1);
-  Trainer other(options, wider, nullptr, *alone);
+  CHECK(fs::exists(newest + "/model/model.safetensors"));
+  const auto wider = TinyModel(1, NumberType::kF32, Wider());
+  Trainer other(options, *wider, nullptr, *alone);
   CHECK_THROWS_WITH(other.Resume(newest), Catch::Contains("other parameters"));
   TrainOptions reseeded = options;
   reseeded.seed = 1;
-  ToyModel again(kVocabulary, 6, 1);
-  Trainer late(reseeded, again, nullptr, *alone);
+  const auto again = TinyModel(1);
+  Trainer late(reseeded, *again, nullptr, *alone);
   CHECK_THROWS_WITH(late.Resume(newest), Catch::Contains("--seed"));
   std::ofstream(newest + "/trainer.json") << "{";
   CHECK_THROWS_WITH(late.Resume(newest), Catch::Contains("damaged"));
 }
 
 TEST_CASE("a batch that does not fit is refused") {
-  ToyModel model(kVocabulary, 6, 1);
+  const auto model = TinyModel(1);
   const auto alone = OneRank();
   TrainOptions options = Options();
   options.loss.correction = Correction::kTruncate;
-  Trainer trainer(options, model, nullptr, *alone);
+  Trainer trainer(options, *model, nullptr, *alone);
   Batch batch = MakeBatch(1);
   batch.samples[2].sampler_logprobs.clear();
   CHECK_THROWS_WITH(trainer.Step(batch), Catch::Contains("without the log-probabilities"));
@@ -385,9 +387,9 @@ TEST_CASE("preferences: chosen answers become likelier than rejected ones, and p
   options.loss.surrogate = Surrogate::kPreference, options.updates_per_step = 1;
   options.schedule = {1e-2, Decay::kConstant, 0, 0};
   options.steps = 30, options.micro_tokens = 12;
-  ToyModel model(kVocabulary, 6, 1), reference(kVocabulary, 6, 1);
+  const auto model = TinyModel(1), reference = TinyModel(1);
   const auto alone = OneRank();
-  Trainer trainer(options, model, &reference, *alone);
+  Trainer trainer(options, *model, reference.get(), *alone);
   Batch batch = MakeBatch(1);
   batch.unit = 2;
   StepFigures first, last;
@@ -407,9 +409,9 @@ TEST_CASE("imitation brings the loss down to what can be known") {
   options.loss.surrogate = Surrogate::kCrossEntropy, options.updates_per_step = 1;
   options.schedule = {3e-2, Decay::kConstant, 0, 0};
   options.steps = 150;
-  ToyModel model(kVocabulary, 6, 1);
+  const auto model = TinyModel(1);
   const auto alone = OneRank();
-  Trainer trainer(options, model, nullptr, *alone);
+  Trainer trainer(options, *model, nullptr, *alone);
   Batch batch = MakeBatch(1);
   batch.samples.resize(3);
   double first = 0, last = 0;

@@ -1,0 +1,253 @@
+#include "policies/local/generate/scheduler.h"
+
+#include <algorithm>
+
+namespace kevin::local {
+
+Scheduler::Scheduler(const ModelRunner::Shape& shape)
+    : shape_(shape), pool_(shape.pages, shape.page_tokens) {}
+
+void Scheduler::Add(SequencePointer sequence) {
+  const int64_t number = sequence->number;
+  waiting_.emplace(number, std::move(sequence));
+}
+
+void Scheduler::End(Sequence& sequence) {
+  sequence.has_ended = true;
+  GivePagesBack(sequence);
+  sequence.is_running = false;
+  running_.erase(sequence.number);
+  waiting_.erase(sequence.number);
+}
+
+void Scheduler::DrawnTokenArrived(Sequence& sequence, int32_t id) {
+  --sequence.unseen;
+  sequence.tokens.push_back(id);
+  RegisterFullPages(sequence);
+}
+
+Plan Scheduler::Next() {
+  Plan plan;
+  budget_ = shape_.step_tokens;
+  ++step_;
+  AddDecodes(&plan);
+  AddPrompts(&plan);
+  // Only now: what this step computes, it cannot read from another's page.
+  for (const SequenceStep& step : plan.steps) {
+    if (const auto sequence = running_.find(step.sequence); sequence != running_.end())
+      RegisterFullPages(*sequence->second);
+  }
+  if (plan.steps.empty()) --step_;
+  return plan;
+}
+
+// --- Answers under way ---
+
+bool Scheduler::CanDraw(const Sequence& s) const {
+  if (s.Length() >= s.most_tokens) return false;
+  if (s.unseen == 0) return true;
+  return s.last_step == step_ - 1 && !s.processor;
+}
+
+void Scheduler::AddDecodes(Plan* plan) {
+  std::vector<SequencePointer> ready;
+  for (const auto& [number, sequence] : running_) {
+    if (sequence->Length() - sequence->run == 1 && CanDraw(*sequence)) ready.push_back(sequence);
+  }
+  for (const SequencePointer& sequence : ready) {
+    if (budget_ == 0 || static_cast<int>(plan->steps.size()) == shape_.step_sequences) return;
+    if (sequence->is_running && GrowByOnePage(*sequence)) AddStep(sequence, 1, plan);
+  }
+}
+
+// The page of the next token, at the cost of the youngest. False: it was itself the youngest.
+bool Scheduler::GrowByOnePage(Sequence& sequence) {
+  while (static_cast<int>(sequence.pages.size()) < PagesFor(sequence.run + 1)) {
+    if (const int page = pool_.Take(); page >= 0) {
+      sequence.pages.push_back(page);
+      continue;
+    }
+    Sequence& youngest = *running_.rbegin()->second;
+    Preempt(youngest);
+    if (&youngest == &sequence) return false;
+  }
+  return true;
+}
+
+void Scheduler::Preempt(Sequence& sequence) {
+  ++preemptions_;
+  GivePagesBack(sequence);
+  sequence.is_running = false;
+  waiting_.insert(running_.extract(sequence.number));
+}
+
+// Last page first: what is forgotten first is then the end of a text, which is of no use without its
+// beginning.
+void Scheduler::GivePagesBack(Sequence& sequence) {
+  for (; !sequence.pages.empty(); sequence.pages.pop_back()) pool_.Release(sequence.pages.back());
+  sequence.contents.clear();
+  sequence.run = 0;
+}
+
+// --- Prompts, and answers to be computed again ---
+
+void Scheduler::AddPrompts(Plan* plan) {
+  std::vector<SequencePointer> filling;
+  int tokens = 0;
+  for (const auto& [number, sequence] : running_) {
+    if (sequence->unseen > 0 || sequence->Length() - sequence->run < 2) continue;
+    filling.push_back(sequence);
+    tokens += std::min(budget_, sequence->Length() - sequence->run);
+  }
+  Admit(tokens, &filling, plan);
+  const size_t places = static_cast<size_t>(shape_.step_sequences) - plan->steps.size();
+  filling.resize(std::min(filling.size(), places));
+  // Nobody takes more than half of what is left while others are behind; what they leave goes to the oldest.
+  std::vector<int> shares;
+  for (size_t i = 0; i < filling.size(); ++i) {
+    const int most = i + 1 < filling.size() ? (budget_ + 1) / 2 : budget_;
+    shares.push_back(std::min(most, filling[i]->Length() - filling[i]->run));
+    budget_ -= shares.back();
+  }
+  for (size_t i = 0; i < filling.size(); ++i) {
+    const int more = std::min(budget_, filling[i]->Length() - filling[i]->run - shares[i]);
+    budget_ -= more;
+    shares[i] += more;
+  }
+  for (const int share : shares) budget_ += share;
+  for (size_t i = 0; i < filling.size(); ++i) {
+    if (shares[i] > 0) AddStep(filling[i], shares[i], plan);
+  }
+}
+
+// As many as the step can begin with, and as many again, of which it then takes a part.
+void Scheduler::Admit(int tokens, std::vector<SequencePointer>* filling, Plan* plan) {
+  for (auto next = waiting_.begin(); next != waiting_.end() && tokens < 2 * budget_;) {
+    if (running() == shape_.step_sequences) return;
+    const SequencePointer sequence = next->second;
+    const Admission admission = TryToAdmit(sequence, plan);
+    if (admission == Admission::kNoPages) return;
+    ++next;
+    if (admission == Admission::kLater) continue;
+    sequence->is_running = true;
+    running_.insert(waiting_.extract(sequence->number));
+    filling->push_back(sequence);
+    tokens += std::min(budget_, sequence->Length() - sequence->run);
+  }
+}
+
+Scheduler::Admission Scheduler::TryToAdmit(const SequencePointer& pointer, Plan* plan) {
+  Sequence& sequence = *pointer;
+  if (sequence.unseen > 0) return Admission::kLater;
+  if (const auto other = sequence.waits_for.lock()) {
+    if (other->is_running && other->run < other->prompt_tokens) return Admission::kLater;
+    sequence.waits_for.reset();
+  }
+  // One page each is left for those who run.
+  const int spare = pool_.available() - running();
+  if (!running_.empty() && spare <= 0) return Admission::kNoPages;
+  FindPages(sequence);
+  if (MustWait(sequence)) {
+    GivePagesBack(sequence);
+    return Admission::kLater;
+  }
+  const int missing = PagesFor(sequence.Length()) - static_cast<int>(sequence.pages.size());
+  if (missing > pool_.available() - running()) {
+    if (!running_.empty() || missing > pool_.available()) {
+      GivePagesBack(sequence);
+      return Admission::kNoPages;
+    }
+  }
+  for (int i = 0; i < missing; ++i) sequence.pages.push_back(pool_.Take());
+  CopyFromFirst(sequence, plan);
+  if (!sequence.was_admitted) sequence.cached_tokens = sequence.run;
+  sequence.was_admitted = true;
+  return Admission::kDone;
+}
+
+// What is known already; the last token is always run, for what it says of the next.
+void Scheduler::FindPages(Sequence& sequence) {
+  PagePool::Content content = 0;
+  while ((static_cast<int>(sequence.pages.size()) + 1) * shape_.page_tokens < sequence.Length()) {
+    const auto found = pool_.Find(content, PageOf(sequence, sequence.pages.size()));
+    if (!found) break;
+    content = found->content;
+    sequence.pages.push_back(found->page);
+    sequence.contents.push_back(content);
+  }
+  sequence.run = static_cast<int>(sequence.pages.size()) * shape_.page_tokens;
+}
+
+// Somebody is about to compute the very page that comes next, or the whole prompt for the first answer.
+bool Scheduler::MustWait(Sequence& sequence) const {
+  const auto first = sequence.first.lock();
+  if (first != nullptr && first->is_running && first->run < first->prompt_tokens) {
+    sequence.waits_for = first;
+    return true;
+  }
+  const size_t index = sequence.contents.size();
+  const auto next = PageOf(sequence, index);
+  if (next.empty() || sequence.run + shape_.page_tokens >= sequence.Length()) return false;
+  for (const auto& [number, other] : running_) {
+    if (other->run >= other->prompt_tokens || other->contents.size() < index) continue;
+    if (index > 0 && other->contents[index - 1] != sequence.contents[index - 1]) continue;
+    const auto same = PageOf(*other, index);
+    if (!std::equal(same.begin(), same.end(), next.begin(), next.end())) continue;
+    sequence.waits_for = other;
+    return true;
+  }
+  return false;
+}
+
+// The first answer's partial page of the prompt saves computing it again; from then on each writes its own.
+void Scheduler::CopyFromFirst(Sequence& sequence, Plan* plan) {
+  const auto first = sequence.first.lock();
+  const int wanted = sequence.prompt_tokens - 1;
+  if (first == nullptr || !first->is_running || first->run < sequence.prompt_tokens) return;
+  if (sequence.run >= wanted || wanted - sequence.run >= shape_.page_tokens) return;
+  const size_t index = static_cast<size_t>(sequence.run / shape_.page_tokens);
+  plan->copies.emplace_back(first->pages[index], sequence.pages[index]);
+  sequence.run = wanted;
+}
+
+// --- Both ---
+
+void Scheduler::AddStep(const SequencePointer& pointer, int tokens, Plan* plan) {
+  Sequence& sequence = *pointer;
+  SequenceStep step;
+  if (sequence.unseen == 0)
+    step.tokens =
+        std::span(sequence.tokens).subspan(static_cast<size_t>(sequence.run), static_cast<size_t>(tokens));
+  step.sequence = sequence.number;
+  step.position = sequence.run;
+  step.pages = std::span(sequence.pages).first(static_cast<size_t>(PagesFor(sequence.run + tokens)));
+  step.sample = sequence.run + tokens == sequence.Length();
+  step.sampling = sequence.sampling;
+  if (step.sample && sequence.processor) step.processor = &sequence.processor;
+  plan->steps.push_back(step);
+  sequence.last_step = step_;
+  sequence.run += tokens;
+  budget_ -= tokens;
+  run_tokens_ += tokens;
+  if (!step.sample) return;
+  ++sequence.unseen;
+  plan->drawing.push_back(pointer);
+}
+
+void Scheduler::RegisterFullPages(Sequence& sequence) {
+  const int known = std::min(sequence.run, static_cast<int>(sequence.tokens.size()));
+  while ((static_cast<int>(sequence.contents.size()) + 1) * shape_.page_tokens <= known) {
+    const size_t index = sequence.contents.size();
+    const PagePool::Content before = index == 0 ? 0 : sequence.contents.back();
+    sequence.contents.push_back(pool_.Register(sequence.pages[index], before, PageOf(sequence, index)));
+  }
+}
+
+// The tokens of a page; empty where they do not fill it.
+std::span<const int32_t> Scheduler::PageOf(const Sequence& sequence, size_t index) const {
+  const size_t size = static_cast<size_t>(shape_.page_tokens);
+  if ((index + 1) * size > sequence.tokens.size()) return {};
+  return std::span(sequence.tokens).subspan(index * size, size);
+}
+
+}  // namespace kevin::local

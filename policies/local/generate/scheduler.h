@@ -1,0 +1,93 @@
+#pragma once
+// Who runs in the next step, and on which pages. Knows nothing of texts, callbacks and threads.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "policies/local/generate/model_runner.h"
+#include "policies/local/generate/page_pool.h"
+
+namespace kevin::local {
+
+// One answer on its way. Whoever makes it sets what is above the line; the rest is the scheduler's, except
+// that DrawnTokenArrived is called for each of its tokens.
+struct Sequence {
+  int64_t number = 0;           // names it; older ones have smaller numbers
+  std::vector<int32_t> tokens;  // prompt and answer, as far as they are known
+  int prompt_tokens = 0;
+  int most_tokens = 0;  // prompt and answer
+  TokenSampling sampling;
+  LogitsProcessor processor;      // may be empty
+  std::weak_ptr<Sequence> first;  // the request's first answer; empty: this is it
+  // ---
+  int unseen = 0;          // drawn, but not in `tokens` yet
+  int run = 0;             // tokens whose keys and values are in the cache, or will be by its last step
+  int64_t last_step = -1;  // the latest step that it was in
+  std::vector<int> pages;
+  std::vector<PagePool::Content> contents;  // of its first pages, as far as they are full and known
+  std::weak_ptr<Sequence> waits_for;        // it computes pages that this one needs too
+  bool was_admitted = false, is_running = false, has_ended = false;
+  int cached_tokens = 0;  // when it was first admitted
+
+  int Length() const { return static_cast<int>(tokens.size()) + unseen; }
+};
+using SequencePointer = std::shared_ptr<Sequence>;
+
+struct Plan {
+  std::vector<std::pair<int, int>> copies;  // pages, from and to; before the steps
+  std::vector<SequenceStep> steps;          // what they point to is good until a token arrives
+  std::vector<SequencePointer> drawing;     // those of the steps with `sample`, in order
+};
+
+class Scheduler {
+ public:
+  explicit Scheduler(const ModelRunner::Shape& shape);
+
+  void Add(SequencePointer sequence);
+  // Its pages are free for others. Steps under way may still write to them, but before those who come after.
+  void End(Sequence& sequence);
+  // The oldest unseen token of the sequence.
+  void DrawnTokenArrived(Sequence& sequence, int32_t id);
+
+  // The next step; without steps when nobody can run before a token arrives. The caller submits it.
+  Plan Next();
+
+  int running() const { return static_cast<int>(running_.size()); }
+  int waiting() const { return static_cast<int>(waiting_.size()); }
+  int64_t preemptions() const { return preemptions_; }
+  int64_t run_tokens() const { return run_tokens_; }
+  const PagePool& pool() const { return pool_; }
+
+ private:
+  using Sequences = std::map<int64_t, SequencePointer>;  // oldest first
+
+  bool CanDraw(const Sequence& sequence) const;
+  void AddDecodes(Plan* plan);
+  bool GrowByOnePage(Sequence& sequence);
+  void Preempt(Sequence& sequence);
+  void AddPrompts(Plan* plan);
+  void Admit(int tokens, std::vector<SequencePointer>* filling, Plan* plan);
+  enum class Admission { kDone, kLater, kNoPages };
+  Admission TryToAdmit(const SequencePointer& sequence, Plan* plan);
+  bool MustWait(Sequence& sequence) const;
+  void FindPages(Sequence& sequence);
+  void CopyFromFirst(Sequence& sequence, Plan* plan);
+  void GivePagesBack(Sequence& sequence);
+  void AddStep(const SequencePointer& sequence, int tokens, Plan* plan);
+  void RegisterFullPages(Sequence& sequence);
+  std::span<const int32_t> PageOf(const Sequence& sequence, size_t index) const;
+  int PagesFor(int tokens) const { return (tokens + shape_.page_tokens - 1) / shape_.page_tokens; }
+
+  const ModelRunner::Shape shape_;
+  PagePool pool_;
+  Sequences running_, waiting_;
+  int64_t step_ = 0;
+  int budget_ = 0;  // tokens left in the step being planned
+  int64_t preemptions_ = 0, run_tokens_ = 0;
+};
+
+}  // namespace kevin::local

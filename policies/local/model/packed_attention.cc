@@ -1,0 +1,59 @@
+#include "policies/local/model/packed_attention.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+namespace kevin::local {
+namespace {
+
+int64_t Longest(const std::vector<int64_t>& starts) {
+  int64_t longest = 0;
+  for (size_t i = 0; i + 1 < starts.size(); ++i) longest = std::max(longest, starts[i + 1] - starts[i]);
+  return longest;
+}
+
+at::Tensor Offsets(const std::vector<int64_t>& starts, at::Device device) {
+  return at::tensor(starts, at::kLong).to(at::kInt).to(device, /*non_blocking=*/false);
+}
+
+// [1, heads, rows, d], as torch's attention wants it.
+at::Tensor HeadsFirst(const at::Tensor& x, int64_t first, int64_t rows) {
+  return x.narrow(0, first, rows).transpose(0, 1).unsqueeze(0);
+}
+
+// Of `queries` last tokens over `keys` tokens; nothing where the plain causal flag says the same.
+std::optional<at::Tensor> Mask(int64_t queries, int64_t keys, at::Device device) {
+  if (queries == keys || queries == 1) return std::nullopt;
+  return at::ones({queries, keys}, at::TensorOptions(at::kBool).device(device)).tril(keys - queries);
+}
+
+}  // namespace
+
+at::Tensor AttendPacked(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                        const std::vector<int64_t>& starts) {
+  return AttendRagged(q, k, v, starts, starts);
+}
+
+at::Tensor AttendRagged(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                        const std::vector<int64_t>& query_starts, const std::vector<int64_t>& key_starts) {
+  if (q.is_cuda() && q.scalar_type() != at::kFloat) {
+    const at::Tensor output = std::get<0>(at::_flash_attention_forward(
+        q, k, v, Offsets(query_starts, q.device()), Offsets(key_starts, q.device()), Longest(query_starts),
+        Longest(key_starts), /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false));
+    return output.reshape({q.size(0), -1});
+  }
+  std::vector<at::Tensor> outputs;
+  for (size_t i = 0; i + 1 < query_starts.size(); ++i) {
+    const int64_t queries = query_starts[i + 1] - query_starts[i], keys = key_starts[i + 1] - key_starts[i];
+    if (queries == 0) continue;
+    const at::Tensor output = at::scaled_dot_product_attention(
+        HeadsFirst(q, query_starts[i], queries), HeadsFirst(k, key_starts[i], keys),
+        HeadsFirst(v, key_starts[i], keys), Mask(queries, keys, q.device()), /*dropout_p=*/0.0,
+        /*is_causal=*/queries == keys, /*scale=*/std::nullopt, /*enable_gqa=*/q.size(1) != k.size(1));
+    outputs.push_back(output.squeeze(0).transpose(0, 1).reshape({queries, -1}));
+  }
+  return outputs.size() == 1 ? outputs[0] : at::cat(outputs, 0);
+}
+
+}  // namespace kevin::local
