@@ -52,6 +52,7 @@ int Main(int argc, char** argv) {
   kevin::AddPolicyCommand(app, &action);
   kevin::AddCollectCommand(app, &action);
   kevin::AddEvalCommand(app, &action);
+  kevin::AddTrainCommand(app, &action);
   kevin::AddBenchCommand(app, &action);
   kevin::AddProblemsCommand(app, &action);
   kevin::AddBaselineCommand(app, &action);
