@@ -98,13 +98,15 @@ local::TrainOptions OptionsFrom(const TrainCommand& command, const Algorithm& al
 void RequireUnits(const Units& units, const Algorithm& algorithm, const LearnTurns& turns) {
   if (!units.units.empty()) return;
   if (algorithm.material == Material::kRollouts) {
-    throw Error(ExitCode::kBadRequest,
-                fmt::format("none of the {} tasks shows a difference between its turns beyond the measurement "
-                            "error, so there is nothing to learn",
-                            turns.tasks()),
-                "collect several episodes a problem (--episodes 16), or train with --keep-flat");
+    throw Error(
+        ExitCode::kBadRequest,
+        fmt::format("none of the {} tasks shows a difference between its turns beyond the measurement "
+                    "error, so there is nothing to learn",
+                    turns.tasks()),
+        "collect several episodes a problem (--episodes 16), or train with --keep-flat");
   }
-  throw Error(ExitCode::kBadRequest, fmt::format("none of the {} turns fits {}", turns.turns().size(), algorithm.name),
+  throw Error(ExitCode::kBadRequest,
+              fmt::format("none of the {} turns fits {}", turns.turns().size(), algorithm.name),
               "sft --select all takes wrong answers too; dpo needs turns that differ");
 }
 
@@ -165,8 +167,8 @@ class TrainRun {
                        : algorithm_.material == Material::kAnswers ? "answers"
                                                                    : "pairs";
     Say(fmt::format("{}: {} {} ({} dropped) of {} turns, {} a step, {} steps of {} updates", algorithm_.name,
-                    units_.units.size(), what, units_.dropped, turns_.turns().size(), algorithm_.units_per_step,
-                    options_.steps, options_.updates_per_step));
+                    units_.units.size(), what, units_.dropped, turns_.turns().size(),
+                    algorithm_.units_per_step, options_.steps, options_.updates_per_step));
     Say(fmt::format("{}: {:.3g} million numbers trained on {}{}{}", command_.model,
                     static_cast<double>(opened_.trained) / 1e6, options_.device,
                     opened_.ranks > 1 ? fmt::format(" by {} ranks", opened_.ranks) : "",
@@ -180,12 +182,14 @@ class TrainRun {
     try {
       figures = trainer.Step(learned.batch);
     } catch (const Error& error) {
-      throw Error(error.code(), fmt::format("{} (batch of {})", error.what(), fmt::join(learned.problems, ", ")),
+      throw Error(error.code(),
+                  fmt::format("{} (batch of {})", error.what(), fmt::join(learned.problems, ", ")),
                   error.next_step());
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     spent_ += seconds, ++steps_;
-    const double left = spent_ / static_cast<double>(steps_) * static_cast<double>(options_.steps - figures.step);
+    const double left =
+        spent_ / static_cast<double>(steps_) * static_cast<double>(options_.steps - figures.step);
     if (!IsFirstRank()) return;
     const Json event = StepEvent(learned, figures, options_.steps, seconds, left);
     log_->Add(event);
@@ -199,8 +203,11 @@ class TrainRun {
   void End(const std::string& folder) {
     if (!IsFirstRank()) return;
     Say("trained     " + folder);
-    const Json event = {{"event", "trained"}, {"model", folder},         {"algorithm", algorithm_.name},
-                        {"steps", options_.steps}, {"seconds", spent_}};
+    const Json event = {{"event", "trained"},
+                        {"model", folder},
+                        {"algorithm", algorithm_.name},
+                        {"steps", options_.steps},
+                        {"seconds", spent_}};
     if (command_.json) Print(stdout, ToLine(event));
   }
 
@@ -219,23 +226,33 @@ class TrainRun {
 void AddOptions(CLI::App* command, TrainCommand* o) {
   command->add_option("--model", o->model, "The model that is trained: a Hugging Face folder")->required();
   command->add_option("--out", o->output, "Folder for checkpoints and the trained model")->required();
-  command->add_option("--db", o->databases, "A database; may be repeated")->allow_extra_args(false)->capture_default_str();
+  command->add_option("--db", o->databases, "A database; may be repeated")
+      ->allow_extra_args(false)
+      ->capture_default_str();
   command->add_option("--run", o->runs, "Only this run (may be repeated): id, unique beginning, or latest")
       ->allow_extra_args(false);
   command->add_option("--problems", o->problems, "Only problems whose ids begin so: level1/");
   command->add_option("--without", o->without, "A suite whose problems are not learnt from");
-  command->add_option("--held-out", o->held_out, "The suite of the evaluation; an error if one of it is learnt from");
-  command->add_option("--steps", o->steps, "Batches (default: 40; sft, tpt, dpo: one epoch)")->check(CLI::PositiveNumber);
-  command->add_option("--epochs", o->epochs, "Instead of --steps")->check(CLI::PositiveNumber)->excludes("--steps");
+  command->add_option("--held-out", o->held_out,
+                      "The suite of the evaluation; an error if one of it is learnt from");
+  command->add_option("--steps", o->steps, "Batches (default: 40; sft, tpt, dpo: one epoch)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--epochs", o->epochs, "Instead of --steps")
+      ->check(CLI::PositiveNumber)
+      ->excludes("--steps");
   command->add_option("--seed", o->seed, "Of order and adapters")->capture_default_str();
   command->add_flag("--resume", o->resume, "Go on from the newest checkpoint in --out");
-  command->add_option("--min-speedup", o->units.min_speedup, "sft, tpt: of right kernels")->check(CLI::NonNegativeNumber);
+  command->add_option("--min-speedup", o->units.min_speedup, "sft, tpt: of right kernels")
+      ->check(CLI::NonNegativeNumber);
   command->add_flag("--keep-flat", o->units.keep_flat, "Keep tasks whose turns do not differ");
   command->add_flag("--keep-cut-off", o->keep_cut_off, "Also train replies that the length limit cut off");
-  command->add_option("--max-sample-tokens", o->batches.max_sample_tokens, "Longer turns are left out; 0: none");
+  command->add_option("--max-sample-tokens", o->batches.max_sample_tokens,
+                      "Longer turns are left out; 0: none");
   command->add_option("--opening", o->batches.opening, "How the model's reasoning begins when all is well")
       ->capture_default_str();
-  command->add_flag("--recompute", o->recompute, "Recompute activations in the backward pass: less memory, slower")
+  command
+      ->add_flag("--recompute", o->recompute,
+                 "Recompute activations in the backward pass: less memory, slower")
       ->group("Model and memory");
   command->add_flag("--optimizer-on-cpu", o->optimizer_on_cpu, "Keep the optimiser in main memory")
       ->group("Model and memory");

@@ -10,7 +10,8 @@
 //                updates a batch
 //   dr-grpo      the same without the division by the deviation (arXiv 2503.20783)
 //   rloo         against the mean of the others, no clipping (arXiv 2402.14740)
-//   trloo        Dr. Kernel (arXiv 2602.05885): per turn against the mean of the others, sum with 1, sequences
+//   trloo        Dr. Kernel (arXiv 2602.05885): per turn against the mean of the others, sum with 1,
+//   sequences
 //                whose geometric mean ratio to the sampler leaves [0.999, 1.001] left out
 //   reinforce++  minus the task's mean, then whitened over the batch (arXiv 2501.03262)
 //   dapo         clip 0.2 / 0.28, mean over all tokens (arXiv 2503.14476)
@@ -36,9 +37,9 @@ struct Algorithm {
   Material material = Material::kRollouts;
   Picked picked = Picked::kAll;
   Scheme scheme;
-  bool whiten = false;      // advantages over each batch: mean 0, deviation 1
-  int units_per_step = 8;   // rollouts: tasks; answers: samples; pairs: pairs
-  double epochs = 0;        // how long by default; 0: by steps
+  bool whiten = false;        // advantages over each batch: mean 0, deviation 1
+  int units_per_step = 8;     // rollouts: tasks; answers: samples; pairs: pairs
+  double epochs = 0;          // how long by default; 0: by steps
   local::TrainOptions train;  // loss, schedule and so on; the rest as it stands
 };
 

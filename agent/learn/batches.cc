@@ -45,7 +45,8 @@ class TokenSource {
   // Empty: there are none and none may be made.
   std::vector<int32_t> Prompt(const LearnTurn& turn, const TurnRecord& record) const {
     if (HasIds(record)) return Checked(turn, record, record.prompt_token_ids);
-    return may_tokenise_ && text_.encode_prompt ? text_.encode_prompt(record.messages) : std::vector<int32_t>{};
+    return may_tokenise_ && text_.encode_prompt ? text_.encode_prompt(record.messages)
+                                                : std::vector<int32_t>{};
   }
   std::vector<int32_t> Reply(const LearnTurn& turn, const TurnRecord& record) {
     if (!HasIds(record)) {
@@ -96,9 +97,7 @@ class TokenSource {
 class Maker {
  public:
   Maker(const Algorithm& algorithm, const ModelText& text, const BatchOptions& options)
-      : algorithm_(algorithm),
-        options_(options),
-        tokens_(text, algorithm.material != Material::kRollouts) {}
+      : algorithm_(algorithm), options_(options), tokens_(text, algorithm.material != Material::kRollouts) {}
 
   void AddUnit(const LearnTurns& turns, const Unit& unit) {
     if (algorithm_.material == Material::kPairs) {
@@ -171,7 +170,8 @@ class Maker {
     double mean = 0, square = 0;
     const auto n = static_cast<double>(out_.batch.samples.size());
     for (const local::Sample& s : out_.batch.samples) mean += s.advantage / n;
-    for (const local::Sample& s : out_.batch.samples) square += (s.advantage - mean) * (s.advantage - mean) / n;
+    for (const local::Sample& s : out_.batch.samples)
+      square += (s.advantage - mean) * (s.advantage - mean) / n;
     const double deviation = std::sqrt(square);
     if (deviation < 1e-9) return;
     for (local::Sample& s : out_.batch.samples)
@@ -183,7 +183,8 @@ class Maker {
     f.samples = static_cast<int64_t>(out_.batch.samples.size());
     const auto n = static_cast<double>(f.samples);
     for (const local::Sample& s : out_.batch.samples) f.advantage += std::abs(s.advantage);
-    for (double* mean : {&f.reward, &f.value, &f.correct, &f.advantage, &f.reply_tokens, &f.cut_off, &f.repetition})
+    for (double* mean :
+         {&f.reward, &f.value, &f.correct, &f.advantage, &f.reply_tokens, &f.cut_off, &f.repetition})
       *mean = f.samples > 0 ? *mean / n : kNone;
     f.speedup = fast_ > 0 ? std::exp(log_speedup_ / fast_) : kNone;
     f.not_okay = reasoned_ > 0 ? not_okay_ / reasoned_ : kNone;
@@ -209,10 +210,11 @@ LearnBatch BatchMaker::Make(int64_t step) const {
     maker.AddUnit(turns_, units_.units[unit]);
   LearnBatch made = maker.Finish(step);
   if (made.batch.samples.empty() && made.facts.without_tokens > 0) {
-    throw Error(ExitCode::kBadRequest,
-                fmt::format("the {} turns of step {} have no token ids, which {} needs", made.facts.without_tokens,
-                            step, algorithm_.name),
-                "collect with a policy that records them (local:DIR, or --tokens with vLLM or SGLang), or use sft");
+    throw Error(
+        ExitCode::kBadRequest,
+        fmt::format("the {} turns of step {} have no token ids, which {} needs", made.facts.without_tokens,
+                    step, algorithm_.name),
+        "collect with a policy that records them (local:DIR, or --tokens with vLLM or SGLang), or use sft");
   }
   return made;
 }

@@ -37,7 +37,7 @@ struct BatchFacts {
   double speedup = 0;                                    // of right ones, geometric mean
   double advantage = 0;                                  // mean absolute
   double reply_tokens = 0, longest_reply = 0;
-  double cut_off = 0, not_okay = 0, repetition = 0;      // shares
+  double cut_off = 0, not_okay = 0, repetition = 0;  // shares
 };
 
 struct LearnBatch {
@@ -51,7 +51,11 @@ class BatchMaker {
   // All but `algorithm` and `text` must outlive it.
   BatchMaker(const LearnTurns& turns, const Units& units, Algorithm algorithm, ModelText text,
              BatchOptions options)
-      : turns_(turns), units_(units), algorithm_(std::move(algorithm)), text_(std::move(text)), options_(options) {}
+      : turns_(turns),
+        units_(units),
+        algorithm_(std::move(algorithm)),
+        text_(std::move(text)),
+        options_(options) {}
 
   // Throws Error(kBadRequest) where the records do not fit the algorithm or the model.
   LearnBatch Make(int64_t step) const;

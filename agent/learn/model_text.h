@@ -20,9 +20,7 @@ struct ModelText {
   std::function<std::string(std::span<const int32_t> ids)> decode;
   // For records without token ids (imitation and preferences only). Empty: such turns are left out.
   std::function<std::vector<int32_t>(const std::vector<MessageRecord>& messages)> encode_prompt;
-  std::function<std::vector<int32_t>(const std::string& reasoning,
-                                     const std::string& reply)>
-      encode_reply;
+  std::function<std::vector<int32_t>(const std::string& reasoning, const std::string& reply)> encode_reply;
 };
 
 }  // namespace kevin

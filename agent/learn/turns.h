@@ -17,9 +17,9 @@ struct LearnRequest {
     std::vector<std::string> runs;  // full ids; empty: all
   };
   std::vector<Source> sources;
-  std::string problems;                // only ids that begin so
-  std::vector<std::string> left_out;   // problem ids that are not learnt from
-  std::vector<std::string> held_out;   // problem ids that must not be there at all: of the evaluation
+  std::string problems;               // only ids that begin so
+  std::vector<std::string> left_out;  // problem ids that are not learnt from
+  std::vector<std::string> held_out;  // problem ids that must not be there at all: of the evaluation
   Scheme scheme;
 };
 

@@ -55,9 +55,9 @@ Units Answers(const Turns& turns, Picked picked, const UnitOptions& options) {
 
 void AddLadders(const Turns& turns, const std::vector<size_t>& episode, double noise, Units* made) {
   for (size_t k = 0; k + 1 < episode.size(); ++k) {
-    const auto later = std::max_element(
-        episode.begin() + static_cast<long>(k) + 1, episode.end(),
-        [&](size_t a, size_t b) { return ScoreOfTurn(turns[a]) < ScoreOfTurn(turns[b]); });
+    const auto later =
+        std::max_element(episode.begin() + static_cast<long>(k) + 1, episode.end(),
+                         [&](size_t a, size_t b) { return ScoreOfTurn(turns[a]) < ScoreOfTurn(turns[b]); });
     if (IsBetter(turns[*later], turns[episode[k]], noise)) {
       made->units.push_back({{episode[k], *later, episode[k]}});
     } else {

@@ -19,9 +19,9 @@ struct Unit {
 };
 
 struct UnitOptions {
-  double noise = 2;         // pairs: scores differ by more than this many standard errors
-  double min_speedup = 0;   // answers: of right kernels
-  bool keep_flat = false;   // rollouts: tasks whose turns do not differ, too
+  double noise = 2;        // pairs: scores differ by more than this many standard errors
+  double min_speedup = 0;  // answers: of right kernels
+  bool keep_flat = false;  // rollouts: tasks whose turns do not differ, too
 };
 
 struct Units {

@@ -21,9 +21,11 @@ struct Told {
 
 class Records {
  public:
-  Records() : store_(Store::Open(folder_ / "kevin.db", OpenMode::kCreate)), run_(store_.BeginRun(SampleRun())) {}
+  Records()
+      : store_(Store::Open(folder_ / "kevin.db", OpenMode::kCreate)), run_(store_.BeginRun(SampleRun())) {}
 
-  std::string Add(const std::string& problem, const std::vector<Told>& turns, const std::string& policy = "p") {
+  std::string Add(const std::string& problem, const std::vector<Told>& turns,
+                  const std::string& policy = "p") {
     ProblemRecord record = SampleProblem();
     record.id = problem, record.text = "id = " + problem, record.content_hash = ContentHash(record.text);
     EpisodeRecord episode = SampleEpisode(run_);
@@ -87,8 +89,9 @@ LearnBatch FirstBatch(const Records& records, const Algorithm& algorithm, const 
 }
 
 const local::Sample& SampleOf(const LearnBatch& batch, int mark, int turn) {
-  const auto found = std::find_if(batch.batch.samples.begin(), batch.batch.samples.end(),
-                                  [&](const auto& s) { return s.completion[0] == mark && s.completion[1] == turn; });
+  const auto found = std::find_if(batch.batch.samples.begin(), batch.batch.samples.end(), [&](const auto& s) {
+    return s.completion[0] == mark && s.completion[1] == turn;
+  });
   REQUIRE(found != batch.batch.samples.end());
   return *found;
 }
@@ -139,7 +142,7 @@ TEST_CASE("leave-one-out per turn goes by the rollouts that have the turn") {
   records.Add("level1/19", {{2}, {1}});
   records.Add("level1/19", {{2.5}});  // no second turn
   const LearnBatch made = FirstBatch(records, *FindAlgorithm("trloo"));
-  CHECK(SampleOf(made, 1, 2).advantage == Approx(1.0));  // 3 against 2, not against 2 and nothing
+  CHECK(SampleOf(made, 1, 2).advantage == Approx(1.0));        // 3 against 2, not against 2 and nothing
   CHECK(SampleOf(made, 3, 1).advantage == Approx(3.5 - 5.0));  // 1 + 2.5 against 5 and 5
 }
 
@@ -228,9 +231,7 @@ TEST_CASE("text is tokenised for imitation only") {
   Records records;
   records.Add("level1/19", {{1.2, "stop", false}, {1.5, "stop", false}});
   ModelText text;
-  text.encode_prompt = [](const std::vector<MessageRecord>& m) {
-    return std::vector<int32_t>(m.size(), 7);
-  };
+  text.encode_prompt = [](const std::vector<MessageRecord>& m) { return std::vector<int32_t>(m.size(), 7); };
   text.encode_reply = [](const std::string& reasoning, const std::string& reply) {
     return std::vector<int32_t>{static_cast<int32_t>(reasoning.size()), static_cast<int32_t>(reply.size())};
   };

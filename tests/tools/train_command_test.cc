@@ -54,8 +54,10 @@ void MakeRecords(const fs::path& database, bool with_tokens) {
       turn.evaluation.log_se = 0.001, turn.reward = turn.evaluation.score;
       turn.model.tokenizer_hash.clear(), turn.reasoning = "Okay, so";
       turn.prompt_token_ids.clear(), turn.token_ids.clear(), turn.logprobs.clear();
-      for (int i = 0; with_tokens && i < 6 + t; ++i) turn.prompt_token_ids.push_back((e + i * t) % kVocabulary);
-      for (int i = 0; with_tokens && i < 4 + e; ++i) turn.token_ids.push_back((e * 7 + i * i + t) % kVocabulary);
+      for (int i = 0; with_tokens && i < 6 + t; ++i)
+        turn.prompt_token_ids.push_back((e + i * t) % kVocabulary);
+      for (int i = 0; with_tokens && i < 4 + e; ++i)
+        turn.token_ids.push_back((e * 7 + i * i + t) % kVocabulary);
       turn.logprobs.assign(turn.token_ids.size(), -3.4f);
       store.AppendTurn(id, turn);
     }
@@ -76,8 +78,8 @@ class World {
   }
 
   Ran Train(const std::string& arguments, const std::string& environment = "") const {
-    const std::string command = "cd " + folder_.path().string() + " && " + environment + " " + KEVIN_BINARY_DIR +
-                                "/bin/kevin train --json --dtype float32 " + arguments +
+    const std::string command = "cd " + folder_.path().string() + " && " + environment + " " +
+                                KEVIN_BINARY_DIR + "/bin/kevin train --json --dtype float32 " + arguments +
                                 " >out.jsonl 2>errors.txt </dev/null";
     Ran ran;
     const int status = std::system(command.c_str());
@@ -108,7 +110,8 @@ TEST_CASE("grpo from a database: events, metrics, curves, checkpoints and a mode
   CHECK(step.at("correct") == 1.0);
   CHECK(step.at("reward").get<double>() > 1.3);
   CHECK(step.at("not_okay") == 0.0);
-  for (const char* name : {"loss", "grad_norm", "tokens", "tokens_per_s", "delta_logprob", "learning_rate", "entropy"})
+  for (const char* name :
+       {"loss", "grad_norm", "tokens", "tokens_per_s", "delta_logprob", "learning_rate", "entropy"})
     CHECK(step.at(name).is_number());
   CHECK(step.at("preference_accuracy").is_null());
   CHECK(ran.events[4].at("event") == "trained");
@@ -171,12 +174,14 @@ TEST_CASE("two processes train as one does") {
   const std::string port = std::to_string(20000 + getpid() % 20000);
   const std::string ranks = "MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port + " WORLD_SIZE=2 ";
   const std::string second = "cd " + (world / "").string() + " && " + ranks + "RANK=1 " + KEVIN_BINARY_DIR +
-                             "/bin/kevin train --dtype float32 " + kGrpo + "--out two >rank1.txt 2>&1 </dev/null &";
+                             "/bin/kevin train --dtype float32 " + kGrpo +
+                             "--out two >rank1.txt 2>&1 </dev/null &";
   REQUIRE(std::system(second.c_str()) == 0);
   const Ran first = world.Train(kGrpo + "--out two", ranks + "RANK=0");
   INFO(first.errors);
   REQUIRE(first.code == 0);
-  const auto one = local::Checkpoint::Open(world / "one/model"), two = local::Checkpoint::Open(world / "two/model");
+  const auto one = local::Checkpoint::Open(world / "one/model"),
+             two = local::Checkpoint::Open(world / "two/model");
   double largest = 0;
   for (const auto& [name, tensor] : one.Tensors()) {
     const auto* a = reinterpret_cast<const float*>(tensor.bytes.data());
@@ -207,7 +212,8 @@ TEST_CASE("what is wrong is named, with the next step") {
   expect(2, "no token ids", "--model model --out r --db text.db");
   Store::Open(world / "empty.db", OpenMode::kCreate);
   expect(2, "no turns to learn from", "--model model --out r --db empty.db");
-  const Ran broken = world.Train("--model model --steps 2 --out r --learning-rate 1e30 --max-grad-norm 0 --updates 2");
+  const Ran broken =
+      world.Train("--model model --steps 2 --out r --learning-rate 1e30 --max-grad-norm 0 --updates 2");
   INFO(broken.errors);
   CHECK(broken.code == 4);
   CHECK(broken.errors.find("not finite") != std::string::npos);

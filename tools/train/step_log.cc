@@ -60,7 +60,8 @@ Json StepEvent(const LearnBatch& learned, const local::StepFigures& f, int64_t s
   e["reply_tokens"] = OrNull(facts.reply_tokens), e["longest_reply"] = OrNull(facts.longest_reply);
   e["cut_off"] = OrNull(facts.cut_off), e["not_okay"] = OrNull(facts.not_okay);
   e["repetition"] = OrNull(facts.repetition);
-  e["train_s"] = OrNull(f.seconds), e["seconds"] = OrNull(step_seconds), e["time_left_s"] = OrNull(time_left_s);
+  e["train_s"] = OrNull(f.seconds), e["seconds"] = OrNull(step_seconds),
+  e["time_left_s"] = OrNull(time_left_s);
   return e;
 }
 
@@ -79,18 +80,20 @@ std::vector<std::string> Alarms(const Json& e, const Json& first) {
   std::vector<std::string> alarms;
   const auto above = [&](const char* name, double limit) { return Number(e, name) > limit; };
   if (above("delta_logprob", 0.05))
-    alarms.push_back(fmt::format("trainer and sampler disagree by {:.3f} per token: other weights, another "
-                                 "temperature, or filtered sampling (top-p)?",
-                                 Number(e, "delta_logprob")));
+    alarms.push_back(
+        fmt::format("trainer and sampler disagree by {:.3f} per token: other weights, another "
+                    "temperature, or filtered sampling (top-p)?",
+                    Number(e, "delta_logprob")));
   if (Number(e, "not_okay") > Number(first, "not_okay") + 0.1)
-    alarms.push_back(fmt::format("{:.0f} % of the replies do not open as the model used to: junk follows soon",
-                                 100 * Number(e, "not_okay")));
+    alarms.push_back(
+        fmt::format("{:.0f} % of the replies do not open as the model used to: junk follows soon",
+                    100 * Number(e, "not_okay")));
   if (above("repetition", 0.5))
     alarms.push_back(fmt::format("replies repeat themselves ({:.0f} % of their runs of 8 tokens)",
                                  100 * Number(e, "repetition")));
   if (above("cut_off", 0.3))
-    alarms.push_back(fmt::format("{:.0f} % of the replies were cut off by the length limit",
-                                 100 * Number(e, "cut_off")));
+    alarms.push_back(
+        fmt::format("{:.0f} % of the replies were cut off by the length limit", 100 * Number(e, "cut_off")));
   if (Number(e, "reply_tokens") > 2 * Number(first, "reply_tokens"))
     alarms.push_back("replies are more than twice as long as at the start");
   return alarms;

@@ -15,8 +15,8 @@ namespace kevin {
 
 // The event `step`: its figures by name, null where unknown. `return` is the mean return, `not_okay` Kevin's
 // ratio, `delta_logprob` the gap between sampler and trainer.
-Json StepEvent(const LearnBatch& learned, const local::StepFigures& figures, int64_t steps, double step_seconds,
-               double time_left_s);
+Json StepEvent(const LearnBatch& learned, const local::StepFigures& figures, int64_t steps,
+               double step_seconds, double time_left_s);
 
 // "step 12/40  loss ...", one line.
 std::string StepLine(const Json& event);

@@ -60,17 +60,19 @@ TensorBoardFile::TensorBoardFile(const std::filesystem::path& folder, double wal
   gethostname(host.data(), host.size() - 1);
   std::error_code ignored;
   std::filesystem::create_directories(folder, ignored);
-  path_ = folder / ("events.out.tfevents." + std::to_string(static_cast<int64_t>(wall_time)) + "." + host.data() +
-                    "." + std::to_string(getpid()));
+  path_ = folder / ("events.out.tfevents." + std::to_string(static_cast<int64_t>(wall_time)) + "." +
+                    host.data() + "." + std::to_string(getpid()));
   file_.open(path_, std::ios::binary);
-  if (!file_) throw Error(ExitCode::kBadRequest, path_.string() + " cannot be written", "choose another --out");
+  if (!file_)
+    throw Error(ExitCode::kBadRequest, path_.string() + " cannot be written", "choose another --out");
   Record(DoubleField(kEventWallTime, wall_time) + BytesField(kEventFileVersion, "brain.Event:2"));
 }
 
 void TensorBoardFile::Record(const std::string& event) {
   const std::string length = LittleEndian(static_cast<uint64_t>(event.size()));
   file_ << length << LittleEndian(Masked(length)) << event << LittleEndian(Masked(event)) << std::flush;
-  if (!file_) throw Error(ExitCode::kBroken, "writing " + path_.string() + " failed", "make room on the disk");
+  if (!file_)
+    throw Error(ExitCode::kBroken, "writing " + path_.string() + " failed", "make room on the disk");
 }
 
 void TensorBoardFile::Add(int64_t step, double wall_time, const std::map<std::string, double>& scalars) {
@@ -80,8 +82,8 @@ void TensorBoardFile::Add(int64_t step, double wall_time, const std::map<std::st
         Key(kValueSimple, kFixed32) + LittleEndian(std::bit_cast<uint32_t>(static_cast<float>(value)));
     summary += BytesField(kSummaryValue, BytesField(kValueTag, tag) + number);
   }
-  Record(DoubleField(kEventWallTime, wall_time) + Key(kEventStep, kVarint) + Varint(static_cast<uint64_t>(step)) +
-         BytesField(kEventSummary, summary));
+  Record(DoubleField(kEventWallTime, wall_time) + Key(kEventStep, kVarint) +
+         Varint(static_cast<uint64_t>(step)) + BytesField(kEventSummary, summary));
 }
 
 }  // namespace kevin

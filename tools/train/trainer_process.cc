@@ -48,8 +48,9 @@ nlohmann::json TrainerProcess::Ask(const nlohmann::json& request, const char* an
     int status = 0;
     const std::string end =
         process_.Wait(kEndLimit_s, &status) ? DescribeStatus(status) : "closed its stream and does not end";
-    throw Error(ExitCode::kBroken, "the trainer " + end,
-                "if it was killed, memory ran out: try --micro-tokens, --recompute or --lora; --resume goes on");
+    throw Error(
+        ExitCode::kBroken, "the trainer " + end,
+        "if it was killed, memory ran out: try --micro-tokens, --recompute or --lora; --resume goes on");
   }
   if (reply->contains("error")) {
     const nlohmann::json& error = reply->at("error");

@@ -41,16 +41,16 @@ struct StepFigures {
   int64_t tokens = 0;          // that went through the model
   int64_t trained_tokens = 0;  // of completions that were trained
   double seconds = 0;
-  double entropy = 0;                      // per trained token, nats
-  double clip_low = 0, clip_high = 0;      // share of trained tokens whose ratio was clipped
-  double kl = 0;                           // to the reference, k3, per trained token
-  double policy_shift = 0;                 // k3 to the policy before the step, per trained token
-  double delta_logprob = 0;                // mean |trainer - sampler| per token, before the step's first update
+  double entropy = 0;                  // per trained token, nats
+  double clip_low = 0, clip_high = 0;  // share of trained tokens whose ratio was clipped
+  double kl = 0;                       // to the reference, k3, per trained token
+  double policy_shift = 0;             // k3 to the policy before the step, per trained token
+  double delta_logprob = 0;            // mean |trainer - sampler| per token, before the step's first update
   double delta_logprob_max = 0;
-  double correction_mean = 0;              // of the importance weights
-  double correction_dropped = 0;           // share of trained tokens that the correction left out
+  double correction_mean = 0;     // of the importance weights
+  double correction_dropped = 0;  // share of trained tokens that the correction left out
   double preference_accuracy = 0, preference_margin = 0;  // preferences only
-  double flops = 0;                        // of the step's products, forward and backward, recomputation left out
+  double flops = 0;  // of the step's products, forward and backward, recomputation left out
 };
 
 }  // namespace kevin::local

@@ -34,9 +34,9 @@ void WriteShare(const fs::path& folder, const Optimizer& optimizer, const Ranks&
     tensor = tensor.cpu().contiguous();
     const NumberType type = tensor.scalar_type() == at::kByte ? NumberType::kU8 : NumberType::kF32;
     const at::Tensor& kept = tensor;
-    tensors.push_back({name, type, kept.sizes().vec(), [&kept] {
-                         return std::span(static_cast<const std::byte*>(kept.const_data_ptr()), kept.nbytes());
-                       }});
+    tensors.push_back(
+        {name, type, kept.sizes().vec(),
+         [&kept] { return std::span(static_cast<const std::byte*>(kept.const_data_ptr()), kept.nbytes()); }});
   }
   WriteOptions options;
   options.file_name = NameOfShare(ranks.Rank(), ranks.Size());
@@ -72,7 +72,8 @@ void Assemble(const TrainOptions& options, const LanguageModel& model, int64_t s
   folder.Commit();
   fs::remove_all(shares);
   std::vector<fs::path> all = Checkpoints(FolderOf(options));
-  for (size_t i = 0; i + static_cast<size_t>(std::max(1, options.keep)) < all.size(); ++i) fs::remove_all(all[i]);
+  for (size_t i = 0; i + static_cast<size_t>(std::max(1, options.keep)) < all.size(); ++i)
+    fs::remove_all(all[i]);
 }
 
 [[noreturn]] void Damaged(const fs::path& folder, const std::string& why) {
@@ -89,8 +90,8 @@ at::Tensor TensorOf(const StoredTensor& stored) {
 
 }  // namespace
 
-std::string SaveCheckpoint(const TrainOptions& options, const LanguageModel& model, const Optimizer& optimizer,
-                           int64_t steps, Ranks& ranks) {
+std::string SaveCheckpoint(const TrainOptions& options, const LanguageModel& model,
+                           const Optimizer& optimizer, int64_t steps, Ranks& ranks) {
   const fs::path shares = FolderOf(options) / fmt::format(".shares-{}", steps);
   try {
     WriteShare(shares, optimizer, ranks);

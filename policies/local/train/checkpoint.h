@@ -7,8 +7,8 @@
 //     trainer.json                steps done, options, ranks
 //
 // A checkpoint appears whole or not at all (all ranks need to see OUTPUT as one folder). The position in the
-// data is the number of steps, since a batch is a function of its step. A run may go on with another number of
-// ranks, then not to the bit.
+// data is the number of steps, since a batch is a function of its step. A run may go on with another number
+// of ranks, then not to the bit.
 
 #include <string>
 
@@ -19,10 +19,10 @@
 
 namespace kevin::local {
 
-// All ranks call it. Removes the oldest beyond options.keep. Returns the folder. Throws Error(kBroken) when the
-// disk is full: the older ones are then still there.
-std::string SaveCheckpoint(const TrainOptions& options, const LanguageModel& model, const Optimizer& optimizer,
-                           int64_t steps, Ranks& ranks);
+// All ranks call it. Removes the oldest beyond options.keep. Returns the folder. Throws Error(kBroken) when
+// the disk is full: the older ones are then still there.
+std::string SaveCheckpoint(const TrainOptions& options, const LanguageModel& model,
+                           const Optimizer& optimizer, int64_t steps, Ranks& ranks);
 
 // The newest in `output`; empty: there is none.
 std::string NewestCheckpoint(const std::string& output);

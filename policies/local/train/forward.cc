@@ -44,10 +44,12 @@ Packed PackSamples(std::span<const Sample* const> samples, at::Device device) {
     Append(*sample, packed.sequences++, &lists);
     packed.tokens.starts.push_back(static_cast<int64_t>(lists.ids.size()));
   }
-  packed.tokens.ids = Integers(lists.ids, device), packed.tokens.positions = Integers(lists.positions, device);
+  packed.tokens.ids = Integers(lists.ids, device),
+  packed.tokens.positions = Integers(lists.positions, device);
   packed.rows = Integers(lists.rows, device), packed.targets = Integers(lists.targets, device);
   packed.sequence = Integers(lists.sequence, device);
-  packed.temperatures = Floats(lists.temperatures, device), packed.advantage = Floats(lists.advantage, device);
+  packed.temperatures = Floats(lists.temperatures, device),
+  packed.advantage = Floats(lists.advantage, device);
   const bool all_known = std::all_of(samples.begin(), samples.end(), [](const Sample* s) {
     return s->sampler_logprobs.size() == s->completion.size();
   });

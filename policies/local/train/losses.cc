@@ -22,7 +22,8 @@ class LossOf {
       : o_(options), v_(values), scale_(scale) {
     logprobs_ = v_.logprobs.detach();
     old_ = v_.old.defined() ? v_.old : logprobs_;
-    lengths_ = at::zeros({v_.sequences}, logprobs_.options()).index_add(0, v_.sequence, at::ones_like(logprobs_));
+    lengths_ =
+        at::zeros({v_.sequences}, logprobs_.options()).index_add(0, v_.sequence, at::ones_like(logprobs_));
     sums_.tokens = static_cast<double>(logprobs_.numel());
   }
 
@@ -56,7 +57,8 @@ class LossOf {
 
   // The mean over a token's sequence, for each token.
   at::Tensor SequenceMean(const at::Tensor& per_token) const {
-    const at::Tensor sums = at::zeros({v_.sequences}, per_token.options()).index_add(0, v_.sequence, per_token);
+    const at::Tensor sums =
+        at::zeros({v_.sequences}, per_token.options()).index_add(0, v_.sequence, per_token);
     return (sums / lengths_).index_select(0, v_.sequence);
   }
 

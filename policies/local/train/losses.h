@@ -1,7 +1,7 @@
 #pragma once
-// The loss of a step: every algorithm is a setting of this one function (options.h). Over the trained tokens t
-// of the samples i, with the log-probability l_t of today, its value o_t before the step, the sampler's s_t,
-// the reference's f_t, the entropy H_t and the advantage A_i:
+// The loss of a step: every algorithm is a setting of this one function (options.h). Over the trained tokens
+// t of the samples i, with the log-probability l_t of today, its value o_t before the step, the sampler's
+// s_t, the reference's f_t, the entropy H_t and the advantage A_i:
 //
 //   ratio        r_t = exp(l_t - o_t); sequence-clip: r_i = exp(mean over the sequence of l_t - o_t)
 //   clip         p_t = -min(r A, c A), c = clamp(r, 1 - clip_low, 1 + clip_high); with a dual clip d and

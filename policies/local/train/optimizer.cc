@@ -21,8 +21,9 @@ Optimizer::Optimizer(std::vector<NamedParameter> parameters, const AdamOptions& 
   MakeBuckets(std::move(parameters));
   for (Bucket& b : buckets_) {
     b.share = (b.size + ranks_.Size() - 1) / ranks_.Size();
-    const at::TensorOptions numbers = at::TensorOptions(at::kFloat).device(
-        options_.on_cpu ? at::Device(at::kCPU) : b.parameters[0].value.device());
+    const at::TensorOptions numbers =
+        at::TensorOptions(at::kFloat)
+            .device(options_.on_cpu ? at::Device(at::kCPU) : b.parameters[0].value.device());
     b.gradient = at::zeros({b.share * ranks_.Size()}, numbers);
     b.weights = Flat(b).narrow(0, b.share * ranks_.Rank(), b.share).to(numbers.device()).clone();
     b.first = at::zeros({b.share}, numbers), b.second = at::zeros({b.share}, numbers);
@@ -52,7 +53,8 @@ void Optimizer::MakeBuckets(std::vector<NamedParameter> parameters) {
 // The parameters' values, with zeros after them so that all ranks have equal shares.
 at::Tensor Optimizer::Flat(const Bucket& bucket) const {
   std::vector<at::Tensor> pieces;
-  for (const NamedParameter& p : bucket.parameters) pieces.push_back(p.value.detach().reshape(-1).to(at::kFloat));
+  for (const NamedParameter& p : bucket.parameters)
+    pieces.push_back(p.value.detach().reshape(-1).to(at::kFloat));
   const int64_t padding = bucket.share * ranks_.Size() - bucket.size;
   pieces.push_back(at::zeros({padding}, pieces[0].options()));
   return at::cat(pieces);
@@ -65,7 +67,8 @@ void Optimizer::Accumulate() {
     for (NamedParameter& p : bucket.parameters) {
       at::Tensor& gradient = p.value.mutable_grad();
       if (gradient.defined()) {
-        bucket.gradient.narrow(0, at, p.value.numel()).add_(gradient.reshape(-1).to(bucket.gradient.device()));
+        bucket.gradient.narrow(0, at, p.value.numel())
+            .add_(gradient.reshape(-1).to(bucket.gradient.device()));
         gradient.reset();
       }
       at += p.value.numel();

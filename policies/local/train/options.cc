@@ -27,8 +27,7 @@ NLOHMANN_JSON_SERIALIZE_ENUM(KlEstimator, {{KlEstimator::kNone, "none"},
                                            {KlEstimator::kK1, "k1"},
                                            {KlEstimator::kK2, "k2"},
                                            {KlEstimator::kK3, "k3"}})
-NLOHMANN_JSON_SERIALIZE_ENUM(OldPolicy,
-                             {{OldPolicy::kTrainer, "trainer"}, {OldPolicy::kSampler, "sampler"}})
+NLOHMANN_JSON_SERIALIZE_ENUM(OldPolicy, {{OldPolicy::kTrainer, "trainer"}, {OldPolicy::kSampler, "sampler"}})
 NLOHMANN_JSON_SERIALIZE_ENUM(Decay, {{Decay::kConstant, "constant"},
                                      {Decay::kCosine, "cosine"},
                                      {Decay::kLinear, "linear"}})

@@ -55,8 +55,8 @@ enum class Decay { kConstant, kCosine, kLinear };
 struct ScheduleOptions {
   double learning_rate = 2e-6;
   Decay decay = Decay::kConstant;
-  double warmup = 0.03;        // share of all updates
-  double final_fraction = 0;   // of the learning rate, at the end of a decay
+  double warmup = 0.03;       // share of all updates
+  double final_fraction = 0;  // of the learning rate, at the end of a decay
 };
 
 struct AdamOptions {
@@ -75,10 +75,10 @@ struct TrainOptions {
   std::string model;      // Hugging Face folder
   std::string reference;  // for KL and preferences; empty: the model as it was at the start
   std::string output;
-  std::string dtype;                   // "float32", "bfloat16"; empty: as the folder says
-  std::string device = "cpu";          // "cpu", "cuda:0"
-  std::string quantization = "none";   // of frozen weights: "none", "int8", "nf4"
-  bool recompute = false;              // activations in the backward pass instead of keeping them
+  std::string dtype;                  // "float32", "bfloat16"; empty: as the folder says
+  std::string device = "cpu";         // "cpu", "cuda:0"
+  std::string quantization = "none";  // of frozen weights: "none", "int8", "nf4"
+  bool recompute = false;             // activations in the backward pass instead of keeping them
   LossOptions loss;
   ScheduleOptions schedule;
   AdamOptions adam;

@@ -7,9 +7,9 @@
 
 namespace kevin::local {
 
-// First fit, the longest first: indices into `lengths`, grouped so that no group's lengths add up to more than
-// `budget`; what is longer than that by itself is a group of its own. Within a group, and groups by their
-// first member, in the order of the longest first; equal lengths keep their order.
+// First fit, the longest first: indices into `lengths`, grouped so that no group's lengths add up to more
+// than `budget`; what is longer than that by itself is a group of its own. Within a group, and groups by
+// their first member, in the order of the longest first; equal lengths keep their order.
 std::vector<std::vector<size_t>> Pack(std::span<const int64_t> lengths, int64_t budget);
 
 // 0 ... n-1 in an order that `seed` and `draw` fix.

@@ -32,11 +32,13 @@ struct Meeting {
   bool holds_store = false;  // one of them does; usually rank 0
   std::string name;          // several meetings may use one store
 };
-// Gloo, over TCP. Throws Error(kBroken) when the others cannot be reached within `seconds`, or are lost later.
+// Gloo, over TCP. Throws Error(kBroken) when the others cannot be reached within `seconds`, or are lost
+// later.
 std::unique_ptr<Ranks> MeetOverGloo(const Meeting& meeting, double seconds);
 
 // As torchrun sets them: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; Slurm's SLURM_PROCID and SLURM_NTASKS do
-// for the first two. One rank where there are none. Throws Error(kBadRequest) for variables that make no sense.
+// for the first two. One rank where there are none. Throws Error(kBadRequest) for variables that make no
+// sense.
 std::unique_ptr<Ranks> RanksFromEnvironment(double seconds);
 
 }  // namespace kevin::local

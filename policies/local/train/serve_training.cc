@@ -28,7 +28,8 @@ Quantization QuantizationFor(const TrainOptions& options) {
        {Quantization::kNone, Quantization::kInt8, Quantization::kNf4, Quantization::kNf4Double}) {
     if (options.quantization == NameOf(kind)) return kind;
   }
-  throw Error(ExitCode::kBadRequest, "--quantization " + options.quantization + ": not none, int8, nf4 or nf4-double");
+  throw Error(ExitCode::kBadRequest,
+              "--quantization " + options.quantization + ": not none, int8, nf4 or nf4-double");
 }
 
 ModelOptions ModelOptionsFor(const TrainOptions& options) {
@@ -48,7 +49,8 @@ class Service {
   Json Answer(const Json& request) {
     if (request.contains("open")) return {{"opened", Open(TrainOptionsFromJson(request.at("open")))}};
     if (trainer_ == nullptr) throw Error(ExitCode::kBroken, "the trainer was not opened");
-    if (request.contains("step")) return {{"figures", ToJson(trainer_->Step(BatchFromJson(request.at("step"))))}};
+    if (request.contains("step"))
+      return {{"figures", ToJson(trainer_->Step(BatchFromJson(request.at("step"))))}};
     if (request.contains("save")) return {{"saved", trainer_->Save()}};
     if (request.contains("finish")) return {{"saved", Finish()}};
     throw Error(ExitCode::kBroken, "the trainer knows no such request");

@@ -44,9 +44,9 @@ Forward RunForward(const at::Tensor& hidden, const Head& head, const at::Tensor&
 }
 
 // d loss / d logits, in place of `logits`, which are at temperature 1.
-at::Tensor LogitGradients(const at::Tensor& logits, const at::Tensor& temperatures, const at::Tensor& normaliser,
-                          const at::Tensor& targets, const at::Tensor& g, const at::Tensor& entropy,
-                          const at::Tensor& g_entropy) {
+at::Tensor LogitGradients(const at::Tensor& logits, const at::Tensor& temperatures,
+                          const at::Tensor& normaliser, const at::Tensor& targets, const at::Tensor& g,
+                          const at::Tensor& entropy, const at::Tensor& g_entropy) {
   at::Tensor log_p = ScaledLogits(logits, temperatures).sub_(normaliser.unsqueeze(1));
   at::Tensor p = log_p.exp();
   at::Tensor d = p * -g.unsqueeze(1);
@@ -66,8 +66,7 @@ class ChunkedLogprobs : public torch::autograd::Function<ChunkedLogprobs> {
     context->save_for_backward({hidden, targets, temperatures, out.normalisers, out.entropy});
     context->saved_data["rows"] = rows;
     // The head outlives the call: it is copied here and freed with the graph.
-    context->saved_data["head"] =
-        c10::IValue::make_capsule(c10::make_intrusive<HeadHolder>(*head));
+    context->saved_data["head"] = c10::IValue::make_capsule(c10::make_intrusive<HeadHolder>(*head));
     return {out.logprobs, out.entropy};
   }
 

@@ -1,6 +1,5 @@
 #include "policies/local/train/trainer.h"
 
-
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
@@ -74,8 +73,9 @@ class Trainer::StepRun {
   void Check() const {
     if (batch_.samples.size() % static_cast<size_t>(batch_.unit) != 0)
       throw Error(ExitCode::kBroken, "a batch with half a pair");
-    const bool needs_sampler = IsPolicyGradient(o_.loss.surrogate) &&
-                               (o_.loss.correction != Correction::kNone || o_.loss.old_policy == OldPolicy::kSampler);
+    const bool needs_sampler =
+        IsPolicyGradient(o_.loss.surrogate) &&
+        (o_.loss.correction != Correction::kNone || o_.loss.old_policy == OldPolicy::kSampler);
     for (const Sample& sample : batch_.samples) {
       if (sample.prompt.empty() || sample.completion.empty())
         throw Error(ExitCode::kBroken, "a sample without prompt or completion");
@@ -162,7 +162,8 @@ class Trainer::StepRun {
         if (needs_old)
           micro.old = CompletionLogprobs(t_.model_, packed, o_.logits_tokens, false).logprobs.cpu();
         if (t_.reference_ != nullptr)
-          micro.reference = CompletionLogprobs(*t_.reference_, packed, o_.logits_tokens, false).logprobs.cpu();
+          micro.reference =
+              CompletionLogprobs(*t_.reference_, packed, o_.logits_tokens, false).logprobs.cpu();
       }
     }
   }
@@ -173,11 +174,13 @@ class Trainer::StepRun {
     const TokenLogprobs now = CompletionLogprobs(t_.model_, packed, o_.logits_tokens, with_entropy);
     TokenValues values;
     values.logprobs = now.logprobs, values.entropy = now.entropy;
-    values.advantage = packed.advantage, values.sequence = packed.sequence, values.sequences = packed.sequences;
+    values.advantage = packed.advantage, values.sequence = packed.sequence,
+    values.sequences = packed.sequences;
     if (micro.reference.defined()) values.reference = micro.reference.to(Device());
     if (IsPolicyGradient(o_.loss.surrogate)) {
       if (micro.old.defined()) values.old = micro.old.to(Device());
-      Compare(packed, values.old.defined() ? values.old : now.logprobs.detach(), values.old.defined() || is_first);
+      Compare(packed, values.old.defined() ? values.old : now.logprobs.detach(),
+              values.old.defined() || is_first);
       values.sampler = packed.sampler;
       if (o_.loss.old_policy == OldPolicy::kSampler) values.old = packed.sampler;
     }
@@ -208,11 +211,12 @@ class Trainer::StepRun {
   }
 
   [[noreturn]] void Stop(size_t update, double norm) const {
-    throw Error(ExitCode::kBroken,
-                fmt::format("step {}, update {} of {}: loss {}, gradient norm {}: not finite; these weights are "
-                            "not kept",
-                            batch_.step, update + 1, updates_.size(), update_sums_.loss, norm),
-                "the newest checkpoint is good: go on from it with --resume and a lower learning rate");
+    throw Error(
+        ExitCode::kBroken,
+        fmt::format("step {}, update {} of {}: loss {}, gradient norm {}: not finite; these weights are "
+                    "not kept",
+                    batch_.step, update + 1, updates_.size(), update_sums_.loss, norm),
+        "the newest checkpoint is good: go on from it with --resume and a lower learning rate");
   }
 
   void Finish(double start) {
@@ -221,14 +225,16 @@ class Trainer::StepRun {
     t_.ranks_.Sum(&all), t_.ranks_.Largest(&largest);
     const double* v = all.const_data_ptr<double>();
     figures_.step = batch_.step;
-    figures_.tokens = static_cast<int64_t>(v[0]), figures_.trained_tokens = static_cast<int64_t>(sums_.tokens);
+    figures_.tokens = static_cast<int64_t>(v[0]),
+    figures_.trained_tokens = static_cast<int64_t>(sums_.tokens);
     figures_.delta_logprob = Ratio(v[1], v[2]);
     figures_.delta_logprob_max = v[2] > 0 ? largest.item<double>() : Ratio(0, 0);
     const ModelConfig& c = t_.model_.Config();
     figures_.flops = 6 * t_.products_ * v[0] + 6.0 * c.layers * c.heads * c.head_dim * v[3];
     const bool policy = IsPolicyGradient(o_.loss.surrogate);
     figures_.entropy = policy ? Ratio(sums_.entropy, sums_.tokens) : Ratio(0, 0);
-    figures_.clip_low = Ratio(sums_.clip_low, sums_.tokens), figures_.clip_high = Ratio(sums_.clip_high, sums_.tokens);
+    figures_.clip_low = Ratio(sums_.clip_low, sums_.tokens),
+    figures_.clip_high = Ratio(sums_.clip_high, sums_.tokens);
     figures_.kl = t_.reference_ != nullptr ? Ratio(sums_.kl, sums_.tokens) : Ratio(0, 0);
     figures_.policy_shift = Ratio(sums_.shift, sums_.tokens);
     const bool corrected = policy && o_.loss.correction != Correction::kNone;

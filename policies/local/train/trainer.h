@@ -1,6 +1,6 @@
 #pragma once
-// Batches in, better weights out. A trainer owns its model's optimiser and the schedule; the model may be used
-// by others (a sampler) between steps.
+// Batches in, better weights out. A trainer owns its model's optimiser and the schedule; the model may be
+// used by others (a sampler) between steps.
 //
 //   Trainer trainer(options, model, reference, ranks);
 //   StepFigures figures = trainer.Step(batch);        updates_per_step updates of the weights

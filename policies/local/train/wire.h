@@ -11,8 +11,8 @@
 //
 // Why a program of its own (kevin-trainer) at the end of a socket: `kevin` links no torch, starts in
 // milliseconds, and outlives a trainer that runs out of memory; the trainer sees no database. A process that
-// already holds the model (the model server) can serve the same frames from the same weights (serve_training.h),
-// so that sampling and training share one copy.
+// already holds the model (the model server) can serve the same frames from the same weights
+// (serve_training.h), so that sampling and training share one copy.
 
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -22,7 +22,7 @@
 namespace kevin::local {
 
 nlohmann::json ToJson(const Batch& batch);
-Batch BatchFromJson(const nlohmann::json& json);  // throws nlohmann::json::exception
+Batch BatchFromJson(const nlohmann::json& json);    // throws nlohmann::json::exception
 nlohmann::json ToJson(const StepFigures& figures);  // NaN is null
 StepFigures StepFiguresFromJson(const nlohmann::json& json);
 

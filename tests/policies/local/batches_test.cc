@@ -21,7 +21,7 @@ TEST_CASE("schedules: warm-up to the rate, then constant, cosine or linear") {
   options = {1.0, Decay::kCosine, 0.1, 0.2};
   CHECK(LearningRate(options, 9, 100) == Approx(1));
   CHECK(LearningRate(options, 10, 100) == Approx(1));
-  CHECK(LearningRate(options, 55, 100) == Approx(0.6));                                       // half way
+  CHECK(LearningRate(options, 55, 100) == Approx(0.6));  // half way
   CHECK(LearningRate(options, 32, 100) == Approx(0.2 + 0.4 * (1 + std::cos(M_PI * 22 / 90))));
   CHECK(LearningRate(options, 100, 100) == Approx(0.2));
   options.decay = Decay::kLinear;

@@ -1,4 +1,5 @@
-// One step of GRPO against goldens/grpo_step.py, which does it plainly with transformers and torch in float64.
+// One step of GRPO against goldens/grpo_step.py, which does it plainly with transformers and torch in
+// float64.
 
 #include <ATen/ATen.h>
 

@@ -1,15 +1,21 @@
 // Learning shown, not asserted: a tiny network with random weights, a toy set of problems, rewards by a fake
-// environment, GRPO in the Kevin recipe. Prints one curve for credit per turn (Kevin's discounted return, gamma
-// 0.4) and one for credit per trajectory (every turn gets the whole episode's sum), both from the same weights.
+// environment, GRPO as in the Kevin recipe. Prints three curves from the same weights, by what a turn is
+// credited with:
+//
+//   per turn     Kevin's discounted return (gamma 0.4) against those of the same turn number
+//   all turns    the same against those of all turns, as Kevin's paper has it. The last turn has no future to
+//                earn from, so its best answers lie below the mean of all turns, and are unlearnt.
+//   trajectory   the sum of the whole episode for each of its turns
 //
 //   learning_curve [--steps N] [--seed S] [--check]
 //
-// An episode has six turns on one problem. In turn t the policy answers with two of eight tokens; each that is
-// the one that problem and turn ask for (which only trying tells) earns half a point: one point a turn is what
-// can be reached, 1/8 is what chance gives. With --check the exit code says whether per-turn credit reached
-// 90 % and was ahead of the other.
+// An episode has six turns on one problem. In turn t the policy answers with two of eight tokens; each that
+// is the one that problem and turn ask for (which only trying tells) earns half a point: one point a turn is
+// what can be reached, 1/8 is what chance gives. With --check the exit code says whether per-turn credit
+// reached 90 % and was ahead of the other.
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 
 #include <chrono>
@@ -30,7 +36,8 @@ constexpr int kProblems = 4, kTurns = 6, kReply = 2, kAnswers = 8, kEpisodes = 1
 constexpr int kVocabulary = kAnswers + kProblems + kTurns;
 
 int Wanted(int problem, int turn, int place) {
-  return static_cast<int>((static_cast<unsigned>(problem * 31 + turn * 7 + place * 3 + 5) * 2654435761u) >> 29);
+  return static_cast<int>((static_cast<unsigned>(problem * 31 + turn * 7 + place * 3 + 5) * 2654435761u) >>
+                          29);
 }
 
 struct Turn {
@@ -59,7 +66,8 @@ std::vector<Turn> Play(LanguageModel& model, std::mt19937_64& random) {
     for (const Turn& turn : turns) {
       std::vector<int32_t> text = turn.sample.prompt;
       text.insert(text.end(), turn.sample.completion.begin(), turn.sample.completion.end());
-      for (size_t i = 0; i < text.size(); ++i) ids.push_back(text[i]), positions.push_back(static_cast<int64_t>(i));
+      for (size_t i = 0; i < text.size(); ++i)
+        ids.push_back(text[i]), positions.push_back(static_cast<int64_t>(i));
       tokens.starts.push_back(static_cast<int64_t>(ids.size()));
       last.push_back(tokens.starts.back() - 1);
     }
@@ -80,31 +88,44 @@ std::vector<Turn> Play(LanguageModel& model, std::mt19937_64& random) {
   return turns;
 }
 
-// Advantages as attribution makes them: z-scores over all turns of all episodes of a problem.
-void Attribute(std::vector<Turn>& turns, bool per_turn) {
+enum class Credit { kPerTurn, kAllTurns, kTrajectory };
+
+// Advantages as attribution makes them, problem by problem.
+void AttributeTurns(std::vector<Turn>& turns, Credit credit) {
   const size_t group = static_cast<size_t>(kEpisodes) * kTurns;
   for (size_t start = 0; start < turns.size(); start += group) {
-    std::vector<Scored> returns;
+    // One list a turn number, or one for all.
+    std::vector<std::vector<Scored>> returns(kTurns);
+    std::vector<std::vector<size_t>> members(kTurns);
     for (size_t e = start; e < start + group; e += kTurns) {
       std::vector<Scored> scores;
       for (size_t t = e; t < e + kTurns; ++t) scores.push_back({turns[t].score, 0});
-      std::vector<Scored> own = Returns({ReturnRule::Kind::kSum, per_turn ? 0.4 : 1.0}, scores);
-      for (Scored& value : own) returns.push_back(per_turn ? value : own[0]);
+      const bool whole = credit == Credit::kTrajectory;
+      const std::vector<Scored> own = Returns({ReturnRule::Kind::kSum, whole ? 1.0 : 0.4}, scores);
+      for (size_t t = 0; t < kTurns; ++t) {
+        const size_t list = credit == Credit::kPerTurn ? t : 0;
+        returns[list].push_back(whole ? own[0] : own[t]), members[list].push_back(e + t);
+      }
     }
-    const GroupResult result = Advantages({AdvantageRule::Kind::kGroup, 2}, returns);
-    for (size_t i = 0; i < group; ++i)
-      turns[start + i].sample.advantage = static_cast<float>(result.advantages[i]);
+    for (size_t list = 0; list < kTurns; ++list) {
+      const GroupResult result = Advantages({AdvantageRule::Kind::kGroup, 2}, returns[list]);
+      for (size_t i = 0; i < members[list].size(); ++i)
+        turns[members[list][i]].sample.advantage = static_cast<float>(result.advantages[i]);
+    }
   }
 }
 
-std::vector<double> Learn(bool per_turn, int steps, uint64_t seed) {
+std::vector<double> Learn(Credit credit, int steps, uint64_t seed) {
   TrainOptions options;
   options.loss.constant_tokens = kReply;
   options.loss.correction = Correction::kTruncate;
-  options.schedule = {4e-3, Decay::kConstant, 0.03, 0};
+  options.loss.entropy_weight = 0.01;
+  options.schedule = {5e-3, Decay::kConstant, 0.03, 0};
   options.adam.max_grad_norm = 0.5;
   options.seed = seed, options.steps = steps;
-  const auto model = TinyModel(seed, NumberType::kF32, TinyConfig(kVocabulary, 32));
+  ModelOptions model_options;
+  model_options.dtype = NumberType::kF32, model_options.trainable = true;
+  const auto model = MakeRandomLanguageModel(TinyConfig(kVocabulary, 32), model_options, seed);
   const auto alone = OneRank();
   Trainer trainer(options, *model, nullptr, *alone);
   std::mt19937_64 random(seed);
@@ -114,7 +135,7 @@ std::vector<double> Learn(bool per_turn, int steps, uint64_t seed) {
     double score = 0;
     for (const Turn& turn : turns) score += turn.score / static_cast<double>(turns.size());
     curve.push_back(score);
-    Attribute(turns, per_turn);
+    AttributeTurns(turns, credit);
     Batch batch;
     batch.step = step;
     for (Turn& turn : turns) batch.samples.push_back(std::move(turn.sample));
@@ -131,6 +152,7 @@ int FirstAbove(const std::vector<double>& curve, double level) {
 }
 
 int Main(int argc, char** argv) {
+  at::set_num_threads(1);  // such small products only wait for each other
   int steps = 120;
   uint64_t seed = 1;
   bool check = false;
@@ -140,15 +162,20 @@ int Main(int argc, char** argv) {
     if (std::strcmp(argv[i], "--seed") == 0 && i + 1 < argc) seed = std::strtoull(argv[++i], nullptr, 10);
   }
   const auto start = std::chrono::steady_clock::now();
-  const std::vector<double> turn = Learn(true, steps, seed), whole = Learn(false, steps, seed);
+  const std::vector<double> turn = Learn(Credit::kPerTurn, steps, seed),
+                            all = Learn(Credit::kAllTurns, steps, seed),
+                            whole = Learn(Credit::kTrajectory, steps, seed);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  std::printf("share of the reachable return, seed %llu\nstep  per turn  per trajectory\n",
+  std::printf("share of the reachable return, seed %llu\nstep  per turn  all turns  trajectory\n",
               static_cast<unsigned long long>(seed));
-  for (int s = 0; s < steps; s += 10)
-    std::printf("%4d  %8.3f  %14.3f\n", s + 1, turn[static_cast<size_t>(s)], whole[static_cast<size_t>(s)]);
-  std::printf("%4d  %8.3f  %14.3f\n", steps, turn.back(), whole.back());
-  std::printf("above 0.9 at step %d per turn, %d per trajectory (-1: never); %.0f s\n", FirstAbove(turn, 0.9),
-              FirstAbove(whole, 0.9), seconds);
+  const auto line = [&](int s) {
+    const auto i = static_cast<size_t>(s);
+    std::printf("%4d  %8.3f  %9.3f  %10.3f\n", s + 1, turn[i], all[i], whole[i]);
+  };
+  for (int s = 0; s + 1 < steps; s += 10) line(s);
+  line(steps - 1);
+  std::printf("above 0.9 at step %d, %d, %d (-1: never); %.0f s\n", FirstAbove(turn, 0.9),
+              FirstAbove(all, 0.9), FirstAbove(whole, 0.9), seconds);
   const bool good = turn.back() > 0.9 && turn.back() > whole.back() + 0.05;
   return check && !good ? 1 : 0;
 }

@@ -29,7 +29,7 @@ struct Case {
   std::vector<int64_t> sequence = {0, 0, 1, 1, 1, 2};
 
   TokenValues Values() const {
-    return {Doubles(logprobs), Doubles(entropy),   Doubles(old),       Doubles(sampler),
+    return {Doubles(logprobs),  Doubles(entropy),   Doubles(old),       Doubles(sampler),
             Doubles(reference), Doubles(advantage), Integers(sequence), 3};
   }
   double Length(size_t t) const { return sequence[t] == 0 ? 2 : sequence[t] == 1 ? 3 : 1; }
@@ -82,7 +82,7 @@ TEST_CASE("clip: token by token, with both ends of the interval at work") {
   for (size_t t = 0; t < 6; ++t) {
     const double r = std::exp(c.logprobs[t] - c.old[t]);
     expected += Clip(r, c.advantage[t], 0.2, 0.28) / 6;
-    low += c.advantage[t] < 0 && r < 0.8, high += c.advantage[t] > 0 && r > 1.28;
+    low += c.advantage[t] < 0 && r<0.8, high += c.advantage[t]> 0 && r > 1.28;
   }
   const LossOutput out = Loss(options, c.Values(), kScale);
   CHECK(out.loss.item<double>() == Approx(expected));
@@ -90,9 +90,9 @@ TEST_CASE("clip: token by token, with both ends of the interval at work") {
   CHECK((out.sums.clip_high == high && high == 1));
   // Where the clip binds there is no gradient; elsewhere it is -r A / T.
   const std::vector<double> g = Gradients(options, c);
-  CHECK(g[0] == 0);                             // r = e^0.3, A > 0
-  CHECK(g[1] == Approx(-1.5 / 6));              // r = 1
-  CHECK(g[2] == 0);                             // r = e^-0.4, A < 0
+  CHECK(g[0] == 0);                                // r = e^0.3, A > 0
+  CHECK(g[1] == Approx(-1.5 / 6));                 // r = 1
+  CHECK(g[2] == 0);                                // r = e^-0.4, A < 0
   CHECK(g[4] == Approx(0.7 * std::exp(0.4) / 6));  // too likely and bad: not clipped
 }
 
@@ -169,14 +169,14 @@ TEST_CASE("parts of an update add up to the whole") {
   LossOptions options;
   options.correction = Correction::kTruncate;
   options.kl = KlEstimator::kK3, options.kl_weight = 0.3, options.entropy_weight = 0.1;
-  for (const Normaliser normaliser : {Normaliser::kTokenMean, Normaliser::kSequenceMean,
-                                      Normaliser::kSequenceSum, Normaliser::kConstant}) {
+  for (const Normaliser normaliser :
+       {Normaliser::kTokenMean, Normaliser::kSequenceMean, Normaliser::kSequenceSum, Normaliser::kConstant}) {
     options.normaliser = normaliser;
     const TokenValues all = Case().Values();
     const auto part = [&](int64_t from, int64_t count, int64_t first, int64_t sequences) {
       const auto cut = [&](const at::Tensor& t) { return t.narrow(0, from, count); };
-      return TokenValues{cut(all.logprobs), cut(all.entropy),   cut(all.old),
-                         cut(all.sampler),  cut(all.reference), cut(all.advantage),
+      return TokenValues{cut(all.logprobs),         cut(all.entropy),   cut(all.old),
+                         cut(all.sampler),          cut(all.reference), cut(all.advantage),
                          cut(all.sequence) - first, sequences};
     };
     const LossOutput whole = Loss(options, all, kScale);
@@ -229,7 +229,9 @@ TEST_CASE("kl estimators: closed forms") {
     for (size_t t = 0; t < 6; ++t) {
       const double x = c.reference[t] - c.logprobs[t];
       expected += 0.25 / 6 *
-                  (kl == KlEstimator::kK1 ? -x : kl == KlEstimator::kK2 ? x * x / 2 : std::exp(x) - x - 1);
+                  (kl == KlEstimator::kK1   ? -x
+                   : kl == KlEstimator::kK2 ? x * x / 2
+                                            : std::exp(x) - x - 1);
     }
     CHECK(LossAt(options, c) == Approx(expected));
   }

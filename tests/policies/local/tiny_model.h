@@ -13,7 +13,8 @@ namespace kevin::local {
 inline ModelConfig TinyConfig(int vocabulary = 13, int width = 8) {
   ModelConfig config;
   config.family = ModelFamily::kQwen2;
-  config.hidden = width, config.layers = 2, config.heads = 2, config.kv_heads = 1, config.head_dim = width / 2;
+  config.hidden = width, config.layers = 2, config.heads = 2, config.kv_heads = 1,
+  config.head_dim = width / 2;
   config.ffn = 2 * width, config.vocabulary = vocabulary, config.context = 64;
   config.qkv_bias = true;
   config.dtype = NumberType::kF32;

@@ -1,5 +1,5 @@
-// Steps of training on a tiny model: what must not change them (packing, ranks, stopping and going on) and what
-// must.
+// Steps of training on a tiny model: what must not change them (packing, ranks, stopping and going on) and
+// what must.
 
 #include "policies/local/train/trainer.h"
 
@@ -60,7 +60,8 @@ Batch MakeBatch(int64_t step) {
   batch.step = step;
   for (int i = 0; i < 12; ++i) {
     Sample sample;
-    for (int k = 0; k <= i % 4; ++k) sample.prompt.push_back((i * 5 + k * 3 + static_cast<int>(step)) % kVocabulary);
+    for (int k = 0; k <= i % 4; ++k)
+      sample.prompt.push_back((i * 5 + k * 3 + static_cast<int>(step)) % kVocabulary);
     for (int k = 0; k < 2 + i % 5; ++k) sample.completion.push_back((i + k * k) % kVocabulary);
     sample.sampler_logprobs.assign(sample.completion.size(), -2.5f);
     sample.advantage = static_cast<float>(i % 3 - 1) * 0.7f + 0.1f;
@@ -72,7 +73,8 @@ Batch MakeBatch(int64_t step) {
 
 at::Tensor Flat(LanguageModel& model) {
   std::vector<at::Tensor> all;
-  for (const NamedParameter& p : model.Parameters()) all.push_back(p.value.detach().reshape(-1).to(at::kFloat));
+  for (const NamedParameter& p : model.Parameters())
+    all.push_back(p.value.detach().reshape(-1).to(at::kFloat));
   return at::cat(all).clone();
 }
 
@@ -163,7 +165,8 @@ TEST_CASE("going on from a checkpoint is equal to the bit, in float32 and in bfl
     Trainer trainer(options, *model, nullptr, *alone);
     trainer.Resume(NewestCheckpoint(folder.Path()));
     REQUIRE(trainer.StepsDone() == 3);
-    for (int64_t s = 4; s <= 6; ++s) CHECK(trainer.Step(MakeBatch(s)).loss == whole.figures[static_cast<size_t>(s) - 1].loss);
+    for (int64_t s = 4; s <= 6; ++s)
+      CHECK(trainer.Step(MakeBatch(s)).loss == whole.figures[static_cast<size_t>(s) - 1].loss);
     CHECK(at::equal(Flat(*model), whole.weights));
   }
 }
