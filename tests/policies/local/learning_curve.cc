@@ -7,7 +7,7 @@
 //                earn from, so its best answers lie below the mean of all turns, and are unlearnt.
 //   trajectory   the sum of the whole episode for each of its turns
 //
-//   learning_curve [--steps N] [--seed S] [--check]
+//   learning_curve [--steps N] [--seed S] [--learning-rate X] [--entropy X] [--check]
 //
 // An episode has six turns on one problem. In turn t the policy answers with two of eight tokens; each that
 // is the one that problem and turn ask for (which only trying tells) earns half a point: one point a turn is
@@ -21,7 +21,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <random>
 #include <string>
 
@@ -115,12 +114,20 @@ void AttributeTurns(std::vector<Turn>& turns, Credit credit) {
   }
 }
 
-std::vector<double> Learn(Credit credit, int steps, uint64_t seed) {
+struct Knobs {
+  int steps = 240;
+  uint64_t seed = 1;
+  double learning_rate = 1e-3, entropy_weight = 0;
+};
+
+std::vector<double> Learn(Credit credit, const Knobs& knobs) {
+  const int steps = knobs.steps;
+  const uint64_t seed = knobs.seed;
   TrainOptions options;
   options.loss.constant_tokens = kReply;
   options.loss.correction = Correction::kTruncate;
-  options.loss.entropy_weight = 0.01;
-  options.schedule = {5e-3, Decay::kConstant, 0.03, 0};
+  options.loss.entropy_weight = knobs.entropy_weight;
+  options.schedule = {knobs.learning_rate, Decay::kConstant, 0.03, 0};
   options.adam.max_grad_norm = 0.5;
   options.seed = seed, options.steps = steps;
   ModelOptions model_options;
@@ -153,21 +160,24 @@ int FirstAbove(const std::vector<double>& curve, double level) {
 
 int Main(int argc, char** argv) {
   at::set_num_threads(1);  // such small products only wait for each other
-  int steps = 120;
-  uint64_t seed = 1;
+  Knobs knobs;
   bool check = false;
   for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--check") == 0) check = true;
-    if (std::strcmp(argv[i], "--steps") == 0 && i + 1 < argc) steps = std::atoi(argv[++i]);
-    if (std::strcmp(argv[i], "--seed") == 0 && i + 1 < argc) seed = std::strtoull(argv[++i], nullptr, 10);
+    const std::string name = argv[i];
+    if (name == "--check") check = true;
+    if (i + 1 >= argc) continue;
+    if (name == "--steps") knobs.steps = std::atoi(argv[i + 1]);
+    if (name == "--seed") knobs.seed = std::strtoull(argv[i + 1], nullptr, 10);
+    if (name == "--learning-rate") knobs.learning_rate = std::atof(argv[i + 1]);
+    if (name == "--entropy") knobs.entropy_weight = std::atof(argv[i + 1]);
   }
+  const int steps = knobs.steps;
   const auto start = std::chrono::steady_clock::now();
-  const std::vector<double> turn = Learn(Credit::kPerTurn, steps, seed),
-                            all = Learn(Credit::kAllTurns, steps, seed),
-                            whole = Learn(Credit::kTrajectory, steps, seed);
+  const std::vector<double> turn = Learn(Credit::kPerTurn, knobs), all = Learn(Credit::kAllTurns, knobs),
+                            whole = Learn(Credit::kTrajectory, knobs);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::printf("share of the reachable return, seed %llu\nstep  per turn  all turns  trajectory\n",
-              static_cast<unsigned long long>(seed));
+              static_cast<unsigned long long>(knobs.seed));
   const auto line = [&](int s) {
     const auto i = static_cast<size_t>(s);
     std::printf("%4d  %8.3f  %9.3f  %10.3f\n", s + 1, turn[i], all[i], whole[i]);
