@@ -19,6 +19,7 @@ void AddPolicyCommand(CLI::App& app, Action* action);      // check a language m
 void AddServeModelCommand(CLI::App& app, Action* action);  // a language model from its folder
 void AddCollectCommand(CLI::App& app, Action* action);     // many episodes, unattended
 void AddEvalCommand(CLI::App& app, Action* action);        // the same, to judge a policy
+void AddTrainCommand(CLI::App& app, Action* action);       // a local model, on the records
 void AddBenchCommand(CLI::App& app, Action* action);     // judge a candidate file, or two against each other
 void AddProblemsCommand(CLI::App& app, Action* action);  // list, show, admit
 void AddBaselineCommand(CLI::App& app, Action* action);  // measure and store torch.compile beside eager

@@ -53,6 +53,7 @@ int Main(int argc, char** argv) {
   kevin::AddServeModelCommand(app, &action);
   kevin::AddCollectCommand(app, &action);
   kevin::AddEvalCommand(app, &action);
+  kevin::AddTrainCommand(app, &action);
   kevin::AddBenchCommand(app, &action);
   kevin::AddProblemsCommand(app, &action);
   kevin::AddBaselineCommand(app, &action);

@@ -36,7 +36,7 @@ void AddSchemeOptions(CLI::App* command, SchemeOptions* o) {
   };
   choice("--score", o->score, "kevin, dr-kernel, shaped, correct, milestones");
   choice("--return", o->returns, "sum, max, outcome, own, first");
-  choice("--advantage", o->advantage, "group, turn, turn-loo, group-mean, turn-mean");
+  choice("--advantage", o->advantage, "group, turn, turn-loo, group-loo, group-mean, turn-mean");
   number("--gamma", o->gamma, "Discount of later turns")->check(CLI::Range(0.0, 1.0));
   number("--noise", o->noise, "A spread within this many measurement errors is none; 0: every one counts")
       ->check(CLI::NonNegativeNumber);
@@ -60,7 +60,7 @@ Scheme SchemeFrom(const SchemeOptions& o) {
   if (!o.returns.empty() && !FindReturnKind(o.returns, &scheme.returns.kind))
     ThrowUnknown("return", o.returns, "sum, max, outcome, own, first");
   if (!o.advantage.empty() && !FindAdvantageKind(o.advantage, &scheme.advantage.kind))
-    ThrowUnknown("advantage", o.advantage, "group, turn, turn-loo, group-mean, turn-mean");
+    ThrowUnknown("advantage", o.advantage, "group, turn, turn-loo, group-loo, group-mean, turn-mean");
   Override(o.gamma, &scheme.returns.gamma), Override(o.noise, &scheme.advantage.noise);
   Override(o.cap, &scheme.score.cap), Override(o.correct, &scheme.score.correct);
   Override(o.speedup, &scheme.score.speedup), Override(o.log2_speedup, &scheme.score.log2_speedup);

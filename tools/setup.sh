@@ -101,7 +101,7 @@ missing_packages() {
     missing+=(libcurl4-openssl-dev)
   usable_python >/dev/null || missing+=(python3 python3-venv)
   for package in libfmt-dev nlohmann-json3-dev libcli11-dev libsqlite3-dev libseccomp-dev libtomlplusplus-dev \
-    libmd-dev zlib1g-dev catch2 ca-certificates libpqxx-dev libpcre2-dev libutf8proc-dev libcpp-httplib-dev; do
+    libmd-dev zlib1g-dev catch2 ca-certificates libpqxx-dev libpcre2-dev libutf8proc-dev libcpp-httplib-dev libgloo-dev; do
     installed "$package" || missing+=("$package")
   done
   # A server for the tests of databases on one.

@@ -14,6 +14,7 @@ struct NamedKind {
 constexpr NamedKind kNames[] = {{"group", Kind::kGroup},
                                 {"turn", Kind::kTurn},
                                 {"turn-loo", Kind::kTurnLeaveOneOut},
+                                {"group-loo", Kind::kGroupLeaveOneOut},
                                 {"group-mean", Kind::kGroupMean},
                                 {"turn-mean", Kind::kTurnMean}};
 
@@ -50,7 +51,7 @@ GroupResult Advantages(const AdvantageRule& rule, std::span<const Scored> return
   const auto n = static_cast<double>(returns.size());
   double factor = 1;
   if (rule.kind == Kind::kGroup || rule.kind == Kind::kTurn) factor = 1 / m.deviation;
-  if (rule.kind == Kind::kTurnLeaveOneOut) factor = n / (n - 1);
+  if (rule.kind == Kind::kTurnLeaveOneOut || rule.kind == Kind::kGroupLeaveOneOut) factor = n / (n - 1);
   for (size_t i = 0; i < returns.size(); ++i) result.advantages[i] = factor * (returns[i].score - m.mean);
   return result;
 }

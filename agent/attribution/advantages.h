@@ -9,6 +9,7 @@
 //                                             step" that Kevin's authors name
 //   turn-loo    A_i = R_i - mean of the other R_j = n / (n - 1) (R_i - M)
 //                                             per task and turn number. TRLOO, Dr. Kernel, arXiv 2602.05885
+//   group-loo   A_i = R_i - mean of the others   the same over all of a task. RLOO, arXiv 2402.14740
 //   group-mean  A_i = R_i - M                 over all of a task, without the division that favours easy and
 //                                             hard tasks. Dr. GRPO, arXiv 2503.20783
 //   turn-mean   A_i = R_i - M                 the same per task and turn number
@@ -27,7 +28,7 @@
 namespace kevin {
 
 struct AdvantageRule {
-  enum class Kind { kGroup, kTurn, kTurnLeaveOneOut, kGroupMean, kTurnMean };
+  enum class Kind { kGroup, kTurn, kTurnLeaveOneOut, kGroupLeaveOneOut, kGroupMean, kTurnMean };
   Kind kind = Kind::kGroup;
   double noise = 2;  // 0: every difference counts
 };
@@ -42,7 +43,7 @@ struct GroupResult {
 // `returns` is one whole group.
 GroupResult Advantages(const AdvantageRule& rule, std::span<const Scored> returns);
 
-// "group", "turn", "turn-loo", "group-mean", "turn-mean"; false for any other name.
+// "group", "turn", "turn-loo", "group-loo", "group-mean", "turn-mean"; false for any other name.
 bool FindAdvantageKind(const std::string& name, AdvantageRule::Kind* kind);
 const char* AdvantageKindName(AdvantageRule::Kind kind);
 

@@ -27,6 +27,7 @@ const std::vector<Scheme>& KnownSchemes() {
       Make("kevin-max", "kevin", {Return::kMax, 0.8}, Advantage::kGroup),
       Make("trloo", "dr-kernel", {Return::kSum, 1.0}, Advantage::kTurnLeaveOneOut),
       Make("dr-grpo", "kevin", {Return::kSum, 0.4}, Advantage::kGroupMean),
+      Make("rloo", "kevin", {Return::kSum, 0.4}, Advantage::kGroupLeaveOneOut),
       Make("milestones", "milestones", {Return::kOwn, 0.0}, Advantage::kGroup),
       Make("first", "kevin", {Return::kFirst, 0.4}, Advantage::kTurn),
       Make("outcome", "kevin", {Return::kOutcome, 1.0}, Advantage::kGroup)};

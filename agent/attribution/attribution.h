@@ -29,6 +29,7 @@ struct Scheme {
 //   kevin-max   kevin's score, max with 0.8, group
 //   trloo       dr-kernel's score, sum with 1, turn-loo
 //   dr-grpo     kevin's score, sum with 0.4, group-mean
+//   rloo        kevin's score, sum with 0.4, group-loo
 //   milestones  milestones, own, group
 //   first       kevin's score, first with 0.4, turn
 //   outcome     kevin's score, outcome, group

@@ -122,6 +122,7 @@ TEST_CASE("advantages of {1, 2, 6}: mean 3, deviation sqrt(14/3)") {
   check(Kind::kGroup, {-2 / s, -1 / s, 3 / s});
   check(Kind::kTurn, {-2 / s, -1 / s, 3 / s});
   check(Kind::kTurnLeaveOneOut, {1 - 4.0, 2 - 3.5, 6 - 1.5});  // against the mean of the other two
+  check(Kind::kGroupLeaveOneOut, {1 - 4.0, 2 - 3.5, 6 - 1.5});
   check(Kind::kGroupMean, {-2, -1, 3});
   check(Kind::kTurnMean, {-2, -1, 3});
 }

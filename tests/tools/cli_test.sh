@@ -24,7 +24,7 @@ expect() {
 
 expect 0 "" --help
 grep -q "Examples:" out.txt || { echo "FAILED: --help has no examples"; failures=$((failures + 1)); }
-for command in run collect eval bench problems baseline show export doctor policy "policy check"; do
+for command in run collect eval train bench problems baseline show export doctor policy "policy check"; do
   expect 0 "" $command --help
   grep -q "Examples:" out.txt || { echo "FAILED: $command --help has no examples"; failures=$((failures + 1)); }
 done

@@ -1,0 +1,222 @@
+#include "agent/learn/batches.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "agent/learn/reply_facts.h"
+#include "env/error.h"
+
+namespace kevin {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr int kSpelled = 4;  // replies of a batch that are checked against their text
+
+std::string Where(const LearnTurn& turn) {
+  return fmt::format("turn {} of episode {}", turn.turn, turn.episode->id);
+}
+
+// Reads each episode of a batch once.
+class RecordCache {
+ public:
+  const TurnRecord& Of(const LearnTurn& turn) {
+    std::vector<TurnRecord>& episode = episodes_[turn.episode->id];
+    if (episode.empty()) episode = turn.store->LoadTurns(turn.episode->id);
+    for (const TurnRecord& record : episode) {
+      if (record.turn == turn.turn) return record;
+    }
+    throw Error(ExitCode::kBroken, Where(turn) + " has gone from " + turn.store->path().string());
+  }
+
+ private:
+  std::map<std::string, std::vector<TurnRecord>> episodes_;
+};
+
+// The tokens of prompts and replies, checked against the model.
+class TokenSource {
+ public:
+  TokenSource(const ModelText& text, bool may_tokenise) : text_(text), may_tokenise_(may_tokenise) {}
+
+  // Empty: there are none and none may be made.
+  std::vector<int32_t> Prompt(const LearnTurn& turn, const TurnRecord& record) const {
+    if (HasIds(record)) return Checked(turn, record, record.prompt_token_ids);
+    return may_tokenise_ && text_.encode_prompt ? text_.encode_prompt(record.messages)
+                                                : std::vector<int32_t>{};
+  }
+  std::vector<int32_t> Reply(const LearnTurn& turn, const TurnRecord& record) {
+    if (!HasIds(record)) {
+      if (!may_tokenise_ || !text_.encode_reply) return {};
+      return text_.encode_reply(record.reasoning, record.reply);
+    }
+    if (text_.decode && spelled_++ < kSpelled) CheckSpelling(turn, record);
+    return Checked(turn, record, record.token_ids);
+  }
+
+ private:
+  static bool HasIds(const TurnRecord& record) {
+    return !record.prompt_token_ids.empty() && !record.token_ids.empty();
+  }
+
+  [[noreturn]] void Mismatch(const LearnTurn& turn, const std::string& why) const {
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("{}: {}, so {} is not the model whose tokens were recorded", Where(turn), why,
+                            text_.model),
+                "train the model that made the records, or one with the same tokenizer; sft trains from the "
+                "text where a policy recorded no tokens");
+  }
+
+  std::vector<int32_t> Checked(const LearnTurn& turn, const TurnRecord& record,
+                               const std::vector<int32_t>& ids) const {
+    const std::string& hash = record.model.tokenizer_hash;
+    if (!hash.empty() && !text_.tokenizer_hash.empty() && hash != text_.tokenizer_hash)
+      Mismatch(turn, "its tokenizer's hash is " + hash.substr(0, 12) + ", not " +
+                         text_.tokenizer_hash.substr(0, 12));
+    for (const int32_t id : ids) {
+      if (id < 0 || (text_.vocabulary > 0 && id >= text_.vocabulary))
+        Mismatch(turn, fmt::format("token {} is outside of a vocabulary of {}", id, text_.vocabulary));
+    }
+    return ids;
+  }
+
+  void CheckSpelling(const LearnTurn& turn, const TurnRecord& record) const {
+    const std::string spelled = text_.decode(record.token_ids);
+    if (spelled.find(record.reply.substr(0, record.reply.find_last_not_of(" \n") + 1)) == std::string::npos)
+      Mismatch(turn, "its token ids do not spell its reply");
+  }
+
+  const ModelText& text_;
+  const bool may_tokenise_;
+  int spelled_ = 0;
+};
+
+class Maker {
+ public:
+  Maker(const Algorithm& algorithm, const ModelText& text, const BatchOptions& options)
+      : algorithm_(algorithm), options_(options), tokens_(text, algorithm.material != Material::kRollouts) {}
+
+  void AddUnit(const LearnTurns& turns, const Unit& unit) {
+    if (algorithm_.material == Material::kPairs) {
+      const LearnTurn &prompt = turns.turns()[unit.turns[0]], &chosen = turns.turns()[unit.turns[1]],
+                      &rejected = turns.turns()[unit.turns[2]];
+      auto better = MakeSample(prompt, chosen), worse = MakeSample(prompt, rejected);
+      if (better && worse) Keep(chosen, std::move(*better)), Keep(rejected, std::move(*worse));
+      return;
+    }
+    for (const size_t i : unit.turns) {
+      const LearnTurn& turn = turns.turns()[i];
+      if (auto sample = MakeSample(turn, turn)) Keep(turn, std::move(*sample));
+    }
+  }
+
+  LearnBatch Finish(int64_t step) {
+    out_.batch.step = step;
+    out_.batch.unit = algorithm_.material == Material::kPairs ? 2 : 1;
+    if (algorithm_.whiten) Whiten();
+    FinishFacts();
+    out_.problems.assign(problems_.begin(), problems_.end());
+    out_.facts.tasks = static_cast<int64_t>(tasks_.size());
+    return std::move(out_);
+  }
+
+ private:
+  std::optional<local::Sample> MakeSample(const LearnTurn& prompt, const LearnTurn& reply) {
+    const TurnRecord &asked = records_.Of(prompt), &answered = records_.Of(reply);
+    if (answered.stop_reason == "cancelled") {
+      ++out_.facts.voided;
+      return std::nullopt;
+    }
+    local::Sample sample;
+    sample.prompt = tokens_.Prompt(prompt, asked);
+    sample.completion = tokens_.Reply(reply, answered);
+    if (sample.prompt.empty() || sample.completion.empty()) {
+      ++out_.facts.without_tokens;
+      return std::nullopt;
+    }
+    if (options_.max_sample_tokens > 0 && sample.tokens() > options_.max_sample_tokens) {
+      ++out_.facts.too_long;
+      return std::nullopt;
+    }
+    if (answered.logprobs.size() == sample.completion.size()) sample.sampler_logprobs = answered.logprobs;
+    if (algorithm_.material == Material::kRollouts) {
+      const double temperature = answered.sampling.temperature.value_or(1);
+      sample.temperature = static_cast<float>(temperature > 0 ? temperature : 1);
+    }
+    sample.advantage = static_cast<float>(reply.attribution.advantage);
+    sample.masked = reply.cut_off && options_.mask_cut_off;
+    return sample;
+  }
+
+  void Keep(const LearnTurn& turn, local::Sample sample) {
+    const TurnRecord& record = records_.Of(turn);
+    BatchFacts& f = out_.facts;
+    const double length = static_cast<double>(sample.completion.size());
+    f.reward += turn.attribution.score.score, f.value += turn.attribution.value;
+    f.reply_tokens += length, f.longest_reply = std::max(f.longest_reply, length);
+    f.cut_off += turn.cut_off, f.repetition += Repetition(sample.completion);
+    f.correct += turn.correct;
+    if (turn.correct && turn.speedup > 0) log_speedup_ += std::log(turn.speedup), ++fast_;
+    if (!record.reasoning.empty()) ++reasoned_, not_okay_ += LacksOpening(record.reasoning, options_.opening);
+    tasks_.insert(turn.task);
+    problems_.insert(turn.problem->id);
+    out_.batch.samples.push_back(std::move(sample));
+  }
+
+  void Whiten() {
+    double mean = 0, square = 0;
+    const auto n = static_cast<double>(out_.batch.samples.size());
+    for (const local::Sample& s : out_.batch.samples) mean += s.advantage / n;
+    for (const local::Sample& s : out_.batch.samples)
+      square += (s.advantage - mean) * (s.advantage - mean) / n;
+    const double deviation = std::sqrt(square);
+    if (deviation < 1e-9) return;
+    for (local::Sample& s : out_.batch.samples)
+      s.advantage = static_cast<float>((s.advantage - mean) / deviation);
+  }
+
+  void FinishFacts() {
+    BatchFacts& f = out_.facts;
+    f.samples = static_cast<int64_t>(out_.batch.samples.size());
+    const auto n = static_cast<double>(f.samples);
+    for (const local::Sample& s : out_.batch.samples) f.advantage += std::abs(s.advantage);
+    for (double* mean :
+         {&f.reward, &f.value, &f.correct, &f.advantage, &f.reply_tokens, &f.cut_off, &f.repetition})
+      *mean = f.samples > 0 ? *mean / n : kNone;
+    f.speedup = fast_ > 0 ? std::exp(log_speedup_ / fast_) : kNone;
+    f.not_okay = reasoned_ > 0 ? not_okay_ / reasoned_ : kNone;
+  }
+
+  const Algorithm& algorithm_;
+  const BatchOptions& options_;
+  RecordCache records_;
+  TokenSource tokens_;
+  LearnBatch out_;
+  std::set<int> tasks_;
+  std::set<std::string> problems_;
+  double log_speedup_ = 0, not_okay_ = 0;
+  int fast_ = 0, reasoned_ = 0;
+};
+
+}  // namespace
+
+LearnBatch BatchMaker::Make(int64_t step) const {
+  Maker maker(algorithm_, text_, options_);
+  const auto per_step = static_cast<size_t>(algorithm_.units_per_step);
+  for (const size_t unit : UnitsOfStep(units_.units.size(), per_step, step, options_.seed))
+    maker.AddUnit(turns_, units_.units[unit]);
+  LearnBatch made = maker.Finish(step);
+  if (made.batch.samples.empty() && made.facts.without_tokens > 0) {
+    throw Error(
+        ExitCode::kBadRequest,
+        fmt::format("the {} turns of step {} have no token ids, which {} needs", made.facts.without_tokens,
+                    step, algorithm_.name),
+        "collect with a policy that records them (local:DIR, or --tokens with vLLM or SGLang), or use sft");
+  }
+  return made;
+}
+
+}  // namespace kevin

@@ -1,0 +1,71 @@
+#pragma once
+// START HERE for learning: records in, batches out.
+//
+//   LearnTurns turns({...});                                 which turns there are, and what each earned
+//   Units units = MakeUnits(algorithm, turns, {});           what is learnt from together
+//   BatchMaker maker(turns, units, algorithm, text, {});
+//   LearnBatch batch = maker.Make(step);                     a pure function of the records and the step
+//
+// Token ids are those that were sampled, never made anew from text; only imitation and preferences may
+// tokenise a reply whose policy recorded none.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "agent/learn/algorithm.h"
+#include "agent/learn/model_text.h"
+#include "agent/learn/turns.h"
+#include "agent/learn/units.h"
+#include "policies/local/train/batch.h"
+
+namespace kevin {
+
+struct BatchOptions {
+  uint64_t seed = 0;
+  bool mask_cut_off = true;       // replies cut off by the length limit are not trained
+  int64_t max_sample_tokens = 0;  // longer ones are left out; 0: any length
+  std::string opening = "Okay";   // of the model's reasoning
+};
+
+// Means over the batch's samples; NaN where there is none.
+struct BatchFacts {
+  int64_t samples = 0, tasks = 0;
+  int64_t without_tokens = 0, voided = 0, too_long = 0;  // left out
+  double reward = 0, value = 0;                          // score and return of a turn
+  double correct = 0;                                    // share of turns that are right
+  double speedup = 0;                                    // of right ones, geometric mean
+  double advantage = 0;                                  // mean absolute
+  double reply_tokens = 0, longest_reply = 0;
+  double cut_off = 0, not_okay = 0, repetition = 0;  // shares
+};
+
+struct LearnBatch {
+  local::Batch batch;
+  BatchFacts facts;
+  std::vector<std::string> problems;  // ids, each once
+};
+
+class BatchMaker {
+ public:
+  // All but `algorithm` and `text` must outlive it.
+  BatchMaker(const LearnTurns& turns, const Units& units, Algorithm algorithm, ModelText text,
+             BatchOptions options)
+      : turns_(turns),
+        units_(units),
+        algorithm_(std::move(algorithm)),
+        text_(std::move(text)),
+        options_(options) {}
+
+  // Throws Error(kBadRequest) where the records do not fit the algorithm or the model.
+  LearnBatch Make(int64_t step) const;
+
+ private:
+  const LearnTurns& turns_;
+  const Units& units_;
+  const Algorithm algorithm_;
+  const ModelText text_;
+  const BatchOptions options_;
+};
+
+}  // namespace kevin

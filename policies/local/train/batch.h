@@ -1,0 +1,56 @@
+#pragma once
+// START HERE for training: what a trainer is given. It sees token ids and numbers, never a database: whoever
+// makes batches (agent/learn) has turned records into these. Plain values, no torch.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace kevin::local {
+
+// One answer to one prompt: one turn of an episode.
+struct Sample {
+  std::vector<int32_t> prompt;
+  std::vector<int32_t> completion;  // exactly as sampled; all of it is trained, the end token included
+  // Of each token of the completion under the distribution it was drawn from; empty: unknown.
+  std::vector<float> sampler_logprobs;
+  float temperature = 1;  // that it was sampled at; log-probabilities are compared at it
+  float advantage = 0;
+  // Counted in the figures but not trained: the reply was cut off by the length limit.
+  bool masked = false;
+
+  int64_t tokens() const { return static_cast<int64_t>(prompt.size() + completion.size()); }
+};
+
+// What one step learns from.
+struct Batch {
+  int64_t step = 0;  // from 1
+  std::vector<Sample> samples;
+  // Samples that stay together: 1, or 2 for preferences, where an even one is chosen over the odd one after
+  // it.
+  int unit = 1;
+};
+
+// What a step came to; sums and means over the whole batch, all ranks together. NaN: there is none.
+struct StepFigures {
+  int64_t step = 0;
+  int updates = 0;             // of the weights
+  double loss = 0;             // mean over the updates
+  double grad_norm = 0;        // before clipping; mean over the updates
+  double learning_rate = 0;    // of the last update
+  int64_t tokens = 0;          // that went through the model
+  int64_t trained_tokens = 0;  // of completions that were trained
+  double seconds = 0;
+  double entropy = 0;                  // per trained token, nats
+  double clip_low = 0, clip_high = 0;  // share of trained tokens whose ratio was clipped
+  double kl = 0;                       // to the reference, k3, per trained token
+  double policy_shift = 0;             // k3 to the policy before the step, per trained token
+  double delta_logprob = 0;            // mean |trainer - sampler| per token, before the step's first update
+  double delta_logprob_max = 0;
+  double correction_mean = 0;     // of the importance weights
+  double correction_dropped = 0;  // share of trained tokens that the correction left out
+  double preference_accuracy = 0, preference_margin = 0;  // preferences only
+  double flops = 0;  // of the step's products, forward and backward, recomputation left out
+};
+
+}  // namespace kevin::local

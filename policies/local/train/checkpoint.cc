@@ -1,0 +1,141 @@
+#include "policies/local/train/checkpoint.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "env/error.h"
+#include "policies/local/files/new_folder.h"
+#include "policies/local/files/safetensors.h"
+
+namespace kevin::local {
+namespace {
+
+namespace fs = std::filesystem;
+using State = std::vector<std::pair<std::string, at::Tensor>>;
+
+constexpr const char* kRandom = "random";
+
+fs::path FolderOf(const TrainOptions& options) { return fs::path(options.output) / "checkpoints"; }
+std::string NameOfStep(int64_t steps) { return fmt::format("step-{:08}", steps); }
+std::string NameOfShare(int rank, int size) { return fmt::format("optimizer-{}-of-{}", rank, size); }
+
+void WriteShare(const fs::path& folder, const Optimizer& optimizer, const Ranks& ranks) {
+  State state = optimizer.State();
+  state.emplace_back(kRandom, at::detail::getDefaultCPUGenerator().get_state());
+  std::vector<TensorToWrite> tensors;
+  for (auto& [name, tensor] : state) {
+    tensor = tensor.cpu().contiguous();
+    const NumberType type = tensor.scalar_type() == at::kByte ? NumberType::kU8 : NumberType::kF32;
+    const at::Tensor& kept = tensor;
+    tensors.push_back(
+        {name, type, kept.sizes().vec(),
+         [&kept] { return std::span(static_cast<const std::byte*>(kept.const_data_ptr()), kept.nbytes()); }});
+  }
+  WriteOptions options;
+  options.file_name = NameOfShare(ranks.Rank(), ranks.Size());
+  options.shard_bytes = std::numeric_limits<int64_t>::max();
+  fs::create_directories(folder);
+  WriteTensors(folder, tensors, options);
+}
+
+std::vector<fs::path> Checkpoints(const fs::path& folder) {
+  std::vector<fs::path> found;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
+    if (entry.path().filename().string().starts_with("step-")) found.push_back(entry.path());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+void Assemble(const TrainOptions& options, const LanguageModel& model, int64_t steps, const fs::path& shares,
+              int ranks) {
+  const fs::path place = FolderOf(options) / NameOfStep(steps);
+  fs::remove_all(place);  // of an earlier run, which went on from before it
+  NewFolder folder(place);
+  if (options.lora.rank > 0) {
+    model.SaveAdapters(folder.Path() / "adapter", options.model);
+  } else {
+    model.Save(folder.Path() / "model", options.model);
+  }
+  for (const auto& entry : fs::directory_iterator(shares))
+    fs::rename(entry.path(), folder.Path() / entry.path().filename());
+  const nlohmann::json about = {{"steps", steps}, {"ranks", ranks}, {"options", ToJson(options)}};
+  folder.WriteText("trainer.json", about.dump(2) + "\n");
+  folder.Commit();
+  fs::remove_all(shares);
+  std::vector<fs::path> all = Checkpoints(FolderOf(options));
+  for (size_t i = 0; i + static_cast<size_t>(std::max(1, options.keep)) < all.size(); ++i)
+    fs::remove_all(all[i]);
+}
+
+[[noreturn]] void Damaged(const fs::path& folder, const std::string& why) {
+  throw Error(ExitCode::kBadRequest, fmt::format("checkpoint {}: {}", folder.string(), why),
+              "remove that folder; --resume then goes on from the one before");
+}
+
+at::Tensor TensorOf(const StoredTensor& stored) {
+  const at::ScalarType type = stored.type == NumberType::kU8 ? at::kByte : at::kFloat;
+  at::Tensor tensor = at::empty(stored.shape, type);
+  std::memcpy(tensor.mutable_data_ptr(), stored.bytes.data(), stored.bytes.size());
+  return tensor;
+}
+
+}  // namespace
+
+std::string SaveCheckpoint(const TrainOptions& options, const LanguageModel& model,
+                           const Optimizer& optimizer, int64_t steps, Ranks& ranks) {
+  const fs::path shares = FolderOf(options) / fmt::format(".shares-{}", steps);
+  try {
+    WriteShare(shares, optimizer, ranks);
+    ranks.Wait();
+    if (ranks.Rank() == 0) Assemble(options, model, steps, shares, ranks.Size());
+    ranks.Wait();
+  } catch (const fs::filesystem_error& error) {
+    throw Error(ExitCode::kBroken, std::string("writing a checkpoint failed: ") + error.what(),
+                "make room there; --resume goes on from the checkpoint before");
+  }
+  return (FolderOf(options) / NameOfStep(steps)).string();
+}
+
+std::string NewestCheckpoint(const std::string& output) {
+  const std::vector<fs::path> all = Checkpoints(fs::path(output) / "checkpoints");
+  return all.empty() ? "" : all.back().string();
+}
+
+int64_t LoadCheckpoint(const std::string& folder, const TrainOptions& options, Optimizer* optimizer) {
+  const fs::path path = folder;
+  nlohmann::json about;
+  try {
+    about = nlohmann::json::parse(std::ifstream(path / "trainer.json"));
+    const int ranks = about.at("ranks").get<int>();
+    std::map<std::string, std::vector<at::Tensor>> parts;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Checkpoint share = Checkpoint::Open(path / (NameOfShare(rank, ranks) + ".safetensors"));
+      for (const auto& [name, stored] : share.Tensors()) parts[name].push_back(TensorOf(stored));
+    }
+    State whole;
+    for (const auto& [name, pieces] : parts) {
+      if (name != kRandom) whole.emplace_back(name, at::cat(pieces));
+    }
+    optimizer->SetState(whole);
+    at::Generator(at::detail::getDefaultCPUGenerator()).set_state(parts.at(kRandom).at(0));
+    const TrainOptions earlier = TrainOptionsFromJson(about.at("options"));
+    if (earlier.seed != options.seed || earlier.updates_per_step != options.updates_per_step)
+      Damaged(path, "it was made with another --seed or --updates, so that its batches were others");
+    return about.at("steps").get<int64_t>();
+  } catch (const nlohmann::json::exception& error) {
+    Damaged(path, std::string("trainer.json is damaged: ") + error.what());
+  } catch (const std::out_of_range&) {
+    Damaged(path, "it has no random state");
+  }
+}
+
+}  // namespace kevin::local

@@ -1,0 +1,158 @@
+#include "policies/local/train/optimizer.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <map>
+
+#include "env/error.h"
+
+namespace kevin::local {
+namespace {
+
+constexpr int64_t kBucketNumbers = int64_t{32} << 20;  // 128 MiB of gradients
+
+}  // namespace
+
+Optimizer::Optimizer(std::vector<NamedParameter> parameters, const AdamOptions& options, Ranks& ranks)
+    : options_(options), ranks_(ranks) {
+  const c10::NoGradGuard no_gradients;
+  MakeBuckets(std::move(parameters));
+  for (Bucket& b : buckets_) {
+    b.share = (b.size + ranks_.Size() - 1) / ranks_.Size();
+    const at::TensorOptions numbers =
+        at::TensorOptions(at::kFloat)
+            .device(options_.on_cpu ? at::Device(at::kCPU) : b.parameters[0].value.device());
+    b.gradient = at::zeros({b.share * ranks_.Size()}, numbers);
+    b.weights = Flat(b).narrow(0, b.share * ranks_.Rank(), b.share).to(numbers.device()).clone();
+    b.first = at::zeros({b.share}, numbers), b.second = at::zeros({b.share}, numbers);
+    b.steps = at::zeros({}, numbers);
+  }
+}
+
+void Optimizer::MakeBuckets(std::vector<NamedParameter> parameters) {
+  Bucket* open[2] = {};
+  std::vector<Bucket> buckets;
+  buckets.reserve(parameters.size());  // `open` points into it
+  for (NamedParameter& p : parameters) {
+    const bool decays = p.value.dim() > 1;
+    Bucket*& bucket = open[decays];
+    if (bucket == nullptr || bucket->size >= kBucketNumbers) {
+      buckets.emplace_back();
+      bucket = &buckets.back();
+      bucket->weight_decay = decays ? options_.weight_decay : 0;
+    }
+    bucket->size += p.value.numel();
+    count_ += p.value.numel();
+    bucket->parameters.push_back(std::move(p));
+  }
+  buckets_ = std::move(buckets);
+}
+
+// The parameters' values, with zeros after them so that all ranks have equal shares.
+at::Tensor Optimizer::Flat(const Bucket& bucket) const {
+  std::vector<at::Tensor> pieces;
+  for (const NamedParameter& p : bucket.parameters)
+    pieces.push_back(p.value.detach().reshape(-1).to(at::kFloat));
+  const int64_t padding = bucket.share * ranks_.Size() - bucket.size;
+  pieces.push_back(at::zeros({padding}, pieces[0].options()));
+  return at::cat(pieces);
+}
+
+void Optimizer::Accumulate() {
+  const c10::NoGradGuard no_gradients;
+  for (Bucket& bucket : buckets_) {
+    int64_t at = 0;
+    for (NamedParameter& p : bucket.parameters) {
+      at::Tensor& gradient = p.value.mutable_grad();
+      if (gradient.defined()) {
+        bucket.gradient.narrow(0, at, p.value.numel())
+            .add_(gradient.reshape(-1).to(bucket.gradient.device()));
+        gradient.reset();
+      }
+      at += p.value.numel();
+    }
+  }
+}
+
+double Optimizer::Reduce() {
+  const c10::NoGradGuard no_gradients;
+  double squares = 0;
+  for (Bucket& bucket : buckets_) {
+    ranks_.Sum(&bucket.gradient);
+    squares += bucket.gradient.to(at::kDouble).square().sum().item<double>();
+  }
+  return std::sqrt(squares);
+}
+
+void Optimizer::Update(double learning_rate, double norm) {
+  const c10::NoGradGuard no_gradients;
+  const double limit = options_.max_grad_norm;
+  const double scale = limit > 0 ? std::min(1.0, limit / (norm + 1e-6)) : 1;
+  for (Bucket& b : buckets_) {
+    at::Tensor gradient = b.gradient.narrow(0, b.share * ranks_.Rank(), b.share);
+    if (scale < 1) gradient.mul_(scale);
+    b.steps.add_(1);
+    at::_fused_adamw_({b.weights}, {gradient}, {b.first}, {b.second}, {}, {b.steps}, learning_rate,
+                      options_.beta1, options_.beta2, b.weight_decay, options_.epsilon, false, false);
+    WriteBack(b);
+  }
+  Discard();
+}
+
+void Optimizer::WriteBack(Bucket& bucket) {
+  at::Tensor all = bucket.weights;
+  if (ranks_.Size() > 1) {
+    all = at::empty_like(bucket.gradient);
+    ranks_.Gather(bucket.weights, &all);
+  }
+  int64_t at = 0;
+  for (NamedParameter& p : bucket.parameters) {
+    p.value.copy_(all.narrow(0, at, p.value.numel()).view(p.value.sizes()));
+    at += p.value.numel();
+  }
+}
+
+void Optimizer::Discard() {
+  for (Bucket& bucket : buckets_) bucket.gradient.zero_();
+}
+
+std::vector<std::pair<std::string, at::Tensor>> Optimizer::State() const {
+  std::vector<std::pair<std::string, at::Tensor>> state;
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    const Bucket& b = buckets_[i];
+    const std::string name = "bucket" + std::to_string(i) + ".";
+    state.emplace_back(name + "weights", b.weights);
+    state.emplace_back(name + "first", b.first);
+    state.emplace_back(name + "second", b.second);
+    state.emplace_back(name + "steps", b.steps.view({1}));
+  }
+  return state;
+}
+
+void Optimizer::SetState(const std::vector<std::pair<std::string, at::Tensor>>& whole) {
+  const c10::NoGradGuard no_gradients;
+  const std::map<std::string, at::Tensor> by_name(whole.begin(), whole.end());
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    Bucket& b = buckets_[i];
+    const auto find = [&](const char* part, int64_t least) {
+      const auto found = by_name.find("bucket" + std::to_string(i) + "." + part);
+      if (found == by_name.end() || found->second.numel() < least)
+        throw Error(ExitCode::kBadRequest, "the checkpoint's optimiser is of a model with other parameters",
+                    "resume with the model and options that it was made with");
+      return found->second;
+    };
+    const auto take = [&](const char* part, at::Tensor* own) {
+      const at::Tensor numbers = find(part, b.size).narrow(0, 0, b.size);
+      at::Tensor padded = at::zeros({b.share * ranks_.Size()}, numbers.options());
+      padded.narrow(0, 0, b.size).copy_(numbers);
+      own->copy_(padded.narrow(0, b.share * ranks_.Rank(), b.share));
+    };
+    take("weights", &b.weights), take("first", &b.first), take("second", &b.second);
+    b.steps.fill_(find("steps", 1)[0]);
+    WriteBack(b);
+  }
+}
+
+}  // namespace kevin::local

@@ -1,0 +1,61 @@
+#pragma once
+// AdamW (arXiv 1711.05101) over all trained parameters, by torch's fused operator, in float32 whatever the
+// model computes in: a float32 copy of the weights is what learns, and the model's own are rounded from it.
+// Weights and moments are cut into equal shares, one a rank (ZeRO-1); gradients are added up in float32.
+//
+//   optimizer.Accumulate();                          after each backward pass
+//   double norm = optimizer.Reduce();                over all ranks
+//   optimizer.Update(learning_rate, norm);           or Discard() when the norm is no number
+//
+// With max_grad_norm m > 0 gradients are multiplied by min(1, m / (norm + 1e-6)). Matrices decay, vectors
+// (norms, biases) do not.
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "policies/local/model/language_model.h"
+#include "policies/local/train/options.h"
+#include "policies/local/train/ranks.h"
+
+namespace kevin::local {
+
+class Optimizer {
+ public:
+  // `ranks` must outlive it. All ranks give the same parameters.
+  Optimizer(std::vector<NamedParameter> parameters, const AdamOptions& options, Ranks& ranks);
+
+  void Accumulate();  // adds the parameters' .grad to the sum and clears them
+  double Reduce();
+  void Update(double learning_rate, double norm);
+  void Discard();
+  int64_t Count() const { return count_; }  // of trained numbers
+
+  // This rank's share, by name; "all" ranks' shares of a name, one after another, are the whole.
+  std::vector<std::pair<std::string, at::Tensor>> State() const;
+  // The whole of each name, of a run with any number of ranks. The parameters are set from it, too. Throws
+  // Error(kBadRequest) when it does not fit the parameters.
+  void SetState(const std::vector<std::pair<std::string, at::Tensor>>& whole);
+
+ private:
+  // Parameters laid end to end.
+  struct Bucket {
+    std::vector<NamedParameter> parameters;
+    int64_t size = 0, share = 0;  // share: numbers a rank has, the last ranks' padded
+    double weight_decay = 0;
+    at::Tensor gradient;                       // [share * ranks] float32
+    at::Tensor weights, first, second, steps;  // [share] float32; steps: scalar
+  };
+  at::Tensor Flat(const Bucket& bucket) const;
+  void WriteBack(Bucket& bucket);
+  void MakeBuckets(std::vector<NamedParameter> parameters);
+
+  const AdamOptions options_;
+  Ranks& ranks_;
+  std::vector<Bucket> buckets_;
+  int64_t count_ = 0;
+};
+
+}  // namespace kevin::local

@@ -1,0 +1,101 @@
+#pragma once
+// Everything a trainer can be told, as plain values, with their JSON form (checkpoints keep it, `kevin train`
+// sends it to the trainer). Formulas are with the code: losses.h, schedule.h, optimizer.h.
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace kevin::local {
+
+enum class Surrogate {
+  kClip,          // PPO, GRPO, DAPO: ratio per token, clipped
+  kSequenceClip,  // GSPO: one ratio per sequence, the geometric mean of its tokens'
+  kCispo,         // clipped ratio as a constant weight of the log-probability
+  kReinforce,     // advantage times log-probability
+  kCrossEntropy,  // imitation; advantages are ignored
+  kPreference     // DPO over pairs
+};
+enum class Normaliser {
+  kTokenMean,     // over all trained tokens of the update (DAPO)
+  kSequenceMean,  // mean over a sequence's tokens, then over sequences (GRPO)
+  kSequenceSum,   // sum over a sequence's tokens, mean over sequences
+  kConstant       // the same, divided by constant_tokens (Dr. GRPO, Kevin)
+};
+enum class Correction {
+  kNone,
+  kTruncate,     // weight min(w, high) per token (TIS)
+  kMask,         // weight w per token inside [low, high], else 0 (IcePop)
+  kSequenceMask  // 1 where the geometric mean over a sequence is inside [low, high], else 0; and 0 where any
+                 // token's w is below 1e-4
+};
+enum class KlEstimator { kNone, kK1, kK2, kK3 };
+// Whose log-probabilities the ratio is taken against.
+enum class OldPolicy {
+  kTrainer,  // the trainer's own before the step; sampler and trainer may differ, and are corrected for
+  kSampler   // those recorded when sampling: no extra pass
+};
+
+struct LossOptions {
+  Surrogate surrogate = Surrogate::kClip;
+  double clip_low = 0.2, clip_high = 0.28;  // the ratio stays in [1 - low, 1 + high]
+  double dual_clip = 0;                     // bound for negative advantages, above 1; 0: none
+  Normaliser normaliser = Normaliser::kConstant;
+  double constant_tokens = 16384;
+  Correction correction = Correction::kNone;
+  double correction_low = 0, correction_high = 2;
+  OldPolicy old_policy = OldPolicy::kTrainer;
+  KlEstimator kl = KlEstimator::kNone;  // needs a reference model when not kNone
+  double kl_weight = 0;
+  double entropy_weight = 0;
+  double preference_beta = 0.1;
+};
+
+enum class Decay { kConstant, kCosine, kLinear };
+struct ScheduleOptions {
+  double learning_rate = 2e-6;
+  Decay decay = Decay::kConstant;
+  double warmup = 0.03;       // share of all updates
+  double final_fraction = 0;  // of the learning rate, at the end of a decay
+};
+
+struct AdamOptions {
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
+  double weight_decay = 0;      // of matrices; norms and biases never decay
+  double max_grad_norm = 0.05;  // 0: no clipping
+  bool on_cpu = false;          // state and update in main memory, for what does not fit the device
+};
+
+struct LoraOptions {
+  int rank = 0;  // 0: all weights are trained
+  double alpha = 32;
+};
+
+struct TrainOptions {
+  std::string model;      // Hugging Face folder
+  std::string reference;  // for KL and preferences; empty: the model as it was at the start
+  std::string output;
+  std::string dtype;                  // "float32", "bfloat16"; empty: as the folder says
+  std::string device = "cpu";         // "cpu", "cuda:0"
+  std::string quantization = "none";  // of frozen weights: "none", "int8", "nf4"
+  bool recompute = false;             // activations in the backward pass instead of keeping them
+  LossOptions loss;
+  ScheduleOptions schedule;
+  AdamOptions adam;
+  LoraOptions lora;
+  int64_t steps = 40;
+  int updates_per_step = 2;
+  int64_t micro_tokens = 16384;   // that go through the model at once
+  int64_t logits_tokens = 1024;   // whose logits exist at once
+  int64_t checkpoint_every = 10;  // steps; 0: only at the end
+  int keep = 3;                   // checkpoints
+  uint64_t seed = 0;
+  bool resume = false;  // from the newest checkpoint in `output`, if there is one
+};
+
+nlohmann::json ToJson(const TrainOptions& options);
+// Missing members keep their defaults. Throws Error(kBadRequest) that names an unknown member or a wrong
+// value.
+TrainOptions TrainOptionsFromJson(const nlohmann::json& json);
+
+}  // namespace kevin::local

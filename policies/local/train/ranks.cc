@@ -1,0 +1,154 @@
+#include "policies/local/train/ranks.h"
+
+#include <ATen/ATen.h>
+
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "env/error.h"
+
+#ifdef KEVIN_GLOO
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#endif
+
+namespace kevin::local {
+namespace {
+
+class Alone : public Ranks {
+ public:
+  int Rank() const override { return 0; }
+  int Size() const override { return 1; }
+  void Sum(at::Tensor*) override {}
+  void Largest(at::Tensor*) override {}
+  void Gather(const at::Tensor& own, at::Tensor* all) override { all->copy_(own); }
+  void Wait() override {}
+};
+
+const char* Variable(const char* name, const char* other = nullptr) {
+  const char* value = std::getenv(name);
+  return value == nullptr && other != nullptr ? std::getenv(other) : value;
+}
+
+int Number(const char* name, const char* text, int least) {
+  int value = 0;
+  const char* end = text + std::strlen(text);
+  if (std::from_chars(text, end, value).ptr != end || value < least)
+    throw Error(ExitCode::kBadRequest, std::string(name) + "=" + text + " is no number that makes sense");
+  return value;
+}
+
+#ifdef KEVIN_GLOO
+class GlooRanks : public Ranks {
+ public:
+  GlooRanks(const Meeting& meeting, double seconds) : rank_(meeting.rank), size_(meeting.size) {
+    const std::chrono::milliseconds limit(static_cast<int64_t>(seconds * 1000));
+    c10d::TCPStoreOptions options;
+    options.port = static_cast<std::uint16_t>(meeting.port);
+    options.isServer = meeting.holds_store;
+    options.numWorkers = static_cast<std::size_t>(size_);
+    options.waitWorkers = false;
+    options.timeout = limit;
+    Guarded([&] {
+      const auto store = c10::make_intrusive<c10d::TCPStore>(meeting.host, options);
+      const auto own = c10::make_intrusive<c10d::PrefixStore>("kevin-train-" + meeting.name, store);
+      const auto gloo = c10d::ProcessGroupGloo::Options::create(limit);
+      const bool here = meeting.host == "localhost" || meeting.host.starts_with("127.");
+      gloo->devices.push_back(here ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
+                                   : c10d::ProcessGroupGloo::createDefaultDevice());
+      group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(own, rank_, size_, gloo);
+    });
+  }
+
+  int Rank() const override { return rank_; }
+  int Size() const override { return size_; }
+  void Sum(at::Tensor* values) override { Reduce(values, c10d::ReduceOp::SUM); }
+  void Largest(at::Tensor* values) override { Reduce(values, c10d::ReduceOp::MAX); }
+
+  void Gather(const at::Tensor& own, at::Tensor* all) override {
+    Guarded([&] {
+      std::vector<at::Tensor> mine = {own.cpu().contiguous()};
+      std::vector<std::vector<at::Tensor>> gathered(1);
+      for (int i = 0; i < size_; ++i) gathered[0].push_back(at::empty_like(mine[0]));
+      group_->allgather(gathered, mine)->wait();
+      all->copy_(at::cat(gathered[0]));
+    });
+  }
+
+  void Wait() override {
+    Guarded([&] { group_->barrier()->wait(); });
+  }
+
+ private:
+  void Reduce(at::Tensor* values, c10d::ReduceOp::RedOpType operation) {
+    Guarded([&] {
+      std::vector<at::Tensor> tensors = {values->is_cpu() ? *values : values->cpu()};
+      c10d::AllreduceOptions options;
+      options.reduceOp = operation;
+      group_->allreduce(tensors, options)->wait();
+      if (!values->is_cpu()) values->copy_(tensors[0]);
+    });
+  }
+
+  void Guarded(const std::function<void()>& body) const {
+    try {
+      body();
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      const std::string why = error.what();
+      throw Error(ExitCode::kBroken,
+                  "rank " + std::to_string(rank_) + " lost another rank: " + why.substr(0, why.find('\n')),
+                  "start all ranks again with --resume");
+    }
+  }
+
+  const int rank_, size_;
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+};
+#endif
+
+}  // namespace
+
+std::unique_ptr<Ranks> OneRank() { return std::make_unique<Alone>(); }
+
+std::unique_ptr<Ranks> MeetOverGloo(const Meeting& meeting, double seconds) {
+#ifdef KEVIN_GLOO
+  return std::make_unique<GlooRanks>(meeting, seconds);
+#else
+  (void)meeting, (void)seconds;
+  throw Error(ExitCode::kMachine, "this Kevin was built without Gloo, which several ranks need",
+              "install libgloo-dev and build again");
+#endif
+}
+
+std::unique_ptr<Ranks> RanksFromEnvironment(double seconds) {
+  const char* size = Variable("WORLD_SIZE", "SLURM_NTASKS");
+  const char* rank = Variable("RANK", "SLURM_PROCID");
+  if (size == nullptr || rank == nullptr) return OneRank();
+  Meeting meeting;
+  meeting.size = Number("WORLD_SIZE", size, 1), meeting.rank = Number("RANK", rank, 0);
+  if (meeting.rank >= meeting.size) throw Error(ExitCode::kBadRequest, "RANK is not below WORLD_SIZE");
+  if (meeting.size == 1) return OneRank();
+  const char* host = Variable("MASTER_ADDR");
+  const char* port = Variable("MASTER_PORT");
+  if (host == nullptr || port == nullptr) {
+    throw Error(ExitCode::kBadRequest, "WORLD_SIZE is set, but MASTER_ADDR or MASTER_PORT is not",
+                "start it with torchrun --no-python, or set them yourself");
+  }
+  meeting.host = host, meeting.port = Number("MASTER_PORT", port, 1);
+  // torchrun's agent holds the store itself.
+  const char* agent = Variable("TORCHELASTIC_USE_AGENT_STORE");
+  meeting.holds_store = meeting.rank == 0 && (agent == nullptr || std::string(agent) != "True");
+  const char* attempt = Variable("TORCHELASTIC_RESTART_COUNT");
+  meeting.name = attempt == nullptr ? "0" : attempt;
+  return MeetOverGloo(meeting, seconds);
+}
+
+}  // namespace kevin::local

@@ -1,0 +1,44 @@
+#pragma once
+// The processes that train one model together. Each sees every batch and takes its share of the work. One
+// process alone is a group of one, for which all this does nothing.
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+
+namespace kevin::local {
+
+class Ranks {
+ public:
+  virtual ~Ranks() = default;
+  virtual int Rank() const = 0;
+  virtual int Size() const = 0;
+  // In place, over all ranks; contiguous, on any device. These wait for all ranks, and throw Error(kBroken)
+  // when one is lost.
+  virtual void Sum(at::Tensor* values) = 0;
+  virtual void Largest(at::Tensor* values) = 0;
+  // Each rank's `own`, one after another, into `all` (Size() times as long).
+  virtual void Gather(const at::Tensor& own, at::Tensor* all) = 0;
+  virtual void Wait() = 0;  // for all to get here
+};
+
+std::unique_ptr<Ranks> OneRank();
+
+struct Meeting {
+  int rank = 0, size = 1;
+  std::string host = "127.0.0.1";
+  int port = 0;
+  bool holds_store = false;  // one of them does; usually rank 0
+  std::string name;          // several meetings may use one store
+};
+// Gloo, over TCP. Throws Error(kBroken) when the others cannot be reached within `seconds`, or are lost
+// later.
+std::unique_ptr<Ranks> MeetOverGloo(const Meeting& meeting, double seconds);
+
+// As torchrun sets them: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; Slurm's SLURM_PROCID and SLURM_NTASKS do
+// for the first two. One rank where there are none. Throws Error(kBadRequest) for variables that make no
+// sense.
+std::unique_ptr<Ranks> RanksFromEnvironment(double seconds);
+
+}  // namespace kevin::local

@@ -1,0 +1,119 @@
+#include "policies/local/train/token_logprobs.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+
+namespace kevin::local {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+using Head = std::function<at::Tensor(const at::Tensor&)>;
+
+// Temperature applied, float32.
+at::Tensor ScaledLogits(const at::Tensor& logits, const at::Tensor& temperatures) {
+  return logits.to(at::kFloat).div_(temperatures.unsqueeze(1));
+}
+
+struct Forward {
+  at::Tensor logprobs, entropy, normalisers;  // [n]; log of the sum of exponentials
+};
+
+Forward RunForward(const at::Tensor& hidden, const Head& head, const at::Tensor& targets,
+                   const at::Tensor& temperatures, int64_t rows, bool with_entropy) {
+  const c10::NoGradGuard no_gradients;
+  const int64_t n = hidden.size(0);
+  const at::TensorOptions options = hidden.options().dtype(at::kFloat).requires_grad(false);
+  Forward out{at::empty({n}, options), at::empty({with_entropy ? n : 0}, options), at::empty({n}, options)};
+  for (int64_t at = 0; at < n; at += rows) {
+    const int64_t count = std::min(rows, n - at);
+    const auto part = [&](const at::Tensor& whole) { return whole.narrow(0, at, count); };
+    at::Tensor logits = ScaledLogits(head(part(hidden)), part(temperatures));
+    const at::Tensor normaliser = logits.logsumexp(1);
+    part(out.normalisers).copy_(normaliser);
+    part(out.logprobs).copy_(logits.gather(1, part(targets).unsqueeze(1)).squeeze(1) - normaliser);
+    if (!with_entropy) continue;
+    // H = log Z - sum of p z
+    const at::Tensor p = (logits - normaliser.unsqueeze(1)).exp_();
+    part(out.entropy).copy_(normaliser - p.mul_(logits).sum(1));
+  }
+  return out;
+}
+
+// d loss / d logits, in place of `logits`, which are at temperature 1.
+at::Tensor LogitGradients(const at::Tensor& logits, const at::Tensor& temperatures,
+                          const at::Tensor& normaliser, const at::Tensor& targets, const at::Tensor& g,
+                          const at::Tensor& entropy, const at::Tensor& g_entropy) {
+  at::Tensor log_p = ScaledLogits(logits, temperatures).sub_(normaliser.unsqueeze(1));
+  at::Tensor p = log_p.exp();
+  at::Tensor d = p * -g.unsqueeze(1);
+  d.scatter_add_(1, targets.unsqueeze(1), g.unsqueeze(1));
+  if (entropy.numel() > 0) {  // dH / dz_j = -p_j (log p_j + H)
+    d.sub_(p.mul_(log_p.add_(entropy.unsqueeze(1))).mul_(g_entropy.unsqueeze(1)));
+  }
+  return d.div_(temperatures.unsqueeze(1)).to(logits.scalar_type());
+}
+
+class ChunkedLogprobs : public torch::autograd::Function<ChunkedLogprobs> {
+ public:
+  static variable_list forward(AutogradContext* context, const at::Tensor& hidden, const at::Tensor& targets,
+                               const at::Tensor& temperatures, const Head* head, int64_t rows,
+                               bool with_entropy) {
+    Forward out = RunForward(hidden, *head, targets, temperatures, rows, with_entropy);
+    context->save_for_backward({hidden, targets, temperatures, out.normalisers, out.entropy});
+    context->saved_data["rows"] = rows;
+    // The head outlives the call: it is copied here and freed with the graph.
+    context->saved_data["head"] = c10::IValue::make_capsule(c10::make_intrusive<HeadHolder>(*head));
+    return {out.logprobs, out.entropy};
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &hidden = saved[0], &targets = saved[1], &temperatures = saved[2];
+    const at::Tensor &normalisers = saved[3], &entropy = saved[4];
+    const int64_t rows = context->saved_data["rows"].toInt(), n = hidden.size(0);
+    const auto head = context->saved_data["head"].toCapsule();
+    const Head& run = static_cast<const HeadHolder*>(head.get())->head;
+    at::Tensor to_hidden = at::empty_like(hidden);
+    const bool with_entropy = entropy.numel() > 0;
+    for (int64_t at = 0; at < n; at += rows) {
+      const int64_t count = std::min(rows, n - at);
+      const auto part = [&](const at::Tensor& whole) { return whole.narrow(0, at, count); };
+      at::Tensor input = part(hidden).detach().requires_grad_(true);
+      at::Tensor logits;
+      {
+        const at::AutoGradMode gradients_on(true);
+        logits = run(input);
+      }
+      const at::Tensor d = LogitGradients(
+          logits.detach(), part(temperatures), part(normalisers), part(targets), part(gradients[0]),
+          with_entropy ? part(entropy) : entropy, with_entropy ? part(gradients[1]) : entropy);
+      torch::autograd::backward({logits}, {d});
+      part(to_hidden).copy_(input.grad());
+    }
+    return {to_hidden, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+
+ private:
+  struct HeadHolder : torch::CustomClassHolder {
+    explicit HeadHolder(Head h) : head(std::move(h)) {}
+    Head head;
+  };
+};
+
+}  // namespace
+
+TokenLogprobs LogprobsOf(const at::Tensor& hidden, const Head& head, const at::Tensor& targets,
+                         const at::Tensor& temperatures, int64_t rows, bool with_entropy) {
+  if (!at::GradMode::is_enabled() || !hidden.requires_grad()) {
+    Forward out = RunForward(hidden, head, targets, temperatures, rows, with_entropy);
+    return {out.logprobs, with_entropy ? out.entropy : at::Tensor()};
+  }
+  variable_list out = ChunkedLogprobs::apply(hidden, targets, temperatures, &head, rows, with_entropy);
+  return {out[0], with_entropy ? out[1] : at::Tensor()};
+}
+
+}  // namespace kevin::local

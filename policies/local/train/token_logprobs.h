@@ -1,0 +1,27 @@
+#pragma once
+// Log-probabilities of given tokens without ever holding the logits of all of them: with 152k tokens in the
+// vocabulary, those of 16k positions would take 10 GB. The head is run on some rows at a time, and once more
+// in the backward pass.
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+
+namespace kevin::local {
+
+struct TokenLogprobs {
+  at::Tensor logprobs;  // [n] float32
+  at::Tensor entropy;   // [n] float32, of the same distributions, nats; undefined unless asked for
+};
+
+// Of target i after hidden row i at temperature i: log softmax(head(hidden) / temperature)[target].
+//   hidden        [n, width]; targets [n] int64; temperatures [n] float32
+//   head          rows to logits [rows, vocabulary]; its parameters get their gradients where it is called,
+//                 straight into .grad, whenever `hidden` needs one
+//   rows          how many at a time
+// Where gradients are off, or `hidden` needs none, the result has none.
+TokenLogprobs LogprobsOf(const at::Tensor& hidden, const std::function<at::Tensor(const at::Tensor&)>& head,
+                         const at::Tensor& targets, const at::Tensor& temperatures, int64_t rows,
+                         bool with_entropy);
+
+}  // namespace kevin::local

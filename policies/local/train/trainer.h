@@ -1,0 +1,61 @@
+#pragma once
+// Batches in, better weights out. A trainer owns its model's optimiser and the schedule; the model may be
+// used by others (a sampler) between steps.
+//
+//   Trainer trainer(options, model, reference, ranks);
+//   StepFigures figures = trainer.Step(batch);        updates_per_step updates of the weights
+//   trainer.Save();                                   a checkpoint (checkpoint.h)
+//
+// A batch is cut into updates_per_step parts in an order that seed and step fix. Ratios are taken against the
+// policy before the step's first update, so the first update is on-policy and the later ones are not. Samples
+// are packed into micro-batches of at most micro_tokens; several ranks take turns with them. Losses are sums
+// over the whole update, so neither packing nor the number of ranks changes them beyond rounding.
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "policies/local/model/language_model.h"
+#include "policies/local/train/batch.h"
+#include "policies/local/train/losses.h"
+#include "policies/local/train/optimizer.h"
+#include "policies/local/train/options.h"
+#include "policies/local/train/ranks.h"
+
+namespace kevin::local {
+
+class Trainer {
+ public:
+  // `model` is trainable, with its adapters attached if there are any. `reference` is null where the loss
+  // needs none. Both, and `ranks`, must outlive the trainer.
+  Trainer(TrainOptions options, LanguageModel& model, LanguageModel* reference, Ranks& ranks);
+  ~Trainer();
+
+  // Steps come in order: StepsDone() + 1. Throws Error(kBroken) when the loss or a gradient is not finite:
+  // the model is then as it was before that update, and the trainer of no more use. Error(kBadRequest) for a
+  // batch that does not fit the options.
+  StepFigures Step(const Batch& batch);
+  int64_t StepsDone() const { return steps_done_; }
+
+  // Into options.output/checkpoints; all ranks call it. Returns the new folder.
+  std::string Save();
+  // Goes on from a checkpoint, whose model has been loaded already.
+  void Resume(const std::string& checkpoint);
+
+  const TrainOptions& options() const { return options_; }
+
+ private:
+  struct Micro;
+  struct Update;
+  class StepRun;
+
+  TrainOptions options_;
+  LanguageModel& model_;
+  LanguageModel* const reference_;
+  Ranks& ranks_;
+  Optimizer optimizer_;
+  double products_ = 0;  // parameters that a token is multiplied with
+  int64_t steps_done_ = 0;
+};
+
+}  // namespace kevin::local

@@ -1,0 +1,16 @@
+// The program kevin-trainer: weights, optimiser and batches; started by `kevin train` with a socket as its
+// standard input and output.
+
+#include <unistd.h>
+
+#include <csignal>
+
+#include "policies/local/train/serve_training.h"
+
+int main() {
+  // Ctrl-C reaches the whole group; `kevin train` says when to end.
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
+  kevin::local::ServeTraining(STDIN_FILENO, STDOUT_FILENO);
+  return 0;
+}

@@ -1,0 +1,431 @@
+// Steps of training on a tiny model: what must not change them (packing, ranks, stopping and going on) and
+// what must.
+
+#include "policies/local/train/trainer.h"
+
+#include <ATen/ATen.h>
+#include <arpa/inet.h>
+#include <c10/core/GradMode.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <fstream>
+#include <thread>
+
+#include "env/error.h"
+#include "policies/local/train/checkpoint.h"
+#include "policies/local/train/forward.h"
+#include "tests/catch.h"
+#include "tests/policies/local/tiny_model.h"
+
+namespace kevin::local {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Folder {
+ public:
+  Folder() {
+    std::string pattern = (fs::temp_directory_path() / "kevin-train-XXXXXX").string();
+    path_ = mkdtemp(pattern.data());
+  }
+  ~Folder() { fs::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  std::string Path() const { return path_.string(); }
+
+ private:
+  fs::path path_;
+};
+
+constexpr int kVocabulary = 13;  // of the tiny model
+
+ModelConfig Wider() { return TinyConfig(kVocabulary, 12); }
+
+TrainOptions Options() {
+  TrainOptions options;
+  options.loss.normaliser = Normaliser::kTokenMean;
+  options.loss.correction = Correction::kNone;
+  options.schedule = {1e-2, Decay::kCosine, 0.1, 0.1};
+  options.adam.max_grad_norm = 0;
+  options.steps = 8;
+  options.micro_tokens = 40, options.logits_tokens = 7;
+  return options;
+}
+
+// Twelve samples of different lengths.
+Batch MakeBatch(int64_t step) {
+  Batch batch;
+  batch.step = step;
+  for (int i = 0; i < 12; ++i) {
+    Sample sample;
+    for (int k = 0; k <= i % 4; ++k)
+      sample.prompt.push_back((i * 5 + k * 3 + static_cast<int>(step)) % kVocabulary);
+    for (int k = 0; k < 2 + i % 5; ++k) sample.completion.push_back((i + k * k) % kVocabulary);
+    sample.sampler_logprobs.assign(sample.completion.size(), -2.5f);
+    sample.advantage = static_cast<float>(i % 3 - 1) * 0.7f + 0.1f;
+    sample.temperature = i % 2 == 0 ? 0.9f : 1.0f;
+    batch.samples.push_back(sample);
+  }
+  return batch;
+}
+
+at::Tensor Flat(LanguageModel& model) {
+  std::vector<at::Tensor> all;
+  for (const NamedParameter& p : model.Parameters())
+    all.push_back(p.value.detach().reshape(-1).to(at::kFloat));
+  return at::cat(all).clone();
+}
+
+struct Trained {
+  at::Tensor weights;
+  std::vector<StepFigures> figures;
+};
+
+Trained Train(const TrainOptions& options, int64_t steps, NumberType type = NumberType::kF32) {
+  const auto model = TinyModel(1, type);
+  const auto alone = OneRank();
+  Trainer trainer(options, *model, nullptr, *alone);
+  Trained trained;
+  for (int64_t s = 1; s <= steps; ++s) trained.figures.push_back(trainer.Step(MakeBatch(s)));
+  trained.weights = Flat(*model);
+  return trained;
+}
+
+double Gap(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); }
+
+TEST_CASE("a step does not depend on how samples are packed and logits are cut") {
+  TrainOptions options = Options();
+  const Trained pieces = Train(options, 3);
+  options.micro_tokens = 100000, options.logits_tokens = 100000;
+  const Trained whole = Train(options, 3);
+  options.micro_tokens = 1;
+  const Trained single = Train(options, 3);
+  CHECK(Gap(pieces.weights, whole.weights) < 2e-6);
+  CHECK(Gap(single.weights, whole.weights) < 2e-6);
+  CHECK(pieces.figures[2].loss == Approx(whole.figures[2].loss).epsilon(1e-4));
+  CHECK(pieces.figures[2].tokens == whole.figures[2].tokens);
+  const auto fresh = TinyModel(1);
+  CHECK(Gap(whole.weights, Flat(*fresh)) > 1e-2);  // and it learns something
+}
+
+// One update written out with plain autograd over single sequences.
+TEST_CASE("an update equals gradients of the formula and AdamW's closed form") {
+  TrainOptions options = Options();
+  options.updates_per_step = 1, options.adam.weight_decay = 0.1, options.adam.max_grad_norm = 0.05;
+  options.schedule = {1e-2, Decay::kConstant, 0, 0};
+  const auto model = TinyModel(1), twin = TinyModel(1);
+  const auto alone = OneRank();
+  Trainer trainer(options, *model, nullptr, *alone);
+  const Batch batch = MakeBatch(1);
+  const StepFigures figures = trainer.Step(batch);
+
+  double tokens = 0;
+  for (const Sample& s : batch.samples) tokens += static_cast<double>(s.completion.size());
+  at::Tensor loss = at::zeros({});
+  for (const Sample& s : batch.samples) {
+    std::vector<int64_t> ids(s.prompt.begin(), s.prompt.end());
+    ids.insert(ids.end(), s.completion.begin(), s.completion.end());
+    const auto n = static_cast<int64_t>(ids.size());
+    const at::Tensor all = at::tensor(ids, at::kLong);
+    const at::Tensor hidden = twin->Hidden({all, at::arange(n), {0, n}});
+    const at::Tensor logprobs = at::log_softmax(twin->Logits(hidden) / s.temperature, 1);
+    for (int64_t t = static_cast<int64_t>(s.prompt.size()); t < n; ++t)
+      loss = loss - s.advantage * logprobs[t - 1][ids[static_cast<size_t>(t)]] / tokens;
+  }
+  loss.backward();
+  double squares = 0;
+  for (const NamedParameter& p : twin->Parameters()) squares += p.value.grad().square().sum().item<double>();
+  CHECK(figures.grad_norm == Approx(std::sqrt(squares)).epsilon(1e-5));
+  // After one step both moments are (1 - beta) g, so the update is lr g / (|g| + eps); matrices decay first.
+  std::vector<at::Tensor> expected;
+  for (const NamedParameter& p : twin->Parameters()) {
+    const at::Tensor g = p.value.grad() * (0.05 / (std::sqrt(squares) + 1e-6));
+    const double decay = p.value.dim() > 1 ? 1 - 1e-2 * 0.1 : 1;
+    expected.push_back((p.value.detach() * decay - 1e-2 * g / (g.abs() + 1e-8)).reshape(-1));
+  }
+  CHECK(Gap(Flat(*model), at::cat(expected)) < 1e-5);
+}
+
+TEST_CASE("going on from a checkpoint is equal to the bit, in float32 and in bfloat16") {
+  for (const NumberType type : {NumberType::kF32, NumberType::kBF16}) {
+    const Folder folder;
+    TrainOptions options = Options();
+    options.output = folder.Path();
+    const Trained whole = Train(options, 6, type);
+    const auto alone = OneRank();
+    {
+      const auto model = TinyModel(1, type);
+      Trainer trainer(options, *model, nullptr, *alone);
+      for (int64_t s = 1; s <= 3; ++s) trainer.Step(MakeBatch(s));
+      trainer.Save();
+    }
+    const auto model = TinyModel(99, type);  // its weights come from the checkpoint
+    Trainer trainer(options, *model, nullptr, *alone);
+    trainer.Resume(NewestCheckpoint(folder.Path()));
+    REQUIRE(trainer.StepsDone() == 3);
+    for (int64_t s = 4; s <= 6; ++s)
+      CHECK(trainer.Step(MakeBatch(s)).loss == whole.figures[static_cast<size_t>(s) - 1].loss);
+    CHECK(at::equal(Flat(*model), whole.weights));
+  }
+}
+
+int FreePort() {
+  const int file = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET, address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  REQUIRE(bind(file, reinterpret_cast<sockaddr*>(&address), length) == 0);
+  getsockname(file, reinterpret_cast<sockaddr*>(&address), &length);
+  close(file);
+  return ntohs(address.sin_port);
+}
+
+// Runs `body` once per rank, each in a thread with its own group.
+void WithRanks(int size, const std::function<void(Ranks&)>& body) {
+  const int port = FreePort();
+  std::vector<std::thread> threads;
+  std::vector<std::string> failures(static_cast<size_t>(size));
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        const auto ranks = MeetOverGloo({rank, size, "127.0.0.1", port, rank == 0, "test"}, 60);
+        body(*ranks);
+        ranks->Wait();
+      } catch (const std::exception& error) {
+        failures[static_cast<size_t>(rank)] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(failures == std::vector<std::string>(static_cast<size_t>(size)));
+}
+
+TEST_CASE("two and three ranks over Gloo learn what one learns") {
+  const Trained alone = Train(Options(), 4);
+  for (const int size : {2, 3}) {
+    std::vector<Trained> of(static_cast<size_t>(size));
+    std::vector<std::unique_ptr<LanguageModel>> models;
+    for (int i = 0; i < size; ++i) models.push_back(TinyModel(1));
+    WithRanks(size, [&](Ranks& ranks) {
+      const auto me = static_cast<size_t>(ranks.Rank());
+      Trainer trainer(Options(), *models[me], nullptr, ranks);
+      for (int64_t s = 1; s <= 4; ++s) of[me].figures.push_back(trainer.Step(MakeBatch(s)));
+      of[me].weights = Flat(*models[me]);
+    });
+    for (const Trained& one : of) {
+      CHECK(at::equal(one.weights, of[0].weights));
+      CHECK(Gap(one.weights, alone.weights) < 5e-6);
+      CHECK(one.figures[3].loss == Approx(alone.figures[3].loss).epsilon(1e-4));
+      CHECK(one.figures[3].grad_norm == Approx(alone.figures[3].grad_norm).epsilon(1e-4));
+      CHECK(one.figures[3].tokens == alone.figures[3].tokens);
+      CHECK(one.figures[3].delta_logprob_max == Approx(alone.figures[3].delta_logprob_max));
+    }
+  }
+}
+
+TEST_CASE("shares of two ranks go on as one rank") {
+  const Folder folder;
+  TrainOptions options = Options();
+  options.output = folder.Path();
+  std::vector<std::unique_ptr<LanguageModel>> models;
+  for (int i = 0; i < 2; ++i) models.push_back(TinyModel(1));
+  WithRanks(2, [&](Ranks& ranks) {
+    Trainer trainer(options, *models[static_cast<size_t>(ranks.Rank())], nullptr, ranks);
+    for (int64_t s = 1; s <= 2; ++s) trainer.Step(MakeBatch(s));
+    trainer.Save();
+  });
+  const auto model = TinyModel(5);
+  const auto alone = OneRank();
+  Trainer trainer(options, *model, nullptr, *alone);
+  trainer.Resume(NewestCheckpoint(folder.Path()));
+  for (int64_t s = 3; s <= 4; ++s) trainer.Step(MakeBatch(s));
+  CHECK(Gap(Flat(*model), Train(options, 4).weights) < 5e-6);
+}
+
+TEST_CASE("a lost rank ends the others with an error, not with a wait") {
+  std::string what;
+  const int port = FreePort();
+  std::thread lost([&] { MeetOverGloo({1, 2, "127.0.0.1", port, false, "test"}, 20); });
+  try {
+    const auto ranks = MeetOverGloo({0, 2, "127.0.0.1", port, true, "test"}, 20);
+    lost.join();
+    at::Tensor values = at::ones({3});
+    ranks->Sum(&values);
+  } catch (const Error& error) {
+    what = error.what();
+    CHECK(error.code() == ExitCode::kBroken);
+  }
+  CHECK(what.find("lost another rank") != std::string::npos);
+}
+
+TEST_CASE("the second update is off-policy: ratios move and clip") {
+  TrainOptions options = Options();
+  options.schedule = {0.3, Decay::kConstant, 0, 0};
+  const StepFigures two = Train(options, 1).figures[0];
+  CHECK(two.updates == 2);
+  CHECK(two.policy_shift > 1e-3);
+  CHECK(two.clip_low + two.clip_high > 0);
+  options.updates_per_step = 1;
+  const StepFigures one = Train(options, 1).figures[0];
+  CHECK(one.policy_shift == 0);
+  CHECK(one.clip_low + one.clip_high == 0);
+}
+
+TEST_CASE("the gap to the sampler is measured before the step") {
+  const auto model = TinyModel(1);
+  Batch batch = MakeBatch(1);
+  for (Sample& s : batch.samples) {
+    const Sample* one[] = {&s};
+    const c10::NoGradGuard no_gradients;
+    const at::Tensor own = CompletionLogprobs(*model, PackSamples(one, at::kCPU), 100, false).logprobs;
+    for (size_t t = 0; t < s.completion.size(); ++t)
+      s.sampler_logprobs[t] = own[static_cast<int64_t>(t)].item<float>() - 0.125f;
+  }
+  batch.samples[3].sampler_logprobs[1] -= 0.5f;
+  TrainOptions options = Options();
+  options.schedule = {0.3, Decay::kConstant, 0, 0};  // a great change within the step
+  options.loss.correction = Correction::kTruncate;
+  const auto alone = OneRank();
+  Trainer trainer(options, *model, nullptr, *alone);
+  const StepFigures figures = trainer.Step(batch);
+  const double n = static_cast<double>(figures.trained_tokens);
+  CHECK(figures.delta_logprob == Approx(0.125 + 0.5 / n).epsilon(1e-4));
+  CHECK(figures.delta_logprob_max == Approx(0.625).epsilon(1e-4));
+  CHECK(figures.correction_mean == Approx(((n - 1) * std::exp(0.125) + std::exp(0.625)) / n).epsilon(1e-4));
+}
+
+TEST_CASE("masked samples teach nothing; those without an advantage only dilute") {
+  Batch batch = MakeBatch(1);
+  const auto weights_after = [](const Batch& b) {
+    TrainOptions options = Options();
+    options.updates_per_step = 1, options.schedule = {1e-2, Decay::kConstant, 0, 0};
+    options.adam.epsilon = 1;  // then the size of a gradient matters
+    const auto model = TinyModel(1);
+    const auto alone = OneRank();
+    Trainer trainer(options, *model, nullptr, *alone);
+    trainer.Step(b);
+    return Flat(*model);
+  };
+  Batch without = batch;
+  without.samples.erase(without.samples.begin() + 4);
+  const at::Tensor plain = weights_after(without);
+  Batch masked = batch;
+  masked.samples[4].masked = true;
+  CHECK(Gap(weights_after(masked), plain) < 1e-6);
+  Batch neutral = batch;
+  neutral.samples[4].advantage = 0;
+  CHECK(Gap(weights_after(neutral), plain) > 1e-6);
+  CHECK(Gap(weights_after(batch), plain) > 1e-6);
+}
+
+TEST_CASE("what is not finite stops the run, names the step and leaves the weights alone") {
+  const auto model = TinyModel(1);
+  const auto alone = OneRank();
+  TrainOptions options = Options();
+  options.updates_per_step = 1;
+  Trainer trainer(options, *model, nullptr, *alone);
+  trainer.Step(MakeBatch(1));
+  const at::Tensor before = Flat(*model);
+  Batch poisoned = MakeBatch(2);
+  poisoned.samples[5].advantage = std::numeric_limits<float>::infinity();
+  std::string what;
+  try {
+    trainer.Step(poisoned);
+  } catch (const Error& error) {
+    what = error.what();
+    CHECK(error.code() == ExitCode::kBroken);
+    CHECK(std::string(error.next_step()).find("--resume") != std::string::npos);
+  }
+  CHECK(what.find("step 2, update 1 of 1") != std::string::npos);
+  CHECK(at::equal(Flat(*model), before));
+}
+
+TEST_CASE("checkpoints: only the newest are kept, damage is named, the folder is whole") {
+  const Folder folder;
+  TrainOptions options = Options();
+  options.output = folder.Path(), options.keep = 2;
+  const auto model = TinyModel(1);
+  const auto alone = OneRank();
+  Trainer trainer(options, *model, nullptr, *alone);
+  CHECK(NewestCheckpoint(folder.Path()).empty());
+  for (int64_t s = 1; s <= 4; ++s) trainer.Step(MakeBatch(s)), trainer.Save();
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder.Path() + "/checkpoints"))
+    names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  CHECK(names == std::vector<std::string>{"step-00000003", "step-00000004"});
+  const std::string newest = NewestCheckpoint(folder.Path());
+  CHECK(fs::exists(newest + "/model/model.safetensors"));
+  const auto wider = TinyModel(1, NumberType::kF32, Wider());
+  Trainer other(options, *wider, nullptr, *alone);
+  CHECK_THROWS_WITH(other.Resume(newest), Catch::Contains("other parameters"));
+  TrainOptions reseeded = options;
+  reseeded.seed = 1;
+  const auto again = TinyModel(1);
+  Trainer late(reseeded, *again, nullptr, *alone);
+  CHECK_THROWS_WITH(late.Resume(newest), Catch::Contains("--seed"));
+  std::ofstream(newest + "/trainer.json") << "{";
+  CHECK_THROWS_WITH(late.Resume(newest), Catch::Contains("damaged"));
+}
+
+TEST_CASE("a batch that does not fit is refused") {
+  const auto model = TinyModel(1);
+  const auto alone = OneRank();
+  TrainOptions options = Options();
+  options.loss.correction = Correction::kTruncate;
+  Trainer trainer(options, *model, nullptr, *alone);
+  Batch batch = MakeBatch(1);
+  batch.samples[2].sampler_logprobs.clear();
+  CHECK_THROWS_WITH(trainer.Step(batch), Catch::Contains("without the log-probabilities"));
+  batch = MakeBatch(1);
+  for (Sample& s : batch.samples) s.masked = true;
+  CHECK_THROWS_WITH(trainer.Step(batch), Catch::Contains("nothing to train on"));
+  CHECK_THROWS_WITH(trainer.Step(MakeBatch(2)), Catch::Contains("does not follow"));
+}
+
+TEST_CASE("preferences: chosen answers become likelier than rejected ones, and pairs stay together") {
+  TrainOptions options = Options();
+  options.loss.surrogate = Surrogate::kPreference, options.updates_per_step = 1;
+  options.schedule = {1e-2, Decay::kConstant, 0, 0};
+  options.steps = 30, options.micro_tokens = 12;
+  const auto model = TinyModel(1), reference = TinyModel(1);
+  const auto alone = OneRank();
+  Trainer trainer(options, *model, reference.get(), *alone);
+  Batch batch = MakeBatch(1);
+  batch.unit = 2;
+  StepFigures first, last;
+  for (int64_t s = 1; s <= 30; ++s) {
+    batch.step = s;
+    last = trainer.Step(batch);
+    if (s == 1) first = last;
+  }
+  CHECK(first.loss == Approx(std::log(2.0)).epsilon(1e-5));
+  CHECK(first.preference_margin == Approx(0).margin(1e-6));
+  CHECK(last.loss < 0.6);
+  CHECK(last.preference_accuracy == 1);
+}
+
+TEST_CASE("imitation brings the loss down to what can be known") {
+  TrainOptions options = Options();
+  options.loss.surrogate = Surrogate::kCrossEntropy, options.updates_per_step = 1;
+  options.schedule = {3e-2, Decay::kConstant, 0, 0};
+  options.steps = 150;
+  const auto model = TinyModel(1);
+  const auto alone = OneRank();
+  Trainer trainer(options, *model, nullptr, *alone);
+  Batch batch = MakeBatch(1);
+  batch.samples.resize(3);
+  double first = 0, last = 0;
+  for (int64_t s = 1; s <= 150; ++s) {
+    batch.step = s;
+    last = trainer.Step(batch).loss;
+    if (s == 1) first = last;
+  }
+  CHECK(first > 2);
+  CHECK(last < 0.5);
+}
+
+}  // namespace
+}  // namespace kevin::local

@@ -1,0 +1,246 @@
+// `kevin train` as a person runs it: a database with tokens, a tiny model, the two programs.
+
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "policies/local/files/safetensors.h"
+#include "tests/catch.h"
+#include "tests/policies/local/formula_model.h"
+#include "tests/trajectories/sample_records.h"
+#include "tools/train/step_log.h"
+#include "tools/train/tensorboard.h"
+
+namespace kevin {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr int kVocabulary = 32;
+
+std::string ReadAll(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+void MakeModel(const fs::path& folder) {
+  local::ModelConfig config;
+  config.family = local::ModelFamily::kQwen2;
+  config.hidden = 16, config.layers = 2, config.heads = 2, config.kv_heads = 1, config.head_dim = 8;
+  config.ffn = 32, config.vocabulary = kVocabulary, config.context = 128, config.qkv_bias = true;
+  config.dtype = local::NumberType::kF32;
+  local::WriteFormulaModel(folder, config, 0.6f);
+}
+
+// Two problems, four episodes each, three turns each; speed-ups and tokens by a formula.
+void MakeRecords(const fs::path& database, bool with_tokens) {
+  Store store = Store::Open(database, OpenMode::kCreate);
+  const std::string run = store.BeginRun(SampleRun());
+  for (int e = 0; e < 8; ++e) {
+    ProblemRecord problem = SampleProblem();
+    problem.id = e % 2 == 0 ? "level1/19" : "level1/20";
+    problem.text = problem.id, problem.content_hash = ContentHash(problem.text);
+    EpisodeRecord episode = SampleEpisode(run);
+    episode.problem = problem.id, episode.problem_hash = problem.content_hash;
+    const std::string id = store.BeginEpisode(episode, problem);
+    for (int t = 1; t <= 3; ++t) {
+      TurnRecord turn = SampleTurn(t, 1 + 0.3 * ((e * 3 + t * 5) % 7));
+      turn.evaluation = SampleEvaluation(id + std::to_string(t), turn.evaluation.speedup->value);
+      turn.evaluation.log_se = 0.001, turn.reward = turn.evaluation.score;
+      turn.model.tokenizer_hash.clear(), turn.reasoning = "Okay, so";
+      turn.prompt_token_ids.clear(), turn.token_ids.clear(), turn.logprobs.clear();
+      for (int i = 0; with_tokens && i < 6 + t; ++i)
+        turn.prompt_token_ids.push_back((e + i * t) % kVocabulary);
+      for (int i = 0; with_tokens && i < 4 + e; ++i)
+        turn.token_ids.push_back((e * 7 + i * i + t) % kVocabulary);
+      turn.logprobs.assign(turn.token_ids.size(), -3.4f);
+      store.AppendTurn(id, turn);
+    }
+  }
+}
+
+struct Ran {
+  int code = -1;
+  std::string errors;
+  std::vector<json> events;
+};
+
+class World {
+ public:
+  World() {
+    MakeModel(folder_ / "model");
+    MakeRecords(folder_ / "kevin.db", true);
+  }
+
+  Ran Train(const std::string& arguments, const std::string& environment = "") const {
+    const std::string command = "cd " + folder_.path().string() + " && " + environment + " " +
+                                KEVIN_BINARY_DIR + "/bin/kevin train --json --dtype float32 " + arguments +
+                                " >out.jsonl 2>errors.txt </dev/null";
+    Ran ran;
+    const int status = std::system(command.c_str());
+    ran.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    ran.errors = ReadAll(folder_ / "errors.txt");
+    std::ifstream lines(folder_ / "out.jsonl");
+    for (std::string line; std::getline(lines, line);) ran.events.push_back(json::parse(line));
+    return ran;
+  }
+
+  fs::path operator/(const std::string& name) const { return folder_ / name; }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+const std::string kGrpo = "--model model --steps 4 --learning-rate 1e-3 ";
+
+TEST_CASE("grpo from a database: events, metrics, curves, checkpoints and a model") {
+  const World world;
+  const Ran ran = world.Train(kGrpo + "--out run --checkpoint-every 2 --keep 1");
+  INFO(ran.errors);
+  REQUIRE(ran.code == 0);
+  REQUIRE(ran.events.size() == 5);
+  const json& step = ran.events[0];
+  CHECK((step.at("event") == "step" && step.at("step") == 1 && step.at("steps") == 4));
+  CHECK((step.at("tasks") == 2 && step.at("samples") == 24 && step.at("updates") == 2));
+  CHECK(step.at("correct") == 1.0);
+  CHECK(step.at("reward").get<double>() > 1.3);
+  CHECK(step.at("not_okay") == 0.0);
+  for (const char* name :
+       {"loss", "grad_norm", "tokens", "tokens_per_s", "delta_logprob", "learning_rate", "entropy"})
+    CHECK(step.at(name).is_number());
+  CHECK(step.at("preference_accuracy").is_null());
+  CHECK(ran.events[4].at("event") == "trained");
+  CHECK(fs::exists(world / "run/model/config.json"));
+  CHECK(ReadAll(world / "run/model/model.safetensors") != ReadAll(world / "model/model.safetensors"));
+  CHECK(fs::exists(world / "run/checkpoints/step-00000004/trainer.json"));
+  CHECK_FALSE(fs::exists(world / "run/checkpoints/step-00000002"));
+  const std::string metrics = ReadAll(world / "run/metrics.jsonl");
+  CHECK(std::count(metrics.begin(), metrics.end(), '\n') == 4);
+  CHECK_FALSE(fs::is_empty(world / "run/tensorboard"));
+  const Ran again = world.Train(kGrpo + "--out run");
+  CHECK(again.code == 2);
+  CHECK(again.errors.find("--resume") != std::string::npos);
+}
+
+TEST_CASE("stopped and gone on, a run ends with the same bytes") {
+  const World world;
+  REQUIRE(world.Train(kGrpo + "--out whole").code == 0);
+  // The schedule is that of four steps, so the first half is cut off by taking its checkpoint alone.
+  REQUIRE(world.Train(kGrpo + "--out half --checkpoint-every 2 --keep 9").code == 0);
+  fs::remove_all(world / "half/checkpoints/step-00000004");
+  fs::remove_all(world / "half/model");
+  const Ran on = world.Train(kGrpo + "--out half --resume");
+  INFO(on.errors);
+  REQUIRE(on.code == 0);
+  CHECK(on.events[0].at("step") == 3);
+  CHECK(ReadAll(world / "half/model/model.safetensors") == ReadAll(world / "whole/model/model.safetensors"));
+  const std::string metrics = ReadAll(world / "half/metrics.jsonl");
+  CHECK(std::count(metrics.begin(), metrics.end(), '\n') == 4);
+}
+
+TEST_CASE("every algorithm runs") {
+  const World world;
+  for (const std::string name :
+       {"sft", "tpt", "dr-grpo", "rloo", "trloo", "reinforce++", "dapo", "gspo", "cispo", "dpo"}) {
+    const Ran ran = world.Train("--model model --steps 2 --algorithm " + name + " --out " + name);
+    INFO(name + ": " + ran.errors);
+    CHECK(ran.code == 0);
+    CHECK(ran.events.size() == 3);
+  }
+}
+
+TEST_CASE("adapters: trained, saved for PEFT, gone on with") {
+  const World world;
+  REQUIRE(world.Train(kGrpo + "--lora 4 --out whole").code == 0);
+  CHECK(fs::exists(world / "whole/adapter/adapter_config.json"));
+  REQUIRE(world.Train(kGrpo + "--lora 4 --out half --checkpoint-every 2 --keep 9").code == 0);
+  fs::remove_all(world / "half/checkpoints/step-00000004");
+  REQUIRE(world.Train(kGrpo + "--lora 4 --out half --resume").code == 0);
+  CHECK(ReadAll(world / "half/adapter/adapter_model.safetensors") ==
+        ReadAll(world / "whole/adapter/adapter_model.safetensors"));
+  const Ran quantised = world.Train(kGrpo + "--lora 4 --quantization nf4 --out q");
+  INFO(quantised.errors);
+  CHECK(quantised.code == 0);
+}
+
+TEST_CASE("two processes train as one does") {
+  const World world;
+  REQUIRE(world.Train(kGrpo + "--out one").code == 0);
+  const std::string port = std::to_string(20000 + getpid() % 20000);
+  const std::string ranks = "MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port + " WORLD_SIZE=2 ";
+  const std::string second = "cd " + (world / "").string() + " && " + ranks + "RANK=1 " + KEVIN_BINARY_DIR +
+                             "/bin/kevin train --dtype float32 " + kGrpo +
+                             "--out two >rank1.txt 2>&1 </dev/null &";
+  REQUIRE(std::system(second.c_str()) == 0);
+  const Ran first = world.Train(kGrpo + "--out two", ranks + "RANK=0");
+  INFO(first.errors);
+  REQUIRE(first.code == 0);
+  const auto one = local::Checkpoint::Open(world / "one/model"),
+             two = local::Checkpoint::Open(world / "two/model");
+  double largest = 0;
+  for (const auto& [name, tensor] : one.Tensors()) {
+    const auto* a = reinterpret_cast<const float*>(tensor.bytes.data());
+    const auto* b = reinterpret_cast<const float*>(two.Find(name)->bytes.data());
+    for (size_t i = 0; i < tensor.bytes.size() / 4; ++i)
+      largest = std::max(largest, static_cast<double>(std::abs(a[i] - b[i])));
+  }
+  CHECK(largest < 1e-4);
+  CHECK(ReadAll(world / "rank1.txt").empty());
+}
+
+TEST_CASE("what is wrong is named, with the next step") {
+  const World world;
+  const auto expect = [&](int code, const std::string& part, const std::string& arguments) {
+    const Ran ran = world.Train(arguments);
+    INFO(arguments + ": " + ran.errors);
+    CHECK(ran.code == code);
+    CHECK(ran.errors.find(part) != std::string::npos);
+  };
+  expect(2, "no algorithm is called x", "--model model --out r --algorithm x");
+  expect(2, "--lora 32", "--model model --out r --quantization nf4");
+  expect(2, "not a number", "--model model --out r --clip-low much");
+  expect(2, "surrogate", "--model model --out r --surrogate much");
+  expect(2, "level1/19", "--model model --out r --held-out level1/19");
+  expect(2, "config.json", "--model nothing --out r");
+  expect(2, "no turns to learn from", "--model model --out r --problems level3/");
+  MakeRecords(world / "text.db", false);
+  expect(2, "no token ids", "--model model --out r --db text.db");
+  Store::Open(world / "empty.db", OpenMode::kCreate);
+  expect(2, "no turns to learn from", "--model model --out r --db empty.db");
+  const Ran broken =
+      world.Train("--model model --steps 2 --out r --learning-rate 1e30 --max-grad-norm 0 --updates 2");
+  INFO(broken.errors);
+  CHECK(broken.code == 4);
+  CHECK(broken.errors.find("not finite") != std::string::npos);
+  CHECK(broken.errors.find("level1/20") != std::string::npos);
+}
+
+// ---- Curves ----
+
+TEST_CASE("event files: known checksums, whole records") {
+  CHECK(Crc32c("123456789") == 0xE3069283u);
+  CHECK(Crc32c("") == 0);
+  const TemporaryFolder folder;
+  {
+    TensorBoardFile file(folder.path(), 1234.5);
+    file.Add(300, 1235.5, {{"loss", 0.25}});
+  }
+  const std::string bytes = ReadAll(fs::directory_iterator(folder.path())->path());
+  // The first record's payload: 0x09, a double, 0x1A, 13, "brain.Event:2": 24 bytes.
+  REQUIRE(bytes.size() == 16 + 24 + 16 + 9 + 3 + 2 + 13);
+  CHECK((bytes[0] == 24 && bytes.substr(23, 13) == "brain.Event:2"));
+  const std::string second = bytes.substr(40 + 12, 27);
+  CHECK(second[9] == 0x10);                                // step
+  CHECK(second.substr(10, 2) == std::string("\xAC\x02"));  // 300
+  CHECK(second.substr(12, 2) == std::string("\x2A\x0D"));
+  CHECK(second.substr(14, 8) == std::string("\x0A\x0B\x0A\x04loss"));
+  CHECK(second.substr(22, 5) == std::string("\x15\x00\x00\x80\x3E", 5));  // 0.25f
+}
+
+}  // namespace
+}  // namespace kevin

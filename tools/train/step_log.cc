@@ -1,0 +1,127 @@
+#include "tools/train/step_log.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include "env/error.h"
+#include "tools/write_file.h"
+
+namespace kevin {
+namespace {
+
+double WallTime() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+Json OrNull(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+double Number(const Json& event, const char* name) {
+  const Json& value = event.at(name);
+  return value.is_number() ? value.get<double>() : std::nan("");
+}
+
+std::string Shown(const Json& event, const char* label, const char* name, const char* format) {
+  const double value = Number(event, name);
+  return std::isnan(value) ? "" : fmt::format("  {} ", label) + fmt::format(fmt::runtime(format), value);
+}
+
+std::string Duration(double seconds) {
+  const auto s = static_cast<int64_t>(seconds);
+  if (s < 60) return fmt::format("{} s", s);
+  if (s < 3600) return fmt::format("{}:{:02} min", s / 60, s % 60);
+  return fmt::format("{}:{:02} h", s / 3600, s / 60 % 60);
+}
+
+}  // namespace
+
+Json StepEvent(const LearnBatch& learned, const local::StepFigures& f, int64_t steps, double step_seconds,
+               double time_left_s) {
+  const BatchFacts& facts = learned.facts;
+  Json e = {{"event", "step"}, {"step", f.step}, {"steps", steps}};
+  e["loss"] = OrNull(f.loss), e["reward"] = OrNull(facts.reward), e["return"] = OrNull(facts.value);
+  e["correct"] = OrNull(facts.correct), e["speedup"] = OrNull(facts.speedup);
+  e["advantage"] = OrNull(facts.advantage), e["grad_norm"] = OrNull(f.grad_norm);
+  e["learning_rate"] = OrNull(f.learning_rate), e["updates"] = f.updates;
+  e["tokens"] = f.tokens, e["trained_tokens"] = f.trained_tokens;
+  e["tokens_per_s"] = OrNull(static_cast<double>(f.tokens) / f.seconds);
+  e["tflops"] = OrNull(f.flops / f.seconds / 1e12);
+  e["samples"] = facts.samples, e["tasks"] = facts.tasks, e["problems"] = learned.problems;
+  e["left_out"] = facts.without_tokens + facts.voided + facts.too_long;
+  e["entropy"] = OrNull(f.entropy), e["clip_low"] = OrNull(f.clip_low), e["clip_high"] = OrNull(f.clip_high);
+  e["kl"] = OrNull(f.kl), e["policy_shift"] = OrNull(f.policy_shift);
+  e["delta_logprob"] = OrNull(f.delta_logprob), e["delta_logprob_max"] = OrNull(f.delta_logprob_max);
+  e["correction_mean"] = OrNull(f.correction_mean), e["correction_dropped"] = OrNull(f.correction_dropped);
+  e["preference_accuracy"] = OrNull(f.preference_accuracy);
+  e["preference_margin"] = OrNull(f.preference_margin);
+  e["reply_tokens"] = OrNull(facts.reply_tokens), e["longest_reply"] = OrNull(facts.longest_reply);
+  e["cut_off"] = OrNull(facts.cut_off), e["not_okay"] = OrNull(facts.not_okay);
+  e["repetition"] = OrNull(facts.repetition);
+  e["train_s"] = OrNull(f.seconds), e["seconds"] = OrNull(step_seconds),
+  e["time_left_s"] = OrNull(time_left_s);
+  return e;
+}
+
+std::string StepLine(const Json& e) {
+  std::string line = fmt::format("step {}/{}", e.at("step").get<int64_t>(), e.at("steps").get<int64_t>());
+  line += Shown(e, "loss", "loss", "{:.4g}") + Shown(e, "reward", "reward", "{:.3g}");
+  if (const double correct = Number(e, "correct"); !std::isnan(correct))
+    line += fmt::format("  right {:.0f} %", 100 * correct);
+  line += Shown(e, "speed-up", "speedup", "{:.3g}x") + Shown(e, "preferred", "preference_accuracy", "{:.2f}");
+  line += Shown(e, "gradient", "grad_norm", "{:.3g}") + Shown(e, "|dlogp|", "delta_logprob", "{:.2g}");
+  line += Shown(e, "tokens/s", "tokens_per_s", "{:.0f}");
+  return line + "  left " + Duration(Number(e, "time_left_s"));
+}
+
+std::vector<std::string> Alarms(const Json& e, const Json& first) {
+  std::vector<std::string> alarms;
+  const auto above = [&](const char* name, double limit) { return Number(e, name) > limit; };
+  if (above("delta_logprob", 0.05))
+    alarms.push_back(
+        fmt::format("trainer and sampler disagree by {:.3f} per token: other weights, another "
+                    "temperature, or filtered sampling (top-p)?",
+                    Number(e, "delta_logprob")));
+  if (Number(e, "not_okay") > Number(first, "not_okay") + 0.1)
+    alarms.push_back(
+        fmt::format("{:.0f} % of the replies do not open as the model used to: junk follows soon",
+                    100 * Number(e, "not_okay")));
+  if (above("repetition", 0.5))
+    alarms.push_back(fmt::format("replies repeat themselves ({:.0f} % of their runs of 8 tokens)",
+                                 100 * Number(e, "repetition")));
+  if (above("cut_off", 0.3))
+    alarms.push_back(
+        fmt::format("{:.0f} % of the replies were cut off by the length limit", 100 * Number(e, "cut_off")));
+  if (Number(e, "reply_tokens") > 2 * Number(first, "reply_tokens"))
+    alarms.push_back("replies are more than twice as long as at the start");
+  return alarms;
+}
+
+StepLog::StepLog(const std::filesystem::path& folder, int64_t done)
+    : path_(folder / "metrics.jsonl"), board_(folder / "tensorboard", WallTime()) {
+  std::ifstream old(path_);
+  std::string kept;
+  for (std::string line; std::getline(old, line);) {
+    const Json event = Json::parse(line, nullptr, false);
+    if (event.is_discarded() || event.value("step", int64_t{0}) > done) continue;
+    if (!first_) first_ = event;
+    kept += line + "\n";
+  }
+  WriteFile(path_.string(), kept, true);
+}
+
+void StepLog::Add(const Json& event) {
+  if (!first_) first_ = event;
+  std::ofstream file(path_, std::ios::app);
+  file << ToLine(event) << std::flush;
+  if (!file) throw Error(ExitCode::kBroken, "writing " + path_.string() + " failed", "make room on the disk");
+  std::map<std::string, double> scalars;
+  for (const auto& [name, value] : event.items()) {
+    if (value.is_number() && name != "step" && name != "steps") scalars[name] = value.get<double>();
+  }
+  board_.Add(event.at("step").get<int64_t>(), WallTime(), scalars);
+}
+
+}  // namespace kevin
