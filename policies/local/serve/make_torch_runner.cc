@@ -10,8 +10,8 @@
 
 #include "env/error.h"
 #include "policies/local/files/memory_plan.h"
+#include "policies/local/fused/fused_runner.h"
 #include "policies/local/model/cuda.h"
-#include "policies/local/model/torch_runner.h"
 #include "policies/local/serve/loading_progress.h"
 
 namespace kevin::local {
@@ -19,6 +19,8 @@ namespace {
 
 constexpr int64_t kMostCacheOnCpu = int64_t{1} << 30;  // unless one whole context needs more
 constexpr int kStepTokensOnCpu = 256;
+// Of a GPU's: for cuBLAS, the decoding kernels' buffers and what fragmentation costs.
+constexpr int64_t kReservedOnGpu = int64_t{2} << 30;
 
 [[noreturn]] void RefuseOption(const char* name, const std::string& value, const std::string& next) {
   throw Error(ExitCode::kBadRequest, fmt::format("--{} {}: there is no such thing", name, value), next);
@@ -62,22 +64,22 @@ Quantization QuantizationNamed(const std::string& name) {
 
 int64_t FreeBytes(c10::Device device) {
   if (device.is_cpu()) return AvailableBytes();
-  return static_cast<int64_t>(at::accelerator::getMemoryInfo(device.index()).first);
+  return static_cast<int64_t>(at::accelerator::getMemoryInfo(device.index()).first) - kReservedOnGpu;
 }
 
 // A runner together with the model that it runs.
 class OwningRunner : public ModelRunner {
  public:
   OwningRunner(std::unique_ptr<LanguageModel> model, const TorchRunnerOptions& options)
-      : model_(std::move(model)), runner_(*model_, options) {}
-  const Shape& GetShape() const override { return runner_.GetShape(); }
-  void Submit(std::span<const SequenceStep> steps) override { runner_.Submit(steps); }
-  std::vector<SampledToken> Wait() override { return runner_.Wait(); }
-  void CopyPage(int from, int to) override { runner_.CopyPage(from, to); }
+      : model_(std::move(model)), runner_(MakeModelRunner(*model_, options)) {}
+  const Shape& GetShape() const override { return runner_->GetShape(); }
+  void Submit(std::span<const SequenceStep> steps) override { runner_->Submit(steps); }
+  std::vector<SampledToken> Wait() override { return runner_->Wait(); }
+  void CopyPage(int from, int to) override { runner_->CopyPage(from, to); }
 
  private:
   const std::unique_ptr<LanguageModel> model_;
-  TorchRunner runner_;
+  const std::unique_ptr<ModelRunner> runner_;
 };
 
 // A cache on a CPU is memory that others may want: not all that is free.
@@ -102,7 +104,8 @@ MadeRunner MakeTorchRunner(const RunnerOptions& options, const std::function<voi
   const MemoryPlan plan = PlanMemory(config, request);
   say(plan.message);
   if (!plan.fits)
-    throw Error(ExitCode::kMachine, plan.message, "free some memory, or give --max-context or --quantize");
+    throw Error(ExitCode::kMachine, plan.message,
+                "free some memory, or give --max-context or --quantization");
 
   ModelOptions model_options;
   model_options.dtype = request.dtype;

@@ -111,7 +111,7 @@ TEST_CASE("many threads share one process, and it ends with its policy", "[local
 TEST_CASE("what a model cannot be started for is the error", "[local]") {
   const Folder folder;
   CHECK(ErrorOf([&] { Made(folder.Spec("?dtype=float16")); }) ==
-        "the weights need 64 GB, 16 GB are free | --quantize nf4 fits");
+        "the weights need 64 GB, 16 GB are free | --quantization nf4 fits");
   CHECK(ErrorOf([&] { Made(folder.Spec("?dtype=float8")); }).find("kevin-model ended with code 2") == 0);
   CHECK(ErrorOf([&] {
           LocalPolicy(ParseLocalSpec(folder.Spec()), "/no/such/program", RemoteOptions{}, {});

@@ -1,5 +1,5 @@
 // kevin-model with a runner without a model. What it is asked for decides how it ends:
-//   --dtype float16: "does not fit"; --quantize int8: it dies of SIGKILL while it answers; --quantize nf4:
+//   --dtype float16: "does not fit"; --quantization int8: it dies of SIGKILL while it answers; --quantization nf4:
 //   its device fails while it answers.
 
 #include <csignal>
@@ -27,7 +27,7 @@ MadeRunner Make(const RunnerOptions& options, const std::function<void(const std
   say("plan: 3 bytes");
   if (options.dtype == "float16")
     throw kevin::Error(kevin::ExitCode::kMachine, "the weights need 64 GB, 16 GB are free",
-                       "--quantize nf4 fits");
+                       "--quantization nf4 fits");
   StandInRunner::Options runner = kevin::local::test::LettersRunner();
   if (options.context_tokens > 0) runner.shape.context_tokens = options.context_tokens;
   if (options.quantize == "nf4") runner.fail_at_step = 5;
