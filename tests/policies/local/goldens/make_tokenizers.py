@@ -96,7 +96,7 @@ def texts():
     yield "\r\n".join(lines[29:36]) + "\n\n\n   \n\t\n"
     yield whole[-2000:]
     yield "e\u0301 E\u0301x a\u0323\u0308 a\u0308\u0323 A\u030a \u212b \u1100\u1161\u11a8 \u2126 \u212a \ufb01 Gru\u0308n do Gru\u0308ne \u0340 \u0958"
-    yield "a b\u00a0\u00a0c\u2003d\u180ee\u200bf\u3000\u3000g\u0085h\u2028i\u2029\u000b\u000cj \ufeffk\x1c\x1d l\x7f\x00"
+    yield "a b\u00a0\u00a0c\u2003d\u180ee\u200bf\u3000\u3000g\u0085h\u2028i\u2029\u000b\u000cj \ufeffk\x1c\x1d l\x7f\x00 m\u180e\u180e! 1\u180e2 \u180e\u180e \u180e."
     yield "a" * 300 + " " * 50 + "\n" * 20 + "=" * 100
     yield "".join(chr(code) for code in range(1, 0x250))
     pieces = [line[at:at + rng.randint(1, 12)] for line in lines for at in range(0, len(line), 40)]
