@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 
 #include "policies/remote/json.h"
@@ -30,8 +31,24 @@ std::pair<int, int> Pipe() {
   return {ends[0], ends[1]};
 }
 
+std::vector<char*> PointersTo(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// This process's, but torch's threads do not spin while they wait: the model shares the processor with the
+// evaluator, and spinning threads there cost it most of its speed.
+std::vector<std::string> PassiveEnvironment() {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable; ++variable) variables.emplace_back(*variable);
+  if (!std::getenv("OMP_WAIT_POLICY")) variables.emplace_back("OMP_WAIT_POLICY=passive");
+  return variables;
+}
+
 // In the child: nothing here may allocate.
-[[noreturn]] void Become(const char* program, char* const* arguments, pid_t parent, int stderr_end,
+[[noreturn]] void Become(char* const* arguments, char* const* environment, pid_t parent, int stderr_end,
                          int ready_end) {
   setsid();  // Ctrl-C in the terminal is for Kevin, who ends this in its own time
   prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -46,7 +63,7 @@ std::pair<int, int> Pipe() {
     dup2(ready_end, kChildReady);
   }
   syscall(SYS_close_range, kChildReady + 1, ~0U, 0);
-  execv(program, arguments);
+  execve(arguments[0], arguments, environment);
   const char* why = std::strerror(errno);
   for (const char* part : {"kevin-model: cannot be started: ", why, "\n"}) {
     if (write(STDERR_FILENO, part, std::strlen(part)) < 0) break;
@@ -86,14 +103,13 @@ void ModelProcess::Start(const fs::path& program, const std::vector<std::string>
   std::vector<std::string> words = {program.string()};
   words.insert(words.end(), arguments.begin(), arguments.end());
   for (const char* word : {"--private-socket", "--ready-fd", "3"}) words.emplace_back(word);
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
+  std::vector<std::string> variables = PassiveEnvironment();
+  const std::vector<char*> pointers = PointersTo(words), environment = PointersTo(variables);
   const auto [stderr_in, stderr_out] = Pipe();
   const auto [ready_in, ready_out] = Pipe();
   const pid_t parent = getpid();
   pid_ = fork();
-  if (pid_ == 0) Become(words[0].c_str(), pointers.data(), parent, stderr_out, ready_out);
+  if (pid_ == 0) Become(pointers.data(), environment.data(), parent, stderr_out, ready_out);
   close(stderr_out);
   close(ready_out);
   stderr_ = stderr_in;
