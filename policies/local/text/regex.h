@@ -1,6 +1,7 @@
 #pragma once
 // A regular expression over UTF-8 by PCRE2, with the meanings that the `tokenizers` library's engine
-// (Oniguruma) gives it. Never changes once compiled: any number of threads may use one.
+// (Oniguruma) gives it; only characters newer than the Unicode of the installed PCRE2 (14 in 10.42) may
+// differ. Never changes once compiled: any number of threads may use one.
 
 #include <cstdint>
 #include <memory>

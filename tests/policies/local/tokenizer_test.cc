@@ -5,6 +5,7 @@
 #include <chrono>
 #include <random>
 
+#include "policies/local/text/regex.h"
 #include "policies/local/text/utf8.h"
 #include "tests/policies/local/text_fixture.h"
 
@@ -142,6 +143,25 @@ TEST_CASE("bytes that are no UTF-8 become U+FFFD") {
       bytes += static_cast<char>(rng() % 3 == 0 ? rng() : 0x80 + rng() % 0x80);
     CHECK(llama->Decode(llama->Encode(bytes)) == LossyUtf8(bytes));
   }
+}
+
+TEST_CASE("white space in an expression is Unicode's, and an empty match does not follow another match") {
+  const auto matches = [](const char* pattern, std::string_view text) {
+    const Regex regex(pattern);
+    Regex::Search search(regex, text);
+    std::vector<std::string> found;
+    for (Regex::Match match; search.Next(match);) {
+      found.emplace_back(text.substr(match.begin, match.end - match.begin));
+    }
+    return found;
+  };
+  using Texts = std::vector<std::string>;
+  const std::string text = "a\u180e\u2003\u0085\u00a0b";  // U+180E was white space before Unicode 6.3
+  CHECK(matches("\\s+", text) == Texts{"\u2003\u0085\u00a0"});
+  CHECK(matches("[\\sx]+", text) == Texts{"\u2003\u0085\u00a0"});
+  CHECK(matches("\\S+", text) == Texts{"a\u180e", "b"});
+  CHECK(matches("[^\\s]+", text) == Texts{"a\u180e", "b"});
+  CHECK(matches("x*", "xé") == Texts{"x", ""});
 }
 
 TEST_CASE("a character that comes in parts is handed out whole") {

@@ -33,7 +33,7 @@ Value ToJsonFilter(Run& run, const Value& subject, Arguments& arguments) {
   JsonLayout layout;
   layout.ascii = given[0] != nullptr && given[0]->Truth();
   layout.indent = Indent(given[1]);
-  if (layout.indent) layout.item_separator = std::string(1, ',');  // gcc 12 warns of an assigned literal
+  if (layout.indent) layout.item_separator.resize(1);  // no blank where a line ends
   if (given[2] != nullptr && !given[2]->IsNone()) {
     const auto separators = ItemsOf(run, *given[2]);
     if (separators.size() != 2) Fail("tojson() wants two separators");
