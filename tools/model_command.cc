@@ -36,7 +36,8 @@ int ModelMain(int argc, char** argv, const local::ModelReader& read, const local
   } catch (const Error& error) {
     return Fail(error.code(), error.what(), error.next_step());
   } catch (const std::bad_alloc&) {
-    return Fail(ExitCode::kMachine, "out of memory", "give less context (--max-context), or --quantization int8");
+    return Fail(ExitCode::kMachine, "out of memory",
+                "give less context (--max-context), or --quantization int8");
   } catch (const std::exception& error) {
     return Fail(ExitCode::kBroken, error.what(), "");
   }

@@ -19,7 +19,7 @@ void AddModelOptions(CLI::App* command, local::ProgramOptions* o) {
   command->add_option("--dtype", o->runner.dtype, "What is computed in; auto: as stored, on a CPU float32")
       ->check(CLI::IsMember({"auto", "bfloat16", "float16", "float32"}))
       ->capture_default_str();
-  command->add_option("--quantization", o->runner.quantize, "Of the weights")
+  command->add_option("--quantization", o->runner.quantization, "Of the weights")
       ->check(CLI::IsMember({"none", "int8", "nf4", "nf4-double"}))
       ->capture_default_str();
   command

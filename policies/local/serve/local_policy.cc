@@ -13,7 +13,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kPrefix = "local:";
-constexpr std::array<std::string_view, 5> kOptions = {"device", "dtype", "quantize", "max-context", "seed"};
+constexpr std::array<std::string_view, 5> kOptions = {"device", "dtype", "quantization", "max-context",
+                                                      "seed"};
 constexpr int kMostAttempts = 3;
 
 std::vector<std::string> ArgumentsOf(const LocalSpec& spec) {

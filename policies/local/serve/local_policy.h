@@ -13,8 +13,8 @@
 
 namespace kevin::local {
 
-// local:DIR, local:DIR?device=cuda:1&quantize=int8. Options are kevin-model's, without their dashes: device,
-// dtype, quantize, max-context, seed.
+// local:DIR, local:DIR?device=cuda:1&quantization=int8. Options are kevin-model's, without their dashes:
+// device, dtype, quantization, max-context, seed.
 struct LocalSpec {
   std::filesystem::path folder;
   std::map<std::string, std::string> options;

@@ -59,7 +59,7 @@ Quantization QuantizationNamed(const std::string& name) {
   if (name == "int8") return Quantization::kInt8;
   if (name == "nf4") return Quantization::kNf4;
   if (name == "nf4-double") return Quantization::kNf4Double;
-  RefuseOption("quantize", name, "none, int8, nf4 or nf4-double");
+  RefuseOption("quantization", name, "none, int8, nf4 or nf4-double");
 }
 
 int64_t FreeBytes(c10::Device device) {
@@ -97,7 +97,7 @@ MadeRunner MakeTorchRunner(const RunnerOptions& options, const std::function<voi
   const c10::Device device = DeviceNamed(options.device);
   MemoryRequest request;
   request.dtype = DtypeNamed(options.dtype, config, device);
-  request.quantization = QuantizationNamed(options.quantize);
+  request.quantization = QuantizationNamed(options.quantization);
   request.context_tokens = options.context_tokens;
   request.device_bytes = FreeBytes(device);
   if (device.is_cpu()) request.step_tokens = kStepTokensOnCpu;

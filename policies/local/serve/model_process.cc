@@ -186,7 +186,7 @@ Error ModelProcess::DeathOf(int status) {
   for (const std::string& line : last_lines_) what += "\n    " + line;
   const bool is_killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
   return {CodeOf(status), what,
-          is_killed ? "perhaps memory ran out: give less context, or quantize=int8" : "start again"};
+          is_killed ? "perhaps memory ran out: give less context, or quantization=int8" : "start again"};
 }
 
 std::optional<Error> ModelProcess::Death() {

@@ -9,10 +9,10 @@ namespace kevin::local {
 
 struct RunnerOptions {
   std::filesystem::path folder;
-  std::string device = "auto";    // "cpu", "cuda", "cuda:1"; auto: the first GPU, else the CPU
-  std::string dtype = "auto";     // "bfloat16", "float16", "float32"; auto: as stored, and float32 on a CPU
-  std::string quantize = "none";  // "int8", "nf4"
-  int context_tokens = 0;         // the most that prompt and answer may have; 0: the model's, or what fits
+  std::string device = "auto";  // "cpu", "cuda", "cuda:1"; auto: the first GPU, else the CPU
+  std::string dtype = "auto";   // "bfloat16", "float16", "float32"; auto: as stored, and float32 on a CPU
+  std::string quantization = "none";  // "int8", "nf4"
+  int context_tokens = 0;  // the most that prompt and answer may have; 0: the model's, or what fits
 };
 
 struct HttpServerOptions {

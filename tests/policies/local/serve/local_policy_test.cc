@@ -67,10 +67,10 @@ TEST_CASE("a spec names a folder and options", "[local]") {
   const Folder folder;
   CHECK(IsLocalSpec("local:x"));
   CHECK(!IsLocalSpec("openai:x"));
-  const LocalSpec spec = ParseLocalSpec(folder.Spec("?quantize=int8&device=cuda:1"));
+  const LocalSpec spec = ParseLocalSpec(folder.Spec("?quantization=int8&device=cuda:1"));
   CHECK(spec.folder == fs::canonical(folder.path));
   CHECK(spec.options.at("device") == "cuda:1");
-  CHECK(spec.Text() == "local:" + fs::canonical(folder.path).string() + "?device=cuda:1&quantize=int8");
+  CHECK(spec.Text() == "local:" + fs::canonical(folder.path).string() + "?device=cuda:1&quantization=int8");
   CHECK(ParseLocalSpec(spec.Text()).Text() == spec.Text());
   CHECK(ErrorOf([&] { ParseLocalSpec("local:/no/such?device=cpu"); }).find("no such folder: /no/such") !=
         std::string::npos);
@@ -120,7 +120,7 @@ TEST_CASE("what a model cannot be started for is the error", "[local]") {
 
 TEST_CASE("a process that dies is the error, with the last it said", "[local]") {
   const Folder folder;
-  auto killed = Made(folder.Spec("?quantize=int8"));
+  auto killed = Made(folder.Spec("?quantization=int8"));
   const fs::path socket = killed->process().url().substr(5);
   const std::string first = ErrorOf([&] { killed->Complete(Ask("Hello"), nullptr, {}); });
   INFO(first);
@@ -130,7 +130,7 @@ TEST_CASE("a process that dies is the error, with the last it said", "[local]") 
   CHECK(ErrorOf([&] { killed->Complete(Ask("Hello"), nullptr, {}); }) == first);
   killed.reset();
   CHECK(!fs::exists(socket.parent_path()));
-  const auto failed = Made(folder.Spec("?quantize=nf4"));
+  const auto failed = Made(folder.Spec("?quantization=nf4"));
   const std::string second = ErrorOf([&] { failed->Complete(Ask("Hello"), nullptr, {}); });
   INFO(second);
   CHECK(second.find("the device fell off the bus") != std::string::npos);

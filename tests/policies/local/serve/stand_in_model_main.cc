@@ -1,6 +1,6 @@
 // kevin-model with a runner without a model. What it is asked for decides how it ends:
-//   --dtype float16: "does not fit"; --quantization int8: it dies of SIGKILL while it answers; --quantization nf4:
-//   its device fails while it answers.
+//   --dtype float16: "does not fit"; --quantization int8: it dies of SIGKILL while it answers; --quantization
+//   nf4: its device fails while it answers.
 
 #include <csignal>
 
@@ -30,8 +30,8 @@ MadeRunner Make(const RunnerOptions& options, const std::function<void(const std
                        "--quantization nf4 fits");
   StandInRunner::Options runner = kevin::local::test::LettersRunner();
   if (options.context_tokens > 0) runner.shape.context_tokens = options.context_tokens;
-  if (options.quantize == "nf4") runner.fail_at_step = 5;
-  if (options.quantize == "int8") return {std::make_unique<Suicidal>(runner), "cpu"};
+  if (options.quantization == "nf4") runner.fail_at_step = 5;
+  if (options.quantization == "int8") return {std::make_unique<Suicidal>(runner), "cpu"};
   return {std::make_unique<StandInRunner>(runner), options.device == "auto" ? "cuda:0" : options.device};
 }
 

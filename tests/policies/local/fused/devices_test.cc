@@ -1,0 +1,145 @@
+// The same folder on the CPU and on a GPU: logits, drawn tokens and gradients, for every family and way to
+// keep weights.
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <iostream>
+#include <map>
+
+#include "env/gpu/find_gpus.h"
+#include "policies/local/fused/fused_runner.h"
+#include "tests/catch.h"
+#include "tests/policies/local/model/model_fixture.h"
+
+namespace kevin::testing {
+namespace {
+
+using namespace local;
+
+const at::Device kGpu(at::kCUDA, 0);
+
+bool HasGpu() {
+  static const bool kHas = [] {
+    std::string why;
+    if (!FindGpus(&why).empty()) return true;
+    std::cerr << "CPU and GPU are not compared here: " << why << "\n";
+    return false;
+  }();
+  return kHas;
+}
+
+PackedTokens On(const PackedTokens& tokens, at::Device device) {
+  return {tokens.ids.to(device), tokens.positions.to(device), tokens.starts};
+}
+
+PackedTokens Batch() {
+  return Pack({HashedTokens("one", 190), HashedTokens("two", 1), HashedTokens("three", 64)});
+}
+
+// Widths that tensor cores take.
+ModelConfig Config(ModelFamily family) {
+  ModelConfig config = TinyConfig(family);
+  config.hidden = 128, config.heads = 4, config.kv_heads = 2, config.head_dim = 64, config.ffn = 256;
+  if (config.experts > 0) config.expert_ffn = 64;
+  return config;
+}
+
+at::Tensor Logits(const std::filesystem::path& folder, const ModelOptions& options) {
+  const auto model = LoadLanguageModel(folder, options);
+  const at::NoGradGuard no_gradients;
+  return model->Logits(model->Hidden(On(Batch(), options.device))).to(at::kCPU, at::kFloat);
+}
+
+// Root of the mean square of the difference, over that of the first.
+double RelativeDifference(const at::Tensor& a, const at::Tensor& b) {
+  return ((a - b).to(at::kDouble).norm() / a.to(at::kDouble).norm()).item<double>();
+}
+
+std::map<std::string, at::Tensor> Gradients(const std::filesystem::path& folder,
+                                            const ModelOptions& options) {
+  const auto model = LoadLanguageModel(folder, options);
+  const PackedTokens tokens = On(Batch(), options.device);
+  at::cross_entropy_loss(model->Logits(model->Hidden(tokens)).to(at::kFloat), tokens.ids.roll(-1)).backward();
+  std::map<std::string, at::Tensor> gradients;
+  for (const NamedParameter& parameter : model->Parameters())
+    gradients[parameter.name] = parameter.value.grad().to(at::kCPU, at::kFloat);
+  return gradients;
+}
+
+}  // namespace
+
+TEST_CASE("a GPU computes the CPU's logits, in every family, type and quantisation", "[gpu]") {
+  if (!HasGpu()) return;
+  const ModelFamily family =
+      GENERATE(ModelFamily::kQwen2, ModelFamily::kQwen3, ModelFamily::kQwen3Moe, ModelFamily::kLlama);
+  const TempFolder folder;
+  WriteHashedModel(folder.path(), ConfigJson(Config(family)));
+  const ModelOptions floats = Floats();
+  const at::Tensor exact = Logits(folder.path(), floats);
+  INFO("family " << static_cast<int>(family));
+  struct Kind {
+    NumberType dtype;
+    Quantization quantization;
+  };
+  for (const Kind kind :
+       {Kind{NumberType::kF32, Quantization::kNone}, Kind{NumberType::kBF16, Quantization::kNone},
+        Kind{NumberType::kF32, Quantization::kInt8}, Kind{NumberType::kBF16, Quantization::kInt8},
+        Kind{NumberType::kBF16, Quantization::kNf4}, Kind{NumberType::kBF16, Quantization::kNf4Double}}) {
+    ModelOptions options;
+    options.dtype = kind.dtype, options.quantization = kind.quantization;
+    const at::Tensor cpu = Logits(folder.path(), options);
+    options.device = kGpu;
+    const at::Tensor gpu = Logits(folder.path(), options);
+    // In bfloat16 both devices are as far from the exact logits of these weights, each its own way.
+    const double apart = RelativeDifference(cpu, gpu), rounding = RelativeDifference(exact, cpu);
+    INFO(NameOf(kind.dtype) << " " << NameOf(kind.quantization) << ": devices apart " << apart
+                            << ", from the exact model " << rounding);
+    CHECK(apart < (kind.dtype == NumberType::kF32 ? 1e-5 : 0.02));
+  }
+}
+
+TEST_CASE("a GPU's gradients are the CPU's, attention over packed sequences included", "[gpu]") {
+  if (!HasGpu()) return;
+  const ModelFamily family =
+      GENERATE(ModelFamily::kQwen2, ModelFamily::kQwen3, ModelFamily::kQwen3Moe, ModelFamily::kLlama);
+  const bool recompute = GENERATE(false, true);
+  const TempFolder folder;
+  WriteHashedModel(folder.path(), ConfigJson(Config(family)));
+  ModelOptions options = Floats();
+  options.trainable = true;
+  const auto exact = Gradients(folder.path(), options);
+  options.device = kGpu;
+  options.checkpoint_layers = recompute;
+  for (const NumberType dtype : {NumberType::kF32, NumberType::kBF16}) {
+    options.dtype = dtype;
+    const auto gpu = Gradients(folder.path(), options);
+    REQUIRE(gpu.size() == exact.size());
+    for (const auto& [name, gradient] : exact) {
+      const double apart = RelativeDifference(gradient, gpu.at(name));
+      INFO("family " << static_cast<int>(family) << ", " << NameOf(dtype) << ", " << name << ": " << apart);
+      CHECK(apart < (dtype == NumberType::kF32 ? 1e-4 : 0.08));
+    }
+  }
+}
+
+TEST_CASE("a GPU draws the CPU's tokens through the cache", "[gpu]") {
+  if (!HasGpu()) return;
+  const ModelFamily family =
+      GENERATE(ModelFamily::kQwen2, ModelFamily::kQwen3, ModelFamily::kQwen3Moe, ModelFamily::kLlama);
+  const TempFolder folder;
+  WriteHashedModel(folder.path(), ConfigJson(Config(family)));
+  ModelOptions options = Floats();
+  TorchRunnerOptions runner;
+  runner.pages = 40, runner.page_tokens = 16;
+  std::vector<int32_t> pages;
+  for (int page = 0; page < 20; ++page) pages.push_back((page * 7 + 3) % 40);
+  const auto cpu_model = LoadLanguageModel(folder.path(), options);
+  options.device = kGpu;
+  const auto gpu_model = LoadLanguageModel(folder.path(), options);
+  TorchRunner on_cpu(*cpu_model, runner), on_gpu(*gpu_model, runner);
+  const std::vector<int32_t> prompt = HashedTokens("prompt", 150);
+  CHECK(Greedy(on_gpu, prompt, 60, pages) == Greedy(on_cpu, prompt, 60, pages));
+}
+
+}  // namespace kevin::testing

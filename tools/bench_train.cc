@@ -1,0 +1,144 @@
+// bench_train: how fast the trainer trains, on random weights of published shapes: GRPO updates over packed
+// samples, as tokens a second and as a share of the device's peak (model flops utilisation: 6 operations for
+// each weight and token and attention's, recomputation left out). --transformers also times a plain step of
+// transformers and torch on the same shape and tokens, in a Python of its own afterwards.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+#include "env/error.h"
+#include "policies/local/train/trainer.h"
+#include "tools/model_shapes.h"
+
+namespace kevin {
+namespace {
+
+using namespace local;
+
+struct Options {
+  std::string device = "cuda:0", shape = "1.5B", quantization = "none";
+  int packed_tokens = 16384, prompt = 1024, completion = 1024, steps = 4, lora = 0;
+  bool keep_activations = false, transformers = false;
+  double peak_tflops = 989;
+};
+
+Batch MakeBatch(const Options& options, int64_t step, int vocabulary) {
+  Batch batch;
+  batch.step = step;
+  const auto token = [&](int64_t i) {
+    return static_cast<int32_t>((i * 7919 + step * 104729 + 13) % vocabulary);
+  };
+  const int samples = options.packed_tokens / (options.prompt + options.completion);
+  for (int s = 0; s < samples; ++s) {
+    Sample& sample = batch.samples.emplace_back();
+    for (int i = 0; i < options.prompt; ++i) sample.prompt.push_back(token(s * 100003 + i));
+    for (int i = 0; i < options.completion; ++i) {
+      sample.completion.push_back(token(s * 100003 + 50021 + i));
+      sample.sampler_logprobs.push_back(-static_cast<float>(std::log(vocabulary)));
+    }
+    sample.advantage = s % 2 ? 1.0f : -1.0f;
+  }
+  return batch;
+}
+
+void Train(const Options& options) {
+  const ModelConfig config = ShapeNamed(options.shape);
+  ModelOptions model_options;
+  model_options.device = at::Device(options.device);
+  model_options.trainable = true;
+  model_options.checkpoint_layers = !options.keep_activations;
+  if (options.quantization == "nf4") model_options.quantization = Quantization::kNf4Double;
+  if (options.lora > 0) model_options.trainable = false;
+  const auto model = MakeRandomLanguageModel(config, model_options, 1);
+  if (options.lora > 0) model->AttachAdapters({.rank = options.lora}, 2);
+  TrainOptions train;
+  train.device = options.device, train.recompute = !options.keep_activations;
+  train.micro_tokens = options.packed_tokens, train.updates_per_step = 1, train.steps = options.steps + 1;
+  train.lora.rank = options.lora;
+  const auto ranks = OneRank();
+  Trainer trainer(train, *model, nullptr, *ranks);
+  double seconds = 0, flops = 0;
+  int64_t tokens = 0;
+  for (int64_t step = 1; step <= options.steps + 1; ++step) {
+    const StepFigures figures = trainer.Step(MakeBatch(options, step, config.vocabulary));
+    if (step == 1) continue;  // warms up
+    seconds += figures.seconds, flops += figures.flops, tokens += figures.tokens;
+  }
+  std::printf("%s%s%s, %d packed tokens: %.0f tokens/s, %.0f TFLOP/s, %.1f %% of %.0f\n",
+              options.shape.c_str(),
+              options.lora > 0 ? fmt::format(", adapters of rank {}", options.lora).c_str() : "",
+              options.quantization == "none" ? "" : (", " + options.quantization).c_str(),
+              options.packed_tokens, static_cast<double>(tokens) / seconds, flops / seconds * 1e-12,
+              100 * flops / seconds * 1e-12 / options.peak_tflops, options.peak_tflops);
+}
+
+int TimeTransformers(const Options& options) {
+  const ModelConfig c = ShapeNamed(options.shape);
+  const std::string script = fmt::format(
+      "import time, torch\n"
+      "from transformers import Qwen2Config, Qwen2ForCausalLM\n"
+      "config = Qwen2Config(hidden_size={}, num_hidden_layers={}, num_attention_heads={}, "
+      "num_key_value_heads={},\n"
+      "    intermediate_size={}, vocab_size={}, tie_word_embeddings={}, max_position_embeddings=8192)\n"
+      "with torch.device('cuda'):\n"
+      "    torch.set_default_dtype(torch.bfloat16)\n"
+      "    model = Qwen2ForCausalLM(config).train()\n"
+      "model.gradient_checkpointing_enable()\n"
+      "optimizer = torch.optim.AdamW(model.parameters(), lr=2e-6, fused=True)\n"
+      "length, rows = {}, {}\n"
+      "ids = torch.arange(length * rows, device='cuda').view(rows, length) % {}\n"
+      "def step():\n"
+      "    for i in range(rows):\n"
+      "        model(input_ids=ids[i:i + 1], labels=ids[i:i + 1]).loss.backward()\n"
+      "    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05); optimizer.step(); "
+      "optimizer.zero_grad()\n"
+      "step(); torch.cuda.synchronize(); t = time.time()\n"
+      "for _ in range({}): step()\n"
+      "torch.cuda.synchronize()\n"
+      "print('transformers and torch, one sequence at a time: %.0f tokens/s' % ({} * length * rows / "
+      "(time.time() - t)))\n",
+      c.hidden, c.layers, c.heads, c.kv_heads, c.ffn, c.vocabulary, c.tied_embeddings ? "True" : "False",
+      options.prompt + options.completion, options.packed_tokens / (options.prompt + options.completion),
+      c.vocabulary, options.steps, options.steps);
+  std::FILE* python = popen("python3 -", "w");
+  if (!python) return 1;
+  std::fputs(script.c_str(), python);
+  return pclose(python) == 0 ? 0 : 1;
+}
+
+int Main(int argc, char** argv) {
+  Options options;
+  CLI::App app("How fast the trainer trains, on random weights of published shapes");
+  app.add_option("--shape", options.shape, "25M, 0.5B, 1.5B, 7B or 32B")->capture_default_str();
+  app.add_option("--device", options.device)->capture_default_str();
+  app.add_option("--packed-tokens", options.packed_tokens, "Of an update")->capture_default_str();
+  app.add_option("--prompt", options.prompt, "Tokens of each sample's prompt")->capture_default_str();
+  app.add_option("--completion", options.completion)->capture_default_str();
+  app.add_option("--steps", options.steps)->capture_default_str();
+  app.add_option("--lora", options.lora, "Adapters of this rank instead of all weights")
+      ->capture_default_str();
+  app.add_option("--quantization", options.quantization)
+      ->check(CLI::IsMember({"none", "nf4"}))
+      ->capture_default_str();
+  app.add_option("--peak-tflops", options.peak_tflops, "The device's")->capture_default_str();
+  app.add_flag("--keep-activations", options.keep_activations, "No recomputation in the backward pass");
+  app.add_flag("--transformers", options.transformers, "Also time transformers and torch");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    Train(options);
+    std::fflush(stdout);
+    return options.transformers ? TimeTransformers(options) : 0;
+  } catch (const Error& error) {
+    std::fprintf(stderr, "bench_train: %s\n  %s\n", error.what(), error.next_step().c_str());
+    return static_cast<int>(error.code());
+  }
+}
+
+}  // namespace
+}  // namespace kevin
+
+int main(int argc, char** argv) { return kevin::Main(argc, argv); }
