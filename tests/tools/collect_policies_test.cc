@@ -115,6 +115,19 @@ int RequestsWithin(const CollectPolicies& policies, const List& names) {
   return 100;
 }
 
+// Costs 0.4 dollars an answer, of which no request tells.
+class Dear : public Policy {
+ public:
+  Completion Complete(const Request&, const CancelToken*, const OnText&) override {
+    Completion completion;
+    completion.text = testing::FakeReply("measured 1.5");
+    completion.stop_reason = "stop";
+    completion.cost_usd = 0.4;
+    return completion;
+  }
+  std::string Name() const override { return "dear"; }
+};
+
 class Broke : public Policy {
  public:
   Completion Complete(const Request&, const CancelToken*, const OnText&) override {
@@ -194,11 +207,20 @@ TEST_CASE("what a request costs is held against the budget before the next one i
   }
 }
 
-TEST_CASE("a policy out of budget ends the rollout, not the episode") {
+TEST_CASE("tokens are held against the budget before the next request too") {
+  Collection c(1);
+  Parsed parsed;
+  Parse({"--base-url", c.api.Base("openai"), "--tokens", "600"}, &parsed);
+  CollectionSpec spec = c.spec;
+  spec.policies = StoredPolicyNames({"openai:mock-1"}, parsed.model);
+  const CollectPolicies policies(spec, parsed.model, BudgetFrom(parsed.budget, parsed.model), c.store, "");
+  CHECK(RequestsWithin(policies, spec.policies) == 5);
+}
+
+TEST_CASE("a budget ends the rollout, not the episode") {
   Collection c(3);
-  Broke broke;
+  c.spec.policies = {"any"};
   WorkQueue queue(c.store);
-  c.spec.policies = {"broke"};
   const auto opened =
       queue.Open(KeyOf(c.spec), ToJson(c.spec), EpisodesOf(c.spec), {ToRecord(c.problem)}, {}, false);
   RolloutOptions options;
@@ -206,13 +228,40 @@ TEST_CASE("a policy out of budget ends the rollout, not the episode") {
   options.worker_run = opened.worker_run;
   options.parallel = 1;
   options.episode.output = c.folder.path() / "out";
-  options.budget.tokens = 10;
-  RolloutSources sources;
-  sources.problem = [&](const EpisodeSpec&) -> const Problem& { return c.problem; };
-  sources.policy = [&](const std::string&) -> Policy& { return broke; };
-  const RolloutEnd end = RunRollout(c.store, c.environment, sources, options, {}, nullptr, nullptr);
-  CHECK((!end.complete && end.out_of == "10 tokens" && broke.asked == 1));
-  CHECK(queue.Count(opened.collection).waiting == 3);
+  options.episode.audit_rates = {0, 0};
+  const auto run = [&](Policy& policy) {
+    RolloutSources sources;
+    sources.problem = [&](const EpisodeSpec&) -> const Problem& { return c.problem; };
+    sources.policy = [&](const std::string&) -> Policy& { return policy; };
+    return RunRollout(c.store, c.environment, sources, options, {}, nullptr, nullptr);
+  };
+  SECTION("a policy's own") {
+    Broke broke;
+    options.budget.tokens = 10;
+    const RolloutEnd end = run(broke);
+    CHECK((!end.complete && end.out_of == "10 tokens" && broke.asked == 1));
+    CHECK(queue.Count(opened.collection).waiting == 3);
+  }
+  SECTION("what turns cost counts at once") {
+    Dear dear;
+    options.budget.dollars = 1;
+    options.budget.costs_are_known = true;
+    CHECK(run(dear).out_of == "1 dollars");
+    CHECK(queue.Usage(opened.collection).turns == 3);
+  }
+}
+
+TEST_CASE("the nearest of two limits") {
+  Budget budget;
+  const CollectionUsage usage{1, 400, 100, 0, 2};
+  CHECK((Nearest(budget, usage).empty() && DollarsFor(budget, usage) == 0));
+  budget.tokens = 1000;
+  CHECK(Nearest(budget, usage) == "1000 tokens");
+  budget.costs_are_known = true;
+  budget.dollars = 3;
+  CHECK((Nearest(budget, usage) == "3 dollars" && DollarsFor(budget, usage) == 2));
+  budget.dollars = 5;
+  CHECK(Nearest(budget, usage) == "1000 tokens");
 }
 
 TEST_CASE("who goes on samples the same way") {
