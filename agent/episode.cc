@@ -112,6 +112,7 @@ class Episode {
         turn = Ask(number);
       } catch (const BudgetReached& reached) {
         budget_reached_ = reached.what();
+        if (hooks_.on_budget) hooks_.on_budget();
         return;
       }
       const ParsedReply reply = ParseReply(turn.reply, context_.kind);

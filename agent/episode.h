@@ -58,7 +58,8 @@ struct EpisodeHooks {
   // "generate", then the environment's phases ("compile", "verify", "measure", "confirm").
   std::function<void(int turn, const std::string& phase)> on_phase;
   std::function<void(const TurnRecord&, const EpisodeRecord&)>
-      on_turn;  // stored; turn 0 is the kernel of --from
+      on_turn;                      // stored; turn 0 is the kernel of --from
+  std::function<void()> on_budget;  // the policy's is reached: there are no more turns
 };
 
 // The options under which a stored episode goes on for `more_turns`: its problem size, inputs, seed, TF32,

@@ -179,6 +179,11 @@ class Rollout {
     options.seed = active.spec.seed;
     options.turns = active.spec.turns;
     options.drain = &drain_;
+    if (sources_.settings) {
+      PolicySettings settings = sources_.settings(active.spec.policy);
+      options.sampling = std::move(settings.sampling);
+      options.prompt_token_budget = settings.prompt_token_budget;
+    }
     const bool resumed = !active.item.episode.empty();
     if (resumed) {
       store_.Hold(active.item.episode, active.item.lease);
@@ -208,6 +213,11 @@ class Rollout {
       Readmit();
       Call(hooks_.on_turn, turn, episode);
       FollowRequests();
+    };
+    hooks.on_budget = [this] {
+      const std::lock_guard lock(mutex_);
+      if (!drain_ && out_of_.empty()) out_of_ = Nearest(options_.budget, usage_);
+      drain_ = true;
     };
     return hooks;
   }
@@ -293,7 +303,7 @@ class Rollout {
   }
 
   void Recount() {
-    const CollectionUsage usage = queue_.Usage(options_.collection);
+    const CollectionUsage usage = queue_.Usage(options_.collection, options_.budget.costs_are_known);
     std::vector<ProblemResult> results = queue_.Results(options_.collection);
     const std::lock_guard lock(mutex_);
     usage_ = usage;
@@ -351,6 +361,7 @@ class Rollout {
     usage_.prompt_tokens += turn.usage.prompt_tokens.value_or(0);
     usage_.completion_tokens += turn.usage.completion_tokens.value_or(0);
     usage_.device_s += device_s;
+    usage_.dollars += turn.cost_usd.value_or(0);
     faults_in_a_row_ = 0;
   }
 

@@ -41,10 +41,17 @@ struct RolloutOptions {
   Budget budget;
 };
 
+struct PolicySettings {
+  Sampling sampling;
+  int64_t prompt_token_budget = 8192;
+};
+
 // What an item names, as things. Called from many threads; what is returned must stay.
 struct RolloutSources {
   std::function<const Problem&(const EpisodeSpec&)> problem;
   std::function<Policy&(const std::string& name)> policy;
+  // How it samples and how long its prompts may be; empty: as RolloutOptions::episode says.
+  std::function<PolicySettings(const std::string& name)> settings = {};
 };
 
 struct RunningEpisode {

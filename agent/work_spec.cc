@@ -18,22 +18,32 @@ uint64_t SeedOf(const CollectionSpec& spec, const CollectionSpec::Task& task, co
   return std::stoull(digest.substr(0, 16), nullptr, 16);
 }
 
+json RequestOf(const CollectionSpec& spec) {
+  json tasks = json::array();
+  for (const auto& task : spec.tasks) tasks.push_back({task.problem, task.problem_hash});
+  return {{"tasks", tasks},
+          {"policies", spec.policies},
+          {"episodes", spec.episodes},
+          {"turns", spec.turns},
+          {"seed", std::to_string(spec.seed)},
+          {"kind", spec.kind},
+          {"size", spec.size},
+          {"inputs", spec.inputs},
+          {"note", spec.note},
+          {"tf32", spec.tf32}};
+}
+
+std::string Dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
+
 }  // namespace
 
 std::string ToJson(const CollectionSpec& spec) {
-  json tasks = json::array();
-  for (const auto& task : spec.tasks) tasks.push_back({task.problem, task.problem_hash});
-  return json{{"tasks", tasks},
-              {"policies", spec.policies},
-              {"episodes", spec.episodes},
-              {"turns", spec.turns},
-              {"seed", std::to_string(spec.seed)},
-              {"kind", spec.kind},
-              {"size", spec.size},
-              {"inputs", spec.inputs},
-              {"note", spec.note},
-              {"tf32", spec.tf32}}
-      .dump(-1, ' ', false, json::error_handler_t::replace);
+  json all = RequestOf(spec);
+  all["model_options"] = json::parse(spec.model_options);
+  all["windows"] = json::object();
+  for (const auto& [policy, window] : spec.windows)
+    all["windows"][policy] = {window.max_tokens, window.prompt_tokens};
+  return Dump(all);
 }
 
 CollectionSpec CollectionFromJson(const std::string& text) {
@@ -49,10 +59,14 @@ CollectionSpec CollectionFromJson(const std::string& text) {
   spec.inputs = all.at("inputs");
   spec.note = all.at("note");
   spec.tf32 = all.at("tf32");
+  if (!all.contains("model_options")) return spec;  // begun by an earlier program
+  spec.model_options = Dump(all.at("model_options"));
+  for (const auto& [policy, window] : all.at("windows").items())
+    spec.windows[policy] = {window.at(0), window.at(1)};
   return spec;
 }
 
-std::string KeyOf(const CollectionSpec& spec) { return Sha256Hex(ToJson(spec)); }
+std::string KeyOf(const CollectionSpec& spec) { return Sha256Hex(Dump(RequestOf(spec))); }
 
 std::vector<std::string> EpisodesOf(const CollectionSpec& spec) {
   std::vector<std::string> episodes;

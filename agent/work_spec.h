@@ -2,6 +2,7 @@
 // What a collection asks for, and its single work items, as the JSON that the queue keeps.
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,14 @@ struct CollectionSpec {
   std::string size;  // empty: the environment's default
   std::string inputs = "default", note;
   bool tf32 = false;
+  // How models are asked, for those policies that are models; no part of KeyOf, so that the same request with
+  // other options is noticed rather than begun beside the first one.
+  std::string model_options = "{}";  // JSON object: the options that were given
+  struct Window {                    // what came of them and of what the model or its server takes
+    int max_tokens = 0;
+    int64_t prompt_tokens = 0;
+  };
+  std::map<std::string, Window> windows;  // by policy
 };
 
 // One episode of it.
@@ -32,7 +41,7 @@ struct EpisodeSpec {
 std::string ToJson(const CollectionSpec& spec);
 CollectionSpec CollectionFromJson(const std::string& json);
 
-// Equal requests, equal keys: a hash of ToJson.
+// Equal requests, equal keys: a hash of ToJson without what is said of models.
 std::string KeyOf(const CollectionSpec& spec);
 
 // All episodes: the first of every problem and policy, then the second, and so on, so that a collection that

@@ -16,14 +16,16 @@
 #include "agent/records.h"
 #include "agent/rollout.h"
 #include "env/error.h"
+#include "tools/collect_budget.h"
+#include "tools/collect_policies.h"
 #include "tools/collect_text.h"
 #include "tools/commands.h"
 #include "tools/device_options.h"
 #include "tools/interrupt.h"
 #include "tools/places.h"
-#include "tools/policies.h"
 #include "tools/print.h"
 #include "tools/progress.h"
+#include "tools/stored_sampling.h"
 #include "tools/suites.h"
 
 namespace kevin {
@@ -34,9 +36,11 @@ constexpr auto kLogEvery = std::chrono::seconds(60);
 constexpr int kParallelOnCpu = 2, kParallelPerGpu = 8;
 
 struct CollectOptions {
-  std::string command, suite, database = "kevin.db", output = "kevin-out", join, price;
+  std::string command, suite, database = "kevin.db", output = "kevin-out", join;
   std::vector<std::string> policies = {"search"}, devices;
   DeviceOptions device;
+  PolicyOptions model;
+  CollectBudget budget;
   CollectionSpec spec;
   RolloutOptions rollout;
   int parallel = 0;
@@ -48,6 +52,8 @@ constexpr const char* kCollectExamples = R"(Examples:
   kevin collect --suite level1 --episodes 16 --turns 8       overnight; the same command goes on after a stop
   kevin collect --suite level1/1-20,level1/40 --policy search --policy replay:01K9J4
   kevin collect --suite core --hours 8 --device all          all GPUs; 8 hours at most
+  kevin collect --suite core --policy openai:gpt-5-mini --prices prices.json --dollars 20
+  kevin collect --suite core --policy openai:my-model --base-url http://127.0.0.1:8000/v1 --temperature 0.9
   kevin collect --suite level1 --db postgresql://kevin@db/kevin
   kevin collect --join 01K9J4 --db postgresql://kevin@db/kevin
                                                              help from another machine
@@ -58,6 +64,7 @@ later.)";
 constexpr const char* kEvalExamples = R"(Examples:
   kevin eval --policy search                  the list "core", 4 episodes of 8 turns each
   kevin eval --suite level1 --policy search --episodes 16
+  kevin eval --policy anthropic:claude-sonnet-4-5 --prices prices.json --dollars 20
 
 As kevin collect, always as a new run unless one with the same request is unfinished.)";
 
@@ -79,7 +86,7 @@ class Collection {
     } else {
       FindProblems();
     }
-    for (const std::string& name : spec_.policies) policies_[name] = MakePolicy(name, store_).policy;
+    policies_.emplace(spec_, options.model, options.rollout.budget, store_, "run " + run_);
     devices_ = ChooseDevices(options.devices, options.device, spec_.kind);
     const EpisodeOutput writable(options.output);
   }
@@ -94,7 +101,8 @@ class Collection {
     Announce(environment->Facts(), rollout.parallel);
     RolloutSources sources;
     sources.problem = [this](const EpisodeSpec& spec) -> const Problem& { return ProblemOf(spec); };
-    sources.policy = [this](const std::string& name) -> Policy& { return PolicyOf(name); };
+    sources.policy = [this](const std::string& name) -> Policy& { return policies_->Get(name); };
+    sources.settings = [this](const std::string& name) { return policies_->SettingsOf(name); };
     const RolloutEnd end = RunRollout(store_, *environment, sources, rollout, Hooks(rollout),
                                       interrupt.flag(), interrupt.again());
     store_.FinishRun(rollout.worker_run);
@@ -124,7 +132,8 @@ class Collection {
       spec_.tasks.push_back({problem.id, problem.content_hash});
       problems_.emplace(problem.content_hash, std::move(problem));
     }
-    spec_.policies = options_.policies;
+    spec_.policies = StoredPolicyNames(options_.policies, options_.model);
+    spec_.model_options = SamplingJson(options_.model);
     spec_.tf32 = options_.device.tf32 == "reference";
   }
 
@@ -146,12 +155,6 @@ class Collection {
     if (found != problems_.end()) return found->second;
     throw Error(ExitCode::kBadRequest, fmt::format("{} has changed since the run began", spec.problem),
                 "start another run with --new-run");
-  }
-
-  Policy& PolicyOf(const std::string& name) const {
-    const auto found = policies_.find(name);
-    if (found != policies_.end()) return *found->second;
-    throw Error(ExitCode::kBadRequest, fmt::format("policy {}: not part of this run", name), "use --new-run");
   }
 
   std::unique_ptr<Environment> StartDevices() const {
@@ -176,6 +179,7 @@ class Collection {
       rollout.worker_run = queue_.Join(run_, process);
       resumed_ = true;
     } else {
+      spec_.windows = policies_->windows();
       std::vector<ProblemRecord> records;
       for (const auto& [hash, problem] : problems_) records.push_back(ToRecord(problem));
       const auto opened =
@@ -183,6 +187,7 @@ class Collection {
       run_ = opened.collection;
       rollout.worker_run = opened.worker_run;
       resumed_ = opened.resumed;
+      if (resumed_) GoOn(rollout.worker_run);
     }
     rollout.collection = run_;
     const int on_these =
@@ -195,9 +200,20 @@ class Collection {
     rollout.episode.output = options_.output;
     rollout.episode.machine = MachineLine(machine);
     rollout.episode.threads = options_.device.threads > 0 ? options_.device.threads : machine.cores;
+    const CollectionUsage used = queue_.Usage(run_, rollout.budget.costs_are_known);
+    policies_->AddUsed(used);
     totals_ = {run_,        static_cast<int>(spec_.tasks.size()), static_cast<int>(spec_.policies.size()),
-               spec_.turns, static_cast<int>(devices_.size()),    queue_.Usage(run_).turns};
+               spec_.turns, static_cast<int>(devices_.size()),    used.turns};
     return rollout;
+  }
+
+  void GoOn(const std::string& worker_run) {
+    try {
+      policies_->GoOnWith(CollectionFromJson(queue_.Find(run_).spec), spec_, "run " + run_);
+    } catch (const Error&) {
+      store_.FinishRun(worker_run);
+      throw;
+    }
   }
 
   void Announce(const EnvironmentFacts& facts, int parallel) {
@@ -298,7 +314,7 @@ class Collection {
   Store store_;
   WorkQueue queue_;
   std::map<std::string, Problem> problems_;  // by content hash
-  std::map<std::string, std::unique_ptr<Policy>> policies_;
+  std::optional<CollectPolicies> policies_;
   std::vector<std::string> devices_;
   std::string run_;
   bool resumed_ = false;
@@ -307,37 +323,9 @@ class Collection {
   Clock::time_point logged_ = Clock::now();
 };
 
-// "2.5/10": dollars per million prompt and completion tokens.
-void ReadPrice(const std::string& text, Budget* budget) {
-  const size_t slash = text.find('/');
-  char* end = nullptr;
-  budget->dollars_per_million_prompt = std::strtod(text.c_str(), &end);
-  const bool first = slash != std::string::npos && end == text.c_str() + slash;
-  if (first) budget->dollars_per_million_completion = std::strtod(text.c_str() + slash + 1, &end);
-  if (first && *end == '\0') return;
-  throw Error(ExitCode::kBadRequest, fmt::format("--price {}: not PROMPT/COMPLETION", text),
-              "for example --price 2.5/10: dollars per million tokens");
-}
-
 int Collect(CollectOptions options) {
-  if (!options.price.empty()) ReadPrice(options.price, &options.rollout.budget);
-  if (options.rollout.budget.dollars && options.price.empty()) {
-    throw Error(ExitCode::kBadRequest, "--dollars: what tokens cost is not known",
-                "say it with --price 2.5/10");
-  }
+  options.rollout.budget = BudgetFrom(options.budget, options.model);
   return Collection(options).Go();
-}
-
-void AddBudgetOptions(CLI::App* command, CollectOptions* o) {
-  Budget& budget = o->rollout.budget;
-  command->add_option("--hours", budget.hours, "Begin no turn after this time")->check(CLI::PositiveNumber);
-  command->add_option("--tokens", budget.tokens, "The run may use so many tokens")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--dollars", budget.dollars, "The run may cost so much; needs --price")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--price", o->price, "Dollars per million tokens, PROMPT/COMPLETION: 2.5/10");
-  command->add_option("--gpu-seconds", budget.device_s, "The run may hold devices for so long")
-      ->check(CLI::PositiveNumber);
 }
 
 void AddCommand(CLI::App& app, Action* action, const std::string& name, const std::string& what,
@@ -350,10 +338,12 @@ void AddCommand(CLI::App& app, Action* action, const std::string& name, const st
   CLI::Option* suite = command->add_option(
       "--suite", o.suite, "Problems: level1, level1/1-20, ids, a list (core), a file; commas join");
   if (!o.suite.empty()) suite->capture_default_str();
-  CLI::Option* policy = command
-                            ->add_option("--policy", o.policies,
-                                         "search, local:DIR, or replay:EPISODE; repeatable (default search)")
-                            ->allow_extra_args(false);
+  CLI::Option* policy =
+      command
+          ->add_option("--policy", o.policies,
+                       "search, openai:MODEL, anthropic:MODEL, local:DIR, or replay:EPISODE; "
+                       "repeatable (default search)")
+          ->allow_extra_args(false);
   CLI::Option* episodes = command->add_option("--episodes", o.spec.episodes, "Of each problem and policy")
                               ->check(CLI::Range(1, 100000))
                               ->capture_default_str();
@@ -372,14 +362,15 @@ void AddCommand(CLI::App& app, Action* action, const std::string& name, const st
           ->capture_default_str();
   command->add_option("--parallel", o.parallel, "Episodes at once (default: 2 on a CPU, 8 a GPU)")
       ->check(CLI::Range(1, 4096));
-  AddBudgetOptions(command, &o);
+  AddPolicyOptions(command, &o.model, BudgetScope::kOfCommand);
+  AddCollectBudgetOptions(command, &o.budget);
   AddDeviceOptions(command, &o.device);
   AllowManyDevices(command, &o.devices);
   CLI::Option* new_run = command->add_flag("--new-run", o.new_run, "Begin anew even if a run is unfinished");
   CLI::Option* run = command->add_option(
       "--run,--join", o.join, "Work on this run (a unique beginning of its id), beside others or after them");
-  for (CLI::Option* option :
-       {suite, policy, episodes, turns, seed, note, size, inputs, new_run, command->get_option("--tf32")}) {
+  for (CLI::Option* option : {suite, policy, episodes, turns, seed, note, size, inputs, new_run,
+                              command->get_option("--tf32"), command->get_option("--base-url")}) {
     option->excludes(run);
   }
   command

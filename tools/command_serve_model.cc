@@ -20,7 +20,7 @@ namespace {
 constexpr const char* kExamples = R"(Examples:
   kevin serve-model models/Qwen2.5-Coder-7B --port 8000
   kevin serve-model models/tiny --device cpu --socket /run/user/1000/tiny.sock
-  kevin run --problem level1/19 --policy openai:tiny --base-url http://127.0.0.1:8000/v1 --tokens chat
+  kevin run --problem level1/19 --policy openai:tiny --base-url http://127.0.0.1:8000/v1 --token-ids chat
 
 Chat completions, completions, /tokenize, /detokenize, /health and /metrics as OpenAI and vLLM have them.
 kevin run --policy local:DIR does all this by itself.)";

@@ -14,7 +14,7 @@ namespace kevin {
 std::filesystem::path ModelProgram();
 
 // Loads the model, with its progress on stderr. Throws Error(kBadRequest) also for options that are for
-// servers of others (--base-url, --key-file, --tokens).
+// servers of others (--base-url, --key-file, --token-ids).
 std::unique_ptr<local::LocalPolicy> StartLocalPolicy(const std::string& spec, const PolicyOptions& options);
 
 }  // namespace kevin

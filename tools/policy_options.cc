@@ -17,7 +17,7 @@ constexpr const char* kGroup = "A language model's server";
 constexpr const char* kSamplingGroup = "A language model's sampling";
 constexpr const char* kLimitGroup = "A language model's limits and records";
 
-void AddServerOptions(CLI::App* command, PolicyOptions* o) {
+void AddServerOptions(CLI::App* command, PolicyOptions* o, BudgetScope budget) {
   command->add_option("--base-url", o->base_url,
                       "As the vendor's SDK takes it (http://127.0.0.1:8000/v1), or unix:PATH");
   command->add_option("--key-file", o->key_file,
@@ -26,7 +26,7 @@ void AddServerOptions(CLI::App* command, PolicyOptions* o) {
                       "The variable that holds the key: OPENROUTER_API_KEY");
   command->add_option("--ca-file", o->ca_file, "Certificates to trust in place of the system's");
   command
-      ->add_option("--tokens", o->tokens,
+      ->add_option(budget == BudgetScope::kOfPolicy ? "--token-ids,--tokens" : "--token-ids", o->tokens,
                    "Ask for token ids and log-probabilities: through chat completions, or with token "
                    "prompts by /completions (vLLM) or /generate (SGLang)")
       ->check(CLI::IsMember({"off", "chat", "completions", "generate"}))
@@ -71,13 +71,19 @@ void AddLimitOptions(CLI::App* command, PolicyOptions* o) {
       ->check(CLI::NonNegativeNumber);
   command->add_option("--concurrent", o->concurrent, "Requests at once; 0: no limit")
       ->check(CLI::NonNegativeNumber);
-  command->add_option("--prices", o->prices, "What tokens cost: a file in LiteLLM's JSON schema");
+}
+
+void AddBudgetOptions(CLI::App* command, PolicyOptions* o) {
   command->add_option("--budget-usd", o->budget_usd, "Ask for nothing more after this much money")
       ->check(CLI::PositiveNumber);
   command->add_option("--budget-tokens", o->budget_tokens, "... after this many tokens, in and out")
       ->check(CLI::PositiveNumber);
   command->add_option("--budget-seconds", o->budget_seconds, "... after this time")
       ->check(CLI::PositiveNumber);
+}
+
+void AddRecordOptions(CLI::App* command, PolicyOptions* o) {
+  command->add_option("--prices", o->prices, "What tokens cost: a file in LiteLLM's JSON schema");
   command->add_flag("--record", o->record, "Keep the raw responses in the database");
   command->add_option("--response-cache", o->response_cache,
                       "A folder of answers: the same request is not paid for twice");
@@ -91,13 +97,15 @@ TokenMode TokenModeOf(const std::string& name) {
 
 }  // namespace
 
-void AddPolicyOptions(CLI::App* command, PolicyOptions* options) {
+void AddPolicyOptions(CLI::App* command, PolicyOptions* options, BudgetScope budget) {
   const auto count_before = command->get_options().size();
-  AddServerOptions(command, options);
+  AddServerOptions(command, options, budget);
   const auto count_server = command->get_options().size();
   AddSamplingOptions(command, options);
   const auto count_sampling = command->get_options().size();
   AddLimitOptions(command, options);
+  if (budget == BudgetScope::kOfPolicy) AddBudgetOptions(command, options);
+  AddRecordOptions(command, options);
   const std::vector<CLI::Option*> all = command->get_options();
   for (size_t i = count_before; i < all.size(); ++i)
     all[i]->group(i < count_server ? kGroup : i < count_sampling ? kSamplingGroup : kLimitGroup);
@@ -119,6 +127,7 @@ RemoteOptions RemoteOptionsFor(const std::string& spec, const PolicyOptions& o) 
   remote.attempts = o.retries + 1;
   remote.rates = {o.requests_per_minute, o.tokens_per_minute, o.concurrent};
   remote.budget = {o.budget_usd, o.budget_seconds, o.budget_tokens};
+  remote.shared_budget = o.shared_budget;
   remote.tokens = TokenModeOf(o.tokens);
   remote.stream = !o.no_stream;
   remote.record = o.record;

@@ -1,8 +1,9 @@
 #pragma once
 // The options of commands that ask a language model: which server, with what key, how to sample, what it may
-// cost. For `run`, `policy check`, and whatever else takes --policy.
+// cost. For `run`, `collect`, `eval`, `policy check`.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,6 +36,7 @@ struct PolicyOptions {
   std::string prices;
   std::optional<double> budget_usd, budget_seconds;
   std::optional<int64_t> budget_tokens;
+  std::shared_ptr<remote::Budget> shared_budget;  // RemoteOptions::shared_budget
   // Records
   bool record = false;
   std::string response_cache;
@@ -42,8 +44,11 @@ struct PolicyOptions {
   std::string first_given;  // the first of these options that the command line had; empty: none
 };
 
+// kOfCommand: the command has limits of its own on money, tokens (--tokens too) and time.
+enum class BudgetScope { kOfPolicy, kOfCommand };
+
 // Takes the command's parse_complete_callback for first_given.
-void AddPolicyOptions(CLI::App* command, PolicyOptions* options);
+void AddPolicyOptions(CLI::App* command, PolicyOptions* options, BudgetScope budget = BudgetScope::kOfPolicy);
 
 // Reads key and prices; sends nothing. Throws Error(kBadRequest).
 RemoteOptions RemoteOptionsFor(const std::string& spec, const PolicyOptions& options);

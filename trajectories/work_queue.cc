@@ -288,7 +288,7 @@ std::vector<ParkedItem> WorkQueue::Parked(const std::string& collection) {
   return parked;
 }
 
-CollectionUsage WorkQueue::Usage(const std::string& collection) {
+CollectionUsage WorkQueue::Usage(const std::string& collection, bool with_dollars) {
   Store::Impl& impl = store_.impl();
   const std::lock_guard lock(impl.mutex);
   Statement sum = impl.database.Prepare(
@@ -300,6 +300,13 @@ CollectionUsage WorkQueue::Usage(const std::string& collection) {
   CollectionUsage usage;
   usage.turns = row.Integer(), usage.prompt_tokens = row.Integer();
   usage.completion_tokens = row.Integer(), usage.device_s = row.Real();
+  if (with_dollars) {
+    Statement cost = impl.database.Prepare(
+        "SELECT coalesce(sum(r.cost_usd), 0.0) FROM episodes e JOIN requests r ON r.episode = e.id "
+        "WHERE e.run = ?");
+    cost.Bind(collection).Step();
+    usage.dollars = RowReader(cost).Real();
+  }
   return usage;
 }
 

@@ -63,6 +63,7 @@ struct LeaseTerms {
 struct CollectionUsage {
   int64_t turns = 0, prompt_tokens = 0, completion_tokens = 0;
   double device_s = 0;  // how long GPUs were held; on a CPU what verifying and measuring took
+  double dollars = 0;   // that requests are known to have cost; 0 unless asked for
 };
 
 class WorkQueue {
@@ -106,7 +107,8 @@ class WorkQueue {
 
   QueueCounts Count(const std::string& collection);
   std::vector<ParkedItem> Parked(const std::string& collection);
-  CollectionUsage Usage(const std::string& collection);
+  // `with_dollars` reads every request: seconds where there are millions.
+  CollectionUsage Usage(const std::string& collection, bool with_dollars = false);
   std::vector<ProblemResult> Results(const std::string& collection);  // by policy, then problem
 
  private:

@@ -134,6 +134,13 @@ void Budget::End(int64_t tokens, double usd) {
   ++ended_;
 }
 
+void Budget::Add(int requests, int64_t tokens, double usd) {
+  const std::lock_guard lock(mutex_);
+  ended_ += requests;
+  tokens_ += tokens;
+  usd_ += usd;
+}
+
 bool SleepUnlessCancelled(double seconds, const CancelToken* cancel) {
   using Clock = std::chrono::steady_clock;
   const auto end = After<Clock>(Clock::now(), Seconds(seconds));

@@ -84,6 +84,7 @@ class Budget {
   explicit Budget(const BudgetOptions& options) : options_(options) {}
   void Begin();  // a request; throws BudgetReached when it must not be sent
   void End(int64_t tokens, double usd);
+  void Add(int requests, int64_t tokens, double usd);  // that ended before this was made
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -47,7 +47,8 @@ class RemotePolicyImpl : public RemotePolicy {
         http_(options_.http, options_.ca_file),
         limiter_(options_.rates),
         breaker_(options_.outage),
-        budget_(options_.budget),
+        budget_(options_.shared_budget ? options_.shared_budget
+                                       : std::make_shared<remote::Budget>(options_.budget)),
         cache_(options_.response_cache) {
     if (options_.tokens != TokenMode::kNone && options_.endpoint.format != Format::kChat)
       Refuse("token ids are to be had from openai: servers only");
@@ -58,7 +59,7 @@ class RemotePolicyImpl : public RemotePolicy {
   Completion Complete(const Request& request, const CancelToken* cancel, const OnText& on_text) override {
     RequireSampling(request.sampling);
     const remote::Shared shared{options_, context_, *wire_, http_,  limiter_,
-                                breaker_, budget_,  cache_, death_, FindPrice()};
+                                breaker_, *budget_, cache_, death_, FindPrice()};
     return remote::Call(shared, request, cancel, on_text).Run();
   }
 
@@ -112,7 +113,7 @@ class RemotePolicyImpl : public RemotePolicy {
   remote::HttpClient http_;
   remote::Limiter limiter_;
   remote::CircuitBreaker breaker_;
-  remote::Budget budget_;
+  const std::shared_ptr<remote::Budget> budget_;
   const remote::ResponseCache cache_;
   remote::Death death_;
 };

@@ -42,6 +42,7 @@ struct RemoteOptions {
   remote::Rates rates;
   remote::OutageOptions outage;
   remote::BudgetOptions budget;
+  std::shared_ptr<remote::Budget> shared_budget;  // with the same limits, of several policies; null: its own
   remote::PriceTable prices;
   TokenMode tokens = TokenMode::kNone;
   bool stream = true;

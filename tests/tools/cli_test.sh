@@ -80,6 +80,7 @@ if ! [ -e /dev/nvidiactl ]; then
   grep -q '"name":"gpu","ok":true,"found":"none, the CPU is used: ' doctor.txt ||
     { echo "FAILED: doctor on a machine without a GPU: $(grep '"gpu"' doctor.txt)"; failures=$((failures + 1)); }
 fi
+echo '{"x": {"input_cost_per_token": 1e-6, "output_cost_per_token": 1e-6}}' >prices.json
 expect 2 "no problems given" collect
 expect 2 "no such problems" collect --suite level9
 expect 2 "no such policy" collect --suite level1/19 --policy gpt
@@ -89,6 +90,11 @@ expect 2 "excludes" collect --suite level1/19 --join 01J
 expect 2 "no such database" collect --join 01J --db none.db
 expect 2 "not PROMPT/COMPLETION" collect --suite level1/19 --price 3
 expect 2 "what tokens cost" collect --suite level1/19 --dollars 3
+expect 2 "for language models" collect --suite level1/19 --temperature 1
+expect 2 "no API key" collect --suite level1/19 --policy openai:gpt-5 --temperature 1
+OPENAI_API_KEY=sk-secret-1 expect 2 "no thinking budget" eval --policy openai:gpt-5 --thinking-tokens 2000
+OPENAI_API_KEY=sk-secret-1 expect 2 "needs the price of m" eval --policy openai:m --prices prices.json --budget-usd 1
+expect 2 "excludes" collect --join 01J --base-url http://127.0.0.1:1/v1
 expect 2 "no size 'huge'" eval --size huge
 expect 4 "next: " collect --suite level1/19 --db postgresql://nobody@localhost:1/none
 rm -f kevin.db*
