@@ -8,7 +8,7 @@
 namespace kevin::local {
 namespace {
 
-constexpr int kWarps = 8, kChunkBytes = 512, kMostStageBytes = 4096;  // as decode_one.cu has them
+constexpr int kWarps = 8, kChunkBytes = 512, kMostStageBytes = 4096;  // as products.cu has them
 constexpr int kScoredTokens = 512, kKeptPages = 66, kSlice = 2048;    // as attend.cu and draw.cu have them
 constexpr int kTileTokens = 16, kTilesInFlight = 3;                   // as decode_batch.cu has them
 constexpr int kMostGroup = 8;

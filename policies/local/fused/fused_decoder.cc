@@ -69,8 +69,8 @@ const void* Data(const at::Tensor& tensor) { return tensor.defined() ? tensor.co
 
 std::string AllKernels() {
   std::string text;
-  for (const char* part :
-       {kCommonKernels, kAttendKernels, kDecodeOneKernels, kDecodeBatchKernels, kDrawKernels})
+  for (const char* part : {kCommonKernels, kAttendKernels, kProductKernels, kDecodeOneKernels,
+                           kDecodeBatchKernels, kDrawKernels})
     text += part;
   return text;
 }

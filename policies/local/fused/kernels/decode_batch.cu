@@ -88,7 +88,6 @@ constexpr int kTile = 16;         // tokens of one warp at a time
 constexpr int kTilesInFlight = 3;
 constexpr int kVectors = HEAD_DIM / 8;  // of 16 bytes in a key
 constexpr int kTileBytes = kTile * HEAD_DIM * 2;
-constexpr int kAttendShared = kWarps * kTilesInFlight * 2 * kTileBytes + kTileBytes;
 static_assert(kGroup <= 8, "query heads fill the upper half of a tensor core's tile");
 
 // Where vector `vector` of a tile's row lies: rows are shuffled so that eight of them lie in different banks.
