@@ -162,6 +162,9 @@ class Rollout {
       // Whoever has it now goes on from what is stored.
     } catch (const StoreBroken&) {
       throw;
+    } catch (const PolicyGone&) {
+      queue_.GiveBack(lease);
+      throw;
     } catch (const Error& error) {
       HandleFault(*active, error);
     }

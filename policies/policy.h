@@ -137,6 +137,12 @@ class BudgetReached : public Error {
   using Error::Error;
 };
 
+// Nothing more is to be had from this policy: its key or account is refused, its server stays away.
+class PolicyGone : public Error {
+ public:
+  using Error::Error;
+};
+
 // The prompt is longer than the model takes. Asking again with a shorter one may help.
 class PromptTooLong : public Error {
  public:

@@ -85,14 +85,14 @@ bool IsFree(const HttpResponse& response) {
 
 }  // namespace
 
-void Death::Set(const Error& error) {
+void Death::Set(const PolicyGone& error) {
   const std::lock_guard lock(mutex_);
   if (!error_) error_ = error;
 }
 
 void Death::ThrowIfSet() {
   const std::lock_guard lock(mutex_);
-  if (error_) throw Error(*error_);
+  if (error_) throw PolicyGone(*error_);
 }
 
 void Death::Remember(const std::string& failure) {
@@ -318,11 +318,12 @@ void Call::Throw(const Failure& failure, int attempts) {
   const std::string next_step = !failure.next_step.empty()
                                     ? failure.next_step
                                     : "what was done is kept; go on with kevin run --continue EPISODE";
-  const Error error(CodeFor(failure), what, next_step);
   const bool for_all = failure.remedy == Remedy::kGiveUp || what.find(": HTTP 401") != std::string::npos ||
                        what.find(": HTTP 403") != std::string::npos;
-  if (for_all) shared_.death.Set(error);
-  throw error;
+  if (!for_all) throw Error(CodeFor(failure), what, next_step);
+  const PolicyGone gone(CodeFor(failure), what, next_step);
+  shared_.death.Set(gone);
+  throw gone;
 }
 
 // --- Small things ---

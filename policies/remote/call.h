@@ -20,7 +20,7 @@ namespace kevin::remote {
 // Why no request of this policy can succeed any more, once that is known. Any thread.
 class Death {
  public:
-  void Set(const Error& error);
+  void Set(const PolicyGone& error);
   void ThrowIfSet();
   // The latest failure, which says what a server died of.
   void Remember(const std::string& failure);
@@ -28,7 +28,7 @@ class Death {
 
  private:
   std::mutex mutex_;
-  std::optional<Error> error_;
+  std::optional<PolicyGone> error_;
   std::string latest_;
 };
 

@@ -9,7 +9,7 @@
 //
 // Errors of Complete: BudgetReached; PromptTooLong; Error kBadRequest when the request itself is refused
 // (key, model, a parameter); Error kBroken when no answer can be had. Once a key or an account is refused, or
-// the server counts as dead, later calls fail at once.
+// the server counts as dead, it is PolicyGone, and later calls fail at once.
 
 #include <filesystem>
 #include <memory>

@@ -188,6 +188,26 @@ TEST_CASE("a budget holds for the run, over all who go on with it") {
   CHECK(c.api.requests().size() == 20);
 }
 
+TEST_CASE("a refused key ends the collection and spoils none of its episodes") {
+  Collection c(5);
+  const std::string bad = R"({"error": {"message": "bad key"}})";
+  c.api.handler = [&](const MockRequest&) {
+    MockReply reply;
+    reply.status = 401;
+    reply.pieces = {{0, bad}};
+    return reply;
+  };
+  const Thrown gone = ErrorOf([&] { c.Run({}); });
+  CHECK(gone.code == ExitCode::kBadRequest);
+  CHECK(Contains(gone.what, "HTTP 401"));
+  CHECK(c.api.requests().size() == 1);
+  const QueueCounts counts = WorkQueue(c.store).Count(c.run);
+  CHECK((counts.waiting == 5 && counts.parked == 0));
+  c.api.handler = nullptr;
+  CHECK(c.Run({}).complete);
+  CHECK(c.Ask("count(*) FROM episodes WHERE state = 'done' AND turns_asked = 2") == 5);
+}
+
 TEST_CASE("what a request costs is held against the budget before the next one is sent") {
   Collection c(1);
   Parsed parsed;
