@@ -16,6 +16,7 @@
 #include "env/error.h"
 #include "policies/local/fused/fused_runner.h"
 #include "tools/model_shapes.h"
+#include "tools/run_transformers.h"
 
 namespace kevin {
 namespace {
@@ -153,18 +154,10 @@ class Benchmark {
   int pages_each_ = 0;
 };
 
-// In a process of its own: it brings its own CUDA context and Python.
 int TimeTransformers(const Options& options) {
-  const ModelConfig c = ShapeNamed(options.shape);
+  const ModelConfig shape = ShapeNamed(options.shape);
   const std::string script = fmt::format(
-      "import time, torch\n"
-      "from transformers import Qwen2Config, Qwen2ForCausalLM\n"
-      "config = Qwen2Config(hidden_size={}, num_hidden_layers={}, num_attention_heads={}, "
-      "num_key_value_heads={},\n"
-      "    intermediate_size={}, vocab_size={}, tie_word_embeddings={}, max_position_embeddings=8192)\n"
-      "with torch.device('cuda'):\n"
-      "    torch.set_default_dtype(torch.bfloat16)\n"
-      "    model = Qwen2ForCausalLM(config).eval()\n"
+      "model.eval()\n"
       "prompt = torch.arange({}, device='cuda').unsqueeze(0) + 5\n"
       "def run(n): return model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=n,\n"
       "    min_new_tokens=n, do_sample=True, temperature=1.0, top_k=0, pad_token_id=0)\n"
@@ -173,12 +166,8 @@ int TimeTransformers(const Options& options) {
       "t = time.time(); run(136); torch.cuda.synchronize()\n"
       "print('transformers generate, batch 1, context {}: %.1f tokens/s' % (128 / (time.time() - t - "
       "short)))\n",
-      c.hidden, c.layers, c.heads, c.kv_heads, c.ffn, c.vocabulary, c.tied_embeddings ? "True" : "False",
       options.context, options.context);
-  std::FILE* python = popen("python3 -", "w");
-  if (!python) return 1;
-  std::fputs(script.c_str(), python);
-  return pclose(python) == 0 ? 0 : 1;
+  return RunTransformers(shape, script);
 }
 
 int Main(int argc, char** argv) {

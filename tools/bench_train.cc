@@ -13,6 +13,7 @@
 #include "env/error.h"
 #include "policies/local/train/trainer.h"
 #include "tools/model_shapes.h"
+#include "tools/run_transformers.h"
 
 namespace kevin {
 namespace {
@@ -77,16 +78,9 @@ void Train(const Options& options) {
 }
 
 int TimeTransformers(const Options& options) {
-  const ModelConfig c = ShapeNamed(options.shape);
+  const ModelConfig shape = ShapeNamed(options.shape);
   const std::string script = fmt::format(
-      "import time, torch\n"
-      "from transformers import Qwen2Config, Qwen2ForCausalLM\n"
-      "config = Qwen2Config(hidden_size={}, num_hidden_layers={}, num_attention_heads={}, "
-      "num_key_value_heads={},\n"
-      "    intermediate_size={}, vocab_size={}, tie_word_embeddings={}, max_position_embeddings=8192)\n"
-      "with torch.device('cuda'):\n"
-      "    torch.set_default_dtype(torch.bfloat16)\n"
-      "    model = Qwen2ForCausalLM(config).train()\n"
+      "model.train()\n"
       "model.gradient_checkpointing_enable()\n"
       "optimizer = torch.optim.AdamW(model.parameters(), lr=2e-6, fused=True)\n"
       "length, rows = {}, {}\n"
@@ -101,13 +95,9 @@ int TimeTransformers(const Options& options) {
       "torch.cuda.synchronize()\n"
       "print('transformers and torch, one sequence at a time: %.0f tokens/s' % ({} * length * rows / "
       "(time.time() - t)))\n",
-      c.hidden, c.layers, c.heads, c.kv_heads, c.ffn, c.vocabulary, c.tied_embeddings ? "True" : "False",
       options.prompt + options.completion, options.packed_tokens / (options.prompt + options.completion),
-      c.vocabulary, options.steps, options.steps);
-  std::FILE* python = popen("python3 -", "w");
-  if (!python) return 1;
-  std::fputs(script.c_str(), python);
-  return pclose(python) == 0 ? 0 : 1;
+      shape.vocabulary, options.steps, options.steps);
+  return RunTransformers(shape, script);
 }
 
 int Main(int argc, char** argv) {

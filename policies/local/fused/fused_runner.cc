@@ -94,19 +94,20 @@ void FusedRunner::CollectAll() {
     pending.tokens = decoder_.Collect();
     pending.is_collected = true;
   }
-  if (pending_.empty() || rows_.empty()) return;
-  const Pending& latest = pending_.back();
-  for (size_t i = 0; i < latest.sequences.size(); ++i) tokens_[latest.sequences[i]] = latest.tokens[i].id;
+  if (!pending_.empty()) RememberTokens(pending_.back());
+}
+
+// Of the last step, if the decoder ran it: they are known from here on, whoever asks for them next.
+void FusedRunner::RememberTokens(const Pending& last) {
+  if (rows_.empty()) return;
+  for (size_t i = 0; i < last.sequences.size(); ++i) tokens_[last.sequences[i]] = last.tokens[i].id;
 }
 
 std::vector<SampledToken> FusedRunner::Wait() {
   Pending oldest = std::move(pending_.front());
   pending_.pop_front();
   if (!oldest.is_collected) oldest.tokens = decoder_.Collect();
-  // The last step's tokens are known from here on, whoever asks for them next.
-  if (pending_.empty() && !rows_.empty()) {
-    for (size_t i = 0; i < oldest.sequences.size(); ++i) tokens_[oldest.sequences[i]] = oldest.tokens[i].id;
-  }
+  if (pending_.empty()) RememberTokens(oldest);
   return std::move(oldest.tokens);
 }
 

@@ -26,15 +26,16 @@ class FusedRunner : public ModelRunner {
   void CopyPage(int from, int to) override;
 
  private:
-  bool IsForDecoder(std::span<const SequenceStep> steps) const;
-  void SubmitToTorch(std::span<const SequenceStep> steps);
-  void CollectAll();
-
   struct Pending {
     bool is_collected = false;
     std::vector<SampledToken> tokens;  // once collected
     std::vector<int64_t> sequences;
   };
+
+  bool IsForDecoder(std::span<const SequenceStep> steps) const;
+  void SubmitToTorch(std::span<const SequenceStep> steps);
+  void CollectAll();
+  void RememberTokens(const Pending& last);
 
   TorchRunner torch_;
   FusedDecoder decoder_;

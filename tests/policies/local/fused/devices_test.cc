@@ -4,12 +4,11 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <iostream>
 #include <map>
 
-#include "env/gpu/find_gpus.h"
 #include "policies/local/fused/fused_runner.h"
 #include "tests/catch.h"
+#include "tests/policies/local/fused/has_gpu.h"
 #include "tests/policies/local/model/model_fixture.h"
 
 namespace kevin::testing {
@@ -18,16 +17,6 @@ namespace {
 using namespace local;
 
 const at::Device kGpu(at::kCUDA, 0);
-
-bool HasGpu() {
-  static const bool kHas = [] {
-    std::string why;
-    if (!FindGpus(&why).empty()) return true;
-    std::cerr << "CPU and GPU are not compared here: " << why << "\n";
-    return false;
-  }();
-  return kHas;
-}
 
 PackedTokens On(const PackedTokens& tokens, at::Device device) {
   return {tokens.ids.to(device), tokens.positions.to(device), tokens.starts};

@@ -1,27 +1,18 @@
 // Our decoding kernels beside torch's operators, on a GPU: the same model, the same tokens.
 
 #include <cmath>
-#include <iostream>
 #include <map>
 #include <numeric>
 
-#include "env/gpu/find_gpus.h"
 #include "policies/local/fused/fused_runner.h"
 #include "policies/local/generate/sampler.h"
 #include "tests/catch.h"
+#include "tests/policies/local/fused/has_gpu.h"
 
 namespace kevin::local {
 namespace {
 
-bool HasGpu() {
-  static const bool kHas = [] {
-    std::string why;
-    if (!FindGpus(&why).empty()) return true;
-    std::cerr << "decoding on a GPU is not tested here: " << why << "\n";
-    return false;
-  }();
-  return kHas;
-}
+using testing::HasGpu;
 
 ModelConfig Shape(int hidden, int layers, int heads, int kv_heads, int head_dim, int ffn, bool qwen3) {
   ModelConfig config;
