@@ -54,7 +54,9 @@ class Trainer {
   LanguageModel* const reference_;
   Ranks& ranks_;
   Optimizer optimizer_;
-  double products_ = 0;  // parameters that a token is multiplied with
+  // Parameters that every token is multiplied with, and those that only the trained ones are.
+  double products_ = 0, head_products_ = 0;
+  bool trains_weights_ = false;  // not adapters alone
   int64_t steps_done_ = 0;
 };
 
