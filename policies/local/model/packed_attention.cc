@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <atomic>
 
 namespace kevin::local {
 namespace {
@@ -28,7 +29,35 @@ std::optional<at::Tensor> Mask(int64_t queries, int64_t keys, at::Device device)
   return at::ones({queries, keys}, at::TensorOptions(at::kBool).device(device)).tril(keys - queries);
 }
 
+// [rows, heads, d] with zeros below, heads first.
+at::Tensor PaddedHeads(const at::Tensor& x, int64_t rows) {
+  if (x.size(0) == rows) return HeadsFirst(x, 0, rows);
+  at::Tensor padded = at::empty({rows, x.size(1), x.size(2)}, x.options());
+  padded.narrow(0, 0, x.size(0)).copy_(x);
+  padded.narrow(0, x.size(0), rows - x.size(0)).zero_();
+  return HeadsFirst(padded, 0, rows);
+}
+
 }  // namespace
+
+at::Tensor AttendLongSequence(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  constexpr int64_t kLeast = 1024, kRounded = 512;
+  static std::atomic<bool> is_there = true;
+  const int64_t tokens = q.size(0), rows = (tokens + kRounded - 1) / kRounded * kRounded;
+  if (!is_there || !q.is_cuda() || q.scalar_type() == at::kFloat || tokens < kLeast) return {};
+  try {
+    // Nothing looks ahead, so that what is below a sequence's end stays unseen.
+    const at::Tensor output = std::get<0>(at::_scaled_dot_product_cudnn_attention(
+        PaddedHeads(q, rows), PaddedHeads(k, rows), PaddedHeads(v, rows), std::nullopt,
+        /*compute_log_sumexp=*/false, /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false));
+    return output.squeeze(0).transpose(0, 1).narrow(0, 0, tokens).reshape({tokens, -1});
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::Error&) {
+    is_there = false;
+    return {};
+  }
+}
 
 RaggedRows::RaggedRows(std::vector<int64_t> of_queries, std::vector<int64_t> of_keys, at::Device device)
     : query_starts(std::move(of_queries)), key_starts(std::move(of_keys)) {

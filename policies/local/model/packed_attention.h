@@ -23,4 +23,8 @@ RaggedRows PackedRows(const std::vector<int64_t>& starts, at::Device device);
 at::Tensor AttendRagged(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                         const RaggedRows& rows);
 
+// One long sequence from its beginning on, in inference: cuDNN's attention, which takes half of flash's time,
+// where it is there. Lengths are rounded up, since it makes a plan for each; undefined where it cannot serve.
+at::Tensor AttendLongSequence(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
+
 }  // namespace kevin::local

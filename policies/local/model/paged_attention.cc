@@ -64,6 +64,10 @@ at::Tensor PagedAttention::Attend(int layer, const at::Tensor& q, const at::Tens
     return AttendByRows(layer, q);
   }
   Write(layer, k, v);
+  if (sequences_.size() == 1 && sequences_[0].position == 0) {
+    const at::Tensor attended = AttendLongSequence(q, k, v);
+    if (attended.defined()) return attended;
+  }
   return AttendGathered(layer, q);
 }
 
