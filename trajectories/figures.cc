@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "env/error.h"
+#include "trajectories/row_stream.h"
 #include "trajectories/store_impl.h"
 #include "trajectories/ulid.h"
 
@@ -188,23 +188,6 @@ class Loader {
   std::unordered_map<std::string, Verdict> overriding_;
   EpisodeFigures* last_ = nullptr;
   int32_t last_model_ = 0;
-};
-
-// What is read while this lives is of one moment, also while others write.
-class Snapshot {
- public:
-  explicit Snapshot(Database& database) : database_(database) { database_.Execute("BEGIN"); }
-  Snapshot(const Snapshot&) = delete;
-  Snapshot& operator=(const Snapshot&) = delete;
-  ~Snapshot() {
-    try {
-      database_.Execute("ROLLBACK");
-    } catch (const Error&) {  // it only read; the error that brought us here is the one to report
-    }
-  }
-
- private:
-  Database& database_;
 };
 
 std::string RunsJson(std::vector<std::string> runs) {

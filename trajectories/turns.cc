@@ -171,9 +171,7 @@ void InsertTurn(Store::Impl& impl, const std::string& episode, const TurnRecord&
               NullIfEmpty(t.model.template_hash), t.parser_version, t.prompt_template, t.prompt_template_hash,
               t.summary, t.feedback, NullIfEmpty(t.source_path), t.generate_s, t.overhead_s, t.seconds,
               t.reward, UtcNow());
-  const bool is_new = insert.Step();
-  insert.Reset();
-  if (is_new) return;
+  if (insert.RunForRow()) return;
   throw Error(ExitCode::kBadRequest, fmt::format("episode {} has a turn {} already", episode, t.turn),
               "another process may be continuing it; look with: kevin show " + episode);
 }
@@ -307,10 +305,9 @@ std::string Store::AppendTurn(const std::string& episode, const TurnRecord& turn
   std::string id;
   impl_->Write([&] {
     Database& database = impl_->database;
-    Statement last = database.Prepare("SELECT last_run FROM episodes WHERE id = ?");
-    if (!last.Bind(episode).Step()) impl_->RequireEpisode(episode);
+    impl_->RequireEpisode(episode);
     impl_->RequireLease(episode, used);
-    InsertTurn(*impl_, episode, turn, turn.run.empty() ? last.Text(0) : turn.run, encoded);
+    InsertTurn(*impl_, episode, turn, turn.run.empty() ? impl_->LastRun(episode) : turn.run, encoded);
     id = InsertEvaluation(database, episode, turn.turn, turn.evaluation);
     if (audit != nullptr) InsertEvaluation(database, episode, turn.turn, *audit);
     MarkSuperseded(database, supersedes, id);

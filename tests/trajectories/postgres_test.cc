@@ -110,6 +110,53 @@ TEST_CASE("writers that meet on the same texts in different order all finish") {
   CHECK(test.Look().QueryInteger("SELECT count(*) FROM turns") == 160);
 }
 
+TEST_CASE("what is wrong in a batch is told exactly, and the rest of it is kept") {
+  const TestDatabase test;
+  Store store = test.Open(OpenMode::kCreate);
+  const std::string episode = BeginSample(store);
+  const std::string run = store.ListRuns().front().id;
+  const auto append = [&](const std::string& to, TurnRecord turn) {
+    turn.run = run;
+    store.AppendTurn(to, turn);
+  };
+  append(episode, SampleTurn(1, 1.5));
+  std::atomic<int> unknown{0}, again{0}, kept{0}, other{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&, i] {
+      for (int n = 0; n < 12; ++n) {
+        try {
+          if (n % 3 == 0) append("01KNOSUCHEPISODE", SampleTurn(1, 1.5));
+          if (n % 3 == 1) append(episode, SampleTurn(1, 1.5));
+          if (n % 3 == 2) append(episode, SampleTurn(100 * i + n, 1.5));
+          ++kept;
+        } catch (const Error& error) {
+          const bool is_unknown = Contains(error.what(), "no episode '01KNOSUCHEPISODE'");
+          const bool is_again = Contains(error.what(), "has a turn 1 already");
+          ++(is_unknown ? unknown : is_again ? again : other);
+        }
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  CHECK((unknown == 32 && again == 32 && kept == 32 && other == 0));
+  CHECK(test.Look().QueryInteger("SELECT count(*) FROM turns") == 33);
+}
+
+TEST_CASE("a text that came with a write that failed is stored with the next one") {
+  const TestDatabase test;
+  Store store = test.Open(OpenMode::kCreate);
+  const std::string episode = BeginSample(store);
+  store.AppendTurn(episode, SampleTurn(1, 1.5));
+  TurnRecord turn = SampleTurn(1, 1.5);
+  turn.messages = {{"user", "a text that nobody has sent yet"}};
+  CHECK_THROWS_AS(store.AppendTurn(episode, turn), Error);
+  turn.turn = 2;
+  store.AppendTurn(episode, turn);
+  REQUIRE(store.LoadTurn(episode, 2));
+  CHECK(store.LoadTurn(episode, 2)->messages.front().content == "a text that nobody has sent yet");
+}
+
 TEST_CASE("the server's tables have the columns of schema.sql") {
   const TestDatabase test;
   test.Open(OpenMode::kCreate);
