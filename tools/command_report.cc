@@ -32,20 +32,20 @@ constexpr const char* kExamples = R"(Examples:
   kevin report --db monday.db --db tuesday.db    two databases side by side
   kevin report --by policy                       the policies in kevin.db side by side
   kevin report --problems level1/ --json         one level, one JSON object a side and a comparison
-  kevin report --price 3 15                      with the cost in US dollars per million tokens in and out)";
+  kevin report --price 3 15                      at these US dollars per million tokens in and out, not as stored)";
 
 int RunReport(const ReportOptions& options) {
-  ChosenSides chosen = ChooseSides(options.request);
-  const std::optional<TokenPrice> price =
-      options.price.empty() ? std::nullopt : std::optional(TokenPrice{options.price[0], options.price[1]});
+  SideRequest request = options.request;
+  if (!options.price.empty()) request.price = {options.price[0], options.price[1]};
+  ChosenSides chosen = ChooseSides(request);
   const Report report = MakeReport(std::move(chosen.sides), options.bootstrap);
   if (options.json) {
-    for (const Json& event : ReportEvents(report, price)) std::fputs(ToLine(event).c_str(), stdout);
+    for (const Json& event : ReportEvents(report)) std::fputs(ToLine(event).c_str(), stdout);
   } else {
-    std::fputs(ReportText(report, price).c_str(), stdout);
+    std::fputs(ReportText(report).c_str(), stdout);
   }
   if (!options.html.empty()) {
-    const Page page = MakePage(report, chosen, price, options.page);
+    const Page page = MakePage(report, chosen, options.page);
     WriteFile(options.html, page.html, options.force);
     fmt::print(stderr, "page        {} ({:.1f} MB{})\n", options.html,
                static_cast<double>(page.html.size()) / 1e6,
@@ -70,7 +70,10 @@ void AddOptions(CLI::App* command, ReportOptions* o) {
       ->check(CLI::Range(10, 100000))
       ->capture_default_str();
   command->add_option("--seed", o->bootstrap.seed, "Of the bootstrap")->capture_default_str();
-  command->add_option("--price", o->price, "US dollars per million tokens: in, out")->expected(2);
+  command
+      ->add_option("--price", o->price,
+                   "US dollars per million tokens: in, out; without it, as stored with the requests")
+      ->expected(2);
   command->add_option("--html", o->html, "Also write one self-contained page to this file");
   command->add_option("--episodes", o->page.episodes, "Of each problem and side on the page, the best first")
       ->check(CLI::PositiveNumber)

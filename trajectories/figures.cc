@@ -56,6 +56,7 @@ class Loader {
     LoadEpisodes();
     LoadTurns();
     LoadEvaluations();
+    LoadCosts();
     return std::move(figures_);
   }
 
@@ -163,6 +164,19 @@ class Loader {
       }
       if (purpose != "turn" && purpose != "start") continue;
       if (TurnFigures* turn = TurnOf(*episode, number)) Fill(row, turn);
+    }
+  }
+
+  void LoadCosts() {
+    Statement row = Prepare(
+        "SELECT episode, count(*), count(*) - count(cost_usd), coalesce(sum(cost_usd), 0.0) "
+        "FROM requests" +
+        OfRuns(runs_, "episode", true) + " GROUP BY episode ORDER BY episode");
+    while (row.Step()) {
+      EpisodeFigures* episode = EpisodeOf(row.Text(0));
+      if (episode == nullptr) continue;
+      episode->requests = row.Integer(1), episode->unknown_costs = row.Integer(2);
+      episode->cost_usd = row.Real(3);
     }
   }
 

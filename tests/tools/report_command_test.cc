@@ -60,7 +60,37 @@ TEST_CASE("report says what a database holds") {
     CHECK(Contains(result.output, part));
   }
   CHECK(Contains(result.output, "best of each problem: mean, failures 0             2.4x"));
+  CHECK_FALSE(Contains(result.output, "US dollars"));  // no request was stored
   CHECK(Contains(kevin({"report", "--price", "3", "15"}).output, "US dollars per solved problem"));
+}
+
+TEST_CASE("what a solved problem cost is what was stored with the requests, unless a price is given") {
+  const Fixture kevin;
+  const auto add = [&](std::optional<double> cost) {
+    Store store = Store::Open(kevin.database, OpenMode::kWrite);
+    RequestRecord request;
+    request.provider = "openai", request.url = "http://x", request.model = "m", request.request = "{}";
+    request.outcome = "sent";
+    request.attempt = store.BeginRequest(kevin.episodes[0], request);
+    request.outcome = "answered", request.cost_usd = cost;
+    store.EndRequest(kevin.episodes[0], request);
+  };
+  add(0.25);
+  add(0.5);
+  auto side = Lines(kevin({"report", "--json"}).output)[0];
+  CHECK((side["requests"] == 2 && side["unknown_costs"] == 0 && side["cost_usd"] == 0.75));
+  CHECK(side["money_per_solved"] == Approx(0.75));  // one problem, solved
+  CHECK(side["metrics"]["usd_per_solved"]["value"] == Approx(0.75));
+  CHECK(Contains(kevin({"report"}).output, "cost $0.75"));
+  // Two episodes of two turns of 100 tokens in, 200 out.
+  side = Lines(kevin({"report", "--json", "--price", "3", "15"}).output)[0];
+  CHECK(side["money_per_solved"] == Approx(4 * (100 * 3 + 200 * 15) / 1e6));
+  add(std::nullopt);
+  side = Lines(kevin({"report", "--json"}).output)[0];
+  CHECK((side["money_per_solved"].is_null() && side["cost_usd"] == 0.75 && side["unknown_costs"] == 1));
+  CHECK(Contains(kevin({"report"}).output, "cost $0.75 and that of 1 of 3 requests, which is not known"));
+  const auto runs = Lines(kevin({"report", "--by", "run", "--json"}).output);
+  CHECK(runs[1]["cost_usd"].is_null());  // the other run asked nobody
 }
 
 TEST_CASE("report --json: an event a side and a comparison, unknown is null") {

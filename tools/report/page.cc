@@ -27,7 +27,7 @@ std::string SideMark(const Report& report, size_t side) {
   return SideSquare(report, side) + " " + Escaped(report.sides[side].side.name);
 }
 
-std::string Tiles(const Report& report, size_t side, const std::optional<TokenPrice>& price) {
+std::string Tiles(const Report& report, size_t side) {
   std::string html = "<div class=\"tiles\">";
   const auto tile = [&](const std::string& label, const std::string& value, const std::string& more) {
     html += fmt::format(
@@ -47,14 +47,13 @@ std::string Tiles(const Report& report, size_t side, const std::optional<TokenPr
   metric("geomean_avg", "geometric mean");
   metric("mean_avg", "mean, failures 0");
   metric("geomean_best", "best of each, geom. mean");
-  if (const auto money = MoneyPerSolved(report, side, price))
-    tile("per solved problem", fmt::format("${:.3g}", *money), "");
-  else
-    metric("seconds_per_solved", "per solved problem");
+  const bool has_money = !std::isnan(report.Metric(side, "usd_per_solved").value);
+  metric(has_money ? "usd_per_solved" : "seconds_per_solved",
+         has_money ? "US dollars per solved problem" : "per solved problem");
   return html + "</div>";
 }
 
-std::string SideSummary(const Report& report, size_t side, const std::optional<TokenPrice>& price) {
+std::string SideSummary(const Report& report, size_t side) {
   const Side& s = report.sides[side].side;
   std::string facts = fmt::format("{} problems, {} episodes, {} turns", s.problems.size(),
                                   CountText(s.episodes), CountText(s.turns));
@@ -62,8 +61,9 @@ std::string SideSummary(const Report& report, size_t side, const std::optional<T
     facts +=
         fmt::format("; {} best kernels were not measured again and read too fast", CountText(s.unconfirmed));
   if (s.unfinished > 0) facts += fmt::format("; {} episodes are not done", CountText(s.unfinished));
+  if (s.cost_usd > 0 || s.unknown_costs > 0) facts += "; " + MoneyText(s);
   return fmt::format("<h3>{}</h3><p class=\"quiet\">{}</p>", SideMark(report, side), facts) +
-         Tiles(report, side, price);
+         Tiles(report, side);
 }
 
 std::string MetricRows(const Report& report) {
@@ -354,8 +354,7 @@ class Sections {
 
 }  // namespace
 
-Page MakePage(const Report& report, const ChosenSides& sides, const std::optional<TokenPrice>& price,
-              const PageOptions& options) {
+Page MakePage(const Report& report, const ChosenSides& sides, const PageOptions& options) {
   const std::vector<std::string> ids = ProblemIds(report);
   Sections sections(report, sides, options);
   const std::string problems = sections.Make(ids);
@@ -374,7 +373,7 @@ Page MakePage(const Report& report, const ChosenSides& sides, const std::optiona
       "its winner, measured again.</p>\n",
       fmt::gmtime(std::chrono::system_clock::to_time_t(now)), 100 * report.options.confidence,
       report.options.replicates);
-  for (size_t side = 0; side < report.sides.size(); ++side) page.html += SideSummary(report, side, price);
+  for (size_t side = 0; side < report.sides.size(); ++side) page.html += SideSummary(report, side);
   for (size_t i = 0; i < report.comparisons.size(); ++i) page.html += ComparisonRows(report, i);
   page.html += "<h2>Plots</h2>" + Charts(report);
   page.html += "<h2>Levels and families</h2>" + GroupRows(report);
