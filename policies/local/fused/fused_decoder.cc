@@ -347,4 +347,14 @@ std::vector<SampledToken> FusedDecoder::Collect() {
   return tokens;
 }
 
+void FusedDecoder::WeightsChanged() {
+  const c10::InferenceMode inference;
+  WithTorchErrors("taking over new weights", [&] {
+    impl_->weights = {};  // copies of earlier ones, where there are adapters
+    impl_->weights = impl_->model.MergedWeights();
+    impl_->FillLayers();
+    return 0;
+  });
+}
+
 }  // namespace kevin::local
