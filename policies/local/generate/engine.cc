@@ -236,6 +236,7 @@ class Engine::Worker {
     runner_->WeightsChanged();
     lock.lock();
     is_still_ = false;
+    PublishLocked();
     stood_still_.notify_all();
   }
 

@@ -61,7 +61,9 @@ class TrainedHash {
       if (cancel_) return "";
       kept.push_back(p.value.detach().cpu().contiguous());
       const at::Tensor& t = kept.back();
-      tensors.push_back({p.name, NumberTypeOf(t.scalar_type()), t.sizes().vec(),
+      tensors.push_back({p.name,
+                         NumberTypeOf(t.scalar_type()),
+                         t.sizes().vec(),
                          {static_cast<const std::byte*>(t.const_data_ptr()), t.nbytes()}});
     }
     std::string base;
@@ -87,12 +89,13 @@ int64_t CacheTokens(const LanguageModel& model, const SamplingOptions& options, 
   const auto free = static_cast<double>(at::accelerator::getMemoryInfo(device.index()).first);
   const auto tokens = static_cast<int64_t>(free * kShareOnGpu) / token;
   if (tokens >= context) return tokens;
-  throw Error(ExitCode::kMachine,
-              fmt::format("{:.1f} GB are free beside weights and optimiser, and sampling up to {} tokens needs "
-                          "{:.1f} GB",
-                          free / 1e9, context, static_cast<double>(context * token) / 1e9 / kShareOnGpu),
-              "sample shorter texts (--context), train adapters (--lora 32), keep the optimiser in main memory "
-              "(--optimizer-on-cpu), or sample on another GPU (--sampler-device cuda:1)");
+  throw Error(
+      ExitCode::kMachine,
+      fmt::format("{:.1f} GB are free beside weights and optimiser, and sampling up to {} tokens needs "
+                  "{:.1f} GB",
+                  free / 1e9, context, static_cast<double>(context * token) / 1e9 / kShareOnGpu),
+      "sample shorter texts (--context), train adapters (--lora 32), keep the optimiser in main memory "
+      "(--optimizer-on-cpu), or sample on another GPU (--sampler-device cuda:1)");
 }
 
 TorchRunnerOptions RunnerOptionsFor(const LanguageModel& model, const SamplingOptions& options) {
@@ -101,8 +104,7 @@ TorchRunnerOptions RunnerOptionsFor(const LanguageModel& model, const SamplingOp
                               : model.Config().context;
   TorchRunnerOptions runner;
   runner.page_tokens = kPageTokens;
-  runner.pages =
-      static_cast<int>((CacheTokens(model, options, context) + kPageTokens - 1) / kPageTokens);
+  runner.pages = static_cast<int>((CacheTokens(model, options, context) + kPageTokens - 1) / kPageTokens);
   runner.context_tokens = static_cast<int>(context);
   runner.step_tokens = model.Options().device.is_cpu() ? kStepTokensOnCpu : kStepTokensOnGpu;
   return runner;
@@ -121,7 +123,11 @@ class SampledModel::Impl {
         api_(engine_, Served(training)),
         server_(api_, Http(options)),
         url_(server_.Url()) {
-    Say(version);
+    if (second_) {
+      BringUpToDate(version);
+    } else {
+      Say(version);
+    }
   }
 
   LanguageModel& Sampled() { return second_ ? *second_ : model_; }

@@ -1,11 +1,13 @@
 #include "policies/local/train/serve_training.h"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <filesystem>
 
 #include "env/error.h"
-#include "policies/local/train/checkpoint.h"
 #include "policies/local/model/cuda.h"
+#include "policies/local/train/checkpoint.h"
 #include "policies/local/train/ranks.h"
 #include "policies/local/train/sampled_model.h"
 #include "policies/local/train/trainer.h"
@@ -82,7 +84,10 @@ class Service {
 
  private:
   Json Open(const TrainOptions& options) {
-    ranks_ = RanksFromEnvironment(kRankSeconds);
+    OpenCuda(at::Device(options.device));
+    ranks_ = RanksFromEnvironment(kRankSeconds, at::Device(options.device), [](const std::string& line) {
+      fmt::print(stderr, "kevin-trainer: {}\n", line);
+    });
     const std::string checkpoint = options.resume ? NewestCheckpoint(options.output) : "";
     // What begins anew from the base has to know it; a checkpoint's weights come with its optimiser.
     model_ = make_model_(options, options.from_base ? "" : checkpoint);
@@ -110,11 +115,11 @@ class Service {
     if (!sampling.device.empty()) {
       TrainOptions elsewhere = options;
       elsewhere.device = sampling.device;
-      second = make_model_(elsewhere, options.from_base ? "" : NewestCheckpoint(options.output));
+      second = make_model_(elsewhere, "");
       OpenCuda(at::Device(options.device));
     }
-    sampled_ = std::make_unique<SampledModel>(*model_, std::move(second), options, sampling,
-                                              trainer_->StepsDone());
+    sampled_ =
+        std::make_unique<SampledModel>(*model_, std::move(second), options, sampling, trainer_->StepsDone());
     (*opened)["url"] = sampled_->Url(), (*opened)["model"] = sampled_->Name();
     (*opened)["context"] = sampled_->ContextTokens();
   }
