@@ -14,7 +14,7 @@ int64_t Longest(const std::vector<int64_t>& starts) {
 }
 
 at::Tensor Offsets(const std::vector<int64_t>& starts, at::Device device) {
-  return at::tensor(starts, at::kLong).to(at::kInt).to(device, /*non_blocking=*/false);
+  return at::tensor(starts, at::kLong).to(at::kInt).to(device);
 }
 
 // [1, heads, rows, d], as torch's attention wants it.
@@ -30,19 +30,26 @@ std::optional<at::Tensor> Mask(int64_t queries, int64_t keys, at::Device device)
 
 }  // namespace
 
-at::Tensor AttendPacked(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                        const std::vector<int64_t>& starts) {
-  return AttendRagged(q, k, v, starts, starts);
+RaggedRows::RaggedRows(std::vector<int64_t> of_queries, std::vector<int64_t> of_keys, at::Device device)
+    : query_starts(std::move(of_queries)), key_starts(std::move(of_keys)) {
+  if (!device.is_cuda()) return;
+  query_offsets = Offsets(query_starts, device);
+  key_offsets = query_starts == key_starts ? query_offsets : Offsets(key_starts, device);
+}
+
+RaggedRows PackedRows(const std::vector<int64_t>& starts, at::Device device) {
+  return {starts, starts, device};
 }
 
 at::Tensor AttendRagged(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                        const std::vector<int64_t>& query_starts, const std::vector<int64_t>& key_starts) {
+                        const RaggedRows& rows) {
   if (q.is_cuda() && q.scalar_type() != at::kFloat) {
     const at::Tensor output = std::get<0>(at::_flash_attention_forward(
-        q, k, v, Offsets(query_starts, q.device()), Offsets(key_starts, q.device()), Longest(query_starts),
-        Longest(key_starts), /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false));
+        q, k, v, rows.query_offsets, rows.key_offsets, Longest(rows.query_starts), Longest(rows.key_starts),
+        /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false));
     return output.reshape({q.size(0), -1});
   }
+  const std::vector<int64_t>&query_starts = rows.query_starts, &key_starts = rows.key_starts;
   std::vector<at::Tensor> outputs;
   for (size_t i = 0; i + 1 < query_starts.size(); ++i) {
     const int64_t queries = query_starts[i + 1] - query_starts[i], keys = key_starts[i + 1] - key_starts[i];

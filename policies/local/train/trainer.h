@@ -57,7 +57,9 @@ class Trainer {
   Ranks& ranks_;
   Optimizer optimizer_;
   std::vector<at::Tensor> base_;  // the optimiser's share at the start; only where steps begin from it
-  double products_ = 0;           // parameters that a token is multiplied with
+  // Parameters that every token is multiplied with, and those that only the trained ones are.
+  double products_ = 0, head_products_ = 0;
+  bool trains_weights_ = false;  // not adapters alone
   int64_t steps_done_ = 0;
 };
 
