@@ -3,9 +3,10 @@
 //
 //   mfu = FLOP of the model's products in a step / (train_s * ranks * peak)
 //
-// FLOP: 6 for each number of the model that a token is multiplied with (2 forward, 4 backward), and
-// attention's 12 * layers * heads * head_dim * length^2 / 2 a sequence; what is computed again to save memory
-// does not count, nor do passes without gradients. peak: the vendor's, dense.
+// FLOP: 2 for each number of the model that a token is multiplied with, three times (forward, backward to the
+// inputs, backward to the weights; twice where only adapters are trained), the head's for trained tokens
+// alone; and attention's 6 * layers * heads * head_dim * length^2 a sequence. What is computed again to save
+// memory does not count, nor do passes without gradients. peak: the vendor's, dense.
 
 #include <optional>
 #include <string>

@@ -371,7 +371,8 @@ std::vector<SampledToken> FusedDecoder::Collect() {
 void FusedDecoder::WeightsChanged() {
   const c10::InferenceMode inference;
   WithTorchErrors("taking over new weights", [&] {
-    impl_->weights = {};  // copies of earlier ones, where there are adapters
+    impl_->recorded.clear();  // they name the weights by address
+    impl_->weights = {};      // copies of earlier ones, where there are adapters
     impl_->weights = impl_->model.MergedWeights();
     impl_->FillLayers();
     return 0;
