@@ -368,4 +368,15 @@ std::vector<SampledToken> FusedDecoder::Collect() {
   return tokens;
 }
 
+void FusedDecoder::WeightsChanged() {
+  const c10::InferenceMode inference;
+  WithTorchErrors("taking over new weights", [&] {
+    impl_->recorded.clear();  // they name the weights by address
+    impl_->weights = {};      // copies of earlier ones, where there are adapters
+    impl_->weights = impl_->model.MergedWeights();
+    impl_->FillLayers();
+    return 0;
+  });
+}
+
 }  // namespace kevin::local

@@ -50,15 +50,16 @@ class Trainer::StepRun {
     const double start = Now();
     Check();
     Cut();
+    if (o_.from_base && !updates_.empty() && batch_.step > 1) t_.optimizer_.SetShare(t_.base_);
     LookBefore();
-    const int64_t all = o_.steps * o_.updates_per_step;
+    const int64_t all = (o_.from_base ? 1 : o_.steps) * o_.updates_per_step;
+    const int64_t before = o_.from_base ? 0 : (batch_.step - 1) * o_.updates_per_step;
     for (size_t u = 0; u < updates_.size(); ++u) {
       for (Micro& micro : updates_[u].micros) Learn(micro, updates_[u].scale, u == 0);
       const double norm = t_.optimizer_.Reduce();
       AddUp(&update_sums_);
       if (!std::isfinite(norm) || !std::isfinite(update_sums_.loss)) Stop(u, norm);
-      const int64_t number = (batch_.step - 1) * o_.updates_per_step + static_cast<int64_t>(u);
-      figures_.learning_rate = LearningRate(o_.schedule, number, all);
+      figures_.learning_rate = LearningRate(o_.schedule, before + static_cast<int64_t>(u), all);
       t_.optimizer_.Update(figures_.learning_rate, norm);
       figures_.grad_norm += norm / static_cast<double>(updates_.size());
       figures_.loss += update_sums_.loss / static_cast<double>(updates_.size());
@@ -109,10 +110,11 @@ class Trainer::StepRun {
       PackUpdate(kept, unit, &update);
       updates_.push_back(std::move(update));
     }
-    if (updates_.empty())
+    if (updates_.empty() && !batch_.may_be_idle)
       throw Error(ExitCode::kBadRequest, fmt::format("step {} has nothing to train on", batch_.step),
                   "more turns a batch, or keep what was cut off by the length limit");
     figures_.updates = static_cast<int>(updates_.size());
+    if (updates_.empty()) figures_.loss = figures_.grad_norm = figures_.learning_rate = Ratio(0, 0);
   }
 
   void AddUnit(size_t first, size_t unit, Update* update, std::vector<size_t>* kept) const {
@@ -263,6 +265,7 @@ Trainer::Trainer(TrainOptions options, LanguageModel& model, LanguageModel* refe
       reference_(reference),
       ranks_(ranks),
       optimizer_(model.Parameters(), options_.adam, ranks) {
+  if (options_.from_base) base_ = optimizer_.Share();
   const bool needs_reference =
       options_.loss.surrogate == Surrogate::kPreference || options_.loss.kl != KlEstimator::kNone;
   if (needs_reference && reference_ == nullptr)
