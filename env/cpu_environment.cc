@@ -227,12 +227,9 @@ void CpuEnvironmentImpl::Judge(Depth depth, const Problem& problem, const fs::pa
 std::vector<DecoyResult> CpuEnvironmentImpl::Admit(const Problem& problem, const EvaluateOptions& options) {
   double wait_s = 0;
   const std::optional<json> result = Ask(Request("admit", problem, options), options.on_phase, &wait_s);
-  std::vector<DecoyResult> decoys;
   if (!result)
     throw Error(ExitCode::kBroken, "the evaluator lost its memory (SIGBUS)", "free memory and try again");
-  for (const json& decoy : *result)
-    decoys.push_back({decoy.at("name"), decoy.at("passed"), decoy.at("reason")});
-  return decoys;
+  return DecoysFromJson(*result);
 }
 
 }  // namespace

@@ -5,20 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "env/decoy_result.h"
 #include "env/environment.h"
 
 namespace kevin {
 
-struct DecoyResult {
-  std::string name;     // "zeros", "inputs rounded to fp16", ...
-  bool passed = false;  // the problem's check took it for right
-  std::string reason;   // why it was rejected
-};
-
 // MakeCpuEnvironment gives one of these.
 class CpuEnvironment : public Environment {
  public:
-  // Puts each decoy through the problem's own check.
+  // Puts each decoy and the reference's own answers through the problem's check (env/cpu/admission.h).
   virtual std::vector<DecoyResult> Admit(const Problem& problem, const EvaluateOptions& options) = 0;
   // Right or wrong, without the clock: when it is right, a Measured that holds max_error and error_bound
   // alone.
