@@ -398,12 +398,8 @@ Evaluation DeviceEnvironment::Evaluate(const Problem& problem, const Candidate& 
 
 json DeviceEnvironment::Request(const char* command, const Problem& problem,
                                 const EvaluateOptions& options) const {
-  return {{"command", command},
-          {"problem_text", problem.text},
-          {"problem_path", problem.path.string()},
-          {"size", options.size},
-          {"inputs", options.inputs},
-          {"tf32", options.tf32}};
+  return {{"command", command},   {"problem_text", problem.text}, {"problem_path", problem.path.string()},
+          {"size", options.size}, {"inputs", options.inputs},     {"tf32", options.tf32}};
 }
 
 std::vector<DecoyResult> DeviceEnvironment::Admit(const Problem& problem, const EvaluateOptions& options) {

@@ -29,7 +29,8 @@ struct Examination {
   std::vector<CheckReport> checks;
 };
 
-// What it takes until candidates of a problem can be judged (env/gpu/gpu_admission.h), and what is then in use.
+// What it takes until candidates of a problem can be judged (env/gpu/gpu_admission.h), and what is then in
+// use.
 struct Preparation {
   double session_s = 0, draw_s = 0, reference_s = 0, truth_s = 0;
   double reference_us = 0;  // eager, warm

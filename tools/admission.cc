@@ -108,14 +108,14 @@ std::vector<Json> EventsOf(const AdmissionRecord& record, const std::vector<Row>
 std::string VerdictOf(const Problem& problem, const AdmissionRecord& record) {
   if (!record.error.empty()) return "NOT KNOWN: " + record.error;
   const bool is_flagged = problem.flags.contains("inadmissible");
-  if (record.reason.empty())
-    return is_flagged ? "admitted, though its file says `inadmissible`" : "admitted";
+  if (record.reason.empty()) return is_flagged ? "admitted, though its file says `inadmissible`" : "admitted";
   return (is_flagged ? "not admitted, as its file says: " : "NOT ADMITTED: ") + record.reason +
          (is_flagged ? "" : "; harden its inputs, or flag it `inadmissible`, which leaves it out of scores");
 }
 
 void PrintTable(const Problem& problem, const AdmissionRecord& record, const std::vector<Row>& rows) {
-  fmt::print("{:<12} {:<28} {} ({:.1f} s)\n", problem.id, problem.name, VerdictOf(problem, record), record.seconds);
+  fmt::print("{:<12} {:<28} {} ({:.1f} s)\n", problem.id, problem.name, VerdictOf(problem, record),
+             record.seconds);
   std::vector<std::vector<std::string>> table;
   for (const Row& row : rows) {
     const char* verdict = row.passed ? "passed" : "rejected";
@@ -193,9 +193,10 @@ class Admission {
   }
 
   void PrintTotals(size_t left) const {
-    fmt::print("\nadmitted {}/{}; decoys rejected {}/{}; right answers passed {}/{} (size {}, inputs {}, {})\n",
-               totals_.admitted, totals_.judged, totals_.rejected, totals_.decoys, totals_.right_passed,
-               totals_.right, evaluate_.size, options_.inputs, device_.Facts().device);
+    fmt::print(
+        "\nadmitted {}/{}; decoys rejected {}/{}; right answers passed {}/{} (size {}, inputs {}, {})\n",
+        totals_.admitted, totals_.judged, totals_.rejected, totals_.decoys, totals_.right_passed,
+        totals_.right, evaluate_.size, options_.inputs, device_.Facts().device);
     if (totals_.failed > 0) fmt::print("{} could not be judged here\n", totals_.failed);
     if (totals_.known > 0) fmt::print("{} of them were in {}\n", totals_.known, options_.results.string());
     if (left > 0) fmt::print("{} are left: the same command goes on with --results\n", left);

@@ -1,6 +1,6 @@
 #pragma once
-// Admission: a problem counts only if wrong answers fail on it and right ones pass. Decoys, the reference's own
-// answers and honest alternatives run against each problem's own check; all tables are printed.
+// Admission: a problem counts only if wrong answers fail on it and right ones pass. Decoys, the reference's
+// own answers and honest alternatives run against each problem's own check; all tables are printed.
 
 #include <filesystem>
 #include <string>
@@ -20,8 +20,9 @@ struct AdmissionOptions {
   double seconds = 0;              // begin no further problem after so many; 0: no limit
 };
 
-// Prints to stdout as it goes and returns an ExitCode value: kBroken when a problem could not be judged, which
-// does not keep the others from it. Throws Error as Environment does, and after three such problems in a row.
+// Prints to stdout as it goes and returns an ExitCode value: kBroken when a problem could not be judged,
+// which does not keep the others from it. Throws Error as Environment does, and after three such problems in
+// a row.
 int RunAdmission(const std::vector<Problem>& problems, const AdmissionOptions& options);
 
 }  // namespace kevin

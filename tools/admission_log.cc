@@ -19,7 +19,9 @@ auto Key(const AdmissionRecord& record) {
 }  // namespace
 
 ordered_json ToJson(const AdmissionRecord& record) {
-  const auto text = [](const std::string& value) { return value.empty() ? ordered_json() : ordered_json(value); };
+  const auto text = [](const std::string& value) {
+    return value.empty() ? ordered_json() : ordered_json(value);
+  };
   return {{"event", "admission"},
           {"problem", record.problem},
           {"size", record.size},

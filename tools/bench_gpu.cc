@@ -35,7 +35,8 @@ struct Options {
 };
 
 void AddOptions(CLI::App* app, Options* options) {
-  app->add_option("--part", options->parts, "turn, compile, clock, throughput or prepare; repeatable; the first four by default")
+  app->add_option("--part", options->parts,
+                  "turn, compile, clock, throughput or prepare; repeatable; the first four by default")
       ->check(CLI::IsMember({"turn", "compile", "clock", "throughput", "prepare"}))
       ->allow_extra_args(false);
   app->add_option("--repeats", options->repeats,

@@ -31,8 +31,8 @@ struct PrepareChoice {
   double seconds = 0;  // begin no further problem after so many; 0: no limit
 };
 
-// Reference, inputs and fp64 truth of every problem, once: how long it takes and what is then in use. One that does
-// not fit or that torch cannot do is a row too. Names the slowest ten.
+// Reference, inputs and fp64 truth of every problem, once: how long it takes and what is then in use. One
+// that does not fit or that torch cannot do is a row too. Names the slowest ten.
 void BenchPrepare(Environment* environment, const PrepareChoice& choice, Figures* figures);
 
 }  // namespace kevin

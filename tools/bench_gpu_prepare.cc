@@ -54,9 +54,11 @@ std::string LineOf(const Prepared& one) {
   if (!one.failure.empty())
     return fmt::format("{:<11} {:6.2f} s  FAILED: {}", one.id, one.seconds, one.failure);
   const Preparation& p = one.preparation;
-  return fmt::format("{:<11} {:6.2f} s  session {:.2f}, inputs {:.3f}, reference {:.4f}, truth {:.3f}; {} slots, {:.1f} GB  {}",
-                     one.id, one.seconds, p.session_s, p.draw_s, p.reference_us * 1e-6, p.truth_s, p.slots,
-                     static_cast<double>(p.used_bytes) / kGigabyte, one.name);
+  return fmt::format(
+      "{:<11} {:6.2f} s  session {:.2f}, inputs {:.3f}, reference {:.4f}, truth {:.3f}; {} slots, {:.1f} GB  "
+      "{}",
+      one.id, one.seconds, p.session_s, p.draw_s, p.reference_us * 1e-6, p.truth_s, p.slots,
+      static_cast<double>(p.used_bytes) / kGigabyte, one.name);
 }
 
 FigureRow RowOf(const Prepared& one) {
@@ -74,7 +76,8 @@ FigureRow RowOf(const Prepared& one) {
 }
 
 void NoteSummary(std::vector<Prepared> all, size_t left, const Figures& figures) {
-  const auto failed = std::count_if(all.begin(), all.end(), [](const auto& one) { return !one.failure.empty(); });
+  const auto failed =
+      std::count_if(all.begin(), all.end(), [](const auto& one) { return !one.failure.empty(); });
   double seconds = 0;
   for (const Prepared& one : all) seconds += one.seconds;
   figures.Note(fmt::format("prepare: {} of {} problems in {:.0f} s", all.size() - static_cast<size_t>(failed),

@@ -83,8 +83,9 @@ void AddProblemsCommand(CLI::App& app, Action* action) {
   command->footer(kExamples);
   CLI::Option* id =
       command->add_option("id", options->id, "A problem's id (level1/19) or the path of its TOML file");
-  CLI::Option* level =
-      command->add_option("--level", options->level, "Only this level")->check(CLI::PositiveNumber)->excludes(id);
+  CLI::Option* level = command->add_option("--level", options->level, "Only this level")
+                           ->check(CLI::PositiveNumber)
+                           ->excludes(id);
   command->add_option("--suite", options->suite, "Only these: level1, level1/1-20, a list (test), a file")
       ->excludes(id)
       ->excludes(level);
@@ -115,7 +116,8 @@ void AddProblemsCommand(CLI::App& app, Action* action) {
                        "With --admit: also keep what is found in this file, and do not do again what it has")
           ->needs(admit);
   command
-      ->add_option("--seconds", options->admission.seconds, "With --results: begin no further problem after so many")
+      ->add_option("--seconds", options->admission.seconds,
+                   "With --results: begin no further problem after so many")
       ->check(CLI::PositiveNumber)
       ->needs(results);
   command->callback([options, action] { *action = [options] { return RunProblems(*options); }; });

@@ -40,8 +40,8 @@ int RunReport(const ReportOptions& options) {
       options.price.empty() ? std::nullopt : std::optional(TokenPrice{options.price[0], options.price[1]});
   const Report report = MakeReport(std::move(chosen.sides), options.bootstrap);
   for (const LeftOutProblem& one : chosen.left_out) {
-    fmt::print(stderr, "left out    {}, {} episode{}: {} (--inadmissible counts them)\n", one.id, one.episodes,
-               one.episodes == 1 ? "" : "s", one.reason);
+    fmt::print(stderr, "left out    {}, {} episode{}: {} (--inadmissible counts them)\n", one.id,
+               one.episodes, one.episodes == 1 ? "" : "s", one.reason);
   }
   if (options.json) {
     for (const Json& event : ReportEvents(report, price)) std::fputs(ToLine(event).c_str(), stdout);

@@ -188,7 +188,8 @@ void AddBlindDecoys(const std::vector<ConcreteTensor>& given, std::vector<Decoy>
     decoys->push_back({"other weights, same inputs", WithOther(is_param)});
   }
   for (size_t i = 0; inputs > 1 && i < inputs; ++i)
-    decoys->push_back({"other values of " + given[i].spec.name, WithOther([i](size_t at) { return at == i; })});
+    decoys->push_back(
+        {"other values of " + given[i].spec.name, WithOther([i](size_t at) { return at == i; })});
 }
 
 std::vector<Decoy> DecoysFor(const Session& session) {

@@ -50,15 +50,21 @@ struct GpuDecoy {
 class GpuAdmission {
  public:
   explicit GpuAdmission(GpuSession& session)
-      : session_(session), checker_(session), inputs_(session.sized().inputs), outputs_(session.sized().outputs) {
+      : session_(session),
+        checker_(session),
+        inputs_(session.sized().inputs),
+        outputs_(session.sized().outputs) {
     AddFixedDecoys();
     AddRoundedDecoys();
     AddBlindDecoys();
     AddCopyOfInput();
-    Add("the reference once more", [this] {
-      CopyReference();
-      RunReference();
-    }, true);
+    Add(
+        "the reference once more",
+        [this] {
+          CopyReference();
+          RunReference();
+        },
+        true);
   }
 
   std::vector<DecoyResult> Run() {
@@ -91,7 +97,8 @@ class GpuAdmission {
   }
 
   bool AllDecided() const {
-    return std::all_of(decoys_.begin(), decoys_.end(), [](const GpuDecoy& decoy) { return decoy.is_decided; });
+    return std::all_of(decoys_.begin(), decoys_.end(),
+                       [](const GpuDecoy& decoy) { return decoy.is_decided; });
   }
 
   void Add(const std::string& name, std::function<void()> make, bool must_pass = false) {

@@ -1,6 +1,6 @@
 #pragma once
-// Admission on the GPU: env/cpu/admission.h's decoys at sizes that only fit there. They are made on the device,
-// in the output memory of one slot, so that nothing but one slot and one fp64 truth has to fit.
+// Admission on the GPU: env/cpu/admission.h's decoys at sizes that only fit there. They are made on the
+// device, in the output memory of one slot, so that nothing but one slot and one fp64 truth has to fit.
 
 #include <vector>
 
@@ -9,8 +9,8 @@
 
 namespace kevin {
 
-// Decoys "computed from rounded inputs" or "from other values" come from eager here, not from the truth. Shares the
-// GPU's lock. Throws DriverError, Error.
+// Decoys "computed from rounded inputs" or "from other values" come from eager here, not from the truth.
+// Shares the GPU's lock. Throws DriverError, Error.
 std::vector<DecoyResult> AdmitOnGpu(GpuSession& session);
 
 // What it takes until a candidate could be judged, and what is then in use.

@@ -376,10 +376,10 @@ const std::string& TrustedKernelText() {
 
 const std::vector<std::string>& TrustedKernelNames() {
   static const std::vector<std::string> kNames = {
-      "kevin_fill",         "kevin_fill_whole",  "kevin_impose",      "kevin_count_other", "kevin_canary",
-      "kevin_canary_check", "kevin_round", "kevin_scrub",       "kevin_surely_fine", "kevin_row_squares", "kevin_check",
-      "kevin_check_rows",   "kevin_check_index", "kevin_copy",        "kevin_read",        "kevin_write",
-      "kevin_clock",        "kevin_fma",         "kevin_mma"};
+      "kevin_fill",         "kevin_fill_whole", "kevin_impose",      "kevin_count_other", "kevin_canary",
+      "kevin_canary_check", "kevin_round",      "kevin_scrub",       "kevin_surely_fine", "kevin_row_squares",
+      "kevin_check",        "kevin_check_rows", "kevin_check_index", "kevin_copy",        "kevin_read",
+      "kevin_write",        "kevin_clock",      "kevin_fma",         "kevin_mma"};
   return kNames;
 }
 
