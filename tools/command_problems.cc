@@ -10,12 +10,13 @@
 #include "tools/baselines.h"
 #include "tools/commands.h"
 #include "tools/problem_listing.h"
+#include "tools/suites.h"
 
 namespace kevin {
 namespace {
 
 struct ProblemsOptions {
-  std::string id;
+  std::string id, suite;
   int level = 0;  // 0: all
   std::string size;
   bool json = false;
@@ -28,14 +29,22 @@ constexpr const char* kExamples = R"(Examples:
   kevin problems level1/19              one problem in full
   kevin problems ./mine.toml            check and show a problem file of your own
   kevin problems --level 1 --json       one JSON object a line, for scripts
-  kevin problems level1/19 --admit      do wrong answers fail on it, do honest ones pass?)";
+  kevin problems --suite test           the problems of a list (env/problems/suites/), a level, a range
+  kevin problems level1/19 --admit      do wrong answers fail on it, do honest ones pass?
+  kevin problems --admit --suite level2 --device cuda:0 --results level2.jsonl --seconds 180
+                                        in slices on a GPU: the same command goes on where it stopped)";
 
 std::vector<Problem> Select(const ProblemsOptions& options) {
   if (options.id.ends_with(".toml")) return {LoadProblemFile(options.id)};
   const ProblemSet set(ProblemSet::DefaultDirectory());
   if (!options.id.empty()) return {set.Find(options.id)};
-  const std::string prefix = options.level == 0 ? "" : fmt::format("level{}/", options.level);
   std::vector<Problem> problems;
+  if (!options.suite.empty()) {
+    for (const std::string& id : ProblemsOfSuite(set, ProblemSet::DefaultDirectory(), options.suite))
+      problems.push_back(set.Find(id));
+    return problems;
+  }
+  const std::string prefix = options.level == 0 ? "" : fmt::format("level{}/", options.level);
   for (const std::string& id : set.Ids()) {
     if (id.starts_with(prefix)) problems.push_back(set.Find(id));
   }
@@ -51,7 +60,7 @@ std::vector<Problem> Select(const ProblemsOptions& options) {
 int RunProblems(ProblemsOptions options) {
   const std::vector<Problem> problems = Select(options);
   if (options.admit) {
-    if (!options.size.empty()) options.admission.size = options.size;
+    options.admission.size = options.size;
     options.admission.json = options.json;
     return RunAdmission(problems, options.admission);
   }
@@ -74,8 +83,14 @@ void AddProblemsCommand(CLI::App& app, Action* action) {
   command->footer(kExamples);
   CLI::Option* id =
       command->add_option("id", options->id, "A problem's id (level1/19) or the path of its TOML file");
-  command->add_option("--level", options->level, "Only this level")->check(CLI::PositiveNumber)->excludes(id);
-  command->add_option("--size", options->size, "Only this size set (with --admit: small unless given)");
+  CLI::Option* level = command->add_option("--level", options->level, "Only this level")
+                           ->check(CLI::PositiveNumber)
+                           ->excludes(id);
+  command->add_option("--suite", options->suite, "Only these: level1, level1/1-20, a list (test), a file")
+      ->excludes(id)
+      ->excludes(level);
+  command->add_option("--size", options->size,
+                      "Only this size set (with --admit: small unless given, full on a GPU)");
   command->add_flag("--json", options->json, "One JSON object a line");
   CLI::Option* admit = command->add_flag("--admit", options->admit,
                                          "Run decoys, which must fail, and honest kernels, which must pass");
@@ -89,6 +104,22 @@ void AddProblemsCommand(CLI::App& app, Action* action) {
                    "With --admit: threads of both sides; 0: all cores")
       ->check(CLI::NonNegativeNumber)
       ->needs(admit);
+  command->add_option("--device", options->admission.device, "With --admit: cpu, or cuda:N")
+      ->check([](const std::string& device) {
+        return device == "cpu" || device.starts_with("cuda:") ? "" : device + " is not cpu or cuda:N";
+      })
+      ->capture_default_str()
+      ->needs(admit);
+  CLI::Option* results =
+      command
+          ->add_option("--results", options->admission.results,
+                       "With --admit: also keep what is found in this file, and do not do again what it has")
+          ->needs(admit);
+  command
+      ->add_option("--seconds", options->admission.seconds,
+                   "With --results: begin no further problem after so many")
+      ->check(CLI::PositiveNumber)
+      ->needs(results);
   command->callback([options, action] { *action = [options] { return RunProblems(*options); }; });
 }
 

@@ -57,6 +57,10 @@ int RunReport(const ReportOptions& options) {
   if (!options.price.empty()) request.price = {options.price[0], options.price[1]};
   ChosenSides chosen = ChooseSides(request);
   const Report report = MakeReport(std::move(chosen.sides), options.bootstrap);
+  for (const LeftOutProblem& one : chosen.left_out) {
+    fmt::print(stderr, "left out    {}, {} episode{}: {} (--inadmissible counts them)\n", one.id,
+               one.episodes, one.episodes == 1 ? "" : "s", one.reason);
+  }
   if (options.json) {
     for (const Json& event : ReportEvents(report)) std::fputs(ToLine(event).c_str(), stdout);
   } else {
@@ -81,6 +85,8 @@ void AddOptions(CLI::App* command, ReportOptions* o) {
   command->add_option("--by", o->request.by, "What makes a side")
       ->check(CLI::IsMember({"run", "policy", "model", "device", "db", "all"}));
   command->add_option("--problems", o->request.problems, "Only problems whose ids begin so: level1/");
+  command->add_flag("--inadmissible", o->request.inadmissible,
+                    "Also problems that do not count, because wrong answers pass on them");
   command->add_option("--confidence", o->bootstrap.confidence, "Of the intervals")
       ->check(CLI::Range(0.5, 0.999))
       ->capture_default_str();

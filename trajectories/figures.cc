@@ -68,11 +68,14 @@ class Loader {
   }
 
   void LoadProblems() {
-    Statement row = database_.Prepare("SELECT content_hash, id, name, families FROM problems ORDER BY id");
+    Statement row =
+        database_.Prepare("SELECT content_hash, id, name, families, flags FROM problems ORDER BY id");
+    const auto list = [&](int column) {
+      return nlohmann::json::parse(row.Text(column)).get<std::vector<std::string>>();
+    };
     while (row.Step()) {
       problem_of_[row.Text(0)] = static_cast<int>(figures_.problems.size());
-      figures_.problems.push_back({row.Text(0), row.Text(1), row.Text(2),
-                                   nlohmann::json::parse(row.Text(3)).get<std::vector<std::string>>()});
+      figures_.problems.push_back({row.Text(0), row.Text(1), row.Text(2), list(3), list(4)});
     }
   }
 

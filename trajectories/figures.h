@@ -55,7 +55,7 @@ struct EpisodeFigures {
 
 struct ProblemFigures {
   std::string hash, id, name;
-  std::vector<std::string> families;
+  std::vector<std::string> families, flags;
 };
 
 struct Figures {

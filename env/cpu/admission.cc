@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "env/cpu/checker.h"
+#include "env/decoy_result.h"
 #include "env/error.h"
 
 namespace kevin {
@@ -134,14 +135,24 @@ void FromRoundedInputs(const AnswerContext& context, const std::vector<void*>& o
   Compute(context, inputs, outputs);
 }
 
-// A kernel that has the weights right and looks at nothing else.
-void OtherInputsSameWeights(const AnswerContext& context, const std::vector<void*>& outputs) {
-  std::vector<TensorView> inputs;
-  for (size_t i = 0; i < context.inputs.size(); ++i) {
-    const bool is_param = context.session->sized().inputs[i].spec.is_param;
-    inputs.push_back(is_param ? context.inputs[i] : context.other_inputs[i]);
-  }
-  Compute(context, inputs, outputs);
+// A kernel that never looks at some of the tensors: those come from another call.
+Answer WithOther(const std::function<bool(size_t)>& is_other) {
+  return [is_other](const AnswerContext& context, const std::vector<void*>& outputs) {
+    std::vector<TensorView> inputs;
+    for (size_t i = 0; i < context.inputs.size(); ++i)
+      inputs.push_back(is_other(i) ? context.other_inputs[i] : context.inputs[i]);
+    Compute(context, inputs, outputs);
+  };
+}
+
+// A reference that draws random numbers, or keeps a state, does not even agree with itself.
+void ReferenceOnceMore(const AnswerContext& context, const std::vector<void*>& outputs) {
+  Reference& reference = context.session->truth();
+  reference.BindSlot(0, context.inputs);
+  reference.RunSlot(0);
+  const std::vector<TensorView> again = reference.SlotOutputs(0, context.session->sized().outputs);
+  for (size_t o = 0; o < outputs.size(); ++o) std::memcpy(outputs[o], again[o].data, Bytes(again[o]));
+  reference.DropOutputs();
 }
 
 void OneWrongElement(const AnswerContext& context, const std::vector<void*>& outputs) {
@@ -162,9 +173,24 @@ void HalfTheRows(const AnswerContext& context, const std::vector<void*>& outputs
 }
 
 struct Decoy {
-  const char* name;
+  std::string name;
   Answer answer;
+  bool must_pass = false;
 };
+
+// For every input and for the weights together: does the output depend on it?
+void AddBlindDecoys(const std::vector<ConcreteTensor>& given, std::vector<Decoy>* decoys) {
+  const auto is_param = [given](size_t i) { return given[i].spec.is_param; };
+  const auto inputs = static_cast<size_t>(
+      std::count_if(given.begin(), given.end(), [](const auto& tensor) { return !tensor.spec.is_param; }));
+  if (inputs > 0 && inputs < given.size()) {
+    decoys->push_back({"other inputs, same weights", WithOther([=](size_t i) { return !is_param(i); })});
+    decoys->push_back({"other weights, same inputs", WithOther(is_param)});
+  }
+  for (size_t i = 0; inputs > 1 && i < inputs; ++i)
+    decoys->push_back(
+        {"other values of " + given[i].spec.name, WithOther([i](size_t at) { return at == i; })});
+}
 
 std::vector<Decoy> DecoysFor(const Session& session) {
   const auto fill = [](double (*value)(const TensorView&)) {
@@ -189,10 +215,7 @@ std::vector<Decoy> DecoysFor(const Session& session) {
       {"inputs rounded to bf16",
        [](const AnswerContext& c, const std::vector<void*>& o) { FromRoundedInputs(c, o, 16, 3e38F); }},
   };
-  const auto& given = session.sized().inputs;
-  if (given.back().spec.is_param && !given.front().spec.is_param) {
-    decoys.push_back({"other inputs, same weights", OtherInputsSameWeights});
-  }
+  AddBlindDecoys(session.sized().inputs, &decoys);
   const ConcreteTensor& output = session.sized().outputs[0];
   for (size_t i = 0; i < session.sized().inputs.size(); ++i) {
     const ConcreteTensor& input = session.sized().inputs[i];
@@ -202,20 +225,20 @@ std::vector<Decoy> DecoysFor(const Session& session) {
                       }});
     break;
   }
+  decoys.push_back({"the reference once more", ReferenceOnceMore, true});
   return decoys;
 }
 
 }  // namespace
 
 json AdmitProblem(Session& session) {
-  json results = json::array();
+  std::vector<DecoyResult> results;
   for (const Decoy& decoy : DecoysFor(session)) {
     const Outcome outcome = VerifyAnswer(session, decoy.answer);
-    results.push_back({{"name", decoy.name},
-                       {"passed", std::holds_alternative<Measured>(outcome)},
-                       {"reason", OutcomeReason(outcome)}});
+    results.push_back(
+        {decoy.name, decoy.must_pass, std::holds_alternative<Measured>(outcome), OutcomeReason(outcome)});
   }
-  return results;
+  return DecoysToJson(results);
 }
 
 }  // namespace kevin

@@ -9,10 +9,11 @@
 
 namespace kevin {
 
-// [{"name": "zeros", "passed": false, "reason": "..."}, ...]: zeros, a constant, a copy of an input, the
-// output for other inputs, or for other inputs and these weights, one wrong element, half the rows, inputs
-// rounded to fp16 and to bf16. A decoy that
-// cannot exist for this problem (no input of the output's shape to copy) is left out.
+// As env/decoy_result.h has them. Must fail: zeros, a constant, a copy of an input, the output for other
+// inputs, for other inputs and these weights, for other weights, for other values of one input, one wrong
+// element, half the rows, inputs rounded to fp16 and to bf16. Must pass: what the reference gives when it
+// computes the same once more. What cannot exist for this problem (no input of the output's shape to copy) is
+// left out.
 nlohmann::json AdmitProblem(Session& session);
 
 }  // namespace kevin

@@ -91,6 +91,17 @@ extern "C" __global__ void kevin_canary_check(const u32* out, int n, u32 seed, u
   }
 }
 
+// To nearest even with `dropped` fewer bits of mantissa, and no further from 0 than `largest`.
+extern "C" __global__ void kevin_round(float* data, long long n, u32 dropped, float largest) {
+  const long long stride = (long long)gridDim.x * blockDim.x;
+  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
+    u32 bits = __float_as_uint(data[i]);
+    if ((bits >> 23 & 255) == 255) continue;
+    bits = (bits + (1U << (dropped - 1)) - 1 + (bits >> dropped & 1)) & ~((1U << dropped) - 1);
+    data[i] = fminf(fmaxf(__uint_as_float(bits), -largest), largest);
+  }
+}
+
 extern "C" __global__ void kevin_scrub(int words) {
   extern __shared__ u32 everything[];
   for (int i = threadIdx.x; i < words; i += blockDim.x) everything[i] = 0x7fd5a7c3U;
@@ -365,10 +376,10 @@ const std::string& TrustedKernelText() {
 
 const std::vector<std::string>& TrustedKernelNames() {
   static const std::vector<std::string> kNames = {
-      "kevin_fill",         "kevin_fill_whole",  "kevin_impose",      "kevin_count_other", "kevin_canary",
-      "kevin_canary_check", "kevin_scrub",       "kevin_surely_fine", "kevin_row_squares", "kevin_check",
-      "kevin_check_rows",   "kevin_check_index", "kevin_copy",        "kevin_read",        "kevin_write",
-      "kevin_clock",        "kevin_fma",         "kevin_mma"};
+      "kevin_fill",         "kevin_fill_whole", "kevin_impose",      "kevin_count_other", "kevin_canary",
+      "kevin_canary_check", "kevin_round",      "kevin_scrub",       "kevin_surely_fine", "kevin_row_squares",
+      "kevin_check",        "kevin_check_rows", "kevin_check_index", "kevin_copy",        "kevin_read",
+      "kevin_write",        "kevin_clock",      "kevin_fma",         "kevin_mma"};
   return kNames;
 }
 

@@ -162,6 +162,28 @@ TEST_CASE("report --train: curves of whatever figures a run's steps and evaluati
   CHECK(Run({"report", "--train", folder / "none"}).code == 2);
 }
 
+TEST_CASE("problems that do not count are left out of a report unless they are asked for") {
+  const Fixture kevin;
+  {
+    Store store = Store::Open(kevin.database, OpenMode::kWrite);
+    ProblemRecord problem = SampleProblem();
+    problem.id = "level2/80";
+    problem.text = "id = \"level2/80\"\n";
+    problem.content_hash = ContentHash(problem.text);
+    problem.flags = {"degenerate-upstream", "inadmissible"};
+    EpisodeRecord episode = SampleEpisode(kevin.runs[0]);
+    episode.problem = problem.id, episode.problem_hash = problem.content_hash;
+    const std::string id = store.BeginEpisode(episode, problem);
+    store.AppendTurn(id, SampleTurn(1, 900));
+    store.FinishEpisode(id, {EpisodeState::kDone, "", 1, 900.0, 1, 3, "best.cpp", 12.5});
+  }
+  CHECK(Contains(kevin({"report"}).output, "1 problems, 2 episodes, 4 turns"));
+  CHECK(Contains(kevin({"report", "--inadmissible"}).output, "2 problems, 3 episodes, 5 turns"));
+  const Result nothing = kevin({"report", "--problems", "level2/"});
+  CHECK(nothing.code == 2);
+  CHECK(Contains(nothing.error, "level2/80 does not count: its file says so"));
+}
+
 TEST_CASE("report --json: an event a side and a comparison, unknown is null") {
   const Fixture kevin;
   const auto one = Lines(kevin({"report", "--json"}).output);

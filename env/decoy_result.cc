@@ -1,0 +1,25 @@
+#include "env/decoy_result.h"
+
+#include <nlohmann/json.hpp>
+
+namespace kevin {
+
+nlohmann::json DecoysToJson(const std::vector<DecoyResult>& decoys) {
+  nlohmann::json json = nlohmann::json::array();
+  for (const DecoyResult& decoy : decoys) {
+    json.push_back({{"name", decoy.name},
+                    {"must_pass", decoy.must_pass},
+                    {"passed", decoy.passed},
+                    {"reason", decoy.reason}});
+  }
+  return json;
+}
+
+std::vector<DecoyResult> DecoysFromJson(const nlohmann::json& json) {
+  std::vector<DecoyResult> decoys;
+  for (const nlohmann::json& one : json)
+    decoys.push_back({one.at("name"), one.at("must_pass"), one.at("passed"), one.at("reason")});
+  return decoys;
+}
+
+}  // namespace kevin
