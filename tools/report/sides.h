@@ -16,7 +16,7 @@ struct SideRequest {
   std::string by;                   // "run", "policy", "model", "device", "db", "all"; empty: as fits
   std::string problems;             // only ids that begin so; empty: all
   std::optional<TokenPrice> price;  // instead of what is stored with requests
-  bool inadmissible = false;      // also problems that were flagged so when the episode was made
+  bool inadmissible = false;        // also problems that were flagged so when the episode was made
 };
 
 struct ReportSource {
