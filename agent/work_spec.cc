@@ -21,16 +21,19 @@ uint64_t SeedOf(const CollectionSpec& spec, const CollectionSpec::Task& task, co
 json RequestOf(const CollectionSpec& spec) {
   json tasks = json::array();
   for (const auto& task : spec.tasks) tasks.push_back({task.problem, task.problem_hash});
-  return {{"tasks", tasks},
-          {"policies", spec.policies},
-          {"episodes", spec.episodes},
-          {"turns", spec.turns},
-          {"seed", std::to_string(spec.seed)},
-          {"kind", spec.kind},
-          {"size", spec.size},
-          {"inputs", spec.inputs},
-          {"note", spec.note},
-          {"tf32", spec.tf32}};
+  json request = {{"tasks", tasks},
+                  {"policies", spec.policies},
+                  {"episodes", spec.episodes},
+                  {"turns", spec.turns},
+                  {"seed", std::to_string(spec.seed)},
+                  {"kind", spec.kind},
+                  {"size", spec.size},
+                  {"inputs", spec.inputs},
+                  {"note", spec.note},
+                  {"tf32", spec.tf32}};
+  // Left out where it is the usual one, so that runs begun by an earlier program are found again.
+  if (spec.precision != "fp32") request["precision"] = spec.precision;
+  return request;
 }
 
 std::string Dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
@@ -59,6 +62,7 @@ CollectionSpec CollectionFromJson(const std::string& text) {
   spec.inputs = all.at("inputs");
   spec.note = all.at("note");
   spec.tf32 = all.at("tf32");
+  spec.precision = all.value("precision", "fp32");
   if (!all.contains("model_options")) return spec;  // begun by an earlier program
   spec.model_options = Dump(all.at("model_options"));
   for (const auto& [policy, window] : all.at("windows").items())

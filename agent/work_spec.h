@@ -20,6 +20,7 @@ struct CollectionSpec {
   std::string size;  // empty: the environment's default
   std::string inputs = "default", note;
   bool tf32 = false;
+  std::string precision = "fp32";
   // How models are asked, for those policies that are models; no part of KeyOf, so that the same request with
   // other options is noticed rather than begun beside the first one.
   std::string model_options = "{}";  // JSON object: the options that were given

@@ -14,6 +14,7 @@
 #include "env/error.h"
 #include "env/hash.h"
 #include "env/machine.h"
+#include "env/precision.h"
 #include "env/printable.h"
 #include "env/run_to_end.h"
 #include "env/sandbox/sandbox.h"
@@ -42,7 +43,7 @@ fs::path FindInPath(const std::string& name) {
 }
 
 std::string Prelude(const SizedProblem& problem) {
-  std::string text;
+  std::string text = PrecisionOf(*problem.problem) == Precision::kBf16 ? Bf16Cpp() : "";
   for (const auto& [name, value] : problem.symbols)
     text += "constexpr long " + name + " = " + std::to_string(value) + ";\n";
   return text;

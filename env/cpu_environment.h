@@ -10,9 +10,10 @@
 namespace kevin {
 
 struct DecoyResult {
-  std::string name;     // "zeros", "inputs rounded to fp16", ...
-  bool passed = false;  // the problem's check took it for right
-  std::string reason;   // why it was rejected
+  std::string name;        // "zeros", "inputs rounded to fp16", ...
+  bool passed = false;     // the problem's check took it for right
+  bool told_apart = true;  // false: it is right, as far as the outputs' type can tell (env/cpu/admission.h)
+  std::string reason;      // why it was rejected
 };
 
 // MakeCpuEnvironment gives one of these.

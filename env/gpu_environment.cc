@@ -27,6 +27,7 @@
 #include "env/gpu/trusted_kernels.h"
 #include "env/hash.h"
 #include "env/machine.h"
+#include "env/precision.h"
 #include "env/verify.h"
 
 namespace kevin {
@@ -311,7 +312,7 @@ std::map<std::string, std::string> DeviceEnvironment::KeyParts(const Problem& pr
           {"problem_hash", problem.content_hash},
           {"size", options.size},
           {"inputs", options.inputs},
-          {"precision", "fp32"},
+          {"precision", PrecisionName(PrecisionOf(problem))},
           {"tf32", options.tf32 ? "reference" : "off"},
           {"threads", "0"},
           {"tolerance_version", std::to_string(kToleranceVersion)},
@@ -383,6 +384,7 @@ Evaluation DeviceEnvironment::Evaluate(const Problem& problem, const Candidate& 
                         {"problem_path", problem.path.string()},
                         {"size", options.size},
                         {"inputs", options.inputs},
+                        {"precision", PrecisionName(PrecisionOf(problem))},
                         {"tf32", options.tf32},
                         {"plan", plan},
                         {"start_plan", start_plan},

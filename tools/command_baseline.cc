@@ -7,6 +7,7 @@
 #include "env/error.h"
 #include "tools/baselines.h"
 #include "tools/commands.h"
+#include "tools/device_options.h"
 #include "tools/interrupt.h"
 #include "tools/places.h"
 #include "tools/suites.h"
@@ -26,7 +27,8 @@ Needs a Python with torch 2.11 and CUDA: python3 on the PATH, or the one that KE
 
 struct BaselineOptions {
   std::vector<std::string> problems;
-  std::string suite, size = "full", tf32 = "off", device = "auto";
+  std::string suite, size = "full", device = "auto";
+  DeviceOptions asked;  // of which only `tf32` and `precision` are options here
   bool json = false, again = false;
 };
 
@@ -42,7 +44,10 @@ std::vector<Problem> Select(const BaselineOptions& options) {
     throw Error(ExitCode::kBadRequest, "baseline: no problem given",
                 "kevin baseline --problem level1/19, or --suite level1; kevin problems lists them");
   }
-  for (const Problem& problem : problems) AtSize(problem, options.size);  // said before anything starts
+  for (Problem& problem : problems) {
+    problem = AsAsked(std::move(problem), options.asked);
+    AtSize(problem, options.size);  // said before anything starts
+  }
   return problems;
 }
 
@@ -90,7 +95,7 @@ class Baselines {
   using Json = nlohmann::ordered_json;
 
   Baseline Get(const Problem& problem, const std::string& label) {
-    const bool tf32 = options_.tf32 == "reference";
+    const bool tf32 = options_.asked.tf32 == "reference";
     const BaselineKey key = KeyOfBaseline(problem, options_.size, tf32, gpu_);
     if (!options_.again) {
       if (const auto found = store_.Find(key, python_.torch_version)) return *found;
@@ -146,9 +151,10 @@ void AddBaselineCommand(CLI::App& app, Action* action) {
   CLI::Option* problem = command->add_option("--problem", options->problems, "Ids (level1/19) or TOML files");
   command->add_option("--suite", options->suite, "All problems of a level: level1")->excludes(problem);
   command->add_option("--size", options->size, "Size set")->capture_default_str();
-  command->add_option("--tf32", options->tf32, "reference: float32 products may be rounded to TF32")
+  command->add_option("--tf32", options->asked.tf32, "reference: float32 products may be rounded to TF32")
       ->check(CLI::IsMember({"off", "reference"}))
       ->capture_default_str();
+  AddPrecisionOption(command, &options->asked.precision);
   command->add_option("--device", options->device, "auto (the first GPU), or cuda:N")
       ->check(WhyNoGpu)
       ->capture_default_str();

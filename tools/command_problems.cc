@@ -5,10 +5,11 @@
 #include <memory>
 
 #include "env/error.h"
-#include "env/problem.h"
+#include "env/precision.h"
 #include "tools/admission.h"
 #include "tools/baselines.h"
 #include "tools/commands.h"
+#include "tools/device_options.h"
 #include "tools/problem_listing.h"
 
 namespace kevin {
@@ -28,16 +29,20 @@ constexpr const char* kExamples = R"(Examples:
   kevin problems level1/19              one problem in full
   kevin problems ./mine.toml            check and show a problem file of your own
   kevin problems --level 1 --json       one JSON object a line, for scripts
-  kevin problems level1/19 --admit      do wrong answers fail on it, do honest ones pass?)";
+  kevin problems level1/19 --admit      do wrong answers fail on it, do honest ones pass?
+  kevin problems --level 1 --admit --precision bf16)";
 
 std::vector<Problem> Select(const ProblemsOptions& options) {
-  if (options.id.ends_with(".toml")) return {LoadProblemFile(options.id)};
+  const auto as_asked = [&](Problem problem) {
+    return InPrecision(std::move(problem), PrecisionNamed(options.admission.precision));
+  };
+  if (options.id.ends_with(".toml")) return {as_asked(LoadProblemFile(options.id))};
   const ProblemSet set(ProblemSet::DefaultDirectory());
-  if (!options.id.empty()) return {set.Find(options.id)};
+  if (!options.id.empty()) return {as_asked(set.Find(options.id))};
   const std::string prefix = options.level == 0 ? "" : fmt::format("level{}/", options.level);
   std::vector<Problem> problems;
   for (const std::string& id : set.Ids()) {
-    if (id.starts_with(prefix)) problems.push_back(set.Find(id));
+    if (id.starts_with(prefix)) problems.push_back(as_asked(set.Find(id)));
   }
   if (problems.empty()) {
     throw Error(ExitCode::kBadRequest,
@@ -76,6 +81,7 @@ void AddProblemsCommand(CLI::App& app, Action* action) {
       command->add_option("id", options->id, "A problem's id (level1/19) or the path of its TOML file");
   command->add_option("--level", options->level, "Only this level")->check(CLI::PositiveNumber)->excludes(id);
   command->add_option("--size", options->size, "Only this size set (with --admit: small unless given)");
+  AddPrecisionOption(command, &options->admission.precision);
   command->add_flag("--json", options->json, "One JSON object a line");
   CLI::Option* admit = command->add_flag("--admit", options->admit,
                                          "Run decoys, which must fail, and honest kernels, which must pass");

@@ -9,10 +9,16 @@
 
 namespace kevin {
 
-// [{"name": "zeros", "passed": false, "reason": "..."}, ...]: zeros, a constant, a copy of an input, the
-// output for other inputs, or for other inputs and these weights, one wrong element, half the rows, inputs
-// rounded to fp16 and to bf16. A decoy that
-// cannot exist for this problem (no input of the output's shape to copy) is left out.
+// [{"name": "zeros", "passed": false, "told_apart": true, "reason": "..."}, ...]: zeros, a constant, a copy
+// of an input, the output for other inputs, or for other inputs and these weights, one wrong element, half
+// the rows, and what is computed more coarsely than the problem's precision:
+//   fp32: inputs rounded to fp16, to bf16
+//   fp16: inputs rounded to bf16, to fp8; outputs rounded to bf16
+//   bf16: inputs rounded to fp8 of either kind; outputs rounded to fp8
+// (fp8 e4m3 and e5m2 by their digits alone, as if scaled to fit.) A decoy that cannot exist for this problem
+// (no input of the output's shape to copy) is left out. `told_apart` is false where a decoy's answers, before
+// they are rounded to the outputs' 16 bits, lie within that one rounding of the truth everywhere: then no
+// check can reject it that lets the best answer pass. A loss that averages a million elements is such a case.
 nlohmann::json AdmitProblem(Session& session);
 
 }  // namespace kevin

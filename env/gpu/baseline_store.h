@@ -17,6 +17,7 @@ struct BaselineKey {
   bool tf32 = false;
   std::string device_model;  // "NVIDIA H200"
   std::string driver;        // the CUDA version that it knows, "13000"
+  std::string precision = "fp32";
 };
 
 struct Baseline {

@@ -14,6 +14,7 @@ struct Drawing {
   float scale = 1, offset = 0;
   int element_bytes = 4;
   bool whole = false;  // whole numbers, in elements of that many bytes
+  bool brain = false;  // of two bytes: bf16, not fp16
   int structure = 0;   // TensorSpec::structure; 0: none
   long long rows = 1;
 };
@@ -23,7 +24,8 @@ Drawing DrawingOf(const ConcreteTensor& tensor, InputMode mode, uint64_t member)
 
 // Of the module with Kevin's own kernels. Throws DriverError.
 struct FillKernels {
-  CuHandle fill = nullptr, whole = nullptr, impose = nullptr;
+  CuHandle fill = nullptr, fill_f16 = nullptr, fill_bf16 = nullptr, whole = nullptr, impose = nullptr,
+           impose_16 = nullptr;
 };
 FillKernels FillKernelsOf(CuHandle module);
 

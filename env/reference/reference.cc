@@ -144,6 +144,11 @@ Reference::Reference(const Problem& problem, const ReferenceOptions& options)
     guard.exchangeStream(*impl_->stream);
     at::globalContext().setAllowTF32CuBLAS(options.tf32);
     at::globalContext().setAllowTF32CuDNN(options.tf32);
+    // Products of 16-bit types are added up in float32, also between the parts of a split sum.
+    at::globalContext().setAllowFP16ReductionCuBLAS(false);
+    at::globalContext().setAllowBF16ReductionCuBLAS(false);
+    at::globalContext().setAllowFP16AccumulationCuBLAS(false);
+    at::globalContext().setAllowFP16BF16ReductionMathSDP(false);
   }
   // Eager means operator by operator: no fusion, no specialisation after the first calls.
   torch::jit::getProfilingMode() = false;
