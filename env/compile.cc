@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -14,7 +15,6 @@
 #include "env/error.h"
 #include "env/hash.h"
 #include "env/machine.h"
-#include "env/precision.h"
 #include "env/printable.h"
 #include "env/run_to_end.h"
 #include "env/sandbox/sandbox.h"
@@ -43,7 +43,10 @@ fs::path FindInPath(const std::string& name) {
 }
 
 std::string Prelude(const SizedProblem& problem) {
-  std::string text = PrecisionOf(*problem.problem) == Precision::kBf16 ? Bf16Cpp() : "";
+  const bool has_bf16 =
+      std::any_of(problem.arguments.begin(), problem.arguments.end(),
+                  [](const ConcreteTensor& tensor) { return tensor.spec.dtype == DType::kBF16; });
+  std::string text = has_bf16 ? Bf16Cpp() : "";
   for (const auto& [name, value] : problem.symbols)
     text += "constexpr long " + name + " = " + std::to_string(value) + ";\n";
   return text;
