@@ -11,9 +11,10 @@ namespace {
 
 constexpr Precision kPrecisions[] = {Precision::kFp32, Precision::kFp16, Precision::kBf16};
 
-// Bytes of all tensors that keep their type, as an expression over the size symbols.
+// Bytes of all tensors that keep their type, each with a plus before it, as an expression over the size
+// symbols.
 std::string BytesThatStay(const Problem& problem) {
-  std::string sum = "0";
+  std::string sum;
   for (const auto* tensors : {&problem.inputs, &problem.outputs}) {
     for (const TensorSpec& tensor : *tensors) {
       if (IsFloating(tensor.dtype)) continue;
@@ -68,7 +69,7 @@ Problem InPrecision(Problem problem, Precision precision) {
   if (precision == Precision::kFp32 || PrecisionOf(problem) != Precision::kFp32) return problem;
   // The usual count holds every whole-number tensor once; the lower bound may leave them out, and half of it
   // is a lower bound in any case.
-  problem.bytes = fmt::format("({} + {})/2", problem.bytes, BytesThatStay(problem));
+  problem.bytes = fmt::format("({}{})/2", problem.bytes, BytesThatStay(problem));
   problem.min_bytes = fmt::format("({})/2", problem.min_bytes);
   for (auto* tensors : {&problem.inputs, &problem.outputs}) {
     for (TensorSpec& tensor : *tensors) {

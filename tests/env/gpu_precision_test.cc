@@ -5,7 +5,7 @@
 
 #include "env/error.h"
 #include "tests/catch.h"
-#include "tests/env/precision_kernels.h"
+#include "tests/env/precision_search.h"
 #include "tests/env/red_team_report.h"
 
 namespace kevin {
@@ -50,6 +50,23 @@ void JudgeAll(const std::string& size) {
 
 TEST_CASE("honest CUDA kernels in 16 bits are measured, and those that save digits are wrong") {
   if (SharedEnvironment()) JudgeAll("small");
+}
+
+TEST_CASE("what the search writes for elementwise work in 16 bits is measured") {
+  if (!SharedEnvironment()) return;
+  EvaluateOptions options;
+  options.size = "full";
+  for (const Precision precision : {Precision::kFp16, Precision::kBf16}) {
+    for (const char* id : kSearchedProblems) {
+      std::string why;
+      const Problem problem = ProblemIn(id, precision);
+      const std::string text = SearchText(AtSize(problem, "full"), "cuda", &why);
+      const Outcome outcome = SharedEnvironment()->Evaluate(problem, {"cuda", text}, options).outcome;
+      Print(std::string("search for ") + id + " in " + PrecisionName(precision), outcome);
+      INFO(id << ": " << why << OutcomeReason(outcome));
+      CHECK(std::string(OutcomeName(outcome)) == "measured");
+    }
+  }
 }
 
 TEST_CASE("the same at full size") {

@@ -3,28 +3,49 @@
 #include "env/gpu/launch_function.h"
 #include "env/gpu/trusted_kernels.h"
 #include "tests/env/gpu_fixture.h"
-#include "tests/env/precision_kernels.h"
+#include "tests/env/precision_search.h"
 
 namespace kevin {
+
+namespace {
+
+void CheckCompiles(Farm& farm, const Problem& problem, const std::string& text) {
+  const SizedProblem sized = AtSize(problem, "full");
+  INFO(problem.id << " in " << PrecisionName(PrecisionOf(problem)) << "\n" << text);
+  const InterpretedLaunch launch = InterpretLaunch(sized, "cuda", text);
+  GpuCompileRequest request;
+  request.device_text = launch.split.device_text;
+  request.kernels.assign(launch.kernels.begin(), launch.kernels.end());
+  request.symbols = sized.symbols;
+  const GpuCompiled compiled = farm->Compile(request);
+  INFO(compiled.log << compiled.refused);
+  CHECK_FALSE(compiled.module.cubin.empty());
+  CHECK(compiled.refused.empty());
+}
+
+}  // namespace
 
 TEST_CASE("CUDA kernels in 16 bits reach machine code") {
   if (!TestToolchain()) return;
   Farm farm;
   for (const PrecisionKernel& kernel : kPrecisionKernels) {
+    for (const Precision precision : {Precision::kFp16, Precision::kBf16})
+      CheckCompiles(farm, ProblemIn(kernel.problem, precision),
+                    PrecisionKernelText(kernel.file, "cu", precision));
+  }
+}
+
+TEST_CASE("what the search writes in 16 bits reaches machine code") {
+  if (!TestToolchain()) return;
+  Farm farm;
+  for (const char* id : kSearchedProblems) {
     for (const Precision precision : {Precision::kFp16, Precision::kBf16}) {
-      INFO(kernel.file << " in " << PrecisionName(precision));
-      const Problem problem = ProblemIn(kernel.problem, precision);
-      const SizedProblem sized = AtSize(problem, "full");
-      const InterpretedLaunch launch =
-          InterpretLaunch(sized, "cuda", PrecisionKernelText(kernel.file, "cu", precision));
-      GpuCompileRequest request;
-      request.device_text = launch.split.device_text;
-      request.kernels.assign(launch.kernels.begin(), launch.kernels.end());
-      request.symbols = sized.symbols;
-      const GpuCompiled compiled = farm->Compile(request);
-      INFO(compiled.log << compiled.refused);
-      CHECK_FALSE(compiled.module.cubin.empty());
-      CHECK(compiled.refused.empty());
+      const Problem problem = ProblemIn(id, precision);
+      std::string why;
+      const std::string text = SearchText(AtSize(problem, "full"), "cuda", &why);
+      INFO(why);
+      REQUIRE(why.empty());
+      CheckCompiles(farm, problem, text);
     }
   }
 }

@@ -2,7 +2,7 @@
 
 #include "env/cpu_environment.h"
 #include "tests/catch.h"
-#include "tests/env/precision_kernels.h"
+#include "tests/env/precision_search.h"
 
 namespace kevin {
 namespace {
@@ -29,6 +29,24 @@ TEST_CASE("honest C++ kernels in 16 bits are right, and those that save digits a
                        << OutcomeReason(outcome));
       CHECK(std::string(OutcomeName(outcome)) == (kernel.is_honest ? "measured" : "wrong"));
     }
+  }
+}
+
+TEST_CASE(
+    "what the search writes for elementwise work in 16 bits is right; of other work it says that it cannot") {
+  for (const Precision precision : {Precision::kFp16, Precision::kBf16}) {
+    std::string why;
+    for (const char* id : kSearchedProblems) {
+      const Problem problem = ProblemIn(id, precision);
+      const std::string text = SearchText(AtSize(problem, "small"), "cpp", &why);
+      const Outcome outcome = SharedEnvironment().Verify(problem, {"cpp", text}, {});
+      INFO(id << " in " << PrecisionName(precision) << ": " << why << OutcomeReason(outcome));
+      CHECK(std::string(OutcomeName(outcome)) == "measured");
+    }
+    const Problem matmul = ProblemIn("level1/1", precision);
+    CHECK(SearchText(AtSize(matmul, "small"), "cpp", &why).empty());
+    CHECK(why.find("in 16 bits it writes only elementwise work") != std::string::npos);
+    CHECK(why.find("language model") != std::string::npos);
   }
 }
 
