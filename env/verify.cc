@@ -99,10 +99,9 @@ struct Data {
   std::span<const float> answer, reference;
   std::span<const double> truth;  // empty: check against the reference
   std::span<const double> scale;
-  double relative_floor = 0;  // plus the margin where there is no truth
+  ErrorFloor floor;  // with the margin where there is no truth
   DType dtype = DType::kF32;
   int64_t row = 1;
-  double absolute_floor = AbsoluteFloor(dtype), largest = LargestFinite(dtype);
 
   double Target(int64_t i) const { return truth.empty() ? reference[i] : truth[i]; }
 };
@@ -125,7 +124,7 @@ bool RightBeyondRange(const Data& data, float y, double t, double floor) {
   if (data.dtype == DType::kF32) return false;
   if (!std::isfinite(t)) return data.truth.empty();
   if (std::isfinite(y)) return std::abs(y - t) <= floor;
-  return !std::isnan(y) && (y > 0) == (t > 0) && std::abs(t) + floor > data.largest;
+  return !std::isnan(y) && (y > 0) == (t > 0) && std::abs(t) + floor > LargestFinite(data.dtype);
 }
 
 void CheckRow(const Data& data, int64_t begin, int64_t end, Worst* worst) {
@@ -135,7 +134,7 @@ void CheckRow(const Data& data, int64_t begin, int64_t end, Worst* worst) {
     const double t = data.Target(i);
     const float r = data.reference[i], y = data.answer[i];
     const double s = data.scale.empty() ? std::max(std::abs(t), rms) : data.scale[i];
-    const double floor = data.relative_floor * s + data.absolute_floor;
+    const double floor = data.floor.At(std::abs(t), s);
     if (!std::isfinite(t) || !std::isfinite(r) || (!std::isfinite(y) && data.dtype != DType::kF32)) {
       const bool right = SameNonFinite(y, r) || RightBeyondRange(data, y, t, floor);
       worst->See(i, right ? 0 : std::numeric_limits<double>::infinity(), 0);
@@ -165,7 +164,7 @@ bool RowSurelyFine(const Data& data, int64_t begin, int64_t end) {
   float squares = 0;
 #pragma omp simd reduction(+ : squares)
   for (int64_t i = begin; i < end; ++i) squares += r[i] * r[i];
-  const auto floor = static_cast<float>(data.relative_floor * 0.999);
+  const auto floor = static_cast<float>(data.floor.of_scale * 0.999);
   const float rms = std::sqrt(squares / static_cast<float>(end - begin)) * 0.999F;
   int outside = 0;
 #pragma omp simd reduction(+ : outside)
@@ -224,17 +223,19 @@ CheckResult Report(const CheckShape& shape, const Data& data, const Worst& worst
 
 }  // namespace
 
-double RelativeFloor(int64_t reduction, DType dtype) {
-  const double arithmetic = 8 * kEps * std::sqrt(static_cast<double>(reduction));
-  return dtype == DType::kF32 ? arithmetic : arithmetic + 4 * Roundoff(dtype);
+ErrorFloor FloorOf(int64_t reduction, DType dtype) {
+  ErrorFloor floor{8 * kEps * std::sqrt(static_cast<double>(reduction)), 0, 0};
+  if (dtype == DType::kF32) return floor;
+  floor.of_scale += 2 * Roundoff(dtype);
+  floor.of_value = 2 * Roundoff(dtype);
+  floor.absolute = 2 * SmallestStep(dtype);
+  return floor;
 }
-
-double AbsoluteFloor(DType dtype) { return 2 * SmallestStep(dtype); }
 
 CheckResult CheckAgainstTruth(const CheckShape& shape, std::span<const float> answer,
                               std::span<const float> reference, std::span<const double> truth,
                               std::span<const double> scale, int threads) {
-  const double floor = RelativeFloor(shape.reduction, shape.dtype);
+  const ErrorFloor floor = FloorOf(shape.reduction, shape.dtype);
   const Data data{answer, reference, truth, scale, floor, shape.dtype, RowLength(shape.shape)};
   return Report(shape, data, CheckRows(data, threads));
 }
@@ -242,7 +243,8 @@ CheckResult CheckAgainstTruth(const CheckShape& shape, std::span<const float> an
 CheckResult CheckAgainstReference(const CheckShape& shape, std::span<const float> answer,
                                   std::span<const float> reference, std::span<const double> scale,
                                   double margin, int threads) {
-  const double floor = RelativeFloor(shape.reduction, shape.dtype) + margin;
+  ErrorFloor floor = FloorOf(shape.reduction, shape.dtype);
+  floor.of_scale += margin;
   const Data data{answer, reference, {}, scale, floor, shape.dtype, RowLength(shape.shape)};
   return Report(shape, data, CheckRows(data, threads));
 }

@@ -14,9 +14,9 @@ struct Drawing {
   float scale = 1, offset = 0;
   int element_bytes = 4;
   bool whole = false;  // whole numbers, in elements of that many bytes
-  bool brain = false;  // of two bytes: bf16, not fp16
   int structure = 0;   // TensorSpec::structure; 0: none
   long long rows = 1;
+  bool brain = false;  // of two bytes: bf16, not fp16
 };
 
 // `member` of the input mixture (0 to kMixtureMembers - 1), for inputs that are drawn from it.

@@ -24,7 +24,8 @@ struct DeviceVerdict {
 };
 struct DeviceTensors {
   CuDevicePtr answer = 0, reference = 0, truth = 0, scale = 0;
-  double floor = 0, absolute = 0, largest = 0;
+  ErrorFloor floor;
+  double largest = 0;
   long long rows = 0, row = 0;
 };
 
@@ -86,7 +87,7 @@ ElementError ErrorAt(DType dtype, const DeviceTensors& tensors, CuDevicePtr sums
   element.error = std::abs(element.answer - element.target);
   if (std::isnan(element.error)) element.error = std::numeric_limits<double>::infinity();
   element.bound =
-      std::max(4 * std::abs(reference - element.target), tensors.floor * scale + tensors.absolute);
+      std::max(4 * std::abs(reference - element.target), tensors.floor.At(std::abs(element.target), scale));
   return element;
 }
 
@@ -136,8 +137,8 @@ CheckResult GpuChecker::Floats(int slot, size_t output, const TensorView& refere
   tensors.truth = Address(truth);
   tensors.scale = Address(scale);
   const DType dtype = tensor.spec.dtype;
-  tensors.floor = RelativeFloor(session_.sized().reduction, dtype) + (truth ? 0 : margin_);
-  tensors.absolute = AbsoluteFloor(dtype);
+  tensors.floor = FloorOf(session_.sized().reduction, dtype);
+  tensors.floor.of_scale += truth ? 0 : margin_;
   tensors.largest = LargestFinite(dtype);
   tensors.row = last > 1 ? last : tensor.elements;
   tensors.rows = tensor.elements / tensors.row;
@@ -168,7 +169,7 @@ bool GpuChecker::SurelyFine(int slot, size_t output, const TensorView& reference
               others = verdict_.data();
   long long elements = session_.sized().outputs[output].elements;
   const DType dtype = reference.dtype;
-  auto floor = static_cast<float>(RelativeFloor(session_.sized().reduction, dtype) * 0.999);
+  auto floor = static_cast<float>(FloorOf(session_.sized().reduction, dtype).At(1, 1) * 0.999);
   KEVIN_CU(MemsetD8Async, others, 0, sizeof(uint64_t), session_.stream());
   void* arguments[] = {&answer, &theirs, &elements, &floor, &others};
   session_.Launch(KernelFor("kevin_surely_fine", dtype).c_str(), kBlocks, 256, arguments);

@@ -144,8 +144,8 @@ template <typename T>
 struct Tensors {
   const T *answer, *reference;
   const double *truth, *scale;  // both may be null
-  double floor;                 // relative
-  double absolute, largest;     // floor and range of T
+  double of_scale, of_value, absolute;  // ErrorFloor
+  double largest;               // of T
   long long rows, row;          // number of rows, elements of each
 };
 template <typename T> constexpr bool kIsNarrow = sizeof(T) == 2;
@@ -154,6 +154,11 @@ __device__ bool finite(double x) { return fabs(x) < __longlong_as_double(0x7ff00
 template <typename T>
 __device__ double target(const Tensors<T>& t, long long i) {
   return t.truth ? t.truth[i] : (double)wide(t.reference[i]);
+}
+
+template <typename T>
+__device__ double floor_at(const Tensors<T>& t, double x, double scale) {
+  return kIsNarrow<T> ? t.of_scale * scale + t.of_value * fabs(x) + t.absolute : t.of_scale * scale;
 }
 
 // Of 16-bit types, whose range honest arithmetic may pass: as env/verify.cc has it.
@@ -282,13 +287,13 @@ struct Worst {
     const double infinite = __longlong_as_double(0x7ff0000000000000LL);
     double error, bound;
     if (!finite(x) || !finite(reference_value) || (kIsNarrow<T> && !finite(y))) {
-      const double floor = t.floor * (t.scale ? t.scale[i] : fmax(fabs(x), rms)) + t.absolute;
+      const double floor = floor_at(t, x, t.scale ? t.scale[i] : fmax(fabs(x), rms));
       const bool same = isnan(y) ? isnan(reference_value) : y == reference_value;
       error = same || right_beyond_range(t, y, x, floor) ? 0 : infinite;
       bound = 0;
     } else {
       const double scale = t.scale ? t.scale[i] : fmax(fabs(x), rms);
-      const double reference_error = fabs(reference_value - x), floor = t.floor * scale + t.absolute;
+      const double reference_error = fabs(reference_value - x), floor = floor_at(t, x, scale);
       error = fabs(y - x);
       if (isnan(error)) error = infinite;
       bound = fmax(4 * reference_error, floor);

@@ -410,11 +410,9 @@ TEST_CASE("one element that is off by more than rounding is wrong") {
 }
 
 TEST_CASE("the bound in 16 bits: float32's arithmetic, and four roundings") {
-  CHECK(RelativeFloor(400, DType::kF32) == 8 * 0x1p-23 * 20);
-  CHECK(RelativeFloor(400, DType::kF16) == 8 * 0x1p-23 * 20 + 4 * 0x1p-11);
-  CHECK(RelativeFloor(400, DType::kBF16) == 8 * 0x1p-23 * 20 + 4 * 0x1p-8);
-  CHECK(AbsoluteFloor(DType::kF32) == 0);
-  CHECK(AbsoluteFloor(DType::kF16) == 2 * 0x1p-24);
+  CHECK(FloorOf(400, DType::kF32).At(7, 1) == 8 * 0x1p-23 * 20);
+  CHECK(FloorOf(400, DType::kF16).At(0.5, 1) == Approx(8 * 0x1p-23 * 20 + 3 * 0x1p-11 + 2 * 0x1p-24));
+  CHECK(FloorOf(400, DType::kBF16).At(0.5, 1) == Approx(8 * 0x1p-23 * 20 + 3 * 0x1p-8));
 }
 
 TEST_CASE("beyond the range of fp16 infinity is right, and so is the value where eager lost it on the way") {

@@ -16,7 +16,7 @@ std::string ExamineJobToText(const ExamineJob& job) {
     for (const ExaminedFill& fill : argument.fills) {
       const Drawing& d = fill.drawing;
       fills.push_back({fill.offset_bytes, fill.elements, d.distribution, d.scale, d.offset, d.element_bytes,
-                       d.whole, d.brain, d.structure, d.rows});
+                       d.whole, d.structure, d.rows, d.brain});
     }
     arguments.push_back({{"bytes", argument.bytes}, {"fills", fills}});
   }
