@@ -78,8 +78,15 @@ struct Reference::Impl {
     try {
       return unit->get_function(name)(std::move(inputs));
     } catch (const c10::Error& error) {
-      throw Error(ExitCode::kBadRequest,
-                  problem.id + ": `" + name + "` failed: " + FirstLines(error.what_without_backtrace(), 2000),
+      const std::string what = error.what_without_backtrace();
+      if (const size_t at = what.rfind("not implemented for '"); at != std::string::npos) {
+        const size_t line = what.rfind('\n', at) + 1;  // npos + 1 is 0
+        throw Error(ExitCode::kBadRequest,
+                    problem.id + ": torch cannot compute it in this precision on this device: " +
+                        what.substr(line, what.find('\n', at) - line),
+                    "use another --precision or --device");
+      }
+      throw Error(ExitCode::kBadRequest, problem.id + ": `" + name + "` failed: " + FirstLines(what, 2000),
                   "check the reference text and the shapes in the problem file");
     }
   }

@@ -32,8 +32,8 @@ Environment* SharedEnvironment() {
 void JudgeAll(const std::string& size) {
   EvaluateOptions options;
   options.size = size;
-  for (const PrecisionKernel& kernel : kPrecisionKernels) {
-    for (const Precision precision : {Precision::kFp16, Precision::kBf16}) {
+  for (const Precision precision : {Precision::kFp16, Precision::kBf16}) {
+    for (const PrecisionKernel& kernel : kPrecisionKernels) {
       const Outcome outcome =
           SharedEnvironment()
               ->Evaluate(ProblemIn(kernel.problem, precision),

@@ -27,7 +27,7 @@ void CheckCompiles(Farm& farm, const Problem& problem, const std::string& text) 
 
 TEST_CASE("CUDA kernels in 16 bits reach machine code") {
   if (!TestToolchain()) return;
-  Farm farm;
+  Farm farm([](CompileFarmOptions* options) { options->limits.compile_timeout_s = 280; });
   for (const PrecisionKernel& kernel : kPrecisionKernels) {
     for (const Precision precision : {Precision::kFp16, Precision::kBf16})
       CheckCompiles(farm, ProblemIn(kernel.problem, precision),
@@ -37,7 +37,7 @@ TEST_CASE("CUDA kernels in 16 bits reach machine code") {
 
 TEST_CASE("what the search writes in 16 bits reaches machine code") {
   if (!TestToolchain()) return;
-  Farm farm;
+  Farm farm([](CompileFarmOptions* options) { options->limits.compile_timeout_s = 280; });
   for (const char* id : kSearchedProblems) {
     for (const Precision precision : {Precision::kFp16, Precision::kBf16}) {
       const Problem problem = ProblemIn(id, precision);
@@ -66,7 +66,7 @@ TEST_CASE("a launch function for float32 is told what to write in bf16") {
 
 TEST_CASE("Kevin's own kernels reach machine code, those for each type too") {
   if (!TestToolchain()) return;
-  Farm farm;
+  Farm farm([](CompileFarmOptions* options) { options->limits.compile_timeout_s = 280; });
   const GpuCompiled compiled = farm.Compile(TrustedKernelText(), TrustedKernelNames());
   INFO(compiled.log);
   CHECK_FALSE(compiled.module.cubin.empty());

@@ -20,8 +20,8 @@ CpuEnvironment& SharedEnvironment() {
 }  // namespace
 
 TEST_CASE("honest C++ kernels in 16 bits are right, and those that save digits are wrong") {
-  for (const PrecisionKernel& kernel : kPrecisionKernels) {
-    for (const Precision precision : {Precision::kFp16, Precision::kBf16}) {
+  for (const Precision precision : {Precision::kFp16, Precision::kBf16}) {
+    for (const PrecisionKernel& kernel : kPrecisionKernels) {
       const Outcome outcome =
           SharedEnvironment().Verify(ProblemIn(kernel.problem, precision),
                                      {"cpp", PrecisionKernelText(kernel.file, "cpp", precision)}, {});
