@@ -9,6 +9,7 @@
 #include "agent/feedback.h"
 #include "agent/kinds.h"
 #include "agent/text.h"
+#include "env/precision.h"
 #include "prompts/prompts.h"
 
 namespace kevin {
@@ -45,11 +46,6 @@ std::string SymbolList(const Symbols& symbols) {
   return fmt::format("{}", fmt::join(items, ", "));
 }
 
-const char* Precision(const Problem& problem) {
-  if (!problem.inputs.empty()) return DTypeName(problem.inputs.front().dtype);
-  return problem.outputs.empty() ? "float32" : DTypeName(problem.outputs.front().dtype);
-}
-
 // Each kind of candidate has its own system message, rules and example: KIND_system.md, KIND_rules.md, ...
 std::string PromptOf(const ConversationContext& context, const char* name) {
   return context.kind + "_" + name;
@@ -57,14 +53,17 @@ std::string PromptOf(const ConversationContext& context, const char* name) {
 
 std::string Rules(const ConversationContext& context) {
   const SizedProblem& sized = *context.problem;
+  const Precision precision = PrecisionOf(*sized.problem);
   PromptValues values = {{"signature", LaunchSignature(*sized.problem, context.kind)},
                          {"symbols", SymbolList(sized.problem->sizes.at(sized.size))},
                          {"block", HasParamBlock(*sized.problem) ? kParamBlockName : ""},
                          {"alignment", std::to_string(kParamAlignment)},
-                         {"precision", Precision(*sized.problem)}};
+                         {"precision", DTypeName(DTypeOf(precision))},
+                         {"float16", precision == Precision::kFp16 ? "yes" : ""},
+                         {"bfloat16", precision == Precision::kBf16 ? "yes" : ""}};
   if (IsForGpu(context.kind)) {
     values["tf32"] = context.tf32 ? "yes" : "";
-    values["no_tf32"] = context.tf32 ? "" : "yes";
+    values["no_tf32"] = context.tf32 || precision != Precision::kFp32 ? "" : "yes";
   } else {
     values["threads"] = fmt::format("{}", context.threads);
   }

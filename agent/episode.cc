@@ -16,6 +16,7 @@
 #include "agent/records.h"
 #include "env/device_lock.h"
 #include "env/error.h"
+#include "env/precision.h"
 #include "prompts/prompts.h"
 
 namespace kevin {
@@ -58,12 +59,6 @@ EvaluateOptions EvaluateOptionsOf(const EpisodeOptions& options) {
   evaluate.profile = options.profile;
   evaluate.profile_report = options.profile_report;
   return evaluate;
-}
-
-// As evaluations name it: what the reference computes in.
-std::string Precision(const Problem& problem) {
-  const DType dtype = problem.inputs.empty() ? DType::kF32 : problem.inputs.front().dtype;
-  return dtype == DType::kF16 ? "fp16" : dtype == DType::kBF16 ? "bf16" : "fp32";
 }
 
 class Episode {
@@ -268,7 +263,7 @@ class Episode {
     record.isolation = environment_.Facts().isolation;
     record.size = options_.size;
     record.inputs = options_.inputs;
-    record.precision = Precision(problem_);
+    record.precision = PrecisionName(PrecisionOf(problem_));
     record.seed = options_.seed;
     record.turns_asked = options_.turns;
     record.prompt_template = "kevin";
@@ -284,6 +279,8 @@ class Episode {
     std::string difference;
     if (earlier.problem_hash != problem_.content_hash) {
       difference = fmt::format("{} has changed since", problem_.id);
+    } else if (earlier.precision != PrecisionName(PrecisionOf(problem_))) {
+      difference = fmt::format("it was about {}", earlier.precision);
     } else if (DeviceModel(earlier.device) != DeviceModel(environment_.Facts().device)) {
       difference = fmt::format("it was measured on \"{}\", this is \"{}\"", earlier.device,
                                environment_.Facts().device);

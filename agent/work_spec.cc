@@ -32,6 +32,8 @@ json RequestOf(const CollectionSpec& spec) {
                   {"note", spec.note},
                   {"tf32", spec.tf32}};
   if (!spec.purpose.empty()) request["purpose"] = spec.purpose;
+  // Left out where it is the usual one, so that runs begun by an earlier program are found again.
+  if (spec.precision != "fp32") request["precision"] = spec.precision;
   return request;
 }
 
@@ -62,6 +64,7 @@ CollectionSpec CollectionFromJson(const std::string& text) {
   spec.note = all.at("note");
   spec.purpose = all.value("purpose", "");
   spec.tf32 = all.at("tf32");
+  spec.precision = all.value("precision", "fp32");
   if (!all.contains("model_options")) return spec;  // begun by an earlier program
   spec.model_options = Dump(all.at("model_options"));
   for (const auto& [policy, window] : all.at("windows").items())

@@ -21,6 +21,7 @@ struct CollectionSpec {
   std::string inputs = "default", note;
   std::string purpose;  // of what it is a part: "step 12 of training 01K..."; usually empty
   bool tf32 = false;
+  std::string precision = "fp32";
   // How models are asked, for those policies that are models; no part of KeyOf, so that the same request with
   // other options is noticed rather than begun beside the first one.
   std::string model_options = "{}";  // JSON object: the options that were given

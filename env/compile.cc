@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -42,7 +43,10 @@ fs::path FindInPath(const std::string& name) {
 }
 
 std::string Prelude(const SizedProblem& problem) {
-  std::string text;
+  const bool has_bf16 =
+      std::any_of(problem.arguments.begin(), problem.arguments.end(),
+                  [](const ConcreteTensor& tensor) { return tensor.spec.dtype == DType::kBF16; });
+  std::string text = has_bf16 ? Bf16Cpp() : "";
   for (const auto& [name, value] : problem.symbols)
     text += "constexpr long " + name + " = " + std::to_string(value) + ";\n";
   return text;

@@ -36,9 +36,9 @@ struct Compiled {
 // The flags every `cpp` candidate is compiled with.
 const std::vector<std::string>& CompileFlags();
 
-// Compiles `source` for the problem at its size: its symbols are constants in scope, and `launch` must have
-// the problem's signature. Line numbers in messages are the source's own. Throws Error for broken
-// infrastructure only.
+// Compiles `source` for the problem at its size: its symbols are constants in scope (in bf16 the type too),
+// and `launch` must have the problem's signature. Line numbers in messages are the source's own. Throws Error
+// for broken infrastructure only.
 Compiled CompileCpp(const Compiler& compiler, const SizedProblem& problem, const std::string& source,
                     const CompileOptions& options);
 

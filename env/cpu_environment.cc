@@ -19,6 +19,7 @@
 #include "env/evaluator_client.h"
 #include "env/hash.h"
 #include "env/machine.h"
+#include "env/precision.h"
 #include "env/sandbox/sandbox.h"
 #include "env/verify.h"
 #include "env/wire.h"
@@ -107,7 +108,7 @@ std::map<std::string, std::string> CpuEnvironmentImpl::KeyParts(const Problem& p
           {"problem_hash", problem.content_hash},
           {"size", options.size},
           {"inputs", options.inputs},
-          {"precision", "fp32"},
+          {"precision", PrecisionName(PrecisionOf(problem))},
           {"tf32", "off"},
           {"threads", std::to_string(threads_)},
           {"tolerance_version", std::to_string(kToleranceVersion)},
@@ -132,6 +133,7 @@ json CpuEnvironmentImpl::Request(const std::string& command, const Problem& prob
           {"problem_path", problem.path.string()},
           {"size", options.size},
           {"inputs", options.inputs},
+          {"precision", PrecisionName(PrecisionOf(problem))},
           {"call_timeout_s", options_.limits.call_timeout_s},
           {"max_memory_mb", options_.limits.max_memory_mb}};
 }

@@ -10,6 +10,7 @@ nlohmann::json DecoysToJson(const std::vector<DecoyResult>& decoys) {
     json.push_back({{"name", decoy.name},
                     {"must_pass", decoy.must_pass},
                     {"passed", decoy.passed},
+                    {"told_apart", decoy.told_apart},
                     {"reason", decoy.reason}});
   }
   return json;
@@ -18,7 +19,8 @@ nlohmann::json DecoysToJson(const std::vector<DecoyResult>& decoys) {
 std::vector<DecoyResult> DecoysFromJson(const nlohmann::json& json) {
   std::vector<DecoyResult> decoys;
   for (const nlohmann::json& one : json)
-    decoys.push_back({one.at("name"), one.at("must_pass"), one.at("passed"), one.at("reason")});
+    decoys.push_back(
+        {one.at("name"), one.at("must_pass"), one.at("passed"), one.at("told_apart"), one.at("reason")});
   return decoys;
 }
 

@@ -11,6 +11,7 @@ struct DecoyResult {
   std::string name;        // "zeros", "inputs rounded to fp16", "the reference once more", ...
   bool must_pass = false;  // a right answer: the reference's own
   bool passed = false;     // the check took it for right
+  bool told_apart = true;  // false: right, as far as the outputs' type can tell (env/cpu/admission.h)
   std::string reason;      // why it was rejected
 };
 

@@ -27,6 +27,7 @@
 #include "env/gpu/trusted_kernels.h"
 #include "env/hash.h"
 #include "env/machine.h"
+#include "env/precision.h"
 #include "env/verify.h"
 
 namespace kevin {
@@ -314,7 +315,7 @@ std::map<std::string, std::string> DeviceEnvironment::KeyParts(const Problem& pr
           {"problem_hash", problem.content_hash},
           {"size", options.size},
           {"inputs", options.inputs},
-          {"precision", "fp32"},
+          {"precision", PrecisionName(PrecisionOf(problem))},
           {"tf32", options.tf32 ? "reference" : "off"},
           {"threads", "0"},
           {"tolerance_version", std::to_string(kToleranceVersion)},
@@ -398,11 +399,22 @@ Evaluation DeviceEnvironment::Evaluate(const Problem& problem, const Candidate& 
 
 json DeviceEnvironment::Request(const char* command, const Problem& problem,
                                 const EvaluateOptions& options) const {
-  return {{"command", command},   {"problem_text", problem.text}, {"problem_path", problem.path.string()},
-          {"size", options.size}, {"inputs", options.inputs},     {"tf32", options.tf32}};
+  return {{"command", command},
+          {"problem_text", problem.text},
+          {"problem_path", problem.path.string()},
+          {"size", options.size},
+          {"inputs", options.inputs},
+          {"precision", PrecisionName(PrecisionOf(problem))},
+          {"tf32", options.tf32}};
 }
 
 std::vector<DecoyResult> DeviceEnvironment::Admit(const Problem& problem, const EvaluateOptions& options) {
+  if (PrecisionOf(problem) != Precision::kFp32) {
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("{}: admission in {} is not done on a GPU", problem.id,
+                            PrecisionName(PrecisionOf(problem))),
+                "use --device cpu");
+  }
   double wait_s = 0;
   return DecoysFromJson(Ask(Request("admit", problem, options), options.on_phase, &wait_s));
 }

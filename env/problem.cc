@@ -29,7 +29,7 @@ void PlaceParams(SizedProblem* sized, ConcreteTensor* block) {
     block->elements += (input.elements + kParamAlignment - 1) / kParamAlignment * kParamAlignment;
   }
   block->shape = {block->elements};
-  block->bytes = block->elements * DTypeBytes(DType::kF32);
+  block->bytes = block->elements * DTypeBytes(block->spec.dtype);
 }
 
 double Cost(const std::string& expression, const Symbols& symbols) {
@@ -63,7 +63,7 @@ const char* DTypeCpp(DType dtype) {
     case DType::kF16:
       return "_Float16";
     case DType::kBF16:
-      return "unsigned short";
+      return "bf16";
     case DType::kI64:
       return "long";
     case DType::kI32:
@@ -72,6 +72,23 @@ const char* DTypeCpp(DType dtype) {
       return "bool";
   }
   return "";
+}
+
+// Nothing is lost by the float in between: sums and products are float's. It is no other type implicitly, or
+// `x > 0 ? x : 0` would be an int.
+const char* Bf16Cpp() {
+  return R"(struct bf16 {
+  unsigned short bits;
+  bf16() = default;
+  explicit bf16(float value) { *this = value; }
+  bf16& operator=(float value) {
+    const unsigned u = __builtin_bit_cast(unsigned, value);
+    bits = (unsigned short)((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+    return *this;
+  }
+  template <class T> requires(__is_same(T, float)) operator T() const { return __builtin_bit_cast(float, (unsigned)bits << 16); }
+};
+)";
 }
 
 int64_t DTypeBytes(DType dtype) {
@@ -175,9 +192,10 @@ std::string OffsetName(const std::string& param) { return param + "_offset"; }
 std::vector<TensorSpec> LaunchTensors(const Problem& problem) {
   std::vector<TensorSpec> tensors = problem.inputs;
   if (HasParamBlock(problem)) {
-    std::erase_if(tensors, [](const TensorSpec& input) { return input.is_param; });
     TensorSpec block;
     block.name = kParamBlockName;
+    block.dtype = tensors.back().dtype;
+    std::erase_if(tensors, [](const TensorSpec& input) { return input.is_param; });
     block.is_param = true;
     tensors.push_back(block);
   }

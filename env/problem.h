@@ -16,8 +16,10 @@ namespace kevin {
 
 enum class DType { kF32, kF16, kBF16, kI64, kI32, kBool };
 const char* DTypeName(DType dtype);  // "float32", ...
-const char* DTypeCpp(DType dtype);   // "float", "long", ... as a candidate's signature spells it; bf16 is
-                                     // "unsigned short" (its bits), as compilers for CPUs lack the type
+const char* DTypeCpp(
+    DType dtype);       // "float", "long", "_Float16", ... as a candidate's signature spells it; "bf16"
+                        // is a type that Kevin declares (Bf16Cpp), as compilers for CPUs lack one
+const char* Bf16Cpp();  // its declaration in C++: two bytes, to and from float
 int64_t DTypeBytes(DType dtype);
 int64_t ElementCount(const std::vector<int64_t>& shape);  // 1 for a scalar's empty shape
 
@@ -107,9 +109,9 @@ SizedProblem AtSize(const Problem& problem, const std::string& size);
 const char* DTypeInKind(DType dtype, const std::string& kind);
 
 // Above this many parameters (deep networks) `launch` takes them as one block, `const float* params`. All are
-// float32 then and lie in it in the file's order, each from the next multiple of kParamAlignment elements on:
-// the constant OffsetName (`fc1_weight_offset` for `fc1_weight`) says where, in elements. What lies between
-// two of them is undefined.
+// of one floating type then (float32 in the file, env/precision.h) and lie in it in the file's order, each
+// from the next multiple of kParamAlignment elements on: the constant OffsetName (`fc1_weight_offset` for
+// `fc1_weight`) says where, in elements. What lies between two of them is undefined.
 inline constexpr size_t kMaxSeparateParams = 16;
 inline constexpr int64_t kParamAlignment = 64;
 inline constexpr const char* kParamBlockName = "params";

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "env/error.h"
+#include "env/precision.h"
 
 namespace kevin {
 namespace {
@@ -28,10 +29,15 @@ int64_t SlotBytes(const SizedProblem& problem) {
          static_cast<int64_t>(problem.outputs.size()) * 2 * kSlotPage;
 }
 
-// The reference's own tensors and the truth, which are twice as wide, need some five slots' worth.
+// The reference's own tensors and the truth, which are twice as wide (of 16-bit types four times), need some
+// five slots' worth.
+int64_t SlotsForReference(const SizedProblem& problem) {
+  return PrecisionOf(*problem.problem) == Precision::kFp32 ? 5 : 10;
+}
+
 int64_t SlotsWithRoom(const SizedProblem& problem, size_t free_bytes) {
   const int64_t usable = static_cast<int64_t>(static_cast<double>(free_bytes) * 0.9);
-  return usable / SlotBytes(problem) - 5;
+  return usable / SlotBytes(problem) - SlotsForReference(problem);
 }
 
 double Gib(double bytes) { return bytes / (1 << 30); }
@@ -57,7 +63,7 @@ SlotLayout LayOutSlots(const SizedProblem& problem, int slots) {
   std::vector<ArgumentPlace> params;
   for (const ConcreteTensor& input : problem.inputs) {
     if (!input.spec.is_param) continue;
-    const int64_t offset = problem.symbols.at(OffsetName(input.spec.name)) * DTypeBytes(DType::kF32);
+    const int64_t offset = problem.symbols.at(OffsetName(input.spec.name)) * DTypeBytes(input.spec.dtype);
     params.push_back({false, block->offset + static_cast<uint64_t>(offset), block->stride});
   }
   layout.tensors.insert(layout.tensors.erase(block), params.begin(), params.end());
@@ -67,10 +73,10 @@ SlotLayout LayOutSlots(const SizedProblem& problem, int slots) {
 int SlotsOnGpu(const SizedProblem& problem, size_t free_bytes) {
   const int64_t slots = SlotsWithRoom(problem, free_bytes);
   if (slots >= 1) return static_cast<int>(std::min<int64_t>(slots, kMaxSlotsOnGpu));
-  const std::string what =
-      fmt::format("{} at size {} needs about {:.1f} GiB of GPU memory and {:.1f} GiB are free",
-                  problem.problem->id, problem.size, Gib(6.0 * static_cast<double>(SlotBytes(problem)) / 0.9),
-                  Gib(static_cast<double>(free_bytes)));
+  const std::string what = fmt::format(
+      "{} at size {} needs about {:.1f} GiB of GPU memory and {:.1f} GiB are free", problem.problem->id,
+      problem.size, Gib(static_cast<double>((SlotsForReference(problem) + 1) * SlotBytes(problem)) / 0.9),
+      Gib(static_cast<double>(free_bytes)));
   // The largest that fits: its figures say most.
   std::string fitting;
   int64_t largest = 0;

@@ -13,6 +13,8 @@
 
 #include "env/cpu/generator.h"
 #include "env/cpu/parallel_for.h"
+#include "env/float16.h"
+#include "env/precision.h"
 
 namespace kevin {
 namespace {
@@ -37,7 +39,14 @@ std::string IndexText(int64_t flat, std::span<const int64_t> shape) {
   return fmt::format("[{}]", fmt::join(index, ", "));
 }
 
-bool IsPoison(float value) { return std::bit_cast<uint32_t>(value) == kPoison; }
+// As 16-bit types show it, widened.
+bool IsPoison(float value, DType dtype) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  if (dtype == DType::kBF16) return bits == (kPoison & 0xffff0000U);
+  if (dtype == DType::kF16)
+    return bits == std::bit_cast<uint32_t>(ToFloat(Float16{static_cast<uint16_t>(kPoison)}));
+  return bits == kPoison;
+}
 
 bool SameNonFinite(float a, float b) { return std::isnan(a) ? std::isnan(b) : a == b; }
 
@@ -90,7 +99,8 @@ struct Data {
   std::span<const float> answer, reference;
   std::span<const double> truth;  // empty: check against the reference
   std::span<const double> scale;
-  double relative_floor = 0;  // 8 eps sqrt(K), plus the margin where there is no truth
+  ErrorFloor floor;  // with the margin where there is no truth
+  DType dtype = DType::kF32;
   int64_t row = 1;
 
   double Target(int64_t i) const { return truth.empty() ? reference[i] : truth[i]; }
@@ -108,18 +118,29 @@ double RowRms(const Data& data, int64_t begin, int64_t end) {
   return count ? std::sqrt(sum / static_cast<double>(count)) : 0;
 }
 
+// Of 16-bit types, whose range honest arithmetic may pass on the way or at the end. Without a truth nobody
+// knows what eager lost on the way.
+bool RightBeyondRange(const Data& data, float y, double t, double floor) {
+  if (data.dtype == DType::kF32) return false;
+  if (!std::isfinite(t)) return data.truth.empty();
+  if (std::isfinite(y)) return std::abs(y - t) <= floor;
+  return !std::isnan(y) && (y > 0) == (t > 0) && std::abs(t) + floor > LargestFinite(data.dtype);
+}
+
 void CheckRow(const Data& data, int64_t begin, int64_t end, Worst* worst) {
   const double rms = RowRms(data, begin, end);
   double error_squares = 0, reference_squares = 0, floor_squares = 0;
   for (int64_t i = begin; i < end; ++i) {
     const double t = data.Target(i);
     const float r = data.reference[i], y = data.answer[i];
-    if (!std::isfinite(t) || !std::isfinite(r)) {
-      worst->See(i, SameNonFinite(y, r) ? 0 : std::numeric_limits<double>::infinity(), 0);
+    const double s = data.scale.empty() ? std::max(std::abs(t), rms) : data.scale[i];
+    const double floor = data.floor.At(std::abs(t), s);
+    if (!std::isfinite(t) || !std::isfinite(r) || (!std::isfinite(y) && data.dtype != DType::kF32)) {
+      const bool right = SameNonFinite(y, r) || RightBeyondRange(data, y, t, floor);
+      worst->See(i, right ? 0 : std::numeric_limits<double>::infinity(), 0);
       continue;
     }
-    const double s = data.scale.empty() ? std::max(std::abs(t), rms) : data.scale[i];
-    const double reference_error = std::abs(r - t), floor = data.relative_floor * s, error = std::abs(y - t);
+    const double reference_error = std::abs(r - t), error = std::abs(y - t);
     worst->See(i, std::isnan(error) ? std::numeric_limits<double>::infinity() : error,
                std::max(4 * reference_error, floor));
     if (s > 0) worst->reference_error = std::max(worst->reference_error, reference_error / s);
@@ -143,7 +164,7 @@ bool RowSurelyFine(const Data& data, int64_t begin, int64_t end) {
   float squares = 0;
 #pragma omp simd reduction(+ : squares)
   for (int64_t i = begin; i < end; ++i) squares += r[i] * r[i];
-  const auto floor = static_cast<float>(data.relative_floor * 0.999);
+  const auto floor = static_cast<float>(data.floor.of_scale * 0.999);
   const float rms = std::sqrt(squares / static_cast<float>(end - begin)) * 0.999F;
   int outside = 0;
 #pragma omp simd reduction(+ : outside)
@@ -181,7 +202,7 @@ CheckResult Report(const CheckShape& shape, const Data& data, const Worst& worst
   if (worst.wrong > 0) {
     result.ok = false;
     const int64_t i = worst.first_wrong;
-    const char* note = IsPoison(data.answer[i]) ? " (never written)" : "";
+    const char* note = IsPoison(data.answer[i], data.dtype) ? " (never written)" : "";
     result.message = fmt::format(
         "{}{} = {:.8g}{}, expected {:.8g}; {} of {} elements are off; worst at {}: {:.8g} instead of {:.8g}, "
         "error {:.3g} "
@@ -202,19 +223,29 @@ CheckResult Report(const CheckShape& shape, const Data& data, const Worst& worst
 
 }  // namespace
 
+ErrorFloor FloorOf(int64_t reduction, DType dtype) {
+  ErrorFloor floor{8 * kEps * std::sqrt(static_cast<double>(reduction)), 0, 0};
+  if (dtype == DType::kF32) return floor;
+  floor.of_scale += 2 * Roundoff(dtype);
+  floor.of_value = 2 * Roundoff(dtype);
+  floor.absolute = 2 * SmallestStep(dtype);
+  return floor;
+}
+
 CheckResult CheckAgainstTruth(const CheckShape& shape, std::span<const float> answer,
                               std::span<const float> reference, std::span<const double> truth,
                               std::span<const double> scale, int threads) {
-  const double floor = 8 * kEps * std::sqrt(static_cast<double>(shape.reduction));
-  const Data data{answer, reference, truth, scale, floor, RowLength(shape.shape)};
+  const ErrorFloor floor = FloorOf(shape.reduction, shape.dtype);
+  const Data data{answer, reference, truth, scale, floor, shape.dtype, RowLength(shape.shape)};
   return Report(shape, data, CheckRows(data, threads));
 }
 
 CheckResult CheckAgainstReference(const CheckShape& shape, std::span<const float> answer,
                                   std::span<const float> reference, std::span<const double> scale,
                                   double margin, int threads) {
-  const double floor = 8 * kEps * std::sqrt(static_cast<double>(shape.reduction)) + margin;
-  const Data data{answer, reference, {}, scale, floor, RowLength(shape.shape)};
+  ErrorFloor floor = FloorOf(shape.reduction, shape.dtype);
+  floor.of_scale += margin;
+  const Data data{answer, reference, {}, scale, floor, shape.dtype, RowLength(shape.shape)};
   return Report(shape, data, CheckRows(data, threads));
 }
 

@@ -9,10 +9,19 @@
 // is no tensor-wide maximum: one wrong element is wrong. Why s is not the sum of absolute contributions:
 // together with sqrt(K) that lets inputs rounded to fp16 pass from K = 1024 on (see `kevin problems
 // --admit`); the root of the sum of squares, which the row's RMS estimates, does not.
+//
+// Outputs of 16 bits: the arithmetic is held to float32 all the same, and roundings to the type are allowed
+// for, two of the value and two of what is added up (a kernel may round what it keeps between a few steps):
+//     |y - t| <= max(4 |r - t|,  8 eps sqrt(K) s + 2 u (|t| + s) + 2 step),  u = 2^-11 (fp16), 2^-8 (bf16),
+// step = the type's smallest difference (fp16: 2^-24; below 6e-5 it has fewer digits). That sqrt(K) does not
+// multiply u is what rejects sums kept in 16 bits. Where t is finite and r is not, because eager passed the
+// type's range on the way, the right value is right too; where t lies outside that range, so is infinity.
 
 #include <cstdint>
 #include <span>
 #include <string>
+
+#include "env/problem.h"
 
 namespace kevin {
 
@@ -30,6 +39,7 @@ struct CheckShape {
   std::string name;  // of the output, for messages
   std::span<const int64_t> shape;
   int64_t reduction = 1;
+  DType dtype = DType::kF32;  // in which the answer is kept; the values themselves come widened to float
 };
 
 // `scale` is empty or has one value an element. All spans have the shape's number of elements.
@@ -37,7 +47,14 @@ CheckResult CheckAgainstTruth(const CheckShape& shape, std::span<const float> an
                               std::span<const float> reference, std::span<const double> truth,
                               std::span<const double> scale, int threads);
 
-// For outputs of timed calls, where there is no truth: |y - r| <= (8 eps sqrt(K) + margin) s, with s from r.
+// The part of the bound that does not depend on the reference's error, and what it is made of.
+struct ErrorFloor {
+  double of_scale = 0, of_value = 0, absolute = 0;
+  double At(double value, double scale) const { return of_scale * scale + of_value * value + absolute; }
+};
+ErrorFloor FloorOf(int64_t reduction, DType dtype);
+
+// For outputs of timed calls, where there is no truth: with |r - t| left out, `margin` s added and s from r.
 // `margin` is 10 times the largest reference_error that CheckAgainstTruth saw for this problem.
 CheckResult CheckAgainstReference(const CheckShape& shape, std::span<const float> answer,
                                   std::span<const float> reference, std::span<const double> scale,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -10,7 +11,9 @@
 #include "env/cpu_environment.h"
 #include "env/error.h"
 #include "env/gpu_environment.h"
+#include "env/precision.h"
 #include "tools/admission_log.h"
+#include "tools/device_options.h"
 #include "tools/honest_kernels.h"
 #include "tools/places.h"
 #include "tools/table.h"
@@ -28,6 +31,7 @@ struct Row {
   bool must_pass = false;
   bool passed = false;
   std::string reason;
+  bool told_apart = true;  // false: right, as far as the outputs' type can tell; counts neither way
 };
 
 double SecondsSince(Clock::time_point start) {
@@ -38,6 +42,10 @@ double SecondsSince(Clock::time_point start) {
 class Device {
  public:
   explicit Device(const AdmissionOptions& options) {
+    if (options.device != "cpu" && options.precision != "fp32") {
+      throw Error(ExitCode::kBadRequest, "--admit --precision " + options.precision + " is not done on a GPU",
+                  "use --device cpu, or leave --precision out");
+    }
     EnvironmentOptions environment = EnvironmentOptionsFor(options.threads, "full");
     environment.device = options.device;
     if (options.device == "cpu") {
@@ -53,8 +61,10 @@ class Device {
   std::vector<Row> Try(const Problem& problem, const EvaluateOptions& options) {
     std::vector<Row> rows;
     for (const DecoyResult& decoy : cpu_ ? cpu_->Admit(problem, options) : gpu_->Admit(problem, options))
-      rows.push_back({decoy.name, decoy.must_pass, decoy.passed, decoy.reason});
-    if (cpu_) TryHonest(problem, options, &rows);
+      rows.push_back({decoy.name, decoy.must_pass, decoy.passed,
+                      decoy.told_apart ? decoy.reason : "nearer to the truth than the outputs' rounding",
+                      decoy.told_apart});
+    if (cpu_ && PrecisionOf(problem) == Precision::kFp32) TryHonest(problem, options, &rows);
     return rows;
   }
 
@@ -78,7 +88,7 @@ class Device {
 std::string Judgement(const std::vector<Row>& rows) {
   std::string reason;
   for (const Row& row : rows) {
-    if (row.passed == row.must_pass) continue;
+    if (row.passed == row.must_pass || !row.told_apart) continue;
     reason += (reason.empty() ? "" : "; ") + row.name + (row.must_pass ? " was rejected" : " passed");
   }
   return reason;
@@ -86,7 +96,7 @@ std::string Judgement(const std::vector<Row>& rows) {
 
 int Count(const std::vector<Row>& rows, bool must_pass, bool passed) {
   int count = 0;
-  for (const Row& row : rows) count += row.must_pass == must_pass && row.passed == passed;
+  for (const Row& row : rows) count += row.told_apart && row.must_pass == must_pass && row.passed == passed;
   return count;
 }
 
@@ -96,8 +106,9 @@ std::vector<Json> EventsOf(const AdmissionRecord& record, const std::vector<Row>
     events.push_back({{"event", "decoy"},
                       {"problem", record.problem},
                       {"size", record.size},
+                      {"precision", record.precision},
                       {"name", row.name},
-                      {"must_pass", row.must_pass},
+                      {"must_pass", row.told_apart ? Json(row.must_pass) : Json()},
                       {"passed", row.passed},
                       {"reason", row.reason}});
   }
@@ -110,7 +121,9 @@ std::string VerdictOf(const Problem& problem, const AdmissionRecord& record) {
   const bool is_flagged = problem.flags.contains("inadmissible");
   if (record.reason.empty()) return is_flagged ? "admitted, though its file says `inadmissible`" : "admitted";
   return (is_flagged ? "not admitted, as its file says: " : "NOT ADMITTED: ") + record.reason +
-         (is_flagged ? "" : "; harden its inputs, or flag it `inadmissible`, which leaves it out of scores");
+         (is_flagged || record.precision != "fp32"
+              ? ""
+              : "; harden its inputs, or flag it `inadmissible`, which leaves it out of scores");
 }
 
 void PrintTable(const Problem& problem, const AdmissionRecord& record, const std::vector<Row>& rows) {
@@ -119,8 +132,9 @@ void PrintTable(const Problem& problem, const AdmissionRecord& record, const std
   std::vector<std::vector<std::string>> table;
   for (const Row& row : rows) {
     const char* verdict = row.passed ? "passed" : "rejected";
-    table.push_back({"  " + row.name, row.must_pass ? "must pass" : "must fail",
-                     row.passed == row.must_pass ? verdict : std::string(verdict) + "  <-- WRONG",
+    const char* demand = row.must_pass ? "must pass" : row.told_apart ? "must fail" : "may pass";
+    const bool as_it_must = row.passed == row.must_pass || !row.told_apart;
+    table.push_back({"  " + row.name, demand, as_it_must ? verdict : std::string(verdict) + "  <-- WRONG",
                      row.reason.substr(0, 60)});
   }
   fmt::print("{}", AlignedTable(table));
@@ -128,12 +142,13 @@ void PrintTable(const Problem& problem, const AdmissionRecord& record, const std
 
 struct Totals {
   int admitted = 0, judged = 0, failed = 0, known = 0, decoys = 0, rejected = 0, right = 0, right_passed = 0;
+  int too_near = 0;
 
   void Add(const AdmissionRecord& record) {
     (record.error.empty() ? judged : failed) += 1;
     admitted += record.error.empty() && record.reason.empty();
     decoys += record.decoys, rejected += record.rejected;
-    right += record.right, right_passed += record.right_passed;
+    right += record.right, right_passed += record.right_passed, too_near += record.too_near;
   }
 };
 
@@ -148,8 +163,8 @@ class Admission {
   int Run() {
     size_t left = 0;
     for (const Problem& problem : problems_) {
-      AdmissionRecord record{problem.id, problem.content_hash, evaluate_.size, options_.inputs,
-                             device_.Facts().device};
+      AdmissionRecord record{problem.id,      problem.content_hash,   evaluate_.size,
+                             options_.inputs, device_.Facts().device, options_.precision};
       if (const AdmissionRecord* known = log_.Find(record)) {
         totals_.Add(*known);
         ++totals_.known;
@@ -171,15 +186,20 @@ class Admission {
       rows = device_.Try(problem, evaluate_);
       failures_ = 0;
     } catch (const Error& error) {
-      if (problems_.size() == 1 || ++failures_ == kMostFailuresInARow) throw;
-      record->error = error.what();
+      // Eager lacks an operator in 16 bits here and there: that is an answer.
+      const bool is_lacking =
+          error.code() == ExitCode::kBadRequest && PrecisionOf(problem) != Precision::kFp32;
+      if (!is_lacking && (problems_.size() == 1 || ++failures_ == kMostFailuresInARow)) throw;
+      (is_lacking ? record->reason : record->error) = error.what();
     }
     record->seconds = SecondsSince(start);
-    record->reason = Judgement(rows);
+    if (record->reason.empty()) record->reason = Judgement(rows);
     record->rejected = Count(rows, false, false);
     record->decoys = record->rejected + Count(rows, false, true);
     record->right_passed = Count(rows, true, true);
     record->right = record->right_passed + Count(rows, true, false);
+    record->too_near = static_cast<int>(
+        std::count_if(rows.begin(), rows.end(), [](const Row& row) { return !row.told_apart; }));
     totals_.Add(*record);
     const std::vector<Json> events = EventsOf(*record, rows);
     log_.Add(events, *record);
@@ -194,9 +214,12 @@ class Admission {
 
   void PrintTotals(size_t left) const {
     fmt::print(
-        "\nadmitted {}/{}; decoys rejected {}/{}; right answers passed {}/{} (size {}, inputs {}, {})\n",
+        "\nadmitted {}/{}; decoys rejected {}/{}; right answers passed {}/{} (size {}, inputs {}{}, {})\n",
         totals_.admitted, totals_.judged, totals_.rejected, totals_.decoys, totals_.right_passed,
-        totals_.right, evaluate_.size, options_.inputs, device_.Facts().device);
+        totals_.right, evaluate_.size, options_.inputs, PrecisionNote(options_.precision),
+        device_.Facts().device);
+    if (totals_.too_near > 0)
+      fmt::print("{} more decoys are nearer to the truth than the outputs' rounding\n", totals_.too_near);
     if (totals_.failed > 0) fmt::print("{} could not be judged here\n", totals_.failed);
     if (totals_.known > 0) fmt::print("{} of them were in {}\n", totals_.known, options_.results.string());
     if (left > 0) fmt::print("{} are left: the same command goes on with --results\n", left);

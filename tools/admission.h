@@ -1,6 +1,7 @@
 #pragma once
 // Admission: a problem counts only if wrong answers fail on it and right ones pass. Decoys, the reference's
-// own answers and honest alternatives run against each problem's own check; all tables are printed.
+// own answers and honest alternatives run against each problem's own check; all tables are printed. The
+// honest alternatives are float32's and left out in other precisions.
 
 #include <filesystem>
 #include <string>
@@ -13,6 +14,7 @@ namespace kevin {
 struct AdmissionOptions {
   std::string size;                // empty: small on the CPU, full on a GPU
   std::string inputs = "default";  // or "kernelbench": U[0,1)
+  std::string precision = "fp32";  // in which the problems are given here; on a GPU only this
   bool json = false;               // `decoy` and `admission` events, one JSON object a line
   int threads = 0;                 // 0: all cores of this process
   std::string device = "cpu";      // or "cuda:N", where honest kernels, which are C++, take no part

@@ -13,7 +13,7 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 auto Key(const AdmissionRecord& record) {
-  return std::tie(record.problem_hash, record.size, record.inputs, record.device);
+  return std::tie(record.problem_hash, record.size, record.inputs, record.device, record.precision);
 }
 
 }  // namespace
@@ -25,6 +25,7 @@ ordered_json ToJson(const AdmissionRecord& record) {
   return {{"event", "admission"},
           {"problem", record.problem},
           {"size", record.size},
+          {"precision", record.precision},
           {"admitted", record.error.empty() ? ordered_json(record.reason.empty()) : ordered_json()},
           {"reason", text(record.error.empty() ? record.reason : record.error)},
           {"device", record.device},
@@ -34,6 +35,7 @@ ordered_json ToJson(const AdmissionRecord& record) {
           {"rejected", record.rejected},
           {"right", record.right},
           {"right_passed", record.right_passed},
+          {"too_near", record.too_near},
           {"seconds", record.seconds}};
 }
 
@@ -48,11 +50,13 @@ AdmissionRecord AdmissionFromJson(const json& event) {
   record.size = text("size");
   record.inputs = text("inputs");
   record.device = text("device");
+  record.precision = event.value("precision", "fp32");
   (event.at("admitted").is_null() ? record.error : record.reason) = text("reason");
   record.decoys = event.at("decoys");
   record.rejected = event.at("rejected");
   record.right = event.at("right");
   record.right_passed = event.at("right_passed");
+  record.too_near = event.value("too_near", 0);
   record.seconds = event.at("seconds");
   return record;
 }

@@ -11,11 +11,12 @@ namespace kevin {
 
 // One problem's admission.
 struct AdmissionRecord {
-  std::string problem, problem_hash, size, inputs, device;
-  std::string reason;               // why it is not admitted; empty: it is
-  std::string error;                // why that is not known: it could not be judged here
+  std::string problem, problem_hash, size, inputs, device, precision = "fp32";
+  std::string reason = {};          // why it is not admitted; empty: it is
+  std::string error = {};           // why that is not known: it could not be judged here
   int decoys = 0, rejected = 0;     // wrong answers
   int right = 0, right_passed = 0;  // right answers: honest kernels and the reference's own
+  int too_near = 0;  // decoys that are not told apart (env/decoy_result.h), counted nowhere else
   double seconds = 0;
 };
 
@@ -29,7 +30,7 @@ class AdmissionLog {
   // Error(kBadRequest) when the file is there and cannot be opened.
   explicit AdmissionLog(std::filesystem::path file);
 
-  // The latest of the same problem text, size, inputs and device that has no error; else null.
+  // The latest of the same problem text, size, inputs, device and precision that has no error; else null.
   const AdmissionRecord* Find(const AdmissionRecord& wanted) const;
   // The events of one problem, the `admission` event last. Throws Error(kBroken) when they cannot be written.
   void Add(const std::vector<nlohmann::ordered_json>& events, const AdmissionRecord& record);

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "env/precision.h"
 #include "tools/places.h"
 #include "tools/table.h"
 
@@ -77,7 +78,12 @@ Baseline MeasureBaseline(const BaselineQuestion& question, const GpuFound& gpu, 
 std::string BaselineNote(const std::optional<Baseline>& baseline, const Problem& problem,
                          const EnvironmentFacts& facts) {
   if (!facts.device.starts_with("cuda:")) return "";
-  if (!baseline) return fmt::format("; torch.compile not measured (kevin baseline --problem {})", problem.id);
+  if (!baseline) {
+    const Precision precision = PrecisionOf(problem);
+    return fmt::format(
+        "; torch.compile not measured (kevin baseline --problem {}{})", problem.id,
+        precision == Precision::kFp32 ? "" : std::string(" --precision ") + PrecisionName(precision));
+  }
   if (!baseline->failure.empty()) return fmt::format("; no {}: {}", Name(*baseline), baseline->failure);
   return fmt::format("; {} is {} over eager", Name(*baseline), Times(baseline->CompileOverEager()));
 }
@@ -102,13 +108,13 @@ void AddBaselineFields(const std::optional<Baseline>& baseline, const char* spee
       known && speedup.is_number() ? Json(*OverBaseline(baseline, speedup.get<double>())) : Json();
 }
 
-const std::vector<std::string> kBaselineHeading = {"problem",   "size",      "device",     "torch",
-                                                   "TF32",      "eager us",  "compile us", "over eager",
-                                                   "compile s", "max error", "note"};
+const std::vector<std::string> kBaselineHeading = {"problem",    "size",      "device",    "torch",
+                                                   "TF32",       "precision", "eager us",  "compile us",
+                                                   "over eager", "compile s", "max error", "note"};
 
 std::vector<std::string> BaselineRow(const Baseline& b) {
-  std::vector<std::string> row = {b.problem, b.key.size, b.key.device_model, b.torch_version,
-                                  b.key.tf32 ? "yes" : "no"};
+  std::vector<std::string> row = {
+      b.problem, b.key.size, b.key.device_model, b.torch_version, b.key.tf32 ? "yes" : "no", b.key.precision};
   if (b.failure.empty() && !b.HasCompiled()) {
     row.insert(row.end(), {fmt::format("{:.1f}", b.eager_us), "", "", "", "", ""});
   } else if (b.failure.empty()) {
@@ -139,6 +145,7 @@ Json BaselineEvent(const Baseline& b) {
           {"device", b.key.device_model},
           {"driver", b.key.driver},
           {"torch", b.torch_version},
+          {"precision", b.key.precision},
           {"eager_us", times(b.eager_us)},
           {"compiled_us", compiled(b.compiled_us)},
           {"speedup", compiled(b.CompileOverEager())},

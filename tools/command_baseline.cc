@@ -8,8 +8,10 @@
 
 #include "env/cpu_environment.h"
 #include "env/error.h"
+#include "env/precision.h"
 #include "tools/baselines.h"
 #include "tools/commands.h"
+#include "tools/device_options.h"
 #include "tools/interrupt.h"
 #include "tools/places.h"
 #include "tools/suites.h"
@@ -30,7 +32,8 @@ On a GPU it needs a Python with torch 2.11 and CUDA: python3 on the PATH, or the
 
 struct BaselineOptions {
   std::vector<std::string> problems;
-  std::string suite, size, tf32 = "off", device = "auto";
+  std::string suite, size, device = "auto";
+  DeviceOptions asked;  // of which only `tf32` and `precision` are options here
   bool json = false, again = false;
 };
 
@@ -46,7 +49,8 @@ std::vector<Problem> Select(const BaselineOptions& options) {
     throw Error(ExitCode::kBadRequest, "baseline: no problem given",
                 "kevin baseline --problem level1/19, or --suite level1; kevin problems lists them");
   }
-  for (const Problem& problem : problems) {  // said before anything starts
+  for (Problem& problem : problems) {  // said before anything starts
+    problem = AsAsked(std::move(problem), options.asked);
     if (!options.size.empty()) AtSize(problem, options.size);
   }
   return problems;
@@ -83,7 +87,7 @@ class GpuMeter final : public Meter {
  public:
   GpuMeter(const BaselineOptions& options, GpuFound gpu)
       : size_(options.size),
-        tf32_(options.tf32 == "reference"),
+        tf32_(options.asked.tf32 == "reference"),
         gpu_(std::move(gpu)),
         python_(FindPythonTorch()) {}
 
@@ -110,13 +114,14 @@ class CpuMeter final : public Meter {
  public:
   explicit CpuMeter(const BaselineOptions& options)
       : size_(options.size), environment_(MakeCpuEnvironmentForTools(EnvironmentOptionsFor(0, "full"))) {
-    if (options.tf32 == "reference")
+    if (options.asked.tf32 == "reference")
       throw Error(ExitCode::kBadRequest, "--tf32 reference: a CPU has no TF32", "leave it out");
   }
 
   std::string What() const override { return "eager, on " + environment_->Facts().device; }
   BaselineKey KeyFor(const Problem& problem) const override {
-    return {problem.content_hash, size_, false, environment_->Facts().device, ""};
+    return {problem.content_hash,         size_, false,
+            environment_->Facts().device, "",    PrecisionName(PrecisionOf(problem))};
   }
   std::string torch_version() const override { return ""; }
   Baseline Measure(const Problem& problem, const std::string& label, const BaselineWork& work) override {
@@ -236,9 +241,10 @@ void AddBaselineCommand(CLI::App& app, Action* action) {
   CLI::Option* problem = command->add_option("--problem", options->problems, "Ids (level1/19) or TOML files");
   command->add_option("--suite", options->suite, "All problems of a level: level1")->excludes(problem);
   command->add_option("--size", options->size, "Size set (default: full on a GPU, small on a CPU)");
-  command->add_option("--tf32", options->tf32, "reference: float32 products may be rounded to TF32")
+  command->add_option("--tf32", options->asked.tf32, "reference: float32 products may be rounded to TF32")
       ->check(CLI::IsMember({"off", "reference"}))
       ->capture_default_str();
+  AddPrecisionOption(command, &options->asked.precision);
   command->add_option("--device", options->device, "auto (the first GPU, else the CPU), cpu, or cuda:N")
       ->check(WhyNoDevice)
       ->capture_default_str();

@@ -36,6 +36,7 @@ Examples:
   kevin bench relu.cu --problem level1/19            CUDA device code with a launch function, on the GPU
   kevin bench relu.cu --problem level1/19 --device cuda:1 --include cutlass/include
   kevin bench relu.cu --problem level1/19 --profile relu.ncu-rep --sass --sanitize
+  kevin bench half.cu --problem level1/19 --precision bf16
   kevin bench relu.cu --problem level1/19 --debug    one call with printf allowed, no verdict
 
 Whatever the verdict, the exit code is 0; see `outcome`.)";
@@ -103,8 +104,9 @@ struct Surroundings {
 void PrintReport(const std::vector<Judged>& all, const Problem& problem, const BenchOptions& options,
                  const Surroundings& surroundings) {
   const Evaluation& last = all.back().evaluation;
-  fmt::print("{} {} at size {}, inputs {}, on {}, isolation {}{}{}\n\n", problem.id, problem.name, last.size,
-             last.inputs, last.device, last.isolation, last.tf32 ? ", TF32 allowed" : "",
+  fmt::print("{} {} at size {}{}, inputs {}, on {}, isolation {}{}{}\n\n", problem.id, problem.name,
+             last.size, PrecisionNote(last.precision), last.inputs, last.device, last.isolation,
+             last.tf32 ? ", TF32 allowed" : "",
              BaselineNote(surroundings.baseline, problem, surroundings.facts));
   std::vector<std::vector<std::string>> table{{"kernel", "outcome", "against eager (99 %)", "verdict", "us",
                                                "eager us", "floor us", "GB/s", "GFLOP/s", "error"}};
@@ -141,7 +143,7 @@ class Bench {
  public:
   explicit Bench(const BenchOptions& options)
       : options_(options),
-        problem_(ProblemSet(ProblemSet::DefaultDirectory()).Find(options.problem)),
+        problem_(AsAsked(ProblemSet(ProblemSet::DefaultDirectory()).Find(options.problem), options.device)),
         kind_(GivenKind(options)),
         progress_(stderr) {
     if (!options.size.empty()) AtSize(problem_, options.size);  // said before anything starts

@@ -16,6 +16,7 @@
 #include "agent/records.h"
 #include "agent/rollout.h"
 #include "env/error.h"
+#include "env/precision.h"
 #include "tools/collect_budget.h"
 #include "tools/collect_policies.h"
 #include "tools/collect_text.h"
@@ -128,7 +129,7 @@ class Collection {
     const ProblemSet problems = Problems();
     for (const std::string& id :
          ProblemsOfSuite(problems, ProblemSet::DefaultDirectory(), options_.suite, &left_out_)) {
-      Problem problem = problems.Find(id);
+      Problem problem = AsAsked(problems.Find(id), options_.device);
       if (!spec_.size.empty()) AtSize(problem, spec_.size);
       spec_.tasks.push_back({problem.id, problem.content_hash});
       problems_.emplace(problem.content_hash, std::move(problem));
@@ -136,6 +137,7 @@ class Collection {
     spec_.policies = StoredPolicyNames(options_.policies, options_.model);
     spec_.model_options = SamplingJson(options_.model);
     spec_.tf32 = options_.device.tf32 == "reference";
+    spec_.precision = options_.device.precision;
   }
 
   // As they were when the run began, whatever this machine's files say.
@@ -147,7 +149,8 @@ class Collection {
                     fmt::format("{}: the text of {} is missing", store_.path().string(), task.problem),
                     "start another run with --new-run");
       }
-      problems_.emplace(task.problem_hash, ParseProblem(record->text, task.problem));
+      problems_.emplace(task.problem_hash, InPrecision(ParseProblem(record->text, task.problem),
+                                                       PrecisionNamed(spec_.precision)));
     }
   }
 
@@ -221,9 +224,10 @@ class Collection {
     const QueueCounts counts = queue_.Count(run_);
     const int64_t all = counts.waiting + counts.leased + counts.done + counts.parked;
     progress_->Phase("");
-    progress_->Line(fmt::format(
-        "{} problems, {} episodes of {} turns, policy {}; {}; isolation {}; {} at once", spec_.tasks.size(),
-        all, spec_.turns, fmt::join(spec_.policies, ", "), facts.device, facts.isolation, parallel));
+    progress_->Line(
+        fmt::format("{} problems{}, {} episodes of {} turns, policy {}; {}; isolation {}; {} at once",
+                    spec_.tasks.size(), PrecisionNote(spec_.precision), all, spec_.turns,
+                    fmt::join(spec_.policies, ", "), facts.device, facts.isolation, parallel));
     progress_->Line(fmt::format(
         "run {} in {}{}", run_, store_.path().string(),
         resumed_ ? fmt::format(", going on: {} of {} episodes are done", counts.done, all) : std::string()));
@@ -373,8 +377,9 @@ void AddCommand(CLI::App& app, Action* action, const std::string& name, const st
   CLI::Option* new_run = command->add_flag("--new-run", o.new_run, "Begin anew even if a run is unfinished");
   CLI::Option* run = command->add_option(
       "--run,--join", o.join, "Work on this run (a unique beginning of its id), beside others or after them");
-  for (CLI::Option* option : {suite, policy, episodes, turns, seed, note, size, inputs, new_run,
-                              command->get_option("--tf32"), command->get_option("--base-url")}) {
+  for (CLI::Option* option :
+       {suite, policy, episodes, turns, seed, note, size, inputs, new_run, command->get_option("--tf32"),
+        command->get_option("--precision"), command->get_option("--base-url")}) {
     option->excludes(run);
   }
   command

@@ -5,10 +5,11 @@
 #include <memory>
 
 #include "env/error.h"
-#include "env/problem.h"
+#include "env/precision.h"
 #include "tools/admission.h"
 #include "tools/baselines.h"
 #include "tools/commands.h"
+#include "tools/device_options.h"
 #include "tools/problem_listing.h"
 #include "tools/suites.h"
 
@@ -32,21 +33,25 @@ constexpr const char* kExamples = R"(Examples:
   kevin problems --suite test           the problems of a list (env/problems/suites/), a level, a range
   kevin problems level1/19 --admit      do wrong answers fail on it, do honest ones pass?
   kevin problems --admit --suite level2 --device cuda:0 --results level2.jsonl --seconds 180
-                                        in slices on a GPU: the same command goes on where it stopped)";
+                                        in slices on a GPU: the same command goes on where it stopped
+  kevin problems --level 1 --admit --precision bf16)";
 
 std::vector<Problem> Select(const ProblemsOptions& options) {
-  if (options.id.ends_with(".toml")) return {LoadProblemFile(options.id)};
+  const auto as_asked = [&](Problem problem) {
+    return InPrecision(std::move(problem), PrecisionNamed(options.admission.precision));
+  };
+  if (options.id.ends_with(".toml")) return {as_asked(LoadProblemFile(options.id))};
   const ProblemSet set(ProblemSet::DefaultDirectory());
-  if (!options.id.empty()) return {set.Find(options.id)};
+  if (!options.id.empty()) return {as_asked(set.Find(options.id))};
   std::vector<Problem> problems;
   if (!options.suite.empty()) {
     for (const std::string& id : ProblemsOfSuite(set, ProblemSet::DefaultDirectory(), options.suite))
-      problems.push_back(set.Find(id));
+      problems.push_back(as_asked(set.Find(id)));
     return problems;
   }
   const std::string prefix = options.level == 0 ? "" : fmt::format("level{}/", options.level);
   for (const std::string& id : set.Ids()) {
-    if (id.starts_with(prefix)) problems.push_back(set.Find(id));
+    if (id.starts_with(prefix)) problems.push_back(as_asked(set.Find(id)));
   }
   if (problems.empty()) {
     throw Error(ExitCode::kBadRequest,
@@ -91,6 +96,7 @@ void AddProblemsCommand(CLI::App& app, Action* action) {
       ->excludes(level);
   command->add_option("--size", options->size,
                       "Only this size set (with --admit: small unless given, full on a GPU)");
+  AddPrecisionOption(command, &options->admission.precision);
   command->add_flag("--json", options->json, "One JSON object a line");
   CLI::Option* admit = command->add_flag("--admit", options->admit,
                                          "Run decoys, which must fail, and honest kernels, which must pass");

@@ -13,6 +13,7 @@
 #include "agent/machine.h"
 #include "agent/output.h"
 #include "env/error.h"
+#include "env/precision.h"
 #include "tools/baselines.h"
 #include "tools/commands.h"
 #include "tools/device_options.h"
@@ -58,7 +59,7 @@ Problem FindProblem(const std::string& id) { return ProblemSet(ProblemSet::Defau
 
 // A wrong id should not leave an empty database behind, so this comes before the store is opened.
 Problem GivenProblem(const RunOptions& options) {
-  if (!options.problem.empty()) return FindProblem(options.problem);
+  if (!options.problem.empty()) return AsAsked(FindProblem(options.problem), options.device);
   if (!options.continue_episode.empty()) return {};
   throw Error(ExitCode::kBadRequest, "run: no problem given",
               "kevin run --problem level1/19; kevin problems lists them");
@@ -81,6 +82,7 @@ class Run {
       kind = earlier.kind;
       if (options.policy.empty()) policy = earlier.policy;
       if (options.problem.empty()) problem_ = ProblemOf(earlier);
+      problem_ = InPrecision(std::move(problem_), PrecisionNamed(earlier.precision));
       if (!options.note.empty()) episode_options_.note = options.note;
     } else {
       episode_options_.seed = options.seed;
@@ -161,9 +163,9 @@ class Run {
     hooks.on_begin = [this, progress](const EpisodeRecord& episode) {
       episode_ = episode.id;
       last_turn_ = episode.turns + episode_options_.turns;
-      progress->Line(fmt::format("{} {}, {}, policy {}; {}; isolation {}{}", problem_.id, problem_.name,
-                                 episode.size, policy_.policy->Name(), episode.device, episode.isolation,
-                                 baseline_note_));
+      progress->Line(fmt::format("{} {}, {}{}, policy {}; {}; isolation {}{}", problem_.id, problem_.name,
+                                 episode.size, PrecisionNote(episode.precision), policy_.policy->Name(),
+                                 episode.device, episode.isolation, baseline_note_));
       progress->Line(fmt::format("episode {} in {}", episode.id, options_.database));
     };
     hooks.on_phase = [this, progress](int turn, const std::string& phase) {
@@ -290,7 +292,9 @@ void AddRunCommand(CLI::App& app, Action* action) {
   run->add_option("--db", o.database, "The database")->capture_default_str();
   run->add_option("--out", o.output, "Where kernels are written")->capture_default_str();
   run->add_flag("--json", o.json, "One JSON object a line on stdout, all else on stderr");
-  for (CLI::Option* option : {from, seed, size, inputs, run->get_option("--tf32")}) option->excludes(resume);
+  for (CLI::Option* option :
+       {from, seed, size, inputs, run->get_option("--tf32"), run->get_option("--precision")})
+    option->excludes(resume);
   run->callback([options, action] { *action = [options] { return Run(*options).Go(); }; });
 }
 

@@ -9,6 +9,7 @@
 #include "agent/kinds.h"
 #include "env/error.h"
 #include "env/gpu/examine/examiner.h"
+#include "env/precision.h"
 #include "tools/places.h"
 
 namespace kevin {
@@ -42,6 +43,28 @@ std::string OnlyOnGpu(const DeviceOptions& options) {
 
 }  // namespace
 
+void AddPrecisionOption(CLI::App* command, std::string* precision) {
+  command
+      ->add_option("--precision", *precision,
+                   "fp32, fp16 or bf16: the type of all floating inputs, parameters and outputs")
+      ->check(CLI::IsMember({"fp32", "fp16", "bf16"}))
+      ->capture_default_str();
+}
+
+Problem AsAsked(Problem problem, const DeviceOptions& options) {
+  const Precision precision = PrecisionNamed(options.precision);
+  if (precision != Precision::kFp32 && options.tf32 != "off") {
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("--tf32 is about float32 products; --precision {} has none", options.precision),
+                "leave one of the two out");
+  }
+  return InPrecision(std::move(problem), precision);
+}
+
+std::string PrecisionNote(const std::string& precision) {
+  return precision.empty() || precision == "fp32" ? "" : ", " + precision;
+}
+
 void AddDeviceOptions(CLI::App* command, DeviceOptions* options) {
   command
       ->add_option("--device", options->device, "auto (the first usable GPU, else the CPU), cpu, or cuda:N")
@@ -52,6 +75,7 @@ void AddDeviceOptions(CLI::App* command, DeviceOptions* options) {
                    "On a GPU: reference lets both sides round float32 products to TF32")
       ->check(CLI::IsMember({"off", "reference"}))
       ->capture_default_str();
+  AddPrecisionOption(command, &options->precision);
   command
       ->add_option("--include", options->include, "On a GPU: a folder of headers for the kernel; repeatable")
       ->allow_extra_args(false);

@@ -17,6 +17,7 @@ namespace kevin {
 struct DeviceOptions {
   std::string device = "auto";  // "auto", "cpu" or "cuda:N"
   std::string tf32 = "off";     // or "reference"
+  std::string precision = "fp32";
   std::string isolation = "full";
   std::vector<std::string> include;
   bool profile = false;        // --profile [OUT.ncu-rep]
@@ -24,13 +25,23 @@ struct DeviceOptions {
   int threads = 0;
 };
 
-// --device, --tf32, --include, --profile, --threads, --isolation. Values outside the allowed ones are usage
-// errors.
+// --device, --tf32, --precision, --include, --profile, --threads, --isolation. Values outside the allowed
+// ones are usage errors.
 void AddDeviceOptions(CLI::App* command, DeviceOptions* options);
 
 // For commands that keep several devices busy: --device then may be given several times, also as "all". To be
 // called after AddDeviceOptions.
 void AllowManyDevices(CLI::App* command, std::vector<std::string>* devices);
+
+// --precision alone, for commands without the rest.
+void AddPrecisionOption(CLI::App* command, std::string* precision);
+
+// The problem as --precision asks for it. Throws Error(kBadRequest) where --tf32, which is about float32, is
+// asked for too.
+Problem AsAsked(Problem problem, const DeviceOptions& options);
+
+// For a report's first line: ", bf16"; "" for fp32.
+std::string PrecisionNote(const std::string& precision);
 
 using GpuFinder = std::function<std::vector<GpuFound>(std::string* why_none)>;
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "env/precision.h"
 #include "tools/table.h"
 
 namespace kevin {
@@ -114,10 +115,11 @@ std::string ProblemTable(const std::vector<Problem>& problems, const std::string
         columns.push_back(sized.size);
     }
   }
-  std::vector<Row> rows = {{"id", "name", "families"}};
+  std::vector<Row> rows = {{"id", "name", "families", "dtype"}};
   rows[0].insert(rows[0].end(), columns.begin(), columns.end());
   for (const auto& [problem, sizes] : listed) {
-    Row row = {problem->id, problem->name, fmt::format("{}", fmt::join(problem->families, " "))};
+    Row row = {problem->id, problem->name, fmt::format("{}", fmt::join(problem->families, " ")),
+               DTypeName(DTypeOf(PrecisionOf(*problem)))};
     for (const std::string& column : columns) {
       const auto sized = std::find_if(sizes.begin(), sizes.end(), [&](const SizedProblem& candidate) {
         return candidate.size == column;
@@ -182,10 +184,18 @@ nlohmann::ordered_json ProblemJson(const Problem& problem, const std::string& si
     bytes[sized.size] = static_cast<int64_t>(sized.bytes);
   }
   const Json signature = {{"cpp", LaunchSignature(problem)}, {"cuda", LaunchSignature(problem, "cuda")}};
-  return {
-      {"event", "problem"}, {"id", problem.id},       {"name", problem.name}, {"families", problem.families},
-      {"flags", flags},     {"signature", signature}, {"inputs", inputs},     {"params", params},
-      {"outputs", outputs}, {"flops", flops},         {"bytes", bytes}};
+  return {{"event", "problem"},
+          {"id", problem.id},
+          {"name", problem.name},
+          {"families", problem.families},
+          {"precision", PrecisionName(PrecisionOf(problem))},
+          {"flags", flags},
+          {"signature", signature},
+          {"inputs", inputs},
+          {"params", params},
+          {"outputs", outputs},
+          {"flops", flops},
+          {"bytes", bytes}};
 }
 
 }  // namespace kevin

@@ -1,6 +1,7 @@
 #include "env/cpu/admission.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -10,6 +11,8 @@
 #include "env/cpu/checker.h"
 #include "env/decoy_result.h"
 #include "env/error.h"
+#include "env/float16.h"
+#include "env/precision.h"
 
 namespace kevin {
 namespace {
@@ -25,11 +28,12 @@ struct AnswerContext {
   std::vector<TensorView> other_inputs;  // of another call
   std::vector<TensorView> reference;     // eager's outputs for these inputs
   std::vector<TensorView> stale;         // eager's outputs for other inputs
+  bool* told_apart = nullptr;            // becomes true once an answer is no right one, rounded as it may be
 };
 using Answer = std::function<void(const AnswerContext& context, const std::vector<void*>& outputs)>;
 
 // The check that a candidate faces, with outputs that `answer` fills in here.
-Outcome VerifyAnswer(Session& session, const Answer& answer) {
+Outcome VerifyAnswer(Session& session, const Answer& answer, bool* told_apart) {
   Checker checker(session);
   const OutputMemory& outputs = session.CandidateOutputs();
   const std::vector<uint16_t> slots = session.DrawSlots(std::min(kMixtureMembers, session.slots()));
@@ -41,7 +45,8 @@ Outcome VerifyAnswer(Session& session, const Answer& answer) {
   }
   for (size_t call = 0; call < slots.size(); ++call) {
     AnswerContext context{
-        &session, session.Inputs(slots[call]), session.Inputs(slots[(call + 1) % slots.size()]), {}, {}};
+        &session,  session.Inputs(slots[call]), session.Inputs(slots[(call + 1) % slots.size()]), {}, {},
+        told_apart};
     std::vector<void*> places;
     std::vector<const std::byte*> given, reference;
     for (size_t o = 0; o < session.sized().outputs.size(); ++o) {
@@ -71,20 +76,36 @@ void CopyReference(const AnswerContext& context, const std::vector<void*>& outpu
     std::memcpy(outputs[o], context.reference[o].data, Bytes(context.reference[o]));
 }
 
-// Sets elements [begin, end) of a tensor to one value.
-void SetElements(const TensorView& view, void* data, int64_t begin, int64_t end, double value) {
-  for (int64_t i = begin; i < end; ++i) {
-    if (view.dtype == DType::kI64) {
+void SetElement(const TensorView& view, void* data, int64_t i, double value) {
+  switch (view.dtype) {
+    case DType::kI64:
       static_cast<int64_t*>(data)[i] = static_cast<int64_t>(value);
-    } else {
+      return;
+    case DType::kF16:
+      return Round(static_cast<float>(value), static_cast<Float16*>(data) + i);
+    case DType::kBF16:
+      return Round(static_cast<float>(value), static_cast<BFloat16*>(data) + i);
+    default:
       static_cast<float*>(data)[i] = static_cast<float>(value);
-    }
   }
 }
 
+// Sets elements [begin, end) of a tensor to one value.
+void SetElements(const TensorView& view, void* data, int64_t begin, int64_t end, double value) {
+  for (int64_t i = begin; i < end; ++i) SetElement(view, data, i, value);
+}
+
 double ValueAt(const TensorView& view, int64_t i) {
-  return view.dtype == DType::kI64 ? static_cast<double>(static_cast<const int64_t*>(view.data)[i])
-                                   : static_cast<const float*>(view.data)[i];
+  switch (view.dtype) {
+    case DType::kI64:
+      return static_cast<double>(static_cast<const int64_t*>(view.data)[i]);
+    case DType::kF16:
+      return ToFloat(static_cast<const Float16*>(view.data)[i]);
+    case DType::kBF16:
+      return ToFloat(static_cast<const BFloat16*>(view.data)[i]);
+    default:
+      return static_cast<const float*>(view.data)[i];
+  }
 }
 
 double MeanOf(const TensorView& view) {
@@ -118,21 +139,66 @@ void Compute(const AnswerContext& context, const std::vector<TensorView>& inputs
   }
 }
 
-void FromRoundedInputs(const AnswerContext& context, const std::vector<void*>& outputs, int dropped,
-                       float largest) {
-  std::vector<std::vector<float>> rounded;
+// Does an output that is kept in 16 bits show the difference between these exact values? One of indices does.
+bool ToldApart(DType dtype, double exact, double truth) {
+  if (!IsFloating(dtype)) return exact != truth;
+  const double rounding = std::max(Roundoff(dtype) * std::abs(truth), SmallestStep(dtype) / 2);
+  return !(std::abs(exact - truth) <= rounding) && !(std::isnan(exact) && std::isnan(truth));
+}
+
+// A narrower type by the mantissa bits that it lacks against float32, and by its range.
+struct Narrower {
+  const char* name;
+  int dropped;
+  float largest;
+};
+constexpr Narrower kFp16 = {"fp16", 13, 65504}, kBf16 = {"bf16", 16, 3e38F};
+constexpr Narrower kE4m3 = {"fp8 (e4m3)", 20, 3e38F}, kE5m2 = {"fp8 (e5m2)", 21, 3e38F};
+
+void FromRoundedInputs(const AnswerContext& context, const std::vector<void*>& outputs,
+                       const Narrower& type) {
+  std::vector<std::vector<std::byte>> rounded;
   std::vector<TensorView> inputs;
   for (const TensorView& view : context.inputs) {
-    if (view.dtype != DType::kF32) {
-      inputs.push_back(view);
-      continue;
+    inputs.push_back(view);
+    if (!IsFloating(view.dtype)) continue;
+    rounded.emplace_back(Bytes(view));
+    inputs.back().data = rounded.back().data();
+    for (int64_t i = 0; i < Elements(view); ++i) {
+      const auto value = static_cast<float>(ValueAt(view, i));
+      SetElement(view, inputs.back().data, i, Rounded(value, type.dropped, type.largest));
     }
-    const auto* values = static_cast<const float*>(view.data);
-    rounded.emplace_back(values, values + Elements(view));
-    for (float& value : rounded.back()) value = Rounded(value, dropped, largest);
-    inputs.push_back({rounded.back().data(), view.dtype, view.shape});
   }
-  Compute(context, inputs, outputs);
+  const auto coarse = context.session->truth().Truth(inputs);
+  const bool is_narrow = PrecisionOf(*context.session->sized().problem) != Precision::kFp32;
+  const auto truth = is_narrow ? context.session->truth().Truth(context.inputs) : coarse;
+  *context.told_apart |= !is_narrow;
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const TensorView& output = context.reference[o];
+    for (int64_t i = 0; i < Elements(output); ++i) {
+      const double exact = coarse[o].values()[static_cast<size_t>(i)];
+      SetElement(output, outputs[o], i, exact);
+      *context.told_apart |= ToldApart(output.dtype, exact, truth[o].values()[static_cast<size_t>(i)]);
+    }
+  }
+}
+
+// Right in every digit that the narrower type has.
+void RoundedOutputs(const AnswerContext& context, const std::vector<void*>& outputs, const Narrower& type) {
+  const auto truth = context.session->truth().Truth(context.inputs);
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const TensorView& output = context.reference[o];
+    for (int64_t i = 0; i < Elements(output); ++i) {
+      const double exact = truth[o].values()[static_cast<size_t>(i)];
+      if (!IsFloating(output.dtype)) {
+        SetElement(output, outputs[o], i, exact);
+        continue;
+      }
+      const float value = Rounded(static_cast<float>(exact), type.dropped, type.largest);
+      SetElement(output, outputs[o], i, value);
+      *context.told_apart |= ToldApart(output.dtype, value, exact);
+    }
+  }
 }
 
 // A kernel that never looks at some of the tensors: those come from another call.
@@ -159,8 +225,12 @@ void OneWrongElement(const AnswerContext& context, const std::vector<void*>& out
   CopyReference(context, outputs);
   const TensorView& view = context.reference[0];
   const int64_t at = Elements(view) * 2 / 3;
-  const double wrong =
-      view.dtype == DType::kI64 ? ValueAt(view, at) + 1 : ValueAt(view, at) + 0.01 * RmsOf(view);
+  // Of 16-bit types a hundredth may be no more than rounding.
+  const double right = ValueAt(view, at), rms = RmsOf(view);
+  const double of_type = view.dtype == DType::kF32 ? 0 : 16 * Roundoff(view.dtype);
+  const double wrong = view.dtype == DType::kI64
+                           ? right + 1
+                           : right + std::max(0.01 * rms, of_type * std::max(std::abs(right), rms));
   SetElements(view, outputs[0], at, at + 1, wrong);
 }
 
@@ -172,10 +242,13 @@ void HalfTheRows(const AnswerContext& context, const std::vector<void*>& outputs
   }
 }
 
+// A coarse answer may lie too near to the truth for the outputs' type to show.
+enum class Kind { kWrong, kCoarse, kRight };
+
 struct Decoy {
   std::string name;
   Answer answer;
-  bool must_pass = false;
+  Kind kind = Kind::kWrong;
 };
 
 // For every input and for the weights together: does the output depend on it?
@@ -190,6 +263,30 @@ void AddBlindDecoys(const std::vector<ConcreteTensor>& given, std::vector<Decoy>
   for (size_t i = 0; inputs > 1 && i < inputs; ++i)
     decoys->push_back(
         {"other values of " + given[i].spec.name, WithOther([i](size_t at) { return at == i; })});
+}
+
+// What is computed more coarsely than the problem asks.
+void AddCoarse(const Session& session, std::vector<Decoy>* decoys) {
+  const Precision precision = PrecisionOf(*session.sized().problem);
+  const auto inputs = precision == Precision::kFp32   ? std::array{kFp16, kBf16}
+                      : precision == Precision::kFp16 ? std::array{kBf16, kE4m3}
+                                                      : std::array{kE4m3, kE5m2};
+  for (const Narrower& type : inputs) {
+    decoys->push_back(
+        {std::string("inputs rounded to ") + type.name,
+         [type](const AnswerContext& c, const std::vector<void*>& o) { FromRoundedInputs(c, o, type); },
+         Kind::kCoarse});
+  }
+  // Of few elements some roundings always happen to be small.
+  constexpr int64_t kEnoughToShow = 64;
+  const ConcreteTensor& output = session.sized().outputs[0];
+  if (precision == Precision::kFp32 || output.elements < kEnoughToShow || !IsFloating(output.spec.dtype))
+    return;
+  decoys->push_back({std::string("outputs rounded to ") + inputs[0].name,
+                     [type = inputs[0]](const AnswerContext& c, const std::vector<void*>& o) {
+                       RoundedOutputs(c, o, type);
+                     },
+                     Kind::kCoarse});
 }
 
 std::vector<Decoy> DecoysFor(const Session& session) {
@@ -210,11 +307,8 @@ std::vector<Decoy> DecoysFor(const Session& session) {
        }},
       {"one wrong element", OneWrongElement},
       {"half the rows", HalfTheRows},
-      {"inputs rounded to fp16",
-       [](const AnswerContext& c, const std::vector<void*>& o) { FromRoundedInputs(c, o, 13, 65504); }},
-      {"inputs rounded to bf16",
-       [](const AnswerContext& c, const std::vector<void*>& o) { FromRoundedInputs(c, o, 16, 3e38F); }},
   };
+  AddCoarse(session, &decoys);
   AddBlindDecoys(session.sized().inputs, &decoys);
   const ConcreteTensor& output = session.sized().outputs[0];
   for (size_t i = 0; i < session.sized().inputs.size(); ++i) {
@@ -225,7 +319,7 @@ std::vector<Decoy> DecoysFor(const Session& session) {
                       }});
     break;
   }
-  decoys.push_back({"the reference once more", ReferenceOnceMore, true});
+  decoys.push_back({"the reference once more", ReferenceOnceMore, Kind::kRight});
   return decoys;
 }
 
@@ -234,9 +328,11 @@ std::vector<Decoy> DecoysFor(const Session& session) {
 json AdmitProblem(Session& session) {
   std::vector<DecoyResult> results;
   for (const Decoy& decoy : DecoysFor(session)) {
-    const Outcome outcome = VerifyAnswer(session, decoy.answer);
+    bool told_apart = decoy.kind != Kind::kCoarse;
+    const Outcome outcome = VerifyAnswer(session, decoy.answer, &told_apart);
+    const bool passed = std::holds_alternative<Measured>(outcome);
     results.push_back(
-        {decoy.name, decoy.must_pass, std::holds_alternative<Measured>(outcome), OutcomeReason(outcome)});
+        {decoy.name, decoy.kind == Kind::kRight, passed, told_apart || !passed, OutcomeReason(outcome)});
   }
   return DecoysToJson(results);
 }

@@ -49,7 +49,7 @@ void FinalOutputs::Remember(size_t calls) {
   for (size_t call = 0; call < calls; ++call) {
     for (size_t o = 0; o < session_.sized().outputs.size(); ++o) {
       const std::byte* data = session_.Output(outputs_, slots_[call], o);
-      const auto words = static_cast<uint64_t>(session_.sized().outputs[o].bytes / 4);
+      const auto words = static_cast<uint64_t>((session_.sized().outputs[o].bytes + 3) / 4);
       for (int probe = 0; probe < kProbes; ++probe) {
         const uint64_t at = probe == 0 ? 0 : probe == 1 ? words - 1 : session_.random()() % words;
         seen_.push_back({data + at * 4, WordAt(data + at * 4)});

@@ -1,6 +1,8 @@
 #include "env/cpu/checker.h"
 
+#include "env/cpu/parallel_for.h"
 #include "env/error.h"
+#include "env/float16.h"
 
 namespace kevin {
 namespace {
@@ -10,11 +12,36 @@ std::span<const T> SpanOf(const void* data, int64_t elements) {
   return {static_cast<const T*>(data), static_cast<size_t>(elements)};
 }
 
+template <typename Narrow>
+std::span<const float> Widened(const void* data, int64_t elements, int threads, std::vector<float>* space) {
+  const auto* narrow = static_cast<const Narrow*>(data);
+  space->resize(static_cast<size_t>(elements));
+  float* wide = space->data();
+  ParallelFor(elements, 1 << 16, threads, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) wide[i] = ToFloat(narrow[i]);
+  });
+  return *space;
+}
+
 }  // namespace
 
 CheckShape Checker::ShapeOf(size_t output) const {
   const ConcreteTensor& tensor = session_.sized().outputs[output];
-  return {tensor.spec.name, tensor.shape, session_.sized().reduction};
+  return {tensor.spec.name, tensor.shape, session_.sized().reduction, tensor.spec.dtype};
+}
+
+std::span<const float> Checker::Floats(const TensorView& tensor, std::vector<float>* space) const {
+  const int64_t elements = ElementCount(tensor.shape);
+  const int threads = session_.options().threads;
+  if (tensor.dtype == DType::kF16) return Widened<Float16>(tensor.data, elements, threads, space);
+  if (tensor.dtype == DType::kBF16) return Widened<BFloat16>(tensor.data, elements, threads, space);
+  return SpanOf<float>(tensor.data, elements);
+}
+
+std::span<const float> Checker::Floats(size_t output, const std::byte* data,
+                                       std::vector<float>* space) const {
+  const ConcreteTensor& tensor = session_.sized().outputs[output];
+  return Floats({const_cast<std::byte*>(data), tensor.spec.dtype, tensor.shape}, space);
 }
 
 CheckResult Checker::Index(size_t slot, size_t output, const std::byte* answer) const {
@@ -25,9 +52,9 @@ CheckResult Checker::Index(size_t slot, size_t output, const std::byte* answer) 
   }
   const TensorView values = session_.Inputs(slot)[0];
   const ConcreteTensor& tensor = session_.sized().outputs[output];
-  return CheckExtremeIndex(tensor.spec.name, SpanOf<int64_t>(answer, tensor.elements),
-                           SpanOf<float>(values.data, ElementCount(values.shape)), values.shape,
-                           *problem.extreme_dim, problem.extreme_is_max);
+  std::vector<float> space;
+  return CheckExtremeIndex(tensor.spec.name, SpanOf<int64_t>(answer, tensor.elements), Floats(values, &space),
+                           values.shape, *problem.extreme_dim, problem.extreme_is_max);
 }
 
 CheckResult Checker::AgainstTruth(size_t slot, std::span<const std::byte* const> answer,
@@ -47,7 +74,7 @@ CheckResult Checker::AgainstTruth(size_t slot, std::span<const std::byte* const>
         scale = session_.truth().Scale(inputs);
       }
       result = CheckAgainstTruth(
-          ShapeOf(o), SpanOf<float>(answer[o], tensor.elements), SpanOf<float>(reference[o], tensor.elements),
+          ShapeOf(o), Floats(o, answer[o], &wide_answer_), Floats(o, reference[o], &wide_reference_),
           truth[o].values(), o == 0 ? scale.values() : std::span<const double>(), session_.options().threads);
       margin_ = std::max(margin_, 10 * result.reference_error);
     }
@@ -69,7 +96,7 @@ CheckResult Checker::AgainstReference(size_t slot, std::span<const std::byte* co
     }
     if (o == 0) scale = session_.truth().Scale(session_.Inputs(slot));
     result = CheckAgainstReference(
-        ShapeOf(o), SpanOf<float>(answer[o], tensor.elements), SpanOf<float>(reference[o], tensor.elements),
+        ShapeOf(o), Floats(o, answer[o], &wide_answer_), Floats(o, reference[o], &wide_reference_),
         o == 0 ? scale.values() : std::span<const double>(), margin_, session_.options().threads);
   }
   return result;

@@ -22,9 +22,13 @@ class Checker {
 
  private:
   CheckShape ShapeOf(size_t output) const;
+  // The values as floats: where they lie, or widened into `space`.
+  std::span<const float> Floats(const TensorView& tensor, std::vector<float>* space) const;
+  std::span<const float> Floats(size_t output, const std::byte* data, std::vector<float>* space) const;
   CheckResult Index(size_t slot, size_t output, const std::byte* answer) const;
 
   Session& session_;
+  std::vector<float> wide_answer_, wide_reference_;
   double margin_ = 0;
 };
 

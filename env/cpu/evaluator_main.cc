@@ -2,7 +2,7 @@
 //   serve THREADS RUNNER namespaces|plain    answers requests on descriptor 3 (env/wire.h) until it closes
 //   check                                    ends at once, well: libtorch could be loaded
 //   serve-gpu DEVICE RUNNER namespaces|plain TRUSTED_CUBIN    the same for candidates of a GPU
-//   twin SIZE THREADS                        one side of the pairs: eager, see twin.cc
+//   twin SIZE THREADS PRECISION              one side of the pairs: eager, see twin.cc
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -18,6 +18,7 @@
 #include "env/cpu/session.h"
 #include "env/error.h"
 #include "env/gpu/gpu_evaluator.h"
+#include "env/precision.h"
 #include "env/reference/caching_allocator.h"
 #include "env/wire.h"
 
@@ -76,13 +77,15 @@ class Evaluator {
 
   // Only the latest problem's session is kept: its slots may take a gigabyte.
   void PrepareSession(const json& request) {
-    const std::string key = request.at("problem_text").get<std::string>() + "\n" +
-                            request.at("size").get<std::string>() + "\n" +
-                            request.at("inputs").get<std::string>();
+    const std::string key =
+        request.at("problem_text").get<std::string>() + "\n" + request.at("size").get<std::string>() + "\n" +
+        request.at("inputs").get<std::string>() + "\n" + request.at("precision").get<std::string>();
     if (session_ && key == session_key_) return;
     session_.reset();
     SessionOptions options = base_;
-    options.problem = ParseProblem(request.at("problem_text"), request.at("problem_path").get<std::string>());
+    options.problem =
+        InPrecision(ParseProblem(request.at("problem_text"), request.at("problem_path").get<std::string>()),
+                    PrecisionNamed(request.at("precision")));
     options.size = request.at("size");
     options.inputs = request.at("inputs") == "kernelbench" ? InputMode::kKernelBench : InputMode::kDefault;
     options.limits.call_timeout_s = request.at("call_timeout_s");
@@ -104,7 +107,7 @@ int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   try {
     if (mode == "check") return 0;
-    if (mode == "twin" && argc == 4) return kevin::RunTwin(argv[2], std::stoi(argv[3]));
+    if (mode == "twin" && argc == 5) return kevin::RunTwin(argv[2], std::stoi(argv[3]), argv[4]);
     if (mode == "serve" && argc == 5) {
       kevin::InstallCachingAllocator(nullptr, 0);
       return kevin::Evaluator(std::stoi(argv[2]), argv[3], std::string(argv[4]) == "namespaces").Serve();

@@ -9,6 +9,8 @@
 
 #include "env/cpu/parallel_for.h"
 #include "env/error.h"
+#include "env/float16.h"
+#include "env/precision.h"
 
 namespace kevin {
 namespace {
@@ -68,6 +70,10 @@ inline float HeavyTailed(uint32_t i, Key key) {
 // What a drawn value is in the tensor's type. Rounding may lift the largest of [0, 1) * scale to scale
 // itself.
 inline void Store(float value, float, float* place) { *place = value; }
+inline void Store(float value, float, BFloat16* place) { Round(value, place); }
+inline void Store(float value, float, Float16* place) {
+  Round(std::clamp(value, -65504.0F, 65504.0F), place);
+}
 inline void Store(float value, float limit, int64_t* place) {
   *place = static_cast<int64_t>(std::floor(value)) - (value == limit ? 1 : 0);
 }
@@ -137,12 +143,13 @@ void FillValues(const TensorSpec& spec, uint64_t seed, int64_t elements, int thr
   }
 }
 
-void Impose(Structure structure, int64_t rows, int threads, float* matrix) {
+template <typename Value>
+void Impose(Structure structure, int64_t rows, int threads, Value* matrix) {
   ParallelFor(rows, std::max<int64_t>(1, kGrain / rows), threads, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      float* line = matrix + row * rows;
-      if (structure == Structure::kUpper) std::fill(line, line + row, 0.0F);
-      if (structure == Structure::kLower) std::fill(line + row + 1, line + rows, 0.0F);
+      Value* line = matrix + row * rows;
+      if (structure == Structure::kUpper) std::fill(line, line + row, Value{});
+      if (structure == Structure::kLower) std::fill(line + row + 1, line + rows, Value{});
       // Reads the upper half, which nobody changes.
       for (int64_t i = 0; structure == Structure::kSymmetric && i < row; ++i)
         line[i] = matrix[i * rows + row];
@@ -150,12 +157,19 @@ void Impose(Structure structure, int64_t rows, int threads, float* matrix) {
   });
 }
 
+template <typename Value>
+void FillAs(const TensorSpec& spec, uint64_t seed, int64_t elements, int threads, Value* out) {
+  FillValues(spec, seed, elements, threads, out);
+  if (spec.structure == Structure::kNone) return;
+  Impose(spec.structure, std::llround(std::sqrt(static_cast<double>(elements))), threads, out);
+}
+
 }  // namespace
 
 void FillTensor(const TensorSpec& spec, InputMode mode, uint64_t seed, int64_t elements, int threads,
                 void* data) {
   TensorSpec drawn = spec;
-  if (mode == InputMode::kKernelBench && !spec.is_param && spec.dtype == DType::kF32 &&
+  if (mode == InputMode::kKernelBench && !spec.is_param && IsFloating(spec.dtype) &&
       spec.distribution != Distribution::kSigns) {
     drawn.distribution = Distribution::kUniform01;
     drawn.scale = 1;
@@ -163,23 +177,20 @@ void FillTensor(const TensorSpec& spec, InputMode mode, uint64_t seed, int64_t e
   }
   switch (spec.dtype) {
     case DType::kF32:
-      FillValues(drawn, seed, elements, threads, static_cast<float*>(data));
-      break;
+      return FillAs(drawn, seed, elements, threads, static_cast<float*>(data));
+    case DType::kF16:
+      return FillAs(drawn, seed, elements, threads, static_cast<Float16*>(data));
+    case DType::kBF16:
+      return FillAs(drawn, seed, elements, threads, static_cast<BFloat16*>(data));
     case DType::kI64:
-      FillValues(drawn, seed, elements, threads, static_cast<int64_t*>(data));
-      break;
+      return FillValues(drawn, seed, elements, threads, static_cast<int64_t*>(data));
     case DType::kBool:
-      FillValues(drawn, seed, elements, threads, static_cast<bool*>(data));
-      break;
-    default:
+      return FillValues(drawn, seed, elements, threads, static_cast<bool*>(data));
+    case DType::kI32:
       throw Error(
           ExitCode::kBadRequest,
           "input `" + spec.name + "`: inputs of type " + DTypeName(spec.dtype) + " cannot be drawn yet",
           "use float32, int64 or bool inputs");
-  }
-  if (spec.structure != Structure::kNone) {
-    Impose(spec.structure, std::llround(std::sqrt(static_cast<double>(elements))), threads,
-           static_cast<float*>(data));
   }
 }
 

@@ -12,9 +12,9 @@ namespace kevin {
 // inputs that are neither parameters nor signs.
 enum class InputMode { kDefault, kKernelBench };
 
-// Fills `elements` values of `spec.dtype`. kMixture picks a member by the seed, so that several seeds see
-// several distributions; a structure is imposed afterwards. `threads` share the work. Throws
-// Error(kBadRequest) for a dtype that cannot be drawn.
+// Fills `elements` values of `spec.dtype`; a 16-bit type gets float32's values rounded, cut to its range.
+// kMixture picks a member by the seed, so that several seeds see several distributions; a structure is
+// imposed afterwards. `threads` share the work. Throws Error(kBadRequest) for a dtype that cannot be drawn.
 void FillTensor(const TensorSpec& spec, InputMode mode, uint64_t seed, int64_t elements, int threads,
                 void* data);
 
@@ -26,7 +26,7 @@ const char* MixtureMemberName(int member);
 uint64_t SecretSeed();
 
 // Fills memory with the poison pattern: a NaN for every floating-point type, an absurd index for integers.
-inline constexpr uint32_t kPoison = 0x7fd5a7c3;
+inline constexpr uint32_t kPoison = 0x7fd57fd5;
 void FillPoison(void* data, int64_t bytes, int threads);
 
 }  // namespace kevin

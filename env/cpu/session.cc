@@ -13,6 +13,7 @@
 #include "env/cpu/peak.h"
 #include "env/device_lock.h"
 #include "env/error.h"
+#include "env/precision.h"
 
 namespace kevin {
 namespace {
@@ -136,7 +137,8 @@ void Session::StartTwin() {
   load.inputs_bytes = layout_.inputs_bytes;
   load.outputs_bytes = arena_bytes_;
   WaitingProcess waiting =
-      Side::Start({options_.evaluator_path, "twin", options_.size, std::to_string(options_.threads)},
+      Side::Start({options_.evaluator_path, "twin", options_.size, std::to_string(options_.threads),
+                   PrecisionName(PrecisionOf(options_.problem))},
                   TrustedEnvironment(options_.threads), false, options_.threads);
   twin_ =
       std::make_unique<Side>(std::move(waiting), load, inputs_fd_.get(), arena_fd_.get(), problem_fd_.get());

@@ -94,7 +94,8 @@ class Session {
   std::mt19937_64 random_;
 };
 
-// What the twin process does: `kevin-evaluator twin SIZE THREADS`, with its load on descriptor kRunnerSocket.
-int RunTwin(const std::string& size, int threads);
+// What the twin process does: `kevin-evaluator twin SIZE THREADS PRECISION`, with its load on descriptor
+// kRunnerSocket.
+int RunTwin(const std::string& size, int threads, const std::string& precision);
 
 }  // namespace kevin

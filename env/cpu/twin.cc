@@ -12,6 +12,7 @@
 #include "env/cpu/session.h"
 #include "env/cpu/shared_memory.h"
 #include "env/error.h"
+#include "env/precision.h"
 #include "env/reference/caching_allocator.h"
 #include "env/reference/reference.h"
 #include "env/slot_layout.h"
@@ -74,7 +75,7 @@ struct Twin {
 
 }  // namespace
 
-int RunTwin(const std::string& size, int threads) {
+int RunTwin(const std::string& size, int threads, const std::string& precision) {
   RunnerLoad load;
   int descriptors[kLoadDescriptors];
   if (!ReceiveLoad(kRunnerSocket, &load, &descriptors)) return 0;
@@ -86,7 +87,8 @@ int RunTwin(const std::string& size, int threads) {
   twin.arena =
       Mapping(descriptors[kOutputsFd], static_cast<size_t>(load.outputs_bytes), Access::kReadWrite, false);
   InstallCachingAllocator(twin.arena.data(), twin.arena.bytes());
-  const Problem problem = ParseProblem(ReadSharedFile(descriptors[kLibraryFd]), "problem");
+  const Problem problem = InPrecision(ParseProblem(ReadSharedFile(descriptors[kLibraryFd]), "problem"),
+                                      PrecisionNamed(precision));
   twin.sized = AtSize(problem, size);
   twin.reference = std::make_unique<Reference>(problem, threads);
   twin.BindSlots(load.slots);

@@ -22,24 +22,33 @@ using nlohmann::ordered_json;
 constexpr size_t kDigits = 16;  // of a hash in a file's name
 
 auto Parts(const BaselineKey& key) {
-  return std::tie(key.problem_hash, key.size, key.tf32, key.device_model, key.driver);
+  return std::tie(key.problem_hash, key.size, key.tf32, key.device_model, key.driver, key.precision);
 }
 
 std::string FileName(const Baseline& baseline) {
   const BaselineKey& key = baseline.key;
   const std::string rest = key.size + '\n' + (key.tf32 ? "tf32" : "") + '\n' + key.device_model + '\n' +
-                           key.driver + '\n' + baseline.torch_version;
+                           key.driver + '\n' + baseline.torch_version +
+                           (key.precision == "fp32" ? "" : '\n' + key.precision);
   return key.problem_hash.substr(0, kDigits) + "-" + Sha256Hex(rest).substr(0, kDigits) + ".json";
 }
 
 ordered_json ToJson(const Baseline& b) {
-  return {{"problem", b.problem},         {"problem_hash", b.key.problem_hash},
-          {"size", b.key.size},           {"tf32", b.key.tf32},
-          {"device", b.key.device_model}, {"driver", b.key.driver},
-          {"torch", b.torch_version},     {"measured_at", b.measured_at},
-          {"failure", b.failure},         {"eager_us", b.eager_us},
-          {"compiled_us", b.compiled_us}, {"compile_s", b.compile_s},
-          {"max_error", b.max_error},     {"pairs", b.pairs}};
+  return {{"problem", b.problem},
+          {"problem_hash", b.key.problem_hash},
+          {"size", b.key.size},
+          {"tf32", b.key.tf32},
+          {"precision", b.key.precision},
+          {"device", b.key.device_model},
+          {"driver", b.key.driver},
+          {"torch", b.torch_version},
+          {"measured_at", b.measured_at},
+          {"failure", b.failure},
+          {"eager_us", b.eager_us},
+          {"compiled_us", b.compiled_us},
+          {"compile_s", b.compile_s},
+          {"max_error", b.max_error},
+          {"pairs", b.pairs}};
 }
 
 std::optional<Baseline> FromFile(const fs::path& path) {
@@ -47,7 +56,8 @@ std::optional<Baseline> FromFile(const fs::path& path) {
   try {
     const auto json = ordered_json::parse(file);
     Baseline b;
-    b.key = {json.at("problem_hash"), json.at("size"), json.at("tf32"), json.at("device"), json.at("driver")};
+    b.key = {json.at("problem_hash"), json.at("size"),   json.at("tf32"),
+             json.at("device"),       json.at("driver"), json.value("precision", "fp32")};
     b.problem = json.at("problem");
     b.torch_version = json.at("torch");
     b.measured_at = json.at("measured_at");

@@ -17,6 +17,7 @@ struct BaselineKey {
   bool tf32 = false;
   std::string device_model;  // "NVIDIA H200"; "cpu: AMD EPYC, 2 threads"
   std::string driver;        // the CUDA version that it knows, "13000"; empty for a CPU
+  std::string precision = "fp32";
 };
 
 struct Baseline {

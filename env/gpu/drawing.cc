@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "env/precision.h"
+
 namespace kevin {
 
 Drawing DrawingOf(const ConcreteTensor& tensor, InputMode mode, uint64_t member) {
@@ -9,10 +11,11 @@ Drawing DrawingOf(const ConcreteTensor& tensor, InputMode mode, uint64_t member)
   const TensorSpec& spec = tensor.spec;
   Drawing drawing{kNormal, static_cast<float>(spec.scale), static_cast<float>(spec.offset)};
   drawing.element_bytes = static_cast<int>(DTypeBytes(spec.dtype));
-  drawing.whole = spec.dtype != DType::kF32;
+  drawing.whole = !IsFloating(spec.dtype);
+  drawing.brain = spec.dtype == DType::kBF16;
   drawing.structure = static_cast<int>(spec.structure);
   drawing.rows = tensor.shape.empty() ? 1 : tensor.shape[0];
-  if (mode == InputMode::kKernelBench && !spec.is_param && spec.dtype == DType::kF32 &&
+  if (mode == InputMode::kKernelBench && !spec.is_param && IsFloating(spec.dtype) &&
       spec.distribution != Distribution::kSigns) {
     drawing.distribution = kUniform01;
     drawing.scale = 1;
@@ -48,6 +51,9 @@ Drawing DrawingOf(const ConcreteTensor& tensor, InputMode mode, uint64_t member)
 FillKernels FillKernelsOf(CuHandle module) {
   FillKernels kernels;
   KEVIN_CU(ModuleGetFunction, &kernels.fill, module, "kevin_fill");
+  KEVIN_CU(ModuleGetFunction, &kernels.fill_f16, module, "kevin_fill_f16");
+  KEVIN_CU(ModuleGetFunction, &kernels.fill_bf16, module, "kevin_fill_bf16");
+  KEVIN_CU(ModuleGetFunction, &kernels.impose_16, module, "kevin_impose_16");
   KEVIN_CU(ModuleGetFunction, &kernels.whole, module, "kevin_fill_whole");
   KEVIN_CU(ModuleGetFunction, &kernels.impose, module, "kevin_impose");
   return kernels;
@@ -63,10 +69,12 @@ void FillOnDevice(const FillKernels& kernels, CuHandle stream, CuDevicePtr data,
   config.grid_x = static_cast<unsigned>(std::clamp<int64_t>(elements / kElementsPerBlock, 1, kMostBlocks));
   config.block_x = 256;
   config.stream = stream;
-  KEVIN_CU(LaunchKernelEx, &config, drawing.whole ? kernels.whole : kernels.fill, filled, nullptr);
+  const bool narrow = drawing.element_bytes == 2;
+  const CuHandle floats = !narrow ? kernels.fill : drawing.brain ? kernels.fill_bf16 : kernels.fill_f16;
+  KEVIN_CU(LaunchKernelEx, &config, drawing.whole ? kernels.whole : floats, filled, nullptr);
   if (drawing.structure == 0) return;
   void* imposed[] = {&data, &by.rows, &by.structure};
-  KEVIN_CU(LaunchKernelEx, &config, kernels.impose, imposed, nullptr);
+  KEVIN_CU(LaunchKernelEx, &config, narrow ? kernels.impose_16 : kernels.impose, imposed, nullptr);
 }
 
 }  // namespace kevin

@@ -16,6 +16,7 @@ struct Drawing {
   bool whole = false;  // whole numbers, in elements of that many bytes
   int structure = 0;   // TensorSpec::structure; 0: none
   long long rows = 1;
+  bool brain = false;  // of two bytes: bf16, not fp16
 };
 
 // `member` of the input mixture (0 to kMixtureMembers - 1), for inputs that are drawn from it.
@@ -23,7 +24,8 @@ Drawing DrawingOf(const ConcreteTensor& tensor, InputMode mode, uint64_t member)
 
 // Of the module with Kevin's own kernels. Throws DriverError.
 struct FillKernels {
-  CuHandle fill = nullptr, whole = nullptr, impose = nullptr;
+  CuHandle fill = nullptr, fill_f16 = nullptr, fill_bf16 = nullptr, whole = nullptr, impose = nullptr,
+           impose_16 = nullptr;
 };
 FillKernels FillKernelsOf(CuHandle module);
 

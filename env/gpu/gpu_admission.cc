@@ -78,7 +78,7 @@ class GpuAdmission {
     }
     std::vector<DecoyResult> results;
     for (const GpuDecoy& decoy : decoys_)
-      results.push_back({decoy.name, decoy.must_pass, !decoy.is_decided, decoy.reason});
+      results.push_back({decoy.name, decoy.must_pass, !decoy.is_decided, true, decoy.reason});
     return results;
   }
 

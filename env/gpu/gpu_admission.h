@@ -9,8 +9,8 @@
 
 namespace kevin {
 
-// Decoys "computed from rounded inputs" or "from other values" come from eager here, not from the truth.
-// Shares the GPU's lock. Throws DriverError, Error.
+// Of float32 problems only. Decoys "computed from rounded inputs" or "from other values" come from eager
+// here, not from the truth. Shares the GPU's lock. Throws DriverError, Error.
 std::vector<DecoyResult> AdmitOnGpu(GpuSession& session);
 
 // What it takes until a candidate could be judged, and what is then in use.

@@ -9,11 +9,12 @@
 #include <limits>
 
 #include "env/error.h"
+#include "env/float16.h"
+#include "env/precision.h"
 
 namespace kevin {
 namespace {
 
-constexpr double kEps = 0x1p-23;
 constexpr unsigned kBlocks = 132 * 8;
 
 // As the trusted kernels lay them out.
@@ -23,7 +24,8 @@ struct DeviceVerdict {
 };
 struct DeviceTensors {
   CuDevicePtr answer = 0, reference = 0, truth = 0, scale = 0;
-  double floor = 0;
+  ErrorFloor floor;
+  double largest = 0;
   long long rows = 0, row = 0;
 };
 
@@ -32,6 +34,18 @@ T ReadAt(CuDevicePtr base, uint64_t index) {
   T value{};
   KEVIN_CU(MemcpyDtoH, &value, base + index * sizeof(T), sizeof(T));
   return value;
+}
+
+float FloatAt(DType dtype, CuDevicePtr base, uint64_t index) {
+  if (dtype == DType::kF16) return ToFloat(ReadAt<Float16>(base, index));
+  if (dtype == DType::kBF16) return ToFloat(ReadAt<BFloat16>(base, index));
+  return ReadAt<float>(base, index);
+}
+
+// The last bits of a poisoned word are a poisoned element of any type.
+bool IsPoisoned(DType dtype, CuDevicePtr base, uint64_t index) {
+  if (DTypeBytes(dtype) == 2) return ReadAt<uint16_t>(base, index) == (kPoison & 0xffffU);
+  return ReadAt<uint32_t>(base, index) == kPoison;
 }
 
 CuDevicePtr Address(const void* pointer) { return reinterpret_cast<CuDevicePtr>(pointer); }
@@ -49,16 +63,21 @@ void Reserve(DeviceBuffer* buffer, size_t bytes) {
   if (buffer->bytes() < bytes) *buffer = DeviceBuffer(bytes);
 }
 
+// The trusted kernel for tensors of a type (env/gpu/trusted_kernels.h).
+std::string KernelFor(const std::string& name, DType dtype) {
+  return name + (dtype == DType::kF16 ? "_f16" : dtype == DType::kBF16 ? "_bf16" : "");
+}
+
 struct ElementError {
   double error = 0, bound = 0;
   float answer = 0;
   double target = 0;
 };
 
-ElementError ErrorAt(const DeviceTensors& tensors, CuDevicePtr sums, uint64_t index) {
+ElementError ErrorAt(DType dtype, const DeviceTensors& tensors, CuDevicePtr sums, uint64_t index) {
   ElementError element;
-  element.answer = ReadAt<float>(tensors.answer, index);
-  const auto reference = ReadAt<float>(tensors.reference, index);
+  element.answer = FloatAt(dtype, tensors.answer, index);
+  const float reference = FloatAt(dtype, tensors.reference, index);
   element.target = tensors.truth ? ReadAt<double>(tensors.truth, index) : static_cast<double>(reference);
   const uint64_t row = index / static_cast<uint64_t>(tensors.row);
   const auto squares = ReadAt<double>(sums, row * 2), count = ReadAt<double>(sums, row * 2 + 1);
@@ -67,7 +86,8 @@ ElementError ErrorAt(const DeviceTensors& tensors, CuDevicePtr sums, uint64_t in
       tensors.scale ? ReadAt<double>(tensors.scale, index) : std::max(std::abs(element.target), rms);
   element.error = std::abs(element.answer - element.target);
   if (std::isnan(element.error)) element.error = std::numeric_limits<double>::infinity();
-  element.bound = std::max(4 * std::abs(reference - element.target), tensors.floor * scale);
+  element.bound =
+      std::max(4 * std::abs(reference - element.target), tensors.floor.At(std::abs(element.target), scale));
   return element;
 }
 
@@ -76,13 +96,14 @@ CheckResult Report(const ConcreteTensor& output, const DeviceTensors& tensors, c
   CheckResult result;
   result.reference_error = std::bit_cast<float>(verdict.reference_error);
   const uint64_t worst_index = verdict.worst & 0xffffffffU;
-  const ElementError worst = ErrorAt(tensors, sums, worst_index);
+  const DType dtype = output.spec.dtype;
+  const ElementError worst = ErrorAt(dtype, tensors, sums, worst_index);
   result.max_error = worst.error;
   result.error_bound = worst.bound;
   if (verdict.wrong > 0) {
     result.ok = false;
-    const ElementError first = ErrorAt(tensors, sums, verdict.first_wrong);
-    const bool unwritten = std::bit_cast<uint32_t>(first.answer) == kPoison;
+    const ElementError first = ErrorAt(dtype, tensors, sums, verdict.first_wrong);
+    const bool unwritten = IsPoisoned(dtype, tensors.answer, verdict.first_wrong);
     result.message = fmt::format(
         "{}{} = {:.8g}{}, expected {:.8g}; {} of {} elements are off; worst at {}: {:.8g} instead of {:.8g}, "
         "error {:.3g} with {:.3g} allowed",
@@ -115,8 +136,10 @@ CheckResult GpuChecker::Floats(int slot, size_t output, const TensorView& refere
   tensors.reference = Address(reference.data);
   tensors.truth = Address(truth);
   tensors.scale = Address(scale);
-  tensors.floor =
-      8 * kEps * std::sqrt(static_cast<double>(session_.sized().reduction)) + (truth ? 0 : margin_);
+  const DType dtype = tensor.spec.dtype;
+  tensors.floor = FloorOf(session_.sized().reduction, dtype);
+  tensors.floor.of_scale += truth ? 0 : margin_;
+  tensors.largest = LargestFinite(dtype);
   tensors.row = last > 1 ? last : tensor.elements;
   tensors.rows = tensor.elements / tensors.row;
   const auto rows = static_cast<size_t>(tensors.rows);
@@ -130,9 +153,9 @@ CheckResult GpuChecker::Floats(int slot, size_t output, const TensorView& refere
   KEVIN_CU(MemsetD8Async, errors_.data(), 0, rows * 3 * sizeof(double), session_.stream());
   CuDevicePtr sums = sums_.data(), errors = errors_.data(), place = verdict_.data();
   void* squares_arguments[] = {&tensors, &sums};
-  session_.Launch("kevin_row_squares", kBlocks, 256, squares_arguments);
+  session_.Launch(KernelFor("kevin_row_squares", dtype).c_str(), kBlocks, 256, squares_arguments);
   void* check_arguments[] = {&tensors, &sums, &errors, &place};
-  session_.Launch("kevin_check", kBlocks, 256, check_arguments);
+  session_.Launch(KernelFor("kevin_check", dtype).c_str(), kBlocks, 256, check_arguments);
   void* row_arguments[] = {&errors, &tensors.rows, &place};
   session_.Launch("kevin_check_rows", 132, 256, row_arguments);
   session_.Synchronize();
@@ -145,11 +168,11 @@ bool GpuChecker::SurelyFine(int slot, size_t output, const TensorView& reference
   CuDevicePtr answer = session_.Output(slot, output), theirs = Address(reference.data),
               others = verdict_.data();
   long long elements = session_.sized().outputs[output].elements;
-  auto floor =
-      static_cast<float>(8 * kEps * std::sqrt(static_cast<double>(session_.sized().reduction)) * 0.999);
+  const DType dtype = reference.dtype;
+  auto floor = static_cast<float>(FloorOf(session_.sized().reduction, dtype).At(1, 1) * 0.999);
   KEVIN_CU(MemsetD8Async, others, 0, sizeof(uint64_t), session_.stream());
   void* arguments[] = {&answer, &theirs, &elements, &floor, &others};
-  session_.Launch("kevin_surely_fine", kBlocks, 256, arguments);
+  session_.Launch(KernelFor("kevin_surely_fine", dtype).c_str(), kBlocks, 256, arguments);
   session_.Synchronize();
   return ReadAt<uint64_t>(others, 0) == 0;
 }
@@ -173,7 +196,7 @@ CheckResult GpuChecker::Index(int slot, size_t output, const TensorView& referen
   CuDevicePtr answer = session_.Output(slot, output), theirs = Address(reference.data),
               data = Address(values.data), place = verdict_.data();
   void* arguments[] = {&answer, &theirs, &data, &outer, &length, &inner, &place};
-  session_.Launch("kevin_check_index", kBlocks, 256, arguments);
+  session_.Launch(KernelFor("kevin_check_index", values.dtype).c_str(), kBlocks, 256, arguments);
   session_.Synchronize();
   KEVIN_CU(MemcpyDtoH, &verdict, verdict_.data(), sizeof(verdict));
   CheckResult result;
@@ -183,12 +206,12 @@ CheckResult GpuChecker::Index(int slot, size_t output, const TensorView& referen
   const auto unit = static_cast<uint64_t>(inner);
   const uint64_t line =
       verdict.first_wrong / unit * static_cast<uint64_t>(length) * unit + verdict.first_wrong % unit;
-  const auto extreme = ReadAt<float>(data, line + static_cast<uint64_t>(right) * unit);
+  const float extreme = FloatAt(values.dtype, data, line + static_cast<uint64_t>(right) * unit);
   result.ok = false;
   result.max_error = static_cast<double>(length);
   std::string what = "is out of range";
   if (index >= 0 && index < length) {
-    const auto value = ReadAt<float>(data, line + static_cast<uint64_t>(index) * unit);
+    const float value = FloatAt(values.dtype, data, line + static_cast<uint64_t>(index) * unit);
     what = fmt::format("points at {:.8g}", value);
     result.max_error = std::abs(static_cast<double>(value) - extreme);
   }

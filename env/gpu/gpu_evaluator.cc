@@ -8,6 +8,7 @@
 #include "env/error.h"
 #include "env/gpu/gpu_admission.h"
 #include "env/gpu/gpu_judge.h"
+#include "env/precision.h"
 #include "env/wire.h"
 
 namespace kevin {
@@ -114,12 +115,15 @@ class GpuEvaluator {
     const bool tf32 = request.at("tf32");
     const std::string key = request.at("problem_text").get<std::string>() + "\n" +
                             request.at("size").get<std::string>() + "\n" +
-                            request.at("inputs").get<std::string>() + (tf32 ? "\ntf32" : "");
+                            request.at("inputs").get<std::string>() + "\n" +
+                            request.at("precision").get<std::string>() + (tf32 ? "\ntf32" : "");
     if (session_ && key == session_key_) return;
     if (session_) session_->reference().ReleaseCache();
     session_.reset();
     GpuSessionOptions options;
-    options.problem = ParseProblem(request.at("problem_text"), request.at("problem_path").get<std::string>());
+    options.problem =
+        InPrecision(ParseProblem(request.at("problem_text"), request.at("problem_path").get<std::string>()),
+                    PrecisionNamed(request.at("precision")));
     options.size = request.at("size");
     options.inputs = request.at("inputs") == "kernelbench" ? InputMode::kKernelBench : InputMode::kDefault;
     options.device = options_.device;

@@ -8,6 +8,7 @@
 #include "env/device_lock.h"
 #include "env/error.h"
 #include "env/gpu/drawing.h"
+#include "env/precision.h"
 
 namespace kevin {
 namespace {
@@ -34,7 +35,7 @@ GpuSession::GpuSession(GpuSessionOptions options)
   sized_.problem = &options_.problem;
   for (const ConcreteTensor& input : sized_.inputs) {
     const DType dtype = input.spec.dtype;
-    if (dtype != DType::kF32 && dtype != DType::kI64 && dtype != DType::kBool)
+    if (dtype == DType::kI32)
       throw Error(
           ExitCode::kBadRequest,
           "input `" + input.spec.name + "`: inputs of type " + DTypeName(dtype) + " cannot be drawn yet",
@@ -226,7 +227,7 @@ void GpuSession::GiveBack(Calibrated runner) {
 
 bool GpuSession::CanaryLives(RunnerClient* runner) {
   CuDevicePtr out = Output(0, 0), count = counter_.data();
-  int words = static_cast<int>(std::min<int64_t>(kCanaryWords, sized_.outputs[0].bytes / 4));
+  int words = static_cast<int>(std::clamp<int64_t>(sized_.outputs[0].bytes / 4, 1, kCanaryWords));
   auto seed = static_cast<uint32_t>(random_());
   if (runner->Canary(layout_.tensors[sized_.inputs.size()].offset, words, seed)) return false;
   KEVIN_CU(MemsetD8Async, count, 0, sizeof(uint64_t), stream_);
@@ -283,9 +284,11 @@ void GpuSession::MeasurePeaks() {
   void* compute[] = {&sink, &rounds};
   const double blocks = 132 * 8;
   const double fma_us = BestUs(kRepeats, [&] { Launch("kevin_fma", 132 * 8, 256, compute); });
-  peak_fp32_flops_ = blocks * 256 * 16 * 2 * rounds / fma_us * 1e6;
+  const double fp32_flops = blocks * 256 * 16 * 2 * rounds / fma_us * 1e6;
   const double mma_us = BestUs(kRepeats, [&] { Launch("kevin_mma", 132 * 8, 256, compute); });
   const double mma_flops = blocks * 8 * 4 * (2.0 * 16 * 8 * 16) * rounds / mma_us * 1e6;
+  peak_flops_ =
+      PrecisionOf(options_.problem) == Precision::kFp32 ? fp32_flops : std::max(fp32_flops, mma_flops);
   floor_us_ = std::max(sized_.min_bytes / (peak_bytes_per_s_ * kBandwidthMargin),
                        sized_.min_flops / (mma_flops * kMatrixMargin)) *
               1e6;

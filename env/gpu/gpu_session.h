@@ -78,7 +78,8 @@ class GpuSession {
   double ClockMhz();
   double FloorMicroseconds() const { return floor_us_; }
   double peak_gb_per_s() const { return peak_bytes_per_s_ * 1e-9; }
-  double peak_gflop_per_s() const { return peak_fp32_flops_ * 1e-9; }
+  // Of float32's arithmetic; for problems in 16 bits of the tensor cores with mma.sync.
+  double peak_gflop_per_s() const { return peak_flops_ * 1e-9; }
 
   CuHandle Function(const char* name) const;  // a trusted kernel
   void Launch(const char* name, unsigned blocks, unsigned threads, void** arguments);
@@ -105,7 +106,7 @@ class GpuSession {
   std::string lock_name_;
   DeviceBuffer counter_;
   std::mt19937_64 random_;
-  double reference_us_ = 0, peak_bytes_per_s_ = 0, peak_fp32_flops_ = 0, floor_us_ = 0;
+  double reference_us_ = 0, peak_bytes_per_s_ = 0, peak_flops_ = 0, floor_us_ = 0;
 };
 
 }  // namespace kevin

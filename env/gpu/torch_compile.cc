@@ -15,6 +15,7 @@
 #include "env/device_lock.h"
 #include "env/error.h"
 #include "env/gpu/python_process.h"
+#include "env/precision.h"
 
 namespace kevin {
 namespace {
@@ -164,7 +165,12 @@ PythonTorch FindPythonTorch(const fs::path& script) {
 }
 
 BaselineKey KeyOfBaseline(const Problem& problem, const std::string& size, bool tf32, const GpuFound& gpu) {
-  return {problem.content_hash, size, tf32, gpu.name, std::to_string(gpu.driver_version)};
+  return {problem.content_hash,
+          size,
+          tf32,
+          gpu.name,
+          std::to_string(gpu.driver_version),
+          PrecisionName(PrecisionOf(problem))};
 }
 
 Baseline MeasureTorchCompile(const Problem& problem, const TorchCompileRequest& request) {

@@ -5,8 +5,27 @@ namespace {
 
 // Input values: the same distributions as env/cpu/generator.cc, drawn on the device.
 constexpr const char* kDrawing = R"cuda(
+using u16 = unsigned short;
 using u32 = unsigned int;
 using u64 = unsigned long long;
+
+// The element types of env/float16.h. A vector is four elements.
+struct f16 { u16 bits; };
+struct bf16 { u16 bits; };
+template <typename T> struct alignas(4 * sizeof(T)) Four { T at[4]; };
+
+__device__ float wide(float value) { return value; }
+__device__ float wide(bf16 value) { return __uint_as_float((u32)value.bits << 16); }
+__device__ float wide(f16 value) {
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
+  return result;
+}
+__device__ void narrow(float value, float* to) { *to = value; }
+__device__ void narrow(float value, bf16* to) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to->bits) : "f"(value)); }
+__device__ void narrow(float value, f16* to) {
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to->bits) : "f"(fminf(fmaxf(value, -65504.0F), 65504.0F)));
+}
 
 __device__ u64 split_mix(u64 x) {
   x += 0x9e3779b97f4a7c15ULL;
@@ -37,19 +56,29 @@ __device__ float draw(int distribution, u32 bits) {
   }
 }
 
-extern "C" __global__ void kevin_fill(float* out, long long n, int distribution, u64 seed, float scale, float offset) {
+template <typename T>
+__device__ void fill(T* out, long long n, int distribution, u64 seed, float scale, float offset) {
   const long long stride = (long long)gridDim.x * blockDim.x;
   for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i * 4 < n; i += stride) {
     const u64 key = split_mix(seed ^ split_mix((u64)((i * 4) >> 32)));
-    float value[4];
+    Four<T> value;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) value[j] = draw(distribution, mix((u32)(i * 4 + j), key)) * scale + offset;
+    for (int j = 0; j < 4; ++j) narrow(draw(distribution, mix((u32)(i * 4 + j), key)) * scale + offset, value.at + j);
     if (i * 4 + 3 < n) {
-      reinterpret_cast<float4*>(out)[i] = make_float4(value[0], value[1], value[2], value[3]);
+      reinterpret_cast<Four<T>*>(out)[i] = value;
     } else {
-      for (int j = 0; i * 4 + j < n; ++j) out[i * 4 + j] = value[j];
+      for (int j = 0; i * 4 + j < n; ++j) out[i * 4 + j] = value.at[j];
     }
   }
+}
+extern "C" __global__ void kevin_fill(float* out, long long n, int distribution, u64 seed, float scale, float offset) {
+  fill(out, n, distribution, seed, scale, offset);
+}
+extern "C" __global__ void kevin_fill_f16(f16* out, long long n, int distribution, u64 seed, float scale, float offset) {
+  fill(out, n, distribution, seed, scale, offset);
+}
+extern "C" __global__ void kevin_fill_bf16(bf16* out, long long n, int distribution, u64 seed, float scale, float offset) {
+  fill(out, n, distribution, seed, scale, offset);
 }
 
 // Types of 1 byte are bools, of 8 integers.
@@ -65,15 +94,19 @@ extern "C" __global__ void kevin_fill_whole(void* out, long long n, int distribu
 
 enum { kUpper = 1, kLower, kSymmetric };
 
-extern "C" __global__ void kevin_impose(float* matrix, long long rows, int structure) {
+template <typename T>
+__device__ void impose(T* matrix, long long rows, int structure) {
   const long long stride = (long long)gridDim.x * blockDim.x;
   for (long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x; at < rows * rows; at += stride) {
     const long long row = at / rows, column = at % rows;
-    if (structure == kUpper && column < row) matrix[at] = 0;
-    if (structure == kLower && column > row) matrix[at] = 0;
+    if (structure == kUpper && column < row) matrix[at] = T{};
+    if (structure == kLower && column > row) matrix[at] = T{};
     if (structure == kSymmetric && column < row) matrix[at] = matrix[column * rows + row];
   }
 }
+extern "C" __global__ void kevin_impose(float* matrix, long long rows, int structure) { impose(matrix, rows, structure); }
+// Of types of two bytes.
+extern "C" __global__ void kevin_impose_16(u16* matrix, long long rows, int structure) { impose(matrix, rows, structure); }
 
 extern "C" __global__ void kevin_count_other(const u32* words, long long n, u32 expected, u64* count) {
   const long long stride = (long long)gridDim.x * blockDim.x;
@@ -104,9 +137,9 @@ extern "C" __global__ void kevin_round(float* data, long long n, u32 dropped, fl
 
 extern "C" __global__ void kevin_scrub(int words) {
   extern __shared__ u32 everything[];
-  for (int i = threadIdx.x; i < words; i += blockDim.x) everything[i] = 0x7fd5a7c3U;
+  for (int i = threadIdx.x; i < words; i += blockDim.x) everything[i] = 0x7fd57fd5U;
   __syncthreads();
-  if (everything[(threadIdx.x * 7) % words] != 0x7fd5a7c3U) __nanosleep(1);  // keeps the stores
+  if (everything[(threadIdx.x * 7) % words] != 0x7fd57fd5U) __nanosleep(1);  // keeps the stores
 }
 )cuda";
 
@@ -118,15 +151,35 @@ struct Verdict {
   u32 reference_error;  // bits of the largest |reference - truth| / scale
 };
 
+template <typename T>
 struct Tensors {
-  const float *answer, *reference;
+  const T *answer, *reference;
   const double *truth, *scale;  // both may be null
-  double floor;                 // relative
+  double of_scale, of_value, absolute;  // ErrorFloor
+  double largest;               // of T
   long long rows, row;          // number of rows, elements of each
 };
+template <typename T> constexpr bool kIsNarrow = sizeof(T) == 2;
 
 __device__ bool finite(double x) { return fabs(x) < __longlong_as_double(0x7ff0000000000000LL); }
-__device__ double target(const Tensors& t, long long i) { return t.truth ? t.truth[i] : (double)t.reference[i]; }
+template <typename T>
+__device__ double target(const Tensors<T>& t, long long i) {
+  return t.truth ? t.truth[i] : (double)wide(t.reference[i]);
+}
+
+template <typename T>
+__device__ double floor_at(const Tensors<T>& t, double x, double scale) {
+  return kIsNarrow<T> ? t.of_scale * scale + t.of_value * fabs(x) + t.absolute : t.of_scale * scale;
+}
+
+// Of 16-bit types, whose range honest arithmetic may pass: as env/verify.cc has it.
+template <typename T>
+__device__ bool right_beyond_range(const Tensors<T>& t, float y, double x, double floor) {
+  if (!kIsNarrow<T>) return false;
+  if (!finite(x)) return !t.truth;
+  if (finite(y)) return fabs(y - x) <= floor;
+  return !isnan(y) && (y > 0) == (x > 0) && fabs(x) + floor > t.largest;
+}
 
 template <int N>
 __device__ void add_up(double (&sums)[N], double* out, int lanes) {
@@ -171,7 +224,8 @@ __device__ void for_each_part(long long rows, long long row, const Part& part) {
 }
 
 // sums: [rows][2], zeroed: squares of finite targets, how many there are.
-extern "C" __global__ void kevin_row_squares(Tensors t, double* sums) {
+template <typename T>
+__device__ void row_squares(const Tensors<T>& t, double* sums) {
   for_each_part(t.rows, t.row, [&](long long r, long long begin, long long end, long long first, long long step,
                                    int lanes) {
     double part[2] = {};
@@ -192,23 +246,45 @@ extern "C" __global__ void kevin_row_squares(Tensors t, double* sums) {
   });
 }
 
+extern "C" __global__ void kevin_row_squares(Tensors<float> t, double* sums) { row_squares(t, sums); }
+extern "C" __global__ void kevin_row_squares_f16(Tensors<f16> t, double* sums) { row_squares(t, sums); }
+extern "C" __global__ void kevin_row_squares_bf16(Tensors<bf16> t, double* sums) { row_squares(t, sums); }
+
+template <int kBytes> struct RawFour { using type = uint2; };
+template <> struct RawFour<4> { using type = uint4; };
+
 // What most timed answers pass: every element within the floor of its own magnitude alone, which is stricter than
 // the rule. Counts the others; only then is the careful check needed.
-extern "C" __global__ void kevin_surely_fine(const float* answer, const float* reference, long long n, float floor,
-                                             u64* others) {
+template <typename T>
+__device__ void surely_fine(const T* answer, const T* reference, long long n, float floor, u64* others) {
   const long long stride = (long long)gridDim.x * blockDim.x;
   u64 outside = 0;
+  const auto see = [&](float y, float r) { outside += !(fabsf(y - r) <= floor * fabsf(r)); };
+  using Raw = typename RawFour<sizeof(T)>::type;
   const long long vectors = n / 4;
   for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < vectors; i += stride) {
-    const float4 y = __ldcs(reinterpret_cast<const float4*>(answer) + i);
-    const float4 r = __ldcs(reinterpret_cast<const float4*>(reference) + i);
-    outside += !(fabsf(y.x - r.x) <= floor * fabsf(r.x)) + !(fabsf(y.y - r.y) <= floor * fabsf(r.y)) +
-               !(fabsf(y.z - r.z) <= floor * fabsf(r.z)) + !(fabsf(y.w - r.w) <= floor * fabsf(r.w));
+    const Raw y_bits = __ldcs(reinterpret_cast<const Raw*>(answer) + i);
+    const Raw r_bits = __ldcs(reinterpret_cast<const Raw*>(reference) + i);
+    const auto &y = reinterpret_cast<const Four<T>&>(y_bits), &r = reinterpret_cast<const Four<T>&>(r_bits);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) see(wide(y.at[j]), wide(r.at[j]));
   }
   for (long long i = vectors * 4 + (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
-    outside += !(fabsf(answer[i] - reference[i]) <= floor * fabsf(reference[i]));
+    see(wide(answer[i]), wide(reference[i]));
   }
   if (outside) atomicAdd(others, outside);
+}
+extern "C" __global__ void kevin_surely_fine(const float* answer, const float* reference, long long n, float floor,
+                                             u64* others) {
+  surely_fine(answer, reference, n, floor, others);
+}
+extern "C" __global__ void kevin_surely_fine_f16(const f16* answer, const f16* reference, long long n, float floor,
+                                                 u64* others) {
+  surely_fine(answer, reference, n, floor, others);
+}
+extern "C" __global__ void kevin_surely_fine_bf16(const bf16* answer, const bf16* reference, long long n, float floor,
+                                                  u64* others) {
+  surely_fine(answer, reference, n, floor, others);
 }
 
 struct Worst {
@@ -216,16 +292,19 @@ struct Worst {
   double ratio = -1, reference = 0;
 
   // Divisions only where a new worst is found: they cost more than everything else here.
-  __device__ void see(const Tensors& t, long long i, double x, float reference_value, float y, double rms,
+  template <typename T>
+  __device__ void see(const Tensors<T>& t, long long i, double x, float reference_value, float y, double rms,
                       double (&part)[3]) {
     const double infinite = __longlong_as_double(0x7ff0000000000000LL);
     double error, bound;
-    if (!finite(x) || !finite(reference_value)) {
-      error = (isnan(y) ? isnan(reference_value) : y == reference_value) ? 0 : infinite;
+    if (!finite(x) || !finite(reference_value) || (kIsNarrow<T> && !finite(y))) {
+      const double floor = floor_at(t, x, t.scale ? t.scale[i] : fmax(fabs(x), rms));
+      const bool same = isnan(y) ? isnan(reference_value) : y == reference_value;
+      error = same || right_beyond_range(t, y, x, floor) ? 0 : infinite;
       bound = 0;
     } else {
       const double scale = t.scale ? t.scale[i] : fmax(fabs(x), rms);
-      const double reference_error = fabs(reference_value - x), floor = t.floor * scale;
+      const double reference_error = fabs(reference_value - x), floor = floor_at(t, x, scale);
       error = fabs(y - x);
       if (isnan(error)) error = infinite;
       bound = fmax(4 * reference_error, floor);
@@ -247,7 +326,8 @@ struct Worst {
 };
 
 // errors: [rows][3], zeroed: squares of the error, of the reference's error, of the floor.
-extern "C" __global__ void kevin_check(Tensors t, const double* sums, double* errors, Verdict* verdict) {
+template <typename T>
+__device__ void check(const Tensors<T>& t, const double* sums, double* errors, Verdict* verdict) {
   constexpr int kBatch = 4;
   Worst found;
   for_each_part(t.rows, t.row, [&](long long r, long long begin, long long end, long long first, long long step,
@@ -260,14 +340,14 @@ extern "C" __global__ void kevin_check(Tensors t, const double* sums, double* er
       float reference[kBatch], y[kBatch];
 #pragma unroll
       for (int k = 0; k < kBatch; ++k) {
-        reference[k] = t.reference[i + k * step];
-        y[k] = t.answer[i + k * step];
+        reference[k] = wide(t.reference[i + k * step]);
+        y[k] = wide(t.answer[i + k * step]);
         x[k] = target(t, i + k * step);
       }
 #pragma unroll
       for (int k = 0; k < kBatch; ++k) found.see(t, i + k * step, x[k], reference[k], y[k], rms, part);
     }
-    for (; i < end; i += step) found.see(t, i, target(t, i), t.reference[i], t.answer[i], rms, part);
+    for (; i < end; i += step) found.see(t, i, target(t, i), wide(t.reference[i]), wide(t.answer[i]), rms, part);
     add_up(part, errors + r * 3, lanes);
   });
   if (found.wrong) {
@@ -287,6 +367,16 @@ extern "C" __global__ void kevin_check(Tensors t, const double* sums, double* er
   }
 }
 
+extern "C" __global__ void kevin_check(Tensors<float> t, const double* sums, double* errors, Verdict* verdict) {
+  check(t, sums, errors, verdict);
+}
+extern "C" __global__ void kevin_check_f16(Tensors<f16> t, const double* sums, double* errors, Verdict* verdict) {
+  check(t, sums, errors, verdict);
+}
+extern "C" __global__ void kevin_check_bf16(Tensors<bf16> t, const double* sums, double* errors, Verdict* verdict) {
+  check(t, sums, errors, verdict);
+}
+
 extern "C" __global__ void kevin_check_rows(const double* errors, long long rows, Verdict* verdict) {
   for (long long r = (long long)blockIdx.x * blockDim.x + threadIdx.x; r < rows; r += (long long)gridDim.x * blockDim.x) {
     if (!(errors[r * 3] <= fmax(16 * errors[r * 3 + 1], errors[r * 3 + 2]))) atomicMin(&verdict->bad_row, (u64)r);
@@ -294,16 +384,29 @@ extern "C" __global__ void kevin_check_rows(const double* errors, long long rows
 }
 
 // Indices along one dimension: right if the value they point at is the one eager's index points at.
-extern "C" __global__ void kevin_check_index(const long long* answer, const long long* reference, const float* values,
-                                             long long outer, long long length, long long inner, Verdict* verdict) {
+template <typename T>
+__device__ void check_index(const long long* answer, const long long* reference, const T* values, long long outer,
+                            long long length, long long inner, Verdict* verdict) {
   for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < outer * inner;
        i += (long long)gridDim.x * blockDim.x) {
-    const float* line = values + i / inner * length * inner + i % inner;
+    const T* line = values + i / inner * length * inner + i % inner;
     const long long y = answer[i];
-    if (y >= 0 && y < length && line[y * inner] == line[reference[i] * inner]) continue;
+    if (y >= 0 && y < length && wide(line[y * inner]) == wide(line[reference[i] * inner])) continue;
     atomicAdd(&verdict->wrong, 1ULL);
     atomicMin(&verdict->first_wrong, (u64)i);
   }
+}
+extern "C" __global__ void kevin_check_index(const long long* answer, const long long* reference, const float* values,
+                                             long long outer, long long length, long long inner, Verdict* verdict) {
+  check_index(answer, reference, values, outer, length, inner, verdict);
+}
+extern "C" __global__ void kevin_check_index_f16(const long long* answer, const long long* reference, const f16* values,
+                                                 long long outer, long long length, long long inner, Verdict* verdict) {
+  check_index(answer, reference, values, outer, length, inner, verdict);
+}
+extern "C" __global__ void kevin_check_index_bf16(const long long* answer, const long long* reference, const bf16* values,
+                                                  long long outer, long long length, long long inner, Verdict* verdict) {
+  check_index(answer, reference, values, outer, length, inner, verdict);
 }
 )cuda";
 
@@ -375,11 +478,17 @@ const std::string& TrustedKernelText() {
 }
 
 const std::vector<std::string>& TrustedKernelNames() {
-  static const std::vector<std::string> kNames = {
-      "kevin_fill",         "kevin_fill_whole", "kevin_impose",      "kevin_count_other", "kevin_canary",
-      "kevin_canary_check", "kevin_round",      "kevin_scrub",       "kevin_surely_fine", "kevin_row_squares",
-      "kevin_check",        "kevin_check_rows", "kevin_check_index", "kevin_copy",        "kevin_read",
-      "kevin_write",        "kevin_clock",      "kevin_fma",         "kevin_mma"};
+  static const std::vector<std::string> kNames = [] {
+    std::vector<std::string> names = {
+        "kevin_fill_whole",   "kevin_impose", "kevin_impose_16", "kevin_count_other", "kevin_canary",
+        "kevin_canary_check", "kevin_round",  "kevin_scrub",     "kevin_check_rows",  "kevin_copy",
+        "kevin_read",         "kevin_write",  "kevin_clock",     "kevin_fma",         "kevin_mma"};
+    for (const char* name :
+         {"kevin_fill", "kevin_surely_fine", "kevin_row_squares", "kevin_check", "kevin_check_index"}) {
+      for (const char* type : {"", "_f16", "_bf16"}) names.push_back(std::string(name) + type);
+    }
+    return names;
+  }();
   return kNames;
 }
 

@@ -78,8 +78,15 @@ struct Reference::Impl {
     try {
       return unit->get_function(name)(std::move(inputs));
     } catch (const c10::Error& error) {
-      throw Error(ExitCode::kBadRequest,
-                  problem.id + ": `" + name + "` failed: " + FirstLines(error.what_without_backtrace(), 2000),
+      const std::string what = error.what_without_backtrace();
+      if (const size_t at = what.rfind("not implemented for '"); at != std::string::npos) {
+        const size_t line = what.rfind('\n', at) + 1;  // npos + 1 is 0
+        throw Error(ExitCode::kBadRequest,
+                    problem.id + ": torch cannot compute it in this precision on this device: " +
+                        what.substr(line, what.find('\n', at) - line),
+                    "use another --precision or --device");
+      }
+      throw Error(ExitCode::kBadRequest, problem.id + ": `" + name + "` failed: " + FirstLines(what, 2000),
                   "check the reference text and the shapes in the problem file");
     }
   }
@@ -144,6 +151,11 @@ Reference::Reference(const Problem& problem, const ReferenceOptions& options)
     guard.exchangeStream(*impl_->stream);
     at::globalContext().setAllowTF32CuBLAS(options.tf32);
     at::globalContext().setAllowTF32CuDNN(options.tf32);
+    // Products of 16-bit types are added up in float32, also between the parts of a split sum.
+    at::globalContext().setAllowFP16ReductionCuBLAS(false);
+    at::globalContext().setAllowBF16ReductionCuBLAS(false);
+    at::globalContext().setAllowFP16AccumulationCuBLAS(false);
+    at::globalContext().setAllowFP16BF16ReductionMathSDP(false);
   }
   // Eager means operator by operator: no fusion, no specialisation after the first calls.
   torch::jit::getProfilingMode() = false;

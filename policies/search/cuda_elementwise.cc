@@ -96,7 +96,9 @@ std::optional<Kernel> RecogniseCudaElementwise(const Computation& computation) {
   const std::optional<ElementwiseForm> form = FindElementwise(computation);
   if (!form) return std::nullopt;
   const std::vector<Dim>& shape = form->root->shape;
-  const int width = PackWidth(Count({shape.begin() + static_cast<long>(form->split), shape.end()}));
+  const std::string element = ElementOf(*computation.task);
+  const int64_t neighbours = Count({shape.begin() + static_cast<long>(form->split), shape.end()});
+  const int width = element != "float" && neighbours % 8 == 0 ? 8 : PackWidth(neighbours);
   Kernel kernel;
   kernel.family = form->split == 0 ? "elementwise" : "broadcast";
   kernel.summary = "the whole expression in one pass over memory";
@@ -105,8 +107,8 @@ std::optional<Kernel> RecogniseCudaElementwise(const Computation& computation) {
                   {"cache", {"stream", "plain"}},
                   MathKnob(form->root),
                   {"walk", {"once", "persistent"}}};
-  kernel.write = [form = *form, width, task = *computation.task](const Setting& setting) {
-    return WithCudaPrelude(Write(form, width, task, setting));
+  kernel.write = [form = *form, width, element, task = *computation.task](const Setting& setting) {
+    return WithCudaPrelude(Write(form, width, task, setting), element);
   };
   return kernel;
 }

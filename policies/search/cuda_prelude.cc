@@ -56,6 +56,43 @@ template <int kWidth> INLINE void StoreOnce(float* to, const Pack<kWidth>& pack)
 }
 )";
 
+constexpr const char* kNarrowPack = R"(
+#include <{header}>
+typedef {element} Element;
+template <int kBytes> struct Bits;
+template <> struct Bits<2> { typedef unsigned short Type; };
+template <> struct Bits<4> { typedef unsigned Type; };
+template <> struct Bits<8> { typedef uint2 Type; };
+template <> struct Bits<16> { typedef uint4 Type; };
+template <int kWidth> using BitsOf = typename Bits<2 * kWidth>::Type;
+// Neighbouring numbers that move together, 16 bits each in memory; `from` and `to` are aligned to all of them.
+template <int kWidth> struct Pack { float at[kWidth]; };
+template <int kWidth> INLINE Pack<kWidth> Widened(const BitsOf<kWidth>& bits) {
+  Pack<kWidth> pack;
+#pragma unroll
+  for (int w = 0; w < kWidth; ++w) pack.at[w] = {widen}(((const Element*)&bits)[w]);
+  return pack;
+}
+template <int kWidth> INLINE BitsOf<kWidth> Rounded(const Pack<kWidth>& pack) {
+  BitsOf<kWidth> bits;
+#pragma unroll
+  for (int w = 0; w < kWidth; ++w) ((Element*)&bits)[w] = {round}(pack.at[w]);
+  return bits;
+}
+template <int kWidth> INLINE Pack<kWidth> Load(const Element* from) {
+  return Widened<kWidth>(__ldg((const BitsOf<kWidth>*)from));
+}
+template <int kWidth> INLINE Pack<kWidth> LoadOnce(const Element* from) {   // not needed again: leaves the caches first
+  return Widened<kWidth>(__ldcs((const BitsOf<kWidth>*)from));
+}
+template <int kWidth> INLINE void Store(Element* to, const Pack<kWidth>& pack) {
+  *(BitsOf<kWidth>*)to = Rounded<kWidth>(pack);
+}
+template <int kWidth> INLINE void StoreOnce(Element* to, const Pack<kWidth>& pack) {
+  __stcs((BitsOf<kWidth>*)to, Rounded<kWidth>(pack));
+}
+)";
+
 constexpr const char* kExtreme = R"(
 // The extreme so far and its index; the first of equal ones, and of NaNs if there are any.
 struct Extreme {
@@ -153,24 +190,29 @@ std::string Indented(const std::string& text) {
 
 }  // namespace
 
-std::string WithCudaPrelude(const std::string& body) {
+std::string WithCudaPrelude(const std::string& body, const std::string& element) {
   const std::string compilers = "__builtin_inff()";  // what FloatText and FormOf write; NVRTC lacks it
   std::string text = body;
   for (size_t at = text.find(compilers); at != std::string::npos; at = text.find(compilers, at)) {
     text.replace(at, compilers.size(), "Infinity()");
   }
-  static const std::vector<PreludePart> kParts = {{"Infinity()", kInfinity},
-                                                  {"Max(", kMax},
-                                                  {"Min(", kMin},
-                                                  {"NanMax(", kNanMax},
-                                                  {"NanMin(", kNanMin},
-                                                  {"FastTanh(", kFastTanh},
-                                                  {"Pack<", kPack},
-                                                  {"AcrossWarp", kAcrossWarp},
-                                                  {"AcrossBlock", kAcrossBlock},
-                                                  {"AcrossCluster", kAcrossCluster},
-                                                  {"CopyAsync", kCopyAsync}};
-  return Indented("#define INLINE __device__ __forceinline__\n" + WithParts(text, kParts));
+  const bool is_brain = element == "__nv_bfloat16";
+  const std::string narrow = Fill(kNarrowPack, {{"element", element},
+                                                {"header", is_brain ? "cuda_bf16.h" : "cuda_fp16.h"},
+                                                {"widen", is_brain ? "__bfloat162float" : "__half2float"},
+                                                {"round", is_brain ? "__float2bfloat16" : "__float2half"}});
+  const std::vector<PreludePart> parts = {{"Infinity()", kInfinity},
+                                          {"Max(", kMax},
+                                          {"Min(", kMin},
+                                          {"NanMax(", kNanMax},
+                                          {"NanMin(", kNanMin},
+                                          {"FastTanh(", kFastTanh},
+                                          {"Pack<", element == "float" ? kPack : narrow.c_str()},
+                                          {"AcrossWarp", kAcrossWarp},
+                                          {"AcrossBlock", kAcrossBlock},
+                                          {"AcrossCluster", kAcrossCluster},
+                                          {"CopyAsync", kCopyAsync}};
+  return Indented("#define INLINE __device__ __forceinline__\n" + WithParts(text, parts));
 }
 
 std::string ExtremePrelude(bool is_max) {

@@ -11,7 +11,9 @@
 
 namespace kevin::search {
 
-std::string WithCudaPrelude(const std::string& body);
+// `element`: of the tensors; 16-bit ones are widened on loading and rounded on storing. Packs of those may
+// also be of 8.
+std::string WithCudaPrelude(const std::string& body, const std::string& element = "float");
 // `struct Extreme` and what belongs to it: argmax, or argmin when not `is_max`.
 std::string ExtremePrelude(bool is_max);
 

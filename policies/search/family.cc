@@ -34,14 +34,14 @@ const std::vector<Family>& Families(const std::string& kind) {
       "products of plain or transposed matrices, batched or not, and matrix times vector";
   static const std::map<std::string, std::vector<Family>> kFamilies = {
       {"cpp",
-       {{"elementwise", kElementwise, &RecogniseElementwise},
+       {{"elementwise", kElementwise, &RecogniseElementwise, true},
         {"reduction", kReduction, &RecogniseReduction},
         {"extreme", kExtreme, &RecogniseExtreme},
         {"softmax and norm", kNormalisation, &RecogniseNormalisation},
         {"scan", kScan, &RecogniseScan},
         {"matmul", kMatmul, &RecogniseMatmul}}},
       {"cuda",
-       {{"elementwise", kElementwise, &RecogniseCudaElementwise},
+       {{"elementwise", kElementwise, &RecogniseCudaElementwise, true},
         {"matvec", "a matrix times a vector", &RecogniseCudaMatvec},
         {"reduction", kReduction, &RecogniseCudaReduction},
         {"extreme", kExtreme, &RecogniseCudaExtreme},
@@ -51,6 +51,16 @@ const std::vector<Family>& Families(const std::string& kind) {
   static const std::vector<Family> kNone;
   const auto found = kFamilies.find(kind);
   return found == kFamilies.end() ? kNone : found->second;
+}
+
+std::string ElementOf(const Task& task) {
+  for (const TaskArgument& argument : task.arguments) {
+    for (const char* type : {"float", "_Float16", "bf16", "__half", "__nv_bfloat16"}) {
+      const std::string pointer = std::string(type) + "*";
+      if (argument.cpp_type == pointer || argument.cpp_type == "const " + pointer) return type;
+    }
+  }
+  return "float";
 }
 
 std::string Name(int input) { return "in" + std::to_string(input); }

@@ -41,12 +41,15 @@ struct Family {
   std::string name;    // "elementwise"
   std::string covers;  // "relu, gelu, ...", for WhyNot
   std::optional<Kernel> (*recognise)(const Computation&);
+  bool writes_16_bits = false;  // tensors of fp16 and bf16 too
 };
 
 // What is written for a kind of candidate, in the order of asking; empty for a kind that nothing writes.
 const std::vector<Family>& Families(const std::string& kind);
 
 // Helpers for writers.
+// The task's floating type as its kind spells it: "float", "_Float16", "__nv_bfloat16", ...
+std::string ElementOf(const Task& task);
 // `extern "C" void launch(const float* in0, ..., float* out0)`; without extern "C" for kind cuda.
 std::string LaunchHead(const Task& task);
 // All tensors as a CUDA kernel takes them (`const float* __restrict__ in0, ...`), and as launch passes them.

@@ -30,7 +30,7 @@ constexpr long kRows = {rows}, kInner = {inner};
 {head} {
 #pragma omp parallel for schedule(static)
   for (long row = 0; row < kRows; ++row) {
-{row_lines}    float* to = out0 + row * kInner;
+{row_lines}    {element}* to = out0 + row * kInner;
     Walk<{unroll}>(0, kInner, [&](auto part, long i, int) __attribute__((always_inline)) {
 {lines}      part.{store}(to + i, {result});
     });
@@ -77,7 +77,7 @@ std::string WriteRows(const TermPtr& root, size_t split, const Task& task, const
       row_lines += fmt::format("    const Vec {} = Splat(*({}));\n", name, from);
       return name;
     }
-    row_lines += fmt::format("    const float* {} = {};\n", name, from);
+    row_lines += fmt::format("    const {}* {} = {};\n", ElementOf(task), name, from);
     return "part.Load(" + name + " + i)";
   });
   const std::string result = emitter.Emit(root);
@@ -88,6 +88,7 @@ std::string WriteRows(const TermPtr& root, size_t split, const Task& task, const
                       {"inner", CountText(root->shape, split, root->shape.size())},
                       {"head", LaunchHead(task)},
                       {"row_lines", row_lines},
+                      {"element", ElementOf(task)},
                       {"unroll", setting.at("unroll")},
                       {"lines", emitter.Lines()},
                       {"store", streams ? "Stream" : "Store"},
@@ -103,15 +104,18 @@ std::optional<Kernel> RecogniseElementwise(const Computation& computation) {
   Kernel kernel;
   kernel.family = form->split == 0 ? "elementwise" : "broadcast";
   kernel.summary = "the whole expression in one pass over memory";
+  const bool is_wide = ElementOf(*computation.task) == "float";
   kernel.knobs = {
-      {"store", {"stream", "plain"}}, {"unroll", {"4", "1", "2", "8"}}, {"lanes", {"full", "half"}}};
+      {"store", is_wide ? std::vector<std::string>{"stream", "plain"} : std::vector<std::string>{"plain"}},
+      {"unroll", {"4", "1", "2", "8"}},
+      {"lanes", {"full", "half"}}};
   if (form->split == 0) {
     kernel.knobs.insert(kernel.knobs.begin() + 1, Knob{"prefetch", {"0", "512", "1024", "4096"}});
     kernel.knobs.insert(kernel.knobs.end() - 1, Knob{"chunk", {"share", "65536", "8192"}});
   }
   kernel.write = [root = form->root, split = form->split, task = *computation.task](const Setting& setting) {
     return WithPrelude(split == 0 ? WriteFlat(root, task, setting) : WriteRows(root, split, task, setting),
-                       setting.at("lanes"));
+                       setting.at("lanes"), ElementOf(task));
   };
   return kernel;
 }

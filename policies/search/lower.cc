@@ -29,8 +29,11 @@ TermPtr Lowering::Leaf(int position) {
     throw Unsupported("`forward` takes more arguments than the problem has tensors");
   }
   const TaskArgument& argument = arguments_[position];
-  if (argument.cpp_type.find("float") == std::string::npos) {
-    throw Unsupported("`" + argument.name + "` is not float32");
+  const std::string& type = argument.cpp_type;
+  const bool is_wide = type == "const float*" || type == "float*";
+  const bool is_narrow = type.find("16") != std::string::npos || type.find("__half") != std::string::npos;
+  if (!is_wide && !is_narrow) {
+    throw Unsupported("`" + argument.name + "` is of no floating type");
   }
   Term term;
   term.op = "leaf";

@@ -3,6 +3,8 @@
 #include <string_view>
 #include <vector>
 
+#include "policies/search/family.h"
+
 namespace kevin::search {
 namespace {
 
@@ -15,8 +17,74 @@ typedef int IntVec __attribute__((vector_size(4 * LANES)));
 typedef float VecAnywhere __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
 INLINE Vec Splat(float x) { return Vec{} + x; }
-INLINE Vec LoadVec(const float* from) { return *(const VecAnywhere*)from; }
+)";
+
+constexpr const char* kFloatAccess =
+    R"(INLINE Vec LoadVec(const float* from) { return *(const VecAnywhere*)from; }
 INLINE void StoreVec(float* to, Vec v) { *(VecAnywhere*)to = v; }
+)";
+
+constexpr const char* kBf16Access = R"(
+typedef unsigned UnsignedVec __attribute__((vector_size(4 * LANES)));
+typedef unsigned short Shorts __attribute__((vector_size(2 * LANES)));
+typedef unsigned short ShortsAnywhere __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
+INLINE Vec LoadVec(const bf16* from) {
+  return (Vec)(__builtin_convertvector(*(const ShortsAnywhere*)from, UnsignedVec) << 16);
+}
+INLINE void StoreVec(bf16* to, Vec v) {
+  const UnsignedVec bits = (UnsignedVec)v, rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  const UnsignedVec kept = v == v ? rounded : (bits >> 16) | 0x40;   // a NaN stays one
+  *(ShortsAnywhere*)to = __builtin_convertvector(kept, Shorts);
+}
+)";
+
+constexpr const char* kFp16Access = R"(
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+INLINE Vec LoadVec(const _Float16* from) {
+#if defined(__F16C__) && LANES == 16
+  return (Vec)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)from));
+#elif defined(__F16C__) && LANES == 8
+  return (Vec)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)from));
+#elif defined(__F16C__) && LANES == 4
+  return (Vec)_mm_cvtph_ps(_mm_loadl_epi64((const __m128i*)from));
+#else
+  Vec v{};
+  for (int i = 0; i < kLanes; ++i) v[i] = from[i];
+  return v;
+#endif
+}
+INLINE void StoreVec(_Float16* to, Vec v) {
+#if defined(__F16C__) && LANES == 16
+  _mm256_storeu_si256((__m256i*)to, _mm512_cvtps_ph((__m512)v, 0));
+#elif defined(__F16C__) && LANES == 8
+  _mm_storeu_si128((__m128i*)to, _mm256_cvtps_ph((__m256)v, 0));
+#elif defined(__F16C__) && LANES == 4
+  _mm_storel_epi64((__m128i*)to, _mm_cvtps_ph((__m128)v, 0));
+#else
+  for (int i = 0; i < kLanes; ++i) to[i] = v[i];
+#endif
+}
+)";
+
+// What a step of Walk sees in 16 bits: a whole vector, or the first `count` lanes of the last one.
+constexpr const char* kNarrowWalk = R"(
+struct Whole {
+  INLINE Vec Load(const {element}* from) { return LoadVec(from); }
+  INLINE void Store({element}* to, Vec v) { StoreVec(to, v); }
+};
+struct Part {
+  int count;
+  Vec Load(const {element}* from) const {
+    Vec v{};
+    for (int i = 0; i < count; ++i) v[i] = from[i];
+    return v;
+  }
+  void Store({element}* to, Vec v) const {
+    for (int i = 0; i < count; ++i) to[i] = v[i];
+  }
+};
 )";
 
 // What a step of Walk sees: a whole vector, or the first `count` lanes of the last one.
@@ -50,7 +118,9 @@ struct Part {
     return lane < count ? v : Splat(other);
   }
 };
-template <int kUnroll, class Step>
+)";
+
+constexpr const char* kSteps = R"(template <int kUnroll, class Step>
 INLINE void Walk(long begin, long end, Step step) {
   long i = begin;
   for (; i + kUnroll * kLanes <= end; i += kUnroll * kLanes) {
@@ -257,12 +327,12 @@ INLINE float Across(const Vec* a, Combine combine) {
 }
 )";
 
-constexpr PreludePart kParts[] = {{"Max(", kMax},       {"Min(", kMin},          {"NanMax(", kNanMax},
-                                  {"NanMin(", kNanMin}, {"Abs(", kAbs},          {"Sqrt(", kSqrt},
-                                  {"ExpTail(", kPower}, {"Exp(", kExp},          {"Expm1(", kExpm1},
-                                  {"Tanh(", kTanh},     {"TwiceAtanh(", kAtanh}, {"Log1pUnit(", kLog1pUnit},
-                                  {"Log(", kLog},       {"Log1p(", kLog1p},      {"Erf(", kErf},
-                                  {"Stream", kStream},  {"Across<", kAcross},    {"Walk<", kWalk}};
+constexpr PreludePart kParts[] = {
+    {"Max(", kMax},       {"Min(", kMin},     {"NanMax(", kNanMax},    {"NanMin(", kNanMin},
+    {"Abs(", kAbs},       {"Sqrt(", kSqrt},   {"ExpTail(", kPower},    {"Exp(", kExp},
+    {"Expm1(", kExpm1},   {"Tanh(", kTanh},   {"TwiceAtanh(", kAtanh}, {"Log1pUnit(", kLog1pUnit},
+    {"Log(", kLog},       {"Log1p(", kLog1p}, {"Erf(", kErf},          {"Stream", kStream},
+    {"Across<", kAcross}, {"Whole{", kWalk},  {"Walk<", kSteps}};
 
 // Whether `trigger` occurs at the start of a word.
 bool Mentions(std::string_view text, std::string_view trigger) {
@@ -284,14 +354,23 @@ std::string WithParts(std::string text, const std::vector<PreludePart>& parts) {
   return text;
 }
 
-std::string WithPrelude(const std::string& body, const std::string& lanes) {
-  const std::string text = WithParts(body, {std::begin(kParts), std::end(kParts)});
+std::string WithPrelude(const std::string& body, const std::string& lanes, const std::string& element) {
+  std::vector<PreludePart> parts{std::begin(kParts), std::end(kParts)};
+  const std::string narrow_walk = Fill(kNarrowWalk, {{"element", element}});
+  for (PreludePart& part : parts) {
+    if (element != "float" && part.text == kWalk) part.text = narrow_walk.c_str();
+  }
+  const std::string text = WithParts(body, parts);
   const bool is_half = lanes == "half";
   const std::string lanes_text = std::string("#if defined(__AVX512F__)\n#define LANES ") +
                                  (is_half ? "8" : "16") + "\n#else\n#define LANES " + (is_half ? "4" : "8") +
                                  "\n#endif\nconstexpr int kLanes = LANES;\n";
   const bool needs_sequence = text.find("integer_sequence") != std::string::npos;
-  return (needs_sequence ? "#include <utility>\n" : "") + lanes_text + kTypes + text;
+  return (needs_sequence ? "#include <utility>\n" : "") + lanes_text + kTypes +
+         (element == "float"  ? kFloatAccess
+          : element == "bf16" ? kBf16Access
+                              : kFp16Access) +
+         text;
 }
 
 }  // namespace kevin::search

@@ -8,8 +8,11 @@
 
 namespace kevin::search {
 
-// `body` is the kernel's text; `lanes` is "full" (the widest registers of the compiling machine) or "half".
-std::string WithPrelude(const std::string& body, const std::string& lanes);
+// `body` is the kernel's text; `lanes` is "full" (the widest registers of the compiling machine) or "half";
+// `element` is the tensors' type, of which "_Float16" and "bf16" are widened on loading and rounded on
+// storing (such a body does not stream).
+std::string WithPrelude(const std::string& body, const std::string& lanes,
+                        const std::string& element = "float");
 
 struct PreludePart {
   const char* trigger;  // written when the kernel, or a later part that is written, has this word's start

@@ -31,9 +31,12 @@ Kernel Recognise(const Task& task) {
   const Computation computation{search::Lower(*reference, task.arguments, {.one_pass_moments = true}),
                                 search::Lower(*reference, task.arguments, {.one_pass_moments = false}),
                                 &task};
+  const bool is_wide = search::ElementOf(task) == "float";
   for (const Family& family : search::Families(task.kind)) {
+    if (!is_wide && !family.writes_16_bits) continue;
     if (std::optional<Kernel> kernel = family.recognise(computation)) return std::move(*kernel);
   }
+  if (!is_wide) throw Unsupported("in 16 bits it writes only elementwise work, which this is not");
   throw Unsupported("no family computes `" + computation.one_pass->op + "` in this form");
 }
 

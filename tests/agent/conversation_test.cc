@@ -1,5 +1,6 @@
 #include "agent/conversation.h"
 
+#include "env/precision.h"
 #include "policies/search/search_policy.h"
 #include "tests/agent/golden.h"
 #include "tests/catch.h"
@@ -113,6 +114,25 @@ TEST_CASE("kind cuda has rules, example and fences of its own") {
   const std::string tf32 = AsText(BuildMessages(f.context, {}));
   CHECK(Has(tf32, "TF32 is allowed here"));
   CHECK_FALSE(Has(tf32, "float32 means float32"));
+}
+
+TEST_CASE("a prompt in 16 bits names the type, how to hold it, and not float32's rules") {
+  for (const Precision precision : {Precision::kFp16, Precision::kBf16}) {
+    const bool is_brain = precision == Precision::kBf16;
+    Fixture f;
+    f.problem = InPrecision(f.problem, precision);
+    f.sized = AtSize(f.problem, "full");
+    const std::string cpp = AsText(BuildMessages(f.context, {}));
+    CHECK(Has(cpp, is_brain ? "- input `x`: bfloat16" : "- input `x`: float16"));
+    CHECK(Has(cpp, is_brain ? "Compute in bfloat16 or better" : "Compute in float16 or better"));
+    CHECK(Has(cpp, "Values come and go as `_Float16`") == !is_brain);
+    CHECK(Has(cpp, "Values come and go as `bf16`") == is_brain);
+    f.context.kind = "cuda";
+    const std::string cuda = AsText(BuildMessages(f.context, {}));
+    CHECK(Has(cuda, is_brain ? "const __nv_bfloat16* x" : "const __half* x"));
+    CHECK(Has(cuda, is_brain ? "Values come and go as `__nv_bfloat16`" : "Values come and go as `__half`"));
+    CHECK_FALSE(Has(cuda, "float32 means float32"));
+  }
 }
 
 TEST_CASE("the task of kind cuda") {

@@ -245,11 +245,13 @@ TEST_CASE("baselines are stored by what they depend on") {
   CHECK((found->measured_at == first.measured_at && found->failure.empty()));
   CHECK_FALSE(store.Find(first.key, "2.12.0"));
 
-  for (const BaselineKey& other : {BaselineKey{std::string(64, 'b'), "full", false, "Fake GPU", "13000"},
-                                   BaselineKey{first.key.problem_hash, "small", false, "Fake GPU", "13000"},
-                                   BaselineKey{first.key.problem_hash, "full", true, "Fake GPU", "13000"},
-                                   BaselineKey{first.key.problem_hash, "full", false, "Other GPU", "13000"},
-                                   BaselineKey{first.key.problem_hash, "full", false, "Fake GPU", "13010"}})
+  for (const BaselineKey& other :
+       {BaselineKey{std::string(64, 'b'), "full", false, "Fake GPU", "13000"},
+        BaselineKey{first.key.problem_hash, "small", false, "Fake GPU", "13000"},
+        BaselineKey{first.key.problem_hash, "full", true, "Fake GPU", "13000"},
+        BaselineKey{first.key.problem_hash, "full", false, "Other GPU", "13000"},
+        BaselineKey{first.key.problem_hash, "full", false, "Fake GPU", "13010"},
+        BaselineKey{first.key.problem_hash, "full", false, "Fake GPU", "13000", "bf16"}})
     CHECK_FALSE(store.Find(other));
 
   Baseline later = first;

@@ -13,6 +13,7 @@ AdmissionRecord Admitted() {
   AdmissionRecord record{"chains/7", "hash 7", "full", "default", "cuda:0: GPU"};
   record.decoys = record.rejected = 9;
   record.right = record.right_passed = 1;
+  record.too_near = 2;
   record.seconds = 1.5;
   return record;
 }
@@ -37,6 +38,7 @@ TEST_CASE("what one admission found, the next one finds in the file") {
   REQUIRE(log.Find(Admitted()) != nullptr);
   CHECK(log.Find(Admitted())->seconds == 1.5);
   CHECK(log.Find(Admitted())->rejected == 9);
+  CHECK(log.Find(Admitted())->too_near == 2);
   REQUIRE(log.Find(rejected) != nullptr);
   CHECK(log.Find(rejected)->reason == "zeros passed");
   CHECK(log.Find(failed) == nullptr);  // to be tried again
@@ -47,11 +49,14 @@ TEST_CASE("what one admission found, the next one finds in the file") {
   CHECK(log.Find(other) == nullptr);
   other = Admitted(), other.device = "cpu";
   CHECK(log.Find(other) == nullptr);
+  other = Admitted(), other.precision = "bf16";
+  CHECK(log.Find(other) == nullptr);
 }
 
 TEST_CASE("an admission event says what is known, and null what is not") {
   AdmissionRecord record = Admitted();
   CHECK(ToJson(record)["admitted"] == true);
+  CHECK(ToJson(record)["precision"] == "fp32");
   CHECK(ToJson(record)["reason"].is_null());
   record.reason = "zeros passed";
   CHECK(ToJson(record)["admitted"] == false);

@@ -55,6 +55,8 @@ for command in "run --problem level1/19" "bench relu.cpp --problem level1/19"; d
   expect 2 "not auto, cpu or cuda:N" $command --device gpu
   expect 2 "not auto, cpu or cuda:N" $command --device cuda
   expect 2 "not in {off,reference}" $command --tf32 on
+  expect 2 "not in {fp32,fp16,bf16}" $command --precision fp8
+  expect 2 "about float32 products" $command --precision bf16 --tf32 reference
 done
 echo 'void launch(const float* x, float* out) {}' >relu.cu
 cp relu.cu relu.cpp
@@ -71,6 +73,10 @@ expect 2 "--include is for kernels on a GPU" bench relu.cpp --problem level1/19 
 expect 2 "--tf32 reference is for kernels on a GPU" run --problem level1/19 --device cpu --tf32 reference
 expect 2 "kind cuda is not judged on device cpu" run --problem level1/19 --from relu.cu --device cpu
 expect 2 "excludes" run --continue 01J --tf32 reference
+expect 2 "excludes" run --continue 01J --precision bf16
+expect 0 "const bf16\* x, bf16\* out" problems level1/19 --precision bf16
+expect 0 '"precision":"fp16"' problems level1/19 --precision fp16 --json
+expect 2 "in 16 bits it writes only elementwise work" run --problem level1/1 --device cpu --precision bf16
 if ! [ -e /dev/nvidiactl ]; then
   expect 3 "kind cuda needs a GPU" bench relu.cu --problem level1/19
   expect 3 "kind ptx needs a GPU" bench relu.ptx --problem level1/19

@@ -16,17 +16,18 @@ bool Contains(const std::string& text, const std::string& part) {
 
 TEST_CASE("the table has a line per problem and a column per size") {
   const std::string table = ProblemTable({Shipped("level1/40"), Shipped("level1/19")}, "");
-  CHECK(
-      table ==
-      "id         name       families     small                                  full                     "
-      "                  v0\n"
-      "level1/40  LayerNorm  norm         16x64x64x64 + 2 params -> 16x64x64x64  "
-      "16x64x256x256 + 2 params -> 16x64x256x256\n"
-      "level1/19  ReLU       elementwise  32x131072 -> 32x131072                 4096x393216 -> 4096x393216 "
-      "                16x16384 -> 16x16384\n");
+  CHECK(table ==
+        "id         name       families     dtype    small                                  full             "
+        "        "
+        "                  v0\n"
+        "level1/40  LayerNorm  norm         float32  16x64x64x64 + 2 params -> 16x64x64x64  "
+        "16x64x256x256 + 2 params -> 16x64x256x256\n"
+        "level1/19  ReLU       elementwise  float32  32x131072 -> 32x131072                 4096x393216 -> "
+        "4096x393216 "
+        "                16x16384 -> 16x16384\n");
   CHECK(ProblemTable({Shipped("level1/19")}, "full") ==
-        "id         name  families     full\n"
-        "level1/19  ReLU  elementwise  4096x393216 -> 4096x393216\n");
+        "id         name  families     dtype    full\n"
+        "level1/19  ReLU  elementwise  float32  4096x393216 -> 4096x393216\n");
   CHECK_THROWS_AS(ProblemTable({Shipped("level1/19")}, "huge"), Error);
 }
 
@@ -86,7 +87,7 @@ TEST_CASE("16-bit tensors are spelled as each kind's compiler knows them") {
   Problem problem = Shipped("level1/19");
   problem.inputs[0].dtype = DType::kF16;
   problem.outputs[0].dtype = DType::kBF16;
-  CHECK(LaunchSignature(problem) == "extern \"C\" void launch(const _Float16* x, unsigned short* out)");
+  CHECK(LaunchSignature(problem) == "extern \"C\" void launch(const _Float16* x, bf16* out)");
   CHECK(LaunchSignature(problem, "cuda") == "void launch(const __half* x, __nv_bfloat16* out)");
   CHECK(LaunchSignature(problem, "ptx") == LaunchSignature(problem, "cuda"));
 }

@@ -188,6 +188,8 @@ TEST_CASE("device options on the command line") {
     CHECK(refused({"--device", device}));
   }
   CHECK(refused({"--tf32", "on"}));
+  CHECK(refused({"--precision", "fp8"}));
+  CHECK((parse({}).first.precision == "fp32" && parse({"--precision", "bf16"}).first.precision == "bf16"));
   CHECK(refused({"--isolation", "none"}));
   CHECK(refused({"--threads", "-1"}));
   const auto [options, file] = parse({"--include", "a", "--include", "b", "k.cu"});

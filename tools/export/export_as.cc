@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "env/error.h"
+#include "env/precision.h"
 #include "tools/export/commands.h"
 #include "tools/export/standalone.h"
 #include "tools/export/torch_extension.h"
@@ -82,6 +83,12 @@ void ExportAs(const ExportAsRequest& request, Store& store, const EpisodeRecord&
   const auto record = store.FindProblem(episode.problem_hash);
   if (!record) throw Error(ExitCode::kBadRequest, "the problem's text is not in the database", "");
   const Problem problem = ParseProblem(record->text, episode.problem + ".toml");
+  if (episode.precision != PrecisionName(PrecisionOf(problem))) {
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("--as {} writes kernels for float32, and this one is for {}", request.as,
+                            episode.precision),
+                "export it without --as");
+  }
   const SizedProblem sized =
       AtSize(problem, turn.evaluation.size.empty() ? episode.size : turn.evaluation.size);
   if (request.as == "torch-extension") {

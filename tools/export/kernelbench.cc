@@ -9,6 +9,7 @@
 
 #include "agent/journal.h"
 #include "env/error.h"
+#include "env/precision.h"
 #include "env/problem.h"
 #include "tools/export/chosen_turns.h"
 #include "tools/export/kernelbench_names.h"
@@ -94,6 +95,8 @@ std::string ModelText(const ChosenEpisode& e, const TurnRecord& turn, std::strin
   const auto record = e.store->FindProblem(e.problem->hash);
   try {
     const Problem problem = ParseProblem(record->text, e.problem->id + ".toml");
+    if (e.figures->precision != PrecisionName(PrecisionOf(problem)))
+      throw Error(ExitCode::kBadRequest, "it is for " + e.figures->precision + ", not float32");
     const SizedProblem sized = AtSize(problem, e.figures->size);
     return WriteModelNew(sized, turn.evaluation.kind, turn.evaluation.source,
                          fmt::format("// {} ({}), size {}: episode {}, turn {}\n", e.problem->id,

@@ -1,0 +1,76 @@
+// Kernels in fp16 and bf16 on a GPU: honest ones are measured, dishonest ones wrong. Without a GPU this is
+// skipped.
+
+#include <cstdio>
+
+#include "env/error.h"
+#include "tests/catch.h"
+#include "tests/env/precision_search.h"
+#include "tests/env/red_team_report.h"
+
+namespace kevin {
+namespace {
+
+// One environment for all; null without a GPU.
+Environment* SharedEnvironment() {
+  static const TemporaryFolder cache;
+  static const std::unique_ptr<Environment> environment = []() -> std::unique_ptr<Environment> {
+    EnvironmentOptions options = SmallLimits(cache.path());
+    options.device = "cuda:0";
+    options.limits.call_timeout_s = 20;
+    try {
+      return MakeEnvironment(options);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kMachine) throw;
+      std::printf("skipped: no usable GPU: %s\n", error.what());
+      return nullptr;
+    }
+  }();
+  return environment.get();
+}
+
+void JudgeAll(const std::string& size) {
+  EvaluateOptions options;
+  options.size = size;
+  for (const Precision precision : {Precision::kFp16, Precision::kBf16}) {
+    for (const PrecisionKernel& kernel : kPrecisionKernels) {
+      const Outcome outcome =
+          SharedEnvironment()
+              ->Evaluate(ProblemIn(kernel.problem, precision),
+                         {"cuda", PrecisionKernelText(kernel.file, "cu", precision)}, options)
+              .outcome;
+      Print(std::string(kernel.file) + " in " + PrecisionName(precision) + ", " + size, outcome);
+      INFO(kernel.file << " in " << PrecisionName(precision) << ": " << OutcomeReason(outcome));
+      CHECK(std::string(OutcomeName(outcome)) == (kernel.is_honest ? "measured" : "wrong"));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("honest CUDA kernels in 16 bits are measured, and those that save digits are wrong") {
+  if (SharedEnvironment()) JudgeAll("small");
+}
+
+TEST_CASE("what the search writes for elementwise work in 16 bits is measured") {
+  if (!SharedEnvironment()) return;
+  EvaluateOptions options;
+  options.size = "full";
+  for (const Precision precision : {Precision::kFp16, Precision::kBf16}) {
+    for (const char* id : kSearchedProblems) {
+      std::string why;
+      const Problem problem = ProblemIn(id, precision);
+      const std::string text = SearchText(AtSize(problem, "full"), "cuda", &why);
+      const Outcome outcome = SharedEnvironment()->Evaluate(problem, {"cuda", text}, options).outcome;
+      Print(std::string("search for ") + id + " in " + PrecisionName(precision), outcome);
+      INFO(id << ": " << why << OutcomeReason(outcome));
+      CHECK(std::string(OutcomeName(outcome)) == "measured");
+    }
+  }
+}
+
+TEST_CASE("the same at full size") {
+  if (SharedEnvironment()) JudgeAll("full");
+}
+
+}  // namespace kevin
