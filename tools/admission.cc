@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "env/cpu_environment.h"
 #include "env/error.h"
 #include "tools/honest_kernels.h"
 #include "tools/places.h"
@@ -16,12 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Row {
-  std::string name;
-  bool must_pass = false;
-  bool passed = false;
-  std::string reason;
-};
+using Row = AdmissionRow;
 
 std::vector<Row> RunDecoys(CpuEnvironment& environment, const Problem& problem,
                            const EvaluateOptions& options) {
@@ -71,13 +65,21 @@ void PrintJson(const Problem& problem, const std::string& size, const std::vecto
   fmt::print("{}\n", event.dump());
 }
 
-int Count(const std::vector<Row>& rows, bool must_pass, bool passed) {
+}  // namespace
+
+int AdmissionResult::Count(bool must_pass, bool passed) const {
   int count = 0;
   for (const Row& row : rows) count += row.must_pass == must_pass && row.passed == passed;
   return count;
 }
 
-}  // namespace
+AdmissionResult Admit(CpuEnvironment& environment, const Problem& problem, const EvaluateOptions& options) {
+  AdmissionResult result;
+  result.rows = RunDecoys(environment, problem, options);
+  for (Row& row : RunHonest(environment, problem, options)) result.rows.push_back(std::move(row));
+  result.reason = Judgement(result.rows);
+  return result;
+}
 
 int RunAdmission(const std::vector<Problem>& problems, const AdmissionOptions& options) {
   const auto environment = MakeCpuEnvironmentForTools(EnvironmentOptionsFor(options.threads, "full"));
@@ -86,15 +88,14 @@ int RunAdmission(const std::vector<Problem>& problems, const AdmissionOptions& o
   evaluate.inputs = options.inputs;
   int decoys_rejected = 0, decoys = 0, honest_passed = 0, honest = 0, admitted = 0;
   for (const Problem& problem : problems) {
-    std::vector<Row> rows = RunDecoys(*environment, problem, evaluate);
-    const std::vector<Row> honest_rows = RunHonest(*environment, problem, evaluate);
-    rows.insert(rows.end(), honest_rows.begin(), honest_rows.end());
-    const std::string reason = Judgement(rows);
+    const AdmissionResult result = Admit(*environment, problem, evaluate);
+    const std::vector<Row>& rows = result.rows;
+    const std::string& reason = result.reason;
     admitted += reason.empty();
-    decoys_rejected += Count(rows, false, false);
-    decoys += Count(rows, false, false) + Count(rows, false, true);
-    honest_passed += Count(rows, true, true);
-    honest += static_cast<int>(honest_rows.size());
+    decoys_rejected += result.Count(false, false);
+    decoys += result.Count(false, false) + result.Count(false, true);
+    honest_passed += result.Count(true, true);
+    honest += result.Count(true, true) + result.Count(true, false);
     if (options.json) {
       PrintJson(problem, options.size, rows, reason);
     } else {

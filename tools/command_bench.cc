@@ -141,7 +141,7 @@ class Bench {
  public:
   explicit Bench(const BenchOptions& options)
       : options_(options),
-        problem_(ProblemSet(ProblemSet::DefaultDirectory()).Find(options.problem)),
+        problem_(ProblemSet().Find(options.problem)),
         kind_(GivenKind(options)),
         progress_(stderr) {
     if (!options.size.empty()) AtSize(problem_, options.size);  // said before anything starts

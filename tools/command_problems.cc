@@ -32,7 +32,7 @@ constexpr const char* kExamples = R"(Examples:
 
 std::vector<Problem> Select(const ProblemsOptions& options) {
   if (options.id.ends_with(".toml")) return {LoadProblemFile(options.id)};
-  const ProblemSet set(ProblemSet::DefaultDirectory());
+  const ProblemSet set;
   if (!options.id.empty()) return {set.Find(options.id)};
   const std::string prefix = options.level == 0 ? "" : fmt::format("level{}/", options.level);
   std::vector<Problem> problems;

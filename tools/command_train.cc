@@ -53,7 +53,7 @@ OUT gets checkpoints/, model/ (or adapter/), metrics.jsonl and tensorboard/.)";
 
 std::vector<std::string> IdsOf(const std::string& suite) {
   if (suite.empty()) return {};
-  const ProblemSet problems(ProblemSet::DefaultDirectory());
+  const ProblemSet problems;
   return ProblemsOfSuite(problems, ProblemSet::DefaultDirectory(), suite);
 }
 

@@ -77,6 +77,12 @@ void GpuSession::LayOut() {
   outputs_ = SharedDeviceMemory::Create(options_.device, static_cast<size_t>(layout_.outputs_bytes));
   memory_.inputs = inputs_.data();
   memory_.outputs = outputs_.data();
+  for (const ConcreteTensor& input : sized_.inputs) {
+    stored_.push_back(input.spec.stored ? DeviceBuffer(input.spec.stored->size()) : DeviceBuffer());
+    if (!input.spec.stored) continue;
+    KEVIN_CU(MemcpyHtoD, stored_.back().data(), input.spec.stored->data(), input.spec.stored->size());
+    KEVIN_CU(StreamSynchronize, nullptr);
+  }
 }
 
 CuHandle GpuSession::Function(const char* name) const {
@@ -115,6 +121,11 @@ uint64_t GpuSession::Draw(int slot, int member) {
   const uint64_t chosen = (member >= 0 ? static_cast<uint64_t>(member) : seed) % kMixtureMembers;
   const std::vector<TensorView> views = Inputs(slot);
   for (size_t i = 0; i < views.size(); ++i) {
+    if (stored_[i].bytes() > 0) {
+      KEVIN_CU(MemcpyDtoDAsync, reinterpret_cast<CuDevicePtr>(views[i].data), stored_[i].data(),
+               static_cast<size_t>(sized_.inputs[i].bytes), stream_);
+      continue;
+    }
     FillOnDevice(fill_, stream_, reinterpret_cast<CuDevicePtr>(views[i].data), sized_.inputs[i].elements,
                  DrawingOf(sized_.inputs[i], options_.inputs, chosen), seed + i * 0x9e3779b97f4a7c15ULL);
   }
