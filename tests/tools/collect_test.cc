@@ -57,6 +57,9 @@ TEST_CASE("suites name problems by level, range, list and file") {
   std::erase_if(first_level, [](const std::string& id) { return !id.starts_with("level1/"); });
   CHECK(Suite("level1") == first_level);
   CHECK(Suite("level1/1") == List{"level1/1"});  // not level1/12
+  CHECK(Suite("level2").size() == 98);           // without those that wrong answers pass
+  CHECK(Suite("level2/79-81") == List{"level2/79", "level2/81"});
+  CHECK(Suite("level2/80") == List{"level2/80"});  // asked for by name
   CHECK(Suite("core").size() == 10);
   CHECK(Suite("core").front() == "level1/1");
 

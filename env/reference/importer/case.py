@@ -77,7 +77,7 @@ def check_argument(name, argument):
         raise Refusal(f"input `{name}` is a {kind}: {kind}{inside} are not supported",
                       "give every tensor an argument of its own; numbers become constants")
     if argument.device.type != "cpu":
-        raise Refusal(f"input `{name}` is on {argument.device}: it needs to run on the CPU too",
+        raise Refusal(f"get_inputs() needs CUDA: input `{name}` is on {argument.device}",
                       "make get_inputs return CPU tensors; Kevin moves them by itself")
     if argument.dtype not in DTYPES:
         raise Refusal(f"input `{name}` has dtype {argument.dtype}, which problems do not have",
@@ -111,6 +111,7 @@ def constants_of(module):
 
 def case_of_file(path):
     case = Case()
+    case.folder = os.path.dirname(os.path.abspath(path))
     module = load_module(path)
     with open(path, encoding="utf-8", errors="replace") as file:
         case.source = file.read()
@@ -164,6 +165,7 @@ def case_of_function(name, examples):
             raise Refusal(f"{place} has no `{attribute}`", "check the name; it is looked up after an import")
         target = getattr(target, part)
     case.constants = constants_of(module)
+    case.folder = os.path.dirname(os.path.abspath(getattr(module, "__file__", None) or "."))
     if isinstance(target, type) and issubclass(target, torch.nn.Module):
         with case.recorder:
             try:

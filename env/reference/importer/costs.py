@@ -112,14 +112,14 @@ def totals(graph, hint):
     """All operations, and the terms along the deepest path; `hint` gives an expression's value at full size."""
     operations, depth = sympy.Integer(0), {}
     for node in graph.nodes:
-        if node.op != "call_function":
+        if node.op != "call_function" or not node.users:
             continue
         own, terms = operations_and_terms(node)
         operations += own
         before = max((depth[n] for n in node.all_input_nodes if n in depth), key=hint, default=sympy.Integer(0))
         depth[node] = before + (terms if hint(terms) > 1 else 0)
     deepest = max(depth.values(), key=hint, default=sympy.Integer(0))
-    return sympy.expand(operations), sympy.expand(deepest) if hint(deepest) > 1 else sympy.Integer(1)
+    return operations, sympy.expand(deepest) if hint(deepest) > 1 else sympy.Integer(1)
 
 
 def families(graph):

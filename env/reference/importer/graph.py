@@ -1,5 +1,8 @@
 """A module as a graph: exported by torch, with what its placeholders stand for and which sizes are free."""
 
+import os
+import traceback
+
 import torch
 from torch.export import Dim
 from torch.export.graph_signature import InputKind
@@ -16,6 +19,12 @@ class Refusal(Exception):
     def __init__(self, what, next_step=""):
         super().__init__(what)
         self.next_step = next_step
+
+
+def place_in(error, folder):
+    """Where in the person's own files it came up: " (file.py, line 7: if x.sum() > 0:)"."""
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(folder)]
+    return f" ({os.path.basename(own[-1].filename)}, line {own[-1].lineno}: {own[-1].line})" if own else ""
 
 
 def first_line(error):
@@ -107,8 +116,8 @@ def refuse_randomness(graph):
                       "import it with --eval if it is dropout; else make what is drawn an input, or set p to 0")
 
 
-def export(module, arguments):
-    """Graphs of the module, the one with most free sizes first; made when asked for."""
+def export(module, arguments, folder):
+    """Graphs of the module, the one with most free sizes first; made when asked for. `folder` has the person's files."""
     last = None
     for shapes in attempts(arguments):
         try:
@@ -118,8 +127,9 @@ def export(module, arguments):
         except Exception as error:
             if depends_on_values(error):
                 raise Refusal(
-                    "its control flow depends on the values of tensors, which tracing would freeze: " +
-                    first_line(error), "say it with torch.where, torch.clamp or masks, or split it into files") from error
+                    "its control flow depends on the values of tensors, which tracing would freeze" +
+                    (place_in(error, folder) or ": " + first_line(error)),
+                    "say it with torch.where, torch.clamp or masks, or import the branches one by one") from error
             last = error
-    raise Refusal("torch cannot trace it: " + first_line(last),
+    raise Refusal(f"torch cannot trace it{place_in(last, folder)}: " + first_line(last),
                   "keep to tensor operations in forward; torch.export says more in Python")

@@ -9,6 +9,7 @@ Answers in lines: {"phase": ...} while at it, then either what was found or {"er
 job runs in a process of its own, which ends with it: what a file does to Python or torch stays there.
 """
 
+import importlib
 import importlib.util
 import json
 import os
@@ -304,13 +305,26 @@ def check_answers(draft, function, small):
     return small, [] if compared else ["not compared with the module: too large for that here"]
 
 
+def refuse_what_fails_anyway(case):
+    """The file's own error says more than the tracer's."""
+    import torch
+    from case import refuse_raised
+    if case.recorder.skipped:
+        return
+    try:
+        with torch.no_grad():
+            case.module(*case.arguments)
+    except Exception as error:
+        refuse_raised("forward", error)
+
+
 def draft_of(case, job):
     """The first graph, from the one with most free sizes on, whose shapes and operators can be written down."""
     from case import check_argument
     from graph import Refusal, export
     from text import ChangesState, Unwritable
     reason = None
-    for graph in export(case.module, case.arguments):
+    for graph in export(case.module, case.arguments, case.folder):
         try:
             draft = Draft(case, graph, job)
             return draft, draft.measure()
@@ -334,7 +348,11 @@ def describe(job, say):
     for parameter in case.module.parameters():
         parameter.requires_grad_(False)
     say({"phase": "trace"})
-    draft, (shapes, cost, check) = draft_of(case, job)
+    try:
+        draft, (shapes, cost, check) = draft_of(case, job)
+    except Refusal:
+        refuse_what_fails_anyway(case)
+        raise
     dtypes, extreme = described_outputs(draft)
     try:
         function = compiled(draft.text)
@@ -381,6 +399,7 @@ def main():
     if "--version" in sys.argv:
         say(describe_version())
         return
+    sys.dont_write_bytecode = True  # beside an installed script or a person's file
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     say({"phase": "import torch"})
     try:
@@ -388,6 +407,9 @@ def main():
     except Exception as error:
         say({"error": f"Python cannot import torch: {error}", "machine": True})
         return
+    # What every job needs is imported once. Nothing is computed here: a child could not use the threads of that.
+    for name in ("torch._dynamo", "torch._export.non_strict_utils", "torch.export", "torch.fx.experimental.symbolic_shapes"):
+        importlib.import_module(name)
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

@@ -63,7 +63,9 @@ class Sizes:
             if not can:
                 break
             largest = first if first in can else max(can, key=lambda symbol: values[symbol])
-            values[largest] //= 2
+            like = [symbol for symbol in can if symbol != first and values[symbol] == values[largest]]
+            for symbol in [first] if largest == first else like:  # square stays square
+                values[symbol] //= 2
         if cost(total_bytes) > STILL_SMALL_BYTES:
             return None
         return {self.names[symbol]: value for symbol, value in values.items()}

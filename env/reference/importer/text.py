@@ -35,6 +35,12 @@ class ChangesState(Exception):
     """The forward writes into an input or into the module's state; says which."""
 
 
+def quotient(above, below, names):
+    parts = [f"({expression(part, names)})" if isinstance(part, (sympy.Add, sympy.Mul)) else expression(part, names)
+             for part in (above, below)]
+    return f"({parts[0]} / {parts[1]})"
+
+
 def expression(e, names):
     """A sympy expression as problem files write them."""
     e = sympy.sympify(e)
@@ -43,10 +49,10 @@ def expression(e, names):
     if e.is_Symbol:
         return names[e]
     if isinstance(e, (FloorDiv, CleanDiv)):
-        return f"(({expression(e.args[0], names)}) / ({expression(e.args[1], names)}))"
+        return quotient(*e.args, names)
     if isinstance(e, sympy.Add):
         text = ""
-        for term in e.args:
+        for term in sorted(e.args, key=lambda term: (term.could_extract_minus_sign(), term.is_Integer)):
             negative = term.could_extract_minus_sign()
             part = expression(-term if negative else term, names)
             text += (" - " if negative else " + ") + part if text else ("-" if negative else "") + part
@@ -54,7 +60,7 @@ def expression(e, names):
     if isinstance(e, sympy.Mul):
         below = sympy.denom(e)
         if below != 1:
-            return f"(({expression(sympy.numer(e), names)}) / ({expression(below, names)}))"
+            return quotient(sympy.numer(e), below, names)
         return "*".join(f"({expression(a, names)})" if isinstance(a, sympy.Add) else expression(a, names)
                         for a in e.args)
     if isinstance(e, sympy.Pow) and e.exp.is_Integer and 0 < int(e.exp) < 8:
@@ -149,9 +155,18 @@ class Writer:
             text = self.value(value)
             made_here = key == "dtype" and value == torch.float32 and self._makes_values(node)
             texts.append(f"{key}={self.like}.dtype" if made_here else f"{key}={text}")
+        if self._lacks_dtype(node):
+            texts.append(f"dtype={self.like}.dtype")
         self.names[node] = self._fresh(node.name)
         self.lines.append(f"{self.names[node]} = torch.{name}({', '.join(texts)})")
         self._follow_alias(node)
+
+    def _lacks_dtype(self, node):
+        """What makes float32 values by default must make float64 ones for the truth."""
+        result = node.meta.get("val")
+        return (isinstance(result, torch.Tensor) and result.dtype == torch.float32 and self._makes_values(node)
+                and node.kwargs.get("dtype") is None
+                and any(a.name == "dtype" for a in node.target._schema.arguments))
 
     @staticmethod
     def _makes_values(node):
