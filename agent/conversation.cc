@@ -15,6 +15,8 @@
 namespace kevin {
 namespace {
 
+constexpr size_t kMostReferenceBytes = 16384;  // of an imported problem; beyond it its source must do
+
 std::string WithoutLastLineEnd(std::string_view text) { return std::string(TrimRight(text)); }
 
 std::string TensorLine(const ConcreteTensor& tensor, const char* role) {
@@ -70,12 +72,22 @@ std::string Rules(const ConversationContext& context) {
   return Render(PromptOf(context, "rules"), values);
 }
 
+// An imported problem's own code says more than the graph made of it, of which a deep network has thousands
+// of lines.
+std::string ReferenceText(const Problem& problem) {
+  if (problem.source.empty()) return WithoutLastLineEnd(problem.reference);
+  const std::string made =
+      "# It was made from this module, whose tensors have `_` for each `.` in their names:\n\n";
+  const bool is_long = problem.reference.size() > kMostReferenceBytes;
+  return (is_long ? std::string() : problem.reference + "\n") + made + WithoutLastLineEnd(problem.source);
+}
+
 // The values that both kinds of turn need.
 PromptValues CommonValues(const ConversationContext& context) {
   const Problem& problem = *context.problem->problem;
   return {{"name", problem.name},
           {"problem", problem.id},
-          {"reference", WithoutLastLineEnd(problem.reference)},
+          {"reference", ReferenceText(problem)},
           {"tensors", Tensors(*context.problem)},
           {"machine", context.machine},
           {"rules", WithoutLastLineEnd(Rules(context))},

@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "env/error.h"
+#include "env/float16.h"
 
 namespace kevin {
 namespace {
@@ -23,6 +27,20 @@ std::string BytesThatStay(const Problem& problem) {
     }
   }
   return sum;
+}
+
+// Stored values as drawn ones would be: none becomes infinite that is not.
+template <typename Narrow>
+std::shared_ptr<const std::string> Narrowed(const std::string& floats, float largest) {
+  std::string narrow(floats.size() / sizeof(float) * sizeof(Narrow), '\0');
+  for (size_t i = 0; i < floats.size() / sizeof(float); ++i) {
+    float value = 0;
+    std::memcpy(&value, floats.data() + i * sizeof(float), sizeof(float));
+    Narrow rounded;
+    Round(std::isfinite(value) ? std::clamp(value, -largest, largest) : value, &rounded);
+    std::memcpy(narrow.data() + i * sizeof(Narrow), &rounded, sizeof(Narrow));
+  }
+  return std::make_shared<const std::string>(std::move(narrow));
 }
 
 }  // namespace
@@ -73,7 +91,12 @@ Problem InPrecision(Problem problem, Precision precision) {
   problem.min_bytes = fmt::format("({})/2", problem.min_bytes);
   for (auto* tensors : {&problem.inputs, &problem.outputs}) {
     for (TensorSpec& tensor : *tensors) {
-      if (tensor.dtype == DType::kF32) tensor.dtype = DTypeOf(precision);
+      if (tensor.dtype != DType::kF32) continue;
+      tensor.dtype = DTypeOf(precision);
+      if (!tensor.stored) continue;
+      const auto largest = static_cast<float>(LargestFinite(tensor.dtype));
+      tensor.stored = precision == Precision::kFp16 ? Narrowed<Float16>(*tensor.stored, largest)
+                                                    : Narrowed<BFloat16>(*tensor.stored, largest);
     }
   }
   return problem;

@@ -125,6 +125,8 @@ const char* DistributionName(Distribution distribution) {
       return "positive";
     case Distribution::kSigns:
       return "signs";
+    case Distribution::kStored:
+      return "stored";
   }
   return "";
 }

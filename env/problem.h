@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,7 +26,8 @@ int64_t ElementCount(const std::vector<int64_t>& shape);  // 1 for a scalar's em
 
 // How the values of an input are drawn. kMixture picks one of several zero-mean shapes (normal, uniform,
 // heavy-tailed, scaled) by the slot's seed; kUniform01 is what KernelBench uses; kSigns are -1 and 1.
-enum class Distribution { kMixture, kNormal, kUniform, kUniform01, kHeavyTailed, kPositive, kSigns };
+// kStored are fixed values that the file holds.
+enum class Distribution { kMixture, kNormal, kUniform, kUniform01, kHeavyTailed, kPositive, kSigns, kStored };
 const char* DistributionName(Distribution distribution);  // as in the file: "mixture", ..., "heavy-tailed"
 
 // What a square matrix is by construction: zero below (kUpper) or above (kLower) its diagonal, or its own
@@ -44,7 +46,8 @@ struct TensorSpec {
   std::string scale_text;  // where it depends on the size: "1/sqrt(9*C)"; AtSize puts the value into `scale`
   double offset = 0.0;     // added after scaling
   Structure structure = Structure::kNone;
-  bool is_param = false;  // a weight: drawn like an input, passed after the inputs
+  std::shared_ptr<const std::string> stored;  // of kStored: the bytes, in C order
+  bool is_param = false;                      // a weight: drawn like an input, passed after the inputs
 };
 
 // What LoadProblemFile promises: names are C++ identifiers, all different, and differ from the size symbols;
@@ -59,6 +62,7 @@ struct Problem {
                                       // "broadcast", "conv", "pool", "attention", ...
   std::map<std::string, std::string> flags;  // to the reason why; level1/019_relu.toml lists them
   std::string reference;                     // TorchScript text with `def forward(...)`
+  std::string source;                        // the person's own code that it was made from; may be empty
   std::vector<TensorSpec> inputs;            // in the file's order, which has parameters last
   std::vector<TensorSpec> outputs;
   bool has_param_dict = false;           // `forward` takes the parameters as a Dict[str, Tensor]
@@ -125,20 +129,30 @@ std::vector<TensorSpec> LaunchTensors(const Problem& problem);
 // `extern "C"` before it.
 std::string LaunchSignature(const Problem& problem, const std::string& kind = "cpp");
 
+// "level1/019_relu.toml", relative to its folder of problems, has the id "level1/19"; a name without a number
+// stays as it is.
+std::string ProblemIdOf(const std::filesystem::path& relative);
+
 // The problems of one folder: FOLDER/level1/019_relu.toml has the id "level1/19" and must say so itself.
 // Only names are read until a problem is asked for.
 class ProblemSet {
  public:
+  // Those of DefaultDirectory and the imported ones.
+  ProblemSet();
   // Throws Error(kBadRequest) if `directory` cannot be read or two files claim one id.
   explicit ProblemSet(const std::filesystem::path& directory);
   // $KEVIN_PROBLEMS, else ../share/kevin/problems beside the program, else the source tree it was built from.
   static std::filesystem::path DefaultDirectory();
+  // $XDG_DATA_HOME/kevin/problems, else ~/.local/share/kevin/problems: what `kevin import` made, a folder a
+  // suite. It need not be there.
+  static std::filesystem::path ImportedDirectory();
   const std::vector<std::string>& Ids() const { return order_; }  // sorted by level, then number
   // `id` is an id ("level1/19") or the path of a TOML file (ends in ".toml"). Unknown ids throw
   // Error(kBadRequest) that offers the nearest ids and names.
   Problem Find(const std::string& id) const;
 
  private:
+  void Add(const std::filesystem::path& directory);
   std::vector<std::string> Nearest(const std::string& id) const;
 
   std::map<std::string, std::filesystem::path> files_;

@@ -11,6 +11,7 @@
 
 #include "env/error.h"
 #include "env/hash.h"
+#include "env/packed_values.h"
 #include "env/problem.h"
 #include "env/toml_section.h"
 
@@ -20,7 +21,7 @@ namespace {
 constexpr DType kDTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kI64, DType::kI32, DType::kBool};
 constexpr Distribution kDistributions[] = {
     Distribution::kMixture,     Distribution::kNormal,   Distribution::kUniform, Distribution::kUniform01,
-    Distribution::kHeavyTailed, Distribution::kPositive, Distribution::kSigns};
+    Distribution::kHeavyTailed, Distribution::kPositive, Distribution::kSigns,   Distribution::kStored};
 constexpr Structure kStructures[] = {Structure::kNone, Structure::kUpper, Structure::kLower,
                                      Structure::kSymmetric};
 constexpr std::string_view kFlags[] = {"degenerate-upstream", "random-upstream",   "redundant-ops",
@@ -105,13 +106,14 @@ class ProblemReader {
   explicit ProblemReader(const TomlSection& top) : top_(top) {}
 
   Problem Read() {
-    top_.CheckKeys(
-        {"id", "name", "families", "flags", "reference", "sizes", "inputs", "outputs", "cost", "check"});
+    top_.CheckKeys({"id", "name", "families", "flags", "reference", "source", "sizes", "inputs", "outputs",
+                    "cost", "check"});
     problem_.id = top_.String("id");
     problem_.name = top_.String("name");
     problem_.families = top_.Strings("families");
     if (top_.Has("flags")) ReadFlags(top_.Table("flags"));
     problem_.reference = top_.String("reference");
+    if (top_.Has("source")) problem_.source = top_.String("source");
     ReadSizes(top_.Table("sizes"));
     for (const TomlSection& input : top_.Tables("inputs")) problem_.inputs.push_back(ReadInput(input));
     if (HasParamBlock(problem_)) CheckParamBlock();
@@ -216,9 +218,11 @@ class ProblemReader {
   }
 
   TensorSpec ReadInput(const TomlSection& section) {
-    section.CheckKeys({"name", "shape", "dtype", "distribution", "scale", "offset", "structure", "role"});
+    section.CheckKeys(
+        {"name", "shape", "dtype", "distribution", "scale", "offset", "structure", "role", "values"});
     TensorSpec input = ReadTensor(section);
     input.distribution = Choice(section, "distribution", kDistributions, DistributionName);
+    ReadStored(section, &input);
     ReadScale(section, &input);
     input.offset = section.Number("offset", 0.0);
     input.structure = Choice(section, "structure", kStructures, StructureName);
@@ -239,6 +243,31 @@ class ProblemReader {
                    "list the parameters (role = \"param\") after all other inputs");
     }
     return input;
+  }
+
+  void ReadStored(const TomlSection& section, TensorSpec* input) const {
+    const bool is_stored = input->distribution == Distribution::kStored;
+    if (is_stored != section.Has("values")) {
+      section.Fail("distribution", is_stored ? "'stored' needs `values`" : "`values` are there and not used",
+                   "`distribution = \"stored\"` and `values` belong together");
+    }
+    if (!is_stored) return;
+    const auto bytes_at = [&](const Symbols& symbols) {
+      int64_t bytes = DTypeBytes(input->dtype);
+      for (const std::string& dim : input->shape) bytes *= EvaluateExpression(dim, symbols);
+      return static_cast<size_t>(bytes);
+    };
+    const size_t bytes = bytes_at(problem_.sizes.begin()->second);
+    for (const auto& [size, symbols] : problem_.sizes) {
+      if (bytes_at(symbols) != bytes)
+        section.Fail("shape", "stored values have one size", "write integers for their shape");
+    }
+    std::optional<std::string> values = UnpackValues(section.String("values"), bytes);
+    if (!values) {
+      section.Fail("values", fmt::format("are not {} bytes in base64 of a zlib stream", bytes),
+                   "`kevin import` writes them");
+    }
+    input->stored = std::make_shared<const std::string>(std::move(*values));
   }
 
   void ReadScale(const TomlSection& section, TensorSpec* input) const {

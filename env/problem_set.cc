@@ -19,18 +19,6 @@ constexpr size_t kMaxOffers = 4;
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// "level1/019_relu.toml" -> "level1/19"; a stem without a number stays as it is.
-std::string IdOf(const fs::path& relative) {
-  std::string stem = relative.stem().string();
-  const size_t digits =
-      static_cast<size_t>(std::find_if_not(stem.begin(), stem.end(), IsDigit) - stem.begin());
-  if (digits > 0 && (digits == stem.size() || stem[digits] == '_')) {
-    stem.resize(digits);
-    stem.erase(0, std::min(stem.find_first_not_of('0'), digits - 1));
-  }
-  return (relative.parent_path() / stem).generic_string();
-}
-
 // Runs of digits compare as numbers, so that level1/9 comes before level1/19.
 bool NaturalLess(const std::string& a, const std::string& b) {
   size_t i = 0, j = 0;
@@ -86,13 +74,36 @@ size_t Distance(const std::string& wanted, const std::string& known) {
 
 }  // namespace
 
+std::string ProblemIdOf(const fs::path& relative) {
+  std::string stem = relative.stem().string();
+  const size_t digits =
+      static_cast<size_t>(std::find_if_not(stem.begin(), stem.end(), IsDigit) - stem.begin());
+  if (digits > 0 && (digits == stem.size() || stem[digits] == '_')) {
+    stem.resize(digits);
+    stem.erase(0, std::min(stem.find_first_not_of('0'), digits - 1));
+  }
+  return (relative.parent_path() / stem).generic_string();
+}
+
+ProblemSet::ProblemSet() : ProblemSet(DefaultDirectory()) {
+  std::error_code none;
+  if (!fs::is_directory(ImportedDirectory(), none)) return;
+  Add(ImportedDirectory());
+  std::sort(order_.begin(), order_.end(), NaturalLess);
+}
+
 ProblemSet::ProblemSet(const fs::path& directory) {
+  Add(directory);
+  std::sort(order_.begin(), order_.end(), NaturalLess);
+}
+
+void ProblemSet::Add(const fs::path& directory) {
   std::error_code error;
   fs::recursive_directory_iterator entries(directory, error);
   for (; !error && entries != fs::recursive_directory_iterator(); entries.increment(error)) {
     const fs::path& path = entries->path();
     if (path.extension() != ".toml") continue;
-    const auto [where, is_new] = files_.emplace(IdOf(path.lexically_relative(directory)), path);
+    const auto [where, is_new] = files_.emplace(ProblemIdOf(path.lexically_relative(directory)), path);
     if (!is_new) {
       throw Error(
           ExitCode::kBadRequest,
@@ -106,7 +117,13 @@ ProblemSet::ProblemSet(const fs::path& directory) {
                 fmt::format("{}: cannot read the problem folder: {}", directory.string(), error.message()),
                 "set KEVIN_PROBLEMS to a folder that holds level1/019_relu.toml and so on");
   }
-  std::sort(order_.begin(), order_.end(), NaturalLess);
+}
+
+fs::path ProblemSet::ImportedDirectory() {
+  if (const char* xdg = std::getenv("XDG_DATA_HOME"); xdg != nullptr && *xdg == '/')
+    return fs::path(xdg) / "kevin/problems";
+  const char* home = std::getenv("HOME");
+  return fs::path(home != nullptr && *home == '/' ? home : "/nonexistent") / ".local/share/kevin/problems";
 }
 
 fs::path ProblemSet::DefaultDirectory() {

@@ -8,7 +8,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "env/cpu_environment.h"
 #include "env/error.h"
 #include "env/gpu_environment.h"
 #include "env/precision.h"
@@ -26,17 +25,64 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kMostFailuresInARow = 3;
 
-struct Row {
-  std::string name;
-  bool must_pass = false;
-  bool passed = false;
-  std::string reason;
-  bool told_apart = true;  // false: right, as far as the outputs' type can tell; counts neither way
-};
+using Row = AdmissionRow;
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
+
+// --- Decoys and honest kernels of one problem ---
+
+std::vector<Row> RowsOf(const std::vector<DecoyResult>& decoys) {
+  std::vector<Row> rows;
+  for (const DecoyResult& decoy : decoys) {
+    rows.push_back({decoy.name, decoy.must_pass, decoy.passed,
+                    decoy.told_apart ? decoy.reason : "nearer to the truth than the outputs' rounding",
+                    decoy.told_apart});
+  }
+  return rows;
+}
+
+void TryHonest(CpuEnvironment& environment, const Problem& problem, const EvaluateOptions& options,
+               std::vector<Row>* rows) {
+  if (PrecisionOf(problem) != Precision::kFp32) return;
+  for (const HonestKernel& kernel : HonestKernelsFor(problem)) {
+    const Outcome outcome = environment.Verify(problem, {"cpp", kernel.source}, options);
+    const auto* right = std::get_if<Measured>(&outcome);
+    rows->push_back(
+        {kernel.name, true, right != nullptr,
+         right ? fmt::format("worst error {:.2g} of {:.2g} allowed", right->max_error, right->error_bound)
+               : OutcomeReason(outcome)});
+  }
+}
+
+std::string Judgement(const std::vector<Row>& rows) {
+  std::string reason;
+  for (const Row& row : rows) {
+    if (row.passed == row.must_pass || !row.told_apart) continue;
+    reason += (reason.empty() ? "" : "; ") + row.name + (row.must_pass ? " was rejected" : " passed");
+  }
+  return reason;
+}
+
+}  // namespace
+
+int AdmissionResult::Count(bool must_pass, bool passed) const {
+  int count = 0;
+  for (const Row& row : rows) count += row.told_apart && row.must_pass == must_pass && row.passed == passed;
+  return count;
+}
+
+AdmissionResult Admit(CpuEnvironment& environment, const Problem& problem, const EvaluateOptions& options) {
+  AdmissionResult result{RowsOf(environment.Admit(problem, options)), {}};
+  TryHonest(environment, problem, options, &result.rows);
+  result.reason = Judgement(result.rows);
+  return result;
+}
+
+namespace {
+
+// --- Of several problems, with a log ---
 
 // The device that decoys and honest kernels are tried on.
 class Device {
@@ -58,47 +104,18 @@ class Device {
 
   const EnvironmentFacts& Facts() const { return cpu_ ? cpu_->Facts() : gpu_->Facts(); }
 
-  std::vector<Row> Try(const Problem& problem, const EvaluateOptions& options) {
-    std::vector<Row> rows;
-    for (const DecoyResult& decoy : cpu_ ? cpu_->Admit(problem, options) : gpu_->Admit(problem, options))
-      rows.push_back({decoy.name, decoy.must_pass, decoy.passed,
-                      decoy.told_apart ? decoy.reason : "nearer to the truth than the outputs' rounding",
-                      decoy.told_apart});
-    if (cpu_ && PrecisionOf(problem) == Precision::kFp32) TryHonest(problem, options, &rows);
-    return rows;
+  AdmissionResult Try(const Problem& problem, const EvaluateOptions& options) {
+    if (cpu_) return Admit(*cpu_, problem, options);
+    AdmissionResult result{RowsOf(gpu_->Admit(problem, options)), {}};
+    result.reason = Judgement(result.rows);
+    return result;
   }
 
  private:
-  void TryHonest(const Problem& problem, const EvaluateOptions& options, std::vector<Row>* rows) {
-    for (const HonestKernel& kernel : HonestKernelsFor(problem)) {
-      const Outcome outcome = cpu_->Verify(problem, {"cpp", kernel.source}, options);
-      const auto* right = std::get_if<Measured>(&outcome);
-      rows->push_back(
-          {kernel.name, true, right != nullptr,
-           right ? fmt::format("worst error {:.2g} of {:.2g} allowed", right->max_error, right->error_bound)
-                 : OutcomeReason(outcome)});
-    }
-  }
-
   std::unique_ptr<CpuEnvironment> cpu_;
   std::unique_ptr<Environment> environment_;
   GpuEnvironment* gpu_ = nullptr;
 };
-
-std::string Judgement(const std::vector<Row>& rows) {
-  std::string reason;
-  for (const Row& row : rows) {
-    if (row.passed == row.must_pass || !row.told_apart) continue;
-    reason += (reason.empty() ? "" : "; ") + row.name + (row.must_pass ? " was rejected" : " passed");
-  }
-  return reason;
-}
-
-int Count(const std::vector<Row>& rows, bool must_pass, bool passed) {
-  int count = 0;
-  for (const Row& row : rows) count += row.told_apart && row.must_pass == must_pass && row.passed == passed;
-  return count;
-}
 
 std::vector<Json> EventsOf(const AdmissionRecord& record, const std::vector<Row>& rows) {
   std::vector<Json> events;
@@ -181,33 +198,33 @@ class Admission {
  private:
   void Judge(const Problem& problem, AdmissionRecord* record) {
     const auto start = Clock::now();
-    std::vector<Row> rows;
+    AdmissionResult result;
     try {
-      rows = device_.Try(problem, evaluate_);
+      result = device_.Try(problem, evaluate_);
       failures_ = 0;
     } catch (const Error& error) {
       // Eager lacks an operator in 16 bits here and there: that is an answer.
       const bool is_lacking =
           error.code() == ExitCode::kBadRequest && PrecisionOf(problem) != Precision::kFp32;
       if (!is_lacking && (problems_.size() == 1 || ++failures_ == kMostFailuresInARow)) throw;
-      (is_lacking ? record->reason : record->error) = error.what();
+      (is_lacking ? result.reason : record->error) = error.what();
     }
     record->seconds = SecondsSince(start);
-    if (record->reason.empty()) record->reason = Judgement(rows);
-    record->rejected = Count(rows, false, false);
-    record->decoys = record->rejected + Count(rows, false, true);
-    record->right_passed = Count(rows, true, true);
-    record->right = record->right_passed + Count(rows, true, false);
-    record->too_near = static_cast<int>(
-        std::count_if(rows.begin(), rows.end(), [](const Row& row) { return !row.told_apart; }));
+    record->reason = result.reason;
+    record->rejected = result.Count(false, false);
+    record->decoys = record->rejected + result.Count(false, true);
+    record->right_passed = result.Count(true, true);
+    record->right = record->right_passed + result.Count(true, false);
+    record->too_near = static_cast<int>(std::count_if(result.rows.begin(), result.rows.end(),
+                                                      [](const Row& row) { return !row.told_apart; }));
     totals_.Add(*record);
-    const std::vector<Json> events = EventsOf(*record, rows);
+    const std::vector<Json> events = EventsOf(*record, result.rows);
     log_.Add(events, *record);
     if (options_.json) {
       for (const Json& event : events)
         fmt::print("{}\n", event.dump(-1, ' ', false, Json::error_handler_t::replace));
     } else {
-      PrintTable(problem, *record, rows);
+      PrintTable(problem, *record, result.rows);
     }
     std::fflush(stdout);
   }

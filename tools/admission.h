@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "env/cpu_environment.h"
 #include "env/problem.h"
 
 namespace kevin {
@@ -21,6 +22,23 @@ struct AdmissionOptions {
   std::filesystem::path results;   // kept here too, and what is there already is not done again; empty: none
   double seconds = 0;              // begin no further problem after so many; 0: no limit
 };
+
+struct AdmissionRow {
+  std::string name;
+  bool must_pass = false;
+  bool passed = false;
+  std::string reason;
+  bool told_apart = true;  // false: right, as far as the outputs' type can tell; counts neither way
+};
+
+struct AdmissionResult {
+  std::vector<AdmissionRow> rows;
+  std::string reason;  // why the problem is not admitted; empty when it is
+  int Count(bool must_pass, bool passed) const;
+};
+
+// Runs decoys and honest kernels on the CPU and prints nothing. Throws Error as Environment does.
+AdmissionResult Admit(CpuEnvironment& environment, const Problem& problem, const EvaluateOptions& options);
 
 // Prints to stdout as it goes and returns an ExitCode value: kBroken when a problem could not be judged,
 // which does not keep the others from it. Throws Error as Environment does, and after three such problems in

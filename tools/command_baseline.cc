@@ -38,7 +38,7 @@ struct BaselineOptions {
 };
 
 std::vector<Problem> Select(const BaselineOptions& options) {
-  const ProblemSet set(ProblemSet::DefaultDirectory());
+  const ProblemSet set;
   std::vector<Problem> problems;
   for (const std::string& id : options.problems) problems.push_back(set.Find(id));
   if (!options.suite.empty()) {

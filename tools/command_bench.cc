@@ -143,7 +143,7 @@ class Bench {
  public:
   explicit Bench(const BenchOptions& options)
       : options_(options),
-        problem_(AsAsked(ProblemSet(ProblemSet::DefaultDirectory()).Find(options.problem), options.device)),
+        problem_(AsAsked(ProblemSet().Find(options.problem), options.device)),
         kind_(GivenKind(options)),
         progress_(stderr) {
     if (!options.size.empty()) AtSize(problem_, options.size);  // said before anything starts

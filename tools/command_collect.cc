@@ -121,7 +121,7 @@ class Collection {
     }
     if (options.join.empty()) ProblemsOfSuite(Problems(), ProblemSet::DefaultDirectory(), options.suite);
   }
-  static ProblemSet Problems() { return ProblemSet(ProblemSet::DefaultDirectory()); }
+  static ProblemSet Problems() { return ProblemSet(); }
 
   // --- What is asked for ---
 

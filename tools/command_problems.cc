@@ -41,7 +41,7 @@ std::vector<Problem> Select(const ProblemsOptions& options) {
     return InPrecision(std::move(problem), PrecisionNamed(options.admission.precision));
   };
   if (options.id.ends_with(".toml")) return {as_asked(LoadProblemFile(options.id))};
-  const ProblemSet set(ProblemSet::DefaultDirectory());
+  const ProblemSet set;
   if (!options.id.empty()) return {as_asked(set.Find(options.id))};
   std::vector<Problem> problems;
   if (!options.suite.empty()) {

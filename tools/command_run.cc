@@ -55,7 +55,7 @@ constexpr const char* kExamples = R"(Examples:
 
 Kernels go to kevin-out/EPISODE/, everything else to the database (kevin show).)";
 
-Problem FindProblem(const std::string& id) { return ProblemSet(ProblemSet::DefaultDirectory()).Find(id); }
+Problem FindProblem(const std::string& id) { return ProblemSet().Find(id); }
 
 // A wrong id should not leave an empty database behind, so this comes before the store is opened.
 Problem GivenProblem(const RunOptions& options) {

@@ -22,6 +22,7 @@ void AddEvalCommand(CLI::App& app, Action* action);        // the same, to judge
 void AddTrainCommand(CLI::App& app, Action* action);       // a local model, on the records
 void AddBenchCommand(CLI::App& app, Action* action);     // judge a candidate file, or two against each other
 void AddProblemsCommand(CLI::App& app, Action* action);  // list, show, admit
+void AddImportCommand(CLI::App& app, Action* action);    // problems from PyTorch modules
 void AddBaselineCommand(CLI::App& app, Action* action);  // measure and store torch.compile beside eager
 void AddDoctorCommand(CLI::App& app, Action* action);    // what this machine has
 void AddShowCommand(CLI::App& app, Action* action);      // episodes and turns from the database

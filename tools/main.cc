@@ -56,6 +56,7 @@ int Main(int argc, char** argv) {
   kevin::AddTrainCommand(app, &action);
   kevin::AddBenchCommand(app, &action);
   kevin::AddProblemsCommand(app, &action);
+  kevin::AddImportCommand(app, &action);
   kevin::AddBaselineCommand(app, &action);
   kevin::AddShowCommand(app, &action);
   kevin::AddExportCommand(app, &action);

@@ -1,7 +1,7 @@
 #pragma once
 // `--suite`: which problems.
 //
-//   level1                     all of a level
+//   level1                     all of a level, or of an imported suite
 //   level1/1-20                those of its numbers that exist
 //   level1/19,level1/23        several, also mixed with ranges
 //   core                       a list in the problem folder: suites/core.txt

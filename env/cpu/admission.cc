@@ -251,16 +251,22 @@ struct Decoy {
   Kind kind = Kind::kWrong;
 };
 
-// For every input and for the weights together: does the output depend on it?
+// For every input and for the weights together: does the output depend on it? Stored values have no others.
 void AddBlindDecoys(const std::vector<ConcreteTensor>& given, std::vector<Decoy>* decoys) {
   const auto is_param = [given](size_t i) { return given[i].spec.is_param; };
-  const auto inputs = static_cast<size_t>(
-      std::count_if(given.begin(), given.end(), [](const auto& tensor) { return !tensor.spec.is_param; }));
-  if (inputs > 0 && inputs < given.size()) {
+  std::vector<size_t> inputs;
+  bool has_params = false;
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (given[i].spec.stored) continue;
+    if (!is_param(i)) inputs.push_back(i);
+    has_params |= is_param(i);
+  }
+  if (!inputs.empty() && has_params) {
     decoys->push_back({"other inputs, same weights", WithOther([=](size_t i) { return !is_param(i); })});
     decoys->push_back({"other weights, same inputs", WithOther(is_param)});
   }
-  for (size_t i = 0; inputs > 1 && i < inputs; ++i)
+  if (inputs.size() < 2) return;
+  for (const size_t i : inputs)
     decoys->push_back(
         {"other values of " + given[i].spec.name, WithOther([i](size_t at) { return at == i; })});
 }

@@ -137,6 +137,8 @@ void FillValues(const TensorSpec& spec, uint64_t seed, int64_t elements, int thr
     case Distribution::kPositive:
       return Fill(seed, elements, threads, scale, offset, out,
                   [](uint32_t i, Key key) { return 0.01F + Unit(Mix(i, key)); });
+    case Distribution::kStored:  // copied by FillTensor
+      return;
     case Distribution::kSigns:
       return Fill(seed, elements, threads, scale, offset, out,
                   [](uint32_t i, Key key) { return (Mix(i, key) >> 31) != 0 ? 1.0F : -1.0F; });
@@ -168,6 +170,10 @@ void FillAs(const TensorSpec& spec, uint64_t seed, int64_t elements, int threads
 
 void FillTensor(const TensorSpec& spec, InputMode mode, uint64_t seed, int64_t elements, int threads,
                 void* data) {
+  if (spec.stored) {
+    std::memcpy(data, spec.stored->data(), spec.stored->size());
+    return;
+  }
   TensorSpec drawn = spec;
   if (mode == InputMode::kKernelBench && !spec.is_param && IsFloating(spec.dtype) &&
       spec.distribution != Distribution::kSigns) {

@@ -24,6 +24,7 @@ Drawing DrawingOf(const ConcreteTensor& tensor, InputMode mode, uint64_t member)
   }
   switch (spec.distribution) {
     case Distribution::kNormal:
+    case Distribution::kStored:  // copied by whoever fills
       break;
     case Distribution::kUniform:
       drawing.distribution = kUniform;

@@ -225,13 +225,19 @@ class GpuAdmission {
       };
     };
     const auto is_param = [this](size_t i) { return inputs_[i].spec.is_param; };
-    const auto count = static_cast<size_t>(std::count_if(
-        inputs_.begin(), inputs_.end(), [](const ConcreteTensor& tensor) { return !tensor.spec.is_param; }));
-    if (count > 0 && count < inputs_.size()) {
+    std::vector<size_t> drawn;
+    bool has_params = false;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (inputs_[i].spec.stored) continue;
+      if (!is_param(i)) drawn.push_back(i);
+      has_params |= is_param(i);
+    }
+    if (!drawn.empty() && has_params) {
       Add("other inputs, same weights", with_other([is_param](size_t i) { return !is_param(i); }));
       Add("other weights, same inputs", with_other(is_param));
     }
-    for (size_t i = 0; count > 1 && i < count; ++i)
+    if (drawn.size() < 2) return;
+    for (const size_t i : drawn)
       Add("other values of " + inputs_[i].spec.name, with_other([i](size_t at) { return at == i; }));
   }
 

@@ -78,6 +78,12 @@ void GpuSession::LayOut() {
   outputs_ = SharedDeviceMemory::Create(options_.device, static_cast<size_t>(layout_.outputs_bytes));
   memory_.inputs = inputs_.data();
   memory_.outputs = outputs_.data();
+  for (const ConcreteTensor& input : sized_.inputs) {
+    stored_.push_back(input.spec.stored ? DeviceBuffer(input.spec.stored->size()) : DeviceBuffer());
+    if (!input.spec.stored) continue;
+    KEVIN_CU(MemcpyHtoD, stored_.back().data(), input.spec.stored->data(), input.spec.stored->size());
+    KEVIN_CU(StreamSynchronize, nullptr);
+  }
 }
 
 CuHandle GpuSession::Function(const char* name) const {
@@ -122,6 +128,10 @@ void GpuSession::DrawTensor(int slot, size_t index, uint64_t seed, uint64_t memb
   const ConcreteTensor& tensor = sized_.inputs[index];
   const ArgumentPlace& place = layout_.tensors[index];
   const CuDevicePtr data = memory_.inputs + place.offset + static_cast<uint64_t>(slot) * place.stride;
+  if (stored_[index].bytes() > 0) {
+    KEVIN_CU(MemcpyDtoDAsync, data, stored_[index].data(), static_cast<size_t>(tensor.bytes), stream_);
+    return;
+  }
   FillOnDevice(fill_, stream_, data, tensor.elements, DrawingOf(tensor, options_.inputs, member),
                seed + index * 0x9e3779b97f4a7c15ULL);
 }

@@ -104,6 +104,7 @@ class GpuSession {
   std::unique_ptr<RunnerClient> spare_;
   std::optional<Calibrated> idle_;
   std::string lock_name_;
+  std::vector<DeviceBuffer> stored_;  // one an input; empty where values are drawn
   DeviceBuffer counter_;
   std::mt19937_64 random_;
   double reference_us_ = 0, peak_bytes_per_s_ = 0, peak_flops_ = 0, floor_us_ = 0;

@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,6 +30,9 @@ constexpr double kStopLook_s = 0.2;
 
 constexpr const char* kHowToGetPython =
     "install torch 2.11 with CUDA for python3, or name the Python that has it in KEVIN_PYTHON";
+constexpr const char* kHowToGetAnyPython =
+    "install torch 2.11 for python3 (pip install torch==2.11.0), or name the Python that has it in "
+    "KEVIN_PYTHON";
 
 // Empty when there is none.
 fs::path OnPath(const std::string& name) {
@@ -49,8 +53,13 @@ json ParseAnswer(const std::string& line) {
               "is KEVIN_PYTHON a Python 3?");
 }
 
-[[noreturn]] void ThrowMachine(const fs::path& python, const std::string& what) {
-  throw Error(ExitCode::kMachine, python.string() + ": " + what, kHowToGetPython);
+[[noreturn]] void ThrowMachine(const fs::path& python, const std::string& what,
+                               const char* next_step = kHowToGetPython) {
+  throw Error(ExitCode::kMachine, python.string() + ": " + what, next_step);
+}
+
+std::string Hex(const std::string& bytes) {
+  return fmt::format("{:02x}", fmt::join(std::vector<uint8_t>(bytes.begin(), bytes.end()), ""));
 }
 
 std::string JobText(const Problem& problem, const TorchCompileRequest& request) {
@@ -63,6 +72,7 @@ std::string JobText(const Problem& problem, const TorchCompileRequest& request) 
                       {"distribution", DistributionName(input.spec.distribution)},
                       {"scale", input.spec.scale},
                       {"offset", input.spec.offset},
+                      {"stored", input.spec.stored ? Hex(*input.spec.stored) : ""},
                       {"role", input.spec.is_param ? "param" : "input"}});
   }
   return json{{"problem", problem.id}, {"reference", problem.reference}, {"inputs", inputs},
@@ -138,28 +148,30 @@ fs::path TorchCompileScript() {
   return KEVIN_SOURCE_TORCH_COMPILE;
 }
 
-PythonTorch FindPythonTorch(const fs::path& script) {
+PythonTorch FindPythonTorch(const fs::path& script, const PythonUse& use) {
+  const char* next_step = use.cuda ? kHowToGetPython : kHowToGetAnyPython;
   const char* chosen = std::getenv("KEVIN_PYTHON");
   const std::string name = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
   const fs::path python = OnPath(name);
   if (python.empty()) {
-    throw Error(ExitCode::kMachine, fmt::format("torch.compile needs Python, and there is no {}", name),
-                kHowToGetPython);
+    throw Error(ExitCode::kMachine, fmt::format("{} needs Python, and there is no {}", use.what, name),
+                next_step);
   }
   PythonProcess process({python.string(), script.string(), "--version"});
   std::string line;
   switch (process.Read(kVersionLimit_s, &line)) {
     case PythonProcess::Event::kTimedOut:
-      ThrowMachine(python, fmt::format("does not say within {:g} s which torch it has", kVersionLimit_s));
+      ThrowMachine(python, fmt::format("does not say within {:g} s which torch it has", kVersionLimit_s),
+                   next_step);
     case PythonProcess::Event::kEnded:
-      ThrowMachine(python, process.DescribeEnd());
+      ThrowMachine(python, process.DescribeEnd(), next_step);
     case PythonProcess::Event::kLine:
       break;
   }
   const json answer = ParseAnswer(line);
-  if (answer.contains("error")) ThrowMachine(python, answer["error"].get<std::string>());
+  if (answer.contains("error")) ThrowMachine(python, answer["error"].get<std::string>(), next_step);
   const std::string version = answer.value("torch", "");
-  if (!answer.contains("cuda") || answer["cuda"].is_null())
+  if (use.cuda && (!answer.contains("cuda") || answer["cuda"].is_null()))
     ThrowMachine(python, "its torch " + version + " was built without CUDA");
   return {python, version};
 }

@@ -22,9 +22,16 @@ struct PythonTorch {
 // ../share/kevin/torch_compile.py beside the program, else the source tree's that it was built from.
 std::filesystem::path TorchCompileScript();
 
+// What it is for, as messages say it, and whether its torch must have CUDA.
+struct PythonUse {
+  std::string what = "torch.compile";
+  bool cuda = true;
+};
+
 // $KEVIN_PYTHON (a path, or a name on the PATH), else python3 on the PATH. Does not import torch, so it takes
-// tens of milliseconds. Throws Error(kMachine) when there is none, or its torch was built without CUDA.
-PythonTorch FindPythonTorch(const std::filesystem::path& script = TorchCompileScript());
+// tens of milliseconds. Throws Error(kMachine) when there is none that will do.
+PythonTorch FindPythonTorch(const std::filesystem::path& script = TorchCompileScript(),
+                            const PythonUse& use = {});
 
 struct TorchCompileRequest {
   std::string size = "full";

@@ -52,6 +52,21 @@ TEST_CASE("the first turn: problem, rules, example") {
   testing::CheckGolden("tests/prompts/golden/first_turn.txt", AsText(BuildMessages(f.context, {})));
 }
 
+TEST_CASE("an imported problem is shown with the module it was made from") {
+  Problem problem = testing::ReluProblem();
+  problem.source = "class Model:\n    pass\n";
+  const SizedProblem sized = AtSize(problem, "small");
+  Fixture f;
+  f.context.problem = &sized;
+  std::string text = AsText(BuildMessages(f.context, {}));
+  CHECK(Has(text, "torch.relu(x)"));
+  CHECK(Has(text, "for each `.` in their names:\n\nclass Model:\n    pass\n```"));
+  problem.reference += "# " + std::string(20000, 'x') + "\n";  // a graph that nobody reads
+  text = AsText(BuildMessages(f.context, {}));
+  CHECK_FALSE(Has(text, "xxxx"));
+  CHECK(Has(text, "class Model:"));
+}
+
 TEST_CASE("parameters in one block are explained") {
   const Problem problem = LoadProblemFile(std::string(KEVIN_SOURCE_DIR) + "/tests/env/problems/mlp.toml");
   const SizedProblem sized = AtSize(problem, "small");

@@ -90,7 +90,9 @@ TEST_CASE("a job for the examiner survives its text form") {
       "\x7f"
       "ELF\0\1",
       6);
-  job.arguments = {{4096, {{0, 512, {3, 8.0F, 0.5F, 8, true, 2, 16, true}}, {2048, 512, {}}}}, {64, {}}};
+  job.arguments = {
+      {4096, {{0, 512, {3, 8.0F, 0.5F, 8, true, 2, 16, true}}, {2048, 512, {}, std::string("\0\xff", 2)}}},
+      {64, {}}};
   job.untouched_memory = true;
   const ExamineJob back = ExamineJobFromText(ExamineJobToText(job));
   CHECK(back.plan == job.plan);
@@ -106,7 +108,9 @@ TEST_CASE("a job for the examiner survives its text form") {
   CHECK(back.arguments[0].fills[0].drawing.rows == 16);
   CHECK(back.arguments[0].fills[0].drawing.brain);
   CHECK(back.arguments[0].fills[1].offset_bytes == 2048);
+  CHECK(back.arguments[0].fills[0].stored.empty());
   CHECK(back.arguments[0].fills[1].elements == 512);
+  CHECK(back.arguments[0].fills[1].stored == std::string("\0\xff", 2));
   CHECK(back.arguments[1].fills.empty());
   CHECK(back.untouched_memory);
   CHECK_THROWS_AS(ExamineJobFromText("{}"), Error);

@@ -174,6 +174,17 @@ TEST_CASE("KernelBench's inputs are U[0,1) whatever the problem says") {
   CHECK(MomentsOf(values).sd > 30);
 }
 
+TEST_CASE("stored values are what they are, whatever the seed and the mode") {
+  TensorSpec spec;
+  spec.distribution = Distribution::kStored;
+  spec.stored = std::make_shared<const std::string>(std::string("\0\0\x80\x3f\0\0\0\x40", 8));
+  for (const InputMode mode : {InputMode::kDefault, InputMode::kKernelBench}) {
+    std::vector<float> values(2, 7.0F);
+    FillTensor(spec, mode, 5, 2, 1, values.data());
+    CHECK(values == std::vector<float>{1.0F, 2.0F});
+  }
+}
+
 TEST_CASE("poison is a NaN, and types that cannot be drawn are refused") {
   std::vector<float> values(1000);
   FillPoison(values.data(), 4000, 2);

@@ -149,6 +149,34 @@ TEST_CASE("structures are for square matrices") {
         "my.toml:25: inputs[1].structure: unknown structure 'diagonal'");
 }
 
+TEST_CASE("fixed values are stored in the file") {
+  // 1, 2, 3, 4 as float32.
+  const std::string values = "values = \"eNpjYGiwZ2BgcAAiIG5wAAAQgwJA\"\n";
+  const auto stored = [&](const std::string& shape, const std::string& more) {
+    std::string text =
+        With("shape = [\"2*N\", 1]\nrole = \"param\"\ndistribution = \"normal\"\nscale = 0.5\noffset = -1",
+             "shape = " + shape + "\n" + more);
+    return text;
+  };
+  const Problem problem = ParseProblem(stored("[4, 1]", "distribution = \"stored\"\n" + values), "my.toml");
+  REQUIRE(problem.inputs[1].stored != nullptr);
+  REQUIRE(problem.inputs[1].stored->size() == 16);
+  CHECK(reinterpret_cast<const float*>(problem.inputs[1].stored->data())[3] == 4.0F);
+  CHECK(problem.inputs[0].stored == nullptr);
+  CHECK(Message(stored("[5]", "distribution = \"stored\"\n" + values)) ==
+        "my.toml:23: inputs[1].values: are not 20 bytes in base64 of a zlib stream");
+  CHECK(Message(stored("[3]", "distribution = \"stored\"\n" + values)) ==
+        "my.toml:23: inputs[1].values: are not 12 bytes in base64 of a zlib stream");
+  CHECK(Message(stored("[4]", "distribution = \"stored\"\nvalues = \"?\"")) ==
+        "my.toml:23: inputs[1].values: are not 16 bytes in base64 of a zlib stream");
+  CHECK(Message(stored("[\"N\"]", "distribution = \"stored\"\n" + values)) ==
+        "my.toml:21: inputs[1].shape: stored values have one size");
+  CHECK(Message(stored("[4]", "distribution = \"stored\"")) ==
+        "my.toml:22: inputs[1].distribution: 'stored' needs `values`");
+  CHECK(Message(stored("[4]", "distribution = \"normal\"\n" + values)) ==
+        "my.toml:22: inputs[1].distribution: `values` are there and not used");
+}
+
 TEST_CASE("problem files: malformed text and keys") {
   CHECK(Message(With("B = 4\n", "B = \n")).substr(0, 21) == "my.toml:9: not TOML: ");
   CHECK(Message(With("name = \"S", "nmae = \"S")) == "my.toml:2: nmae: unknown key");

@@ -37,7 +37,7 @@ Rollouts::Entered Rollouts::Enter(const RolloutTerms& terms, const std::string& 
                                   std::map<std::string, Problem>* problems) {
   CollectionSpec spec;
   std::vector<ProblemRecord> records;
-  const ProblemSet all(ProblemSet::DefaultDirectory());
+  const ProblemSet all;
   for (const std::string& id : terms.problems) {
     Problem problem = all.Find(id);
     spec.tasks.push_back({problem.id, problem.content_hash});

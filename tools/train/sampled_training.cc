@@ -60,7 +60,7 @@ uint64_t SeedOf(uint64_t seed, int64_t step, uint64_t purpose) {
 
 std::vector<std::string> IdsOfSuite(const std::string& suite) {
   if (suite.empty()) return {};
-  const ProblemSet problems(ProblemSet::DefaultDirectory());
+  const ProblemSet problems;
   return ProblemsOfSuite(problems, ProblemSet::DefaultDirectory(), suite);
 }
 

@@ -15,6 +15,7 @@ inline constexpr const char* kExamineFaultFile = "fault";  // there when a call 
 struct ExaminedFill {
   int64_t offset_bytes = 0, elements = 0;
   Drawing drawing;
+  std::string stored{};  // the bytes instead of drawn ones; may be empty
 };
 
 // One argument of `launch`: a tensor, or the block of all parameters.

@@ -81,7 +81,9 @@ ExamineJob JobFor(const SizedProblem& sized, const std::string& plan, const Exam
       const ConcreteTensor& t = output ? sized.outputs[i - sized.inputs.size()] : sized.inputs[i];
       const auto offset = static_cast<int64_t>(tensor.offset - place.offset);
       argument.bytes = std::max(argument.bytes, offset + t.bytes);
-      if (!output) argument.fills.push_back({offset, t.elements, DrawingOf(t, options.inputs, 0)});
+      if (output) continue;
+      argument.fills.push_back({offset, t.elements, DrawingOf(t, options.inputs, 0), ""});
+      if (t.spec.stored) argument.fills.back().stored = *t.spec.stored;
     }
   }
   return job;

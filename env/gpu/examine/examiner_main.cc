@@ -45,8 +45,12 @@ struct Arguments {
       const CuDevicePtr data = buffers.back().data();
       memory.places.push_back({argument.fills.empty(), data, 0});
       for (const ExaminedFill& part : argument.fills) {
-        FillOnDevice(kernels, stream, data + static_cast<CuDevicePtr>(part.offset_bytes), part.elements,
-                     part.drawing, seed++);
+        const CuDevicePtr place = data + static_cast<CuDevicePtr>(part.offset_bytes);
+        if (part.stored.empty()) {
+          FillOnDevice(kernels, stream, place, part.elements, part.drawing, seed++);
+        } else {
+          KEVIN_CU(MemcpyHtoD, place, part.stored.data(), part.stored.size());
+        }
       }
     }
   }

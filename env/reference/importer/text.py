@@ -1,0 +1,263 @@
+"""An exported graph as TorchScript text with explicit parameters, its shapes as expressions, and its costs."""
+
+import json
+import keyword
+import math
+import operator
+
+import sympy
+import torch
+from torch.utils._sympy.functions import CleanDiv, FloorDiv
+
+DTYPE_CODES = {torch.uint8: 0, torch.int8: 1, torch.int16: 2, torch.int32: 3, torch.int64: 4, torch.float16: 5,
+               torch.float64: 7, torch.bool: 11, torch.bfloat16: 15}
+FORMAT_CODES = {torch.contiguous_format: 0, torch.preserve_format: 1, torch.channels_last: 2,
+                torch.channels_last_3d: 3}
+INFIX = {operator.add: "+", operator.sub: "-", operator.mul: "*", operator.floordiv: "//", operator.mod: "%",
+         operator.truediv: "/", operator.pow: "**"}
+WITHOUT_VALUE = {"_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range", "sym_constrain_range_for_size",
+                 "_assert_async"}
+RESERVED = set(keyword.kwlist) | {"torch", "math", "real", "no_ints", "forward", "p", "int", "float", "bool", "str",
+                                  "list", "len", "range", "min", "max", "sum", "abs", "print", "List", "Dict",
+                                  "Tensor", "Optional"}
+HELPERS = {
+    # The truth is computed in float64: what the module keeps in float32 must not be rounded there.
+    "real(": "def real(x: Tensor) -> int:\n    return 7 if x.dtype == 7 else 6\n\n",
+    "no_ints(": "def no_ints() -> List[int]:\n    none: List[int] = []\n    return none\n\n",
+}
+
+
+class Unwritable(Exception):
+    """The graph holds what has no TorchScript text here; says what."""
+
+
+class ChangesState(Exception):
+    """The forward writes into an input or into the module's state; says which."""
+
+
+def quotient(above, below, names):
+    parts = [f"({expression(part, names)})" if isinstance(part, (sympy.Add, sympy.Mul)) else expression(part, names)
+             for part in (above, below)]
+    return f"({parts[0]} / {parts[1]})"
+
+
+def expression(e, names):
+    """A sympy expression as problem files write them."""
+    e = sympy.sympify(e)
+    if e.is_Integer:
+        return str(int(e))
+    if e.is_Symbol:
+        return names[e]
+    if isinstance(e, (FloorDiv, CleanDiv)):
+        return quotient(*e.args, names)
+    if isinstance(e, sympy.Add):
+        text = ""
+        for term in sorted(e.args, key=lambda term: (term.could_extract_minus_sign(), term.is_Integer)):
+            negative = term.could_extract_minus_sign()
+            part = expression(-term if negative else term, names)
+            text += (" - " if negative else " + ") + part if text else ("-" if negative else "") + part
+        return text
+    if isinstance(e, sympy.Mul):
+        below = sympy.denom(e)
+        if below != 1:
+            return quotient(sympy.numer(e), below, names)
+        return "*".join(f"({expression(a, names)})" if isinstance(a, sympy.Add) else expression(a, names)
+                        for a in e.args)
+    if isinstance(e, sympy.Pow) and e.exp.is_Integer and 0 < int(e.exp) < 8:
+        base = expression(e.base, names)
+        return "*".join([f"({base})" if isinstance(e.base, sympy.Add) else base] * int(e.exp))
+    raise Unwritable(f"a size of the form {e}")
+
+
+def size(value):
+    """A dimension or a number of elements as a sympy expression."""
+    return value.node.expr if isinstance(value, torch.SymInt) else sympy.Integer(int(value))
+
+
+def numel(value):
+    product = sympy.Integer(1)
+    for dimension in value.shape:
+        product *= size(dimension)
+    return product
+
+
+def operator_name(node):
+    return node.target._schema.name.removeprefix("aten::") if isinstance(node.target, torch._ops.OpOverload) else ""
+
+
+def written_arguments(node):
+    """The nodes that this call writes into."""
+    schema = node.target._schema
+    for i, argument in enumerate(schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write:
+            continue
+        value = node.args[i] if i < len(node.args) else node.kwargs.get(argument.name)
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(one, torch.fx.Node):
+                yield one
+
+
+class Writer:
+    """Writes the body of `forward`. `given` maps placeholders to the expressions that stand for them, `states` those
+    of them that are the module's own to their names in it; `like` is the name of a floating-point input."""
+
+    def __init__(self, given, states, like, taken):
+        self.names, self.states, self.like = dict(given), states, like
+        self.taken = set(taken) | RESERVED
+        self.roots = {node: node for node in given}
+        self.used = set()  # placeholders that the text reads
+        self.lines = []
+
+    def body(self, graph):
+        for node in graph.nodes:
+            if node.op == "call_function":
+                self._call(node)
+            elif node.op == "output":
+                self._return(node.args[0])
+            elif node.op == "get_attr":
+                raise Unwritable(f"a part of its own ({node.target})")
+        return "".join(f"    {line}\n" for line in self.lines)
+
+    def _fresh(self, wanted):
+        name, count = wanted.lower().strip("_") or "t", 1
+        while name in self.taken:
+            count += 1
+            name = f"{wanted.lower().strip('_')}_{count}"
+        self.taken.add(name)
+        return name
+
+    def _call(self, node):
+        if node.target is operator.getitem:
+            self.names[node] = f"{self.value(node.args[0])}[{node.args[1]}]"
+            self.roots[node] = self.roots.get(node.args[0], node)
+            return
+        if node.target in INFIX:
+            left, right = (self.value(a) for a in node.args)
+            self.names[node] = f"({left} {INFIX[node.target]} {right})"
+            return
+        if not isinstance(node.target, torch._ops.OpOverload):
+            raise Unwritable(str(getattr(node.target, "__name__", node.target)))
+        if node.target.namespace != "aten":
+            raise Unwritable(str(node.target))
+        name = operator_name(node)
+        if name in WITHOUT_VALUE or self._passes_through(node, name):
+            return
+        if name == "sym_size":
+            self.names[node] = f"{self.value(node.args[0])}.size({node.args[1]})"
+            return
+        arguments = self._statistics_left_out(node, name)
+        if not self._check_writes(node):
+            return
+        texts = [self.value(a, self._type(node, i)) for i, a in enumerate(arguments)]
+        for key, value in node.kwargs.items():
+            if key in ("layout", "pin_memory") or value is None:
+                continue
+            text = self.value(value)
+            made_here = key == "dtype" and value == torch.float32 and self._makes_values(node)
+            texts.append(f"{key}={self.like}.dtype" if made_here else f"{key}={text}")
+        if self._lacks_dtype(node):
+            texts.append(f"dtype={self.like}.dtype")
+        self.names[node] = self._fresh(node.name)
+        self.lines.append(f"{self.names[node]} = torch.{name}({', '.join(texts)})")
+        self._follow_alias(node)
+
+    def _lacks_dtype(self, node):
+        """What makes float32 values by default must make float64 ones for the truth."""
+        result = node.meta.get("val")
+        return (isinstance(result, torch.Tensor) and result.dtype == torch.float32 and self._makes_values(node)
+                and node.kwargs.get("dtype") is None
+                and any(a.name == "dtype" for a in node.target._schema.arguments))
+
+    @staticmethod
+    def _makes_values(node):
+        return not any(isinstance(a, torch.fx.Node) and isinstance(a.meta.get("val"), torch.Tensor) for a in node.args)
+
+    @staticmethod
+    def _type(node, i):
+        arguments = node.target._schema.arguments
+        return str(arguments[i].type) if i < len(arguments) else ""
+
+    def _passes_through(self, node, name):
+        """Operators that leave everything as it is are not worth a line."""
+        no_dropout = name in ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout") and (
+            node.args[1] == 0 or not node.args[2])
+        if not no_dropout and name not in ("detach", "alias", "lift_fresh", "lift_fresh_copy"):
+            return False
+        if name == "lift_fresh_copy":
+            return False
+        self.names[node] = self.value(node.args[0])
+        self.roots[node] = self.roots.get(node.args[0], node)
+        return True
+
+    def _statistics_left_out(self, node, name):
+        """Running statistics that a batch's own make superfluous are neither read nor written."""
+        arguments = list(node.args)
+        own_statistics = name in ("batch_norm", "instance_norm") and arguments[5]
+        if own_statistics:
+            arguments[3] = arguments[4] = None
+        return arguments
+
+    def _check_writes(self, node):
+        """False for a call whose only effect is on a counter that nothing reads."""
+        for written in written_arguments(node):
+            root = self.roots.get(written, written)
+            if root not in self.states and root.op != "placeholder":
+                continue
+            state = self.states.get(root)
+            if state is not None and state.endswith("num_batches_tracked") and not node.users:
+                return False
+            what = f"its own state `{state}`" if state else f"its input `{self.names[root]}`"
+            raise ChangesState(f"forward writes into {what} (torch.{operator_name(node)})")
+        return True
+
+    def _follow_alias(self, node):
+        schema = node.target._schema
+        aliases = any(r.alias_info is not None for r in schema.returns)
+        first = next((a for a in node.args if isinstance(a, torch.fx.Node)), None)
+        self.roots[node] = self.roots.get(first, first) if aliases and first is not None else node
+
+    def value(self, v, type_name=""):
+        if isinstance(v, torch.fx.Node):
+            if v.op == "placeholder":
+                self.used.add(v)
+            return self.names[v]
+        if v is None or isinstance(v, bool):
+            return str(v)
+        if isinstance(v, int):
+            return str(v)
+        if isinstance(v, float):
+            return repr(v) if math.isfinite(v) else f'float("{v}")'
+        if isinstance(v, str):
+            return json.dumps(v)
+        if v == torch.float32:
+            return f"real({self.like})"
+        if isinstance(v, torch.dtype):
+            if v not in DTYPE_CODES:
+                raise Unwritable(str(v))
+            return str(DTYPE_CODES[v])
+        if isinstance(v, torch.device):
+            return f"{self.like}.device"
+        if isinstance(v, torch.memory_format):
+            return str(FORMAT_CODES[v])
+        if isinstance(v, (list, tuple)):
+            return self._list(v, type_name)
+        raise Unwritable(f"{type(v).__name__} {v}")
+
+    def _list(self, v, type_name):
+        if not v:
+            return "no_ints()"
+        text = "[" + ", ".join(self.value(one) for one in v) + "]"
+        if "Optional[Tensor]" not in type_name:
+            return text
+        name = self._fresh("indices")
+        self.lines.append(f"{name}: List[Optional[Tensor]] = {text}")
+        return name
+
+    def _return(self, outputs):
+        texts = [self.value(one) for one in outputs]
+        self.lines.append(f"return {texts[0]}" if len(texts) == 1 else f"return ({', '.join(texts)})")
+
+
+def function_text(arguments, body):
+    text = f"def forward({', '.join(arguments)}):\n{body}"
+    return "".join(helper for call, helper in HELPERS.items() if call in body) + text

@@ -1,0 +1,4 @@
+# REFUSED: the file ended Python
+import sys
+
+sys.exit(3)

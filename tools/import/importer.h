@@ -1,0 +1,46 @@
+#pragma once
+// One file or function into a problem's file: described by Python, written, admitted.
+
+#include <memory>
+#include <string>
+
+#include "env/cpu_environment.h"
+#include "tools/import/import_targets.h"
+#include "tools/import/problem_text.h"
+#include "tools/import/python_importer.h"
+
+namespace kevin {
+
+struct ImportResult {
+  ImportTarget target;
+  std::string refusal, next_step;  // why there is no problem; empty when there is one
+  std::vector<std::string> notes;
+  std::string size;       // where admission was run; empty: nowhere
+  std::string not_tried;  // why it was not run
+  std::string rejection;  // why the problem is not admitted; empty when it is, or was not tried
+  std::string hardened;   // what passed on the inputs as given; empty when they did
+  int decoys = 0, decoys_rejected = 0;
+
+  bool imported() const { return refusal.empty(); }
+  bool admitted() const { return imported() && !size.empty() && rejection.empty(); }
+};
+
+class Importer {
+ public:
+  // Neither is owned. Without an environment nothing is admitted, for the reason `why_not`.
+  Importer(PythonImporter* python, CpuEnvironment* environment, std::string why_not)
+      : python_(python), environment_(environment), why_not_(std::move(why_not)) {}
+
+  // Replaces what was imported under the same id. Throws Error as PythonImporter does, and kBroken when the
+  // problem's file cannot be written; what is wrong with the person's file is in the result.
+  ImportResult Import(const ImportTarget& target, const ImportJob& job, double limit_s);
+
+ private:
+  void Admit(const nlohmann::json& found, bool may_harden, ImportedProblem* problem, ImportResult* result);
+
+  PythonImporter* python_;
+  CpuEnvironment* environment_;
+  std::string why_not_;
+};
+
+}  // namespace kevin
