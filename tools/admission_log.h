@@ -12,8 +12,8 @@ namespace kevin {
 // One problem's admission.
 struct AdmissionRecord {
   std::string problem, problem_hash, size, inputs, device;
-  std::string reason;               // why it is not admitted; empty: it is
-  std::string error;                // why that is not known: it could not be judged here
+  std::string reason = {};          // why it is not admitted; empty: it is
+  std::string error = {};           // why that is not known: it could not be judged here
   int decoys = 0, rejected = 0;     // wrong answers
   int right = 0, right_passed = 0;  // right answers: honest kernels and the reference's own
   double seconds = 0;
