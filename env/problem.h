@@ -131,7 +131,7 @@ class ProblemSet {
   explicit ProblemSet(const std::filesystem::path& directory);
   // $KEVIN_PROBLEMS, else ../share/kevin/problems beside the program, else the source tree it was built from.
   static std::filesystem::path DefaultDirectory();
-  const std::vector<std::string>& Ids() const { return order_; }  // sorted by level, then number
+  const std::vector<std::string>& Ids() const { return order_; }  // levels by number, then all else
   // `id` is an id ("level1/19") or the path of a TOML file (ends in ".toml"). Unknown ids throw
   // Error(kBadRequest) that offers the nearest ids and names.
   Problem Find(const std::string& id) const;

@@ -178,8 +178,10 @@ struct Decoy {
   bool must_pass = false;
 };
 
-// For every input and for the weights together: does the output depend on it?
-void AddBlindDecoys(const std::vector<ConcreteTensor>& given, std::vector<Decoy>* decoys) {
+// For every input and for the weights together: does the output depend on it? Where the file says that one of
+// several inputs does not matter, only for all together.
+void AddBlindDecoys(const SizedProblem& sized, std::vector<Decoy>* decoys) {
+  const std::vector<ConcreteTensor>& given = sized.inputs;
   const auto is_param = [given](size_t i) { return given[i].spec.is_param; };
   const auto inputs = static_cast<size_t>(
       std::count_if(given.begin(), given.end(), [](const auto& tensor) { return !tensor.spec.is_param; }));
@@ -187,6 +189,7 @@ void AddBlindDecoys(const std::vector<ConcreteTensor>& given, std::vector<Decoy>
     decoys->push_back({"other inputs, same weights", WithOther([=](size_t i) { return !is_param(i); })});
     decoys->push_back({"other weights, same inputs", WithOther(is_param)});
   }
+  if (sized.problem->flags.contains("ignored-input")) return;
   for (size_t i = 0; inputs > 1 && i < inputs; ++i)
     decoys->push_back(
         {"other values of " + given[i].spec.name, WithOther([i](size_t at) { return at == i; })});
@@ -215,7 +218,7 @@ std::vector<Decoy> DecoysFor(const Session& session) {
       {"inputs rounded to bf16",
        [](const AnswerContext& c, const std::vector<void*>& o) { FromRoundedInputs(c, o, 16, 3e38F); }},
   };
-  AddBlindDecoys(session.sized().inputs, &decoys);
+  AddBlindDecoys(session.sized(), &decoys);
   const ConcreteTensor& output = session.sized().outputs[0];
   for (size_t i = 0; i < session.sized().inputs.size(); ++i) {
     const ConcreteTensor& input = session.sized().inputs[i];

@@ -234,6 +234,7 @@ class GpuAdmission {
       Add("other inputs, same weights", with_other([is_param](size_t i) { return !is_param(i); }));
       Add("other weights, same inputs", with_other(is_param));
     }
+    if (session_.sized().problem->flags.contains("ignored-input")) return;
     for (size_t i = 0; count > 1 && i < count; ++i)
       Add("other values of " + inputs_[i].spec.name, with_other([i](size_t at) { return at == i; }));
   }
