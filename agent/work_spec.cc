@@ -21,16 +21,18 @@ uint64_t SeedOf(const CollectionSpec& spec, const CollectionSpec::Task& task, co
 json RequestOf(const CollectionSpec& spec) {
   json tasks = json::array();
   for (const auto& task : spec.tasks) tasks.push_back({task.problem, task.problem_hash});
-  return {{"tasks", tasks},
-          {"policies", spec.policies},
-          {"episodes", spec.episodes},
-          {"turns", spec.turns},
-          {"seed", std::to_string(spec.seed)},
-          {"kind", spec.kind},
-          {"size", spec.size},
-          {"inputs", spec.inputs},
-          {"note", spec.note},
-          {"tf32", spec.tf32}};
+  json request = {{"tasks", tasks},
+                  {"policies", spec.policies},
+                  {"episodes", spec.episodes},
+                  {"turns", spec.turns},
+                  {"seed", std::to_string(spec.seed)},
+                  {"kind", spec.kind},
+                  {"size", spec.size},
+                  {"inputs", spec.inputs},
+                  {"note", spec.note},
+                  {"tf32", spec.tf32}};
+  if (!spec.purpose.empty()) request["purpose"] = spec.purpose;
+  return request;
 }
 
 std::string Dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
@@ -58,6 +60,7 @@ CollectionSpec CollectionFromJson(const std::string& text) {
   spec.size = all.at("size");
   spec.inputs = all.at("inputs");
   spec.note = all.at("note");
+  spec.purpose = all.value("purpose", "");
   spec.tf32 = all.at("tf32");
   if (!all.contains("model_options")) return spec;  // begun by an earlier program
   spec.model_options = Dump(all.at("model_options"));

@@ -112,8 +112,8 @@ ChosenSides ChooseSides(const SideRequest& request) {
     }
     for (const std::string& name : order) {
       const bool is_ambiguous = chosen.sources.size() > 1 && by != "db" && by != "all";
-      chosen.sides.push_back(
-          MakeSide(is_ambiguous ? name + " (" + source.database + ")" : name, source.figures, by_name[name]));
+      chosen.sides.push_back(MakeSide(is_ambiguous ? name + " (" + source.database + ")" : name,
+                                      source.figures, by_name[name], request.price));
       chosen.source_of.push_back(s);
     }
   }

@@ -12,10 +12,11 @@ namespace kevin {
 
 struct SideRequest {
   std::vector<std::string> databases = {"kevin.db"};
-  std::vector<std::string> runs;  // ids or unique beginnings, or "latest"; empty: all
-  std::string by;                 // "run", "policy", "model", "device", "db", "all"; empty: as fits
-  std::string problems;           // only ids that begin so; empty: all
-  bool inadmissible = false;      // also problems that were flagged so when the episode was made
+  std::vector<std::string> runs;    // ids or unique beginnings, or "latest"; empty: all
+  std::string by;                   // "run", "policy", "model", "device", "db", "all"; empty: as fits
+  std::string problems;             // only ids that begin so; empty: all
+  std::optional<TokenPrice> price;  // instead of what is stored with requests
+  bool inadmissible = false;        // also problems that were flagged so when the episode was made
 };
 
 struct ReportSource {
