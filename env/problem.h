@@ -146,7 +146,7 @@ class ProblemSet {
   // $XDG_DATA_HOME/kevin/problems, else ~/.local/share/kevin/problems: what `kevin import` made, a folder a
   // suite. It need not be there.
   static std::filesystem::path ImportedDirectory();
-  const std::vector<std::string>& Ids() const { return order_; }  // sorted by level, then number
+  const std::vector<std::string>& Ids() const { return order_; }  // levels by number, then all else
   // `id` is an id ("level1/19") or the path of a TOML file (ends in ".toml"). Unknown ids throw
   // Error(kBadRequest) that offers the nearest ids and names.
   Problem Find(const std::string& id) const;

@@ -39,6 +39,13 @@ bool NaturalLess(const std::string& a, const std::string& b) {
   return a.size() - i < b.size() - j;
 }
 
+bool IsOfLevel(const std::string& id) { return id.starts_with("level"); }
+
+// KernelBench's levels, then all else.
+bool IdLess(const std::string& a, const std::string& b) {
+  return IsOfLevel(a) != IsOfLevel(b) ? IsOfLevel(a) : NaturalLess(a, b);
+}
+
 std::string Lower(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text;
@@ -89,12 +96,12 @@ ProblemSet::ProblemSet() : ProblemSet(DefaultDirectory()) {
   std::error_code none;
   if (!fs::is_directory(ImportedDirectory(), none)) return;
   Add(ImportedDirectory());
-  std::sort(order_.begin(), order_.end(), NaturalLess);
+  std::sort(order_.begin(), order_.end(), IdLess);
 }
 
 ProblemSet::ProblemSet(const fs::path& directory) {
   Add(directory);
-  std::sort(order_.begin(), order_.end(), NaturalLess);
+  std::sort(order_.begin(), order_.end(), IdLess);
 }
 
 void ProblemSet::Add(const fs::path& directory) {
@@ -160,7 +167,8 @@ Problem ProblemSet::Find(const std::string& id) const {
 std::vector<std::string> ProblemSet::Nearest(const std::string& id) const {
   const std::string wanted = Lower(id);
   const size_t limit = wanted.size() <= 3 ? 1 : std::max<size_t>(2, wanted.size() / 3);
-  std::vector<std::tuple<size_t, long, std::string>> ranked;  // distance, how far among equals, what to print
+  // Distance, how far among equals, levels first, what to print.
+  std::vector<std::tuple<size_t, long, bool, std::string>> ranked;
   for (const std::string& known : order_) {
     std::string name;
     try {
@@ -174,12 +182,13 @@ std::vector<std::string> ProblemSet::Nearest(const std::string& id) const {
     distance = std::min(distance, Distance(wanted, Lower(files_.at(known).stem().string())));
     if (wanted == std::to_string(NumberOf(known))) distance = 0;
     if (distance > limit) continue;
-    ranked.emplace_back(distance, further, name.empty() ? known : fmt::format("{} ({})", known, name));
+    ranked.emplace_back(distance, further, !IsOfLevel(known),
+                        name.empty() ? known : fmt::format("{} ({})", known, name));
   }
   std::sort(ranked.begin(), ranked.end());
   if (ranked.size() > kMaxOffers) ranked.resize(kMaxOffers);
   std::vector<std::string> offers;
-  for (auto& [distance, number_distance, text] : ranked) offers.push_back(std::move(text));
+  for (auto& [distance, number_distance, is_other, text] : ranked) offers.push_back(std::move(text));
   return offers;
 }
 

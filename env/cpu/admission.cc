@@ -252,7 +252,9 @@ struct Decoy {
 };
 
 // For every input and for the weights together: does the output depend on it? Stored values have no others.
-void AddBlindDecoys(const std::vector<ConcreteTensor>& given, std::vector<Decoy>* decoys) {
+// Where the file says that one of several inputs does not matter, only for all together.
+void AddBlindDecoys(const SizedProblem& sized, std::vector<Decoy>* decoys) {
+  const std::vector<ConcreteTensor>& given = sized.inputs;
   const auto is_param = [given](size_t i) { return given[i].spec.is_param; };
   std::vector<size_t> inputs;
   bool has_params = false;
@@ -265,7 +267,7 @@ void AddBlindDecoys(const std::vector<ConcreteTensor>& given, std::vector<Decoy>
     decoys->push_back({"other inputs, same weights", WithOther([=](size_t i) { return !is_param(i); })});
     decoys->push_back({"other weights, same inputs", WithOther(is_param)});
   }
-  if (inputs.size() < 2) return;
+  if (inputs.size() < 2 || sized.problem->flags.contains("ignored-input")) return;
   for (const size_t i : inputs)
     decoys->push_back(
         {"other values of " + given[i].spec.name, WithOther([i](size_t at) { return at == i; })});
@@ -315,7 +317,7 @@ std::vector<Decoy> DecoysFor(const Session& session) {
       {"half the rows", HalfTheRows},
   };
   AddCoarse(session, &decoys);
-  AddBlindDecoys(session.sized().inputs, &decoys);
+  AddBlindDecoys(session.sized(), &decoys);
   const ConcreteTensor& output = session.sized().outputs[0];
   for (size_t i = 0; i < session.sized().inputs.size(); ++i) {
     const ConcreteTensor& input = session.sized().inputs[i];

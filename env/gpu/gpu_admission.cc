@@ -15,6 +15,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kSlot = 0;
+constexpr uint64_t kMembersForRight = 2;
 constexpr int64_t kSample = 1 << 20;  // elements that a mean or a root mean square is taken of
 constexpr uint32_t kFp16Dropped = 13, kBf16Dropped = 16;  // bits of the mantissa
 constexpr float kFp16Largest = 65504, kBf16Largest = 3e38F;
@@ -96,9 +97,11 @@ class GpuAdmission {
     decoy->reason = check.message;
   }
 
+  // What must pass is tried on few members: each costs a truth.
   bool AllDecided() const {
-    return std::all_of(decoys_.begin(), decoys_.end(),
-                       [](const GpuDecoy& decoy) { return decoy.is_decided; });
+    return std::all_of(decoys_.begin(), decoys_.end(), [this](const GpuDecoy& decoy) {
+      return decoy.is_decided || (decoy.must_pass && member_ >= kMembersForRight);
+    });
   }
 
   void Add(const std::string& name, std::function<void()> make, bool must_pass = false) {
@@ -236,7 +239,7 @@ class GpuAdmission {
       Add("other inputs, same weights", with_other([is_param](size_t i) { return !is_param(i); }));
       Add("other weights, same inputs", with_other(is_param));
     }
-    if (drawn.size() < 2) return;
+    if (drawn.size() < 2 || session_.sized().problem->flags.contains("ignored-input")) return;
     for (const size_t i : drawn)
       Add("other values of " + inputs_[i].spec.name, with_other([i](size_t at) { return at == i; }));
   }
