@@ -57,8 +57,11 @@ std::vector<std::vector<std::string>> FindRuns(const SideRequest& request,
 
 ChosenSides ChooseSides(const SideRequest& request) {
   ChosenSides chosen;
+  std::vector<std::string> names;  // without passwords
   for (const std::string& database : request.databases) {
-    chosen.sources.push_back({database, std::make_unique<Store>(Store::Open(database, OpenMode::kRead)), {}});
+    auto store = std::make_unique<Store>(Store::Open(database, OpenMode::kRead));
+    names.push_back(store->path().string());
+    chosen.sources.push_back({names.back(), std::move(store), {}});
   }
   const auto runs = FindRuns(request, chosen.sources);
   const std::string by = HowToSplit(request);
@@ -85,7 +88,7 @@ ChosenSides ChooseSides(const SideRequest& request) {
   }
   if (chosen.sides.empty()) {
     throw Error(ExitCode::kBadRequest,
-                fmt::format("there are no episodes to report on in {}", fmt::join(request.databases, ", ")),
+                fmt::format("there are no episodes to report on in {}", fmt::join(names, ", ")),
                 "kevin show lists what a database has; kevin run makes an episode");
   }
   return chosen;
