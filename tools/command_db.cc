@@ -44,11 +44,6 @@ void Print(const Json& event) { std::fputs(ToLine(event).c_str(), stdout); }
 
 std::string Megabytes(int64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
 
-// As it may be shown to anybody.
-std::string NameOf(const std::string& database) {
-  return IsPostgresAddress(database) ? WithoutPassword(database) : database;
-}
-
 int RunCheck(const DbOptions& options) {
   const auto findings = CheckDatabase(options.database, [&](const std::string& name) {
     if (!options.json) fmt::print(stderr, "checking {} ...\n", name);
@@ -58,7 +53,7 @@ int RunCheck(const DbOptions& options) {
     all_ok &= f.ok;
     if (options.json) {
       Print({{"event", "check"},
-             {"database", NameOf(options.database)},
+             {"database", WithoutPassword(options.database)},
              {"name", f.name},
              {"ok", f.ok},
              {"found", f.found},
@@ -75,15 +70,15 @@ int RunCompact(const DbOptions& options) {
   const CompactResult r = CompactDatabase(options.database);
   if (options.json) {
     Print({{"event", "compact"},
-           {"database", NameOf(options.database)},
+           {"database", WithoutPassword(options.database)},
            {"bytes_before", r.bytes_before},
            {"bytes_after", r.bytes_after},
            {"texts", r.texts},
            {"candidates", r.candidates}});
   } else {
     fmt::print("{}: {} before, {} now; {} texts and {} kernels that nothing referred to are gone\n",
-               NameOf(options.database), Megabytes(r.bytes_before), Megabytes(r.bytes_after), r.texts,
-               r.candidates);
+               WithoutPassword(options.database), Megabytes(r.bytes_before), Megabytes(r.bytes_after),
+               r.texts, r.candidates);
   }
   return static_cast<int>(ExitCode::kDone);
 }
@@ -92,14 +87,14 @@ int RunMigrate(const DbOptions& options) {
   const MigrateResult r = MigrateDatabase(options.database, !options.no_backup);
   if (options.json) {
     Print({{"event", "migrate"},
-           {"database", NameOf(options.database)},
+           {"database", WithoutPassword(options.database)},
            {"from", r.from},
            {"to", r.to},
            {"backup", r.backup.empty() ? Json(nullptr) : Json(r.backup.string())}});
   } else if (r.from == r.to) {
-    fmt::print("{}: has format {} already\n", NameOf(options.database), r.to);
+    fmt::print("{}: has format {} already\n", WithoutPassword(options.database), r.to);
   } else {
-    fmt::print("{}: from format {} to {}{}\n", NameOf(options.database), r.from, r.to,
+    fmt::print("{}: from format {} to {}{}\n", WithoutPassword(options.database), r.from, r.to,
                r.backup.empty() ? "" : "; the old file is " + r.backup.string());
   }
   return static_cast<int>(ExitCode::kDone);
@@ -113,8 +108,8 @@ int RunImport(const ImportOptions& options) {
     const MergeResult r = store.Import(file);
     if (options.json) {
       Print({{"event", "import"},
-             {"file", NameOf(file)},
-             {"database", NameOf(options.database)},
+             {"file", WithoutPassword(file)},
+             {"database", WithoutPassword(options.database)},
              {"runs", r.runs},
              {"episodes", r.episodes},
              {"turns", r.turns},
@@ -124,10 +119,11 @@ int RunImport(const ImportOptions& options) {
       continue;
     }
     fmt::print("{}: {} new runs, {} episodes, {} turns, {} evaluations; {} episodes went on there\n",
-               NameOf(file), r.runs, r.episodes, r.turns, r.evaluations, r.continued);
+               WithoutPassword(file), r.runs, r.episodes, r.turns, r.evaluations, r.continued);
     if (!r.conflicts.empty())
       fmt::print(stderr, "{}: {} episodes went on differently in both and stay as they are in {}: {}\n",
-                 NameOf(file), r.conflicts.size(), NameOf(options.database), fmt::join(r.conflicts, ", "));
+                 WithoutPassword(file), r.conflicts.size(), WithoutPassword(options.database),
+                 fmt::join(r.conflicts, ", "));
   }
   return static_cast<int>(ExitCode::kDone);
 }
