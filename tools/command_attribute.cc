@@ -12,6 +12,7 @@
 #include "tools/commands.h"
 #include "tools/run_choice.h"
 #include "tools/scheme_options.h"
+#include "trajectories/postgres.h"
 
 namespace kevin {
 namespace {
