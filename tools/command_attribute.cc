@@ -12,6 +12,7 @@
 #include "tools/commands.h"
 #include "tools/run_choice.h"
 #include "tools/scheme_options.h"
+#include "trajectories/postgres.h"
 
 namespace kevin {
 namespace {
@@ -98,7 +99,8 @@ void Print(const Scheme& scheme, const Attribution& attribution, const Kept& kep
              SpreadText(advantages));
   fmt::print("groups      {}, of which {} without a difference beyond the measurement error (advantage 0)\n",
              attribution.groups, attribution.flat_groups);
-  fmt::print("kept        attribution {} in {}, {:.1f} s\n", kept.id, options.database, kept.seconds);
+  fmt::print("kept        attribution {} in {}, {:.1f} s\n", kept.id, WithoutPassword(options.database),
+             kept.seconds);
 }
 
 int RunAttribute(const AttributeOptions& options) {

@@ -9,6 +9,7 @@
 #include "env/error.h"
 #include "tools/commands.h"
 #include "trajectories/maintain.h"
+#include "trajectories/postgres.h"
 #include "trajectories/store.h"
 
 namespace kevin {
@@ -28,11 +29,14 @@ struct ImportOptions {
 constexpr const char* kDbExamples = R"(Examples:
   kevin db check                    is everything in kevin.db whole? Reads it all, changes nothing
   kevin db compact                  give unused space back to the disk
-  kevin db migrate                  bring a database of an older format up to date, with a copy of the old one)";
+  kevin db migrate                  bring a database of an older format up to date, with a copy of the old one
+  kevin db check --db postgresql://kevin@db/kevin     the same for a server's (compact there: VACUUM ANALYZE))";
 
 constexpr const char* kImportExamples = R"(Examples:
   kevin import-records other.db                      what other.db has, into kevin.db
   kevin import-records night/*.db --db all.db        several into one; all.db is made if it is missing
+  kevin import-records night.db --db postgresql://kevin@db/kevin       a file into a server's database
+  kevin import-records postgresql://kevin@db/kevin --db copy.db        and out of it
 
 Nothing is doubled: importing a file again changes nothing.)";
 
@@ -49,7 +53,7 @@ int RunCheck(const DbOptions& options) {
     all_ok &= f.ok;
     if (options.json) {
       Print({{"event", "check"},
-             {"database", options.database},
+             {"database", WithoutPassword(options.database)},
              {"name", f.name},
              {"ok", f.ok},
              {"found", f.found},
@@ -66,14 +70,15 @@ int RunCompact(const DbOptions& options) {
   const CompactResult r = CompactDatabase(options.database);
   if (options.json) {
     Print({{"event", "compact"},
-           {"database", options.database},
+           {"database", WithoutPassword(options.database)},
            {"bytes_before", r.bytes_before},
            {"bytes_after", r.bytes_after},
            {"texts", r.texts},
            {"candidates", r.candidates}});
   } else {
     fmt::print("{}: {} before, {} now; {} texts and {} kernels that nothing referred to are gone\n",
-               options.database, Megabytes(r.bytes_before), Megabytes(r.bytes_after), r.texts, r.candidates);
+               WithoutPassword(options.database), Megabytes(r.bytes_before), Megabytes(r.bytes_after),
+               r.texts, r.candidates);
   }
   return static_cast<int>(ExitCode::kDone);
 }
@@ -82,14 +87,14 @@ int RunMigrate(const DbOptions& options) {
   const MigrateResult r = MigrateDatabase(options.database, !options.no_backup);
   if (options.json) {
     Print({{"event", "migrate"},
-           {"database", options.database},
+           {"database", WithoutPassword(options.database)},
            {"from", r.from},
            {"to", r.to},
            {"backup", r.backup.empty() ? Json(nullptr) : Json(r.backup.string())}});
   } else if (r.from == r.to) {
-    fmt::print("{}: has format {} already\n", options.database, r.to);
+    fmt::print("{}: has format {} already\n", WithoutPassword(options.database), r.to);
   } else {
-    fmt::print("{}: from format {} to {}{}\n", options.database, r.from, r.to,
+    fmt::print("{}: from format {} to {}{}\n", WithoutPassword(options.database), r.from, r.to,
                r.backup.empty() ? "" : "; the old file is " + r.backup.string());
   }
   return static_cast<int>(ExitCode::kDone);
@@ -103,8 +108,8 @@ int RunImport(const ImportOptions& options) {
     const MergeResult r = store.Import(file);
     if (options.json) {
       Print({{"event", "import"},
-             {"file", file},
-             {"database", options.database},
+             {"file", WithoutPassword(file)},
+             {"database", WithoutPassword(options.database)},
              {"runs", r.runs},
              {"episodes", r.episodes},
              {"turns", r.turns},
@@ -113,11 +118,12 @@ int RunImport(const ImportOptions& options) {
              {"conflicts", r.conflicts}});
       continue;
     }
-    fmt::print("{}: {} new runs, {} episodes, {} turns, {} evaluations; {} episodes went on there\n", file,
-               r.runs, r.episodes, r.turns, r.evaluations, r.continued);
+    fmt::print("{}: {} new runs, {} episodes, {} turns, {} evaluations; {} episodes went on there\n",
+               WithoutPassword(file), r.runs, r.episodes, r.turns, r.evaluations, r.continued);
     if (!r.conflicts.empty())
-      fmt::print(stderr, "{}: {} episodes went on differently in both files and stay as they are in {}: {}\n",
-                 file, r.conflicts.size(), options.database, fmt::join(r.conflicts, ", "));
+      fmt::print(stderr, "{}: {} episodes went on differently in both and stay as they are in {}: {}\n",
+                 WithoutPassword(file), r.conflicts.size(), WithoutPassword(options.database),
+                 fmt::join(r.conflicts, ", "));
   }
   return static_cast<int>(ExitCode::kDone);
 }

@@ -318,6 +318,7 @@ bool IsPostgresAddress(const std::string& address) {
 }
 
 std::string WithoutPassword(const std::string& address) {
+  if (!IsPostgresAddress(address)) return address;
   const size_t start = address.find("://") + 3, at = address.find('@', start);
   const size_t colon = address.find(':', start);
   if (at == std::string::npos || colon == std::string::npos || colon > at) return address;

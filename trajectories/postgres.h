@@ -13,7 +13,7 @@ namespace kevin {
 // "postgresql://..." or "postgres://...".
 bool IsPostgresAddress(const std::string& address);
 
-// Without what follows the user's name, for messages.
+// Without what follows the user's name, for messages. A file's name stays as it is.
 std::string WithoutPassword(const std::string& address);
 
 // Throws Error(kBadRequest) when the server turns us away, Error(kBroken) when it cannot be reached.

@@ -321,7 +321,7 @@ TEST_CASE("pip builds an exported operator, and it answers as PyTorch does") {
     return;
   }
   TemporaryFolder folder;
-  const Problem problem = Small("level1/35", {{"B", 2}, {"C", 64}, {"H", 8}, {"W", 8}});  // with parameters
+  const Problem problem = Small("level1/40", {{"B", 2}, {"C", 8}, {"H", 8}, {"W", 8}});  // with parameters
   const SizedProblem sized = AtSize(problem, "small");
   const TorchExtension extension = WriteTorchExtension(sized, "cpp", SearchSource(sized, "cpp"), "// test\n");
   for (const auto& [name, text] : extension.files) Write(folder / "source" / name, text);

@@ -154,6 +154,8 @@ TEST_CASE("report --train: curves of whatever figures a run's steps and evaluati
   std::ostringstream html;
   html << std::ifstream(page).rdbuf();
   CHECK(Contains(html.str(), "<figcaption>loss</figcaption>"));
+  CHECK(html.str().find("<figcaption>loss</figcaption>") < html.str().find("More curves"));
+  CHECK(html.str().find("<figcaption>a_new_figure</figcaption>") > html.str().find("More curves"));
   CHECK(Contains(html.str(), ">-0.5</text>"));  // the axis goes down to where the loss went
   CHECK(Contains(html.str(), "<h2>Evaluation: core, dev</h2>"));
   CHECK(Contains(html.str(), "a: 1.25 at 3"));

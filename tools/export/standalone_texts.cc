@@ -240,4 +240,96 @@ static void DoStep(const Inputs& in, const Buffers<T>& b, int index, const char*
 }
 )";
 
+const char kStandaloneCpuReport[] = R"(
+static void Report(Verdict* verdict, double over, unsigned long long where) {
+  if (over > 1 || over != over) {
+    verdict->wrong++;
+    if (where < verdict->first_wrong) verdict->first_wrong = where;
+  }
+  if (over > verdict->worst) verdict->worst = over;
+}
+)";
+
+const char kStandaloneMain[] = R"(
+int main(int argc, char**) {  // with any argument it only checks
+  AllocateBuffers();
+  Begin();
+  int right = 0;
+  double worst = 0;
+  for (unsigned long long seed = 0; kCanCheck && seed < kSeeds; ++seed) {
+    DrawInputs(seed + 4 * 7919);
+    Poison();
+    RunOnce();
+    const Verdict verdict = Check();
+    right += verdict.wrong == 0;
+    if (verdict.worst > worst) worst = verdict.worst;
+    if (verdict.wrong != 0) {
+      std::printf("wrong: input set %llu has %llu wrong places, the first at %llu\n", seed, verdict.wrong,
+                  verdict.first_wrong);
+    }
+  }
+  if (kCanCheck) {
+    std::printf("check:    %d of %d input sets right; the largest error is %.2g of what is allowed\n", right, kSeeds,
+                worst);
+  } else {
+    std::printf("check:    none, the reference cannot be written as plain loops\n");
+  }
+  const int code = !kCanCheck || right == kSeeds ? 0 : 1;
+  if (argc > 1) return code;
+  std::vector<double> times_us;
+  double spent_us = 0;
+  for (int i = 0; i < 200 && (i < 20 || spent_us < 2e6); ++i) {
+    DrawInputs(i);
+    const double us = TimeOnce();
+    spent_us += us;
+    if (i >= 5) times_us.push_back(us);
+  }
+  std::sort(times_us.begin(), times_us.end());
+  const double median = times_us[times_us.size() / 2];
+  std::printf("time:     %.4g us a call, median of %zu on inputs drawn anew, caches flushed (%.4g to %.4g)\n", median,
+              times_us.size(), times_us[times_us.size() / 10], times_us[times_us.size() * 9 / 10]);
+  if (kBytes > 0) std::printf("rates:    %.4g GB/s, %.4g GFLOP/s by the usual counts\n", kBytes / median / 1e3, kFlops / median / 1e3);
+  std::printf("recorded: %s\n", kRecorded);
+  if (kRecordedEagerUs > 0) std::printf("speed-up: %.3gx against the recorded eager time\n", kRecordedEagerUs / median);
+  return code;
+}
+)";
+
+const char kStandaloneCudaMachine[] = R"(
+static cudaEvent_t before, after;
+static char* flush;
+constexpr long kFlushBytes = 256L << 20;
+static void Begin() {
+  Must(kevin_launch::SetUp(), "setting up");
+  Must(cudaEventCreate(&before), "event");
+  Must(cudaEventCreate(&after), "event");
+  flush = Allocate(kFlushBytes);
+}
+static void RunOnce() {
+  Must(kevin_launch::Run(buffers, nullptr), "launch");
+  Must(cudaDeviceSynchronize(), "the kernel");
+}
+static double TimeOnce() {
+  Must(cudaMemsetAsync(flush, 1, kFlushBytes), "flush");
+  Must(cudaEventRecord(before), "event");
+  Must(kevin_launch::Run(buffers, nullptr), "launch");
+  Must(cudaEventRecord(after), "event");
+  Must(cudaDeviceSynchronize(), "the kernel");
+  float ms = 0;
+  Must(cudaEventElapsedTime(&ms, before, after), "event");
+  return ms * 1e3;
+}
+)";
+
+const char kStandaloneCpuMachine[] = R"(
+static std::vector<char> flush(256L << 20, 1);
+static void Begin() {}
+static double TimeOnce() {
+  for (size_t i = 0; i < flush.size(); i += 64) flush[i]++;
+  const auto start = std::chrono::steady_clock::now();
+  RunOnce();
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+}
+)";
+
 }  // namespace kevin

@@ -109,11 +109,15 @@ Axis AxisOf(const ChartOptions& options, Range ys) {
   Axis axis;
   const double room = 0.1 * std::max(std::abs(ys.high), 1e-6);
   if (ys.high - ys.low < 1e-6 * room) ys.low -= room, ys.high += room;  // all the same
-  if (options.is_percent && ys.high <= 1) return axis;
+  if (options.is_percent && options.to_hundred && ys.high <= 1) return axis;
   axis.step = NiceStep(ys.high - ys.low, 5);
   axis.low = std::floor(ys.low / axis.step) * axis.step;
   axis.high = std::ceil(ys.high / axis.step) * axis.step;
   return axis;
+}
+
+std::string TickText(double value) {
+  return std::abs(value) < 1000 ? fmt::format("{:.3g}", value) : fmt::format("{:.0f}", value);
 }
 
 std::string YAxis(const ChartOptions& options, const Axis& axis, const Scale& y) {
@@ -124,7 +128,7 @@ std::string YAxis(const ChartOptions& options, const Axis& axis, const Scale& y)
     const double shown = std::abs(tick) < axis.step * 1e-3 ? 0 : tick;
     svg += Line(kLeft, y(tick), right, y(tick), "class=\"axis\"");
     svg += Text(kLeft - 6, y(tick) + 4, "end",
-                options.is_percent ? fmt::format("{:.0f} %", 100 * shown) : fmt::format("{:.3g}", shown));
+                options.is_percent ? fmt::format("{:.3g} %", 100 * shown) : TickText(shown));
   }
   if (options.y_mark > axis.low && options.y_mark < axis.high)
     svg += Line(kLeft, y(options.y_mark), right, y(options.y_mark),
@@ -153,7 +157,7 @@ std::string ColorOf(size_t color) { return fmt::format("var(--s{})", color % 6);
 std::string LineChart(const ChartOptions& options, const std::vector<ChartSeries>& series) {
   Range xs, ys;
   if (options.from_zero || options.is_percent) ys.Add(0);
-  if (options.is_percent) ys.Add(1);
+  if (options.is_percent && options.to_hundred) ys.Add(1);
   for (const ChartSeries& one : series) {
     for (const ChartPoint& p : one.points)
       xs.Add(p.x), ys.Add(p.y), ys.Add(std::max(p.high, p.y)), ys.Add(p.low < p.high ? p.low : p.y);

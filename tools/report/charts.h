@@ -22,6 +22,7 @@ struct ChartSeries {
 struct ChartOptions {
   std::string title, x_label, y_label;
   bool is_percent = false;  // y is a share
+  bool to_hundred = true;   // of shares: the axis ends at 100 %
   bool is_log2_x = false;
   bool with_dots = true;
   bool from_zero = true;  // else the axis spans the values alone

@@ -75,9 +75,8 @@ void CountLeftOut(Store& store, const ProblemFigures& problem, std::vector<LeftO
   ++place->episodes;
 }
 
-std::string WhyNothing(const SideRequest& request, const ChosenSides& chosen) {
-  std::string why =
-      fmt::format("there are no episodes to report on in {}", fmt::join(request.databases, ", "));
+std::string WhyNothing(const std::vector<std::string>& names, const ChosenSides& chosen) {
+  std::string why = fmt::format("there are no episodes to report on in {}", fmt::join(names, ", "));
   for (const LeftOutProblem& one : chosen.left_out)
     why += fmt::format("; {} does not count: {}", one.id, one.reason);
   return why;
@@ -87,8 +86,11 @@ std::string WhyNothing(const SideRequest& request, const ChosenSides& chosen) {
 
 ChosenSides ChooseSides(const SideRequest& request) {
   ChosenSides chosen;
+  std::vector<std::string> names;  // without passwords
   for (const std::string& database : request.databases) {
-    chosen.sources.push_back({database, std::make_unique<Store>(Store::Open(database, OpenMode::kRead)), {}});
+    auto store = std::make_unique<Store>(Store::Open(database, OpenMode::kRead));
+    names.push_back(store->path().string());
+    chosen.sources.push_back({names.back(), std::move(store), {}});
   }
   const auto runs = FindRuns(request, chosen.sources);
   const std::string by = HowToSplit(request);
@@ -118,7 +120,7 @@ ChosenSides ChooseSides(const SideRequest& request) {
     }
   }
   if (chosen.sides.empty()) {
-    throw Error(ExitCode::kBadRequest, WhyNothing(request, chosen),
+    throw Error(ExitCode::kBadRequest, WhyNothing(names, chosen),
                 "kevin show lists what a database has; kevin run makes an episode");
   }
   return chosen;

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "env/error.h"
+#include "tools/report/format.h"
 
 namespace kevin {
 namespace {
@@ -217,6 +218,17 @@ CurveStyle StyleOf(const std::string& name) {
     if (name == known) return style;
   }
   return {name};
+}
+
+bool IsKnownCurve(const std::string& name) {
+  return std::any_of(std::begin(kStyles), std::end(kStyles),
+                     [&](const auto& style) { return name == style.first; });
+}
+
+std::string CurveValueText(double value, const CurveStyle& style) {
+  if (style.is_share) return fmt::format("{:.1f} %", 100 * value);
+  if (std::abs(value) < 9999.5 || std::abs(value) > 1e15) return fmt::format("{:.4g}", value);
+  return CountText(std::llround(value));
 }
 
 std::vector<std::string> CurveNames(const std::vector<const CurveGroup*>& groups) {

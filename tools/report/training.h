@@ -46,12 +46,14 @@ std::vector<TrainingRun> ReadTrainingRuns(const std::vector<std::string>& folder
 
 // How a curve is called and shown.
 struct CurveStyle {
-  std::string label;
+  std::string label;  // the name itself where nothing better is known
   bool is_share = false;
   bool from_zero = false;  // its axis begins at 0
   double mark = 0;         // a line across; 0: none
 };
 CurveStyle StyleOf(const std::string& name);
+bool IsKnownCurve(const std::string& name);
+std::string CurveValueText(double value, const CurveStyle& style);  // "31.0 %", "0.0116", "27,290"
 
 // Names of all curves of these groups: those that matter most first, then the others by first appearance.
 std::vector<std::string> CurveNames(const std::vector<const CurveGroup*>& groups);

@@ -46,15 +46,18 @@ std::string ChartOf(const std::string& name, const std::vector<RunGroup>& groups
   const CurveStyle style = StyleOf(name);
   std::vector<ChartSeries> series;
   size_t longest = 0;
+  double most = 0;
   for (const RunGroup& one : groups) {
     const Curve* curve = one.group->Find(name);
     if (curve == nullptr) continue;
     series.push_back(SeriesOf(*curve, one.run->name, one.color));
     longest = std::max(longest, curve->values.size());
+    for (const CurveValue& v : curve->values) most = std::max(most, v.value);
   }
   ChartOptions options;
   options.title = style.label, options.x_label = "step";
   options.is_percent = style.is_share, options.from_zero = style.from_zero, options.y_mark = style.mark;
+  options.to_hundred = most > 0.5;
   options.with_dots = longest <= kMostDots;
   return LineChart(options, series);
 }
@@ -64,7 +67,7 @@ std::string ChartsOf(const std::vector<RunGroup>& groups) {
   for (const RunGroup& one : groups) all.push_back(one.group);
   std::string known, others;
   for (const std::string& name : CurveNames(all))
-    (StyleOf(name).label == name ? others : known) += ChartOf(name, groups);
+    (IsKnownCurve(name) ? known : others) += ChartOf(name, groups);
   std::string html = "<div class=\"charts\">" + known + "</div>\n";
   if (!others.empty()) html += Details("More curves", "<div class=\"charts\">" + others + "</div>");
   return html;
@@ -81,14 +84,11 @@ std::string Tiles(const TrainingRun& run, size_t color) {
     const Curve* curve = run.steps.Find(name);
     if (curve == nullptr) continue;
     const CurveStyle style = StyleOf(name);
-    const auto text = [&](double value) {
-      return style.is_share ? fmt::format("{:.1f} %", 100 * value) : fmt::format("{:.3g}", value);
-    };
     html += fmt::format(
         "<div class=\"tile\"><span class=\"quiet small\">{}</span><b>{}</b><span class=\"quiet small\">{} at "
         "step {}</span></div>",
-        Escaped(style.label), text(curve->values.back().value), text(curve->values.front().value),
-        curve->values.front().step);
+        Escaped(style.label), CurveValueText(curve->values.back().value, style),
+        CurveValueText(curve->values.front().value, style), curve->values.front().step);
   }
   return html + "</div>\n";
 }

@@ -14,10 +14,6 @@ namespace {
 
 constexpr size_t kSparkWidth = 40;
 
-std::string NumberText(double value, const CurveStyle& style) {
-  return style.is_share ? fmt::format("{:.1f} %", 100 * value) : fmt::format("{:.4g}", value);
-}
-
 // Means of `width` stretches of the curve; fewer where it is shorter.
 std::vector<double> Thinned(const Curve& curve, size_t width) {
   const size_t n = curve.values.size();
@@ -65,9 +61,9 @@ std::string GroupText(const std::vector<NamedGroup>& groups) {
       const auto [low, high] =
           std::minmax_element(curve->values.begin(), curve->values.end(),
                               [](const auto& a, const auto& b) { return a.value < b.value; });
-      rows.push_back({label, NumberText(curve->values.front().value, style),
-                      NumberText(curve->values.back().value, style), NumberText(low->value, style),
-                      NumberText(high->value, style), Sparkline(*curve)});
+      rows.push_back({label, CurveValueText(curve->values.front().value, style),
+                      CurveValueText(curve->values.back().value, style), CurveValueText(low->value, style),
+                      CurveValueText(high->value, style), Sparkline(*curve)});
       if (has_many) rows.back().insert(rows.back().begin() + 1, one.run);
       label.clear();
     }
