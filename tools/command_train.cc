@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "env/device_lock.h"
 #include "env/error.h"
 #include "env/gpu/find_gpus.h"
 #include "policies/local/files/model_config.h"
@@ -252,6 +253,10 @@ class TrainRun {
     if (IsFirstRank())
       progress_.Phase(fmt::format("step {}/{}: learning", learned.batch.step, options_.steps));
     local::StepFigures figures;
+    // Turns made ahead are judged meanwhile; no pair is timed beside a step on the same processor.
+    std::optional<DeviceLock> quiet;
+    if (command_.sampling.staleness > 0 && options_.device == "cpu")
+      quiet.emplace("cpu", LockMode::kShared, nullptr);
     try {
       figures = trainer_->Step(learned.batch);
     } catch (const Error& error) {

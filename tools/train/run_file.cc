@@ -34,7 +34,8 @@ RunFile::RunFile(const fs::path& folder, bool leads, const json& asked)
     std::error_code ignored;
     fs::create_directories(folder, ignored);
     content_ = {{"id", NewUlid()}, {"asked", asked}, {"collections", json::object()}};
-    return Write();
+    Write();
+    return;
   }
   const auto end = std::chrono::steady_clock::now() + kPatience;
   while (!leads_ && !fs::exists(path_) && std::chrono::steady_clock::now() < end)

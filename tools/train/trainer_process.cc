@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
@@ -46,6 +47,8 @@ TrainerProcess::TrainerProcess() {
   SpawnOptions spawn;
   spawn.argv = {TrainerPath()};
   for (char** entry = environ; *entry != nullptr; ++entry) spawn.environment.emplace_back(*entry);
+  // torch's threads would otherwise spin where the judges could run.
+  if (std::getenv("OMP_WAIT_POLICY") == nullptr) spawn.environment.emplace_back("OMP_WAIT_POLICY=passive");
   spawn.descriptors = {
       {theirs.get(), STDIN_FILENO}, {theirs.get(), STDOUT_FILENO}, {STDERR_FILENO, STDERR_FILENO}};
   process_ = Spawn(spawn);
