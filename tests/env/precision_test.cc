@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <random>
 
 #include "env/cpu/generator.h"
@@ -355,6 +356,31 @@ TEST_CASE("a problem in another precision: types, bytes, signatures; text and ha
   CHECK(PrecisionOf(InPrecision(narrow, Precision::kFp16)) == Precision::kBf16);
   CHECK(PrecisionNamed("fp16") == Precision::kFp16);
   CHECK_THROWS_AS(PrecisionNamed("fp8"), Error);
+}
+
+TEST_CASE("stored values are rounded to the precision; only what is infinite stays infinite") {
+  constexpr float kInfinite = std::numeric_limits<float>::infinity();
+  const std::vector<float> given = {1, -2.5F, 1e-3F, 1e9F, -kInfinite};
+  Problem problem = Copy();
+  TensorSpec& input = problem.inputs[0];
+  input.shape = {"5"};
+  input.distribution = Distribution::kStored;
+  input.stored =
+      std::make_shared<const std::string>(reinterpret_cast<const char*>(given.data()), given.size() * 4);
+  for (const Precision precision : {Precision::kFp16, Precision::kBf16}) {
+    const Problem narrow = InPrecision(problem, precision);
+    const TensorSpec& spec = narrow.inputs[0];
+    REQUIRE(spec.stored->size() == 10);
+    std::vector<uint16_t> bits(5);
+    FillTensor(spec, InputMode::kDefault, 3, 5, 1, bits.data());
+    const auto value = [&](size_t i) {
+      return precision == Precision::kFp16 ? ToFloat(Float16{bits[i]}) : ToFloat(BFloat16{bits[i]});
+    };
+    for (size_t i = 0; i < 3; ++i) CHECK(value(i) == KeptAs(spec.dtype, given[i]));
+    CHECK(value(3) == (precision == Precision::kFp16 ? 65504 : KeptAs(spec.dtype, 1e9F)));
+    CHECK(value(4) == -kInfinite);
+  }
+  CHECK(problem.inputs[0].stored->size() == 20);
 }
 
 TEST_CASE("a block of parameters is of the problem's type") {

@@ -9,6 +9,7 @@
 
 #include "agent/conversation.h"
 #include "agent/parse.h"
+#include "env/error.h"
 #include "policies/search/search_policy.h"
 #include "tests/catch.h"
 #include "tests/tools/command_line.h"
@@ -311,6 +312,21 @@ TEST_CASE("a torch extension has all its files, and its binding compiles against
   CHECK(Shell("g++ -std=c++20 -fsyntax-only -I" + torch.string() + " -I" +
               (torch / "torch/csrc/api/include").string() + " " + (folder / "csrc/binding.cpp").string()) ==
         0);
+}
+
+TEST_CASE("stored inputs: an operator's test has them, a stand-alone file is refused") {
+  Problem problem = ProblemSet(ProblemSet::DefaultDirectory()).Find("level1/19");
+  problem.inputs[0].shape = {"2"};
+  problem.inputs[0].distribution = Distribution::kStored;
+  problem.inputs[0].stored = std::make_shared<const std::string>("\0\0\x80\x3f\0\0\0\x40", 8);
+  const SizedProblem sized = AtSize(problem, "small");
+  const std::string source = "extern \"C\" void launch(const float* x, float* out) { out[0] = x[0]; }";
+  bool has_values = false;
+  for (const auto& [name, text] : WriteTorchExtension(sized, "cpp", source, "// test\n").files)
+    has_values |= text.find("bytearray.fromhex(\"0000803f00000040\"), dtype=torch.float32).reshape((2,))") !=
+                  std::string::npos;
+  CHECK(has_values);
+  CHECK_THROWS_AS(WriteStandalone(sized, "cpp", source, {}, "a.cpp"), Error);
 }
 
 TEST_CASE("pip builds an exported operator, and it answers as PyTorch does") {

@@ -93,6 +93,12 @@ Standalone WriteStandalone(const SizedProblem& problem, const std::string& kind,
                 problem.problem->id + ": a kernel that takes its parameters as one block cannot stand alone",
                 "without --as the source is exported as it is");
   }
+  if (std::any_of(problem.inputs.begin(), problem.inputs.end(),
+                  [](const ConcreteTensor& input) { return input.spec.stored != nullptr; })) {
+    throw Error(ExitCode::kBadRequest,
+                problem.problem->id + ": a kernel with stored inputs cannot stand alone",
+                "use --as torch-extension, or export the source as it is, without --as");
+  }
   const PlainReference reference = WritePlainReference(problem);
   Standalone file;
   file.warning = reference.why_not;

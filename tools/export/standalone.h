@@ -23,7 +23,8 @@ struct Standalone {
   std::string warning;  // not empty: it times but cannot check, and why
 };
 
-// `kind` is "cuda" or "cpp"; others throw Error(kBadRequest), as do sources that WriteLaunchCode refuses.
+// `kind` is "cuda" or "cpp"; others throw Error(kBadRequest), as do sources that WriteLaunchCode refuses,
+// parameters in one block, and stored inputs.
 Standalone WriteStandalone(const SizedProblem& problem, const std::string& kind, const std::string& source,
                            const RecordedTimes& recorded, const std::string& file_name);
 

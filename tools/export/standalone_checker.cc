@@ -23,6 +23,8 @@ const char* ShapeName(Distribution distribution) {
       return "kPositive";
     case Distribution::kSigns:
       return "kSigns";
+    case Distribution::kStored:  // WriteStandalone refuses these
+      break;
   }
   return "kNormal";
 }

@@ -9,6 +9,12 @@ namespace {
 std::string Drawn(const ConcreteTensor& t) {
   const TensorSpec& spec = t.spec;
   const std::string shape = t.shape.empty() ? "()" : fmt::format("({},)", fmt::join(t.shape, ", "));
+  if (spec.stored) {
+    return fmt::format(
+        "torch.frombuffer(bytearray.fromhex(\"{:02x}\"), dtype=torch.{}).reshape({}).to(device)",
+        fmt::join(std::vector<uint8_t>(spec.stored->begin(), spec.stored->end()), ""), DTypeName(spec.dtype),
+        shape);
+  }
   std::string text;
   switch (spec.distribution) {
     case Distribution::kUniform01:
