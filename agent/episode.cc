@@ -81,7 +81,8 @@ class Episode {
     Begin(store);
     try {
       TakeTurns();
-      if (!winner_) winner_ = ConfirmWinner(journal_.CorrectTurns(), [&](int turn) { return Confirm(turn); });
+      if (!winner_ && options_.confirm)
+        winner_ = ConfirmWinner(journal_.CorrectTurns(), [&](int turn) { return Confirm(turn); });
       Finish(budget_reached_.empty() ? EpisodeState::kDone : EpisodeState::kInterrupted, budget_reached_);
     } catch (const Interrupted&) {
       Finish(EpisodeState::kInterrupted, "interrupted by the person");

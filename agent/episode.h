@@ -36,6 +36,7 @@ struct EpisodeOptions {
   bool tf32 = false;               // --tf32 reference
   bool profile = false;            // --profile, as in EvaluateOptions
   std::filesystem::path profile_report;
+  bool confirm = true;           // false: the winner is not measured again, and no speed-up is claimed for it
   std::optional<double> until;   // stop when the low end of a confirmed speed-up reaches this
   std::string continue_episode;  // an episode's full id: go on in it
   std::string run;               // id of this process's run in the store

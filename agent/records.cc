@@ -186,7 +186,8 @@ void FillFromCompletion(const Completion& completion, const Sampling& sampling, 
     turn->usage = {u.prompt_tokens, u.completion_tokens, u.cached_tokens, u.reasoning_tokens};
   }
   turn->stop_reason = completion.stop_reason;
-  turn->model.name = completion.model;
+  const ModelIdentity& identity = completion.identity;
+  turn->model = {completion.model, identity.weights_hash, identity.tokenizer_hash, identity.template_hash};
   turn->cost_usd = completion.cost_usd;
 }
 

@@ -33,6 +33,7 @@ json RequestOf(const CollectionSpec& spec) {
                   {"tf32", spec.tf32}};
   // Left out where it is the usual one, so that runs begun by an earlier program are found again.
   if (spec.precision != "fp32") request["precision"] = spec.precision;
+  if (!spec.purpose.empty()) request["purpose"] = spec.purpose;
   return request;
 }
 
@@ -61,6 +62,7 @@ CollectionSpec CollectionFromJson(const std::string& text) {
   spec.size = all.at("size");
   spec.inputs = all.at("inputs");
   spec.note = all.at("note");
+  spec.purpose = all.value("purpose", "");
   spec.tf32 = all.at("tf32");
   spec.precision = all.value("precision", "fp32");
   if (!all.contains("model_options")) return spec;  // begun by an earlier program

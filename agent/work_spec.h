@@ -19,6 +19,7 @@ struct CollectionSpec {
   std::string kind;  // of the candidates' device: "cpp" or "cuda"
   std::string size;  // empty: the environment's default
   std::string inputs = "default", note;
+  std::string purpose;  // of what it is a part: "step 12 of training 01K..."; usually empty
   bool tf32 = false;
   std::string precision = "fp32";
   // How models are asked, for those policies that are models; no part of KeyOf, so that the same request with

@@ -56,6 +56,7 @@ class CpuEnvironmentImpl final : public CpuEnvironment {
   std::string EvaluationKey(const Problem& problem, const Candidate& candidate,
                             const EvaluateOptions& options) override;
   std::vector<DecoyResult> Admit(const Problem& problem, const EvaluateOptions& options) override;
+  EagerBaseline MeasureEager(const Problem& problem, const EvaluateOptions& options) override;
   Outcome Verify(const Problem& problem, const Candidate& candidate, const EvaluateOptions& options) override;
   const EnvironmentFacts& Facts() const override { return facts_; }
 
@@ -229,12 +230,18 @@ void CpuEnvironmentImpl::Judge(Depth depth, const Problem& problem, const fs::pa
 std::vector<DecoyResult> CpuEnvironmentImpl::Admit(const Problem& problem, const EvaluateOptions& options) {
   double wait_s = 0;
   const std::optional<json> result = Ask(Request("admit", problem, options), options.on_phase, &wait_s);
-  std::vector<DecoyResult> decoys;
   if (!result)
     throw Error(ExitCode::kBroken, "the evaluator lost its memory (SIGBUS)", "free memory and try again");
-  for (const json& decoy : *result)
-    decoys.push_back({decoy.at("name"), decoy.at("passed"), decoy.at("told_apart"), decoy.at("reason")});
-  return decoys;
+  return DecoysFromJson(*result);
+}
+
+EagerBaseline CpuEnvironmentImpl::MeasureEager(const Problem& problem, const EvaluateOptions& options) {
+  double wait_s = 0;
+  const std::optional<json> result = Ask(Request("eager", problem, options), options.on_phase, &wait_s);
+  if (!result)
+    throw Error(ExitCode::kBroken, "the evaluator lost its memory (SIGBUS)", "free memory and try again");
+  return {result->at("eager_us"), result->at("low_us"), result->at("high_us"), result->at("batches"),
+          result->at("torch")};
 }
 
 }  // namespace

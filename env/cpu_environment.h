@@ -5,22 +5,25 @@
 #include <string>
 #include <vector>
 
+#include "env/decoy_result.h"
 #include "env/environment.h"
 
 namespace kevin {
 
-struct DecoyResult {
-  std::string name;        // "zeros", "inputs rounded to fp16", ...
-  bool passed = false;     // the problem's check took it for right
-  bool told_apart = true;  // false: it is right, as far as the outputs' type can tell (env/cpu/admission.h)
-  std::string reason;      // why it was rejected
+// What eager takes a call (env/cpu/eager_baseline.h).
+struct EagerBaseline {
+  double eager_us = 0, low_us = 0, high_us = 0;  // median and quartiles
+  int batches = 0;
+  std::string torch_version;
 };
 
 // MakeCpuEnvironment gives one of these.
 class CpuEnvironment : public Environment {
  public:
-  // Puts each decoy through the problem's own check.
+  // Puts each decoy and the reference's own answers through the problem's check (env/cpu/admission.h).
   virtual std::vector<DecoyResult> Admit(const Problem& problem, const EvaluateOptions& options) = 0;
+  // Eager alone, without a candidate. Throws Error.
+  virtual EagerBaseline MeasureEager(const Problem& problem, const EvaluateOptions& options) = 0;
   // Right or wrong, without the clock: when it is right, a Measured that holds max_error and error_bound
   // alone.
   virtual Outcome Verify(const Problem& problem, const Candidate& candidate,

@@ -79,6 +79,8 @@ class DeviceEnvironment final : public GpuEnvironment {
                             const EvaluateOptions& options) override;
   Examination Examine(const Problem& problem, const Candidate& candidate,
                       const ExamineOptions& options) override;
+  std::vector<DecoyResult> Admit(const Problem& problem, const EvaluateOptions& options) override;
+  Preparation Prepare(const Problem& problem, const EvaluateOptions& options) override;
   const EnvironmentFacts& Facts() const override { return facts_; }
 
  private:
@@ -95,6 +97,7 @@ class DeviceEnvironment final : public GpuEnvironment {
   std::string TrustedCubin();
   void StartEvaluator();
   void DescribeDevice(const json& device);
+  json Request(const char* command, const Problem& problem, const EvaluateOptions& options) const;
   // *wait_s grows by the time that others kept the evaluator busy.
   json Ask(const json& request, const std::function<void(const std::string&)>& on_phase, double* wait_s);
 
@@ -379,25 +382,42 @@ Evaluation DeviceEnvironment::Evaluate(const Problem& problem, const Candidate& 
     start_plan = LaunchPlanToText(start.plan);
   }
   const std::string plan = LaunchPlanToText(built.plan);
-  const json request = {{"command", "evaluate"},
-                        {"problem_text", problem.text},
-                        {"problem_path", problem.path.string()},
-                        {"size", options.size},
-                        {"inputs", options.inputs},
-                        {"precision", PrecisionName(PrecisionOf(problem))},
-                        {"tf32", options.tf32},
-                        {"plan", plan},
-                        {"start_plan", start_plan},
-                        {"confirm", options.confirm},
-                        {"patience", options.patience},
-                        {"verify_only", false},
-                        {"call_timeout_s", options_.limits.call_timeout_s}};
+  json request = Request("evaluate", problem, options);
+  request["plan"] = plan;
+  request["start_plan"] = start_plan;
+  request["confirm"] = options.confirm;
+  request["patience"] = options.patience;
+  request["verify_only"] = false;
+  request["call_timeout_s"] = options_.limits.call_timeout_s;
   const json result = Ask(request, options.on_phase, &evaluation.wait_s);
   TakeJudgeResult(result, options_.limits.max_log_bytes, &evaluation);
   if (std::holds_alternative<Crashed>(evaluation.outcome)) NameCrashedLine(sized, plan, options, &evaluation);
   if (options.profile && !options.confirm && std::holds_alternative<Measured>(evaluation.outcome))
     ReadCounters(sized, plan, options, &evaluation);
   return evaluation;
+}
+
+json DeviceEnvironment::Request(const char* command, const Problem& problem,
+                                const EvaluateOptions& options) const {
+  return {{"command", command},
+          {"problem_text", problem.text},
+          {"problem_path", problem.path.string()},
+          {"size", options.size},
+          {"inputs", options.inputs},
+          {"tf32", options.tf32},
+          {"precision", PrecisionName(PrecisionOf(problem))}};
+}
+
+std::vector<DecoyResult> DeviceEnvironment::Admit(const Problem& problem, const EvaluateOptions& options) {
+  double wait_s = 0;
+  return DecoysFromJson(Ask(Request("admit", problem, options), options.on_phase, &wait_s));
+}
+
+Preparation DeviceEnvironment::Prepare(const Problem& problem, const EvaluateOptions& options) {
+  double wait_s = 0;
+  const json result = Ask(Request("prepare", problem, options), options.on_phase, &wait_s);
+  return {result.at("session_s"),    result.at("draw_s"), result.at("reference_s"), result.at("truth_s"),
+          result.at("reference_us"), result.at("slots"),  result.at("used_bytes"),  result.at("total_bytes")};
 }
 
 Examiner DeviceEnvironment::MakeExaminer(const std::string& inputs, double timeout_s) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "env/decoy_result.h"
 #include "env/environment.h"
 #include "env/gpu/examine/examiner.h"
 #include "env/gpu/find_gpus.h"
@@ -28,12 +29,25 @@ struct Examination {
   std::vector<CheckReport> checks;
 };
 
+// What it takes until candidates of a problem can be judged (env/gpu/gpu_admission.h), and what is then in
+// use.
+struct Preparation {
+  double session_s = 0, draw_s = 0, reference_s = 0, truth_s = 0;
+  double reference_us = 0;  // eager, warm
+  int slots = 0;
+  int64_t used_bytes = 0, total_bytes = 0;  // of the GPU's memory
+};
+
 // MakeEnvironment gives one of these for a GPU.
 class GpuEnvironment : public Environment {
  public:
   // Throws Error(kMachine) when a tool that is needed is not there.
   virtual Examination Examine(const Problem& problem, const Candidate& candidate,
                               const ExamineOptions& options) = 0;
+  // Puts each decoy and the reference's own answers through the problem's check, on the device.
+  virtual std::vector<DecoyResult> Admit(const Problem& problem, const EvaluateOptions& options) = 0;
+  // Reference, inputs and truth of a problem, once. Throws Error where they do not fit.
+  virtual Preparation Prepare(const Problem& problem, const EvaluateOptions& options) = 0;
 };
 
 // Throws Error(kMachine) when the GPU, its driver, NVRTC or torch's CUDA part is not usable.

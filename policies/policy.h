@@ -119,6 +119,12 @@ struct OtherAnswer {  // an answer beside the first, when Sampling::n asks for s
   std::vector<float> logprobs;
 };
 
+// What exactly answered, as far as its server says so (kevin-model does): SHA-256 in hex, or empty.
+struct ModelIdentity {
+  std::string weights_hash, tokenizer_hash, template_hash;
+  std::optional<int64_t> weights_version;  // of a model in training: the steps it had learnt
+};
+
 struct Completion {
   std::string text;
   std::string reasoning;                             // kept apart from text; never sent back
@@ -126,7 +132,8 @@ struct Completion {
   std::vector<float> logprobs;
   Usage usage;
   std::string stop_reason;  // a StopReasonName
-  std::string model;        // what answered, with its version or weights hash
+  std::string model;        // what answered, with its version
+  ModelIdentity identity;
   std::vector<OtherAnswer> others;
   std::optional<double> cost_usd;  // of all requests it took; none: unknown, or there was none
 };

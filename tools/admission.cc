@@ -2,13 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "env/cpu_environment.h"
 #include "env/error.h"
+#include "env/gpu_environment.h"
 #include "env/precision.h"
+#include "tools/admission_log.h"
+#include "tools/device_options.h"
 #include "tools/honest_kernels.h"
 #include "tools/places.h"
 #include "tools/table.h"
@@ -17,40 +21,64 @@ namespace kevin {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kMostFailuresInARow = 3;
 
 struct Row {
   std::string name;
   bool must_pass = false;
   bool passed = false;
   std::string reason;
-  bool told_apart = true;  // false: right, as far as the outputs' type can tell; counts neither way
+  bool told_apart = true;  // as DecoyResult's
 };
 
-std::vector<Row> RunDecoys(CpuEnvironment& environment, const Problem& problem,
-                           const EvaluateOptions& options) {
-  std::vector<Row> rows;
-  for (const DecoyResult& decoy : environment.Admit(problem, options)) {
-    rows.push_back({decoy.name, false, decoy.passed,
-                    decoy.told_apart ? decoy.reason : "nearer to the truth than the outputs' rounding",
-                    decoy.told_apart});
-  }
-  return rows;
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-std::vector<Row> RunHonest(CpuEnvironment& environment, const Problem& problem,
-                           const EvaluateOptions& options) {
-  std::vector<Row> rows;
-  if (PrecisionOf(problem) != Precision::kFp32) return rows;
-  for (const HonestKernel& kernel : HonestKernelsFor(problem)) {
-    const Outcome outcome = environment.Verify(problem, {"cpp", kernel.source}, options);
-    const auto* right = std::get_if<Measured>(&outcome);
-    rows.push_back(
-        {kernel.name, true, right != nullptr,
-         right ? fmt::format("worst error {:.2g} of {:.2g} allowed", right->max_error, right->error_bound)
-               : OutcomeReason(outcome)});
+// The device that decoys and honest kernels are tried on.
+class Device {
+ public:
+  explicit Device(const AdmissionOptions& options) {
+    EnvironmentOptions environment = EnvironmentOptionsFor(options.threads, "full");
+    environment.device = options.device;
+    if (options.device == "cpu") {
+      cpu_ = MakeCpuEnvironmentForTools(environment);
+      return;
+    }
+    environment_ = MakeEnvironment(environment);
+    gpu_ = &dynamic_cast<GpuEnvironment&>(*environment_);
   }
-  return rows;
-}
+
+  const EnvironmentFacts& Facts() const { return cpu_ ? cpu_->Facts() : gpu_->Facts(); }
+
+  std::vector<Row> Try(const Problem& problem, const EvaluateOptions& options) {
+    std::vector<Row> rows;
+    for (const DecoyResult& decoy : cpu_ ? cpu_->Admit(problem, options) : gpu_->Admit(problem, options))
+      rows.push_back({decoy.name, decoy.must_pass, decoy.passed,
+                      decoy.told_apart ? decoy.reason : "nearer to the truth than the outputs' rounding",
+                      decoy.told_apart});
+    if (cpu_ && PrecisionOf(problem) == Precision::kFp32) TryHonest(problem, options, &rows);
+    return rows;
+  }
+
+ private:
+  void TryHonest(const Problem& problem, const EvaluateOptions& options, std::vector<Row>* rows) {
+    for (const HonestKernel& kernel : HonestKernelsFor(problem)) {
+      const Outcome outcome = cpu_->Verify(problem, {"cpp", kernel.source}, options);
+      const auto* right = std::get_if<Measured>(&outcome);
+      rows->push_back(
+          {kernel.name, true, right != nullptr,
+           right ? fmt::format("worst error {:.2g} of {:.2g} allowed", right->max_error, right->error_bound)
+                 : OutcomeReason(outcome)});
+    }
+  }
+
+  std::unique_ptr<CpuEnvironment> cpu_;
+  std::unique_ptr<Environment> environment_;
+  GpuEnvironment* gpu_ = nullptr;
+};
 
 std::string Judgement(const std::vector<Row>& rows) {
   std::string reason;
@@ -61,88 +89,141 @@ std::string Judgement(const std::vector<Row>& rows) {
   return reason;
 }
 
-void PrintJson(const Problem& problem, const AdmissionOptions& options, const std::vector<Row>& rows,
-               const std::string& reason) {
-  const std::string &size = options.size, &precision = options.precision;
-  for (const Row& row : rows) {
-    const Json event = {{"event", "decoy"},     {"problem", problem.id},
-                        {"size", size},         {"precision", precision},
-                        {"name", row.name},     {"must_pass", row.told_apart ? Json(row.must_pass) : Json()},
-                        {"passed", row.passed}, {"reason", row.reason}};
-    fmt::print("{}\n", event.dump(-1, ' ', false, Json::error_handler_t::replace));
-  }
-  const Json event = {{"event", "admission"},
-                      {"problem", problem.id},
-                      {"size", size},
-                      {"precision", precision},
-                      {"admitted", reason.empty()},
-                      {"reason", reason.empty() ? Json() : Json(reason)}};
-  fmt::print("{}\n", event.dump());
-}
-
 int Count(const std::vector<Row>& rows, bool must_pass, bool passed) {
   int count = 0;
   for (const Row& row : rows) count += row.told_apart && row.must_pass == must_pass && row.passed == passed;
   return count;
 }
 
-}  // namespace
+std::vector<Json> EventsOf(const AdmissionRecord& record, const std::vector<Row>& rows) {
+  std::vector<Json> events;
+  for (const Row& row : rows) {
+    events.push_back({{"event", "decoy"},
+                      {"problem", record.problem},
+                      {"size", record.size},
+                      {"precision", record.precision},
+                      {"name", row.name},
+                      {"must_pass", row.told_apart ? Json(row.must_pass) : Json()},
+                      {"passed", row.passed},
+                      {"reason", row.reason}});
+  }
+  events.push_back(ToJson(record));
+  return events;
+}
 
-int RunAdmission(const std::vector<Problem>& problems, const AdmissionOptions& options) {
-  const auto environment = MakeCpuEnvironmentForTools(EnvironmentOptionsFor(options.threads, "full"));
-  EvaluateOptions evaluate;
-  evaluate.size = options.size;
-  evaluate.inputs = options.inputs;
-  int decoys_rejected = 0, decoys = 0, honest_passed = 0, honest = 0, admitted = 0, too_near = 0;
-  for (const Problem& problem : problems) {
-    std::vector<Row> rows;
-    std::string reason;
-    try {
-      rows = RunDecoys(*environment, problem, evaluate);
-      const std::vector<Row> honest_rows = RunHonest(*environment, problem, evaluate);
-      rows.insert(rows.end(), honest_rows.begin(), honest_rows.end());
-      reason = Judgement(rows);
-    } catch (const Error& error) {
-      // Eager lacks an operator in 16 bits here and there: no reason to stop at one of a hundred problems.
-      if (error.code() != ExitCode::kBadRequest || PrecisionOf(problem) == Precision::kFp32) throw;
-      reason = error.what();
-    }
-    admitted += reason.empty();
-    decoys_rejected += Count(rows, false, false);
-    decoys += Count(rows, false, false) + Count(rows, false, true);
-    too_near += static_cast<int>(
-        std::count_if(rows.begin(), rows.end(), [](const Row& row) { return !row.told_apart; }));
-    honest_passed += Count(rows, true, true);
-    honest += static_cast<int>(honest_rows.size());
-    if (options.json) {
-      PrintJson(problem, options, rows, reason);
-    } else {
-      fmt::print("{:<12} {:<28} {}\n", problem.id, problem.name,
-                 reason.empty() ? "admitted" : "NOT ADMITTED: " + reason);
-      std::vector<std::vector<std::string>> table;
-      for (const Row& row : rows) {
-        const char* verdict = row.passed ? "passed" : "rejected";
-        const bool as_it_must = row.passed == row.must_pass || !row.told_apart;
-        table.push_back({"  " + row.name,
-                         row.must_pass    ? "must pass"
-                         : row.told_apart ? "must fail"
-                                          : "may pass",
-                         as_it_must ? verdict : std::string(verdict) + "  <-- WRONG",
-                         row.reason.substr(0, 60)});
+std::string VerdictOf(const Problem& problem, const AdmissionRecord& record) {
+  if (!record.error.empty()) return "NOT KNOWN: " + record.error;
+  const bool is_flagged = problem.flags.contains("inadmissible");
+  if (record.reason.empty()) return is_flagged ? "admitted, though its file says `inadmissible`" : "admitted";
+  return (is_flagged ? "not admitted, as its file says: " : "NOT ADMITTED: ") + record.reason +
+         (is_flagged ? "" : "; harden its inputs, or flag it `inadmissible`, which leaves it out of scores");
+}
+
+void PrintTable(const Problem& problem, const AdmissionRecord& record, const std::vector<Row>& rows) {
+  fmt::print("{:<12} {:<28} {} ({:.1f} s)\n", problem.id, problem.name, VerdictOf(problem, record),
+             record.seconds);
+  std::vector<std::vector<std::string>> table;
+  for (const Row& row : rows) {
+    const char* verdict = row.passed ? "passed" : "rejected";
+    const char* wanted = row.must_pass ? "must pass" : row.told_apart ? "must fail" : "may pass";
+    const bool is_wanted = row.passed == row.must_pass || !row.told_apart;
+    table.push_back({"  " + row.name, wanted, is_wanted ? verdict : std::string(verdict) + "  <-- WRONG",
+                     row.reason.substr(0, 60)});
+  }
+  fmt::print("{}", AlignedTable(table));
+}
+
+struct Totals {
+  int admitted = 0, judged = 0, failed = 0, known = 0, decoys = 0, rejected = 0, right = 0, right_passed = 0;
+
+  void Add(const AdmissionRecord& record) {
+    (record.error.empty() ? judged : failed) += 1;
+    admitted += record.error.empty() && record.reason.empty();
+    decoys += record.decoys, rejected += record.rejected;
+    right += record.right, right_passed += record.right_passed;
+  }
+};
+
+class Admission {
+ public:
+  Admission(const std::vector<Problem>& problems, const AdmissionOptions& options)
+      : problems_(problems), options_(options), log_(options.results), device_(options) {
+    evaluate_.size = options.size.empty() ? device_.Facts().default_size : options.size;
+    evaluate_.inputs = options.inputs;
+  }
+
+  int Run() {
+    size_t left = 0;
+    for (const Problem& problem : problems_) {
+      AdmissionRecord record{problem.id,      problem.content_hash,   evaluate_.size,
+                             options_.inputs, device_.Facts().device, options_.precision};
+      if (const AdmissionRecord* known = log_.Find(record)) {
+        totals_.Add(*known);
+        ++totals_.known;
+      } else if (options_.seconds > 0 && SecondsSince(start_) > options_.seconds) {
+        ++left;
+      } else {
+        Judge(problem, &record);
       }
-      fmt::print("{}", AlignedTable(table));
+    }
+    if (!options_.json) PrintTotals(left);
+    return static_cast<int>(totals_.failed > 0 ? ExitCode::kBroken : ExitCode::kDone);
+  }
+
+ private:
+  void Judge(const Problem& problem, AdmissionRecord* record) {
+    const auto start = Clock::now();
+    std::vector<Row> rows;
+    try {
+      rows = device_.Try(problem, evaluate_);
+      failures_ = 0;
+    } catch (const Error& error) {
+      if (problems_.size() == 1 || ++failures_ == kMostFailuresInARow) throw;
+      record->error = error.what();
+    }
+    record->seconds = SecondsSince(start);
+    record->reason = Judgement(rows);
+    record->rejected = Count(rows, false, false);
+    record->decoys = record->rejected + Count(rows, false, true);
+    record->right_passed = Count(rows, true, true);
+    record->right = record->right_passed + Count(rows, true, false);
+    totals_.Add(*record);
+    const std::vector<Json> events = EventsOf(*record, rows);
+    log_.Add(events, *record);
+    if (options_.json) {
+      for (const Json& event : events)
+        fmt::print("{}\n", event.dump(-1, ' ', false, Json::error_handler_t::replace));
+    } else {
+      PrintTable(problem, *record, rows);
     }
     std::fflush(stdout);
   }
-  if (!options.json) {
+
+  void PrintTotals(size_t left) const {
     fmt::print(
-        "\nadmitted {}/{}; decoys rejected {}/{}; honest alternatives passed {}/{} (size {}, inputs {}{})\n",
-        admitted, problems.size(), decoys_rejected, decoys, honest_passed, honest, options.size,
-        options.inputs, options.precision == "fp32" ? "" : ", " + options.precision);
-    if (too_near > 0)
-      fmt::print("{} more decoys are nearer to the truth than the outputs' rounding\n", too_near);
+        "\nadmitted {}/{}; decoys rejected {}/{}; right answers passed {}/{} (size {}, inputs {}{}, {})\n",
+        totals_.admitted, totals_.judged, totals_.rejected, totals_.decoys, totals_.right_passed,
+        totals_.right, evaluate_.size, options_.inputs, PrecisionNote(options_.precision),
+        device_.Facts().device);
+    if (totals_.failed > 0) fmt::print("{} could not be judged here\n", totals_.failed);
+    if (totals_.known > 0) fmt::print("{} of them were in {}\n", totals_.known, options_.results.string());
+    if (left > 0) fmt::print("{} are left: the same command goes on with --results\n", left);
   }
-  return static_cast<int>(ExitCode::kDone);
+
+  const std::vector<Problem>& problems_;
+  const AdmissionOptions& options_;
+  AdmissionLog log_;
+  Device device_;
+  EvaluateOptions evaluate_;
+  Totals totals_;
+  int failures_ = 0;  // in a row
+  const Clock::time_point start_ = Clock::now();
+};
+
+}  // namespace
+
+int RunAdmission(const std::vector<Problem>& problems, const AdmissionOptions& options) {
+  return Admission(problems, options).Run();
 }
 
 }  // namespace kevin

@@ -1,8 +1,9 @@
 #pragma once
-// Admission: a problem counts only if wrong answers fail on it and honest ones pass. Decoys and honest
-// alternatives run against each problem's own check; both tables are printed. The honest alternatives are
-// float32's and left out in other precisions.
+// Admission: a problem counts only if wrong answers fail on it and right ones pass. Decoys, the reference's
+// own answers and honest alternatives run against each problem's own check; all tables are printed. The
+// honest alternatives are float32's and left out in other precisions.
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -11,14 +12,19 @@
 namespace kevin {
 
 struct AdmissionOptions {
-  std::string size = "small";
+  std::string size;                // empty: small on the CPU, full on a GPU
   std::string inputs = "default";  // or "kernelbench": U[0,1)
   std::string precision = "fp32";  // of the problems, for the reports
   bool json = false;               // `decoy` and `admission` events, one JSON object a line
   int threads = 0;                 // 0: all cores of this process
+  std::string device = "cpu";      // or "cuda:N", where honest kernels, which are C++, take no part
+  std::filesystem::path results;   // kept here too, and what is there already is not done again; empty: none
+  double seconds = 0;              // begin no further problem after so many; 0: no limit
 };
 
-// Prints to stdout as it goes and returns an ExitCode value. Throws Error as Environment does.
+// Prints to stdout as it goes and returns an ExitCode value: kBroken when a problem could not be judged,
+// which does not keep the others from it. Throws Error as Environment does, and after three such problems in
+// a row.
 int RunAdmission(const std::vector<Problem>& problems, const AdmissionOptions& options);
 
 }  // namespace kevin

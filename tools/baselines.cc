@@ -89,7 +89,7 @@ std::string BaselineNote(const std::optional<Baseline>& baseline, const Problem&
 }
 
 std::optional<double> OverBaseline(const std::optional<Baseline>& baseline, double speedup) {
-  if (!baseline || !baseline->failure.empty()) return std::nullopt;
+  if (!baseline || !baseline->HasCompiled()) return std::nullopt;
   return speedup / baseline->CompileOverEager();
 }
 
@@ -100,7 +100,7 @@ std::string OverBaselineText(const std::optional<Baseline>& baseline, double spe
 }
 
 void AddBaselineFields(const std::optional<Baseline>& baseline, const char* speedup_field, Json* event) {
-  const bool known = baseline && baseline->failure.empty();
+  const bool known = baseline && baseline->HasCompiled();
   const Json speedup = event->value(speedup_field, Json());
   (*event)["baseline"] = known ? Json(Name(*baseline)) : Json();
   (*event)["baseline_us"] = known ? Json(baseline->compiled_us) : Json();
@@ -115,7 +115,9 @@ const std::vector<std::string> kBaselineHeading = {"problem",    "size",      "d
 std::vector<std::string> BaselineRow(const Baseline& b) {
   std::vector<std::string> row = {
       b.problem, b.key.size, b.key.device_model, b.torch_version, b.key.tf32 ? "yes" : "no", b.key.precision};
-  if (b.failure.empty()) {
+  if (b.failure.empty() && !b.HasCompiled()) {
+    row.insert(row.end(), {fmt::format("{:.1f}", b.eager_us), "", "", "", "", ""});
+  } else if (b.failure.empty()) {
     row.insert(row.end(), {fmt::format("{:.1f}", b.eager_us), fmt::format("{:.1f}", b.compiled_us),
                            Times(b.CompileOverEager()), fmt::format("{:.1f}", b.compile_s),
                            fmt::format("{:.2g}", b.max_error), ""});
@@ -135,6 +137,7 @@ std::string StoredBaselinesText(const Problem& problem) {
 Json BaselineEvent(const Baseline& b) {
   const bool known = b.failure.empty();
   const auto times = [&](auto value) { return known ? Json(value) : Json(); };
+  const auto compiled = [&](auto value) { return b.HasCompiled() ? Json(value) : Json(); };
   return {{"event", "baseline"},
           {"problem", b.problem},
           {"size", b.key.size},
@@ -144,10 +147,10 @@ Json BaselineEvent(const Baseline& b) {
           {"torch", b.torch_version},
           {"precision", b.key.precision},
           {"eager_us", times(b.eager_us)},
-          {"compiled_us", times(b.compiled_us)},
-          {"speedup", times(b.CompileOverEager())},
-          {"compile_s", times(b.compile_s)},
-          {"max_error", times(b.max_error)},
+          {"compiled_us", compiled(b.compiled_us)},
+          {"speedup", compiled(b.CompileOverEager())},
+          {"compile_s", compiled(b.compile_s)},
+          {"max_error", compiled(b.max_error)},
           {"pairs", times(b.pairs)},
           {"reason", known ? Json() : Json(b.failure)},
           {"measured_at", b.measured_at}};

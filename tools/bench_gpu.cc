@@ -21,28 +21,35 @@ constexpr const char* kExamples = R"(Examples:
   bench_gpu --part turn --repeats 5          a quick look at the turns
   bench_gpu --part clock --at 50us --json    one kernel time, one JSON object a line
   bench_gpu --part compile                   needs no GPU
+  bench_gpu --part prepare --suite level2 --from level2/40 --seconds 180
+                                             reference, inputs and truth of every problem, in slices
 Ends with code 3 where a part needs a GPU and there is none; parts run in the order given. A missed goal is printed and changes no exit code.)";
 
 struct Options {
   std::vector<std::string> parts = {"turn", "compile", "throughput", "clock"};
   std::string device = "cuda:0", isolation = "full", at;
   int repeats = 0;
-  double seconds = 30;
+  double seconds = 0;  // 0: as usual
+  PrepareChoice prepare;
   bool json = false;
 };
 
 void AddOptions(CLI::App* app, Options* options) {
-  app->add_option("--part", options->parts, "turn, compile, clock or throughput; repeatable; all by default")
-      ->check(CLI::IsMember({"turn", "compile", "clock", "throughput"}))
+  app->add_option("--part", options->parts,
+                  "turn, compile, clock, throughput or prepare; repeatable; the first four by default")
+      ->check(CLI::IsMember({"turn", "compile", "clock", "throughput", "prepare"}))
       ->allow_extra_args(false);
   app->add_option("--repeats", options->repeats,
                   "Texts of each problem or kind, measurements of each kernel time (default: 20, 20, 100)")
       ->check(CLI::PositiveNumber);
   app->add_option("--at", options->at, "clock: one kernel time only")
       ->check(CLI::IsMember({"5us", "50us", "1ms"}));
-  app->add_option("--seconds", options->seconds, "throughput: how long")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  app->add_option("--seconds", options->seconds,
+                  "throughput: how long (30 s); prepare: begin no further problem after so many (no limit)")
+      ->check(CLI::PositiveNumber);
+  app->add_option("--suite", options->prepare.suite, "prepare: these problems")->capture_default_str();
+  app->add_option("--from", options->prepare.from, "prepare: begin with this one of them");
+  app->add_option("--size", options->prepare.size, "prepare: size set")->capture_default_str();
   app->add_option("--device", options->device, "cuda:N")
       ->check([](const std::string& device) {
         return device.rfind("cuda:", 0) == 0 ? "" : device + " is not cuda:N";
@@ -79,7 +86,9 @@ int Run(const Options& options, Figures* figures) {
       if (part != "compile" && !environment) environment = StartEnvironment(options, *figures);
       if (part == "turn") BenchTurns(environment.get(), repeats(20), figures);
       if (part == "compile") BenchCompile(repeats(20), figures);
-      if (part == "throughput") BenchThroughput(environment.get(), options.seconds, figures);
+      if (part == "throughput")
+        BenchThroughput(environment.get(), options.seconds > 0 ? options.seconds : 30, figures);
+      if (part == "prepare") BenchPrepare(environment.get(), options.prepare, figures);
       if (part == "clock") BenchClock(environment.get(), repeats(100), options.at, figures);
     } catch (const Error& error) {
       code = Report(error);
@@ -97,6 +106,7 @@ int main(int argc, char** argv) {
   kevin::Options options;
   kevin::AddOptions(&app, &options);
   CLI11_PARSE(app, argc, argv);
+  options.prepare.seconds = options.seconds;
   kevin::Figures figures(options.json);
   const int code = kevin::Run(options, &figures);
   if (!options.json) fmt::print("{}", figures.Table());

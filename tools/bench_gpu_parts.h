@@ -24,4 +24,15 @@ void BenchClock(Environment* environment, int repeats, const std::string& only, 
 // busy.
 void BenchThroughput(Environment* environment, double seconds, Figures* figures);
 
+struct PrepareChoice {
+  std::string suite = "level1,level2";
+  std::string from;  // begin with this one; empty: with the first
+  std::string size = "full";
+  double seconds = 0;  // begin no further problem after so many; 0: no limit
+};
+
+// Reference, inputs and fp64 truth of every problem, once: how long it takes and what is then in use. One
+// that does not fit or that torch cannot do is a row too. Names the slowest ten.
+void BenchPrepare(Environment* environment, const PrepareChoice& choice, Figures* figures);
+
 }  // namespace kevin

@@ -51,10 +51,10 @@ ProblemRecord SomeProblem() {
   return {Sha256Hex("bench"), "level1/19", "ReLU", "bench", {"elementwise"}, {}};
 }
 
-TurnRecord SomeTurn(const Options& options, std::minstd_rand& random, int number) {
+TurnRecord SomeTurn(const Options& options, std::minstd_rand& random, const std::string& run, int number) {
   static const std::string kSystem(2000, 's'), kTask(2000, 't');
   TurnRecord turn;
-  turn.turn = number;
+  turn.turn = number, turn.run = run;
   turn.messages = {{"system", kSystem}, {"user", kTask}, {"user", Text(random, 2000)}};
   turn.reply = Text(random, 2000);
   turn.stop_reason = "stop";
@@ -98,7 +98,7 @@ void WriteEpisodes(const Options& options, Store& store, const WorkQueue::Opened
     const std::string episode =
         store.BeginEpisode(SomeEpisode(opened, item->lease, options.turns_of_episode), SomeProblem());
     for (int turn = 1; turn <= options.turns_of_episode; ++turn)
-      store.AppendTurn(episode, SomeTurn(options, random, turn));
+      store.AppendTurn(episode, SomeTurn(options, random, opened.worker_run, turn));
     store.FinishEpisode(episode, {EpisodeState::kDone, "", 1, 1.5, 1.4, 1.6, "", 8});
     queue.Finish(item->lease);
   }

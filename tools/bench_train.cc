@@ -1,6 +1,7 @@
 // bench_train: how fast the trainer trains, on random weights of published shapes: GRPO updates over packed
 // samples, as tokens a second and as a share of the device's peak (model flops utilisation: 6 operations for
-// each weight and token and attention's, recomputation left out). --transformers also times a plain step of
+// each weight and token, 4 where only adapters are trained, the head's for completions only, and attention's;
+// recomputation left out). --transformers also times a plain step of
 // transformers and torch on the same shape and tokens, in a Python of its own afterwards.
 
 #include <fmt/format.h>

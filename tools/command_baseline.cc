@@ -1,10 +1,14 @@
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <ctime>
 #include <memory>
 
+#include "env/cpu_environment.h"
 #include "env/error.h"
+#include "env/precision.h"
 #include "tools/baselines.h"
 #include "tools/commands.h"
 #include "tools/device_options.h"
@@ -21,13 +25,14 @@ constexpr const char* kExamples = R"(Examples:
   kevin baseline --problem level1/19 level1/23     several
   kevin baseline --suite level1                    a whole level; what is stored already is not measured again
   kevin baseline --suite level1 --tf32 reference   with TF32 allowed, as in `kevin run --tf32 reference`
+  kevin baseline --suite level1 --device cpu       eager alone, some 4 s each; so too where there is no GPU
 
-Needs a Python with torch 2.11 and CUDA: python3 on the PATH, or the one that KEVIN_PYTHON names. `kevin run` and
-`kevin bench` look up what is stored; `kevin problems ID` shows it.)";
+On a GPU it needs a Python with torch 2.11 and CUDA: python3 on the PATH, or the one that KEVIN_PYTHON names.
+`kevin run` and `kevin bench` look up what is stored; `kevin problems ID` shows it.)";
 
 struct BaselineOptions {
   std::vector<std::string> problems;
-  std::string suite, size = "full", device = "auto";
+  std::string suite, size, device = "auto";
   DeviceOptions asked;  // of which only `tf32` and `precision` are options here
   bool json = false, again = false;
 };
@@ -44,24 +49,109 @@ std::vector<Problem> Select(const BaselineOptions& options) {
     throw Error(ExitCode::kBadRequest, "baseline: no problem given",
                 "kevin baseline --problem level1/19, or --suite level1; kevin problems lists them");
   }
-  for (Problem& problem : problems) {
+  for (Problem& problem : problems) {  // said before anything starts
     problem = AsAsked(std::move(problem), options.asked);
-    AtSize(problem, options.size);  // said before anything starts
+    if (!options.size.empty()) AtSize(problem, options.size);
   }
   return problems;
 }
 
-GpuFound PickGpu(const std::string& device) {
+// None: the CPU it is.
+std::optional<GpuFound> PickGpu(const std::string& device) {
+  if (device == "cpu") return std::nullopt;
   std::string why_none;
   const std::vector<GpuFound> gpus = FindGpus(&why_none);
   for (const GpuFound& gpu : gpus) {
     if (device == "auto" || device == fmt::format("cuda:{}", gpu.index)) return gpu;
   }
+  if (device == "auto") return std::nullopt;
   throw Error(ExitCode::kMachine,
-              gpus.empty() ? "torch.compile is measured on a GPU: " + why_none
+              gpus.empty() ? device + ": " + why_none
                            : fmt::format("{}: this machine has {} GPU{}", device, gpus.size(),
                                          gpus.size() > 1 ? "s" : ""),
-              "run `kevin doctor`");
+              "run `kevin doctor`, or take --device cpu");
+}
+
+// Measures on one device.
+class Meter {
+ public:
+  virtual ~Meter() = default;
+  virtual std::string What() const = 0;  // "torch.compile 2.11.0 of /usr/bin/python3, on cuda:0: NVIDIA H200"
+  virtual BaselineKey KeyFor(const Problem& problem) const = 0;
+  virtual std::string torch_version() const = 0;  // empty: any
+  // Stores it too.
+  virtual Baseline Measure(const Problem& problem, const std::string& label, const BaselineWork& work) = 0;
+};
+
+class GpuMeter final : public Meter {
+ public:
+  GpuMeter(const BaselineOptions& options, GpuFound gpu)
+      : size_(options.size),
+        tf32_(options.asked.tf32 == "reference"),
+        gpu_(std::move(gpu)),
+        python_(FindPythonTorch()) {}
+
+  std::string What() const override {
+    return fmt::format("torch.compile {} of {}, on cuda:{}: {}", python_.torch_version,
+                       python_.python.string(), gpu_.index, gpu_.name);
+  }
+  BaselineKey KeyFor(const Problem& problem) const override {
+    return KeyOfBaseline(problem, size_, tf32_, gpu_);
+  }
+  std::string torch_version() const override { return python_.torch_version; }
+  Baseline Measure(const Problem& problem, const std::string& label, const BaselineWork& work) override {
+    return MeasureBaseline({&problem, size_, tf32_}, gpu_, python_, label, work);
+  }
+
+ private:
+  const std::string size_;
+  const bool tf32_;
+  const GpuFound gpu_;
+  const PythonTorch python_;
+};
+
+class CpuMeter final : public Meter {
+ public:
+  explicit CpuMeter(const BaselineOptions& options)
+      : size_(options.size), environment_(MakeCpuEnvironmentForTools(EnvironmentOptionsFor(0, "full"))) {
+    if (options.asked.tf32 == "reference")
+      throw Error(ExitCode::kBadRequest, "--tf32 reference: a CPU has no TF32", "leave it out");
+  }
+
+  std::string What() const override { return "eager, on " + environment_->Facts().device; }
+  BaselineKey KeyFor(const Problem& problem) const override {
+    return {problem.content_hash,         size_, false,
+            environment_->Facts().device, "",    PrecisionName(PrecisionOf(problem))};
+  }
+  std::string torch_version() const override { return ""; }
+  Baseline Measure(const Problem& problem, const std::string& label, const BaselineWork& work) override {
+    work.progress->Phase(label + "  eager");
+    EvaluateOptions options;
+    options.size = size_;
+    const EagerBaseline eager = environment_->MeasureEager(problem, options);
+    work.progress->Phase("");
+    if (work.stop->load()) throw Error(ExitCode::kInterrupted, "interrupted", "what was measured is stored");
+    Baseline baseline;
+    baseline.key = KeyFor(problem);
+    baseline.problem = problem.id;
+    baseline.torch_version = eager.torch_version;
+    baseline.measured_at = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+    baseline.eager_us = eager.eager_us;
+    baseline.pairs = eager.batches;
+    BaselineStore(CacheDirectory()).Store(baseline);
+    return baseline;
+  }
+
+ private:
+  const std::string size_;
+  const std::unique_ptr<CpuEnvironment> environment_;
+};
+
+std::unique_ptr<Meter> MakeMeter(BaselineOptions* options) {
+  const std::optional<GpuFound> gpu = PickGpu(options->device);
+  if (options->size.empty()) options->size = gpu ? "full" : "small";
+  if (gpu) return std::make_unique<GpuMeter>(*options, *gpu);
+  return std::make_unique<CpuMeter>(*options);
 }
 
 class Baselines {
@@ -69,14 +159,12 @@ class Baselines {
   explicit Baselines(const BaselineOptions& options)
       : options_(options),
         problems_(Select(options)),
-        gpu_(PickGpu(options.device)),
-        python_(FindPythonTorch()),
+        meter_(MakeMeter(&options_)),
         store_(CacheDirectory()),
         progress_(stderr) {}
 
   int Run() {
-    progress_.Line(fmt::format("torch.compile {} of {}, on cuda:{}: {}, size {}", python_.torch_version,
-                               python_.python.string(), gpu_.index, gpu_.name, options_.size));
+    progress_.Line(fmt::format("{}, size {}", meter_->What(), options_.size));
     std::vector<std::vector<std::string>> table = {kBaselineHeading};
     for (size_t i = 0; i < problems_.size(); ++i) {
       const Baseline baseline =
@@ -95,23 +183,16 @@ class Baselines {
   using Json = nlohmann::ordered_json;
 
   Baseline Get(const Problem& problem, const std::string& label) {
-    const bool tf32 = options_.asked.tf32 == "reference";
-    const BaselineKey key = KeyOfBaseline(problem, options_.size, tf32, gpu_);
+    const BaselineKey key = meter_->KeyFor(problem);
     if (!options_.again) {
-      if (const auto found = store_.Find(key, python_.torch_version)) return *found;
+      if (const auto found = store_.Find(key, meter_->torch_version())) return *found;
     }
     try {
-      Baseline baseline = MeasureBaseline({&problem, options_.size, tf32}, gpu_, python_, label,
-                                          {&progress_, interrupt_.flag()});
-      progress_.Line(
-          fmt::format("{}  {}", label,
-                      baseline.failure.empty()
-                          ? fmt::format("eager {:.1f} us, torch.compile {:.1f} us, {:.3g}x",
-                                        baseline.eager_us, baseline.compiled_us, baseline.CompileOverEager())
-                          : baseline.failure));
+      Baseline baseline = meter_->Measure(problem, label, {&progress_, interrupt_.flag()});
+      progress_.Line(fmt::format("{}  {}", label, ResultOf(baseline)));
       return baseline;
     } catch (const Error& error) {
-      // One problem's Python broke: the others are still worth having. Nothing is stored for it.
+      // One problem broke: the others are still worth having. Nothing is stored for it.
       if (error.code() != ExitCode::kBroken || problems_.size() == 1) throw;
       progress_.Phase("");
       progress_.Line(fmt::format("{}  {}", label, error.what()));
@@ -119,26 +200,35 @@ class Baselines {
       Baseline none;
       none.key = key;
       none.problem = problem.id;
-      none.torch_version = python_.torch_version;
+      none.torch_version = meter_->torch_version();
       none.failure = error.what();
       return none;
     }
   }
 
-  const BaselineOptions& options_;
+  static std::string ResultOf(const Baseline& baseline) {
+    if (!baseline.failure.empty()) return baseline.failure;
+    std::string text = fmt::format("eager {:.1f} us", baseline.eager_us);
+    if (baseline.HasCompiled())
+      text += fmt::format(", torch.compile {:.1f} us, {:.3g}x", baseline.compiled_us,
+                          baseline.CompileOverEager());
+    return text;
+  }
+
+  BaselineOptions options_;
   const std::vector<Problem> problems_;
-  const GpuFound gpu_;
-  const PythonTorch python_;
+  const std::unique_ptr<Meter> meter_;
   const BaselineStore store_;
   const InterruptGuard interrupt_;
   Progress progress_;
   bool broken_ = false;
 };
 
-std::string WhyNoGpu(const std::string& device) {
-  const bool fits = device == "auto" || (device.starts_with("cuda:") && device.size() > 5 &&
-                                         device.find_first_not_of("0123456789", 5) == std::string::npos);
-  return fits ? "" : device + " is not auto or cuda:N";
+std::string WhyNoDevice(const std::string& device) {
+  const bool fits = device == "auto" || device == "cpu" ||
+                    (device.starts_with("cuda:") && device.size() > 5 &&
+                     device.find_first_not_of("0123456789", 5) == std::string::npos);
+  return fits ? "" : device + " is not auto, cpu or cuda:N";
 }
 
 }  // namespace
@@ -146,17 +236,17 @@ std::string WhyNoGpu(const std::string& device) {
 void AddBaselineCommand(CLI::App& app, Action* action) {
   auto options = std::make_shared<BaselineOptions>();
   CLI::App* command =
-      app.add_subcommand("baseline", "Measure eager and torch.compile on a GPU, and store both");
+      app.add_subcommand("baseline", "Measure eager, and on a GPU torch.compile, and store what they take");
   command->footer(kExamples);
   CLI::Option* problem = command->add_option("--problem", options->problems, "Ids (level1/19) or TOML files");
   command->add_option("--suite", options->suite, "All problems of a level: level1")->excludes(problem);
-  command->add_option("--size", options->size, "Size set")->capture_default_str();
+  command->add_option("--size", options->size, "Size set (default: full on a GPU, small on a CPU)");
+  AddPrecisionOption(command, &options->asked.precision);
   command->add_option("--tf32", options->asked.tf32, "reference: float32 products may be rounded to TF32")
       ->check(CLI::IsMember({"off", "reference"}))
       ->capture_default_str();
-  AddPrecisionOption(command, &options->asked.precision);
-  command->add_option("--device", options->device, "auto (the first GPU), or cuda:N")
-      ->check(WhyNoGpu)
+  command->add_option("--device", options->device, "auto (the first GPU, else the CPU), cpu, or cuda:N")
+      ->check(WhyNoDevice)
       ->capture_default_str();
   command->add_flag("--json", options->json, "One JSON object a line");
   command->add_flag("--again", options->again, "Measure what is stored too, and replace it");

@@ -127,7 +127,8 @@ class Collection {
 
   void FindProblems() {
     const ProblemSet problems = Problems();
-    for (const std::string& id : ProblemsOfSuite(problems, ProblemSet::DefaultDirectory(), options_.suite)) {
+    for (const std::string& id :
+         ProblemsOfSuite(problems, ProblemSet::DefaultDirectory(), options_.suite, &left_out_)) {
       Problem problem = AsAsked(problems.Find(id), options_.device);
       if (!spec_.size.empty()) AtSize(problem, spec_.size);
       spec_.tasks.push_back({problem.id, problem.content_hash});
@@ -230,6 +231,8 @@ class Collection {
     progress_->Line(fmt::format(
         "run {} in {}{}", run_, store_.path().string(),
         resumed_ ? fmt::format(", going on: {} of {} episodes are done", counts.done, all) : std::string()));
+    for (const LeftOut& one : left_out_)
+      progress_->Line(fmt::format("left out: {} does not count: {}", one.id, one.reason));
     if (!options_.json) return;
     Print(stdout, ToLine({{"event", "run"},
                           {"run", run_},
@@ -318,6 +321,7 @@ class Collection {
   Store store_;
   WorkQueue queue_;
   std::map<std::string, Problem> problems_;  // by content hash
+  std::vector<LeftOut> left_out_;
   std::optional<CollectPolicies> policies_;
   std::vector<std::string> devices_;
   std::string run_;

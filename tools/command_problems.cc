@@ -11,12 +11,13 @@
 #include "tools/commands.h"
 #include "tools/device_options.h"
 #include "tools/problem_listing.h"
+#include "tools/suites.h"
 
 namespace kevin {
 namespace {
 
 struct ProblemsOptions {
-  std::string id;
+  std::string id, suite;
   int level = 0;  // 0: all
   std::string size;
   bool json = false;
@@ -29,20 +30,25 @@ constexpr const char* kExamples = R"(Examples:
   kevin problems level1/19              one problem in full
   kevin problems ./mine.toml            check and show a problem file of your own
   kevin problems --level 1 --json       one JSON object a line, for scripts
+  kevin problems --suite test           the problems of a list (env/problems/suites/), a level, a range
   kevin problems level1/19 --admit      do wrong answers fail on it, do honest ones pass?
-  kevin problems --level 1 --admit --precision bf16)";
+  kevin problems --level 1 --admit --precision bf16
+  kevin problems --admit --suite level2 --device cuda:0 --results level2.jsonl --seconds 180
+                                        in slices on a GPU: the same command goes on where it stopped)";
 
-std::vector<Problem> Select(const ProblemsOptions& options) {
-  const auto as_asked = [&](Problem problem) {
-    return InPrecision(std::move(problem), PrecisionNamed(options.admission.precision));
-  };
-  if (options.id.ends_with(".toml")) return {as_asked(LoadProblemFile(options.id))};
+std::vector<Problem> SelectInFloat32(const ProblemsOptions& options) {
+  if (options.id.ends_with(".toml")) return {LoadProblemFile(options.id)};
   const ProblemSet set(ProblemSet::DefaultDirectory());
-  if (!options.id.empty()) return {as_asked(set.Find(options.id))};
-  const std::string prefix = options.level == 0 ? "" : fmt::format("level{}/", options.level);
+  if (!options.id.empty()) return {set.Find(options.id)};
   std::vector<Problem> problems;
+  if (!options.suite.empty()) {
+    for (const std::string& id : ProblemsOfSuite(set, ProblemSet::DefaultDirectory(), options.suite))
+      problems.push_back(set.Find(id));
+    return problems;
+  }
+  const std::string prefix = options.level == 0 ? "" : fmt::format("level{}/", options.level);
   for (const std::string& id : set.Ids()) {
-    if (id.starts_with(prefix)) problems.push_back(as_asked(set.Find(id)));
+    if (id.starts_with(prefix)) problems.push_back(set.Find(id));
   }
   if (problems.empty()) {
     throw Error(ExitCode::kBadRequest,
@@ -53,10 +59,17 @@ std::vector<Problem> Select(const ProblemsOptions& options) {
   return problems;
 }
 
+std::vector<Problem> Select(const ProblemsOptions& options) {
+  std::vector<Problem> problems = SelectInFloat32(options);
+  for (Problem& problem : problems)
+    problem = InPrecision(std::move(problem), PrecisionNamed(options.admission.precision));
+  return problems;
+}
+
 int RunProblems(ProblemsOptions options) {
   const std::vector<Problem> problems = Select(options);
   if (options.admit) {
-    if (!options.size.empty()) options.admission.size = options.size;
+    options.admission.size = options.size;
     options.admission.json = options.json;
     return RunAdmission(problems, options.admission);
   }
@@ -79,8 +92,14 @@ void AddProblemsCommand(CLI::App& app, Action* action) {
   command->footer(kExamples);
   CLI::Option* id =
       command->add_option("id", options->id, "A problem's id (level1/19) or the path of its TOML file");
-  command->add_option("--level", options->level, "Only this level")->check(CLI::PositiveNumber)->excludes(id);
-  command->add_option("--size", options->size, "Only this size set (with --admit: small unless given)");
+  CLI::Option* level = command->add_option("--level", options->level, "Only this level")
+                           ->check(CLI::PositiveNumber)
+                           ->excludes(id);
+  command->add_option("--suite", options->suite, "Only these: level1, level1/1-20, a list (test), a file")
+      ->excludes(id)
+      ->excludes(level);
+  command->add_option("--size", options->size,
+                      "Only this size set (with --admit: small unless given, full on a GPU)");
   AddPrecisionOption(command, &options->admission.precision);
   command->add_flag("--json", options->json, "One JSON object a line");
   CLI::Option* admit = command->add_flag("--admit", options->admit,
@@ -95,6 +114,22 @@ void AddProblemsCommand(CLI::App& app, Action* action) {
                    "With --admit: threads of both sides; 0: all cores")
       ->check(CLI::NonNegativeNumber)
       ->needs(admit);
+  command->add_option("--device", options->admission.device, "With --admit: cpu, or cuda:N")
+      ->check([](const std::string& device) {
+        return device == "cpu" || device.starts_with("cuda:") ? "" : device + " is not cpu or cuda:N";
+      })
+      ->capture_default_str()
+      ->needs(admit);
+  CLI::Option* results =
+      command
+          ->add_option("--results", options->admission.results,
+                       "With --admit: also keep what is found in this file, and do not do again what it has")
+          ->needs(admit);
+  command
+      ->add_option("--seconds", options->admission.seconds,
+                   "With --results: begin no further problem after so many")
+      ->check(CLI::PositiveNumber)
+      ->needs(results);
   command->callback([options, action] { *action = [options] { return RunProblems(*options); }; });
 }
 

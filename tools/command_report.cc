@@ -11,6 +11,7 @@
 #include "tools/report/page.h"
 #include "tools/report/sides.h"
 #include "tools/report/text.h"
+#include "tools/report/training.h"
 #include "tools/write_file.h"
 
 namespace kevin {
@@ -21,7 +22,8 @@ struct ReportOptions {
   BootstrapOptions bootstrap;
   PageOptions page;
   std::vector<double> price;
-  std::string html;  // empty: none
+  std::vector<std::string> training;  // folders
+  std::string html;                   // empty: none
   bool force = false, json = false;
 };
 
@@ -32,20 +34,40 @@ constexpr const char* kExamples = R"(Examples:
   kevin report --db monday.db --db tuesday.db    two databases side by side
   kevin report --by policy                       the policies in kevin.db side by side
   kevin report --problems level1/ --json         one level, one JSON object a side and a comparison
-  kevin report --price 3 15                      with the cost in US dollars per million tokens in and out)";
+  kevin report --train RUN --train OTHER --html curves.html    training runs: curves of their steps
+  kevin report --price 3 15                      at these US dollars per million tokens in and out, not as stored)";
 
-int RunReport(const ReportOptions& options) {
-  ChosenSides chosen = ChooseSides(options.request);
-  const std::optional<TokenPrice> price =
-      options.price.empty() ? std::nullopt : std::optional(TokenPrice{options.price[0], options.price[1]});
-  const Report report = MakeReport(std::move(chosen.sides), options.bootstrap);
+int RunTrainingReport(const ReportOptions& options) {
+  const std::vector<TrainingRun> runs = ReadTrainingRuns(options.training);
   if (options.json) {
-    for (const Json& event : ReportEvents(report, price)) std::fputs(ToLine(event).c_str(), stdout);
+    for (const Json& event : TrainingEvents(runs)) std::fputs(ToLine(event).c_str(), stdout);
   } else {
-    std::fputs(ReportText(report, price).c_str(), stdout);
+    std::fputs(TrainingText(runs).c_str(), stdout);
   }
   if (!options.html.empty()) {
-    const Page page = MakePage(report, chosen, price, options.page);
+    WriteFile(options.html, TrainingPage(runs), options.force);
+    fmt::print(stderr, "page        {}\n", options.html);
+  }
+  return static_cast<int>(ExitCode::kDone);
+}
+
+int RunReport(const ReportOptions& options) {
+  if (!options.training.empty()) return RunTrainingReport(options);
+  SideRequest request = options.request;
+  if (!options.price.empty()) request.price = {options.price[0], options.price[1]};
+  ChosenSides chosen = ChooseSides(request);
+  const Report report = MakeReport(std::move(chosen.sides), options.bootstrap);
+  for (const LeftOutProblem& one : chosen.left_out) {
+    fmt::print(stderr, "left out    {}, {} episode{}: {} (--inadmissible counts them)\n", one.id,
+               one.episodes, one.episodes == 1 ? "" : "s", one.reason);
+  }
+  if (options.json) {
+    for (const Json& event : ReportEvents(report)) std::fputs(ToLine(event).c_str(), stdout);
+  } else {
+    std::fputs(ReportText(report).c_str(), stdout);
+  }
+  if (!options.html.empty()) {
+    const Page page = MakePage(report, chosen, options.page);
     WriteFile(options.html, page.html, options.force);
     fmt::print(stderr, "page        {} ({:.1f} MB{})\n", options.html,
                static_cast<double>(page.html.size()) / 1e6,
@@ -63,6 +85,8 @@ void AddOptions(CLI::App* command, ReportOptions* o) {
   command->add_option("--by", o->request.by, "What makes a side")
       ->check(CLI::IsMember({"run", "policy", "model", "device", "db", "all"}));
   command->add_option("--problems", o->request.problems, "Only problems whose ids begin so: level1/");
+  command->add_flag("--inadmissible", o->request.inadmissible,
+                    "Also problems that do not count, because wrong answers pass on them");
   command->add_option("--confidence", o->bootstrap.confidence, "Of the intervals")
       ->check(CLI::Range(0.5, 0.999))
       ->capture_default_str();
@@ -70,7 +94,12 @@ void AddOptions(CLI::App* command, ReportOptions* o) {
       ->check(CLI::Range(10, 100000))
       ->capture_default_str();
   command->add_option("--seed", o->bootstrap.seed, "Of the bootstrap")->capture_default_str();
-  command->add_option("--price", o->price, "US dollars per million tokens: in, out")->expected(2);
+  command
+      ->add_option("--price", o->price,
+                   "US dollars per million tokens: in, out; without it, as stored with the requests")
+      ->expected(2);
+  command->add_option("--train", o->training, "Instead: the folder of a training run; several side by side")
+      ->allow_extra_args(false);
   command->add_option("--html", o->html, "Also write one self-contained page to this file");
   command->add_option("--episodes", o->page.episodes, "Of each problem and side on the page, the best first")
       ->check(CLI::PositiveNumber)

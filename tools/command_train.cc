@@ -6,19 +6,23 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <future>
 #include <memory>
+#include <optional>
 
-#include "agent/learn/batches.h"
 #include "env/error.h"
-#include "env/problem.h"
+#include "env/gpu/find_gpus.h"
+#include "policies/local/files/model_config.h"
 #include "tools/commands.h"
 #include "tools/interrupt.h"
 #include "tools/print.h"
 #include "tools/progress.h"
 #include "tools/run_choice.h"
-#include "tools/suites.h"
+#include "tools/train/best_checkpoint.h"
 #include "tools/train/model_text.h"
+#include "tools/train/peak_flops.h"
+#include "tools/train/recorded_batches.h"
+#include "tools/train/rollout_log.h"
+#include "tools/train/sampled_training.h"
 #include "tools/train/step_log.h"
 #include "tools/train/train_settings.h"
 #include "tools/train/trainer_process.h"
@@ -32,12 +36,14 @@ struct TrainCommand {
   std::vector<std::string> databases = {"kevin.db"}, runs;
   std::string model, output, problems, without, held_out;
   TrainSettings settings;
+  OnlineSettings sampling;
   UnitOptions units;
   BatchOptions batches;
   int64_t steps = 0;
   double epochs = 0;
   uint64_t seed = 0;
   bool resume = false, recompute = false, optimizer_on_cpu = false, keep_cut_off = false, json = false;
+  bool from_base = false;
 };
 
 constexpr const char* kExamples = R"(Examples:
@@ -46,18 +52,14 @@ constexpr const char* kExamples = R"(Examples:
   kevin train --algorithm tpt --model models/qwen --out tpt1     imitate the fastest right kernel of each problem
   kevin train --algorithm sft --select all --min-speedup 1.2 --epochs 2 --model models/qwen --out sft1
   kevin train --lora 32 --quantization nf4 --device cuda:0 --model models/qwen --out lora1
-  kevin train --held-out core --without core --model models/qwen --out run2
+  kevin train --online --suite level1,level2 --without core --eval-suite core --eval-every 10 --model models/qwen \
+              --out run2                                 turns made by the model as it is, 8 x 16 x 4 a step
   torchrun --no-python --nproc-per-node 2 kevin train --model models/qwen --out run3
 
-OUT gets checkpoints/, model/ (or adapter/), metrics.jsonl and tensorboard/.)";
+OUT gets checkpoints/, model/ (or adapter/), metrics.jsonl, rollouts/ and tensorboard/; best/ and run.json from
+evaluations.)";
 
-std::vector<std::string> IdsOf(const std::string& suite) {
-  if (suite.empty()) return {};
-  const ProblemSet problems(ProblemSet::DefaultDirectory());
-  return ProblemsOfSuite(problems, ProblemSet::DefaultDirectory(), suite);
-}
-
-LearnRequest RequestFrom(const TrainCommand& command, const Scheme& scheme) {
+LearnRequest RequestFrom(const TrainCommand& command, const TrainSuites& suites, const Scheme& scheme) {
   LearnRequest request;
   for (const std::string& database : command.databases) {
     LearnRequest::Source source{database, {}};
@@ -68,165 +70,302 @@ LearnRequest RequestFrom(const TrainCommand& command, const Scheme& scheme) {
     request.sources.push_back(std::move(source));
   }
   request.problems = command.problems;
-  request.left_out = IdsOf(command.without), request.held_out = IdsOf(command.held_out);
+  request.left_out = IdsOfSuite(command.without), request.held_out = IdsOfSuite(command.held_out);
+  for (const auto* more : {&suites.dev, &suites.test})
+    request.held_out.insert(request.held_out.end(), more->begin(), more->end());
   request.scheme = scheme;
   return request;
 }
 
 void CheckOutput(const TrainCommand& command) {
-  if (command.resume || !fs::exists(fs::path(command.output) / "checkpoints")) return;
+  if (command.resume || !(fs::exists(fs::path(command.output) / "checkpoints") ||
+                          fs::exists(fs::path(command.output) / "run.json")))
+    return;
   throw Error(ExitCode::kBadRequest, command.output + " holds a training run already",
               "go on with it (--resume), or choose another --out");
 }
 
-local::TrainOptions OptionsFrom(const TrainCommand& command, const Algorithm& algorithm, size_t units) {
+// What of an algorithm follows from where its turns come from.
+Algorithm AlgorithmOf(TrainCommand* command) {
+  CheckOnlineSettings(command->sampling);
+  Algorithm algorithm = AlgorithmFrom(command->settings);
+  OnlineSettings& sampling = command->sampling;
+  if (!sampling.online) return algorithm;
+  if (sampling.problems_per_step == 0) sampling.problems_per_step = algorithm.units_per_step;
+  // A round of imitation is an epoch over what it chose, a batch after the other.
+  if (algorithm.material == Material::kAnswers && !command->settings.Has("--updates")) {
+    const int answers =
+        sampling.problems_per_step * (algorithm.picked == Picked::kBest ? 1 : sampling.samples);
+    algorithm.train.updates_per_step = (answers + algorithm.units_per_step - 1) / algorithm.units_per_step;
+  }
+  return algorithm;
+}
+
+local::TrainOptions OptionsFrom(const TrainCommand& command, const Algorithm& algorithm) {
   local::TrainOptions options = algorithm.train;
   options.model = command.model, options.output = command.output;
   options.seed = command.seed, options.resume = command.resume;
   options.recompute = command.recompute, options.adam.on_cpu = command.optimizer_on_cpu;
-  const double epochs = command.epochs > 0 ? command.epochs : command.steps > 0 ? 0 : algorithm.epochs;
-  const auto per_step = static_cast<size_t>(algorithm.units_per_step);
-  if (epochs > 0) {
-    const double steps = epochs * static_cast<double>(StepsPerEpoch(units, per_step));
-    options.steps = std::max<int64_t>(1, std::llround(steps));
-  } else if (command.steps > 0) {
-    options.steps = command.steps;
-  }
+  options.from_base = command.from_base;
+  if (command.steps > 0) options.steps = command.steps;
   return options;
-}
-
-void RequireUnits(const Units& units, const Algorithm& algorithm, const LearnTurns& turns) {
-  if (!units.units.empty()) return;
-  if (algorithm.material == Material::kRollouts) {
-    throw Error(
-        ExitCode::kBadRequest,
-        fmt::format("none of the {} tasks shows a difference between its turns beyond the measurement "
-                    "error, so there is nothing to learn",
-                    turns.tasks()),
-        "collect several episodes a problem (--episodes 16), or train with --keep-flat");
-  }
-  throw Error(ExitCode::kBadRequest,
-              fmt::format("none of the {} turns fits {}", turns.turns().size(), algorithm.name),
-              "sft --select all takes wrong answers too; dpo needs turns that differ");
 }
 
 class TrainRun {
  public:
   explicit TrainRun(const TrainCommand& command)
       : command_(command),
-        algorithm_(AlgorithmFrom(command.settings)),
-        turns_(RequestFrom(command, algorithm_.scheme)),
-        units_(MakeUnits(algorithm_, turns_, command.units)),
+        algorithm_(AlgorithmOf(&command_)),
+        options_(OptionsFrom(command_, algorithm_)),
+        suites_(command_.sampling, command_.without),
         progress_(stderr) {
-    RequireUnits(units_, algorithm_, turns_);
-    CheckOutput(command);
-    options_ = OptionsFrom(command, algorithm_, units_.units.size());
+    if (!command_.sampling.online) ReadRecords();
+    if (command_.sampling.online && command_.databases.size() > 1)
+      throw Error(ExitCode::kBadRequest, "--online keeps its turns in one database", "give --db once");
+    CheckOutput(command_);
   }
 
   int Run() {
-    const InterruptGuard interrupt;
+    const InterruptGuard interrupt(2);
+    interrupt_ = &interrupt;
+    text_ = LoadModelText(command_.model);
     BatchOptions batches = command_.batches;
     batches.seed = command_.seed, batches.mask_cut_off = !command_.keep_cut_off;
-    const BatchMaker maker(turns_, units_, algorithm_, LoadModelText(command_.model), batches);
-    LearnBatch next = maker.Make(1);  // says what does not fit before a model is loaded
-    progress_.Phase("loading " + command_.model);
-    TrainerProcess trainer;
-    opened_ = trainer.Open(options_);
-    Begin();
-    int64_t step = opened_.steps + 1, saved = opened_.steps;
-    if (step > 1 && step <= options_.steps) next = maker.Make(step);
-    for (; step <= options_.steps && !*interrupt.flag(); ++step) {
-      const LearnBatch now = std::move(next);
-      // The next batch is read while this one is learnt from.
-      auto coming = std::async(std::launch::async,
-                               [&] { return step < options_.steps ? maker.Make(step + 1) : LearnBatch{}; });
-      Learn(trainer, now);
-      next = coming.get();
-      const bool is_due = options_.checkpoint_every > 0 && step % options_.checkpoint_every == 0;
-      if (is_due || step == options_.steps) Saved(trainer.Save()), saved = step;
-    }
-    if (step <= options_.steps) {
-      if (saved < step - 1) Saved(trainer.Save());
-      Say("interrupted after step " + std::to_string(step - 1) + "; the same command with --resume goes on");
-      return static_cast<int>(ExitCode::kInterrupted);
-    }
-    End(trainer.Finish());
-    return static_cast<int>(ExitCode::kDone);
+    batches.is_for_step = command_.sampling.online;
+    if (records_) records_->Prepare(text_, batches, options_.steps);
+    Open();
+    std::unique_ptr<CollectedBatches> collected;
+    if (command_.sampling.online) collected = Collected(batches);
+    const bool whole = Learn(collected ? static_cast<BatchSource&>(*collected) : *records_);
+    collected.reset();
+    return whole && End() ? static_cast<int>(ExitCode::kDone) : BrokenOff();
   }
 
  private:
+  void ReadRecords() {
+    records_.emplace(RequestFrom(command_, suites_, algorithm_.scheme), algorithm_, command_.units);
+    const double epochs = command_.epochs > 0 ? command_.epochs : command_.steps > 0 ? 0 : algorithm_.epochs;
+    if (epochs > 0)
+      options_.steps =
+          std::max<int64_t>(1, std::llround(epochs * static_cast<double>(records_->StepsPerEpoch())));
+  }
+
   bool IsFirstRank() const { return opened_.rank == 0; }
+  bool IsAskedToEnd() const { return *interrupt_->flag(); }
   void Say(const std::string& text) {
     if (IsFirstRank()) progress_.Line(text);
   }
 
-  void Begin() {
-    if (!IsFirstRank()) return;
-    log_.emplace(command_.output, opened_.steps);
-    const char* what = algorithm_.material == Material::kRollouts  ? "tasks"
-                       : algorithm_.material == Material::kAnswers ? "answers"
-                                                                   : "pairs";
-    Say(fmt::format("{}: {} {} ({} dropped) of {} turns, {} a step, {} steps of {} updates", algorithm_.name,
-                    units_.units.size(), what, units_.dropped, turns_.turns().size(),
-                    algorithm_.units_per_step, options_.steps, options_.updates_per_step));
+  // --- The beginning ---
+
+  void Open() {
+    progress_.Phase("loading " + command_.model);
+    const TrainerProcess::Sampled sampled{command_.sampling.sampler_device, command_.sampling.context,
+                                          command_.sampling.sampler_tokens};
+    trainer_.emplace();
+    opened_ = trainer_->Open(options_, command_.sampling.Samples() ? &sampled : nullptr);
+    done_ = saved_ = opened_.steps;
+    if (IsFirstRank()) log_.emplace(command_.output, opened_.steps);
+    if (command_.sampling.Samples()) {
+      progress_.Phase("starting the judges, testing the sandbox");
+      const SampledRequest request{command_.output, command_.databases.front(),
+                                   algorithm_.name, options_.steps,
+                                   command_.seed,   options_.device};
+      sampling_ = std::make_unique<SampledTraining>(request, command_.sampling, suites_, *trainer_, opened_,
+                                                    progress_);
+      if (!suites_.test.empty()) sampling_->RequireUntested();
+    }
+    FindPeak();
+    Announce();
+  }
+
+  void Announce() {
+    progress_.Phase("");
+    const OnlineSettings& o = command_.sampling;
+    const std::string what =
+        records_
+            ? records_->Describe()
+            : fmt::format("{} problems, {} a step, {} episodes of {} turns each, judged on {}, kept in {}",
+                          suites_.learnt.size(), o.problems_per_step, o.samples, o.turns,
+                          sampling_->facts().device, command_.databases.front());
+    Say(fmt::format("{}: {}, {} steps of {} updates", algorithm_.name, what, options_.steps,
+                    options_.updates_per_step));
     Say(fmt::format("{}: {:.3g} million numbers trained on {}{}{}", command_.model,
                     static_cast<double>(opened_.trained) / 1e6, options_.device,
                     opened_.ranks > 1 ? fmt::format(" by {} ranks", opened_.ranks) : "",
                     opened_.steps > 0 ? fmt::format(", from step {} on", opened_.steps + 1) : ""));
+    if (!o.Samples()) return;
+    Say(o.sampler_device.empty()
+            ? "sampled from the same weights: nothing is copied after a step"
+            : fmt::format("sampled from a second copy on {}, brought up to date after each step",
+                          o.sampler_device));
   }
 
-  void Learn(TrainerProcess& trainer, const LearnBatch& learned) {
+  void FindPeak() {
+    if (!options_.device.starts_with("cuda")) return;
+    const std::string dtype =
+        options_.dtype.empty() ? local::NameOf(local::ReadModelConfig(command_.model).dtype) : options_.dtype;
+    if (dtype != "BF16" && dtype != "bfloat16" && dtype != "F16") return;
+    std::string none;
+    for (const GpuFound& gpu : FindGpus(&none)) {
+      if (!peak_) peak_ = PeakFlops(gpu.name);
+    }
+  }
+
+  std::unique_ptr<CollectedBatches> Collected(const BatchOptions& batches) {
+    const auto collect = [this](int64_t step, const CancelToken* drain, const CancelToken* stop) {
+      return sampling_->CollectStep(step, drain, stop);
+    };
+    const auto make = [this, batches](int64_t step, const std::string& run) {
+      LearnRequest request;
+      request.sources = {{command_.databases.front(), {run}}};
+      request.scheme = algorithm_.scheme;
+      const LearnTurns turns(request);
+      return BatchMaker(turns, MakeUnits(algorithm_, turns, command_.units), algorithm_, text_, batches)
+          .Make(step);
+    };
+    return std::make_unique<CollectedBatches>(done_, options_.steps, command_.sampling.staleness, collect,
+                                              make, interrupt_->flag(), interrupt_->again());
+  }
+
+  // --- The steps ---
+
+  // False: broken off.
+  bool Learn(BatchSource& source) {
+    if (!EvaluateIfDue()) return false;
+    last_ = std::chrono::steady_clock::now();
+    while (done_ < options_.steps) {
+      if (IsAskedToEnd()) return false;
+      const std::optional<LearnBatch> batch = source.Take(done_ + 1);
+      if (!batch) return false;
+      LearnFrom(*batch);
+      source.Learnt(++done_);
+      const bool is_due = options_.checkpoint_every > 0 && done_ % options_.checkpoint_every == 0;
+      if (is_due || done_ == options_.steps) Save();
+      if (!EvaluateIfDue()) return false;
+    }
+    return true;
+  }
+
+  void LearnFrom(const LearnBatch& learned) {
     const auto start = std::chrono::steady_clock::now();
-    if (IsFirstRank()) progress_.Phase(fmt::format("step {}/{}", learned.batch.step, options_.steps));
+    if (IsFirstRank())
+      progress_.Phase(fmt::format("step {}/{}: learning", learned.batch.step, options_.steps));
     local::StepFigures figures;
     try {
-      figures = trainer.Step(learned.batch);
+      figures = trainer_->Step(learned.batch);
     } catch (const Error& error) {
       throw Error(error.code(),
                   fmt::format("{} (batch of {})", error.what(), fmt::join(learned.problems, ", ")),
                   error.next_step());
     }
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    spent_ += seconds, ++steps_;
+    const auto now = std::chrono::steady_clock::now();
+    const double seconds = std::chrono::duration<double>(now - start).count();
+    // Online, making the turns is most of a step.
+    spent_ += std::chrono::duration<double>(now - last_).count(), last_ = now;
+    ++steps_;
+    if (!IsFirstRank()) return;
     const double left =
         spent_ / static_cast<double>(steps_) * static_cast<double>(options_.steps - figures.step);
-    if (!IsFirstRank()) return;
-    const Json event = StepEvent(learned, figures, options_.steps, seconds, left);
+    Json event = StepEvent(learned, figures, options_.steps, seconds, left);
+    if (peak_) event["mfu"] = figures.flops / (figures.seconds * opened_.ranks * *peak_);
     log_->Add(event);
+    WriteRollouts(fs::path(command_.output) / "rollouts", learned);
     if (command_.json) Print(stdout, ToLine(event));
     Say(StepLine(event));
     for (const std::string& alarm : Alarms(event, *log_->first())) Say("  warning: " + alarm);
   }
 
-  void Saved(const std::string& folder) { Say("checkpoint  " + folder); }
-
-  void End(const std::string& folder) {
-    if (!IsFirstRank()) return;
-    Say("trained     " + folder);
-    const Json event = {{"event", "trained"},
-                        {"model", folder},
-                        {"algorithm", algorithm_.name},
-                        {"steps", options_.steps},
-                        {"seconds", spent_}};
-    if (command_.json) Print(stdout, ToLine(event));
+  void Save() {
+    if (saved_ == done_ && !saved_folder_.empty()) return;
+    saved_folder_ = trainer_->Save(), saved_ = done_;
+    Say("checkpoint  " + saved_folder_);
   }
 
-  const TrainCommand& command_;
+  // Before the first step, every so many, and after the last. False: broken off.
+  bool EvaluateIfDue() {
+    const int64_t every = command_.sampling.eval_every;
+    const bool is_due = done_ == 0 || done_ == options_.steps || (every > 0 && done_ % every == 0);
+    if (suites_.dev.empty() || !is_due) return true;
+    const auto event = sampling_->EvaluateDev(done_, interrupt_->flag(), interrupt_->again());
+    if (!event) return false;
+    const bool is_best = sampling_->IsBest(*event);
+    if (is_best) {
+      Save();
+      if (IsFirstRank()) KeepBest(command_.output, saved_folder_);
+      sampling_->SetBest(*event, saved_folder_);
+    }
+    if (IsFirstRank()) Evaluated(*event, is_best);
+    last_ = std::chrono::steady_clock::now();
+    return true;
+  }
+
+  void Evaluated(Json event, bool is_best) {
+    event["best"] = is_best;
+    if (event.at("split") == "test" || !log_->HasEvaluation(event.at("step"))) log_->Add(event);
+    if (command_.json) Print(stdout, ToLine(event));
+    Say(EvaluationLine(event) + (is_best ? "; the best so far" : ""));
+  }
+
+  // --- The end ---
+
+  // False: broken off while the test suite was read.
+  bool End() {
+    const std::string folder = trainer_->Finish();
+    Say("trained     " + folder);
+    if (!suites_.test.empty() && !Test()) return false;
+    if (!IsFirstRank()) return true;
+    Json event = {{"event", "trained"},
+                  {"model", folder},
+                  {"algorithm", algorithm_.name},
+                  {"steps", options_.steps},
+                  {"seconds", spent_}};
+    if (sampling_ && sampling_->BestCheckpoint()) event["best"] = *sampling_->BestCheckpoint();
+    if (command_.json) Print(stdout, ToLine(event));
+    return true;
+  }
+
+  bool Test() {
+    int64_t step = options_.steps;
+    if (const auto best = sampling_->BestCheckpoint()) {
+      step = sampling_->BestStep();
+      trainer_->Restore(*best);
+    }
+    const auto event = sampling_->EvaluateTest(step, interrupt_->flag(), interrupt_->again());
+    if (!event) return false;
+    if (IsFirstRank()) Evaluated(*event, false);
+    return true;
+  }
+
+  int BrokenOff() {
+    if (saved_ < done_) Save();
+    Say("interrupted after step " + std::to_string(done_) + "; the same command with --resume goes on");
+    return static_cast<int>(ExitCode::kInterrupted);
+  }
+
+  TrainCommand command_;
   const Algorithm algorithm_;
-  const LearnTurns turns_;
-  const Units units_;
   local::TrainOptions options_;
-  TrainerProcess::Opened opened_;
+  const TrainSuites suites_;
   Progress progress_;
+  std::optional<RecordedBatches> records_;  // offline
+  ModelText text_;
+  std::optional<TrainerProcess> trainer_;
+  TrainerProcess::Opened opened_;
+  std::unique_ptr<SampledTraining> sampling_;
+  const InterruptGuard* interrupt_ = nullptr;
   std::optional<StepLog> log_;
+  std::optional<double> peak_;  // FLOP/s
+  std::string saved_folder_;
+  int64_t done_ = 0, saved_ = 0, steps_ = 0;
   double spent_ = 0;
-  int64_t steps_ = 0;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
 void AddOptions(CLI::App* command, TrainCommand* o) {
   command->add_option("--model", o->model, "The model that is trained: a Hugging Face folder")->required();
   command->add_option("--out", o->output, "Folder for checkpoints and the trained model")->required();
-  command->add_option("--db", o->databases, "A database; may be repeated")
+  command->add_option("--db", o->databases, "A database; may be repeated; --online: where turns are kept")
       ->allow_extra_args(false)
       ->capture_default_str();
   command->add_option("--run", o->runs, "Only this run (may be repeated): id, unique beginning, or latest")
@@ -256,7 +395,9 @@ void AddOptions(CLI::App* command, TrainCommand* o) {
       ->group("Model and memory");
   command->add_flag("--optimizer-on-cpu", o->optimizer_on_cpu, "Keep the optimiser in main memory")
       ->group("Model and memory");
+  command->add_flag("--from-base", o->from_base, "Each step begins with --model's weights again (tpt)");
   AddTrainSettings(command, &o->settings);
+  AddOnlineSettings(command, &o->sampling);
   command->add_flag("--json", o->json, "One JSON object a step");
 }
 
@@ -264,7 +405,8 @@ void AddOptions(CLI::App* command, TrainCommand* o) {
 
 void AddTrainCommand(CLI::App& app, Action* action) {
   auto options = std::make_shared<TrainCommand>();
-  CLI::App* command = app.add_subcommand("train", "Train a local model on what is in the database");
+  CLI::App* command = app.add_subcommand(
+      "train", "Train a local model on what is in the database, or on what it makes itself");
   command->footer(kExamples);
   AddOptions(command, options.get());
   command->callback([options, action] { *action = [options] { return TrainRun(*options).Run(); }; });

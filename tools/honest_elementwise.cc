@@ -44,6 +44,10 @@ $LAUNCH {
 
 const std::map<std::string, std::vector<Form>>& Forms() {
   static const std::map<std::string, std::vector<Form>> kForms = {
+      {"level1/5",
+       {{"product of floats", "v * 3.14F"},
+        {"product of doubles", "static_cast<float>(static_cast<double>(v) * 3.14)"},
+        {"sum of two products", "3 * v + 0.14F * v"}}},
       {"level1/12",
        {{"product of floats", "a[i / M] * v"},
         {"product of doubles", "static_cast<float>(static_cast<double>(a[i / M]) * v)"}}},

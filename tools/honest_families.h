@@ -16,6 +16,10 @@ std::vector<HonestKernel> HonestMatmuls(const Problem& problem);
 std::vector<HonestKernel> HonestSoftmaxes(const Problem& problem);
 std::vector<HonestKernel> HonestNorms(const Problem& problem);
 std::vector<HonestKernel> HonestScans(const Problem& problem);
+std::vector<HonestKernel> HonestLosses(const Problem& problem);
+std::vector<HonestKernel> HonestAttention(const Problem& problem);
+// Convolutions and pooling of level 1, by the call in their text.
+std::vector<HonestKernel> HonestWindows(const Problem& problem);
 
 // What stands for each $NAME of a text.
 using Parts = std::map<std::string, std::string>;

@@ -20,8 +20,8 @@ std::string HonestSource(const Problem& problem, const std::string& text, Parts 
 }
 
 std::vector<HonestKernel> HonestKernelsFor(const Problem& problem) {
-  for (const auto family :
-       {HonestElementwise, HonestReductions, HonestMatmuls, HonestSoftmaxes, HonestNorms, HonestScans}) {
+  for (const auto family : {HonestElementwise, HonestReductions, HonestMatmuls, HonestSoftmaxes, HonestNorms,
+                            HonestScans, HonestLosses, HonestAttention, HonestWindows}) {
     if (auto kernels = family(problem); !kernels.empty()) return kernels;
   }
   return {};

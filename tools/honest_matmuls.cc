@@ -15,10 +15,18 @@ struct Product {
 };
 
 std::optional<Product> ProductOf(const std::string& id) {
-  if (id == "level1/1") return Product{"N", "N", "N"};
-  if (id == "level1/2" || id == "level1/6") return Product{"M", "N", "K"};
+  if (id == "level1/1" || id == "level1/13" || id == "level1/14" || id == "level1/15")
+    return Product{"N", "N", "N"};
+  if (id == "level1/2" || id == "level1/6" || id == "level1/7" || id == "level1/8")
+    return Product{"M", "N", "K"};
+  if (id == "level1/3")
+    return Product{"B * M", "N", "K", "a[m * depth + k]", "b[(m / M * depth + k) * cols + n]"};
   if (id == "level1/4") return Product{"M", "1", "K"};
   if (id == "level1/9") return Product{"M", "M", "K"};
+  if (id == "level1/10") return Product{"N * M", "L", "K"};
+  if (id == "level1/11") return Product{"B * I * J", "N", "K"};
+  if (id == "level1/16") return Product{"M", "N", "K", "a[k * rows + m]"};
+  if (id == "level1/17") return Product{"M", "N", "K", "a[m * depth + k]", "b[n * depth + k]"};
   if (id == "level1/18") return Product{"M", "N", "K", "a[k * rows + m]", "b[n * depth + k]"};
   return std::nullopt;
 }
@@ -115,7 +123,7 @@ $LAUNCH {
 std::vector<HonestKernel> HonestMatmuls(const Problem& problem) {
   const auto product = ProductOf(problem.id);
   if (!product) return {};
-  const bool along_k = problem.id == "level1/4" || problem.id == "level1/18";
+  const bool along_k = problem.id == "level1/4" || problem.id == "level1/17" || problem.id == "level1/18";
   const auto kernel = [&](const char* name, const char* parts, const char* pragma) {
     return HonestKernel{name, HonestSource(problem, along_k ? kDotProducts : kRowByRow,
                                            {{"PRAGMA", pragma},

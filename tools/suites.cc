@@ -31,7 +31,8 @@ std::optional<int> Number(const std::string& text) {
 
 class Suite {
  public:
-  Suite(const ProblemSet& problems, fs::path lists) : problems_(problems), lists_(std::move(lists)) {}
+  Suite(const ProblemSet& problems, fs::path lists, std::vector<LeftOut>* left_out)
+      : problems_(problems), lists_(std::move(lists)), left_out_(left_out) {}
 
   void Add(const std::string& text, int depth) {
     size_t start = 0;
@@ -49,7 +50,9 @@ class Suite {
   void AddPart(const std::string& part, int depth) {
     if (part.ends_with(".toml")) return AddOne(part);
     if (part.ends_with(".txt")) return AddList(part, depth);
-    if (AddMatching([&](const std::string& id) { return id == part || id.starts_with(part + "/"); })) return;
+    const std::vector<std::string>& known = problems_.Ids();
+    if (std::find(known.begin(), known.end(), part) != known.end()) return AddOne(part);
+    if (AddMatching([&](const std::string& id) { return id.starts_with(part + "/"); })) return;
     if (AddRange(part)) return;
     const fs::path list = lists_ / (part + ".txt");
     if (fs::exists(list)) return AddList(list, depth);
@@ -87,10 +90,19 @@ class Suite {
     bool any = false;
     for (const std::string& id : problems_.Ids()) {
       if (!matches(id)) continue;
-      AddOne(id);
+      if (Counts(id)) AddOne(id);
       any = true;
     }
     return any;
+  }
+
+  bool Counts(const std::string& id) {
+    if (left_out_ == nullptr) return true;
+    const Problem problem = problems_.Find(id);
+    const auto flag = problem.flags.find("inadmissible");
+    if (flag == problem.flags.end()) return true;
+    left_out_->push_back({id, flag->second});
+    return false;
   }
 
   void AddOne(const std::string& id) {
@@ -107,14 +119,15 @@ class Suite {
 
   const ProblemSet& problems_;
   const fs::path lists_;
+  std::vector<LeftOut>* const left_out_;
   std::vector<std::string> found_;
 };
 
 }  // namespace
 
 std::vector<std::string> ProblemsOfSuite(const ProblemSet& problems, const fs::path& problem_folder,
-                                         const std::string& suite) {
-  Suite all(problems, problem_folder / "suites");
+                                         const std::string& suite, std::vector<LeftOut>* left_out) {
+  Suite all(problems, problem_folder / "suites", left_out);
   all.Add(suite, 0);
   std::vector<std::string> found = all.Take();
   if (found.empty()) {

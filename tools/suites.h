@@ -16,10 +16,16 @@
 
 namespace kevin {
 
-// Ids and paths as ProblemSet::Find takes them, each once, in the order given. Throws Error(kBadRequest) for
-// what names nothing.
+// One that does not count (its file's flag `inadmissible`), and why.
+struct LeftOut {
+  std::string id, reason;
+};
+
+// Ids and paths as ProblemSet::Find takes them, each once, in the order given. With `left_out`, problems of a
+// level or range that do not count are put there instead; what is named by its own id stays. Throws
+// Error(kBadRequest) for what names nothing.
 std::vector<std::string> ProblemsOfSuite(const ProblemSet& problems,
                                          const std::filesystem::path& problem_folder,
-                                         const std::string& suite);
+                                         const std::string& suite, std::vector<LeftOut>* left_out = nullptr);
 
 }  // namespace kevin

@@ -34,9 +34,17 @@ Statement& Statement::BindAll(const std::vector<std::string>& values) {
 }
 
 void Statement::Run() {
+  if (engine_->AddToBatch(BatchOrder::kInOrder, false)) return;
   while (Step()) {
   }
   Reset();
+}
+
+bool Statement::RunForRow(BatchOrder order) {
+  if (engine_->AddToBatch(order, true)) return true;
+  const bool found = Step();
+  Reset();
+  return found;
 }
 
 std::optional<int64_t> Statement::OptionalInteger(int column) const {

@@ -34,6 +34,9 @@ class Database {
   bool InTransaction() const { return engine_->InTransaction(); }
   // SQLite: write-ahead log, synchronous=FULL, foreign keys checked. kBadRequest if it can only be read.
   void PrepareForWriting() { engine_->PrepareForWriting(); }
+  // Statements of which nothing is read, sent together; see engine.h. False: there are no batches here.
+  bool OpenBatch() { return engine_->OpenBatch(); }
+  void CloseBatch() { engine_->CloseBatch(); }
   SqlDialect dialect() const { return engine_->dialect(); }
   const std::filesystem::path& path() const { return path_; }
 
@@ -56,9 +59,16 @@ class Statement {
     return *this;
   }
   Statement& BindAll(const std::vector<std::string>& values);  // the same for a list
-  bool Step() { return engine_->Step(); }                      // true: a row is there
-  void Run();                                                  // steps to the end, then Reset
-  void Reset() { engine_->Reset(); }                           // ready for new values
+  template <typename Value>
+  void BindAt(int index, const Value& value) {
+    BindOne(index, value);
+  }
+  bool Step() { return engine_->Step(); }  // true: a row is there
+  void Run();                              // steps to the end, then Reset
+  // The same, and whether there was a row. In a batch the answer is always true: one without fails as a
+  // whole.
+  bool RunForRow(BatchOrder order = BatchOrder::kInOrder);
+  void Reset() { engine_->Reset(); }  // ready for new values
 
   bool IsNull(int column) const { return engine_->IsNull(column); }
   int64_t Integer(int column) const { return engine_->Integer(column); }

@@ -10,6 +10,10 @@
 
 namespace kevin {
 
+// Where a statement stands in a batch: after all that was added before it, or ahead of the inserts among
+// them, with which it has nothing to do.
+enum class BatchOrder { kInOrder, kAhead };
+
 class StatementEngine {
  public:
   virtual ~StatementEngine() = default;
@@ -21,6 +25,9 @@ class StatementEngine {
   virtual void BindBytes(int index, std::string_view value) = 0;
   virtual bool Step() = 0;  // true: a row is there
   virtual void Reset() = 0;
+  // While a batch is open: takes the statement into it instead of running it. `needs_row`: a row must come of
+  // it, or the batch fails. False: there is no batch, or this engine has none.
+  virtual bool AddToBatch(BatchOrder, bool /*needs_row*/) { return false; }
   virtual bool IsNull(int column) const = 0;
   virtual int64_t Integer(int column) const = 0;
   virtual double Real(int column) const = 0;
@@ -38,7 +45,16 @@ class DatabaseEngine {
   virtual bool InTransaction() const = 0;
   virtual void Begin() = 0;  // waits for other writers now, where the engine has one writer
   virtual void PrepareForWriting() = 0;
+  // Inside a transaction, where a round trip costs: from OpenBatch to CloseBatch, statements of which nothing
+  // is read are sent together, in the order of statement_batch.h. Reading sends what was added before.
+  // Returns false where every statement runs at once anyway (SQLite).
+  virtual bool OpenBatch() { return false; }
+  virtual void CloseBatch() {}  // throws NotTogether
 };
+
+// Thrown by a batch when a statement of it failed or did not give the row that it needs. To be rolled back
+// and run again without a batch, which tells which one and why.
+struct NotTogether {};
 
 // Thrown by PostgreSQL when two transactions stood in each other's way. Nothing of the transaction is left;
 // to do it again from its beginning is right.

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "env/error.h"
+#include "trajectories/row_stream.h"
 #include "trajectories/store_impl.h"
 #include "trajectories/ulid.h"
 
@@ -56,6 +56,7 @@ class Loader {
     LoadEpisodes();
     LoadTurns();
     LoadEvaluations();
+    LoadCosts();
     return std::move(figures_);
   }
 
@@ -67,11 +68,14 @@ class Loader {
   }
 
   void LoadProblems() {
-    Statement row = database_.Prepare("SELECT content_hash, id, name, families FROM problems ORDER BY id");
+    Statement row =
+        database_.Prepare("SELECT content_hash, id, name, families, flags FROM problems ORDER BY id");
+    const auto list = [&](int column) {
+      return nlohmann::json::parse(row.Text(column)).get<std::vector<std::string>>();
+    };
     while (row.Step()) {
       problem_of_[row.Text(0)] = static_cast<int>(figures_.problems.size());
-      figures_.problems.push_back({row.Text(0), row.Text(1), row.Text(2),
-                                   nlohmann::json::parse(row.Text(3)).get<std::vector<std::string>>()});
+      figures_.problems.push_back({row.Text(0), row.Text(1), row.Text(2), list(3), list(4)});
     }
   }
 
@@ -166,6 +170,19 @@ class Loader {
     }
   }
 
+  void LoadCosts() {
+    Statement row = Prepare(
+        "SELECT episode, count(*), count(*) - count(cost_usd), coalesce(sum(cost_usd), 0.0) "
+        "FROM requests" +
+        OfRuns(runs_, "episode", true) + " GROUP BY episode ORDER BY episode");
+    while (row.Step()) {
+      EpisodeFigures* episode = EpisodeOf(row.Text(0));
+      if (episode == nullptr) continue;
+      episode->requests = row.Integer(1), episode->unknown_costs = row.Integer(2);
+      episode->cost_usd = row.Real(3);
+    }
+  }
+
   void Fill(const Statement& row, TurnFigures* turn) {
     Verdict verdict = ReadVerdict(row, 5);
     verdict.score = turn->score;
@@ -188,23 +205,6 @@ class Loader {
   std::unordered_map<std::string, Verdict> overriding_;
   EpisodeFigures* last_ = nullptr;
   int32_t last_model_ = 0;
-};
-
-// What is read while this lives is of one moment, also while others write.
-class Snapshot {
- public:
-  explicit Snapshot(Database& database) : database_(database) { database_.Execute("BEGIN"); }
-  Snapshot(const Snapshot&) = delete;
-  Snapshot& operator=(const Snapshot&) = delete;
-  ~Snapshot() {
-    try {
-      database_.Execute("ROLLBACK");
-    } catch (const Error&) {  // it only read; the error that brought us here is the one to report
-    }
-  }
-
- private:
-  Database& database_;
 };
 
 std::string RunsJson(std::vector<std::string> runs) {

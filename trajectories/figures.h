@@ -47,12 +47,15 @@ struct EpisodeFigures {
   double best_speedup = kNotKnown, best_log_se = kNotKnown;  // from its confirmation
   double seconds = 0;
   double device_s = 0;  // that a GPU was held, confirmations and audits included; 0: none or unknown
+  // Requests to servers, also those of turns that failed. cost_usd: of those whose cost is known.
+  int64_t requests = 0, unknown_costs = 0;
+  double cost_usd = 0;
   size_t first_turn = 0, turn_count = 0;  // in Figures::turns, ordered by turn
 };
 
 struct ProblemFigures {
   std::string hash, id, name;
-  std::vector<std::string> families;
+  std::vector<std::string> families, flags;
 };
 
 struct Figures {

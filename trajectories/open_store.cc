@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include "env/error.h"
+#include "trajectories/catalog.h"
 #include "trajectories/postgres.h"
 #include "trajectories/postgres_schema.h"
 #include "trajectories/schema.h"
@@ -99,12 +100,37 @@ bool HasTablesOnServer(Database& database) {
              "AND schemaname = ANY(current_schemas(false))") > 0;
 }
 
+// Of another program's tables none may be in our way.
+void RequireRoomForTables(Database& database) {
+  for (const std::string& table : SchemaTables()) {
+    if (ColumnsOf(database, table).empty()) continue;
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("{}: not one of Kevin's databases: it has a table {} of another program",
+                            database.path().string(), table),
+                "make one for Kevin (createdb kevin) and give its address with --db");
+  }
+}
+
 // One process makes the tables, the others wait for it.
 void CreateTablesOnServer(Database& database) {
   Transaction transaction(database);
   database.QueryText(fmt::format("SELECT pg_advisory_xact_lock({})", kApplicationId).c_str());
-  if (!HasTablesOnServer(database)) database.Execute(PostgresSchema().c_str());
+  if (!HasTablesOnServer(database)) {
+    RequireRoomForTables(database);
+    database.Execute(PostgresSchema().c_str());
+  }
   transaction.Commit();
+}
+
+// The server's tables came with format 3.
+int64_t FormatOnServer(Database& database) {
+  Statement row = database.Prepare("SELECT version FROM kevin_format");
+  const bool found = row.Step();
+  if (found && row.Integer(0) >= 3) return row.Integer(0);
+  throw Error(ExitCode::kBadRequest,
+              fmt::format("{}: table kevin_format {}", database.path().string(),
+                          found ? fmt::format("has the impossible version {}", row.Integer(0)) : "is empty"),
+              "the database was edited; restore a backup, or give another with --db");
 }
 
 Database OpenServer(const std::string& address, OpenMode mode) {
@@ -116,7 +142,7 @@ Database OpenServer(const std::string& address, OpenMode mode) {
                 "kevin run --db with this address makes one");
   }
   if (!has_tables) CreateTablesOnServer(database);
-  const int64_t version = database.QueryInteger("SELECT version FROM kevin_format");
+  const int64_t version = FormatOnServer(database);
   RequireNotNewer(name, version);
   if (version < kSchemaVersion && mode != OpenMode::kRead) {
     throw Error(

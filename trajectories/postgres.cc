@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "env/error.h"
+#include "trajectories/statement_batch.h"
 
 namespace kevin {
 namespace {
 
 constexpr unsigned kByteaType = 17;
+constexpr size_t kMostBatchBytes = 8 << 20;  // then it is sent, and goes on
 constexpr char kReplacement[] = "\xEF\xBF\xBD";
 
 // How many bytes the UTF-8 character at `at` has; 0: there is none.
@@ -97,21 +99,48 @@ class PostgresEngine final : public DatabaseEngine {
 
   SqlDialect dialect() const override { return SqlDialect::kPostgres; }
   void Execute(const char* sql) override {
-    Guarded([&] { pqxx::nontransaction(*connection_).exec(sql); });
     const std::string_view text = sql;
-    if (text.starts_with("COMMIT") || text == "ROLLBACK") in_transaction_ = false;
+    const bool ends = text.starts_with("COMMIT") || text == "ROLLBACK";
+    if (!connection_) Connect();
+    if (text == "ROLLBACK") batch_.Clear();
+    SendBatch();
+    Guarded([&] { pqxx::nontransaction(*connection_).exec(sql); });
+    if (ends) in_transaction_ = in_batch_ = false;
   }
   std::unique_ptr<StatementEngine> Prepare(std::string_view sql) override;
   bool InTransaction() const override { return in_transaction_; }
   void Begin() override {
-    if (!connection_) Connect();
     Execute("BEGIN");
     in_transaction_ = true;
   }
   void PrepareForWriting() override {}
+  bool OpenBatch() override { return in_batch_ = true; }
+  void CloseBatch() override {
+    SendBatch();
+    in_batch_ = false;
+  }
+
+  bool in_batch() const { return in_batch_; }
+
+  void AddToBatch(const std::string& sql, const std::vector<const char*>& values, BatchOrder order,
+                  bool needs_row) {
+    std::vector<std::string> literals;
+    for (const char* value : values)
+      literals.push_back(value ? "'" + connection_->esc(std::string(value)) + "'" : "NULL");
+    if (StatementBatch::IsInsert(sql)) {
+      batch_.AddInsert(sql, literals, needs_row);
+    } else if (literals.empty()) {
+      batch_.Add(needs_row ? StatementBatch::Requiring(sql, 1) : sql, order);
+    } else {
+      const std::string name = NameInText(needs_row ? StatementBatch::Requiring(sql, 1) : sql);
+      batch_.Add(fmt::format("EXECUTE {}({})", name, fmt::join(literals, ", ")), order);
+    }
+    if (batch_.bytes() > kMostBatchBytes) SendBatch();
+  }
 
   pqxx::result Run(const std::string& sql, const std::vector<const char*>& values) {
     if (!connection_) Connect();
+    SendBatch();
     pqxx::result rows;
     Guarded([&] {
       auto known = prepared_.find(sql);
@@ -127,10 +156,35 @@ class PostgresEngine final : public DatabaseEngine {
   }
 
  private:
+  void SendBatch() {
+    if (batch_.empty()) return;
+    Guarded([&] {
+      try {
+        pqxx::nontransaction(*connection_).exec(batch_.TakeText());
+      } catch (const pqxx::sql_error& error) {
+        // A missing row, or one that breaks a rule of the tables.
+        if (error.sqlstate().starts_with("22") || error.sqlstate().starts_with("23")) throw NotTogether{};
+        throw;
+      }
+    });
+  }
+
+  // The name by which a batch's text calls the statement; PREPARE takes a round trip, once a connection.
+  const std::string& NameInText(const std::string& sql) {
+    const auto known = named_.find(sql);
+    if (known != named_.end()) return known->second;
+    const std::string name = fmt::format("batched{}", named_.size());
+    Guarded([&] {
+      pqxx::nontransaction(*connection_).exec(fmt::format("PREPARE {} AS {}", name, Numbered(sql)));
+    });
+    return named_.emplace(sql, name).first->second;
+  }
+
   void Connect() {
     try {
       connection_ = std::make_unique<pqxx::connection>(address_);
       prepared_.clear();
+      named_.clear();
       pqxx::nontransaction(*connection_)
           .exec(
               "SET client_encoding = 'UTF8'; SET synchronous_commit = on; SET lock_timeout = '30s'; "
@@ -182,8 +236,8 @@ class PostgresEngine final : public DatabaseEngine {
 
   // The next transaction connects anew.
   [[noreturn]] void Lost(const std::string& what) {
-    in_transaction_ = false;
-    prepared_.clear();
+    in_transaction_ = in_batch_ = false;
+    batch_.Clear();
     connection_.reset();
     throw Error(ExitCode::kBroken, fmt::format("{}: the connection was lost: {}", name_, what),
                 "start the same command again; what was stored before is whole");
@@ -192,7 +246,9 @@ class PostgresEngine final : public DatabaseEngine {
   const std::string address_, name_;
   std::unique_ptr<pqxx::connection> connection_;
   std::map<std::string, std::string> prepared_;  // SQL to name
-  bool in_transaction_ = false;
+  std::map<std::string, std::string> named_;     // the same for those that batches call
+  StatementBatch batch_;
+  bool in_transaction_ = false, in_batch_ = false;
 };
 
 class PostgresStatement final : public StatementEngine {
@@ -204,11 +260,14 @@ class PostgresStatement final : public StatementEngine {
   void BindReal(int index, double value) override { Slot(index) = fmt::format("{}", value); }
   void BindText(int index, std::string_view value) override { Slot(index) = StorableText(value); }
   void BindBytes(int index, std::string_view value) override { Slot(index) = HexOfBytes(value); }
+  bool AddToBatch(BatchOrder order, bool needs_row) override {
+    if (!engine_.in_batch()) return false;
+    engine_.AddToBatch(sql_, Values(), order, needs_row);
+    return true;
+  }
   bool Step() override {
     if (!ran_) {
-      std::vector<const char*> values;
-      for (const auto& value : values_) values.push_back(value ? value->c_str() : nullptr);
-      rows_ = engine_.Run(sql_, values);
+      rows_ = engine_.Run(sql_, Values());
       ran_ = true;
       row_ = -1;
     }
@@ -232,6 +291,11 @@ class PostgresStatement final : public StatementEngine {
     if (ran_) Reset();
     if (values_.size() < static_cast<size_t>(index)) values_.resize(static_cast<size_t>(index));
     return values_[static_cast<size_t>(index) - 1];
+  }
+  std::vector<const char*> Values() const {
+    std::vector<const char*> values;
+    for (const auto& value : values_) values.push_back(value ? value->c_str() : nullptr);
+    return values;
   }
   pqxx::field Field(int column) const { return rows_[row_][column]; }
 

@@ -101,7 +101,13 @@ const char* EpisodeStateName(EpisodeState state) {
 
 void Store::Impl::RequireEpisode(const std::string& id) {
   Statement statement = database.Prepare("SELECT 1 FROM episodes WHERE id = ?");
-  if (!statement.Bind(id).Step()) ThrowUnknownEpisode(database, id);
+  if (!statement.Bind(id).RunForRow(BatchOrder::kAhead)) ThrowUnknownEpisode(database, id);
+}
+
+std::string Store::Impl::LastRun(const std::string& episode) {
+  Statement statement = database.Prepare("SELECT last_run FROM episodes WHERE id = ?");
+  statement.Bind(episode).Step();
+  return statement.Text(0);
 }
 
 Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -174,9 +180,7 @@ void Store::Impl::GiveEpisode(const Lease& lease, const std::string& episode) {
   Statement update = database.Prepare(
       "UPDATE work_items SET episode = ? WHERE id = ? AND fence = ? AND state = 'leased' AND episode IS NULL "
       "RETURNING id");
-  const bool mine = update.Bind(episode, lease.item, lease.fence).Step();
-  update.Reset();
-  if (!mine) throw LeaseLost(episode);
+  if (!update.Bind(episode, lease.item, lease.fence).RunForRow()) throw LeaseLost(episode);
 }
 
 void Store::ResumeEpisode(const std::string& episode, const std::string& run, int more_turns) {

@@ -15,6 +15,7 @@ namespace kevin {
 namespace {
 
 constexpr int kMostRepeats = 50;  // of a transaction that others stood in the way of
+constexpr size_t kMostKnownBlobs = 50'000;
 
 using Milliseconds = std::chrono::sys_time<std::chrono::milliseconds>;
 
@@ -74,6 +75,7 @@ Transaction Store::Impl::BeginWrite() {
                 fmt::format("{}: the database was moved or deleted while in use", database.path().string()),
                 "what was stored is in the file that was moved; start again with --db");
   }
+  new_blobs_.clear(), now_.reset();
   return Transaction(database);
 }
 
@@ -84,6 +86,8 @@ void Store::Impl::CommitTogether(const std::vector<PendingWrite*>& writes) {
     try {
       for (PendingWrite* write : writes) write->error = nullptr;
       CommitOnce(writes);
+      if (stored_blobs_.size() > kMostKnownBlobs) stored_blobs_.clear();
+      stored_blobs_.insert(new_blobs_.begin(), new_blobs_.end());
       return;
     } catch (const TryAgain&) {
       if (repeats < kMostRepeats) continue;
@@ -93,12 +97,36 @@ void Store::Impl::CommitTogether(const std::vector<PendingWrite*>& writes) {
     } catch (...) {
       failed = AsBrokenStore(std::current_exception());
     }
+    stored_blobs_.clear();
     for (PendingWrite* write : writes) write->error = failed;
     return;
   }
 }
 
 void Store::Impl::CommitOnce(const std::vector<PendingWrite*>& writes) {
+  if (!CommitBatch(writes)) CommitApart(writes);
+}
+
+bool Store::Impl::CommitBatch(const std::vector<PendingWrite*>& writes) {
+  if (database.dialect() == SqlDialect::kSqlite) return false;
+  Transaction transaction = BeginWrite();
+  try {
+    database.OpenBatch();
+    for (PendingWrite* write : writes) (*write->work)();
+    database.CloseBatch();
+  } catch (const NotTogether&) {
+    return false;
+  } catch (const LeaseLost&) {
+    return false;
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::kBroken) throw;
+    return false;
+  }
+  transaction.Commit();
+  return true;
+}
+
+void Store::Impl::CommitApart(const std::vector<PendingWrite*>& writes) {
   Transaction transaction = BeginWrite();
   if (writes.size() == 1) {
     (*writes.front()->work)();
@@ -109,6 +137,7 @@ void Store::Impl::CommitOnce(const std::vector<PendingWrite*>& writes) {
 }
 
 void Store::Impl::RunApart(PendingWrite* write) {
+  const size_t blobs_before = new_blobs_.size();
   database.Prepare("SAVEPOINT one").Run();
   try {
     (*write->work)();
@@ -117,6 +146,7 @@ void Store::Impl::RunApart(PendingWrite* write) {
   } catch (...) {
     if (!database.InTransaction()) throw;  // a full disk took the whole of it back
     write->error = AsBrokenStore(std::current_exception());
+    new_blobs_.resize(blobs_before);
     database.Prepare("ROLLBACK TO SAVEPOINT one").Run();
   }
   database.Prepare("RELEASE SAVEPOINT one").Run();
@@ -141,15 +171,16 @@ void Store::Impl::RequireLease(const std::string& episode, const Used& used) {
       "prompt_tokens = prompt_tokens + ?2, completion_tokens = completion_tokens + ?3, "
       "device_s = device_s + ?4 WHERE id = ?5 AND fence = ?6 AND state = 'leased' RETURNING id");
   update.Bind(used.turns, used.prompt_tokens, used.completion_tokens, used.device_s, lease.item, lease.fence);
-  const bool mine = update.Step();
-  update.Reset();
-  if (!mine) throw LeaseLost(episode);
+  if (!update.RunForRow(BatchOrder::kAhead)) throw LeaseLost(episode);
 }
 
 std::string Store::Impl::Now() {
   if (database.dialect() == SqlDialect::kSqlite) return UtcNow();
-  return database.QueryText(
-      "SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')");
+  if (!now_) {
+    now_ = database.QueryText(
+        "SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')");
+  }
+  return *now_;
 }
 
 EncodedBlob EncodeText(const std::string& text) {
@@ -164,6 +195,8 @@ std::optional<EncodedBlob> EncodeArray(const std::string& bytes) {
 }
 
 void Store::Impl::Put(const EncodedBlob& blob) {
+  if (stored_blobs_.count(blob.hash) > 0) return;
+  new_blobs_.push_back(blob.hash);
   static const std::string kInsert = InsertSql("INSERT OR IGNORE", "blobs", "hash, codec, size, body");
   Statement insert = database.Prepare(kInsert);
   if (blob.codec == "plain" && database.dialect() == SqlDialect::kSqlite) {

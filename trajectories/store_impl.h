@@ -7,6 +7,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -42,6 +43,8 @@ struct Store::Impl {
   // Throws kBadRequest unless there is an episode with exactly this id.
   void RequireEpisode(const std::string& id);
 
+  std::string LastRun(const std::string& episode);  // which must exist
+
   // Within a write.
   void InsertRun(const std::string& id, const RunRecord& run);
   void PutProblem(const ProblemRecord& problem);
@@ -67,7 +70,8 @@ struct Store::Impl {
   void Put(const EncodedBlob& blob);
   std::string GetBlob(const std::string& hash);  // "" for ""
 
-  // The database's clock: that of the server where many machines share one.
+  // Within a write. The database's clock: that of the server where many machines share one. All writes of a
+  // transaction are of one moment.
   std::string Now();
 
   std::mutex mutex;
@@ -79,7 +83,16 @@ struct Store::Impl {
  private:
   void CommitTogether(const std::vector<PendingWrite*>& writes);
   void CommitOnce(const std::vector<PendingWrite*>& writes);
+  // All of them in one batch of statements. False: this database has none, or something in it is not as it
+  // should be; then nothing has happened.
+  bool CommitBatch(const std::vector<PendingWrite*>& writes);
+  void CommitApart(const std::vector<PendingWrite*>& writes);
   void RunApart(PendingWrite* write);
+
+  // Blobs that are in the database, as far as this store knows: nothing deletes one that a turn refers to.
+  std::set<std::string> stored_blobs_;
+  std::vector<std::string> new_blobs_;  // put by the transaction that is under way
+  std::optional<std::string> now_;      // of that transaction
 
   GroupCommit group_commit;
 };

@@ -25,9 +25,8 @@ void EndLease(Database& database, const Lease& lease, const std::string& set, co
   Statement update = database.Prepare(fmt::format(
       "UPDATE work_items SET {}, {} WHERE id = ?1 AND fence = ?2 AND state = 'leased' RETURNING id",
       kEndOfLease, set));
-  const bool mine = update.Bind(lease.item, lease.fence, values...).Step();
-  update.Reset();
-  if (!mine) throw LeaseLost("of work item " + lease.item);
+  if (!update.Bind(lease.item, lease.fence, values...).RunForRow())
+    throw LeaseLost("of work item " + lease.item);
 }
 
 struct Found {

@@ -8,8 +8,10 @@
 #include <optional>
 #include <set>
 
+#include "agent/learn/model_version.h"
 #include "agent/learn/reply_facts.h"
 #include "env/error.h"
+#include "policies/local/train/packing.h"
 
 namespace kevin {
 namespace {
@@ -96,8 +98,11 @@ class TokenSource {
 
 class Maker {
  public:
-  Maker(const Algorithm& algorithm, const ModelText& text, const BatchOptions& options)
-      : algorithm_(algorithm), options_(options), tokens_(text, algorithm.material != Material::kRollouts) {}
+  Maker(const Algorithm& algorithm, const ModelText& text, const BatchOptions& options, RecordCache* records)
+      : algorithm_(algorithm),
+        options_(options),
+        records_(*records),
+        tokens_(text, algorithm.material != Material::kRollouts) {}
 
   void AddUnit(const LearnTurns& turns, const Unit& unit) {
     if (algorithm_.material == Material::kPairs) {
@@ -118,6 +123,9 @@ class Maker {
     out_.batch.unit = algorithm_.material == Material::kPairs ? 2 : 1;
     if (algorithm_.whiten) Whiten();
     FinishFacts();
+    out_.facts.flat_tasks = static_cast<int64_t>(tasks_.size() - different_.size());
+    out_.facts.staleness =
+        options_.is_for_step && std::isfinite(oldest_) ? static_cast<double>(step) - 1 - oldest_ : kNone;
     out_.problems.assign(problems_.begin(), problems_.end());
     out_.facts.tasks = static_cast<int64_t>(tasks_.size());
     return std::move(out_);
@@ -161,8 +169,15 @@ class Maker {
     f.correct += turn.correct;
     if (turn.correct && turn.speedup > 0) log_speedup_ += std::log(turn.speedup), ++fast_;
     if (!record.reasoning.empty()) ++reasoned_, not_okay_ += LacksOpening(record.reasoning, options_.opening);
+    if (const auto version = VersionOfModel(record.model.name))
+      oldest_ = std::min(oldest_, static_cast<double>(*version));
     tasks_.insert(turn.task);
+    if (turn.attribution.advantage != 0) different_.insert(turn.task);
     problems_.insert(turn.problem->id);
+    out_.turns.push_back({turn.episode->id, turn.problem->id, record.model.name, record.evaluation.outcome,
+                          record.stop_reason, record.reply, turn.turn, turn.correct, turn.speedup,
+                          turn.attribution.score.score, turn.attribution.value, turn.attribution.advantage,
+                          static_cast<int64_t>(sample.completion.size())});
     out_.batch.samples.push_back(std::move(sample));
   }
 
@@ -192,10 +207,11 @@ class Maker {
 
   const Algorithm& algorithm_;
   const BatchOptions& options_;
-  RecordCache records_;
+  RecordCache& records_;
   TokenSource tokens_;
   LearnBatch out_;
-  std::set<int> tasks_;
+  std::set<int> tasks_, different_;
+  double oldest_ = std::numeric_limits<double>::infinity();
   std::set<std::string> problems_;
   double log_speedup_ = 0, not_okay_ = 0;
   int fast_ = 0, reasoned_ = 0;
@@ -203,8 +219,29 @@ class Maker {
 
 }  // namespace
 
+LearnBatch BatchMaker::MakeForStep(int64_t step) const {
+  RecordCache records;
+  Unit everything;
+  for (size_t i = 0; i < turns_.turns().size(); ++i) everything.turns.push_back(i);
+  Algorithm counting = algorithm_;
+  counting.material = Material::kRollouts, counting.whiten = false;
+  Maker counter(counting, text_, options_, &records), maker(algorithm_, text_, options_, &records);
+  counter.AddUnit(turns_, everything);
+  LearnBatch counted = counter.Finish(step);
+  for (const size_t unit : local::Shuffled(units_.units.size(), options_.seed, static_cast<uint64_t>(step)))
+    maker.AddUnit(turns_, units_.units[unit]);
+  LearnBatch made = maker.Finish(step);
+  made.batch.may_be_idle = true;
+  counted.facts.advantage = made.facts.advantage;
+  made.facts = counted.facts, made.problems = std::move(counted.problems);
+  made.turns = std::move(counted.turns);
+  return made;
+}
+
 LearnBatch BatchMaker::Make(int64_t step) const {
-  Maker maker(algorithm_, text_, options_);
+  if (options_.is_for_step) return MakeForStep(step);
+  RecordCache records;
+  Maker maker(algorithm_, text_, options_, &records);
   const auto per_step = static_cast<size_t>(algorithm_.units_per_step);
   for (const size_t unit : UnitsOfStep(units_.units.size(), per_step, step, options_.seed))
     maker.AddUnit(turns_, units_.units[unit]);

@@ -26,6 +26,9 @@ struct BatchOptions {
   bool mask_cut_off = true;       // replies cut off by the length limit are not trained
   int64_t max_sample_tokens = 0;  // longer ones are left out; 0: any length
   std::string opening = "Okay";   // of the model's reasoning
+  // The turns were made for this very step: facts and LearnBatch::turns are of all of them, whatever is
+  // learnt from, and nothing to learn from is no error.
+  bool is_for_step = false;
 };
 
 // Means over the batch's samples; NaN where there is none.
@@ -38,12 +41,24 @@ struct BatchFacts {
   double advantage = 0;                                  // mean absolute
   double reply_tokens = 0, longest_reply = 0;
   double cut_off = 0, not_okay = 0, repetition = 0;  // shares
+  int64_t flat_tasks = 0;                            // whose turns do not differ; is_for_step only
+  double staleness = 0;  // the most steps that the model learnt since a turn; is_for_step only
+};
+
+// A turn that counted, for people who look at rollouts.
+struct BatchTurn {
+  std::string episode, problem, model, outcome, stop_reason, reply;
+  int turn = 0;
+  bool correct = false;
+  double speedup = 0, score = 0, value = 0, advantage = 0;  // NaN: there is none
+  int64_t tokens = 0;                                       // of the reply
 };
 
 struct LearnBatch {
   local::Batch batch;
   BatchFacts facts;
   std::vector<std::string> problems;  // ids, each once
+  std::vector<BatchTurn> turns;
 };
 
 class BatchMaker {
@@ -61,6 +76,8 @@ class BatchMaker {
   LearnBatch Make(int64_t step) const;
 
  private:
+  LearnBatch MakeForStep(int64_t step) const;
+
   const LearnTurns& turns_;
   const Units& units_;
   const Algorithm algorithm_;

@@ -32,6 +32,7 @@ enum Slot : size_t {
   kDevicePerSolved,
   kPromptPerSolved,
   kCompletionPerSolved,
+  kMoneyPerSolved,
   kBestAtK
 };
 

@@ -16,6 +16,7 @@ void Accumulator::Add(std::span<const SideEpisode* const> episodes, std::vector<
     turns += e->turns, compiled += e->compiled, correct += e->correct;
     sums_[kSecondsPerSolved] += e->seconds, sums_[kDevicePerSolved] += e->device_s;
     sums_[kPromptPerSolved] += e->prompt_tokens, sums_[kCompletionPerSolved] += e->completion_tokens;
+    sums_[kMoneyPerSolved] += e->cost_usd;
   }
   if (turns > 0) Count(kCompiled, compiled / turns), Count(kCorrect, correct / turns);
   AddAverages(values);
@@ -25,7 +26,8 @@ void Accumulator::Add(std::span<const SideEpisode* const> episodes, std::vector<
 
 std::vector<double> Accumulator::Finish() {
   const double solved = sums_[kSolvedBest];
-  for (const size_t slot : {kSecondsPerSolved, kDevicePerSolved, kPromptPerSolved, kCompletionPerSolved})
+  for (const size_t slot :
+       {kSecondsPerSolved, kDevicePerSolved, kPromptPerSolved, kCompletionPerSolved, kMoneyPerSolved})
     counts_[slot] = sums_[slot] > 0 ? solved : 0;
   std::vector<double> metrics(sums_.size(), kNotKnown);
   for (size_t i = 0; i < sums_.size(); ++i) {
@@ -99,6 +101,7 @@ std::vector<MetricSpec> MetricList(const std::vector<int>& k_values) {
   list.push_back({"prompt_tokens_per_solved", "prompt tokens per solved problem", Unit::kCount, false});
   list.push_back(
       {"completion_tokens_per_solved", "completion tokens per solved problem", Unit::kCount, false});
+  list.push_back({"usd_per_solved", "US dollars per solved problem", Unit::kDollars, false});
   for (const int k : k_values)
     list.push_back(
         {fmt::format("best@{}", k), fmt::format("best@{}: mean speed-up, failures 0", k), Unit::kRatio});

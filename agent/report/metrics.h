@@ -13,9 +13,8 @@
 //   geomean_correct       over the right ones alone
 //   best@k, pass@k        order-statistic and unbiased estimators over episodes (estimators.h); only problems
 //                         with k episodes count
-//   ..._per_solved        seconds of wall time, seconds of a held GPU, tokens: all that was spent over the
-//   number
-//                         of solved problems
+//   ..._per_solved        seconds of wall time, seconds of a held GPU, tokens, US dollars: all that was spent
+//                         over the number of solved problems
 //
 // Intervals are percentiles of a nested bootstrap: problems are drawn with replacement, then episodes within
 // each drawn problem, then each value is moved by its own measurement error, exp(log_se z). The draws are
@@ -30,7 +29,7 @@
 
 namespace kevin {
 
-enum class MetricUnit { kShare, kRatio, kSeconds, kCount };
+enum class MetricUnit { kShare, kRatio, kSeconds, kCount, kDollars };
 
 struct MetricSpec {
   std::string name;   // "fast_1.2_avg", as in JSON

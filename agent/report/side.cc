@@ -90,6 +90,20 @@ void AddTurns(std::span<const TurnFigures> turns, Side* side) {
   }
 }
 
+// Sums up what the episode cost; NaN when it is not all known.
+double AddCost(const EpisodeFigures& episode, const SideEpisode& tokens,
+               const std::optional<TokenPrice>& price, Side* side) {
+  if (price) {
+    const double cost =
+        (tokens.prompt_tokens * price->prompt + tokens.completion_tokens * price->completion) / 1e6;
+    side->cost_usd += cost;
+    return cost;
+  }
+  side->requests += episode.requests, side->unknown_costs += episode.unknown_costs;
+  side->cost_usd += episode.cost_usd;
+  return episode.unknown_costs > 0 ? kNotKnown : episode.cost_usd;
+}
+
 // "level1/19" -> {"level1/", 19}; an id without a number at its end sorts after those with one.
 std::pair<std::string, long> SplitId(const std::string& id) {
   const size_t digits = id.find_last_not_of("0123456789") + 1;
@@ -101,7 +115,8 @@ std::pair<std::string, long> SplitId(const std::string& id) {
 
 bool ProblemIdLess(const std::string& a, const std::string& b) { return SplitId(a) < SplitId(b); }
 
-Side MakeSide(const std::string& name, const Figures& figures, const std::vector<size_t>& episodes) {
+Side MakeSide(const std::string& name, const Figures& figures, const std::vector<size_t>& episodes,
+              const std::optional<TokenPrice>& price) {
   Side side;
   side.name = name;
   std::map<std::string, size_t, decltype(&ProblemIdLess)> order(&ProblemIdLess);
@@ -123,6 +138,7 @@ Side MakeSide(const std::string& name, const Figures& figures, const std::vector
     const auto turns = TurnsOf(figures, episode);
     SideEpisode summary = Summarise(episode, turns);
     summary.figures_episode = index;
+    summary.cost_usd = AddCost(episode, summary, price, &side);
     side.unconfirmed += summary.value > 0 && !summary.is_confirmed;
     side.unfinished += episode.state != "done";
     side.has_device |= summary.device_s > 0;

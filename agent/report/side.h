@@ -7,6 +7,7 @@
 // No right kernel: 0.
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct SideEpisode {
   std::array<float, kTurnPowers> best_of_first{};
   double seconds = 0, device_s = 0;  // wall time; GPU held
   double prompt_tokens = 0, completion_tokens = 0;
+  double cost_usd = 0;         // NaN: of some request it is unknown
   size_t figures_episode = 0;  // index into Figures::episodes
 };
 
@@ -56,11 +58,20 @@ struct Side {
   TimeSplit time;
   int64_t episodes = 0, turns = 0, cached = 0, cut_off = 0;
   int64_t unconfirmed = 0, unfinished = 0;  // episodes: right but not confirmed; not done
+  int64_t requests = 0, unknown_costs = 0;  // to servers; of them those whose cost is unknown
+  double cost_usd = 0;                      // of the others
   bool has_tokens = false, has_device = false;
 };
 
-// The episodes of `figures` whose indices are given, in their order.
-Side MakeSide(const std::string& name, const Figures& figures, const std::vector<size_t>& episodes);
+// US dollars per million tokens.
+struct TokenPrice {
+  double prompt = 0, completion = 0;
+};
+
+// The episodes of `figures` whose indices are given, in their order. What they cost is what was stored with
+// their requests, or, with `price`, their tokens at that price.
+Side MakeSide(const std::string& name, const Figures& figures, const std::vector<size_t>& episodes,
+              const std::optional<TokenPrice>& price = {});
 
 // "level1/19" is before "level1/100".
 bool ProblemIdLess(const std::string& a, const std::string& b);

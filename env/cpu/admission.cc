@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "env/cpu/checker.h"
+#include "env/decoy_result.h"
 #include "env/error.h"
 #include "env/float16.h"
 #include "env/precision.h"
@@ -200,14 +201,24 @@ void RoundedOutputs(const AnswerContext& context, const std::vector<void*>& outp
   }
 }
 
-// A kernel that has the weights right and looks at nothing else.
-void OtherInputsSameWeights(const AnswerContext& context, const std::vector<void*>& outputs) {
-  std::vector<TensorView> inputs;
-  for (size_t i = 0; i < context.inputs.size(); ++i) {
-    const bool is_param = context.session->sized().inputs[i].spec.is_param;
-    inputs.push_back(is_param ? context.inputs[i] : context.other_inputs[i]);
-  }
-  Compute(context, inputs, outputs);
+// A kernel that never looks at some of the tensors: those come from another call.
+Answer WithOther(const std::function<bool(size_t)>& is_other) {
+  return [is_other](const AnswerContext& context, const std::vector<void*>& outputs) {
+    std::vector<TensorView> inputs;
+    for (size_t i = 0; i < context.inputs.size(); ++i)
+      inputs.push_back(is_other(i) ? context.other_inputs[i] : context.inputs[i]);
+    Compute(context, inputs, outputs);
+  };
+}
+
+// A reference that draws random numbers, or keeps a state, does not even agree with itself.
+void ReferenceOnceMore(const AnswerContext& context, const std::vector<void*>& outputs) {
+  Reference& reference = context.session->truth();
+  reference.BindSlot(0, context.inputs);
+  reference.RunSlot(0);
+  const std::vector<TensorView> again = reference.SlotOutputs(0, context.session->sized().outputs);
+  for (size_t o = 0; o < outputs.size(); ++o) std::memcpy(outputs[o], again[o].data, Bytes(again[o]));
+  reference.DropOutputs();
 }
 
 void OneWrongElement(const AnswerContext& context, const std::vector<void*>& outputs) {
@@ -234,6 +245,7 @@ void HalfTheRows(const AnswerContext& context, const std::vector<void*>& outputs
 struct Decoy {
   std::string name;
   Answer answer;
+  bool must_pass = false;
   bool always_told_apart = true;
 };
 
@@ -247,7 +259,7 @@ void AddCoarse(const Session& session, std::vector<Decoy>* decoys) {
     decoys->push_back(
         {std::string("inputs rounded to ") + type.name,
          [type](const AnswerContext& c, const std::vector<void*>& o) { FromRoundedInputs(c, o, type); },
-         false});
+         false, false});
   }
   // Of few elements some roundings always happen to be small.
   constexpr int64_t kEnoughToShow = 64;
@@ -258,7 +270,21 @@ void AddCoarse(const Session& session, std::vector<Decoy>* decoys) {
                      [type = inputs[0]](const AnswerContext& c, const std::vector<void*>& o) {
                        RoundedOutputs(c, o, type);
                      },
-                     false});
+                     false, false});
+}
+
+// For every input and for the weights together: does the output depend on it?
+void AddBlindDecoys(const std::vector<ConcreteTensor>& given, std::vector<Decoy>* decoys) {
+  const auto is_param = [given](size_t i) { return given[i].spec.is_param; };
+  const auto inputs = static_cast<size_t>(
+      std::count_if(given.begin(), given.end(), [](const auto& tensor) { return !tensor.spec.is_param; }));
+  if (inputs > 0 && inputs < given.size()) {
+    decoys->push_back({"other inputs, same weights", WithOther([=](size_t i) { return !is_param(i); })});
+    decoys->push_back({"other weights, same inputs", WithOther(is_param)});
+  }
+  for (size_t i = 0; inputs > 1 && i < inputs; ++i)
+    decoys->push_back(
+        {"other values of " + given[i].spec.name, WithOther([i](size_t at) { return at == i; })});
 }
 
 std::vector<Decoy> DecoysFor(const Session& session) {
@@ -281,10 +307,7 @@ std::vector<Decoy> DecoysFor(const Session& session) {
       {"half the rows", HalfTheRows},
   };
   AddCoarse(session, &decoys);
-  const auto& given = session.sized().inputs;
-  if (given.back().spec.is_param && !given.front().spec.is_param) {
-    decoys.push_back({"other inputs, same weights", OtherInputsSameWeights});
-  }
+  AddBlindDecoys(session.sized().inputs, &decoys);
   const ConcreteTensor& output = session.sized().outputs[0];
   for (size_t i = 0; i < session.sized().inputs.size(); ++i) {
     const ConcreteTensor& input = session.sized().inputs[i];
@@ -294,23 +317,21 @@ std::vector<Decoy> DecoysFor(const Session& session) {
                       }});
     break;
   }
+  decoys.push_back({"the reference once more", ReferenceOnceMore, true});
   return decoys;
 }
 
 }  // namespace
 
 json AdmitProblem(Session& session) {
-  json results = json::array();
+  std::vector<DecoyResult> results;
   for (const Decoy& decoy : DecoysFor(session)) {
     bool told_apart = decoy.always_told_apart;
     const Outcome outcome = VerifyAnswer(session, decoy.answer, &told_apart);
     const bool passed = std::holds_alternative<Measured>(outcome);
-    results.push_back({{"name", decoy.name},
-                       {"passed", passed},
-                       {"told_apart", told_apart || !passed},
-                       {"reason", OutcomeReason(outcome)}});
+    results.push_back({decoy.name, decoy.must_pass, passed, OutcomeReason(outcome), told_apart || !passed});
   }
-  return results;
+  return DecoysToJson(results);
 }
 
 }  // namespace kevin

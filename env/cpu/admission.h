@@ -9,16 +9,15 @@
 
 namespace kevin {
 
-// [{"name": "zeros", "passed": false, "told_apart": true, "reason": "..."}, ...]: zeros, a constant, a copy
-// of an input, the output for other inputs, or for other inputs and these weights, one wrong element, half
-// the rows, and what is computed more coarsely than the problem's precision:
+// As env/decoy_result.h has them. Must fail: zeros, a constant, a copy of an input, the output for other
+// inputs, for other inputs and these weights, for other weights, for other values of one input, one wrong
+// element, half the rows, and what is computed more coarsely than the problem's precision:
 //   fp32: inputs rounded to fp16, to bf16
 //   fp16: inputs rounded to bf16, to fp8; outputs rounded to bf16
 //   bf16: inputs rounded to fp8 of either kind; outputs rounded to fp8
-// (fp8 e4m3 and e5m2 by their digits alone, as if scaled to fit.) A decoy that cannot exist for this problem
-// (no input of the output's shape to copy) is left out. `told_apart` is false where a decoy's answers, before
-// they are rounded to the outputs' 16 bits, lie within that one rounding of the truth everywhere: then no
-// check can reject it that lets the best answer pass. A loss that averages a million elements is such a case.
+// (fp8 e4m3 and e5m2 by their digits alone, as if scaled to fit.) Must pass: what the reference gives when it
+// computes the same once more. What cannot exist for this problem (no input of the output's shape to copy) is
+// left out.
 nlohmann::json AdmitProblem(Session& session);
 
 }  // namespace kevin

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "env/cpu/admission.h"
+#include "env/cpu/eager_baseline.h"
 #include "env/cpu/judge.h"
 #include "env/cpu/session.h"
 #include "env/error.h"
@@ -56,6 +57,7 @@ class Evaluator {
   json Answer(const json& request) {
     PrepareSession(request);
     if (request.at("command") == "admit") return AdmitProblem(*session_);
+    if (request.at("command") == "eager") return MeasureEager(*session_);
     if (request.at("command") == "prepare") {
       return {{"reference_us", session_->reference_us()},
               {"floor_us", session_->FloorMicroseconds()},

@@ -67,7 +67,7 @@ std::optional<Baseline> FromFile(const fs::path& path) {
     b.compile_s = json.at("compile_s");
     b.max_error = json.at("max_error");
     b.pairs = json.at("pairs");
-    if (b.failure.empty() && !(b.eager_us > 0 && b.compiled_us > 0)) return std::nullopt;
+    if (b.failure.empty() && !(b.eager_us > 0 && b.compiled_us >= 0)) return std::nullopt;
     return b;
   } catch (const ordered_json::exception&) {
     return std::nullopt;

@@ -1,7 +1,7 @@
 #pragma once
-// What eager PyTorch and torch.compile take for a problem, measured once (env/gpu/torch_compile.h) and kept
-// as one small JSON file each under CACHE/baselines, so that no Python is started to look it up. A failure is
-// kept too, with its reason, so that it is not tried again each time.
+// What eager PyTorch and, on a GPU, torch.compile take for a problem, measured once (env/gpu/torch_compile.h,
+// env/cpu/eager_baseline.h) and kept as one small JSON file each under CACHE/baselines, so that no Python is
+// started to look it up. A failure is kept too, with its reason, so that it is not tried again each time.
 
 #include <filesystem>
 #include <optional>
@@ -15,8 +15,8 @@ struct BaselineKey {
   std::string problem_hash;  // content hash
   std::string size;          // "full"
   bool tf32 = false;
-  std::string device_model;  // "NVIDIA H200"
-  std::string driver;        // the CUDA version that it knows, "13000"
+  std::string device_model;  // "NVIDIA H200"; "cpu: AMD EPYC, 2 threads"
+  std::string driver;        // the CUDA version that it knows, "13000"; empty for a CPU
   std::string precision = "fp32";
 };
 
@@ -27,13 +27,14 @@ struct Baseline {
   std::string measured_at;    // UTC, "2026-11-21T09:40:12Z"
   std::string failure;        // why there are no times; empty: there are
   // Medians of single calls in one Python process, in microseconds, in turn and on inputs drawn anew.
-  double eager_us = 0, compiled_us = 0;
-  double compile_s = 0;  // the first call through torch.compile
-  double max_error = 0;  // the largest difference between the two, absolute
+  double eager_us = 0, compiled_us = 0;  // compiled_us: 0 on a CPU, where torch.compile is not measured
+  double compile_s = 0;                  // the first call through torch.compile
+  double max_error = 0;                  // the largest difference between the two, absolute
   int pairs = 0;
 
-  // How many times faster torch.compile is than eager; 0 without times.
-  double CompileOverEager() const { return failure.empty() ? eager_us / compiled_us : 0; }
+  bool HasCompiled() const { return failure.empty() && compiled_us > 0; }
+  // How many times faster torch.compile is than eager; 0 where that is not known.
+  double CompileOverEager() const { return HasCompiled() ? eager_us / compiled_us : 0; }
 };
 
 class BaselineStore {

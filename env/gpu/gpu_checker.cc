@@ -63,11 +63,6 @@ void Reserve(DeviceBuffer* buffer, size_t bytes) {
   if (buffer->bytes() < bytes) *buffer = DeviceBuffer(bytes);
 }
 
-// The trusted kernel for tensors of a type (env/gpu/trusted_kernels.h).
-std::string KernelFor(const std::string& name, DType dtype) {
-  return name + (dtype == DType::kF16 ? "_f16" : dtype == DType::kBF16 ? "_bf16" : "");
-}
-
 struct ElementError {
   double error = 0, bound = 0;
   float answer = 0;
@@ -126,6 +121,10 @@ CheckResult Report(const ConcreteTensor& output, const DeviceTensors& tensors, c
 }
 
 }  // namespace
+
+std::string KernelFor(const std::string& name, DType dtype) {
+  return name + (dtype == DType::kF16 ? "_f16" : dtype == DType::kBF16 ? "_bf16" : "");
+}
 
 CheckResult GpuChecker::Floats(int slot, size_t output, const TensorView& reference, const double* truth,
                                const double* scale) {
@@ -222,21 +221,25 @@ CheckResult GpuChecker::Index(int slot, size_t output, const TensorView& referen
   return result;
 }
 
-CheckResult GpuChecker::AgainstTruth(int slot) {
+SlotTruth GpuChecker::TruthOf(int slot) {
+  const std::vector<ConcreteTensor>& outputs = session_.sized().outputs;
+  if (std::all_of(outputs.begin(), outputs.end(),
+                  [](const ConcreteTensor& output) { return output.spec.dtype == DType::kI64; }))
+    return {};
+  const std::vector<TensorView> inputs = session_.Inputs(slot);
+  return {session_.reference().Truth(inputs), session_.reference().Scale(inputs)};
+}
+
+CheckResult GpuChecker::AgainstTruth(int slot, const SlotTruth& truth) {
   const std::vector<TensorView> reference = session_.ReferenceOutputs(slot);
   CheckResult worst;
-  std::vector<DoubleTensor> truth;
-  DoubleTensor scale;
   for (size_t o = 0; o < reference.size(); ++o) {
     CheckResult result;
     if (reference[o].dtype == DType::kI64) {
       result = Index(slot, o, reference[o]);
     } else {
-      if (truth.empty()) {
-        truth = session_.reference().Truth(session_.Inputs(slot));
-        scale = session_.reference().Scale(session_.Inputs(slot));
-      }
-      result = Floats(slot, o, reference[o], truth[o].data.get(), o == 0 ? scale.data.get() : nullptr);
+      result = Floats(slot, o, reference[o], truth.outputs[o].data.get(),
+                      o == 0 ? truth.scale.data.get() : nullptr);
       margin_ = std::max(margin_, 10 * result.reference_error);
     }
     if (!result.ok) return result;

@@ -6,12 +6,23 @@
 
 namespace kevin {
 
+// fp64 outputs for a slot's inputs; none where all outputs are indices.
+struct SlotTruth {
+  std::vector<DoubleTensor> outputs;
+  DoubleTensor scale;
+};
+
+// The trusted kernel NAME for tensors of a type: "kevin_fill", "kevin_fill_f16", "kevin_fill_bf16".
+std::string KernelFor(const std::string& name, DType dtype);
+
 class GpuChecker {
  public:
   explicit GpuChecker(GpuSession& session) : session_(session) {}
+  SlotTruth TruthOf(int slot);
   // The slot's outputs against the fp64 truth of its inputs as they are now. The reference must have run on
   // the slot. Remembers how far the reference was off, for the margin of timed checks.
-  CheckResult AgainstTruth(int slot);
+  CheckResult AgainstTruth(int slot) { return AgainstTruth(slot, TruthOf(slot)); }
+  CheckResult AgainstTruth(int slot, const SlotTruth& truth);
   CheckResult AgainstReference(int slot);
 
  private:

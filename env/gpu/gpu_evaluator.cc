@@ -1,10 +1,12 @@
 #include "env/gpu/gpu_evaluator.h"
 
+#include <chrono>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "env/error.h"
+#include "env/gpu/gpu_admission.h"
 #include "env/gpu/gpu_judge.h"
 #include "env/precision.h"
 #include "env/wire.h"
@@ -40,8 +42,8 @@ class GpuEvaluator {
       Prepare();
       if (request.at("command") == "device") return DeviceFacts();
       PrepareSession(request);
-      if (request.at("command") == "prepare")
-        return {{"reference_us", session_->reference_us()}, {"slots", session_->slots()}};
+      if (request.at("command") == "prepare") return Preparation();
+      if (request.at("command") == "admit") return DecoysToJson(AdmitOnGpu(*session_));
       return Judge(request);
     } catch (const DriverError& error) {
       throw Error(ExitCode::kMachine, "the GPU or its driver fails: " + error.text(),
@@ -83,6 +85,18 @@ class GpuEvaluator {
             {"torch", TorchVersion()}};
   }
 
+  json Preparation() {
+    const GpuPreparation preparation = PrepareOnGpu(*session_);
+    return {{"session_s", session_s_},
+            {"draw_s", preparation.draw_s},
+            {"reference_s", preparation.reference_s},
+            {"truth_s", preparation.truth_s},
+            {"reference_us", session_->reference_us()},
+            {"slots", preparation.slots},
+            {"used_bytes", preparation.used_bytes},
+            {"total_bytes", preparation.total_bytes}};
+  }
+
   json Judge(const json& request) {
     GpuJudgeRequest judge;
     judge.plan = LaunchPlanFromText(request.at("plan"));
@@ -117,7 +131,9 @@ class GpuEvaluator {
     options.namespaces = options_.namespaces;
     options.runner_path = options_.runner;
     options.trusted_cubin = trusted_cubin_;
+    const auto start = std::chrono::steady_clock::now();
     session_ = std::make_unique<GpuSession>(std::move(options));
+    session_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     session_key_ = key;
   }
 
@@ -127,6 +143,7 @@ class GpuEvaluator {
   bool prepared_ = false;
   std::unique_ptr<GpuSession> session_;
   std::string session_key_;
+  double session_s_ = 0;  // that its making took
 };
 
 }  // namespace

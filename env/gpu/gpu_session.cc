@@ -114,12 +114,16 @@ CuDevicePtr GpuSession::Output(int slot, size_t index) const {
 uint64_t GpuSession::Draw(int slot, int member) {
   const uint64_t seed = SecretSeed();
   const uint64_t chosen = (member >= 0 ? static_cast<uint64_t>(member) : seed) % kMixtureMembers;
-  const std::vector<TensorView> views = Inputs(slot);
-  for (size_t i = 0; i < views.size(); ++i) {
-    FillOnDevice(fill_, stream_, reinterpret_cast<CuDevicePtr>(views[i].data), sized_.inputs[i].elements,
-                 DrawingOf(sized_.inputs[i], options_.inputs, chosen), seed + i * 0x9e3779b97f4a7c15ULL);
-  }
+  for (size_t i = 0; i < sized_.inputs.size(); ++i) DrawTensor(slot, i, seed, chosen);
   return seed;
+}
+
+void GpuSession::DrawTensor(int slot, size_t index, uint64_t seed, uint64_t member) {
+  const ConcreteTensor& tensor = sized_.inputs[index];
+  const ArgumentPlace& place = layout_.tensors[index];
+  const CuDevicePtr data = memory_.inputs + place.offset + static_cast<uint64_t>(slot) * place.stride;
+  FillOnDevice(fill_, stream_, data, tensor.elements, DrawingOf(tensor, options_.inputs, member),
+               seed + index * 0x9e3779b97f4a7c15ULL);
 }
 
 void GpuSession::Poison(int slot) {

@@ -45,6 +45,8 @@ class GpuSession {
   // New inputs and weights for a slot from a fresh secret seed (returned); `member` >= 0 chooses the
   // mixture's.
   uint64_t Draw(int slot, int member = -1);
+  // One tensor's values as Draw gives them for this seed and member: what one slot held can be had again.
+  void DrawTensor(int slot, size_t index, uint64_t seed, uint64_t member);
   void Poison(int slot);  // outputs and guard bands
   void Synchronize();
 

@@ -84,6 +84,7 @@ Completion Answer::Finish() {
   completion.prompt_token_ids = prompt_token_ids;
   completion.usage = usage.value_or(Usage{});
   completion.model = model;
+  completion.identity = identity;
   for (size_t i = 1; i < parts_.size(); ++i) completion.others.push_back(parts_[i].choice);
   return completion;
 }

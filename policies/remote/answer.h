@@ -42,6 +42,7 @@ class Answer {
   size_t tokens_so_far = 0;
   std::optional<ServerError> error;
   std::string model, id;   // as the server says
+  ModelIdentity identity;  // likewise
   std::string stop_cause;  // of the first choice
   bool done = false;       // the server said that nothing more comes
 

@@ -61,7 +61,14 @@ class ChatWire : public Wire {
     if (const std::string id = TextAt(chunk, "id"); !id.empty()) answer->id = id;
     if (const auto usage = UsageOfOpenAi(At(chunk, "usage"))) answer->usage = usage;
     ReadPromptTokens(chunk, answer);
+    if (const Json& identity = At(chunk, "kevin"); !identity.is_null()) ReadIdentity(identity, answer);
     for (const Json& choice : At(chunk, "choices")) ReadChoice(choice, part, answer);
+  }
+
+  // A field of kevin-model's own.
+  static void ReadIdentity(const Json& from, Answer* answer) {
+    answer->identity = {TextAt(from, "weights_hash"), TextAt(from, "tokenizer_hash"),
+                        TextAt(from, "chat_template_hash"), IntegerAt(from, "weights_version")};
   }
 
   static void ReadPromptTokens(const Json& from, Answer* answer) {

@@ -46,6 +46,7 @@ class Folder {
 TEST_CASE("the problems that ship load at every size") {
   const ProblemSet set = Shipped();
   std::vector<std::string> ids;
+  for (int number = 1; number <= 80; ++number) ids.push_back("chains/" + std::to_string(number));
   for (const auto& [level, count] : {std::pair{1, 100}, {2, 100}, {3, 50}}) {
     for (int number = 1; number <= count; ++number)
       ids.push_back("level" + std::to_string(level) + "/" + std::to_string(number));
@@ -123,19 +124,21 @@ TEST_CASE("suites name problems that count, each once") {
                                     {"level3", 49},
                                     {"representative-level1", 18},
                                     {"representative-level2", 8},
-                                    {"representative-level3", 9}}) {
+                                    {"representative-level3", 9},
+                                    {"test", 80}}) {
     INFO(name);
     CHECK(Suite(name).size() == static_cast<size_t>(count));
   }
   std::set<std::string> train_and_dev;
   for (const std::string name :
-       {"level1", "level2", "level3", "train", "dev", "families-train", "families-test"}) {
+       {"level1", "level2", "level3", "train", "dev", "families-train", "families-test", "test"}) {
     std::set<std::string> seen;
     for (const std::string& id : Suite(name)) {
       INFO(name << " " << id);
       CHECK(seen.insert(id).second);
       CHECK_FALSE(set.Find(id).flags.contains("inadmissible"));
       if (name == "train" || name == "dev") CHECK(train_and_dev.insert(id).second);
+      if (name == "test") CHECK_FALSE(train_and_dev.contains(id));
     }
   }
   CHECK(train_and_dev.size() == 198);

@@ -24,8 +24,8 @@ expect 2 "no problem given" baseline
 expect 2 "no such problems" baseline --suite level9
 expect 2 "did you mean level1/99" baseline --problem level1/199
 expect 2 "no size 'huge'" baseline --problem level1/19 --size huge
-expect 2 "not auto or cuda:N" baseline --problem level1/19 --device cpu
-[ -e /dev/nvidiactl ] || expect 3 "measured on a GPU" baseline --problem level1/19
+expect 2 "not auto, cpu or cuda:N" baseline --problem level1/19 --device xpu
+[ -e /dev/nvidiactl ] || expect 3 "cuda:0: " baseline --problem level1/19 --device cuda:0
 
 export LD_LIBRARY_PATH=$3
 expect 3 "this machine has 2 GPUs" baseline --problem level1/19 --device cuda:7

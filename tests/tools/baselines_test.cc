@@ -113,6 +113,24 @@ TEST_CASE("the headline has torch.compile where it is the faster one") {
         "; torch.compile not measured (kevin baseline --problem level1/19)");
 }
 
+TEST_CASE("a baseline of eager alone has its time and says nothing of torch.compile") {
+  Fixture fixture;
+  Baseline eager = Known(12, 0);
+  eager.key.device_model = "cpu: fake, 2 threads", eager.key.driver.clear();
+  eager.key.problem_hash = fixture.problem.content_hash;
+  BaselineStore(fixture.folder.path() / "kevin").Store(eager);
+  const auto found = BaselineStore(fixture.folder.path() / "kevin").Find(eager.key);
+  REQUIRE(found);
+  CHECK((found->eager_us == 12 && !found->HasCompiled() && found->CompileOverEager() == 0));
+  CHECK_FALSE(OverBaseline(found, 1.26));
+  CHECK(OverBaselineText(found, 1.26).empty());
+  CHECK(BaselineEvent(*found)["eager_us"] == 12.0);
+  CHECK(BaselineEvent(*found)["compiled_us"].is_null());
+  CHECK(BaselineEvent(*found)["speedup"].is_null());
+  CHECK(BaselineRow(*found).size() == kBaselineHeading.size());
+  CHECK(StoredBaselinesText(fixture.problem).find("cpu: fake, 2 threads") != std::string::npos);
+}
+
 TEST_CASE("events say the baseline, null where it is unknown") {
   Json event = {{"event", "turn"}, {"speedup", 1.26}};
   AddBaselineFields(Known(12, 10), "speedup", &event);

@@ -74,6 +74,24 @@ TEST_CASE("suites name problems by level, range, list and file") {
   CHECK(ErrorOf([] { Suite("none.txt"); }).find("cannot be read") != std::string::npos);
 }
 
+TEST_CASE("of a level or range, what does not count is left out with the reason; by its own id it stays") {
+  const ProblemSet problems(kProblems);
+  std::vector<LeftOut> left_out;
+  CHECK(ProblemsOfSuite(problems, kProblems, "level2/79-84", &left_out) ==
+        List{"level2/79", "level2/81", "level2/82", "level2/84"});
+  REQUIRE(left_out.size() == 2);
+  CHECK((left_out[0].id == "level2/80" && left_out[1].id == "level2/83"));
+  CHECK(left_out[0].reason == "Zeros are the right answer.");
+  left_out.clear();
+  CHECK(ProblemsOfSuite(problems, kProblems, "level2", &left_out).size() == 98);
+  CHECK(left_out.size() == 2);
+  left_out.clear();
+  CHECK(ProblemsOfSuite(problems, kProblems, "level2/80", &left_out) == List{"level2/80"});
+  CHECK(ProblemsOfSuite(problems, kProblems, "test", &left_out).size() == 80);
+  CHECK(left_out.empty());
+  CHECK(Suite("level2").size() == 100);  // nobody asked to leave any out
+}
+
 TEST_CASE("the live line says how far, how fast, how well") {
   const CollectTotals totals{"RUN", 5, 1, 8, 1, 20};
   // 20 turns in 100 s; 11 episodes of 8 turns less the 40 made: 48 more.

@@ -1,6 +1,8 @@
 // `kevin report`, `attribute`, `import-records` and `db` on databases made here, and the parts of the page.
 
 #include <cstdlib>
+#include <fstream>
+#include <sstream>
 
 #include "tests/catch.h"
 #include "tests/tools/command_line.h"
@@ -60,7 +62,126 @@ TEST_CASE("report says what a database holds") {
     CHECK(Contains(result.output, part));
   }
   CHECK(Contains(result.output, "best of each problem: mean, failures 0             2.4x"));
+  CHECK_FALSE(Contains(result.output, "US dollars"));  // no request was stored
   CHECK(Contains(kevin({"report", "--price", "3", "15"}).output, "US dollars per solved problem"));
+}
+
+TEST_CASE("what a solved problem cost is what was stored with the requests, unless a price is given") {
+  const Fixture kevin;
+  const auto add = [&](std::optional<double> cost) {
+    Store store = Store::Open(kevin.database, OpenMode::kWrite);
+    RequestRecord request;
+    request.provider = "openai", request.url = "http://x", request.model = "m", request.request = "{}";
+    request.outcome = "sent";
+    request.attempt = store.BeginRequest(kevin.episodes[0], request);
+    request.outcome = "answered", request.cost_usd = cost;
+    store.EndRequest(kevin.episodes[0], request);
+  };
+  add(0.25);
+  add(0.5);
+  auto side = Lines(kevin({"report", "--json"}).output)[0];
+  CHECK((side["requests"] == 2 && side["unknown_costs"] == 0 && side["cost_usd"] == 0.75));
+  CHECK(side["money_per_solved"] == Approx(0.75));  // one problem, solved
+  CHECK(side["metrics"]["usd_per_solved"]["value"] == Approx(0.75));
+  CHECK(Contains(kevin({"report"}).output, "cost $0.75"));
+  // Two episodes of two turns of 100 tokens in, 200 out.
+  side = Lines(kevin({"report", "--json", "--price", "3", "15"}).output)[0];
+  CHECK(side["money_per_solved"] == Approx(4 * (100 * 3 + 200 * 15) / 1e6));
+  add(std::nullopt);
+  side = Lines(kevin({"report", "--json"}).output)[0];
+  CHECK((side["money_per_solved"].is_null() && side["cost_usd"] == 0.75 && side["unknown_costs"] == 1));
+  CHECK(Contains(kevin({"report"}).output, "cost $0.75 and that of 1 of 3 requests, which is not known"));
+  const auto runs = Lines(kevin({"report", "--by", "run", "--json"}).output);
+  CHECK(runs[1]["cost_usd"].is_null());  // the other run asked nobody
+}
+
+// Two runs of three steps; the first did its second step again after it was stopped, and was evaluated.
+void WriteTraining(const TemporaryFolder& folder) {
+  std::filesystem::create_directories(folder / "a");
+  std::filesystem::create_directories(folder / "b");
+  const auto step = [](int n, double reward, double loss) {
+    return Json{{"event", "step"},  {"step", n},           {"steps", 4},
+                {"reward", reward}, {"correct", 0.25 * n}, {"loss", loss},
+                {"kl", nullptr},    {"seconds", 2.5},      {"a_new_figure", 7 + n}};
+  };
+  const auto evaluation = [](int n, double serial, double solved) {
+    return Json{
+        {"event", "evaluation_step"},
+        {"step", n},
+        {"suite", "core"},
+        {"split", "dev"},
+        {"budget", 4},
+        {"serial", {{"turns", 4}, {"best", serial}, {"best_low", serial - 0.5}, {"best_high", serial + 1}}},
+        {"parallel", nullptr},
+        {"metrics", {{"solved_best", {{"value", solved}, {"low", 0.1}, {"high", 0.9}}}}},
+        {"value", solved}};
+  };
+  std::ofstream a(folder / "a" / "metrics.jsonl"), b(folder / "b" / "metrics.jsonl");
+  for (const Json& event : {evaluation(0, 0.75, 0.25), step(1, 0.5, 0.1), step(2, 9, 9), step(3, 9, 9),
+                            step(2, 1, -0.2), step(3, 1.5, -0.3), evaluation(3, 1.25, 0.5)})
+    a << event.dump() << "\n";
+  a << "torn line {\n";
+  for (int n = 1; n <= 3; ++n) b << step(n, 0.25, 1).dump() << "\n";
+}
+
+TEST_CASE("report --train: curves of whatever figures a run's steps and evaluations have") {
+  TemporaryFolder folder;
+  WriteTraining(folder);
+  const std::string a = folder / "a", b = folder / "b";
+  const Json run = Lines(Run({"report", "--train", a, "--json"}).output)[0];
+  CHECK((run["part"] == "training" && run["run"] == "a" && run["steps"] == 3 && run["steps_asked"] == 4));
+  CHECK(run["seconds"] == Approx(7.5));
+  CHECK(run["curves"]["reward"] == Json::parse("[[1, 0.5], [2, 1.0], [3, 1.5]]"));
+  CHECK(run["curves"]["a_new_figure"][2] == Json::parse("[3, 10.0]"));
+  CHECK_FALSE(run["curves"].contains("kl"));
+  CHECK_FALSE(run["curves"].contains("steps"));
+  REQUIRE(run["evaluations"].size() == 1);
+  const Json& evaluation = run["evaluations"][0];
+  CHECK((evaluation["event"] == "evaluation_step" && evaluation["label"] == "core, dev"));
+  CHECK(evaluation["curves"]["serial.best"] == Json::parse("[[0, 0.75], [3, 1.25]]"));
+  CHECK(evaluation["curves"]["solved_best"] == Json::parse("[[0, 0.25], [3, 0.5]]"));
+  CHECK_FALSE(evaluation["curves"].contains("serial.turns"));
+
+  const std::string text = Run({"report", "--train", a, "--train", b}).output;
+  for (const char* part :
+       {"steps 1 to 3 of 4, 7.5 s; 1 lines are no events", "turns that are right", "25.0 %  75.0 %", "▁▅█",
+        "evaluation_step: core, dev", "one after the other: best speed-up"}) {
+    INFO(part << "\n" << text);
+    CHECK(Contains(text, part));
+  }
+  const std::string page = folder / "page.html";
+  CHECK(Run({"report", "--train", a, "--train", b, "--html", page}).code == 0);
+  std::ostringstream html;
+  html << std::ifstream(page).rdbuf();
+  CHECK(Contains(html.str(), "<figcaption>loss</figcaption>"));
+  CHECK(Contains(html.str(), ">-0.5</text>"));  // the axis goes down to where the loss went
+  CHECK(Contains(html.str(), "<h2>Evaluation: core, dev</h2>"));
+  CHECK(Contains(html.str(), "a: 1.25 at 3"));
+  CHECK_FALSE(Contains(html.str(), "http"));
+  CHECK(Run({"report", "--train", a, "--html", page}).code == 2);  // it is there
+  CHECK(Run({"report", "--train", folder / "none"}).code == 2);
+}
+
+TEST_CASE("problems that do not count are left out of a report unless they are asked for") {
+  const Fixture kevin;
+  {
+    Store store = Store::Open(kevin.database, OpenMode::kWrite);
+    ProblemRecord problem = SampleProblem();
+    problem.id = "level2/80";
+    problem.text = "id = \"level2/80\"\n";
+    problem.content_hash = ContentHash(problem.text);
+    problem.flags = {"degenerate-upstream", "inadmissible"};
+    EpisodeRecord episode = SampleEpisode(kevin.runs[0]);
+    episode.problem = problem.id, episode.problem_hash = problem.content_hash;
+    const std::string id = store.BeginEpisode(episode, problem);
+    store.AppendTurn(id, SampleTurn(1, 900));
+    store.FinishEpisode(id, {EpisodeState::kDone, "", 1, 900.0, 1, 3, "best.cpp", 12.5});
+  }
+  CHECK(Contains(kevin({"report"}).output, "1 problems, 2 episodes, 4 turns"));
+  CHECK(Contains(kevin({"report", "--inadmissible"}).output, "2 problems, 3 episodes, 5 turns"));
+  const Result nothing = kevin({"report", "--problems", "level2/"});
+  CHECK(nothing.code == 2);
+  CHECK(Contains(nothing.error, "level2/80 does not count: its file says so"));
 }
 
 TEST_CASE("report --json: an event a side and a comparison, unknown is null") {

@@ -1,11 +1,16 @@
 // `kevin train` as a person runs it: a database with tokens, a tiny model, the two programs.
 
+#include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
 #include "policies/local/files/safetensors.h"
 #include "tests/catch.h"
@@ -191,6 +196,59 @@ TEST_CASE("two processes train as one does") {
   }
   CHECK(largest < 1e-4);
   CHECK(ReadAll(world / "rank1.txt").empty());
+}
+
+TEST_CASE("where one of two processes is killed the other ends soon, and says so") {
+  const World world;
+  const std::string port = std::to_string(20000 + (getpid() + 7919) % 20000);
+  const std::string ranks = "MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port + " WORLD_SIZE=2 ";
+  const std::string endless =
+      "--model model --steps 1000000 --checkpoint-every 0 --learning-rate 1e-6 --out two";
+  const pid_t second = fork();
+  if (second == 0) {
+    setpgid(0, 0);  // its trainer goes with it
+    const std::string command = "cd " + (world / "").string() + " && " + ranks + "RANK=1 exec " +
+                                KEVIN_BINARY_DIR + "/bin/kevin train --dtype float32 " + endless +
+                                " >rank1.txt 2>&1 </dev/null";
+    execl("/bin/sh", "sh", "-c", command.c_str(), static_cast<char*>(nullptr));
+    _exit(127);
+  }
+  setpgid(second, second);
+  auto first = std::async(std::launch::async, [&] { return world.Train(endless, ranks + "RANK=0"); });
+  const auto lines = [&] {
+    const std::string text = ReadAll(world / "two/metrics.jsonl");
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  for (int i = 0; i < 6000 && lines() < 3; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  CHECK(lines() >= 3);
+  kill(-second, SIGKILL);
+  waitpid(second, nullptr, 0);
+  const auto killed = std::chrono::steady_clock::now();
+  const Ran ran = first.get();
+  CHECK(std::chrono::steady_clock::now() - killed < std::chrono::seconds(30));
+  INFO(ran.errors);
+  CHECK(ran.code == 4);
+  CHECK(ran.errors.find("lost another rank") != std::string::npos);
+  CHECK(ran.errors.find("--resume") != std::string::npos);
+}
+
+TEST_CASE("records of another tokenizer are refused, with the next step") {
+  const World world;
+  std::ofstream(world / "model/tokenizer.json")
+      << R"({"version": "1.0", "added_tokens": [], "normalizer": null,
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+    "post_processor": null, "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+    "use_regex": true}, "model": {"type": "BPE", "vocab": {"!": 0, "?": 1}, "merges": []}})";
+  std::ofstream(world / "model/chat_template.jinja") << "?";
+  {
+    Database database(world / "kevin.db", Database::Access::kReadWrite, 5000);
+    database.Execute("UPDATE turns SET tokenizer_hash = '0123456789abcdef'");
+  }
+  const Ran ran = world.Train(kGrpo + "--out run");
+  INFO(ran.errors);
+  CHECK(ran.code == 2);
+  CHECK(ran.errors.find("its tokenizer's hash is 0123456789ab, not") != std::string::npos);
+  CHECK(ran.errors.find("train the model that made the records") != std::string::npos);
 }
 
 TEST_CASE("what is wrong is named, with the next step") {

@@ -12,6 +12,7 @@
 #include "env/precision.h"
 #include "env/problem.h"
 #include "tools/export/chosen_turns.h"
+#include "tools/export/kernelbench_names.h"
 #include "tools/export/torch_extension.h"
 #include "tools/write_file.h"
 
@@ -107,14 +108,22 @@ std::string ModelText(const ChosenEpisode& e, const TurnRecord& turn, std::strin
 }
 
 struct Level {
-  Json results = Json::object(), baselines = Json::object();
-  std::map<int, int> samples;  // of each problem so far
+  Json results = Json::object();
+  std::map<int, Json> baselines;  // of problems whose reference was measured
+  std::map<int, int> samples;     // of each problem so far
 };
 
-std::string FileSafe(const std::string& name) {
-  std::string safe;
-  for (const char c : name) safe += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  return safe;
+// KernelBench's scripts leave out every problem that has no baseline, also from the number that they divide
+// by. Where nothing was right the value is never looked at; -1 is what they write for a time that is unknown.
+Json BaselinesOf(int number, const Level& level) {
+  Json baselines = Json::object();
+  const std::vector<std::string> files = KernelBenchFiles(number);
+  for (size_t i = 0; i < files.size(); ++i) {
+    const auto measured = level.baselines.find(static_cast<int>(i) + 1);
+    baselines[files[i]] =
+        measured != level.baselines.end() ? measured->second : Json{{"mean", -1.0}, {"num_trials", 0}};
+  }
+  return {{fmt::format("level{}", number), std::move(baselines)}};
 }
 
 class FolderWriter {
@@ -144,7 +153,7 @@ class FolderWriter {
     if (best) AddKernel(*n, sample, e, *best, &result);
     level.results[std::to_string(n->number)].push_back(std::move(result));
     if (best && best->evaluation.reference_us) {
-      level.baselines[fmt::format("{}_{}.py", n->number, FileSafe(e.problem->name))] =
+      level.baselines[n->number] =
           Stats(*best->evaluation.reference_us, best->evaluation.samples, "reference", e.figures->device);
     }
     written->lines++;
@@ -154,8 +163,7 @@ class FolderWriter {
     for (const auto& [number, level] : levels_) {
       const std::string folder = FolderOf(number);
       WriteFile(folder + "/eval_results.json", level.results.dump(4) + "\n", false);
-      WriteFile(folder + "/baseline_eager.json",
-                Json{{fmt::format("level{}", number), level.baselines}}.dump(4) + "\n", false);
+      WriteFile(folder + "/baseline_eager.json", BaselinesOf(number, level).dump(4) + "\n", false);
     }
   }
 

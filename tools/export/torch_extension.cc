@@ -4,6 +4,7 @@
 
 #include "env/error.h"
 #include "tools/export/launch_code.h"
+#include "tools/export/torch_extension_files.h"
 
 namespace kevin {
 namespace {
@@ -48,13 +49,43 @@ std::string ReturnType(const SizedProblem& problem) {
   return "std::tuple<" + types + ">";
 }
 
+// Many parameters go to the kernel as one block: copied into it at every call, since they may have changed.
+struct ParamBlock {
+  std::string copies;     // statements that make the tensor `params`
+  std::string constants;  // where each parameter lies
+};
+
+ParamBlock ParamBlockOf(const SizedProblem& problem) {
+  ParamBlock block;
+  int64_t at = 0;
+  for (const ConcreteTensor& t : problem.inputs) {
+    if (!t.spec.is_param) continue;
+    int64_t elements = 1;
+    for (const int64_t extent : t.shape) elements *= extent;
+    block.copies += fmt::format("  {}.narrow(0, {}L, {}L).copy_({}.reshape({{-1}}));\n", kParamBlockName, at,
+                                elements, t.spec.name);
+    block.constants += fmt::format("constexpr long {} = {};\n", OffsetName(t.spec.name), at);
+    at += (elements + kParamAlignment - 1) / kParamAlignment * kParamAlignment;
+  }
+  block.copies = fmt::format("  at::Tensor {} = at::empty({{{}L}}, {}.options().dtype(at::kFloat));\n",
+                             kParamBlockName, at, problem.inputs[0].spec.name) +
+                 block.copies;
+  return block;
+}
+
 // The host side: checks, outputs, workspaces, and one call of `kevin_kernel`.
 std::string OperatorText(const SizedProblem& problem, bool gpu, const std::vector<int64_t>& workspaces) {
   std::string body, pointers;
+  const bool has_block = HasParamBlock(*problem.problem);
   for (const ConcreteTensor& t : problem.inputs) {
     body += fmt::format("  Expect({}, \"{}\", {}, {});\n", t.spec.name, t.spec.name, TorchType(t.spec.dtype),
                         Shape(t.shape));
+    if (has_block && t.spec.is_param) continue;
     pointers += fmt::format("{}(char*){}.const_data_ptr()", pointers.empty() ? "" : ", ", t.spec.name);
+  }
+  if (has_block) {
+    body += ParamBlockOf(problem).copies;
+    pointers += fmt::format(", (char*){}.const_data_ptr()", kParamBlockName);
   }
   const std::string first = problem.inputs[0].spec.name;
   if (gpu) body += fmt::format("  const c10::cuda::CUDAGuard guard({}.device());\n", first);
@@ -124,6 +155,14 @@ struct Kernel {
 
 // The kernel and `kevin_kernel`, which launches it.
 Kernel KernelFile(const SizedProblem& problem, const std::string& kind, const std::string& source) {
+  const bool has_block = HasParamBlock(*problem.problem);
+  if (kind == "cuda" && has_block) {
+    throw Error(ExitCode::kBadRequest,
+                problem.problem->id +
+                    ": a GPU kernel that takes its parameters as one block cannot be a PyTorch "
+                    "operator yet",
+                "without --as the source is exported as it is");
+  }
   if (kind == "cuda") {
     LaunchCode launch = WriteLaunchCode(problem, kind, source);
     return {
@@ -143,89 +182,14 @@ Kernel KernelFile(const SizedProblem& problem, const std::string& kind, const st
   std::string text = "#include <cmath>\n#include <cstdint>\n#include <cstring>\n\n", arguments;
   for (const auto& [name, value] : problem.symbols)
     text += fmt::format("constexpr long {} = {};\n", name, value);
-  size_t at = 0;
-  for (const ConcreteTensor& t : problem.inputs)
-    arguments += fmt::format("{}(const {}*)buffers[{}]", at ? ", " : "", DTypeCpp(t.spec.dtype), at), ++at;
-  for (const ConcreteTensor& t : problem.outputs)
-    arguments += fmt::format("{}({}*)buffers[{}]", at ? ", " : "", DTypeCpp(t.spec.dtype), at), ++at;
+  if (has_block) text += ParamBlockOf(problem).constants;
+  const std::vector<TensorSpec> tensors = LaunchTensors(*problem.problem);
+  for (size_t at = 0; at < tensors.size(); ++at) {
+    const bool is_output = at + problem.outputs.size() >= tensors.size();
+    arguments += fmt::format("{}({}{}*)buffers[{}]", at ? ", " : "", is_output ? "" : "const ",
+                             DTypeCpp(tensors[at].dtype), at);
+  }
   return {text + source + "\nvoid kevin_kernel(char* const* buffers) { launch(" + arguments + "); }\n", {}};
-}
-
-std::string SetupPy(const std::string& module, bool gpu) {
-  const std::string kind = gpu ? "CUDAExtension" : "CppExtension";
-  const std::string flags =
-      gpu ? R"({"cxx": ["-O2"], "nvcc": ["-O3", "-std=c++20", "--expt-relaxed-constexpr"]})"
-          : R"({"cxx": ["-O3", "-std=c++20", "-march=native", "-fopenmp"]})";
-  return fmt::format(
-      "from setuptools import setup\nfrom torch.utils.cpp_extension import BuildExtension, {0}\n\nsetup(\n   "
-      " "
-      "name=\"{1}\",\n    version=\"1.0\",\n    packages=[\"{1}\"],\n    ext_modules=[\n        {0}(\n       "
-      "     "
-      "\"{1}._C\",\n            [\"csrc/binding.cpp\", \"csrc/kernel.{2}\"],\n            "
-      "extra_compile_args={3},{4}\n"
-      "        )\n    ],\n    cmdclass={{\"build_ext\": BuildExtension}},\n)\n",
-      kind, module, gpu ? "cu" : "cpp", flags, gpu ? "" : "\n            extra_link_args=[\"-fopenmp\"],");
-}
-
-std::string InitPy(const SizedProblem& problem, const std::string& module) {
-  std::string names;
-  for (const ConcreteTensor& t : problem.inputs) names += (names.empty() ? "" : ", ") + t.spec.name;
-  return fmt::format(
-      "\"\"\"{} ({}) at size {}: run({}).\"\"\"\nimport glob\nimport os\n\nimport torch\n\nfor _library in "
-      "glob.glob(os.path.join(os.path.dirname(__file__), \"_C*.so\")):\n    "
-      "torch.ops.load_library(_library)\n\n"
-      "run = torch.ops.{}.run\n",
-      problem.problem->id, problem.problem->name, problem.size, names, module);
-}
-
-std::string TestPy(const SizedProblem& problem, const std::string& module, bool gpu) {
-  std::string inputs;
-  for (const ConcreteTensor& t : problem.inputs)
-    inputs += fmt::format("    torch.randn({}, device=device) * {:.9g} + {:.9g},  # {}\n",
-                          t.shape.empty() ? "()" : fmt::format("({},)", fmt::join(t.shape, ", ")),
-                          t.spec.scale, t.spec.offset, t.spec.name);
-  return fmt::format(R"("""Compares the operator with its reference in PyTorch, and times both."""
-import time
-
-import torch
-
-import {0}
-
-REFERENCE = r'''{1}'''
-device = "{2}"
-inputs = [
-{3}]
-forward = torch.jit.CompilationUnit(REFERENCE).forward
-expected, found = forward(*inputs), {0}.run(*inputs)
-truth = forward(*[x.double() for x in inputs])
-print("largest error: kernel", (found - truth).abs().max().item(), "PyTorch", (expected - truth).abs().max().item())
-
-
-def seconds(call):
-    call()
-    synchronize = torch.cuda.synchronize if device == "cuda" else lambda: None
-    synchronize()
-    start = time.perf_counter()
-    for _ in range(50):
-        call()
-    synchronize()
-    return (time.perf_counter() - start) / 50
-
-
-eager, kernel = seconds(lambda: forward(*inputs)), seconds(lambda: {0}.run(*inputs))
-print(f"PyTorch {{eager * 1e6:.1f}} us, kernel {{kernel * 1e6:.1f}} us: {{eager / kernel:.2f}}x, in a plain loop")
-)",
-                     module, problem.problem->reference, gpu ? "cuda" : "cpu", inputs);
-}
-
-std::string Readme(const SizedProblem& problem, const std::string& module, const std::string& heading) {
-  return fmt::format(
-      "# {0}\n\n{1}\nThe operator is made for these shapes alone and checks them.\n\n    pip install "
-      "--no-build-isolation .    # against the PyTorch that is installed\n    python test.py\n\n    import "
-      "{0}\n    out "
-      "= {0}.run({2})\n\nPlain `pip install .` fetches a PyTorch to build against; it must be the version "
-      "that runs it.\n",
-      module, heading, problem.inputs[0].spec.name + (problem.inputs.size() > 1 ? ", ..." : ""));
 }
 
 }  // namespace
@@ -241,7 +205,7 @@ TorchExtension WriteTorchExtension(const SizedProblem& problem, const std::strin
   extension.files["pyproject.toml"] =
       "[build-system]\nrequires = [\"setuptools\", \"wheel\", \"ninja\", \"torch\"]\nbuild-backend = "
       "\"setuptools.build_meta\"\n";
-  extension.files[module + "/__init__.py"] = InitPy(problem, module);
+  extension.files["src/" + module + "/__init__.py"] = InitPy(problem, module);
   extension.files["csrc/binding.cpp"] = Binding(problem, module, gpu, kernel.workspaces);
   extension.files[gpu ? "csrc/kernel.cu" : "csrc/kernel.cpp"] = heading + kernel.text;
   extension.files["test.py"] = TestPy(problem, module, gpu);

@@ -92,12 +92,58 @@ std::string SeriesSvg(const ChartSeries& one, const ChartOptions& options, const
         options.is_percent ? fmt::format("{:.1f} %", 100 * p.y) : fmt::format("{:.3g}", p.y);
     if (options.with_dots) {
       marks +=
-          Dot(x(p.x), y(p.y), 2.8, ColorOf(one.color), fmt::format("{}: {} at {:.4g}", one.name, value, p.x));
+          Dot(x(p.x), y(p.y), 2.8, ColorOf(one.color), fmt::format("{}: {} at {:.6g}", one.name, value, p.x));
     }
   }
   return fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"{}/>", path,
                      ColorOf(one.color), one.is_dashed ? " stroke-dasharray=\"5 4\"" : "") +
          marks;
+}
+
+// Of the values, in whole steps.
+struct Axis {
+  double low = 0, high = 1, step = 0.25;
+};
+
+Axis AxisOf(const ChartOptions& options, Range ys) {
+  Axis axis;
+  const double room = 0.1 * std::max(std::abs(ys.high), 1e-6);
+  if (ys.high - ys.low < 1e-6 * room) ys.low -= room, ys.high += room;  // all the same
+  if (options.is_percent && ys.high <= 1) return axis;
+  axis.step = NiceStep(ys.high - ys.low, 5);
+  axis.low = std::floor(ys.low / axis.step) * axis.step;
+  axis.high = std::ceil(ys.high / axis.step) * axis.step;
+  return axis;
+}
+
+std::string YAxis(const ChartOptions& options, const Axis& axis, const Scale& y) {
+  const double right = kWidth - kRight;
+  std::string svg;
+  for (int i = 0; axis.low + i * axis.step <= axis.high + axis.step * 1e-3; ++i) {
+    const double tick = axis.low + i * axis.step;
+    const double shown = std::abs(tick) < axis.step * 1e-3 ? 0 : tick;
+    svg += Line(kLeft, y(tick), right, y(tick), "class=\"axis\"");
+    svg += Text(kLeft - 6, y(tick) + 4, "end",
+                options.is_percent ? fmt::format("{:.0f} %", 100 * shown) : fmt::format("{:.3g}", shown));
+  }
+  if (options.y_mark > axis.low && options.y_mark < axis.high)
+    svg += Line(kLeft, y(options.y_mark), right, y(options.y_mark),
+                "stroke=\"var(--quiet)\" stroke-dasharray=\"2 3\"");
+  return svg;
+}
+
+std::string XAxis(const ChartOptions& options, const Range& xs, const Scale& x) {
+  const double bottom = kHeight - kBottom;
+  std::string svg;
+  if (options.is_log2_x) {
+    for (double tick = xs.low; tick <= xs.high * 1.0001; tick *= 2)
+      svg += Text(x(tick), bottom + 15, "middle", fmt::format("{:.0f}", tick));
+  } else {
+    const double step = NiceStep(xs.high - xs.low, 8);
+    for (double tick = std::ceil(xs.low / step) * step; tick <= xs.high * 1.0001; tick += step)
+      svg += Text(x(tick), bottom + 15, "middle", fmt::format("{:.4g}", tick));
+  }
+  return svg + Text((kLeft + kWidth - kRight) / 2, kHeight - 6, "middle", options.x_label);
 }
 
 }  // namespace
@@ -106,36 +152,19 @@ std::string ColorOf(size_t color) { return fmt::format("var(--s{})", color % 6);
 
 std::string LineChart(const ChartOptions& options, const std::vector<ChartSeries>& series) {
   Range xs, ys;
-  ys.Add(0);
+  if (options.from_zero || options.is_percent) ys.Add(0);
   if (options.is_percent) ys.Add(1);
   for (const ChartSeries& one : series) {
-    for (const ChartPoint& p : one.points) xs.Add(p.x), ys.Add(p.y), ys.Add(std::max(p.high, p.y));
+    for (const ChartPoint& p : one.points)
+      xs.Add(p.x), ys.Add(p.y), ys.Add(std::max(p.high, p.y)), ys.Add(p.low < p.high ? p.low : p.y);
   }
   if (xs.low > xs.high) return "";
   if (options.y_mark > 0) ys.Add(options.y_mark * 1.1);
-  const double right = kWidth - kRight, bottom = kHeight - kBottom;
-  const double step = options.is_percent ? 0.25 : NiceStep(ys.high - ys.low, 5);
-  const double top_value = options.is_percent ? 1 : std::ceil(ys.high / step) * step;
-  const Scale x(xs.low, xs.high, kLeft, right, options.is_log2_x), y(0, top_value, bottom, kTop, false);
-  std::string svg;
-  for (double tick = 0; tick <= top_value * 1.0001; tick += step) {
-    svg += Line(kLeft, y(tick), right, y(tick), "class=\"axis\"");
-    svg += Text(kLeft - 6, y(tick) + 4, "end",
-                options.is_percent ? fmt::format("{:.0f} %", 100 * tick) : fmt::format("{:.3g}", tick));
-  }
-  if (options.is_log2_x) {
-    for (double tick = xs.low; tick <= xs.high * 1.0001; tick *= 2)
-      svg += Text(x(tick), bottom + 15, "middle", fmt::format("{:.0f}", tick));
-  } else {
-    const double x_step = NiceStep(xs.high - xs.low, 8);
-    for (double tick = std::ceil(xs.low / x_step) * x_step; tick <= xs.high * 1.0001; tick += x_step)
-      svg += Text(x(tick), bottom + 15, "middle", fmt::format("{:.3g}", tick));
-  }
-  if (options.y_mark > 0 && options.y_mark < top_value)
-    svg += Line(kLeft, y(options.y_mark), right, y(options.y_mark),
-                "stroke=\"var(--quiet)\" stroke-dasharray=\"2 3\"");
+  const Axis axis = AxisOf(options, ys);
+  const Scale x(xs.low, xs.high, kLeft, kWidth - kRight, options.is_log2_x);
+  const Scale y(axis.low, axis.high, kHeight - kBottom, kTop, false);
+  std::string svg = YAxis(options, axis, y) + XAxis(options, xs, x);
   for (const ChartSeries& one : series) svg += SeriesSvg(one, options, x, y);
-  svg += Text((kLeft + right) / 2, kHeight - 6, "middle", options.x_label);
   const std::string caption =
       options.y_label.empty() ? options.title : options.title + ": " + options.y_label;
   return "<figure><figcaption>" + Escaped(caption) + "</figcaption>" +

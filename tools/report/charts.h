@@ -24,7 +24,8 @@ struct ChartOptions {
   bool is_percent = false;  // y is a share
   bool is_log2_x = false;
   bool with_dots = true;
-  double y_mark = 0;  // a line across, such as 1x; 0: none
+  bool from_zero = true;  // else the axis spans the values alone
+  double y_mark = 0;      // a line across, such as 1x; 0: none
 };
 // A <figure> with its legend; "" for series without points.
 std::string LineChart(const ChartOptions& options, const std::vector<ChartSeries>& series);

@@ -13,7 +13,7 @@ std::string BareText(double value, MetricUnit unit) {
     case MetricUnit::kShare:
       return fmt::format("{:.1f}", 100 * value);
     case MetricUnit::kRatio:
-      return fmt::format("{:.3g}", value);
+    case MetricUnit::kDollars:
     case MetricUnit::kSeconds:
       return fmt::format("{:.3g}", value);
     case MetricUnit::kCount:
@@ -31,6 +31,7 @@ const char* UnitText(MetricUnit unit) {
     case MetricUnit::kSeconds:
       return " s";
     case MetricUnit::kCount:
+    case MetricUnit::kDollars:  // the label says it
       return "";
   }
   return "";
@@ -82,13 +83,13 @@ std::string SpanText(double s) {
   return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
 }
 
-std::optional<double> MoneyPerSolved(const Report& report, size_t side,
-                                     const std::optional<TokenPrice>& price) {
-  if (!price) return std::nullopt;
-  const double prompt = report.Metric(side, "prompt_tokens_per_solved").value;
-  const double completion = report.Metric(side, "completion_tokens_per_solved").value;
-  if (std::isnan(prompt) || std::isnan(completion)) return std::nullopt;
-  return (prompt * price->prompt + completion * price->completion) / 1e6;
+std::string MoneyText(const Side& side) {
+  std::string text = fmt::format("cost ${:.4g}", side.cost_usd);
+  if (side.unknown_costs > 0) {
+    text += fmt::format(" and that of {} of {} requests, which is not known (--price reckons by tokens)",
+                        CountText(side.unknown_costs), CountText(side.requests));
+  }
+  return text;
 }
 
 }  // namespace kevin

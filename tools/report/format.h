@@ -1,7 +1,6 @@
 #pragma once
 // Numbers of a report as people read them.
 
-#include <optional>
 #include <string>
 
 #include "agent/report/report.h"
@@ -17,16 +16,10 @@ std::string DifferenceText(const Interval& interval, MetricUnit unit);
 std::string PValueText(double p);  // "0.004", "< 0.001"
 std::string CountText(int64_t n);  // "1,234,567"
 std::string SpanText(double s);    // "1.2 s", "3 min 20 s", "5 h 12 min"
+// "cost $12.3", "cost $12.3 and that of 4 of 400 requests, which is not known".
+std::string MoneyText(const Side& side);
 
 // "better" or "worse" where a tested metric differs beyond chance at the report's confidence; else "".
 std::string SignificanceWord(const Report& report, size_t metric, const Difference& difference);
-
-// US dollars per million tokens, given with --price.
-struct TokenPrice {
-  double prompt = 0, completion = 0;
-};
-// What a solved problem cost; nullopt without a price or without tokens.
-std::optional<double> MoneyPerSolved(const Report& report, size_t side,
-                                     const std::optional<TokenPrice>& price);
 
 }  // namespace kevin

@@ -53,7 +53,7 @@ Json CurvesJson(const SideReport& one) {
   return json;
 }
 
-Json SideJson(const Report& report, size_t index, const std::optional<TokenPrice>& price) {
+Json SideJson(const Report& report, size_t index) {
   const SideReport& one = report.sides[index];
   const Side& s = one.side;
   Json event = {{"event", "report"},
@@ -77,8 +77,10 @@ Json SideJson(const Report& report, size_t index, const std::optional<TokenPrice
   event["time"] = {{"generate_s", s.time.generate_s}, {"compile_s", s.time.compile_s},
                    {"verify_s", s.time.verify_s},     {"measure_s", s.time.measure_s},
                    {"wait_s", s.time.wait_s},         {"overhead_s", s.time.overhead_s}};
-  const auto money = MoneyPerSolved(report, index, price);
-  event["money_per_solved"] = money ? Number(*money) : Json(nullptr);
+  event["requests"] = s.requests;
+  event["unknown_costs"] = s.unknown_costs;
+  event["cost_usd"] = s.requests > 0 || s.cost_usd > 0 ? Json(s.cost_usd) : Json(nullptr);
+  event["money_per_solved"] = Number(report.Metric(index, "usd_per_solved").value);
   return event;
 }
 
@@ -108,9 +110,9 @@ Json ComparisonJson(const Report& report, size_t index) {
 
 }  // namespace
 
-std::vector<Json> ReportEvents(const Report& report, const std::optional<TokenPrice>& price) {
+std::vector<Json> ReportEvents(const Report& report) {
   std::vector<Json> events;
-  for (size_t i = 0; i < report.sides.size(); ++i) events.push_back(SideJson(report, i, price));
+  for (size_t i = 0; i < report.sides.size(); ++i) events.push_back(SideJson(report, i));
   for (size_t i = 0; i < report.comparisons.size(); ++i) events.push_back(ComparisonJson(report, i));
   return events;
 }

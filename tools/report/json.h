@@ -2,7 +2,6 @@
 // A report for scripts: events named "report", one a side and one a comparison. Unknown is null.
 
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <vector>
 
 #include "agent/report/report.h"
@@ -12,10 +11,9 @@ namespace kevin {
 
 // A side: `event`, `part` "side", `side`, `problems`, `episodes`, `turns`, `outcomes`, `confidence`,
 // `replicates`, `metrics` (by name: `value`, `low`, `high`), `levels` and `families` (by name, with
-// `problems` and `metrics`), `fast_curve`, `by_turn`, `budgets`, `time`, `money_per_solved`. A comparison:
-// `part` "comparison", `base`, `other`, `problems`, `metrics` (by name: `base`, `other`, `difference`, `low`,
-// `high`, `p`, `p_adjusted`, `significant`).
-std::vector<nlohmann::ordered_json> ReportEvents(const Report& report,
-                                                 const std::optional<TokenPrice>& price);
+// `problems` and `metrics`), `fast_curve`, `by_turn`, `budgets`, `time`, `requests`, `unknown_costs`,
+// `cost_usd`, `money_per_solved`. A comparison: `part` "comparison", `base`, `other`, `problems`, `metrics`
+// (by name: `base`, `other`, `difference`, `low`, `high`, `p`, `p_adjusted`, `significant`).
+std::vector<nlohmann::ordered_json> ReportEvents(const Report& report);
 
 }  // namespace kevin

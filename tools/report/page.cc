@@ -10,6 +10,7 @@
 #include "tools/report/charts.h"
 #include "tools/report/html.h"
 #include "tools/report/ladders.h"
+#include "tools/report/page_charts.h"
 
 namespace kevin {
 namespace {
@@ -27,7 +28,7 @@ std::string SideMark(const Report& report, size_t side) {
   return SideSquare(report, side) + " " + Escaped(report.sides[side].side.name);
 }
 
-std::string Tiles(const Report& report, size_t side, const std::optional<TokenPrice>& price) {
+std::string Tiles(const Report& report, size_t side) {
   std::string html = "<div class=\"tiles\">";
   const auto tile = [&](const std::string& label, const std::string& value, const std::string& more) {
     html += fmt::format(
@@ -47,14 +48,13 @@ std::string Tiles(const Report& report, size_t side, const std::optional<TokenPr
   metric("geomean_avg", "geometric mean");
   metric("mean_avg", "mean, failures 0");
   metric("geomean_best", "best of each, geom. mean");
-  if (const auto money = MoneyPerSolved(report, side, price))
-    tile("per solved problem", fmt::format("${:.3g}", *money), "");
-  else
-    metric("seconds_per_solved", "per solved problem");
+  const bool has_money = !std::isnan(report.Metric(side, "usd_per_solved").value);
+  metric(has_money ? "usd_per_solved" : "seconds_per_solved",
+         has_money ? "US dollars per solved problem" : "per solved problem");
   return html + "</div>";
 }
 
-std::string SideSummary(const Report& report, size_t side, const std::optional<TokenPrice>& price) {
+std::string SideSummary(const Report& report, size_t side) {
   const Side& s = report.sides[side].side;
   std::string facts = fmt::format("{} problems, {} episodes, {} turns", s.problems.size(),
                                   CountText(s.episodes), CountText(s.turns));
@@ -62,8 +62,9 @@ std::string SideSummary(const Report& report, size_t side, const std::optional<T
     facts +=
         fmt::format("; {} best kernels were not measured again and read too fast", CountText(s.unconfirmed));
   if (s.unfinished > 0) facts += fmt::format("; {} episodes are not done", CountText(s.unfinished));
+  if (s.cost_usd > 0 || s.unknown_costs > 0) facts += "; " + MoneyText(s);
   return fmt::format("<h3>{}</h3><p class=\"quiet\">{}</p>", SideMark(report, side), facts) +
-         Tiles(report, side, price);
+         Tiles(report, side);
 }
 
 std::string MetricRows(const Report& report) {
@@ -130,95 +131,6 @@ std::string GroupRows(const Report& report) {
       "<tr><th></th><th>problems</th><th>solved</th><th>fast_1</th><th>mean, failures 0</th>"
       "<th>geometric mean</th><th>best: geometric mean</th></tr>",
       body);
-}
-
-std::vector<ChartSeries> FastSeries(const Report& report) {
-  std::vector<ChartSeries> series;
-  for (size_t i = 0; i < report.sides.size(); ++i) {
-    const std::string name = report.sides.size() > 1 ? report.sides[i].side.name + ", " : "";
-    ChartSeries avg{name + "of episodes", i, false, {}}, best{name + "of problems", i, true, {}};
-    for (const FastPoint& p : report.sides[i].fast_curve) {
-      avg.points.push_back({p.p, p.avg, p.avg, p.avg});
-      best.points.push_back({p.p, p.best, p.best, p.best});
-    }
-    series.push_back(std::move(avg)), series.push_back(std::move(best));
-  }
-  return series;
-}
-
-std::vector<ChartSeries> TurnSeries(const Report& report, double CurvePoint::*value) {
-  std::vector<ChartSeries> series;
-  for (size_t i = 0; i < report.sides.size(); ++i) {
-    ChartSeries one{report.sides[i].side.name, i, false, {}};
-    for (const CurvePoint& p : report.sides[i].side.by_turn)
-      one.points.push_back({static_cast<double>(p.turn), p.*value, p.*value, p.*value});
-    series.push_back(std::move(one));
-  }
-  return series;
-}
-
-std::string BudgetChart(const Report& report, size_t side) {
-  std::map<int, ChartSeries> by_turns;
-  for (const BudgetCell& c : report.sides[side].budgets) {
-    const auto color = static_cast<size_t>(std::lround(std::log2(c.turns)));
-    ChartSeries& series = by_turns[c.turns];
-    series.name = c.turns == 1 ? "1 turn (parallel)" : fmt::format("{} turns", c.turns), series.color = color;
-    series.points.push_back(
-        {static_cast<double>(c.turns * c.episodes), c.best, c.best_interval.low, c.best_interval.high});
-  }
-  std::vector<ChartSeries> series;
-  for (auto& [turns, one] : by_turns) series.push_back(std::move(one));
-  const std::string of = report.sides.size() > 1 ? report.sides[side].side.name : "";
-  return LineChart({"Serial against parallel: mean best speed-up by kernels spent",
-                    "kernels: turns x episodes", of, false, true, true, 1},
-                   series);
-}
-
-std::string TimeChart(const Report& report) {
-  std::vector<std::string> rows;
-  std::vector<std::vector<BarPart>> parts;
-  for (const SideReport& one : report.sides) {
-    const TimeSplit& t = one.side.time;
-    rows.push_back(one.side.name + ": " + SpanText(t.Total()));
-    parts.push_back({{"generate", t.generate_s},
-                     {"compile", t.compile_s},
-                     {"verify", t.verify_s},
-                     {"measure", t.measure_s},
-                     {"wait", t.wait_s},
-                     {"overhead", t.overhead_s}});
-  }
-  return StackedBars("Where the time of turns went", rows, parts);
-}
-
-std::string OutcomeChart(const Report& report) {
-  constexpr OutcomeKind kOrder[] = {
-      OutcomeKind::kMeasured, OutcomeKind::kWrong,   OutcomeKind::kCrashed,    OutcomeKind::kCompileFailed,
-      OutcomeKind::kTimedOut, OutcomeKind::kRefused, OutcomeKind::kParseFailed};
-  std::vector<std::string> rows;
-  std::vector<std::vector<BarPart>> parts;
-  for (const SideReport& one : report.sides) {
-    rows.push_back(one.side.name + ": " + CountText(one.side.turns) + " turns");
-    std::vector<BarPart> bar;
-    for (const OutcomeKind kind : kOrder)
-      bar.push_back(
-          {OutcomeKindName(kind), static_cast<double>(one.side.outcomes[static_cast<size_t>(kind)])});
-    parts.push_back(std::move(bar));
-  }
-  return StackedBars("What became of the turns", rows, parts);
-}
-
-std::string Charts(const Report& report) {
-  std::string html = "<div class=\"charts\">";
-  html += LineChart({"fast_p: share with a speed-up above p", "p", "", true, false, false, 0},
-                    FastSeries(report));
-  html += LineChart({"Best speed-up so far, failures 0", "turn", "", false, false, true, 1},
-                    TurnSeries(report, &CurvePoint::best_so_far));
-  html += LineChart({"Solved so far, of episodes", "turn", "", true, false, true, 0},
-                    TurnSeries(report, &CurvePoint::solved_so_far));
-  html += LineChart({"Right, of the turn's kernels", "turn", "", true, false, true, 0},
-                    TurnSeries(report, &CurvePoint::correct));
-  for (size_t i = 0; i < report.sides.size(); ++i) html += BudgetChart(report, i);
-  return html + TimeChart(report) + OutcomeChart(report) + "</div>";
 }
 
 const SideEpisode* BestOf(const SideProblem& problem) {
@@ -354,8 +266,7 @@ class Sections {
 
 }  // namespace
 
-Page MakePage(const Report& report, const ChosenSides& sides, const std::optional<TokenPrice>& price,
-              const PageOptions& options) {
+Page MakePage(const Report& report, const ChosenSides& sides, const PageOptions& options) {
   const std::vector<std::string> ids = ProblemIds(report);
   Sections sections(report, sides, options);
   const std::string problems = sections.Make(ids);
@@ -374,9 +285,9 @@ Page MakePage(const Report& report, const ChosenSides& sides, const std::optiona
       "its winner, measured again.</p>\n",
       fmt::gmtime(std::chrono::system_clock::to_time_t(now)), 100 * report.options.confidence,
       report.options.replicates);
-  for (size_t side = 0; side < report.sides.size(); ++side) page.html += SideSummary(report, side, price);
+  for (size_t side = 0; side < report.sides.size(); ++side) page.html += SideSummary(report, side);
   for (size_t i = 0; i < report.comparisons.size(); ++i) page.html += ComparisonRows(report, i);
-  page.html += "<h2>Plots</h2>" + Charts(report);
+  page.html += "<h2>Plots</h2>" + ReportCharts(report);
   page.html += "<h2>Levels and families</h2>" + GroupRows(report);
   page.html += "<h2>All metrics</h2>" + Details("All metrics with their intervals", MetricRows(report));
   page.html += "<h2>Problems</h2>" + ProblemDots(report, ids);

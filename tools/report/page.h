@@ -24,7 +24,6 @@ struct Page {
 
 // `sides` are those the report was made of (their Side values may have been moved from); their stores are
 // read.
-Page MakePage(const Report& report, const ChosenSides& sides, const std::optional<TokenPrice>& price,
-              const PageOptions& options);
+Page MakePage(const Report& report, const ChosenSides& sides, const PageOptions& options);
 
 }  // namespace kevin

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "env/error.h"
+#include "env/problem.h"
 #include "tools/run_choice.h"
 
 namespace kevin {
@@ -53,6 +54,35 @@ std::vector<std::vector<std::string>> FindRuns(const SideRequest& request,
   return runs;
 }
 
+bool Counts(const ProblemFigures& problem) {
+  return std::find(problem.flags.begin(), problem.flags.end(), "inadmissible") == problem.flags.end();
+}
+
+// As its text says that was in force.
+std::string WhyNot(Store& store, const ProblemFigures& problem) {
+  const auto record = store.FindProblem(problem.hash);
+  try {
+    if (record) return ParseProblem(record->text, problem.id).flags.at("inadmissible");
+  } catch (const std::exception&) {  // a text that this version cannot read
+  }
+  return "its file says so";
+}
+
+void CountLeftOut(Store& store, const ProblemFigures& problem, std::vector<LeftOutProblem>* left_out) {
+  auto place = std::find_if(left_out->begin(), left_out->end(),
+                            [&](const LeftOutProblem& one) { return one.id == problem.id; });
+  if (place == left_out->end()) place = left_out->insert(place, {problem.id, WhyNot(store, problem), 0});
+  ++place->episodes;
+}
+
+std::string WhyNothing(const SideRequest& request, const ChosenSides& chosen) {
+  std::string why =
+      fmt::format("there are no episodes to report on in {}", fmt::join(request.databases, ", "));
+  for (const LeftOutProblem& one : chosen.left_out)
+    why += fmt::format("; {} does not count: {}", one.id, one.reason);
+  return why;
+}
+
 }  // namespace
 
 ChosenSides ChooseSides(const SideRequest& request) {
@@ -70,22 +100,25 @@ ChosenSides ChooseSides(const SideRequest& request) {
     std::vector<std::string> order;
     for (size_t e = 0; e < source.figures.episodes.size(); ++e) {
       const EpisodeFigures& episode = source.figures.episodes[e];
-      const std::string& id = source.figures.problems[static_cast<size_t>(episode.problem)].id;
-      if (!id.starts_with(request.problems)) continue;
+      const ProblemFigures& problem = source.figures.problems[static_cast<size_t>(episode.problem)];
+      if (!problem.id.starts_with(request.problems)) continue;
+      if (!request.inadmissible && !Counts(problem)) {
+        CountLeftOut(*source.store, problem, &chosen.left_out);
+        continue;
+      }
       const std::string name = SideName(by, source.figures, episode, source.database);
       if (by_name[name].empty()) order.push_back(name);
       by_name[name].push_back(e);
     }
     for (const std::string& name : order) {
       const bool is_ambiguous = chosen.sources.size() > 1 && by != "db" && by != "all";
-      chosen.sides.push_back(
-          MakeSide(is_ambiguous ? name + " (" + source.database + ")" : name, source.figures, by_name[name]));
+      chosen.sides.push_back(MakeSide(is_ambiguous ? name + " (" + source.database + ")" : name,
+                                      source.figures, by_name[name], request.price));
       chosen.source_of.push_back(s);
     }
   }
   if (chosen.sides.empty()) {
-    throw Error(ExitCode::kBadRequest,
-                fmt::format("there are no episodes to report on in {}", fmt::join(request.databases, ", ")),
+    throw Error(ExitCode::kBadRequest, WhyNothing(request, chosen),
                 "kevin show lists what a database has; kevin run makes an episode");
   }
   return chosen;

@@ -12,9 +12,11 @@ namespace kevin {
 
 struct SideRequest {
   std::vector<std::string> databases = {"kevin.db"};
-  std::vector<std::string> runs;  // ids or unique beginnings, or "latest"; empty: all
-  std::string by;                 // "run", "policy", "model", "device", "db", "all"; empty: as fits
-  std::string problems;           // only ids that begin so; empty: all
+  std::vector<std::string> runs;    // ids or unique beginnings, or "latest"; empty: all
+  std::string by;                   // "run", "policy", "model", "device", "db", "all"; empty: as fits
+  std::string problems;             // only ids that begin so; empty: all
+  std::optional<TokenPrice> price;  // instead of what is stored with requests
+  bool inadmissible = false;        // also problems that were flagged so when the episode was made
 };
 
 struct ReportSource {
@@ -23,10 +25,17 @@ struct ReportSource {
   Figures figures;
 };
 
+// A problem that does not count, why, and how many of its episodes were passed over.
+struct LeftOutProblem {
+  std::string id, reason;
+  int episodes = 0;
+};
+
 struct ChosenSides {
   std::vector<ReportSource> sources;
   std::vector<Side> sides;
   std::vector<size_t> source_of;  // of each side
+  std::vector<LeftOutProblem> left_out;
 };
 
 // Reads all. Without `by`: named runs are a side each, else several databases are, else everything is one

@@ -25,10 +25,11 @@ std::string SideFacts(const SideReport& one) {
   }
   if (s.cached > 0) text += fmt::format("; {} turns repeat a stored verdict", CountText(s.cached));
   if (s.cut_off > 0) text += fmt::format("; {} replies were cut off", CountText(s.cut_off));
+  if (s.cost_usd > 0 || s.unknown_costs > 0) text += "; " + MoneyText(s);
   return text + "\n";
 }
 
-std::string MetricTable(const Report& report, const std::optional<TokenPrice>& price) {
+std::string MetricTable(const Report& report) {
   Rows rows = {{"metric"}};
   for (const SideReport& one : report.sides) rows[0].push_back(one.side.name);
   for (size_t m = 0; m < report.specs.size(); ++m) {
@@ -40,13 +41,6 @@ std::string MetricTable(const Report& report, const std::optional<TokenPrice>& p
       row.push_back(IntervalText(interval, report.specs[m].unit));
     }
     if (is_known) rows.push_back(row);
-  }
-  if (price) {
-    rows.push_back({"US dollars per solved problem"});
-    for (size_t side = 0; side < report.sides.size(); ++side) {
-      const auto money = MoneyPerSolved(report, side, price);
-      rows.back().push_back(money ? fmt::format("{:.4g}", *money) : "-");
-    }
   }
   return AlignedTable(rows);
 }
@@ -143,13 +137,13 @@ std::string TimeText(const SideReport& one) {
 
 }  // namespace
 
-std::string ReportText(const Report& report, const std::optional<TokenPrice>& price) {
+std::string ReportText(const Report& report) {
   std::string text;
   for (const SideReport& one : report.sides) text += SideFacts(one);
   text +=
       fmt::format("intervals: {:g} %, nested bootstrap over problems, episodes and measurements, {} draws\n",
                   100 * report.options.confidence, report.options.replicates);
-  text += Heading("metrics") + MetricTable(report, price);
+  text += Heading("metrics") + MetricTable(report);
   for (size_t i = 0; i < report.comparisons.size(); ++i) text += ComparisonText(report, i);
   for (const SideReport& one : report.sides) {
     const std::string of = report.sides.size() > 1 ? ": " + one.side.name : "";

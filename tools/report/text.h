@@ -1,7 +1,6 @@
 #pragma once
 // A report for a terminal.
 
-#include <optional>
 #include <string>
 
 #include "agent/report/report.h"
@@ -10,6 +9,6 @@
 namespace kevin {
 
 // Sides beside each other, then levels and families, turns, budgets, time. Ends in a line end.
-std::string ReportText(const Report& report, const std::optional<TokenPrice>& price);
+std::string ReportText(const Report& report);
 
 }  // namespace kevin

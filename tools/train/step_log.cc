@@ -60,6 +60,8 @@ Json StepEvent(const LearnBatch& learned, const local::StepFigures& f, int64_t s
   e["reply_tokens"] = OrNull(facts.reply_tokens), e["longest_reply"] = OrNull(facts.longest_reply);
   e["cut_off"] = OrNull(facts.cut_off), e["not_okay"] = OrNull(facts.not_okay);
   e["repetition"] = OrNull(facts.repetition);
+  e["flat_tasks"] = facts.flat_tasks, e["staleness"] = OrNull(facts.staleness);
+  e["sync_s"] = OrNull(f.sync_s), e["mfu"] = nullptr;
   e["train_s"] = OrNull(f.seconds), e["seconds"] = OrNull(step_seconds),
   e["time_left_s"] = OrNull(time_left_s);
   return e;
@@ -106,20 +108,36 @@ StepLog::StepLog(const std::filesystem::path& folder, int64_t done)
   for (std::string line; std::getline(old, line);) {
     const Json event = Json::parse(line, nullptr, false);
     if (event.is_discarded() || event.value("step", int64_t{0}) > done) continue;
-    if (!first_) first_ = event;
+    Note(event);
     kept += line + "\n";
   }
   WriteFile(path_.string(), kept, true);
 }
 
+void StepLog::Note(const Json& event) {
+  if (event.value("event", "") == "step") {
+    if (!first_) first_ = event;
+  } else if (event.value("split", "") == "dev") {
+    evaluated_.insert(event.at("step").get<int64_t>());
+  }
+}
+
+bool StepLog::HasEvaluation(int64_t step) const { return evaluated_.contains(step); }
+
 void StepLog::Add(const Json& event) {
-  if (!first_) first_ = event;
+  Note(event);
   std::ofstream file(path_, std::ios::app);
   file << ToLine(event) << std::flush;
   if (!file) throw Error(ExitCode::kBroken, "writing " + path_.string() + " failed", "make room on the disk");
   std::map<std::string, double> scalars;
   for (const auto& [name, value] : event.items()) {
-    if (value.is_number() && name != "step" && name != "steps") scalars[name] = value.get<double>();
+    if (event.at("event") == "step" && value.is_number() && name != "step" && name != "steps")
+      scalars[name] = value.get<double>();
+  }
+  const Json metrics = event.value("metrics", Json::object());
+  for (const auto& [name, interval] : metrics.items()) {
+    if (const Json& value = interval.at("value"); value.is_number())
+      scalars[event.at("split").get<std::string>() + "/" + name] = value.get<double>();
   }
   board_.Add(event.at("step").get<int64_t>(), WallTime(), scalars);
 }

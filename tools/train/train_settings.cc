@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "env/error.h"
@@ -90,6 +91,12 @@ void AddTrainSettings(CLI::App* command, TrainSettings* s) {
   s->settings = AllSettings();
   for (TrainSetting& setting : s->settings)
     command->add_option(setting.flag, setting.value, setting.help)->group(setting.group);
+}
+
+bool TrainSettings::Has(const std::string& flag) const {
+  return std::any_of(settings.begin(), settings.end(), [&](const TrainSetting& setting) {
+    return setting.flag == flag && !setting.value.empty();
+  });
 }
 
 Algorithm AlgorithmFrom(const TrainSettings& s) {

@@ -26,6 +26,8 @@ struct TrainSettings {
   std::string select;  // sft: all, correct, best
   int batch = 0;       // units of a step; 0: the algorithm's
   std::vector<TrainSetting> settings;
+
+  bool Has(const std::string& flag) const;  // it was given
 };
 
 // `settings` must live as long as `command`.

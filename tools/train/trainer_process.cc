@@ -1,10 +1,13 @@
 #include "tools/train/trainer_process.h"
 
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <optional>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
 
 #include "env/error.h"
 #include "tools/places.h"
@@ -14,7 +17,14 @@ extern char** environ;
 namespace kevin {
 namespace {
 
-constexpr double kEndLimit_s = 10;
+constexpr std::chrono::seconds kEndLimit{10};
+
+std::filesystem::path MakePrivateFolder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "kevin-trainer-XXXXXX").string();
+  if (mkdtemp(pattern.data()) == nullptr)
+    throw Error(ExitCode::kBroken, pattern + ": " + std::strerror(errno), "make room, or set TMPDIR");
+  return pattern;
+}
 
 std::string TrainerPath() {
   const std::filesystem::path path = ProgramDirectory() / "kevin-trainer";
@@ -45,12 +55,12 @@ nlohmann::json TrainerProcess::Ask(const nlohmann::json& request, const char* an
   std::optional<nlohmann::json> reply;
   if (local::WriteFrame(socket_.get(), request)) reply = local::ReadFrame(socket_.get());
   if (!reply) {
-    int status = 0;
-    const std::string end =
-        process_.Wait(kEndLimit_s, &status) ? DescribeStatus(status) : "closed its stream and does not end";
-    throw Error(
-        ExitCode::kBroken, "the trainer " + end,
-        "if it was killed, memory ran out: try --micro-tokens, --recompute or --lora; --resume goes on");
+    const auto end = std::chrono::steady_clock::now() + kEndLimit;
+    while (std::chrono::steady_clock::now() < end) {
+      if (const auto death = Death()) throw Error(*death);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    throw Error(ExitCode::kBroken, "the trainer closed its stream and does not end");
   }
   if (reply->contains("error")) {
     const nlohmann::json& error = reply->at("error");
@@ -59,10 +69,43 @@ nlohmann::json TrainerProcess::Ask(const nlohmann::json& request, const char* an
   return reply->at(answer);
 }
 
-TrainerProcess::Opened TrainerProcess::Open(const local::TrainOptions& options) {
-  const nlohmann::json opened = Ask({{"open", local::ToJson(options)}}, "opened");
-  return {opened.at("steps"), opened.at("trained"), opened.at("rank"), opened.at("ranks")};
+TrainerProcess::~TrainerProcess() {
+  std::error_code ignored;
+  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
 }
+
+std::optional<Error> TrainerProcess::Death() {
+  const std::lock_guard lock(mutex_);
+  int status = 0;
+  if (!death_ && process_.Wait(0, &status)) death_ = DeathBy(status);
+  return death_;
+}
+
+Error TrainerProcess::DeathBy(int status) const {
+  return {ExitCode::kBroken, "the trainer " + DescribeStatus(status),
+          "if it was killed, memory ran out: try --micro-tokens, --recompute or --lora; --resume goes on"};
+}
+
+TrainerProcess::Opened TrainerProcess::Open(const local::TrainOptions& options, const Sampled* sampled) {
+  nlohmann::json request = {{"open", local::ToJson(options)}};
+  if (sampled != nullptr) {
+    folder_ = MakePrivateFolder();
+    request["sample"] = {{"socket", (folder_ / "socket").string()},
+                         {"device", sampled->device},
+                         {"context_tokens", sampled->context_tokens},
+                         {"cache_tokens", sampled->cache_tokens}};
+  }
+  const nlohmann::json opened = Ask(request, "opened");
+  return {opened.at("steps"),
+          opened.at("trained"),
+          opened.at("rank"),
+          opened.at("ranks"),
+          opened.value("url", ""),
+          opened.value("model", ""),
+          opened.value("context", int64_t{0})};
+}
+
+void TrainerProcess::Restore(const std::string& checkpoint) { Ask({{"restore", checkpoint}}, "restored"); }
 
 local::StepFigures TrainerProcess::Step(const local::Batch& batch) {
   return local::StepFiguresFromJson(Ask({{"step", local::ToJson(batch)}}, "figures"));

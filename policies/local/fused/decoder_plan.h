@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "policies/local/files/model_config.h"
-#include "policies/local/fused/gpu_program.h"
+#include "policies/local/gpu/gpu_program.h"
 
 namespace kevin::local {
 

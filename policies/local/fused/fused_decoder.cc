@@ -1,69 +1,33 @@
 #include "policies/local/fused/fused_decoder.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <sched.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <deque>
+#include <map>
 
 #include "env/error.h"
 #include "policies/local/fused/decoder_plan.h"
-#include "policies/local/fused/gpu_program.h"
+#include "policies/local/fused/device_types.h"
 #include "policies/local/fused/kernel_texts.h"
 #include "policies/local/generate/sampler.h"
+#include "policies/local/gpu/gpu_program.h"
 #include "policies/local/model/torch_errors.h"
 
 namespace kevin::local {
 namespace {
 
 constexpr int kMostRows = FusedDecoder::kMostRows;
+static_assert(kMostRows == kMostDecoderRows);
 constexpr int kSlots = 2;               // steps in flight
 constexpr int kMostSplits = 32;         // of a sequence among blocks, as in kernels/common.cu
 constexpr double kPatience_s = 60;      // with a step of milliseconds
 constexpr int kBlocksForAttention = 4;  // for each multiprocessor, of a batch
-
-// As the kernels lay them out.
-struct DeviceLayer {
-  const void *qkv = nullptr, *qkv_bias = nullptr, *o = nullptr, *gate_up = nullptr, *down = nullptr;
-  const void *norm1 = nullptr, *norm2 = nullptr, *q_norm = nullptr, *k_norm = nullptr;
-  void *keys = nullptr, *values = nullptr;
-};
-struct DeviceModel {
-  const void* layers = nullptr;
-  const void *embedding = nullptr, *final_norm = nullptr, *head = nullptr;
-  const void *cosines = nullptr, *sines = nullptr;
-  void *stream = nullptr, *qkv = nullptr, *attended = nullptr, *hidden = nullptr, *logits = nullptr;
-  void *partial = nullptr, *counters = nullptr, *arrived = nullptr;
-};
-struct OneStep {
-  const void* token = nullptr;
-  const void* pages = nullptr;
-  int given_token = -1, position = 0;
-  uint32_t meetings = 0;
-};
-struct BatchStep {
-  int rows = 0;
-  std::array<int, kMostRows> given_token{}, earlier_row{}, position{};
-};
-struct DeviceBatch {
-  const void *drawn = nullptr, *pages = nullptr;
-  int page_stride = 0, splits = 1;
-  void *stream = nullptr, *normed = nullptr, *attended = nullptr, *hidden = nullptr;
-  const void *projected = nullptr, *added = nullptr, *gate_up = nullptr;
-  void *partial = nullptr, *counters = nullptr;
-};
-struct DrawStep {
-  std::array<float, kMostRows> inverse_temperature{};
-  std::array<double, kMostRows> uniform{};
-};
-struct Drawn {
-  int32_t id = -1;
-  float logprob = 0, model_logprob = 0;
-  uint32_t step = 0;
-};
 
 const void* Data(const at::Tensor& tensor) { return tensor.defined() ? tensor.const_data_ptr() : nullptr; }
 
@@ -73,6 +37,29 @@ std::string AllKernels() {
                            kDecodeBatchKernels, kDrawKernels})
     text += part;
   return text;
+}
+
+// Torch's operators go to a stream of ours while this lives.
+class TorchOnStream {
+ public:
+  TorchOnStream(const GpuStream& stream, int device)
+      : before_(torch_.exchangeStream(
+            c10::Stream(c10::Stream::UNSAFE, at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device)),
+                        reinterpret_cast<c10::StreamId>(stream.handle())))) {}
+  ~TorchOnStream() { torch_.exchangeStream(before_); }
+  TorchOnStream(const TorchOnStream&) = delete;
+  TorchOnStream& operator=(const TorchOnStream&) = delete;
+
+ private:
+  const c10::impl::VirtualGuardImpl torch_{at::kCUDA};
+  const c10::Stream before_;
+};
+
+// How often torch has given out memory of the device.
+int64_t Allocations(int device) {
+  using c10::CachingAllocator::StatType;
+  const auto stats = at::getDeviceAllocator(at::kCUDA)->getDeviceStats(static_cast<c10::DeviceIndex>(device));
+  return stats.allocation[static_cast<size_t>(StatType::AGGREGATE)].allocated;
 }
 
 int DeviceIndex(const LanguageModel& model) { return std::max<int>(model.Options().device.index(), 0); }
@@ -93,8 +80,12 @@ struct FusedDecoder::Impl {
 
   at::Tensor layers, token, pages, counters, arrived, partial, slice_sums;
   at::Tensor stream, normed, projected, attended, added, gate_up, hidden, logits;  // [kMostRows, ...]
+  at::Tensor batch_step;                                                           // a BatchStep
   std::vector<int32_t> pages_there;                                                // what `pages` holds
-  PinnedMemory page_copies, results;
+  PinnedMemory page_copies, step_copies, results;
+  // Batches are recorded once for each number of rows: launches cost more than the work of a small one.
+  GpuStream recording;
+  std::map<size_t, GpuGraph> recorded;
   uint32_t meetings = 0, step = 0;
   int slot = 0;
   struct Flight {
@@ -122,6 +113,7 @@ struct FusedDecoder::Impl {
         draw(program.Find("kevin_draw")),
         pages_there(static_cast<size_t>(kMostRows * page_stride), -1),
         page_copies(kSlots * pages_there.size() * sizeof(int32_t)),
+        step_copies(kSlots * sizeof(BatchStep)),
         results(kSlots * kMostRows * sizeof(Drawn)) {
     std::fill_n(results.host<Drawn>(), kSlots * kMostRows, Drawn{});
     MakeBuffers();
@@ -149,6 +141,7 @@ struct FusedDecoder::Impl {
     gate_up = buffer(at::kBFloat16, {kMostRows, 2 * config.ffn});
     hidden = buffer(at::kBFloat16, {kMostRows, config.ffn});
     logits = buffer(at::kBFloat16, {kMostRows, config.vocabulary});
+    batch_step = buffer(at::kByte, {static_cast<int64_t>(sizeof(BatchStep))});
   }
 
   void FillLayers() {
@@ -211,63 +204,91 @@ struct FusedDecoder::Impl {
     meetings += static_cast<uint32_t>(5 * config.layers);
   }
 
-  void Multiply(const at::Tensor& in, const at::Tensor& weight, const at::Tensor& bias,
-                at::Tensor out) const {
-    if (bias.defined()) {
-      at::addmm_out(out, bias, in, weight.t());
-    } else {
-      at::mm_out(out, in, weight.t());
+  void SendBatchStep(std::span<const Row> rows) {
+    BatchStep& copy = step_copies.host<BatchStep>()[slot];
+    copy.drawn = TokensOf(1 - slot);
+    for (size_t r = 0; r < rows.size(); ++r) {
+      copy.given_token[r] = rows[r].given_token, copy.earlier_row[r] = rows[r].earlier_row;
+      copy.position[r] = rows[r].position;
     }
+    CopyToDevice(batch_step.data_ptr(), &copy, sizeof(copy));
   }
 
-  void DecodeBatch(std::span<const Row> rows) {
-    const int64_t n = static_cast<int64_t>(rows.size());
-    BatchStep batch_step;
-    batch_step.rows = static_cast<int>(n);
-    for (size_t r = 0; r < rows.size(); ++r) {
-      batch_step.given_token[r] = rows[r].given_token;
-      batch_step.earlier_row[r] = rows[r].earlier_row, batch_step.position[r] = rows[r].position;
-    }
-    DeviceModel m = ModelOnDevice();
+  DeviceBatch BatchOnDevice(size_t rows) const {
     DeviceBatch batch;
-    batch.drawn = TokensOf(1 - slot), batch.pages = pages.data_ptr<int>(), batch.page_stride = page_stride;
-    const int wanted = kBlocksForAttention * gpu.multiprocessors / static_cast<int>(n * config.kv_heads);
+    batch.pages = pages.data_ptr<int>(), batch.page_stride = page_stride;
+    const int wanted = kBlocksForAttention * gpu.multiprocessors / (static_cast<int>(rows) * config.kv_heads);
     batch.splits = std::clamp(wanted, 1, kMostSplits);
     batch.stream = stream.data_ptr(), batch.normed = normed.data_ptr(), batch.attended = attended.data_ptr();
     batch.hidden = hidden.data_ptr(), batch.projected = projected.data_ptr(), batch.added = added.data_ptr();
-    batch.gate_up = gate_up.data_ptr(), batch.partial = partial.data_ptr(),
+    batch.gate_up = gate_up.data_ptr(), batch.partial = partial.data_ptr();
     batch.counters = counters.data_ptr();
-    const auto first = [&](const at::Tensor& buffer) { return buffer.narrow(0, 0, n); };
-    const unsigned rows_now = static_cast<unsigned>(n);
-    GpuLaunch by_row;
-    by_row.grid[0] = rows_now;
-    GpuLaunch elementwise;
-    elementwise.grid[0] = static_cast<unsigned>((config.ffn / 2 + 255) / 256), elementwise.grid[1] = rows_now;
-    GpuLaunch attention;
-    attention.grid[0] = static_cast<unsigned>(config.kv_heads), attention.grid[2] = rows_now;
-    attention.grid[1] = static_cast<unsigned>(batch.splits);
+    return batch;
+  }
+
+  // Torch on the same stream. It must not ask for memory: what it got would be somebody else's by the time
+  // that a recorded batch runs.
+  void LaunchBatch(size_t rows) {
+    const auto n = static_cast<int64_t>(rows);
+    const auto multiply = [n](const at::Tensor& in, const at::Tensor& weight, const at::Tensor& out) {
+      at::Tensor target = out.narrow(0, 0, n);
+      at::mm_out(target, in.narrow(0, 0, n), weight.t());
+    };
+    DeviceModel m = ModelOnDevice();
+    DeviceBatch batch = BatchOnDevice(rows);
+    const void* step_data = batch_step.data_ptr();
+    GpuLaunch by_row, elementwise, attention;
+    by_row.stream = elementwise.stream = attention.stream = recording.handle();
+    by_row.grid[0] = static_cast<unsigned>(rows);
+    elementwise.grid[0] = static_cast<unsigned>((config.ffn / 2 + 255) / 256);
+    elementwise.grid[1] = static_cast<unsigned>(rows);
+    attention.grid[0] = static_cast<unsigned>(config.kv_heads);
+    attention.grid[1] = static_cast<unsigned>(batch.splits), attention.grid[2] = static_cast<unsigned>(rows);
     attention.shared_bytes = static_cast<unsigned>(plan.attend_shared_bytes);
-    void* embed_arguments[] = {&m, &batch, &batch_step};
+    void* embed_arguments[] = {&m, &batch, &step_data};
     GpuProgram::Launch(embed, by_row, embed_arguments);
     for (int l = 0; l < config.layers; ++l) {
       const Layer& layer = weights.layers[static_cast<size_t>(l)];
-      Multiply(first(normed), layer.qkv.weight, layer.qkv.bias, first(projected));
-      void* attend_arguments[] = {&m, &batch, &batch_step, &l};
+      if (layer.qkv.bias.defined()) {
+        projected.narrow(0, 0, n).addmm_(normed.narrow(0, 0, n), layer.qkv.weight.t());
+      } else {
+        multiply(normed, layer.qkv.weight, projected);
+      }
+      void* attend_arguments[] = {&m, &batch, &step_data, &l};
       GpuProgram::Launch(attend, attention, attend_arguments);
-      Multiply(first(attended), layer.o.weight, {}, first(added));
-      const void* norm = Data(layer.ffn_norm);
-      void* middle_arguments[] = {&batch, &norm};
-      GpuProgram::Launch(add_norm, by_row, middle_arguments);
-      Multiply(first(normed), layer.gate_up.weight, {}, first(gate_up));
+      multiply(attended, layer.o.weight, added);
+      const void *norm = Data(layer.ffn_norm), *bias = nullptr;
+      void* norm_arguments[] = {&batch, &norm, &bias};
+      GpuProgram::Launch(add_norm, by_row, norm_arguments);
+      multiply(normed, layer.gate_up.weight, gate_up);
       void* swiglu_arguments[] = {&batch};
       GpuProgram::Launch(swiglu, elementwise, swiglu_arguments);
-      Multiply(first(hidden), layer.down.weight, {}, first(added));
+      multiply(hidden, layer.down.weight, added);
       const bool is_last = l + 1 == config.layers;
-      const void* next = Data(is_last ? weights.norm : weights.layers[static_cast<size_t>(l) + 1].input_norm);
-      void* end_arguments[] = {&batch, &next};
-      GpuProgram::Launch(add_norm, by_row, end_arguments);
+      norm = Data(weights.norm);
+      if (!is_last) {
+        const Layer& next = weights.layers[static_cast<size_t>(l) + 1];
+        norm = Data(next.input_norm), bias = Data(next.qkv.bias);
+      }
+      GpuProgram::Launch(add_norm, by_row, norm_arguments);
     }
-    Multiply(first(normed), weights.head, {}, first(logits));
+    multiply(normed, weights.head, logits);
+  }
+
+  // The first time for real, so that cuBLAS has its workspace before the recording.
+  void DecodeBatch(std::span<const Row> rows) {
+    SendBatchStep(rows);
+    const auto known = recorded.find(rows.size());
+    if (known != recorded.end()) {
+      known->second.Launch();
+      return;
+    }
+    const TorchOnStream on_stream(recording, device);
+    LaunchBatch(rows.size());
+    const int64_t before = Allocations(device);
+    recorded.try_emplace(rows.size(), recording, [&] { LaunchBatch(rows.size()); });
+    if (Allocations(device) != before)
+      throw Error(ExitCode::kBroken, "torch took memory while a decoding step was recorded");
   }
 
   void Draw(std::span<const Row> rows) {
@@ -345,6 +366,17 @@ std::vector<SampledToken> FusedDecoder::Collect() {
     tokens.push_back({drawn[r].id, drawn[r].logprob, drawn[r].model_logprob});
   }
   return tokens;
+}
+
+void FusedDecoder::WeightsChanged() {
+  const c10::InferenceMode inference;
+  WithTorchErrors("taking over new weights", [&] {
+    impl_->recorded.clear();  // they name the weights by address
+    impl_->weights = {};      // copies of earlier ones, where there are adapters
+    impl_->weights = impl_->model.MergedWeights();
+    impl_->FillLayers();
+    return 0;
+  });
 }
 
 }  // namespace kevin::local

@@ -34,7 +34,8 @@ class FusedDecoder {
     return sampling.top_k == 0 && sampling.top_p >= 1 && sampling.min_p <= 0;
   }
 
-  // Model and cache must outlive the decoder. Weights may change in place between steps.
+  // Model and cache must outlive the decoder. Weights may change in place between steps; where adapters are
+  // attached it has to be told.
   FusedDecoder(const LanguageModel& model, const PagedCache& cache, int context_tokens);
   ~FusedDecoder();
 
@@ -42,6 +43,7 @@ class FusedDecoder {
   void Decode(std::span<const Row> rows);
   // Of the oldest step; waits for it.
   std::vector<SampledToken> Collect();
+  void WeightsChanged();
 
  private:
   struct Impl;

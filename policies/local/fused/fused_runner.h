@@ -24,6 +24,7 @@ class FusedRunner : public ModelRunner {
   void Submit(std::span<const SequenceStep> steps) override;
   std::vector<SampledToken> Wait() override;
   void CopyPage(int from, int to) override;
+  void WeightsChanged() override { decoder_.WeightsChanged(); }
 
  private:
   struct Pending {

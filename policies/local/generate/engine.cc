@@ -121,6 +121,21 @@ class Engine::Worker {
     wake_.notify_one();
   }
 
+  void WhileStill(const std::function<void()>& change) {
+    std::unique_lock lock(mutex_);
+    wants_still_ = true;
+    wake_.notify_one();
+    stood_still_.wait(lock, [this] { return is_still_ || failure_ || has_ended_; });
+    lock.unlock();
+    try {
+      change();
+    } catch (...) {
+      GoOn();
+      throw;
+    }
+    GoOn();
+  }
+
   EngineStatistics Statistics() const {
     const std::lock_guard lock(mutex_);
     EngineStatistics statistics = statistics_;
@@ -165,6 +180,9 @@ class Engine::Worker {
       }
       EndAll(FinishReason::kCancelled, "");
       for (; !in_flight_.empty(); in_flight_.pop_front()) runner_->Wait();
+      const std::lock_guard lock(mutex_);
+      has_ended_ = true;
+      stood_still_.notify_all();
     } catch (const Error& error) {
       Die(error);
     } catch (const std::exception& error) {
@@ -177,6 +195,7 @@ class Engine::Worker {
       const std::lock_guard lock(mutex_);
       failure_ = error;
     }
+    stood_still_.notify_all();
     TakeIn();
     EndAll(FinishReason::kFailed, error.what());
     Publish();
@@ -187,11 +206,38 @@ class Engine::Worker {
     {
       std::unique_lock lock(mutex_);
       PublishLocked();
-      if (in_flight_.empty() && open_.empty()) wake_.wait(lock, [this] { return ending_ || !new_.empty(); });
+      if (in_flight_.empty() && open_.empty())
+        wake_.wait(lock, [this] { return ending_ || wants_still_ || !new_.empty(); });
       if (ending_) return false;
     }
+    StandStillIfWanted();
     TakeIn();
     return true;
+  }
+
+  void GoOn() {
+    std::unique_lock lock(mutex_);
+    wants_still_ = false;
+    wake_.notify_one();
+    stood_still_.wait(lock, [this] { return !is_still_ || failure_ || has_ended_; });
+  }
+
+  void StandStillIfWanted() {
+    std::unique_lock lock(mutex_);
+    if (!wants_still_) return;
+    lock.unlock();
+    while (!in_flight_.empty()) TakeOldestStep();
+    scheduler_.ForgetAll();
+    lock.lock();
+    is_still_ = true;
+    stood_still_.notify_all();
+    wake_.wait(lock, [this] { return !wants_still_; });
+    lock.unlock();
+    runner_->WeightsChanged();
+    lock.lock();
+    is_still_ = false;
+    PublishLocked();
+    stood_still_.notify_all();
   }
 
   void TakeIn() {
@@ -233,7 +279,10 @@ class Engine::Worker {
       }
     }
     const bool is_full = static_cast<int>(in_flight_.size()) >= shape_.steps_in_flight;
-    if (in_flight_.empty() || !(is_idle || is_full)) return;
+    if (!in_flight_.empty() && (is_idle || is_full)) TakeOldestStep();
+  }
+
+  void TakeOldestStep() {
     const std::vector<SampledToken> drawn = runner_->Wait();
     const std::vector<SequencePointer> drawing = std::move(in_flight_.front());
     in_flight_.pop_front();
@@ -314,7 +363,8 @@ class Engine::Worker {
   Clock::duration busy_{0};
 
   mutable std::mutex mutex_;  // of what follows
-  std::condition_variable wake_;
+  std::condition_variable wake_, stood_still_;
+  bool wants_still_ = false, is_still_ = false, has_ended_ = false;
   std::vector<AnswerPointer> new_;
   std::vector<int64_t> cancelled_;
   bool ending_ = false;
@@ -331,6 +381,7 @@ int64_t Engine::Submit(GenerationRequest request, OnPiece on_piece) {
   return worker_->Submit(std::move(request), std::move(on_piece));
 }
 void Engine::Cancel(int64_t request) { worker_->Cancel(request); }
+void Engine::WhileStill(const std::function<void()>& change) { worker_->WhileStill(change); }
 EngineStatistics Engine::Statistics() const { return worker_->Statistics(); }
 const ModelRunner::Shape& Engine::GetShape() const { return worker_->shape(); }
 int Engine::ContextTokens() const { return worker_->ContextTokens(); }

@@ -68,6 +68,8 @@ class ModelRunner {
   virtual std::vector<SampledToken> Wait() = 0;
   // Before the next step: what page `from` holds is in `to`, too.
   virtual void CopyPage(int from, int to) = 0;
+  // Somebody wrote to the model's weights, with no step submitted; the cache is of no more use.
+  virtual void WeightsChanged() {}
 };
 
 }  // namespace kevin::local

@@ -62,4 +62,13 @@ PagePool::Content PagePool::Register(int page, Content before, std::span<const i
   return known->second.content;
 }
 
+void PagePool::ForgetAll() {
+  for (const int page : unused_) {
+    pages_[static_cast<size_t>(page)].key = nullptr;
+    free_.push_back(page);
+  }
+  unused_.clear();
+  known_.clear();
+}
+
 }  // namespace kevin::local

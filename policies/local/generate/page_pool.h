@@ -33,6 +33,9 @@ class PagePool {
   // Says what is in a page in use. Where another page holds the same already, this one stays unknown.
   Content Register(int page, Content before, std::span<const int32_t> tokens);
 
+  // What is in the pages is of no more use. None may be in use.
+  void ForgetAll();
+
   int page_tokens() const { return page_tokens_; }
   int pages() const { return static_cast<int>(pages_.size()); }
   int available() const { return static_cast<int>(free_.size() + unused_.size()); }

@@ -81,6 +81,11 @@ void Scheduler::Preempt(Sequence& sequence) {
   waiting_.insert(running_.extract(sequence.number));
 }
 
+void Scheduler::ForgetAll() {
+  while (!running_.empty()) Preempt(*running_.rbegin()->second);
+  pool_.ForgetAll();
+}
+
 // Last page first: what is forgotten first is then the end of a text, which is of no use without its
 // beginning.
 void Scheduler::GivePagesBack(Sequence& sequence) {

@@ -53,6 +53,9 @@ class Scheduler {
   // The oldest unseen token of the sequence.
   void DrawnTokenArrived(Sequence& sequence, int32_t id);
 
+  // No page holds anything of use any more; who was running begins again. Nothing may be under way.
+  void ForgetAll();
+
   // The next step; without steps when nobody can run before a token arrives. The caller submits it.
   Plan Next();
 

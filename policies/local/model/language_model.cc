@@ -101,14 +101,11 @@ at::Tensor LanguageModel::RunLayer(int index, const at::Tensor& x, const at::Ten
                                    const at::Tensor& sin, const Attend& attend) const {
   const Layer& layer = weights_.layers[static_cast<size_t>(index)];
   const double epsilon = config_.norm_epsilon;
-  const int64_t tokens = x.size(0), dim = config_.head_dim, heads = config_.heads,
-                kv_heads = config_.kv_heads;
-  const at::Tensor qkv = Apply(layer.qkv, RmsNorm(x, layer.input_norm, epsilon)).view({tokens, -1, dim});
-  const at::Tensor q = PrepareHeads(qkv.narrow(1, 0, heads), layer.q_norm, epsilon, cos, sin);
-  const at::Tensor k = PrepareHeads(qkv.narrow(1, heads, kv_heads), layer.k_norm, epsilon, cos, sin);
-  const at::Tensor attended = attend(index, q, k, qkv.narrow(1, heads + kv_heads, kv_heads));
-  const at::Tensor middle = Add(x, Apply(layer.o, attended));
-  const at::Tensor normed = RmsNorm(middle, layer.ffn_norm, epsilon);
+  const at::Tensor qkv =
+      Apply(layer.qkv, RmsNorm(x, layer.input_norm, epsilon)).view({x.size(0), -1, config_.head_dim});
+  const Heads of = PrepareHeads(qkv, config_.kv_heads, layer.q_norm, layer.k_norm, epsilon, cos, sin);
+  const auto [middle, normed] =
+      AddAndNorm(x, Apply(layer.o, attend(index, of.q, of.k, of.v)), layer.ffn_norm, epsilon);
   if (config_.IsSparse(index)) return Add(middle, ApplyExperts(layer.experts, config_, normed));
   return Add(middle, Apply(layer.down, Swiglu(Apply(layer.gate_up, normed))));
 }
@@ -136,9 +133,9 @@ at::Tensor LanguageModel::Run(const at::Tensor& ids, const at::Tensor& positions
 }
 
 at::Tensor LanguageModel::Hidden(const PackedTokens& tokens) {
-  const std::vector<int64_t> starts = tokens.starts;
-  const Attend attend = [starts](int, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-    return AttendPacked(q, k, v, starts);
+  const RaggedRows rows = PackedRows(tokens.starts, tokens.ids.device());
+  const Attend attend = [rows](int, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+    return AttendRagged(q, k, v, rows);
   };
   return WithTorchErrors("running the model", [&] {
     return Run(tokens.ids, tokens.positions, attend,

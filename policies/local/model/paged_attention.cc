@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "policies/local/model/cpu_rows.h"
-#include "policies/local/model/packed_attention.h"
 
 namespace kevin::local {
 namespace {
@@ -42,15 +41,14 @@ PagedAttention::PagedAttention(const PagedCache& cache, std::vector<PagedSequenc
   by_rows_ = floats && std::all_of(sequences_.begin(), sequences_.end(),
                                    [](const PagedSequence& s) { return s.tokens <= kRowsAtMost; });
   if (by_rows_) return;
-  std::vector<int64_t> fresh, all;
-  query_starts_ = {0};
-  key_starts_ = {0};
+  std::vector<int64_t> fresh, all, query_starts = {0}, key_starts = {0};
   for (const PagedSequence& sequence : sequences_) {
     AddSlots(sequence, sequence.position, sequence.Length(), cache.page_tokens, fresh);
     AddSlots(sequence, 0, sequence.Length(), cache.page_tokens, all);
-    query_starts_.push_back(static_cast<int64_t>(fresh.size()));
-    key_starts_.push_back(static_cast<int64_t>(all.size()));
+    query_starts.push_back(static_cast<int64_t>(fresh.size()));
+    key_starts.push_back(static_cast<int64_t>(all.size()));
   }
+  rows_.emplace(std::move(query_starts), std::move(key_starts), cache.numbers.device());
   new_slots_ = ToDevice(fresh, cache.numbers.device());
   all_first_ = all.front();
   all_count_ = static_cast<int64_t>(all.size());
@@ -66,6 +64,10 @@ at::Tensor PagedAttention::Attend(int layer, const at::Tensor& q, const at::Tens
     return AttendByRows(layer, q);
   }
   Write(layer, k, v);
+  if (sequences_.size() == 1 && sequences_[0].position == 0) {
+    const at::Tensor attended = AttendLongSequence(q, k, v);
+    if (attended.defined()) return attended;
+  }
   return AttendGathered(layer, q);
 }
 
@@ -120,7 +122,7 @@ at::Tensor PagedAttention::Gathered(int layer, int which) const {
 }
 
 at::Tensor PagedAttention::AttendGathered(int layer, const at::Tensor& q) const {
-  return AttendRagged(q, Gathered(layer, 0), Gathered(layer, 1), query_starts_, key_starts_);
+  return AttendRagged(q, Gathered(layer, 0), Gathered(layer, 1), *rows_);
 }
 
 }  // namespace kevin::local

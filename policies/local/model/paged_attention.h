@@ -5,9 +5,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "policies/local/model/packed_attention.h"
 #include "policies/local/model/weights.h"
 
 namespace kevin::local {
@@ -44,7 +46,7 @@ class PagedAttention {
   // order from all_first_ on; where each sequence begins in either.
   at::Tensor new_slots_, all_slots_;
   int64_t all_first_ = 0, all_count_ = 0;
-  std::vector<int64_t> query_starts_, key_starts_;
+  std::optional<RaggedRows> rows_;
 };
 
 }  // namespace kevin::local

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "policies/local/files/model_config.h"
+#include "policies/local/files/weights_hash.h"
 #include "policies/local/text/chat_template.h"
 #include "policies/local/text/tokenizer.h"
 
@@ -41,6 +42,9 @@ class FolderText : public ModelText {
     if (!chat_) throw Error(ExitCode::kBadRequest, why_no_chat_, "use /v1/completions");
     return chat_->Render(messages, add_generation_prompt, variables);
   }
+  std::string ChatHash() const {
+    return chat_ ? Sha256OfBytes(std::as_bytes(std::span(chat_->Source()))) : "";
+  }
 
  private:
   const std::shared_ptr<const Tokenizer> tokenizer_;
@@ -53,7 +57,10 @@ class FolderText : public ModelText {
 ServedModel ReadFolderModel(const std::filesystem::path& model_folder) {
   const GenerationDefaults defaults = ReadModelConfig(model_folder).generation;
   ServedModel model;
-  model.text = std::make_shared<FolderText>(model_folder);
+  const auto text = std::make_shared<FolderText>(model_folder);
+  model.text = text;
+  model.tokenizer_hash = Sha256OfFile(model_folder / "tokenizer.json");
+  model.chat_template_hash = text->ChatHash();
   model.sampling.temperature = defaults.temperature.value_or(1);
   model.sampling.top_p = defaults.top_p.value_or(1);
   model.sampling.min_p = defaults.min_p.value_or(0);

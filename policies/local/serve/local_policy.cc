@@ -23,9 +23,10 @@ std::vector<std::string> ArgumentsOf(const LocalSpec& spec) {
   return arguments;
 }
 
-// Token ids and the log-probabilities of the distribution drawn from are what training needs.
-RemoteOptions OptionsFor(const ModelProcess& process, RemoteOptions options) {
-  options.endpoint = remote::ParseSpec("openai:" + process.model() + "@" + process.url(), "");
+}  // namespace
+
+RemoteOptions LocalClientOptions(const std::string& model, const std::string& url, RemoteOptions options) {
+  options.endpoint = remote::ParseSpec("openai:" + model + "@" + url, "");
   options.key.clear();
   options.tokens = TokenMode::kChat;
   options.attempts = std::min(options.attempts, kMostAttempts);
@@ -36,8 +37,6 @@ RemoteOptions OptionsFor(const ModelProcess& process, RemoteOptions options) {
   if (extra.is_object()) options.extra = extra.dump();
   return options;
 }
-
-}  // namespace
 
 std::string LocalSpec::Text() const {
   std::string text = std::string(kPrefix) + folder.string();
@@ -83,7 +82,7 @@ LocalPolicy::LocalPolicy(const LocalSpec& spec, const fs::path& program, RemoteO
                          const ModelProcess::OnLine& on_line)
     : name_(spec.Text()),
       process_(program, ArgumentsOf(spec), on_line),
-      options_(OptionsFor(process_, std::move(client))),
+      options_(LocalClientOptions(process_.model(), process_.url(), std::move(client))),
       client_(MakeRemotePolicy(options_)) {}
 
 Completion LocalPolicy::Complete(const Request& request, const CancelToken* cancel, const OnText& on_text) {

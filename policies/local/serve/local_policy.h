@@ -25,6 +25,10 @@ bool IsLocalSpec(const std::string& spec);
 // Throws Error(kBadRequest) for an unknown option and a folder that is not there.
 LocalSpec ParseLocalSpec(const std::string& spec);
 
+// How to ask a kevin-model for what training needs beside text: token ids, and the log-probabilities of the
+// distribution drawn from. `client`: everything else.
+RemoteOptions LocalClientOptions(const std::string& model, const std::string& url, RemoteOptions client);
+
 class LocalPolicy : public Policy {
  public:
   // `client`: how to ask (time-outs, sampling's extra fields); where and for what it asks is filled in here.

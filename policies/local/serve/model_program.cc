@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "policies/local/files/weights_hash.h"
 #include "policies/local/serve/http_server.h"
 
 namespace kevin::local {
@@ -116,6 +117,10 @@ int RunModelProgram(const ProgramOptions& options, const ModelReader& read, cons
       options.name.empty() ? fs::weakly_canonical(options.runner.folder).filename().string() : options.name;
   model.root = options.runner.folder.string();
   model.seed = options.seed;
+  const FolderHash hash(options.runner.folder);
+  const auto weights = std::make_shared<ServedWeights>();
+  weights->Set({0, hash.Hash()});
+  model.weights = weights;
   watcher.BeginServing();
   std::unique_ptr<PrivateFolder> folder;
   HttpServerOptions http = options.http;

@@ -9,6 +9,8 @@
 namespace kevin::local {
 namespace {
 
+constexpr std::chrono::seconds kHashPatience{60};
+
 std::string NewId(bool is_chat) {
   static thread_local std::mt19937_64 random(std::random_device{}());
   return fmt::format("{}-{:016x}{:016x}", is_chat ? "chatcmpl" : "cmpl", random(), random());
@@ -51,9 +53,21 @@ Json BytesOf(const std::string& text) {
 
 }  // namespace
 
+Json IdentityJson(const ServedModel& model, const ServedWeights::State& weights,
+                  std::chrono::seconds patience) {
+  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+  const bool is_known =
+      weights.hash.valid() && weights.hash.wait_for(patience) == std::future_status::ready;
+  return {{"weights_hash", is_known ? or_null(weights.hash.get()) : Json()},
+          {"weights_version", weights.version},
+          {"tokenizer_hash", or_null(model.tokenizer_hash)},
+          {"chat_template_hash", or_null(model.chat_template_hash)}};
+}
+
 ReplyWriter::ReplyWriter(ParsedRequest request, const ServedModel& model)
     : request_(std::move(request)),
       model_(model),
+      weights_(model.weights ? model.weights->Get() : ServedWeights::State{}),
       id_(NewId(request_.format.is_chat)),
       created_(UnixTime()),
       choices_(request_.prompts.size() * static_cast<size_t>(request_.prompts[0].answers)),
@@ -118,6 +132,7 @@ std::string ReplyWriter::Event(int answer, const Delta& delta) {
   if (request_.format.token_ids && request_.format.is_chat && !choice.has_begun)
     chunk["prompt_token_ids"] = PromptOf(answer);
   chunk["choices"] = Json::array({ChoiceJson(answer, delta, false)});
+  if (delta.is_last) AddIdentity(&chunk);
   choice.has_begun = true;
   return AsEvent(chunk);
 }
@@ -143,6 +158,7 @@ std::string ReplyWriter::Finish() {
     whole["choices"].push_back(ChoiceJson(static_cast<int>(i), all, true));
   }
   whole["usage"] = UsageJson();
+  AddIdentity(&whole);
   if (request_.format.token_ids && request_.format.is_chat) whole["prompt_token_ids"] = PromptOf(0);
   return whole.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -215,6 +231,10 @@ Json ReplyWriter::Head(bool is_chunk) const {
           {"object", request_.format.is_chat ? chat : "text_completion"},
           {"created", created_},
           {"model", model_.name}};
+}
+
+void ReplyWriter::AddIdentity(Json* reply) const {
+  if (model_.weights) (*reply)["kevin"] = IdentityJson(model_, weights_, kHashPatience);
 }
 
 Json ReplyWriter::UsageJson() const {

@@ -1,6 +1,7 @@
 #pragma once
 // Puts what an engine answers as OpenAI's API has it, with vLLM's token ids: as events of a stream, or whole.
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,7 +11,12 @@
 
 namespace kevin::local {
 
-// One request's reply. One thread.
+// What answers from these weights come from: weights_hash, weights_version, tokenizer_hash,
+// chat_template_hash; null is unknown. Waits so long for a hash that is being worked out.
+Json IdentityJson(const ServedModel& model, const ServedWeights::State& weights, std::chrono::seconds patience);
+
+// One request's reply, with vLLM's fields and one of our own: `kevin`, IdentityJson of the weights that it
+// began with. One thread.
 class ReplyWriter {
  public:
   // `model` outlives this.
@@ -46,11 +52,13 @@ class ReplyWriter {
   Json Logprobs(Choice& choice, const Delta& delta) const;
   Json ChatLogprobs(const Delta& delta) const;
   Json Head(bool is_chunk) const;
+  void AddIdentity(Json* reply) const;
   Json UsageJson() const;
   const std::vector<int32_t>& PromptOf(int answer) const;
 
   const ParsedRequest request_;
   const ServedModel& model_;
+  const ServedWeights::State weights_;
   const std::string id_;
   const int64_t created_;
   std::vector<Choice> choices_;

@@ -3,6 +3,7 @@
 // makes batches (agent/learn) has turned records into these. Plain values, no torch.
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ struct Batch {
   // Samples that stay together: 1, or 2 for preferences, where an even one is chosen over the odd one after
   // it.
   int unit = 1;
+  // Nothing to train on is then a step without updates instead of an error.
+  bool may_be_idle = false;
 };
 
 // What a step came to; sums and means over the whole batch, all ranks together. NaN: there is none.
@@ -51,6 +54,8 @@ struct StepFigures {
   double correction_dropped = 0;  // share of trained tokens that the correction left out
   double preference_accuracy = 0, preference_margin = 0;  // preferences only
   double flops = 0;  // of the step's products, forward and backward, recomputation left out
+  // From the last update until answers come from the new weights; only where the model is also sampled.
+  double sync_s = std::numeric_limits<double>::quiet_NaN();
 };
 
 }  // namespace kevin::local

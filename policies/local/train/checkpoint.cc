@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -76,6 +77,22 @@ void Assemble(const TrainOptions& options, const LanguageModel& model, int64_t s
     fs::remove_all(all[i]);
 }
 
+// What cannot be written leaves nothing behind.
+void Written(const fs::path& shares, const std::function<void()>& write) {
+  std::string why;
+  try {
+    return write();
+  } catch (const Error& error) {
+    why = error.what();
+  } catch (const fs::filesystem_error& error) {
+    why = error.what();
+  }
+  std::error_code ignored;
+  fs::remove_all(shares, ignored);
+  throw Error(ExitCode::kBroken, "the checkpoint could not be written: " + why,
+              "make room there; --resume goes on from the checkpoint before");
+}
+
 [[noreturn]] void Damaged(const fs::path& folder, const std::string& why) {
   throw Error(ExitCode::kBadRequest, fmt::format("checkpoint {}: {}", folder.string(), why),
               "remove that folder; --resume then goes on from the one before");
@@ -93,21 +110,26 @@ at::Tensor TensorOf(const StoredTensor& stored) {
 std::string SaveCheckpoint(const TrainOptions& options, const LanguageModel& model,
                            const Optimizer& optimizer, int64_t steps, Ranks& ranks) {
   const fs::path shares = FolderOf(options) / fmt::format(".shares-{}", steps);
-  try {
-    WriteShare(shares, optimizer, ranks);
-    ranks.Wait();
-    if (ranks.Rank() == 0) Assemble(options, model, steps, shares, ranks.Size());
-    ranks.Wait();
-  } catch (const fs::filesystem_error& error) {
-    throw Error(ExitCode::kBroken, std::string("writing a checkpoint failed: ") + error.what(),
-                "make room there; --resume goes on from the checkpoint before");
-  }
+  Written(shares, [&] { WriteShare(shares, optimizer, ranks); });
+  ranks.Wait();
+  if (ranks.Rank() == 0) Written(shares, [&] { Assemble(options, model, steps, shares, ranks.Size()); });
+  ranks.Wait();
   return (FolderOf(options) / NameOfStep(steps)).string();
 }
 
 std::string NewestCheckpoint(const std::string& output) {
   const std::vector<fs::path> all = Checkpoints(fs::path(output) / "checkpoints");
   return all.empty() ? "" : all.back().string();
+}
+
+int64_t StepsOf(const std::string& folder) {
+  try {
+    return nlohmann::json::parse(std::ifstream(fs::path(folder) / "trainer.json"))
+        .at("steps")
+        .get<int64_t>();
+  } catch (const nlohmann::json::exception& error) {
+    Damaged(folder, std::string("trainer.json is damaged: ") + error.what());
+  }
 }
 
 int64_t LoadCheckpoint(const std::string& folder, const TrainOptions& options, Optimizer* optimizer) {

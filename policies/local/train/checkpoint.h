@@ -27,6 +27,9 @@ std::string SaveCheckpoint(const TrainOptions& options, const LanguageModel& mod
 // The newest in `output`; empty: there is none.
 std::string NewestCheckpoint(const std::string& output);
 
+// That a checkpoint's folder is of. Throws Error(kBadRequest) for what is none.
+int64_t StepsOf(const std::string& folder);
+
 // Into the optimiser, and through it into the model's parameters. Returns the steps done. Throws
 // Error(kBadRequest) where the checkpoint is damaged or of another model.
 int64_t LoadCheckpoint(const std::string& folder, const TrainOptions& options, Optimizer* optimizer);

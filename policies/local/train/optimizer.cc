@@ -118,6 +118,19 @@ void Optimizer::Discard() {
   for (Bucket& bucket : buckets_) bucket.gradient.zero_();
 }
 
+std::vector<at::Tensor> Optimizer::Share() const {
+  std::vector<at::Tensor> share;
+  for (const auto& [name, tensor] : State()) share.push_back(tensor.to(at::kCPU, at::kFloat, false, true));
+  return share;
+}
+
+void Optimizer::SetShare(const std::vector<at::Tensor>& share) {
+  const c10::NoGradGuard no_gradients;
+  size_t next = 0;
+  for (const auto& [name, tensor] : State()) tensor.copy_(share.at(next++));
+  for (Bucket& bucket : buckets_) WriteBack(bucket);
+}
+
 std::vector<std::pair<std::string, at::Tensor>> Optimizer::State() const {
   std::vector<std::pair<std::string, at::Tensor>> state;
   for (size_t i = 0; i < buckets_.size(); ++i) {

@@ -33,6 +33,10 @@ class Optimizer {
   void Discard();
   int64_t Count() const { return count_; }  // of trained numbers
 
+  // Back to a copy that Share() gave earlier; the parameters too.
+  std::vector<at::Tensor> Share() const;
+  void SetShare(const std::vector<at::Tensor>& share);
+
   // This rank's share, by name; "all" ranks' shares of a name, one after another, are the whole.
   std::vector<std::pair<std::string, at::Tensor>> State() const;
   // The whole of each name, of a run with any number of ranks. The parameters are set from it, too. Throws

@@ -67,7 +67,7 @@ void VisitAll(Options& o, const Visit& visit) {
   visit("steps", o.steps), visit("updates_per_step", o.updates_per_step);
   visit("micro_tokens", o.micro_tokens), visit("logits_tokens", o.logits_tokens);
   visit("checkpoint_every", o.checkpoint_every), visit("keep", o.keep);
-  visit("seed", o.seed), visit("resume", o.resume);
+  visit("seed", o.seed), visit("from_base", o.from_base), visit("resume", o.resume);
 }
 
 [[noreturn]] void Bad(const std::string& name, const Json& value) {

@@ -90,6 +90,9 @@ struct TrainOptions {
   int64_t checkpoint_every = 10;  // steps; 0: only at the end
   int keep = 3;                   // checkpoints
   uint64_t seed = 0;
+  // Each step begins with the weights that the run began with, a new optimiser and a new schedule; what it
+  // learns from was made by the step before (Think-Prune-Train from the base).
+  bool from_base = false;
   bool resume = false;  // from the newest checkpoint in `output`, if there is one
 };
 

@@ -1,11 +1,13 @@
 #include "policies/local/train/ranks.h"
 
 #include <ATen/ATen.h>
+#include <dlfcn.h>
 
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -20,6 +22,8 @@
 
 namespace kevin::local {
 namespace {
+
+namespace fs = std::filesystem;
 
 class Alone : public Ranks {
  public:
@@ -128,7 +132,21 @@ std::unique_ptr<Ranks> MeetOverGloo(const Meeting& meeting, double seconds) {
 #endif
 }
 
-std::unique_ptr<Ranks> RanksFromEnvironment(double seconds) {
+std::unique_ptr<Ranks> MeetOverNccl(const Meeting& meeting, double seconds, at::Device device) {
+  const fs::path path = fs::read_symlink("/proc/self/exe").parent_path() / "kevin-nccl.so";
+  using Maker = Ranks* (*)(const Meeting*, double, int);
+  void* plugin = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* maker = plugin == nullptr ? nullptr : dlsym(plugin, "KevinNcclRanks");
+  if (maker == nullptr) {
+    const char* why = dlerror();
+    throw Error(ExitCode::kMachine, std::string("NCCL cannot be used: ") + (why ? why : path.string()),
+                "build with nccl.h and CUDA's headers there, or set KEVIN_RANKS=gloo");
+  }
+  return std::unique_ptr<Ranks>(reinterpret_cast<Maker>(maker)(&meeting, seconds, device.index()));
+}
+
+std::unique_ptr<Ranks> RanksFromEnvironment(double seconds, at::Device device,
+                                            const std::function<void(const std::string&)>& say) {
   const char* size = Variable("WORLD_SIZE", "SLURM_NTASKS");
   const char* rank = Variable("RANK", "SLURM_PROCID");
   if (size == nullptr || rank == nullptr) return OneRank();
@@ -148,6 +166,19 @@ std::unique_ptr<Ranks> RanksFromEnvironment(double seconds) {
   meeting.holds_store = meeting.rank == 0 && (agent == nullptr || std::string(agent) != "True");
   const char* attempt = Variable("TORCHELASTIC_RESTART_COUNT");
   meeting.name = attempt == nullptr ? "0" : attempt;
+  const char* wanted = Variable("KEVIN_RANKS");
+  const std::string how = wanted == nullptr ? "" : wanted;
+  if (!how.empty() && how != "gloo" && how != "nccl")
+    throw Error(ExitCode::kBadRequest, "KEVIN_RANKS=" + how + " is neither gloo nor nccl");
+  if (how == "nccl" || (how.empty() && device.is_cuda())) {
+    try {
+      return MeetOverNccl(meeting, seconds, device);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kMachine || !how.empty()) throw;
+      if (meeting.rank == 0)
+        say(std::string(error.what()) + "; the ranks meet over Gloo, through main memory, which is slower");
+    }
+  }
   return MeetOverGloo(meeting, seconds);
 }
 

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -35,10 +36,15 @@ struct Meeting {
 // Gloo, over TCP. Throws Error(kBroken) when the others cannot be reached within `seconds`, or are lost
 // later.
 std::unique_ptr<Ranks> MeetOverGloo(const Meeting& meeting, double seconds);
+// NCCL, by the plug-in beside this program, for ranks that each have a GPU of their own, which has been
+// opened (model/cuda.h). Errors as above, and Error(kMachine) where there is no plug-in.
+std::unique_ptr<Ranks> MeetOverNccl(const Meeting& meeting, double seconds, at::Device device);
 
 // As torchrun sets them: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; Slurm's SLURM_PROCID and SLURM_NTASKS do
-// for the first two. One rank where there are none. Throws Error(kBadRequest) for variables that make no
-// sense.
-std::unique_ptr<Ranks> RanksFromEnvironment(double seconds);
+// for the first two. One rank where there are none. On GPUs they meet over NCCL; over Gloo, through main
+// memory, where KEVIN_RANKS=gloo says so or there is no plug-in, of which `say` hears. Throws
+// Error(kBadRequest) for variables that make no sense.
+std::unique_ptr<Ranks> RanksFromEnvironment(double seconds, at::Device device,
+                                            const std::function<void(const std::string&)>& say);
 
 }  // namespace kevin::local

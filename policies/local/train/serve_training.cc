@@ -1,10 +1,15 @@
 #include "policies/local/train/serve_training.h"
 
+#include <fmt/format.h>
+
+#include <cstdlib>
 #include <filesystem>
 
 #include "env/error.h"
+#include "policies/local/model/cuda.h"
 #include "policies/local/train/checkpoint.h"
 #include "policies/local/train/ranks.h"
+#include "policies/local/train/sampled_model.h"
 #include "policies/local/train/trainer.h"
 #include "policies/local/train/wire.h"
 
@@ -42,25 +47,50 @@ ModelOptions ModelOptionsFor(const TrainOptions& options) {
   return model;
 }
 
+// Of the ranks of one host each has a GPU of its own.
+std::string DeviceOfRank() {
+  const char* local = std::getenv("LOCAL_RANK");
+  if (local == nullptr) local = std::getenv("SLURM_LOCALID");
+  return std::string("cuda:") + (local == nullptr ? "0" : local);
+}
+
+SamplingOptions SamplingOptionsFromJson(const Json& json) {
+  SamplingOptions options;
+  json.at("socket").get_to(options.socket), json.at("device").get_to(options.device);
+  json.at("context_tokens").get_to(options.context_tokens);
+  json.at("cache_tokens").get_to(options.cache_tokens);
+  return options;
+}
+
 class Service {
  public:
   explicit Service(const ModelMaker& make_model) : make_model_(make_model) {}
 
   Json Answer(const Json& request) {
-    if (request.contains("open")) return {{"opened", Open(TrainOptionsFromJson(request.at("open")))}};
+    if (request.contains("open")) {
+      TrainOptions options = TrainOptionsFromJson(request.at("open"));
+      if (options.device == "cuda") options.device = DeviceOfRank();
+      Json opened = Open(options);
+      if (request.contains("sample")) Sample(options, SamplingOptionsFromJson(request.at("sample")), &opened);
+      return {{"opened", std::move(opened)}};
+    }
     if (trainer_ == nullptr) throw Error(ExitCode::kBroken, "the trainer was not opened");
-    if (request.contains("step"))
-      return {{"figures", ToJson(trainer_->Step(BatchFromJson(request.at("step"))))}};
+    if (request.contains("step")) return {{"figures", ToJson(Step(BatchFromJson(request.at("step"))))}};
     if (request.contains("save")) return {{"saved", trainer_->Save()}};
     if (request.contains("finish")) return {{"saved", Finish()}};
+    if (request.contains("restore")) return {{"restored", Restore(request.at("restore"))}};
     throw Error(ExitCode::kBroken, "the trainer knows no such request");
   }
 
  private:
   Json Open(const TrainOptions& options) {
-    ranks_ = RanksFromEnvironment(kRankSeconds);
+    OpenCuda(at::Device(options.device));
+    ranks_ = RanksFromEnvironment(kRankSeconds, at::Device(options.device), [](const std::string& line) {
+      fmt::print(stderr, "kevin-trainer: {}\n", line);
+    });
     const std::string checkpoint = options.resume ? NewestCheckpoint(options.output) : "";
-    model_ = make_model_(options, checkpoint);
+    // What begins anew from the base has to know it; a checkpoint's weights come with its optimiser.
+    model_ = make_model_(options, options.from_base ? "" : checkpoint);
     const bool compares =
         options.loss.surrogate == Surrogate::kPreference || options.loss.kl != KlEstimator::kNone;
     if (compares) {
@@ -80,6 +110,35 @@ class Service {
             {"ranks", ranks_->Size()}};
   }
 
+  void Sample(const TrainOptions& options, const SamplingOptions& sampling, Json* opened) {
+    std::unique_ptr<LanguageModel> second;
+    if (!sampling.device.empty()) {
+      TrainOptions elsewhere = options;
+      elsewhere.device = sampling.device;
+      second = make_model_(elsewhere, "");
+      OpenCuda(at::Device(options.device));
+    }
+    sampled_ =
+        std::make_unique<SampledModel>(*model_, std::move(second), options, sampling, trainer_->StepsDone());
+    (*opened)["url"] = sampled_->Url(), (*opened)["model"] = sampled_->Name();
+    (*opened)["context"] = sampled_->ContextTokens();
+  }
+
+  StepFigures Step(const Batch& batch) {
+    if (sampled_ == nullptr) return trainer_->Step(batch);
+    StepFigures figures;
+    const double sync_s = sampled_->Learn(batch.step, [&] { figures = trainer_->Step(batch); });
+    figures.sync_s = sync_s;
+    return figures;
+  }
+
+  // The weights of an earlier checkpoint, to be looked at.
+  int64_t Restore(const std::string& checkpoint) {
+    if (sampled_ == nullptr) throw Error(ExitCode::kBroken, "nothing samples from this trainer");
+    sampled_->Learn(StepsOf(checkpoint), [&] { trainer_->Resume(checkpoint); });
+    return trainer_->StepsDone();
+  }
+
   std::string Finish() const {
     const TrainOptions& options = trainer_->options();
     const fs::path folder = fs::path(options.output) / (options.lora.rank > 0 ? "adapter" : "model");
@@ -97,9 +156,9 @@ class Service {
 
   const ModelMaker& make_model_;
   std::unique_ptr<Ranks> ranks_;
-  std::shared_ptr<LanguageModel> model_;
-  std::unique_ptr<LanguageModel> reference_;
+  std::unique_ptr<LanguageModel> model_, reference_;
   std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<SampledModel> sampled_;
 };
 
 Json ErrorJson(ExitCode code, const std::string& what, const std::string& next) {
@@ -111,13 +170,13 @@ std::string FirstLine(const std::string& text) { return text.substr(0, text.find
 
 }  // namespace
 
-std::shared_ptr<LanguageModel> LoadForTraining(const TrainOptions& options, const std::string& checkpoint) {
+std::unique_ptr<LanguageModel> LoadForTraining(const TrainOptions& options, const std::string& checkpoint) {
   const ModelOptions model_options = ModelOptionsFor(options);
   if (options.lora.rank == 0) {
     return LoadLanguageModel(checkpoint.empty() ? fs::path(options.model) : fs::path(checkpoint) / "model",
                              model_options);
   }
-  std::shared_ptr<LanguageModel> model = LoadLanguageModel(options.model, model_options);
+  std::unique_ptr<LanguageModel> model = LoadLanguageModel(options.model, model_options);
   if (!checkpoint.empty()) {
     model->LoadAdapters(fs::path(checkpoint) / "adapter");
     return model;

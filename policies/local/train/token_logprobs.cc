@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "policies/local/model/gpu_rows.h"
+
 namespace kevin::local {
 namespace {
 
@@ -31,7 +33,14 @@ Forward RunForward(const at::Tensor& hidden, const Head& head, const at::Tensor&
   for (int64_t at = 0; at < n; at += rows) {
     const int64_t count = std::min(rows, n - at);
     const auto part = [&](const at::Tensor& whole) { return whole.narrow(0, at, count); };
-    at::Tensor logits = ScaledLogits(head(part(hidden)), part(temperatures));
+    const at::Tensor raw = head(part(hidden));
+    if (HasGpuRows(raw)) {
+      const RowLogprobs rows_of = GpuLogprobs(raw, part(targets), part(temperatures), with_entropy);
+      part(out.normalisers).copy_(rows_of.normalisers), part(out.logprobs).copy_(rows_of.logprobs);
+      if (with_entropy) part(out.entropy).copy_(rows_of.entropies);
+      continue;
+    }
+    at::Tensor logits = ScaledLogits(raw, part(temperatures));
     const at::Tensor normaliser = logits.logsumexp(1);
     part(out.normalisers).copy_(normaliser);
     part(out.logprobs).copy_(logits.gather(1, part(targets).unsqueeze(1)).squeeze(1) - normaliser);
@@ -43,10 +52,17 @@ Forward RunForward(const at::Tensor& hidden, const Head& head, const at::Tensor&
   return out;
 }
 
-// d loss / d logits, in place of `logits`, which are at temperature 1.
+// d loss / d logits, perhaps in place of `logits`, which are at temperature 1. Without entropies the last two
+// are empty.
 at::Tensor LogitGradients(const at::Tensor& logits, const at::Tensor& temperatures,
                           const at::Tensor& normaliser, const at::Tensor& targets, const at::Tensor& g,
                           const at::Tensor& entropy, const at::Tensor& g_entropy) {
+  if (HasGpuRows(logits)) {
+    const bool none = entropy.numel() == 0;
+    GpuLogprobsBackward(logits, targets, temperatures, {{}, normaliser, none ? at::Tensor() : entropy},
+                        g.contiguous(), none ? at::Tensor() : g_entropy.contiguous());
+    return logits;
+  }
   at::Tensor log_p = ScaledLogits(logits, temperatures).sub_(normaliser.unsqueeze(1));
   at::Tensor p = log_p.exp();
   at::Tensor d = p * -g.unsqueeze(1);

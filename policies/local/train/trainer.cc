@@ -50,15 +50,16 @@ class Trainer::StepRun {
     const double start = Now();
     Check();
     Cut();
+    if (o_.from_base && !updates_.empty() && batch_.step > 1) t_.optimizer_.SetShare(t_.base_);
     LookBefore();
-    const int64_t all = o_.steps * o_.updates_per_step;
+    const int64_t all = (o_.from_base ? 1 : o_.steps) * o_.updates_per_step;
+    const int64_t before = o_.from_base ? 0 : (batch_.step - 1) * o_.updates_per_step;
     for (size_t u = 0; u < updates_.size(); ++u) {
       for (Micro& micro : updates_[u].micros) Learn(micro, updates_[u].scale, u == 0);
       const double norm = t_.optimizer_.Reduce();
       AddUp(&update_sums_);
       if (!std::isfinite(norm) || !std::isfinite(update_sums_.loss)) Stop(u, norm);
-      const int64_t number = (batch_.step - 1) * o_.updates_per_step + static_cast<int64_t>(u);
-      figures_.learning_rate = LearningRate(o_.schedule, number, all);
+      figures_.learning_rate = LearningRate(o_.schedule, before + static_cast<int64_t>(u), all);
       t_.optimizer_.Update(figures_.learning_rate, norm);
       figures_.grad_norm += norm / static_cast<double>(updates_.size());
       figures_.loss += update_sums_.loss / static_cast<double>(updates_.size());
@@ -109,10 +110,11 @@ class Trainer::StepRun {
       PackUpdate(kept, unit, &update);
       updates_.push_back(std::move(update));
     }
-    if (updates_.empty())
+    if (updates_.empty() && !batch_.may_be_idle)
       throw Error(ExitCode::kBadRequest, fmt::format("step {} has nothing to train on", batch_.step),
                   "more turns a batch, or keep what was cut off by the length limit");
     figures_.updates = static_cast<int>(updates_.size());
+    if (updates_.empty()) figures_.loss = figures_.grad_norm = figures_.learning_rate = Ratio(0, 0);
   }
 
   void AddUnit(size_t first, size_t unit, Update* update, std::vector<size_t>* kept) const {
@@ -188,7 +190,7 @@ class Trainer::StepRun {
     update_sums_.Add(out.sums);
     out.loss.backward();
     t_.optimizer_.Accumulate();
-    tokens_ += static_cast<double>(micro.tokens);
+    tokens_ += static_cast<double>(micro.tokens), rows_ += static_cast<double>(packed.targets.numel());
     for (const Sample* s : micro.samples) squares_ += static_cast<double>(s->tokens() * s->tokens());
   }
 
@@ -220,7 +222,7 @@ class Trainer::StepRun {
   }
 
   void Finish(double start) {
-    at::Tensor all = at::tensor({tokens_, gaps_, compared_, squares_}, at::kDouble);
+    at::Tensor all = at::tensor({tokens_, gaps_, compared_, squares_, rows_}, at::kDouble);
     at::Tensor largest = at::tensor({gap_max_}, at::kDouble);
     t_.ranks_.Sum(&all), t_.ranks_.Largest(&largest);
     const double* v = all.const_data_ptr<double>();
@@ -230,7 +232,10 @@ class Trainer::StepRun {
     figures_.delta_logprob = Ratio(v[1], v[2]);
     figures_.delta_logprob_max = v[2] > 0 ? largest.item<double>() : Ratio(0, 0);
     const ModelConfig& c = t_.model_.Config();
-    figures_.flops = 6 * t_.products_ * v[0] + 6.0 * c.layers * c.heads * c.head_dim * v[3];
+    // Forward, and backward to the inputs; a third time to the weights unless only adapters are trained.
+    const double passes = t_.trains_weights_ ? 3 : 2;
+    figures_.flops = passes * 2 * (t_.products_ * v[0] + t_.head_products_ * v[4]) +
+                     6.0 * c.layers * c.heads * c.head_dim * v[3];
     const bool policy = IsPolicyGradient(o_.loss.surrogate);
     figures_.entropy = policy ? Ratio(sums_.entropy, sums_.tokens) : Ratio(0, 0);
     figures_.clip_low = Ratio(sums_.clip_low, sums_.tokens),
@@ -251,7 +256,7 @@ class Trainer::StepRun {
   std::vector<Update> updates_;
   StepFigures figures_;
   LossSums sums_, update_sums_;
-  double tokens_ = 0, squares_ = 0, gaps_ = 0, compared_ = 0, gap_max_ = 0;
+  double tokens_ = 0, rows_ = 0, squares_ = 0, gaps_ = 0, compared_ = 0, gap_max_ = 0;
 };
 
 Trainer::Trainer(TrainOptions options, LanguageModel& model, LanguageModel* reference, Ranks& ranks)
@@ -260,18 +265,22 @@ Trainer::Trainer(TrainOptions options, LanguageModel& model, LanguageModel* refe
       reference_(reference),
       ranks_(ranks),
       optimizer_(model.Parameters(), options_.adam, ranks) {
+  if (options_.from_base) base_ = optimizer_.Share();
   const bool needs_reference =
       options_.loss.surrogate == Surrogate::kPreference || options_.loss.kl != KlEstimator::kNone;
   if (needs_reference && reference_ == nullptr)
     throw Error(ExitCode::kBroken, "this loss needs a reference model");
   for (const ExpectedTensor& tensor : ExpectedTensors(model.Config())) {
-    const bool multiplies =
-        tensor.role == ExpectedTensor::Role::kProjection || tensor.role == ExpectedTensor::Role::kHead;
     const ModelConfig& c = model.Config();
     const double share = tensor.is_expert ? static_cast<double>(c.experts_per_token) / c.experts : 1;
-    if (multiplies || (tensor.role == ExpectedTensor::Role::kEmbedding && c.tied_embeddings))
-      products_ += share * static_cast<double>(tensor.Count());
+    const double count = share * static_cast<double>(tensor.Count());
+    if (tensor.role == ExpectedTensor::Role::kProjection) products_ += count;
+    const bool is_head = tensor.role == ExpectedTensor::Role::kHead ||
+                         (tensor.role == ExpectedTensor::Role::kEmbedding && c.tied_embeddings);
+    if (is_head) head_products_ += count;
   }
+  for (const NamedParameter& parameter : model.Parameters())
+    trains_weights_ |= parameter.name.find("lora_") == std::string::npos;
 }
 
 Trainer::~Trainer() = default;

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "policies/local/model/language_model.h"
 #include "policies/local/train/batch.h"
@@ -31,7 +32,8 @@ class Trainer {
   Trainer(TrainOptions options, LanguageModel& model, LanguageModel* reference, Ranks& ranks);
   ~Trainer();
 
-  // Steps come in order: StepsDone() + 1. Throws Error(kBroken) when the loss or a gradient is not finite:
+  // Steps come in order: StepsDone() + 1. A batch that may be idle and has nothing to train on makes no update;
+  // its figures are NaN. Throws Error(kBroken) when the loss or a gradient is not finite:
   // the model is then as it was before that update, and the trainer of no more use. Error(kBadRequest) for a
   // batch that does not fit the options.
   StepFigures Step(const Batch& batch);
@@ -39,7 +41,7 @@ class Trainer {
 
   // Into options.output/checkpoints; all ranks call it. Returns the new folder.
   std::string Save();
-  // Goes on from a checkpoint, whose model has been loaded already.
+  // Goes on from a checkpoint of this run: weights, optimiser and steps are as they were then.
   void Resume(const std::string& checkpoint);
 
   const TrainOptions& options() const { return options_; }
@@ -54,7 +56,10 @@ class Trainer {
   LanguageModel* const reference_;
   Ranks& ranks_;
   Optimizer optimizer_;
-  double products_ = 0;  // parameters that a token is multiplied with
+  std::vector<at::Tensor> base_;  // the optimiser's share at the start; only where steps begin from it
+  // Parameters that every token is multiplied with, and those that only the trained ones are.
+  double products_ = 0, head_products_ = 0;
+  bool trains_weights_ = false;  // not adapters alone
   int64_t steps_done_ = 0;
 };
 

@@ -11,6 +11,7 @@ int main() {
   // Ctrl-C reaches the whole group; `kevin train` says when to end.
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on files' sizes is then a write that fails
   kevin::local::ServeTraining(STDIN_FILENO, STDOUT_FILENO);
   return 0;
 }

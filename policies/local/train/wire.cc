@@ -43,6 +43,7 @@ void VisitFigures(Figures& f, const Visit& visit) {
   visit("delta_logprob_max", f.delta_logprob_max), visit("correction_mean", f.correction_mean);
   visit("correction_dropped", f.correction_dropped), visit("preference_accuracy", f.preference_accuracy);
   visit("preference_margin", f.preference_margin), visit("flops", f.flops);
+  visit("sync_s", f.sync_s);
 }
 
 bool WriteBytes(int file, const void* data, size_t size) {
@@ -79,12 +80,15 @@ Json ToJson(const Batch& batch) {
                        {"advantage", s.advantage},
                        {"masked", s.masked}});
   }
-  return {{"step", batch.step}, {"unit", batch.unit}, {"samples", std::move(samples)}};
+  return {{"step", batch.step},
+          {"unit", batch.unit},
+          {"may_be_idle", batch.may_be_idle},
+          {"samples", std::move(samples)}};
 }
 
 Batch BatchFromJson(const Json& json) {
   Batch batch;
-  batch.step = json.at("step"), batch.unit = json.at("unit");
+  batch.step = json.at("step"), batch.unit = json.at("unit"), batch.may_be_idle = json.at("may_be_idle");
   for (const Json& s : json.at("samples")) {
     Sample sample;
     sample.prompt = Values<int32_t>(s.at("prompt")), sample.completion = Values<int32_t>(s.at("completion"));

@@ -3,16 +3,17 @@
 // each. Both ends are of the same build.
 //
 //   to the trainer                  from it
-//   {"open": options}               {"opened": {"steps", "parameters", "trained", "rank", "ranks"}}
+//   {"open": options}               {"opened": {"steps", "trained", "rank", "ranks"}}
+//   {"open": ..., "sample": {...}}  the same with "url", "model", "context": requests are answered there, as
+//                                   OpenAI's API has it, from the weights being trained (sampled_model.h)
 //   {"step": batch}                 {"figures": figures}
 //   {"save": true}                  {"saved": folder}      a checkpoint
 //   {"finish": true}                {"saved": folder}      the model itself
+//   {"restore": checkpoint}         {"restored": steps}    its weights, to sample from
 //                                   {"error": {"code", "what", "next"}} instead of any of these
 //
 // Why a program of its own (kevin-trainer) at the end of a socket: `kevin` links no torch, starts in
-// milliseconds, and outlives a trainer that runs out of memory; the trainer sees no database. A process that
-// already holds the model (the model server) can serve the same frames from the same weights
-// (serve_training.h), so that sampling and training share one copy.
+// milliseconds, and outlives a trainer that runs out of memory; the trainer sees no database.
 
 #include <nlohmann/json.hpp>
 #include <optional>

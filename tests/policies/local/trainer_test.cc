@@ -6,10 +6,12 @@
 #include <ATen/ATen.h>
 #include <arpa/inet.h>
 #include <c10/core/GradMode.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmath>
+#include <csignal>
 #include <fstream>
 #include <thread>
 
@@ -108,6 +110,93 @@ TEST_CASE("a step does not depend on how samples are packed and logits are cut")
   CHECK(pieces.figures[2].tokens == whole.figures[2].tokens);
   const auto fresh = TinyModel(1);
   CHECK(Gap(whole.weights, Flat(*fresh)) > 1e-2);  // and it learns something
+}
+
+TEST_CASE("a step with nothing to learn from counts, where it may, and changes nothing") {
+  const auto model = TinyModel(1);
+  const auto alone = OneRank();
+  Trainer trainer(Options(), *model, nullptr, *alone);
+  trainer.Step(MakeBatch(1));
+  const at::Tensor before = Flat(*model);
+  Batch idle = MakeBatch(2);
+  for (Sample& sample : idle.samples) sample.masked = true;
+  CHECK_THROWS_AS(trainer.Step(idle), Error);
+  idle.may_be_idle = true;
+  const StepFigures figures = trainer.Step(idle);
+  CHECK((figures.updates == 0 && std::isnan(figures.loss) && std::isnan(figures.grad_norm)));
+  CHECK(Gap(Flat(*model), before) == 0);
+  CHECK(trainer.StepsDone() == 2);
+  CHECK(trainer.Step(MakeBatch(3)).updates == 2);
+}
+
+// What every write meets on a full disk, made by a limit on the size of files.
+class FullDisk {
+ public:
+  explicit FullDisk(rlim_t bytes) {
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    rlimit now = before_;
+    now.rlim_cur = bytes;
+    setrlimit(RLIMIT_FSIZE, &now);
+  }
+  ~FullDisk() { setrlimit(RLIMIT_FSIZE, &before_); }
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_CASE("a checkpoint that the disk has no room for leaves the one before, and nothing else") {
+  const Folder folder;
+  TrainOptions options = Options();
+  options.output = folder.Path();
+  const auto model = TinyModel(1);
+  const auto alone = OneRank();
+  Trainer trainer(options, *model, nullptr, *alone);
+  trainer.Step(MakeBatch(1));
+  const std::string good = trainer.Save();
+  trainer.Step(MakeBatch(2));
+  // Not even the optimiser's share fits, then the model's weights do not.
+  for (const rlim_t bytes : {1000, 17000}) {
+    const FullDisk full(bytes);
+    try {
+      trainer.Save();
+      FAIL("it was written");
+    } catch (const Error& error) {
+      CHECK(error.code() == ExitCode::kBroken);
+      CHECK(std::string(error.what()).find("could not be written") != std::string::npos);
+      CHECK(error.next_step().find("--resume") != std::string::npos);
+    }
+    CHECK(NewestCheckpoint(folder.Path()) == good);
+    CHECK(std::distance(fs::directory_iterator(folder.Path() + "/checkpoints"), fs::directory_iterator()) ==
+          1);
+  }
+  const std::string better = trainer.Save();
+  CHECK(better != good);
+  CHECK(NewestCheckpoint(folder.Path()) == better);
+}
+
+TEST_CASE("from the base each step is as if it were the first") {
+  TrainOptions options = Options();
+  options.from_base = true;
+  const auto model = TinyModel(1);
+  const auto alone = OneRank();
+  Trainer trainer(options, *model, nullptr, *alone);
+  Batch batch = MakeBatch(1);
+  trainer.Step(batch);
+  const at::Tensor once = Flat(*model);
+  trainer.Step(MakeBatch(2));
+  CHECK(Gap(Flat(*model), once) > 1e-3);
+  // The order of updates follows from the step's number; with one update there is none.
+  options.updates_per_step = 1;
+  const auto one = TinyModel(1), twin = TinyModel(1);
+  Trainer first(options, *one, nullptr, *alone), second(options, *twin, nullptr, *alone);
+  first.Step(batch);
+  second.Step(MakeBatch(1));
+  batch.step = 2;
+  second.Step(batch);
+  CHECK(Gap(Flat(*one), Flat(*twin)) < 1e-6);
 }
 
 // One update written out with plain autograd over single sequences.

@@ -2,19 +2,19 @@
 
 constexpr int kMostRows = 64;
 
-struct BatchStep {  // by value, in the kernel's parameters
-  int rows;
+struct BatchStep {     // in the device's memory, so that a recorded step can be repeated with another
+  const int* drawn;    // by the step before, of each row
   int given_token[kMostRows];  // negative: the token drawn for row `earlier_row` in the step before
   int earlier_row[kMostRows];
   int position[kMostRows];
 };
 struct Batch {
-  const int* drawn;  // by the step before, of each row
   const int* pages;  // [rows, page_stride]
   int page_stride;
   int splits;        // of each sequence
   u16 *stream, *normed, *attended, *hidden;  // [rows, ...]
-  const u16 *projected, *added, *gate_up;    // of products: [rows, kQkv], [rows, HIDDEN], [rows, 2 * FFN]
+  u16* projected;    // of a product [rows, kQkv], to which the bias is added by being there before
+  const u16 *added, *gate_up;                // of products: [rows, HIDDEN], [rows, 2 * FFN]
   float* partial;    // [rows, HEADS, splits, HEAD_DIM + 2]
   u32* counters;     // [rows, KV_HEADS], zero between launches
 };
@@ -58,18 +58,27 @@ __device__ __forceinline__ void AddAndNormalise(const u16* x, const u16* added, 
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256) kevin_embed(const Model model, const Batch batch, const BatchStep step) {
-  const size_t row = blockIdx.x;
-  const int given = step.given_token[row];
-  const size_t token = given >= 0 ? given : batch.drawn[step.earlier_row[row]];
-  AddAndNormalise(model.embedding + token * HIDDEN, nullptr, model.layers->norm1, batch.stream + row * HIDDEN,
-                  batch.normed + row * HIDDEN);
+// `bias` may be null: the next product is then no layer's first.
+__device__ __forceinline__ void PlaceBias(const u16* bias, u16* projected) {
+  if (!bias) return;
+  for (int i = threadIdx.x; i < kQkv / 2; i += 256) ((u32*)projected)[i] = ((const u32*)bias)[i];
 }
 
-extern "C" __global__ void __launch_bounds__(256) kevin_add_norm(const Batch batch, const u16* weight) {
+extern "C" __global__ void __launch_bounds__(256)
+    kevin_embed(const Model model, const Batch batch, const BatchStep* step) {
+  const size_t row = blockIdx.x;
+  const int given = step->given_token[row];
+  const size_t token = given >= 0 ? given : step->drawn[step->earlier_row[row]];
+  AddAndNormalise(model.embedding + token * HIDDEN, nullptr, model.layers->norm1, batch.stream + row * HIDDEN,
+                  batch.normed + row * HIDDEN);
+  PlaceBias(model.layers->qkv_bias, batch.projected + row * kQkv);
+}
+
+extern "C" __global__ void __launch_bounds__(256) kevin_add_norm(const Batch batch, const u16* weight, const u16* bias) {
   const size_t row = blockIdx.x;
   u16* stream = batch.stream + row * HIDDEN;
   AddAndNormalise(stream, batch.added + row * HIDDEN, weight, stream, batch.normed + row * HIDDEN);
+  PlaceBias(bias, batch.projected + row * kQkv);
 }
 
 extern "C" __global__ void __launch_bounds__(256) kevin_swiglu(const Batch batch) {
@@ -221,13 +230,13 @@ __device__ __forceinline__ void AttendTiles(const TileStream& stream, u32 querie
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1)
-    kevin_attend(const Model model, const Batch batch, const BatchStep step, int layer_index) {
+    kevin_attend(const Model model, const Batch batch, const BatchStep* step, int layer_index) {
   extern __shared__ __align__(128) char shared[];
   __shared__ float rotation[HEAD_DIM], greatest_of[kWarps][kGroup], weight_of[kWarps][kGroup];
   __shared__ int kept[kPagesKept];
   __shared__ bool last;
   const size_t row = blockIdx.z;
-  const int kv_head = blockIdx.x, split = blockIdx.y, position = step.position[row], tokens = position + 1;
+  const int kv_head = blockIdx.x, split = blockIdx.y, position = step->position[row], tokens = position + 1;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int splits = min(batch.splits, (tokens + kSplitTokens - 1) / kSplitTokens);
   if (split >= splits) return;

@@ -3,10 +3,12 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
 
 #include <map>
 
 #include "policies/local/fused/fused_runner.h"
+#include "policies/local/model/packed_attention.h"
 #include "tests/catch.h"
 #include "tests/policies/local/fused/has_gpu.h"
 #include "tests/policies/local/model/model_fixture.h"
@@ -118,6 +120,24 @@ TEST_CASE("a GPU's gradients are the CPU's, attention over packed sequences incl
       CHECK(apart < (dtype == NumberType::kF32 ? 1e-4 : 0.08));
     }
   }
+}
+
+TEST_CASE("a long sequence's attention is the exact one, whatever its length is rounded up to", "[gpu]") {
+  if (!HasGpu()) return;
+  at::manual_seed(4);
+  const int64_t tokens = GENERATE(1024, 1300, 2047), heads = GENERATE(6, 28), dim = GENERATE(64, 128);
+  const at::ScalarType type = GENERATE(at::kBFloat16, at::kHalf);
+  // As they come out of a projection: one beside the other.
+  const at::Tensor qkv = at::randn({tokens, heads + 4, dim}, at::kFloat).to(kGpu, type);
+  const at::Tensor q = qkv.narrow(1, 0, heads), k = qkv.narrow(1, heads, 2), v = qkv.narrow(1, heads + 2, 2);
+  const c10::InferenceMode inference;
+  const at::Tensor attended = AttendLongSequence(q, k, v);
+  REQUIRE(attended.defined());
+  const auto exact = [](const at::Tensor& x) { return x.to(at::kCPU, at::kFloat); };
+  const at::Tensor expected = AttendRagged(exact(q), exact(k), exact(v), PackedRows({0, tokens}, at::kCPU));
+  const double apart = RelativeDifference(expected, attended.to(at::kCPU, at::kFloat));
+  INFO(tokens << " tokens, " << heads << " heads of " << dim << ": " << apart);
+  CHECK(apart < (type == at::kHalf ? 1e-3 : 8e-3));
 }
 
 TEST_CASE("a GPU draws the CPU's tokens through the cache", "[gpu]") {

@@ -194,6 +194,7 @@ void Play(const World& world, std::mt19937& random, EngineStatistics* sums, Stan
     if (random() % 3 == 0) std::this_thread::yield();
     if (random() % 12 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
     if (world.is_cancelled[i]) engine.Cancel(number);
+    if (random() % 5 == 0) engine.WhileStill([] {});
   }
   const auto outcomes = listener.Wait();
   for (size_t i = 0; i < outcomes.size(); ++i) {
@@ -444,6 +445,53 @@ TEST_CASE("logits that are no numbers end their answers, not the engine", "[engi
   Listener after;
   engine.Submit(RequestFor({1, 2, 3}, 10, 1), after.For(0, 1));
   CHECK(after.Wait()[0][0].finish == FinishReason::kLength);
+}
+
+// Says whether it was used while it had to stand still.
+class Watched : public StandInRunner {
+ public:
+  Watched(Options options, std::atomic<int>* uses, std::atomic<int>* changes)
+      : StandInRunner(options), uses_(*uses), changes_(*changes) {}
+  void Submit(std::span<const SequenceStep> steps) override {
+    ++uses_;
+    StandInRunner::Submit(steps);
+  }
+  void WeightsChanged() override { ++changes_; }
+
+ private:
+  std::atomic<int>&uses_, &changes_;
+};
+
+TEST_CASE("while weights change nothing runs, and nothing cached outlives it") {
+  std::atomic<int> uses{0}, changes{0};
+  StandInRunner::Options options = SmallRunner();
+  options.step_seconds = 0.001;
+  Engine engine(std::make_unique<Watched>(options, &uses, &changes));
+  std::mt19937 random(7);
+  const std::vector<int32_t> prompt = RandomTokens(40, random);
+  const GenerationRequest request = RequestFor(prompt, 100, 1);
+  Listener listener;
+  engine.Submit(request, listener.For(0, 1));
+  while (engine.Statistics().generated_tokens < 5) std::this_thread::yield();
+  int before = 0, after = -1;
+  engine.WhileStill([&] {
+    before = uses;
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    after = uses;
+  });
+  CHECK(before == after);
+  CHECK(changes == 1);
+  CHECK_THROWS_AS(engine.WhileStill([] { throw Error(ExitCode::kBroken, "no"); }), Error);
+  CHECK(changes == 2);
+  const auto first = listener.Wait();
+  CHECK(SameTokens(first[0][0].tokens, Expected(options, request, 0, engine.ContextTokens()).tokens));
+  Listener again, anew;
+  engine.Submit(RequestFor(prompt, 3, 2), again.For(0, 1));
+  CHECK(again.Wait()[0][0].cached_tokens > 0);
+  engine.WhileStill([] {});
+  CHECK(engine.Statistics().cached_pages == 0);
+  engine.Submit(RequestFor(prompt, 3, 2), anew.For(0, 1));
+  CHECK(anew.Wait()[0][0].cached_tokens == 0);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "policies/local/fused/gpu_program.h"
+#include "policies/local/gpu/gpu_program.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -27,6 +27,7 @@ constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76, kBlockSharedBytes
 constexpr int kMostDynamicShared = 8;  // CUfunction_attribute
 constexpr int kCooperative = 2;        // CUlaunchAttributeID
 constexpr unsigned kMapped = 2;        // CU_MEMHOSTALLOC_DEVICEMAP
+constexpr int kThisThread = 1;         // CUstreamCaptureMode
 
 template <typename Function>
 void Find(void* library, const char* name, Function* function) {
@@ -52,6 +53,14 @@ struct Driver {
   int (*MemFreeHost)(void*) = nullptr;
   int (*MemHostGetDevicePointer)(uint64_t*, void*, unsigned) = nullptr;
   int (*MemcpyHtoDAsync)(uint64_t, const void*, size_t, void*) = nullptr;
+  int (*StreamCreate)(void**, unsigned) = nullptr;
+  int (*StreamDestroy)(void*) = nullptr;
+  int (*StreamBeginCapture)(void*, int) = nullptr;
+  int (*StreamEndCapture)(void*, void**) = nullptr;
+  int (*GraphInstantiate)(void**, void*, unsigned long long) = nullptr;
+  int (*GraphLaunch)(void*, void*) = nullptr;
+  int (*GraphDestroy)(void*) = nullptr;
+  int (*GraphExecDestroy)(void*) = nullptr;
   int (*GetErrorName)(int, const char**) = nullptr;
 
   Driver() {
@@ -73,6 +82,14 @@ struct Driver {
     Find(library, "cuMemFreeHost", &MemFreeHost);
     Find(library, "cuMemHostGetDevicePointer_v2", &MemHostGetDevicePointer);
     Find(library, "cuMemcpyHtoDAsync_v2", &MemcpyHtoDAsync);
+    Find(library, "cuStreamCreate", &StreamCreate);
+    Find(library, "cuStreamDestroy_v2", &StreamDestroy);
+    Find(library, "cuStreamBeginCapture_v2", &StreamBeginCapture);
+    Find(library, "cuStreamEndCapture", &StreamEndCapture);
+    Find(library, "cuGraphInstantiateWithFlags", &GraphInstantiate);
+    Find(library, "cuGraphLaunch", &GraphLaunch);
+    Find(library, "cuGraphDestroy", &GraphDestroy);
+    Find(library, "cuGraphExecDestroy", &GraphExecDestroy);
     Find(library, "cuGetErrorName", &GetErrorName);
   }
 };
@@ -121,7 +138,7 @@ struct Nvrtc {
 std::string Compile(const std::string& text, const std::vector<std::string>& macros, const GpuShape& gpu) {
   static const Nvrtc nvrtc;
   void* program = nullptr;
-  nvrtc.CreateProgram(&program, text.c_str(), "kevin_decode.cu", 0, nullptr, nullptr);
+  nvrtc.CreateProgram(&program, text.c_str(), "kevin_local.cu", 0, nullptr, nullptr);
   std::vector<std::string> options = {
       fmt::format("-arch=sm_{}{}{}", gpu.major, gpu.minor, gpu.major == 9 ? "a" : ""), "-std=c++17",
       "-default-device"};
@@ -133,7 +150,7 @@ std::string Compile(const std::string& text, const std::vector<std::string>& mac
     nvrtc.GetProgramLogSize(program, &size);
     std::string log(size, ' ');
     nvrtc.GetProgramLog(program, log.data());
-    throw Error(ExitCode::kBroken, "the decoding kernels do not compile here: " + log.substr(0, 2000));
+    throw Error(ExitCode::kBroken, "the local model's kernels do not compile here: " + log.substr(0, 2000));
   }
   size_t size = 0;
   nvrtc.GetCubinSize(program, &size);
@@ -186,11 +203,36 @@ void GpuProgram::Launch(Kernel kernel, const GpuLaunch& launch, std::span<void* 
   for (int i = 0; i < 3; ++i) config.grid[i] = launch.grid[i];
   config.block[0] = launch.threads;
   config.shared_bytes = launch.shared_bytes;
+  config.stream = launch.stream;
   config.attributes = &cooperative;
   config.attribute_count = launch.cooperative ? 1 : 0;
   std::vector<void*> pointers(arguments.begin(), arguments.end());
   Check(Cu().LaunchKernelEx(&config, kernel, pointers.data(), nullptr), "launching a kernel");
 }
+
+GpuStream::GpuStream() { Check(Cu().StreamCreate(&stream_, 0), "cuStreamCreate"); }
+
+GpuStream::~GpuStream() { Cu().StreamDestroy(stream_); }
+
+GpuGraph::GpuGraph(const GpuStream& stream, const std::function<void()>& work) {
+  void* graph = nullptr;
+  Check(Cu().StreamBeginCapture(stream.handle(), kThisThread), "cuStreamBeginCapture");
+  try {
+    work();
+  } catch (...) {
+    Cu().StreamEndCapture(stream.handle(), &graph);
+    if (graph) Cu().GraphDestroy(graph);
+    throw;
+  }
+  Check(Cu().StreamEndCapture(stream.handle(), &graph), "recording launches");
+  const int result = Cu().GraphInstantiate(&executable_, graph, 0);
+  Cu().GraphDestroy(graph);
+  Check(result, "cuGraphInstantiate");
+}
+
+GpuGraph::~GpuGraph() { Cu().GraphExecDestroy(executable_); }
+
+void GpuGraph::Launch() const { Check(Cu().GraphLaunch(executable_, nullptr), "cuGraphLaunch"); }
 
 PinnedMemory::PinnedMemory(size_t bytes) {
   Check(Cu().MemHostAlloc(&host_, bytes, kMapped), "cuMemHostAlloc");

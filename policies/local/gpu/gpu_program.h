@@ -1,9 +1,11 @@
 #pragma once
-// Kernels of our own on the GPU that torch uses: compiled by NVRTC, launched on torch's default stream
-// through the driver. Both libraries are opened at run time. Needs torch's context to be current (cuda.h).
+// Kernels of our own on the GPU that torch uses: compiled by NVRTC, launched on torch's default stream (or
+// recorded) through the driver. Both libraries are opened at run time. Needs torch's context to be current
+// (cuda.h).
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +28,7 @@ struct GpuLaunch {
   unsigned threads = 256;
   unsigned shared_bytes = 0;
   bool cooperative = false;  // all blocks run at once
+  void* stream = nullptr;    // torch's default stream, or a GpuStream's handle
 };
 
 class GpuProgram {
@@ -45,6 +48,34 @@ class GpuProgram {
 
  private:
   void* module_ = nullptr;
+};
+
+// A stream of our own, in order with the default stream: each waits for what was put on the other before.
+class GpuStream {
+ public:
+  GpuStream();
+  ~GpuStream();
+  GpuStream(const GpuStream&) = delete;
+  GpuStream& operator=(const GpuStream&) = delete;
+  void* handle() const { return stream_; }
+
+ private:
+  void* stream_ = nullptr;
+};
+
+// Launches that were recorded once, repeated at the price of one.
+class GpuGraph {
+ public:
+  // Records what `work` puts on the stream, without running it. Throws what `work` throws. Meanwhile this
+  // thread must not ask the driver for memory.
+  GpuGraph(const GpuStream& stream, const std::function<void()>& work);
+  ~GpuGraph();
+  GpuGraph(const GpuGraph&) = delete;
+  GpuGraph& operator=(const GpuGraph&) = delete;
+  void Launch() const;  // on the default stream
+
+ private:
+  void* executable_ = nullptr;
 };
 
 // Memory that host and device both see.

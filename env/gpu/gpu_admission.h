@@ -1,0 +1,29 @@
+#pragma once
+// Admission on the GPU: env/cpu/admission.h's decoys at sizes that only fit there. They are made on the
+// device, in the output memory of one slot, so that nothing but one slot and one fp64 truth has to fit.
+
+#include <vector>
+
+#include "env/decoy_result.h"
+#include "env/gpu/gpu_session.h"
+
+namespace kevin {
+
+// Decoys "computed from rounded inputs" or "from other values" come from eager here, not from the truth.
+// Shares the GPU's lock. Throws DriverError, Error.
+std::vector<DecoyResult> AdmitOnGpu(GpuSession& session);
+
+// What it takes until a candidate could be judged, and what is then in use.
+struct GpuPreparation {
+  double session_s = 0;    // reference compiled, memory laid out, peaks measured, eager warm
+  double draw_s = 0;       // inputs and weights of one slot, anew
+  double reference_s = 0;  // eager, once
+  double truth_s = 0;      // fp64, once
+  int slots = 0;
+  int64_t used_bytes = 0, total_bytes = 0;  // of the GPU; what torch once took, it keeps
+};
+
+// Everything but session_s.
+GpuPreparation PrepareOnGpu(GpuSession& session);
+
+}  // namespace kevin

@@ -1,0 +1,97 @@
+// The plug-in kevin-nccl.so: Ranks over NCCL. A library of its own because what it needs lives in
+// libtorch_cuda.so, which no program here is linked to.
+
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <cstdlib>
+#include <functional>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "env/error.h"
+#include "policies/local/train/nccl/nccl_plugin.h"
+
+namespace kevin::local {
+namespace {
+
+class NcclRanks : public Ranks {
+ public:
+  NcclRanks(const Meeting& meeting, double seconds, int device)
+      : rank_(meeting.rank), size_(meeting.size), device_(at::kCUDA, static_cast<c10::DeviceIndex>(device)) {
+    // Waiting throws when another rank is gone, instead of ending the process.
+    setenv("TORCH_NCCL_BLOCKING_WAIT", "1", 0);
+    const std::chrono::milliseconds limit(static_cast<int64_t>(seconds * 1000));
+    c10d::TCPStoreOptions options;
+    options.port = static_cast<std::uint16_t>(meeting.port);
+    options.isServer = meeting.holds_store;
+    options.numWorkers = static_cast<std::size_t>(size_);
+    options.waitWorkers = false;
+    options.timeout = limit;
+    Guarded([&] {
+      const auto store = c10::make_intrusive<c10d::TCPStore>(meeting.host, options);
+      const auto own = c10::make_intrusive<c10d::PrefixStore>("kevin-nccl-" + meeting.name, store);
+      auto nccl = c10d::ProcessGroupNCCL::Options::create();
+      nccl->timeout = limit;
+      group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(own, rank_, size_, nccl);
+    });
+  }
+
+  int Rank() const override { return rank_; }
+  int Size() const override { return size_; }
+  void Sum(at::Tensor* values) override { Reduce(values, c10d::ReduceOp::SUM); }
+  void Largest(at::Tensor* values) override { Reduce(values, c10d::ReduceOp::MAX); }
+
+  void Gather(const at::Tensor& own, at::Tensor* all) override {
+    Guarded([&] {
+      at::Tensor mine = own.to(device_).contiguous();
+      at::Tensor gathered = all->is_cuda() && all->is_contiguous() ? *all : at::empty_like(*all, device_);
+      group_->_allgather_base(gathered, mine)->wait();
+      if (!gathered.is_same(*all)) all->copy_(gathered);
+    });
+  }
+
+  void Wait() override {
+    at::Tensor nothing = at::zeros({1}, at::TensorOptions(at::kFloat).device(device_));
+    Sum(&nothing);
+    nothing.item();
+  }
+
+ private:
+  void Reduce(at::Tensor* values, c10d::ReduceOp::RedOpType operation) {
+    Guarded([&] {
+      std::vector<at::Tensor> tensors = {values->to(device_)};
+      c10d::AllreduceOptions options;
+      options.reduceOp = operation;
+      group_->allreduce(tensors, options)->wait();
+      if (!tensors[0].is_same(*values)) values->copy_(tensors[0]);
+    });
+  }
+
+  void Guarded(const std::function<void()>& body) const {
+    const c10::cuda::CUDAGuard guard(device_);
+    try {
+      body();
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      const std::string why = error.what();
+      throw Error(ExitCode::kBroken,
+                  "rank " + std::to_string(rank_) + " lost another rank: " + why.substr(0, why.find('\n')),
+                  "start all ranks again with --resume");
+    }
+  }
+
+  const int rank_, size_;
+  const at::Device device_;
+  c10::intrusive_ptr<c10d::ProcessGroupNCCL> group_;
+};
+
+}  // namespace
+}  // namespace kevin::local
+
+extern "C" kevin::local::Ranks* KevinNcclRanks(const kevin::local::Meeting* meeting, double seconds,
+                                               int device) {
+  return new kevin::local::NcclRanks(*meeting, seconds, device);
+}

@@ -1,0 +1,250 @@
+// `kevin train --online` as a person runs it: a random network whose tokens are whole kernels, a real
+// problem, the programs that judge on this machine. One of its eight kernels is right, which only trying
+// tells.
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "tests/catch.h"
+#include "tests/policies/local/formula_model.h"
+#include "tests/trajectories/sample_records.h"
+
+namespace kevin {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr int kAnswers = 8, kVocabulary = kAnswers + 3;
+constexpr const char* kRight =
+    "```cpp\n#include <cstddef>\nextern \"C\" void launch(const float* x, float* out) {\n"
+    "  for (long i = 0; i < B * N; ++i) out[i] = x[i] > 0 ? x[i] : 0;\n}\n```\n";
+
+std::string ReadAll(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+std::vector<json> Lines(const fs::path& path) {
+  std::vector<json> all;
+  std::ifstream lines(path);
+  for (std::string line; std::getline(lines, line);) all.push_back(json::parse(line));
+  return all;
+}
+
+std::string Answer(int i) {
+  return i == 3 ? kRight : "```cpp\nthis is no kernel, number " + std::to_string(i) + "\n```\n";
+}
+
+// "?" is every prompt; then the answers, and what ends a text.
+void MakeModel(const fs::path& folder) {
+  local::ModelConfig config;
+  config.family = local::ModelFamily::kQwen2;
+  config.hidden = 16, config.layers = 2, config.heads = 2, config.kv_heads = 1, config.head_dim = 8;
+  config.ffn = 32, config.vocabulary = kVocabulary, config.context = 4096, config.qkv_bias = true;
+  config.dtype = local::NumberType::kF32;
+  config.generation.end_tokens = {kVocabulary - 1};
+  local::WriteFormulaModel(folder, config, 0.6f);
+  json tokens = json::array();
+  const auto add = [&](int id, const std::string& content, bool special) {
+    tokens.push_back({{"id", id},
+                      {"content", content},
+                      {"special", special},
+                      {"single_word", false},
+                      {"lstrip", false},
+                      {"rstrip", false},
+                      {"normalized", false}});
+  };
+  for (int i = 0; i < kAnswers; ++i) add(2 + i, Answer(i), false);
+  add(kVocabulary - 1, "<|end|>", true);
+  const json byte_level = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  const json tokenizer = {
+      {"version", "1.0"},
+      {"added_tokens", tokens},
+      {"normalizer", nullptr},
+      {"pre_tokenizer", byte_level},
+      {"post_processor", nullptr},
+      {"decoder", byte_level},
+      {"model", {{"type", "BPE"}, {"vocab", {{"!", 0}, {"?", 1}}}, {"merges", json::array()}}}};
+  std::ofstream(folder / "tokenizer.json") << tokenizer.dump();
+  std::ofstream(folder / "chat_template.jinja") << "?";
+}
+
+class World {
+ public:
+  World() { MakeModel(folder_ / "model"); }
+  fs::path operator/(const std::string& name) const { return folder_ / name; }
+
+  // With its standard output in out.jsonl and its standard error in errors.txt.
+  std::string Command(const std::string& arguments) const {
+    return "cd " + folder_.path().string() + " && exec " + KEVIN_BINARY_DIR +
+           "/bin/kevin train --json --dtype float32 --online --judge cpu --threads 1 --isolation reduced "
+           "--max-tokens 1 --keep-cut-off --model model " +
+           arguments + " >>out.jsonl 2>>errors.txt </dev/null";
+  }
+  int Train(const std::string& arguments) const {
+    fs::remove(folder_ / "out.jsonl"), fs::remove(folder_ / "errors.txt");
+    const int status = std::system(Command(arguments).c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  std::vector<json> Events(const std::string& kind) const {
+    std::vector<json> found;
+    for (json& event : Lines(folder_ / "out.jsonl")) {
+      if (event.at("event") == kind) found.push_back(std::move(event));
+    }
+    return found;
+  }
+  std::string Errors() const { return ReadAll(folder_ / "errors.txt"); }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+const std::string kSmall =
+    "--suite level1/19 --samples 8 --turns 2 --learning-rate 1e-2 --max-grad-norm 0.5 "
+    "--constant-tokens 1 ";
+
+double MeanReward(const std::vector<json>& steps, size_t first, size_t last) {
+  double sum = 0;
+  for (size_t i = first; i < last; ++i) sum += steps[i].at("correct").get<double>();
+  return sum / static_cast<double>(last - first);
+}
+
+TEST_CASE("a model learns from turns that it makes itself, judged for real") {
+  const World world;
+  const int code = world.Train(kSmall +
+                               "--steps 24 --out run --eval-suite level1/20 --eval-samples 1 "
+                               "--eval-turns 1 --eval-every 12 --test-suite level1/21");
+  INFO(world.Errors());
+  REQUIRE(code == 0);
+  const std::vector<json> steps = world.Events("step");
+  REQUIRE(steps.size() == 24);
+  CHECK(MeanReward(steps, 0, 3) < 0.5);
+  CHECK(MeanReward(steps, 21, 24) > 0.8);
+  CHECK(steps[0].at("samples") == 16);
+  CHECK(steps[5].at("staleness") == 0.0);
+  CHECK(steps[5].at("sync_s").get<double>() < 1);
+  CHECK(steps[0].at("delta_logprob").get<double>() < 1e-4);
+
+  // Every turn is a record, with the weights that made it.
+  Store store = Store::Open(world / "kevin.db", OpenMode::kRead);
+  std::set<std::string> weights;
+  for (const EpisodeRecord& episode : store.ListEpisodes(10000)) {
+    for (const TurnRecord& turn : store.LoadTurns(episode.id)) {
+      weights.insert(turn.model.weights_hash);
+      CHECK(turn.model.tokenizer_hash == ContentHash(ReadAll(world / "model/tokenizer.json")));
+      CHECK(turn.model.template_hash == ContentHash("?"));
+      CHECK(turn.model.name.starts_with("model@"));
+    }
+  }
+  CHECK(weights.size() >= 8);  // steps without a difference change none
+  CHECK_FALSE(weights.contains(""));
+
+  const std::vector<json> evaluations = world.Events("evaluation_step");
+  REQUIRE(evaluations.size() == 4);
+  CHECK(
+      (evaluations[0].at("step") == 0 && evaluations[1].at("step") == 12 && evaluations[2].at("step") == 24));
+  CHECK(evaluations[0].at("best") == true);
+  CHECK(evaluations[0].at("serial").at("turns") == 1);
+  CHECK(evaluations[3].at("split") == "test");
+  CHECK(fs::exists(world / "run/best/model/config.json"));
+  CHECK(fs::exists(world / "run/rollouts/00000024.jsonl"));
+  const json run = json::parse(ReadAll(world / "run/run.json"));
+  CHECK(run.at("test").at("suite") == "level1/21");
+  CHECK(run.at("best").at("step") == evaluations[3].at("step"));
+  // A second reading is refused.
+  CHECK(world.Train(kSmall + "--steps 24 --out run --resume --eval-suite level1/20 --eval-samples 1 "
+                             "--eval-turns 1 --eval-every 12 --test-suite level1/21") == 2);
+  CHECK(world.Errors().find("was read on") != std::string::npos);
+}
+
+// Kills the programs of a run that is under way once `ready` says so, as a lost machine would.
+void KillWhen(const World& world, const std::string& arguments, const std::function<bool()>& ready) {
+  const pid_t child = fork();
+  if (child == 0) {
+    setpgid(0, 0);
+    execl("/bin/sh", "sh", "-c", world.Command(arguments).c_str(), static_cast<char*>(nullptr));
+    _exit(127);
+  }
+  setpgid(child, child);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+  while (!ready() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  kill(-child, SIGKILL);
+  waitpid(child, nullptr, 0);
+}
+
+TEST_CASE("killed between two steps and within one, a run goes on with the turns that are there") {
+  const World world;
+  const std::string six = kSmall + "--steps 6 --checkpoint-every 2 --keep 9 ";
+  const auto steps_of = [&](const std::string& out) {
+    std::ifstream lines(world / (out + "/metrics.jsonl"));
+    int count = 0;
+    for (std::string line; std::getline(lines, line);) ++count;
+    return count;
+  };
+  REQUIRE(world.Train(six + "--out whole --db whole.db") == 0);
+  KillWhen(world, six + "--out half --db half.db", [&] { return steps_of("half") >= 3; });
+  const int before = steps_of("half");
+  REQUIRE(before >= 3);
+  REQUIRE(before < 6);
+  const int code = world.Train(six + "--out half --db half.db --resume");
+  INFO(world.Errors());
+  REQUIRE(code == 0);
+  const std::vector<json> steps = world.Events("step");
+  CHECK(steps.front().at("step") <= before + 1);
+  CHECK(steps.front().at("step") > 2);
+  // The same turns (drawn by the same seeds from the same weights), none of them twice.
+  const auto count = [&](const std::string& database) {
+    size_t turns = 0;
+    Store store = Store::Open(world / database, OpenMode::kRead);
+    for (const EpisodeRecord& episode : store.ListEpisodes(10000))
+      turns += store.LoadTurns(episode.id).size();
+    return turns;
+  };
+  CHECK(count("half.db") == count("whole.db"));
+  CHECK(count("half.db") == 6 * 16);
+}
+
+TEST_CASE("the other ways: ahead of learning, from a second copy, imitation from the base") {
+  const World world;
+  INFO(world.Errors());
+  REQUIRE(world.Train(kSmall + "--steps 4 --out ahead --staleness 2 --sampler-device cpu") == 0);
+  for (const json& step : world.Events("step")) {
+    CHECK(step.at("staleness").get<double>() <= 2);
+    CHECK(step.at("staleness").get<double>() >= 0);
+  }
+  REQUIRE(world.Train(kSmall + "--steps 3 --out tpt --algorithm tpt --from-base") == 0);
+  CHECK(world.Events("step").size() == 3);
+  REQUIRE(world.Train(kSmall + "--steps 2 --out lora --lora 4") == 0);
+  CHECK(fs::exists(world / "lora/adapter/adapter_config.json"));
+}
+
+TEST_CASE("what cannot be is said before anything is loaded") {
+  const World world;
+  const auto expect = [&](int code, const std::string& part, const std::string& arguments) {
+    CHECK(world.Train("--out r " + arguments) == code);
+    INFO(arguments + ": " + world.Errors());
+    CHECK(world.Errors().find(part) != std::string::npos);
+  };
+  expect(2, "--suite", "");
+  expect(2, "both learnt from and in --eval-suite: level1/19", "--suite level1/19 --eval-suite level1/19");
+  expect(2, "chooses the checkpoint",
+         "--suite level1/19 --eval-suite level1/20 --test-suite level1/20,level1/21");
+  expect(2, "no such metric", "--suite level1/19 --eval-suite level1/20 --best-by luck");
+  expect(2, "one database", "--suite level1/19 --db a.db --db b.db");
+}
+
+}  // namespace
+}  // namespace kevin

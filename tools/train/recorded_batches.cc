@@ -1,0 +1,56 @@
+#include "tools/train/recorded_batches.h"
+
+#include <fmt/format.h>
+
+#include "env/error.h"
+
+namespace kevin {
+
+RecordedBatches::RecordedBatches(const LearnRequest& request, const Algorithm& algorithm,
+                                 const UnitOptions& units)
+    : algorithm_(algorithm), turns_(request), units_(MakeUnits(algorithm_, turns_, units)) {
+  RequireUnits();
+}
+
+void RecordedBatches::RequireUnits() const {
+  if (!units_.units.empty()) return;
+  if (algorithm_.material == Material::kRollouts) {
+    throw Error(
+        ExitCode::kBadRequest,
+        fmt::format("none of the {} tasks shows a difference between its turns beyond the measurement "
+                    "error, so there is nothing to learn",
+                    turns_.tasks()),
+        "collect several episodes a problem (--episodes 16), or train with --keep-flat");
+  }
+  throw Error(ExitCode::kBadRequest,
+              fmt::format("none of the {} turns fits {}", turns_.turns().size(), algorithm_.name),
+              "sft --select all takes wrong answers too; dpo needs turns that differ");
+}
+
+int64_t RecordedBatches::StepsPerEpoch() const {
+  return kevin::StepsPerEpoch(units_.units.size(), static_cast<size_t>(algorithm_.units_per_step));
+}
+
+std::string RecordedBatches::Describe() const {
+  const char* what = algorithm_.material == Material::kRollouts  ? "tasks"
+                     : algorithm_.material == Material::kAnswers ? "answers"
+                                                                 : "pairs";
+  return fmt::format("{} {} ({} dropped) of {} turns, {} a step", units_.units.size(), what, units_.dropped,
+                     turns_.turns().size(), algorithm_.units_per_step);
+}
+
+void RecordedBatches::Prepare(const ModelText& text, const BatchOptions& options, int64_t steps) {
+  maker_.emplace(turns_, units_, algorithm_, text, options);
+  steps_ = steps;
+  maker_->Make(1);
+}
+
+std::optional<LearnBatch> RecordedBatches::Take(int64_t step) {
+  LearnBatch batch = coming_.valid() && coming_step_ == step ? coming_.get() : maker_->Make(step);
+  coming_step_ = step + 1;
+  if (step < steps_)
+    coming_ = std::async(std::launch::async, [this, step] { return maker_->Make(step + 1); });
+  return batch;
+}
+
+}  // namespace kevin

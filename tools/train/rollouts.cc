@@ -1,0 +1,113 @@
+#include "tools/train/rollouts.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <thread>
+
+#include "agent/kinds.h"
+#include "agent/machine.h"
+#include "agent/output.h"
+#include "agent/records.h"
+#include "env/error.h"
+#include "tools/places.h"
+#include "trajectories/work_queue.h"
+
+namespace kevin {
+namespace {
+
+constexpr int kParallelOnCpu = 8, kParallelOnGpu = 64;
+constexpr auto kLook = std::chrono::milliseconds(100);
+constexpr auto kPatience = std::chrono::minutes(30);  // for the rank that begins collections
+
+}  // namespace
+
+Rollouts::Rollouts(const OnlineSettings& settings, const std::string& database, std::filesystem::path kernels,
+                   RunFile& run, Progress& progress)
+    : settings_(settings),
+      kernels_(std::move(kernels)),
+      run_(run),
+      progress_(progress),
+      store_(Store::Open(database, OpenMode::kCreate)),
+      environment_(StartJudges(settings)) {
+  const EpisodeOutput writable(kernels_);
+}
+
+Rollouts::Entered Rollouts::Enter(const RolloutTerms& terms, const std::string& policy,
+                                  std::map<std::string, Problem>* problems) {
+  CollectionSpec spec;
+  std::vector<ProblemRecord> records;
+  const ProblemSet all(ProblemSet::DefaultDirectory());
+  for (const std::string& id : terms.problems) {
+    Problem problem = all.Find(id);
+    spec.tasks.push_back({problem.id, problem.content_hash});
+    records.push_back(ToRecord(problem));
+    problems->emplace(problem.content_hash, std::move(problem));
+  }
+  spec.policies = {policy};
+  spec.episodes = terms.episodes, spec.turns = terms.turns, spec.seed = terms.seed;
+  spec.kind = facts().kinds.front();
+  spec.size = settings_.size.empty() ? facts().default_size : settings_.size;
+  spec.purpose = fmt::format("{} of training {}", terms.name, run_.id());
+  const RunRecord process{{}, CommandLine(), KEVIN_VERSION, MachineJson(ReadMachine()), {}, {}};
+  WorkQueue queue(store_);
+  auto known = run_.Collection(terms.name);
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (!known && !run_.leads()) {
+    if (std::chrono::steady_clock::now() > end)
+      throw Error(ExitCode::kBroken, "rank 0 does not begin " + terms.what,
+                  "start all ranks again with --resume");
+    std::this_thread::sleep_for(kLook);
+    known = run_.Collection(terms.name);
+  }
+  if (known) return {*known, queue.Join(*known, process)};
+  const auto opened = queue.Open(KeyOf(spec), ToJson(spec), EpisodesOf(spec), records, process, false);
+  run_.SetCollection(terms.name, opened.collection);
+  return {opened.collection, opened.worker_run};
+}
+
+std::optional<std::string> Rollouts::Collect(const RolloutTerms& terms, Policy& policy,
+                                             const PolicySettings& settings, const CancelToken* drain,
+                                             const CancelToken* stop) {
+  std::map<std::string, Problem> problems;  // by content hash
+  const Entered entered = Enter(terms, policy.Name(), &problems);
+  RolloutOptions options;
+  options.collection = entered.collection, options.worker_run = entered.worker_run;
+  const bool on_gpu = IsForGpu(facts().kinds.front());
+  options.parallel = settings_.parallel > 0 ? settings_.parallel : on_gpu ? kParallelOnGpu : kParallelOnCpu;
+  const MachineFacts machine = ReadMachine();
+  options.episode.size = settings_.size.empty() ? facts().default_size : settings_.size;
+  options.episode.output = kernels_, options.episode.confirm = terms.confirm;
+  options.episode.machine = MachineLine(machine);
+  options.episode.threads = settings_.threads > 0 ? settings_.threads : machine.cores;
+  RolloutSources sources;
+  sources.problem = [&](const EpisodeSpec& spec) -> const Problem& {
+    const auto found = problems.find(spec.problem_hash);
+    if (found != problems.end()) return found->second;
+    throw Error(ExitCode::kBadRequest, spec.problem + " has changed since the step began",
+                "put the problem's file back, or train into another --out");
+  };
+  sources.policy = [&](const std::string&) -> Policy& { return policy; };
+  sources.settings = [&](const std::string&) { return settings; };
+  const RolloutEnd end = RunRollout(store_, *environment_, sources, options, Hooks(terms), drain, stop);
+  store_.FinishRun(entered.worker_run);
+  if (!end.complete) return std::nullopt;
+  return entered.collection;
+}
+
+RolloutHooks Rollouts::Hooks(const RolloutTerms& terms) {
+  RolloutHooks hooks;
+  hooks.on_progress = [this, terms](const RolloutStatus& status) {
+    const QueueCounts& counts = status.counts;
+    progress_.Status(fmt::format("{}: {}/{} episodes, {} running, {:.0f} s", terms.what, counts.done,
+                                 counts.waiting + counts.leased + counts.done + counts.parked,
+                                 status.running.size(), status.seconds));
+  };
+  hooks.on_fault = [this, terms](const EpisodeSpec& spec, const std::string& error, bool parked) {
+    progress_.Line(fmt::format("{}: {} episode {}: {}: {}", terms.what, spec.problem, spec.number,
+                               parked ? "parked" : "void turn, will be made again", error));
+  };
+  return hooks;
+}
+
+}  // namespace kevin
