@@ -119,7 +119,7 @@ def totals(graph, hint):
         before = max((depth[n] for n in node.all_input_nodes if n in depth), key=hint, default=sympy.Integer(0))
         depth[node] = before + (terms if hint(terms) > 1 else 0)
     deepest = max(depth.values(), key=hint, default=sympy.Integer(0))
-    return operations, sympy.expand(deepest) if hint(deepest) > 1 else sympy.Integer(1)
+    return operations, deepest if hint(deepest) > 1 else sympy.Integer(1)
 
 
 def families(graph):

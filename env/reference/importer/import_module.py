@@ -47,10 +47,8 @@ class Draft:
             tied = first_of.setdefault(id_of(graph.state_value(node)), node)
             self.state_names[node] = self.state_names[tied] if tied is not node else legal(target, taken)
         used = self._write(dict_from=None)[1]
-        states = [n for n in graph.states if n in used and first_of[id_of(graph.state_value(n))] is n]
-        states += [n for node in graph.states for n in [first_of[id_of(graph.state_value(node))]]
-                   if node in used and n not in states]
-        self._choose_values(states)
+        firsts = {first_of[id_of(graph.state_value(n))] for n in used if n in graph.states}
+        self._choose_values([n for n in graph.states if n in firsts])
         self.outputs = graph.outputs()
         out = "out" if len(self.outputs) == 1 else "out0"
         self.output_names = [legal(out if i == 0 else f"out{i}", taken) for i in range(len(self.outputs))]

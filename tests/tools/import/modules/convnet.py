@@ -2,7 +2,7 @@
 # HAS: def forward(x, p: Dict\[str, Tensor\]):
 # HAS: torch.batch_norm(conv2d, p\["layers_1_weight"\], p\["layers_1_bias"\], None, None, True
 # HAS: torch.relu_(batch_norm)
-# HAS: families = \["matmul", "conv", "norm", "pool", "elementwise"\]
+# HAS: families = \["matmul", "conv", "norm"
 import torch
 import torch.nn as nn
 
