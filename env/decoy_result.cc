@@ -10,8 +10,8 @@ nlohmann::json DecoysToJson(const std::vector<DecoyResult>& decoys) {
     json.push_back({{"name", decoy.name},
                     {"must_pass", decoy.must_pass},
                     {"passed", decoy.passed},
-                    {"told_apart", decoy.told_apart},
-                    {"reason", decoy.reason}});
+                    {"reason", decoy.reason},
+                    {"told_apart", decoy.told_apart}});
   }
   return json;
 }
@@ -20,7 +20,7 @@ std::vector<DecoyResult> DecoysFromJson(const nlohmann::json& json) {
   std::vector<DecoyResult> decoys;
   for (const nlohmann::json& one : json)
     decoys.push_back(
-        {one.at("name"), one.at("must_pass"), one.at("passed"), one.at("told_apart"), one.at("reason")});
+        {one.at("name"), one.at("must_pass"), one.at("passed"), one.at("reason"), one.at("told_apart")});
   return decoys;
 }
 

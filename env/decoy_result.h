@@ -11,8 +11,11 @@ struct DecoyResult {
   std::string name;        // "zeros", "inputs rounded to fp16", "the reference once more", ...
   bool must_pass = false;  // a right answer: the reference's own
   bool passed = false;     // the check took it for right
-  bool told_apart = true;  // false: right, as far as the outputs' type can tell (env/cpu/admission.h)
   std::string reason;      // why it was rejected
+  // False where its answers, before they were rounded to outputs of 16 bits, lie within that one rounding of
+  // the truth everywhere: no check can reject it that lets the best answer pass. A loss that averages a
+  // million elements is such a case. Counts neither way.
+  bool told_apart = true;
 };
 
 // As evaluators answer it; throws nlohmann::json::exception.

@@ -409,12 +409,6 @@ json DeviceEnvironment::Request(const char* command, const Problem& problem,
 }
 
 std::vector<DecoyResult> DeviceEnvironment::Admit(const Problem& problem, const EvaluateOptions& options) {
-  if (PrecisionOf(problem) != Precision::kFp32) {
-    throw Error(ExitCode::kBadRequest,
-                fmt::format("{}: admission in {} is not done on a GPU", problem.id,
-                            PrecisionName(PrecisionOf(problem))),
-                "use --device cpu");
-  }
   double wait_s = 0;
   return DecoysFromJson(Ask(Request("admit", problem, options), options.on_phase, &wait_s));
 }

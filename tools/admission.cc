@@ -88,10 +88,6 @@ namespace {
 class Device {
  public:
   explicit Device(const AdmissionOptions& options) {
-    if (options.device != "cpu" && options.precision != "fp32") {
-      throw Error(ExitCode::kBadRequest, "--admit --precision " + options.precision + " is not done on a GPU",
-                  "use --device cpu, or leave --precision out");
-    }
     EnvironmentOptions environment = EnvironmentOptionsFor(options.threads, "full");
     environment.device = options.device;
     if (options.device == "cpu") {

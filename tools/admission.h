@@ -15,7 +15,7 @@ namespace kevin {
 struct AdmissionOptions {
   std::string size;                // empty: small on the CPU, full on a GPU
   std::string inputs = "default";  // or "kernelbench": U[0,1)
-  std::string precision = "fp32";  // in which the problems are given here; on a GPU only this
+  std::string precision = "fp32";  // in which the problems are given here
   bool json = false;               // `decoy` and `admission` events, one JSON object a line
   int threads = 0;                 // 0: all cores of this process
   std::string device = "cpu";      // or "cuda:N", where honest kernels, which are C++, take no part

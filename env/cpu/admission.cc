@@ -340,7 +340,7 @@ json AdmitProblem(Session& session) {
     const Outcome outcome = VerifyAnswer(session, decoy.answer, &told_apart);
     const bool passed = std::holds_alternative<Measured>(outcome);
     results.push_back(
-        {decoy.name, decoy.kind == Kind::kRight, passed, told_apart || !passed, OutcomeReason(outcome)});
+        {decoy.name, decoy.kind == Kind::kRight, passed, OutcomeReason(outcome), told_apart || !passed});
   }
   return DecoysToJson(results);
 }

@@ -17,9 +17,7 @@ namespace kevin {
 //   bf16: inputs rounded to fp8 of either kind; outputs rounded to fp8
 // (fp8 e4m3 and e5m2 by their digits alone, as if scaled to fit.) Must pass: what the reference gives when it
 // computes the same once more. What cannot exist for this problem (no input of the output's shape to copy) is
-// left out. A coarse answer is not told apart where, before it is rounded to the outputs' 16 bits, it lies
-// within that one rounding of the truth everywhere: then no check can reject it that lets the best answer
-// pass. A loss that averages a million elements is such a case.
+// left out.
 nlohmann::json AdmitProblem(Session& session);
 
 }  // namespace kevin

@@ -9,8 +9,9 @@
 
 namespace kevin {
 
-// Of float32 problems only. Decoys "computed from rounded inputs" or "from other values" come from eager
-// here, not from the truth. Shares the GPU's lock. Throws DriverError, Error.
+// Decoys "computed from rounded inputs" or "from other values" come from eager here, not from the truth. In
+// 16 bits nothing tells here whether a coarse answer lies within the outputs' rounding: one that passes
+// counts against the problem, and its reason says so. Shares the GPU's lock. Throws DriverError, Error.
 std::vector<DecoyResult> AdmitOnGpu(GpuSession& session);
 
 // What it takes until a candidate could be judged, and what is then in use.

@@ -63,11 +63,6 @@ void Reserve(DeviceBuffer* buffer, size_t bytes) {
   if (buffer->bytes() < bytes) *buffer = DeviceBuffer(bytes);
 }
 
-// The trusted kernel for tensors of a type (env/gpu/trusted_kernels.h).
-std::string KernelFor(const std::string& name, DType dtype) {
-  return name + (dtype == DType::kF16 ? "_f16" : dtype == DType::kBF16 ? "_bf16" : "");
-}
-
 struct ElementError {
   double error = 0, bound = 0;
   float answer = 0;
@@ -126,6 +121,10 @@ CheckResult Report(const ConcreteTensor& output, const DeviceTensors& tensors, c
 }
 
 }  // namespace
+
+std::string KernelFor(const std::string& name, DType dtype) {
+  return name + (dtype == DType::kF16 ? "_f16" : dtype == DType::kBF16 ? "_bf16" : "");
+}
 
 CheckResult GpuChecker::Floats(int slot, size_t output, const TensorView& reference, const double* truth,
                                const double* scale) {

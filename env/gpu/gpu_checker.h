@@ -12,6 +12,9 @@ struct SlotTruth {
   DoubleTensor scale;
 };
 
+// The trusted kernel NAME for tensors of a type: "kevin_fill", "kevin_fill_f16", "kevin_fill_bf16".
+std::string KernelFor(const std::string& name, DType dtype);
+
 class GpuChecker {
  public:
   explicit GpuChecker(GpuSession& session) : session_(session) {}

@@ -125,14 +125,24 @@ extern "C" __global__ void kevin_canary_check(const u32* out, int n, u32 seed, u
 }
 
 // To nearest even with `dropped` fewer bits of mantissa, and no further from 0 than `largest`.
-extern "C" __global__ void kevin_round(float* data, long long n, u32 dropped, float largest) {
+template <typename T>
+__device__ void round_to(T* data, long long n, u32 dropped, float largest) {
   const long long stride = (long long)gridDim.x * blockDim.x;
   for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
-    u32 bits = __float_as_uint(data[i]);
+    u32 bits = __float_as_uint(wide(data[i]));
     if ((bits >> 23 & 255) == 255) continue;
     bits = (bits + (1U << (dropped - 1)) - 1 + (bits >> dropped & 1)) & ~((1U << dropped) - 1);
-    data[i] = fminf(fmaxf(__uint_as_float(bits), -largest), largest);
+    narrow(fminf(fmaxf(__uint_as_float(bits), -largest), largest), data + i);
   }
+}
+extern "C" __global__ void kevin_round(float* data, long long n, u32 dropped, float largest) {
+  round_to(data, n, dropped, largest);
+}
+extern "C" __global__ void kevin_round_f16(f16* data, long long n, u32 dropped, float largest) {
+  round_to(data, n, dropped, largest);
+}
+extern "C" __global__ void kevin_round_bf16(bf16* data, long long n, u32 dropped, float largest) {
+  round_to(data, n, dropped, largest);
 }
 
 extern "C" __global__ void kevin_scrub(int words) {
@@ -480,11 +490,11 @@ const std::string& TrustedKernelText() {
 const std::vector<std::string>& TrustedKernelNames() {
   static const std::vector<std::string> kNames = [] {
     std::vector<std::string> names = {
-        "kevin_fill_whole",   "kevin_impose", "kevin_impose_16", "kevin_count_other", "kevin_canary",
-        "kevin_canary_check", "kevin_round",  "kevin_scrub",     "kevin_check_rows",  "kevin_copy",
-        "kevin_read",         "kevin_write",  "kevin_clock",     "kevin_fma",         "kevin_mma"};
-    for (const char* name :
-         {"kevin_fill", "kevin_surely_fine", "kevin_row_squares", "kevin_check", "kevin_check_index"}) {
+        "kevin_fill_whole",   "kevin_impose", "kevin_impose_16",  "kevin_count_other", "kevin_canary",
+        "kevin_canary_check", "kevin_scrub",  "kevin_check_rows", "kevin_copy",        "kevin_read",
+        "kevin_write",        "kevin_clock",  "kevin_fma",        "kevin_mma"};
+    for (const char* name : {"kevin_fill", "kevin_round", "kevin_surely_fine", "kevin_row_squares",
+                             "kevin_check", "kevin_check_index"}) {
       for (const char* type : {"", "_f16", "_bf16"}) names.push_back(std::string(name) + type);
     }
     return names;

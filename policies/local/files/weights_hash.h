@@ -22,8 +22,8 @@
 
 namespace kevin::local {
 
-std::string Sha256OfBytes(std::span<const std::byte> bytes);        // 64 lower-case hex digits
-std::string Sha256OfFile(const std::filesystem::path& path);       // of a small file; "" where there is none
+std::string Sha256OfBytes(std::span<const std::byte> bytes);  // 64 lower-case hex digits
+std::string Sha256OfFile(const std::filesystem::path& path);  // of a small file; "" where there is none
 
 struct TensorBytes {
   std::string name;

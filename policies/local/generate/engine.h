@@ -90,9 +90,9 @@ class Engine {
   int64_t Submit(GenerationRequest request, OnPiece on_piece);
   // Its answers end soon, as cancelled. What has ended or never was is ignored.
   void Cancel(int64_t request);
-  // Runs `change`, which may write to the model's weights, on the calling thread while the runner stands still.
-  // What is cached of earlier texts is forgotten with it; answers under way go on after it, their keys and
-  // values computed anew. Throws what `change` throws. One call at a time.
+  // Runs `change`, which may write to the model's weights, on the calling thread while the runner stands
+  // still. What is cached of earlier texts is forgotten with it; answers under way go on after it, their keys
+  // and values computed anew. Throws what `change` throws. One call at a time.
   void WhileStill(const std::function<void()>& change);
   EngineStatistics Statistics() const;
   const ModelRunner::Shape& GetShape() const;

@@ -131,12 +131,12 @@ Reply ModelApi::Generate(ParsedRequest request) {
 
 Reply ModelApi::Models() const {
   Json model = {{"id", model_.name},
-                      {"object", "model"},
-                      {"created", created_},
-                      {"owned_by", "kevin"},
-                      {"root", model_.root},
-                      {"parent", nullptr},
-                      {"max_model_len", engine_.ContextTokens()}};
+                {"object", "model"},
+                {"created", created_},
+                {"owned_by", "kevin"},
+                {"root", model_.root},
+                {"parent", nullptr},
+                {"max_model_len", engine_.ContextTokens()}};
   if (model_.weights) model["kevin"] = IdentityJson(model_, model_.weights->Get(), std::chrono::seconds(0));
   return Plain({{"object", "list"}, {"data", Json::array({model})}});
 }

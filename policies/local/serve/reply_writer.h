@@ -13,7 +13,8 @@ namespace kevin::local {
 
 // What answers from these weights come from: weights_hash, weights_version, tokenizer_hash,
 // chat_template_hash; null is unknown. Waits so long for a hash that is being worked out.
-Json IdentityJson(const ServedModel& model, const ServedWeights::State& weights, std::chrono::seconds patience);
+Json IdentityJson(const ServedModel& model, const ServedWeights::State& weights,
+                  std::chrono::seconds patience);
 
 // One request's reply, with vLLM's fields and one of our own: `kevin`, IdentityJson of the weights that it
 // began with. One thread.

@@ -35,7 +35,7 @@ struct ServedModel {
   std::string name;  // as clients ask for it
   std::string root;  // where it came from, for /v1/models
   std::shared_ptr<const ModelText> text;
-  std::shared_ptr<const ServedWeights> weights;     // null: unknown
+  std::shared_ptr<const ServedWeights> weights;    // null: unknown
   std::string tokenizer_hash, chat_template_hash;  // SHA-256 of tokenizer.json and of the template; or empty
   // What a request that does not say gets.
   TokenSampling sampling;

@@ -124,9 +124,7 @@ std::string NewestCheckpoint(const std::string& output) {
 
 int64_t StepsOf(const std::string& folder) {
   try {
-    return nlohmann::json::parse(std::ifstream(fs::path(folder) / "trainer.json"))
-        .at("steps")
-        .get<int64_t>();
+    return nlohmann::json::parse(std::ifstream(fs::path(folder) / "trainer.json")).at("steps").get<int64_t>();
   } catch (const nlohmann::json::exception& error) {
     Damaged(folder, std::string("trainer.json is damaged: ") + error.what());
   }

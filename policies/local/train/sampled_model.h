@@ -16,9 +16,9 @@
 namespace kevin::local {
 
 struct SamplingOptions {
-  std::string socket;      // where requests are taken; its owner's alone
-  std::string device;      // of a second set of weights; empty: the trainer's own
-  int context_tokens = 0;  // of prompt and answer; 0: the model's, or what the cache holds
+  std::string socket;        // where requests are taken; its owner's alone
+  std::string device;        // of a second set of weights; empty: the trainer's own
+  int context_tokens = 0;    // of prompt and answer; 0: the model's, or what the cache holds
   int64_t cache_tokens = 0;  // of keys and values; 0: on a CPU some contexts, on a GPU 40 % of what is free
 };
 

@@ -32,10 +32,10 @@ class Trainer {
   Trainer(TrainOptions options, LanguageModel& model, LanguageModel* reference, Ranks& ranks);
   ~Trainer();
 
-  // Steps come in order: StepsDone() + 1. A batch that may be idle and has nothing to train on makes no update;
-  // its figures are NaN. Throws Error(kBroken) when the loss or a gradient is not finite:
-  // the model is then as it was before that update, and the trainer of no more use. Error(kBadRequest) for a
-  // batch that does not fit the options.
+  // Steps come in order: StepsDone() + 1. A batch that may be idle and has nothing to train on makes no
+  // update; its figures are NaN. Throws Error(kBroken) when the loss or a gradient is not finite: the model
+  // is then as it was before that update, and the trainer of no more use. Error(kBadRequest) for a batch that
+  // does not fit the options.
   StepFigures Step(const Batch& batch);
   int64_t StepsDone() const { return steps_done_; }
 
