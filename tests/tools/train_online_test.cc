@@ -1,5 +1,5 @@
 // `kevin train --online` as a person runs it: a random network whose tokens are whole kernels, a real
-// problem, the programs that judge on this machine. One of its eight kernels is right, which only trying
+// problem, the programs that judge on this machine. Two of its eight kernels are right, which only trying
 // tells.
 
 #include <signal.h>
@@ -29,7 +29,7 @@ using nlohmann::json;
 
 constexpr int kBytes = 256, kAnswers = 8, kVocabulary = kBytes + kAnswers + 1;
 constexpr const char* kRight =
-    "```cpp\n#include <cstddef>\nextern \"C\" void launch(const float* x, float* out) {\n"
+    "\n#include <cstddef>\nextern \"C\" void launch(const float* x, float* out) {\n"
     "  for (long i = 0; i < B * N; ++i) out[i] = x[i] > 0 ? x[i] : 0;\n}\n```\n";
 
 std::string ReadAll(const fs::path& path) {
@@ -46,7 +46,9 @@ std::vector<json> Lines(const fs::path& path) {
 }
 
 std::string Answer(int i) {
-  return i == 3 ? kRight : "```cpp\nthis is no kernel, number " + std::to_string(i) + "\n```\n";
+  const std::string number = std::to_string(i);
+  if (i % 4 != 3) return "```cpp\nthis is no kernel, number " + number + "\n```\n";
+  return "```cpp\n// number " + number + std::string(kRight);
 }
 
 // How byte-level tokenizers spell a byte: itself where it is printable, else a letter above 255.
@@ -163,7 +165,7 @@ class World {
 };
 
 const std::string kSmall =
-    "--suite level1/19 --samples 8 --turns 2 --learning-rate 1e-2 --max-grad-norm 0.5 "
+    "--suite level1/19 --turns 2 --learning-rate 1e-2 --max-grad-norm 0.5 "
     "--constant-tokens 1 ";
 
 double MeanReward(const std::vector<json>& steps, size_t first, size_t last) {
@@ -175,18 +177,20 @@ double MeanReward(const std::vector<json>& steps, size_t first, size_t last) {
 TEST_CASE("a model learns from turns that it makes itself, judged for real") {
   const World world;
   const int code = world.Train(kSmall +
-                               "--steps 12 --out run --eval-suite level1/20 --eval-samples 1 "
-                               "--eval-turns 1 --eval-every 6 --test-suite level1/21");
+                               "--samples 16 --steps 20 --out run --eval-suite level1/20 --eval-samples 1 "
+                               "--eval-turns 1 --eval-every 10 --test-suite level1/21");
   INFO(world.Errors());
   REQUIRE(code == 0);
   const std::vector<json> steps = world.Events("step");
-  REQUIRE(steps.size() == 12);
+  REQUIRE(steps.size() == 20);
   CHECK(MeanReward(steps, 0, 2) < 0.5);
-  CHECK(MeanReward(steps, 9, 12) > 0.8);
-  CHECK(steps[0].at("samples") == 16);
+  CHECK(MeanReward(steps, 17, 20) > 0.8);
+  CHECK(steps[0].at("samples") == 32);
   CHECK(steps[5].at("staleness") == 0.0);
   CHECK(steps[5].at("sync_s").get<double>() < 1);
-  CHECK(steps[0].at("delta_logprob").get<double>() < 1e-4);
+  for (const json& step : steps) {  // those where turns differed
+    if (step.at("updates") > 0) CHECK(step.at("delta_logprob").get<double>() < 1e-4);
+  }
 
   // Every turn is a record, with the weights that made it.
   Store store = Store::Open(world / "kevin.db", OpenMode::kRead);
@@ -205,18 +209,19 @@ TEST_CASE("a model learns from turns that it makes itself, judged for real") {
   const std::vector<json> evaluations = world.Events("evaluation_step");
   REQUIRE(evaluations.size() == 4);
   CHECK(
-      (evaluations[0].at("step") == 0 && evaluations[1].at("step") == 6 && evaluations[2].at("step") == 12));
+      (evaluations[0].at("step") == 0 && evaluations[1].at("step") == 10 && evaluations[2].at("step") == 20));
   CHECK(evaluations[0].at("best") == true);
   CHECK(evaluations[0].at("serial").at("turns") == 1);
   CHECK(evaluations[3].at("split") == "test");
   CHECK(fs::exists(world / "run/best/model/config.json"));
-  CHECK(fs::exists(world / "run/rollouts/00000012.jsonl"));
+  CHECK(fs::exists(world / "run/rollouts/00000020.jsonl"));
   const json run = json::parse(ReadAll(world / "run/run.json"));
   CHECK(run.at("test").at("suite") == "level1/21");
   CHECK(run.at("best").at("step") == evaluations[3].at("step"));
   // A second reading is refused.
-  CHECK(world.Train(kSmall + "--steps 12 --out run --resume --eval-suite level1/20 --eval-samples 1 "
-                             "--eval-turns 1 --eval-every 6 --test-suite level1/21") == 2);
+  CHECK(world.Train(kSmall +
+                    "--samples 16 --steps 20 --out run --resume --eval-suite level1/20 --eval-samples 1 "
+                    "--eval-turns 1 --eval-every 10 --test-suite level1/21") == 2);
   CHECK(world.Errors().find("was read on") != std::string::npos);
 }
 
@@ -238,7 +243,7 @@ void KillWhen(const World& world, const std::string& arguments, const std::funct
 
 TEST_CASE("killed between two steps and within one, a run goes on with the turns that are there") {
   const World world;
-  const std::string six = kSmall + "--steps 6 --checkpoint-every 2 --keep 9 ";
+  const std::string six = kSmall + "--samples 8 --steps 6 --checkpoint-every 2 --keep 9 ";
   const auto steps_of = [&](const std::string& out) {
     std::ifstream lines(world / (out + "/metrics.jsonl"));
     int count = 0;
@@ -271,14 +276,14 @@ TEST_CASE("killed between two steps and within one, a run goes on with the turns
 TEST_CASE("the other ways: ahead of learning, from a second copy, imitation from the base") {
   const World world;
   INFO(world.Errors());
-  REQUIRE(world.Train(kSmall + "--steps 4 --out ahead --staleness 2 --sampler-device cpu") == 0);
+  REQUIRE(world.Train(kSmall + "--samples 4 --steps 4 --out ahead --staleness 2 --sampler-device cpu") == 0);
   for (const json& step : world.Events("step")) {
     CHECK(step.at("staleness").get<double>() <= 2);
     CHECK(step.at("staleness").get<double>() >= 0);
   }
-  REQUIRE(world.Train(kSmall + "--steps 3 --out tpt --algorithm tpt --from-base") == 0);
+  REQUIRE(world.Train(kSmall + "--samples 4 --steps 3 --out tpt --algorithm tpt --from-base") == 0);
   CHECK(world.Events("step").size() == 3);
-  REQUIRE(world.Train(kSmall + "--steps 2 --out lora --lora 4") == 0);
+  REQUIRE(world.Train(kSmall + "--samples 4 --steps 2 --out lora --lora 4") == 0);
   CHECK(fs::exists(world / "lora/adapter/adapter_config.json"));
 }
 
