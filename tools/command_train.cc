@@ -133,6 +133,9 @@ class TrainRun {
     BatchOptions batches = command_.batches;
     batches.seed = command_.seed, batches.mask_cut_off = !command_.keep_cut_off;
     batches.is_for_step = command_.sampling.online;
+    const int64_t context = local::ReadModelConfig(command_.model).context;
+    if (batches.max_sample_tokens == 0 || batches.max_sample_tokens > context)
+      batches.max_sample_tokens = context;
     if (records_) records_->Prepare(text_, batches, options_.steps);
     Open();
     std::unique_ptr<CollectedBatches> collected;
@@ -391,7 +394,7 @@ void AddOptions(CLI::App* command, TrainCommand* o) {
   command->add_flag("--keep-flat", o->units.keep_flat, "Keep tasks whose turns do not differ");
   command->add_flag("--keep-cut-off", o->keep_cut_off, "Also train replies that the length limit cut off");
   command->add_option("--max-sample-tokens", o->batches.max_sample_tokens,
-                      "Longer turns are left out; 0: none");
+                      "Longer turns are left out (default: the model's context)");
   command->add_option("--opening", o->batches.opening, "How the model's reasoning begins when all is well")
       ->capture_default_str();
   command

@@ -173,13 +173,17 @@ GpuShape ShapeOfGpu(int index) {
 }
 
 void UseGpu(int index) {
+  thread_local int latest = -1;  // and its context: contexts of devices live as long as the process
+  thread_local void* context = nullptr;
+  if (latest != index) {
+    int device = 0;
+    Check(Cu().DeviceGet(&device, index), "cuDeviceGet");
+    Check(Cu().DevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+    latest = index;
+  }
   void* current = nullptr;
   Check(Cu().CtxGetCurrent(&current), "cuCtxGetCurrent");
-  if (current) return;
-  int device = 0;
-  Check(Cu().DeviceGet(&device, index), "cuDeviceGet");
-  Check(Cu().DevicePrimaryCtxRetain(&current, device), "cuDevicePrimaryCtxRetain");
-  Check(Cu().CtxSetCurrent(current), "cuCtxSetCurrent");
+  if (current != context) Check(Cu().CtxSetCurrent(context), "cuCtxSetCurrent");
 }
 
 GpuProgram::GpuProgram(const std::string& text, const std::vector<std::string>& macros, const GpuShape& gpu) {

@@ -20,7 +20,8 @@ struct GpuShape {
 // Of device `index`. Throws Error(kMachine) where there is no driver.
 GpuShape ShapeOfGpu(int index);
 
-// Makes torch's context on that device current in this thread; costs next to nothing when it is.
+// Makes torch's context on that device current in this thread, which makes it the runtime's device, too.
+// Costs next to nothing when it is.
 void UseGpu(int index);
 
 struct GpuLaunch {
