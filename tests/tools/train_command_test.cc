@@ -15,6 +15,7 @@
 #include "policies/local/files/safetensors.h"
 #include "tests/catch.h"
 #include "tests/policies/local/formula_model.h"
+#include "tests/tools/byte_tokenizer.h"
 #include "tests/trajectories/sample_records.h"
 #include "tools/train/step_log.h"
 #include "tools/train/tensorboard.h"
@@ -234,11 +235,7 @@ TEST_CASE("where one of two processes is killed the other ends soon, and says so
 
 TEST_CASE("records of another tokenizer are refused, with the next step") {
   const World world;
-  std::ofstream(world / "model/tokenizer.json")
-      << R"({"version": "1.0", "added_tokens": [], "normalizer": null,
-    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
-    "post_processor": null, "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
-    "use_regex": true}, "model": {"type": "BPE", "vocab": {"!": 0, "?": 1}, "merges": []}})";
+  std::ofstream(world / "model/tokenizer.json") << ByteTokenizer(json::array()).dump();
   std::ofstream(world / "model/chat_template.jinja") << "?";
   {
     Database database(world / "kevin.db", Database::Access::kReadWrite, 5000);

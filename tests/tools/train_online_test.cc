@@ -19,6 +19,7 @@
 
 #include "tests/catch.h"
 #include "tests/policies/local/formula_model.h"
+#include "tests/tools/byte_tokenizer.h"
 #include "tests/trajectories/sample_records.h"
 
 namespace kevin {
@@ -51,26 +52,8 @@ std::string Answer(int i) {
   return "```cpp\n// number " + number + std::string(kRight);
 }
 
-// How byte-level tokenizers spell a byte: itself where it is printable, else a letter above 255.
-std::vector<std::string> ByteAlphabet() {
-  std::vector<std::string> alphabet;
-  int next = 256;
-  for (int byte = 0; byte < kBytes; ++byte) {
-    const bool is_shown = (byte >= 33 && byte < 127) || (byte >= 161 && byte < 173) || byte >= 174;
-    const int code = is_shown ? byte : next++;
-    std::string letter;
-    if (code < 128) {
-      letter = static_cast<char>(code);
-    } else {
-      letter = {static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 0x3F))};
-    }
-    alphabet.push_back(letter);
-  }
-  return alphabet;
-}
-
 void WriteTokenizer(const fs::path& file) {
-  json tokens = json::array(), vocabulary = json::object();
+  json tokens = json::array();
   const auto add = [&](int id, const std::string& content, bool special) {
     tokens.push_back({{"id", id},
                       {"content", content},
@@ -82,18 +65,7 @@ void WriteTokenizer(const fs::path& file) {
   };
   for (int i = 0; i < kAnswers; ++i) add(kBytes + i, Answer(i), false);
   add(kVocabulary - 1, "<|end|>", true);
-  const std::vector<std::string> alphabet = ByteAlphabet();
-  for (size_t i = 0; i < alphabet.size(); ++i) vocabulary[alphabet[i]] = i;
-  const json byte_level = {
-      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
-  const json tokenizer = {{"version", "1.0"},
-                          {"added_tokens", tokens},
-                          {"normalizer", nullptr},
-                          {"pre_tokenizer", byte_level},
-                          {"post_processor", nullptr},
-                          {"decoder", byte_level},
-                          {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", json::array()}}}};
-  std::ofstream(file) << tokenizer.dump();
+  std::ofstream(file) << ByteTokenizer(tokens).dump();
 }
 
 // Every prompt is "?". Nothing is added to its embedding at first, so that its hidden state is known, and the

@@ -56,18 +56,25 @@ uint64_t SeedOf(uint64_t seed, int64_t step, uint64_t purpose) {
   return seed * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(step) * 4 + purpose;
 }
 
-}  // namespace
-
-std::vector<std::string> IdsOfSuite(const std::string& suite) {
+std::vector<std::string> IdsOf(const std::string& suite, std::vector<LeftOut>* left_out) {
   if (suite.empty()) return {};
-  const ProblemSet problems;
-  return ProblemsOfSuite(problems, ProblemSet::DefaultDirectory(), suite);
+  return ProblemsOfSuite(ProblemSet(), ProblemSet::DefaultDirectory(), suite, left_out);
 }
 
+// Without those on which wrong answers pass: a model would learn to give them.
+std::vector<std::string> CountingIdsOfSuite(const std::string& suite) {
+  std::vector<LeftOut> left_out;
+  return IdsOf(suite, &left_out);
+}
+
+}  // namespace
+
+std::vector<std::string> IdsOfSuite(const std::string& suite) { return IdsOf(suite, nullptr); }
+
 TrainSuites::TrainSuites(const OnlineSettings& settings, const std::string& without)
-    : learnt(IdsOfSuite(settings.suite)),
-      dev(IdsOfSuite(settings.eval_suite)),
-      test(IdsOfSuite(settings.test_suite)) {
+    : learnt(CountingIdsOfSuite(settings.suite)),
+      dev(CountingIdsOfSuite(settings.eval_suite)),
+      test(CountingIdsOfSuite(settings.test_suite)) {
   const std::vector<std::string> left_out = IdsOfSuite(without);
   std::erase_if(learnt, [&](const std::string& id) { return Names(left_out, id); });
   if (settings.online && learnt.empty())
