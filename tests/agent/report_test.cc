@@ -58,7 +58,8 @@ Figures MakeFigures(const std::vector<std::vector<double>>& speedups_by_problem,
   Figures figures;
   figures.models = {"m"};
   for (size_t p = 0; p < speedups_by_problem.size(); ++p) {
-    figures.problems.push_back({"hash", "level1/" + std::to_string(p + 1), "P", {p % 2 ? "norm" : "matmul"}, {}});
+    figures.problems.push_back(
+        {"hash", "level1/" + std::to_string(p + 1), "P", {p % 2 ? "norm" : "matmul"}, {}});
     for (const double s : speedups_by_problem[p]) {
       EpisodeFigures e;
       e.id = std::to_string(figures.episodes.size()), e.problem = static_cast<int>(p), e.state = "done";

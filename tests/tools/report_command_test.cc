@@ -342,7 +342,8 @@ TEST_CASE("charts of nothing are nothing, of one point a point") {
   CHECK(LineChart({}, {}).empty());
   CHECK(SampleStrip({}).empty());
   CHECK(Ladder({}, 0).empty());
-  const std::string one = LineChart({"T", "x", "", false, false, true, 0}, {{"s", 0, false, {{1, 2, 2, 2}}}});
+  const std::string one =
+      LineChart({"T", "x", "", false, true, false, true, true, 0}, {{"s", 0, false, {{1, 2, 2, 2}}}});
   CHECK(Contains(one, "<circle"));
   CHECK_FALSE(Contains(one, "nan"));
   LadderStep failed;

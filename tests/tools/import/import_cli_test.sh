@@ -39,7 +39,7 @@ expect 4 "no JSON object" import nonsense.py --no-admit
 expect 0 "kevin run --problem mine/relu" import relu.py --no-admit
 expect 0 "torch.relu(x)" problems mine/relu
 expect 0 "^mine/relu " problems
-expect 0 "kevin run --problem own/fast" import relu.py --suite own --name fast --no-admit --json
+expect 0 "not admitted yet" import relu.py --suite own --name fast --no-admit --json
 grep -q '"id":"own/fast".*"imported":true.*"admitted":null,"reason":"--no-admit"' out.txt || fail "--json: $(cat out.txt)"
 [ "$(wc -l <out.txt)" = 1 ] || fail "--json prints one line a file: $(cat out.txt)"
 
