@@ -1,5 +1,6 @@
 """A module as a graph: exported by torch, with what its placeholders stand for and which sizes are free."""
 
+import inspect
 import os
 import traceback
 
@@ -116,13 +117,19 @@ def refuse_randomness(graph):
                       "import it with --eval if it is dropout; else make what is drawn an input, or set p to 0")
 
 
+def nested(module, shapes):
+    """As torch.export wants them: those of *arguments are one tuple."""
+    kinds = [parameter.kind for parameter in inspect.signature(module.forward).parameters.values()]
+    return (tuple(shapes),) if shapes is not None and kinds == [inspect.Parameter.VAR_POSITIONAL] else shapes
+
+
 def export(module, arguments, folder):
     """Graphs of the module, the one with most free sizes first; made when asked for. `folder` has the person's files."""
     last = None
     for shapes in attempts(arguments):
         try:
             with torch.no_grad():
-                program = torch.export.export(module, tuple(arguments), dynamic_shapes=shapes, strict=False)
+                program = torch.export.export(module, tuple(arguments), dynamic_shapes=nested(module, shapes), strict=False)
             yield Graph(program)
         except Exception as error:
             if depends_on_values(error):
