@@ -71,6 +71,7 @@ class CpuEnvironmentImpl final : public CpuEnvironment {
   void Judge(Depth depth, const Problem& problem, const fs::path& library, const EvaluateOptions& options,
              Evaluation* evaluation);
   json Request(const std::string& command, const Problem& problem, const EvaluateOptions& options) const;
+  json AskAboutProblem(const std::string& command, const Problem& problem, const EvaluateOptions& options);
   // *wait_s grows by the time that others kept the evaluator busy.
   std::optional<json> Ask(const json& request, const std::function<void(const std::string&)>& on_phase,
                           double* wait_s);
@@ -227,21 +228,24 @@ void CpuEnvironmentImpl::Judge(Depth depth, const Problem& problem, const fs::pa
   TakeJudgeResult(*result, options_.limits.max_log_bytes, evaluation);
 }
 
-std::vector<DecoyResult> CpuEnvironmentImpl::Admit(const Problem& problem, const EvaluateOptions& options) {
+// Of the problem alone, where no candidate can be to blame for what goes wrong.
+json CpuEnvironmentImpl::AskAboutProblem(const std::string& command, const Problem& problem,
+                                         const EvaluateOptions& options) {
   double wait_s = 0;
-  const std::optional<json> result = Ask(Request("admit", problem, options), options.on_phase, &wait_s);
+  std::optional<json> result = Ask(Request(command, problem, options), options.on_phase, &wait_s);
   if (!result)
     throw Error(ExitCode::kBroken, "the evaluator lost its memory (SIGBUS)", "free memory and try again");
-  return DecoysFromJson(*result);
+  return std::move(*result);
+}
+
+std::vector<DecoyResult> CpuEnvironmentImpl::Admit(const Problem& problem, const EvaluateOptions& options) {
+  return DecoysFromJson(AskAboutProblem("admit", problem, options));
 }
 
 EagerBaseline CpuEnvironmentImpl::MeasureEager(const Problem& problem, const EvaluateOptions& options) {
-  double wait_s = 0;
-  const std::optional<json> result = Ask(Request("eager", problem, options), options.on_phase, &wait_s);
-  if (!result)
-    throw Error(ExitCode::kBroken, "the evaluator lost its memory (SIGBUS)", "free memory and try again");
-  return {result->at("eager_us"), result->at("low_us"), result->at("high_us"), result->at("batches"),
-          result->at("torch")};
+  const json result = AskAboutProblem("eager", problem, options);
+  return {result.at("eager_us"), result.at("low_us"), result.at("high_us"), result.at("batches"),
+          result.at("torch")};
 }
 
 }  // namespace

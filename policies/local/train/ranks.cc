@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "env/error.h"
+#include "policies/local/train/lost_rank.h"
 
 #ifdef KEVIN_GLOO
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -106,10 +107,7 @@ class GlooRanks : public Ranks {
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {
-      const std::string why = error.what();
-      throw Error(ExitCode::kBroken,
-                  "rank " + std::to_string(rank_) + " lost another rank: " + why.substr(0, why.find('\n')),
-                  "start all ranks again with --resume");
+      throw LostRank(rank_, error);
     }
   }
 

@@ -11,6 +11,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "env/error.h"
+#include "policies/local/train/lost_rank.h"
 #include "policies/local/train/nccl/nccl_plugin.h"
 
 namespace kevin::local {
@@ -76,10 +77,7 @@ class NcclRanks : public Ranks {
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {
-      const std::string why = error.what();
-      throw Error(ExitCode::kBroken,
-                  "rank " + std::to_string(rank_) + " lost another rank: " + why.substr(0, why.find('\n')),
-                  "start all ranks again with --resume");
+      throw LostRank(rank_, error);
     }
   }
 
