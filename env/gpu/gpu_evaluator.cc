@@ -118,7 +118,6 @@ class GpuEvaluator {
                             request.at("inputs").get<std::string>() + "\n" +
                             request.at("precision").get<std::string>() + (tf32 ? "\ntf32" : "");
     if (session_ && key == session_key_) return;
-    if (session_) session_->reference().ReleaseCache();
     session_.reset();
     GpuSessionOptions options;
     options.problem =

@@ -169,7 +169,11 @@ Reference::Reference(const Problem& problem, const ReferenceOptions& options)
   }
 }
 
-Reference::~Reference() = default;
+Reference::~Reference() {
+  const bool is_on_cuda = impl_ && impl_->device.is_cuda();
+  impl_.reset();
+  if (is_on_cuda) at::getDeviceAllocator(at::kCUDA)->emptyCache();
+}
 Reference::Reference(Reference&&) noexcept = default;
 
 void Reference::BindSlot(size_t slot, const std::vector<TensorView>& inputs) {
@@ -226,10 +230,6 @@ std::vector<DoubleTensor> Reference::Truth(const std::vector<TensorView>& inputs
 }
 
 void* Reference::Stream() const { return impl_->stream ? impl_->stream->native_handle() : nullptr; }
-
-void Reference::ReleaseCache() {
-  if (impl_->device.is_cuda()) at::getDeviceAllocator(at::kCUDA)->emptyCache();
-}
 
 DoubleTensor Reference::Scale(const std::vector<TensorView>& inputs) {
   if (impl_->problem.scale.empty()) return {};

@@ -41,7 +41,7 @@ class Reference {
   // Compiles the text. Throws Error(kBadRequest) with the compiler's message when it is not TorchScript.
   Reference(const Problem& problem, const ReferenceOptions& options);
   Reference(const Problem& problem, int threads) : Reference(problem, ReferenceOptions{threads, -1, false}) {}
-  ~Reference();
+  ~Reference();  // on CUDA: gives what its allocator holds unused back to the device
   Reference(Reference&&) noexcept;
 
   // Eager: remembers the inputs of a slot, so that RunSlot does nothing but the computation. The memory
@@ -59,8 +59,6 @@ class Reference {
   std::vector<DoubleTensor> Truth(const std::vector<TensorView>& inputs);
   // On CUDA: the driver's handle of the stream that everything is put on; nothing waits for it here.
   void* Stream() const;
-  // Gives unused memory of the CUDA allocator back.
-  void ReleaseCache();
 
   // The problem's `scale` function in fp64 for its first output; empty when the problem has none.
   DoubleTensor Scale(const std::vector<TensorView>& inputs);
