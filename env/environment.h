@@ -83,6 +83,7 @@ struct ShapeResult {
   double weight = 1;
   Outcome outcome;
   int processes = 0;  // behind its samples; Sample::process goes on from shape to shape
+  double peak_gb_per_s = 0, peak_gflop_per_s = 0;  // as in Evaluation, for this shape
 };
 
 struct Sample {     // one timed half of a pair

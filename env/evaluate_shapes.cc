@@ -104,8 +104,10 @@ Evaluation Together(const Problem& problem, const std::vector<Judged>& judged) {
     sums.seeds.insert(sums.seeds.end(), part.seeds.begin(), part.seeds.end());
     const int more = AddSamples(part.samples, processes, &sums.samples);
     processes += more;
-    sums.shapes.push_back({shape.size, problem.sizes.at(shape.size), shape.weight,
-                           NameShape(part.outcome, "at " + ShapeName(problem, shape.size)), more});
+    const Symbols& symbols = problem.sizes.at(shape.size);
+    sums.shapes.push_back({shape.size, symbols, shape.weight,
+                           NameShape(part.outcome, "at " + ShapeName(shape.size, symbols)), more,
+                           part.peak_gb_per_s, part.peak_gflop_per_s});
   }
   const size_t weakest = WeakestShape(sums.shapes);
   Evaluation whole = judged[weakest].evaluation;

@@ -197,10 +197,9 @@ SizedProblem AtFirstShape(const Problem& problem, const std::string& size) {
   return AtSize(problem, ShapesOf(problem, size).front().size);
 }
 
-std::string ShapeName(const Problem& problem, const std::string& size) {
+std::string ShapeName(const std::string& size, const Symbols& symbols) {
   std::vector<std::string> values;
-  for (const auto& [symbol, value] : problem.sizes.at(size))
-    values.push_back(fmt::format("{} = {}", symbol, value));
+  for (const auto& [symbol, value] : symbols) values.push_back(fmt::format("{} = {}", symbol, value));
   return fmt::format("{} ({})", size, fmt::join(values, ", "));
 }
 

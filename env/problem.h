@@ -126,7 +126,7 @@ std::vector<WeightedShape> ShapesOf(const Problem& problem, const std::string& s
 // The first of them, where there is room for one.
 SizedProblem AtFirstShape(const Problem& problem, const std::string& size);
 // "mine/2 (B = 4, N = 1001)", for messages.
-std::string ShapeName(const Problem& problem, const std::string& size);
+std::string ShapeName(const std::string& size, const Symbols& symbols);
 
 // How a candidate of this kind ("cpp", "cuda", "ptx") spells an element's type: as DTypeCpp, but 16-bit
 // floats are "__half" and "__nv_bfloat16" in the kinds for GPUs.
