@@ -49,6 +49,8 @@ std::optional<Baseline> BaselineAt(const BaselineQuestion& question, const GpuFo
 
 Baseline Together(const std::vector<ShapeBaseline>& of_shapes, const std::string& size) {
   Baseline together = of_shapes.front().baseline;
+  if (of_shapes.size() == 1) return together;
+  together.failure.clear();
   std::vector<WeightedValue> eager, compiled;
   for (const auto& [baseline, weight] : of_shapes) {
     eager.push_back({baseline.eager_us, weight});

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include <cmath>
 #include <cstdio>
 
 #include "env/device_lock.h"
@@ -57,6 +58,39 @@ Baseline Known(double eager_us, double compiled_us) {
 }
 
 }  // namespace
+
+TEST_CASE("of several shapes: geometric means by weight, and nothing unless all are stored") {
+  Baseline first = Known(300, 100), second = Known(20, 40);
+  Baseline together = Together({{first, 3}, {second, 1}}, "mine");
+  CHECK(together.key.size == "mine");
+  CHECK(together.CompileOverEager() == Approx(std::pow(3.0, 0.75) * std::pow(0.5, 0.25)));
+  CHECK(together.eager_us == Approx(std::pow(300.0, 0.75) * std::pow(20.0, 0.25)));
+  CHECK(Together({{first, 3}}, "full").eager_us == 300);  // to the bit
+  second.failure = "no Triton";
+  second.key.size = "mine/2";
+  together = Together({{first, 3}, {second, 1}}, "mine");
+  CHECK(together.failure == "at mine/2: no Triton");
+  CHECK_FALSE(together.HasCompiled());
+
+  Fixture f;
+  f.problem.sizes["mine/1"] = {{"B", 64}, {"N", 8}};
+  f.problem.sizes["mine/2"] = {{"B", 2}, {"N", 7}};
+  f.problem.shape_sets["mine"] = {{"mine/1", 3}, {"mine/2", 1}};
+  const auto stored = [&] {
+    return BaselineFor({&f.problem, "mine", false}, f.facts, "stored", {&f.progress, nullptr},
+                       [&](std::string*) { return std::vector<GpuFound>{f.gpu}; });
+  };
+  const auto store = [&](const std::string& size, double compiled_us) {
+    Baseline baseline = Known(100, compiled_us);
+    baseline.key = KeyOfBaseline(f.problem, size, false, f.gpu);
+    BaselineStore(f.folder.path() / "kevin").Store(baseline);
+  };
+  store("mine/1", 50);
+  CHECK_FALSE(stored().has_value());
+  store("mine/2", 200);
+  REQUIRE(stored().has_value());
+  CHECK(stored()->CompileOverEager() == Approx(std::sqrt(2.0)));
+}
 
 TEST_CASE("stored looks up, compile measures what is not stored, once") {
   Fixture fixture;

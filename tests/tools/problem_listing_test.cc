@@ -44,6 +44,28 @@ TEST_CASE("details show what a kernel writer needs") {
   CHECK(Contains(page, "bytes      8*(B + 1)*C*H*W  35.7 MB     570 MB\n"));
 }
 
+TEST_CASE("each shape of a size set has a column, and the set its weights") {
+  Problem problem = Shipped("level1/19");
+  problem = ParseProblem(problem.text +
+                             "\n[[sizes.mine]]\nB = 8\nN = 16\nweight = 2.5\n"
+                             "[[sizes.mine]]\nB = 3\nN = 5\n",
+                         "mine.toml");
+  const std::string page = ProblemDetails(problem, "");
+  CHECK(Contains(page, "values   small      full         mine/1  mine/2  v0\n"));
+  CHECK(Contains(
+      page,
+      "\nSize sets with several shapes: right at all of them, the speed-up is the weighted geometric "
+      "mean\n  mine  mine/1 (weight 2.5), mine/2 (weight 1)\n"));
+  CHECK_FALSE(Contains(ProblemDetails(Shipped("level1/19"), ""), "several shapes"));
+  CHECK(ProblemTable({problem}, "mine") ==
+        "id         name  families     dtype    mine/1        mine/2\n"
+        "level1/19  ReLU  elementwise  float32  8x16 -> 8x16  3x5 -> 3x5\n");
+  const auto event = ProblemJson(problem, "mine");
+  CHECK(event["shape_sets"].dump() == R"({"mine":[{"size":"mine/1","symbols":{"B":8,"N":16},"weight":2.5},)"
+                                      R"({"size":"mine/2","symbols":{"B":3,"N":5},"weight":1.0}]})");
+  CHECK(event["flops"].dump() == R"({"mine/1":128,"mine/2":15})");
+}
+
 TEST_CASE("parameters in one block are explained") {
   const Problem mlp = LoadProblemFile(std::string(KEVIN_SOURCE_DIR) + "/tests/env/problems/mlp.toml");
   const std::string page = ProblemDetails(mlp, "");
