@@ -218,11 +218,12 @@ Answer WithOther(const std::function<bool(size_t)>& is_other) {
   };
 }
 
-// A reference that draws random numbers, or keeps a state, does not even agree with itself.
-void ReferenceOnceMore(const AnswerContext& context, const std::vector<void*>& outputs) {
+// What the reference gives when `run` computes it anew.
+void RunAnew(const AnswerContext& context, const std::vector<void*>& outputs,
+             void (Reference::*run)(size_t slot)) {
   Reference& reference = context.session->truth();
   reference.BindSlot(0, context.inputs);
-  reference.RunSlot(0);
+  (reference.*run)(0);
   const std::vector<TensorView> again = reference.SlotOutputs(0, context.session->sized().outputs);
   for (size_t o = 0; o < outputs.size(); ++o) std::memcpy(outputs[o], again[o].data, Bytes(again[o]));
   reference.DropOutputs();
@@ -334,7 +335,12 @@ std::vector<Decoy> DecoysFor(const Session& session) {
                       }});
     break;
   }
-  decoys.push_back({"the reference once more", ReferenceOnceMore, Kind::kRight});
+  const auto anew = [](void (Reference::*run)(size_t slot)) {
+    return [run](const AnswerContext& c, const std::vector<void*>& outputs) { RunAnew(c, outputs, run); };
+  };
+  // A reference that draws random numbers, or keeps a state, does not even agree with itself.
+  decoys.push_back({"the reference once more", anew(&Reference::RunSlot), Kind::kRight});
+  decoys.push_back({"the reference by other algorithms", anew(&Reference::RunSlotOtherwise), Kind::kRight});
   return decoys;
 }
 

@@ -95,13 +95,8 @@ class GpuAdmission {
     AddRoundedDecoys();
     AddBlindDecoys();
     AddCopyOfInput();
-    Add(
-        "the reference once more",
-        [this] {
-          CopyReference();
-          RunReference();
-        },
-        true);
+    AddRight("the reference once more", &Reference::RunSlot);
+    AddRight("the reference by other algorithms", &Reference::RunSlotOtherwise);
   }
 
   std::vector<DecoyResult> Run() {
@@ -144,8 +139,18 @@ class GpuAdmission {
     });
   }
 
-  void Add(const std::string& name, std::function<void()> make, bool must_pass = false) {
-    decoys_.push_back({name, std::move(make), must_pass});
+  void Add(const std::string& name, std::function<void()> make) {
+    decoys_.push_back({name, std::move(make)});
+  }
+  // What `run` gives, beside what the reference gives.
+  void AddRight(const std::string& name, void (Reference::*run)(size_t slot)) {
+    const auto make = [this, run] {
+      session_.reference().DropOutputs();
+      (session_.reference().*run)(kSlot);
+      CopyReference();
+      RunReference();
+    };
+    decoys_.push_back({name, make, true});
   }
 
   // --- What the slot holds ---
