@@ -49,10 +49,8 @@ void TryHonest(CpuEnvironment& environment, const Problem& problem, const Evalua
   for (const HonestKernel& kernel : HonestKernelsFor(problem)) {
     const Outcome outcome = environment.Verify(problem, {"cpp", kernel.source}, options);
     const auto* right = std::get_if<Measured>(&outcome);
-    rows->push_back(
-        {kernel.name, true, right != nullptr,
-         right ? fmt::format("worst error {:.2g} of {:.2g} allowed", right->max_error, right->error_bound)
-               : OutcomeReason(outcome)});
+    rows->push_back({kernel.name, true, right != nullptr,
+                     right ? WorstErrorText(right->max_error, right->error_bound) : OutcomeReason(outcome)});
   }
 }
 

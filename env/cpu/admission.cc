@@ -43,6 +43,7 @@ Outcome VerifyAnswer(Session& session, const Answer& answer, bool* told_apart) {
   if (session.twin().RunBatch(slots, kTwinTimeout_s, &total_us) || session.twin().Publish(kTwinTimeout_s)) {
     throw Error(ExitCode::kBroken, "the reference process ended during admission", "try again");
   }
+  Measured right;
   for (size_t call = 0; call < slots.size(); ++call) {
     AnswerContext context{
         &session,  session.Inputs(slots[call]), session.Inputs(slots[(call + 1) % slots.size()]), {}, {},
@@ -64,8 +65,10 @@ Outcome VerifyAnswer(Session& session, const Answer& answer, bool* told_apart) {
     answer(context, places);
     const CheckResult check = checker.AgainstTruth(slots[call], given, reference);
     if (!check.ok) return Wrong{check.message, check.max_error, check.error_bound};
+    if (check.max_error * right.error_bound >= right.max_error * check.error_bound)
+      right.max_error = check.max_error, right.error_bound = check.error_bound;
   }
-  return Measured{};
+  return right;
 }
 
 int64_t Elements(const TensorView& view) { return ElementCount(view.shape); }
@@ -351,9 +354,12 @@ json AdmitProblem(Session& session) {
   for (const Decoy& decoy : DecoysFor(session)) {
     bool told_apart = decoy.kind != Kind::kCoarse;
     const Outcome outcome = VerifyAnswer(session, decoy.answer, &told_apart);
-    const bool passed = std::holds_alternative<Measured>(outcome);
+    const auto* passed = std::get_if<Measured>(&outcome);
+    const bool is_right = decoy.kind == Kind::kRight;
     results.push_back(
-        {decoy.name, decoy.kind == Kind::kRight, passed, OutcomeReason(outcome), told_apart || !passed});
+        {decoy.name, is_right, passed != nullptr,
+         passed && is_right ? WorstErrorText(passed->max_error, passed->error_bound) : OutcomeReason(outcome),
+         told_apart || !passed});
   }
   return DecoysToJson(results);
 }

@@ -82,6 +82,7 @@ struct GpuDecoy {
   bool is_decided = false;
   bool is_coarse = false;  // in 16 bits: may be nearer to the truth than the outputs' rounding
   std::string reason = {};
+  double max_error = 0, error_bound = 0;  // of one that must pass, at its worst so far
 };
 
 class GpuAdmission {
@@ -129,7 +130,13 @@ class GpuAdmission {
     }
     const CheckResult check = checker_.AgainstTruth(kSlot, truth);
     decoy->is_decided = !check.ok;
-    decoy->reason = check.message;
+    if (!check.ok) {
+      decoy->reason = check.message;
+    } else if (decoy->must_pass &&
+               check.max_error * decoy->error_bound >= decoy->max_error * check.error_bound) {
+      decoy->max_error = check.max_error, decoy->error_bound = check.error_bound;
+      decoy->reason = WorstErrorText(check.max_error, check.error_bound);
+    }
   }
 
   // What must pass is tried on few members: each costs a truth.
