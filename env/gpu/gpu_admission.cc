@@ -97,7 +97,9 @@ class GpuAdmission {
     AddBlindDecoys();
     AddCopyOfInput();
     AddRight("the reference once more", &Reference::RunSlot);
-    AddRight("the reference by other algorithms", &Reference::RunSlotOtherwise);
+    // Torch's plain kernels of 16-bit types keep sums in them, which is wrong.
+    if (PrecisionOf(*session.sized().problem) == Precision::kFp32)
+      AddRight("the reference by other algorithms", &Reference::RunSlotOtherwise);
   }
 
   std::vector<DecoyResult> Run() {
@@ -211,6 +213,16 @@ class GpuAdmission {
   }
   Moments ReferenceMoments(size_t output) { return ReferenceMoments(output, 0, outputs_[output].elements); }
 
+  // The problem's own scale; 0 where it gives none.
+  double ScaleAt(int64_t at) {
+    const DoubleTensor scales = session_.reference().Scale(session_.Inputs(kSlot));
+    double scale = 0;
+    if (scales.elements == 0) return 0;
+    session_.Synchronize();
+    KEVIN_CU(MemcpyDtoH, &scale, reinterpret_cast<CuDevicePtr>(scales.data.get() + at), sizeof(scale));
+    return scale;
+  }
+
   // Of all elements or of the row around `at`, whichever is larger: an error's bound follows the row.
   double RmsAround(int64_t at) {
     const std::vector<int64_t>& shape = outputs_[0].shape;
@@ -276,8 +288,8 @@ class GpuAdmission {
       const double right = FloatAt(dtype, data + at * bytes), rms = RmsAround(index);
       // Of 16-bit types a hundredth may be no more than rounding.
       const double of_type = dtype == DType::kF32 ? 0 : 16 * Roundoff(dtype);
-      const uint32_t wrong =
-          BitsOf(dtype, right + std::max(0.01 * rms, of_type * std::max(std::abs(right), rms)));
+      const uint32_t wrong = BitsOf(
+          dtype, right + std::max(0.01 * rms, of_type * std::max({std::abs(right), rms, ScaleAt(index)})));
       KEVIN_CU(MemcpyHtoD, data + at * bytes, &wrong, bytes);
     }
   }
