@@ -26,7 +26,7 @@ constexpr Structure kStructures[] = {Structure::kNone, Structure::kUpper, Struct
                                      Structure::kSymmetric};
 constexpr std::string_view kFlags[] = {"degenerate-upstream", "random-upstream",   "redundant-ops",
                                        "algebraic-shortcut",  "needs-int64-index", "index-output",
-                                       "ignored-input",       "inadmissible"};
+                                       "ignored-input",       "inadmissible",      "inadmissible-in-16-bits"};
 
 // Words that C++ or TorchScript keeps for itself and a person might take for a tensor or a size.
 constexpr std::string_view kReserved[] = {

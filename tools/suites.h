@@ -12,11 +12,12 @@
 #include <string>
 #include <vector>
 
+#include "env/precision.h"
 #include "env/problem.h"
 
 namespace kevin {
 
-// One that does not count (its file's flag `inadmissible`), and why.
+// One that does not count in the precision that is asked for (FlagsAgainst of env/precision.h), and why.
 struct LeftOut {
   std::string id, reason;
 };
@@ -26,6 +27,7 @@ struct LeftOut {
 // Error(kBadRequest) for what names nothing.
 std::vector<std::string> ProblemsOfSuite(const ProblemSet& problems,
                                          const std::filesystem::path& problem_folder,
-                                         const std::string& suite, std::vector<LeftOut>* left_out = nullptr);
+                                         const std::string& suite, std::vector<LeftOut>* left_out = nullptr,
+                                         Precision precision = Precision::kFp32);
 
 }  // namespace kevin
