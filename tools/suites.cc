@@ -51,7 +51,11 @@ class Suite {
     if (part.ends_with(".toml")) return AddOne(part);
     if (part.ends_with(".txt")) return AddList(part, depth);
     const std::vector<std::string>& known = problems_.Ids();
-    if (std::find(known.begin(), known.end(), part) != known.end()) return AddOne(part);
+    if (std::find(known.begin(), known.end(), part) != known.end()) {
+      const bool is_asked_for = depth == 0;
+      if (is_asked_for || Counts(part)) AddOne(part);
+      return;
+    }
     if (AddMatching([&](const std::string& id) { return id.starts_with(part + "/"); })) return;
     if (AddRange(part)) return;
     const fs::path list = lists_ / (part + ".txt");

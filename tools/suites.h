@@ -23,7 +23,7 @@ struct LeftOut {
 };
 
 // Ids and paths as ProblemSet::Find takes them, each once, in the order given. With `left_out`, problems of a
-// level or range that do not count are put there instead; what is named by its own id stays. Throws
+// level, range or list that do not count are put there instead; what is asked for by its own id stays. Throws
 // Error(kBadRequest) for what names nothing.
 std::vector<std::string> ProblemsOfSuite(const ProblemSet& problems,
                                          const std::filesystem::path& problem_folder,
