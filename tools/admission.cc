@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -64,6 +65,22 @@ std::string Judgement(const std::vector<Row>& rows) {
   return reason;
 }
 
+// Wrong answers must fail at each shape of a size set.
+AdmissionResult AtEachShape(const Problem& problem, EvaluateOptions options,
+                            const std::function<std::vector<Row>(const EvaluateOptions&)>& try_one) {
+  AdmissionResult result;
+  const std::string asked = options.size;
+  for (const WeightedShape& shape : ShapesOf(problem, asked)) {
+    options.size = shape.size;
+    for (Row& row : try_one(options)) {
+      if (shape.size != asked) row.name += " at " + shape.size;
+      result.rows.push_back(std::move(row));
+    }
+  }
+  result.reason = Judgement(result.rows);
+  return result;
+}
+
 }  // namespace
 
 int AdmissionResult::Count(bool must_pass, bool passed) const {
@@ -73,10 +90,11 @@ int AdmissionResult::Count(bool must_pass, bool passed) const {
 }
 
 AdmissionResult Admit(CpuEnvironment& environment, const Problem& problem, const EvaluateOptions& options) {
-  AdmissionResult result{RowsOf(environment.Admit(problem, options)), {}};
-  TryHonest(environment, problem, options, &result.rows);
-  result.reason = Judgement(result.rows);
-  return result;
+  return AtEachShape(problem, options, [&](const EvaluateOptions& at_shape) {
+    std::vector<Row> rows = RowsOf(environment.Admit(problem, at_shape));
+    TryHonest(environment, problem, at_shape, &rows);
+    return rows;
+  });
 }
 
 namespace {
@@ -101,9 +119,9 @@ class Device {
 
   AdmissionResult Try(const Problem& problem, const EvaluateOptions& options) {
     if (cpu_) return Admit(*cpu_, problem, options);
-    AdmissionResult result{RowsOf(gpu_->Admit(problem, options)), {}};
-    result.reason = Judgement(result.rows);
-    return result;
+    return AtEachShape(problem, options, [&](const EvaluateOptions& at_shape) {
+      return RowsOf(gpu_->Admit(problem, at_shape));
+    });
   }
 
  private:

@@ -130,7 +130,7 @@ class Collection {
     for (const std::string& id : ProblemsOfSuite(problems, ProblemSet::DefaultDirectory(), options_.suite,
                                                  &left_out_, PrecisionNamed(options_.device.precision))) {
       Problem problem = AsAsked(problems.Find(id), options_.device);
-      if (!spec_.size.empty()) AtSize(problem, spec_.size);
+      if (!spec_.size.empty()) ShapesOf(problem, spec_.size);
       spec_.tasks.push_back({problem.id, problem.content_hash});
       problems_.emplace(problem.content_hash, std::move(problem));
     }
