@@ -5,24 +5,13 @@ import importlib.util
 import inspect
 import os
 import sys
-import traceback
 
 import torch
 
-from graph import Refusal, first_line
-from values import Recorder
+from .recorder import Recorder
+from .refusals import Refusal, first_line, refuse_raised
 
 DTYPES = {torch.float32: "float32", torch.int64: "int64", torch.bool: "bool"}
-NO_CUDA = ("not compiled with CUDA", "NVIDIA driver", "No CUDA", "CUDA driver", "libcuda", "CUDA-capable", "HIP GPUs")
-TRACEBACK_LINES = 6
-
-
-def refuse_raised(doing, error):
-    if any(word in str(error) for word in NO_CUDA):
-        raise Refusal(f"{doing} needs CUDA: {first_line(error)}",
-                      "make it run on the CPU too (device=x.device instead of \"cuda\"); Kevin moves it by itself")
-    lines = "".join(traceback.format_exception(error)).rstrip().splitlines()[-TRACEBACK_LINES:]
-    raise Refusal(f"{doing} raises\n    " + "\n    ".join(lines), "correct the file; python3 shows the same") from error
 
 
 class Function(torch.nn.Module):
@@ -43,6 +32,7 @@ class Case:
     def __init__(self):
         self.recorder = Recorder()
         self.constants = {}
+        self.notes = []
         self.fresh = lambda: None
 
     def take(self, arguments):

@@ -1,13 +1,13 @@
-"""An exported graph as TorchScript text with explicit parameters, its shapes as expressions, and its costs."""
+"""An exported graph as TorchScript text with explicit parameters."""
 
 import json
 import keyword
 import math
 import operator
 
-import sympy
 import torch
-from torch.utils._sympy.functions import CleanDiv, FloorDiv
+
+from .refusals import ChangesState, Unwritable
 
 DTYPE_CODES = {torch.uint8: 0, torch.int8: 1, torch.int16: 2, torch.int32: 3, torch.int64: 4, torch.float16: 5,
                torch.float64: 7, torch.bool: 11, torch.bfloat16: 15}
@@ -25,60 +25,6 @@ HELPERS = {
     "real(": "def real(x: Tensor) -> int:\n    return 7 if x.dtype == 7 else 6\n\n",
     "no_ints(": "def no_ints() -> List[int]:\n    none: List[int] = []\n    return none\n\n",
 }
-
-
-class Unwritable(Exception):
-    """The graph holds what has no TorchScript text here; says what."""
-
-
-class ChangesState(Exception):
-    """The forward writes into an input or into the module's state; says which."""
-
-
-def quotient(above, below, names):
-    parts = [f"({expression(part, names)})" if isinstance(part, (sympy.Add, sympy.Mul)) else expression(part, names)
-             for part in (above, below)]
-    return f"({parts[0]} / {parts[1]})"
-
-
-def expression(e, names):
-    """A sympy expression as problem files write them."""
-    e = sympy.sympify(e)
-    if e.is_Integer:
-        return str(int(e))
-    if e.is_Symbol:
-        return names[e]
-    if isinstance(e, (FloorDiv, CleanDiv)):
-        return quotient(*e.args, names)
-    if isinstance(e, sympy.Add):
-        text = ""
-        for term in sorted(e.args, key=lambda term: (term.could_extract_minus_sign(), term.is_Integer)):
-            negative = term.could_extract_minus_sign()
-            part = expression(-term if negative else term, names)
-            text += (" - " if negative else " + ") + part if text else ("-" if negative else "") + part
-        return text
-    if isinstance(e, sympy.Mul):
-        below = sympy.denom(e)
-        if below != 1:
-            return quotient(sympy.numer(e), below, names)
-        return "*".join(f"({expression(a, names)})" if isinstance(a, sympy.Add) else expression(a, names)
-                        for a in e.args)
-    if isinstance(e, sympy.Pow) and e.exp.is_Integer and 0 < int(e.exp) < 8:
-        base = expression(e.base, names)
-        return "*".join([f"({base})" if isinstance(e.base, sympy.Add) else base] * int(e.exp))
-    raise Unwritable(f"a size of the form {e}")
-
-
-def size(value):
-    """A dimension or a number of elements as a sympy expression."""
-    return value.node.expr if isinstance(value, torch.SymInt) else sympy.Integer(int(value))
-
-
-def numel(value):
-    product = sympy.Integer(1)
-    for dimension in value.shape:
-        product *= size(dimension)
-    return product
 
 
 def operator_name(node):
