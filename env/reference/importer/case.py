@@ -26,14 +26,14 @@ class Function(torch.nn.Module):
 
 
 class Case:
-    """`arguments` are those that the module is traced with, `names` theirs; `fresh()` gives others of the same
+    """`arguments` are those that the module is traced with, `names` theirs; `fresh(seed)` gives others of the same
     shapes, None where the memory for them is not there."""
 
     def __init__(self):
         self.recorder = Recorder()
         self.constants = {}
         self.notes = []
-        self.fresh = lambda: None
+        self.fresh = lambda seed: None
 
     def take(self, arguments):
         if isinstance(arguments, torch.Tensor):
@@ -127,8 +127,8 @@ def case_of_file(path):
     case.function = case.module.forward
     case.take(arguments)
 
-    def fresh():
-        torch.manual_seed(2)
+    def fresh(seed):
+        torch.manual_seed(seed)
         return [a.detach() if isinstance(a, torch.Tensor) else a for a in module.get_inputs()]
 
     if not case.recorder.skipped:

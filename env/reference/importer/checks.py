@@ -7,7 +7,7 @@ import types
 import torch
 from torch._dispatch.python import enable_python_dispatcher
 
-from .draft import value_of
+from .draft import Draft, value_of
 from .refusals import Refusal, first_line, refuse_raised
 from .values import draw
 
@@ -73,61 +73,72 @@ def steady_answers(draft, inputs, parameters):
         seed_everything(seed)
         return draft.answers_of_module(inputs, parameters)
 
+    def differs(answers):
+        return not all(same(a, b, exactly=True) for a, b in zip(answers, first))
+
     before = plain_attributes(draft.case.module)
     first = [t.clone() for t in run(1)]
-    if not all(same(a, b, exactly=True) for a, b in zip(run(1), first)):
+    if differs(run(1)):
         after = plain_attributes(draft.case.module)
-        changed = [name for name, value in after.items() if before.get(name, None) != value]
-        what = f" (`self.{changed[0]}` changes)" if changed else ""
-        raise Refusal(f"its forward keeps something from call to call{what}: two calls on the same inputs differ",
-                      "a problem has no memory: take counters, caches and clocks out of forward, or make what is kept "
-                      "an input")
-    if not all(same(a, b, exactly=True) for a, b in zip(run(2), first)):
+        changed = [name for name, value in before.items() if name not in after or after[name] != value]
+        if changed:
+            raise Refusal(f"its forward keeps something from call to call (self.{changed[0]} changes): two calls on the "
+                          "same inputs differ", "a problem has no memory: make what is kept an input of forward")
+        raise Refusal("its forward is not deterministic: two calls on the same inputs differ, with the same seeds",
+                      "take clocks, counters and random generators of its own out of forward")
+    if differs(run(2)):
         raise Refusal("its forward draws random numbers (Python's or numpy's): with another seed it answers otherwise",
-                      "make what is drawn an input, or draw it once in __init__")
+                      "make what is drawn an input of forward, or draw it once in __init__")
     return first
 
 
-def compare(draft, function, inputs, parameters):
-    """Refuses what no size would mend; raises DoesNotHold for what may be due to these sizes."""
-    versions = [t._version for t in inputs]
-    with torch.no_grad():
+def tried(what, call):
+    """What `call` returns; what it raises may be due to the sizes."""
+    try:
+        with torch.no_grad():
+            return call()
+    except Refusal:
+        raise
+    except Exception as error:
         try:
-            theirs = steady_answers(draft, inputs, parameters)
-        except Refusal:
-            raise
-        except Exception as error:
-            try:
-                refuse_raised("forward", error)
-            except Refusal as refusal:
-                raise DoesNotHold(refusal) from error
-        if [t._version for t in inputs] != versions:
+            refuse_raised(what, error)
+        except Refusal as refusal:
+            raise DoesNotHold(refusal) from error
+
+
+def compare(draft, function, inputs, others, parameters):
+    """On `inputs` and then on `others`: a module that keeps what the first call saw shows it on the second. Refuses what
+    no size would mend; raises DoesNotHold for what may be due to these sizes."""
+    for given, module in ((inputs, steady_answers), (others, Draft.answers_of_module)):
+        versions = [t._version for t in given]
+        theirs = tried("forward", lambda: module(draft, given, parameters))
+        if [t._version for t in given] != versions:
             raise Refusal("forward writes into one of its inputs",
                           "write into a new tensor (no inplace=True on an input): candidates' inputs are read-only")
-        try:
-            ours = draft.answers_of_text(function, inputs, parameters)
-        except RuntimeError as error:
-            raise DoesNotHold(Refusal("the text made of its graph raises: " + first_line(error))) from error
-    if len(ours) != len(theirs) or not all(same(a, b, exactly=False) for a, b in zip(ours, theirs)):
-        raise DoesNotHold(Refusal("what was traced of its forward gives other answers on other inputs",
-                                  "its control flow or a constant depends on values, or on whether it is being traced: "
-                                  "keep forward to tensor operations"))
+        ours = tried("the text made of its graph", lambda: draft.answers_of_text(function, given, parameters))
+        if len(ours) != len(theirs) or not all(same(a, b, exactly=False) for a, b in zip(ours, theirs)):
+            raise DoesNotHold(Refusal("what was traced of its forward gives other answers on other inputs",
+                                      "tracing froze a value: it depends on what a tensor holds, on an earlier call or on "
+                                      "being traced; keep forward to tensor operations"))
+
+
+def drawn(draft, nodes, sizes):
+    return [draw(draft.specs[n], draft.concrete(n, sizes), value_of(n).dtype) for n in nodes]
 
 
 def compare_with_drawn(draft, function, sizes):
     torch.manual_seed(3)
-    inputs = [draw(draft.specs[n], draft.concrete(n, sizes), value_of(n).dtype) for n in draft.graph.inputs]
-    parameters = [draw(draft.specs[n], draft.concrete(n, sizes), value_of(n).dtype) for n in draft.parameters]
-    compare(draft, function, inputs, parameters)
+    inputs, others = (drawn(draft, draft.graph.inputs, sizes) for _ in range(2))
+    compare(draft, function, inputs, others, drawn(draft, draft.parameters, sizes))
 
 
 def compare_with_fresh(draft, function):
-    fresh = draft.case.fresh()
-    if fresh is None:  # example inputs: nothing draws others
+    inputs, others = draft.case.fresh(2), draft.case.fresh(3)
+    if inputs is None:  # example inputs: nothing draws others
         compare_with_drawn(draft, function, draft.sizes.full)
-    else:
-        parameters = [draft.graph.state_value(n) for n in draft.parameters]
-        compare(draft, function, [t for t in fresh if isinstance(t, torch.Tensor)], parameters)
+        return
+    inputs, others = ([t for t in given if isinstance(t, torch.Tensor)] for given in (inputs, others))
+    compare(draft, function, inputs, others, [draft.graph.state_value(n) for n in draft.parameters])
 
 
 class Checks:

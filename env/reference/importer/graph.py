@@ -122,6 +122,7 @@ def nested(module, shapes):
 
 
 def program_of(module, arguments, shapes, folder):
+    kept = [(part, dict(vars(part)), dict(part._buffers)) for part in module.modules()]
     try:
         with torch.no_grad():
             return torch.export.export(module, tuple(arguments), dynamic_shapes=shapes, strict=False)
@@ -131,6 +132,12 @@ def program_of(module, arguments, shapes, folder):
                           (place_in(error, folder) or ": " + first_line(error)),
                           "say it with torch.where, torch.clamp or masks, or import the branches one by one") from error
         raise
+    finally:  # a forward that keeps tensors has kept the tracer's
+        for part, attributes, buffers in kept:
+            vars(part).clear()
+            vars(part).update(attributes)
+            part._buffers.clear()
+            part._buffers.update(buffers)
 
 
 def export(module, arguments, folder):

@@ -51,7 +51,7 @@ class Writer:
         self.names, self.states, self.like = dict(given), states, like
         self.taken = set(taken) | RESERVED
         self.roots = {node: node for node in given}
-        self.used = set()  # placeholders that the text reads
+        self.used, self.replaced = set(), set()  # placeholders that the text reads, and those that it writes anew
         self.lines = []
 
     def body(self, graph):
@@ -86,7 +86,7 @@ class Writer:
         if node.target.namespace != "aten":
             raise Unwritable(str(node.target))
         name = operator_name(node)
-        if name in WITHOUT_VALUE or self._passes_through(node, name):
+        if name in WITHOUT_VALUE or self._passes_through(node, name) or self._replaces_state(node, name):
             return
         if name == "sym_size":
             self.names[node] = f"{self.value(node.args[0])}.size({node.args[1]})"
@@ -135,6 +135,21 @@ class Writer:
         self.roots[node] = self.roots.get(node.args[0], node)
         return True
 
+    def _replaces_state(self, node, name):
+        """A state that is overwritten as a whole before it is read is no state: what is written stands for it."""
+        state = node.args[0] if name == "copy_" else None
+        if state not in self.states or state in self.used or \
+                state.meta["val"].dtype != node.args[1].meta["val"].dtype or \
+                not all(isinstance(extent, int) for extent in state.meta["val"].shape):
+            return False
+        shape = self.value(list(state.meta["val"].shape))
+        copy = self._fresh(self.states[state])
+        self.lines.append(f"{copy} = torch.clone(torch.expand({self.value(node.args[1])}, {shape}))")
+        self.names[node] = self.names[state] = copy
+        self.roots[node] = self.roots[state] = node
+        self.replaced.add(state)
+        return True
+
     def _statistics_left_out(self, node, name):
         """Running statistics that a batch's own make superfluous are neither read nor written."""
         arguments = list(node.args)
@@ -164,7 +179,7 @@ class Writer:
 
     def value(self, v, type_name=""):
         if isinstance(v, torch.fx.Node):
-            if v.op == "placeholder":
+            if v.op == "placeholder" and v not in self.replaced:
                 self.used.add(v)
             return self.names[v]
         if v is None or isinstance(v, bool):
