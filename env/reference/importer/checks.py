@@ -8,6 +8,7 @@ import torch
 from torch._dispatch.python import enable_python_dispatcher
 
 from .draft import Draft, value_of
+from .graph import unchanged
 from .refusals import Refusal, first_line, refuse_raised
 from .values import draw
 
@@ -155,7 +156,8 @@ class Checks:
         draft = self.draft
         if self._affordable(draft.sizes.full, COMPARED_BYTES, COMPARED_OPERATIONS) and not draft.case.recorder.skipped:
             try:
-                compare_with_fresh(draft, self.function)
+                with unchanged(draft.case.module):
+                    compare_with_fresh(draft, self.function)
             except DoesNotHold as problem:
                 raise problem.refusal from problem
             self.compared = True
@@ -201,7 +203,8 @@ class Checks:
         if sizes == self.draft.sizes.full and self.compared:
             return True
         try:
-            compare_with_drawn(self.draft, self.function, sizes)
+            with unchanged(self.draft.case.module):
+                compare_with_drawn(self.draft, self.function, sizes)
         except DoesNotHold as problem:
             self.why_not = problem.refusal
             if self.draft.job.get("small"):

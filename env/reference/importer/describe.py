@@ -3,12 +3,13 @@
 import torch
 
 from . import recurrent
-from .case import DTYPES, case_of_file, case_of_function
+from .case import DTYPES, case_of_file
 from .checks import Checks
 from .costs import families
 from .draft import Draft, value_of
 from .expressions import numel
 from .graph import export, export_with_weights
+from .own_function import case_of_function
 from .refusals import ChangesState, Refusal, Unwritable, refuse_raised
 from .text import operator_name
 

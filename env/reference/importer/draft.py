@@ -2,6 +2,7 @@
 
 import sympy
 import torch
+from torch.utils._pytree import tree_leaves
 
 from .costs import totals
 from .expressions import expression, numel
@@ -52,14 +53,12 @@ class Draft:
         """What the module itself returns, in a list."""
         following = iter(inputs)
         given = [next(following) if isinstance(a, torch.Tensor) else a for a in self.case.arguments]
-        result = self.graph.call(self.case.module, given, dict(zip(self.parameters, parameters)))
-        return [result] if isinstance(result, torch.Tensor) else list(result)
+        return tree_leaves(self.graph.call(self.case.module, given, dict(zip(self.parameters, parameters))))
 
     def answers_of_text(self, function, inputs, parameters, device="cpu"):
         named = {self.name(n): value for n, value in zip(self.parameters, parameters)}
         kept = [self.graph.state_value(n).to(device) for n in self.kept]
-        result = function(*inputs, *kept, *([named] if self.has_many() else named.values()))
-        return [result] if isinstance(result, torch.Tensor) else list(result)
+        return tree_leaves(function(*inputs, *kept, *([named] if self.has_many() else named.values())))
 
     def measure(self):
         """Shapes of all tensors, costs and the length of sums, as a problem file writes them."""
@@ -75,9 +74,11 @@ class Draft:
         """Size sets for a small CPU, those to be tried first at first (sizes.py)."""
         if self.job.get("small"):
             return [{**self.sizes.full, **self.job["small"]}]
-        first = self.graph.shape(self.graph.inputs[0])[:1]
-        batch = next(iter(first[0].free_symbols), None) if first else None
-        return self.sizes.smaller(self.traffic, self.operations, self.graph.lower_bounds(), batch, legal)
+        shapes = [self.graph.shape(n) for n in self.graph.inputs]
+        batch = next(iter(shapes[0][0].free_symbols), None) if shapes[0] else None
+        of_inputs = set().union(*(d.free_symbols for shape in shapes for d in shape))
+        return self.sizes.smaller(self.traffic, self.operations, self.graph.lower_bounds(),
+                                  [s for s in self.sizes.hints if s in of_inputs], batch, legal)
 
     def _legal(self, wanted):
         found = legal_name(wanted, self.taken)

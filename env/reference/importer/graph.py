@@ -1,5 +1,6 @@
 """A module as a graph: exported by torch, with what its placeholders stand for and which sizes are free."""
 
+import contextlib
 import inspect
 
 import torch
@@ -121,10 +122,23 @@ def nested(module, shapes):
     return (tuple(shapes),) if shapes is not None and kinds == [inspect.Parameter.VAR_POSITIONAL] else shapes
 
 
-def program_of(module, arguments, shapes, folder):
+@contextlib.contextmanager
+def unchanged(module):
+    """Afterwards the module has the attributes that it had: a forward may keep tensors that are of no use later."""
     kept = [(part, dict(vars(part)), dict(part._buffers)) for part in module.modules()]
     try:
-        with torch.no_grad():
+        yield
+    finally:
+        for part, attributes, buffers in kept:
+            vars(part).clear()
+            vars(part).update(attributes)
+            part._buffers.clear()
+            part._buffers.update(buffers)
+
+
+def program_of(module, arguments, shapes, folder):
+    try:
+        with torch.no_grad(), unchanged(module):
             return torch.export.export(module, tuple(arguments), dynamic_shapes=shapes, strict=False)
     except Exception as error:
         if depends_on_values(error):
@@ -132,12 +146,6 @@ def program_of(module, arguments, shapes, folder):
                           (place_in(error, folder) or ": " + first_line(error)),
                           "say it with torch.where, torch.clamp or masks, or import the branches one by one") from error
         raise
-    finally:  # a forward that keeps tensors has kept the tracer's
-        for part, attributes, buffers in kept:
-            vars(part).clear()
-            vars(part).update(attributes)
-            part._buffers.clear()
-            part._buffers.update(buffers)
 
 
 def export(module, arguments, folder):
@@ -146,7 +154,7 @@ def export(module, arguments, folder):
     for shapes in attempts(arguments):
         try:
             yield Graph(program_of(module, arguments, nested(module, shapes), folder), count)
-        except (Refusal, Unwritable):
+        except Refusal:
             raise
         except Exception as error:
             last = error

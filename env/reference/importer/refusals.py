@@ -4,6 +4,9 @@ import os
 import re
 import traceback
 
+import torch
+
+NOT_THEIRS = (os.path.dirname(os.path.abspath(__file__)), os.path.dirname(torch.__file__), "<")
 NO_CUDA = ("not compiled with CUDA", "NVIDIA driver", "No CUDA", "CUDA driver", "libcuda", "CUDA-capable", "HIP GPUs")
 TRACEBACK_LINES = 6
 
@@ -46,5 +49,8 @@ def refuse_raised(doing, error):
     if any(word in str(error) for word in NO_CUDA):
         raise Refusal(f"{doing} needs CUDA: {first_line(error)}",
                       "make it run on the CPU too (device=x.device instead of \"cuda\"); Kevin moves it by itself")
-    lines = "".join(traceback.format_exception(error)).rstrip().splitlines()[-TRACEBACK_LINES:]
+    told = traceback.TracebackException.from_exception(error)
+    own = [frame for frame in told.stack if not frame.filename.startswith(NOT_THEIRS)]
+    told.stack = traceback.StackSummary.from_list(own or told.stack)
+    lines = "".join(told.format(chain=False)).rstrip().splitlines()[-TRACEBACK_LINES:]
     raise Refusal(f"{doing} raises\n    " + "\n    ".join(lines), "correct the file; python3 shows the same") from error

@@ -51,12 +51,12 @@ class Sizes:
     def fits(self, total_bytes, sizes):
         return self.at(total_bytes, sizes) <= STILL_SMALL_BYTES
 
-    def smaller(self, total_bytes, operations, lower_bounds, first, legal):
+    def smaller(self, total_bytes, operations, lower_bounds, inputs, first, legal):
         """Sizes for a small CPU, halved as far as that needs: all of them within the bounds of the trace, all of them
-        (it often bounds without need), and only the batch, `first`. `legal` says whether operators take the shapes that
-        some sizes give. They may still be too large for a small CPU."""
+        (it often bounds without need), those of `inputs`, and only the batch, `first`. `legal` says whether operators
+        take the shapes that some sizes give. They may still be too large for a small CPU."""
         found = []
-        for free, bounds in ((list(self.hints), lower_bounds), (list(self.hints), {}),
+        for free, bounds in ((list(self.hints), lower_bounds), (list(self.hints), {}), (inputs, {}),
                              ([first] if first in self.hints else [], lower_bounds)):
             sizes = self._halved(total_bytes, operations, bounds, first, free, legal)
             if sizes not in found:

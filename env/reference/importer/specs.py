@@ -17,6 +17,9 @@ def input_spec(case, argument, name, distribution):
     spec = from_kind(kind, argument.dtype) if kind else None
     if spec is None and not case.recorder.skipped:
         spec = from_values(argument) or stored(argument)
+        if argument.dtype == torch.int64 and spec["distribution"] != "stored":
+            case.notes.append(f"`{name}` is drawn from {spec['offset']:g} to {spec['offset'] + spec['scale'] - 1:g}, as the "
+                              "example has it")
     if spec is None and argument.dtype.is_floating_point:
         spec = drawn("mixture")
     if spec is None:

@@ -2,12 +2,14 @@
 from what it holds."""
 
 import base64
+import math
 import zlib
 
 import torch
 
 MOST_PACKED = 1 << 20  # bytes of text that stored values may take
 LOOKED_AT = 1 << 20  # elements that statistics look at
+
 
 def rounded(number):
     return float(f"{number:.6g}")
@@ -65,6 +67,9 @@ def from_values(tensor):
         low, high = (round(low) if abs(low - round(low)) < near else low,
                      round(high) if abs(high - round(high)) < near else high)
         return from_kind(("uniform", low, high), tensor.dtype)
+    error = deviation / math.sqrt(values.numel())  # of the mean; a standard normal distribution is meant where it may be
+    mean = 0.0 if abs(mean) < 3 * error else mean
+    deviation = 1.0 if abs(deviation - 1) < 3 * error else deviation
     return from_kind(("normal", mean, deviation), tensor.dtype)
 
 

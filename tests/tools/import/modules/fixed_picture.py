@@ -1,5 +1,5 @@
 # Pictures of one size only: the small set has fewer of them.
-# HAS: ^batch = 4
+# HAS: ^batch = 128
 import torch
 
 batch = 512
