@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "env/error.h"
 #include "env/gpu_environment.h"
@@ -50,10 +51,8 @@ void TryHonest(CpuEnvironment& environment, const Problem& problem, const Evalua
   for (const HonestKernel& kernel : HonestKernelsFor(problem)) {
     const Outcome outcome = environment.Verify(problem, {"cpp", kernel.source}, options);
     const auto* right = std::get_if<Measured>(&outcome);
-    rows->push_back(
-        {kernel.name, true, right != nullptr,
-         right ? fmt::format("worst error {:.2g} of {:.2g} allowed", right->max_error, right->error_bound)
-               : OutcomeReason(outcome)});
+    rows->push_back({kernel.name, true, right != nullptr,
+                     right ? WorstErrorText(right->max_error, right->error_bound) : OutcomeReason(outcome)});
   }
 }
 
@@ -149,12 +148,15 @@ std::vector<Json> EventsOf(const AdmissionRecord& record, const std::vector<Row>
 
 std::string VerdictOf(const Problem& problem, const AdmissionRecord& record) {
   if (!record.error.empty()) return "NOT KNOWN: " + record.error;
-  const bool is_flagged = problem.flags.contains("inadmissible");
-  if (record.reason.empty()) return is_flagged ? "admitted, though its file says `inadmissible`" : "admitted";
-  return (is_flagged ? "not admitted, as its file says: " : "NOT ADMITTED: ") + record.reason +
-         (is_flagged || record.precision != "fp32"
-              ? ""
-              : "; harden its inputs, or flag it `inadmissible`, which leaves it out of scores");
+  const std::span<const char* const> flags = FlagsAgainst(PrecisionNamed(record.precision));
+  const auto flag = std::find_if(flags.begin(), flags.end(),
+                                 [&](const char* name) { return problem.flags.contains(name); });
+  const bool is_flagged = flag != flags.end();
+  if (record.reason.empty())
+    return is_flagged ? fmt::format("admitted, though its file says `{}`", *flag) : "admitted";
+  if (is_flagged) return "not admitted, as its file says: " + record.reason;
+  return fmt::format("NOT ADMITTED: {}; harden its inputs, or flag it `{}`, which leaves it out of scores",
+                     record.reason, flags.back());
 }
 
 void PrintTable(const Problem& problem, const AdmissionRecord& record, const std::vector<Row>& rows) {
