@@ -1,7 +1,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 
 #include "env/error.h"
@@ -27,6 +31,8 @@ constexpr const char* kExamples = R"(Examples:
                                                        FILE.py:name) and its arguments, torch.save([tensor, ...], FILE)
   kevin import net.py --eval                           the module in evaluation mode: no dropout, running statistics
   kevin import big.py --small batch_size=4,dim=512     the size set for CPUs, by the names that `kevin problems` shows
+  kevin import big.py --shape mine:dim=4096:3 --shape mine:dim=1001
+                                                       a size set with two shapes, the first counts three times
 
 The module is traced once by a Python with torch 2.11 (python3, or what KEVIN_PYTHON names); afterwards no Python is
 needed. THE FILE IS RUN AS YOU RUN IT YOURSELF, WITHOUT A SANDBOX: import what you trust. Weights become parameters of
@@ -35,16 +41,20 @@ inputs are drawn follows from get_inputs. Where wrong answers would pass on such
 (zero-mean, scaled, heavy-tailed) and kept if those reject them; --distribution chooses. What stays easy to fool is
 imported as inadmissible: no suite has it. Importing again replaces. Problems lie in $XDG_DATA_HOME/kevin/problems.
 
-One shape a size set: files that list several are not supported.)";
+What the file gives is one shape, size set `full`. --shape adds others, by the names that `kevin problems` shows, to a
+set of your own: a candidate has to be right at all of them (kevin run --size SET). Each is compared with the module;
+one that its forward does not take, or that the trace has as a constant, is refused.)";
 
 struct ImportOptions {
   std::string path, suite, name, function, example_inputs, distribution, small;
+  std::vector<std::string> shapes;
   bool eval = false, json = false, no_admit = false;
   int level = 0, threads = 0;
   double limit_s = 600;
 };
 
-std::map<std::string, int64_t> SmallSizes(const std::string& text) {
+// `option` is for messages: "--small batch_size=4,dim=512".
+std::map<std::string, int64_t> SizesOf(const std::string& text, const std::string& option) {
   std::map<std::string, int64_t> sizes;
   for (size_t start = 0; start < text.size();) {
     const size_t end = std::min(text.find(',', start), text.size());
@@ -53,13 +63,47 @@ std::map<std::string, int64_t> SmallSizes(const std::string& text) {
     const std::string number = equals == std::string::npos ? "" : part.substr(equals + 1);
     if (equals == 0 || number.empty() || number.size() > 12 ||
         number.find_first_not_of("0123456789") != std::string::npos || number[0] == '0') {
-      throw Error(ExitCode::kBadRequest, fmt::format("--small {}: '{}' is not NAME=NUMBER", text, part),
-                  "for example --small batch_size=4,dim=512");
+      throw Error(ExitCode::kBadRequest, fmt::format("{}: '{}' is not NAME=NUMBER", option, part),
+                  "for example batch_size=4,dim=512");
     }
     sizes[part.substr(0, equals)] = std::stoll(number);
     start = end + 1;
   }
   return sizes;
+}
+
+// "SET:NAME=NUMBER,...[:WEIGHT]".
+ImportShape ShapeOf(const std::string& text) {
+  const std::string option = "--shape " + text;
+  const size_t colon = text.find(':'),
+               weight = text.find(':', colon == std::string::npos ? colon : colon + 1);
+  ImportShape shape;
+  shape.set = text.substr(0, colon);
+  const bool is_name = !shape.set.empty() && shape.set != "small" && shape.set != "full" &&
+                       std::all_of(shape.set.begin(), shape.set.end(), [](unsigned char c) {
+                         return std::isalnum(c) != 0 || c == '_' || c == '-';
+                       });
+  if (colon == std::string::npos || !is_name) {
+    throw Error(ExitCode::kBadRequest, option + ": it names no size set of your own",
+                "for example --shape mine:batch_size=64,dim=4096:3, once for each shape");
+  }
+  shape.symbols =
+      SizesOf(text.substr(colon + 1, weight == std::string::npos ? weight : weight - colon - 1), option);
+  if (weight == std::string::npos) return shape;
+  const std::string number = text.substr(weight + 1);
+  char* end = nullptr;
+  shape.weight = std::strtod(number.c_str(), &end);
+  if (number.empty() || *end != '\0' || !std::isfinite(shape.weight) || shape.weight <= 0) {
+    throw Error(ExitCode::kBadRequest, fmt::format("{}: '{}' is no weight", option, number),
+                "a number above 0, for example 2.5");
+  }
+  return shape;
+}
+
+std::vector<ImportShape> GivenShapes(const std::vector<std::string>& texts) {
+  std::vector<ImportShape> shapes;
+  for (const std::string& text : texts) shapes.push_back(ShapeOf(text));
+  return shapes;
 }
 
 std::vector<ImportTarget> Targets(const ImportOptions& options) {
@@ -132,7 +176,8 @@ class Import {
   explicit Import(const ImportOptions& options)
       : options_(options),
         targets_(Targets(options)),
-        small_(SmallSizes(options.small)),
+        small_(SizesOf(options.small, "--small " + options.small)),
+        shapes_(GivenShapes(options.shapes)),
         progress_(stderr),
         python_([this](const std::string& phase) { progress_.Phase(label_ + "  " + phase); },
                 interrupt_.flag()) {
@@ -174,6 +219,7 @@ class Import {
     job.eval = options_.eval;
     job.distribution = options_.distribution;
     job.small = small_;
+    job.shapes = shapes_;
     return job;
   }
 
@@ -240,6 +286,7 @@ class Import {
   const ImportOptions& options_;
   const std::vector<ImportTarget> targets_;
   const std::map<std::string, int64_t> small_;
+  const std::vector<ImportShape> shapes_;
   const InterruptGuard interrupt_;
   Progress progress_;
   std::string label_, why_not_;
@@ -277,6 +324,12 @@ void AddImportCommand(CLI::App& app, Action* action) {
           CLI::IsMember({"mixture", "normal", "uniform", "uniform01", "heavy-tailed", "positive", "signs"}));
   command->add_option("--small", options->small,
                       "The sizes for CPUs, NAME=NUMBER,...; else derived where possible");
+  command
+      ->add_option(
+          "--shape", options->shapes,
+          "SET:NAME=NUMBER,...[:WEIGHT], again for each shape of a size set of your own; sizes that are "
+          "left out are as given by the file")
+      ->allow_extra_args(false);
   command->add_flag("--no-admit", options->no_admit,
                     "Do not try whether wrong answers fail (kevin problems --admit)");
   command->add_option("--threads", options->threads, "Of admission; 0: all cores")

@@ -132,6 +132,19 @@ TEST_CASE("show tells of a GPU's turn what its kernels are made of") {
   CHECK(Contains(Run({"show", id, "--db", database}).output, "--best -o kernel.cu takes"));
 }
 
+TEST_CASE("show tells what came of each shape of a size set") {
+  EvaluationRecord evaluation = SampleEvaluation("kernel 1", 1.5);
+  evaluation.size = "mine";
+  evaluation.machine =
+      R"({"shapes":[{"size":"mine/1","symbols":{"N":8},"weight":2.5,"outcome":"measured","speedup":1.7,)"
+      R"("speedup_low":1.6,"speedup_high":1.8,"candidate_us":10,"reference_us":17},)"
+      R"({"size":"mine/2","symbols":{"N":7},"weight":1,"outcome":"wrong","reason":"out[6] is 0"}]})";
+  TurnRecord turn = SampleTurn(1, 1.5);
+  const std::string text = TurnDetails(turn, {evaluation});
+  CHECK(Contains(text, "mine/1 (N = 8), weight 2.5: 1.7x (1.6x to 1.8x), 10 us against 17 us\n"));
+  CHECK(Contains(text, "mine/2 (N = 7), weight 1: wrong\n"));
+}
+
 TEST_CASE("export names the file by episode, turn and kind unless told otherwise") {
   TemporaryFolder folder;
   const std::string database = (folder / "kevin.db").string();

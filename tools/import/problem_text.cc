@@ -92,6 +92,13 @@ std::string FlagsText(const json& found, const ImportedProblem& problem) {
   return text.empty() ? text : "\n[flags]\n" + text;
 }
 
+std::string SymbolsText(const json& symbols) {
+  std::string text;
+  for (const auto& [symbol, value] : symbols.items())
+    text += fmt::format("{} = {}\n", symbol, value.get<int64_t>());
+  return text;
+}
+
 }  // namespace
 
 bool CanBeHarder(const json& found) {
@@ -109,10 +116,11 @@ std::string ImportedProblemText(const json& found, const ImportedProblem& proble
                       Quoted(problem.name), fmt::join(families, ", "), Lines(found.at("reference")));
   if (!found.value("source", "").empty()) text += fmt::format("\nsource = {}\n", Lines(found["source"]));
   text += FlagsText(found, problem);
-  for (const auto& [size, symbols] : found.at("sizes").items()) {
-    text += fmt::format("\n[sizes.{}]\n", size);
-    for (const auto& [symbol, value] : symbols.items())
-      text += fmt::format("{} = {}\n", symbol, value.get<int64_t>());
+  for (const auto& [size, symbols] : found.at("sizes").items())
+    text += fmt::format("\n[sizes.{}]\n{}", size, SymbolsText(symbols));
+  for (const json& shape : found.value("shapes", json::array())) {
+    text += fmt::format("\n[[sizes.{}]]\n{}weight = {}\n", shape.at("set").get<std::string>(),
+                        SymbolsText(shape.at("symbols")), shape.at("weight").get<double>());
   }
   for (const json& input : found.at("inputs")) text += InputText(input, problem.hardness);
   for (const json& output : found.at("outputs")) {

@@ -21,6 +21,8 @@ std::string JobText(const ImportJob& job) {
   json object = {{"eval", job.eval},
                  {"distribution", job.distribution.empty() ? json() : json(job.distribution)},
                  {"small", job.small.empty() ? json() : json(job.small)}};
+  for (const ImportShape& shape : job.shapes)
+    object["shapes"].push_back({{"set", shape.set}, {"symbols", shape.symbols}, {"weight", shape.weight}});
   if (!job.file.empty()) {
     object["file"] = job.file;
   } else {

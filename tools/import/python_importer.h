@@ -8,11 +8,20 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "env/gpu/python_process.h"
 #include "env/gpu/torch_compile.h"
 
 namespace kevin {
+
+// One shape of a size set beside `full` and `small`, in symbols of the problem; those left out are as at
+// full.
+struct ImportShape {
+  std::string set;
+  std::map<std::string, int64_t> symbols;
+  double weight = 1;
+};
 
 struct ImportJob {
   std::string file;                      // a file with class Model, or else ...
@@ -20,6 +29,7 @@ struct ImportJob {
   bool eval = false;                     // the module in evaluation mode
   std::string distribution;              // of all floating-point inputs; empty: as the file draws them
   std::map<std::string, int64_t> small;  // symbols of the small size set; empty: derived
+  std::vector<ImportShape> shapes;
 };
 
 // What Python found: either the parts of a problem file (ImportedProblemText takes them) or why there is

@@ -170,6 +170,27 @@ class Checks:
                 break
         return self.compared
 
+    def given_shapes(self):
+        """Those of --shape, with all sizes, and notes on them; refused where the text does not hold at one."""
+        shapes, notes, full = [], [], self.draft.sizes.full
+        for shape in self.draft.job.get("shapes") or []:
+            option = f"--shape {shape['set']}: "
+            unknown = [name for name in shape["symbols"] if name not in full]
+            if unknown:
+                raise Refusal(f"{option}`{unknown[0]}` is no size of this module that may vary",
+                              "these may: " + ", ".join(full) if full else
+                              "none may: write forward without sizes as constants (x.shape[0], not 64)")
+            sizes = {**full, **shape["symbols"]}
+            at = ", ".join(f"{name} = {value}" for name, value in sizes.items())
+            if not self._legal(sizes):
+                raise Refusal(f"{option}its forward does not take {at}", "choose other sizes")
+            if not self._affordable(sizes, COMPARED_BYTES, COMPARED_OPERATIONS):
+                notes.append(f"not compared with the module at {at}: too large for that here")
+            elif not self._holds(sizes):
+                raise Refusal(f"{option}at {at}: {self.why_not}", self.why_not.next_step)
+            shapes.append({**shape, "symbols": sizes})
+        return shapes, notes
+
     def _candidates(self):
         """Size sets for a small CPU, and those that are still too large for one."""
         small, fits = self.draft.small_sizes(self._legal), lambda sizes: self.draft.sizes.fits(self.draft.traffic, sizes)

@@ -116,7 +116,8 @@ def describe(job, say):
     draft = checks.draft
     outputs, extreme = describe_outputs(draft)
     sizes = {"full": draft.sizes.full, **({"small": checks.small} if checks.small is not None else {})}
-    notes = list(case.notes)
+    shapes, about_shapes = checks.given_shapes()
+    notes = [*case.notes, *about_shapes]
     if not checks.compared:
         why = f": {checks.why_not}" if checks.why_not else ": too large for that here"
         notes.append("not compared with the module" + why)
@@ -126,6 +127,6 @@ def describe(job, say):
     inputs = [{"name": draft.name(n), "shape": draft.shapes[n], "dtype": DTYPES[value_of(n).dtype],
                "role": "param" if n in draft.parameters else "input", **draft.specs[n]} for n in draft.tensors]
     return {"reference": draft.text, "source": case.source, "families": families(draft.graph.graph), "sizes": sizes,
-            "inputs": inputs, "outputs": outputs, "cost": draft.cost, "check": {**draft.check, **extreme},
+            "shapes": shapes, "inputs": inputs, "outputs": outputs, "cost": draft.cost, "check": {**draft.check, **extreme},
             "flags": flags, "notes": notes, "torch": torch.__version__,
             "bytes": {name: draft.sizes.at(draft.traffic, at) for name, at in sizes.items()}}

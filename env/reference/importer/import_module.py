@@ -2,7 +2,8 @@
 
     import_module.py             one job a line on standard input, each a JSON object:
                                  {"file": path} or {"function": "module:name", "examples": path}, and "eval": bool,
-                                 "distribution": null or a name, "small": null or {symbol: number}
+                                 "distribution": null or a name, "small": null or {symbol: number}, and "shapes":
+                                 null or a list of {"set": name, "symbols": {symbol: number}, "weight": number}
     import_module.py --version   answers {"torch": version} without importing torch
 
 Answers in lines: {"phase": ...} while at it, then either what was found or {"error": what, "next": what to do}. Each

@@ -80,6 +80,16 @@ own() {
 }
 own scaled_sum two "kevin run --problem mine/scaled_sum" 'torch.softmax(a, 1)'
 own norm named "constants of the problem: eps = 1e-06, scale = 3.0" 'torch.mul(mul_1, 3.0)'
+# Shapes of a size set: compared with the function, or why not.
+shape() {
+  "$kevin" import --function ops.py:scaled_sum --example-inputs two.pt --no-admit "$@" >out.txt 2>&1 </dev/null
+}
+shape --shape mine:N0=100,N1=48:2.5 --shape mine:N0=7 || fail "--shape: $(cat out.txt)"
+"$kevin" problems mine/scaled_sum | grep -qF 'mine  mine/1 (weight 2.5), mine/2 (weight 1)' || fail "no size set: $("$kevin" problems mine/scaled_sum)"
+shape --shape mine:N0=7,K=3 && fail "--shape with an unknown size is taken"
+grep -qF '`K` is no size of this module that may vary' out.txt || fail "--shape K says $(cat out.txt)"
+shape --shape small:N0=7 && fail "--shape small is taken"
+shape --shape mine:N0=7:-1 && fail "--shape with a weight below 0 is taken"
 own norm misspelt "(x, wait) are no arguments of norm(x, weight, eps=1e-06, *, scale=2.0)"
 own norm one "missing a required argument: 'weight'"
 own pick index '`index` is drawn from 0 to 99' '^distribution = "uniform01"'

@@ -190,10 +190,23 @@ TEST_CASE("the job says what was asked for") {
   job.eval = true;
   job.distribution = "normal";
   job.small = {{"rows", 8}};
+  job.shapes = {{"mine", {{"rows", 7}}, 2.5}};
   CHECK(python.Describe(job, 30).refusal.empty());
   const auto said = nlohmann::json::parse(ReadAll(log));
   CHECK(said == nlohmann::json::parse(
-                    R"({"file":"/x/relu.py","eval":true,"distribution":"normal","small":{"rows":8}})"));
+                    R"({"file":"/x/relu.py","eval":true,"distribution":"normal","small":{"rows":8},)"
+                    R"("shapes":[{"set":"mine","symbols":{"rows":7},"weight":2.5}]})"));
+}
+
+TEST_CASE("shapes that were asked for become a size set") {
+  nlohmann::json found = Answer();
+  found["shapes"] = {{{"set", "mine"}, {"symbols", {{"rows", 7}}}, {"weight", 2.5}},
+                     {{"set", "mine"}, {"symbols", {{"rows", 9}}}, {"weight", 1.0}}};
+  const Problem problem = Parsed(found, Named(Hardness::kAsGiven));
+  const std::vector<WeightedShape> shapes = ShapesOf(problem, "mine");
+  REQUIRE(shapes.size() == 2);
+  CHECK(shapes[0].weight == 2.5);
+  CHECK(problem.sizes.at("mine/2") == Symbols{{"rows", 9}});
 }
 
 TEST_CASE("one bad file does not stop the next") {
