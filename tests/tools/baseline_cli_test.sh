@@ -5,7 +5,7 @@ kevin=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
-export XDG_CACHE_HOME=$work/cache KEVIN_PYTHON=$2 FAKE_PYTHON_LOG=$work/log FAKE_PYTHON=
+export XDG_DATA_HOME=$work/data XDG_CACHE_HOME=$work/cache KEVIN_PYTHON=$2 FAKE_PYTHON_LOG=$work/log FAKE_PYTHON=
 failures=0
 fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
 

@@ -6,7 +6,7 @@ kevin=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
-export XDG_CACHE_HOME=$work/cache
+export XDG_DATA_HOME=$work/data XDG_CACHE_HOME=$work/cache
 failures=0
 
 # expect CODE PATTERN ARGUMENTS...: the exit code, and a pattern on stderr ("" for none expected).

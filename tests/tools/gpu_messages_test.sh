@@ -7,7 +7,7 @@ driver=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
-export XDG_CACHE_HOME=$work/cache
+export XDG_DATA_HOME=$work/data XDG_CACHE_HOME=$work/cache
 failures=0
 fail() {
   echo "FAILED: $*"
