@@ -19,25 +19,31 @@ constexpr size_t kMostReferenceBytes = 16384;  // of an imported problem; beyond
 
 std::string WithoutLastLineEnd(std::string_view text) { return std::string(TrimRight(text)); }
 
-std::string TensorLine(const ConcreteTensor& tensor, const char* role) {
-  return fmt::format("- {} `{}`: {}, [{}] = [{}]", role, tensor.spec.name, DTypeName(tensor.spec.dtype),
-                     fmt::join(tensor.spec.shape, ", "), fmt::join(tensor.shape, ", "));
+// Numbers are told where there is one shape.
+std::string TensorLine(const ConcreteTensor& tensor, const char* role, bool with_numbers) {
+  const std::string line = fmt::format("- {} `{}`: {}, [{}]", role, tensor.spec.name,
+                                       DTypeName(tensor.spec.dtype), fmt::join(tensor.spec.shape, ", "));
+  return with_numbers ? fmt::format("{} = [{}]", line, fmt::join(tensor.shape, ", ")) : line;
 }
 
 // Where a parameter lies in the block that `launch` takes; nothing where it is an argument of its own.
-std::string PlaceInBlock(const SizedProblem& problem, const TensorSpec& input) {
+std::string PlaceInBlock(const SizedProblem& problem, const TensorSpec& input, bool with_numbers) {
   const auto offset = problem.symbols.find(OffsetName(input.name));
   if (!input.is_param || !HasParamBlock(*problem.problem)) return "";
-  return fmt::format(", at `{} + {}` ({})", kParamBlockName, offset->first, offset->second);
+  const std::string place = fmt::format(", at `{} + {}`", kParamBlockName, offset->first);
+  return with_numbers ? fmt::format("{} ({})", place, offset->second) : place;
 }
 
-std::string Tensors(const SizedProblem& problem) {
+std::string Tensors(const ConversationContext& context) {
+  const SizedProblem& problem = *context.problem;
+  const bool with_numbers = context.shapes.empty();
   std::vector<std::string> lines;
   for (const ConcreteTensor& tensor : problem.inputs) {
-    lines.push_back(TensorLine(tensor, tensor.spec.is_param ? "parameter" : "input") +
-                    PlaceInBlock(problem, tensor.spec));
+    lines.push_back(TensorLine(tensor, tensor.spec.is_param ? "parameter" : "input", with_numbers) +
+                    PlaceInBlock(problem, tensor.spec, with_numbers));
   }
-  for (const ConcreteTensor& tensor : problem.outputs) lines.push_back(TensorLine(tensor, "output"));
+  for (const ConcreteTensor& tensor : problem.outputs)
+    lines.push_back(TensorLine(tensor, "output", with_numbers));
   return fmt::format("{}", fmt::join(lines, "\n"));
 }
 
@@ -46,6 +52,24 @@ std::string SymbolList(const Symbols& symbols) {
   std::vector<std::string> items;
   for (const auto& [name, value] : symbols) items.push_back(fmt::format("`{}` = {}", name, value));
   return fmt::format("{}", fmt::join(items, ", "));
+}
+
+std::string Shapes(const ConversationContext& context) {
+  std::vector<std::string> lines;
+  for (const auto& [size, weight] : context.shapes) {
+    lines.push_back(fmt::format("- `{}`: {}; weight {:g}", size,
+                                SymbolList(context.problem->problem->sizes.at(size)), weight));
+  }
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
+// The constants that a candidate has in scope.
+std::string Constants(const ConversationContext& context) {
+  const Symbols& symbols = context.problem->problem->sizes.at(context.problem->size);
+  if (context.shapes.empty()) return SymbolList(symbols);
+  std::vector<std::string> names;
+  for (const auto& [name, value] : symbols) names.push_back(fmt::format("`{}`", name));
+  return fmt::format("{}, with the values of the shape that it is compiled for", fmt::join(names, ", "));
 }
 
 // Each kind of candidate has its own system message, rules and example: KIND_system.md, KIND_rules.md, ...
@@ -57,7 +81,8 @@ std::string Rules(const ConversationContext& context) {
   const SizedProblem& sized = *context.problem;
   const Precision precision = PrecisionOf(*sized.problem);
   PromptValues values = {{"signature", LaunchSignature(*sized.problem, context.kind)},
-                         {"symbols", SymbolList(sized.problem->sizes.at(sized.size))},
+                         {"symbols", Constants(context)},
+                         {"one_shape", context.shapes.empty() ? "yes" : ""},
                          {"block", HasParamBlock(*sized.problem) ? kParamBlockName : ""},
                          {"alignment", std::to_string(kParamAlignment)},
                          {"precision", DTypeName(DTypeOf(precision))},
@@ -88,7 +113,9 @@ PromptValues CommonValues(const ConversationContext& context) {
   return {{"name", problem.name},
           {"problem", problem.id},
           {"reference", ReferenceText(problem)},
-          {"tensors", Tensors(*context.problem)},
+          {"tensors", Tensors(context)},
+          {"one_shape", context.shapes.empty() ? "yes" : ""},
+          {"shapes", Shapes(context)},
           {"machine", context.machine},
           {"rules", WithoutLastLineEnd(Rules(context))},
           {"fence", context.kind},

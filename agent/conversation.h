@@ -17,7 +17,8 @@ namespace kevin {
 
 // What stays the same during an episode.
 struct ConversationContext {
-  const SizedProblem* problem = nullptr;  // not owned
+  const SizedProblem* problem = nullptr;  // not owned; of a size set with several shapes: at one of them
+  std::vector<WeightedShape> shapes;      // all shapes of such a set; else empty
   std::string kind = "cpp";               // "cpp" or "cuda": kinds with prompts of their own
   std::string machine;                    // one line: processor, cores, instruction sets; or the GPU's
   int threads = 1;

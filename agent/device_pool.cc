@@ -24,8 +24,8 @@ DevicePool::DevicePool(std::vector<std::unique_ptr<Environment>> devices)
   facts_.device = names + ": " + DeviceModel(facts_.device);
 }
 
-Evaluation DevicePool::Evaluate(const Problem& problem, const Candidate& candidate,
-                                const EvaluateOptions& options) {
+Evaluation DevicePool::EvaluateShape(const Problem& problem, const Candidate& candidate,
+                                     const EvaluateOptions& options) {
   size_t chosen = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -49,6 +49,11 @@ Evaluation DevicePool::Evaluate(const Problem& problem, const Candidate& candida
 std::string DevicePool::EvaluationKey(const Problem& problem, const Candidate& candidate,
                                       const EvaluateOptions& options) {
   return devices_.front()->EvaluationKey(problem, candidate, options);
+}
+
+std::string DevicePool::MachineKey(const Problem& problem, const Candidate& candidate,
+                                   const EvaluateOptions& options) {
+  return devices_.front()->MachineKey(problem, candidate, options);
 }
 
 }  // namespace kevin

@@ -41,6 +41,8 @@ ConversationContext ContextOf(const SizedProblem& sized, const EpisodeOptions& o
                               const std::string& kind) {
   ConversationContext context;
   context.problem = &sized;
+  const auto set = sized.problem->shape_sets.find(options.size);
+  if (set != sized.problem->shape_sets.end()) context.shapes = set->second;
   context.kind = kind;
   context.tf32 = options.tf32;
   context.machine = options.machine;
@@ -67,7 +69,7 @@ class Episode {
           const EpisodeOptions& options, const EpisodeHooks& hooks, const CancelToken* cancel)
       : problem_(problem),
         options_(CompletedBy(environment.Facts(), options)),
-        sized_(AtSize(problem, options_.size)),
+        sized_(AtFirstShape(problem, options_.size)),
         policy_(policy),
         environment_(environment),
         hooks_(hooks),
@@ -390,7 +392,7 @@ void RequirePolicyFor(const Problem& problem, const Policy& policy, const Episod
                             options.start_kind, kind),
                 fmt::format("give a .{} file with --from, or another --device", FileEnding(kind)));
   }
-  const SizedProblem sized = AtSize(problem, options.size);
+  const SizedProblem sized = AtFirstShape(problem, options.size);
   const std::string why_not = policy.WhyNot(BuildTask(ContextOf(sized, options, kind), {}));
   if (why_not.empty()) return;
   throw Error(ExitCode::kBadRequest, fmt::format("{}: {}", problem.id, why_not),

@@ -1,6 +1,7 @@
 #include "agent/events.h"
 
 #include "agent/kernels.h"
+#include "agent/shape_records.h"
 
 namespace kevin {
 namespace {
@@ -59,6 +60,8 @@ void AddEvaluation(const EvaluationRecord& e, const std::string& source_path, co
   out["wait_s"] = e.wait_s;
   out["overhead_s"] = seconds.overhead;
   out["source_path"] = OrNull(source_path);
+  const std::vector<ShapeResult> shapes = ShapesFromText(e.machine);
+  out["shapes"] = shapes.empty() ? Null() : ShapesJson(shapes);
 }
 
 // What only a GPU has comes last.

@@ -1,7 +1,8 @@
 #pragma once
 // The JSON objects that `--json` prints, one a line. Field names are fixed: scripts rely on them. What is not
 // known is null, never 0; `speedup` is there only for `measured`. `event` comes first. Invalid UTF-8 (a
-// candidate may print anything) is replaced.
+// candidate may print anything) is replaced. `shapes`: of a size set with several shapes, a list of what came
+// of each (agent/shape_records.h); `speedup` and the other numbers are then their means (env/shapes.h).
 
 #include <nlohmann/json.hpp>
 #include <string>

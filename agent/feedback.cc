@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <string_view>
 
 #include "agent/compile_errors.h"
 #include "agent/gpu_feedback.h"
 #include "agent/kinds.h"
+#include "agent/shape_records.h"
 #include "agent/text.h"
+#include "env/shapes.h"
 
 namespace kevin {
 namespace {
@@ -89,19 +92,41 @@ std::string Advice(const Measured& m, const FeedbackContext& context) {
   return text;
 }
 
+// What its times say and what to try.
+std::string Remarks(const Measured& m, const Evaluation& evaluation, const FeedbackContext& context) {
+  if (!IsForGpu(context.kind)) return Rates(m, context) + "\n" + Advice(m, context);
+  const std::string notes = KernelNotes(evaluation);
+  return GpuRates(m, evaluation) + (notes.empty() ? "" : "\n" + notes) + "\n" + GpuAdvice(m, evaluation);
+}
+
+// Of a size set with several shapes: all of them, then what the one that gains least shows.
+std::string ShapeRemarks(const Evaluation& evaluation, const FeedbackContext& context) {
+  std::string text;
+  for (const ShapeResult& shape : evaluation.shapes) text += fmt::format("- {}\n", ShapeLine(shape));
+  const ShapeResult& weakest = evaluation.shapes[WeakestShape(evaluation.shapes)];
+  Evaluation there = evaluation;
+  there.peak_gb_per_s = weakest.peak_gb_per_s;
+  there.peak_gflop_per_s = weakest.peak_gflop_per_s;
+  FeedbackContext context_there = context;
+  std::optional<SizedProblem> sized;
+  if (context.problem)
+    context_there.problem = &sized.emplace(AtSize(*context.problem->problem, weakest.size));
+  return fmt::format("{}It gains least at {}. There: {}", text, weakest.size,
+                     Remarks(std::get<Measured>(weakest.outcome), there, context_there));
+}
+
 std::string Describe(const Measured& m, const Evaluation& evaluation, const FeedbackContext& context) {
+  const bool has_shapes = !evaluation.shapes.empty();
   std::string text =
-      fmt::format("The kernel is right. Its speed-up is {}: {}.",
+      fmt::format("The kernel is right{}. Its speed-up{} is {}: {}.", has_shapes ? " at all shapes" : "",
+                  has_shapes ? ", the weighted geometric mean of theirs," : "",
                   RatioText(m.speedup.value, m.speedup.low, m.speedup.high), VerdictWords(m.verdict));
   if (m.against_start) {
     const Ratio& ratio = *m.against_start;
     text += fmt::format(" Against the kernel you started from it is {}.",
                         RatioText(ratio.value, ratio.low, ratio.high));
   }
-  if (!IsForGpu(context.kind)) return text + "\n" + Rates(m, context) + "\n" + Advice(m, context);
-  text += "\n" + GpuRates(m, evaluation);
-  const std::string notes = KernelNotes(evaluation);
-  return text + (notes.empty() ? "" : "\n" + notes) + "\n" + GpuAdvice(m, evaluation);
+  return text + "\n" + (has_shapes ? ShapeRemarks(evaluation, context) : Remarks(m, evaluation, context));
 }
 
 std::string Describe(const ParseFailed& o, const Evaluation&, const FeedbackContext& context) {
@@ -112,7 +137,8 @@ std::string Describe(const ParseFailed& o, const Evaluation&, const FeedbackCont
 }
 
 std::string Describe(const CompileFailed& o, const Evaluation&, const FeedbackContext& context) {
-  return "The kernel does not compile:\n\n" + Fenced(TrimmedErrors(o.log, context.source));
+  return fmt::format("The kernel does not compile{}:\n\n{}", o.where.empty() ? "" : " " + o.where,
+                     Fenced(TrimmedErrors(o.log, context.source)));
 }
 
 std::string Describe(const Refused& o, const Evaluation&, const FeedbackContext&) {
@@ -152,6 +178,16 @@ std::string Describe(const Wrong& o, const Evaluation&, const FeedbackContext&) 
   return text;
 }
 
+// Of a failure at one of several shapes: where there was none.
+std::string RightElsewhere(const Evaluation& evaluation) {
+  std::string text;
+  for (const ShapeResult& shape : evaluation.shapes) {
+    if (!std::holds_alternative<Measured>(shape.outcome)) continue;
+    text += (text.empty() ? "It is right at " : ", ") + ShapeName(shape.size, shape.symbols);
+  }
+  return text.empty() ? "" : "\n" + text + ".";
+}
+
 }  // namespace
 
 Bound RooflineBound(const SizedProblem& problem) {
@@ -171,6 +207,7 @@ std::string Feedback(const Evaluation& evaluation, const FeedbackContext& contex
   if (std::holds_alternative<Crashed>(evaluation.outcome) && !Trim(evaluation.log).empty()) {
     text += "\n\nIt printed:\n\n" + Fenced(Clip(Trim(evaluation.log), kMaxLogBytes));
   }
+  if (!std::holds_alternative<Measured>(evaluation.outcome)) text += RightElsewhere(evaluation);
   if (!evaluation.cached_from.empty()) {
     text += "\nThis very kernel was judged before; the verdict is the earlier one. Try something else.";
   }

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "agent/kernels.h"
+#include "agent/shape_records.h"
 
 namespace kevin {
 namespace {
@@ -61,17 +62,38 @@ TimedOut TimedOutFrom(const std::string& reason) {
   return {reason.substr(0, at), std::strtod(reason.c_str() + at + kMiddle.size(), nullptr)};
 }
 
+// Its log lacks what OutcomeReason puts before the error.
+CompileFailed CompileFailedFrom(const EvaluationRecord& r) {
+  CompileFailed failed{r.log.empty() ? r.reason : r.log};
+  const std::string error = ": " + OutcomeReason(failed);
+  if (r.reason.ends_with(error)) failed.where = r.reason.substr(0, r.reason.size() - error.size());
+  return failed;
+}
+
+}  // namespace
+
+void FillOutcome(const Outcome& outcome, EvaluationRecord* record) {
+  record->outcome = OutcomeName(outcome);
+  record->reason = OutcomeReason(outcome);
+  record->compiled = record->outcome != "parse_failed" && record->outcome != "compile_failed";
+  record->correct = record->outcome == "measured";
+  if (const auto* measured = std::get_if<Measured>(&outcome)) FillMeasured(*measured, record);
+  if (const auto* wrong = std::get_if<Wrong>(&outcome); wrong && wrong->error_bound > 0) {
+    record->max_error = wrong->max_error;
+    record->error_bound = wrong->error_bound;
+  }
+  record->score = Score(outcome);
+}
+
 Outcome OutcomeFrom(const EvaluationRecord& r) {
   if (r.outcome == "measured") return MeasuredFrom(r);
-  if (r.outcome == "compile_failed") return CompileFailed{r.log.empty() ? r.reason : r.log};
+  if (r.outcome == "compile_failed") return CompileFailedFrom(r);
   if (r.outcome == "refused") return Refused{r.reason};
   if (r.outcome == "crashed") return Crashed{r.reason};
   if (r.outcome == "timed_out") return TimedOutFrom(r.reason);
   if (r.outcome == "wrong") return Wrong{r.reason, r.max_error.value_or(0), r.error_bound.value_or(0)};
   return ParseFailed{r.reason};
 }
-
-}  // namespace
 
 ProblemRecord ToRecord(const Problem& problem) {
   std::vector<std::string> flags;
@@ -95,16 +117,7 @@ EvaluationRecord ToRecord(const Evaluation& e, const Candidate& candidate, const
   record.device = e.device;
   record.isolation = e.isolation;
   record.tf32 = e.tf32;
-  record.outcome = OutcomeName(e.outcome);
-  record.reason = OutcomeReason(e.outcome);
-  record.compiled = record.outcome != "parse_failed" && record.outcome != "compile_failed";
-  record.correct = record.outcome == "measured";
-  if (const auto* measured = std::get_if<Measured>(&e.outcome)) FillMeasured(*measured, &record);
-  if (const auto* wrong = std::get_if<Wrong>(&e.outcome); wrong && wrong->error_bound > 0) {
-    record.max_error = wrong->max_error;
-    record.error_bound = wrong->error_bound;
-  }
-  record.score = Score(e.outcome);
+  FillOutcome(e.outcome, &record);
   record.compile_s = e.compile_s;
   record.verify_s = e.verify_s;
   record.measure_s = e.measure_s;
@@ -113,6 +126,7 @@ EvaluationRecord ToRecord(const Evaluation& e, const Candidate& candidate, const
   for (const Sample& s : e.samples) {
     record.samples.push_back({s.process, s.pair, s.phase, s.side, s.calls, s.total_us});
   }
+  record.machine = ShapesText(e.shapes);
   record.log = e.log;
   if (const auto* failed = std::get_if<CompileFailed>(&e.outcome)) record.log = failed->log;
   record.kernels = KernelsText(e.kernels);
@@ -129,6 +143,7 @@ EvaluationRecord ToRecord(const Evaluation& e, const Candidate& candidate, const
 Evaluation FromRecord(const EvaluationRecord& record) {
   Evaluation e;
   e.outcome = OutcomeFrom(record);
+  e.shapes = ShapesFromText(record.machine);
   e.candidate_hash = record.candidate_hash;
   e.key = record.key;
   e.key_parts = record.key_parts;

@@ -18,6 +18,10 @@ EvaluationRecord ToRecord(const Evaluation& evaluation, const Candidate& candida
 // reason line.
 Evaluation FromRecord(const EvaluationRecord& record);
 
+// An outcome as the columns of the verdict have it, and back: `outcome`, `reason` and all that is measured.
+void FillOutcome(const Outcome& outcome, EvaluationRecord* record);
+Outcome OutcomeFrom(const EvaluationRecord& record);
+
 // A request of `turn`; the store numbers its attempts.
 RequestRecord ToRecord(const RequestAttempt& attempt, int turn);
 

@@ -51,8 +51,8 @@ class CpuEnvironmentImpl final : public CpuEnvironment {
     CheckSandbox();
   }
 
-  Evaluation Evaluate(const Problem& problem, const Candidate& candidate,
-                      const EvaluateOptions& options) override;
+  Evaluation EvaluateShape(const Problem& problem, const Candidate& candidate,
+                           const EvaluateOptions& options) override;
   std::string EvaluationKey(const Problem& problem, const Candidate& candidate,
                             const EvaluateOptions& options) override;
   std::vector<DecoyResult> Admit(const Problem& problem, const EvaluateOptions& options) override;
@@ -170,8 +170,8 @@ Compiled CpuEnvironmentImpl::Compile(const SizedProblem& sized, const std::strin
   return CompileCpp(compiler_, sized, source, options);
 }
 
-Evaluation CpuEnvironmentImpl::Evaluate(const Problem& problem, const Candidate& candidate,
-                                        const EvaluateOptions& options) {
+Evaluation CpuEnvironmentImpl::EvaluateShape(const Problem& problem, const Candidate& candidate,
+                                             const EvaluateOptions& options) {
   return EvaluateTo(Depth::kMeasure, problem, candidate, options);
 }
 

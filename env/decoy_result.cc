@@ -1,8 +1,14 @@
 #include "env/decoy_result.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 namespace kevin {
+
+std::string WorstErrorText(double max_error, double error_bound) {
+  return fmt::format("worst error {:.2g} of {:.2g} allowed", max_error, error_bound);
+}
 
 nlohmann::json DecoysToJson(const std::vector<DecoyResult>& decoys) {
   nlohmann::json json = nlohmann::json::array();

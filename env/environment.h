@@ -31,7 +31,8 @@ struct ParseFailed {
 };  // the reply held no usable source
 struct CompileFailed {
   std::string log;
-};  // trimmed compiler output
+  std::string where = {};  // "at mine/2 (N = 1001)", of several shapes; else empty
+};                         // trimmed compiler output
 struct Refused {
   std::string reason;
 };  // broke a rule: deferred work, impossible time, ...
@@ -75,6 +76,16 @@ std::string OutcomeReason(const Outcome& outcome);  // one line; empty for measu
 // score = 0.3 * correct + speed-up * correct (Kevin, arXiv 2507.11948, section 3.2); 0 for all but Measured.
 double Score(const Outcome& outcome);
 
+// What came of one of the shapes of a size set with several (env/shapes.h).
+struct ShapeResult {
+  std::string size;  // "mine/2", as in Problem::sizes
+  Symbols symbols;
+  double weight = 1;
+  Outcome outcome;
+  int processes = 0;  // behind its samples; Sample::process goes on from shape to shape
+  double peak_gb_per_s = 0, peak_gflop_per_s = 0;  // as in Evaluation, for this shape
+};
+
 struct Sample {     // one timed half of a pair
   int process = 0;  // which fresh runner process
   int pair = 0;
@@ -96,8 +107,9 @@ struct KernelReport {
 // Everything known about one evaluation; what the store keeps and --json prints.
 struct Evaluation {
   Outcome outcome;
-  std::string candidate_hash;                    // SHA-256 of kind and source
-  std::string key;                               // SHA-256 over key_parts
+  std::vector<ShapeResult> shapes;  // of a size set with several: those that were judged, in its order
+  std::string candidate_hash;       // SHA-256 of kind and source
+  std::string key;                  // SHA-256 over key_parts
   std::map<std::string, std::string> key_parts;  // what the verdict depends on, by name
   std::string cached_from;  // id of the earlier evaluation whose verdict this repeats; else empty
   std::string size, inputs, precision, device, isolation;
@@ -119,7 +131,7 @@ struct Evaluation {
 
 // What an evaluation is allowed and asked to do.
 struct EvaluateOptions {
-  std::string size = "small";
+  std::string size = "small";      // a size set; at one of its shapes alone: "mine/2"
   std::string inputs = "default";  // or "kernelbench": U[0,1)
   bool confirm = false;            // measure a winner again: new seeds, pairs and process
   // How many times longer than usual the sequential test may look before it leaves a verdict ambiguous: that
@@ -173,14 +185,24 @@ struct EnvironmentFacts {
 class Environment {
  public:
   virtual ~Environment() = default;
-  virtual Evaluation Evaluate(const Problem& problem, const Candidate& candidate,
-                              const EvaluateOptions& options) = 0;
+  // At all shapes of options.size: right only if right at each. Of a size set with several, each is judged
+  // like a size of its own, the cheapest first, up to the first failure; env/shapes.h says what becomes of
+  // their results.
+  Evaluation Evaluate(const Problem& problem, const Candidate& candidate, const EvaluateOptions& options);
   // The key that Evaluate would give this candidate (Evaluation::key), without compiling or running anything.
   // Two evaluations with equal keys ask the same question, so that a stored verdict may answer the second.
   // `confirm`, `patience`, `start_source`, `profile`, `known` and `on_phase` do not enter.
   virtual std::string EvaluationKey(const Problem& problem, const Candidate& candidate,
                                     const EvaluateOptions& options) = 0;
+  // The machine key (Evaluation::machine_key) at a size of one shape: compiles, runs nothing. Empty: unknown.
+  virtual std::string MachineKey(const Problem& problem, const Candidate& candidate,
+                                 const EvaluateOptions& options);
   virtual const EnvironmentFacts& Facts() const = 0;
+
+ protected:
+  // Evaluate, where options.size has one shape.
+  virtual Evaluation EvaluateShape(const Problem& problem, const Candidate& candidate,
+                                   const EvaluateOptions& options) = 0;
 };
 
 // Starts the evaluator and runs the sandbox self-test. Throws Error(kMachine) when no compiler or no torch is

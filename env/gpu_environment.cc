@@ -73,10 +73,12 @@ class DeviceEnvironment final : public GpuEnvironment {
  public:
   DeviceEnvironment(const EnvironmentOptions& options, const GpuFound& gpu);
 
-  Evaluation Evaluate(const Problem& problem, const Candidate& candidate,
-                      const EvaluateOptions& options) override;
+  Evaluation EvaluateShape(const Problem& problem, const Candidate& candidate,
+                           const EvaluateOptions& options) override;
   std::string EvaluationKey(const Problem& problem, const Candidate& candidate,
                             const EvaluateOptions& options) override;
+  std::string MachineKey(const Problem& problem, const Candidate& candidate,
+                         const EvaluateOptions& options) override;
   Examination Examine(const Problem& problem, const Candidate& candidate,
                       const ExamineOptions& options) override;
   std::vector<DecoyResult> Admit(const Problem& problem, const EvaluateOptions& options) override;
@@ -87,7 +89,7 @@ class DeviceEnvironment final : public GpuEnvironment {
   std::map<std::string, std::string> KeyParts(const Problem& problem, const Candidate& candidate,
                                               const EvaluateOptions& options);
   Built Build(const SizedProblem& sized, const Candidate& candidate, bool debug = false);
-  std::string MachineKey(const Problem& problem, const Built& built, const EvaluateOptions& options);
+  std::string MachineKeyOf(const Problem& problem, const Built& built, const EvaluateOptions& options);
   Examiner MakeExaminer(const std::string& inputs, double timeout_s);
   void NameCrashedLine(const SizedProblem& sized, const std::string& plan, const EvaluateOptions& options,
                        Evaluation* evaluation);
@@ -328,12 +330,19 @@ std::map<std::string, std::string> DeviceEnvironment::KeyParts(const Problem& pr
           {"environment_version", "gpu " + std::to_string(kGpuEnvironmentVersion)}};
 }
 
-std::string DeviceEnvironment::MachineKey(const Problem& problem, const Built& built,
-                                          const EvaluateOptions& options) {
+std::string DeviceEnvironment::MachineKeyOf(const Problem& problem, const Built& built,
+                                            const EvaluateOptions& options) {
   std::map<std::string, std::string> parts = KeyParts(problem, {}, options);
   parts["candidate"] = Sha256Hex(CodeOf(built.module.ptx) + LaunchListToText(built.list));
   parts.erase("kind");
   return KeyOf(parts);
+}
+
+std::string DeviceEnvironment::MachineKey(const Problem& problem, const Candidate& candidate,
+                                          const EvaluateOptions& options) {
+  if (options.on_phase) options.on_phase("compile");
+  const Built built = Build(AtSize(problem, options.size), candidate);
+  return built.failure ? "" : MachineKeyOf(problem, built, options);
 }
 
 std::string DeviceEnvironment::EvaluationKey(const Problem& problem, const Candidate& candidate,
@@ -341,8 +350,8 @@ std::string DeviceEnvironment::EvaluationKey(const Problem& problem, const Candi
   return KeyOf(KeyParts(problem, candidate, options));
 }
 
-Evaluation DeviceEnvironment::Evaluate(const Problem& problem, const Candidate& candidate,
-                                       const EvaluateOptions& options) {
+Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candidate& candidate,
+                                            const EvaluateOptions& options) {
   if (candidate.kind != "cuda" && candidate.kind != "ptx") {
     throw Error(ExitCode::kBadRequest,
                 "candidates of kind `" + candidate.kind + "` cannot be judged on a GPU",
@@ -360,7 +369,7 @@ Evaluation DeviceEnvironment::Evaluate(const Problem& problem, const Candidate& 
     return evaluation;
   }
   evaluation.kernels = Reports(built);
-  evaluation.machine_key = MachineKey(problem, built, options);
+  evaluation.machine_key = MachineKeyOf(problem, built, options);
   if (options.known && !options.confirm) {
     if (const std::optional<Evaluation> known = options.known(evaluation.machine_key)) {
       evaluation.outcome = known->outcome;

@@ -62,7 +62,9 @@ std::string OutcomeReason(const Outcome& outcome) {
   return std::visit(
       Overloaded{
           [](const ParseFailed& o) { return OneLine(o.message); },
-          [](const CompileFailed& o) { return FirstCompileError(o.log); },
+          [](const CompileFailed& o) {
+            return (o.where.empty() ? "" : o.where + ": ") + FirstCompileError(o.log);
+          },
           [](const Refused& o) { return OneLine(o.reason); },
           [](const Crashed& o) { return OneLine(o.message); },
           [](const TimedOut& o) { return fmt::format("{} took longer than {:g} s", o.phase, o.limit_s); },

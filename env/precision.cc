@@ -13,6 +13,7 @@
 namespace kevin {
 namespace {
 
+constexpr const char* kFlagsAgainst[] = {"inadmissible", "inadmissible-in-16-bits"};
 constexpr Precision kPrecisions[] = {Precision::kFp32, Precision::kFp16, Precision::kBf16};
 
 // Bytes of all tensors that keep their type, each with a plus before it, as an expression over the size
@@ -100,6 +101,10 @@ Problem InPrecision(Problem problem, Precision precision) {
     }
   }
   return problem;
+}
+
+std::span<const char* const> FlagsAgainst(Precision precision) {
+  return std::span(kFlagsAgainst).first(precision == Precision::kFp32 ? 1 : 2);
 }
 
 double Roundoff(DType dtype) {

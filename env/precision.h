@@ -3,6 +3,7 @@
 // outputs are of that type, whole numbers stay what they are. Inputs are drawn as for float32 and rounded;
 // the fp64 truth is that of the rounded inputs; the reference is eager libtorch in that type. Pure.
 
+#include <span>
 #include <string>
 
 #include "env/problem.h"
@@ -23,6 +24,10 @@ Precision PrecisionOf(const Problem& problem);
 // The problem with every float32 tensor of that type, and with `bytes` and `min_bytes` to match. Text and
 // hash stay the file's. A problem whose file itself declares other floating types keeps those.
 Problem InPrecision(Problem problem, Precision precision);
+
+// The flags of a problem file for which it does not count in this precision (wrong answers pass on it, or
+// right ones fail): `inadmissible`, and in 16 bits also `inadmissible-in-16-bits`.
+std::span<const char* const> FlagsAgainst(Precision precision);
 
 // What rounding to the type costs: at most Roundoff times the value, and at most half of SmallestStep where
 // the value is too small for that. 0 for whole numbers; of SmallestStep also for float32, whose answers are

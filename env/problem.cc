@@ -32,6 +32,21 @@ void PlaceParams(SizedProblem* sized, ConcreteTensor* block) {
   block->bytes = block->elements * DTypeBytes(block->spec.dtype);
 }
 
+[[noreturn]] void NoSuchSize(const Problem& problem, const std::string& size) {
+  std::vector<std::string> known;
+  if (const auto set = problem.shape_sets.find(size); set != problem.shape_sets.end()) {
+    for (const WeightedShape& shape : set->second) known.push_back(shape.size);
+    throw Error(
+        ExitCode::kBadRequest,
+        fmt::format("size '{}' of {} has {} shapes, and one is needed here", size, problem.id, known.size()),
+        fmt::format("choose one: {}", fmt::join(known, ", ")));
+  }
+  for (const auto& [name, shapes] : problem.shape_sets) known.push_back(name);
+  for (const auto& [name, symbols] : problem.sizes) known.push_back(name);
+  throw Error(ExitCode::kBadRequest, fmt::format("{} has no size '{}'", problem.id, size),
+              fmt::format("its sizes: {}", fmt::join(known, ", ")));
+}
+
 double Cost(const std::string& expression, const Symbols& symbols) {
   return static_cast<double>(EvaluateExpression(expression, symbols));
 }
@@ -153,12 +168,7 @@ int64_t ElementCount(const std::vector<int64_t>& shape) {
 
 SizedProblem AtSize(const Problem& problem, const std::string& size) {
   const auto found = problem.sizes.find(size);
-  if (found == problem.sizes.end()) {
-    std::vector<std::string> known;
-    for (const auto& [name, symbols] : problem.sizes) known.push_back(name);
-    throw Error(ExitCode::kBadRequest, fmt::format("{} has no size '{}'", problem.id, size),
-                fmt::format("its sizes: {}", fmt::join(known, ", ")));
-  }
+  if (found == problem.sizes.end()) NoSuchSize(problem, size);
   SizedProblem sized;
   sized.problem = &problem;
   sized.size = size;
@@ -175,6 +185,22 @@ SizedProblem AtSize(const Problem& problem, const std::string& size) {
   sized.min_flops = Cost(problem.min_flops, sized.symbols);
   sized.min_bytes = Cost(problem.min_bytes, sized.symbols);
   return sized;
+}
+
+std::vector<WeightedShape> ShapesOf(const Problem& problem, const std::string& size) {
+  if (const auto set = problem.shape_sets.find(size); set != problem.shape_sets.end()) return set->second;
+  if (!problem.sizes.contains(size)) NoSuchSize(problem, size);
+  return {{size, 1}};
+}
+
+SizedProblem AtFirstShape(const Problem& problem, const std::string& size) {
+  return AtSize(problem, ShapesOf(problem, size).front().size);
+}
+
+std::string ShapeName(const std::string& size, const Symbols& symbols) {
+  std::vector<std::string> values;
+  for (const auto& [symbol, value] : symbols) values.push_back(fmt::format("{} = {}", symbol, value));
+  return fmt::format("{} ({})", size, fmt::join(values, ", "));
 }
 
 const char* DTypeInKind(DType dtype, const std::string& kind) {

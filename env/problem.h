@@ -50,6 +50,13 @@ struct TensorSpec {
   bool is_param = false;                      // a weight: drawn like an input, passed after the inputs
 };
 
+// One shape of a size set, by the name under which Problem::sizes has it, and what it counts among the
+// others.
+struct WeightedShape {
+  std::string size;
+  double weight = 1;  // above 0; only its share of the sum matters
+};
+
 // What LoadProblemFile promises: names are C++ identifiers, all different, and differ from the size symbols;
 // `forward` (and `scale`) take the inputs in order, or the inputs and then one `Dict[str, Tensor]` of all
 // parameters; every size set defines the same symbols; at every size
@@ -65,10 +72,13 @@ struct Problem {
   std::string source;                        // the person's own code that it was made from; may be empty
   std::vector<TensorSpec> inputs;            // in the file's order, which has parameters last
   std::vector<TensorSpec> outputs;
-  bool has_param_dict = false;           // `forward` takes the parameters as a Dict[str, Tensor]
-  std::map<std::string, Symbols> sizes;  // "full", "small", ...
-  std::string flops, bytes;              // expressions: the usual counts
-  std::string min_flops, min_bytes;      // expressions: no correct algorithm does with less
+  bool has_param_dict = false;  // `forward` takes the parameters as a Dict[str, Tensor]
+  // "full", "small", ... Of a size set `mine` with several shapes, [[sizes.mine]] in the file, these are
+  // "mine/1", "mine/2", ...: each is a size of its own, and `shape_sets` has "mine", in the file's order.
+  std::map<std::string, Symbols> sizes;
+  std::map<std::string, std::vector<WeightedShape>> shape_sets;
+  std::string flops, bytes;          // expressions: the usual counts
+  std::string min_flops, min_bytes;  // expressions: no correct algorithm does with less
 
   // The check (see docs of env/verify.h for the formula).
   std::string reduction = "1";     // K: how many terms are added up for one output element
@@ -105,8 +115,18 @@ struct SizedProblem {
 Problem LoadProblemFile(const std::filesystem::path& path);
 Problem ParseProblem(const std::string& text, const std::filesystem::path& path_for_messages);
 
-// `size` must be one of problem.sizes; otherwise Error(kBadRequest) lists them.
+// `size` must be one of problem.sizes; otherwise Error(kBadRequest) lists them. A set with several shapes is
+// not one of them: who means all of it asks ShapesOf.
 SizedProblem AtSize(const Problem& problem, const std::string& size);
+
+inline constexpr size_t kMaxShapes = 64;  // of a size set
+
+// All shapes that `size` stands for: those of a set, or `size` itself. Throws like AtSize.
+std::vector<WeightedShape> ShapesOf(const Problem& problem, const std::string& size);
+// The first of them, where there is room for one.
+SizedProblem AtFirstShape(const Problem& problem, const std::string& size);
+// "mine/2 (B = 4, N = 1001)", for messages.
+std::string ShapeName(const std::string& size, const Symbols& symbols);
 
 // How a candidate of this kind ("cpp", "cuda", "ptx") spells an element's type: as DTypeCpp, but 16-bit
 // floats are "__half" and "__nv_bfloat16" in the kinds for GPUs.

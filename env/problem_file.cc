@@ -13,6 +13,8 @@
 #include "env/hash.h"
 #include "env/packed_values.h"
 #include "env/problem.h"
+#include "env/problem_names.h"
+#include "env/size_sets.h"
 #include "env/toml_section.h"
 
 namespace kevin {
@@ -26,31 +28,7 @@ constexpr Structure kStructures[] = {Structure::kNone, Structure::kUpper, Struct
                                      Structure::kSymmetric};
 constexpr std::string_view kFlags[] = {"degenerate-upstream", "random-upstream",   "redundant-ops",
                                        "algebraic-shortcut",  "needs-int64-index", "index-output",
-                                       "ignored-input",       "inadmissible"};
-
-// Words that C++ or TorchScript keeps for itself and a person might take for a tensor or a size.
-constexpr std::string_view kReserved[] = {
-    "and",    "as",     "assert",   "auto",   "bool",     "break",   "case",    "char",     "class",
-    "const",  "def",    "default",  "delete", "do",       "double",  "else",    "enum",     "except",
-    "export", "extern", "float",    "for",    "forward",  "from",    "global",  "goto",     "if",
-    "import", "in",     "inline",   "int",    "is",       "lambda",  "launch",  "long",     "namespace",
-    "new",    "not",    "operator", "or",     "pass",     "private", "public",  "raise",    "register",
-    "return", "short",  "signed",   "sizeof", "static",   "struct",  "switch",  "template", "this",
-    "torch",  "try",    "typedef",  "union",  "unsigned", "using",   "virtual", "void",     "volatile",
-    "while",  "with",   "xor",      "yield"};
-
-// Why `name` cannot name a tensor or a size; empty when it can.
-std::string WhyNoName(std::string_view name) {
-  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
-  const auto is_part = [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); };
-  if (name.empty() || !is_letter(name[0]) || !std::all_of(name.begin(), name.end(), is_part)) {
-    return fmt::format("'{}' is not a name (letters, digits and _)", name);
-  }
-  if (std::find(std::begin(kReserved), std::end(kReserved), name) != std::end(kReserved)) {
-    return fmt::format("'{}' is a reserved word", name);
-  }
-  return "";
-}
+                                       "ignored-input",       "inadmissible",      "inadmissible-in-16-bits"};
 
 template <typename Value, size_t kCount>
 Value Choice(const TomlSection& section, const char* key, const Value (&values)[kCount],
@@ -114,7 +92,7 @@ class ProblemReader {
     if (top_.Has("flags")) ReadFlags(top_.Table("flags"));
     problem_.reference = top_.String("reference");
     if (top_.Has("source")) problem_.source = top_.String("source");
-    ReadSizes(top_.Table("sizes"));
+    ReadSizeSets(top_.Table("sizes"), &problem_);
     for (const TomlSection& input : top_.Tables("inputs")) problem_.inputs.push_back(ReadInput(input));
     if (HasParamBlock(problem_)) CheckParamBlock();
     for (const TomlSection& output : top_.Tables("outputs")) {
@@ -133,41 +111,6 @@ class ProblemReader {
     flags.CheckKeys({std::begin(kFlags), std::end(kFlags)});
     for (const auto& [flag, reason] : flags.table()) {
       problem_.flags[std::string(flag.str())] = flags.String(flag.str());
-    }
-  }
-
-  void ReadSizes(const TomlSection& sizes) {
-    for (const auto& [name, node] : sizes.table()) {
-      const TomlSection size = sizes.Table(name.str());
-      Symbols symbols;
-      for (const auto& [symbol, value] : size.table()) {
-        const std::string key = size.Key(symbol.str());
-        if (const std::string reason = WhyNoName(symbol.str()); !reason.empty()) {
-          size.Fail(symbol.source(), key, reason, "choose another name");
-        }
-        const int64_t number = size.Integer(symbol.str());
-        if (number < 1)
-          size.Fail(symbol.str(), fmt::format("must be positive, not {}", number), "sizes start at 1");
-        symbols[std::string(symbol.str())] = number;
-      }
-      CheckSameSymbols(sizes, std::string(name.str()), symbols);
-      problem_.sizes[std::string(name.str())] = symbols;
-    }
-    if (problem_.sizes.empty()) top_.Fail("sizes", "must not be empty", "add a [sizes.small] table");
-  }
-
-  void CheckSameSymbols(const TomlSection& sizes, const std::string& name, const Symbols& symbols) const {
-    if (problem_.sizes.empty()) return;
-    const auto& [first_name, first] = *problem_.sizes.begin();
-    const auto complain = [&](const std::string& reason) {
-      sizes.Fail(name, reason, "every size set gives a value to the same symbols");
-    };
-    for (const auto& [symbol, value] : first) {
-      if (!symbols.contains(symbol))
-        complain(fmt::format("'{}' is missing (sizes.{} has it)", symbol, first_name));
-    }
-    for (const auto& [symbol, value] : symbols) {
-      if (!first.contains(symbol)) complain(fmt::format("'{}' is not in sizes.{}", symbol, first_name));
     }
   }
 

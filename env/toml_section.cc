@@ -124,6 +124,10 @@ void TomlSection::Fail(std::string_view key, const std::string& reason, const st
   Fail(Require(key).source(), Key(key), reason, next_step);
 }
 
+void TomlSection::FailHere(const std::string& reason, const std::string& next_step) const {
+  Fail(table_->source(), name_, reason, next_step);
+}
+
 void TomlSection::FailType(const toml::node& node, const std::string& key, std::string_view wanted) const {
   Fail(node.source(), key, fmt::format("must be {}, not {}", wanted, TypeName(node)),
        "the file named by `kevin problems level1/19` explains every key");

@@ -31,12 +31,16 @@ class TomlSection {
   TomlSection Table(std::string_view key) const;
   std::vector<TomlSection> Tables(std::string_view key) const;  // [[key]], at least one
   const toml::array& Array(std::string_view key) const;
+  // The same table under another name in messages.
+  TomlSection Named(std::string name) const { return {file_, *table_, std::move(name)}; }
 
   // `at` is where the line number comes from; `key` as written in the message.
   [[noreturn]] void Fail(const toml::source_region& at, const std::string& key, const std::string& reason,
                          const std::string& next_step) const;
   // The same for a key of this table that is there.
   [[noreturn]] void Fail(std::string_view key, const std::string& reason, const std::string& next_step) const;
+  // For the table itself.
+  [[noreturn]] void FailHere(const std::string& reason, const std::string& next_step) const;
   [[noreturn]] void FailType(const toml::node& node, const std::string& key, std::string_view wanted) const;
 
  private:

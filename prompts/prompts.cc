@@ -52,7 +52,8 @@ class Renderer {
         return;
       }
       if (tag[0] == '#') {
-        Emit(tag.substr(1), visible && !Value(tag.substr(1)).empty());
+        const bool has_value = !Value(tag.substr(1)).empty();
+        Emit(tag.substr(1), visible && has_value);
       } else {
         Write(Value(tag), visible);
       }

@@ -71,14 +71,14 @@ inline Problem ReluProblem() {
 //   // error             throws Error(kBroken)
 // Its `facts` may be replaced by GpuFacts(): a right kernel then has a kernel report and the device's
 // ceilings. `then` holds outcomes for later evaluations of a source, used up one at a time in place of the
-// comment.
+// comment, and `at_size` what comes of every source at a size ("wrong" at "mine/2").
 class FakeEnvironment : public Environment {
  public:
-  Evaluation Evaluate(const Problem& problem, const Candidate& candidate,
-                      const EvaluateOptions& options) override {
+  Evaluation EvaluateShape(const Problem& problem, const Candidate& candidate,
+                           const EvaluateOptions& options) override {
     const std::lock_guard lock(mutex_);
     const std::string comment = FirstLine(candidate.source);
-    const std::string machine = machine_keys ? "machine code of " + comment : "";
+    const std::string machine = MachineKey(problem, candidate, options);
     if (machine_keys && options.known && !options.confirm) {
       if (std::optional<Evaluation> known = options.known(machine)) {
         known->candidate_hash = Sha256Hex(candidate.kind + "\n" + candidate.source);
@@ -87,8 +87,8 @@ class FakeEnvironment : public Environment {
         return *known;
       }
     }
-    calls.push_back(comment + (options.confirm ? " (confirm)" : "") +
-                    (options.start_source.empty() ? "" : " (start)"));
+    calls.push_back(comment + (problem.shape_sets.empty() ? "" : " at " + options.size) +
+                    (options.confirm ? " (confirm)" : "") + (options.start_source.empty() ? "" : " (start)"));
     if (before_evaluate) before_evaluate(static_cast<int>(calls.size()));
     if (options.on_phase) options.on_phase(options.confirm ? "confirm" : "measure");
     std::string verdict = comment;
@@ -97,6 +97,7 @@ class FakeEnvironment : public Environment {
       verdict = later->second.front();
       later->second.pop_front();
     }
+    if (const auto here = at_size.find(options.size); here != at_size.end()) verdict = "// " + here->second;
     if (verdict == "// error") throw Error(ExitCode::kBroken, "evaluator: ended by signal 9");
     Evaluation evaluation;
     evaluation.outcome = Judge(verdict, options);
@@ -121,10 +122,15 @@ class FakeEnvironment : public Environment {
     return Sha256Hex(candidate.source + problem.content_hash + options.size + options.inputs +
                      (options.tf32 ? "tf32" : ""));
   }
+  std::string MachineKey(const Problem&, const Candidate& candidate,
+                         const EvaluateOptions& options) override {
+    return machine_keys ? "machine code of " + FirstLine(candidate.source) + " at " + options.size : "";
+  }
   const EnvironmentFacts& Facts() const override { return facts; }
 
   std::vector<std::string> calls;  // what was evaluated, in order
   std::map<std::string, std::deque<std::string>> then;
+  std::map<std::string, std::string> at_size;
   std::function<void(int call)> before_evaluate;  // from 1
   bool machine_keys = false;                      // texts with equal first lines are one kernel
   EnvironmentFacts facts{"cpu: fake, 2 threads", "full", {"cpp"}, "small", ""};

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "env/error.h"
 #include "env/gpu_environment.h"
@@ -49,10 +51,8 @@ void TryHonest(CpuEnvironment& environment, const Problem& problem, const Evalua
   for (const HonestKernel& kernel : HonestKernelsFor(problem)) {
     const Outcome outcome = environment.Verify(problem, {"cpp", kernel.source}, options);
     const auto* right = std::get_if<Measured>(&outcome);
-    rows->push_back(
-        {kernel.name, true, right != nullptr,
-         right ? fmt::format("worst error {:.2g} of {:.2g} allowed", right->max_error, right->error_bound)
-               : OutcomeReason(outcome)});
+    rows->push_back({kernel.name, true, right != nullptr,
+                     right ? WorstErrorText(right->max_error, right->error_bound) : OutcomeReason(outcome)});
   }
 }
 
@@ -65,6 +65,22 @@ std::string Judgement(const std::vector<Row>& rows) {
   return reason;
 }
 
+// Wrong answers must fail at each shape of a size set.
+AdmissionResult AtEachShape(const Problem& problem, EvaluateOptions options,
+                            const std::function<std::vector<Row>(const EvaluateOptions&)>& try_one) {
+  AdmissionResult result;
+  const std::string asked = options.size;
+  for (const WeightedShape& shape : ShapesOf(problem, asked)) {
+    options.size = shape.size;
+    for (Row& row : try_one(options)) {
+      if (shape.size != asked) row.name += " at " + shape.size;
+      result.rows.push_back(std::move(row));
+    }
+  }
+  result.reason = Judgement(result.rows);
+  return result;
+}
+
 }  // namespace
 
 int AdmissionResult::Count(bool must_pass, bool passed) const {
@@ -74,10 +90,11 @@ int AdmissionResult::Count(bool must_pass, bool passed) const {
 }
 
 AdmissionResult Admit(CpuEnvironment& environment, const Problem& problem, const EvaluateOptions& options) {
-  AdmissionResult result{RowsOf(environment.Admit(problem, options)), {}};
-  TryHonest(environment, problem, options, &result.rows);
-  result.reason = Judgement(result.rows);
-  return result;
+  return AtEachShape(problem, options, [&](const EvaluateOptions& at_shape) {
+    std::vector<Row> rows = RowsOf(environment.Admit(problem, at_shape));
+    TryHonest(environment, problem, at_shape, &rows);
+    return rows;
+  });
 }
 
 namespace {
@@ -102,9 +119,9 @@ class Device {
 
   AdmissionResult Try(const Problem& problem, const EvaluateOptions& options) {
     if (cpu_) return Admit(*cpu_, problem, options);
-    AdmissionResult result{RowsOf(gpu_->Admit(problem, options)), {}};
-    result.reason = Judgement(result.rows);
-    return result;
+    return AtEachShape(problem, options, [&](const EvaluateOptions& at_shape) {
+      return RowsOf(gpu_->Admit(problem, at_shape));
+    });
   }
 
  private:
@@ -131,12 +148,15 @@ std::vector<Json> EventsOf(const AdmissionRecord& record, const std::vector<Row>
 
 std::string VerdictOf(const Problem& problem, const AdmissionRecord& record) {
   if (!record.error.empty()) return "NOT KNOWN: " + record.error;
-  const bool is_flagged = problem.flags.contains("inadmissible");
-  if (record.reason.empty()) return is_flagged ? "admitted, though its file says `inadmissible`" : "admitted";
-  return (is_flagged ? "not admitted, as its file says: " : "NOT ADMITTED: ") + record.reason +
-         (is_flagged || record.precision != "fp32"
-              ? ""
-              : "; harden its inputs, or flag it `inadmissible`, which leaves it out of scores");
+  const std::span<const char* const> flags = FlagsAgainst(PrecisionNamed(record.precision));
+  const auto flag = std::find_if(flags.begin(), flags.end(),
+                                 [&](const char* name) { return problem.flags.contains(name); });
+  const bool is_flagged = flag != flags.end();
+  if (record.reason.empty())
+    return is_flagged ? fmt::format("admitted, though its file says `{}`", *flag) : "admitted";
+  if (is_flagged) return "not admitted, as its file says: " + record.reason;
+  return fmt::format("NOT ADMITTED: {}; harden its inputs, or flag it `{}`, which leaves it out of scores",
+                     record.reason, flags.back());
 }
 
 void PrintTable(const Problem& problem, const AdmissionRecord& record, const std::vector<Row>& rows) {

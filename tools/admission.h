@@ -37,7 +37,8 @@ struct AdmissionResult {
   int Count(bool must_pass, bool passed) const;
 };
 
-// Runs decoys and honest kernels on the CPU and prints nothing. Throws Error as Environment does.
+// Runs decoys and honest kernels on the CPU, at each shape of options.size, and prints nothing. Throws Error
+// as Environment does.
 AdmissionResult Admit(CpuEnvironment& environment, const Problem& problem, const EvaluateOptions& options);
 
 // Prints to stdout as it goes and returns an ExitCode value: kBroken when a problem could not be judged,

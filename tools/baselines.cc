@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "env/precision.h"
+#include "env/shapes.h"
 #include "tools/places.h"
 #include "tools/table.h"
 
@@ -33,7 +35,33 @@ std::optional<GpuFound> GpuOf(const EnvironmentFacts& facts, const GpuFinder& fi
   return std::nullopt;
 }
 
+std::optional<Baseline> BaselineAt(const BaselineQuestion& question, const GpuFound& gpu,
+                                   const std::string& option, const BaselineWork& work) {
+  const BaselineKey key = KeyOfBaseline(*question.problem, question.size, question.tf32, gpu);
+  const BaselineStore store(CacheDirectory());
+  if (option == "stored") return store.Find(key);
+  const PythonTorch python = FindPythonTorch();
+  if (auto found = store.Find(key, python.torch_version)) return found;
+  return MeasureBaseline(question, gpu, python, question.problem->id, work);
+}
+
 }  // namespace
+
+Baseline Together(const std::vector<ShapeBaseline>& of_shapes, const std::string& size) {
+  Baseline together = of_shapes.front().baseline;
+  std::vector<WeightedValue> eager, compiled;
+  for (const auto& [baseline, weight] : of_shapes) {
+    eager.push_back({baseline.eager_us, weight});
+    compiled.push_back({baseline.compiled_us, weight});
+    together.max_error = std::max(together.max_error, baseline.max_error);
+    if (together.failure.empty() && !baseline.failure.empty())
+      together.failure = fmt::format("at {}: {}", baseline.key.size, baseline.failure);
+  }
+  together.key.size = size;
+  together.eager_us = WeightedGeometricMean(eager);
+  together.compiled_us = WeightedGeometricMean(compiled);
+  return together;
+}
 
 void AddBaselineOption(CLI::App* command, std::string* option) {
   command
@@ -49,12 +77,15 @@ std::optional<Baseline> BaselineFor(const BaselineQuestion& question, const Envi
                                     const GpuFinder& find_gpus) {
   const std::optional<GpuFound> gpu = GpuOf(facts, find_gpus);
   if (!gpu) return std::nullopt;
-  const BaselineKey key = KeyOfBaseline(*question.problem, question.size, question.tf32, *gpu);
-  const BaselineStore store(CacheDirectory());
-  if (option == "stored") return store.Find(key);
-  const PythonTorch python = FindPythonTorch();
-  if (auto found = store.Find(key, python.torch_version)) return found;
-  return MeasureBaseline(question, *gpu, python, question.problem->id, work);
+  std::vector<ShapeBaseline> of_shapes;
+  for (const auto& [size, weight] : ShapesOf(*question.problem, question.size)) {
+    BaselineQuestion at_shape = question;
+    at_shape.size = size;
+    const auto found = BaselineAt(at_shape, *gpu, option, work);
+    if (!found) return std::nullopt;
+    of_shapes.push_back({*found, weight});
+  }
+  return Together(of_shapes, question.size);
 }
 
 Baseline MeasureBaseline(const BaselineQuestion& question, const GpuFound& gpu, const PythonTorch& python,

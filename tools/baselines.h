@@ -35,12 +35,20 @@ struct BaselineWork {
   const std::atomic<bool>* stop = nullptr;
 };
 
-// For the device that an environment says it judges on. Nothing on a CPU, and nothing when there is none
-// stored and `option` is "stored"; "compile" then measures and stores it. Throws what MeasureTorchCompile
-// throws.
+// For the device that an environment says it judges on. Of a size set with several shapes: of all of them
+// together. Nothing on a CPU, and nothing when there is none stored and `option` is "stored"; "compile" then
+// measures and stores it. Throws what MeasureTorchCompile throws.
 std::optional<Baseline> BaselineFor(const BaselineQuestion& question, const EnvironmentFacts& facts,
                                     const std::string& option, const BaselineWork& work,
                                     const GpuFinder& find_gpus = FindGpus);
+
+// Of a size set with several shapes: geometric means of the times with the shapes' weights, as speed-ups have
+// them (env/shapes.h), or the first failure. At least one.
+struct ShapeBaseline {
+  Baseline baseline;
+  double weight = 1;
+};
+Baseline Together(const std::vector<ShapeBaseline>& of_shapes, const std::string& size);
 
 // Measures, showing the phases as "LABEL  torch.compile: compile", and stores what comes of it. Throws as
 // MeasureTorchCompile does.

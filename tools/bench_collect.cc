@@ -66,8 +66,8 @@ class SlowPolicy : public Policy {
 
 class StandIn : public Environment {
  public:
-  Evaluation Evaluate(const Problem& problem, const Candidate& candidate,
-                      const EvaluateOptions& options) override {
+  Evaluation EvaluateShape(const Problem& problem, const Candidate& candidate,
+                           const EvaluateOptions& options) override {
     Sleep(0.06);
     const std::lock_guard device(device_);
     Sleep(0.28);

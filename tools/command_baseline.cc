@@ -51,7 +51,7 @@ std::vector<Problem> Select(const BaselineOptions& options) {
   }
   for (Problem& problem : problems) {  // said before anything starts
     problem = AsAsked(std::move(problem), options.asked);
-    if (!options.size.empty()) AtSize(problem, options.size);
+    if (!options.size.empty()) ShapesOf(problem, options.size);
   }
   return problems;
 }
@@ -77,34 +77,32 @@ class Meter {
  public:
   virtual ~Meter() = default;
   virtual std::string What() const = 0;  // "torch.compile 2.11.0 of /usr/bin/python3, on cuda:0: NVIDIA H200"
-  virtual BaselineKey KeyFor(const Problem& problem) const = 0;
+  virtual BaselineKey KeyFor(const Problem& problem, const std::string& size) const = 0;
   virtual std::string torch_version() const = 0;  // empty: any
   // Stores it too.
-  virtual Baseline Measure(const Problem& problem, const std::string& label, const BaselineWork& work) = 0;
+  virtual Baseline Measure(const Problem& problem, const std::string& size, const std::string& label,
+                           const BaselineWork& work) = 0;
 };
 
 class GpuMeter final : public Meter {
  public:
   GpuMeter(const BaselineOptions& options, GpuFound gpu)
-      : size_(options.size),
-        tf32_(options.asked.tf32 == "reference"),
-        gpu_(std::move(gpu)),
-        python_(FindPythonTorch()) {}
+      : tf32_(options.asked.tf32 == "reference"), gpu_(std::move(gpu)), python_(FindPythonTorch()) {}
 
   std::string What() const override {
     return fmt::format("torch.compile {} of {}, on cuda:{}: {}", python_.torch_version,
                        python_.python.string(), gpu_.index, gpu_.name);
   }
-  BaselineKey KeyFor(const Problem& problem) const override {
-    return KeyOfBaseline(problem, size_, tf32_, gpu_);
+  BaselineKey KeyFor(const Problem& problem, const std::string& size) const override {
+    return KeyOfBaseline(problem, size, tf32_, gpu_);
   }
   std::string torch_version() const override { return python_.torch_version; }
-  Baseline Measure(const Problem& problem, const std::string& label, const BaselineWork& work) override {
-    return MeasureBaseline({&problem, size_, tf32_}, gpu_, python_, label, work);
+  Baseline Measure(const Problem& problem, const std::string& size, const std::string& label,
+                   const BaselineWork& work) override {
+    return MeasureBaseline({&problem, size, tf32_}, gpu_, python_, label, work);
   }
 
  private:
-  const std::string size_;
   const bool tf32_;
   const GpuFound gpu_;
   const PythonTorch python_;
@@ -113,26 +111,27 @@ class GpuMeter final : public Meter {
 class CpuMeter final : public Meter {
  public:
   explicit CpuMeter(const BaselineOptions& options)
-      : size_(options.size), environment_(MakeCpuEnvironmentForTools(EnvironmentOptionsFor(0, "full"))) {
+      : environment_(MakeCpuEnvironmentForTools(EnvironmentOptionsFor(0, "full"))) {
     if (options.asked.tf32 == "reference")
       throw Error(ExitCode::kBadRequest, "--tf32 reference: a CPU has no TF32", "leave it out");
   }
 
   std::string What() const override { return "eager, on " + environment_->Facts().device; }
-  BaselineKey KeyFor(const Problem& problem) const override {
-    return {problem.content_hash,         size_, false,
-            environment_->Facts().device, "",    PrecisionName(PrecisionOf(problem))};
+  BaselineKey KeyFor(const Problem& problem, const std::string& size) const override {
+    return {problem.content_hash,         size, false,
+            environment_->Facts().device, "",   PrecisionName(PrecisionOf(problem))};
   }
   std::string torch_version() const override { return ""; }
-  Baseline Measure(const Problem& problem, const std::string& label, const BaselineWork& work) override {
+  Baseline Measure(const Problem& problem, const std::string& size, const std::string& label,
+                   const BaselineWork& work) override {
     work.progress->Phase(label + "  eager");
     EvaluateOptions options;
-    options.size = size_;
+    options.size = size;
     const EagerBaseline eager = environment_->MeasureEager(problem, options);
     work.progress->Phase("");
     if (work.stop->load()) throw Error(ExitCode::kInterrupted, "interrupted", "what was measured is stored");
     Baseline baseline;
-    baseline.key = KeyFor(problem);
+    baseline.key = KeyFor(problem, size);
     baseline.problem = problem.id;
     baseline.torch_version = eager.torch_version;
     baseline.measured_at = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
@@ -143,7 +142,6 @@ class CpuMeter final : public Meter {
   }
 
  private:
-  const std::string size_;
   const std::unique_ptr<CpuEnvironment> environment_;
 };
 
@@ -167,12 +165,15 @@ class Baselines {
     progress_.Line(fmt::format("{}, size {}", meter_->What(), options_.size));
     std::vector<std::vector<std::string>> table = {kBaselineHeading};
     for (size_t i = 0; i < problems_.size(); ++i) {
-      const Baseline baseline =
-          Get(problems_[i], fmt::format("{}/{} {}", i + 1, problems_.size(), problems_[i].id));
-      table.push_back(BaselineRow(baseline));
-      if (options_.json) {
-        fmt::print("{}\n", BaselineEvent(baseline).dump(-1, ' ', false, Json::error_handler_t::replace));
-        std::fflush(stdout);
+      for (const auto& [size, weight] : ShapesOf(problems_[i], options_.size)) {
+        std::string label = fmt::format("{}/{} {}", i + 1, problems_.size(), problems_[i].id);
+        if (size != options_.size) label += " " + size;
+        const Baseline baseline = Get(problems_[i], size, label);
+        table.push_back(BaselineRow(baseline));
+        if (options_.json) {
+          fmt::print("{}\n", BaselineEvent(baseline).dump(-1, ' ', false, Json::error_handler_t::replace));
+          std::fflush(stdout);
+        }
       }
     }
     if (!options_.json) fmt::print("{}", AlignedTable(table));
@@ -182,13 +183,13 @@ class Baselines {
  private:
   using Json = nlohmann::ordered_json;
 
-  Baseline Get(const Problem& problem, const std::string& label) {
-    const BaselineKey key = meter_->KeyFor(problem);
+  Baseline Get(const Problem& problem, const std::string& size, const std::string& label) {
+    const BaselineKey key = meter_->KeyFor(problem, size);
     if (!options_.again) {
       if (const auto found = store_.Find(key, meter_->torch_version())) return *found;
     }
     try {
-      Baseline baseline = meter_->Measure(problem, label, {&progress_, interrupt_.flag()});
+      Baseline baseline = meter_->Measure(problem, size, label, {&progress_, interrupt_.flag()});
       progress_.Line(fmt::format("{}  {}", label, ResultOf(baseline)));
       return baseline;
     } catch (const Error& error) {

@@ -63,11 +63,11 @@ std::string RatioText(const Ratio& ratio) {
   return fmt::format("{:.3f}x [{:.3f}, {:.3f}]", ratio.value, ratio.low, ratio.high);
 }
 
-std::vector<std::string> RowOf(const Judged& judged) {
-  const Measured* measured = std::get_if<Measured>(&judged.evaluation.outcome);
-  if (!measured) return {judged.path, OutcomeName(judged.evaluation.outcome)};
-  return {judged.path,
-          OutcomeName(judged.evaluation.outcome),
+std::vector<std::string> RowOf(const std::string& name, const Outcome& outcome) {
+  const Measured* measured = std::get_if<Measured>(&outcome);
+  if (!measured) return {name, OutcomeName(outcome)};
+  return {name,
+          OutcomeName(outcome),
           RatioText(measured->speedup),
           VerdictName(measured->verdict),
           fmt::format("{:.1f}", measured->candidate_us),
@@ -110,8 +110,16 @@ void PrintReport(const std::vector<Judged>& all, const Problem& problem, const B
              BaselineNote(surroundings.baseline, problem, surroundings.facts));
   std::vector<std::vector<std::string>> table{{"kernel", "outcome", "against eager (99 %)", "verdict", "us",
                                                "eager us", "floor us", "GB/s", "GFLOP/s", "error"}};
-  for (const Judged& judged : all) table.push_back(RowOf(judged));
+  for (const Judged& judged : all) {
+    table.push_back(RowOf(judged.path, judged.evaluation.outcome));
+    for (const ShapeResult& shape : judged.evaluation.shapes) {
+      table.push_back(
+          RowOf(fmt::format("  {}, weight {:g}", ShapeName(shape.size, shape.symbols), shape.weight),
+                shape.outcome));
+    }
+  }
   fmt::print("{}", AlignedTable(table));
+  if (!last.shapes.empty()) fmt::print("\nOf several shapes the first row is the weighted geometric mean.\n");
   for (const Judged& judged : all) {
     const std::string reason = OutcomeReason(judged.evaluation.outcome);
     if (!reason.empty()) fmt::print("\n{}: {}\n", judged.path, reason);
@@ -122,6 +130,11 @@ void PrintReport(const std::vector<Judged>& all, const Problem& problem, const B
   if (measured && measured->against_start) {
     fmt::print("\n{} against {}, in the same pairs: {}  {}\n", options.file, options.other,
                RatioText(*measured->against_start), VerdictName(measured->verdict_against_start));
+    for (const ShapeResult& shape : last.shapes) {
+      const auto& there = std::get<Measured>(shape.outcome);
+      fmt::print("  {}: {}  {}\n", ShapeName(shape.size, shape.symbols), RatioText(*there.against_start),
+                 VerdictName(there.verdict_against_start));
+    }
   }
 }
 
@@ -146,7 +159,7 @@ class Bench {
         problem_(AsAsked(ProblemSet().Find(options.problem), options.device)),
         kind_(GivenKind(options)),
         progress_(stderr) {
-    if (!options.size.empty()) AtSize(problem_, options.size);  // said before anything starts
+    if (!options.size.empty()) ShapesOf(problem_, options.size);  // said before anything starts
   }
 
   int Run() {
@@ -183,8 +196,11 @@ class Bench {
  private:
   int Look(const std::string& source) {
     progress_.Phase(options_.file + "  examine");
-    const Examination examination = Examine(*environment_, problem_, {kind_, source}, options_.examine,
-                                            options_.size, options_.evaluate.inputs);
+    // At one shape: the first of several.
+    const std::string size =
+        options_.size.empty() ? options_.size : ShapesOf(problem_, options_.size).front().size;
+    const Examination examination =
+        Examine(*environment_, problem_, {kind_, source}, options_.examine, size, options_.evaluate.inputs);
     progress_.Phase("");
     if (options_.json) {
       fmt::print("{}", ToLine(ExaminationEvent(examination, options_.examine, problem_.id, options_.file)));

@@ -127,10 +127,10 @@ class Collection {
 
   void FindProblems() {
     const ProblemSet problems = Problems();
-    for (const std::string& id :
-         ProblemsOfSuite(problems, ProblemSet::DefaultDirectory(), options_.suite, &left_out_)) {
+    for (const std::string& id : ProblemsOfSuite(problems, ProblemSet::DefaultDirectory(), options_.suite,
+                                                 &left_out_, PrecisionNamed(options_.device.precision))) {
       Problem problem = AsAsked(problems.Find(id), options_.device);
-      if (!spec_.size.empty()) AtSize(problem, spec_.size);
+      if (!spec_.size.empty()) ShapesOf(problem, spec_.size);
       spec_.tasks.push_back({problem.id, problem.content_hash});
       problems_.emplace(problem.content_hash, std::move(problem));
     }

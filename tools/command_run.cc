@@ -12,6 +12,7 @@
 #include "agent/kinds.h"
 #include "agent/machine.h"
 #include "agent/output.h"
+#include "agent/shape_records.h"
 #include "env/error.h"
 #include "env/precision.h"
 #include "tools/baselines.h"
@@ -145,7 +146,7 @@ class Run {
   // Where the device is open until it has started, RunEpisode checks the rest.
   void CheckWhatIsCertain() const {
     EpisodeOptions options = episode_options_;
-    if (!options.size.empty()) AtSize(problem_, options.size);
+    if (!options.size.empty()) ShapesOf(problem_, options.size);
     const std::string kind = KindOnDevice(environment_options_.device);
     if (kind.empty()) return;
     if (options.size.empty()) options.size = kind == "cpp" ? "small" : "full";
@@ -225,7 +226,7 @@ class Run {
     Print(text_out_, text);
   }
 
-  std::string BestText(const EpisodeRecord& e) const {
+  std::string BestText(const EpisodeRecord& e) {
     if (e.turns == 0) return "best      no turn was finished\n";
     if (!e.best_turn) return "best      none of the kernels was right\n";
     const std::string turn = *e.best_turn == 0 ? std::string("the kernel given with --from")
@@ -233,9 +234,22 @@ class Run {
     if (!e.best_speedup) return fmt::format("best      {}, not confirmed\n", turn);
     const std::string over_baseline = OverBaselineText(baseline_, *e.best_speedup);
     return fmt::format(
-        "best      {} with {}{}{}, measured again\n", turn,
-        RatioText(*e.best_speedup, e.best_speedup_low.value_or(0), e.best_speedup_high.value_or(0)),
-        over_baseline.empty() ? "" : " over eager", over_baseline);
+               "best      {} with {}{}{}, measured again\n", turn,
+               RatioText(*e.best_speedup, e.best_speedup_low.value_or(0), e.best_speedup_high.value_or(0)),
+               over_baseline.empty() ? "" : " over eager", over_baseline) +
+           BestShapes(e);
+  }
+
+  // Of a size set with several: as the confirmation that gave the best speed-up has them.
+  std::string BestShapes(const EpisodeRecord& e) {
+    std::string text;
+    for (const EvaluationRecord& made : store_.LoadEvaluations(e.id, *e.best_turn)) {
+      if (made.purpose != "confirm" || !made.speedup || made.speedup->value != e.best_speedup) continue;
+      text.clear();
+      for (const ShapeResult& shape : ShapesFromText(made.machine))
+        text += "  at      " + ShapeLine(shape) + "\n";
+    }
+    return text;
   }
 
   // The Error that follows says why; this says what is left. The store may be what broke.

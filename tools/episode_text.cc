@@ -7,6 +7,7 @@
 
 #include "agent/feedback.h"
 #include "agent/kernels.h"
+#include "agent/shape_records.h"
 #include "agent/text.h"
 #include "tools/table.h"
 
@@ -65,6 +66,7 @@ std::string EvaluationText(const EvaluationRecord& e) {
   facts.Add("reason", e.reason);
   facts.Add("speed-up", RatioCell(e.speedup));
   facts.Add("against the start", RatioCell(e.against_start));
+  for (const ShapeResult& shape : ShapesFromText(e.machine)) facts.Add("at", ShapeLine(shape));
   if (e.pairs) facts.Add("pairs", fmt::format("{} in {} processes", *e.pairs, e.processes.value_or(0)));
   facts.Add("candidate", Number(e.candidate_us, " us"));
   facts.Add("reference", Number(e.reference_us, " us"));

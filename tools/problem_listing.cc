@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "env/precision.h"
@@ -16,14 +17,42 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Row = std::vector<std::string>;
 
-// `small` first, as the default, then the others by name.
+// `small` first, as the default, then the others by name; the shapes of a set in its order.
 std::vector<SizedProblem> Sizes(const Problem& problem, const std::string& size) {
-  if (!size.empty()) return {AtSize(problem, size)};
   std::vector<SizedProblem> sizes;
-  for (const auto& [name, symbols] : problem.sizes) sizes.push_back(AtSize(problem, name));
-  std::stable_partition(sizes.begin(), sizes.end(),
-                        [](const SizedProblem& sized) { return sized.size == "small"; });
+  if (!size.empty()) {
+    for (const WeightedShape& shape : ShapesOf(problem, size)) sizes.push_back(AtSize(problem, shape.size));
+    return sizes;
+  }
+  std::set<std::string> in_sets, names;
+  for (const auto& [set, shapes] : problem.shape_sets) {
+    names.insert(set);
+    for (const WeightedShape& shape : shapes) in_sets.insert(shape.size);
+  }
+  for (const auto& [name, symbols] : problem.sizes) {
+    if (!in_sets.contains(name)) names.insert(name);
+  }
+  if (names.contains("small")) sizes = Sizes(problem, "small");
+  for (const std::string& name : names) {
+    if (name == "small") continue;
+    const std::vector<SizedProblem> more = Sizes(problem, name);
+    sizes.insert(sizes.end(), more.begin(), more.end());
+  }
   return sizes;
+}
+
+// A line for each set with several shapes, under a heading; "" when there is none.
+std::string ShapeSetsText(const Problem& problem) {
+  std::string text;
+  for (const auto& [set, shapes] : problem.shape_sets) {
+    std::vector<std::string> items;
+    for (const auto& [size, weight] : shapes) items.push_back(fmt::format("{} (weight {:g})", size, weight));
+    text += fmt::format("  {}  {}\n", set, fmt::join(items, ", "));
+  }
+  if (text.empty()) return "";
+  return "\nSize sets with several shapes: right at all of them, the speed-up is the weighted geometric "
+         "mean\n" +
+         text;
 }
 
 std::string Shape(const ConcreteTensor& tensor) {
@@ -160,7 +189,7 @@ std::string ProblemDetails(const Problem& problem, const std::string& size) {
   AddCostRow(sizes, "bytes", problem.bytes, &SizedProblem::bytes, "B", &costs);
   AddCostRow(sizes, "min_flops", problem.min_flops, &SizedProblem::min_flops, "FLOP", &costs);
   AddCostRow(sizes, "min_bytes", problem.min_bytes, &SizedProblem::min_bytes, "B", &costs);
-  return text + AlignedTable(tensors) + '\n' + AlignedTable(costs);
+  return text + AlignedTable(tensors) + '\n' + AlignedTable(costs) + ShapeSetsText(problem);
 }
 
 nlohmann::ordered_json ProblemJson(const Problem& problem, const std::string& size) {
@@ -183,6 +212,11 @@ nlohmann::ordered_json ProblemJson(const Problem& problem, const std::string& si
     flops[sized.size] = static_cast<int64_t>(sized.flops);
     bytes[sized.size] = static_cast<int64_t>(sized.bytes);
   }
+  Json shape_sets = Json::object();
+  for (const auto& [set, shapes] : problem.shape_sets) {
+    for (const auto& [shape, weight] : shapes)
+      shape_sets[set].push_back({{"size", shape}, {"symbols", problem.sizes.at(shape)}, {"weight", weight}});
+  }
   const Json signature = {{"cpp", LaunchSignature(problem)}, {"cuda", LaunchSignature(problem, "cuda")}};
   return {{"event", "problem"},
           {"id", problem.id},
@@ -195,7 +229,8 @@ nlohmann::ordered_json ProblemJson(const Problem& problem, const std::string& si
           {"params", params},
           {"outputs", outputs},
           {"flops", flops},
-          {"bytes", bytes}};
+          {"bytes", bytes},
+          {"shape_sets", shape_sets}};
 }
 
 }  // namespace kevin

@@ -31,8 +31,8 @@ std::optional<int> Number(const std::string& text) {
 
 class Suite {
  public:
-  Suite(const ProblemSet& problems, fs::path lists, std::vector<LeftOut>* left_out)
-      : problems_(problems), lists_(std::move(lists)), left_out_(left_out) {}
+  Suite(const ProblemSet& problems, fs::path lists, std::vector<LeftOut>* left_out, Precision precision)
+      : problems_(problems), lists_(std::move(lists)), left_out_(left_out), precision_(precision) {}
 
   void Add(const std::string& text, int depth) {
     size_t start = 0;
@@ -51,7 +51,11 @@ class Suite {
     if (part.ends_with(".toml")) return AddOne(part);
     if (part.ends_with(".txt")) return AddList(part, depth);
     const std::vector<std::string>& known = problems_.Ids();
-    if (std::find(known.begin(), known.end(), part) != known.end()) return AddOne(part);
+    if (std::find(known.begin(), known.end(), part) != known.end()) {
+      const bool is_asked_for = depth == 0;
+      if (is_asked_for || Counts(part)) AddOne(part);
+      return;
+    }
     if (AddMatching([&](const std::string& id) { return id.starts_with(part + "/"); })) return;
     if (AddRange(part)) return;
     const fs::path list = lists_ / (part + ".txt");
@@ -99,10 +103,13 @@ class Suite {
   bool Counts(const std::string& id) {
     if (left_out_ == nullptr) return true;
     const Problem problem = problems_.Find(id);
-    const auto flag = problem.flags.find("inadmissible");
-    if (flag == problem.flags.end()) return true;
-    left_out_->push_back({id, flag->second});
-    return false;
+    for (const char* name : FlagsAgainst(precision_)) {
+      const auto flag = problem.flags.find(name);
+      if (flag == problem.flags.end()) continue;
+      left_out_->push_back({id, flag->second});
+      return false;
+    }
+    return true;
   }
 
   void AddOne(const std::string& id) {
@@ -120,14 +127,16 @@ class Suite {
   const ProblemSet& problems_;
   const fs::path lists_;
   std::vector<LeftOut>* const left_out_;
+  const Precision precision_;
   std::vector<std::string> found_;
 };
 
 }  // namespace
 
 std::vector<std::string> ProblemsOfSuite(const ProblemSet& problems, const fs::path& problem_folder,
-                                         const std::string& suite, std::vector<LeftOut>* left_out) {
-  Suite all(problems, problem_folder / "suites", left_out);
+                                         const std::string& suite, std::vector<LeftOut>* left_out,
+                                         Precision precision) {
+  Suite all(problems, problem_folder / "suites", left_out, precision);
   all.Add(suite, 0);
   std::vector<std::string> found = all.Take();
   if (found.empty()) {

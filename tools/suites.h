@@ -12,20 +12,22 @@
 #include <string>
 #include <vector>
 
+#include "env/precision.h"
 #include "env/problem.h"
 
 namespace kevin {
 
-// One that does not count (its file's flag `inadmissible`), and why.
+// One that does not count in the precision that is asked for (FlagsAgainst of env/precision.h), and why.
 struct LeftOut {
   std::string id, reason;
 };
 
 // Ids and paths as ProblemSet::Find takes them, each once, in the order given. With `left_out`, problems of a
-// level or range that do not count are put there instead; what is named by its own id stays. Throws
+// level, range or list that do not count are put there instead; what is asked for by its own id stays. Throws
 // Error(kBadRequest) for what names nothing.
 std::vector<std::string> ProblemsOfSuite(const ProblemSet& problems,
                                          const std::filesystem::path& problem_folder,
-                                         const std::string& suite, std::vector<LeftOut>* left_out = nullptr);
+                                         const std::string& suite, std::vector<LeftOut>* left_out = nullptr,
+                                         Precision precision = Precision::kFp32);
 
 }  // namespace kevin

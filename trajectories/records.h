@@ -144,7 +144,8 @@ struct EvaluationRecord {
   std::vector<uint64_t> seeds;
   std::vector<SampleRecord> samples;
   std::string log;             // compiler warnings or the candidate's stderr, trimmed
-  std::string machine = "{}";  // JSON object: clocks, load, temperature, ... at this time
+  // JSON object, how it was measured. `shapes`: of a size set with several shapes, a list of what came of each.
+  std::string machine = "{}";
   // On a GPU only.
   std::string kernels;      // JSON list of objects, one a launch; empty: unknown
   std::string launch_list;  // JSON: what `launch` came to; empty: unknown

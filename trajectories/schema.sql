@@ -197,7 +197,8 @@ CREATE TABLE evaluations (
   wait_s             REAL NOT NULL,          -- for the machine-wide lock
   seeds              TEXT NOT NULL,          -- JSON list of decimal strings
   log                TEXT NOT NULL,          -- compiler warnings, the candidate's stderr; trimmed
-  machine            TEXT NOT NULL,          -- JSON: clocks, load, ... at the time
+  machine            TEXT NOT NULL,          -- JSON object, how it was measured; of a size set with several shapes it
+                                             -- has `shapes`, a list: size, symbols, weight, the verdict's columns
   cached_from        TEXT REFERENCES evaluations(id),
   superseded_by      TEXT REFERENCES evaluations(id),          -- the row that overrides this one
   created_at         TEXT NOT NULL,

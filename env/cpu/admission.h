@@ -16,7 +16,8 @@ namespace kevin {
 //   fp16: inputs rounded to bf16, to fp8; outputs rounded to bf16
 //   bf16: inputs rounded to fp8 of either kind; outputs rounded to fp8
 // (fp8 e4m3 and e5m2 by their digits alone, as if scaled to fit.) Must pass: what the reference gives when it
-// computes the same once more. What cannot exist for this problem (no input of the output's shape to copy) is
+// computes the same once more, and in fp32 when it does so by other algorithms: bounds that refuse those
+// would refuse honest kernels. What cannot exist for this problem (no input of the output's shape to copy) is
 // left out.
 nlohmann::json AdmitProblem(Session& session);
 

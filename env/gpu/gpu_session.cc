@@ -279,7 +279,8 @@ void GpuSession::MeasurePeaks() {
   long long both = std::min(in_vectors, out_vectors);
   CuDevicePtr in = memory_.inputs, out = memory_.outputs, sink = counter_.data();
   const auto rate = [&](long long vectors, double factor, const char* name, void** arguments) {
-    for (const unsigned blocks : {132U * 8, 132U * 32}) {
+    const auto one_each = static_cast<unsigned>(std::max(vectors / 256, 1LL));  // a vector a thread
+    for (const unsigned blocks : {132U * 8, 132U * 32, one_each}) {
       const double us = BestUs(kRepeats, [&] { Launch(name, blocks, 256, arguments); });
       peak_bytes_per_s_ = std::max(peak_bytes_per_s_, static_cast<double>(vectors) * 16 * factor / us * 1e6);
     }

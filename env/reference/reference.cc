@@ -58,6 +58,44 @@ std::string ShapeText(at::IntArrayRef shape) {
   return text + ")";
 }
 
+// Torch computes with its own plain kernels while this lives.
+class PlainAlgorithms {
+ public:
+  PlainAlgorithms() {
+    Set({false, false, false, false, false, false});
+    at::set_num_threads(1);
+  }
+  ~PlainAlgorithms() {
+    Set(before_);
+    at::set_num_threads(threads_);
+  }
+  PlainAlgorithms(const PlainAlgorithms&) = delete;
+  PlainAlgorithms& operator=(const PlainAlgorithms&) = delete;
+
+ private:
+  struct Libraries {
+    bool cudnn, onednn, nnpack, flash, memory_efficient, cudnn_attention;
+  };
+  static Libraries Now() {
+    const at::Context& context = at::globalContext();
+    return {context.userEnabledCuDNN(),           context.userEnabledMkldnn(),
+            context.userEnabledNNPACK(),          context.userEnabledFlashSDP(),
+            context.userEnabledMemEfficientSDP(), context.userEnabledCuDNNSDP()};
+  }
+  static void Set(const Libraries& libraries) {
+    at::Context& context = at::globalContext();
+    context.setUserEnabledCuDNN(libraries.cudnn);
+    context.setUserEnabledMkldnn(libraries.onednn);
+    context.setUserEnabledNNPACK(libraries.nnpack);
+    context.setSDPUseFlash(libraries.flash);
+    context.setSDPUseMemEfficient(libraries.memory_efficient);
+    context.setSDPUseCuDNN(libraries.cudnn_attention);
+  }
+
+  const Libraries before_ = Now();
+  const int threads_ = at::get_num_threads();
+};
+
 std::string FirstLines(const std::string& text, size_t limit) {
   return text.size() <= limit ? text : text.substr(0, limit) + "...";
 }
@@ -187,6 +225,11 @@ void Reference::BindSlot(size_t slot, const std::vector<TensorView>& inputs) {
 void Reference::RunSlot(size_t slot) {
   impl_->slot_outputs[slot] = c10::IValue();
   impl_->slot_outputs[slot] = impl_->Call("forward", impl_->slot_inputs[slot]);
+}
+
+void Reference::RunSlotOtherwise(size_t slot) {
+  const PlainAlgorithms plain;
+  RunSlot(slot);
 }
 
 std::vector<TensorView> Reference::SlotOutputs(size_t slot, const std::vector<ConcreteTensor>& expected) {

@@ -49,6 +49,9 @@ class Reference {
   void BindSlot(size_t slot, const std::vector<TensorView>& inputs);
   // Computes the slot's outputs and keeps them until the slot runs again.
   void RunSlot(size_t slot);
+  // The same without cuDNN, oneDNN, NNPACK and fused attention, and on a CPU by one thread: sums are added up
+  // in another order, as an honest candidate's are. May be many times slower.
+  void RunSlotOtherwise(size_t slot);
   // The outputs of the slot's last run, made contiguous if they were not. Valid until it runs again. Throws
   // Error(kBadRequest) when number, dtype or shape is not what the problem file says (`expected`).
   std::vector<TensorView> SlotOutputs(size_t slot, const std::vector<ConcreteTensor>& expected);

@@ -44,8 +44,8 @@ class ChaosEnvironment : public testing::FakeEnvironment {
  public:
   explicit ChaosEnvironment(double fault_rate) : fault_rate_(fault_rate) {}
 
-  Evaluation Evaluate(const Problem& problem, const Candidate& candidate,
-                      const EvaluateOptions& options) override {
+  Evaluation EvaluateShape(const Problem& problem, const Candidate& candidate,
+                           const EvaluateOptions& options) override {
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
     thread_local std::minstd_rand random{std::random_device()()};
     if (std::uniform_real_distribution<>()(random) < fault_rate_)
@@ -55,7 +55,7 @@ class ChaosEnvironment : public testing::FakeEnvironment {
     Candidate judged = candidate;
     const bool flaky = candidate.source.starts_with("// measured 1.75");
     if (flaky && options.confirm) judged.source.replace(0, 16, "// wrong");
-    Evaluation evaluation = FakeEnvironment::Evaluate(problem, judged, options);
+    Evaluation evaluation = FakeEnvironment::EvaluateShape(problem, judged, options);
     evaluation.candidate_hash = Sha256Hex(candidate.kind + "\n" + candidate.source);
     evaluation.key = EvaluationKey(problem, candidate, options);
     return evaluation;

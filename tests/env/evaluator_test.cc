@@ -3,6 +3,7 @@
 
 #include <signal.h>
 
+#include <cmath>
 #include <memory>
 #include <set>
 #include <sstream>
@@ -262,6 +263,54 @@ TEST_CASE("parameters in one block are judged as any others") {
   REQUIRE(std::string(OutcomeName(separate)) == "compile_failed");
   INFO(std::get<CompileFailed>(separate).log);
   CHECK(Contains(std::get<CompileFailed>(separate).log, "required-signature"));
+}
+
+// level1/19 at two more shapes: 8 divides the elements of one of them.
+Problem ReluAtTwoShapes() {
+  const Problem relu = ListedProblem("level1/19");
+  return ParseProblem(relu.text +
+                          "\n[[sizes.two]]\nB = 1\nN = 1000003\nweight = 3\n"
+                          "[[sizes.two]]\nB = 16\nN = 10000\n",
+                      "two_shapes.toml");
+}
+
+TEST_CASE("a kernel that is right at one shape and wrong at the other is wrong, and where is said") {
+  EvaluateOptions options;
+  options.size = "two";
+  std::vector<std::string> phases;
+  options.on_phase = [&](const std::string& phase) { phases.push_back(phase); };
+  const std::string no_tail = Launch(R"(
+  for (long i = 0; i < B * N / 8; ++i)
+    for (long j = 0; j < 8; ++j) out[i * 8 + j] = x[i * 8 + j] > 0 ? x[i * 8 + j] : 0;)");
+  const Problem problem = ReluAtTwoShapes();
+  const Evaluation evaluation = SharedEnvironment().Evaluate(problem, {"cpp", no_tail}, options);
+  const std::string reason = OutcomeReason(evaluation.outcome);
+  INFO(reason);
+  REQUIRE(std::string(OutcomeName(evaluation.outcome)) == "wrong");
+  CHECK(Contains(reason, "at two/1 (B = 1, N = 1000003): "));
+  REQUIRE(evaluation.shapes.size() == 2);
+  CHECK(std::string(OutcomeName(evaluation.shapes[0].outcome)) == "wrong");
+  CHECK(std::string(OutcomeName(evaluation.shapes[1].outcome)) == "measured");
+  CHECK(phases.front() == "compile two/2 (1 of 2)");  // the cheaper one
+
+  // A constant of the other shape is in scope where it is compiled for that one.
+  const std::string aware = Launch(R"(
+  static_assert(B == 16 || N == 1000003);
+  for (long i = 0; i < B * N; ++i) out[i] = x[i] > 0 ? x[i] : 0;)");
+  const Evaluation right = SharedEnvironment().Evaluate(problem, {"cpp", aware}, options);
+  INFO(OutcomeReason(right.outcome));
+  const auto* measured = std::get_if<Measured>(&right.outcome);
+  REQUIRE(measured != nullptr);
+  REQUIRE(right.shapes.size() == 2);
+  const auto& one = std::get<Measured>(right.shapes[0].outcome).speedup;
+  const auto& other = std::get<Measured>(right.shapes[1].outcome).speedup;
+  CHECK(measured->speedup.value == Approx(std::pow(one.value, 0.75) * std::pow(other.value, 0.25)));
+  CHECK(std::log(measured->speedup.high / measured->speedup.value) ==
+        Approx(std::hypot(0.75 * std::log(one.high / one.value), 0.25 * std::log(other.high / other.value))));
+  CHECK(measured->speedup.processes >= 6);
+  std::set<int> processes;
+  for (const Sample& sample : right.samples) processes.insert(sample.process);
+  CHECK(static_cast<int>(processes.size()) == right.shapes[0].processes + right.shapes[1].processes);
 }
 
 TEST_CASE("a kernel to start from must be usable") {

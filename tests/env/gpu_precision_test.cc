@@ -3,31 +3,15 @@
 
 #include <cstdio>
 
-#include "env/error.h"
 #include "tests/catch.h"
 #include "tests/env/precision_search.h"
 #include "tests/env/red_team_report.h"
+#include "tests/env/shared_gpu.h"
 
 namespace kevin {
 namespace {
 
-// One environment for all; null without a GPU.
-Environment* SharedEnvironment() {
-  static const TemporaryFolder cache;
-  static const std::unique_ptr<Environment> environment = []() -> std::unique_ptr<Environment> {
-    EnvironmentOptions options = SmallLimits(cache.path());
-    options.device = "cuda:0";
-    options.limits.call_timeout_s = 20;
-    try {
-      return MakeEnvironment(options);
-    } catch (const Error& error) {
-      if (error.code() != ExitCode::kMachine) throw;
-      std::printf("skipped: no usable GPU: %s\n", error.what());
-      return nullptr;
-    }
-  }();
-  return environment.get();
-}
+constexpr double kCallTimeout_s = 20;
 
 void JudgeAll(const std::string& size) {
   EvaluateOptions options;
@@ -35,7 +19,7 @@ void JudgeAll(const std::string& size) {
   for (const Precision precision : {Precision::kFp16, Precision::kBf16}) {
     for (const PrecisionKernel& kernel : kPrecisionKernels) {
       const Outcome outcome =
-          SharedEnvironment()
+          SharedGpu(kCallTimeout_s)
               ->Evaluate(ProblemIn(kernel.problem, precision),
                          {"cuda", PrecisionKernelText(kernel.file, "cu", precision)}, options)
               .outcome;
@@ -49,11 +33,11 @@ void JudgeAll(const std::string& size) {
 }  // namespace
 
 TEST_CASE("honest CUDA kernels in 16 bits are measured, and those that save digits are wrong") {
-  if (SharedEnvironment()) JudgeAll("small");
+  if (SharedGpu(kCallTimeout_s)) JudgeAll("small");
 }
 
 TEST_CASE("what the search writes for elementwise work in 16 bits is measured") {
-  if (!SharedEnvironment()) return;
+  if (!SharedGpu(kCallTimeout_s)) return;
   EvaluateOptions options;
   options.size = "full";
   for (const Precision precision : {Precision::kFp16, Precision::kBf16}) {
@@ -61,7 +45,7 @@ TEST_CASE("what the search writes for elementwise work in 16 bits is measured") 
       std::string why;
       const Problem problem = ProblemIn(id, precision);
       const std::string text = SearchText(AtSize(problem, "full"), "cuda", &why);
-      const Outcome outcome = SharedEnvironment()->Evaluate(problem, {"cuda", text}, options).outcome;
+      const Outcome outcome = SharedGpu(kCallTimeout_s)->Evaluate(problem, {"cuda", text}, options).outcome;
       Print(std::string("search for ") + id + " in " + PrecisionName(precision), outcome);
       INFO(id << ": " << why << OutcomeReason(outcome));
       CHECK(std::string(OutcomeName(outcome)) == "measured");
@@ -70,7 +54,7 @@ TEST_CASE("what the search writes for elementwise work in 16 bits is measured") 
 }
 
 TEST_CASE("the same at full size") {
-  if (SharedEnvironment()) JudgeAll("full");
+  if (SharedGpu(kCallTimeout_s)) JudgeAll("full");
 }
 
 }  // namespace kevin

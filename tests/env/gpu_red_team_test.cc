@@ -6,38 +6,21 @@
 #include <cstdio>
 #include <memory>
 
-#include "env/error.h"
 #include "tests/catch.h"
 #include "tests/env/cpu_fixture.h"
 #include "tests/env/gpu_candidates.h"
 #include "tests/env/mlp_candidates.h"
 #include "tests/env/red_team_report.h"
+#include "tests/env/shared_gpu.h"
 
 namespace kevin {
 namespace {
-
-// One environment for all; null without a GPU.
-Environment* SharedEnvironment() {
-  static const TemporaryFolder cache;
-  static const std::unique_ptr<Environment> environment = []() -> std::unique_ptr<Environment> {
-    EnvironmentOptions options = SmallLimits(cache.path());
-    options.device = "cuda:0";
-    try {
-      return MakeEnvironment(options);
-    } catch (const Error& error) {
-      if (error.code() != ExitCode::kMachine) throw;
-      std::printf("skipped: no usable GPU: %s\n", error.what());
-      return nullptr;
-    }
-  }();
-  return environment.get();
-}
 
 Evaluation Judge(const GpuCandidate& one, bool confirm = false) {
   EvaluateOptions options;
   options.size = one.size;
   options.confirm = confirm;
-  return SharedEnvironment()->Evaluate(ListedProblem(one.problem), one.candidate, options);
+  return SharedGpu()->Evaluate(ListedProblem(one.problem), one.candidate, options);
 }
 
 bool IsMeasured(const Outcome& outcome) { return std::holds_alternative<Measured>(outcome); }
@@ -72,7 +55,7 @@ bool EndsRunner(const Outcome& outcome) {
 }  // namespace
 
 TEST_CASE("no attack on a GPU gains anything") {
-  if (!SharedEnvironment()) return;
+  if (!SharedGpu()) return;
   const std::vector<GpuCandidate> attacks = GpuAttacks();
   REQUIRE(attacks.size() > 100);
   int blocked = 0;
@@ -93,7 +76,7 @@ TEST_CASE("no attack on a GPU gains anything") {
 }
 
 TEST_CASE("honest GPU kernels are measured") {
-  if (!SharedEnvironment()) return;
+  if (!SharedGpu()) return;
   const std::vector<GpuCandidate> kernels = HonestGpuKernels();
   REQUIRE(kernels.size() > 10);
   int passed = 0;
@@ -108,12 +91,12 @@ TEST_CASE("honest GPU kernels are measured") {
 }
 
 TEST_CASE("parameters in one block are judged on a GPU as any others") {
-  if (!SharedEnvironment()) return;
+  if (!SharedGpu()) return;
   const Problem mlp = LoadProblemFile(MlpPath());
   EvaluateOptions options;
   options.size = "small";
   const auto judged = [&](const std::string& text) {
-    return SharedEnvironment()->Evaluate(mlp, {"cuda", text}, options).outcome;
+    return SharedGpu()->Evaluate(mlp, {"cuda", text}, options).outcome;
   };
   for (const std::string& text : {kMlpCuda, kMlpCudaOneKernel}) {
     const Outcome outcome = judged(text);
@@ -127,7 +110,7 @@ TEST_CASE("parameters in one block are judged on a GPU as any others") {
 
 // The standing honesty check: eager's own form, four numbers at once.
 TEST_CASE("a kernel in eager's form is as fast as eager") {
-  if (!SharedEnvironment()) return;
+  if (!SharedGpu()) return;
   const std::vector<GpuCandidate> honest = HonestGpuKernels();
   const auto found = std::find_if(honest.begin(), honest.end(),
                                   [](const GpuCandidate& kernel) { return kernel.name == "four_at_once"; });

@@ -211,6 +211,87 @@ TEST_CASE("problem files: wrong types and values") {
         "my.toml:22: inputs[1].dtype: unknown dtype 'fp8'");
 }
 
+TEST_CASE("problem files: a size set with several weighted shapes") {
+  const auto with_shapes = [](const std::string& tables) {
+    return With("[sizes.full]\nB = 40\nN = 80\n", tables);
+  };
+  const std::string two = "[[sizes.mine]]\nB = 40\nN = 80\nweight = 2.5\n[[sizes.mine]]\nB = 3\nN = 7\n";
+  const Problem problem = ParseProblem(with_shapes(two), "my.toml");
+  const std::vector<WeightedShape> shapes = ShapesOf(problem, "mine");
+  REQUIRE(shapes.size() == 2);
+  CHECK(shapes[0].size == "mine/1");
+  CHECK(shapes[0].weight == 2.5);
+  CHECK(shapes[1].size == "mine/2");
+  CHECK(shapes[1].weight == 1);
+  CHECK(AtSize(problem, "mine/2").inputs[0].shape == std::vector<int64_t>{3, 14});
+  CHECK(AtFirstShape(problem, "mine").size == "mine/1");
+  CHECK(AtSize(problem, "mine/1").symbols == Symbols{{"B", 40}, {"N", 80}});  // the weight is none
+  CHECK(ShapeName("mine/2", problem.sizes.at("mine/2")) == "mine/2 (B = 3, N = 7)");
+  REQUIRE(ShapesOf(problem, "small").size() == 1);
+  CHECK(ShapesOf(problem, "small")[0].size == "small");
+  CHECK(ShapesOf(problem, "mine/2").size() == 1);
+  const Problem heavier = ParseProblem(
+      with_shapes("[[sizes.mine]]\nB = 40\nN = 80\nweight = 3\n[[sizes.mine]]\nB = 3\nN = 7\n"), "my.toml");
+  CHECK(heavier.content_hash != problem.content_hash);
+  try {
+    AtSize(problem, "mine");
+    FAIL("a set is no shape");
+  } catch (const Error& error) {
+    CHECK(std::string(error.what()) == "size 'mine' of mine/1 has 2 shapes, and one is needed here");
+    CHECK(error.next_step() == "choose one: mine/1, mine/2");
+  }
+  try {
+    ShapesOf(problem, "large");
+    FAIL("there is no such size");
+  } catch (const Error& error) {
+    CHECK(error.next_step() == "its sizes: mine, mine/1, mine/2, small");
+  }
+
+  // One shape alone is a size as any other.
+  const Problem one = ParseProblem(with_shapes("[[sizes.mine]]\nB = 40\nN = 80\nweight = 2\n"), "my.toml");
+  CHECK(one.shape_sets.empty());
+  CHECK(AtSize(one, "mine").symbols.size() == 2);
+}
+
+TEST_CASE("problem files: mistakes in a shape name the shape") {
+  const auto message = [](const std::string& second_shape) {
+    return Message(With("[sizes.full]\nB = 40\nN = 80\n",
+                        "[[sizes.mine]]\nB = 40\nN = 80\n[[sizes.mine]]\n" + second_shape));
+  };
+  CHECK(message("B = 4\n") == "my.toml:14: sizes.mine/2: 'N' is missing (sizes.mine/1 has it)");
+  CHECK(message("B = 4\nN = 8\nM = 8\n") == "my.toml:14: sizes.mine/2: 'M' is not in sizes.mine/1");
+  CHECK(message("B = 4\nN = 0\n") == "my.toml:16: sizes.mine/2.N: must be positive, not 0");
+  CHECK(message("B = 40\nN = 80\nweight = 2\n") == "my.toml:14: sizes.mine/2: is the same shape as mine/1");
+  CHECK(message("B = 4\nN = 8\nweight = 0\n") == "my.toml:17: sizes.mine/2.weight: must be above 0, not 0");
+  CHECK(message("B = 4\nN = 8\nweight = -1.5\n") ==
+        "my.toml:17: sizes.mine/2.weight: must be above 0, not -1.5");
+  CHECK(message("B = 4\nN = 8\nweight = inf\n") == "my.toml:17: sizes.mine/2.weight: must be finite");
+  CHECK(message("B = 4\nN = 8\nweight = nan\n") == "my.toml:17: sizes.mine/2.weight: must be finite");
+  CHECK(message("B = 4\nN = 8\nweight = \"2\"\n") ==
+        "my.toml:17: sizes.mine/2.weight: must be a number, not a string");
+  CHECK(message("B = 4\nN = 8\n[sizes.\"mine/2\"]\nB = 5\nN = 8\n") ==
+        "my.toml:17: sizes.mine/2: the name is taken by a shape of a size set");
+  CHECK(Message(With("[sizes.full]\nB = 40\nN = 80\n", "[sizes]\nmine = []\n")) ==
+        "my.toml:12: sizes.mine: must not be empty");
+  CHECK(Message(With("[sizes.full]\nB = 40\nN = 80\n", "[sizes]\nmine = [{B = 4, N = 8}, 3]\n")) ==
+        "my.toml:12: sizes.mine[1]: must be a table, not an integer");
+  std::string many;
+  for (size_t i = 0; i <= kMaxShapes; ++i)
+    many += "[[sizes.mine]]\nB = 1\nN = " + std::to_string(i + 1) + "\n";
+  CHECK(Message(With("[sizes.full]\nB = 40\nN = 80\n", many)) ==
+        "my.toml:11: sizes.mine: has 65 shapes, more than 64");
+  // What a symbol of that name would be cannot be said in a shape.
+  CHECK(Message(With("N = 8\n[sizes.full]\nB = 40\nN = 80\n",
+                     "N = 8\nweight = 3\n[[sizes.a]]\nB = 4\nN = 8\n[[sizes.a]]\nB = 5\nN = 8\n")) ==
+        "my.toml:8: sizes.small: 'weight' is not in sizes.a/1");
+  CHECK(Message(With("N = 8\n[sizes.full]\nB = 40\nN = 80\n",
+                     "N = 8\nweight = 3\n[[sizes.z]]\nB = 4\nN = 8\nweight = 2\n")) ==
+        "my.toml:15: sizes.z.weight: is what the shape counts here, and a symbol in sizes.small");
+  // Every expression holds at every shape.
+  CHECK(message("B = 4611686018427387904\nN = 8\n") ==
+        "my.toml:20: inputs[0].shape: its bytes overflow a 64-bit integer at size mine/2");
+}
+
 TEST_CASE("problem files: sizes") {
   CHECK(Message(With("B = 4\n", "B = 0\n")) == "my.toml:9: sizes.small.B: must be positive, not 0");
   CHECK(Message(With("B = 4\n", "B = 4.0\n")) == "my.toml:9: sizes.small.B: must be an integer, not a float");

@@ -39,6 +39,7 @@ TEST_CASE("a section disappears with its lines when its value is empty") {
   CHECK(Text("a{{#n}} ({{n}}){{/n}}.", {{"n", ""}}) == "a.");
   CHECK(Text("{{#a}}[{{#b}}{{b}}{{/b}}]{{/a}}", {{"a", "1"}, {"b", "2"}}) == "[2]");
   CHECK(Text("{{#a}}[{{#b}}{{b}}{{/b}}]{{/a}}", {{"a", ""}, {"b", "2"}}) == "");
+  CHECK(Text("{{#a}}[{{#b}}b{{/b}}]{{/a}}", {{"a", ""}, {"b", "2"}}) == "");
 }
 
 TEST_CASE("mistakes in a prompt or its values are errors that name the place") {

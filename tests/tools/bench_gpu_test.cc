@@ -123,7 +123,8 @@ class PretendedGpu : public Environment {
  public:
   explicit PretendedGpu(int hidden_steps) : hidden_steps_(hidden_steps) {}
 
-  Evaluation Evaluate(const Problem&, const Candidate& candidate, const EvaluateOptions& options) override {
+  Evaluation EvaluateShape(const Problem&, const Candidate& candidate,
+                           const EvaluateOptions& options) override {
     Evaluation evaluation;
     evaluation.device_s = 0.25;
     if (candidate.source.find("float broken(") != std::string::npos) {

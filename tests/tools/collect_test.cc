@@ -90,6 +90,17 @@ TEST_CASE("of a level or range, what does not count is left out with the reason;
   CHECK(ProblemsOfSuite(problems, kProblems, "test", &left_out).size() == 80);
   CHECK(left_out.empty());
   CHECK(Suite("level2").size() == 100);  // nobody asked to leave any out
+
+  const auto in_16_bits = [&](const std::string& suite) {
+    left_out.clear();
+    return ProblemsOfSuite(problems, kProblems, suite, &left_out, Precision::kBf16);
+  };
+  CHECK(in_16_bits("level1/97-99") == List{"level1/97", "level1/99"});
+  CHECK((left_out.size() == 1 && left_out[0].reason.find("16 bits") != std::string::npos));
+  CHECK(in_16_bits("test").size() == 79);  // a list of ids
+  CHECK((left_out.size() == 1 && left_out[0].id == "chains/22"));
+  CHECK(in_16_bits("chains/22") == List{"chains/22"});
+  CHECK(in_16_bits("level2/80").size() == 1);
 }
 
 TEST_CASE("the live line says how far, how fast, how well") {

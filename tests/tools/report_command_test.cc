@@ -164,21 +164,34 @@ TEST_CASE("report --train: curves of whatever figures a run's steps and evaluati
   CHECK(Run({"report", "--train", folder / "none"}).code == 2);
 }
 
+// One turn on a problem with these flags.
+void AddFlagged(const Fixture& kevin, const std::string& id, const std::string& flag,
+                const std::string& precision) {
+  Store store = Store::Open(kevin.database, OpenMode::kWrite);
+  ProblemRecord problem = SampleProblem();
+  problem.id = id;
+  problem.text = "id = \"" + id + "\"\n";
+  problem.content_hash = ContentHash(problem.text);
+  problem.flags = {"degenerate-upstream", flag};
+  EpisodeRecord episode = SampleEpisode(kevin.runs[0]);
+  episode.problem = problem.id, episode.problem_hash = problem.content_hash, episode.precision = precision;
+  const std::string episode_id = store.BeginEpisode(episode, problem);
+  store.AppendTurn(episode_id, SampleTurn(1, 900));
+  store.FinishEpisode(episode_id, {EpisodeState::kDone, "", 1, 900.0, 1, 3, "best.cpp", 12.5});
+}
+
+TEST_CASE("some problems do not count in 16 bits alone") {
+  const Fixture kevin;
+  AddFlagged(kevin, "level1/98", "inadmissible-in-16-bits", "fp32");
+  CHECK(Contains(kevin({"report"}).output, "2 problems, 3 episodes, 5 turns"));
+  AddFlagged(kevin, "level1/98", "inadmissible-in-16-bits", "bf16");
+  CHECK(Contains(kevin({"report"}).output, "2 problems, 3 episodes, 5 turns"));
+  CHECK(Contains(kevin({"report", "--inadmissible"}).output, "2 problems, 4 episodes, 6 turns"));
+}
+
 TEST_CASE("problems that do not count are left out of a report unless they are asked for") {
   const Fixture kevin;
-  {
-    Store store = Store::Open(kevin.database, OpenMode::kWrite);
-    ProblemRecord problem = SampleProblem();
-    problem.id = "level2/80";
-    problem.text = "id = \"level2/80\"\n";
-    problem.content_hash = ContentHash(problem.text);
-    problem.flags = {"degenerate-upstream", "inadmissible"};
-    EpisodeRecord episode = SampleEpisode(kevin.runs[0]);
-    episode.problem = problem.id, episode.problem_hash = problem.content_hash;
-    const std::string id = store.BeginEpisode(episode, problem);
-    store.AppendTurn(id, SampleTurn(1, 900));
-    store.FinishEpisode(id, {EpisodeState::kDone, "", 1, 900.0, 1, 3, "best.cpp", 12.5});
-  }
+  AddFlagged(kevin, "level2/80", "inadmissible", "fp32");
   CHECK(Contains(kevin({"report"}).output, "1 problems, 2 episodes, 4 turns"));
   CHECK(Contains(kevin({"report", "--inadmissible"}).output, "2 problems, 3 episodes, 5 turns"));
   const Result nothing = kevin({"report", "--problems", "level2/"});

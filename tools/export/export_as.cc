@@ -89,8 +89,11 @@ void ExportAs(const ExportAsRequest& request, Store& store, const EpisodeRecord&
                             episode.precision),
                 "export it without --as");
   }
-  const SizedProblem sized =
-      AtSize(problem, turn.evaluation.size.empty() ? episode.size : turn.evaluation.size);
+  const std::string& size = turn.evaluation.size.empty() ? episode.size : turn.evaluation.size;
+  const SizedProblem sized = AtFirstShape(problem, size);
+  if (sized.size != size)
+    fmt::print(stderr, "kevin: size {} has several shapes; this is the kernel for {}\n", size,
+               ShapeName(sized.size, problem.sizes.at(sized.size)));
   if (request.as == "torch-extension") {
     WriteExtensionFolder(request, sized, turn);
   } else {

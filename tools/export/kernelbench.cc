@@ -97,10 +97,10 @@ std::string ModelText(const ChosenEpisode& e, const TurnRecord& turn, std::strin
     const Problem problem = ParseProblem(record->text, e.problem->id + ".toml");
     if (e.figures->precision != PrecisionName(PrecisionOf(problem)))
       throw Error(ExitCode::kBadRequest, "it is for " + e.figures->precision + ", not float32");
-    const SizedProblem sized = AtSize(problem, e.figures->size);
+    const SizedProblem sized = AtFirstShape(problem, e.figures->size);
     return WriteModelNew(sized, turn.evaluation.kind, turn.evaluation.source,
                          fmt::format("// {} ({}), size {}: episode {}, turn {}\n", e.problem->id,
-                                     e.problem->name, e.figures->size, e.figures->id, turn.turn));
+                                     e.problem->name, sized.size, e.figures->id, turn.turn));
   } catch (const Error& error) {
     *why_not = error.what();
     return "";

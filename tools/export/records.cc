@@ -7,6 +7,7 @@
 #include <map>
 
 #include "agent/journal.h"
+#include "agent/shape_records.h"
 #include "tools/export/chosen_turns.h"
 #include "trajectories/blob.h"
 
@@ -77,6 +78,8 @@ Json TurnLine(const ChosenEpisode& e, const ChosenTurn& chosen, const TurnRecord
   line["speedup_low"] = v.speedup ? Json(v.speedup->low) : Json(nullptr);
   line["speedup_high"] = v.speedup ? Json(v.speedup->high) : Json(nullptr);
   line["log_se"] = OrNull(v.log_se);
+  const std::vector<ShapeResult> shapes = ShapesFromText(v.machine);
+  line["shapes"] = shapes.empty() ? Json(nullptr) : ShapesJson(shapes);
   AddAttribution(chosen.attribution, &line);
   return line;
 }

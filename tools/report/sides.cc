@@ -6,6 +6,7 @@
 #include <map>
 
 #include "env/error.h"
+#include "env/precision.h"
 #include "env/problem.h"
 #include "tools/run_choice.h"
 
@@ -54,24 +55,30 @@ std::vector<std::vector<std::string>> FindRuns(const SideRequest& request,
   return runs;
 }
 
-bool Counts(const ProblemFigures& problem) {
-  return std::find(problem.flags.begin(), problem.flags.end(), "inadmissible") == problem.flags.end();
+// The flag for which the problem does not count in the episode's precision; null where it does.
+const char* FlagAgainst(const ProblemFigures& problem, const EpisodeFigures& episode) {
+  for (const char* flag : FlagsAgainst(PrecisionNamed(episode.precision))) {
+    if (std::find(problem.flags.begin(), problem.flags.end(), flag) != problem.flags.end()) return flag;
+  }
+  return nullptr;
 }
 
 // As its text says that was in force.
-std::string WhyNot(Store& store, const ProblemFigures& problem) {
+std::string WhyNot(Store& store, const ProblemFigures& problem, const char* flag) {
   const auto record = store.FindProblem(problem.hash);
   try {
-    if (record) return ParseProblem(record->text, problem.id).flags.at("inadmissible");
+    if (record) return ParseProblem(record->text, problem.id).flags.at(flag);
   } catch (const std::exception&) {  // a text that this version cannot read
   }
   return "its file says so";
 }
 
-void CountLeftOut(Store& store, const ProblemFigures& problem, std::vector<LeftOutProblem>* left_out) {
+void CountLeftOut(Store& store, const ProblemFigures& problem, const char* flag,
+                  std::vector<LeftOutProblem>* left_out) {
   auto place = std::find_if(left_out->begin(), left_out->end(),
                             [&](const LeftOutProblem& one) { return one.id == problem.id; });
-  if (place == left_out->end()) place = left_out->insert(place, {problem.id, WhyNot(store, problem), 0});
+  if (place == left_out->end())
+    place = left_out->insert(place, {problem.id, WhyNot(store, problem, flag), 0});
   ++place->episodes;
 }
 
@@ -104,8 +111,8 @@ ChosenSides ChooseSides(const SideRequest& request) {
       const EpisodeFigures& episode = source.figures.episodes[e];
       const ProblemFigures& problem = source.figures.problems[static_cast<size_t>(episode.problem)];
       if (!problem.id.starts_with(request.problems)) continue;
-      if (!request.inadmissible && !Counts(problem)) {
-        CountLeftOut(*source.store, problem, &chosen.left_out);
+      if (const char* flag = FlagAgainst(problem, episode); flag && !request.inadmissible) {
+        CountLeftOut(*source.store, problem, flag, &chosen.left_out);
         continue;
       }
       const std::string name = SideName(by, source.figures, episode, source.database);

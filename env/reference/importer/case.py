@@ -1,58 +1,36 @@
 """What is to be imported: a module, its arguments, and where both come from. Runs the person's own code."""
 
-import importlib
 import importlib.util
 import inspect
 import os
 import sys
-import traceback
 
 import torch
 
-from graph import Refusal, first_line
-from values import Recorder
+from .recorder import Recorder
+from .refusals import Refusal, refuse_raised
 
 DTYPES = {torch.float32: "float32", torch.int64: "int64", torch.bool: "bool"}
-NO_CUDA = ("not compiled with CUDA", "NVIDIA driver", "No CUDA", "CUDA driver", "libcuda", "CUDA-capable", "HIP GPUs")
-TRACEBACK_LINES = 6
-
-
-def refuse_raised(doing, error):
-    if any(word in str(error) for word in NO_CUDA):
-        raise Refusal(f"{doing} needs CUDA: {first_line(error)}",
-                      "make it run on the CPU too (device=x.device instead of \"cuda\"); Kevin moves it by itself")
-    lines = "".join(traceback.format_exception(error)).rstrip().splitlines()[-TRACEBACK_LINES:]
-    raise Refusal(f"{doing} raises\n    " + "\n    ".join(lines), "correct the file; python3 shows the same") from error
-
-
-class Function(torch.nn.Module):
-    """A plain function as a module."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *arguments):
-        return self.function(*arguments)
 
 
 class Case:
-    """`arguments` are those that the module is traced with, `names` theirs; `fresh()` gives others of the same
+    """`arguments` are those that the module is traced with, `names` theirs; `fresh(seed)` gives others of the same
     shapes, None where the memory for them is not there."""
 
     def __init__(self):
         self.recorder = Recorder()
         self.constants = {}
-        self.fresh = lambda: None
+        self.notes = []
+        self.fresh = lambda seed: None
 
-    def take(self, arguments):
+    def take(self, arguments, names=None):
         if isinstance(arguments, torch.Tensor):
             arguments = [arguments]
         if not isinstance(arguments, (list, tuple)):
             raise Refusal(f"its inputs are a {type(arguments).__name__}, not a list of tensors",
                           "return [tensor, ...] in the order of forward's arguments")
         self.arguments = [a.detach() if isinstance(a, torch.Tensor) else a for a in arguments]
-        self.names = argument_names(self.function, self.arguments)
+        self.names = names or argument_names(self.function, self.arguments)
         for name, argument in zip(self.names, self.arguments):
             check_argument(name, argument)
         if not any(isinstance(a, torch.Tensor) for a in self.arguments):
@@ -81,7 +59,8 @@ def check_argument(name, argument):
                       "make get_inputs return CPU tensors; Kevin moves them by itself")
     if argument.dtype not in DTYPES:
         raise Refusal(f"input `{name}` has dtype {argument.dtype}, which problems do not have",
-                      "use float32, int64 or bool")
+                      "make it float32 (a run's --precision makes that fp16 or bf16)"
+                      if argument.dtype.is_floating_point else "make it int64 or bool")
     if argument.layout != torch.strided or not argument.is_contiguous():
         raise Refusal(f"input `{name}` is strided: shape {list(argument.shape)}, strides {list(argument.stride())}"
                       if argument.layout == torch.strided else f"input `{name}` is {argument.layout}",
@@ -137,54 +116,10 @@ def case_of_file(path):
     case.function = case.module.forward
     case.take(arguments)
 
-    def fresh():
-        torch.manual_seed(2)
+    def fresh(seed):
+        torch.manual_seed(seed)
         return [a.detach() if isinstance(a, torch.Tensor) else a for a in module.get_inputs()]
 
     if not case.recorder.skipped:
         case.fresh = fresh
-    return case
-
-
-def case_of_function(name, examples):
-    case = Case()
-    place, _, attribute = name.rpartition(":")
-    if not place:
-        raise Refusal(f"--function {name}: no function named", "give module:function or file.py:function")
-    if place.endswith(".py"):
-        module = load_module(place)
-    else:
-        sys.path.insert(0, os.getcwd())
-        try:
-            module = importlib.import_module(place)
-        except Exception as error:
-            refuse_raised(f"import {place}", error)
-    target = module
-    for part in attribute.split("."):
-        if not hasattr(target, part):
-            raise Refusal(f"{place} has no `{attribute}`", "check the name; it is looked up after an import")
-        target = getattr(target, part)
-    case.constants = constants_of(module)
-    case.folder = os.path.dirname(os.path.abspath(getattr(module, "__file__", None) or "."))
-    if isinstance(target, type) and issubclass(target, torch.nn.Module):
-        with case.recorder:
-            try:
-                target = target()
-            except Exception as error:
-                refuse_raised(f"{attribute}()", error)
-    if not callable(target):
-        raise Refusal(f"{name} is no function", "name a function, a torch.nn.Module or its class")
-    is_module = isinstance(target, torch.nn.Module)
-    case.module = target if is_module else Function(target)
-    case.function = target.forward if is_module else target
-    try:
-        case.source = inspect.getsource(type(target) if is_module else target)
-    except (OSError, TypeError):
-        case.source = ""
-    try:
-        case.take(torch.load(examples, map_location="cpu", weights_only=True))
-    except Refusal:
-        raise
-    except Exception as error:
-        raise Refusal(f"{examples}: {first_line(error)}", "save it with torch.save([tensor, ...], FILE)") from error
     return case

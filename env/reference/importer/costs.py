@@ -3,7 +3,8 @@
 import sympy
 import torch
 
-from text import numel, operator_name, size
+from .expressions import numel, size
+from .text import operator_name
 
 VIEWS = {"view", "reshape", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "flatten", "slice", "select",
          "split", "split_with_sizes", "chunk", "unbind", "sym_size", "detach", "contiguous", "clone", "to", "_to_copy",

@@ -1,36 +1,19 @@
 """A module as a graph: exported by torch, with what its placeholders stand for and which sizes are free."""
 
+import contextlib
 import inspect
-import os
-import traceback
 
 import torch
 from torch.export import Dim
 from torch.export.graph_signature import InputKind
 
-from costs import tensor
-from text import Unwritable, operator_name, size
+from .costs import tensor
+from .expressions import size
+from .refusals import Refusal, Unwritable, first_line, place_in, place_of
+from .text import operator_name
 
 DEPENDS_ON_VALUES = ("data-dependent", "data dependent", "DataDependent", "Could not guard", "UserError")
-
-
-class Refusal(Exception):
-    """This file cannot be imported: what is wrong with it, and what to do about it."""
-
-    def __init__(self, what, next_step=""):
-        super().__init__(what)
-        self.next_step = next_step
-
-
-def place_in(error, folder):
-    """Where in the person's own files it came up: " (file.py, line 7: if x.sum() > 0:)"."""
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(folder)]
-    return f" ({os.path.basename(own[-1].filename)}, line {own[-1].lineno}: {own[-1].line})" if own else ""
-
-
-def first_line(error):
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:400]
+FREE_EXTENT = 64  # of a weight: what is shorter is a kernel's width or a number of heads
 
 
 def depends_on_values(error):
@@ -49,9 +32,12 @@ def attempts(arguments):
 
 
 class Graph:
-    def __init__(self, program):
+    """`free` are the names of the module's tensors that the graph takes as arguments, behind the module's own."""
+
+    def __init__(self, program, tensor_arguments, free=(), values=()):
         self.program = program
         self.graph = program.graph
+        self.free = dict(zip(free, values))
         by_name = {node.name: node for node in self.graph.nodes if node.op == "placeholder"}
         self.inputs, self.states = [], {}  # nodes; node -> its name in the module
         self.is_parameter = {}
@@ -61,16 +47,28 @@ class Graph:
                 if tensor(node) is not None:
                     self.inputs.append(node)
             elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
-                self.states[node] = spec.target
-                self.is_parameter[node] = spec.kind == InputKind.PARAMETER
+                name = spec.target.removeprefix("module.") if self.free else spec.target
+                if name not in self.free:
+                    self.states[node], self.is_parameter[node] = name, spec.kind == InputKind.PARAMETER
             else:
                 raise Unwritable(f"an input of the kind {spec.kind.name}")
+        for node, name in zip(self.inputs[tensor_arguments:], free):
+            self.states[node], self.is_parameter[node] = name, True
+        del self.inputs[tensor_arguments:]
+
+    def call(self, module, arguments, parameters):
+        """The module's own answer, with `parameters` (node -> values) in place of its own."""
+        named = {self.states[node]: values for node, values in parameters.items()}
+        return torch.func.functional_call(module, named, tuple(arguments))
 
     def state_value(self, node):
         target = self.states[node]
+        if target in self.free:
+            return self.free[target]
         for holder in (self.program.state_dict, self.program.constants):
-            if target in holder:
-                return holder[target]
+            for name in (target, "module." + target):
+                if name in holder:
+                    return holder[name]
         raise Unwritable(f"the state {target}")
 
     def outputs(self):
@@ -82,7 +80,7 @@ class Graph:
 
     def hints(self):
         found = {}
-        for node in self.inputs:
+        for node in [*self.inputs, *(n for n in self.states if self.states[n] in self.free)]:
             for dimension in tensor(node).shape:
                 if isinstance(dimension, torch.SymInt):
                     environment = dimension.node.shape_env
@@ -99,7 +97,7 @@ class Graph:
         return bounds
 
 
-def refuse_randomness(graph):
+def refuse_randomness(graph, folder):
     for node in graph.nodes:
         if not isinstance(node.target, torch._ops.OpOverload):
             continue
@@ -113,8 +111,9 @@ def refuse_randomness(graph):
         if chance == 0 or values.get("train", values.get("training")) is False:
             continue
         said = f" with p = {chance} in training mode" if isinstance(chance, float) else ""
-        raise Refusal(f"its forward draws random numbers: torch.{name}{said}",
-                      "import it with --eval if it is dropout; else make what is drawn an input, or set p to 0")
+        raise Refusal(f"its forward draws random numbers: torch.{name}{said}{place_of(node, folder)}",
+                      "import it with --eval, which leaves dropout out, or set p to 0" if said else
+                      "make what is drawn an input of forward, or draw it once in __init__")
 
 
 def nested(module, shapes):
@@ -123,20 +122,68 @@ def nested(module, shapes):
     return (tuple(shapes),) if shapes is not None and kinds == [inspect.Parameter.VAR_POSITIONAL] else shapes
 
 
+@contextlib.contextmanager
+def unchanged(module):
+    """Afterwards the module has the attributes that it had: a forward may keep tensors that are of no use later."""
+    kept = [(part, dict(vars(part)), dict(part._buffers)) for part in module.modules()]
+    try:
+        yield
+    finally:
+        for part, attributes, buffers in kept:
+            vars(part).clear()
+            vars(part).update(attributes)
+            part._buffers.clear()
+            part._buffers.update(buffers)
+
+
+def program_of(module, arguments, shapes, folder):
+    try:
+        with torch.no_grad(), unchanged(module):
+            return torch.export.export(module, tuple(arguments), dynamic_shapes=shapes, strict=False)
+    except Exception as error:
+        if depends_on_values(error):
+            raise Refusal("its control flow depends on the values of tensors, which tracing would freeze" +
+                          (place_in(error, folder) or ": " + first_line(error)),
+                          "say it with torch.where, torch.clamp or masks, or import the branches one by one") from error
+        raise
+
+
 def export(module, arguments, folder):
     """Graphs of the module, the one with most free sizes first; made when asked for. `folder` has the person's files."""
-    last = None
+    last, count = None, sum(isinstance(a, torch.Tensor) for a in arguments)
     for shapes in attempts(arguments):
         try:
-            with torch.no_grad():
-                program = torch.export.export(module, tuple(arguments), dynamic_shapes=nested(module, shapes), strict=False)
-            yield Graph(program)
+            yield Graph(program_of(module, arguments, nested(module, shapes), folder), count)
+        except Refusal:
+            raise
         except Exception as error:
-            if depends_on_values(error):
-                raise Refusal(
-                    "its control flow depends on the values of tensors, which tracing would freeze" +
-                    (place_in(error, folder) or ": " + first_line(error)),
-                    "say it with torch.where, torch.clamp or masks, or import the branches one by one") from error
             last = error
     raise Refusal(f"torch cannot trace it{place_in(last, folder)}: " + first_line(last),
                   "keep to tensor operations in forward; torch.export says more in Python")
+
+
+class WithWeights(torch.nn.Module):
+    """A module that takes some of its own tensors as arguments, so that their sizes can vary too."""
+
+    def __init__(self, module, names):
+        super().__init__()
+        self.module, self.names = module, names
+
+    def forward(self, arguments, weights):
+        return torch.func.functional_call(self.module, dict(zip(self.names, weights)), tuple(arguments))
+
+
+def export_with_weights(module, arguments, folder):
+    """One graph in which the sizes of weights vary as far as torch sees that they may; none where it cannot trace that."""
+    free = {name: value.detach() for name, value in module.named_parameters()}
+    free.update((name, value) for name, value in module.named_buffers()
+                if name.endswith(("running_mean", "running_var")))
+    shapes = (attempts(arguments)[0], [{i: Dim.AUTO for i, extent in enumerate(value.shape) if extent >= FREE_EXTENT}
+                                       for value in free.values()])
+    try:
+        program = program_of(WithWeights(module, list(free)), (tuple(arguments), list(free.values())), shapes, folder)
+    except Refusal:
+        raise
+    except Exception as error:
+        raise Refusal("torch cannot trace it with weights of any size: " + first_line(error)) from error
+    yield Graph(program, sum(isinstance(a, torch.Tensor) for a in arguments), list(free), list(free.values()))

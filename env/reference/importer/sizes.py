@@ -6,9 +6,8 @@ import sympy
 
 SMALL_BYTES = 64 << 20
 STILL_SMALL_BYTES = 512 << 20
-SMALL_OPERATIONS = 4e9
-LEAST = 2
-KEEP_BATCH = 4
+SMALL_OPERATIONS = 1e9  # 1 to 30 ms, as for the problems that ship
+KEEP, KEEP_BATCH = 8, 4
 # Words that C++ or TorchScript keeps for itself (env/problem_file.cc has the list that counts).
 RESERVED = set("""and as assert auto bool break case char class const def default delete do double else enum except
 export extern float for forward from global goto if import in inline int is lambda launch long namespace new not
@@ -49,23 +48,46 @@ class Sizes:
     def at(self, e, sizes):
         return int(sympy.sympify(e).subs({symbol: sizes[name] for symbol, name in self.names.items()}))
 
-    def small(self, total_bytes, operations, lower_bounds, first):
-        """Halves the batch (`first`) and then whatever is largest until it fits a small CPU; None where it cannot."""
-        values = dict(self.hints)
-        least = {symbol: max(LEAST, lower_bounds.get(symbol, LEAST)) for symbol in values}
+    def fits(self, total_bytes, sizes):
+        return self.at(total_bytes, sizes) <= STILL_SMALL_BYTES
 
-        def cost(e):
-            return int(sympy.sympify(e).subs(values))
+    def smaller(self, total_bytes, operations, lower_bounds, inputs, first, legal):
+        """Sizes for a small CPU, halved as far as that needs: all of them within the bounds of the trace, all of them
+        (it often bounds without need), those of `inputs`, and only the batch, `first`. `legal` says whether operators
+        take the shapes that some sizes give. They may still be too large for a small CPU."""
+        found = []
+        for free, bounds in ((list(self.hints), lower_bounds), (list(self.hints), {}), (inputs, {}),
+                             ([first] if first in self.hints else [], lower_bounds)):
+            sizes = self._halved(total_bytes, operations, bounds, first, free, legal)
+            if sizes not in found:
+                found.append(sizes)
+        return found
 
-        while cost(total_bytes) > SMALL_BYTES or cost(operations) > SMALL_OPERATIONS:
-            enough = {symbol: max(KEEP_BATCH if symbol == first else 8, least[symbol]) for symbol in values}
-            can = [symbol for symbol, value in values.items() if value // 2 >= enough[symbol]]
-            if not can:
-                break
-            largest = first if first in can else max(can, key=lambda symbol: values[symbol])
-            like = [symbol for symbol in can if symbol != first and values[symbol] == values[largest]]
-            for symbol in [first] if largest == first else like:  # square stays square
-                values[symbol] //= 2
-        if cost(total_bytes) > STILL_SMALL_BYTES:
-            return None
+    def _named(self, values):
         return {self.names[symbol]: value for symbol, value in values.items()}
+
+    def _halved(self, total_bytes, operations, bounds, first, free, legal):
+        values, fixed = dict(self.hints), set()
+        enough = {s: max(KEEP_BATCH if s == first else KEEP, bounds.get(s, KEEP_BATCH)) for s in free}
+
+        def group(symbol):
+            """Those to be halved with it: square stays square. None if one of them must not be."""
+            alike = [s for s in free if s not in fixed and s != first and values[s] == values[symbol]]
+            alike = [first] if symbol == first else alike
+            return alike if all(values[s] // 2 >= enough[s] for s in alike) else None
+
+        def trial(symbols):
+            return {**values, **{s: values[s] // 2 for s in symbols}}
+
+        while True:
+            named = self._named(values)
+            if self.at(total_bytes, named) <= SMALL_BYTES and self.at(operations, named) <= SMALL_OPERATIONS:
+                return named
+            can = [symbol for symbol in free if symbol not in fixed and group(symbol)]
+            if not can:
+                return named
+            halved = group(first if first in can else max(can, key=lambda s: values[s]))
+            if legal(self._named(trial(halved))):
+                values = trial(halved)
+            else:
+                fixed.update(s for s in halved if len(halved) == 1 or not legal(self._named(trial([s]))))

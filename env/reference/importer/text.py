@@ -1,13 +1,13 @@
-"""An exported graph as TorchScript text with explicit parameters, its shapes as expressions, and its costs."""
+"""An exported graph as TorchScript text with explicit parameters."""
 
 import json
 import keyword
 import math
 import operator
 
-import sympy
 import torch
-from torch.utils._sympy.functions import CleanDiv, FloorDiv
+
+from .refusals import ChangesState, Unwritable
 
 DTYPE_CODES = {torch.uint8: 0, torch.int8: 1, torch.int16: 2, torch.int32: 3, torch.int64: 4, torch.float16: 5,
                torch.float64: 7, torch.bool: 11, torch.bfloat16: 15}
@@ -25,60 +25,6 @@ HELPERS = {
     "real(": "def real(x: Tensor) -> int:\n    return 7 if x.dtype == 7 else 6\n\n",
     "no_ints(": "def no_ints() -> List[int]:\n    none: List[int] = []\n    return none\n\n",
 }
-
-
-class Unwritable(Exception):
-    """The graph holds what has no TorchScript text here; says what."""
-
-
-class ChangesState(Exception):
-    """The forward writes into an input or into the module's state; says which."""
-
-
-def quotient(above, below, names):
-    parts = [f"({expression(part, names)})" if isinstance(part, (sympy.Add, sympy.Mul)) else expression(part, names)
-             for part in (above, below)]
-    return f"({parts[0]} / {parts[1]})"
-
-
-def expression(e, names):
-    """A sympy expression as problem files write them."""
-    e = sympy.sympify(e)
-    if e.is_Integer:
-        return str(int(e))
-    if e.is_Symbol:
-        return names[e]
-    if isinstance(e, (FloorDiv, CleanDiv)):
-        return quotient(*e.args, names)
-    if isinstance(e, sympy.Add):
-        text = ""
-        for term in sorted(e.args, key=lambda term: (term.could_extract_minus_sign(), term.is_Integer)):
-            negative = term.could_extract_minus_sign()
-            part = expression(-term if negative else term, names)
-            text += (" - " if negative else " + ") + part if text else ("-" if negative else "") + part
-        return text
-    if isinstance(e, sympy.Mul):
-        below = sympy.denom(e)
-        if below != 1:
-            return quotient(sympy.numer(e), below, names)
-        return "*".join(f"({expression(a, names)})" if isinstance(a, sympy.Add) else expression(a, names)
-                        for a in e.args)
-    if isinstance(e, sympy.Pow) and e.exp.is_Integer and 0 < int(e.exp) < 8:
-        base = expression(e.base, names)
-        return "*".join([f"({base})" if isinstance(e.base, sympy.Add) else base] * int(e.exp))
-    raise Unwritable(f"a size of the form {e}")
-
-
-def size(value):
-    """A dimension or a number of elements as a sympy expression."""
-    return value.node.expr if isinstance(value, torch.SymInt) else sympy.Integer(int(value))
-
-
-def numel(value):
-    product = sympy.Integer(1)
-    for dimension in value.shape:
-        product *= size(dimension)
-    return product
 
 
 def operator_name(node):
@@ -105,7 +51,7 @@ class Writer:
         self.names, self.states, self.like = dict(given), states, like
         self.taken = set(taken) | RESERVED
         self.roots = {node: node for node in given}
-        self.used = set()  # placeholders that the text reads
+        self.used, self.replaced = set(), set()  # placeholders that the text reads, and those that it writes anew
         self.lines = []
 
     def body(self, graph):
@@ -140,7 +86,7 @@ class Writer:
         if node.target.namespace != "aten":
             raise Unwritable(str(node.target))
         name = operator_name(node)
-        if name in WITHOUT_VALUE or self._passes_through(node, name):
+        if name in WITHOUT_VALUE or self._passes_through(node, name) or self._replaces_state(node, name):
             return
         if name == "sym_size":
             self.names[node] = f"{self.value(node.args[0])}.size({node.args[1]})"
@@ -189,6 +135,21 @@ class Writer:
         self.roots[node] = self.roots.get(node.args[0], node)
         return True
 
+    def _replaces_state(self, node, name):
+        """A state that is overwritten as a whole before it is read is no state: what is written stands for it."""
+        state = node.args[0] if name == "copy_" else None
+        if state not in self.states or state in self.used or \
+                state.meta["val"].dtype != node.args[1].meta["val"].dtype or \
+                not all(isinstance(extent, int) for extent in state.meta["val"].shape):
+            return False
+        shape = self.value(list(state.meta["val"].shape))
+        copy = self._fresh(self.states[state])
+        self.lines.append(f"{copy} = torch.clone(torch.expand({self.value(node.args[1])}, {shape}))")
+        self.names[node] = self.names[state] = copy
+        self.roots[node] = self.roots[state] = node
+        self.replaced.add(state)
+        return True
+
     def _statistics_left_out(self, node, name):
         """Running statistics that a batch's own make superfluous are neither read nor written."""
         arguments = list(node.args)
@@ -218,7 +179,7 @@ class Writer:
 
     def value(self, v, type_name=""):
         if isinstance(v, torch.fx.Node):
-            if v.op == "placeholder":
+            if v.op == "placeholder" and v not in self.replaced:
                 self.used.add(v)
             return self.names[v]
         if v is None or isinstance(v, bool):

@@ -37,16 +37,77 @@ for file in "$here"/modules/*.py; do
   done <wanted
 done
 
+# Functions of one's own: refused with words, or imported with what is wanted in the problem's file.
 cat >ops.py <<'END'
 import torch
 
 def scaled_sum(a, b):
     return torch.softmax(a, 1) + b
+
+def norm(x, weight, eps=1e-6, *, scale=2.0):
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * weight * scale
+
+def pick(table, index):
+    return table[index] * 2
+
+def halves(x):
+    a, b = x.chunk(2, -1)
+    return {"gated": torch.sigmoid(a) * b, "more": (a.amax(-1), b.amin(-1))}
+
+def halved(x, most):
+    while x.abs().max() > most:
+        x = x / 2
+    return x
 END
-"$python" -c 'import torch; torch.save([torch.randn(64, 32), torch.rand(64, 32)], "examples.pt")'
-"$kevin" import --function ops.py:scaled_sum --example-inputs examples.pt --no-admit >out.txt 2>err.txt || fail "--function: $(cat err.txt)"
-"$kevin" problems mine/scaled_sum | grep -q "torch.softmax(a, 1)" || fail "--function: no softmax"
-"$kevin" import --function ops.py:missing --example-inputs examples.pt 2>&1 | grep -q "has no .missing" || fail "--function with a wrong name"
+"$python" - <<'END'
+import torch
+torch.save([torch.randn(64, 32), torch.rand(64, 32)], "two.pt")
+torch.save({"x": torch.randn(64, 32), "weight": torch.rand(32), "scale": 3.0}, "named.pt")
+torch.save([torch.randn(100, 32), torch.tensor([[0, 99, 7], [2, 4, 6]])], "index.pt")
+torch.save([torch.randn(100, 32), torch.tensor([1, 2]).int()], "int32.pt")
+torch.save(torch.randn(64, 32), "one.pt")
+torch.save([torch.randn(64, 32), 1.0], "number.pt")
+torch.save([torch.randn(64, 32).bfloat16()], "bfloat16.pt")
+torch.save({"x": torch.randn(64, 32), "wait": torch.rand(32)}, "misspelt.pt")
+END
+# own NAME EXAMPLES WORDS [PATTERN]: what is said, and a pattern in the problem's file (without one: refused).
+own() {
+  "$kevin" import --function "ops.py:$1" --example-inputs "$2.pt" --no-admit >out.txt 2>&1 </dev/null
+  local rc=$?
+  grep -qF -- "$3" out.txt || fail "--function $1 with $2 does not say \"$3\": $(cat out.txt)"
+  [ $rc = $(($# == 3 ? 2 : 0)) ] || fail "--function $1 with $2 -> $rc"
+  [ $# = 3 ] || grep -q -- "$4" "data/kevin/problems/mine/$1.toml" || fail "--function $1 lacks \"$4\": $(cat "data/kevin/problems/mine/$1.toml")"
+}
+own scaled_sum two "kevin run --problem mine/scaled_sum" 'torch.softmax(a, 1)'
+own norm named "constants of the problem: eps = 1e-06, scale = 3.0" 'torch.mul(mul_1, 3.0)'
+own norm misspelt "(x, wait) are no arguments of norm(x, weight, eps=1e-06, *, scale=2.0)"
+own norm one "missing a required argument: 'weight'"
+own pick index '`index` is drawn from 0 to 99' '^distribution = "uniform01"'
+own pick int32 "dtype torch.int32, which problems do not have"
+own halves one "kevin run --problem mine/halves" '^name = "out2"'
+own halves bfloat16 "a run's --precision makes that fp16 or bf16"
+own halved number "(ops.py, line 17: while x.abs().max() > most:)"
+own halves missing "there is no such file"
+own half one "it has scaled_sum, norm, pick, halves, halved"
+
+# Names of a person's files are their own, also where the importer has one of the same name.
+mkdir neighbours
+echo 'factor = 3.0' >neighbours/graph.py
+cat >neighbours/tripled.py <<'END'
+import graph
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.tanh(x) * graph.factor
+
+
+def get_inputs():
+    return [torch.randn(8, 8)]
+END
+"$kevin" import neighbours/tripled.py --no-admit >out.txt 2>&1 || fail "a neighbour called graph.py: $(cat out.txt)"
+
 "$kevin" import "$here/modules/dropout.py" --eval --no-admit 2>&1 | grep -q "mine/dropout" || fail "--eval"
 "$kevin" import "$here/modules/linear.py" --small rows=8 --no-admit >/dev/null 2>&1
 "$kevin" problems mine/linear --json | grep -q '"small"' || fail "--small"

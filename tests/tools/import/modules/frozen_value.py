@@ -1,15 +1,10 @@
-# REFUSED: gives other answers on other inputs
+# REFUSED: what was traced of its forward gives other answers on other inputs
 import torch
 
 
 class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.calls = 0
-
     def forward(self, x):
-        self.calls += 1
-        return x * 2 if self.calls < 2 else x * 3
+        return x * 2 if torch.compiler.is_compiling() else x * 3
 
 
 def get_inputs():

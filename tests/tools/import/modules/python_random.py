@@ -1,4 +1,4 @@
-# REFUSED: its forward is not deterministic
+# REFUSED: draws random numbers (Python
 import random
 
 import torch

@@ -1,0 +1,214 @@
+"""Whether a draft's text answers as the module does, and the module as it does itself."""
+
+import random
+import sys
+import types
+
+import torch
+from torch._dispatch.python import enable_python_dispatcher
+
+from .draft import Draft, value_of
+from .graph import unchanged
+from .refusals import Refusal, first_line, refuse_raised
+from .values import draw
+
+COMPARED_BYTES = 256 << 20  # at full size, on inputs as the person's file draws them
+COMPARED_OPERATIONS = 5e10
+MOST_COMPARED_BYTES = 2 << 30  # where nothing smaller can be had
+MOST_COMPARED_OPERATIONS = 3e11
+TOLERANCE = 1e-4  # of the result's magnitude, in float32: the order of additions may differ
+
+
+class DoesNotHold(Exception):
+    """At these sizes the module raises or the text says something else."""
+
+    def __init__(self, refusal):
+        super().__init__(str(refusal))
+        self.refusal = refusal
+
+
+def compiled(text):
+    """As C++ compiles it: `torch` is the ATen operators and nothing else."""
+    namespace, table = types.ModuleType("torch"), torch.jit._builtins._get_builtin_table()
+    for schema in torch._C._jit_get_all_schemas():
+        family, _, name = schema.name.partition("::")
+        if family == "aten" and not hasattr(namespace, name):
+            stand_in = types.SimpleNamespace()
+            setattr(namespace, name, stand_in)
+            table[id(stand_in)] = schema.name
+    unit = torch.jit.CompilationUnit()
+    try:
+        unit.define(text, rcb=lambda name: namespace if name == "torch" else None)
+    except Exception as error:
+        raise Refusal("the text made of its graph is no TorchScript: " + first_line(error),
+                      "use other operators for what the message names") from error
+    return unit.forward
+
+
+def same(ours, theirs, exactly):
+    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+        return False
+    if exactly or not ours.is_floating_point():
+        return bool(torch.equal(ours.nan_to_num(), theirs.nan_to_num()))
+    magnitude = float(theirs[theirs.isfinite()].abs().amax()) if bool(theirs.isfinite().any()) else 0.0
+    difference = torch.where(ours == theirs, 0.0, ours - theirs).nan_to_num(0.0)
+    return bool((difference.abs() <= TOLERANCE * magnitude).all())
+
+
+def seed_everything(seed):
+    torch.manual_seed(seed)
+    random.seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed)
+
+
+def plain_attributes(module):
+    """What a forward that counts or caches may change."""
+    return {f"{prefix}.{name}".lstrip("."): value for prefix, part in module.named_modules()
+            for name, value in vars(part).items() if value is None or isinstance(value, (bool, int, float, str))}
+
+
+def steady_answers(draft, inputs, parameters):
+    """The module's answers, if they follow from its inputs and weights alone."""
+    def run(seed):
+        seed_everything(seed)
+        return draft.answers_of_module(inputs, parameters)
+
+    def differs(answers):
+        return not all(same(a, b, exactly=True) for a, b in zip(answers, first))
+
+    before = plain_attributes(draft.case.module)
+    first = [t.clone() for t in run(1)]
+    if differs(run(1)):
+        after = plain_attributes(draft.case.module)
+        changed = [name for name, value in before.items() if name not in after or after[name] != value]
+        if changed:
+            raise Refusal(f"its forward keeps something from call to call (self.{changed[0]} changes): two calls on the "
+                          "same inputs differ", "a problem has no memory: make what is kept an input of forward")
+        raise Refusal("its forward is not deterministic: two calls on the same inputs differ, with the same seeds",
+                      "take clocks, counters and random generators of its own out of forward")
+    if differs(run(2)):
+        raise Refusal("its forward draws random numbers (Python's or numpy's): with another seed it answers otherwise",
+                      "make what is drawn an input of forward, or draw it once in __init__")
+    return first
+
+
+def tried(what, call):
+    """What `call` returns; what it raises may be due to the sizes."""
+    try:
+        with torch.no_grad():
+            return call()
+    except Refusal:
+        raise
+    except Exception as error:
+        try:
+            refuse_raised(what, error)
+        except Refusal as refusal:
+            raise DoesNotHold(refusal) from error
+
+
+def compare(draft, function, inputs, others, parameters):
+    """On `inputs` and then on `others`: a module that keeps what the first call saw shows it on the second. Refuses what
+    no size would mend; raises DoesNotHold for what may be due to these sizes."""
+    for given, module in ((inputs, steady_answers), (others, Draft.answers_of_module)):
+        versions = [t._version for t in given]
+        theirs = tried("forward", lambda: module(draft, given, parameters))
+        if [t._version for t in given] != versions:
+            raise Refusal("forward writes into one of its inputs",
+                          "write into a new tensor (no inplace=True on an input): candidates' inputs are read-only")
+        ours = tried("the text made of its graph", lambda: draft.answers_of_text(function, given, parameters))
+        if len(ours) != len(theirs) or not all(same(a, b, exactly=False) for a, b in zip(ours, theirs)):
+            raise DoesNotHold(Refusal("what was traced of its forward gives other answers on other inputs",
+                                      "tracing froze a value: it depends on what a tensor holds, on an earlier call or on "
+                                      "being traced; keep forward to tensor operations"))
+
+
+def drawn(draft, nodes, sizes):
+    return [draw(draft.specs[n], draft.concrete(n, sizes), value_of(n).dtype) for n in nodes]
+
+
+def compare_with_drawn(draft, function, sizes):
+    torch.manual_seed(3)
+    inputs, others = (drawn(draft, draft.graph.inputs, sizes) for _ in range(2))
+    compare(draft, function, inputs, others, drawn(draft, draft.parameters, sizes))
+
+
+def compare_with_fresh(draft, function):
+    inputs, others = draft.case.fresh(2), draft.case.fresh(3)
+    if inputs is None:  # example inputs: nothing draws others
+        compare_with_drawn(draft, function, draft.sizes.full)
+        return
+    inputs, others = ([t for t in given if isinstance(t, torch.Tensor)] for given in (inputs, others))
+    compare(draft, function, inputs, others, [draft.graph.state_value(n) for n in draft.parameters])
+
+
+class Checks:
+    """What was compared of a draft. `small` is a size set for small CPUs at which the text holds, or None."""
+
+    def __init__(self, draft):
+        self.draft, self.function = draft, compiled(draft.text)
+        self.compared, self.small, self.why_not = False, None, None
+        self.known_legal = {}
+        self.candidates, self.too_large = self._candidates()
+
+    def run(self):
+        """At full size where that is affordable, and at small."""
+        draft = self.draft
+        if self._affordable(draft.sizes.full, COMPARED_BYTES, COMPARED_OPERATIONS) and not draft.case.recorder.skipped:
+            try:
+                with unchanged(draft.case.module):
+                    compare_with_fresh(draft, self.function)
+            except DoesNotHold as problem:
+                raise problem.refusal from problem
+            self.compared = True
+        self.small = next((sizes for sizes in self.candidates if self._holds(sizes)), None)
+
+    def compare_beyond_small(self):
+        """At the least size that can be had, if nothing was compared yet. Whether something was."""
+        for sizes in [] if self.compared else [*self.too_large, self.draft.sizes.full]:
+            if self._affordable(sizes, MOST_COMPARED_BYTES, MOST_COMPARED_OPERATIONS) and self._holds(sizes):
+                break
+        return self.compared
+
+    def _candidates(self):
+        """Size sets for a small CPU, and those that are still too large for one."""
+        small, fits = self.draft.small_sizes(self._legal), lambda sizes: self.draft.sizes.fits(self.draft.traffic, sizes)
+        if self.draft.job.get("small"):
+            return small, []
+        return [s for s in small if fits(s)], [s for s in small if not fits(s)]
+
+    def _legal(self, sizes):
+        key = tuple(sizes.values())
+        if key not in self.known_legal:
+            self.known_legal[key] = self._takes_shapes(sizes)
+        return self.known_legal[key]
+
+    def _takes_shapes(self, sizes):
+        """Tried with tensors that have no values."""
+        draft = self.draft
+        inputs, parameters = ([torch.empty(draft.concrete(n, sizes), dtype=value_of(n).dtype, device="meta") for n in nodes]
+                              for nodes in (draft.graph.inputs, draft.parameters))
+        try:
+            with enable_python_dispatcher():  # for recurrent.py
+                draft.answers_of_text(self.function, inputs, parameters, device="meta")
+        except (RuntimeError, NotImplementedError):
+            return False
+        return True
+
+    def _affordable(self, sizes, most_bytes, most_operations):
+        at = self.draft.sizes.at
+        return at(self.draft.traffic, sizes) <= most_bytes and at(self.draft.operations, sizes) <= most_operations
+
+    def _holds(self, sizes):
+        if sizes == self.draft.sizes.full and self.compared:
+            return True
+        try:
+            with unchanged(self.draft.case.module):
+                compare_with_drawn(self.draft, self.function, sizes)
+        except DoesNotHold as problem:
+            self.why_not = problem.refusal
+            if self.draft.job.get("small"):
+                raise problem.refusal from problem
+            return False
+        self.compared = True
+        return True

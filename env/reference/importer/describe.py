@@ -1,0 +1,131 @@
+"""One job: from a person's file or function to the parts of a problem file."""
+
+import torch
+
+from . import recurrent
+from .case import DTYPES, case_of_file
+from .checks import Checks
+from .costs import families
+from .draft import Draft, value_of
+from .expressions import numel
+from .graph import export, export_with_weights
+from .own_function import case_of_function
+from .refusals import ChangesState, Refusal, Unwritable, refuse_raised
+from .text import operator_name
+
+LARGE_INDEX = 1 << 31
+
+
+def draft_of(case, job, graphs):
+    """That of the first graph, from the one with most free sizes on, whose shapes and operators can be written down."""
+    reason = None
+    for graph in graphs:
+        try:
+            draft = Draft(case, graph, job)
+            draft.measure()
+            return draft
+        except Unwritable as unwritable:
+            reason = unwritable
+        except ChangesState as change:
+            raise Refusal(str(change), "write into a new tensor; candidates' inputs are read-only, weights are drawn "
+                                       "anew for each call") from change
+    raise Refusal(f"its graph holds {reason}, which TorchScript text cannot say",
+                  "use operators of torch itself (ATen) in forward")
+
+
+def refuse_what_fails_anyway(case):
+    """The file's own error says more than the tracer's."""
+    if case.recorder.skipped:
+        return
+    try:
+        with torch.no_grad():
+            case.module(*case.arguments)
+    except Exception as error:
+        refuse_raised("forward", error)
+
+
+def traced(case, job):
+    try:
+        return draft_of(case, job, export(case.module, case.arguments, case.folder))
+    except Refusal:
+        refuse_what_fails_anyway(case)
+        raise
+
+
+def checked(case, draft, job, say):
+    """Where weights alone are too much for a small CPU, their sizes may vary too, if torch can trace that."""
+    say({"phase": "compare"})
+    checks = Checks(draft)
+    if checks.candidates:
+        checks.run()
+        if checks.small is not None:
+            return checks
+    else:
+        say({"phase": "trace with weights of any size"})
+        try:
+            free = Checks(draft_of(case, job, export_with_weights(case.module, case.arguments, case.folder)))
+            say({"phase": "compare"})
+            free.run()
+            if free.small is not None or free.compare_beyond_small():
+                return free
+        except Refusal:
+            pass  # what is wrong with the module itself comes up again
+        checks.run()
+    checks.compare_beyond_small()
+    return checks
+
+
+def index_output(draft, node):
+    """The check for an output that is the argmax or argmin of the first input; None for other outputs."""
+    extreme = operator_name(node) in ("argmax", "argmin") and len(draft.outputs) == 1 and \
+        node.args[0] is draft.graph.inputs[0] and len(node.args) > 1 and node.args[1] is not None
+    if not extreme:
+        return None
+    return {"extreme_dim": node.args[1] % value_of(node.args[0]).dim(),
+            "extreme_is_max": operator_name(node) == "argmax"}
+
+
+def describe_outputs(draft):
+    """The outputs, and what the check must know of them."""
+    outputs, check = [], {}
+    for name, node in zip(draft.output_names, draft.outputs):
+        if not hasattr(node, "meta") or not isinstance(node.meta.get("val"), torch.Tensor):
+            raise Refusal("it returns what is no tensor", "return one tensor, or a tuple of tensors")
+        value = value_of(node)
+        check = (index_output(draft, node) if value.dtype == torch.int64 else None) or {}
+        if value.dtype != torch.float32 and not check:
+            raise Refusal(f"its output has dtype {str(value.dtype).removeprefix('torch.')}, which cannot be checked",
+                          "return float32 (or the argmax or argmin of the first input along a dimension)")
+        if 0 in value.shape:
+            raise Refusal(f"its output is empty: shape {list(value.shape)}", "sizes start at 1")
+        outputs.append({"name": name, "shape": draft.shapes[node], "dtype": DTYPES[value.dtype]})
+    return outputs, check
+
+
+def describe(job, say):
+    say({"phase": "load"})
+    recurrent.use()
+    case = case_of_file(job["file"]) if job.get("file") else case_of_function(job["function"], job["examples"])
+    case.module.train(not job.get("eval"))
+    for parameter in case.module.parameters():
+        parameter.requires_grad_(False)
+    say({"phase": "trace"})
+    draft = traced(case, job)
+    describe_outputs(draft)
+    checks = checked(case, draft, job, say)
+    draft = checks.draft
+    outputs, extreme = describe_outputs(draft)
+    sizes = {"full": draft.sizes.full, **({"small": checks.small} if checks.small is not None else {})}
+    notes = list(case.notes)
+    if not checks.compared:
+        why = f": {checks.why_not}" if checks.why_not else ": too large for that here"
+        notes.append("not compared with the module" + why)
+    flags = {}
+    if any(draft.sizes.at_full(numel(value_of(n))) >= LARGE_INDEX for n in draft.tensors + draft.outputs):
+        flags["needs-int64-index"] = "A tensor has 2^31 elements or more."
+    inputs = [{"name": draft.name(n), "shape": draft.shapes[n], "dtype": DTYPES[value_of(n).dtype],
+               "role": "param" if n in draft.parameters else "input", **draft.specs[n]} for n in draft.tensors]
+    return {"reference": draft.text, "source": case.source, "families": families(draft.graph.graph), "sizes": sizes,
+            "inputs": inputs, "outputs": outputs, "cost": draft.cost, "check": {**draft.check, **extreme},
+            "flags": flags, "notes": notes, "torch": torch.__version__,
+            "bytes": {name: draft.sizes.at(draft.traffic, at) for name, at in sizes.items()}}

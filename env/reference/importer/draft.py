@@ -1,0 +1,130 @@
+"""A graph on its way to a problem: its tensors, their names, its text and sizes."""
+
+import sympy
+import torch
+from torch.utils._pytree import tree_leaves
+
+from .costs import totals
+from .expressions import expression, numel
+from .graph import refuse_randomness
+from .sizes import Sizes, legal_name
+from .specs import input_spec, state_spec
+from .text import Writer, function_text
+
+MANY_PARAMETERS = 16  # above it they are one Dict (env/problem.h)
+
+
+def value_of(node):
+    return node.meta["val"]
+
+
+def id_of(tensor):
+    return (tensor.untyped_storage()._cdata, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()))
+
+
+class Draft:
+    """`tensors` are those of the problem in its order: inputs, `kept` ones of the module that keep their values, and
+    `parameters`, its others, which are drawn anew. `specs` says from what."""
+
+    def __init__(self, case, graph, job):
+        self.case, self.graph, self.job = case, graph, job
+        refuse_randomness(graph.graph, case.folder)
+        self.taken = set()
+        tensor_names = [n for n, a in zip(case.names, case.arguments) if isinstance(a, torch.Tensor)]
+        self.input_names = {node: self._legal(name) for node, name in zip(graph.inputs, tensor_names)}
+        self._choose_tensors(self._name_states())
+        self.outputs = graph.outputs()
+        out = "out" if len(self.outputs) == 1 else "out0"
+        self.output_names = [self._legal(out if i == 0 else f"out{i}") for i in range(len(self.outputs))]
+        body, _ = self._write(self.parameters if self.has_many() else [])
+        self._finish_text(body)
+        self._name_sizes()
+
+    def name(self, node):
+        return self.input_names.get(node) or self.state_names[node]
+
+    def has_many(self):
+        return len(self.parameters) > MANY_PARAMETERS
+
+    def concrete(self, node, sizes):
+        return [self.sizes.at(d, sizes) for d in self.graph.shape(node)]
+
+    def answers_of_module(self, inputs, parameters):
+        """What the module itself returns, in a list."""
+        following = iter(inputs)
+        given = [next(following) if isinstance(a, torch.Tensor) else a for a in self.case.arguments]
+        return tree_leaves(self.graph.call(self.case.module, given, dict(zip(self.parameters, parameters))))
+
+    def answers_of_text(self, function, inputs, parameters, device="cpu"):
+        named = {self.name(n): value for n, value in zip(self.parameters, parameters)}
+        kept = [self.graph.state_value(n).to(device) for n in self.kept]
+        return tree_leaves(function(*inputs, *kept, *([named] if self.has_many() else named.values())))
+
+    def measure(self):
+        """Shapes of all tensors, costs and the length of sums, as a problem file writes them."""
+        self.operations, self.terms = totals(self.graph.graph, self.sizes.at_full)
+        self.traffic = sympy.expand(self._bytes(self.tensors) + self._bytes(self.outputs))
+        names = self.sizes.names
+        self.shapes = {n: [expression(d, names) for d in self.graph.shape(n)] for n in self.tensors + self.outputs}
+        self.cost = {"flops": expression(self.operations, names), "bytes": expression(self.traffic, names),
+                     "min_bytes": expression(sympy.expand(self._bytes(self.outputs)), names)}
+        self.check = {"reduction": expression(self.terms, names)}
+
+    def small_sizes(self, legal):
+        """Size sets for a small CPU, those to be tried first at first (sizes.py)."""
+        if self.job.get("small"):
+            return [{**self.sizes.full, **self.job["small"]}]
+        shapes = [self.graph.shape(n) for n in self.graph.inputs]
+        batch = next(iter(shapes[0][0].free_symbols), None) if shapes[0] else None
+        of_inputs = set().union(*(d.free_symbols for shape in shapes for d in shape))
+        return self.sizes.smaller(self.traffic, self.operations, self.graph.lower_bounds(),
+                                  [s for s in self.sizes.hints if s in of_inputs], batch, legal)
+
+    def _legal(self, wanted):
+        found = legal_name(wanted, self.taken)
+        self.taken.add(found)
+        return found
+
+    def _name_states(self):
+        """Names the module's tensors, tied ones alike; returns those that the text reads, each once."""
+        first_of, self.state_names = {}, {}
+        for node, target in self.graph.states.items():
+            tied = first_of.setdefault(id_of(self.graph.state_value(node)), node)
+            self.state_names[node] = self.state_names[tied] if tied is not node else self._legal(target)
+        used = self._write(in_dict=[])[1]
+        firsts = {first_of[id_of(self.graph.state_value(n))] for n in used if n in self.graph.states}
+        return [n for n in self.graph.states if n in firsts]
+
+    def _choose_tensors(self, states):
+        arguments = [a for a in self.case.arguments if isinstance(a, torch.Tensor)]
+        self.specs = {node: input_spec(self.case, argument, self.input_names[node], self.job.get("distribution"))
+                      for node, argument in zip(self.graph.inputs, arguments)}
+        for node in states:
+            self.specs[node] = state_spec(self.case, self.graph.state_value(node), self.graph.states[node],
+                                          self.graph.is_parameter[node])
+        self.kept = [n for n in states if self.specs[n]["distribution"] == "stored"]
+        self.parameters = [n for n in states if n not in self.kept]
+        self.tensors = list(self.graph.inputs) + self.kept + self.parameters
+
+    def _write(self, in_dict):
+        given = dict(self.input_names)
+        for node, name in self.state_names.items():
+            given[node] = f'p["{name}"]' if node in in_dict else name
+        names = [*self.input_names.values(), *self.state_names.values()]
+        floats = [self.input_names[n] for n in self.graph.inputs if value_of(n).is_floating_point()]
+        like = floats[0] if floats else next(iter(given.values()))
+        writer = Writer(given, self.graph.states, like, names)
+        return writer.body(self.graph.graph), writer.used
+
+    def _finish_text(self, body):
+        named = [self.name(n) for n in self.graph.inputs + self.kept]
+        named += ["p: Dict[str, Tensor]"] if self.has_many() else [self.name(n) for n in self.parameters]
+        self.text = function_text(named, body)
+
+    def _name_sizes(self):
+        shapes = [self.graph.shape(n) for n in self.tensors]
+        names = self.taken | {f"{name}_offset" for name in self.taken} | {"params"}
+        self.sizes = Sizes(shapes, self.graph.hints(), self.case.constants, names)
+
+    def _bytes(self, nodes):
+        return sum(numel(value_of(n)) * value_of(n).element_size() for n in nodes)

@@ -1,0 +1,56 @@
+"""Why a file cannot be imported, in words."""
+
+import os
+import re
+import traceback
+
+import torch
+
+NOT_THEIRS = (os.path.dirname(os.path.abspath(__file__)), os.path.dirname(torch.__file__), "<")
+NO_CUDA = ("not compiled with CUDA", "NVIDIA driver", "No CUDA", "CUDA driver", "libcuda", "CUDA-capable", "HIP GPUs")
+TRACEBACK_LINES = 6
+
+
+class Refusal(Exception):
+    """This file cannot be imported: what is wrong with it, and what to do about it."""
+
+    def __init__(self, what, next_step=""):
+        super().__init__(what)
+        self.next_step = next_step
+
+
+class Unwritable(Exception):
+    """The graph holds what has no TorchScript text here; says what."""
+
+
+class ChangesState(Exception):
+    """The forward writes into an input or into the module's state; says which."""
+
+
+def place_in(error, folder):
+    """Where in the person's own files it came up: " (file.py, line 7: if x.sum() > 0:)"."""
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(folder)]
+    return f" ({os.path.basename(own[-1].filename)}, line {own[-1].lineno}: {own[-1].line})" if own else ""
+
+
+def place_of(node, folder):
+    """The same of a call in a graph."""
+    own = re.findall(r'File "([^"]*)", line (\d+), in .*\n *(.*)', node.meta.get("stack_trace") or "")
+    own = [found for found in own if found[0].startswith(folder)]
+    return f" ({os.path.basename(own[-1][0])}, line {own[-1][1]}: {own[-1][2]})" if own else ""
+
+
+def first_line(error):
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:400]
+
+
+def refuse_raised(doing, error):
+    if any(word in str(error) for word in NO_CUDA):
+        raise Refusal(f"{doing} needs CUDA: {first_line(error)}",
+                      "make it run on the CPU too (device=x.device instead of \"cuda\"); Kevin moves it by itself")
+    told = traceback.TracebackException.from_exception(error)
+    own = [frame for frame in told.stack if not frame.filename.startswith(NOT_THEIRS)]
+    told.stack = traceback.StackSummary.from_list(own or told.stack)
+    lines = "".join(told.format(chain=False)).rstrip().splitlines()[-TRACEBACK_LINES:]
+    raise Refusal(f"{doing} raises\n    " + "\n    ".join(lines), "correct the file; python3 shows the same") from error
