@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <condition_variable>
 #include <latch>
 #include <list>
 #include <mutex>
@@ -13,6 +12,8 @@
 #include <thread>
 
 #include "agent/kinds.h"
+#include "agent/rollout_tally.h"
+#include "agent/seclusion.h"
 #include "env/error.h"
 
 namespace kevin {
@@ -97,42 +98,18 @@ class Rollout {
   // False: there was none. `alone`: also an item whose next dead worker would be its last; nothing else is
   // leased in this process until a turn of it is stored.
   bool RunNext(bool alone) {
-    if (!Admit(alone)) return false;
+    if (!seclusion_.Enter(alone, drain_)) return false;
     LeaseTerms terms = terms_;
     terms.last_chances = alone;
     try {
       std::optional<WorkItem> item = queue_.Take(terms);
       if (item) RunItem(std::move(*item));
-      Dismiss(alone);
+      seclusion_.Leave(alone);
       return item.has_value();
     } catch (...) {
-      Dismiss(alone);
+      seclusion_.Leave(alone);
       throw;
     }
-  }
-
-  // Waits while somebody is alone; does not wait to be alone.
-  bool Admit(bool alone) {
-    std::unique_lock lock(admission_mutex_);
-    if (alone && (admitted_ > 0 || secluded_)) return false;
-    while (secluded_ && !drain_) admission_.wait_for(lock, kTick);
-    if (secluded_) return false;
-    ++admitted_;
-    secluded_ = alone;
-    if (alone) alone_ = std::this_thread::get_id();
-    return true;
-  }
-  void Dismiss(bool alone) {
-    if (alone) Readmit();
-    const std::lock_guard lock(admission_mutex_);
-    --admitted_;
-  }
-  // The thread that is alone, if this is the one, is so no more.
-  void Readmit() {
-    const std::lock_guard lock(admission_mutex_);
-    if (!secluded_ || alone_ != std::this_thread::get_id()) return;
-    secluded_ = false;
-    admission_.notify_all();
   }
 
   void RunItem(WorkItem item) {
@@ -213,13 +190,13 @@ class Rollout {
     };
     hooks.on_turn = [this, active](const TurnRecord& turn, const EpisodeRecord& episode) {
       Account(turn, *active);
-      Readmit();
+      seclusion_.EndSolitude();
       Call(hooks_.on_turn, turn, episode);
       FollowRequests();
     };
     hooks.on_budget = [this] {
       const std::lock_guard lock(mutex_);
-      if (!drain_ && out_of_.empty()) out_of_ = Nearest(options_.budget, usage_);
+      if (!drain_ && out_of_.empty()) out_of_ = Nearest(options_.budget, tally_.Usage());
       drain_ = true;
     };
     return hooks;
@@ -283,7 +260,7 @@ class Rollout {
     if (asked_to_drain_ != nullptr && *asked_to_drain_) drain_ = true;
     if (asked_to_stop_ != nullptr && *asked_to_stop_) CancelAll();
     const std::lock_guard lock(mutex_);
-    if (!drain_ && out_of_.empty()) out_of_ = Exceeded(options_.budget, usage_, SecondsSince(start_));
+    if (!drain_ && out_of_.empty()) out_of_ = Exceeded(options_.budget, tally_.Usage(), SecondsSince(start_));
     if (!out_of_.empty()) drain_ = true;
   }
 
@@ -306,11 +283,8 @@ class Rollout {
   }
 
   void Recount() {
-    const CollectionUsage usage = queue_.Usage(options_.collection, options_.budget.costs_are_known);
-    std::vector<ProblemResult> results = queue_.Results(options_.collection);
-    const std::lock_guard lock(mutex_);
-    usage_ = usage;
-    results_ = std::move(results);
+    tally_.Recounted(queue_.Usage(options_.collection, options_.budget.costs_are_known),
+                     queue_.Results(options_.collection));
   }
 
   void Report() {
@@ -320,11 +294,8 @@ class Rollout {
     {
       const std::lock_guard lock(mutex_);
       for (const ActiveItem& active : active_) status.running.push_back(active.shown);
-      status.results = results_;
-      status.usage = usage_;
-      status.turns = turns_;
-      status.device_s = device_s_;
     }
+    tally_.FillIn(&status);
     status.seconds = SecondsSince(start_);
     status.draining = drain_;
     Call(hooks_.on_progress, status);
@@ -354,17 +325,9 @@ class Rollout {
   }
 
   void Account(const TurnRecord& turn, ActiveItem& active) {
-    const EvaluationRecord& e = turn.evaluation;
-    const double device_s = !e.cached_from.empty() ? 0 : e.device_s.value_or(e.verify_s + e.measure_s);
+    tally_.Add(turn);
     const std::lock_guard lock(mutex_);
     ++active.stored_turns;
-    ++turns_;
-    device_s_ += device_s;
-    ++usage_.turns;
-    usage_.prompt_tokens += turn.usage.prompt_tokens.value_or(0);
-    usage_.completion_tokens += turn.usage.completion_tokens.value_or(0);
-    usage_.device_s += device_s;
-    usage_.dollars += turn.cost_usd.value_or(0);
     faults_in_a_row_ = 0;
   }
 
@@ -402,18 +365,11 @@ class Rollout {
   CancelToken drain_{false};
   std::atomic<bool> workers_gone_{false};
   std::atomic<int> faults_in_a_row_{0};
-  std::mutex admission_mutex_;
-  std::condition_variable admission_;
-  int admitted_ = 0;       // items being worked on
-  bool secluded_ = false;  // one of them is alone
-  std::thread::id alone_;
+  Seclusion seclusion_;
+  RolloutTally tally_;
   std::mutex hooks_mutex_;
   std::mutex mutex_;  // for what follows
   std::list<ActiveItem> active_;
-  std::vector<ProblemResult> results_;
-  CollectionUsage usage_;
-  int64_t turns_ = 0;
-  double device_s_ = 0;
   std::string out_of_;
   std::exception_ptr broken_;
 };

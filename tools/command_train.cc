@@ -17,7 +17,6 @@
 #include "tools/interrupt.h"
 #include "tools/print.h"
 #include "tools/progress.h"
-#include "tools/run_choice.h"
 #include "tools/train/best_checkpoint.h"
 #include "tools/train/model_text.h"
 #include "tools/train/peak_flops.h"
@@ -25,27 +24,13 @@
 #include "tools/train/rollout_log.h"
 #include "tools/train/sampled_training.h"
 #include "tools/train/step_log.h"
-#include "tools/train/train_settings.h"
+#include "tools/train/train_request.h"
 #include "tools/train/trainer_process.h"
 
 namespace kevin {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct TrainCommand {
-  std::vector<std::string> databases = {"kevin.db"}, runs;
-  std::string model, output, problems, without, held_out;
-  TrainSettings settings;
-  OnlineSettings sampling;
-  UnitOptions units;
-  BatchOptions batches;
-  int64_t steps = 0;
-  double epochs = 0;
-  uint64_t seed = 0;
-  bool resume = false, recompute = false, optimizer_on_cpu = false, keep_cut_off = false, json = false;
-  bool from_base = false;
-};
 
 constexpr const char* kExamples = R"(Examples:
   kevin train --model models/qwen --out run1                     GRPO in the Kevin recipe, 40 steps, from kevin.db
@@ -60,61 +45,9 @@ constexpr const char* kExamples = R"(Examples:
 OUT gets checkpoints/, model/ (or adapter/), metrics.jsonl, rollouts/ and tensorboard/; best/ and run.json from
 evaluations.)";
 
-LearnRequest RequestFrom(const TrainCommand& command, const TrainSuites& suites, const Scheme& scheme) {
-  LearnRequest request;
-  for (const std::string& database : command.databases) {
-    LearnRequest::Source source{database, {}};
-    if (!command.runs.empty()) {
-      const std::vector<RunFigures> all = Store::Open(database, OpenMode::kRead).ListRuns();
-      for (const std::string& run : command.runs) source.runs.push_back(FindRunId(all, run, database));
-    }
-    request.sources.push_back(std::move(source));
-  }
-  request.problems = command.problems;
-  request.left_out = IdsOfSuite(command.without), request.held_out = IdsOfSuite(command.held_out);
-  for (const auto* more : {&suites.dev, &suites.test})
-    request.held_out.insert(request.held_out.end(), more->begin(), more->end());
-  request.scheme = scheme;
-  return request;
-}
-
-void CheckOutput(const TrainCommand& command) {
-  if (command.resume || !(fs::exists(fs::path(command.output) / "checkpoints") ||
-                          fs::exists(fs::path(command.output) / "run.json")))
-    return;
-  throw Error(ExitCode::kBadRequest, command.output + " holds a training run already",
-              "go on with it (--resume), or choose another --out");
-}
-
-// What of an algorithm follows from where its turns come from.
-Algorithm AlgorithmOf(TrainCommand* command) {
-  CheckOnlineSettings(command->sampling);
-  Algorithm algorithm = AlgorithmFrom(command->settings);
-  OnlineSettings& sampling = command->sampling;
-  if (!sampling.online) return algorithm;
-  if (sampling.problems_per_step == 0) sampling.problems_per_step = algorithm.units_per_step;
-  // A round of imitation is an epoch over what it chose, a batch after the other.
-  if (algorithm.material == Material::kAnswers && !command->settings.Has("--updates")) {
-    const int answers =
-        sampling.problems_per_step * (algorithm.picked == Picked::kBest ? 1 : sampling.samples);
-    algorithm.train.updates_per_step = (answers + algorithm.units_per_step - 1) / algorithm.units_per_step;
-  }
-  return algorithm;
-}
-
-local::TrainOptions OptionsFrom(const TrainCommand& command, const Algorithm& algorithm) {
-  local::TrainOptions options = algorithm.train;
-  options.model = command.model, options.output = command.output;
-  options.seed = command.seed, options.resume = command.resume;
-  options.recompute = command.recompute, options.adam.on_cpu = command.optimizer_on_cpu;
-  options.from_base = command.from_base;
-  if (command.steps > 0) options.steps = command.steps;
-  return options;
-}
-
 class TrainRun {
  public:
-  explicit TrainRun(const TrainCommand& command)
+  explicit TrainRun(const TrainRequest& command)
       : command_(command),
         algorithm_(AlgorithmOf(&command_)),
         options_(OptionsFrom(command_, algorithm_)),
@@ -147,7 +80,7 @@ class TrainRun {
 
  private:
   void ReadRecords() {
-    records_.emplace(RequestFrom(command_, suites_, algorithm_.scheme), algorithm_, command_.units);
+    records_.emplace(RecordsFrom(command_, suites_, algorithm_.scheme), algorithm_, command_.units);
     const double epochs = command_.epochs > 0 ? command_.epochs : command_.steps > 0 ? 0 : algorithm_.epochs;
     if (epochs > 0)
       options_.steps =
@@ -351,7 +284,7 @@ class TrainRun {
     return static_cast<int>(ExitCode::kInterrupted);
   }
 
-  TrainCommand command_;
+  TrainRequest command_;
   const Algorithm algorithm_;
   local::TrainOptions options_;
   const TrainSuites suites_;
@@ -370,53 +303,14 @@ class TrainRun {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-void AddOptions(CLI::App* command, TrainCommand* o) {
-  command->add_option("--model", o->model, "The model that is trained: a Hugging Face folder")->required();
-  command->add_option("--out", o->output, "Folder for checkpoints and the trained model")->required();
-  command->add_option("--db", o->databases, "A database; may be repeated; --online: where turns are kept")
-      ->allow_extra_args(false)
-      ->capture_default_str();
-  command->add_option("--run", o->runs, "Only this run (may be repeated): id, unique beginning, or latest")
-      ->allow_extra_args(false);
-  command->add_option("--problems", o->problems, "Only problems whose ids begin so: level1/");
-  command->add_option("--without", o->without, "A suite whose problems are not learnt from");
-  command->add_option("--held-out", o->held_out,
-                      "The suite of the evaluation; an error if one of it is learnt from");
-  command->add_option("--steps", o->steps, "Batches (default: 40; sft, tpt, dpo: one epoch)")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--epochs", o->epochs, "Instead of --steps")
-      ->check(CLI::PositiveNumber)
-      ->excludes("--steps");
-  command->add_option("--seed", o->seed, "Of order and adapters")->capture_default_str();
-  command->add_flag("--resume", o->resume, "Go on from the newest checkpoint in --out");
-  command->add_option("--min-speedup", o->units.min_speedup, "sft, tpt: of right kernels")
-      ->check(CLI::NonNegativeNumber);
-  command->add_flag("--keep-flat", o->units.keep_flat, "Keep tasks whose turns do not differ");
-  command->add_flag("--keep-cut-off", o->keep_cut_off, "Also train replies that the length limit cut off");
-  command->add_option("--max-sample-tokens", o->batches.max_sample_tokens,
-                      "Longer turns are left out (default: the model's context)");
-  command->add_option("--opening", o->batches.opening, "How the model's reasoning begins when all is well")
-      ->capture_default_str();
-  command
-      ->add_flag("--recompute", o->recompute,
-                 "Recompute activations in the backward pass: less memory, slower")
-      ->group("Model and memory");
-  command->add_flag("--optimizer-on-cpu", o->optimizer_on_cpu, "Keep the optimiser in main memory")
-      ->group("Model and memory");
-  command->add_flag("--from-base", o->from_base, "Each step begins with --model's weights again (tpt)");
-  AddTrainSettings(command, &o->settings);
-  AddOnlineSettings(command, &o->sampling);
-  command->add_flag("--json", o->json, "One JSON object a step");
-}
-
 }  // namespace
 
 void AddTrainCommand(CLI::App& app, Action* action) {
-  auto options = std::make_shared<TrainCommand>();
+  auto options = std::make_shared<TrainRequest>();
   CLI::App* command = app.add_subcommand(
       "train", "Train a local model on what is in the database, or on what it makes itself");
   command->footer(kExamples);
-  AddOptions(command, options.get());
+  AddTrainRequest(command, options.get());
   command->callback([options, action] { *action = [options] { return TrainRun(*options).Run(); }; });
 }
 

@@ -7,7 +7,10 @@
 //                future to earn from, starts below that mean
 //   trajectory   the sum of the whole episode for each of its turns
 //
-//   learning_curve [--steps N] [--seed S] [--learning-rate X] [--entropy X] [--check]
+//   learning_curve [--steps N] [--seed S] [--learning-rate X] [--entropy X] [--out DIR] [--check]
+//
+// With --out each curve is a training run in a folder of its own, DIR/per-turn-S, DIR/all-turns-S and
+// DIR/per-trajectory-S, for `kevin report --train`; learning_curve/README.md shows some.
 //
 // An episode has four turns on one problem. In turn t the policy answers with two of eight tokens; each that
 // is the one that problem and turn ask for (which only trying tells) earns half a point: one point a turn is
@@ -21,11 +24,15 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 
 #include "agent/attribution/attribution.h"
 #include "policies/local/train/trainer.h"
+#include "policies/local/train/wire.h"
 #include "tests/policies/local/tiny_model.h"
 
 namespace kevin::local {
@@ -89,6 +96,12 @@ std::vector<Turn> Play(LanguageModel& model, std::mt19937_64& random) {
 
 enum class Credit { kPerTurn, kAllTurns, kTrajectory };
 
+const char* NameOf(Credit credit) {
+  return credit == Credit::kPerTurn    ? "per-turn"
+         : credit == Credit::kAllTurns ? "all-turns"
+                                       : "per-trajectory";
+}
+
 // Advantages as attribution makes them, problem by problem.
 void AttributeTurns(std::vector<Turn>& turns, Credit credit) {
   const size_t group = static_cast<size_t>(kEpisodes) * kTurns;
@@ -118,6 +131,31 @@ struct Knobs {
   int steps = 240;
   uint64_t seed = 1;
   double learning_rate = 1e-3, entropy_weight = 0.1;
+  std::string output;  // empty: curves are not kept
+};
+
+// The figures of a run's steps, as `kevin report --train` reads them.
+class Metrics {
+ public:
+  Metrics(Credit credit, const Knobs& knobs) : steps_(knobs.steps) {
+    if (knobs.output.empty()) return;
+    const auto folder =
+        std::filesystem::path(knobs.output) / (NameOf(credit) + ("-" + std::to_string(knobs.seed)));
+    std::filesystem::create_directories(folder);
+    file_.exceptions(std::ios::failbit);
+    file_.open(folder / "metrics.jsonl");
+  }
+
+  void Add(double reward, const StepFigures& figures) {
+    if (!file_.is_open()) return;
+    nlohmann::json event = ToJson(figures);
+    event.update({{"event", "step"}, {"steps", steps_}, {"reward", reward}});
+    file_ << event << std::endl;
+  }
+
+ private:
+  const int steps_;
+  std::ofstream file_;
 };
 
 std::vector<double> Learn(Credit credit, const Knobs& knobs) {
@@ -137,6 +175,7 @@ std::vector<double> Learn(Credit credit, const Knobs& knobs) {
   Trainer trainer(options, *model, nullptr, *alone);
   std::mt19937_64 random(seed);
   std::vector<double> curve;
+  Metrics metrics(credit, knobs);
   for (int step = 1; step <= steps; ++step) {
     std::vector<Turn> turns = Play(*model, random);
     double score = 0;
@@ -146,7 +185,7 @@ std::vector<double> Learn(Credit credit, const Knobs& knobs) {
     Batch batch;
     batch.step = step;
     for (Turn& turn : turns) batch.samples.push_back(std::move(turn.sample));
-    trainer.Step(batch);
+    metrics.Add(score, trainer.Step(batch));
   }
   return curve;
 }
@@ -169,6 +208,7 @@ int Main(int argc, char** argv) {
     if (name == "--steps") knobs.steps = std::atoi(argv[i + 1]);
     if (name == "--seed") knobs.seed = std::strtoull(argv[i + 1], nullptr, 10);
     if (name == "--learning-rate") knobs.learning_rate = std::atof(argv[i + 1]);
+    if (name == "--out") knobs.output = argv[i + 1];
     if (name == "--entropy") knobs.entropy_weight = std::atof(argv[i + 1]);
   }
   const int steps = knobs.steps;
