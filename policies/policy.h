@@ -65,10 +65,11 @@ struct Task {
   std::vector<std::string> families;
   std::map<std::string, int64_t> symbols;  // in scope in the candidate: size symbols, a block's offsets
   std::vector<TaskArgument> arguments;
-  int threads = 1;                    // kind cpp: cores
-  TaskDevice device;                  // kind cuda
-  int turn = 1;                       // from 1
-  std::string start_source;           // --from, or empty
+  int shapes = 1;            // to be right at, compiled anew for each; symbols and arguments: of the first
+  int threads = 1;           // kind cpp: cores
+  TaskDevice device;         // kind cuda
+  int turn = 1;              // from 1
+  std::string start_source;  // --from, or empty
   std::vector<TaskAttempt> attempts;  // earlier turns, oldest first
   bool tf32 = false;                  // on a GPU: fp32 products may be rounded to TF32
 };

@@ -27,6 +27,10 @@ Kernel Recognise(const Task& task) {
                   [](const TaskArgument& argument) { return argument.role == "params"; })) {
     throw Unsupported("it has so many parameters that they come as one block");
   }
+  if (task.shapes > 1) {
+    throw Unsupported(fmt::format(
+        "its kernels are for one shape, and this size set has {} (--size NAME/1 is its first)", task.shapes));
+  }
   const search::NodePtr reference = search::ReadReference(task.reference);
   const Computation computation{search::Lower(*reference, task.arguments, {.one_pass_moments = true}),
                                 search::Lower(*reference, task.arguments, {.one_pass_moments = false}),

@@ -10,7 +10,9 @@
 #include "agent/judge.h"
 #include "agent/records.h"
 #include "agent/shape_records.h"
+#include "env/error.h"
 #include "env/hash.h"
+#include "policies/search/search_policy.h"
 #include "tests/agent/golden.h"
 #include "tests/catch.h"
 #include "tests/fakes.h"
@@ -248,6 +250,18 @@ TEST_CASE("an episode at several shapes: prompts, cached verdicts, the winner's 
   CHECK(Has(turns[0].feedback, "It gains least at mine/2."));
   testing::CheckGolden("tests/agent/golden/shapes_turn.txt", policy.requests[1].messages[1].content);
   CHECK(policy.requests[0].task.symbols == Symbols{{"B", 64}, {"N", 8}});
+  CHECK(policy.requests[0].task.shapes == 2);
+
+  // The search policy's schedules are made for one shape.
+  const auto search = MakeSearchPolicy();
+  try {
+    RequirePolicyFor(f.problem, *search, options, "cpp");
+    FAIL("its kernels would be wrong at the other shape");
+  } catch (const Error& error) {
+    CHECK(Has(error.what(), "its kernels are for one shape, and this size set has 2"));
+  }
+  options.size = "mine/2";
+  RequirePolicyFor(f.problem, *search, options, "cpp");
 }
 
 }  // namespace kevin
