@@ -29,6 +29,7 @@ constexpr const char* kExamples = R"(Examples:
   kevin import --function ops.py:rotary --example-inputs rotary.pt
                                                        a function or torch.nn.Module of yours (module:name or
                                                        FILE.py:name) and its arguments, torch.save([tensor, ...], FILE)
+                                                       in order or torch.save({"name": tensor, ...}, FILE) by name
   kevin import net.py --eval                           the module in evaluation mode: no dropout, running statistics
   kevin import big.py --small batch_size=4,dim=512     the size set for CPUs, by the names that `kevin problems` shows
   kevin import big.py --shape mine:dim=4096:3 --shape mine:dim=1001

@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 import traceback
 
 import torch
@@ -49,6 +50,9 @@ def refuse_raised(doing, error):
     if any(word in str(error) for word in NO_CUDA):
         raise Refusal(f"{doing} needs CUDA: {first_line(error)}",
                       "make it run on the CPU too (device=x.device instead of \"cuda\"); Kevin moves it by itself")
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        raise Refusal(f"{doing} imports `{error.name}`, which this Python does not have",
+                      f"install it for {sys.executable}, or name the Python that has it in KEVIN_PYTHON") from error
     told = traceback.TracebackException.from_exception(error)
     own = [frame for frame in told.stack if not frame.filename.startswith(NOT_THEIRS)]
     told.stack = traceback.StackSummary.from_list(own or told.stack)

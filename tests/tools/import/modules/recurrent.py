@@ -1,4 +1,5 @@
 # HAS: torch.lstm
+# HAS: ^N1 = 12
 # HAS: "recurrent"
 import torch
 

@@ -1,0 +1,2 @@
+# REFUSED: imports `no_such_package`, which this Python does not have
+import no_such_package
