@@ -6,13 +6,13 @@
 #include <cstring>
 #include <thread>
 
+#include "env/cpu/rearrange.h"
+
 namespace kevin {
 namespace {
 
 constexpr int kLooks = 3;
-constexpr int kProbes = 24;               // words looked at in each output
-constexpr int kBlocks = 4;                // changed in each input ...
-constexpr int64_t kBlockElements = 2048;  // ... of that length, at most a quarter of the input in all
+constexpr int kProbes = 24;  // words looked at in each output
 
 uint32_t WordAt(const std::byte* place) {
   uint32_t word = 0;
@@ -58,21 +58,12 @@ void FinalOutputs::Remember(size_t calls) {
   }
 }
 
-// Blocks are overwritten with other blocks of the same input, so that its values stay what the problem
-// promises.
 void Audit::ChangeInputs(size_t first_call) {
   for (size_t call = slots_.size(); call-- > first_call;) {
-    for (const TensorView& input : session_.Inputs(slots_[call])) {
-      const int64_t elements = ElementCount(input.shape),
-                    length = std::min(kBlockElements, elements / (4 * kBlocks));
-      const int64_t bytes = DTypeBytes(input.dtype);
-      if (length < 1) continue;
-      std::uniform_int_distribution<int64_t> start(0, elements - length);
-      for (int block = 0; block < kBlocks; ++block) {
-        auto* data = static_cast<std::byte*>(input.data);
-        std::memmove(data + start(session_.random()) * bytes, data + start(session_.random()) * bytes,
-                     static_cast<size_t>(length * bytes));
-      }
+    const std::vector<TensorView> inputs = session_.Inputs(slots_[call]);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const ConcreteTensor& tensor = session_.sized().inputs[i];
+      Rearrange(tensor.spec, tensor.elements, session_.random(), inputs[i].data);
     }
     // The process counts with a full barrier before it begins the next call: if the count is still lower
     // after ours, the call begins with what was just written.
