@@ -143,8 +143,9 @@ struct EvaluationRecord {
   double compile_s = 0, verify_s = 0, measure_s = 0, wait_s = 0;  // wait_s: for the machine-wide lock
   std::vector<uint64_t> seeds;
   std::vector<SampleRecord> samples;
-  std::string log;             // compiler warnings or the candidate's stderr, trimmed
-  // JSON object, how it was measured. `shapes`: of a size set with several shapes, a list of what came of each.
+  std::string log;  // compiler warnings or the candidate's stderr, trimmed
+  // JSON object, how it was measured. `shapes`: of a size set with several shapes, a list of what came of
+  // each.
   std::string machine = "{}";
   // On a GPU only.
   std::string kernels;      // JSON list of objects, one a launch; empty: unknown
