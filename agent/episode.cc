@@ -17,16 +17,13 @@
 #include "env/device_lock.h"
 #include "env/error.h"
 #include "env/precision.h"
+#include "env/seconds_since.h"
 #include "prompts/prompts.h"
 
 namespace kevin {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 struct Interrupted {};
 

@@ -15,6 +15,7 @@
 #include "agent/rollout_tally.h"
 #include "agent/seclusion.h"
 #include "env/error.h"
+#include "env/seconds_since.h"
 
 namespace kevin {
 namespace {
@@ -27,10 +28,6 @@ constexpr auto kProgressEvery = milliseconds(1000);
 constexpr auto kRecountEvery = milliseconds(5000);
 constexpr auto kIdle = milliseconds(50);
 constexpr double kLongestRest = 300;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 struct ActiveItem {
   WorkItem item;

@@ -21,6 +21,7 @@
 #include "env/machine.h"
 #include "env/precision.h"
 #include "env/sandbox/sandbox.h"
+#include "env/seconds_since.h"
 #include "env/verify.h"
 #include "env/wire.h"
 
@@ -33,10 +34,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kEnvironmentVersion = 1;  // bump when verdicts or times may change
 constexpr const char* kTorch = "2.11.0";
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 class CpuEnvironmentImpl final : public CpuEnvironment {
  public:

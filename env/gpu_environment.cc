@@ -28,6 +28,7 @@
 #include "env/hash.h"
 #include "env/machine.h"
 #include "env/precision.h"
+#include "env/seconds_since.h"
 #include "env/verify.h"
 
 namespace kevin {
@@ -39,10 +40,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kGpuEnvironmentVersion = 1;  // bump when verdicts or times may change
 constexpr double kCrashCheck_s = 5, kProfile_s = 120;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // A candidate that got as far as machine code, or why not.
 struct Built {

@@ -13,6 +13,7 @@
 #include "env/error.h"
 #include "env/gpu_environment.h"
 #include "env/precision.h"
+#include "env/seconds_since.h"
 #include "tools/admission_log.h"
 #include "tools/device_options.h"
 #include "tools/honest_kernels.h"
@@ -28,10 +29,6 @@ using Clock = std::chrono::steady_clock;
 constexpr int kMostFailuresInARow = 3;
 
 using Row = AdmissionRow;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // --- Decoys and honest kernels of one problem ---
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "env/error.h"
+#include "env/seconds_since.h"
 #include "policies/local/fused/fused_runner.h"
 #include "tools/model_shapes.h"
 #include "tools/run_transformers.h"
@@ -26,10 +27,6 @@ namespace {
 
 using namespace local;
 using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 struct Options {
   std::string device = "cuda:0", shape = "1.5B", dtype = "bf16";

@@ -5,6 +5,7 @@
 
 #include "env/error.h"
 #include "env/gpu_environment.h"
+#include "env/seconds_since.h"
 #include "tools/bench_gpu_parts.h"
 #include "tools/suites.h"
 
@@ -21,10 +22,6 @@ struct Prepared {
   double seconds = 0;  // from asking to having the truth
   Preparation preparation;
 };
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 std::vector<std::string> Chosen(const ProblemSet& problems, const PrepareChoice& choice) {
   std::vector<std::string> ids = ProblemsOfSuite(problems, ProblemSet::DefaultDirectory(), choice.suite);

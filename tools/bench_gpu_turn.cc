@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "env/error.h"
+#include "env/seconds_since.h"
 #include "tools/bench_candidates.h"
 #include "tools/bench_compiler.h"
 #include "tools/bench_gpu_parts.h"
@@ -19,10 +20,6 @@ constexpr int kFailures = 5;                // of each kind that is wrong
 constexpr double kKernelBenchTurnS = 77.5;  // its own harness, one correct level1/19 at full on an H200
 
 using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // A part of an identifier that no earlier run of this program has used, so that no cache knows the text.
 std::string Mark() {

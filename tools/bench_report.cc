@@ -15,6 +15,7 @@
 #include <random>
 
 #include "env/error.h"
+#include "env/seconds_since.h"
 #include "tools/places.h"
 #include "trajectories/blob.h"
 #include "trajectories/store.h"
@@ -24,10 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr int kTurns = 8, kProblems = 250, kSamples = 4;
-
-double SecondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 ProblemRecord MadeUpProblem(int number) {
   static const char* const kFamilies[] = {"elementwise", "reduction", "softmax", "norm", "matmul"};

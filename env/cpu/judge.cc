@@ -14,6 +14,7 @@
 #include "env/device_lock.h"
 #include "env/error.h"
 #include "env/estimate.h"
+#include "env/seconds_since.h"
 
 namespace kevin {
 namespace {
@@ -29,10 +30,6 @@ constexpr double kFixedBudget_s = 1.0;
 constexpr int kMinFixedRounds = 6, kMaxFixedRounds = 10;  // per process
 constexpr double kConfirmFactor = 1.5;
 constexpr double kAuditShare = 0.15;  // of rounds
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // What one round of pairs gave: microseconds per call, NaN where that side was not timed.
 struct Round {

@@ -11,6 +11,7 @@
 #include "env/float16.h"
 #include "env/gpu/gpu_checker.h"
 #include "env/precision.h"
+#include "env/seconds_since.h"
 
 namespace kevin {
 namespace {
@@ -364,10 +365,6 @@ class GpuAdmission {
   uint64_t seed_ = 0, member_ = 0;  // of what the slot holds
   bool is_disturbed_ = false;       // inputs or the reference's outputs are others at the moment
 };
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 }  // namespace
 

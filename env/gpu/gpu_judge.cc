@@ -11,6 +11,7 @@
 #include "env/error.h"
 #include "env/estimate.h"
 #include "env/gpu/gpu_checker.h"
+#include "env/seconds_since.h"
 
 namespace kevin {
 namespace {
@@ -34,10 +35,6 @@ constexpr double kWakeUp_us = 50;       // by which the end of a conversation ma
 constexpr double kLaunch_us = 2.5;      // of the host's time
 // What more pairs do not average away, as A/A measurements show (tools/bench_clock --device cuda).
 constexpr ClockCalibration kGpuCalibration{0.003, 0.001};
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
