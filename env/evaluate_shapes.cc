@@ -7,12 +7,11 @@
 
 #include "env/environment.h"
 #include "env/hash.h"
+#include "env/seconds_since.h"
 #include "env/shapes.h"
 
 namespace kevin {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 bool IsMeasured(const Evaluation& evaluation) { return std::holds_alternative<Measured>(evaluation.outcome); }
 
@@ -140,7 +139,7 @@ Evaluation Environment::Evaluate(const Problem& problem, const Candidate& candid
     evaluation->key = EvaluationKey(problem, candidate, options);
   };
 
-  const auto start = Clock::now();
+  const auto start = std::chrono::steady_clock::now();
   std::string machine_key;
   if (options.known && !options.confirm) {
     std::vector<std::string> keys;
@@ -150,7 +149,7 @@ Evaluation Environment::Evaluate(const Problem& problem, const Candidate& candid
     }
     machine_key = CombinedKey(keys);
   }
-  const double key_s = std::chrono::duration<double>(Clock::now() - start).count();
+  const double key_s = SecondsSince(start);
   if (!machine_key.empty()) {
     if (std::optional<Evaluation> known = options.known(machine_key)) {
       known->candidate_hash = known->key_parts["candidate"] =

@@ -232,19 +232,22 @@ void RunAnew(const AnswerContext& context, const std::vector<void*>& outputs,
   reference.DropOutputs();
 }
 
+// The problem's own scale; 0 where it gives none.
+double ScaleAt(const AnswerContext& context, int64_t at) {
+  const DoubleTensor scales = context.session->truth().Scale(context.inputs);
+  return scales.elements ? scales.values()[static_cast<size_t>(at)] : 0;
+}
+
 void OneWrongElement(const AnswerContext& context, const std::vector<void*>& outputs) {
   CopyReference(context, outputs);
   const TensorView& view = context.reference[0];
   const int64_t at = Elements(view) * 2 / 3;
   // Of 16-bit types a hundredth may be no more than rounding.
   const double right = ValueAt(view, at), rms = RmsAround(view, at);
-  const DoubleTensor scales = context.session->truth().Scale(context.inputs);
-  const double scale = scales.elements ? scales.values()[static_cast<size_t>(at)] : 0;
-  const double of_type = view.dtype == DType::kF32 ? 0 : 16 * Roundoff(view.dtype);
-  const double wrong = view.dtype == DType::kI64
-                           ? right + 1
-                           : right + std::max(0.01 * rms, of_type * std::max({std::abs(right), rms, scale}));
-  SetElements(view, outputs[0], at, at + 1, wrong);
+  double off = view.dtype == DType::kI64 ? 1 : 0.01 * rms;
+  if (DTypeBytes(view.dtype) == 2)
+    off = std::max(off, 16 * Roundoff(view.dtype) * std::max({std::abs(right), rms, ScaleAt(context, at)}));
+  SetElements(view, outputs[0], at, at + 1, right + off);
 }
 
 void HalfTheRows(const AnswerContext& context, const std::vector<void*>& outputs) {

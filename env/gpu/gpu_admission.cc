@@ -288,9 +288,10 @@ class GpuAdmission {
       const auto bytes = static_cast<size_t>(DTypeBytes(dtype));
       const double right = FloatAt(dtype, data + at * bytes), rms = RmsAround(index);
       // Of 16-bit types a hundredth may be no more than rounding.
-      const double of_type = dtype == DType::kF32 ? 0 : 16 * Roundoff(dtype);
-      const uint32_t wrong = BitsOf(
-          dtype, right + std::max(0.01 * rms, of_type * std::max({std::abs(right), rms, ScaleAt(index)})));
+      double off = 0.01 * rms;
+      if (bytes == 2)
+        off = std::max(off, 16 * Roundoff(dtype) * std::max({std::abs(right), rms, ScaleAt(index)}));
+      const uint32_t wrong = BitsOf(dtype, right + off);
       KEVIN_CU(MemcpyHtoD, data + at * bytes, &wrong, bytes);
     }
   }
