@@ -7,9 +7,9 @@
 #include <cmath>
 
 #include "agent/feedback.h"
-#include "agent/kinds.h"
+#include "env/kinds.h"
 #include "agent/text.h"
-#include "env/precision.h"
+#include "env/problem/precision.h"
 #include "prompts/prompts.h"
 
 namespace kevin {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "env/problem.h"
+#include "env/problem/problem.h"
 #include "policies/policy.h"
 #include "trajectories/records.h"
 

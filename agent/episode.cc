@@ -11,13 +11,13 @@
 #include "agent/feedback.h"
 #include "agent/journal.h"
 #include "agent/judge.h"
-#include "agent/kinds.h"
+#include "env/kinds.h"
 #include "agent/parse.h"
 #include "agent/records.h"
-#include "env/device_lock.h"
+#include "env/process/device_lock.h"
 #include "env/error.h"
-#include "env/precision.h"
-#include "env/seconds_since.h"
+#include "env/problem/precision.h"
+#include "env/process/seconds_since.h"
 #include "prompts/prompts.h"
 
 namespace kevin {

@@ -7,12 +7,6 @@ namespace kevin {
 namespace {
 
 Json Null() { return Json(nullptr); }
-Json OrNull(const std::string& text) { return text.empty() ? Null() : Json(text); }
-
-template <class T>
-Json OrNull(const std::optional<T>& value) {
-  return value ? Json(*value) : Null();
-}
 
 // Seconds of a phase; a phase that did not run has none.
 Json Seconds(double seconds) { return seconds > 0 ? Json(seconds) : Null(); }

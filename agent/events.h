@@ -2,16 +2,15 @@
 // The JSON objects that `--json` prints, one a line. Field names are fixed: scripts rely on them. What is not
 // known is null, never 0; `speedup` is there only for `measured`. `event` comes first. Invalid UTF-8 (a
 // candidate may print anything) is replaced. `shapes`: of a size set with several shapes, a list of what came
-// of each (agent/shape_records.h); `speedup` and the other numbers are then their means (env/shapes.h).
+// of each (agent/shape_records.h); `speedup` and the other numbers are then their means (env/verdict/shapes.h).
 
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "agent/json.h"
 #include "trajectories/records.h"
 
 namespace kevin {
 
-using Json = nlohmann::ordered_json;
 
 // Beside the common fields: `episode`, `turn`, `generate_s`, `overhead_s`, `summary`, and what it took of a
 // server's: tokens, `requests`, `cost_usd`.

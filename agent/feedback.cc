@@ -7,15 +7,15 @@
 
 #include "agent/compile_errors.h"
 #include "agent/gpu_feedback.h"
-#include "agent/kinds.h"
+#include "env/kinds.h"
 #include "agent/shape_records.h"
 #include "agent/text.h"
-#include "env/shapes.h"
+#include "env/verdict/shapes.h"
 
 namespace kevin {
 namespace {
 
-constexpr size_t kMaxLogBytes = 1500;
+constexpr size_t kMaxFeedbackLogBytes = 1500;
 constexpr double kNearFloor = 1.25;  // times the floor; closer than this only details are left
 
 std::string Fenced(std::string_view text) {
@@ -205,7 +205,7 @@ std::string Feedback(const Evaluation& evaluation, const FeedbackContext& contex
   std::string text = std::visit([&](const auto& outcome) { return Describe(outcome, evaluation, context); },
                                 evaluation.outcome);
   if (std::holds_alternative<Crashed>(evaluation.outcome) && !Trim(evaluation.log).empty()) {
-    text += "\n\nIt printed:\n\n" + Fenced(Clip(Trim(evaluation.log), kMaxLogBytes));
+    text += "\n\nIt printed:\n\n" + Fenced(Clip(Trim(evaluation.log), kMaxFeedbackLogBytes));
   }
   if (!std::holds_alternative<Measured>(evaluation.outcome)) text += RightElsewhere(evaluation);
   if (!evaluation.cached_from.empty()) {

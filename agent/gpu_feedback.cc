@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kNearCeiling = 0.9;   // of a peak; above it only details are left
 constexpr double kFarFromBoth = 0.35;  // below it in both, neither bandwidth nor arithmetic is what limits
-constexpr double kNearFloor = 1.15;    // times the floor
+constexpr double kNearGpuFloor = 1.15;    // times the floor
 constexpr double kFewWarps = 0.3;      // occupancy below which latency may show
 
 // 100 %, 62 %, 0.4 %
@@ -63,7 +63,7 @@ std::string GpuRates(const Measured& m, const Evaluation& e) {
 std::string GpuAdvice(const Measured& m, const Evaluation& e) {
   const Roofline roofline = RooflineOf(m, e);
   const double share = std::max(roofline.memory, roofline.arithmetic);
-  if (share >= kNearCeiling || (m.floor_us > 0 && m.candidate_us <= kNearFloor * m.floor_us)) {
+  if (share >= kNearCeiling || (m.floor_us > 0 && m.candidate_us <= kNearGpuFloor * m.floor_us)) {
     return "It is close to what this GPU can do; only details are left, such as the size of the grid, the "
            "last partial wave of blocks and cache hints on loads and stores.";
   }

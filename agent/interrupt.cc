@@ -1,4 +1,4 @@
-#include "tools/interrupt.h"
+#include "agent/interrupt.h"
 
 #include <csignal>
 

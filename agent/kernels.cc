@@ -12,7 +12,7 @@ std::string Bytes(int64_t bytes) {
                        : fmt::format("{} B", bytes);
 }
 
-KernelReport FromJson(const Json& json) {
+KernelReport KernelFromJson(const Json& json) {
   KernelReport kernel;
   kernel.name = json.value("name", "");
   kernel.grid = json.value("grid", "");
@@ -54,7 +54,7 @@ std::string KernelsText(const std::vector<KernelReport>& kernels) {
 std::vector<KernelReport> KernelsFromText(const std::string& text) {
   std::vector<KernelReport> kernels;
   try {
-    for (const Json& kernel : Json::parse(text.empty() ? "[]" : text)) kernels.push_back(FromJson(kernel));
+    for (const Json& kernel : Json::parse(text.empty() ? "[]" : text)) kernels.push_back(KernelFromJson(kernel));
   } catch (const Json::exception&) {
     kernels.clear();
   }

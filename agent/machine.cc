@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "env/machine.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 namespace {

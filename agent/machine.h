@@ -1,5 +1,5 @@
 #pragma once
-// What this machine is, as the prompt and the record tell it: env/machine.h and what /sys and sysconf add.
+// What this machine is, as the prompt and the record tell it: env/process/machine.h and what /sys and sysconf add.
 
 #include <cstdint>
 #include <string>

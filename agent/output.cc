@@ -7,7 +7,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "agent/kinds.h"
+#include "env/kinds.h"
 #include "env/error.h"
 
 namespace kevin {

@@ -5,7 +5,7 @@
 #include <cctype>
 #include <vector>
 
-#include "agent/kinds.h"
+#include "env/kinds.h"
 #include "agent/text.h"
 
 namespace kevin {

@@ -1,4 +1,4 @@
-#include "tools/places.h"
+#include "agent/places.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "tools/print.h"
+#include "agent/print.h"
 
 #include <fmt/format.h>
 

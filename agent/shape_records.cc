@@ -4,13 +4,13 @@
 
 #include <optional>
 
+#include "agent/json.h"
 #include "agent/feedback.h"
 #include "agent/records.h"
 
 namespace kevin {
 namespace {
 
-using Json = nlohmann::ordered_json;
 
 // A column of the verdict, by its name in JSON.
 template <class Value>
@@ -30,11 +30,6 @@ constexpr Field<int> kCounts[] = {{"pairs", &EvaluationRecord::pairs},
                                   {"processes", &EvaluationRecord::processes}};
 constexpr Field<RatioRecord> kRatios[] = {{"speedup", &EvaluationRecord::speedup},
                                           {"against_start", &EvaluationRecord::against_start}};
-
-template <class Value>
-Json OrNull(const std::optional<Value>& value) {
-  return value ? Json(*value) : Json();
-}
 
 template <class Value>
 std::optional<Value> ValueOf(const Json& json, const std::string& name) {

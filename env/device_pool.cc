@@ -1,10 +1,10 @@
-#include "agent/device_pool.h"
+#include "env/device_pool.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "agent/kinds.h"
+#include "env/kinds.h"
 #include "env/error.h"
 
 namespace kevin {

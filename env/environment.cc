@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "env/environment.h"
-#include "env/hash.h"
-#include "env/seconds_since.h"
-#include "env/shapes.h"
+#include "env/problem/hash.h"
+#include "env/process/seconds_since.h"
+#include "env/verdict/shapes.h"
 
 namespace kevin {
 namespace {

@@ -13,13 +13,13 @@
 #include <variant>
 #include <vector>
 
-#include "env/problem.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 
 struct Candidate {
   // "cpp"   C++ for the CPU with `extern "C" void launch(...)`
-  // "cuda"  CUDA C++ device code and an interpreted `void launch(...)` (env/gpu/launch_function.h)
+  // "cuda"  CUDA C++ device code and an interpreted `void launch(...)` (env/gpu/launch/launch_function.h)
   // "ptx"   PTX text with the same launch function
   std::string kind = "cpp";
   std::string source;
@@ -76,7 +76,7 @@ std::string OutcomeReason(const Outcome& outcome);  // one line; empty for measu
 // score = 0.3 * correct + speed-up * correct (Kevin, arXiv 2507.11948, section 3.2); 0 for all but Measured.
 double Score(const Outcome& outcome);
 
-// What came of one of the shapes of a size set with several (env/shapes.h).
+// What came of one of the shapes of a size set with several (env/verdict/shapes.h).
 struct ShapeResult {
   std::string size;  // "mine/2", as in Problem::sizes
   Symbols symbols;
@@ -179,14 +179,14 @@ struct EnvironmentFacts {
   std::string machine;             // one line for the prompt about the device; empty: the CPU's own facts
 };
 
-// Judges candidates on one device. Second implementation: the fake in tests/fakes.h.
+// Judges candidates on one device. Second implementation: the fake in tests/support/fakes.h.
 // Calls block and may come from many threads at once: what must be alone on the device takes turns, while
 // others compile. Throws Error for broken infrastructure (the turn is then void).
 class Environment {
  public:
   virtual ~Environment() = default;
   // At all shapes of options.size: right only if right at each. Of a size set with several, each is judged
-  // like a size of its own, the cheapest first, up to the first failure; env/shapes.h says what becomes of
+  // like a size of its own, the cheapest first, up to the first failure; env/verdict/shapes.h says what becomes of
   // their results.
   Evaluation Evaluate(const Problem& problem, const Candidate& candidate, const EvaluateOptions& options);
   // The key that Evaluate would give this candidate (Evaluation::key), without compiling or running anything.

@@ -6,7 +6,7 @@
 #include "env/environment.h"
 #include "env/error.h"
 #include "env/gpu/find_gpus.h"
-#include "env/gpu_environment.h"
+#include "env/gpu/gpu_environment.h"
 
 namespace kevin {
 namespace {

@@ -11,13 +11,13 @@
 #include <span>
 
 #include "env/error.h"
-#include "env/gpu_environment.h"
-#include "env/precision.h"
-#include "env/seconds_since.h"
+#include "env/gpu/gpu_environment.h"
+#include "env/problem/precision.h"
+#include "env/process/seconds_since.h"
 #include "tools/admission_log.h"
 #include "tools/device_options.h"
 #include "tools/honest_kernels.h"
-#include "tools/places.h"
+#include "agent/places.h"
 #include "tools/table.h"
 
 namespace kevin {

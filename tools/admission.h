@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "env/cpu_environment.h"
-#include "env/problem.h"
+#include "env/cpu/cpu_environment.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 

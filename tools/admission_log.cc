@@ -9,7 +9,6 @@
 namespace kevin {
 namespace {
 
-using nlohmann::json;
 using nlohmann::ordered_json;
 
 auto Key(const AdmissionRecord& record) {
@@ -39,7 +38,7 @@ ordered_json ToJson(const AdmissionRecord& record) {
           {"seconds", record.seconds}};
 }
 
-AdmissionRecord AdmissionFromJson(const json& event) {
+AdmissionRecord AdmissionFromJson(const nlohmann::json& event) {
   AdmissionRecord record;
   if (event.at("event") != "admission") return record;
   const auto text = [&](const char* key) {
@@ -68,9 +67,9 @@ AdmissionLog::AdmissionLog(std::filesystem::path file) : file_(std::move(file)) 
     throw Error(ExitCode::kBadRequest, file_.string() + ": cannot be read", "check its permissions");
   for (std::string line; std::getline(lines, line);) {
     try {
-      AdmissionRecord record = AdmissionFromJson(json::parse(line));
+      AdmissionRecord record = AdmissionFromJson(nlohmann::json::parse(line));
       if (!record.problem.empty()) records_.push_back(std::move(record));
-    } catch (const json::exception&) {
+    } catch (const nlohmann::json::exception&) {
     }
   }
 }

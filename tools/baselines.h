@@ -8,10 +8,10 @@
 #include <string>
 
 #include "env/environment.h"
-#include "env/gpu/baseline_store.h"
-#include "env/gpu/torch_compile.h"
+#include "env/python/baseline_store.h"
+#include "env/python/torch_compile.h"
 #include "tools/device_options.h"
-#include "tools/progress.h"
+#include "agent/progress.h"
 
 namespace CLI {
 class App;
@@ -43,7 +43,7 @@ std::optional<Baseline> BaselineFor(const BaselineQuestion& question, const Envi
                                     const GpuFinder& find_gpus = FindGpus);
 
 // Of a size set with several shapes: geometric means of the times with the shapes' weights, as speed-ups have
-// them (env/shapes.h), or the first failure. At least one.
+// them (env/verdict/shapes.h), or the first failure. At least one.
 struct ShapeBaseline {
   Baseline baseline;
   double weight = 1;

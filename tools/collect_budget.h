@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "agent/budget.h"
-#include "tools/policy_options.h"
+#include "agent/rollout/budget.h"
+#include "tools/policy_flags.h"
 
 namespace CLI {
 class App;

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/budget.h"
-#include "agent/rollout.h"
+#include "agent/rollout/budget.h"
+#include "agent/rollout/rollout.h"
 #include "tools/policies.h"
 
 namespace kevin {

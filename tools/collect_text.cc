@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "agent/json.h"
 #include "agent/feedback.h"
 #include "tools/table.h"
 
@@ -43,11 +44,6 @@ Derived Derive(const RolloutStatus& status, const CollectTotals& totals) {
                          static_cast<double>(status.usage.turns);
   d.seconds_left = std::max(0.0, to_make) * status.seconds / made;
   return d;
-}
-
-template <typename Value>
-Json OrNull(const std::optional<Value>& value) {
-  return value ? Json(*value) : Json();
 }
 
 }  // namespace

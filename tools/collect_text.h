@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "agent/events.h"
-#include "agent/rollout.h"
+#include "agent/rollout/rollout.h"
 
 namespace kevin {
 

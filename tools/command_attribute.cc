@@ -25,7 +25,7 @@ struct AttributeOptions {
   bool json = false;
 };
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kAttributeExamples = R"(Examples:
   kevin attribute                                    scheme kevin for every run in kevin.db
   kevin attribute --scheme trloo --run latest        another scheme, for the last run alone
   kevin attribute --scheme kevin --gamma 0.8 --name kevin-0.8
@@ -73,7 +73,7 @@ struct Kept {
   double seconds = 0;
 };
 
-void Print(const Scheme& scheme, const Attribution& attribution, const Kept& kept,
+void PrintAttribution(const Scheme& scheme, const Attribution& attribution, const Kept& kept,
            const AttributeOptions& options) {
   const Spread scores = SpreadOf(attribution.turns, [](const auto& t) { return t.score.score; });
   const Spread returns = SpreadOf(attribution.turns, [](const auto& t) { return t.value; });
@@ -128,7 +128,7 @@ int RunAttribute(const AttributeOptions& options) {
   for (const EpisodeFigures& e : figures.episodes) episodes.push_back(e.id);
   const std::string id = store.SaveAttribution(record, episodes, ToRecords(figures, attribution));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  Print(scheme, attribution, {id, record.scheme, episodes.size(), runs.size(), seconds}, options);
+  PrintAttribution(scheme, attribution, {id, record.scheme, episodes.size(), runs.size(), seconds}, options);
   return static_cast<int>(ExitCode::kDone);
 }
 
@@ -138,7 +138,7 @@ void AddAttributeCommand(CLI::App& app, Action* action) {
   auto options = std::make_shared<AttributeOptions>();
   CLI::App* command =
       app.add_subcommand("attribute", "Share out the rewards over turns, and keep the result");
-  command->footer(kExamples);
+  command->footer(kAttributeExamples);
   AddSchemeOptions(command, &options->scheme);
   command->add_option("--name", options->name, "Keep it under this name (default: the scheme's)");
   command->add_option("--db", options->database, "The database")->capture_default_str();

@@ -6,21 +6,21 @@
 #include <ctime>
 #include <memory>
 
-#include "env/cpu_environment.h"
+#include "env/cpu/cpu_environment.h"
 #include "env/error.h"
-#include "env/precision.h"
+#include "env/problem/precision.h"
 #include "tools/baselines.h"
 #include "tools/commands.h"
 #include "tools/device_options.h"
-#include "tools/interrupt.h"
-#include "tools/places.h"
-#include "tools/suites.h"
+#include "agent/interrupt.h"
+#include "agent/places.h"
+#include "env/problem/suites.h"
 #include "tools/table.h"
 
 namespace kevin {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kBaselineExamples = R"(Examples:
   kevin baseline --problem level1/19               eager and torch.compile on the first GPU, some 30 s; stored
   kevin baseline --problem level1/19 level1/23     several
   kevin baseline --suite level1                    a whole level; what is stored already is not measured again
@@ -225,20 +225,13 @@ class Baselines {
   bool broken_ = false;
 };
 
-std::string WhyNoDevice(const std::string& device) {
-  const bool fits = device == "auto" || device == "cpu" ||
-                    (device.starts_with("cuda:") && device.size() > 5 &&
-                     device.find_first_not_of("0123456789", 5) == std::string::npos);
-  return fits ? "" : device + " is not auto, cpu or cuda:N";
-}
-
 }  // namespace
 
 void AddBaselineCommand(CLI::App& app, Action* action) {
   auto options = std::make_shared<BaselineOptions>();
   CLI::App* command =
       app.add_subcommand("baseline", "Measure eager, and on a GPU torch.compile, and store what they take");
-  command->footer(kExamples);
+  command->footer(kBaselineExamples);
   CLI::Option* problem = command->add_option("--problem", options->problems, "Ids (level1/19) or TOML files");
   command->add_option("--suite", options->suite, "All problems of a level: level1")->excludes(problem);
   command->add_option("--size", options->size, "Size set (default: full on a GPU, small on a CPU)");

@@ -8,7 +8,7 @@
 #include "agent/events.h"
 #include "agent/gpu_feedback.h"
 #include "agent/kernels.h"
-#include "agent/kinds.h"
+#include "env/kinds.h"
 #include "agent/records.h"
 #include "env/environment.h"
 #include "env/error.h"
@@ -16,8 +16,8 @@
 #include "tools/commands.h"
 #include "tools/device_options.h"
 #include "tools/examination.h"
-#include "tools/places.h"
-#include "tools/progress.h"
+#include "agent/places.h"
+#include "agent/progress.h"
 #include "tools/table.h"
 
 namespace kevin {
@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 // Who asks which of two kernels is faster would rather wait than hear "ambiguous".
 constexpr double kPatienceForTwo = 10;
 
-constexpr const char* kExamples = R"(
+constexpr const char* kBenchExamples = R"(
 Examples:
   kevin bench relu.cpp --problem level1/19           one kernel: right? and how fast against eager PyTorch?
   kevin bench new.cpp old.cpp --problem level1/19    the first against the second, in the same pairs
@@ -59,7 +59,7 @@ struct Judged {
   double total_s = 0;
 };
 
-std::string RatioText(const Ratio& ratio) {
+std::string IntervalText(const Ratio& ratio) {
   return fmt::format("{:.3f}x [{:.3f}, {:.3f}]", ratio.value, ratio.low, ratio.high);
 }
 
@@ -68,7 +68,7 @@ std::vector<std::string> RowOf(const std::string& name, const Outcome& outcome) 
   if (!measured) return {name, OutcomeName(outcome)};
   return {name,
           OutcomeName(outcome),
-          RatioText(measured->speedup),
+          IntervalText(measured->speedup),
           VerdictName(measured->verdict),
           fmt::format("{:.1f}", measured->candidate_us),
           fmt::format("{:.1f}", measured->reference_us),
@@ -129,10 +129,10 @@ void PrintReport(const std::vector<Judged>& all, const Problem& problem, const B
   const Measured* measured = std::get_if<Measured>(&last.outcome);
   if (measured && measured->against_start) {
     fmt::print("\n{} against {}, in the same pairs: {}  {}\n", options.file, options.other,
-               RatioText(*measured->against_start), VerdictName(measured->verdict_against_start));
+               IntervalText(*measured->against_start), VerdictName(measured->verdict_against_start));
     for (const ShapeResult& shape : last.shapes) {
       const auto& there = std::get<Measured>(shape.outcome);
-      fmt::print("  {}: {}  {}\n", ShapeName(shape.size, shape.symbols), RatioText(*there.against_start),
+      fmt::print("  {}: {}  {}\n", ShapeName(shape.size, shape.symbols), IntervalText(*there.against_start),
                  VerdictName(there.verdict_against_start));
     }
   }
@@ -241,7 +241,7 @@ void AddBenchCommand(CLI::App& app, Action* action) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App* command =
       app.add_subcommand("bench", "Judge a kernel file as an episode would, or two against each other");
-  command->footer(kExamples);
+  command->footer(kBenchExamples);
   command
       ->add_option(
           "FILE", options->file,

@@ -8,26 +8,26 @@
 #include <memory>
 #include <optional>
 
-#include "agent/device_pool.h"
+#include "env/device_pool.h"
 #include "agent/events.h"
-#include "agent/kinds.h"
+#include "env/kinds.h"
 #include "agent/machine.h"
 #include "agent/output.h"
 #include "agent/records.h"
-#include "agent/rollout.h"
+#include "agent/rollout/rollout.h"
 #include "env/error.h"
-#include "env/precision.h"
+#include "env/problem/precision.h"
 #include "tools/collect_budget.h"
 #include "tools/collect_policies.h"
 #include "tools/collect_text.h"
 #include "tools/commands.h"
 #include "tools/device_options.h"
-#include "tools/interrupt.h"
-#include "tools/places.h"
-#include "tools/print.h"
-#include "tools/progress.h"
+#include "agent/interrupt.h"
+#include "agent/places.h"
+#include "agent/print.h"
+#include "agent/progress.h"
 #include "tools/stored_sampling.h"
-#include "tools/suites.h"
+#include "env/problem/suites.h"
 
 namespace kevin {
 namespace {

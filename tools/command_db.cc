@@ -20,7 +20,7 @@ struct DbOptions {
   bool no_backup = false, json = false;
 };
 
-struct ImportOptions {
+struct RecordImportOptions {
   std::vector<std::string> files;
   std::string database = "kevin.db";
   bool json = false;
@@ -32,7 +32,7 @@ constexpr const char* kDbExamples = R"(Examples:
   kevin db migrate                  bring a database of an older format up to date, with a copy of the old one
   kevin db check --db postgresql://kevin@db/kevin     the same for a server's (compact there: VACUUM ANALYZE))";
 
-constexpr const char* kImportExamples = R"(Examples:
+constexpr const char* kImportRecordExamples = R"(Examples:
   kevin import-records other.db                      what other.db has, into kevin.db
   kevin import-records night/*.db --db all.db        several into one; all.db is made if it is missing
   kevin import-records night.db --db postgresql://kevin@db/kevin       a file into a server's database
@@ -40,7 +40,7 @@ constexpr const char* kImportExamples = R"(Examples:
 
 Nothing is doubled: importing a file again changes nothing.)";
 
-void Print(const Json& event) { std::fputs(ToLine(event).c_str(), stdout); }
+void PrintDatabase(const Json& event) { std::fputs(ToLine(event).c_str(), stdout); }
 
 std::string Megabytes(int64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
 
@@ -52,7 +52,7 @@ int RunCheck(const DbOptions& options) {
   for (const DatabaseFinding& f : findings) {
     all_ok &= f.ok;
     if (options.json) {
-      Print({{"event", "check"},
+      PrintDatabase({{"event", "check"},
              {"database", WithoutPassword(options.database)},
              {"name", f.name},
              {"ok", f.ok},
@@ -69,7 +69,7 @@ int RunCheck(const DbOptions& options) {
 int RunCompact(const DbOptions& options) {
   const CompactResult r = CompactDatabase(options.database);
   if (options.json) {
-    Print({{"event", "compact"},
+    PrintDatabase({{"event", "compact"},
            {"database", WithoutPassword(options.database)},
            {"bytes_before", r.bytes_before},
            {"bytes_after", r.bytes_after},
@@ -86,7 +86,7 @@ int RunCompact(const DbOptions& options) {
 int RunMigrate(const DbOptions& options) {
   const MigrateResult r = MigrateDatabase(options.database, !options.no_backup);
   if (options.json) {
-    Print({{"event", "migrate"},
+    PrintDatabase({{"event", "migrate"},
            {"database", WithoutPassword(options.database)},
            {"from", r.from},
            {"to", r.to},
@@ -100,14 +100,14 @@ int RunMigrate(const DbOptions& options) {
   return static_cast<int>(ExitCode::kDone);
 }
 
-int RunImport(const ImportOptions& options) {
+int RunImport(const RecordImportOptions& options) {
   for (const std::string& file : options.files)
     Store::Open(file, OpenMode::kRead);  // all of them, before anything
   Store store = Store::Open(options.database, OpenMode::kCreate);
   for (const std::string& file : options.files) {
     const MergeResult r = store.Import(file);
     if (options.json) {
-      Print({{"event", "import"},
+      PrintDatabase({{"event", "import"},
              {"file", WithoutPassword(file)},
              {"database", WithoutPassword(options.database)},
              {"runs", r.runs},
@@ -151,9 +151,9 @@ void AddDbCommand(CLI::App& app, Action* action) {
 }
 
 void AddImportRecordsCommand(CLI::App& app, Action* action) {
-  auto options = std::make_shared<ImportOptions>();
+  auto options = std::make_shared<RecordImportOptions>();
   CLI::App* command = app.add_subcommand("import-records", "Merge databases, without duplicates");
-  command->footer(kImportExamples);
+  command->footer(kImportRecordExamples);
   command->add_option("file", options->files, "Databases to read")->required();
   command->add_option("--db", options->database, "The database to write; made if missing")
       ->capture_default_str();

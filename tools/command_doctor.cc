@@ -10,24 +10,24 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "env/compile.h"
-#include "env/cpu/self_test.h"
-#include "env/device_lock.h"
+#include "env/cpu/compile.h"
+#include "env/sandbox/self_test.h"
+#include "env/process/device_lock.h"
 #include "env/error.h"
-#include "env/gpu/compile_farm.h"
+#include "env/gpu/compile/compile_farm.h"
 #include "env/gpu/find_gpus.h"
-#include "env/machine.h"
-#include "env/problem.h"
+#include "env/process/machine.h"
+#include "env/problem/problem.h"
 #include "env/sandbox/sandbox.h"
 #include "tools/commands.h"
-#include "tools/places.h"
+#include "agent/places.h"
 
 namespace kevin {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kExamples = R"(
+constexpr const char* kDoctorExamples = R"(
 Examples:
   kevin doctor           what this machine has, and what to do about what is missing
   kevin doctor --json    the same, one JSON object a line
@@ -188,7 +188,7 @@ Check CheckProblems() {
   }
 }
 
-void Print(const std::vector<Check>& checks, bool json) {
+void PrintChecks(const std::vector<Check>& checks, bool json) {
   for (const Check& check : checks) {
     if (json) {
       const nlohmann::ordered_json event = {{"event", "check"},
@@ -219,7 +219,7 @@ int RunDoctor(bool json) {
   bool leaks = false;
   for (Check& check : CheckSandbox(&leaks)) checks.push_back(std::move(check));
   for (Check& check : CheckGpuSandbox(&leaks)) checks.push_back(std::move(check));
-  Print(checks, json);
+  PrintChecks(checks, json);
   if (leaks) return static_cast<int>(ExitCode::kSandbox);
   for (const Check& check : checks) {
     if (check.needed && !check.ok) return static_cast<int>(ExitCode::kMachine);
@@ -232,7 +232,7 @@ int RunDoctor(bool json) {
 void AddDoctorCommand(CLI::App& app, Action* action) {
   CLI::App* command =
       app.add_subcommand("doctor", "What this machine has, and what to do about what is missing");
-  command->footer(kExamples);
+  command->footer(kDoctorExamples);
   auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "One JSON object a line");
   command->callback([json, action] { *action = [json] { return RunDoctor(*json); }; });

@@ -6,11 +6,11 @@
 #include <memory>
 
 #include "agent/feedback.h"
-#include "agent/kinds.h"
+#include "env/kinds.h"
 #include "env/error.h"
 #include "tools/commands.h"
 #include "tools/export/commands.h"
-#include "tools/write_file.h"
+#include "env/process/write_file.h"
 #include "trajectories/store.h"
 
 namespace kevin {
@@ -27,7 +27,7 @@ struct ExportOptions {
   ExportRecordsOptions records;
 };
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kExportExamples = R"(Examples:
   kevin export 01K9J4 --best -o relu.cpp       the fastest kernel of an episode
   kevin export 01K9J4 --turn 3                 that of turn 3, to EPISODE-3.cpp (.cu and .ptx for a GPU's)
   kevin export 01K9J4 --best -o -              to standard output
@@ -149,7 +149,7 @@ void AddExportCommand(CLI::App& app, Action* action) {
   auto options = std::make_shared<ExportOptions>();
   CLI::App* command =
       app.add_subcommand("export", "Write a kernel from the database to a file, or many turns");
-  command->footer(kExamples);
+  command->footer(kExportExamples);
   command->add_option("episode", options->episode, "An episode's id, or a unique beginning of it");
   command->add_flag("--best", options->best, "The fastest correct kernel");
   command->add_option("--turn", options->turn, "That of turn N")->check(CLI::NonNegativeNumber);

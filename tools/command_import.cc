@@ -10,10 +10,10 @@
 
 #include "env/error.h"
 #include "tools/commands.h"
-#include "tools/import/importer.h"
-#include "tools/interrupt.h"
-#include "tools/places.h"
-#include "tools/progress.h"
+#include "tools/importer.h"
+#include "agent/interrupt.h"
+#include "agent/places.h"
+#include "agent/progress.h"
 
 namespace kevin {
 namespace {
@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kImportExamples = R"(Examples:
   kevin import relu.py                                 a file like KernelBench's: class Model, get_inputs, get_init_inputs
   kevin import relu.py --suite mine --name fast_relu   then: kevin run --problem mine/fast_relu
   kevin import KernelBench --suite kb                  a whole checkout; ids kb/level1/19; then: kevin collect --suite kb
@@ -302,7 +302,7 @@ void AddImportCommand(CLI::App& app, Action* action) {
   auto options = std::make_shared<ImportOptions>();
   CLI::App* command =
       app.add_subcommand("import", "Make problems of your own PyTorch modules, or of a KernelBench");
-  command->footer(kExamples);
+  command->footer(kImportExamples);
   CLI::Option* path =
       command->add_option("path", options->path, "A Python file, or a folder like KernelBench's");
   command->add_option("--suite", options->suite, "What the problems' ids begin with (a single one: mine)");

@@ -12,14 +12,14 @@
 #include "policies/remote/json.h"
 #include "tools/commands.h"
 #include "tools/episode_text.h"
-#include "tools/interrupt.h"
+#include "agent/interrupt.h"
 #include "tools/local_model.h"
-#include "tools/policy_options.h"
+#include "tools/policy_flags.h"
 
 namespace kevin {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kPolicyExamples = R"(Examples:
   kevin policy check openai:gpt-5-mini --prices prices.json
   kevin policy check anthropic:claude-sonnet-4-5 --json
   kevin policy check local:models/tiny?device=cpu
@@ -132,7 +132,7 @@ std::vector<Finding> FindingsOf(const Tried& tried, RemotePolicy& policy, const 
   return findings;
 }
 
-void Print(const std::vector<Finding>& findings, bool json) {
+void PrintPolicyCheck(const std::vector<Finding>& findings, bool json) {
   for (const Finding& finding : findings) {
     if (json) {
       const nlohmann::ordered_json event = {{"event", "check"},
@@ -147,7 +147,7 @@ void Print(const std::vector<Finding>& findings, bool json) {
   }
 }
 
-int RunCheck(const CheckOptions& options) {
+int RunPolicyCheck(const CheckOptions& options) {
   const InterruptGuard interrupt;
   std::unique_ptr<local::LocalPolicy> local;
   if (local::IsLocalSpec(options.spec)) {
@@ -166,7 +166,7 @@ int RunCheck(const CheckOptions& options) {
   const Tried tried = AskForAll(remote, options, interrupt.flag());
   if (tried.completion.stop_reason == StopReasonName(StopReason::kCancelled))
     return static_cast<int>(ExitCode::kInterrupted);
-  Print(FindingsOf(tried, *policy, options), options.json);
+  PrintPolicyCheck(FindingsOf(tried, *policy, options), options.json);
   return static_cast<int>(ExitCode::kDone);
 }
 
@@ -175,10 +175,10 @@ int RunCheck(const CheckOptions& options) {
 void AddPolicyCommand(CLI::App& app, Action* action) {
   auto options = std::make_shared<CheckOptions>();
   CLI::App* policy = app.add_subcommand("policy", "Look at a policy");
-  policy->footer(kExamples);
+  policy->footer(kPolicyExamples);
   policy->require_subcommand(1);
   CLI::App* check = policy->add_subcommand("check", "Send one tiny request; what works, and at what price?");
-  check->footer(kExamples);
+  check->footer(kPolicyExamples);
   check
       ->add_option("spec", options->spec,
                    "openai:MODEL, openai-responses:MODEL, anthropic:MODEL or local:DIR")
@@ -186,7 +186,7 @@ void AddPolicyCommand(CLI::App& app, Action* action) {
   options->policy.retries = 2;  // a person waits
   AddPolicyOptions(check, &options->policy);
   check->add_flag("--json", options->json, "One JSON object a line");
-  check->callback([options, action] { *action = [options] { return RunCheck(*options); }; });
+  check->callback([options, action] { *action = [options] { return RunPolicyCheck(*options); }; });
 }
 
 }  // namespace kevin

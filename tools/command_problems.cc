@@ -5,13 +5,13 @@
 #include <memory>
 
 #include "env/error.h"
-#include "env/precision.h"
+#include "env/problem/precision.h"
 #include "tools/admission.h"
 #include "tools/baselines.h"
 #include "tools/commands.h"
 #include "tools/device_options.h"
 #include "tools/problem_listing.h"
-#include "tools/suites.h"
+#include "env/problem/suites.h"
 
 namespace kevin {
 namespace {
@@ -25,7 +25,7 @@ struct ProblemsOptions {
   AdmissionOptions admission;
 };
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kProblemsExamples = R"(Examples:
   kevin problems                        all problems that ship with Kevin
   kevin problems level1/19              one problem in full
   kevin problems ./mine.toml            check and show a problem file of your own
@@ -36,7 +36,7 @@ constexpr const char* kExamples = R"(Examples:
                                         in slices on a GPU: the same command goes on where it stopped
   kevin problems --level 1 --admit --precision bf16)";
 
-std::vector<Problem> Select(const ProblemsOptions& options) {
+std::vector<Problem> SelectProblems(const ProblemsOptions& options) {
   const auto as_asked = [&](Problem problem) {
     return InPrecision(std::move(problem), PrecisionNamed(options.admission.precision));
   };
@@ -63,7 +63,7 @@ std::vector<Problem> Select(const ProblemsOptions& options) {
 }
 
 int RunProblems(ProblemsOptions options) {
-  const std::vector<Problem> problems = Select(options);
+  const std::vector<Problem> problems = SelectProblems(options);
   if (options.admit) {
     options.admission.size = options.size;
     options.admission.json = options.json;
@@ -85,7 +85,7 @@ void AddProblemsCommand(CLI::App& app, Action* action) {
   auto options = std::make_shared<ProblemsOptions>();
   CLI::App* command =
       app.add_subcommand("problems", "List problems, show one, or test whether they reject cheats");
-  command->footer(kExamples);
+  command->footer(kProblemsExamples);
   CLI::Option* id =
       command->add_option("id", options->id, "A problem's id (level1/19) or the path of its TOML file");
   CLI::Option* level = command->add_option("--level", options->level, "Only this level")

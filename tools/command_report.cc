@@ -12,7 +12,7 @@
 #include "tools/report/sides.h"
 #include "tools/report/text.h"
 #include "tools/report/training.h"
-#include "tools/write_file.h"
+#include "env/process/write_file.h"
 
 namespace kevin {
 namespace {
@@ -27,7 +27,7 @@ struct ReportOptions {
   bool force = false, json = false;
 };
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kReportExamples = R"(Examples:
   kevin report                                   everything in kevin.db, with intervals
   kevin report --html report.html                the same, and a page with every problem's episodes and kernels
   kevin report 01K9J4 01KA02                     two runs side by side; the second against the first
@@ -127,7 +127,7 @@ void AddReportCommand(CLI::App& app, Action* action) {
   auto options = std::make_shared<ReportOptions>();
   CLI::App* command = app.add_subcommand(
       "report", "What was solved, how fast, at what cost, with intervals; as text or a page");
-  command->footer(kExamples);
+  command->footer(kReportExamples);
   AddOptions(command, options.get());
   command->callback([options, action] { *action = [options] { return RunReport(*options); }; });
 }

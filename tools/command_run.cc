@@ -9,21 +9,21 @@
 #include "agent/events.h"
 #include "agent/feedback.h"
 #include "agent/journal.h"
-#include "agent/kinds.h"
+#include "env/kinds.h"
 #include "agent/machine.h"
 #include "agent/output.h"
 #include "agent/shape_records.h"
 #include "env/error.h"
-#include "env/precision.h"
+#include "env/problem/precision.h"
 #include "tools/baselines.h"
 #include "tools/commands.h"
 #include "tools/device_options.h"
 #include "tools/episode_text.h"
-#include "tools/interrupt.h"
-#include "tools/places.h"
+#include "agent/interrupt.h"
+#include "agent/places.h"
 #include "tools/policies.h"
-#include "tools/print.h"
-#include "tools/progress.h"
+#include "agent/print.h"
+#include "agent/progress.h"
 
 namespace kevin {
 namespace {
@@ -43,7 +43,7 @@ struct RunOptions {
 constexpr int kDefaultTurns = 8;
 constexpr const char* kDefaultPolicy = "search";
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kRunExamples = R"(Examples:
   kevin run --problem level1/19                     eight turns with the search policy
   kevin run --problem level1/23 --turns 20 --until 1.5
                                                     stop when 1.5x is confirmed
@@ -281,7 +281,7 @@ void AddRunCommand(CLI::App& app, Action* action) {
   auto options = std::make_shared<RunOptions>();
   RunOptions& o = *options;
   CLI::App* run = app.add_subcommand("run", "Make one problem faster, turn after turn");
-  run->footer(kExamples);
+  run->footer(kRunExamples);
   run->add_option("--problem", o.problem, "An id (level1/19) or a TOML file of your own");
   run->add_option("--turns", o.turns, "How many turns; with --continue how many more (default 8)")
       ->check(CLI::Range(1, 10000));

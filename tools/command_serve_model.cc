@@ -12,12 +12,12 @@
 #include "env/error.h"
 #include "tools/commands.h"
 #include "tools/local_model.h"
-#include "tools/model_options.h"
+#include "policies/local/serve/model_options.h"
 
 namespace kevin {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kServeModelExamples = R"(Examples:
   kevin serve-model models/Qwen2.5-Coder-7B --port 8000
   kevin serve-model models/tiny --device cpu --socket /run/user/1000/tiny.sock
   kevin run --problem level1/19 --policy openai:tiny --base-url http://127.0.0.1:8000/v1 --token-ids chat
@@ -55,7 +55,7 @@ void AddServeModelCommand(CLI::App& app, Action* action) {
   auto options = std::make_shared<local::ProgramOptions>();
   CLI::App* serve =
       app.add_subcommand("serve-model", "Serve a language model's folder, as OpenAI's API has it");
-  serve->footer(kExamples);
+  serve->footer(kServeModelExamples);
   AddModelOptions(serve, options.get());
   serve->callback([serve, options, action] { *action = [serve, options] { return Serve(*serve); }; });
 }

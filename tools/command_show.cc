@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/events.h"
-#include "agent/kinds.h"
+#include "env/kinds.h"
 #include "env/error.h"
 #include "tools/commands.h"
 #include "tools/episode_text.h"
@@ -23,13 +23,13 @@ struct ShowOptions {
   bool json = false;
 };
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kShowExamples = R"(Examples:
   kevin show                     the latest episodes
   kevin show 01K9J4              one episode, turn by turn; a unique beginning of its id is enough
   kevin show 01K9J4 3            everything of turn 3: prompt, reply, source, evaluation, feedback
   kevin show --json --limit 0    every episode, one JSON object a line)";
 
-void Print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+void PrintShown(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 // The turn as it stands today: a verdict that a later one overrides is replaced by that.
 TurnRecord Current(Store& store, TurnRecord turn) {
@@ -42,12 +42,12 @@ TurnRecord Current(Store& store, TurnRecord turn) {
 void ShowList(Store& store, const ShowOptions& options) {
   const auto episodes = store.ListEpisodes(options.limit == 0 ? -1 : options.limit);
   if (options.json) {
-    for (const EpisodeRecord& episode : episodes) Print(ToLine(EpisodeEvent(episode)));
+    for (const EpisodeRecord& episode : episodes) PrintShown(ToLine(EpisodeEvent(episode)));
   } else if (episodes.empty()) {
-    Print(fmt::format("{} has no episodes yet; make one with: kevin run --problem level1/19\n",
+    PrintShown(fmt::format("{} has no episodes yet; make one with: kevin run --problem level1/19\n",
                       options.database));
   } else {
-    Print(EpisodeTable(episodes));
+    PrintShown(EpisodeTable(episodes));
   }
 }
 
@@ -55,16 +55,16 @@ void ShowEpisode(Store& store, const EpisodeRecord& episode, bool json) {
   std::vector<TurnRecord> turns = store.LoadTurns(episode.id);
   for (TurnRecord& turn : turns) turn = Current(store, std::move(turn));
   if (json) {
-    for (const TurnRecord& turn : turns) Print(ToLine(TurnEvent(turn, episode)));
-    Print(ToLine(EpisodeEvent(episode)));
+    for (const TurnRecord& turn : turns) PrintShown(ToLine(TurnEvent(turn, episode)));
+    PrintShown(ToLine(EpisodeEvent(episode)));
     return;
   }
-  Print(EpisodeSummary(episode));
+  PrintShown(EpisodeSummary(episode));
   if (turns.empty()) return;
-  Print("\n" + TurnTable(turns));
-  Print(fmt::format("\nkevin show {} {} shows everything of that turn\n", episode.id, turns.back().turn));
+  PrintShown("\n" + TurnTable(turns));
+  PrintShown(fmt::format("\nkevin show {} {} shows everything of that turn\n", episode.id, turns.back().turn));
   if (episode.best_turn) {
-    Print(fmt::format("kevin export {} --best -o kernel.{} takes the best kernel away\n", episode.id,
+    PrintShown(fmt::format("kevin export {} --best -o kernel.{} takes the best kernel away\n", episode.id,
                       FileEnding(episode.kind)));
   }
 }
@@ -108,7 +108,7 @@ void ShowTurn(Store& store, const EpisodeRecord& episode, int number, bool json)
                 episode.turns == 0 ? "it has none yet" : fmt::format("it has turns 1 to {}", episode.turns));
   }
   const auto evaluations = store.LoadEvaluations(episode.id, number);
-  Print(json ? ToLine(FullTurnJson(Current(store, *turn), episode, evaluations))
+  PrintShown(json ? ToLine(FullTurnJson(Current(store, *turn), episode, evaluations))
              : TurnDetails(*turn, evaluations, store.LoadRequests(episode.id, number)));
 }
 
@@ -132,7 +132,7 @@ int RunShow(const ShowOptions& options) {
 void AddShowCommand(CLI::App& app, Action* action) {
   auto options = std::make_shared<ShowOptions>();
   CLI::App* command = app.add_subcommand("show", "Show episodes and turns from the database");
-  command->footer(kExamples);
+  command->footer(kShowExamples);
   CLI::Option* episode =
       command->add_option("episode", options->episode, "An episode's id, or a unique beginning of it");
   command->add_option("turn", options->turn, "A turn of it; 0 is the kernel given with --from")

@@ -9,30 +9,31 @@
 #include <memory>
 #include <optional>
 
-#include "env/device_lock.h"
+#include "env/process/device_lock.h"
 #include "env/error.h"
 #include "env/gpu/find_gpus.h"
 #include "policies/local/files/model_config.h"
 #include "tools/commands.h"
-#include "tools/interrupt.h"
-#include "tools/print.h"
-#include "tools/progress.h"
-#include "tools/train/best_checkpoint.h"
-#include "tools/train/model_text.h"
-#include "tools/train/peak_flops.h"
-#include "tools/train/recorded_batches.h"
-#include "tools/train/rollout_log.h"
-#include "tools/train/sampled_training.h"
-#include "tools/train/step_log.h"
-#include "tools/train/train_request.h"
-#include "tools/train/trainer_process.h"
+#include "agent/interrupt.h"
+#include "agent/print.h"
+#include "agent/progress.h"
+#include "agent/train/best_checkpoint.h"
+#include "agent/train/folder_model_text.h"
+#include "agent/train/peak_flops.h"
+#include "agent/train/recorded_batches.h"
+#include "agent/train/rollout_log.h"
+#include "agent/train/sampled_training.h"
+#include "agent/train/step_log.h"
+#include "tools/online_options.h"
+#include "tools/train_request.h"
+#include "agent/train/trainer_process.h"
 
 namespace kevin {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kTrainExamples = R"(Examples:
   kevin train --model models/qwen --out run1                     GRPO in the Kevin recipe, 40 steps, from kevin.db
   kevin train --model models/qwen --out run1 --resume            goes on from the newest checkpoint
   kevin train --algorithm tpt --model models/qwen --out tpt1     imitate the fastest right kernel of each problem
@@ -109,7 +110,7 @@ class TrainRun {
                                    algorithm_.name, options_.steps,
                                    command_.seed,   options_.device};
       sampling_ = std::make_unique<SampledTraining>(request, command_.sampling, suites_, *trainer_, opened_,
-                                                    progress_);
+                                                    progress_, StartJudges(command_.sampling));
       if (!suites_.test.empty()) sampling_->RequireUntested();
     }
     FindPeak();
@@ -309,7 +310,7 @@ void AddTrainCommand(CLI::App& app, Action* action) {
   auto options = std::make_shared<TrainRequest>();
   CLI::App* command = app.add_subcommand(
       "train", "Train a local model on what is in the database, or on what it makes itself");
-  command->footer(kExamples);
+  command->footer(kTrainExamples);
   AddTrainRequest(command, options.get());
   command->callback([options, action] { *action = [options] { return TrainRun(*options).Run(); }; });
 }

@@ -6,21 +6,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "agent/kinds.h"
+#include "env/kinds.h"
 #include "env/error.h"
 #include "env/gpu/examine/examiner.h"
-#include "env/precision.h"
-#include "tools/places.h"
+#include "env/problem/precision.h"
+#include "agent/places.h"
 
 namespace kevin {
 namespace {
-
-std::string WhyNoDevice(const std::string& device) {
-  const bool numbered = device.starts_with("cuda:") && device.size() > 5 && device.size() <= 8 &&
-                        device.find_first_not_of("0123456789", 5) == std::string::npos;
-  if (device == "auto" || device == "cpu" || numbered) return "";
-  return device + " is not auto, cpu or cuda:N";
-}
 
 // The first thing asked for that only a GPU has; empty: none.
 std::string OnlyOnGpu(const DeviceOptions& options) {
@@ -42,6 +35,13 @@ std::string OnlyOnGpu(const DeviceOptions& options) {
 }
 
 }  // namespace
+
+std::string WhyNoDevice(const std::string& device) {
+  const bool numbered = device.starts_with("cuda:") && device.size() > 5 && device.size() <= 8 &&
+                        device.find_first_not_of("0123456789", 5) == std::string::npos;
+  if (device == "auto" || device == "cpu" || numbered) return "";
+  return device + " is not auto, cpu or cuda:N";
+}
 
 void AddPrecisionOption(CLI::App* command, std::string* precision) {
   command

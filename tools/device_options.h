@@ -29,6 +29,9 @@ struct DeviceOptions {
 // ones are usage errors.
 void AddDeviceOptions(CLI::App* command, DeviceOptions* options);
 
+// What is wrong with the name of a device ("auto", "cpu", "cuda:N"); empty: nothing.
+std::string WhyNoDevice(const std::string& device);
+
 // For commands that keep several devices busy: --device then may be given several times, also as "all". To be
 // called after AddDeviceOptions.
 void AllowManyDevices(CLI::App* command, std::vector<std::string>* devices);

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "agent/events.h"
-#include "env/gpu_environment.h"
+#include "env/gpu/gpu_environment.h"
 
 namespace CLI {
 class App;

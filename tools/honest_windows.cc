@@ -95,7 +95,7 @@ static void AddRow(const Window& w, bool transposed, float weight, long k, const
 }
 
 // One row of one output channel: `weights` has channel c and tap t at [c * step + t].
-static void Row(const Window& w, bool transposed, const float* x, const float* weights, long step, long d, long h,
+static void WindowRow(const Window& w, bool transposed, const float* x, const float* weights, long step, long d, long h,
                 float* sum) {
   const long channels = w.in / w.groups, taps = w.kernel[0] * w.kernel[1] * w.kernel[2], terms = channels * taps;
   const long plane = w.size[1] * w.size[2], parts = $PARTS < terms ? $PARTS : terms;
@@ -129,7 +129,7 @@ static void Convolve(const Window& w, bool transposed, const float* x, const flo
     // As torch lays them out: [out][in / groups][taps], transposed [in][out / groups][taps].
     const float* weights = transposed ? weight + (group * channels * outputs + o % outputs) * taps
                                       : weight + o * channels * taps;
-    Row(w, transposed, x + (b * w.in + group * channels) * plane, weights, transposed ? outputs * taps : taps, d, h,
+    WindowRow(w, transposed, x + (b * w.in + group * channels) * plane, weights, transposed ? outputs * taps : taps, d, h,
         sum);
   }
 }

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "env/error.h"
-#include "tools/places.h"
-#include "tools/progress.h"
+#include "agent/places.h"
+#include "agent/progress.h"
 
 namespace kevin {
 namespace {

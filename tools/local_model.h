@@ -6,7 +6,7 @@
 #include <string>
 
 #include "policies/local/serve/local_policy.h"
-#include "tools/policy_options.h"
+#include "agent/policy_options.h"
 
 namespace kevin {
 

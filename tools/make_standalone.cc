@@ -15,7 +15,7 @@
 #include "env/error.h"
 #include "policies/search/search_policy.h"
 #include "tools/export/standalone.h"
-#include "tools/write_file.h"
+#include "env/process/write_file.h"
 
 namespace kevin {
 namespace {

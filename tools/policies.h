@@ -6,7 +6,7 @@
 #include <string>
 
 #include "policies/policy.h"
-#include "tools/policy_options.h"
+#include "agent/policy_options.h"
 #include "trajectories/store.h"
 
 namespace kevin {

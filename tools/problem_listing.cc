@@ -8,14 +8,14 @@
 #include <set>
 #include <utility>
 
-#include "env/precision.h"
+#include "env/problem/precision.h"
 #include "tools/table.h"
 
 namespace kevin {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Row = std::vector<std::string>;
+using Cells = std::vector<std::string>;
 
 // `small` first, as the default, then the others by name; the shapes of a set in its order.
 std::vector<SizedProblem> Sizes(const Problem& problem, const std::string& size) {
@@ -94,11 +94,11 @@ std::string BlockText(const Problem& problem) {
       kParamBlockName, kParamAlignment, OffsetName(first->name));
 }
 
-void AddTensorRows(const std::vector<SizedProblem>& sizes, bool is_output, std::vector<Row>* rows) {
+void AddTensorRows(const std::vector<SizedProblem>& sizes, bool is_output, std::vector<Cells>* rows) {
   const std::vector<ConcreteTensor>& first = is_output ? sizes[0].outputs : sizes[0].inputs;
   for (size_t i = 0; i < first.size(); ++i) {
     const TensorSpec& spec = first[i].spec;
-    Row row = {spec.name,
+    Cells row = {spec.name,
                is_output       ? "output"
                : spec.is_param ? "param"
                                : "input",
@@ -118,8 +118,8 @@ void AddTensorRows(const std::vector<SizedProblem>& sizes, bool is_output, std::
 }
 
 void AddCostRow(const std::vector<SizedProblem>& sizes, const char* name, const std::string& expression,
-                double SizedProblem::*value, const char* unit, std::vector<Row>* rows) {
-  Row row = {name, expression};
+                double SizedProblem::*value, const char* unit, std::vector<Cells>* rows) {
+  Cells row = {name, expression};
   for (const SizedProblem& sized : sizes) row.push_back(Rounded(sized.*value, unit));
   rows->push_back(std::move(row));
 }
@@ -144,10 +144,10 @@ std::string ProblemTable(const std::vector<Problem>& problems, const std::string
         columns.push_back(sized.size);
     }
   }
-  std::vector<Row> rows = {{"id", "name", "families", "dtype"}};
+  std::vector<Cells> rows = {{"id", "name", "families", "dtype"}};
   rows[0].insert(rows[0].end(), columns.begin(), columns.end());
   for (const auto& [problem, sizes] : listed) {
-    Row row = {problem->id, problem->name, fmt::format("{}", fmt::join(problem->families, " ")),
+    Cells row = {problem->id, problem->name, fmt::format("{}", fmt::join(problem->families, " ")),
                DTypeName(DTypeOf(PrecisionOf(*problem)))};
     for (const std::string& column : columns) {
       const auto sized = std::find_if(sizes.begin(), sizes.end(), [&](const SizedProblem& candidate) {
@@ -165,7 +165,7 @@ std::string ProblemDetails(const Problem& problem, const std::string& size) {
   std::vector<std::string> symbols;
   for (const auto& [symbol, value] : problem.sizes.begin()->second) symbols.push_back(symbol);
   std::string text = fmt::format("{}  {}\n\n", problem.id, problem.name);
-  std::vector<Row> facts = {{"families", fmt::format("{}", fmt::join(problem.families, ", "))},
+  std::vector<Cells> facts = {{"families", fmt::format("{}", fmt::join(problem.families, ", "))},
                             {"file", problem.path.string()}};
   for (const auto& [flag, reason] : problem.flags) facts.push_back({flag, reason});
   text += AlignedTable(facts);
@@ -177,8 +177,8 @@ std::string ProblemDetails(const Problem& problem, const std::string& size) {
       symbols.empty() ? "none" : fmt::format("{}", fmt::join(symbols, ", ")), LaunchSignature(problem),
       LaunchSignature(problem, "cuda"), BlockText(problem));
 
-  std::vector<Row> tensors = {{"tensor", "role", "dtype", "values"}};
-  std::vector<Row> costs = {{"cost", "formula"}};
+  std::vector<Cells> tensors = {{"tensor", "role", "dtype", "values"}};
+  std::vector<Cells> costs = {{"cost", "formula"}};
   for (const SizedProblem& sized : sizes) {
     tensors[0].push_back(sized.size);
     costs[0].push_back(sized.size);

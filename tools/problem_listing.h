@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "env/problem.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 

@@ -11,7 +11,6 @@
 namespace kevin {
 namespace {
 
-using nlohmann::json;
 
 // One table for both directions: `act(name, member)` for every option.
 template <typename Options, typename Act>
@@ -29,28 +28,28 @@ void ForEach(Options& o, const Act& act) {
 }
 
 template <typename Value>
-void Put(json* all, const char* name, const std::optional<Value>& value) {
+void Put(nlohmann::json* all, const char* name, const std::optional<Value>& value) {
   if (value) (*all)[name] = *value;
 }
 template <typename Value>
-void Put(json* all, const char* name, const Value& value) {
-  if (!value.empty() && json(value) != json("off")) (*all)[name] = value;
+void Put(nlohmann::json* all, const char* name, const Value& value) {
+  if (!value.empty() && nlohmann::json(value) != nlohmann::json("off")) (*all)[name] = value;
 }
 
 template <typename Value>
-void Take(const json& value, std::optional<Value>* to) {
+void Take(const nlohmann::json& value, std::optional<Value>* to) {
   *to = value.get<Value>();
 }
 template <typename Value>
-void Take(const json& value, Value* to) {
+void Take(const nlohmann::json& value, Value* to) {
   *to = value.get<Value>();
 }
 
-std::string ValueText(const json& all, const std::string& name) {
+std::string ValueText(const nlohmann::json& all, const std::string& name) {
   return all.contains(name) ? all.at(name).dump() : "not given";
 }
 
-std::string Difference(const json& there, const json& here, const std::set<std::string>& names) {
+std::string SamplingDifference(const nlohmann::json& there, const nlohmann::json& here, const std::set<std::string>& names) {
   std::vector<std::string> parts;
   for (const std::string& name : names) {
     const std::string theirs = ValueText(there, name), ours = ValueText(here, name);
@@ -59,7 +58,7 @@ std::string Difference(const json& there, const json& here, const std::set<std::
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-std::set<std::string> NamesIn(const json& all) {
+std::set<std::string> NamesIn(const nlohmann::json& all) {
   std::set<std::string> names;
   for (const auto& [name, value] : all.items()) names.insert(name);
   return names;
@@ -68,21 +67,21 @@ std::set<std::string> NamesIn(const json& all) {
 }  // namespace
 
 std::string SamplingJson(const PolicyOptions& options) {
-  json all = json::object();
+  nlohmann::json all = nlohmann::json::object();
   ForEach(options, [&](const char* name, const auto& value) { Put(&all, name, value); });
-  return all.dump(-1, ' ', false, json::error_handler_t::replace);
+  return all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 std::string SamplingDifference(const std::string& there, const std::string& here) {
-  const json theirs = json::parse(there), ours = json::parse(here);
+  const nlohmann::json theirs = nlohmann::json::parse(there), ours = nlohmann::json::parse(here);
   std::set<std::string> names = NamesIn(theirs);
   names.merge(NamesIn(ours));
-  return Difference(theirs, ours, names);
+  return SamplingDifference(theirs, ours, names);
 }
 
 PolicyOptions WithStoredSampling(PolicyOptions options, const std::string& stored, const std::string& owner) {
-  const json theirs = json::parse(stored), ours = json::parse(SamplingJson(options));
-  if (const std::string difference = Difference(theirs, ours, NamesIn(ours)); !difference.empty()) {
+  const nlohmann::json theirs = nlohmann::json::parse(stored), ours = nlohmann::json::parse(SamplingJson(options));
+  if (const std::string difference = SamplingDifference(theirs, ours, NamesIn(ours)); !difference.empty()) {
     throw Error(ExitCode::kBadRequest, fmt::format("{} samples otherwise: {}", owner, difference),
                 "leave these options out: they are stored with it");
   }

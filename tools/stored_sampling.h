@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "tools/policy_options.h"
+#include "agent/policy_options.h"
 
 namespace kevin {
 

@@ -9,7 +9,7 @@
 namespace kevin {
 namespace {
 
-constexpr int kBusyTimeoutMs = 30'000;
+constexpr int kMaintenanceTimeoutMs = 30'000;
 
 std::string UnusedHashes(Database& database, const std::string& table) {
   std::string used = table == "blobs" ? MessageHashes(database) : "";
@@ -26,7 +26,7 @@ std::string UnusedHashes(Database& database, const std::string& table) {
 Database OpenForMaintenance(const std::filesystem::path& path, Database::Access access) {
   Store::Open(path, OpenMode::kRead);
   const std::string address = path.string();
-  if (!IsPostgresAddress(address)) return Database(path, access, kBusyTimeoutMs);
+  if (!IsPostgresAddress(address)) return Database(path, access, kMaintenanceTimeoutMs);
   return Database(WithoutPassword(address), OpenPostgres(address));
 }
 

@@ -16,8 +16,8 @@
 namespace kevin {
 namespace {
 
-constexpr int kBusyTimeoutMs = 30'000;
-constexpr int kMostRepeats = 10;  // where others write to the same server
+constexpr int kMergeTimeoutMs = 30'000;
+constexpr int kMostMergeRepeats = 10;  // where others write to the same server
 
 constexpr const char* kOutcomeColumns[] = {
     "last_run",         "turns_asked",       "state",     "state_reason", "best_turn",  "best_speedup",
@@ -247,7 +247,7 @@ MergeResult MergeInto(Database& into, Database& source) {
                               source.path().string()),
                   fmt::format("kevin db check --db {} says which", source.path().string()));
     } catch (const TryAgain&) {
-      if (repeats == kMostRepeats) {
+      if (repeats == kMostMergeRepeats) {
         throw Error(ExitCode::kBroken, into.path().string() + ": other writers are always in the way",
                     "import when fewer workers write to it");
       }
@@ -259,7 +259,7 @@ MergeResult Store::Import(const std::filesystem::path& source) {
   const std::lock_guard lock(impl_->mutex);
   const std::string address = source.string();
   Database from = IsPostgresAddress(address) ? Database(WithoutPassword(address), OpenPostgres(address))
-                                             : Database(source, Database::Access::kReadOnly, kBusyTimeoutMs);
+                                             : Database(source, Database::Access::kReadOnly, kMergeTimeoutMs);
   if (IsSame(from, impl_->database)) {
     throw Error(ExitCode::kBadRequest, from.path().string() + ": is the database that is imported into",
                 "give another one");

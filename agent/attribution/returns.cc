@@ -5,7 +5,7 @@
 namespace kevin {
 namespace {
 
-using Kind = ReturnRule::Kind;
+using ReturnKind = ReturnRule::Kind;
 
 std::vector<Scored> DiscountedSums(std::span<const Scored> turns, double gamma) {
   std::vector<Scored> returns(turns.size());
@@ -48,37 +48,37 @@ std::vector<Scored> FirstAnchored(std::span<const Scored> turns, double gamma) {
   return returns;
 }
 
-struct NamedKind {
+struct NamedReturn {
   const char* name;
-  Kind kind;
+  ReturnKind kind;
 };
-constexpr NamedKind kNames[] = {{"sum", Kind::kSum},
-                                {"max", Kind::kMax},
-                                {"outcome", Kind::kOutcome},
-                                {"own", Kind::kOwn},
-                                {"first", Kind::kFirst}};
+constexpr NamedReturn kReturnNames[] = {{"sum", ReturnKind::kSum},
+                                {"max", ReturnKind::kMax},
+                                {"outcome", ReturnKind::kOutcome},
+                                {"own", ReturnKind::kOwn},
+                                {"first", ReturnKind::kFirst}};
 
 }  // namespace
 
 std::vector<Scored> Returns(const ReturnRule& rule, std::span<const Scored> turns) {
   if (turns.empty()) return {};
   switch (rule.kind) {
-    case Kind::kSum:
+    case ReturnKind::kSum:
       return DiscountedSums(turns, rule.gamma);
-    case Kind::kMax:
+    case ReturnKind::kMax:
       return DiscountedMaxima(turns, rule.gamma);
-    case Kind::kOutcome:
+    case ReturnKind::kOutcome:
       return Outcomes(turns);
-    case Kind::kOwn:
+    case ReturnKind::kOwn:
       return {turns.begin(), turns.end()};
-    case Kind::kFirst:
+    case ReturnKind::kFirst:
       return FirstAnchored(turns, rule.gamma);
   }
   return {};
 }
 
-bool FindReturnKind(const std::string& name, Kind* kind) {
-  for (const NamedKind& known : kNames) {
+bool FindReturnKind(const std::string& name, ReturnKind* kind) {
+  for (const NamedReturn& known : kReturnNames) {
     if (name != known.name) continue;
     *kind = known.kind;
     return true;
@@ -86,8 +86,8 @@ bool FindReturnKind(const std::string& name, Kind* kind) {
   return false;
 }
 
-const char* ReturnKindName(Kind kind) {
-  for (const NamedKind& known : kNames) {
+const char* ReturnKindName(ReturnKind kind) {
+  for (const NamedReturn& known : kReturnNames) {
     if (kind == known.kind) return known.name;
   }
   return "";

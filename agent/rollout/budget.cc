@@ -1,4 +1,4 @@
-#include "agent/budget.h"
+#include "agent/rollout/budget.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "agent/seclusion.h"
+#include "agent/rollout/exclusive_gate.h"
 
 #include <chrono>
 

@@ -1,4 +1,4 @@
-#include "agent/rollout.h"
+#include "agent/rollout/rollout.h"
 
 #include <fmt/format.h>
 
@@ -11,11 +11,11 @@
 #include <optional>
 #include <thread>
 
-#include "agent/kinds.h"
-#include "agent/rollout_tally.h"
-#include "agent/seclusion.h"
+#include "env/kinds.h"
+#include "agent/rollout/rollout_tally.h"
+#include "agent/rollout/exclusive_gate.h"
 #include "env/error.h"
-#include "env/seconds_since.h"
+#include "env/process/seconds_since.h"
 
 namespace kevin {
 namespace {

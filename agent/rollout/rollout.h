@@ -23,9 +23,9 @@
 #include <string>
 #include <vector>
 
-#include "agent/budget.h"
+#include "agent/rollout/budget.h"
 #include "agent/episode.h"
-#include "agent/work_spec.h"
+#include "agent/rollout/work_spec.h"
 #include "env/environment.h"
 #include "policies/policy.h"
 #include "trajectories/work_queue.h"

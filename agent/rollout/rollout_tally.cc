@@ -1,4 +1,4 @@
-#include "agent/rollout_tally.h"
+#include "agent/rollout/rollout_tally.h"
 
 #include <utility>
 

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <vector>
 
-#include "agent/rollout.h"
+#include "agent/rollout/rollout.h"
 
 namespace kevin {
 

@@ -1,10 +1,10 @@
-#include "agent/work_spec.h"
+#include "agent/rollout/work_spec.h"
 
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
-#include "env/hash.h"
+#include "env/problem/hash.h"
 
 namespace kevin {
 namespace {

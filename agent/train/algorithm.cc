@@ -1,4 +1,4 @@
-#include "agent/learn/algorithm.h"
+#include "agent/train/algorithm.h"
 
 namespace kevin {
 namespace {
@@ -7,7 +7,7 @@ using local::Correction;
 using local::Normaliser;
 using local::Surrogate;
 
-Algorithm Rollouts(const std::string& name, const std::string& scheme) {
+Algorithm OfRollouts(const std::string& name, const std::string& scheme) {
   Algorithm a;
   a.name = name;
   a.scheme = *FindScheme(scheme);
@@ -29,7 +29,7 @@ Algorithm Imitation(const std::string& name, Picked picked) {
 }
 
 Algorithm Trloo() {
-  Algorithm a = Rollouts("trloo", "trloo");
+  Algorithm a = OfRollouts("trloo", "trloo");
   a.train.loss.correction = Correction::kSequenceMask;
   a.train.loss.correction_low = 0.999, a.train.loss.correction_high = 1.001;
   a.train.schedule.learning_rate = 1e-6;
@@ -38,27 +38,27 @@ Algorithm Trloo() {
 }
 
 Algorithm Rloo() {
-  Algorithm a = Rollouts("rloo", "rloo");
+  Algorithm a = OfRollouts("rloo", "rloo");
   a.train.loss.surrogate = Surrogate::kReinforce;
   a.train.updates_per_step = 1;
   return a;
 }
 
 Algorithm ReinforcePlusPlus() {
-  Algorithm a = Rollouts("reinforce++", "dr-grpo");
+  Algorithm a = OfRollouts("reinforce++", "dr-grpo");
   a.whiten = true;
   a.train.loss.normaliser = Normaliser::kTokenMean;
   return a;
 }
 
 Algorithm Dapo() {
-  Algorithm a = Rollouts("dapo", "kevin");
+  Algorithm a = OfRollouts("dapo", "kevin");
   a.train.loss.normaliser = Normaliser::kTokenMean;
   return a;
 }
 
 Algorithm Gspo() {
-  Algorithm a = Rollouts("gspo", "kevin");
+  Algorithm a = OfRollouts("gspo", "kevin");
   a.train.loss.surrogate = Surrogate::kSequenceClip;
   a.train.loss.normaliser = Normaliser::kSequenceMean;
   a.train.loss.clip_low = 3e-4, a.train.loss.clip_high = 4e-4;
@@ -66,7 +66,7 @@ Algorithm Gspo() {
 }
 
 Algorithm Cispo() {
-  Algorithm a = Rollouts("cispo", "kevin");
+  Algorithm a = OfRollouts("cispo", "kevin");
   a.train.loss.surrogate = Surrogate::kCispo;
   a.train.loss.normaliser = Normaliser::kTokenMean;
   a.train.loss.clip_high = 4;
@@ -93,8 +93,8 @@ Algorithm Tpt() {
 const std::vector<Algorithm>& KnownAlgorithms() {
   static const std::vector<Algorithm> kAlgorithms = {Imitation("sft", Picked::kCorrect),
                                                      Tpt(),
-                                                     Rollouts("grpo", "kevin"),
-                                                     Rollouts("dr-grpo", "dr-grpo"),
+                                                     OfRollouts("grpo", "kevin"),
+                                                     OfRollouts("dr-grpo", "dr-grpo"),
                                                      Rloo(),
                                                      Trloo(),
                                                      ReinforcePlusPlus(),

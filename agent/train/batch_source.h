@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "agent/learn/batches.h"
+#include "agent/train/batches.h"
 
 namespace kevin {
 

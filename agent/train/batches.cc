@@ -1,4 +1,4 @@
-#include "agent/learn/batches.h"
+#include "agent/train/batches.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <optional>
 #include <set>
 
-#include "agent/learn/model_version.h"
-#include "agent/learn/reply_facts.h"
+#include "agent/train/model_version.h"
+#include "agent/train/reply_facts.h"
 #include "env/error.h"
 #include "policies/local/train/packing.h"
 

@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "agent/learn/algorithm.h"
-#include "agent/learn/model_text.h"
-#include "agent/learn/turns.h"
-#include "agent/learn/units.h"
+#include "agent/train/algorithm.h"
+#include "agent/train/model_text.h"
+#include "agent/train/turns.h"
+#include "agent/train/units.h"
 #include "policies/local/train/batch.h"
 
 namespace kevin {

@@ -1,4 +1,4 @@
-#include "tools/train/best_checkpoint.h"
+#include "agent/train/best_checkpoint.h"
 
 #include "env/error.h"
 

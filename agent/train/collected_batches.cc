@@ -1,4 +1,4 @@
-#include "tools/train/collected_batches.h"
+#include "agent/train/collected_batches.h"
 
 #include <chrono>
 

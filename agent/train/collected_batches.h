@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "tools/train/batch_source.h"
+#include "agent/train/batch_source.h"
 
 namespace kevin {
 

@@ -1,4 +1,4 @@
-#include "tools/train/evaluation.h"
+#include "agent/train/evaluation.h"
 
 #include <fmt/format.h>
 
@@ -6,13 +6,12 @@
 #include <cmath>
 #include <numeric>
 
+#include "agent/json.h"
 #include "agent/report/report.h"
 #include "env/error.h"
 
 namespace kevin {
 namespace {
-
-Json OrNull(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 Json IntervalJson(const Interval& interval) {
   return {{"value", OrNull(interval.value)}, {"low", OrNull(interval.low)}, {"high", OrNull(interval.high)}};

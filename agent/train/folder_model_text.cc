@@ -1,4 +1,4 @@
-#include "tools/train/model_text.h"
+#include "agent/train/folder_model_text.h"
 
 #include <filesystem>
 #include <fstream>

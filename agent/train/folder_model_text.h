@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "agent/learn/model_text.h"
+#include "agent/train/model_text.h"
 
 namespace kevin {
 

@@ -1,4 +1,4 @@
-#include "agent/learn/model_version.h"
+#include "agent/train/model_version.h"
 
 #include <charconv>
 

@@ -5,12 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "env/environment.h"
-
-namespace CLI {
-class App;
-}
-
 namespace kevin {
 
 struct OnlineSettings {
@@ -36,13 +30,5 @@ struct OnlineSettings {
 
   bool Samples() const { return online || !eval_suite.empty() || !test_suite.empty(); }
 };
-
-void AddOnlineSettings(CLI::App* command, OnlineSettings* settings);
-
-// Throws Error(kBadRequest) for options that need one another.
-void CheckOnlineSettings(const OnlineSettings& settings);
-
-// One environment over all judges. Takes seconds.
-std::unique_ptr<Environment> StartJudges(const OnlineSettings& settings);
 
 }  // namespace kevin

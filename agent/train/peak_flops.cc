@@ -1,4 +1,4 @@
-#include "tools/train/peak_flops.h"
+#include "agent/train/peak_flops.h"
 
 namespace kevin {
 

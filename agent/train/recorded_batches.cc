@@ -1,4 +1,4 @@
-#include "tools/train/recorded_batches.h"
+#include "agent/train/recorded_batches.h"
 
 #include <fmt/format.h>
 

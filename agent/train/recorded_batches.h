@@ -4,7 +4,7 @@
 #include <future>
 #include <string>
 
-#include "tools/train/batch_source.h"
+#include "agent/train/batch_source.h"
 
 namespace kevin {
 

@@ -1,4 +1,4 @@
-#include "agent/learn/reply_facts.h"
+#include "agent/train/reply_facts.h"
 
 #include <string>
 #include <unordered_set>

@@ -1,18 +1,16 @@
-#include "tools/train/rollout_log.h"
+#include "agent/train/rollout_log.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 
 #include "agent/events.h"
-#include "tools/write_file.h"
+#include "env/process/write_file.h"
 
 namespace kevin {
 namespace {
 
 constexpr size_t kMostTurns = 64, kMostBytes = 4000;
-
-Json OrNull(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 }  // namespace
 

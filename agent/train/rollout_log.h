@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "agent/learn/batches.h"
+#include "agent/train/batches.h"
 
 namespace kevin {
 

@@ -1,35 +1,35 @@
-#include "tools/train/rollouts.h"
+#include "agent/train/rollouts.h"
 
 #include <fmt/format.h>
 
 #include <chrono>
 #include <thread>
 
-#include "agent/kinds.h"
+#include "env/kinds.h"
 #include "agent/machine.h"
 #include "agent/output.h"
 #include "agent/records.h"
 #include "env/error.h"
-#include "tools/places.h"
+#include "agent/places.h"
 #include "trajectories/work_queue.h"
 
 namespace kevin {
 namespace {
 
 constexpr int kParallelOnCpu = 8, kParallelOnGpu = 64;
-constexpr auto kLook = std::chrono::milliseconds(100);
+constexpr auto kQueueLook = std::chrono::milliseconds(100);
 constexpr auto kPatience = std::chrono::minutes(30);  // for the rank that begins collections
 
 }  // namespace
 
 Rollouts::Rollouts(const OnlineSettings& settings, const std::string& database, std::filesystem::path kernels,
-                   RunFile& run, Progress& progress)
+                   RunFile& run, Progress& progress, std::unique_ptr<Environment> judges)
     : settings_(settings),
       kernels_(std::move(kernels)),
       run_(run),
       progress_(progress),
       store_(Store::Open(database, OpenMode::kCreate)),
-      environment_(StartJudges(settings)) {
+      environment_(std::move(judges)) {
   const EpisodeOutput writable(kernels_);
 }
 
@@ -57,7 +57,7 @@ Rollouts::Entered Rollouts::Enter(const RolloutTerms& terms, const std::string& 
     if (std::chrono::steady_clock::now() > end)
       throw Error(ExitCode::kBroken, "rank 0 does not begin " + terms.what,
                   "start all ranks again with --resume");
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kQueueLook);
     known = run_.Collection(terms.name);
   }
   if (known) return {*known, queue.Join(*known, process)};

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "agent/rollout.h"
-#include "tools/progress.h"
-#include "tools/train/online_settings.h"
-#include "tools/train/run_file.h"
+#include "agent/rollout/rollout.h"
+#include "agent/progress.h"
+#include "agent/train/online_settings.h"
+#include "agent/train/run_file.h"
 #include "trajectories/store.h"
 
 namespace kevin {
@@ -29,10 +29,10 @@ struct RolloutTerms {
 
 class Rollouts {
  public:
-  // Starts the judges: seconds. All that is given must outlive this. Throws Error(kBadRequest) for a database
+  // `judges`: one environment over all judges. All else that is given must outlive this. Throws Error(kBadRequest) for a database
   // or an output folder that cannot be written.
   Rollouts(const OnlineSettings& settings, const std::string& database, std::filesystem::path kernels,
-           RunFile& run, Progress& progress);
+           RunFile& run, Progress& progress, std::unique_ptr<Environment> judges);
 
   const EnvironmentFacts& facts() const { return environment_->Facts(); }
   Store& store() { return store_; }

@@ -1,4 +1,4 @@
-#include "tools/train/run_file.h"
+#include "agent/train/run_file.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "env/error.h"
-#include "tools/write_file.h"
+#include "env/process/write_file.h"
 #include "trajectories/ulid.h"
 
 namespace kevin {
@@ -16,10 +16,10 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr auto kLook = std::chrono::milliseconds(100);
-constexpr auto kPatience = std::chrono::minutes(10);  // for the rank that writes
+constexpr auto kRunFileLook = std::chrono::milliseconds(100);
+constexpr auto kRunFilePatience = std::chrono::minutes(10);  // for the rank that writes
 
-std::string Difference(const json& there, const json& here) {
+std::string RunDifference(const json& there, const json& here) {
   for (const auto& [name, value] : here.items()) {
     if (!there.contains(name) || there.at(name) != value) return name;
   }
@@ -37,11 +37,11 @@ RunFile::RunFile(const fs::path& folder, bool leads, const json& asked)
     Write();
     return;
   }
-  const auto end = std::chrono::steady_clock::now() + kPatience;
+  const auto end = std::chrono::steady_clock::now() + kRunFilePatience;
   while (!leads_ && !fs::exists(path_) && std::chrono::steady_clock::now() < end)
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kRunFileLook);
   Read();
-  const std::string other = Difference(content_.at("asked"), asked);
+  const std::string other = RunDifference(content_.at("asked"), asked);
   if (other.empty()) return;
   throw Error(ExitCode::kBadRequest,
               fmt::format("{} holds a run that was asked for with another {}", folder.string(), other),

@@ -1,4 +1,4 @@
-#include "tools/train/sampled_training.h"
+#include "agent/train/sampled_training.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,7 +7,7 @@
 #include <chrono>
 
 #include "env/error.h"
-#include "tools/suites.h"
+#include "env/problem/suites.h"
 
 namespace kevin {
 namespace {
@@ -89,12 +89,14 @@ TrainSuites::TrainSuites(const OnlineSettings& settings, const std::string& with
 
 SampledTraining::SampledTraining(const SampledRequest& request, const OnlineSettings& settings,
                                  const TrainSuites& suites, TrainerProcess& trainer,
-                                 const TrainerProcess::Opened& opened, Progress& progress)
+                                 const TrainerProcess::Opened& opened, Progress& progress,
+                                 std::unique_ptr<Environment> judges)
     : request_(request),
       settings_(settings),
       suites_(suites),
       run_(request.output, opened.rank == 0, AskedFor(request, settings, suites)),
-      rollouts_(settings, request.database, fs::path(request.output) / "kernels", run_, progress),
+      rollouts_(settings, request.database, fs::path(request.output) / "kernels", run_, progress,
+                std::move(judges)),
       policy_("online:" + fs::absolute(request.output).lexically_normal().string(), trainer, opened, settings,
               settings.sampler_device.empty() ? request.device : settings.sampler_device,
               rollouts_.facts().device) {}

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "agent/learn/batches.h"
-#include "tools/train/collected_batches.h"
-#include "tools/train/evaluation.h"
-#include "tools/train/rollouts.h"
-#include "tools/train/trained_policy.h"
-#include "tools/train/trainer_process.h"
+#include "agent/train/batches.h"
+#include "agent/train/collected_batches.h"
+#include "agent/train/evaluation.h"
+#include "agent/train/rollouts.h"
+#include "agent/train/trained_policy.h"
+#include "agent/train/trainer_process.h"
 
 namespace kevin {
 
@@ -36,9 +36,10 @@ struct SampledRequest {
 
 class SampledTraining {
  public:
-  // All that is given must outlive this. Starts the judges.
+  // `judges`: one environment over all judges. All else that is given must outlive this.
   SampledTraining(const SampledRequest& request, const OnlineSettings& settings, const TrainSuites& suites,
-                  TrainerProcess& trainer, const TrainerProcess::Opened& opened, Progress& progress);
+                  TrainerProcess& trainer, const TrainerProcess::Opened& opened, Progress& progress,
+                  std::unique_ptr<Environment> judges);
 
   // Which problems a step's turns are about: all of them once, in an order of its own, before any comes
   // again.

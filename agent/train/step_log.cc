@@ -1,4 +1,4 @@
-#include "tools/train/step_log.h"
+#include "agent/train/step_log.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,9 @@
 #include <fstream>
 #include <sstream>
 
+#include "agent/json.h"
 #include "env/error.h"
-#include "tools/write_file.h"
+#include "env/process/write_file.h"
 
 namespace kevin {
 namespace {
@@ -16,8 +17,6 @@ namespace {
 double WallTime() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
-
-Json OrNull(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 double Number(const Json& event, const char* name) {
   const Json& value = event.at(name);

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "agent/events.h"
-#include "agent/learn/batches.h"
+#include "agent/train/batches.h"
 #include "policies/local/train/batch.h"
-#include "tools/train/tensorboard.h"
+#include "agent/train/tensorboard.h"
 
 namespace kevin {
 

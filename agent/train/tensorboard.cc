@@ -1,4 +1,4 @@
-#include "tools/train/tensorboard.h"
+#include "agent/train/tensorboard.h"
 
 #include <unistd.h>
 

@@ -1,15 +1,15 @@
-#include "tools/train/trained_policy.h"
+#include "agent/train/trained_policy.h"
 
 #include <fmt/format.h>
 
 #include <optional>
 
-#include "agent/learn/model_version.h"
-#include "env/device_lock.h"
+#include "agent/train/model_version.h"
+#include "env/process/device_lock.h"
 #include "env/error.h"
 #include "env/gpu/find_gpus.h"
 #include "policies/local/serve/local_policy.h"
-#include "tools/policy_options.h"
+#include "agent/policy_options.h"
 
 namespace kevin {
 namespace {

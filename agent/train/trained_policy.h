@@ -1,15 +1,15 @@
 #pragma once
 // The model that a trainer holds, as a policy. Its answers say how many steps it had learnt
-// (agent/learn/model_version.h) and by the hash of their contents which weights they come from.
+// (agent/train/model_version.h) and by the hash of their contents which weights they come from.
 
 #include <functional>
 #include <memory>
 #include <string>
 
-#include "agent/rollout.h"
+#include "agent/rollout/rollout.h"
 #include "policies/remote/remote_policy.h"
-#include "tools/train/online_settings.h"
-#include "tools/train/trainer_process.h"
+#include "agent/train/online_settings.h"
+#include "agent/train/trainer_process.h"
 
 namespace kevin {
 

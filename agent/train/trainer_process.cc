@@ -1,4 +1,4 @@
-#include "tools/train/trainer_process.h"
+#include "agent/train/trainer_process.h"
 
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "env/error.h"
-#include "tools/places.h"
+#include "agent/places.h"
 
 extern char** environ;
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "env/cpu/shared_memory.h"
+#include "env/process/shared_memory.h"
 #include "env/error.h"
 #include "env/sandbox/sandbox.h"
 #include "policies/local/train/batch.h"

@@ -1,4 +1,4 @@
-#include "agent/learn/turns.h"
+#include "agent/train/turns.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,7 +12,7 @@
 namespace kevin {
 namespace {
 
-bool Names(const std::vector<std::string>& ids, const std::string& id) {
+bool TurnNames(const std::vector<std::string>& ids, const std::string& id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
@@ -47,7 +47,7 @@ void LearnTurns::Add(const LearnRequest& request, Source& source) {
   for (size_t e = 0; e < episodes.size(); ++e) {
     const EpisodeFigures& figures = source.figures.episodes[e];
     const ProblemFigures& problem = source.figures.problems[static_cast<size_t>(figures.problem)];
-    const bool wanted = problem.id.starts_with(request.problems) && !Names(request.left_out, problem.id);
+    const bool wanted = problem.id.starts_with(request.problems) && !TurnNames(request.left_out, problem.id);
     for (size_t i = figures.first_turn; i < figures.first_turn + figures.turn_count; ++i) {
       const TurnFigures& t = source.figures.turns[i];
       if (t.turn == 0) continue;
@@ -63,7 +63,7 @@ void LearnTurns::Add(const LearnRequest& request, Source& source) {
 void LearnTurns::CheckHeldOut(const LearnRequest& request) const {
   std::set<std::string> both;
   for (const LearnTurn& turn : turns_) {
-    if (Names(request.held_out, turn.problem->id)) both.insert(turn.problem->id);
+    if (TurnNames(request.held_out, turn.problem->id)) both.insert(turn.problem->id);
   }
   if (both.empty()) return;
   const size_t shown = std::min<size_t>(both.size(), 5);

@@ -1,4 +1,4 @@
-#include "agent/learn/units.h"
+#include "agent/train/units.h"
 
 #include <algorithm>
 #include <cmath>
@@ -18,7 +18,7 @@ bool IsBetter(const LearnTurn& better, const LearnTurn& worse, double noise) {
 
 double ScoreOfTurn(const LearnTurn& turn) { return turn.attribution.score.score; }
 
-Units Rollouts(const Turns& turns, const UnitOptions& options) {
+Units WholeRollouts(const Turns& turns, const UnitOptions& options) {
   std::map<int, Unit> tasks;
   for (size_t i = 0; i < turns.size(); ++i) tasks[turns[i].task].turns.push_back(i);
   Units made;
@@ -99,7 +99,7 @@ Units Pairs(const Turns& turns, double noise) {
 Units MakeUnits(const Algorithm& algorithm, const LearnTurns& turns, const UnitOptions& options) {
   switch (algorithm.material) {
     case Material::kRollouts:
-      return Rollouts(turns.turns(), options);
+      return WholeRollouts(turns.turns(), options);
     case Material::kAnswers:
       return Answers(turns.turns(), algorithm.picked, options);
     case Material::kPairs:

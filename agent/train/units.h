@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/learn/algorithm.h"
-#include "agent/learn/turns.h"
+#include "agent/train/algorithm.h"
+#include "agent/train/turns.h"
 
 namespace kevin {
 

@@ -9,17 +9,17 @@
 #include <nlohmann/json.hpp>
 
 #include "env/cpu/checker.h"
-#include "env/decoy_result.h"
+#include "env/verdict/decoy_result.h"
 #include "env/error.h"
-#include "env/float16.h"
-#include "env/precision.h"
+#include "env/problem/float16.h"
+#include "env/problem/precision.h"
 
 namespace kevin {
 namespace {
 
 using nlohmann::json;
 
-constexpr double kTwinTimeout_s = 600;
+constexpr double kReferenceTimeout_s = 600;
 
 // What a decoy may look at to make its outputs.
 struct AnswerContext {
@@ -40,7 +40,7 @@ Outcome VerifyAnswer(Session& session, const Answer& answer, bool* told_apart) {
   session.FillInputs(slots, 0);
   session.Poison(outputs, slots);
   double total_us = 0;
-  if (session.twin().RunBatch(slots, kTwinTimeout_s, &total_us) || session.twin().Publish(kTwinTimeout_s)) {
+  if (session.twin().RunBatch(slots, kReferenceTimeout_s, &total_us) || session.twin().Publish(kReferenceTimeout_s)) {
     throw Error(ExitCode::kBroken, "the reference process ended during admission", "try again");
   }
   Measured right;

@@ -9,7 +9,7 @@
 
 namespace kevin {
 
-// As env/decoy_result.h has them. Must fail: zeros, a constant, a copy of an input, the output for other
+// As env/verdict/decoy_result.h has them. Must fail: zeros, a constant, a copy of an input, the output for other
 // inputs, for other inputs and these weights, for other weights, for other values of one input, one wrong
 // element, half the rows, and what is computed more coarsely than the problem's precision:
 //   fp32: inputs rounded to fp16, to bf16

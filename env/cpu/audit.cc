@@ -6,7 +6,7 @@
 #include <cstring>
 #include <thread>
 
-#include "env/cpu/rearrange.h"
+#include "env/process/rearrange.h"
 
 namespace kevin {
 namespace {

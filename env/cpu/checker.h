@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "env/cpu/session.h"
-#include "env/verify.h"
+#include "env/verdict/verify.h"
 
 namespace kevin {
 

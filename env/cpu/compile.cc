@@ -1,4 +1,4 @@
-#include "env/compile.h"
+#include "env/cpu/compile.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,15 +10,15 @@
 #include <fstream>
 #include <sstream>
 
-#include "env/cpu/runner_protocol.h"
-#include "env/device_lock.h"
+#include "env/process/runner_protocol.h"
+#include "env/process/device_lock.h"
 #include "env/error.h"
-#include "env/hash.h"
-#include "env/machine.h"
-#include "env/printable.h"
-#include "env/run_to_end.h"
+#include "env/problem/hash.h"
+#include "env/process/machine.h"
+#include "env/problem/printable.h"
+#include "env/process/run_to_end.h"
 #include "env/sandbox/sandbox.h"
-#include "env/work_folder.h"
+#include "env/process/work_folder.h"
 
 namespace kevin {
 namespace {

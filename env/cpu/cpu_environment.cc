@@ -1,4 +1,4 @@
-#include "env/cpu_environment.h"
+#include "env/cpu/cpu_environment.h"
 
 #include <signal.h>
 #include <sys/socket.h>
@@ -10,20 +10,20 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "env/begin_evaluation.h"
-#include "env/compile.h"
-#include "env/cpu/runner_protocol.h"
-#include "env/cpu/self_test.h"
-#include "env/cpu/shared_memory.h"
+#include "env/verdict/begin_evaluation.h"
+#include "env/cpu/compile.h"
+#include "env/process/runner_protocol.h"
+#include "env/sandbox/self_test.h"
+#include "env/process/shared_memory.h"
 #include "env/error.h"
-#include "env/evaluator_client.h"
-#include "env/hash.h"
-#include "env/machine.h"
-#include "env/precision.h"
+#include "env/process/evaluator_client.h"
+#include "env/problem/hash.h"
+#include "env/process/machine.h"
+#include "env/problem/precision.h"
 #include "env/sandbox/sandbox.h"
-#include "env/seconds_since.h"
-#include "env/verify.h"
-#include "env/wire.h"
+#include "env/process/seconds_since.h"
+#include "env/verdict/verify.h"
+#include "env/process/wire.h"
 
 namespace kevin {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "env/decoy_result.h"
+#include "env/verdict/decoy_result.h"
 #include "env/environment.h"
 
 namespace kevin {

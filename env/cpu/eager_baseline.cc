@@ -5,9 +5,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "env/cpu/contender.h"
+#include "env/cpu/timed_process.h"
 #include "env/cpu/peak.h"
-#include "env/device_lock.h"
+#include "env/process/device_lock.h"
 #include "env/error.h"
 
 namespace kevin {
@@ -16,7 +16,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostBatches = 40, kFewestBatches = 5;
-constexpr double kBudget_s = 3, kTwinTimeout_s = 600;
+constexpr double kBudget_s = 3, kEagerTimeout_s = 600;
 
 double BatchUs(Session& session, int calls) {
   const std::vector<uint16_t> slots = session.DrawSlots(calls);
@@ -24,7 +24,7 @@ double BatchUs(Session& session, int calls) {
   PauseBeforeTurn();
   FlushCaches(session.options().threads);
   double total_us = 0;
-  if (session.twin().RunBatch(slots, kTwinTimeout_s, &total_us))
+  if (session.twin().RunBatch(slots, kEagerTimeout_s, &total_us))
     throw Error(ExitCode::kBroken, "the reference process ended: " + session.twin().Log(), "try again");
   return total_us / calls;
 }

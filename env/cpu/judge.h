@@ -1,14 +1,14 @@
 #pragma once
 // The verdict on one compiled candidate: verify on fresh seeds, then time it against eager in pairs, by the
 // rules of README.md, "What a verdict means". The order of events is in JudgeLibrary(); everything it decides
-// with is in env/verify.h and env/estimate.h.
+// with is in env/verdict/verify.h and env/verdict/estimate.h.
 
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "env/cpu/session.h"
-#include "env/judge_result.h"
+#include "env/verdict/judge_result.h"
 
 namespace kevin {
 

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "env/machine.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 namespace {

@@ -7,15 +7,15 @@
 #include <cstdio>
 #include <cstring>
 
-#include "env/cpu/handover.h"
-#include "env/cpu/runner_protocol.h"
+#include "env/process/shared_control_page.h"
+#include "env/process/runner_protocol.h"
 #include "env/cpu/session.h"
-#include "env/cpu/shared_memory.h"
+#include "env/process/shared_memory.h"
 #include "env/error.h"
-#include "env/precision.h"
+#include "env/problem/precision.h"
 #include "env/reference/caching_allocator.h"
 #include "env/reference/reference.h"
-#include "env/slot_layout.h"
+#include "env/process/slot_layout.h"
 
 namespace kevin {
 namespace {

@@ -11,9 +11,9 @@
 #include <numeric>
 
 #include "env/cpu/peak.h"
-#include "env/device_lock.h"
+#include "env/process/device_lock.h"
 #include "env/error.h"
-#include "env/precision.h"
+#include "env/problem/precision.h"
 
 namespace kevin {
 namespace {

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "env/cpu/generator.h"
+#include "env/process/generator.h"
 #include "env/cpu/side.h"
 #include "env/environment.h"
 #include "env/reference/reference.h"
-#include "env/slot_layout.h"
+#include "env/process/slot_layout.h"
 
 namespace kevin {
 

@@ -11,7 +11,7 @@
 #include <optional>
 
 #include "env/error.h"
-#include "env/printable.h"
+#include "env/problem/printable.h"
 
 namespace kevin {
 namespace {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "env/cpu/handover.h"
-#include "env/cpu/runner_protocol.h"
-#include "env/cpu/shared_memory.h"
+#include "env/process/shared_control_page.h"
+#include "env/process/runner_protocol.h"
+#include "env/process/shared_memory.h"
 #include "env/sandbox/sandbox.h"
 
 namespace kevin {

@@ -1,4 +1,4 @@
-#include "env/cpu/contender.h"
+#include "env/cpu/timed_process.h"
 
 #include <fmt/format.h>
 

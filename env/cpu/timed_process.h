@@ -7,7 +7,7 @@
 #include <string>
 
 #include "env/cpu/session.h"
-#include "env/judge_result.h"
+#include "env/verdict/judge_result.h"
 
 namespace kevin {
 

@@ -13,7 +13,7 @@ constexpr int kLeastDriver = 13000;   // what our compiler's machine code needs
 constexpr int kLeastCapability = 80;  // virtual memory, async copies: what the trusted kernels count on
 constexpr int kComputeMode = 20, kCapabilityMajor = 75, kCapabilityMinor = 76;
 
-struct Driver {
+struct GpuLister {
   int (*init)(unsigned flags) = nullptr;
   int (*version)(int* version) = nullptr;
   int (*count)(int* count) = nullptr;
@@ -30,7 +30,7 @@ bool Find(void* library, const char* name, Function* function) {
 }
 
 // The library stays open: a driver does not survive being unloaded and loaded again.
-std::string LoadDriver(Driver* driver) {
+std::string LoadDriver(GpuLister* driver) {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return "no NVIDIA driver (libcuda.so.1 is not there)";
   const bool whole =
@@ -42,12 +42,12 @@ std::string LoadDriver(Driver* driver) {
   return whole ? "" : "libcuda.so.1 is no NVIDIA driver: functions are missing";
 }
 
-int Attribute(const Driver& driver, int attribute, int device) {
+int Attribute(const GpuLister& driver, int attribute, int device) {
   int value = 0;
   return driver.attribute(&value, attribute, device) == 0 ? value : 0;
 }
 
-GpuFound Describe(const Driver& driver, int index, int version) {
+GpuFound DescribeGpu(const GpuLister& driver, int index, int version) {
   GpuFound gpu;
   gpu.index = index;
   gpu.driver_version = version;
@@ -64,7 +64,7 @@ GpuFound Describe(const Driver& driver, int index, int version) {
 }
 
 std::vector<GpuFound> Ask(std::string* why_none) {
-  Driver driver;
+  GpuLister driver;
   *why_none = LoadDriver(&driver);
   if (!why_none->empty()) return {};
   int version = 0, count = 0;
@@ -83,7 +83,7 @@ std::vector<GpuFound> Ask(std::string* why_none) {
     return {};
   }
   std::vector<GpuFound> gpus;
-  for (int index = 0; index < count; ++index) gpus.push_back(Describe(driver, index, version));
+  for (int index = 0; index < count; ++index) gpus.push_back(DescribeGpu(driver, index, version));
   return gpus;
 }
 

@@ -1,4 +1,4 @@
-#include "env/gpu_environment.h"
+#include "env/gpu/gpu_environment.h"
 
 #include <fmt/format.h>
 
@@ -12,24 +12,24 @@
 #include <optional>
 #include <sstream>
 
-#include "env/begin_evaluation.h"
-#include "env/cpu/runner_protocol.h"
-#include "env/cpu/self_test.h"
-#include "env/device_lock.h"
+#include "env/verdict/begin_evaluation.h"
+#include "env/process/runner_protocol.h"
+#include "env/sandbox/self_test.h"
+#include "env/process/device_lock.h"
 #include "env/error.h"
-#include "env/evaluator_client.h"
-#include "env/gpu/compile_farm.h"
+#include "env/process/evaluator_client.h"
+#include "env/gpu/compile/compile_farm.h"
 #include "env/gpu/find_gpus.h"
-#include "env/gpu/folder_hash.h"
-#include "env/gpu/launch_function.h"
-#include "env/gpu/launch_plan.h"
-#include "env/gpu/occupancy.h"
-#include "env/gpu/trusted_kernels.h"
-#include "env/hash.h"
-#include "env/machine.h"
-#include "env/precision.h"
-#include "env/seconds_since.h"
-#include "env/verify.h"
+#include "env/gpu/compile/folder_hash.h"
+#include "env/gpu/launch/launch_function.h"
+#include "env/gpu/runner/launch_plan.h"
+#include "env/gpu/compile/occupancy.h"
+#include "env/gpu/runner/trusted_kernels.h"
+#include "env/problem/hash.h"
+#include "env/process/machine.h"
+#include "env/problem/precision.h"
+#include "env/process/seconds_since.h"
+#include "env/verdict/verify.h"
 
 namespace kevin {
 namespace {

@@ -1,13 +1,13 @@
 #pragma once
 // Judges candidates of kinds `cuda` and `ptx` on one NVIDIA GPU (env/environment.h): interprets the launch
-// function, compiles and inspects the device code here, and has the evaluator (env/gpu/gpu_evaluator.h)
+// function, compiles and inspects the device code here, and has the evaluator (env/gpu/judge/gpu_evaluator.h)
 // verify and time it. And what it can tell beyond a verdict, for tools.
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "env/decoy_result.h"
+#include "env/verdict/decoy_result.h"
 #include "env/environment.h"
 #include "env/gpu/examine/examiner.h"
 #include "env/gpu/find_gpus.h"
@@ -29,7 +29,7 @@ struct Examination {
   std::vector<CheckReport> checks;
 };
 
-// What it takes until candidates of a problem can be judged (env/gpu/gpu_admission.h), and what is then in
+// What it takes until candidates of a problem can be judged (env/gpu/judge/gpu_admission.h), and what is then in
 // use.
 struct Preparation {
   double session_s = 0, draw_s = 0, reference_s = 0, truth_s = 0;

@@ -11,7 +11,7 @@ from .sizes import Sizes, legal_name
 from .specs import input_spec, state_spec
 from .text import Writer, function_text
 
-MANY_PARAMETERS = 16  # above it they are one Dict (env/problem.h)
+MANY_PARAMETERS = 16  # above it they are one Dict (env/problem/problem.h)
 
 
 def value_of(node):

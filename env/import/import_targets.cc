@@ -1,4 +1,4 @@
-#include "tools/import/import_targets.h"
+#include "env/import/import_targets.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "env/error.h"
-#include "env/problem.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/import/problem_text.h"
+#include "env/import/problem_text.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

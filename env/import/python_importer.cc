@@ -1,4 +1,4 @@
-#include "tools/import/python_importer.h"
+#include "env/import/python_importer.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "env/error.h"
-#include "tools/places.h"
+#include "agent/places.h"
 
 namespace kevin {
 namespace {

@@ -1,5 +1,5 @@
 #pragma once
-// The Python side of `kevin import`: env/reference/importer/import_module.py, one process for many files.
+// The Python side of `kevin import`: env/import/import_module.py, one process for many files.
 
 #include <atomic>
 #include <filesystem>
@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "env/gpu/python_process.h"
-#include "env/gpu/torch_compile.h"
+#include "env/python/python_process.h"
+#include "env/python/torch_compile.h"
 
 namespace kevin {
 

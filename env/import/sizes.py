@@ -8,7 +8,7 @@ SMALL_BYTES = 64 << 20
 STILL_SMALL_BYTES = 512 << 20
 SMALL_OPERATIONS = 1e9  # 1 to 30 ms, as for the problems that ship
 KEEP, KEEP_BATCH = 8, 4
-# Words that C++ or TorchScript keeps for itself (env/problem_file.cc has the list that counts).
+# Words that C++ or TorchScript keeps for itself (env/problem/problem_file.cc has the list that counts).
 RESERVED = set("""and as assert auto bool break case char class const def default delete do double else enum except
 export extern float for forward from global goto if import in inline int is lambda launch long namespace new not
 operator or pass private public raise register return short signed sizeof static struct switch template this torch try

@@ -1,4 +1,4 @@
-#include "env/expression.h"
+#include "env/problem/expression.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

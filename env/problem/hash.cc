@@ -1,4 +1,4 @@
-#include "env/hash.h"
+#include "env/problem/hash.h"
 
 #include <sha256.h>
 

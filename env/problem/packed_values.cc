@@ -1,4 +1,4 @@
-#include "env/packed_values.h"
+#include "env/problem/packed_values.h"
 
 #include <zlib.h>
 

@@ -1,4 +1,4 @@
-#include "env/precision.h"
+#include "env/problem/precision.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "env/error.h"
-#include "env/float16.h"
+#include "env/problem/float16.h"
 
 namespace kevin {
 namespace {

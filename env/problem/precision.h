@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "env/problem.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 

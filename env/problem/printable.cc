@@ -1,4 +1,4 @@
-#include "env/printable.h"
+#include "env/problem/printable.h"
 
 namespace kevin {
 

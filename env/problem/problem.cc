@@ -1,4 +1,4 @@
-#include "env/problem.h"
+#include "env/problem/problem.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "env/expression.h"
+#include "env/problem/expression.h"
 
 namespace kevin {
 
@@ -80,7 +80,7 @@ struct Problem {
   std::string flops, bytes;          // expressions: the usual counts
   std::string min_flops, min_bytes;  // expressions: no correct algorithm does with less
 
-  // The check (see docs of env/verify.h for the formula).
+  // The check (see docs of env/verdict/verify.h for the formula).
   std::string reduction = "1";     // K: how many terms are added up for one output element
   std::string scale;               // optional TorchScript `def scale(...)`, same arguments as forward,
                                    // gives the magnitude of what is added up per output element
@@ -133,7 +133,7 @@ std::string ShapeName(const std::string& size, const Symbols& symbols);
 const char* DTypeInKind(DType dtype, const std::string& kind);
 
 // Above this many parameters (deep networks) `launch` takes them as one block, `const float* params`. All are
-// of one floating type then (float32 in the file, env/precision.h) and lie in it in the file's order, each
+// of one floating type then (float32 in the file, env/problem/precision.h) and lie in it in the file's order, each
 // from the next multiple of kParamAlignment elements on: the constant OffsetName (`fc1_weight_offset` for
 // `fc1_weight`) says where, in elements. What lies between two of them is undefined.
 inline constexpr size_t kMaxSeparateParams = 16;

@@ -10,12 +10,12 @@
 #include <string_view>
 
 #include "env/error.h"
-#include "env/hash.h"
-#include "env/packed_values.h"
-#include "env/problem.h"
-#include "env/problem_names.h"
-#include "env/size_sets.h"
-#include "env/toml_section.h"
+#include "env/problem/hash.h"
+#include "env/problem/packed_values.h"
+#include "env/problem/problem.h"
+#include "env/problem/problem_names.h"
+#include "env/problem/size_sets.h"
+#include "env/problem/toml_section.h"
 
 namespace kevin {
 namespace {

@@ -1,4 +1,4 @@
-#include "env/problem_names.h"
+#include "env/problem/problem_names.h"
 
 #include <fmt/format.h>
 

@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "env/error.h"
-#include "env/problem.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 namespace {

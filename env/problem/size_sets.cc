@@ -1,4 +1,4 @@
-#include "env/size_sets.h"
+#include "env/problem/size_sets.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "env/problem_names.h"
+#include "env/problem/problem_names.h"
 
 namespace kevin {
 namespace {

@@ -2,8 +2,8 @@
 // The size sets of a problem file: [sizes.NAME] with one shape, or [[sizes.NAME]] once for each of several,
 // with an optional weight. Internal to the problem loader.
 
-#include "env/problem.h"
-#include "env/toml_section.h"
+#include "env/problem/problem.h"
+#include "env/problem/toml_section.h"
 
 namespace kevin {
 

@@ -1,4 +1,4 @@
-#include "tools/suites.h"
+#include "env/problem/suites.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "env/precision.h"
-#include "env/problem.h"
+#include "env/problem/precision.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 
-// One that does not count in the precision that is asked for (FlagsAgainst of env/precision.h), and why.
+// One that does not count in the precision that is asked for (FlagsAgainst of env/problem/precision.h), and why.
 struct LeftOut {
   std::string id, reason;
 };

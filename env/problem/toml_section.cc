@@ -1,4 +1,4 @@
-#include "env/toml_section.h"
+#include "env/problem/toml_section.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "env/device_lock.h"
+#include "env/process/device_lock.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

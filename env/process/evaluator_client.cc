@@ -1,4 +1,4 @@
-#include "env/evaluator_client.h"
+#include "env/process/evaluator_client.h"
 
 #include <signal.h>
 #include <sys/socket.h>

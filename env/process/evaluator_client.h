@@ -1,5 +1,5 @@
 #pragma once
-// Kevin's side of an evaluator process: starts it and asks it (env/wire.h).
+// Kevin's side of an evaluator process: starts it and asks it (env/process/wire.h).
 
 #include <filesystem>
 #include <functional>
@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "env/cpu/shared_memory.h"
+#include "env/process/shared_memory.h"
 #include "env/sandbox/sandbox.h"
-#include "env/wire.h"
+#include "env/process/wire.h"
 
 namespace kevin {
 

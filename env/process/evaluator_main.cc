@@ -1,5 +1,5 @@
 // kevin-evaluator: the trusted side. Holds the reference, the truth, the clock and the verdict.
-//   serve THREADS RUNNER namespaces|plain    answers requests on descriptor 3 (env/wire.h) until it closes
+//   serve THREADS RUNNER namespaces|plain    answers requests on descriptor 3 (env/process/wire.h) until it closes
 //   check                                    ends at once, well: libtorch could be loaded
 //   serve-gpu DEVICE RUNNER namespaces|plain TRUSTED_CUBIN    the same for candidates of a GPU
 //   twin SIZE THREADS PRECISION              one side of the pairs: eager, see twin.cc
@@ -17,10 +17,10 @@
 #include "env/cpu/judge.h"
 #include "env/cpu/session.h"
 #include "env/error.h"
-#include "env/gpu/gpu_evaluator.h"
-#include "env/precision.h"
+#include "env/gpu/judge/gpu_evaluator.h"
+#include "env/problem/precision.h"
 #include "env/reference/caching_allocator.h"
-#include "env/wire.h"
+#include "env/process/wire.h"
 
 namespace kevin {
 namespace {

@@ -1,4 +1,4 @@
-#include "env/cpu/generator.h"
+#include "env/process/generator.h"
 
 #include <sys/random.h>
 
@@ -7,10 +7,10 @@
 #include <cstring>
 #include <vector>
 
-#include "env/cpu/parallel_for.h"
+#include "env/process/parallel_for.h"
 #include "env/error.h"
-#include "env/float16.h"
-#include "env/precision.h"
+#include "env/problem/float16.h"
+#include "env/problem/precision.h"
 
 namespace kevin {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "env/problem.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 

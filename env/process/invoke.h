@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "env/cpu/handover.h"
+#include "env/process/shared_control_page.h"
 
 namespace kevin {
 

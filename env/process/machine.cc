@@ -1,4 +1,4 @@
-#include "env/machine.h"
+#include "env/process/machine.h"
 
 #include <sched.h>
 #include <sys/utsname.h>

@@ -1,4 +1,4 @@
-#include "env/cpu/rearrange.h"
+#include "env/process/rearrange.h"
 
 #include <algorithm>
 #include <cmath>

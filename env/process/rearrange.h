@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <random>
 
-#include "env/problem.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 

@@ -1,4 +1,4 @@
-#include "env/run_to_end.h"
+#include "env/process/run_to_end.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -9,7 +9,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "env/cpu/shared_memory.h"
+#include "env/process/shared_memory.h"
 #include "env/error.h"
 
 namespace kevin {

@@ -1,4 +1,4 @@
-#include "env/cpu/runner_protocol.h"
+#include "env/process/runner_protocol.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "env/cpu/handover.h"
+#include "env/process/shared_control_page.h"
 #include "env/error.h"
 
 namespace kevin {

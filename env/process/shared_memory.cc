@@ -1,4 +1,4 @@
-#include "env/cpu/shared_memory.h"
+#include "env/process/shared_memory.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,11 +1,11 @@
-#include "env/slot_layout.h"
+#include "env/process/slot_layout.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "env/error.h"
-#include "env/precision.h"
+#include "env/problem/precision.h"
 
 namespace kevin {
 namespace {

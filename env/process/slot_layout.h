@@ -1,13 +1,13 @@
 #pragma once
 // Where the tensors of every slot lie in the two shared memories, and how many slots a GPU has room for. Each
-// tensor starts on a page of its own, a parameter block (env/problem.h) too; outputs are fenced by a page on
+// tensor starts on a page of its own, a parameter block (env/problem/problem.h) too; outputs are fenced by a page on
 // either side. Pure; the same on a CPU and on a GPU.
 
 #include <cstddef>
 #include <vector>
 
-#include "env/cpu/runner_protocol.h"
-#include "env/problem.h"
+#include "env/process/runner_protocol.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 

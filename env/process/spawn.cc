@@ -19,6 +19,8 @@
 namespace kevin {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 // What the child needs, all prepared beforehand: between clone and exec only system calls are safe.
 struct ChildPlan {
   std::vector<char*> argv, environment;
@@ -141,7 +143,6 @@ ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
 ChildProcess::~ChildProcess() { Kill(); }
 
 bool ChildProcess::Wait(double timeout_s, int* status) {
-  using Clock = std::chrono::steady_clock;
   const auto deadline = Clock::now() + std::chrono::duration<double>(timeout_s);
   auto pause = std::chrono::microseconds(50);
   while (pid_ > 0) {

@@ -1,4 +1,4 @@
-#include "env/wire.h"
+#include "env/process/wire.h"
 
 #include <sys/socket.h>
 #include <unistd.h>

@@ -7,7 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "env/judge_result.h"
+#include "env/verdict/judge_result.h"
 
 namespace kevin {
 

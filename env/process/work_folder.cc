@@ -1,4 +1,4 @@
-#include "env/work_folder.h"
+#include "env/process/work_folder.h"
 
 #include <stdlib.h>
 

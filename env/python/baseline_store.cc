@@ -1,4 +1,4 @@
-#include "env/gpu/baseline_store.h"
+#include "env/python/baseline_store.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include <tuple>
 
 #include "env/error.h"
-#include "env/hash.h"
+#include "env/problem/hash.h"
 
 namespace kevin {
 namespace {

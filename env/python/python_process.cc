@@ -1,4 +1,4 @@
-#include "env/gpu/python_process.h"
+#include "env/python/python_process.h"
 
 #include <fcntl.h>
 #include <poll.h>

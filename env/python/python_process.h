@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "env/cpu/shared_memory.h"
+#include "env/process/shared_memory.h"
 #include "env/sandbox/sandbox.h"
 
 namespace kevin {

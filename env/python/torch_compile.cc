@@ -1,4 +1,4 @@
-#include "env/gpu/torch_compile.h"
+#include "env/python/torch_compile.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -13,10 +13,10 @@
 #include <optional>
 #include <sstream>
 
-#include "env/device_lock.h"
+#include "env/process/device_lock.h"
 #include "env/error.h"
-#include "env/gpu/python_process.h"
-#include "env/precision.h"
+#include "env/python/python_process.h"
+#include "env/problem/precision.h"
 
 namespace kevin {
 namespace {

@@ -1,15 +1,15 @@
 #pragma once
 // Measures torch.compile against eager for one problem: starts a Python that has torch and has it run
-// env/reference/torch_compile.py, which compiles and times. The one place where Kevin uses Python.
+// env/python/torch_compile.py, which compiles and times. The one place where Kevin uses Python.
 
 #include <atomic>
 #include <filesystem>
 #include <functional>
 #include <string>
 
-#include "env/gpu/baseline_store.h"
+#include "env/python/baseline_store.h"
 #include "env/gpu/find_gpus.h"
-#include "env/problem.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 

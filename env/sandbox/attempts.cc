@@ -1,4 +1,4 @@
-#include "env/cpu/attempts.h"
+#include "env/sandbox/attempts.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -22,7 +22,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "env/cpu/shared_memory.h"
+#include "env/process/shared_memory.h"
 #include "env/sandbox/sandbox.h"
 
 namespace kevin {

@@ -1,4 +1,4 @@
-#include "env/cpu/self_test.h"
+#include "env/sandbox/self_test.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <fstream>
 #include <map>
 
-#include "env/cpu/attempts.h"
+#include "env/sandbox/attempts.h"
 #include "env/error.h"
 
 namespace kevin {

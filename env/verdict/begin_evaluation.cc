@@ -1,6 +1,6 @@
-#include "env/begin_evaluation.h"
+#include "env/verdict/begin_evaluation.h"
 
-#include "env/hash.h"
+#include "env/problem/hash.h"
 
 namespace kevin {
 

@@ -1,4 +1,4 @@
-#include "env/decoy_result.h"
+#include "env/verdict/decoy_result.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "env/estimate.h"
+#include "env/verdict/estimate.h"
 
 #include <algorithm>
 #include <array>
@@ -13,14 +13,6 @@ constexpr double kRhoSquared = 0.12;  // tightest around 20 pairs
 constexpr double kSame = 0.02;
 constexpr double kReach = 2.5;         // robust standard deviations
 constexpr double kPriorProcesses = 6;  // weight of the calibrated spread between processes, in processes
-
-double Median(std::vector<double> values) {
-  const size_t middle = values.size() / 2;
-  std::nth_element(values.begin(), values.begin() + middle, values.end());
-  const double upper = values[middle];
-  if (values.size() % 2) return upper;
-  return (upper + *std::max_element(values.begin(), values.begin() + middle)) / 2;
-}
 
 double Mean(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
@@ -66,6 +58,14 @@ double SpreadOfProcesses(std::span<const double> values, std::span<const size_t>
 }
 
 }  // namespace
+
+double Median(std::vector<double> values) {
+  const size_t middle = values.size() / 2;
+  std::nth_element(values.begin(), values.begin() + middle, values.end());
+  const double upper = values[middle];
+  if (values.size() % 2) return upper;
+  return (upper + *std::max_element(values.begin(), values.begin() + middle)) / 2;
+}
 
 Verdict SequentialTest::Current() const {
   if (log_ratios_.size() < first_look_) return Verdict::kAmbiguous;

@@ -56,6 +56,9 @@ class SequentialTest {
 Ratio EstimateRatio(std::span<const std::vector<double>> log_ratios_by_process,
                     ClockCalibration calibration = {});
 
+// Of at least one value; of an even count the mean of the two in the middle.
+double Median(std::vector<double> values);
+
 // Two-sided 99 % quantile of Student's t (so 0.995 in one tail), for real df >= 1.
 double StudentQuantile99(double degrees_of_freedom);
 

@@ -1,4 +1,4 @@
-#include "env/shapes.h"
+#include "env/verdict/shapes.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 namespace kevin {
 namespace {
 
-constexpr double kSame = 0.02;
+constexpr double kSameWithin = 0.02;
 
 // Each weight's share of the sum, which may itself be too large for a double.
 template <class Weighted>
@@ -35,7 +35,7 @@ Verdict VerdictOf(std::span<const ShapeResult> shapes, Verdict Measured::*field,
   if (agree && first != Verdict::kAmbiguous) return first;
   if (ratio.low > 1) return Verdict::kFast;
   if (ratio.high < 1) return Verdict::kSlow;
-  const bool near = std::log(ratio.low) > -kSame && std::log(ratio.high) < kSame;
+  const bool near = std::log(ratio.low) > -kSameWithin && std::log(ratio.high) < kSameWithin;
   return near ? Verdict::kSame : Verdict::kAmbiguous;
 }
 

@@ -1,4 +1,4 @@
-#include "env/verify.h"
+#include "env/verdict/verify.h"
 
 #include <fmt/format.h>
 
@@ -11,10 +11,10 @@
 #include <numeric>
 #include <vector>
 
-#include "env/cpu/generator.h"
-#include "env/cpu/parallel_for.h"
-#include "env/float16.h"
-#include "env/precision.h"
+#include "env/process/generator.h"
+#include "env/process/parallel_for.h"
+#include "env/problem/float16.h"
+#include "env/problem/precision.h"
 
 namespace kevin {
 namespace {

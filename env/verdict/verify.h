@@ -21,7 +21,7 @@
 #include <span>
 #include <string>
 
-#include "env/problem.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 

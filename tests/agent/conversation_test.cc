@@ -1,10 +1,10 @@
 #include "agent/conversation.h"
 
-#include "env/precision.h"
+#include "env/problem/precision.h"
 #include "policies/search/search_policy.h"
-#include "tests/agent/golden.h"
+#include "tests/support/golden.h"
 #include "tests/catch.h"
-#include "tests/fakes.h"
+#include "tests/support/fakes.h"
 
 namespace kevin {
 namespace {

@@ -3,7 +3,7 @@
 #include "agent/kernels.h"
 #include "agent/records.h"
 #include "tests/catch.h"
-#include "tests/fakes.h"
+#include "tests/support/fakes.h"
 
 namespace kevin {
 namespace {

@@ -1,9 +1,9 @@
 #include "agent/feedback.h"
 
 #include "agent/gpu_feedback.h"
-#include "tests/agent/golden.h"
+#include "tests/support/golden.h"
 #include "tests/catch.h"
-#include "tests/fakes.h"
+#include "tests/support/fakes.h"
 
 namespace kevin {
 namespace {

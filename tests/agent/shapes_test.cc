@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "agent/conversation.h"
-#include "agent/device_pool.h"
+#include "env/device_pool.h"
 #include "agent/episode.h"
 #include "agent/events.h"
 #include "agent/feedback.h"
@@ -11,11 +11,11 @@
 #include "agent/records.h"
 #include "agent/shape_records.h"
 #include "env/error.h"
-#include "env/hash.h"
+#include "env/problem/hash.h"
 #include "policies/search/search_policy.h"
-#include "tests/agent/golden.h"
+#include "tests/support/golden.h"
 #include "tests/catch.h"
-#include "tests/fakes.h"
+#include "tests/support/fakes.h"
 
 namespace kevin {
 namespace {

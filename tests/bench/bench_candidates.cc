@@ -1,4 +1,4 @@
-#include "tools/bench_candidates.h"
+#include "tests/bench/bench_candidates.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include "agent/conversation.h"
 #include "agent/parse.h"
 #include "env/error.h"
-#include "env/gpu/device_source.h"
+#include "env/gpu/compile/device_source.h"
 #include "policies/search/search_policy.h"
 
 namespace kevin {

@@ -13,9 +13,10 @@
 #include <map>
 #include <vector>
 
+#include "env/verdict/estimate.h"
 #include "env/environment.h"
 #include "env/error.h"
-#include "tools/places.h"
+#include "agent/places.h"
 
 namespace kevin {
 namespace {
@@ -50,11 +51,6 @@ constexpr Subject kSubjects[] = {{"level1/19", "x[i] > 0 ? x[i] : 0"},
                                  {"level1/20", "x[i] > 0 ? x[i] : 0.01f * x[i]"},
                                  {"level1/30", "x[i] / (1 + std::fabs(x[i]))"},
                                  {"level1/32", "x[i] < -1 ? -1 : x[i] > 1 ? 1 : x[i]"}};
-
-double MedianOf(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 class ClockBenchmark {
  public:
@@ -113,7 +109,7 @@ class ClockBenchmark {
         "{}: interval holds 1.0 in {}/{}, median |log-ratio| {:.2f} %, median half-width {:.2f} %, FAST {}, "
         "SLOW {}, "
         "SAME {}, AMBIGUOUS {}\n",
-        name, holds, repeats_, 100 * MedianOf(deviations), 100 * MedianOf(widths), fast, slow, same,
+        name, holds, repeats_, 100 * Median(deviations), 100 * Median(widths), fast, slow, same,
         repeats_ - fast - slow - same);
   }
 

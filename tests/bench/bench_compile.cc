@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "env/error.h"
-#include "env/machine.h"
-#include "tools/bench_compiler.h"
-#include "tools/bench_figures.h"
+#include "env/process/machine.h"
+#include "tests/bench/bench_compiler.h"
+#include "tests/bench/bench_figures.h"
 
 namespace kevin {
 namespace {

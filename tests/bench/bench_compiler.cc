@@ -1,4 +1,4 @@
-#include "tools/bench_compiler.h"
+#include "tests/bench/bench_compiler.h"
 
 #include <unistd.h>
 
@@ -9,7 +9,7 @@
 
 #include "env/error.h"
 #include "env/sandbox/sandbox.h"
-#include "tools/places.h"
+#include "agent/places.h"
 
 namespace kevin {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "env/gpu/compile_farm.h"
+#include "env/gpu/compile/compile_farm.h"
 
 namespace kevin {
 

@@ -1,4 +1,4 @@
-#include "tools/bench_delay.h"
+#include "tests/bench/bench_delay.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "tools/bench_figures.h"
+#include "tests/bench/bench_figures.h"
 
 #include <fmt/format.h>
 

@@ -17,10 +17,10 @@
 #include <vector>
 
 #include "env/error.h"
-#include "env/seconds_since.h"
+#include "env/process/seconds_since.h"
 #include "policies/local/fused/fused_runner.h"
-#include "tools/model_shapes.h"
-#include "tools/run_transformers.h"
+#include "tests/bench/model_shapes.h"
+#include "tests/bench/run_transformers.h"
 
 namespace kevin {
 namespace {

@@ -8,10 +8,10 @@
 #include <memory>
 
 #include "env/error.h"
-#include "env/machine.h"
-#include "tools/bench_compiler.h"
-#include "tools/bench_gpu_parts.h"
-#include "tools/places.h"
+#include "env/process/machine.h"
+#include "tests/bench/bench_compiler.h"
+#include "tests/bench/bench_gpu_parts.h"
+#include "agent/places.h"
 
 namespace kevin {
 namespace {

@@ -5,9 +5,9 @@
 #include <numeric>
 
 #include "env/error.h"
-#include "tools/bench_candidates.h"
-#include "tools/bench_delay.h"
-#include "tools/bench_gpu_parts.h"
+#include "tests/bench/bench_candidates.h"
+#include "tests/bench/bench_delay.h"
+#include "tests/bench/bench_gpu_parts.h"
 
 namespace kevin {
 namespace {

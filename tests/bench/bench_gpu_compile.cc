@@ -2,8 +2,8 @@
 
 #include <iterator>
 
-#include "tools/bench_compiler.h"
-#include "tools/bench_gpu_parts.h"
+#include "tests/bench/bench_compiler.h"
+#include "tests/bench/bench_gpu_parts.h"
 
 namespace kevin {
 

@@ -3,7 +3,7 @@
 // evaluation breaks.
 
 #include "env/environment.h"
-#include "tools/bench_figures.h"
+#include "tests/bench/bench_figures.h"
 
 namespace kevin {
 

@@ -4,10 +4,10 @@
 #include <chrono>
 
 #include "env/error.h"
-#include "env/gpu_environment.h"
-#include "env/seconds_since.h"
-#include "tools/bench_gpu_parts.h"
-#include "tools/suites.h"
+#include "env/gpu/gpu_environment.h"
+#include "env/process/seconds_since.h"
+#include "tests/bench/bench_gpu_parts.h"
+#include "env/problem/suites.h"
 
 namespace kevin {
 namespace {

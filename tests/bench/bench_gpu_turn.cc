@@ -7,10 +7,10 @@
 #include <thread>
 
 #include "env/error.h"
-#include "env/seconds_since.h"
-#include "tools/bench_candidates.h"
-#include "tools/bench_compiler.h"
-#include "tools/bench_gpu_parts.h"
+#include "env/process/seconds_since.h"
+#include "tests/bench/bench_candidates.h"
+#include "tests/bench/bench_compiler.h"
+#include "tests/bench/bench_gpu_parts.h"
 
 namespace kevin {
 namespace {

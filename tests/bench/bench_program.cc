@@ -14,16 +14,12 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "env/verdict/estimate.h"
 #include "env/error.h"
-#include "tools/places.h"
+#include "agent/places.h"
 
 namespace kevin {
 namespace {
-
-double MedianOf(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0 : values[values.size() / 2];
-}
 
 std::string Quoted(const std::filesystem::path& path) { return "'" + path.string() + "'"; }
 
@@ -38,7 +34,7 @@ void StartUp(const std::string& arguments) {
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
   }
   fmt::print("kevin {:<12} median {:.1f} ms of {} starts, a shell's own start included\n", arguments,
-             MedianOf(times_ms), kRuns);
+             Median(times_ms), kRuns);
 }
 
 void Turns(const std::string& problem, int turns, const std::filesystem::path& folder) {
@@ -68,8 +64,8 @@ void Turns(const std::string& problem, int turns, const std::filesystem::path& f
   fmt::print(
       "one turn of {} small, median of {}: {:.2f} s = compile {:.2f} + verify {:.2f} + measure {:.2f} + "
       "overhead {:.2f}\n",
-      problem, total_s.size(), MedianOf(total_s), MedianOf(compile_s), MedianOf(verify_s),
-      MedianOf(measure_s), MedianOf(overhead_s));
+      problem, total_s.size(), Median(total_s), Median(compile_s), Median(verify_s),
+      Median(measure_s), Median(overhead_s));
 }
 
 }  // namespace

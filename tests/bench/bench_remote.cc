@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "policies/remote/remote_policy.h"
-#include "tools/mock_api.h"
+#include "tests/support/mock_api.h"
 
 namespace kevin {
 namespace {

@@ -15,8 +15,8 @@
 #include <random>
 
 #include "env/error.h"
-#include "env/seconds_since.h"
-#include "tools/places.h"
+#include "env/process/seconds_since.h"
+#include "agent/places.h"
 #include "trajectories/blob.h"
 #include "trajectories/store.h"
 

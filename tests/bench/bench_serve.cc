@@ -9,9 +9,10 @@
 #include <mutex>
 #include <vector>
 
+#include "env/verdict/estimate.h"
 #include "policies/local/serve/http_server.h"
 #include "policies/remote/remote_policy.h"
-#include "tools/stand_in_runner.h"
+#include "tests/support/fake_runner.h"
 
 namespace kevin::local {
 namespace {
@@ -19,11 +20,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 // The runner's own time does not count.
 class TimedRunner : public StandInRunner {

@@ -13,8 +13,8 @@
 
 #include "env/error.h"
 #include "policies/local/train/trainer.h"
-#include "tools/model_shapes.h"
-#include "tools/run_transformers.h"
+#include "tests/bench/model_shapes.h"
+#include "tests/bench/run_transformers.h"
 
 namespace kevin {
 namespace {

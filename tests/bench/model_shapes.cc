@@ -1,4 +1,4 @@
-#include "tools/model_shapes.h"
+#include "tests/bench/model_shapes.h"
 
 #include <map>
 

@@ -1,4 +1,4 @@
-#include "tools/run_transformers.h"
+#include "tests/bench/run_transformers.h"
 
 #include <fmt/format.h>
 

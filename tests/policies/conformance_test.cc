@@ -6,8 +6,8 @@
 #include "policies/replay/replay_policy.h"
 #include "policies/search/search_policy.h"
 #include "tests/catch.h"
-#include "tests/policies/remote_fixture.h"
-#include "tests/policies/reply.h"
+#include "tests/policies/remote/remote_fixture.h"
+#include "tests/support/reply.h"
 
 using namespace kevin;
 using namespace kevin::test;

@@ -1,4 +1,4 @@
-#include "tools/stand_in_runner.h"
+#include "tests/support/fake_runner.h"
 
 #include <chrono>
 #include <limits>

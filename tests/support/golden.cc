@@ -1,4 +1,4 @@
-#include "tests/agent/golden.h"
+#include "tests/support/golden.h"
 
 #include <cstdlib>
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "tools/mock_api.h"
+#include "tests/support/mock_api.h"
 
 #include <fmt/format.h>
 

@@ -7,7 +7,7 @@
 
 #include "policies/policy.h"
 #include "policies/remote/wire.h"
-#include "tools/mock_server.h"
+#include "tests/support/mock_server.h"
 
 namespace kevin {
 

@@ -1,4 +1,4 @@
-#include "tools/mock_server.h"
+#include "tests/support/mock_server.h"
 
 #include <fmt/format.h>
 #include <netinet/in.h>

@@ -1,4 +1,4 @@
-#include "tests/policies/reply.h"
+#include "tests/support/reply.h"
 
 #include "tests/catch.h"
 

@@ -7,10 +7,10 @@
 #include <cmath>
 #include <cstdio>
 
-#include "env/device_lock.h"
+#include "env/process/device_lock.h"
 #include "env/error.h"
 #include "tests/catch.h"
-#include "tests/fakes.h"
+#include "tests/support/fakes.h"
 
 namespace kevin {
 namespace {
@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 struct Fixture {
   Fixture() {
     setenv("XDG_CACHE_HOME", folder.path().c_str(), 1);
-    setenv("KEVIN_PYTHON", KEVIN_SOURCE_DIR "/tests/env/fake_python.sh", 1);
+    setenv("KEVIN_PYTHON", KEVIN_SOURCE_DIR "/tests/env/python/fake_python.sh", 1);
     gpu.index = 1;
     gpu.name = "Fake GPU";
     gpu.driver_version = 13000;

@@ -6,11 +6,11 @@
 
 #include "env/error.h"
 #include "tests/catch.h"
-#include "tests/fakes.h"
+#include "tests/support/fakes.h"
 #include "tools/collect_text.h"
 #include "tools/device_options.h"
-#include "tools/interrupt.h"
-#include "tools/suites.h"
+#include "agent/interrupt.h"
+#include "env/problem/suites.h"
 
 namespace kevin {
 namespace {

@@ -6,12 +6,12 @@
 
 #include "env/error.h"
 #include "tests/catch.h"
-#include "tests/fakes.h"
+#include "tests/support/fakes.h"
 #include "tools/device_options.h"
-#include "tools/interrupt.h"
-#include "tools/places.h"
+#include "agent/interrupt.h"
+#include "agent/places.h"
 #include "tools/policies.h"
-#include "tools/progress.h"
+#include "agent/progress.h"
 
 namespace kevin {
 namespace {

@@ -4,11 +4,11 @@
 #include <filesystem>
 
 #include "env/error.h"
-#include "env/precision.h"
+#include "env/problem/precision.h"
 #include "tools/export/commands.h"
 #include "tools/export/standalone.h"
 #include "tools/export/torch_extension.h"
-#include "tools/write_file.h"
+#include "env/process/write_file.h"
 
 namespace kevin {
 namespace {

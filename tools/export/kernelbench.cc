@@ -9,12 +9,12 @@
 
 #include "agent/journal.h"
 #include "env/error.h"
-#include "env/precision.h"
-#include "env/problem.h"
+#include "env/problem/precision.h"
+#include "env/problem/problem.h"
 #include "tools/export/chosen_turns.h"
 #include "tools/export/kernelbench_names.h"
 #include "tools/export/torch_extension.h"
-#include "tools/write_file.h"
+#include "env/process/write_file.h"
 
 namespace kevin {
 namespace {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "env/error.h"
-#include "env/gpu/launch_function.h"
+#include "env/gpu/launch/launch_function.h"
 
 namespace kevin {
 namespace {
@@ -60,7 +60,7 @@ constexpr char kTensorMaps[] =
 
 std::string Dimensions(const Dim3& d) { return fmt::format("dim3({}u, {}u, {}u)", d.x, d.y, d.z); }
 
-std::string Place(const BufferAddress& a) {
+std::string PlaceCode(const BufferAddress& a) {
   if (a.offset_bytes == 0) return fmt::format("buffers[{}]", a.buffer);
   return fmt::format("buffers[{}] + {}L", a.buffer, a.offset_bytes);
 }
@@ -73,9 +73,9 @@ std::string DoubleText(double value) {
   return text;
 }
 
-class Writer {
+class LaunchWriter {
  public:
-  explicit Writer(const LaunchList& list) : list_(list) {}
+  explicit LaunchWriter(const LaunchList& list) : list_(list) {}
 
   std::string SetUp() {
     std::string body;
@@ -100,12 +100,12 @@ class Writer {
       if (const auto* launch = std::get_if<KernelLaunch>(&operation)) body += Launch(*launch);
       if (const auto* set = std::get_if<MemorySet>(&operation))
         body += fmt::format("  if (error == cudaSuccess) error = cudaMemsetAsync({}, {}, {}L, stream);\n",
-                            Place(set->place), set->value, set->bytes);
+                            PlaceCode(set->place), set->value, set->bytes);
       if (const auto* copy = std::get_if<MemoryCopy>(&operation))
         body += fmt::format(
             "  if (error == cudaSuccess)\n    error = cudaMemcpyAsync({}, {}, {}L, cudaMemcpyDeviceToDevice, "
             "stream);\n",
-            Place(copy->to), Place(copy->from), copy->bytes);
+            PlaceCode(copy->to), PlaceCode(copy->from), copy->bytes);
     }
     return "static cudaError_t Run(char* const* buffers, cudaStream_t stream) {\n  (void)buffers;\n  "
            "cudaError_t "
@@ -150,19 +150,19 @@ class Writer {
         "{0}_sizes,\n"
         "        {0}_strides, {0}_box, {0}_steps, {8}, {9}, {10}, {11});\n",
         name, list(m.sizes), m.stride_bytes.empty() ? "0" : list(m.stride_bytes), list(m.box),
-        list(m.element_strides), type, m.sizes.size(), Place(m.base), m.interleave, m.swizzle, m.l2_promotion,
+        list(m.element_strides), type, m.sizes.size(), PlaceCode(m.base), m.interleave, m.swizzle, m.l2_promotion,
         m.out_of_bounds_nan);
     return name;
   }
 
   std::string Argument(const LaunchArgument& argument) {
     struct Text {
-      Writer* writer;
+      LaunchWriter* writer;
       std::string operator()(int64_t value) const { return fmt::format("{}L", value); }
       std::string operator()(double value) const { return DoubleText(value); }
       std::string operator()(bool value) const { return value ? "true" : "false"; }
       std::string operator()(const BufferAddress& a) const {
-        return "kevin_launch::Address{" + Place(a) + "}";
+        return "kevin_launch::Address{" + PlaceCode(a) + "}";
       }
       std::string operator()(const NullPointer&) const { return "nullptr"; }
       std::string operator()(const TensorMap& map) const { return writer->Map(map); }
@@ -218,7 +218,7 @@ LaunchCode WriteLaunchCode(const SizedProblem& problem, const std::string& kind,
   LaunchCode code;
   try {
     const InterpretedLaunch launch = InterpretLaunch(problem, kind, source);
-    Writer writer(launch.list);
+    LaunchWriter writer(launch.list);
     const std::string set_up = writer.SetUp(), run = writer.Run();
     code.text = kBegin;
     for (const auto& [name, value] : problem.symbols)

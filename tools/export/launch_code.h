@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "env/gpu/launch_list.h"
-#include "env/problem.h"
+#include "env/gpu/launch/launch_list.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "env/problem.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 

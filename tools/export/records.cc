@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "agent/json.h"
 #include "agent/journal.h"
 #include "agent/shape_records.h"
 #include "tools/export/chosen_turns.h"
@@ -13,18 +14,6 @@
 
 namespace kevin {
 namespace {
-
-Json OrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
-
-template <class T>
-Json OrNull(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
-template <class T>
-Json OrNull(const std::vector<T>& values) {
-  return values.empty() ? Json(nullptr) : Json(values);
-}
 
 Json Messages(const TurnRecord& turn) {
   Json messages = Json::array();

@@ -13,7 +13,7 @@
 namespace kevin {
 namespace {
 
-std::string CommentLine(std::string text) {
+std::string FileComment(std::string text) {
   for (char& c : text) {
     if (static_cast<unsigned char>(c) < ' ') c = ' ';
   }
@@ -40,7 +40,7 @@ std::string Quoted(const std::string& text) {
   return quoted + "\"";
 }
 
-std::string Figures(const SizedProblem& problem, const RecordedTimes& recorded, bool can_check) {
+std::string FigureLines(const SizedProblem& problem, const RecordedTimes& recorded, bool can_check) {
   return fmt::format(
       "constexpr bool kCanCheck = {};\nconstexpr int kSeeds = 4;\nconstexpr double kBytes = {:.17g}, kFlops "
       "= {:.17g}, "
@@ -71,12 +71,12 @@ std::string CpuRun(const SizedProblem& problem) {
   return "static void RunOnce() { launch(" + arguments + "); }\n";
 }
 
-std::string Heading(const SizedProblem& problem, const RecordedTimes& recorded, const Standalone& file) {
-  return CommentLine(fmt::format("Problem:  {} ({}), size {}", problem.problem->id, problem.problem->name,
+std::string FileHeading(const SizedProblem& problem, const RecordedTimes& recorded, const Standalone& file) {
+  return FileComment(fmt::format("Problem:  {} ({}), size {}", problem.problem->id, problem.problem->name,
                                  problem.size)) +
-         CommentLine("Episode:  " + recorded.episode) + CommentLine("Recorded: " + RecordedText(recorded)) +
-         CommentLine("Build and run: " + file.command) +
-         (file.warning.empty() ? "" : CommentLine("It cannot check the answers: " + file.warning)) + "\n";
+         FileComment("Episode:  " + recorded.episode) + FileComment("Recorded: " + RecordedText(recorded)) +
+         FileComment("Build and run: " + file.command) +
+         (file.warning.empty() ? "" : FileComment("It cannot check the answers: " + file.warning)) + "\n";
 }
 
 }  // namespace
@@ -107,7 +107,7 @@ Standalone WriteStandalone(const SizedProblem& problem, const std::string& kind,
       gpu ? fmt::format("nvcc -O3 -std=c++20 -arch=native --expt-relaxed-constexpr -o {0} {1} && ./{0}",
                         program, file_name)
           : fmt::format("g++ -O3 -std=c++20 -march=native -fopenmp -o {0} {1} && ./{0}", program, file_name);
-  std::string text = Heading(problem, recorded, file);
+  std::string text = FileHeading(problem, recorded, file);
   std::vector<int64_t> workspaces;
   std::string headers =
       "#include <algorithm>\n#include <chrono>\n#include <cmath>\n#include <cstdint>\n#include "
@@ -135,7 +135,7 @@ Standalone WriteStandalone(const SizedProblem& problem, const std::string& kind,
   text += writer.Buffers(workspaces) + Poison(problem, gpu);
   text += can_check ? writer.Check() : "static Verdict Check() { return {}; }\n";
   text += gpu ? kStandaloneCudaMachine : CpuRun(problem) + kStandaloneCpuMachine;
-  file.text = text + Figures(problem, recorded, can_check) + "}  // namespace\n" + kStandaloneMain;
+  file.text = text + FigureLines(problem, recorded, can_check) + "}  // namespace\n" + kStandaloneMain;
   return file;
 }
 

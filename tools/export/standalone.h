@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "env/problem.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 

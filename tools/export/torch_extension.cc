@@ -33,7 +33,7 @@ std::string TorchType(DType dtype) {
   return "at::kFloat";
 }
 
-std::string Shape(const std::vector<int64_t>& shape) { return fmt::format("{{{}}}", fmt::join(shape, ", ")); }
+std::string ShapeText(const std::vector<int64_t>& shape) { return fmt::format("{{{}}}", fmt::join(shape, ", ")); }
 
 std::string Parameters(const SizedProblem& problem) {
   std::string text;
@@ -79,7 +79,7 @@ std::string OperatorText(const SizedProblem& problem, bool gpu, const std::vecto
   const bool has_block = HasParamBlock(*problem.problem);
   for (const ConcreteTensor& t : problem.inputs) {
     body += fmt::format("  Expect({}, \"{}\", {}, {});\n", t.spec.name, t.spec.name, TorchType(t.spec.dtype),
-                        Shape(t.shape));
+                        ShapeText(t.shape));
     if (has_block && t.spec.is_param) continue;
     pointers += fmt::format("{}(char*){}.const_data_ptr()", pointers.empty() ? "" : ", ", t.spec.name);
   }
@@ -92,7 +92,7 @@ std::string OperatorText(const SizedProblem& problem, bool gpu, const std::vecto
   std::string outputs;
   for (const ConcreteTensor& t : problem.outputs) {
     body += fmt::format("  at::Tensor {} = at::empty({}, {}.options().dtype({}));\n", t.spec.name,
-                        Shape(t.shape), first, TorchType(t.spec.dtype));
+                        ShapeText(t.shape), first, TorchType(t.spec.dtype));
     pointers += fmt::format(", (char*){}.mutable_data_ptr()", t.spec.name);
     outputs += (outputs.empty() ? "" : ", ") + t.spec.name;
   }
@@ -148,13 +148,13 @@ std::string Binding(const SizedProblem& problem, const std::string& module, bool
              module, Schema(problem), module, gpu ? "CUDA" : "CPU");
 }
 
-struct Kernel {
+struct ExtensionKernel {
   std::string text;
   std::vector<int64_t> workspaces;
 };
 
 // The kernel and `kevin_kernel`, which launches it.
-Kernel KernelFile(const SizedProblem& problem, const std::string& kind, const std::string& source) {
+ExtensionKernel KernelFile(const SizedProblem& problem, const std::string& kind, const std::string& source) {
   const bool has_block = HasParamBlock(*problem.problem);
   if (kind == "cuda" && has_block) {
     throw Error(ExitCode::kBadRequest,
@@ -197,7 +197,7 @@ Kernel KernelFile(const SizedProblem& problem, const std::string& kind, const st
 TorchExtension WriteTorchExtension(const SizedProblem& problem, const std::string& kind,
                                    const std::string& source, const std::string& heading) {
   const bool gpu = kind == "cuda";
-  const Kernel kernel = KernelFile(problem, kind, source);
+  const ExtensionKernel kernel = KernelFile(problem, kind, source);
   TorchExtension extension;
   extension.module = ModuleName(problem.problem->id);
   const std::string& module = extension.module;
@@ -218,7 +218,7 @@ TorchExtension WriteTorchExtension(const SizedProblem& problem, const std::strin
 std::string WriteModelNew(const SizedProblem& problem, const std::string& kind, const std::string& source,
                           const std::string& heading) {
   const bool gpu = kind == "cuda";
-  const Kernel kernel = KernelFile(problem, kind, source);
+  const ExtensionKernel kernel = KernelFile(problem, kind, source);
   std::string names, members, parameters;
   for (const ConcreteTensor& t : problem.inputs) {
     names += (names.empty() ? "" : ", ") + (t.spec.is_param ? "self." + t.spec.name : t.spec.name);

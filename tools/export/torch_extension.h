@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "env/problem.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 

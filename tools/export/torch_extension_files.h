@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "env/problem.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 

@@ -80,7 +80,7 @@ class TurnPart {
   std::string html_, left_out_;
 };
 
-std::string Facts(const TurnRecord& turn) {
+std::string LadderFacts(const TurnRecord& turn) {
   const EvaluationRecord& e = turn.evaluation;
   std::string rows;
   const auto add = [&](const std::string& name, const std::string& value) {
@@ -120,7 +120,7 @@ std::string TurnSection(Store& store, const std::string& episode, const TurnReco
   const std::string summary =
       fmt::format("{} {}{} <span class=\"quiet small\">{}</span>", TurnName(turn.turn), badge, speed,
                   Escaped(turn.summary.substr(0, 160)));
-  const std::string facts = Facts(turn);
+  const std::string facts = LadderFacts(turn);
   if (!budget->Take(facts.size() + summary.size())) return "<p class=\"small\">" + summary + "</p>";
   TurnPart part(episode, turn, budget);
   if (!before.empty() && !e.source.empty()) {

@@ -149,7 +149,7 @@ std::vector<std::string> ProblemIds(const Report& report) {
   return ids;
 }
 
-const SideProblem* FindProblem(const Side& side, const std::string& id) {
+const SideProblem* ProblemOnPage(const Side& side, const std::string& id) {
   const auto found = std::find_if(side.problems.begin(), side.problems.end(),
                                   [&](const SideProblem& p) { return p.id == id; });
   return found == side.problems.end() ? nullptr : &*found;
@@ -168,7 +168,7 @@ std::string ProblemDots(const Report& report, const std::vector<std::string>& id
   for (const std::string& id : ids) {
     DotRow row{id, Anchor(id), {}};
     for (size_t side = 0; side < report.sides.size(); ++side) {
-      const SideProblem* problem = FindProblem(report.sides[side].side, id);
+      const SideProblem* problem = ProblemOnPage(report.sides[side].side, id);
       if (problem == nullptr) continue;
       const SideEpisode& best = *BestOf(*problem);
       const double reach = std::exp(2.576 * best.log_se);
@@ -218,7 +218,7 @@ class Sections {
   std::string Problem(const std::string& id, TextBudget* budget) {
     std::string summary, body, name;
     for (size_t side = 0; side < report_.sides.size(); ++side) {
-      const SideProblem* problem = FindProblem(report_.sides[side].side, id);
+      const SideProblem* problem = ProblemOnPage(report_.sides[side].side, id);
       if (problem == nullptr) continue;
       name = problem->name;
       const SideEpisode& best = *BestOf(*problem);

@@ -6,8 +6,8 @@
 #include <map>
 
 #include "env/error.h"
-#include "env/precision.h"
-#include "env/problem.h"
+#include "env/problem/precision.h"
+#include "env/problem/problem.h"
 #include "tools/run_choice.h"
 
 namespace kevin {

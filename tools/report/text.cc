@@ -11,7 +11,7 @@ namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-std::string Heading(const std::string& title) { return "\n--- " + title + "\n"; }
+std::string SideHeading(const std::string& title) { return "\n--- " + title + "\n"; }
 
 std::string SideFacts(const SideReport& one) {
   const Side& s = one.side;
@@ -48,7 +48,7 @@ std::string MetricTable(const Report& report) {
 std::string ComparisonText(const Report& report, size_t index) {
   const SideComparison& c = report.comparisons[index];
   const std::string names = report.sides[index + 1].side.name + " minus " + report.sides[0].side.name;
-  if (c.problems.empty()) return Heading(names) + "They have no problem in common.\n";
+  if (c.problems.empty()) return SideHeading(names) + "They have no problem in common.\n";
   Rows rows = {{"metric", "difference", "p", "p adjusted", ""}};
   for (const bool is_tested : {true, false}) {
     for (size_t m = 0; m < report.specs.size(); ++m) {
@@ -59,7 +59,7 @@ std::string ComparisonText(const Report& report, size_t index) {
                       SignificanceWord(report, m, d)});
     }
   }
-  return Heading(fmt::format("{}, on the {} problems that both have", names, c.problems.size())) +
+  return SideHeading(fmt::format("{}, on the {} problems that both have", names, c.problems.size())) +
          AlignedTable(rows) +
          "p by paired bootstrap over problems, episodes and measurements. The first rows are tested: "
          "adjusted by "
@@ -143,15 +143,15 @@ std::string ReportText(const Report& report) {
   text +=
       fmt::format("intervals: {:g} %, nested bootstrap over problems, episodes and measurements, {} draws\n",
                   100 * report.options.confidence, report.options.replicates);
-  text += Heading("metrics") + MetricTable(report);
+  text += SideHeading("metrics") + MetricTable(report);
   for (size_t i = 0; i < report.comparisons.size(); ++i) text += ComparisonText(report, i);
   for (const SideReport& one : report.sides) {
     const std::string of = report.sides.size() > 1 ? ": " + one.side.name : "";
-    text += Heading("levels and families" + of) + GroupTable(report, one);
-    text += Heading("turn by turn" + of) + TurnCurve(one);
+    text += SideHeading("levels and families" + of) + GroupTable(report, one);
+    text += SideHeading("turn by turn" + of) + TurnCurve(one);
     text +=
-        Heading("serial and parallel at equal budgets: mean best speed-up, solved" + of) + BudgetText(one);
-    text += Heading("time" + of) + TimeText(one);
+        SideHeading("serial and parallel at equal budgets: mean best speed-up, solved" + of) + BudgetText(one);
+    text += SideHeading("time" + of) + TimeText(one);
   }
   return text;
 }

@@ -73,7 +73,7 @@ std::string ChartsOf(const std::vector<RunGroup>& groups) {
   return html;
 }
 
-std::string Tiles(const TrainingRun& run, size_t color) {
+std::string TrainingTiles(const TrainingRun& run, size_t color) {
   std::string html = fmt::format("<h3><span class=\"square\" style=\"background:{}\"></span> {}</h3>",
                                  ColorOf(color), Escaped(run.name));
   html += fmt::format("<p class=\"quiet\">{}: steps {} to {}{}{}</p><div class=\"tiles\">",
@@ -124,7 +124,7 @@ std::string TrainingPage(const std::vector<TrainingRun>& runs) {
       fmt::gmtime(std::chrono::system_clock::to_time_t(now)));
   std::vector<RunGroup> steps;
   for (size_t r = 0; r < runs.size(); ++r) {
-    html += Tiles(runs[r], r);
+    html += TrainingTiles(runs[r], r);
     steps.push_back({&runs[r], r, &runs[r].steps});
   }
   html += Evaluations(runs);

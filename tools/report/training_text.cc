@@ -79,7 +79,7 @@ std::string RunFacts(const TrainingRun& run) {
   return text + "\n";
 }
 
-Json CurvesJson(const CurveGroup& group) {
+Json TrainingCurves(const CurveGroup& group) {
   Json curves = Json::object();
   for (const Curve& curve : group.curves) {
     for (const CurveValue& v : curve.values) curves[curve.name].push_back({v.step, v.value});
@@ -120,11 +120,11 @@ std::vector<Json> TrainingEvents(const std::vector<TrainingRun>& runs) {
                   {"steps", run.last_step},
                   {"steps_asked", run.steps_asked},
                   {"seconds", run.seconds},
-                  {"curves", CurvesJson(run.steps)},
+                  {"curves", TrainingCurves(run.steps)},
                   {"evaluations", Json::array()}};
     for (const CurveGroup& group : run.others)
       event["evaluations"].push_back(
-          {{"event", group.event}, {"label", group.label}, {"curves", CurvesJson(group)}});
+          {{"event", group.event}, {"label", group.label}, {"curves", TrainingCurves(group)}});
     events.push_back(std::move(event));
   }
   return events;

@@ -1,4 +1,4 @@
-#include "env/gpu/habit_headers.h"
+#include "env/gpu/compile/compatibility_headers.h"
 
 #include <algorithm>
 #include <fstream>
@@ -6,7 +6,7 @@
 #include <set>
 #include <string_view>
 
-#include "env/gpu/habit_texts.h"
+#include "env/gpu/compile/compatibility_texts.h"
 
 namespace kevin {
 namespace {

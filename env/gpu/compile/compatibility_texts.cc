@@ -1,6 +1,6 @@
-#include "env/gpu/habit_texts.h"
+#include "env/gpu/compile/compatibility_texts.h"
 
-#include "env/gpu/habit_headers.h"
+#include "env/gpu/compile/compatibility_headers.h"
 
 namespace kevin {
 namespace {

@@ -1,4 +1,4 @@
-#include "env/gpu/compile_cache.h"
+#include "env/gpu/compile/compile_cache.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "env/error.h"
-#include "env/hash.h"
+#include "env/problem/hash.h"
 
 namespace kevin {
 namespace {

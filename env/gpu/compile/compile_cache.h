@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "env/gpu/compiler_protocol.h"
+#include "env/gpu/compile/compiler_protocol.h"
 
 namespace kevin {
 

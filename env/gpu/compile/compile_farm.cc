@@ -1,4 +1,4 @@
-#include "env/gpu/compile_farm.h"
+#include "env/gpu/compile/compile_farm.h"
 
 #include <unistd.h>
 
@@ -7,15 +7,15 @@
 #include <chrono>
 
 #include "env/error.h"
-#include "env/gpu/compile_cache.h"
-#include "env/gpu/compile_messages.h"
-#include "env/gpu/compiler_pool.h"
-#include "env/gpu/device_source.h"
-#include "env/gpu/folder_hash.h"
-#include "env/gpu/habit_headers.h"
-#include "env/gpu/inspect_ptx.h"
-#include "env/gpu/ptxas_report.h"
-#include "env/hash.h"
+#include "env/gpu/compile/compile_cache.h"
+#include "env/gpu/compile/compile_messages.h"
+#include "env/gpu/compile/compiler_pool.h"
+#include "env/gpu/compile/device_source.h"
+#include "env/gpu/compile/folder_hash.h"
+#include "env/gpu/compile/compatibility_headers.h"
+#include "env/gpu/ptx/inspect_ptx.h"
+#include "env/gpu/compile/ptxas_report.h"
+#include "env/problem/hash.h"
 
 namespace kevin {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "env/environment.h"
-#include "env/gpu/gpu_module.h"
+#include "env/gpu/compile/gpu_module.h"
 
 namespace kevin {
 

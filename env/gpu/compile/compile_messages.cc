@@ -1,10 +1,10 @@
-#include "env/gpu/compile_messages.h"
+#include "env/gpu/compile/compile_messages.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <sstream>
 
-#include "env/printable.h"
+#include "env/problem/printable.h"
 
 namespace kevin {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "env/gpu/ptxas_report.h"
+#include "env/gpu/compile/ptxas_report.h"
 
 namespace kevin {
 

@@ -1,10 +1,10 @@
-#include "env/gpu/compiler_pool.h"
+#include "env/gpu/compile/compiler_pool.h"
 
 #include <algorithm>
 #include <chrono>
 
-#include "env/gpu/device_source.h"
-#include "env/machine.h"
+#include "env/gpu/compile/device_source.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 namespace {

@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "env/gpu/compile_farm.h"
-#include "env/gpu/compiler_process.h"
+#include "env/gpu/compile/compile_farm.h"
+#include "env/gpu/compile/compiler_process.h"
 
 namespace kevin {
 

@@ -1,4 +1,4 @@
-#include "env/gpu/compiler_process.h"
+#include "env/gpu/compile/compiler_process.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -12,7 +12,7 @@
 #include <cstring>
 #include <set>
 
-#include "env/cpu/runner_protocol.h"
+#include "env/process/runner_protocol.h"
 #include "env/error.h"
 
 namespace kevin {

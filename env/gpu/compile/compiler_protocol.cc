@@ -1,4 +1,4 @@
-#include "env/gpu/compiler_protocol.h"
+#include "env/gpu/compile/compiler_protocol.h"
 
 #include <sys/socket.h>
 #include <unistd.h>

@@ -8,8 +8,8 @@
 #include <iterator>
 
 #include "env/error.h"
-#include "env/gpu/compile_farm.h"
-#include "env/hash.h"
+#include "env/gpu/compile/compile_farm.h"
+#include "env/problem/hash.h"
 
 namespace kevin {
 namespace {

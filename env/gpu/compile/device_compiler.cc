@@ -1,4 +1,4 @@
-#include "env/gpu/device_compiler.h"
+#include "env/gpu/compile/device_compiler.h"
 
 #include <dlfcn.h>
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "env/gpu/compiler_protocol.h"
+#include "env/gpu/compile/compiler_protocol.h"
 
 namespace kevin {
 

@@ -1,10 +1,10 @@
-#include "env/gpu/device_source.h"
+#include "env/gpu/compile/device_source.h"
 
 #include <algorithm>
 #include <cctype>
 #include <set>
 
-#include "env/gpu/habit_headers.h"
+#include "env/gpu/compile/compatibility_headers.h"
 
 namespace kevin {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "env/expression.h"
+#include "env/problem/expression.h"
 
 namespace kevin {
 

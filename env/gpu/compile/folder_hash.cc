@@ -1,4 +1,4 @@
-#include "env/gpu/folder_hash.h"
+#include "env/gpu/compile/folder_hash.h"
 
 #include <algorithm>
 #include <fstream>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "env/error.h"
-#include "env/hash.h"
+#include "env/problem/hash.h"
 
 namespace kevin {
 namespace {

@@ -8,8 +8,8 @@
 #include <cstdio>
 #include <string>
 
-#include "env/gpu/compiler_protocol.h"
-#include "env/gpu/device_compiler.h"
+#include "env/gpu/compile/compiler_protocol.h"
+#include "env/gpu/compile/device_compiler.h"
 
 int main(int argc, char** argv) {
   if (argc < 2) {

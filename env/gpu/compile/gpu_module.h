@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "env/gpu/launch_list.h"
+#include "env/gpu/launch/launch_list.h"
 
 namespace kevin {
 

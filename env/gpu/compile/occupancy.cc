@@ -1,4 +1,4 @@
-#include "env/gpu/occupancy.h"
+#include "env/gpu/compile/occupancy.h"
 
 #include <algorithm>
 #include <utility>

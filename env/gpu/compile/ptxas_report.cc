@@ -1,4 +1,4 @@
-#include "env/gpu/ptxas_report.h"
+#include "env/gpu/compile/ptxas_report.h"
 
 #include <cstdlib>
 #include <sstream>

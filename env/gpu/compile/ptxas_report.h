@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "env/gpu/gpu_module.h"
+#include "env/gpu/compile/gpu_module.h"
 
 namespace kevin {
 

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "env/error.h"
-#include "env/gpu/launch_plan.h"
+#include "env/gpu/runner/launch_plan.h"
 
 namespace kevin {
 

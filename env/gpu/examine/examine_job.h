@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "env/gpu/drawing.h"
+#include "env/gpu/runner/drawing.h"
 
 namespace kevin {
 

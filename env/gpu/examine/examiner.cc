@@ -14,14 +14,14 @@
 #include <sstream>
 
 #include "env/error.h"
-#include "env/gpu/drawing.h"
+#include "env/gpu/runner/drawing.h"
 #include "env/gpu/examine/check_report.h"
 #include "env/gpu/examine/counters.h"
 #include "env/gpu/examine/examine_job.h"
-#include "env/printable.h"
-#include "env/run_to_end.h"
-#include "env/slot_layout.h"
-#include "env/work_folder.h"
+#include "env/problem/printable.h"
+#include "env/process/run_to_end.h"
+#include "env/process/slot_layout.h"
+#include "env/process/work_folder.h"
 
 namespace kevin {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "env/cpu/generator.h"
-#include "env/problem.h"
+#include "env/process/generator.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "env/error.h"
-#include "env/gpu/candidate_module.h"
+#include "env/gpu/runner/candidate_module.h"
 #include "env/gpu/examine/examine_job.h"
 #include "env/sandbox/sandbox.h"
 

@@ -1,4 +1,4 @@
-#include "env/gpu/gpu_admission.h"
+#include "env/gpu/judge/gpu_admission.h"
 
 #include <algorithm>
 #include <array>
@@ -7,11 +7,11 @@
 #include <cmath>
 #include <functional>
 
-#include "env/device_lock.h"
-#include "env/float16.h"
-#include "env/gpu/gpu_checker.h"
-#include "env/precision.h"
-#include "env/seconds_since.h"
+#include "env/process/device_lock.h"
+#include "env/problem/float16.h"
+#include "env/gpu/judge/gpu_checker.h"
+#include "env/problem/precision.h"
+#include "env/process/seconds_since.h"
 
 namespace kevin {
 namespace {
@@ -32,7 +32,7 @@ struct Narrower {
 constexpr Narrower kFp16 = {"fp16", 13, 65504}, kBf16 = {"bf16", 16, 3e38F};
 constexpr Narrower kE4m3 = {"fp8 (e4m3)", 20, 3e38F}, kE5m2 = {"fp8 (e5m2)", 21, 3e38F};
 
-CuDevicePtr Address(const TensorView& view) { return reinterpret_cast<CuDevicePtr>(view.data); }
+CuDevicePtr AddressOf(const TensorView& view) { return reinterpret_cast<CuDevicePtr>(view.data); }
 int64_t Bytes(const ConcreteTensor& tensor) { return tensor.elements * DTypeBytes(tensor.spec.dtype); }
 
 struct Moments {
@@ -45,7 +45,7 @@ double Number(float value) { return value; }
 double Number(int64_t value) { return static_cast<double>(value); }
 
 // One element of a floating type, from the device and back.
-double FloatAt(DType dtype, CuDevicePtr place) {
+double ElementAt(DType dtype, CuDevicePtr place) {
   uint32_t bits = 0;
   KEVIN_CU(MemcpyDtoH, &bits, place, static_cast<size_t>(DTypeBytes(dtype)));
   const auto low = static_cast<uint16_t>(bits);
@@ -187,7 +187,7 @@ class GpuAdmission {
   void CopyReference() {
     const std::vector<TensorView> reference = session_.ReferenceOutputs(kSlot);
     for (size_t o = 0; o < outputs_.size(); ++o) {
-      KEVIN_CU(MemcpyDtoDAsync, session_.Output(kSlot, o), Address(reference[o]),
+      KEVIN_CU(MemcpyDtoDAsync, session_.Output(kSlot, o), AddressOf(reference[o]),
                static_cast<size_t>(Bytes(outputs_[o])), session_.stream());
     }
     session_.Synchronize();
@@ -200,7 +200,7 @@ class GpuAdmission {
     const TensorView view = session_.ReferenceOutputs(kSlot)[output];
     session_.Synchronize();
     const DType dtype = outputs_[output].spec.dtype;
-    const CuDevicePtr data = Address(view) + static_cast<uint64_t>(first * DTypeBytes(dtype));
+    const CuDevicePtr data = AddressOf(view) + static_cast<uint64_t>(first * DTypeBytes(dtype));
     switch (dtype) {
       case DType::kI64:
         return MomentsOf<int64_t>(data, elements);
@@ -286,7 +286,7 @@ class GpuAdmission {
     } else {
       const DType dtype = outputs_[0].spec.dtype;
       const auto bytes = static_cast<size_t>(DTypeBytes(dtype));
-      const double right = FloatAt(dtype, data + at * bytes), rms = RmsAround(index);
+      const double right = ElementAt(dtype, data + at * bytes), rms = RmsAround(index);
       // Of 16-bit types a hundredth may be no more than rounding.
       double off = 0.01 * rms;
       if (bytes == 2)
@@ -302,7 +302,7 @@ class GpuAdmission {
       for (size_t i = 0; i < inputs_.size(); ++i) {
         const DType dtype = inputs_[i].spec.dtype;
         if (!IsFloating(dtype)) continue;
-        CuDevicePtr data = Address(session_.Inputs(kSlot)[i]);
+        CuDevicePtr data = AddressOf(session_.Inputs(kSlot)[i]);
         long long elements = inputs_[i].elements;
         void* arguments[] = {&data, &elements, &type.dropped, &type.largest};
         session_.Launch(KernelFor("kevin_round", dtype).c_str(), 132 * 8, 256, arguments);
@@ -350,7 +350,7 @@ class GpuAdmission {
       if (inputs_[i].elements < outputs_[0].elements || inputs_[i].spec.dtype != outputs_[0].spec.dtype)
         continue;
       Add("a copy of an input", [this, i] {
-        KEVIN_CU(MemcpyDtoDAsync, session_.Output(kSlot, 0), Address(session_.Inputs(kSlot)[i]),
+        KEVIN_CU(MemcpyDtoDAsync, session_.Output(kSlot, 0), AddressOf(session_.Inputs(kSlot)[i]),
                  static_cast<size_t>(Bytes(outputs_[0])), session_.stream());
         session_.Synchronize();
       });

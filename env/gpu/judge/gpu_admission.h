@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "env/decoy_result.h"
-#include "env/gpu/gpu_session.h"
+#include "env/verdict/decoy_result.h"
+#include "env/gpu/judge/gpu_session.h"
 
 namespace kevin {
 

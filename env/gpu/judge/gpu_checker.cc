@@ -1,4 +1,4 @@
-#include "env/gpu/gpu_checker.h"
+#include "env/gpu/judge/gpu_checker.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,8 +9,8 @@
 #include <limits>
 
 #include "env/error.h"
-#include "env/float16.h"
-#include "env/precision.h"
+#include "env/problem/float16.h"
+#include "env/problem/precision.h"
 
 namespace kevin {
 namespace {

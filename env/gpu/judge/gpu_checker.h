@@ -1,8 +1,8 @@
 #pragma once
-// Right or wrong on the GPU: the rule of env/verify.h, computed where the tensors are.
+// Right or wrong on the GPU: the rule of env/verdict/verify.h, computed where the tensors are.
 
-#include "env/gpu/gpu_session.h"
-#include "env/verify.h"
+#include "env/gpu/judge/gpu_session.h"
+#include "env/verdict/verify.h"
 
 namespace kevin {
 

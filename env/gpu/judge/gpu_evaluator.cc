@@ -1,4 +1,4 @@
-#include "env/gpu/gpu_evaluator.h"
+#include "env/gpu/judge/gpu_evaluator.h"
 
 #include <chrono>
 #include <fstream>
@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "env/error.h"
-#include "env/gpu/gpu_admission.h"
-#include "env/gpu/gpu_judge.h"
-#include "env/precision.h"
-#include "env/wire.h"
+#include "env/gpu/judge/gpu_admission.h"
+#include "env/gpu/judge/gpu_judge.h"
+#include "env/problem/precision.h"
+#include "env/process/wire.h"
 
 namespace kevin {
 namespace {

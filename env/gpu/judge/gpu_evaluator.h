@@ -1,6 +1,6 @@
 #pragma once
 // The evaluator for candidates of a GPU: holds reference, truth, clock and verdict, and answers requests on
-// descriptor 3 (env/wire.h) until it closes.
+// descriptor 3 (env/process/wire.h) until it closes.
 
 #include <string>
 

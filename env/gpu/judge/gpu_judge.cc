@@ -1,4 +1,4 @@
-#include "env/gpu/gpu_judge.h"
+#include "env/gpu/judge/gpu_judge.h"
 
 #include <fmt/format.h>
 
@@ -7,11 +7,11 @@
 #include <cmath>
 #include <optional>
 
-#include "env/device_lock.h"
+#include "env/process/device_lock.h"
 #include "env/error.h"
-#include "env/estimate.h"
-#include "env/gpu/gpu_checker.h"
-#include "env/seconds_since.h"
+#include "env/verdict/estimate.h"
+#include "env/gpu/judge/gpu_checker.h"
+#include "env/process/seconds_since.h"
 
 namespace kevin {
 namespace {
@@ -35,12 +35,6 @@ constexpr double kWakeUp_us = 50;       // by which the end of a conversation ma
 constexpr double kLaunch_us = 2.5;      // of the host's time
 // What more pairs do not average away, as A/A measurements show (tools/bench_clock --device cuda).
 constexpr ClockCalibration kGpuCalibration{0.003, 0.001};
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 struct Contender {
   std::string name;  // "candidate" or "start"

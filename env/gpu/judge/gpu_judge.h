@@ -6,8 +6,8 @@
 
 #include <functional>
 
-#include "env/gpu/gpu_session.h"
-#include "env/judge_result.h"
+#include "env/gpu/judge/gpu_session.h"
+#include "env/verdict/judge_result.h"
 
 namespace kevin {
 

@@ -1,14 +1,15 @@
-#include "env/gpu/gpu_session.h"
+#include "env/gpu/judge/gpu_session.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "env/device_lock.h"
+#include "env/process/device_lock.h"
 #include "env/error.h"
-#include "env/gpu/drawing.h"
-#include "env/precision.h"
+#include "env/verdict/estimate.h"
+#include "env/gpu/runner/drawing.h"
+#include "env/problem/precision.h"
 
 namespace kevin {
 namespace {
@@ -19,11 +20,6 @@ constexpr int kCanaryWords = 1 << 16;
 constexpr double kBandwidthMargin = 1.1;  // a better kernel than ours may exist by that much
 // mma.sync reaches some 60 % of what the newest tensor instructions do; fp8 and sparsity double it twice.
 constexpr double kMatrixMargin = 1.7 * 4;
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 }  // namespace
 

@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "env/cpu/generator.h"
-#include "env/gpu/drawing.h"
-#include "env/gpu/runner_client.h"
-#include "env/gpu/stopwatch.h"
-#include "env/problem.h"
+#include "env/process/generator.h"
+#include "env/gpu/runner/drawing.h"
+#include "env/gpu/judge/runner_client.h"
+#include "env/gpu/runner/stopwatch.h"
+#include "env/problem/problem.h"
 #include "env/reference/reference.h"
-#include "env/slot_layout.h"
+#include "env/process/slot_layout.h"
 
 namespace kevin {
 

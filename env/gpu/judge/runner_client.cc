@@ -1,4 +1,4 @@
-#include "env/gpu/runner_client.h"
+#include "env/gpu/judge/runner_client.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "env/error.h"
-#include "env/gpu/runner_link.h"
-#include "env/printable.h"
+#include "env/gpu/runner/runner_link.h"
+#include "env/problem/printable.h"
 
 namespace kevin {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "env/gpu/candidate_module.h"
+#include "env/gpu/runner/candidate_module.h"
 #include "env/sandbox/sandbox.h"
 
 namespace kevin {

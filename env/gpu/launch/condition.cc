@@ -8,7 +8,7 @@
 namespace kevin::launch {
 namespace {
 
-constexpr int kMaxDepth = 100;
+constexpr int kMaxConditionDepth = 100;
 
 class Condition {
  public:
@@ -158,7 +158,7 @@ class Condition {
   }
 
   void Enter() {
-    if (++depth_ > kMaxDepth) source_.Fail(directive_, "this condition is nested too deeply; simplify it");
+    if (++depth_ > kMaxConditionDepth) source_.Fail(directive_, "this condition is nested too deeply; simplify it");
   }
 
   const SourceText& source_;

@@ -7,7 +7,7 @@
 namespace kevin::launch {
 namespace {
 
-constexpr int64_t kMaxConstantBytes = 64 << 10;
+constexpr int64_t kMaxSymbolBytes = 64 << 10;
 
 const Value kSuccess = {TypeNamed("int"), Integer{0}};
 
@@ -78,8 +78,8 @@ Value Interpreter::ConstantCall(const Expr& call, const std::vector<Value>&) {
   std::vector<uint8_t> bytes;
   const std::vector<Value> values = value.type.IsNumber() ? std::vector<Value>{value} : ElementsOf(at, value);
   for (const Value& element : values) AppendBytes(Converted(at, element, type), &bytes);
-  if (bytes.empty() || static_cast<int64_t>(bytes.size()) > kMaxConstantBytes) {
-    source_.Fail(at, fmt::format("{} bytes of constants; write 1 to {}", bytes.size(), kMaxConstantBytes));
+  if (bytes.empty() || static_cast<int64_t>(bytes.size()) > kMaxSymbolBytes) {
+    source_.Fail(at, fmt::format("{} bytes of constants; write 1 to {}", bytes.size(), kMaxSymbolBytes));
   }
   list_->AddConstant(at, variable.scope + variable.name, 0, std::move(bytes));
   return MakeVoid();
@@ -115,8 +115,8 @@ Value Interpreter::MemoryToSymbol(const Expr& call, const std::vector<Value>&) {
   const int64_t offset = call.children.size() < 5 ? 0
                                                   : WholeNumber(source_, call.children[4]->at,
                                                                 Evaluate(*call.children[4]), "the offset");
-  if (size < 1 || size > static_cast<int64_t>(bytes.size()) || size > kMaxConstantBytes || offset < 0 ||
-      offset > kMaxConstantBytes) {
+  if (size < 1 || size > static_cast<int64_t>(bytes.size()) || size > kMaxSymbolBytes || offset < 0 ||
+      offset > kMaxSymbolBytes) {
     source_.Fail(call.children[3]->at,
                  fmt::format("{} bytes of an array of {}; write sizeof(array)", size, bytes.size()));
   }

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "env/gpu/gpu_module.h"
+#include "env/gpu/compile/gpu_module.h"
 
 namespace kevin {
 namespace {

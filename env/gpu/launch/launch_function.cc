@@ -1,4 +1,4 @@
-#include "env/gpu/launch_function.h"
+#include "env/gpu/launch/launch_function.h"
 
 #include <fmt/format.h>
 

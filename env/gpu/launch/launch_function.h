@@ -8,7 +8,7 @@
 // namespaces, and other functions of the text that are not for the device alone (templates too):
 //
 //   B, N, ...                         the problem's size symbols, as `long` constants; in #if too
-//   weight_offset, ...                likewise where each parameter lies in a block of them (env/problem.h)
+//   weight_offset, ...                likewise where each parameter lies in a block of them (env/problem/problem.h)
 //   kernel<T, 256><<<grid, block[, shared bytes[, stream]]>>>(arguments...)
 //     ... further items in any order: cluster(x[, y[, z]]), cooperative(), programmatic()
 //   workspace<T>(count)               a T* to scratch memory of this call; T is any of CUDA's scalars or
@@ -34,8 +34,8 @@
 #include <utility>
 #include <vector>
 
-#include "env/gpu/launch_list.h"
-#include "env/problem.h"
+#include "env/gpu/launch/launch_list.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "env/error.h"
-#include "env/gpu/launch_list.h"
+#include "env/gpu/launch/launch_list.h"
 
 namespace kevin {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "env/gpu/launch/value.h"
-#include "env/gpu/launch_function.h"
+#include "env/gpu/launch/launch_function.h"
 
 namespace kevin::launch {
 

@@ -20,7 +20,7 @@ bool IsHex(const std::string& text) {
   return text.size() > 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
 }
 
-Number Mistake(const std::string& text) {
+Number NumberMistake(const std::string& text) {
   Number number;
   number.error = fmt::format("`{}` is not a number that C++ knows", text);
   return number;
@@ -32,7 +32,7 @@ Number ReadFloating(const std::string& text) {
   char* end = nullptr;
   number.floating = std::strtod(text.c_str(), &end);
   std::string suffix(end);
-  if (suffix != "" && suffix != "f" && suffix != "F" && suffix != "l" && suffix != "L") return Mistake(text);
+  if (suffix != "" && suffix != "f" && suffix != "F" && suffix != "l" && suffix != "L") return NumberMistake(text);
   const bool single = suffix == "f" || suffix == "F";
   number.type = single ? "float" : "double";
   if (single) number.floating = static_cast<double>(std::strtof(text.c_str(), nullptr));
@@ -79,7 +79,7 @@ Number ReadNumber(const std::string& text) {
   if (is_unsigned) suffix.erase(u);
   const bool long_long = suffix == "ll" || suffix == "LL";
   const bool is_long = long_long || suffix == "l" || suffix == "L" || suffix == "z" || suffix == "Z";
-  if (!suffix.empty() && !is_long) return Mistake(text);
+  if (!suffix.empty() && !is_long) return NumberMistake(text);
   number.type = IntegerType(number.integer, is_unsigned, is_long, long_long, base == 10);
   return number;
 }
@@ -95,10 +95,10 @@ Number ReadCharacter(const std::string& text) {
     const std::string names = "nt0r\\'\"";
     const std::string values("\n\t\0\r\\'\"", 7);
     const size_t found = names.find(inside[1]);
-    if (found == std::string::npos) return Mistake(text);
+    if (found == std::string::npos) return NumberMistake(text);
     number.integer = values[found];
   } else {
-    return Mistake(text);
+    return NumberMistake(text);
   }
   return number;
 }

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "env/expression.h"
+#include "env/problem/expression.h"
 #include "env/gpu/launch/lexer.h"
 #include "env/gpu/launch/source_text.h"
 

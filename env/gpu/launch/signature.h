@@ -4,7 +4,7 @@
 #include <string>
 
 #include "env/gpu/launch/interpreter.h"
-#include "env/problem.h"
+#include "env/problem/problem.h"
 
 namespace kevin::launch {
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "env/gpu/launch_function.h"
-#include "env/printable.h"
+#include "env/gpu/launch/launch_function.h"
+#include "env/problem/printable.h"
 
 namespace kevin::launch {
 

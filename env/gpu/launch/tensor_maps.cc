@@ -21,7 +21,7 @@ int Swizzle(int64_t value) {
 }
 
 // What cuTensorMapEncodeTiled demands of a map; empty when it is met.
-std::string Mistake(const TensorMap& map, int64_t element_bytes) {
+std::string MapMistake(const TensorMap& map, int64_t element_bytes) {
   const size_t rank = map.sizes.size();
   if (rank < 1 || rank > 5) return fmt::format("a tensor map has 1 to 5 dimensions, not {}", rank);
   if (map.stride_bytes.size() != rank - 1) {
@@ -105,7 +105,7 @@ Value Interpreter::TensorMapCall(const Expr& call, const std::vector<Value>& arg
   }
   map->l2_promotion = static_cast<int>(option(5));
   map->out_of_bounds_nan = static_cast<int>(option(6));
-  const std::string mistake = Mistake(*map, BytesOf(element));
+  const std::string mistake = MapMistake(*map, BytesOf(element));
   if (!mistake.empty()) source_.Fail(call.at, fmt::format("{}; see cuTensorMapEncodeTiled", mistake));
   const Integer span = Span(*map, BytesOf(element));
   const int64_t bytes = span > INT64_MAX ? INT64_MAX : static_cast<int64_t>(span);

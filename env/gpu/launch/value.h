@@ -13,7 +13,7 @@
 #include "env/gpu/launch/source_text.h"
 #include "env/gpu/launch/syntax.h"
 #include "env/gpu/launch/types.h"
-#include "env/gpu/launch_list.h"
+#include "env/gpu/launch/launch_list.h"
 
 namespace kevin::launch {
 

@@ -1,11 +1,11 @@
-#include "env/gpu/inspect_ptx.h"
+#include "env/gpu/ptx/inspect_ptx.h"
 
 #include <algorithm>
 #include <set>
 
-#include "env/gpu/ptx_declaration.h"
-#include "env/gpu/ptx_rules.h"
-#include "env/gpu/ptx_tokens.h"
+#include "env/gpu/ptx/ptx_declaration.h"
+#include "env/gpu/ptx/ptx_rules.h"
+#include "env/gpu/ptx/ptx_tokens.h"
 
 namespace kevin {
 namespace {

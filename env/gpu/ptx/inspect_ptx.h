@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "env/gpu/gpu_module.h"
+#include "env/gpu/compile/gpu_module.h"
 
 namespace kevin {
 

@@ -1,4 +1,4 @@
-#include "env/gpu/ptx_declaration.h"
+#include "env/gpu/ptx/ptx_declaration.h"
 
 #include <charconv>
 #include <limits>

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "env/gpu/inspect_ptx.h"
-#include "env/gpu/ptx_tokens.h"
+#include "env/gpu/ptx/inspect_ptx.h"
+#include "env/gpu/ptx/ptx_tokens.h"
 
 namespace kevin {
 

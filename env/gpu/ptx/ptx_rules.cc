@@ -1,4 +1,4 @@
-#include "env/gpu/ptx_rules.h"
+#include "env/gpu/ptx/ptx_rules.h"
 
 #include <algorithm>
 #include <set>

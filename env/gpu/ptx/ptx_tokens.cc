@@ -1,4 +1,4 @@
-#include "env/gpu/ptx_tokens.h"
+#include "env/gpu/ptx/ptx_tokens.h"
 
 namespace kevin {
 namespace {
@@ -8,7 +8,7 @@ bool IsWordStart(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$' || c == '%' || c == '.';
 }
 // `::` inside words (shared::cta) is handled by the reader.
-bool IsWordPart(char c) {
+bool IsPtxWordPart(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || IsDigit(c) || c == '_' || c == '$' || c == '.';
 }
 
@@ -81,16 +81,16 @@ class Reader {
 
   size_t LengthOfNumber() const {
     size_t length = 1;
-    while (IsWordPart(Peek(length))) ++length;
+    while (IsPtxWordPart(Peek(length))) ++length;
     return length;
   }
 
   void ReadWord() {
     size_t length = 1;
     for (;;) {
-      if (IsWordPart(Peek(length))) {
+      if (IsPtxWordPart(Peek(length))) {
         ++length;
-      } else if (Peek(length) == ':' && Peek(length + 1) == ':' && IsWordPart(Peek(length + 2))) {
+      } else if (Peek(length) == ':' && Peek(length + 1) == ':' && IsPtxWordPart(Peek(length + 2))) {
         length += 2;
       } else {
         break;

@@ -1,9 +1,9 @@
-#include "env/gpu/candidate_module.h"
+#include "env/gpu/runner/candidate_module.h"
 
 #include <cstring>
 #include <map>
 
-#include "env/cpu/generator.h"
+#include "env/process/generator.h"
 
 namespace kevin {
 namespace {

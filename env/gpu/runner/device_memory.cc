@@ -1,4 +1,4 @@
-#include "env/gpu/device_memory.h"
+#include "env/gpu/runner/device_memory.h"
 
 #include <utility>
 

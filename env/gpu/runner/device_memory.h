@@ -5,8 +5,8 @@
 
 #include <cstddef>
 
-#include "env/cpu/shared_memory.h"
-#include "env/gpu/driver.h"
+#include "env/process/shared_memory.h"
+#include "env/gpu/runner/driver.h"
 
 namespace kevin {
 

@@ -1,8 +1,8 @@
-#include "env/gpu/drawing.h"
+#include "env/gpu/runner/drawing.h"
 
 #include <algorithm>
 
-#include "env/precision.h"
+#include "env/problem/precision.h"
 
 namespace kevin {
 

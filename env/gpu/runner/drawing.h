@@ -1,11 +1,11 @@
 #pragma once
-// How an input's values are drawn on the device: as env/cpu/generator.h draws them, by trusted kernels.
+// How an input's values are drawn on the device: as env/process/generator.h draws them, by trusted kernels.
 
 #include <cstdint>
 
-#include "env/cpu/generator.h"
-#include "env/gpu/driver.h"
-#include "env/problem.h"
+#include "env/process/generator.h"
+#include "env/gpu/runner/driver.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 

@@ -1,4 +1,4 @@
-#include "env/gpu/driver.h"
+#include "env/gpu/runner/driver.h"
 
 #include <dlfcn.h>
 

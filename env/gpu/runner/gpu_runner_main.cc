@@ -12,9 +12,9 @@
 #include <string>
 
 #include "env/error.h"
-#include "env/gpu/candidate_module.h"
-#include "env/gpu/runner_link.h"
-#include "env/gpu/stopwatch.h"
+#include "env/gpu/runner/candidate_module.h"
+#include "env/gpu/runner/runner_link.h"
+#include "env/gpu/runner/stopwatch.h"
 #include "env/sandbox/sandbox.h"
 
 namespace kevin {

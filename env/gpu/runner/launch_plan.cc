@@ -1,4 +1,4 @@
-#include "env/gpu/launch_plan.h"
+#include "env/gpu/runner/launch_plan.h"
 
 #include <fmt/format.h>
 

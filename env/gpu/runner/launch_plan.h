@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "env/gpu/gpu_module.h"
-#include "env/gpu/inspect_ptx.h"
-#include "env/gpu/launch_list.h"
+#include "env/gpu/compile/gpu_module.h"
+#include "env/gpu/ptx/inspect_ptx.h"
+#include "env/gpu/launch/launch_list.h"
 
 namespace kevin {
 

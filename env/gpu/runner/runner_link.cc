@@ -1,4 +1,4 @@
-#include "env/gpu/runner_link.h"
+#include "env/gpu/runner/runner_link.h"
 
 #include <poll.h>
 #include <sys/socket.h>

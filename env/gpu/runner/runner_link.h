@@ -19,7 +19,7 @@
 #include <span>
 #include <vector>
 
-#include "env/cpu/shared_memory.h"
+#include "env/process/shared_memory.h"
 
 namespace kevin {
 

@@ -1,4 +1,4 @@
-#include "env/gpu/stopwatch.h"
+#include "env/gpu/runner/stopwatch.h"
 
 #include <chrono>
 #include <condition_variable>

@@ -8,7 +8,7 @@
 #include <stop_token>
 #include <thread>
 
-#include "env/gpu/device_memory.h"
+#include "env/gpu/runner/device_memory.h"
 
 namespace kevin {
 

@@ -1,15 +1,15 @@
-#include "env/gpu/trusted_kernels.h"
+#include "env/gpu/runner/trusted_kernels.h"
 
 namespace kevin {
 namespace {
 
-// Input values: the same distributions as env/cpu/generator.cc, drawn on the device.
+// Input values: the same distributions as env/process/generator.cc, drawn on the device.
 constexpr const char* kDrawing = R"cuda(
 using u16 = unsigned short;
 using u32 = unsigned int;
 using u64 = unsigned long long;
 
-// The element types of env/float16.h. A vector is four elements.
+// The element types of env/problem/float16.h. A vector is four elements.
 struct f16 { u16 bits; };
 struct bf16 { u16 bits; };
 template <typename T> struct alignas(4 * sizeof(T)) Four { T at[4]; };
@@ -153,7 +153,7 @@ extern "C" __global__ void kevin_scrub(int words) {
 }
 )cuda";
 
-// The per-element check of env/verify.h.
+// The per-element check of env/verdict/verify.h.
 constexpr const char* kChecking = R"cuda(
 struct Verdict {
   u64 wrong, first_wrong, worst;  // worst: bits of error / bound, then the index
@@ -182,7 +182,7 @@ __device__ double floor_at(const Tensors<T>& t, double x, double scale) {
   return kIsNarrow<T> ? t.of_scale * scale + t.of_value * fabs(x) + t.absolute : t.of_scale * scale;
 }
 
-// Of 16-bit types, whose range honest arithmetic may pass: as env/verify.cc has it.
+// Of 16-bit types, whose range honest arithmetic may pass: as env/verdict/verify.cc has it.
 template <typename T>
 __device__ bool right_beyond_range(const Tensors<T>& t, float y, double x, double floor) {
   if (!kIsNarrow<T>) return false;

@@ -2,7 +2,7 @@
 """Writes env/problems/chains/*.toml: 80 chains in the manner of level 2, a main operator and 2 to 5 others, for
 testing on what no training set holds. The same files on every machine.
 
-    tools/problem_chains [--check]     # --check: say what differs or repeats and write nothing
+    env/problems/generate/chains.py [--check]     # --check: say what differs or repeats and write nothing
 
 Chains are drawn by chance, and drawn again when they are in level 2 already (as a sequence of operators, which is
 read off the references' texts), are another chain's, or would waste work or lose their signal: a ReLU of what is

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Do Kevin's problems compute what KernelBench's do? Runs both on the same inputs and weights.
 
-    tools/kernelbench_parity --from CHECKOUT [ID ...]
+    env/problems/generate/parity.py --from CHECKOUT [ID ...]
 
 CHECKOUT is a clone of KernelBench at commit 423217d; it is only read. Needs a Python with torch 2.11, numpy and
 einops. For every problem the file of KernelBench is run as it lies, at the sizes of our `small` set where its

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes env/problems/suites/*.txt: named lists of problems, one id a line. The same files on every machine.
 
-    tools/problem_suites [--check]     # --check: say what differs and write nothing
+    env/problems/generate/suites.py [--check]     # --check: say what differs and write nothing
 
 Problems that are flagged `inadmissible` stay in their place as comments, so that the counts can be followed.
 """
@@ -53,7 +53,7 @@ def suites(problems):
                      [p for p in single if p in dev])
     result["train"] = ("Levels 1 and 2 without dev.txt.", [p for p in single if p not in dev])
     held = [p for p in single if HELD_OUT & set(problems[p]["families"])]
-    result["test"] = ("Chains in the manner of level 2 that are in none of the levels (tools/problem_chains).",
+    result["test"] = ("Chains in the manner of level 2 that are in none of the levels (env/problems/generate/chains.py).",
                       [p for p in problems if number(p)[0] == 4])
     families = ", ".join(sorted(HELD_OUT))
     result["families-test"] = (f"All of levels 1 and 2 in which an operator is of the families {families}.", held)
@@ -63,7 +63,7 @@ def suites(problems):
 
 
 def text(what, ids, problems):
-    lines = [f"# {what} Written by tools/problem_suites."]
+    lines = [f"# {what} Written by env/problems/generate/suites.py."]
     for problem in ids:
         reason = problems[problem].get("flags", {}).get("inadmissible")
         lines.append(f"# {problem} is inadmissible: {reason}" if reason else problem)

@@ -13,7 +13,7 @@
 namespace kevin::local {
 namespace {
 
-using Json = nlohmann::json;
+using HeaderJson = nlohmann::json;
 
 class HeaderReader {
  public:
@@ -21,7 +21,7 @@ class HeaderReader {
 
   std::vector<HeaderEntry> Read() {
     ReadLength();
-    const Json json = Parse();
+    const HeaderJson json = Parse();
     if (!json.is_object()) Fail("its header is no JSON object");
     std::vector<HeaderEntry> entries;
     for (const auto& [name, fields] : json.items()) {
@@ -54,29 +54,29 @@ class HeaderReader {
   }
 
   // Refuses a name given twice: JSON readers keep the last.
-  Json Parse() const {
+  HeaderJson Parse() const {
     const char* begin = reinterpret_cast<const char*>(bytes_.data()) + kHeaderLengthBytes;
     const char* end = reinterpret_cast<const char*>(bytes_.data()) + data_begin_;
     std::vector<std::set<std::string>> keys;
     std::string twice;
-    const auto watch = [&](int, Json::parse_event_t event, Json& parsed) {
-      if (event == Json::parse_event_t::object_start) keys.emplace_back();
-      if (event == Json::parse_event_t::object_end) keys.pop_back();
-      if (event == Json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second)
+    const auto watch = [&](int, HeaderJson::parse_event_t event, HeaderJson& parsed) {
+      if (event == HeaderJson::parse_event_t::object_start) keys.emplace_back();
+      if (event == HeaderJson::parse_event_t::object_end) keys.pop_back();
+      if (event == HeaderJson::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second)
         twice = parsed.get<std::string>();
       return true;
     };
-    Json json;
+    HeaderJson json;
     try {
-      json = Json::parse(begin, end, watch);
-    } catch (const Json::exception&) {
+      json = HeaderJson::parse(begin, end, watch);
+    } catch (const HeaderJson::exception&) {
       Fail("its header is not JSON");
     }
     if (!twice.empty()) Fail(fmt::format("its header has `{}` twice", twice));
     return json;
   }
 
-  HeaderEntry Entry(const std::string& name, const Json& fields) const {
+  HeaderEntry Entry(const std::string& name, const HeaderJson& fields) const {
     HeaderEntry entry;
     entry.name = name;
     if (!fields.is_object()) Fail(fmt::format("tensor `{}` is described by no object", name));
@@ -103,9 +103,9 @@ class HeaderReader {
     return entry;
   }
 
-  uint64_t Size(const std::string& name, const Json& shape, HeaderEntry& entry) const {
+  uint64_t Size(const std::string& name, const HeaderJson& shape, HeaderEntry& entry) const {
     uint64_t size = static_cast<uint64_t>(BytesOf(entry.type));
-    for (const Json& dimension : shape) {
+    for (const HeaderJson& dimension : shape) {
       if (!dimension.is_number_unsigned() ||
           dimension.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
         Fail(fmt::format("tensor `{}` has a dimension that is no integer from 0 on", name));

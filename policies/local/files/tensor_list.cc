@@ -79,7 +79,7 @@ std::string Some(const std::vector<std::string>& names) {
   return text;
 }
 
-[[noreturn]] void Refuse(const Checkpoint& checkpoint, const std::string& what) {
+[[noreturn]] void RefuseList(const Checkpoint& checkpoint, const std::string& what) {
   throw Error(ExitCode::kBadRequest, fmt::format("{}: {}", checkpoint.Path().string(), what),
               "config.json and the weights must be of one model");
 }
@@ -105,20 +105,20 @@ void CheckTensors(const Checkpoint& checkpoint, const ModelConfig& config) {
       continue;
     }
     if (stored->shape != expected.shape)
-      Refuse(checkpoint, fmt::format("tensor `{}` is {}, but config.json makes it {}", expected.name,
+      RefuseList(checkpoint, fmt::format("tensor `{}` is {}, but config.json makes it {}", expected.name,
                                      ShapeText(stored->shape), ShapeText(expected.shape)));
     if (stored->type != NumberType::kF32 && stored->type != NumberType::kF16 &&
         stored->type != NumberType::kBF16)
-      Refuse(checkpoint, fmt::format("tensor `{}` is of type {}; F32, F16 and BF16 are supported",
+      RefuseList(checkpoint, fmt::format("tensor `{}` is of type {}; F32, F16 and BF16 are supported",
                                      expected.name, NameOf(stored->type)));
   }
   for (const auto& [name, stored] : checkpoint.Tensors()) {
     if (!known.contains(name) && !IsPassedOver(name, config)) extra.push_back(name);
   }
   if (!missing.empty())
-    Refuse(checkpoint, fmt::format("{} tensors are missing: {}", missing.size(), Some(missing)));
+    RefuseList(checkpoint, fmt::format("{} tensors are missing: {}", missing.size(), Some(missing)));
   if (!extra.empty())
-    Refuse(checkpoint, fmt::format("{} tensors have no place in this model: {}", extra.size(), Some(extra)));
+    RefuseList(checkpoint, fmt::format("{} tensors have no place in this model: {}", extra.size(), Some(extra)));
 }
 
 }  // namespace kevin::local

@@ -16,7 +16,7 @@
 namespace kevin::local {
 namespace {
 
-constexpr size_t kBlock = 64;
+constexpr size_t kHashBlock = 64;
 constexpr size_t kChunk = size_t{16} << 20;  // between looks at `cancel`
 constexpr unsigned kMostThreads = 8;
 
@@ -30,15 +30,15 @@ class Sha256 {
     if (!by_instructions_) return SHA256Update(&plain_, data, bytes.size());
     size_t left = bytes.size();
     if (held_ > 0) {
-      const size_t taken = std::min(left, kBlock - held_);
+      const size_t taken = std::min(left, kHashBlock - held_);
       std::memcpy(block_.data() + held_, data, taken);
       held_ += taken, data += taken, left -= taken;
-      if (held_ < kBlock) return;
+      if (held_ < kHashBlock) return;
       Sha256Blocks(state_.data(), block_.data(), 1);
       held_ = 0;
     }
-    Sha256Blocks(state_.data(), data, left / kBlock);
-    held_ = left % kBlock;
+    Sha256Blocks(state_.data(), data, left / kHashBlock);
+    held_ = left % kHashBlock;
     if (held_ > 0) std::memcpy(block_.data(), data + left - held_, held_);
   }
 
@@ -57,11 +57,11 @@ class Sha256 {
  private:
   void Pad() {
     const uint64_t bits = total_ * 8;
-    std::array<uint8_t, 2 * kBlock> tail{};
+    std::array<uint8_t, 2 * kHashBlock> tail{};
     std::memcpy(tail.data(), block_.data(), held_);
     tail[held_] = 0x80;
-    const size_t blocks = held_ + 9 <= kBlock ? 1 : 2;
-    for (size_t i = 0; i < 8; ++i) tail[blocks * kBlock - 1 - i] = static_cast<uint8_t>(bits >> (8 * i));
+    const size_t blocks = held_ + 9 <= kHashBlock ? 1 : 2;
+    for (size_t i = 0; i < 8; ++i) tail[blocks * kHashBlock - 1 - i] = static_cast<uint8_t>(bits >> (8 * i));
     Sha256Blocks(state_.data(), tail.data(), blocks);
   }
 
@@ -69,7 +69,7 @@ class Sha256 {
   SHA256_CTX plain_{};
   std::array<uint32_t, 8> state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                     0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  std::array<uint8_t, kBlock> block_{};
+  std::array<uint8_t, kHashBlock> block_{};
   size_t held_ = 0;
   uint64_t total_ = 0;
 };

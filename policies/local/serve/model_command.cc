@@ -1,4 +1,4 @@
-#include "tools/model_command.h"
+#include "policies/local/serve/model_command.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <new>
 
-#include "tools/model_options.h"
+#include "policies/local/serve/model_options.h"
 
 namespace kevin {
 namespace {

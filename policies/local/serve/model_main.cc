@@ -2,7 +2,7 @@
 
 #include "policies/local/serve/folder_model.h"
 #include "policies/local/serve/make_torch_runner.h"
-#include "tools/model_command.h"
+#include "policies/local/serve/model_command.h"
 
 int main(int argc, char** argv) {
   return kevin::ModelMain(argc, argv, kevin::local::ReadFolderModel, kevin::local::MakeTorchRunner);

@@ -1,4 +1,4 @@
-#include "tools/model_options.h"
+#include "policies/local/serve/model_options.h"
 
 #include <CLI/CLI.hpp>
 

@@ -16,7 +16,7 @@ std::string NewId(bool is_chat) {
   return fmt::format("{}-{:016x}{:016x}", is_chat ? "chatcmpl" : "cmpl", random(), random());
 }
 
-int64_t UnixTime() {
+int64_t UnixSeconds() {
   using std::chrono::system_clock;
   return std::chrono::duration_cast<std::chrono::seconds>(system_clock::now().time_since_epoch()).count();
 }
@@ -68,7 +68,7 @@ ReplyWriter::ReplyWriter(ParsedRequest request, const ServedModel& model)
       model_(model),
       weights_(model.weights ? model.weights->Get() : ServedWeights::State{}),
       id_(NewId(request_.format.is_chat)),
-      created_(UnixTime()),
+      created_(UnixSeconds()),
       choices_(request_.prompts.size() * static_cast<size_t>(request_.prompts[0].answers)),
       open_(choices_.size()) {
   if (!request_.format.opens_thought) return;

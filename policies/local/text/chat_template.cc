@@ -12,7 +12,7 @@
 namespace kevin::local {
 namespace {
 
-constexpr size_t kMostBytes = 16 << 20;
+constexpr size_t kMostTemplateBytes = 16 << 20;
 
 struct NamedTemplate {
   std::string where;  // for messages: the file, and the name where there are several
@@ -21,7 +21,7 @@ struct NamedTemplate {
 };
 using NamedTemplates = std::map<std::string, NamedTemplate>;
 
-[[noreturn]] void Refuse(const std::string& where, const jinja::TemplateError& error) {
+[[noreturn]] void RefuseTemplate(const std::string& where, const jinja::TemplateError& error) {
   throw Error(ExitCode::kBadRequest,
               fmt::format("{}: chat template, line {}: {}", where, error.line(), error.what()));
 }
@@ -31,7 +31,7 @@ void Add(NamedTemplates& templates, const std::string& name, const std::string& 
     jinja::Template parsed(source);
     templates.insert_or_assign(name, NamedTemplate{where, std::move(source), std::move(parsed)});
   } catch (const jinja::TemplateError& error) {
-    Refuse(where, error);
+    RefuseTemplate(where, error);
   }
 }
 
@@ -60,16 +60,16 @@ NamedTemplates ReadTemplates(const std::filesystem::path& folder, const nlohmann
              json_file = (folder / "chat_template.json").string();
   std::error_code error;
   if (std::filesystem::exists(file, error)) {
-    Add(templates, "default", file.string(), ReadModelFile(file, kMostBytes));
+    Add(templates, "default", file.string(), ReadModelFile(file, kMostTemplateBytes));
   }
   for (const auto& entry : std::filesystem::directory_iterator(more, error)) {
     if (entry.path().extension() != ".jinja") continue;
     Add(templates, entry.path().stem().string(), entry.path().string(),
-        ReadModelFile(entry.path(), kMostBytes));
+        ReadModelFile(entry.path(), kMostTemplateBytes));
   }
   if (templates.empty()) AddFromJson(templates, config_file, config.value("chat_template", nlohmann::json()));
   if (templates.empty() && std::filesystem::exists(json_file, error)) {
-    const auto json = ReadModelJson(json_file, kMostBytes);
+    const auto json = ReadModelJson(json_file, kMostTemplateBytes);
     if (json.is_object()) AddFromJson(templates, json_file, json.value("chat_template", nlohmann::json()));
   }
   if (templates.empty()) {
@@ -98,7 +98,7 @@ void AddSpecialTokens(const nlohmann::json& config, nlohmann::ordered_json& vari
 nlohmann::json ReadObject(const std::filesystem::path& file) {
   std::error_code error;
   if (!std::filesystem::exists(file, error)) return nlohmann::json::object();
-  nlohmann::json json = ReadModelJson(file, kMostBytes);
+  nlohmann::json json = ReadModelJson(file, kMostTemplateBytes);
   if (!json.is_object()) throw Error(ExitCode::kBadRequest, file.string() + ": it is no JSON object");
   return json;
 }
@@ -143,7 +143,7 @@ std::string ChatTemplate::Render(const Json& messages, bool add_generation_promp
   try {
     return chosen.parsed.Render(variables, LocalTime);
   } catch (const jinja::TemplateError& error) {
-    Refuse(chosen.where, error);
+    RefuseTemplate(chosen.where, error);
   }
 }
 

@@ -12,11 +12,11 @@ using Json = nlohmann::json;
 constexpr size_t kMostSteps = 64;
 constexpr size_t kLongestPattern = 16 << 10;
 
-[[noreturn]] void Refuse(const std::string& reason) { throw std::invalid_argument(reason); }
+[[noreturn]] void RefuseStep(const std::string& reason) { throw std::invalid_argument(reason); }
 
 std::string TypeOf(const Json& step, const char* where) {
   const Json type = step.is_object() ? step.value("type", Json()) : Json();
-  if (!type.is_string()) Refuse(fmt::format("{}: a step has no \"type\"", where));
+  if (!type.is_string()) RefuseStep(fmt::format("{}: a step has no \"type\"", where));
   return type.get<std::string>();
 }
 
@@ -24,16 +24,16 @@ std::string TypeOf(const Json& step, const char* where) {
 void Flatten(const Json& step, const char* where, const char* list_key, std::vector<Json>& steps) {
   if (step.is_null()) return;
   if (TypeOf(step, where) != "Sequence") {
-    if (steps.size() == kMostSteps) Refuse(fmt::format("{} has more than {} steps", where, kMostSteps));
+    if (steps.size() == kMostSteps) RefuseStep(fmt::format("{} has more than {} steps", where, kMostSteps));
     steps.push_back(step);
     return;
   }
   const auto list = step.find(list_key);
   if (list == step.end() || !list->is_array())
-    Refuse(fmt::format("{}: a Sequence has no \"{}\"", where, list_key));
+    RefuseStep(fmt::format("{}: a Sequence has no \"{}\"", where, list_key));
   for (const Json& inner : *list) {
     // A Sequence in a Sequence is never written, and endless ones are thereby impossible.
-    if (TypeOf(inner, where) == "Sequence") Refuse(fmt::format("{}: a Sequence within a Sequence", where));
+    if (TypeOf(inner, where) == "Sequence") RefuseStep(fmt::format("{}: a Sequence within a Sequence", where));
     Flatten(inner, where, list_key, steps);
   }
 }
@@ -46,7 +46,7 @@ std::vector<Json> Steps(const Json& root, const char* where, const char* list_ke
 
 bool Flag(const Json& step, const char* key, bool otherwise) {
   const Json value = step.value(key, Json(otherwise));
-  if (!value.is_boolean()) Refuse(fmt::format("\"{}\" is {}, no boolean", key, value.dump()));
+  if (!value.is_boolean()) RefuseStep(fmt::format("\"{}\" is {}, no boolean", key, value.dump()));
   return value.get<bool>();
 }
 
@@ -61,11 +61,11 @@ std::string Literal(const std::string& text) {
 
 Regex Compile(const std::string& pattern) {
   if (pattern.size() > kLongestPattern)
-    Refuse(fmt::format("pre_tokenizer: a pattern of {} bytes", pattern.size()));
+    RefuseStep(fmt::format("pre_tokenizer: a pattern of {} bytes", pattern.size()));
   try {
     return Regex(pattern);
   } catch (const std::invalid_argument& problem) {
-    Refuse(fmt::format("pre_tokenizer: its pattern is not understood: {}", problem.what()));
+    RefuseStep(fmt::format("pre_tokenizer: its pattern is not understood: {}", problem.what()));
   }
 }
 
@@ -74,7 +74,7 @@ SplitStep ReadSplit(const Json& step) {
   const bool regex = pattern.is_object() && pattern.contains("Regex") && pattern["Regex"].is_string();
   const bool literal = pattern.is_object() && pattern.contains("String") && pattern["String"].is_string();
   if (!regex && !literal)
-    Refuse("pre_tokenizer: a Split has neither a \"Regex\" nor a \"String\" as its pattern");
+    RefuseStep("pre_tokenizer: a Split has neither a \"Regex\" nor a \"String\" as its pattern");
   const std::string text = pattern[regex ? "Regex" : "String"].get<std::string>();
   const std::pair<const char*, SplitBehavior> behaviors[] = {
       {"Removed", SplitBehavior::kRemoved},
@@ -87,7 +87,7 @@ SplitStep ReadSplit(const Json& step) {
     if (behavior == name)
       return {Compile(regex ? text : Literal(text)), meaning, Flag(step, "invert", false)};
   }
-  Refuse("pre_tokenizer: unknown behavior " + behavior.dump() + " of a Split");
+  RefuseStep("pre_tokenizer: unknown behavior " + behavior.dump() + " of a Split");
 }
 
 // GPT-2's words, which a ByteLevel step cuts by itself.
@@ -100,7 +100,7 @@ bool ReadNormalizer(const Json& root) {
   const auto steps = Steps(root, "normalizer", "normalizers");
   for (const Json& step : steps) {
     if (const auto type = TypeOf(step, "normalizer"); type != "NFC") {
-      Refuse("normalizer: \"" + type + "\" is not known, only \"NFC\"");
+      RefuseStep("normalizer: \"" + type + "\" is not known, only \"NFC\"");
     }
   }
   return !steps.empty();
@@ -113,7 +113,7 @@ PreTokenizer ReadPreTokenizer(const Json& root) {
   for (const Json& step : Steps(root, "pre_tokenizer", "pretokenizers")) {
     const std::string type = TypeOf(step, "pre_tokenizer");
     if (byte_level)
-      Refuse("pre_tokenizer: \"" + type + "\" comes after \"ByteLevel\", which must be the last step");
+      RefuseStep("pre_tokenizer: \"" + type + "\" comes after \"ByteLevel\", which must be the last step");
     if (type == "Split") {
       splits.push_back(ReadSplit(step));
     } else if (type == "ByteLevel") {
@@ -122,17 +122,17 @@ PreTokenizer ReadPreTokenizer(const Json& root) {
       after_prefix = Flag(step, "use_regex", true) ? 1 : 0;
       if (after_prefix == 1) splits.push_back({Compile(kGpt2Words)});
     } else {
-      Refuse("pre_tokenizer: \"" + type + "\" is not known, only \"Split\" and \"ByteLevel\"");
+      RefuseStep("pre_tokenizer: \"" + type + "\" is not known, only \"Split\" and \"ByteLevel\"");
     }
   }
-  if (!byte_level) Refuse("pre_tokenizer: no \"ByteLevel\" in it: no byte-level tokenizer");
+  if (!byte_level) RefuseStep("pre_tokenizer: no \"ByteLevel\" in it: no byte-level tokenizer");
   return PreTokenizer(std::move(splits), prefix_space, after_prefix);
 }
 
 void CheckDecoder(const Json& root) {
   const auto steps = Steps(root, "decoder", "decoders");
   if (steps.size() != 1 || TypeOf(steps[0], "decoder") != "ByteLevel")
-    Refuse("decoder: it is not \"ByteLevel\"");
+    RefuseStep("decoder: it is not \"ByteLevel\"");
 }
 
 void ReadPostProcessor(const Json& root, int32_t vocabulary_size, std::vector<int32_t>& before,
@@ -140,10 +140,10 @@ void ReadPostProcessor(const Json& root, int32_t vocabulary_size, std::vector<in
   for (const Json& step : Steps(root, "post_processor", "processors")) {
     const std::string type = TypeOf(step, "post_processor");
     if (type == "ByteLevel") continue;  // moves offsets only
-    if (type != "TemplateProcessing") Refuse("post_processor: \"" + type + "\" is not known");
+    if (type != "TemplateProcessing") RefuseStep("post_processor: \"" + type + "\" is not known");
     const Json single = step.value("single", Json()), tokens = step.value("special_tokens", Json::object());
     if (!single.is_array() || !tokens.is_object())
-      Refuse("post_processor: no list \"single\" or no \"special_tokens\"");
+      RefuseStep("post_processor: no list \"single\" or no \"special_tokens\"");
     std::vector<int32_t> sides[2];
     int texts = 0;
     for (const Json& piece : single) {
@@ -155,13 +155,13 @@ void ReadPostProcessor(const Json& root, int32_t vocabulary_size, std::vector<in
         const auto name = piece.at("SpecialToken").at("id").get<std::string>();
         for (const Json& id : tokens.at(name).at("ids")) sides[texts > 0].push_back(id.get<int32_t>());
       } catch (const Json::exception&) {
-        Refuse("post_processor: " + piece.dump() + " in \"single\" is no token of \"special_tokens\"");
+        RefuseStep("post_processor: " + piece.dump() + " in \"single\" is no token of \"special_tokens\"");
       }
     }
-    if (texts != 1) Refuse(fmt::format("post_processor: the text comes {} times in \"single\"", texts));
+    if (texts != 1) RefuseStep(fmt::format("post_processor: the text comes {} times in \"single\"", texts));
     for (const auto& side : sides) {
       for (const int32_t id : side) {
-        if (id < 0 || id >= vocabulary_size) Refuse(fmt::format("post_processor: there is no token {}", id));
+        if (id < 0 || id >= vocabulary_size) RefuseStep(fmt::format("post_processor: there is no token {}", id));
       }
     }
     before.insert(before.begin(), sides[0].begin(), sides[0].end());

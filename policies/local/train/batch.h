@@ -1,6 +1,6 @@
 #pragma once
 // START HERE for training: what a trainer is given. It sees token ids and numbers, never a database: whoever
-// makes batches (agent/learn) has turned records into these. Plain values, no torch.
+// makes batches (agent/train) has turned records into these. Plain values, no torch.
 
 #include <cstdint>
 #include <limits>

@@ -18,7 +18,7 @@
 namespace kevin::local {
 namespace {
 
-double Now() {
+double TrainerSeconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
@@ -47,7 +47,7 @@ class Trainer::StepRun {
   StepRun(Trainer& trainer, const Batch& batch) : t_(trainer), o_(trainer.options_), batch_(batch) {}
 
   StepFigures Run() {
-    const double start = Now();
+    const double start = TrainerSeconds();
     Check();
     Cut();
     if (o_.from_base && !updates_.empty() && batch_.step > 1) t_.optimizer_.SetShare(t_.base_);
@@ -247,7 +247,7 @@ class Trainer::StepRun {
     figures_.correction_dropped = corrected ? Ratio(sums_.dropped, sums_.tokens) : Ratio(0, 0);
     figures_.preference_accuracy = Ratio(sums_.preferred, sums_.pairs);
     figures_.preference_margin = Ratio(sums_.margins, sums_.pairs);
-    figures_.seconds = Now() - start;
+    figures_.seconds = TrainerSeconds() - start;
   }
 
   Trainer& t_;

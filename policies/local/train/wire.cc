@@ -33,8 +33,8 @@ std::vector<T> Values(const Json& json) {
 }
 
 // Calls visit(name, member) for each figure.
-template <class Figures, class Visit>
-void VisitFigures(Figures& f, const Visit& visit) {
+template <class Figures, class VisitWire>
+void VisitFigures(Figures& f, const VisitWire& visit) {
   visit("step", f.step), visit("updates", f.updates), visit("loss", f.loss), visit("grad_norm", f.grad_norm);
   visit("learning_rate", f.learning_rate), visit("tokens", f.tokens);
   visit("trained_tokens", f.trained_tokens), visit("seconds", f.seconds), visit("entropy", f.entropy);

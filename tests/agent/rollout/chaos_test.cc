@@ -21,9 +21,9 @@
 #include <sstream>
 
 #include "agent/records.h"
-#include "agent/rollout.h"
+#include "agent/rollout/rollout.h"
 #include "env/error.h"
-#include "tests/fakes.h"
+#include "tests/support/fakes.h"
 #include "tests/trajectories/test_database.h"
 #include "trajectories/database.h"
 #include "trajectories/postgres.h"

@@ -1,14 +1,14 @@
-#include "agent/rollout.h"
+#include "agent/rollout/rollout.h"
 
 #include <atomic>
 #include <set>
 
-#include "agent/device_pool.h"
-#include "agent/kinds.h"
+#include "env/device_pool.h"
+#include "env/kinds.h"
 #include "agent/records.h"
 #include "env/error.h"
 #include "tests/catch.h"
-#include "tests/fakes.h"
+#include "tests/support/fakes.h"
 #include "trajectories/database.h"
 
 namespace kevin {

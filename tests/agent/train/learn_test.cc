@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "agent/learn/batches.h"
-#include "agent/learn/reply_facts.h"
+#include "agent/train/batches.h"
+#include "agent/train/reply_facts.h"
 #include "env/error.h"
 #include "tests/catch.h"
 #include "tests/trajectories/sample_records.h"

@@ -15,10 +15,10 @@
 #include "policies/local/files/safetensors.h"
 #include "tests/catch.h"
 #include "tests/policies/local/formula_model.h"
-#include "tests/tools/byte_tokenizer.h"
+#include "tests/agent/train/byte_tokenizer.h"
 #include "tests/trajectories/sample_records.h"
-#include "tools/train/step_log.h"
-#include "tools/train/tensorboard.h"
+#include "agent/train/step_log.h"
+#include "agent/train/tensorboard.h"
 
 namespace kevin {
 namespace {

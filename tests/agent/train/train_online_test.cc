@@ -19,7 +19,7 @@
 
 #include "tests/catch.h"
 #include "tests/policies/local/formula_model.h"
-#include "tests/tools/byte_tokenizer.h"
+#include "tests/agent/train/byte_tokenizer.h"
 #include "tests/trajectories/sample_records.h"
 
 namespace kevin {

@@ -33,7 +33,7 @@
 #include "agent/attribution/attribution.h"
 #include "policies/local/train/trainer.h"
 #include "policies/local/train/wire.h"
-#include "tests/policies/local/tiny_model.h"
+#include "tests/policies/local/train/tiny_model.h"
 
 namespace kevin::local {
 namespace {

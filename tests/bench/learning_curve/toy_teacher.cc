@@ -20,8 +20,8 @@
 #include <string>
 
 #include "tests/policies/local/formula_model.h"
-#include "tests/tools/byte_tokenizer.h"
-#include "tools/mock_api.h"
+#include "tests/agent/train/byte_tokenizer.h"
+#include "tests/support/mock_api.h"
 
 namespace kevin {
 namespace {

@@ -1,6 +1,6 @@
 // The compiler reads hostile text: what it may see, how long it may take, what it says, what is remembered.
 
-#include "env/compile.h"
+#include "env/cpu/compile.h"
 
 #include <unistd.h>
 
@@ -9,7 +9,7 @@
 #include "env/error.h"
 #include "env/sandbox/sandbox.h"
 #include "tests/catch.h"
-#include "tests/env/cpu_fixture.h"
+#include "tests/env/cpu/cpu_fixture.h"
 
 namespace kevin {
 namespace {

@@ -8,11 +8,11 @@
 #include <set>
 #include <sstream>
 
-#include "env/cpu_environment.h"
+#include "env/cpu/cpu_environment.h"
 #include "env/error.h"
 #include "tests/catch.h"
-#include "tests/env/cpu_fixture.h"
-#include "tests/env/mlp_candidates.h"
+#include "tests/env/cpu/cpu_fixture.h"
+#include "tests/env/cpu/mlp_candidates.h"
 
 namespace kevin {
 namespace {

@@ -1,8 +1,8 @@
 // The precisions through the real evaluator: honest kernels in fp16 and bf16 are right, dishonest ones wrong.
 
-#include "env/cpu_environment.h"
+#include "env/cpu/cpu_environment.h"
 #include "tests/catch.h"
-#include "tests/env/precision_search.h"
+#include "tests/env/cpu/precision_search.h"
 
 namespace kevin {
 namespace {

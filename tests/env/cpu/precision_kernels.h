@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "env/precision.h"
-#include "tests/env/cpu_fixture.h"
+#include "env/problem/precision.h"
+#include "tests/env/cpu/cpu_fixture.h"
 
 namespace kevin {
 

@@ -3,7 +3,7 @@
 
 #include "agent/conversation.h"
 #include "policies/search/search_policy.h"
-#include "tests/env/precision_kernels.h"
+#include "tests/env/cpu/precision_kernels.h"
 
 namespace kevin {
 

@@ -7,11 +7,11 @@
 #include <memory>
 #include <set>
 
-#include "env/cpu_environment.h"
+#include "env/cpu/cpu_environment.h"
 #include "env/error.h"
 #include "tests/catch.h"
-#include "tests/env/cpu_fixture.h"
-#include "tests/env/red_team_report.h"
+#include "tests/env/cpu/cpu_fixture.h"
+#include "tests/env/cpu/red_team_report.h"
 
 namespace kevin {
 namespace {
@@ -43,7 +43,7 @@ const std::map<std::string, std::string> kProblems = {
     {"half_of_k_matmul", "level1/1"},           {"half_precision_when_timed", "level1/1"},
     {"weights_of_the_first_call", "level1/12"}, {"index_out_of_range", "level1/51"}};
 
-fs::path Folder() { return fs::path(KEVIN_SOURCE_DIR) / "tests/env/red_team"; }
+fs::path Folder() { return fs::path(KEVIN_SOURCE_DIR) / "tests/env/cpu/red_team"; }
 
 std::vector<fs::path> SourcesIn(const fs::path& folder) {
   std::vector<fs::path> sources;

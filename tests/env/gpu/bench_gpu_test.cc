@@ -3,13 +3,13 @@
 #include <iterator>
 #include <regex>
 
-#include "env/gpu/launch_function.h"
+#include "env/gpu/launch/launch_function.h"
 #include "tests/catch.h"
-#include "tests/env/gpu_fixture.h"
-#include "tools/bench_candidates.h"
-#include "tools/bench_delay.h"
-#include "tools/bench_figures.h"
-#include "tools/bench_gpu_parts.h"
+#include "tests/env/gpu/gpu_fixture.h"
+#include "tests/bench/bench_candidates.h"
+#include "tests/bench/bench_delay.h"
+#include "tests/bench/bench_figures.h"
+#include "tests/bench/bench_gpu_parts.h"
 
 namespace kevin {
 namespace {

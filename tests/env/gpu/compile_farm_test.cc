@@ -1,7 +1,7 @@
 // Everything here compiles for real, with no GPU: what works, what the policy is told, what is remembered,
 // and what a hostile text can do to the compiler.
 
-#include "env/gpu/compile_farm.h"
+#include "env/gpu/compile/compile_farm.h"
 
 #include <signal.h>
 
@@ -11,8 +11,8 @@
 #include <future>
 #include <thread>
 
-#include "env/gpu/compile_cache.h"
-#include "tests/env/gpu_fixture.h"
+#include "env/gpu/compile/compile_cache.h"
+#include "tests/env/gpu/gpu_fixture.h"
 
 namespace kevin {
 namespace {

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "env/gpu/gpu_module.h"
+#include "env/gpu/compile/gpu_module.h"
 #include "tests/catch.h"
 
 namespace kevin {

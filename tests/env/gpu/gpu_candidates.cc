@@ -1,11 +1,11 @@
-#include "tests/env/gpu_candidates.h"
+#include "tests/env/gpu/gpu_candidates.h"
 
 #include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
 
-#include "tests/env/cpu_fixture.h"
+#include "tests/env/cpu/cpu_fixture.h"
 
 namespace kevin {
 namespace {
@@ -131,7 +131,7 @@ std::vector<GpuCandidate> CandidatesIn(const fs::path& folder) {
   return candidates;
 }
 
-fs::path Folder() { return fs::path(KEVIN_SOURCE_DIR) / "tests/env/gpu_red_team"; }
+fs::path Folder() { return fs::path(KEVIN_SOURCE_DIR) / "tests/env/gpu/red_team"; }
 
 }  // namespace
 

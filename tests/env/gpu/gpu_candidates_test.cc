@@ -1,7 +1,7 @@
 // GPU candidates up to the moment before anything runs, with no GPU: the red team's, hostile and honest, and
 // what the search writes. What reaches a GPU, and only that, is to be judged there (gpu_red_team_test).
 
-#include "tests/env/gpu_candidates.h"
+#include "tests/env/gpu/gpu_candidates.h"
 
 #include <algorithm>
 #include <atomic>
@@ -9,10 +9,10 @@
 #include <thread>
 
 #include "agent/conversation.h"
-#include "env/gpu/launch_function.h"
-#include "env/gpu/launch_plan.h"
+#include "env/gpu/launch/launch_function.h"
+#include "env/gpu/runner/launch_plan.h"
 #include "policies/search/search_policy.h"
-#include "tests/env/gpu_fixture.h"
+#include "tests/env/gpu/gpu_fixture.h"
 
 namespace kevin {
 namespace {

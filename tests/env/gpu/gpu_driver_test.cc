@@ -1,7 +1,7 @@
 // The driver as evaluator and runner load it, where it is one that lacks functions (fake_driver.cc).
 
 #include "env/error.h"
-#include "env/gpu/driver.h"
+#include "env/gpu/runner/driver.h"
 #include "tests/catch.h"
 
 namespace kevin {

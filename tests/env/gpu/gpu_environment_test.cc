@@ -1,10 +1,10 @@
 // What stops a GPU environment before it has started anything on the GPU.
 
-#include "env/gpu_environment.h"
+#include "env/gpu/gpu_environment.h"
 
 #include "env/error.h"
 #include "tests/catch.h"
-#include "tests/env/gpu_fixture.h"
+#include "tests/env/gpu/gpu_fixture.h"
 
 namespace kevin {
 namespace {

@@ -8,10 +8,10 @@
 #include <optional>
 
 #include "env/error.h"
-#include "env/gpu/compile_farm.h"
+#include "env/gpu/compile/compile_farm.h"
 #include "env/sandbox/sandbox.h"
 #include "tests/catch.h"
-#include "tests/env/cpu_fixture.h"
+#include "tests/env/cpu/cpu_fixture.h"
 
 namespace kevin {
 

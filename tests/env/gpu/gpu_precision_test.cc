@@ -4,9 +4,9 @@
 #include <cstdio>
 
 #include "tests/catch.h"
-#include "tests/env/precision_search.h"
-#include "tests/env/red_team_report.h"
-#include "tests/env/shared_gpu.h"
+#include "tests/env/cpu/precision_search.h"
+#include "tests/env/cpu/red_team_report.h"
+#include "tests/env/gpu/shared_gpu.h"
 
 namespace kevin {
 namespace {

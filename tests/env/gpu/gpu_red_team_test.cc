@@ -7,11 +7,11 @@
 #include <memory>
 
 #include "tests/catch.h"
-#include "tests/env/cpu_fixture.h"
-#include "tests/env/gpu_candidates.h"
-#include "tests/env/mlp_candidates.h"
-#include "tests/env/red_team_report.h"
-#include "tests/env/shared_gpu.h"
+#include "tests/env/cpu/cpu_fixture.h"
+#include "tests/env/gpu/gpu_candidates.h"
+#include "tests/env/cpu/mlp_candidates.h"
+#include "tests/env/cpu/red_team_report.h"
+#include "tests/env/gpu/shared_gpu.h"
 
 namespace kevin {
 namespace {

@@ -1,8 +1,8 @@
 // What PTX may hold: each rule with a text that breaks it, and tricks that try to hide that.
 
-#include "env/gpu/inspect_ptx.h"
+#include "env/gpu/ptx/inspect_ptx.h"
 
-#include "env/gpu/ptxas_report.h"
+#include "env/gpu/compile/ptxas_report.h"
 #include "tests/catch.h"
 
 namespace kevin {

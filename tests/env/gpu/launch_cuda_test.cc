@@ -1,6 +1,6 @@
 // Kernels, launches, memory and PTX: what of CUDA a launch function may use.
 
-#include "tests/env/launch_fixture.h"
+#include "tests/env/gpu/launch_fixture.h"
 
 namespace kevin {
 namespace {

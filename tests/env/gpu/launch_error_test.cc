@@ -1,7 +1,7 @@
 // What a launch function may not say, where the message points, and what it advises.
 
 #include "env/error.h"
-#include "tests/env/launch_fixture.h"
+#include "tests/env/gpu/launch_fixture.h"
 
 namespace kevin {
 namespace {

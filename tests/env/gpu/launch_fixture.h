@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "env/gpu/launch_function.h"
+#include "env/gpu/launch/launch_function.h"
 #include "tests/catch.h"
 
 namespace kevin::launch_testing {

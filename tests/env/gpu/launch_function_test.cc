@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tests/env/launch_fixture.h"
+#include "tests/env/gpu/launch_fixture.h"
 
 namespace kevin {
 namespace {

@@ -3,7 +3,7 @@
 #include <random>
 
 #include "env/error.h"
-#include "tests/env/launch_fixture.h"
+#include "tests/env/gpu/launch_fixture.h"
 
 namespace kevin {
 namespace {

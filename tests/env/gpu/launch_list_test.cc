@@ -1,4 +1,4 @@
-#include "env/gpu/launch_list.h"
+#include "env/gpu/launch/launch_list.h"
 
 #include <cmath>
 #include <limits>

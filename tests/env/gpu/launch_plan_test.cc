@@ -1,6 +1,6 @@
 // A launch list and a module put together, and the text that travels to the runner.
 
-#include "env/gpu/launch_plan.h"
+#include "env/gpu/runner/launch_plan.h"
 
 #include "env/error.h"
 #include "tests/catch.h"

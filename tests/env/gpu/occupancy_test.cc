@@ -1,6 +1,6 @@
 // How many warps stay resident, against values worked out by hand for compute capability 9.0.
 
-#include "env/gpu/occupancy.h"
+#include "env/gpu/compile/occupancy.h"
 
 #include <vector>
 

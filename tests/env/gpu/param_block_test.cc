@@ -4,12 +4,12 @@
 #include <algorithm>
 
 #include "env/error.h"
-#include "env/gpu/launch_function.h"
-#include "env/gpu/launch_plan.h"
-#include "env/slot_layout.h"
+#include "env/gpu/launch/launch_function.h"
+#include "env/gpu/runner/launch_plan.h"
+#include "env/process/slot_layout.h"
 #include "tests/catch.h"
-#include "tests/env/gpu_fixture.h"
-#include "tests/env/mlp_candidates.h"
+#include "tests/env/gpu/gpu_fixture.h"
+#include "tests/env/cpu/mlp_candidates.h"
 
 namespace kevin {
 namespace {

@@ -1,9 +1,9 @@
 // The kernels of precision/ and Kevin's own, up to the moment before anything runs, with no GPU.
 
-#include "env/gpu/launch_function.h"
-#include "env/gpu/trusted_kernels.h"
-#include "tests/env/gpu_fixture.h"
-#include "tests/env/precision_search.h"
+#include "env/gpu/launch/launch_function.h"
+#include "env/gpu/runner/trusted_kernels.h"
+#include "tests/env/gpu/gpu_fixture.h"
+#include "tests/env/cpu/precision_search.h"
 
 namespace kevin {
 

@@ -7,7 +7,7 @@
 
 #include "env/environment.h"
 #include "env/error.h"
-#include "tests/env/cpu_fixture.h"
+#include "tests/env/cpu/cpu_fixture.h"
 
 namespace kevin {
 

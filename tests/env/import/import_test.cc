@@ -10,15 +10,15 @@
 
 #include "env/error.h"
 #include "tests/catch.h"
-#include "tests/fakes.h"
-#include "tools/import/importer.h"
+#include "tests/support/fakes.h"
+#include "tools/importer.h"
 
 namespace kevin {
 namespace {
 
 namespace fs = std::filesystem;
 
-const std::string kFolder = KEVIN_SOURCE_DIR "/tests/tools/import";
+const std::string kFolder = KEVIN_SOURCE_DIR "/tests/env/import";
 
 // Set for as long as it lives.
 class Setting {

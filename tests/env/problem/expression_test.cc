@@ -1,4 +1,4 @@
-#include "env/expression.h"
+#include "env/problem/expression.h"
 
 #include "env/error.h"
 #include "tests/catch.h"

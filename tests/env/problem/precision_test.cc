@@ -1,7 +1,7 @@
 // The precisions: the 16-bit types themselves, what a problem becomes in them, and the bounds of the check,
 // against simulated honest and dishonest answers of five families.
 
-#include "env/precision.h"
+#include "env/problem/precision.h"
 
 #include <cmath>
 #include <functional>
@@ -9,10 +9,10 @@
 #include <memory>
 #include <random>
 
-#include "env/cpu/generator.h"
+#include "env/process/generator.h"
 #include "env/error.h"
-#include "env/float16.h"
-#include "env/verify.h"
+#include "env/problem/float16.h"
+#include "env/verdict/verify.h"
 #include "tests/catch.h"
 
 namespace kevin {

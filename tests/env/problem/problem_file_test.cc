@@ -5,7 +5,7 @@
 #include <map>
 
 #include "env/error.h"
-#include "env/problem.h"
+#include "env/problem/problem.h"
 #include "tests/catch.h"
 
 namespace kevin {

@@ -1,4 +1,4 @@
-#include "env/cpu/generator.h"
+#include "env/process/generator.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,9 +1,9 @@
-#include "env/cpu/rearrange.h"
+#include "env/process/rearrange.h"
 
 #include <algorithm>
 #include <vector>
 
-#include "env/cpu/generator.h"
+#include "env/process/generator.h"
 #include "tests/catch.h"
 
 namespace kevin {

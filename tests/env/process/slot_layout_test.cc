@@ -1,6 +1,6 @@
 // How many slots a GPU has room for, and what is said when it has none.
 
-#include "env/slot_layout.h"
+#include "env/process/slot_layout.h"
 
 #include "env/error.h"
 #include "tests/catch.h"

@@ -1,4 +1,4 @@
-#include "env/wire.h"
+#include "env/process/wire.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "env/device_lock.h"
+#include "env/process/device_lock.h"
 #include "tests/catch.h"
 
 namespace kevin {

@@ -1,4 +1,4 @@
-"""The parts of env/reference/torch_compile.py that need no GPU: torch_compile_script_test.py SOURCE_TREE
+"""The parts of env/python/torch_compile.py that need no GPU: torch_compile_script_test.py SOURCE_TREE
 Ends with 77 (skipped) where this Python has no torch."""
 
 import ast
@@ -10,7 +10,7 @@ import types
 import unittest
 
 source_tree = sys.argv.pop(1)
-script = source_tree + "/env/reference/torch_compile.py"
+script = source_tree + "/env/python/torch_compile.py"
 sys.path.insert(0, source_tree + "/env/reference")
 import torch_compile  # noqa: E402
 

@@ -1,7 +1,7 @@
 // torch.compile's baseline with a stand-in for Python (fake_python.sh): the conversation, its ends, the
 // store.
 
-#include "env/gpu/torch_compile.h"
+#include "env/python/torch_compile.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -13,10 +13,10 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "env/device_lock.h"
+#include "env/process/device_lock.h"
 #include "env/error.h"
 #include "tests/catch.h"
-#include "tests/fakes.h"
+#include "tests/support/fakes.h"
 
 namespace kevin {
 namespace {
@@ -39,7 +39,7 @@ class Setting {
   std::optional<std::string> before_;
 };
 
-const std::string kPython = KEVIN_SOURCE_DIR "/tests/env/fake_python.sh";
+const std::string kPython = KEVIN_SOURCE_DIR "/tests/env/python/fake_python.sh";
 
 struct Fixture {
   testing::TempFolder folder;

@@ -11,12 +11,12 @@
 #include <cstdio>
 #include <map>
 
-#include "env/cpu/attempts.h"
-#include "env/cpu/self_test.h"
-#include "env/cpu/shared_memory.h"
+#include "env/sandbox/attempts.h"
+#include "env/sandbox/self_test.h"
+#include "env/process/shared_memory.h"
 #include "env/error.h"
 #include "tests/catch.h"
-#include "tests/env/cpu_fixture.h"
+#include "tests/env/cpu/cpu_fixture.h"
 
 namespace kevin {
 namespace {

@@ -1,4 +1,4 @@
-#include "env/estimate.h"
+#include "env/verdict/estimate.h"
 
 #include <cmath>
 #include <random>

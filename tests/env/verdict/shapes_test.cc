@@ -1,4 +1,4 @@
-#include "env/shapes.h"
+#include "env/verdict/shapes.h"
 
 #include <cmath>
 #include <limits>

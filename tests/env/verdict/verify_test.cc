@@ -1,4 +1,4 @@
-#include "env/verify.h"
+#include "env/verdict/verify.h"
 
 #include <bit>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "env/cpu/generator.h"
+#include "env/process/generator.h"
 #include "tests/catch.h"
 
 namespace kevin {

@@ -10,7 +10,7 @@
 
 #include "env/error.h"
 #include "policies/remote/remote_policy.h"
-#include "tools/mock_api.h"
+#include "tests/support/mock_api.h"
 
 namespace kevin::test {
 

@@ -8,15 +8,15 @@
 #include "policies/search/choose.h"
 #include "policies/search/lower.h"
 #include "tests/catch.h"
-#include "tests/policies/cuda_text.h"
-#include "tests/policies/kernel_cases.h"
+#include "tests/policies/search/cuda_text.h"
+#include "tests/policies/search/kernel_cases.h"
 
 using namespace kevin;
 using namespace kevin::test;
 
 namespace {
 
-const std::string kHead = "#include \"" KEVIN_SOURCE_DIR "/tests/policies/cuda_on_cpu.h\"";
+const std::string kHead = "#include \"" KEVIN_SOURCE_DIR "/tests/policies/search/cuda_on_cpu.h\"";
 
 // The first schedule and, when `is_every`, all that differ from it in one knob.
 std::vector<std::string> Schedules(const Case& one, bool is_every) {

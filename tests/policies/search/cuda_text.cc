@@ -1,4 +1,4 @@
-#include "tests/policies/cuda_text.h"
+#include "tests/policies/search/cuda_text.h"
 
 #include <regex>
 

@@ -1,4 +1,4 @@
-#include "tests/policies/kernel_cases.h"
+#include "tests/policies/search/kernel_cases.h"
 
 #include <algorithm>
 #include <array>

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/policies/kernel_library.h"
-#include "tests/policies/reply.h"
+#include "tests/policies/search/kernel_library.h"
+#include "tests/support/reply.h"
 
 namespace kevin::test {
 

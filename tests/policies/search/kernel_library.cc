@@ -1,4 +1,4 @@
-#include "tests/policies/kernel_library.h"
+#include "tests/policies/search/kernel_library.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

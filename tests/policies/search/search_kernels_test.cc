@@ -6,9 +6,9 @@
 
 #include "policies/search/search_policy.h"
 #include "tests/catch.h"
-#include "tests/policies/kernel_cases.h"
-#include "tests/policies/kernel_library.h"
-#include "tests/policies/reply.h"
+#include "tests/policies/search/kernel_cases.h"
+#include "tests/policies/search/kernel_library.h"
+#include "tests/support/reply.h"
 
 using namespace kevin;
 using namespace kevin::test;

@@ -3,11 +3,11 @@
 #include <set>
 
 #include "env/error.h"
-#include "env/problem.h"
+#include "env/problem/problem.h"
 #include "policies/search/choose.h"
 #include "policies/search/search_policy.h"
 #include "tests/catch.h"
-#include "tests/policies/reply.h"
+#include "tests/support/reply.h"
 
 using namespace kevin;
 using namespace kevin::test;

@@ -34,7 +34,7 @@ bool SameAs(Run&, const Value& subject, const Arguments& arguments) {
 }
 
 template <bool upper>
-bool IsCase(Run& run, const Value& subject, const Arguments& arguments) {
+bool TestCase(Run& run, const Value& subject, const Arguments& arguments) {
   Bind("case", arguments, {});
   Arguments none;
   return CallValue(run, *MethodOf(Str(run, subject), upper ? "isupper" : "islower"), none).Truth();
@@ -82,8 +82,8 @@ const std::map<std::string_view, Test>& Tests() {
                                                          {"even", IsOdd<false>},
                                                          {"divisibleby", DivisibleBy},
                                                          {"sameas", SameAs},
-                                                         {"upper", IsCase<true>},
-                                                         {"lower", IsCase<false>},
+                                                         {"upper", TestCase<true>},
+                                                         {"lower", TestCase<false>},
                                                          {"in", Compared<Operator::kIn>},
                                                          {"eq", Compared<Operator::kEqual>},
                                                          {"equalto", Compared<Operator::kEqual>},

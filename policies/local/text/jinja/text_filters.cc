@@ -10,7 +10,7 @@ namespace kevin::local::jinja {
 namespace {
 
 template <std::string (*function)(std::string_view)>
-Value Mapped(Run& run, const Value& subject, Arguments& arguments) {
+Value MappedText(Run& run, const Value& subject, Arguments& arguments) {
   Bind("filter", arguments, {});
   const std::string text = Str(run, subject);
   run.Reserve(text.size());
@@ -40,7 +40,7 @@ Value Trim(Run& run, const Value& subject, Arguments& arguments) {
   return Stripped(text, Side::kBoth, characters);
 }
 
-Value Replace(Run& run, const Value& subject, Arguments& arguments) {
+Value ReplaceFilter(Run& run, const Value& subject, Arguments& arguments) {
   const auto given = Bind("replace", arguments, {"old", "new", "count"}, 2);
   const int64_t most = given[2] == nullptr || given[2]->IsNone() ? -1 : IntegerOr(given[2], -1);
   return Replaced(run, Str(run, subject), Str(run, *given[0]), Str(run, *given[1]), most);
@@ -135,12 +135,12 @@ Value WordCount(Run& run, const Value& subject, Arguments& arguments) {
 }  // namespace
 
 const FilterList& TextFilters() {
-  static const FilterList list = {{"upper", Mapped<ToUpper>},
-                                  {"lower", Mapped<ToLower>},
-                                  {"capitalize", Mapped<Capitalized>},
-                                  {"title", Mapped<TitleWords>},
+  static const FilterList list = {{"upper", MappedText<ToUpper>},
+                                  {"lower", MappedText<ToLower>},
+                                  {"capitalize", MappedText<Capitalized>},
+                                  {"title", MappedText<TitleWords>},
                                   {"trim", Trim},
-                                  {"replace", Replace},
+                                  {"replace", ReplaceFilter},
                                   {"indent", IndentLines},
                                   {"center", Center},
                                   {"format", FormatFilter},

@@ -7,10 +7,10 @@
 namespace kevin::local::jinja {
 namespace {
 
-constexpr int kDeepest = 200;
+constexpr int kDeepestValue = 200;
 
 void CheckDepth(int depth) {
-  if (depth > kDeepest) throw TemplateError("a value is nested too deep");
+  if (depth > kDeepestValue) throw TemplateError("a value is nested too deep");
 }
 
 }  // namespace

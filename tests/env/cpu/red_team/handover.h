@@ -1,4 +1,4 @@
-// For attacks: the hand-over page as the runner lays it out (env/cpu/handover.h), and two ways to find it
+// For attacks: the hand-over page as the runner lays it out (env/process/shared_control_page.h), and two ways to find it
 // from inside. The test pastes this text in place of #include "handover.h".
 #include <link.h>
 #include <linux/futex.h>

@@ -8,7 +8,7 @@
 
 #include "env/error.h"
 #include "tests/catch.h"
-#include "tests/fakes.h"
+#include "tests/support/fakes.h"
 #include "tests/policies/local/hashed_model.h"
 
 namespace kevin::testing {

@@ -9,7 +9,7 @@
 #include "policies/local/files/safetensors_header.h"
 #include "policies/local/files/tensor_list.h"
 #include "tests/catch.h"
-#include "tests/fakes.h"
+#include "tests/support/fakes.h"
 #include "tests/policies/local/hashed_model.h"
 
 namespace kevin::testing {

@@ -12,7 +12,7 @@
 #include "policies/local/files/sha256_rounds.h"
 #include "tests/catch.h"
 #include "tests/policies/local/formula_model.h"
-#include "tests/policies/local/text_fixture.h"
+#include "tests/policies/local/text/text_fixture.h"
 
 namespace kevin::local {
 namespace {

@@ -9,7 +9,7 @@
 #include "policies/local/files/new_folder.h"
 #include "policies/local/files/safetensors.h"
 #include "tests/catch.h"
-#include "tests/fakes.h"
+#include "tests/support/fakes.h"
 #include "tests/policies/local/hashed_model.h"
 
 namespace kevin::testing {

@@ -15,7 +15,7 @@
 
 #include "policies/policy.h"
 #include "tests/catch.h"
-#include "tools/stand_in_runner.h"
+#include "tests/support/fake_runner.h"
 
 namespace kevin::local {
 namespace {

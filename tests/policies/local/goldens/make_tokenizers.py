@@ -33,7 +33,7 @@ def train(size, nfc, steps, **options):
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps) if len(steps) > 1 else steps[0]
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(vocab_size=size, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
-    files = [os.path.join(ROOT, name) for name in ("README.md", "env/verify.h", "env/estimate.h", "env/environment.h")]
+    files = [os.path.join(ROOT, name) for name in ("README.md", "env/verdict/verify.h", "env/verdict/estimate.h", "env/environment.h")]
     tokenizer.train(files + [os.path.join(HERE, "corpus.txt")], trainer)
     return tokenizer
 

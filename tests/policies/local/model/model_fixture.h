@@ -11,7 +11,7 @@
 
 #include "policies/local/model/language_model.h"
 #include "policies/local/model/torch_runner.h"
-#include "tests/fakes.h"
+#include "tests/support/fakes.h"
 #include "tests/policies/local/hashed_model.h"
 
 namespace kevin::testing {

@@ -5,7 +5,7 @@
 #include <csignal>
 
 #include "tests/policies/local/serve/letters.h"
-#include "tools/model_command.h"
+#include "policies/local/serve/model_command.h"
 
 namespace {
 

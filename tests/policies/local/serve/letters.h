@@ -7,7 +7,7 @@
 
 #include "env/error.h"
 #include "policies/local/serve/served_model.h"
-#include "tools/stand_in_runner.h"
+#include "tests/support/fake_runner.h"
 
 namespace kevin::local::test {
 

@@ -29,7 +29,7 @@ struct Folder {
 };
 
 std::unique_ptr<LocalPolicy> Made(const std::string& spec, std::vector<std::string>* lines = nullptr) {
-  return std::make_unique<LocalPolicy>(ParseLocalSpec(spec), STAND_IN_MODEL, RemoteOptions{},
+  return std::make_unique<LocalPolicy>(ParseLocalSpec(spec), FAKE_MODEL, RemoteOptions{},
                                        [lines](const std::string& line) {
                                          if (lines != nullptr) lines->push_back(line);
                                        });

@@ -4,7 +4,7 @@
 #include <ctime>
 
 #include "policies/local/text/jinja/template.h"
-#include "tests/policies/local/text_fixture.h"
+#include "tests/policies/local/text/text_fixture.h"
 
 namespace kevin::local {
 namespace {

@@ -3,7 +3,7 @@
 #include <random>
 
 #include "policies/local/text/jinja/template.h"
-#include "tests/policies/local/text_fixture.h"
+#include "tests/policies/local/text/text_fixture.h"
 
 namespace kevin::local::jinja {
 namespace {

@@ -4,7 +4,7 @@
 #include <random>
 
 #include "policies/local/text/tokenizer.h"
-#include "tests/policies/local/text_fixture.h"
+#include "tests/policies/local/text/text_fixture.h"
 
 namespace kevin::local {
 namespace {

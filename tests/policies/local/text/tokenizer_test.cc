@@ -7,7 +7,7 @@
 
 #include "policies/local/text/regex.h"
 #include "policies/local/text/utf8.h"
-#include "tests/policies/local/text_fixture.h"
+#include "tests/policies/local/text/text_fixture.h"
 
 namespace kevin::local {
 namespace {

@@ -11,7 +11,7 @@
 #include "policies/local/train/trainer.h"
 #include "tests/catch.h"
 #include "tests/policies/local/formula_model.h"
-#include "tests/policies/local/tiny_model.h"
+#include "tests/policies/local/train/tiny_model.h"
 
 namespace kevin::local {
 namespace {

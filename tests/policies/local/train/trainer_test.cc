@@ -19,7 +19,7 @@
 #include "policies/local/train/checkpoint.h"
 #include "policies/local/train/forward.h"
 #include "tests/catch.h"
-#include "tests/policies/local/tiny_model.h"
+#include "tests/policies/local/train/tiny_model.h"
 
 namespace kevin::local {
 namespace {

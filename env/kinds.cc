@@ -1,4 +1,4 @@
-#include "agent/kinds.h"
+#include "env/kinds.h"
 
 namespace kevin {
 

@@ -1,15 +1,15 @@
-#include "tools/train/online_settings.h"
+#include "tools/online_options.h"
 
 #include <CLI/CLI.hpp>
 
-#include "agent/device_pool.h"
+#include "env/device_pool.h"
 #include "env/error.h"
 #include "tools/device_options.h"
 
 namespace kevin {
 namespace {
 
-constexpr const char *kOnline = "Online: turns made by the model as it is", *kAsked = "How it is sampled",
+constexpr const char *kOnlineGroup = "Online: turns made by the model as it is", *kAsked = "How it is sampled",
                      *kJudged = "How its kernels are judged", *kEvaluated = "Evaluation on the way";
 
 void AddEvaluation(CLI::App* command, OnlineSettings* o) {
@@ -37,16 +37,16 @@ void AddOnlineSettings(CLI::App* command, OnlineSettings* o) {
     return command->add_option(flag, value, help)->group(group);
   };
   command->add_flag("--online", o->online, "Each step makes its own turns, and keeps them in the database")
-      ->group(kOnline);
-  add("--suite", o->suite, "The problems to learn on, as kevin collect takes them", kOnline);
-  add("--problems-per-step", o->problems_per_step, "Default: --batch, else 8", kOnline)
+      ->group(kOnlineGroup);
+  add("--suite", o->suite, "The problems to learn on, as kevin collect takes them", kOnlineGroup);
+  add("--problems-per-step", o->problems_per_step, "Default: --batch, else 8", kOnlineGroup)
       ->check(CLI::PositiveNumber);
-  add("--samples", o->samples, "Episodes of each problem", kOnline)
+  add("--samples", o->samples, "Episodes of each problem", kOnlineGroup)
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
-  add("--turns", o->turns, "Of each episode", kOnline)->check(CLI::Range(1, 10000))->capture_default_str();
+  add("--turns", o->turns, "Of each episode", kOnlineGroup)->check(CLI::Range(1, 10000))->capture_default_str();
   add("--staleness", o->staleness,
-      "So many steps may turns be made ahead, by older weights, while the model learns", kOnline)
+      "So many steps may turns be made ahead, by older weights, while the model learns", kOnlineGroup)
       ->check(CLI::Range(0, 64))
       ->capture_default_str();
   add("--temperature", o->temperature, "", kAsked)->check(CLI::Range(0.01, 2.0))->capture_default_str();

@@ -10,10 +10,6 @@
 
 #include "policies/remote/remote_policy.h"
 
-namespace CLI {
-class App;
-}
-
 namespace kevin {
 
 struct PolicyOptions {
@@ -43,12 +39,6 @@ struct PolicyOptions {
 
   std::string first_given;  // the first of these options that the command line had; empty: none
 };
-
-// kOfCommand: the command has limits of its own on money, tokens (--tokens too) and time.
-enum class BudgetScope { kOfPolicy, kOfCommand };
-
-// Takes the command's parse_complete_callback for first_given.
-void AddPolicyOptions(CLI::App* command, PolicyOptions* options, BudgetScope budget = BudgetScope::kOfPolicy);
 
 // Reads key and prices; sends nothing. Throws Error(kBadRequest).
 RemoteOptions RemoteOptionsFor(const std::string& spec, const PolicyOptions& options);

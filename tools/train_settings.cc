@@ -1,4 +1,4 @@
-#include "tools/train/train_settings.h"
+#include "tools/train_settings.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "tools/write_file.h"
+#include "env/process/write_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "agent/learn/batches.h"
-#include "tools/train/sampled_training.h"
-#include "tools/train/train_settings.h"
+#include "agent/train/batches.h"
+#include "agent/train/sampled_training.h"
+#include "tools/train_settings.h"
 
 namespace kevin {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/learn/algorithm.h"
+#include "agent/train/algorithm.h"
 #include "tools/scheme_options.h"
 
 namespace CLI {

@@ -1,23 +1,22 @@
-#include "tools/import/importer.h"
+#include "tools/importer.h"
 
 #include <fmt/format.h>
 
 #include "env/error.h"
 #include "tools/admission.h"
-#include "tools/write_file.h"
+#include "env/process/write_file.h"
 
 namespace kevin {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 constexpr int64_t kMostBytesToAdmit = int64_t{512} << 20;  // of one set of tensors, on a CPU
 
 // The size set to run admission at; empty when all are too large.
-std::string AdmissionSize(const json& found) {
+std::string AdmissionSize(const nlohmann::json& found) {
   for (const char* size : {"small", "full"}) {
-    const json& bytes = found.at("bytes");
+    const nlohmann::json& bytes = found.at("bytes");
     if (bytes.contains(size) && bytes[size].get<int64_t>() <= kMostBytesToAdmit) return size;
   }
   return "";
@@ -69,7 +68,7 @@ ImportResult Importer::Import(const ImportTarget& target, const ImportJob& job, 
     Admit(answer.found, job.distribution.empty(), &problem, &result);
     problem.remark = AdmissionRemark(result);
     Write(target, ImportedProblemText(answer.found, problem));
-  } catch (const json::exception& error) {
+  } catch (const nlohmann::json::exception& error) {
     throw Error(ExitCode::kBroken, std::string("Python's answer lacks a part: ") + error.what());
   } catch (const Error& error) {
     if (error.code() != ExitCode::kBadRequest) throw;
@@ -79,7 +78,7 @@ ImportResult Importer::Import(const ImportTarget& target, const ImportJob& job, 
   return result;
 }
 
-void Importer::Admit(const json& found, bool may_harden, ImportedProblem* problem, ImportResult* result) {
+void Importer::Admit(const nlohmann::json& found, bool may_harden, ImportedProblem* problem, ImportResult* result) {
   const std::string size = AdmissionSize(found);
   if (environment_ == nullptr || size.empty()) {
     result->not_tried =

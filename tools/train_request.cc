@@ -1,8 +1,9 @@
-#include "tools/train/train_request.h"
+#include "tools/train_request.h"
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
 
+#include "tools/online_options.h"
 #include "env/error.h"
 #include "tools/run_choice.h"
 

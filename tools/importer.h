@@ -4,10 +4,10 @@
 #include <memory>
 #include <string>
 
-#include "env/cpu_environment.h"
-#include "tools/import/import_targets.h"
-#include "tools/import/problem_text.h"
-#include "tools/import/python_importer.h"
+#include "env/cpu/cpu_environment.h"
+#include "env/import/import_targets.h"
+#include "env/import/problem_text.h"
+#include "env/import/python_importer.h"
 
 namespace kevin {
 
