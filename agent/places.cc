@@ -11,6 +11,7 @@
 #include "agent/parse.h"
 #include "agent/text.h"
 #include "env/error.h"
+#include "env/process/programs.h"
 
 namespace kevin {
 namespace fs = std::filesystem;
@@ -25,14 +26,6 @@ std::string ShellWord(const std::string& word) {
 }
 
 }  // namespace
-
-fs::path ProgramDirectory() {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (error) return fs::current_path();
-  const fs::path here = program.parent_path();
-  return fs::exists(here / "kevin-runner", error) ? here : here.parent_path() / "bin";
-}
 
 fs::path CacheDirectory() {
   if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && *xdg == '/')

@@ -8,8 +8,6 @@
 
 namespace kevin {
 
-// Where Kevin's programs are: beside this one, or in ../bin (tests/ of an unpacked bundle).
-std::filesystem::path ProgramDirectory();
 std::filesystem::path CacheDirectory();  // $XDG_CACHE_HOME/kevin, else ~/.cache/kevin; not made
 std::string CommandLine();               // of this process, words quoted where a shell would need it
 

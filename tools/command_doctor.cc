@@ -10,6 +10,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "env/process/programs.h"
 #include "env/cpu/compile.h"
 #include "env/sandbox/self_test.h"
 #include "env/process/device_lock.h"

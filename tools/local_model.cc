@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "env/process/programs.h"
 #include "env/error.h"
 #include "agent/places.h"
 #include "agent/progress.h"
@@ -30,14 +31,7 @@ RemoteOptions ClientOptions(const PolicyOptions& options) {
 
 }  // namespace
 
-std::filesystem::path ModelProgram() {
-  const std::filesystem::path program = ProgramDirectory() / "kevin-model";
-  std::error_code error;
-  if (std::filesystem::exists(program, error)) return program;
-  throw Error(ExitCode::kMachine,
-              fmt::format("{} is not there: it was built without libtorch", program.string()),
-              "tools/setup.sh fetches libtorch and builds it");
-}
+std::filesystem::path ModelProgram() { return RequireProgram(ProgramDirectory(), "kevin-model"); }
 
 std::unique_ptr<local::LocalPolicy> StartLocalPolicy(const std::string& spec, const PolicyOptions& options) {
   RefuseServerOptions(options);

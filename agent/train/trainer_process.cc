@@ -10,6 +10,7 @@
 #include <cstring>
 #include <thread>
 
+#include "env/process/programs.h"
 #include "env/error.h"
 #include "agent/places.h"
 
@@ -27,15 +28,6 @@ std::filesystem::path MakePrivateFolder() {
   return pattern;
 }
 
-std::string TrainerPath() {
-  const std::filesystem::path path = ProgramDirectory() / "kevin-trainer";
-  if (!std::filesystem::exists(path)) {
-    throw Error(ExitCode::kMachine, path.string() + " is not there: this Kevin was built without libtorch",
-                "tools/setup.sh fetches libtorch and builds it");
-  }
-  return path.string();
-}
-
 }  // namespace
 
 TrainerProcess::TrainerProcess() {
@@ -45,7 +37,7 @@ TrainerProcess::TrainerProcess() {
   socket_ = Fd(ends[0]);
   const Fd theirs(ends[1]);
   SpawnOptions spawn;
-  spawn.argv = {TrainerPath()};
+  spawn.argv = {RequireProgram(ProgramDirectory(), "kevin-trainer").string()};
   for (char** entry = environ; *entry != nullptr; ++entry) spawn.environment.emplace_back(*entry);
   // torch's threads would otherwise spin where the judges could run.
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) spawn.environment.emplace_back("OMP_WAIT_POLICY=passive");

@@ -17,6 +17,7 @@
 #include "env/process/shared_memory.h"
 #include "env/error.h"
 #include "env/process/evaluator_client.h"
+#include "env/process/programs.h"
 #include "env/problem/hash.h"
 #include "env/process/machine.h"
 #include "env/problem/precision.h"

@@ -18,9 +18,11 @@
 #include "env/process/device_lock.h"
 #include "env/error.h"
 #include "env/process/evaluator_client.h"
+#include "env/process/programs.h"
 #include "env/gpu/compile/compile_farm.h"
 #include "env/gpu/find_gpus.h"
 #include "env/gpu/compile/folder_hash.h"
+#include "env/gpu/judge/gpu_evaluator.h"
 #include "env/gpu/launch/launch_function.h"
 #include "env/gpu/runner/launch_plan.h"
 #include "env/gpu/compile/occupancy.h"
@@ -185,6 +187,7 @@ std::string DeviceEnvironment::TrustedCubin() {
 void DeviceEnvironment::StartEvaluator() {
   const fs::path evaluator = RequireProgram(options_.program_directory, "kevin-evaluator");
   const fs::path runner = RequireProgram(options_.program_directory, "kevin-gpu-runner");
+  RequireProgram(options_.program_directory, kGpuJudgePlugin);
   trusted_cubin_ = TrustedCubin();
   std::vector<std::string> environment = TrustedEnvironment(1);
   environment.emplace_back("CUDA_DEVICE_ORDER=PCI_BUS_ID");

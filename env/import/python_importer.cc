@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "env/error.h"
-#include "agent/places.h"
+#include "env/process/programs.h"
 
 namespace kevin {
 namespace {

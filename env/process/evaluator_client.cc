@@ -51,13 +51,4 @@ std::optional<json> EvaluatorClient::Ask(const json& request,
               "run `kevin doctor`; if torch is missing, set KEVIN_TORCH or run tools/kevin once");
 }
 
-std::filesystem::path RequireProgram(const std::filesystem::path& folder, const std::string& name) {
-  std::filesystem::path path = folder / name;
-  if (access(path.c_str(), X_OK) == 0) return path;
-  throw Error(ExitCode::kMachine, "program " + path.string() + " is missing",
-              name == "kevin-evaluator"
-                  ? "it needs libtorch: run tools/kevin once, or set KEVIN_TORCH and build again"
-                  : "build or install Kevin again");
-}
-
 }  // namespace kevin

@@ -30,7 +30,4 @@ class EvaluatorClient {
   std::optional<LineSocket> lines_;
 };
 
-// A program of ours beside `kevin`. Throws Error(kMachine) when it is not there.
-std::filesystem::path RequireProgram(const std::filesystem::path& folder, const std::string& name);
-
 }  // namespace kevin

@@ -4,6 +4,7 @@
 //   serve-gpu DEVICE RUNNER namespaces|plain TRUSTED_CUBIN    the same for candidates of a GPU
 //   twin SIZE THREADS PRECISION              one side of the pairs: eager, see twin.cc
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@
 #include "env/gpu/judge/gpu_evaluator.h"
 #include "env/problem/precision.h"
 #include "env/reference/caching_allocator.h"
+#include "env/process/programs.h"
 #include "env/process/wire.h"
 
 namespace kevin {
@@ -100,6 +102,16 @@ class Evaluator {
   std::string session_key_;
 };
 
+// The half for GPUs is a plug-in: a run on a CPU needs none of it.
+int ServeGpuByPlugin(const GpuEvaluatorOptions& options) {
+  const std::string path = RequireProgram(ProgramDirectory(), kGpuJudgePlugin).string();
+  void* plugin = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const auto serve = plugin ? reinterpret_cast<decltype(&KevinServeGpu)>(dlsym(plugin, "KevinServeGpu")) : nullptr;
+  if (serve == nullptr)
+    throw Error(ExitCode::kBroken, std::string("cannot open the GPU judge: ") + dlerror(), "build Kevin again");
+  return serve(&options);
+}
+
 }  // namespace
 }  // namespace kevin
 
@@ -113,7 +125,8 @@ int main(int argc, char** argv) {
       return kevin::Evaluator(std::stoi(argv[2]), argv[3], std::string(argv[4]) == "namespaces").Serve();
     }
     if (mode == "serve-gpu" && argc == 6) {
-      return kevin::ServeGpu({std::stoi(argv[2]), argv[3], std::string(argv[4]) == "namespaces", argv[5]});
+      return kevin::ServeGpuByPlugin(
+          {std::stoi(argv[2]), argv[3], std::string(argv[4]) == "namespaces", argv[5]});
     }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "kevin-evaluator: %s\n", error.what());

@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "env/process/programs.h"
 #include "env/error.h"
 #include "env/sandbox/sandbox.h"
 #include "agent/places.h"

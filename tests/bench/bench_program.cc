@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "env/process/programs.h"
 #include "env/verdict/estimate.h"
 #include "env/error.h"
 #include "agent/places.h"

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <random>
 
+#include "env/process/programs.h"
 #include "env/error.h"
 #include "env/process/seconds_since.h"
 #include "agent/places.h"

@@ -1,6 +1,6 @@
 # Checks who may include what: cmake -DROOT=SOURCE_TREE -P layering.cmake. Fails with one line per wrong include.
 #   tools -> agent -> env, policies, prompts, trajectories; the four leaves never include each other.
-# env/error.h is open to every folder; nothing includes tests; heavy libraries stay in their one place.
+# env's four value headers are open to every folder; nothing includes tests; heavy libraries stay in their one place.
 cmake_minimum_required(VERSION 3.25)
 
 set(folders agent env policies prompts tools trajectories)
@@ -12,14 +12,17 @@ endforeach()
 
 # A header whose path matches the first pattern may be included only by files that match the second.
 set(library_rules
-  "^(torch|ATen|c10)/"                        "^(env/reference|policies/local)/"
+  "^(torch|ATen|c10)/"                        "^(env/reference|env/python|policies/local)/"
   "^(sqlite3\\.h|pqxx/|libpq)"                "^trajectories/"
   "^(cuda|nvrtc|cupti|nvml|cudaTypedefs)[^/]*\\.h" "^(env/gpu|policies/local)/"
   "^(pcre2|utf8proc|httplib)[^/]*\\.h"              "^policies/local/"
   "^curl/"                                    "^policies/remote/"
-  "^CLI/"                                     "^tools/"
+  "^CLI/"                                     "^(tools/|policies/local/serve/model_)"
   "^(seccomp\\.h|linux/(seccomp|landlock)\\.h|toml\\+\\+/)" "^env/"
   "^(catch2/|catch\\.hpp)"                    "^tests/")
+
+# What every folder may include.
+set(values env/error.h env/environment.h env/outcome.h env/workload.h)
 
 set(mistakes "")
 set(count 0)
@@ -38,7 +41,7 @@ foreach(folder ${folders})
       string(REGEX REPLACE "/.*" "" top "${header}")
       if(top STREQUAL "tests")
         list(APPEND mistakes "${file} includes ${header}: nothing outside tests/ includes tests/")
-      elseif(top IN_LIST folders AND NOT top IN_LIST may_include_${folder} AND NOT header STREQUAL "env/error.h")
+      elseif(top IN_LIST folders AND NOT top IN_LIST may_include_${folder} AND NOT header IN_LIST values)
         list(APPEND mistakes "${file} includes ${header}: ${folder}/ may not include ${top}/")
       endif()
       set(rules ${library_rules})

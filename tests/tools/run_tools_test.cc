@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "env/process/programs.h"
 #include "env/error.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"

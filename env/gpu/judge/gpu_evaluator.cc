@@ -147,9 +147,9 @@ class GpuEvaluator {
 
 }  // namespace
 
-int ServeGpu(const GpuEvaluatorOptions& options) {
-  GpuEvaluator(options).Serve();
+}  // namespace kevin
+
+int KevinServeGpu(const kevin::GpuEvaluatorOptions* options) {
+  kevin::GpuEvaluator(*options).Serve();
   return 0;
 }
-
-}  // namespace kevin

@@ -13,6 +13,9 @@ struct GpuEvaluatorOptions {
   std::string trusted_cubin;  // path of the compiled trusted kernels
 };
 
-int ServeGpu(const GpuEvaluatorOptions& options);
+// The plug-in's file, beside kevin-evaluator, and its one function, which serves until descriptor 3 closes.
+inline constexpr const char* kGpuJudgePlugin = "kevin-gpu-judge.so";
 
 }  // namespace kevin
+
+extern "C" int KevinServeGpu(const kevin::GpuEvaluatorOptions* options);
