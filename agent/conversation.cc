@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "agent/feedback.h"
-#include "env/kinds.h"
 #include "agent/text.h"
+#include "env/kinds.h"
 #include "env/problem/precision.h"
 #include "prompts/prompts.h"
 

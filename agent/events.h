@@ -11,7 +11,6 @@
 
 namespace kevin {
 
-
 // Beside the common fields: `episode`, `turn`, `generate_s`, `overhead_s`, `summary`, and what it took of a
 // server's: tokens, `requests`, `cost_usd`.
 Json TurnEvent(const TurnRecord& turn, const EpisodeRecord& episode);

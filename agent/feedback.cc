@@ -7,9 +7,9 @@
 
 #include "agent/compile_errors.h"
 #include "agent/gpu_feedback.h"
-#include "env/kinds.h"
 #include "agent/shape_records.h"
 #include "agent/text.h"
+#include "env/kinds.h"
 #include "env/verdict/shapes.h"
 
 namespace kevin {

@@ -11,10 +11,10 @@
 namespace kevin {
 namespace {
 
-constexpr double kNearCeiling = 0.9;   // of a peak; above it only details are left
-constexpr double kFarFromBoth = 0.35;  // below it in both, neither bandwidth nor arithmetic is what limits
-constexpr double kNearGpuFloor = 1.15;    // times the floor
-constexpr double kFewWarps = 0.3;      // occupancy below which latency may show
+constexpr double kNearCeiling = 0.9;    // of a peak; above it only details are left
+constexpr double kFarFromBoth = 0.35;   // below it in both, neither bandwidth nor arithmetic is what limits
+constexpr double kNearGpuFloor = 1.15;  // times the floor
+constexpr double kFewWarps = 0.3;       // occupancy below which latency may show
 
 // 100 %, 62 %, 0.4 %
 std::string Percent(double share) { return fmt::format("{:.2g} %", 100 * share); }

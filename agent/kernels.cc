@@ -54,7 +54,8 @@ std::string KernelsText(const std::vector<KernelReport>& kernels) {
 std::vector<KernelReport> KernelsFromText(const std::string& text) {
   std::vector<KernelReport> kernels;
   try {
-    for (const Json& kernel : Json::parse(text.empty() ? "[]" : text)) kernels.push_back(KernelFromJson(kernel));
+    for (const Json& kernel : Json::parse(text.empty() ? "[]" : text))
+      kernels.push_back(KernelFromJson(kernel));
   } catch (const Json::exception&) {
     kernels.clear();
   }

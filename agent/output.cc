@@ -7,8 +7,8 @@
 #include <cstring>
 #include <fstream>
 
-#include "env/kinds.h"
 #include "env/error.h"
+#include "env/kinds.h"
 
 namespace kevin {
 namespace fs = std::filesystem;

@@ -5,8 +5,8 @@
 #include <cctype>
 #include <vector>
 
-#include "env/kinds.h"
 #include "agent/text.h"
+#include "env/kinds.h"
 
 namespace kevin {
 namespace {

@@ -4,13 +4,12 @@
 
 #include <optional>
 
-#include "agent/json.h"
 #include "agent/feedback.h"
+#include "agent/json.h"
 #include "agent/records.h"
 
 namespace kevin {
 namespace {
-
 
 // A column of the verdict, by its name in JSON.
 template <class Value>

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "env/kinds.h"
 #include "env/error.h"
+#include "env/kinds.h"
 
 namespace kevin {
 

@@ -1,3 +1,5 @@
+#include "env/environment.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -5,7 +7,6 @@
 #include <numeric>
 #include <utility>
 
-#include "env/environment.h"
 #include "env/problem/hash.h"
 #include "env/process/seconds_since.h"
 #include "env/verdict/shapes.h"

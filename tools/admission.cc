@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "agent/places.h"
 #include "env/error.h"
 #include "env/gpu/gpu_environment.h"
 #include "env/problem/precision.h"
@@ -17,7 +18,6 @@
 #include "tools/admission_log.h"
 #include "tools/device_options.h"
 #include "tools/honest_kernels.h"
-#include "agent/places.h"
 #include "tools/table.h"
 
 namespace kevin {

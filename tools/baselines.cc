@@ -5,9 +5,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "agent/places.h"
 #include "env/problem/precision.h"
 #include "env/verdict/shapes.h"
-#include "agent/places.h"
 #include "tools/table.h"
 
 namespace kevin {

@@ -7,11 +7,11 @@
 #include <optional>
 #include <string>
 
+#include "agent/progress.h"
 #include "env/environment.h"
 #include "env/python/baseline_store.h"
 #include "env/python/torch_compile.h"
 #include "tools/device_options.h"
-#include "agent/progress.h"
 
 namespace CLI {
 class App;

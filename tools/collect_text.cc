@@ -6,8 +6,8 @@
 #include <optional>
 #include <set>
 
-#include "agent/json.h"
 #include "agent/feedback.h"
+#include "agent/json.h"
 #include "tools/table.h"
 
 namespace kevin {

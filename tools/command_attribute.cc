@@ -74,7 +74,7 @@ struct Kept {
 };
 
 void PrintAttribution(const Scheme& scheme, const Attribution& attribution, const Kept& kept,
-           const AttributeOptions& options) {
+                      const AttributeOptions& options) {
   const Spread scores = SpreadOf(attribution.turns, [](const auto& t) { return t.score.score; });
   const Spread returns = SpreadOf(attribution.turns, [](const auto& t) { return t.value; });
   const Spread advantages = SpreadOf(attribution.turns, [](const auto& t) { return t.advantage; });

@@ -6,15 +6,15 @@
 #include <ctime>
 #include <memory>
 
+#include "agent/interrupt.h"
+#include "agent/places.h"
 #include "env/cpu/cpu_environment.h"
 #include "env/error.h"
 #include "env/problem/precision.h"
+#include "env/problem/suites.h"
 #include "tools/baselines.h"
 #include "tools/commands.h"
 #include "tools/device_options.h"
-#include "agent/interrupt.h"
-#include "agent/places.h"
-#include "env/problem/suites.h"
 #include "tools/table.h"
 
 namespace kevin {

@@ -8,26 +8,26 @@
 #include <memory>
 #include <optional>
 
-#include "env/device_pool.h"
 #include "agent/events.h"
-#include "env/kinds.h"
+#include "agent/interrupt.h"
 #include "agent/machine.h"
 #include "agent/output.h"
+#include "agent/places.h"
+#include "agent/print.h"
+#include "agent/progress.h"
 #include "agent/records.h"
 #include "agent/rollout/rollout.h"
+#include "env/device_pool.h"
 #include "env/error.h"
+#include "env/kinds.h"
 #include "env/problem/precision.h"
+#include "env/problem/suites.h"
 #include "tools/collect_budget.h"
 #include "tools/collect_policies.h"
 #include "tools/collect_text.h"
 #include "tools/commands.h"
 #include "tools/device_options.h"
-#include "agent/interrupt.h"
-#include "agent/places.h"
-#include "agent/print.h"
-#include "agent/progress.h"
 #include "tools/stored_sampling.h"
-#include "env/problem/suites.h"
 
 namespace kevin {
 namespace {

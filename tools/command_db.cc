@@ -53,11 +53,11 @@ int RunCheck(const DbOptions& options) {
     all_ok &= f.ok;
     if (options.json) {
       PrintDatabase({{"event", "check"},
-             {"database", WithoutPassword(options.database)},
-             {"name", f.name},
-             {"ok", f.ok},
-             {"found", f.found},
-             {"fix", f.fix.empty() ? Json(nullptr) : Json(f.fix)}});
+                     {"database", WithoutPassword(options.database)},
+                     {"name", f.name},
+                     {"ok", f.ok},
+                     {"found", f.found},
+                     {"fix", f.fix.empty() ? Json(nullptr) : Json(f.fix)}});
     } else {
       fmt::print("{:<4} {:<11} {}\n", f.ok ? "ok" : "BAD", f.name, f.found);
       if (!f.fix.empty()) fmt::print("{:<16} {}\n", "", f.fix);
@@ -70,11 +70,11 @@ int RunCompact(const DbOptions& options) {
   const CompactResult r = CompactDatabase(options.database);
   if (options.json) {
     PrintDatabase({{"event", "compact"},
-           {"database", WithoutPassword(options.database)},
-           {"bytes_before", r.bytes_before},
-           {"bytes_after", r.bytes_after},
-           {"texts", r.texts},
-           {"candidates", r.candidates}});
+                   {"database", WithoutPassword(options.database)},
+                   {"bytes_before", r.bytes_before},
+                   {"bytes_after", r.bytes_after},
+                   {"texts", r.texts},
+                   {"candidates", r.candidates}});
   } else {
     fmt::print("{}: {} before, {} now; {} texts and {} kernels that nothing referred to are gone\n",
                WithoutPassword(options.database), Megabytes(r.bytes_before), Megabytes(r.bytes_after),
@@ -87,10 +87,10 @@ int RunMigrate(const DbOptions& options) {
   const MigrateResult r = MigrateDatabase(options.database, !options.no_backup);
   if (options.json) {
     PrintDatabase({{"event", "migrate"},
-           {"database", WithoutPassword(options.database)},
-           {"from", r.from},
-           {"to", r.to},
-           {"backup", r.backup.empty() ? Json(nullptr) : Json(r.backup.string())}});
+                   {"database", WithoutPassword(options.database)},
+                   {"from", r.from},
+                   {"to", r.to},
+                   {"backup", r.backup.empty() ? Json(nullptr) : Json(r.backup.string())}});
   } else if (r.from == r.to) {
     fmt::print("{}: has format {} already\n", WithoutPassword(options.database), r.to);
   } else {
@@ -108,14 +108,14 @@ int RunImport(const RecordImportOptions& options) {
     const MergeResult r = store.Import(file);
     if (options.json) {
       PrintDatabase({{"event", "import"},
-             {"file", WithoutPassword(file)},
-             {"database", WithoutPassword(options.database)},
-             {"runs", r.runs},
-             {"episodes", r.episodes},
-             {"turns", r.turns},
-             {"evaluations", r.evaluations},
-             {"continued", r.continued},
-             {"conflicts", r.conflicts}});
+                     {"file", WithoutPassword(file)},
+                     {"database", WithoutPassword(options.database)},
+                     {"runs", r.runs},
+                     {"episodes", r.episodes},
+                     {"turns", r.turns},
+                     {"evaluations", r.evaluations},
+                     {"continued", r.continued},
+                     {"conflicts", r.conflicts}});
       continue;
     }
     fmt::print("{}: {} new runs, {} episodes, {} turns, {} evaluations; {} episodes went on there\n",

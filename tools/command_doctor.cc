@@ -10,18 +10,18 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "env/process/programs.h"
+#include "agent/places.h"
 #include "env/cpu/compile.h"
-#include "env/sandbox/self_test.h"
-#include "env/process/device_lock.h"
 #include "env/error.h"
 #include "env/gpu/compile/compile_farm.h"
 #include "env/gpu/find_gpus.h"
-#include "env/process/machine.h"
 #include "env/problem/problem.h"
+#include "env/process/device_lock.h"
+#include "env/process/machine.h"
+#include "env/process/programs.h"
 #include "env/sandbox/sandbox.h"
+#include "env/sandbox/self_test.h"
 #include "tools/commands.h"
-#include "agent/places.h"
 
 namespace kevin {
 namespace {

@@ -6,11 +6,11 @@
 #include <memory>
 
 #include "agent/feedback.h"
-#include "env/kinds.h"
 #include "env/error.h"
+#include "env/kinds.h"
+#include "env/process/write_file.h"
 #include "tools/commands.h"
 #include "tools/export/commands.h"
-#include "env/process/write_file.h"
 #include "trajectories/store.h"
 
 namespace kevin {

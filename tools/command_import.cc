@@ -8,12 +8,12 @@
 #include <cstdlib>
 #include <memory>
 
-#include "env/error.h"
-#include "tools/commands.h"
-#include "tools/importer.h"
 #include "agent/interrupt.h"
 #include "agent/places.h"
 #include "agent/progress.h"
+#include "env/error.h"
+#include "tools/commands.h"
+#include "tools/importer.h"
 
 namespace kevin {
 namespace {

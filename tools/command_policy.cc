@@ -8,11 +8,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "agent/interrupt.h"
 #include "env/error.h"
 #include "policies/remote/json.h"
 #include "tools/commands.h"
 #include "tools/episode_text.h"
-#include "agent/interrupt.h"
 #include "tools/local_model.h"
 #include "tools/policy_flags.h"
 

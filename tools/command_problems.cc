@@ -6,12 +6,12 @@
 
 #include "env/error.h"
 #include "env/problem/precision.h"
+#include "env/problem/suites.h"
 #include "tools/admission.h"
 #include "tools/baselines.h"
 #include "tools/commands.h"
 #include "tools/device_options.h"
 #include "tools/problem_listing.h"
-#include "env/problem/suites.h"
 
 namespace kevin {
 namespace {

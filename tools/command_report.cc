@@ -6,13 +6,13 @@
 
 #include "agent/events.h"
 #include "env/error.h"
+#include "env/process/write_file.h"
 #include "tools/commands.h"
 #include "tools/report/json.h"
 #include "tools/report/page.h"
 #include "tools/report/sides.h"
 #include "tools/report/text.h"
 #include "tools/report/training.h"
-#include "env/process/write_file.h"
 
 namespace kevin {
 namespace {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "env/error.h"
+#include "policies/local/serve/model_options.h"
 #include "tools/commands.h"
 #include "tools/local_model.h"
-#include "policies/local/serve/model_options.h"
 
 namespace kevin {
 namespace {

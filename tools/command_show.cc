@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/events.h"
-#include "env/kinds.h"
 #include "env/error.h"
+#include "env/kinds.h"
 #include "tools/commands.h"
 #include "tools/episode_text.h"
 #include "trajectories/store.h"
@@ -45,7 +45,7 @@ void ShowList(Store& store, const ShowOptions& options) {
     for (const EpisodeRecord& episode : episodes) PrintShown(ToLine(EpisodeEvent(episode)));
   } else if (episodes.empty()) {
     PrintShown(fmt::format("{} has no episodes yet; make one with: kevin run --problem level1/19\n",
-                      options.database));
+                           options.database));
   } else {
     PrintShown(EpisodeTable(episodes));
   }
@@ -62,10 +62,11 @@ void ShowEpisode(Store& store, const EpisodeRecord& episode, bool json) {
   PrintShown(EpisodeSummary(episode));
   if (turns.empty()) return;
   PrintShown("\n" + TurnTable(turns));
-  PrintShown(fmt::format("\nkevin show {} {} shows everything of that turn\n", episode.id, turns.back().turn));
+  PrintShown(
+      fmt::format("\nkevin show {} {} shows everything of that turn\n", episode.id, turns.back().turn));
   if (episode.best_turn) {
     PrintShown(fmt::format("kevin export {} --best -o kernel.{} takes the best kernel away\n", episode.id,
-                      FileEnding(episode.kind)));
+                           FileEnding(episode.kind)));
   }
 }
 
@@ -109,7 +110,7 @@ void ShowTurn(Store& store, const EpisodeRecord& episode, int number, bool json)
   }
   const auto evaluations = store.LoadEvaluations(episode.id, number);
   PrintShown(json ? ToLine(FullTurnJson(Current(store, *turn), episode, evaluations))
-             : TurnDetails(*turn, evaluations, store.LoadRequests(episode.id, number)));
+                  : TurnDetails(*turn, evaluations, store.LoadRequests(episode.id, number)));
 }
 
 int RunShow(const ShowOptions& options) {

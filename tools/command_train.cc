@@ -9,11 +9,6 @@
 #include <memory>
 #include <optional>
 
-#include "env/process/device_lock.h"
-#include "env/error.h"
-#include "env/gpu/find_gpus.h"
-#include "policies/local/files/model_config.h"
-#include "tools/commands.h"
 #include "agent/interrupt.h"
 #include "agent/print.h"
 #include "agent/progress.h"
@@ -24,9 +19,14 @@
 #include "agent/train/rollout_log.h"
 #include "agent/train/sampled_training.h"
 #include "agent/train/step_log.h"
+#include "agent/train/trainer_process.h"
+#include "env/error.h"
+#include "env/gpu/find_gpus.h"
+#include "env/process/device_lock.h"
+#include "policies/local/files/model_config.h"
+#include "tools/commands.h"
 #include "tools/online_options.h"
 #include "tools/train_request.h"
-#include "agent/train/trainer_process.h"
 
 namespace kevin {
 namespace {

@@ -6,11 +6,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "env/kinds.h"
+#include "agent/places.h"
 #include "env/error.h"
 #include "env/gpu/examine/examiner.h"
+#include "env/kinds.h"
 #include "env/problem/precision.h"
-#include "agent/places.h"
 
 namespace kevin {
 namespace {

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "env/error.h"
-#include "tools/admission.h"
 #include "env/process/write_file.h"
+#include "tools/admission.h"
 
 namespace kevin {
 namespace {
@@ -78,7 +78,8 @@ ImportResult Importer::Import(const ImportTarget& target, const ImportJob& job, 
   return result;
 }
 
-void Importer::Admit(const nlohmann::json& found, bool may_harden, ImportedProblem* problem, ImportResult* result) {
+void Importer::Admit(const nlohmann::json& found, bool may_harden, ImportedProblem* problem,
+                     ImportResult* result) {
   const std::string size = AdmissionSize(found);
   if (environment_ == nullptr || size.empty()) {
     result->not_tried =

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "env/process/programs.h"
-#include "env/error.h"
 #include "agent/places.h"
 #include "agent/progress.h"
+#include "env/error.h"
+#include "env/process/programs.h"
 
 namespace kevin {
 namespace {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "policies/local/serve/local_policy.h"
 #include "agent/policy_options.h"
+#include "policies/local/serve/local_policy.h"
 
 namespace kevin {
 

@@ -13,9 +13,9 @@
 #include "agent/conversation.h"
 #include "agent/parse.h"
 #include "env/error.h"
+#include "env/process/write_file.h"
 #include "policies/search/search_policy.h"
 #include "tools/export/standalone.h"
-#include "env/process/write_file.h"
 
 namespace kevin {
 namespace {

@@ -9,8 +9,9 @@
 namespace kevin {
 namespace {
 
-constexpr const char *kOnlineGroup = "Online: turns made by the model as it is", *kAsked = "How it is sampled",
-                     *kJudged = "How its kernels are judged", *kEvaluated = "Evaluation on the way";
+constexpr const char *kOnlineGroup = "Online: turns made by the model as it is",
+                     *kAsked = "How it is sampled", *kJudged = "How its kernels are judged",
+                     *kEvaluated = "Evaluation on the way";
 
 void AddEvaluation(CLI::App* command, OnlineSettings* o) {
   const auto add = [&](const char* flag, auto& value, const char* help) {
@@ -44,7 +45,9 @@ void AddOnlineSettings(CLI::App* command, OnlineSettings* o) {
   add("--samples", o->samples, "Episodes of each problem", kOnlineGroup)
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
-  add("--turns", o->turns, "Of each episode", kOnlineGroup)->check(CLI::Range(1, 10000))->capture_default_str();
+  add("--turns", o->turns, "Of each episode", kOnlineGroup)
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
   add("--staleness", o->staleness,
       "So many steps may turns be made ahead, by older weights, while the model learns", kOnlineGroup)
       ->check(CLI::Range(0, 64))

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "policies/policy.h"
 #include "agent/policy_options.h"
+#include "policies/policy.h"
 #include "trajectories/store.h"
 
 namespace kevin {

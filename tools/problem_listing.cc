@@ -99,10 +99,10 @@ void AddTensorRows(const std::vector<SizedProblem>& sizes, bool is_output, std::
   for (size_t i = 0; i < first.size(); ++i) {
     const TensorSpec& spec = first[i].spec;
     Cells row = {spec.name,
-               is_output       ? "output"
-               : spec.is_param ? "param"
-                               : "input",
-               DTypeName(spec.dtype), is_output ? "" : DistributionName(spec.distribution)};
+                 is_output       ? "output"
+                 : spec.is_param ? "param"
+                                 : "input",
+                 DTypeName(spec.dtype), is_output ? "" : DistributionName(spec.distribution)};
     if (!spec.scale_text.empty() && !is_output) {
       row.back() += " * " + spec.scale_text;
     } else if (spec.scale != 1) {
@@ -148,7 +148,7 @@ std::string ProblemTable(const std::vector<Problem>& problems, const std::string
   rows[0].insert(rows[0].end(), columns.begin(), columns.end());
   for (const auto& [problem, sizes] : listed) {
     Cells row = {problem->id, problem->name, fmt::format("{}", fmt::join(problem->families, " ")),
-               DTypeName(DTypeOf(PrecisionOf(*problem)))};
+                 DTypeName(DTypeOf(PrecisionOf(*problem)))};
     for (const std::string& column : columns) {
       const auto sized = std::find_if(sizes.begin(), sizes.end(), [&](const SizedProblem& candidate) {
         return candidate.size == column;
@@ -166,7 +166,7 @@ std::string ProblemDetails(const Problem& problem, const std::string& size) {
   for (const auto& [symbol, value] : problem.sizes.begin()->second) symbols.push_back(symbol);
   std::string text = fmt::format("{}  {}\n\n", problem.id, problem.name);
   std::vector<Cells> facts = {{"families", fmt::format("{}", fmt::join(problem.families, ", "))},
-                            {"file", problem.path.string()}};
+                              {"file", problem.path.string()}};
   for (const auto& [flag, reason] : problem.flags) facts.push_back({flag, reason});
   text += AlignedTable(facts);
   const size_t begin = problem.reference.find_first_not_of('\n');

@@ -11,7 +11,6 @@
 namespace kevin {
 namespace {
 
-
 // One table for both directions: `act(name, member)` for every option.
 template <typename Options, typename Act>
 void ForEach(Options& o, const Act& act) {
@@ -49,7 +48,8 @@ std::string ValueText(const nlohmann::json& all, const std::string& name) {
   return all.contains(name) ? all.at(name).dump() : "not given";
 }
 
-std::string SamplingDifference(const nlohmann::json& there, const nlohmann::json& here, const std::set<std::string>& names) {
+std::string SamplingDifference(const nlohmann::json& there, const nlohmann::json& here,
+                               const std::set<std::string>& names) {
   std::vector<std::string> parts;
   for (const std::string& name : names) {
     const std::string theirs = ValueText(there, name), ours = ValueText(here, name);
@@ -80,7 +80,8 @@ std::string SamplingDifference(const std::string& there, const std::string& here
 }
 
 PolicyOptions WithStoredSampling(PolicyOptions options, const std::string& stored, const std::string& owner) {
-  const nlohmann::json theirs = nlohmann::json::parse(stored), ours = nlohmann::json::parse(SamplingJson(options));
+  const nlohmann::json theirs = nlohmann::json::parse(stored),
+                       ours = nlohmann::json::parse(SamplingJson(options));
   if (const std::string difference = SamplingDifference(theirs, ours, NamesIn(ours)); !difference.empty()) {
     throw Error(ExitCode::kBadRequest, fmt::format("{} samples otherwise: {}", owner, difference),
                 "leave these options out: they are stored with it");

@@ -3,8 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 
-#include "tools/online_options.h"
 #include "env/error.h"
+#include "tools/online_options.h"
 #include "tools/run_choice.h"
 
 namespace kevin {

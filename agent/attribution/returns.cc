@@ -53,10 +53,10 @@ struct NamedReturn {
   ReturnKind kind;
 };
 constexpr NamedReturn kReturnNames[] = {{"sum", ReturnKind::kSum},
-                                {"max", ReturnKind::kMax},
-                                {"outcome", ReturnKind::kOutcome},
-                                {"own", ReturnKind::kOwn},
-                                {"first", ReturnKind::kFirst}};
+                                        {"max", ReturnKind::kMax},
+                                        {"outcome", ReturnKind::kOutcome},
+                                        {"own", ReturnKind::kOwn},
+                                        {"first", ReturnKind::kFirst}};
 
 }  // namespace
 

@@ -11,10 +11,10 @@
 #include <optional>
 #include <thread>
 
-#include "env/kinds.h"
-#include "agent/rollout/rollout_tally.h"
 #include "agent/rollout/exclusive_gate.h"
+#include "agent/rollout/rollout_tally.h"
 #include "env/error.h"
+#include "env/kinds.h"
 #include "env/process/seconds_since.h"
 
 namespace kevin {

@@ -23,8 +23,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/rollout/budget.h"
 #include "agent/episode.h"
+#include "agent/rollout/budget.h"
 #include "agent/rollout/work_spec.h"
 #include "env/environment.h"
 #include "policies/policy.h"

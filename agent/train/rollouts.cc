@@ -5,12 +5,12 @@
 #include <chrono>
 #include <thread>
 
-#include "env/kinds.h"
 #include "agent/machine.h"
 #include "agent/output.h"
+#include "agent/places.h"
 #include "agent/records.h"
 #include "env/error.h"
-#include "agent/places.h"
+#include "env/kinds.h"
 #include "trajectories/work_queue.h"
 
 namespace kevin {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/rollout/rollout.h"
 #include "agent/progress.h"
+#include "agent/rollout/rollout.h"
 #include "agent/train/online_settings.h"
 #include "agent/train/run_file.h"
 #include "trajectories/store.h"

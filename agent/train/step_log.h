@@ -9,8 +9,8 @@
 
 #include "agent/events.h"
 #include "agent/train/batches.h"
-#include "policies/local/train/batch.h"
 #include "agent/train/tensorboard.h"
+#include "policies/local/train/batch.h"
 
 namespace kevin {
 

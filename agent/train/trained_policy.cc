@@ -4,12 +4,12 @@
 
 #include <optional>
 
+#include "agent/policy_options.h"
 #include "agent/train/model_version.h"
-#include "env/process/device_lock.h"
 #include "env/error.h"
 #include "env/gpu/find_gpus.h"
+#include "env/process/device_lock.h"
 #include "policies/local/serve/local_policy.h"
-#include "agent/policy_options.h"
 
 namespace kevin {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "agent/rollout/rollout.h"
-#include "policies/remote/remote_policy.h"
 #include "agent/train/online_settings.h"
 #include "agent/train/trainer_process.h"
+#include "policies/remote/remote_policy.h"
 
 namespace kevin {
 

@@ -10,9 +10,9 @@
 #include <cstring>
 #include <thread>
 
-#include "env/process/programs.h"
-#include "env/error.h"
 #include "agent/places.h"
+#include "env/error.h"
+#include "env/process/programs.h"
 
 extern char** environ;
 

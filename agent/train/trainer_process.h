@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "env/process/shared_memory.h"
 #include "env/error.h"
+#include "env/process/shared_memory.h"
 #include "env/sandbox/sandbox.h"
 #include "policies/local/train/batch.h"
 #include "policies/local/train/options.h"

@@ -9,10 +9,10 @@
 #include <nlohmann/json.hpp>
 
 #include "env/cpu/checker.h"
-#include "env/verdict/decoy_result.h"
 #include "env/error.h"
 #include "env/problem/float16.h"
 #include "env/problem/precision.h"
+#include "env/verdict/decoy_result.h"
 
 namespace kevin {
 namespace {
@@ -40,7 +40,8 @@ Outcome VerifyAnswer(Session& session, const Answer& answer, bool* told_apart) {
   session.FillInputs(slots, 0);
   session.Poison(outputs, slots);
   double total_us = 0;
-  if (session.twin().RunBatch(slots, kReferenceTimeout_s, &total_us) || session.twin().Publish(kReferenceTimeout_s)) {
+  if (session.twin().RunBatch(slots, kReferenceTimeout_s, &total_us) ||
+      session.twin().Publish(kReferenceTimeout_s)) {
     throw Error(ExitCode::kBroken, "the reference process ended during admission", "try again");
   }
   Measured right;

@@ -1,8 +1,8 @@
 #include "env/cpu/checker.h"
 
-#include "env/process/parallel_for.h"
 #include "env/error.h"
 #include "env/problem/float16.h"
+#include "env/process/parallel_for.h"
 
 namespace kevin {
 namespace {

@@ -10,15 +10,15 @@
 #include <fstream>
 #include <sstream>
 
-#include "env/process/runner_protocol.h"
-#include "env/process/device_lock.h"
 #include "env/error.h"
 #include "env/problem/hash.h"
-#include "env/process/machine.h"
 #include "env/problem/printable.h"
+#include "env/process/device_lock.h"
+#include "env/process/machine.h"
 #include "env/process/run_to_end.h"
-#include "env/sandbox/sandbox.h"
+#include "env/process/runner_protocol.h"
 #include "env/process/work_folder.h"
+#include "env/sandbox/sandbox.h"
 
 namespace kevin {
 namespace {

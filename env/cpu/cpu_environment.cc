@@ -10,21 +10,21 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "env/verdict/begin_evaluation.h"
 #include "env/cpu/compile.h"
-#include "env/process/runner_protocol.h"
-#include "env/sandbox/self_test.h"
-#include "env/process/shared_memory.h"
 #include "env/error.h"
-#include "env/process/evaluator_client.h"
-#include "env/process/programs.h"
 #include "env/problem/hash.h"
-#include "env/process/machine.h"
 #include "env/problem/precision.h"
-#include "env/sandbox/sandbox.h"
+#include "env/process/evaluator_client.h"
+#include "env/process/machine.h"
+#include "env/process/programs.h"
+#include "env/process/runner_protocol.h"
 #include "env/process/seconds_since.h"
-#include "env/verdict/verify.h"
+#include "env/process/shared_memory.h"
 #include "env/process/wire.h"
+#include "env/sandbox/sandbox.h"
+#include "env/sandbox/self_test.h"
+#include "env/verdict/begin_evaluation.h"
+#include "env/verdict/verify.h"
 
 namespace kevin {
 namespace {

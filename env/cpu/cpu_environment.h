@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "env/verdict/decoy_result.h"
 #include "env/environment.h"
+#include "env/verdict/decoy_result.h"
 
 namespace kevin {
 

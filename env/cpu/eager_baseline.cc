@@ -5,10 +5,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "env/cpu/timed_process.h"
 #include "env/cpu/peak.h"
-#include "env/process/device_lock.h"
+#include "env/cpu/timed_process.h"
 #include "env/error.h"
+#include "env/process/device_lock.h"
 
 namespace kevin {
 namespace {

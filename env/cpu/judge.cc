@@ -9,12 +9,12 @@
 
 #include "env/cpu/audit.h"
 #include "env/cpu/checker.h"
-#include "env/cpu/timed_process.h"
 #include "env/cpu/peak.h"
-#include "env/process/device_lock.h"
+#include "env/cpu/timed_process.h"
 #include "env/error.h"
-#include "env/verdict/estimate.h"
+#include "env/process/device_lock.h"
 #include "env/process/seconds_since.h"
+#include "env/verdict/estimate.h"
 
 namespace kevin {
 namespace {

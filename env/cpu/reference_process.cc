@@ -7,15 +7,15 @@
 #include <cstdio>
 #include <cstring>
 
-#include "env/process/shared_control_page.h"
-#include "env/process/runner_protocol.h"
 #include "env/cpu/session.h"
-#include "env/process/shared_memory.h"
 #include "env/error.h"
 #include "env/problem/precision.h"
+#include "env/process/runner_protocol.h"
+#include "env/process/shared_control_page.h"
+#include "env/process/shared_memory.h"
+#include "env/process/slot_layout.h"
 #include "env/reference/caching_allocator.h"
 #include "env/reference/reference.h"
-#include "env/process/slot_layout.h"
 
 namespace kevin {
 namespace {

@@ -11,9 +11,9 @@
 #include <numeric>
 
 #include "env/cpu/peak.h"
-#include "env/process/device_lock.h"
 #include "env/error.h"
 #include "env/problem/precision.h"
+#include "env/process/device_lock.h"
 
 namespace kevin {
 namespace {

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "env/process/generator.h"
 #include "env/cpu/side.h"
 #include "env/environment.h"
-#include "env/reference/reference.h"
+#include "env/process/generator.h"
 #include "env/process/slot_layout.h"
+#include "env/reference/reference.h"
 
 namespace kevin {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "env/process/shared_control_page.h"
 #include "env/process/runner_protocol.h"
+#include "env/process/shared_control_page.h"
 #include "env/process/shared_memory.h"
 #include "env/sandbox/sandbox.h"
 

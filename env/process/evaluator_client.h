@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "env/process/shared_memory.h"
-#include "env/sandbox/sandbox.h"
 #include "env/process/wire.h"
+#include "env/sandbox/sandbox.h"
 
 namespace kevin {
 

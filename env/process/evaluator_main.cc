@@ -20,9 +20,9 @@
 #include "env/error.h"
 #include "env/gpu/judge/gpu_evaluator.h"
 #include "env/problem/precision.h"
-#include "env/reference/caching_allocator.h"
 #include "env/process/programs.h"
 #include "env/process/wire.h"
+#include "env/reference/caching_allocator.h"
 
 namespace kevin {
 namespace {
@@ -106,9 +106,11 @@ class Evaluator {
 int ServeGpuByPlugin(const GpuEvaluatorOptions& options) {
   const std::string path = RequireProgram(ProgramDirectory(), kGpuJudgePlugin).string();
   void* plugin = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  const auto serve = plugin ? reinterpret_cast<decltype(&KevinServeGpu)>(dlsym(plugin, "KevinServeGpu")) : nullptr;
+  const auto serve =
+      plugin ? reinterpret_cast<decltype(&KevinServeGpu)>(dlsym(plugin, "KevinServeGpu")) : nullptr;
   if (serve == nullptr)
-    throw Error(ExitCode::kBroken, std::string("cannot open the GPU judge: ") + dlerror(), "build Kevin again");
+    throw Error(ExitCode::kBroken, std::string("cannot open the GPU judge: ") + dlerror(),
+                "build Kevin again");
   return serve(&options);
 }
 

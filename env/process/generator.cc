@@ -7,10 +7,10 @@
 #include <cstring>
 #include <vector>
 
-#include "env/process/parallel_for.h"
 #include "env/error.h"
 #include "env/problem/float16.h"
 #include "env/problem/precision.h"
+#include "env/process/parallel_for.h"
 
 namespace kevin {
 namespace {

@@ -27,9 +27,9 @@ void BuildProgram(const char* builder, const std::string& name) {
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 4;
-  throw Error(code == 130  ? ExitCode::kInterrupted
-              : code == 3  ? ExitCode::kMachine
-                           : ExitCode::kBroken,
+  throw Error(code == 130 ? ExitCode::kInterrupted
+              : code == 3 ? ExitCode::kMachine
+                          : ExitCode::kBroken,
               name + " could not be built (see above)", "run " + std::string(builder) + " " + name);
 }
 
@@ -52,8 +52,9 @@ fs::path RequireProgram(const fs::path& folder, const std::string& name) {
     if (access(path.c_str(), R_OK) == 0) return path;
   }
   throw Error(ExitCode::kMachine, "program " + path.string() + " is missing",
-              "in a checkout, build it: tools/setup.sh " + name + " (programs with torch in them need libtorch, which "
-              "that fetches); else install Kevin again");
+              "in a checkout, build it: tools/setup.sh " + name +
+                  " (programs with torch in them need libtorch, which "
+                  "that fetches); else install Kevin again");
 }
 
 }  // namespace kevin

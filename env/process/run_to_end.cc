@@ -9,8 +9,8 @@
 #include <chrono>
 #include <cstring>
 
-#include "env/process/shared_memory.h"
 #include "env/error.h"
+#include "env/process/shared_memory.h"
 
 namespace kevin {
 

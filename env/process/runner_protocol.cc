@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "env/process/shared_control_page.h"
 #include "env/error.h"
+#include "env/process/shared_control_page.h"
 
 namespace kevin {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "env/process/runner_protocol.h"
 #include "env/problem/problem.h"
+#include "env/process/runner_protocol.h"
 
 namespace kevin {
 

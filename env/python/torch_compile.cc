@@ -13,10 +13,10 @@
 #include <optional>
 #include <sstream>
 
-#include "env/process/device_lock.h"
 #include "env/error.h"
-#include "env/python/python_process.h"
 #include "env/problem/precision.h"
+#include "env/process/device_lock.h"
+#include "env/python/python_process.h"
 
 namespace kevin {
 namespace {

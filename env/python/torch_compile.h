@@ -7,9 +7,9 @@
 #include <functional>
 #include <string>
 
-#include "env/python/baseline_store.h"
 #include "env/gpu/find_gpus.h"
 #include "env/problem/problem.h"
+#include "env/python/baseline_store.h"
 
 namespace kevin {
 

@@ -7,8 +7,8 @@
 #include <fstream>
 #include <map>
 
-#include "env/sandbox/attempts.h"
 #include "env/error.h"
+#include "env/sandbox/attempts.h"
 
 namespace kevin {
 namespace {

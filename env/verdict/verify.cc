@@ -11,10 +11,10 @@
 #include <numeric>
 #include <vector>
 
-#include "env/process/generator.h"
-#include "env/process/parallel_for.h"
 #include "env/problem/float16.h"
 #include "env/problem/precision.h"
+#include "env/process/generator.h"
+#include "env/process/parallel_for.h"
 
 namespace kevin {
 namespace {

@@ -2,9 +2,9 @@
 
 #include "env/problem/precision.h"
 #include "policies/search/search_policy.h"
-#include "tests/support/golden.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
+#include "tests/support/golden.h"
 
 namespace kevin {
 namespace {

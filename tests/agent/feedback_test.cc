@@ -1,9 +1,9 @@
 #include "agent/feedback.h"
 
 #include "agent/gpu_feedback.h"
-#include "tests/support/golden.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
+#include "tests/support/golden.h"
 
 namespace kevin {
 namespace {

@@ -3,19 +3,19 @@
 #include <cmath>
 
 #include "agent/conversation.h"
-#include "env/device_pool.h"
 #include "agent/episode.h"
 #include "agent/events.h"
 #include "agent/feedback.h"
 #include "agent/judge.h"
 #include "agent/records.h"
 #include "agent/shape_records.h"
+#include "env/device_pool.h"
 #include "env/error.h"
 #include "env/problem/hash.h"
 #include "policies/search/search_policy.h"
-#include "tests/support/golden.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
+#include "tests/support/golden.h"
 
 namespace kevin {
 namespace {

@@ -1,9 +1,9 @@
 // A whole episode as text: what was sent, what came back, what was decided. Read the diff when it changes.
 
 #include "agent/episode.h"
-#include "tests/support/golden.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
+#include "tests/support/golden.h"
 
 namespace kevin {
 namespace {

@@ -13,10 +13,10 @@
 #include <map>
 #include <vector>
 
-#include "env/verdict/estimate.h"
+#include "agent/places.h"
 #include "env/environment.h"
 #include "env/error.h"
-#include "agent/places.h"
+#include "env/verdict/estimate.h"
 
 namespace kevin {
 namespace {

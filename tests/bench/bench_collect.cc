@@ -15,15 +15,15 @@
 #include <mutex>
 #include <thread>
 
-#include "env/device_pool.h"
 #include "agent/machine.h"
+#include "agent/places.h"
 #include "agent/records.h"
 #include "agent/rollout/rollout.h"
+#include "env/device_pool.h"
 #include "env/error.h"
 #include "env/problem/hash.h"
 #include "policies/search/search_policy.h"
 #include "tools/device_options.h"
-#include "agent/places.h"
 
 namespace kevin {
 namespace {

@@ -7,10 +7,10 @@
 #include <string>
 #include <thread>
 
-#include "env/process/programs.h"
-#include "env/error.h"
-#include "env/sandbox/sandbox.h"
 #include "agent/places.h"
+#include "env/error.h"
+#include "env/process/programs.h"
+#include "env/sandbox/sandbox.h"
 
 namespace kevin {
 namespace {

@@ -7,11 +7,11 @@
 #include <cstdio>
 #include <memory>
 
+#include "agent/places.h"
 #include "env/error.h"
 #include "env/process/machine.h"
 #include "tests/bench/bench_compiler.h"
 #include "tests/bench/bench_gpu_parts.h"
-#include "agent/places.h"
 
 namespace kevin {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "env/error.h"
 #include "env/gpu/gpu_environment.h"
+#include "env/problem/suites.h"
 #include "env/process/seconds_since.h"
 #include "tests/bench/bench_gpu_parts.h"
-#include "env/problem/suites.h"
 
 namespace kevin {
 namespace {

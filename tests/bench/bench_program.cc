@@ -14,10 +14,10 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "agent/places.h"
+#include "env/error.h"
 #include "env/process/programs.h"
 #include "env/verdict/estimate.h"
-#include "env/error.h"
-#include "agent/places.h"
 
 namespace kevin {
 namespace {
@@ -65,8 +65,8 @@ void Turns(const std::string& problem, int turns, const std::filesystem::path& f
   fmt::print(
       "one turn of {} small, median of {}: {:.2f} s = compile {:.2f} + verify {:.2f} + measure {:.2f} + "
       "overhead {:.2f}\n",
-      problem, total_s.size(), Median(total_s), Median(compile_s), Median(verify_s),
-      Median(measure_s), Median(overhead_s));
+      problem, total_s.size(), Median(total_s), Median(compile_s), Median(verify_s), Median(measure_s),
+      Median(overhead_s));
 }
 
 }  // namespace

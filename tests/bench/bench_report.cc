@@ -14,10 +14,10 @@
 #include <filesystem>
 #include <random>
 
-#include "env/process/programs.h"
-#include "env/error.h"
-#include "env/process/seconds_since.h"
 #include "agent/places.h"
+#include "env/error.h"
+#include "env/process/programs.h"
+#include "env/process/seconds_since.h"
 #include "trajectories/blob.h"
 #include "trajectories/store.h"
 

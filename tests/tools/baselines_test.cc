@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstdio>
 
-#include "env/process/device_lock.h"
 #include "env/error.h"
+#include "env/process/device_lock.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
 

@@ -9,8 +9,8 @@
 
 #include "agent/records.h"
 #include "tests/catch.h"
-#include "tests/support/fakes.h"
 #include "tests/policies/remote/remote_fixture.h"
+#include "tests/support/fakes.h"
 #include "tools/collect_budget.h"
 #include "tools/stored_sampling.h"
 #include "trajectories/database.h"

@@ -4,13 +4,13 @@
 #include <csignal>
 #include <fstream>
 
+#include "agent/interrupt.h"
 #include "env/error.h"
+#include "env/problem/suites.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
 #include "tools/collect_text.h"
 #include "tools/device_options.h"
-#include "agent/interrupt.h"
-#include "env/problem/suites.h"
 
 namespace kevin {
 namespace {

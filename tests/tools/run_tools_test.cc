@@ -4,15 +4,15 @@
 #include <fstream>
 #include <iterator>
 
-#include "env/process/programs.h"
+#include "agent/interrupt.h"
+#include "agent/places.h"
+#include "agent/progress.h"
 #include "env/error.h"
+#include "env/process/programs.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
 #include "tools/device_options.h"
-#include "agent/interrupt.h"
-#include "agent/places.h"
 #include "tools/policies.h"
-#include "agent/progress.h"
 
 namespace kevin {
 namespace {

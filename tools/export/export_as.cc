@@ -5,10 +5,10 @@
 
 #include "env/error.h"
 #include "env/problem/precision.h"
+#include "env/process/write_file.h"
 #include "tools/export/commands.h"
 #include "tools/export/standalone.h"
 #include "tools/export/torch_extension.h"
-#include "env/process/write_file.h"
 
 namespace kevin {
 namespace {

@@ -11,10 +11,10 @@
 #include "env/error.h"
 #include "env/problem/precision.h"
 #include "env/problem/problem.h"
+#include "env/process/write_file.h"
 #include "tools/export/chosen_turns.h"
 #include "tools/export/kernelbench_names.h"
 #include "tools/export/torch_extension.h"
-#include "env/process/write_file.h"
 
 namespace kevin {
 namespace {

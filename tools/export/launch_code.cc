@@ -150,8 +150,8 @@ class LaunchWriter {
         "{0}_sizes,\n"
         "        {0}_strides, {0}_box, {0}_steps, {8}, {9}, {10}, {11});\n",
         name, list(m.sizes), m.stride_bytes.empty() ? "0" : list(m.stride_bytes), list(m.box),
-        list(m.element_strides), type, m.sizes.size(), PlaceCode(m.base), m.interleave, m.swizzle, m.l2_promotion,
-        m.out_of_bounds_nan);
+        list(m.element_strides), type, m.sizes.size(), PlaceCode(m.base), m.interleave, m.swizzle,
+        m.l2_promotion, m.out_of_bounds_nan);
     return name;
   }
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <map>
 
-#include "agent/json.h"
 #include "agent/journal.h"
+#include "agent/json.h"
 #include "agent/shape_records.h"
 #include "tools/export/chosen_turns.h"
 #include "trajectories/blob.h"

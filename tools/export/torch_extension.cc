@@ -33,7 +33,9 @@ std::string TorchType(DType dtype) {
   return "at::kFloat";
 }
 
-std::string ShapeText(const std::vector<int64_t>& shape) { return fmt::format("{{{}}}", fmt::join(shape, ", ")); }
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return fmt::format("{{{}}}", fmt::join(shape, ", "));
+}
 
 std::string Parameters(const SizedProblem& problem) {
   std::string text;

@@ -149,8 +149,8 @@ std::string ReportText(const Report& report) {
     const std::string of = report.sides.size() > 1 ? ": " + one.side.name : "";
     text += SideHeading("levels and families" + of) + GroupTable(report, one);
     text += SideHeading("turn by turn" + of) + TurnCurve(one);
-    text +=
-        SideHeading("serial and parallel at equal budgets: mean best speed-up, solved" + of) + BudgetText(one);
+    text += SideHeading("serial and parallel at equal budgets: mean best speed-up, solved" + of) +
+            BudgetText(one);
     text += SideHeading("time" + of) + TimeText(one);
   }
   return text;

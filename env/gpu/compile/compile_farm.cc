@@ -7,14 +7,14 @@
 #include <chrono>
 
 #include "env/error.h"
+#include "env/gpu/compile/compatibility_headers.h"
 #include "env/gpu/compile/compile_cache.h"
 #include "env/gpu/compile/compile_messages.h"
 #include "env/gpu/compile/compiler_pool.h"
 #include "env/gpu/compile/device_source.h"
 #include "env/gpu/compile/folder_hash.h"
-#include "env/gpu/compile/compatibility_headers.h"
-#include "env/gpu/ptx/inspect_ptx.h"
 #include "env/gpu/compile/ptxas_report.h"
+#include "env/gpu/ptx/inspect_ptx.h"
 #include "env/problem/hash.h"
 
 namespace kevin {

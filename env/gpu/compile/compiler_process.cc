@@ -12,8 +12,8 @@
 #include <cstring>
 #include <set>
 
-#include "env/process/runner_protocol.h"
 #include "env/error.h"
+#include "env/process/runner_protocol.h"
 
 namespace kevin {
 namespace {

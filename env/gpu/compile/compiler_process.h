@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "env/process/shared_memory.h"
 #include "env/gpu/compile/compile_farm.h"
 #include "env/gpu/compile/compiler_protocol.h"
-#include "env/sandbox/sandbox.h"
+#include "env/process/shared_memory.h"
 #include "env/process/work_folder.h"
+#include "env/sandbox/sandbox.h"
 
 namespace kevin {
 

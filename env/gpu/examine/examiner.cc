@@ -14,10 +14,10 @@
 #include <sstream>
 
 #include "env/error.h"
-#include "env/gpu/runner/drawing.h"
 #include "env/gpu/examine/check_report.h"
 #include "env/gpu/examine/counters.h"
 #include "env/gpu/examine/examine_job.h"
+#include "env/gpu/runner/drawing.h"
 #include "env/problem/printable.h"
 #include "env/process/run_to_end.h"
 #include "env/process/slot_layout.h"

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "env/process/generator.h"
 #include "env/problem/problem.h"
+#include "env/process/generator.h"
 
 namespace kevin {
 

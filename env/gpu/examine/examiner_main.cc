@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "env/error.h"
-#include "env/gpu/runner/candidate_module.h"
 #include "env/gpu/examine/examine_job.h"
+#include "env/gpu/runner/candidate_module.h"
 #include "env/sandbox/sandbox.h"
 
 namespace kevin {

@@ -7,10 +7,10 @@
 #include <cmath>
 #include <functional>
 
-#include "env/process/device_lock.h"
-#include "env/problem/float16.h"
 #include "env/gpu/judge/gpu_checker.h"
+#include "env/problem/float16.h"
 #include "env/problem/precision.h"
+#include "env/process/device_lock.h"
 #include "env/process/seconds_since.h"
 
 namespace kevin {

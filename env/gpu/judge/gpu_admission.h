@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "env/verdict/decoy_result.h"
 #include "env/gpu/judge/gpu_session.h"
+#include "env/verdict/decoy_result.h"
 
 namespace kevin {
 

@@ -7,11 +7,11 @@
 #include <cmath>
 #include <optional>
 
-#include "env/process/device_lock.h"
 #include "env/error.h"
-#include "env/verdict/estimate.h"
 #include "env/gpu/judge/gpu_checker.h"
+#include "env/process/device_lock.h"
 #include "env/process/seconds_since.h"
+#include "env/verdict/estimate.h"
 
 namespace kevin {
 namespace {

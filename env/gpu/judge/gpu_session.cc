@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "env/process/device_lock.h"
 #include "env/error.h"
-#include "env/verdict/estimate.h"
 #include "env/gpu/runner/drawing.h"
 #include "env/problem/precision.h"
+#include "env/process/device_lock.h"
+#include "env/verdict/estimate.h"
 
 namespace kevin {
 namespace {

@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "env/process/generator.h"
-#include "env/gpu/runner/drawing.h"
 #include "env/gpu/judge/runner_client.h"
+#include "env/gpu/runner/drawing.h"
 #include "env/gpu/runner/stopwatch.h"
 #include "env/problem/problem.h"
-#include "env/reference/reference.h"
+#include "env/process/generator.h"
 #include "env/process/slot_layout.h"
+#include "env/reference/reference.h"
 
 namespace kevin {
 

@@ -158,7 +158,8 @@ class Condition {
   }
 
   void Enter() {
-    if (++depth_ > kMaxConditionDepth) source_.Fail(directive_, "this condition is nested too deeply; simplify it");
+    if (++depth_ > kMaxConditionDepth)
+      source_.Fail(directive_, "this condition is nested too deeply; simplify it");
   }
 
   const SourceText& source_;

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "env/gpu/launch/value.h"
 #include "env/gpu/launch/launch_function.h"
+#include "env/gpu/launch/value.h"
 
 namespace kevin::launch {
 

@@ -8,8 +8,8 @@
 namespace kevin::launch {
 namespace {
 
-constexpr int kMaxExpansionDepth = 64;      // invocations in arguments of invocations
-constexpr size_t kMaxChain = 256;  // macros that expand to macros
+constexpr int kMaxExpansionDepth = 64;  // invocations in arguments of invocations
+constexpr size_t kMaxChain = 256;       // macros that expand to macros
 
 class Expander {
  public:
@@ -52,7 +52,8 @@ class Expander {
     size_t end = token.end;
     if (macro.function_like) {
       if (input->empty() || !input->front().Is("(")) return false;
-      if (depth >= kMaxExpansionDepth) return Break(&token, "macros nested too deeply; write the value itself");
+      if (depth >= kMaxExpansionDepth)
+        return Break(&token, "macros nested too deeply; write the value itself");
       if (!TakeArguments(token, input, &arguments, &end)) {
         return Break(&token, fmt::format("the arguments of the macro `{}` are never closed", token.text));
       }

@@ -32,7 +32,8 @@ Number ReadFloating(const std::string& text) {
   char* end = nullptr;
   number.floating = std::strtod(text.c_str(), &end);
   std::string suffix(end);
-  if (suffix != "" && suffix != "f" && suffix != "F" && suffix != "l" && suffix != "L") return NumberMistake(text);
+  if (suffix != "" && suffix != "f" && suffix != "F" && suffix != "l" && suffix != "L")
+    return NumberMistake(text);
   const bool single = suffix == "f" || suffix == "F";
   number.type = single ? "float" : "double";
   if (single) number.floating = static_cast<double>(std::strtof(text.c_str(), nullptr));

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "env/problem/expression.h"
 #include "env/gpu/launch/lexer.h"
 #include "env/gpu/launch/source_text.h"
+#include "env/problem/expression.h"
 
 namespace kevin::launch {
 

@@ -9,11 +9,11 @@
 #include <variant>
 #include <vector>
 
+#include "env/gpu/launch/launch_list.h"
 #include "env/gpu/launch/outline.h"
 #include "env/gpu/launch/source_text.h"
 #include "env/gpu/launch/syntax.h"
 #include "env/gpu/launch/types.h"
-#include "env/gpu/launch/launch_list.h"
 
 namespace kevin::launch {
 

@@ -7,10 +7,10 @@
 #include <variant>
 #include <vector>
 
-#include "env/process/shared_control_page.h"
-#include "env/process/runner_protocol.h"
 #include "env/gpu/runner/device_memory.h"
 #include "env/gpu/runner/launch_plan.h"
+#include "env/process/runner_protocol.h"
+#include "env/process/shared_control_page.h"
 
 namespace kevin {
 

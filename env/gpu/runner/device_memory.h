@@ -5,8 +5,8 @@
 
 #include <cstddef>
 
-#include "env/process/shared_memory.h"
 #include "env/gpu/runner/driver.h"
+#include "env/process/shared_memory.h"
 
 namespace kevin {
 

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "env/process/generator.h"
 #include "env/gpu/runner/driver.h"
 #include "env/problem/problem.h"
+#include "env/process/generator.h"
 
 namespace kevin {
 

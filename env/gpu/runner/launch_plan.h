@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "env/gpu/compile/gpu_module.h"
-#include "env/gpu/ptx/inspect_ptx.h"
 #include "env/gpu/launch/launch_list.h"
+#include "env/gpu/ptx/inspect_ptx.h"
 
 namespace kevin {
 

@@ -106,11 +106,11 @@ void CheckTensors(const Checkpoint& checkpoint, const ModelConfig& config) {
     }
     if (stored->shape != expected.shape)
       RefuseList(checkpoint, fmt::format("tensor `{}` is {}, but config.json makes it {}", expected.name,
-                                     ShapeText(stored->shape), ShapeText(expected.shape)));
+                                         ShapeText(stored->shape), ShapeText(expected.shape)));
     if (stored->type != NumberType::kF32 && stored->type != NumberType::kF16 &&
         stored->type != NumberType::kBF16)
       RefuseList(checkpoint, fmt::format("tensor `{}` is of type {}; F32, F16 and BF16 are supported",
-                                     expected.name, NameOf(stored->type)));
+                                         expected.name, NameOf(stored->type)));
   }
   for (const auto& [name, stored] : checkpoint.Tensors()) {
     if (!known.contains(name) && !IsPassedOver(name, config)) extra.push_back(name);
@@ -118,7 +118,8 @@ void CheckTensors(const Checkpoint& checkpoint, const ModelConfig& config) {
   if (!missing.empty())
     RefuseList(checkpoint, fmt::format("{} tensors are missing: {}", missing.size(), Some(missing)));
   if (!extra.empty())
-    RefuseList(checkpoint, fmt::format("{} tensors have no place in this model: {}", extra.size(), Some(extra)));
+    RefuseList(checkpoint,
+               fmt::format("{} tensors have no place in this model: {}", extra.size(), Some(extra)));
 }
 
 }  // namespace kevin::local

@@ -33,7 +33,8 @@ void Flatten(const Json& step, const char* where, const char* list_key, std::vec
     RefuseStep(fmt::format("{}: a Sequence has no \"{}\"", where, list_key));
   for (const Json& inner : *list) {
     // A Sequence in a Sequence is never written, and endless ones are thereby impossible.
-    if (TypeOf(inner, where) == "Sequence") RefuseStep(fmt::format("{}: a Sequence within a Sequence", where));
+    if (TypeOf(inner, where) == "Sequence")
+      RefuseStep(fmt::format("{}: a Sequence within a Sequence", where));
     Flatten(inner, where, list_key, steps);
   }
 }
@@ -161,7 +162,8 @@ void ReadPostProcessor(const Json& root, int32_t vocabulary_size, std::vector<in
     if (texts != 1) RefuseStep(fmt::format("post_processor: the text comes {} times in \"single\"", texts));
     for (const auto& side : sides) {
       for (const int32_t id : side) {
-        if (id < 0 || id >= vocabulary_size) RefuseStep(fmt::format("post_processor: there is no token {}", id));
+        if (id < 0 || id >= vocabulary_size)
+          RefuseStep(fmt::format("post_processor: there is no token {}", id));
       }
     }
     before.insert(before.begin(), sides[0].begin(), sides[0].end());

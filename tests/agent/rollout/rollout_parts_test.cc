@@ -2,8 +2,8 @@
 
 #include <future>
 
-#include "agent/rollout/rollout_tally.h"
 #include "agent/rollout/exclusive_gate.h"
+#include "agent/rollout/rollout_tally.h"
 #include "tests/catch.h"
 #include "tests/trajectories/sample_records.h"
 

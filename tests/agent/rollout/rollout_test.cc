@@ -3,10 +3,10 @@
 #include <atomic>
 #include <set>
 
-#include "env/device_pool.h"
-#include "env/kinds.h"
 #include "agent/records.h"
+#include "env/device_pool.h"
 #include "env/error.h"
+#include "env/kinds.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
 #include "trajectories/database.h"

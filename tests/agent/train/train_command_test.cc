@@ -12,13 +12,13 @@
 #include <sstream>
 #include <thread>
 
-#include "policies/local/files/safetensors.h"
-#include "tests/catch.h"
-#include "tests/policies/local/formula_model.h"
-#include "tests/agent/train/byte_tokenizer.h"
-#include "tests/trajectories/sample_records.h"
 #include "agent/train/step_log.h"
 #include "agent/train/tensorboard.h"
+#include "policies/local/files/safetensors.h"
+#include "tests/agent/train/byte_tokenizer.h"
+#include "tests/catch.h"
+#include "tests/policies/local/formula_model.h"
+#include "tests/trajectories/sample_records.h"
 
 namespace kevin {
 namespace {

@@ -17,9 +17,9 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/agent/train/byte_tokenizer.h"
 #include "tests/catch.h"
 #include "tests/policies/local/formula_model.h"
-#include "tests/agent/train/byte_tokenizer.h"
 #include "tests/trajectories/sample_records.h"
 
 namespace kevin {

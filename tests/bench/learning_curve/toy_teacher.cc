@@ -19,8 +19,8 @@
 #include <random>
 #include <string>
 
-#include "tests/policies/local/formula_model.h"
 #include "tests/agent/train/byte_tokenizer.h"
+#include "tests/policies/local/formula_model.h"
 #include "tests/support/mock_api.h"
 
 namespace kevin {

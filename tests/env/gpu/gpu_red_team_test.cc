@@ -8,9 +8,9 @@
 
 #include "tests/catch.h"
 #include "tests/env/cpu/cpu_fixture.h"
-#include "tests/env/gpu/gpu_candidates.h"
 #include "tests/env/cpu/mlp_candidates.h"
 #include "tests/env/cpu/red_team_report.h"
+#include "tests/env/gpu/gpu_candidates.h"
 #include "tests/env/gpu/shared_gpu.h"
 
 namespace kevin {

@@ -8,8 +8,8 @@
 #include "env/gpu/runner/launch_plan.h"
 #include "env/process/slot_layout.h"
 #include "tests/catch.h"
-#include "tests/env/gpu/gpu_fixture.h"
 #include "tests/env/cpu/mlp_candidates.h"
+#include "tests/env/gpu/gpu_fixture.h"
 
 namespace kevin {
 namespace {

@@ -2,8 +2,8 @@
 
 #include "env/gpu/launch/launch_function.h"
 #include "env/gpu/runner/trusted_kernels.h"
-#include "tests/env/gpu/gpu_fixture.h"
 #include "tests/env/cpu/precision_search.h"
+#include "tests/env/gpu/gpu_fixture.h"
 
 namespace kevin {
 

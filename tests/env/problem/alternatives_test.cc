@@ -1,8 +1,7 @@
-#include "tools/honest_kernels.h"
-
 #include <set>
 
 #include "tests/catch.h"
+#include "tools/honest_kernels.h"
 
 namespace kevin {
 namespace {

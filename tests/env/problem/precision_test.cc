@@ -9,9 +9,9 @@
 #include <memory>
 #include <random>
 
-#include "env/process/generator.h"
 #include "env/error.h"
 #include "env/problem/float16.h"
+#include "env/process/generator.h"
 #include "env/verdict/verify.h"
 #include "tests/catch.h"
 

@@ -13,8 +13,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "env/process/device_lock.h"
 #include "env/error.h"
+#include "env/process/device_lock.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
 

@@ -8,8 +8,8 @@
 
 #include "agent/episode.h"
 #include "tests/catch.h"
-#include "tests/support/fakes.h"
 #include "tests/policies/remote/remote_fixture.h"
+#include "tests/support/fakes.h"
 #include "trajectories/database.h"
 
 using namespace kevin;

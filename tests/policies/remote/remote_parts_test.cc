@@ -16,8 +16,8 @@
 #include "policies/remote/think_splitter.h"
 #include "policies/remote/wire.h"
 #include "tests/catch.h"
-#include "tests/support/fakes.h"
 #include "tests/policies/remote/remote_fixture.h"
+#include "tests/support/fakes.h"
 
 using namespace kevin;
 using namespace kevin::remote;

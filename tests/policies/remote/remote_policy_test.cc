@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "tests/catch.h"
-#include "tests/support/fakes.h"
 #include "tests/policies/remote/remote_fixture.h"
+#include "tests/support/fakes.h"
 
 using namespace kevin;
 using namespace kevin::test;

@@ -60,8 +60,8 @@ struct Part {
 // the key (kGroup) and the value (kGroup + 1), this lane's dimensions; `done(head, dimension, sum, greatest, weight)`
 // takes the results.
 template <typename Head, typename Done>
-__device__ __forceinline__ void Attend(const Layer& layer, const Part& part, const float* rotation, float* scratch,
-                                       const Head& head, const Done& done) {
+__device__ __forceinline__ void Attend(const Layer& layer, const Part& part, const float* rotation,
+                                       float* scratch, const Head& head, const Done& done) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   float* query = scratch;
   float* scores = query + kQueryFloats;
@@ -77,8 +77,10 @@ __device__ __forceinline__ void Attend(const Layer& layer, const Part& part, con
     if (g <= kGroup) RotateHead(g < kGroup ? layer.q_norm : layer.k_norm, rotation, x);
 #pragma unroll
     for (int i = 0; i < kPerLane; ++i) {
-      if (g < kGroup) query[g * HEAD_DIM + lane + 32 * i] = x[i];
-      else (g == kGroup ? layer.keys : layer.values)[part.Index(part.owned) + lane + 32 * i] = Narrow(x[i]);
+      if (g < kGroup)
+        query[g * HEAD_DIM + lane + 32 * i] = x[i];
+      else
+        (g == kGroup ? layer.keys : layer.values)[part.Index(part.owned) + lane + 32 * i] = Narrow(x[i]);
     }
   }
   if (threadIdx.x < kGroup) maxima[threadIdx.x] = kLowest, sums[threadIdx.x] = 0;
@@ -185,7 +187,8 @@ __device__ __forceinline__ void Attend(const Layer& layer, const Part& part, con
 #pragma unroll
   for (int g = 0; g < kGroup; ++g)
 #pragma unroll
-    for (int i = 0; i < kPerLane; ++i) merge[(warp * kGroup + g) * HEAD_DIM + lane * kPerLane + i] = acc[g][i];
+    for (int i = 0; i < kPerLane; ++i)
+      merge[(warp * kGroup + g) * HEAD_DIM + lane * kPerLane + i] = acc[g][i];
   __syncthreads();
   for (int e = threadIdx.x; e < kGroup * HEAD_DIM; e += 256) {
     const int g = e / HEAD_DIM, d = e % HEAD_DIM;
@@ -224,6 +227,7 @@ __device__ __forceinline__ void MergeRecords(const float* all, int kv_head, int 
       for (int i = 0; i < kPerLane; ++i) sum[i] = fmaf(weight, __ldcg(record + lane + 32 * i), sum[i]);
     }
 #pragma unroll
-    for (int i = 0; i < kPerLane; ++i) attended[query_head * HEAD_DIM + lane + 32 * i] = Narrow(sum[i] / total);
+    for (int i = 0; i < kPerLane; ++i)
+      attended[query_head * HEAD_DIM + lane + 32 * i] = Narrow(sum[i] / total);
   }
 }

@@ -5,16 +5,16 @@ typedef unsigned short u16;
 typedef unsigned u32;
 typedef unsigned long long u64;
 
-constexpr int kGroup = HEADS / KV_HEADS;               // query heads that share a key
+constexpr int kGroup = HEADS / KV_HEADS;  // query heads that share a key
 constexpr int kQkv = (HEADS + 2 * KV_HEADS) * HEAD_DIM;
-constexpr int kChunk = 512;                            // tokens whose scores fit the scratch memory
-constexpr int kSplitTokens = 64;                       // of the cache, for one block at least
-constexpr int kSplitsForAll = 4;                       // up to so many are put together by every block for itself
+constexpr int kChunk = 512;       // tokens whose scores fit the scratch memory
+constexpr int kSplitTokens = 64;  // of the cache, for one block at least
+constexpr int kSplitsForAll = 4;  // up to so many are put together by every block for itself
 constexpr int kMostSplits = BLOCKS / KV_HEADS < 32 ? BLOCKS / KV_HEADS : 32;
 constexpr int kWarps = 8, kThreads = 256;
 constexpr int kPerLane = HEAD_DIM / 32;
 constexpr float kLowest = -3.4e38f;
-constexpr int kKeyVectors = HEAD_DIM / 64;             // 16-byte loads of a key by each of 8 lanes
+constexpr int kKeyVectors = HEAD_DIM / 64;  // 16-byte loads of a key by each of 8 lanes
 
 struct Layer {
   const u16 *qkv, *qkv_bias, *o, *gate_up, *down, *norm1, *norm2, *q_norm, *k_norm;
@@ -25,9 +25,9 @@ struct Model {
   const u16 *embedding, *final_norm, *head;
   const float *cosines, *sines;  // [context, HEAD_DIM / 2]
   u16 *stream, *qkv, *attended, *hidden, *logits;
-  float* partial;            // [HEADS, splits, HEAD_DIM + 2]
-  u32* counters;             // [KV_HEADS] of parts that are done, zero between launches
-  u32* arrived;              // of blocks, at any meeting; never reset
+  float* partial;  // [HEADS, splits, HEAD_DIM + 2]
+  u32* counters;   // [KV_HEADS] of parts that are done, zero between launches
+  u32* arrived;    // of blocks, at any meeting; never reset
 };
 
 __device__ __forceinline__ float Wide(u16 x) { return __uint_as_float((u32)x << 16); }
@@ -51,4 +51,3 @@ __device__ __forceinline__ float WarpMax(float x) {
 }
 
 // What other blocks wrote in this launch is read past the first-level cache (__ldcg).
-

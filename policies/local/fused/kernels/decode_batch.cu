@@ -2,8 +2,8 @@
 
 constexpr int kMostRows = 64;
 
-struct BatchStep {     // in the device's memory, so that a recorded step can be repeated with another
-  const int* drawn;    // by the step before, of each row
+struct BatchStep {             // in the device's memory, so that a recorded step can be repeated with another
+  const int* drawn;            // by the step before, of each row
   int given_token[kMostRows];  // negative: the token drawn for row `earlier_row` in the step before
   int earlier_row[kMostRows];
   int position[kMostRows];
@@ -11,12 +11,12 @@ struct BatchStep {     // in the device's memory, so that a recorded step can be
 struct Batch {
   const int* pages;  // [rows, page_stride]
   int page_stride;
-  int splits;        // of each sequence
+  int splits;                                // of each sequence
   u16 *stream, *normed, *attended, *hidden;  // [rows, ...]
-  u16* projected;    // of a product [rows, kQkv], to which the bias is added by being there before
-  const u16 *added, *gate_up;                // of products: [rows, HIDDEN], [rows, 2 * FFN]
-  float* partial;    // [rows, HEADS, splits, HEAD_DIM + 2]
-  u32* counters;     // [rows, KV_HEADS], zero between launches
+  u16* projected;              // of a product [rows, kQkv], to which the bias is added by being there before
+  const u16 *added, *gate_up;  // of products: [rows, HIDDEN], [rows, 2 * FFN]
+  float* partial;              // [rows, HEADS, splits, HEAD_DIM + 2]
+  u32* counters;               // [rows, KV_HEADS], zero between launches
 };
 
 __device__ __forceinline__ float SumOfBlock(float x) {
@@ -30,7 +30,8 @@ __device__ __forceinline__ float SumOfBlock(float x) {
 }
 
 // x (plus `added`, where there is one) to the stream, and its norm. A block for each row.
-__device__ __forceinline__ void AddAndNormalise(const u16* x, const u16* added, const u16* weight, u16* stream, u16* normed) {
+__device__ __forceinline__ void AddAndNormalise(const u16* x, const u16* added, const u16* weight,
+                                                u16* stream, u16* normed) {
   constexpr int kEach = (HIDDEN / 2 + 255) / 256;
   u32 pairs[kEach];
   float squares = 0;
@@ -74,7 +75,8 @@ extern "C" __global__ void __launch_bounds__(256)
   PlaceBias(model.layers->qkv_bias, batch.projected + row * kQkv);
 }
 
-extern "C" __global__ void __launch_bounds__(256) kevin_add_norm(const Batch batch, const u16* weight, const u16* bias) {
+extern "C" __global__ void __launch_bounds__(256)
+    kevin_add_norm(const Batch batch, const u16* weight, const u16* bias) {
   const size_t row = blockIdx.x;
   u16* stream = batch.stream + row * HIDDEN;
   AddAndNormalise(stream, batch.added + row * HIDDEN, weight, stream, batch.normed + row * HIDDEN);
@@ -93,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(256) kevin_swiglu(const Batch batch
 
 // ---- attention of one key head's query heads over one part of a sequence's tokens
 
-constexpr int kTile = 16;         // tokens of one warp at a time
+constexpr int kTile = 16;  // tokens of one warp at a time
 constexpr int kTilesInFlight = 3;
 constexpr int kVectors = HEAD_DIM / 8;  // of 16 bytes in a key
 constexpr int kTileBytes = kTile * HEAD_DIM * 2;
@@ -136,8 +138,10 @@ struct TileStream {
         const int id = j * 32 + threadIdx.x % 32, row = id / kVectors, vector = id % kVectors;
         const size_t index = part.Index(min(part.begin + tile * kTile + row, part.end - 1)) + vector * 8;
         const u32 place = TilePlace(row, vector);
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(keys + place), "l"(layer.keys + index) : "memory");
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(values + place), "l"(layer.values + index)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(keys + place), "l"(layer.keys + index)
+                     : "memory");
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(values + place),
+                     "l"(layer.values + index)
                      : "memory");
       }
     }
@@ -163,8 +167,10 @@ __device__ __forceinline__ void PrepareHeads(const Layer& layer, const Part& par
 #pragma unroll
     for (int i = 0; i < kPerLane; ++i) {
       const int d = lane + 32 * i;
-      if (g < 16) *(u16*)(queries + TilePlace(g, d / 8) + d % 8 * 2) = Narrow(x[i]);
-      else (is_key ? layer.keys : layer.values)[part.Index(part.owned) + d] = Narrow(x[i]);
+      if (g < 16)
+        *(u16*)(queries + TilePlace(g, d / 8) + d % 8 * 2) = Narrow(x[i]);
+      else
+        (is_key ? layer.keys : layer.values)[part.Index(part.owned) + d] = Narrow(x[i]);
     }
   }
 }
@@ -245,12 +251,14 @@ extern "C" __global__ void __launch_bounds__(256, 1)
   const int begin = min(split * each, tokens), end = min(tokens, begin + each);
   const int* pages = batch.pages + row * batch.page_stride;
   const Part part{kv_head, begin, end, begin <= position && position < end ? position : -1, pages, kept};
-  for (int i = threadIdx.x; begin < end && i < kPagesKept && i <= (end - 1) / PAGE_TOKENS - begin / PAGE_TOKENS; i += 256)
+  for (int i = threadIdx.x;
+       begin < end && i < kPagesKept && i <= (end - 1) / PAGE_TOKENS - begin / PAGE_TOKENS; i += 256)
     kept[i] = pages[begin / PAGE_TOKENS + i];
   FillRotation(model, position, rotation);
   __syncthreads();
   char* queries = shared + kWarps * kTilesInFlight * 2 * kTileBytes;
-  const TileStream stream{layer, part, (u32)__cvta_generic_to_shared(shared) + warp * kTilesInFlight * 2 * kTileBytes,
+  const TileStream stream{layer, part,
+                          (u32)__cvta_generic_to_shared(shared) + warp * kTilesInFlight * 2 * kTileBytes,
                           (end - begin + kTile - 1) / kTile};
   const bool early = part.owned < 0;  // nothing of it is still to be written
   for (int s = 0; early && s < kTilesInFlight; ++s) stream.Fetch(warp + s * kWarps, s);

@@ -3,11 +3,11 @@
 // blocks wait for each other between two products, the memory goes on reading.
 
 struct Step {
-  const int* token;   // the device's copy of the last token sampled
+  const int* token;  // the device's copy of the last token sampled
   const int* pages;
-  int given_token;    // instead, unless negative
+  int given_token;  // instead, unless negative
   int position;
-  u32 meetings;       // of all launches before
+  u32 meetings;  // of all launches before
 };
 
 __device__ __forceinline__ float BlockSum(float x, float* shared) {
@@ -108,7 +108,8 @@ struct Share {
     const int begin = min(split * each, tokens), end = min(tokens, begin + each);
     const bool owner = begin <= step.position && step.position < end;
     part = {(int)blockIdx.x % KV_HEADS, begin, end, owner ? step.position : -1, step.pages, kept};
-    for (int i = threadIdx.x; mine && begin < end && i < kPagesKept && i <= (end - 1) / PAGE_TOKENS - begin / PAGE_TOKENS;
+    for (int i = threadIdx.x;
+         mine && begin < end && i < kPagesKept && i <= (end - 1) / PAGE_TOKENS - begin / PAGE_TOKENS;
          i += kThreads)
       kept[i] = step.pages[begin / PAGE_TOKENS + i];
   }
@@ -141,7 +142,8 @@ __device__ __forceinline__ void LoadParts(const Model& model, int splits, u16* v
     const int i = threadIdx.x + k * kThreads;
     if (i >= HEADS * HEAD_DIM) break;
     const float* records = model.partial + (size_t)(i / HEAD_DIM) * splits * kRecord;
-    float greatest[kSplitsForAll], weight[kSplitsForAll], value[kSplitsForAll], top = kLowest, total = 0, sum = 0;
+    float greatest[kSplitsForAll], weight[kSplitsForAll], value[kSplitsForAll], top = kLowest, total = 0,
+                                                                                sum = 0;
 #pragma unroll
     for (int s = 0; s < kSplitsForAll; ++s) {
       const float* record = records + min(s, splits - 1) * kRecord;
@@ -163,10 +165,11 @@ __device__ __forceinline__ void LoadParts(const Model& model, int splits, u16* v
 __device__ __forceinline__ void AttendShare(const Model& model, const Layer& layer, const Share& share,
                                             const float* rotation, float* scratch) {
   const int kv_head = share.part.kv_head;
-  const auto head = [&](int which, float (&x)[kPerLane]) {
+  const auto head = [&](int which, float(&x)[kPerLane]) {
     const int row = which < kGroup ? kv_head * kGroup + which : HEADS + (which - kGroup) * KV_HEADS + kv_head;
 #pragma unroll
-    for (int i = 0; i < kPerLane; ++i) x[i] = Wide(__ldcg(model.qkv + row * HEAD_DIM + threadIdx.x % 32 + 32 * i));
+    for (int i = 0; i < kPerLane; ++i)
+      x[i] = Wide(__ldcg(model.qkv + row * HEAD_DIM + threadIdx.x % 32 + 32 * i));
   };
   const auto done = [&](int query_head, int d, float sum, float greatest, float weight) {
     if (share.splits == 1) {
@@ -181,22 +184,26 @@ __device__ __forceinline__ void AttendShare(const Model& model, const Layer& lay
   if (share.splits > kSplitsForAll) MergeParts(model, share, scratch);
 }
 
-constexpr int kVectorBytes = 2 * (FFN > HEADS * HEAD_DIM ? (FFN > HIDDEN ? FFN : HIDDEN)
-                                                        : (HEADS * HEAD_DIM > HIDDEN ? HEADS * HEAD_DIM : HIDDEN));
+constexpr int kVectorBytes =
+    2 * (FFN > HEADS * HEAD_DIM ? (FFN > HIDDEN ? FFN : HIDDEN)
+                                : (HEADS * HEAD_DIM > HIDDEN ? HEADS * HEAD_DIM : HIDDEN));
 constexpr int kScratchBytes = ((kVectorBytes > kAttendBytes ? kVectorBytes : kAttendBytes) + 127) / 128 * 128;
 constexpr int Greatest(int a, int b) { return a > b ? a : b; }
 template <int kPhase>
-constexpr int kSums = (Product<kPhase>::kRows + BLOCKS - 1) / BLOCKS * Product<kPhase>::kMatrices * Product<kPhase>::kCut;
+constexpr int kSums =
+    (Product<kPhase>::kRows + BLOCKS - 1) / BLOCKS* Product<kPhase>::kMatrices* Product<kPhase>::kCut;
 constexpr int kMostSums =
     Greatest(Greatest(kSums<0>, kSums<1>), Greatest(Greatest(kSums<2>, kSums<3>), kSums<4>));
 constexpr int kOwnRows = (HIDDEN + BLOCKS - 1) / BLOCKS;
 constexpr int kBiases = (kQkv + BLOCKS - 1) / BLOCKS;
 constexpr int kTable = 2 * (4 * LAYERS + 2);  // of addresses
 constexpr int kFloats = kTable + kMostSums + 32 + kOwnRows + kBiases + HEAD_DIM + kPagesKept;
-constexpr int kRingOffset = (kScratchBytes + (4 * kFloats + 7) / 8 * 8 + 8 * kWarps * STAGES + 127) / 128 * 128;
+constexpr int kRingOffset =
+    (kScratchBytes + (4 * kFloats + 7) / 8 * 8 + 8 * kWarps * STAGES + 127) / 128 * 128;
 static_assert(kRingOffset + kWarps * STAGES * STAGE_BYTES <= SHARED_BYTES, "does not fit");
 
-extern "C" __global__ void __launch_bounds__(kThreads, 1) kevin_decode_one(const Model model, const Step step) {
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    kevin_decode_one(const Model model, const Step step) {
   extern __shared__ __align__(128) char shared[];
   u16* vector = (u16*)shared;
   const u16** matrices = (const u16**)(shared + kScratchBytes);
@@ -208,7 +215,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) kevin_decode_one(const
   int* kept = (int*)(rotation + HEAD_DIM);
   const int warp = threadIdx.x / 32;
   Ring ring;
-  ring.full = (u32)__cvta_generic_to_shared(shared + kScratchBytes + (4 * kFloats + 7) / 8 * 8) + 8 * STAGES * warp;
+  ring.full =
+      (u32)__cvta_generic_to_shared(shared + kScratchBytes + (4 * kFloats + 7) / 8 * 8) + 8 * STAGES * warp;
   ring.data = shared + kRingOffset + warp * STAGES * STAGE_BYTES;
   ring.fetched.matrices = matrices;
   for (int l = threadIdx.x; l <= LAYERS; l += kThreads) {
@@ -254,8 +262,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) kevin_decode_one(const
     if (share.mine) AttendShare(model, layer, share, rotation, (float*)shared);
     LoadNorm(layer.norm2, weights);
     Meet(model, target);
-    if (share.splits > 1 && share.splits <= kSplitsForAll) LoadParts(model, share.splits, vector);
-    else LoadVector<HEADS * HEAD_DIM>(model.attended, vector);
+    if (share.splits > 1 && share.splits <= kSplitsForAll)
+      LoadParts(model, share.splits, vector);
+    else
+      LoadVector<HEADS * HEAD_DIM>(model.attended, vector);
     Multiply<1>(model, ring, vector, sums);
     __syncthreads();
     AddToStream<1>(model.stream, sums, own);

@@ -5,22 +5,23 @@ constexpr int kSlices = (VOCABULARY + kSlice - 1) / kSlice;
 
 struct SliceSums {
   float greatest;
-  int place;             // of the first that great
-  float drawn, own;      // sums of e^((x - greatest) / temperature) and of e^(x - greatest)
+  int place;         // of the first that great
+  float drawn, own;  // sums of e^((x - greatest) / temperature) and of e^(x - greatest)
 };
-struct DrawStep {        // by value, in the kernel's parameters
+struct DrawStep {                 // by value, in the kernel's parameters
   float inverse_temperature[64];  // 0: the most likely
   double uniform[64];
 };
-struct Drawn {           // as the host reads it
+struct Drawn {  // as the host reads it
   int id;
   float logprob, model_logprob;
-  u32 step;              // written last
+  u32 step;  // written last
 };
 
 __device__ __forceinline__ bool IsFinite(float x) { return fabsf(x) <= 3.4028235e38f; }
 
-extern "C" __global__ void __launch_bounds__(256) kevin_draw_slices(const u16* logits, const DrawStep step, SliceSums* sums) {
+extern "C" __global__ void __launch_bounds__(256)
+    kevin_draw_slices(const u16* logits, const DrawStep step, SliceSums* sums) {
   __shared__ float greatest[8], drawn[8], own[8];
   __shared__ int places[8];
   const int slice = blockIdx.x, row = blockIdx.y, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -32,8 +33,10 @@ extern "C" __global__ void __launch_bounds__(256) kevin_draw_slices(const u16* l
   for (int k = 0; k < kSlice / 256; ++k) {
     const int i = threadIdx.x + k * 256;
     x[k] = i < count ? Wide(__ldcg(from + i)) : kLowest;
-    if (i >= count || !IsFinite(x[k])) x[k] = kLowest;
-    else if (x[k] > top) top = x[k], place = slice * kSlice + i;
+    if (i >= count || !IsFinite(x[k]))
+      x[k] = kLowest;
+    else if (x[k] > top)
+      top = x[k], place = slice * kSlice + i;
   }
 #pragma unroll
   for (int other = 16; other > 0; other >>= 1) {
@@ -64,8 +67,9 @@ extern "C" __global__ void __launch_bounds__(256) kevin_draw_slices(const u16* l
 }
 
 // One block of 256 threads for each row.
-extern "C" __global__ void __launch_bounds__(256) kevin_draw(const u16* logits, const DrawStep step, const SliceSums* sums,
-                                                            int* tokens, Drawn* results, u32 number) {
+extern "C" __global__ void __launch_bounds__(256)
+    kevin_draw(const u16* logits, const DrawStep step, const SliceSums* sums, int* tokens, Drawn* results,
+               u32 number) {
   __shared__ double before[kSlices + 1];
   __shared__ float scaled[kSlices], owns[kSlices], greatest[kSlices];
   __shared__ double totals[256];

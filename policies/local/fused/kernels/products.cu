@@ -36,7 +36,8 @@ struct Cursor {
     static_assert(P::kMatrices == 1 || P::kStep % 2 == 0);
     constexpr size_t kRowBytes = 2 * P::kColumns;
     const int warp = threadIdx.x / 32, first = warp / P::kCut;
-    const size_t index = blockIdx.x + (size_t)(first / P::kMatrices) * BLOCKS + (size_t)(first % P::kMatrices) * P::kRows;
+    const size_t index =
+        blockIdx.x + (size_t)(first / P::kMatrices) * BLOCKS + (size_t)(first % P::kMatrices) * P::kRows;
     row = (const char*)matrix + index * kRowBytes + warp % P::kCut * P::kPartBytes;
     stride = (size_t)(P::kStep / P::kMatrices) * BLOCKS * kRowBytes;
     rows = max(0, (P::Rows() - first + P::kStep - 1) / P::kStep);
@@ -46,11 +47,16 @@ struct Cursor {
   __device__ void Begin() {
     while (rows == 0 && *matrices) {
       const u16* matrix = *matrices++;
-      if (!*matrices) BeginPhase<4>(matrix);
-      else if (phase == 0) BeginPhase<0>(matrix);
-      else if (phase == 1) BeginPhase<1>(matrix);
-      else if (phase == 2) BeginPhase<2>(matrix);
-      else BeginPhase<3>(matrix);
+      if (!*matrices)
+        BeginPhase<4>(matrix);
+      else if (phase == 0)
+        BeginPhase<0>(matrix);
+      else if (phase == 1)
+        BeginPhase<1>(matrix);
+      else if (phase == 2)
+        BeginPhase<2>(matrix);
+      else
+        BeginPhase<3>(matrix);
       phase = (phase + 1) % 4;
     }
   }
@@ -68,10 +74,10 @@ struct Cursor {
 };
 
 struct Ring {
-  char* data;      // of this warp
-  u32 full;        // shared address of its barriers
+  char* data;  // of this warp
+  u32 full;    // shared address of its barriers
   u64 policy;
-  int stage = 0;   // to be consumed next
+  int stage = 0;  // to be consumed next
   u32 parity = 0;
   Cursor fetched;  // the first lane's
 
@@ -80,10 +86,11 @@ struct Ring {
     u32 bytes;
     if (!fetched.Next(&source, &bytes)) return;
     const u32 target = (u32)__cvta_generic_to_shared(data + into * STAGE_BYTES), barrier = full + 8 * into;
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+                 : "memory");
     asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(
-            target),
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+            "r"(target),
         "l"(source), "r"(bytes), "r"(barrier), "l"(policy)
         : "memory");
   }
@@ -91,7 +98,8 @@ struct Ring {
   __device__ __forceinline__ void Wait() const {
     asm volatile(
         "{\n.reg .pred done;\nagain:\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}\n" ::"r"(full + 8 * stage),
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}\n" ::"r"(full +
+                                                                                                 8 * stage),
         "r"(parity)
         : "memory");
   }
@@ -146,6 +154,7 @@ template <int kPhase>
 __device__ __forceinline__ float PartsOf(const float* sums, int index) {
   float total = 0;
 #pragma unroll
-  for (int part = 0; part < Product<kPhase>::kCut; ++part) total += sums[index * Product<kPhase>::kCut + part];
+  for (int part = 0; part < Product<kPhase>::kCut; ++part)
+    total += sums[index * Product<kPhase>::kCut + part];
   return total;
 }

@@ -155,16 +155,16 @@ __device__ __forceinline__ void NormBackward(const Number* of_normed, const Numb
   }
 }
 
-#define NORM_KERNELS(threads, vectors)                                                                             \
-  extern "C" __global__ void __launch_bounds__(256) kevin_norm_##threads##_##vectors(                              \
-      const Number* x, const Number* added, const Number* weight, Number* sum, Number* normed, float* scales,      \
-      i64 rows, int n, float epsilon) {                                                                            \
-    Norm<threads, vectors>(x, added, weight, sum, normed, scales, rows, n, epsilon);                               \
-  }                                                                                                                \
-  extern "C" __global__ void __launch_bounds__(256) kevin_norm_backward_##threads##_##vectors(                     \
-      const Number* of_normed, const Number* of_sum, const Number* x, const float* scales, const Number* weight,   \
-      Number* of_x, float* of_weight, i64 rows, int n) {                                                           \
-    NormBackward<threads, vectors>(of_normed, of_sum, x, scales, weight, of_x, of_weight, rows, n);                \
+#define NORM_KERNELS(threads, vectors)                                                              \
+  extern "C" __global__ void __launch_bounds__(256) kevin_norm_##threads##_##vectors(               \
+      const Number* x, const Number* added, const Number* weight, Number* sum, Number* normed,      \
+      float* scales, i64 rows, int n, float epsilon) {                                              \
+    Norm<threads, vectors>(x, added, weight, sum, normed, scales, rows, n, epsilon);                \
+  }                                                                                                 \
+  extern "C" __global__ void __launch_bounds__(256) kevin_norm_backward_##threads##_##vectors(      \
+      const Number* of_normed, const Number* of_sum, const Number* x, const float* scales,          \
+      const Number* weight, Number* of_x, float* of_weight, i64 rows, int n) {                      \
+    NormBackward<threads, vectors>(of_normed, of_sum, x, scales, weight, of_x, of_weight, rows, n); \
   }
 NORM_KERNELS(32, 1)
 NORM_KERNELS(32, 2)
@@ -175,7 +175,8 @@ NORM_KERNELS(256, 4)
 
 // ---- gates: silu(first half of the columns) * second half
 
-extern "C" __global__ void __launch_bounds__(256) kevin_gate(const Number* gate_up, Number* out, u32 vectors, u32 n) {
+extern "C" __global__ void __launch_bounds__(256)
+    kevin_gate(const Number* gate_up, Number* out, u32 vectors, u32 n) {
   const u32 index = blockIdx.x * 256 + threadIdx.x;
   if (index >= vectors) return;
   const u32 each = n / 8, row = index / each, at = index % each * 8;
@@ -213,8 +214,8 @@ struct Heads {
 };
 
 extern "C" __global__ void __launch_bounds__(256)
-    kevin_turn(const Heads from, const Heads to, const float* cosines, const float* sines, u32 vectors, u32 q_heads,
-               u32 k_heads, u32 v_heads, u32 dim, float sign) {
+    kevin_turn(const Heads from, const Heads to, const float* cosines, const float* sines, u32 vectors,
+               u32 q_heads, u32 k_heads, u32 v_heads, u32 dim, float sign) {
   const u32 index = blockIdx.x * 256 + threadIdx.x;
   if (index >= vectors) return;
   const u32 half = dim / 2, each = half / 8, heads = q_heads + k_heads + v_heads;
@@ -241,7 +242,8 @@ struct Sums {
   float greatest, weight, weighted;  // sums of e^(z - greatest) and of z e^(z - greatest)
 };
 __device__ __forceinline__ Sums Merged(const Sums& a, const Sums& b) {
-  const float top = fmaxf(a.greatest, b.greatest), of_a = expf(a.greatest - top), of_b = expf(b.greatest - top);
+  const float top = fmaxf(a.greatest, b.greatest), of_a = expf(a.greatest - top),
+              of_b = expf(b.greatest - top);
   return {top, a.weight * of_a + b.weight * of_b, a.weighted * of_a + b.weighted * of_b};
 }
 
@@ -283,8 +285,9 @@ extern "C" __global__ void __launch_bounds__(256)
 // d loss / d logits in their place: with p the shares, g the gradient of the log-probability and h that of the
 // entropy H, ([target] - p) g - p (log p + H) h, over the temperature.
 extern "C" __global__ void __launch_bounds__(256)
-    kevin_logprob_backward(Number* logits, const i64* targets, const float* temperatures, const float* normalisers,
-                           const float* of_logprobs, const float* entropies, const float* of_entropies, int n) {
+    kevin_logprob_backward(Number* logits, const i64* targets, const float* temperatures,
+                           const float* normalisers, const float* of_logprobs, const float* entropies,
+                           const float* of_entropies, int n) {
   const i64 row = blockIdx.x;
   const int at = (blockIdx.y * 256 + threadIdx.x) * 8;
   if (at >= n) return;

@@ -8,8 +8,8 @@
 
 #include "env/error.h"
 #include "tests/catch.h"
-#include "tests/support/fakes.h"
 #include "tests/policies/local/hashed_model.h"
+#include "tests/support/fakes.h"
 
 namespace kevin::testing {
 namespace {

@@ -9,8 +9,8 @@
 #include "policies/local/files/safetensors_header.h"
 #include "policies/local/files/tensor_list.h"
 #include "tests/catch.h"
-#include "tests/support/fakes.h"
 #include "tests/policies/local/hashed_model.h"
+#include "tests/support/fakes.h"
 
 namespace kevin::testing {
 namespace {

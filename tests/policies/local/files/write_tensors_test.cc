@@ -9,8 +9,8 @@
 #include "policies/local/files/new_folder.h"
 #include "policies/local/files/safetensors.h"
 #include "tests/catch.h"
-#include "tests/support/fakes.h"
 #include "tests/policies/local/hashed_model.h"
+#include "tests/support/fakes.h"
 
 namespace kevin::testing {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "policies/local/model/language_model.h"
 #include "policies/local/model/torch_runner.h"
-#include "tests/support/fakes.h"
 #include "tests/policies/local/hashed_model.h"
+#include "tests/support/fakes.h"
 
 namespace kevin::testing {
 

@@ -4,8 +4,8 @@
 
 #include <csignal>
 
-#include "tests/policies/local/serve/letters.h"
 #include "policies/local/serve/model_command.h"
+#include "tests/policies/local/serve/letters.h"
 
 namespace {
 
