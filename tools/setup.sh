@@ -1,15 +1,29 @@
 #!/bin/bash
-# Makes this checkout ready: tools/setup.sh [TARGET]   (default: kevin_programs; "all" also builds the tests)
-# System packages (apt, only the missing ones), libtorch (private, in .torch), configure, build. Every step is
-# skipped when already done and can be interrupted and repeated. Progress goes to stdout, logs to build/setup.
-# Exits 3 when this machine lacks something that only the person can add, 4 when a step broke, 130 on Ctrl-C.
+# Makes this checkout ready: tools/setup.sh [--without-python] [TARGET...]
+# Targets: `default` (what a run on this machine needs), a program (kevin-model, kevin-trainer, ...), `all` (everything,
+# with the tests and a Python for them). Steps: system packages (apt, only the missing ones), libtorch (private, in
+# .torch), CUDA's device compiler, Python for the tests, configure, build. A step that was done before is skipped; an
+# interrupted one starts again at the next call. The plan with its times comes first; progress goes to stdout, the
+# output of each step to build/setup. Exits 3 when this machine lacks something that only the user can add, 4 when a
+# step failed, 130 on Ctrl-C.
 set -u
 root=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
-target=${1:-kevin_programs}
 logs=$root/build/setup
 venv=$logs/venv
+python_home=$logs/python
 stamp=$root/build/dev/kevin-ready
 torch_version=2.11.0
+
+with_python=yes
+targets=()
+for argument in "$@"; do
+  case $argument in
+    --without-python) with_python=no ;;
+    *) targets+=("${argument%.so}") ;;
+  esac
+done
+[ ${#targets[@]} -gt 0 ] || targets=(default)
+wants() { [[ " ${targets[*]} " == *" $1 "* ]]; }
 
 say() { printf 'kevin set-up: %s\n' "$*"; }
 fail() {   # fail CODE MESSAGE [NEXT STEP]
@@ -23,12 +37,51 @@ stop_ticker() {
   [ -z "$ticker" ] || { kill "$ticker"; wait "$ticker"; } 2>/dev/null
   ticker=
 }
-trap 'stop_ticker; say "interrupted; the next start goes on from here" >&2; exit 130' INT TERM
+trap 'stop_ticker; say "interrupted; the next start continues from here" >&2; exit 130' INT TERM
 trap stop_ticker EXIT
 
-# Says what is going on with the last line of the log: every second on a terminal, else every 20 s.
-tick() {   # tick TITLE LOG
-  local every=20 line sleeper
+# --- The plan: which steps are ahead, and how long each takes (measured on 2 cores and a 1 Gbit/s network). ---
+plan_names=()
+plan_seconds=()
+plan() {   # plan NAME SECONDS TITLE
+  plan_names+=("$1")
+  plan_seconds+=("$2")
+  plan_titles+=("$3")
+}
+plan_titles=()
+minutes() { if [ "$1" -lt 60 ]; then echo "$1 s"; else echo "$((($1 + 30) / 60)) min"; fi; }
+announce() {
+  local i total=0
+  for i in "${!plan_names[@]}"; do total=$((total + plan_seconds[i])); done
+  [ $total -ge 20 ] || return
+  say "this takes about $(minutes $total), once:"
+  for i in "${!plan_names[@]}"; do say "  $(minutes "${plan_seconds[i]}"): ${plan_titles[i]}"; done
+}
+estimate_of() { local i; for i in "${!plan_names[@]}"; do [ "${plan_names[i]}" != "$1" ] || echo "${plan_seconds[i]}"; done; }
+seconds_after() {   # of the steps behind NAME
+  local i found=no total=0
+  for i in "${!plan_names[@]}"; do
+    [ $found = no ] || total=$((total + plan_seconds[i]))
+    [ "${plan_names[i]}" != "$1" ] || found=yes
+  done
+  echo $total
+}
+# What is left of a step: by ninja's own count where its output has one ("[12/80]"), else by the plan.
+seconds_left() {   # seconds_left NAME LAST-LINE ELAPSED
+  local estimate left
+  estimate=$(estimate_of "$1")
+  [ -n "$estimate" ] || return 1
+  left=$((estimate - $3))
+  if [[ $2 =~ ^\[([0-9]+)/([0-9]+)\] ]] && [ "${BASH_REMATCH[1]}" -gt 5 ]; then
+    left=$(($3 * (BASH_REMATCH[2] - BASH_REMATCH[1]) / BASH_REMATCH[1]))
+  fi
+  [ $left -ge 0 ] || left=0
+  echo $((left + $(seconds_after "$1")))
+}
+
+# Shows the last line of the log and the time left: every second on a terminal, else every 20 s.
+tick() {   # tick NAME TITLE LOG
+  local every=20 line left sleeper
   [ -t 1 ] && every=1
   trap - EXIT INT
   trap 'kill "$sleeper"; exit' TERM
@@ -36,23 +89,30 @@ tick() {   # tick TITLE LOG
     sleep "$every" >/dev/null 2>&1 &
     sleeper=$!
     wait
-    line=$(tail -c 400 "$2" 2>/dev/null | tr '\r' '\n' | grep -v '^ *$' | tail -n 1)
+    line=$(tail -c 400 "$3" 2>/dev/null | tr '\r' '\n' | grep -v '^ *$' | tail -n 1)
+    left=$(seconds_left "$1" "$line" "$SECONDS") && left=", about $(minutes "$left") left in all" || left=
     if [ "$every" = 1 ]; then
-      printf '\r\033[K%.*s' "$(($(tput cols 2>/dev/null || echo 80) - 1))" "kevin set-up: $1 ($SECONDS s) $line"
+      printf '\r\033[K%.*s' "$(($(tput cols 2>/dev/null || echo 80) - 1))" "kevin set-up: $2 ($SECONDS s$left) $line"
     else
-      printf 'kevin set-up:   %s s: %.120s\n' "$SECONDS" "$line"
+      printf 'kevin set-up:   %s s%s: %.120s\n' "$SECONDS" "$left" "$line"
     fi
   done
 }
 
+# CPU seconds of all child processes until `times >$logs/times`; its second line reads "1m2.345s 0m3.210s".
+cpu_of_times() {
+  awk 'NR == 2 {for (i = 1; i <= 2; ++i) {split($i, t, /[ms]/); sum += t[1] * 60 + t[2]}; printf "%d", sum}' "$logs/times"
+}
+
 # Runs one step with its output in a log; on failure shows the end of the log and exits.
 step() {   # step NAME TITLE CODE NEXT-STEP COMMAND...
-  local log=$logs/$1.log title=$2 code=$3 next=$4 status
+  local name=$1 log=$logs/$1.log title=$2 code=$3 next=$4 status cpu
   shift 4
   say "$title ..."
   SECONDS=0
   : >"$log"
-  tick "$title" "$log" 9>&- &
+  times >"$logs/times" && cpu=$(cpu_of_times)
+  tick "$name" "$title" "$log" 9>&- &
   ticker=$!
   "$@" >>"$log" 2>&1 </dev/null
   status=$?
@@ -62,7 +122,8 @@ step() {   # step NAME TITLE CODE NEXT-STEP COMMAND...
     tail -n 40 "$log" >&2
     fail "$code" "$title: failed after $SECONDS s (all of its output: $log)" "$next"
   fi
-  say "$title: done, $SECONDS s"
+  times >"$logs/times"
+  say "$title: done, $SECONDS s ($(($(cpu_of_times) - cpu)) s of CPU)"
 }
 
 version_at_least() { [ "$(printf '%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }   # version_at_least HAVE NEED
@@ -105,17 +166,14 @@ missing_packages() {
     installed "$package" || missing+=("$package")
   done
   # A server for the tests of databases on one.
-  if [ "$target" = all ] && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then missing+=(postgresql); fi
+  if wants all && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then missing+=(postgresql); fi
   echo "${missing[*]}"
 }
 
-install_packages() {
-  local packages package as_root=() line lock_wait=-oDPkg::Lock::Timeout=300
-  if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
-    say "no apt on this system; going on with what is installed"
-    return
-  fi
-  packages=$(missing_packages)
+has_apt() { command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; }
+
+install_packages() {   # install_packages "PACKAGE..."
+  local packages=$1 package as_root=() line lock_wait=-oDPkg::Lock::Timeout=300
   [ -n "$packages" ] || return
   line="apt-get update && apt-get install --no-install-recommends $packages"
   if [ "$(id -u)" -ne 0 ]; then
@@ -206,7 +264,8 @@ fetch_torch() {
   mv "$new" "$root/.torch"
 }
 
-find_torch() {   # sets $torch
+# Sets $torch; prints nothing. False: it must be fetched.
+find_torch() {
   if [ -n "${KEVIN_TORCH-}" ]; then
     torch=$KEVIN_TORCH
     [ -e "$torch/lib/libtorch_cpu.so" ] || torch=$KEVIN_TORCH/torch
@@ -224,16 +283,19 @@ find_torch() {   # sets $torch
     rm -rf "$root/.torch"
     return
   fi
-  fetch_torch
   torch=$root/.torch/torch
+  return 1
 }
 
-# Into our own .torch, also one that was made before; a torch of one's own is left alone. Kernels for the CPU need
-# none of it.
+# Into our own .torch, also one that was made before; the user's own torch is left alone. Kernels for the CPU need none
+# of it.
+lacks_device_compiler() {
+  { wants all || wants kevin-gpu-compiler || { wants default && [ "$gpu" = yes ]; }; } &&
+    [ "$torch" = "$root/.torch/torch" ] &&
+    [ "$(cat "$root/.torch/device-compiler.txt" 2>/dev/null)" != "$(compiler_requirements)" ]
+}
 fetch_device_compiler() {
   local new=$root/.torch.new list=$root/.torch/device-compiler.txt
-  [ "$torch" = "$root/.torch/torch" ] || return 0
-  [ "$(cat "$list" 2>/dev/null)" != "$(compiler_requirements)" ] || return 0
   make_venv
   rm -rf "$new"
   mkdir -p "$new/packages" "$new/tmp"
@@ -248,13 +310,25 @@ fetch_device_compiler() {
   rm -rf "$new"
 }
 
-# The format test wants exactly this version; without it that test is skipped.
-fetch_formatter() {
-  [ "$target" = all ] && [ ! -x "$venv/bin/clang-format" ] || return 0
-  [[ $(clang-format --version 2>/dev/null) != *"version 14."* ]] || return 0
-  make_venv
-  "$venv/bin/python" -m pip install clang-format==14.0.6 >"$logs/clang-format.log" 2>&1 </dev/null ||
-    say "clang-format 14 could not be fetched; the format test will be skipped"
+# For the tests: a Python with torch, and the formatter of exactly this version (tools/requirements-tests.txt).
+lacks_test_python() {
+  wants all && [ $with_python = yes ] && [ -z "${KEVIN_PYTHON-}" ] &&
+    ! cmp -s "$root/tools/requirements-tests.txt" "$python_home/ready"
+}
+fetch_test_python() {
+  local python free_mb
+  python=$(usable_python) || fail 3 "no Python 3.10 or newer with venv and ensurepip" "Install python3 and python3-venv."
+  free_mb=$(df -Pm "$root" | awk 'NR == 2 {print $4}')
+  [ "$free_mb" -ge 12000 ] ||
+    fail 3 "$root has $free_mb MB free; a Python with torch needs 12000 MB while it is unpacked" \
+      "Make room, or leave out the tests that need it: tools/test --without-python"
+  rm -rf "$python_home"
+  mkdir -p "$python_home.tmp"
+  step python "Python with torch for the tests (5 GB)" 4 "Is the network up? Then start again; or tools/test --without-python." \
+    env TMPDIR="$python_home.tmp" bash -c '"$1" -m venv "$2" && "$2/bin/python" -m pip install --no-cache-dir --only-binary=:all: -r "$3"' \
+    -- "$python" "$python_home" "$root/tools/requirements-tests.txt"
+  rm -rf "$python_home.tmp"
+  cp "$root/tools/requirements-tests.txt" "$python_home/ready"
 }
 
 jobs() {   # a file with torch in it takes up to 2 GB to compile
@@ -265,26 +339,61 @@ jobs() {   # a file with torch in it takes up to 2 GB to compile
   echo $((cores < memory ? cores : memory))
 }
 
+# What is built: the targets asked for, and the programs that were built before, so that none is out of date.
+build_targets() {
+  local target program
+  for target in "${targets[@]}"; do
+    case $target in
+      all) echo all && return ;;
+      default) [ "$gpu" = yes ] && echo kevin_gpu_run || echo kevin_cpu_run ;;
+      *) echo "$target" ;;
+    esac
+  done
+  for program in kevin kevin-evaluator kevin-runner kevin-gpu-judge.so kevin-gpu-runner kevin-gpu-examiner \
+    kevin-gpu-compiler kevin-model kevin-trainer; do
+    [ ! -e "$root/build/dev/bin/$program" ] || echo "${program%.so}"
+  done
+}
+layout=2   # of the source folders; a build folder of another one is made anew
+inputs() { printf '%s\n' "$torch" "$root KEVIN_TORCH=${KEVIN_TORCH-}" "$gpu" "layout $layout"; }
+must_configure() { [ ! -e "$root/build/dev/build.ninja" ] || [ "$(inputs)" != "$(cat "$root/build/dev/kevin-configured" 2>/dev/null)" ]; }
+
+# Seconds of one core, measured without a compiler cache.
+build_cost() {
+  local target cost=0
+  for target in "${targets[@]}"; do
+    case $target in
+      all) cost=$((cost + 1900)) ;;
+      default) [ -e "$root/build/dev/bin/kevin" ] && cost=$((cost + 60)) || cost=$((cost + 420 + ($([ "$gpu" = yes ] && echo 60 || echo 0)))) ;;
+      kevin-model | kevin-trainer) cost=$((cost + 360)) ;;
+      *) cost=$((cost + 40)) ;;
+    esac
+  done
+  echo $((cost / $(jobs)))
+}
+
 build() {
-  local started=$logs/started
+  local started=$logs/started list
   cd "$root" || exit 4
   touch "$started"
-  printf '%s\n' "$torch" "$root KEVIN_TORCH=${KEVIN_TORCH-}" "$gpu" >"$logs/inputs"
   if [ -e build/dev/CMakeCache.txt ] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" build/dev/CMakeCache.txt; then
     rm -rf build/dev   # the checkout was moved or copied
   fi
-  if [ ! -e build/dev/build.ninja ] || ! cmp -s "$logs/inputs" build/dev/kevin-configured; then
-    compiler_good_enough "${CXX:-g++}" || { compiler_good_enough g++-12 && export CC=gcc-12 CXX=g++-12; }
-    step configure "configure" 3 "See README.md for the list of packages." \
-      cmake --preset dev
-    cp "$logs/inputs" build/dev/kevin-configured
+  if [ -e build/dev ] && ! grep -qxF "layout $layout" build/dev/kevin-configured 2>/dev/null; then
+    rm -rf build/dev
   fi
-  local targets=(--target "$target")
-  [ "$target" = all ] && targets=()   # the preset's own list
-  step build "build" 4 "If the sources are unchanged: rm -rf build, then start again." \
-    cmake --build --preset dev -j "$(jobs)" "${targets[@]}"
+  if must_configure; then
+    compiler_good_enough "${CXX:-g++}" || { compiler_good_enough g++-12 && export CC=gcc-12 CXX=g++-12; }
+    step configure "configure" 3 "See README.md for what it needs." \
+      cmake --preset dev
+    inputs >build/dev/kevin-configured
+  fi
+  mapfile -t list < <(build_targets)
+  if wants default || wants all; then :; else say "building ${targets[*]}, needed here for the first time"; fi
+  step build "build" 4 "If the sources are unchanged: rm -rf build/dev, then start again." \
+    cmake --build --preset dev -j "$(jobs)" --target "${list[@]}"
   # Dated before the build began, so that an edit made meanwhile counts as newer.
-  cp "$logs/inputs" "$logs/ready"
+  inputs >"$logs/ready"
   touch -r "$started" "$logs/ready"
   mv "$logs/ready" "$stamp"
 }
@@ -298,9 +407,19 @@ if ! flock -n 9; then
 fi
 gpu=no
 has_gpu && gpu=yes
-install_packages
+packages=
+if has_apt; then packages=$(missing_packages); else say "no apt on this system; going on with what is installed"; fi
+[ -z "$packages" ] || plan apt-install 60 "system packages: $packages"
+find_torch || plan torch "$([ "$gpu" = yes ] && echo 120 || echo 60)" \
+  "libtorch $torch_version ($([ "$gpu" = yes ] && echo "with the CUDA libraries, 5 GB" || echo "CPU part, 1.3 GB")), into .torch"
+lacks_device_compiler && plan device-compiler 20 "CUDA's device compiler and headers (250 MB), into .torch"
+lacks_test_python && plan python 90 "a Python with torch for the tests (5 GB; tools/test --without-python leaves it out)"
+must_configure && plan configure 10 "configure"
+plan build "$(build_cost)" "build: ${targets[*]}"
+announce
+install_packages "$packages"
 newer_cmake
-find_torch
-fetch_device_compiler
-fetch_formatter
+find_torch || fetch_torch
+! lacks_device_compiler || fetch_device_compiler
+! lacks_test_python || fetch_test_python
 build

@@ -28,11 +28,11 @@ stub_at() { printf '#!/bin/sh\n%s\n' "$2" >"$1"; chmod +x "$1"; }
 make_checkout
 root=$(readlink -f "$work/c")
 stub_at "$root/tools/setup.sh" 'echo "setup $*"; exit ${SETUP_STATUS:-0}'
-ready() { printf '%s\n' "$root/torch" "$root KEVIN_TORCH=" yes >"$root/build/dev/kevin-ready"; }
+ready() { printf '%s\n' "$root/torch" "$root KEVIN_TORCH=" yes "layout 2" >"$root/build/dev/kevin-ready"; }
 unset KEVIN_TORCH
 
 out=$("$root/tools/kevin" 2>/dev/null)
-check "without a stamp, set-up comes first" contains "$("$root/tools/kevin" 2>&1)" "setup kevin_programs"
+check "without a stamp, set-up comes first" contains "$("$root/tools/kevin" 2>&1)" "setup default"
 check "set-up prints to stderr only" same "$out" "kevin <> <>"
 ready
 out=$("$root/tools/kevin" "a  b" c 2>&1)
@@ -46,7 +46,7 @@ sleep 0.02
 touch "$root/env/new.cc"
 check "a newer source sets up again" contains "$("$root/tools/kevin" 2>&1)" "setup"
 out=$(SETUP_STATUS=3 "$root/tools/kevin" 2>&1)
-check "a failed set-up ends it with that code" same "$? $out" "3 setup kevin_programs"
+check "a failed set-up ends it with that code" same "$? $out" "3 setup default"
 sleep 0.02
 ready
 rm "$root/torch/lib/libtorch_cpu.so"
@@ -62,7 +62,7 @@ make_machine() {   # a PATH on which only harmless programs and stubs are found
     ln -s "$(type -P $program)" "$bin/$program"
   done
   stub_at "$bin/g++" 'echo 12'
-  stub_at "$bin/cmake" 'case $1 in --version) echo "cmake version 3.25.1";; --preset) echo "cmake $*" >>'"$work"'/calls; touch build/dev/build.ninja;; *) echo "cmake $*" >>'"$work"'/calls;; esac'
+  stub_at "$bin/cmake" 'case $1 in --version) echo "cmake version 3.25.1";; --preset) mkdir -p build/dev; echo "cmake $*" >>'"$work"'/calls; touch build/dev/build.ninja;; *) echo "cmake $*" >>'"$work"'/calls;; esac'
   stub_at "$bin/dpkg" 'exit 0'
   stub_at "$bin/dpkg-query" 'echo "ii "'
   stub_at "$bin/apt-cache" 'exit 0'
@@ -124,21 +124,42 @@ check "torch is fetched when there is none" same "$? $(grep -c '^pip.*--no-deps.
 check "half a download is replaced" test ! -e "$work/c/.torch.new" -a -e "$work/c/.torch/torch/lib/libtorch_cpu.so"
 setup >/dev/null
 check "and kept" same "$(grep -c '^pip.*torch==' "$work/calls")" 1
-check "the device compiler is fetched with it, once" same "$(grep -c '^pip.*--no-deps.*nvidia-cuda-nvrtc==13' "$work/calls")" 1
+check "a run on a CPU needs no device compiler" same "$(grep -c '^pip.*nvidia-cuda-nvrtc==13' "$work/calls")" 0
+setup kevin-gpu-compiler >/dev/null
+check "which is fetched when its program is built, once" same "$(grep -c '^pip.*--no-deps.*nvidia-cuda-nvrtc==13' "$work/calls")" 1
 rm "$work/c/.torch/device-compiler.txt"   # as an older set-up left it
-setup >/dev/null
+setup kevin-gpu-compiler >/dev/null
 check "a .torch from before gets it too" same "$(grep -c '^pip.*nvidia-cuda-nvrtc==13' "$work/calls")" 2
 check "and keeps its torch" same "$(grep -c '^pip.*torch==' "$work/calls")" 1
 rm "$work/c/.torch/device-compiler.txt"
 cp "$bin/fake-pip" "$work/fake-pip"
 stub_at "$work/c/build/setup/venv/bin/python" 'exit 1'
-out=$(setup)
+out=$(setup kevin-gpu-compiler)
 check "without a network the rest still works" contains "$? $out" "0 "
 check "and it is said" contains "$out" "kernels for a GPU cannot be compiled"
 cp "$work/fake-pip" "$work/c/build/setup/venv/bin/python"
 echo "torch==2.10.0" >"$work/c/.torch/requirements.txt"
 setup >/dev/null
 check "another list of requirements is fetched anew" same "$(grep -c '^pip.*torch==' "$work/calls")" 2
+
+# --- one program more, the plan, old build folders ---
+make_machine
+torch=$work/c/torch
+out=$(setup)
+check "the plan says how long it takes" contains "$out" "this takes about"
+mkdir -p "$work/c/build/dev/bin" && touch "$work/c/build/dev/bin/kevin-model"
+: >"$work/calls"
+out=$(setup kevin-gpu-judge.so)
+check "a plug-in is built by its name" contains "$(cat "$work/calls")" "--target kevin-gpu-judge kevin-model"
+check "and it is said" contains "$out" "building kevin-gpu-judge, needed here for the first time"
+echo "layout 1" >"$work/c/build/dev/kevin-configured"
+touch "$work/c/build/dev/old"
+setup >/dev/null
+check "a build folder of an older layout is made anew" test ! -e "$work/c/build/dev/old" -a -e "$work/c/build/dev/build.ninja"
+stub_at "$bin/nproc" 'echo 2'
+out=$(setup all)
+check "the tests' Python is planned" contains "$out" "a Python with torch for the tests"
+check "and can be left out" same "$(setup --without-python all | grep -c 'Python with torch')" 0
 
 [ $failed = 0 ] && rm -rf "$work" && echo "all script tests passed"
 exit $failed
