@@ -179,4 +179,16 @@ class ProblemSet {
   std::vector<std::string> order_;
 };
 
+// A correct kernel that computes in another order or with another formula than eager: a serial sum, a split sum, an
+// online softmax, fast intrinsics. The check of its problem must accept it.
+struct Alternative {
+  std::string name;    // "serial sum"
+  std::string source;  // a `cpp` candidate for float32
+};
+
+// The alternatives of a problem, by file name: FOLDER/alternatives/level1/019_relu/*.cpp for the problem file
+// FOLDER/level1/019_relu.toml. The name is the comment in the first line. Empty where there is no such folder.
+// Throws Error(kBadRequest) for a file that cannot be read or has no name.
+std::vector<Alternative> AlternativesFor(const Problem& problem);
+
 }  // namespace kevin

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <numeric>
 #include <tuple>
 
@@ -77,6 +79,24 @@ size_t Distance(const std::string& wanted, const std::string& known) {
   if (wanted == known) return 0;
   if (wanted.size() >= 3 && known.find(wanted) != std::string::npos) return 1;
   return EditDistance(wanted, known);
+}
+
+Alternative ReadAlternative(const fs::path& path) {
+  constexpr std::string_view kComment = "// ";
+  std::ifstream file(path, std::ios::binary);
+  Alternative alternative;
+  alternative.source.assign(std::istreambuf_iterator<char>(file), {});
+  if (!file.is_open() || file.bad()) {
+    throw Error(ExitCode::kBadRequest, fmt::format("{}: cannot be read", path.string()),
+                "check its permissions");
+  }
+  const std::string line = alternative.source.substr(0, alternative.source.find('\n'));
+  if (!line.starts_with(kComment) || line.size() == kComment.size()) {
+    throw Error(ExitCode::kBadRequest, fmt::format("{}:1: the kernel has no name", path.string()),
+                "write it as a comment into the first line: // serial sum");
+  }
+  alternative.name = line.substr(kComment.size());
+  return alternative;
 }
 
 }  // namespace
@@ -162,6 +182,26 @@ Problem ProblemSet::Find(const std::string& id) const {
                 "change the id or move the file");
   }
   return problem;
+}
+
+std::vector<Alternative> AlternativesFor(const Problem& problem) {
+  // The problem's folder is as far above the file as its id is deep. A user's file has an id of its own choice.
+  fs::path folder = problem.path.parent_path();
+  for (const char c : problem.id) {
+    if (c == '/') folder = folder.parent_path();
+  }
+  const fs::path relative = problem.path.lexically_relative(folder);
+  if (problem.path.empty() || ProblemIdOf(relative) != problem.id) return {};
+  std::vector<fs::path> files;
+  std::error_code none;
+  const fs::path place = folder / "alternatives" / relative.parent_path() / relative.stem();
+  for (const auto& entry : fs::directory_iterator(place, none)) {
+    if (entry.path().extension() == ".cpp") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  std::vector<Alternative> alternatives;
+  for (const fs::path& file : files) alternatives.push_back(ReadAlternative(file));
+  return alternatives;
 }
 
 std::vector<std::string> ProblemSet::Nearest(const std::string& id) const {
