@@ -7,7 +7,7 @@
 #include <numeric>
 #include <utility>
 
-#include "env/problem/hash.h"
+#include "env/problem/text.h"
 #include "env/process/seconds_since.h"
 #include "env/verdict/shapes.h"
 

@@ -7,7 +7,7 @@
 
 #include "agent/feedback.h"
 #include "env/error.h"
-#include "env/kinds.h"
+#include "env/problem/problem.h"
 #include "env/process/write_file.h"
 #include "tools/commands.h"
 #include "tools/export/commands.h"

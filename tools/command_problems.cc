@@ -6,7 +6,7 @@
 
 #include "env/error.h"
 #include "env/problem/precision.h"
-#include "env/problem/suites.h"
+#include "env/problem/problem.h"
 #include "tools/admission.h"
 #include "tools/baselines.h"
 #include "tools/commands.h"

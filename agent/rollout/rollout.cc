@@ -14,7 +14,7 @@
 #include "agent/rollout/exclusive_gate.h"
 #include "agent/rollout/rollout_tally.h"
 #include "env/error.h"
-#include "env/kinds.h"
+#include "env/problem/problem.h"
 #include "env/process/seconds_since.h"
 
 namespace kevin {

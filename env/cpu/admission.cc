@@ -10,7 +10,6 @@
 
 #include "env/cpu/checker.h"
 #include "env/error.h"
-#include "env/problem/float16.h"
 #include "env/problem/precision.h"
 #include "env/verdict/decoy_result.h"
 

@@ -1,7 +1,7 @@
 #include "env/cpu/checker.h"
 
 #include "env/error.h"
-#include "env/problem/float16.h"
+#include "env/problem/precision.h"
 #include "env/process/parallel_for.h"
 
 namespace kevin {

@@ -11,8 +11,7 @@
 #include <sstream>
 
 #include "env/error.h"
-#include "env/problem/hash.h"
-#include "env/problem/printable.h"
+#include "env/problem/text.h"
 #include "env/process/device_lock.h"
 #include "env/process/machine.h"
 #include "env/process/run_to_end.h"

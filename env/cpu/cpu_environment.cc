@@ -12,8 +12,8 @@
 
 #include "env/cpu/compile.h"
 #include "env/error.h"
-#include "env/problem/hash.h"
 #include "env/problem/precision.h"
+#include "env/problem/text.h"
 #include "env/process/evaluator_client.h"
 #include "env/process/machine.h"
 #include "env/process/programs.h"

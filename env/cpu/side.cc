@@ -11,7 +11,7 @@
 #include <optional>
 
 #include "env/error.h"
-#include "env/problem/printable.h"
+#include "env/problem/text.h"
 
 namespace kevin {
 namespace {

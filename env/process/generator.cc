@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "env/error.h"
-#include "env/problem/float16.h"
 #include "env/problem/precision.h"
 #include "env/process/parallel_for.h"
 

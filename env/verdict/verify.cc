@@ -11,7 +11,6 @@
 #include <numeric>
 #include <vector>
 
-#include "env/problem/float16.h"
 #include "env/problem/precision.h"
 #include "env/process/generator.h"
 #include "env/process/parallel_for.h"

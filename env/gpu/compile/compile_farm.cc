@@ -15,7 +15,7 @@
 #include "env/gpu/compile/folder_hash.h"
 #include "env/gpu/compile/ptxas_report.h"
 #include "env/gpu/ptx/inspect_ptx.h"
-#include "env/problem/hash.h"
+#include "env/problem/text.h"
 
 namespace kevin {
 namespace {

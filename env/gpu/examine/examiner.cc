@@ -18,7 +18,7 @@
 #include "env/gpu/examine/counters.h"
 #include "env/gpu/examine/examine_job.h"
 #include "env/gpu/runner/drawing.h"
-#include "env/problem/printable.h"
+#include "env/problem/text.h"
 #include "env/process/run_to_end.h"
 #include "env/process/slot_layout.h"
 #include "env/process/work_folder.h"

@@ -8,7 +8,6 @@
 #include <functional>
 
 #include "env/gpu/judge/gpu_checker.h"
-#include "env/problem/float16.h"
 #include "env/problem/precision.h"
 #include "env/process/device_lock.h"
 #include "env/process/seconds_since.h"

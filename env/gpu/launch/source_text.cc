@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "env/gpu/launch/launch_function.h"
-#include "env/problem/printable.h"
+#include "env/problem/text.h"
 
 namespace kevin::launch {
 

@@ -264,8 +264,8 @@ TEST_CASE("a problem set goes by the names of its files") {
   }
   SECTION("an id that disagrees with its file's place is refused") {
     CHECK(Complaint(set, "level2/100")
-              .find("100_a.toml: id: 'level1/19' does not agree with the file's place, which "
-                    "says 'level2/100'") != std::string::npos);
+              .find("100_a.toml: id: 'level1/19' does not agree with the path of the file, "
+                    "which gives 'level2/100'") != std::string::npos);
   }
   SECTION("a path is read wherever it lies") {
     CHECK(set.Find((folder.path() / "mine/own.toml").string()).id == "level1/19");

@@ -1,16 +1,19 @@
 #pragma once
-// One table of a TOML file, read with messages a person can act on: every getter throws Error(kBadRequest)
-// with "FILE:LINE: KEY: reason" and a next step. Internal to the problem loader. Views a toml::table that
-// must outlive it.
+// Reading the TOML of a problem file; internal to the problem loader. Every error is Error(kBadRequest) with
+// "FILE:LINE: KEY: reason" and a next step.
 
 #include <toml++/toml.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "env/problem/problem.h"
+
 namespace kevin {
 
+// A view of one table; the toml::table must outlive it.
 class TomlSection {
  public:
   // `name` is the dotted path of the table ("inputs[0]"); "" for the whole file.
@@ -21,6 +24,7 @@ class TomlSection {
   bool Has(std::string_view key) const { return table_->contains(key); }
   std::string Key(std::string_view key) const;  // "inputs[0].shape"
 
+  // Values; each throws for another type.
   void CheckKeys(const std::vector<std::string_view>& known) const;
   const toml::node& Require(std::string_view key) const;
   std::string String(std::string_view key) const;  // not blank
@@ -34,10 +38,10 @@ class TomlSection {
   // The same table under another name in messages.
   TomlSection Named(std::string name) const { return {file_, *table_, std::move(name)}; }
 
-  // `at` is where the line number comes from; `key` as written in the message.
+  // `at` gives the line number; `key` is printed unchanged.
   [[noreturn]] void Fail(const toml::source_region& at, const std::string& key, const std::string& reason,
                          const std::string& next_step) const;
-  // The same for a key of this table that is there.
+  // For a key that this table has.
   [[noreturn]] void Fail(std::string_view key, const std::string& reason, const std::string& next_step) const;
   // For the table itself.
   [[noreturn]] void FailHere(const std::string& reason, const std::string& next_step) const;
@@ -48,5 +52,15 @@ class TomlSection {
   std::string name_;
   const toml::table* table_;
 };
+
+// Why `name` cannot name a tensor or a size symbol, which are in scope in C++ and in TorchScript; empty if it can.
+std::string WhyNoName(std::string_view name);
+
+// Fills sizes and shape_sets from the table `sizes`: [sizes.NAME] has one shape; [[sizes.NAME]] stands once for each of
+// several, with an optional weight. Messages name a shape "sizes.mine/2", counted from 1.
+void ReadSizeSets(const TomlSection& sizes, Problem* problem);
+
+// The values of a stored input: `text` is the base64 of a zlib stream of exactly `bytes` bytes. Nothing if it is not.
+std::optional<std::string> UnpackValues(const std::string& text, size_t bytes);
 
 }  // namespace kevin
