@@ -16,8 +16,7 @@
 #include "env/error.h"
 #include "env/problem/precision.h"
 #include "env/problem/problem.h"
-#include "env/process/device_lock.h"
-#include "env/process/seconds_since.h"
+#include "env/process/machine.h"
 #include "prompts/prompts.h"
 
 namespace kevin {

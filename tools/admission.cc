@@ -14,7 +14,7 @@
 #include "env/error.h"
 #include "env/gpu/gpu_environment.h"
 #include "env/problem/precision.h"
-#include "env/process/seconds_since.h"
+#include "env/process/machine.h"
 #include "tools/admission_log.h"
 #include "tools/device_options.h"
 #include "tools/table.h"

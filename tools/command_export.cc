@@ -8,7 +8,7 @@
 #include "agent/feedback.h"
 #include "env/error.h"
 #include "env/problem/problem.h"
-#include "env/process/write_file.h"
+#include "env/process/files.h"
 #include "tools/commands.h"
 #include "tools/export/commands.h"
 #include "trajectories/store.h"

@@ -15,7 +15,7 @@
 #include "agent/rollout/rollout_tally.h"
 #include "env/error.h"
 #include "env/problem/problem.h"
-#include "env/process/seconds_since.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <thread>
 
-#include "env/process/rearrange.h"
+#include "env/process/generator.h"
 
 namespace kevin {
 namespace {

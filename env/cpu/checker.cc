@@ -2,7 +2,7 @@
 
 #include "env/error.h"
 #include "env/problem/precision.h"
-#include "env/process/parallel_for.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 namespace {

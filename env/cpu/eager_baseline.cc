@@ -8,7 +8,7 @@
 #include "env/cpu/peak.h"
 #include "env/cpu/timed_process.h"
 #include "env/error.h"
-#include "env/process/device_lock.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 namespace {
@@ -32,7 +32,7 @@ double BatchUs(Session& session, int calls) {
 }  // namespace
 
 nlohmann::json MeasureEager(Session& session) {
-  const DeviceLock lock("cpu", LockMode::kAlone, nullptr);
+  const DeviceLock lock("cpu", LockMode::kExclusive, nullptr);
   const int calls =
       std::clamp(static_cast<int>(std::ceil(kMinBatch_us / session.reference_us())), 1, session.slots());
   const auto start = Clock::now();

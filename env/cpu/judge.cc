@@ -12,8 +12,7 @@
 #include "env/cpu/peak.h"
 #include "env/cpu/timed_process.h"
 #include "env/error.h"
-#include "env/process/device_lock.h"
-#include "env/process/seconds_since.h"
+#include "env/process/machine.h"
 #include "env/verdict/estimate.h"
 
 namespace kevin {
@@ -170,7 +169,7 @@ std::unique_ptr<Contender> Judgement::VerifyPhase() {
     }
   }
   if (timed_out) {  // confirmed once, alone on the machine and with a single call
-    const DeviceLock lock("cpu", LockMode::kAlone, &result_.wait_s);
+    const DeviceLock lock("cpu", LockMode::kExclusive, &result_.wait_s);
     try {
       contender = StartCandidate();
       VerifyOnce(*contender, 1);
@@ -416,7 +415,7 @@ Measured Judgement::Report(const std::vector<std::vector<Round>>& rounds) {
 }
 
 void Judgement::MeasurePhase(std::unique_ptr<Contender> first) {
-  const DeviceLock lock("cpu", LockMode::kAlone, &result_.wait_s);
+  const DeviceLock lock("cpu", LockMode::kExclusive, &result_.wait_s);
   Phase(request_.confirm ? "confirm" : "measure");
   const auto begin = Clock::now();
   try {

@@ -13,7 +13,7 @@
 #include "env/cpu/peak.h"
 #include "env/error.h"
 #include "env/problem/precision.h"
-#include "env/process/device_lock.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 namespace {
@@ -70,7 +70,7 @@ Session::Session(SessionOptions options)
     : options_(std::move(options)), sized_(AtSize(options_.problem, options_.size)), random_(SecretSeed()) {
   sized_.problem = &options_.problem;
   truth_ = std::make_unique<Reference>(options_.problem, options_.threads);
-  const DeviceLock lock("cpu", LockMode::kAlone, nullptr);  // what is timed here must not be disturbed
+  const DeviceLock lock("cpu", LockMode::kExclusive, nullptr);  // what is timed here must not be disturbed
   ChooseSlots();
   LayOut();
   StartTwin();

@@ -12,7 +12,7 @@
 #include "env/cpu/side.h"
 #include "env/environment.h"
 #include "env/process/generator.h"
-#include "env/process/slot_layout.h"
+#include "env/process/runner_protocol.h"
 #include "env/reference/reference.h"
 
 namespace kevin {

@@ -13,7 +13,7 @@
 
 #include "env/problem/precision.h"
 #include "env/process/generator.h"
-#include "env/process/parallel_for.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 namespace {

@@ -19,9 +19,9 @@
 #include "env/gpu/examine/examine_job.h"
 #include "env/gpu/runner/drawing.h"
 #include "env/problem/text.h"
-#include "env/process/run_to_end.h"
-#include "env/process/slot_layout.h"
-#include "env/process/work_folder.h"
+#include "env/process/files.h"
+#include "env/process/runner_protocol.h"
+#include "env/process/spawn.h"
 
 namespace kevin {
 namespace {

@@ -9,8 +9,7 @@
 
 #include "env/gpu/judge/gpu_checker.h"
 #include "env/problem/precision.h"
-#include "env/process/device_lock.h"
-#include "env/process/seconds_since.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 namespace {

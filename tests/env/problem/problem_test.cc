@@ -235,10 +235,10 @@ TEST_CASE("an unknown problem offers the nearest ids and names") {
   CHECK(Complaint(set, "19").find("did you mean level1/19 (ReLU)") != std::string::npos);
   CHECK(Complaint(set, "level1/101").find("level1/100 (Hinge loss)") != std::string::npos);
   CHECK(Complaint(set, "leve1/19").find("did you mean level1/19 (ReLU)") != std::string::npos);
-  CHECK(Complaint(set, "something quite different") ==
-        "unknown problem 'something quite different' | `kevin problems` lists all; a file of your own is "
-        "given by "
-        "its path (my.toml)");
+  CHECK(
+      Complaint(set, "something quite different") ==
+      "unknown problem 'something quite different' | `kevin problems` lists all; name a file of your own by "
+      "its path (my.toml)");
 }
 
 TEST_CASE("a problem set goes by the names of its files") {

@@ -1,12 +1,12 @@
-#include "env/process/write_file.h"
+#include "env/process/files.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 
 #include "env/error.h"
 
@@ -60,6 +60,22 @@ void WriteFile(const std::string& path, const std::string& bytes, bool force) {
     WriteNew(part, O_CREAT | O_TRUNC, bytes);
     if (rename(part.c_str(), path.c_str()) != 0) ThrowCannotWrite(path, errno);
   }
+}
+
+WorkFolder::WorkFolder(const std::filesystem::path& parent, const std::string& prefix) {
+  std::error_code ignored;
+  std::filesystem::create_directories(parent, ignored);
+  std::string name = (parent / (prefix + "-XXXXXX")).string();
+  if (!mkdtemp(name.data())) {
+    throw Error(ExitCode::kBroken, "cannot make a folder in " + parent.string() + ": " + std::strerror(errno),
+                "free some disk space, or point XDG_CACHE_HOME elsewhere");
+  }
+  path_ = name;
+}
+
+WorkFolder::~WorkFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
 }
 
 }  // namespace kevin
