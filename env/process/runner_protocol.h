@@ -1,6 +1,6 @@
 #pragma once
 // What the trusted side tells a fresh runner, once, over the socket it is born with. After that only the
-// hand-over page speaks.
+// shared control page is used.
 
 #include <cstdint>
 #include <string>
@@ -26,8 +26,8 @@ struct RunnerLoad {
 };
 
 // What a process that runs one side gets as its environment: the same threads, waiting passively.
-std::vector<std::string> SideEnvironment(int threads);
-// As SideEnvironment, and a bundle's way to torch: for programs of our own.
+std::vector<std::string> RunnerEnvironment(int threads);
+// As RunnerEnvironment, and a bundle's way to torch: for programs of our own.
 std::vector<std::string> TrustedEnvironment(int threads);
 
 // The start of a command line that runs a compiler in its sandbox (`kevin-runner exec`); the compiler's own
@@ -42,7 +42,7 @@ struct SandboxedCompiler {
 std::vector<std::string> CompilerCommand(const SandboxedCompiler& compiler);
 
 // Descriptors that travel with a RunnerLoad, in this order.
-enum LoadDescriptor { kHandoverFd, kInputsFd, kOutputsFd, kLibraryFd, kLogFd, kLoadDescriptors };
+enum LoadDescriptor { kControlPageFd, kInputsFd, kOutputsFd, kLibraryFd, kLogFd, kLoadDescriptors };
 
 inline constexpr size_t kLogBytes = 64 << 10;  // the candidate's stdout and stderr; what is over is lost
 

@@ -1,11 +1,10 @@
 #pragma once
-// The hand-over between the trusted side, which owns the clock, and a process that runs one side of a pair:
-// the candidate's runner or its twin with the reference. Both use exactly this code, so that both pay the
-// same.
+// The shared control page: how the trusted side, which owns the clock, asks a process for a batch of calls. The runner of a
+// candidate and the reference process use exactly this code, so that both pay the same.
 //
-// One batch: the trusted side fills `calls` and `slot`, then bumps `go`; the process makes the calls in that
-// order, counting `returned`, and sets `done` to go's value. Everything here lies in memory that a hostile
-// candidate can write: nothing read from it is believed beyond "look now".
+// One batch: the trusted side fills `calls` and `slot`, then increments `go`. The process makes the calls in that order,
+// counts `returned`, and sets `done` to the value of `go`. A hostile candidate can write all of it: nothing read from it is
+// believed beyond "look now".
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -22,19 +21,19 @@ inline constexpr int kMaxSlots = 256;  // calls in one batch at most
 inline constexpr int kMaxArguments = 64;
 inline constexpr int kMaxOutputs = 4;
 
-enum class HandoverState : uint32_t { kStarting = 0, kReady = 1, kLoadFailed = 2 };
-enum class HandoverCommand : uint32_t { kRun = 0, kPublish = 1 };  // kPublish: the reference's twin only
+enum class PageState : uint32_t { kStarting = 0, kReady = 1, kLoadFailed = 2 };
+enum class PageCommand : uint32_t { kRun = 0, kPublish = 1 };  // kPublish: the reference process only
 
-struct Handover {
+struct SharedControlPage {
   alignas(64) std::atomic<uint32_t> go;
   alignas(64) std::atomic<uint32_t> done;
   alignas(64) std::atomic<uint32_t> returned;
   alignas(64) std::atomic<uint32_t> state;
-  std::atomic<uint64_t> fault_address;  // where a crash hit, as the runner's handler noted it
-  HandoverCommand command;
+  std::atomic<uint64_t> fault_address;  // of a crash, noted by the handler of the runner
+  PageCommand command;
   uint32_t calls;
   uint16_t slot[kMaxSlots];
-  uint64_t published_offset[kMaxSlots][kMaxOutputs];  // twin: where in its arena each call's outputs lie
+  uint64_t published_offset[kMaxSlots][kMaxOutputs];  // reference process: places of each call's outputs
   char message[1024];                                 // why loading failed
 };
 
@@ -42,7 +41,7 @@ inline void FutexWake(std::atomic<uint32_t>* word) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
-// Waits until *word differs from `seen`. False when `timeout_s` (>= 0) ran out; negative: waits for ever.
+// Waits until *word differs from `seen`. False when `timeout_s` (>= 0) ran out; negative: waits without limit.
 inline bool FutexWaitWhile(std::atomic<uint32_t>* word, uint32_t seen, double timeout_s) {
   timespec deadline{};
   clock_gettime(CLOCK_MONOTONIC, &deadline);
