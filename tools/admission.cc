@@ -35,8 +35,8 @@ std::vector<Row> RowsOf(const std::vector<DecoyResult>& decoys) {
   std::vector<Row> rows;
   for (const DecoyResult& decoy : decoys) {
     rows.push_back({decoy.name, decoy.must_pass, decoy.passed,
-                    decoy.told_apart ? decoy.reason : "nearer to the truth than the outputs' rounding",
-                    decoy.told_apart});
+                    decoy.distinguishable ? decoy.reason : "nearer to the truth than the outputs' rounding",
+                    decoy.distinguishable});
   }
   return rows;
 }
@@ -55,7 +55,7 @@ void TryAlternatives(CpuEnvironment& environment, const Problem& problem, const 
 std::string Judgement(const std::vector<Row>& rows) {
   std::string reason;
   for (const Row& row : rows) {
-    if (row.passed == row.must_pass || !row.told_apart) continue;
+    if (row.passed == row.must_pass || !row.distinguishable) continue;
     reason += (reason.empty() ? "" : "; ") + row.name + (row.must_pass ? " was rejected" : " passed");
   }
   return reason;
@@ -81,7 +81,7 @@ AdmissionResult AtEachShape(const Problem& problem, EvaluateOptions options,
 
 int AdmissionResult::Count(bool must_pass, bool passed) const {
   int count = 0;
-  for (const Row& row : rows) count += row.told_apart && row.must_pass == must_pass && row.passed == passed;
+  for (const Row& row : rows) count += row.distinguishable && row.must_pass == must_pass && row.passed == passed;
   return count;
 }
 
@@ -134,7 +134,7 @@ std::vector<Json> EventsOf(const AdmissionRecord& record, const std::vector<Row>
                       {"size", record.size},
                       {"precision", record.precision},
                       {"name", row.name},
-                      {"must_pass", row.told_apart ? Json(row.must_pass) : Json()},
+                      {"must_pass", row.distinguishable ? Json(row.must_pass) : Json()},
                       {"passed", row.passed},
                       {"reason", row.reason}});
   }
@@ -161,8 +161,8 @@ void PrintTable(const Problem& problem, const AdmissionRecord& record, const std
   std::vector<std::vector<std::string>> table;
   for (const Row& row : rows) {
     const char* verdict = row.passed ? "passed" : "rejected";
-    const char* demand = row.must_pass ? "must pass" : row.told_apart ? "must fail" : "may pass";
-    const bool as_it_must = row.passed == row.must_pass || !row.told_apart;
+    const char* demand = row.must_pass ? "must pass" : row.distinguishable ? "must fail" : "may pass";
+    const bool as_it_must = row.passed == row.must_pass || !row.distinguishable;
     table.push_back({"  " + row.name, demand, as_it_must ? verdict : std::string(verdict) + "  <-- WRONG",
                      row.reason.substr(0, 60)});
   }
@@ -228,7 +228,7 @@ class Admission {
     record->right_passed = result.Count(true, true);
     record->right = record->right_passed + result.Count(true, false);
     record->too_near = static_cast<int>(std::count_if(result.rows.begin(), result.rows.end(),
-                                                      [](const Row& row) { return !row.told_apart; }));
+                                                      [](const Row& row) { return !row.distinguishable; }));
     totals_.Add(*record);
     const std::vector<Json> events = EventsOf(*record, result.rows);
     log_.Add(events, *record);

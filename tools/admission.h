@@ -28,7 +28,7 @@ struct AdmissionRow {
   bool must_pass = false;
   bool passed = false;
   std::string reason;
-  bool told_apart = true;  // false: right, as far as the outputs' type can tell; counts neither way
+  bool distinguishable = true;  // false: right, as far as the outputs' type can tell; counts neither way
 };
 
 struct AdmissionResult {

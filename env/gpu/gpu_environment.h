@@ -10,7 +10,7 @@
 #include "env/environment.h"
 #include "env/gpu/examine/examiner.h"
 #include "env/gpu/find_gpus.h"
-#include "env/verdict/decoy_result.h"
+#include "env/verdict/admission.h"
 
 namespace kevin {
 

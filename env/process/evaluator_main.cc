@@ -2,7 +2,7 @@
 //   serve THREADS RUNNER namespaces|plain    answers requests on descriptor 3 (env/process/wire.h) until it closes
 //   check                                    ends at once, well: libtorch could be loaded
 //   serve-gpu DEVICE RUNNER namespaces|plain TRUSTED_CUBIN    the same for candidates of a GPU
-//   twin SIZE THREADS PRECISION              one side of the pairs: eager, see twin.cc
+//   reference SIZE THREADS PRECISION         the reference process of the pairs (env/cpu/reference_process.cc)
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -13,8 +13,6 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "env/cpu/admission.h"
-#include "env/cpu/eager_baseline.h"
 #include "env/cpu/judge.h"
 #include "env/cpu/session.h"
 #include "env/error.h"
@@ -121,7 +119,7 @@ int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   try {
     if (mode == "check") return 0;
-    if (mode == "twin" && argc == 5) return kevin::RunTwin(argv[2], std::stoi(argv[3]), argv[4]);
+    if (mode == "reference" && argc == 5) return kevin::RunReferenceProcess(argv[2], std::stoi(argv[3]), argv[4]);
     if (mode == "serve" && argc == 5) {
       kevin::InstallCachingAllocator(nullptr, 0);
       return kevin::Evaluator(std::stoi(argv[2]), argv[3], std::string(argv[4]) == "namespaces").Serve();

@@ -41,14 +41,14 @@ struct Packet {
 
 }  // namespace
 
-std::vector<std::string> SideEnvironment(int threads) {
+std::vector<std::string> RunnerEnvironment(int threads) {
   const std::string count = std::to_string(threads);
   return {"OMP_WAIT_POLICY=passive", "OMP_NUM_THREADS=" + count, "MKL_NUM_THREADS=" + count, "LC_ALL=C",
           "PATH=/usr/bin:/bin"};
 }
 
 std::vector<std::string> TrustedEnvironment(int threads) {
-  std::vector<std::string> environment = SideEnvironment(threads);
+  std::vector<std::string> environment = RunnerEnvironment(threads);
   if (const char* libraries = std::getenv("LD_LIBRARY_PATH"))
     environment.push_back(std::string("LD_LIBRARY_PATH=") + libraries);
   return environment;

@@ -16,8 +16,8 @@ namespace kevin {
 inline constexpr int kRunnerSocket = 3;  // the runner's descriptor of its socket
 
 // The environment of a timed process: this number of threads, which wait passively.
-std::vector<std::string> SideEnvironment(int threads);
-// SideEnvironment and the library path of a bundle: for Kevin's own programs.
+std::vector<std::string> RunnerEnvironment(int threads);
+// RunnerEnvironment and the library path of a bundle: for Kevin's own programs.
 std::vector<std::string> TrustedEnvironment(int threads);
 
 // A compiler that runs in its sandbox (`kevin-runner exec`).
@@ -72,7 +72,7 @@ struct RunnerLoad {
 };
 
 // The descriptors that are sent with a RunnerLoad, in this order.
-enum LoadDescriptor { kHandoverFd, kInputsFd, kOutputsFd, kLibraryFd, kLogFd, kLoadDescriptors };
+enum LoadDescriptor { kControlPageFd, kInputsFd, kOutputsFd, kLibraryFd, kLogFd, kLoadDescriptors };
 
 inline constexpr size_t kLogBytes = 64 << 10;  // of the candidate's stdout and stderr; the rest is lost
 

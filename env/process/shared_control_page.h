@@ -24,21 +24,21 @@ inline constexpr int kMaxSlots = 256;  // calls of a batch
 inline constexpr int kMaxArguments = 64;
 inline constexpr int kMaxOutputs = 4;
 
-enum class HandoverState : uint32_t { kStarting = 0, kReady = 1, kLoadFailed = 2 };
-enum class HandoverCommand : uint32_t { kRun = 0, kPublish = 1 };  // kPublish: reference process only
+enum class PageState : uint32_t { kStarting = 0, kReady = 1, kLoadFailed = 2 };
+enum class PageCommand : uint32_t { kRun = 0, kPublish = 1 };  // kPublish: reference process only
 
-struct Handover {
+struct SharedControlPage {
   alignas(64) std::atomic<uint32_t> go;
   alignas(64) std::atomic<uint32_t> done;
   alignas(64) std::atomic<uint32_t> returned;
   alignas(64) std::atomic<uint32_t> state;
   std::atomic<uint64_t> fault_address;  // of a crash, written by the runner's signal handler
-  HandoverCommand command;
+  PageCommand command;
   uint32_t calls;
   uint16_t slot[kMaxSlots];
-  uint64_t published_offset[kMaxSlots]
-                           [kMaxOutputs];  // reference process: the outputs of each call, in its arena
-  char message[1024];                      // the reason of kLoadFailed
+  // Reference process: the outputs of each call, in its arena.
+  uint64_t published_offset[kMaxSlots][kMaxOutputs];
+  char message[1024];  // the reason of kLoadFailed
 };
 
 inline void FutexWake(std::atomic<uint32_t>* word) {

@@ -7,7 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "env/verdict/judge_result.h"
+#include "env/verdict/judgement.h"
 
 namespace kevin {
 

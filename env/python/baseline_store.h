@@ -1,6 +1,6 @@
 #pragma once
 // What eager PyTorch and, on a GPU, torch.compile take for a problem, measured once (env/python/torch_compile.h,
-// env/cpu/eager_baseline.h) and kept as one small JSON file each under CACHE/baselines, so that no Python is
+// env/cpu/session.h) and kept as one small JSON file each under CACHE/baselines, so that no Python is
 // started to look it up. A failure is kept too, with its reason, so that it is not tried again each time.
 
 #include <filesystem>

@@ -28,7 +28,7 @@ class GpuChecker {
  private:
   CheckResult Floats(int slot, size_t output, const TensorView& reference, const double* truth,
                      const double* scale);
-  bool SurelyFine(int slot, size_t output, const TensorView& reference);
+  bool SurelyCorrect(int slot, size_t output, const TensorView& reference);
   CheckResult Index(int slot, size_t output, const TensorView& reference);
 
   GpuSession& session_;

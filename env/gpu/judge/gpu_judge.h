@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "env/gpu/judge/gpu_session.h"
-#include "env/verdict/judge_result.h"
+#include "env/verdict/judgement.h"
 
 namespace kevin {
 

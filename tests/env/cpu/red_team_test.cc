@@ -55,10 +55,10 @@ std::vector<fs::path> SourcesIn(const fs::path& folder) {
 }
 
 Candidate CandidateFrom(const fs::path& path) {
-  static const std::string kInclude = "#include \"handover.h\"";
+  static const std::string kInclude = "#include \"control_page.h\"";
   std::string text = TextOf(path);
   if (const size_t at = text.find(kInclude); at != std::string::npos) {
-    text.replace(at, kInclude.size(), TextOf(Folder() / "handover.h"));
+    text.replace(at, kInclude.size(), TextOf(Folder() / "control_page.h"));
   }
   return {"cpp", text};
 }
