@@ -3,7 +3,7 @@
 //
 //   run                  loads one candidate and makes the calls it is asked for, until it is killed
 //   exec OPTIONS -- ...  runs a compiler in the sandbox of compilers
-//   attempt NAME ...     tries one forbidden act in the sandbox of candidates (env/sandbox/attempts.h)
+//   attempt NAME ...     tries one forbidden act in the sandbox of candidates (env/sandbox/self_test.h)
 
 #include <dlfcn.h>
 #include <emmintrin.h>

@@ -1,5 +1,5 @@
 #pragma once
-// Kevin's side of an evaluator process: starts it and asks it (env/process/wire.h).
+// Kevin's side of an evaluator process: starts it and sends requests (env/process/wire.h). One thread at a time.
 
 #include <filesystem>
 #include <functional>
@@ -9,18 +9,18 @@
 #include <vector>
 
 #include "env/process/shared_memory.h"
+#include "env/process/spawn.h"
 #include "env/process/wire.h"
-#include "env/sandbox/sandbox.h"
 
 namespace kevin {
 
 class EvaluatorClient {
  public:
-  // Throws Error(kBroken) when the process cannot be started.
+  // Throws Error(kBroken) if the process cannot be started.
   EvaluatorClient(const std::vector<std::string>& argv, std::vector<std::string> environment);
 
-  // The result, or nothing when the evaluator died by SIGBUS while it read what the candidate owns. Throws
-  // Error with what the evaluator said, or kBroken when it died otherwise.
+  // The result; nothing if the evaluator was killed by SIGBUS, which only memory shared with the candidate can cause.
+  // Throws the Error that the evaluator sent, or Error(kBroken) if it ended in another way.
   std::optional<nlohmann::json> Ask(const nlohmann::json& request,
                                     const std::function<void(const std::string& phase)>& on_phase);
 
