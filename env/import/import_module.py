@@ -46,7 +46,7 @@ def answer(job, say):
     except MemoryError:
         say({"error": "it does not fit into this machine's memory", "next": "import it on a larger machine"})
     except Exception as error:
-        say({"error": refusals.first_line(error), "next": "does it run in Python by itself?"})
+        say({"error": refusals.first_line(error), "next": "check that it runs in Python alone"})
 
 
 def main():
@@ -80,10 +80,10 @@ def main():
             os._exit(0)
         _, status = os.waitpid(child, 0)
         if os.WIFSIGNALED(status):
-            say({"error": f"Python ended by signal {os.WTERMSIG(status)} while at it",
-                 "next": "is there enough memory? does it run in Python by itself?"})
+            say({"error": f"Python was killed by signal {os.WTERMSIG(status)}",
+                 "next": "check the free memory, and that the file runs in Python alone"})
         elif os.WEXITSTATUS(status) != 0:
-            say({"error": "the file ended Python", "next": "take sys.exit and the like out of it"})
+            say({"error": "the file ended Python", "next": "remove sys.exit and similar calls"})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// One test per mistake a person can make in a problem file: the exact place and words.
+// One test per error in a problem file: the exact place and message.
 
 #include <filesystem>
 #include <fstream>

@@ -91,7 +91,7 @@ std::string ErrorOf(const std::function<void()>& action) {
 
 }  // namespace
 
-TEST_CASE("the script is told the problem and its times come back") {
+TEST_CASE("the script gets the problem and returns times") {
   const Fixture fixture;
   TorchCompileRequest request = fixture.Request();
   request.tf32 = true;
@@ -119,7 +119,7 @@ TEST_CASE("the script is told the problem and its times come back") {
   CHECK(log[2] == "go, lock held: 1");  // nobody else may even share it while times are taken
 }
 
-TEST_CASE("what is wrong with the problem is the result, what is wrong with the machine is an Error") {
+TEST_CASE("an error of the problem is a result, an error of the machine is an Error") {
   const Fixture fixture;
   CHECK(fixture.Measure("failure", fixture.Request()).failure == "torch.compile fails: Unsupported: it");
   CHECK(fixture.Measure("zero", fixture.Request()).failure == "its times are not positive");
