@@ -34,7 +34,7 @@ fs::path FindInPath(const std::string& name) {
   const char* path = std::getenv("PATH");
   std::istringstream folders(path ? path : "/usr/bin:/bin");
   for (std::string folder; std::getline(folders, folder, ':');) {
-    // A compiler cache's stand-in would write outside the sandbox.
+    // The wrapper of a compiler cache would write outside the sandbox.
     if (folder.find("ccache") != std::string::npos) continue;
     const fs::path candidate = fs::path(folder) / name;
     if (access(candidate.c_str(), X_OK) == 0) return candidate;
@@ -60,7 +60,7 @@ std::string Wrapper(const SizedProblem& problem) {
          LaunchSignature(*problem.problem) + ";\n";
 }
 
-// The line that says where the candidate is included from says nothing to its author.
+// The line "In file included from" names a file that the author does not know.
 std::string WithoutWrapper(std::string log) {
   const std::string included = std::string("In file included from ") + kWrapperName + ":";
   for (size_t at; (at = log.find(included)) != std::string::npos;) {

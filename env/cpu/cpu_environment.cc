@@ -214,25 +214,26 @@ void CpuEnvironmentImpl::Judge(Depth depth, const Problem& problem, const fs::pa
     const Compiled start = Compile(AtSize(problem, options.size), options.start_source);
     if (start.library.empty()) {
       throw Error(ExitCode::kBadRequest, "the kernel to start from does not compile:\n" + start.log,
-                  "mend it first");
+                  "fix it first");
     }
     request["start_library"] = start.library.string();
   }
   const std::optional<json> result = Ask(request, options.on_phase, &evaluation->wait_s);
   if (!result) {
-    evaluation->outcome = Crashed{"its output buffers vanished under the checker (SIGBUS)"};
+    evaluation->outcome = Crashed{"its output buffers were removed during the check (SIGBUS)"};
     return;
   }
   TakeJudgeResult(*result, options_.limits.max_log_bytes, evaluation);
 }
 
-// Of the problem alone, where no candidate can be to blame for what goes wrong.
+// For requests without a candidate: a failure is one of the infrastructure.
 json CpuEnvironmentImpl::AskAboutProblem(const std::string& command, const Problem& problem,
                                          const EvaluateOptions& options) {
   double wait_s = 0;
   std::optional<json> result = Ask(Request(command, problem, options), options.on_phase, &wait_s);
   if (!result)
-    throw Error(ExitCode::kBroken, "the evaluator lost its memory (SIGBUS)", "free memory and try again");
+    throw Error(ExitCode::kBroken, "the evaluator lost access to its memory (SIGBUS)",
+                "free memory and try again");
   return std::move(*result);
 }
 

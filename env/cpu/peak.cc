@@ -48,8 +48,8 @@ double ThreadCpuSeconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-// CPU seconds that the fastest thread needs for work(thread). Not wall time: other programs on the machine
-// would make the peak look lower than it is, and honest kernels impossible.
+// CPU seconds of the fastest thread for work(thread). Not wall time: with other programs on the machine the peak would come
+// out too low, and times of correct kernels would count as impossible.
 template <typename Work>
 double SecondsOn(int threads, const Work& work) {
   std::vector<double> seconds(static_cast<size_t>(threads));
@@ -67,7 +67,7 @@ double SecondsOn(int threads, const Work& work) {
 
 volatile float sink;
 
-// The kernel knows the share that these processors see; cpuid may tell of a whole socket.
+// The share of these processors, from the kernel; cpuid may report a whole socket.
 int64_t LastLevelCacheBytes() {
   std::ifstream size("/sys/devices/system/cpu/cpu0/cache/index3/size");
   int64_t kib = 0;

@@ -100,7 +100,7 @@ void Session::ChooseSlots() {
   truth_->BindSlot(0, views);
   reference_us_ = TimeReference(truth_.get(), 1);
   if (reference_us_ < 50'000) reference_us_ = TimeReference(truth_.get(), 3);
-  truth_->SlotOutputs(0, sized_.outputs);  // says now if the problem file and its reference disagree
+  truth_->SlotOutputs(0, sized_.outputs);  // throws if the problem file and its reference disagree
   truth_->DropOutputs();
   const int64_t wanted = static_cast<int64_t>(std::ceil(kMinBatch_us / reference_us_ * 2)) + 2;
   const int64_t budget = std::min(kSlotBudgetBytes, available / 4) / per_slot;

@@ -31,7 +31,7 @@ std::string BoundedText(const char* text, size_t limit) {
   return Printable(std::string_view(text, strnlen(text, limit)));
 }
 
-constexpr double kPollInterval_s = 0.05;  // how often a wait looks whether the process still lives
+constexpr double kPollInterval_s = 0.05;  // between checks that the process still runs
 
 }  // namespace
 
@@ -78,7 +78,7 @@ ProcessEnd BatchProcess::Ended(double timeout_s, const std::string& when) {
   return {ProcessEnd::Kind::kCrashed, DescribeStatus(status) + " " + when};
 }
 
-// The runner says so on its socket, which it then closes: unlike the page, the candidate cannot reach it.
+// The runner reports it on its socket, which it then closes: unlike the page, the candidate cannot write to it.
 bool BatchProcess::CandidateMayHaveRun() {
   char byte = 0;
   loading_ = loading_ || recv(waiting_.socket.get(), &byte, 1, MSG_DONTWAIT) == 1;

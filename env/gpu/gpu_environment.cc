@@ -13,14 +13,14 @@
 #include <sstream>
 
 #include "env/error.h"
+#include "env/gpu/compile/compile_cache.h"
 #include "env/gpu/compile/compile_farm.h"
-#include "env/gpu/compile/folder_hash.h"
-#include "env/gpu/compile/occupancy.h"
+#include "env/gpu/compile/gpu_module.h"
 #include "env/gpu/find_gpus.h"
 #include "env/gpu/judge/gpu_evaluator.h"
 #include "env/gpu/launch/launch_function.h"
+#include "env/gpu/runner/device_memory.h"
 #include "env/gpu/runner/launch_plan.h"
-#include "env/gpu/runner/trusted_kernels.h"
 #include "env/problem/hash.h"
 #include "env/problem/precision.h"
 #include "env/process/device_lock.h"
@@ -120,7 +120,7 @@ class DeviceEnvironment final : public GpuEnvironment {
 
 std::string ArchitectureOf(const GpuFound& gpu) {
   const int capability = gpu.capability_major * 10 + gpu.capability_minor;
-  // From 9.0 on the features of one architecture alone (wgmma, setmaxnreg) have a name of their own.
+  // From 9.0 on, architecture-specific features (wgmma, setmaxnreg) need the suffix.
   return fmt::format("sm_{}{}", capability, capability >= 90 ? "a" : "");
 }
 
@@ -145,7 +145,7 @@ DeviceEnvironment::DeviceEnvironment(const EnvironmentOptions& options, const Gp
   facts_.isolation = namespaces_ ? "full" : "reduced (no namespaces on this machine)";
   if (!namespaces_ && !options.reduced_isolation) {
     throw Error(
-        ExitCode::kMachine, "this machine does not let Kevin make namespaces for the GPU runner",
+        ExitCode::kMachine, "this machine does not allow namespaces for the GPU runner",
         "run `kevin doctor`, or accept the risk with --isolation reduced (every report then says so)");
   }
   if (options.reduced_isolation && namespaces_)
@@ -200,7 +200,8 @@ void DeviceEnvironment::StartEvaluator() {
   // What it is does not change, and others may be reading it.
   if (!facts_.device.empty()) return;
   const std::optional<json> device = evaluator_->Ask({{"command", "device"}}, {});
-  if (!device) throw Error(ExitCode::kBroken, "the evaluator lost its memory (SIGBUS)", "free memory");
+  if (!device)
+    throw Error(ExitCode::kBroken, "the evaluator lost access to its memory (SIGBUS)", "free memory");
   DescribeDevice(*device);
 }
 
@@ -230,7 +231,8 @@ json DeviceEnvironment::Ask(const json& request, const std::function<void(const 
   try {
     std::optional<json> result = evaluator_->Ask(request, on_phase);
     if (!result)
-      throw Error(ExitCode::kBroken, "the evaluator lost its memory (SIGBUS)", "free memory and try again");
+      throw Error(ExitCode::kBroken, "the evaluator lost access to its memory (SIGBUS)",
+                  "free memory and try again");
     return *result;
   } catch (const Error&) {
     evaluator_.reset();  // a fresh one next time
@@ -386,7 +388,7 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
     if (start.failure) {
       throw Error(ExitCode::kBadRequest,
                   "the kernel to start from does not compile:\n" + OutcomeReason(*start.failure),
-                  "mend it first");
+                  "fix it first");
     }
     start_plan = LaunchPlanToText(start.plan);
   }

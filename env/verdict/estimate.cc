@@ -46,7 +46,7 @@ struct Clamped {
 
 // Of single pairs, as the means of the processes they came from have it. The last process may be incomplete.
 double SpreadOfProcesses(std::span<const double> values, std::span<const size_t> starts) {
-  constexpr size_t kFewest = 4;  // means, to say anything about their variance
+  constexpr size_t kFewest = 4;  // means, for an estimate of their variance
   std::vector<double> means;
   size_t begin = 0;
   for (const size_t end : starts) {

@@ -55,8 +55,7 @@ class GpuJudgement {
   void Phase(const std::string& name) const {
     if (request_.on_phase) request_.on_phase(name);
   }
-  [[noreturn]] void Fail(const TimedKernel& kernel, const RunnerFault& fault,
-                         const std::string& phase) const;
+  [[noreturn]] void Fail(const TimedKernel& kernel, const RunnerFault& fault, const std::string& phase) const;
   [[noreturn]] void End(const TimedKernel& kernel, const Outcome& outcome) const;
   void StartTimedKernels();
   double TimeUs(TimedKernel& kernel, int slot, const std::string& phase);
@@ -117,8 +116,7 @@ void GpuJudgement::StartTimedKernels() {
   kernels_.push_back({"candidate", &request_.plan, session_.TakeRunner(request_.confirm)});
   if (request_.start_plan) kernels_.push_back({"start", &*request_.start_plan, session_.TakeRunner(true)});
   for (TimedKernel& kernel : kernels_) {
-    if (const auto fault = kernel.runner.client->Load(*kernel.plan, 20))
-      Fail(kernel, *fault, "load");
+    if (const auto fault = kernel.runner.client->Load(*kernel.plan, 20)) Fail(kernel, *fault, "load");
   }
 }
 
@@ -126,8 +124,7 @@ void GpuJudgement::End(const TimedKernel& kernel, const Outcome& outcome) const 
   EndJudgement(kernel.name == "candidate", outcome);
 }
 
-void GpuJudgement::Fail(const TimedKernel& kernel, const RunnerFault& fault,
-                        const std::string& phase) const {
+void GpuJudgement::Fail(const TimedKernel& kernel, const RunnerFault& fault, const std::string& phase) const {
   if (fault.kind == RunnerFault::Kind::kHung) End(kernel, TimedOut{phase, timeout_s_});
   End(kernel, Crashed{fault.message + " during " + phase});
 }
@@ -236,8 +233,8 @@ void GpuJudgement::Sequential() {
 ClockCalibration GpuJudgement::CalibrationFor(size_t kernels) const {
   ClockCalibration calibration = kGpuCalibration;
   for (size_t i = 0; i < kernels; ++i) {
-    calibration.residual = std::hypot(calibration.residual,
-                                      2 * kernels_[i].runner.offset_se_us / std::max(candidate_us_, 1.0));
+    calibration.residual =
+        std::hypot(calibration.residual, 2 * kernels_[i].runner.offset_se_us / std::max(candidate_us_, 1.0));
   }
   return calibration;
 }
@@ -259,8 +256,7 @@ std::vector<RoundTimes> GpuJudgement::Fixed() {
 
 double GpuJudgement::WallUs(TimedKernel& kernel, int times, RunnerClient::Repeated what) {
   double wall_us = 0;
-  if (const auto fault =
-          kernel.runner.client->Repeat(NextSlot(), times, what, timeout_s_ * times, &wall_us))
+  if (const auto fault = kernel.runner.client->Repeat(NextSlot(), times, what, timeout_s_ * times, &wall_us))
     Fail(kernel, *fault, "measure");
   return wall_us;
 }

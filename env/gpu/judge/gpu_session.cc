@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "env/error.h"
-#include "env/gpu/runner/drawing.h"
+#include "env/gpu/runner/device_memory.h"
 #include "env/problem/precision.h"
 #include "env/process/device_lock.h"
 #include "env/verdict/estimate.h"
@@ -58,7 +58,7 @@ GpuSession::GpuSession(GpuSessionOptions options)
     Synchronize();
   }
   reference_us_ = TimeReferenceUs(0);
-  reference_->SlotOutputs(0, sized_.outputs);  // says now if the problem file and its reference disagree
+  reference_->SlotOutputs(0, sized_.outputs);  // throws if the problem file and its reference disagree
   MeasurePeaks();
 }
 
@@ -225,7 +225,7 @@ void GpuSession::GiveBack(Calibrated runner) {
   Calibrated fresh = StartRunner();
   if (!CanaryLives(fresh.client.get())) {
     throw Error(
-        ExitCode::kMachine, "this GPU no longer computes what it should",
+        ExitCode::kMachine, "this GPU computes incorrect results",
         "see `nvidia-smi` and the kernel's log (Xid); reset the GPU or use another with --device cuda:N");
   }
   idle_ = std::move(fresh);

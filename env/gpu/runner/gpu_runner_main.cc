@@ -50,7 +50,7 @@ class Runner {
     } catch (const DriverError& error) {
       return {{"fault", error.text()}, {"fatal", error.fatal()}};
     } catch (const json::exception& error) {
-      return {{"fault", std::string("a request that makes no sense: ") + error.what()}, {"fatal", true}};
+      return {{"fault", std::string("a malformed request: ") + error.what()}, {"fatal", true}};
     }
   }
 

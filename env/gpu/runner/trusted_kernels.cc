@@ -1,4 +1,4 @@
-#include "env/gpu/runner/trusted_kernels.h"
+#include "env/gpu/runner/device_memory.h"
 
 namespace kevin {
 namespace {
@@ -182,7 +182,7 @@ __device__ double floor_at(const Tensors<T>& t, double x, double scale) {
   return kIsNarrow<T> ? t.of_scale * scale + t.of_value * fabs(x) + t.absolute : t.of_scale * scale;
 }
 
-// Of 16-bit types, whose range honest arithmetic may pass: as env/verdict/verify.cc has it.
+// Of 16-bit types, whose range correct arithmetic may leave: the rule of env/verdict/verify.cc.
 template <typename T>
 __device__ bool right_beyond_range(const Tensors<T>& t, float y, double x, double floor) {
   if (!kIsNarrow<T>) return false;
@@ -393,7 +393,7 @@ extern "C" __global__ void kevin_check_rows(const double* errors, long long rows
   }
 }
 
-// Indices along one dimension: right if the value they point at is the one eager's index points at.
+// Indices along one dimension: correct if their value equals the value at eager's index.
 template <typename T>
 __device__ void check_index(const long long* answer, const long long* reference, const T* values, long long outer,
                             long long length, long long inner, Verdict* verdict) {

@@ -1,9 +1,8 @@
 // How many warps stay resident, against values worked out by hand for compute capability 9.0.
 
-#include "env/gpu/compile/occupancy.h"
-
 #include <vector>
 
+#include "env/gpu/compile/gpu_module.h"
 #include "tests/catch.h"
 
 namespace kevin {

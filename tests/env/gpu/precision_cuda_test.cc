@@ -1,7 +1,7 @@
 // The kernels of precision/ and Kevin's own, up to the moment before anything runs, with no GPU.
 
 #include "env/gpu/launch/launch_function.h"
-#include "env/gpu/runner/trusted_kernels.h"
+#include "env/gpu/runner/device_memory.h"
 #include "tests/env/cpu/precision_search.h"
 #include "tests/env/gpu/gpu_fixture.h"
 
