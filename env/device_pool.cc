@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "env/error.h"
-#include "env/kinds.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 

@@ -14,10 +14,9 @@
 #include "env/error.h"
 #include "env/gpu/gpu_environment.h"
 #include "env/problem/precision.h"
-#include "env/process/seconds_since.h"
+#include "env/process/machine.h"
 #include "tools/admission_log.h"
 #include "tools/device_options.h"
-#include "tools/honest_kernels.h"
 #include "tools/table.h"
 
 namespace kevin {
@@ -30,7 +29,7 @@ constexpr int kMostFailuresInARow = 3;
 
 using Row = AdmissionRow;
 
-// --- Decoys and honest kernels of one problem ---
+// --- Decoys and alternatives of one problem ---
 
 std::vector<Row> RowsOf(const std::vector<DecoyResult>& decoys) {
   std::vector<Row> rows;
@@ -42,10 +41,10 @@ std::vector<Row> RowsOf(const std::vector<DecoyResult>& decoys) {
   return rows;
 }
 
-void TryHonest(CpuEnvironment& environment, const Problem& problem, const EvaluateOptions& options,
-               std::vector<Row>* rows) {
+void TryAlternatives(CpuEnvironment& environment, const Problem& problem, const EvaluateOptions& options,
+                     std::vector<Row>* rows) {
   if (PrecisionOf(problem) != Precision::kFp32) return;
-  for (const HonestKernel& kernel : HonestKernelsFor(problem)) {
+  for (const Alternative& kernel : AlternativesFor(problem)) {
     const Outcome outcome = environment.Verify(problem, {"cpp", kernel.source}, options);
     const auto* right = std::get_if<Measured>(&outcome);
     rows->push_back({kernel.name, true, right != nullptr,
@@ -89,7 +88,7 @@ int AdmissionResult::Count(bool must_pass, bool passed) const {
 AdmissionResult Admit(CpuEnvironment& environment, const Problem& problem, const EvaluateOptions& options) {
   return AtEachShape(problem, options, [&](const EvaluateOptions& at_shape) {
     std::vector<Row> rows = RowsOf(environment.Admit(problem, at_shape));
-    TryHonest(environment, problem, at_shape, &rows);
+    TryAlternatives(environment, problem, at_shape, &rows);
     return rows;
   });
 }
@@ -98,7 +97,7 @@ namespace {
 
 // --- Of several problems, with a log ---
 
-// The device that decoys and honest kernels are tried on.
+// The device on which decoys and alternatives run.
 class Device {
  public:
   explicit Device(const AdmissionOptions& options) {

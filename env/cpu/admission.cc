@@ -11,7 +11,6 @@
 #include "env/cpu/checks.h"
 #include "env/cpu/judge.h"
 #include "env/error.h"
-#include "env/problem/float16.h"
 #include "env/problem/precision.h"
 
 namespace kevin {

@@ -7,9 +7,9 @@
 #include <thread>
 
 #include "env/error.h"
-#include "env/problem/float16.h"
-#include "env/process/parallel_for.h"
-#include "env/process/rearrange.h"
+#include "env/problem/precision.h"
+#include "env/process/generator.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 namespace {

@@ -11,13 +11,11 @@
 #include <sstream>
 
 #include "env/error.h"
-#include "env/problem/hash.h"
-#include "env/problem/printable.h"
-#include "env/process/device_lock.h"
+#include "env/problem/text.h"
+#include "env/process/files.h"
 #include "env/process/machine.h"
-#include "env/process/run_to_end.h"
 #include "env/process/runner_protocol.h"
-#include "env/process/work_folder.h"
+#include "env/process/spawn.h"
 #include "env/sandbox/sandbox.h"
 
 namespace kevin {

@@ -11,8 +11,7 @@
 #include "env/cpu/peak.h"
 #include "env/cpu/timed_process.h"
 #include "env/error.h"
-#include "env/process/device_lock.h"
-#include "env/process/seconds_since.h"
+#include "env/process/machine.h"
 #include "env/verdict/estimate.h"
 
 namespace kevin {
@@ -163,7 +162,7 @@ std::unique_ptr<TimedProcess> Judgement::VerifyPhase() {
     }
   }
   if (timed_out) {  // confirmed once, in exclusive execution and with a single call
-    const DeviceLock lock("cpu", LockMode::kAlone, &result_.wait_s);
+    const DeviceLock lock("cpu", LockMode::kExclusive, &result_.wait_s);
     try {
       process = StartCandidate();
       VerifyOnce(*process, 1);
@@ -365,7 +364,7 @@ Measured Judgement::Report(const std::vector<std::vector<RoundTimes>>& rounds) {
 }
 
 void Judgement::MeasurePhase(std::unique_ptr<TimedProcess> first) {
-  const DeviceLock lock("cpu", LockMode::kAlone, &result_.wait_s);
+  const DeviceLock lock("cpu", LockMode::kExclusive, &result_.wait_s);
   Phase(request_.confirm ? "confirm" : "measure");
   const auto begin = Clock::now();
   try {

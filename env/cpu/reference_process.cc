@@ -13,7 +13,6 @@
 #include "env/process/runner_protocol.h"
 #include "env/process/shared_control_page.h"
 #include "env/process/shared_memory.h"
-#include "env/process/slot_layout.h"
 #include "env/reference/caching_allocator.h"
 #include "env/reference/reference.h"
 

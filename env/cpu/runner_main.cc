@@ -19,12 +19,11 @@
 #include <string_view>
 #include <vector>
 
-#include "env/process/invoke.h"
 #include "env/process/runner_protocol.h"
 #include "env/process/shared_control_page.h"
 #include "env/process/shared_memory.h"
-#include "env/sandbox/attempts.h"
 #include "env/sandbox/sandbox.h"
+#include "env/sandbox/self_test.h"
 
 namespace kevin {
 namespace {

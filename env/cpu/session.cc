@@ -14,9 +14,8 @@
 #include "env/cpu/peak.h"
 #include "env/error.h"
 #include "env/problem/precision.h"
-#include "env/process/device_lock.h"
+#include "env/process/machine.h"
 #include "env/process/runner_protocol.h"
-#include "env/process/seconds_since.h"
 
 namespace kevin {
 namespace {
@@ -72,7 +71,7 @@ Session::Session(SessionOptions options)
     : options_(std::move(options)), sized_(AtSize(options_.problem, options_.size)), random_(SecretSeed()) {
   sized_.problem = &options_.problem;
   truth_ = std::make_unique<Reference>(options_.problem, options_.threads);
-  const DeviceLock lock("cpu", LockMode::kAlone, nullptr);  // what is timed here must not be disturbed
+  const DeviceLock lock("cpu", LockMode::kExclusive, nullptr);  // what is timed here must not be disturbed
   ChooseSlots();
   LayOut();
   StartReferenceProcess();
@@ -269,7 +268,7 @@ double BatchUs(Session& session, int calls) {
 }  // namespace
 
 nlohmann::json MeasureEager(Session& session) {
-  const DeviceLock lock("cpu", LockMode::kAlone, nullptr);
+  const DeviceLock lock("cpu", LockMode::kExclusive, nullptr);
   const int calls =
       std::clamp(static_cast<int>(std::ceil(kMinBatch_us / session.reference_us())), 1, session.slots());
   const auto start = std::chrono::steady_clock::now();

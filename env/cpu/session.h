@@ -13,7 +13,7 @@
 #include "env/cpu/timed_process.h"
 #include "env/environment.h"
 #include "env/process/generator.h"
-#include "env/process/slot_layout.h"
+#include "env/process/runner_protocol.h"
 #include "env/reference/reference.h"
 
 namespace kevin {

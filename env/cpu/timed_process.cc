@@ -15,7 +15,7 @@
 
 #include "env/cpu/checks.h"
 #include "env/error.h"
-#include "env/problem/printable.h"
+#include "env/problem/text.h"
 
 namespace kevin {
 namespace {

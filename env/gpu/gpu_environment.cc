@@ -21,14 +21,12 @@
 #include "env/gpu/launch/launch_function.h"
 #include "env/gpu/runner/device_memory.h"
 #include "env/gpu/runner/launch_plan.h"
-#include "env/problem/hash.h"
 #include "env/problem/precision.h"
-#include "env/process/device_lock.h"
+#include "env/problem/text.h"
 #include "env/process/evaluator_client.h"
 #include "env/process/machine.h"
-#include "env/process/programs.h"
 #include "env/process/runner_protocol.h"
-#include "env/process/seconds_since.h"
+#include "env/process/spawn.h"
 #include "env/sandbox/self_test.h"
 #include "env/verdict/begin_evaluation.h"
 #include "env/verdict/verify.h"
@@ -448,7 +446,7 @@ void DeviceEnvironment::NameCrashedLine(const SizedProblem& sized, const std::st
                                         const EvaluateOptions& options, Evaluation* evaluation) {
   if (!namespaces_ || Examiner::FindTool("compute-sanitizer").empty()) return;
   try {
-    const DeviceLock lock(lock_name_, LockMode::kAlone, &evaluation->wait_s);
+    const DeviceLock lock(lock_name_, LockMode::kExclusive, &evaluation->wait_s);
     const CheckReport report = MakeExaminer(options.inputs, kCrashCheck_s).Check("memcheck", sized, plan);
     if (report.finding.empty()) return;
     auto& crashed = std::get<Crashed>(evaluation->outcome);
@@ -466,7 +464,7 @@ void DeviceEnvironment::ReadCounters(const SizedProblem& sized, const std::strin
     report.replace_filename(
         fmt::format("{}-{}{}", report.stem().string(), number, report.extension().string()));
   }
-  const DeviceLock lock(lock_name_, LockMode::kAlone, &evaluation->wait_s);
+  const DeviceLock lock(lock_name_, LockMode::kExclusive, &evaluation->wait_s);
   evaluation->profile = MakeExaminer(options.inputs, kProfile_s).Profile(sized, plan, report);
 }
 
@@ -483,7 +481,7 @@ Examination DeviceEnvironment::Examine(const Problem& problem, const Candidate& 
   if (options.sass) examination.sass = examiner.Disassemble(built.module.cubin);
   const std::string plan = LaunchPlanToText(built.plan);
   double wait_s = 0;
-  const DeviceLock lock(lock_name_, LockMode::kAlone, &wait_s);
+  const DeviceLock lock(lock_name_, LockMode::kExclusive, &wait_s);
   if (options.debug) examination.printed = examiner.Print(sized, plan);
   for (const std::string& check : options.checks)
     examination.checks.push_back(examiner.Check(check, sized, plan));

@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "env/error.h"
-#include "env/process/programs.h"
+#include "env/process/spawn.h"
 
 namespace kevin {
 namespace {

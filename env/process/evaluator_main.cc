@@ -18,7 +18,7 @@
 #include "env/error.h"
 #include "env/gpu/judge/gpu_evaluator.h"
 #include "env/problem/precision.h"
-#include "env/process/programs.h"
+#include "env/process/spawn.h"
 #include "env/process/wire.h"
 #include "env/reference/caching_allocator.h"
 

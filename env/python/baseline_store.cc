@@ -11,7 +11,7 @@
 #include <tuple>
 
 #include "env/error.h"
-#include "env/problem/hash.h"
+#include "env/problem/text.h"
 
 namespace kevin {
 namespace {

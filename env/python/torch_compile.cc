@@ -15,7 +15,7 @@
 
 #include "env/error.h"
 #include "env/problem/precision.h"
-#include "env/process/device_lock.h"
+#include "env/process/machine.h"
 #include "env/python/python_process.h"
 
 namespace kevin {
@@ -121,7 +121,7 @@ class Measurement {
     phase_ = phase;
     if (request_.on_phase) request_.on_phase(phase);
     if (phase != "measure") return;
-    Lock(LockMode::kAlone);
+    Lock(LockMode::kExclusive);
     python_.Write("go");
   }
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "env/error.h"
-#include "env/process/seconds_since.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 

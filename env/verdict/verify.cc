@@ -11,10 +11,9 @@
 #include <numeric>
 #include <vector>
 
-#include "env/problem/float16.h"
 #include "env/problem/precision.h"
 #include "env/process/generator.h"
-#include "env/process/parallel_for.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 namespace {

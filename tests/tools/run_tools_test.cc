@@ -8,7 +8,7 @@
 #include "agent/places.h"
 #include "agent/progress.h"
 #include "env/error.h"
-#include "env/process/programs.h"
+#include "env/process/spawn.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
 #include "tools/device_options.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "env/error.h"
-#include "env/problem/hash.h"
+#include "env/problem/text.h"
 
 namespace kevin {
 namespace {

@@ -13,7 +13,7 @@
 #include "env/gpu/compile/device_source.h"
 #include "env/gpu/compile/gpu_module.h"
 #include "env/gpu/ptx/inspect_ptx.h"
-#include "env/problem/hash.h"
+#include "env/problem/text.h"
 
 namespace kevin {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <sstream>
 
-#include "env/problem/printable.h"
+#include "env/problem/text.h"
 
 namespace kevin {
 namespace {

@@ -15,8 +15,8 @@
 
 #include "env/gpu/compile/compile_farm.h"
 #include "env/gpu/compile/compiler_protocol.h"
+#include "env/process/files.h"
 #include "env/process/shared_memory.h"
-#include "env/process/work_folder.h"
 #include "env/sandbox/sandbox.h"
 
 namespace kevin {

@@ -9,7 +9,7 @@
 
 #include "env/error.h"
 #include "env/gpu/compile/compile_farm.h"
-#include "env/problem/hash.h"
+#include "env/problem/text.h"
 
 namespace kevin {
 namespace {

@@ -17,10 +17,10 @@
 #include "env/error.h"
 #include "env/gpu/examine/examine_job.h"
 #include "env/gpu/runner/device_memory.h"
-#include "env/problem/printable.h"
-#include "env/process/run_to_end.h"
-#include "env/process/slot_layout.h"
-#include "env/process/work_folder.h"
+#include "env/problem/text.h"
+#include "env/process/files.h"
+#include "env/process/runner_protocol.h"
+#include "env/process/spawn.h"
 
 namespace kevin {
 namespace {

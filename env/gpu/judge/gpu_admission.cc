@@ -7,10 +7,8 @@
 
 #include "env/gpu/judge/gpu_checker.h"
 #include "env/gpu/judge/gpu_judge.h"
-#include "env/problem/float16.h"
 #include "env/problem/precision.h"
-#include "env/process/device_lock.h"
-#include "env/process/seconds_since.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 namespace {

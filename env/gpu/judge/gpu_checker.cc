@@ -9,7 +9,6 @@
 #include <limits>
 
 #include "env/error.h"
-#include "env/problem/float16.h"
 #include "env/problem/precision.h"
 
 namespace kevin {

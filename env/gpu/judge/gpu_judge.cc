@@ -9,8 +9,7 @@
 
 #include "env/error.h"
 #include "env/gpu/judge/gpu_checker.h"
-#include "env/process/device_lock.h"
-#include "env/process/seconds_since.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 namespace {
@@ -84,7 +83,7 @@ class GpuJudgement {
 };
 
 JudgeResult GpuJudgement::Run() {
-  const DeviceLock lock(session_.LockName(), LockMode::kAlone, &result_.wait_s);
+  const DeviceLock lock(session_.LockName(), LockMode::kExclusive, &result_.wait_s);
   const auto begin = Clock::now();
   auto measuring = begin;
   timeout_s_ = std::min(request_.call_timeout_s, 2 + 100e-6 * session_.reference_us());

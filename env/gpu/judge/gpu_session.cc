@@ -8,7 +8,7 @@
 #include "env/error.h"
 #include "env/gpu/runner/device_memory.h"
 #include "env/problem/precision.h"
-#include "env/process/device_lock.h"
+#include "env/process/machine.h"
 #include "env/verdict/estimate.h"
 
 namespace kevin {

@@ -14,7 +14,7 @@
 #include "env/gpu/runner/stopwatch.h"
 #include "env/problem/problem.h"
 #include "env/process/generator.h"
-#include "env/process/slot_layout.h"
+#include "env/process/runner_protocol.h"
 #include "env/reference/reference.h"
 
 namespace kevin {

@@ -10,7 +10,7 @@
 
 #include "env/error.h"
 #include "env/gpu/runner/runner_link.h"
-#include "env/problem/printable.h"
+#include "env/problem/text.h"
 
 namespace kevin {
 namespace {

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "env/gpu/launch/launch_function.h"
-#include "env/problem/printable.h"
+#include "env/problem/text.h"
 
 namespace kevin::launch {
 namespace {

@@ -9,7 +9,7 @@ using u16 = unsigned short;
 using u32 = unsigned int;
 using u64 = unsigned long long;
 
-// The element types of env/problem/float16.h. A vector is four elements.
+// The element types of env/problem/precision.h. A vector is four elements.
 struct f16 { u16 bits; };
 struct bf16 { u16 bits; };
 template <typename T> struct alignas(4 * sizeof(T)) Four { T at[4]; };

@@ -10,7 +10,6 @@
 #include <random>
 
 #include "env/error.h"
-#include "env/problem/float16.h"
 #include "env/process/generator.h"
 #include "env/verdict/verify.h"
 #include "tests/catch.h"

@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "env/error.h"
-#include "env/process/device_lock.h"
+#include "env/process/machine.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
 
