@@ -7,7 +7,6 @@
 #include <chrono>
 #include <fstream>
 #include <map>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
@@ -94,11 +93,9 @@ class DeviceEnvironment final : public GpuEnvironment {
                     Evaluation* evaluation);
   std::vector<KernelReport> Reports(const Built& built) const;
   std::string TrustedCubin();
-  void StartEvaluator();
+  std::unique_ptr<EvaluatorClient> StartEvaluator();
   void DescribeDevice(const json& device);
   json Request(const char* command, const Problem& problem, const EvaluateOptions& options) const;
-  // *wait_s grows by the time that others kept the evaluator busy.
-  json Ask(const json& request, const std::function<void(const std::string&)>& on_phase, double* wait_s);
 
   const EnvironmentOptions options_;
   GpuFound gpu_;
@@ -112,8 +109,7 @@ class DeviceEnvironment final : public GpuEnvironment {
   std::string driver_, torch_, lock_name_;
   std::string trusted_cubin_;     // path
   std::atomic<int> reports_ = 0;  // of the profiler, written so far
-  std::mutex evaluator_mutex_;
-  std::unique_ptr<EvaluatorClient> evaluator_;
+  SharedEvaluator evaluator_{[this] { return StartEvaluator(); }};
 };
 
 std::string ArchitectureOf(const GpuFound& gpu) {
@@ -155,7 +151,8 @@ DeviceEnvironment::DeviceEnvironment(const EnvironmentOptions& options, const Gp
                       .profile = SandboxProfile::kGpuRunner},
                      options.reduced_isolation);
   if (!holes.empty()) facts_.isolation = "reduced (a candidate that breaks out can: " + holes + ")";
-  StartEvaluator();
+  double wait_s = 0;
+  DescribeDevice(evaluator_.AskOrThrow({{"command", "device"}}, {}, &wait_s));
 }
 
 std::string DeviceEnvironment::TrustedCubin() {
@@ -182,7 +179,7 @@ std::string DeviceEnvironment::TrustedCubin() {
   return path;
 }
 
-void DeviceEnvironment::StartEvaluator() {
+std::unique_ptr<EvaluatorClient> DeviceEnvironment::StartEvaluator() {
   const fs::path evaluator = RequireProgram(options_.program_directory, "kevin-evaluator");
   const fs::path runner = RequireProgram(options_.program_directory, "kevin-gpu-runner");
   RequireProgram(options_.program_directory, kGpuJudgePlugin);
@@ -191,16 +188,10 @@ void DeviceEnvironment::StartEvaluator() {
   environment.emplace_back("CUDA_DEVICE_ORDER=PCI_BUS_ID");
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"))
     environment.push_back(std::string("CUDA_VISIBLE_DEVICES=") + visible);
-  evaluator_ = std::make_unique<EvaluatorClient>(
+  return std::make_unique<EvaluatorClient>(
       std::vector<std::string>{evaluator.string(), "serve-gpu", std::to_string(gpu_.index), runner.string(),
                                namespaces_ ? "namespaces" : "plain", trusted_cubin_},
       std::move(environment));
-  // What it is does not change, and others may be reading it.
-  if (!facts_.device.empty()) return;
-  const std::optional<json> device = evaluator_->Ask({{"command", "device"}}, {});
-  if (!device)
-    throw Error(ExitCode::kBroken, "the evaluator lost access to its memory (SIGBUS)", "free memory");
-  DescribeDevice(*device);
 }
 
 void DeviceEnvironment::DescribeDevice(const json& device) {
@@ -218,24 +209,6 @@ void DeviceEnvironment::DescribeDevice(const json& device) {
       name, architecture_, device.at("multiprocessors").get<int>(),
       device.at("memory_bytes").get<double>() * 1e-9, device.at("l2_bytes").get<int64_t>() >> 20,
       limits_.shared_bytes >> 10, limits_.registers);
-}
-
-json DeviceEnvironment::Ask(const json& request, const std::function<void(const std::string&)>& on_phase,
-                            double* wait_s) {
-  const auto start = Clock::now();
-  const std::lock_guard lock(evaluator_mutex_);
-  *wait_s += SecondsSince(start);
-  if (!evaluator_) StartEvaluator();
-  try {
-    std::optional<json> result = evaluator_->Ask(request, on_phase);
-    if (!result)
-      throw Error(ExitCode::kBroken, "the evaluator lost access to its memory (SIGBUS)",
-                  "free memory and try again");
-    return *result;
-  } catch (const Error&) {
-    evaluator_.reset();  // a fresh one next time
-    throw;
-  }
 }
 
 Built DeviceEnvironment::Build(const SizedProblem& sized, const Candidate& candidate, bool debug) {
@@ -398,7 +371,7 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
   request["patience"] = options.patience;
   request["verify_only"] = false;
   request["call_timeout_s"] = options_.limits.call_timeout_s;
-  const json result = Ask(request, options.on_phase, &evaluation.wait_s);
+  const json result = evaluator_.AskOrThrow(request, options.on_phase, &evaluation.wait_s);
   TakeJudgeResult(result, options_.limits.max_log_bytes, &evaluation);
   if (std::holds_alternative<Crashed>(evaluation.outcome)) NameCrashedLine(sized, plan, options, &evaluation);
   if (options.profile && !options.confirm && std::holds_alternative<Measured>(evaluation.outcome))
@@ -419,12 +392,12 @@ json DeviceEnvironment::Request(const char* command, const Problem& problem,
 
 std::vector<DecoyResult> DeviceEnvironment::Admit(const Problem& problem, const EvaluateOptions& options) {
   double wait_s = 0;
-  return DecoysFromJson(Ask(Request("admit", problem, options), options.on_phase, &wait_s));
+  return DecoysFromJson(evaluator_.AskOrThrow(Request("admit", problem, options), options.on_phase, &wait_s));
 }
 
 Preparation DeviceEnvironment::Prepare(const Problem& problem, const EvaluateOptions& options) {
   double wait_s = 0;
-  const json result = Ask(Request("prepare", problem, options), options.on_phase, &wait_s);
+  const json result = evaluator_.AskOrThrow(Request("prepare", problem, options), options.on_phase, &wait_s);
   return {result.at("session_s"),    result.at("draw_s"), result.at("reference_s"), result.at("truth_s"),
           result.at("reference_us"), result.at("slots"),  result.at("used_bytes"),  result.at("total_bytes")};
 }

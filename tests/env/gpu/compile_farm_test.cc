@@ -1,4 +1,4 @@
-// Everything here compiles for real, with no GPU: what works, what the policy is told, what is remembered,
+// Everything here compiles for real, with no GPU: what works, the messages for the author, the cache,
 // and what a hostile text can do to the compiler.
 
 #include "env/gpu/compile/compile_farm.h"
@@ -180,7 +180,7 @@ TEST_CASE("CUDA's own headers work") {
   }
 }
 
-TEST_CASE("headers included by habit cost a note, and their usual names are there") {
+TEST_CASE("compatibility headers leave a note, and their usual names are there") {
   if (!TestToolchain()) return;
   Farm farm;
   std::string text;

@@ -162,7 +162,7 @@ TEST_CASE("memory is set and copied within the device") {
   CHECK(std::get<MemoryCopy>(list.operations[2]) == MemoryCopy{{1, 0}, {0, 0}, 8});
 }
 
-TEST_CASE("habits that do no harm leave a note") {
+TEST_CASE("accepted items without effect leave a note") {
   const InterpretedLaunch interpreted = Interpret(Text(
       "cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, 1 << 16);\n"
       "cudaFuncSetCacheConfig(k, cudaFuncCachePreferL1);\ncudaGetLastError();\ncudaDeviceSynchronize();\n"

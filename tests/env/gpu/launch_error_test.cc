@@ -95,7 +95,7 @@ TEST_CASE("launches keep within CUDA's limits") {
       "__device__ void d() {}");
 }
 
-TEST_CASE("numbers that do not fit are told") {
+TEST_CASE("numbers that do not fit are errors") {
   CheckAll({
       {"int n = 65536 * 65536;",
        "line 6, column 15: ", "`*` overflows int (the result is 4294967296); make one operand long"},

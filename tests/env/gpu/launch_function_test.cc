@@ -1,4 +1,4 @@
-// What a launch function may say, and what it comes to.
+// What a launch function may contain, and the list it resolves to.
 
 #include <algorithm>
 #include <cmath>
@@ -29,7 +29,7 @@ std::string Kernel(const std::string& body, const std::string& top = "") {
   return OnlyLaunch(Interpret(Text(body, top))).kernel;
 }
 
-TEST_CASE("a launch function comes to a list of launches") {
+TEST_CASE("a launch function resolves to a list of launches") {
   const InterpretedLaunch interpreted = Interpret(kRelu);
   const KernelLaunch launch = OnlyLaunch(interpreted);
   CHECK(launch.kernel == "relu");

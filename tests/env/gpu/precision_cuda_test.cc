@@ -50,7 +50,7 @@ TEST_CASE("what the search writes in 16 bits reaches machine code") {
   }
 }
 
-TEST_CASE("a launch function for float32 is told what to write in bf16") {
+TEST_CASE("a launch function for float32 gets the text to write in bf16") {
   const Problem problem = ProblemIn("level1/19", Precision::kBf16);
   const SizedProblem sized = AtSize(problem, "small");
   std::string message;
