@@ -24,7 +24,8 @@ class CpuEnvironment : public Environment {
   virtual std::vector<DecoyResult> Admit(const Problem& problem, const EvaluateOptions& options) = 0;
   // Eager alone, without a candidate. Throws Error.
   virtual EagerBaseline MeasureEager(const Problem& problem, const EvaluateOptions& options) = 0;
-  // Correct or incorrect, without the clock: a correct candidate gives a Measured with max_error and error_bound alone.
+  // Correct or incorrect, without the clock: a correct candidate gives a Measured with max_error and
+  // error_bound alone.
   virtual Outcome Verify(const Problem& problem, const Candidate& candidate,
                          const EvaluateOptions& options) = 0;
 };

@@ -13,8 +13,8 @@ struct Peak {
 // `working_set_bytes`: read by one call; small sets are as fast as the cache they fit in. Takes about 50 ms.
 Peak MeasurePeak(int64_t working_set_bytes, int threads);
 
-// Reads so much memory that nothing useful is left in any cache. Called before each half of a pair: else the second half (or
-// the one poisoned last) would find its data in a cache.
+// Reads so much memory that nothing useful is left in any cache. Called before each half of a pair: else the
+// second half (or the one poisoned last) would find its data in a cache.
 void FlushCaches(int threads);
 
 }  // namespace kevin

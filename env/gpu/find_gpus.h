@@ -1,6 +1,6 @@
 #pragma once
-// The GPUs of this machine, found through the driver library alone: no toolkit, no context, no memory. The first call may
-// take some tenths of a second with a driver, and takes microseconds without one.
+// The GPUs of this machine, found through the driver library alone: no toolkit, no context, no memory. The
+// first call may take some tenths of a second with a driver, and takes microseconds without one.
 
 #include <string>
 #include <vector>
@@ -22,8 +22,8 @@ struct GpuObstacle {
 };
 GpuObstacle ObstacleTo(const GpuFound& gpu);
 
-// In the order of the driver, which CUDA_VISIBLE_DEVICES may change. `why_none` (may be null) is filled when there are none:
-// no driver library, the error number and version of the driver, or no device. Never throws.
+// In the order of the driver, which CUDA_VISIBLE_DEVICES may change. `why_none` (may be null) is filled when
+// there are none: no driver library, the error number and version of the driver, or no device. Never throws.
 std::vector<GpuFound> FindGpus(std::string* why_none = nullptr);
 
 }  // namespace kevin

@@ -40,7 +40,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kGpuEnvironmentVersion = 1;  // bump when verdicts or times may change
 constexpr double kCrashCheck_s = 5, kProfile_s = 120;
 
-// A candidate that got as far as machine code, or why not.
+// A candidate as machine code, or its failure.
 struct Built {
   std::optional<Outcome> failure;
   LaunchPlan plan;
@@ -50,7 +50,7 @@ struct Built {
   double compile_s = 0;
 };
 
-// A module without what names lines of its source: machine code follows from the rest.
+// A module without line information: the rest determines the machine code.
 std::string CodeOf(const std::string& ptx) {
   std::string code;
   std::istringstream lines(ptx);
@@ -414,7 +414,7 @@ Examiner DeviceEnvironment::MakeExaminer(const std::string& inputs, double timeo
   return Examiner(std::move(examiner));
 }
 
-// Only where compute-sanitizer is there and finds the same fault: the outcome stands without it.
+// Where compute-sanitizer is installed and finds the same fault; the outcome does not depend on it.
 void DeviceEnvironment::NameCrashedLine(const SizedProblem& sized, const std::string& plan,
                                         const EvaluateOptions& options, Evaluation* evaluation) {
   if (!namespaces_ || Examiner::FindTool("compute-sanitizer").empty()) return;

@@ -1,7 +1,8 @@
 #pragma once
-// Judges candidates of kinds `cuda` and `ptx` on one NVIDIA GPU (env/environment.h): interprets the launch function, compiles
-// and inspects the device code in this process, and lets the evaluator (env/gpu/judge/gpu_evaluator.h) verify and time it.
-// Further requests, for tools: examination, admission, preparation.
+// Judges candidates of kinds `cuda` and `ptx` on one NVIDIA GPU (env/environment.h): interprets the launch
+// function, compiles and inspects the device code in this process, and lets the evaluator
+// (env/gpu/judge/gpu_evaluator.h) verify and time it. Further requests, for tools: examination, admission,
+// preparation.
 
 #include <memory>
 #include <string>
@@ -43,7 +44,8 @@ class GpuEnvironment : public Environment {
   // Throws Error(kMachine) when a required tool is missing.
   virtual Examination Examine(const Problem& problem, const Candidate& candidate,
                               const ExamineOptions& options) = 0;
-  // Puts each decoy and correct answer (env/verdict/admission.h) through the check of the problem, on the device.
+  // Puts each decoy and correct answer (env/verdict/admission.h) through the check of the problem, on the
+  // device.
   virtual std::vector<DecoyResult> Admit(const Problem& problem, const EvaluateOptions& options) = 0;
   // Runs reference, inputs and truth of a problem once. Throws Error where they do not fit.
   virtual Preparation Prepare(const Problem& problem, const EvaluateOptions& options) = 0;

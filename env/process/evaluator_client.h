@@ -21,8 +21,8 @@ class EvaluatorClient {
   // Throws Error(kBroken) when the process cannot be started.
   EvaluatorClient(const std::vector<std::string>& argv, std::vector<std::string> environment);
 
-  // The result; empty when a SIGBUS ended the evaluator while it read memory that the candidate can change. Throws the Error
-  // that the evaluator answered, or Error(kBroken) when it ended otherwise.
+  // The result; empty when a SIGBUS ended the evaluator while it read memory that the candidate can change.
+  // Throws the Error that the evaluator answered, or Error(kBroken) when it ended otherwise.
   std::optional<nlohmann::json> Ask(const nlohmann::json& request,
                                     const std::function<void(const std::string& phase)>& on_phase);
 
@@ -32,8 +32,8 @@ class EvaluatorClient {
   std::optional<LineSocket> lines_;
 };
 
-// One evaluator for the threads of an environment, which ask it in turn. Started with the first request, and again after
-// one that failed. Thread-safe.
+// One evaluator for the threads of an environment, which ask it in turn. Started with the first request, and
+// again after one that failed. Thread-safe.
 class SharedEvaluator {
  public:
   explicit SharedEvaluator(std::function<std::unique_ptr<EvaluatorClient>()> start)

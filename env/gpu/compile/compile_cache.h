@@ -1,7 +1,7 @@
 #pragma once
-// The cache of the compile farm: one file per compiled text, named by the hash of its inputs. Files appear whole; a damaged
-// one counts as absent. Several processes may share a folder. And hashes of --include folders, which are part of the key
-// of an evaluation.
+// The cache of the compile farm: one file per compiled text, named by the hash of its inputs. Files appear
+// whole; a damaged one counts as absent. Several processes may share a folder. And hashes of --include
+// folders, which are part of the key of an evaluation.
 
 #include <cstdint>
 #include <filesystem>
@@ -19,7 +19,8 @@ class CompileCache {
   CompileCache(std::filesystem::path folder, int64_t limit_bytes);
   // Thread-safe.
   std::optional<CompilerReply> Find(const std::string& key);
-  // Throws Error(kBroken) when it cannot be written. Removes the least recently used entries beyond the limit.
+  // Throws Error(kBroken) when it cannot be written. Removes the least recently used entries beyond the
+  // limit.
   void Store(const std::string& key, const CompilerReply& reply);
 
  private:
@@ -31,8 +32,8 @@ class CompileCache {
   int64_t bytes_ = -1;  // of all entries, as far as this process knows; -1: not yet counted
 };
 
-// One hash for the content of an --include folder. Reads files again only when a name, size or time among them has changed.
-// Thread-safe.
+// One hash for the content of an --include folder. Reads files again only when a name, size or time among
+// them has changed. Thread-safe.
 class FolderHashes {
  public:
   // Of the names and bytes of all files below `folder`. Throws Error(kBadRequest) when it cannot be read.

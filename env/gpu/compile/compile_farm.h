@@ -1,7 +1,8 @@
 #pragma once
-// CUDA C++ or PTX text in, machine code out, without a GPU and without a CUDA toolkit: NVRTC runs in resident, sandboxed
-// compiler processes (kevin-gpu-compiler), one per core, since it holds a process-wide lock. Results and errors are cached
-// by content. Thread-safe: Compile() may be called from many threads; it blocks.
+// CUDA C++ or PTX text in, machine code out, without a GPU and without a CUDA toolkit: NVRTC runs in
+// resident, sandboxed compiler processes (kevin-gpu-compiler), one per core, since it holds a process-wide
+// lock. Results and errors are cached by content. Thread-safe: Compile() may be called from many threads; it
+// blocks.
 
 #include <cstdint>
 #include <filesystem>
@@ -15,9 +16,10 @@
 
 namespace kevin {
 
-// The places of NVRTC, nvJitLink and the CUDA headers. Searched in this order, for each part: $KEVIN_CUDA (then nothing
-// else), $CUDA_HOME, /usr/local/cuda, NVIDIA's wheels beside the torch that Kevin was built with, beside $KEVIN_TORCH,
-// beside the torch of the python3 on the PATH. All paths are free of symbolic links.
+// The places of NVRTC, nvJitLink and the CUDA headers. Searched in this order, for each part: $KEVIN_CUDA
+// (then nothing else), $CUDA_HOME, /usr/local/cuda, NVIDIA's wheels beside the torch that Kevin was built
+// with, beside $KEVIN_TORCH, beside the torch of the python3 on the PATH. All paths are free of symbolic
+// links.
 struct CudaToolchain {
   std::filesystem::path nvrtc, nvjitlink;       // libraries; nvjitlink may be empty (no kind `ptx` then)
   std::vector<std::filesystem::path> includes;  // cuda_fp16.h, crt, CCCL
@@ -60,16 +62,16 @@ struct GpuCompiled {
 
 class CompileFarm {
  public:
-  // Starts threads; a compiler process starts with its first text. Throws Error when a program is missing or the cache
-  // folder cannot be made.
+  // Starts threads; a compiler process starts with its first text. Throws Error when a program is missing or
+  // the cache folder cannot be made.
   CompileFarm(CudaToolchain toolchain, CompileFarmOptions options);
   // No Compile() may be running.
   ~CompileFarm();
   CompileFarm(const CompileFarm&) = delete;
   CompileFarm& operator=(const CompileFarm&) = delete;
-  // A text that exceeds the time limit times out; one that ends the compiler twice is an error of the text; neither is
-  // cached. Throws Error(kBadRequest) for an include folder that cannot be read, Error(kMachine) when the toolchain lacks a
-  // part, Error(kBroken) when the sandbox or the disk fails.
+  // A text that exceeds the time limit times out; one that ends the compiler twice is an error of the text;
+  // neither is cached. Throws Error(kBadRequest) for an include folder that cannot be read, Error(kMachine)
+  // when the toolchain lacks a part, Error(kBroken) when the sandbox or the disk fails.
   GpuCompiled Compile(const GpuCompileRequest& asked);
 
  private:

@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// It serves thousands of texts; the time of one is limited from outside.
+// It serves thousands of texts; the farm limits the time of each.
 constexpr int64_t kCpuSeconds = 10'000'000;
 
 std::set<fs::path> FoldersToShow(const CudaToolchain& toolchain, const CompileFarmOptions& options,
@@ -110,7 +110,7 @@ CompilerAnswer CompilerProcess::Exchange(const std::string& request, double time
   }
 }
 
-// How it ended, once it no longer answers.
+// How the process ended, after it stopped answering.
 std::string CompilerProcess::DescribeEnd() {
   int status = 0;
   if (!process_.Wait(1, &status)) {
@@ -248,7 +248,7 @@ PoolAnswer CompilerPool::Do(Worker* worker, const Job& job) {
   return answer;
 }
 
-// Only ever speeds up: whatever goes wrong here goes wrong again, and is then said, with a candidate's text.
+// Only for speed: an error here occurs again with the text of a candidate, and is reported then.
 void CompilerPool::WarmUp(Worker* worker, const CompilerRequest& like) {
   CompilerRequest request = like;
   request.names.clear();

@@ -1,6 +1,7 @@
 #pragma once
-// The compiler processes of the farm and the threads that own them. A process that ends or exceeds its time is replaced.
-// Idle ones precompile the expensive headers, one process at a time so that the others stay free.
+// The compiler processes of the farm and the threads that own them. A process that ends or exceeds its time
+// is replaced. Idle ones precompile the expensive headers, one process at a time so that the others stay
+// free.
 
 #include <condition_variable>
 #include <deque>
@@ -23,8 +24,8 @@ namespace kevin {
 
 enum class CompilerAnswer { kReplied, kTimedOut, kEnded };
 
-// One resident kevin-gpu-compiler in its sandbox. For the thread that started it alone: the kernel ends the compiler
-// together with that thread.
+// One resident kevin-gpu-compiler in its sandbox. For the thread that started it alone: the kernel ends the
+// compiler together with that thread.
 
 class CompilerProcess {
  public:
@@ -34,8 +35,8 @@ class CompilerProcess {
                   std::vector<std::filesystem::path> folders);
   bool Running() const { return socket_.get() >= 0; }
   const std::vector<std::filesystem::path>& folders() const { return folders_; }
-  // Unless it replied, the process has ended afterwards; if it ended by itself, *how describes it. Throws Error(kBroken)
-  // when its sandbox could not be set up.
+  // Unless it replied, the process has ended afterwards; if it ended by itself, *how describes it. Throws
+  // Error(kBroken) when its sandbox could not be set up.
   CompilerAnswer Ask(const std::string& request, double timeout_s, CompilerReply* reply, std::string* how);
 
  private:

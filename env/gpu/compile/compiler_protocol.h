@@ -1,6 +1,6 @@
 #pragma once
-// The protocol between the compile farm and kevin-gpu-compiler on a socket: one request, one reply, each a length and that
-// many bytes. The farm trusts no reply: the compiler has read hostile text.
+// The protocol between the compile farm and kevin-gpu-compiler on a socket: one request, one reply, each a
+// length and that many bytes. The farm trusts no reply: the compiler has read hostile text.
 
 #include <cstdint>
 #include <string>

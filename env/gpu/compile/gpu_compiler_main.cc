@@ -1,6 +1,6 @@
-// kevin-gpu-compiler NVRTC [NVJITLINK]: compiles what comes through its socket, one text after another, until
-// the socket closes. Started inside the compiler's sandbox by the compile farm; it stays, so that loading the
-// compiler and its precompiled headers is paid for once.
+// kevin-gpu-compiler NVRTC [NVJITLINK]: compiles the requests from its socket, one after another, until the
+// socket closes. The compile farm starts it inside the sandbox of compilers. It stays resident, so that the
+// compiler and its precompiled headers are loaded once.
 
 #include <dlfcn.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 #pragma once
-// A compiled GPU candidate: machine code for one architecture, and its properties that need no run: parameters, resources,
-// occupancy.
+// A compiled GPU candidate: machine code for one architecture, and its properties that need no run:
+// parameters, resources, occupancy.
 
 #include <cstdint>
 #include <map>
@@ -31,8 +31,8 @@ struct GpuModule {
   std::vector<KernelInfo> kernels;
 };
 
-// The bytes of the kernel parameters of a launch, each converted to the declared type as in C++. The bytes of pointers and
-// tensor maps are 0: `pointers` and `maps` give their places and values.
+// The bytes of the kernel parameters of a launch, each converted to the declared type as in C++. The bytes of
+// pointers and tensor maps are 0: `pointers` and `maps` give their places and values.
 struct EncodedArguments {
   struct Pointer {
     int64_t at = 0;  // byte offset in `bytes`
@@ -59,8 +59,8 @@ struct PtxasReport {
 
 PtxasReport ReadPtxasReport(const std::string& log);
 
-// Theoretical occupancy: how many warps of a multiprocessor a launch can keep resident. Pure arithmetic, by the rules of
-// compute capability 7.0 and up (CUDA C++ Programming Guide, "Occupancy").
+// Theoretical occupancy: how many warps of a multiprocessor a launch can keep resident. Pure arithmetic, by
+// the rules of compute capability 7.0 and up (CUDA C++ Programming Guide, "Occupancy").
 struct MultiprocessorLimits {
   int threads = 2048, registers = 65536, blocks = 32;
   int64_t shared_bytes = 233472, reserved_shared_bytes = 1024;  // reserved: of each block

@@ -170,7 +170,7 @@ Examiner::Outcome Examiner::RunIn(const WorkFolder& work, const std::vector<std:
   std::set<fs::path> shown = {program.parent_path()};
   if (const fs::path libraries = program.parent_path().parent_path() / "lib"; fs::is_directory(libraries))
     shown.insert(libraries);
-  // A tool's own files lie in the folder around its own; ncu's often under /opt/nvidia, wherever it starts.
+  // The files of a tool lie in the folder above its own; those of ncu often under /opt/nvidia.
   const fs::path tool = command.front();
   shown.insert(tool.parent_path().parent_path());
   if (fs::is_directory("/opt/nvidia")) shown.insert("/opt/nvidia");

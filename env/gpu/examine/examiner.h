@@ -1,11 +1,12 @@
 #pragma once
-// Examines a GPU candidate with NVIDIA's tools where they are installed: hardware counters (ncu), memory and race checks
-// (compute-sanitizer), machine code (nvdisasm), output of device code. None of it is part of a verdict or a time. The
-// candidate makes one call in kevin-gpu-examiner, in namespaces and a root folder of its own together with the tool.
-// Landlock is off there and the list of system calls is longer, since the tools work with processes and sockets; there is
-// still no network.
+// Examines a GPU candidate with NVIDIA's tools where they are installed: hardware counters (ncu), memory and
+// race checks (compute-sanitizer), machine code (nvdisasm), output of device code. None of it is part of a
+// verdict or a time. The candidate makes one call in kevin-gpu-examiner, in namespaces and a root folder of
+// its own together with the tool. Landlock is off there and the list of system calls is longer, since the
+// tools work with processes and sockets; there is still no network.
 //
-// One thread. Throws Error(kMachine) when a tool is missing or fails by itself (no permission for the counters).
+// One thread. Throws Error(kMachine) when a tool is missing or fails by itself (no permission for the
+// counters).
 
 #include <filesystem>
 #include <string>
@@ -62,8 +63,8 @@ class Examiner {
   ExaminerOptions options_;
 };
 
-// Reads the output of compute-sanitizer. `source_name` is the file name of the candidate's text in the line table of the
-// machine code. Pure.
+// Reads the output of compute-sanitizer. `source_name` is the file name of the candidate's text in the line
+// table of the machine code. Pure.
 CheckReport ReadCheckReport(const std::string& tool, const std::string& output,
                             const std::string& source_name);
 
@@ -72,8 +73,9 @@ CheckReport ReadCheckReport(const std::string& tool, const std::string& output,
 // The counters to collect, in one comma-separated list.
 std::string CounterNames();
 
-// `csv` is the output of `ncu --csv --page raw` (other lines around it are skipped): one row for each launch. Launches of one
-// kernel are combined; at most three kernels, the longest first. Empty when there is no table.
+// `csv` is the output of `ncu --csv --page raw` (other lines around it are skipped): one row for each launch.
+// Launches of one kernel are combined; at most three kernels, the longest first. Empty when there is no
+// table.
 std::string CounterSentences(const std::string& csv);
 
 }  // namespace kevin

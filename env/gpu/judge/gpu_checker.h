@@ -19,8 +19,8 @@ class GpuChecker {
  public:
   explicit GpuChecker(GpuSession& session) : session_(session) {}
   SlotTruth TruthOf(int slot);
-  // The outputs of the slot against the fp64 truth of its present inputs. The reference must have run on the slot. Remembers
-  // the error of the reference, for the margin of timed checks.
+  // The outputs of the slot against the fp64 truth of its present inputs. The reference must have run on the
+  // slot. Remembers the error of the reference, for the margin of timed checks.
   CheckResult AgainstTruth(int slot) { return AgainstTruth(slot, TruthOf(slot)); }
   CheckResult AgainstTruth(int slot, const SlotTruth& truth);
   CheckResult AgainstReference(int slot);

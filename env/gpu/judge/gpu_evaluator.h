@@ -13,7 +13,8 @@ struct GpuEvaluatorOptions {
   std::string trusted_cubin;  // path of the compiled trusted kernels
 };
 
-// The file of the plug-in, beside kevin-evaluator. Its one function serves requests until descriptor 3 closes.
+// The file of the plug-in, beside kevin-evaluator. Its one function serves requests until descriptor 3
+// closes.
 inline constexpr const char* kGpuJudgePlugin = "kevin-gpu-judge.so";
 
 }  // namespace kevin

@@ -1,11 +1,11 @@
 #pragma once
-// What the evaluator decides on a GPU: the verdict on one compiled candidate, the admission of a problem, and the cost of
-// preparing one.
+// What the evaluator decides on a GPU: the verdict on one compiled candidate, the admission of a problem, and
+// the cost of preparing one.
 //
-// A candidate must be correct on fresh seeds first; then it is timed against eager in pairs of single calls, by the rules of
-// README.md, "What a verdict means". The rules it shares with the CPU are in env/verdict/judgement.h. Every call, also in
-// verification, is made in the same way and looks the same from inside: new inputs and weights, poisoned outputs and
-// workspaces, scrubbed shared memory, flushed L2.
+// A candidate must be correct on fresh seeds first; then it is timed against eager in pairs of single calls,
+// by the rules of README.md, "What a verdict means". The rules it shares with the CPU are in
+// env/verdict/judgement.h. Every call, also in verification, is made in the same way and looks the same from
+// inside: new inputs and weights, poisoned outputs and workspaces, scrubbed shared memory, flushed L2.
 
 #include <functional>
 #include <vector>
@@ -26,14 +26,15 @@ struct GpuJudgeRequest {
   std::function<void(const std::string& phase)> on_phase;
 };
 
-// Throws Error for what the candidate did not cause; the evaluation is then void. kMachine: the GPU itself fails.
+// Throws Error for what the candidate did not cause; the evaluation is then void. kMachine: the GPU itself
+// fails.
 JudgeResult JudgeOnGpu(GpuSession& session, const GpuJudgeRequest& request);
 
-// Admission at sizes that only fit on a GPU: the decoys of env/verdict/admission.h, made on the device in the output memory
-// of one slot, so that only one slot and one fp64 truth must fit. Decoys "from rounded inputs" or "from other values" come
-// from eager here, not from the truth. In 16 bits this check cannot find out whether a coarse answer lies within the
-// rounding of the outputs: one that passes counts against the problem, and its reason says so. Takes the lock of the GPU,
-// shared. Throws DriverError, Error.
+// Admission at sizes that only fit on a GPU: the decoys of env/verdict/admission.h, made on the device in the
+// output memory of one slot, so that only one slot and one fp64 truth must fit. Decoys "from rounded inputs"
+// or "from other values" come from eager here, not from the truth. In 16 bits this check cannot find out
+// whether a coarse answer lies within the rounding of the outputs: one that passes counts against the
+// problem, and its reason says so. Takes the lock of the GPU, shared. Throws DriverError, Error.
 std::vector<DecoyResult> AdmitOnGpu(GpuSession& session);
 
 // The cost of everything before a first candidate can be judged: seconds and memory.

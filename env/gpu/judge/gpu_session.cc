@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kProbeVectors = 160 << 10;  // 2.5 MiB: a few microseconds
 constexpr int kProbeBlocks = 640, kProbePairs = 96;
 constexpr int kCanaryWords = 1 << 16;
-constexpr double kBandwidthMargin = 1.1;  // a better kernel than ours may exist by that much
+constexpr double kBandwidthMargin = 1.1;  // a better kernel than ours may be faster by that factor
 // mma.sync reaches some 60 % of what the newest tensor instructions do; fp8 and sparsity double it twice.
 constexpr double kMatrixMargin = 1.7 * 4;
 

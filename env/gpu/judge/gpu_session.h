@@ -1,7 +1,8 @@
 #pragma once
-// State cached across evaluations of one problem at one size on one GPU: the slots (inputs read-only to the runner, outputs
-// with guard bands), the reference and the truth by the CUDA part of libtorch, the trusted kernels, the peak rates of the
-// device, and the runner with a warm spare. Lives in the evaluator; one thread; all work is on the stream of the reference.
+// State cached across evaluations of one problem at one size on one GPU: the slots (inputs read-only to the
+// runner, outputs with guard bands), the reference and the truth by the CUDA part of libtorch, the trusted
+// kernels, the peak rates of the device, and the runner with a warm spare. Lives in the evaluator; one
+// thread; all work is on the stream of the reference.
 
 #include <memory>
 #include <optional>
@@ -31,7 +32,8 @@ struct GpuSessionOptions {
 
 class GpuSession {
  public:
-  // Throws Error: kBadRequest when the size does not fit into the memory of the GPU (and names one that fits), kMachine.
+  // Throws Error: kBadRequest when the size does not fit into the memory of the GPU (and names one that
+  // fits), kMachine.
   explicit GpuSession(GpuSessionOptions options);
   ~GpuSession();
 
@@ -40,9 +42,11 @@ class GpuSession {
   int slots() const { return memory_.slots; }
   std::mt19937_64& random() { return random_; }
 
-  // New inputs and weights for a slot from a fresh secret seed (returned). `member` >= 0 chooses the member of the mixture.
+  // New inputs and weights for a slot from a fresh secret seed (returned). `member` >= 0 chooses the member
+  // of the mixture.
   uint64_t Draw(int slot, int member = -1);
-  // The values of one tensor for this seed and member, as Draw makes them: the content of a slot can be restored.
+  // The values of one tensor for this seed and member, as Draw makes them: the content of a slot can be
+  // restored.
   void DrawTensor(int slot, size_t index, uint64_t seed, uint64_t member);
   void Poison(int slot);  // outputs and guard bands
   void Synchronize();
@@ -63,8 +67,8 @@ class GpuSession {
   };
   // An intact one that has judged before, or a new one.
   Calibrated TakeRunner(bool fresh);
-  // Unloads the candidate and runs the canary: a runner that fails it is not used again. Throws Error(kMachine) when a new
-  // one fails too: the GPU itself is defective.
+  // Unloads the candidate and runs the canary: a runner that fails it is not used again. Throws
+  // Error(kMachine) when a new one fails too: the GPU itself is defective.
   void GiveBack(Calibrated runner);
   // Time to write back the outputs of a call from L2.
   double L2WriteBackUs() const;

@@ -1,6 +1,6 @@
 #pragma once
-// The evaluator's handle of one GPU runner: starts it, gives it the shared memory, and returns the result of each request
-// as a value. A runner that faults, hangs or ends is killed; the object is then `dead`.
+// The evaluator's handle of one GPU runner: starts it, gives it the shared memory, and returns the result of
+// each request as a value. A runner that faults, hangs or ends is killed; the object is then `dead`.
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>

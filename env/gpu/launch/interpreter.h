@@ -1,6 +1,6 @@
 #pragma once
-// Interprets the launch function of an outline: evaluates statements and expressions, and builds the launch list. One
-// interpreter runs once. Throws LaunchException.
+// Interprets the launch function of an outline: evaluates statements and expressions, and builds the launch
+// list. One interpreter runs once. Throws LaunchException.
 
 #include <deque>
 #include <map>
@@ -238,8 +238,8 @@ class Interpreter {
   int depth_ = 0, calls_ = 0;
 };
 
-// What to write instead of an unsupported name: "use workspace<float>(count)"; empty for names without advice.
-// launch_function.cc.
+// What to write instead of an unsupported name: "use workspace<float>(count)"; empty for names without
+// advice. launch_function.cc.
 std::string AdviceFor(const std::string& name);
 
 inline constexpr int kMaxDepth = 800;  // of evaluation, which is recursive
@@ -271,8 +271,9 @@ struct Interpreter::BlockScope {
   Frame* frame_;
 };
 
-// The arguments of launch: one pointer for each tensor of the problem, and a null stream where one is declared. Registers the
-// tensors with `list`. Throws LaunchException with the required signature where the parameters differ. launch_function.cc.
+// The arguments of launch: one pointer for each tensor of the problem, and a null stream where one is
+// declared. Registers the tensors with `list`. Throws LaunchException with the required signature where the
+// parameters differ. launch_function.cc.
 std::vector<Value> LaunchArguments(const SourceText& source, const SizedProblem& problem,
                                    const Function& launch, size_t name_at, Interpreter* interpreter,
                                    ListBuilder* list);

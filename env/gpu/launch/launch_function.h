@@ -1,14 +1,14 @@
 #pragma once
-// The `launch` function of a GPU candidate: found in its text, parsed, and interpreted with known shapes. It reads like
-// host code, but it can only compute and name what is to be launched. Everything else is an error that says what to
-// write instead. Pure and thread-safe; no CUDA.
+// The `launch` function of a GPU candidate: found in its text, parsed, and interpreted with known shapes. It
+// reads like host code, but it can only compute and name what is to be launched. Everything else is an error
+// that says what to write instead. Pure and thread-safe; no CUDA.
 //
-// Accepted: the statements of C++; integer, bool and floating arithmetic (signed overflow is an error); dim3; local arrays
-// of numbers; lambdas; macros; conditionals; constants, enums and namespaces of the text; other functions of the text that
-// are not device-only (templates too). And:
+// Accepted: the statements of C++; integer, bool and floating arithmetic (signed overflow is an error); dim3;
+// local arrays of numbers; lambdas; macros; conditionals; constants, enums and namespaces of the text; other
+// functions of the text that are not device-only (templates too). And:
 //
 //   B, N, ...            the size symbols of the problem, as `long` constants; in #if too
-//   weight_offset, ...   likewise the offset of each parameter in a block of parameters (env/problem/problem.h)
+//   weight_offset, ...   the offset of each parameter in a block of parameters (env/problem/problem.h)
 //
 //   kernel<T, 256><<<grid, block[, shared bytes[, stream]]>>>(arguments...)
 //                        further items in any order: cluster(x[, y[, z]]), cooperative(), programmatic()
@@ -19,8 +19,8 @@
 //
 //   tensor_map<T>(base, {sizes, innermost first}, {stride in bytes of dimensions 1 and up}, {box}
 //                 [, swizzle: 0, 32, 64, 128 or CU_TENSOR_MAP_SWIZZLE_... [, L2 promotion [, NaN fill]]])
-//                        for a `const __grid_constant__ CUtensorMap` parameter; T is float, __half, __nv_bfloat16, int
-//                        or unsigned char
+//                        for a `const __grid_constant__ CUtensorMap` parameter; T is float, __half,
+//                        __nv_bfloat16, int or unsigned char
 //
 //   constant(symbol, {values})
 //                        the initial values of a __constant__ variable
@@ -34,9 +34,10 @@
 //   pointer + elements, &pointer[i], casts between pointer types
 //                        checked when a kernel gets the address
 //
-// CUDA run-time calls with a meaning: cudaMemset(Async), cudaMemcpy(Async) within the device, cudaMemcpyToSymbol(Async),
-// cudaLaunchKernel(Ex), cudaLaunchCooperativeKernel, assert. Accepted with a note, and without effect: `extern "C"`, a
-// stream parameter or argument, cudaFuncSetAttribute, cudaGetLastError, synchronisation.
+// CUDA run-time calls with a meaning: cudaMemset(Async), cudaMemcpy(Async) within the device,
+// cudaMemcpyToSymbol(Async), cudaLaunchKernel(Ex), cudaLaunchCooperativeKernel, assert. Accepted with a note,
+// and without effect: `extern "C"`, a stream parameter or argument, cudaFuncSetAttribute, cudaGetLastError,
+// synchronisation.
 //
 // A text of kind `ptx` holds the same function, constants and macros among its PTX directives.
 
@@ -50,8 +51,8 @@
 
 namespace kevin {
 
-// An error for the author of the text: "line 12, column 5: ...; write ... instead", then the line itself and a caret, each on
-// a line of its own.
+// An error for the author of the text: "line 12, column 5: ...; write ... instead", then the line itself and
+// a caret, each on a line of its own.
 struct LaunchError {
   int line = 0, column = 0;  // from 1; columns count bytes
   std::string message;       // all of it, positions included
@@ -85,8 +86,8 @@ struct InterpretedLaunch {
   std::set<std::string> kernels;  // the name expressions that the compiler must provide
 };
 
-// Reads the text of a candidate of kind `cuda` or `ptx` for the problem at its size and interprets its launch function.
-// Throws LaunchException for an error of the candidate, Error(kBroken) for other kinds.
+// Reads the text of a candidate of kind `cuda` or `ptx` for the problem at its size and interprets its launch
+// function. Throws LaunchException for an error of the candidate, Error(kBroken) for other kinds.
 InterpretedLaunch InterpretLaunch(const SizedProblem& problem, const std::string& kind,
                                   const std::string& text, const LaunchFunctionLimits& limits = {});
 

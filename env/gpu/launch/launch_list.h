@@ -1,7 +1,7 @@
 #pragma once
-// The result of a candidate's `launch` function with known shapes: a flat list of operations on numbered buffers. It is all
-// of the host side of a candidate. It is stored with the candidate and replayed for every call; it never runs as code. Plain
-// values; no CUDA types.
+// The result of a candidate's `launch` function with known shapes: a flat list of operations on numbered
+// buffers. It is all of the host side of a candidate. It is stored with the candidate and replayed for every
+// call; it never runs as code. Plain values; no CUDA types.
 
 #include <array>
 #include <cstddef>
@@ -18,8 +18,8 @@ struct Dim3 {
   bool operator==(const Dim3&) const = default;
 };
 
-// A place in one of the numbered buffers: first the arguments of `launch` (SizedProblem::arguments), then the workspaces of
-// the list.
+// A place in one of the numbered buffers: first the arguments of `launch` (SizedProblem::arguments), then the
+// workspaces of the list.
 struct BufferAddress {
   int buffer = 0;
   int64_t offset_bytes = 0;
@@ -89,7 +89,8 @@ struct LaunchList {
   bool operator==(const LaunchList&) const = default;
 };
 
-// JSON, for the store and between processes. Reading throws Error(kBroken) when the text is not a launch list.
+// JSON, for the store and between processes. Reading throws Error(kBroken) when the text is not a launch
+// list.
 std::string LaunchListToText(const LaunchList& list);
 LaunchList LaunchListFromText(const std::string& text);
 

@@ -1,5 +1,6 @@
 #pragma once
-// The text of a candidate, its tokens, and its preprocessed form. In this folder a place is a byte offset into the text.
+// The text of a candidate, its tokens, and its preprocessed form. In this folder a place is a byte offset
+// into the text.
 
 #include <cstddef>
 #include <map>
@@ -31,9 +32,9 @@ class SourceText {
   std::vector<size_t> line_starts_;
 };
 
-// C++ tokens with their places. Lexing never fails: a malformed token (an open string, a stray byte) has the kind kBroken
-// and a text that says why, so that it matters only where it is read. A '>' never joins with another '>', since it may
-// close template arguments: see Token::glued.
+// C++ tokens with their places. Lexing never fails: a malformed token (an open string, a stray byte) has the
+// kind kBroken and a text that says why, so that it matters only where it is read. A '>' never joins with
+// another '>', since it may close template arguments: see Token::glued.
 enum class TokenKind { kName, kNumber, kString, kCharacter, kPunctuator, kBroken, kEnd };
 
 struct Token {
@@ -69,9 +70,9 @@ Number ReadCharacter(const std::string& text);  // with its quotes
 
 std::string ToText(Integer value);
 
-// The preprocessor of the host side: #define (both forms, nested, variadic), #undef and the conditionals, in which the size
-// symbols of the problem have their values. `#` and `##` inside a macro become a kBroken token; #include, #pragma, #error
-// and #line are skipped.
+// The preprocessor of the host side: #define (both forms, nested, variadic), #undef and the conditionals, in
+// which the size symbols of the problem have their values. `#` and `##` inside a macro become a kBroken
+// token; #include, #pragma, #error and #line are skipped.
 struct Macro {
   bool function_like = false, variadic = false;
   std::vector<std::string> parameters;  // without `...`

@@ -1,6 +1,6 @@
 #pragma once
-// The top level of a candidate's text: the functions, kernels, constants and types it declares, and their places. Bodies are
-// not read. A text of kind `ptx` has host declarations between PTX directives.
+// The top level of a candidate's text: the functions, kernels, constants and types it declares, and their
+// places. Bodies are not read. A text of kind `ptx` has host declarations between PTX directives.
 
 #include <set>
 #include <string>
@@ -76,7 +76,8 @@ size_t ClosingAngle(const Outline& outline, size_t open, size_t end);
 // The one host function `launch`. Throws LaunchException: missing (with `signature`), twice, a template, ...
 const Function& FindLaunch(const SourceText& source, const Outline& outline, const std::string& signature);
 
-// The text in two parts. device: host-only functions are replaced by spaces, line ends are kept. host: the replaced parts.
+// The text in two parts. device: host-only functions are replaced by spaces, line ends are kept. host: the
+// replaced parts.
 struct HostAndDevice {
   std::string host, device;
 };

@@ -1,6 +1,6 @@
 #pragma once
-// The syntax tree of host functions, and the parser that reads functions, constants and types of an outline into it. `at`
-// is a place in the text of the candidate. Throws LaunchException.
+// The syntax tree of host functions, and the parser that reads functions, constants and types of an outline
+// into it. `at` is a place in the text of the candidate. Throws LaunchException.
 
 #include <functional>
 #include <memory>

@@ -1,6 +1,6 @@
 #pragma once
-// Types and values of the launch function. Variables live in Cells that the interpreter owns until it is done, so that
-// addresses of variables never dangle.
+// Types and values of the launch function. Variables live in Cells that the interpreter owns until it is
+// done, so that addresses of variables never dangle.
 
 #include <array>
 #include <cstdint>
@@ -17,8 +17,8 @@
 
 namespace kevin::launch {
 
-// The types of a launch function: the numbers of C++, the element types of CUDA (only their sizes matter) and a few host
-// types of CUDA. A pointer is an element type and a depth.
+// The types of a launch function: the numbers of C++, the element types of CUDA (only their sizes matter) and
+// a few host types of CUDA. A pointer is an element type and a depth.
 enum class TypeKind {
   kVoid,
   kBool,
@@ -150,8 +150,8 @@ bool IsNull(const Value& value);      // nullptr, or a null pointer
 // "float*", "a kernel", "a list", ... for messages.
 std::string KindOf(const Value& value);
 
-// Converts implicitly where `written` is false, as a cast where it is true. An integer that does not fit a signed type is an
-// error in both cases.
+// Converts implicitly where `written` is false, as a cast where it is true. An integer that does not fit a
+// signed type is an error in both cases.
 Value ConvertValue(const SourceText& source, size_t at, const Value& value, const Type& to, bool written);
 bool TruthOf(const SourceText& source, size_t at, const Value& value);
 // An integer that fits into 64 bits; `what` names it in messages: "the workspace's count".

@@ -34,6 +34,7 @@ const std::set<std::string_view>& Opcodes() {
 }
 
 const std::set<std::string_view>& Registers() {
+  // envreg1 and envreg2: used by grid.sync() of cooperative groups.
   static const std::set<std::string_view> kRegisters = {"tid",
                                                         "ntid",
                                                         "laneid",
@@ -58,8 +59,8 @@ const std::set<std::string_view>& Registers() {
                                                         "total_smem_size",
                                                         "aggr_smem_size",
                                                         "dynamic_smem_size",
-                                                        "envreg1",   // what cooperative groups' grid.sync()
-                                                        "envreg2"};  // works on
+                                                        "envreg1",
+                                                        "envreg2"};
   return kRegisters;
 }
 
@@ -73,7 +74,7 @@ std::string WhyOpcodeRefused(std::string_view opcode) {
   const std::string_view name = opcode.substr(0, opcode.find('.'));
   if (Opcodes().count(name)) return "";
   if (name == "trap")
-    return "`trap` (from __trap() or a failing check) is refused: the environment checks the answers; remove it";
+    return "`trap` (from __trap() or a failing check) is refused: the environment checks answers; remove it";
   if (name == "brkpt") return "`brkpt` (from __brkpt()) is refused: there is no debugger; remove it";
   if (name == "discard" || name == "applypriority")
     return "`" + std::string(opcode) +
@@ -93,8 +94,8 @@ std::string WhyRegisterRefused(std::string_view name) {
   const std::string shown = "reading %" + std::string(name);
   if (StartsWith(name, "clock") || StartsWith(name, "globaltimer"))
     return shown +
-           " (clock(), clock64(), globaltimer) is refused: a kernel may not read the time, it is measured from "
-           "outside; remove it";
+           " (clock(), clock64(), globaltimer) is refused: a kernel may not read the time, it is measured "
+           "from outside; remove it";
   if (StartsWith(name, "pm"))
     return shown + " is refused: performance counters are read from outside; remove it";
   if (name == "gridid" || name == "current_graph_exec")
@@ -105,13 +106,13 @@ std::string WhyRegisterRefused(std::string_view name) {
 std::string WhyFunctionRefused(std::string_view name) {
   const std::string shown = "`" + std::string(name) + "`";
   if (name == "vprintf")
-    return "printf in a kernel is refused: it costs time and its output is discarded; remove it (`kevin bench "
-           "--debug` allows it)";
+    return "printf in a kernel is refused: it costs time and its output is discarded; remove it "
+           "(`kevin bench --debug` allows it)";
   if (name == "__assertfail")
     return "assert in a kernel is refused: the environment checks the answers; remove it";
   if (name == "malloc" || name == "free" || StartsWith(name, "__nv_aligned_device_malloc"))
     return shown +
-           " in a kernel is refused: its memory outlives the launch; use workspace<T>(n) in the launch function";
+           " in a kernel is refused: its memory outlives the launch; use workspace<T>(n) in launch";
   if (StartsWith(name, "cuda") || StartsWith(name, "__cuda") || StartsWith(name, "cnp"))
     return shown +
            " in a kernel is refused: kernels are launched by the launch function alone; launch it there";

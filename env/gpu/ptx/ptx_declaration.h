@@ -9,8 +9,8 @@
 
 namespace kevin {
 
-// Tokens: so that nothing can hide in a comment or a string. Texts on which the assembler and this reader might disagree (a
-// backslash in a string, a preprocessor line, a stray byte) are refused.
+// Tokens: so that nothing can hide in a comment or a string. Texts on which the assembler and this reader
+// might disagree (a backslash in a string, a preprocessor line, a stray byte) are refused.
 enum class PtxTokenKind { kWord, kNumber, kString, kPunctuation };
 
 struct PtxToken {
@@ -61,8 +61,8 @@ int64_t PtxTypeBytes(std::string_view type);
 // `( .param .u64 a, ... )`, the cursor at the parenthesis. False: not understood.
 bool ReadPtxParameters(PtxCursor* cursor, std::vector<KernelParameter>* parameters);
 
-// `.align 4 .f32 a[16], b = 1;` after `.global` or `.const`; the cursor ends after the semicolon. Returns empty, or the reason
-// of a refusal.
+// `.align 4 .f32 a[16], b = 1;` after `.global` or `.const`; the cursor ends after the semicolon. Returns
+// empty, or the reason of a refusal.
 std::string ReadPtxVariables(PtxCursor* cursor, bool constant, std::vector<GlobalVariable>* variables);
 
 }  // namespace kevin

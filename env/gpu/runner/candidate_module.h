@@ -1,6 +1,7 @@
 #pragma once
-// The loaded machine code of a candidate, with what its launch list needs: workspaces, constants, encoded arguments for every
-// slot. Lives in the runner; one at a time. Errors are DriverError: after a fatal one the process cannot be used again.
+// The loaded machine code of a candidate, with what its launch list needs: workspaces, constants, encoded
+// arguments for every slot. Lives in the runner; one at a time. Errors are DriverError: after a fatal one the
+// process cannot be used again.
 
 #include <array>
 #include <variant>
@@ -26,7 +27,8 @@ class CandidateModule {
   CandidateModule(const CandidateModule&) = delete;
   CandidateModule& operator=(const CandidateModule&) = delete;
 
-  // Poisons workspaces and restores global variables, so that a call finds nothing of earlier ones. On the stream.
+  // Poisons workspaces and restores global variables, so that a call finds nothing of earlier ones. On the
+  // stream.
   void Restore();
   // One call, on the stream.
   void Enqueue(int slot);

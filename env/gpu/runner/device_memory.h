@@ -1,6 +1,6 @@
 #pragma once
-// Memory on the device, and Kevin's own kernels that fill it. Everything here needs a current context. Errors are
-// DriverError.
+// Memory on the device, and Kevin's own kernels that fill it. Everything here needs a current context. Errors
+// are DriverError.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace kevin {
 
-// Crosses process boundaries as a file descriptor (the driver's virtual memory management). An importing process may get a
-// read-only mapping; the hardware enforces it.
+// Crosses process boundaries as a file descriptor (the driver's virtual memory management). An importing
+// process may get a read-only mapping; the hardware enforces it.
 class SharedDeviceMemory {
  public:
   SharedDeviceMemory() = default;
@@ -53,8 +53,8 @@ class DeviceBuffer {
   size_t bytes_ = 0;
 };
 
-// How the values of an input are drawn on the device: with the distributions of env/process/generator.h, by the trusted
-// kernels.
+// How the values of an input are drawn on the device: with the distributions of env/process/generator.h, by
+// the trusted kernels.
 struct Drawing {
   int distribution = 0;  // the trusted kernels' enumerators
   float scale = 1, offset = 0;
@@ -79,9 +79,9 @@ FillKernels FillKernelsOf(CuHandle module);
 void FillOnDevice(const FillKernels& kernels, CuHandle stream, CuDevicePtr data, int64_t elements,
                   const Drawing& drawing, uint64_t seed);
 
-// The trusted kernels: drawing inputs, poison, comparison, scrubbing and probes. CUDA C++ text, compiled like a candidate
-// (for the exact architecture of the device) and loaded by evaluator and runner. Kernels that read or write tensors exist
-// for each floating type: kevin_fill, kevin_fill_f16, ... (trusted_kernels.cc.)
+// The trusted kernels: drawing inputs, poison, comparison, scrubbing and probes. CUDA C++ text, compiled like
+// a candidate (for the exact architecture of the device) and loaded by evaluator and runner. Kernels that
+// read or write tensors exist for each floating type: kevin_fill, kevin_fill_f16, ... (trusted_kernels.cc.)
 const std::string& TrustedKernelText();
 const std::vector<std::string>& TrustedKernelNames();
 

@@ -1,6 +1,6 @@
 #pragma once
-// The part of the CUDA driver's C interface that Kevin uses, found at run time: one build serves machines with and without
-// a GPU, and needs no CUDA header. Types follow the ABI of the driver (CUDA 12 and 13).
+// The part of the CUDA driver's C interface that Kevin uses, found at run time: one build serves machines
+// with and without a GPU, and needs no CUDA header. Types follow the ABI of the driver (CUDA 12 and 13).
 
 #include <cstddef>
 #include <cstdint>
@@ -84,8 +84,8 @@ enum CuDeviceAttribute {
 enum CuFunctionAttribute { kCuMaxDynamicSharedBytes = 8, kCuNonPortableClusterSize = 14 };
 inline constexpr int kCuLaunchCooperative = 2, kCuLaunchCluster = 4, kCuLaunchProgrammatic = 6;
 
-// The functions of the driver, by their names without `cu`. One per process; LoadDriver() first. Every call returns
-// CUresult: make calls by KEVIN_CU, which throws DriverError.
+// The functions of the driver, by their names without `cu`. One per process; LoadDriver() first. Every call
+// returns CUresult: make calls by KEVIN_CU, which throws DriverError.
 struct Driver {
   int (*Init)(unsigned);
   int (*DriverGetVersion)(int*);

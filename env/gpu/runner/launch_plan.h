@@ -1,6 +1,6 @@
 #pragma once
-// A candidate ready to run: machine code and its launch list, with every kernel resolved and every argument encoded. It
-// travels from Kevin to the evaluator and on to the runner, as JSON text.
+// A candidate ready to run: machine code and its launch list, with every kernel resolved and every argument
+// encoded. It travels from Kevin to the evaluator and on to the runner, as JSON text.
 
 #include <cstdint>
 #include <map>
@@ -29,8 +29,8 @@ struct LaunchPlan {
   std::vector<GlobalVariable> globals;                           // writable ones, restored before every call
 };
 
-// Combines list and module. `variables` gives the names in the machine code of the constants that the list sets. `error`
-// names, for the author, the launch that does not fit its kernel; empty: all fit.
+// Combines list and module. `variables` gives the names in the machine code of the constants that the list
+// sets. `error` names, for the author, the launch that does not fit its kernel; empty: all fit.
 LaunchPlan MakeLaunchPlan(const LaunchList& list, const GpuModule& module,
                           const std::vector<GlobalVariable>& globals,
                           const std::map<std::string, std::string>& variables, std::string* error);

@@ -1,6 +1,6 @@
 #pragma once
-// The protocol between the evaluator and the GPU runner: one frame each way at a time over a Unix socket, a JSON object a
-// frame. The first request carries the descriptors of the shared memory.
+// The protocol between the evaluator and the GPU runner: one frame each way at a time over a Unix socket, a
+// JSON object a frame. The first request carries the descriptors of the shared memory.
 //
 //   {"open": {inputs_bytes, outputs_bytes, slots, tensors, trusted_cubin}} + 2 descriptors   -> {"ok"}
 //   {"load": launch plan}                                                                    -> {"ok"}
@@ -11,8 +11,8 @@
 //   {"probe": [out, in, vectors, blocks]}                                                    -> {"us": t}
 //   {"canary": [out, words, seed]}, {"unload": true}                                         -> {"ok"}
 //
-// Every request may be answered {"fault": text, "fatal": bool}. Answers are trusted only as far as they are checked: device
-// code of a candidate has run in that process.
+// Every request may be answered {"fault": text, "fatal": bool}. Answers are trusted only as far as they are
+// checked: device code of a candidate has run in that process.
 
 #include <nlohmann/json.hpp>
 #include <optional>

@@ -1,4 +1,5 @@
-// The precisions through the real evaluator: correct kernels in fp16 and bf16 are measured, incorrect ones are wrong.
+// The precisions through the real evaluator: correct kernels in fp16 and bf16 are measured, incorrect ones
+// are wrong.
 
 #include "env/cpu/cpu_environment.h"
 #include "tests/catch.h"

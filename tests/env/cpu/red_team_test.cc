@@ -31,8 +31,8 @@ struct Attack {
 
 // Attacks on a shared machine's time: whether they are noticed or fall flat depends on the moment. (The
 // helper thread of helper_thread_tail starts first and has mostly finished when its call returns;
-// defer_after_audit guesses from pauses which batch was an audit, and stays correct where other work stretches
-// them.)
+// defer_after_audit guesses from pauses which batch was an audit, and stays correct where other work
+// stretches them.)
 const std::set<std::string> kNoGain = {"burn_bursts",        "burn_before_own_turn", "burn_from_constructor",
                                        "work_before_go",     "slow_first_calls",     "closes_descriptors",
                                        "changes_rounding",   "replaces_openmp",      "prints_a_gigabyte",

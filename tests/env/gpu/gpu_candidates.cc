@@ -77,12 +77,12 @@ const std::map<std::string, std::string> kStopped = {
     {"sets_inputs_from_launch", "inputs are read-only"},
     {"shared_300_kib", "307200 bytes of dynamic shared memory"},
     {"static_shared_300_kib", "declares 307200 bytes of __shared__ memory"},
-    {"traps", "the environment checks the answers"},
+    {"traps", "the environment checks answers"},
     {"undefined_function", "Unresolved extern function 'evil'"},
     {"workspace_just_over", "17179869184 allowed"}};
 
-// State that they keep is restored or poisoned before each call, or they ask for something permitted, or the reaction of the
-// device depends on the moment. They may fail, but must not gain.
+// State that they keep is restored or poisoned before each call, or they ask for something permitted, or the
+// reaction of the device depends on the moment. They may fail, but must not gain.
 const std::set<std::string> kNoGain = {"first_inputs",
                                        "four_hundred_launches",
                                        "four_thousand_launches",

@@ -1,5 +1,5 @@
-// Kernels in fp16 and bf16 on a GPU: correct ones are measured, incorrect ones are wrong. Without a GPU this is
-// skipped.
+// Kernels in fp16 and bf16 on a GPU: correct ones are measured, incorrect ones are wrong. Without a GPU this
+// is skipped.
 
 #include <cstdio>
 
