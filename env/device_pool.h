@@ -1,7 +1,7 @@
 #pragma once
-// Several devices of one model as one environment. Each evaluation (at several shapes: of each shape) runs on the device
-// with the fewest evaluations in progress. A device measures one candidate at a time. Verdicts do not depend on the
-// device: the evaluation key names the model only. Calls may come from many threads.
+// Several devices of one model as one environment. Each evaluation (at several shapes: of each shape) runs on
+// the device with the fewest evaluations in progress. A device measures one candidate at a time. Verdicts do
+// not depend on the device: the evaluation key names the model only. Calls may come from many threads.
 
 #include <memory>
 #include <mutex>

@@ -20,7 +20,7 @@ using nlohmann::json;
 
 constexpr double kReferenceTimeout_s = 600;
 
-// What a decoy may look at to make its outputs.
+// The data from which a decoy makes its outputs.
 struct AnswerContext {
   Session* session = nullptr;
   std::vector<TensorView> inputs;
@@ -31,7 +31,7 @@ struct AnswerContext {
 };
 using Answer = std::function<void(const AnswerContext& context, const std::vector<void*>& outputs)>;
 
-// The check that a candidate faces, with outputs that `answer` fills in here.
+// The check of candidates, on outputs that `answer` fills in.
 Outcome VerifyAnswer(Session& session, const Answer& answer, bool* distinguishable) {
   Checker checker(session);
   const OutputMemory& outputs = session.CandidateOutputs();

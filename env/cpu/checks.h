@@ -54,12 +54,12 @@ class FinalOutputs {
   std::vector<Seen> seen_;
 };
 
-// Looks while a batch is under way and finds out whether each call did its own work in its own time. A candidate can find
-// out how long a batch is and where its buffers lie, and it can forge every count in the shared control page. Only two
-// things are proof, and both are looked for:
+// Looks while a batch is under way and finds out whether each call did its own work in its own time. A
+// candidate can find out how long a batch is and where its buffers lie, and it can forge every count in the
+// shared control page. Only two things are proof, and both are looked for:
 //
 //   deferred      the outputs of a call that counts as returned are unfinished, or change afterwards
-//   worked ahead  inputs of calls that have not begun are changed during the batch, and an answer does not show it
+//   worked ahead  inputs of calls that have not begun are changed during the batch, without effect on an answer
 //
 // Unannounced and otherwise like a timed batch; its time is not used.
 class Audit {
@@ -71,8 +71,8 @@ class Audit {
   void Watch();
   // After the batch.
   bool Deferred() const { return final_.Unwritten() || final_.Changed(); }
-  // Calls whose inputs were changed before they began must answer the inputs as they are now. The answers of calls that
-  // may have begun meanwhile say nothing.
+  // Calls whose inputs were changed before they began must answer the inputs as they are now. The answers of
+  // calls that may have begun meanwhile say nothing.
   enum class Inputs { kAsDrawn, kChangedBefore, kChangedPerhapsDuring };
   Inputs InputsOf(size_t call) const { return inputs_[call]; }
 

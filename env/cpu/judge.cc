@@ -95,7 +95,7 @@ class Judgement {
 
   void Fill(std::span<const uint16_t> slots, int member = -1) {
     result_.seeds.push_back(session_.FillInputs(slots, member));
-    // What is poisoned last may still lie in a cache too large to flush: neither side has that for itself.
+    // The output poisoned last may still be in a cache too large to flush: no side has this advantage.
     const bool has_start = request_.start_library_fd >= 0;
     const bool start_first = has_start && session_.random()() % 2;
     if (start_first) session_.Poison(session_.StartOutputs(), slots);
@@ -206,8 +206,7 @@ void Judgement::CheckTimed(const TimedProcess& process, std::span<const uint16_t
   }
 }
 
-// A batch must be long enough for the faster side, unless the candidate is so slow that its own length
-// decides.
+// A batch must be long enough for the faster side, unless the candidate is so slow that its length decides.
 void Judgement::ChooseCalls(TimedProcess& process) {
   const std::vector<uint16_t> slots = session_.DrawSlots(std::min(3, session_.slots()));
   Fill(slots);
@@ -342,7 +341,7 @@ void Judgement::Fixed() {
       rounds.back().push_back(
           TimedRound(processes.All(), process, pair, request_.confirm ? "confirm" : "fixed"));
     }
-    // Last, so that having been audited never means being unwatched.
+    // At the end, so that an audited process is never safe from a further audit.
     if (!audited) AuditRound(*processes.candidate);
     processes.candidate->CheckOutside();
   }

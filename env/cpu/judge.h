@@ -1,8 +1,9 @@
 #pragma once
 // What the evaluator decides on a CPU: the verdict on one compiled candidate, and the admission of a problem.
 //
-// A candidate is verified on fresh seeds, then timed against eager in pairs, by the rules of README.md, "What a verdict
-// means". The order of events is in JudgeLibrary(); the rules it shares with the GPU are in env/verdict/judgement.h.
+// A candidate is verified on fresh seeds, then timed against eager in pairs, by the rules of README.md, "What
+// a verdict means". The order of events is in JudgeLibrary(); the rules it shares with the GPU are in
+// env/verdict/judgement.h.
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
@@ -26,10 +27,10 @@ struct JudgeRequest {
 // Throws Error for what the candidate did not cause; the evaluation is then void.
 JudgeResult JudgeLibrary(Session& session, const JudgeRequest& request);
 
-// Puts each decoy and correct answer of env/verdict/admission.h through the check of the problem, on every member of its
-// input mixture. A decoy that passes, unless it is indistinguishable from the correct answer, makes the problem
-// inadmissible until its inputs are made harder. Decoys "from rounded inputs" or "from other values" are computed in fp64.
-// DecoyResults as JSON.
+// Puts each decoy and correct answer of env/verdict/admission.h through the check of the problem, on every
+// member of its input mixture. A decoy that passes, unless it is indistinguishable from the correct answer,
+// makes the problem inadmissible until its inputs are made harder. Decoys "from rounded inputs" or "from
+// other values" are computed in fp64. DecoyResults as JSON.
 nlohmann::json AdmitProblem(Session& session);
 
 }  // namespace kevin

@@ -1,5 +1,5 @@
-// The reference process: eager libtorch behind the same shared control page as a candidate, with the same threads and the
-// same kind of memory pages. Trusted; runs outside the sandbox.
+// The reference process: eager libtorch behind the same shared control page as a candidate, with the same
+// threads and the same kind of memory pages. Trusted; runs outside the sandbox.
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// kevin-runner: the process of a candidate. The trusted side starts it in namespaces of its own; it sandboxes itself,
-// then
+// kevin-runner: the process of a candidate. The trusted side starts it in namespaces of its own; it sandboxes
+// itself, then
 //
 //   run                  loads one candidate and makes the calls it is asked for, until it is killed
 //   exec OPTIONS -- ...  runs a compiler in the sandbox of compilers
@@ -49,8 +49,7 @@ void CatchFaults() {
   signal(SIGPIPE, SIG_IGN);
 }
 
-// The libraries that a candidate links, so that loading it reads little inside the sandbox. Names, not
-// versions.
+// The libraries of candidates, so that loading one reads little inside the sandbox.
 void LoadCommonLibraries() {
   for (const char* name : {"libgomp.so.1", "libstdc++.so.6", "libm.so.6", "libmvec.so.1"})
     dlopen(name, RTLD_NOW);

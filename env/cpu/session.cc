@@ -49,7 +49,8 @@ std::vector<TensorView> InputViews(const SizedProblem& sized, const SlotLayout& 
 void FillSlot(const SessionOptions& options, const SizedProblem& sized, uint64_t seed, int member,
               const std::vector<TensorView>& views) {
   for (size_t i = 0; i < views.size(); ++i) {
-    // Every tensor has its own stream; the low digits choose the member of the mixture, the same for a whole slot.
+    // Every tensor has its own stream; the low digits choose the member of the mixture, the same for a whole
+    // slot.
     uint64_t own = (seed + i * 0x9e3779b97f4a7c15ULL) / kMixtureMembers * kMixtureMembers;
     own += (member >= 0 ? static_cast<uint64_t>(member) : seed) % kMixtureMembers;
     FillTensor(sized.inputs[i].spec, options.inputs, own, sized.inputs[i].elements, options.threads,
@@ -99,7 +100,7 @@ void Session::ChooseSlots() {
   truth_->BindSlot(0, views);
   reference_us_ = TimeReference(truth_.get(), 1);
   if (reference_us_ < 50'000) reference_us_ = TimeReference(truth_.get(), 3);
-  truth_->SlotOutputs(0, sized_.outputs);  // says now if the problem file and its reference disagree
+  truth_->SlotOutputs(0, sized_.outputs);  // throws if the problem file and its reference disagree
   truth_->DropOutputs();
   const int64_t wanted = static_cast<int64_t>(std::ceil(kMinBatch_us / reference_us_ * 2)) + 2;
   const int64_t budget = std::min(kSlotBudgetBytes, available / 4) / per_slot;

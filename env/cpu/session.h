@@ -1,7 +1,7 @@
 #pragma once
-// State cached across evaluations of one problem at one size: the slots (fresh inputs for every timed call), the
-// reference process with its arena, the reference that computes the truth, and how fast memory and arithmetic are here.
-// Lives in the evaluator; one thread.
+// State cached across evaluations of one problem at one size: the slots (fresh inputs for every timed call),
+// the reference process with its arena, the reference that computes the truth, and how fast memory and
+// arithmetic are here. Lives in the evaluator; one thread.
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -30,8 +30,8 @@ struct SessionOptions {
   Limits limits;
 };
 
-// The outputs of one candidate process: poisoned before each call, fenced by guard bands, readable by no other
-// candidate.
+// The outputs of one candidate process: poisoned before each call, fenced by guard bands, readable by no
+// other candidate.
 struct OutputMemory {
   Fd fd;
   Mapping mapping;
@@ -70,7 +70,8 @@ class Session {
   const std::byte* ReferenceOutput(size_t call, size_t index) const;
   Reference& truth() { return *truth_; }
 
-  // No correct call can be faster. Another measurement can only lower it: the best bandwidth ever seen counts.
+  // No correct call can be faster. Another measurement can only lower it: the best bandwidth ever seen
+  // counts.
   double FloorMicroseconds() const { return floor_us_; }
   void MeasureFloor();
 
@@ -95,13 +96,14 @@ class Session {
   std::mt19937_64 random_;
 };
 
-// Measures eager on this CPU as the reference of a pair is measured: in its own process, on newly drawn slots, caches
-// flushed, no other work of Kevin running. {"eager_us": median per call, "low_us", "high_us": quartiles, "batches",
-// "calls": of a batch, "torch"}. Holds the lock of the CPU for about 3 s. Throws Error(kBroken) when the reference
-// process ends.
+// Measures eager on this CPU as the reference of a pair is measured: in its own process, on newly drawn
+// slots, caches flushed, no other work of Kevin running. {"eager_us": median per call, "low_us", "high_us":
+// quartiles, "batches", "calls": of a batch, "torch"}. Holds the lock of the CPU for about 3 s. Throws
+// Error(kBroken) when the reference process ends.
 nlohmann::json MeasureEager(Session& session);
 
-// The reference process: `kevin-evaluator reference SIZE THREADS PRECISION`, with its load on descriptor kRunnerSocket.
+// The reference process: `kevin-evaluator reference SIZE THREADS PRECISION`, with its load on descriptor
+// kRunnerSocket.
 int RunReferenceProcess(const std::string& size, int threads, const std::string& precision);
 
 }  // namespace kevin

@@ -26,12 +26,12 @@ double MicrosecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-// A page that a hostile process writes: text ends where it ends, at the latest at the buffer's end.
+// A hostile process can write the text: it ends at a zero byte or at the end of the buffer.
 std::string BoundedText(const char* text, size_t limit) {
   return Printable(std::string_view(text, strnlen(text, limit)));
 }
 
-constexpr double kPollInterval_s = 0.05;  // how often a wait looks whether the process still lives
+constexpr double kPollInterval_s = 0.05;  // between checks that the process still runs
 
 }  // namespace
 
@@ -78,7 +78,8 @@ ProcessEnd BatchProcess::Ended(double timeout_s, const std::string& when) {
   return {ProcessEnd::Kind::kCrashed, DescribeStatus(status) + " " + when};
 }
 
-// The runner says so on its socket, which it then closes: unlike the page, the candidate cannot reach it.
+// The runner reports it on its socket, which it then closes: unlike the page, the candidate cannot write to
+// it.
 bool BatchProcess::CandidateMayHaveRun() {
   char byte = 0;
   loading_ = loading_ || recv(waiting_.socket.get(), &byte, 1, MSG_DONTWAIT) == 1;
@@ -178,8 +179,8 @@ Outcome OutcomeOf(const ProcessEnd& end, const std::string& phase, const std::st
 
 void SleepFor(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-// A process's CPU clock, read from another process, lags behind its running threads by up to one tick of the
-// kernel.
+// The CPU clock of a process, read from another process, lags behind its running threads by up to one kernel
+// tick.
 double TickSeconds() {
   timespec tick{};
   clock_getres(CLOCK_REALTIME_COARSE, &tick);
@@ -217,7 +218,8 @@ double TimedProcess::Run(std::span<const uint16_t> slots, const std::string& pha
     End(Refused{"deferred work: outputs changed after the batch was reported as done"});
   }
   cpu_after_ = process_->CpuSeconds();
-  // What was used after "done", or before "go" and not yet shown, is more than its threads can have used.
+  // CPU time beyond what its threads can have used in the window: after "done", or before "go" and not yet
+  // accounted for.
   const double most_s = total_us * 1e-6 * session_.options().threads;
   if (counting_) outside_s_ += std::max(0.0, cpu_after_ - before_s - most_s);
   ++batches_;

@@ -30,12 +30,12 @@ struct WaitingProcess {
   Fd page_fd, log;
 };
 
-// A process that makes batches of calls on request: the runner of a candidate, or the reference process. The clock is in
-// the process that holds this handle and nowhere else.
+// A process that makes batches of calls on request: the runner of a candidate, or the reference process. The
+// clock is in the process that holds this handle and nowhere else.
 class BatchProcess {
  public:
-  // `argv` is a program that speaks runner_protocol.h; `environment` is all it gets. Both sides of a pair run on the same
-  // `processors`, however many threads a candidate makes.
+  // `argv` is a program that speaks runner_protocol.h; `environment` is all it gets. Both sides of a pair run
+  // on the same `processors`, however many threads a candidate makes.
   static WaitingProcess Start(const std::vector<std::string>& argv,
                               const std::vector<std::string>& environment, bool namespaces, int processors);
 
@@ -43,15 +43,16 @@ class BatchProcess {
   // reference process).
   BatchProcess(WaitingProcess waiting, const RunnerLoad& load, int inputs_fd, int outputs_fd, int library_fd);
 
-  // Waits until the library is loaded. An end otherwise. Throws Error(kBroken) when the process failed before any code of
-  // the candidate could run.
+  // Waits until the library is loaded. An end otherwise. Throws Error(kBroken) when the process failed before
+  // any code of the candidate could run.
   std::optional<ProcessEnd> WaitReady(double timeout_s);
 
-  // Makes one call for each slot, in that order; *total_us is from "go" to "done". `watch` (may be empty) runs on the
-  // calling thread while the batch is under way, for audits.
+  // Makes one call for each slot, in that order; *total_us is from "go" to "done". `watch` (may be empty)
+  // runs on the calling thread while the batch is under way, for audits.
   std::optional<ProcessEnd> RunBatch(std::span<const uint16_t> slots, double timeout_s, double* total_us,
                                      const std::function<void()>& watch = {});
-  // The reference process only: afterwards PublishedOffset gives the places in its arena of the last batch's outputs.
+  // The reference process only: afterwards PublishedOffset gives the places in its arena of the last batch's
+  // outputs.
   std::optional<ProcessEnd> Publish(double timeout_s);
   uint64_t PublishedOffset(size_t call, size_t output) const {
     return page()->published_offset[call][output];
@@ -75,18 +76,20 @@ class BatchProcess {
   uint32_t generation_ = 0;
 };
 
-// Each half of a pair begins after the same pause, long enough for the CPU clocks of processes to be up to date.
+// Each half of a pair begins after the same pause, long enough for the CPU clocks of processes to be up to
+// date.
 void PauseBeforeTurn();
 
 struct OutputMemory;  // session.h
 class Session;
 
-// One process of a candidate, or of the kernel it is compared with, and the CPU time it used outside its own calls.
+// One process of a candidate, or of the kernel it is compared with, and the CPU time it used outside its own
+// calls.
 class TimedProcess {
  public:
-  // `name` is "candidate" or "start". Starts the process and waits until the library is loaded. Like the other methods it
-  // throws Ended for what the candidate did, and Error(kBadRequest) for what `start` did: that kernel was judged before,
-  // so the request cannot be met.
+  // `name` is "candidate" or "start". Starts the process and waits until the library is loaded. Like the
+  // other methods it throws Ended for what the candidate did, and Error(kBadRequest) for what `start` did:
+  // that kernel was judged before, so the request cannot be met.
   TimedProcess(Session& session, std::string name, int library_fd, const OutputMemory& outputs);
 
   const std::string& name() const { return name_; }
@@ -98,7 +101,8 @@ class TimedProcess {
   double Run(std::span<const uint16_t> slots, const std::string& phase,
              const std::function<void()>& watch = {});
 
-  // From here on CPU time outside its own windows counts. It may be at most a hundredth of the windows of the others.
+  // From here on CPU time outside its own windows counts. It may be at most a hundredth of the windows of the
+  // others.
   void StartCounting();
   void AddOtherWindow(double total_us) { other_windows_s_ += total_us * 1e-6; }
   void CheckOutside();

@@ -1,6 +1,7 @@
 #pragma once
-// `kevin import`: a user's PyTorch module becomes a problem file. Three steps: choose the files and their ids, have
-// Python describe each module, write the description as a problem file. tools/importer.h runs them and the admission.
+// `kevin import`: a user's PyTorch module becomes a problem file. Three steps: choose the files and their
+// ids, have Python describe each module, write the description as a problem file. tools/importer.h runs them
+// and the admission.
 
 #include <atomic>
 #include <filesystem>
@@ -25,16 +26,17 @@ struct ImportTarget {
   std::filesystem::path to;    // the problem file
 };
 
-// Throws Error(kBadRequest) unless `suite` can name a folder of imported problems: letters, digits, - and _, and not a
-// name that ships with Kevin.
+// Throws Error(kBadRequest) unless `suite` can name a folder of imported problems: letters, digits, - and _,
+// and not a name that ships with Kevin.
 void CheckSuiteName(const std::string& suite);
 
-// `stem` is the file's name without its ending ("19_ReLU"), `folder` the folder in the suite ("level1"; may be empty).
+// `stem` is the file's name without its ending ("19_ReLU"), `folder` the folder in the suite ("level1"; may
+// be empty).
 ImportTarget MakeImportTarget(const std::string& suite, const std::string& folder, const std::string& stem);
 
-// All files of a tree like KernelBench's: level*/N_Name.py below it or below its folder KernelBench; without those, the
-// .py files of the folder itself. In the order of their ids. `level` 0 means all. Throws Error(kBadRequest) if there are
-// none.
+// All files of a tree like KernelBench's: level*/N_Name.py below it or below its folder KernelBench; without
+// those, the .py files of the folder itself. In the order of their ids. `level` 0 means all. Throws
+// Error(kBadRequest) if there are none.
 std::vector<ImportTarget> TargetsOfTree(const std::filesystem::path& tree, const std::string& suite,
                                         int level);
 
@@ -72,8 +74,9 @@ class PythonImporter {
   PythonImporter(std::function<void(const std::string& phase)> on_phase, const std::atomic<bool>* stop,
                  std::filesystem::path script = Script());
 
-  // Blocks. A file that ends Python or takes longer than `limit_s` is refused; the next file gets a new Python. Throws
-  // Error: kMachine when Python cannot import torch, kBroken for an invalid answer, kInterrupted after `stop`.
+  // Blocks. A file that ends Python or takes longer than `limit_s` is refused; the next file gets a new
+  // Python. Throws Error: kMachine when Python cannot import torch, kBroken for an invalid answer,
+  // kInterrupted after `stop`.
   ImportAnswer Describe(const ImportJob& job, double limit_s);
 
   const PythonTorch& python() const { return python_; }

@@ -15,7 +15,8 @@ namespace {
 constexpr const char* kFlagsAgainst[] = {"inadmissible", "inadmissible-in-16-bits"};
 constexpr Precision kPrecisions[] = {Precision::kFp32, Precision::kFp16, Precision::kBf16};
 
-// The bytes of all tensors that keep their type, as an expression over the size symbols; each term begins with a plus.
+// The bytes of all tensors that keep their type, as an expression over the size symbols; each term begins
+// with a plus.
 std::string BytesThatStay(const Problem& problem) {
   std::string sum;
   for (const auto* tensors : {&problem.inputs, &problem.outputs}) {
@@ -84,7 +85,8 @@ Precision PrecisionOf(const Problem& problem) {
 
 Problem InPrecision(Problem problem, Precision precision) {
   if (precision == Precision::kFp32 || PrecisionOf(problem) != Precision::kFp32) return problem;
-  // `bytes` counts every integer tensor once. `min_bytes` need not count them; half of it is a lower bound in any case.
+  // `bytes` counts every integer tensor once. `min_bytes` need not count them; half of it is a lower bound in
+  // any case.
   problem.bytes = fmt::format("({}{})/2", problem.bytes, BytesThatStay(problem));
   problem.min_bytes = fmt::format("({})/2", problem.min_bytes);
   for (auto* tensors : {&problem.inputs, &problem.outputs}) {

@@ -1,7 +1,7 @@
 #pragma once
-// The floating type of a problem (--precision). All its floating inputs, parameters and outputs have that type; integer
-// tensors keep theirs. Inputs are drawn as for float32 and rounded; the fp64 truth is computed from the rounded inputs;
-// the reference is eager libtorch in that type. Pure functions.
+// The floating type of a problem (--precision). All its floating inputs, parameters and outputs have that
+// type; integer tensors keep theirs. Inputs are drawn as for float32 and rounded; the fp64 truth is computed
+// from the rounded inputs; the reference is eager libtorch in that type. Pure functions.
 
 #include <bit>
 #include <cstdint>
@@ -21,23 +21,24 @@ bool IsFloating(DType dtype);
 // The type of the first floating tensor, inputs first; kFp32 where there is none.
 Precision PrecisionOf(const Problem& problem);
 
-// The problem with every float32 tensor changed to that type, and with `bytes` and `min_bytes` to match. `text` and
-// `content_hash` stay. A problem whose file declares other floating types is returned unchanged.
+// The problem with every float32 tensor changed to that type, and with `bytes` and `min_bytes` to match.
+// `text` and `content_hash` stay. A problem whose file declares other floating types is returned unchanged.
 Problem InPrecision(Problem problem, Precision precision);
 
-// The flags of a problem file that exclude it in this precision (incorrect answers pass its check, or correct ones
-// fail): `inadmissible`, in 16 bits also `inadmissible-in-16-bits`.
+// The flags of a problem file that exclude it in this precision (incorrect answers pass its check, or correct
+// ones fail): `inadmissible`, in 16 bits also `inadmissible-in-16-bits`.
 std::span<const char* const> FlagsAgainst(Precision precision);
 
-// The error of rounding to the type: at most Roundoff times the value, and at most half of SmallestStep for values too
-// small for that. 0 for integers; SmallestStep is 0 for float32 too, whose results are not rounded separately.
+// The error of rounding to the type: at most Roundoff times the value, and at most half of SmallestStep for
+// values too small for that. 0 for integers; SmallestStep is 0 for float32 too, whose results are not rounded
+// separately.
 double Roundoff(DType dtype);
 double SmallestStep(DType dtype);
 double LargestFinite(DType dtype);
 
-// The 16-bit floating types as their bits: IEEE binary16 ("fp16") and the upper half of a float ("bf16"). Round rounds
-// to nearest, ties to even; values that are too large become infinite. Branch-free, so that loops are vectorised.
-// Distinct types, because tensors of one must not be read as the other.
+// The 16-bit floating types as their bits: IEEE binary16 ("fp16") and the upper half of a float ("bf16").
+// Round rounds to nearest, ties to even; values that are too large become infinite. Branch-free, so that
+// loops are vectorised. Distinct types, because tensors of one must not be read as the other.
 struct Float16 {
   uint16_t bits = 0;
 };

@@ -1,7 +1,7 @@
 #pragma once
-// START HERE for problems. A problem says what is to be computed, on which shapes, and how an answer is checked. It is
-// one TOML file (env/problems/level1/019_relu.toml explains every key); ids follow KernelBench's numbers. Problems are
-// plain values, immutable once loaded, and may be shared between threads.
+// START HERE for problems. A problem says what is to be computed, on which shapes, and how an answer is
+// checked. It is one TOML file (env/problems/level1/019_relu.toml explains every key); ids follow
+// KernelBench's numbers. Problems are plain values, immutable once loaded, and may be shared between threads.
 
 #include <cstdint>
 #include <filesystem>
@@ -19,8 +19,8 @@ namespace kevin {
 
 enum class DType { kF32, kF16, kBF16, kI64, kI32, kBool };
 const char* DTypeName(DType dtype);  // "float32", ...
-// As the signature of a `cpp` candidate spells it: "float", "long", "_Float16", ...; "bf16" is a type that Kevin
-// declares, because compilers for CPUs lack one.
+// As the signature of a `cpp` candidate spells it: "float", "long", "_Float16", ...; "bf16" is a type that
+// Kevin declares, because compilers for CPUs lack one.
 const char* DTypeCpp(DType dtype);
 // The declaration of `bf16` in C++: two bytes, with conversions to and from float.
 const char* Bf16Cpp();
@@ -32,13 +32,14 @@ enum class Precision { kFp32, kFp16, kBf16 };
 
 // --- The problem as its file states it ---
 
-// The distribution of an input's values. kMixture takes one of several zero-mean distributions (normal, uniform,
-// heavy-tailed, scaled) by the seed; kUniform01 is KernelBench's; kSigns gives -1 and 1; kStored are fixed values in
-// the file.
+// The distribution of an input's values. kMixture takes one of several zero-mean distributions (normal,
+// uniform, heavy-tailed, scaled) by the seed; kUniform01 is KernelBench's; kSigns gives -1 and 1; kStored are
+// fixed values in the file.
 enum class Distribution { kMixture, kNormal, kUniform, kUniform01, kHeavyTailed, kPositive, kSigns, kStored };
 const char* DistributionName(Distribution distribution);  // as in the file: "mixture", ..., "heavy-tailed"
 
-// The structure of a square matrix: zero below (kUpper) or above (kLower) its diagonal, or equal to its transpose.
+// The structure of a square matrix: zero below (kUpper) or above (kLower) its diagonal, or equal to its
+// transpose.
 enum class Structure { kNone, kUpper, kLower, kSymmetric };
 const char* StructureName(Structure structure);  // as in the file: "upper", ...
 
@@ -63,10 +64,11 @@ struct WeightedShape {
   double weight = 1;  // above 0; only its share of the sum matters
 };
 
-// Guarantees of LoadProblemFile: names are C++ identifiers, distinct, and differ from the size symbols. `forward` (and
-// `scale`) take the inputs in order, or the inputs and then one `Dict[str, Tensor]` of all parameters. Every size set
-// defines the same symbols. At every size all dimensions are positive, nothing overflows, min_flops <= flops, and
-// min_bytes <= the bytes of all tensors. Scalar arguments and constants are part of `reference`.
+// Guarantees of LoadProblemFile: names are C++ identifiers, distinct, and differ from the size symbols.
+// `forward` (and `scale`) take the inputs in order, or the inputs and then one `Dict[str, Tensor]` of all
+// parameters. Every size set defines the same symbols. At every size all dimensions are positive, nothing
+// overflows, min_flops <= flops, and min_bytes <= the bytes of all tensors. Scalar arguments and constants
+// are part of `reference`.
 struct Problem {
   std::string id;    // "level1/19"; in a user's own file any text
   std::string name;  // "ReLU"
@@ -79,8 +81,8 @@ struct Problem {
   std::vector<TensorSpec> inputs;            // in the order of the file; parameters last
   std::vector<TensorSpec> outputs;
   bool has_param_dict = false;  // `forward` takes the parameters as a Dict[str, Tensor]
-  // "full", "small", ... The shapes of a size set with several, [[sizes.mine]] in the file, are "mine/1", "mine/2",
-  // ...: each is a size, and `shape_sets` lists them under "mine", in the order of the file.
+  // "full", "small", ... The shapes of a size set with several, [[sizes.mine]] in the file, are "mine/1",
+  // "mine/2", ...: each is a size, and `shape_sets` lists them under "mine", in the order of the file.
   std::map<std::string, Symbols> sizes;
   std::map<std::string, std::vector<WeightedShape>> shape_sets;
   std::string flops, bytes;          // expressions: the usual counts, for rates
@@ -123,8 +125,8 @@ struct SizedProblem {
   double flops = 0, bytes = 0, min_flops = 0, min_bytes = 0;
 };
 
-// `size` must be one of problem.sizes, else Error(kBadRequest) lists them. The name of a set with several shapes is not
-// a size: ShapesOf gives its shapes.
+// `size` must be one of problem.sizes, else Error(kBadRequest) lists them. The name of a set with several
+// shapes is not a size: ShapesOf gives its shapes.
 SizedProblem AtSize(const Problem& problem, const std::string& size);
 
 inline constexpr size_t kMaxShapes = 64;  // of a size set
@@ -149,10 +151,10 @@ std::string DeviceModel(const std::string& device);  // "NVIDIA H200" of "cuda:0
 // The type of an element in this kind: DTypeCpp, but "__half" and "__nv_bfloat16" in the kinds for GPUs.
 const char* DTypeInKind(DType dtype, const std::string& kind);
 
-// Above kMaxSeparateParams parameters (deep networks) `launch` takes them as one block, `const float* params`. All have
-// one floating type (float32 in the file; env/problem/precision.h) and lie in the order of the file, each at the next
-// multiple of kParamAlignment elements. The constant OffsetName (`fc1_weight_offset` for `fc1_weight`) is its position,
-// in elements. The gaps are uninitialised.
+// Above kMaxSeparateParams parameters (deep networks) `launch` takes them as one block, `const float*
+// params`. All have one floating type (float32 in the file; env/problem/precision.h) and lie in the order of
+// the file, each at the next multiple of kParamAlignment elements. The constant OffsetName
+// (`fc1_weight_offset` for `fc1_weight`) is its position, in elements. The gaps are uninitialised.
 inline constexpr size_t kMaxSeparateParams = 16;
 inline constexpr int64_t kParamAlignment = 64;
 inline constexpr const char* kParamBlockName = "params";
@@ -162,18 +164,18 @@ std::string OffsetName(const std::string& param);
 // The tensors of `launch`, in order: inputs, then the parameters or their block (of shape {}), then outputs.
 std::vector<TensorSpec> LaunchTensors(const Problem& problem);
 
-// The function that a candidate of this kind must define: `void launch(const float* x, float* out)`, in kind `cpp` with
-// `extern "C"`.
+// The function that a candidate of this kind must define: `void launch(const float* x, float* out)`, in kind
+// `cpp` with `extern "C"`.
 std::string LaunchSignature(const Problem& problem, const std::string& kind = "cpp");
 
 // --- The problems that are there ---
 
-// The id of a file, given relative to its folder of problems: "level1/19" of "level1/019_relu.toml"; a name without a
-// number stays unchanged.
+// The id of a file, given relative to its folder of problems: "level1/19" of "level1/019_relu.toml"; a name
+// without a number stays unchanged.
 std::string ProblemIdOf(const std::filesystem::path& relative);
 
-// The problems of one folder: FOLDER/level1/019_relu.toml has the id "level1/19" and must contain it. Only file names
-// are read until Find.
+// The problems of one folder: FOLDER/level1/019_relu.toml has the id "level1/19" and must contain it. Only
+// file names are read until Find.
 class ProblemSet {
  public:
   // DefaultDirectory and ImportedDirectory together.
@@ -182,12 +184,12 @@ class ProblemSet {
   explicit ProblemSet(const std::filesystem::path& directory);
   // $KEVIN_PROBLEMS, else ../share/kevin/problems beside the program, else the source tree of the build.
   static std::filesystem::path DefaultDirectory();
-  // $XDG_DATA_HOME/kevin/problems, else ~/.local/share/kevin/problems: the results of `kevin import`, one folder a
-  // suite. May be absent.
+  // $XDG_DATA_HOME/kevin/problems, else ~/.local/share/kevin/problems: the results of `kevin import`, one
+  // folder a suite. May be absent.
   static std::filesystem::path ImportedDirectory();
   const std::vector<std::string>& Ids() const { return order_; }  // levels by number, then the others
-  // `id` is an id ("level1/19") or the path of a TOML file (ends in ".toml"). Throws Error(kBadRequest) for an unknown
-  // id, with the nearest ids and names.
+  // `id` is an id ("level1/19") or the path of a TOML file (ends in ".toml"). Throws Error(kBadRequest) for
+  // an unknown id, with the nearest ids and names.
   Problem Find(const std::string& id) const;
 
  private:
@@ -211,24 +213,24 @@ struct LeftOut {
 //   core                       a list of the problem folder: suites/core.txt
 //   mine.txt, mine.toml        a user's own list, or one problem file
 //
-// A list has one of the above a line; # begins a comment. The result has ids and paths for ProblemSet::Find, each once,
-// in the given order. With `left_out`, flagged problems of a level, range or list go there instead; a problem that is
-// named by its own id stays. Throws Error(kBadRequest) for a name of nothing.
+// A list has one of the above a line; # begins a comment. The result has ids and paths for ProblemSet::Find,
+// each once, in the given order. With `left_out`, flagged problems of a level, range or list go there
+// instead; a problem that is named by its own id stays. Throws Error(kBadRequest) for a name of nothing.
 std::vector<std::string> ProblemsOfSuite(const ProblemSet& problems,
                                          const std::filesystem::path& problem_folder,
                                          const std::string& suite, std::vector<LeftOut>* left_out = nullptr,
                                          Precision precision = Precision::kFp32);
 
-// A correct kernel that computes in another order or with another formula than eager: a serial sum, a split sum, an
-// online softmax, fast intrinsics. The check of its problem must accept it.
+// A correct kernel that computes in another order or with another formula than eager: a serial sum, a split
+// sum, an online softmax, fast intrinsics. The check of its problem must accept it.
 struct Alternative {
   std::string name;    // "serial sum"
   std::string source;  // a `cpp` candidate for float32
 };
 
 // The alternatives of a problem, by file name: FOLDER/alternatives/level1/019_relu/*.cpp for the problem file
-// FOLDER/level1/019_relu.toml. The name is the comment in the first line. Empty where there is no such folder.
-// Throws Error(kBadRequest) for a file that cannot be read or has no name.
+// FOLDER/level1/019_relu.toml. The name is the comment in the first line. Empty where there is no such
+// folder. Throws Error(kBadRequest) for a file that cannot be read or has no name.
 std::vector<Alternative> AlternativesFor(const Problem& problem);
 
 }  // namespace kevin

@@ -189,7 +189,8 @@ Problem ProblemSet::Find(const std::string& id) const {
 }
 
 std::vector<Alternative> AlternativesFor(const Problem& problem) {
-  // The problem's folder is as far above the file as its id is deep. A user's file has an id of its own choice.
+  // The problem's folder is as far above the file as its id is deep. A user's file has an id of its own
+  // choice.
   fs::path folder = problem.path.parent_path();
   for (const char c : problem.id) {
     if (c == '/') folder = folder.parent_path();

@@ -53,14 +53,16 @@ class TomlSection {
   const toml::table* table_;
 };
 
-// Why `name` cannot name a tensor or a size symbol, which are in scope in C++ and in TorchScript; empty if it can.
+// Why `name` cannot name a tensor or a size symbol, which are in scope in C++ and in TorchScript; empty if it
+// can.
 std::string WhyNoName(std::string_view name);
 
-// Fills sizes and shape_sets from the table `sizes`: [sizes.NAME] has one shape; [[sizes.NAME]] stands once for each of
-// several, with an optional weight. Messages name a shape "sizes.mine/2", counted from 1.
+// Fills sizes and shape_sets from the table `sizes`: [sizes.NAME] has one shape; [[sizes.NAME]] stands once
+// for each of several, with an optional weight. Messages name a shape "sizes.mine/2", counted from 1.
 void ReadSizeSets(const TomlSection& sizes, Problem* problem);
 
-// The values of a stored input: `text` is the base64 of a zlib stream of exactly `bytes` bytes. Nothing if it is not.
+// The values of a stored input: `text` is the base64 of a zlib stream of exactly `bytes` bytes. Nothing if it
+// is not.
 std::optional<std::string> UnpackValues(const std::string& text, size_t bytes);
 
 }  // namespace kevin

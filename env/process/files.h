@@ -1,5 +1,6 @@
 #pragma once
-// Files and folders: output files that are never overwritten by accident and never incomplete, and temporary folders.
+// Files and folders: output files that are never overwritten by accident and never incomplete, and temporary
+// folders.
 
 #include <filesystem>
 #include <string>
@@ -9,9 +10,9 @@ namespace kevin {
 // Writes all of `bytes` to an open file; `path` is for messages. Throws Error(kBroken) when the disk is full.
 void WriteAll(int file, const std::string& bytes, const std::string& path);
 
-// Writes a whole file or nothing. An existing file is replaced only with `force`, by a rename. Devices, pipes and links
-// are written to, never replaced. Throws Error(kBadRequest) when the file exists or cannot be written, Error(kBroken)
-// when the disk is full.
+// Writes a whole file or nothing. An existing file is replaced only with `force`, by a rename. Devices, pipes
+// and links are written to, never replaced. Throws Error(kBadRequest) when the file exists or cannot be
+// written, Error(kBroken) when the disk is full.
 void WriteFile(const std::string& path, const std::string& bytes, bool force);
 
 // A temporary folder; its destructor removes it with its content.

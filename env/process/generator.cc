@@ -17,8 +17,8 @@ namespace {
 
 constexpr int64_t kGrain = 1 << 16;
 
-// A keyed 32-bit mixer: two multiply-xorshift rounds with a key between them. Not cryptographic, but each fill has a new
-// 64-bit key, and the loop is vectorised.
+// A keyed 32-bit mixer: two multiply-xorshift rounds with a key between them. Not cryptographic, but each
+// fill has a new 64-bit key, and the loop is vectorised.
 struct Key {
   uint32_t low, high;
 };
@@ -52,9 +52,9 @@ Key BlockKey(uint64_t seed, int64_t block) {
 inline float SignedUnit(uint32_t bits) { return static_cast<float>(static_cast<int32_t>(bits)) * 0x1p-31F; }
 inline float Unit(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24F; }
 
-// Zero mean, variance 1: the sum of three uniforms. The second and third are the bits of the first times odd numbers,
-// independent enough for a sum and three times as fast. The mantissas have 24 bits, so that rounding to a shorter type
-// changes the value.
+// Zero mean, variance 1: the sum of three uniforms. The second and third are the bits of the first times odd
+// numbers, independent enough for a sum and three times as fast. The mantissas have 24 bits, so that rounding
+// to a shorter type changes the value.
 inline float BellShaped(uint32_t i, Key key) {
   const uint32_t bits = Mix(i, key);
   return SignedUnit(bits) + SignedUnit(bits * 0x2c1b3c6dU) + SignedUnit(bits * 0x297a2d39U);
@@ -67,7 +67,8 @@ inline float HeavyTailed(uint32_t i, Key key) {
   return u / (0.03F + v);  // at most +-33, mostly within +-2
 }
 
-// Converts a drawn value to the type of the tensor. Rounding may raise the largest value of [0, 1) * scale to `scale`.
+// Converts a drawn value to the type of the tensor. Rounding may raise the largest value of [0, 1) * scale to
+// `scale`.
 inline void Store(float value, float, float* place) { *place = value; }
 inline void Store(float value, float, BFloat16* place) { Round(value, place); }
 inline void Store(float value, float, Float16* place) {

@@ -22,9 +22,9 @@ inline double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Calls work(begin, end) for consecutive parts of [0, count), one part a thread, split at multiples of `grain`. For work
-// of the trusted side (drawing, poisoning, comparing). The threads end with the call, so that none runs during a timed
-// window. `work` must not throw.
+// Calls work(begin, end) for consecutive parts of [0, count), one part a thread, split at multiples of
+// `grain`. For work of the trusted side (drawing, poisoning, comparing). The threads end with the call, so
+// that none runs during a timed window. `work` must not throw.
 template <typename Work>
 void ParallelFor(int64_t count, int64_t grain, int threads, const Work& work) {
   const int64_t grains = (count + grain - 1) / grain;
@@ -37,15 +37,15 @@ void ParallelFor(int64_t count, int64_t grain, int threads, const Work& work) {
   work(0, bound(1));
 }
 
-// A measurement holds the lock of its device exclusively. Work that only loads the machine (compiling, verifying,
-// generating) holds it shared, so that none of it runs while a pair is timed.
+// A measurement holds the lock of its device exclusively. Work that only loads the machine (compiling,
+// verifying, generating) holds it shared, so that none of it runs while a pair is timed.
 enum class LockMode { kShared, kExclusive };
 
 // The lock of one device for all processes of the machine: flock on a file that every user can open.
 class DeviceLock {
  public:
-  // `device` is "cpu" or NameOfGpu. Blocks until the lock is acquired; adds the waiting time to *wait_s (may be null).
-  // Throws Error(kMachine) when the file cannot be made.
+  // `device` is "cpu" or NameOfGpu. Blocks until the lock is acquired; adds the waiting time to *wait_s (may
+  // be null). Throws Error(kMachine) when the file cannot be made.
   DeviceLock(const std::string& device, LockMode mode, double* wait_s);
   ~DeviceLock();
   DeviceLock(const DeviceLock&) = delete;

@@ -135,8 +135,8 @@ int64_t SlotBytes(const SizedProblem& problem) {
          static_cast<int64_t>(problem.outputs.size()) * 2 * kSlotPage;
 }
 
-// The memory of the reference's own tensors and the truth, in slots. Elements of the truth are twice as wide as float32,
-// four times as wide as 16-bit types.
+// The memory of the reference's own tensors and the truth, in slots. Elements of the truth are twice as wide
+// as float32, four times as wide as 16-bit types.
 int64_t SlotsForReference(const SizedProblem& problem) {
   return PrecisionOf(*problem.problem) == Precision::kFp32 ? 5 : 10;
 }

@@ -1,6 +1,7 @@
 #pragma once
-// How the trusted side starts and loads a runner: its environment, its command line, the one message that it receives,
-// and the layout of the memory that both map. After the message only the shared control page is used.
+// How the trusted side starts and loads a runner: its environment, its command line, the one message that it
+// receives, and the layout of the memory that both map. After the message only the shared control page is
+// used.
 
 #include <cstddef>
 #include <cstdint>
@@ -42,8 +43,8 @@ struct ArgumentPlace {
 
 inline constexpr int64_t kSlotPage = 4096;
 
-// The tensors of all slots in the two shared memories; the same on a CPU and on a GPU. Each tensor starts on a new page,
-// also a parameter block (env/problem/problem.h). Outputs have a guard page on both sides.
+// The tensors of all slots in the two shared memories; the same on a CPU and on a GPU. Each tensor starts on
+// a new page, also a parameter block (env/problem/problem.h). Outputs have a guard page on both sides.
 struct SlotLayout {
   std::vector<ArgumentPlace> tensors;    // the problem's inputs and parameters, then its outputs
   std::vector<ArgumentPlace> arguments;  // the same memory as arguments of `launch` (SizedProblem::arguments)
@@ -57,8 +58,8 @@ int64_t SlotOutputBytes(const SizedProblem& problem);
 
 inline constexpr int kMaxSlotsOnGpu = 6;
 
-// The number of slots that fit, at least 1. Where none fits: Error(kBadRequest) with a size of the problem that does, or
-// Error(kMachine) if there is none.
+// The number of slots that fit, at least 1. Where none fits: Error(kBadRequest) with a size of the problem
+// that does, or Error(kMachine) if there is none.
 int SlotsOnGpu(const SizedProblem& problem, size_t free_bytes);
 
 // --- The message ---

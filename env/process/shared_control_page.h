@@ -1,10 +1,11 @@
 #pragma once
-// The shared control page: how the trusted side, which owns the clock, starts the calls of a timed process (the
-// candidate's runner or the reference process). Both timed processes use this code, so that its cost is the same.
+// The shared control page: how the trusted side, which owns the clock, starts the calls of a timed process
+// (the candidate's runner or the reference process). Both timed processes use this code, so that its cost is
+// the same.
 //
-// One batch: the trusted side fills `calls` and `slot` and increments `go`; the process makes the calls in that order,
-// counts them in `returned`, and sets `done` to the value of `go`. A hostile candidate can write to this page: the
-// trusted side takes its values only as a signal to check.
+// One batch: the trusted side fills `calls` and `slot` and increments `go`; the process makes the calls in
+// that order, counts them in `returned`, and sets `done` to the value of `go`. A hostile candidate can write
+// to this page: the trusted side takes its values only as a signal to check.
 
 #include <linux/futex.h>
 #include <sys/syscall.h>

@@ -1,6 +1,6 @@
 #pragma once
-// Memory shared between the trusted side and its child processes: an anonymous file (memfd), its mapping, and the seals
-// that prevent the other side from resizing it or writing to it.
+// Memory shared between the trusted side and its child processes: an anonymous file (memfd), its mapping, and
+// the seals that prevent the other side from resizing it or writing to it.
 
 #include <cstddef>
 #include <string>
@@ -26,13 +26,13 @@ class Fd {
 
 enum class Access { kReadOnly, kReadWrite };
 
-// A shared mapping of a whole memfd, aligned to 2 MiB and with 2 MiB pages where the kernel permits them (both timed
-// processes get the same kind of pages). The destructor unmaps it. Move-only.
+// A shared mapping of a whole memfd, aligned to 2 MiB and with 2 MiB pages where the kernel permits them
+// (both timed processes get the same kind of pages). The destructor unmaps it. Move-only.
 class Mapping {
  public:
   Mapping() = default;
-  // Throws Error(kBroken) if there is not enough memory. `populate` makes the page tables now, not in the first timed
-  // call.
+  // Throws Error(kBroken) if there is not enough memory. `populate` makes the page tables now, not in the
+  // first timed call.
   Mapping(int fd, size_t bytes, Access access, bool populate);
   Mapping(Mapping&& other) noexcept;
   Mapping& operator=(Mapping&& other) noexcept;

@@ -30,7 +30,8 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-// Runs `builder name` with its output on stderr. Only system calls between fork and exec: the process has threads.
+// Runs `builder name` with its output on stderr. Only system calls between fork and exec: the process has
+// threads.
 void BuildProgram(const char* builder, const std::string& name) {
   const char* const argv[] = {builder, name.c_str(), nullptr};
   const pid_t child = fork();

@@ -13,13 +13,14 @@ namespace kevin {
 
 // --- Programs ---
 
-// The folder of Kevin's programs and plug-ins: that of this program, or ../bin (for tests/ of an unpacked bundle).
+// The folder of Kevin's programs and plug-ins: that of this program, or ../bin (for tests/ of an unpacked
+// bundle).
 std::filesystem::path ProgramDirectory();
 
-// `folder / name`, built first if it is missing and KEVIN_BUILD_PROGRAM is set. In a checkout `tools/kevin` builds only
-// what most commands need and sets KEVIN_BUILD_PROGRAM to a command that builds one program by name; it prints to stderr
-// and takes seconds to minutes. A bundle has all programs. Throws Error(kMachine) if the program is missing afterwards.
-// Safe from any thread; concurrent processes build a program once.
+// `folder / name`, built first if it is missing and KEVIN_BUILD_PROGRAM is set. In a checkout `tools/kevin`
+// builds only what most commands need and sets KEVIN_BUILD_PROGRAM to a command that builds one program by
+// name; it prints to stderr and takes seconds to minutes. A bundle has all programs. Throws Error(kMachine)
+// if the program is missing afterwards. Safe from any thread; concurrent processes build a program once.
 std::filesystem::path RequireProgram(const std::filesystem::path& folder, const std::string& name);
 
 // --- Starting a process ---
@@ -70,7 +71,8 @@ struct Ran {
   bool timed_out = false;
 };
 
-// Replaces `spawn.descriptors`. Kills the process after timeout_s. Throws Error(kBroken) when it cannot be started.
+// Replaces `spawn.descriptors`. Kills the process after timeout_s. Throws Error(kBroken) when it cannot be
+// started.
 Ran RunToEnd(SpawnOptions spawn, double timeout_s, size_t limit);
 
 }  // namespace kevin

@@ -1,7 +1,7 @@
 #pragma once
-// The protocol between `kevin` and kevin-evaluator: one JSON object a line on a socket. `kevin` sends a request; the
-// evaluator answers with any number of {"phase": ...} lines and one {"result": ...} or {"error": ...}. Both are trusted
-// and of the same build.
+// The protocol between `kevin` and kevin-evaluator: one JSON object a line on a socket. `kevin` sends a
+// request; the evaluator answers with any number of {"phase": ...} lines and one {"result": ...} or {"error":
+// ...}. Both are trusted and of the same build.
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
@@ -35,8 +35,8 @@ class LineSocket {
   std::string buffer_;
 };
 
-// The evaluator's side: answers requests until the other side closes. An Error that `answer` throws is sent back, after
-// `after_error`.
+// The evaluator's side: answers requests until the other side closes. An Error that `answer` throws is sent
+// back, after `after_error`.
 void ServeRequests(LineSocket* socket, const std::function<nlohmann::json(const nlohmann::json&)>& answer,
                    const std::function<void()>& after_error);
 

@@ -1,7 +1,7 @@
 #pragma once
 // Baselines: the times of eager PyTorch and, on a GPU, torch.compile for a problem, measured once
-// (env/python/torch_compile.h, kevin baseline) and stored as one JSON file each under CACHE/baselines, so that a look-up
-// needs no Python. A failure is stored with its reason, so that it is not repeated.
+// (env/python/torch_compile.h, kevin baseline) and stored as one JSON file each under CACHE/baselines, so
+// that a look-up needs no Python. A failure is stored with its reason, so that it is not repeated.
 
 #include <filesystem>
 #include <optional>
@@ -26,7 +26,8 @@ struct Baseline {
   std::string torch_version;  // "2.11.0+cu130"
   std::string measured_at;    // UTC, "2026-11-21T09:40:12Z"
   std::string failure;        // why there are no times; empty if there are
-  // Medians of single calls in one Python process, in microseconds, interleaved and with new inputs for each call.
+  // Medians of single calls in one Python process, in microseconds, interleaved and with new inputs for each
+  // call.
   double eager_us = 0, compiled_us = 0;  // compiled_us: 0 on a CPU
   double compile_s = 0;                  // of the first call through torch.compile
   double max_error = 0;                  // the largest absolute difference between the two
@@ -46,7 +47,8 @@ class BaselineStore {
   std::optional<Baseline> Find(const BaselineKey& key, const std::string& torch_version = "") const;
   // All baselines of a problem: every size, device and version; the latest last.
   std::vector<Baseline> OfProblem(const std::string& problem_hash) const;
-  // Replaces the baseline with the same key and version, by a rename. Throws Error(kBroken) if it cannot be written.
+  // Replaces the baseline with the same key and version, by a rename. Throws Error(kBroken) if it cannot be
+  // written.
   void Store(const Baseline& baseline) const;
 
  private:

@@ -23,8 +23,8 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kErrorBytes = 4096;  // the end of standard error
 constexpr double kEndLimit_s = 10;
 
-// The environment of this process, with CUDA devices numbered as Kevin does and with the library path from before a
-// bundle's launcher changed it.
+// The environment of this process, with CUDA devices numbered as Kevin does and with the library path from
+// before a bundle's launcher changed it.
 std::vector<std::string> PythonEnvironment() {
   std::vector<std::string> environment{"CUDA_DEVICE_ORDER=PCI_BUS_ID"};
   const char* outer = std::getenv("KEVIN_OUTER_LIBRARY_PATH");

@@ -1,6 +1,6 @@
 #pragma once
-// A Python script as a child process. Its standard input and output are a socket for lines of text; the end of its
-// standard error is kept for messages.
+// A Python script as a child process. Its standard input and output are a socket for lines of text; the end
+// of its standard error is kept for messages.
 
 #include <optional>
 #include <string>
@@ -13,8 +13,9 @@ namespace kevin {
 
 class PythonProcess {
  public:
-  // `argv` starts with the interpreter's path. The script inherits the environment, but numbers CUDA devices as Kevin
-  // does and has no library path of a bundle. The destructor kills it and its children. Throws Error(kBroken).
+  // `argv` starts with the interpreter's path. The script inherits the environment, but numbers CUDA devices
+  // as Kevin does and has no library path of a bundle. The destructor kills it and its children. Throws
+  // Error(kBroken).
   explicit PythonProcess(const std::vector<std::string>& argv);
 
   // False if the script has closed its side.

@@ -1,6 +1,6 @@
 #pragma once
-// Measures torch.compile against eager for one problem: finds a Python with torch and runs env/python/torch_compile.py
-// in it, which compiles and times.
+// Measures torch.compile against eager for one problem: finds a Python with torch and runs
+// env/python/torch_compile.py in it, which compiles and times.
 
 #include <atomic>
 #include <filesystem>
@@ -28,8 +28,8 @@ struct PythonUse {
   bool cuda = true;
 };
 
-// $KEVIN_PYTHON (a path, or a name on the PATH), else python3 on the PATH. Does not import torch; takes tens of
-// milliseconds. Throws Error(kMachine) if there is no suitable Python.
+// $KEVIN_PYTHON (a path, or a name on the PATH), else python3 on the PATH. Does not import torch; takes tens
+// of milliseconds. Throws Error(kMachine) if there is no suitable Python.
 PythonTorch FindPythonTorch(const std::filesystem::path& script = TorchCompileScript(),
                             const PythonUse& use = {});
 
@@ -49,10 +49,10 @@ struct TorchCompileRequest {
 // The key of its result.
 BaselineKey KeyOfBaseline(const Problem& problem, const std::string& size, bool tf32, const GpuFound& gpu);
 
-// Blocks, about 30 s. An error of this problem (it does not compile, takes too long, or its results differ) is the
-// result's `failure`. Stores nothing. Holds the GPU's lock shared while it compiles and exclusively while it measures.
-// Throws Error: kMachine if this Python cannot use a GPU, kBroken if it ends without an answer, kInterrupted after
-// `stop`.
+// Blocks, about 30 s. An error of this problem (it does not compile, takes too long, or its results differ)
+// is the result's `failure`. Stores nothing. Holds the GPU's lock shared while it compiles and exclusively
+// while it measures. Throws Error: kMachine if this Python cannot use a GPU, kBroken if it ends without an
+// answer, kInterrupted after `stop`.
 Baseline MeasureTorchCompile(const Problem& problem, const TorchCompileRequest& request);
 
 }  // namespace kevin

@@ -1,6 +1,7 @@
 #pragma once
-// The reference: a problem's TorchScript text, compiled by libtorch and run in this process. An object is used by one
-// thread at a time; libtorch computes with `threads` threads. No other C++ code of the environment uses torch.
+// The reference: a problem's TorchScript text, compiled by libtorch and run in this process. An object is
+// used by one thread at a time; libtorch computes with `threads` threads. No other C++ code of the
+// environment uses torch.
 
 #include <cstddef>
 #include <memory>
@@ -26,8 +27,8 @@ struct DoubleTensor {
   std::span<const double> values() const { return {data.get(), elements}; }
 };
 
-// Opens libtorch's CUDA library and makes the context of `device` current. Must precede References on that device. Throws
-// Error(kMachine) if this machine's torch has no CUDA.
+// Opens libtorch's CUDA library and makes the context of `device` current. Must precede References on that
+// device. Throws Error(kMachine) if this machine's torch has no CUDA.
 void LoadTorchCuda(int device);
 
 struct ReferenceOptions {
@@ -44,20 +45,21 @@ class Reference {
   ~Reference();  // on CUDA: returns unused memory of the allocator to the device
   Reference(Reference&&) noexcept;
 
-  // Stores the inputs of a slot, so that RunSlot does the computation only. The memory of the views must stay valid.
+  // Stores the inputs of a slot, so that RunSlot does the computation only. The memory of the views must stay
+  // valid.
   void BindSlot(size_t slot, const std::vector<TensorView>& inputs);
   // Computes the slot's outputs and keeps them until the slot runs again.
   void RunSlot(size_t slot);
-  // The same without cuDNN, oneDNN, NNPACK and fused attention, and on a CPU with one thread: sums have another order,
-  // like those of a correct candidate. May be many times slower.
+  // The same without cuDNN, oneDNN, NNPACK and fused attention, and on a CPU with one thread: sums have
+  // another order, like those of a correct candidate. May be many times slower.
   void RunSlotOtherwise(size_t slot);
-  // The outputs of the slot's last run, contiguous. Valid until the slot runs again. Throws Error(kBadRequest) if their
-  // number, dtype or shape differs from the problem file (`expected`).
+  // The outputs of the slot's last run, contiguous. Valid until the slot runs again. Throws
+  // Error(kBadRequest) if their number, dtype or shape differs from the problem file (`expected`).
   std::vector<TensorView> SlotOutputs(size_t slot, const std::vector<ConcreteTensor>& expected);
   void DropOutputs();
 
-  // The truth: the same computation with every floating-point input widened to fp64. An index output gives the value of
-  // the index.
+  // The truth: the same computation with every floating-point input widened to fp64. An index output gives
+  // the value of the index.
   std::vector<DoubleTensor> Truth(const std::vector<TensorView>& inputs);
   // On CUDA: the driver's handle of the stream of all work. This class does not synchronise it.
   void* Stream() const;
@@ -73,10 +75,11 @@ class Reference {
 // "2.11.0", for the key of an evaluation.
 std::string TorchVersion();
 
-// Eager at its best: an allocator for all CPU tensors of this process that keeps freed blocks, like that of the GPU.
-// Without it eager asks the system for new pages for every large output and is 3 to 6 times slower. With an arena (mapped
-// memory of `bytes` bytes, which must outlive all tensors), blocks come from it, so that another process that maps the
-// same memory can read them; else from the heap. Call once, before any tensor is made.
+// Eager at its best: an allocator for all CPU tensors of this process that keeps freed blocks, like that of
+// the GPU. Without it eager asks the system for new pages for every large output and is 3 to 6 times slower.
+// With an arena (mapped memory of `bytes` bytes, which must outlive all tensors), blocks come from it, so
+// that another process that maps the same memory can read them; else from the heap. Call once, before any
+// tensor is made.
 void InstallCachingAllocator(std::byte* arena, size_t bytes);
 
 }  // namespace kevin

@@ -262,7 +262,8 @@ int RunAttempt(bool namespaces, const std::vector<std::string>& arguments) {
   if (arguments.size() != 4) return 2;
   const auto index = static_cast<size_t>(std::stoul(arguments[0]));
   if (index >= ForbiddenActs().size()) return 2;
-  // The parent's process id outside this namespace may equal this process's id in it; then no id names the parent.
+  // The parent's process id outside this namespace may equal this process's id in it; then no id names the
+  // parent.
   int parent = std::stoi(arguments[2]);
   if (parent == getpid()) parent = INT_MAX;
   MakeBuffers();

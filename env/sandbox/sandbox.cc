@@ -65,8 +65,9 @@ void Allow(int ruleset, const fs::path& path, uint64_t rights) {
   close(fd);
 }
 
-// Afterwards only the system's folders and `readable` can be read and executed, and only files under `writable` can be
-// changed; TCP is closed where the kernel supports it (ABI 4). False when the kernel has no Landlock. Needs no_new_privs.
+// Afterwards only the system's folders and `readable` can be read and executed, and only files under
+// `writable` can be changed; TCP is closed where the kernel supports it (ABI 4). False when the kernel has no
+// Landlock. Needs no_new_privs.
 bool RestrictWithLandlock(const std::vector<fs::path>& readable, const std::vector<fs::path>& writable) {
   const auto abi =
       static_cast<int>(syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION));

@@ -1,6 +1,7 @@
 #pragma once
-// The sandbox for untrusted text and untrusted code. Its layers: user, pid, net, ipc, uts and mount namespaces, a root
-// folder with the system's libraries only, Landlock, seccomp, and rlimits. It has two halves:
+// The sandbox for untrusted text and untrusted code. Its layers: user, pid, net, ipc, uts and mount
+// namespaces, a root folder with the system's libraries only, Landlock, seccomp, and rlimits. It has two
+// halves:
 //   Spawn()         in the trusted process: starts a program in new namespaces (env/process/spawn.h);
 //   EnterSandbox()  in that program, before it reads anything untrusted: switches on the other layers.
 // env/README.md says what each layer stops and what none of them stops.
@@ -23,7 +24,8 @@ enum class SandboxProfile {
             // there is no Landlock
 };
 
-// The path of the work directory in the sandbox. No checkout or toolchain may lie there: the mount would hide it.
+// The path of the work directory in the sandbox. No checkout or toolchain may lie there: the mount would hide
+// it.
 inline constexpr const char* kSandboxWorkPath = "/kevin-work";
 
 struct SandboxOptions {
@@ -39,20 +41,20 @@ struct SandboxOptions {
   std::function<void()> before_lock;  // runs in the new root, before Landlock and seccomp
 };
 
-// Layers by name: "namespaces", "root folder", "Landlock", "seccomp", "limits". A layer that this machine lacks is in
-// `missing`.
+// Layers by name: "namespaces", "root folder", "Landlock", "seccomp", "limits". A layer that this machine
+// lacks is in `missing`.
 struct SandboxLayers {
   std::vector<std::string> active, missing;
 };
 
-// Called once, single-threaded. The caller decides whether the active layers are enough. Never throws; ends the process
-// with a message on stderr when an available layer fails.
+// Called once, single-threaded. The caller decides whether the active layers are enough. Never throws; ends
+// the process with a message on stderr when an available layer fails.
 SandboxLayers EnterSandbox(const SandboxOptions& options);
 
-// The system call filter of a profile, used by EnterSandbox. A candidate may use the calls that arithmetic on ready
-// buffers needs, and no others; a compiler may use all but those that no compiler needs. Refused calls fail with EPERM
-// (clone3 with ENOSYS, so that the C library uses clone, whose flags the filter can read). False when the kernel has no
-// seccomp filters.
+// The system call filter of a profile, used by EnterSandbox. A candidate may use the calls that arithmetic on
+// ready buffers needs, and no others; a compiler may use all but those that no compiler needs. Refused calls
+// fail with EPERM (clone3 with ENOSYS, so that the C library uses clone, whose flags the filter can read).
+// False when the kernel has no seccomp filters.
 bool InstallSeccompFilter(SandboxProfile profile);
 
 }  // namespace kevin

@@ -48,7 +48,8 @@ void AllowCandidate(scmp_filter_ctx filter) {
   seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
                    SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD | CLONE_VM, CLONE_THREAD | CLONE_VM));
   seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
-  // Advice about own memory. MADV_REMOVE and MADV_PAGEOUT would take pages of shared memory from the trusted side.
+  // Advice about own memory. MADV_REMOVE and MADV_PAGEOUT would take pages of shared memory from the trusted
+  // side.
   for (const unsigned advice :
        {MADV_NORMAL, MADV_WILLNEED, MADV_DONTNEED, MADV_FREE, MADV_HUGEPAGE, MADV_NOHUGEPAGE}) {
     seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(madvise), 1, SCMP_A2(SCMP_CMP_EQ, advice));

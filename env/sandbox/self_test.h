@@ -1,6 +1,6 @@
 #pragma once
-// The self-test of the sandbox: every act that a candidate must not be able to do is tried from inside the sandbox of a
-// candidate, or of the GPU runner. Each act has a process of its own, because most acts end it.
+// The self-test of the sandbox: every act that a candidate must not be able to do is tried from inside the
+// sandbox of a candidate, or of the GPU runner. Each act has a process of its own, because most acts end it.
 
 #include <filesystem>
 #include <string>
@@ -56,7 +56,8 @@ inline constexpr int kAttemptSucceeded = 42;
 // "candidate", "gpu-runner", "compiler", "gpu-tool".
 const char* ProfileName(SandboxProfile profile);
 
-// Arguments: the index of the act, the folder with the file `canary`, the process id of the trusted parent, the profile.
+// Arguments: the index of the act, the folder with the file `canary`, the process id of the trusted parent,
+// the profile.
 int RunAttempt(bool namespaces, const std::vector<std::string>& arguments);
 
 }  // namespace kevin

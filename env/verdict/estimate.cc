@@ -44,9 +44,10 @@ struct Clamped {
   }
 };
 
-// Of single pairs, as the means of the processes they came from have it. The last process may be incomplete.
+// The standard deviation of single pairs that the spread of the process means implies. The last process may
+// be incomplete.
 double SpreadOfProcesses(std::span<const double> values, std::span<const size_t> starts) {
-  constexpr size_t kFewest = 4;  // means, to say anything about their variance
+  constexpr size_t kFewest = 4;  // means, for an estimate of their variance
   std::vector<double> means;
   size_t begin = 0;
   for (const size_t end : starts) {
@@ -111,7 +112,7 @@ Ratio EstimateRatio(std::span<const std::vector<double>> log_ratios_by_process,
   // squared.
   const double kept = 1 - clamped.share;
   const double within = squares / freedom / (kept * kept) * per_process / processes;
-  // Variance of one process's mean: what these processes show, pooled with what calibration expects.
+  // Variance of the mean of one process: the observed one, pooled with the one of the calibration.
   const double expected = calibration.between_processes * calibration.between_processes + within;
   const double degrees = processes - 1 + kPriorProcesses;
   const double pooled = ((processes - 1) * Variance(means) + kPriorProcesses * expected) / degrees;

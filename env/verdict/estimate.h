@@ -3,9 +3,9 @@
 //
 //     d = log(time of the other side / time of the candidate),   so d > 0 is faster.
 //
-// Two questions, two sets of pairs. A sequential test may look after every pair and stop early; it gives only a verdict.
-// A fixed number of further pairs, none of which took part in stopping, gives the number and its interval. (Stopping a
-// 95 % interval as soon as it excludes 1 calls equal kernels faster 17 % of the time.)
+// Two questions, two sets of pairs. A sequential test may look after every pair and stop early; it gives only
+// a verdict. A fixed number of further pairs, none of which took part in stopping, gives the number and its
+// interval. (Stopping a 95 % interval as soon as it excludes 1 calls equal kernels faster 17 % of the time.)
 
 #include <span>
 #include <vector>
@@ -14,17 +14,18 @@
 
 namespace kevin {
 
-// Noise that more pairs do not average away, as A/A measurements of this environment show it (bench_clock prints
-// them). Standard deviations of a log-ratio.
+// Noise that more pairs do not average away, as A/A measurements of this environment show it (bench_clock
+// prints them). Standard deviations of a log-ratio.
 struct ClockCalibration {
   double between_processes = 0.008;  // one fresh process against another
   double residual = 0.003;           // what is left after all averaging
 };
 
-// Asymptotic confidence sequence for the mean of log-ratios (Waudby-Smith, Arbour, Sinha, Kennedy, Ramdas, "Time-uniform
-// central limit theory and asymptotic confidence sequences", arXiv 2103.06476, theorem 2.2), on observations clamped to
-// 2.5 robust standard deviations, widened by the calibration. Pairs of one process share the bias of that process: where
-// there are several processes, the standard deviation is at least the one that the spread of their means implies.
+// Asymptotic confidence sequence for the mean of log-ratios (Waudby-Smith, Arbour, Sinha, Kennedy, Ramdas,
+// "Time-uniform central limit theory and asymptotic confidence sequences", arXiv 2103.06476, theorem 2.2), on
+// observations clamped to 2.5 robust standard deviations, widened by the calibration. Pairs of one process
+// share the bias of that process: where there are several processes, the standard deviation is at least the
+// one that the spread of their means implies.
 class SequentialTest {
  public:
   // Pairs before the first decision: the sequence is asymptotic.
@@ -47,9 +48,10 @@ class SequentialTest {
   std::vector<size_t> starts_;  // of the second process, the third, ...
 };
 
-// The ratio from fixed pairs, one vector of log-ratios per fresh process. Pairs are clamped to 2.5 robust standard
-// deviations; each process gives its mean; the 99 % interval adds the noise within processes, the spread between them
-// (shrunk towards the calibration, since three processes say little about a variance) and the residual.
+// The ratio from fixed pairs, one vector of log-ratios per fresh process. Pairs are clamped to 2.5 robust
+// standard deviations; each process gives its mean; the 99 % interval adds the noise within processes, the
+// spread between them (shrunk towards the calibration, since three processes say little about a variance) and
+// the residual.
 Ratio EstimateRatio(std::span<const std::vector<double>> log_ratios_by_process,
                     ClockCalibration calibration = {});
 

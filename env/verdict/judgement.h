@@ -1,7 +1,7 @@
 #pragma once
-// What the judges of CPU and GPU share: the result of a judge, the sequential test over rounds of timed pairs, and the
-// report of the fixed pairs. A judge decides how a call is made and timed; the rules of the verdict stand here, in
-// estimate.h and in verify.h.
+// What the judges of CPU and GPU share: the result of a judge, the sequential test over rounds of timed
+// pairs, and the report of the fixed pairs. A judge decides how a call is made and timed; the rules of the
+// verdict stand here, in estimate.h and in verify.h.
 
 #include <chrono>
 #include <cstdint>
@@ -22,8 +22,8 @@ struct Ended {
   Outcome outcome;
 };
 
-// Ends the judgement because of what one of the timed kernels did. For the candidate: throws Ended with its outcome.
-// For the kernel it is compared with, which was judged before: throws Error(kBadRequest).
+// Ends the judgement because of what one of the timed kernels did. For the candidate: throws Ended with its
+// outcome. For the kernel it is compared with, which was judged before: throws Error(kBadRequest).
 [[noreturn]] void EndJudgement(bool is_candidate, const Outcome& outcome);
 
 struct JudgeResult {
@@ -56,20 +56,21 @@ struct SequentialPlan {
   int least_rounds = 0;
   ClockCalibration against_reference = {}, against_start = {};
   int first_look = SequentialTest::kFirstLook;
-  // A process is a little faster or slower than the next one of the same program for as long as it lives: no number
-  // of pairs with one of them averages that away. 0: one process for all rounds.
+  // A process is a little faster or slower than the next one of the same program for as long as it lives: no
+  // number of pairs with one of them averages that away. 0: one process for all rounds.
   int rounds_of_process = 0;
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
 };
 
-// Runs rounds until both tests have decided, or until the limits are reached. A verdict once given stands: looking on
-// would be choosing when to stop. `start_process` is called before a round that begins with fresh processes.
+// Runs rounds until both tests have decided, or until the limits are reached. A verdict once given stands:
+// looking on would be choosing when to stop. `start_process` is called before a round that begins with fresh
+// processes.
 SequentialVerdicts RunSequentialTest(const SequentialPlan& plan,
                                      const std::function<RoundTimes(int pair)>& round,
                                      const std::function<void()>& start_process = {});
 
-// What is measured, from the fixed rounds of each process: ratios with their intervals, times, rates, the errors seen
-// in verification. The caller sets floor_us.
+// What is measured, from the fixed rounds of each process: ratios with their intervals, times, rates, the
+// errors seen in verification. The caller sets floor_us.
 Measured ReportRounds(std::span<const std::vector<RoundTimes>> rounds_by_process,
                       ClockCalibration against_reference, ClockCalibration against_start,
                       const SizedProblem& sized, const SequentialVerdicts& verdicts,

@@ -117,8 +117,8 @@ double RowRms(const Data& data, int64_t begin, int64_t end) {
   return count ? std::sqrt(sum / static_cast<double>(count)) : 0;
 }
 
-// Of 16-bit types, whose range correct arithmetic may leave on the way or at the end. Without a truth it is unknown
-// what eager lost on the way.
+// Of 16-bit types, whose range correct arithmetic may leave on the way or at the end. Without a truth it is
+// unknown what eager lost on the way.
 bool CorrectBeyondRange(const Data& data, float y, double t, double floor) {
   if (data.dtype == DType::kF32) return false;
   if (!std::isfinite(t)) return data.truth.empty();

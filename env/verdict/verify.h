@@ -9,22 +9,24 @@
 //     K     the problem's `reduction`
 //     s     the problem's `scale` where it gives one, else max(|t|, RMS of t along the row)
 //
-// A row is the last dimension, or the whole tensor when that has one element. In the same way the RMS error of the row
-// must be at most 4 times that of the reference, with the same floor. NaN and Inf must be where the reference has them.
-// There is no tensor-wide maximum: one incorrect element makes the answer incorrect. s is not the sum of absolute
-// contributions: together with sqrt(K) that lets inputs rounded to fp16 pass from K = 1024 on (see `kevin problems
-// --admit`); the root of the sum of squares, which the RMS of the row estimates, does not.
+// A row is the last dimension, or the whole tensor when that has one element. In the same way the RMS error of
+// the row must be at most 4 times that of the reference, with the same floor. NaN and Inf must be where the
+// reference has them. There is no tensor-wide maximum: one incorrect element makes the answer incorrect. s is
+// not the sum of absolute contributions: together with sqrt(K) that lets inputs rounded to fp16 pass from
+// K = 1024 on (see `kevin problems --admit`); the root of the sum of squares, which the RMS of the row
+// estimates, does not.
 //
-// Outputs of 16 bits: the arithmetic is held to float32 all the same. Two roundings to the type are allowed for the
-// value and two for the sum (a kernel may round what it keeps between a few steps):
+// Outputs of 16 bits: the arithmetic is held to float32 all the same. Two roundings to the type are allowed
+// for the value and two for the sum (a kernel may round what it keeps between a few steps):
 //
 //     |y - t| <= max(4 |r - t|,  8 eps sqrt(K) s + 2 u (|t| + s) + 2 step)
 //
 //     u     2^-11 (fp16), 2^-8 (bf16)
 //     step  the smallest difference of the type (fp16: 2^-24; below 6e-5 it has fewer digits)
 //
-// sqrt(K) does not multiply u: this rejects sums kept in 16 bits. Where t is finite and r is not, because eager left
-// the range of the type on the way, the value t is correct too; where t lies outside that range, infinity is.
+// sqrt(K) does not multiply u: this rejects sums kept in 16 bits. Where t is finite and r is not, because
+// eager left the range of the type on the way, the value t is correct too; where t lies outside that range,
+// infinity is.
 
 #include <cstdint>
 #include <span>
@@ -44,8 +46,8 @@ struct CheckResult {
   double reference_error = 0;  // largest |r - t| / s seen, for CheckAgainstReference
 };
 
-// Is the error of `a` nearer to its bound (or further over it) than that of `b`? For all that has max_error and
-// error_bound: CheckResult, Measured.
+// Is the error of `a` nearer to its bound (or further over it) than that of `b`? For all that has max_error
+// and error_bound: CheckResult, Measured.
 template <typename A, typename B>
 bool IsNearerItsBound(const A& a, const B& b) {
   return a.max_error * b.error_bound > b.max_error * a.error_bound;
@@ -70,8 +72,8 @@ struct ErrorFloor {
 };
 ErrorFloor FloorOf(int64_t reduction, DType dtype);
 
-// For outputs of timed calls, which have no truth: |r - t| is left out, `margin` s is added, and s comes from r.
-// `margin` is 10 times the largest reference_error that CheckAgainstTruth saw for this problem.
+// For outputs of timed calls, which have no truth: |r - t| is left out, `margin` s is added, and s comes from
+// r. `margin` is 10 times the largest reference_error that CheckAgainstTruth saw for this problem.
 CheckResult CheckAgainstReference(const CheckShape& shape, std::span<const float> answer,
                                   std::span<const float> reference, std::span<const double> scale,
                                   double margin, int threads);

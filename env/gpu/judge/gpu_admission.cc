@@ -1,5 +1,3 @@
-#include "env/gpu/judge/gpu_admission.h"
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -8,6 +6,7 @@
 #include <functional>
 
 #include "env/gpu/judge/gpu_checker.h"
+#include "env/gpu/judge/gpu_judge.h"
 #include "env/problem/precision.h"
 #include "env/process/machine.h"
 
@@ -123,8 +122,7 @@ class GpuAdmission {
     decoy->is_decided = !check.ok;
     if (!check.ok) {
       decoy->reason = check.message;
-    } else if (decoy->must_pass &&
-               !IsNearerItsBound(*decoy, check)) {
+    } else if (decoy->must_pass && !IsNearerItsBound(*decoy, check)) {
       decoy->max_error = check.max_error, decoy->error_bound = check.error_bound;
       decoy->reason = WorstErrorText(check.max_error, check.error_bound);
     }
@@ -270,8 +268,7 @@ class GpuAdmission {
     const double correct = ElementAt(dtype, place);
     const double rms =
         std::max(ReferenceMoments(0).rms, ReferenceMoments(0, at.row_begin, at.row_length).rms);
-    const double offset =
-        OffsetOfWrongElement(dtype, correct, rms, [&] { return ScaleAt(at.index); });
+    const double offset = OffsetOfWrongElement(dtype, correct, rms, [&] { return ScaleAt(at.index); });
     const uint32_t wrong = BitsOf(dtype, correct + offset);
     KEVIN_CU(MemcpyHtoD, place, &wrong, bytes);
   }

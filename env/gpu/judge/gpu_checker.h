@@ -1,5 +1,5 @@
 #pragma once
-// Right or wrong on the GPU: the rule of env/verdict/verify.h, computed where the tensors are.
+// Correct or incorrect on the GPU: the rule of env/verdict/verify.h, computed on the device.
 
 #include "env/gpu/judge/gpu_session.h"
 #include "env/verdict/verify.h"
@@ -19,8 +19,8 @@ class GpuChecker {
  public:
   explicit GpuChecker(GpuSession& session) : session_(session) {}
   SlotTruth TruthOf(int slot);
-  // The slot's outputs against the fp64 truth of its inputs as they are now. The reference must have run on
-  // the slot. Remembers how far the reference was off, for the margin of timed checks.
+  // The outputs of the slot against the fp64 truth of its present inputs. The reference must have run on the
+  // slot. Remembers the error of the reference, for the margin of timed checks.
   CheckResult AgainstTruth(int slot) { return AgainstTruth(slot, TruthOf(slot)); }
   CheckResult AgainstTruth(int slot, const SlotTruth& truth);
   CheckResult AgainstReference(int slot);

@@ -29,9 +29,9 @@ constexpr int kMostSlopeCalls = 64, kSlopeTries = 4, kTimedAgain = 7;
 constexpr int kPreparations = 16, kPreparationsWhenLong = 4;
 constexpr double kSlopeTolerance = 0.03;
 constexpr double kSlopeSlack_us = 0.5;  // a call, and as much for each of its launches
-constexpr double kWakeUp_us = 50;       // by which the end of a conversation may be noticed late
-constexpr double kLaunch_us = 2.5;      // of the host's time
-// What more pairs do not average away, as A/A measurements show (tools/bench_clock --device cuda).
+constexpr double kWakeUp_us = 50;       // delay until the end of a request is noticed
+constexpr double kLaunch_us = 2.5;      // host time
+// Noise that more pairs do not average away, as A/A measurements show it (tests/bench, the clock on a GPU).
 constexpr ClockCalibration kGpuCalibration{0.003, 0.001};
 
 struct TimedKernel {
@@ -54,8 +54,7 @@ class GpuJudgement {
   void Phase(const std::string& name) const {
     if (request_.on_phase) request_.on_phase(name);
   }
-  [[noreturn]] void Fail(const TimedKernel& kernel, const RunnerFault& fault,
-                         const std::string& phase) const;
+  [[noreturn]] void Fail(const TimedKernel& kernel, const RunnerFault& fault, const std::string& phase) const;
   [[noreturn]] void End(const TimedKernel& kernel, const Outcome& outcome) const;
   void StartTimedKernels();
   double TimeUs(TimedKernel& kernel, int slot, const std::string& phase);
@@ -116,8 +115,7 @@ void GpuJudgement::StartTimedKernels() {
   kernels_.push_back({"candidate", &request_.plan, session_.TakeRunner(request_.confirm)});
   if (request_.start_plan) kernels_.push_back({"start", &*request_.start_plan, session_.TakeRunner(true)});
   for (TimedKernel& kernel : kernels_) {
-    if (const auto fault = kernel.runner.client->Load(*kernel.plan, 20))
-      Fail(kernel, *fault, "load");
+    if (const auto fault = kernel.runner.client->Load(*kernel.plan, 20)) Fail(kernel, *fault, "load");
   }
 }
 
@@ -125,8 +123,7 @@ void GpuJudgement::End(const TimedKernel& kernel, const Outcome& outcome) const 
   EndJudgement(kernel.name == "candidate", outcome);
 }
 
-void GpuJudgement::Fail(const TimedKernel& kernel, const RunnerFault& fault,
-                        const std::string& phase) const {
+void GpuJudgement::Fail(const TimedKernel& kernel, const RunnerFault& fault, const std::string& phase) const {
   if (fault.kind == RunnerFault::Kind::kHung) End(kernel, TimedOut{phase, timeout_s_});
   End(kernel, Crashed{fault.message + " during " + phase});
 }
@@ -230,13 +227,13 @@ void GpuJudgement::Sequential() {
   verdicts_ = RunSequentialTest(plan, [this](int pair) { return TimedRound(0, pair, "sequential"); });
 }
 
-// The context of each runner adds its own offset to a time. It is the same in all pairs, so no number of them averages it
-// away: twice the error of the first `kernels` offsets is added.
+// The context of each runner adds its own offset to a time. It is the same in all pairs, so no number of them
+// averages it away: twice the error of the first `kernels` offsets is added.
 ClockCalibration GpuJudgement::CalibrationFor(size_t kernels) const {
   ClockCalibration calibration = kGpuCalibration;
   for (size_t i = 0; i < kernels; ++i) {
-    calibration.residual = std::hypot(calibration.residual,
-                                      2 * kernels_[i].runner.offset_se_us / std::max(candidate_us_, 1.0));
+    calibration.residual =
+        std::hypot(calibration.residual, 2 * kernels_[i].runner.offset_se_us / std::max(candidate_us_, 1.0));
   }
   return calibration;
 }
@@ -258,14 +255,13 @@ std::vector<RoundTimes> GpuJudgement::Fixed() {
 
 double GpuJudgement::WallUs(TimedKernel& kernel, int times, RunnerClient::Repeated what) {
   double wall_us = 0;
-  if (const auto fault =
-          kernel.runner.client->Repeat(NextSlot(), times, what, timeout_s_ * times, &wall_us))
+  if (const auto fault = kernel.runner.client->Repeat(NextSlot(), times, what, timeout_s_ * times, &wall_us))
     Fail(kernel, *fault, "measure");
   return wall_us;
 }
 
-// Around cooperative and clustered launches the device changes its mode, which takes it up to half a
-// millisecond in preparations that events do not see.
+// Around cooperative and clustered launches the device changes its mode, which takes up to half a millisecond
+// of preparation outside the events.
 bool ChangesMode(const LaunchPlan& plan) {
   return std::any_of(plan.operations.begin(), plan.operations.end(), [](const PlannedOperation& operation) {
     const auto* planned = std::get_if<PlannedLaunch>(&operation);
@@ -273,16 +269,16 @@ bool ChangesMode(const LaunchPlan& plan) {
   });
 }
 
-// By this process's clock: what N more calls take, with all that prepares each of them, less the same
-// preparation alone. A host that is interrupted makes any of these times longer, never shorter, so each is
-// taken at its least; a slope below the events' time comes from that, and is looked at again.
+// The slope by the clock of this process: the time of N more calls with their preparations, less the time of
+// N more preparations. An interrupted host makes each of these times longer, never shorter, so the minimum of
+// each counts; a slope below the time of the events comes from that, and is measured again.
 bool GpuJudgement::SlopeAgrees(TimedKernel& kernel, double candidate_us, double* call_us) {
   const int calls = std::clamp(static_cast<int>(kSlopeWork_us / candidate_us) + 1, 1, kMostSlopeCalls);
   const int preparations = candidate_us > kLong_us ? kPreparationsWhenLong : kPreparations;
   const double launches = static_cast<double>(kernel.plan->operations.size());
   const bool prepared = !ChangesMode(*kernel.plan);
   double slack_us = kSlopeTolerance * candidate_us + kSlopeSlack_us * (1 + launches) + kWakeUp_us / calls;
-  // Back to back a call waits until what the one before left dirty in L2 is written.
+  // Back to back, a call waits until dirty lines of the previous one are written from L2.
   if (!prepared) slack_us += session_.L2WriteBackUs();
   constexpr double kNever = 1e300;
   double once_us = kNever, twice_us = kNever, bare_once_us = kNever, bare_twice_us = kNever;
@@ -304,7 +300,7 @@ bool GpuJudgement::SlopeAgrees(TimedKernel& kernel, double candidate_us, double*
   return *call_us <= candidate_us;
 }
 
-// Device code could reach the memory that events are written to, but not this process's clock.
+// Device code could write to the memory of the events, but not to the clock of this process.
 void GpuJudgement::CheckSlope(TimedKernel& kernel, double candidate_us) {
   double call_us = 0;
   if (SlopeAgrees(kernel, candidate_us, &call_us)) return;

@@ -1,5 +1,5 @@
 // The precisions: the 16-bit types themselves, what a problem becomes in them, and the bounds of the check,
-// against simulated honest and dishonest answers of five families.
+// against simulated correct and incorrect answers of five families.
 
 #include "env/problem/precision.h"
 

@@ -1,5 +1,5 @@
-// For attacks: the shared control page as the runner lays it out (env/process/shared_control_page.h), and two ways to find it
-// from inside. The test pastes this text in place of #include "control_page.h".
+// For attacks: the shared control page as the runner lays it out (env/process/shared_control_page.h), and two
+// ways to find it from inside. The test pastes this text in place of #include "control_page.h".
 #include <link.h>
 #include <linux/futex.h>
 #include <omp.h>

@@ -1,3 +1,5 @@
+#include "env/gpu/launch/launch_list.h"
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -5,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "env/error.h"
-#include "env/gpu/launch/launch_list.h"
 
 namespace kevin {
 namespace {
@@ -135,7 +136,7 @@ double DoubleFromJson(const json& j) {
   if (j.is_number_float()) return j.get<double>();
   const auto word = j.get<std::string>();
   if (word == "nan") return std::numeric_limits<double>::quiet_NaN();
-  if (word != "inf" && word != "-inf") throw Mistake{"`" + word + "` is no number"};
+  if (word != "inf" && word != "-inf") throw Mistake{"`" + word + "` is not a number"};
   return word == "inf" ? HUGE_VAL : -HUGE_VAL;
 }
 
