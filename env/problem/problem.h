@@ -50,8 +50,7 @@ struct TensorSpec {
   std::vector<std::string> shape;                      // expressions over the size symbols: "B", "2*N"
   Distribution distribution = Distribution::kMixture;  // of inputs and parameters
   double scale = 1.0;                                  // factor of the drawn values
-  std::string scale_text;  // a scale that depends on the size: "1/sqrt(9*C)"; AtSize
-                           // writes its value to `scale`
+  std::string scale_text;  // a scale that depends on the size, "1/sqrt(9*C)": AtSize sets `scale`
   double offset = 0.0;     // added after scaling
   Structure structure = Structure::kNone;
   std::shared_ptr<const std::string> stored;  // kStored: the bytes, in C order
@@ -72,9 +71,8 @@ struct WeightedShape {
 struct Problem {
   std::string id;    // "level1/19"; in a user's own file any text
   std::string name;  // "ReLU"
-  std::vector<std::string>
-      families;  // "elementwise", "reduction", "softmax", "norm", "scan", "matmul", "broadcast",
-                 // "conv", "pool", "attention", ...
+  // "elementwise", "reduction", "softmax", "norm", "scan", "matmul", "broadcast", "conv", "pool", ...
+  std::vector<std::string> families;
   std::map<std::string, std::string> flags;  // flag to reason; level1/019_relu.toml lists the flags
   std::string reference;                     // TorchScript text with `def forward(...)`
   std::string source;                        // the user's own code from which it was imported; may be empty
@@ -117,8 +115,8 @@ struct ConcreteTensor {
 struct SizedProblem {
   const Problem* problem = nullptr;  // not owned; must outlive this
   std::string size;
-  Symbols
-      symbols;  // constants in scope in a candidate: the size symbols and the offsets of a parameter block
+  // Constants in scope in a candidate: the size symbols, and the offsets of a parameter block.
+  Symbols symbols;
   std::vector<ConcreteTensor> inputs, outputs;
   std::vector<ConcreteTensor> arguments;  // of `launch` (LaunchTensors)
   int64_t reduction = 1;
@@ -142,8 +140,8 @@ std::string ShapeName(const std::string& size, const Symbols& symbols);
 // Kinds are "cpp", "cuda", "ptx"; the name is also the language of the fenced block in a reply.
 
 std::string FileEnding(const std::string& kind);  // "cpp", "cu", "ptx"; an unknown kind is returned
-std::string KindOfFile(
-    const std::filesystem::path& path);              // .cpp .cc .cxx: "cpp"; .cu: "cuda"; .ptx; else ""
+// .cpp, .cc and .cxx are "cpp", .cu is "cuda", .ptx is "ptx"; any other ending is "".
+std::string KindOfFile(const std::filesystem::path& path);
 std::string LanguageOf(const std::string& kind);     // for a sentence: "C++", "CUDA C++", "PTX"
 bool IsForGpu(const std::string& kind);              // "cuda" and "ptx"
 std::string DeviceModel(const std::string& device);  // "NVIDIA H200" of "cuda:0: NVIDIA H200"
@@ -151,9 +149,9 @@ std::string DeviceModel(const std::string& device);  // "NVIDIA H200" of "cuda:0
 // The type of an element in this kind: DTypeCpp, but "__half" and "__nv_bfloat16" in the kinds for GPUs.
 const char* DTypeInKind(DType dtype, const std::string& kind);
 
-// Above kMaxSeparateParams parameters (deep networks) `launch` takes them as one block, `const float*
-// params`. All have one floating type (float32 in the file; env/problem/precision.h) and lie in the order of
-// the file, each at the next multiple of kParamAlignment elements. The constant OffsetName
+// Above kMaxSeparateParams parameters (deep networks) `launch` takes them as one block,
+// `const float* params`. All have one floating type (float32 in the file; env/problem/precision.h) and lie in
+// the order of the file, each at the next multiple of kParamAlignment elements. The constant OffsetName
 // (`fc1_weight_offset` for `fc1_weight`) is its position, in elements. The gaps are uninitialised.
 inline constexpr size_t kMaxSeparateParams = 16;
 inline constexpr int64_t kParamAlignment = 64;

@@ -1,8 +1,9 @@
 // kevin-evaluator: the trusted side, with the reference, the truth, the clock and the verdict.
-//   serve THREADS RUNNER namespaces|plain    answers requests on descriptor 3 (env/process/wire.h) until it closes
-//   check                                    exits with 0 at once: libtorch could be loaded
-//   serve-gpu DEVICE RUNNER namespaces|plain TRUSTED_CUBIN    the same for candidates of a GPU
-//   reference SIZE THREADS PRECISION         the reference process of the pairs (env/cpu/reference_process.cc)
+//   check                                  exits with 0 at once: libtorch could be loaded
+//   serve THREADS RUNNER namespaces|plain  answers requests on descriptor 3 (env/process/wire.h)
+//   serve-gpu DEVICE RUNNER namespaces|plain TRUSTED_CUBIN
+//                                          the same for candidates of a GPU
+//   reference SIZE THREADS PRECISION       the reference process of the pairs (env/cpu/reference_process.cc)
 
 #include <dlfcn.h>
 #include <fcntl.h>

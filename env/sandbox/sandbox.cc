@@ -19,7 +19,7 @@
 #include <fstream>
 
 namespace kevin {
-// --- Landlock: file access by path, enforced by the kernel for this process and its children. Irrevocable. ---
+// --- Landlock: file access by path, for this process and its children. Irrevocable. ---
 
 namespace {
 

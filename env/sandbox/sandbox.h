@@ -20,8 +20,9 @@ enum class SandboxProfile {
   kCompiler,   // reads untrusted text
   kCandidate,  // runs untrusted code
   kGpuRunner,  // no untrusted code runs on the host: limits the damage of an escape
-  kGpuTool  // one of NVIDIA's tools with a candidate under it; may have processes, sockets and temporary files, so
-            // there is no Landlock
+  // One of NVIDIA's tools with a candidate under it. It may have processes, sockets and temporary files, so
+  // there is no Landlock.
+  kGpuTool
 };
 
 // The path of the work directory in the sandbox. No checkout or toolchain may lie there: the mount would hide
@@ -30,9 +31,8 @@ inline constexpr const char* kSandboxWorkPath = "/kevin-work";
 
 struct SandboxOptions {
   SandboxProfile profile = SandboxProfile::kCandidate;
-  bool namespaces = true;  // the process was started in new namespaces
-  std::vector<std::filesystem::path>
-      read_only;                         // visible beside the system's folders, e.g. a compiler's prefix
+  bool namespaces = true;                        // the process was started in new namespaces
+  std::vector<std::filesystem::path> read_only;  // visible beside the system's folders: a compiler's prefix
   std::filesystem::path work_directory;  // writable, mounted as kSandboxWorkPath; empty: nothing is writable
   std::string candidate_file;            // the bytes of /candidate.so; empty: none
   int64_t max_memory_bytes = int64_t{4} << 30;  // address space beyond the present mappings
