@@ -22,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxOffers = 4;
+constexpr const char* kAlternatives = "alternatives";  // a folder of kernels, without problem files
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
@@ -133,6 +134,7 @@ void ProblemSet::Add(const fs::path& directory) {
   fs::recursive_directory_iterator entries(directory, error);
   for (; !error && entries != fs::recursive_directory_iterator(); entries.increment(error)) {
     const fs::path& path = entries->path();
+    if (entries.depth() == 0 && path.filename() == kAlternatives) entries.disable_recursion_pending();
     if (path.extension() != ".toml") continue;
     const auto [where, is_new] = files_.emplace(ProblemIdOf(path.lexically_relative(directory)), path);
     if (!is_new) {
@@ -199,7 +201,7 @@ std::vector<Alternative> AlternativesFor(const Problem& problem) {
   if (problem.path.empty() || ProblemIdOf(relative) != problem.id) return {};
   std::vector<fs::path> files;
   std::error_code none;
-  const fs::path place = folder / "alternatives" / relative.parent_path() / relative.stem();
+  const fs::path place = folder / kAlternatives / relative.parent_path() / relative.stem();
   for (const auto& entry : fs::directory_iterator(place, none)) {
     if (entry.path().extension() == ".cpp") files.push_back(entry.path());
   }
