@@ -4,7 +4,7 @@
 // halves:
 //   Spawn()         in the trusted process: starts a program in new namespaces (env/process/spawn.h);
 //   EnterSandbox()  in that program, before it reads anything untrusted: switches on the other layers.
-// env/README.md says what each layer stops and what none of them stops.
+// env/README.md lists what the sandbox does not prevent.
 
 #include <cstdint>
 #include <filesystem>
