@@ -5,7 +5,6 @@
 #include <cmath>
 #include <functional>
 
-#include "env/gpu/judge/gpu_checker.h"
 #include "env/gpu/judge/gpu_judge.h"
 #include "env/problem/precision.h"
 #include "env/process/machine.h"

@@ -1,5 +1,3 @@
-#include "env/gpu/judge/gpu_checker.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,6 +7,7 @@
 #include <limits>
 
 #include "env/error.h"
+#include "env/gpu/judge/gpu_judge.h"
 #include "env/problem/precision.h"
 
 namespace kevin {

@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "env/error.h"
-#include "env/gpu/judge/gpu_checker.h"
 #include "env/process/machine.h"
 
 namespace kevin {
