@@ -8,8 +8,8 @@
 
 #include "agent/feedback.h"
 #include "agent/text.h"
-#include "env/kinds.h"
 #include "env/problem/precision.h"
+#include "env/problem/problem.h"
 #include "prompts/prompts.h"
 
 namespace kevin {

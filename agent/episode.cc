@@ -14,10 +14,9 @@
 #include "agent/parse.h"
 #include "agent/records.h"
 #include "env/error.h"
-#include "env/kinds.h"
 #include "env/problem/precision.h"
-#include "env/process/device_lock.h"
-#include "env/process/seconds_since.h"
+#include "env/problem/problem.h"
+#include "env/process/machine.h"
 #include "prompts/prompts.h"
 
 namespace kevin {

@@ -9,7 +9,7 @@
 #include "agent/gpu_feedback.h"
 #include "agent/shape_records.h"
 #include "agent/text.h"
-#include "env/kinds.h"
+#include "env/problem/problem.h"
 #include "env/verdict/shapes.h"
 
 namespace kevin {

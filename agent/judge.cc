@@ -6,7 +6,7 @@
 
 #include "agent/records.h"
 #include "env/error.h"
-#include "env/problem/hash.h"
+#include "env/problem/text.h"
 
 namespace kevin {
 namespace {

@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "env/error.h"
-#include "env/kinds.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 namespace fs = std::filesystem;

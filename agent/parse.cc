@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "agent/text.h"
-#include "env/kinds.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 namespace {

@@ -11,7 +11,7 @@
 #include "agent/parse.h"
 #include "agent/text.h"
 #include "env/error.h"
-#include "env/process/programs.h"
+#include "env/process/spawn.h"
 
 namespace kevin {
 namespace fs = std::filesystem;

@@ -1,7 +1,7 @@
 #pragma once
-// Several devices of one model as one environment: a candidate (at several shapes: at each) goes to the
-// device with the least to do. Each device measures one candidate at a time; verdicts do not depend on which
-// device it was, since the key names the model only.
+// Several devices of one model as one environment. Each evaluation (at several shapes: of each shape) runs on
+// the device with the fewest evaluations in progress. A device measures one candidate at a time. Verdicts do
+// not depend on the device: the evaluation key names the model only. Calls may come from many threads.
 
 #include <memory>
 #include <mutex>
@@ -13,7 +13,7 @@ namespace kevin {
 
 class DevicePool : public Environment {
  public:
-  // At least one. Throws Error(kBadRequest) when their models or kinds differ.
+  // At least one device. Throws Error(kBadRequest) if their models or kinds differ.
   explicit DevicePool(std::vector<std::unique_ptr<Environment>> devices);
 
   std::string EvaluationKey(const Problem& problem, const Candidate& candidate,
@@ -29,7 +29,7 @@ class DevicePool : public Environment {
   std::vector<std::unique_ptr<Environment>> devices_;
   EnvironmentFacts facts_;  // device: "cuda:0, cuda:1: NVIDIA H200"
   std::mutex mutex_;
-  std::vector<int> busy_;  // evaluations under way, by device
+  std::vector<int> busy_;  // evaluations in progress, by device
 };
 
 }  // namespace kevin

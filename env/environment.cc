@@ -7,8 +7,8 @@
 #include <numeric>
 #include <utility>
 
-#include "env/problem/hash.h"
-#include "env/process/seconds_since.h"
+#include "env/problem/text.h"
+#include "env/process/machine.h"
 #include "env/verdict/shapes.h"
 
 namespace kevin {

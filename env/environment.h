@@ -154,7 +154,7 @@ struct EvaluateOptions {
 // Named limits; hitting one is an Outcome.
 struct Limits {
   double compile_timeout_s = 60;
-  double call_timeout_s = 20;    // one hand-over to the candidate
+  double call_timeout_s = 20;    // one batch of calls of the candidate
   int64_t max_memory_mb = 4096;  // the runner's address space beyond its buffers
   int64_t compile_memory_mb = 4096;
   int64_t max_log_bytes = 16384;

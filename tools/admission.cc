@@ -14,10 +14,9 @@
 #include "env/error.h"
 #include "env/gpu/gpu_environment.h"
 #include "env/problem/precision.h"
-#include "env/process/seconds_since.h"
+#include "env/process/machine.h"
 #include "tools/admission_log.h"
 #include "tools/device_options.h"
-#include "tools/honest_kernels.h"
 #include "tools/table.h"
 
 namespace kevin {
@@ -30,22 +29,22 @@ constexpr int kMostFailuresInARow = 3;
 
 using Row = AdmissionRow;
 
-// --- Decoys and honest kernels of one problem ---
+// --- Decoys and alternatives of one problem ---
 
 std::vector<Row> RowsOf(const std::vector<DecoyResult>& decoys) {
   std::vector<Row> rows;
   for (const DecoyResult& decoy : decoys) {
     rows.push_back({decoy.name, decoy.must_pass, decoy.passed,
-                    decoy.told_apart ? decoy.reason : "nearer to the truth than the outputs' rounding",
-                    decoy.told_apart});
+                    decoy.distinguishable ? decoy.reason : "nearer to the truth than the outputs' rounding",
+                    decoy.distinguishable});
   }
   return rows;
 }
 
-void TryHonest(CpuEnvironment& environment, const Problem& problem, const EvaluateOptions& options,
-               std::vector<Row>* rows) {
+void TryAlternatives(CpuEnvironment& environment, const Problem& problem, const EvaluateOptions& options,
+                     std::vector<Row>* rows) {
   if (PrecisionOf(problem) != Precision::kFp32) return;
-  for (const HonestKernel& kernel : HonestKernelsFor(problem)) {
+  for (const Alternative& kernel : AlternativesFor(problem)) {
     const Outcome outcome = environment.Verify(problem, {"cpp", kernel.source}, options);
     const auto* right = std::get_if<Measured>(&outcome);
     rows->push_back({kernel.name, true, right != nullptr,
@@ -56,7 +55,7 @@ void TryHonest(CpuEnvironment& environment, const Problem& problem, const Evalua
 std::string Judgement(const std::vector<Row>& rows) {
   std::string reason;
   for (const Row& row : rows) {
-    if (row.passed == row.must_pass || !row.told_apart) continue;
+    if (row.passed == row.must_pass || !row.distinguishable) continue;
     reason += (reason.empty() ? "" : "; ") + row.name + (row.must_pass ? " was rejected" : " passed");
   }
   return reason;
@@ -82,14 +81,14 @@ AdmissionResult AtEachShape(const Problem& problem, EvaluateOptions options,
 
 int AdmissionResult::Count(bool must_pass, bool passed) const {
   int count = 0;
-  for (const Row& row : rows) count += row.told_apart && row.must_pass == must_pass && row.passed == passed;
+  for (const Row& row : rows) count += row.distinguishable && row.must_pass == must_pass && row.passed == passed;
   return count;
 }
 
 AdmissionResult Admit(CpuEnvironment& environment, const Problem& problem, const EvaluateOptions& options) {
   return AtEachShape(problem, options, [&](const EvaluateOptions& at_shape) {
     std::vector<Row> rows = RowsOf(environment.Admit(problem, at_shape));
-    TryHonest(environment, problem, at_shape, &rows);
+    TryAlternatives(environment, problem, at_shape, &rows);
     return rows;
   });
 }
@@ -98,7 +97,7 @@ namespace {
 
 // --- Of several problems, with a log ---
 
-// The device that decoys and honest kernels are tried on.
+// The device on which decoys and alternatives run.
 class Device {
  public:
   explicit Device(const AdmissionOptions& options) {
@@ -135,7 +134,7 @@ std::vector<Json> EventsOf(const AdmissionRecord& record, const std::vector<Row>
                       {"size", record.size},
                       {"precision", record.precision},
                       {"name", row.name},
-                      {"must_pass", row.told_apart ? Json(row.must_pass) : Json()},
+                      {"must_pass", row.distinguishable ? Json(row.must_pass) : Json()},
                       {"passed", row.passed},
                       {"reason", row.reason}});
   }
@@ -162,8 +161,8 @@ void PrintTable(const Problem& problem, const AdmissionRecord& record, const std
   std::vector<std::vector<std::string>> table;
   for (const Row& row : rows) {
     const char* verdict = row.passed ? "passed" : "rejected";
-    const char* demand = row.must_pass ? "must pass" : row.told_apart ? "must fail" : "may pass";
-    const bool as_it_must = row.passed == row.must_pass || !row.told_apart;
+    const char* demand = row.must_pass ? "must pass" : row.distinguishable ? "must fail" : "may pass";
+    const bool as_it_must = row.passed == row.must_pass || !row.distinguishable;
     table.push_back({"  " + row.name, demand, as_it_must ? verdict : std::string(verdict) + "  <-- WRONG",
                      row.reason.substr(0, 60)});
   }
@@ -229,7 +228,7 @@ class Admission {
     record->right_passed = result.Count(true, true);
     record->right = record->right_passed + result.Count(true, false);
     record->too_near = static_cast<int>(std::count_if(result.rows.begin(), result.rows.end(),
-                                                      [](const Row& row) { return !row.told_apart; }));
+                                                      [](const Row& row) { return !row.distinguishable; }));
     totals_.Add(*record);
     const std::vector<Json> events = EventsOf(*record, result.rows);
     log_.Add(events, *record);

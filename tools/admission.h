@@ -1,7 +1,7 @@
 #pragma once
-// Admission: a problem counts only if wrong answers fail on it and right ones pass. Decoys, the reference's
-// own answers and honest alternatives run against each problem's own check; all tables are printed. The
-// honest alternatives are float32's and left out in other precisions.
+// Admission: a problem counts only if incorrect answers fail on it and correct ones pass. Decoys, the reference's own
+// answers and the alternatives (env/problem/problem.h) run against each problem's check; all tables are printed.
+// Alternatives are for float32; in other precisions they are left out.
 
 #include <filesystem>
 #include <string>
@@ -18,7 +18,7 @@ struct AdmissionOptions {
   std::string precision = "fp32";  // in which the problems are given here
   bool json = false;               // `decoy` and `admission` events, one JSON object a line
   int threads = 0;                 // 0: all cores of this process
-  std::string device = "cpu";      // or "cuda:N", where honest kernels, which are C++, take no part
+  std::string device = "cpu";      // or "cuda:N", without the alternatives, which are C++
   std::filesystem::path results;   // kept here too, and what is there already is not done again; empty: none
   double seconds = 0;              // begin no further problem after so many; 0: no limit
 };
@@ -28,7 +28,7 @@ struct AdmissionRow {
   bool must_pass = false;
   bool passed = false;
   std::string reason;
-  bool told_apart = true;  // false: right, as far as the outputs' type can tell; counts neither way
+  bool distinguishable = true;  // false: right, as far as the outputs' type can tell; counts neither way
 };
 
 struct AdmissionResult {
@@ -37,7 +37,7 @@ struct AdmissionResult {
   int Count(bool must_pass, bool passed) const;
 };
 
-// Runs decoys and honest kernels on the CPU, at each shape of options.size, and prints nothing. Throws Error
+// Runs decoys and alternatives on the CPU, at each shape of options.size, and prints nothing. Throws Error
 // as Environment does.
 AdmissionResult Admit(CpuEnvironment& environment, const Problem& problem, const EvaluateOptions& options);
 

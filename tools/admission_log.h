@@ -15,8 +15,8 @@ struct AdmissionRecord {
   std::string reason = {};          // why it is not admitted; empty: it is
   std::string error = {};           // why that is not known: it could not be judged here
   int decoys = 0, rejected = 0;     // wrong answers
-  int right = 0, right_passed = 0;  // right answers: honest kernels and the reference's own
-  int too_near = 0;  // decoys that are not told apart (env/verdict/decoy_result.h), counted nowhere else
+  int right = 0, right_passed = 0;  // correct answers: alternatives and the reference's own
+  int too_near = 0;  // decoys that are not distinguishable (env/verdict/admission.h), counted nowhere else
   double seconds = 0;
 };
 

@@ -11,7 +11,7 @@
 #include "env/cpu/cpu_environment.h"
 #include "env/error.h"
 #include "env/problem/precision.h"
-#include "env/problem/suites.h"
+#include "env/problem/problem.h"
 #include "tools/baselines.h"
 #include "tools/commands.h"
 #include "tools/device_options.h"

@@ -13,7 +13,7 @@
 #include "agent/records.h"
 #include "env/environment.h"
 #include "env/error.h"
-#include "env/kinds.h"
+#include "env/problem/problem.h"
 #include "tools/baselines.h"
 #include "tools/commands.h"
 #include "tools/device_options.h"

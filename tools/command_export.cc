@@ -7,8 +7,8 @@
 
 #include "agent/feedback.h"
 #include "env/error.h"
-#include "env/kinds.h"
-#include "env/process/write_file.h"
+#include "env/problem/problem.h"
+#include "env/process/files.h"
 #include "tools/commands.h"
 #include "tools/export/commands.h"
 #include "trajectories/store.h"

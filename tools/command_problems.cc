@@ -6,7 +6,7 @@
 
 #include "env/error.h"
 #include "env/problem/precision.h"
-#include "env/problem/suites.h"
+#include "env/problem/problem.h"
 #include "tools/admission.h"
 #include "tools/baselines.h"
 #include "tools/commands.h"
@@ -31,7 +31,7 @@ constexpr const char* kProblemsExamples = R"(Examples:
   kevin problems ./mine.toml            check and show a problem file of your own
   kevin problems --level 1 --json       one JSON object a line, for scripts
   kevin problems --suite test           the problems of a list (env/problems/suites/), a level, a range
-  kevin problems level1/19 --admit      do wrong answers fail on it, do honest ones pass?
+  kevin problems level1/19 --admit      do incorrect answers fail on it and correct ones pass?
   kevin problems --admit --suite level2 --device cuda:0 --results level2.jsonl --seconds 180
                                         in slices on a GPU: the same command goes on where it stopped
   kevin problems --level 1 --admit --precision bf16)";
@@ -98,8 +98,9 @@ void AddProblemsCommand(CLI::App& app, Action* action) {
                       "Only this size set (with --admit: small unless given, full on a GPU)");
   AddPrecisionOption(command, &options->admission.precision);
   command->add_flag("--json", options->json, "One JSON object a line");
-  CLI::Option* admit = command->add_flag("--admit", options->admit,
-                                         "Run decoys, which must fail, and honest kernels, which must pass");
+  CLI::Option* admit =
+      command->add_flag("--admit", options->admit,
+                        "Run decoys, which must fail, and correct kernels of other forms, which must pass");
   command
       ->add_option("--inputs", options->admission.inputs, "With --admit: the problem's own inputs, or U[0,1)")
       ->check(CLI::IsMember({"default", "kernelbench"}))

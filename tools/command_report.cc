@@ -6,7 +6,7 @@
 
 #include "agent/events.h"
 #include "env/error.h"
-#include "env/process/write_file.h"
+#include "env/process/files.h"
 #include "tools/commands.h"
 #include "tools/report/json.h"
 #include "tools/report/page.h"

@@ -7,7 +7,7 @@
 
 #include "agent/events.h"
 #include "env/error.h"
-#include "env/kinds.h"
+#include "env/problem/problem.h"
 #include "tools/commands.h"
 #include "tools/episode_text.h"
 #include "trajectories/store.h"

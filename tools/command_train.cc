@@ -22,7 +22,7 @@
 #include "agent/train/trainer_process.h"
 #include "env/error.h"
 #include "env/gpu/find_gpus.h"
-#include "env/process/device_lock.h"
+#include "env/process/machine.h"
 #include "policies/local/files/model_config.h"
 #include "tools/commands.h"
 #include "tools/online_options.h"

@@ -9,8 +9,8 @@
 #include "agent/places.h"
 #include "env/error.h"
 #include "env/gpu/examine/examiner.h"
-#include "env/kinds.h"
 #include "env/problem/precision.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 namespace {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "env/error.h"
-#include "env/process/write_file.h"
+#include "env/process/files.h"
 #include "tools/admission.h"
 
 namespace kevin {

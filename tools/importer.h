@@ -5,9 +5,7 @@
 #include <string>
 
 #include "env/cpu/cpu_environment.h"
-#include "env/import/import_targets.h"
-#include "env/import/problem_text.h"
-#include "env/import/python_importer.h"
+#include "env/import/import.h"
 
 namespace kevin {
 

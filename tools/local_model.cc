@@ -5,7 +5,7 @@
 #include "agent/places.h"
 #include "agent/progress.h"
 #include "env/error.h"
-#include "env/process/programs.h"
+#include "env/process/spawn.h"
 
 namespace kevin {
 namespace {

@@ -13,7 +13,7 @@
 #include "agent/conversation.h"
 #include "agent/parse.h"
 #include "env/error.h"
-#include "env/process/write_file.h"
+#include "env/process/files.h"
 #include "policies/search/search_policy.h"
 #include "tools/export/standalone.h"
 

@@ -14,8 +14,8 @@
 #include "agent/rollout/exclusive_gate.h"
 #include "agent/rollout/rollout_tally.h"
 #include "env/error.h"
-#include "env/kinds.h"
-#include "env/process/seconds_since.h"
+#include "env/problem/problem.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 namespace {

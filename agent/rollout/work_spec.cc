@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "env/problem/hash.h"
+#include "env/problem/text.h"
 
 namespace kevin {
 namespace {

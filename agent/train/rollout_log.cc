@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "agent/events.h"
-#include "env/process/write_file.h"
+#include "env/process/files.h"
 
 namespace kevin {
 namespace {

@@ -10,7 +10,7 @@
 #include "agent/places.h"
 #include "agent/records.h"
 #include "env/error.h"
-#include "env/kinds.h"
+#include "env/problem/problem.h"
 #include "trajectories/work_queue.h"
 
 namespace kevin {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "env/error.h"
-#include "env/process/write_file.h"
+#include "env/process/files.h"
 #include "trajectories/ulid.h"
 
 namespace kevin {

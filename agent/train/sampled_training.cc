@@ -7,7 +7,7 @@
 #include <chrono>
 
 #include "env/error.h"
-#include "env/problem/suites.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 namespace {

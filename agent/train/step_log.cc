@@ -9,7 +9,7 @@
 
 #include "agent/json.h"
 #include "env/error.h"
-#include "env/process/write_file.h"
+#include "env/process/files.h"
 
 namespace kevin {
 namespace {

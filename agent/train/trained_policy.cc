@@ -8,7 +8,7 @@
 #include "agent/train/model_version.h"
 #include "env/error.h"
 #include "env/gpu/find_gpus.h"
-#include "env/process/device_lock.h"
+#include "env/process/machine.h"
 #include "policies/local/serve/local_policy.h"
 
 namespace kevin {

@@ -12,7 +12,7 @@
 
 #include "agent/places.h"
 #include "env/error.h"
-#include "env/process/programs.h"
+#include "env/process/spawn.h"
 
 extern char** environ;
 

@@ -1,18 +1,17 @@
-#include "env/cpu/admission.h"
+#include "env/verdict/admission.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 
-#include "env/cpu/checker.h"
+#include "env/cpu/checks.h"
+#include "env/cpu/judge.h"
 #include "env/error.h"
-#include "env/problem/float16.h"
 #include "env/problem/precision.h"
-#include "env/verdict/decoy_result.h"
 
 namespace kevin {
 namespace {
@@ -21,34 +20,34 @@ using nlohmann::json;
 
 constexpr double kReferenceTimeout_s = 600;
 
-// What a decoy may look at to make its outputs.
+// The data from which a decoy makes its outputs.
 struct AnswerContext {
   Session* session = nullptr;
   std::vector<TensorView> inputs;
   std::vector<TensorView> other_inputs;  // of another call
   std::vector<TensorView> reference;     // eager's outputs for these inputs
   std::vector<TensorView> stale;         // eager's outputs for other inputs
-  bool* told_apart = nullptr;            // becomes true once an answer is no right one, rounded as it may be
+  bool* distinguishable = nullptr;       // becomes true once an answer differs from the rounded truth
 };
 using Answer = std::function<void(const AnswerContext& context, const std::vector<void*>& outputs)>;
 
-// The check that a candidate faces, with outputs that `answer` fills in here.
-Outcome VerifyAnswer(Session& session, const Answer& answer, bool* told_apart) {
+// The check of candidates, on outputs that `answer` fills in.
+Outcome VerifyAnswer(Session& session, const Answer& answer, bool* distinguishable) {
   Checker checker(session);
   const OutputMemory& outputs = session.CandidateOutputs();
   const std::vector<uint16_t> slots = session.DrawSlots(std::min(kMixtureMembers, session.slots()));
   session.FillInputs(slots, 0);
   session.Poison(outputs, slots);
   double total_us = 0;
-  if (session.twin().RunBatch(slots, kReferenceTimeout_s, &total_us) ||
-      session.twin().Publish(kReferenceTimeout_s)) {
+  if (session.reference_process().RunBatch(slots, kReferenceTimeout_s, &total_us) ||
+      session.reference_process().Publish(kReferenceTimeout_s)) {
     throw Error(ExitCode::kBroken, "the reference process ended during admission", "try again");
   }
-  Measured right;
+  Measured passed;
   for (size_t call = 0; call < slots.size(); ++call) {
     AnswerContext context{
-        &session,  session.Inputs(slots[call]), session.Inputs(slots[(call + 1) % slots.size()]), {}, {},
-        told_apart};
+        &session,       session.Inputs(slots[call]), session.Inputs(slots[(call + 1) % slots.size()]), {}, {},
+        distinguishable};
     std::vector<void*> places;
     std::vector<const std::byte*> given, reference;
     for (size_t o = 0; o < session.sized().outputs.size(); ++o) {
@@ -65,11 +64,10 @@ Outcome VerifyAnswer(Session& session, const Answer& answer, bool* told_apart) {
     }
     answer(context, places);
     const CheckResult check = checker.AgainstTruth(slots[call], given, reference);
-    if (!check.ok) return Wrong{check.message, check.max_error, check.error_bound};
-    if (check.max_error * right.error_bound >= right.max_error * check.error_bound)
-      right.max_error = check.max_error, right.error_bound = check.error_bound;
+    if (!check.ok) return WrongAnswer(check);
+    if (!IsNearerItsBound(passed, check)) passed = ReportErrors(check);
   }
-  return right;
+  return passed;
 }
 
 int64_t Elements(const TensorView& view) { return ElementCount(view.shape); }
@@ -124,13 +122,6 @@ double RmsOf(const TensorView& view, int64_t first, int64_t end) {
   return std::sqrt(sum / static_cast<double>(std::max<int64_t>(end - first, 1)));
 }
 
-// Of all elements or of the row around `at`, whichever is larger: an error's bound follows the row.
-double RmsAround(const TensorView& view, int64_t at) {
-  const int64_t row = view.shape.empty() ? 1 : view.shape.back();
-  const int64_t first = at / row * row;
-  return std::max(RmsOf(view, 0, Elements(view)), RmsOf(view, first, first + row));
-}
-
 // Round to nearest even at `dropped` fewer mantissa bits; fp16's range is cut as well.
 float Rounded(float value, int dropped, float largest) {
   if (!std::isfinite(value)) return value;
@@ -150,24 +141,15 @@ void Compute(const AnswerContext& context, const std::vector<TensorView>& inputs
   }
 }
 
-// Does an output that is kept in 16 bits show the difference between these exact values? One of indices does.
-bool ToldApart(DType dtype, double exact, double truth) {
+// Does an output of 16 bits show the difference between these exact values? One of indices always does.
+bool IsDistinguishable(DType dtype, double exact, double truth) {
   if (!IsFloating(dtype)) return exact != truth;
   const double rounding = std::max(Roundoff(dtype) * std::abs(truth), SmallestStep(dtype) / 2);
   return !(std::abs(exact - truth) <= rounding) && !(std::isnan(exact) && std::isnan(truth));
 }
 
-// A narrower type by the mantissa bits that it lacks against float32, and by its range.
-struct Narrower {
-  const char* name;
-  int dropped;
-  float largest;
-};
-constexpr Narrower kFp16 = {"fp16", 13, 65504}, kBf16 = {"bf16", 16, 3e38F};
-constexpr Narrower kE4m3 = {"fp8 (e4m3)", 20, 3e38F}, kE5m2 = {"fp8 (e5m2)", 21, 3e38F};
-
 void FromRoundedInputs(const AnswerContext& context, const std::vector<void*>& outputs,
-                       const Narrower& type) {
+                       const NarrowType& type) {
   std::vector<std::vector<std::byte>> rounded;
   std::vector<TensorView> inputs;
   for (const TensorView& view : context.inputs) {
@@ -183,19 +165,20 @@ void FromRoundedInputs(const AnswerContext& context, const std::vector<void*>& o
   const auto coarse = context.session->truth().Truth(inputs);
   const bool is_narrow = PrecisionOf(*context.session->sized().problem) != Precision::kFp32;
   const auto truth = is_narrow ? context.session->truth().Truth(context.inputs) : coarse;
-  *context.told_apart |= !is_narrow;
+  *context.distinguishable |= !is_narrow;
   for (size_t o = 0; o < outputs.size(); ++o) {
     const TensorView& output = context.reference[o];
     for (int64_t i = 0; i < Elements(output); ++i) {
       const double exact = coarse[o].values()[static_cast<size_t>(i)];
       SetElement(output, outputs[o], i, exact);
-      *context.told_apart |= ToldApart(output.dtype, exact, truth[o].values()[static_cast<size_t>(i)]);
+      *context.distinguishable |=
+          IsDistinguishable(output.dtype, exact, truth[o].values()[static_cast<size_t>(i)]);
     }
   }
 }
 
-// Right in every digit that the narrower type has.
-void RoundedOutputs(const AnswerContext& context, const std::vector<void*>& outputs, const Narrower& type) {
+// Correct in every digit that the narrower type has.
+void RoundedOutputs(const AnswerContext& context, const std::vector<void*>& outputs, const NarrowType& type) {
   const auto truth = context.session->truth().Truth(context.inputs);
   for (size_t o = 0; o < outputs.size(); ++o) {
     const TensorView& output = context.reference[o];
@@ -207,12 +190,12 @@ void RoundedOutputs(const AnswerContext& context, const std::vector<void*>& outp
       }
       const float value = Rounded(static_cast<float>(exact), type.dropped, type.largest);
       SetElement(output, outputs[o], i, value);
-      *context.told_apart |= ToldApart(output.dtype, value, exact);
+      *context.distinguishable |= IsDistinguishable(output.dtype, value, exact);
     }
   }
 }
 
-// A kernel that never looks at some of the tensors: those come from another call.
+// A kernel that ignores some of the tensors: those come from another call.
 Answer WithOther(const std::function<bool(size_t)>& is_other) {
   return [is_other](const AnswerContext& context, const std::vector<void*>& outputs) {
     std::vector<TensorView> inputs;
@@ -222,7 +205,7 @@ Answer WithOther(const std::function<bool(size_t)>& is_other) {
   };
 }
 
-// What the reference gives when `run` computes it anew.
+// The result of the reference when `run` computes it again.
 void RunAnew(const AnswerContext& context, const std::vector<void*>& outputs,
              void (Reference::*run)(size_t slot)) {
   Reference& reference = context.session->truth();
@@ -242,13 +225,13 @@ double ScaleAt(const AnswerContext& context, int64_t at) {
 void OneWrongElement(const AnswerContext& context, const std::vector<void*>& outputs) {
   CopyReference(context, outputs);
   const TensorView& view = context.reference[0];
-  const int64_t at = Elements(view) * 2 / 3;
-  // Of 16-bit types a hundredth may be no more than rounding.
-  const double right = ValueAt(view, at), rms = RmsAround(view, at);
-  double off = view.dtype == DType::kI64 ? 1 : 0.01 * rms;
-  if (DTypeBytes(view.dtype) == 2)
-    off = std::max(off, 16 * Roundoff(view.dtype) * std::max({std::abs(right), rms, ScaleAt(context, at)}));
-  SetElements(view, outputs[0], at, at + 1, right + off);
+  const WrongElement at = PlaceOfWrongElement(context.session->sized().outputs[0]);
+  const double correct = ValueAt(view, at.index);
+  const double rms =
+      std::max(RmsOf(view, 0, Elements(view)), RmsOf(view, at.row_begin, at.row_begin + at.row_length));
+  const double offset =
+      OffsetOfWrongElement(view.dtype, correct, rms, [&] { return ScaleAt(context, at.index); });
+  SetElements(view, outputs[0], at.index, at.index + 1, correct + offset);
 }
 
 void HalfTheRows(const AnswerContext& context, const std::vector<void*>& outputs) {
@@ -259,44 +242,20 @@ void HalfTheRows(const AnswerContext& context, const std::vector<void*>& outputs
   }
 }
 
-// A coarse answer may lie too near to the truth for the outputs' type to show.
-enum class Kind { kWrong, kCoarse, kRight };
+// A coarse answer may be indistinguishable from the truth in the type of the outputs.
+enum class Kind { kIncorrect, kCoarse, kCorrect };
 
 struct Decoy {
   std::string name;
   Answer answer;
-  Kind kind = Kind::kWrong;
+  Kind kind = Kind::kIncorrect;
 };
 
-// For every input and for the weights together: does the output depend on it? Stored values have no others.
-// Where the file says that one of several inputs does not matter, only for all together.
-void AddBlindDecoys(const SizedProblem& sized, std::vector<Decoy>* decoys) {
-  const std::vector<ConcreteTensor>& given = sized.inputs;
-  const auto is_param = [given](size_t i) { return given[i].spec.is_param; };
-  std::vector<size_t> inputs;
-  bool has_params = false;
-  for (size_t i = 0; i < given.size(); ++i) {
-    if (given[i].spec.stored) continue;
-    if (!is_param(i)) inputs.push_back(i);
-    has_params |= is_param(i);
-  }
-  if (!inputs.empty() && has_params) {
-    decoys->push_back({"other inputs, same weights", WithOther([=](size_t i) { return !is_param(i); })});
-    decoys->push_back({"other weights, same inputs", WithOther(is_param)});
-  }
-  if (inputs.size() < 2 || sized.problem->flags.contains("ignored-input")) return;
-  for (const size_t i : inputs)
-    decoys->push_back(
-        {"other values of " + given[i].spec.name, WithOther([i](size_t at) { return at == i; })});
-}
-
-// What is computed more coarsely than the problem asks.
+// Answers computed more coarsely than the problem asks.
 void AddCoarse(const Session& session, std::vector<Decoy>* decoys) {
   const Precision precision = PrecisionOf(*session.sized().problem);
-  const auto inputs = precision == Precision::kFp32   ? std::array{kFp16, kBf16}
-                      : precision == Precision::kFp16 ? std::array{kBf16, kE4m3}
-                                                      : std::array{kE4m3, kE5m2};
-  for (const Narrower& type : inputs) {
+  const std::array<NarrowType, 2> inputs = NarrowerThan(precision);
+  for (const NarrowType& type : inputs) {
     decoys->push_back(
         {std::string("inputs rounded to ") + type.name,
          [type](const AnswerContext& c, const std::vector<void*>& o) { FromRoundedInputs(c, o, type); },
@@ -334,24 +293,23 @@ std::vector<Decoy> DecoysFor(const Session& session) {
       {"half the rows", HalfTheRows},
   };
   AddCoarse(session, &decoys);
-  AddBlindDecoys(session.sized(), &decoys);
-  const ConcreteTensor& output = session.sized().outputs[0];
-  for (size_t i = 0; i < session.sized().inputs.size(); ++i) {
-    const ConcreteTensor& input = session.sized().inputs[i];
-    if (input.elements < output.elements || input.spec.dtype != output.spec.dtype) continue;
-    decoys.push_back({"a copy of an input", [i](const AnswerContext& c, const std::vector<void*>& outputs) {
-                        std::memcpy(outputs[0], c.inputs[i].data, Bytes(c.reference[0]));
-                      }});
-    break;
+  for (const BlindDecoy& blind : BlindDecoys(session.sized()))
+    decoys.push_back({blind.name, WithOther(blind.is_other)});
+  if (const std::optional<size_t> input = InputLikeOutput(session.sized())) {
+    decoys.push_back(
+        {"a copy of an input", [i = *input](const AnswerContext& c, const std::vector<void*>& outputs) {
+           std::memcpy(outputs[0], c.inputs[i].data, Bytes(c.reference[0]));
+         }});
   }
   const auto anew = [](void (Reference::*run)(size_t slot)) {
     return [run](const AnswerContext& c, const std::vector<void*>& outputs) { RunAnew(c, outputs, run); };
   };
   // A reference that draws random numbers, or keeps a state, does not even agree with itself.
-  decoys.push_back({"the reference once more", anew(&Reference::RunSlot), Kind::kRight});
-  // Torch's plain kernels of 16-bit types keep sums in them, which is wrong.
+  decoys.push_back({"the reference once more", anew(&Reference::RunSlot), Kind::kCorrect});
+  // Torch's plain kernels of 16-bit types keep sums in them, which is incorrect.
   if (PrecisionOf(*session.sized().problem) == Precision::kFp32)
-    decoys.push_back({"the reference by other algorithms", anew(&Reference::RunSlotOtherwise), Kind::kRight});
+    decoys.push_back(
+        {"the reference by other algorithms", anew(&Reference::RunSlotOtherwise), Kind::kCorrect});
   return decoys;
 }
 
@@ -360,14 +318,14 @@ std::vector<Decoy> DecoysFor(const Session& session) {
 json AdmitProblem(Session& session) {
   std::vector<DecoyResult> results;
   for (const Decoy& decoy : DecoysFor(session)) {
-    bool told_apart = decoy.kind != Kind::kCoarse;
-    const Outcome outcome = VerifyAnswer(session, decoy.answer, &told_apart);
+    bool distinguishable = decoy.kind != Kind::kCoarse;
+    const Outcome outcome = VerifyAnswer(session, decoy.answer, &distinguishable);
     const auto* passed = std::get_if<Measured>(&outcome);
-    const bool is_right = decoy.kind == Kind::kRight;
-    results.push_back(
-        {decoy.name, is_right, passed != nullptr,
-         passed && is_right ? WorstErrorText(passed->max_error, passed->error_bound) : OutcomeReason(outcome),
-         told_apart || !passed});
+    const bool is_correct = decoy.kind == Kind::kCorrect;
+    results.push_back({decoy.name, is_correct, passed != nullptr,
+                       passed && is_correct ? WorstErrorText(passed->max_error, passed->error_bound)
+                                            : OutcomeReason(outcome),
+                       distinguishable || !passed});
   }
   return DecoysToJson(results);
 }

@@ -11,13 +11,11 @@
 #include <sstream>
 
 #include "env/error.h"
-#include "env/problem/hash.h"
-#include "env/problem/printable.h"
-#include "env/process/device_lock.h"
+#include "env/problem/text.h"
+#include "env/process/files.h"
 #include "env/process/machine.h"
-#include "env/process/run_to_end.h"
 #include "env/process/runner_protocol.h"
-#include "env/process/work_folder.h"
+#include "env/process/spawn.h"
 #include "env/sandbox/sandbox.h"
 
 namespace kevin {
@@ -34,7 +32,7 @@ fs::path FindInPath(const std::string& name) {
   const char* path = std::getenv("PATH");
   std::istringstream folders(path ? path : "/usr/bin:/bin");
   for (std::string folder; std::getline(folders, folder, ':');) {
-    // A compiler cache's stand-in would write outside the sandbox.
+    // The wrapper of a compiler cache would write outside the sandbox.
     if (folder.find("ccache") != std::string::npos) continue;
     const fs::path candidate = fs::path(folder) / name;
     if (access(candidate.c_str(), X_OK) == 0) return candidate;
@@ -52,15 +50,15 @@ std::string Prelude(const SizedProblem& problem) {
   return text;
 }
 
-// What is compiled: the candidate stays a file of its own, so that messages show its own lines, and nothing
-// that it leaves open (a comment, an #if) reaches what is around it. A second declaration makes the compiler
-// itself compare the signature.
+// The compiled text. The candidate stays a file of its own, so that messages show its own lines, and an open
+// comment or #if in it cannot reach the text around it. A second declaration makes the compiler compare the
+// signature.
 std::string Wrapper(const SizedProblem& problem) {
   return Prelude(problem) + "#include \"" + kSourceName + "\"\n#line 1 \"required-signature\"\n" +
          LaunchSignature(*problem.problem) + ";\n";
 }
 
-// The line that says where the candidate is included from says nothing to its author.
+// The line "In file included from" names a file that the author does not know.
 std::string WithoutWrapper(std::string log) {
   const std::string included = std::string("In file included from ") + kWrapperName + ":";
   for (size_t at; (at = log.find(included)) != std::string::npos;) {
@@ -95,7 +93,7 @@ SpawnOptions CompilerProcess(const Compiler& compiler, const CompileOptions& opt
                               {}};
   const fs::path prefix = compiler.path.parent_path().parent_path();
   if (prefix != "/usr" && prefix != "/")
-    sandboxed.shown = {prefix.string()};  // one's own brings its folder along
+    sandboxed.shown = {prefix.string()};  // a compiler of the user: show its folder
   spawn.argv = CompilerCommand(sandboxed);
   spawn.argv.push_back(compiler.path.string());
   spawn.argv.insert(spawn.argv.end(), CompileFlags().begin(), CompileFlags().end());
@@ -108,7 +106,7 @@ SpawnOptions CompilerProcess(const Compiler& compiler, const CompileOptions& opt
 // A cache entry is a folder that appears whole or not at all.
 void Publish(const fs::path& work, const fs::path& entry) {
   std::error_code error;
-  fs::rename(work, entry, error);  // another process may have been first: its entry is as good
+  fs::rename(work, entry, error);  // another process may have been first; the entries are equal
   if (error && !fs::exists(entry)) {
     throw Error(ExitCode::kBroken, "cannot store " + entry.string() + ": " + error.message(),
                 "check the cache folder");
@@ -182,7 +180,7 @@ Compiled CompileCpp(const Compiler& compiler, const SizedProblem& problem, const
                            static_cast<size_t>(options.limits.max_log_bytes));
   compiled.log = WithoutWrapper(Printable(ran.output));
   if (ran.timed_out || (WIFSIGNALED(ran.status) && WTERMSIG(ran.status) == SIGKILL)) {
-    compiled.timed_out = true;  // not cached: a busy machine is no property of the text
+    compiled.timed_out = true;  // not cached: the load of the machine is not a property of the text
     return compiled;
   }
   if (!WIFEXITED(ran.status) || (WEXITSTATUS(ran.status) != 0 && ran.output.empty())) {

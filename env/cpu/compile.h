@@ -1,6 +1,6 @@
 #pragma once
-// From a candidate's text to a shared library. The compiler reads hostile text, so it runs in a sandbox with
-// limits of its own; results and errors are cached by content.
+// From the text of a candidate to a shared library. The compiler reads hostile text, so it runs in a sandbox
+// with limits of its own. Results and errors are cached by content.
 
 #include <filesystem>
 #include <string>
@@ -37,8 +37,8 @@ struct Compiled {
 const std::vector<std::string>& CompileFlags();
 
 // Compiles `source` for the problem at its size: its symbols are constants in scope (in bf16 the type too),
-// and `launch` must have the problem's signature. Line numbers in messages are the source's own. Throws Error
-// for broken infrastructure only.
+// and `launch` must have the signature of the problem. Messages have the line numbers of `source`. Throws
+// Error for broken infrastructure only.
 Compiled CompileCpp(const Compiler& compiler, const SizedProblem& problem, const std::string& source,
                     const CompileOptions& options);
 

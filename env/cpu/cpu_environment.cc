@@ -6,20 +6,18 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "env/cpu/compile.h"
 #include "env/error.h"
-#include "env/problem/hash.h"
 #include "env/problem/precision.h"
+#include "env/problem/text.h"
 #include "env/process/evaluator_client.h"
 #include "env/process/machine.h"
-#include "env/process/programs.h"
 #include "env/process/runner_protocol.h"
-#include "env/process/seconds_since.h"
 #include "env/process/shared_memory.h"
+#include "env/process/spawn.h"
 #include "env/process/wire.h"
 #include "env/sandbox/sandbox.h"
 #include "env/sandbox/self_test.h"
@@ -70,18 +68,18 @@ class CpuEnvironmentImpl final : public CpuEnvironment {
              Evaluation* evaluation);
   json Request(const std::string& command, const Problem& problem, const EvaluateOptions& options) const;
   json AskAboutProblem(const std::string& command, const Problem& problem, const EvaluateOptions& options);
-  // *wait_s grows by the time that others kept the evaluator busy.
-  std::optional<json> Ask(const json& request, const std::function<void(const std::string&)>& on_phase,
-                          double* wait_s);
-
   EnvironmentOptions options_;
   fs::path evaluator_path_, runner_path_;
   Compiler compiler_;
   bool namespaces_;
   int threads_;
   EnvironmentFacts facts_{"", "full", {"cpp"}, "small", ""};
-  std::mutex evaluator_mutex_;
-  std::unique_ptr<EvaluatorClient> evaluator_;
+  SharedEvaluator evaluator_{[this] {
+    return std::make_unique<EvaluatorClient>(
+        std::vector<std::string>{evaluator_path_.string(), "serve", std::to_string(threads_),
+                                 runner_path_.string(), namespaces_ ? "namespaces" : "plain"},
+        TrustedEnvironment(threads_));
+  }};
 };
 
 void CpuEnvironmentImpl::CheckSandbox() {
@@ -135,28 +133,6 @@ json CpuEnvironmentImpl::Request(const std::string& command, const Problem& prob
           {"precision", PrecisionName(PrecisionOf(problem))},
           {"call_timeout_s", options_.limits.call_timeout_s},
           {"max_memory_mb", options_.limits.max_memory_mb}};
-}
-
-std::optional<json> CpuEnvironmentImpl::Ask(const json& request,
-                                            const std::function<void(const std::string&)>& on_phase,
-                                            double* wait_s) {
-  const auto start = Clock::now();
-  const std::lock_guard lock(evaluator_mutex_);
-  *wait_s += SecondsSince(start);
-  if (!evaluator_) {
-    evaluator_ = std::make_unique<EvaluatorClient>(
-        std::vector<std::string>{evaluator_path_.string(), "serve", std::to_string(threads_),
-                                 runner_path_.string(), namespaces_ ? "namespaces" : "plain"},
-        TrustedEnvironment(threads_));
-  }
-  try {
-    std::optional<json> result = evaluator_->Ask(request, on_phase);
-    if (!result) evaluator_.reset();
-    return result;
-  } catch (const Error&) {
-    evaluator_.reset();  // a fresh one next time
-    throw;
-  }
 }
 
 Compiled CpuEnvironmentImpl::Compile(const SizedProblem& sized, const std::string& source) {
@@ -214,26 +190,23 @@ void CpuEnvironmentImpl::Judge(Depth depth, const Problem& problem, const fs::pa
     const Compiled start = Compile(AtSize(problem, options.size), options.start_source);
     if (start.library.empty()) {
       throw Error(ExitCode::kBadRequest, "the kernel to start from does not compile:\n" + start.log,
-                  "mend it first");
+                  "fix it first");
     }
     request["start_library"] = start.library.string();
   }
-  const std::optional<json> result = Ask(request, options.on_phase, &evaluation->wait_s);
+  const std::optional<json> result = evaluator_.Ask(request, options.on_phase, &evaluation->wait_s);
   if (!result) {
-    evaluation->outcome = Crashed{"its output buffers vanished under the checker (SIGBUS)"};
+    evaluation->outcome = Crashed{"its output buffers were removed during the check (SIGBUS)"};
     return;
   }
   TakeJudgeResult(*result, options_.limits.max_log_bytes, evaluation);
 }
 
-// Of the problem alone, where no candidate can be to blame for what goes wrong.
+// For requests without a candidate: a failure is one of the infrastructure.
 json CpuEnvironmentImpl::AskAboutProblem(const std::string& command, const Problem& problem,
                                          const EvaluateOptions& options) {
   double wait_s = 0;
-  std::optional<json> result = Ask(Request(command, problem, options), options.on_phase, &wait_s);
-  if (!result)
-    throw Error(ExitCode::kBroken, "the evaluator lost its memory (SIGBUS)", "free memory and try again");
-  return std::move(*result);
+  return evaluator_.AskOrThrow(Request(command, problem, options), options.on_phase, &wait_s);
 }
 
 std::vector<DecoyResult> CpuEnvironmentImpl::Admit(const Problem& problem, const EvaluateOptions& options) {

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "env/environment.h"
-#include "env/verdict/decoy_result.h"
+#include "env/verdict/admission.h"
 
 namespace kevin {
 
-// What eager takes a call (env/cpu/eager_baseline.h).
+// Time of eager per call (env/cpu/session.h).
 struct EagerBaseline {
   double eager_us = 0, low_us = 0, high_us = 0;  // median and quartiles
   int batches = 0;
@@ -20,12 +20,12 @@ struct EagerBaseline {
 // MakeCpuEnvironment gives one of these.
 class CpuEnvironment : public Environment {
  public:
-  // Puts each decoy and the reference's own answers through the problem's check (env/cpu/admission.h).
+  // Puts each decoy and correct answer (env/verdict/admission.h) through the check of the problem.
   virtual std::vector<DecoyResult> Admit(const Problem& problem, const EvaluateOptions& options) = 0;
   // Eager alone, without a candidate. Throws Error.
   virtual EagerBaseline MeasureEager(const Problem& problem, const EvaluateOptions& options) = 0;
-  // Right or wrong, without the clock: when it is right, a Measured that holds max_error and error_bound
-  // alone.
+  // Correct or incorrect, without the clock: a correct candidate gives a Measured with max_error and
+  // error_bound alone.
   virtual Outcome Verify(const Problem& problem, const Candidate& candidate,
                          const EvaluateOptions& options) = 0;
 };

@@ -1,14 +1,17 @@
 #pragma once
-// The verdict on one compiled candidate: verify on fresh seeds, then time it against eager in pairs, by the
-// rules of README.md, "What a verdict means". The order of events is in JudgeLibrary(); everything it decides
-// with is in env/verdict/verify.h and env/verdict/estimate.h.
+// What the evaluator decides on a CPU: the verdict on one compiled candidate, and the admission of a problem.
+//
+// A candidate is verified on fresh seeds, then timed against eager in pairs, by the rules of README.md, "What
+// a verdict means". The order of events is in JudgeLibrary(); the rules it shares with the GPU are in
+// env/verdict/judgement.h.
 
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "env/cpu/session.h"
-#include "env/verdict/judge_result.h"
+#include "env/verdict/judgement.h"
 
 namespace kevin {
 
@@ -17,11 +20,17 @@ struct JudgeRequest {
   int start_library_fd = -1;  // the kernel to pair against as well (--from, or bench A B); -1: none
   bool confirm = false;       // a winner measured again: no sequential test, more pairs
   double patience = 1;        // as in EvaluateOptions
-  bool verify_only = false;   // right or wrong, no clock: a Measured with errors alone when it is right
+  bool verify_only = false;   // no clock: of a correct candidate a Measured with errors alone
   std::function<void(const std::string& phase)> on_phase;
 };
 
-// Throws Error for what is not the candidate's doing; the evaluation is then void.
+// Throws Error for what the candidate did not cause; the evaluation is then void.
 JudgeResult JudgeLibrary(Session& session, const JudgeRequest& request);
+
+// Puts each decoy and correct answer of env/verdict/admission.h through the check of the problem, on every
+// member of its input mixture. A decoy that passes, unless it is indistinguishable from the correct answer,
+// makes the problem inadmissible until its inputs are made harder. Decoys "from rounded inputs" or "from
+// other values" are computed in fp64. DecoyResults as JSON.
+nlohmann::json AdmitProblem(Session& session);
 
 }  // namespace kevin

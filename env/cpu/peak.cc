@@ -12,7 +12,7 @@ namespace kevin {
 namespace {
 
 constexpr double kMargin =
-    1.3;  // the best of a few passes on a shared machine may miss the best by that much
+    1.3;  // the best of a few passes on a shared machine may be below the peak by this factor
 
 // Units of lower precision and matrix units do more per cycle than fp32 FMA; 4x covers what x86-64 cores
 // without matrix units have (bf16 dot: 2x, int8 dot: 4x), 16x those with AMX.
@@ -48,8 +48,8 @@ double ThreadCpuSeconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-// CPU seconds that the fastest thread needs for work(thread). Not wall time: other programs on the machine
-// would make the peak look lower than it is, and honest kernels impossible.
+// CPU seconds of the fastest thread for work(thread). Not wall time: with other programs on the machine the
+// peak would come out too low, and times of correct kernels would count as impossible.
 template <typename Work>
 double SecondsOn(int threads, const Work& work) {
   std::vector<double> seconds(static_cast<size_t>(threads));
@@ -67,7 +67,7 @@ double SecondsOn(int threads, const Work& work) {
 
 volatile float sink;
 
-// The kernel knows the share that these processors see; cpuid may tell of a whole socket.
+// The share of these processors, from the kernel; cpuid may report a whole socket.
 int64_t LastLevelCacheBytes() {
   std::ifstream size("/sys/devices/system/cpu/cpu0/cache/index3/size");
   int64_t kib = 0;
@@ -97,8 +97,9 @@ Peak MeasurePeak(int64_t working_set_bytes, int threads) {
 }
 
 void FlushCaches(int threads) {
-  // A large server's last level (480 MiB seen) holds a whole batch for both sides alike and takes longer to
-  // flush than the batch to run; what must go is what one side left in the caches near its cores.
+  // The last level of a large server (480 MiB seen) holds a whole batch for both sides alike and takes longer
+  // to flush than the batch takes to run. Only the caches near the cores must be flushed of the other side's
+  // data.
   constexpr int64_t kMostBytes = int64_t{128} << 20;
   static const std::vector<float> kFiller(
       static_cast<size_t>(std::min(2 * LastLevelCacheBytes(), kMostBytes) / 4), 1.0F);

@@ -1,5 +1,5 @@
 #pragma once
-// How fast this machine can be at best, for the floor that no time may beat.
+// The peak rates of this machine, for the floor that no time may beat.
 
 #include <cstdint>
 
@@ -10,12 +10,11 @@ struct Peak {
   double flops_per_s = 0;  // the fastest unit of any precision
 };
 
-// `working_set_bytes`: what a batch of timed calls visits; small sets are as fast as the cache they fit in.
-// Takes about 50 ms.
+// `working_set_bytes`: read by one call; small sets are as fast as the cache they fit in. Takes about 50 ms.
 Peak MeasurePeak(int64_t working_set_bytes, int threads);
 
-// Reads so much memory that nothing useful is left in any cache: before each half of a pair, or whoever comes
-// second (or has just been poisoned) would find its data warm.
+// Reads so much memory that nothing useful is left in any cache. Called before each half of a pair: else the
+// second half (or the one poisoned last) would find its data in a cache.
 void FlushCaches(int threads);
 
 }  // namespace kevin

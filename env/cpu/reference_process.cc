@@ -1,5 +1,5 @@
-// The reference's twin: eager libtorch behind the same hand-over as a candidate, with the same threads and
-// the same kind of pages. Trusted; runs outside the sandbox.
+// The reference process: eager libtorch behind the same shared control page as a candidate, with the same
+// threads and the same kind of memory pages. Trusted; runs outside the sandbox.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,19 +13,17 @@
 #include "env/process/runner_protocol.h"
 #include "env/process/shared_control_page.h"
 #include "env/process/shared_memory.h"
-#include "env/process/slot_layout.h"
-#include "env/reference/caching_allocator.h"
 #include "env/reference/reference.h"
 
 namespace kevin {
 namespace {
 
-struct Twin {
+struct ReferenceProcess {
   Mapping control, inputs, arena;
   SizedProblem sized;
   std::unique_ptr<Reference> reference;
 
-  Handover* page() const { return reinterpret_cast<Handover*>(control.data()); }
+  SharedControlPage* page() const { return reinterpret_cast<SharedControlPage*>(control.data()); }
 
   void BindSlots(int slots) {
     const SlotLayout layout = LayOutSlots(sized, slots);
@@ -62,7 +60,7 @@ struct Twin {
     for (;;) {
       FutexWaitWhile(&page()->go, seen, -1);
       seen = page()->go.load(std::memory_order_acquire);
-      if (page()->command == HandoverCommand::kRun) {
+      if (page()->command == PageCommand::kRun) {
         RunCalls();
       } else {
         Publish();
@@ -75,26 +73,26 @@ struct Twin {
 
 }  // namespace
 
-int RunTwin(const std::string& size, int threads, const std::string& precision) {
+int RunReferenceProcess(const std::string& size, int threads, const std::string& precision) {
   RunnerLoad load;
   int descriptors[kLoadDescriptors];
   if (!ReceiveLoad(kRunnerSocket, &load, &descriptors)) return 0;
   dup2(descriptors[kLogFd], STDOUT_FILENO);
-  Twin twin;
-  twin.control = Mapping(descriptors[kHandoverFd], sizeof(Handover), Access::kReadWrite, true);
-  twin.inputs =
+  ReferenceProcess process;
+  process.control = Mapping(descriptors[kControlPageFd], sizeof(SharedControlPage), Access::kReadWrite, true);
+  process.inputs =
       Mapping(descriptors[kInputsFd], static_cast<size_t>(load.inputs_bytes), Access::kReadOnly, true);
-  twin.arena =
+  process.arena =
       Mapping(descriptors[kOutputsFd], static_cast<size_t>(load.outputs_bytes), Access::kReadWrite, false);
-  InstallCachingAllocator(twin.arena.data(), twin.arena.bytes());
+  InstallCachingAllocator(process.arena.data(), process.arena.bytes());
   const Problem problem = InPrecision(ParseProblem(ReadSharedFile(descriptors[kLibraryFd]), "problem"),
                                       PrecisionNamed(precision));
-  twin.sized = AtSize(problem, size);
-  twin.reference = std::make_unique<Reference>(problem, threads);
-  twin.BindSlots(load.slots);
-  twin.page()->state.store(static_cast<uint32_t>(HandoverState::kReady), std::memory_order_release);
-  FutexWake(&twin.page()->state);
-  twin.ServeForEver();
+  process.sized = AtSize(problem, size);
+  process.reference = std::make_unique<Reference>(problem, threads);
+  process.BindSlots(load.slots);
+  process.page()->state.store(static_cast<uint32_t>(PageState::kReady), std::memory_order_release);
+  FutexWake(&process.page()->state);
+  process.ServeForEver();
 }
 
 }  // namespace kevin

@@ -1,8 +1,9 @@
-// kevin-runner: the untrusted side. Started in its own namespaces by the trusted side, it locks itself in,
-// then
-//   run                 loads one candidate and makes the calls it is asked for, for ever (it is killed at
-//   the end); exec OPTIONS -- …   runs the compiler in the compiler's sandbox; attempt NAME …      tries one
-//   forbidden act in the candidate's sandbox (see attempts.h).
+// kevin-runner: the process of a candidate. The trusted side starts it in namespaces of its own; it sandboxes
+// itself, then
+//
+//   run                  loads one candidate and makes the calls it is asked for, until it is killed
+//   exec OPTIONS -- ...  runs a compiler in the sandbox of compilers
+//   attempt NAME ...     tries one forbidden act in the sandbox of candidates (env/sandbox/self_test.h)
 
 #include <dlfcn.h>
 #include <emmintrin.h>
@@ -18,20 +19,19 @@
 #include <string_view>
 #include <vector>
 
-#include "env/process/invoke.h"
 #include "env/process/runner_protocol.h"
 #include "env/process/shared_control_page.h"
 #include "env/process/shared_memory.h"
-#include "env/sandbox/attempts.h"
 #include "env/sandbox/sandbox.h"
+#include "env/sandbox/self_test.h"
 
 namespace kevin {
 namespace {
 
-Handover* handover = nullptr;  // for the signal handler
+SharedControlPage* control_page = nullptr;  // for the signal handler
 
 void NoteFault(int number, siginfo_t* info, void*) {
-  handover->fault_address.store(reinterpret_cast<uint64_t>(info->si_addr));
+  control_page->fault_address.store(reinterpret_cast<uint64_t>(info->si_addr));
   signal(number, SIG_DFL);  // the faulting instruction runs again and ends the process
 }
 
@@ -43,14 +43,13 @@ void CatchFaults() {
   action.sa_sigaction = NoteFault;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigaction(number, &action, nullptr);
-  // As process 1 of its namespace it would outlive the signal, and abort() then ends with another one.
+  // Process 1 of a namespace survives the signal, and abort() then ends it with another one.
   signal(SIGABRT, [](int) { _exit(kAbortedStatus); });
   signal(SIGXFSZ, SIG_IGN);
   signal(SIGPIPE, SIG_IGN);
 }
 
-// The libraries that a candidate links, so that loading it reads little inside the sandbox. Names, not
-// versions.
+// The libraries of candidates, so that loading one reads little inside the sandbox.
 void LoadCommonLibraries() {
   for (const char* name : {"libgomp.so.1", "libstdc++.so.6", "libm.so.6", "libmvec.so.1"})
     dlopen(name, RTLD_NOW);
@@ -79,24 +78,24 @@ bool LoadCandidate(Runner* runner, const char* path) {
   if (library) runner->launch = reinterpret_cast<LaunchFunction>(dlsym(library, "launch"));
   if (runner->launch) return true;
   const char* why = dlerror();
-  std::snprintf(handover->message, sizeof(handover->message), "%s", why ? why : "no symbol `launch`");
+  std::snprintf(control_page->message, sizeof(control_page->message), "%s", why ? why : "no symbol `launch`");
   return false;
 }
 
 [[noreturn]] void ServeForEver(const Runner& runner) {
   uint32_t seen = 0;
   for (;;) {
-    FutexWaitWhile(&handover->go, seen, -1);
-    seen = handover->go.load(std::memory_order_acquire);
-    const uint32_t calls = handover->calls;
+    FutexWaitWhile(&control_page->go, seen, -1);
+    seen = control_page->go.load(std::memory_order_acquire);
+    const uint32_t calls = control_page->calls;
     for (uint32_t i = 0; i < calls; ++i) {
-      const auto& arguments = runner.slot_arguments[handover->slot[i]];
+      const auto& arguments = runner.slot_arguments[control_page->slot[i]];
       Invoke(runner.launch, arguments.data(), arguments.size());
       _mm_sfence();  // non-temporal stores count as finished outputs too
-      handover->returned.store(i + 1, std::memory_order_seq_cst);  // a full barrier: audits rely on it
+      control_page->returned.store(i + 1, std::memory_order_seq_cst);  // a full barrier: audits rely on it
     }
-    handover->done.store(seen, std::memory_order_release);
-    FutexWake(&handover->done);
+    control_page->done.store(seen, std::memory_order_release);
+    FutexWake(&control_page->done);
   }
 }
 
@@ -105,12 +104,12 @@ int RunCandidate(bool namespaces) {
   int descriptors[kLoadDescriptors];
   LoadCommonLibraries();
   if (!ReceiveLoad(kRunnerSocket, &runner.load, &descriptors)) return 0;  // a spare that was not needed
-  runner.control = Mapping(descriptors[kHandoverFd], sizeof(Handover), Access::kReadWrite, true);
+  runner.control = Mapping(descriptors[kControlPageFd], sizeof(SharedControlPage), Access::kReadWrite, true);
   runner.inputs =
       Mapping(descriptors[kInputsFd], static_cast<size_t>(runner.load.inputs_bytes), Access::kReadOnly, true);
   runner.outputs = Mapping(descriptors[kOutputsFd], static_cast<size_t>(runner.load.outputs_bytes),
                            Access::kReadWrite, true);
-  handover = reinterpret_cast<Handover*>(runner.control.data());
+  control_page = reinterpret_cast<SharedControlPage*>(runner.control.data());
   PlaceArguments(&runner);
 
   SandboxOptions sandbox;
@@ -135,9 +134,9 @@ int RunCandidate(bool namespaces) {
   if (write(kRunnerSocket, &loading, 1) != 1) return 1;
   close(kRunnerSocket);
   const bool loaded = LoadCandidate(&runner, path.c_str());
-  handover->state.store(static_cast<uint32_t>(loaded ? HandoverState::kReady : HandoverState::kLoadFailed),
-                        std::memory_order_release);
-  FutexWake(&handover->state);
+  control_page->state.store(static_cast<uint32_t>(loaded ? PageState::kReady : PageState::kLoadFailed),
+                            std::memory_order_release);
+  FutexWake(&control_page->state);
   if (!loaded) return 1;
   ServeForEver(runner);
 }

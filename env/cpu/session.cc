@@ -8,19 +8,21 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "env/cpu/peak.h"
 #include "env/error.h"
 #include "env/problem/precision.h"
-#include "env/process/device_lock.h"
+#include "env/process/machine.h"
+#include "env/process/runner_protocol.h"
 
 namespace kevin {
 namespace {
 
 constexpr int kMinSlots = 6;
 constexpr int64_t kSlotBudgetBytes = int64_t{1} << 30;
-constexpr double kTwinTimeout_s = 120;
+constexpr double kReferenceTimeout_s = 120;
 
 int64_t AvailableMemoryBytes() {
   std::ifstream meminfo("/proc/meminfo");
@@ -47,7 +49,7 @@ std::vector<TensorView> InputViews(const SizedProblem& sized, const SlotLayout& 
 void FillSlot(const SessionOptions& options, const SizedProblem& sized, uint64_t seed, int member,
               const std::vector<TensorView>& views) {
   for (size_t i = 0; i < views.size(); ++i) {
-    // Every tensor has its own stream; the low digits choose the mixture's member, the same for all of a
+    // Every tensor has its own stream; the low digits choose the member of the mixture, the same for a whole
     // slot.
     uint64_t own = (seed + i * 0x9e3779b97f4a7c15ULL) / kMixtureMembers * kMixtureMembers;
     own += (member >= 0 ? static_cast<uint64_t>(member) : seed) % kMixtureMembers;
@@ -70,16 +72,16 @@ Session::Session(SessionOptions options)
     : options_(std::move(options)), sized_(AtSize(options_.problem, options_.size)), random_(SecretSeed()) {
   sized_.problem = &options_.problem;
   truth_ = std::make_unique<Reference>(options_.problem, options_.threads);
-  const DeviceLock lock("cpu", LockMode::kAlone, nullptr);  // what is timed here must not be disturbed
+  const DeviceLock lock("cpu", LockMode::kExclusive, nullptr);  // what is timed here must not be disturbed
   ChooseSlots();
   LayOut();
-  StartTwin();
+  StartReferenceProcess();
   MeasureFloor();
-  spare_ = Side::Start({options_.runner_path, "run", options_.namespaces ? "namespaces" : "plain"},
-                       SideEnvironment(options_.threads), options_.namespaces, options_.threads);
+  spare_ = BatchProcess::Start({options_.runner_path, "run", options_.namespaces ? "namespaces" : "plain"},
+                               RunnerEnvironment(options_.threads), options_.namespaces, options_.threads);
 }
 
-// One trial slot on the heap tells how long a call takes, and so how many a batch needs.
+// One trial slot on the heap measures how long a call takes, and so how many a batch needs.
 void Session::ChooseSlots() {
   const int64_t input_bytes = SlotInputBytes(sized_);
   const int64_t per_slot = input_bytes + 3 * SlotOutputBytes(sized_) + 8 * kSlotPage;
@@ -98,7 +100,7 @@ void Session::ChooseSlots() {
   truth_->BindSlot(0, views);
   reference_us_ = TimeReference(truth_.get(), 1);
   if (reference_us_ < 50'000) reference_us_ = TimeReference(truth_.get(), 3);
-  truth_->SlotOutputs(0, sized_.outputs);  // says now if the problem file and its reference disagree
+  truth_->SlotOutputs(0, sized_.outputs);  // throws if the problem file and its reference disagree
   truth_->DropOutputs();
   const int64_t wanted = static_cast<int64_t>(std::ceil(kMinBatch_us / reference_us_ * 2)) + 2;
   const int64_t budget = std::min(kSlotBudgetBytes, available / 4) / per_slot;
@@ -123,7 +125,7 @@ const OutputMemory& Session::Outputs(OutputMemory* outputs) const {
   return *outputs;
 }
 
-void Session::StartTwin() {
+void Session::StartReferenceProcess() {
   arena_bytes_ = std::max(AvailableMemoryBytes(), int64_t{1} << 30);  // sparse: only what is touched counts
   arena_fd_ = CreateSharedFile("kevin-arena", static_cast<size_t>(arena_bytes_));
   arena_ = Mapping(arena_fd_.get(), static_cast<size_t>(arena_bytes_), Access::kReadOnly, false);
@@ -137,23 +139,24 @@ void Session::StartTwin() {
   load.inputs_bytes = layout_.inputs_bytes;
   load.outputs_bytes = arena_bytes_;
   WaitingProcess waiting =
-      Side::Start({options_.evaluator_path, "twin", options_.size, std::to_string(options_.threads),
-                   PrecisionName(PrecisionOf(options_.problem))},
-                  TrustedEnvironment(options_.threads), false, options_.threads);
-  twin_ =
-      std::make_unique<Side>(std::move(waiting), load, inputs_fd_.get(), arena_fd_.get(), problem_fd_.get());
-  const auto fail = [&](const SideEnd& end) {
-    return Error(ExitCode::kBroken, "the reference process: " + end.message + "\n" + twin_->Log(),
+      BatchProcess::Start({options_.evaluator_path, "reference", options_.size,
+                           std::to_string(options_.threads), PrecisionName(PrecisionOf(options_.problem))},
+                          TrustedEnvironment(options_.threads), false, options_.threads);
+  reference_process_ = std::make_unique<BatchProcess>(std::move(waiting), load, inputs_fd_.get(),
+                                                      arena_fd_.get(), problem_fd_.get());
+  const auto fail = [&](const ProcessEnd& end) {
+    return Error(ExitCode::kBroken,
+                 "the reference process: " + end.message + "\n" + reference_process_->Log(),
                  "run `kevin doctor`");
   };
-  if (const auto end = twin_->WaitReady(kTwinTimeout_s)) throw fail(*end);
+  if (const auto end = reference_process_->WaitReady(kReferenceTimeout_s)) throw fail(*end);
   // Warm: every block that a batch of all slots needs is in the allocator afterwards.
   std::vector<uint16_t> all(static_cast<size_t>(slots_));
   std::iota(all.begin(), all.end(), uint16_t{0});
   FillInputs(all);
   for (int i = 0; i < 2; ++i) {
     double total_us = 0;
-    if (const auto end = twin_->RunBatch(all, kTwinTimeout_s, &total_us)) throw fail(*end);
+    if (const auto end = reference_process_->RunBatch(all, kReferenceTimeout_s, &total_us)) throw fail(*end);
     reference_us_ = total_us / slots_;
   }
 }
@@ -167,10 +170,10 @@ void Session::MeasureFloor() {
   floor_us_ = std::max(sized_.min_bytes / best_bytes_per_s_, sized_.min_flops / best_flops_per_s_) * 1e6;
 }
 
-std::unique_ptr<Side> Session::StartCandidate(int library_fd, const OutputMemory& outputs) {
+std::unique_ptr<BatchProcess> Session::StartCandidate(int library_fd, const OutputMemory& outputs) {
   WaitingProcess next =
-      Side::Start({options_.runner_path, "run", options_.namespaces ? "namespaces" : "plain"},
-                  SideEnvironment(options_.threads), options_.namespaces, options_.threads);
+      BatchProcess::Start({options_.runner_path, "run", options_.namespaces ? "namespaces" : "plain"},
+                          RunnerEnvironment(options_.threads), options_.namespaces, options_.threads);
   std::swap(spare_, next);
   RunnerLoad load;
   load.slots = slots_;
@@ -178,7 +181,8 @@ std::unique_ptr<Side> Session::StartCandidate(int library_fd, const OutputMemory
   load.outputs_bytes = layout_.outputs_bytes;
   load.max_memory_bytes = options_.limits.max_memory_mb << 20;
   load.arguments = layout_.arguments;
-  return std::make_unique<Side>(std::move(next), load, inputs_fd_.get(), outputs.fd.get(), library_fd);
+  return std::make_unique<BatchProcess>(std::move(next), load, inputs_fd_.get(), outputs.fd.get(),
+                                        library_fd);
 }
 
 std::vector<uint16_t> Session::DrawSlots(int calls) {
@@ -238,11 +242,51 @@ const std::byte* Session::Output(const OutputMemory& outputs, size_t slot, size_
 }
 
 const std::byte* Session::ReferenceOutput(size_t call, size_t index) const {
-  const uint64_t offset = twin_->PublishedOffset(call, index);
+  const uint64_t offset = reference_process_->PublishedOffset(call, index);
   if (offset + static_cast<uint64_t>(sized_.outputs[index].bytes) > arena_.bytes()) {
     throw Error(ExitCode::kBroken, "the reference process published an output outside its memory");
   }
   return arena_.data() + offset;
+}
+
+namespace {
+
+constexpr size_t kMostBatches = 40, kFewestBatches = 5;
+constexpr double kBudget_s = 3, kEagerTimeout_s = 600;
+
+double BatchUs(Session& session, int calls) {
+  const std::vector<uint16_t> slots = session.DrawSlots(calls);
+  session.FillInputs(slots);
+  PauseBeforeTurn();
+  FlushCaches(session.options().threads);
+  double total_us = 0;
+  if (session.reference_process().RunBatch(slots, kEagerTimeout_s, &total_us))
+    throw Error(ExitCode::kBroken, "the reference process ended: " + session.reference_process().Log(),
+                "try again");
+  return total_us / calls;
+}
+
+}  // namespace
+
+nlohmann::json MeasureEager(Session& session) {
+  const DeviceLock lock("cpu", LockMode::kExclusive, nullptr);
+  const int calls =
+      std::clamp(static_cast<int>(std::ceil(kMinBatch_us / session.reference_us())), 1, session.slots());
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<double> batches;
+  while (batches.size() < kMostBatches) {
+    const bool is_late = SecondsSince(start) > kBudget_s;
+    if (is_late && batches.size() >= kFewestBatches) break;
+    batches.push_back(BatchUs(session, calls));
+  }
+  std::sort(batches.begin(), batches.end());
+  const size_t count = batches.size();
+  return {{"eager_us", batches[count / 2]},
+          {"low_us", batches[count / 4]},
+          {"high_us", batches[count * 3 / 4]},
+          {"batches", count},
+          {"calls", calls},
+          {"torch", TorchVersion()}};
 }
 
 }  // namespace kevin

@@ -1,23 +1,24 @@
 #pragma once
-// What stays between the evaluations of one problem at one size: the slots (fresh inputs for every timed
-// call), the reference's twin with its arena, the truth's reference, and how fast memory and arithmetic are
-// here. Lives in the evaluator; one thread.
+// State cached across evaluations of one problem at one size: the slots (fresh inputs for every timed call),
+// the reference process with its arena, the reference that computes the truth, and how fast memory and
+// arithmetic are here. Lives in the evaluator; one thread.
 
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <random>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "env/cpu/side.h"
+#include "env/cpu/timed_process.h"
 #include "env/environment.h"
 #include "env/process/generator.h"
-#include "env/process/slot_layout.h"
+#include "env/process/runner_protocol.h"
 #include "env/reference/reference.h"
 
 namespace kevin {
 
-inline constexpr double kMinBatch_us = 5000;  // a hand-over must carry at least this much work
+inline constexpr double kMinBatch_us = 5000;  // a batch must carry at least this much work
 
 struct SessionOptions {
   Problem problem;
@@ -29,7 +30,8 @@ struct SessionOptions {
   Limits limits;
 };
 
-// One candidate process's outputs: poisoned before each call, fenced by guard bands, readable by nobody else.
+// The outputs of one candidate process: poisoned before each call, fenced by guard bands, readable by no
+// other candidate.
 struct OutputMemory {
   Fd fd;
   Mapping mapping;
@@ -37,18 +39,18 @@ struct OutputMemory {
 
 class Session {
  public:
-  // Compiles the reference, times it, sizes the slots, starts and warms the twin. Throws Error.
+  // Compiles the reference, times it, sizes the slots, starts and warms the reference process. Throws Error.
   explicit Session(SessionOptions options);
 
   const SessionOptions& options() const { return options_; }
   const SizedProblem& sized() const { return sized_; }
   int slots() const { return slots_; }
   double reference_us() const { return reference_us_; }  // per call, warm, first estimate
-  Side& twin() { return *twin_; }
+  BatchProcess& reference_process() { return *reference_process_; }
   std::mt19937_64& random() { return random_; }  // seeded from the system; order and counts, not inputs
 
-  // Starts a candidate in a fresh process. The caller waits for it (Side::WaitReady).
-  std::unique_ptr<Side> StartCandidate(int library_fd, const OutputMemory& outputs);
+  // Starts a candidate in a fresh process. The caller waits for it (BatchProcess::WaitReady).
+  std::unique_ptr<BatchProcess> StartCandidate(int library_fd, const OutputMemory& outputs);
   // Made at the first use and kept: one for the candidate, one for the kernel it is compared with.
   const OutputMemory& CandidateOutputs() { return Outputs(&candidate_outputs_); }
   const OutputMemory& StartOutputs() { return Outputs(&start_outputs_); }
@@ -64,7 +66,7 @@ class Session {
 
   std::vector<TensorView> Inputs(size_t slot) const;
   const std::byte* Output(const OutputMemory& outputs, size_t slot, size_t index) const;
-  // Of the twin's last batch, after Side::Publish. Checked to lie inside the arena.
+  // Of the last batch of the reference process, after BatchProcess::Publish. Checked to lie inside the arena.
   const std::byte* ReferenceOutput(size_t call, size_t index) const;
   Reference& truth() { return *truth_; }
 
@@ -77,7 +79,7 @@ class Session {
   const OutputMemory& Outputs(OutputMemory* outputs) const;
   void ChooseSlots();
   void LayOut();
-  void StartTwin();
+  void StartReferenceProcess();
 
   SessionOptions options_;
   SizedProblem sized_;
@@ -88,14 +90,20 @@ class Session {
   Fd inputs_fd_, arena_fd_, problem_fd_;
   Mapping inputs_, arena_;
   std::unique_ptr<Reference> truth_;
-  std::unique_ptr<Side> twin_;
+  std::unique_ptr<BatchProcess> reference_process_;
   WaitingProcess spare_;
   OutputMemory candidate_outputs_, start_outputs_;
   std::mt19937_64 random_;
 };
 
-// What the twin process does: `kevin-evaluator twin SIZE THREADS PRECISION`, with its load on descriptor
+// Measures eager on this CPU as the reference of a pair is measured: in its own process, on newly drawn
+// slots, caches flushed, no other work of Kevin running. {"eager_us": median per call, "low_us", "high_us":
+// quartiles, "batches", "calls": of a batch, "torch"}. Holds the lock of the CPU for about 3 s. Throws
+// Error(kBroken) when the reference process ends.
+nlohmann::json MeasureEager(Session& session);
+
+// The reference process: `kevin-evaluator reference SIZE THREADS PRECISION`, with its load on descriptor
 // kRunnerSocket.
-int RunTwin(const std::string& size, int threads, const std::string& precision);
+int RunReferenceProcess(const std::string& size, int threads, const std::string& precision);
 
 }  // namespace kevin

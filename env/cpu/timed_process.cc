@@ -1,32 +1,177 @@
 #include "env/cpu/timed_process.h"
 
 #include <fmt/format.h>
+#include <sys/socket.h>
+#include <time.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <ctime>
+#include <functional>
+#include <optional>
 #include <thread>
 
-#include "env/cpu/audit.h"
+#include "env/cpu/checks.h"
 #include "env/error.h"
+#include "env/problem/text.h"
 
 namespace kevin {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+double MicrosecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+// A hostile process can write the text: it ends at a zero byte or at the end of the buffer.
+std::string BoundedText(const char* text, size_t limit) {
+  return Printable(std::string_view(text, strnlen(text, limit)));
+}
+
+constexpr double kPollInterval_s = 0.05;  // between checks that the process still runs
+
+}  // namespace
+
+WaitingProcess BatchProcess::Start(const std::vector<std::string>& argv,
+                                   const std::vector<std::string>& environment, bool namespaces,
+                                   int processors) {
+  WaitingProcess waiting;
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+    throw Error(ExitCode::kBroken, std::string("cannot make a socket pair: ") + std::strerror(errno));
+  }
+  waiting.socket = Fd(pair[0]);
+  const Fd theirs(pair[1]);
+  waiting.page_fd = CreateSharedFile("kevin-control-page", sizeof(SharedControlPage));
+  SealSize(waiting.page_fd.get());
+  waiting.page = Mapping(waiting.page_fd.get(), sizeof(SharedControlPage), Access::kReadWrite, true);
+  waiting.log = CreateSharedFile("kevin-log", kLogBytes);
+  SealSize(waiting.log.get());
+  SpawnOptions spawn;
+  spawn.argv = argv;
+  spawn.environment = environment;
+  spawn.descriptors = {{STDERR_FILENO, STDERR_FILENO}, {theirs.get(), kRunnerSocket}};
+  spawn.namespaces = namespaces;
+  spawn.processors = processors;
+  waiting.process = Spawn(spawn);
+  return waiting;
+}
+
+BatchProcess::BatchProcess(WaitingProcess waiting, const RunnerLoad& load, int inputs_fd, int outputs_fd,
+                           int library_fd)
+    : waiting_(std::move(waiting)) {
+  const int descriptors[kLoadDescriptors] = {waiting_.page_fd.get(), inputs_fd, outputs_fd, library_fd,
+                                             waiting_.log.get()};
+  SendLoad(waiting_.socket.get(), load, descriptors);
+}
+
+ProcessEnd BatchProcess::Ended(double timeout_s, const std::string& when) {
+  int status = 0;
+  if (!waiting_.process.Wait(0, &status)) {
+    waiting_.process.Kill();
+    return {ProcessEnd::Kind::kTimedOut,
+            when + " took longer than " + std::to_string(static_cast<int>(timeout_s)) + " s"};
+  }
+  return {ProcessEnd::Kind::kCrashed, DescribeStatus(status) + " " + when};
+}
+
+// The runner reports it on its socket, which it then closes: unlike the page, the candidate cannot write to
+// it.
+bool BatchProcess::CandidateMayHaveRun() {
+  char byte = 0;
+  loading_ = loading_ || recv(waiting_.socket.get(), &byte, 1, MSG_DONTWAIT) == 1;
+  return loading_;
+}
+
+std::optional<ProcessEnd> BatchProcess::WaitReady(double timeout_s) {
+  const auto start = Clock::now();
+  for (;;) {
+    const uint32_t state = page()->state.load(std::memory_order_acquire);
+    if (state == static_cast<uint32_t>(PageState::kReady)) return std::nullopt;
+    if (state == static_cast<uint32_t>(PageState::kLoadFailed)) {
+      return ProcessEnd{ProcessEnd::Kind::kLoadFailed, BoundedText(page()->message, sizeof(page()->message))};
+    }
+    int status = 0;
+    const bool ended = waiting_.process.Wait(0, &status);
+    if (ended && !CandidateMayHaveRun()) {
+      throw Error(ExitCode::kBroken,
+                  "the runner " + DescribeStatus(status) + " before it loaded anything: " + Log(),
+                  "run `kevin doctor`");
+    }
+    if (ended) return ProcessEnd{ProcessEnd::Kind::kCrashed, DescribeStatus(status)};
+    if (MicrosecondsSince(start) > timeout_s * 1e6) return Ended(timeout_s, "loading");
+    FutexWaitWhile(&page()->state, state, kPollInterval_s / 10);
+  }
+}
+
+std::optional<ProcessEnd> BatchProcess::Go(PageCommand command, double timeout_s,
+                                           const std::function<void()>& watch, double* total_us) {
+  SharedControlPage* h = page();
+  h->command = command;
+  h->returned.store(0, std::memory_order_relaxed);
+  const uint32_t before = generation_++;
+  h->done.store(before, std::memory_order_relaxed);
+  const auto start = Clock::now();
+  h->go.store(generation_, std::memory_order_release);
+  FutexWake(&h->go);
+  if (watch) watch();
+  while (!FutexWaitWhile(&h->done, before, kPollInterval_s)) {
+    int status = 0;
+    if (waiting_.process.Wait(0, &status)) {
+      return ProcessEnd{ProcessEnd::Kind::kCrashed, DescribeStatus(status)};
+    }
+    if (MicrosecondsSince(start) > timeout_s * 1e6) return Ended(timeout_s, "a call");
+  }
+  *total_us = MicrosecondsSince(start);
+  if (h->done.load(std::memory_order_acquire) != generation_) {
+    return ProcessEnd{ProcessEnd::Kind::kCrashed, "the shared control page was overwritten"};
+  }
+  return std::nullopt;
+}
+
+std::optional<ProcessEnd> BatchProcess::RunBatch(std::span<const uint16_t> slots, double timeout_s,
+                                                 double* total_us, const std::function<void()>& watch) {
+  page()->calls = static_cast<uint32_t>(slots.size());
+  std::copy(slots.begin(), slots.end(), page()->slot);
+  return Go(PageCommand::kRun, timeout_s, watch, total_us);
+}
+
+std::optional<ProcessEnd> BatchProcess::Publish(double timeout_s) {
+  double ignored_us = 0;
+  return Go(PageCommand::kPublish, timeout_s, {}, &ignored_us);
+}
+
+double BatchProcess::CpuSeconds() const {
+  clockid_t clock{};
+  timespec time{};
+  if (clock_getcpuclockid(waiting_.process.pid(), &clock) != 0 || clock_gettime(clock, &time) != 0) return 0;
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+std::string BatchProcess::Log() const {
+  const Mapping log(waiting_.log.get(), kLogBytes, Access::kReadOnly, false);
+  return BoundedText(reinterpret_cast<const char*>(log.data()), kLogBytes);
+}
+
+namespace {
+
 constexpr double kOutsideShare = 0.01;     // of the windows that are not its own
-constexpr double kOutsideSlack_s = 15e-6;  // per hand-over: going to sleep and waking up
+constexpr double kOutsideSlack_s = 15e-6;  // per batch: going to sleep and waking up
 constexpr double kLoadCpu_s = 0.5;         // mapping its memory included
 constexpr double kLoadTimeout_s = 20;
 constexpr double kFallAsleep_s = 200e-6;  // after a batch, until its threads wait and are accounted for
 
-Outcome OutcomeOf(const SideEnd& end, const std::string& phase, const std::string& log, double limit_s) {
+Outcome OutcomeOf(const ProcessEnd& end, const std::string& phase, const std::string& log, double limit_s) {
   const std::string said = log.empty() ? "" : "; it printed: " + log.substr(0, 2000);
   switch (end.kind) {
-    case SideEnd::Kind::kTimedOut:
+    case ProcessEnd::Kind::kTimedOut:
       return TimedOut{phase, limit_s};
-    case SideEnd::Kind::kLoadFailed:
+    case ProcessEnd::Kind::kLoadFailed:
       return CompileFailed{"the compiled kernel does not load: " + end.message};
-    case SideEnd::Kind::kCrashed:
+    case ProcessEnd::Kind::kCrashed:
       return Crashed{end.message + " during " + phase + said};
   }
   return Crashed{end.message};
@@ -34,8 +179,8 @@ Outcome OutcomeOf(const SideEnd& end, const std::string& phase, const std::strin
 
 void SleepFor(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-// A process's CPU clock, read from another process, lags behind its running threads by up to one tick of the
-// kernel.
+// The CPU clock of a process, read from another process, lags behind its running threads by up to one kernel
+// tick.
 double TickSeconds() {
   timespec tick{};
   clock_getres(CLOCK_REALTIME_COARSE, &tick);
@@ -46,8 +191,8 @@ double TickSeconds() {
 
 void PauseBeforeTurn() { SleepFor(TickSeconds()); }
 
-Contender::Contender(Session& session, std::string side, int library_fd, const OutputMemory& outputs)
-    : session_(session), side_name_(std::move(side)), outputs_(outputs) {
+TimedProcess::TimedProcess(Session& session, std::string name, int library_fd, const OutputMemory& outputs)
+    : session_(session), name_(std::move(name)), outputs_(outputs) {
   process_ = session.StartCandidate(library_fd, outputs);
   const double limit_s = std::min(kLoadTimeout_s, session.options().limits.call_timeout_s);
   if (const auto end = process_->WaitReady(limit_s)) Fail(*end, "load");
@@ -58,8 +203,8 @@ Contender::Contender(Session& session, std::string side, int library_fd, const O
   }
 }
 
-double Contender::Run(std::span<const uint16_t> slots, const std::string& phase,
-                      const std::function<void()>& watch) {
+double TimedProcess::Run(std::span<const uint16_t> slots, const std::string& phase,
+                         const std::function<void()>& watch) {
   PauseBeforeTurn();
   const double before_s = process_->CpuSeconds();
   if (counting_) outside_s_ += before_s - cpu_after_;
@@ -70,41 +215,37 @@ double Contender::Run(std::span<const uint16_t> slots, const std::string& phase,
   final_outputs.Remember(slots.size());
   SleepFor(kFallAsleep_s);
   if (final_outputs.Changed()) {
-    End(Refused{"deferred work: outputs changed after the batch was said to be done"});
+    End(Refused{"deferred work: outputs changed after the batch was reported as done"});
   }
   cpu_after_ = process_->CpuSeconds();
-  // What was used after "done", or before "go" and not yet shown, is more than its threads can have used.
+  // CPU time beyond what its threads can have used in the window: after "done", or before "go" and not yet
+  // accounted for.
   const double most_s = total_us * 1e-6 * session_.options().threads;
   if (counting_) outside_s_ += std::max(0.0, cpu_after_ - before_s - most_s);
-  ++handovers_;
+  ++batches_;
   return total_us;
 }
 
-void Contender::StartCounting() {
+void TimedProcess::StartCounting() {
   counting_ = true;
   cpu_after_ = process_->CpuSeconds();
   outside_s_ = other_windows_s_ = 0;
-  handovers_ = 0;
+  batches_ = 0;
 }
 
-void Contender::CheckOutside() {
+void TimedProcess::CheckOutside() {
   outside_s_ += process_->CpuSeconds() - cpu_after_;
   cpu_after_ = process_->CpuSeconds();
-  const double allowed_s = kOutsideShare * other_windows_s_ + kOutsideSlack_s * (handovers_ + 1);
+  const double allowed_s = kOutsideShare * other_windows_s_ + kOutsideSlack_s * (batches_ + 1);
   if (outside_s_ > allowed_s) {
     End(Refused{fmt::format("used {:.2f} ms of CPU outside its own timed calls ({:.2f} ms allowed)",
                             outside_s_ * 1e3, allowed_s * 1e3)});
   }
 }
 
-void Contender::End(const Outcome& outcome) const {
-  if (side_name_ == "candidate") throw Ended{outcome};
-  throw Error(ExitCode::kBadRequest,
-              fmt::format("the kernel to compare with: {}: {}", OutcomeName(outcome), OutcomeReason(outcome)),
-              "judge it alone first: kevin bench FILE --problem ID");
-}
+void TimedProcess::End(const Outcome& outcome) const { EndJudgement(name_ == "candidate", outcome); }
 
-void Contender::Fail(const SideEnd& end, const std::string& phase) const {
+void TimedProcess::Fail(const ProcessEnd& end, const std::string& phase) const {
   End(OutcomeOf(end, phase, process_->Log(), session_.options().limits.call_timeout_s));
 }
 

@@ -1,37 +1,108 @@
 #pragma once
-// One process of a candidate (or of the kernel it is compared with) and what is counted about it.
+// The trusted side's handles of the processes that take part in timed pairs.
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
-#include "env/cpu/session.h"
-#include "env/verdict/judge_result.h"
+#include "env/process/runner_protocol.h"
+#include "env/process/shared_control_page.h"
+#include "env/process/shared_memory.h"
+#include "env/sandbox/sandbox.h"
+#include "env/verdict/judgement.h"
 
 namespace kevin {
 
-// Each half of a pair begins after the same pause, long enough for CPU clocks to have caught up.
+// Why a process can no longer be used. A value, not an Error: of a candidate it becomes the outcome.
+struct ProcessEnd {
+  enum class Kind { kCrashed, kTimedOut, kLoadFailed } kind = Kind::kCrashed;
+  std::string message;
+};
+
+// A process that waits for its candidate: started already, sandboxed later. Cheap to keep as a spare.
+struct WaitingProcess {
+  ChildProcess process;
+  Fd socket;
+  Mapping page;
+  Fd page_fd, log;
+};
+
+// A process that makes batches of calls on request: the runner of a candidate, or the reference process. The
+// clock is in the process that holds this handle and nowhere else.
+class BatchProcess {
+ public:
+  // `argv` is a program that speaks runner_protocol.h; `environment` is all it gets. Both sides of a pair run
+  // on the same `processors`, however many threads a candidate makes.
+  static WaitingProcess Start(const std::vector<std::string>& argv,
+                              const std::vector<std::string>& environment, bool namespaces, int processors);
+
+  // Hands the process its memory and its library (the .so of a candidate, or the problem text for the
+  // reference process).
+  BatchProcess(WaitingProcess waiting, const RunnerLoad& load, int inputs_fd, int outputs_fd, int library_fd);
+
+  // Waits until the library is loaded. An end otherwise. Throws Error(kBroken) when the process failed before
+  // any code of the candidate could run.
+  std::optional<ProcessEnd> WaitReady(double timeout_s);
+
+  // Makes one call for each slot, in that order; *total_us is from "go" to "done". `watch` (may be empty)
+  // runs on the calling thread while the batch is under way, for audits.
+  std::optional<ProcessEnd> RunBatch(std::span<const uint16_t> slots, double timeout_s, double* total_us,
+                                     const std::function<void()>& watch = {});
+  // The reference process only: afterwards PublishedOffset gives the places in its arena of the last batch's
+  // outputs.
+  std::optional<ProcessEnd> Publish(double timeout_s);
+  uint64_t PublishedOffset(size_t call, size_t output) const {
+    return page()->published_offset[call][output];
+  }
+
+  uint32_t Returned() const { return page()->returned.load(std::memory_order_acquire); }
+  double CpuSeconds() const;  // of all its threads, since it started
+  std::string Log() const;    // what it wrote to stdout and stderr, at most kLogBytes
+  uint64_t FaultAddress() const { return page()->fault_address.load(); }
+
+ private:
+  SharedControlPage* page() const { return reinterpret_cast<SharedControlPage*>(waiting_.page.data()); }
+  std::optional<ProcessEnd> Go(PageCommand command, double timeout_s, const std::function<void()>& watch,
+                               double* total_us);
+  ProcessEnd Ended(double timeout_s, const std::string& when);
+
+  bool CandidateMayHaveRun();
+
+  WaitingProcess waiting_;
+  bool loading_ = false;
+  uint32_t generation_ = 0;
+};
+
+// Each half of a pair begins after the same pause, long enough for the CPU clocks of processes to be up to
+// date.
 void PauseBeforeTurn();
 
-class Contender {
- public:
-  // `side` is "candidate" or "start". Starts the process and waits until the library is loaded. Like all that
-  // follows it throws Ended for what the candidate did, and Error(kBadRequest) where `start` did it: that
-  // kernel was judged before, so then it is the request that cannot be met.
-  Contender(Session& session, std::string side, int library_fd, const OutputMemory& outputs);
+struct OutputMemory;  // session.h
+class Session;
 
-  const std::string& side() const { return side_name_; }
+// One process of a candidate, or of the kernel it is compared with, and the CPU time it used outside its own
+// calls.
+class TimedProcess {
+ public:
+  // `name` is "candidate" or "start". Starts the process and waits until the library is loaded. Like the
+  // other methods it throws Ended for what the candidate did, and Error(kBadRequest) for what `start` did:
+  // that kernel was judged before, so the request cannot be met.
+  TimedProcess(Session& session, std::string name, int library_fd, const OutputMemory& outputs);
+
+  const std::string& name() const { return name_; }
   const OutputMemory& outputs() const { return outputs_; }
-  Side& process() { return *process_; }
+  BatchProcess& process() { return *process_; }
   std::string Log() const { return process_->Log(); }
 
   // One batch; microseconds from "go" to "done". `phase` is for messages: "verify", "measure".
   double Run(std::span<const uint16_t> slots, const std::string& phase,
              const std::function<void()>& watch = {});
 
-  // From here on CPU time outside its own windows counts, and may be at most a hundredth of the others'
-  // windows.
+  // From here on CPU time outside its own windows counts. It may be at most a hundredth of the windows of the
+  // others.
   void StartCounting();
   void AddOtherWindow(double total_us) { other_windows_s_ += total_us * 1e-6; }
   void CheckOutside();
@@ -39,15 +110,15 @@ class Contender {
   [[noreturn]] void End(const Outcome& outcome) const;
 
  private:
-  [[noreturn]] void Fail(const SideEnd& end, const std::string& phase) const;
+  [[noreturn]] void Fail(const ProcessEnd& end, const std::string& phase) const;
 
   Session& session_;
-  std::string side_name_;
+  std::string name_;
   const OutputMemory& outputs_;
-  std::unique_ptr<Side> process_;
+  std::unique_ptr<BatchProcess> process_;
   bool counting_ = false;
   double cpu_after_ = 0, outside_s_ = 0, other_windows_s_ = 0;
-  int handovers_ = 0;
+  int batches_ = 0;
 };
 
 }  // namespace kevin

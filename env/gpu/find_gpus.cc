@@ -10,7 +10,7 @@ namespace {
 
 // The driver's C interface; every function returns 0 when it succeeds.
 constexpr int kLeastDriver = 13000;   // what our compiler's machine code needs
-constexpr int kLeastCapability = 80;  // virtual memory, async copies: what the trusted kernels count on
+constexpr int kLeastCapability = 80;  // virtual memory, async copies: the trusted kernels need them
 constexpr int kComputeMode = 20, kCapabilityMajor = 75, kCapabilityMinor = 76;
 
 struct GpuLister {
@@ -29,17 +29,17 @@ bool Find(void* library, const char* name, Function* function) {
   return *function != nullptr;
 }
 
-// The library stays open: a driver does not survive being unloaded and loaded again.
+// The library stays open: a driver cannot be unloaded and loaded again.
 std::string LoadDriver(GpuLister* driver) {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return "no NVIDIA driver (libcuda.so.1 is not there)";
+  if (library == nullptr) return "no NVIDIA driver (libcuda.so.1 was not found)";
   const bool whole =
       Find(library, "cuInit", &driver->init) && Find(library, "cuDriverGetVersion", &driver->version) &&
       Find(library, "cuDeviceGetCount", &driver->count) && Find(library, "cuDeviceGet", &driver->device) &&
       Find(library, "cuDeviceGetName", &driver->name) &&
       Find(library, "cuDeviceGetAttribute", &driver->attribute) &&
       Find(library, "cuDeviceGetPCIBusId", &driver->pci_bus);
-  return whole ? "" : "libcuda.so.1 is no NVIDIA driver: functions are missing";
+  return whole ? "" : "libcuda.so.1 is not an NVIDIA driver: functions are missing";
 }
 
 int Attribute(const GpuLister& driver, int attribute, int device) {
@@ -71,7 +71,7 @@ std::vector<GpuFound> Ask(std::string* why_none) {
   driver.version(&version);  // works without a device
   const std::string release = fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10);
   if (const int error = driver.init(0); error != 0) {
-    *why_none = fmt::format("the NVIDIA driver ({}) does not start: cuInit says {}", release, error);
+    *why_none = fmt::format("the NVIDIA driver ({}) does not start: cuInit returns {}", release, error);
     return {};
   }
   if (const int error = driver.count(&count); error != 0 || count == 0) {
@@ -98,11 +98,11 @@ GpuObstacle ObstacleTo(const GpuFound& gpu) {
             fmt::format("set it to the default mode (as root: nvidia-smi -i {} -c DEFAULT)", gpu.index)};
   }
   if (gpu.name.find(" MIG ") != std::string::npos) {
-    return {name + " is a MIG instance; what its neighbours run changes its speed, and with it every time",
-            "switch MIG off (as root: nvidia-smi -mig 0) or use a GPU that is not divided"};
+    return {name + " is a MIG instance; the load of other instances changes its speed and so every time",
+            "disable MIG (as root: nvidia-smi -mig 0) or use an undivided GPU"};
   }
   if (gpu.driver_version < kLeastDriver) {
-    return {fmt::format("{}: its driver knows CUDA {}.{}; Kevin's compiler needs 13.0", name,
+    return {fmt::format("{}: its driver supports CUDA {}.{}; Kevin's compiler needs 13.0", name,
                         gpu.driver_version / 1000, gpu.driver_version % 1000 / 10),
             "install NVIDIA's driver 580 or newer"};
   }

@@ -1,6 +1,6 @@
 #pragma once
-// Which GPUs this machine has, asked of the driver library alone: no toolkit, no context, no memory. The
-// first call may take some tenths of a second where there is a driver; without one it takes microseconds.
+// The GPUs of this machine, found through the driver library alone: no toolkit, no context, no memory. The
+// first call may take some tenths of a second with a driver, and takes microseconds without one.
 
 #include <string>
 #include <vector>
@@ -9,21 +9,21 @@ namespace kevin {
 
 struct GpuFound {
   int index = 0;     // the N of "cuda:N"
-  std::string name;  // "NVIDIA H200"; empty if the driver does not say
+  std::string name;  // "NVIDIA H200"; empty: unknown
   int capability_major = 0, capability_minor = 0;
   int compute_mode = 0;    // CUDA's: 0 default, 2 prohibited, 3 exclusive process
-  int driver_version = 0;  // the CUDA version that the driver knows: 13000 is 13.0
-  std::string pci_bus{};   // "0000:18:00.0"; empty if the driver does not say
+  int driver_version = 0;  // newest CUDA version it supports: 13000 is 13.0
+  std::string pci_bus{};   // "0000:18:00.0"; empty: unknown
 };
 
-// Why Kevin cannot use a GPU that is there, and what to do about it; both empty when it can.
+// The reason why Kevin cannot use a GPU of this machine, and the remedy; both empty when it can.
 struct GpuObstacle {
   std::string reason, fix;
 };
 GpuObstacle ObstacleTo(const GpuFound& gpu);
 
-// In the driver's order, which CUDA_VISIBLE_DEVICES may change. `why_none` (may be null) is filled when there
-// are none: no driver library, the driver's error number and version, or no device. Never throws.
+// In the order of the driver, which CUDA_VISIBLE_DEVICES may change. `why_none` (may be null) is filled when
+// there are none: no driver library, the error number and version of the driver, or no device. Never throws.
 std::vector<GpuFound> FindGpus(std::string* why_none = nullptr);
 
 }  // namespace kevin

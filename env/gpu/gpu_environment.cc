@@ -7,28 +7,25 @@
 #include <chrono>
 #include <fstream>
 #include <map>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 
 #include "env/error.h"
+#include "env/gpu/compile/compile_cache.h"
 #include "env/gpu/compile/compile_farm.h"
-#include "env/gpu/compile/folder_hash.h"
-#include "env/gpu/compile/occupancy.h"
+#include "env/gpu/compile/gpu_module.h"
 #include "env/gpu/find_gpus.h"
 #include "env/gpu/judge/gpu_evaluator.h"
 #include "env/gpu/launch/launch_function.h"
+#include "env/gpu/runner/device_memory.h"
 #include "env/gpu/runner/launch_plan.h"
-#include "env/gpu/runner/trusted_kernels.h"
-#include "env/problem/hash.h"
 #include "env/problem/precision.h"
-#include "env/process/device_lock.h"
+#include "env/problem/text.h"
 #include "env/process/evaluator_client.h"
 #include "env/process/machine.h"
-#include "env/process/programs.h"
 #include "env/process/runner_protocol.h"
-#include "env/process/seconds_since.h"
+#include "env/process/spawn.h"
 #include "env/sandbox/self_test.h"
 #include "env/verdict/begin_evaluation.h"
 #include "env/verdict/verify.h"
@@ -43,7 +40,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kGpuEnvironmentVersion = 1;  // bump when verdicts or times may change
 constexpr double kCrashCheck_s = 5, kProfile_s = 120;
 
-// A candidate that got as far as machine code, or why not.
+// A candidate as machine code, or its failure.
 struct Built {
   std::optional<Outcome> failure;
   LaunchPlan plan;
@@ -53,7 +50,7 @@ struct Built {
   double compile_s = 0;
 };
 
-// A module without what names lines of its source: machine code follows from the rest.
+// A module without line information: the rest determines the machine code.
 std::string CodeOf(const std::string& ptx) {
   std::string code;
   std::istringstream lines(ptx);
@@ -96,11 +93,9 @@ class DeviceEnvironment final : public GpuEnvironment {
                     Evaluation* evaluation);
   std::vector<KernelReport> Reports(const Built& built) const;
   std::string TrustedCubin();
-  void StartEvaluator();
+  std::unique_ptr<EvaluatorClient> StartEvaluator();
   void DescribeDevice(const json& device);
   json Request(const char* command, const Problem& problem, const EvaluateOptions& options) const;
-  // *wait_s grows by the time that others kept the evaluator busy.
-  json Ask(const json& request, const std::function<void(const std::string&)>& on_phase, double* wait_s);
 
   const EnvironmentOptions options_;
   GpuFound gpu_;
@@ -114,13 +109,12 @@ class DeviceEnvironment final : public GpuEnvironment {
   std::string driver_, torch_, lock_name_;
   std::string trusted_cubin_;     // path
   std::atomic<int> reports_ = 0;  // of the profiler, written so far
-  std::mutex evaluator_mutex_;
-  std::unique_ptr<EvaluatorClient> evaluator_;
+  SharedEvaluator evaluator_{[this] { return StartEvaluator(); }};
 };
 
 std::string ArchitectureOf(const GpuFound& gpu) {
   const int capability = gpu.capability_major * 10 + gpu.capability_minor;
-  // From 9.0 on the features of one architecture alone (wgmma, setmaxnreg) have a name of their own.
+  // From 9.0 on, architecture-specific features (wgmma, setmaxnreg) need the suffix.
   return fmt::format("sm_{}{}", capability, capability >= 90 ? "a" : "");
 }
 
@@ -145,7 +139,7 @@ DeviceEnvironment::DeviceEnvironment(const EnvironmentOptions& options, const Gp
   facts_.isolation = namespaces_ ? "full" : "reduced (no namespaces on this machine)";
   if (!namespaces_ && !options.reduced_isolation) {
     throw Error(
-        ExitCode::kMachine, "this machine does not let Kevin make namespaces for the GPU runner",
+        ExitCode::kMachine, "this machine does not allow namespaces for the GPU runner",
         "run `kevin doctor`, or accept the risk with --isolation reduced (every report then says so)");
   }
   if (options.reduced_isolation && namespaces_)
@@ -157,7 +151,8 @@ DeviceEnvironment::DeviceEnvironment(const EnvironmentOptions& options, const Gp
                       .profile = SandboxProfile::kGpuRunner},
                      options.reduced_isolation);
   if (!holes.empty()) facts_.isolation = "reduced (a candidate that breaks out can: " + holes + ")";
-  StartEvaluator();
+  double wait_s = 0;
+  DescribeDevice(evaluator_.AskOrThrow({{"command", "device"}}, {}, &wait_s));
 }
 
 std::string DeviceEnvironment::TrustedCubin() {
@@ -184,7 +179,7 @@ std::string DeviceEnvironment::TrustedCubin() {
   return path;
 }
 
-void DeviceEnvironment::StartEvaluator() {
+std::unique_ptr<EvaluatorClient> DeviceEnvironment::StartEvaluator() {
   const fs::path evaluator = RequireProgram(options_.program_directory, "kevin-evaluator");
   const fs::path runner = RequireProgram(options_.program_directory, "kevin-gpu-runner");
   RequireProgram(options_.program_directory, kGpuJudgePlugin);
@@ -193,15 +188,10 @@ void DeviceEnvironment::StartEvaluator() {
   environment.emplace_back("CUDA_DEVICE_ORDER=PCI_BUS_ID");
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"))
     environment.push_back(std::string("CUDA_VISIBLE_DEVICES=") + visible);
-  evaluator_ = std::make_unique<EvaluatorClient>(
+  return std::make_unique<EvaluatorClient>(
       std::vector<std::string>{evaluator.string(), "serve-gpu", std::to_string(gpu_.index), runner.string(),
                                namespaces_ ? "namespaces" : "plain", trusted_cubin_},
       std::move(environment));
-  // What it is does not change, and others may be reading it.
-  if (!facts_.device.empty()) return;
-  const std::optional<json> device = evaluator_->Ask({{"command", "device"}}, {});
-  if (!device) throw Error(ExitCode::kBroken, "the evaluator lost its memory (SIGBUS)", "free memory");
-  DescribeDevice(*device);
 }
 
 void DeviceEnvironment::DescribeDevice(const json& device) {
@@ -219,23 +209,6 @@ void DeviceEnvironment::DescribeDevice(const json& device) {
       name, architecture_, device.at("multiprocessors").get<int>(),
       device.at("memory_bytes").get<double>() * 1e-9, device.at("l2_bytes").get<int64_t>() >> 20,
       limits_.shared_bytes >> 10, limits_.registers);
-}
-
-json DeviceEnvironment::Ask(const json& request, const std::function<void(const std::string&)>& on_phase,
-                            double* wait_s) {
-  const auto start = Clock::now();
-  const std::lock_guard lock(evaluator_mutex_);
-  *wait_s += SecondsSince(start);
-  if (!evaluator_) StartEvaluator();
-  try {
-    std::optional<json> result = evaluator_->Ask(request, on_phase);
-    if (!result)
-      throw Error(ExitCode::kBroken, "the evaluator lost its memory (SIGBUS)", "free memory and try again");
-    return *result;
-  } catch (const Error&) {
-    evaluator_.reset();  // a fresh one next time
-    throw;
-  }
 }
 
 Built DeviceEnvironment::Build(const SizedProblem& sized, const Candidate& candidate, bool debug) {
@@ -386,7 +359,7 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
     if (start.failure) {
       throw Error(ExitCode::kBadRequest,
                   "the kernel to start from does not compile:\n" + OutcomeReason(*start.failure),
-                  "mend it first");
+                  "fix it first");
     }
     start_plan = LaunchPlanToText(start.plan);
   }
@@ -398,7 +371,7 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
   request["patience"] = options.patience;
   request["verify_only"] = false;
   request["call_timeout_s"] = options_.limits.call_timeout_s;
-  const json result = Ask(request, options.on_phase, &evaluation.wait_s);
+  const json result = evaluator_.AskOrThrow(request, options.on_phase, &evaluation.wait_s);
   TakeJudgeResult(result, options_.limits.max_log_bytes, &evaluation);
   if (std::holds_alternative<Crashed>(evaluation.outcome)) NameCrashedLine(sized, plan, options, &evaluation);
   if (options.profile && !options.confirm && std::holds_alternative<Measured>(evaluation.outcome))
@@ -419,12 +392,12 @@ json DeviceEnvironment::Request(const char* command, const Problem& problem,
 
 std::vector<DecoyResult> DeviceEnvironment::Admit(const Problem& problem, const EvaluateOptions& options) {
   double wait_s = 0;
-  return DecoysFromJson(Ask(Request("admit", problem, options), options.on_phase, &wait_s));
+  return DecoysFromJson(evaluator_.AskOrThrow(Request("admit", problem, options), options.on_phase, &wait_s));
 }
 
 Preparation DeviceEnvironment::Prepare(const Problem& problem, const EvaluateOptions& options) {
   double wait_s = 0;
-  const json result = Ask(Request("prepare", problem, options), options.on_phase, &wait_s);
+  const json result = evaluator_.AskOrThrow(Request("prepare", problem, options), options.on_phase, &wait_s);
   return {result.at("session_s"),    result.at("draw_s"), result.at("reference_s"), result.at("truth_s"),
           result.at("reference_us"), result.at("slots"),  result.at("used_bytes"),  result.at("total_bytes")};
 }
@@ -441,12 +414,12 @@ Examiner DeviceEnvironment::MakeExaminer(const std::string& inputs, double timeo
   return Examiner(std::move(examiner));
 }
 
-// Only where compute-sanitizer is there and finds the same fault: the outcome stands without it.
+// Where compute-sanitizer is installed and finds the same fault; the outcome does not depend on it.
 void DeviceEnvironment::NameCrashedLine(const SizedProblem& sized, const std::string& plan,
                                         const EvaluateOptions& options, Evaluation* evaluation) {
   if (!namespaces_ || Examiner::FindTool("compute-sanitizer").empty()) return;
   try {
-    const DeviceLock lock(lock_name_, LockMode::kAlone, &evaluation->wait_s);
+    const DeviceLock lock(lock_name_, LockMode::kExclusive, &evaluation->wait_s);
     const CheckReport report = MakeExaminer(options.inputs, kCrashCheck_s).Check("memcheck", sized, plan);
     if (report.finding.empty()) return;
     auto& crashed = std::get<Crashed>(evaluation->outcome);
@@ -464,7 +437,7 @@ void DeviceEnvironment::ReadCounters(const SizedProblem& sized, const std::strin
     report.replace_filename(
         fmt::format("{}-{}{}", report.stem().string(), number, report.extension().string()));
   }
-  const DeviceLock lock(lock_name_, LockMode::kAlone, &evaluation->wait_s);
+  const DeviceLock lock(lock_name_, LockMode::kExclusive, &evaluation->wait_s);
   evaluation->profile = MakeExaminer(options.inputs, kProfile_s).Profile(sized, plan, report);
 }
 
@@ -481,7 +454,7 @@ Examination DeviceEnvironment::Examine(const Problem& problem, const Candidate& 
   if (options.sass) examination.sass = examiner.Disassemble(built.module.cubin);
   const std::string plan = LaunchPlanToText(built.plan);
   double wait_s = 0;
-  const DeviceLock lock(lock_name_, LockMode::kAlone, &wait_s);
+  const DeviceLock lock(lock_name_, LockMode::kExclusive, &wait_s);
   if (options.debug) examination.printed = examiner.Print(sized, plan);
   for (const std::string& check : options.checks)
     examination.checks.push_back(examiner.Check(check, sized, plan));

@@ -1,5 +1,7 @@
-"""What is to be imported: a module, its arguments, and where both come from. Runs the person's own code."""
+"""The module to import and its arguments, from a file with `class Model` or from a function with example inputs. Runs
+the user's own code."""
 
+import importlib
 import importlib.util
 import inspect
 import os
@@ -8,14 +10,15 @@ import sys
 import torch
 
 from .recorder import Recorder
-from .refusals import Refusal, refuse_raised
+from .refusals import Refusal, first_line, refuse_raised
 
 DTYPES = {torch.float32: "float32", torch.int64: "int64", torch.bool: "bool"}
+SAVE = "torch.save([tensor, ...], FILE) has them in order, torch.save({\"name\": tensor, ...}, FILE) by name"
 
 
 class Case:
-    """`arguments` are those that the module is traced with, `names` theirs; `fresh(seed)` gives others of the same
-    shapes, None where the memory for them is not there."""
+    """`arguments`: those of the trace; `names`: their names; `fresh(seed)`: others of the same shapes, None if memory is
+    too small for them."""
 
     def __init__(self):
         self.recorder = Recorder()
@@ -122,4 +125,107 @@ def case_of_file(path):
 
     if not case.recorder.skipped:
         case.fresh = fresh
+    return case
+
+
+# --- A function or module of the user, with example inputs ---
+
+
+class Function(torch.nn.Module):
+    """A function as a module; `names`: of its arguments, if they are passed by name."""
+
+    def __init__(self, function, names=None):
+        super().__init__()
+        self.function, self.names = function, names
+
+    def forward(self, *arguments):
+        if self.names is not None:
+            return self.function(**dict(zip(self.names, arguments)))
+        return self.function(*arguments)
+
+
+def find(name):
+    """The Python module, and the function or torch.nn.Module in it."""
+    place, _, attribute = name.rpartition(":")
+    if not place:
+        raise Refusal(f"--function {name}: no function named", "give module:function or file.py:function")
+    if place.endswith(".py"):
+        if not os.path.isfile(place):
+            raise Refusal(f"--function {name}: there is no file {place}", "give the path of the file from here")
+        module = load_module(place)
+    else:
+        sys.path.insert(0, os.getcwd())
+        try:
+            module = importlib.import_module(place)
+        except Exception as error:
+            refuse_raised(f"import {place}", error)
+    target = module
+    for part in attribute.split("."):
+        if not hasattr(target, part):
+            known = ", ".join(n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == module.__name__)
+            raise Refusal(f"{place} has no `{attribute}`",
+                          f"it has {known}" if known else "check the name; it is looked up after an import")
+        target = getattr(target, part)
+    return module, target
+
+
+def load_examples(path):
+    try:
+        examples = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError as error:
+        raise Refusal(f"--example-inputs {path}: there is no such file", SAVE) from error
+    except Exception as error:
+        raise Refusal(f"--example-inputs {path}: {first_line(error)}", SAVE) from error
+    if isinstance(examples, torch.Tensor):
+        return [examples]
+    if isinstance(examples, dict) and examples and all(isinstance(name, str) for name in examples):
+        return examples
+    if not isinstance(examples, (list, tuple)):
+        raise Refusal(f"--example-inputs {path} holds a {type(examples).__name__}", SAVE)
+    return list(examples)
+
+
+def bind(function, attribute, examples):
+    """Checks that the examples fit the signature; returns the default values of the other arguments, by name."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return {}
+    try:
+        bound = signature.bind(**examples) if isinstance(examples, dict) else signature.bind(*examples)
+    except TypeError as error:
+        count = ", ".join(examples) if isinstance(examples, dict) else f"{len(examples)} of them in order"
+        raise Refusal(f"the example inputs ({count}) are no arguments of {attribute}{signature}: {error}", SAVE) from error
+    return {name: parameter.default for name, parameter in signature.parameters.items()
+            if parameter.default is not parameter.empty and name not in bound.arguments}
+
+
+def case_of_function(name, path):
+    case = Case()
+    module, target = find(name)
+    attribute = name.rpartition(":")[2]
+    case.constants = constants_of(module)
+    case.folder = os.path.dirname(os.path.abspath(getattr(module, "__file__", None) or "."))
+    if isinstance(target, type) and issubclass(target, torch.nn.Module):
+        with case.recorder:
+            try:
+                target = target()
+            except Exception as error:
+                refuse_raised(f"{attribute}()", error)
+    if not callable(target):
+        raise Refusal(f"{name} is no function", "name a function, a torch.nn.Module or its class")
+    is_module = isinstance(target, torch.nn.Module)
+    case.function = target.forward if is_module else target
+    examples = load_examples(path)
+    fixed = bind(case.function, attribute, examples)
+    names = list(examples) if isinstance(examples, dict) else None
+    case.module = target if is_module and names is None else Function(target, names)
+    try:
+        case.source = inspect.getsource(type(target) if is_module else target)
+    except (OSError, TypeError):
+        case.source = ""
+    case.take(list(examples.values()) if names else examples, names)
+    fixed.update((n, a) for n, a in zip(case.names, case.arguments) if not isinstance(a, torch.Tensor))
+    if fixed:
+        case.notes.append("constants of the problem: " + ", ".join(f"{n} = {value!r}" for n, value in fixed.items()))
     return case

@@ -1,4 +1,4 @@
-"""Whether a draft's text answers as the module does, and the module as it does itself."""
+"""Checks that the text of a draft computes the same as the module, and that the module is deterministic."""
 
 import random
 import sys
@@ -12,15 +12,15 @@ from .graph import unchanged
 from .refusals import Refusal, first_line, refuse_raised
 from .values import draw
 
-COMPARED_BYTES = 256 << 20  # at full size, on inputs as the person's file draws them
+COMPARED_BYTES = 256 << 20  # at full size, on inputs of the user's file
 COMPARED_OPERATIONS = 5e10
-MOST_COMPARED_BYTES = 2 << 30  # where nothing smaller can be had
+MOST_COMPARED_BYTES = 2 << 30  # if no smaller size is possible
 MOST_COMPARED_OPERATIONS = 3e11
 TOLERANCE = 1e-4  # of the result's magnitude, in float32: the order of additions may differ
 
 
 class DoesNotHold(Exception):
-    """At these sizes the module raises or the text says something else."""
+    """At these sizes the module raises, or the text computes something else."""
 
     def __init__(self, refusal):
         super().__init__(str(refusal))
@@ -28,7 +28,7 @@ class DoesNotHold(Exception):
 
 
 def compiled(text):
-    """As C++ compiles it: `torch` is the ATen operators and nothing else."""
+    """Compiles it as C++ does: `torch` has the ATen operators only."""
     namespace, table = types.ModuleType("torch"), torch.jit._builtins._get_builtin_table()
     for schema in torch._C._jit_get_all_schemas():
         family, _, name = schema.name.partition("::")
@@ -63,13 +63,13 @@ def seed_everything(seed):
 
 
 def plain_attributes(module):
-    """What a forward that counts or caches may change."""
+    """The attributes that a forward which counts or caches may change."""
     return {f"{prefix}.{name}".lstrip("."): value for prefix, part in module.named_modules()
             for name, value in vars(part).items() if value is None or isinstance(value, (bool, int, float, str))}
 
 
 def steady_answers(draft, inputs, parameters):
-    """The module's answers, if they follow from its inputs and weights alone."""
+    """The outputs of the module; refused if they depend on more than its inputs and weights."""
     def run(seed):
         seed_everything(seed)
         return draft.answers_of_module(inputs, parameters)
@@ -84,7 +84,7 @@ def steady_answers(draft, inputs, parameters):
         changed = [name for name, value in before.items() if name not in after or after[name] != value]
         if changed:
             raise Refusal(f"its forward keeps something from call to call (self.{changed[0]} changes): two calls on the "
-                          "same inputs differ", "a problem has no memory: make what is kept an input of forward")
+                          "same inputs differ", "a problem has no state: make the stored value an input of forward")
         raise Refusal("its forward is not deterministic: two calls on the same inputs differ, with the same seeds",
                       "take clocks, counters and random generators of its own out of forward")
     if differs(run(2)):
@@ -94,7 +94,7 @@ def steady_answers(draft, inputs, parameters):
 
 
 def tried(what, call):
-    """What `call` returns; what it raises may be due to the sizes."""
+    """The result of `call`; an exception may be due to the sizes."""
     try:
         with torch.no_grad():
             return call()
@@ -108,8 +108,8 @@ def tried(what, call):
 
 
 def compare(draft, function, inputs, others, parameters):
-    """On `inputs` and then on `others`: a module that keeps what the first call saw shows it on the second. Refuses what
-    no size would mend; raises DoesNotHold for what may be due to these sizes."""
+    """Compares on `inputs` and then on `others`, which reveals state kept from the first call. Raises Refusal for an
+    error at every size, DoesNotHold for one that may be due to these sizes."""
     for given, module in ((inputs, steady_answers), (others, Draft.answers_of_module)):
         versions = [t._version for t in given]
         theirs = tried("forward", lambda: module(draft, given, parameters))
@@ -135,7 +135,7 @@ def compare_with_drawn(draft, function, sizes):
 
 def compare_with_fresh(draft, function):
     inputs, others = draft.case.fresh(2), draft.case.fresh(3)
-    if inputs is None:  # example inputs: nothing draws others
+    if inputs is None:  # example inputs: there is no generator for others
         compare_with_drawn(draft, function, draft.sizes.full)
         return
     inputs, others = ([t for t in given if isinstance(t, torch.Tensor)] for given in (inputs, others))
@@ -143,7 +143,7 @@ def compare_with_fresh(draft, function):
 
 
 class Checks:
-    """What was compared of a draft. `small` is a size set for small CPUs at which the text holds, or None."""
+    """The comparisons of a draft. `small`: a size set for small CPUs at which the text is correct, or None."""
 
     def __init__(self, draft):
         self.draft, self.function = draft, compiled(draft.text)
@@ -152,7 +152,7 @@ class Checks:
         self.candidates, self.too_large = self._candidates()
 
     def run(self):
-        """At full size where that is affordable, and at small."""
+        """Compares at full size where it is affordable, and at small."""
         draft = self.draft
         if self._affordable(draft.sizes.full, COMPARED_BYTES, COMPARED_OPERATIONS) and not draft.case.recorder.skipped:
             try:
@@ -164,14 +164,14 @@ class Checks:
         self.small = next((sizes for sizes in self.candidates if self._holds(sizes)), None)
 
     def compare_beyond_small(self):
-        """At the least size that can be had, if nothing was compared yet. Whether something was."""
+        """Compares at the smallest possible size if nothing was compared yet. Returns whether anything was compared."""
         for sizes in [] if self.compared else [*self.too_large, self.draft.sizes.full]:
             if self._affordable(sizes, MOST_COMPARED_BYTES, MOST_COMPARED_OPERATIONS) and self._holds(sizes):
                 break
         return self.compared
 
     def given_shapes(self):
-        """Those of --shape, with all sizes, and notes on them; refused where the text does not hold at one."""
+        """The shapes of --shape with all sizes, and notes on them; refused if the text is incorrect at one."""
         shapes, notes, full = [], [], self.draft.sizes.full
         for shape in self.draft.job.get("shapes") or []:
             option = f"--shape {shape['set']}: "
@@ -192,7 +192,7 @@ class Checks:
         return shapes, notes
 
     def _candidates(self):
-        """Size sets for a small CPU, and those that are still too large for one."""
+        """Size sets for a small CPU, and size sets that are still too large."""
         small, fits = self.draft.small_sizes(self._legal), lambda sizes: self.draft.sizes.fits(self.draft.traffic, sizes)
         if self.draft.job.get("small"):
             return small, []
@@ -205,12 +205,12 @@ class Checks:
         return self.known_legal[key]
 
     def _takes_shapes(self, sizes):
-        """Tried with tensors that have no values."""
+        """Runs the text on tensors without values."""
         draft = self.draft
         inputs, parameters = ([torch.empty(draft.concrete(n, sizes), dtype=value_of(n).dtype, device="meta") for n in nodes]
                               for nodes in (draft.graph.inputs, draft.parameters))
         try:
-            with enable_python_dispatcher():  # for recurrent.py
+            with enable_python_dispatcher():  # for the shapes of recurrent layers (graph.py)
                 draft.answers_of_text(self.function, inputs, parameters, device="meta")
         except (RuntimeError, NotImplementedError):
             return False

@@ -1,9 +1,9 @@
-"""What a graph costs: operations, the length of its sums, and to which families it belongs."""
+"""Costs of a graph: operations, the length of its sums; and its families."""
 
 import sympy
 import torch
 
-from .expressions import numel, size
+from .sizes import numel, size
 from .text import operator_name
 
 VIEWS = {"view", "reshape", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "flatten", "slice", "select",
@@ -22,7 +22,7 @@ RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
 FAMILIES = [("matmul", PRODUCTS | {"einsum", "bilinear"}), ("conv", CONVOLUTIONS | TRANSPOSED), ("norm", NORMS),
             ("softmax", SOFTMAXES), ("reduction", REDUCTIONS), ("scan", SCANS), ("recurrent", RECURRENT),
             ("attention", {"scaled_dot_product_attention"})]
-NETWORK = 20  # calls from which on it counts as a network
+NETWORK = 20  # calls of a network, at least
 
 
 def tensor(node):
@@ -42,13 +42,13 @@ def operands(node):
 
 
 def ratio(above, below):
-    """A whole number of terms: elements over elements."""
+    """above / below if it is an integer expression, else 1."""
     quotient = sympy.cancel(above / below)
     return quotient if sympy.denom(quotient) == 1 else sympy.Integer(1)
 
 
 def contraction(node, given):
-    """How many products one element of a matrix product adds up."""
+    """The number of products in one element of a matrix product."""
     if operator_name(node) == "linear":
         return size(given[1].shape[-1])
     first = given[1] if operator_name(node) in ("addmm", "baddbmm") else given[0]
@@ -67,7 +67,7 @@ def einsum_operations(node, given):
 
 
 def operations_and_terms(node):
-    """Floating-point operations of one call, and how many terms it adds up for one element of its result."""
+    """Floating-point operations of one call, and the number of terms in one element of its result."""
     name, result, given = operator_name(node), tensor(node), operands(node)
     one = sympy.Integer(1)
     if result is None or not given and name != "":

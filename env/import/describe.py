@@ -1,23 +1,21 @@
-"""One job: from a person's file or function to the parts of a problem file."""
+"""One job: from a user's file or function to the parts of a problem file."""
 
 import torch
 
-from . import recurrent
-from .case import DTYPES, case_of_file
+from .case import DTYPES, case_of_file, case_of_function
 from .checks import Checks
 from .costs import families
 from .draft import Draft, value_of
-from .expressions import numel
-from .graph import export, export_with_weights
-from .own_function import case_of_function
+from .graph import export, export_with_weights, use_recurrent_shapes
 from .refusals import ChangesState, Refusal, Unwritable, refuse_raised
+from .sizes import numel
 from .text import operator_name
 
 LARGE_INDEX = 1 << 31
 
 
 def draft_of(case, job, graphs):
-    """That of the first graph, from the one with most free sizes on, whose shapes and operators can be written down."""
+    """The draft of the first graph whose shapes and operators can be written as text."""
     reason = None
     for graph in graphs:
         try:
@@ -34,7 +32,7 @@ def draft_of(case, job, graphs):
 
 
 def refuse_what_fails_anyway(case):
-    """The file's own error says more than the tracer's."""
+    """The file's own error is clearer than the tracer's."""
     if case.recorder.skipped:
         return
     try:
@@ -53,7 +51,7 @@ def traced(case, job):
 
 
 def checked(case, draft, job, say):
-    """Where weights alone are too much for a small CPU, their sizes may vary too, if torch can trace that."""
+    """If the weights alone are too large for a small CPU, tries a trace in which their sizes vary."""
     say({"phase": "compare"})
     checks = Checks(draft)
     if checks.candidates:
@@ -69,7 +67,7 @@ def checked(case, draft, job, say):
             if free.small is not None or free.compare_beyond_small():
                 return free
         except Refusal:
-            pass  # what is wrong with the module itself comes up again
+            pass  # an error of the module itself is raised again below
         checks.run()
     checks.compare_beyond_small()
     return checks
@@ -86,11 +84,11 @@ def index_output(draft, node):
 
 
 def describe_outputs(draft):
-    """The outputs, and what the check must know of them."""
+    """The outputs, and the keys of the check that follow from them."""
     outputs, check = [], {}
     for name, node in zip(draft.output_names, draft.outputs):
         if not hasattr(node, "meta") or not isinstance(node.meta.get("val"), torch.Tensor):
-            raise Refusal("it returns what is no tensor", "return one tensor, or a tuple of tensors")
+            raise Refusal("it returns a value that is not a tensor", "return one tensor, or a tuple of tensors")
         value = value_of(node)
         check = (index_output(draft, node) if value.dtype == torch.int64 else None) or {}
         if value.dtype != torch.float32 and not check:
@@ -104,7 +102,7 @@ def describe_outputs(draft):
 
 def describe(job, say):
     say({"phase": "load"})
-    recurrent.use()
+    use_recurrent_shapes()
     case = case_of_file(job["file"]) if job.get("file") else case_of_function(job["function"], job["examples"])
     case.module.train(not job.get("eval"))
     for parameter in case.module.parameters():

@@ -1,15 +1,14 @@
-"""A graph on its way to a problem: its tensors, their names, its text and sizes."""
+"""A problem made from a graph: its tensors, their names, its text and sizes."""
 
 import sympy
 import torch
 from torch.utils._pytree import tree_leaves
 
 from .costs import totals
-from .expressions import expression, numel
 from .graph import refuse_randomness
-from .sizes import Sizes, legal_name
-from .specs import input_spec, state_spec
+from .sizes import Sizes, expression, legal_name, numel
 from .text import Writer, function_text
+from .values import input_spec, state_spec
 
 MANY_PARAMETERS = 16  # above it they are one Dict (env/problem/problem.h)
 
@@ -23,8 +22,8 @@ def id_of(tensor):
 
 
 class Draft:
-    """`tensors` are those of the problem in its order: inputs, `kept` ones of the module that keep their values, and
-    `parameters`, its others, which are drawn anew. `specs` says from what."""
+    """`tensors`: those of the problem, in order: inputs, `kept` (tensors of the module with fixed values), `parameters`
+    (its other tensors, which are drawn). `specs`: how each is drawn."""
 
     def __init__(self, case, graph, job):
         self.case, self.graph, self.job = case, graph, job
@@ -50,7 +49,7 @@ class Draft:
         return [self.sizes.at(d, sizes) for d in self.graph.shape(node)]
 
     def answers_of_module(self, inputs, parameters):
-        """What the module itself returns, in a list."""
+        """The outputs of the module, as a list."""
         following = iter(inputs)
         given = [next(following) if isinstance(a, torch.Tensor) else a for a in self.case.arguments]
         return tree_leaves(self.graph.call(self.case.module, given, dict(zip(self.parameters, parameters))))
@@ -61,7 +60,7 @@ class Draft:
         return tree_leaves(function(*inputs, *kept, *([named] if self.has_many() else named.values())))
 
     def measure(self):
-        """Shapes of all tensors, costs and the length of sums, as a problem file writes them."""
+        """Shapes of all tensors, costs and the length of sums, in the syntax of a problem file."""
         self.operations, self.terms = totals(self.graph.graph, self.sizes.at_full)
         self.traffic = sympy.expand(self._bytes(self.tensors) + self._bytes(self.outputs))
         names = self.sizes.names
@@ -71,7 +70,7 @@ class Draft:
         self.check = {"reduction": expression(self.terms, names)}
 
     def small_sizes(self, legal):
-        """Size sets for a small CPU, those to be tried first at first (sizes.py)."""
+        """Size sets for a small CPU, in the order of preference (sizes.py)."""
         if self.job.get("small"):
             return [{**self.sizes.full, **self.job["small"]}]
         shapes = [self.graph.shape(n) for n in self.graph.inputs]
@@ -86,7 +85,7 @@ class Draft:
         return found
 
     def _name_states(self):
-        """Names the module's tensors, tied ones alike; returns those that the text reads, each once."""
+        """Names the module's tensors, tied tensors once; returns those that the text reads, each once."""
         first_of, self.state_names = {}, {}
         for node, target in self.graph.states.items():
             tied = first_of.setdefault(id_of(self.graph.state_value(node)), node)

@@ -1,19 +1,20 @@
-"""A module as a graph: exported by torch, with what its placeholders stand for and which sizes are free."""
+"""A module as a graph: exported by torch, with the meaning of its placeholders and its free sizes."""
 
 import contextlib
 import inspect
 
 import torch
+from torch._C import DispatchKey
 from torch.export import Dim
 from torch.export.graph_signature import InputKind
 
 from .costs import tensor
-from .expressions import size
 from .refusals import Refusal, Unwritable, first_line, place_in, place_of
+from .sizes import size
 from .text import operator_name
 
 DEPENDS_ON_VALUES = ("data-dependent", "data dependent", "DataDependent", "Could not guard", "UserError")
-FREE_EXTENT = 64  # of a weight: what is shorter is a kernel's width or a number of heads
+FREE_EXTENT = 64  # of a weight: a shorter one is the width of a kernel or a number of heads
 
 
 def depends_on_values(error):
@@ -24,7 +25,7 @@ def depends_on_values(error):
 
 
 def attempts(arguments):
-    """Which dimensions may be free: all, the first of each input, none."""
+    """The dimensions that may be free: all, the first of each input, none."""
     def shapes(free):
         return tuple({i: Dim.AUTO for i in range(a.dim()) if free(i)} if isinstance(a, torch.Tensor) else None
                      for a in arguments)
@@ -32,7 +33,7 @@ def attempts(arguments):
 
 
 class Graph:
-    """`free` are the names of the module's tensors that the graph takes as arguments, behind the module's own."""
+    """`free`: the names of the module's tensors that the graph takes as arguments, after the module's own arguments."""
 
     def __init__(self, program, tensor_arguments, free=(), values=()):
         self.program = program
@@ -57,7 +58,7 @@ class Graph:
         del self.inputs[tensor_arguments:]
 
     def call(self, module, arguments, parameters):
-        """The module's own answer, with `parameters` (node -> values) in place of its own."""
+        """The result of the module with `parameters` (node -> values) in place of its own."""
         named = {self.states[node]: values for node, values in parameters.items()}
         return torch.func.functional_call(module, named, tuple(arguments))
 
@@ -117,14 +118,14 @@ def refuse_randomness(graph, folder):
 
 
 def nested(module, shapes):
-    """As torch.export wants them: those of *arguments are one tuple."""
+    """In the form of torch.export: the shapes of *arguments are one tuple."""
     kinds = [parameter.kind for parameter in inspect.signature(module.forward).parameters.values()]
     return (tuple(shapes),) if shapes is not None and kinds == [inspect.Parameter.VAR_POSITIONAL] else shapes
 
 
 @contextlib.contextmanager
 def unchanged(module):
-    """Afterwards the module has the attributes that it had: a forward may keep tensors that are of no use later."""
+    """Restores the attributes of the module afterwards: a forward may store tensors of the trace."""
     kept = [(part, dict(vars(part)), dict(part._buffers)) for part in module.modules()]
     try:
         yield
@@ -149,7 +150,7 @@ def program_of(module, arguments, shapes, folder):
 
 
 def export(module, arguments, folder):
-    """Graphs of the module, the one with most free sizes first; made when asked for. `folder` has the person's files."""
+    """Graphs of the module, lazily, the one with most free sizes first. `folder` has the user's files."""
     last, count = None, sum(isinstance(a, torch.Tensor) for a in arguments)
     for shapes in attempts(arguments):
         try:
@@ -163,7 +164,7 @@ def export(module, arguments, folder):
 
 
 class WithWeights(torch.nn.Module):
-    """A module that takes some of its own tensors as arguments, so that their sizes can vary too."""
+    """A module that takes some of its tensors as arguments, so that their sizes can vary too."""
 
     def __init__(self, module, names):
         super().__init__()
@@ -174,7 +175,7 @@ class WithWeights(torch.nn.Module):
 
 
 def export_with_weights(module, arguments, folder):
-    """One graph in which the sizes of weights vary as far as torch sees that they may; none where it cannot trace that."""
+    """One graph in which the sizes of weights vary as far as torch can trace them."""
     free = {name: value.detach() for name, value in module.named_parameters()}
     free.update((name, value) for name, value in module.named_buffers()
                 if name.endswith(("running_mean", "running_var")))
@@ -187,3 +188,39 @@ def export_with_weights(module, arguments, folder):
     except Exception as error:
         raise Refusal("torch cannot trace it with weights of any size: " + first_line(error)) from error
     yield Graph(program, sum(isinstance(a, torch.Tensor) for a in arguments), list(free), list(free.values()))
+
+
+# --- Shapes of torch's recurrent layers ---
+# torch's own shape functions run every step of the sequence, which takes minutes and fixes the length of the sequence.
+
+
+def check_recurrent_shapes(x, states, weights, batch_first):
+    torch._check(x.shape[-1] == weights[0].shape[1])
+    torch._check(weights[1].shape[-1] == states[0].shape[-1])
+    for state in states:
+        torch._check(state.dim() == x.dim())
+        if x.dim() == 3:
+            torch._check(state.shape[1] == x.shape[0 if batch_first else 1])
+
+
+def recurrent_result(x, states, weights, bidirectional, batch_first):
+    check_recurrent_shapes(x, states, weights, batch_first)
+    width = states[0].shape[-1] * (2 if bidirectional else 1)
+    return (x.new_empty([*x.shape[:-1], width]), *(state.new_empty(state.shape) for state in states))
+
+
+def lstm(x, states, weights, has_biases, layers, dropout, train, bidirectional, batch_first):
+    return recurrent_result(x, states, weights, bidirectional, batch_first)
+
+
+def one_state(x, state, weights, has_biases, layers, dropout, train, bidirectional, batch_first):
+    return recurrent_result(x, [state], weights, bidirectional, batch_first)
+
+
+def use_recurrent_shapes():
+    """Registers them for torch's Python dispatcher; tensors with values are computed as before."""
+    for name, shapes in (("lstm", lstm), ("gru", one_state), ("rnn_tanh", one_state), ("rnn_relu", one_state)):
+        operator = getattr(torch.ops.aten, name).input
+        for key in (DispatchKey.CompositeImplicitAutograd, DispatchKey.Autograd):
+            operator.py_kernels[key] = shapes
+        operator._dispatch_cache.clear()

@@ -1,4 +1,4 @@
-"""Turns a person's PyTorch module into what a problem file says, for `kevin import` (tools/import).
+"""Describes a user's PyTorch module as the parts of a problem file, for `kevin import`.
 
     import_module.py             one job a line on standard input, each a JSON object:
                                  {"file": path} or {"function": "module:name", "examples": path}, and "eval": bool,
@@ -6,8 +6,8 @@
                                  null or a list of {"set": name, "symbols": {symbol: number}, "weight": number}
     import_module.py --version   answers {"torch": version} without importing torch
 
-Answers in lines: {"phase": ...} while at it, then either what was found or {"error": what, "next": what to do}. Each
-job runs in a process of its own, which ends with it: what a file does to Python or torch stays there.
+Answers are lines: {"phase": ...} during the work, then either the parts or {"error": reason, "next": next step}. Each
+job runs in a process of its own, so that a file cannot change Python or torch for the next one.
 """
 
 import importlib
@@ -18,7 +18,7 @@ import os
 import runpy
 import sys
 
-PACKAGE = "kevin_importer"  # the files beside this one, under a name that no file of a person's has
+PACKAGE = "kevin_importer"  # the files beside this one, under a name that no user's file has
 
 
 def describe_version():
@@ -46,12 +46,12 @@ def answer(job, say):
     except MemoryError:
         say({"error": "it does not fit into this machine's memory", "next": "import it on a larger machine"})
     except Exception as error:
-        say({"error": refusals.first_line(error), "next": "does it run in Python by itself?"})
+        say({"error": refusals.first_line(error), "next": "check that it runs in Python alone"})
 
 
 def main():
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a file and torch print is no answer
+    os.dup2(2, 1)  # output of the file and of torch is not part of the answers
 
     def say(message):
         print(json.dumps(message), file=answers, flush=True)
@@ -59,7 +59,7 @@ def main():
     if "--version" in sys.argv:
         say(describe_version())
         return
-    sys.dont_write_bytecode = True  # beside an installed script or a person's file
+    sys.dont_write_bytecode = True  # not beside an installed script or a user's file
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != here]
     say({"phase": "import torch"})
@@ -68,7 +68,7 @@ def main():
     except Exception as error:
         say({"error": f"Python cannot import torch: {error}", "machine": True})
         return
-    # What every job needs is imported once. Nothing is computed here: a child could not use the threads of that.
+    # Imported once for all jobs. Nothing is computed here: threads do not survive the fork.
     for name in ("torch._dynamo", "torch._export.non_strict_utils", "torch.export", "torch.fx.experimental.symbolic_shapes"):
         importlib.import_module(name)
     part("describe")
@@ -80,10 +80,10 @@ def main():
             os._exit(0)
         _, status = os.waitpid(child, 0)
         if os.WIFSIGNALED(status):
-            say({"error": f"Python ended by signal {os.WTERMSIG(status)} while at it",
-                 "next": "is there enough memory? does it run in Python by itself?"})
+            say({"error": f"Python was killed by signal {os.WTERMSIG(status)}",
+                 "next": "check the free memory, and that the file runs in Python alone"})
         elif os.WEXITSTATUS(status) != 0:
-            say({"error": "the file ended Python", "next": "take sys.exit and the like out of it"})
+            say({"error": "the file ended Python", "next": "remove sys.exit and similar calls"})
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""With what each tensor was filled, seen from the calls that filled it."""
+"""Records how each tensor was filled, from the calls that filled it."""
 
 import math
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-LARGE = 1 << 24  # elements; what is larger is described, not filled
+LARGE = 1 << 24  # elements; larger tensors are described, not filled
 
-# Operators that fill, to what they fill with. A kind is ("uniform", low, high), ("normal", mean, deviation),
+# Operators that fill a tensor, and the kind of its values. A kind is ("uniform", low, high), ("normal", mean, deviation),
 # ("integers", low, high), ("bool", probability) or ("constant", value).
 FACTORIES = {
     "rand": lambda args: ("uniform", 0.0, 1.0), "rand_like": lambda args: ("uniform", 0.0, 1.0),
@@ -46,7 +46,7 @@ def scaled(kind, factor, shift):
 
 
 def affine(name, args):
-    """factor and shift of the operators that scale or move a tensor by a number."""
+    """Factor and shift of an operator that scales or shifts a tensor by a number; else None."""
     if len(args) < 2 or isinstance(args[1], torch.Tensor) or isinstance(args[1], bool):
         return None
     number = args[1]
@@ -64,8 +64,8 @@ def affine(name, args):
 
 
 class Recorder(TorchDispatchMode):
-    """While active, remembers with what each storage was filled. Large tensors whose filling is understood are not
-    filled at all: their memory is never touched, so that problems beyond this machine's memory can be imported."""
+    """While active, records how each storage was filled. Large tensors of a known kind are not filled: their memory is
+    never touched, so that problems larger than this machine's memory can be imported."""
 
     def __init__(self):
         super().__init__()
@@ -117,7 +117,7 @@ class Recorder(TorchDispatchMode):
         return output
 
     def _unfilled(self, name, args, kwargs):
-        """The result of a call on a large tensor without its work; None where the call is to be made."""
+        """The result of a call on a large tensor, without computing it; None if the call must be made."""
         if name in FILLERS or (name.endswith("_") and args and isinstance(args[0], torch.Tensor)):
             if args[0].numel() < LARGE:
                 return None

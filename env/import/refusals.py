@@ -1,4 +1,4 @@
-"""Why a file cannot be imported, in words."""
+"""The reasons why a file cannot be imported, as messages."""
 
 import os
 import re
@@ -13,7 +13,7 @@ TRACEBACK_LINES = 6
 
 
 class Refusal(Exception):
-    """This file cannot be imported: what is wrong with it, and what to do about it."""
+    """This file cannot be imported: the reason and the next step."""
 
     def __init__(self, what, next_step=""):
         super().__init__(what)
@@ -21,21 +21,21 @@ class Refusal(Exception):
 
 
 class Unwritable(Exception):
-    """The graph holds what has no TorchScript text here; says what."""
+    """A part of the graph has no TorchScript text; names it."""
 
 
 class ChangesState(Exception):
-    """The forward writes into an input or into the module's state; says which."""
+    """The forward writes into an input or into the module's state; names it."""
 
 
 def place_in(error, folder):
-    """Where in the person's own files it came up: " (file.py, line 7: if x.sum() > 0:)"."""
+    """The place of an error in the user's files: " (file.py, line 7: if x.sum() > 0:)"."""
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(folder)]
     return f" ({os.path.basename(own[-1].filename)}, line {own[-1].lineno}: {own[-1].line})" if own else ""
 
 
 def place_of(node, folder):
-    """The same of a call in a graph."""
+    """The same for a call in a graph."""
     own = re.findall(r'File "([^"]*)", line (\d+), in .*\n *(.*)', node.meta.get("stack_trace") or "")
     own = [found for found in own if found[0].startswith(folder)]
     return f" ({os.path.basename(own[-1][0])}, line {own[-1][1]}: {own[-1][2]})" if own else ""

@@ -1,19 +1,68 @@
-"""Names for the sizes of a graph, and a small set of them."""
+"""Sizes of a graph: as sympy expressions, as text of a problem file, their names, and a small set of them."""
 
 import re
 
 import sympy
+import torch
+from torch.utils._sympy.functions import CleanDiv, FloorDiv
+
+from .refusals import Unwritable
 
 SMALL_BYTES = 64 << 20
 STILL_SMALL_BYTES = 512 << 20
-SMALL_OPERATIONS = 1e9  # 1 to 30 ms, as for the problems that ship
+SMALL_OPERATIONS = 1e9  # 1 to 30 ms, like the small sizes of Kevin's own problems
 KEEP, KEEP_BATCH = 8, 4
-# Words that C++ or TorchScript keeps for itself (env/problem/problem_file.cc has the list that counts).
+# Reserved words of C++ and TorchScript (the checked list is in env/problem/toml_reader.cc).
 RESERVED = set("""and as assert auto bool break case char class const def default delete do double else enum except
 export extern float for forward from global goto if import in inline int is lambda launch long namespace new not
 operator or pass private public raise register return short signed sizeof static struct switch template this torch try
 typedef union unsigned using virtual void volatile while with xor yield params p real no_ints""".split())
 
+
+def quotient(above, below, names):
+    parts = [f"({expression(part, names)})" if isinstance(part, (sympy.Add, sympy.Mul)) else expression(part, names)
+             for part in (above, below)]
+    return f"({parts[0]} / {parts[1]})"
+
+
+def expression(e, names):
+    """A sympy expression in the syntax of problem files."""
+    e = sympy.sympify(e)
+    if e.is_Integer:
+        return str(int(e))
+    if e.is_Symbol:
+        return names[e]
+    if isinstance(e, (FloorDiv, CleanDiv)):
+        return quotient(*e.args, names)
+    if isinstance(e, sympy.Add):
+        text = ""
+        for term in sorted(e.args, key=lambda term: (term.could_extract_minus_sign(), term.is_Integer)):
+            negative = term.could_extract_minus_sign()
+            part = expression(-term if negative else term, names)
+            text += (" - " if negative else " + ") + part if text else ("-" if negative else "") + part
+        return text
+    if isinstance(e, sympy.Mul):
+        below = sympy.denom(e)
+        if below != 1:
+            return quotient(sympy.numer(e), below, names)
+        return "*".join(f"({expression(a, names)})" if isinstance(a, sympy.Add) else expression(a, names)
+                        for a in e.args)
+    if isinstance(e, sympy.Pow) and e.exp.is_Integer and 0 < int(e.exp) < 8:
+        base = expression(e.base, names)
+        return "*".join([f"({base})" if isinstance(e.base, sympy.Add) else base] * int(e.exp))
+    raise Unwritable(f"a size of the form {e}")
+
+
+def size(value):
+    """A dimension or a number of elements as a sympy expression."""
+    return value.node.expr if isinstance(value, torch.SymInt) else sympy.Integer(int(value))
+
+
+def numel(value):
+    product = sympy.Integer(1)
+    for dimension in value.shape:
+        product *= size(dimension)
+    return product
 
 def legal_name(wanted, taken):
     name = re.sub(r"[^A-Za-z0-9_]", "_", wanted) or "x"
@@ -24,7 +73,7 @@ def legal_name(wanted, taken):
 
 
 class Sizes:
-    """The symbols of the graph's input shapes, named after constants of the person's file where one fits."""
+    """The symbols of the graph's input shapes, named after constants of the user's file where exactly one fits."""
 
     def __init__(self, shapes, hints, constants, taken):
         symbols = []
@@ -52,9 +101,9 @@ class Sizes:
         return self.at(total_bytes, sizes) <= STILL_SMALL_BYTES
 
     def smaller(self, total_bytes, operations, lower_bounds, inputs, first, legal):
-        """Sizes for a small CPU, halved as far as that needs: all of them within the bounds of the trace, all of them
-        (it often bounds without need), those of `inputs`, and only the batch, `first`. `legal` says whether operators
-        take the shapes that some sizes give. They may still be too large for a small CPU."""
+        """Size sets for a small CPU, by halving as often as needed: all sizes within the bounds of the trace; all sizes
+        (the bounds are often not needed); those of `inputs`; the batch alone, `first`. `legal` says whether the
+        operators accept the shapes of a size set. A set may still be too large for a small CPU."""
         found = []
         for free, bounds in ((list(self.hints), lower_bounds), (list(self.hints), {}), (inputs, {}),
                              ([first] if first in self.hints else [], lower_bounds)):
@@ -71,7 +120,7 @@ class Sizes:
         enough = {s: max(KEEP_BATCH if s == first else KEEP, bounds.get(s, KEEP_BATCH)) for s in free}
 
         def group(symbol):
-            """Those to be halved with it: square stays square. None if one of them must not be."""
+            """The symbols to halve together, so that square stays square. None if one of them must not be halved."""
             alike = [s for s in free if s not in fixed and s != first and values[s] == values[symbol]]
             alike = [first] if symbol == first else alike
             return alike if all(values[s] // 2 >= enough[s] for s in alike) else None

@@ -21,7 +21,7 @@ RESERVED = set(keyword.kwlist) | {"torch", "math", "real", "no_ints", "forward",
                                   "list", "len", "range", "min", "max", "sum", "abs", "print", "List", "Dict",
                                   "Tensor", "Optional"}
 HELPERS = {
-    # The truth is computed in float64: what the module keeps in float32 must not be rounded there.
+    # The truth is computed in float64: float32 constants of the module must not round it.
     "real(": "def real(x: Tensor) -> int:\n    return 7 if x.dtype == 7 else 6\n\n",
     "no_ints(": "def no_ints() -> List[int]:\n    none: List[int] = []\n    return none\n\n",
 }
@@ -32,7 +32,7 @@ def operator_name(node):
 
 
 def written_arguments(node):
-    """The nodes that this call writes into."""
+    """The nodes that this call writes to."""
     schema = node.target._schema
     for i, argument in enumerate(schema.arguments):
         if argument.alias_info is None or not argument.alias_info.is_write:
@@ -44,14 +44,14 @@ def written_arguments(node):
 
 
 class Writer:
-    """Writes the body of `forward`. `given` maps placeholders to the expressions that stand for them, `states` those
-    of them that are the module's own to their names in it; `like` is the name of a floating-point input."""
+    """Writes the body of `forward`. `given` maps placeholders to their expressions, `states` the placeholders of the
+    module's own tensors to their names; `like` is the name of a floating-point input."""
 
     def __init__(self, given, states, like, taken):
         self.names, self.states, self.like = dict(given), states, like
         self.taken = set(taken) | RESERVED
         self.roots = {node: node for node in given}
-        self.used, self.replaced = set(), set()  # placeholders that the text reads, and those that it writes anew
+        self.used, self.replaced = set(), set()  # placeholders that the text reads; that it overwrites
         self.lines = []
 
     def body(self, graph):
@@ -108,7 +108,7 @@ class Writer:
         self._follow_alias(node)
 
     def _lacks_dtype(self, node):
-        """What makes float32 values by default must make float64 ones for the truth."""
+        """A call that makes float32 values by default must make float64 values for the truth."""
         result = node.meta.get("val")
         return (isinstance(result, torch.Tensor) and result.dtype == torch.float32 and self._makes_values(node)
                 and node.kwargs.get("dtype") is None
@@ -124,7 +124,7 @@ class Writer:
         return str(arguments[i].type) if i < len(arguments) else ""
 
     def _passes_through(self, node, name):
-        """Operators that leave everything as it is are not worth a line."""
+        """Operators without effect get no line."""
         no_dropout = name in ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout") and (
             node.args[1] == 0 or not node.args[2])
         if not no_dropout and name not in ("detach", "alias", "lift_fresh", "lift_fresh_copy"):
@@ -136,7 +136,7 @@ class Writer:
         return True
 
     def _replaces_state(self, node, name):
-        """A state that is overwritten as a whole before it is read is no state: what is written stands for it."""
+        """A state that is overwritten completely before it is read is replaced by the written value."""
         state = node.args[0] if name == "copy_" else None
         if state not in self.states or state in self.used or \
                 state.meta["val"].dtype != node.args[1].meta["val"].dtype or \
@@ -151,7 +151,7 @@ class Writer:
         return True
 
     def _statistics_left_out(self, node, name):
-        """Running statistics that a batch's own make superfluous are neither read nor written."""
+        """Running statistics are left out if the batch's own statistics are used."""
         arguments = list(node.args)
         own_statistics = name in ("batch_norm", "instance_norm") and arguments[5]
         if own_statistics:
@@ -159,7 +159,7 @@ class Writer:
         return arguments
 
     def _check_writes(self, node):
-        """False for a call whose only effect is on a counter that nothing reads."""
+        """False for a call whose only effect is on a counter that is never read."""
         for written in written_arguments(node):
             root = self.roots.get(written, written)
             if root not in self.states and root.op != "placeholder":

@@ -1,5 +1,5 @@
-"""How the values of a tensor are drawn again, in the words of a problem file: from the kind that recorder.py names, or
-from what it holds."""
+"""How the values of a tensor are drawn, in the terms of a problem file: from the kind that recorder.py found, or from
+the values."""
 
 import base64
 import math
@@ -7,8 +7,12 @@ import zlib
 
 import torch
 
-MOST_PACKED = 1 << 20  # bytes of text that stored values may take
-LOOKED_AT = 1 << 20  # elements that statistics look at
+from .recorder import LARGE
+from .refusals import Refusal
+
+STORABLE = (torch.float32, torch.int64, torch.bool)
+MOST_PACKED = 1 << 20  # largest text of stored values, in bytes
+LOOKED_AT = 1 << 20  # elements used for statistics
 
 
 def rounded(number):
@@ -20,7 +24,7 @@ def drawn(distribution, scale=1.0, offset=0.0):
 
 
 def from_kind(kind, dtype):
-    """What a problem file says of such values; None where it has no words for them."""
+    """The keys of a problem file for such values; None if they cannot be expressed."""
     name, *rest = kind
     if dtype == torch.bool:
         if name != "bool" and not (name == "integers" and rest == [0, 2]):
@@ -39,13 +43,13 @@ def from_kind(kind, dtype):
         return drawn("signs", (high - low) / 2, (high + low) / 2)
     if name == "integers" and rest[1] > rest[0]:
         return drawn("uniform", (rest[1] - rest[0]) / 2, (rest[1] + rest[0]) / 2)
-    if name == "constant":  # a kernel that left it out would pass if it stayed what it is
+    if name == "constant":  # as a constant, a kernel that ignored it would pass
         return drawn("normal", 0.5 * abs(rest[0]) or 1.0, rest[0])
     return None
 
 
 def from_values(tensor):
-    """The same from the values themselves."""
+    """The same, estimated from the values."""
     values = tensor.detach().flatten()[:LOOKED_AT]
     if tensor.dtype == torch.bool:
         probability = float(values.float().mean())
@@ -67,21 +71,62 @@ def from_values(tensor):
         low, high = (round(low) if abs(low - round(low)) < near else low,
                      round(high) if abs(high - round(high)) < near else high)
         return from_kind(("uniform", low, high), tensor.dtype)
-    error = deviation / math.sqrt(values.numel())  # of the mean; a standard normal distribution is meant where it may be
+    error = deviation / math.sqrt(values.numel())  # of the mean; prefers the standard normal distribution within it
     mean = 0.0 if abs(mean) < 3 * error else mean
     deviation = 1.0 if abs(deviation - 1) < 3 * error else deviation
     return from_kind(("normal", mean, deviation), tensor.dtype)
 
 
 def stored(tensor):
-    """The values themselves as text; None if they are too many."""
+    """The values as text; None if it is too long."""
     data = tensor.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
     packed = base64.b64encode(zlib.compress(data, 9)).decode()
     return {"distribution": "stored", "values": packed} if len(packed) <= MOST_PACKED else None
 
 
+def input_spec(case, argument, name, distribution):
+    """`distribution` is the user's choice for floating-point inputs, or None."""
+    if distribution and argument.dtype.is_floating_point:
+        return drawn(distribution)
+    kind = case.recorder.kind_of(argument)
+    spec = from_kind(kind, argument.dtype) if kind else None
+    if spec is None and not case.recorder.skipped:
+        spec = from_values(argument) or stored(argument)
+        if argument.dtype == torch.int64 and spec["distribution"] != "stored":
+            case.notes.append(f"`{name}` is drawn from {spec['offset']:g} to {spec['offset'] + spec['scale'] - 1:g}, as the "
+                              "example has it")
+    if spec is None and argument.dtype.is_floating_point:
+        spec = drawn("mixture")
+    if spec is None:
+        raise Refusal(f"input `{name}`: nothing says how its values are drawn",
+                      "make get_inputs draw it with torch.randint or torch.rand")
+    return spec
+
+
+def state_spec(case, tensor, name, is_parameter):
+    kind = case.recorder.kind_of(tensor)
+    if tensor.dtype.is_floating_point and tensor.dtype != torch.float32:
+        raise Refusal(f"its `{name}` has dtype {tensor.dtype}, which problems do not have", "convert it to float32")
+    if name.endswith("running_var"):
+        return drawn("positive")
+    if name.endswith("running_mean"):
+        return drawn("normal")
+    random = kind is not None and kind[0] != "constant"
+    if tensor.dtype.is_floating_point and (is_parameter or random):
+        spec = from_kind(kind, tensor.dtype) if kind else None
+        if spec is None and tensor.numel() < LARGE:
+            spec = from_values(tensor)
+        return spec or drawn("normal", 0.02)
+    spec = stored(tensor) if tensor.dtype in STORABLE else None
+    if spec is None:
+        raise Refusal(f"its `{name}` ({tensor.dtype}, {tensor.numel()} elements) holds values that must stay as they are, "
+                      "and they are too many for a problem file or of another type than float32, int64 and bool",
+                      "compute it in forward, or make it an nn.Parameter if any values would do")
+    return spec
+
+
 def draw(spec, shape, dtype):
-    """New values as the problem file asks for them, for comparing two computations."""
+    """New values by the keys of the problem file, for comparing two computations."""
     if spec["distribution"] == "stored":
         data = bytearray(zlib.decompress(base64.b64decode(spec["values"])))
         return torch.frombuffer(data, dtype=dtype).reshape(shape).clone()

@@ -110,7 +110,7 @@ class Evaluator {
     return value % by != 0 && (value < 0) != (by < 0) ? quotient - 1 : quotient;
   }
 
-  // The next character that is no space; '\0' at the end.
+  // The next character after spaces; '\0' at the end.
   char Peek() {
     while (position_ < text_.size() && (text_[position_] == ' ' || text_[position_] == '\t')) ++position_;
     return position_ < text_.size() ? text_[position_] : '\0';

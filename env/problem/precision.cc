@@ -8,7 +8,6 @@
 #include <limits>
 
 #include "env/error.h"
-#include "env/problem/float16.h"
 
 namespace kevin {
 namespace {
@@ -16,8 +15,8 @@ namespace {
 constexpr const char* kFlagsAgainst[] = {"inadmissible", "inadmissible-in-16-bits"};
 constexpr Precision kPrecisions[] = {Precision::kFp32, Precision::kFp16, Precision::kBf16};
 
-// Bytes of all tensors that keep their type, each with a plus before it, as an expression over the size
-// symbols.
+// The bytes of all tensors that keep their type, as an expression over the size symbols; each term begins
+// with a plus.
 std::string BytesThatStay(const Problem& problem) {
   std::string sum;
   for (const auto* tensors : {&problem.inputs, &problem.outputs}) {
@@ -30,7 +29,7 @@ std::string BytesThatStay(const Problem& problem) {
   return sum;
 }
 
-// Stored values as drawn ones would be: none becomes infinite that is not.
+// Stored values are rounded like drawn ones: a finite value stays finite.
 template <typename Narrow>
 std::shared_ptr<const std::string> Narrowed(const std::string& floats, float largest) {
   std::string narrow(floats.size() / sizeof(float) * sizeof(Narrow), '\0');
@@ -86,8 +85,8 @@ Precision PrecisionOf(const Problem& problem) {
 
 Problem InPrecision(Problem problem, Precision precision) {
   if (precision == Precision::kFp32 || PrecisionOf(problem) != Precision::kFp32) return problem;
-  // The usual count holds every whole-number tensor once; the lower bound may leave them out, and half of it
-  // is a lower bound in any case.
+  // `bytes` counts every integer tensor once. `min_bytes` need not count them; half of it is a lower bound in
+  // any case.
   problem.bytes = fmt::format("({}{})/2", problem.bytes, BytesThatStay(problem));
   problem.min_bytes = fmt::format("({})/2", problem.min_bytes);
   for (auto* tensors : {&problem.inputs, &problem.outputs}) {

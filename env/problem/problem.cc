@@ -20,7 +20,7 @@ ConcreteTensor MakeConcrete(const TensorSpec& spec, const Symbols& symbols) {
   return tensor;
 }
 
-// Gives the block its size and says where each parameter lies in it.
+// Sets the size of the block and the offset symbol of each parameter.
 void PlaceParams(SizedProblem* sized, ConcreteTensor* block) {
   block->elements = 0;
   for (const ConcreteTensor& input : sized->inputs) {
@@ -89,8 +89,7 @@ const char* DTypeCpp(DType dtype) {
   return "";
 }
 
-// Nothing is lost by the float in between: sums and products are float's. It is no other type implicitly, or
-// `x > 0 ? x : 0` would be an int.
+// Arithmetic is in float. The conversion is restricted to float, else `x > 0 ? x : 0` would be an int.
 const char* Bf16Cpp() {
   return R"(struct bf16 {
   unsigned short bits;
@@ -202,6 +201,26 @@ std::string ShapeName(const std::string& size, const Symbols& symbols) {
   for (const auto& [symbol, value] : symbols) values.push_back(fmt::format("{} = {}", symbol, value));
   return fmt::format("{} ({})", size, fmt::join(values, ", "));
 }
+
+std::string FileEnding(const std::string& kind) { return kind == "cuda" ? "cu" : kind; }
+
+std::string KindOfFile(const std::filesystem::path& path) {
+  const std::string ending = path.extension();
+  if (ending == ".cpp" || ending == ".cc" || ending == ".cxx") return "cpp";
+  if (ending == ".cu") return "cuda";
+  return ending == ".ptx" ? "ptx" : "";
+}
+
+std::string LanguageOf(const std::string& kind) {
+  return kind == "cuda" ? "CUDA C++" : kind == "ptx" ? "PTX" : "C++";
+}
+
+std::string DeviceModel(const std::string& device) {
+  const size_t name = device.find(": ");
+  return name == std::string::npos ? device : device.substr(name + 2);
+}
+
+bool IsForGpu(const std::string& kind) { return kind == "cuda" || kind == "ptx"; }
 
 const char* DTypeInKind(DType dtype, const std::string& kind) {
   if (kind != "cpp" && dtype == DType::kF16) return "__half";

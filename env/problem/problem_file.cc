@@ -10,12 +10,9 @@
 #include <string_view>
 
 #include "env/error.h"
-#include "env/problem/hash.h"
-#include "env/problem/packed_values.h"
 #include "env/problem/problem.h"
-#include "env/problem/problem_names.h"
-#include "env/problem/size_sets.h"
-#include "env/problem/toml_section.h"
+#include "env/problem/text.h"
+#include "env/problem/toml_reader.h"
 
 namespace kevin {
 namespace {
@@ -46,10 +43,10 @@ Value Choice(const TomlSection& section, const char* key, const Value (&values)[
 
 struct Arguments {
   std::vector<std::string> names;
-  bool ends_in_dict = false;  // the last one is a Dict[str, Tensor]
+  bool ends_in_dict = false;  // the last is a Dict[str, Tensor]
 };
 
-// The arguments of `def FUNCTION(a, b: Tensor, ...)` in TorchScript text; none without such a function.
+// The arguments of `def FUNCTION(a, b: Tensor, ...)` in TorchScript text; nothing without such a function.
 std::optional<Arguments> ArgumentsOf(const std::string& text, const std::string& function) {
   const std::string head = fmt::format("def {}(", function);
   size_t at = text.find(head);
@@ -57,7 +54,7 @@ std::optional<Arguments> ArgumentsOf(const std::string& text, const std::string&
   if (at == std::string::npos) return std::nullopt;
   Arguments arguments;
   std::string name, type;
-  bool in_name = true;  // past the name: its type or default value
+  bool in_name = true;  // else in its type or default value
   int depth = 0;
   for (at += head.size(); at < text.size(); ++at) {
     const char c = text[at];
@@ -114,7 +111,7 @@ class ProblemReader {
     }
   }
 
-  // An integer, or an expression in a string that holds at every size.
+  // An integer, or an expression in a string that is valid at every size.
   std::string ReadExpression(const TomlSection& section, const toml::node& node, const std::string& key,
                              int64_t at_least) const {
     if (!node.is_integer() && !node.is_string())
@@ -146,7 +143,7 @@ class ProblemReader {
     }
     if (!names_.insert(tensor.name).second) {
       section.Fail("name", fmt::format("'{}' is used twice", tensor.name),
-                   "all inputs and outputs need names of their own");
+                   "every input and output needs a different name");
     }
     if (problem_.sizes.begin()->second.contains(tensor.name)) {
       section.Fail("name", fmt::format("'{}' is also a size symbol", tensor.name),
@@ -191,8 +188,8 @@ class ProblemReader {
   void ReadStored(const TomlSection& section, TensorSpec* input) const {
     const bool is_stored = input->distribution == Distribution::kStored;
     if (is_stored != section.Has("values")) {
-      section.Fail("distribution", is_stored ? "'stored' needs `values`" : "`values` are there and not used",
-                   "`distribution = \"stored\"` and `values` belong together");
+      section.Fail("distribution", is_stored ? "'stored' needs `values`" : "`values` are not used",
+                   "write both `distribution = \"stored\"` and `values`, or neither");
     }
     if (!is_stored) return;
     const auto bytes_at = [&](const Symbols& symbols) {
@@ -203,7 +200,7 @@ class ProblemReader {
     const size_t bytes = bytes_at(problem_.sizes.begin()->second);
     for (const auto& [size, symbols] : problem_.sizes) {
       if (bytes_at(symbols) != bytes)
-        section.Fail("shape", "stored values have one size", "write integers for their shape");
+        section.Fail("shape", "stored values have one shape at all sizes", "write integers as their shape");
     }
     std::optional<std::string> values = UnpackValues(section.String("values"), bytes);
     if (!values) {
@@ -216,8 +213,7 @@ class ProblemReader {
   void ReadScale(const TomlSection& section, TensorSpec* input) const {
     if (!section.Has("scale") || !section.Require("scale").is_string()) {
       input->scale = section.Number("scale", 1.0);
-      if (input->scale == 0)
-        section.Fail("scale", "must not be 0", "inputs that are all the same prove nothing");
+      if (input->scale == 0) section.Fail("scale", "must not be 0", "equal inputs cannot detect errors");
       return;
     }
     input->scale_text = section.String("scale");
@@ -245,7 +241,7 @@ class ProblemReader {
     }
   }
 
-  // Its names are in scope in a candidate, beside the symbols and what `launch` takes.
+  // The names of the block are in scope in a candidate, like the size symbols and the tensors of `launch`.
   void CheckParamBlock() {
     std::set<std::string> reserved = {kParamBlockName};
     for (const TensorSpec& input : problem_.inputs) {
@@ -253,8 +249,8 @@ class ProblemReader {
     }
     const auto check = [&](const TomlSection& section, const char* key, const std::string& name) {
       if (!reserved.contains(name)) return;
-      section.Fail(key, fmt::format("'{}' is taken", name),
-                   fmt::format("above {} parameters `{}` is their block, and NAME_offset is where one begins",
+      section.Fail(key, fmt::format("'{}' is reserved", name),
+                   fmt::format("above {} parameters `{}` is their block, and NAME_offset the position of one",
                                kMaxSeparateParams, kParamBlockName));
     };
     const std::vector<TomlSection> inputs = top_.Tables("inputs");
@@ -262,7 +258,7 @@ class ProblemReader {
       check(inputs[i], "name", problem_.inputs[i].name);
       if (!problem_.inputs[i].is_param || problem_.inputs[i].dtype == DType::kF32) continue;
       inputs[i].Fail("dtype", fmt::format("must be float32 above {} parameters", kMaxSeparateParams),
-                     "they come as one block of floats");
+                     "they are passed as one block of floats");
     }
     for (const auto& [symbol, value] : problem_.sizes.begin()->second) check(top_, "sizes", symbol);
     names_.merge(reserved);
@@ -286,7 +282,7 @@ class ProblemReader {
     }
   }
 
-  // A Dict for the parameters of a deep network; elsewhere every tensor has an argument of its own.
+  // A deep network may take its parameters as a Dict; else every tensor has an argument.
   bool TakesParamDict() const {
     const std::optional<Arguments> given = ArgumentsOf(problem_.reference, "forward");
     return given && given->ends_in_dict;
@@ -323,7 +319,7 @@ class ProblemReader {
     if (check.Has("extreme_dim")) ReadExtreme(check);
     problem_.extreme_is_max = check.Bool("extreme_is_max", true);
     if (check.Has("extreme_is_max") && !check.Has("extreme_dim")) {
-      check.Fail("extreme_is_max", "means nothing without extreme_dim", "add extreme_dim or remove it");
+      check.Fail("extreme_is_max", "has no effect without extreme_dim", "add extreme_dim or remove it");
     }
   }
 
@@ -331,7 +327,7 @@ class ProblemReader {
     const int64_t dim = check.Integer("extreme_dim");
     const auto rank = static_cast<int64_t>(problem_.inputs[0].shape.size());
     if (dim < 0 || dim >= rank) {
-      check.Fail("extreme_dim", fmt::format("{} is no dimension of {}", dim, problem_.inputs[0].name),
+      check.Fail("extreme_dim", fmt::format("{} is not a dimension of {}", dim, problem_.inputs[0].name),
                  fmt::format("it has {} dimensions, counted from 0", rank));
     }
     std::vector<std::string> without = problem_.inputs[0].shape, kept = without;
@@ -347,8 +343,8 @@ class ProblemReader {
 
   TomlSection top_;
   Problem problem_;
-  std::set<std::string> names_;           // of the tensors read so far
-  std::map<std::string, int64_t> bytes_;  // of the tensors read so far, by size
+  std::set<std::string> names_;           // of the tensors read
+  std::map<std::string, int64_t> bytes_;  // of the tensors read, by size
 };
 
 }  // namespace

@@ -5,7 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <utility>
+
 #include "env/error.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 namespace {
@@ -49,6 +53,34 @@ std::optional<json> EvaluatorClient::Ask(const json& request,
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS) return std::nullopt;
   throw Error(ExitCode::kBroken, "kevin-evaluator " + DescribeStatus(status) + " (see its message above)",
               "run `kevin doctor`; if torch is missing, set KEVIN_TORCH or run tools/kevin once");
+}
+
+std::optional<nlohmann::json> SharedEvaluator::Ask(
+    const nlohmann::json& request, const std::function<void(const std::string& phase)>& on_phase,
+    double* wait_s) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::lock_guard lock(mutex_);
+  *wait_s += SecondsSince(start);
+  if (!evaluator_) evaluator_ = start_();
+  try {
+    std::optional<nlohmann::json> result = evaluator_->Ask(request, on_phase);
+    if (!result) evaluator_.reset();
+    return result;
+  } catch (const Error&) {
+    evaluator_.reset();
+    throw;
+  }
+}
+
+nlohmann::json SharedEvaluator::AskOrThrow(const nlohmann::json& request,
+                                           const std::function<void(const std::string& phase)>& on_phase,
+                                           double* wait_s) {
+  std::optional<nlohmann::json> result = Ask(request, on_phase, wait_s);
+  if (!result) {
+    throw Error(ExitCode::kBroken, "the evaluator lost access to its memory (SIGBUS)",
+                "free memory and try again");
+  }
+  return std::move(*result);
 }
 
 }  // namespace kevin

@@ -1,26 +1,29 @@
 #pragma once
-// Kevin's side of an evaluator process: starts it and asks it (env/process/wire.h).
+// Kevin's side of an evaluator process: starts it and sends requests (env/process/wire.h). One thread at a
+// time.
 
 #include <filesystem>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "env/process/shared_memory.h"
+#include "env/process/spawn.h"
 #include "env/process/wire.h"
-#include "env/sandbox/sandbox.h"
 
 namespace kevin {
 
 class EvaluatorClient {
  public:
-  // Throws Error(kBroken) when the process cannot be started.
+  // Throws Error(kBroken) if the process cannot be started.
   EvaluatorClient(const std::vector<std::string>& argv, std::vector<std::string> environment);
 
-  // The result, or nothing when the evaluator died by SIGBUS while it read what the candidate owns. Throws
-  // Error with what the evaluator said, or kBroken when it died otherwise.
+  // The result; nothing if the evaluator was killed by SIGBUS, which only memory shared with the candidate
+  // can cause. Throws the Error that the evaluator sent, or Error(kBroken) if it ended in another way.
   std::optional<nlohmann::json> Ask(const nlohmann::json& request,
                                     const std::function<void(const std::string& phase)>& on_phase);
 
@@ -28,6 +31,27 @@ class EvaluatorClient {
   ChildProcess process_;
   Fd ours_;
   std::optional<LineSocket> lines_;
+};
+
+// One evaluator for the threads of an environment, which ask it in turn. Started with the first request, and
+// again after one that failed. Thread-safe.
+class SharedEvaluator {
+ public:
+  explicit SharedEvaluator(std::function<std::unique_ptr<EvaluatorClient>()> start)
+      : start_(std::move(start)) {}
+
+  // As EvaluatorClient::Ask. *wait_s grows by the time during which other threads used the evaluator.
+  std::optional<nlohmann::json> Ask(const nlohmann::json& request,
+                                    const std::function<void(const std::string& phase)>& on_phase,
+                                    double* wait_s);
+  // For requests in which no candidate can cause a SIGBUS: it is an Error(kBroken) too.
+  nlohmann::json AskOrThrow(const nlohmann::json& request,
+                            const std::function<void(const std::string& phase)>& on_phase, double* wait_s);
+
+ private:
+  std::function<std::unique_ptr<EvaluatorClient>()> start_;
+  std::mutex mutex_;
+  std::unique_ptr<EvaluatorClient> evaluator_;
 };
 
 }  // namespace kevin

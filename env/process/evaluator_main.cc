@@ -1,8 +1,9 @@
-// kevin-evaluator: the trusted side. Holds the reference, the truth, the clock and the verdict.
-//   serve THREADS RUNNER namespaces|plain    answers requests on descriptor 3 (env/process/wire.h) until it closes
-//   check                                    ends at once, well: libtorch could be loaded
-//   serve-gpu DEVICE RUNNER namespaces|plain TRUSTED_CUBIN    the same for candidates of a GPU
-//   twin SIZE THREADS PRECISION              one side of the pairs: eager, see twin.cc
+// kevin-evaluator: the trusted side, with the reference, the truth, the clock and the verdict.
+//   check                                  exits with 0 at once: libtorch could be loaded
+//   serve THREADS RUNNER namespaces|plain  answers requests on descriptor 3 (env/process/wire.h)
+//   serve-gpu DEVICE RUNNER namespaces|plain TRUSTED_CUBIN
+//                                          the same for candidates of a GPU
+//   reference SIZE THREADS PRECISION       the reference process of the pairs (env/cpu/reference_process.cc)
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -13,16 +14,14 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "env/cpu/admission.h"
-#include "env/cpu/eager_baseline.h"
 #include "env/cpu/judge.h"
 #include "env/cpu/session.h"
 #include "env/error.h"
 #include "env/gpu/judge/gpu_evaluator.h"
 #include "env/problem/precision.h"
-#include "env/process/programs.h"
+#include "env/process/spawn.h"
 #include "env/process/wire.h"
-#include "env/reference/caching_allocator.h"
+#include "env/reference/reference.h"
 
 namespace kevin {
 namespace {
@@ -77,7 +76,7 @@ class Evaluator {
     return JudgeResultToJson(JudgeLibrary(*session_, judge));
   }
 
-  // Only the latest problem's session is kept: its slots may take a gigabyte.
+  // Keeps the session of the latest problem only: its slots may take a gigabyte.
   void PrepareSession(const json& request) {
     const std::string key =
         request.at("problem_text").get<std::string>() + "\n" + request.at("size").get<std::string>() + "\n" +
@@ -102,7 +101,7 @@ class Evaluator {
   std::string session_key_;
 };
 
-// The half for GPUs is a plug-in: a run on a CPU needs none of it.
+// The judge for GPUs is a plug-in: a run on a CPU does not need it.
 int ServeGpuByPlugin(const GpuEvaluatorOptions& options) {
   const std::string path = RequireProgram(ProgramDirectory(), kGpuJudgePlugin).string();
   void* plugin = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -121,7 +120,8 @@ int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   try {
     if (mode == "check") return 0;
-    if (mode == "twin" && argc == 5) return kevin::RunTwin(argv[2], std::stoi(argv[3]), argv[4]);
+    if (mode == "reference" && argc == 5)
+      return kevin::RunReferenceProcess(argv[2], std::stoi(argv[3]), argv[4]);
     if (mode == "serve" && argc == 5) {
       kevin::InstallCachingAllocator(nullptr, 0);
       return kevin::Evaluator(std::stoi(argv[2]), argv[3], std::string(argv[4]) == "namespaces").Serve();
@@ -134,6 +134,6 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "kevin-evaluator: %s\n", error.what());
     return 1;
   }
-  std::fprintf(stderr, "kevin-evaluator is started by kevin; it has no use of its own\n");
+  std::fprintf(stderr, "kevin-evaluator is started by kevin; run `kevin --help`\n");
   return 2;
 }

@@ -4,21 +4,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <vector>
 
 #include "env/error.h"
-#include "env/problem/float16.h"
 #include "env/problem/precision.h"
-#include "env/process/parallel_for.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 namespace {
 
 constexpr int64_t kGrain = 1 << 16;
 
-// A keyed 32-bit mixer (two multiply-xorshift rounds and a key in between): not cryptographic, but each fill
-// has a fresh 64-bit key, and it vectorises.
+// A keyed 32-bit mixer: two multiply-xorshift rounds with a key between them. Not cryptographic, but each
+// fill has a new 64-bit key, and the loop is vectorised.
 struct Key {
   uint32_t low, high;
 };
@@ -43,7 +43,7 @@ uint64_t SplitMix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Each block of 2^32 elements has its own key.
+// Each block of 2^32 elements has a key.
 Key BlockKey(uint64_t seed, int64_t block) {
   const uint64_t mixed = SplitMix(seed ^ SplitMix(static_cast<uint64_t>(block)));
   return {static_cast<uint32_t>(mixed), static_cast<uint32_t>(mixed >> 32)};
@@ -52,9 +52,9 @@ Key BlockKey(uint64_t seed, int64_t block) {
 inline float SignedUnit(uint32_t bits) { return static_cast<float>(static_cast<int32_t>(bits)) * 0x1p-31F; }
 inline float Unit(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24F; }
 
-// Variance 1, zero mean, bell-shaped: three uniforms added. Two of them are the first one's bits multiplied
-// by odd numbers, which is as good as independent for a sum and three times as fast. Full 24-bit mantissas,
-// so that rounding to a shorter type always shows.
+// Zero mean, variance 1: the sum of three uniforms. The second and third are the bits of the first times odd
+// numbers, independent enough for a sum and three times as fast. The mantissas have 24 bits, so that rounding
+// to a shorter type changes the value.
 inline float BellShaped(uint32_t i, Key key) {
   const uint32_t bits = Mix(i, key);
   return SignedUnit(bits) + SignedUnit(bits * 0x2c1b3c6dU) + SignedUnit(bits * 0x297a2d39U);
@@ -64,11 +64,11 @@ inline float HeavyTailed(uint32_t i, Key key) {
   const uint32_t bits = Mix(i, key);
   const float u = SignedUnit(bits);
   const float v = Unit(bits * 0x2c1b3c6dU);
-  return u / (0.03F + v);  // up to +-33, most within +-2
+  return u / (0.03F + v);  // at most +-33, mostly within +-2
 }
 
-// What a drawn value is in the tensor's type. Rounding may lift the largest of [0, 1) * scale to scale
-// itself.
+// Converts a drawn value to the type of the tensor. Rounding may raise the largest value of [0, 1) * scale to
+// `scale`.
 inline void Store(float value, float, float* place) { *place = value; }
 inline void Store(float value, float, BFloat16* place) { Round(value, place); }
 inline void Store(float value, float, Float16* place) {
@@ -152,7 +152,7 @@ void Impose(Structure structure, int64_t rows, int threads, Value* matrix) {
       Value* line = matrix + row * rows;
       if (structure == Structure::kUpper) std::fill(line, line + row, Value{});
       if (structure == Structure::kLower) std::fill(line + row + 1, line + rows, Value{});
-      // Reads the upper half, which nobody changes.
+      // The upper half is only read.
       for (int64_t i = 0; structure == Structure::kSymmetric && i < row; ++i)
         line[i] = matrix[i * rows + row];
     }
@@ -193,10 +193,9 @@ void FillTensor(const TensorSpec& spec, InputMode mode, uint64_t seed, int64_t e
     case DType::kBool:
       return FillValues(drawn, seed, elements, threads, static_cast<bool*>(data));
     case DType::kI32:
-      throw Error(
-          ExitCode::kBadRequest,
-          "input `" + spec.name + "`: inputs of type " + DTypeName(spec.dtype) + " cannot be drawn yet",
-          "use float32, int64 or bool inputs");
+      throw Error(ExitCode::kBadRequest,
+                  "input `" + spec.name + "`: inputs of type " + DTypeName(spec.dtype) + " cannot be drawn",
+                  "use float32, int64 or bool inputs");
   }
 }
 
@@ -218,6 +217,49 @@ void FillPoison(void* data, int64_t bytes, int threads) {
   ParallelFor(bytes / 4, kGrain, threads, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) words[i] = kPoison;
   });
+}
+
+namespace {
+
+constexpr int64_t kBlocks = 4;
+constexpr int64_t kBlockElements = 2048;
+
+int64_t UpTo(int64_t last, std::mt19937_64& random) {
+  return std::uniform_int_distribution<int64_t>(0, last)(random);
+}
+
+// Copies parts of rows inside one quarter of the matrix, which lies on one side of the diagonal.
+void RearrangeRows(Structure structure, int64_t rows, int64_t bytes, std::mt19937_64& random,
+                   std::byte* matrix) {
+  const int64_t half = rows / 2, length = std::min(half, kBlockElements);
+  if (length < 1) return;
+  const bool is_upper = structure == Structure::kUpper;
+  const int64_t first_row = is_upper ? 0 : rows - half, first_column = is_upper ? rows - half : 0;
+  const auto place = [&](int64_t row, int64_t column) { return matrix + (row * rows + column) * bytes; };
+  const int64_t parts = std::min(kBlocks * kBlockElements / length, half);
+  for (int64_t part = 0; part < parts; ++part) {
+    const int64_t from = first_row + UpTo(half - 1, random), to = first_row + UpTo(half - 1, random);
+    const int64_t column = first_column + UpTo(half - length, random);
+    std::memmove(place(to, column), place(from, column), static_cast<size_t>(length * bytes));
+    for (int64_t i = 0; structure == Structure::kSymmetric && i < length; ++i)
+      std::memcpy(place(column + i, to), place(to, column + i), static_cast<size_t>(bytes));
+  }
+}
+
+}  // namespace
+
+void Rearrange(const TensorSpec& spec, int64_t elements, std::mt19937_64& random, void* data) {
+  auto* bytes_of = static_cast<std::byte*>(data);
+  const int64_t bytes = DTypeBytes(spec.dtype);
+  if (spec.structure != Structure::kNone) {
+    const auto rows = std::llround(std::sqrt(static_cast<double>(elements)));
+    return RearrangeRows(spec.structure, rows, bytes, random, bytes_of);
+  }
+  const int64_t length = std::min(kBlockElements, elements / (4 * kBlocks));
+  for (int64_t block = 0; length > 0 && block < kBlocks; ++block) {
+    std::memmove(bytes_of + UpTo(elements - length, random) * bytes,
+                 bytes_of + UpTo(elements - length, random) * bytes, static_cast<size_t>(length * bytes));
+  }
 }
 
 }  // namespace kevin

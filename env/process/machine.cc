@@ -1,11 +1,19 @@
 #include "env/process/machine.h"
 
+#include <fcntl.h>
 #include <sched.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <set>
 #include <sstream>
+
+#include "env/error.h"
 
 namespace kevin {
 namespace {
@@ -46,6 +54,37 @@ int UsableCpus() {
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
   return sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+}
+
+std::filesystem::path DeviceLock::PathFor(const std::string& device) {
+  return "/tmp/kevin-" + device + ".lock";
+}
+
+std::string DeviceLock::NameOfGpu(std::string pci_bus) {
+  std::replace(pci_bus.begin(), pci_bus.end(), ':', '-');
+  return "gpu-" + pci_bus;
+}
+
+DeviceLock::DeviceLock(const std::string& device, LockMode mode, double* wait_s) {
+  const std::filesystem::path path = PathFor(device);
+  // O_CREAT fails on another user's file in a sticky folder: first open without it.
+  fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd_ < 0) {
+    fd_ = open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd_ >= 0) fchmod(fd_, 0666);
+  }
+  if (fd_ < 0) {
+    throw Error(ExitCode::kMachine, "measurement lock " + path.string() + ": " + std::strerror(errno),
+                "make /tmp writable; without the lock two measurements would run at once");
+  }
+  const auto start = std::chrono::steady_clock::now();
+  while (flock(fd_, mode == LockMode::kExclusive ? LOCK_EX : LOCK_SH) != 0 && errno == EINTR) {
+  }
+  if (wait_s) *wait_s += SecondsSince(start);
+}
+
+DeviceLock::~DeviceLock() {
+  if (fd_ >= 0) close(fd_);
 }
 
 }  // namespace kevin

@@ -1,13 +1,16 @@
 #include "env/process/runner_protocol.h"
 
+#include <fmt/format.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
 
 #include "env/error.h"
+#include "env/problem/precision.h"
 #include "env/process/shared_control_page.h"
 
 namespace kevin {
@@ -38,14 +41,14 @@ struct Packet {
 
 }  // namespace
 
-std::vector<std::string> SideEnvironment(int threads) {
+std::vector<std::string> RunnerEnvironment(int threads) {
   const std::string count = std::to_string(threads);
   return {"OMP_WAIT_POLICY=passive", "OMP_NUM_THREADS=" + count, "MKL_NUM_THREADS=" + count, "LC_ALL=C",
           "PATH=/usr/bin:/bin"};
 }
 
 std::vector<std::string> TrustedEnvironment(int threads) {
-  std::vector<std::string> environment = SideEnvironment(threads);
+  std::vector<std::string> environment = RunnerEnvironment(threads);
   if (const char* libraries = std::getenv("LD_LIBRARY_PATH"))
     environment.push_back(std::string("LD_LIBRARY_PATH=") + libraries);
   return environment;
@@ -107,6 +110,92 @@ bool ReceiveLoad(int socket, RunnerLoad* load, int (*descriptors)[kLoadDescripto
     load->arguments.push_back({argument.output != 0, argument.offset, argument.stride});
   }
   return true;
+}
+
+// --- The memory ---
+
+namespace {
+
+int64_t Pages(int64_t bytes) { return (bytes + kSlotPage - 1) / kSlotPage * kSlotPage; }
+
+bool IsOutput(const SizedProblem& problem, size_t argument) {
+  return argument + problem.outputs.size() >= problem.arguments.size();
+}
+
+int64_t Bytes(const SizedProblem& problem, bool outputs) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < problem.arguments.size(); ++i) {
+    if (IsOutput(problem, i) == outputs) bytes += Pages(problem.arguments[i].bytes);
+  }
+  return bytes;
+}
+
+int64_t SlotBytes(const SizedProblem& problem) {
+  return SlotInputBytes(problem) + SlotOutputBytes(problem) +
+         static_cast<int64_t>(problem.outputs.size()) * 2 * kSlotPage;
+}
+
+// The memory of the reference's own tensors and the truth, in slots. Elements of the truth are twice as wide
+// as float32, four times as wide as 16-bit types.
+int64_t SlotsForReference(const SizedProblem& problem) {
+  return PrecisionOf(*problem.problem) == Precision::kFp32 ? 5 : 10;
+}
+
+int64_t SlotsWithRoom(const SizedProblem& problem, size_t free_bytes) {
+  const int64_t usable = static_cast<int64_t>(static_cast<double>(free_bytes) * 0.9);
+  return usable / SlotBytes(problem) - SlotsForReference(problem);
+}
+
+double Gib(double bytes) { return bytes / (1 << 30); }
+
+}  // namespace
+
+int64_t SlotInputBytes(const SizedProblem& problem) { return Bytes(problem, false); }
+int64_t SlotOutputBytes(const SizedProblem& problem) { return Bytes(problem, true); }
+
+SlotLayout LayOutSlots(const SizedProblem& problem, int slots) {
+  SlotLayout layout;
+  for (size_t i = 0; i < problem.arguments.size(); ++i) {
+    const bool output = IsOutput(problem, i);
+    const int64_t guard = output ? kSlotPage : 0, stride = Pages(problem.arguments[i].bytes) + 2 * guard;
+    int64_t* bytes = output ? &layout.outputs_bytes : &layout.inputs_bytes;
+    layout.arguments.push_back(
+        {output, static_cast<uint64_t>(*bytes + guard), static_cast<uint64_t>(stride)});
+    *bytes += stride * slots;
+  }
+  layout.tensors = layout.arguments;
+  if (!HasParamBlock(*problem.problem)) return layout;
+  const auto block = layout.tensors.end() - static_cast<std::ptrdiff_t>(problem.outputs.size()) - 1;
+  std::vector<ArgumentPlace> params;
+  for (const ConcreteTensor& input : problem.inputs) {
+    if (!input.spec.is_param) continue;
+    const int64_t offset = problem.symbols.at(OffsetName(input.spec.name)) * DTypeBytes(input.spec.dtype);
+    params.push_back({false, block->offset + static_cast<uint64_t>(offset), block->stride});
+  }
+  layout.tensors.insert(layout.tensors.erase(block), params.begin(), params.end());
+  return layout;
+}
+
+int SlotsOnGpu(const SizedProblem& problem, size_t free_bytes) {
+  const int64_t slots = SlotsWithRoom(problem, free_bytes);
+  if (slots >= 1) return static_cast<int>(std::min<int64_t>(slots, kMaxSlotsOnGpu));
+  const std::string what = fmt::format(
+      "{} at size {} needs about {:.1f} GiB of GPU memory and {:.1f} GiB are free", problem.problem->id,
+      problem.size, Gib(static_cast<double>((SlotsForReference(problem) + 1) * SlotBytes(problem)) / 0.9),
+      Gib(static_cast<double>(free_bytes)));
+  // The largest size that fits.
+  std::string fitting;
+  int64_t largest = 0;
+  for (const auto& [name, symbols] : problem.problem->sizes) {
+    const SizedProblem other = AtSize(*problem.problem, name);
+    if (SlotsWithRoom(other, free_bytes) < 1 || SlotBytes(other) <= largest) continue;
+    largest = SlotBytes(other);
+    fitting = name;
+  }
+  if (!fitting.empty()) throw Error(ExitCode::kBadRequest, what, "use --size " + fitting);
+  throw Error(
+      ExitCode::kMachine, what,
+      "free memory on the GPU (nvidia-smi lists its users), or add a smaller size to the problem file");
 }
 
 }  // namespace kevin

@@ -1,21 +1,68 @@
 #pragma once
-// What the trusted side tells a fresh runner, once, over the socket it is born with. After that only the
-// hand-over page speaks.
+// How the trusted side starts and loads a runner: its environment, its command line, the one message that it
+// receives, and the layout of the memory that both map. After the message only the shared control page is
+// used.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "env/problem/problem.h"
+
 namespace kevin {
 
-inline constexpr int kRunnerSocket = 3;  // the runner's end, by descriptor number
+// --- The process ---
 
-// Where one argument of `launch` lies for each slot: base + slot * stride.
+inline constexpr int kRunnerSocket = 3;  // the runner's descriptor of its socket
+
+// The environment of a timed process: this number of threads, which wait passively.
+std::vector<std::string> RunnerEnvironment(int threads);
+// RunnerEnvironment and the library path of a bundle: for Kevin's own programs.
+std::vector<std::string> TrustedEnvironment(int threads);
+
+// A compiler that runs in its sandbox (`kevin-runner exec`).
+struct SandboxedCompiler {
+  std::string runner;
+  bool namespaces = true;
+  std::string work_directory;
+  int64_t memory_mb = 0, cpu_s = 0;
+  std::vector<std::string> shown;  // readable folders beside the system's
+};
+// The start of its command line; the compiler and its arguments follow.
+std::vector<std::string> CompilerCommand(const SandboxedCompiler& compiler);
+
+// --- The memory ---
+
+// The address of one argument of `launch` in each slot: base + offset + slot * stride.
 struct ArgumentPlace {
-  bool output = false;  // in the outputs' memory, else in the inputs'
+  bool output = false;  // in the memory of the outputs, else of the inputs
   uint64_t offset = 0;
   uint64_t stride = 0;
 };
+
+inline constexpr int64_t kSlotPage = 4096;
+
+// The tensors of all slots in the two shared memories; the same on a CPU and on a GPU. Each tensor starts on
+// a new page, also a parameter block (env/problem/problem.h). Outputs have a guard page on both sides.
+struct SlotLayout {
+  std::vector<ArgumentPlace> tensors;    // the problem's inputs and parameters, then its outputs
+  std::vector<ArgumentPlace> arguments;  // the same memory as arguments of `launch` (SizedProblem::arguments)
+  int64_t inputs_bytes = 0, outputs_bytes = 0;  // of all slots
+};
+SlotLayout LayOutSlots(const SizedProblem& problem, int slots);
+
+// Of one slot, in whole pages, without guard pages.
+int64_t SlotInputBytes(const SizedProblem& problem);
+int64_t SlotOutputBytes(const SizedProblem& problem);
+
+inline constexpr int kMaxSlotsOnGpu = 6;
+
+// The number of slots that fit, at least 1. Where none fits: Error(kBadRequest) with a size of the problem
+// that does, or Error(kMachine) if there is none.
+int SlotsOnGpu(const SizedProblem& problem, size_t free_bytes);
+
+// --- The message ---
 
 struct RunnerLoad {
   int slots = 0;
@@ -25,28 +72,12 @@ struct RunnerLoad {
   std::vector<ArgumentPlace> arguments;
 };
 
-// What a process that runs one side gets as its environment: the same threads, waiting passively.
-std::vector<std::string> SideEnvironment(int threads);
-// As SideEnvironment, and a bundle's way to torch: for programs of our own.
-std::vector<std::string> TrustedEnvironment(int threads);
+// The descriptors that are sent with a RunnerLoad, in this order.
+enum LoadDescriptor { kControlPageFd, kInputsFd, kOutputsFd, kLibraryFd, kLogFd, kLoadDescriptors };
 
-// The start of a command line that runs a compiler in its sandbox (`kevin-runner exec`); the compiler's own
-// words follow.
-struct SandboxedCompiler {
-  std::string runner;
-  bool namespaces = true;
-  std::string work_directory;
-  int64_t memory_mb = 0, cpu_s = 0;
-  std::vector<std::string> shown;  // folders it may read beside the system's
-};
-std::vector<std::string> CompilerCommand(const SandboxedCompiler& compiler);
+inline constexpr size_t kLogBytes = 64 << 10;  // of the candidate's stdout and stderr; the rest is lost
 
-// Descriptors that travel with a RunnerLoad, in this order.
-enum LoadDescriptor { kHandoverFd, kInputsFd, kOutputsFd, kLibraryFd, kLogFd, kLoadDescriptors };
-
-inline constexpr size_t kLogBytes = 64 << 10;  // the candidate's stdout and stderr; what is over is lost
-
-// One message each way at most. Throw Error(kBroken) when the other side is gone.
+// At most one message each way. Throws Error(kBroken) when the other side has closed.
 void SendLoad(int socket, const RunnerLoad& load, const int (&descriptors)[kLoadDescriptors]);
 // False when the other side closed without a message.
 bool ReceiveLoad(int socket, RunnerLoad* load, int (*descriptors)[kLoadDescriptors]);

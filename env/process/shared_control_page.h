@@ -1,48 +1,52 @@
 #pragma once
-// The hand-over between the trusted side, which owns the clock, and a process that runs one side of a pair:
-// the candidate's runner or its twin with the reference. Both use exactly this code, so that both pay the
-// same.
+// The shared control page: how the trusted side, which owns the clock, starts the calls of a timed process
+// (the candidate's runner or the reference process). Both timed processes use this code, so that its cost is
+// the same.
 //
-// One batch: the trusted side fills `calls` and `slot`, then bumps `go`; the process makes the calls in that
-// order, counting `returned`, and sets `done` to go's value. Everything here lies in memory that a hostile
-// candidate can write: nothing read from it is believed beyond "look now".
+// One batch: the trusted side fills `calls` and `slot` and increments `go`; the process makes the calls in
+// that order, counts them in `returned`, and sets `done` to the value of `go`. A hostile candidate can write
+// to this page: the trusted side takes its values only as a signal to check.
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <ctime>
+#include <utility>
 
 namespace kevin {
 
-inline constexpr int kMaxSlots = 256;  // calls in one batch at most
+inline constexpr int kMaxSlots = 256;  // calls of a batch
 inline constexpr int kMaxArguments = 64;
 inline constexpr int kMaxOutputs = 4;
 
-enum class HandoverState : uint32_t { kStarting = 0, kReady = 1, kLoadFailed = 2 };
-enum class HandoverCommand : uint32_t { kRun = 0, kPublish = 1 };  // kPublish: the reference's twin only
+enum class PageState : uint32_t { kStarting = 0, kReady = 1, kLoadFailed = 2 };
+enum class PageCommand : uint32_t { kRun = 0, kPublish = 1 };  // kPublish: reference process only
 
-struct Handover {
+struct SharedControlPage {
   alignas(64) std::atomic<uint32_t> go;
   alignas(64) std::atomic<uint32_t> done;
   alignas(64) std::atomic<uint32_t> returned;
   alignas(64) std::atomic<uint32_t> state;
-  std::atomic<uint64_t> fault_address;  // where a crash hit, as the runner's handler noted it
-  HandoverCommand command;
+  std::atomic<uint64_t> fault_address;  // of a crash, written by the runner's signal handler
+  PageCommand command;
   uint32_t calls;
   uint16_t slot[kMaxSlots];
-  uint64_t published_offset[kMaxSlots][kMaxOutputs];  // twin: where in its arena each call's outputs lie
-  char message[1024];                                 // why loading failed
+  // Reference process: the outputs of each call, in its arena.
+  uint64_t published_offset[kMaxSlots][kMaxOutputs];
+  char message[1024];  // the reason of kLoadFailed
 };
 
 inline void FutexWake(std::atomic<uint32_t>* word) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
-// Waits until *word differs from `seen`. False when `timeout_s` (>= 0) ran out; negative: waits for ever.
+// Waits until *word differs from `seen`. False after `timeout_s`; a negative timeout_s waits without limit.
 inline bool FutexWaitWhile(std::atomic<uint32_t>* word, uint32_t seen, double timeout_s) {
   timespec deadline{};
   clock_gettime(CLOCK_MONOTONIC, &deadline);
@@ -56,6 +60,34 @@ inline bool FutexWaitWhile(std::atomic<uint32_t>* word, uint32_t seen, double ti
     if (result != 0 && errno == ETIMEDOUT) return word->load(std::memory_order_acquire) != seen;
   }
   return true;
+}
+
+using LaunchFunction = void (*)();
+
+namespace invoke_internal {
+
+template <size_t... I>
+void Call(LaunchFunction function, void* const* arguments, std::index_sequence<I...>) {
+  using Typed = void (*)(decltype(static_cast<void*>(arguments[I]))...);
+  reinterpret_cast<Typed>(function)(arguments[I]...);
+}
+
+template <size_t N>
+void CallN(LaunchFunction function, void* const* arguments) {
+  Call(function, arguments, std::make_index_sequence<N>{});
+}
+
+template <size_t... N>
+constexpr auto Table(std::index_sequence<N...>) {
+  return std::array<void (*)(LaunchFunction, void* const*), sizeof...(N)>{&CallN<N>...};
+}
+
+}  // namespace invoke_internal
+
+// Calls a C function that takes `count` pointers, 0 <= count <= kMaxArguments.
+inline void Invoke(LaunchFunction function, void* const* arguments, size_t count) {
+  static constexpr auto kTable = invoke_internal::Table(std::make_index_sequence<kMaxArguments + 1>{});
+  kTable[count](function, arguments);
 }
 
 }  // namespace kevin

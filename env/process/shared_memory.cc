@@ -44,7 +44,7 @@ void Fd::Reset() {
 
 Mapping::Mapping(int fd, size_t bytes, Access access, bool populate) : bytes_(bytes) {
   const int protection = access == Access::kReadWrite ? PROT_READ | PROT_WRITE : PROT_READ;
-  // Reserve more than needed, then place the file at the first 2 MiB boundary inside.
+  // Reserve 2 MiB more, then map the file at the first 2 MiB boundary inside.
   void* reserved =
       mmap(nullptr, bytes + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) Fail("cannot reserve addresses");
@@ -60,7 +60,7 @@ Mapping::Mapping(int fd, size_t bytes, Access access, bool populate) : bytes_(by
   const uintptr_t reserved_end = start + bytes + kHugePage;
   if (reserved_end > end) munmap(reinterpret_cast<void*>(end), reserved_end - end);
   data_ = static_cast<std::byte*>(placed);
-  madvise(data_, bytes, MADV_HUGEPAGE);  // advice only: works where shmem pages may be huge
+  madvise(data_, bytes, MADV_HUGEPAGE);  // has an effect where the kernel permits huge shmem pages
   if (populate)
     madvise(data_, bytes, access == Access::kReadWrite ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
 }

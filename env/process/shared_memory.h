@@ -1,6 +1,6 @@
 #pragma once
-// Memory shared between the trusted side and the processes it starts: an anonymous file (memfd), its mapping,
-// and the seals that keep the other side from resizing it or writing to it.
+// Memory shared between the trusted side and its child processes: an anonymous file (memfd), its mapping, and
+// the seals that prevent the other side from resizing it or writing to it.
 
 #include <cstddef>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace kevin {
 
-// A file descriptor that closes itself.
+// Owns a file descriptor.
 class Fd {
  public:
   Fd() = default;
@@ -26,13 +26,13 @@ class Fd {
 
 enum class Access { kReadOnly, kReadWrite };
 
-// A shared mapping of a whole memfd, aligned to and backed by 2 MiB pages where the kernel allows it (both
-// sides of a pair get the same kind of pages). Move-only; unmaps itself.
+// A shared mapping of a whole memfd, aligned to 2 MiB and with 2 MiB pages where the kernel permits them
+// (both timed processes get the same kind of pages). The destructor unmaps it. Move-only.
 class Mapping {
  public:
   Mapping() = default;
-  // Throws Error(kBroken) when the memory is not there. `populate` makes the page tables now, so that the
-  // first timed call does not pay for them.
+  // Throws Error(kBroken) if there is not enough memory. `populate` makes the page tables now, not in the
+  // first timed call.
   Mapping(int fd, size_t bytes, Access access, bool populate);
   Mapping(Mapping&& other) noexcept;
   Mapping& operator=(Mapping&& other) noexcept;
@@ -48,12 +48,12 @@ class Mapping {
 // Creates a memfd of `bytes`. Throws Error(kBroken).
 Fd CreateSharedFile(const std::string& name, size_t bytes);
 
-// All its bytes; empty when they cannot be read whole.
+// Its content; empty if it cannot be read completely.
 std::string ReadSharedFile(int fd);
 
-// Nobody can resize the file from here on.
+// From now on no process can resize the file.
 void SealSize(int fd);
-// As SealSize, and no new writable mapping and no write(): only mappings that exist now stay writable.
+// SealSize, and from now on no new writable mapping and no write(): only existing mappings stay writable.
 void SealContents(int fd);
 
 }  // namespace kevin

@@ -1,5 +1,8 @@
+#include "env/process/spawn.h"
+
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -8,20 +11,76 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
 #include "env/error.h"
-#include "env/sandbox/sandbox.h"
+#include "env/process/shared_memory.h"
 
 namespace kevin {
-namespace {
 
+namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// What the child needs, all prepared beforehand: between clone and exec only system calls are safe.
+// --- Programs ---
+
+namespace {
+
+// Runs `builder name` with its output on stderr. Only system calls between fork and exec: the process has
+// threads.
+void BuildProgram(const char* builder, const std::string& name) {
+  const char* const argv[] = {builder, name.c_str(), nullptr};
+  const pid_t child = fork();
+  if (child < 0) throw Error(ExitCode::kBroken, "cannot start " + std::string(builder), "free some memory");
+  if (child == 0) {
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+    execv(builder, const_cast<char* const*>(argv));
+    _exit(127);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 4;
+  throw Error(code == 130 ? ExitCode::kInterrupted
+              : code == 3 ? ExitCode::kMachine
+                          : ExitCode::kBroken,
+              name + " could not be built (see above)", "run " + std::string(builder) + " " + name);
+}
+
+}  // namespace
+
+fs::path ProgramDirectory() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (error) return fs::current_path();
+  const fs::path here = program.parent_path();
+  return fs::exists(here / "kevin-runner", error) ? here : here.parent_path() / "bin";
+}
+
+fs::path RequireProgram(const fs::path& folder, const std::string& name) {
+  fs::path path = folder / name;
+  if (access(path.c_str(), R_OK) == 0) return path;
+  const char* builder = std::getenv("KEVIN_BUILD_PROGRAM");
+  if (builder != nullptr && *builder != '\0') {
+    BuildProgram(builder, name);
+    if (access(path.c_str(), R_OK) == 0) return path;
+  }
+  throw Error(ExitCode::kMachine, "program " + path.string() + " is missing",
+              "in a checkout, build it: tools/setup.sh " + name +
+                  " (programs with torch in them need libtorch, which "
+                  "that fetches); else install Kevin again");
+}
+
+// --- Starting a process ---
+
+namespace {
+
+// Everything that the child uses, prepared in the parent: between clone and exec only system calls are safe.
 struct ChildPlan {
   std::vector<char*> argv, environment;
   std::vector<std::pair<int, int>> descriptors;
@@ -30,7 +89,7 @@ struct ChildPlan {
   cpu_set_t processors{};
 };
 
-bool WriteFile(const char* path, const std::string& text) {
+bool WriteProc(const char* path, const std::string& text) {
   const int fd = open(path, O_WRONLY | O_CLOEXEC);
   if (fd < 0) return false;
   const bool ok = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
@@ -39,15 +98,15 @@ bool WriteFile(const char* path, const std::string& text) {
 }
 
 bool MapUser(const std::string& uid_map, const std::string& gid_map) {
-  WriteFile("/proc/self/setgroups", "deny");
-  return WriteFile("/proc/self/uid_map", uid_map) && WriteFile("/proc/self/gid_map", gid_map);
+  WriteProc("/proc/self/setgroups", "deny");
+  return WriteProc("/proc/self/uid_map", uid_map) && WriteProc("/proc/self/gid_map", gid_map);
 }
 
 [[noreturn]] void RunChild(ChildPlan& plan, bool namespaces) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  setsid();  // Ctrl-C reaches the trusted side only, and Kill() reaches what this process starts
+  setsid();  // not signalled by Ctrl-C; a process group for Kill()
   if (namespaces && !MapUser(plan.uid_map, plan.gid_map)) _exit(126);
-  // Move sources out of the way of the targets first, so that no dup2 overwrites one still needed.
+  // First move the sources to high numbers, so that no dup2 overwrites a source.
   for (auto& [ours, theirs] : plan.descriptors) ours = fcntl(ours, F_DUPFD, 100);
   const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int standard = 0; standard < 3; ++standard) dup2(nothing, standard);
@@ -175,6 +234,38 @@ std::string DescribeStatus(int status) {
   }
   if (WEXITSTATUS(status) == kAbortedStatus) return "aborted (abort() or an exception that nothing caught)";
   return "exited with status " + std::to_string(WEXITSTATUS(status));
+}
+
+// --- Running a process to its end ---
+
+Ran RunToEnd(SpawnOptions spawn, double timeout_s, size_t limit) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    throw Error(ExitCode::kBroken, std::string("cannot make a pipe: ") + std::strerror(errno));
+  const Fd read_end(ends[0]);
+  Fd write_end(ends[1]);
+  spawn.descriptors = {{write_end.get(), STDOUT_FILENO}, {write_end.get(), STDERR_FILENO}};
+  ChildProcess child = Spawn(spawn);
+  write_end.Reset();
+  Ran ran;
+  const auto deadline = Clock::now() + std::chrono::duration<double>(timeout_s);
+  for (;;) {
+    const double left_s = std::chrono::duration<double>(deadline - Clock::now()).count();
+    pollfd ready{read_end.get(), POLLIN, 0};
+    if (left_s <= 0 || poll(&ready, 1, static_cast<int>(left_s * 1000) + 1) == 0) {
+      ran.timed_out = true;
+      child.Kill();
+      return ran;
+    }
+    char chunk[65536];
+    const ssize_t n = read(read_end.get(), chunk, sizeof(chunk));
+    if (n <= 0 && errno != EINTR) break;
+    if (n > 0)
+      ran.output.append(chunk, std::min(static_cast<size_t>(n), limit - std::min(limit, ran.output.size())));
+  }
+  ran.timed_out =
+      !child.Wait(std::max(std::chrono::duration<double>(deadline - Clock::now()).count(), 0.1), &ran.status);
+  return ran;
 }
 
 }  // namespace kevin

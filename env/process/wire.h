@@ -1,13 +1,13 @@
 #pragma once
-// The evaluator's protocol: one JSON object a line on a socket. `kevin` asks, kevin-evaluator answers with
-// any number of {"phase": ...} lines and one {"result": ...} or {"error": ...}. Both ends are trusted and of
-// the same build.
+// The protocol between `kevin` and kevin-evaluator: one JSON object a line on a socket. `kevin` sends a
+// request; the evaluator answers with any number of {"phase": ...} lines and one {"result": ...} or {"error":
+// ...}. Both are trusted and of the same build.
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "env/verdict/judge_result.h"
+#include "env/verdict/judgement.h"
 
 namespace kevin {
 
@@ -18,14 +18,14 @@ nlohmann::json SampleToJson(const Sample& sample);
 Sample SampleFromJson(const nlohmann::json& json);
 
 nlohmann::json JudgeResultToJson(const JudgeResult& result);
-// What the judge found goes into the evaluation; its own log is added, trimmed to `max_log_bytes`.
+// Copies a JudgeResult into the evaluation and appends its log, trimmed to `max_log_bytes`.
 void TakeJudgeResult(const nlohmann::json& result, int64_t max_log_bytes, Evaluation* evaluation);
 
-// Line-wise reading and writing on a socket; one object per connection and thread.
+// Lines on a socket; one object per connection and thread.
 class LineSocket {
  public:
   explicit LineSocket(int fd) : fd_(fd) {}
-  // False when the other side is gone.
+  // False if the other side has closed.
   bool Write(const std::string& line);
   // False at the end of the stream.
   bool Read(std::string* line);
@@ -35,8 +35,8 @@ class LineSocket {
   std::string buffer_;
 };
 
-// The evaluator's side: answers requests until the other side is gone. `after_error` runs when `answer` threw
-// an Error, which goes back to the other side.
+// The evaluator's side: answers requests until the other side closes. An Error that `answer` throws is sent
+// back, after `after_error`.
 void ServeRequests(LineSocket* socket, const std::function<nlohmann::json(const nlohmann::json&)>& answer,
                    const std::function<void()>& after_error);
 

@@ -11,7 +11,7 @@
 #include <tuple>
 
 #include "env/error.h"
-#include "env/problem/hash.h"
+#include "env/problem/text.h"
 
 namespace kevin {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr size_t kDigits = 16;  // of a hash in a file's name
+constexpr size_t kDigits = 16;  // of a hash in a file name
 
 auto Parts(const BaselineKey& key) {
   return std::tie(key.problem_hash, key.size, key.tf32, key.device_model, key.driver, key.precision);

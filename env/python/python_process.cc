@@ -23,8 +23,8 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kErrorBytes = 4096;  // the end of standard error
 constexpr double kEndLimit_s = 10;
 
-// As this process's own, but devices are counted as Kevin counts them, and a bundle's libraries (its launcher
-// says what the path was without them) are not Python's.
+// The environment of this process, with CUDA devices numbered as Kevin does and with the library path from
+// before a bundle's launcher changed it.
 std::vector<std::string> PythonEnvironment() {
   std::vector<std::string> environment{"CUDA_DEVICE_ORDER=PCI_BUS_ID"};
   const char* outer = std::getenv("KEVIN_OUTER_LIBRARY_PATH");
@@ -38,7 +38,7 @@ std::vector<std::string> PythonEnvironment() {
   return environment;
 }
 
-// What there is to read; empty at the end.
+// The available bytes; empty at the end.
 std::string ReadSome(int fd) {
   std::array<char, 4096> bytes{};
   const ssize_t count = read(fd, bytes.data(), bytes.size());
@@ -93,7 +93,7 @@ PythonProcess::Event PythonProcess::Read(double limit_s, std::string* line) {
     poll(waiting.data(), waiting.size(), static_cast<int>(std::min(left_s, 3600.0) * 1000) + 1);
     if (waiting[1].revents != 0) {
       const std::string more = ReadSome(errors_.get());
-      if (more.empty()) errors_.Reset();  // poll passes over it from here on
+      if (more.empty()) errors_.Reset();  // poll ignores it from now on
       error_text_ += more;
       if (error_text_.size() > kErrorBytes) error_text_.erase(0, error_text_.size() - kErrorBytes);
     }
@@ -108,7 +108,7 @@ PythonProcess::Event PythonProcess::Read(double limit_s, std::string* line) {
 std::string PythonProcess::DescribeEnd() {
   int status = 0;
   std::string text =
-      process_.Wait(kEndLimit_s, &status) ? DescribeStatus(status) : "closed its output and does not end";
+      process_.Wait(kEndLimit_s, &status) ? DescribeStatus(status) : "closed its output and did not end";
   while (errors_) {
     const std::string more = ReadSome(errors_.get());
     if (more.empty()) break;

@@ -1,31 +1,31 @@
 #pragma once
-// A Python script as a child process that is talked to in lines: its standard input and output are one
-// socket, the end of what it writes to standard error is kept for messages.
+// A Python script as a child process. Its standard input and output are a socket for lines of text; the end
+// of its standard error is kept for messages.
 
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "env/process/shared_memory.h"
-#include "env/sandbox/sandbox.h"
+#include "env/process/spawn.h"
 
 namespace kevin {
 
 class PythonProcess {
  public:
-  // `argv` starts with the interpreter's path. It gets this process's own environment, CUDA's devices in the
-  // order that Kevin counts them in, and no library path of a bundle's. Killed, with what it started, when
-  // this is destroyed. Throws Error(kBroken).
+  // `argv` starts with the interpreter's path. The script inherits the environment, but numbers CUDA devices
+  // as Kevin does and has no library path of a bundle. The destructor kills it and its children. Throws
+  // Error(kBroken).
   explicit PythonProcess(const std::vector<std::string>& argv);
 
-  // False when the other side is gone.
+  // False if the script has closed its side.
   bool Write(const std::string& line);
 
   enum class Event { kLine, kEnded, kTimedOut };
-  // The next line of its output. What takes longer than `limit_s` is timed out; it may be read on then.
+  // The next line of its output. kTimedOut after `limit_s`; reading may continue.
   Event Read(double limit_s, std::string* line);
 
-  // After kEnded: how it ended and the last line that it wrote to standard error, for an Error.
+  // After kEnded: its exit status and the last line of its standard error, for an Error.
   std::string DescribeEnd();
 
  private:

@@ -15,7 +15,7 @@
 
 #include "env/error.h"
 #include "env/problem/precision.h"
-#include "env/process/device_lock.h"
+#include "env/process/machine.h"
 #include "env/python/python_process.h"
 
 namespace kevin {
@@ -29,10 +29,9 @@ constexpr double kVersionLimit_s = 30;
 constexpr double kStopLook_s = 0.2;
 
 constexpr const char* kHowToGetPython =
-    "install torch 2.11 with CUDA for python3, or name the Python that has it in KEVIN_PYTHON";
+    "install torch 2.11 with CUDA for python3, or set KEVIN_PYTHON to a Python that has it";
 constexpr const char* kHowToGetAnyPython =
-    "install torch 2.11 for python3 (pip install torch==2.11.0), or name the Python that has it in "
-    "KEVIN_PYTHON";
+    "install torch 2.11 for python3 (pip install torch==2.11.0), or set KEVIN_PYTHON to a Python that has it";
 
 // Empty when there is none.
 fs::path OnPath(const std::string& name) {
@@ -49,8 +48,8 @@ fs::path OnPath(const std::string& name) {
 json ParseAnswer(const std::string& line) {
   json answer = json::parse(line, nullptr, false);
   if (answer.is_object()) return answer;
-  throw Error(ExitCode::kBroken, "Python answers what is no JSON object: " + line.substr(0, 200),
-              "is KEVIN_PYTHON a Python 3?");
+  throw Error(ExitCode::kBroken, "the answer of Python is not a JSON object: " + line.substr(0, 200),
+              "check that KEVIN_PYTHON is a Python 3");
 }
 
 [[noreturn]] void ThrowMachine(const fs::path& python, const std::string& what,
@@ -80,7 +79,7 @@ std::string JobText(const Problem& problem, const TorchCompileRequest& request) 
       .dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// One measurement under way: the script's lines and the GPU's lock.
+// One measurement: the lines of the script and the GPU's lock.
 class Measurement {
  public:
   explicit Measurement(const TorchCompileRequest& request)
@@ -89,7 +88,7 @@ class Measurement {
         left_s_(request.limit_s),
         python_({request.python.python.string(), request.script.string()}) {}
 
-  // Either times or an `error`.
+  // Times or an `error`.
   json Run(const std::string& job) {
     Lock(LockMode::kShared);
     python_.Write(job);
@@ -102,13 +101,13 @@ class Measurement {
         throw Error(ExitCode::kInterrupted, "interrupted while torch.compile was measured");
       if (event == PythonProcess::Event::kTimedOut) {
         if (left_s_ > 0) continue;
-        return {{"error", fmt::format("not done after {:g} s, while at: {}", request_.limit_s, phase_)}};
+        return {{"error", fmt::format("not finished after {:g} s, in phase: {}", request_.limit_s, phase_)}};
       }
       if (event == PythonProcess::Event::kEnded) {
         throw Error(ExitCode::kBroken,
-                    fmt::format("{} {}, while at: {}", request_.python.python.string(), python_.DescribeEnd(),
+                    fmt::format("{} {}, in phase: {}", request_.python.python.string(), python_.DescribeEnd(),
                                 phase_),
-                    "try again; if it stays, try this torch.compile in Python itself");
+                    "try again; if it happens again, try torch.compile in Python alone");
       }
       json answer = ParseAnswer(line);
       if (!answer.contains("phase")) return answer;
@@ -121,7 +120,7 @@ class Measurement {
     phase_ = phase;
     if (request_.on_phase) request_.on_phase(phase);
     if (phase != "measure") return;
-    Lock(LockMode::kAlone);
+    Lock(LockMode::kExclusive);
     python_.Write("go");
   }
 
@@ -135,7 +134,7 @@ class Measurement {
   double left_s_;
   std::string phase_ = "start Python";
   std::optional<DeviceLock> lock_;
-  PythonProcess python_;  // gone before its lock is
+  PythonProcess python_;  // destroyed before the lock
 };
 
 }  // namespace
@@ -161,8 +160,7 @@ PythonTorch FindPythonTorch(const fs::path& script, const PythonUse& use) {
   std::string line;
   switch (process.Read(kVersionLimit_s, &line)) {
     case PythonProcess::Event::kTimedOut:
-      ThrowMachine(python, fmt::format("does not say within {:g} s which torch it has", kVersionLimit_s),
-                   next_step);
+      ThrowMachine(python, fmt::format("gives no torch version within {:g} s", kVersionLimit_s), next_step);
     case PythonProcess::Event::kEnded:
       ThrowMachine(python, process.DescribeEnd(), next_step);
     case PythonProcess::Event::kLine:
@@ -195,7 +193,7 @@ Baseline MeasureTorchCompile(const Problem& problem, const TorchCompileRequest& 
   if (answer.contains("error")) {
     const std::string why = answer["error"];
     if (answer.value("machine", false)) ThrowMachine(request.python.python, why);
-    baseline.failure = why.empty() ? "it says no reason" : why;
+    baseline.failure = why.empty() ? "no reason given" : why;
     return baseline;
   }
   try {
@@ -205,10 +203,11 @@ Baseline MeasureTorchCompile(const Problem& problem, const TorchCompileRequest& 
     baseline.max_error = answer.at("max_error");
     baseline.pairs = answer.at("pairs");
   } catch (const json::exception& error) {
-    throw Error(ExitCode::kBroken, std::string("torch_compile.py's answer is not whole: ") + error.what(),
+    throw Error(ExitCode::kBroken,
+                std::string("the answer of torch_compile.py is incomplete: ") + error.what(),
                 "install Kevin again");
   }
-  if (!(baseline.eager_us > 0 && baseline.compiled_us > 0)) baseline.failure = "its times are no times";
+  if (!(baseline.eager_us > 0 && baseline.compiled_us > 0)) baseline.failure = "its times are not positive";
   return baseline;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Measures torch.compile against eager for one problem: starts a Python that has torch and has it run
-// env/python/torch_compile.py, which compiles and times. The one place where Kevin uses Python.
+// Measures torch.compile against eager for one problem: finds a Python with torch and runs
+// env/python/torch_compile.py in it, which compiles and times.
 
 #include <atomic>
 #include <filesystem>
@@ -22,14 +22,14 @@ struct PythonTorch {
 // ../share/kevin/torch_compile.py beside the program, else the source tree's that it was built from.
 std::filesystem::path TorchCompileScript();
 
-// What it is for, as messages say it, and whether its torch must have CUDA.
+// The purpose, for messages, and whether torch must have CUDA.
 struct PythonUse {
   std::string what = "torch.compile";
   bool cuda = true;
 };
 
-// $KEVIN_PYTHON (a path, or a name on the PATH), else python3 on the PATH. Does not import torch, so it takes
-// tens of milliseconds. Throws Error(kMachine) when there is none that will do.
+// $KEVIN_PYTHON (a path, or a name on the PATH), else python3 on the PATH. Does not import torch; takes tens
+// of milliseconds. Throws Error(kMachine) if there is no suitable Python.
 PythonTorch FindPythonTorch(const std::filesystem::path& script = TorchCompileScript(),
                             const PythonUse& use = {});
 
@@ -39,20 +39,20 @@ struct TorchCompileRequest {
   GpuFound gpu;
   PythonTorch python;
   std::filesystem::path script = TorchCompileScript();
-  double limit_s = 900;  // of everything but waiting for the GPU's lock
-  double measure_s = 2;  // of taking pairs; there are 20 at least
+  double limit_s = 900;  // of all work, without waiting for the GPU's lock
+  double measure_s = 2;  // of pairs; there are at least 20
   std::function<void(const std::string& phase)>
       on_phase;                             // "import torch", "compile", "measure"; may be empty
-  const std::atomic<bool>* stop = nullptr;  // not owned; once true, it ends as interrupted
+  const std::atomic<bool>* stop = nullptr;  // not owned; true interrupts the measurement
 };
 
-// The key that its result has.
+// The key of its result.
 BaselineKey KeyOfBaseline(const Problem& problem, const std::string& size, bool tf32, const GpuFound& gpu);
 
-// Blocks, some 30 s. What is wrong with this problem (it does not compile, it takes too long, its answers
-// differ) is the result's `failure`; nothing is stored. Shares the GPU's lock while it compiles and holds it
-// alone while it measures. Throws Error: kMachine when this Python can use no GPU, kBroken when it ends
-// without an answer of its own, kInterrupted after `stop`.
+// Blocks, about 30 s. An error of this problem (it does not compile, takes too long, or its results differ)
+// is the result's `failure`. Stores nothing. Holds the GPU's lock shared while it compiles and exclusively
+// while it measures. Throws Error: kMachine if this Python cannot use a GPU, kBroken if it ends without an
+// answer, kInterrupted after `stop`.
 Baseline MeasureTorchCompile(const Problem& problem, const TorchCompileRequest& request);
 
 }  // namespace kevin

@@ -5,12 +5,12 @@
     torch_compile.py < JOB         one JSON line {"phase": ...} for each phase, then one with the result
 
 JOB is one line: {"problem", "reference", "inputs": [{"name", "shape", "dtype", "distribution", "scale", "offset",
-"role"}], "tf32", "device", "seconds"}. After {"phase": "measure"} a line on stdin is awaited: whoever asks holds
-the GPU's lock by then. The result is {"torch", "device", "compile_s", "eager_us", "compiled_us", "pairs",
-"max_error"}, or {"error": why} with "machine": true where another problem would end in the same way.
+"role"}], "tf32", "device", "seconds"}. After {"phase": "measure"} the script waits for a line on stdin, sent when the
+caller holds the GPU's lock. The result is {"torch", "device", "compile_s", "eager_us", "compiled_us", "pairs",
+"max_error"}, or {"error": reason}, with "machine": true if every problem would fail on this machine.
 
-The reference is TorchScript and is checked as such, then run as the Python that it also is: Dynamo does not
-compile a ScriptFunction.
+The reference is TorchScript. It is checked as TorchScript and then run as Python, because Dynamo does not compile a
+ScriptFunction.
 """
 
 import ast
@@ -31,14 +31,14 @@ LEAST_PAIRS = 20
 MOST_PAIRS = 200
 MOST_SLOTS = 3
 WARM_UPS = 3
-CLOCK_HZ = 2.0e9  # no GPU's is much higher, so that a sleep is at least as long as asked for
+CLOCK_HZ = 2.0e9  # an upper bound for GPUs, so that a sleep is at least as long as requested
 MOST_SLEEP_S = 0.02
-WRONG_BEYOND = 0.02  # of the largest value: not a matter of rounding any more
+WRONG_BEYOND = 0.02  # of the largest value; not explained by rounding
 HEAVY_TAIL = 0.03
 MIXTURE = [("normal", 1.0), ("uniform", 2.0), ("heavy-tailed", 1.0), ("normal", 8.0)]
 
-# What a TorchScript function consists of. What Python has beyond it (imports, classes, lambdas, with, try) could
-# reach more than tensors.
+# The syntax of TorchScript functions. Other Python syntax (imports, classes, lambdas, with, try) could access more than
+# tensors.
 ALLOWED_NODES = (
     ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign,
     ast.Expr, ast.For, ast.While, ast.If, ast.Break, ast.Continue, ast.Pass, ast.Assert, ast.BinOp, ast.UnaryOp,
@@ -54,11 +54,11 @@ NOT_ON_TENSORS = ("save", "from_file")  # ATen operators that open files
 
 
 class Refusal(Exception):
-    """This problem has no such baseline; the text says why."""
+    """This problem has no such baseline; the text is the reason."""
 
 
 class MachineLacks(Exception):
-    """No problem has one here."""
+    """No problem has a baseline on this machine."""
 
 
 def first_line(error):
@@ -75,7 +75,7 @@ def describe_version():
 
 
 def operators_used(tree):
-    """The NAMEs of torch.NAME. Refuses what is not the restricted language."""
+    """The NAMEs of torch.NAME. Refuses text outside the restricted language."""
     operators = set()
     known = {"torch", "math", "Tensor", *TYPES, *ALLOWED_BUILTINS}
     for node in ast.walk(tree):
@@ -102,7 +102,7 @@ def operators_used(tree):
 
 
 class ShapesAsLists(ast.NodeTransformer):
-    """In TorchScript x.size() and x.shape are lists, which can be added to lists."""
+    """Makes lists of x.size() and x.shape, which are lists in TorchScript."""
 
     @staticmethod
     def as_list(node):
@@ -119,8 +119,8 @@ class ShapesAsLists(ast.NodeTransformer):
 
 
 def aten_module(torch, operators):
-    """What `torch` is in TorchScript: the ATen operators, and here only those asked for. Python's own torch.NAME
-    may be missing (torch.linear), or have other defaults (torch.triplet_margin_loss)."""
+    """The module `torch` of TorchScript, with the given ATen operators only. Python's torch.NAME may be missing
+    (torch.linear) or have other defaults (torch.triplet_margin_loss)."""
     module = types.ModuleType("aten")
     for name in sorted(operators):
         if name in NOT_ON_TENSORS or not torch._C._jit_get_schemas_for_operator("aten::" + name):
@@ -149,7 +149,7 @@ def load_reference(torch, problem, text):
 
 
 def draw(torch, tensor, spec, member):
-    """New values, in place, as the problem file asks for them."""
+    """Draws new values in place, by the keys of the problem file."""
     distribution, scale = spec["distribution"], spec["scale"]
     if distribution == "stored":
         tensor.copy_(torch.frombuffer(bytearray.fromhex(spec["stored"]), dtype=tensor.dtype).reshape(tensor.shape))
@@ -178,7 +178,7 @@ def draw(torch, tensor, spec, member):
 
 
 class Slots:
-    """Inputs in two or three places (one where memory is short), drawn anew for each call."""
+    """Two or three sets of inputs (one if memory is short), drawn anew for each call."""
 
     def __init__(self, torch, device, specs, params_as_dict):
         self.torch, self.specs, self.params_as_dict = torch, specs, params_as_dict
@@ -212,8 +212,8 @@ class Slots:
 
 
 class GpuClock:
-    """One call between two events, L2 flushed before it. The device sleeps until the call has been enqueued, so
-    that no gap of the host's falls between the events."""
+    """Times one call between two events, after flushing L2. The device sleeps until the call has been enqueued, so that
+    gaps of the host are not measured."""
 
     def __init__(self, torch, device):
         self.torch, self.device = torch, device
@@ -252,7 +252,7 @@ def warm_up(function, slots, clock):
 
 
 def measure(sides, slots, clock, seconds):
-    """Median microseconds of each side, and how many pairs."""
+    """The median of each side in microseconds, and the number of pairs."""
     times = [[] for _ in sides]
     began = time.perf_counter()
     while len(times[0]) < LEAST_PAIRS or (len(times[0]) < MOST_PAIRS and time.perf_counter() - began < seconds):
@@ -267,22 +267,22 @@ def largest_difference(torch, eager, compiled):
     worst = 0.0
     for ours, theirs in zip(as_list(eager), as_list(compiled), strict=True):
         if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
-            raise Refusal("what torch.compile makes of it returns another shape or type than eager")
+            raise Refusal("the result of torch.compile has another shape or type than eager's")
         if not ours.is_floating_point() or ours.numel() == 0:
             continue
         difference = torch.sub(ours, theirs).abs_().masked_fill_(ours == theirs, 0)
         error = float(difference.amax())
         magnitude = float(ours.abs().nan_to_num_(0, 0, 0).amax())
         if not error <= WRONG_BEYOND * magnitude:
-            raise Refusal(f"what torch.compile makes of it is off by {error:.2g} where values reach {magnitude:.2g}")
+            raise Refusal(f"the result of torch.compile differs by {error:.2g}; the largest value is {magnitude:.2g}")
         worst = max(worst, error)
     return worst
 
 
 def blame(torch, device, error):
-    """Whose fault it is that torch.compile failed: the machine's where it compiles nothing at all (Triton without a C
-    compiler, say)."""
-    if "CUDA error" not in str(error):  # after one nothing works any more
+    """The exception for a failure of torch.compile: MachineLacks if it compiles nothing (e.g. Triton without a C
+    compiler), else Refusal."""
+    if "CUDA error" not in str(error):  # after a CUDA error nothing works
         torch._dynamo.reset()
         try:
             torch.compile(lambda x: x + 1)(torch.ones(8, device=device))
@@ -346,7 +346,7 @@ def run_on_gpu(job, say):
 
 def main():
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what torch and compilers print is no answer
+    os.dup2(2, 1)  # output of torch and compilers is not part of the answers
 
     def say(message):
         print(json.dumps(message), file=answers, flush=True)

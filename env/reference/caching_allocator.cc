@@ -1,5 +1,3 @@
-#include "env/reference/caching_allocator.h"
-
 #include <c10/core/CPUAllocator.h>
 
 #include <cstdlib>
@@ -7,6 +5,8 @@
 #include <new>
 #include <unordered_map>
 #include <vector>
+
+#include "env/reference/reference.h"
 
 namespace kevin {
 namespace {
@@ -67,7 +67,7 @@ class CachingAllocator final : public c10::Allocator {
   std::byte* end_;
 };
 
-CachingAllocator* installed = nullptr;  // lives until the process ends, like the tensors it serves
+CachingAllocator* installed = nullptr;  // never freed: tensors use it until the process ends
 
 void CachingAllocator::Free(void* block) {
   if (!block) return;

@@ -58,7 +58,7 @@ std::string ShapeText(at::IntArrayRef shape) {
   return text + ")";
 }
 
-// Torch computes with its own plain kernels while this lives.
+// While this exists, torch computes with its own kernels only.
 class PlainAlgorithms {
  public:
   PlainAlgorithms() {
@@ -109,7 +109,7 @@ struct Reference::Impl {
   std::shared_ptr<torch::jit::CompilationUnit> unit;
   std::vector<std::vector<c10::IValue>> slot_inputs;
   std::vector<c10::IValue> slot_outputs;
-  std::vector<at::Tensor> contiguous;  // keeps SlotOutputs' copies alive
+  std::vector<at::Tensor> contiguous;  // owns the copies of SlotOutputs
 
   c10::IValue Call(const char* name, std::vector<c10::IValue> inputs) {
     c10::InferenceMode inference;
@@ -129,7 +129,7 @@ struct Reference::Impl {
     }
   }
 
-  // What the functions of the reference take: all tensors, or the inputs and a Dict of the parameters.
+  // The arguments of the reference's functions: all tensors, or the inputs and a Dict of the parameters.
   std::vector<c10::IValue> Arguments(const std::vector<at::Tensor>& tensors) const {
     std::vector<c10::IValue> arguments;
     c10::Dict<std::string, at::Tensor> params;
@@ -183,19 +183,19 @@ Reference::Reference(const Problem& problem, const ReferenceOptions& options)
   at::set_num_threads(options.threads);
   if (options.cuda_device >= 0) {
     impl_->device = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(options.cuda_device));
-    // Not the default stream: that one waits for all others.
+    // Not the default stream, which waits for all others.
     const c10::impl::VirtualGuardImpl guard(at::kCUDA);
     impl_->stream = guard.getStreamFromGlobalPool(impl_->device);
     guard.exchangeStream(*impl_->stream);
     at::globalContext().setAllowTF32CuBLAS(options.tf32);
     at::globalContext().setAllowTF32CuDNN(options.tf32);
-    // Products of 16-bit types are added up in float32, also between the parts of a split sum.
+    // Products of 16-bit types are summed in float32, also between the parts of a split sum.
     at::globalContext().setAllowFP16ReductionCuBLAS(false);
     at::globalContext().setAllowBF16ReductionCuBLAS(false);
     at::globalContext().setAllowFP16AccumulationCuBLAS(false);
     at::globalContext().setAllowFP16BF16ReductionMathSDP(false);
   }
-  // Eager means operator by operator: no fusion, no specialisation after the first calls.
+  // Eager: operator by operator, no fusion, no specialisation after the first calls.
   torch::jit::getProfilingMode() = false;
   torch::jit::setGraphExecutorOptimize(false);
   try {
@@ -253,8 +253,8 @@ std::vector<TensorView> Reference::SlotOutputs(size_t slot, const std::vector<Co
     throw Error(ExitCode::kBadRequest,
                 impl_->problem.id + ": the reference returns " + got + " of type " +
                     (outputs.empty() ? "?" : c10::toString(outputs[0].scalar_type())) +
-                    ", which is not what [[outputs]] declares",
-                "make [[outputs]] and the reference agree");
+                    ", which differs from [[outputs]]",
+                "correct [[outputs]] or the reference");
   }
   return views;
 }

@@ -1,5 +1,3 @@
-#include "env/sandbox/attempts.h"
-
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -23,7 +21,7 @@
 #include <cstring>
 
 #include "env/process/shared_memory.h"
-#include "env/sandbox/sandbox.h"
+#include "env/sandbox/self_test.h"
 
 namespace kevin {
 namespace {
@@ -31,7 +29,7 @@ namespace {
 constexpr size_t kBufferBytes = 1 << 20;
 constexpr int64_t kMemoryLimitBytes = int64_t{256} << 20;
 
-// Mapped before the sandbox closes, as a candidate's buffers are.
+// Mapped before entering the sandbox, like a candidate's buffers.
 struct Buffers {
   Mapping inputs, outputs;
 } buffers;
@@ -264,7 +262,8 @@ int RunAttempt(bool namespaces, const std::vector<std::string>& arguments) {
   if (arguments.size() != 4) return 2;
   const auto index = static_cast<size_t>(std::stoul(arguments[0]));
   if (index >= ForbiddenActs().size()) return 2;
-  // Outside this namespace the parent may have the number that this process has in it: then none names it.
+  // The parent's process id outside this namespace may equal this process's id in it; then no id names the
+  // parent.
   int parent = std::stoi(arguments[2]);
   if (parent == getpid()) parent = INT_MAX;
   MakeBuffers();

@@ -1,6 +1,7 @@
 #include "env/sandbox/sandbox.h"
 
 #include <fcntl.h>
+#include <linux/landlock.h>
 #include <linux/mount.h>
 #include <linux/prctl.h>
 #include <sys/mount.h>
@@ -11,18 +12,86 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 
-#include "env/sandbox/landlock.h"
-#include "env/sandbox/seccomp_filter.h"
-
 namespace kevin {
+// --- Landlock: file access by path, for this process and its children. Irrevocable. ---
+
 namespace {
 
 namespace fs = std::filesystem;
+
+// The folders that every sandboxed process may read and execute.
+constexpr const char* kSystemFolders[] = {
+    "/usr",   "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/etc/ld.so.cache", "/etc/alternatives",
+    "/opt/rh"};
+
+// Missing in older kernel headers; the numbers are the kernel's ABI.
+constexpr uint64_t kFsRefer = 1ULL << 13, kFsTruncate = 1ULL << 14, kFsIoctlDev = 1ULL << 15;
+constexpr uint64_t kNetAll = 3;    // bind and connect TCP, ABI 4
+constexpr uint64_t kScopeAll = 3;  // abstract Unix sockets and signals, ABI 6
+
+struct RulesetV6 {
+  uint64_t handled_access_fs, handled_access_net, scoped;
+};
+
+constexpr uint64_t kRead =
+    LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR;
+
+uint64_t AllFileRights(int abi) {
+  uint64_t rights = (1ULL << 13) - 1;
+  if (abi >= 2) rights |= kFsRefer;
+  if (abi >= 3) rights |= kFsTruncate;
+  if (abi >= 5) rights |= kFsIoctlDev;
+  return rights;
+}
+
+void Allow(int ruleset, const fs::path& path, uint64_t rights) {
+  const int fd = open(path.c_str(), O_PATH | O_CLOEXEC);
+  if (fd < 0) return;
+  std::error_code error;
+  if (!fs::is_directory(path, error)) {
+    rights &= LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE |
+              kFsTruncate | kFsIoctlDev;
+  }
+  landlock_path_beneath_attr rule{};
+  rule.allowed_access = rights;
+  rule.parent_fd = fd;
+  syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
+  close(fd);
+}
+
+// Afterwards only the system's folders and `readable` can be read and executed, and only files under
+// `writable` can be changed; TCP is closed where the kernel supports it (ABI 4). False when the kernel has no
+// Landlock. Needs no_new_privs.
+bool RestrictWithLandlock(const std::vector<fs::path>& readable, const std::vector<fs::path>& writable) {
+  const auto abi =
+      static_cast<int>(syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION));
+  if (abi < 1) return false;
+  const uint64_t all = AllFileRights(abi);
+  RulesetV6 attributes{all, abi >= 4 ? kNetAll : 0, abi >= 6 ? kScopeAll : 0};
+  const size_t size = abi >= 6 ? 24 : abi >= 4 ? 16 : 8;
+  const auto ruleset = static_cast<int>(syscall(SYS_landlock_create_ruleset, &attributes, size, 0));
+  if (ruleset < 0) return false;
+  for (const char* path : kSystemFolders) Allow(ruleset, path, kRead);
+  for (const auto& path : readable) Allow(ruleset, path, kRead);
+  for (const auto& path : writable)
+    Allow(ruleset, path,
+          all & ~uint64_t{LANDLOCK_ACCESS_FS_MAKE_BLOCK} & ~uint64_t{LANDLOCK_ACCESS_FS_MAKE_CHAR});
+  const bool ok = syscall(SYS_landlock_restrict_self, ruleset, 0) == 0;
+  close(ruleset);
+  return ok;
+}
+
+}  // namespace
+
+// --- All layers ---
+
+namespace {
 
 constexpr const char* kNewRoot = "/tmp";  // covered by a private tmpfs that becomes the root
 constexpr const char* kCandidatePath = "/candidate.so";
@@ -44,7 +113,7 @@ bool SetReadOnly(const char* path, bool recursive) {
                  sizeof(attributes)) == 0;
 }
 
-// Shows `path` at the same place under the new root; a symbolic link (/lib -> usr/lib) stays one.
+// Mounts `path` as `as` under the new root; a symbolic link (/lib -> usr/lib) is copied as a link.
 void Show(const fs::path& path, bool writable, const fs::path& as) {
   const fs::path target = fs::path(kNewRoot) / as.relative_path();
   std::error_code error;
@@ -84,7 +153,7 @@ void WriteCandidate(const std::string& directory, const std::string& bytes) {
   if (!out.flush()) Die("cannot place the candidate");
 }
 
-// What the driver needs: the GPU's device files, /sys, and a /proc of this process's own namespace.
+// For the driver: the GPU's device files, /sys, and a /proc of this process's own namespace.
 void ShowGpu() {
   for (const fs::path& device : GpuDeviceFiles()) Show(device, true, device);
   for (const char* device : {"/dev/null", "/dev/zero", "/dev/urandom"}) Show(device, true, device);
@@ -94,7 +163,7 @@ void ShowGpu() {
   if (mount("proc", proc.c_str(), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) Die("/proc");
 }
 
-// Where the tools keep what they share among their processes.
+// For files that the processes of a tool share.
 void ShowTemporaryFolders() {
   for (const char* path : {"/tmp", "/dev/shm"}) {
     const std::string target = std::string(kNewRoot) + path;
@@ -103,10 +172,10 @@ void ShowTemporaryFolders() {
   }
 }
 
-// The system's own folders and nothing else: no home, no /proc, no /sys, no devices (but see ShowGpu).
+// The new root has the system's folders only: no home, no /proc, no /sys, no devices (but see ShowGpu).
 void EnterNewRoot(const SandboxOptions& options) {
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) Die("private mounts");
-  // The work folder and the extra paths may lie under /tmp: hold them before it is covered.
+  // The work folder and the extra paths may lie under /tmp: open them before the tmpfs covers it.
   std::vector<std::pair<fs::path, int>> held;
   for (const fs::path& path : options.read_only)
     held.emplace_back(path, open(path.c_str(), O_PATH | O_CLOEXEC));
@@ -114,11 +183,8 @@ void EnterNewRoot(const SandboxOptions& options) {
       options.work_directory.empty() ? -1 : open(options.work_directory.c_str(), O_PATH | O_CLOEXEC);
   if (mount("tmpfs", kNewRoot, "tmpfs", MS_NOSUID | MS_NODEV, "size=64m,mode=755") != 0) Die("tmpfs");
   if (options.profile == SandboxProfile::kGpuTool)
-    ShowTemporaryFolders();  // first: shown folders may lie there
-  for (const char* path : {"/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/etc/ld.so.cache",
-                           "/etc/alternatives", "/opt/rh"}) {
-    Show(path, false, path);
-  }
+    ShowTemporaryFolders();  // first: mounted folders may lie there
+  for (const char* path : kSystemFolders) Show(path, false, path);
   for (const auto& [path, descriptor] : held) {
     if (descriptor >= 0) Show("/proc/self/fd/" + std::to_string(descriptor) + "/.", false, path);
   }
@@ -178,7 +244,8 @@ SandboxLayers EnterSandbox(const SandboxOptions& options) {
     (on ? layers.active : layers.missing).emplace_back(name);
   };
   const int64_t mapped_bytes = MappedBytes();
-  std::ofstream("/proc/self/oom_score_adj") << 1000;  // when memory runs out, this process goes first
+  std::ofstream("/proc/self/oom_score_adj")
+      << 1000;  // when memory runs out, the kernel kills this process first
   std::vector<fs::path> readable = options.read_only, writable;
   note(options.namespaces, "namespaces");
   if (options.namespaces) {
@@ -200,8 +267,7 @@ SandboxLayers EnterSandbox(const SandboxOptions& options) {
   if (options.profile != SandboxProfile::kGpuTool) note(RestrictWithLandlock(readable, writable), "Landlock");
   SetLimits(options, mapped_bytes);
   note(true, "limits");
-  // Capabilities exist only inside our own user namespace; without one there is nothing safe to drop them
-  // from.
+  // Capabilities exist inside our own user namespace, or for root.
   if (options.namespaces || geteuid() == 0) DropPrivileges();
   prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
   note(InstallSeccompFilter(options.profile), "seccomp");

@@ -1,5 +1,3 @@
-#include "env/sandbox/seccomp_filter.h"
-
 #include <sched.h>
 #include <seccomp.h>
 #include <sys/mman.h>
@@ -7,6 +5,8 @@
 
 #include <cerrno>
 #include <initializer_list>
+
+#include "env/sandbox/sandbox.h"
 
 #ifdef __clang__  // libseccomp's own macros
 #pragma clang diagnostic ignored "-Wc99-extensions"
@@ -17,7 +17,7 @@ namespace kevin {
 namespace {
 
 void AllowCandidate(scmp_filter_ctx filter) {
-  // dlopen of the candidate, memory, threads of our own process, time, and the end.
+  // dlopen of the candidate, memory, own threads, time, exit.
   for (const int call : {SCMP_SYS(futex),           SCMP_SYS(read),
                          SCMP_SYS(pread64),         SCMP_SYS(write),
                          SCMP_SYS(writev),          SCMP_SYS(close),
@@ -39,7 +39,7 @@ void AllowCandidate(scmp_filter_ctx filter) {
                          SCMP_SYS(uname),           SCMP_SYS(sysinfo)}) {
     seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 0);
   }
-  // abort() and raise(), reading limits: of our own process only.
+  // abort(), raise() and reading limits, for this process only.
   seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
                    SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(getpid())));
   seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 2, SCMP_A0(SCMP_CMP_EQ, 0),
@@ -48,19 +48,20 @@ void AllowCandidate(scmp_filter_ctx filter) {
   seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
                    SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD | CLONE_VM, CLONE_THREAD | CLONE_VM));
   seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
-  // Giving own memory back is fine; taking pages away under a shared mapping is an attack on the other side.
+  // Advice about own memory. MADV_REMOVE and MADV_PAGEOUT would take pages of shared memory from the trusted
+  // side.
   for (const unsigned advice :
        {MADV_NORMAL, MADV_WILLNEED, MADV_DONTNEED, MADV_FREE, MADV_HUGEPAGE, MADV_NOHUGEPAGE}) {
     seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(madvise), 1, SCMP_A2(SCMP_CMP_EQ, advice));
   }
-  seccomp_syscall_priority(filter, SCMP_SYS(futex), 255);  // the only one on a timed path
+  seccomp_syscall_priority(filter, SCMP_SYS(futex), 255);  // the only call in a timed window
 }
 
 void Deny(scmp_filter_ctx filter, std::initializer_list<int> calls) {
   for (const int call : calls) seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), call, 0);
 }
 
-// What reaches beyond a process's own things; no compiler, driver or tool needs it.
+// Calls with effects outside the process; no compiler, driver or tool needs them.
 void DenyForTool(scmp_filter_ctx filter) {
   Deny(filter, {SCMP_SYS(mount),
                 SCMP_SYS(umount2),
@@ -98,13 +99,13 @@ void DenyForCompiler(scmp_filter_ctx filter) {
                 SCMP_SYS(perf_event_open), SCMP_SYS(mknod), SCMP_SYS(mknodat)});
 }
 
-// The driver's own calls are many and change with its version, so this is a list of what it never needs.
+// The driver's calls are many and change with its version: this lists calls that it never needs.
 void DenyForGpuRunner(scmp_filter_ctx filter) {
   DenyForCompiler(filter);
   Deny(filter, {SCMP_SYS(execve), SCMP_SYS(execveat), SCMP_SYS(fork), SCMP_SYS(vfork)});
   seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1,
                    SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
-  // Signals go to this process and its threads only; older Landlocks do not see to that.
+  // Signals to this process and its threads only; Landlock restricts signals from ABI 6 on.
   for (const int call :
        {SCMP_SYS(kill), SCMP_SYS(tgkill), SCMP_SYS(rt_sigqueueinfo), SCMP_SYS(rt_tgsigqueueinfo)}) {
     seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), call, 1,
@@ -117,13 +118,14 @@ void DenyForGpuRunner(scmp_filter_ctx filter) {
 }  // namespace
 
 bool InstallSeccompFilter(SandboxProfile profile) {
-  const bool by_list = profile == SandboxProfile::kCandidate;  // of what is allowed
+  const bool by_list =
+      profile == SandboxProfile::kCandidate;  // a list of allowed calls; else of refused ones
   scmp_filter_ctx filter = seccomp_init(by_list ? SCMP_ACT_ERRNO(EPERM) : SCMP_ACT_ALLOW);
   if (!filter) return false;
   seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
-  // Calls by 32-bit numbers end the process, not only the thread.
+  // A call with a 32-bit number kills the process, not only the thread.
   seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
-  // All threads, also those that a library started while loading.
+  // For all threads, also those that a library started when loaded.
   seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
   switch (profile) {
     case SandboxProfile::kCompiler:

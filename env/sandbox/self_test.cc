@@ -8,12 +8,11 @@
 #include <map>
 
 #include "env/error.h"
-#include "env/sandbox/attempts.h"
 
 namespace kevin {
 namespace {
 
-constexpr int kSandboxFailed = 125;  // EnterSandbox's
+constexpr int kSandboxFailed = 125;  // exit status of EnterSandbox
 
 ActResult Judge(const Attempt& attempt, bool ended, int status) {
   const std::string act = attempt.name;
@@ -26,7 +25,7 @@ ActResult Judge(const Attempt& attempt, bool ended, int status) {
   if (WEXITSTATUS(status) == kAttemptBlocked) return {act, true, "refused"};
   if (WEXITSTATUS(status) == kAttemptSucceeded) return {act, false, "SUCCEEDED"};
   if (WEXITSTATUS(status) == kSandboxFailed) {
-    throw Error(ExitCode::kMachine, "sandbox self-test: the sandbox cannot be closed on this machine",
+    throw Error(ExitCode::kMachine, "sandbox self-test: the sandbox cannot be entered on this machine",
                 "see its message above; `kevin doctor` says what this machine allows");
   }
   throw Error(ExitCode::kBroken,
@@ -55,7 +54,7 @@ std::vector<ActResult> RunSelfTest(const SelfTestOptions& options) {
   std::filesystem::create_directories(options.canary_folder);
   std::ofstream(options.canary_folder / "canary") << "secret\n";
   std::map<size_t, ActResult> by_act;
-  // The endless ones last, so that they do not slow the others down.
+  // Endless acts last, so that they do not slow the others.
   for (const bool endless : {false, true}) {
     std::vector<std::pair<size_t, ChildProcess>> children;
     for (size_t i = 0; i < ForbiddenActs().size(); ++i) {

@@ -1,5 +1,6 @@
 #pragma once
-// Runs the sandbox self-test from the trusted side: each forbidden act in a process of its own, all at once.
+// The self-test of the sandbox: every act that a candidate must not be able to do is tried from inside the
+// sandbox of a candidate, or of the GPU runner. Each act has a process of its own, because most acts end it.
 
 #include <filesystem>
 #include <string>
@@ -9,6 +10,8 @@
 
 namespace kevin {
 
+// --- The trusted side ---
+
 struct ActResult {
   std::string act;  // "open an internet socket"
   bool blocked = false;
@@ -16,22 +19,45 @@ struct ActResult {
 };
 
 struct SelfTestOptions {
-  std::filesystem::path runner;  // the program kevin-runner
-  std::filesystem::path
-      canary_folder;  // a folder of the user's that must stay invisible; a file is put into it
+  std::filesystem::path runner;         // the program kevin-runner
+  std::filesystem::path canary_folder;  // a folder of the user that must be invisible; gets a file `canary`
   bool namespaces = true;
   SandboxProfile profile =
       SandboxProfile::kCandidate;  // kGpuRunner: without the acts that are candidate_only
-  double spin_deadline_s = 0.2;    // after which an endless act is killed
-  double timeout_s = 20;           // for the others to report; later is an Error, not "blocked"
+  double spin_deadline_s = 0.2;    // an endless act is killed after this time
+  double timeout_s = 20;           // of the others; exceeding it is an Error, not "blocked"
 };
 
-// Throws Error(kBroken) when the runner cannot be started, or breaks before it tries anything;
-// Error(kMachine) when this machine does not let it lock itself in.
+// Runs all acts at once. Throws Error(kBroken) when the runner cannot be started or fails before the act;
+// Error(kMachine) when the sandbox cannot be entered on this machine.
 std::vector<ActResult> RunSelfTest(const SelfTestOptions& options);
 
-// Runs it and names what succeeded, "fork, ..."; empty: nothing did. Unless `accept_holes` (--isolation
-// reduced), throws Error(kSandbox) instead of giving names.
+// Runs the self-test and returns the acts that succeeded, "fork, ..."; empty: none. Without `accept_holes`
+// (--isolation reduced), throws Error(kSandbox) instead of returning acts.
 std::string RequireSandbox(const SelfTestOptions& options, bool accept_holes);
+
+// --- Inside the sandbox: `kevin-runner attempt` ---
+
+struct Attempt {
+  const char* name;                                               // "read a file of the user's home"
+  bool (*act)(const std::string& canary_folder, int parent_pid);  // true: it succeeded, which is an error
+  bool endless = false;                                           // never returns: a test of the watchdog
+  bool candidate_only =
+      false;  // allowed, or without meaning, in a process that runs no host code of a candidate
+};
+
+// In the order of the report.
+const std::vector<Attempt>& ForbiddenActs();
+
+// Exit status of `kevin-runner attempt`.
+inline constexpr int kAttemptBlocked = 0;
+inline constexpr int kAttemptSucceeded = 42;
+
+// "candidate", "gpu-runner", "compiler", "gpu-tool".
+const char* ProfileName(SandboxProfile profile);
+
+// Arguments: the index of the act, the folder with the file `canary`, the process id of the trusted parent,
+// the profile.
+int RunAttempt(bool namespaces, const std::vector<std::string>& arguments);
 
 }  // namespace kevin

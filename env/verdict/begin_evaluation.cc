@@ -1,6 +1,6 @@
 #include "env/verdict/begin_evaluation.h"
 
-#include "env/problem/hash.h"
+#include "env/problem/text.h"
 
 namespace kevin {
 

@@ -27,12 +27,12 @@ double Variance(std::span<const double> values) {
 }
 
 // Values further from the median than `reach` robust standard deviations are moved to that distance: on a
-// shared machine one pair in twenty is hit by something that has nothing to do with either side.
-struct PulledIn {
+// shared machine one pair in twenty is disturbed by other work.
+struct Clamped {
   std::vector<double> values;
   double share = 0;  // of values that were moved
 
-  PulledIn(const std::vector<double>& raw, double reach) {
+  Clamped(const std::vector<double>& raw, double reach) {
     const double median = Median(raw);
     std::vector<double> distances;
     for (const double v : raw) distances.push_back(std::abs(v - median));
@@ -44,9 +44,10 @@ struct PulledIn {
   }
 };
 
-// Of single pairs, as the means of the processes they came from have it. The last process may be incomplete.
+// The standard deviation of single pairs that the spread of the process means implies. The last process may
+// be incomplete.
 double SpreadOfProcesses(std::span<const double> values, std::span<const size_t> starts) {
-  constexpr size_t kFewest = 4;  // means, to say anything about their variance
+  constexpr size_t kFewest = 4;  // means, for an estimate of their variance
   std::vector<double> means;
   size_t begin = 0;
   for (const size_t end : starts) {
@@ -69,7 +70,7 @@ double Median(std::vector<double> values) {
 
 Verdict SequentialTest::Current() const {
   if (log_ratios_.size() < first_look_) return Verdict::kAmbiguous;
-  const std::vector<double> values = PulledIn(log_ratios_, kReach).values;
+  const std::vector<double> values = Clamped(log_ratios_, kReach).values;
   const auto n = static_cast<double>(values.size());
   const double sd = std::max({std::sqrt(Variance(values)), SpreadOfProcesses(values, starts_), 0.005});
   const double inflated = n * kRhoSquared + 1;
@@ -91,13 +92,13 @@ Ratio EstimateRatio(std::span<const std::vector<double>> log_ratios_by_process,
     all.insert(all.end(), process.begin(), process.end());
   Ratio ratio;
   if (all.empty()) return ratio;
-  const PulledIn pulled(all, kReach);
+  const Clamped clamped(all, kReach);
   std::vector<double> means;
   double squares = 0, per_process = 0;
   size_t next = 0;
   for (const std::vector<double>& process : log_ratios_by_process) {
     if (process.empty()) continue;
-    const std::span<const double> values(&pulled.values[next], process.size());
+    const std::span<const double> values(&clamped.values[next], process.size());
     next += process.size();
     means.push_back(Mean(values));
     squares += Variance(values) * static_cast<double>(values.size() - 1);
@@ -107,11 +108,11 @@ Ratio EstimateRatio(std::span<const std::vector<double>> log_ratios_by_process,
   ratio.processes = static_cast<int>(means.size());
   const auto processes = static_cast<double>(means.size());
   const double freedom = std::max(static_cast<double>(ratio.pairs) - processes, 1.0);
-  // What was moved in still counts: the variance of a winsorised mean (Yuen 1974) grows by the share kept,
+  // Clamped pairs still count: the variance of a winsorised mean (Yuen 1974) grows by the share kept,
   // squared.
-  const double kept = 1 - pulled.share;
+  const double kept = 1 - clamped.share;
   const double within = squares / freedom / (kept * kept) * per_process / processes;
-  // Variance of one process's mean: what these processes show, pooled with what calibration expects.
+  // Variance of the mean of one process: the observed one, pooled with the one of the calibration.
   const double expected = calibration.between_processes * calibration.between_processes + within;
   const double degrees = processes - 1 + kPriorProcesses;
   const double pooled = ((processes - 1) * Variance(means) + kPriorProcesses * expected) / degrees;

@@ -1,11 +1,11 @@
 #pragma once
 // Fast or slow: from timed pairs to a verdict and an interval. Pure arithmetic on log-ratios
-// d = log(time of the other side / time of the candidate), so d > 0 is faster.
 //
-// Two questions, two sets of pairs. A sequential test may look after every pair and stop early, and gives
-// only a verdict; a fixed number of further pairs, none of which took part in stopping, gives the number and
-// its interval. (Stopping a 95 % interval as soon as it excludes 1 calls equal kernels faster 17 % of the
-// time.)
+//     d = log(time of the other side / time of the candidate),   so d > 0 is faster.
+//
+// Two questions, two sets of pairs. A sequential test may look after every pair and stop early; it gives only
+// a verdict. A fixed number of further pairs, none of which took part in stopping, gives the number and its
+// interval. (Stopping a 95 % interval as soon as it excludes 1 calls equal kernels faster 17 % of the time.)
 
 #include <span>
 #include <vector>
@@ -14,8 +14,8 @@
 
 namespace kevin {
 
-// What A/A measurements of this environment show (tools/bench_clock prints them): the part of the noise that
-// more pairs do not average away. Both as standard deviations of a log-ratio.
+// Noise that more pairs do not average away, as A/A measurements of this environment show it (bench_clock
+// prints them). Standard deviations of a log-ratio.
 struct ClockCalibration {
   double between_processes = 0.008;  // one fresh process against another
   double residual = 0.003;           // what is left after all averaging
@@ -23,23 +23,22 @@ struct ClockCalibration {
 
 // Asymptotic confidence sequence for the mean of log-ratios (Waudby-Smith, Arbour, Sinha, Kennedy, Ramdas,
 // "Time-uniform central limit theory and asymptotic confidence sequences", arXiv 2103.06476, theorem 2.2), on
-// observations pulled in to 2.5 robust standard deviations, widened by the calibration. Pairs of one process
-// have that process's luck in common: where there are several processes, the standard deviation is at least
-// what the spread of their means says.
+// observations clamped to 2.5 robust standard deviations, widened by the calibration. Pairs of one process
+// share the bias of that process: where there are several processes, the standard deviation is at least the
+// one that the spread of their means implies.
 class SequentialTest {
  public:
   // Pairs before the first decision: the sequence is asymptotic.
   static constexpr int kFirstLook = 6;
-  // With processes of few pairs: enough for four of these.
+  // With processes of a few pairs each: enough for four processes.
   static constexpr int kFirstLookOverProcesses = 20;
 
   explicit SequentialTest(ClockCalibration calibration = {}, int first_look = kFirstLook)
       : calibration_(calibration), first_look_(static_cast<size_t>(first_look)) {}
   void Add(double log_ratio) { log_ratios_.push_back(log_ratio); }
-  // What is added from here on comes from a fresh process.
+  // Pairs added from here on come from a fresh process.
   void StartProcess() { starts_.push_back(log_ratios_.size()); }
-  // kFast or kSlow: 1.0 is excluded. kSame: all that is left lies within 2 % of 1.0. kAmbiguous: not decided
-  // yet.
+  // kFast or kSlow: 1.0 is excluded. kSame: the interval lies within 2 % of 1.0. kAmbiguous: undecided.
   Verdict Current() const;
 
  private:
@@ -49,7 +48,7 @@ class SequentialTest {
   std::vector<size_t> starts_;  // of the second process, the third, ...
 };
 
-// The ratio from fixed pairs, one vector of log-ratios per fresh process. Pairs are pulled in to 2.5 robust
+// The ratio from fixed pairs, one vector of log-ratios per fresh process. Pairs are clamped to 2.5 robust
 // standard deviations; each process gives its mean; the 99 % interval adds the noise within processes, the
 // spread between them (shrunk towards the calibration, since three processes say little about a variance) and
 // the residual.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "env/verdict/verify.h"
+
 namespace kevin {
 namespace {
 
@@ -37,10 +39,6 @@ Verdict VerdictOf(std::span<const ShapeResult> shapes, Verdict Measured::*field,
   if (ratio.high < 1) return Verdict::kSlow;
   const bool near = std::log(ratio.low) > -kSameWithin && std::log(ratio.high) < kSameWithin;
   return near ? Verdict::kSame : Verdict::kAmbiguous;
-}
-
-bool IsNearerItsBound(const Measured& a, const Measured& b) {
-  return a.max_error * b.error_bound > b.max_error * a.error_bound;
 }
 
 }  // namespace

@@ -1,22 +1,21 @@
 #pragma once
-// From verdicts at the shapes of a size set to one on all of them. A candidate is right if it is right at
-// every shape; the first failure is its outcome and says at which. What is measured is averaged by geometric
-// means with the shapes' weights, w_i = weight_i / (sum of weights):
+// From verdicts at the shapes of a size set to one verdict on all of them. A candidate is correct if it is
+// correct at every shape; the first failure is its outcome and names the shape. Measured values are averaged
+// by geometric means with the weights of the shapes, w_i = weight_i / (sum of weights):
 //
 //   speed-up   r = prod r_i ^ w_i
-//   interval   log r -+ sqrt(sum (w_i h_i)^2), with h_i the distance from log r_i to the end of shape i's
-//   interval:
-//              the shapes have times, inputs and processes of their own, so that their errors are
-//              independent. Of 99 % intervals the result is one of at least 99 %: their h_i, from Student's
-//              t, are no shorter than those of normal errors, for which the sum in quadrature is exact.
+//   interval   log r -+ sqrt(sum (w_i h_i)^2), h_i = the distance from log r_i to the end of its interval. The
+//              shapes have times, inputs and processes of their own, so their errors are independent. Of 99 %
+//              intervals the result is one of at least 99 %: the h_i come from Student's t and are no shorter
+//              than those of normal errors, for which the sum in quadrature is exact.
 //   log_se     sqrt(sum (w_i se_i)^2)
-//   the rest   times, rates and floor are weighted geometric means too, so that reference_us / candidate_us
-//   goes with
-//              the speed-up; pairs and processes are added up; max_error is that of the shape nearest to its
-//              bound.
+//   times      times, rates and floor are weighted geometric means too, so that reference_us / candidate_us
+//              agrees with the speed-up
+//   counts     pairs and processes are added up
+//   max_error  that of the shape nearest to its bound
 //
 // The verdict is that of the sequential tests where all shapes agree, else what the interval says: all above
-// 1 is FAST, all below is SLOW, all within 2 % of 1 is SAME. Pure functions; shares of the weights alone
+// 1 is FAST, all below 1 is SLOW, all within 2 % of 1 is SAME. Pure functions; only the ratios of the weights
 // matter.
 
 #include <span>
@@ -42,7 +41,7 @@ Ratio CombineRatios(std::span<const WeightedRatio> ratios);  // at least one
 // All shapes' outcomes must be Measured, and there must be one. against_start is there if all have it.
 Measured CombineMeasured(std::span<const ShapeResult> shapes);
 
-// Which of the shapes says most about what to mend: the one that failed, or the one with the lowest speed-up.
+// The shape to improve first: the one that failed, or the one with the lowest speed-up.
 size_t WeakestShape(std::span<const ShapeResult> shapes);
 
 }  // namespace kevin

@@ -11,10 +11,9 @@
 #include <numeric>
 #include <vector>
 
-#include "env/problem/float16.h"
 #include "env/problem/precision.h"
 #include "env/process/generator.h"
-#include "env/process/parallel_for.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 namespace {
@@ -39,7 +38,7 @@ std::string IndexText(int64_t flat, std::span<const int64_t> shape) {
   return fmt::format("[{}]", fmt::join(index, ", "));
 }
 
-// As 16-bit types show it, widened.
+// Poison as it looks in a 16-bit type, widened to float.
 bool IsPoison(float value, DType dtype) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   if (dtype == DType::kBF16) return bits == (kPoison & 0xffff0000U);
@@ -118,9 +117,9 @@ double RowRms(const Data& data, int64_t begin, int64_t end) {
   return count ? std::sqrt(sum / static_cast<double>(count)) : 0;
 }
 
-// Of 16-bit types, whose range honest arithmetic may pass on the way or at the end. Without a truth nobody
-// knows what eager lost on the way.
-bool RightBeyondRange(const Data& data, float y, double t, double floor) {
+// Of 16-bit types, whose range correct arithmetic may leave on the way or at the end. Without a truth it is
+// unknown what eager lost on the way.
+bool CorrectBeyondRange(const Data& data, float y, double t, double floor) {
   if (data.dtype == DType::kF32) return false;
   if (!std::isfinite(t)) return data.truth.empty();
   if (std::isfinite(y)) return std::abs(y - t) <= floor;
@@ -136,8 +135,8 @@ void CheckRow(const Data& data, int64_t begin, int64_t end, Worst* worst) {
     const double s = data.scale.empty() ? std::max(std::abs(t), rms) : data.scale[i];
     const double floor = data.floor.At(std::abs(t), s);
     if (!std::isfinite(t) || !std::isfinite(r) || (!std::isfinite(y) && data.dtype != DType::kF32)) {
-      const bool right = SameNonFinite(y, r) || RightBeyondRange(data, y, t, floor);
-      worst->See(i, right ? 0 : std::numeric_limits<double>::infinity(), 0);
+      const bool correct = SameNonFinite(y, r) || CorrectBeyondRange(data, y, t, floor);
+      worst->See(i, correct ? 0 : std::numeric_limits<double>::infinity(), 0);
       continue;
     }
     const double reference_error = std::abs(r - t), error = std::abs(y - t);
@@ -158,7 +157,7 @@ void CheckRow(const Data& data, int64_t begin, int64_t end, Worst* worst) {
 
 // The fast path for timed outputs without a scale: fp32 throughout, vectorised, and the careful pass only
 // where it finds something.
-bool RowSurelyFine(const Data& data, int64_t begin, int64_t end) {
+bool RowSurelyCorrect(const Data& data, int64_t begin, int64_t end) {
   const float* y = data.answer.data();
   const float* r = data.reference.data();
   float squares = 0;
@@ -184,7 +183,7 @@ Worst CheckRows(const Data& data, int threads) {
   ParallelFor(rows, std::max<int64_t>(1, (1 << 15) / data.row), threads, [&](int64_t begin, int64_t end) {
     Worst part;
     for (int64_t row = begin; row < end; ++row) {
-      if (fast && RowSurelyFine(data, row * data.row, (row + 1) * data.row)) continue;
+      if (fast && RowSurelyCorrect(data, row * data.row, (row + 1) * data.row)) continue;
       CheckRow(data, row * data.row, (row + 1) * data.row, &part);
     }
     const std::lock_guard lock(mutex);
@@ -205,8 +204,7 @@ CheckResult Report(const CheckShape& shape, const Data& data, const Worst& worst
     const char* note = IsPoison(data.answer[i], data.dtype) ? " (never written)" : "";
     result.message = fmt::format(
         "{}{} = {:.8g}{}, expected {:.8g}; {} of {} elements are off; worst at {}: {:.8g} instead of {:.8g}, "
-        "error {:.3g} "
-        "with {:.3g} allowed",
+        "error {:.3g} with {:.3g} allowed",
         shape.name, IndexText(i, shape.shape), data.answer[i], note, data.Target(i), worst.wrong, elements,
         IndexText(worst.index, shape.shape), data.answer[worst.index], data.Target(worst.index), worst.error,
         worst.bound);

@@ -1,21 +1,32 @@
 #pragma once
-// Right or wrong: the per-element check. Pure arithmetic on plain memory.
+// Correct or incorrect: the check of each element. Pure arithmetic on plain memory.
 //
 // For each element, with truth t (fp64), reference r (eager) and answer y:
-//     |y - t| <= max(4 |r - t|,  8 eps sqrt(K) s),   eps = 2^-23, K = the problem's `reduction`,
-// s = the problem's `scale` where it gives one, else max(|t|, RMS of t along the row). A row is the last
-// dimension, or the whole tensor when that has one element. In the same way the row's RMS error must be at
-// most 4 times the reference's, with the same floor. NaN and Inf must be where the reference has them. There
-// is no tensor-wide maximum: one wrong element is wrong. Why s is not the sum of absolute contributions:
-// together with sqrt(K) that lets inputs rounded to fp16 pass from K = 1024 on (see `kevin problems
-// --admit`); the root of the sum of squares, which the row's RMS estimates, does not.
 //
-// Outputs of 16 bits: the arithmetic is held to float32 all the same, and roundings to the type are allowed
-// for, two of the value and two of what is added up (a kernel may round what it keeps between a few steps):
-//     |y - t| <= max(4 |r - t|,  8 eps sqrt(K) s + 2 u (|t| + s) + 2 step),  u = 2^-11 (fp16), 2^-8 (bf16),
-// step = the type's smallest difference (fp16: 2^-24; below 6e-5 it has fewer digits). That sqrt(K) does not
-// multiply u is what rejects sums kept in 16 bits. Where t is finite and r is not, because eager passed the
-// type's range on the way, the right value is right too; where t lies outside that range, so is infinity.
+//     |y - t| <= max(4 |r - t|,  8 eps sqrt(K) s)
+//
+//     eps   2^-23
+//     K     the problem's `reduction`
+//     s     the problem's `scale` where it gives one, else max(|t|, RMS of t along the row)
+//
+// A row is the last dimension, or the whole tensor when that has one element. In the same way the RMS error of
+// the row must be at most 4 times that of the reference, with the same floor. NaN and Inf must be where the
+// reference has them. There is no tensor-wide maximum: one incorrect element makes the answer incorrect. s is
+// not the sum of absolute contributions: together with sqrt(K) that lets inputs rounded to fp16 pass from
+// K = 1024 on (see `kevin problems --admit`); the root of the sum of squares, which the RMS of the row
+// estimates, does not.
+//
+// Outputs of 16 bits: the arithmetic is held to float32 all the same. Two roundings to the type are allowed
+// for the value and two for the sum (a kernel may round what it keeps between a few steps):
+//
+//     |y - t| <= max(4 |r - t|,  8 eps sqrt(K) s + 2 u (|t| + s) + 2 step)
+//
+//     u     2^-11 (fp16), 2^-8 (bf16)
+//     step  the smallest difference of the type (fp16: 2^-24; below 6e-5 it has fewer digits)
+//
+// sqrt(K) does not multiply u: this rejects sums kept in 16 bits. Where t is finite and r is not, because
+// eager left the range of the type on the way, the value t is correct too; where t lies outside that range,
+// infinity is.
 
 #include <cstdint>
 #include <span>
@@ -29,11 +40,18 @@ inline constexpr int kToleranceVersion = 1;  // part of the key of an evaluation
 
 struct CheckResult {
   bool ok = true;
-  std::string message;         // for the person and the model: where, both values, the bound
+  std::string message;         // for the user and the model: where, both values, the bound
   double max_error = 0;        // at the element nearest to or furthest over its bound ...
   double error_bound = 0;      // ... and its bound
   double reference_error = 0;  // largest |r - t| / s seen, for CheckAgainstReference
 };
+
+// Is the error of `a` nearer to its bound (or further over it) than that of `b`? For all that has max_error
+// and error_bound: CheckResult, Measured.
+template <typename A, typename B>
+bool IsNearerItsBound(const A& a, const B& b) {
+  return a.max_error * b.error_bound > b.max_error * a.error_bound;
+}
 
 struct CheckShape {
   std::string name;  // of the output, for messages
@@ -47,20 +65,20 @@ CheckResult CheckAgainstTruth(const CheckShape& shape, std::span<const float> an
                               std::span<const float> reference, std::span<const double> truth,
                               std::span<const double> scale, int threads);
 
-// The part of the bound that does not depend on the reference's error, and what it is made of.
+// The part of the bound that does not depend on the error of the reference, by its three terms.
 struct ErrorFloor {
   double of_scale = 0, of_value = 0, absolute = 0;
   double At(double value, double scale) const { return of_scale * scale + of_value * value + absolute; }
 };
 ErrorFloor FloorOf(int64_t reduction, DType dtype);
 
-// For outputs of timed calls, where there is no truth: with |r - t| left out, `margin` s added and s from r.
-// `margin` is 10 times the largest reference_error that CheckAgainstTruth saw for this problem.
+// For outputs of timed calls, which have no truth: |r - t| is left out, `margin` s is added, and s comes from
+// r. `margin` is 10 times the largest reference_error that CheckAgainstTruth saw for this problem.
 CheckResult CheckAgainstReference(const CheckShape& shape, std::span<const float> answer,
                                   std::span<const float> reference, std::span<const double> scale,
                                   double margin, int threads);
 
-// Index outputs: right if they point at an extreme value of `values` along `dim` (of `values_shape`).
+// Index outputs: correct if they point at an extreme value of `values` along `dim` (of `values_shape`).
 CheckResult CheckExtremeIndex(const std::string& name, std::span<const int64_t> answer,
                               std::span<const float> values, std::span<const int64_t> values_shape, int dim,
                               bool maximum);

@@ -11,7 +11,7 @@
 #include "agent/shape_records.h"
 #include "env/device_pool.h"
 #include "env/error.h"
-#include "env/problem/hash.h"
+#include "env/problem/text.h"
 #include "policies/search/search_policy.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"

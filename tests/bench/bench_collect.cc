@@ -21,7 +21,7 @@
 #include "agent/rollout/rollout.h"
 #include "env/device_pool.h"
 #include "env/error.h"
-#include "env/problem/hash.h"
+#include "env/problem/text.h"
 #include "policies/search/search_policy.h"
 #include "tools/device_options.h"
 

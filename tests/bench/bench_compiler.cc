@@ -9,7 +9,7 @@
 
 #include "agent/places.h"
 #include "env/error.h"
-#include "env/process/programs.h"
+#include "env/process/spawn.h"
 #include "env/sandbox/sandbox.h"
 
 namespace kevin {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "env/error.h"
-#include "env/process/seconds_since.h"
+#include "env/process/machine.h"
 #include "policies/local/fused/fused_runner.h"
 #include "tests/bench/model_shapes.h"
 #include "tests/bench/run_transformers.h"

@@ -5,8 +5,8 @@
 
 #include "env/error.h"
 #include "env/gpu/gpu_environment.h"
-#include "env/problem/suites.h"
-#include "env/process/seconds_since.h"
+#include "env/problem/problem.h"
+#include "env/process/machine.h"
 #include "tests/bench/bench_gpu_parts.h"
 
 namespace kevin {

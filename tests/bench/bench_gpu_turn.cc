@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "env/error.h"
-#include "env/process/seconds_since.h"
+#include "env/process/machine.h"
 #include "tests/bench/bench_candidates.h"
 #include "tests/bench/bench_compiler.h"
 #include "tests/bench/bench_gpu_parts.h"

@@ -16,7 +16,7 @@
 
 #include "agent/places.h"
 #include "env/error.h"
-#include "env/process/programs.h"
+#include "env/process/spawn.h"
 #include "env/verdict/estimate.h"
 
 namespace kevin {

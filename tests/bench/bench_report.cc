@@ -16,8 +16,8 @@
 
 #include "agent/places.h"
 #include "env/error.h"
-#include "env/process/programs.h"
-#include "env/process/seconds_since.h"
+#include "env/process/machine.h"
+#include "env/process/spawn.h"
 #include "trajectories/blob.h"
 #include "trajectories/store.h"
 

@@ -20,7 +20,7 @@
 #include <thread>
 
 #include "env/error.h"
-#include "env/problem/hash.h"
+#include "env/problem/text.h"
 #include "trajectories/database.h"
 #include "trajectories/postgres.h"
 #include "trajectories/work_queue.h"

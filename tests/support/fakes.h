@@ -18,7 +18,7 @@
 
 #include "env/environment.h"
 #include "env/error.h"
-#include "env/problem/hash.h"
+#include "env/problem/text.h"
 #include "policies/policy.h"
 
 namespace kevin::testing {

@@ -8,7 +8,7 @@
 #include <cstdio>
 
 #include "env/error.h"
-#include "env/process/device_lock.h"
+#include "env/process/machine.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
 

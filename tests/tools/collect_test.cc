@@ -6,7 +6,7 @@
 
 #include "agent/interrupt.h"
 #include "env/error.h"
-#include "env/problem/suites.h"
+#include "env/problem/problem.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
 #include "tools/collect_text.h"

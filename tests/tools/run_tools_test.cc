@@ -8,7 +8,7 @@
 #include "agent/places.h"
 #include "agent/progress.h"
 #include "env/error.h"
-#include "env/process/programs.h"
+#include "env/process/spawn.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
 #include "tools/device_options.h"
@@ -101,7 +101,7 @@ TEST_CASE("the device follows from what was asked, the kernel's kind and the mac
   CHECK(Choice(automatic, "", one) == "auto");
   CHECK(Choice(automatic, "", exclusive) == "cpu");
   CHECK(Choice(automatic, "", old) == "cpu");
-  CHECK(Choice(automatic, "ptx", old).find("its driver knows CUDA 12.8") != std::string::npos);
+  CHECK(Choice(automatic, "ptx", old).find("its driver supports CUDA 12.8") != std::string::npos);
   CHECK(Choice(automatic, "cpp", one) == "cpu");
   CHECK(Choice(automatic, "cuda", one) == "cuda:0");
   CHECK(Choice(automatic, "ptx", second) == "cuda:1");

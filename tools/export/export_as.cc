@@ -5,7 +5,7 @@
 
 #include "env/error.h"
 #include "env/problem/precision.h"
-#include "env/process/write_file.h"
+#include "env/process/files.h"
 #include "tools/export/commands.h"
 #include "tools/export/standalone.h"
 #include "tools/export/torch_extension.h"

@@ -11,7 +11,7 @@
 #include "env/error.h"
 #include "env/problem/precision.h"
 #include "env/problem/problem.h"
-#include "env/process/write_file.h"
+#include "env/process/files.h"
 #include "tools/export/chosen_turns.h"
 #include "tools/export/kernelbench_names.h"
 #include "tools/export/torch_extension.h"

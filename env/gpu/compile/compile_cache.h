@@ -1,9 +1,11 @@
 #pragma once
-// The compile farm's memory: one file per compiled text, named by what went into it. Files appear whole; a
-// damaged one counts as absent. Several processes may share a folder.
+// The cache of the compile farm: one file per compiled text, named by the hash of its inputs. Files appear
+// whole; a damaged one counts as absent. Several processes may share a folder. And hashes of --include
+// folders, which are part of the key of an evaluation.
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -27,7 +29,22 @@ class CompileCache {
   std::filesystem::path folder_;
   int64_t limit_bytes_;
   std::mutex mutex_;
-  int64_t bytes_ = -1;  // of all entries, as far as this process knows; -1: not yet looked at
+  int64_t bytes_ = -1;  // of all entries, as far as this process knows; -1: not yet counted
+};
+
+// One hash for the content of an --include folder. Reads files again only when a name, size or time among
+// them has changed. Thread-safe.
+class FolderHashes {
+ public:
+  // Of the names and bytes of all files below `folder`. Throws Error(kBadRequest) when it cannot be read.
+  std::string HashOf(const std::filesystem::path& folder);
+
+ private:
+  struct Known {
+    std::string state, hash;
+  };
+  std::mutex mutex_;
+  std::map<std::filesystem::path, Known> known_;
 };
 
 }  // namespace kevin

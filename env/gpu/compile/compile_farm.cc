@@ -7,15 +7,13 @@
 #include <chrono>
 
 #include "env/error.h"
-#include "env/gpu/compile/compatibility_headers.h"
 #include "env/gpu/compile/compile_cache.h"
 #include "env/gpu/compile/compile_messages.h"
 #include "env/gpu/compile/compiler_pool.h"
 #include "env/gpu/compile/device_source.h"
-#include "env/gpu/compile/folder_hash.h"
-#include "env/gpu/compile/ptxas_report.h"
+#include "env/gpu/compile/gpu_module.h"
 #include "env/gpu/ptx/inspect_ptx.h"
-#include "env/problem/hash.h"
+#include "env/problem/text.h"
 
 namespace kevin {
 namespace {
@@ -26,7 +24,8 @@ void CheckArchitecture(const std::string& architecture) {
   const bool ok = architecture.compare(0, 3, "sm_") == 0 && architecture.size() > 4 &&
                   std::all_of(architecture.begin() + 3, architecture.end(),
                               [](unsigned char c) { return std::isalnum(c) != 0; });
-  if (!ok) throw Error(ExitCode::kBadRequest, "`" + architecture + "` is no GPU architecture", "e.g. sm_90a");
+  if (!ok)
+    throw Error(ExitCode::kBadRequest, "`" + architecture + "` is not a GPU architecture", "e.g. sm_90a");
 }
 
 void CheckProgram(const fs::path& program) {
@@ -40,7 +39,7 @@ std::vector<fs::path> RealFolders(const std::vector<fs::path>& folders) {
     std::error_code error;
     real.push_back(fs::canonical(folder, error));
     if (error || !fs::is_directory(real.back())) {
-      throw Error(ExitCode::kBadRequest, "--include " + folder.string() + " is no folder",
+      throw Error(ExitCode::kBadRequest, "--include " + folder.string() + " is not a folder",
                   "give a folder with headers");
     }
   }
@@ -60,13 +59,13 @@ using Headers = std::vector<std::pair<std::string, std::string>>;
 Prepared PrepareCuda(const CudaToolchain& toolchain, const Headers& tamed, const GpuCompileRequest& asked,
                      const std::vector<fs::path>& folders) {
   const DeviceSource source = BuildDeviceSource(asked.device_text, asked.symbols);
-  HabitHeaders habits = HeadersFor(asked.device_text, folders);
+  CompatibilityHeaders compatibility = HeadersFor(asked.device_text, folders);
   Prepared prepared;
-  prepared.notes = std::move(habits.notes);
+  prepared.notes = std::move(compatibility.notes);
   CompilerRequest& request = prepared.request;
   request.kind = "cuda";
   request.text = source.text;
-  request.headers = std::move(habits.headers);
+  request.headers = std::move(compatibility.headers);
   request.headers.insert(request.headers.end(), tamed.begin(), tamed.end());
   request.options = {"--gpu-architecture=" + asked.architecture,
                      "--std=c++20",
@@ -168,12 +167,12 @@ CompilerReply CompileFarm::Impl::Run(const CompilerRequest& request, const std::
   }
   PoolAnswer answer = pool.Compile(request, folders);
   compiled->timed_out = answer.timed_out;
-  if (answer.timed_out || !answer.died.empty()) {
+  if (answer.timed_out || !answer.ended.empty()) {
     answer.reply = CompilerReply();
     answer.reply.status = CompilerStatus::kTextHasErrors;
-    if (!answer.died.empty()) {
-      answer.reply.log = "the compiler does not survive this text (" + answer.died + "; it may use " +
-                         std::to_string(options.limits.compile_memory_mb) + " MB); write it simpler\n";
+    if (!answer.ended.empty()) {
+      answer.reply.log = "the compiler fails on this text (" + answer.ended + "; it may use " +
+                         std::to_string(options.limits.compile_memory_mb) + " MB); simplify it\n";
     }
     return std::move(answer.reply);
   }
@@ -193,7 +192,7 @@ GpuCompiled CompileFarm::Impl::Finish(const GpuCompileRequest& asked, const Comp
     log = ExplainMissingKernels(log, asked.kernels, KernelsIn(asked.device_text));
     if (log.empty()) log = ExplainTooMuchShared(report);
     if (log.empty() && !compiled.timed_out)
-      log = reply.log.empty() ? "the compiler gave no reason\n" : reply.log;
+      log = reply.log.empty() ? "the compiler reported no reason\n" : reply.log;
   } else {
     const PtxReport ptx = InspectPtx(reply.ptx, asked.debug);
     compiled.refused = ptx.refused;

@@ -1,7 +1,8 @@
 #pragma once
-// CUDA C++ or PTX text in, machine code out, with no GPU and no CUDA toolkit: NVRTC in resident, sandboxed
-// compiler processes (kevin-gpu-compiler), one per core, since NVRTC holds a process-wide lock. Results and
-// errors are cached by content. Thread-safe: Compile() may be called from many threads and blocks.
+// CUDA C++ or PTX text in, machine code out, without a GPU and without a CUDA toolkit: NVRTC runs in
+// resident, sandboxed compiler processes (kevin-gpu-compiler), one per core, since it holds a process-wide
+// lock. Results and errors are cached by content. Thread-safe: Compile() may be called from many threads; it
+// blocks.
 
 #include <cstdint>
 #include <filesystem>
@@ -15,15 +16,16 @@
 
 namespace kevin {
 
-// Where NVRTC, nvJitLink and the CUDA headers are. Looked at in this order, part by part: $KEVIN_CUDA (then
-// nothing else), $CUDA_HOME, /usr/local/cuda, NVIDIA's wheels beside the torch that Kevin was built with,
-// beside $KEVIN_TORCH, beside the torch of the python3 on the PATH. All paths are real ones, without links.
+// The places of NVRTC, nvJitLink and the CUDA headers. Searched in this order, for each part: $KEVIN_CUDA
+// (then nothing else), $CUDA_HOME, /usr/local/cuda, NVIDIA's wheels beside the torch that Kevin was built
+// with, beside $KEVIN_TORCH, beside the torch of the python3 on the PATH. All paths are free of symbolic
+// links.
 struct CudaToolchain {
   std::filesystem::path nvrtc, nvjitlink;       // libraries; nvjitlink may be empty (no kind `ptx` then)
   std::vector<std::filesystem::path> includes;  // cuda_fp16.h, crt, CCCL
   std::string version;  // "NVRTC 13.0 (build), headers 13.0, CCCL 3.0.1", for the evaluation key
 };
-// Throws Error(kMachine) that says what to install when there is none.
+// Throws Error(kMachine) that names what to install when there is none.
 CudaToolchain FindCudaToolchain();
 
 struct CompileFarmOptions {
@@ -50,11 +52,12 @@ struct GpuCompileRequest {
 struct GpuCompiled {
   GpuModule module;                              // empty cubin: it failed
   std::map<std::string, std::string> variables;  // name expression: name in the machine code
-  std::string log;                 // errors or the assembler's advice, trimmed; lines are the candidate's own
-  std::string refused;             // not empty: compiled, but breaks a rule of inspect_ptx.h
-  std::vector<std::string> notes;  // habits that cost nothing: "`#include <torch/extension.h>` is ignored"
+  std::string log;      // errors, or advice of the assembler; trimmed; with the candidate's line numbers
+  std::string refused;  // not empty: compiled, but against a rule of inspect_ptx.h
+  std::vector<std::string>
+      notes;  // on accepted items without effect: "`#include <torch/extension.h>` is ignored"
   bool timed_out = false, cached = false;
-  double seconds = 0;  // from the call to its end, waiting for a free compiler included
+  double seconds = 0;  // of the call, including the wait for a free compiler
 };
 
 class CompileFarm {
@@ -62,13 +65,13 @@ class CompileFarm {
   // Starts threads; a compiler process starts with its first text. Throws Error when a program is missing or
   // the cache folder cannot be made.
   CompileFarm(CudaToolchain toolchain, CompileFarmOptions options);
-  // Must not be called while a Compile() goes on.
+  // No Compile() may be running.
   ~CompileFarm();
   CompileFarm(const CompileFarm&) = delete;
   CompileFarm& operator=(const CompileFarm&) = delete;
-  // A text that takes too long times out; one that ends the compiler twice is an error of the text; neither
-  // is cached. Throws Error(kBadRequest) for an include folder that cannot be read, Error(kMachine) when the
-  // toolchain lacks what is asked for, Error(kBroken) when the sandbox or the disk fails.
+  // A text that exceeds the time limit times out; one that ends the compiler twice is an error of the text;
+  // neither is cached. Throws Error(kBadRequest) for an include folder that cannot be read, Error(kMachine)
+  // when the toolchain lacks a part, Error(kBroken) when the sandbox or the disk fails.
   GpuCompiled Compile(const GpuCompileRequest& asked);
 
  private:

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <sstream>
 
-#include "env/problem/printable.h"
+#include "env/problem/text.h"
 
 namespace kevin {
 namespace {
@@ -49,9 +49,8 @@ std::string WithoutNameFile(const std::string& block) {
 }  // namespace
 
 std::string NoSuchKernel(const std::string& asked, const std::vector<std::string>& there) {
-  std::string text =
-      "the launch function launches `" + asked + "`, but there is no such kernel in the text; ";
-  if (there.empty()) return text + "it has no kernel (`__global__` function) at all\n";
+  std::string text = "the launch function launches `" + asked + "`, but the text has no such kernel; ";
+  if (there.empty()) return text + "it has no kernel (`__global__` function)\n";
   text += "the kernels there are: ";
   for (size_t i = 0; i < there.size(); ++i) text += (i ? ", " : "") + there[i];
   return text + "\n";

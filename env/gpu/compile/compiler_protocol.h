@@ -1,5 +1,5 @@
 #pragma once
-// What the compile farm and kevin-gpu-compiler say to each other on a socket: one request, one reply, each a
+// The protocol between the compile farm and kevin-gpu-compiler on a socket: one request, one reply, each a
 // length and that many bytes. The farm trusts no reply: the compiler has read hostile text.
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace kevin {
 
 inline constexpr int kCompilerSocket = 3;                   // the compiler's end
 inline constexpr uint64_t kMaxMessageBytes = 256ULL << 20;  // of a request or reply
-inline constexpr uint64_t kMaxRawLogBytes = 4ULL << 20;     // what of a compiler's log is passed on
+inline constexpr uint64_t kMaxRawLogBytes = 4ULL << 20;     // of a compiler's log that are passed on
 
 struct CompilerRequest {
   std::string kind;  // "cuda" or "ptx"
@@ -25,7 +25,7 @@ struct CompilerRequest {
 enum class CompilerStatus : uint64_t {
   kCompiled,
   kTextHasErrors,
-  kCompilerFailed,  // out of memory, internal error: says nothing certain about the text
+  kCompilerFailed,  // out of memory, internal error: no statement about the text
   kNotUsable        // the library cannot be loaded or does not know the options; no text would compile
 };
 
@@ -37,11 +37,11 @@ struct CompilerReply {
 
 std::string ToBytes(const CompilerRequest& request);
 std::string ToBytes(const CompilerReply& reply);
-// False when the bytes are no such message.
+// False for malformed messages.
 bool FromBytes(std::string_view bytes, CompilerRequest* request);
 bool FromBytes(std::string_view bytes, CompilerReply* reply);
 
-// Blocking, for the compiler. False when the other side is gone.
+// Blocking, for the compiler. False when the other side has closed.
 bool WriteMessage(int fd, const std::string& bytes);
 bool ReadMessage(int fd, std::string* bytes);
 

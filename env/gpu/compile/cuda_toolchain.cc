@@ -9,7 +9,7 @@
 
 #include "env/error.h"
 #include "env/gpu/compile/compile_farm.h"
-#include "env/problem/hash.h"
+#include "env/problem/text.h"
 
 namespace kevin {
 namespace {
@@ -82,7 +82,7 @@ long Defined(const fs::path& header, const std::string& name) {
   return 0;
 }
 
-// libnvrtc.so.13 does not say its minor version in its name; the built-in functions beside it do.
+// The name of libnvrtc.so.13 has no minor version; that of the built-in functions beside it has.
 std::string NvrtcVersion(const fs::path& library) {
   std::error_code error;
   const std::string start = "libnvrtc-builtins.so.";
@@ -93,7 +93,7 @@ std::string NvrtcVersion(const fs::path& library) {
   return "?";
 }
 
-// The library's size, beginning (with its build id) and end: enough to tell two builds apart.
+// The size of the library, its beginning (with the build id) and its end: enough to distinguish two builds.
 std::string BuildOf(const fs::path& library) {
   std::ifstream in(library, std::ios::binary | std::ios::ate);
   const auto size = static_cast<int64_t>(in.tellg());

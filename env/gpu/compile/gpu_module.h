@@ -1,7 +1,9 @@
 #pragma once
-// A compiled GPU candidate: machine code for one architecture and what is known about it without running it.
+// A compiled GPU candidate: machine code for one architecture, and its properties that need no run:
+// parameters, resources, occupancy.
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -9,7 +11,7 @@
 
 namespace kevin {
 
-// As PTX declares it: "u64", "f32", ...; a struct passed by value is "b8" with its size.
+// In the notation of PTX: "u64", "f32", ...; a struct passed by value is "b8" with its size.
 struct KernelParameter {
   std::string type;
   int64_t bytes = 0;
@@ -29,9 +31,8 @@ struct GpuModule {
   std::vector<KernelInfo> kernels;
 };
 
-// The bytes of a launch's kernel parameters, each converted to the type that the kernel declares, as C++
-// would. A pointer's bytes are left 0: `pointers` says where each lies and what it is to hold; tensor maps
-// likewise.
+// The bytes of the kernel parameters of a launch, each converted to the declared type as in C++. The bytes of
+// pointers and tensor maps are 0: `pointers` and `maps` give their places and values.
 struct EncodedArguments {
   struct Pointer {
     int64_t at = 0;  // byte offset in `bytes`
@@ -46,8 +47,32 @@ struct EncodedArguments {
   std::vector<Pointer> pointers;
   std::vector<Map> maps;
 };
-// Empty `error`: all arguments fit; else what is wrong, for the policy ("kernel `relu` takes 3 arguments
-// ...").
+// Empty `error`: all arguments fit. Else a message for the author ("kernel `relu` takes 3 arguments ..."). In
+// env/gpu/launch/list_builder.cc.
 EncodedArguments EncodeArguments(const KernelLaunch& launch, const KernelInfo& kernel, std::string* error);
+
+// The assembler's report on each kernel, extracted from the log of a compiler.
+struct PtxasReport {
+  std::map<std::string, KernelInfo> kernels;  // by lowered name; only the resources are filled in
+  std::string rest;                           // the log without the report: errors, warnings, advice
+};
+
+PtxasReport ReadPtxasReport(const std::string& log);
+
+// Theoretical occupancy: how many warps of a multiprocessor a launch can keep resident. Pure arithmetic, by
+// the rules of compute capability 7.0 and up (CUDA C++ Programming Guide, "Occupancy").
+struct MultiprocessorLimits {
+  int threads = 2048, registers = 65536, blocks = 32;
+  int64_t shared_bytes = 233472, reserved_shared_bytes = 1024;  // reserved: of each block
+};
+
+struct Occupancy {
+  int blocks = 0;          // resident on one multiprocessor
+  double share = 0;        // resident warps / the maximum of the device
+  std::string limited_by;  // "registers", "shared memory", "threads", "blocks"
+};
+
+Occupancy OccupancyOf(const MultiprocessorLimits& limits, int threads_per_block, int registers_per_thread,
+                      int64_t shared_bytes_per_block);
 
 }  // namespace kevin

@@ -1,5 +1,3 @@
-#include "env/gpu/examine/counters.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +7,8 @@
 #include <optional>
 #include <sstream>
 #include <string_view>
+
+#include "env/gpu/examine/examiner.h"
 
 namespace kevin {
 namespace {

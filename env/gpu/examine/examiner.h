@@ -1,11 +1,12 @@
 #pragma once
-// Looks at a GPU candidate with NVIDIA's own tools where they are installed: the hardware's counters (ncu),
-// memory and race checks (compute-sanitizer), machine code (nvdisasm), what the device code prints. None of
-// it is part of a verdict or a time. The candidate makes one call in kevin-gpu-examiner, in namespaces and a
-// root folder of its own with the tool in it; Landlock is off there and the list of system calls longer,
-// since the tools work with processes and sockets (no network all the same).
+// Examines a GPU candidate with NVIDIA's tools where they are installed: hardware counters (ncu), memory and
+// race checks (compute-sanitizer), machine code (nvdisasm), output of device code. None of it is part of a
+// verdict or a time. The candidate makes one call in kevin-gpu-examiner, in namespaces and a root folder of
+// its own together with the tool. Landlock is off there and the list of system calls is longer, since the
+// tools work with processes and sockets; there is still no network.
 //
-// One thread. Throws Error(kMachine) when a tool is not there or fails by itself (no right to the counters).
+// One thread. Throws Error(kMachine) when a tool is missing or fails by itself (no permission for the
+// counters).
 
 #include <filesystem>
 #include <string>
@@ -20,7 +21,7 @@ class WorkFolder;
 
 struct ExaminerOptions {
   std::filesystem::path program;         // kevin-gpu-examiner
-  std::filesystem::path work_directory;  // a folder for temporary folders
+  std::filesystem::path work_directory;  // for temporary folders
   std::filesystem::path trusted_cubin;   // file with Kevin's own kernels
   int device = 0;
   bool namespaces = true;
@@ -28,12 +29,12 @@ struct ExaminerOptions {
   double timeout_s = 120;
 };
 
-// What one of compute-sanitizer's checks found.
+// The result of one check of compute-sanitizer.
 struct CheckReport {
   std::string tool;     // "memcheck", "racecheck", "initcheck"
-  int errors = 0;       // that it counted
+  int errors = 0;       // counted by the tool
   std::string finding;  // the first one in a few lines; empty: none
-  int line = 0;         // of the candidate's text, where the first one is; 0: unknown
+  int line = 0;         // of the first one in the candidate's text; 0: unknown
 };
 
 class Examiner {
@@ -44,14 +45,14 @@ class Examiner {
   // /usr/local/cuda/bin. Empty: not on this machine.
   static std::filesystem::path FindTool(const std::string& name);
 
-  // The machine code as text, with the source's lines between.
+  // The machine code as text, interleaved with source lines.
   std::string Disassemble(const std::string& cubin) const;
-  // `plan` is LaunchPlanToText; the call is made on inputs of the problem's own kind.
+  // `plan` is LaunchPlanToText; the call uses inputs of the problem's own distribution.
   CheckReport Check(const std::string& tool, const SizedProblem& sized, const std::string& plan) const;
-  // Two or three sentences a kernel. `report`, if not empty, is where ncu's own file goes.
+  // Two or three sentences a kernel. `report`, if not empty, is the path for the file of ncu.
   std::string Profile(const SizedProblem& sized, const std::string& plan,
                       const std::filesystem::path& report) const;
-  // What the device code printed, and how the call failed if it did.
+  // The output of the device code, and the error of the call if it failed.
   std::string Print(const SizedProblem& sized, const std::string& plan) const;
 
  private:
@@ -61,5 +62,20 @@ class Examiner {
 
   ExaminerOptions options_;
 };
+
+// Reads the output of compute-sanitizer. `source_name` is the file name of the candidate's text in the line
+// table of the machine code. Pure.
+CheckReport ReadCheckReport(const std::string& tool, const std::string& output,
+                            const std::string& source_name);
+
+// From the counters of Nsight Compute to sentences for users and policies. Pure. counters.cc.
+
+// The counters to collect, in one comma-separated list.
+std::string CounterNames();
+
+// `csv` is the output of `ncu --csv --page raw` (other lines around it are skipped): one row for each launch.
+// Launches of one kernel are combined; at most three kernels, the longest first. Empty when there is no
+// table.
+std::string CounterSentences(const std::string& csv);
 
 }  // namespace kevin

@@ -1,9 +1,10 @@
 // kevin-gpu-examiner: runs a GPU candidate once under one of NVIDIA's tools, in a sandbox. Its host code is
-// all ours, as in kevin-gpu-runner; nothing that it prints is part of a verdict.
+// all ours, as in kevin-gpu-runner; nothing of its output is part of a verdict.
+//
 //   kevin-gpu-examiner enter namespaces|plain WORK [--show FOLDER]... -- PROGRAM ARGS...
-//       locks itself in, with WORK writable and the folders visible, and becomes PROGRAM
+//       sandboxes itself, with WORK writable and the folders visible, and becomes PROGRAM
 //   kevin-gpu-examiner run DEVICE
-//       in there: makes the one call that job.json in the current folder describes
+//       in the sandbox: makes the one call of job.json in the current folder
 
 #include <unistd.h>
 

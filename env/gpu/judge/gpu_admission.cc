@@ -1,5 +1,3 @@
-#include "env/gpu/judge/gpu_admission.h"
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -7,11 +5,9 @@
 #include <cmath>
 #include <functional>
 
-#include "env/gpu/judge/gpu_checker.h"
-#include "env/problem/float16.h"
+#include "env/gpu/judge/gpu_judge.h"
 #include "env/problem/precision.h"
-#include "env/process/device_lock.h"
-#include "env/process/seconds_since.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 namespace {
@@ -19,18 +15,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kSlot = 0;
-constexpr uint64_t kMembersForRight = 2;
+constexpr uint64_t kMembersForCorrect = 2;
 constexpr int64_t kSample = 1 << 20;  // elements that a mean or a root mean square is taken of
-
-// A narrower type by the bits of mantissa that it lacks against float32, and by its range; fp8 as if scaled
-// to fit.
-struct Narrower {
-  const char* name;
-  uint32_t dropped;
-  float largest;
-};
-constexpr Narrower kFp16 = {"fp16", 13, 65504}, kBf16 = {"bf16", 16, 3e38F};
-constexpr Narrower kE4m3 = {"fp8 (e4m3)", 20, 3e38F}, kE5m2 = {"fp8 (e5m2)", 21, 3e38F};
 
 CuDevicePtr AddressOf(const TensorView& view) { return reinterpret_cast<CuDevicePtr>(view.data); }
 int64_t Bytes(const ConcreteTensor& tensor) { return tensor.elements * DTypeBytes(tensor.spec.dtype); }
@@ -97,10 +83,10 @@ class GpuAdmission {
     AddRoundedDecoys();
     AddBlindDecoys();
     AddCopyOfInput();
-    AddRight("the reference once more", &Reference::RunSlot);
-    // Torch's plain kernels of 16-bit types keep sums in them, which is wrong.
+    AddCorrect("the reference once more", &Reference::RunSlot);
+    // Torch's plain kernels of 16-bit types keep sums in them, which is incorrect.
     if (PrecisionOf(*session.sized().problem) == Precision::kFp32)
-      AddRight("the reference by other algorithms", &Reference::RunSlotOtherwise);
+      AddCorrect("the reference by other algorithms", &Reference::RunSlotOtherwise);
   }
 
   std::vector<DecoyResult> Run() {
@@ -114,16 +100,16 @@ class GpuAdmission {
     }
     std::vector<DecoyResult> results;
     for (const GpuDecoy& decoy : decoys_) {
-      const bool may_be_right = decoy.is_coarse && !decoy.is_decided;
+      const bool may_be_correct = decoy.is_coarse && !decoy.is_decided;
       results.push_back(
           {decoy.name, decoy.must_pass, !decoy.is_decided,
-           may_be_right ? "may be within the outputs' rounding: --device cpu tells" : decoy.reason, true});
+           may_be_correct ? "may be within the outputs' rounding; see --device cpu" : decoy.reason, true});
     }
     return results;
   }
 
  private:
-  // A wrong answer on one member of the mixture is rejected.
+  // An answer that is incorrect on one member of the mixture is rejected.
   void Try(const SlotTruth& truth, GpuDecoy* decoy) {
     is_disturbed_ = false;
     decoy->make();
@@ -135,8 +121,7 @@ class GpuAdmission {
     decoy->is_decided = !check.ok;
     if (!check.ok) {
       decoy->reason = check.message;
-    } else if (decoy->must_pass &&
-               check.max_error * decoy->error_bound >= decoy->max_error * check.error_bound) {
+    } else if (decoy->must_pass && !IsNearerItsBound(*decoy, check)) {
       decoy->max_error = check.max_error, decoy->error_bound = check.error_bound;
       decoy->reason = WorstErrorText(check.max_error, check.error_bound);
     }
@@ -145,15 +130,15 @@ class GpuAdmission {
   // What must pass is tried on few members: each costs a truth.
   bool AllDecided() const {
     return std::all_of(decoys_.begin(), decoys_.end(), [this](const GpuDecoy& decoy) {
-      return decoy.is_decided || (decoy.must_pass && member_ >= kMembersForRight);
+      return decoy.is_decided || (decoy.must_pass && member_ >= kMembersForCorrect);
     });
   }
 
   void Add(const std::string& name, std::function<void()> make) {
     decoys_.push_back({name, std::move(make)});
   }
-  // What `run` gives, beside what the reference gives.
-  void AddRight(const std::string& name, void (Reference::*run)(size_t slot)) {
+  // The result of `run`, compared with the result of the reference.
+  void AddCorrect(const std::string& name, void (Reference::*run)(size_t slot)) {
     const auto make = [this, run] {
       session_.reference().DropOutputs();
       (session_.reference().*run)(kSlot);
@@ -175,7 +160,7 @@ class GpuAdmission {
     session_.Synchronize();
   }
 
-  // Until Try puts things right.
+  // Try restores inputs and outputs afterwards.
   void Disturb(const std::function<bool(size_t)>& is_other) {
     is_disturbed_ = true;
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -224,13 +209,6 @@ class GpuAdmission {
     return scale;
   }
 
-  // Of all elements or of the row around `at`, whichever is larger: an error's bound follows the row.
-  double RmsAround(int64_t at) {
-    const std::vector<int64_t>& shape = outputs_[0].shape;
-    const int64_t row = shape.empty() ? 1 : shape.back();
-    return std::max(ReferenceMoments(0).rms, ReferenceMoments(0, at / row * row, row).rms);
-  }
-
   void Fill(size_t output, double value) {
     const CuDevicePtr data = session_.Output(kSlot, output);
     const auto elements = static_cast<size_t>(outputs_[output].elements);
@@ -275,87 +253,64 @@ class GpuAdmission {
 
   void OneWrongElement() {
     CopyReference();
-    const int64_t index = outputs_[0].elements * 2 / 3;
-    const auto at = static_cast<uint64_t>(index);
-    const CuDevicePtr data = session_.Output(kSlot, 0);
+    const WrongElement at = PlaceOfWrongElement(outputs_[0]);
+    const DType dtype = outputs_[0].spec.dtype;
+    const auto bytes = static_cast<size_t>(DTypeBytes(dtype));
+    const CuDevicePtr place = session_.Output(kSlot, 0) + static_cast<uint64_t>(at.index) * bytes;
     if (IsIndex(0)) {
       int64_t value = 0;
-      KEVIN_CU(MemcpyDtoH, &value, data + at * sizeof(value), sizeof(value));
+      KEVIN_CU(MemcpyDtoH, &value, place, sizeof(value));
       ++value;
-      KEVIN_CU(MemcpyHtoD, data + at * sizeof(value), &value, sizeof(value));
-    } else {
-      const DType dtype = outputs_[0].spec.dtype;
-      const auto bytes = static_cast<size_t>(DTypeBytes(dtype));
-      const double right = ElementAt(dtype, data + at * bytes), rms = RmsAround(index);
-      // Of 16-bit types a hundredth may be no more than rounding.
-      double off = 0.01 * rms;
-      if (bytes == 2)
-        off = std::max(off, 16 * Roundoff(dtype) * std::max({std::abs(right), rms, ScaleAt(index)}));
-      const uint32_t wrong = BitsOf(dtype, right + off);
-      KEVIN_CU(MemcpyHtoD, data + at * bytes, &wrong, bytes);
+      KEVIN_CU(MemcpyHtoD, place, &value, sizeof(value));
+      return;
     }
+    const double correct = ElementAt(dtype, place);
+    const double rms =
+        std::max(ReferenceMoments(0).rms, ReferenceMoments(0, at.row_begin, at.row_length).rms);
+    const double offset = OffsetOfWrongElement(dtype, correct, rms, [&] { return ScaleAt(at.index); });
+    const uint32_t wrong = BitsOf(dtype, correct + offset);
+    KEVIN_CU(MemcpyHtoD, place, &wrong, bytes);
   }
 
   void AddRoundedDecoys() {
-    const auto rounded = [this](Narrower type) {
+    const auto rounded = [this](NarrowType type) {
       is_disturbed_ = true;
       for (size_t i = 0; i < inputs_.size(); ++i) {
         const DType dtype = inputs_[i].spec.dtype;
         if (!IsFloating(dtype)) continue;
         CuDevicePtr data = AddressOf(session_.Inputs(kSlot)[i]);
         long long elements = inputs_[i].elements;
-        void* arguments[] = {&data, &elements, &type.dropped, &type.largest};
+        auto dropped = static_cast<uint32_t>(type.dropped);
+        void* arguments[] = {&data, &elements, &dropped, &type.largest};
         session_.Launch(KernelFor("kevin_round", dtype).c_str(), 132 * 8, 256, arguments);
       }
       RunReference();
       CopyReference();
     };
-    // As env/cpu/admission.h has it.
     const Precision precision = PrecisionOf(*session_.sized().problem);
-    const auto types = precision == Precision::kFp32   ? std::array{kFp16, kBf16}
-                       : precision == Precision::kFp16 ? std::array{kBf16, kE4m3}
-                                                       : std::array{kE4m3, kE5m2};
-    for (const Narrower& type : types) {
+    for (const NarrowType& type : NarrowerThan(precision)) {
       Add(std::string("inputs rounded to ") + type.name, [rounded, type] { rounded(type); });
       decoys_.back().is_coarse = precision != Precision::kFp32;
     }
   }
 
   void AddBlindDecoys() {
-    const auto with_other = [this](const std::function<bool(size_t)>& is_other) {
-      return [this, is_other] {
+    for (const BlindDecoy& blind : BlindDecoys(session_.sized())) {
+      Add(blind.name, [this, is_other = blind.is_other] {
         Disturb(is_other);
         CopyReference();
-      };
-    };
-    const auto is_param = [this](size_t i) { return inputs_[i].spec.is_param; };
-    std::vector<size_t> drawn;
-    bool has_params = false;
-    for (size_t i = 0; i < inputs_.size(); ++i) {
-      if (inputs_[i].spec.stored) continue;
-      if (!is_param(i)) drawn.push_back(i);
-      has_params |= is_param(i);
+      });
     }
-    if (!drawn.empty() && has_params) {
-      Add("other inputs, same weights", with_other([is_param](size_t i) { return !is_param(i); }));
-      Add("other weights, same inputs", with_other(is_param));
-    }
-    if (drawn.size() < 2 || session_.sized().problem->flags.contains("ignored-input")) return;
-    for (const size_t i : drawn)
-      Add("other values of " + inputs_[i].spec.name, with_other([i](size_t at) { return at == i; }));
   }
 
   void AddCopyOfInput() {
-    for (size_t i = 0; i < inputs_.size(); ++i) {
-      if (inputs_[i].elements < outputs_[0].elements || inputs_[i].spec.dtype != outputs_[0].spec.dtype)
-        continue;
-      Add("a copy of an input", [this, i] {
-        KEVIN_CU(MemcpyDtoDAsync, session_.Output(kSlot, 0), AddressOf(session_.Inputs(kSlot)[i]),
-                 static_cast<size_t>(Bytes(outputs_[0])), session_.stream());
-        session_.Synchronize();
-      });
-      return;
-    }
+    const std::optional<size_t> input = InputLikeOutput(session_.sized());
+    if (!input) return;
+    Add("a copy of an input", [this, i = *input] {
+      KEVIN_CU(MemcpyDtoDAsync, session_.Output(kSlot, 0), AddressOf(session_.Inputs(kSlot)[i]),
+               static_cast<size_t>(Bytes(outputs_[0])), session_.stream());
+      session_.Synchronize();
+    });
   }
 
   GpuSession& session_;
@@ -364,7 +319,7 @@ class GpuAdmission {
   const std::vector<ConcreteTensor>& outputs_;
   std::vector<GpuDecoy> decoys_;
   uint64_t seed_ = 0, member_ = 0;  // of what the slot holds
-  bool is_disturbed_ = false;       // inputs or the reference's outputs are others at the moment
+  bool is_disturbed_ = false;       // inputs or the reference's outputs are replaced at the moment
 };
 
 }  // namespace

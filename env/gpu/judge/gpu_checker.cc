@@ -1,5 +1,3 @@
-#include "env/gpu/judge/gpu_checker.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,7 +7,7 @@
 #include <limits>
 
 #include "env/error.h"
-#include "env/problem/float16.h"
+#include "env/gpu/judge/gpu_judge.h"
 #include "env/problem/precision.h"
 
 namespace kevin {
@@ -162,7 +160,7 @@ CheckResult GpuChecker::Floats(int slot, size_t output, const TensorView& refere
   return Report(tensor, tensors, verdict, sums, errors);
 }
 
-bool GpuChecker::SurelyFine(int slot, size_t output, const TensorView& reference) {
+bool GpuChecker::SurelyCorrect(int slot, size_t output, const TensorView& reference) {
   Reserve(&verdict_, sizeof(DeviceVerdict));
   CuDevicePtr answer = session_.Output(slot, output), theirs = Address(reference.data),
               others = verdict_.data();
@@ -243,7 +241,7 @@ CheckResult GpuChecker::AgainstTruth(int slot, const SlotTruth& truth) {
       margin_ = std::max(margin_, 10 * result.reference_error);
     }
     if (!result.ok) return result;
-    if (o == 0 || result.max_error * worst.error_bound > worst.max_error * result.error_bound) worst = result;
+    if (o == 0 || IsNearerItsBound(result, worst)) worst = result;
   }
   return worst;
 }
@@ -256,7 +254,7 @@ CheckResult GpuChecker::AgainstReference(int slot) {
       result = Index(slot, o, reference[o]);
       continue;
     }
-    if (session_.sized().problem->scale.empty() && SurelyFine(slot, o, reference[o])) continue;
+    if (session_.sized().problem->scale.empty() && SurelyCorrect(slot, o, reference[o])) continue;
     const DoubleTensor scale = o == 0 ? session_.reference().Scale(session_.Inputs(slot)) : DoubleTensor{};
     result = Floats(slot, o, reference[o], nullptr, scale.data.get());
   }

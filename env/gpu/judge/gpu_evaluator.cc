@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "env/error.h"
-#include "env/gpu/judge/gpu_admission.h"
 #include "env/gpu/judge/gpu_judge.h"
 #include "env/problem/precision.h"
 #include "env/process/wire.h"

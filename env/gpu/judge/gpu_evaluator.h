@@ -13,7 +13,8 @@ struct GpuEvaluatorOptions {
   std::string trusted_cubin;  // path of the compiled trusted kernels
 };
 
-// The plug-in's file, beside kevin-evaluator, and its one function, which serves until descriptor 3 closes.
+// The file of the plug-in, beside kevin-evaluator. Its one function serves requests until descriptor 3
+// closes.
 inline constexpr const char* kGpuJudgePlugin = "kevin-gpu-judge.so";
 
 }  // namespace kevin

@@ -8,10 +8,7 @@
 #include <optional>
 
 #include "env/error.h"
-#include "env/gpu/judge/gpu_checker.h"
-#include "env/process/device_lock.h"
-#include "env/process/seconds_since.h"
-#include "env/verdict/estimate.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 namespace {
@@ -31,21 +28,15 @@ constexpr int kMostSlopeCalls = 64, kSlopeTries = 4, kTimedAgain = 7;
 constexpr int kPreparations = 16, kPreparationsWhenLong = 4;
 constexpr double kSlopeTolerance = 0.03;
 constexpr double kSlopeSlack_us = 0.5;  // a call, and as much for each of its launches
-constexpr double kWakeUp_us = 50;       // by which the end of a conversation may be noticed late
-constexpr double kLaunch_us = 2.5;      // of the host's time
-// What more pairs do not average away, as A/A measurements show (tools/bench_clock --device cuda).
+constexpr double kWakeUp_us = 50;       // delay until the end of a request is noticed
+constexpr double kLaunch_us = 2.5;      // host time
+// Noise that more pairs do not average away, as A/A measurements show it (tests/bench, the clock on a GPU).
 constexpr ClockCalibration kGpuCalibration{0.003, 0.001};
 
-struct Contender {
+struct TimedKernel {
   std::string name;  // "candidate" or "start"
   const LaunchPlan* plan = nullptr;
   GpuSession::Calibrated runner;
-};
-
-// Microseconds of one call on every side; 0 where a side is missing.
-struct Round {
-  double candidate_us = 0, reference_us = 0, start_us = 0;
-  bool same_clock = true;
 };
 
 class GpuJudgement {
@@ -62,53 +53,49 @@ class GpuJudgement {
   void Phase(const std::string& name) const {
     if (request_.on_phase) request_.on_phase(name);
   }
-  [[noreturn]] void Fail(const Contender& contender, const RunnerFault& fault,
-                         const std::string& phase) const;
-  [[noreturn]] void End(const Contender& contender, const Outcome& outcome) const;
-  void StartContenders();
-  double TimeUs(Contender& contender, int slot, const std::string& phase);
+  [[noreturn]] void Fail(const TimedKernel& kernel, const RunnerFault& fault, const std::string& phase) const;
+  [[noreturn]] void End(const TimedKernel& kernel, const Outcome& outcome) const;
+  void StartTimedKernels();
+  double TimeUs(TimedKernel& kernel, int slot, const std::string& phase);
   int NextSlot() { return std::uniform_int_distribution<int>(0, session_.slots() - 1)(session_.random()); }
   void Verify();
   void VerifyCall(int member);
-  void CheckTimed(const Contender& contender, int slot);
-  ClockCalibration CalibrationFor(size_t contenders) const;
-  Round TimedRound(int process, int pair, const std::string& phase);
+  void CheckTimed(const TimedKernel& kernel, int slot);
+  ClockCalibration CalibrationFor(size_t kernels) const;
+  RoundTimes TimedRound(int process, int pair, const std::string& phase);
   void Sequential();
-  std::vector<Round> Fixed();
-  double WallUs(Contender& contender, int times, RunnerClient::Repeated what);
-  bool SlopeAgrees(Contender& contender, double candidate_us, double* call_us);
-  void CheckSlope(Contender& contender, double candidate_us);
-  Measured Report(const std::vector<Round>& rounds);
+  std::vector<RoundTimes> Fixed();
+  double WallUs(TimedKernel& kernel, int times, RunnerClient::Repeated what);
+  bool SlopeAgrees(TimedKernel& kernel, double candidate_us, double* call_us);
+  void CheckSlope(TimedKernel& kernel, double candidate_us);
+  Measured Report(const std::vector<RoundTimes>& rounds);
   void GiveRunnersBack();
 
   GpuSession& session_;
   const GpuJudgeRequest& request_;
   GpuChecker checker_;
   JudgeResult result_;
-  std::vector<Contender> contenders_;  // the candidate first
+  std::vector<TimedKernel> kernels_;  // the candidate first
   CheckResult verified_;
-  Verdict verdict_ = Verdict::kAmbiguous, verdict_against_start_ = Verdict::kAmbiguous;
+  SequentialVerdicts verdicts_;
   double timeout_s_ = 0, round_s_ = 0.01, candidate_us_ = 0;  // candidate_us_: of its latest call
 };
 
 JudgeResult GpuJudgement::Run() {
-  const DeviceLock lock(session_.LockName(), LockMode::kAlone, &result_.wait_s);
+  const DeviceLock lock(session_.LockName(), LockMode::kExclusive, &result_.wait_s);
   const auto begin = Clock::now();
   auto measuring = begin;
   timeout_s_ = std::min(request_.call_timeout_s, 2 + 100e-6 * session_.reference_us());
   bool verified = false;
   try {
-    StartContenders();
+    StartTimedKernels();
     Phase("verify");
     Verify();
     verified = true;
     measuring = Clock::now();
     result_.verify_s = std::chrono::duration<double>(measuring - begin).count();
     if (request_.verify_only) {
-      Measured right;
-      right.max_error = verified_.max_error;
-      right.error_bound = verified_.error_bound;
-      result_.outcome = right;
+      result_.outcome = ReportErrors(verified_);
     } else {
       Phase(request_.confirm ? "confirm" : "measure");
       if (!request_.confirm) Sequential();
@@ -123,34 +110,29 @@ JudgeResult GpuJudgement::Run() {
   return std::move(result_);
 }
 
-void GpuJudgement::StartContenders() {
-  contenders_.push_back({"candidate", &request_.plan, session_.TakeRunner(request_.confirm)});
-  if (request_.start_plan) contenders_.push_back({"start", &*request_.start_plan, session_.TakeRunner(true)});
-  for (Contender& contender : contenders_) {
-    if (const auto fault = contender.runner.client->Load(*contender.plan, 20))
-      Fail(contender, *fault, "load");
+void GpuJudgement::StartTimedKernels() {
+  kernels_.push_back({"candidate", &request_.plan, session_.TakeRunner(request_.confirm)});
+  if (request_.start_plan) kernels_.push_back({"start", &*request_.start_plan, session_.TakeRunner(true)});
+  for (TimedKernel& kernel : kernels_) {
+    if (const auto fault = kernel.runner.client->Load(*kernel.plan, 20)) Fail(kernel, *fault, "load");
   }
 }
 
-void GpuJudgement::End(const Contender& contender, const Outcome& outcome) const {
-  if (contender.name == "candidate") throw Ended{outcome};
-  throw Error(ExitCode::kBadRequest,
-              fmt::format("the kernel to compare with: {}: {}", OutcomeName(outcome), OutcomeReason(outcome)),
-              "judge it alone first: kevin bench FILE --problem ID");
+void GpuJudgement::End(const TimedKernel& kernel, const Outcome& outcome) const {
+  EndJudgement(kernel.name == "candidate", outcome);
 }
 
-void GpuJudgement::Fail(const Contender& contender, const RunnerFault& fault,
-                        const std::string& phase) const {
-  if (fault.kind == RunnerFault::Kind::kHung) End(contender, TimedOut{phase, timeout_s_});
-  End(contender, Crashed{fault.message + " during " + phase});
+void GpuJudgement::Fail(const TimedKernel& kernel, const RunnerFault& fault, const std::string& phase) const {
+  if (fault.kind == RunnerFault::Kind::kHung) End(kernel, TimedOut{phase, timeout_s_});
+  End(kernel, Crashed{fault.message + " during " + phase});
 }
 
-double GpuJudgement::TimeUs(Contender& contender, int slot, const std::string& phase) {
+double GpuJudgement::TimeUs(TimedKernel& kernel, int slot, const std::string& phase) {
   session_.Synchronize();
   double us = 0;
-  if (const auto fault = contender.runner.client->Time(slot, timeout_s_, &us)) Fail(contender, *fault, phase);
-  us = std::max(us - contender.runner.offset_us, 1e-3);
-  if (contender.name == "candidate") candidate_us_ = us;
+  if (const auto fault = kernel.runner.client->Time(slot, timeout_s_, &us)) Fail(kernel, *fault, phase);
+  us = std::max(us - kernel.runner.offset_us, 1e-3);
+  if (kernel.name == "candidate") candidate_us_ = us;
   return us;
 }
 
@@ -158,18 +140,18 @@ void GpuJudgement::VerifyCall(int member) {
   const int slot = NextSlot();
   result_.seeds.push_back(session_.Draw(slot, member));
   session_.Poison(slot);
-  Contender& candidate = contenders_.front();
+  TimedKernel& candidate = kernels_.front();
   TimeUs(candidate, slot, "verify");
   const std::string broken = session_.BrokenGuard(slot);
   if (!broken.empty()) throw Ended{Wrong{broken, 0, 0}};
   session_.TimeReferenceUs(slot);
   const CheckResult check = checker_.AgainstTruth(slot);
-  if (!check.ok) throw Ended{Wrong{check.message, check.max_error, check.error_bound}};
-  if (check.max_error * verified_.error_bound >= verified_.max_error * check.error_bound) verified_ = check;
+  if (!check.ok) throw Ended{WrongAnswer(check)};
+  if (!IsNearerItsBound(verified_, check)) verified_ = check;
 }
 
 void GpuJudgement::Verify() {
-  // How many calls verify is not to be known.
+  // The candidate must not be able to tell by the number of calls that it is verified.
   const bool is_long = session_.reference_us() > kLong_us;
   const int least = is_long ? kVerifyCallsWhenLong : kVerifyCalls;
   const int calls = least + static_cast<int>(session_.random()() % (is_long ? 4 : 2) == 0);
@@ -180,118 +162,105 @@ void GpuJudgement::Verify() {
     } catch (const Ended& ended) {
       if (call > 0 || !std::holds_alternative<TimedOut>(ended.outcome)) throw;
       // Confirmed once with a new runner: the machine may have been busy.
-      contenders_.front().runner = session_.TakeRunner(true);
-      if (const auto fault = contenders_.front().runner.client->Load(request_.plan, 20))
-        Fail(contenders_.front(), *fault, "load");
+      kernels_.front().runner = session_.TakeRunner(true);
+      if (const auto fault = kernels_.front().runner.client->Load(request_.plan, 20))
+        Fail(kernels_.front(), *fault, "load");
       VerifyCall(first + call);
     }
   }
 }
 
-Round GpuJudgement::TimedRound(int process, int pair, const std::string& phase) {
+RoundTimes GpuJudgement::TimedRound(int process, int pair, const std::string& phase) {
   const auto start = Clock::now();
   const int slot = NextSlot();
   result_.seeds.push_back(session_.Draw(slot));
   // One answer can wait in the slot for the reference; of several each is checked before the next is made.
-  const bool several = contenders_.size() > 1;
+  const bool several = kernels_.size() > 1;
   if (several) session_.TimeReferenceUs(slot);
   std::vector<int> order{-1};  // the reference
-  for (size_t i = 0; i < contenders_.size(); ++i) order.push_back(static_cast<int>(i));
+  for (size_t i = 0; i < kernels_.size(); ++i) order.push_back(static_cast<int>(i));
   std::shuffle(order.begin(), order.end(), session_.random());
-  Round round;
+  RoundTimes round;
   std::vector<double> clocks;
   for (const int side : order) {
     double us = 0;
     if (side < 0) {
       us = round.reference_us = session_.TimeReferenceUs(slot);
     } else {
-      Contender& contender = contenders_[static_cast<size_t>(side)];
+      TimedKernel& kernel = kernels_[static_cast<size_t>(side)];
       session_.Poison(slot);
-      us = (side == 0 ? round.candidate_us : round.start_us) = TimeUs(contender, slot, "measure");
+      us = (side == 0 ? round.candidate_us : round.start_us) = TimeUs(kernel, slot, "measure");
     }
     clocks.push_back(session_.ClockMhz());
-    const std::string name = side < 0 ? "reference" : contenders_[static_cast<size_t>(side)].name;
+    const std::string name = side < 0 ? "reference" : kernels_[static_cast<size_t>(side)].name;
     result_.samples.push_back({process, pair, phase, name, 1, us});
     if (side < 0) continue;
-    const Contender& contender = contenders_[static_cast<size_t>(side)];
+    const TimedKernel& kernel = kernels_[static_cast<size_t>(side)];
     const std::string broken = session_.BrokenGuard(slot);
-    if (!broken.empty()) End(contender, Wrong{broken, 0, 0});
-    if (several) CheckTimed(contender, slot);
+    if (!broken.empty()) End(kernel, Wrong{broken, 0, 0});
+    if (several) CheckTimed(kernel, slot);
   }
-  if (!several) CheckTimed(contenders_.front(), slot);
+  if (!several) CheckTimed(kernels_.front(), slot);
   const auto [slowest, fastest] = std::minmax_element(clocks.begin(), clocks.end());
   round.same_clock = *slowest > *fastest * (1 - kSameClock);
   round_s_ = SecondsSince(start);
   return round;
 }
 
-void GpuJudgement::CheckTimed(const Contender& contender, int slot) {
+void GpuJudgement::CheckTimed(const TimedKernel& kernel, int slot) {
   const CheckResult check = checker_.AgainstReference(slot);
-  if (!check.ok)
-    End(contender, Wrong{"in a timed call: " + check.message, check.max_error, check.error_bound});
+  if (!check.ok) End(kernel, WrongTimedAnswer(check));
 }
 
 void GpuJudgement::Sequential() {
-  const bool has_start = contenders_.size() > 1;
-  const auto begin = Clock::now();
+  SequentialPlan plan;
+  plan.has_start = kernels_.size() > 1;
+  plan.patience = request_.patience;
+  plan.most_rounds = kSequentialRounds;
+  plan.least_rounds = kMinSequentialRounds;
+  plan.budget_s = kSequentialBudget_s;
   if (session_.reference_us() < kLong_us)
     TimedRound(0, -1, "warm-up");  // a long call warms up in verification
-  SequentialTest against_reference(CalibrationFor(1)), against_start(CalibrationFor(contenders_.size()));
-  for (int pair = 0;; ++pair) {
-    const Round round = TimedRound(0, pair, "sequential");
-    if (round.same_clock) {
-      against_reference.Add(std::log(round.reference_us / round.candidate_us));
-      if (has_start) against_start.Add(std::log(round.start_us / round.candidate_us));
-    }
-    // A verdict once given stands: looking on would be choosing when to stop.
-    if (verdict_ == Verdict::kAmbiguous) verdict_ = against_reference.Current();
-    if (has_start && verdict_against_start_ == Verdict::kAmbiguous)
-      verdict_against_start_ = against_start.Current();
-    const bool open = (has_start ? verdict_against_start_ : verdict_) == Verdict::kAmbiguous;
-    if (!open && verdict_ != Verdict::kAmbiguous) break;
-    const double patience = open ? request_.patience : 1;
-    if (pair + 1 >= kSequentialRounds * patience ||
-        (SecondsSince(begin) > kSequentialBudget_s * patience && pair >= kMinSequentialRounds))
-      break;
-  }
+  plan.against_reference = CalibrationFor(1);
+  plan.against_start = CalibrationFor(kernels_.size());
+  verdicts_ = RunSequentialTest(plan, [this](int pair) { return TimedRound(0, pair, "sequential"); });
 }
 
-// With twice the error of what each of the first `contenders` runners' contexts adds to a time: it is the
-// same in all pairs, so no number of them averages it away.
-ClockCalibration GpuJudgement::CalibrationFor(size_t contenders) const {
+// The context of each runner adds its own offset to a time. It is the same in all pairs, so no number of them
+// averages it away: twice the error of the first `kernels` offsets is added.
+ClockCalibration GpuJudgement::CalibrationFor(size_t kernels) const {
   ClockCalibration calibration = kGpuCalibration;
-  for (size_t i = 0; i < contenders; ++i) {
-    calibration.residual = std::hypot(calibration.residual,
-                                      2 * contenders_[i].runner.offset_se_us / std::max(candidate_us_, 1.0));
+  for (size_t i = 0; i < kernels; ++i) {
+    calibration.residual =
+        std::hypot(calibration.residual, 2 * kernels_[i].runner.offset_se_us / std::max(candidate_us_, 1.0));
   }
   return calibration;
 }
 
-std::vector<Round> GpuJudgement::Fixed() {
+std::vector<RoundTimes> GpuJudgement::Fixed() {
   const double factor = request_.confirm ? kConfirmFactor : 1;
   const int wanted = static_cast<int>(kFixedBudget_s * factor / round_s_);
   const int pairs = std::clamp(wanted, kMinFixedRounds, static_cast<int>(kMaxFixedRounds * factor));
-  std::vector<Round> rounds;
+  std::vector<RoundTimes> rounds;
   if (request_.confirm) TimedRound(1, -1, "warm-up");
   for (int pair = 0; pair < pairs; ++pair)
     rounds.push_back(TimedRound(1, pair, request_.confirm ? "confirm" : "fixed"));
-  const auto moved = [](const Round& round) { return !round.same_clock; };
-  // A device whose clock moves all the time has nothing better to offer: then all pairs count.
+  const auto moved = [](const RoundTimes& round) { return !round.same_clock; };
+  // Where the clock of the device changes in most pairs, all pairs count.
   if (2 * std::count_if(rounds.begin(), rounds.end(), moved) <= static_cast<int>(rounds.size()))
     std::erase_if(rounds, moved);
   return rounds;
 }
 
-double GpuJudgement::WallUs(Contender& contender, int times, RunnerClient::Repeated what) {
+double GpuJudgement::WallUs(TimedKernel& kernel, int times, RunnerClient::Repeated what) {
   double wall_us = 0;
-  if (const auto fault =
-          contender.runner.client->Repeat(NextSlot(), times, what, timeout_s_ * times, &wall_us))
-    Fail(contender, *fault, "measure");
+  if (const auto fault = kernel.runner.client->Repeat(NextSlot(), times, what, timeout_s_ * times, &wall_us))
+    Fail(kernel, *fault, "measure");
   return wall_us;
 }
 
-// Around cooperative and clustered launches the device changes its mode, which takes it up to half a
-// millisecond in preparations that events do not see.
+// Around cooperative and clustered launches the device changes its mode, which takes up to half a millisecond
+// of preparation outside the events.
 bool ChangesMode(const LaunchPlan& plan) {
   return std::any_of(plan.operations.begin(), plan.operations.end(), [](const PlannedOperation& operation) {
     const auto* planned = std::get_if<PlannedLaunch>(&operation);
@@ -299,28 +268,28 @@ bool ChangesMode(const LaunchPlan& plan) {
   });
 }
 
-// By this process's clock: what N more calls take, with all that prepares each of them, less the same
-// preparation alone. A host that is interrupted makes any of these times longer, never shorter, so each is
-// taken at its least; a slope below the events' time comes from that, and is looked at again.
-bool GpuJudgement::SlopeAgrees(Contender& contender, double candidate_us, double* call_us) {
+// The slope by the clock of this process: the time of N more calls with their preparations, less the time of
+// N more preparations. An interrupted host makes each of these times longer, never shorter, so the minimum of
+// each counts; a slope below the time of the events comes from that, and is measured again.
+bool GpuJudgement::SlopeAgrees(TimedKernel& kernel, double candidate_us, double* call_us) {
   const int calls = std::clamp(static_cast<int>(kSlopeWork_us / candidate_us) + 1, 1, kMostSlopeCalls);
   const int preparations = candidate_us > kLong_us ? kPreparationsWhenLong : kPreparations;
-  const double launches = static_cast<double>(contender.plan->operations.size());
-  const bool prepared = !ChangesMode(*contender.plan);
+  const double launches = static_cast<double>(kernel.plan->operations.size());
+  const bool prepared = !ChangesMode(*kernel.plan);
   double slack_us = kSlopeTolerance * candidate_us + kSlopeSlack_us * (1 + launches) + kWakeUp_us / calls;
-  // Back to back a call waits until what the one before left dirty in L2 is written.
+  // Back to back, a call waits until dirty lines of the previous one are written from L2.
   if (!prepared) slack_us += session_.L2WriteBackUs();
   constexpr double kNever = 1e300;
   double once_us = kNever, twice_us = kNever, bare_once_us = kNever, bare_twice_us = kNever;
   for (int i = 0; i < kSlopeTries; ++i) {
     double preparation_us = 0;
     if (prepared) {
-      bare_once_us = std::min(bare_once_us, WallUs(contender, preparations, {true, false}));
-      bare_twice_us = std::min(bare_twice_us, WallUs(contender, 2 * preparations, {true, false}));
+      bare_once_us = std::min(bare_once_us, WallUs(kernel, preparations, {true, false}));
+      bare_twice_us = std::min(bare_twice_us, WallUs(kernel, 2 * preparations, {true, false}));
       preparation_us = std::max(0.0, (bare_twice_us - bare_once_us) / preparations);
     }
-    once_us = std::min(once_us, WallUs(contender, calls, {prepared, true}));
-    twice_us = std::min(twice_us, WallUs(contender, 2 * calls, {prepared, true}));
+    once_us = std::min(once_us, WallUs(kernel, calls, {prepared, true}));
+    twice_us = std::min(twice_us, WallUs(kernel, 2 * calls, {prepared, true}));
     *call_us = (twice_us - once_us) / calls - preparation_us;
     // The host may be slower at launching than the device at working.
     const double launching_us = kLaunch_us * (2 + launches) - preparation_us;
@@ -330,52 +299,30 @@ bool GpuJudgement::SlopeAgrees(Contender& contender, double candidate_us, double
   return *call_us <= candidate_us;
 }
 
-// Device code could reach the memory that events are written to, but not this process's clock.
-void GpuJudgement::CheckSlope(Contender& contender, double candidate_us) {
+// Device code could write to the memory of the events, but not to the clock of this process.
+void GpuJudgement::CheckSlope(TimedKernel& kernel, double candidate_us) {
   double call_us = 0;
-  if (SlopeAgrees(contender, candidate_us, &call_us)) return;
+  if (SlopeAgrees(kernel, candidate_us, &call_us)) return;
   // The device may run at another clock than before: against calls that are timed now.
   std::vector<double> now_us;
-  for (int i = 0; i < kTimedAgain; ++i) now_us.push_back(TimeUs(contender, NextSlot(), "measure"));
-  if (SlopeAgrees(contender, std::max(candidate_us, Median(now_us)), &call_us)) return;
+  for (int i = 0; i < kTimedAgain; ++i) now_us.push_back(TimeUs(kernel, NextSlot(), "measure"));
+  if (SlopeAgrees(kernel, std::max(candidate_us, Median(now_us)), &call_us)) return;
   throw Ended{Refused{fmt::format(
       "clock: a call takes {:.2f} us by its events and {:.2f} us by the wall clock", candidate_us, call_us)}};
 }
 
-Measured GpuJudgement::Report(const std::vector<Round>& rounds) {
-  std::vector<double> against_reference, against_start, candidate_us, reference_us;
-  for (const Round& round : rounds) {
-    against_reference.push_back(std::log(round.reference_us / round.candidate_us));
-    if (round.start_us > 0) against_start.push_back(std::log(round.start_us / round.candidate_us));
-    candidate_us.push_back(round.candidate_us);
-    reference_us.push_back(round.reference_us);
-  }
-  Measured measured;
-  measured.candidate_us = Median(candidate_us);
-  measured.reference_us = Median(reference_us);
-  measured.speedup = EstimateRatio({&against_reference, 1}, CalibrationFor(1));
-  if (!against_start.empty())
-    measured.against_start = EstimateRatio({&against_start, 1}, CalibrationFor(contenders_.size()));
-  measured.verdict = verdict_;
-  measured.verdict_against_start = verdict_against_start_;
-  measured.gb_per_s = session_.sized().bytes / measured.candidate_us * 1e-3;
-  measured.gflop_per_s = session_.sized().flops / measured.candidate_us * 1e-3;
+Measured GpuJudgement::Report(const std::vector<RoundTimes>& rounds) {
+  Measured measured = ReportRounds({&rounds, 1}, CalibrationFor(1), CalibrationFor(kernels_.size()),
+                                   session_.sized(), verdicts_, verified_);
   measured.floor_us = session_.FloorMicroseconds();
-  measured.max_error = verified_.max_error;
-  measured.error_bound = verified_.error_bound;
-  CheckSlope(contenders_.front(), measured.candidate_us);
-  if (measured.candidate_us < measured.floor_us) {
-    throw Ended{
-        Refused{fmt::format("impossible time: {:.2f} us a call, but no correct kernel can need less than "
-                            "{:.2f} us on this device",
-                            measured.candidate_us, measured.floor_us)}};
-  }
+  CheckSlope(kernels_.front(), measured.candidate_us);
+  RefuseImpossibleTime(measured, "on this device");
   return measured;
 }
 
 void GpuJudgement::GiveRunnersBack() {
-  for (Contender& contender : contenders_) session_.GiveBack(std::move(contender.runner));
-  contenders_.clear();
+  for (TimedKernel& kernel : kernels_) session_.GiveBack(std::move(kernel.runner));
+  kernels_.clear();
 }
 
 }  // namespace

@@ -1,28 +1,86 @@
 #pragma once
-// The verdict on one compiled GPU candidate, by the rules of README.md, "What a verdict means": right on
-// fresh seeds first, then timed against eager in pairs of single calls. Every call, also in verification, is
-// made and looks the same: new inputs and weights, poisoned outputs and workspaces, scrubbed shared memory,
-// flushed L2.
+// What the evaluator decides on a GPU: the verdict on one compiled candidate, the admission of a problem, and
+// the cost of preparing one.
+//
+// A candidate must be correct on fresh seeds first; then it is timed against eager in pairs of single calls,
+// by the rules of README.md, "What a verdict means". The rules it shares with the CPU are in
+// env/verdict/judgement.h. Every call, also in verification, is made in the same way and looks the same from
+// inside: new inputs and weights, poisoned outputs and workspaces, scrubbed shared memory, flushed L2.
 
 #include <functional>
+#include <vector>
 
 #include "env/gpu/judge/gpu_session.h"
-#include "env/verdict/judge_result.h"
+#include "env/verdict/admission.h"
+#include "env/verdict/judgement.h"
+#include "env/verdict/verify.h"
 
 namespace kevin {
 
 struct GpuJudgeRequest {
   LaunchPlan plan;
   std::optional<LaunchPlan> start_plan;  // the kernel to pair against as well
-  bool confirm = false;  // a winner measured again: a new runner, no sequential test, more pairs
+  bool confirm = false;  // a winner measured again: new runner, no sequential test, more pairs
   double patience = 1;   // as in EvaluateOptions
   bool verify_only = false;
   double call_timeout_s = 20;
   std::function<void(const std::string& phase)> on_phase;
 };
 
-// Throws Error for what is not the candidate's doing; the evaluation is then void. kMachine: the GPU itself
-// no longer works.
+// Throws Error for what the candidate did not cause; the evaluation is then void. kMachine: the GPU itself
+// fails.
 JudgeResult JudgeOnGpu(GpuSession& session, const GpuJudgeRequest& request);
+
+// Admission at sizes that only fit on a GPU: the decoys of env/verdict/admission.h, made on the device in the
+// output memory of one slot, so that only one slot and one fp64 truth must fit. Decoys "from rounded inputs"
+// or "from other values" come from eager here, not from the truth. In 16 bits this check cannot find out
+// whether a coarse answer lies within the rounding of the outputs: one that passes counts against the
+// problem, and its reason says so. Takes the lock of the GPU, shared. Throws DriverError, Error.
+std::vector<DecoyResult> AdmitOnGpu(GpuSession& session);
+
+// The cost of everything before a first candidate can be judged: seconds and memory.
+struct GpuPreparation {
+  double session_s = 0;    // reference compiled, memory laid out, peaks measured, eager warm
+  double draw_s = 0;       // inputs and weights of one slot, anew
+  double reference_s = 0;  // eager, once
+  double truth_s = 0;      // fp64, once
+  int slots = 0;
+  int64_t used_bytes = 0, total_bytes = 0;  // of the GPU; torch keeps what it has allocated
+};
+
+// Everything but session_s.
+GpuPreparation PrepareOnGpu(GpuSession& session);
+
+// Correct or incorrect on the GPU: the rule of env/verdict/verify.h, computed on the device.
+
+// fp64 outputs for a slot's inputs; none where all outputs are indices.
+struct SlotTruth {
+  std::vector<DoubleTensor> outputs;
+  DoubleTensor scale;
+};
+
+// The trusted kernel NAME for tensors of a type: "kevin_fill", "kevin_fill_f16", "kevin_fill_bf16".
+std::string KernelFor(const std::string& name, DType dtype);
+
+class GpuChecker {
+ public:
+  explicit GpuChecker(GpuSession& session) : session_(session) {}
+  SlotTruth TruthOf(int slot);
+  // The outputs of the slot against the fp64 truth of its present inputs. The reference must have run on the
+  // slot. Remembers the error of the reference, for the margin of timed checks.
+  CheckResult AgainstTruth(int slot) { return AgainstTruth(slot, TruthOf(slot)); }
+  CheckResult AgainstTruth(int slot, const SlotTruth& truth);
+  CheckResult AgainstReference(int slot);
+
+ private:
+  CheckResult Floats(int slot, size_t output, const TensorView& reference, const double* truth,
+                     const double* scale);
+  bool SurelyCorrect(int slot, size_t output, const TensorView& reference);
+  CheckResult Index(int slot, size_t output, const TensorView& reference);
+
+  GpuSession& session_;
+  DeviceBuffer sums_, errors_, verdict_;
+  double margin_ = 0;
+};
 
 }  // namespace kevin

@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "env/error.h"
-#include "env/gpu/runner/drawing.h"
+#include "env/gpu/runner/device_memory.h"
 #include "env/problem/precision.h"
-#include "env/process/device_lock.h"
+#include "env/process/machine.h"
 #include "env/verdict/estimate.h"
 
 namespace kevin {
@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kProbeVectors = 160 << 10;  // 2.5 MiB: a few microseconds
 constexpr int kProbeBlocks = 640, kProbePairs = 96;
 constexpr int kCanaryWords = 1 << 16;
-constexpr double kBandwidthMargin = 1.1;  // a better kernel than ours may exist by that much
+constexpr double kBandwidthMargin = 1.1;  // a better kernel than ours may be faster by that factor
 // mma.sync reaches some 60 % of what the newest tensor instructions do; fp8 and sparsity double it twice.
 constexpr double kMatrixMargin = 1.7 * 4;
 
@@ -58,7 +58,7 @@ GpuSession::GpuSession(GpuSessionOptions options)
     Synchronize();
   }
   reference_us_ = TimeReferenceUs(0);
-  reference_->SlotOutputs(0, sized_.outputs);  // says now if the problem file and its reference disagree
+  reference_->SlotOutputs(0, sized_.outputs);  // throws if the problem file and its reference disagree
   MeasurePeaks();
 }
 
@@ -225,7 +225,7 @@ void GpuSession::GiveBack(Calibrated runner) {
   Calibrated fresh = StartRunner();
   if (!CanaryLives(fresh.client.get())) {
     throw Error(
-        ExitCode::kMachine, "this GPU no longer computes what it should",
+        ExitCode::kMachine, "this GPU computes incorrect results",
         "see `nvidia-smi` and the kernel's log (Xid); reset the GPU or use another with --device cuda:N");
   }
   idle_ = std::move(fresh);

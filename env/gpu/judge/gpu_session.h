@@ -1,8 +1,8 @@
 #pragma once
-// What stays between the evaluations of one problem at one size on one GPU: the slots (inputs read-only to
-// the runner, outputs with guard bands), the reference and the truth by libtorch's CUDA part, the trusted
-// kernels, how fast this device is, and the runner with a warm spare. Lives in the evaluator; one thread;
-// everything is put on the reference's stream.
+// State cached across evaluations of one problem at one size on one GPU: the slots (inputs read-only to the
+// runner, outputs with guard bands), the reference and the truth by the CUDA part of libtorch, the trusted
+// kernels, the peak rates of the device, and the runner with a warm spare. Lives in the evaluator; one
+// thread; all work is on the stream of the reference.
 
 #include <memory>
 #include <optional>
@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "env/gpu/judge/runner_client.h"
-#include "env/gpu/runner/drawing.h"
+#include "env/gpu/runner/device_memory.h"
 #include "env/gpu/runner/stopwatch.h"
 #include "env/problem/problem.h"
 #include "env/process/generator.h"
-#include "env/process/slot_layout.h"
+#include "env/process/runner_protocol.h"
 #include "env/reference/reference.h"
 
 namespace kevin {
@@ -32,8 +32,8 @@ struct GpuSessionOptions {
 
 class GpuSession {
  public:
-  // Throws Error: kBadRequest when the size does not fit into the GPU's memory (and names one that does),
-  // kMachine.
+  // Throws Error: kBadRequest when the size does not fit into the memory of the GPU (and names one that
+  // fits), kMachine.
   explicit GpuSession(GpuSessionOptions options);
   ~GpuSession();
 
@@ -42,15 +42,16 @@ class GpuSession {
   int slots() const { return memory_.slots; }
   std::mt19937_64& random() { return random_; }
 
-  // New inputs and weights for a slot from a fresh secret seed (returned); `member` >= 0 chooses the
-  // mixture's.
+  // New inputs and weights for a slot from a fresh secret seed (returned). `member` >= 0 chooses the member
+  // of the mixture.
   uint64_t Draw(int slot, int member = -1);
-  // One tensor's values as Draw gives them for this seed and member: what one slot held can be had again.
+  // The values of one tensor for this seed and member, as Draw makes them: the content of a slot can be
+  // restored.
   void DrawTensor(int slot, size_t index, uint64_t seed, uint64_t member);
   void Poison(int slot);  // outputs and guard bands
   void Synchronize();
 
-  // The slot's inputs through eager, timed as a candidate is. The outputs stay until the slot runs again.
+  // Runs eager on the inputs of the slot, timed like a candidate. The outputs stay until the slot runs again.
   double TimeReferenceUs(int slot);
   std::vector<TensorView> ReferenceOutputs(int slot);
   std::vector<TensorView> Inputs(int slot) const;
@@ -59,17 +60,17 @@ class GpuSession {
   // Empty, or which guard band was overwritten.
   std::string BrokenGuard(int slot);
 
-  // A runner with the memory at hand and its constant against this process's clock calibrated.
+  // A runner that has mapped the memory, and the calibrated offset of its times against this process.
   struct Calibrated {
     std::unique_ptr<RunnerClient> client;
-    double offset_us = 0, offset_se_us = 0;  // what its context adds to a time
+    double offset_us = 0, offset_se_us = 0;  // added to a time by its context
   };
-  // One that has judged before and is whole, or a new one.
+  // An intact one that has judged before, or a new one.
   Calibrated TakeRunner(bool fresh);
-  // Unloads the candidate and tries the canary: a runner that does not pass is not used again. Throws
-  // Error(kMachine) when a new one does not pass either: then the GPU is sick.
+  // Unloads the candidate and runs the canary: a runner that fails it is not used again. Throws
+  // Error(kMachine) when a new one fails too: the GPU itself is defective.
   void GiveBack(Calibrated runner);
-  // How long it takes to write back what a call's outputs may leave dirty in L2.
+  // Time to write back the outputs of a call from L2.
   double L2WriteBackUs() const;
   std::string LockName() const { return lock_name_; }
   double reference_us() const { return reference_us_; }  // a first estimate
@@ -78,7 +79,7 @@ class GpuSession {
   double ClockMhz();
   double FloorMicroseconds() const { return floor_us_; }
   double peak_gb_per_s() const { return peak_bytes_per_s_ * 1e-9; }
-  // Of float32's arithmetic; for problems in 16 bits of the tensor cores with mma.sync.
+  // Of float32 arithmetic; for problems in 16 bits, of the tensor cores with mma.sync.
   double peak_gflop_per_s() const { return peak_flops_ * 1e-9; }
 
   CuHandle Function(const char* name) const;  // a trusted kernel

@@ -10,7 +10,7 @@
 
 #include "env/error.h"
 #include "env/gpu/runner/runner_link.h"
-#include "env/problem/printable.h"
+#include "env/problem/text.h"
 
 namespace kevin {
 namespace {
@@ -72,7 +72,7 @@ void RunnerClient::Open(const SharedDeviceMemory& inputs, const SharedDeviceMemo
 }
 
 std::optional<RunnerFault> RunnerClient::Ask(const json& request, double timeout_s, json* answer) {
-  if (dead_) return RunnerFault{RunnerFault::Kind::kDied, "the runner is gone"};
+  if (dead_) return RunnerFault{RunnerFault::Kind::kDied, "the runner has ended"};
   const auto end = [&](RunnerFault::Kind kind, const std::string& message) {
     dead_ = true;
     process_.Kill();
@@ -84,7 +84,7 @@ std::optional<RunnerFault> RunnerClient::Ask(const json& request, double timeout
   if (!received) {
     const bool late = std::chrono::duration<double>(Clock::now() - start).count() >= timeout_s;
     int status = 0;
-    if (late && !process_.Wait(0, &status)) return end(RunnerFault::Kind::kHung, "no end in sight");
+    if (late && !process_.Wait(0, &status)) return end(RunnerFault::Kind::kHung, "no answer in time");
     process_.Wait(1, &status);
     return end(RunnerFault::Kind::kDied, "the runner " + DescribeStatus(status));
   }

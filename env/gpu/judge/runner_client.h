@@ -1,6 +1,6 @@
 #pragma once
-// The evaluator's side of one GPU runner: starts it, hands it the shared memory, and turns what becomes of a
-// request into a value. A runner that faults, hangs or dies is killed; the object is then `dead`.
+// The evaluator's handle of one GPU runner: starts it, gives it the shared memory, and returns the result of
+// each request as a value. A runner that faults, hangs or ends is killed; the object is then `dead`.
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -14,7 +14,7 @@
 namespace kevin {
 
 struct RunnerFault {
-  enum class Kind { kFault, kHung, kDied };  // a driver error, no answer in time, the process is gone
+  enum class Kind { kFault, kHung, kDied };  // a driver error, no answer in time, the process has ended
   Kind kind = Kind::kFault;
   std::string message;
 };
@@ -27,17 +27,17 @@ struct RunnerOptions {
 
 class RunnerClient {
  public:
-  // Starts the process, which makes its context on its own time: a spare costs nothing when it is needed.
+  // Starts the process, which makes its context in the background: a spare is ready when it is needed.
   explicit RunnerClient(const RunnerOptions& options);
-  // Waits for the context and hands the memory over. Throws Error(kMachine) when the runner cannot start.
+  // Waits for the context and passes the memory. Throws Error(kMachine) when the runner cannot start.
   void Open(const SharedDeviceMemory& inputs, const SharedDeviceMemory& outputs, const SlotMemory& memory,
             const std::string& trusted_cubin);
 
   std::optional<RunnerFault> Load(const LaunchPlan& plan, double timeout_s);
   std::optional<RunnerFault> Time(int slot, double timeout_s, double* us);
-  // `repeat` times in one go. *wall_us is this process's own clock.
+  // `repeat` calls in one request. *wall_us is by the clock of this process.
   struct Repeated {
-    bool prepared = true, called = true;  // what precedes a timed call; the call itself
+    bool prepared = true, called = true;  // with the preparation of a timed call; with the call itself
   };
   std::optional<RunnerFault> Repeat(int slot, int repeat, Repeated what, double timeout_s, double* wall_us);
   std::optional<RunnerFault> Probe(uint64_t out, uint64_t in, int64_t vectors, int blocks, double* us);

@@ -48,8 +48,8 @@ Value Shift(const SourceText& source, size_t at, const std::string& op, const Va
   const Type type = Promoted(left.type);
   const Integer value = IntegerOf(left), count = IntegerOf(right);
   if (count < 0 || count >= type.info->bytes * 8) {
-    source.Fail(at, fmt::format("a shift by {} leaves {}; write 0 to {}", ToText(count), type.info->name,
-                                type.info->bytes * 8 - 1));
+    source.Fail(at, fmt::format("a shift by {} exceeds the width of {}; write 0 to {}", ToText(count),
+                                type.info->name, type.info->bytes * 8 - 1));
   }
   const Integer factor = Integer{1} << static_cast<int>(count);
   return Fitted(source, at, op, type, op == "<<" ? value * factor : value >> static_cast<int>(count));
@@ -126,7 +126,7 @@ Value PointerOperation(const SourceText& source, size_t at, const std::string& o
     return {left.type, DevicePointer{l->buffer, static_cast<int64_t>(offset)}};
   }
   if (op == "+" && r && left.type.IsInteger()) return PointerOperation(source, at, op, right, left);
-  source.Fail(at, fmt::format("`{}` cannot join {} and {}; write pointer + elements", op, KindOf(left),
+  source.Fail(at, fmt::format("`{}` cannot combine {} and {}; write pointer + elements", op, KindOf(left),
                               KindOf(right)));
 }
 

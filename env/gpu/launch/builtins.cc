@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "env/gpu/launch/interpreter_scopes.h"
+#include "env/gpu/launch/interpreter.h"
 
 namespace kevin::launch {
 
@@ -71,8 +71,9 @@ void Interpreter::Count(const Expr& call, const std::vector<Value>& arguments, s
                         size_t high) const {
   if (arguments.size() >= low && arguments.size() <= high) return;
   const std::string range = low == high ? std::to_string(low) : fmt::format("{} to {}", low, high);
-  source_.Fail(call.at, fmt::format("`{}` takes {} argument{}, not {}; write as many", call.children[0]->text,
-                                    range, low == high && low == 1 ? "" : "s", arguments.size()));
+  source_.Fail(call.at, fmt::format("`{}` takes {} argument{}, not {}; pass that number of arguments",
+                                    call.children[0]->text, range, low == high && low == 1 ? "" : "s",
+                                    arguments.size()));
 }
 
 Value Interpreter::Workspace(const Expr& call, const std::vector<Value>& arguments) {

@@ -2,8 +2,7 @@
 
 #include <cstdint>
 
-#include "env/gpu/launch/numbers.h"
-#include "env/gpu/launch/preprocessor.h"
+#include "env/gpu/launch/lexer.h"
 
 namespace kevin::launch {
 namespace {
@@ -31,7 +30,7 @@ class Condition {
     }
     if (tokens_[at_].kind == TokenKind::kBroken) source_.Fail(tokens_[at_].begin, tokens_[at_].text);
     source_.Fail(tokens_[at_].begin,
-                 fmt::format("`{}` stands in a condition where {} is expected", tokens_[at_].text, expected));
+                 fmt::format("`{}` is in a condition where {} is expected", tokens_[at_].text, expected));
   }
   bool Next(const char* text) const { return at_ < tokens_.size() && tokens_[at_].Is(text); }
   bool Accept(const char* text) {

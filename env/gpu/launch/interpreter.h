@@ -1,18 +1,73 @@
 #pragma once
-// Runs the launch function of an outline. One interpreter runs once. Throws LaunchException.
+// Interprets the launch function of an outline: evaluates statements and expressions, and builds the launch
+// list. One interpreter runs once. Throws LaunchException.
 
 #include <deque>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "env/gpu/launch/list_builder.h"
+#include "env/gpu/launch/launch_function.h"
 #include "env/gpu/launch/parser.h"
 #include "env/gpu/launch/value.h"
+#include "env/problem/problem.h"
 
 namespace kevin::launch {
+
+// The launch list under construction: knows the buffers and the limits of CUDA.
+struct Buffer {
+  std::string name;  // for messages
+  int64_t bytes = 0;
+  bool writable = true;
+};
+
+struct LaunchConfiguration {
+  Extents grid = {1, 1, 1}, block = {1, 1, 1};
+  int64_t shared_bytes = 0;
+  std::vector<LaunchExtra> extras;
+};
+
+class ListBuilder {
+ public:
+  ListBuilder(const SourceText& source, const LaunchFunctionLimits& limits)
+      : source_(source), limits_(limits) {}
+
+  void AddTensor(const std::string& name, int64_t bytes, bool writable);
+  void AddNote(size_t at, const std::string& note);  // the same note once
+
+  Value AddWorkspace(size_t at, const Type& element, int64_t count, bool zeroed);
+  void AddMemorySet(size_t at, const Value& place, int64_t value, int64_t bytes);
+  void AddMemoryCopy(size_t at, const Value& to, const Value& from, int64_t bytes);
+  void AddLaunch(size_t at, const std::string& kernel, const LaunchConfiguration& configuration,
+                 std::vector<LaunchArgument> arguments);
+  void AddConstant(size_t at, const std::string& symbol, int64_t offset, std::vector<uint8_t> bytes);
+
+  // Throws where the pointer is outside its buffer or not aligned for its element type.
+  LaunchArgument Address(size_t at, const Value& pointer) const;
+  // The same for `bytes` bytes from there on. `written`: the operation changes them.
+  BufferAddress Place(size_t at, const Value& pointer, int64_t bytes, bool written) const;
+
+  LaunchList TakeList() { return std::move(list_); }
+  const std::vector<std::string>& notes() const { return notes_; }
+  const std::set<std::string>& kernels() const { return kernels_; }
+
+ private:
+  void AddOperation(size_t at, LaunchOperation operation);
+  Dim3 Checked(size_t at, const char* what, const Extents& extents, const Extents& limits) const;
+  void ApplyExtra(size_t at, const LaunchExtra& extra, KernelLaunch* launch);
+  std::string BufferText(int buffer) const;
+
+  const SourceText& source_;
+  const LaunchFunctionLimits& limits_;
+  std::vector<Buffer> buffers_;
+  LaunchList list_;
+  std::set<std::string> kernels_;
+  std::vector<std::string> notes_;
+  int64_t workspace_bytes_ = 0, constant_bytes_ = 0;
+};
 
 class Interpreter {
  public:
@@ -21,7 +76,7 @@ class Interpreter {
 
   void Run(const Function& launch, std::vector<Value> arguments);
   const FunctionSyntax& Syntax(const Function& function);
-  Type Resolve(const TypeSyntax& syntax);  // throws for types that launch cannot know
+  Type Resolve(const TypeSyntax& syntax);  // throws for unknown types
 
  private:
   enum class Flow { kNormal, kBreak, kContinue, kReturn };
@@ -35,14 +90,14 @@ class Interpreter {
   };
   struct Depth;
   struct BlockScope;
-  // What can be assigned to: a cell, or one extent of a dim3 in it.
+  // The target of an assignment: a cell, or one extent of a dim3 in it.
   struct Place {
     Cell* cell = nullptr;
     int extent = -1;
   };
   struct CallArgument {
     Value value;
-    Cell* cell = nullptr;  // where it is a variable
+    Cell* cell = nullptr;  // of a variable; else null
     size_t at = 0;
   };
   using Builtin = Value (Interpreter::*)(const Expr& call, const std::vector<Value>& arguments);
@@ -80,15 +135,15 @@ class Interpreter {
   Value EvaluateConstruct(const Expr& expr);
   std::vector<Value> EvaluateArguments(const Expr& call, size_t from);
 
-  // places.cc
-  std::optional<Place> FindPlace(const Expr& expr);  // none: it is no variable
+  // expressions.cc: places
+  std::optional<Place> FindPlace(const Expr& expr);  // none: not a variable
   Place RequirePlace(const Expr& expr);
   Value Read(const Place& place) const;
   void Write(size_t at, const Place& place, const Value& value);
   Cell* ElementOf(size_t at, const ArrayPointer& array, const Value& index);
   Cell* FieldOf(size_t at, Record* record, const Type& type, const std::string& name);
   Value NewRecord(const Type& type);
-  Value Converted(size_t at, const Value& value, const Type& to);  // lists become records and arrays too
+  Value Converted(size_t at, const Value& value, const Type& to);  // lists also to records and arrays
 
   // names.cc
   Cell* FindVariable(const std::string& name);
@@ -117,7 +172,7 @@ class Interpreter {
   void BindRest(const Expr& name, const FunctionSyntax& syntax, const std::vector<CallArgument>& arguments,
                 Frame* callee);
 
-  // kernel_launch.cc
+  // calls.cc: kernel launches
   Value EvaluateLaunch(const Expr& expr);
   void Launch(size_t at, KernelReference kernel, const LaunchConfiguration& configuration,
               const std::vector<Value>& arguments, const std::vector<size_t>& places);
@@ -130,7 +185,7 @@ class Interpreter {
                       const std::vector<size_t>& places);
   const KernelReference& RequireKernel(size_t at, const Value& value);
 
-  // builtins.cc, cuda_calls.cc, tensor_maps.cc
+  // builtins.cc, cuda_calls.cc
   Builtin FindBuiltin(const std::string& name) const;
   static std::string PlainName(const std::string& name);
   void Count(const Expr& call, const std::vector<Value>& arguments, size_t low, size_t high) const;
@@ -183,8 +238,44 @@ class Interpreter {
   int depth_ = 0, calls_ = 0;
 };
 
-// What to write instead of something launch does not have: "use workspace<float>(count)"; empty when nobody
-// has thought of it.
+// What to write instead of an unsupported name: "use workspace<float>(count)"; empty for names without
+// advice. launch_function.cc.
 std::string AdviceFor(const std::string& name);
+
+inline constexpr int kMaxDepth = 800;  // of evaluation, which is recursive
+inline constexpr int kMaxCalls = 64;   // of nested function calls
+
+struct Interpreter::Depth {
+  Depth(Interpreter* interpreter, size_t at) : interpreter_(interpreter) {
+    interpreter_->Step(at);
+    if (interpreter_->depth_ >= kMaxDepth) {
+      interpreter_->source_.Fail(at, "this is nested too deeply; write a loop or smaller steps");
+    }
+    ++interpreter_->depth_;
+  }
+  ~Depth() { --interpreter_->depth_; }
+  Depth(const Depth&) = delete;
+  Depth& operator=(const Depth&) = delete;
+
+ private:
+  Interpreter* interpreter_;
+};
+
+struct Interpreter::BlockScope {
+  explicit BlockScope(Frame* frame) : frame_(frame) { frame_->blocks.emplace_back(); }
+  ~BlockScope() { frame_->blocks.pop_back(); }
+  BlockScope(const BlockScope&) = delete;
+  BlockScope& operator=(const BlockScope&) = delete;
+
+ private:
+  Frame* frame_;
+};
+
+// The arguments of launch: one pointer for each tensor of the problem, and a null stream where one is
+// declared. Registers the tensors with `list`. Throws LaunchException with the required signature where the
+// parameters differ. launch_function.cc.
+std::vector<Value> LaunchArguments(const SourceText& source, const SizedProblem& problem,
+                                   const Function& launch, size_t name_at, Interpreter* interpreter,
+                                   ListBuilder* list);
 
 }  // namespace kevin::launch

@@ -1,31 +1,43 @@
 #pragma once
-// The `launch` function of a GPU candidate: found in its text, parsed, and interpreted with the shapes known.
-// It reads like host code and can do nothing but arithmetic and naming what is to be launched; everything
-// else is an error that says what to write instead. Pure and thread-safe; no CUDA.
+// The `launch` function of a GPU candidate: found in its text, parsed, and interpreted with known shapes. It
+// reads like host code, but it can only compute and name what is to be launched. Everything else is an error
+// that says what to write instead. Pure and thread-safe; no CUDA.
 //
-// What it may contain, beyond C++'s statements and integer, bool and floating arithmetic (signed overflow is
-// an error), dim3, local arrays of numbers, lambdas, macros, conditionals, the text's constants, enums and
-// namespaces, and other functions of the text that are not for the device alone (templates too):
+// Accepted: the statements of C++; integer, bool and floating arithmetic (signed overflow is an error); dim3;
+// local arrays of numbers; lambdas; macros; conditionals; constants, enums and namespaces of the text; other
+// functions of the text that are not device-only (templates too). And:
 //
-//   B, N, ...                         the problem's size symbols, as `long` constants; in #if too
-//   weight_offset, ...                likewise where each parameter lies in a block of them (env/problem/problem.h)
+//   B, N, ...            the size symbols of the problem, as `long` constants; in #if too
+//   weight_offset, ...   the offset of each parameter in a block of parameters (env/problem/problem.h)
+//
 //   kernel<T, 256><<<grid, block[, shared bytes[, stream]]>>>(arguments...)
-//     ... further items in any order: cluster(x[, y[, z]]), cooperative(), programmatic()
-//   workspace<T>(count)               a T* to scratch memory of this call; T is any of CUDA's scalars or
-//   vectors workspace<T>(count, zeroed)       the same, zeroed at this point; also zeroed_workspace<T>(count)
+//                        further items in any order: cluster(x[, y[, z]]), cooperative(), programmatic()
+//
+//   workspace<T>(count)  a T* to scratch memory of this call; T is a scalar or vector type of CUDA
+//   workspace<T>(count, zeroed), zeroed_workspace<T>(count)
+//                        the same, zeroed at this point
+//
 //   tensor_map<T>(base, {sizes, innermost first}, {stride in bytes of dimensions 1 and up}, {box}
 //                 [, swizzle: 0, 32, 64, 128 or CU_TENSOR_MAP_SWIZZLE_... [, L2 promotion [, NaN fill]]])
-//                                     for a `const __grid_constant__ CUtensorMap` parameter; T is float,
-//                                     __half,
-//                                     __nv_bfloat16, int or unsigned char
-//   constant(symbol, {values})        what a __constant__ variable holds from the start
-//   ceil_div, cdiv, div_up (a, b)     the quotient rounded up, as round_up(a, b) is a multiple of b
-//   next_power_of_2(n), min, max, abs, sqrt, rsqrt, exp, log, pow, ... also with std:: and a trailing f
-//   pointer + elements, &pointer[i], casts between pointer types: checked when a kernel gets the address
+//                        for a `const __grid_constant__ CUtensorMap` parameter; T is float, __half,
+//                        __nv_bfloat16, int or unsigned char
 //
-// Habits with a meaning: cudaMemset(Async), cudaMemcpy(Async) within the device, cudaMemcpyToSymbol(Async),
-// cudaLaunchKernel(Ex), cudaLaunchCooperativeKernel, assert. Habits that only leave a note: `extern "C"`, a
-// stream parameter or argument, cudaFuncSetAttribute, cudaGetLastError, synchronisation.
+//   constant(symbol, {values})
+//                        the initial values of a __constant__ variable
+//
+//   ceil_div(a, b), cdiv(a, b), div_up(a, b)
+//                        the quotient, rounded up
+//   round_up(a, b)       the next multiple of b
+//   next_power_of_2(n), min, max, abs, sqrt, rsqrt, exp, log, pow, ...
+//                        also with std:: and a trailing f
+//
+//   pointer + elements, &pointer[i], casts between pointer types
+//                        checked when a kernel gets the address
+//
+// CUDA run-time calls with a meaning: cudaMemset(Async), cudaMemcpy(Async) within the device,
+// cudaMemcpyToSymbol(Async), cudaLaunchKernel(Ex), cudaLaunchCooperativeKernel, assert. Accepted with a note,
+// and without effect: `extern "C"`, a stream parameter or argument, cudaFuncSetAttribute, cudaGetLastError,
+// synchronisation.
 //
 // A text of kind `ptx` holds the same function, constants and macros among its PTX directives.
 
@@ -39,8 +51,8 @@
 
 namespace kevin {
 
-// What is wrong, for the policy: "line 12, column 5: ...; write ... instead", then the line itself and a
-// caret, each on a line of its own.
+// An error for the author of the text: "line 12, column 5: ...; write ... instead", then the line itself and
+// a caret, each on a line of its own.
 struct LaunchError {
   int line = 0, column = 0;  // from 1; columns count bytes
   std::string message;       // all of it, positions included
@@ -58,8 +70,8 @@ class LaunchException {
 // A candidate's text in two parts. Both keep the lines of the text, so that messages point into it.
 struct SplitCandidate {
   std::string device_text;         // for the device compiler: launch and host-only helpers are blanked
-  std::string host_text;           // what the device compiler does not get; the rest is blank
-  std::vector<std::string> notes;  // habits that were let pass: "line 3: `extern \"C\"` is not needed"
+  std::string host_text;           // the blanked parts; the rest is blank
+  std::vector<std::string> notes;  // on accepted items without effect: "line 3: `extern \"C\"` is not needed"
 };
 
 struct LaunchFunctionLimits {
@@ -75,7 +87,7 @@ struct InterpretedLaunch {
 };
 
 // Reads the text of a candidate of kind `cuda` or `ptx` for the problem at its size and interprets its launch
-// function. Throws LaunchException where the candidate is wrong, Error(kBroken) for other kinds.
+// function. Throws LaunchException for an error of the candidate, Error(kBroken) for other kinds.
 InterpretedLaunch InterpretLaunch(const SizedProblem& problem, const std::string& kind,
                                   const std::string& text, const LaunchFunctionLimits& limits = {});
 

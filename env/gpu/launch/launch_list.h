@@ -1,7 +1,7 @@
 #pragma once
-// What the `launch` function of a GPU candidate comes to once its shapes are known: a flat list of operations
-// on numbered buffers. It is all that the host side of a candidate can be: it is stored with the candidate,
-// replayed for every call and never runs as code. Plain values; no CUDA types.
+// The result of a candidate's `launch` function with known shapes: a flat list of operations on numbered
+// buffers. It is all of the host side of a candidate. It is stored with the candidate and replayed for every
+// call; it never runs as code. Plain values; no CUDA types.
 
 #include <array>
 #include <cstddef>
@@ -18,8 +18,8 @@ struct Dim3 {
   bool operator==(const Dim3&) const = default;
 };
 
-// A place in one of the numbered buffers: first what `launch` takes (SizedProblem::arguments), then the
-// list's workspaces.
+// A place in one of the numbered buffers: first the arguments of `launch` (SizedProblem::arguments), then the
+// workspaces of the list.
 struct BufferAddress {
   int buffer = 0;
   int64_t offset_bytes = 0;
@@ -37,7 +37,7 @@ struct TensorMap {
   bool operator==(const TensorMap&) const = default;
 };
 
-// One argument of a kernel before the kernel's own parameter types are known (EncodeArguments applies them).
+// One argument of a kernel before the parameter types of the kernel are known (EncodeArguments applies them).
 struct NullPointer {
   bool operator==(const NullPointer&) const = default;
 };
@@ -47,9 +47,9 @@ struct KernelLaunch {
   std::string kernel;  // as an NVRTC name expression: "relu", "softmax<float, 256>"
   Dim3 grid, block;
   int64_t shared_bytes = 0;     // dynamic
-  std::optional<Dim3> cluster;  // thread blocks a cluster
+  std::optional<Dim3> cluster;  // thread blocks in a cluster
   bool cooperative = false;
-  bool programmatic = false;  // may start before the launch before it (of the same call) has ended
+  bool programmatic = false;  // may start before the previous launch of the same call has ended
   std::vector<LaunchArgument> arguments;
   int line = 0;  // in the candidate's text
   bool operator==(const KernelLaunch&) const = default;
@@ -67,14 +67,14 @@ struct MemoryCopy {  // within the device
 };
 using LaunchOperation = std::variant<KernelLaunch, MemorySet, MemoryCopy>;
 
-// Scratch memory of one call: poisoned before each call, or zeroed on the call's own time.
+// Scratch memory of one call: poisoned before each call, or zeroed within the time of the call.
 struct Workspace {
   int64_t bytes = 0;
-  bool zeroed = false;  // a MemorySet stands for it in `operations` too
+  bool zeroed = false;  // `operations` has the MemorySet
   bool operator==(const Workspace&) const = default;
 };
 
-// A __constant__ variable and the bytes it holds from the start.
+// A __constant__ variable and its initial bytes.
 struct ConstantValue {
   std::string symbol;  // name expression: "coefficients"
   int64_t offset_bytes = 0;

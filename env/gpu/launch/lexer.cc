@@ -1,9 +1,60 @@
 #include "env/gpu/launch/lexer.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
+#include <cstdint>
+#include <cstdlib>
 #include <string_view>
 
+#include "env/gpu/launch/launch_function.h"
+#include "env/problem/text.h"
+
 namespace kevin::launch {
+namespace {
+constexpr size_t kMaxMessageBytes = 800;  // a name may be as long as the text
+constexpr size_t kQuotedBytes = 160;      // of a long line, around the place
+}  // namespace
+
+SourceText::SourceText(std::string text) : text_(std::move(text)), line_starts_{0} {
+  for (size_t i = 0; i < text_.size(); ++i) {
+    if (text_[i] == '\n') line_starts_.push_back(i + 1);
+  }
+}
+
+int SourceText::Line(size_t offset) const {
+  const auto after = std::upper_bound(line_starts_.begin(), line_starts_.end(), offset);
+  return static_cast<int>(after - line_starts_.begin());
+}
+
+int SourceText::Column(size_t offset) const {
+  return static_cast<int>(offset - line_starts_[static_cast<size_t>(Line(offset) - 1)]) + 1;
+}
+
+std::string SourceText::Quote(size_t offset) const {
+  const size_t start = line_starts_[static_cast<size_t>(Line(offset) - 1)];
+  const size_t end = std::min(text_.find('\n', start), text_.size());
+  const size_t from = offset - start > kQuotedBytes / 2 ? offset - kQuotedBytes / 2 : start;
+  const std::string line = text_.substr(from, std::min(end - from, kQuotedBytes));
+  std::string caret;
+  for (size_t i = 0; i < offset - from && i < line.size(); ++i) {
+    const bool continues = (static_cast<unsigned char>(line[i]) & 0xc0) == 0x80;  // UTF-8
+    if (!continues) caret += line[i] == '\t' ? '\t' : ' ';
+  }
+  return Printable(line) + "\n" + caret + "^";
+}
+
+void SourceText::Fail(size_t offset, const std::string& what) const {
+  offset = std::min(offset, text_.size());
+  LaunchError error;
+  error.line = Line(offset);
+  error.column = Column(offset);
+  error.message = fmt::format("line {}, column {}: {}\n{}", error.line, error.column,
+                              Printable(what.substr(0, kMaxMessageBytes)), Quote(offset));
+  throw LaunchException(std::move(error));
+}
+
 namespace {
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
@@ -93,7 +144,7 @@ class Lexer {
       Take();
     }
     token_ = Token{TokenKind::kBroken,
-                   "this comment is never closed; write */ where it ends",
+                   "this comment is never closed; write */ at its end",
                    start,
                    text_.size(),
                    line_start_,
@@ -197,7 +248,7 @@ class Lexer {
     TakeInto(&token_.text);
     if (std::string_view("{}()[]<>;:,.?!~+-*/%&|^=#").find(token_.text[0]) != std::string::npos) return;
     token_.kind = TokenKind::kBroken;
-    token_.text = "this character means nothing in C++; take it out";
+    token_.text = "this character is not C++; remove it";
   }
 
   const std::string& text_;
@@ -210,5 +261,112 @@ class Lexer {
 }  // namespace
 
 std::vector<Token> Lex(const std::string& text) { return Lexer(text).Run(); }
+
+namespace {
+
+int DigitValue(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return 99;
+}
+
+bool IsHex(const std::string& text) {
+  return text.size() > 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
+}
+
+Number NumberMistake(const std::string& text) {
+  Number number;
+  number.error = fmt::format("`{}` is not a number in C++", text);
+  return number;
+}
+
+Number ReadFloating(const std::string& text) {
+  Number number;
+  number.is_floating = true;
+  char* end = nullptr;
+  number.floating = std::strtod(text.c_str(), &end);
+  std::string suffix(end);
+  if (suffix != "" && suffix != "f" && suffix != "F" && suffix != "l" && suffix != "L")
+    return NumberMistake(text);
+  const bool single = suffix == "f" || suffix == "F";
+  number.type = single ? "float" : "double";
+  if (single) number.floating = static_cast<double>(std::strtof(text.c_str(), nullptr));
+  return number;
+}
+
+// The first type of C++'s list that holds the value.
+std::string IntegerType(Integer value, bool is_unsigned, bool is_long, bool long_long, bool decimal) {
+  const bool fits_int = value <= INT32_MAX, fits_unsigned = value <= UINT32_MAX,
+             fits_long = value <= INT64_MAX;
+  if (!is_long && !is_unsigned && fits_int) return "int";
+  if (!is_long && (is_unsigned || !decimal) && fits_unsigned) return "unsigned int";
+  const std::string name = long_long ? "long long" : "long";
+  return !is_unsigned && fits_long ? name : "unsigned " + name;
+}
+
+}  // namespace
+
+Number ReadNumber(const std::string& text) {
+  const bool hex = IsHex(text);
+  const bool floating = hex ? text.find_first_of("pP.") != std::string::npos
+                            : text.find_first_of(".eE") != std::string::npos && !text.starts_with("0b");
+  if (floating) return ReadFloating(text);
+  size_t at = 0;
+  int base = 10;
+  if (hex) {
+    base = 16, at = 2;
+  } else if (text.size() > 2 && text[0] == '0' && (text[1] == 'b' || text[1] == 'B')) {
+    base = 2, at = 2;
+  } else if (text.size() > 1 && text[0] == '0') {
+    base = 8, at = 1;
+  }
+  Number number;
+  for (; at < text.size() && DigitValue(text[at]) < base; ++at) {
+    number.integer = number.integer * base + DigitValue(text[at]);
+    if (number.integer > UINT64_MAX) {
+      number.error = fmt::format("`{}` does not fit into 64 bits", text);
+      return number;
+    }
+  }
+  std::string suffix = text.substr(at);
+  const auto u = std::find_if(suffix.begin(), suffix.end(), [](char c) { return c == 'u' || c == 'U'; });
+  const bool is_unsigned = u != suffix.end();
+  if (is_unsigned) suffix.erase(u);
+  const bool long_long = suffix == "ll" || suffix == "LL";
+  const bool is_long = long_long || suffix == "l" || suffix == "L" || suffix == "z" || suffix == "Z";
+  if (!suffix.empty() && !is_long) return NumberMistake(text);
+  number.type = IntegerType(number.integer, is_unsigned, is_long, long_long, base == 10);
+  return number;
+}
+
+Number ReadCharacter(const std::string& text) {
+  const size_t open = text.find('\'');
+  const std::string inside = text.substr(open + 1, text.size() - open - 2);
+  Number number;
+  number.type = "char";
+  if (inside.size() == 1) {
+    number.integer = inside[0];
+  } else if (inside.size() == 2 && inside[0] == '\\') {
+    const std::string names = "nt0r\\'\"";
+    const std::string values("\n\t\0\r\\'\"", 7);
+    const size_t found = names.find(inside[1]);
+    if (found == std::string::npos) return NumberMistake(text);
+    number.integer = values[found];
+  } else {
+    return NumberMistake(text);
+  }
+  return number;
+}
+
+std::string ToText(Integer value) {
+  if (value < 0) return "-" + ToText(-value);
+  std::string digits;
+  do {
+    digits.insert(digits.begin(), static_cast<char>('0' + static_cast<int>(value % 10)));
+    value /= 10;
+  } while (value > 0);
+  return digits;
+}
 
 }  // namespace kevin::launch

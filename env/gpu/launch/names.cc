@@ -5,7 +5,7 @@
 #include <climits>
 #include <cmath>
 
-#include "env/gpu/launch/interpreter_scopes.h"
+#include "env/gpu/launch/interpreter.h"
 
 namespace kevin::launch {
 namespace {
@@ -299,7 +299,7 @@ Value Interpreter::KernelNamed(const Expr& expr, const Function* kernel, const s
   const FunctionSyntax* syntax = kernel && kernel->is_template ? &Syntax(*kernel) : nullptr;
   if (kernel && !syntax && expr.has_template_arguments) {
     source_.Fail(expr.at,
-                 fmt::format("the kernel `{}` is no template; leave out the template arguments", name));
+                 fmt::format("the kernel `{}` is not a template; remove the template arguments", name));
   }
   for (size_t i = 0; i < expr.template_arguments.size(); ++i) {
     const TemplateArgument& argument = expr.template_arguments[i];

@@ -1,12 +1,12 @@
 #pragma once
-// The top level of a candidate's text: which functions, kernels, constants and types it declares and where
-// they stand. Bodies are not read. A text of kind `ptx` has host declarations between PTX directives.
+// The top level of a candidate's text: the functions, kernels, constants and types it declares, and their
+// places. Bodies are not read. A text of kind `ptx` has host declarations between PTX directives.
 
 #include <set>
 #include <string>
 #include <vector>
 
-#include "env/gpu/launch/preprocessor.h"
+#include "env/gpu/launch/lexer.h"
 
 namespace kevin::launch {
 
@@ -25,9 +25,9 @@ struct Function {
   TokenRange template_parameters;  // between < and >
   TokenRange parameters;           // between ( and )
   TokenRange body;                 // between { and }
-  bool defined = false;            // not a mere declaration
+  bool defined = false;            // not only declared
   size_t name_token = 0;
-  // What the host side may call: neither a kernel nor for the device alone.
+  // The host side may call it: neither a kernel nor device-only.
   bool OnHost() const { return !global && (!device || host || constant); }
 };
 
@@ -67,10 +67,20 @@ struct Outline {
   std::set<std::string> template_names;       // of functions, unqualified
 };
 
-// Throws LaunchException for a bracket that is never closed at top level.
+// Throws LaunchException for a bracket that is not closed at top level.
 Outline ReadOutline(const SourceText& source, const Symbols& symbols, bool ptx);
 
 // The index of the '>' that closes the '<' at `open`, or npos.
 size_t ClosingAngle(const Outline& outline, size_t open, size_t end);
+
+// The one host function `launch`. Throws LaunchException: missing (with `signature`), twice, a template, ...
+const Function& FindLaunch(const SourceText& source, const Outline& outline, const std::string& signature);
+
+// The text in two parts. device: host-only functions are replaced by spaces, line ends are kept. host: the
+// replaced parts.
+struct HostAndDevice {
+  std::string host, device;
+};
+HostAndDevice SplitText(const SourceText& source, const Outline& outline, const Function& launch, bool ptx);
 
 }  // namespace kevin::launch

@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "env/gpu/launch/parser.h"
-#include "env/gpu/launch/parser_nesting.h"
-#include "env/gpu/launch/types.h"
+#include "env/gpu/launch/value.h"
 
 namespace kevin::launch {
 namespace {

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "env/gpu/launch/interpreter_scopes.h"
+#include "env/gpu/launch/interpreter.h"
 
 namespace kevin::launch {
 

@@ -1,7 +1,7 @@
 #pragma once
-// A candidate's machine code, loaded, with everything that its launch list needs: workspaces, constants,
-// encoded arguments for every slot. Lives in the runner; one at a time. Errors are DriverError: a fatal one
-// means that the process is of no more use.
+// The loaded machine code of a candidate, with what its launch list needs: workspaces, constants, encoded
+// arguments for every slot. Lives in the runner; one at a time. Errors are DriverError: after a fatal one the
+// process cannot be used again.
 
 #include <array>
 #include <variant>
@@ -16,7 +16,7 @@ namespace kevin {
 
 struct SlotMemory {
   CuDevicePtr inputs = 0, outputs = 0;
-  std::vector<ArgumentPlace> places;  // of what `launch` takes
+  std::vector<ArgumentPlace> places;  // of the arguments of `launch`
   int slots = 0;
 };
 
@@ -27,7 +27,8 @@ class CandidateModule {
   CandidateModule(const CandidateModule&) = delete;
   CandidateModule& operator=(const CandidateModule&) = delete;
 
-  // Workspaces poisoned, global variables as they were: what a call must not find is gone. On the stream.
+  // Poisons workspaces and restores global variables, so that a call finds nothing of earlier ones. On the
+  // stream.
   void Restore();
   // One call, on the stream.
   void Enqueue(int slot);

@@ -1,15 +1,21 @@
 #pragma once
-// Memory on the device. SharedDeviceMemory crosses process boundaries as a file descriptor (the driver's
-// virtual memory management); what imports it may be given a read-only mapping, which the hardware enforces.
-// All need a current context. Errors are DriverError.
+// Memory on the device, and Kevin's own kernels that fill it. Everything here needs a current context. Errors
+// are DriverError.
 
 #include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
 
 #include "env/gpu/runner/driver.h"
+#include "env/problem/problem.h"
+#include "env/process/generator.h"
 #include "env/process/shared_memory.h"
 
 namespace kevin {
 
+// Crosses process boundaries as a file descriptor (the driver's virtual memory management). An importing
+// process may get a read-only mapping; the hardware enforces it.
 class SharedDeviceMemory {
  public:
   SharedDeviceMemory() = default;
@@ -20,7 +26,7 @@ class SharedDeviceMemory {
   ~SharedDeviceMemory();
 
   CuDevicePtr data() const { return data_; }
-  size_t bytes() const { return bytes_; }  // rounded up to what the device allocates in
+  size_t bytes() const { return bytes_; }  // rounded up to the allocation granularity of the device
   Fd Export() const;
 
  private:
@@ -46,5 +52,37 @@ class DeviceBuffer {
   CuDevicePtr data_ = 0;
   size_t bytes_ = 0;
 };
+
+// How the values of an input are drawn on the device: with the distributions of env/process/generator.h, by
+// the trusted kernels.
+struct Drawing {
+  int distribution = 0;  // the trusted kernels' enumerators
+  float scale = 1, offset = 0;
+  int element_bytes = 4;
+  bool whole = false;  // whole numbers, in elements of that many bytes
+  int structure = 0;   // TensorSpec::structure; 0: none
+  long long rows = 1;
+  bool brain = false;  // elements of two bytes are bf16, not fp16
+};
+
+// `member` of the input mixture (0 to kMixtureMembers - 1), for inputs that are drawn from it.
+Drawing DrawingOf(const ConcreteTensor& tensor, InputMode mode, uint64_t member);
+
+// From the module of the trusted kernels. Throws DriverError.
+struct FillKernels {
+  CuHandle fill = nullptr, fill_f16 = nullptr, fill_bf16 = nullptr, whole = nullptr, impose = nullptr,
+           impose_16 = nullptr;
+};
+FillKernels FillKernelsOf(CuHandle module);
+
+// Enqueues the filling of `elements` values. Throws DriverError.
+void FillOnDevice(const FillKernels& kernels, CuHandle stream, CuDevicePtr data, int64_t elements,
+                  const Drawing& drawing, uint64_t seed);
+
+// The trusted kernels: drawing inputs, poison, comparison, scrubbing and probes. CUDA C++ text, compiled like
+// a candidate (for the exact architecture of the device) and loaded by evaluator and runner. Kernels that
+// read or write tensors exist for each floating type: kevin_fill, kevin_fill_f16, ... (trusted_kernels.cc.)
+const std::string& TrustedKernelText();
+const std::vector<std::string>& TrustedKernelNames();
 
 }  // namespace kevin

@@ -1,7 +1,6 @@
 #pragma once
 // The part of the CUDA driver's C interface that Kevin uses, found at run time: one build serves machines
-// with and without a GPU, and no CUDA header is needed to build. Types follow the driver's ABI (CUDA 12 and
-// 13).
+// with and without a GPU, and needs no CUDA header. Types follow the ABI of the driver (CUDA 12 and 13).
 
 #include <cstddef>
 #include <cstdint>
@@ -13,13 +12,13 @@ using CuDevicePtr = unsigned long long;
 using CuHandle = void*;  // of contexts, modules, functions, streams and events
 using CuAllocation = unsigned long long;
 
-// A driver call that failed, as itself: whether it is the candidate's fault is for the caller to say.
+// A failed driver call. The caller decides whether the candidate caused it.
 class DriverError {
  public:
   DriverError(int code, std::string text) : code_(code), text_(std::move(text)) {}
   int code() const { return code_; }                 // CUresult
   const std::string& text() const { return text_; }  // "cuLaunchKernelEx: CUDA_ERROR_INVALID_VALUE (...)"
-  // Nothing works in this process any more (illegal access, failed launch, ...).
+  // No further call can succeed in this process (illegal access, failed launch, ...).
   bool fatal() const;
 
  private:
@@ -85,8 +84,8 @@ enum CuDeviceAttribute {
 enum CuFunctionAttribute { kCuMaxDynamicSharedBytes = 8, kCuNonPortableClusterSize = 14 };
 inline constexpr int kCuLaunchCooperative = 2, kCuLaunchCluster = 4, kCuLaunchProgrammatic = 6;
 
-// The driver's functions, by their names without `cu`. One per process; Load() first. Every call returns
-// CUresult: wrap calls in Check() (throws DriverError).
+// The functions of the driver, by their names without `cu`. One per process; LoadDriver() first. Every call
+// returns CUresult: make calls by KEVIN_CU, which throws DriverError.
 struct Driver {
   int (*Init)(unsigned);
   int (*DriverGetVersion)(int*);

@@ -1,6 +1,8 @@
-// kevin-gpu-runner: where candidates' device code runs. Started in its own namespaces by the evaluator, it
-// makes a context, locks itself in, and answers the requests of runner_link.h until its socket closes or it
-// is killed. Its host code is all ours; after a candidate has run, what its device memory holds is not.
+// kevin-gpu-runner: the process in which device code of candidates runs. The evaluator starts it in
+// namespaces of its own; it makes a context, sandboxes itself, and answers the requests of runner_link.h
+// until its socket closes or it is killed. Its host code is all ours; after a candidate has run, the content
+// of its device memory is not.
+//
 //   kevin-gpu-runner DEVICE namespaces|plain     with its socket on descriptor 3
 
 #include <signal.h>
@@ -50,7 +52,7 @@ class Runner {
     } catch (const DriverError& error) {
       return {{"fault", error.text()}, {"fatal", error.fatal()}};
     } catch (const json::exception& error) {
-      return {{"fault", std::string("a request that makes no sense: ") + error.what()}, {"fatal", true}};
+      return {{"fault", std::string("a malformed request: ") + error.what()}, {"fatal", true}};
     }
   }
 
@@ -105,7 +107,7 @@ class Runner {
     return {{"ok", true}};
   }
 
-  // The same copy that the evaluator makes: what this context's timing adds to it shows.
+  // The same copy that the evaluator makes: the difference is what this context adds to a time.
   json Probe(const json& request) {
     CuDevicePtr out = memory_.outputs + request.at(0).get<uint64_t>(),
                 in = memory_.inputs + request.at(1).get<uint64_t>();

@@ -183,7 +183,7 @@ LaunchPlan LaunchPlanFromText(const std::string& text) {
     for (const json& global : j.at("globals")) plan.globals.push_back({global.at(0), global.at(1), false});
     return plan;
   } catch (const json::exception& error) {
-    throw Error(ExitCode::kBroken, std::string("a launch plan that cannot be read: ") + error.what());
+    throw Error(ExitCode::kBroken, std::string("unreadable launch plan: ") + error.what());
   }
 }
 
@@ -202,12 +202,12 @@ std::string BytesFromHex(const std::string& text) {
   const auto digit = [](char c) {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
   };
-  if (text.size() % 2 != 0) throw Error(ExitCode::kBroken, "bytes that cannot be read");
+  if (text.size() % 2 != 0) throw Error(ExitCode::kBroken, "unreadable bytes in a launch plan");
   std::string bytes;
   bytes.reserve(text.size() / 2);
   for (size_t i = 0; i + 1 < text.size(); i += 2) {
     const int high = digit(text[i]), low = digit(text[i + 1]);
-    if (high < 0 || low < 0) throw Error(ExitCode::kBroken, "bytes that cannot be read");
+    if (high < 0 || low < 0) throw Error(ExitCode::kBroken, "unreadable bytes in a launch plan");
     bytes += static_cast<char>(high << 4 | low);
   }
   return bytes;

@@ -1,6 +1,6 @@
 #pragma once
-// A candidate ready to run: machine code and its launch list with every kernel resolved and every argument
-// encoded. What travels from Kevin to the evaluator and on to the runner, as JSON text.
+// A candidate ready to run: machine code and its launch list, with every kernel resolved and every argument
+// encoded. It travels from Kevin to the evaluator and on to the runner, as JSON text.
 
 #include <cstdint>
 #include <map>
@@ -26,11 +26,11 @@ struct LaunchPlan {
   std::vector<Workspace> workspaces;
   std::vector<PlannedOperation> operations;
   std::vector<std::pair<std::string, ConstantValue>> constants;  // by the name in the machine code
-  std::vector<GlobalVariable> globals;                           // writable ones: restored before every call
+  std::vector<GlobalVariable> globals;                           // writable ones, restored before every call
 };
 
-// Puts list and module together; `variables` gives the names in the machine code of what `constants` set.
-// `error` says, for the policy, which launch does not fit its kernel; empty: all do.
+// Combines list and module. `variables` gives the names in the machine code of the constants that the list
+// sets. `error` names, for the author, the launch that does not fit its kernel; empty: all fit.
 LaunchPlan MakeLaunchPlan(const LaunchList& list, const GpuModule& module,
                           const std::vector<GlobalVariable>& globals,
                           const std::map<std::string, std::string>& variables, std::string* error);

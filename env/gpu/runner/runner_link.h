@@ -1,18 +1,18 @@
 #pragma once
-// The conversation between the evaluator and the GPU runner: one frame each way at a time over a Unix socket,
-// a JSON object a frame. The first request carries the descriptors of the shared memory.
+// The protocol between the evaluator and the GPU runner: one frame each way at a time over a Unix socket, a
+// JSON object a frame. The first request carries the descriptors of the shared memory.
 //
-//   {"open": {inputs_bytes, outputs_bytes, slots, tensors, trusted_cubin}} + 2 descriptors -> {"ok"}
-//   {"load": launch plan}                     -> {"ok"}
-//   {"run": slot, "repeat": 0}                -> {"us": t}   one timed call
-//   {"run": slot, "repeat": n, "prepared": b, "called": b}
-//                                             -> {"ok"}      n times over the slots in turn: what precedes a
-//                                                            timed call, a call, or both
-//   {"probe": [out, in, vectors, blocks]}     -> {"us": t}
-//   {"canary": [out, words, seed]}, {"unload": true} -> {"ok"}
+//   {"open": {inputs_bytes, outputs_bytes, slots, tensors, trusted_cubin}} + 2 descriptors   -> {"ok"}
+//   {"load": launch plan}                                                                    -> {"ok"}
+//   {"run": slot, "repeat": 0}                                                               -> {"us": t}
+//       one timed call
+//   {"run": slot, "repeat": n, "prepared": b, "called": b}                                   -> {"ok"}
+//       n times over the slots in turn: the preparation of a timed call, a call, or both
+//   {"probe": [out, in, vectors, blocks]}                                                    -> {"us": t}
+//   {"canary": [out, words, seed]}, {"unload": true}                                         -> {"ok"}
 //
-// Any request may be answered {"fault": text, "fatal": bool}. What comes back is believed only as far as it
-// is checked: device code that a candidate supplied has run in that process.
+// Every request may be answered {"fault": text, "fatal": bool}. Answers are trusted only as far as they are
+// checked: device code of a candidate has run in that process.
 
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -25,9 +25,9 @@ namespace kevin {
 
 inline constexpr size_t kMaxFrameBytes = size_t{256} << 20;
 
-// False when the other side is gone.
+// False when the other side has closed.
 bool SendFrame(int socket, const nlohmann::json& frame, std::span<const int> descriptors = {});
-// Nothing when the other side is gone, sent no JSON, or said nothing for `timeout_s` (< 0: waits for ever).
+// Empty when the other side has closed, sent no JSON, or sent nothing for `timeout_s` (< 0: no limit).
 std::optional<nlohmann::json> ReceiveFrame(int socket, double timeout_s,
                                            std::vector<Fd>* descriptors = nullptr);
 

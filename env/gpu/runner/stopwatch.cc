@@ -76,7 +76,7 @@ double Stopwatch::TimeUs(const std::function<void()>& enqueue, bool gated) {
   try {
     enqueue();
   } catch (...) {
-    *gate_ = ticket_;  // or the stream would wait for ever
+    *gate_ = ticket_;  // else the stream would wait without end
     closed_ = 0;
     throw;
   }

@@ -1,7 +1,8 @@
 #pragma once
-// Times what is put on a stream, the same way in the evaluator's context (the reference) and in the runner's
-// (the candidate): shared memory scrubbed, L2 flushed, everything enqueued behind a closed gate so that no
-// host gap falls between the two events, then the gate is opened. One thread; needs a current context.
+// Times work on a stream, in the same way in the context of the evaluator (the reference) and of the runner
+// (the candidate): shared memory is scrubbed, L2 is flushed, all work is enqueued behind a closed gate so
+// that no host gap falls between the two events, then the gate is opened. One thread; needs a current
+// context.
 
 #include <atomic>
 #include <functional>
@@ -24,10 +25,10 @@ class Stopwatch {
   ~Stopwatch();
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
-  // Microseconds between the events around what `enqueue` puts on the stream. With `gated` false the gate
-  // stays open: for work of so many launches that the stream's queue could fill up behind it.
+  // Microseconds between the events around the work of `enqueue`. With `gated` false the gate stays open: for
+  // so many launches that the queue of the stream could fill up behind it.
   double TimeUs(const std::function<void()>& enqueue, bool gated = true);
-  // Of what precedes every timed call, the part that its time depends on. On the stream.
+  // The part of a call's preparation that affects its time. On the stream.
   void FlushL2();
   // Waits for the stream.
   void Synchronize() const;
@@ -43,8 +44,8 @@ class Stopwatch {
   CuDevicePtr gate_on_device_ = 0;
   uint32_t ticket_ = 0;
   int multiprocessors_ = 0, scrub_bytes_ = 0;
-  // What is enqueued may itself wait for the stream (an operator that copies a number to the host): a gate
-  // that stays closed for a second is opened by this thread.
+  // Enqueued work may itself wait for the stream (an operator that copies a number to the host): this thread
+  // opens a gate that stays closed for a second.
   std::atomic<uint32_t> closed_ = 0;  // ticket of a closed gate
   std::jthread opener_;
 };

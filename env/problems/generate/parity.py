@@ -1,18 +1,23 @@
 #!/usr/bin/env python3
-"""Do Kevin's problems compute what KernelBench's do? Runs both on the same inputs and weights.
+"""Checks that Kevin's problems compute the same function as KernelBench's, on the same inputs and weights.
 
     env/problems/generate/parity.py --from CHECKOUT [ID ...]
 
-CHECKOUT is a clone of KernelBench at commit 423217d; it is only read. Needs a Python with torch 2.11, numpy and
-einops. For every problem the file of KernelBench is run as it lies, at the sizes of our `small` set where its
-constants can be changed to them, and else at `full` with a batch of 2; our reference is the text of our TOML file,
-compiled by the same compiler that C++ uses. Prints one line a problem: the largest error in fp64 and fp32, relative
-to the larger of the element and the RMS of its row, then N/250. Exit code 1 unless all are within 1e-6 in fp64.
+CHECKOUT is a clone of KernelBench at commit 423217d; it is only read. Needs a Python (3.11 or newer) with torch 2.11,
+numpy and einops. KernelBench's file is run unchanged except for its size constants: they are set to our `small` sizes
+where that is possible, else to `full` with a batch of 2. Our reference is the TorchScript text of the problem file,
+compiled by the compiler that the C++ program uses.
+
+Prints one line a problem: the largest error in fp64 and in fp32, relative to the larger of the element and the RMS of
+its row; then the number of problems within 1e-6 in fp64. Exit code 0: all of them; 1: not all; 2: invalid input;
+3: torch, numpy or einops is missing.
 """
 
 import argparse
 import ast
 import contextlib
+import functools
+import importlib.util
 import itertools
 import pathlib
 import re
@@ -20,28 +25,31 @@ import sys
 import tomllib
 import types
 
-import torch
+try:
+    import torch
+except ImportError:  # main() says what to do
+    torch = None
 
 LIMIT = 1e-6
 MOST_ASSIGNMENTS = 20000
-DTYPES = {"float32": torch.float32, "int64": torch.int64, "bool": torch.bool}
-PROBLEMS = pathlib.Path(__file__).resolve().parent.parent / "env" / "problems"
+PROBLEMS = pathlib.Path(__file__).resolve().parent.parent
 
 
 class Mismatch(Exception):
-    """The two cannot be run side by side; says why."""
+    """The two problems cannot be compared; the text says why."""
 
 
-# ---- our side
+# ---- Kevin's problem
 
 
 def number(expression, symbols):
-    """An integer expression as shapes have them: / rounds down."""
+    """The value of an integer expression of a shape; / rounds down."""
     return int(eval(str(expression).replace("/", "//"), {"__builtins__": {}}, dict(symbols)))
 
 
+@functools.cache
 def operators():
-    """`torch` as a text that C++ compiles sees it: every ATen operator, whatever Python's torch calls it."""
+    """A module `torch` with every ATen operator under its ATen name, as the C++ TorchScript compiler offers it."""
     namespace = types.ModuleType("torch")
     table = torch.jit._builtins._get_builtin_table()
     for schema in torch._C._jit_get_all_schemas():
@@ -53,12 +61,9 @@ def operators():
     return namespace
 
 
-TORCH = operators()
-
-
 def compiled(text):
     unit = torch.jit.CompilationUnit()
-    unit.define(text, rcb=lambda name: TORCH if name == "torch" else None)
+    unit.define(text, rcb=lambda name: operators() if name == "torch" else None)
     return unit
 
 
@@ -82,11 +87,11 @@ class OurProblem:
         return self.unit.forward(*inputs, *params)
 
 
-# ---- KernelBench's side
+# ---- KernelBench's problem
 
 
 def assigned_names(node):
-    """The plain names that a module-level statement assigns to: `a = b = 1`, `a, b = 1, 2`."""
+    """The names that a module-level statement assigns to: `a = b = 1`, `a, b = 1, 2`."""
     if not isinstance(node, ast.Assign):
         return []
     names = []
@@ -96,8 +101,8 @@ def assigned_names(node):
 
 
 def slots_of(tree):
-    """The integers that module-level assignments of constants hold: (name, indices in a tuple or None, value).
-    Equal ones in a tuple belong together."""
+    """The integer constants of a module: (name, indices in a tuple or None, value). Equal integers of a tuple form
+    one entry."""
     slots = {}
     for node in tree.body:
         constants = {}
@@ -114,7 +119,7 @@ def slots_of(tree):
 
 
 def execute(tree, path, changes):
-    """Runs KernelBench's file with some of its constants changed as they are assigned."""
+    """Runs KernelBench's file; `changes` replaces constants where they are assigned."""
     module = types.ModuleType("problem")
     for node in tree.body:
         exec(compile(ast.Module([node], []), str(path), "exec"), module.__dict__)
@@ -134,7 +139,7 @@ def tensor_shapes(values):
 
 
 def candidates(tree, full, small):
-    """Changes of constants that may turn KernelBench's sizes into ours, the likeliest first."""
+    """Changes of constants that may turn KernelBench's sizes into ours, the most likely first."""
     slots = slots_of(tree)
     options = []
     for _, _, value in slots:
@@ -148,7 +153,8 @@ def candidates(tree, full, small):
 
 
 def kernelbench_at(tree, path, ours, full, small):
-    """The module of KernelBench with constants changed so that its tensors have our shapes at `small`."""
+    """KernelBench's module with constants changed so that its tensors have our shapes at `small`; None if there is no
+    such change."""
     wanted = ours.shapes(ours.inputs, small)
     seen = set()
     for changes in candidates(tree, full, small):
@@ -177,12 +183,13 @@ def build(module):
 
 
 def parameters(model):
-    """What state a problem's weights are: parameters, each once. Buffers are constants or running statistics."""
+    """The weights of a model: its parameters, each once. Buffers are constants or running statistics."""
     return dict(model.named_parameters())
 
 
 def subsequence(values, shapes):
-    """Values of these shapes, in order, leaving out what KernelBench has and never uses; None if there are none."""
+    """The values of these shapes, in order, without those that KernelBench declares and never uses; None if a shape is
+    missing."""
     rest, chosen = iter(values), []
     for shape in shapes:
         value = next((v for v in rest if list(v.shape) == shape), None)
@@ -193,8 +200,8 @@ def subsequence(values, shapes):
 
 
 def ordered(ours, model, symbols):
-    """KernelBench's parameters in the order of our file: by name where all names agree, else by position, those of
-    the model itself before those of its layers (as PyTorch lists them) or after."""
+    """KernelBench's parameters in the order of our file: by name where all names agree, else by position, with the
+    model's own parameters before those of its layers (PyTorch's order) or after them."""
     given = parameters(model)
     wanted = ours.shapes(ours.params, symbols)
     by_name = {name.replace(".", "_"): value for name, value in given.items()}
@@ -209,7 +216,7 @@ def ordered(ours, model, symbols):
 
 
 def randomise(values):
-    """Weights that start at one value would hide mistakes."""
+    """Adds noise to weights that PyTorch initialises to a constant; a constant would hide errors."""
     with torch.no_grad():
         for value in values:
             if value.numel() < 2 or float(value.std()) == 0:
@@ -217,7 +224,7 @@ def randomise(values):
 
 
 def initialiser_note(ours, values, symbols):
-    """Where our initialiser's spread is not that of PyTorch's, for weights that do not start at one value."""
+    """The first weight whose standard deviation differs from PyTorch's initialiser by more than 10 %, as text."""
     for tensor, value in zip(ours.params, values):
         spread = float(value.std()) if value.numel() > 500 else 0
         if spread == 0:
@@ -235,7 +242,7 @@ def initialiser_note(ours, values, symbols):
 
 @contextlib.contextmanager
 def dropout_from(noise):
-    """KernelBench's dropout drops where our explicit noise says so."""
+    """KernelBench's dropout uses our explicit noise input as its mask."""
     if noise is None:
         yield
         return
@@ -249,7 +256,7 @@ def dropout_from(noise):
 
 @contextlib.contextmanager
 def randn_from(drawn):
-    """What KernelBench draws inside forward is an explicit input of ours."""
+    """Random numbers that KernelBench draws inside forward are explicit inputs of our problem."""
     if not drawn:
         yield
         return
@@ -282,7 +289,7 @@ def compare(ours, module, model, symbols, dtype, zero_mean):
     torch.manual_seed(7)
     model = model.to(dtype)
     for name, value in vars(model).items():
-        if isinstance(value, torch.Tensor):  # state that is no parameter, which `to` leaves alone
+        if isinstance(value, torch.Tensor):  # `to` converts parameters and buffers only
             setattr(model, name, value.to(dtype))
     params = ordered(ours, model, symbols)
     given = module.get_inputs()
@@ -313,7 +320,7 @@ def compare(ours, module, model, symbols, dtype, zero_mean):
 
 
 def check_full_sizes(ours, tree, path):
-    """Input shapes at `full` are those of KernelBench's file as it lies."""
+    """Input shapes at `full` must be those of KernelBench's unchanged file."""
     with torch.device("meta"):
         shapes = tensor_shapes(execute(tree, path, {}).get_inputs())
     own = ours.shapes(ours.inputs, ours.file["sizes"]["full"])
@@ -351,9 +358,16 @@ def main():
     parser.add_argument("--from", dest="checkout", required=True, type=pathlib.Path, metavar="CHECKOUT")
     parser.add_argument("ids", nargs="*", metavar="ID", help="level1/19, or level1; all when left out")
     options = parser.parse_args()
+    missing = [name for name in ("torch", "numpy", "einops") if importlib.util.find_spec(name) is None]
+    if missing or torch is None:
+        print(f"parity.py: {sys.executable} cannot import {', '.join(missing) or 'torch'}\n"
+              f"next: {sys.executable} -m pip install torch==2.11.0 numpy einops, or use a Python that has them",
+              file=sys.stderr)
+        return 3
     root = options.checkout / "KernelBench"
     if not (root / "level1").is_dir():
-        print(f"{root / 'level1'}: no such folder\nnext: give a clone of KernelBench", file=sys.stderr)
+        print(f"{root / 'level1'}: no such folder\nnext: clone github.com/ScalingIntelligence/KernelBench and give its "
+              "folder with --from", file=sys.stderr)
         return 2
     torch.set_default_device("cpu")
     passed = total = 0

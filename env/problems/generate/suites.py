@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes env/problems/suites/*.txt: named lists of problems, one id a line. The same files on every machine.
+"""Writes env/problems/suites/*.txt: named lists of problems, one id a line. The output is the same on every machine.
 
-    env/problems/generate/suites.py [--check]     # --check: say what differs and write nothing
+    env/problems/generate/suites.py [--check]     # --check: report differences, write nothing
 
-Problems that are flagged `inadmissible` stay in their place as comments, so that the counts can be followed.
+Problems with the flag `inadmissible` stay in the lists as comments.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ import pathlib
 import sys
 import tomllib
 
-PROBLEMS = pathlib.Path(__file__).resolve().parent.parent / "env" / "problems"
+PROBLEMS = pathlib.Path(__file__).resolve().parent.parent
 SEED = "kevin 1"
 DEV = 20
 HELD_OUT = {"norm", "scan", "pool"}
@@ -30,18 +30,18 @@ def load():
 
 
 def number(problem):
-    """Levels by their number, the chains after them."""
+    """The sort key of an id: levels by their number, then the chains."""
     folder, position = problem.split("/")
     return int(folder.removeprefix("level")) if folder.startswith("level") else 4, int(position)
 
 
 def shuffled(problems):
-    """By the hash of seed and id: no generator's version can change it."""
+    """Sorted by the hash of seed and id: independent of the version of any generator."""
     return sorted(problems, key=lambda problem: hashlib.sha256(f"{SEED} {problem}".encode()).digest())
 
 
 def suites(problems):
-    """{name: (what it is, ids)}"""
+    """{name: (description, ids)}"""
     of_level = {level: [p for p in problems if number(p)[0] == level] for level in (1, 2, 3)}
     result = {f"level{level}": (f"All of level {level}.", ids) for level, ids in of_level.items()}
     for level, positions in REPRESENTATIVE.items():

@@ -6,7 +6,7 @@
 #include "agent/records.h"
 #include "env/device_pool.h"
 #include "env/error.h"
-#include "env/kinds.h"
+#include "env/problem/problem.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
 #include "trajectories/database.h"

@@ -54,7 +54,7 @@ std::set<pid_t> Children() {
 
 TEST_CASE("a right kernel is right") { CHECK(std::string(OutcomeName(Verified(kRelu))) == "measured"); }
 
-TEST_CASE("a wrong kernel is told where, with both values") {
+TEST_CASE("an incorrect kernel is reported with its place and both values") {
   const Outcome outcome =
       Verified(Launch("for (long i = 0; i < B * N; ++i) out[i] = x[i] > 0 ? x[i] : 0;\n"
                       "out[2 * N + 5] = 777;"));

@@ -1,4 +1,5 @@
-// The precisions through the real evaluator: honest kernels in fp16 and bf16 are right, dishonest ones wrong.
+// The precisions through the real evaluator: correct kernels in fp16 and bf16 are measured, incorrect ones
+// are wrong.
 
 #include "env/cpu/cpu_environment.h"
 #include "tests/catch.h"
@@ -19,7 +20,7 @@ CpuEnvironment& SharedEnvironment() {
 
 }  // namespace
 
-TEST_CASE("honest C++ kernels in 16 bits are right, and those that save digits are wrong") {
+TEST_CASE("correct C++ kernels in 16 bits are measured, and those that save digits are wrong") {
   for (const Precision precision : {Precision::kFp16, Precision::kBf16}) {
     for (const PrecisionKernel& kernel : kPrecisionKernels) {
       const Outcome outcome =
@@ -27,7 +28,7 @@ TEST_CASE("honest C++ kernels in 16 bits are right, and those that save digits a
                                      {"cpp", PrecisionKernelText(kernel.file, "cpp", precision)}, {});
       INFO(kernel.file << " in " << PrecisionName(precision) << ": " << OutcomeName(outcome) << " "
                        << OutcomeReason(outcome));
-      CHECK(std::string(OutcomeName(outcome)) == (kernel.is_honest ? "measured" : "wrong"));
+      CHECK(std::string(OutcomeName(outcome)) == (kernel.is_correct ? "measured" : "wrong"));
     }
   }
 }

@@ -1,5 +1,5 @@
 // Hostile candidates, one file each in red_team/, judged as any other: none may gain from its attack. And
-// honest ones in red_team/honest/, none of which may be refused.
+// correct ones in red_team/correct/, none of which may be refused.
 
 #include <fcntl.h>
 
@@ -11,7 +11,7 @@
 #include "env/error.h"
 #include "tests/catch.h"
 #include "tests/env/cpu/cpu_fixture.h"
-#include "tests/env/cpu/red_team_report.h"
+#include "tests/env/cpu/cpu_fixture.h"
 
 namespace kevin {
 namespace {
@@ -31,8 +31,8 @@ struct Attack {
 
 // Attacks on a shared machine's time: whether they are noticed or fall flat depends on the moment. (The
 // helper thread of helper_thread_tail starts first and has mostly finished when its call returns;
-// defer_after_audit guesses from pauses which batch was an audit, and stays honest where other work stretches
-// them.)
+// defer_after_audit guesses from pauses which batch was an audit, and stays correct where other work
+// stretches them.)
 const std::set<std::string> kNoGain = {"burn_bursts",        "burn_before_own_turn", "burn_from_constructor",
                                        "work_before_go",     "slow_first_calls",     "closes_descriptors",
                                        "changes_rounding",   "replaces_openmp",      "prints_a_gigabyte",
@@ -55,10 +55,10 @@ std::vector<fs::path> SourcesIn(const fs::path& folder) {
 }
 
 Candidate CandidateFrom(const fs::path& path) {
-  static const std::string kInclude = "#include \"handover.h\"";
+  static const std::string kInclude = "#include \"control_page.h\"";
   std::string text = TextOf(path);
   if (const size_t at = text.find(kInclude); at != std::string::npos) {
-    text.replace(at, kInclude.size(), TextOf(Folder() / "handover.h"));
+    text.replace(at, kInclude.size(), TextOf(Folder() / "control_page.h"));
   }
   return {"cpp", text};
 }
@@ -154,9 +154,9 @@ TEST_CASE("a candidate has no more processors than its reference") {
   CHECK(measured->against_start->low <= kGain);
 }
 
-TEST_CASE("honest kernels pass") {
+TEST_CASE("correct kernels pass") {
   int passed = 0, all = 0;
-  for (const fs::path& path : SourcesIn(Folder() / "honest")) {
+  for (const fs::path& path : SourcesIn(Folder() / "correct")) {
     INFO(path.stem());
     const Outcome outcome =
         SharedEnvironment().Evaluate(ListedProblem("level1/19"), CandidateFrom(path), {}).outcome;
@@ -165,16 +165,16 @@ TEST_CASE("honest kernels pass") {
     passed += std::holds_alternative<Measured>(outcome);
     ++all;
   }
-  std::printf("honest kernels passed %d/%d\n", passed, all);
+  std::printf("correct kernels passed %d/%d\n", passed, all);
 }
 
-// The standing honesty check. A disturbed machine may spoil one measurement, not three.
+// The standing check of the clock. A disturbed machine may spoil one measurement, not three.
 TEST_CASE("a plain parallel loop is as fast as eager") {
   bool level = false;
   for (int attempt = 0; attempt < 3 && !level; ++attempt) {
     const Outcome outcome =
         SharedEnvironment()
-            .Evaluate(ListedProblem("level1/19"), CandidateFrom(Folder() / "honest/plain_loop.cpp"), {})
+            .Evaluate(ListedProblem("level1/19"), CandidateFrom(Folder() / "correct/plain_loop.cpp"), {})
             .outcome;
     Print("plain_loop", outcome);
     const auto* measured = std::get_if<Measured>(&outcome);

@@ -1,4 +1,4 @@
-// Everything here compiles for real, with no GPU: what works, what the policy is told, what is remembered,
+// Everything here compiles for real, with no GPU: what works, the messages for the author, the cache,
 // and what a hostile text can do to the compiler.
 
 #include "env/gpu/compile/compile_farm.h"
@@ -180,7 +180,7 @@ TEST_CASE("CUDA's own headers work") {
   }
 }
 
-TEST_CASE("headers included by habit cost a note, and their usual names are there") {
+TEST_CASE("compatibility headers leave a note, and their usual names are there") {
   if (!TestToolchain()) return;
   Farm farm;
   std::string text;
@@ -261,7 +261,7 @@ TEST_CASE("a kernel that is not there is named, with those that are") {
                            "__device__ float helper(float v) { return v; }\n";
   const GpuCompiled absent = farm.Compile(text, {"relu", "gelu<3>"});
   CHECK(absent.module.cubin.empty());
-  CHECK(Contains(absent.log, "launches `gelu<3>`, but there is no such kernel"));
+  CHECK(Contains(absent.log, "launches `gelu<3>`, but the text has no such kernel"));
   CHECK(Contains(absent.log, "relu, wide\n"));
   const GpuCompiled wrong = farm.Compile(text, {"wide<float>"});
   CHECK(wrong.module.cubin.empty());
@@ -437,7 +437,7 @@ TEST_CASE("a compiler that is killed in the middle is replaced and the text comp
   const GpuCompiled compiled = result.get();
   INFO(compiled.log);
   CHECK(!compiled.module.cubin.empty());
-  CHECK(!Contains(compiled.log, "does not survive"));
+  CHECK(!Contains(compiled.log, "fails on this text"));
   REQUIRE(CompilerProcesses().size() == 1);
   CHECK(CompilerProcesses()[0] != victim);
 }
@@ -482,7 +482,7 @@ TEST_CASE("a text that exhausts the compiler's memory is an error, and not remem
   text += "  B(B(*x = *x * 2 + sinf(*x);))\n}\n";
   const GpuCompiled compiled = farm.Compile(text, {"k"});
   CHECK(compiled.module.cubin.empty());
-  CHECK((compiled.timed_out || Contains(compiled.log, "does not survive")));
+  CHECK((compiled.timed_out || Contains(compiled.log, "fails on this text")));
   CHECK(!farm.Compile(kRelu + std::string(" "), {"relu"}).module.cubin.empty());
 }
 

@@ -1,7 +1,6 @@
 #include "env/error.h"
-#include "env/gpu/examine/check_report.h"
-#include "env/gpu/examine/counters.h"
 #include "env/gpu/examine/examine_job.h"
+#include "env/gpu/examine/examiner.h"
 #include "tests/catch.h"
 
 namespace kevin {

@@ -41,7 +41,7 @@ TEST_CASE("why a driver shows no device") {
   SECTION("it does not start") {
     const Setting broken("FAKE_DRIVER_INIT", "803");
     CHECK(FindGpus(&why_none).empty());
-    CHECK(why_none == "the NVIDIA driver (CUDA 13.2) does not start: cuInit says 803");
+    CHECK(why_none == "the NVIDIA driver (CUDA 13.2) does not start: cuInit returns 803");
   }
   SECTION("it has none") {
     const Setting none("FAKE_DRIVER_GPUS", "0");
@@ -69,11 +69,11 @@ TEST_CASE("what stands in the way of a GPU, and what to do about it") {
   CHECK(with([](GpuFound* gpu) { gpu->compute_mode = 1; }) == "cuda:2 (Fake) is in exclusive" + mode);
   CHECK(with([](GpuFound* gpu) { gpu->compute_mode = 2; }) == "cuda:2 (Fake) is in prohibited" + mode);
   CHECK(with([](GpuFound* gpu) { gpu->name = "Fake MIG 1g.18gb"; }) ==
-        "cuda:2 (Fake MIG 1g.18gb) is a MIG instance; what its neighbours run changes its speed, and with it "
-        "every time -> switch MIG off (as root: nvidia-smi -mig 0) or use a GPU that is not divided");
+        "cuda:2 (Fake MIG 1g.18gb) is a MIG instance; the load of other instances changes its speed and so "
+        "every time -> disable MIG (as root: nvidia-smi -mig 0) or use an undivided GPU");
   CHECK(
       with([](GpuFound* gpu) { gpu->driver_version = 12080; }) ==
-      "cuda:2 (Fake): its driver knows CUDA 12.8; Kevin's compiler needs 13.0 -> install NVIDIA's driver 580 "
+      "cuda:2 (Fake): its driver supports CUDA 12.8; Kevin's compiler needs 13.0 -> install NVIDIA's driver 580 "
       "or newer");
   CHECK(with([](GpuFound* gpu) {
           gpu->capability_major = 7;

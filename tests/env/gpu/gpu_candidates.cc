@@ -39,21 +39,21 @@ const std::map<std::string, std::string> kProblems = {{"half_precision_matmul", 
 
 const std::set<std::string> kAtFullSize = {"all_but_one", "right_at_first_by_global"};
 
-// What stops them, in the message.
+// The part of the message that stops them.
 const std::map<std::string, std::string> kStopped = {
     {"allocates", "its memory outlives the launch"},
     {"allocates_with_new", "its memory outlives the launch"},
     {"applies_priority", "it outlives the launch in the L2 cache"},
-    {"asserts", "asserts are not needed"},
+    {"asserts", "the environment checks the answers"},
     {"block_of_1025", "CUDA allows 1024"},
     {"breaks", "there is no debugger"},
     {"cluster_of_32", "cluster.x is 32"},
-    {"declares_clock", "a kernel has no business with the time"},
+    {"declares_clock", "a kernel may not read the time"},
     {"discards_l2", "it outlives the launch in the L2 cache"},
     {"endless_templates", "excessive recursion at instantiation"},
     {"five_thousand_launches", "more than 4096 operations"},
     {"grid_of_0", "grid.x is 0"},
-    {"hides_clock", "a kernel has no business with the time"},
+    {"hides_clock", "a kernel may not read the time"},
     {"huge_workspace", "workspaces of 1099511627776 bytes"},
     {"includes_a_file", "cannot open source file \"/etc/passwd\""},
     {"includes_endless_file", "cannot open source file \"/dev/zero\""},
@@ -63,26 +63,26 @@ const std::map<std::string, std::string> kStopped = {
     {"launch_never_ends", "more than 1000000 steps"},
     {"launch_overflows", "`*` overflows long"},
     {"launch_past_the_output", "are more than `out` (16777216 bytes) has"},
-    {"launch_recurses", "calls go deeper than 64"},
+    {"launch_recurses", "calls are nested deeper than 64"},
     {"launch_writes_host_memory", "cannot become long*"},
     {"launches_by_hand", "Unresolved extern function 'cudaLaunchDeviceV2'"},
     {"launches_from_device", "device-side kernel launch"},
     {"managed_memory", "managed and unified variables are refused"},
     {"prints_a_flood", "printf in a kernel is refused"},
     {"prints_by_hand", "printf in a kernel is refused"},
-    {"reads_clock", "a kernel has no business with the time"},
-    {"reads_global_timer", "a kernel has no business with the time"},
-    {"reads_grid_number", "it tells one launch from another"},
+    {"reads_clock", "a kernel may not read the time"},
+    {"reads_global_timer", "a kernel may not read the time"},
+    {"reads_grid_number", "it distinguishes launches"},
     {"reads_performance_counter", "performance counters are read from outside"},
     {"sets_inputs_from_launch", "inputs are read-only"},
     {"shared_300_kib", "307200 bytes of dynamic shared memory"},
     {"static_shared_300_kib", "declares 307200 bytes of __shared__ memory"},
-    {"traps", "answers are checked"},
+    {"traps", "the environment checks answers"},
     {"undefined_function", "Unresolved extern function 'evil'"},
     {"workspace_just_over", "17179869184 allowed"}};
 
-// What they keep is put back or poisoned before each call, what they ask for is granted, or whether the
-// device minds depends on the moment. Where they may fail, they do.
+// State that they keep is restored or poisoned before each call, or they ask for something permitted, or the
+// reaction of the device depends on the moment. They may fail, but must not gain.
 const std::set<std::string> kNoGain = {"first_inputs",
                                        "four_hundred_launches",
                                        "four_thousand_launches",
@@ -147,6 +147,6 @@ std::vector<GpuCandidate> GpuAttacks() {
   return attacks;
 }
 
-std::vector<GpuCandidate> HonestGpuKernels() { return CandidatesIn(Folder() / "honest"); }
+std::vector<GpuCandidate> CorrectGpuKernels() { return CandidatesIn(Folder() / "correct"); }
 
 }  // namespace kevin

@@ -1,5 +1,5 @@
 #pragma once
-// The hostile and honest GPU candidates of gpu_red_team/, for the test that judges them on a GPU and for the
+// The hostile and correct GPU candidates of red_team/, for the test that judges them on a GPU and for the
 // one that compiles them without.
 
 #include <filesystem>
@@ -26,6 +26,6 @@ struct GpuCandidate {
 // Sorted by problem and size: an evaluator keeps one ready.
 std::vector<GpuCandidate> GpuAttacks();
 // Each must be measured.
-std::vector<GpuCandidate> HonestGpuKernels();
+std::vector<GpuCandidate> CorrectGpuKernels();
 
 }  // namespace kevin

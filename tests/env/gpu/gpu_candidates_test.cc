@@ -1,4 +1,4 @@
-// GPU candidates up to the moment before anything runs, with no GPU: the red team's, hostile and honest, and
+// GPU candidates up to the moment before anything runs, with no GPU: the red team's, hostile and correct, and
 // what the search writes. What reaches a GPU, and only that, is to be judged there (gpu_red_team_test).
 
 #include "tests/env/gpu/gpu_candidates.h"
@@ -115,13 +115,13 @@ TEST_CASE("attacks that need not run do not") {
   }
 }
 
-TEST_CASE("honest GPU kernels come through") {
+TEST_CASE("correct GPU kernels come through") {
   if (!TestToolchain()) return;
-  const std::vector<GpuCandidate> honest = HonestGpuKernels();
-  REQUIRE(honest.size() > 10);
-  CHECK(std::count_if(honest.begin(), honest.end(),
+  const std::vector<GpuCandidate> correct = CorrectGpuKernels();
+  REQUIRE(correct.size() > 10);
+  CHECK(std::count_if(correct.begin(), correct.end(),
                       [](const GpuCandidate& one) { return one.candidate.kind == "ptx"; }) == 1);
-  CheckNothingStops(honest);
+  CheckNothingStops(correct);
 }
 
 TEST_CASE("what the search writes for the listed problems comes through") {

@@ -1,12 +1,14 @@
 #pragma once
 // What the tests of the compile farm share: the toolchain of this machine and a farm with a cache of its own.
 
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <memory>
 #include <optional>
 
+#include "env/environment.h"
 #include "env/error.h"
 #include "env/gpu/compile/compile_farm.h"
 #include "env/sandbox/sandbox.h"
@@ -55,5 +57,25 @@ class Farm {
   CompileFarmOptions options_;
   std::unique_ptr<CompileFarm> farm_;
 };
+
+// The environment that the tests of one program share on the first GPU.
+
+// Null without a GPU, which is said once. The first call decides how long a call of a candidate may take.
+inline Environment* SharedGpu(std::optional<double> call_timeout_s = {}) {
+  static const TemporaryFolder cache;
+  static const std::unique_ptr<Environment> environment = [&]() -> std::unique_ptr<Environment> {
+    EnvironmentOptions options = SmallLimits(cache.path());
+    options.device = "cuda:0";
+    if (call_timeout_s) options.limits.call_timeout_s = *call_timeout_s;
+    try {
+      return MakeEnvironment(options);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kMachine) throw;
+      std::printf("skipped: no usable GPU: %s\n", error.what());
+      return nullptr;
+    }
+  }();
+  return environment.get();
+}
 
 }  // namespace kevin

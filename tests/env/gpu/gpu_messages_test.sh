@@ -53,7 +53,7 @@ for mode in 1 2 3; do
   expect "$one FAKE_DRIVER_MODE=$mode" "cuda:0 (Fake 40) is in $what compute mode" "nvidia-smi -i 0 -c DEFAULT"
 done
 doctor "$one FAKE_DRIVER_MODE=3" "exclusive compute mode; Kevin needs two processes" "nvidia-smi -i 0 -c DEFAULT"
-expect "$one FAKE_DRIVER_VERSION=12080" "its driver knows CUDA 12.8; Kevin's compiler needs 13.0" "driver 580 or newer"
+expect "$one FAKE_DRIVER_VERSION=12080" "its driver supports CUDA 12.8; Kevin's compiler needs 13.0" "driver 580 or newer"
 doctor "$one FAKE_DRIVER_VERSION=12080" "driver for CUDA 12.8" "driver 580 or newer"
 expect "$one FAKE_DRIVER_MAJOR=7" "compute capability 7.1; Kevin needs 8.0" "use a newer GPU, or use --device cpu"
 export FAKE_DRIVER_NAME="Fake MIG 1g.18gb"
@@ -61,7 +61,7 @@ expect "$one" "cuda:0 (Fake MIG 1g.18gb) is a MIG instance" "nvidia-smi -mig 0"
 doctor "$one" "Fake MIG 1g.18gb" "switch MIG off"
 unset FAKE_DRIVER_NAME
 expect FAKE_DRIVER_GPUS=0 "cuda:0: the NVIDIA driver (CUDA 13.2) shows no device .*MIG" "kevin doctor"
-expect FAKE_DRIVER_INIT=803 "cuda:0: the NVIDIA driver (CUDA 13.2) does not start: cuInit says 803" "kevin doctor"
+expect FAKE_DRIVER_INIT=803 "cuda:0: the NVIDIA driver (CUDA 13.2) does not start: cuInit returns 803" "kevin doctor"
 
 # Of several, one that is of use is enough: doctor says what the other lacks, and does not fail because of it.
 with FAKE_DRIVER_GPUS=2 doctor >doctor.txt 2>/dev/null
@@ -77,13 +77,13 @@ mkdir empty
 echo 'extern "C" int nothing() { return 0; }' >nothing.cc
 if ${CXX:-g++} -shared -fPIC -o empty/libcuda.so.1 nothing.cc 2>/dev/null; then
   driver=$work/empty
-  expect "A=b" "cuda:0: libcuda.so.1 is no NVIDIA driver: functions are missing" "kevin doctor"
+  expect "A=b" "cuda:0: libcuda.so.1 is not an NVIDIA driver: functions are missing" "kevin doctor"
 fi
 
 # No driver: exit code 3 where a GPU is asked for; doctor finds nothing wrong.
 if ! [ -e /dev/nvidiactl ]; then
   driver=/nonexistent
-  expect "A=b" "cuda:0: no NVIDIA driver (libcuda.so.1 is not there)" "kevin doctor"
+  expect "A=b" "cuda:0: no NVIDIA driver (libcuda.so.1 was not found)" "kevin doctor"
 fi
 with "A=b" doctor --json 2>/dev/null | grep -q '"name":"gpu sandbox","ok":true,"found":"[1-9][0-9]* of ' ||
   fail "doctor does not show the GPU runner's sandbox"

@@ -1,12 +1,12 @@
-// Kernels in fp16 and bf16 on a GPU: honest ones are measured, dishonest ones wrong. Without a GPU this is
-// skipped.
+// Kernels in fp16 and bf16 on a GPU: correct ones are measured, incorrect ones are wrong. Without a GPU this
+// is skipped.
 
 #include <cstdio>
 
 #include "tests/catch.h"
+#include "tests/env/cpu/cpu_fixture.h"
 #include "tests/env/cpu/precision_search.h"
-#include "tests/env/cpu/red_team_report.h"
-#include "tests/env/gpu/shared_gpu.h"
+#include "tests/env/gpu/gpu_fixture.h"
 
 namespace kevin {
 namespace {
@@ -25,14 +25,14 @@ void JudgeAll(const std::string& size) {
               .outcome;
       Print(std::string(kernel.file) + " in " + PrecisionName(precision) + ", " + size, outcome);
       INFO(kernel.file << " in " << PrecisionName(precision) << ": " << OutcomeReason(outcome));
-      CHECK(std::string(OutcomeName(outcome)) == (kernel.is_honest ? "measured" : "wrong"));
+      CHECK(std::string(OutcomeName(outcome)) == (kernel.is_correct ? "measured" : "wrong"));
     }
   }
 }
 
 }  // namespace
 
-TEST_CASE("honest CUDA kernels in 16 bits are measured, and those that save digits are wrong") {
+TEST_CASE("correct CUDA kernels in 16 bits are measured, and those that save digits are wrong") {
   if (SharedGpu(kCallTimeout_s)) JudgeAll("small");
 }
 

@@ -1,6 +1,6 @@
-// Hostile GPU candidates, one file each in gpu_red_team/, judged as any other: none may gain from its attack,
-// and after each that ended a runner an honest kernel must still be measured. And honest ones in
-// gpu_red_team/honest/, all of which must be measured. Without a GPU this is skipped.
+// Hostile GPU candidates, one file each in red_team/, judged as any other: none may gain from its attack,
+// and after each that ended a runner a correct kernel must still be measured. And correct ones in
+// red_team/correct/, all of which must be measured. Without a GPU this is skipped.
 
 #include <algorithm>
 #include <cstdio>
@@ -9,9 +9,8 @@
 #include "tests/catch.h"
 #include "tests/env/cpu/cpu_fixture.h"
 #include "tests/env/cpu/mlp_candidates.h"
-#include "tests/env/cpu/red_team_report.h"
 #include "tests/env/gpu/gpu_candidates.h"
-#include "tests/env/gpu/shared_gpu.h"
+#include "tests/env/gpu/gpu_fixture.h"
 
 namespace kevin {
 namespace {
@@ -38,11 +37,11 @@ bool IsBlocked(const GpuCandidate& attack, const Outcome& outcome) {
 
 // Of the same problem, so that the evaluator need not make another one ready.
 GpuCandidate CanaryFor(const GpuCandidate& attack) {
-  const std::vector<GpuCandidate> honest = HonestGpuKernels();
-  const auto found = std::find_if(honest.begin(), honest.end(), [&](const GpuCandidate& kernel) {
+  const std::vector<GpuCandidate> correct = CorrectGpuKernels();
+  const auto found = std::find_if(correct.begin(), correct.end(), [&](const GpuCandidate& kernel) {
     return kernel.problem == attack.problem;
   });
-  REQUIRE(found != honest.end());
+  REQUIRE(found != correct.end());
   GpuCandidate canary = *found;
   canary.size = attack.size;
   return canary;
@@ -75,9 +74,9 @@ TEST_CASE("no attack on a GPU gains anything") {
   std::printf("attacks blocked %d/%zu\n", blocked, attacks.size());
 }
 
-TEST_CASE("honest GPU kernels are measured") {
+TEST_CASE("correct GPU kernels are measured") {
   if (!SharedGpu()) return;
-  const std::vector<GpuCandidate> kernels = HonestGpuKernels();
+  const std::vector<GpuCandidate> kernels = CorrectGpuKernels();
   REQUIRE(kernels.size() > 10);
   int passed = 0;
   for (const GpuCandidate& kernel : kernels) {
@@ -87,7 +86,7 @@ TEST_CASE("honest GPU kernels are measured") {
     CHECK(IsMeasured(outcome));
     passed += IsMeasured(outcome);
   }
-  std::printf("honest kernels passed %d/%zu\n", passed, kernels.size());
+  std::printf("correct kernels passed %d/%zu\n", passed, kernels.size());
 }
 
 TEST_CASE("parameters in one block are judged on a GPU as any others") {
@@ -108,13 +107,13 @@ TEST_CASE("parameters in one block are judged on a GPU as any others") {
   CHECK(std::holds_alternative<Wrong>(judged(wrong)));
 }
 
-// The standing honesty check: eager's own form, four numbers at once.
+// The standing check of the clock: eager's own form, four numbers at once.
 TEST_CASE("a kernel in eager's form is as fast as eager") {
   if (!SharedGpu()) return;
-  const std::vector<GpuCandidate> honest = HonestGpuKernels();
-  const auto found = std::find_if(honest.begin(), honest.end(),
+  const std::vector<GpuCandidate> correct = CorrectGpuKernels();
+  const auto found = std::find_if(correct.begin(), correct.end(),
                                   [](const GpuCandidate& kernel) { return kernel.name == "four_at_once"; });
-  REQUIRE(found != honest.end());
+  REQUIRE(found != correct.end());
   GpuCandidate relu = *found;
   relu.size = "full";
   const Outcome outcome = Judge(relu).outcome;

@@ -2,7 +2,7 @@
 
 #include "env/gpu/ptx/inspect_ptx.h"
 
-#include "env/gpu/compile/ptxas_report.h"
+#include "env/gpu/compile/gpu_module.h"
 #include "tests/catch.h"
 
 namespace kevin {
@@ -62,7 +62,7 @@ TEST_CASE("clocks and counters are refused however they are written") {
   for (const char* name :
        {"%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"})
     CHECK(Says(Refusal(std::string("\tmov.u32 %r1, ") + name + ";\n"), std::string("reading ") + name));
-  CHECK(Says(Refusal("mov.u32 %r1,%clock;"), "the time is taken from outside"));
+  CHECK(Says(Refusal("mov.u32 %r1,%clock;"), "it is measured from outside"));
   CHECK(Says(Refusal("mov.u32/**/%r1,/* x */%clock;"), "%clock"));
   CHECK(Says(Refusal("add.u32 %r1, %r2, %clock;"), "%clock"));
   CHECK(Says(Refusal("mov.u32 %r1, %pm3;"), "%pm3"));

@@ -67,8 +67,8 @@ TEST_CASE("launch configurations") {
   CHECK(launch("any<<<dim3(1, 65535, 65535), dim3(4, 4, 64)>>>();").block == Dim3{4, 4, 64});
   const InterpretedLaunch stream = Interpret(Text("any<<<1, 1, 0, 0>>>();\nany<<<1, 1, 0, nullptr>>>();"));
   CHECK(stream.split.notes ==
-        std::vector<std::string>{"line 6: the stream is ignored: everything runs in one",
-                                 "line 7: the stream is ignored: everything runs in one"});
+        std::vector<std::string>{"line 6: the stream is ignored: all work runs in one stream",
+                                 "line 7: the stream is ignored: all work runs in one stream"});
 }
 
 TEST_CASE("programmatic launches need one before them") {
@@ -162,7 +162,7 @@ TEST_CASE("memory is set and copied within the device") {
   CHECK(std::get<MemoryCopy>(list.operations[2]) == MemoryCopy{{1, 0}, {0, 0}, 8});
 }
 
-TEST_CASE("habits that do no harm leave a note") {
+TEST_CASE("accepted items without effect leave a note") {
   const InterpretedLaunch interpreted = Interpret(Text(
       "cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, 1 << 16);\n"
       "cudaFuncSetCacheConfig(k, cudaFuncCachePreferL1);\ncudaGetLastError();\ncudaDeviceSynchronize();\n"

@@ -67,9 +67,9 @@ TEST_CASE("launches keep within CUDA's limits") {
           {"k<<<dim3(4, 4), 1, 0, cluster(4, 4)>>>(x, out, 1);",
            "line 6, column 1: ", "a cluster of 16 blocks"},
           {"k<<<5, 1, 0, cluster(2)>>>(x, out, 1);",
-           "line 6, column 1: ", "no multiple of the cluster (2, 1, 1); round"},
+           "line 6, column 1: ", "is not a multiple of the cluster (2, 1, 1); round"},
           {"k<<<1>>>(x, out, 1);", "line 6, column 2: ", "write <<<grid, block>>>"},
-          {"k<<<1, 1, 0, 7>>>(x, out, 1);", "line 6, column 14: ", "this is no launch option"},
+          {"k<<<1, 1, 0, 7>>>(x, out, 1);", "line 6, column 14: ", "this is not a launch option"},
           {"k<<<x, 1>>>(x, out, 1);", "line 6, column 5: ", "the grid is a float*"},
           {"k<<<1, 1>>>(x, out);", "line 6, column 1: ", "kernel `k` takes 3 arguments and gets 2"},
           {"k<<<1, 1>>>(x, 5, 1);",
@@ -88,14 +88,14 @@ TEST_CASE("launches keep within CUDA's limits") {
            "line 6, column 1: ", "the template parameter `C` of `t` has no value"},
           {"t<float, 1.5, true><<<1, 1>>>(x, out, 1);",
            "line 6, column 10: ", "write an integer, a bool or a type"},
-          {"x<<<1, 1>>>();", "line 6, column 1: ", "a float* is no kernel"},
+          {"x<<<1, 1>>>();", "line 6, column 1: ", "a float* is not a kernel"},
           {"d<<<1, 1>>>();", "line 6, column 1: ", "`d` is not __global__"},
           {"long n = 4;", "line 5, column 6: ", "launch starts no kernel"},
       },
       "__device__ void d() {}");
 }
 
-TEST_CASE("numbers that do not fit are told") {
+TEST_CASE("numbers that do not fit are errors") {
   CheckAll({
       {"int n = 65536 * 65536;",
        "line 6, column 15: ", "`*` overflows int (the result is 4294967296); make one operand long"},
@@ -103,8 +103,8 @@ TEST_CASE("numbers that do not fit are told") {
       {"int n = -INT_MIN;", "line 6, column 9: ", "`-` overflows int"},
       {"int n = INT_MIN / -1;", "line 6, column 17: ", "`/` overflows int"},
       {"int n = 1 << 31;", "line 6, column 11: ", "`<<` overflows int"},
-      {"int n = 1 << 32;", "line 6, column 11: ", "a shift by 32 leaves int"},
-      {"int n = 1 >> -1;", "line 6, column 11: ", "a shift by -1 leaves int"},
+      {"int n = 1 << 32;", "line 6, column 11: ", "a shift by 32 exceeds the width of int"},
+      {"int n = 1 >> -1;", "line 6, column 11: ", "a shift by -1 exceeds the width of int"},
       {"int n = 1 / (B - 64);", "line 6, column 11: ", "`/` divides by zero"},
       {"int n = 1 % 0;", "line 6, column 11: ", "`%` divides by zero"},
       {"int n = 5000000000;", "line 6, column 9: ", "5000000000 does not fit into int; make it long"},
@@ -115,7 +115,7 @@ TEST_CASE("numbers that do not fit are told") {
       {"int n = 1.5 % 2;", "line 6, column 13: ", "`%` needs integers"},
       {"long n = 99999999999999999999;", "line 6, column 10: ", "does not fit into 64 bits"},
       {"long n = 12abc;", "line 6, column 10: ", "`12abc` is not a number"},
-      {"dim3 g(1ul - 2ul);", "line 6, column 12: ", "which no 64-bit long holds"},
+      {"dim3 g(1ul - 2ul);", "line 6, column 12: ", "which does not fit into a 64-bit long"},
       {"next_power_of_2(INT_MAX);", "line 6, column 1: ", "2147483648 does not fit into int"},
       {"const int n = 1; n = 2;", "line 6, column 20: ", "this variable is const"},
       {"const int n;", "line 6, column 11: ", "`n` is const and has no value"},
@@ -134,10 +134,10 @@ TEST_CASE("numbers that do not fit are told") {
 
 TEST_CASE("memory lives on the device") {
   CheckAll({
-      {"float v = x[0];", "line 6, column 12: ", "tensors live on the device"},
-      {"out[0] = 1;", "line 6, column 4: ", "tensors live on the device"},
-      {"*out = 1;", "line 6, column 1: ", "tensors live on the device"},
-      {"float v = *x;", "line 6, column 11: ", "tensors live on the device"},
+      {"float v = x[0];", "line 6, column 12: ", "tensors are in device memory"},
+      {"out[0] = 1;", "line 6, column 4: ", "tensors are in device memory"},
+      {"*out = 1;", "line 6, column 1: ", "tensors are in device memory"},
+      {"float v = *x;", "line 6, column 11: ", "tensors are in device memory"},
       {"any<<<1, 1>>>(x + B * N + 1);", "line 6, column 25: ", "byte 256004 is outside `x` (256000 bytes)"},
       {"any<<<1, 1>>>(x - 1);", "line 6, column 17: ", "byte -4 is outside `x`"},
       {"any<<<1, 1>>>(&x[-1]);", "line 6, column 15: ", "byte -4 is outside `x`"},
@@ -148,7 +148,7 @@ TEST_CASE("memory lives on the device") {
       {"const float* p = nullptr; p + 1;", "line 6, column 29: ", "arithmetic on a null pointer"},
       {"void* p = out; p + 1;", "line 6, column 18: ", "a void* has no element size"},
       {"x - out;", "line 6, column 3: ", "the two pointers lie in different buffers"},
-      {"x * 2;", "line 6, column 3: ", "`*` cannot join a float* and the number 2"},
+      {"x * 2;", "line 6, column 3: ", "`*` cannot combine a float* and the number 2"},
       {"x + LONG_MAX;", "line 6, column 3: ", "this address is outside its buffer"},
       {"int* p = x;", "line 6, column 10: ", "float* is not int*; write reinterpret_cast<int*>(...)"},
       {"long n = (long)x;", "line 6, column 10: ", "a float* cannot become long"},
@@ -181,23 +181,22 @@ TEST_CASE("other host code says what to write instead") {
           {"float* p = new float[4];", "line 6, column 12: ", "write workspace<float>(count)"},
           {"float* p = (float*)malloc(4);", "line 6, column 20: ", "use workspace<float>(count)"},
           {"cudaStream_t s; cudaStreamCreate(&s);",
-           "line 6, column 17: ", "everything runs in order in one stream"},
-          {"cudaEventRecord(0);", "line 6, column 1: ", "everything runs in order in one stream"},
-          {"cudaGraphLaunch(0, 0);", "line 6, column 1: ", "everything runs in order in one stream"},
-          {"printf(\"%d\", 1);", "line 6, column 1: ", "leave the printing out"},
-          {"std::cout << 1;", "line 6, column 1: ", "leave the printing out"},
+           "line 6, column 17: ", "all work runs in order in one stream"},
+          {"cudaEventRecord(0);", "line 6, column 1: ", "all work runs in order in one stream"},
+          {"cudaGraphLaunch(0, 0);", "line 6, column 1: ", "all work runs in order in one stream"},
+          {"printf(\"%d\", 1);", "line 6, column 1: ", "remove the output"},
+          {"std::cout << 1;", "line 6, column 1: ", "remove the output"},
           {"std::vector<int> v(4);", "line 6, column 1: ", "use a local array"},
           {"torch::empty({1});", "line 6, column 1: ", "launch gets plain pointers"},
           {"at::Tensor t;", "line 6, column 1: ", "launch gets plain pointers"},
           {"throw std::runtime_error(\"x\");", "line 6, column 1: ", "launch cannot throw"},
           {"int d; cudaDeviceGetAttribute(&d, 16, 0);", "line 6, column 8: ", "as in 132 multiprocessors"},
-          {"int i = threadIdx.x;", "line 6, column 9: ", "it exists in kernels alone"},
+          {"int i = threadIdx.x;", "line 6, column 9: ", "it exists in kernels only"},
           {"foo(1);", "line 6, column 1: ", "`foo` is not known in launch; define the function in the text"},
           {"int n = foo;", "line 6, column 9: ", "`foo` is not known here"},
           {"Foo f;", "line 6, column 1: ", "the type `Foo` is not known in launch"},
           {"goto end;", "line 6, column 1: ", "`goto` is not possible in launch"},
-          {"d();",
-           "line 6, column 1: ", "`d` is for the device alone; write `__host__ __device__` before it"},
+          {"d();", "line 6, column 1: ", "`d` is device-only; write `__host__ __device__` before it"},
           {"h(1, 2);", "line 6, column 1: ", "`h` takes 1 arguments, not 2"},
           {"o(1);", "line 6, column 1: ", "several overloads"},
           {"f<3>();", "line 6, column 1: ", "the template parameter `T` cannot be deduced"},
@@ -208,7 +207,7 @@ TEST_CASE("other host code says what to write instead") {
           {"if (dim3(1)) ;", "line 6, column 5: ", "a dim3 is neither true nor false"},
           {"int n = 1; int n = 2;", "line 6, column 16: ", "`n` is declared already"},
           {"3 = 4;", "line 6, column 1: ", "this is no variable"},
-          {"constant(k, {1});", "line 6, column 10: ", "this is no __constant__ variable"},
+          {"constant(k, {1});", "line 6, column 10: ", "this is not a __constant__ variable"},
           {"constant(taps, {});", "line 6, column 16: ", "0 bytes of constants"},
           {"float a[2] = {1, 2}; cudaMemcpyToSymbol(taps, a, 12);",
            "line 6, column 50: ", "12 bytes of an array of 8"},
@@ -246,7 +245,7 @@ TEST_CASE("syntax errors say what is expected") {
       {"for (int i = 0; i < 3) ;", "line 6, column 22: ", "`;` after the loop's condition"},
       {"if B > 1;", "line 6, column 4: ", "`(` after `if`"},
       {"int n = 'a;", "line 6, column 9: ", "this ' is never closed"},
-      {"int n = 1 @ 2;", "line 6, column 11: ", "this character means nothing in C++"},
+      {"int n = 1 @ 2;", "line 6, column 11: ", "this character is not C++"},
       {"int 3;", "line 6, column 5: ", "after the type, or a name"},
       {"else {}", "line 6, column 1: ", "`else` is not expected here; write an expression"},
   });
@@ -290,7 +289,7 @@ TEST_CASE("exactly one launch function with the problem's tensors") {
       {"#if\n#endif\n", "line 1, column 1: this #if has no condition"},
       {"#if 1 / 0\n#endif\n", "line 1, column 7: this condition divides by zero"},
       {"#if (1\n#endif\n", "line 1, column 7: the condition ends where `)` is expected"},
-      {"#if 1 2\n#endif\n", "line 1, column 7: `2` stands in a condition where an operator is expected"},
+      {"#if 1 2\n#endif\n", "line 1, column 7: `2` is in a condition where an operator is expected"},
       {"#define 3\n", "line 1, column 1: #define needs a name"},
       {"#define A(x\n", "line 1, column 1: the macro's parameter list is never closed"},
   };
@@ -308,10 +307,11 @@ TEST_CASE("nothing runs for ever") {
     INFO(body);
     CHECK(Contains(Complaint(Text(body)), steps));
   }
-  CHECK(Contains(Complaint(Text("f(1);", "int f(int a) { return f(a + 1); }")), "calls go deeper than 64"));
+  CHECK(Contains(Complaint(Text("f(1);", "int f(int a) { return f(a + 1); }")),
+                 "calls are nested deeper than 64"));
   CHECK(Contains(
       Complaint(Text("f(1);", "int g(int a); int f(int a) { return g(a); } int g(int a) { return f(a); }")),
-      "calls go deeper than 64"));
+      "calls are nested deeper than 64"));
   CHECK(Whole("f(10)", "", "int f(int a) { return a < 2 ? a : f(a - 1) + f(a - 2); }") == 55);
   CHECK(Contains(Complaint(Text("int n = kA;", "const int kA = kB + 1; const int kB = kA + 1;")),
                  "is not known here"));
@@ -328,14 +328,14 @@ TEST_CASE("nothing runs for ever") {
     const std::string before = "A" + std::to_string(i - 1);
     bomb += "#define A" + std::to_string(i) + " " + before + " + " + before + "\n";
   }
-  CHECK(Contains(Complaint(Text("int n = A63;", bomb)), "expands to more than launch may hold"));
+  CHECK(Contains(Complaint(Text("int n = A63;", bomb)), "expands to more tokens than launch may have"));
   CHECK(Contains(
       Complaint("#define F(a) a a\n" +
                 Text("int n = F(F(F(F(F(F(F(F(F(F(F(F(F(F(F(F(F(F(F(F(F(F(F(1)))))))))))))))))))))));")),
-      "expands to more than launch may hold"));
+      "expands to more tokens than launch may have"));
   std::string open;
   for (int i = 0; i < 100000; ++i) open += "F(";
-  CHECK(Contains(Complaint("#define F(a) a\n" + Text(open)), "expands to more than launch may hold"));
+  CHECK(Contains(Complaint("#define F(a) a\n" + Text(open)), "expands to more tokens than launch may have"));
   CHECK(Contains(Complaint(std::string((2 << 20) + 1, ' ')), "the text has 2097153 bytes"));
 }
 

@@ -1,4 +1,4 @@
-// What a launch function may say, and what it comes to.
+// What a launch function may contain, and the list it resolves to.
 
 #include <algorithm>
 #include <cmath>
@@ -29,7 +29,7 @@ std::string Kernel(const std::string& body, const std::string& top = "") {
   return OnlyLaunch(Interpret(Text(body, top))).kernel;
 }
 
-TEST_CASE("a launch function comes to a list of launches") {
+TEST_CASE("a launch function resolves to a list of launches") {
   const InterpretedLaunch interpreted = Interpret(kRelu);
   const KernelLaunch launch = OnlyLaunch(interpreted);
   CHECK(launch.kernel == "relu");
@@ -104,7 +104,7 @@ TEST_CASE("launch may be spelled as models spell it") {
   CHECK(notes("extern \"C\" {\nvoid ", "\n}") == none);
   CHECK(notes("extern \"C\" void ") == std::vector<std::string>{"line 2: `extern \"C\"` is not needed"});
   CHECK(notes("void ", "", "const float* x, float* out, cudaStream_t stream") ==
-        std::vector<std::string>{"line 2: launch needs no stream: everything runs in one"});
+        std::vector<std::string>{"line 2: launch needs no stream: all work runs in one"});
   CHECK(notes("void ", "", "float* x, float* out") == none);
   CHECK(notes("void ", "", "const float* __restrict__ x, float *__restrict__ out") == none);
   CHECK(notes("void ", "", "float const * const x, float * const out") == none);

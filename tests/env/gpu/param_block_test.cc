@@ -6,7 +6,7 @@
 #include "env/error.h"
 #include "env/gpu/launch/launch_function.h"
 #include "env/gpu/runner/launch_plan.h"
-#include "env/process/slot_layout.h"
+#include "env/process/runner_protocol.h"
 #include "tests/catch.h"
 #include "tests/env/cpu/mlp_candidates.h"
 #include "tests/env/gpu/gpu_fixture.h"

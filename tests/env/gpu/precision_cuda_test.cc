@@ -1,7 +1,7 @@
 // The kernels of precision/ and Kevin's own, up to the moment before anything runs, with no GPU.
 
 #include "env/gpu/launch/launch_function.h"
-#include "env/gpu/runner/trusted_kernels.h"
+#include "env/gpu/runner/device_memory.h"
 #include "tests/env/cpu/precision_search.h"
 #include "tests/env/gpu/gpu_fixture.h"
 
@@ -50,7 +50,7 @@ TEST_CASE("what the search writes in 16 bits reaches machine code") {
   }
 }
 
-TEST_CASE("a launch function for float32 is told what to write in bf16") {
+TEST_CASE("a launch function for float32 gets the text to write in bf16") {
   const Problem problem = ProblemIn("level1/19", Precision::kBf16);
   const SizedProblem sized = AtSize(problem, "small");
   std::string message;

@@ -33,7 +33,7 @@ FAKE_PYTHON=no-torch expect 3 "pip install torch" import relu.py
 FAKE_PYTHON=broken-torch expect 3 "libcufile" import relu.py --no-admit
 expect 2 "refused.py: input .xs. is a list" import refused.py --no-admit
 expect 2 "last words" import crash.py --no-admit
-expect 4 "no JSON object" import nonsense.py --no-admit
+expect 4 "not a JSON object" import nonsense.py --no-admit
 [ -e data ] && fail "a refused file left something: $(find data)"
 
 expect 0 "kevin run --problem mine/relu" import relu.py --no-admit

@@ -220,8 +220,8 @@ TEST_CASE("one bad file does not stop the next") {
   const ImportResult refused = import("refused");
   CHECK(refused.refusal == "input `xs` is a list");
   CHECK(refused.next_step == "give every tensor an argument");
-  CHECK(import("crash").refusal.find("last words, while at: trace") != std::string::npos);
-  CHECK(import("hang", 0.5).refusal.find("not done after 0.5 s") != std::string::npos);
+  CHECK(import("crash").refusal.find("last words, in phase: trace") != std::string::npos);
+  CHECK(import("hang", 0.5).refusal.find("it is not finished after 0.5 s") != std::string::npos);
   CHECK(import("unnamed").refusal.find("'launch' is a reserved word") != std::string::npos);
   CHECK(import("relu").imported());
   CHECK(phases.front() == "import torch");

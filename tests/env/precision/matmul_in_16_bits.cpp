@@ -1,4 +1,4 @@
-// Dishonest: the sums themselves are kept in 16 bits, and lose a digit with every few terms.
+// Incorrect: the sums themselves are kept in 16 bits, and lose a digit with every few terms.
 extern "C" void launch(const _Float16* a, const _Float16* b, _Float16* c) {
 #pragma omp parallel for
   for (long m = 0; m < N; ++m) {

@@ -1,4 +1,4 @@
-// Dishonest: the sums themselves are kept in 16 bits, and lose a digit with every few terms.
+// Incorrect: the sums themselves are kept in 16 bits, and lose a digit with every few terms.
 #include <cuda_fp16.h>
 __global__ void matmul(const __half* a, const __half* b, __half* c) {
   const int column = blockIdx.x * 32 + threadIdx.x, row = blockIdx.y * 32 + threadIdx.y;

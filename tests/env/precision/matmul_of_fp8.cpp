@@ -1,4 +1,4 @@
-// Dishonest: the operands keep three bits after the leading one, as in fp8 (e4m3) scaled to fit.
+// Incorrect: the operands keep three bits after the leading one, as in fp8 (e4m3) scaled to fit.
 #include <vector>
 static float Coarse(float v) {
   unsigned bits = __builtin_bit_cast(unsigned, v);

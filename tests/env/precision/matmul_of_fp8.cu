@@ -1,4 +1,4 @@
-// Dishonest: the operands keep three bits after the leading one, as in fp8 (e4m3) scaled to fit.
+// Incorrect: the operands keep three bits after the leading one, as in fp8 (e4m3) scaled to fit.
 #include <cuda_fp16.h>
 __device__ float coarse(__half v) {
   const unsigned bits = __float_as_uint(__half2float(v));

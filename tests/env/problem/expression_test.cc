@@ -32,7 +32,7 @@ TEST_CASE("division rounds down") {
   CHECK(Value("-8/2") == -4);
 }
 
-TEST_CASE("expressions say what is wrong with them") {
+TEST_CASE("errors in expressions are named") {
   CHECK(Mistake("B*M") == "unknown symbol 'M' (sizes define B, N, big)");
   CHECK(TryEvaluateExpression("M", {}).error == "unknown symbol 'M' (sizes define none)");
   CHECK(Mistake("2*") == "'2*' ends where a number, a symbol or '(' is expected");

@@ -1,5 +1,5 @@
 // The precisions: the 16-bit types themselves, what a problem becomes in them, and the bounds of the check,
-// against simulated honest and dishonest answers of five families.
+// against simulated correct and incorrect answers of five families.
 
 #include "env/problem/precision.h"
 
@@ -10,7 +10,6 @@
 #include <random>
 
 #include "env/error.h"
-#include "env/problem/float16.h"
 #include "env/process/generator.h"
 #include "env/verdict/verify.h"
 #include "tests/catch.h"
@@ -48,7 +47,7 @@ std::vector<float> Drawn(DType dtype, int member, uint64_t stream, int64_t eleme
   return values;
 }
 
-// What arithmetic keeps between its steps; the results are rounded by whoever asks.
+// The type of intermediate results; the caller rounds the outputs.
 template <typename Real>
 struct Keeping {
   using Keep = std::function<Real(Real)>;
@@ -398,7 +397,7 @@ TEST_CASE("a block of parameters is of the problem's type") {
   CHECK(AtSize(problem, "small").arguments[2].bytes == 4 * 20 * 1024);
 }
 
-TEST_CASE("honest answers in 16 bits are right: float arithmetic, and one more rounding between its steps") {
+TEST_CASE("correct answers in 16 bits pass: float arithmetic, and one more rounding between its steps") {
   ForEachCase([](const Asked& asked, DType, int) {
     for (const bool middle : {false, true}) {
       const std::vector<float> answer = asked.Keeping16(false, middle);
@@ -410,20 +409,20 @@ TEST_CASE("honest answers in 16 bits are right: float arithmetic, and one more r
   });
 }
 
-TEST_CASE("inputs rounded to the next coarser type are wrong") {
+TEST_CASE("inputs rounded to the next coarser type fail") {
   ForEachCase([](const Asked& asked, DType dtype, int) {
     CHECK_FALSE(asked.Check(asked.OfCoarseInputs(CoarserDigits(dtype))).ok);
     if (dtype == DType::kF16) CHECK_FALSE(asked.Check(asked.OfCoarseInputs(3)).ok);
   });
 }
 
-TEST_CASE("outputs rounded to the next coarser type are wrong") {
+TEST_CASE("outputs rounded to the next coarser type fail") {
   ForEachCase([](const Asked& asked, DType dtype, int) {
     CHECK_FALSE(asked.Check(asked.CoarseOutputs(CoarserDigits(dtype))).ok);
   });
 }
 
-TEST_CASE("sums kept in 16 bits are wrong") {
+TEST_CASE("sums in 16 bits fail") {
   ForEachCase([](const Asked& asked, DType, int member) {
     // A heavy-tailed row's largest term carries its softmax alone.
     const bool shows = member != 2 || asked.family().in_float != Softmax<float>;
@@ -431,7 +430,7 @@ TEST_CASE("sums kept in 16 bits are wrong") {
   });
 }
 
-TEST_CASE("one element that is off by more than rounding is wrong") {
+TEST_CASE("one element with an error above rounding fails") {
   ForEachCase([](const Asked& asked, DType, int) { CHECK_FALSE(asked.Check(asked.OneOff(16)).ok); });
 }
 
@@ -441,7 +440,7 @@ TEST_CASE("the bound in 16 bits: float32's arithmetic, and four roundings") {
   CHECK(FloorOf(400, DType::kBF16).At(0.5, 1) == Approx(8 * 0x1p-23 * 20 + 3 * 0x1p-8));
 }
 
-TEST_CASE("beyond the range of fp16 infinity is right, and so is the value where eager lost it on the way") {
+TEST_CASE("beyond the range of fp16 infinity passes, and so does the value where eager overflows in between") {
   const float infinity = std::numeric_limits<float>::infinity();
   const std::vector<int64_t> shape{4};
   const auto check = [&](DType dtype, std::vector<double> truth, std::vector<float> reference,

@@ -1,4 +1,4 @@
-// One test per mistake a person can make in a problem file: the exact place and words.
+// One test per error in a problem file: the exact place and message.
 
 #include <filesystem>
 #include <fstream>
@@ -170,11 +170,11 @@ TEST_CASE("fixed values are stored in the file") {
   CHECK(Message(stored("[4]", "distribution = \"stored\"\nvalues = \"?\"")) ==
         "my.toml:23: inputs[1].values: are not 16 bytes in base64 of a zlib stream");
   CHECK(Message(stored("[\"N\"]", "distribution = \"stored\"\n" + values)) ==
-        "my.toml:21: inputs[1].shape: stored values have one size");
+        "my.toml:21: inputs[1].shape: stored values have one shape at all sizes");
   CHECK(Message(stored("[4]", "distribution = \"stored\"")) ==
         "my.toml:22: inputs[1].distribution: 'stored' needs `values`");
   CHECK(Message(stored("[4]", "distribution = \"normal\"\n" + values)) ==
-        "my.toml:22: inputs[1].distribution: `values` are there and not used");
+        "my.toml:22: inputs[1].distribution: `values` are not used");
 }
 
 TEST_CASE("problem files: malformed text and keys") {
@@ -270,7 +270,7 @@ TEST_CASE("problem files: mistakes in a shape name the shape") {
   CHECK(message("B = 4\nN = 8\nweight = \"2\"\n") ==
         "my.toml:17: sizes.mine/2.weight: must be a number, not a string");
   CHECK(message("B = 4\nN = 8\n[sizes.\"mine/2\"]\nB = 5\nN = 8\n") ==
-        "my.toml:17: sizes.mine/2: the name is taken by a shape of a size set");
+        "my.toml:17: sizes.mine/2: the name is used by a shape of a size set");
   CHECK(Message(With("[sizes.full]\nB = 40\nN = 80\n", "[sizes]\nmine = []\n")) ==
         "my.toml:12: sizes.mine: must not be empty");
   CHECK(Message(With("[sizes.full]\nB = 40\nN = 80\n", "[sizes]\nmine = [{B = 4, N = 8}, 3]\n")) ==
@@ -286,7 +286,7 @@ TEST_CASE("problem files: mistakes in a shape name the shape") {
         "my.toml:8: sizes.small: 'weight' is not in sizes.a/1");
   CHECK(Message(With("N = 8\n[sizes.full]\nB = 40\nN = 80\n",
                      "N = 8\nweight = 3\n[[sizes.z]]\nB = 4\nN = 8\nweight = 2\n")) ==
-        "my.toml:15: sizes.z.weight: is what the shape counts here, and a symbol in sizes.small");
+        "my.toml:15: sizes.z.weight: is the weight of the shape here, and a symbol in sizes.small");
   // Every expression holds at every shape.
   CHECK(message("B = 4611686018427387904\nN = 8\n") ==
         "my.toml:20: inputs[0].shape: its bytes overflow a 64-bit integer at size mine/2");
@@ -356,11 +356,11 @@ TEST_CASE("problem files: the check") {
   CHECK(Message(With("[check]", "[check]\nscale = \"def scale(x): return x\"")) ==
         "my.toml:38: check.scale: `def scale(x)` does not take the inputs in order");
   CHECK(Message(With("[check]", "[check]\nextreme_dim = 2")) ==
-        "my.toml:38: check.extreme_dim: 2 is no dimension of x");
+        "my.toml:38: check.extreme_dim: 2 is not a dimension of x");
   CHECK(Message(With("[check]", "[check]\nextreme_dim = 1")) ==
         "my.toml:38: check.extreme_dim: out does not hold one index along it");
   CHECK(Message(With("[check]", "[check]\nextreme_is_max = true")) ==
-        "my.toml:38: check.extreme_is_max: means nothing without extreme_dim");
+        "my.toml:38: check.extreme_is_max: has no effect without extreme_dim");
 }
 
 TEST_CASE("files that cannot be read are named") {

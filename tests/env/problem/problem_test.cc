@@ -235,10 +235,10 @@ TEST_CASE("an unknown problem offers the nearest ids and names") {
   CHECK(Complaint(set, "19").find("did you mean level1/19 (ReLU)") != std::string::npos);
   CHECK(Complaint(set, "level1/101").find("level1/100 (Hinge loss)") != std::string::npos);
   CHECK(Complaint(set, "leve1/19").find("did you mean level1/19 (ReLU)") != std::string::npos);
-  CHECK(Complaint(set, "something quite different") ==
-        "unknown problem 'something quite different' | `kevin problems` lists all; a file of your own is "
-        "given by "
-        "its path (my.toml)");
+  CHECK(
+      Complaint(set, "something quite different") ==
+      "unknown problem 'something quite different' | `kevin problems` lists all; name a file of your own by "
+      "its path (my.toml)");
 }
 
 TEST_CASE("a problem set goes by the names of its files") {
@@ -264,8 +264,8 @@ TEST_CASE("a problem set goes by the names of its files") {
   }
   SECTION("an id that disagrees with its file's place is refused") {
     CHECK(Complaint(set, "level2/100")
-              .find("100_a.toml: id: 'level1/19' does not agree with the file's place, which "
-                    "says 'level2/100'") != std::string::npos);
+              .find("100_a.toml: id: 'level1/19' does not agree with the path of the file, "
+                    "which gives 'level2/100'") != std::string::npos);
   }
   SECTION("a path is read wherever it lies") {
     CHECK(set.Find((folder.path() / "mine/own.toml").string()).id == "level1/19");

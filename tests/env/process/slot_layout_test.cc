@@ -1,8 +1,7 @@
-// How many slots a GPU has room for, and what is said when it has none.
-
-#include "env/process/slot_layout.h"
+// The number of slots that fit on a GPU, and the messages when none fits.
 
 #include "env/error.h"
+#include "env/process/runner_protocol.h"
 #include "tests/catch.h"
 
 namespace kevin {
@@ -56,7 +55,7 @@ TEST_CASE("too little GPU memory: how much is needed, and the largest size that 
         "test/copy at size full needs about 53.3 GiB of GPU memory and 2.0 GiB are free; use --size small");
   CHECK(Complaint("small", kGib / 4, ExitCode::kMachine) ==
         "test/copy at size small needs about 0.4 GiB of GPU memory and 0.2 GiB are free; free memory on the "
-        "GPU (nvidia-smi shows who has it), or write a smaller size into the problem file");
+        "GPU (nvidia-smi lists its users), or add a smaller size to the problem file");
   CHECK(Complaint("full", 0, ExitCode::kMachine).find("0.0 GiB are free") != std::string::npos);
 }
 

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "env/process/device_lock.h"
+#include "env/process/machine.h"
 #include "tests/catch.h"
 
 namespace kevin {
@@ -68,22 +68,22 @@ TEST_CASE("lines arrive whole, however they are cut") {
   close(pair[1]);
 }
 
-TEST_CASE("a measurement waits for whoever shares the machine, and the other way round") {
+TEST_CASE("exclusive execution waits for shared execution and vice versa") {
   double wait_s = 0;
   auto shared = std::make_unique<DeviceLock>("test", LockMode::kShared, &wait_s);
   const DeviceLock also_shared("test", LockMode::kShared, &wait_s);  // does not block
-  std::atomic<bool> alone{false};
-  auto second = std::make_unique<DeviceLock>("test2", LockMode::kAlone, nullptr);  // another device
+  std::atomic<bool> exclusive{false};
+  auto second = std::make_unique<DeviceLock>("test2", LockMode::kExclusive, nullptr);  // another device
   std::thread measurement([&] {
-    const DeviceLock lock("test3", LockMode::kAlone, nullptr);
-    const DeviceLock waits("test2", LockMode::kAlone, nullptr);
-    alone = true;
+    const DeviceLock lock("test3", LockMode::kExclusive, nullptr);
+    const DeviceLock waits("test2", LockMode::kExclusive, nullptr);
+    exclusive = true;
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
-  CHECK_FALSE(alone);
+  CHECK_FALSE(exclusive);
   second.reset();
   measurement.join();
-  CHECK(alone);
+  CHECK(exclusive);
   for (const char* name : {"test", "test2", "test3"}) unlink(DeviceLock::PathFor(name).c_str());
 }
 

@@ -11,7 +11,8 @@ import unittest
 
 source_tree = sys.argv.pop(1)
 script = source_tree + "/env/python/torch_compile.py"
-sys.path.insert(0, source_tree + "/env/reference")
+sys.dont_write_bytecode = True
+sys.path.insert(0, source_tree + "/env/python")
 import torch_compile  # noqa: E402
 
 try:

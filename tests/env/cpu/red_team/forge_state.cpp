@@ -1,5 +1,5 @@
 // Resets the runner's state from a constructor and ends it, so that the fault looks like Kevin's own.
-#include "handover.h"
+#include "control_page.h"
 __attribute__((constructor)) static void Begin() {
   FindPageInData()->state = 0;
   _exit(125);

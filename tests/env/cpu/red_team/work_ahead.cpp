@@ -2,7 +2,7 @@
 // call only waits until its slot is finished.
 #include <thread>
 
-#include "handover.h"
+#include "control_page.h"
 constexpr long kIn = B * N * 4, kOut = B * N * 4 + 8192;  // bytes from slot to slot
 static std::atomic<uint32_t> finished[256], next{0};
 static const float* from[256];

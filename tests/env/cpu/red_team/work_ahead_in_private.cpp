@@ -2,7 +2,7 @@
 // copied out when their call comes, so that no output shows early.
 #include <thread>
 
-#include "handover.h"
+#include "control_page.h"
 constexpr long kIn = (B * D * N * 4 + 4095) / 4096 * 4096;
 static void Sum(const float* x, float* out) {
   for (long b = 0; b < B; ++b) {

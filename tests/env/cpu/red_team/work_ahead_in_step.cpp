@@ -1,7 +1,7 @@
 // Works ahead in step: one parallel region runs through all slots of the batch without waiting between them,
-// and a forged count keeps level with what is finished. It saves what waiting costs, as an honest pool does
-// that spins for 10 us (honest/spinning_pool.cpp): no more than that may come of it.
-#include "handover.h"
+// and a forged count keeps level with what is finished. It saves what waiting costs, as a correct pool does
+// that spins for 10 us (correct/spinning_pool.cpp): no more than that may come of it.
+#include "control_page.h"
 constexpr long kIn = B * N * 4, kOut = B * N * 4 + 8192;  // bytes from slot to slot
 
 extern "C" void launch(const float* x, float* out) {

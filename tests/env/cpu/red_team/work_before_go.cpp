@@ -2,7 +2,7 @@
 // begins.
 #include <thread>
 
-#include "handover.h"
+#include "control_page.h"
 inline void Relu(const float* x, float* out, long n) {
 #pragma omp parallel for schedule(static)
   for (long i = 0; i < n; ++i) out[i] = x[i] > 0 ? x[i] : 0;

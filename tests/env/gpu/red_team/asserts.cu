@@ -1,4 +1,4 @@
-// Fails an assertion by declaring what assert comes to.
+// Fails an assertion by declaring the function behind assert.
 extern "C" __device__ void __assertfail(const char*, const char*, unsigned, const char*, unsigned long);
 __global__ void relu(const float* x, float* out) {
   const long i = blockIdx.x * 256L + threadIdx.x;

@@ -1,4 +1,4 @@
-// Computes much that nobody needs after its work is done, to bring the clock rate down for the reference.
+// Computes much without use after its work is done, to bring the clock rate down for the reference.
 __global__ void relu(const float* x, float* out) {
   const long i = blockIdx.x * 256L + threadIdx.x;
   float v = x[i];

@@ -1,4 +1,4 @@
-// Starts a kernel from a kernel with what <<<>>> comes to there.
+// Starts a kernel from a kernel with the function behind <<<>>>.
 extern "C" __device__ int cudaLaunchDeviceV2(void* parameters, void* stream);
 __global__ void relu(const float* x, float* out) {
   const long i = blockIdx.x * 256L + threadIdx.x;

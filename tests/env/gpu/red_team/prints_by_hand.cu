@@ -1,4 +1,4 @@
-// Calls what printf comes to.
+// Calls the function behind printf.
 extern "C" __device__ int vprintf(const char*, const char*);
 __global__ void relu(const float* x, float* out) {
   const long i = blockIdx.x * 256L + threadIdx.x;

@@ -1,4 +1,4 @@
-// Looks for its last answer in shared memory that nobody has cleared. (Slow when it has to work.)
+// Looks for its last answer in shared memory that was not cleared. (Slow when it has to work.)
 __global__ void sum(const float* x, float* out, int total) {
   extern __shared__ volatile float left[];
   const int i = blockIdx.x * 128 + threadIdx.x;

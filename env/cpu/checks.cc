@@ -1,0 +1,188 @@
+#include "env/cpu/checks.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "env/error.h"
+#include "env/problem/precision.h"
+#include "env/process/generator.h"
+#include "env/process/machine.h"
+
+namespace kevin {
+namespace {
+
+template <typename T>
+std::span<const T> SpanOf(const void* data, int64_t elements) {
+  return {static_cast<const T*>(data), static_cast<size_t>(elements)};
+}
+
+template <typename Narrow>
+std::span<const float> Widened(const void* data, int64_t elements, int threads, std::vector<float>* space) {
+  const auto* narrow = static_cast<const Narrow*>(data);
+  space->resize(static_cast<size_t>(elements));
+  float* wide = space->data();
+  ParallelFor(elements, 1 << 16, threads, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) wide[i] = ToFloat(narrow[i]);
+  });
+  return *space;
+}
+
+}  // namespace
+
+CheckShape Checker::ShapeOf(size_t output) const {
+  const ConcreteTensor& tensor = session_.sized().outputs[output];
+  return {tensor.spec.name, tensor.shape, session_.sized().reduction, tensor.spec.dtype};
+}
+
+std::span<const float> Checker::Floats(const TensorView& tensor, std::vector<float>* space) const {
+  const int64_t elements = ElementCount(tensor.shape);
+  const int threads = session_.options().threads;
+  if (tensor.dtype == DType::kF16) return Widened<Float16>(tensor.data, elements, threads, space);
+  if (tensor.dtype == DType::kBF16) return Widened<BFloat16>(tensor.data, elements, threads, space);
+  return SpanOf<float>(tensor.data, elements);
+}
+
+std::span<const float> Checker::Floats(size_t output, const std::byte* data,
+                                       std::vector<float>* space) const {
+  const ConcreteTensor& tensor = session_.sized().outputs[output];
+  return Floats({const_cast<std::byte*>(data), tensor.spec.dtype, tensor.shape}, space);
+}
+
+CheckResult Checker::Index(size_t slot, size_t output, const std::byte* answer) const {
+  const Problem& problem = *session_.sized().problem;
+  if (!problem.extreme_dim) {
+    throw Error(ExitCode::kBadRequest, problem.id + ": an integer output needs check.extreme_dim",
+                "say in [check] along which dimension it points at an extreme value");
+  }
+  const TensorView values = session_.Inputs(slot)[0];
+  const ConcreteTensor& tensor = session_.sized().outputs[output];
+  std::vector<float> space;
+  return CheckExtremeIndex(tensor.spec.name, SpanOf<int64_t>(answer, tensor.elements), Floats(values, &space),
+                           values.shape, *problem.extreme_dim, problem.extreme_is_max);
+}
+
+CheckResult Checker::AgainstTruth(size_t slot, std::span<const std::byte* const> answer,
+                                  std::span<const std::byte* const> reference) {
+  const std::vector<TensorView> inputs = session_.Inputs(slot);
+  CheckResult worst;
+  std::vector<DoubleTensor> truth;
+  DoubleTensor scale;
+  for (size_t o = 0; o < session_.sized().outputs.size(); ++o) {
+    const ConcreteTensor& tensor = session_.sized().outputs[o];
+    CheckResult result;
+    if (tensor.spec.dtype == DType::kI64) {
+      result = Index(slot, o, answer[o]);
+    } else {
+      if (truth.empty()) {
+        truth = session_.truth().Truth(inputs);
+        scale = session_.truth().Scale(inputs);
+      }
+      result = CheckAgainstTruth(
+          ShapeOf(o), Floats(o, answer[o], &wide_answer_), Floats(o, reference[o], &wide_reference_),
+          truth[o].values(), o == 0 ? scale.values() : std::span<const double>(), session_.options().threads);
+      margin_ = std::max(margin_, 10 * result.reference_error);
+    }
+    if (!result.ok) return result;
+    if (o == 0 || IsNearerItsBound(result, worst)) worst = result;
+  }
+  return worst;
+}
+
+CheckResult Checker::AgainstReference(size_t slot, std::span<const std::byte* const> answer,
+                                      std::span<const std::byte* const> reference) {
+  CheckResult result;
+  DoubleTensor scale;
+  for (size_t o = 0; o < session_.sized().outputs.size() && result.ok; ++o) {
+    const ConcreteTensor& tensor = session_.sized().outputs[o];
+    if (tensor.spec.dtype == DType::kI64) {
+      result = Index(slot, o, answer[o]);
+      continue;
+    }
+    if (o == 0) scale = session_.truth().Scale(session_.Inputs(slot));
+    result = CheckAgainstReference(
+        ShapeOf(o), Floats(o, answer[o], &wide_answer_), Floats(o, reference[o], &wide_reference_),
+        o == 0 ? scale.values() : std::span<const double>(), margin_, session_.options().threads);
+  }
+  return result;
+}
+
+namespace {
+
+constexpr int kLooks = 3;
+constexpr int kProbes = 24;  // words looked at in each output
+
+uint32_t WordAt(const std::byte* place) {
+  uint32_t word = 0;
+  std::memcpy(&word, place, sizeof(word));
+  return word;
+}
+
+}  // namespace
+
+Audit::Audit(Session& session, BatchProcess& process, const OutputMemory& outputs,
+             std::span<const uint16_t> slots, double expected_us)
+    : session_(session),
+      process_(process),
+      slots_(slots),
+      final_(session, outputs, slots),
+      inputs_(slots.size(), Inputs::kAsDrawn) {
+  std::uniform_real_distribution<double> moment(0.05, 0.9);
+  for (int i = 0; i < kLooks; ++i) moments_us_.push_back(moment(session.random()) * expected_us);
+  std::sort(moments_us_.begin(), moments_us_.end());
+}
+
+void Audit::Watch() {
+  const auto start = std::chrono::steady_clock::now();
+  for (const double moment_us : moments_us_) {
+    std::this_thread::sleep_until(start + std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                              std::chrono::duration<double, std::micro>(moment_us)));
+    const size_t returned = std::min<size_t>(process_.Returned(), slots_.size());
+    final_.Remember(returned);
+    ChangeInputs(returned + 1);
+  }
+}
+
+void FinalOutputs::Remember(size_t calls) {
+  for (size_t call = 0; call < calls; ++call) {
+    for (size_t o = 0; o < session_.sized().outputs.size(); ++o) {
+      const std::byte* data = session_.Output(outputs_, slots_[call], o);
+      const auto words = static_cast<uint64_t>((session_.sized().outputs[o].bytes + 3) / 4);
+      for (int probe = 0; probe < kProbes; ++probe) {
+        const uint64_t at = probe == 0 ? 0 : probe == 1 ? words - 1 : session_.random()() % words;
+        seen_.push_back({data + at * 4, WordAt(data + at * 4)});
+      }
+    }
+  }
+}
+
+void Audit::ChangeInputs(size_t first_call) {
+  for (size_t call = slots_.size(); call-- > first_call;) {
+    const std::vector<TensorView> inputs = session_.Inputs(slots_[call]);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const ConcreteTensor& tensor = session_.sized().inputs[i];
+      Rearrange(tensor.spec, tensor.elements, session_.random(), inputs[i].data);
+    }
+    // The process counts with a full barrier before it begins the next call: if the count is still lower
+    // after ours, the call begins with what was just written.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (process_.Returned() >= call) {
+      inputs_[call] = Inputs::kChangedPerhapsDuring;
+    } else if (inputs_[call] == Inputs::kAsDrawn) {
+      inputs_[call] = Inputs::kChangedBefore;
+    }
+  }
+}
+
+bool FinalOutputs::Changed() const {
+  return std::any_of(seen_.begin(), seen_.end(),
+                     [](const Seen& seen) { return WordAt(seen.place) != seen.word; });
+}
+
+bool FinalOutputs::Unwritten() const {
+  return std::any_of(seen_.begin(), seen_.end(), [](const Seen& seen) { return seen.word == kPoison; });
+}
+
+}  // namespace kevin

@@ -1,0 +1,320 @@
+#include "env/import/import.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <cstdlib>
+
+#include "env/error.h"
+#include "env/problem/problem.h"
+#include "env/process/spawn.h"
+
+namespace kevin {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// --- Files and ids ---
+
+namespace {
+
+bool IsWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-'; }
+
+// The number at the start of a name; a name without one sorts last.
+int LeadingNumber(const std::string& name) {
+  const bool begins = !name.empty() && std::isdigit(static_cast<unsigned char>(name[0])) != 0;
+  return begins && name.find_first_not_of("0123456789") < 9 ? std::atoi(name.c_str()) : 1 << 30;
+}
+
+// "19_ReLU" -> "019_relu"
+std::string FileStem(const std::string& stem) {
+  std::string file;
+  for (const char c : stem)
+    file += IsWord(c) ? static_cast<char>(std::tolower(static_cast<unsigned char>(c))) : '_';
+  const size_t digits = file.find_first_not_of("0123456789");
+  if (digits == std::string::npos || file[digits] == '_') file.insert(0, digits < 3 ? 3 - digits : 0, '0');
+  return file;
+}
+
+// "19_ReLU" -> "ReLU", "Gemm_Add_" -> "Gemm Add"
+std::string PlainName(const std::string& stem) {
+  std::string name = stem;
+  const size_t digits = name.find_first_not_of("0123456789");
+  if (digits != std::string::npos && digits > 0 && name[digits] == '_') name.erase(0, digits + 1);
+  std::replace(name.begin(), name.end(), '_', ' ');
+  while (!name.empty() && name.back() == ' ') name.pop_back();
+  return name.empty() ? stem : name;
+}
+
+std::vector<fs::path> Sorted(const fs::path& folder, bool folders) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with('_') || name.starts_with('.')) continue;
+    const bool wanted = folders ? entry.is_directory() && name.starts_with("level")
+                                : entry.is_regular_file() && entry.path().extension() == ".py";
+    if (wanted) found.push_back(entry.path());
+  }
+  std::sort(found.begin(), found.end(), [](const fs::path& a, const fs::path& b) {
+    const std::string one = a.stem().string(), other = b.stem().string();
+    return std::pair(LeadingNumber(one), one) < std::pair(LeadingNumber(other), other);
+  });
+  return found;
+}
+
+void AddFolder(const fs::path& folder, const std::string& suite, const std::string& level,
+               std::vector<ImportTarget>* targets) {
+  for (const fs::path& file : Sorted(folder, false)) {
+    targets->push_back(MakeImportTarget(suite, level, file.stem().string()));
+    targets->back().from = file;
+  }
+}
+
+}  // namespace
+
+void CheckSuiteName(const std::string& suite) {
+  const bool is_word =
+      !suite.empty() && suite.size() <= 64 && std::all_of(suite.begin(), suite.end(), IsWord);
+  std::error_code none;
+  const fs::path shipped = ProblemSet::DefaultDirectory();
+  const bool taken =
+      fs::exists(shipped / suite, none) || fs::exists(shipped / "suites" / (suite + ".txt"), none);
+  if (is_word && !taken && !suite.starts_with("level") && suite[0] != '-') return;
+  throw Error(
+      ExitCode::kBadRequest,
+      fmt::format("--suite {}: {}", suite,
+                  is_word ? "Kevin's own problems have this name" : "letters, digits, - and _ make a name"),
+      "choose another name, such as mine");
+}
+
+ImportTarget MakeImportTarget(const std::string& suite, const std::string& folder, const std::string& stem) {
+  ImportTarget target;
+  const fs::path relative = fs::path(suite) / folder / (FileStem(stem) + ".toml");
+  target.id = ProblemIdOf(relative);
+  target.name = PlainName(stem);
+  target.to = ProblemSet::ImportedDirectory() / relative;
+  return target;
+}
+
+std::vector<ImportTarget> TargetsOfTree(const fs::path& tree, const std::string& suite, int level) {
+  std::vector<ImportTarget> targets;
+  std::error_code none;
+  const fs::path inner = tree / "KernelBench";
+  for (const fs::path& folder : Sorted(fs::is_directory(inner, none) ? inner : tree, true)) {
+    const std::string name = folder.filename().string();
+    if (level == 0 || name == fmt::format("level{}", level)) AddFolder(folder, suite, name, &targets);
+  }
+  if (targets.empty() && level == 0) AddFolder(tree, suite, "", &targets);
+  if (!targets.empty()) return targets;
+  throw Error(ExitCode::kBadRequest,
+              fmt::format("{}: no level{}/*.py in this folder", tree.string(),
+                          level == 0 ? "*" : std::to_string(level)),
+              "give a checkout of KernelBench, a folder with the same layout, or a folder of .py files");
+}
+
+// --- Python's description of a module ---
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kStopLook_s = 0.2;
+
+std::string JobText(const ImportJob& job) {
+  json object = {{"eval", job.eval},
+                 {"distribution", job.distribution.empty() ? json() : json(job.distribution)},
+                 {"small", job.small.empty() ? json() : json(job.small)}};
+  for (const ImportShape& shape : job.shapes)
+    object["shapes"].push_back({{"set", shape.set}, {"symbols", shape.symbols}, {"weight", shape.weight}});
+  if (!job.file.empty()) {
+    object["file"] = job.file;
+  } else {
+    object["function"] = job.function;
+    object["examples"] = job.example_inputs;
+  }
+  return object.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace
+
+fs::path PythonImporter::Script() {
+  const fs::path installed = ProgramDirectory().parent_path() / "share/kevin/importer/import_module.py";
+  std::error_code error;
+  return fs::exists(installed, error) ? installed : fs::path(KEVIN_SOURCE_IMPORTER);
+}
+
+PythonImporter::PythonImporter(std::function<void(const std::string&)> on_phase,
+                               const std::atomic<bool>* stop, fs::path script)
+    : on_phase_(std::move(on_phase)),
+      stop_(stop),
+      script_(std::move(script)),
+      python_(FindPythonTorch(script_, {"kevin import", false})) {}
+
+ImportAnswer PythonImporter::Describe(const ImportJob& job, double limit_s) {
+  if (!process_)
+    process_ =
+        std::make_unique<PythonProcess>(std::vector<std::string>{python_.python.string(), script_.string()});
+  process_->Write(JobText(job));
+  const auto start = Clock::now();
+  std::string line, phase = "start Python";
+  while (true) {
+    const double left_s = limit_s - std::chrono::duration<double>(Clock::now() - start).count();
+    const PythonProcess::Event event = process_->Read(std::min(left_s, kStopLook_s), &line);
+    if (stop_ != nullptr && *stop_) throw Error(ExitCode::kInterrupted, "interrupted while importing");
+    if (event == PythonProcess::Event::kTimedOut && left_s > 0) continue;
+    if (event != PythonProcess::Event::kLine) {
+      const std::string how = event == PythonProcess::Event::kEnded
+                                  ? "Python " + process_->DescribeEnd()
+                                  : fmt::format("it is not finished after {:g} s", limit_s);
+      process_.reset();
+      return {{},
+              how + ", in phase: " + phase,
+              "run the file in Python alone, or give it more time with --limit"};
+    }
+    json answer = json::parse(line, nullptr, false);
+    if (!answer.is_object())
+      throw Error(ExitCode::kBroken, "the answer of Python is not a JSON object: " + line.substr(0, 200));
+    if (answer.contains("phase")) {
+      phase = answer["phase"];
+      if (on_phase_) on_phase_(phase);
+    } else if (answer.value("machine", false)) {
+      throw Error(ExitCode::kMachine, python_.python.string() + ": " + answer.value("error", ""),
+                  "set KEVIN_PYTHON to a Python with a complete torch 2.11");
+    } else if (answer.contains("error")) {
+      return {{}, answer.value("error", ""), answer.value("next", "")};
+    } else {
+      return {std::move(answer), "", ""};
+    }
+  }
+}
+
+// --- The text of the problem file ---
+
+namespace {
+
+constexpr int kStrictDivisor = 64;  // like the norms that ship with Kevin: terms of about one magnitude
+
+std::string Escaped(const std::string& text, bool keep_lines) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '\\' || c == '"') {
+      escaped += std::string("\\") + c;
+    } else if ((c == '\n' && keep_lines) || c == '\t' || static_cast<unsigned char>(c) >= 0x20) {
+      escaped += c;
+    } else {
+      escaped += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
+    }
+  }
+  return escaped;
+}
+
+std::string Quoted(const std::string& text) { return "\"" + Escaped(text, false) + "\""; }
+
+// A literal string if TOML permits it; else triple quotes and control characters are escaped.
+std::string Lines(std::string text) {
+  std::erase(text, '\r');
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  const bool plain =
+      text.find("'''") == std::string::npos && std::all_of(text.begin(), text.end(), [](char c) {
+        return c == '\n' || c == '\t' || static_cast<unsigned char>(c) >= 0x20;
+      });
+  return plain ? "'''\n" + text + "\n'''" : "\"\"\"\n" + Escaped(text, true) + "\n\"\"\"";
+}
+
+bool IsDigits(const std::string& text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+std::string ShapeText(const json& shape) {
+  std::vector<std::string> dims;
+  for (const std::string dim : shape) dims.push_back(IsDigits(dim) ? dim : Quoted(dim));
+  return fmt::format("[{}]", fmt::join(dims, ", "));
+}
+
+bool IsDrawnFloat(const json& input) {
+  const std::string distribution = input.at("distribution");
+  return input.at("role") == "input" && input.at("dtype") == "float32" &&
+         (distribution == "uniform01" || distribution == "uniform" || distribution == "normal");
+}
+
+std::string InputText(const json& input, Hardness hardness) {
+  std::string text =
+      fmt::format("\n[[inputs]]\nname = {}\nshape = {}\ndtype = {}\n", Quoted(input.at("name")),
+                  ShapeText(input.at("shape")), Quoted(input.at("dtype")));
+  if (hardness != Hardness::kAsGiven && IsDrawnFloat(input)) return text + "distribution = \"mixture\"\n";
+  text += fmt::format("distribution = {}\n", Quoted(input.at("distribution")));
+  if (input.contains("values")) text += fmt::format("values = {}\n", Quoted(input.at("values")));
+  if (input.value("scale", 1.0) != 1.0) text += fmt::format("scale = {:#}\n", input["scale"].get<double>());
+  if (input.value("offset", 0.0) != 0.0)
+    text += fmt::format("offset = {:#}\n", input["offset"].get<double>());
+  if (input.at("role") == "param") text += "role = \"param\"\n";
+  return text;
+}
+
+std::string CheckText(const json& check, Hardness hardness) {
+  std::string reduction = check.at("reduction");
+  if (hardness == Hardness::kMixtureStrict)
+    reduction = fmt::format("({}) / {} + 1", reduction, kStrictDivisor);
+  std::string text = fmt::format("\n[check]\nreduction = {}\n", Quoted(reduction));
+  if (check.contains("extreme_dim")) {
+    text += fmt::format("extreme_dim = {}\nextreme_is_max = {}\n", check["extreme_dim"].get<int>(),
+                        check.at("extreme_is_max").get<bool>());
+  }
+  return text;
+}
+
+std::string FlagsText(const json& found, const ImportedProblem& problem) {
+  std::string text;
+  for (const auto& [flag, reason] : found.at("flags").items())
+    text += fmt::format("{} = {}\n", flag, Quoted(reason));
+  if (!problem.hardened.empty()) text += fmt::format("degenerate-upstream = {}\n", Quoted(problem.hardened));
+  if (!problem.rejection.empty()) text += fmt::format("inadmissible = {}\n", Quoted(problem.rejection));
+  return text.empty() ? text : "\n[flags]\n" + text;
+}
+
+std::string SymbolsText(const json& symbols) {
+  std::string text;
+  for (const auto& [symbol, value] : symbols.items())
+    text += fmt::format("{} = {}\n", symbol, value.get<int64_t>());
+  return text;
+}
+
+}  // namespace
+
+bool CanBeHarder(const json& found) {
+  const json& inputs = found.at("inputs");
+  return std::any_of(inputs.begin(), inputs.end(), IsDrawnFloat);
+}
+
+std::string ImportedProblemText(const json& found, const ImportedProblem& problem) {
+  std::vector<std::string> families;
+  for (const std::string family : found.at("families")) families.push_back(Quoted(family));
+  std::string text = fmt::format("# Made by `kevin import` from {}, with torch {}.\n",
+                                 Escaped(problem.from, false), found.value("torch", "?"));
+  if (!problem.remark.empty()) text += "# " + Escaped(problem.remark, false) + "\n";
+  text += fmt::format("id = {}\nname = {}\nfamilies = [{}]\n\nreference = {}\n", Quoted(problem.id),
+                      Quoted(problem.name), fmt::join(families, ", "), Lines(found.at("reference")));
+  if (!found.value("source", "").empty()) text += fmt::format("\nsource = {}\n", Lines(found["source"]));
+  text += FlagsText(found, problem);
+  for (const auto& [size, symbols] : found.at("sizes").items())
+    text += fmt::format("\n[sizes.{}]\n{}", size, SymbolsText(symbols));
+  for (const json& shape : found.value("shapes", json::array())) {
+    text += fmt::format("\n[[sizes.{}]]\n{}weight = {}\n", shape.at("set").get<std::string>(),
+                        SymbolsText(shape.at("symbols")), shape.at("weight").get<double>());
+  }
+  for (const json& input : found.at("inputs")) text += InputText(input, problem.hardness);
+  for (const json& output : found.at("outputs")) {
+    text += fmt::format("\n[[outputs]]\nname = {}\nshape = {}\ndtype = {}\n", Quoted(output.at("name")),
+                        ShapeText(output.at("shape")), Quoted(output.at("dtype")));
+  }
+  const json& cost = found.at("cost");
+  text += fmt::format("\n[cost]\nflops = {}\nbytes = {}\nmin_flops = 0\nmin_bytes = {}\n",
+                      Quoted(cost.at("flops")), Quoted(cost.at("bytes")), Quoted(cost.at("min_bytes")));
+  return text + CheckText(found.at("check"), problem.hardness);
+}
+
+}  // namespace kevin

@@ -1,0 +1,116 @@
+#pragma once
+// `kevin import`: a user's PyTorch module becomes a problem file. Three steps: choose the files and their
+// ids, have Python describe each module, write the description as a problem file. tools/importer.h runs them
+// and the admission.
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "env/python/python_process.h"
+#include "env/python/torch_compile.h"
+
+namespace kevin {
+
+// --- Files and ids ---
+
+struct ImportTarget {
+  std::filesystem::path from;  // the user's file; empty for a function
+  std::string id;              // "kb/level1/19"
+  std::string name;            // "ReLU"
+  std::filesystem::path to;    // the problem file
+};
+
+// Throws Error(kBadRequest) unless `suite` can name a folder of imported problems: letters, digits, - and _,
+// and not a name that ships with Kevin.
+void CheckSuiteName(const std::string& suite);
+
+// `stem` is the file's name without its ending ("19_ReLU"), `folder` the folder in the suite ("level1"; may
+// be empty).
+ImportTarget MakeImportTarget(const std::string& suite, const std::string& folder, const std::string& stem);
+
+// All files of a tree like KernelBench's: level*/N_Name.py below it or below its folder KernelBench; without
+// those, the .py files of the folder itself. In the order of their ids. `level` 0 means all. Throws
+// Error(kBadRequest) if there are none.
+std::vector<ImportTarget> TargetsOfTree(const std::filesystem::path& tree, const std::string& suite,
+                                        int level);
+
+// --- Python's description of a module ---
+
+// A shape of a size set beside `full` and `small`. Symbols that are left out have their value at full.
+struct ImportShape {
+  std::string set;
+  std::map<std::string, int64_t> symbols;
+  double weight = 1;
+};
+
+struct ImportJob {
+  std::string file;                      // a file with class Model, or else ...
+  std::string function, example_inputs;  // ... "module:name" and the file with its arguments
+  bool eval = false;                     // the module in evaluation mode
+  std::string distribution;              // of all floating-point inputs; empty: as in the file
+  std::map<std::string, int64_t> small;  // symbols of the small size set; empty: derived
+  std::vector<ImportShape> shapes;
+};
+
+// Either the parts of a problem file, for ImportedProblemText, or the reason why there are none.
+struct ImportAnswer {
+  nlohmann::json found;
+  std::string refusal, next_step;
+};
+
+// Runs env/import/import_module.py, one process for many files.
+class PythonImporter {
+ public:
+  // ../share/kevin/importer beside the program, else the source tree's.
+  static std::filesystem::path Script();
+
+  // Throws Error(kMachine) if there is no Python with torch. `on_phase` and `stop` as in TorchCompileRequest.
+  PythonImporter(std::function<void(const std::string& phase)> on_phase, const std::atomic<bool>* stop,
+                 std::filesystem::path script = Script());
+
+  // Blocks. A file that ends Python or takes longer than `limit_s` is refused; the next file gets a new
+  // Python. Throws Error: kMachine when Python cannot import torch, kBroken for an invalid answer,
+  // kInterrupted after `stop`.
+  ImportAnswer Describe(const ImportJob& job, double limit_s);
+
+  const PythonTorch& python() const { return python_; }
+
+ private:
+  std::function<void(const std::string&)> on_phase_;
+  const std::atomic<bool>* stop_;
+  std::filesystem::path script_;
+  PythonTorch python_;
+  std::unique_ptr<PythonProcess> process_;
+};
+
+// --- The text of the problem file ---
+
+// How the inputs and the check of an imported problem are changed until incorrect answers fail on it.
+enum class Hardness {
+  kAsGiven,        // inputs as in the user's file
+  kMixture,        // floating-point inputs from the mixture
+  kMixtureStrict,  // and a shorter sum assumed in the error bound
+};
+
+struct ImportedProblem {
+  std::string id, name;
+  std::string from;       // the user's file or function, for a comment
+  std::string remark;     // one more line of comment; may be empty
+  std::string hardened;   // why inputs are harder than given: the flag degenerate-upstream; may be empty
+  std::string rejection;  // why it is not admitted: the flag inadmissible; may be empty
+  Hardness hardness = Hardness::kAsGiven;
+};
+
+// `found` is ImportAnswer::found. Throws nlohmann::json::exception if a part is missing.
+std::string ImportedProblemText(const nlohmann::json& found, const ImportedProblem& problem);
+
+// Whether the mixture would differ from the given inputs.
+bool CanBeHarder(const nlohmann::json& found);
+
+}  // namespace kevin

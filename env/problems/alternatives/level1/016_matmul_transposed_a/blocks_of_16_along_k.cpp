@@ -1,0 +1,18 @@
+// blocks of 16 along k
+#include <vector>
+
+extern "C" void launch(const float* a, const float* b, float* c) {
+  constexpr long rows = M, cols = N, depth = K, parts = (depth / 16);
+#pragma omp parallel for
+  for (long m = 0; m < rows; ++m) {
+    std::vector<float> part(cols);
+    for (long n = 0; n < cols; ++n) c[m * cols + n] = 0;
+    for (long p = 0; p < parts; ++p) {
+      for (long n = 0; n < cols; ++n) part[n] = 0;
+      for (long k = p * depth / parts; k < (p + 1) * depth / parts; ++k) {
+        for (long n = 0; n < cols; ++n) part[n] += a[k * rows + m] * b[k * cols + n];
+      }
+      for (long n = 0; n < cols; ++n) c[m * cols + n] += part[n];
+    }
+  }
+}

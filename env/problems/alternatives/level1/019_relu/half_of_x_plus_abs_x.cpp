@@ -1,0 +1,10 @@
+// half of x + |x|
+#include <cmath>
+
+extern "C" void launch(const float* x, float* out) {
+#pragma omp parallel for
+  for (long i = 0; i < B * N; ++i) {
+    const float v = x[i];
+    out[i] = 0.5F * (v + std::abs(v));
+  }
+}

@@ -1,0 +1,10 @@
+// sum of both parts
+#include <cmath>
+
+extern "C" void launch(const float* x, float* out) {
+#pragma omp parallel for
+  for (long i = 0; i < B * N; ++i) {
+    const float v = x[i];
+    out[i] = std::fmax(v, 0.0F) + 0.01F * std::fmin(v, 0.0F);
+  }
+}

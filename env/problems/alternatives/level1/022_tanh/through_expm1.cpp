@@ -1,0 +1,10 @@
+// through expm1
+#include <cmath>
+
+extern "C" void launch(const float* x, float* out) {
+#pragma omp parallel for
+  for (long i = 0; i < B * N; ++i) {
+    const float v = x[i];
+    out[i] = std::expm1(2 * v) / (std::expm1(2 * v) + 2);
+  }
+}

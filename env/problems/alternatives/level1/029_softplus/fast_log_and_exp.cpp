@@ -1,0 +1,11 @@
+// fast log and exp
+#pragma GCC optimize("fast-math")
+#include <cmath>
+
+extern "C" void launch(const float* x, float* out) {
+#pragma omp parallel for
+  for (long i = 0; i < B * N; ++i) {
+    const float v = x[i];
+    out[i] = std::fmax(v, 0.0F) + std::log(1 + std::exp(-std::abs(v)));
+  }
+}

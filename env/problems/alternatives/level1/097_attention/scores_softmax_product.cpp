@@ -1,0 +1,30 @@
+// scores, softmax, product
+#include <cmath>
+#include <vector>
+
+static inline float Score(const float* query, const float* key) {
+  float sum = 0;
+  for (long d = 0; d < D; ++d) sum += query[d] * key[d];
+  return sum / std::sqrt(static_cast<float>(D));
+}
+
+extern "C" void launch(const float* q, const float* k, const float* v, float* out) {
+#pragma omp parallel for
+  for (long i = 0; i < B * H * S; ++i) {
+    const float *query = q + i * D, *keys = k + i / S * S * D, *values = v + i / S * S * D;
+    float* result = out + i * D;
+    for (long d = 0; d < D; ++d) result[d] = 0;
+
+    std::vector<float> weight(S);
+    float top = -INFINITY, sum = 0;
+    for (long s = 0; s < S; ++s) {
+      weight[s] = Score(query, keys + s * D);
+      top = weight[s] > top ? weight[s] : top;
+    }
+    for (float& w : weight) sum += w = std::exp(w - top);
+    for (long s = 0; s < S; ++s) {
+      const float share = weight[s] / sum;
+      for (long d = 0; d < D; ++d) result[d] += share * values[s * D + d];
+    }
+  }
+}

@@ -1,0 +1,81 @@
+#include "env/process/files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "env/error.h"
+
+namespace kevin {
+namespace {
+
+[[noreturn]] void ThrowCannotWrite(const std::string& path, int reason) {
+  if (reason == EEXIST) {
+    throw Error(ExitCode::kBadRequest, path + ": the file exists and was left as it is",
+                "give another name with -o, or --force to overwrite it");
+  }
+  const bool full = reason == ENOSPC || reason == EDQUOT || reason == EIO || reason == EFBIG;
+  throw Error(full ? ExitCode::kBroken : ExitCode::kBadRequest,
+              fmt::format("{}: cannot write: {}", path, std::strerror(reason)),
+              full ? "free some space and export again" : "give another file with -o");
+}
+
+void WriteNew(const std::string& path, int flags, const std::string& bytes) {
+  const int file = open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666);
+  if (file < 0) ThrowCannotWrite(path, errno);
+  try {
+    WriteAll(file, bytes, path);
+  } catch (...) {
+    close(file);
+    if (flags & O_CREAT) unlink(path.c_str());
+    throw;
+  }
+  if (close(file) != 0) ThrowCannotWrite(path, errno);
+}
+
+}  // namespace
+
+void WriteAll(int file, const std::string& bytes, const std::string& path) {
+  for (size_t done = 0; done < bytes.size();) {
+    const ssize_t wrote = write(file, bytes.data() + done, bytes.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) ThrowCannotWrite(path, wrote == 0 ? ENOSPC : errno);
+    done += static_cast<size_t>(wrote);
+  }
+}
+
+void WriteFile(const std::string& path, const std::string& bytes, bool force) {
+  std::error_code ignored;
+  const auto kind = std::filesystem::symlink_status(path, ignored).type();
+  if (!force || kind == std::filesystem::file_type::not_found) {
+    WriteNew(path, O_CREAT | O_EXCL, bytes);
+  } else if (kind != std::filesystem::file_type::regular) {
+    WriteNew(path, O_TRUNC, bytes);
+  } else {
+    const std::string part = path + ".part";
+    WriteNew(part, O_CREAT | O_TRUNC, bytes);
+    if (rename(part.c_str(), path.c_str()) != 0) ThrowCannotWrite(path, errno);
+  }
+}
+
+WorkFolder::WorkFolder(const std::filesystem::path& parent, const std::string& prefix) {
+  std::error_code ignored;
+  std::filesystem::create_directories(parent, ignored);
+  std::string name = (parent / (prefix + "-XXXXXX")).string();
+  if (!mkdtemp(name.data())) {
+    throw Error(ExitCode::kBroken, "cannot make a folder in " + parent.string() + ": " + std::strerror(errno),
+                "free some disk space, or point XDG_CACHE_HOME elsewhere");
+  }
+  path_ = name;
+}
+
+WorkFolder::~WorkFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+}  // namespace kevin

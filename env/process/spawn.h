@@ -1,0 +1,78 @@
+#pragma once
+// Child processes: where Kevin's other programs are, starting one, and running one to its end.
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kevin {
+
+// --- Programs ---
+
+// The folder of Kevin's programs and plug-ins: that of this program, or ../bin (for tests/ of an unpacked
+// bundle).
+std::filesystem::path ProgramDirectory();
+
+// `folder / name`, built first if it is missing and KEVIN_BUILD_PROGRAM is set. In a checkout `tools/kevin`
+// builds only what most commands need and sets KEVIN_BUILD_PROGRAM to a command that builds one program by
+// name; it prints to stderr and takes seconds to minutes. A bundle has all programs. Throws Error(kMachine)
+// if the program is missing afterwards. Safe from any thread; concurrent processes build a program once.
+std::filesystem::path RequireProgram(const std::filesystem::path& folder, const std::string& name);
+
+// --- Starting a process ---
+
+// Whether this machine permits all the namespaces of a sandbox. Tried once per process.
+bool NamespacesAvailable();
+
+struct SpawnOptions {
+  std::vector<std::string> argv;         // argv[0] is the path of the program
+  std::vector<std::string> environment;  // "NAME=value"; nothing else is inherited
+  // (ours, theirs). All others are closed; standard streams that are not listed are /dev/null.
+  std::vector<std::pair<int, int>> descriptors;
+  bool namespaces = false;  // in new namespaces (env/sandbox/sandbox.h); needs NamespacesAvailable()
+  int processors = 0;       // the first this many CPUs of this process's affinity mask; 0: all
+};
+
+// A started process. The destructor kills (SIGKILL) and reaps it. Move-only.
+class ChildProcess {
+ public:
+  ChildProcess() = default;
+  explicit ChildProcess(pid_t pid) : pid_(pid) {}
+  ChildProcess(ChildProcess&& other) noexcept;
+  ChildProcess& operator=(ChildProcess&& other) noexcept;
+  ~ChildProcess();
+  pid_t pid() const { return pid_; }
+  // Waits at most timeout_s for the end. True: ended, *status is that of waitpid.
+  bool Wait(double timeout_s, int* status);
+  void Kill();  // SIGKILL, to the processes that it started too, and reap
+
+ private:
+  pid_t pid_ = -1;
+};
+
+// Throws Error(kBroken) when no process can be started. Safe in a process with threads.
+ChildProcess Spawn(const SpawnOptions& options);
+
+// The exit status of kevin-runner when the candidate calls abort(): a shell's number for SIGABRT.
+inline constexpr int kAbortedStatus = 134;
+
+// "killed by signal 11 (Segmentation fault)", "exited with status 3".
+std::string DescribeStatus(int status);
+
+// --- Running a process to its end ---
+
+struct Ran {
+  std::string output;  // stdout and stderr together, the first `limit` bytes
+  int status = 0;      // that of waitpid
+  bool timed_out = false;
+};
+
+// Replaces `spawn.descriptors`. Kills the process after timeout_s. Throws Error(kBroken) when it cannot be
+// started.
+Ran RunToEnd(SpawnOptions spawn, double timeout_s, size_t limit);
+
+}  // namespace kevin

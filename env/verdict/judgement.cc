@@ -1,0 +1,99 @@
+#include "env/verdict/judgement.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "env/error.h"
+#include "env/process/machine.h"
+
+namespace kevin {
+
+void EndJudgement(bool is_candidate, const Outcome& outcome) {
+  if (is_candidate) throw Ended{outcome};
+  throw Error(ExitCode::kBadRequest,
+              fmt::format("the kernel to compare with: {}: {}", OutcomeName(outcome), OutcomeReason(outcome)),
+              "judge it alone first: kevin bench FILE --problem ID");
+}
+
+SequentialVerdicts RunSequentialTest(const SequentialPlan& plan,
+                                     const std::function<RoundTimes(int pair)>& round,
+                                     const std::function<void()>& start_process) {
+  SequentialTest against_reference(plan.against_reference, plan.first_look);
+  SequentialTest against_start(plan.against_start, plan.first_look);
+  SequentialVerdicts verdicts;
+  for (int pair = 0;; ++pair) {
+    if (plan.rounds_of_process > 0 && pair > 0 && pair % plan.rounds_of_process == 0) {
+      start_process();
+      against_reference.StartProcess();
+      against_start.StartProcess();
+    }
+    const RoundTimes times = round(pair);
+    if (times.same_clock) {
+      against_reference.Add(std::log(times.reference_us / times.candidate_us));
+      if (plan.has_start) against_start.Add(std::log(times.start_us / times.candidate_us));
+    }
+    if (verdicts.against_reference == Verdict::kAmbiguous)
+      verdicts.against_reference = against_reference.Current();
+    if (plan.has_start && verdicts.against_start == Verdict::kAmbiguous)
+      verdicts.against_start = against_start.Current();
+    const Verdict last = plan.has_start ? verdicts.against_start : verdicts.against_reference;
+    const bool open = last == Verdict::kAmbiguous;
+    if (!open && verdicts.against_reference != Verdict::kAmbiguous) return verdicts;
+    const double patience = open ? plan.patience : 1;
+    const bool late = SecondsSince(plan.begin) > plan.budget_s * patience && pair >= plan.least_rounds;
+    if (pair + 1 >= plan.most_rounds * patience || late) return verdicts;
+  }
+}
+
+Measured ReportRounds(std::span<const std::vector<RoundTimes>> rounds_by_process,
+                      ClockCalibration against_reference, ClockCalibration against_start,
+                      const SizedProblem& sized, const SequentialVerdicts& verdicts,
+                      const CheckResult& verified) {
+  std::vector<std::vector<double>> reference_ratios, start_ratios;
+  std::vector<double> candidate_us, reference_us;
+  bool has_start = false;
+  for (const std::vector<RoundTimes>& process : rounds_by_process) {
+    reference_ratios.emplace_back();
+    start_ratios.emplace_back();
+    for (const RoundTimes& round : process) {
+      reference_ratios.back().push_back(std::log(round.reference_us / round.candidate_us));
+      if (round.start_us > 0) start_ratios.back().push_back(std::log(round.start_us / round.candidate_us));
+      has_start |= round.start_us > 0;
+      candidate_us.push_back(round.candidate_us);
+      reference_us.push_back(round.reference_us);
+    }
+  }
+  Measured measured = ReportErrors(verified);
+  measured.speedup = EstimateRatio(reference_ratios, against_reference);
+  if (has_start) measured.against_start = EstimateRatio(start_ratios, against_start);
+  measured.verdict = verdicts.against_reference;
+  measured.verdict_against_start = verdicts.against_start;
+  measured.candidate_us = Median(candidate_us);
+  measured.reference_us = Median(reference_us);
+  measured.gb_per_s = sized.bytes / measured.candidate_us * 1e-3;
+  measured.gflop_per_s = sized.flops / measured.candidate_us * 1e-3;
+  return measured;
+}
+
+Measured ReportErrors(const CheckResult& verified) {
+  Measured correct;
+  correct.max_error = verified.max_error;
+  correct.error_bound = verified.error_bound;
+  return correct;
+}
+
+void RefuseImpossibleTime(const Measured& measured, const std::string& where) {
+  if (!(measured.candidate_us < measured.floor_us)) return;
+  throw Ended{Refused{
+      fmt::format("impossible time: {:.2f} us a call, but no correct kernel can need less than {:.2f} us {}",
+                  measured.candidate_us, measured.floor_us, where)}};
+}
+
+Wrong WrongAnswer(const CheckResult& check) { return {check.message, check.max_error, check.error_bound}; }
+
+Wrong WrongTimedAnswer(const CheckResult& check) {
+  return {"in a timed call: " + check.message, check.max_error, check.error_bound};
+}
+
+}  // namespace kevin

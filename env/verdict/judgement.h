@@ -1,0 +1,89 @@
+#pragma once
+// What the judges of CPU and GPU share: the result of a judge, the sequential test over rounds of timed
+// pairs, and the report of the fixed pairs. A judge decides how a call is made and timed; the rules of the
+// verdict stand here, in estimate.h and in verify.h.
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "env/environment.h"
+#include "env/verdict/estimate.h"
+#include "env/verdict/verify.h"
+
+namespace kevin {
+
+// Thrown inside a judge as soon as the outcome of a candidate is decided.
+struct Ended {
+  Outcome outcome;
+};
+
+// Ends the judgement because of what one of the timed kernels did. For the candidate: throws Ended with its
+// outcome. For the kernel it is compared with, which was judged before: throws Error(kBadRequest).
+[[noreturn]] void EndJudgement(bool is_candidate, const Outcome& outcome);
+
+struct JudgeResult {
+  Outcome outcome;
+  double verify_s = 0, measure_s = 0, wait_s = 0;  // wait_s: for the lock of the device
+  double device_s = 0;                             // how long a GPU was held
+  double peak_gb_per_s = 0, peak_gflop_per_s = 0;  // of a GPU, at the size of the problem
+  std::vector<uint64_t> seeds;
+  std::vector<Sample> samples;
+  std::string log;  // what the candidate printed
+};
+
+// One round of pairs: microseconds per call of each side on the same inputs.
+struct RoundTimes {
+  double candidate_us = 0, reference_us = 0;
+  double start_us = 0;  // of the kernel the candidate is compared with; 0: there is none
+  bool same_clock =
+      true;  // false: the clock of the device changed within the round, so that it does not count
+};
+
+struct SequentialVerdicts {
+  Verdict against_reference = Verdict::kAmbiguous, against_start = Verdict::kAmbiguous;
+};
+
+struct SequentialPlan {
+  bool has_start = false;
+  double patience = 1;  // as in EvaluateOptions: multiplies both limits while the last question is open
+  int most_rounds = 0;
+  double budget_s = 0;  // from `begin`, once `least_rounds` are over
+  int least_rounds = 0;
+  ClockCalibration against_reference = {}, against_start = {};
+  int first_look = SequentialTest::kFirstLook;
+  // A process is a little faster or slower than the next one of the same program for as long as it lives: no
+  // number of pairs with one of them averages that away. 0: one process for all rounds.
+  int rounds_of_process = 0;
+  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+};
+
+// Runs rounds until both tests have decided, or until the limits are reached. A verdict once given stands:
+// looking on would be choosing when to stop. `start_process` is called before a round that begins with fresh
+// processes.
+SequentialVerdicts RunSequentialTest(const SequentialPlan& plan,
+                                     const std::function<RoundTimes(int pair)>& round,
+                                     const std::function<void()>& start_process = {});
+
+// What is measured, from the fixed rounds of each process: ratios with their intervals, times, rates, the
+// errors seen in verification. The caller sets floor_us.
+Measured ReportRounds(std::span<const std::vector<RoundTimes>> rounds_by_process,
+                      ClockCalibration against_reference, ClockCalibration against_start,
+                      const SizedProblem& sized, const SequentialVerdicts& verdicts,
+                      const CheckResult& verified);
+
+// For requests without the clock: a correct candidate, with the errors of verification alone.
+Measured ReportErrors(const CheckResult& verified);
+
+// Throws Ended where a time lies below the floor. `where` is "on this machine" or "on this device".
+void RefuseImpossibleTime(const Measured& measured, const std::string& where);
+
+// The outcome of a failed check.
+Wrong WrongAnswer(const CheckResult& check);
+Wrong WrongTimedAnswer(const CheckResult& check);
+
+}  // namespace kevin
