@@ -132,7 +132,7 @@ DatabaseFinding CheckFormat(Database& database) {
   return {
       "format", true,
       fmt::format("Format {}, older than this program's {}; it is read as it is.", version, kSchemaVersion),
-      "kevin db migrate brings it up to date, and so does the next run that writes"};
+      "kevin db migrate upgrades it"};
 }
 
 }  // namespace

@@ -87,8 +87,9 @@ class Loader {
     while (row.Step()) {
       EpisodeFigures e;
       e.id = row.Text(0), e.run = row.Text(1), e.problem = problem_of_[row.Text(2)], e.policy = row.Text(3);
-      e.kind = row.Text(4), e.device = row.Text(5), e.size = row.Text(6), e.inputs = row.Text(7);
-      e.precision = row.Text(8), e.tf32 = row.Integer(9) != 0, e.state = row.Text(10);
+      e.kind = row.Text(4), e.device = row.Text(5), e.workload.size = row.Text(6),
+      e.workload.inputs = row.Text(7);
+      e.workload.precision = row.Text(8), e.workload.tf32 = row.Integer(9) != 0, e.state = row.Text(10);
       e.started_at = row.Text(11), e.turns_asked = static_cast<int>(row.Integer(12));
       e.best_turn = row.IsNull(13) ? -1 : static_cast<int>(row.Integer(13));
       e.best_speedup = RealOrUnknown(row, 14), e.seconds = row.Real(15);

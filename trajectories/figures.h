@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "env/workload.h"
+
 namespace kevin {
 
 inline constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();
@@ -39,8 +41,8 @@ struct TurnFigures {
 };
 
 struct EpisodeFigures {
-  std::string id, run, policy, kind, device, size, inputs, precision, state, started_at;
-  bool tf32 = false;
+  std::string id, run, policy, kind, device, state, started_at;
+  Workload workload;
   int problem = 0;  // index into Figures::problems
   int turns_asked = 0;
   int best_turn = -1;                                        // confirmed winner; -1: none

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "env/error.h"
 #include "trajectories/maintain_impl.h"
 #include "trajectories/schema.h"
 #include "trajectories/store.h"
+#include "trajectories/upgrade.h"
 
 namespace kevin {
 namespace {
@@ -43,21 +43,15 @@ CompactResult CompactDatabase(const fs::path& path) {
 MigrateResult MigrateDatabase(const fs::path& path, bool with_backup) {
   MigrateResult result;
   result.to = kSchemaVersion;
-  {
-    Database database = OpenForMaintenance(path, Database::Access::kReadOnly);
-    result.from = FormatOf(database);
-    if (result.from == result.to) return result;
-    if (with_backup && database.dialect() == SqlDialect::kSqlite) {
-      result.backup = path.string() + fmt::format(".v{}", result.from);
-      if (fs::exists(result.backup)) {
-        throw Error(ExitCode::kBadRequest,
-                    result.backup.string() + ": exists already, so no backup can be made there",
-                    "move it away, or migrate with --no-backup");
-      }
-      database.Prepare("VACUUM INTO ?").Bind(result.backup.string()).Run();
-    }
+  Database database = OpenForMaintenance(path, Database::Access::kReadWrite);
+  result.from = FormatOf(database);
+  if (result.from == result.to) return result;
+  if (database.dialect() == SqlDialect::kPostgres) {
+    UpgradeServer(database);
+  } else {
+    database.PrepareForWriting();
+    result.backup = UpgradeFile(database, with_backup);
   }
-  Store::Open(path, OpenMode::kWrite);
   return result;
 }
 

@@ -8,10 +8,13 @@
 
 #include "env/error.h"
 #include "trajectories/catalog.h"
+#include "trajectories/maintain_impl.h"
 #include "trajectories/postgres.h"
 #include "trajectories/row_stream.h"
+#include "trajectories/schema.h"
 #include "trajectories/store.h"
 #include "trajectories/store_impl.h"
+#include "trajectories/upgrade.h"
 
 namespace kevin {
 namespace {
@@ -46,6 +49,7 @@ class Merger {
       if (table == "evaluations") result_.evaluations = added;
     }
     SetLinks();
+    if (FormatOf(source_) < kSchemaVersion) MoveOutcomeFields(into_);
     UpdateEpisodes();
     UpdateRuns();
     return result_;

@@ -17,10 +17,10 @@ std::string SelectEvaluations(const std::string& condition) {
       kEvaluationColumns, condition);
 }
 
-std::optional<RatioRecord> ReadRatio(RowReader& row) {
+std::optional<Ratio> ReadRatio(RowReader& row) {
   const auto value = row.OptionalReal(), low = row.OptionalReal(), high = row.OptionalReal();
   if (!value) return std::nullopt;
-  return RatioRecord{*value, low.value_or(0), high.value_or(0)};
+  return Ratio{*value, low.value_or(0), high.value_or(0)};
 }
 
 EvaluationRecord ReadEvaluation(const Statement& statement) {
@@ -29,13 +29,18 @@ EvaluationRecord ReadEvaluation(const Statement& statement) {
   e.id = row.Text(), row.Text(), row.Integer(), e.purpose = row.Text(), e.key = row.Text();
   e.key_parts = json::parse(row.Text()).get<std::map<std::string, std::string>>();
   e.candidate_hash = row.Text(), e.kind = row.Text(), e.problem_hash = row.Text();
-  e.size = row.Text(), e.inputs = row.Text(), e.precision = row.Text(), e.tf32 = row.Flag();
+  ReadWorkload(row, &e.workload), e.workload.tf32 = row.Flag();
   row.Text(), row.Text(), row.Text(), row.Text(),
       e.device = row.Text();  // threads to toolchain_version: in key_parts
   row.Text(), row.Text(), e.isolation = row.Text(), row.Text(), row.Text();  // and so are these four
   e.outcome = row.Text(), e.reason = row.Text(), e.compiled = row.Flag(), e.correct = row.Flag();
   e.verdict = row.Text(), e.speedup = ReadRatio(row);
-  e.log_se = row.OptionalReal(), e.pairs = row.OptionalInt(), e.processes = row.OptionalInt();
+  const auto log_se = row.OptionalReal();
+  const auto pairs = row.OptionalInt(), processes = row.OptionalInt();
+  if (e.speedup) {
+    e.speedup->log_se = log_se.value_or(0);
+    e.speedup->pairs = pairs.value_or(0), e.speedup->processes = processes.value_or(0);
+  }
   e.against_start = ReadRatio(row);
   e.candidate_us = row.OptionalReal(), e.reference_us = row.OptionalReal();
   e.gb_per_s = row.OptionalReal(), e.gflop_per_s = row.OptionalReal(), e.floor_us = row.OptionalReal();
@@ -46,19 +51,21 @@ EvaluationRecord ReadEvaluation(const Statement& statement) {
   e.created_at = row.Text();
   e.kernels = row.Text(), e.launch_list = row.Text(), e.profile = row.Text();
   e.peak_gb_per_s = row.OptionalReal(), e.peak_gflop_per_s = row.OptionalReal();
-  e.device_s = row.OptionalReal(), e.machine_key = row.Text(), e.source = row.Text();
+  e.device_s = row.OptionalReal(), e.machine_key = row.Text();
+  e.timeout_phase = row.Text(), e.timeout_limit_s = row.OptionalReal(), e.failed_shape = row.Text();
+  e.shapes = ShapesFromText(row.Text()), e.source = row.Text();
   return e;
 }
 
-std::vector<SampleRecord> ReadSamples(Database& database, const std::string& evaluation) {
+std::vector<Sample> ReadSamples(Database& database, const std::string& evaluation) {
   Statement statement = database.Prepare(
       "SELECT process, pair, phase, side, calls, total_us FROM samples WHERE evaluation = ? ORDER BY "
       "position");
-  std::vector<SampleRecord> samples;
+  std::vector<Sample> samples;
   statement.Bind(evaluation);
   while (statement.Step()) {
     RowReader row(statement);
-    SampleRecord s;
+    Sample s;
     s.process = row.Int(), s.pair = row.Int(), s.phase = row.Text(), s.side = row.Text();
     s.calls = row.Int(), s.total_us = row.Real();
     samples.push_back(std::move(s));

@@ -5,6 +5,6 @@ namespace kevin {
 
 extern const char kSchema[];                // the whole of schema.sql, zero-terminated
 constexpr int kApplicationId = 1264940654;  // "Kevn"; PRAGMA application_id
-constexpr int kSchemaVersion = 3;           // PRAGMA user_version
+constexpr int kSchemaVersion = 4;           // PRAGMA user_version
 
 }  // namespace kevin

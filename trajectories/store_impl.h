@@ -129,6 +129,11 @@ class RowReader {
   int column_ = 0;
 };
 
+// The columns size, inputs, precision; tf32 stands beside them only in `evaluations`.
+inline void ReadWorkload(RowReader& row, Workload* workload) {
+  workload->size = row.Text(), workload->inputs = row.Text(), workload->precision = row.Text();
+}
+
 inline std::optional<std::string> NullIfEmpty(const std::string& text) {
   return text.empty() ? std::nullopt : std::optional(text);
 }

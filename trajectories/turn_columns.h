@@ -18,6 +18,6 @@ inline constexpr char kEvaluationColumns[] =
     "against_start_high, candidate_us, reference_us, gb_per_s, gflop_per_s, floor_us, max_error, "
     "error_bound, score, compile_s, verify_s, measure_s, wait_s, seeds, log, machine, cached_from, "
     "superseded_by, created_at, kernels, launch_list, profile, peak_gb_per_s, peak_gflop_per_s, device_s, "
-    "machine_key";
+    "machine_key, timeout_phase, timeout_limit_s, failed_shape, shapes";
 
 }  // namespace kevin

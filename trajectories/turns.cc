@@ -13,14 +13,16 @@ namespace {
 
 using nlohmann::json;
 
+// A ratio's columns; all NULL without one.
 struct NullableRatio {
-  std::optional<double> value, low, high;
+  explicit NullableRatio(const std::optional<Ratio>& ratio) {
+    if (!ratio) return;
+    value = ratio->value, low = ratio->low, high = ratio->high, log_se = ratio->log_se;
+    pairs = ratio->pairs, processes = ratio->processes;
+  }
+  std::optional<double> value, low, high, log_se;
+  std::optional<int> pairs, processes;
 };
-
-NullableRatio Split(const std::optional<RatioRecord>& ratio) {
-  if (!ratio) return {};
-  return {ratio->value, ratio->low, ratio->high};
-}
 
 std::string SeedsJson(const std::vector<uint64_t>& seeds) {
   json list = json::array();
@@ -43,13 +45,12 @@ void InsertCandidate(Database& database, const EvaluationRecord& e, const std::s
   database.Prepare(kInsert).Bind(e.candidate_hash, e.kind, e.source, now).Run();
 }
 
-void InsertSamples(Database& database, const std::string& evaluation,
-                   const std::vector<SampleRecord>& samples) {
+void InsertSamples(Database& database, const std::string& evaluation, const std::vector<Sample>& samples) {
   static const std::string kInsert =
       InsertSql("INSERT", "samples", "evaluation, position, process, pair, phase, side, calls, total_us");
   Statement insert = database.Prepare(kInsert);
   int position = 0;
-  for (const SampleRecord& s : samples) {
+  for (const Sample& s : samples) {
     insert.Bind(evaluation, position++, s.process, s.pair, s.phase, s.side, s.calls, s.total_us).Run();
   }
 }
@@ -82,21 +83,22 @@ std::string InsertEvaluation(Database& database, const std::string& episode, int
   const std::string now = UtcNow();
   const std::string id = NewUlid();
   InsertCandidate(database, e, now);
-  const NullableRatio speedup = Split(e.speedup), against_start = Split(e.against_start);
+  const NullableRatio speedup(e.speedup), against_start(e.against_start);
   static const std::string kInsert = InsertSql("INSERT", "evaluations", kEvaluationColumns);
   database.Prepare(kInsert)
       .Bind(id, episode, turn, e.purpose, e.key, DumpJson(e.key_parts), NullIfEmpty(e.candidate_hash), e.kind,
-            e.problem_hash, e.size, e.inputs, e.precision, e.tf32, Part(e, "threads"),
-            Part(e, "tolerance_version"), Part(e, "baseline_version"), Part(e, "toolchain_version"), e.device,
-            Part(e, "device_model"), Part(e, "driver"), e.isolation, Part(e, "include_hashes"),
-            Part(e, "environment_version"), e.outcome, e.reason, e.compiled, e.correct,
-            NullIfEmpty(e.verdict), speedup.value, speedup.low, speedup.high, e.log_se, e.pairs, e.processes,
-            against_start.value, against_start.low, against_start.high, e.candidate_us, e.reference_us,
-            e.gb_per_s, e.gflop_per_s, e.floor_us, e.max_error, e.error_bound, e.score, e.compile_s,
-            e.verify_s, e.measure_s, e.wait_s, SeedsJson(e.seeds), e.log, e.machine,
+            e.problem_hash, e.workload.size, e.workload.inputs, e.workload.precision, e.workload.tf32,
+            Part(e, "threads"), Part(e, "tolerance_version"), Part(e, "baseline_version"),
+            Part(e, "toolchain_version"), e.device, Part(e, "device_model"), Part(e, "driver"), e.isolation,
+            Part(e, "include_hashes"), Part(e, "environment_version"), e.outcome, e.reason, e.compiled,
+            e.correct, NullIfEmpty(e.verdict), speedup.value, speedup.low, speedup.high, speedup.log_se,
+            speedup.pairs, speedup.processes, against_start.value, against_start.low, against_start.high,
+            e.candidate_us, e.reference_us, e.gb_per_s, e.gflop_per_s, e.floor_us, e.max_error, e.error_bound,
+            e.score, e.compile_s, e.verify_s, e.measure_s, e.wait_s, SeedsJson(e.seeds), e.log, e.machine,
             NullIfEmpty(e.cached_from), NullIfEmpty(e.superseded_by), now, NullIfEmpty(e.kernels),
             NullIfEmpty(e.launch_list), NullIfEmpty(e.profile), e.peak_gb_per_s, e.peak_gflop_per_s,
-            e.device_s, NullIfEmpty(e.machine_key))
+            e.device_s, NullIfEmpty(e.machine_key), NullIfEmpty(e.timeout_phase), e.timeout_limit_s,
+            NullIfEmpty(e.failed_shape), NullIfEmpty(ShapesToText(e.shapes)))
       .Run();
   InheritSuperseder(database, id, e.cached_from);
   InsertSamples(database, id, e.samples);

@@ -1,14 +1,25 @@
 #include "trajectories/upgrade.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
+#include "env/error.h"
+#include "env/outcome.h"
 #include "trajectories/schema.h"
+#include "trajectories/store_impl.h"
 
 namespace kevin {
 namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
 
 constexpr char kOneToTwo[] = R"(
 ALTER TABLE episodes ADD COLUMN tf32 INTEGER NOT NULL DEFAULT 0;
@@ -20,16 +31,17 @@ ALTER TABLE evaluations ADD COLUMN peak_gflop_per_s REAL;
 ALTER TABLE evaluations ADD COLUMN device_s REAL;
 )";
 
-constexpr char kReadOneAsTwo[] = R"(
-CREATE TEMP VIEW episodes AS SELECT *, 0 AS tf32 FROM main.episodes;
-CREATE TEMP VIEW evaluations AS
-SELECT *, NULL AS kernels, NULL AS launch_list, NULL AS profile, NULL AS peak_gb_per_s,
-       NULL AS peak_gflop_per_s, NULL AS device_s, NULL AS machine_key
-FROM main.evaluations;
+constexpr char kThreeToFour[] = R"(
+ALTER TABLE evaluations ADD COLUMN timeout_phase TEXT;
+ALTER TABLE evaluations ADD COLUMN timeout_limit_s REAL;
+ALTER TABLE evaluations ADD COLUMN failed_shape TEXT;
+ALTER TABLE evaluations ADD COLUMN shapes TEXT;
 )";
 
-constexpr char kReadTwoEvaluations[] =
-    "CREATE TEMP VIEW evaluations AS SELECT *, NULL AS machine_key FROM main.evaluations";
+constexpr char kThreeToFourOnServer[] = R"(
+ALTER TABLE evaluations ADD COLUMN timeout_phase TEXT COLLATE "C", ADD COLUMN timeout_limit_s DOUBLE PRECISION,
+  ADD COLUMN failed_shape TEXT COLLATE "C", ADD COLUMN shapes TEXT COLLATE "C";
+)";
 
 // The columns that the store reads, and no rows.
 constexpr char kReadWithoutRequests[] = R"(
@@ -67,29 +79,234 @@ void AddCollections(Database& database) {
   database.Execute(PartOfSchema("-- == COLLECTIONS ==").c_str());
 }
 
+void UpgradeTables(Database& database, int64_t from) {
+  if (from < 3) database.Execute("DROP VIEW turn_returns; DROP VIEW turn_results; DROP VIEW turn_messages");
+  if (from < 2) database.Execute(kOneToTwo);
+  if (from < 3) {
+    database.Execute(
+        "ALTER TABLE evaluations ADD COLUMN machine_key TEXT;"
+        "CREATE INDEX evaluations_machine_key ON evaluations(machine_key) WHERE machine_key IS NOT NULL");
+    AddCollections(database);
+    database.Execute("DROP INDEX evaluations_turn");
+    database.Execute(PartOfSchema("-- == DERIVED ==").c_str());
+    database.Execute(ViewsOfSchema());
+  }
+  database.Execute(kThreeToFour);
+  MoveOutcomeFields(database);
+  database.Execute(fmt::format("PRAGMA user_version = {}", kSchemaVersion).c_str());
+}
+
+// --- Rows of formats 1 to 3: the fields of an outcome that were only in its text ---
+
+// "verify took longer than 20 s"
+void AddTimeOut(const std::string& reason, OutcomeFields* fields) {
+  static const std::string kMiddle = " took longer than ";
+  const size_t at = reason.find(kMiddle);
+  if (at == std::string::npos) return;
+  fields->timeout_phase = reason.substr(0, at);
+  fields->timeout_limit_s = std::strtod(reason.c_str() + at + kMiddle.size(), nullptr);
+}
+
+// "at mine/2 (N = 1001): 3:5: error: ..."
+void AddFailedShape(const std::string& reason, OutcomeFields* fields) {
+  const size_t end = reason.find("): ");
+  if (reason.starts_with("at ") && end != std::string::npos) fields->failed_shape = reason.substr(0, end + 1);
+}
+
+OutcomeFields FieldsInText(const std::string& outcome, const std::string& reason) {
+  OutcomeFields fields;
+  if (outcome == "timed_out") AddTimeOut(reason, &fields);
+  if (outcome == "compile_failed") AddFailedShape(reason, &fields);
+  return fields;
+}
+
+std::string TextIn(const Json& shape, const char* name) {
+  const auto found = shape.find(name);
+  return found != shape.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+void AddFieldsToShape(Json* shape) {
+  const OutcomeFields fields = FieldsInText(TextIn(*shape, "outcome"), TextIn(*shape, "reason"));
+  if (!fields.timeout_phase.empty()) (*shape)["timeout_phase"] = fields.timeout_phase;
+  if (fields.timeout_limit_s) (*shape)["timeout_limit_s"] = *fields.timeout_limit_s;
+  if (!fields.failed_shape.empty()) (*shape)["failed_shape"] = fields.failed_shape;
+}
+
+// A row that may lack columns of format 4.
+struct OldRow {
+  std::string id, outcome, reason, machine;
+};
+
+std::vector<OldRow> NextOldRows(Database& database, const std::string& after) {
+  Statement find = database.Prepare(
+      "SELECT id, outcome, reason, machine FROM evaluations WHERE id > ? AND (machine LIKE '%\"shapes\"%' "
+      "OR (outcome = 'timed_out' AND timeout_phase IS NULL)) ORDER BY id LIMIT 500");
+  std::vector<OldRow> rows;
+  find.Bind(after);
+  while (find.Step()) rows.push_back({find.Text(0), find.Text(1), find.Text(2), find.Text(3)});
+  return rows;
+}
+
+void MoveFieldsOf(Database& database, const OldRow& row) {
+  std::string machine = row.machine, shapes;
+  try {
+    Json all = Json::parse(row.machine);
+    if (all.is_object() && all.contains("shapes")) {
+      for (Json& shape : all["shapes"]) AddFieldsToShape(&shape);
+      shapes = DumpJson(all["shapes"]);
+      all.erase("shapes");
+      machine = DumpJson(all);
+    }
+  } catch (const Json::exception&) {
+    shapes.clear(), machine = row.machine;  // foreign text stays as it is
+  }
+  const OutcomeFields fields = FieldsInText(row.outcome, row.reason);
+  database
+      .Prepare(
+          "UPDATE evaluations SET machine = ?, shapes = coalesce(?, shapes), timeout_phase = ?, "
+          "timeout_limit_s = ?, failed_shape = ? WHERE id = ?")
+      .Bind(machine, NullIfEmpty(shapes), NullIfEmpty(fields.timeout_phase), fields.timeout_limit_s,
+            NullIfEmpty(fields.failed_shape), row.id)
+      .Run();
+}
+
+// --- The copy of the old file ---
+
+// FILE.v3, or FILE.v3-2 and so on where that is taken.
+fs::path FreeBackupName(const fs::path& file, int64_t format) {
+  const std::string first = fmt::format("{}.v{}", file.string(), format);
+  std::string name = first;
+  for (int n = 2; fs::exists(name); ++n) name = fmt::format("{}-{}", first, n);
+  return name;
+}
+
+// Deletes an unfinished copy.
+struct UnfinishedCopy {
+  fs::path path;
+  ~UnfinishedCopy() {
+    std::error_code ignored;
+    if (!path.empty()) fs::remove(path, ignored);
+  }
+};
+
+void Copy(Database& database, const fs::path& to) {
+  std::error_code ignored;
+  fs::remove(to, ignored);
+  database.Prepare("VACUUM INTO ?").Bind(to.string()).Run();
+  const int file = open(to.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool is_durable = file >= 0 && fsync(file) == 0;
+  if (file >= 0) close(file);
+  if (!is_durable)
+    throw Error(ExitCode::kBroken, to.string() + ": the copy of the old file cannot be written",
+                "check the disk, or upgrade without a copy: kevin db migrate --no-backup");
+}
+
+int64_t BytesOf(Database& database) {
+  return database.QueryInteger("PRAGMA page_count") * database.QueryInteger("PRAGMA page_size");
+}
+
 }  // namespace
 
-void UpgradeToNewest(Database& database) {
-  if (Version(database) == kSchemaVersion) return;
+void RequireSpaceForUpgrade(const fs::path& file, int64_t bytes, int64_t free_bytes, bool with_backup) {
+  const int64_t needed = bytes * (with_backup ? 2 : 1);
+  if (free_bytes >= needed) return;
+  const auto megabytes = [](int64_t b) { return static_cast<double>(b) / 1e6; };
+  throw Error(
+      ExitCode::kBroken,
+      fmt::format("{}: the upgrade to format {} needs {:.1f} MB of free disk space{}; {:.1f} MB are free",
+                  file.string(), kSchemaVersion, megabytes(needed),
+                  with_backup ? ", half of it for a copy of the old file" : "", megabytes(free_bytes)),
+      with_backup ? "free some space, or upgrade without a copy: kevin db migrate --no-backup"
+                  : "free some space");
+}
+
+fs::path UpgradeFile(Database& database, bool with_backup) {
+  constexpr int kMostCopies = 5;  // while other programs write
+  for (int copies = 1;; ++copies) {
+    const int64_t from = Version(database);
+    if (from == kSchemaVersion) return {};
+    const fs::path& file = database.path();
+    std::error_code no_space_known;
+    const fs::space_info space = fs::space(fs::absolute(file).parent_path(), no_space_known);
+    if (!no_space_known)
+      RequireSpaceForUpgrade(file, BytesOf(database), static_cast<int64_t>(space.available), with_backup);
+    const int64_t data_version = database.QueryInteger("PRAGMA data_version");
+    UnfinishedCopy copy;
+    if (with_backup) {
+      copy.path = fmt::format("{}.v{}.{}.unfinished", file.string(), from, getpid());
+      Copy(database, copy.path);
+    }
+    Transaction transaction(database);
+    if (Version(database) == kSchemaVersion) return {};  // another process was faster
+    const bool is_stale = database.QueryInteger("PRAGMA data_version") != data_version;
+    if (with_backup && is_stale && copies < kMostCopies) continue;
+    fs::path backup;
+    if (with_backup) {
+      backup = FreeBackupName(file, from);
+      fs::rename(copy.path, backup);
+      copy.path.clear();
+    }
+    UpgradeTables(database, from);
+    transaction.Commit();
+    return backup;
+  }
+}
+
+void UpgradeServer(Database& database) {
   Transaction transaction(database);
-  if (Version(database) == kSchemaVersion) return;  // another process was faster
-  database.Execute("DROP VIEW turn_returns; DROP VIEW turn_results; DROP VIEW turn_messages");
-  if (Version(database) < 2) database.Execute(kOneToTwo);
-  database.Execute(
-      "ALTER TABLE evaluations ADD COLUMN machine_key TEXT;"
-      "CREATE INDEX evaluations_machine_key ON evaluations(machine_key) WHERE machine_key IS NOT NULL");
-  AddCollections(database);
-  database.Execute("DROP INDEX evaluations_turn");
-  database.Execute(PartOfSchema("-- == DERIVED ==").c_str());
-  database.Execute(ViewsOfSchema());
-  database.Execute(fmt::format("PRAGMA user_version = {}", kSchemaVersion).c_str());
+  database.QueryText(fmt::format("SELECT pg_advisory_xact_lock({})", kApplicationId).c_str());
+  if (database.QueryInteger("SELECT version FROM kevin_format") == kSchemaVersion) return;
+  // Nobody takes a lease in the meantime.
+  database.Execute("LOCK TABLE work_items, evaluations IN ACCESS EXCLUSIVE MODE");
+  const int64_t leases = database.QueryInteger(
+      "SELECT count(*) FROM work_items WHERE state = 'leased' AND lease_until > "
+      "to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')");
+  if (leases > 0) {
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("{}: workers hold {} leases; the format is not changed under them",
+                            database.path().string(), leases),
+                "stop kevin collect on all machines (or wait until its leases run out), then run this again");
+  }
+  database.Execute(kThreeToFourOnServer);
+  MoveOutcomeFields(database);
+  database.Execute(fmt::format("UPDATE kevin_format SET version = {}", kSchemaVersion).c_str());
   transaction.Commit();
 }
 
-void ReadAsNewest(Database& database) {
-  if (Version(database) < 2) database.Execute(kReadOneAsTwo);
-  if (Version(database) == 2) database.Execute(kReadTwoEvaluations);
-  if (Version(database) < 3) {
+void MoveOutcomeFields(Database& database) {
+  std::string last;
+  for (;;) {
+    const std::vector<OldRow> rows = NextOldRows(database, last);
+    if (rows.empty()) return;
+    for (const OldRow& row : rows) MoveFieldsOf(database, row);
+    last = rows.back().id;
+  }
+}
+
+void ReadAsNewest(Database& database, int64_t format) {
+  if (format == kSchemaVersion) return;
+  if (database.dialect() == SqlDialect::kPostgres) {
+    const std::string schema = database.QueryText("SELECT quote_ident(current_schema())");
+    database.Execute(fmt::format("CREATE TEMP VIEW evaluations AS SELECT *, NULL::text AS timeout_phase, "
+                                 "NULL::double precision AS timeout_limit_s, NULL::text AS failed_shape, "
+                                 "(machine::jsonb -> 'shapes')::text AS shapes FROM {}.evaluations",
+                                 schema)
+                         .c_str());
+    return;
+  }
+  if (format < 2) database.Execute("CREATE TEMP VIEW episodes AS SELECT *, 0 AS tf32 FROM main.episodes");
+  std::string columns = "*";
+  if (format < 2)
+    columns +=
+        ", NULL AS kernels, NULL AS launch_list, NULL AS profile, NULL AS peak_gb_per_s, "
+        "NULL AS peak_gflop_per_s, NULL AS device_s";
+  if (format < 3) columns += ", NULL AS machine_key";
+  columns +=
+      ", NULL AS timeout_phase, NULL AS timeout_limit_s, NULL AS failed_shape, "
+      "CASE WHEN json_valid(machine) THEN json_extract(machine, '$.shapes') END AS shapes";
+  database.Execute(
+      fmt::format("CREATE TEMP VIEW evaluations AS SELECT {} FROM main.evaluations", columns).c_str());
+  if (format < 3) {
     database.Execute(kReadWithoutRequests);
     database.Execute(kReadTwoAsThree);
   }

@@ -10,12 +10,12 @@
 namespace kevin {
 namespace {
 
-void CheckSame(const std::optional<RatioRecord>& a, const std::optional<RatioRecord>& b) {
+void CheckSame(const std::optional<Ratio>& a, const std::optional<Ratio>& b) {
   REQUIRE(a.has_value() == b.has_value());
   if (a) CHECK((a->value == b->value && a->low == b->low && a->high == b->high));
 }
 
-void CheckSame(const std::vector<SampleRecord>& a, const std::vector<SampleRecord>& b) {
+void CheckSame(const std::vector<Sample>& a, const std::vector<Sample>& b) {
   REQUIRE(a.size() == b.size());
   for (size_t i = 0; i < a.size(); ++i) {
     CHECK((a[i].process == b[i].process && a[i].pair == b[i].pair && a[i].calls == b[i].calls));
@@ -27,14 +27,14 @@ void CheckSame(const EvaluationRecord& a, const EvaluationRecord& b) {
   CHECK(a.purpose == b.purpose);
   CHECK((a.candidate_hash == b.candidate_hash && a.kind == b.kind && a.source == b.source));
   CHECK((a.key == b.key && a.key_parts == b.key_parts && a.problem_hash == b.problem_hash));
-  CHECK((a.size == b.size && a.inputs == b.inputs && a.precision == b.precision && a.tf32 == b.tf32));
+  CHECK((a.workload.size == b.workload.size && a.workload.inputs == b.workload.inputs &&
+         a.workload.precision == b.workload.precision && a.workload.tf32 == b.workload.tf32));
   CHECK((a.device == b.device && a.isolation == b.isolation));
   CHECK(
       (a.outcome == b.outcome && a.reason == b.reason && a.compiled == b.compiled && a.correct == b.correct));
   CHECK(a.verdict == b.verdict);
   CheckSame(a.speedup, b.speedup);
   CheckSame(a.against_start, b.against_start);
-  CHECK((a.log_se == b.log_se && a.pairs == b.pairs && a.processes == b.processes));
   CHECK((a.candidate_us == b.candidate_us && a.reference_us == b.reference_us && a.floor_us == b.floor_us));
   CHECK((a.gb_per_s == b.gb_per_s && a.gflop_per_s == b.gflop_per_s));
   CHECK((a.max_error == b.max_error && a.error_bound == b.error_bound && a.score == b.score));
@@ -73,11 +73,12 @@ void CheckSame(const TurnRecord& a, const TurnRecord& b) {
 void CheckSame(const EpisodeRecord& a, const EpisodeRecord& b) {
   CHECK((a.run == b.run && a.problem == b.problem && a.problem_hash == b.problem_hash));
   CHECK((a.policy == b.policy && a.kind == b.kind && a.device == b.device && a.isolation == b.isolation));
-  CHECK((a.size == b.size && a.inputs == b.inputs && a.precision == b.precision && a.seed == b.seed));
+  CHECK((a.workload.size == b.workload.size && a.workload.inputs == b.workload.inputs &&
+         a.workload.precision == b.workload.precision && a.seed == b.seed));
   CHECK((a.turns_asked == b.turns_asked && a.prompt_template == b.prompt_template));
   CHECK(a.prompt_template_hash == b.prompt_template_hash);
   CHECK((a.start_source == b.start_source && a.note == b.note && a.until == b.until));
-  CHECK(a.tf32 == b.tf32);
+  CHECK(a.workload.tf32 == b.workload.tf32);
 }
 
 std::string NextStep(const std::function<void()>& act) {

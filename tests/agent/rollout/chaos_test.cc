@@ -89,7 +89,7 @@ std::string MakeCollection(const std::string& address) {
   spec.episodes = kEpisodes;
   spec.turns = kTurns;
   spec.kind = "cpp";
-  spec.size = "small";
+  spec.workload.size = "small";
   Store store = Store::Open(address, OpenMode::kCreate);
   return WorkQueue(store).Open(KeyOf(spec), ToJson(spec), EpisodesOf(spec), records, {}, true).collection;
 }
