@@ -10,7 +10,7 @@ namespace kevin {
 struct Problem;
 
 struct Workload {
-  std::string size;  // a size set, or one of its shapes alone ("mine/2"); empty: the device's default
+  std::string size = {};  // a size set, or one of its shapes alone ("mine/2"); empty: the device's default
   std::string inputs = "default";  // or "kernelbench": U[0,1)
   std::string precision = "fp32";  // of floating tensors: "fp32", "fp16", "bf16"
   bool tf32 = false;               // --tf32 reference: the reference and the candidate may use TF32

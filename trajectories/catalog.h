@@ -1,5 +1,6 @@
 #pragma once
-// What tables and columns there are, by the document (schema.sql) and in a database of either engine.
+// Tables and columns, by the document (schema.sql) and in a database of either engine; and reading more rows than fit in
+// memory, all of one moment.
 
 #include <string>
 #include <vector>
@@ -33,5 +34,35 @@ std::string QuotedNames(const std::vector<ColumnInfo>& columns);
 
 // A query for the hashes of all texts that turns were sent (turns.messages), one row a message.
 std::string MessageHashes(const Database& database);
+
+// What is read while this lives is of one moment, also while others write.
+class Snapshot {
+ public:
+  explicit Snapshot(Database& database);
+  Snapshot(const Snapshot&) = delete;
+  Snapshot& operator=(const Snapshot&) = delete;
+  ~Snapshot();
+
+ private:
+  Database& database_;
+};
+
+// The rows of a SELECT one after the other; a server sends some hundred at a time. Lives within a transaction
+// or a Snapshot; one at a time per Database.
+class RowStream {
+ public:
+  RowStream(Database& database, const std::string& select);
+  RowStream(const RowStream&) = delete;
+  RowStream& operator=(const RowStream&) = delete;
+  ~RowStream();
+
+  bool Next();
+  const Statement& row() const { return statement_; }
+
+ private:
+  Database& database_;
+  const bool is_cursor_;
+  Statement statement_;
+};
 
 }  // namespace kevin

@@ -107,4 +107,9 @@ class Transaction {
   Database* database_;  // null once committed or moved from
 };
 
+// The SQLite engine; sqlite.cc is the only place that includes sqlite3.h.
+// Throws Error as this header says. A writer waits up to `busy_timeout_ms` for others.
+std::unique_ptr<DatabaseEngine> OpenSqlite(std::filesystem::path path, Database::Access access,
+                                           int busy_timeout_ms);
+
 }  // namespace kevin

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "trajectories/row_stream.h"
+#include "trajectories/catalog.h"
+#include "trajectories/identity.h"
 #include "trajectories/store_impl.h"
-#include "trajectories/ulid.h"
 
 namespace kevin {
 namespace {
@@ -36,13 +36,13 @@ double RealOrUnknown(const Statement& row, int column) {
 }
 
 // The columns of a verdict, from `first` on: outcome, compiled, correct, speedup, log_se, score.
-struct Verdict {
+struct VerdictRow {
   OutcomeKind outcome;
   bool compiled, correct;
   double speedup, log_se, score;
 };
 constexpr char kVerdictColumns[] = "outcome, compiled, correct, speedup, log_se, score";
-Verdict ReadVerdict(const Statement& row, int first) {
+VerdictRow ReadVerdict(const Statement& row, int first) {
   return {OutcomeFromName(row.Text(first)), row.Integer(first + 1) != 0,   row.Integer(first + 2) != 0,
           RealOrUnknown(row, first + 3),    RealOrUnknown(row, first + 4), row.Real(first + 5)};
 }
@@ -185,7 +185,7 @@ class Loader {
   }
 
   void Fill(const Statement& row, TurnFigures* turn) {
-    Verdict verdict = ReadVerdict(row, 5);
+    VerdictRow verdict = ReadVerdict(row, 5);
     verdict.score = turn->score;
     if (!row.IsNull(3)) {
       const auto last_word = overriding_.find(row.Text(3));
@@ -203,7 +203,7 @@ class Loader {
   Figures figures_;
   std::unordered_map<std::string, int> problem_of_;
   std::unordered_map<std::string, size_t> episode_of_;
-  std::unordered_map<std::string, Verdict> overriding_;
+  std::unordered_map<std::string, VerdictRow> overriding_;
   EpisodeFigures* last_ = nullptr;
   int32_t last_model_ = 0;
 };

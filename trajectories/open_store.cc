@@ -5,11 +5,9 @@
 
 #include "env/error.h"
 #include "trajectories/catalog.h"
-#include "trajectories/postgres.h"
-#include "trajectories/postgres_schema.h"
-#include "trajectories/schema.h"
+#include "trajectories/engine.h"
+#include "trajectories/formats.h"
 #include "trajectories/store_impl.h"
-#include "trajectories/upgrade.h"
 
 namespace kevin {
 namespace {

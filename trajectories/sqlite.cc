@@ -1,5 +1,3 @@
-#include "trajectories/sqlite.h"
-
 #include <fmt/format.h>
 #include <sqlite3.h>
 
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "env/error.h"
+#include "trajectories/database.h"
 
 namespace kevin {
 namespace {
@@ -227,8 +226,6 @@ void SqliteEngine::PrepareForWriting() {
 }
 
 }  // namespace
-
-std::string ReadOnlyUri(const std::filesystem::path& path) { return FileUri(path) + "?mode=ro"; }
 
 std::unique_ptr<DatabaseEngine> OpenSqlite(std::filesystem::path path, Database::Access access,
                                            int busy_timeout_ms) {

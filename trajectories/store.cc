@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include "env/error.h"
-#include "trajectories/owner.h"
+#include "trajectories/identity.h"
 #include "trajectories/store_impl.h"
-#include "trajectories/ulid.h"
 
 namespace kevin {
 namespace {

@@ -22,7 +22,7 @@
 #include "env/error.h"
 #include "env/problem/hash.h"
 #include "trajectories/database.h"
-#include "trajectories/postgres.h"
+#include "trajectories/engine.h"
 #include "trajectories/work_queue.h"
 
 namespace kevin {

@@ -15,8 +15,7 @@
 #include "env/error.h"
 #include "tests/catch.h"
 #include "tests/trajectories/sample_records.h"
-#include "trajectories/schema.h"
-#include "trajectories/upgrade.h"
+#include "trajectories/formats.h"
 
 namespace kevin {
 namespace {

@@ -1,7 +1,5 @@
 // What only a server can do to us.
 
-#include "trajectories/postgres.h"
-
 #include <set>
 #include <thread>
 
@@ -11,8 +9,9 @@
 #include "tests/trajectories/sample_records.h"
 #include "tests/trajectories/test_database.h"
 #include "trajectories/catalog.h"
+#include "trajectories/engine.h"
+#include "trajectories/formats.h"
 #include "trajectories/maintain.h"
-#include "trajectories/schema.h"
 
 namespace kevin {
 namespace {

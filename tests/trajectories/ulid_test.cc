@@ -1,5 +1,3 @@
-#include "trajectories/ulid.h"
-
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,7 +9,7 @@
 #include <vector>
 
 #include "tests/catch.h"
-#include "trajectories/owner.h"
+#include "trajectories/identity.h"
 
 namespace kevin {
 namespace {

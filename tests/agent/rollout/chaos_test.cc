@@ -26,7 +26,7 @@
 #include "tests/support/fakes.h"
 #include "tests/trajectories/test_database.h"
 #include "trajectories/database.h"
-#include "trajectories/postgres.h"
+#include "trajectories/engine.h"
 
 namespace kevin {
 namespace {

@@ -42,8 +42,9 @@ TEST_CASE("the key of a stored evaluation stays as it is; rules enter it only wh
 }
 
 TEST_CASE("an evaluation begins with the workload in the problem's own precision") {
-  const Evaluation evaluation = BeginEvaluation(
-      kParts, {.workload = {.size = "full", .inputs = "kernelbench", .precision = "bf16", .tf32 = true}}, {});
+  EvaluateOptions options;
+  options.workload = {.size = "full", .inputs = "kernelbench", .precision = "bf16", .tf32 = true};
+  const Evaluation evaluation = BeginEvaluation(kParts, options, {});
   CHECK(evaluation.workload == Workload{"full", "kernelbench", "fp32", true});
   CHECK(evaluation.candidate_hash == kParts.at("candidate"));
 }

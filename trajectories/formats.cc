@@ -1,4 +1,4 @@
-#include "trajectories/upgrade.h"
+#include "trajectories/formats.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -7,15 +7,69 @@
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "env/error.h"
 #include "env/outcome.h"
-#include "trajectories/schema.h"
 #include "trajectories/store_impl.h"
 
 namespace kevin {
+namespace {
+
+// Bytes that are no UTF-8 are shown escaped.
+constexpr char kOwnTexts[] = R"(
+CREATE TABLE kevin_format (version BIGINT NOT NULL);
+INSERT INTO kevin_format VALUES ({});
+CREATE FUNCTION kevin_text(bytes BYTEA) RETURNS TEXT LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN convert_from(bytes, 'UTF8');
+EXCEPTION WHEN OTHERS THEN
+  RETURN encode(bytes, 'escape');
+END $$;
+CREATE VIEW turn_messages AS
+SELECT t.episode, t.turn, m.place - 1 AS position, m.value ->> 'role' AS role, kevin_text(b.body) AS content
+FROM turns t CROSS JOIN LATERAL jsonb_array_elements(t.messages::jsonb) WITH ORDINALITY AS m(value, place)
+JOIN blobs b ON b.hash = m.value ->> 'content';
+)";
+
+std::string WithoutComments(const std::string& sql) {
+  std::istringstream lines(sql);
+  std::string text;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("PRAGMA")) continue;
+    text += line.substr(0, line.find("--")) + "\n";
+  }
+  return text;
+}
+
+std::string Replaced(const std::string& text, const char* pattern, const char* with) {
+  return std::regex_replace(text, std::regex(pattern), with);
+}
+
+// Without the statement that makes this view.
+std::string WithoutView(const std::string& views, const std::string& name) {
+  const size_t start = views.find("CREATE VIEW " + name + " AS");
+  if (start == std::string::npos) return views;
+  return views.substr(0, start) + views.substr(views.find(';', start) + 1);
+}
+
+}  // namespace
+
+std::string PostgresSchema() {
+  const char* const views_start = std::strstr(kSchema, "-- == VIEWS ==");
+  std::string tables = WithoutComments(std::string(kSchema, views_start));
+  tables = Replaced(tables, R"(\) STRICT(, WITHOUT ROWID)?;)", ");");
+  tables = Replaced(tables, R"(\bTEXT\b)", "TEXT COLLATE \"C\"");
+  std::string all = tables + WithoutView(WithoutComments(views_start), "turn_messages");
+  all = Replaced(all, R"(\bINTEGER\b)", "BIGINT");
+  all = Replaced(all, R"(\bREAL\b)", "DOUBLE PRECISION");
+  all = Replaced(all, R"(\b(ANY|BLOB)\b)", "BYTEA");
+  return all + fmt::format(kOwnTexts, kSchemaVersion);
+}
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -61,8 +115,6 @@ CREATE TEMP VIEW work_items AS
 SELECT *, NULL AS device, 0 AS faults, 0 AS kills, NULL AS not_before, 0 AS turns, 0 AS prompt_tokens,
        0 AS completion_tokens, 0.0 AS device_s FROM main.work_items;
 )";
-
-int64_t Version(Database& database) { return database.QueryInteger("PRAGMA user_version"); }
 
 // The part of schema.sql that makes the views; all of them are derived, so they can be made anew.
 const char* ViewsOfSchema() { return std::strstr(kSchema, "-- == VIEWS =="); }
@@ -220,10 +272,15 @@ void RequireSpaceForUpgrade(const fs::path& file, int64_t bytes, int64_t free_by
                   : "free some space");
 }
 
+int64_t FormatOf(Database& database) {
+  return database.QueryInteger(
+      database.dialect() == SqlDialect::kSqlite ? "PRAGMA user_version" : "SELECT version FROM kevin_format");
+}
+
 fs::path UpgradeFile(Database& database, bool with_backup) {
   constexpr int kMostCopies = 5;  // while other programs write
   for (int copies = 1;; ++copies) {
-    const int64_t from = Version(database);
+    const int64_t from = FormatOf(database);
     if (from == kSchemaVersion) return {};
     const fs::path& file = database.path();
     std::error_code no_space_known;
@@ -237,7 +294,7 @@ fs::path UpgradeFile(Database& database, bool with_backup) {
       Copy(database, copy.path);
     }
     Transaction transaction(database);
-    if (Version(database) == kSchemaVersion) return {};  // another process was faster
+    if (FormatOf(database) == kSchemaVersion) return {};  // another process was faster
     const bool is_stale = database.QueryInteger("PRAGMA data_version") != data_version;
     if (with_backup && is_stale && copies < kMostCopies) continue;
     fs::path backup;
@@ -255,7 +312,7 @@ fs::path UpgradeFile(Database& database, bool with_backup) {
 void UpgradeServer(Database& database) {
   Transaction transaction(database);
   database.QueryText(fmt::format("SELECT pg_advisory_xact_lock({})", kApplicationId).c_str());
-  if (database.QueryInteger("SELECT version FROM kevin_format") == kSchemaVersion) return;
+  if (FormatOf(database) == kSchemaVersion) return;
   // Nobody takes a lease in the meantime.
   database.Execute("LOCK TABLE work_items, evaluations IN ACCESS EXCLUSIVE MODE");
   const int64_t leases = database.QueryInteger(
