@@ -35,7 +35,10 @@ std::string FirstCompileError(std::string_view log) {
     if (at == std::string_view::npos) continue;
     const size_t line_start = log.rfind('\n', at) + 1;  // npos + 1 is 0
     const size_t colon = log.find(':', line_start);
-    return OneLine(log.substr(colon < at ? colon + 1 : line_start));
+    const std::string_view name = log.substr(line_start, colon - line_start);
+    const bool is_line_number =
+        name.find_first_not_of("0123456789") == std::string_view::npos;  // a reason, not a log
+    return OneLine(log.substr(colon < at && !is_line_number ? colon + 1 : line_start));
   }
   return OneLine(log);
 }

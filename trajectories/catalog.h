@@ -1,6 +1,6 @@
 #pragma once
-// Tables and columns, by the document (schema.sql) and in a database of either engine; and reading more rows than fit in
-// memory, all of one moment.
+// Tables and columns, as schema.sql defines them and as a database of either engine has them; and reading more rows
+// than fit in memory.
 
 #include <string>
 #include <vector>
@@ -25,7 +25,7 @@ std::vector<ColumnInfo> ColumnsOf(Database& database, const std::string& table);
 struct Reference {
   std::string table, target;
   std::string column;    // if it is one column, else empty
-  std::string dangling;  // a query: how many rows refer to what is not there
+  std::string dangling;  // a query: the number of rows whose target is missing
 };
 std::vector<Reference> ReferencesOf(Database& database);
 
@@ -35,7 +35,7 @@ std::string QuotedNames(const std::vector<ColumnInfo>& columns);
 // A query for the hashes of all texts that turns were sent (turns.messages), one row a message.
 std::string MessageHashes(const Database& database);
 
-// What is read while this lives is of one moment, also while others write.
+// A consistent view: all reads while this lives see the database as it was at one moment.
 class Snapshot {
  public:
   explicit Snapshot(Database& database);

@@ -24,7 +24,7 @@ std::string UnusedHashes(Database& database, const std::string& table) {
   return fmt::format("SELECT hash FROM {} EXCEPT SELECT * FROM ({}) used", table, used);
 }
 
-// Refuses, as Store::Open does, what is no database of Kevin's.
+// Refuses, as Store::Open does, a file that is not a database of Kevin's.
 Database OpenForMaintenance(const std::filesystem::path& path, Database::Access access) {
   Store::Open(path, OpenMode::kRead);
   const std::string address = path.string();
@@ -192,7 +192,7 @@ std::vector<DatabaseFinding> CheckDatabase(const std::filesystem::path& path,
   for (const auto& [name, check] : checks) {
     if (on_progress) on_progress(name);
     findings.push_back(check(database));
-    if (!findings.back().ok && findings.size() == 1) break;  // the others would stumble over it
+    if (!findings.back().ok && findings.size() == 1) break;  // the other checks would fail on it
   }
   return findings;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Looking after a database: is it whole, what takes up space, which format has it. `database` is a SQLite
-// file or a server's address. All throw as Store::Open does when it is no database of ours.
+// Maintenance: check, compact and migrate a database. `database` is a SQLite file or a server's address. All throw as
+// Store::Open does when it is not a database of Kevin's.
 
 #include <cstdint>
 #include <filesystem>

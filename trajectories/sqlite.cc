@@ -56,7 +56,7 @@ void Check(sqlite3* handle, int code, const std::filesystem::path& path) {
 }
 
 // Reading a WAL database takes a -shm file beside it, which a read-only folder cannot get. Without a -wal
-// file nothing is pending and nobody writes, so the file may be read as it lies.
+// file nothing is pending and nobody writes, so the file may be read as it is.
 bool MayReadAsImmutable(int code, const std::filesystem::path& path) {
   code &= 0xff;
   std::error_code ignored;

@@ -35,7 +35,7 @@ enum class OpenMode {
   kCreate  // made if missing or empty; its folder must exist
 };
 
-// A write that failed because of the database, not because of what was written: a full disk, a lost
+// A write that failed because of the database, not because of its contents: a full disk, a lost
 // connection, a lock held for too long.
 class StoreBroken : public Error {
  public:

@@ -123,7 +123,7 @@ std::string InsertEvaluation(Database& database, const std::string& episode, int
   return id;
 }
 
-// What of a turn takes time to make ready, done before its write begins.
+// The parts of a turn that take time to encode; done before its write begins.
 struct EncodedTurn {
   std::vector<EncodedBlob> blobs;
   std::string messages;
