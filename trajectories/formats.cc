@@ -14,6 +14,7 @@
 
 #include "env/error.h"
 #include "env/outcome.h"
+#include "trajectories/identity.h"
 #include "trajectories/store_impl.h"
 
 namespace kevin {
@@ -290,7 +291,7 @@ fs::path UpgradeFile(Database& database, bool with_backup) {
     const int64_t data_version = database.QueryInteger("PRAGMA data_version");
     UnfinishedCopy copy;
     if (with_backup) {
-      copy.path = fmt::format("{}.v{}.{}.unfinished", file.string(), from, getpid());
+      copy.path = fmt::format("{}.v{}.{}.unfinished", file.string(), from, NewUlid());
       Copy(database, copy.path);
     }
     Transaction transaction(database);
