@@ -10,6 +10,7 @@
 #include <regex>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "env/error.h"
@@ -233,7 +234,7 @@ fs::path FreeBackupName(const fs::path& file, int64_t format) {
   return name;
 }
 
-// Deletes an unfinished copy.
+// The copy while the upgrade may still fail: it is then deleted.
 struct UnfinishedCopy {
   fs::path path;
   ~UnfinishedCopy() {
@@ -298,15 +299,14 @@ fs::path UpgradeFile(Database& database, bool with_backup) {
     if (FormatOf(database) == kSchemaVersion) return {};  // another process was faster
     const bool is_stale = database.QueryInteger("PRAGMA data_version") != data_version;
     if (with_backup && is_stale && copies < kMostCopies) continue;
-    fs::path backup;
     if (with_backup) {
-      backup = FreeBackupName(file, from);
+      const fs::path backup = FreeBackupName(file, from);
       fs::rename(copy.path, backup);
-      copy.path.clear();
+      copy.path = backup;
     }
     UpgradeTables(database, from);
     transaction.Commit();
-    return backup;
+    return std::exchange(copy.path, {});
   }
 }
 
