@@ -142,7 +142,7 @@ std::string BestLine(const std::vector<TurnRecord>& turns) {
     if (speedup && (best == nullptr || speedup->value > best->evaluation.speedup->value)) best = &turn;
   }
   if (best == nullptr) return "";
-  const RatioRecord& r = *best->evaluation.speedup;
+  const Ratio& r = *best->evaluation.speedup;
   return fmt::format("turn {} with {}", best->turn, RatioText(r.value, r.low, r.high));
 }
 

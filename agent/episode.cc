@@ -17,6 +17,7 @@
 #include "env/problem/precision.h"
 #include "env/problem/problem.h"
 #include "env/process/machine.h"
+#include "env/verdict/begin_evaluation.h"
 #include "prompts/prompts.h"
 
 namespace kevin {
@@ -28,7 +29,7 @@ struct Interrupted {};
 
 // What was asked, completed by what the environment is.
 EpisodeOptions CompletedBy(const EnvironmentFacts& facts, EpisodeOptions options) {
-  if (options.size.empty()) options.size = facts.default_size;
+  if (options.workload.size.empty()) options.workload.size = facts.default_size;
   if (!facts.machine.empty()) options.machine = facts.machine;
   return options;
 }
@@ -37,10 +38,10 @@ ConversationContext ContextOf(const SizedProblem& sized, const EpisodeOptions& o
                               const std::string& kind) {
   ConversationContext context;
   context.problem = &sized;
-  const auto set = sized.problem->shape_sets.find(options.size);
+  const auto set = sized.problem->shape_sets.find(options.workload.size);
   if (set != sized.problem->shape_sets.end()) context.shapes = set->second;
   context.kind = kind;
-  context.tf32 = options.tf32;
+  context.tf32 = options.workload.tf32;
   context.machine = options.machine;
   context.threads = options.threads;
   context.note = options.note;
@@ -51,9 +52,7 @@ ConversationContext ContextOf(const SizedProblem& sized, const EpisodeOptions& o
 
 EvaluateOptions EvaluateOptionsOf(const EpisodeOptions& options) {
   EvaluateOptions evaluate;
-  evaluate.size = options.size;
-  evaluate.inputs = options.inputs;
-  evaluate.tf32 = options.tf32;
+  evaluate.workload = options.workload;
   evaluate.profile = options.profile;
   evaluate.profile_report = options.profile_report;
   return evaluate;
@@ -65,7 +64,7 @@ class Episode {
           const EpisodeOptions& options, const EpisodeHooks& hooks, const CancelToken* cancel)
       : problem_(problem),
         options_(CompletedBy(environment.Facts(), options)),
-        sized_(AtFirstShape(problem, options_.size)),
+        sized_(AtFirstShape(problem, options_.workload.size)),
         policy_(policy),
         environment_(environment),
         hooks_(hooks),
@@ -259,9 +258,7 @@ class Episode {
     record.kind = context_.kind;
     record.device = environment_.Facts().device;
     record.isolation = environment_.Facts().isolation;
-    record.size = options_.size;
-    record.inputs = options_.inputs;
-    record.precision = PrecisionName(PrecisionOf(problem_));
+    record.workload = AskedOf(problem_, options_.workload);
     record.seed = options_.seed;
     record.turns_asked = options_.turns;
     record.prompt_template = "kevin";
@@ -269,7 +266,6 @@ class Episode {
     record.start_source = options_.start_source;
     record.note = options_.note;
     record.until = options_.until;
-    record.tf32 = options_.tf32;
     return record;
   }
 
@@ -277,8 +273,8 @@ class Episode {
     std::string difference;
     if (earlier.problem_hash != problem_.content_hash) {
       difference = fmt::format("{} has changed since", problem_.id);
-    } else if (earlier.precision != PrecisionName(PrecisionOf(problem_))) {
-      difference = fmt::format("it was about {}", earlier.precision);
+    } else if (earlier.workload.precision != PrecisionName(PrecisionOf(problem_))) {
+      difference = fmt::format("it was about {}", earlier.workload.precision);
     } else if (DeviceModel(earlier.device) != DeviceModel(environment_.Facts().device)) {
       difference = fmt::format("it was measured on \"{}\", this is \"{}\"", earlier.device,
                                environment_.Facts().device);
@@ -316,9 +312,8 @@ class Episode {
   Ruling Unreadable(const std::string& failure) const {
     Ruling ruling;
     ruling.evaluation.outcome = ParseFailed{failure};
-    ruling.evaluation.size = options_.size;
-    ruling.evaluation.inputs = options_.inputs;
-    ruling.evaluation.tf32 = options_.tf32;
+    ruling.evaluation.workload = options_.workload;
+    ruling.evaluation.workload.precision = "";
     ruling.evaluation.device = journal_.episode().device;
     ruling.evaluation.isolation = journal_.episode().isolation;
     return ruling;
@@ -372,11 +367,9 @@ EpisodeOptions OptionsToContinue(const EpisodeRecord& episode, int more_turns) {
   options.continue_episode = episode.id;
   options.turns = more_turns;
   options.seed = episode.seed;
-  options.size = episode.size;
-  options.inputs = episode.inputs;
+  options.workload = episode.workload;
   options.note = episode.note;
   options.start_source = episode.start_source;
-  options.tf32 = episode.tf32;
   return options;
 }
 
@@ -388,7 +381,7 @@ void RequirePolicyFor(const Problem& problem, const Policy& policy, const Episod
                             options.start_kind, kind),
                 fmt::format("give a .{} file with --from, or another --device", FileEnding(kind)));
   }
-  const SizedProblem sized = AtFirstShape(problem, options.size);
+  const SizedProblem sized = AtFirstShape(problem, options.workload.size);
   const std::string why_not = policy.WhyNot(BuildTask(ContextOf(sized, options, kind), {}));
   if (why_not.empty()) return;
   throw Error(ExitCode::kBadRequest, fmt::format("{}: {}", problem.id, why_not),

@@ -26,15 +26,13 @@
 namespace kevin {
 
 struct EpisodeOptions {
-  int turns = 8;                   // with continue_episode: how many more
-  uint64_t seed = 0;               // of the policy's choices; evaluations draw their own
-  std::string size;                // empty: the environment's default
-  std::string inputs = "default";  // or "kernelbench"
-  std::string note;                // --note, goes into every prompt
-  std::string start_source;        // --from: judged as turn 0; later speed-ups are also given against it
-  std::string start_kind;          // of start_source; empty: that of the episode
-  bool tf32 = false;               // --tf32 reference
-  bool profile = false;            // --profile, as in EvaluateOptions
+  int turns = 8;             // with continue_episode: how many more
+  uint64_t seed = 0;         // of the policy's choices; evaluations draw their own
+  Workload workload;         // its precision is applied to the problem before; size empty: the default
+  std::string note;          // --note, goes into every prompt
+  std::string start_source;  // --from: judged as turn 0; later speed-ups are also given against it
+  std::string start_kind;    // of start_source; empty: that of the episode
+  bool profile = false;      // --profile, as in EvaluateOptions
   std::filesystem::path profile_report;
   bool confirm = true;           // false: the winner is not measured again, and no speed-up is claimed for it
   std::optional<double> until;   // stop when the low end of a confirmed speed-up reaches this
@@ -68,8 +66,8 @@ struct EpisodeHooks {
 EpisodeOptions OptionsToContinue(const EpisodeRecord& episode, int more_turns);
 
 // Throws Error(kBadRequest) when an episode of this kind of candidate cannot be: with the policy's reason
-// when it cannot work on the problem, or because the kernel of --from is of another kind. `options.size` must
-// be given. RunEpisode asks too; asking first, where the kind is certain, spares starting an environment.
+// when it cannot work on the problem, or because the kernel of --from is of another kind. `options.workload.size`
+// must be given. RunEpisode asks too; asking first, where the kind is certain, spares starting an environment.
 void RequirePolicyFor(const Problem& problem, const Policy& policy, const EpisodeOptions& options,
                       const std::string& kind);
 

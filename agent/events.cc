@@ -15,36 +15,38 @@ struct PhaseSeconds {
   Json generate, overhead;
 };
 
-void AddRatio(const std::string& name, const std::optional<RatioRecord>& ratio, Json* event) {
-  (*event)[name] = ratio ? Json(ratio->value) : Null();
-  (*event)[name + "_low"] = ratio ? Json(ratio->low) : Null();
-  (*event)[name + "_high"] = ratio ? Json(ratio->high) : Null();
-}
+// The fields of the outcome in the order of printing.
+constexpr const char* kOutcomeFields[] = {"outcome",
+                                          "reason",
+                                          "verdict",
+                                          "compiled",
+                                          "correct",
+                                          "speedup",
+                                          "speedup_low",
+                                          "speedup_high",
+                                          "against_start",
+                                          "against_start_low",
+                                          "against_start_high",
+                                          "candidate_us",
+                                          "reference_us",
+                                          "floor_us",
+                                          "gb_per_s",
+                                          "gflop_per_s",
+                                          "max_error",
+                                          "error_bound",
+                                          "score"};
 
 void AddEvaluation(const EvaluationRecord& e, const std::string& source_path, const PhaseSeconds& seconds,
                    Json* event) {
   Json& out = *event;
   out["kind"] = OrNull(e.kind);
   out["device"] = OrNull(e.device);
-  out["outcome"] = e.outcome;
-  out["reason"] = OrNull(e.reason);
-  out["verdict"] = OrNull(e.verdict);
-  out["compiled"] = e.compiled;
-  out["correct"] = e.correct;
-  AddRatio("speedup", e.speedup, event);
-  AddRatio("against_start", e.against_start, event);
-  out["candidate_us"] = OrNull(e.candidate_us);
-  out["reference_us"] = OrNull(e.reference_us);
-  out["floor_us"] = OrNull(e.floor_us);
-  out["gb_per_s"] = OrNull(e.gb_per_s);
-  out["gflop_per_s"] = OrNull(e.gflop_per_s);
-  out["max_error"] = OrNull(e.max_error);
-  out["error_bound"] = OrNull(e.error_bound);
-  out["score"] = e.score;
-  out["size"] = OrNull(e.size);
-  out["inputs"] = OrNull(e.inputs);
-  out["precision"] = OrNull(e.precision);
-  out["tf32"] = e.tf32;
+  const Json outcome = FieldsToJson(e);
+  for (const char* name : kOutcomeFields) out[name] = outcome.at(name);
+  out["size"] = OrNull(e.workload.size);
+  out["inputs"] = OrNull(e.workload.inputs);
+  out["precision"] = OrNull(e.workload.precision);
+  out["tf32"] = e.workload.tf32;
   out["isolation"] = OrNull(e.isolation);
   out["cached_from"] = OrNull(e.cached_from);
   out["generate_s"] = seconds.generate;
@@ -54,8 +56,7 @@ void AddEvaluation(const EvaluationRecord& e, const std::string& source_path, co
   out["wait_s"] = e.wait_s;
   out["overhead_s"] = seconds.overhead;
   out["source_path"] = OrNull(source_path);
-  const std::vector<ShapeResult> shapes = ShapesFromText(e.machine);
-  out["shapes"] = shapes.empty() ? Null() : ShapesJson(shapes);
+  out["shapes"] = ShapesJson(e.shapes);
 }
 
 // What only a GPU has comes last.

@@ -1,8 +1,8 @@
 #pragma once
-// The JSON objects that `--json` prints, one a line. Field names are fixed: scripts rely on them. What is not
-// known is null, never 0; `speedup` is there only for `measured`. `event` comes first. Invalid UTF-8 (a
-// candidate may print anything) is replaced. `shapes`: of a size set with several shapes, a list of what came
-// of each (agent/shape_records.h); `speedup` and the other numbers are then their means (env/verdict/shapes.h).
+// The JSON objects that `--json` prints, one a line. Field names are fixed: scripts rely on them. Unknown is null,
+// never 0; only `measured` has a `speedup`. `event` comes first. Invalid UTF-8 (a candidate may print anything) is
+// replaced. `shapes`: of a size set with several shapes, the list of their results (agent/shape_records.h);
+// `speedup` and the other numbers are then their means (env/verdict/shapes.h).
 
 #include <string>
 
@@ -11,8 +11,8 @@
 
 namespace kevin {
 
-// Beside the common fields: `episode`, `turn`, `generate_s`, `overhead_s`, `summary`, and what it took of a
-// server's: tokens, `requests`, `cost_usd`.
+// Beside the common fields: `episode`, `turn`, `generate_s`, `overhead_s`, `summary`, and the use of a server:
+// tokens, `requests`, `cost_usd`.
 Json TurnEvent(const TurnRecord& turn, const EpisodeRecord& episode);
 
 // `kevin bench`. `total_s` is the wall time of the whole evaluation, from which overhead_s is taken.

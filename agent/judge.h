@@ -1,10 +1,9 @@
 #pragma once
-// Judges candidates for an episode: a stored verdict where the same question was answered before (by the same
-// text, or by another one that compiles to the same machine code), the environment otherwise. One stored
-// verdict in twenty is checked again on new seeds; a candidate that is right once and not right another time
-// is wrong, and its earlier verdicts are superseded. Two fresh measurements in a hundred are made twice, so
-// that the noise of the reward is on record. What a busy machine may have caused (refused, crashed, timed
-// out) is never answered from the store.
+// Judges candidates for an episode: by a stored verdict on the same text or on the same machine code, else by the
+// environment. One stored verdict in twenty is checked again on new seeds; a candidate that is correct once and
+// incorrect another time is `wrong`, and its earlier verdicts are superseded. Two fresh measurements in a hundred are
+// made twice, to record the noise of the reward. Outcomes that a busy machine may have caused (refused, crashed,
+// timed_out) are never answered from the store.
 
 #include <cstdint>
 #include <functional>
@@ -19,12 +18,12 @@
 
 namespace kevin {
 
-// What was decided. The caller stores `evaluation`, then `audit` (if any) beside it, and then lets the stored
+// A decision. The caller stores `evaluation`, then `audit` (if any) beside it, and then lets the stored
 // `evaluation` supersede the rows named.
 struct Ruling {
   Evaluation evaluation;
   std::optional<Evaluation>
-      audit;  // a second measurement that agreed with the first, or with a cached verdict
+      audit;  // a second measurement; it agreed with the first, or with a cached verdict
   std::vector<std::string> supersedes;  // ids of evaluations that `evaluation` contradicts
 };
 
@@ -38,7 +37,7 @@ class Judge {
  public:
   // Keeps references to all but `options`. Which verdicts are audited follows from `seed`, turn and
   // candidate, so that a turn that is made again after a kill is audited as it would have been. `cancel` may
-  // be null; once it is true nothing is tried again.
+  // be null; once it is true there are no repeats.
   Judge(const Problem& problem, Environment& environment, Store& store, EvaluateOptions options,
         AuditRates rates, uint64_t seed, const CancelToken* cancel);
 
@@ -60,7 +59,7 @@ class Judge {
   using Known = std::function<std::optional<Evaluation>(const std::string& machine_key)>;
   Evaluation Evaluate(const Candidate& candidate, bool confirm, const Known& known = {});
   Ruling DecideFresh(int turn, const Candidate& candidate);
-  // Whether a stored verdict may answer: what a busy machine may have caused never does.
+  // Whether a stored verdict may answer. Outcomes that a busy machine may have caused never do.
   bool MayStand(const std::optional<EvaluationRecord>& stored) const;
   bool Draw(double rate, int turn, const Candidate& candidate) const;
 
@@ -73,8 +72,8 @@ class Judge {
   const CancelToken* cancel_;
 };
 
-// The outcome of a candidate that was judged `before` and is now judged otherwise: `wrong`, because its
-// answers change from time to time. A refusal stands as it is.
+// The outcome of a candidate that was judged `before` and is now judged otherwise: `wrong`, because its answers are
+// not deterministic. A refusal is kept.
 Outcome Contradiction(const std::string& before, const Outcome& now);
 
 }  // namespace kevin

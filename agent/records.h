@@ -1,5 +1,5 @@
 #pragma once
-// The environment's values as the store keeps them, and back. The one place where the two meet.
+// The environment's and the policy's values as records of the store, and back.
 
 #include "env/environment.h"
 #include "policies/policy.h"
@@ -14,13 +14,8 @@ EvaluationRecord ToRecord(const Evaluation& evaluation, const Candidate& candida
                           const std::string& purpose);
 
 // A stored verdict as an evaluation that repeats it: cached_from is its id; no samples, no seeds, no seconds,
-// because nothing was measured. What the record lacks (a limit's exact seconds, a compiler's full log) is its
-// reason line.
+// because nothing was measured. The message of a failure is its reason line, but for a compiler's log.
 Evaluation FromRecord(const EvaluationRecord& record);
-
-// An outcome as the columns of the verdict have it, and back: `outcome`, `reason` and all that is measured.
-void FillOutcome(const Outcome& outcome, EvaluationRecord* record);
-Outcome OutcomeFrom(const EvaluationRecord& record);
 
 // A request of `turn`; the store numbers its attempts.
 RequestRecord ToRecord(const RequestAttempt& attempt, int turn);

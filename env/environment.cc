@@ -35,7 +35,7 @@ std::vector<size_t> CheapestFirst(const Problem& problem, const std::vector<Weig
 
 // `place`: "2 of 3". What is known is known of all shapes together, so that one alone does not ask.
 EvaluateOptions OptionsAt(const std::string& size, const std::string& place, EvaluateOptions options) {
-  options.size = size;
+  options.workload.size = size;
   options.known = nullptr;
   if (options.on_phase) {
     options.on_phase = [tell = std::move(options.on_phase), size, place](const std::string& phase) {
@@ -132,11 +132,11 @@ std::string Environment::MachineKey(const Problem&, const Candidate&, const Eval
 
 Evaluation Environment::Evaluate(const Problem& problem, const Candidate& candidate,
                                  const EvaluateOptions& options) {
-  const auto set = problem.shape_sets.find(options.size);
+  const auto set = problem.shape_sets.find(options.workload.size);
   if (set == problem.shape_sets.end()) return EvaluateShape(problem, candidate, options);
   const std::vector<WeightedShape>& shapes = set->second;
   const auto name_question = [&](Evaluation* evaluation) {
-    evaluation->size = evaluation->key_parts["size"] = options.size;
+    evaluation->workload.size = evaluation->key_parts["size"] = options.workload.size;
     evaluation->key = EvaluationKey(problem, candidate, options);
   };
 

@@ -1,7 +1,7 @@
 #pragma once
 // START HERE for the environment: a candidate's source goes in, an Outcome comes out.
 // Compile -> inspect -> verify -> measure; the rules of the verdict and the clock are in README.md ("What a
-// verdict means") and beside the code that applies them (verify.h, estimate.h).
+// verdict means") and in the headers of the code that applies them (env/verdict/verify.h, env/verdict/estimate.h).
 
 #include <cstdint>
 #include <filesystem>
@@ -10,10 +10,11 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
+#include "env/outcome.h"
 #include "env/problem/problem.h"
+#include "env/workload.h"
 
 namespace kevin {
 
@@ -25,76 +26,6 @@ struct Candidate {
   std::string source;
 };
 
-// --- What can become of a candidate. A bad kernel is one of these, never an exception. ---
-struct ParseFailed {
-  std::string message;
-};  // the reply held no usable source
-struct CompileFailed {
-  std::string log;
-  std::string where = {};  // "at mine/2 (N = 1001)", of several shapes; else empty
-};                         // trimmed compiler output
-struct Refused {
-  std::string reason;
-};  // broke a rule: deferred work, impossible time, ...
-struct Crashed {
-  std::string message;
-};  // signal or early exit, and when
-struct TimedOut {
-  std::string phase;
-  double limit_s = 0;
-};  // confirmed once on an idle machine
-struct Wrong {
-  std::string message;
-  double max_error = 0, error_bound = 0;
-};  // where, by how much
-
-// FAST / SLOW / SAME / AMBIGUOUS as the sequential test decided; the numbers come from other pairs.
-enum class Verdict { kFast, kSlow, kSame, kAmbiguous };
-const char* VerdictName(Verdict verdict);
-
-// A ratio with its 99 % interval; > 1 is faster than what it is against.
-struct Ratio {
-  double value = 0, low = 0, high = 0, log_se = 0;
-  int pairs = 0, processes = 0;
-};
-
-struct Measured {
-  Ratio speedup;                          // against eager
-  std::optional<Ratio> against_start;     // against the person's own kernel (--from), when there is one
-  Verdict verdict = Verdict::kAmbiguous;  // against eager
-  Verdict verdict_against_start = Verdict::kAmbiguous;  // means something only with against_start
-  double candidate_us = 0, reference_us = 0;            // medians per call
-  double gb_per_s = 0, gflop_per_s = 0;                 // by the usual counts
-  double floor_us = 0;                                  // no correct kernel can be faster
-  double max_error = 0, error_bound = 0;  // at the element nearest to (or furthest over) its bound
-};
-
-using Outcome = std::variant<ParseFailed, CompileFailed, Refused, Crashed, TimedOut, Wrong, Measured>;
-const char* OutcomeName(const Outcome& outcome);    // "parse_failed", ..., "measured"
-std::string OutcomeReason(const Outcome& outcome);  // one line; empty for measured
-
-// score = 0.3 * correct + speed-up * correct (Kevin, arXiv 2507.11948, section 3.2); 0 for all but Measured.
-double Score(const Outcome& outcome);
-
-// What came of one of the shapes of a size set with several (env/verdict/shapes.h).
-struct ShapeResult {
-  std::string size;  // "mine/2", as in Problem::sizes
-  Symbols symbols;
-  double weight = 1;
-  Outcome outcome;
-  int processes = 0;  // behind its samples; Sample::process goes on from shape to shape
-  double peak_gb_per_s = 0, peak_gflop_per_s = 0;  // as in Evaluation, for this shape
-};
-
-struct Sample {     // one timed half of a pair
-  int process = 0;  // which fresh runner process
-  int pair = 0;
-  std::string phase;  // "sequential", "fixed", "confirm"
-  std::string side;   // "candidate", "reference", "start"
-  int calls = 0;
-  double total_us = 0;  // of all calls together
-};
-
 // What is known about one launch of a GPU candidate without a profiler.
 struct KernelReport {
   std::string name, grid, block;  // "relu<4>", "132 x 1 x 1"
@@ -104,7 +35,7 @@ struct KernelReport {
   std::string limited_by;  // "registers", "shared memory", "threads", "blocks"
 };
 
-// Everything known about one evaluation; what the store keeps and --json prints.
+// Everything known about one evaluation: what the store keeps and --json prints.
 struct Evaluation {
   Outcome outcome;
   std::vector<ShapeResult> shapes;  // of a size set with several: those that were judged, in its order
@@ -112,8 +43,8 @@ struct Evaluation {
   std::string key;                  // SHA-256 over key_parts
   std::map<std::string, std::string> key_parts;  // what the verdict depends on, by name
   std::string cached_from;  // id of the earlier evaluation whose verdict this repeats; else empty
-  std::string size, inputs, precision, device, isolation;
-  bool tf32 = false;
+  Workload workload;        // precision: that of the problem as it was given
+  std::string device, isolation;
   double compile_s = 0, verify_s = 0, measure_s = 0, wait_s = 0;  // wait_s: for the machine-wide lock
   std::vector<uint64_t> seeds;
   std::vector<Sample> samples;
@@ -124,21 +55,19 @@ struct Evaluation {
   std::string profile;                             // what a profiler said, in sentences; empty: none ran
   double peak_gb_per_s = 0, peak_gflop_per_s = 0;  // the device's own, measured, for this problem's size
   double device_s = 0;                             // how long the GPU was held
-  // SHA-256 of the machine code with its launches and of what `key` depends on but the text: two texts with
+  // SHA-256 of the machine code with its launches and of all parts of `key` except the text: two texts with
   // equal machine keys are one kernel. Empty: unknown.
   std::string machine_key;
 };
 
 // What an evaluation is allowed and asked to do.
 struct EvaluateOptions {
-  std::string size = "small";      // a size set; at one of its shapes alone: "mine/2"
-  std::string inputs = "default";  // or "kernelbench": U[0,1)
-  bool confirm = false;            // measure a winner again: new seeds, pairs and process
+  Workload workload = {.size = "small"};  // its precision is already applied to the problem
+  bool confirm = false;                   // measure a winner again: new seeds, pairs and process
   // How many times longer than usual the sequential test may look before it leaves a verdict ambiguous: that
   // against start_source if there is one, else that against the reference.
   double patience = 1;
   std::string start_source;  // --from: also pair against this kernel; empty: none
-  bool tf32 = false;         // --tf32 reference: eager may use TF32, and so may the candidate
   // --profile, GPU only: read the hardware's counters of a candidate that was measured, into
   // Evaluation::profile. The profiler's own file goes to profile_report if that is not empty; a second one to
   // NAME-2 and so on.
@@ -147,8 +76,8 @@ struct EvaluateOptions {
   // Asked once a candidate is compiled, where that gives a machine key: an earlier verdict on the same
   // machine code, if it may stand for a new one. May be empty.
   std::function<std::optional<Evaluation>(const std::string& machine_key)> known;
-  std::function<void(const std::string& phase)>
-      on_phase;  // "compile", "verify", "measure", "confirm"; may be empty
+  // "compile", "verify", "measure", "confirm"; may be empty.
+  std::function<void(const std::string& phase)> on_phase;
 };
 
 // Named limits; hitting one is an Outcome.
@@ -170,7 +99,7 @@ struct EnvironmentOptions {
   Limits limits;
 };
 
-// What an environment is, told once.
+// Facts about an environment; constant while it lives.
 struct EnvironmentFacts {
   std::string device;              // "cpu: AMD EPYC, 2 threads", "cuda:0: NVIDIA H200"
   std::string isolation;           // "full" or "reduced (...)"
@@ -180,17 +109,16 @@ struct EnvironmentFacts {
 };
 
 // Judges candidates on one device. Second implementation: the fake in tests/support/fakes.h.
-// Calls block and may come from many threads at once: what must be alone on the device takes turns, while
-// others compile. Throws Error for broken infrastructure (the turn is then void).
+// Calls block and may come from many threads at once: exclusive use of the device is serialised, compiling is
+// not. Throws Error for broken infrastructure (the turn is then void).
 class Environment {
  public:
   virtual ~Environment() = default;
-  // At all shapes of options.size: right only if right at each. Of a size set with several, each is judged
-  // like a size of its own, the cheapest first, up to the first failure; env/verdict/shapes.h says what becomes of
-  // their results.
+  // At all shapes of the size: correct only if correct at each. Each shape of a size set with several is judged
+  // like a size of its own, the cheapest first, up to the first failure; env/verdict/shapes.h combines the results.
   Evaluation Evaluate(const Problem& problem, const Candidate& candidate, const EvaluateOptions& options);
   // The key that Evaluate would give this candidate (Evaluation::key), without compiling or running anything.
-  // Two evaluations with equal keys ask the same question, so that a stored verdict may answer the second.
+  // Evaluations with equal keys ask the same question: a stored verdict may answer the second.
   // `confirm`, `patience`, `start_source`, `profile`, `known` and `on_phase` do not enter.
   virtual std::string EvaluationKey(const Problem& problem, const Candidate& candidate,
                                     const EvaluateOptions& options) = 0;
@@ -200,7 +128,7 @@ class Environment {
   virtual const EnvironmentFacts& Facts() const = 0;
 
  protected:
-  // Evaluate, where options.size has one shape.
+  // Evaluate, where the size has one shape.
   virtual Evaluation EvaluateShape(const Problem& problem, const Candidate& candidate,
                                    const EvaluateOptions& options) = 0;
 };

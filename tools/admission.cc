@@ -65,9 +65,9 @@ std::string Judgement(const std::vector<Row>& rows) {
 AdmissionResult AtEachShape(const Problem& problem, EvaluateOptions options,
                             const std::function<std::vector<Row>(const EvaluateOptions&)>& try_one) {
   AdmissionResult result;
-  const std::string asked = options.size;
+  const std::string asked = options.workload.size;
   for (const WeightedShape& shape : ShapesOf(problem, asked)) {
-    options.size = shape.size;
+    options.workload.size = shape.size;
     for (Row& row : try_one(options)) {
       if (shape.size != asked) row.name += " at " + shape.size;
       result.rows.push_back(std::move(row));
@@ -81,7 +81,8 @@ AdmissionResult AtEachShape(const Problem& problem, EvaluateOptions options,
 
 int AdmissionResult::Count(bool must_pass, bool passed) const {
   int count = 0;
-  for (const Row& row : rows) count += row.distinguishable && row.must_pass == must_pass && row.passed == passed;
+  for (const Row& row : rows)
+    count += row.distinguishable && row.must_pass == must_pass && row.passed == passed;
   return count;
 }
 
@@ -131,8 +132,8 @@ std::vector<Json> EventsOf(const AdmissionRecord& record, const std::vector<Row>
   for (const Row& row : rows) {
     events.push_back({{"event", "decoy"},
                       {"problem", record.problem},
-                      {"size", record.size},
-                      {"precision", record.precision},
+                      {"size", record.workload.size},
+                      {"precision", record.workload.precision},
                       {"name", row.name},
                       {"must_pass", row.distinguishable ? Json(row.must_pass) : Json()},
                       {"passed", row.passed},
@@ -144,7 +145,7 @@ std::vector<Json> EventsOf(const AdmissionRecord& record, const std::vector<Row>
 
 std::string VerdictOf(const Problem& problem, const AdmissionRecord& record) {
   if (!record.error.empty()) return "NOT KNOWN: " + record.error;
-  const std::span<const char* const> flags = FlagsAgainst(PrecisionNamed(record.precision));
+  const std::span<const char* const> flags = FlagsAgainst(PrecisionNamed(record.workload.precision));
   const auto flag = std::find_if(flags.begin(), flags.end(),
                                  [&](const char* name) { return problem.flags.contains(name); });
   const bool is_flagged = flag != flags.end();
@@ -185,15 +186,14 @@ class Admission {
  public:
   Admission(const std::vector<Problem>& problems, const AdmissionOptions& options)
       : problems_(problems), options_(options), log_(options.results), device_(options) {
-    evaluate_.size = options.size.empty() ? device_.Facts().default_size : options.size;
-    evaluate_.inputs = options.inputs;
+    evaluate_.workload = options.workload;
+    if (options.workload.size.empty()) evaluate_.workload.size = device_.Facts().default_size;
   }
 
   int Run() {
     size_t left = 0;
     for (const Problem& problem : problems_) {
-      AdmissionRecord record{problem.id,      problem.content_hash,   evaluate_.size,
-                             options_.inputs, device_.Facts().device, options_.precision};
+      AdmissionRecord record{problem.id, problem.content_hash, evaluate_.workload, device_.Facts().device};
       if (const AdmissionRecord* known = log_.Find(record)) {
         totals_.Add(*known);
         ++totals_.known;
@@ -245,8 +245,8 @@ class Admission {
     fmt::print(
         "\nadmitted {}/{}; decoys rejected {}/{}; right answers passed {}/{} (size {}, inputs {}{}, {})\n",
         totals_.admitted, totals_.judged, totals_.rejected, totals_.decoys, totals_.right_passed,
-        totals_.right, evaluate_.size, options_.inputs, PrecisionNote(options_.precision),
-        device_.Facts().device);
+        totals_.right, evaluate_.workload.size, evaluate_.workload.inputs,
+        PrecisionNote(evaluate_.workload.precision), device_.Facts().device);
     if (totals_.too_near > 0)
       fmt::print("{} more decoys are nearer to the truth than the outputs' rounding\n", totals_.too_near);
     if (totals_.failed > 0) fmt::print("{} could not be judged here\n", totals_.failed);

@@ -13,14 +13,12 @@
 namespace kevin {
 
 struct AdmissionOptions {
-  std::string size;                // empty: small on the CPU, full on a GPU
-  std::string inputs = "default";  // or "kernelbench": U[0,1)
-  std::string precision = "fp32";  // in which the problems are given here
-  bool json = false;               // `decoy` and `admission` events, one JSON object a line
-  int threads = 0;                 // 0: all cores of this process
-  std::string device = "cpu";      // or "cuda:N", without the alternatives, which are C++
-  std::filesystem::path results;   // kept here too, and what is there already is not done again; empty: none
-  double seconds = 0;              // begin no further problem after so many; 0: no limit
+  Workload workload;  // size empty: small on the CPU, full on a GPU; precision: of the problems given
+  bool json = false;  // `decoy` and `admission` events, one JSON object a line
+  int threads = 0;    // 0: all cores of this process
+  std::string device = "cpu";     // or "cuda:N", without the alternatives, which are C++
+  std::filesystem::path results;  // kept here too, and what is there already is not done again; empty: none
+  double seconds = 0;             // begin no further problem after so many; 0: no limit
 };
 
 struct AdmissionRow {

@@ -12,7 +12,8 @@ namespace {
 using nlohmann::ordered_json;
 
 auto Key(const AdmissionRecord& record) {
-  return std::tie(record.problem_hash, record.size, record.inputs, record.device, record.precision);
+  return std::tie(record.problem_hash, record.workload.size, record.workload.inputs, record.device,
+                  record.workload.precision);
 }
 
 }  // namespace
@@ -23,12 +24,12 @@ ordered_json ToJson(const AdmissionRecord& record) {
   };
   return {{"event", "admission"},
           {"problem", record.problem},
-          {"size", record.size},
+          {"size", record.workload.size},
           {"admitted", record.error.empty() ? ordered_json(record.reason.empty()) : ordered_json()},
           {"reason", text(record.error.empty() ? record.reason : record.error)},
           {"device", record.device},
-          {"inputs", record.inputs},
-          {"precision", record.precision},
+          {"inputs", record.workload.inputs},
+          {"precision", record.workload.precision},
           {"problem_hash", record.problem_hash},
           {"decoys", record.decoys},
           {"rejected", record.rejected},
@@ -46,10 +47,10 @@ AdmissionRecord AdmissionFromJson(const nlohmann::json& event) {
   };
   record.problem = text("problem");
   record.problem_hash = text("problem_hash");
-  record.size = text("size");
-  record.inputs = text("inputs");
+  record.workload.size = text("size");
+  record.workload.inputs = text("inputs");
   record.device = text("device");
-  record.precision = event.value("precision", "fp32");
+  record.workload.precision = event.value("precision", "fp32");
   (event.at("admitted").is_null() ? record.error : record.reason) = text("reason");
   record.decoys = event.at("decoys");
   record.rejected = event.at("rejected");

@@ -7,11 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "env/workload.h"
+
 namespace kevin {
 
 // One problem's admission.
 struct AdmissionRecord {
-  std::string problem, problem_hash, size, inputs, device, precision = "fp32";
+  std::string problem, problem_hash;
+  Workload workload;
+  std::string device;
   std::string reason = {};          // why it is not admitted; empty: it is
   std::string error = {};           // why that is not known: it could not be judged here
   int decoys = 0, rejected = 0;     // wrong answers

@@ -12,7 +12,7 @@
 #include "tools/commands.h"
 #include "tools/run_choice.h"
 #include "tools/scheme_options.h"
-#include "trajectories/postgres.h"
+#include "trajectories/engine.h"
 
 namespace kevin {
 namespace {

@@ -126,7 +126,7 @@ class CpuMeter final : public Meter {
                    const BaselineWork& work) override {
     work.progress->Phase(label + "  eager");
     EvaluateOptions options;
-    options.size = size;
+    options.workload.size = size;
     const EagerBaseline eager = environment_->MeasureEager(problem, options);
     work.progress->Phase("");
     if (work.stop->load()) throw Error(ExitCode::kInterrupted, "interrupted", "what was measured is stored");

@@ -105,8 +105,8 @@ void PrintReport(const std::vector<Judged>& all, const Problem& problem, const B
                  const Surroundings& surroundings) {
   const Evaluation& last = all.back().evaluation;
   fmt::print("{} {} at size {}{}, inputs {}, on {}, isolation {}{}{}\n\n", problem.id, problem.name,
-             last.size, PrecisionNote(last.precision), last.inputs, last.device, last.isolation,
-             last.tf32 ? ", TF32 allowed" : "",
+             last.workload.size, PrecisionNote(last.workload.precision), last.workload.inputs, last.device,
+             last.isolation, last.workload.tf32 ? ", TF32 allowed" : "",
              BaselineNote(surroundings.baseline, problem, surroundings.facts));
   std::vector<std::vector<std::string>> table{{"kernel", "outcome", "against eager (99 %)", "verdict", "us",
                                                "eager us", "floor us", "GB/s", "GFLOP/s", "error"}};
@@ -174,14 +174,15 @@ class Bench {
     RequireKind(facts, options_.device, kind_);
     RequireGpuFor(options_.examine, *environment_);
     EvaluateOptions evaluate = options_.evaluate;
-    evaluate.size = options_.size.empty() ? facts.default_size : options_.size;
+    evaluate.workload =
+        WorkloadFor(options_.device, options_.size.empty() ? facts.default_size : options_.size,
+                    options_.evaluate.workload.inputs);
     evaluate.patience = options_.patience.value_or(1);
-    evaluate.tf32 = options_.device.tf32 == "reference";
     evaluate.profile = options_.device.profile;
     evaluate.profile_report = options_.device.profile_report;
     if (options_.examine.debug) return Look(source);
-    baseline_ =
-        BaselineFor({&problem_, evaluate.size, evaluate.tf32}, facts, options_.baseline, {&progress_});
+    baseline_ = BaselineFor({&problem_, evaluate.workload.size, evaluate.workload.tf32}, facts,
+                            options_.baseline, {&progress_});
     if (!other.empty()) {
       Judge(options_.other, other, evaluate);
       if (std::holds_alternative<Measured>(judged_.back().evaluation.outcome)) evaluate.start_source = other;
@@ -199,8 +200,8 @@ class Bench {
     // At one shape: the first of several.
     const std::string size =
         options_.size.empty() ? options_.size : ShapesOf(problem_, options_.size).front().size;
-    const Examination examination =
-        Examine(*environment_, problem_, {kind_, source}, options_.examine, size, options_.evaluate.inputs);
+    const Examination examination = Examine(*environment_, problem_, {kind_, source}, options_.examine, size,
+                                            options_.evaluate.workload.inputs);
     progress_.Phase("");
     if (options_.json) {
       fmt::print("{}", ToLine(ExaminationEvent(examination, options_.examine, problem_.id, options_.file)));
@@ -256,7 +257,8 @@ void AddBenchCommand(CLI::App& app, Action* action) {
       ->check(CLI::IsMember({"cpp", "cuda", "ptx"}));
   command->add_option("--size", options->size, "Size set (default: small on a CPU, full on a GPU)");
   command
-      ->add_option("--inputs", options->evaluate.inputs, "The problem's own inputs, or KernelBench's U[0,1)")
+      ->add_option("--inputs", options->evaluate.workload.inputs,
+                   "The problem's own inputs, or KernelBench's U[0,1)")
       ->check(CLI::IsMember({"default", "kernelbench"}))
       ->capture_default_str();
   command->add_flag("--confirm", options->evaluate.confirm,

@@ -129,14 +129,13 @@ class Collection {
     for (const std::string& id : ProblemsOfSuite(problems, ProblemSet::DefaultDirectory(), options_.suite,
                                                  &left_out_, PrecisionNamed(options_.device.precision))) {
       Problem problem = AsAsked(problems.Find(id), options_.device);
-      if (!spec_.size.empty()) ShapesOf(problem, spec_.size);
+      if (!spec_.workload.size.empty()) ShapesOf(problem, spec_.workload.size);
       spec_.tasks.push_back({problem.id, problem.content_hash});
       problems_.emplace(problem.content_hash, std::move(problem));
     }
     spec_.policies = StoredPolicyNames(options_.policies, options_.model);
     spec_.model_options = SamplingJson(options_.model);
-    spec_.tf32 = options_.device.tf32 == "reference";
-    spec_.precision = options_.device.precision;
+    spec_.workload = WorkloadFor(options_.device, spec_.workload.size, spec_.workload.inputs);
   }
 
   // As they were when the run began, whatever this machine's files say.
@@ -148,8 +147,7 @@ class Collection {
                     fmt::format("{}: the text of {} is missing", store_.path().string(), task.problem),
                     "start another run with --new-run");
       }
-      problems_.emplace(task.problem_hash, InPrecision(ParseProblem(record->text, task.problem),
-                                                       PrecisionNamed(spec_.precision)));
+      problems_.emplace(task.problem_hash, spec_.workload.Apply(ParseProblem(record->text, task.problem)));
     }
   }
 
@@ -174,7 +172,7 @@ class Collection {
   RolloutOptions Enter(const EnvironmentFacts& facts) {
     if (spec_.kind.empty()) spec_.kind = facts.kinds.front();
     RequireKind(facts, options_.device, spec_.kind);
-    if (spec_.size.empty()) spec_.size = facts.default_size;
+    if (spec_.workload.size.empty()) spec_.workload.size = facts.default_size;
     const MachineFacts machine = ReadMachine();
     const RunRecord process{{}, CommandLine(), KEVIN_VERSION, MachineJson(machine), {}, {}};
     RolloutOptions rollout = options_.rollout;
@@ -196,10 +194,8 @@ class Collection {
     const int on_these =
         spec_.kind == "cpp" ? kParallelOnCpu : kParallelPerGpu * static_cast<int>(devices_.size());
     rollout.parallel = options_.parallel > 0 ? options_.parallel : on_these;
-    rollout.episode.size = spec_.size;
-    rollout.episode.inputs = spec_.inputs;
+    rollout.episode.workload = spec_.workload;
     rollout.episode.note = spec_.note;
-    rollout.episode.tf32 = spec_.tf32;
     rollout.episode.output = options_.output;
     rollout.episode.machine = MachineLine(machine);
     rollout.episode.threads = options_.device.threads > 0 ? options_.device.threads : machine.cores;
@@ -225,7 +221,7 @@ class Collection {
     progress_->Phase("");
     progress_->Line(
         fmt::format("{} problems{}, {} episodes of {} turns, policy {}; {}; isolation {}; {} at once",
-                    spec_.tasks.size(), PrecisionNote(spec_.precision), all, spec_.turns,
+                    spec_.tasks.size(), PrecisionNote(spec_.workload.precision), all, spec_.turns,
                     fmt::join(spec_.policies, ", "), facts.device, facts.isolation, parallel));
     progress_->Line(fmt::format(
         "run {} in {}{}", run_, store_.path().string(),
@@ -361,10 +357,11 @@ void AddCommand(CLI::App& app, Action* action, const std::string& name, const st
                           ->capture_default_str();
   CLI::Option* note =
       command->add_option("--note", o.spec.note, "A hint for the policy, goes into every prompt");
-  CLI::Option* size = command->add_option("--size", o.spec.size,
+  CLI::Option* size = command->add_option("--size", o.spec.workload.size,
                                           "Size set: small or full (default: small on a CPU, full on a GPU)");
   CLI::Option* inputs =
-      command->add_option("--inputs", o.spec.inputs, "kernelbench: its uniform inputs instead of ours")
+      command
+          ->add_option("--inputs", o.spec.workload.inputs, "kernelbench: its uniform inputs instead of ours")
           ->check(CLI::IsMember({"default", "kernelbench"}))
           ->capture_default_str();
   command->add_option("--parallel", o.parallel, "Episodes at once (default: 2 on a CPU, 8 a GPU)")

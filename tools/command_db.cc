@@ -8,8 +8,8 @@
 #include "agent/events.h"
 #include "env/error.h"
 #include "tools/commands.h"
+#include "trajectories/engine.h"
 #include "trajectories/maintain.h"
-#include "trajectories/postgres.h"
 #include "trajectories/store.h"
 
 namespace kevin {

@@ -83,7 +83,7 @@ std::string Heading(Store& store, const TurnRecord& turn, const EpisodeRecord& e
   const auto problem = store.FindProblem(episode.problem_hash);
   const std::string name = problem ? fmt::format(" ({})", problem->name) : "";
   const EvaluationRecord& e = turn.evaluation;
-  return CommentLine(fmt::format("Problem:  {}{}, size {}", episode.problem, name, e.size)) +
+  return CommentLine(fmt::format("Problem:  {}{}, size {}", episode.problem, name, e.workload.size)) +
          CommentLine(fmt::format("Episode:  {}, turn {}, policy {}", episode.id, turn.turn, episode.policy)) +
          CommentLine("Speed-up: " + SpeedupText(turn, episode)) +
          CommentLine(fmt::format("Device:   {}", e.device.empty() ? episode.device : e.device)) + "\n";

@@ -37,9 +37,7 @@ constexpr const char* kProblemsExamples = R"(Examples:
   kevin problems --level 1 --admit --precision bf16)";
 
 std::vector<Problem> SelectProblems(const ProblemsOptions& options) {
-  const auto as_asked = [&](Problem problem) {
-    return InPrecision(std::move(problem), PrecisionNamed(options.admission.precision));
-  };
+  const auto as_asked = [&](Problem problem) { return options.admission.workload.Apply(std::move(problem)); };
   if (options.id.ends_with(".toml")) return {as_asked(LoadProblemFile(options.id))};
   const ProblemSet set;
   if (!options.id.empty()) return {as_asked(set.Find(options.id))};
@@ -65,7 +63,7 @@ std::vector<Problem> SelectProblems(const ProblemsOptions& options) {
 int RunProblems(ProblemsOptions options) {
   const std::vector<Problem> problems = SelectProblems(options);
   if (options.admit) {
-    options.admission.size = options.size;
+    options.admission.workload.size = options.size;
     options.admission.json = options.json;
     return RunAdmission(problems, options.admission);
   }
@@ -96,13 +94,14 @@ void AddProblemsCommand(CLI::App& app, Action* action) {
       ->excludes(level);
   command->add_option("--size", options->size,
                       "Only this size set (with --admit: small unless given, full on a GPU)");
-  AddPrecisionOption(command, &options->admission.precision);
+  AddPrecisionOption(command, &options->admission.workload.precision);
   command->add_flag("--json", options->json, "One JSON object a line");
   CLI::Option* admit =
       command->add_flag("--admit", options->admit,
                         "Run decoys, which must fail, and correct kernels of other forms, which must pass");
   command
-      ->add_option("--inputs", options->admission.inputs, "With --admit: the problem's own inputs, or U[0,1)")
+      ->add_option("--inputs", options->admission.workload.inputs,
+                   "With --admit: the problem's own inputs, or U[0,1)")
       ->check(CLI::IsMember({"default", "kernelbench"}))
       ->capture_default_str()
       ->needs(admit);

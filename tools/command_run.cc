@@ -83,14 +83,12 @@ class Run {
       kind = earlier.kind;
       if (options.policy.empty()) policy = earlier.policy;
       if (options.problem.empty()) problem_ = ProblemOf(earlier);
-      problem_ = InPrecision(std::move(problem_), PrecisionNamed(earlier.precision));
+      problem_ = earlier.workload.Apply(std::move(problem_));
       if (!options.note.empty()) episode_options_.note = options.note;
     } else {
       episode_options_.seed = options.seed;
-      episode_options_.size = options.size;
-      episode_options_.inputs = options.inputs;
+      episode_options_.workload = WorkloadFor(options.device, options.size, options.inputs);
       episode_options_.note = options.note;
-      episode_options_.tf32 = options.device.tf32 == "reference";
       if (!options.from.empty()) {
         episode_options_.start_source = ReadSourceFile(options.from);
         episode_options_.start_kind = KindOfFile(options.from);
@@ -137,8 +135,9 @@ class Run {
 
  private:
   void FindBaseline(const EnvironmentFacts& facts, const BaselineWork& work) {
-    const std::string& size = episode_options_.size.empty() ? facts.default_size : episode_options_.size;
-    const BaselineQuestion question{&problem_, size, episode_options_.tf32};
+    const Workload& asked = episode_options_.workload;
+    const std::string& size = asked.size.empty() ? facts.default_size : asked.size;
+    const BaselineQuestion question{&problem_, size, asked.tf32};
     baseline_ = BaselineFor(question, facts, options_.baseline, work);
     baseline_note_ = BaselineNote(baseline_, problem_, facts);
   }
@@ -146,10 +145,11 @@ class Run {
   // Where the device is open until it has started, RunEpisode checks the rest.
   void CheckWhatIsCertain() const {
     EpisodeOptions options = episode_options_;
-    if (!options.size.empty()) ShapesOf(problem_, options.size);
+    std::string& size = options.workload.size;
+    if (!size.empty()) ShapesOf(problem_, size);
     const std::string kind = KindOnDevice(environment_options_.device);
     if (kind.empty()) return;
-    if (options.size.empty()) options.size = kind == "cpp" ? "small" : "full";
+    if (size.empty()) size = kind == "cpp" ? "small" : "full";
     RequirePolicyFor(problem_, *policy_.policy, options, kind);
   }
 
@@ -165,8 +165,8 @@ class Run {
       episode_ = episode.id;
       last_turn_ = episode.turns + episode_options_.turns;
       progress->Line(fmt::format("{} {}, {}{}, policy {}; {}; isolation {}{}", problem_.id, problem_.name,
-                                 episode.size, PrecisionNote(episode.precision), policy_.policy->Name(),
-                                 episode.device, episode.isolation, baseline_note_));
+                                 episode.workload.size, PrecisionNote(episode.workload.precision),
+                                 policy_.policy->Name(), episode.device, episode.isolation, baseline_note_));
       progress->Line(fmt::format("episode {} in {}", episode.id, options_.database));
     };
     hooks.on_phase = [this, progress](int turn, const std::string& phase) {
@@ -246,8 +246,7 @@ class Run {
     for (const EvaluationRecord& made : store_.LoadEvaluations(e.id, *e.best_turn)) {
       if (made.purpose != "confirm" || !made.speedup || made.speedup->value != e.best_speedup) continue;
       text.clear();
-      for (const ShapeResult& shape : ShapesFromText(made.machine))
-        text += "  at      " + ShapeLine(shape) + "\n";
+      for (const ShapeResult& shape : made.shapes) text += "  at      " + ShapeLine(shape) + "\n";
     }
     return text;
   }

@@ -61,6 +61,10 @@ Problem AsAsked(Problem problem, const DeviceOptions& options) {
   return InPrecision(std::move(problem), precision);
 }
 
+Workload WorkloadFor(const DeviceOptions& options, const std::string& size, const std::string& inputs) {
+  return {size, inputs, options.precision, options.tf32 == "reference"};
+}
+
 std::string PrecisionNote(const std::string& precision) {
   return precision.empty() || precision == "fp32" ? "" : ", " + precision;
 }

@@ -43,6 +43,9 @@ void AddPrecisionOption(CLI::App* command, std::string* precision);
 // asked for too.
 Problem AsAsked(Problem problem, const DeviceOptions& options);
 
+// The conditions of judging that the options give.
+Workload WorkloadFor(const DeviceOptions& options, const std::string& size, const std::string& inputs);
+
 // For a report's first line: ", bf16"; "" for fp32.
 std::string PrecisionNote(const std::string& precision);
 

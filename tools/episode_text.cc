@@ -18,7 +18,7 @@ constexpr size_t kMaxCellBytes = 60;
 
 std::string Dash(std::string text) { return text.empty() ? "-" : std::move(text); }
 
-std::string RatioCell(const std::optional<RatioRecord>& ratio) {
+std::string RatioCell(const std::optional<Ratio>& ratio) {
   return ratio ? RatioText(ratio->value, ratio->low, ratio->high) : "";
 }
 
@@ -66,8 +66,9 @@ std::string EvaluationText(const EvaluationRecord& e) {
   facts.Add("reason", e.reason);
   facts.Add("speed-up", RatioCell(e.speedup));
   facts.Add("against the start", RatioCell(e.against_start));
-  for (const ShapeResult& shape : ShapesFromText(e.machine)) facts.Add("at", ShapeLine(shape));
-  if (e.pairs) facts.Add("pairs", fmt::format("{} in {} processes", *e.pairs, e.processes.value_or(0)));
+  for (const ShapeResult& shape : e.shapes) facts.Add("at", ShapeLine(shape));
+  if (e.speedup && e.speedup->pairs > 0)
+    facts.Add("pairs", fmt::format("{} in {} processes", e.speedup->pairs, e.speedup->processes));
   facts.Add("candidate", Number(e.candidate_us, " us"));
   facts.Add("reference", Number(e.reference_us, " us"));
   facts.Add("floor", Number(e.floor_us, " us"));
@@ -83,9 +84,10 @@ std::string EvaluationText(const EvaluationRecord& e) {
                          ? fmt::format("{:.3g} of {:.3g} allowed", *e.max_error, e.error_bound.value_or(0))
                          : "");
   facts.Add("score", fmt::format("{:.4g}", e.score));
-  facts.Add("conditions", fmt::format("{}, inputs {}, {}, {}, isolation {}", Dash(e.size), Dash(e.inputs),
-                                      Dash(e.precision), Dash(e.device), Dash(e.isolation)));
-  facts.Add("TF32", e.tf32 ? "allowed on both sides" : "");
+  facts.Add("conditions",
+            fmt::format("{}, inputs {}, {}, {}, isolation {}", Dash(e.workload.size), Dash(e.workload.inputs),
+                        Dash(e.workload.precision), Dash(e.device), Dash(e.isolation)));
+  facts.Add("TF32", e.workload.tf32 ? "allowed on both sides" : "");
   facts.Add("GPU held", Number(e.device_s, " s"));
   facts.Add("seconds", fmt::format("compile {:.2f}, verify {:.2f}, measure {:.2f}, wait {:.2f}", e.compile_s,
                                    e.verify_s, e.measure_s, e.wait_s));
@@ -139,8 +141,8 @@ std::string EpisodeSummary(const EpisodeRecord& e) {
   Facts facts;
   facts.Add("episode", fmt::format("{} ({})", e.id, EpisodeStateName(e.state)));
   facts.Add("why", e.state_reason);
-  facts.Add("problem", fmt::format("{}, size {}, inputs {}, {}", e.problem, Dash(e.size), Dash(e.inputs),
-                                   Dash(e.precision)));
+  facts.Add("problem", fmt::format("{}, size {}, inputs {}, {}", e.problem, Dash(e.workload.size),
+                                   Dash(e.workload.inputs), Dash(e.workload.precision)));
   facts.Add("policy", fmt::format("{}, seed {}", e.policy, e.seed));
   facts.Add("device", fmt::format("{}, isolation {}", Dash(e.device), Dash(e.isolation)));
   facts.Add("started", fmt::format("{}, {:.1f} s", LocalMinute(e.started_at), e.seconds));
@@ -148,7 +150,7 @@ std::string EpisodeSummary(const EpisodeRecord& e) {
   facts.Add("requests", e.requests > 0 ? fmt::format("{}, {}", e.requests, CostText(e.cost_usd)) : "");
   facts.Add("from", e.start_source.empty() ? "" : "a kernel of your own (turn 0)");
   facts.Add("until", Number(e.until, "x"));
-  facts.Add("TF32", e.tf32 ? "allowed on both sides" : "");
+  facts.Add("TF32", e.workload.tf32 ? "allowed on both sides" : "");
   facts.Add("note", e.note);
   if (e.best_turn) {
     const std::string ratio = BestRatio(e);

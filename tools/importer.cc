@@ -88,7 +88,7 @@ void Importer::Admit(const nlohmann::json& found, bool may_harden, ImportedProbl
   }
   result->size = size;
   EvaluateOptions options;
-  options.size = size;
+  options.workload.size = size;
   std::string first_reason;
   for (const Hardness hardness : {Hardness::kAsGiven, Hardness::kMixture, Hardness::kMixtureStrict}) {
     if (hardness != Hardness::kAsGiven && (!may_harden || !CanBeHarder(found))) break;

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "env/error.h"
-#include "trajectories/ulid.h"
+#include "trajectories/identity.h"
 
 namespace kevin {
 

@@ -5,7 +5,8 @@
 #include <map>
 #include <string_view>
 
-#include "trajectories/schema.h"
+#include "env/error.h"
+#include "trajectories/formats.h"
 
 namespace kevin {
 namespace {
@@ -93,6 +94,50 @@ std::string MessageHashes(const Database& database) {
              ? "SELECT m.value ->> 'content' AS hash FROM turns t, json_each(t.messages) m"
              : "SELECT m.value ->> 'content' AS hash FROM turns t, jsonb_array_elements(t.messages::jsonb) "
                "AS m(value)";
+}
+
+namespace {
+
+// A server would hand over the whole result at once.
+Statement OpenCursor(Database& database, const std::string& select) {
+  if (database.dialect() == SqlDialect::kSqlite) return database.Prepare(select);
+  database.Execute(("DECLARE row_stream NO SCROLL CURSOR FOR " + select).c_str());
+  return database.Prepare("FETCH 500 FROM row_stream");
+}
+
+}  // namespace
+
+Snapshot::Snapshot(Database& database) : database_(database) {
+  database_.Execute(database.dialect() == SqlDialect::kSqlite
+                        ? "BEGIN"
+                        : "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY");
+}
+
+Snapshot::~Snapshot() {
+  try {
+    database_.Execute("ROLLBACK");
+  } catch (const Error&) {  // it only read; the error that brought us here is the one to report
+  }
+}
+
+RowStream::RowStream(Database& database, const std::string& select)
+    : database_(database),
+      is_cursor_(database.dialect() == SqlDialect::kPostgres),
+      statement_(OpenCursor(database, select)) {}
+
+RowStream::~RowStream() {
+  if (!is_cursor_) return;
+  try {
+    database_.Execute("CLOSE row_stream");
+  } catch (const Error&) {  // the transaction failed, and the cursor went with it
+  }
+}
+
+bool RowStream::Next() {
+  if (statement_.Step()) return true;
+  if (!is_cursor_) return false;
+  statement_.Reset();
+  return statement_.Step();
 }
 
 }  // namespace kevin

@@ -1,7 +1,6 @@
 #include "trajectories/database.h"
 
 #include "env/error.h"
-#include "trajectories/sqlite.h"
 
 namespace kevin {
 

@@ -1,8 +1,7 @@
 #pragma once
-// A database as three RAII types, whichever engine is behind them (engine.h). Every failure is thrown as
-// Error: kBroken for a full disk, an I/O error, a lost connection or a lock held too long; kBadRequest for
-// what is no database, is corrupt or cannot be opened or written. Not for concurrent use: one thread at a
-// time per Database.
+// A database as three RAII types, on either engine (engine.h). Every failure is thrown as Error: kBroken for a full
+// disk, an I/O error, a lost connection or a lock held too long; kBadRequest for a file that is not a database, is
+// corrupt or cannot be opened or written. One thread at a time per Database.
 
 #include <cstdint>
 #include <filesystem>
@@ -94,7 +93,7 @@ class Statement {
   std::unique_ptr<StatementEngine> engine_;
 };
 
-// Begins so that it waits for other writers now and cannot fail on them later; rolled back unless committed.
+// Waits for other writers when it begins, so that it cannot fail on them later. Rolled back unless committed.
 class Transaction {
  public:
   explicit Transaction(Database& database);
@@ -106,5 +105,10 @@ class Transaction {
  private:
   Database* database_;  // null once committed or moved from
 };
+
+// The SQLite engine; sqlite.cc is the only place that includes sqlite3.h.
+// Throws Error as this header says. A writer waits up to `busy_timeout_ms` for others.
+std::unique_ptr<DatabaseEngine> OpenSqlite(std::filesystem::path path, Database::Access access,
+                                           int busy_timeout_ms);
 
 }  // namespace kevin

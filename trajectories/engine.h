@@ -1,7 +1,7 @@
 #pragma once
-// What database.h stands on: one connection to SQLite (sqlite.cc) or PostgreSQL (postgres.cc). SQL is written
-// once, in what both understand: `?` or `?1` for parameters, INSERT ... ON CONFLICT, RETURNING. Failures are
-// Errors as database.h says. One thread at a time per engine.
+// One connection to SQLite (sqlite.cc) or PostgreSQL (postgres.cc), for database.h. SQL is written once, in the
+// dialect that both understand: `?` or `?1` for parameters, INSERT ... ON CONFLICT, RETURNING. Failures are Errors as
+// database.h says. One thread at a time per engine.
 
 #include <cstdint>
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace kevin {
 
-// Where a statement stands in a batch: after all that was added before it, or ahead of the inserts among
-// them, with which it has nothing to do.
+// The place of a statement in a batch: after all that was added before it, or ahead of the inserts among them, on
+// which it does not depend.
 enum class BatchOrder { kInOrder, kAhead };
 
 class StatementEngine {
@@ -52,12 +52,24 @@ class DatabaseEngine {
   virtual void CloseBatch() {}  // throws NotTogether
 };
 
-// Thrown by a batch when a statement of it failed or did not give the row that it needs. To be rolled back
-// and run again without a batch, which tells which one and why.
+// Thrown by a batch when one of its statements failed or did not give the row that it needs. The caller rolls back and
+// runs the statements without a batch, to find which one and why.
 struct NotTogether {};
 
-// Thrown by PostgreSQL when two transactions stood in each other's way. Nothing of the transaction is left;
-// to do it again from its beginning is right.
+// Thrown by PostgreSQL when two transactions conflict. Nothing of the transaction is left; the caller runs it again
+// from its beginning.
 struct TryAgain {};
+
+// --- PostgreSQL (postgres.cc). Text that it cannot hold (NUL, broken UTF-8) is stored with U+FFFD in its place;
+// bytes stay exact. ---
+
+// "postgresql://..." or "postgres://...".
+bool IsPostgresAddress(const std::string& address);
+
+// The address without its password, for messages. The name of a file is not changed.
+std::string WithoutPassword(const std::string& address);
+
+// Throws Error(kBadRequest) when the server refuses the user or the database, Error(kBroken) when it is unreachable.
+std::unique_ptr<DatabaseEngine> OpenPostgres(const std::string& address);
 
 }  // namespace kevin

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "trajectories/row_stream.h"
+#include "trajectories/catalog.h"
+#include "trajectories/identity.h"
 #include "trajectories/store_impl.h"
-#include "trajectories/ulid.h"
 
 namespace kevin {
 namespace {
@@ -36,13 +36,13 @@ double RealOrUnknown(const Statement& row, int column) {
 }
 
 // The columns of a verdict, from `first` on: outcome, compiled, correct, speedup, log_se, score.
-struct Verdict {
+struct VerdictRow {
   OutcomeKind outcome;
   bool compiled, correct;
   double speedup, log_se, score;
 };
 constexpr char kVerdictColumns[] = "outcome, compiled, correct, speedup, log_se, score";
-Verdict ReadVerdict(const Statement& row, int first) {
+VerdictRow ReadVerdict(const Statement& row, int first) {
   return {OutcomeFromName(row.Text(first)), row.Integer(first + 1) != 0,   row.Integer(first + 2) != 0,
           RealOrUnknown(row, first + 3),    RealOrUnknown(row, first + 4), row.Real(first + 5)};
 }
@@ -87,8 +87,9 @@ class Loader {
     while (row.Step()) {
       EpisodeFigures e;
       e.id = row.Text(0), e.run = row.Text(1), e.problem = problem_of_[row.Text(2)], e.policy = row.Text(3);
-      e.kind = row.Text(4), e.device = row.Text(5), e.size = row.Text(6), e.inputs = row.Text(7);
-      e.precision = row.Text(8), e.tf32 = row.Integer(9) != 0, e.state = row.Text(10);
+      e.kind = row.Text(4), e.device = row.Text(5), e.workload.size = row.Text(6),
+      e.workload.inputs = row.Text(7);
+      e.workload.precision = row.Text(8), e.workload.tf32 = row.Integer(9) != 0, e.state = row.Text(10);
       e.started_at = row.Text(11), e.turns_asked = static_cast<int>(row.Integer(12));
       e.best_turn = row.IsNull(13) ? -1 : static_cast<int>(row.Integer(13));
       e.best_speedup = RealOrUnknown(row, 14), e.seconds = row.Real(15);
@@ -184,7 +185,7 @@ class Loader {
   }
 
   void Fill(const Statement& row, TurnFigures* turn) {
-    Verdict verdict = ReadVerdict(row, 5);
+    VerdictRow verdict = ReadVerdict(row, 5);
     verdict.score = turn->score;
     if (!row.IsNull(3)) {
       const auto last_word = overriding_.find(row.Text(3));
@@ -202,7 +203,7 @@ class Loader {
   Figures figures_;
   std::unordered_map<std::string, int> problem_of_;
   std::unordered_map<std::string, size_t> episode_of_;
-  std::unordered_map<std::string, Verdict> overriding_;
+  std::unordered_map<std::string, VerdictRow> overriding_;
   EpisodeFigures* last_ = nullptr;
   int32_t last_model_ = 0;
 };

@@ -1,12 +1,14 @@
 #pragma once
-// The numbers of many episodes at once, without the texts beside them: what reports and attributions are made
-// of. A million turns take some seconds and 150 MB. Unknown numbers are NaN.
+// The numbers of many episodes at once, without their texts, for reports and attributions. A million turns take some
+// seconds and 150 MB. Unknown numbers are NaN.
 
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
+
+#include "env/workload.h"
 
 namespace kevin {
 
@@ -24,9 +26,9 @@ enum class OutcomeKind : uint8_t {
 };
 const char* OutcomeKindName(OutcomeKind kind);  // "parse_failed", ..., as in the database
 
-// One turn with its verdict of today: a superseded one is replaced by the one that overrides it.
+// One turn with its current verdict: a superseded one is replaced by the one that overrides it.
 struct TurnFigures {
-  int32_t turn = 0;   // 0: the person's own kernel (--from)
+  int32_t turn = 0;   // 0: the user's own kernel (--from)
   int32_t model = 0;  // index into Figures::models
   OutcomeKind outcome = OutcomeKind::kParseFailed;
   bool compiled = false, correct = false;
@@ -39,8 +41,8 @@ struct TurnFigures {
 };
 
 struct EpisodeFigures {
-  std::string id, run, policy, kind, device, size, inputs, precision, state, started_at;
-  bool tf32 = false;
+  std::string id, run, policy, kind, device, state, started_at;
+  Workload workload;
   int problem = 0;  // index into Figures::problems
   int turns_asked = 0;
   int best_turn = -1;                                        // confirmed winner; -1: none

@@ -1,6 +1,6 @@
 #pragma once
-// Looking after a database: is it whole, what takes up space, which format has it. `database` is a SQLite
-// file or a server's address. All throw as Store::Open does when it is no database of ours.
+// Maintenance: check, compact and migrate a database. `database` is a SQLite file or a server's address. All throw as
+// Store::Open does when it is not a database of Kevin's.
 
 #include <cstdint>
 #include <filesystem>
@@ -34,8 +34,8 @@ struct MigrateResult {
   int64_t from = 0, to = 0;      // formats; equal: nothing was done
   std::filesystem::path backup;  // a copy of the old file; empty: none was made
 };
-// Brings a file to this program's format. With `with_backup` the old file is first copied to FILE.vN. On a
-// server there is no format older than this program's.
+// Upgrades a database to this program's format. With `with_backup` a file is first copied to FILE.vN. A server's
+// tables are not copied; Error(kBadRequest) while workers hold leases.
 MigrateResult MigrateDatabase(const std::filesystem::path& database, bool with_backup);
 
 }  // namespace kevin

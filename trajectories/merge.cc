@@ -1,5 +1,3 @@
-#include "trajectories/merge.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,8 +6,8 @@
 
 #include "env/error.h"
 #include "trajectories/catalog.h"
-#include "trajectories/postgres.h"
-#include "trajectories/row_stream.h"
+#include "trajectories/engine.h"
+#include "trajectories/formats.h"
 #include "trajectories/store.h"
 #include "trajectories/store_impl.h"
 
@@ -46,6 +44,7 @@ class Merger {
       if (table == "evaluations") result_.evaluations = added;
     }
     SetLinks();
+    if (FormatOf(source_) < kSchemaVersion) MoveOutcomeFields(into_);
     UpdateEpisodes();
     UpdateRuns();
     return result_;
@@ -235,8 +234,6 @@ bool IsSame(Database& a, Database& b) {
   return Identity(a) == Identity(b);
 }
 
-}  // namespace
-
 MergeResult MergeInto(Database& into, Database& source) {
   for (int repeats = 0;; ++repeats) {
     try {
@@ -254,6 +251,8 @@ MergeResult MergeInto(Database& into, Database& source) {
     }
   }
 }
+
+}  // namespace
 
 MergeResult Store::Import(const std::filesystem::path& source) {
   const std::lock_guard lock(impl_->mutex);

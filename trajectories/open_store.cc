@@ -1,13 +1,13 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <cstdio>
+
 #include "env/error.h"
 #include "trajectories/catalog.h"
-#include "trajectories/postgres.h"
-#include "trajectories/postgres_schema.h"
-#include "trajectories/schema.h"
+#include "trajectories/engine.h"
+#include "trajectories/formats.h"
 #include "trajectories/store_impl.h"
-#include "trajectories/upgrade.h"
 
 namespace kevin {
 namespace {
@@ -84,11 +84,16 @@ Database OpenFile(const fs::path& path, OpenMode mode) {
       throw Error(ExitCode::kBadRequest, fmt::format("{}: the database is empty", path.string()),
                   "kevin run stores an episode in it");
     }
-    ReadAsNewest(database);
+    ReadAsNewest(database, database.QueryInteger("PRAGMA user_version"));
   } else {
     database.PrepareForWriting();
     if (!has_tables) CreateTables(database);
-    UpgradeToNewest(database);
+    const int64_t format = database.QueryInteger("PRAGMA user_version");
+    const fs::path backup = UpgradeFile(database, true);
+    if (!backup.empty()) {
+      fmt::print(stderr, "{}: upgraded from format {} to {}; a copy of the old file is {}\n", path.string(),
+                 format, kSchemaVersion, backup.string());
+    }
   }
   return database;
 }
@@ -148,8 +153,9 @@ Database OpenServer(const std::string& address, OpenMode mode) {
     throw Error(
         ExitCode::kBadRequest,
         fmt::format("{}: database has format {}, this program writes {}", name, version, kSchemaVersion),
-        "use another database; this one can still be read");
+        fmt::format("stop the workers on it, then upgrade it with: kevin db migrate --db {}", name));
   }
+  ReadAsNewest(database, version);
   return database;
 }
 

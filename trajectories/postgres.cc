@@ -1,5 +1,3 @@
-#include "trajectories/postgres.h"
-
 #include <fmt/format.h>
 
 #include <map>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "env/error.h"
+#include "trajectories/engine.h"
 #include "trajectories/statement_batch.h"
 
 namespace kevin {

@@ -1,6 +1,6 @@
 #pragma once
-// What the store keeps, as plain values: no SQL, no environment and no policy types (`agent` translates).
-// Field by field this is schema.sql, which documents units and meanings in full; std::nullopt is SQL's NULL
+// The rows of the store as plain values. Outcome, ratios, samples and workload are env's own values; the rest is
+// translated by `agent`. schema.sql documents units and meanings of the fields in full; std::nullopt is SQL's NULL
 // and means unknown. Hashes are SHA-256 in lower-case hex; times are UTC, "2026-11-21T09:40:12.345Z".
 
 #include <cstdint>
@@ -8,6 +8,9 @@
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "env/outcome.h"
+#include "env/workload.h"
 
 namespace kevin {
 
@@ -45,14 +48,13 @@ struct EpisodeRecord {
   std::string policy;                 // "search", "replay:01J..."
   std::string kind = "cpp";           // candidate kind: "cpp", "cuda", "ptx"
   std::string device, isolation;
-  std::string size, inputs, precision;  // as the evaluations of this episode use them
+  Workload workload;  // as the evaluations of this episode use it
   uint64_t seed = 0;
   int turns_asked = 0;                                // --turns, plus what --continue added
   std::string prompt_template, prompt_template_hash;  // name with version, and hash of the files
-  std::string start_source;                           // --from: the person's own kernel; empty: none
+  std::string start_source;                           // --from: the user's own kernel; empty: none
   std::string note;                                   // --note
   std::optional<double> until;                        // --until: stop when this speed-up is confirmed
-  bool tf32 = false;                                  // --tf32 reference
 
   // Filled by FinishEpisode.
   EpisodeState state = EpisodeState::kRunning;
@@ -100,57 +102,32 @@ struct ModelRecord {
   std::string weights_hash, tokenizer_hash, template_hash;  // empty: unknown, or there is none
 };
 
-struct SampleRecord {  // one timed half of a pair
-  int process = 0, pair = 0;
-  std::string phase;  // "sequential", "fixed", "confirm"
-  std::string side;   // "candidate", "reference", "start"
-  int calls = 0;
-  double total_us = 0;  // of all calls together
-};
-
-// A ratio with its 99 % interval; above 1 is faster.
-struct RatioRecord {
-  double value = 0, low = 0, high = 0;
-};
-
-// One verdict on one candidate. `kind` and `source` become a row of `candidates`.
-struct EvaluationRecord {
+// One verdict on one candidate; the outcome as flat fields (env/outcome.h). `kind` and `source` become a row of
+// `candidates`.
+struct EvaluationRecord : OutcomeFields {
   std::string id;                // ULID; filled by the store
   std::string purpose = "turn";  // "turn", "start" (--from, turn 0), "confirm", "audit"
   std::string candidate_hash;    // empty when the reply held no source (parse_failed)
   std::string kind, source;
 
-  // What makes two evaluations the same (measurement.md calls it the key). `key_parts` holds everything the
-  // key was hashed over, by name; the parts threads, tolerance_version, baseline_version,
-  // toolchain_version, device_model, driver, include_hashes and environment_version are also columns of their
-  // own (null when the map lacks them).
+  // Two evaluations with equal keys asked the same question. `key_parts` holds everything the key was hashed over,
+  // by name; the parts threads, tolerance_version, baseline_version, toolchain_version, device_model, driver,
+  // include_hashes and environment_version are also columns of their own (null when the map lacks them).
   std::string key;
   std::map<std::string, std::string> key_parts;
-  std::string problem_hash, size, inputs, precision, device, isolation;
-  bool tf32 = false;
+  Workload workload;
+  std::string problem_hash, device, isolation;
 
-  std::string outcome;  // "parse_failed", ..., "measured"
-  std::string reason;   // one line; empty when measured
-  bool compiled = false, correct = false;
-  std::string verdict;                       // "fast", "slow", "same", "ambiguous"; empty unless measured
-  std::optional<RatioRecord> speedup;        // against the reference
-  std::optional<RatioRecord> against_start;  // against the kernel given with --from
-  std::optional<double> log_se;              // standard error of log(speed-up)
-  std::optional<int> pairs, processes;
-  std::optional<double> candidate_us, reference_us, gb_per_s, gflop_per_s, floor_us;
-  std::optional<double> max_error, error_bound;
-  double score = 0;  // the raw reward: 0.3 * correct + speed-up * correct
+  std::vector<ShapeResult> shapes;  // of a size set with several shapes: those that were judged, in its order
   double compile_s = 0, verify_s = 0, measure_s = 0, wait_s = 0;  // wait_s: for the machine-wide lock
   std::vector<uint64_t> seeds;
-  std::vector<SampleRecord> samples;
-  std::string log;  // compiler warnings or the candidate's stderr, trimmed
-  // JSON object, how it was measured. `shapes`: of a size set with several shapes, a list of what came of
-  // each.
-  std::string machine = "{}";
+  std::vector<Sample> samples;
+  std::string log;             // compiler warnings or the candidate's stderr, trimmed
+  std::string machine = "{}";  // JSON object: how it was measured
   // On a GPU only.
   std::string kernels;      // JSON list of objects, one a launch; empty: unknown
-  std::string launch_list;  // JSON: what `launch` came to; empty: unknown
-  std::string profile;      // what the counters say, in sentences; empty: none
+  std::string launch_list;  // JSON: the launches that `launch` gave; empty: unknown
+  std::string profile;      // the hardware's counters, in sentences; empty: none
   std::optional<double> peak_gb_per_s, peak_gflop_per_s;  // the device's own, measured
   std::optional<double> device_s;                         // how long the GPU was held
   std::string machine_key;                                // equal for equal machine code; empty: unknown
@@ -179,7 +156,7 @@ struct RequestRecord {
   std::string response;  // raw; empty: not kept
 };
 
-// One turn: what was sent, what came back, what became of it, what was answered.
+// One turn: prompt, reply, verdict, feedback.
 struct TurnRecord {
   int turn = 1;     // from 1; 0 is the kernel given with --from
   std::string run;  // the run that made it; empty: the episode's latest run

@@ -1,4 +1,4 @@
--- Kevin's database, format 3. This file is the format's document and its source: it is built into the program
+-- Kevin's database, format 4. This file is the format's document and its source: it is built into the program
 -- and run on a new file. A released format never changes; the next one gets a new number, and the program
 -- opens every older one: read-only as it is, for writing after an upgrade in place (trajectories/upgrade.cc). A
 -- program refuses a file whose number is above its own.
@@ -8,6 +8,8 @@
 --              remote policies (table requests; views turn_costs, episode_costs, run_costs); what is derived from the
 --              records (attributions, turn_attributions, view attributed_turns) and two indexes that reports read
 --              instead of the wide tables.
+--   format 4   evaluations.timeout_phase, timeout_limit_s, failed_shape, shapes. Until then the shapes were in
+--              evaluations.machine; an upgrade moves them.
 --
 -- Conventions
 --   ids      Runs, episodes and evaluations have ULIDs: 26 characters, ordered by time, never reused, so that
@@ -22,7 +24,7 @@
 -- The attributions are derived and may be deleted.
 
 PRAGMA application_id = 1264940654;   -- "Kevn": how the program knows its own files
-PRAGMA user_version = 3;              -- the format's number
+PRAGMA user_version = 4;              -- the format's number
 
 -- One start of a program that writes episodes.
 CREATE TABLE runs (
@@ -73,7 +75,7 @@ CREATE TABLE episodes (
   turns_asked          INTEGER NOT NULL,
   prompt_template      TEXT NOT NULL,                          -- name and version
   prompt_template_hash TEXT NOT NULL,
-  start_source         TEXT REFERENCES blobs(hash),            -- --from: a kernel of the person's own
+  start_source         TEXT REFERENCES blobs(hash),            -- --from: the user's own kernel
   note                 TEXT NOT NULL,                          -- --note
   until                REAL,                                   -- --until: stop at this confirmed speed-up
   started_at           TEXT NOT NULL,
@@ -92,7 +94,7 @@ CREATE TABLE episodes (
 CREATE INDEX episodes_run ON episodes(run);
 CREATE INDEX episodes_problem ON episodes(problem);
 
--- What a turn sent, what came back and what it was told. Its verdict is the row of `evaluations` with the same
+-- Prompt, reply and feedback of a turn. Its verdict is the row of `evaluations` with the same
 -- episode and turn and purpose 'turn' (or 'start': turn 0, the kernel given with --from).
 -- View turn_messages gives the prompt's text, view turn_results everything of a turn in one row.
 CREATE TABLE turns (
@@ -157,7 +159,7 @@ CREATE TABLE evaluations (
   precision          TEXT NOT NULL,
   tf32               INTEGER NOT NULL,
   threads            TEXT,
-  tolerance_version  TEXT,                   -- of the rule of right and wrong
+  tolerance_version  TEXT,                   -- of the rule of correctness
   baseline_version   TEXT,                   -- what the reference is, and its version
   toolchain_version  TEXT,                   -- compiler and flags
   device             TEXT NOT NULL,          -- as people read it
@@ -190,15 +192,14 @@ CREATE TABLE evaluations (
   max_error          REAL,
   error_bound        REAL,
   score              REAL NOT NULL,          -- 0.3 * correct + speedup * correct
-  -- How it came about.
+  -- How it was made.
   compile_s          REAL NOT NULL,
   verify_s           REAL NOT NULL,
   measure_s          REAL NOT NULL,
   wait_s             REAL NOT NULL,          -- for the machine-wide lock
   seeds              TEXT NOT NULL,          -- JSON list of decimal strings
   log                TEXT NOT NULL,          -- compiler warnings, the candidate's stderr; trimmed
-  machine            TEXT NOT NULL,          -- JSON object, how it was measured; of a size set with several shapes it
-                                             -- has `shapes`, a list: size, symbols, weight, the verdict's columns
+  machine            TEXT NOT NULL,          -- JSON object: how it was measured
   cached_from        TEXT REFERENCES evaluations(id),
   superseded_by      TEXT REFERENCES evaluations(id),          -- the row that overrides this one
   created_at         TEXT NOT NULL,
@@ -206,12 +207,18 @@ CREATE TABLE evaluations (
   kernels            TEXT,                   -- JSON list of objects, one a launch: name, grid, block, registers,
                                              -- static_shared_bytes, dynamic_shared_bytes, spill_store_bytes,
                                              -- spill_load_bytes, occupancy (0 to 1), limited_by
-  launch_list        TEXT,                   -- JSON: what the candidate's launch function came to
+  launch_list        TEXT,                   -- JSON: the launches of the candidate's function
   profile            TEXT,                   -- --profile: what the hardware's counters say, in sentences
   peak_gb_per_s      REAL,                   -- the device's own ceilings, measured
   peak_gflop_per_s   REAL,
   device_s           REAL,                   -- how long the device was held
-  machine_key        TEXT,                   -- of the machine code with its launches, instead of the text
+  machine_key        TEXT,                   -- of the machine code with its launches
+  -- More of the verdict; NULL where it does not apply.
+  timeout_phase      TEXT,                   -- of timed_out: the phase, ...
+  timeout_limit_s    REAL,                   -- ... and its limit
+  failed_shape       TEXT,                   -- of compile_failed with several shapes: at which one
+  shapes             TEXT,                   -- of a size set with several shapes: JSON list of objects: size, symbols,
+                                             -- weight, the columns of the verdict, message
   FOREIGN KEY (episode, turn) REFERENCES turns(episode, turn)
 ) STRICT;
 CREATE INDEX evaluations_key ON evaluations(key);
@@ -262,7 +269,7 @@ CREATE TABLE collection_workers (
 ) STRICT;
 
 -- The queue for many workers on one database: each leases an item, renews the lease while it works and, when it
--- dies, another takes the item over with a higher fence. Whoever writes with an old fence is turned away.
+-- ends, another takes the item over with a higher fence. A write with an old fence is refused.
 -- `kevin run` does not queue: it leaves these tables empty.
 CREATE TABLE work_items (
   id           TEXT PRIMARY KEY,             -- ULID
@@ -276,8 +283,8 @@ CREATE TABLE work_items (
   lease_until  TEXT,                         -- after this anybody may take it
   fence        INTEGER NOT NULL DEFAULT 0,   -- fencing token: grows with every lease
   attempts     INTEGER NOT NULL DEFAULT 0,   -- leases that ended without a result
-  faults       INTEGER NOT NULL DEFAULT 0,   -- of them by a fault of the machinery, since the latest turn
-  kills        INTEGER NOT NULL DEFAULT 0,   -- of them by the worker's death, since the latest turn
+  faults       INTEGER NOT NULL DEFAULT 0,   -- of them by an error of the infrastructure, since the latest turn
+  kills        INTEGER NOT NULL DEFAULT 0,   -- of them by the end of the worker, since the latest turn
   not_before   TEXT,                         -- a waiting item rests until then
   turns        INTEGER NOT NULL DEFAULT 0,   -- what its episode has used so far: turns, tokens, and how long
   prompt_tokens INTEGER NOT NULL DEFAULT 0,  -- devices were held (on a CPU: verifying and measuring)
@@ -290,7 +297,7 @@ CREATE TABLE work_items (
 CREATE INDEX work_items_next ON work_items(run, state, priority DESC, id);
 CREATE INDEX work_items_episode ON work_items(episode) WHERE episode IS NOT NULL;
 
--- What was asked of a server and what became of it: one row a request, also those that failed or were never
+-- Requests to servers: one row a request, also those that failed or were never
 -- answered, because every one may have cost money. A row is written before its request is sent (outcome 'sent'),
 -- so one that a killed process had under way stays behind as 'sent'. A turn that failed has requests and no row in
 -- turns.
@@ -340,7 +347,7 @@ CREATE TABLE attributions (
 CREATE TABLE turn_attributions (
   attribution TEXT NOT NULL REFERENCES attributions(id),
   episode     TEXT NOT NULL,
-  turn        INTEGER NOT NULL,              -- from 1: the person's own kernel takes no part
+  turn        INTEGER NOT NULL,              -- from 1: the user's own kernel takes no part
   score       REAL NOT NULL,                 -- of this turn alone
   score_se    REAL NOT NULL,                 -- its standard error, from evaluations.log_se; 0: unknown or none
   "return"    REAL NOT NULL,
@@ -386,7 +393,7 @@ LEFT JOIN candidates c ON c.hash = own.candidate;
 -- Returns and advantages, derived from the raw rewards as in Kevin (arXiv 2507.11948, section 4.3):
 --   return_t    = sum over i >= t of gamma^(i - t) * reward_i, gamma = 0.4, over the turns of one episode
 --   advantage_t = (return_t - mean) / std over all turns of all episodes of one problem in one run
--- std is the population's (divided by n); where it is 0 the advantage is 0. Turn 0, the person's own kernel, is
+-- std is the population's (divided by n); where it is 0 the advantage is 0. Turn 0, the user's own kernel, is
 -- no action of the policy and takes no part. Needs SQLite's sqrt().
 CREATE VIEW turn_returns AS
 WITH RECURSIVE
@@ -410,7 +417,7 @@ SELECT run, problem, episode, turn, reward, value AS return, mean AS group_mean,
        CASE WHEN variance > 1e-18 THEN (value - mean) / sqrt(variance) ELSE 0.0 END AS advantage
 FROM spreads;
 
--- What requests came to. cost_usd is NULL as soon as one of them is unknown; known_usd adds up the others.
+-- Costs of requests. cost_usd is NULL as soon as one of them is unknown; known_usd adds up the others.
 CREATE VIEW turn_costs AS
 SELECT episode, turn, min(run) AS run, count(*) AS requests, count(*) FILTER (WHERE outcome = 'failed') AS failed,
        sum(prompt_tokens) AS prompt_tokens, sum(completion_tokens) AS completion_tokens,
@@ -429,7 +436,7 @@ SELECT c.episode, ep.run, ep.problem, ep.policy, count(*) AS turns, sum(c.reques
        EXISTS (SELECT 1 FROM turn_results r WHERE r.episode = c.episode AND r.turn > 0 AND r.correct = 1) AS solved
 FROM turn_costs c JOIN episodes ep ON ep.id = c.episode GROUP BY ep.id, c.episode;
 
--- A problem is solved when a turn of one of the run's episodes is right.
+-- A problem is solved when a turn of one of the run's episodes is correct.
 CREATE VIEW run_costs AS
 SELECT run, count(*) AS episodes, count(DISTINCT problem) AS problems,
        count(DISTINCT problem) FILTER (WHERE solved) AS solved_problems, sum(requests) AS requests,
@@ -441,7 +448,7 @@ SELECT run, count(*) AS episodes, count(DISTINCT problem) AS problems,
          AS usd_per_solved_problem
 FROM episode_costs GROUP BY run;
 
--- Turns as `kevin attribute` left them, with what they came to.
+-- Turns as `kevin attribute` left them, with their results.
 CREATE VIEW attributed_turns AS
 SELECT a.id AS attribution, a.scheme, r.run, r.problem, r.policy, x.episode, x.turn, r.outcome, r.speedup,
        x.score, x.score_se, x."return", x.advantage, a.created_at

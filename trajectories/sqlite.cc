@@ -1,5 +1,3 @@
-#include "trajectories/sqlite.h"
-
 #include <fmt/format.h>
 #include <sqlite3.h>
 
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "env/error.h"
+#include "trajectories/database.h"
 
 namespace kevin {
 namespace {
@@ -57,7 +56,7 @@ void Check(sqlite3* handle, int code, const std::filesystem::path& path) {
 }
 
 // Reading a WAL database takes a -shm file beside it, which a read-only folder cannot get. Without a -wal
-// file nothing is pending and nobody writes, so the file may be read as it lies.
+// file nothing is pending and nobody writes, so the file may be read as it is.
 bool MayReadAsImmutable(int code, const std::filesystem::path& path) {
   code &= 0xff;
   std::error_code ignored;
@@ -227,8 +226,6 @@ void SqliteEngine::PrepareForWriting() {
 }
 
 }  // namespace
-
-std::string ReadOnlyUri(const std::filesystem::path& path) { return FileUri(path) + "?mode=ro"; }
 
 std::unique_ptr<DatabaseEngine> OpenSqlite(std::filesystem::path path, Database::Access access,
                                            int busy_timeout_ms) {

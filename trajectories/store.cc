@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include "env/error.h"
-#include "trajectories/owner.h"
+#include "trajectories/identity.h"
 #include "trajectories/store_impl.h"
-#include "trajectories/ulid.h"
 
 namespace kevin {
 namespace {
@@ -38,7 +37,7 @@ EpisodeRecord ReadEpisode(Store::Impl& impl, const Statement& statement) {
   e.id = row.Text(), e.run = row.Text(), row.Text();
   e.problem = row.Text(), e.problem_hash = row.Text(), e.policy = row.Text(), e.kind = row.Text();
   e.device = row.Text(), e.isolation = row.Text();
-  e.size = row.Text(), e.inputs = row.Text(), e.precision = row.Text();
+  ReadWorkload(row, &e.workload);
   e.seed = static_cast<uint64_t>(row.Integer()), e.turns_asked = row.Int();
   e.prompt_template = row.Text(), e.prompt_template_hash = row.Text();
   e.start_source = impl.GetBlob(row.Text()), e.note = row.Text(), e.until = row.OptionalReal();
@@ -46,7 +45,7 @@ EpisodeRecord ReadEpisode(Store::Impl& impl, const Statement& statement) {
   e.best_turn = row.OptionalInt(), e.best_speedup = row.OptionalReal();
   e.best_speedup_low = row.OptionalReal(), e.best_speedup_high = row.OptionalReal();
   e.best_path = row.Text(), e.seconds = row.Real(), e.finished_at = row.Text();
-  e.tf32 = row.Flag();
+  e.workload.tf32 = row.Flag();
   e.turns = row.Int(), e.correct_turns = row.Int();
   const std::string owner = row.Text();
   e.requests = row.Int(), e.cost_usd = row.OptionalReal();
@@ -158,10 +157,11 @@ std::string Store::BeginEpisode(const EpisodeRecord& e, const ProblemRecord& pro
     if (start) impl_->Put(*start);
     impl_->database.Prepare(InsertSql("INSERT", "episodes", kEpisodeColumns))
         .Bind(id, e.run, last_run, problem.id, problem.content_hash, e.policy, e.kind, e.device, e.isolation,
-              e.size, e.inputs, e.precision, static_cast<int64_t>(e.seed), e.turns_asked, e.prompt_template,
-              e.prompt_template_hash, start ? std::optional(start->hash) : std::nullopt, e.note, e.until,
-              UtcNow(), EpisodeStateName(EpisodeState::kRunning), "", nullptr, nullptr, nullptr, nullptr,
-              nullptr, 0.0, nullptr, e.tf32)
+              e.workload.size, e.workload.inputs, e.workload.precision, static_cast<int64_t>(e.seed),
+              e.turns_asked, e.prompt_template, e.prompt_template_hash,
+              start ? std::optional(start->hash) : std::nullopt, e.note, e.until, UtcNow(),
+              EpisodeStateName(EpisodeState::kRunning), "", nullptr, nullptr, nullptr, nullptr, nullptr, 0.0,
+              nullptr, e.workload.tf32)
         .Run();
     if (!e.lease.item.empty()) impl_->GiveEpisode(e.lease, id);
   });

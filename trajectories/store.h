@@ -25,7 +25,6 @@
 
 #include "env/error.h"
 #include "trajectories/figures.h"
-#include "trajectories/merge.h"
 #include "trajectories/records.h"
 
 namespace kevin {
@@ -36,7 +35,7 @@ enum class OpenMode {
   kCreate  // made if missing or empty; its folder must exist
 };
 
-// A write that failed because of the database, not because of what was written: a full disk, a lost
+// A write that failed because of the database, not because of its contents: a full disk, a lost
 // connection, a lock held for too long.
 class StoreBroken : public Error {
  public:
@@ -47,6 +46,14 @@ class StoreBroken : public Error {
 class LeaseLost : public Error {
  public:
   explicit LeaseLost(const std::string& episode);
+};
+
+// Of Import.
+struct MergeResult {
+  int64_t runs = 0, episodes = 0, turns = 0, evaluations = 0;  // that are new
+  int64_t continued = 0;  // episodes that were here and have later turns or a later end there
+  // Episodes that went on differently in both databases; they stay as they are here.
+  std::vector<std::string> conflicts;
 };
 
 class Store {
@@ -136,8 +143,11 @@ class Store {
   std::string SaveAttribution(const AttributionRecord& attribution, const std::vector<std::string>& episodes,
                               const std::vector<TurnAttributionRecord>& turns);
 
-  // What another database has and this one lacks (merge.h). Open `source` for reading first: that says what
-  // is wrong with a file that is none of ours.
+  // Copies from `source` (a database of this format or an older one; never written) what this one lacks, in one
+  // transaction: runs, problems, episodes, turns, candidates, evaluations, samples and what belongs to them. Ids are
+  // ULIDs and contents are named by hash: nothing is doubled, and importing again changes nothing. Queued work and
+  // attributions stay behind. Throws Error(kBadRequest) when rows of `source` refer to rows that it lacks. Open
+  // `source` for reading first: that reports a file that is not a database of Kevin's.
   MergeResult Import(const std::filesystem::path& source);
 
   struct Impl;  // store_impl.h; for the sources of this folder

@@ -9,7 +9,7 @@
 
 #include "env/error.h"
 #include "trajectories/blob.h"
-#include "trajectories/ulid.h"
+#include "trajectories/identity.h"
 
 namespace kevin {
 namespace {

@@ -1,5 +1,5 @@
 #pragma once
-// Inside of Store, shared by the sources that speak SQL.
+// The implementation of Store, shared by the sources that write SQL.
 
 #include <algorithm>
 #include <functional>
@@ -58,7 +58,7 @@ struct Store::Impl {
   bool IsHeld(const std::string& episode);
 
   // Within a write. Throws LeaseLost when this store holds `episode` by a lease and somebody else has its
-  // item by now. Adds to what the item has used; a turn forgives its faults and kills.
+  // item by now. Adds to what the item has used; a turn resets its faults and kills.
   struct Used {
     int turns = 0;
     int64_t prompt_tokens = 0, completion_tokens = 0;
@@ -128,6 +128,11 @@ class RowReader {
   const Statement& statement_;
   int column_ = 0;
 };
+
+// The columns size, inputs, precision; tf32 stands beside them only in `evaluations`.
+inline void ReadWorkload(RowReader& row, Workload* workload) {
+  workload->size = row.Text(), workload->inputs = row.Text(), workload->precision = row.Text();
+}
 
 inline std::optional<std::string> NullIfEmpty(const std::string& text) {
   return text.empty() ? std::nullopt : std::optional(text);

@@ -5,9 +5,8 @@
 #include <set>
 
 #include "env/error.h"
-#include "trajectories/owner.h"
+#include "trajectories/identity.h"
 #include "trajectories/store_impl.h"
-#include "trajectories/ulid.h"
 
 namespace kevin {
 namespace {

@@ -2,7 +2,7 @@
 // The queue behind `kevin collect`: a collection is a list of work items in the database; any number of
 // processes lease them, one at a time per item, with no coordinator.
 //
-//   waiting -> leased -> done          by whoever holds the latest lease (its fence)
+//   waiting -> leased -> done          by the holder of the latest lease (its fence)
 //              leased -> waiting       given back, or broken off by a fault, after a rest
 //              leased -> leased        its lease ran out or its owner is dead: the next one takes it over
 //              any    -> parked        it killed its workers or failed too often; `error` says why
@@ -44,10 +44,10 @@ struct QueueCounts {
   int64_t waiting = 0, leased = 0, done = 0, parked = 0;
 };
 
-// What a collection has come to at one problem, by one policy.
+// The results of a collection at one problem, by one policy.
 struct ProblemResult {
   std::string problem, policy;
-  int episodes = 0, done = 0, solved = 0;  // solved: with a right kernel
+  int episodes = 0, done = 0, solved = 0;  // solved: with a correct kernel
   std::optional<double> best_speedup;      // confirmed
 };
 
@@ -59,7 +59,7 @@ struct LeaseTerms {
   bool last_chances = true;  // also items that the next dead worker parks; false leaves them for later
 };
 
-// What a collection has used so far, over all its processes.
+// The resources that a collection has used so far, over all its processes.
 struct CollectionUsage {
   int64_t turns = 0, prompt_tokens = 0, completion_tokens = 0;
   double device_s = 0;  // how long GPUs were held; on a CPU what verifying and measuring took

@@ -6,10 +6,11 @@ namespace kevin {
 namespace {
 
 std::string TaskOf(const EpisodeFigures& e) {
+  const Workload& w = e.workload;
   std::string task = e.run;
-  for (const std::string& part : {std::to_string(e.problem), e.policy, e.kind, e.size, e.inputs, e.precision})
+  for (const std::string& part : {std::to_string(e.problem), e.policy, e.kind, w.size, w.inputs, w.precision})
     task += '\n' + part;
-  return task + (e.tf32 ? "\ntf32" : "");
+  return task + (w.tf32 ? "\ntf32" : "");
 }
 
 TurnFacts FactsOf(const TurnFigures& t) {

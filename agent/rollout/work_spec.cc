@@ -21,19 +21,13 @@ uint64_t SeedOf(const CollectionSpec& spec, const CollectionSpec::Task& task, co
 json RequestOf(const CollectionSpec& spec) {
   json tasks = json::array();
   for (const auto& task : spec.tasks) tasks.push_back({task.problem, task.problem_hash});
-  json request = {{"tasks", tasks},
-                  {"policies", spec.policies},
-                  {"episodes", spec.episodes},
-                  {"turns", spec.turns},
-                  {"seed", std::to_string(spec.seed)},
-                  {"kind", spec.kind},
-                  {"size", spec.size},
-                  {"inputs", spec.inputs},
-                  {"note", spec.note},
-                  {"tf32", spec.tf32}};
+  json request = {{"tasks", tasks},      {"policies", spec.policies},         {"episodes", spec.episodes},
+                  {"turns", spec.turns}, {"seed", std::to_string(spec.seed)}, {"kind", spec.kind},
+                  {"note", spec.note}};
+  request.update(WorkloadToJson(spec.workload));
   if (!spec.purpose.empty()) request["purpose"] = spec.purpose;
   // Left out where it is the usual one, so that runs begun by an earlier program are found again.
-  if (spec.precision != "fp32") request["precision"] = spec.precision;
+  if (spec.workload.precision == "fp32") request.erase("precision");
   return request;
 }
 
@@ -59,12 +53,9 @@ CollectionSpec CollectionFromJson(const std::string& text) {
   spec.turns = all.at("turns");
   spec.seed = std::stoull(all.at("seed").get<std::string>());
   spec.kind = all.at("kind");
-  spec.size = all.at("size");
-  spec.inputs = all.at("inputs");
+  spec.workload = WorkloadFromJson(all);
   spec.note = all.at("note");
   spec.purpose = all.value("purpose", "");
-  spec.tf32 = all.at("tf32");
-  spec.precision = all.value("precision", "fp32");
   if (!all.contains("model_options")) return spec;  // begun by an earlier program
   spec.model_options = Dump(all.at("model_options"));
   for (const auto& [policy, window] : all.at("windows").items())

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "env/workload.h"
+
 namespace kevin {
 
 struct CollectionSpec {
@@ -16,12 +18,10 @@ struct CollectionSpec {
   std::vector<std::string> policies;
   int episodes = 1, turns = 8;
   uint64_t seed = 0;
-  std::string kind;  // of the candidates' device: "cpp" or "cuda"
-  std::string size;  // empty: the environment's default
-  std::string inputs = "default", note;
+  std::string kind;   // of the candidates' device: "cpp" or "cuda"
+  Workload workload;  // size empty: the environment's default
+  std::string note;
   std::string purpose;  // of what it is a part: "step 12 of training 01K..."; usually empty
-  bool tf32 = false;
-  std::string precision = "fp32";
   // How models are asked, for those policies that are models; no part of KeyOf, so that the same request with
   // other options is noticed rather than begun beside the first one.
   std::string model_options = "{}";  // JSON object: the options that were given

@@ -47,7 +47,7 @@ Rollouts::Entered Rollouts::Enter(const RolloutTerms& terms, const std::string& 
   spec.policies = {policy};
   spec.episodes = terms.episodes, spec.turns = terms.turns, spec.seed = terms.seed;
   spec.kind = facts().kinds.front();
-  spec.size = settings_.size.empty() ? facts().default_size : settings_.size;
+  spec.workload.size = settings_.size.empty() ? facts().default_size : settings_.size;
   spec.purpose = fmt::format("{} of training {}", terms.name, run_.id());
   const RunRecord process{{}, CommandLine(), KEVIN_VERSION, MachineJson(ReadMachine()), {}, {}};
   WorkQueue queue(store_);
@@ -76,7 +76,7 @@ std::optional<std::string> Rollouts::Collect(const RolloutTerms& terms, Policy& 
   const bool on_gpu = IsForGpu(facts().kinds.front());
   options.parallel = settings_.parallel > 0 ? settings_.parallel : on_gpu ? kParallelOnGpu : kParallelOnCpu;
   const MachineFacts machine = ReadMachine();
-  options.episode.size = settings_.size.empty() ? facts().default_size : settings_.size;
+  options.episode.workload.size = settings_.size.empty() ? facts().default_size : settings_.size;
   options.episode.output = kernels_, options.episode.confirm = terms.confirm;
   options.episode.machine = MachineLine(machine);
   options.episode.threads = settings_.threads > 0 ? settings_.threads : machine.cores;

@@ -8,7 +8,7 @@
 
 #include "env/error.h"
 #include "env/process/files.h"
-#include "trajectories/ulid.h"
+#include "trajectories/identity.h"
 
 namespace kevin {
 namespace {

@@ -100,22 +100,23 @@ void CpuEnvironmentImpl::CheckSandbox() {
 std::map<std::string, std::string> CpuEnvironmentImpl::KeyParts(const Problem& problem,
                                                                 const Candidate& candidate,
                                                                 const EvaluateOptions& options) const {
-  return {{"candidate", Sha256Hex(candidate.kind + "\n" + candidate.source)},
-          {"kind", candidate.kind},
-          {"problem_hash", problem.content_hash},
-          {"size", options.size},
-          {"inputs", options.inputs},
-          {"precision", PrecisionName(PrecisionOf(problem))},
-          {"tf32", "off"},
-          {"threads", std::to_string(threads_)},
-          {"tolerance_version", std::to_string(kToleranceVersion)},
-          {"baseline_version", std::string("eager libtorch ") + kTorch},
-          {"toolchain_version", compiler_.version},
-          {"device_model", CpuModel() + " (" + CpuFeatures() + ")"},
-          {"driver", "Linux " + KernelRelease()},
-          {"isolation", facts_.isolation},
-          {"include_hashes", ""},
-          {"environment_version", std::to_string(kEnvironmentVersion)}};
+  return WithRules({{"candidate", Sha256Hex(candidate.kind + "\n" + candidate.source)},
+                    {"kind", candidate.kind},
+                    {"problem_hash", problem.content_hash},
+                    {"size", options.workload.size},
+                    {"inputs", options.workload.inputs},
+                    {"precision", PrecisionName(PrecisionOf(problem))},
+                    {"tf32", "off"},
+                    {"threads", std::to_string(threads_)},
+                    {"tolerance_version", std::to_string(kToleranceVersion)},
+                    {"baseline_version", std::string("eager libtorch ") + kTorch},
+                    {"toolchain_version", compiler_.version},
+                    {"device_model", CpuModel() + " (" + CpuFeatures() + ")"},
+                    {"driver", "Linux " + KernelRelease()},
+                    {"isolation", facts_.isolation},
+                    {"include_hashes", ""},
+                    {"environment_version", std::to_string(kEnvironmentVersion)}},
+                   options.workload);
 }
 
 std::string CpuEnvironmentImpl::EvaluationKey(const Problem& problem, const Candidate& candidate,
@@ -128,9 +129,7 @@ json CpuEnvironmentImpl::Request(const std::string& command, const Problem& prob
   return {{"command", command},
           {"problem_text", problem.text},
           {"problem_path", problem.path.string()},
-          {"size", options.size},
-          {"inputs", options.inputs},
-          {"precision", PrecisionName(PrecisionOf(problem))},
+          {"workload", WorkloadToJson(AskedOf(problem, options.workload))},
           {"call_timeout_s", options_.limits.call_timeout_s},
           {"max_memory_mb", options_.limits.max_memory_mb}};
 }
@@ -161,7 +160,7 @@ Evaluation CpuEnvironmentImpl::EvaluateTo(Depth depth, const Problem& problem, c
                 "use kind cpp");
   }
   Evaluation evaluation = BeginEvaluation(KeyParts(problem, candidate, options), options, facts_);
-  const SizedProblem sized = AtSize(problem, options.size);
+  const SizedProblem sized = AtSize(problem, options.workload.size);
   if (options.on_phase) options.on_phase("compile");
   const auto start = Clock::now();
   const Compiled compiled = Compile(sized, candidate.source);
@@ -187,7 +186,7 @@ void CpuEnvironmentImpl::Judge(Depth depth, const Problem& problem, const fs::pa
   request["verify_only"] = depth == Depth::kVerify;
   request["start_library"] = "";
   if (!options.start_source.empty()) {
-    const Compiled start = Compile(AtSize(problem, options.size), options.start_source);
+    const Compiled start = Compile(AtSize(problem, options.workload.size), options.start_source);
     if (start.library.empty()) {
       throw Error(ExitCode::kBadRequest, "the kernel to start from does not compile:\n" + start.log,
                   "fix it first");

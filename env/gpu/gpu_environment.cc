@@ -285,22 +285,23 @@ std::map<std::string, std::string> DeviceEnvironment::KeyParts(const Problem& pr
   std::string includes;
   for (const fs::path& folder : options_.include_directories)
     includes += include_hashes_.HashOf(folder) + ";";
-  return {{"candidate", Sha256Hex(candidate.kind + "\n" + candidate.source)},
-          {"kind", candidate.kind},
-          {"problem_hash", problem.content_hash},
-          {"size", options.size},
-          {"inputs", options.inputs},
-          {"precision", PrecisionName(PrecisionOf(problem))},
-          {"tf32", options.tf32 ? "reference" : "off"},
-          {"threads", "0"},
-          {"tolerance_version", std::to_string(kToleranceVersion)},
-          {"baseline_version", "eager libtorch " + torch_},
-          {"toolchain_version", toolchain_.version + " " + architecture_},
-          {"device_model", facts_.device.substr(facts_.device.find(": ") + 2)},
-          {"driver", driver_ + ", Linux " + KernelRelease()},
-          {"isolation", facts_.isolation},
-          {"include_hashes", includes},
-          {"environment_version", "gpu " + std::to_string(kGpuEnvironmentVersion)}};
+  return WithRules({{"candidate", Sha256Hex(candidate.kind + "\n" + candidate.source)},
+                    {"kind", candidate.kind},
+                    {"problem_hash", problem.content_hash},
+                    {"size", options.workload.size},
+                    {"inputs", options.workload.inputs},
+                    {"precision", PrecisionName(PrecisionOf(problem))},
+                    {"tf32", options.workload.tf32 ? "reference" : "off"},
+                    {"threads", "0"},
+                    {"tolerance_version", std::to_string(kToleranceVersion)},
+                    {"baseline_version", "eager libtorch " + torch_},
+                    {"toolchain_version", toolchain_.version + " " + architecture_},
+                    {"device_model", facts_.device.substr(facts_.device.find(": ") + 2)},
+                    {"driver", driver_ + ", Linux " + KernelRelease()},
+                    {"isolation", facts_.isolation},
+                    {"include_hashes", includes},
+                    {"environment_version", "gpu " + std::to_string(kGpuEnvironmentVersion)}},
+                   options.workload);
 }
 
 std::string DeviceEnvironment::MachineKeyOf(const Problem& problem, const Built& built,
@@ -314,7 +315,7 @@ std::string DeviceEnvironment::MachineKeyOf(const Problem& problem, const Built&
 std::string DeviceEnvironment::MachineKey(const Problem& problem, const Candidate& candidate,
                                           const EvaluateOptions& options) {
   if (options.on_phase) options.on_phase("compile");
-  const Built built = Build(AtSize(problem, options.size), candidate);
+  const Built built = Build(AtSize(problem, options.workload.size), candidate);
   return built.failure ? "" : MachineKeyOf(problem, built, options);
 }
 
@@ -332,7 +333,7 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
   }
   Evaluation evaluation = BeginEvaluation(KeyParts(problem, candidate, options), options, facts_);
   if (options.on_phase) options.on_phase("compile");
-  const SizedProblem sized = AtSize(problem, options.size);
+  const SizedProblem sized = AtSize(problem, options.workload.size);
   const Built built = Build(sized, candidate);
   evaluation.compile_s = built.compile_s;
   evaluation.log = built.log.substr(0, static_cast<size_t>(options_.limits.max_log_bytes));
@@ -384,10 +385,7 @@ json DeviceEnvironment::Request(const char* command, const Problem& problem,
   return {{"command", command},
           {"problem_text", problem.text},
           {"problem_path", problem.path.string()},
-          {"size", options.size},
-          {"inputs", options.inputs},
-          {"precision", PrecisionName(PrecisionOf(problem))},
-          {"tf32", options.tf32}};
+          {"workload", WorkloadToJson(AskedOf(problem, options.workload))}};
 }
 
 std::vector<DecoyResult> DeviceEnvironment::Admit(const Problem& problem, const EvaluateOptions& options) {
@@ -420,7 +418,8 @@ void DeviceEnvironment::NameCrashedLine(const SizedProblem& sized, const std::st
   if (!namespaces_ || Examiner::FindTool("compute-sanitizer").empty()) return;
   try {
     const DeviceLock lock(lock_name_, LockMode::kExclusive, &evaluation->wait_s);
-    const CheckReport report = MakeExaminer(options.inputs, kCrashCheck_s).Check("memcheck", sized, plan);
+    const CheckReport report =
+        MakeExaminer(options.workload.inputs, kCrashCheck_s).Check("memcheck", sized, plan);
     if (report.finding.empty()) return;
     auto& crashed = std::get<Crashed>(evaluation->outcome);
     if (report.line > 0) crashed.message += fmt::format("; line {}", report.line);
@@ -438,19 +437,19 @@ void DeviceEnvironment::ReadCounters(const SizedProblem& sized, const std::strin
         fmt::format("{}-{}{}", report.stem().string(), number, report.extension().string()));
   }
   const DeviceLock lock(lock_name_, LockMode::kExclusive, &evaluation->wait_s);
-  evaluation->profile = MakeExaminer(options.inputs, kProfile_s).Profile(sized, plan, report);
+  evaluation->profile = MakeExaminer(options.workload.inputs, kProfile_s).Profile(sized, plan, report);
 }
 
 Examination DeviceEnvironment::Examine(const Problem& problem, const Candidate& candidate,
                                        const ExamineOptions& options) {
   Examination examination;
-  const SizedProblem sized = AtSize(problem, options.size);
+  const SizedProblem sized = AtSize(problem, options.workload.size);
   const Built built = Build(sized, candidate, options.debug);
   if (built.failure) {
     examination.failure = fmt::format("{}: {}", OutcomeName(*built.failure), OutcomeReason(*built.failure));
     return examination;
   }
-  const Examiner examiner = MakeExaminer(options.inputs, kProfile_s);
+  const Examiner examiner = MakeExaminer(options.workload.inputs, kProfile_s);
   if (options.sass) examination.sass = examiner.Disassemble(built.module.cubin);
   const std::string plan = LaunchPlanToText(built.plan);
   double wait_s = 0;

@@ -79,16 +79,15 @@ class Evaluator {
   // Keeps the session of the latest problem only: its slots may take a gigabyte.
   void PrepareSession(const json& request) {
     const std::string key =
-        request.at("problem_text").get<std::string>() + "\n" + request.at("size").get<std::string>() + "\n" +
-        request.at("inputs").get<std::string>() + "\n" + request.at("precision").get<std::string>();
+        request.at("problem_text").get<std::string>() + "\n" + request.at("workload").dump();
     if (session_ && key == session_key_) return;
     session_.reset();
     SessionOptions options = base_;
-    options.problem =
-        InPrecision(ParseProblem(request.at("problem_text"), request.at("problem_path").get<std::string>()),
-                    PrecisionNamed(request.at("precision")));
-    options.size = request.at("size");
-    options.inputs = request.at("inputs") == "kernelbench" ? InputMode::kKernelBench : InputMode::kDefault;
+    const Workload workload = WorkloadFromJson(request.at("workload"));
+    options.problem = workload.Apply(
+        ParseProblem(request.at("problem_text"), request.at("problem_path").get<std::string>()));
+    options.size = workload.size;
+    options.inputs = workload.inputs == "kernelbench" ? InputMode::kKernelBench : InputMode::kDefault;
     options.limits.call_timeout_s = request.at("call_timeout_s");
     options.limits.max_memory_mb = request.at("max_memory_mb");
     session_ = std::make_unique<Session>(std::move(options));

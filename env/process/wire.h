@@ -11,9 +11,6 @@
 
 namespace kevin {
 
-nlohmann::json OutcomeToJson(const Outcome& outcome);
-Outcome OutcomeFromJson(const nlohmann::json& json);  // throws nlohmann::json::exception
-
 nlohmann::json SampleToJson(const Sample& sample);
 Sample SampleFromJson(const nlohmann::json& json);
 

@@ -1,5 +1,8 @@
 #include "env/verdict/begin_evaluation.h"
 
+#include <utility>
+
+#include "env/problem/precision.h"
 #include "env/problem/text.h"
 
 namespace kevin {
@@ -10,18 +13,28 @@ std::string KeyOf(const std::map<std::string, std::string>& parts) {
   return Sha256Hex(text);
 }
 
+std::map<std::string, std::string> WithRules(std::map<std::string, std::string> parts,
+                                             const Workload& workload) {
+  RequireKnownRules(workload);
+  if (workload.rules != "kevin") parts["rules"] = workload.rules;
+  return parts;
+}
+
+Workload AskedOf(const Problem& problem, Workload workload) {
+  workload.precision = PrecisionName(PrecisionOf(problem));
+  return workload;
+}
+
 Evaluation BeginEvaluation(const std::map<std::string, std::string>& parts, const EvaluateOptions& options,
                            const EnvironmentFacts& facts) {
   Evaluation evaluation;
   evaluation.key_parts = parts;
   evaluation.candidate_hash = parts.at("candidate");
   evaluation.key = KeyOf(parts);
-  evaluation.size = options.size;
-  evaluation.inputs = options.inputs;
-  evaluation.precision = parts.at("precision");
+  evaluation.workload = options.workload;
+  evaluation.workload.precision = parts.at("precision");
   evaluation.device = facts.device;
   evaluation.isolation = facts.isolation;
-  evaluation.tf32 = options.tf32;
   return evaluation;
 }
 

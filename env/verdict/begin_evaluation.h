@@ -1,5 +1,6 @@
 #pragma once
-// How every environment begins an evaluation: who asks what, and under which key the answer is stored.
+// The first steps of an evaluation, the same in every environment: the key of the question, and what is known before
+// anything is compiled.
 
 #include <map>
 #include <string>
@@ -8,10 +9,17 @@
 
 namespace kevin {
 
-// SHA-256 over the parts, which say by name what a verdict depends on.
+// SHA-256 over the parts, which name everything that a verdict depends on.
 std::string KeyOf(const std::map<std::string, std::string>& parts);
 
-// Filled as far as it is known before anything is compiled. `parts` has "candidate" and "precision".
+// The parts with the part "rules", where the rules are not "kevin": keys of earlier programs stay equal.
+std::map<std::string, std::string> WithRules(std::map<std::string, std::string> parts,
+                                             const Workload& workload);
+
+// The workload in the precision that the problem was given in.
+Workload AskedOf(const Problem& problem, Workload workload);
+
+// `parts` has "candidate" and "precision".
 Evaluation BeginEvaluation(const std::map<std::string, std::string>& parts, const EvaluateOptions& options,
                            const EnvironmentFacts& facts);
 

@@ -30,7 +30,7 @@ TurnRecord Turn(int number, const std::string& comment, std::optional<double> sp
   turn.evaluation.source = comment.empty() ? "" : testing::FakeSource(comment);
   turn.evaluation.outcome = speedup ? "measured" : "wrong";
   if (speedup) {
-    turn.evaluation.speedup = RatioRecord{*speedup, *speedup - 0.05, *speedup + 0.05};
+    turn.evaluation.speedup = Ratio{*speedup, *speedup - 0.05, *speedup + 0.05};
     turn.evaluation.candidate_us = 100 / *speedup;
   }
   return turn;

@@ -447,10 +447,10 @@ std::string CudaReply(const std::string& comment) {
 TEST_CASE("an episode on a GPU writes the environment's first kind at its default size") {
   Fixture f;
   f.environment.facts = testing::GpuFacts();
-  f.options.tf32 = true;
+  f.options.workload.tf32 = true;
   const EpisodeRecord episode = f.Run({CudaReply("wrong"), CudaReply("measured 1.5"), "no code"});
-  CHECK((episode.kind == "cuda" && episode.device == "cuda:0: fake" && episode.size == "full"));
-  CHECK(episode.tf32);
+  CHECK((episode.kind == "cuda" && episode.device == "cuda:0: fake" && episode.workload.size == "full"));
+  CHECK(episode.workload.tf32);
   CHECK(f.Output(episode, "1.cu") == FakeSource("wrong"));
   CHECK(f.Output(episode, "best.cu") == FakeSource("measured 1.5"));
   CHECK(episode.best_path == (f.options.output / episode.id / "best.cu").string());
@@ -465,10 +465,10 @@ TEST_CASE("an episode on a GPU writes the environment's first kind at its defaul
   CHECK(prompt.find("75 % of this GPU's 4 GB/s") != std::string::npos);
 
   const auto turns = f.store.LoadTurns(episode.id);
-  CHECK((turns[1].evaluation.kind == "cuda" && turns[1].evaluation.tf32));
+  CHECK((turns[1].evaluation.kind == "cuda" && turns[1].evaluation.workload.tf32));
   CHECK(turns[1].evaluation.kernels.find("\"registers\":40") != std::string::npos);
   CHECK((turns[1].evaluation.peak_gb_per_s == 4 && turns[1].evaluation.device_s == 0.25));
-  CHECK((turns[2].evaluation.outcome == "parse_failed" && turns[2].evaluation.tf32));
+  CHECK((turns[2].evaluation.outcome == "parse_failed" && turns[2].evaluation.workload.tf32));
   CHECK(turns[2].feedback.find("marked `cuda`") != std::string::npos);
 
   SECTION("a verdict that is known is repeated with its kernels, but not under another rule for TF32") {
@@ -479,17 +479,17 @@ TEST_CASE("an episode on a GPU writes the environment's first kind at its defaul
     const auto repeated = f.store.LoadTurn(again.id, 2);
     CHECK(repeated->evaluation.kernels == turns[1].evaluation.kernels);
     CHECK_FALSE(repeated->evaluation.device_s);  // this time the device was not held
-    f.options.tf32 = false;
+    f.options.workload.tf32 = false;
     f.environment.calls.clear();
     f.Run({CudaReply("wrong"), CudaReply("measured 1.5")});
     CHECK(f.environment.calls.size() == 3);
   }
   SECTION("it goes on as it was begun, on a GPU only") {
     const EpisodeOptions more = OptionsToContinue(episode, 1);
-    CHECK((more.tf32 && more.size == "full"));
+    CHECK((more.workload.tf32 && more.workload.size == "full"));
     f.options.continue_episode = more.continue_episode;
     f.environment.facts = testing::FakeEnvironment().facts;
-    f.options.size = "full";
+    f.options.workload.size = "full";
     CHECK_THROWS_AS(f.Run({FakeReply("wrong")}), Error);
     CHECK(f.store.FindEpisode(episode.id).turns == 3);
   }
@@ -532,7 +532,7 @@ TEST_CASE("what cannot work is said before anything is stored") {
     CHECK_THROWS_AS(f.Run({FakeReply("wrong")}), Error);
   }
   SECTION("an unknown size") {
-    f.options.size = "huge";
+    f.options.workload.size = "huge";
     CHECK_THROWS_AS(f.Run({FakeReply("wrong")}), Error);
   }
   CHECK(f.store.ListEpisodes(10).empty());

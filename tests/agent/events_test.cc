@@ -119,7 +119,7 @@ TEST_CASE("what only a GPU has comes last, and is null elsewhere") {
                                            "device_s"};
   EvaluationRecord record = Judged("measured 1.5", "cuda");
   record.profile = "Busy.";
-  record.tf32 = true;
+  record.workload.tf32 = true;
   const Json gpu = EvaluationEvent(record, "level1/19", "relu.cu", 2.0);
   CheckFields(gpu, kEvaluationFields);
   CHECK((gpu["kind"] == "cuda" && gpu["device"] == "cuda:0: fake" && gpu["tf32"] == true));

@@ -37,7 +37,7 @@ struct Fixture {
   testing::FakeEnvironment environment;
   EvaluateOptions options;
 
-  Fixture() { options.size = "mine"; }
+  Fixture() { options.workload.size = "mine"; }
   Evaluation Judge(const std::string& comment) {
     return environment.Evaluate(problem, {"cpp", FakeSource(comment)}, options);
   }
@@ -73,7 +73,7 @@ TEST_CASE("a candidate is judged at every shape, the cheapest first") {
   CHECK(evaluation.shapes[1].symbols == Symbols{{"B", 2}, {"N", 7}});
   CHECK(SpeedupOf(evaluation.shapes[0]) == 2);
   CHECK(SpeedupOf(evaluation.shapes[1]) == 1.5);
-  CHECK(evaluation.size == "mine");
+  CHECK(evaluation.workload.size == "mine");
   CHECK(evaluation.key_parts.at("size") == "mine");
   CHECK(evaluation.key == f.environment.EvaluationKey(f.problem, {"cpp", FakeSource("both")}, f.options));
   CHECK(evaluation.seeds == std::vector<uint64_t>{2, 1});
@@ -116,11 +116,11 @@ TEST_CASE("the first failure is the outcome and names the shape") {
 
 TEST_CASE("each shape of a set is a size of its own, and other sizes are as ever") {
   Fixture f;
-  f.options.size = "mine/2";
+  f.options.workload.size = "mine/2";
   Evaluation evaluation = f.Judge("measured 2");
-  CHECK(evaluation.size == "mine/2");
+  CHECK(evaluation.workload.size == "mine/2");
   CHECK(evaluation.shapes.empty());
-  f.options.size = "small";
+  f.options.workload.size = "small";
   CHECK(f.Judge("measured 2").shapes.empty());
   CHECK(f.environment.calls == std::vector<std::string>{"// measured 2 at mine/2", "// measured 2 at small"});
 }
@@ -179,7 +179,7 @@ TEST_CASE("a pool of devices judges all shapes too") {
   DevicePool pool(std::move(devices));
   const Evaluation evaluation = pool.Evaluate(f.problem, {"cpp", FakeSource("both")}, f.options);
   CHECK(evaluation.shapes.size() == 2);
-  CHECK(evaluation.size == "mine");
+  CHECK(evaluation.workload.size == "mine");
 }
 
 TEST_CASE("shapes survive the store's text and are an additive field of events") {
@@ -188,11 +188,12 @@ TEST_CASE("shapes survive the store's text and are an additive field of events")
   const Candidate candidate{"cpp", FakeSource("measured 2")};
   const Evaluation evaluation = f.environment.Evaluate(f.problem, candidate, f.options);
   const EvaluationRecord record = ToRecord(evaluation, candidate, f.problem, "bench");
-  CHECK(record.size == "mine");
+  CHECK(record.workload.size == "mine");
   CHECK(record.outcome == "wrong");
   const Evaluation back = FromRecord(record);
   REQUIRE(back.shapes.size() == 2);
-  CHECK(ShapesText(back.shapes) == record.machine);
+  CHECK(ShapesToText(back.shapes) == ShapesToText(record.shapes));
+  CHECK(ShapesToText(ShapesFromText(ShapesToText(record.shapes))) == ShapesToText(record.shapes));
   CHECK(OutcomeReason(back.outcome) == OutcomeReason(evaluation.outcome));
   CHECK(back.shapes[0].weight == 3);
   CHECK(SpeedupOf(back.shapes[1]) == 1.5);
@@ -205,16 +206,17 @@ TEST_CASE("shapes survive the store's text and are an additive field of events")
   CHECK(event["shapes"][1]["speedup_low"] == 1.5 * 0.99);
   CHECK(event["shapes"][1]["symbols"]["N"] == 7);
 
-  f.options.size = "small";
+  f.options.workload.size = "small";
   const Evaluation one = f.environment.Evaluate(f.problem, candidate, f.options);
   const EvaluationRecord plain = ToRecord(one, candidate, f.problem, "bench");
-  CHECK(plain.machine == "{}");
+  CHECK(plain.shapes.empty());
+  CHECK(ShapesToText(plain.shapes).empty());
   CHECK(EvaluationEvent(plain, "mine/relu", "relu.cpp", 1).at("shapes").is_null());
   CHECK(ShapesFromText("not JSON").empty());
-  CHECK(ShapesFromText(R"({"shapes": [{"size": 3}]})").empty());
+  CHECK(ShapesFromText(R"([{"size": 3}])").empty());
 
-  // Where it does not compile is in the reason alone.
-  f.options.size = "mine";
+  // The shape at which it does not compile is a field of its own.
+  f.options.workload.size = "mine";
   f.environment.at_size = {{"mine/1", "compile"}};
   const Evaluation failed = f.environment.Evaluate(f.problem, candidate, f.options);
   const Evaluation failed_back = FromRecord(ToRecord(failed, candidate, f.problem, "bench"));
@@ -228,7 +230,7 @@ TEST_CASE("an episode at several shapes: prompts, cached verdicts, the winner's 
   f.environment.at_size = {{"mine/2", "measured 1.5"}};
   EpisodeOptions options;
   options.run = store.BeginRun({});
-  options.size = "mine";
+  options.workload.size = "mine";
   options.output = folder.path() / "out";
   options.machine = "Fake CPU";
   options.audit_rates = {0, 0};
@@ -239,13 +241,13 @@ TEST_CASE("an episode at several shapes: prompts, cached verdicts, the winner's 
   CHECK(f.environment.calls == std::vector<std::string>{"// measured 2 at mine/2", "// measured 2 at mine/1",
                                                         "// measured 2 at mine/2 (confirm)",
                                                         "// measured 2 at mine/1 (confirm)"});
-  CHECK(episode.size == "mine");
+  CHECK(episode.workload.size == "mine");
   const double expected = std::pow(2, 0.75) * std::pow(1.5, 0.25);
   CHECK(episode.best_speedup == Approx(expected));
   const std::vector<TurnRecord> turns = store.LoadTurns(episode.id);
   REQUIRE(turns.size() == 2);
   CHECK(turns[1].evaluation.cached_from == turns[0].evaluation.id);
-  CHECK(ShapesFromText(turns[1].evaluation.machine).size() == 2);
+  CHECK(turns[1].evaluation.shapes.size() == 2);
   CHECK(turns[1].reward == Approx(0.3 + expected));
   CHECK(Has(turns[0].feedback, "It gains least at mine/2."));
   testing::CheckGolden("tests/agent/golden/shapes_turn.txt", policy.requests[1].messages[1].content);
@@ -260,7 +262,7 @@ TEST_CASE("an episode at several shapes: prompts, cached verdicts, the winner's 
   } catch (const Error& error) {
     CHECK(Has(error.what(), "its kernels are for one shape, and this size set has 2"));
   }
-  options.size = "mine/2";
+  options.workload.size = "mine/2";
   RequirePolicyFor(f.problem, *search, options, "cpp");
 }
 

@@ -75,14 +75,15 @@ class StandIn : public Environment {
     evaluation.outcome = Measured{};
     evaluation.candidate_hash = Sha256Hex(candidate.source);
     evaluation.key = EvaluationKey(problem, candidate, options);
-    evaluation.size = options.size, evaluation.inputs = options.inputs, evaluation.precision = "fp32";
+    evaluation.workload.size = options.workload.size, evaluation.workload.inputs = options.workload.inputs,
+    evaluation.workload.precision = "fp32";
     evaluation.device = facts_.device, evaluation.isolation = facts_.isolation;
     evaluation.compile_s = 0.06, evaluation.measure_s = evaluation.device_s = 0.28;
     return evaluation;
   }
   std::string EvaluationKey(const Problem& problem, const Candidate& candidate,
                             const EvaluateOptions& options) override {
-    return Sha256Hex(candidate.source + problem.content_hash + options.size);
+    return Sha256Hex(candidate.source + problem.content_hash + options.workload.size);
   }
   const EnvironmentFacts& Facts() const override { return facts_; }
 
@@ -136,7 +137,7 @@ Figures Collect(const Options& options, Environment& environment, const Problem&
     RolloutOptions rollout;
     rollout.collection = opened.collection;
     rollout.worker_run = opened.worker_run;
-    rollout.episode.size = environment.Facts().default_size;
+    rollout.episode.workload.size = environment.Facts().default_size;
     rollout.episode.output = fs::path(folder) / "out";
     rollout.episode.machine = MachineLine(ReadMachine());
     rollout.episode.threads = ReadMachine().cores;

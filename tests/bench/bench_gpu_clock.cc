@@ -48,7 +48,7 @@ class ClockPart {
  private:
   std::optional<Measured> Judge(const Problem& problem, const std::string& source, const std::string& start) {
     EvaluateOptions options;
-    options.size = "full";
+    options.workload.size = "full";
     options.start_source = start;
     const Evaluation evaluation = environment_->Evaluate(problem, {"cuda", source}, options);
     if (const Measured* measured = std::get_if<Measured>(&evaluation.outcome)) return *measured;

@@ -38,7 +38,7 @@ Prepared Prepare(GpuEnvironment& environment, const Problem& problem, const std:
   const auto start = Clock::now();
   try {
     EvaluateOptions options;
-    options.size = size;
+    options.workload.size = size;
     prepared.preparation = environment.Prepare(problem, options);
   } catch (const Error& error) {  // it does not fit, or torch's operator cannot: that is a row of the table
     prepared.failure = error.what();

@@ -37,7 +37,7 @@ struct Turn {
 Turn TimedTurn(Environment* environment, const Problem& problem, const std::string& source) {
   const std::string text = Variant(source, Mark());
   EvaluateOptions options;
-  options.size = "full";
+  options.workload.size = "full";
   const auto start = Clock::now();
   Turn turn;
   turn.evaluation = environment->Evaluate(problem, {"cuda", text}, options);

@@ -76,8 +76,8 @@ class MadeUpTurns {
 
  private:
   void FillVerdict(int turn, int problem, double skill, EvaluationRecord* e) {
-    e->kind = "cpp", e->size = "small", e->inputs = "default", e->precision = "fp32",
-    e->device = "cpu: made up";
+    e->kind = "cpp", e->workload.size = "small", e->workload.inputs = "default",
+    e->workload.precision = "fp32", e->device = "cpu: made up";
     e->source = MadeUpSource(8 << static_cast<int>(4 * Share()), 1 + static_cast<int>(16 * Share()));
     e->candidate_hash = ContentHash(e->kind + e->source);
     e->key = ContentHash(fmt::format("{} {}", problem, e->candidate_hash));
@@ -95,8 +95,7 @@ class MadeUpTurns {
     }
     e->outcome = "measured", e->correct = true, e->verdict = "fast", e->measure_s = 1 + Share();
     const double s = std::exp(0.5 * luck - 0.45 + 0.1 * std::normal_distribution<double>()(random_));
-    e->log_se = 0.01, e->pairs = 30, e->processes = 3;
-    e->speedup = RatioRecord{s, s * 0.97, s * 1.03};
+    e->speedup = Ratio{s, s * 0.97, s * 1.03, 0.01, 30, 3};
     e->reference_us = 100, e->candidate_us = 100 / s, e->score = 0.3 + s;
     for (int i = 0; i < kSamples; ++i)
       e->samples.push_back(
@@ -111,7 +110,7 @@ void MakeEpisode(Store& store, const std::string& run, int number, double skill,
   EpisodeRecord episode;
   episode.run = run, episode.problem = problem.id, episode.problem_hash = problem.content_hash;
   episode.policy = "made-up", episode.device = "cpu: made up", episode.isolation = "full";
-  episode.size = "small", episode.inputs = "default", episode.precision = "fp32";
+  episode.workload.size = "small", episode.workload.inputs = "default", episode.workload.precision = "fp32";
   episode.seed = static_cast<uint64_t>(number), episode.turns_asked = kTurns;
   const std::string id = store.BeginEpisode(episode, problem);
   EpisodeEnd end;
@@ -125,7 +124,7 @@ void MakeEpisode(Store& store, const std::string& run, int number, double skill,
   }
   if (end.best_turn) {
     const double s = best.speedup->value * (0.98 + 0.02 * made_up->Share());
-    best.purpose = "confirm", best.samples.clear(), best.speedup = RatioRecord{s, s * 0.97, s * 1.03};
+    best.purpose = "confirm", best.samples.clear(), best.speedup = Ratio{s, s * 0.97, s * 1.03, 0.01, 30, 3};
     store.AppendEvaluation(id, *end.best_turn, best);
     end.best_speedup = s, end.best_speedup_low = s * 0.97, end.best_speedup_high = s * 1.03;
   }

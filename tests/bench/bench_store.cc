@@ -22,7 +22,7 @@
 #include "env/error.h"
 #include "env/problem/text.h"
 #include "trajectories/database.h"
-#include "trajectories/postgres.h"
+#include "trajectories/engine.h"
 #include "trajectories/work_queue.h"
 
 namespace kevin {
@@ -65,9 +65,10 @@ TurnRecord SomeTurn(const Options& options, std::minstd_rand& random, const std:
   e.key = Sha256Hex("key" + e.source);
   e.key_parts = {{"candidate", e.candidate_hash}, {"threads", "2"}, {"device_model", "bench"}};
   e.problem_hash = SomeProblem().content_hash;
-  e.size = "small", e.inputs = "default", e.precision = "fp32", e.device = "cpu: bench", e.isolation = "full";
+  e.workload.size = "small", e.workload.inputs = "default", e.workload.precision = "fp32",
+  e.device = "cpu: bench", e.isolation = "full";
   e.outcome = "measured", e.compiled = e.correct = true, e.verdict = "fast";
-  e.speedup = RatioRecord{1.5, 1.4, 1.6};
+  e.speedup = Ratio{1.5, 1.4, 1.6};
   e.reference_us = 100, e.candidate_us = 66, e.score = turn.reward = 1.8, e.measure_s = 1;
   for (int i = 0; i < options.samples; ++i)
     e.samples.push_back({i / 8, i / 2, "fixed", i % 2 ? "reference" : "candidate", 10, 1000.0 + i});
@@ -77,7 +78,7 @@ TurnRecord SomeTurn(const Options& options, std::minstd_rand& random, const std:
 EpisodeRecord SomeEpisode(const WorkQueue::Opened& opened, const Lease& lease, int turns) {
   EpisodeRecord episode;
   episode.run = opened.collection, episode.last_run = opened.worker_run, episode.lease = lease;
-  episode.policy = "bench", episode.device = "cpu: bench", episode.size = "small",
+  episode.policy = "bench", episode.device = "cpu: bench", episode.workload.size = "small",
   episode.turns_asked = turns;
   return episode;
 }

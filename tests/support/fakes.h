@@ -87,7 +87,7 @@ class FakeEnvironment : public Environment {
         return *known;
       }
     }
-    calls.push_back(comment + (problem.shape_sets.empty() ? "" : " at " + options.size) +
+    calls.push_back(comment + (problem.shape_sets.empty() ? "" : " at " + options.workload.size) +
                     (options.confirm ? " (confirm)" : "") + (options.start_source.empty() ? "" : " (start)"));
     if (before_evaluate) before_evaluate(static_cast<int>(calls.size()));
     if (options.on_phase) options.on_phase(options.confirm ? "confirm" : "measure");
@@ -97,7 +97,8 @@ class FakeEnvironment : public Environment {
       verdict = later->second.front();
       later->second.pop_front();
     }
-    if (const auto here = at_size.find(options.size); here != at_size.end()) verdict = "// " + here->second;
+    if (const auto here = at_size.find(options.workload.size); here != at_size.end())
+      verdict = "// " + here->second;
     if (verdict == "// error") throw Error(ExitCode::kBroken, "evaluator: ended by signal 9");
     Evaluation evaluation;
     evaluation.outcome = Judge(verdict, options);
@@ -105,11 +106,11 @@ class FakeEnvironment : public Environment {
     evaluation.key = EvaluationKey(problem, candidate, options);
     evaluation.machine_key = machine;
     evaluation.key_parts = {{"candidate", evaluation.candidate_hash}, {"threads", "2"}};
-    evaluation.size = options.size;
-    evaluation.inputs = options.inputs;
-    evaluation.precision = "float32";
+    evaluation.workload.size = options.workload.size;
+    evaluation.workload.inputs = options.workload.inputs;
+    evaluation.workload.precision = "float32";
     evaluation.device = facts.device;
-    evaluation.tf32 = options.tf32;
+    evaluation.workload.tf32 = options.workload.tf32;
     evaluation.isolation = facts.isolation;
     evaluation.seeds = {calls.size()};
     evaluation.samples = {{0, 0, options.confirm ? "confirm" : "fixed", "candidate", 10, 100.0}};
@@ -119,12 +120,13 @@ class FakeEnvironment : public Environment {
 
   std::string EvaluationKey(const Problem& problem, const Candidate& candidate,
                             const EvaluateOptions& options) override {
-    return Sha256Hex(candidate.source + problem.content_hash + options.size + options.inputs +
-                     (options.tf32 ? "tf32" : ""));
+    return Sha256Hex(candidate.source + problem.content_hash + options.workload.size +
+                     options.workload.inputs + (options.workload.tf32 ? "tf32" : ""));
   }
   std::string MachineKey(const Problem&, const Candidate& candidate,
                          const EvaluateOptions& options) override {
-    return machine_keys ? "machine code of " + FirstLine(candidate.source) + " at " + options.size : "";
+    return machine_keys ? "machine code of " + FirstLine(candidate.source) + " at " + options.workload.size
+                        : "";
   }
   const EnvironmentFacts& Facts() const override { return facts; }
 

@@ -10,7 +10,7 @@ namespace kevin {
 namespace {
 
 AdmissionRecord Admitted() {
-  AdmissionRecord record{"chains/7", "hash 7", "full", "default", "cuda:0: GPU"};
+  AdmissionRecord record{"chains/7", "hash 7", {.size = "full"}, "cuda:0: GPU"};
   record.decoys = record.rejected = 9;
   record.right = record.right_passed = 1;
   record.too_near = 2;
@@ -43,13 +43,13 @@ TEST_CASE("what one admission found, the next one finds in the file") {
   CHECK(log.Find(rejected)->reason == "zeros passed");
   CHECK(log.Find(failed) == nullptr);  // to be tried again
   AdmissionRecord other = Admitted();
-  other.size = "small";
+  other.workload.size = "small";
   CHECK(log.Find(other) == nullptr);
   other = Admitted(), other.problem_hash = "edited";
   CHECK(log.Find(other) == nullptr);
   other = Admitted(), other.device = "cpu";
   CHECK(log.Find(other) == nullptr);
-  other = Admitted(), other.precision = "bf16";
+  other = Admitted(), other.workload.precision = "bf16";
   CHECK(log.Find(other) == nullptr);
 }
 

@@ -75,7 +75,7 @@ struct Fixture {
       TurnRecord turn = SampleTurn(1, speedup);
       turn.evaluation.source = kernel + "// " + std::to_string(speedup) + "\n";
       turn.evaluation.candidate_hash = ContentHash(turn.evaluation.source);
-      turn.evaluation.log_se = 0.02;
+      turn.evaluation.speedup->log_se = 0.02;
       store.AppendTurn(episodes.back(), turn);
       TurnRecord failed = SampleTurn(2, 1);
       failed.evaluation = {}, failed.evaluation.outcome = "parse_failed", failed.reward = 0;

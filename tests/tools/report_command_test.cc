@@ -174,7 +174,8 @@ void AddFlagged(const Fixture& kevin, const std::string& id, const std::string& 
   problem.content_hash = ContentHash(problem.text);
   problem.flags = {"degenerate-upstream", flag};
   EpisodeRecord episode = SampleEpisode(kevin.runs[0]);
-  episode.problem = problem.id, episode.problem_hash = problem.content_hash, episode.precision = precision;
+  episode.problem = problem.id, episode.problem_hash = problem.content_hash,
+  episode.workload.precision = precision;
   const std::string episode_id = store.BeginEpisode(episode, problem);
   store.AppendTurn(episode_id, SampleTurn(1, 900));
   store.FinishEpisode(episode_id, {EpisodeState::kDone, "", 1, 900.0, 1, 3, "best.cpp", 12.5});

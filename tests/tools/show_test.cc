@@ -104,7 +104,7 @@ TEST_CASE("show tells all of one turn") {
 std::string GpuEpisode(const std::string& database) {
   Store store = Store::Open(database, OpenMode::kCreate);
   EpisodeRecord episode = SampleEpisode(store.BeginRun(SampleRun()));
-  episode.kind = "cuda", episode.device = "cuda:0: fake", episode.size = "full";
+  episode.kind = "cuda", episode.device = "cuda:0: fake", episode.workload.size = "full";
   const std::string id = store.BeginEpisode(episode, SampleProblem());
   TurnRecord turn = SampleTurn(1, 1.5);
   turn.evaluation.kind = "cuda";
@@ -134,11 +134,11 @@ TEST_CASE("show tells of a GPU's turn what its kernels are made of") {
 
 TEST_CASE("show tells what came of each shape of a size set") {
   EvaluationRecord evaluation = SampleEvaluation("kernel 1", 1.5);
-  evaluation.size = "mine";
-  evaluation.machine =
-      R"({"shapes":[{"size":"mine/1","symbols":{"N":8},"weight":2.5,"outcome":"measured","speedup":1.7,)"
+  evaluation.workload.size = "mine";
+  evaluation.shapes = ShapesFromText(
+      R"([{"size":"mine/1","symbols":{"N":8},"weight":2.5,"outcome":"measured","speedup":1.7,)"
       R"("speedup_low":1.6,"speedup_high":1.8,"candidate_us":10,"reference_us":17},)"
-      R"({"size":"mine/2","symbols":{"N":7},"weight":1,"outcome":"wrong","reason":"out[6] is 0"}]})";
+      R"({"size":"mine/2","symbols":{"N":7},"weight":1,"outcome":"wrong","reason":"out[6] is 0"}])");
   TurnRecord turn = SampleTurn(1, 1.5);
   const std::string text = TurnDetails(turn, {evaluation});
   CHECK(Contains(text, "mine/1 (N = 8), weight 2.5: 1.7x (1.6x to 1.8x), 10 us against 17 us\n"));

@@ -5,13 +5,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 #include <functional>
+#include <iterator>
+#include <thread>
+#include <vector>
 
 #include "env/error.h"
 #include "tests/catch.h"
 #include "tests/trajectories/sample_records.h"
-#include "trajectories/schema.h"
+#include "trajectories/formats.h"
 
 namespace kevin {
 namespace {
@@ -163,7 +167,7 @@ void CheckOlderFormat(Store& store, int version) {
   REQUIRE(episodes.size() == 1);
   CHECK((episodes[0].problem == "level1/19" && episodes[0].turns == 2 && episodes[0].correct_turns == 1));
   CHECK((episodes[0].best_speedup == 1.4 && episodes[0].state == EpisodeState::kDone));
-  CHECK(episodes[0].tf32 == (version > 1));
+  CHECK(episodes[0].workload.tf32 == (version > 1));
   const auto turn = store.LoadTurn(episodes[0].id, 1);
   REQUIRE(turn);
   CHECK((turn->messages.size() == 2 && turn->messages[0].content == "You write kernels."));
@@ -173,6 +177,32 @@ void CheckOlderFormat(Store& store, int version) {
   CHECK(turn->evaluation.kernels.empty() == (version < 2));
   CHECK(turn->evaluation.device_s.has_value() == (version > 1));
   CHECK(store.LoadEvaluations(episodes[0].id, 1).size() == 2);
+  if (version < 3) return;
+  REQUIRE(turn->evaluation.shapes.size() == 2);
+  CHECK((turn->evaluation.shapes[1].size == "mine/2" && turn->evaluation.shapes[1].symbols.at("N") == 7));
+  CHECK(std::get<Measured>(turn->evaluation.shapes[0].outcome).speedup.pairs == 30);
+  const auto late = store.LoadTurn(episodes[0].id, 2);
+  REQUIRE(late);
+  const std::string reason = "verify at mine/2 (N = 7) took longer than 20 s";
+  CHECK(OutcomeReason(OutcomeOf(late->evaluation)) == reason);
+  REQUIRE(late->evaluation.shapes.size() == 2);
+  CHECK(OutcomeReason(late->evaluation.shapes[1].outcome) == reason);
+}
+
+// What an upgrade moves into columns of their own.
+void CheckMovedFields(Store& store) {
+  const std::string episode = store.ListEpisodes(1)[0].id;
+  const auto evaluations = store.LoadEvaluations(episode, 2);
+  REQUIRE(evaluations.size() == 2);
+  const auto limit = [](const Outcome& outcome) { return std::get<TimedOut>(outcome).limit_s; };
+  CHECK((evaluations[0].timeout_phase == "verify at mine/2 (N = 7)" && evaluations[0].timeout_limit_s == 20));
+  CHECK((limit(OutcomeOf(evaluations[0])) == 20 && limit(evaluations[0].shapes[1].outcome) == 20));
+  CHECK(evaluations[1].failed_shape == "at mine/2 (N = 7)");
+  CHECK(OutcomeReason(OutcomeOf(evaluations[1], evaluations[1].log)) == evaluations[1].reason);
+  CHECK(OutcomeReason(OutcomeOf(evaluations[1])) == evaluations[1].reason);
+  CHECK(OutcomeReason(evaluations[1].shapes[1].outcome) == evaluations[1].reason);
+  CHECK(store.LoadTurn(episode, 1)->evaluation.machine == R"({"load":0.5})");
+  CHECK(evaluations[0].machine == "{}");
 }
 
 std::string SchemaOf(Database& database) {
@@ -185,11 +215,11 @@ std::string SchemaOf(Database& database) {
   return schema;
 }
 
-// tests/trajectories/data/v1.db and v2.db were written once, by the case below in programs of these formats,
-// and are never written again.
+// tests/trajectories/data/vN.db were written once, by the case below in programs of these formats, and are never
+// written again. In v3.db evaluations with shapes, a time-out and a compile error were added.
 TEST_CASE("older formats stay readable, and are left as they are by those who only read") {
   TemporaryFolder folder;
-  for (const int version : {1, 2}) {
+  for (const int version : {1, 2, 3}) {
     const std::string name = "v" + std::to_string(version) + ".db";
     fs::copy_file(fs::path(KEVIN_SOURCE_DIR) / "tests/trajectories/data" / name, folder / name);
     const std::string before = Bytes(folder / name);
@@ -206,7 +236,7 @@ TEST_CASE("older formats stay readable, and are left as they are by those who on
 }
 
 TEST_CASE("older formats are upgraded by those who write: same rows, the newest tables and views") {
-  for (const int version : {1, 2}) {
+  for (const int version : {1, 2, 3}) {
     TemporaryFolder folder;
     const fs::path path = folder / "old.db";
     const std::string name = "v" + std::to_string(version) + ".db";
@@ -214,21 +244,65 @@ TEST_CASE("older formats are upgraded by those who write: same rows, the newest 
     for (int i = 0; i < 2; ++i) {
       Store store = Store::Open(path, OpenMode::kWrite);
       CheckOlderFormat(store, version);
+      if (version == 3) CheckMovedFields(store);
+    }
+    const fs::path backup = folder / ("old.db.v" + std::to_string(version));
+    REQUIRE(fs::exists(backup));  // and no other file: one copy, made once
+    CHECK(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 2);
+    CHECK(Look(backup).QueryInteger("PRAGMA user_version") == version);
+    {
+      Store store = Store::Open(backup, OpenMode::kRead);
+      CheckOlderFormat(store, version);
     }
     {
       Store store = Store::Open(path, OpenMode::kCreate);
       const std::string episode = store.ListEpisodes(1)[0].id;
       store.AppendTurn(episode, SampleTurn(3, 1.5));
       CHECK(store.LoadTurn(episode, 3)->evaluation.kernels == SampleTurn(3, 1.5).evaluation.kernels);
-      CHECK(store.FindEpisode(BeginSample(store)).tf32);
+      CHECK(store.FindEpisode(BeginSample(store)).workload.tf32);
     }
     MakeDatabase(folder / "new.db");
     Database upgraded = Look(path), made = Look(folder / "new.db");
     CHECK(upgraded.QueryInteger("PRAGMA user_version") == kSchemaVersion);
     CHECK(SchemaOf(upgraded) == SchemaOf(made));
-    CHECK(upgraded.QueryInteger("SELECT count(*) FROM turn_results WHERE peak_gb_per_s = 4000") == version);
+    CHECK(upgraded.QueryInteger("SELECT count(*) FROM turn_results WHERE peak_gb_per_s = 4000") ==
+          (version == 1 ? 1 : 2));
     CHECK(upgraded.QueryInteger("SELECT count(*) FROM turn_returns") == 3);
     CHECK(upgraded.QueryText("PRAGMA integrity_check") == "ok");
+  }
+}
+
+TEST_CASE("an upgrade does not take the place of another file, and two programs make one copy") {
+  TemporaryFolder folder;
+  const fs::path path = folder / "old.db";
+  fs::copy_file(fs::path(KEVIN_SOURCE_DIR) / "tests/trajectories/data/v3.db", path);
+  Write(folder / "old.db.v3", "somebody's");
+  std::vector<std::thread> programs;
+  std::atomic<int> opened{0};
+  for (int i = 0; i < 4; ++i) {
+    programs.emplace_back([&] {
+      Store::Open(path, OpenMode::kWrite);
+      ++opened;
+    });
+  }
+  for (auto& program : programs) program.join();
+  CHECK(opened == 4);
+  CHECK(Bytes(folder / "old.db.v3") == "somebody's");
+  CHECK(Look(folder / "old.db.v3-2").QueryInteger("PRAGMA user_version") == 3);
+  CHECK_FALSE(fs::exists(folder / "old.db.v3-3"));
+}
+
+TEST_CASE("an upgrade asks for disk space first") {
+  CHECK_NOTHROW(RequireSpaceForUpgrade("kevin.db", 1'000'000, 2'000'000, true));
+  CHECK_NOTHROW(RequireSpaceForUpgrade("kevin.db", 1'000'000, 1'000'000, false));
+  try {
+    RequireSpaceForUpgrade("kevin.db", 1'000'000, 1'900'000, true);
+    FAIL("there is no room for the copy");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kBroken);
+    CHECK(Contains(error.what(),
+                   "needs 2.0 MB of free disk space, half of it for a copy of the old file; 1.9 MB"));
+    CHECK(Contains(error.next_step(), "--no-backup"));
   }
 }
 

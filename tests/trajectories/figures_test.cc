@@ -28,7 +28,7 @@ TEST_CASE("figures: episodes and turns as they stand today") {
   store.AppendTurn(first, Failed(2, "wrong"));
   const std::string third = store.AppendTurn(first, SampleTurn(3, 2.0));
   EvaluationRecord confirm = SampleEvaluation("kernel 1", 1.4);
-  confirm.purpose = "confirm", confirm.log_se = 0.02;
+  confirm.purpose = "confirm", confirm.speedup->log_se = 0.02;
   store.AppendEvaluation(first, 1, confirm);
   EvaluationRecord audit = SampleEvaluation("kernel 3", 1.0);
   audit.purpose = "audit", audit.outcome = "wrong", audit.correct = false, audit.score = 0;
@@ -43,7 +43,7 @@ TEST_CASE("figures: episodes and turns as they stand today") {
   REQUIRE((all.problems.size() == 1 && all.episodes.size() == 2 && all.turns.size() == 4));
   CHECK(all.problems[0].families == std::vector<std::string>{"elementwise"});
   const EpisodeFigures& e = all.episodes[0];
-  CHECK((e.id == first && e.run == run && e.policy == "search" && e.state == "done" && e.tf32));
+  CHECK((e.id == first && e.run == run && e.policy == "search" && e.state == "done" && e.workload.tf32));
   CHECK((e.best_turn == 1 && e.best_speedup == 1.4 && e.best_log_se == 0.02 && e.seconds == 12.5));
   CHECK(e.device_s == 1.0);  // four evaluations of a quarter of a second; the failed one has none
   CHECK((e.first_turn == 0 && e.turn_count == 3));

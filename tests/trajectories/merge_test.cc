@@ -1,12 +1,11 @@
 // Databases merged into one, and looked after.
 
-#include "trajectories/merge.h"
-
 #include "env/error.h"
 #include "tests/catch.h"
 #include "tests/trajectories/sample_records.h"
+#include "trajectories/formats.h"
 #include "trajectories/maintain.h"
-#include "trajectories/schema.h"
+#include "trajectories/store.h"
 
 namespace kevin {
 namespace {

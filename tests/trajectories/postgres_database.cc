@@ -1,6 +1,6 @@
 #include "tests/trajectories/postgres_server.h"
 #include "tests/trajectories/test_database.h"
-#include "trajectories/postgres.h"
+#include "trajectories/engine.h"
 
 namespace kevin {
 

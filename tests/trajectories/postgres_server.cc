@@ -17,7 +17,7 @@
 
 #include "env/error.h"
 #include "trajectories/database.h"
-#include "trajectories/postgres.h"
+#include "trajectories/engine.h"
 
 namespace kevin {
 namespace {

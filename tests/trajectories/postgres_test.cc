@@ -1,7 +1,5 @@
 // What only a server can do to us.
 
-#include "trajectories/postgres.h"
-
 #include <set>
 #include <thread>
 
@@ -11,8 +9,9 @@
 #include "tests/trajectories/sample_records.h"
 #include "tests/trajectories/test_database.h"
 #include "trajectories/catalog.h"
+#include "trajectories/engine.h"
+#include "trajectories/formats.h"
 #include "trajectories/maintain.h"
-#include "trajectories/schema.h"
 
 namespace kevin {
 namespace {
@@ -301,6 +300,53 @@ TEST_CASE("check finds what is wrong on a server, compact deletes what nothing r
     const auto findings = CheckDatabase(test.address(), {});
     CHECK((findings.size() == 1 && Contains(findings[0].found, "baselines is missing")));
   }
+}
+
+TEST_CASE(
+    "a server's tables of format 3 are read as they are; only migrate upgrades them, while nobody has a lease") {
+  const TestDatabase test;
+  std::string episode;
+  {
+    Store store = test.Open(OpenMode::kCreate);
+    episode = BeginSample(store);
+    store.AppendTurn(episode, SampleTurn(1, 1.5));
+  }
+  test.Look().Execute(
+      "ALTER TABLE evaluations DROP COLUMN timeout_phase, DROP COLUMN timeout_limit_s, DROP COLUMN failed_shape, "
+      "DROP COLUMN shapes; UPDATE kevin_format SET version = 3; UPDATE evaluations SET outcome = 'timed_out', "
+      "reason = 'verify took longer than 20 s', machine = '{\"load\":1,\"shapes\":[{\"size\":\"mine/1\","
+      "\"symbols\":{\"N\":7},\"weight\":1,\"outcome\":\"wrong\",\"reason\":\"no\"}]}'");
+  CHECK(Contains(OpenError(test.address(), OpenMode::kWrite), "has format 3, this program writes 4"));
+  CHECK(Contains(OpenError(test.address(), OpenMode::kCreate), "has format 3, this program writes 4"));
+  for (const DatabaseFinding& f : CheckDatabase(test.address(), {})) CHECK(f.ok);
+  const auto check = [&](OpenMode mode) {
+    Store store = test.Open(mode);
+    const auto turn = store.LoadTurn(episode, 1);
+    REQUIRE(turn);
+    REQUIRE(turn->evaluation.shapes.size() == 1);
+    CHECK(OutcomeReason(turn->evaluation.shapes[0].outcome) == "no");
+    CHECK(OutcomeReason(OutcomeOf(turn->evaluation)) == "verify took longer than 20 s");
+    CHECK(turn->evaluation.timeout_limit_s.value_or(0) == (mode == OpenMode::kRead ? 0 : 20));
+    CHECK(store.LoadFigures().turns.size() == 1);
+  };
+  check(OpenMode::kRead);
+  test.Look().Execute(
+      "INSERT INTO work_items(id, run, spec, state, lease_owner, lease_until, created_at) "
+      "SELECT 'ITEM', id, '{}', 'leased', 'somebody', '2999', '2026' FROM runs");
+  try {
+    MigrateDatabase(test.address(), true);
+    FAIL("a worker is at it");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kBadRequest);
+    CHECK(Contains(error.what(), "workers hold 1 leases"));
+  }
+  check(OpenMode::kRead);
+  test.Look().Execute("UPDATE work_items SET lease_until = '2000'");
+  const MigrateResult result = MigrateDatabase(test.address(), true);
+  CHECK((result.from == 3 && result.to == 4 && result.backup.empty()));
+  CHECK(MigrateDatabase(test.address(), true).from == 4);
+  check(OpenMode::kWrite);
+  CHECK(test.Look().QueryText("SELECT machine FROM evaluations") == R"({"load":1})");
 }
 
 TEST_CASE("what is not ours on a server is left alone") {

@@ -59,9 +59,9 @@ inline EpisodeRecord SampleEpisode(const std::string& run) {
   e.policy = "search";
   e.device = "cpu: test";
   e.isolation = "full";
-  e.size = "small";
-  e.inputs = "default";
-  e.precision = "fp32";
+  e.workload.size = "small";
+  e.workload.inputs = "default";
+  e.workload.precision = "fp32";
   e.seed = 0xF000'0000'0000'0001u;  // above 2^63
   e.turns_asked = 8;
   e.prompt_template = "kevin-1";
@@ -69,7 +69,7 @@ inline EpisodeRecord SampleEpisode(const std::string& run) {
   e.start_source = "start kernel";
   e.note = "try harder";
   e.until = 1.5;
-  e.tf32 = true;
+  e.workload.tf32 = true;
   return e;
 }
 
@@ -90,14 +90,14 @@ inline EvaluationRecord SampleEvaluation(const std::string& source, double speed
                  {"environment_version", "1"},
                  {"size", "small"}};
   e.problem_hash = SampleProblem().content_hash;
-  e.size = "small", e.inputs = "default", e.precision = "fp32", e.device = "cpu: test", e.isolation = "full";
-  e.tf32 = true;
+  e.workload.size = "small", e.workload.inputs = "default", e.workload.precision = "fp32",
+  e.device = "cpu: test", e.isolation = "full";
+  e.workload.tf32 = true;
   e.outcome = "measured";
   e.compiled = e.correct = true;
   e.verdict = "fast";
-  e.speedup = RatioRecord{speedup, speedup * 0.9, speedup * 1.1};
-  e.against_start = RatioRecord{1.25, 1.2, 1.3};
-  e.log_se = 0.01, e.pairs = 30, e.processes = 3;
+  e.speedup = Ratio{speedup, speedup * 0.9, speedup * 1.1, 0.01, 30, 3};
+  e.against_start = Ratio{1.25, 1.2, 1.3};
   e.candidate_us = 10.5, e.reference_us = 21.0, e.gb_per_s = 12.0, e.gflop_per_s = 3.0, e.floor_us = 2.0;
   e.max_error = 1e-7, e.error_bound = 1e-6;
   e.score = 0.3 + speedup;

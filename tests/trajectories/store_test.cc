@@ -1,6 +1,7 @@
 #include "trajectories/store.h"
 
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "env/error.h"
 #include "tests/catch.h"
@@ -10,12 +11,12 @@
 namespace kevin {
 namespace {
 
-void CheckSame(const std::optional<RatioRecord>& a, const std::optional<RatioRecord>& b) {
+void CheckSame(const std::optional<Ratio>& a, const std::optional<Ratio>& b) {
   REQUIRE(a.has_value() == b.has_value());
   if (a) CHECK((a->value == b->value && a->low == b->low && a->high == b->high));
 }
 
-void CheckSame(const std::vector<SampleRecord>& a, const std::vector<SampleRecord>& b) {
+void CheckSame(const std::vector<Sample>& a, const std::vector<Sample>& b) {
   REQUIRE(a.size() == b.size());
   for (size_t i = 0; i < a.size(); ++i) {
     CHECK((a[i].process == b[i].process && a[i].pair == b[i].pair && a[i].calls == b[i].calls));
@@ -27,14 +28,17 @@ void CheckSame(const EvaluationRecord& a, const EvaluationRecord& b) {
   CHECK(a.purpose == b.purpose);
   CHECK((a.candidate_hash == b.candidate_hash && a.kind == b.kind && a.source == b.source));
   CHECK((a.key == b.key && a.key_parts == b.key_parts && a.problem_hash == b.problem_hash));
-  CHECK((a.size == b.size && a.inputs == b.inputs && a.precision == b.precision && a.tf32 == b.tf32));
+  CHECK(a.workload == b.workload);
   CHECK((a.device == b.device && a.isolation == b.isolation));
   CHECK(
       (a.outcome == b.outcome && a.reason == b.reason && a.compiled == b.compiled && a.correct == b.correct));
   CHECK(a.verdict == b.verdict);
   CheckSame(a.speedup, b.speedup);
+  if (a.speedup && b.speedup) {
+    CHECK((a.speedup->log_se == b.speedup->log_se && a.speedup->pairs == b.speedup->pairs));
+    CHECK(a.speedup->processes == b.speedup->processes);
+  }
   CheckSame(a.against_start, b.against_start);
-  CHECK((a.log_se == b.log_se && a.pairs == b.pairs && a.processes == b.processes));
   CHECK((a.candidate_us == b.candidate_us && a.reference_us == b.reference_us && a.floor_us == b.floor_us));
   CHECK((a.gb_per_s == b.gb_per_s && a.gflop_per_s == b.gflop_per_s));
   CHECK((a.max_error == b.max_error && a.error_bound == b.error_bound && a.score == b.score));
@@ -45,6 +49,8 @@ void CheckSame(const EvaluationRecord& a, const EvaluationRecord& b) {
   CHECK((a.kernels == b.kernels && a.launch_list == b.launch_list && a.profile == b.profile));
   CHECK((a.peak_gb_per_s == b.peak_gb_per_s && a.peak_gflop_per_s == b.peak_gflop_per_s));
   CHECK(a.device_s == b.device_s);
+  CHECK((a.timeout_phase == b.timeout_phase && a.timeout_limit_s == b.timeout_limit_s));
+  CHECK((a.failed_shape == b.failed_shape && ShapesToText(a.shapes) == ShapesToText(b.shapes)));
 }
 
 void CheckSame(const TurnRecord& a, const TurnRecord& b) {
@@ -73,11 +79,12 @@ void CheckSame(const TurnRecord& a, const TurnRecord& b) {
 void CheckSame(const EpisodeRecord& a, const EpisodeRecord& b) {
   CHECK((a.run == b.run && a.problem == b.problem && a.problem_hash == b.problem_hash));
   CHECK((a.policy == b.policy && a.kind == b.kind && a.device == b.device && a.isolation == b.isolation));
-  CHECK((a.size == b.size && a.inputs == b.inputs && a.precision == b.precision && a.seed == b.seed));
+  CHECK((a.workload.size == b.workload.size && a.workload.inputs == b.workload.inputs &&
+         a.workload.precision == b.workload.precision && a.seed == b.seed));
   CHECK((a.turns_asked == b.turns_asked && a.prompt_template == b.prompt_template));
   CHECK(a.prompt_template_hash == b.prompt_template_hash);
   CHECK((a.start_source == b.start_source && a.note == b.note && a.until == b.until));
-  CHECK(a.tf32 == b.tf32);
+  CHECK(a.workload.tf32 == b.workload.tf32);
 }
 
 std::string NextStep(const std::function<void()>& act) {
@@ -146,6 +153,35 @@ TEST_CASE("what goes in comes out") {
   CHECK((turns[1].evaluation.kernels.empty() && !turns[1].evaluation.peak_gb_per_s));
   CHECK((turns[1].token_ids.empty() && turns[1].evaluation.candidate_hash.empty()));
   CHECK_FALSE(store.LoadTurn(episode, 3));
+}
+
+TEST_CASE("the fields of every outcome, and the results of single shapes") {
+  const TestDatabase test;
+  Store store = test.Open(OpenMode::kCreate);
+  const std::string episode = BeginSample(store);
+  store.AppendTurn(episode, SampleTurn(1, 1.5));
+  const std::string where = "at mine/2 (N = 7)";
+  const Outcome outcomes[] = {ParseFailed{"no source"},
+                              CompileFailed{"k.cpp:2:3: error: x", where},
+                              Refused{"deferred work"},
+                              Crashed{"signal 11"},
+                              TimedOut{"verify " + where, 2.5},
+                              Wrong{"out[3] is 1", 2, 0.5},
+                              OutcomeOf(SampleEvaluation("kernel 1", 1.5))};
+  for (const Outcome& outcome : outcomes) {
+    EvaluationRecord evaluation = SampleEvaluation("kernel 1", 1.5);
+    evaluation.purpose = "audit";
+    static_cast<OutcomeFields&>(evaluation) = FieldsOf(outcome);
+    evaluation.shapes = {{"mine/1", {{"N", 8}}, 2.5, outcomes[6], 3, 4000, 60000},
+                         {"mine/2", {{"N", 7}}, 1, outcome, 2, 0, 0}};
+    const auto stored = store.FindEvaluation(store.AppendEvaluation(episode, 1, evaluation));
+    REQUIRE(stored);
+    CheckSame(*stored, evaluation);
+    INFO(OutcomeName(outcome));
+    const std::string log = outcome.index() == 1 ? std::get<CompileFailed>(outcome).log : "";
+    CHECK(OutcomeToJson(OutcomeOf(*stored, log)) == OutcomeToJson(outcome));
+    CHECK(OutcomeToJson(stored->shapes[1].outcome) == OutcomeToJson(outcome));
+  }
 }
 
 TEST_CASE("unknown is NULL and equal texts are stored once") {

@@ -83,13 +83,14 @@ void ExportAs(const ExportAsRequest& request, Store& store, const EpisodeRecord&
   const auto record = store.FindProblem(episode.problem_hash);
   if (!record) throw Error(ExitCode::kBadRequest, "the problem's text is not in the database", "");
   const Problem problem = ParseProblem(record->text, episode.problem + ".toml");
-  if (episode.precision != PrecisionName(PrecisionOf(problem))) {
+  if (episode.workload.precision != PrecisionName(PrecisionOf(problem))) {
     throw Error(ExitCode::kBadRequest,
                 fmt::format("--as {} writes kernels for float32, and this one is for {}", request.as,
-                            episode.precision),
+                            episode.workload.precision),
                 "export it without --as");
   }
-  const std::string& size = turn.evaluation.size.empty() ? episode.size : turn.evaluation.size;
+  const std::string& size =
+      turn.evaluation.workload.size.empty() ? episode.workload.size : turn.evaluation.workload.size;
   const SizedProblem sized = AtFirstShape(problem, size);
   if (sized.size != size)
     fmt::print(stderr, "kevin: size {} has several shapes; this is the kernel for {}\n", size,

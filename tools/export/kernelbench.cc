@@ -54,11 +54,11 @@ TurnRecord WithSamples(Store& store, const std::string& episode, TurnRecord turn
   return turn;
 }
 
-Json Stats(double us, const std::vector<SampleRecord>& samples, const std::string& side,
+Json Stats(double us, const std::vector<Sample>& samples, const std::string& side,
            const std::string& device) {
   double sum = 0, squares = 0, low = us / 1000, high = us / 1000;
   int n = 0;
-  for (const SampleRecord& s : samples) {
+  for (const Sample& s : samples) {
     if (s.side != side || s.calls == 0) continue;
     const double ms = s.total_us / s.calls / 1000;
     if (n++ == 0) low = high = ms;
@@ -74,7 +74,8 @@ Json Result(int sample, const ChosenEpisode& e, const std::optional<TurnRecord>&
                  {"metadata", Json::object()}, {"runtime", -1.0},   {"runtime_stats", Json::object()}};
   Json& about = result["metadata"];
   about["hardware"] = e.figures->device, about["device"] = e.figures->device;
-  about["episode"] = e.figures->id, about["policy"] = e.figures->policy, about["size"] = e.figures->size;
+  about["episode"] = e.figures->id, about["policy"] = e.figures->policy,
+  about["size"] = e.figures->workload.size;
   if (!turn) return result;
   const EvaluationRecord& v = turn->evaluation;
   result["compiled"] = v.compiled, result["correctness"] = v.correct;
@@ -95,9 +96,9 @@ std::string ModelText(const ChosenEpisode& e, const TurnRecord& turn, std::strin
   const auto record = e.store->FindProblem(e.problem->hash);
   try {
     const Problem problem = ParseProblem(record->text, e.problem->id + ".toml");
-    if (e.figures->precision != PrecisionName(PrecisionOf(problem)))
-      throw Error(ExitCode::kBadRequest, "it is for " + e.figures->precision + ", not float32");
-    const SizedProblem sized = AtFirstShape(problem, e.figures->size);
+    if (e.figures->workload.precision != PrecisionName(PrecisionOf(problem)))
+      throw Error(ExitCode::kBadRequest, "it is for " + e.figures->workload.precision + ", not float32");
+    const SizedProblem sized = AtFirstShape(problem, e.figures->workload.size);
     return WriteModelNew(sized, turn.evaluation.kind, turn.evaluation.source,
                          fmt::format("// {} ({}), size {}: episode {}, turn {}\n", e.problem->id,
                                      e.problem->name, sized.size, e.figures->id, turn.turn));

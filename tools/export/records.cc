@@ -45,7 +45,7 @@ void AddAttribution(const TurnAttribution& a, Json* line) {
 Json TurnLine(const ChosenEpisode& e, const ChosenTurn& chosen, const TurnRecord& t) {
   const EvaluationRecord& v = t.evaluation;
   Json line = Where(e, chosen.turn);
-  line["kind"] = e.figures->kind, line["device"] = e.figures->device, line["size"] = e.figures->size;
+  line["kind"] = e.figures->kind, line["device"] = e.figures->device, line["size"] = e.figures->workload.size;
   line["messages"] = Messages(t);
   line["completion"] = t.reply, line["reasoning"] = OrNull(t.reasoning);
   line["prompt_token_ids"] = OrNull(t.prompt_token_ids), line["token_ids"] = OrNull(t.token_ids);
@@ -66,9 +66,8 @@ Json TurnLine(const ChosenEpisode& e, const ChosenTurn& chosen, const TurnRecord
   line["speedup"] = v.speedup ? Json(v.speedup->value) : Json(nullptr);
   line["speedup_low"] = v.speedup ? Json(v.speedup->low) : Json(nullptr);
   line["speedup_high"] = v.speedup ? Json(v.speedup->high) : Json(nullptr);
-  line["log_se"] = OrNull(v.log_se);
-  const std::vector<ShapeResult> shapes = ShapesFromText(v.machine);
-  line["shapes"] = shapes.empty() ? Json(nullptr) : ShapesJson(shapes);
+  line["log_se"] = v.speedup ? OrNull(v.speedup->log_se) : Json(nullptr);
+  line["shapes"] = ShapesJson(v.shapes);
   AddAttribution(chosen.attribution, &line);
   return line;
 }

@@ -290,10 +290,10 @@ std::string Ladder(const std::vector<LadderStep>& steps, size_t color) {
          Svg(width, kLadderHeight, "speed-up turn by turn", svg) + "</div>";
 }
 
-std::string SampleStrip(const std::vector<SampleRecord>& samples) {
+std::string SampleStrip(const std::vector<Sample>& samples) {
   constexpr double kStripWidth = 700, kStripHeight = 120;
   Range ys;
-  for (const SampleRecord& s : samples) {
+  for (const Sample& s : samples) {
     if (s.calls > 0) ys.Add(s.total_us / s.calls);
   }
   if (ys.low > ys.high) return "";
@@ -304,7 +304,7 @@ std::string SampleStrip(const std::vector<SampleRecord>& samples) {
   const std::vector<std::string> sides = {"reference", "candidate", "start"};
   std::vector<ChartSeries> names;
   for (size_t i = 0; i < samples.size(); ++i) {
-    const SampleRecord& s = samples[i];
+    const Sample& s = samples[i];
     const double at = x(static_cast<double>(i));
     if (i > 0 && s.process != samples[i - 1].process)
       svg += Line(at, 4, at, kStripHeight - 18, "class=\"axis\"");

@@ -62,7 +62,7 @@ struct LadderStep {
 std::string Ladder(const std::vector<LadderStep>& steps, size_t color);
 
 // Microseconds a call of each timed half, in the order of measuring; a line where a new process begins.
-std::string SampleStrip(const std::vector<SampleRecord>& samples);
+std::string SampleStrip(const std::vector<Sample>& samples);
 
 // The colour as CSS: "var(--s1)".
 std::string ColorOf(size_t color);

@@ -37,7 +37,7 @@ std::string DiffHtml(const std::vector<DiffLine>& lines) {
   return html + "</pre>";
 }
 
-std::string RatioOf(const std::optional<RatioRecord>& ratio) {
+std::string RatioOf(const std::optional<Ratio>& ratio) {
   return ratio ? RatioText(ratio->value, ratio->low, ratio->high) : "";
 }
 

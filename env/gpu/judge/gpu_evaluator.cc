@@ -7,7 +7,6 @@
 
 #include "env/error.h"
 #include "env/gpu/judge/gpu_judge.h"
-#include "env/problem/precision.h"
 #include "env/process/wire.h"
 
 namespace kevin {
@@ -111,21 +110,18 @@ class GpuEvaluator {
 
   // Only the latest problem's session is kept: its slots may fill the GPU.
   void PrepareSession(const json& request) {
-    const bool tf32 = request.at("tf32");
-    const std::string key = request.at("problem_text").get<std::string>() + "\n" +
-                            request.at("size").get<std::string>() + "\n" +
-                            request.at("inputs").get<std::string>() + "\n" +
-                            request.at("precision").get<std::string>() + (tf32 ? "\ntf32" : "");
+    const std::string key =
+        request.at("problem_text").get<std::string>() + "\n" + request.at("workload").dump();
     if (session_ && key == session_key_) return;
     session_.reset();
     GpuSessionOptions options;
-    options.problem =
-        InPrecision(ParseProblem(request.at("problem_text"), request.at("problem_path").get<std::string>()),
-                    PrecisionNamed(request.at("precision")));
-    options.size = request.at("size");
-    options.inputs = request.at("inputs") == "kernelbench" ? InputMode::kKernelBench : InputMode::kDefault;
+    const Workload workload = WorkloadFromJson(request.at("workload"));
+    options.problem = workload.Apply(
+        ParseProblem(request.at("problem_text"), request.at("problem_path").get<std::string>()));
+    options.size = workload.size;
+    options.inputs = workload.inputs == "kernelbench" ? InputMode::kKernelBench : InputMode::kDefault;
     options.device = options_.device;
-    options.tf32 = tf32;
+    options.tf32 = workload.tf32;
     options.namespaces = options_.namespaces;
     options.runner_path = options_.runner;
     options.trusted_cubin = trusted_cubin_;

@@ -111,8 +111,7 @@ std::string WhyFunctionRefused(std::string_view name) {
   if (name == "__assertfail")
     return "assert in a kernel is refused: the environment checks the answers; remove it";
   if (name == "malloc" || name == "free" || StartsWith(name, "__nv_aligned_device_malloc"))
-    return shown +
-           " in a kernel is refused: its memory outlives the launch; use workspace<T>(n) in launch";
+    return shown + " in a kernel is refused: its memory outlives the launch; use workspace<T>(n) in launch";
   if (StartsWith(name, "cuda") || StartsWith(name, "__cuda") || StartsWith(name, "cnp"))
     return shown +
            " in a kernel is refused: kernels are launched by the launch function alone; launch it there";

@@ -26,7 +26,7 @@
 #include "tests/support/fakes.h"
 #include "tests/trajectories/test_database.h"
 #include "trajectories/database.h"
-#include "trajectories/postgres.h"
+#include "trajectories/engine.h"
 
 namespace kevin {
 namespace {
@@ -89,7 +89,7 @@ std::string MakeCollection(const std::string& address) {
   spec.episodes = kEpisodes;
   spec.turns = kTurns;
   spec.kind = "cpp";
-  spec.size = "small";
+  spec.workload.size = "small";
   Store store = Store::Open(address, OpenMode::kCreate);
   return WorkQueue(store).Open(KeyOf(spec), ToJson(spec), EpisodesOf(spec), records, {}, true).collection;
 }

@@ -111,9 +111,9 @@ TEST_CASE("episodes go in rounds over problems and policies") {
   const std::string key = KeyOf(spec);
   CHECK(ToJson(spec).find("precision") == std::string::npos);  // as earlier programs wrote it
   CollectionSpec narrow = spec;
-  narrow.precision = "bf16";
+  narrow.workload.precision = "bf16";
   CHECK(KeyOf(narrow) != key);
-  CHECK(CollectionFromJson(ToJson(narrow)).precision == "bf16");
+  CHECK(CollectionFromJson(ToJson(narrow)).workload.precision == "bf16");
   spec.turns = 9;
   CHECK(KeyOf(spec) != key);
 }

@@ -49,7 +49,7 @@ class Records {
     TurnRecord t = SampleTurn(number, told.speedup);
     const std::string source = std::to_string(mark_) + "/" + std::to_string(number);
     t.evaluation = SampleEvaluation(source, told.speedup);
-    t.evaluation.log_se = 0.001;
+    t.evaluation.speedup->log_se = 0.001;
     if (told.speedup == 0) {
       t.evaluation.outcome = "wrong", t.evaluation.correct = false, t.evaluation.score = 0;
       t.evaluation.speedup.reset(), t.evaluation.verdict.clear();

@@ -57,7 +57,7 @@ void MakeRecords(const fs::path& database, bool with_tokens) {
     for (int t = 1; t <= 3; ++t) {
       TurnRecord turn = SampleTurn(t, 1 + 0.3 * ((e * 3 + t * 5) % 7));
       turn.evaluation = SampleEvaluation(id + std::to_string(t), turn.evaluation.speedup->value);
-      turn.evaluation.log_se = 0.001, turn.reward = turn.evaluation.score;
+      turn.evaluation.speedup->log_se = 0.001, turn.reward = turn.evaluation.score;
       turn.model.tokenizer_hash.clear(), turn.reasoning = "Okay, so";
       turn.prompt_token_ids.clear(), turn.token_ids.clear(), turn.logprobs.clear();
       for (int i = 0; with_tokens && i < 6 + t; ++i)

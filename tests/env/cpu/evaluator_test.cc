@@ -276,7 +276,7 @@ Problem ReluAtTwoShapes() {
 
 TEST_CASE("a kernel that is right at one shape and wrong at the other is wrong, and where is said") {
   EvaluateOptions options;
-  options.size = "two";
+  options.workload.size = "two";
   std::vector<std::string> phases;
   options.on_phase = [&](const std::string& phase) { phases.push_back(phase); };
   const std::string no_tail = Launch(R"(
@@ -327,8 +327,8 @@ TEST_CASE("the key changes with all that the verdict depends on") {
   const auto other = MakeCpuEnvironmentForTools(one_thread);
   const Problem relu = ListedProblem("level1/19"), tanh = ListedProblem("level1/22");
   EvaluateOptions full, kernelbench, confirmed;
-  full.size = "full";
-  kernelbench.inputs = "kernelbench";
+  full.workload.size = "full";
+  kernelbench.workload.inputs = "kernelbench";
   confirmed.confirm = true;
   confirmed.start_source = kRelu;
   Environment& environment = SharedEnvironment();

@@ -58,7 +58,7 @@ TEST_CASE("a kernel in bf16 is measured, with half of float32's bytes, under a k
   INFO(OutcomeReason(evaluation.outcome));
   const auto* measured = std::get_if<Measured>(&evaluation.outcome);
   REQUIRE(measured);
-  CHECK(evaluation.precision == "bf16");
+  CHECK(evaluation.workload.precision == "bf16");
   CHECK(evaluation.key_parts.at("precision") == "bf16");
   CHECK(evaluation.key == SharedEnvironment().EvaluationKey(narrow, candidate, {}));
   CHECK(evaluation.key != SharedEnvironment().EvaluationKey(wide, candidate, {}));

@@ -15,7 +15,7 @@ constexpr double kCallTimeout_s = 20;
 
 void JudgeAll(const std::string& size) {
   EvaluateOptions options;
-  options.size = size;
+  options.workload.size = size;
   for (const Precision precision : {Precision::kFp16, Precision::kBf16}) {
     for (const PrecisionKernel& kernel : kPrecisionKernels) {
       const Outcome outcome =
@@ -39,7 +39,7 @@ TEST_CASE("correct CUDA kernels in 16 bits are measured, and those that save dig
 TEST_CASE("what the search writes for elementwise work in 16 bits is measured") {
   if (!SharedGpu(kCallTimeout_s)) return;
   EvaluateOptions options;
-  options.size = "full";
+  options.workload.size = "full";
   for (const Precision precision : {Precision::kFp16, Precision::kBf16}) {
     for (const char* id : kSearchedProblems) {
       std::string why;

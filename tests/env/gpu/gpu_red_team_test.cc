@@ -17,7 +17,7 @@ namespace {
 
 Evaluation Judge(const GpuCandidate& one, bool confirm = false) {
   EvaluateOptions options;
-  options.size = one.size;
+  options.workload.size = one.size;
   options.confirm = confirm;
   return SharedGpu()->Evaluate(ListedProblem(one.problem), one.candidate, options);
 }
@@ -93,7 +93,7 @@ TEST_CASE("parameters in one block are judged on a GPU as any others") {
   if (!SharedGpu()) return;
   const Problem mlp = LoadProblemFile(MlpPath());
   EvaluateOptions options;
-  options.size = "small";
+  options.workload.size = "small";
   const auto judged = [&](const std::string& text) {
     return SharedGpu()->Evaluate(mlp, {"cuda", text}, options).outcome;
   };

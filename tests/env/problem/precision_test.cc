@@ -440,7 +440,8 @@ TEST_CASE("the bound in 16 bits: float32's arithmetic, and four roundings") {
   CHECK(FloorOf(400, DType::kBF16).At(0.5, 1) == Approx(8 * 0x1p-23 * 20 + 3 * 0x1p-8));
 }
 
-TEST_CASE("beyond the range of fp16 infinity passes, and so does the value where eager overflows in between") {
+TEST_CASE(
+    "beyond the range of fp16 infinity passes, and so does the value where eager overflows in between") {
   const float infinity = std::numeric_limits<float>::infinity();
   const std::vector<int64_t> shape{4};
   const auto check = [&](DType dtype, std::vector<double> truth, std::vector<float> reference,

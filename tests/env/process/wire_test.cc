@@ -23,17 +23,23 @@ TEST_CASE("every outcome survives the wire") {
   measured.verdict_against_start = Verdict::kSame;
   measured.candidate_us = 12;
   measured.floor_us = 3;
-  for (const Outcome& outcome :
-       {Outcome(ParseFailed{"p"}), Outcome(CompileFailed{"l"}), Outcome(Refused{"r"}), Outcome(Crashed{"c"}),
-        Outcome(TimedOut{"verify", 2}), Outcome(Wrong{"w", 1, 2}), Outcome(measured)}) {
-    const Outcome back = OutcomeFromJson(nlohmann::json::parse(OutcomeToJson(outcome).dump()));
+  for (const Outcome& outcome : {Outcome(ParseFailed{"p"}), Outcome(CompileFailed{"l"}),
+                                 Outcome(CompileFailed{"", "at mine/2 (N = 1001)"}),
+                                 Outcome(CompileFailed{"a.cpp:2:3: error: x\nmore", "at mine/2 (N = 1001)"}),
+                                 Outcome(Refused{"r"}), Outcome(Crashed{"c"}), Outcome(TimedOut{"verify", 2}),
+                                 Outcome(Wrong{"w", 1, 2}), Outcome(measured)}) {
+    const Outcome back = OutcomeFromJson(nlohmann::ordered_json::parse(OutcomeToJson(outcome).dump()));
     CHECK(back.index() == outcome.index());
     CHECK(OutcomeReason(back) == OutcomeReason(outcome));
     CHECK(OutcomeToJson(back) == OutcomeToJson(outcome));
+    CHECK(OutcomeToJson(OutcomeOf(FieldsOf(outcome), "")).at("reason") ==
+          OutcomeToJson(outcome).at("reason"));
+    const std::vector<ShapeResult> shapes = {{"mine/1", {{"N", 7}}, 2.5, outcome, 3, 4000, 0}};
+    CHECK(ShapesToText(ShapesFromText(ShapesToText(shapes))) == ShapesToText(shapes));
   }
   const Outcome endless = Wrong{"inf", std::numeric_limits<double>::infinity(), 1};
-  CHECK(std::get<Wrong>(OutcomeFromJson(nlohmann::json::parse(OutcomeToJson(endless).dump()))).max_error ==
-        std::numeric_limits<double>::infinity());
+  CHECK(std::get<Wrong>(OutcomeFromJson(nlohmann::ordered_json::parse(OutcomeToJson(endless).dump())))
+            .max_error == std::numeric_limits<double>::infinity());
 }
 
 TEST_CASE("samples survive the wire") {

@@ -1,4 +1,4 @@
-#include "trajectories/ulid.h"
+#include "trajectories/identity.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "tests/catch.h"
-#include "trajectories/owner.h"
 
 namespace kevin {
 namespace {
