@@ -58,7 +58,7 @@ doctor "$one FAKE_DRIVER_VERSION=12080" "driver for CUDA 12.8" "driver 580 or ne
 expect "$one FAKE_DRIVER_MAJOR=7" "compute capability 7.1; Kevin needs 8.0" "use a newer GPU, or use --device cpu"
 export FAKE_DRIVER_NAME="Fake MIG 1g.18gb"
 expect "$one" "cuda:0 (Fake MIG 1g.18gb) is a MIG instance" "nvidia-smi -mig 0"
-doctor "$one" "Fake MIG 1g.18gb" "switch MIG off"
+doctor "$one" "Fake MIG 1g.18gb" "disable MIG"
 unset FAKE_DRIVER_NAME
 expect FAKE_DRIVER_GPUS=0 "cuda:0: the NVIDIA driver (CUDA 13.2) shows no device .*MIG" "kevin doctor"
 expect FAKE_DRIVER_INIT=803 "cuda:0: the NVIDIA driver (CUDA 13.2) does not start: cuInit returns 803" "kevin doctor"

@@ -104,8 +104,7 @@ TEST_CASE("every slot holds one contiguous block, and each parameter in it") {
 
 TEST_CASE("names that the block needs are not free") {
   const std::string why =
-      " is taken; above 16 parameters `params` is their block, and NAME_offset is where one "
-      "begins";
+      " is reserved; above 16 parameters `params` is their block, and NAME_offset the position of one";
   CHECK(ProblemComplaint("name = \"b3\"", "name = \"w3_offset\"") ==
         "mlp.toml:68: inputs[6].name: 'w3_offset'" + why);
   CHECK(ProblemComplaint("name = \"x\"", "name = \"params\"") ==
@@ -117,7 +116,7 @@ TEST_CASE("names that the block needs are not free") {
   CHECK(ProblemComplaint("name = \"out\"", "name = \"params\"").find("'params' is used twice") !=
         std::string::npos);
   CHECK(ProblemComplaint("name = \"w4\"", "name = \"w4\"\ndtype = \"float16\"")
-            .find("dtype: must be float32 above 16 parameters; they come as one block of floats") !=
+            .find("dtype: must be float32 above 16 parameters; they are passed as one block of floats") !=
         std::string::npos);
 }
 
