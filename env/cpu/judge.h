@@ -1,6 +1,6 @@
 #pragma once
 // The verdict on one compiled candidate: verify on fresh seeds, then time it against eager in pairs, by the
-// rules of env/verdict/README.md. The order of events is in JudgeLibrary(); everything it decides
+// rules of README.md, "What a verdict means". The order of events is in JudgeLibrary(); everything it decides
 // with is in env/verdict/verify.h and env/verdict/estimate.h.
 
 #include <functional>

@@ -3,7 +3,7 @@
 // with nothing but the system's libraries, Landlock, seccomp and rlimits. Two halves:
 //   Spawn()         in the trusted process: starts a program, in new namespaces if asked;
 //   EnterSandbox()  in that program, before it touches anything hostile: locks the door from the inside.
-// What each layer stops, and what none of them stops, is in env/verdict/README.md, "Limits of the sandbox".
+// What each layer stops, and what none of them stops, is in README.md, "Limits of the sandbox".
 
 #include <sys/types.h>
 
