@@ -1,7 +1,7 @@
 #pragma once
 // START HERE for the environment: a candidate's source goes in, an Outcome comes out.
-// Compile -> inspect -> verify -> measure; the rules of the verdict and the clock are in
-// env/verdict/README.md and beside the code that applies them (verify.h, estimate.h).
+// Compile -> inspect -> verify -> measure; the rules of the verdict and the clock are in README.md ("What a
+// verdict means") and beside the code that applies them (verify.h, estimate.h).
 
 #include <cstdint>
 #include <filesystem>

@@ -1,5 +1,5 @@
-// bench_report: time of reports and attributions on a large database. Makes one of synthetic turns (kept and
-// used again if --db names it), then runs the program beside it and prints the seconds of each command.
+// bench_report: time of reports and attributions on a large database. Makes one of made-up turns (kept and used
+// again if --db names it), then runs the program beside it and prints the seconds of each command.
 // Usage: bench_report [--turns 1000000] [--db FILE].
 
 #include <fmt/format.h>
@@ -26,43 +26,44 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int kTurns = 8, kProblems = 250, kSamples = 4;
 
-ProblemRecord SyntheticProblem(int number) {
+ProblemRecord MadeUpProblem(int number) {
   static const char* const kFamilies[] = {"elementwise", "reduction", "softmax", "norm", "matmul"};
   ProblemRecord problem;
   const int level = number < 100 ? 1 : number < 200 ? 2 : 3;
   problem.id = fmt::format("level{}/{}", level, number % 100 + 1);
-  problem.name = fmt::format("Synthetic {}", number + 1);
+  problem.name = fmt::format("Made up {}", number + 1);
   problem.text = "id = \"" + problem.id + "\"\n";
   problem.content_hash = ContentHash(problem.text);
   problem.families = {kFamilies[number % 5]};
   return problem;
 }
 
-// A source of a small kernel's size; two lines differ from turn to turn.
-std::string SyntheticSource(int tile, int unroll) {
+// A source of the size that small kernels have, and a few lines that differ from turn to turn.
+std::string MadeUpSource(int tile, int unroll) {
   std::string source = fmt::format("constexpr int kTile = {};\nconstexpr int kUnroll = {};\n", tile, unroll);
   for (int line = 0; line < 12; ++line)
-    source += fmt::format("// Line {} of the kernel, which is the same in every turn.\n", line);
+    source +=
+        fmt::format("// A line of the kernel, number {}, that stays as it is from turn to turn.\n", line);
   return source + "extern \"C\" void launch(const float* x, float* out) { Run<kTile, kUnroll>(x, out); }\n";
 }
 
-// Problems differ in difficulty; later turns are better; some fail, in every way.
-class SyntheticTurns {
+// Problems differ in how hard they are; later turns are better; some fail in each way.
+class MadeUpTurns {
  public:
-  explicit SyntheticTurns(uint64_t seed) : random_(seed) {}
+  explicit MadeUpTurns(uint64_t seed) : random_(seed) {}
 
   TurnRecord Next(int turn, int problem, double skill) {
     TurnRecord t;
     t.turn = turn;
     t.messages = {{"system", "You write fast kernels."},
                   {"user", fmt::format("Problem {}: make it faster. This is turn {}.", problem, turn)}};
-    t.model.name = "synthetic";
+    t.model.name = "made-up";
     t.stop_reason = Share() < 0.03 ? "length" : "stop";
     t.usage.prompt_tokens = 900 + 600 * turn,
     t.usage.completion_tokens = 700 + static_cast<int64_t>(800 * Share());
     t.generate_s = 4 + 6 * Share(), t.overhead_s = 0.003;
     t.summary = "Another tile size.";
-    t.feedback = "It is correct but can be made faster.";
+    t.feedback = "It is right but can be made faster.";
     FillVerdict(turn, problem, skill, &t.evaluation);
     t.reply = "```cpp\n" + t.evaluation.source + "```\n";
     t.reward = t.evaluation.score;
@@ -75,8 +76,8 @@ class SyntheticTurns {
  private:
   void FillVerdict(int turn, int problem, double skill, EvaluationRecord* e) {
     e->kind = "cpp", e->size = "small", e->inputs = "default", e->precision = "fp32",
-    e->device = "cpu: synthetic";
-    e->source = SyntheticSource(8 << static_cast<int>(4 * Share()), 1 + static_cast<int>(16 * Share()));
+    e->device = "cpu: made up";
+    e->source = MadeUpSource(8 << static_cast<int>(4 * Share()), 1 + static_cast<int>(16 * Share()));
     e->candidate_hash = ContentHash(e->kind + e->source);
     e->key = ContentHash(fmt::format("{} {}", problem, e->candidate_hash));
     e->key_parts = {{"candidate", e->candidate_hash}, {"threads", "2"}, {"baseline_version", "eager 2.11"}};
@@ -104,25 +105,25 @@ class SyntheticTurns {
   std::mt19937_64 random_;
 };
 
-void MakeEpisode(Store& store, const std::string& run, int number, double skill, SyntheticTurns* synthetic) {
-  const ProblemRecord problem = SyntheticProblem(number % kProblems);
+void MakeEpisode(Store& store, const std::string& run, int number, double skill, MadeUpTurns* made_up) {
+  const ProblemRecord problem = MadeUpProblem(number % kProblems);
   EpisodeRecord episode;
   episode.run = run, episode.problem = problem.id, episode.problem_hash = problem.content_hash;
-  episode.policy = "synthetic", episode.device = "cpu: synthetic", episode.isolation = "full";
+  episode.policy = "made-up", episode.device = "cpu: made up", episode.isolation = "full";
   episode.size = "small", episode.inputs = "default", episode.precision = "fp32";
   episode.seed = static_cast<uint64_t>(number), episode.turns_asked = kTurns;
   const std::string id = store.BeginEpisode(episode, problem);
   EpisodeEnd end;
   EvaluationRecord best;
   for (int turn = 1; turn <= kTurns; ++turn) {
-    const TurnRecord record = synthetic->Next(turn, number % kProblems, skill);
+    const TurnRecord record = made_up->Next(turn, number % kProblems, skill);
     store.AppendTurn(id, record);
     end.seconds += record.seconds;
     if (!record.evaluation.correct || (end.best_turn && record.evaluation.score <= best.score)) continue;
     end.best_turn = turn, best = record.evaluation;
   }
   if (end.best_turn) {
-    const double s = best.speedup->value * (0.98 + 0.02 * synthetic->Share());
+    const double s = best.speedup->value * (0.98 + 0.02 * made_up->Share());
     best.purpose = "confirm", best.samples.clear(), best.speedup = RatioRecord{s, s * 0.97, s * 1.03};
     store.AppendEvaluation(id, *end.best_turn, best);
     end.best_speedup = s, end.best_speedup_low = s * 0.97, end.best_speedup_high = s * 1.03;
@@ -133,7 +134,7 @@ void MakeEpisode(Store& store, const std::string& run, int number, double skill,
 void MakeDatabase(const fs::path& path, int64_t turns) {
   const auto start = std::chrono::steady_clock::now();
   Store store = Store::Open(path, OpenMode::kCreate);
-  SyntheticTurns synthetic(1);
+  MadeUpTurns made_up(1);
   const auto episodes = static_cast<int>((turns + kTurns - 1) / kTurns);
   std::string run;
   for (int i = 0; i < episodes; ++i) {
@@ -141,10 +142,10 @@ void MakeDatabase(const fs::path& path, int64_t turns) {
     if (i == 0 || i == episodes / 2) {
       if (!run.empty()) store.FinishRun(run);
       RunRecord record;
-      record.command = is_second ? "synthetic, the better half" : "synthetic", record.program_version = "0";
+      record.command = is_second ? "made up, the better half" : "made up", record.program_version = "0";
       run = store.BeginRun(record);
     }
-    MakeEpisode(store, run, i, is_second ? 0.03 : 0, &synthetic);
+    MakeEpisode(store, run, i, is_second ? 0.03 : 0, &made_up);
     if (i % 1000 == 999)
       fmt::print(stderr, "\rmade {} of {} turns, {:.0f} s", (i + 1) * kTurns, turns, SecondsSince(start));
   }

@@ -1,5 +1,5 @@
 #pragma once
-// The verdict on one compiled GPU candidate, by the rules of env/verdict/README.md: right on
+// The verdict on one compiled GPU candidate, by the rules of README.md, "What a verdict means": right on
 // fresh seeds first, then timed against eager in pairs of single calls. Every call, also in verification, is
 // made and looks the same: new inputs and weights, poisoned outputs and workspaces, scrubbed shared memory,
 // flushed L2.
