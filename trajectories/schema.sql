@@ -148,7 +148,7 @@ CREATE TABLE evaluations (
   episode            TEXT,
   turn               INTEGER,
   purpose            TEXT NOT NULL,          -- 'turn', 'start', 'confirm' (winner again), 'audit' (cached verdict again)
-  -- The key and its parts (README.md, "What a verdict means").
+  -- The key and its parts (env/verdict/README.md).
   key                TEXT NOT NULL,
   key_parts          TEXT NOT NULL,          -- JSON object of text: all that `key` was hashed over
   candidate          TEXT REFERENCES candidates(hash),         -- NULL: the reply held no source

@@ -1,8 +1,8 @@
-// bench_clock: does the clock tell the truth? Prints, for the machine it runs on,
-//   A/A      the same kernel against itself: intervals that hold 1.0, spread, false FAST or SLOW;
+// bench_clock: accuracy of the CPU clock on this machine. Prints
+//   A/A      a kernel against itself: intervals that hold 1.0, spread, false FAST or SLOW;
 //   A/A+5%   a kernel against itself plus 5 % more work (a calibrated spin): how often it is called SLOW;
-//   honesty  a plain loop that does what eager does, against eager.
-// Nothing else should run meanwhile. Two kernels are judged as `kevin bench A B` does.
+//   eager    a plain loop that does what eager does, against eager.
+// Nothing else should run at the same time. Two kernels are judged as `kevin bench A B` does.
 
 #include <fmt/format.h>
 
@@ -21,7 +21,7 @@
 namespace kevin {
 namespace {
 
-// One pattern for all elementwise problems here; `spin_ns` of work more where it is not 0.
+// One form for all elementwise problems here, with `spin_ns` of extra work.
 std::string Kernel(const std::string& expression, double spin_ns) {
   return fmt::format(R"(#include <cmath>
 #include <ctime>
@@ -62,9 +62,9 @@ class ClockBenchmark {
   }
 
   void Run(const std::string& part) {
-    if (part != "slower" && part != "honesty") Pairs("A/A", 0);
-    if (part != "same" && part != "honesty") Pairs("A/A+5%", 0.05);
-    if (part != "same" && part != "slower") Honesty();
+    if (part != "slower" && part != "eager") Pairs("A/A", 0);
+    if (part != "same" && part != "eager") Pairs("A/A+5%", 0.05);
+    if (part != "same" && part != "slower") Eager();
   }
 
  private:
@@ -78,7 +78,7 @@ class ClockBenchmark {
                                        OutcomeReason(evaluation.outcome));
   }
 
-  // What the kernel without a spin takes; measured once.
+  // The time of the kernel without a spin; measured once.
   double PlainUs(const Subject& subject) {
     double& us = plain_us_[subject.problem];
     if (us == 0) us = Judge(problems_.Find(subject.problem), Kernel(subject.expression, 0), "").candidate_us;
@@ -113,12 +113,11 @@ class ClockBenchmark {
         repeats_ - fast - slow - same);
   }
 
-  void Honesty() {
+  void Eager() {
     const Problem problem = problems_.Find("level1/19");
     const Measured measured = Judge(problem, Kernel(kSubjects[0].expression, 0), "");
-    fmt::print(
-        "honesty: a plain parallel loop for level1/19 measures {:.3f}x [{:.3f}, {:.3f}] against eager\n",
-        measured.speedup.value, measured.speedup.low, measured.speedup.high);
+    fmt::print("eager: a plain parallel loop for level1/19 measures {:.3f}x [{:.3f}, {:.3f}] against eager\n",
+               measured.speedup.value, measured.speedup.low, measured.speedup.high);
   }
 
   int repeats_;
@@ -131,14 +130,14 @@ class ClockBenchmark {
 }  // namespace kevin
 
 int main(int argc, char** argv) {
-  CLI::App app{"Does the clock tell the truth on this machine?"};
+  CLI::App app{"Accuracy of the CPU clock on this machine"};
   int repeats = 40;
   std::string part;
   app.add_option("--repeats", repeats, "Measurements of each kind")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--part", part, "same, slower or honesty; all of them by default")
-      ->check(CLI::IsMember({"same", "slower", "honesty"}));
+  app.add_option("--part", part, "same, slower or eager; all by default")
+      ->check(CLI::IsMember({"same", "slower", "eager"}));
   CLI11_PARSE(app, argc, argv);
   try {
     kevin::ClockBenchmark(repeats).Run(part);

@@ -1,9 +1,10 @@
-// What overlap is worth: the same episodes one after another, and many at once, by a policy that answers
-// after a known time. Prints episodes per hour, how much of the time the device was held, and the ratio.
+// bench_collect: gain by overlap. Runs the same episodes one after another and many at once, with a policy
+// that answers after a fixed time. Prints episodes per hour, the share of time in which the device was held,
+// and the ratio.
 //
 //   bench_collect --device cuda:0 --latency 1          on a GPU (or cpu)
 //   bench_collect --device cuda:0 --device cuda:1 --episodes 64
-//   bench_collect --device fake                        a stand-in: compiles 0.06 s, holds its device 0.28 s
+//   bench_collect --device fake        a fake environment: compiles for 0.06 s, holds its device for 0.28 s
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -41,7 +42,7 @@ struct Options {
 
 void Sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-// Answers as the search policy does, after `latency_s`, with a text that no cache knows.
+// Answers like the search policy, after `latency_s`, with a text that no cache has.
 class SlowPolicy : public Policy {
  public:
   explicit SlowPolicy(double latency_s) : latency_s_(latency_s) {}
@@ -64,7 +65,7 @@ class SlowPolicy : public Policy {
   std::atomic<int> count_{0};
 };
 
-class StandIn : public Environment {
+class SleepingEnvironment : public Environment {
  public:
   Evaluation EvaluateShape(const Problem& problem, const Candidate& candidate,
                            const EvaluateOptions& options) override {
@@ -88,14 +89,14 @@ class StandIn : public Environment {
   const EnvironmentFacts& Facts() const override { return facts_; }
 
  private:
-  const EnvironmentFacts facts_{"fake: stand-in", "full", {"cpp"}, "small", ""};
+  const EnvironmentFacts facts_{"fake: sleeps", "full", {"cpp"}, "small", ""};
   std::mutex device_;
 };
 
 std::unique_ptr<Environment> Start(const Options& options, size_t* count) {
   if (options.devices == std::vector<std::string>{"fake"}) {
     *count = 1;
-    return std::make_unique<StandIn>();
+    return std::make_unique<SleepingEnvironment>();
   }
   std::vector<std::unique_ptr<Environment>> environments;
   for (const std::string& device : ChooseDevices(options.devices, options.device, ""))
@@ -157,7 +158,7 @@ Figures Collect(const Options& options, Environment& environment, const Problem&
   return figures;
 }
 
-void Tell(const char* what, const Figures& f, size_t devices) {
+void PrintFigures(const char* what, const Figures& f, size_t devices) {
   fmt::print(
       "{:<22} {:4} episodes, {:4} turns in {:6.1f} s: {:6.0f} episodes/h, {:7.0f} turns/h, devices held "
       "{:3.0f} %\n",
@@ -168,12 +169,13 @@ void Tell(const char* what, const Figures& f, size_t devices) {
 
 int Main(int argc, char** argv) {
   Options options;
-  CLI::App app{"What overlapping generation, compiling and measuring is worth"};
+  CLI::App app{"Gain by overlapping generation, compiling and measuring"};
   AddDeviceOptions(&app, &options.device);
   app.remove_option(app.get_option("--device"));
   app.add_option("--device", options.devices, "auto, cpu, cuda:N, all, or fake; repeatable")
       ->allow_extra_args(false);
-  app.add_option("--problem", options.problem, "At its device's usual size")->capture_default_str();
+  app.add_option("--problem", options.problem, "Problem id; judged at its device's default size")
+      ->capture_default_str();
   app.add_option("--latency", options.latency_s, "Seconds until the policy answers")->capture_default_str();
   app.add_option("--parallel", options.parallel, "Episodes at once")->capture_default_str();
   app.add_option("--episodes", options.episodes, "Of the overlapped part")->capture_default_str();
@@ -185,11 +187,11 @@ int Main(int argc, char** argv) {
   const std::unique_ptr<Environment> environment = Start(options, &devices);
   fmt::print("{} {}, {}; the policy answers after {:g} s; {} turns an episode\n", problem.id, problem.name,
              environment->Facts().device, options.latency_s, options.turns);
-  Collect(options, *environment, problem, 1, 1);  // starts what starts with the first candidate
+  Collect(options, *environment, problem, 1, 1);  // starts the processes that the first candidate needs
   const Figures serial = Collect(options, *environment, problem, options.serial_episodes, 1);
-  Tell("one after another", serial, devices);
+  PrintFigures("one after another", serial, devices);
   const Figures overlapped = Collect(options, *environment, problem, options.episodes, options.parallel);
-  Tell(fmt::format("{} at once", options.parallel).c_str(), overlapped, devices);
+  PrintFigures(fmt::format("{} at once", options.parallel).c_str(), overlapped, devices);
   fmt::print("ratio {:.2f}\n", overlapped.EpisodesPerHour() / serial.EpisodesPerHour());
   return 0;
 }

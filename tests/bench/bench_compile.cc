@@ -1,6 +1,6 @@
-// bench_compile: how long the compile farm takes for a text that it has not seen. Prints the median and the
-// worst of N distinct sources of each kind, one after another on warm compilers, and how many a second all
-// cores compile together. Usage: bench_compile [--sources N]; the programs are those beside it.
+// bench_compile: compile times of the CUDA compile farm for new texts. Prints the median and the worst of N
+// distinct sources of each kind, one after another on warm compilers, and the texts per second of all cores
+// together. Usage: bench_compile [--sources N]; the programs beside it are used.
 
 #include <fmt/format.h>
 
@@ -11,8 +11,8 @@
 
 #include "env/error.h"
 #include "env/process/machine.h"
-#include "tests/bench/bench_compiler.h"
 #include "tests/bench/bench_figures.h"
+#include "tests/bench/bench_kernels.h"
 
 namespace kevin {
 namespace {
@@ -52,7 +52,7 @@ void Run(int sources) {
 }  // namespace kevin
 
 int main(int argc, char** argv) {
-  CLI::App app{"How long does a text that was never seen take to compile for a GPU?"};
+  CLI::App app{"Compile times of new texts for a GPU"};
   int sources = 20;
   app.add_option("--sources", sources, "Distinct sources of each kind")
       ->check(CLI::PositiveNumber)

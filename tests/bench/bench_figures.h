@@ -1,5 +1,5 @@
 #pragma once
-// The figures of a benchmark as they come in, and all of them as a table.
+// The figures of a benchmark: printed one by one with their goals, then all as a table.
 
 #include <optional>
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace kevin {
 
-// The value below which `share` of the values lie, 0 to 1; 0.5 is the median, 1 the largest. NaN for no
-// values; a goal for NaN is missed.
+// The value below which a share (0 to 1) of the values lies: 0.5 is the median, 1 the largest. NaN for no
+// values; a goal for NaN counts as missed.
 double QuantileOf(std::vector<double> values, double share);
 
 struct Goal {
@@ -32,12 +32,12 @@ struct FigureRow {
 class Figures {
  public:
   explicit Figures(bool json) : json_(json) {}
-  // With --json prints the row to stdout at once, as {"part", "subject", "held_s", "held_s_goal": "<= 0.3",
-  // "held_s_met": true, ...}. Table() has it in any case.
+  // Stores the row for Table(). With --json also prints it to stdout, as {"part", "subject", "held_s",
+  // "held_s_goal": "<= 0.3", "held_s_met": true, ...}.
   void Add(FigureRow row);
   // A line on stdout, or on stderr with --json.
   void Note(const std::string& text) const;
-  // One block a part, in the order of their first rows, and below it which goals were met.
+  // One block a part, in the order of their first rows, with the goals below it, met or missed.
   std::string Table() const;
 
  private:

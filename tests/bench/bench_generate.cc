@@ -1,10 +1,10 @@
-// bench_generate: how fast the local model samples, on random weights of published shapes.
-//   one      tokens a second at batch 1, against the time the memory needs for the weights;
-//   many     the same for a batch with long contexts, against weights and cache;
+// bench_generate: sampling speed of the local model, on random weights of published shapes.
+//   one      tokens per second at batch 1, against reading the weights from memory;
+//   many     the same for a batch with long contexts, against reading weights and cache;
 //   prefill  time to the first token of a long prompt, against the device's peak;
-//   load     (--load FOLDER) time to load the weights from a file there, against reading it.
-// Steps go through the runner as the engine's do, one always in flight. --transformers also times
-// transformers' generate at batch 1 on the same shape, in a Python of its own afterwards.
+//   load     (--load FOLDER) time to load the weights from a file there, against reading the file.
+// Steps go through the runner like the engine's, with one always in flight. --transformers then also times
+// transformers' generate at batch 1 on the same shape, in a Python process of its own.
 
 #include <fmt/format.h>
 
@@ -20,7 +20,6 @@
 #include "env/process/machine.h"
 #include "policies/local/fused/fused_runner.h"
 #include "tests/bench/model_shapes.h"
-#include "tests/bench/run_transformers.h"
 
 namespace kevin {
 namespace {
@@ -43,7 +42,7 @@ ModelOptions ModelOptionsOf(const Options& options) {
   return model;
 }
 
-// Bytes of all weights that a token needs.
+// Bytes of all weights read for one token.
 double BytesRead(const ModelConfig& c, int number_bytes) {
   const double attention =
       1.0 * (c.heads + 2 * c.kv_heads) * c.head_dim * c.hidden + 1.0 * c.heads * c.head_dim * c.hidden;
@@ -118,7 +117,7 @@ class Benchmark {
         100 * flop / least * 1e-12 / options_.peak_tflops, options_.peak_tflops);
   }
 
-  // After this the benchmark is of no more use: its model makes way for the loaded one.
+  // Last: the loaded model replaces the benchmark's.
   void Load() {
     if (options_.load.empty()) return;
     const std::filesystem::path folder = std::filesystem::path(options_.load) / "bench_generate";
@@ -204,17 +203,16 @@ int TimeTransformers(const Options& options) {
 
 int Main(int argc, char** argv) {
   Options options;
-  CLI::App app("How fast the local model samples, on random weights of published shapes");
+  CLI::App app("Sampling speed of the local model, on random weights of published shapes");
   app.add_option("--shape", options.shape, "25M, 0.5B, 1.5B, 7B or 32B")->capture_default_str();
   app.add_option("--device", options.device, "cpu or cuda:N")->capture_default_str();
   app.add_option("--dtype", options.dtype)->check(CLI::IsMember({"bf16", "fp32"}))->capture_default_str();
   app.add_option("--context", options.context, "Tokens before the first, at batch 1")->capture_default_str();
   app.add_option("--tokens", options.tokens, "To decode at batch 1")->capture_default_str();
-  app.add_option("--batch", options.batch, "Sequences at once; 0: leave that out")->capture_default_str();
+  app.add_option("--batch", options.batch, "Sequences at once; 0: skip")->capture_default_str();
   app.add_option("--batch-context", options.batch_context)->capture_default_str();
   app.add_option("--batch-tokens", options.batch_tokens)->capture_default_str();
-  app.add_option("--prompt", options.prompt, "Tokens of the prompt; 0: leave that out")
-      ->capture_default_str();
+  app.add_option("--prompt", options.prompt, "Tokens of the prompt; 0: skip")->capture_default_str();
   app.add_option("--memory-tb-per-s", options.memory_tb_per_s, "The device's, for the bounds")
       ->capture_default_str();
   app.add_option("--peak-tflops", options.peak_tflops, "The device's")->capture_default_str();

@@ -1,5 +1,5 @@
-// bench_gpu: the figures of the GPU environment on the machine it runs on: what a turn costs, how fast texts
-// compile, whether the clock tells the truth, how many candidates an hour. Nothing else should run meanwhile.
+// bench_gpu: the figures of the GPU environment on this machine: cost of a turn, compile times, accuracy of
+// the clock, candidates per hour. Nothing else should run at the same time.
 
 #include <fmt/format.h>
 
@@ -10,7 +10,6 @@
 #include "agent/places.h"
 #include "env/error.h"
 #include "env/process/machine.h"
-#include "tests/bench/bench_compiler.h"
 #include "tests/bench/bench_gpu_parts.h"
 
 namespace kevin {
@@ -23,7 +22,7 @@ constexpr const char* kExamples = R"(Examples:
   bench_gpu --part compile                   needs no GPU
   bench_gpu --part prepare --suite level2 --from level2/40 --seconds 180
                                              reference, inputs and truth of every problem, in slices
-Ends with code 3 where a part needs a GPU and there is none; parts run in the order given. A missed goal is printed and changes no exit code.)";
+Exit code 3 when a part needs a GPU and there is none. Parts run in the order given. A missed goal is printed and does not change the exit code.)";
 
 struct Options {
   std::vector<std::string> parts = {"turn", "compile", "throughput", "clock"};
@@ -45,10 +44,10 @@ void AddOptions(CLI::App* app, Options* options) {
   app->add_option("--at", options->at, "clock: one kernel time only")
       ->check(CLI::IsMember({"5us", "50us", "1ms"}));
   app->add_option("--seconds", options->seconds,
-                  "throughput: how long (30 s); prepare: begin no further problem after so many (no limit)")
+                  "throughput: how long (30 s); prepare: start no further problem after this time (no limit)")
       ->check(CLI::PositiveNumber);
   app->add_option("--suite", options->prepare.suite, "prepare: these problems")->capture_default_str();
-  app->add_option("--from", options->prepare.from, "prepare: begin with this one of them");
+  app->add_option("--from", options->prepare.from, "prepare: start at this problem");
   app->add_option("--size", options->prepare.size, "prepare: size set")->capture_default_str();
   app->add_option("--device", options->device, "cuda:N")
       ->check([](const std::string& device) {
@@ -58,7 +57,7 @@ void AddOptions(CLI::App* app, Options* options) {
   app->add_option("--isolation", options->isolation, "reduced: run kernels even where the sandbox leaks")
       ->check(CLI::IsMember({"full", "reduced"}))
       ->capture_default_str();
-  app->add_flag("--json", options->json, "One JSON object a line on stdout, as soon as it is known");
+  app->add_flag("--json", options->json, "One JSON object a line on stdout, as each is known");
   app->footer(kExamples);
 }
 
@@ -76,7 +75,7 @@ int Report(const Error& error) {
   return static_cast<int>(error.code());
 }
 
-// The exit code. A part that breaks does not keep the next one from running.
+// Returns the exit code. The next part runs after a part that failed.
 int Run(const Options& options, Figures* figures) {
   int code = 0;
   std::unique_ptr<Environment> environment;
@@ -102,7 +101,7 @@ int Run(const Options& options, Figures* figures) {
 }  // namespace kevin
 
 int main(int argc, char** argv) {
-  CLI::App app{"What does judging kernels on this GPU cost, and does its clock tell the truth?"};
+  CLI::App app{"Cost of judging kernels on this GPU, and accuracy of its clock"};
   kevin::Options options;
   kevin::AddOptions(&app, &options);
   CLI11_PARSE(app, argc, argv);

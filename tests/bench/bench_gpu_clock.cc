@@ -5,14 +5,13 @@
 #include <numeric>
 
 #include "env/error.h"
-#include "tests/bench/bench_candidates.h"
-#include "tests/bench/bench_delay.h"
 #include "tests/bench/bench_gpu_parts.h"
+#include "tests/bench/bench_kernels.h"
 
 namespace kevin {
 namespace {
 
-// Sizes that take about these times at the 4 to 4.5 TB/s that an H200 reaches.
+// Sizes that take about these times at the 4 to 4.5 TB/s of an H200.
 struct KernelTime {
   const char* name;
   int64_t elements;
@@ -23,6 +22,37 @@ constexpr KernelTime kTimes[] = {
     {"5us", 1'310'720, 0.06, 0.02}, {"50us", 25'165'824, 0.03, 0.005}, {"1ms", 503'316'480, 0.03, 0.005}};
 
 constexpr int kEvaluationsAProbe = 3;
+
+constexpr int kFirstSteps = 32, kMaxProbes = 12;
+
+// Regula falsi over whole numbers. An end that stays twice in a row counts half (the Illinois rule), else a
+// curve that is flat first and steep later is approached from one side only.
+class Bracket {
+ public:
+  explicit Bracket(double share) : low_off_(-share) {}
+
+  int Next() const {
+    if (high_ == 0) return std::max(kFirstSteps, 2 * low_);
+    const double part = low_off_ / (low_off_ - high_off_);
+    const int next = low_ + static_cast<int>(std::lround(part * (high_ - low_)));
+    return std::clamp(next, low_ + 1, high_ - 1);
+  }
+
+  void Add(int steps, double off) {
+    const bool is_low = off < 0;
+    if (high_ != 0 && is_low == was_low_) (is_low ? high_off_ : low_off_) /= 2;
+    (is_low ? low_ : high_) = steps;
+    (is_low ? low_off_ : high_off_) = off;
+    was_low_ = is_low;
+  }
+
+  bool IsClosed() const { return high_ == low_ + 1; }
+
+ private:
+  int low_ = 0, high_ = 0;  // high_ is 0 until there is one
+  double low_off_, high_off_ = 0;
+  bool was_low_ = true;
+};
 
 struct Tally {
   int measured = 0, others = 0, holds = 0, fast = 0, slow = 0;
@@ -79,7 +109,7 @@ class ClockPart {
     return tally;
   }
 
-  // By the same fixed pairs that are to find the delay, so that whatever hides a part of it is allowed for.
+  // By the same fixed pairs that later look for the delay, so that what hides a part of it is included.
   CalibratedDelay Calibrate(const KernelTime& time, const Problem& problem) {
     const CalibratedDelay delay = CalibrateDelay(time.slower, [&](int steps) {
       const Tally probe = Repeat(problem, DelayedRelu(steps), kEvaluationsAProbe);
@@ -111,7 +141,7 @@ class ClockPart {
                     {"false_pct", share(tally.fast + tally.slow), 1, Goal{true, 5}}}});
   }
 
-  // Without a delay of the planted length, how often it is found means nothing: that has no goal then.
+  // Without a delay of the planted length the share found means nothing and has no goal.
   void AddSlower(const KernelTime& time, const CalibratedDelay& delay, const Tally& tally) {
     const double off = std::abs(delay.slowdown / time.slower - 1);
     const auto found_goal = delay.is_reached ? std::optional(Goal{false, 95}) : std::nullopt;
@@ -158,6 +188,23 @@ class ClockPart {
 };
 
 }  // namespace
+
+CalibratedDelay CalibrateDelay(double share, const std::function<double(int)>& slowdown_of) {
+  CalibratedDelay nearest;
+  Bracket bracket(share);
+  for (int probe = 1; probe <= kMaxProbes && !nearest.is_reached && !bracket.IsClosed(); ++probe) {
+    const int steps = bracket.Next();
+    const double slowdown = slowdown_of(steps), off = slowdown - share;
+    if (nearest.steps == 0 || std::abs(off) < std::abs(nearest.slowdown - share)) {
+      nearest.steps = steps;
+      nearest.slowdown = slowdown;
+      nearest.is_reached = std::abs(off) <= kDelayTolerance * share;
+    }
+    nearest.probes = probe;
+    bracket.Add(steps, off);
+  }
+  return nearest;
+}
 
 void BenchClock(Environment* environment, int repeats, const std::string& only, Figures* figures) {
   ClockPart part(environment, repeats, figures);

@@ -1,15 +1,17 @@
 #pragma once
 // The parts of bench_gpu. Each adds rows to `figures` as they are known; all throw Error when the GPU or an
-// evaluation breaks.
+// evaluation fails.
+
+#include <functional>
+#include <string>
 
 #include "env/environment.h"
 #include "tests/bench/bench_figures.h"
 
 namespace kevin {
 
-// Whole turns after generation, wall clock: correct candidates (the search policy's first kernel, `repeats`
-// texts never seen before), wrong ones and ones that do not compile (5 each), problem by problem at size
-// full.
+// Whole turns after generation, wall clock, problem by problem at size full: `repeats` correct candidates
+// (the search policy's first kernel in new texts), 5 incorrect ones, 5 that do not compile.
 void BenchTurns(Environment* environment, int repeats, Figures* figures);
 
 // Compile times of `repeats` distinct texts of each kind. Needs no GPU.
@@ -20,19 +22,35 @@ void BenchCompile(int repeats, Figures* figures);
 // for all.
 void BenchClock(Environment* environment, int repeats, const std::string& only, Figures* figures);
 
+struct CalibratedDelay {
+  int steps = 0;
+  double slowdown = 0;  // as measured at `steps`; 0.03: 3 % slower
+  int probes = 0;
+  bool is_reached = false;  // `slowdown` is within kDelayTolerance of the wanted share
+};
+
+constexpr double kDelayTolerance = 0.1;  // of the share
+
+// The number of steps by which a kernel is slower by `share`, found by measuring. `slowdown_of` measures the
+// slow-down of a number of steps: 0 at 0 steps, growing with the steps in any shape (a memory-bound kernel
+// hides the first ones). Doubles from 32 steps until the share is passed, then narrows the bracket; stops
+// after 12 probes, or between two adjacent numbers, with the nearest result. Throws what `slowdown_of`
+// throws.
+CalibratedDelay CalibrateDelay(double share, const std::function<double(int)>& slowdown_of);
+
 // Correct level1/19 candidates one after another for `seconds`, while another thread keeps a compile farm
 // busy.
 void BenchThroughput(Environment* environment, double seconds, Figures* figures);
 
 struct PrepareChoice {
   std::string suite = "level1,level2";
-  std::string from;  // begin with this one; empty: with the first
+  std::string from;  // start at this problem; empty: at the first
   std::string size = "full";
-  double seconds = 0;  // begin no further problem after so many; 0: no limit
+  double seconds = 0;  // start no further problem after this time; 0: no limit
 };
 
-// Reference, inputs and fp64 truth of every problem, once: how long it takes and what is then in use. One
-// that does not fit or that torch cannot do is a row too. Names the slowest ten.
+// Reference, inputs and fp64 truth of every problem, once: the time and the memory. A problem that does not
+// fit or that torch cannot compute is a row too. Names the slowest ten.
 void BenchPrepare(Environment* environment, const PrepareChoice& choice, Figures* figures);
 
 }  // namespace kevin

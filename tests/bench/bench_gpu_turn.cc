@@ -4,24 +4,27 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <iterator>
 #include <thread>
 
 #include "env/error.h"
 #include "env/process/machine.h"
 #include "tests/bench/bench_candidates.h"
 #include "tests/bench/bench_compiler.h"
+#include "env/process/seconds_since.h"
 #include "tests/bench/bench_gpu_parts.h"
+#include "tests/bench/bench_kernels.h"
 
 namespace kevin {
 namespace {
 
 constexpr const char* kProblems[] = {"level1/19", "level1/23", "level1/40", "level1/1", "level1/47"};
-constexpr int kFailures = 5;                // of each kind that is wrong
+constexpr int kFailures = 5;                // of each kind of failing candidate
 constexpr double kKernelBenchTurnS = 77.5;  // its own harness, one correct level1/19 at full on an H200
 
 using Clock = std::chrono::steady_clock;
 
-// A part of an identifier that no earlier run of this program has used, so that no cache knows the text.
+// A part of an identifier that no earlier run of this program has used, so that no cache has the text.
 std::string Mark() {
   static const std::string kRun =
       fmt::format("_{:x}_{}_", std::chrono::system_clock::now().time_since_epoch().count(), getpid());
@@ -45,7 +48,7 @@ Turn TimedTurn(Environment* environment, const Problem& problem, const std::stri
   return turn;
 }
 
-// Whether that is what became of it; if not, says so.
+// Whether the turn had this outcome; prints a note if not.
 bool IsExpected(const Problem& problem, const Turn& turn, const std::string& outcome,
                 const Figures& figures) {
   if (OutcomeName(turn.evaluation.outcome) == outcome) return true;
@@ -56,7 +59,7 @@ bool IsExpected(const Problem& problem, const Turn& turn, const std::string& out
 
 struct Turns {
   std::vector<double> wall_s, compile_s, verify_s, measure_s, wait_s, held_s, speedup;
-  int unexpected = 0;  // outcomes; they are in none of the above
+  int unexpected = 0;  // outcomes; they count in none of the above
 };
 
 Turns Repeat(Environment* environment, const Problem& problem, const std::string& source,
@@ -120,7 +123,7 @@ void BenchProblem(Environment* environment, const Problem& problem, int repeats,
                  {"times_held", kKernelBenchTurnS / held_s, 0, Goal{false, kKernelBenchTurnS / 0.3}}}});
 }
 
-// Compiles one text after another until it goes.
+// Compiles one text after another until it is stopped.
 class BusyFarm {
  public:
   BusyFarm() {
@@ -159,6 +162,23 @@ void BenchTurns(Environment* environment, int repeats, Figures* figures) {
   for (const char* id : kProblems) {
     figures->Note(fmt::format("turn: {}, {} texts", id, repeats));
     BenchProblem(environment, problems.Find(id), repeats, figures);
+  }
+}
+
+void BenchCompile(int repeats, Figures* figures) {
+  BenchCompiler compiler;
+  figures->Note(fmt::format("compile: {}, {} texts of each kind", compiler.toolchain().version, repeats));
+  compiler.WarmUp();
+  constexpr double kP50Goals[] = {60, 60, 120};
+  for (size_t i = 0; i < std::size(kP50Goals); ++i) {
+    const CompileSource& source = CompileSources()[i];
+    const BenchCompiler::Times times = compiler.OneAfterAnother(source, repeats);
+    figures->Add({"compile",
+                  source.name,
+                  {{"first_ms", times.first_ms, 1, {}},
+                   {"p50_ms", QuantileOf(times.later_ms, 0.5), 1, Goal{true, kP50Goals[i]}},
+                   {"p90_ms", QuantileOf(times.later_ms, 0.9), 1, {}},
+                   {"worst_ms", QuantileOf(times.later_ms, 1), 1, {}}}});
   }
 }
 

@@ -1,6 +1,5 @@
-// bench_program: what the program itself costs. Prints, for the machine it runs on, the start-up time of
-// commands that need no torch, and where the seconds of a turn go. Usage: bench_program [--turns N]
-// [--problem ID]; `kevin` is the one beside it.
+// bench_program: cost of the program itself. Prints the start-up time of commands that need no torch, and the
+// parts of a turn's time. Usage: bench_program [--turns N] [--problem ID]; the `kevin` beside it is used.
 
 #include <fmt/format.h>
 #include <sys/wait.h>
@@ -73,7 +72,7 @@ void Turns(const std::string& problem, int turns, const std::filesystem::path& f
 }  // namespace kevin
 
 int main(int argc, char** argv) {
-  CLI::App app{"What does the program itself cost on this machine?"};
+  CLI::App app{"Cost of the program itself on this machine"};
   int turns = 8;
   std::string problem = "level1/19";
   app.add_option("--turns", turns, "Turns of the episode")->check(CLI::PositiveNumber)->capture_default_str();

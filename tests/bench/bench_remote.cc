@@ -1,5 +1,5 @@
-// What the client of remote policies adds to a request, and how many streams it carries at once. The server
-// is a mock in this process, so that its share of the processor is in the figures.
+// bench_remote: latency that the client of remote policies adds to a request, and its concurrent streams. The
+// mock server is in this process, so its processor time is in the figures.
 
 #include <fmt/format.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ void PrintTimes(const char* name, const std::vector<double>& seconds) {
              Quantile(seconds, 0.99) * 1e3);
 }
 
-// The curl program, one process and connection for all requests, as it times each itself.
+// The curl program's own times; one process and connection for all requests.
 std::vector<double> CurlTimes(const MockServer& server, const std::string& body, int requests) {
   std::string pattern = (std::filesystem::temp_directory_path() / "bench-remote-XXXXXX").string();
   const std::filesystem::path folder = ::mkdtemp(pattern.data());
@@ -88,7 +88,7 @@ void MeasureLatency(int requests, size_t prompt_bytes) {
   std::string body;
   request.on_attempt = [&](const RequestAttempt& attempt) { body = attempt.request; };
   policy->Complete(request, nullptr, nullptr);
-  // In turns, so that what else the machine does falls on both.
+  // In turns, so that other load of the machine affects both.
   std::vector<double> ours, raw;
   for (int round = 0; round < kRounds; ++round) {
     for (int i = 0; i < requests / kRounds; ++i) {

@@ -1,6 +1,5 @@
-// bench_report: how long reports and attributions take on a big database. Makes one of made-up turns (kept,
-// if
-// --db names it, and used again), then runs the program beside it and prints the seconds of each command.
+// bench_report: time of reports and attributions on a large database. Makes one of made-up turns (kept and used
+// again if --db names it), then runs the program beside it and prints the seconds of each command.
 // Usage: bench_report [--turns 1000000] [--db FILE].
 
 #include <fmt/format.h>
@@ -179,13 +178,14 @@ void Bench(const fs::path& path, int64_t turns, const fs::path& page) {
 }  // namespace kevin
 
 int main(int argc, char** argv) {
-  CLI::App app{"How long do reports and attributions take on a big database?"};
+  CLI::App app{"Time of reports and attributions on a large database"};
   int64_t turns = 1'000'000;
   std::string database;
-  app.add_option("--turns", turns, "Of the database that is made")
+  app.add_option("--turns", turns, "Size of the database that is made")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--db", database, "Keep it here, or use it if it is there (default: a temporary one)");
+  app.add_option("--db", database,
+                 "Keep it in this file, or use this file if it exists (default: a temporary one)");
   CLI11_PARSE(app, argc, argv);
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / fmt::format("kevin-bench-{}", getpid());

@@ -1,4 +1,4 @@
-// What the engine and the server of the local model cost, with a runner that takes no time of its own.
+// bench_serve: cost of the local model's engine and server, with a fake runner whose own time is subtracted.
 
 #include <fmt/format.h>
 
@@ -21,13 +21,13 @@ using Clock = std::chrono::steady_clock;
 
 double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-// The runner's own time does not count.
-class TimedRunner : public StandInRunner {
+// Adds up the runner's own time.
+class TimedRunner : public FakeRunner {
  public:
-  TimedRunner(const Options& options, double* seconds) : StandInRunner(options), seconds_(seconds) {}
+  TimedRunner(const Options& options, double* seconds) : FakeRunner(options), seconds_(seconds) {}
   void Submit(std::span<const SequenceStep> steps) override {
     const auto start = Clock::now();
-    StandInRunner::Submit(steps);
+    FakeRunner::Submit(steps);
     *seconds_ += Seconds(Clock::now() - start);
   }
 
@@ -54,8 +54,8 @@ class OneLetter : public ModelText {
   }
 };
 
-StandInRunner::Options QuickRunner() {
-  StandInRunner::Options options;
+FakeRunner::Options QuickRunner() {
+  FakeRunner::Options options;
   options.shape = {8, 4096, 32, 1 << 14, 256, 2048, 2};
   options.reads_history = false;
   return options;
@@ -87,9 +87,9 @@ void Engines(int batch) {
   fmt::print("engine, batch {}: {:.2f} us a token and sequence\n", batch, 1e6 * own_s / batch / kTokens);
 }
 
-// From sending a chat to its first text, through HTTP and our client; and to all of it, a token at a time.
+// Time of a whole chat of 1 and of 1,000 tokens, through HTTP and Kevin's client, and without HTTP.
 void Latency() {
-  Engine engine(std::make_unique<StandInRunner>(QuickRunner()));
+  Engine engine(std::make_unique<FakeRunner>(QuickRunner()));
   ServedModel model;
   model.name = "letters";
   model.text = std::make_shared<OneLetter>();
@@ -128,7 +128,7 @@ void Latency() {
 }  // namespace kevin::local
 
 int main(int argc, char** argv) {
-  CLI::App app{"What the local model's engine and server cost."};
+  CLI::App app{"Cost of the local model's engine and server"};
   CLI11_PARSE(app, argc, argv);
   for (const int batch : {1, 16, 64, 256}) kevin::local::Engines(batch);
   kevin::local::Latency();

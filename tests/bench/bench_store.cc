@@ -1,12 +1,10 @@
-// How fast the database takes turns, and how soon a collection goes on in a large one. Figures for the
-// README.
+// bench_store: turns per second into the database, and the time to resume a large collection.
 //
-//   bench_store --db FILE --turns 1000000            turns/s with group commit, file size, time to resume
-//   bench_store --db postgresql://... --leases 100000 --workers 8
-//                                                    leases/s, and whether one was given twice
+//   bench_store --db FILE --turns 1000000                           turns/s with group commit, time to resume
+//   bench_store --db postgresql://... --leases 100000 --workers 8   leases/s, and leases given twice
 //
-// A turn is what a language model leaves behind: a prompt of 6 KB of which 2 KB are new, a reply of 2 KB, a
-// kernel of 1.5 KB, its verdict and `--samples` timed halves.
+// A turn is one of a language model: a prompt of 6 KB of which 2 KB are new, a reply of 2 KB, a kernel of 1.5
+// KB, its verdict and `--samples` timed halves.
 
 #include <fmt/format.h>
 #include <sys/wait.h>
@@ -111,7 +109,7 @@ void BenchTurns(const Options& options) {
   const auto opened = OpenCollection(store, episodes + 1);
   LeaseTerms last;
   last.collection = opened.collection, last.device = "bench";
-  if (fork() == 0) {  // one that its worker leaves unfinished
+  if (fork() == 0) {  // an item that its worker leaves unfinished
     Store other = Store::Open(options.database, OpenMode::kWrite);
     last.seconds = 1e6;
     WorkQueue(other).Take(last);
@@ -141,7 +139,7 @@ void BenchTurns(const Options& options) {
              turns / seconds);
 }
 
-// What `kevin collect` does before its first turn, by a process that finds the database as it lies.
+// The work of `kevin collect` before its first turn, in a process that opens an existing database.
 void BenchResume(const Options& options) {
   const auto start = Clock::now();
   Store store = Store::Open(options.database, OpenMode::kWrite);
@@ -155,11 +153,11 @@ void BenchResume(const Options& options) {
   terms.collection = opened.collection, terms.device = "bench", terms.seconds = 0;
   const bool found = queue.Take(terms).has_value();
   fmt::print("resume with {} turns in the database: {:.2f} s (open {:.2f} s; {})\n", usage.turns,
-             Since(start), opened_s, found ? "an item is leased" : "nothing was left");
+             Since(start), opened_s, found ? "an item is leased" : "no item was left");
 }
 
 // Every worker is a process. An item that is given twice shows in its fence, which grows with every lease,
-// and in the sum of what the workers finished.
+// and in the number of finished items.
 void BenchLeases(const Options& options) {
   auto start = Clock::now();
   std::string collection;
@@ -200,11 +198,11 @@ void BenchLeases(const Options& options) {
 
 int Main(int argc, char** argv) {
   Options options;
-  CLI::App app{"Figures of the database"};
+  CLI::App app{"Speed of the database"};
   app.add_option("--db", options.database, "A new file, or the address of an empty database")
       ->capture_default_str();
-  app.add_option("--turns", options.turns, "Append so many turns, then time the resumption");
-  app.add_option("--leases", options.leases, "Lease and finish so many items");
+  app.add_option("--turns", options.turns, "Append this many turns, then time the resumption");
+  app.add_option("--leases", options.leases, "Lease and finish this many items");
   app.add_option("--threads", options.threads, "Episodes at once in one process")->capture_default_str();
   app.add_option("--workers", options.workers, "Processes, for --leases")->capture_default_str();
   app.add_option("--samples", options.samples, "Timed halves of a turn")->capture_default_str();

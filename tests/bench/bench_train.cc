@@ -1,8 +1,8 @@
-// bench_train: how fast the trainer trains, on random weights of published shapes: GRPO updates over packed
-// samples, as tokens a second and as a share of the device's peak (model flops utilisation: 6 operations for
-// each weight and token, 4 where only adapters are trained, the head's for completions only, and attention's;
-// recomputation left out). --transformers also times a plain step of
-// transformers and torch on the same shape and tokens, in a Python of its own afterwards.
+// bench_train: training speed on random weights of published shapes: GRPO updates over packed samples, in
+// tokens per second and as a share of the device's peak. Model flops: 6 operations for each weight and token
+// (4 where only adapters are trained), the head's for completions only, and attention's; recomputation is not
+// counted. --transformers then also times a plain step of transformers and torch on the same shape and
+// tokens, in a Python process of its own.
 
 #include <fmt/format.h>
 
@@ -14,7 +14,6 @@
 #include "env/error.h"
 #include "policies/local/train/trainer.h"
 #include "tests/bench/model_shapes.h"
-#include "tests/bench/run_transformers.h"
 
 namespace kevin {
 namespace {
@@ -103,7 +102,7 @@ int TimeTransformers(const Options& options) {
 
 int Main(int argc, char** argv) {
   Options options;
-  CLI::App app("How fast the trainer trains, on random weights of published shapes");
+  CLI::App app("Training speed on random weights of published shapes");
   app.add_option("--shape", options.shape, "25M, 0.5B, 1.5B, 7B or 32B")->capture_default_str();
   app.add_option("--device", options.device)->capture_default_str();
   app.add_option("--packed-tokens", options.packed_tokens, "Of an update")->capture_default_str();

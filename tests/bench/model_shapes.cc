@@ -1,5 +1,8 @@
 #include "tests/bench/model_shapes.h"
 
+#include <fmt/format.h>
+
+#include <cstdio>
 #include <map>
 
 #include "env/error.h"
@@ -27,6 +30,23 @@ ModelConfig ShapeNamed(const std::string& name) {
   config.head_dim = s.head_dim, config.ffn = s.ffn, config.vocabulary = s.vocabulary;
   config.tied_embeddings = s.tied, config.qkv_bias = true, config.context = 8192, config.rope.theta = 1e6;
   return config;
+}
+
+int RunTransformers(const local::ModelConfig& c, const std::string& script) {
+  const std::string model = fmt::format(
+      "import time, torch\n"
+      "from transformers import Qwen2Config, Qwen2ForCausalLM\n"
+      "config = Qwen2Config(hidden_size={}, num_hidden_layers={}, num_attention_heads={}, "
+      "num_key_value_heads={},\n"
+      "    intermediate_size={}, vocab_size={}, tie_word_embeddings={}, max_position_embeddings=8192)\n"
+      "with torch.device('cuda'):\n"
+      "    torch.set_default_dtype(torch.bfloat16)\n"
+      "    model = Qwen2ForCausalLM(config)\n",
+      c.hidden, c.layers, c.heads, c.kv_heads, c.ffn, c.vocabulary, c.tied_embeddings ? "True" : "False");
+  std::FILE* python = popen("python3 -", "w");
+  if (!python) return 1;
+  std::fputs((model + script).c_str(), python);
+  return pclose(python) == 0 ? 0 : 1;
 }
 
 }  // namespace kevin

@@ -17,7 +17,7 @@ double Now() {
 }
 
 void Require(bool good, const char* what) {
-  if (!good) throw std::logic_error(std::string("stand-in runner: ") + what);
+  if (!good) throw std::logic_error(std::string("fake runner: ") + what);
 }
 
 uint64_t Mix(uint64_t a, uint64_t b) {
@@ -26,7 +26,7 @@ uint64_t Mix(uint64_t a, uint64_t b) {
   return x ^ x >> 32;
 }
 
-std::vector<float> LogitsOf(uint64_t history, const StandInRunner::Options& options) {
+std::vector<float> LogitsOf(uint64_t history, const FakeRunner::Options& options) {
   std::vector<float> logits(static_cast<size_t>(options.shape.vocabulary));
   for (size_t i = 0; i < logits.size(); ++i) {
     const double unit = static_cast<double>(Mix(history, i) >> 11) * 0x1p-53;
@@ -37,17 +37,17 @@ std::vector<float> LogitsOf(uint64_t history, const StandInRunner::Options& opti
 
 }  // namespace
 
-StandInRunner::StandInRunner(Options options, Counts* counts)
+FakeRunner::FakeRunner(Options options, Counts* counts)
     : options_(options),
       counts_(counts),
       cells_(static_cast<size_t>(options.shape.pages) * static_cast<size_t>(options.shape.page_tokens)) {}
 
-void StandInRunner::Submit(std::span<const SequenceStep> steps) {
+void FakeRunner::Submit(std::span<const SequenceStep> steps) {
   Check(steps);
   if (steps_ == options_.fail_at_step) throw Error(ExitCode::kBroken, "the device fell off the bus");
   Step result;
   std::map<int64_t, int32_t> drawn;
-  std::map<size_t, Cell> writes;  // seen by others from the next step on
+  std::map<size_t, Cell> writes;  // visible to other sequences from the next step on
   for (const SequenceStep& step : steps) {
     const SampledToken token = Run(step, &writes);
     if (!step.sample) continue;
@@ -62,7 +62,7 @@ void StandInRunner::Submit(std::span<const SequenceStep> steps) {
   ++steps_;
 }
 
-std::vector<SampledToken> StandInRunner::Wait() {
+std::vector<SampledToken> FakeRunner::Wait() {
   Require(!in_flight_.empty(), "nothing to wait for");
   const Step step = std::move(in_flight_.front());
   in_flight_.pop_front();
@@ -71,16 +71,16 @@ std::vector<SampledToken> StandInRunner::Wait() {
   return step.drawn;
 }
 
-void StandInRunner::CopyPage(int from, int to) {
+void FakeRunner::CopyPage(int from, int to) {
   Require(from >= 0 && from < options_.shape.pages && to >= 0 && to < options_.shape.pages && from != to,
-          "CopyPage of pages that are not there");
+          "CopyPage of pages that do not exist");
   const size_t size = static_cast<size_t>(options_.shape.page_tokens);
   for (size_t i = 0; i < size; ++i)
     cells_[static_cast<size_t>(to) * size + i] = cells_[static_cast<size_t>(from) * size + i];
   if (counts_ != nullptr) ++counts_->copies;
 }
 
-void StandInRunner::Check(std::span<const SequenceStep> steps) const {
+void FakeRunner::Check(std::span<const SequenceStep> steps) const {
   const Shape& shape = options_.shape;
   Require(!steps.empty(), "an empty step");
   Require(static_cast<int>(in_flight_.size()) < shape.steps_in_flight, "too many steps in flight");
@@ -96,24 +96,24 @@ void StandInRunner::Check(std::span<const SequenceStep> steps) const {
             "too few pages");
     for (const int page : step.pages) Require(page >= 0 && page < shape.pages, "no such page");
     Require(!step.tokens.empty() || drawn_before_.count(step.sequence) > 0,
-            "a token that was not drawn in the step before");
+            "a token that was not drawn in the previous step");
     Require(step.processor == nullptr || !step.tokens.empty(), "a processor that cannot know its tokens");
   }
   Require(tokens <= shape.step_tokens, "too many tokens in a step");
 }
 
-size_t StandInRunner::SlotOf(const SequenceStep& step, int position) const {
+size_t FakeRunner::SlotOf(const SequenceStep& step, int position) const {
   const int size = options_.shape.page_tokens;
   const int page = step.pages[static_cast<size_t>(position / size)];
   return static_cast<size_t>(page) * static_cast<size_t>(size) + static_cast<size_t>(position % size);
 }
 
-std::vector<int32_t> StandInRunner::TokensOf(const SequenceStep& step) const {
+std::vector<int32_t> FakeRunner::TokensOf(const SequenceStep& step) const {
   if (step.tokens.empty()) return {drawn_before_.at(step.sequence)};
   return {step.tokens.begin(), step.tokens.end()};
 }
 
-SampledToken StandInRunner::Run(const SequenceStep& step, std::map<size_t, Cell>* writes) {
+SampledToken FakeRunner::Run(const SequenceStep& step, std::map<size_t, Cell>* writes) {
   uint64_t history = 0, read = 0;
   for (int position = 0; options_.reads_history && position < step.position; ++position) {
     const Cell& cell = cells_[SlotOf(step, position)];
@@ -137,9 +137,9 @@ SampledToken StandInRunner::Run(const SequenceStep& step, std::map<size_t, Cell>
   return Sample(logits, step.sampling, position);
 }
 
-std::vector<SampledToken> StandInRunner::TrueAnswer(const Options& options, std::vector<int32_t> prompt,
-                                                    const TokenSampling& sampling, int tokens,
-                                                    const AnswerProcessor& processor) {
+std::vector<SampledToken> FakeRunner::TrueAnswer(const Options& options, std::vector<int32_t> prompt,
+                                                 const TokenSampling& sampling, int tokens,
+                                                 const AnswerProcessor& processor) {
   const size_t prompt_tokens = prompt.size();
   std::vector<SampledToken> answer;
   uint64_t history = 0, read = 0;

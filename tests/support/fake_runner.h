@@ -1,8 +1,8 @@
 #pragma once
 // A ModelRunner without a model, for tests and benchmarks. Its logits are a hash of the tokens so far, which
-// it keeps in pages and reads back through the page tables it is given: a wrong page, a page too early, or
-// one that somebody else wrote to shows as other tokens than TrueAnswer's. It also checks the contract of
-// model_runner.h and throws std::logic_error when it is broken.
+// it stores in pages and reads back through the page tables of each step: an incorrect page table, or a page
+// that another sequence wrote to, gives other tokens than TrueAnswer(). Throws std::logic_error when a caller
+// breaks the contract of model_runner.h. One thread.
 
 #include <deque>
 #include <map>
@@ -12,13 +12,13 @@
 
 namespace kevin::local {
 
-class StandInRunner : public ModelRunner {
+class FakeRunner : public ModelRunner {
  public:
   struct Options {
     Shape shape;
     double spread = 2;            // logits are in [-spread, spread]
-    bool reads_history = true;    // false: logits of the last token alone, which is quick (benchmarks)
-    double step_seconds = 0;      // that a step takes, in the background as on a device
+    bool reads_history = true;    // false: logits of the last token alone, for speed (benchmarks)
+    double step_seconds = 0;      // duration of a step, in the background as on a device
     int fail_at_step = -1;        // Submit throws Error(kBroken)
     int not_finite_at_step = -1;  // all logits of that step are NaN
   };
@@ -26,14 +26,15 @@ class StandInRunner : public ModelRunner {
     int copies = 0;
   };
   // `counts` may be null; it is written by the thread that uses the runner.
-  explicit StandInRunner(Options options, Counts* counts = nullptr);
+  explicit FakeRunner(Options options, Counts* counts = nullptr);
 
   const Shape& GetShape() const override { return options_.shape; }
   void Submit(std::span<const SequenceStep> steps) override;
   std::vector<SampledToken> Wait() override;
   void CopyPage(int from, int to) override;
 
-  // What a runner with these options draws behind `prompt`, worked out without pages, steps or an engine.
+  // The tokens that a runner with these options draws after `prompt`, computed without pages, steps or an
+  // engine.
   static std::vector<SampledToken> TrueAnswer(const Options& options, std::vector<int32_t> prompt,
                                               const TokenSampling& sampling, int tokens,
                                               const AnswerProcessor& processor = {});
@@ -56,9 +57,9 @@ class StandInRunner : public ModelRunner {
   Counts* const counts_;
   std::vector<Cell> cells_;
   std::deque<Step> in_flight_;
-  std::map<int64_t, int32_t> drawn_before_;  // in the step before, by sequence
+  std::map<int64_t, int32_t> drawn_before_;  // in the previous step, by sequence
   int steps_ = 0;
-  double free_at_s_ = 0;  // when the step begun last is over
+  double free_at_s_ = 0;  // end of the latest step
 };
 
 }  // namespace kevin::local

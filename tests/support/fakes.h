@@ -1,6 +1,6 @@
 #pragma once
-// Stand-ins for what is slow or random: an environment that judges by a comment, a policy that answers from a
-// list, a problem without a file, a folder that goes away.
+// Fakes for slow or random parts: an environment that judges by a comment, policies that answer from a list
+// or by a rule, a problem without a file, a temporary folder.
 
 #include <fmt/format.h>
 #include <stdlib.h>
@@ -66,12 +66,12 @@ inline Problem ReluProblem() {
 }
 
 // Judges a candidate by the comment in its first line:
-//   // measured 1.5      right, 1.5 times as fast (interval 1 % to each side)
-//   // wrong | crash | timeout | refused | compile      what they say
-//   // error             throws Error(kBroken)
-// Its `facts` may be replaced by GpuFacts(): a right kernel then has a kernel report and the device's
-// ceilings. `then` holds outcomes for later evaluations of a source, used up one at a time in place of the
-// comment, and `at_size` what comes of every source at a size ("wrong" at "mine/2").
+//   // measured 1.5                                    correct, 1.5 times as fast (interval 1 % to each side)
+//   // wrong | crash | timeout | refused | compile     this outcome
+//   // error                                           throws Error(kBroken)
+// With `facts` = GpuFacts() a correct kernel of a GPU kind has a kernel report and the device's peaks. `then`
+// holds outcomes for later evaluations of a source, each used once in place of the comment; `at_size` gives
+// the outcome of every source at a size ("wrong" at "mine/2").
 class FakeEnvironment : public Environment {
  public:
   Evaluation EvaluateShape(const Problem& problem, const Candidate& candidate,
@@ -130,7 +130,7 @@ class FakeEnvironment : public Environment {
   }
   const EnvironmentFacts& Facts() const override { return facts; }
 
-  std::vector<std::string> calls;  // what was evaluated, in order
+  std::vector<std::string> calls;  // the comments that were evaluated, in order
   std::map<std::string, std::deque<std::string>> then;
   std::map<std::string, std::string> at_size;
   std::function<void(int call)> before_evaluate;  // from 1
@@ -181,7 +181,7 @@ inline EnvironmentFacts GpuFacts() {
   return {"cuda:0: fake", "full", {"cuda", "ptx"}, "full", "Fake GPU, 132 multiprocessors, sm_90a"};
 }
 
-// The whole source for a comment that FakeEnvironment understands.
+// A complete source with a comment of FakeEnvironment.
 inline std::string FakeSource(const std::string& comment) {
   return fmt::format("// {}\nextern \"C\" void launch(const float* x, float* out) {{ out[0] = x[0]; }}\n",
                      comment);
@@ -191,8 +191,8 @@ inline std::string FakeReply(const std::string& comment, const std::string& summ
   return fmt::format("```cpp\n{}```\n{}\n", FakeSource(comment), summary);
 }
 
-// Answers any number of episodes at once: what it says follows from problem, seed and turn alone. Now and
-// then it repeats itself within an episode.
+// Answers any number of episodes at once. The answer depends on problem, seed and turn alone; some answers
+// repeat within an episode.
 class SteadyPolicy : public Policy {
  public:
   explicit SteadyPolicy(int latency_ms = 0) : latency_ms_(latency_ms) {}
@@ -222,6 +222,7 @@ class SteadyPolicy : public Policy {
   const int latency_ms_;
 };
 
+// Answers from a list, in order; throws Error(kBroken) after its end. Keeps the requests. One thread.
 class ScriptedPolicy : public Policy {
  public:
   explicit ScriptedPolicy(std::vector<std::string> replies) : replies_(std::move(replies)) {}

@@ -1,11 +1,29 @@
 #pragma once
-// Texts that are kept in files. KEVIN_UPDATE_GOLDEN=1 in the environment rewrites them; read the diff then.
+// Golden files: texts that a test expects in full. KEVIN_UPDATE_GOLDEN=1 in the environment rewrites them;
+// read the diff then.
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string>
+
+#include "tests/catch.h"
 
 namespace kevin::testing {
 
-// `path` from the root of the source tree. Fails the test when the file says something else.
-void CheckGolden(const std::string& path, const std::string& text);
+// `path` is relative to the root of the source tree. Fails the test when the file differs from `text`.
+inline void CheckGolden(const std::string& path, const std::string& text) {
+  const std::filesystem::path file = std::filesystem::path(KEVIN_SOURCE_DIR) / path;
+  if (std::getenv("KEVIN_UPDATE_GOLDEN") != nullptr) {
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text;
+  }
+  std::ifstream in(file);
+  std::ostringstream expected;
+  expected << in.rdbuf();
+  INFO("golden file " << path << "; KEVIN_UPDATE_GOLDEN=1 rewrites it");
+  CHECK(text == expected.str());
+}
 
 }  // namespace kevin::testing

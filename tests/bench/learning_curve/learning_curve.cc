@@ -1,21 +1,21 @@
-// Learning shown, not asserted: a tiny network with random weights, a toy set of problems, rewards by a fake
-// environment, GRPO as in the Kevin recipe. Prints three curves from the same weights, by what a turn is
-// credited with:
+// Learning curves of a tiny network with random weights on a toy set of problems, with rewards from a formula
+// and GRPO in the Kevin recipe. Prints three curves that start from the same weights and differ in the credit
+// of a turn:
 //
-//   per turn     Kevin's discounted return (gamma 0.4) against those of the same turn number
-//   all turns    the same against those of all turns, as Kevin's paper has it: the last turn, which has no
-//                future to earn from, starts below that mean
+//   per turn     Kevin's discounted return (gamma 0.4), compared with returns of the same turn number
+//   all turns    the same, compared with returns of all turns, as in Kevin's paper: the last turn has no
+//                later rewards and so starts below the mean
 //   trajectory   the sum of the whole episode for each of its turns
 //
 //   learning_curve [--steps N] [--seed S] [--learning-rate X] [--entropy X] [--out DIR] [--check]
 //
 // With --out each curve is a training run in a folder of its own, DIR/per-turn-S, DIR/all-turns-S and
-// DIR/per-trajectory-S, for `kevin report --train`; learning_curve/README.md shows some.
+// DIR/per-trajectory-S, for `kevin report --train`; results are in tests/bench/RESULTS.md.
 //
-// An episode has four turns on one problem. In turn t the policy answers with two of eight tokens; each that
-// is the one that problem and turn ask for (which only trying tells) earns half a point: one point a turn is
-// what can be reached, 1/8 is what chance gives. With --check the exit code says whether per-turn credit
-// reached 90 % and was ahead of the other.
+// An episode has four turns on one problem. In turn t the policy answers with two of eight tokens. Each token
+// that problem and turn expect (found only by trying) earns half a point: the maximum is one point a turn,
+// chance gives 1/8. With --check the exit code is 0 if per-turn credit reached 90 % and ended ahead of
+// trajectory credit.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -102,7 +102,7 @@ const char* NameOf(Credit credit) {
                                        : "per-trajectory";
 }
 
-// Advantages as attribution makes them, problem by problem.
+// Advantages by agent/attribution, problem by problem.
 void AttributeTurns(std::vector<Turn>& turns, Credit credit) {
   const size_t group = static_cast<size_t>(kEpisodes) * kTurns;
   for (size_t start = 0; start < turns.size(); start += group) {
@@ -127,7 +127,7 @@ void AttributeTurns(std::vector<Turn>& turns, Credit credit) {
   }
 }
 
-struct Knobs {
+struct Settings {
   int steps = 240;
   uint64_t seed = 1;
   double learning_rate = 1e-3, entropy_weight = 0.1;
@@ -137,10 +137,10 @@ struct Knobs {
 // The figures of a run's steps, as `kevin report --train` reads them.
 class Metrics {
  public:
-  Metrics(Credit credit, const Knobs& knobs) : steps_(knobs.steps) {
-    if (knobs.output.empty()) return;
+  Metrics(Credit credit, const Settings& settings) : steps_(settings.steps) {
+    if (settings.output.empty()) return;
     const auto folder =
-        std::filesystem::path(knobs.output) / (NameOf(credit) + ("-" + std::to_string(knobs.seed)));
+        std::filesystem::path(settings.output) / (NameOf(credit) + ("-" + std::to_string(settings.seed)));
     std::filesystem::create_directories(folder);
     file_.exceptions(std::ios::failbit);
     file_.open(folder / "metrics.jsonl");
@@ -158,14 +158,14 @@ class Metrics {
   std::ofstream file_;
 };
 
-std::vector<double> Learn(Credit credit, const Knobs& knobs) {
-  const int steps = knobs.steps;
-  const uint64_t seed = knobs.seed;
+std::vector<double> Learn(Credit credit, const Settings& settings) {
+  const int steps = settings.steps;
+  const uint64_t seed = settings.seed;
   TrainOptions options;
   options.loss.constant_tokens = kReply;
   options.loss.correction = Correction::kTruncate;
-  options.loss.entropy_weight = knobs.entropy_weight;
-  options.schedule = {knobs.learning_rate, Decay::kConstant, 0.03, 0};
+  options.loss.entropy_weight = settings.entropy_weight;
+  options.schedule = {settings.learning_rate, Decay::kConstant, 0.03, 0};
   options.adam.max_grad_norm = 0.5;
   options.seed = seed, options.steps = steps;
   ModelOptions model_options;
@@ -175,7 +175,7 @@ std::vector<double> Learn(Credit credit, const Knobs& knobs) {
   Trainer trainer(options, *model, nullptr, *alone);
   std::mt19937_64 random(seed);
   std::vector<double> curve;
-  Metrics metrics(credit, knobs);
+  Metrics metrics(credit, settings);
   for (int step = 1; step <= steps; ++step) {
     std::vector<Turn> turns = Play(*model, random);
     double score = 0;
@@ -198,26 +198,27 @@ int FirstAbove(const std::vector<double>& curve, double level) {
 }
 
 int Main(int argc, char** argv) {
-  at::set_num_threads(1);  // such small products only wait for each other
-  Knobs knobs;
+  at::set_num_threads(1);  // with such small products threads only wait for each other
+  Settings settings;
   bool check = false;
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     if (name == "--check") check = true;
     if (i + 1 >= argc) continue;
-    if (name == "--steps") knobs.steps = std::atoi(argv[i + 1]);
-    if (name == "--seed") knobs.seed = std::strtoull(argv[i + 1], nullptr, 10);
-    if (name == "--learning-rate") knobs.learning_rate = std::atof(argv[i + 1]);
-    if (name == "--out") knobs.output = argv[i + 1];
-    if (name == "--entropy") knobs.entropy_weight = std::atof(argv[i + 1]);
+    if (name == "--steps") settings.steps = std::atoi(argv[i + 1]);
+    if (name == "--seed") settings.seed = std::strtoull(argv[i + 1], nullptr, 10);
+    if (name == "--learning-rate") settings.learning_rate = std::atof(argv[i + 1]);
+    if (name == "--out") settings.output = argv[i + 1];
+    if (name == "--entropy") settings.entropy_weight = std::atof(argv[i + 1]);
   }
-  const int steps = knobs.steps;
+  const int steps = settings.steps;
   const auto start = std::chrono::steady_clock::now();
-  const std::vector<double> turn = Learn(Credit::kPerTurn, knobs), all = Learn(Credit::kAllTurns, knobs),
-                            whole = Learn(Credit::kTrajectory, knobs);
+  const std::vector<double> turn = Learn(Credit::kPerTurn, settings),
+                            all = Learn(Credit::kAllTurns, settings),
+                            whole = Learn(Credit::kTrajectory, settings);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::printf("share of the reachable return, seed %llu\nstep  per turn  all turns  trajectory\n",
-              static_cast<unsigned long long>(knobs.seed));
+              static_cast<unsigned long long>(settings.seed));
   const auto line = [&](int s) {
     const auto i = static_cast<size_t>(s);
     std::printf("%4d  %8.3f  %9.3f  %10.3f\n", s + 1, turn[i], all[i], whole[i]);

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# A tiny model learns from real verdicts, from nothing: records of a teacher's kernels, imitation, then GRPO and
-# Think-Prune-Train online on a CPU. README.md beside this has what came of it.
+# A tiny model with random weights learns from real verdicts: records of a teacher's kernels, imitation, then
+# GRPO and Think-Prune-Train online on a CPU. Results: README.md in this folder and tests/bench/RESULTS.md.
 #
-#   real_loop.sh PROGRAMS OUT        PROGRAMS: build/bin; OUT must not be there
+#   real_loop.sh PROGRAMS OUT        PROGRAMS: build/dev/bin; OUT must not exist
 #
-# GRPO_STEPS, TPT_STEPS, SAMPLES, SFT_STEPS, GRPO_RATE, TPT_RATE and SEED change what is in the README.
+# GRPO_STEPS, TPT_STEPS, SAMPLES, SFT_STEPS, GRPO_RATE, TPT_RATE and SEED change the defaults below.
 set -euo pipefail
 if [ $# -ne 2 ] || [ -e "$2" ]; then
   sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
@@ -37,6 +37,6 @@ online=(--online --suite level1/3,level1/10 --problems-per-step 2 --samples "${S
 "$kevin" train "${online[@]}" --algorithm tpt --out tpt --db tpt.db --steps "${TPT_STEPS:-8}" --eval-every 4 \
   --learning-rate "${TPT_RATE:-2e-4}" --updates 4 2>&1 | tee tpt.log
 "$kevin" report --train grpo --train tpt --html curves.html
-python3 "$here/draw.py" grpo.svg "GRPO from real verdicts" reward "mean score of a turn=grpo" "share that is right=grpo:correct"
+python3 "$here/draw.py" grpo.svg "GRPO from real verdicts" reward "mean score of a turn=grpo" "share of correct turns=grpo:correct"
 python3 "$here/draw.py" tpt.svg "Think-Prune-Train from real verdicts" reward "mean score of a turn=tpt" \
-  "share that is right=tpt:correct"
+  "share of correct turns=tpt:correct"

@@ -1,7 +1,7 @@
-// What the real loop of learning_curve/README.md begins with: a tiny model with random weights, and a teacher
-// that answers some easy problems with short kernels, each time one of four at random: fast, slow, wrong, not
-// compiling. `kevin collect` judges them, `kevin train --algorithm sft` teaches them to the model, and
-// learning online is to find out which of them pay.
+// The start of real_loop.sh: a tiny model with random weights, and a teacher that answers easy problems with
+// short kernels, each time one of four at random: fast, slow, incorrect, not compiling. `kevin collect`
+// judges them, `kevin train --algorithm sft` trains the model on them, and online training then prefers those
+// that pay.
 //
 //   toy_teacher FOLDER [SEED]
 //
@@ -30,8 +30,8 @@ namespace fs = std::filesystem;
 
 constexpr int kEnd = 256;  // the token after the 256 bytes
 
-// The problem's name and, from the second turn on, the beginning of what was said about the last attempt: a
-// model with a token for each byte has no use for the rules.
+// The problem's name and, from the second turn on, the beginning of the feedback on the last attempt: a model
+// with one token for each byte cannot use the rules.
 constexpr const char* kTemplate = R"({%- set text = messages[-1].content -%}
 {%- set name = text.split("\n")[0].replace("Make this operation faster: ", "") -%}
 {%- set before = "" -%}
@@ -43,8 +43,8 @@ constexpr const char* kTemplate = R"({%- set text = messages[-1].content -%}
 {{ before.strip()[:44] }}
 )";
 
-// Four kernels for each problem: fast, slow, wrong, not compiling. They part early, so that a model can
-// choose by few tokens. $R are a product's rows, $C its columns, $K its terms, $A and $B its factors.
+// Four kernels for each problem: fast, slow, incorrect, not compiling. They differ early, so that few tokens
+// decide. $R are a product's rows, $C its columns, $K its terms, $A and $B its factors.
 constexpr const char* kProducts[] = {
     R"(  for (long i = 0; i < $R; ++i) {
     for (long j = 0; j < $C; ++j) c[i * $C + j] = 0;

@@ -4,10 +4,9 @@
 #include <regex>
 
 #include "env/gpu/launch/launch_function.h"
-#include "tests/bench/bench_candidates.h"
-#include "tests/bench/bench_delay.h"
 #include "tests/bench/bench_figures.h"
 #include "tests/bench/bench_gpu_parts.h"
+#include "tests/bench/bench_kernels.h"
 #include "tests/catch.h"
 #include "tests/env/gpu/gpu_fixture.h"
 

@@ -80,7 +80,7 @@ class Listener {
 };
 
 // What an answer must be, from its definition.
-Outcome Expected(const StandInRunner::Options& options, const GenerationRequest& request, int answer,
+Outcome Expected(const FakeRunner::Options& options, const GenerationRequest& request, int answer,
                  int context) {
   TokenSampling sampling = request.sampling;
   sampling.seed = AnswerSeed(sampling.seed, answer);
@@ -88,7 +88,7 @@ Outcome Expected(const StandInRunner::Options& options, const GenerationRequest&
   Outcome expected;
   const auto processor = request.make_processor ? request.make_processor(answer) : AnswerProcessor();
   for (const SampledToken& token :
-       StandInRunner::TrueAnswer(options, request.prompt, sampling, most, processor)) {
+       FakeRunner::TrueAnswer(options, request.prompt, sampling, most, processor)) {
     expected.tokens.push_back(token);
     const auto& stops = request.stop_tokens;
     if (std::find(stops.begin(), stops.end(), token.id) != stops.end()) {
@@ -117,8 +117,8 @@ bool SameTokens(const std::vector<SampledToken>& a, const std::vector<SampledTok
   });
 }
 
-StandInRunner::Options SmallRunner() {
-  StandInRunner::Options options;
+FakeRunner::Options SmallRunner() {
+  FakeRunner::Options options;
   options.shape = {kVocabulary, 200, 4, 200, 8, 32, 2};
   return options;
 }
@@ -147,7 +147,7 @@ AnswerProcessor Forbid(int) {
 }
 
 struct World {
-  StandInRunner::Options options;
+  FakeRunner::Options options;
   std::vector<GenerationRequest> requests;
   std::vector<bool> is_cancelled;
 };
@@ -186,8 +186,8 @@ World RandomWorld(std::mt19937& random) {
 }
 
 // Runs the world on one engine and compares all answers; adds to `sums` what the engine counted.
-void Play(const World& world, std::mt19937& random, EngineStatistics* sums, StandInRunner::Counts* counts) {
-  Engine engine(std::make_unique<StandInRunner>(world.options, counts));
+void Play(const World& world, std::mt19937& random, EngineStatistics* sums, FakeRunner::Counts* counts) {
+  Engine engine(std::make_unique<FakeRunner>(world.options, counts));
   Listener listener;
   for (size_t i = 0; i < world.requests.size(); ++i) {
     const auto number = engine.Submit(world.requests[i], listener.For(i, world.requests[i].answers));
@@ -230,7 +230,7 @@ void Play(const World& world, std::mt19937& random, EngineStatistics* sums, Stan
 
 TEST_CASE("every answer is the true one on thousands of random schedules", "[engine]") {
   EngineStatistics sums;
-  StandInRunner::Counts counts;
+  FakeRunner::Counts counts;
 #ifdef __SANITIZE_ADDRESS__
   constexpr unsigned kRounds = 500;
 #else
@@ -264,8 +264,8 @@ TEST_CASE("answers of one request draw by themselves, the first by the seed as i
 TEST_CASE("answers of one request share their prompt", "[engine]") {
   for (const size_t length : {9u, 12u, 13u, 64u}) {
     std::mt19937 random(1);
-    StandInRunner::Counts counts;
-    Engine engine(std::make_unique<StandInRunner>(SmallRunner(), &counts));
+    FakeRunner::Counts counts;
+    Engine engine(std::make_unique<FakeRunner>(SmallRunner(), &counts));
     Listener listener;
     GenerationRequest request = RequestFor(RandomTokens(length, random), 10, 3);
     request.answers = 4;
@@ -284,7 +284,7 @@ TEST_CASE("answers of one request share their prompt", "[engine]") {
 
 TEST_CASE("a prompt finds what an earlier request left in the cache", "[engine]") {
   std::mt19937 random(1);
-  Engine engine(std::make_unique<StandInRunner>(SmallRunner()));
+  Engine engine(std::make_unique<FakeRunner>(SmallRunner()));
   GenerationRequest first = RequestFor(RandomTokens(21, random), 8, 3);
   Listener one;
   engine.Submit(first, one.For(0, 1));
@@ -305,9 +305,9 @@ TEST_CASE("a prompt finds what an earlier request left in the cache", "[engine]"
 
 TEST_CASE("equal prompts that arrive together are computed once", "[engine]") {
   std::mt19937 random(1);
-  StandInRunner::Options options = SmallRunner();
+  FakeRunner::Options options = SmallRunner();
   options.step_seconds = 0.001;
-  Engine engine(std::make_unique<StandInRunner>(options));
+  Engine engine(std::make_unique<FakeRunner>(options));
   const GenerationRequest request = RequestFor(RandomTokens(100, random), 2, 3);
   Listener listener;
   for (size_t i = 0; i < 8; ++i) engine.Submit(request, listener.For(i, 1));
@@ -317,12 +317,12 @@ TEST_CASE("equal prompts that arrive together are computed once", "[engine]") {
 }
 
 TEST_CASE("decoding goes on while a long prompt is read, and a short one is not behind it", "[engine]") {
-  StandInRunner::Options options = SmallRunner();
+  FakeRunner::Options options = SmallRunner();
   options.shape.context_tokens = 4000;
   options.shape.pages = 2000;
   options.step_seconds = 0.002;
   std::mt19937 random(1);
-  Engine engine(std::make_unique<StandInRunner>(options));
+  Engine engine(std::make_unique<FakeRunner>(options));
   Listener listener;
   std::mutex mutex;
   std::vector<int> order;
@@ -345,9 +345,9 @@ TEST_CASE("decoding goes on while a long prompt is read, and a short one is not 
 }
 
 TEST_CASE("cancelling ends answers soon and frees their pages", "[engine]") {
-  StandInRunner::Options options = SmallRunner();
+  FakeRunner::Options options = SmallRunner();
   options.step_seconds = 0.001;
-  Engine engine(std::make_unique<StandInRunner>(options));
+  Engine engine(std::make_unique<FakeRunner>(options));
   Listener listener;
   GenerationRequest request = RequestFor({1, 2, 3}, 190, 1);
   request.answers = 3;
@@ -365,10 +365,10 @@ TEST_CASE("cancelling ends answers soon and frees their pages", "[engine]") {
 
 TEST_CASE("an engine that ends takes its answers along", "[engine]") {
   Listener listener;
-  StandInRunner::Options options = SmallRunner();
+  FakeRunner::Options options = SmallRunner();
   options.step_seconds = 0.001;
   {
-    Engine engine(std::make_unique<StandInRunner>(options));
+    Engine engine(std::make_unique<FakeRunner>(options));
     for (size_t i = 0; i < 20; ++i) engine.Submit(RequestFor({1, 2, 3}, 190, i), listener.For(i, 1));
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
@@ -376,7 +376,7 @@ TEST_CASE("an engine that ends takes its answers along", "[engine]") {
 }
 
 TEST_CASE("a processor sees the answer so far and decides", "[engine]") {
-  Engine engine(std::make_unique<StandInRunner>(SmallRunner()));
+  Engine engine(std::make_unique<FakeRunner>(SmallRunner()));
   GenerationRequest request = RequestFor({1, 2, 3}, 12, 5);
   request.answers = 2;
   request.make_processor = [](int answer) {
@@ -396,7 +396,7 @@ TEST_CASE("a processor sees the answer so far and decides", "[engine]") {
 }
 
 TEST_CASE("what cannot be asked is refused before anything runs", "[engine]") {
-  Engine engine(std::make_unique<StandInRunner>(SmallRunner()));
+  Engine engine(std::make_unique<FakeRunner>(SmallRunner()));
   const auto refused = [&](GenerationRequest request) {
     try {
       engine.Submit(std::move(request), [](const AnswerPiece&) {});
@@ -422,9 +422,9 @@ TEST_CASE("what cannot be asked is refused before anything runs", "[engine]") {
 }
 
 TEST_CASE("a runner that fails fails its answers, and those to come", "[engine]") {
-  StandInRunner::Options options = SmallRunner();
+  FakeRunner::Options options = SmallRunner();
   options.fail_at_step = 5;
-  Engine engine(std::make_unique<StandInRunner>(options));
+  Engine engine(std::make_unique<FakeRunner>(options));
   Listener listener;
   engine.Submit(RequestFor({1, 2, 3}, 100, 1), listener.For(0, 1));
   const Outcome outcome = listener.Wait()[0][0];
@@ -436,9 +436,9 @@ TEST_CASE("a runner that fails fails its answers, and those to come", "[engine]"
 }
 
 TEST_CASE("logits that are no numbers end their answers, not the engine", "[engine]") {
-  StandInRunner::Options options = SmallRunner();
+  FakeRunner::Options options = SmallRunner();
   options.not_finite_at_step = 3;
-  Engine engine(std::make_unique<StandInRunner>(options));
+  Engine engine(std::make_unique<FakeRunner>(options));
   Listener listener;
   engine.Submit(RequestFor({1, 2, 3}, 100, 1), listener.For(0, 1));
   CHECK(listener.Wait()[0][0].finish == FinishReason::kFailed);
@@ -448,13 +448,13 @@ TEST_CASE("logits that are no numbers end their answers, not the engine", "[engi
 }
 
 // Says whether it was used while it had to stand still.
-class Watched : public StandInRunner {
+class Watched : public FakeRunner {
  public:
   Watched(Options options, std::atomic<int>* uses, std::atomic<int>* changes)
-      : StandInRunner(options), uses_(*uses), changes_(*changes) {}
+      : FakeRunner(options), uses_(*uses), changes_(*changes) {}
   void Submit(std::span<const SequenceStep> steps) override {
     ++uses_;
-    StandInRunner::Submit(steps);
+    FakeRunner::Submit(steps);
   }
   void WeightsChanged() override { ++changes_; }
 
@@ -464,7 +464,7 @@ class Watched : public StandInRunner {
 
 TEST_CASE("while weights change nothing runs, and nothing cached outlives it") {
   std::atomic<int> uses{0}, changes{0};
-  StandInRunner::Options options = SmallRunner();
+  FakeRunner::Options options = SmallRunner();
   options.step_seconds = 0.001;
   Engine engine(std::make_unique<Watched>(options, &uses, &changes));
   std::mt19937 random(7);

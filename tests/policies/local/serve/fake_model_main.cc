@@ -9,13 +9,13 @@
 
 namespace {
 
+using kevin::local::FakeRunner;
 using kevin::local::MadeRunner;
 using kevin::local::RunnerOptions;
-using kevin::local::StandInRunner;
 
-class Suicidal : public StandInRunner {
+class Suicidal : public FakeRunner {
  public:
-  using StandInRunner::StandInRunner;
+  using FakeRunner::FakeRunner;
   std::vector<kevin::local::SampledToken> Wait() override {
     std::fputs("something is wrong\n", stderr);
     std::raise(SIGKILL);
@@ -28,11 +28,11 @@ MadeRunner Make(const RunnerOptions& options, const std::function<void(const std
   if (options.dtype == "float16")
     throw kevin::Error(kevin::ExitCode::kMachine, "the weights need 64 GB, 16 GB are free",
                        "--quantization nf4 fits");
-  StandInRunner::Options runner = kevin::local::test::LettersRunner();
+  FakeRunner::Options runner = kevin::local::test::LettersRunner();
   if (options.context_tokens > 0) runner.shape.context_tokens = options.context_tokens;
   if (options.quantization == "nf4") runner.fail_at_step = 5;
   if (options.quantization == "int8") return {std::make_unique<Suicidal>(runner), "cpu"};
-  return {std::make_unique<StandInRunner>(runner), options.device == "auto" ? "cuda:0" : options.device};
+  return {std::make_unique<FakeRunner>(runner), options.device == "auto" ? "cuda:0" : options.device};
 }
 
 }  // namespace

@@ -21,8 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Served {
-  explicit Served(StandInRunner::Options with = test::LettersRunner(), HttpServerOptions http = {})
-      : options(with), engine(std::make_unique<StandInRunner>(with)), api(engine, test::LettersModel()) {
+  explicit Served(FakeRunner::Options with = test::LettersRunner(), HttpServerOptions http = {})
+      : options(with), engine(std::make_unique<FakeRunner>(with)), api(engine, test::LettersModel()) {
     http.port = 0;
     server = std::make_unique<HttpServer>(api, http);
   }
@@ -35,7 +35,7 @@ struct Served {
     client.extra = R"({"logprobs_mode": "processed_logprobs"})";
     return client;
   }
-  const StandInRunner::Options options;
+  const FakeRunner::Options options;
   Engine engine;
   ModelApi api;
   std::unique_ptr<HttpServer> server;
@@ -55,7 +55,7 @@ void CheckAnswer(const Completion& completion, const Served& served, const Reque
   TokenSampling sampling;
   sampling.temperature = 0.7f;
   sampling.seed = request.sampling.seed;
-  const auto truth = StandInRunner::TrueAnswer(served.options, prompt, sampling, request.sampling.max_tokens);
+  const auto truth = FakeRunner::TrueAnswer(served.options, prompt, sampling, request.sampling.max_tokens);
   CHECK(completion.prompt_token_ids == prompt);
   REQUIRE(!completion.token_ids.empty());
   REQUIRE(completion.token_ids.size() <= truth.size());
@@ -95,7 +95,7 @@ TEST_CASE("our own client gets ids and log-probabilities, by every way it has", 
 }
 
 TEST_CASE("64 streams at once are all whole and share steps", "[serve]") {
-  StandInRunner::Options options = test::LettersRunner();
+  FakeRunner::Options options = test::LettersRunner();
   options.step_seconds = 0.002;
   const Served served(options);
   const auto policy = MakeRemotePolicy(served.Client(TokenMode::kChat, true));
@@ -180,7 +180,7 @@ TEST_CASE("whatever is wrong with a request is answered in OpenAI's form", "[ser
 }
 
 TEST_CASE("a client that hangs up frees its place, streaming or not", "[serve]") {
-  StandInRunner::Options options = test::LettersRunner();
+  FakeRunner::Options options = test::LettersRunner();
   options.step_seconds = 0.005;
   const Served served(options);
   for (const char* stream : {"true", "false"}) {
@@ -206,7 +206,7 @@ TEST_CASE("a client that hangs up frees its place, streaming or not", "[serve]")
 }
 
 TEST_CASE("a server ends at once, whatever is in progress", "[serve]") {
-  StandInRunner::Options options = test::LettersRunner();
+  FakeRunner::Options options = test::LettersRunner();
   options.step_seconds = 0.02;
   auto served = std::make_unique<Served>(options);
   const int fd = Connected(served->server->port());
@@ -222,7 +222,7 @@ TEST_CASE("a server ends at once, whatever is in progress", "[serve]") {
 
 TEST_CASE("an address that is taken is said", "[serve]") {
   const Served served;
-  Engine engine(std::make_unique<StandInRunner>(test::LettersRunner()));
+  Engine engine(std::make_unique<FakeRunner>(test::LettersRunner()));
   ModelApi api(engine, test::LettersModel());
   HttpServerOptions http;
   http.unix_socket = "/no/such/folder/socket";

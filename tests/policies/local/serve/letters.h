@@ -68,8 +68,8 @@ class Letters : public ModelText {
   }
 };
 
-inline StandInRunner::Options LettersRunner() {
-  StandInRunner::Options options;
+inline FakeRunner::Options LettersRunner() {
+  FakeRunner::Options options;
   options.shape = {kLetters, 600, 8, 800, 64, 256, 2};
   return options;
 }

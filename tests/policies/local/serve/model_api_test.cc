@@ -15,8 +15,8 @@ using remote::IntegerAt;
 using remote::TextAt;
 
 struct Server {
-  explicit Server(const StandInRunner::Options& with = test::LettersRunner())
-      : options(with), engine(std::make_unique<StandInRunner>(with)), api(engine, test::LettersModel()) {}
+  explicit Server(const FakeRunner::Options& with = test::LettersRunner())
+      : options(with), engine(std::make_unique<FakeRunner>(with)), api(engine, test::LettersModel()) {}
 
   Reply Ask(const std::string& path, const Json& body) { return api.Answer("POST", path, body.dump()); }
   static std::string BodyOf(const Reply& reply) {
@@ -41,14 +41,14 @@ struct Server {
   std::vector<SampledToken> True(const std::vector<int32_t>& prompt, uint64_t seed, int tokens) const {
     TokenSampling sampling;
     sampling.seed = seed;
-    auto truth = StandInRunner::TrueAnswer(options, prompt, sampling, tokens);
+    auto truth = FakeRunner::TrueAnswer(options, prompt, sampling, tokens);
     for (size_t i = 0; i < truth.size(); ++i) {
       if (truth[i].id == test::kEnd) truth.resize(i + 1);
     }
     return truth;
   }
 
-  const StandInRunner::Options options;
+  const FakeRunner::Options options;
   Engine engine;
   ModelApi api;
 };
@@ -74,7 +74,7 @@ TEST_CASE("a chat is answered with text, ids, both kinds of log-probabilities an
   TokenSampling sampling;
   sampling.seed = 7;
   sampling.temperature = 0.8f;
-  auto truth = StandInRunner::TrueAnswer(server.options, prompt, sampling, 40);
+  auto truth = FakeRunner::TrueAnswer(server.options, prompt, sampling, 40);
   for (const bool drawn_from : {false, true}) {
     body["logprobs_mode"] = drawn_from ? "processed_logprobs" : "raw_logprobs";
     const Json reply = server.AskJson("/v1/chat/completions", body);
@@ -360,7 +360,7 @@ TEST_CASE("tokens and text, models, health and figures", "[serve]") {
 }
 
 TEST_CASE("an engine that fails is said in the stream and by /health", "[serve]") {
-  StandInRunner::Options options = test::LettersRunner();
+  FakeRunner::Options options = test::LettersRunner();
   options.fail_at_step = 3;
   Server server(options);
   Json body = Chat("Hello");
@@ -373,7 +373,7 @@ TEST_CASE("an engine that fails is said in the stream and by /health", "[serve]"
 }
 
 TEST_CASE("a reply that nobody reads any more is cancelled", "[serve]") {
-  StandInRunner::Options options = test::LettersRunner();
+  FakeRunner::Options options = test::LettersRunner();
   options.step_seconds = 0.002;
   Server server(options);
   Json body = Chat("Hello");
