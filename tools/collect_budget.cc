@@ -6,7 +6,6 @@
 #include <cstdlib>
 
 #include "env/error.h"
-#include "tools/policy_flags.h"
 
 namespace kevin {
 namespace {
