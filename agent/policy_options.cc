@@ -33,7 +33,7 @@ RemoteOptions RemoteOptionsFor(const std::string& spec, const PolicyOptions& o) 
   remote.rates = {o.requests_per_minute, o.tokens_per_minute, o.concurrent};
   remote.budget = {o.budget_usd, o.budget_seconds, o.budget_tokens};
   remote.shared_budget = o.shared_budget;
-  remote.tokens = TokenModeOf(o.tokens);
+  remote.token_ids = TokenModeOf(o.token_ids);
   remote.stream = !o.no_stream;
   remote.record = o.record;
   remote.response_cache = o.response_cache;

@@ -15,7 +15,7 @@ namespace kevin {
 struct PolicyOptions {
   // The server
   std::string base_url, key_file, key_variable, ca_file, request_json;
-  std::string tokens = "off";  // "chat", "completions", "generate"
+  std::string token_ids = "off";  // "chat", "completions", "generate"
   bool no_stream = false;
   // Sampling
   std::optional<double> temperature, top_p;

@@ -1,4 +1,4 @@
-# Writes a C++ file that holds every prompt as a string: cmake -DOUT=file -DPROMPTS="a.md;b.md" -P embed.cmake
+# Writes a C++ file with every prompt as a string: cmake -DOUT=file -DPROMPTS="a.md;b.md" -P embed.cmake
 set(entries "")
 set(hashes "")
 foreach(path IN LISTS PROMPTS)
@@ -9,7 +9,7 @@ foreach(path IN LISTS PROMPTS)
   string(APPEND entries "    {\"${name}\", R\"kevin_prompt(${text})kevin_prompt\"},\n")
 endforeach()
 string(SHA256 set_hash "${hashes}")
-file(WRITE ${OUT} "#include \"prompts/embedded.h\"
+file(WRITE ${OUT} "#include \"prompts/prompts.h\"
 
 namespace kevin {
 

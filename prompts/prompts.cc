@@ -6,7 +6,6 @@
 #include <set>
 
 #include "env/error.h"
-#include "prompts/embedded.h"
 
 namespace kevin {
 namespace {

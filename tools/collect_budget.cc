@@ -31,7 +31,7 @@ void AddCollectBudgetOptions(CLI::App* command, CollectBudget* budget) {
       ->check(CLI::PositiveNumber)
       ->excludes(hours);
   command->add_option("--tokens,--budget-tokens", limits.tokens, "The run may use so many tokens")
-      ->check(CLI::PositiveNumber);
+      ->check(TokenBudgetError);
   command
       ->add_option("--dollars,--budget-usd", limits.dollars,
                    "The run may cost so much; needs --prices or --price")

@@ -23,7 +23,7 @@ PolicyOptions OptionsFor(const std::string& name, const std::vector<std::string>
   } else if (local::IsLocalSpec(name)) {
     if (std::none_of(names.begin(), names.end(), remote::IsRemoteSpec)) return its;
     its.base_url = its.key_file = its.key_variable = its.ca_file = "";
-    its.tokens = "off";
+    its.token_ids = "off";
   } else if (std::any_of(names.begin(), names.end(), IsModel)) {
     its = {};
   }

@@ -343,9 +343,10 @@ void AddCommand(CLI::App& app, Action* action, const std::string& name, const st
   if (!o.suite.empty()) suite->capture_default_str();
   CLI::Option* policy =
       command
-          ->add_option("--policy", o.policies,
-                       "search, openai:MODEL, anthropic:MODEL, local:DIR, or replay:EPISODE; "
-                       "repeatable (default search)")
+          ->add_option(
+              "--policy", o.policies,
+              "search, openai:MODEL, openai-responses:MODEL, anthropic:MODEL, local:DIR or replay:EPISODE; "
+              "repeatable (default search)")
           ->allow_extra_args(false);
   CLI::Option* episodes = command->add_option("--episodes", o.spec.episodes, "Of each problem and policy")
                               ->check(CLI::Range(1, 100000))

@@ -73,9 +73,9 @@ void Ask(const RemoteOptions& remote, const CheckOptions& options, const CancelT
 Tried AskForAll(RemoteOptions remote, const CheckOptions& options, const CancelToken* cancel) {
   Tried tried;
   const bool adds_tokens =
-      remote.endpoint.format == remote::Format::kChat && remote.tokens == TokenMode::kNone;
+      remote.endpoint.format == remote::Format::kChat && remote.token_ids == TokenMode::kNone;
   if (adds_tokens) {
-    remote.tokens = TokenMode::kChat;
+    remote.token_ids = TokenMode::kChat;
     try {
       Ask(remote, options, cancel, &tried);
       return tried;
@@ -83,7 +83,7 @@ Tried AskForAll(RemoteOptions remote, const CheckOptions& options, const CancelT
       tried.tokens_refused = tried.attempt.status == 400 || tried.attempt.status == 422;
       if (!tried.tokens_refused) throw;
     }
-    remote.tokens = TokenMode::kNone;
+    remote.token_ids = TokenMode::kNone;
   }
   Ask(remote, options, cancel, &tried);
   return tried;

@@ -284,8 +284,10 @@ void AddRunCommand(CLI::App& app, Action* action) {
   run->add_option("--problem", o.problem, "An id (level1/19) or a TOML file of your own");
   run->add_option("--turns", o.turns, "How many turns; with --continue how many more (default 8)")
       ->check(CLI::Range(1, 10000));
-  run->add_option("--policy", o.policy,
-                  "search, openai:MODEL, anthropic:MODEL, local:DIR, or replay:EPISODE (default search)");
+  run->add_option(
+      "--policy", o.policy,
+      "search, openai:MODEL, openai-responses:MODEL, anthropic:MODEL, local:DIR or replay:EPISODE "
+      "(default search)");
   CLI::Option* from =
       run->add_option("--from", o.from, "Start from this kernel; it is judged first, as turn 0");
   CLI::Option* resume =

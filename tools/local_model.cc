@@ -15,7 +15,7 @@ void RefuseServerOptions(const PolicyOptions& options) {
                                                 {"--key-file", !options.key_file.empty()},
                                                 {"--key-variable", !options.key_variable.empty()},
                                                 {"--ca-file", !options.ca_file.empty()},
-                                                {"--token-ids", options.tokens != "off"}};
+                                                {"--token-ids", options.token_ids != "off"}};
   for (const auto& [name, is_given] : given) {
     if (!is_given) continue;
     throw Error(ExitCode::kBadRequest,

@@ -63,9 +63,10 @@ ChosenPolicy MakePolicy(const std::string& name, Store& store, const PolicyOptio
   if (remote::IsRemoteSpec(name)) return MakeRemote(name, options);
   if (local::IsLocalSpec(name)) return MakeLocal(name, options);
   if (!options.first_given.empty()) {
-    throw Error(ExitCode::kBadRequest,
-                fmt::format("{} is for language models; the policy is {}", options.first_given, name),
-                "leave it out, or use --policy openai:MODEL, anthropic:MODEL or local:DIR");
+    throw Error(
+        ExitCode::kBadRequest,
+        fmt::format("{} is for language models; the policy is {}", options.first_given, name),
+        "omit it, or use --policy openai:MODEL, openai-responses:MODEL, anthropic:MODEL or local:DIR");
   }
   constexpr std::string_view kReplay = "replay:";
   if (name == "search") {

@@ -10,7 +10,7 @@ constexpr const char* kGroup = "A language model's server";
 constexpr const char* kSamplingGroup = "A language model's sampling";
 constexpr const char* kLimitGroup = "A language model's limits and records";
 
-void AddServerOptions(CLI::App* command, PolicyOptions* o, BudgetScope budget) {
+void AddServerOptions(CLI::App* command, PolicyOptions* o) {
   command->add_option("--base-url", o->base_url,
                       "As the vendor's SDK takes it (http://127.0.0.1:8000/v1), or unix:PATH");
   command->add_option("--key-file", o->key_file,
@@ -19,7 +19,7 @@ void AddServerOptions(CLI::App* command, PolicyOptions* o, BudgetScope budget) {
                       "The variable that holds the key: OPENROUTER_API_KEY");
   command->add_option("--ca-file", o->ca_file, "Certificates to trust in place of the system's");
   command
-      ->add_option(budget == BudgetScope::kOfPolicy ? "--token-ids,--tokens" : "--token-ids", o->tokens,
+      ->add_option("--token-ids", o->token_ids,
                    "Ask for token ids and log-probabilities: through chat completions, or with token "
                    "prompts by /completions (vLLM) or /generate (SGLang)")
       ->check(CLI::IsMember({"off", "chat", "completions", "generate"}))
@@ -69,8 +69,8 @@ void AddLimitOptions(CLI::App* command, PolicyOptions* o) {
 void AddBudgetOptions(CLI::App* command, PolicyOptions* o) {
   command->add_option("--budget-usd", o->budget_usd, "Ask for nothing more after this much money")
       ->check(CLI::PositiveNumber);
-  command->add_option("--budget-tokens", o->budget_tokens, "... after this many tokens, in and out")
-      ->check(CLI::PositiveNumber);
+  command->add_option("--budget-tokens,--tokens", o->budget_tokens, "... after this many tokens, in and out")
+      ->check(TokenBudgetError);
   command->add_option("--budget-seconds", o->budget_seconds, "... after this time")
       ->check(CLI::PositiveNumber);
 }
@@ -84,9 +84,16 @@ void AddRecordOptions(CLI::App* command, PolicyOptions* o) {
 
 }  // namespace
 
+std::string TokenBudgetError(const std::string& text) {
+  for (const char* mode : {"off", "chat", "completions", "generate"}) {
+    if (text == mode) return "is a budget, not a mode; write --token-ids " + text;
+  }
+  return CLI::PositiveNumber(text);
+}
+
 void AddPolicyOptions(CLI::App* command, PolicyOptions* options, BudgetScope budget) {
   const auto count_before = command->get_options().size();
-  AddServerOptions(command, options, budget);
+  AddServerOptions(command, options);
   const auto count_server = command->get_options().size();
   AddSamplingOptions(command, options);
   const auto count_sampling = command->get_options().size();

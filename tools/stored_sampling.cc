@@ -14,7 +14,7 @@ namespace {
 // One table for both directions: `act(name, member)` for every option.
 template <typename Options, typename Act>
 void ForEach(Options& o, const Act& act) {
-  act("token-ids", o.tokens);
+  act("token-ids", o.token_ids);
   act("request-json", o.request_json);
   act("temperature", o.temperature);
   act("top-p", o.top_p);

@@ -136,7 +136,7 @@ class Rollout {
       // Whoever has it now goes on from what is stored.
     } catch (const StoreBroken&) {
       throw;
-    } catch (const PolicyGone&) {
+    } catch (const PolicyUnavailable&) {
       queue_.GiveBack(lease);
       throw;
     } catch (const Error& error) {

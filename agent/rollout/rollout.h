@@ -15,7 +15,7 @@
 //   nothing
 //                               else is blamed for it
 //   Error(kBadRequest)          parked: trying again would not help
-//   PolicyGone                  the item goes back; Run throws
+//   PolicyUnavailable           the item goes back; Run throws
 //   the store is broken, or nothing but faults for a while: Run throws, leases run out by themselves
 
 #include <functional>

@@ -251,7 +251,7 @@ LearnBatch BatchMaker::Make(int64_t step) const {
         ExitCode::kBadRequest,
         fmt::format("the {} turns of step {} have no token ids, which {} needs", made.facts.without_tokens,
                     step, algorithm_.name),
-        "collect with a policy that records them (local:DIR, or --tokens with vLLM or SGLang), or use sft");
+        "collect with a policy that records them (local:DIR, or --token-ids with vLLM or SGLang), or use sft");
   }
   return made;
 }

@@ -61,7 +61,7 @@ Completion TrainedPolicy::Complete(const Request& request, const CancelToken* ca
     throw;
   } catch (const Error&) {
     if (const auto death = trainer_.Death())
-      throw PolicyGone(death->code(), death->what(), death->next_step());
+      throw PolicyUnavailable(death->code(), death->what(), death->next_step());
     throw;
   }
   completion.model = VersionedModel(model_, completion.identity.weights_version.value_or(0));

@@ -1,10 +1,147 @@
 #include "policies/remote/answer.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "policies/remote/json.h"
 
 namespace kevin::remote {
+
+// --- Server-sent events ---
+
+bool SseParser::Feed(std::string_view bytes) {
+  progress_ = false;
+  for (const char c : bytes) {
+    if (c == '\n' && after_cr_) {
+      after_cr_ = false;
+      continue;
+    }
+    after_cr_ = c == '\r';
+    if (c == '\n' || c == '\r') {
+      TakeLine();
+    } else {
+      line_ += c;
+    }
+  }
+  return progress_;
+}
+
+void SseParser::Finish() {
+  line_.clear();
+  Dispatch();
+}
+
+void SseParser::TakeLine() {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  std::string_view line = line_;
+  if (at_start_ && line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
+  at_start_ = false;
+  if (line.empty()) {
+    Dispatch();
+  } else if (line.front() == ':') {
+    progress_ = true;
+  } else {
+    const size_t colon = line.find(':');
+    const std::string_view field = line.substr(0, colon);
+    std::string_view value = colon == std::string_view::npos ? "" : line.substr(colon + 1);
+    if (value.starts_with(' ')) value.remove_prefix(1);
+    if (field == "event") name_ = value;
+    if (field == "data") {
+      if (has_data_) data_ += '\n';
+      data_ += value;
+      has_data_ = true;
+    }
+  }
+  line_.clear();
+}
+
+void SseParser::Dispatch() {
+  const SseEvent event{std::move(name_), std::move(data_)};
+  const bool has_data = has_data_;
+  name_.clear();
+  data_.clear();
+  has_data_ = false;
+  if (!has_data) return;
+  progress_ = true;
+  on_event_(event);
+}
+
+// --- Inline reasoning ---
+
+namespace {
+
+constexpr std::string_view kOpen = "<think>", kClose = "</think>";
+bool IsSpace(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
+
+}  // namespace
+
+ThinkSplitter::Pieces ThinkSplitter::Feed(std::string_view piece) {
+  Pieces pieces;
+  for (size_t i = 0; i < piece.size(); ++i) {
+    if (state_ == State::kText) {
+      pieces.text += piece.substr(i);
+      break;
+    }
+    Take(piece[i], &pieces);
+  }
+  return pieces;
+}
+
+void ThinkSplitter::Take(char c, Pieces* pieces) {
+  held_ += c;
+  if (state_ == State::kStart) {
+    size_t blank = 0;
+    while (blank < held_.size() && IsSpace(held_[blank])) ++blank;
+    const std::string_view rest = std::string_view(held_).substr(blank);
+    if (rest == kOpen) {
+      state_ = State::kThinking;
+      held_.clear();
+    } else if (!kOpen.starts_with(rest)) {
+      state_ = State::kText;
+      pieces->text += held_;
+      held_.clear();
+    }
+    return;
+  }
+  if (state_ == State::kAfter) {
+    if (IsSpace(c)) {
+      held_.clear();
+      return;
+    }
+    state_ = State::kText;
+    pieces->text += held_;
+    held_.clear();
+    return;
+  }
+  if (held_ == kClose) {
+    state_ = State::kAfter;
+    held_.clear();
+  }
+  while (!kClose.starts_with(held_)) {
+    pieces->reasoning += held_.front();
+    held_.erase(0, 1);
+  }
+}
+
+ThinkSplitter::Pieces ThinkSplitter::Finish() {
+  Pieces pieces;
+  (state_ == State::kThinking ? pieces.reasoning : pieces.text) = held_;
+  held_.clear();
+  return pieces;
+}
+
+bool SplitUnopenedThought(std::string* text, std::string* reasoning) {
+  const size_t close = text->rfind(kClose);
+  if (close == std::string::npos || text->find(kOpen) < close) return false;
+  size_t begin = close + kClose.size();
+  while (begin < text->size() && IsSpace((*text)[begin])) ++begin;
+  *reasoning = text->substr(0, close) + *reasoning;
+  *text = text->substr(begin);
+  return true;
+}
+
+// --- The answer ---
+
 namespace {
 
 constexpr size_t kMostChoices = 1024;

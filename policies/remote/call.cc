@@ -9,29 +9,29 @@
 namespace kevin::remote {
 namespace {
 
-constexpr double kBytesPerToken = 4;  // roughly, where nobody has counted
+constexpr double kBytesPerToken = 4;  // an estimate, where no count is known
 
 int64_t TokensIn(size_t bytes) { return static_cast<int64_t>(static_cast<double>(bytes) / kBytesPerToken); }
 
-// Where the server's own endpoints are, beside the OpenAI-compatible ones under /v1.
+// The root of the server's own endpoints; the OpenAI-compatible ones are under /v1.
 std::string RootOf(std::string base_url) {
   if (base_url.ends_with("/v1")) base_url.resize(base_url.size() - 3);
   return base_url;
 }
 
-// A place among the requests under way: in the limiter and in the budget.
+// Registers a request under way with the limiter and the budget.
 class Place {
  public:
-  Place(const Shared& shared, int64_t guessed) : shared_(shared), guessed_(guessed) {}
+  Place(const Shared& shared, int64_t estimate) : shared_(shared), estimate_(estimate) {}
   ~Place() {
-    if (in_limiter_) shared_.limiter.Leave(guessed_, tokens_);
+    if (in_limiter_) shared_.limiter.Leave(estimate_, tokens_);
     if (in_budget_) shared_.budget.End(tokens_, usd_);
   }
   Place(const Place&) = delete;
   Place& operator=(const Place&) = delete;
 
   bool Enter(const CancelToken* cancel) {
-    in_limiter_ = shared_.limiter.Enter(guessed_, cancel);
+    in_limiter_ = shared_.limiter.Enter(estimate_, cancel);
     if (!in_limiter_) return false;
     shared_.budget.Begin();
     in_budget_ = true;
@@ -44,13 +44,13 @@ class Place {
 
  private:
   const Shared& shared_;
-  const int64_t guessed_;
+  const int64_t estimate_;
   int64_t tokens_ = 0;
   double usd_ = 0;
   bool in_limiter_ = false, in_budget_ = false;
 };
 
-// Enters the breaker; leaves undecided unless told how it went.
+// Enters the circuit breaker; leaves it undecided unless Decide is called.
 class Circuit {
  public:
   Circuit(CircuitBreaker& breaker, const CancelToken* cancel)
@@ -72,12 +72,12 @@ class Circuit {
   bool decided_ = false;
 };
 
-// A refusal is an answer too: the server is there.
+// A refused request shows that the server works.
 bool ServerWorks(const HttpResponse& response, const std::optional<Failure>& failure) {
   return !failure || failure->remedy != Remedy::kRetry || response.status == 429 || response.status == 409;
 }
 
-// An error status costs nothing, nor does a server that was never reached.
+// An error status costs nothing, nor does a connection that failed.
 bool IsFree(const HttpResponse& response) {
   return (response.status && *response.status >= 300) || response.transport == Transport::kUnreachable ||
          response.transport == Transport::kUntrusted;
@@ -85,22 +85,22 @@ bool IsFree(const HttpResponse& response) {
 
 }  // namespace
 
-void Death::Set(const PolicyGone& error) {
+void PermanentFailure::Set(const PolicyUnavailable& error) {
   const std::lock_guard lock(mutex_);
   if (!error_) error_ = error;
 }
 
-void Death::ThrowIfSet() {
+void PermanentFailure::ThrowIfSet() {
   const std::lock_guard lock(mutex_);
-  if (error_) throw PolicyGone(*error_);
+  if (error_) throw PolicyUnavailable(*error_);
 }
 
-void Death::Remember(const std::string& failure) {
+void PermanentFailure::Remember(const std::string& failure) {
   const std::lock_guard lock(mutex_);
   latest_ = failure;
 }
 
-std::string Death::Latest() {
+std::string PermanentFailure::Latest() {
   const std::lock_guard lock(mutex_);
   return latest_;
 }
@@ -122,7 +122,7 @@ Call::Call(const Shared& shared, const Request& request, const CancelToken* canc
 
 Completion Call::Run() {
   if (Cancelled()) return Cancellation();
-  shared_.death.ThrowIfSet();
+  shared_.permanent_failure.ThrowIfSet();
   Prepare();
   if (auto kept = FromCache()) return *std::move(kept);
   for (int number = 1;; ++number) {
@@ -145,9 +145,9 @@ Completion Call::Run() {
 
 void Call::Prepare() {
   const Endpoint& endpoint = shared_.options.endpoint;
-  const bool own = shared_.options.tokens == TokenMode::kGenerate;
+  const bool own = shared_.options.token_ids == TokenMode::kGenerate;
   url_ = (own ? RootOf(endpoint.base_url) : endpoint.base_url) + shared_.wire.Path();
-  if (own || shared_.options.tokens == TokenMode::kCompletions) context_.prompt_token_ids = Tokenise();
+  if (own || shared_.options.token_ids == TokenMode::kCompletions) context_.prompt_token_ids = Tokenise();
   Json body = shared_.wire.Body(request_, context_);
   if (context_.extra.is_object()) body.merge_patch(context_.extra);
   body_ = body.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -166,7 +166,7 @@ std::vector<int32_t> Call::Tokenise() {
   if (!ids.empty()) return ids;
   const std::string status = response.status ? fmt::format("HTTP {}", *response.status) : response.error;
   throw Error(ExitCode::kBroken, fmt::format("{}: no token ids of the prompt ({})", url, status),
-              "the server must tokenise chats there (vLLM does); else use --tokens chat");
+              "use a server with that endpoint (vLLM, SGLang) or --token-ids chat");
 }
 
 HttpRequest Call::Post(const std::string& url, const std::string& body) const {
@@ -197,24 +197,27 @@ RequestAttempt Call::NewAttempt(int number) const {
 Call::Tried Call::Try(int number) {
   Tried cancelled;
   cancelled.cancelled = true;
-  Place place(shared_, GuessedTokens());
+  Place place(shared_, EstimatedTokens());
   if (!place.Enter(cancel_)) return cancelled;
   Circuit circuit(shared_.breaker, cancel_);
   if (circuit.pass() == CircuitBreaker::Pass::kCancelled) return cancelled;
-  shared_.death.ThrowIfSet();
-  if (circuit.pass() == CircuitBreaker::Pass::kDead)
-    Throw({Remedy::kGiveUp, "the server stays away; the latest failure: " + shared_.death.Latest(), "", {}},
+  shared_.permanent_failure.ThrowIfSet();
+  if (circuit.pass() == CircuitBreaker::Pass::kUnavailable)
+    Throw({Remedy::kGiveUp,
+           "the server is unavailable; the latest failure: " + shared_.permanent_failure.Latest(),
+           "",
+           {}},
           0);
   RequestAttempt attempt = NewAttempt(number);
   Report(attempt);
   Tried tried = Send(&attempt);
-  if (tried.failure) shared_.death.Remember(tried.failure->what);
+  if (tried.failure) shared_.permanent_failure.Remember(tried.failure->what);
   if (!tried.cancelled) circuit.Decide(ServerWorks(tried.response, tried.failure));
   Close(tried, &attempt);
-  const Usage guess{TokensIn(body_.size()), TokensIn(tried.response.body.size()), 0, 0, 0};
-  const Usage used = attempt.usage.value_or(IsFree(tried.response) ? Usage{} : guess);
-  const double guessed_usd = shared_.price != nullptr ? Cost(*shared_.price, used) : 0;
-  place.Used(used.prompt_tokens + used.completion_tokens, attempt.cost_usd.value_or(guessed_usd));
+  const Usage estimate{TokensIn(body_.size()), TokensIn(tried.response.body.size()), 0, 0, 0};
+  const Usage used = attempt.usage.value_or(IsFree(tried.response) ? Usage{} : estimate);
+  const double estimated_usd = shared_.price != nullptr ? Cost(*shared_.price, used) : 0;
+  place.Used(used.prompt_tokens + used.completion_tokens, attempt.cost_usd.value_or(estimated_usd));
   Report(attempt);
   if (tried.completion) {
     tried.completion->cost_usd = cost_known_ ? std::optional(cost_usd_) : std::nullopt;
@@ -224,7 +227,7 @@ Call::Tried Call::Try(int number) {
 }
 
 Call::Tried Call::Send(RequestAttempt* attempt) {
-  ResponseReader reader(shared_.wire, Watched());
+  ResponseReader reader(shared_.wire, ObservedOnText());
   Tried tried;
   tried.response = shared_.http.Send(
       Post(url_, body_), cancel_,
@@ -247,7 +250,7 @@ Call::Tried Call::Send(RequestAttempt* attempt) {
   return tried;
 }
 
-// Fills in how it ended.
+// Adds the result to the attempt.
 void Call::Close(const Tried& tried, RequestAttempt* attempt) {
   const HttpResponse& response = tried.response;
   attempt->outcome = tried.cancelled ? "cancelled" : tried.failure ? "failed" : "answered";
@@ -275,9 +278,9 @@ void Call::Report(const RequestAttempt& attempt) const {
   if (request_.on_attempt) request_.on_attempt(attempt);
 }
 
-// --- Answers that are there already ---
+// --- The response cache ---
 
-// The seed belongs to it where the provider takes none, and so does the turn.
+// Seed and turn are part of the key, although a provider may take neither.
 std::string Call::CacheKey() const {
   return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", shared_.wire.Provider(), url_,
                      shared_.options.endpoint.unix_socket, request_.sampling.seed, request_.task.turn, body_);
@@ -286,7 +289,7 @@ std::string Call::CacheKey() const {
 std::optional<Completion> Call::FromCache() {
   auto response = shared_.cache.Find(CacheKey());
   if (!response) return std::nullopt;
-  ResponseReader reader(shared_.wire, Watched());
+  ResponseReader reader(shared_.wire, ObservedOnText());
   reader.Take(*response, response->body);
   reader.Finish(*response);
   if (FailureOf(*response, reader.answer(), reader.malformed())) return std::nullopt;
@@ -303,7 +306,7 @@ std::optional<Completion> Call::FromCache() {
   return completion;
 }
 
-// --- Failing ---
+// --- Errors ---
 
 ExitCode Call::CodeFor(const Failure& failure) const {
   return failure.remedy == Remedy::kCorrect || failure.remedy == Remedy::kShorten ? ExitCode::kBadRequest
@@ -317,18 +320,18 @@ void Call::Throw(const Failure& failure, int attempts) {
   if (failure.remedy == Remedy::kShorten) throw PromptTooLong(ExitCode::kBadRequest, what, failure.next_step);
   const std::string next_step = !failure.next_step.empty()
                                     ? failure.next_step
-                                    : "what was done is kept; go on with kevin run --continue EPISODE";
+                                    : "completed turns are kept; continue with kevin run --continue EPISODE";
   const bool for_all = failure.remedy == Remedy::kGiveUp || what.find(": HTTP 401") != std::string::npos ||
                        what.find(": HTTP 403") != std::string::npos;
   if (!for_all) throw Error(CodeFor(failure), what, next_step);
-  const PolicyGone gone(CodeFor(failure), what, next_step);
-  shared_.death.Set(gone);
-  throw gone;
+  const PolicyUnavailable unavailable(CodeFor(failure), what, next_step);
+  shared_.permanent_failure.Set(unavailable);
+  throw unavailable;
 }
 
-// --- Small things ---
+// --- Helpers ---
 
-OnText Call::Watched() {
+OnText Call::ObservedOnText() {
   if (!on_text_) return nullptr;
   return [this](const std::string& piece) {
     shown_ = true;
@@ -343,7 +346,7 @@ Completion Call::Cancellation() const {
   return completion;
 }
 
-int64_t Call::GuessedTokens() const {
+int64_t Call::EstimatedTokens() const {
   return TokensIn(body_.size()) + request_.sampling.max_tokens / static_cast<int64_t>(kBytesPerToken);
 }
 

@@ -1,38 +1,35 @@
 #pragma once
-// One Complete of a remote policy: requests, one after the other, until there is an answer or no hope of one.
+// One Complete of a remote policy: requests, one after the other, until one is answered or none can be.
 
 #include <mutex>
 #include <optional>
 #include <random>
 #include <string>
 
-#include "policies/remote/failure.h"
 #include "policies/remote/http_client.h"
 #include "policies/remote/limits.h"
-#include "policies/remote/prices.h"
 #include "policies/remote/remote_policy.h"
-#include "policies/remote/response_cache.h"
-#include "policies/remote/response_reader.h"
+#include "policies/remote/response.h"
 #include "policies/remote/wire.h"
 
 namespace kevin::remote {
 
-// Why no request of this policy can succeed any more, once that is known. Any thread.
-class Death {
+// The error that makes all further requests of a policy fail, once there is one. Any thread.
+class PermanentFailure {
  public:
-  void Set(const PolicyGone& error);
+  void Set(const PolicyUnavailable& error);
   void ThrowIfSet();
-  // The latest failure, which says what a server died of.
+  // The latest failed request: the cause to report when the server becomes unavailable.
   void Remember(const std::string& failure);
   std::string Latest();
 
  private:
   std::mutex mutex_;
-  std::optional<PolicyGone> error_;
+  std::optional<PolicyUnavailable> error_;
   std::string latest_;
 };
 
-// What all calls of a policy have in common; outlives them.
+// The state that all calls of a policy share; outlives them.
 struct Shared {
   const RemoteOptions& options;
   const WireContext& context;
@@ -42,7 +39,7 @@ struct Shared {
   CircuitBreaker& breaker;
   Budget& budget;
   const ResponseCache& cache;
-  Death& death;
+  PermanentFailure& permanent_failure;
   const Price* price;  // null: unknown
 };
 
@@ -53,7 +50,7 @@ class Call {
 
  private:
   struct Tried;
-  void Prepare();  // makes body_; asks the server for the prompt's token ids where they are needed
+  void Prepare();  // sets url_ and body_; gets the prompt's token ids from the server where needed
   std::vector<int32_t> Tokenise();
   std::optional<Completion> FromCache();
   Tried Try(int number);
@@ -67,10 +64,10 @@ class Call {
   HttpRequest Post(const std::string& url, const std::string& body) const;
   RequestAttempt NewAttempt(int number) const;
   std::string CacheKey() const;
-  OnText Watched();
+  OnText ObservedOnText();
   bool Cancelled() const { return cancel_ != nullptr && *cancel_; }
   Completion Cancellation() const;
-  int64_t GuessedTokens() const;
+  int64_t EstimatedTokens() const;
 
   const Shared& shared_;
   const Request& request_;
@@ -78,7 +75,7 @@ class Call {
   const OnText& on_text_;
   WireContext context_;
   std::string url_, body_;
-  bool shown_ = false;  // on_text_ got something that may have to be taken back
+  bool shown_ = false;  // on_text_ has received text that a further attempt must withdraw
   double cost_usd_ = 0;
   bool cost_known_ = true;
   std::mt19937_64 random_;

@@ -44,7 +44,7 @@ std::string Variable(const std::string& name) {
 
 [[noreturn]] void ThrowBadUrl(const std::string& url, const std::string& why) {
   throw Error(ExitCode::kBadRequest, fmt::format("base URL {}: {}", url, why),
-              "give one such as http://127.0.0.1:8000/v1 or unix:/run/model.sock with --base-url");
+              "write for example --base-url http://127.0.0.1:8000/v1 or --base-url unix:/run/model.sock");
 }
 
 void SetBase(std::string base, const Vendor& vendor, Endpoint* endpoint) {
@@ -62,7 +62,7 @@ void SetBase(std::string base, const Vendor& vendor, Endpoint* endpoint) {
   const size_t host = base.find("//") + 2;
   if (host >= base.size() || base[host] == '/') ThrowBadUrl(base, "it names no host");
   for (const char c : base) {
-    if (static_cast<unsigned char>(c) <= ' ') ThrowBadUrl(base, "it holds a blank or a line end");
+    if (static_cast<unsigned char>(c) <= ' ') ThrowBadUrl(base, "it contains a space or a line end");
   }
   if (base.substr(host, base.find('/', host) - host).find('@') != std::string::npos)
     ThrowBadUrl("with a name or password", "it would be stored and shown");
@@ -73,7 +73,7 @@ void SetBase(std::string base, const Vendor& vendor, Endpoint* endpoint) {
   if (!endpoint->is_vendors_own) endpoint->given_base = base;
 }
 
-// The part after the last '@' that begins like a URL; model names may hold an '@' too.
+// The position of the '@' before a URL; model names may contain an '@' too.
 size_t FindBase(const std::string& spec) {
   for (const char* start : {"@http://", "@https://", "@unix:"}) {
     if (const size_t at = spec.find(start); at != std::string::npos) return at;
@@ -88,14 +88,14 @@ size_t FindBase(const std::string& spec) {
 
 std::string ReadKeyFile(const std::filesystem::path& path) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) ThrowKeyFile(path, std::strerror(errno), "give a file that holds the key with --key-file");
+  if (file < 0) ThrowKeyFile(path, std::strerror(errno), "pass a file with the key with --key-file");
   struct stat info {};
   std::array<char, 4096> buffer{};
   const bool known = fstat(file, &info) == 0;
   const ssize_t length = read(file, buffer.data(), buffer.size());
   close(file);
   if (!known || !S_ISREG(info.st_mode))
-    ThrowKeyFile(path, "is no ordinary file", "give a file that holds the key");
+    ThrowKeyFile(path, "is not a regular file", "pass a file with the key with --key-file");
   if ((info.st_mode & 077) != 0) ThrowKeyFile(path, "others may read it", "chmod 600 " + path.string());
   std::string key(buffer.data(), length > 0 ? static_cast<size_t>(length) : 0);
   while (!key.empty() && std::isspace(static_cast<unsigned char>(key.back()))) key.pop_back();
@@ -106,8 +106,8 @@ std::string ReadKeyFile(const std::filesystem::path& path) {
 void CheckKey(const std::string& key) {
   for (const char c : key) {
     if (static_cast<unsigned char>(c) > ' ' && static_cast<unsigned char>(c) < 127) continue;
-    throw Error(ExitCode::kBadRequest, "the API key holds a blank, a line end or another odd character",
-                "one line, nothing but the key");
+    throw Error(ExitCode::kBadRequest, "the API key contains a space, a line end or a non-ASCII character",
+                "store the key alone, on one line");
   }
 }
 
@@ -148,20 +148,20 @@ std::string FindKey(const Endpoint& endpoint, const std::filesystem::path& key_f
     key = Variable(key_variable);
     if (key.empty()) {
       throw Error(ExitCode::kBadRequest, fmt::format("the variable {} is not set", key_variable),
-                  fmt::format("export {}=... or leave --key-variable out", key_variable));
+                  fmt::format("export {}=... or omit --key-variable", key_variable));
     }
   }
   if (key.empty()) key = Variable(vendor.key_variable);
   if (key.empty() && endpoint.is_vendors_own) {
     throw Error(ExitCode::kBadRequest, fmt::format("no API key for {}", endpoint.base_url),
-                fmt::format("export {}=..., or give a private file with --key-file", vendor.key_variable));
+                fmt::format("export {}=..., or pass a private file with --key-file", vendor.key_variable));
   }
   CheckKey(key);
   return key;
 }
 
 std::string WithoutKey(std::string text, const std::string& key) {
-  if (key.size() < 4) return text;  // too short to be a secret, and it would be found everywhere
+  if (key.size() < 4) return text;  // too short to be a secret, and present in any text
   for (size_t at = text.find(key); at != std::string::npos; at = text.find(key, at))
     text.replace(at, key.size(), "[key]");
   return text;

@@ -1,5 +1,5 @@
 #pragma once
-// Where a policy's requests go and with what key, from its spec and the environment.
+// The server and the key of a remote policy, from its spec ("openai:gpt-5-mini"), options and environment.
 
 #include <filesystem>
 #include <string>
@@ -10,32 +10,33 @@ namespace kevin::remote {
 
 // `provider:MODEL` or `provider:MODEL@BASE`, with provider openai, openai-responses or anthropic. BASE is a
 // base URL as the vendor's own SDK takes it (OpenAI's ends in /v1, Anthropic's does not), or unix:PATH for a
-// server on a Unix socket, which is asked as if it were at http://localhost/v1 (Anthropic: http://localhost).
+// server on a Unix socket, addressed as http://localhost/v1 (Anthropic: http://localhost).
 struct Endpoint {
   Format format = Format::kChat;
   std::string provider, model;
   std::string base_url;         // without a slash at the end
   std::string unix_socket;      // empty: TCP
-  bool is_vendors_own = false;  // nothing but the vendor's own address
-  std::string given_base;       // as a spec has it after '@'; empty: the vendor's own
+  bool is_vendors_own = false;  // the vendor's own address
+  std::string given_base;       // the part of the spec after '@'; empty: the vendor's own
 
-  std::string Spec() const;  // the policy's name; leads here again whatever the environment says
+  std::string Spec() const;  // the policy's name; names the same endpoint in any environment
 };
 
 bool IsRemoteSpec(const std::string& spec);
 
-// `base_url` (--base-url) goes before the spec's own, and that before OPENAI_BASE_URL or ANTHROPIC_BASE_URL.
-// Throws Error(kBadRequest), among others for a URL that carries a name and password or a query.
+// The base URL is the first of: `base_url` (--base-url), the spec's own, OPENAI_BASE_URL or
+// ANTHROPIC_BASE_URL, the vendor's. Throws Error(kBadRequest), also for a URL with a user name, a password or
+// a query.
 Endpoint ParseSpec(const std::string& spec, const std::string& base_url);
 
-// The key, from the first of: `key_file` (must be nobody else's to read), the variable named `key_variable`,
-// the provider's usual ones (OPENAI_API_KEY, ANTHROPIC_API_KEY). Empty when there is none and the server is
-// not the vendor's own. Throws Error(kBadRequest) when a key is missing or a file is open to others. A key is
-// kept in memory only.
+// The key, from the first of: `key_file` (readable by its owner only), the variable named `key_variable`, the
+// provider's usual one (OPENAI_API_KEY, ANTHROPIC_API_KEY). Empty when there is none and the server is not
+// the vendor's own. Throws Error(kBadRequest) when a key is missing or others may read the file. A key is
+// kept in memory only: never stored, printed or put on a command line.
 std::string FindKey(const Endpoint& endpoint, const std::filesystem::path& key_file,
                     const std::string& key_variable);
 
-// `text` with every occurrence of the key blotted out.
+// `text` with every occurrence of the key replaced by "[key]".
 std::string WithoutKey(std::string text, const std::string& key);
 
 }  // namespace kevin::remote

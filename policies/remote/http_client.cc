@@ -1,5 +1,7 @@
 #include "policies/remote/http_client.h"
 
+#include <curl/curl.h>
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,19 +13,83 @@
 #include <filesystem>
 #include <mutex>
 
-#include "policies/remote/curl_api.h"
+#include "env/error.h"
 
 namespace kevin::remote {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kPollMs = 200;         // how long a cancel may go unnoticed
-constexpr double kEndGraceS = 0.25;  // for the end of a response that is complete already
+constexpr int kPollMs = 200;         // the longest delay of a cancellation
+constexpr double kEndGraceS = 0.25;  // for the end of a response whose answer is complete
 constexpr size_t kIdleConnections = 512;
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// libcurl, loaded at the first request: its forty libraries would take longer to start than all the rest of a
+// program.
+struct CurlApi {
+  decltype(&::curl_global_init) global_init;
+  decltype(&::curl_easy_init) easy_init;
+  decltype(&::curl_easy_cleanup) easy_cleanup;
+  decltype(&::curl_easy_reset) easy_reset;
+  CURLcode (*easy_setopt)(CURL*, CURLoption, ...);
+  decltype(&::curl_easy_strerror) easy_strerror;
+  decltype(&::curl_multi_init) multi_init;
+  decltype(&::curl_multi_cleanup) multi_cleanup;
+  decltype(&::curl_multi_add_handle) multi_add_handle;
+  decltype(&::curl_multi_remove_handle) multi_remove_handle;
+  decltype(&::curl_multi_perform) multi_perform;
+  decltype(&::curl_multi_poll) multi_poll;
+  decltype(&::curl_multi_info_read) multi_info_read;
+  decltype(&::curl_slist_append) slist_append;
+  decltype(&::curl_slist_free_all) slist_free_all;
+  decltype(&::curl_getdate) getdate;
+};
+
+[[noreturn]] void ThrowUnusable(const std::string& why) {
+  throw Error(ExitCode::kMachine, "libcurl, which sends HTTP requests, is not usable: " + why,
+              "install it: apt-get install libcurl4");
+}
+
+template <class Function>
+void LoadFunction(void* library, const char* name, Function* function) {
+  *function = reinterpret_cast<Function>(dlsym(library, name));
+  if (*function == nullptr) ThrowUnusable(std::string("it lacks ") + name);
+}
+
+CurlApi LoadCurl() {
+  void* library = nullptr;
+  for (const char* name : {"libcurl.so.4", "libcurl-gnutls.so.4"}) {
+    if (library == nullptr) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  }
+  if (library == nullptr) ThrowUnusable(dlerror());
+  CurlApi api{};
+  LoadFunction(library, "curl_global_init", &api.global_init);
+  LoadFunction(library, "curl_easy_init", &api.easy_init);
+  LoadFunction(library, "curl_easy_cleanup", &api.easy_cleanup);
+  LoadFunction(library, "curl_easy_reset", &api.easy_reset);
+  LoadFunction(library, "curl_easy_setopt", &api.easy_setopt);
+  LoadFunction(library, "curl_easy_strerror", &api.easy_strerror);
+  LoadFunction(library, "curl_multi_init", &api.multi_init);
+  LoadFunction(library, "curl_multi_cleanup", &api.multi_cleanup);
+  LoadFunction(library, "curl_multi_add_handle", &api.multi_add_handle);
+  LoadFunction(library, "curl_multi_remove_handle", &api.multi_remove_handle);
+  LoadFunction(library, "curl_multi_perform", &api.multi_perform);
+  LoadFunction(library, "curl_multi_poll", &api.multi_poll);
+  LoadFunction(library, "curl_multi_info_read", &api.multi_info_read);
+  LoadFunction(library, "curl_slist_append", &api.slist_append);
+  LoadFunction(library, "curl_slist_free_all", &api.slist_free_all);
+  LoadFunction(library, "curl_getdate", &api.getdate);
+  if (api.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) ThrowUnusable("it cannot be initialised");
+  return api;
+}
+
+const CurlApi& Curl() {
+  static const CurlApi api = LoadCurl();
+  return api;
 }
 
 struct EasyDeleter {
@@ -48,7 +114,7 @@ HeaderList MakeList(const std::vector<std::string>& lines) {
   return list;
 }
 
-// The system's bundle is not where libcurl was built to look when the program came from another system.
+// The built-in path of libcurl is that of the system that built the program; this system's may differ.
 std::string FindCaFile(const std::string& given) {
   if (!given.empty()) return given;
   for (const char* name : {"CURL_CA_BUNDLE", "SSL_CERT_FILE"}) {
@@ -84,7 +150,7 @@ Transport TransportOf(CURLcode code) {
 
 }  // namespace
 
-// A connection that goes on being used: its multi handle holds the socket between requests.
+// A reusable connection: its multi handle keeps the socket open between requests.
 struct Connection {
   std::unique_ptr<CURLM, MultiDeleter> multi{Curl().multi_init()};
   std::unique_ptr<CURL, EasyDeleter> easy{Curl().easy_init()};
@@ -260,7 +326,7 @@ HttpClient::~HttpClient() = default;
 
 HttpResponse HttpClient::Send(const HttpRequest& request, const CancelToken* cancel, const OnBody& on_body) {
   HttpRequest whole = request;
-  whole.headers.push_back("expect:");  // no waiting for a go-ahead before long bodies
+  whole.headers.push_back("expect:");  // long bodies are sent without waiting for status 100
   auto connection = pool_->Take();
   if (!connection->easy || !connection->multi) throw std::bad_alloc();
   Transfer transfer(limits_, whole, on_body);

@@ -3,7 +3,7 @@
 namespace kevin::remote {
 namespace {
 
-// The length of the UTF-8 sequence at `at`; 0 when there is none. Surrogates and overlong forms are none.
+// The length of the UTF-8 sequence at `at`; 0 when it is invalid, as surrogates and overlong forms are.
 size_t SequenceLength(std::string_view text, size_t at) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned first = byte(at), second = byte(at + 1);
@@ -35,7 +35,8 @@ std::string ReplaceBadBytes(std::string_view text, const Replace& replace) {
   return good;
 }
 
-// Byte 0xNN as U+10FFNN, of the last private-use plane, which nobody sends: F4 8F BE or BF, then 80 to BF.
+// Byte 0xNN as U+10FFNN, of the last private-use plane, which servers do not send: F4 8F BE or BF, then 80 to
+// BF.
 std::string Escaped(unsigned char byte) {
   return {'\xF4', '\x8F', static_cast<char>(0xBC | (byte >> 6)), static_cast<char>(0x80 | (byte & 0x3F))};
 }

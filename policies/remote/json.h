@@ -1,5 +1,6 @@
 #pragma once
-// JSON from servers, which may be anything: fields that are missing, null or of another type read as nothing.
+// JSON from servers. Its content is not trusted: a field that is missing, null or of another type reads as
+// absent. All functions are pure.
 
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,17 +11,17 @@ namespace kevin::remote {
 
 using Json = nlohmann::ordered_json;  // keeps the order of fields: equal requests are equal bytes
 
-// nullopt for what is no JSON. A server that cuts a character in two between two strings sends bytes that are
-// no UTF-8; each such byte comes back from RestoreBytes as it was, so that the halves join again.
+// nullopt for text that is not JSON. A server that splits a UTF-8 sequence between two strings sends invalid
+// bytes; they are accepted, and RestoreBytes returns each such byte unchanged, so that the parts join again.
 std::optional<Json> ParseJson(std::string_view text);
 std::string RestoreBytes(const std::string& text);
 
-// Bytes that are no UTF-8 become U+FFFD.
+// Invalid bytes become U+FFFD.
 std::string ValidUtf8(const std::string& text);
 
-// The field, or null where `json` is no object or lacks it.
+// The field, or null where `json` is not an object or lacks it.
 const Json& At(const Json& json, const char* name);
-std::string TextAt(const Json& json, const char* name);
+std::string TextAt(const Json& json, const char* name);  // with RestoreBytes; empty when absent
 std::optional<int64_t> IntegerAt(const Json& json, const char* name);
 std::optional<double> NumberAt(const Json& json, const char* name);
 

@@ -1,9 +1,12 @@
 #pragma once
-// What holds requests back: the provider's rates, an outage, the person's budget. All three are shared by
-// every thread of a policy, and any thread may call them.
+// What limits the requests of a policy: the provider's rates (Limiter), an outage (CircuitBreaker), the
+// user's budget (Budget), and the prices that a budget in dollars needs (PriceTable). The first three are
+// shared by all threads of a policy; their functions may be called from any thread.
 
 #include <chrono>
 #include <condition_variable>
+#include <filesystem>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -17,13 +20,13 @@ struct Rates {  // 0: unlimited
   int concurrent = 0;
 };
 
-// Spreads requests and tokens over time; ten seconds' worth may go at once.
+// Distributes requests and tokens over time. A burst may use the quota of ten seconds.
 class Limiter {
  public:
   explicit Limiter(const Rates& rates);
-  // Waits for a place for a request of about `tokens`. False: cancelled while waiting.
+  // Waits for permission to send a request of about `tokens`. False: cancelled while waiting.
   bool Enter(int64_t tokens, const CancelToken* cancel);
-  // The request has ended; it came to `actual` tokens.
+  // The request has ended and took `actual` tokens; `tokens` as for Enter.
   void Leave(int64_t tokens, int64_t actual);
 
  private:
@@ -43,22 +46,22 @@ class Limiter {
 };
 
 struct OutageOptions {
-  int failures = 10;      // in a row, over all threads, that open the circuit
-  double wait_s = 5;      // until one request tries again; doubles with each that fails
-  double longest_s = 60;  // but not beyond this
-  int tries = 6;          // that fail in a row until the server counts as dead
+  int failures = 10;      // consecutive ones, over all threads, that open the circuit
+  double wait_s = 5;      // before the first probe; doubles with each probe that fails
+  double longest_s = 60;  // at most
+  int tries = 6;          // consecutive probes that fail before the server counts as unavailable
 };
 
-// When request after request fails, the others wait while one at a time tries whether the server is back.
+// A circuit breaker: while it is open, one request at a time probes the server and all others wait.
 class CircuitBreaker {
  public:
   explicit CircuitBreaker(const OutageOptions& options) : options_(options) {}
 
-  enum class Pass { kGo, kTry, kCancelled, kDead };
+  enum class Pass { kGo, kTry, kCancelled, kUnavailable };
   Pass Enter(const CancelToken* cancel);
   void Succeeded();
   void Failed(Pass pass);     // kGo or kTry
-  void Undecided(Pass pass);  // cancelled, or it failed for a reason of its own
+  void Undecided(Pass pass);  // cancelled, or a failure that says nothing about the server
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -77,14 +80,14 @@ struct BudgetOptions {
   std::optional<int64_t> tokens;
 };
 
-// Counts from when it is made. What is under way counts with what one request took on average so far, so that
-// a limit is passed by little, if at all.
+// Counts money, tokens and time since its construction. A request under way counts as the average of those
+// that have ended, so that a limit is exceeded by little, if at all.
 class Budget {
  public:
   explicit Budget(const BudgetOptions& options) : options_(options) {}
   void Begin();  // a request; throws BudgetReached when it must not be sent
   void End(int64_t tokens, double usd);
-  void Add(int requests, int64_t tokens, double usd);  // that ended before this was made
+  void Add(int requests, int64_t tokens, double usd);  // that ended before construction
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -96,7 +99,34 @@ class Budget {
   int ended_ = 0, under_way_ = 0;
 };
 
-// Sleeps; false when cancelled before the time is over.
+// Sleeps; false when cancelled earlier.
 bool SleepUnlessCancelled(double seconds, const CancelToken* cancel);
+
+struct Price {
+  double input = 0, output = 0;  // US dollars per token
+  std::optional<double> cached_input, cache_write, reasoning;
+  // Longer prompts, in tokens, have other prices.
+  std::optional<int64_t> long_prompt;
+  double long_input = 0, long_output = 0;
+  std::optional<int64_t> max_input_tokens, max_output_tokens;
+};
+
+// A file in the schema of LiteLLM's model_prices_and_context_window.json: one object per model with
+// input_cost_per_token, output_cost_per_token and so on, in US dollars.
+class PriceTable {
+ public:
+  PriceTable() = default;
+  // Throws Error(kBadRequest) when the file is missing or has another schema.
+  static PriceTable Read(const std::filesystem::path& path);
+
+  // Looks for the model's name, then "provider/model"; a dated name ("gpt-5-2025-08-07") that the table lacks
+  // is looked up without its date. Null: unknown.
+  const Price* Find(const std::string& provider, const std::string& model) const;
+
+ private:
+  std::map<std::string, Price> prices_;
+};
+
+double Cost(const Price& price, const Usage& usage);  // in US dollars
 
 }  // namespace kevin::remote

@@ -17,8 +17,8 @@ using remote::IntegerAt;
 using remote::Json;
 
 Format FormatFor(const RemoteOptions& options) {
-  if (options.tokens == TokenMode::kCompletions) return Format::kCompletions;
-  if (options.tokens == TokenMode::kGenerate) return Format::kGenerate;
+  if (options.token_ids == TokenMode::kCompletions) return Format::kCompletions;
+  if (options.token_ids == TokenMode::kGenerate) return Format::kGenerate;
   return options.endpoint.format;
 }
 
@@ -26,13 +26,13 @@ remote::WireContext ContextFor(const RemoteOptions& options) {
   remote::WireContext context;
   context.model = options.endpoint.model;
   context.is_vendors_own = options.endpoint.is_vendors_own;
-  context.wants_tokens = options.tokens != TokenMode::kNone;
+  context.wants_tokens = options.token_ids != TokenMode::kNone;
   context.stream = options.stream;
   if (options.extra.empty()) return context;
   const auto extra = remote::ParseJson(options.extra);
   if (!extra || !extra->is_object()) {
-    throw Error(ExitCode::kBadRequest, "the extra fields of requests are no JSON object",
-                R"(give one such as --request-json '{"chat_template_kwargs": {"enable_thinking": false}}')");
+    throw Error(ExitCode::kBadRequest, "the extra fields of requests (--request-json) are not a JSON object",
+                R"(write for example --request-json '{"chat_template_kwargs": {"enable_thinking": false}}')");
   }
   context.extra = *extra;
   return context;
@@ -50,16 +50,17 @@ class RemotePolicyImpl : public RemotePolicy {
         budget_(options_.shared_budget ? options_.shared_budget
                                        : std::make_shared<remote::Budget>(options_.budget)),
         cache_(options_.response_cache) {
-    if (options_.tokens != TokenMode::kNone && options_.endpoint.format != Format::kChat)
-      Refuse("token ids are to be had from openai: servers only");
+    if (options_.token_ids != TokenMode::kNone && options_.endpoint.format != Format::kChat)
+      Refuse("token ids (--token-ids) are available from openai: servers only");
     if (options_.budget.usd && FindPrice() == nullptr)
-      Refuse("a budget in dollars needs the price of " + options_.endpoint.model);
+      Refuse("a budget in dollars needs the price of " + options_.endpoint.model,
+             "pass a table that has it with --prices FILE; nothing was sent");
   }
 
   Completion Complete(const Request& request, const CancelToken* cancel, const OnText& on_text) override {
     RequireSampling(request.sampling);
-    const remote::Shared shared{options_, context_, *wire_, http_,  limiter_,
-                                breaker_, *budget_, cache_, death_, FindPrice()};
+    const remote::Shared shared{options_, context_,           *wire_,     http_, limiter_, breaker_, *budget_,
+                                cache_,   permanent_failure_, FindPrice()};
     return remote::Call(shared, request, cancel, on_text).Run();
   }
 
@@ -89,12 +90,13 @@ class RemotePolicyImpl : public RemotePolicy {
   }
 
  private:
-  [[noreturn]] void Refuse(const std::string& why) const {
-    throw Error(ExitCode::kBadRequest, fmt::format("{}: {}", Name(), why),
-                "leave that option out or choose another provider; nothing was sent");
+  [[noreturn]] void Refuse(
+      const std::string& why,
+      const char* next_step = "omit that option or choose another provider; nothing was sent") const {
+    throw Error(ExitCode::kBadRequest, fmt::format("{}: {}", Name(), why), next_step);
   }
 
-  // vLLM says max_model_len; llama.cpp says what the model was trained with, and offers that or less.
+  // vLLM reports max_model_len; llama.cpp reports the trained length and offers at most that.
   std::optional<int64_t> WindowIn(const Json& models) const {
     for (const Json& model : At(models, "data")) {
       if (remote::TextAt(model, "id") != options_.endpoint.model && At(models, "data").size() > 1) continue;
@@ -115,7 +117,7 @@ class RemotePolicyImpl : public RemotePolicy {
   remote::CircuitBreaker breaker_;
   const std::shared_ptr<remote::Budget> budget_;
   const remote::ResponseCache cache_;
-  remote::Death death_;
+  remote::PermanentFailure permanent_failure_;
 };
 
 }  // namespace

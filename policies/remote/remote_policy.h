@@ -1,15 +1,23 @@
 #pragma once
-// START HERE for remote policies: a Policy that asks a server. OpenAI chat completions (and every server that
-// speaks them), OpenAI Responses, Anthropic Messages; token ids and log-probabilities where the server has
-// them.
+// START HERE for remote policies: a Policy that sends requests to a model server. Formats: OpenAI chat
+// completions (and every compatible server), OpenAI Responses, Anthropic Messages. Token ids and
+// log-probabilities are taken where the server offers them.
 //
-// One Complete sends one request, and again (with growing pauses, or as long as the server asks) when the
-// server is overloaded, does not answer or breaks off. It does not send again what a server refuses, nor past
-// a budget. Every request is reported through Request::on_attempt, because every one may cost money.
+// One Complete sends one request. Transient errors (overload, time-out, lost connection) are retried, with
+// growing delays or the delay that the server asks for. Refused requests are not retried, and none is sent
+// past a budget. Every request is reported through Request::on_attempt, because each may cost money.
 //
-// Errors of Complete: BudgetReached; PromptTooLong; Error kBadRequest when the request itself is refused
-// (key, model, a parameter); Error kBroken when no answer can be had. Once a key or an account is refused, or
-// the server counts as dead, it is PolicyGone, and later calls fail at once.
+// Errors of Complete:
+//   BudgetReached       a budget is used up
+//   PromptTooLong       the prompt exceeds the model's window
+//   Error kBadRequest   the request is refused (model, a parameter)
+//   Error kBroken       no answer after all attempts
+//   PolicyUnavailable   a permanent failure: the key or the account is refused, or the server is unavailable;
+//                       all later calls fail at once with the same error
+//
+// Threads: all functions may be called from any thread. Files: call.h runs one Complete, wire.h has the
+// formats, http_client.h the connection, answer.h and response.h the answer, limits.h rates, outages, budgets
+// and prices.
 
 #include <filesystem>
 #include <memory>
@@ -20,15 +28,15 @@
 #include "policies/remote/endpoint.h"
 #include "policies/remote/http_client.h"
 #include "policies/remote/limits.h"
-#include "policies/remote/prices.h"
 
 namespace kevin {
 
+// How token ids and log-probabilities are obtained (--token-ids).
 enum class TokenMode {
   kNone,
-  kChat,         // chat completions with logprobs, and return_token_ids (vLLM, SGLang)
-  kCompletions,  // the server's /tokenize makes the prompt's ids, /completions takes them (vLLM)
-  kGenerate      // the same with SGLang's /generate
+  kChat,         // chat completions with logprobs and return_token_ids (vLLM, SGLang)
+  kCompletions,  // prompt ids from the server's /tokenize, sent to /completions (vLLM)
+  kGenerate      // prompt ids from /tokenize, sent to SGLang's /generate
 };
 
 struct RemoteOptions {
@@ -36,33 +44,33 @@ struct RemoteOptions {
   std::string key;  // empty: none is sent
   std::string ca_file;
   remote::HttpLimits http;
-  int attempts = 9;             // of one Complete
+  int attempts = 9;             // in one Complete
   double first_delay_s = 0.5;   // before the second attempt; then it doubles
-  double longest_wait_s = 600;  // a server that asks for more than this is given up
+  double longest_wait_s = 600;  // a longer delay asked for by the server is an error
   remote::Rates rates;
   remote::OutageOptions outage;
   remote::BudgetOptions budget;
-  std::shared_ptr<remote::Budget> shared_budget;  // with the same limits, of several policies; null: its own
+  std::shared_ptr<remote::Budget> shared_budget;  // of several policies; null: one of its own
   remote::PriceTable prices;
-  TokenMode tokens = TokenMode::kNone;
+  TokenMode token_ids = TokenMode::kNone;
   bool stream = true;
-  bool record = false;                   // attempts carry raw responses
+  bool record = false;                   // attempts include raw responses
   std::filesystem::path response_cache;  // empty: none
-  std::string extra;                     // a JSON object laid over every body; empty: none
+  std::string extra;                     // a JSON object merged into every body; empty: none
 };
 
 class RemotePolicy : public Policy {
  public:
-  // Throws Error(kBadRequest) when the format cannot say what `sampling` asks for. Nothing is sent.
+  // Throws Error(kBadRequest) when the format cannot express `sampling`. Sends nothing.
   virtual void RequireSampling(const Sampling& sampling) const = 0;
-  // How many tokens prompt and answer may have together: from the price table, else from the server's list of
-  // models when it is not the vendor's own. nullopt: neither knows.
+  // The window: the tokens of prompt and answer together. From the price table, else from the server's list
+  // of models, unless the server is the vendor's own. nullopt: unknown.
   virtual std::optional<int64_t> FindWindow() = 0;
   virtual const remote::Price* FindPrice() const = 0;  // null: unknown
 };
 
-// Throws Error(kBadRequest) when the options contradict each other: a budget in dollars without a price,
-// extra fields that are no JSON object. Nothing is sent.
+// Throws Error(kBadRequest) for contradictory options: a budget in dollars without a price, extra fields that
+// are not a JSON object. Sends nothing.
 std::unique_ptr<RemotePolicy> MakeRemotePolicy(RemoteOptions options);
 
 }  // namespace kevin

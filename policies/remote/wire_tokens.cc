@@ -1,5 +1,5 @@
-// The two formats that take token ids: OpenAI's older completions as vLLM extends them, and SGLang's own
-// /generate. The caller has tokenised the prompt (WireContext::prompt_token_ids).
+// The two formats that take token ids: OpenAI's legacy completions with vLLM's extensions, and SGLang's
+// /generate. The caller supplies the prompt's ids (WireContext::prompt_token_ids).
 
 #include "policies/remote/wire.h"
 
@@ -12,7 +12,7 @@ std::string WhyNotWithTokens(const Sampling& sampling) {
   return "";
 }
 
-// A stream of chunks that look like the whole body and end with a mark.
+// Each chunk of the stream has the form of the whole body; a mark ends the stream.
 class ChunkedWire : public Wire {
  public:
   void ReadEvent(const SseEvent& event, const Json& data, Answer* answer) const override {
@@ -84,7 +84,7 @@ class GenerateWire : public ChunkedWire {
   std::string Path() const override { return "/generate"; }
   std::vector<std::string> Headers(const std::string& key) const override { return BearerHeaders(key); }
   std::string WhyNot(const Sampling& sampling, const WireContext&) const override {
-    if (sampling.n != 1) return "/generate is asked for one answer at a time";
+    if (sampling.n != 1) return "/generate returns one answer per request";
     return WhyNotWithTokens(sampling);
   }
 
@@ -102,7 +102,7 @@ class GenerateWire : public ChunkedWire {
   }
 
  private:
-  // Each event repeats all that came so far, and grows; its text may also be only what is new.
+  // Each event repeats all earlier ones; its text may be the whole text or only the new part.
   void Read(const Json& chunk, Answer* answer) const override {
     if (!At(chunk, "error").is_null()) answer->error = ErrorIn(chunk);
     const Json& meta = At(chunk, "meta_info");

@@ -23,7 +23,7 @@ class ReplayPolicy : public Policy {
     if (turn < 1 || static_cast<size_t>(turn) > replies_.size()) {
       const std::string count = std::to_string(replies_.size());
       throw Error(ExitCode::kBadRequest,
-                  name_ + ": turn " + std::to_string(turn) + " was asked for, but only " + count +
+                  name_ + ": turn " + std::to_string(turn) + " requested, but only " + count +
                       (replies_.size() == 1 ? " reply is" : " replies are") + " stored",
                   "Ask for at most " + count + " turns (--turns " + count + ") or choose another policy.");
     }
@@ -37,7 +37,7 @@ class ReplayPolicy : public Policy {
 
   std::string WhyNot(const Task&) const override {
     return replies_.empty()
-               ? name_ + " has no stored replies; choose an episode with turns, or another policy."
+               ? name_ + " has no stored replies; choose an episode with turns or another policy."
                : "";
   }
 

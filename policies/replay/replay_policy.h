@@ -1,6 +1,7 @@
 #pragma once
-// Answers with replies that were stored earlier, in order: re-running history, and scripted policies in
-// tests.
+// A policy that answers with stored replies, one a turn: `--policy replay:EPISODE` repeats an episode, and
+// tests use it as a scripted policy. Its kernels are evaluated as usual.
+// Threads: any; the policy keeps no state.
 
 #include <memory>
 #include <string>
@@ -10,9 +11,9 @@
 
 namespace kevin {
 
-// `name` is what Name() gives ("replay:EPISODE"). `replies` are whole replies, one for each turn from 1;
-// Task.turn picks, so that a policy shared by several episodes, or one that goes on later, answers the right
-// one. Past the last reply Complete throws Error(kBadRequest).
+// `name` is the result of Name() ("replay:EPISODE"). `replies` holds complete replies, that of turn 1 first.
+// Task.turn selects the reply, so that several episodes may share one policy and an interrupted one may
+// continue. After the last reply Complete throws Error(kBadRequest).
 std::unique_ptr<Policy> MakeReplayPolicy(std::string name, std::vector<std::string> replies);
 
 }  // namespace kevin

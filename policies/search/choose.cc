@@ -1,11 +1,11 @@
-#include "policies/search/choose.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 #include <sstream>
+
+#include "policies/search/family.h"
 
 namespace kevin::search {
 namespace {
@@ -52,7 +52,7 @@ const Tried* Fastest(const std::vector<Tried>& tried) {
   return best;
 }
 
-// How many (knob, value) pairs of `setting` were seen in failures and in no success.
+// The number of (knob, value) pairs of `setting` that occurred in failures and in no success.
 int Suspects(const Setting& setting, const std::vector<Tried>& tried) {
   int suspects = 0;
   for (const auto& [knob, value] : setting) {
@@ -75,7 +75,8 @@ int Differences(const Setting& a, const Setting& b) {
   return count;
 }
 
-// What a move costs in order of trying: knobs in their order, values by their distance from the one in use.
+// The rank of a move in the order of trying: knobs in their order, values by their distance from the current
+// one.
 double MoveRank(const Kernel& kernel, const Setting& from, const Setting& to) {
   double rank = 0;
   for (size_t k = 0; k < kernel.knobs.size(); ++k) {
@@ -89,7 +90,7 @@ double MoveRank(const Kernel& kernel, const Setting& from, const Setting& to) {
   return rank;
 }
 
-// What is known against the values that `to` changes: how far the best kernel with each lay behind the
+// The evidence against the values that `to` changes: how much slower the best kernel with each was than the
 // fastest.
 double Disappointment(const Tried& fastest, const Setting& to, const std::vector<Tried>& tried) {
   double total = 0;

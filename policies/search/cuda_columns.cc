@@ -1,19 +1,19 @@
-// The reduced dims lie outside others: columns. A thread folds one or more packs of neighbouring columns,
-// `down` threads share a column, and the columns stay in registers between passes when there are few terms.
+// Columns: other dims follow the reduced ones. A thread folds one or more packs of neighbouring columns,
+// `down` threads share a column, and columns of few terms stay in registers between passes.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "policies/search/cuda_prelude.h"
 #include "policies/search/cuda_staged.h"
+#include "policies/search/prelude.h"
 
 namespace kevin::search {
 namespace {
 
 constexpr int64_t kMostInRegisters = 128;  // terms of a column
 
-constexpr const char* kFrame = R"(
+constexpr const char* kCudaColumns = R"(
 constexpr long kOuter = 1L * {outer}, kTerms = 1L * {terms}, kInner = 1L * {inner};
 constexpr int kWidth = {width}, kThreads = {threads}, kDown = {down}, kAcross = kThreads / kDown;
 constexpr int kPacks = {columns}, kCount = kPacks * kWidth, kBatch = {batch};   // packs of columns, rows under way
@@ -31,7 +31,7 @@ Columns<<<{outer} * strips, {threads}>>>({arguments});
 }
 )";
 
-constexpr const char* kAcrossDown = R"(
+constexpr const char* kCudaAcrossDown = R"(
 // Folds what the threads of a column have; each gets the results.
 template <class T, class Combine> INLINE void AcrossDown(T (&v)[kCount], Combine combine) {
   __shared__ T all[kCount * kThreads];
@@ -78,19 +78,19 @@ class ColumnsWriter {
     for (size_t stage = 0; stage < form_.stages.size(); ++stage) passes += Stage(stage);
     passes += RowConstants({form_.root});
     passes += work_.is_per_row ? Results() : LastPass();
-    return Fill(kFrame, {{"outer", form_.layout.outer_text},
-                         {"terms", form_.layout.terms_text},
-                         {"inner", form_.layout.inner_text},
-                         {"width", std::to_string(width_)},
-                         {"threads", setting_.at("threads")},
-                         {"down", std::to_string(down_)},
-                         {"columns", std::to_string(columns_)},
-                         {"batch", std::to_string(batch_)},
-                         {"across", down_ > 1 ? kAcrossDown : ""},
-                         {"parameters", KernelParameters(task_)},
-                         {"arguments", KernelArguments(task_)},
-                         {"head", LaunchHead(task_)},
-                         {"passes", passes}});
+    return Fill(kCudaColumns, {{"outer", form_.layout.outer_text},
+                               {"terms", form_.layout.terms_text},
+                               {"inner", form_.layout.inner_text},
+                               {"width", std::to_string(width_)},
+                               {"threads", setting_.at("threads")},
+                               {"down", std::to_string(down_)},
+                               {"columns", std::to_string(columns_)},
+                               {"batch", std::to_string(batch_)},
+                               {"across", down_ > 1 ? kCudaAcrossDown : ""},
+                               {"parameters", KernelParameters(task_)},
+                               {"arguments", KernelArguments(task_)},
+                               {"head", LaunchHead(task_)},
+                               {"passes", passes}});
   }
 
  private:

@@ -1,18 +1,19 @@
 // CUDA: matrix products. A block computes a tile of the result from slices of both operands that asynchronous
 // copies bring to shared memory, several slices ahead; a thread keeps rows x columns of the tile in
-// registers. Small results are shared out by terms of the sum, and the shares added by a second kernel.
+// registers. For small results the terms of the sum are divided among blocks, and a second kernel adds their
+// sums.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "policies/search/cuda_prelude.h"
 #include "policies/search/forms.h"
+#include "policies/search/prelude.h"
 
 namespace kevin::search {
 namespace {
 
-constexpr const char* kSizes = R"(
+constexpr const char* kCudaMatmulSizes = R"(
 constexpr long kBatch = {batch}, kM = 1L * {m}, kN = 1L * {n}, kK = 1L * {k};
 // Element (i, k) of the left operand is left[i * kLeftRow + k * kLeftTerm]; likewise the right one.
 constexpr long kLeftRow = {left_row}, kLeftTerm = {left_term}, kLeftBatch = {left_batch};
@@ -79,7 +80,7 @@ typedef Slice<kTileN, kRightTerm == 1 && kRightColumn != 1> Right;
 constexpr int kStage = Left::kSize + Right::kSize;
 )";
 
-constexpr const char* kKernel = R"(
+constexpr const char* kCudaMatmul = R"(
 // Blocks go through the tiles in bands, so that those at work together share operands in the cache.
 __global__ void __launch_bounds__(kThreads, {resident}) Product(const float* __restrict__ left, const float* __restrict__ right, float* __restrict__ out) {
 extern __shared__ float4 pool[];
@@ -114,7 +115,7 @@ float* to = out + (share * kBatch + batch) * kM * kN;
 {write}}
 )";
 
-// How a slice is worked in: the variables, the work on one slice, and the writing of the tile.
+// One form of arithmetic: its variables, the work on one slice, and the writing of the tile.
 struct Inside {
   const char *functions, *declare, *compute, *write;
 };
@@ -272,7 +273,7 @@ std::string LaunchText(const ProductForm& p, const Setting& setting, int stage_f
       p.batch.text, p.m.text, p.n.text, shares, shared, operands);
 }
 
-std::string Write(const ProductForm& p, const Task& task, const Setting& setting) {
+std::string WriteCudaMatmul(const ProductForm& p, const Task& task, const Setting& setting) {
   const std::string& tile = setting.at("tile");
   const std::string tile_m = tile.substr(0, tile.find('x')), tile_n = tile.substr(tile.find('x') + 1);
   const bool left_terms = IsOne(p.left_term) && !IsOne(p.left_row);
@@ -307,12 +308,12 @@ std::string Write(const ProductForm& p, const Task& task, const Setting& setting
                                                {"head", LaunchHead(task)}};
   for (const char* knob : {"depth", "stages", "shares"}) fields[knob] = setting.at(knob);
   const bool is_shared_out = !Is(setting, "shares", "1");
-  return Fill(
-      std::string(kSizes) + kSlice + inside.functions + kKernel + (is_shared_out ? kSum : "") + kLaunch,
-      fields);
+  return Fill(std::string(kCudaMatmulSizes) + kSlice + inside.functions + kCudaMatmul +
+                  (is_shared_out ? kSum : "") + kLaunch,
+              fields);
 }
 
-std::vector<Knob> Knobs(const ProductForm& p, const TaskDevice& device) {
+std::vector<Knob> CudaMatmulKnobs(const ProductForm& p, const TaskDevice& device) {
   const int64_t rows = p.m.size, columns = p.n.size;
   const int64_t tiles = p.batch.size * ((rows + 127) / 128) * ((columns + 127) / 128);
   Knob tile{"tile", {"128x128", "128x64", "64x128", "64x64"}};
@@ -339,9 +340,9 @@ std::optional<Kernel> RecogniseCudaMatmul(const Computation& computation) {
   Kernel kernel;
   kernel.family = "matmul";
   kernel.summary = "register tiles fed by asynchronous copies to shared memory";
-  kernel.knobs = Knobs(*product, computation.task->device);
+  kernel.knobs = CudaMatmulKnobs(*product, computation.task->device);
   kernel.write = [p = *product, task = *computation.task](const Setting& setting) {
-    return WithCudaPrelude(Write(p, task, setting));
+    return WithCudaPrelude(WriteCudaMatmul(p, task, setting));
   };
   return kernel;
 }

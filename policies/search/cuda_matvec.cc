@@ -1,18 +1,18 @@
-// CUDA: a matrix times a vector and its relatives: every row is folded with one operand that all rows share,
-// so a block takes several rows and reads the shared operand once for all of them.
+// CUDA: a matrix times a vector, and similar reductions: each row is folded with one operand that all rows
+// share. A block takes several rows and reads the shared operand once for all of them.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "policies/search/cuda_prelude.h"
-#include "policies/search/emit.h"
 #include "policies/search/forms.h"
+#include "policies/search/prelude.h"
+#include "policies/search/term.h"
 
 namespace kevin::search {
 namespace {
 
-constexpr const char* kKernel = R"(
+constexpr const char* kCudaMatvec = R"(
 constexpr long kRows = 1L * {outer}, kTerms = 1L * {terms};
 constexpr int kWidth = {width}, kThreads = {threads}, kEach = {each}, kTogether = {rows};
 constexpr long kGroups = (kRows + kTogether - 1) / kTogether;   // of rows
@@ -72,7 +72,7 @@ Rows<<<groups * {parts}, {threads}>>>({arguments}, partial);
 {launch_finish}}
 )";
 
-constexpr const char* kFinish = R"(
+constexpr const char* kCudaMatvecFinish = R"(
 __global__ void Finish(const float* __restrict__ partial, float* __restrict__ out0) {
 const long row = blockIdx.x * 128L + threadIdx.x;
 if (row >= kRows) return;
@@ -82,7 +82,7 @@ out0[row] = Result(total);
 }
 )";
 
-std::string Write(const ReducedForm& form, const Task& task, const Setting& setting) {
+std::string WriteCudaMatvec(const ReducedForm& form, const Task& task, const Setting& setting) {
   const std::vector<Dim>& shape = form.reduction->args[0]->shape;
   const ReductionForm fold = FormOf(form.reduction->op);
   std::map<std::string, std::string> fields(setting.begin(), setting.end());
@@ -105,7 +105,7 @@ std::string Write(const ReducedForm& form, const Task& task, const Setting& sett
   fields["result"] = after.Emit(form.root);
   fields["after"] = after.Lines();
   const bool is_split = !Is(setting, "parts", "1");
-  fields["finish"] = is_split ? kFinish : "";
+  fields["finish"] = is_split ? kCudaMatvecFinish : "";
   fields["launch_finish"] = is_split ? "Finish<<<ceil_div(rows, 128), 128>>>(partial, out0);\n" : "";
   fields.insert({{"outer", form.layout.outer_text},
                  {"terms", form.layout.terms_text},
@@ -115,11 +115,11 @@ std::string Write(const ReducedForm& form, const Task& task, const Setting& sett
                  {"parameters", KernelParameters(task)},
                  {"arguments", KernelArguments(task)},
                  {"head", LaunchHead(task)}});
-  return Fill(kKernel, fields);
+  return Fill(kCudaMatvec, fields);
 }
 
-std::vector<Knob> Knobs(const ReducedLayout& layout, const TaskDevice& device) {
-  // Some four blocks on each multiprocessor, each with work for every thread.
+std::vector<Knob> CudaMatvecKnobs(const ReducedLayout& layout, const TaskDevice& device) {
+  // About four blocks per multiprocessor, each with work for every thread.
   const int64_t packs = layout.terms / PackWidth(layout.terms), groups = (layout.outer + 3) / 4;
   const int64_t most = std::max<int64_t>(1, packs / 512);
   const auto parts = [&](int64_t blocks) {
@@ -148,9 +148,9 @@ std::optional<Kernel> RecogniseCudaMatvec(const Computation& computation) {
   Kernel kernel;
   kernel.family = "matvec";
   kernel.summary = "several rows at once against one reading of the vector";
-  kernel.knobs = Knobs(form->layout, computation.task->device);
+  kernel.knobs = CudaMatvecKnobs(form->layout, computation.task->device);
   kernel.write = [form = *form, task = *computation.task](const Setting& setting) {
-    return WithCudaPrelude(Write(form, task, setting));
+    return WithCudaPrelude(WriteCudaMatvec(form, task, setting));
   };
   return kernel;
 }

@@ -1,5 +1,3 @@
-#include "policies/search/cuda_prelude.h"
-
 #include <algorithm>
 #include <sstream>
 
@@ -11,17 +9,17 @@ namespace {
 constexpr const char* kInfinity = R"(
 INLINE float Infinity() { return __int_as_float(0x7f800000); }
 )";
-constexpr const char* kMax = R"(
+constexpr const char* kCudaMax = R"(
 // The larger; a NaN in x stays, one in y does not count.
 INLINE float Max(float x, float y) { return y > x ? y : x; }
 )";
-constexpr const char* kMin = R"(
+constexpr const char* kCudaMin = R"(
 INLINE float Min(float x, float y) { return y < x ? y : x; }
 )";
-constexpr const char* kNanMax = R"(
+constexpr const char* kCudaNanMax = R"(
 INLINE float NanMax(float x, float y) { return x > y || x != x ? x : y; }   // a NaN in either stays
 )";
-constexpr const char* kNanMin = R"(
+constexpr const char* kCudaNanMin = R"(
 INLINE float NanMin(float x, float y) { return x < y || x != x ? x : y; }
 )";
 constexpr const char* kFastTanh = R"(
@@ -202,10 +200,10 @@ std::string WithCudaPrelude(const std::string& body, const std::string& element)
                                                 {"widen", is_brain ? "__bfloat162float" : "__half2float"},
                                                 {"round", is_brain ? "__float2bfloat16" : "__float2half"}});
   const std::vector<PreludePart> parts = {{"Infinity()", kInfinity},
-                                          {"Max(", kMax},
-                                          {"Min(", kMin},
-                                          {"NanMax(", kNanMax},
-                                          {"NanMin(", kNanMin},
+                                          {"Max(", kCudaMax},
+                                          {"Min(", kCudaMin},
+                                          {"NanMax(", kCudaNanMax},
+                                          {"NanMin(", kCudaNanMin},
                                           {"FastTanh(", kFastTanh},
                                           {"Pack<", element == "float" ? kPack : narrow.c_str()},
                                           {"AcrossWarp", kAcrossWarp},

@@ -1,14 +1,14 @@
-// The reduced dims come last: rows. A row lies, between the passes over it, in its block's registers or
-// shared memory, in the shared memory of a cluster of blocks, or in the caches ("block": one block reads it
-// again; "split": several blocks share it, one launch per pass, partial results in a workspace).
+// Rows: the reduced dims come last. Between the passes a row is kept in the registers or the shared memory of
+// its block, in the shared memory of a cluster of blocks, or in the caches ("block": one block reads it
+// again; "split": several blocks share it, with one launch per pass and partial results in a workspace).
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
 
-#include "policies/search/cuda_prelude.h"
 #include "policies/search/cuda_staged.h"
+#include "policies/search/prelude.h"
 
 namespace kevin::search {
 namespace {
@@ -102,7 +102,8 @@ class RowsWriter {
     return text + "}\n";
   }
 
-  // The pass of one stage over a part of a row, or (stage == number of stages) what writes the result.
+  // The pass of one stage over a part of a row, or (stage == number of stages) the pass that writes the
+  // result.
   std::string SplitKernel(size_t stage) {
     values_ = RowValues(dialect_);
     const bool is_last = stage == form_.stages.size();
@@ -149,7 +150,7 @@ class RowsWriter {
         });
   }
 
-  // The mean of the first terms: few enough for each block to read by itself.
+  // The mean of the first terms, which are so few that each block reads them itself.
   std::string HeadStage(size_t stage) {
     const TermPtr& reduction = form_.stages[stage][0];
     const int64_t count = std::min<int64_t>(kHeadTerms, form_.layout.terms);
@@ -165,7 +166,7 @@ class RowsWriter {
         name, count, emitter.Lines(), value);
   }
 
-  // A pass's operands and what it does with each element.
+  // The operands of a pass and its operation on each element.
   struct Pass {
     std::string declare, lines, after;  // before the loop, per number, per pack
     std::vector<Term> leaves;

@@ -1,7 +1,7 @@
 #pragma once
-// What the CUDA writers for reductions, index reductions, softmax and norms share: passes over the reduced
-// dims, each needing only what earlier ones found. cuda_rows.cc writes them when the reduced dims come last,
-// cuda_columns.cc when others lie inside.
+// The CUDA families `reduction`, `extreme`, `softmax` and `norm`: passes over the reduced dims, each of which
+// needs only results of earlier ones. cuda_rows.cc writes them where the reduced dims are the last ones
+// (rows), cuda_columns.cc where other dims follow (columns), cuda_staged.cc the rest.
 
 #include <functional>
 #include <map>
@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "policies/search/emit.h"
 #include "policies/search/forms.h"
+#include "policies/search/term.h"
 
 namespace kevin::search {
 
@@ -21,14 +21,15 @@ struct StagedWork {
 StagedWork StagedFrom(const ReducedForm& form);
 StagedWork StagedFrom(const ExtremeForm& form);
 
-// Numbers at the front of the shared memory that rows lie in: one per reduction, to exchange in a cluster.
+// Numbers at the front of the shared memory that holds rows: one per reduction, exchanged within a cluster.
 inline constexpr int kSlots = 16;
 std::vector<Knob> RowKnobs(const StagedWork& work, const TaskDevice& device);
 std::string WriteRows(const StagedWork& work, const Task& task, const Setting& setting);
 std::vector<Knob> ColumnKnobs(const StagedWork& work);
 std::string WriteColumns(const StagedWork& work, const Task& task, const Setting& setting);
 
-// How a thread accumulates one reduction in a variable, and how those of several threads are joined.
+// How a thread accumulates one reduction in a variable, and how the variables of several threads are
+// combined.
 class Fold {
  public:
   explicit Fold(const std::string& op);
@@ -37,8 +38,8 @@ class Fold {
   std::string AccumulatorType() const { return is_index_ ? "Extreme" : "float"; }
   // The statement that adds term number `index` with `value`.
   std::string Add(const std::string& name, const std::string& value, const std::string& index) const;
-  // What threads exchange: its type, neutral value, an accumulator's, and `[](T a, T b) { ... }` that joins
-  // two.
+  // The value that threads exchange: its type, its neutral value, that of an accumulator, and the function
+  // `[](T a, T b) { ... }` that combines two.
   std::string Type() const { return is_index_ ? "long" : "float"; }
   std::string Neutral() const { return is_index_ ? "(long)(1ul << 63)" : form_.start; }
   std::string Exchanged(const std::string& name) const { return is_index_ ? name + ".Key()" : name; }
@@ -50,8 +51,7 @@ class Fold {
   std::string start_;
 };
 
-// Names of what is known once per row, and the statements that compute the row-constant parts of later
-// passes.
+// The names of values that are constant in a row, and the statements that compute such parts of later passes.
 class RowValues {
  public:
   explicit RowValues(const Dialect& dialect) : dialect_(&dialect) {}

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "policies/search/emit.h"
+#include "policies/search/term.h"
 
 namespace kevin::search {
 

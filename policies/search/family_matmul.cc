@@ -12,7 +12,7 @@
 namespace kevin::search {
 namespace {
 
-constexpr const char* kSizes = R"(
+constexpr const char* kMatmulSizes = R"(
 constexpr long kBatch = {batch}, kM = {m}, kN = {n}, kK = {k};
 // Element (i, k) of the left operand is in0[i * kLeftRow + k * kLeftTerm]; likewise the right one.
 constexpr long kLeftRow = {left_row}, kLeftTerm = {left_term}, kLeftBatch = {left_batch};
@@ -46,7 +46,7 @@ alignas(64) static float partial[kTermShares > 1 ? kTermShares : 1][kTermShares 
 extern "C" int omp_get_thread_num();
 )";
 
-constexpr const char* kKernels = R"(
+constexpr const char* kMatmulKernels = R"(
 template <int kRows>
 INLINE void Tile(const float* left, const float* right, float* to, long depth, long columns, bool adds) {
   Vec acc[kRows][kColumns];
@@ -124,7 +124,7 @@ static void PackRight(const float* from, float* to, long columns, long depth) {
 }
 )";
 
-constexpr const char* kLoops = R"(
+constexpr const char* kMatmulLoops = R"(
 // Rows [m0, m1), columns [n0, n1), terms [k0, k1) of one product.
 static void Product(const float* left, const float* right, float* to, long m0, long m1, long n0, long n1, long k0,
                     long k1) {
@@ -171,7 +171,7 @@ static void Product(const float* left, const float* right, float* to, long m0, l
 }
 )";
 
-std::string Write(const ProductForm& p, const Task& task, const Setting& setting) {
+std::string WriteMatmul(const ProductForm& p, const Task& task, const Setting& setting) {
   const bool by_rows = Is(setting, "share", "rows"), by_columns = Is(setting, "share", "columns");
   const bool by_terms = Is(setting, "share", "terms");
   const std::string threads = std::to_string(task.threads);
@@ -203,10 +203,10 @@ std::string Write(const ProductForm& p, const Task& task, const Setting& setting
       {"streams", streams ? "kOneBlock" : "false"},
       {"fence", streams ? "    StreamFence();\n" : ""},
       {"head", LaunchHead(task)}};
-  return Fill(std::string(kSizes) + kKernels + kLoops, fields);
+  return Fill(std::string(kMatmulSizes) + kMatmulKernels + kMatmulLoops, fields);
 }
 
-std::vector<Knob> Knobs(const ProductForm& p, int threads) {
+std::vector<Knob> MatmulKnobs(const ProductForm& p, int threads) {
   const double rows = static_cast<double>(p.m.size), columns = static_cast<double>(p.n.size);
   const bool is_small = rows * columns < 128.0 * 128.0 && p.k.size >= 4096 && p.batch.size == 1;
   Knob share{"share", {"columns", "rows"}};
@@ -229,9 +229,9 @@ std::optional<Kernel> RecogniseMatmul(const Computation& computation) {
   Kernel kernel;
   kernel.family = "matmul";
   kernel.summary = "register tiles over packed blocks";
-  kernel.knobs = Knobs(*product, computation.task->threads);
+  kernel.knobs = MatmulKnobs(*product, computation.task->threads);
   kernel.write = [p = *product, task = *computation.task](const Setting& setting) {
-    return WithPrelude(Write(p, task, setting), setting.at("lanes"));
+    return WithPrelude(WriteMatmul(p, task, setting), setting.at("lanes"));
   };
   return kernel;
 }

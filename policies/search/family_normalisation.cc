@@ -1,23 +1,23 @@
 // out = f(inputs, reductions of the inputs): softmax, log-softmax, layer norm, RMS norm and their relatives.
-// Each stage is a pass over the reduced dims that needs only what earlier stages found; the last pass writes.
-// "Row" kernels have the reduced dims last, "column" kernels carry a strip of neighbouring columns in
+// Each stage is a pass over the reduced dims that needs only results of earlier stages; the last pass writes.
+// "Row" kernels have the reduced dims last; "column" kernels keep a strip of neighbouring columns in
 // registers.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "policies/search/emit.h"
 #include "policies/search/forms.h"
 #include "policies/search/prelude.h"
+#include "policies/search/term.h"
 
 namespace kevin::search {
 namespace {
 
 // Writes one kernel; the two layouts differ in how values are named and how passes are spelled.
-class Writer {
+class NormalisationWriter {
  public:
-  Writer(const NormalisedForm& n, const Task& task, const Setting& setting)
+  NormalisationWriter(const NormalisedForm& n, const Task& task, const Setting& setting)
       : n_(n), task_(task), setting_(setting), is_column_(n.layout.inner > 1) {
     is_split_ = !is_column_ && Is(setting, "split", "inside");
     keeps_ = n.kept && Is(setting, "keep", "output");
@@ -241,7 +241,7 @@ struct Number {
   std::map<std::string, std::pair<TermPtr, std::string>> constants_;  // by key: what is known, and its name
 };
 
-std::vector<Knob> Knobs(const NormalisedForm& n, bool has_two_forms, int threads) {
+std::vector<Knob> NormalisationKnobs(const NormalisedForm& n, bool has_two_forms, int threads) {
   std::vector<Knob> knobs;
   if (n.kept) knobs.push_back({"keep", {"output", "no"}});
   if (has_two_forms) knobs.push_back({"moments", {"onepass", "twopass"}});
@@ -272,11 +272,12 @@ std::optional<Kernel> RecogniseNormalisation(const Computation& computation) {
       Contains(computation.one_pass, [](const Term& t) { return t.op == "max"; }) ? "softmax" : "norm";
   kernel.summary =
       fmt::format("{} passes that stay in the cache, then one that writes", one_pass->stages.size());
-  kernel.knobs = Knobs(*one_pass, has_two_forms, computation.task->threads);
+  kernel.knobs = NormalisationKnobs(*one_pass, has_two_forms, computation.task->threads);
   kernel.write = [one_pass = *one_pass, two_pass = *two_pass, has_two_forms,
                   task = *computation.task](const Setting& setting) {
     const bool is_two_pass = has_two_forms && Is(setting, "moments", "twopass");
-    return WithPrelude(Writer(is_two_pass ? two_pass : one_pass, task, setting).Write(), setting.at("lanes"));
+    return WithPrelude(NormalisationWriter(is_two_pass ? two_pass : one_pass, task, setting).Write(),
+                       setting.at("lanes"));
   };
   return kernel;
 }

@@ -1,7 +1,7 @@
 #pragma once
-// What recognisers find in a computation, whatever kind of candidate is written from it. Each Find answers
-// nullopt when the computation is of another form, and throws Unsupported when it is of the form but outside
-// what any writer handles.
+// The forms of computation that families recognise, for any kind of candidate. Each Find returns nullopt for
+// a computation of another form, and throws Unsupported for one of its form that no family can write. Pure;
+// any thread.
 
 #include <optional>
 #include <string>

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "policies/search/lowering.h"
-
 namespace kevin::search {
 
 TermPtr Lowering::Value(const Node& node) {

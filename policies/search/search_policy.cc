@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "env/error.h"
-#include "policies/search/choose.h"
 #include "policies/search/family.h"
 #include "policies/search/lower.h"
 

@@ -4,14 +4,10 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "policies/search/torchscript_lexer.h"
+
 namespace kevin::search {
 namespace {
-
-struct Token {
-  enum class Kind { kName, kNumber, kString, kSymbol, kEnd };
-  Kind kind = Kind::kEnd;
-  std::string text;
-};
 
 struct Function {
   std::vector<std::string> parameters;
@@ -29,110 +25,18 @@ std::shared_ptr<Node> MakeNode(Node::Kind kind, std::string text = "") {
   return node;
 }
 
-NodePtr Number(double value, bool is_integer = false) {
+NodePtr NumberNode(double value, bool is_integer = false) {
   auto node = MakeNode(Node::Kind::kNumber);
   node->number = value;
   node->is_integer = is_integer;
   return node;
 }
 
-NodePtr Call(std::string name, std::vector<NodePtr> args) {
+NodePtr CallNode(std::string name, std::vector<NodePtr> args) {
   auto node = MakeNode(Node::Kind::kCall, std::move(name));
   node->args = std::move(args);
   return node;
 }
-
-bool IsNameChar(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
-
-size_t NumberEnd(const std::string& text, size_t at) {
-  size_t end = at;
-  while (end < text.size()) {
-    const bool exponent_sign =
-        (text[end] == '+' || text[end] == '-') && end > at && (text[end - 1] == 'e' || text[end - 1] == 'E');
-    if (!IsNameChar(text[end]) && text[end] != '.' && !exponent_sign) break;
-    ++end;
-  }
-  return end;
-}
-
-// A logical line may span several physical ones inside brackets.
-struct LogicalLine {
-  size_t indent = 0;
-  std::vector<Token> tokens;
-};
-
-class Lexer {
- public:
-  explicit Lexer(const std::string& text) : text_(text) {}
-
-  std::vector<LogicalLine> Lines() {
-    while (at_ < text_.size()) Step();
-    Finish();
-    return std::move(lines_);
-  }
-
- private:
-  void Step() {
-    const char c = text_[at_];
-    if (c == '#') {
-      while (at_ < text_.size() && text_[at_] != '\n') ++at_;
-    } else if (c == '\n') {
-      ++at_;
-      if (depth_ == 0) Finish();
-    } else if (c == '\\' && at_ + 1 < text_.size() && text_[at_ + 1] == '\n') {
-      at_ += 2;
-    } else if (std::isspace(static_cast<unsigned char>(c))) {
-      if (line_.tokens.empty()) ++line_.indent;
-      ++at_;
-    } else {
-      Add(c);
-    }
-  }
-
-  void Add(char c) {
-    if (c == '"' || c == '\'') return AddString(c);
-    if (std::isdigit(static_cast<unsigned char>(c)) ||
-        (c == '.' && at_ + 1 < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_ + 1])))) {
-      return AddSpan(Token::Kind::kNumber, NumberEnd(text_, at_));
-    }
-    if (IsNameChar(c)) {
-      size_t end = at_;
-      while (end < text_.size() && IsNameChar(text_[end])) ++end;
-      return AddSpan(Token::Kind::kName, end);
-    }
-    if (c == '(' || c == '[' || c == '{') ++depth_;
-    if ((c == ')' || c == ']' || c == '}') && depth_ > 0) --depth_;
-    for (const char* two : {"**", "//", "->", "==", "!=", ">=", "<=", "+=", "-=", "*=", "/="}) {
-      if (text_.compare(at_, 2, two) == 0) return AddSpan(Token::Kind::kSymbol, at_ + 2);
-    }
-    AddSpan(Token::Kind::kSymbol, at_ + 1);
-  }
-
-  void AddString(char quote) {
-    const std::string triple(3, quote);
-    const bool is_long = text_.compare(at_, 3, triple) == 0;
-    const size_t open = is_long ? 3 : 1;
-    const size_t close = is_long ? text_.find(triple, at_ + 3) : text_.find(quote, at_ + 1);
-    if (close == std::string::npos) throw Unsupported("the reference has a string without an end");
-    line_.tokens.push_back({Token::Kind::kString, text_.substr(at_ + open, close - at_ - open)});
-    at_ = close + open;
-  }
-
-  void AddSpan(Token::Kind kind, size_t end) {
-    line_.tokens.push_back({kind, text_.substr(at_, end - at_)});
-    at_ = end;
-  }
-
-  void Finish() {
-    if (!line_.tokens.empty()) lines_.push_back(std::move(line_));
-    line_ = {};
-  }
-
-  const std::string& text_;
-  size_t at_ = 0, depth_ = 0;
-  LogicalLine line_;
-  std::vector<LogicalLine> lines_;
-};
 
 NodePtr RunFunction(const Functions& functions, const std::string& name, std::vector<NodePtr> args,
                     std::map<std::string, NodePtr> named, int depth);
@@ -177,7 +81,7 @@ class Reader {
         {">", "gt"}, {">=", "ge"}, {"<", "lt"}, {"<=", "le"}, {"==", "eq"}};
     while (!AtEnd() && kNames.count(tokens_[at_].text)) {
       const std::string& name = kNames.at(Next().text);
-      left = Call(name, {left, Sum()});
+      left = CallNode(name, {left, Sum()});
     }
     return left;
   }
@@ -186,7 +90,7 @@ class Reader {
     NodePtr left = Product();
     while (Is("+") || Is("-")) {
       const std::string name = Next().text == "+" ? "add" : "sub";
-      left = Call(name, {left, Product()});
+      left = CallNode(name, {left, Product()});
     }
     return left;
   }
@@ -197,7 +101,7 @@ class Reader {
     NodePtr left = Sign();
     while (!AtEnd() && tokens_[at_].kind == Token::Kind::kSymbol && kNames.count(tokens_[at_].text)) {
       const std::string& name = kNames.at(Next().text);
-      left = Call(name, {left, Sign()});
+      left = CallNode(name, {left, Sign()});
     }
     return left;
   }
@@ -205,12 +109,12 @@ class Reader {
   NodePtr Sign() {
     if (Take("-")) {
       NodePtr value = Sign();
-      if (value->kind == Node::Kind::kNumber) return Number(-value->number, value->is_integer);
-      return Call("neg", {value});
+      if (value->kind == Node::Kind::kNumber) return NumberNode(-value->number, value->is_integer);
+      return CallNode("neg", {value});
     }
     if (Take("+")) return Sign();
     NodePtr base = Postfix();
-    if (Take("**")) return Call("pow", {base, Sign()});
+    if (Take("**")) return CallNode("pow", {base, Sign()});
     return base;
   }
 
@@ -255,7 +159,7 @@ class Reader {
     NodePtr first = Is(":") ? none : Expression();
     if (!Take(":")) return first;
     NodePtr last = Is("]") || Is(",") ? none : Expression();
-    return Call("slice", {first, last});
+    return CallNode("slice", {first, last});
   }
 
   void Arguments(Node& call) {
@@ -275,7 +179,7 @@ class Reader {
     const Token token = Next();
     if (token.kind == Token::Kind::kNumber) {
       const bool is_integer = token.text.find_first_of(".eE") == std::string::npos;
-      return Number(std::strtod(token.text.c_str(), nullptr), is_integer);
+      return NumberNode(std::strtod(token.text.c_str(), nullptr), is_integer);
     }
     if (token.kind == Token::Kind::kString) return MakeNode(Node::Kind::kString, token.text);
     if (token.text == "(" || token.text == "[")
@@ -321,8 +225,8 @@ class Reader {
     std::string name;
     while (Take(".")) name = Next().text;
     if (!Is("(")) {
-      if (name == "pi") return Number(3.14159265358979323846);
-      if (name == "inf") return Number(HUGE_VAL);
+      if (name == "pi") return NumberNode(3.14159265358979323846);
+      if (name == "inf") return NumberNode(HUGE_VAL);
       return MakeNode(Node::Kind::kString, name);  // torch.float32 and the like
     }
     Next();
@@ -379,7 +283,7 @@ Functions ReadFunctions(const std::string& text) {
   return functions;
 }
 
-void Bind(Scope& scope, const std::vector<std::string>& names, const NodePtr& value) {
+void BindNames(Scope& scope, const std::vector<std::string>& names, const NodePtr& value) {
   if (names.size() == 1) {
     scope[names[0]] = value;
     return;
@@ -387,7 +291,7 @@ void Bind(Scope& scope, const std::vector<std::string>& names, const NodePtr& va
   for (size_t i = 0; i < names.size(); ++i) {
     scope[names[i]] = value->kind == Node::Kind::kList && i < value->args.size()
                           ? value->args[i]
-                          : Call("index", {value, Number(static_cast<double>(i), true)});
+                          : CallNode("index", {value, NumberNode(static_cast<double>(i), true)});
   }
 }
 
@@ -403,8 +307,8 @@ void RunAssignment(const std::vector<Token>& line, Scope& scope, const Functions
     if (text == "=" || in_place) {
       const std::vector<Token> rest(line.begin() + static_cast<long>(at) + 1, line.end());
       NodePtr value = Reader(rest, scope, functions, depth).Tuple();
-      if (in_place) value = Call(kInPlace.at(text), {scope.at(names.at(0)), value});
-      Bind(scope, names, value);
+      if (in_place) value = CallNode(kInPlace.at(text), {scope.at(names.at(0)), value});
+      BindNames(scope, names, value);
       return;
     }
     if (text == ":") in_annotation = true;

@@ -1,7 +1,7 @@
 #pragma once
-// Reads the straight-line part of TorchScript that problem references are written in: `def` with assignments
-// and a `return`, calls, operators, indexing. Local names are replaced by what they stand for, so one
-// expression remains. Control flow is outside and throws Unsupported.
+// Reads the straight-line subset of TorchScript that problem references use: `def` with assignments and a
+// `return`, calls, operators, indexing. Local names are replaced by their values, so that one expression
+// remains. Control flow throws Unsupported. Pure; any thread.
 
 #include <map>
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace kevin::search {
 
-// Why a reference is outside what the search can write; caught in SearchPolicy and shown by WhyNot.
+// Why the search policy cannot write a reference. Caught in SearchPolicy, shown by WhyNot.
 struct Unsupported : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -117,7 +117,7 @@ TEST_CASE("kind cuda has rules, example and fences of its own") {
   testing::CheckGolden("tests/prompts/golden/first_turn_cuda.txt", first);
   CHECK(Has(first, "  void launch(const float* x, float* out)\n"));
   CHECK_FALSE(Has(first, "extern \"C\""));
-  CHECK(Has(first, "float32 means float32"));
+  CHECK(Has(first, "TF32 is not allowed"));
   CHECK_FALSE(Has(first, "```cpp"));
 
   const std::vector<TurnRecord> turns = {Turn(1, "wrong", {}, "Tiled it."), Turn(2, "measured 1.3", 1.3, "")};
@@ -127,8 +127,8 @@ TEST_CASE("kind cuda has rules, example and fences of its own") {
 
   f.context.tf32 = true;
   const std::string tf32 = AsText(BuildMessages(f.context, {}));
-  CHECK(Has(tf32, "TF32 is allowed here"));
-  CHECK_FALSE(Has(tf32, "float32 means float32"));
+  CHECK(Has(tf32, "TF32 is allowed: the reference may"));
+  CHECK_FALSE(Has(tf32, "TF32 is not allowed"));
 }
 
 TEST_CASE("a prompt in 16 bits names the type, how to hold it, and not float32's rules") {
@@ -139,14 +139,14 @@ TEST_CASE("a prompt in 16 bits names the type, how to hold it, and not float32's
     f.sized = AtSize(f.problem, "full");
     const std::string cpp = AsText(BuildMessages(f.context, {}));
     CHECK(Has(cpp, is_brain ? "- input `x`: bfloat16" : "- input `x`: float16"));
-    CHECK(Has(cpp, is_brain ? "Compute in bfloat16 or better" : "Compute in float16 or better"));
-    CHECK(Has(cpp, "Values come and go as `_Float16`") == !is_brain);
-    CHECK(Has(cpp, "Values come and go as `bf16`") == is_brain);
+    CHECK(Has(cpp, is_brain ? "Compute in bfloat16 or higher" : "Compute in float16 or higher"));
+    CHECK(Has(cpp, "Inputs and outputs are `_Float16`") == !is_brain);
+    CHECK(Has(cpp, "Inputs and outputs are `bf16`") == is_brain);
     f.context.kind = "cuda";
     const std::string cuda = AsText(BuildMessages(f.context, {}));
     CHECK(Has(cuda, is_brain ? "const __nv_bfloat16* x" : "const __half* x"));
-    CHECK(Has(cuda, is_brain ? "Values come and go as `__nv_bfloat16`" : "Values come and go as `__half`"));
-    CHECK_FALSE(Has(cuda, "float32 means float32"));
+    CHECK(Has(cuda, is_brain ? "Inputs and outputs are `__nv_bfloat16`" : "Inputs and outputs are `__half`"));
+    CHECK_FALSE(Has(cuda, "TF32 is not allowed"));
   }
 }
 

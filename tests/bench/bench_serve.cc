@@ -99,7 +99,7 @@ void Latency() {
   const HttpServer server(api, http);
   RemoteOptions options;
   options.endpoint = remote::ParseSpec("openai:letters@" + server.Url(), "");
-  options.tokens = TokenMode::kChat;
+  options.token_ids = TokenMode::kChat;
   const auto policy = MakeRemotePolicy(options);
   Request request;
   request.messages = {{"user", std::string(1000, 'x')}};

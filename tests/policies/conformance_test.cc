@@ -1,4 +1,4 @@
-// What every policy must do, whatever it answers with.
+// The contract that every policy fulfils (policies/policy.h).
 
 #include <memory>
 
@@ -64,7 +64,7 @@ TEST_CASE("every policy reports the usage it had, and no tokens where there are 
   }
 }
 
-TEST_CASE("every policy hands the whole text to the callback") {
+TEST_CASE("every policy passes the whole text to the callback") {
   for (const auto& policy : EveryPolicy()) {
     std::string seen;
     const Completion completion =
@@ -85,7 +85,7 @@ TEST_CASE("every policy stops when it is cancelled") {
   }
 }
 
-TEST_CASE("policies without a model answer the same request the same way") {
+TEST_CASE("equal requests get equal answers") {
   for (const auto& policy : EveryPolicy()) {
     Request request = Relu();
     request.sampling.seed = 7;

@@ -1,5 +1,5 @@
 #pragma once
-// What the APIs of remote policies answer, as transcripts of our own in all wire formats, and how they fail.
+// The answers of model APIs in all wire formats, and their faults, for MockServer.
 
 #include <optional>
 #include <string>
@@ -30,22 +30,22 @@ enum class MockFault {
   kOverloaded,     // 529
   kServerError,    // 500
   kStall,          // silence after the first events
-  kCut,            // the connection closes in the middle
-  kMalformed,      // an event that is no JSON
-  kNoUsage,        // a good answer that nobody counted
+  kCut,            // the connection closes within the answer
+  kMalformed,      // an event that is not JSON
+  kNoUsage,        // a complete answer without usage
   kErrorInStream,  // status 200, then an error event
-  kWrongType,      // status 200, a page for people
-  kSlowLoris       // a byte now and then, never a whole event
+  kWrongType,      // status 200, an HTML page
+  kSlowLoris       // single bytes with pauses, never a complete event
 };
 
-// The server-sent events of an answer, each with its empty line; and the same answer as one JSON object.
+// An answer as server-sent events, each with its empty line, and as one JSON object.
 std::vector<std::string> EventsOf(remote::Format format, const MockAnswer& answer);
 std::string BodyOf(remote::Format format, const MockAnswer& answer);
 
 // The format that a request's path belongs to; nullopt: none.
 std::optional<remote::Format> FormatOfPath(const std::string& path);
 
-// As a stream when the request asks for one. `retry_after_s` goes with kTooManyWait.
+// A stream when the request asks for one. `retry_after_s` is used by kTooManyWait.
 MockReply ReplyTo(const MockRequest& request, const MockAnswer& answer, MockFault fault = MockFault::kNone,
                   double retry_after_s = 0.05);
 

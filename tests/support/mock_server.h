@@ -1,7 +1,7 @@
 #pragma once
 // A small HTTP/1.1 server in this process, for tests and benchmarks of API clients: on a port of 127.0.0.1 or
-// on a Unix socket, a thread per connection, connections kept alive. What it answers is up to a function,
-// which may also pause, break off or go silent.
+// on a Unix socket, with one thread per connection and persistent connections. A function computes the
+// answers; it may add pauses, close the connection early or leave it silent.
 
 #include <atomic>
 #include <condition_variable>
@@ -37,7 +37,7 @@ struct MockReply {
 
 class MockServer {
  public:
-  // `answer` is called from the connections' threads.
+  // `answer` is called on the connections' threads.
   using Answer = std::function<MockReply(const MockRequest&)>;
   explicit MockServer(Answer answer, const std::filesystem::path& unix_socket = {});
   ~MockServer();  // ends all connections, silent ones too

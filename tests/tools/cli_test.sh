@@ -42,6 +42,12 @@ expect 2 "no API key" run --problem level1/19 --policy openai:gpt-5
 expect 2 "ANTHROPIC_API_KEY" policy check anthropic:claude
 expect 2 "there is no server to check" policy check search
 expect 2 "for language models" run --problem level1/19 --temperature 1
+expect 2 "write --token-ids chat" run --problem level1/19 --policy openai:gpt-5 --tokens chat
+expect 2 "write --token-ids generate" collect --suite level1/19 --tokens generate
+for command in run collect eval; do
+  expect 0 "" $command --help
+  grep -q "openai-responses:MODEL" out.txt || { echo "FAILED: $command --help omits a policy"; failures=$((failures + 1)); }
+done
 OPENAI_API_KEY=sk-secret-1 expect 2 "no thinking budget" run --problem level1/19 --policy openai:gpt-5 --thinking-tokens 2000
 OPENAI_API_KEY=sk-secret-1 expect 4 "Could.*connect" policy check openai:m --base-url http://127.0.0.1:1/v1 --retries 0
 grep -q "sk-secret" out.txt && { echo "FAILED: a key was shown"; failures=$((failures + 1)); }

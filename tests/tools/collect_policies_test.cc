@@ -352,7 +352,7 @@ TEST_CASE("every option that decides an answer is kept and taken again") {
   CHECK(json::parse(stored).size() == 10);
   const PolicyOptions again = WithStoredSampling({}, stored, "");
   CHECK(SamplingJson(again) == stored);
-  CHECK((again.tokens == "chat" && again.stop == List{"A", "B"} && again.context == 30000));
+  CHECK((again.token_ids == "chat" && again.stop == List{"A", "B"} && again.context == 30000));
   CHECK((again.requests_per_minute == 0 && given.model.requests_per_minute == 3));
   CHECK(SamplingJson({}) == "{}");
 }

@@ -13,6 +13,7 @@
 #include "tests/support/fakes.h"
 #include "tools/device_options.h"
 #include "tools/policies.h"
+#include "tools/policy_flags.h"
 
 namespace kevin {
 namespace {
@@ -271,6 +272,11 @@ TEST_CASE("a model by its spec, its options, and options that a policy has no us
   parse(&broke, {"--budget-usd", "1", "--context", "20000"});
   CHECK(ErrorOf([&] { MakePolicy("openai:m@http://127.0.0.1:1/v1", store, broke); }) ==
         "openai:m@http://127.0.0.1:1/v1: a budget in dollars needs the price of m");
+
+  PolicyOptions tokens;
+  parse(&tokens, {"--tokens", "5000", "--token-ids", "chat"});
+  CHECK((tokens.budget_tokens == 5000 && tokens.token_ids == "chat"));
+  CHECK_THROWS_WITH(parse(&tokens, {"--tokens", "chat"}), Catch::Contains("write --token-ids chat"));
 }
 
 TEST_CASE("a window is shared between prompt and answer") {

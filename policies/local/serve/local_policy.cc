@@ -28,7 +28,7 @@ std::vector<std::string> ArgumentsOf(const LocalSpec& spec) {
 RemoteOptions LocalClientOptions(const std::string& model, const std::string& url, RemoteOptions options) {
   options.endpoint = remote::ParseSpec("openai:" + model + "@" + url, "");
   options.key.clear();
-  options.tokens = TokenMode::kChat;
+  options.token_ids = TokenMode::kChat;
   options.attempts = std::min(options.attempts, kMostAttempts);
   options.first_delay_s = 0.2;
   remote::Json extra = {{"logprobs_mode", "processed_logprobs"}};

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "policies/local/serve/parse_request.h"
-#include "policies/remote/think_splitter.h"
+#include "policies/remote/answer.h"
 
 namespace kevin::local {
 

@@ -133,7 +133,7 @@ TEST_CASE("a thousand episodes with one fault in ten requests") {
   CHECK(faults > requests / 20);
   CHECK(c.ledger.faults.size() == 11);  // each kind has happened
 
-  // Every request of the server's is a row, and every row tells how it ended.
+  // Every request that the server received is a row, and every row has its result.
   CHECK(c.Ask("count(*) FROM requests") == requests);
   CHECK(c.Ask("count(*) FROM requests WHERE outcome = 'answered'") == kEpisodes * kTurns);
   CHECK(c.Ask("count(*) FROM requests WHERE outcome NOT IN ('answered', 'failed')") == 0);
@@ -147,7 +147,7 @@ TEST_CASE("a thousand episodes with one fault in ten requests") {
         c.ledger.Count({MockFault::kCut, MockFault::kMalformed, MockFault::kErrorInStream,
                         MockFault::kWrongType, MockFault::kStall}));
 
-  // To the token: what the server counted is what the requests and the turns hold.
+  // The token counts of the server, the requests and the turns are equal.
   CHECK(c.Ask("sum(prompt_tokens) FROM requests") == c.ledger.prompt_tokens);
   CHECK(c.Ask("sum(completion_tokens) FROM requests") == c.ledger.completion_tokens);
   CHECK(c.Ask("sum(cached_tokens) FROM requests") == c.ledger.cached_tokens);
@@ -156,7 +156,7 @@ TEST_CASE("a thousand episodes with one fault in ten requests") {
   CHECK(c.Ask("count(*) FROM requests WHERE outcome = 'answered' AND prompt_tokens IS NULL") ==
         c.ledger.faults[MockFault::kNoUsage]);
 
-  // To the cent: errors cost nothing, what nobody counted is unknown, the rest adds up.
+  // The costs are equal too: errors cost nothing, a request without usage is unknown, the rest adds up.
   CHECK(c.Ask("round(sum(cost_usd) * 1e6) FROM requests") ==
         c.ledger.prompt_tokens + 10 * c.ledger.completion_tokens);
   CHECK(c.Ask("sum(unknown_costs) FROM run_costs") ==

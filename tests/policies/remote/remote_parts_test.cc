@@ -6,14 +6,11 @@
 #include <random>
 #include <thread>
 
+#include "policies/remote/answer.h"
 #include "policies/remote/endpoint.h"
-#include "policies/remote/failure.h"
 #include "policies/remote/json.h"
 #include "policies/remote/limits.h"
-#include "policies/remote/prices.h"
-#include "policies/remote/response_reader.h"
-#include "policies/remote/sse_parser.h"
-#include "policies/remote/think_splitter.h"
+#include "policies/remote/response.h"
 #include "policies/remote/wire.h"
 #include "tests/catch.h"
 #include "tests/policies/remote/remote_fixture.h"
@@ -63,7 +60,7 @@ TEST_CASE("events: chunks may end anywhere") {
   CHECK(Events(bytes) == whole);
 }
 
-TEST_CASE("events: only what is whole is progress") {
+TEST_CASE("events: only a complete event is progress") {
   SseParser parser([](const SseEvent&) {});
   CHECK_FALSE(parser.Feed("data: slow"));
   CHECK_FALSE(parser.Feed("ly\n"));
@@ -206,7 +203,7 @@ Remedy RemedyOf(const HttpResponse& response) { return FailureOf(response, Answe
 
 }  // namespace
 
-TEST_CASE("what is asked for again, and what is not") {
+TEST_CASE("failures: which are retried") {
   for (const int status : {408, 409, 429, 500, 502, 503, 504, 529})
     CHECK(RemedyOf(Response(status, "{}")) == Remedy::kRetry);
   for (const int status : {400, 401, 403, 404, 413, 422, 301})
@@ -245,7 +242,7 @@ TEST_CASE("pauses double, are random, and never shorter than asked for") {
   CHECK(RetryDelay(2, 0.5, {}, random) != RetryDelay(2, 0.5, {}, random));
 }
 
-TEST_CASE("the limiter spreads requests, counts tokens, bounds what is under way") {
+TEST_CASE("the limiter spreads requests, counts tokens and limits concurrency") {
   using Clock = std::chrono::steady_clock;
   const auto seconds = [](const Rates& rates, int requests, int64_t tokens) {
     Limiter limiter(rates);
@@ -272,7 +269,8 @@ TEST_CASE("the limiter spreads requests, counts tokens, bounds what is under way
   CHECK(two.Enter(1, nullptr));
 }
 
-TEST_CASE("the circuit opens after failures in a row, one request tries, and at last the server is dead") {
+TEST_CASE(
+    "the circuit opens after consecutive failures, one request probes, and at last the server is unavailable") {
   using Pass = CircuitBreaker::Pass;
   CircuitBreaker breaker({3, 0.05, 0.1, 2});
   for (int i = 0; i < 2; ++i) breaker.Failed(breaker.Enter(nullptr));
@@ -296,10 +294,10 @@ TEST_CASE("the circuit opens after failures in a row, one request tries, and at 
     CHECK(breaker.Enter(nullptr) == Pass::kTry);
     breaker.Failed(Pass::kTry);
   }
-  CHECK(breaker.Enter(nullptr) == Pass::kDead);
+  CHECK(breaker.Enter(nullptr) == Pass::kUnavailable);
 }
 
-TEST_CASE("a budget stops before it is passed by more than what is under way") {
+TEST_CASE("a budget is exceeded by requests under way at most") {
   Budget money({0.0999, {}, {}});
   for (int i = 0; i < 9; ++i) {
     money.Begin();
@@ -317,7 +315,7 @@ TEST_CASE("a budget stops before it is passed by more than what is under way") {
   CHECK_THROWS_AS(time.Begin(), BudgetReached);
 }
 
-TEST_CASE("what a format cannot say is known before anything is sent") {
+TEST_CASE("what a format cannot express is reported before a request is sent") {
   const auto why = [](Format format, const std::function<void(Sampling*)>& change, bool own = false) {
     Sampling sampling;
     change(&sampling);

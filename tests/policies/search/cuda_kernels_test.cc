@@ -5,10 +5,9 @@
 #include <limits>
 #include <set>
 
-#include "policies/search/choose.h"
+#include "policies/search/family.h"
 #include "policies/search/lower.h"
 #include "tests/catch.h"
-#include "tests/policies/search/cuda_text.h"
 #include "tests/policies/search/kernel_cases.h"
 
 using namespace kevin;

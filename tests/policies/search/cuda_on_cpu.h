@@ -1,8 +1,8 @@
 #pragma once
-// Enough of CUDA to run generated kernels without a GPU, included in front of what cuda_text.h's ToCpp makes
-// of them. The threads of a block, and of all blocks of a cluster, are fibers that take turns; blocks run one
-// after another. Asynchronous copies happen as late as they may. Shared memory and workspaces start as NaN; a
-// misaligned load gives NaN and a misaligned store is lost.
+// An emulation of the CUDA that generated kernels use, for tests without a GPU. It is included before the
+// result of ToCpp (kernel_library.h). The threads of a block, and of all blocks of a cluster, are fibers that
+// run in turn; blocks run one after another. Asynchronous copies happen as late as they may. Shared memory
+// and workspaces start as NaN; a misaligned load returns NaN and a misaligned store is dropped.
 
 #include <setjmp.h>
 #include <stdint.h>

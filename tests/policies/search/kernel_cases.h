@@ -1,5 +1,5 @@
 #pragma once
-// References with their truths in double precision, for the tests that run generated kernels.
+// References and their exact results in double precision, for the tests that run generated kernels.
 
 #include <cstdint>
 #include <cstdlib>
@@ -21,12 +21,12 @@ struct Case {
   std::vector<TensorShape> inputs;
   std::vector<int64_t> output;
   Truth truth;
-  double terms = 1;  // how many are added up for one result
+  double terms = 1;  // added up for one result
   int schedules = 3;
   bool index_output = false;
 };
 
-// Every family, at sizes that are odd, one, or no whole number of vectors.
+// Every family, at sizes that are odd, one, or not a multiple of the vector length.
 std::vector<Case> EveryCase();
 
 // Page-aligned, as the evaluator's buffers are.
@@ -48,8 +48,8 @@ Numbers SoftMax(const Numbers& column, bool log);
 Numbers Normal(const Numbers& column, bool centred);
 Numbers RunningSum(const Numbers& column);
 
-// Runs candidate `index` of the library on drawn inputs; fails the test where it is further from the truth
-// than a measurement allows, or writes past its output.
+// Runs candidate `index` of the library on random inputs. Fails the test when its error exceeds the bound of
+// the evaluator's check, or when it writes past its output.
 void Check(const Case& one, const KernelLibrary& library, size_t index);
 
 }  // namespace kevin::test

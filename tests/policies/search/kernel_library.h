@@ -1,5 +1,6 @@
 #pragma once
-// Compiles many candidates in a few g++ runs and loads them.
+// Compiles many generated kernels in a few runs of g++ and loads them. CUDA kernels are first rewritten as
+// C++ that runs on cuda_on_cpu.h.
 
 #include <string>
 #include <vector>
@@ -8,8 +9,8 @@ namespace kevin::test {
 
 class KernelLibrary {
  public:
-  // Each source is a whole candidate; `flags` go to g++ after -std=c++20 -march=native -fopenmp; `head` is
-  // what all of them start with. Throws std::runtime_error with the compiler's words.
+  // Each source is a complete candidate. `flags` follow -std=c++20 -march=native -fopenmp. `head` precedes
+  // each candidate. Throws std::runtime_error with the compiler's messages.
   KernelLibrary(const std::vector<std::string>& sources, const std::string& flags,
                 const std::string& head = "");
   ~KernelLibrary();
@@ -26,5 +27,9 @@ class KernelLibrary {
 
 // Whether g++ accepts `source` with `flags` (for machines other than this one).
 bool Compiles(const std::string& source, const std::string& flags);
+
+// A `cuda` candidate as C++ for KernelLibrary with cuda_on_cpu.h as its head: rewrites launches, shared
+// arrays and the functions that are inline assembly.
+std::string ToCpp(const std::string& cuda_source);
 
 }  // namespace kevin::test

@@ -4,7 +4,7 @@
 
 #include "env/error.h"
 #include "env/problem/problem.h"
-#include "policies/search/choose.h"
+#include "policies/search/family.h"
 #include "policies/search/search_policy.h"
 #include "tests/catch.h"
 #include "tests/support/reply.h"
@@ -242,7 +242,7 @@ TEST_CASE("each family writes CUDA, and the schedule that suits the sizes comes 
   CHECK(Has(product({2048, 65536}, {65536, 1}, {2048, 1}), "family=matvec rows=4"));
 }
 
-TEST_CASE("what a device is like decides how work is shared out") {
+TEST_CASE("the device decides how work is divided") {
   Request request = MakeRequest("def forward(x):\n    return torch.sum(x)\n", {{"x", {4096, 4096}}}, {});
   request.task.kind = "cuda";
   CHECK(Has(Next(request), "kParts = 1056,"));

@@ -29,7 +29,7 @@ struct Served {
   RemoteOptions Client(TokenMode tokens, bool stream) const {
     RemoteOptions client;
     client.endpoint = remote::ParseSpec("openai:letters@" + server->Url(), "");
-    client.tokens = tokens;
+    client.token_ids = tokens;
     client.stream = stream;
     client.attempts = 1;
     client.extra = R"({"logprobs_mode": "processed_logprobs"})";

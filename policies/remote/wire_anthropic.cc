@@ -6,7 +6,7 @@ namespace kevin::remote {
 namespace {
 
 constexpr int kLeastThinking = 1024;
-constexpr size_t kCacheMarks = 4;  // the most that a request may have
+constexpr size_t kCacheMarks = 4;  // at most, in one request
 
 StopReason StopReasonOf(const std::string& reason) {
   if (reason == "end_turn" || reason == "stop_sequence") return StopReason::kStop;
@@ -20,8 +20,7 @@ Json TextBlock(const std::string& text) { return {{"type", "text"}, {"text", Val
 
 void MarkForCache(Json* block) { (*block)["cache_control"] = {{"type", "ephemeral"}}; }
 
-// Cut at the cache points. A prefix that was written at a mark is found again from a later one, so the last
-// is enough.
+// Divided at the cache points. A cached prefix is also found from a later mark, so the last point suffices.
 Json Blocks(const Message& message) {
   Json blocks = Json::array();
   size_t begin = 0;
@@ -46,15 +45,16 @@ class MessagesWire : public Wire {
   }
 
   std::string WhyNot(const Sampling& sampling, const WireContext& context) const override {
-    if (sampling.n != 1) return "Messages give one answer each";
-    if (context.wants_tokens) return "Messages give no token ids";
-    if (sampling.temperature && *sampling.temperature > 1) return "Anthropic's temperature ends at 1";
+    if (sampling.n != 1) return "Messages return one answer per request";
+    if (context.wants_tokens) return "Messages return no token ids; use openai: with a server that does";
+    if (sampling.temperature && *sampling.temperature > 1) return "Anthropic's highest temperature is 1";
     if (!sampling.thinking_tokens) return "";
-    if (*sampling.thinking_tokens < kLeastThinking) return "Anthropic's least thinking budget is 1024 tokens";
+    if (*sampling.thinking_tokens < kLeastThinking)
+      return "Anthropic's smallest thinking budget is 1024 tokens";
     if (*sampling.thinking_tokens >= sampling.max_tokens)
-      return "the thinking budget must be smaller than the most tokens of the answer, which include it";
-    if (sampling.temperature && *sampling.temperature != 1) return "Anthropic thinks at temperature 1 only";
-    if (sampling.top_k) return "Anthropic takes no top_k while it thinks";
+      return "the thinking budget (--thinking-tokens) must be smaller than --max-tokens, which include it";
+    if (sampling.temperature && *sampling.temperature != 1) return "Anthropic's thinking needs temperature 1";
+    if (sampling.top_k) return "Anthropic's thinking allows no top_k";
     return "";
   }
 
@@ -118,7 +118,7 @@ class MessagesWire : public Wire {
     ReadUsage(At(message, "usage"), is_final, answer);
   }
 
-  // The first event counts the prompt, a later one the answer; fields that come again are the newer count.
+  // The first event has the count of the prompt, a later one that of the answer; a repeated field is newer.
   static void ReadUsage(const Json& usage, bool is_final, Answer* answer) {
     Usage& counted = answer->usage_so_far;
     const auto output = IntegerAt(usage, "output_tokens");
