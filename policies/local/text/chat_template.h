@@ -1,7 +1,7 @@
 #pragma once
 // Messages to the text that a model was trained on: its folder's chat template, rendered as transformers'
 // apply_chat_template renders it. The template is a program in Jinja from a folder that need not be trusted:
-// it can neither touch files nor run without end (jinja/limits.h).
+// it can neither touch files nor run without end (jinja/template.h).
 //
 //   ChatTemplate chat = ChatTemplate::Load(folder);
 //   chat.Render({{{"role", "user"}, {"content", "Hello"}}}, true, {{"enable_thinking", false}});

@@ -1,5 +1,6 @@
 #pragma once
-// The tree of an expression. Never changes once parsed; any thread may evaluate it.
+// The tree of a parsed template: expressions, which have a value, and statements, which print. Immutable once parsed;
+// any thread may evaluate it, each with a Run of its own.
 
 #include <memory>
 #include <optional>
@@ -7,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "policies/local/text/jinja/run.h"
+#include "policies/local/text/jinja/value.h"
 
 namespace kevin::local::jinja {
 
@@ -78,23 +79,6 @@ struct TestExpression : Expression {
   ArgumentList arguments;
   Value Make(Run& run) const override;
 };
-enum class Operator {
-  kAdd,
-  kSubtract,
-  kMultiply,
-  kDivide,
-  kFloorDivide,
-  kModulo,
-  kPower,  //
-  kEqual,
-  kNotEqual,
-  kLess,
-  kLessEqual,
-  kGreater,
-  kGreaterEqual,
-  kIn,
-  kNotIn
-};
 struct Binary : Expression {
   Operator op = Operator::kAdd;
   ExpressionPtr left, right;
@@ -126,6 +110,97 @@ struct Concatenation : Expression {  // a ~ b
 struct Conditional : Expression {       // then if test else otherwise
   ExpressionPtr test, then, otherwise;  // otherwise: may be null
   Value Make(Run& run) const override;
+};
+
+// Statements. Execute says whether a loop goes on.
+
+enum class Flow { kNext, kBreak, kContinue };
+
+struct Statement {
+  int line = 0;
+  virtual ~Statement() = default;
+  virtual Flow Execute(Run& run) const = 0;
+};
+using StatementPtr = std::unique_ptr<const Statement>;
+
+struct Body {
+  std::vector<StatementPtr> statements;
+  Flow Execute(Run& run) const;
+};
+
+// The left side of an assignment: a name, a field of a namespace, or several of them.
+struct Target {
+  std::string name, field;
+  std::vector<Target> several;
+  int line = 0;
+  void Assign(Run& run, const Value& value) const;
+};
+
+struct Data : Statement {
+  std::string text;
+  Flow Execute(Run& run) const override;
+};
+struct Print : Statement {
+  ExpressionPtr value;
+  Flow Execute(Run& run) const override;
+};
+struct If : Statement {
+  std::vector<std::pair<ExpressionPtr, Body>> branches;
+  Body otherwise;
+  Flow Execute(Run& run) const override;
+};
+struct For : Statement {
+  Target target;
+  ExpressionPtr items, filter;  // filter: may be null
+  Body body, otherwise;
+  Flow Execute(Run& run) const override;
+};
+struct Jump : Statement {
+  Flow flow = Flow::kBreak;
+  Flow Execute(Run&) const override { return flow; }
+};
+struct Set : Statement {
+  Target target;
+  ExpressionPtr value;
+  Flow Execute(Run& run) const override;
+};
+// Filters of a block: its output goes through them in this order.
+struct Filters {
+  std::vector<std::pair<std::string, ArgumentList>> list;
+  Value Apply(Run& run, Value value) const;
+};
+struct SetBlock : Statement {
+  Target target;
+  Filters filters;
+  Body body;
+  Flow Execute(Run& run) const override;
+};
+struct FilterBlock : Statement {
+  Filters filters;
+  Body body;
+  Flow Execute(Run& run) const override;
+};
+struct With : Statement {
+  std::vector<std::pair<Target, ExpressionPtr>> variables;
+  Body body;
+  Flow Execute(Run& run) const override;
+};
+struct Group : Statement {  // {% generation %}, which only marks
+  Body body;
+  Flow Execute(Run& run) const override { return body.Execute(run); }
+};
+struct MacroDefinition : Statement {
+  std::string name;
+  std::vector<std::pair<std::string, ExpressionPtr>> parameters;  // with their defaults, which may be null
+  bool uses_varargs = false, uses_kwargs = false, uses_caller = false;
+  Body body;
+  Flow Execute(Run& run) const override;
+  Value Function(Run& run) const;
+};
+struct CallBlock : Statement {  // {% call(x) macro() %}
+  ExpressionPtr call;           // a CallExpression
+  MacroDefinition caller;
+  Flow Execute(Run& run) const override;
 };
 
 }  // namespace kevin::local::jinja

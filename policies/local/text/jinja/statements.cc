@@ -1,14 +1,65 @@
-#include "policies/local/text/jinja/statement.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
+#include <vector>
 
-#include "policies/local/text/jinja/loop.h"
-#include "policies/local/text/jinja/operators.h"
-#include "policies/local/text/jinja/python_text.h"
+#include "policies/local/text/jinja/tree.h"
+#include "policies/local/text/jinja/value.h"
 
 namespace kevin::local::jinja {
+
+namespace {
+
+// `loop` within {% for %}.
+class Loop : public Callable {
+ public:
+  explicit Loop(const Value& list) : list_(list), items_(list_.AsList()->items) {}
+  Value Call(Run& run, Arguments& arguments) override;
+  std::optional<Value> Field(std::string_view name) const override;
+  int Height() const override { return list_.Height() + 1; }
+
+  bool Next() { return ++index_ < static_cast<int64_t>(items_.size()); }  // before the first item, too
+  const Value& Current() const { return items_[static_cast<size_t>(index_)]; }
+
+ private:
+  Value Neighbour(int64_t index, const char* what) const;
+
+  const Value list_;
+  const std::vector<Value>& items_;  // of the list
+  int64_t index_ = -1;
+};
+
+Value Loop::Call(Run&, Arguments&) { Fail("recursive loops are not supported"); }
+
+Value Loop::Neighbour(int64_t index, const char* what) const {
+  const bool there = index >= 0 && index < static_cast<int64_t>(items_.size());
+  return there ? items_[static_cast<size_t>(index)] : Value(Undefined{what});
+}
+
+std::optional<Value> Loop::Field(std::string_view name) const {
+  const auto size = static_cast<int64_t>(items_.size());
+  if (name == "index") return index_ + 1;
+  if (name == "index0") return index_;
+  if (name == "revindex") return size - index_;
+  if (name == "revindex0") return size - index_ - 1;
+  if (name == "first") return index_ == 0;
+  if (name == "last") return index_ + 1 == size;
+  if (name == "length") return size;
+  if (name == "depth") return 1;  // it counts recursive loops
+  if (name == "depth0") return 0;
+  if (name == "previtem") return Neighbour(index_ - 1, "there is no previous item");
+  if (name == "nextitem") return Neighbour(index_ + 1, "there is no next item");
+  if (name == "cycle") {
+    return MakeFunction([index = index_](Run&, Arguments& arguments) {
+      if (arguments.positional.empty()) Fail("no items for cycling given");
+      return arguments.positional[static_cast<size_t>(index) % arguments.positional.size()];
+    });
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 Flow Body::Execute(Run& run) const {
   const Descent descent(run);
