@@ -55,8 +55,8 @@ void AppendEscape(std::string_view source, size_t& position, std::string& text) 
   text += c;
 }
 
-// The Scan functions read a literal at `position` of an expression and move past it. They throw TemplateError without
-// a line. ScanName: empty text where no name begins.
+// The Scan functions read a literal at `position` of an expression and move past it. They throw TemplateError
+// without a line. ScanName: empty text where no name begins.
 Token ScanString(std::string_view source, size_t& position) {
   Token token;
   token.kind = TokenKind::kString;

@@ -1,6 +1,6 @@
 #pragma once
-// From a template's text to its tree: Lex makes tokens, ExpressionParser reads expressions, Parse reads statements.
-// Every failure is a TemplateError with its line.
+// From a template's text to its tree: Lex makes tokens, ExpressionParser reads expressions, Parse reads
+// statements. Every failure is a TemplateError with its line.
 
 #include <cstdint>
 #include <memory>
@@ -39,8 +39,8 @@ struct Token {
   double number = 0;
 };
 
-// White space is treated as with trim_blocks and lstrip_blocks; a line feed at the end of the source is dropped. The
-// last token is kEnd.
+// White space is treated as with trim_blocks and lstrip_blocks; a line feed at the end of the source is
+// dropped. The last token is kEnd.
 std::vector<Token> Lex(std::string_view source, const Limits& limits);
 
 // A position in the tokens, and the current depth of nesting.

@@ -6,11 +6,12 @@
 //   std::string text = chat.Render(variables, now);   any number of times, from any thread
 //
 // Settings: trim_blocks and lstrip_blocks are on; nothing is escaped; {% break %}, {% continue %} and
-// {% generation %} exist; tojson writes non-ASCII characters as they are; raise_exception and strftime_now exist.
-// A template runs in a sandbox: it reaches no files, changes nothing but namespaces, and stays within `Limits`.
+// {% generation %} exist; tojson writes non-ASCII characters as they are; raise_exception and strftime_now
+// exist. A template runs in a sandbox: it reaches no files, changes nothing but namespaces, and stays within
+// `Limits`.
 //
-// Not supported: include, import, extends, block, recursive loops, do, i18n, Markup (`safe` has no effect) and the
-// filters that make HTML. Integers have 64 bits; upper and lower map one character to one.
+// Not supported: include, import, extends, block, recursive loops, do, i18n, Markup (`safe` has no effect)
+// and the filters that make HTML. Integers have 64 bits; upper and lower map one character to one.
 //
 // The folder: lexer.cc and parser.cc with expression_parser.cc turn text into a tree (parser.h, tree.h);
 // expressions.cc and statements.cc evaluate it over the values of value.h; methods.cc, filters.cc,
@@ -56,7 +57,8 @@ class Template {
  public:
   // Parses. Throws TemplateError with its line.
   explicit Template(std::string_view source, const Limits& limits = {});
-  // `variables`: a JSON object. Throws TemplateError with its line, also for the template's own raise_exception.
+  // `variables`: a JSON object. Throws TemplateError with its line, also for the template's own
+  // raise_exception.
   std::string Render(const nlohmann::ordered_json& variables, const Clock& now) const;
 
  private:

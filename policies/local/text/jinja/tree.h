@@ -1,6 +1,6 @@
 #pragma once
-// The tree of a parsed template: expressions, which have a value, and statements, which print. Immutable once parsed;
-// any thread may evaluate it, each with a Run of its own.
+// The tree of a parsed template: expressions, which have a value, and statements, which print. Immutable once
+// parsed; any thread may evaluate it, each with a Run of its own.
 
 #include <memory>
 #include <optional>

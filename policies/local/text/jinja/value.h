@@ -1,8 +1,8 @@
 #pragma once
 // Values of a template, the state of one rendering, and the operations on both. Internal to this folder.
 //
-// Values follow Python's rules. Copies are cheap: they share immutable data; only namespaces change. One rendering
-// belongs to one thread.
+// Values follow Python's rules. Copies are cheap: they share immutable data; only namespaces change. One
+// rendering belongs to one thread.
 
 #include <cstdint>
 #include <ctime>
@@ -145,7 +145,8 @@ class Run {
 
   // Throws TemplateError when no steps are left.
   void Step(size_t steps = 1);
-  // Call before producing text of that size. Throws TemplateError when the text, or all text together, is too large.
+  // Call before producing text of that size. Throws TemplateError when the text, or all text together, is too
+  // large.
   void Reserve(size_t bytes);
   void Write(std::string_view text);
 
