@@ -11,7 +11,7 @@
 #include "agent/train/model_version.h"
 #include "agent/train/reply_facts.h"
 #include "env/error.h"
-#include "policies/local/train/packing.h"
+#include "policies/local/train/batch.h"
 
 namespace kevin {
 namespace {

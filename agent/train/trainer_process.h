@@ -11,7 +11,6 @@
 #include "env/sandbox/sandbox.h"
 #include "policies/local/train/batch.h"
 #include "policies/local/train/options.h"
-#include "policies/local/train/wire.h"
 
 namespace kevin {
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -90,5 +91,42 @@ struct RopeFrequencies {
   float attention_factor = 1;
 };
 RopeFrequencies FrequenciesOf(const ModelConfig& config);
+
+// Typed access to the fields of a configuration file, with errors that name file, field and value.
+
+class ConfigFields {
+ public:
+  // `json` must be an object (throws Error(kBadRequest)); `name` is the file's in messages.
+  ConfigFields(nlohmann::json json, std::string name);
+  static ConfigFields Parse(const std::string& text, const std::string& name);
+
+  bool Has(const std::string& field) const;  // and it is not null
+  int Int(const std::string& field) const;   // positive, at most 2^31 - 1
+  int Int(const std::string& field, int otherwise) const;
+  double Number(const std::string& field) const;
+  double Number(const std::string& field, double otherwise) const;
+  bool Bool(const std::string& field, bool otherwise) const;
+  std::string Text(const std::string& field, const std::string& otherwise) const;
+  std::vector<int32_t> Ints(const std::string& field) const;  // a list, or one number; absent: empty
+  std::vector<std::string> Texts(const std::string& field) const;
+  ConfigFields Object(const std::string& field) const;
+
+  [[noreturn]] void Refuse(const std::string& field, const std::string& why,
+                           const std::string& next_step = "") const;
+
+ private:
+  const nlohmann::json* Find(const std::string& field) const;
+  nlohmann::json json_;
+  std::string name_;
+};
+
+// Files of a model folder, which need not be trusted.
+
+// The whole file. Throws Error(kBadRequest) where it is no file, cannot be read or has more than
+// `most_bytes`.
+std::string ReadModelFile(const std::filesystem::path& file, size_t most_bytes);
+
+// Likewise; also where it is no JSON, with the line.
+nlohmann::json ReadModelJson(const std::filesystem::path& file, size_t most_bytes);
 
 }  // namespace kevin::local

@@ -65,4 +65,42 @@ struct WriteOptions {
 void WriteTensors(const std::filesystem::path& folder, std::span<const TensorToWrite> tensors,
                   const WriteOptions& options = {});
 
+// The header of a safetensors file: eight bytes of length, then JSON that says where each tensor lies.
+
+struct HeaderEntry {
+  std::string name;
+  NumberType type = NumberType::kF32;
+  std::vector<int64_t> shape;
+  uint64_t begin = 0, end = 0;  // of its bytes, from the start of the file
+};
+
+constexpr uint64_t kHeaderLengthBytes = 8;
+constexpr uint64_t kLargestHeader = 100'000'000;
+
+// Of a whole file's bytes; entries by place. Everything is checked: lengths, types, shapes against sizes,
+// that the tensors cover the data exactly, in any order, with no gap, overlap or name twice. Throws
+// Error(kBadRequest); `file` is the name in messages.
+std::vector<HeaderEntry> ReadHeader(std::span<const std::byte> file_bytes, const std::string& file);
+
+// A folder that appears whole or not at all: filled under another name beside its place, then renamed.
+
+class NewFolder {
+ public:
+  // Throws Error(kBadRequest) when `place` holds files already or its parent cannot be written.
+  explicit NewFolder(std::filesystem::path place);
+  ~NewFolder();  // what was not committed is removed
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+
+  const std::filesystem::path& Path() const { return temporary_; }  // to write into
+  void WriteText(const std::string& name, const std::string& text) const;
+  // The small files beside the weights (tokenizer, template, configs, ...), except weights and their index.
+  void CopyModelFiles(const std::filesystem::path& from) const;
+  void Commit();  // throws Error(kBroken)
+
+ private:
+  std::filesystem::path place_, temporary_;
+  bool committed_ = false;
+};
+
 }  // namespace kevin::local

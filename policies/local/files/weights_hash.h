@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <future>
 #include <span>
@@ -51,5 +52,11 @@ class FolderHash {
   std::shared_future<std::string> hash_ = promise_.get_future().share();
   std::thread thread_;
 };
+
+// SHA-256's inner loop by the processor's own instructions, where it has them.
+
+bool HasShaInstructions();
+// `state`: eight words, as FIPS 180-4 has them; `blocks`: of 64 bytes each. Only where HasShaInstructions().
+void Sha256Blocks(uint32_t state[8], const uint8_t* data, size_t blocks);
 
 }  // namespace kevin::local

@@ -13,11 +13,9 @@
 
 #include "env/error.h"
 #include "policies/local/fused/decoder_plan.h"
-#include "policies/local/fused/device_types.h"
-#include "policies/local/fused/kernel_texts.h"
 #include "policies/local/generate/sampler.h"
 #include "policies/local/gpu/gpu_program.h"
-#include "policies/local/model/torch_errors.h"
+#include "policies/local/model/device.h"
 
 namespace kevin::local {
 namespace {
@@ -30,14 +28,6 @@ constexpr double kPatience_s = 60;      // with a step of milliseconds
 constexpr int kBlocksForAttention = 4;  // for each multiprocessor, of a batch
 
 const void* Data(const at::Tensor& tensor) { return tensor.defined() ? tensor.const_data_ptr() : nullptr; }
-
-std::string AllKernels() {
-  std::string text;
-  for (const char* part : {kCommonKernels, kAttendKernels, kProductKernels, kDecodeOneKernels,
-                           kDecodeBatchKernels, kDrawKernels})
-    text += part;
-  return text;
-}
 
 // Torch's operators go to a stream of ours while this lives.
 class TorchOnStream {
@@ -101,7 +91,7 @@ struct FusedDecoder::Impl {
         device(DeviceIndex(the_model)),
         gpu(ShapeOfGpu(device)),
         plan(PlanDecoder(config, gpu, the_cache.page_tokens)),
-        program(AllKernels(), plan.macros, gpu),
+        program(kDecoderKernels, plan.macros, gpu),
         weights(the_model.MergedWeights()),
         page_stride((context_tokens + the_cache.page_tokens - 1) / the_cache.page_tokens),
         decode_one(program.Find("kevin_decode_one", plan.decode_shared_bytes)),

@@ -12,14 +12,13 @@
 #include <sstream>
 
 #include "env/error.h"
-#include "policies/local/files/config_fields.h"
-#include "policies/local/files/new_folder.h"
+#include "policies/local/files/model_config.h"
 #include "policies/local/files/safetensors.h"
-#include "policies/local/model/apply_linear.h"
+#include "policies/local/model/apply_weights.h"
+#include "policies/local/model/build_weights.h"
+#include "policies/local/model/device.h"
 #include "policies/local/model/language_model.h"
-#include "policies/local/model/quantize.h"
-#include "policies/local/model/save_tensors.h"
-#include "policies/local/model/torch_errors.h"
+#include "policies/local/model/weights.h"
 
 namespace kevin::local {
 namespace {

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -29,5 +30,14 @@ Weights BuildWeights(const ModelConfig& config, const ModelOptions& options, Wei
 
 // Every tensor by its checkpoint's name, as views of the weights; those that are quantised are absent.
 std::map<std::string, at::Tensor> NamedTensors(const Weights& weights, const ModelConfig& config);
+
+// From tensors to weight files.
+
+NumberType NumberTypeOf(at::ScalarType type);
+
+// In the order of their names, or in that of `order` where it is given; one tensor at a time is copied to the
+// host. Throws as WriteTensors.
+void SaveTensors(const std::filesystem::path& folder, const std::map<std::string, at::Tensor>& tensors,
+                 const WriteOptions& options = {}, const std::vector<std::string>& order = {});
 
 }  // namespace kevin::local

@@ -10,7 +10,6 @@
 
 #include "env/error.h"
 #include "policies/local/gpu/gpu_program.h"
-#include "policies/local/model/rows_text.h"
 
 namespace kevin::local {
 namespace {

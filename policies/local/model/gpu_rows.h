@@ -55,4 +55,8 @@ void GpuLogprobsBackward(const at::Tensor& logits, const at::Tensor& targets, co
                          const RowLogprobs& forward, const at::Tensor& of_logprobs,
                          const at::Tensor& of_entropies);
 
+// kernels/rows.cu, built into the program.
+
+extern const char* const kRowsKernels;
+
 }  // namespace kevin::local

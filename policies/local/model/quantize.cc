@@ -1,11 +1,11 @@
-#include "policies/local/model/quantize.h"
-
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
+
+#include "policies/local/model/weights.h"
 
 namespace kevin::local {
 namespace {

@@ -6,6 +6,8 @@
 // spin where the others could run, and wait for each other longer than they work (8 instead of 76 tokens a
 // second with 25 M parameters on 2 cores that 6 processes share).
 
+#include <ATen/core/Tensor.h>
+
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -49,5 +51,21 @@ class TorchRunner : public ModelRunner {
   std::optional<std::vector<SampledToken>> drawn_;  // of the step in flight
   std::unordered_map<int64_t, int32_t> last_;       // what each sequence of the last step drew
 };
+
+// Drawing tokens from the logits of a step, on the device they are on.
+
+struct DrawRequest {
+  TokenSampling sampling;
+  int position = 0;  // of the token to be drawn
+  const LogitsProcessor* processor = nullptr;
+};
+
+// `logits` is [requests, vocabulary]. The rule is that of generate/sampler.h, which draws from logits on a
+// CPU and from those that a processor changes.
+std::vector<SampledToken> DrawTokens(const at::Tensor& logits, std::span<const DrawRequest> requests);
+
+// The same rule by torch operators, which leave the logits where they are; processors are not called. For
+// GPUs: it is slow on a CPU.
+std::vector<SampledToken> DrawByOperators(const at::Tensor& logits, std::span<const DrawRequest> requests);
 
 }  // namespace kevin::local

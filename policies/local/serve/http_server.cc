@@ -10,14 +10,73 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <cstring>
+#include <deque>
+#include <functional>
+#include <mutex>
 #include <thread>
 #include <utility>
-
-#include "policies/local/serve/connection_threads.h"
+#include <vector>
 
 namespace kevin::local {
+
 namespace {
+
+// A thread for each open connection, started when needed and kept for the next one; cpp-httplib's work queue.
+class ConnectionThreads {
+ public:
+  explicit ConnectionThreads(int most) : most_(static_cast<size_t>(most)) {}
+  ~ConnectionThreads() { Finish(); }
+  // Waits while `most` are busy.
+  void Run(std::function<void()> work);
+  void Finish();
+
+ private:
+  void Work();
+
+  const size_t most_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> work_;
+  size_t busy_ = 0;
+  bool ending_ = false;
+  std::vector<std::thread> threads_;
+};
+
+void ConnectionThreads::Run(std::function<void()> work) {
+  std::unique_lock lock(mutex_);
+  wake_.wait(lock, [this] { return busy_ < most_ || ending_; });
+  ++busy_;
+  work_.push_back(std::move(work));
+  if (busy_ > threads_.size()) threads_.emplace_back([this] { Work(); });
+  wake_.notify_all();
+}
+
+void ConnectionThreads::Work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_.wait(lock, [this] { return !work_.empty() || ending_; });
+    if (work_.empty()) return;
+    const std::function<void()> work = std::move(work_.front());
+    work_.pop_front();
+    lock.unlock();
+    work();
+    lock.lock();
+    --busy_;
+    wake_.notify_all();
+  }
+}
+
+void ConnectionThreads::Finish() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  wake_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
 
 constexpr double kLookS = 0.25;   // for a client that has gone away; cpp-httplib looks, between two pieces
 constexpr double kSilenceS = 15;  // after which a sign of life is sent
@@ -38,6 +97,7 @@ class Queue : public httplib::TaskQueue {
  private:
   ConnectionThreads threads_;
 };
+
 // A socket file that nobody answers is left over from a server that was killed.
 void RemoveDeadSocket(const std::string& path) {
   struct stat info {};

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "policies/local/serve/model_api.h"
-#include "policies/local/serve/program_options.h"
+#include "policies/local/serve/model_options.h"
 
 namespace kevin::local {
 

@@ -1,20 +1,48 @@
 #pragma once
-// What a server serves: an engine, and what makes tokens of requests and text of tokens.
+// Which weights a server's answers come from, for those who record answers. Any thread.
 
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "policies/local/generate/engine.h"
-#include "policies/local/serve/served_weights.h"
 #include "policies/remote/json.h"
 
 namespace kevin::local {
+
+class ServedWeights {
+ public:
+  struct State {
+    int64_t version = 0;  // of a model in training: the steps it has learnt
+    // Of their contents (files/weights_hash.h), perhaps not known yet; "" where it cannot be.
+    std::shared_future<std::string> hash;
+  };
+
+  // Answers that begin from now on come from these.
+  void Set(State state) {
+    const std::lock_guard lock(mutex_);
+    state_ = std::move(state);
+  }
+  State Get() const {
+    const std::lock_guard lock(mutex_);
+    return state_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  State state_;
+};
+
+// What a server serves: an engine, and what makes tokens of requests and text of tokens.
 
 // Any thread.
 class ModelText {
@@ -43,5 +71,10 @@ struct ServedModel {
   // Requests without a seed get one after the other from here.
   uint64_t seed = 0;
 };
+
+// What a model's folder says beside its weights: tokenizer, chat template, how it is meant to be sampled.
+
+// A folder without a chat template serves completions only. Throws Error(kBadRequest) that names the file.
+ServedModel ReadFolderModel(const std::filesystem::path& model_folder);
 
 }  // namespace kevin::local

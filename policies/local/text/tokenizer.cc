@@ -5,7 +5,6 @@
 #include <unordered_map>
 
 #include "env/error.h"
-#include "policies/local/text/byte_alphabet.h"
 #include "policies/local/text/tokenizer_parts.h"
 #include "policies/local/text/utf8.h"
 

@@ -1,7 +1,9 @@
 #pragma once
 // UTF-8 by hand, and what Python and Rust think of characters. No state; any thread.
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -41,5 +43,15 @@ std::string ToUpper(std::string_view valid_text);
 
 // General category of Unicode in utf8proc's numbers (utf8proc_category_t).
 int UnicodeCategory(char32_t code);
+
+// How byte-level tokenizers write bytes in tokenizer.json: each of the 256 as one printable character ("Ġ" is
+// a blank). Bytes that print as themselves in Latin-1 stay; the others follow from U+0100 on. No state; any
+// thread.
+
+const std::string& ByteAsText(uint8_t byte);
+std::string BytesAsText(std::string_view bytes);
+
+// nullopt when a character is none of the 256.
+std::optional<std::string> TextAsBytes(std::string_view valid_text);
 
 }  // namespace kevin::local

@@ -4,6 +4,9 @@
 
 #include <cstdint>
 #include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,5 +60,47 @@ struct StepFigures {
   // From the last update until answers come from the new weights; only where the model is also sampled.
   double sync_s = std::numeric_limits<double>::quiet_NaN();
 };
+
+// Which samples go through the model together. Plain arithmetic, the same on every machine.
+
+// First fit, the longest first: indices into `lengths`, grouped so that no group's lengths add up to more
+// than `budget`; what is longer than that by itself is a group of its own. Within a group, and groups by
+// their first member, in the order of the longest first; equal lengths keep their order.
+std::vector<std::vector<size_t>> Pack(std::span<const int64_t> lengths, int64_t budget);
+
+// 0 ... n-1 in an order that `seed` and `draw` fix.
+std::vector<size_t> Shuffled(size_t n, uint64_t seed, uint64_t draw);
+
+// The share of n things, cut into `parts` runs that differ by one at most, that `part` has: [first, last).
+struct Share {
+  size_t first = 0, last = 0;
+};
+Share ShareOf(size_t n, size_t parts, size_t part);
+
+// How a trainer is talked to: frames of MessagePack on a stream, eight bytes of length (little-endian) before
+// each. Both ends are of the same build.
+//
+//   to the trainer                  from it
+//   {"open": options}               {"opened": {"steps", "trained", "rank", "ranks"}}
+//   {"open": ..., "sample": {...}}  the same with "url", "model", "context": requests are answered there, as
+//                                   OpenAI's API has it, from the weights being trained (sampled_model.h)
+//   {"step": batch}                 {"figures": figures}
+//   {"save": true}                  {"saved": folder}      a checkpoint
+//   {"finish": true}                {"saved": folder}      the model itself
+//   {"restore": checkpoint}         {"restored": steps}    its weights, to sample from
+//                                   {"error": {"code", "what", "next"}} instead of any of these
+//
+// Why a program of its own (kevin-trainer) at the end of a socket: `kevin` links no torch, starts in
+// milliseconds, and outlives a trainer that runs out of memory; the trainer sees no database.
+
+nlohmann::json ToJson(const Batch& batch);
+Batch BatchFromJson(const nlohmann::json& json);    // throws nlohmann::json::exception
+nlohmann::json ToJson(const StepFigures& figures);  // NaN is null
+StepFigures StepFiguresFromJson(const nlohmann::json& json);
+
+// False when the other side is gone.
+bool WriteFrame(int file, const nlohmann::json& message);
+// Nothing at the end of the stream. Throws Error(kBroken) for what is no frame.
+std::optional<nlohmann::json> ReadFrame(int file);
 
 }  // namespace kevin::local

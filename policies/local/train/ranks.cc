@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "env/error.h"
-#include "policies/local/train/lost_rank.h"
 
 #ifdef KEVIN_GLOO
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>

@@ -4,9 +4,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
+
+#include "env/error.h"
 
 namespace kevin::local {
 
@@ -47,4 +50,18 @@ std::unique_ptr<Ranks> MeetOverNccl(const Meeting& meeting, double seconds, at::
 std::unique_ptr<Ranks> RanksFromEnvironment(double seconds, at::Device device,
                                             const std::function<void(const std::string&)>& say);
 
+// What a rank says when another is gone, whatever they met over. No torch: the NCCL plug-in includes it too.
+
+inline Error LostRank(int rank, const std::exception& error) {
+  const std::string why = error.what();
+  return Error(ExitCode::kBroken,
+               "rank " + std::to_string(rank) + " lost another rank: " + why.substr(0, why.find('\n')),
+               "start all ranks again with --resume");
+}
+
 }  // namespace kevin::local
+
+// The entry point of the plug-in kevin-nccl.so, which is of the same build as the program that opens it. Opened once
+// libtorch_cuda.so is (model/device.h).
+extern "C" kevin::local::Ranks* KevinNcclRanks(const kevin::local::Meeting* meeting, double seconds,
+                                               int device);

@@ -1,5 +1,3 @@
-#include "policies/local/train/sampled_model.h"
-
 #include <ATen/ATen.h>
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/GradMode.h>
@@ -13,9 +11,10 @@
 #include "env/error.h"
 #include "policies/local/files/weights_hash.h"
 #include "policies/local/fused/fused_runner.h"
-#include "policies/local/model/save_tensors.h"
-#include "policies/local/serve/folder_model.h"
+#include "policies/local/model/build_weights.h"
 #include "policies/local/serve/http_server.h"
+#include "policies/local/serve/served_model.h"
+#include "policies/local/train/serve_training.h"
 
 namespace kevin::local {
 namespace {

@@ -6,12 +6,10 @@
 #include <filesystem>
 
 #include "env/error.h"
-#include "policies/local/model/cuda.h"
-#include "policies/local/train/checkpoint.h"
+#include "policies/local/model/device.h"
+#include "policies/local/train/batch.h"
 #include "policies/local/train/ranks.h"
-#include "policies/local/train/sampled_model.h"
 #include "policies/local/train/trainer.h"
-#include "policies/local/train/wire.h"
 
 namespace kevin::local {
 namespace {

@@ -10,10 +10,9 @@
 
 #include "env/error.h"
 #include "policies/local/files/tensor_list.h"
-#include "policies/local/train/checkpoint.h"
-#include "policies/local/train/forward.h"
-#include "policies/local/train/packing.h"
-#include "policies/local/train/schedule.h"
+#include "policies/local/train/batch.h"
+#include "policies/local/train/options.h"
+#include "policies/local/train/token_logprobs.h"
 
 namespace kevin::local {
 namespace {

@@ -11,8 +11,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "env/error.h"
-#include "policies/local/train/lost_rank.h"
-#include "policies/local/train/nccl/nccl_plugin.h"
+#include "policies/local/train/ranks.h"
 
 namespace kevin::local {
 namespace {

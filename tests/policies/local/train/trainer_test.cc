@@ -16,8 +16,7 @@
 #include <thread>
 
 #include "env/error.h"
-#include "policies/local/train/checkpoint.h"
-#include "policies/local/train/forward.h"
+#include "policies/local/train/token_logprobs.h"
 #include "tests/catch.h"
 #include "tests/policies/local/train/tiny_model.h"
 

@@ -1,4 +1,4 @@
-#include "policies/local/serve/folder_model.h"
+#include "policies/local/serve/served_model.h"
 
 #include <optional>
 #include <utility>
@@ -9,6 +9,7 @@
 #include "policies/local/text/tokenizer.h"
 
 namespace kevin::local {
+
 namespace {
 
 class StreamText : public TokenText {

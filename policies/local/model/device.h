@@ -1,6 +1,7 @@
 #pragma once
-// Torch's exceptions become ours where they would leave the model.
+// Torch's CUDA half, which this program is not linked to.
 
+#include <c10/core/Device.h>
 #include <c10/util/Exception.h>
 
 #include <string>
@@ -8,6 +9,12 @@
 #include "env/error.h"
 
 namespace kevin::local {
+
+// Loads it for the process and makes `device` this thread's. Nothing to do for a CPU. Throws Error(kMachine)
+// that says what is missing.
+void OpenCuda(c10::Device device);
+
+// Torch's exceptions become ours where they would leave the model.
 
 // `doing`: "loading DIR", for the message. The backtrace that torch adds is left off.
 template <typename Work>

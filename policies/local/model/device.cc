@@ -1,4 +1,4 @@
-#include "policies/local/model/cuda.h"
+#include "policies/local/model/device.h"
 
 #include <ATen/Context.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
