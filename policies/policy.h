@@ -121,6 +121,7 @@ struct OtherAnswer {  // an answer beside the first, when Sampling::n asks for s
 };
 
 // What exactly answered, as far as its server says so (kevin-model does): SHA-256 in hex, or empty.
+// weights_hash of a model in training: RUN@STEPS.
 struct ModelIdentity {
   std::string weights_hash, tokenizer_hash, template_hash;
   std::optional<int64_t> weights_version;  // of a model in training: the steps it had learnt

@@ -96,8 +96,9 @@ struct UsageRecord {
 };
 
 struct ModelRecord {
-  std::string name;                                         // what answered
-  std::string weights_hash, tokenizer_hash, template_hash;  // empty: unknown, or there is none
+  std::string name;  // what answered
+  // Empty: unknown or none. weights_hash: of the contents; of a model in training RUN@STEPS.
+  std::string weights_hash, tokenizer_hash, template_hash;
 };
 
 struct SampleRecord {  // one timed half of a pair

@@ -1,6 +1,6 @@
 #pragma once
-// How the decoding kernels are cut for a model and a GPU: everything they are given as macros. No torch, no
-// GPU.
+// The decoding kernels (kernels/): their text, the macros and launch shapes for a model and a GPU, and the
+// structures passed to them. No torch, no GPU needed.
 
 #include <array>
 #include <cstdint>
@@ -20,12 +20,12 @@ struct DecoderPlan {
   int slices = 0;                   // blocks for each row in kevin_draw_slices
 };
 
-// Why these kernels cannot run the model there; empty when they can. Without them torch decodes, slower.
+// Why these kernels cannot decode the model on that GPU; empty: they can. Otherwise torch decodes, slower.
 std::string WhyNoDecoder(const ModelConfig& config, const GpuShape& gpu);
-// Only where WhyNoDecoder is empty.
+// Requires that WhyNoDecoder is empty.
 DecoderPlan PlanDecoder(const ModelConfig& config, const GpuShape& gpu, int page_tokens);
 
-// What the decoding kernels take, as kernels/ lay it out: pointers are the device's.
+// The kernels' parameters, laid out as in kernels/. Pointers are device pointers.
 
 constexpr int kMostDecoderRows = 64;
 

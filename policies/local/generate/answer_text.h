@@ -1,5 +1,5 @@
 #pragma once
-// The text of one answer as its tokens come, cut before the first stop text.
+// The text of one answer, token by token, up to the first stop text.
 
 #include <algorithm>
 #include <memory>
@@ -14,14 +14,14 @@ namespace kevin::local {
 
 class AnswerText {
  public:
-  // `text` may be null: then there is none.
+  // `text` may be null: no text then.
   AnswerText(std::unique_ptr<TokenText> text, std::vector<std::string> stop_texts);
 
-  // What is certain now. What may be the beginning of a stop text waits for what follows.
+  // Returns the text that is certain now; the possible beginning of a stop text is held back.
   std::string Add(int32_t id);
-  // No token follows.
+  // Returns the rest, after the last token.
   std::string Finish();
-  bool is_stopped() const { return stopped_; }  // a stop text was met; nothing comes after that
+  bool is_stopped() const { return stopped_; }  // a stop text was met; no text follows
 
  private:
   std::string Take(const std::string& piece, bool is_last);
@@ -52,7 +52,7 @@ inline std::string AnswerText::Take(const std::string& piece, bool is_last) {
   return out;
 }
 
-// The length of the longest end that a stop text begins with.
+// The length of the longest suffix that is a prefix of a stop text.
 inline size_t AnswerText::HeldBack() const {
   size_t longest = 0;
   const std::string_view held = held_;

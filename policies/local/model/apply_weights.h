@@ -1,6 +1,6 @@
 #pragma once
-// y = x weight^T + bias, whatever form the weights have: dense, quantised, with adapters; differentiable in
-// x, in the projections' leaves and in the adapters.
+// The matrix products of the network: linear layers and mixtures of experts, for dense and quantised weights,
+// with and without adapters. Differentiable in x, in the projections' leaves and in the adapters.
 
 #include <ATen/core/Tensor.h>
 
@@ -9,19 +9,19 @@
 
 namespace kevin::local {
 
+// y = x weight^T + bias.
 at::Tensor Apply(const Linear& linear, const at::Tensor& x);
 
-// x [rows, in] times the transpose of a quantised matrix. Dequantised again for the backward pass, so that
-// nothing dense is kept between the two.
+// x [rows, in] times the transpose of a quantised matrix. The backward pass dequantises again, so that no
+// dense matrix is kept in between.
 at::Tensor ApplyQuantized(const QuantizedMatrix& matrix, const at::Tensor& x);
 
-// The part of scale * B A that belongs to a projection, in float; [rows, in].
+// The rows of scale * B A that belong to a projection, in float; [rows, in].
 at::Tensor AdapterProduct(const Projection& projection, double scale);
 
-// A sparse layer: a router sends each token to its few experts; their outputs are added by its weights.
-
-// x [T, hidden] -> [T, hidden]; differentiable. On CUDA in bf16 all experts are one grouped product,
-// elsewhere a product an expert.
+// A mixture of experts: the router chooses a few experts for each token; their outputs are added with the
+// router's weights. x [T, hidden] -> [T, hidden]. On CUDA in bf16 all experts run as one grouped product,
+// elsewhere one by one.
 at::Tensor ApplyExperts(const Experts& experts, const ModelConfig& config, const at::Tensor& x);
 
 }  // namespace kevin::local

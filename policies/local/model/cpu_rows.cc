@@ -56,7 +56,7 @@ void NormalizeRow(const float* x, const float* weight, int64_t n, float epsilon,
   for (int64_t i = 0; i < n; ++i) out[i] = x[i] * scale * weight[i];
 }
 
-void TurnHead(float* head, const float* cos, const float* sin, int64_t half) {
+void RotateHead(float* head, const float* cos, const float* sin, int64_t half) {
   for (int64_t i = 0; i < half; ++i) {
     const float a = head[i], b = head[i + half];
     head[i] = a * cos[i] - b * sin[i];

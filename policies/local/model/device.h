@@ -1,5 +1,5 @@
 #pragma once
-// Torch's CUDA half, which this program is not linked to.
+// Torch's devices and errors in Kevin's terms.
 
 #include <c10/core/Device.h>
 #include <c10/util/Exception.h>
@@ -10,13 +10,12 @@
 
 namespace kevin::local {
 
-// Loads it for the process and makes `device` this thread's. Nothing to do for a CPU. Throws Error(kMachine)
-// that says what is missing.
+// Loads torch's CUDA library, which no program is linked to, and makes `device` the current one of this
+// thread. Does nothing for a CPU. Throws Error(kMachine) that names what is missing.
 void OpenCuda(c10::Device device);
 
-// Torch's exceptions become ours where they would leave the model.
-
-// `doing`: "loading DIR", for the message. The backtrace that torch adds is left off.
+// Runs `work` and turns torch's exceptions into Error(kBroken), without torch's backtrace. `doing`: for the
+// message ("loading DIR").
 template <typename Work>
 auto WithTorchErrors(const std::string& doing, const Work& work) {
   try {

@@ -150,8 +150,8 @@ at::Tensor GpuGateBackward(const at::Tensor& of_out, const at::Tensor& gate_up) 
   return out;
 }
 
-void GpuTurn(const HeadTensors& from, const HeadTensors& to, const at::Tensor& cos, const at::Tensor& sin,
-             float sign) {
+void GpuRotate(const HeadTensors& from, const HeadTensors& to, const at::Tensor& cos, const at::Tensor& sin,
+               float sign) {
   struct {
     const void* data[3] = {};
     int64_t row_stride[3] = {};

@@ -25,7 +25,7 @@ bool TakesGpuHeads(const at::Tensor& x) { return x.size(-1) % 16 == 0 && HasGpuR
 at::Tensor Turned(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, float sign) {
   at::Tensor out = at::empty(x.sizes(), x.options());
   if (TakesGpuHeads(x)) {
-    GpuTurn({x}, {out}, cos, sin, sign);
+    GpuRotate({x}, {out}, cos, sin, sign);
     return out;
   }
   const int64_t half = x.size(-1) / 2;
@@ -61,7 +61,7 @@ struct TurnOnGpu : torch::autograd::Function<TurnOnGpu> {
     const Heads from = Split(qkv, kv_heads);
     const auto fresh = [](const at::Tensor& x) { return at::empty(x.sizes(), x.options()); };
     const HeadTensors to = {fresh(from.q), fresh(from.k), fresh(from.v)};
-    GpuTurn({from.q, from.k, from.v}, to, cos, sin, 1);
+    GpuRotate({from.q, from.k, from.v}, to, cos, sin, 1);
     return {to[0], to[1], to[2]};
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
@@ -71,7 +71,7 @@ struct TurnOnGpu : torch::autograd::Function<TurnOnGpu> {
     const at::Tensor& like = gradients[0];
     const at::Tensor of_qkv = at::empty({like.size(0), heads, like.size(2)}, like.options());
     const Heads to = Split(of_qkv, kv_heads);
-    GpuTurn({gradients[0], gradients[1], gradients[2]}, {to.q, to.k, to.v}, saved[0], saved[1], -1);
+    GpuRotate({gradients[0], gradients[1], gradients[2]}, {to.q, to.k, to.v}, saved[0], saved[1], -1);
     return {of_qkv, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
@@ -141,7 +141,7 @@ void TurnOnCpu(const at::Tensor& x, const at::Tensor& norm, double epsilon, cons
       for (int64_t head = 0; head < heads; ++head) {
         float* place = data + row * stride + head * dim;
         if (weight) NormalizeRow(place, weight, dim, static_cast<float>(epsilon), place);
-        TurnHead(place, cosines + row * (dim / 2), sines + row * (dim / 2), dim / 2);
+        RotateHead(place, cosines + row * (dim / 2), sines + row * (dim / 2), dim / 2);
       }
     }
   });
@@ -186,7 +186,7 @@ Heads PrepareHeads(const at::Tensor& qkv, int64_t kv_heads, const at::Tensor& q_
   }
   if (!q_norm.defined() && TakesGpuHeads(qkv)) {
     if (c10::InferenceMode::is_enabled()) {
-      GpuTurn({heads.q, heads.k}, {heads.q, heads.k}, cos, sin, 1);
+      GpuRotate({heads.q, heads.k}, {heads.q, heads.k}, cos, sin, 1);
       return heads;
     }
     const variable_list turned = TurnOnGpu::apply(qkv, kv_heads, cos, sin);

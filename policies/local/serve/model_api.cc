@@ -179,7 +179,8 @@ Reply ModelApi::Detokenize(const Json& body) const {
 }
 
 Reply ModelApi::Health() const {
-  if (const auto failure = engine_.Failure()) return Failed(ApiError(503, failure->what(), "engine_failed"));
+  if (const auto failure = engine_.PermanentFailure())
+    return Failed(ApiError(503, failure->what(), "engine_failed"));
   return Plain({{"status", "ok"}});
 }
 

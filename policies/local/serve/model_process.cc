@@ -160,7 +160,7 @@ void ModelProcess::WaitUntilReady() {
     waitpid(pid_, &status, 0);
     reader_.join();
     pid_ = -1;
-    throw DeathOf(status);
+    throw FailureOf(status);
   }
   url_ = remote::TextAt(*ready, "url");
   model_ = remote::TextAt(*ready, "model");
@@ -170,7 +170,7 @@ void ModelProcess::WaitUntilReady() {
 }
 
 // The program's own error, as its main prints it, is the last it says.
-Error ModelProcess::DeathOf(int status) {
+Error ModelProcess::FailureOf(int status) {
   const std::lock_guard lock(mutex_);
   std::string what, next;
   constexpr std::string_view kOwn = "kevin-model: ", kNext = "  next: ";
@@ -189,20 +189,20 @@ Error ModelProcess::DeathOf(int status) {
           is_killed ? "perhaps memory ran out: give less context, or quantization=int8" : "start again"};
 }
 
-std::optional<Error> ModelProcess::Death() {
+std::optional<Error> ModelProcess::PermanentFailure() {
   int status = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (death_) return death_;
+    if (failure_) return failure_;
     if (pid_ < 0 || waitpid(pid_, &status, WNOHANG) != pid_) return std::nullopt;
     pid_ = -1;
   }
   // What it said last is on its way.
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  const Error death = DeathOf(status);
+  const Error failure = FailureOf(status);
   const std::lock_guard lock(mutex_);
-  death_ = death;
-  return death_;
+  failure_ = failure;
+  return failure_;
 }
 
 void ModelProcess::Stop() {

@@ -143,7 +143,7 @@ int RunModelProgram(const ProgramOptions& options, const ModelReader& read, cons
                                    {"max_model_len", engine.ContextTokens()},
                                    {"device", made.device}});
   while (watcher.WaitFor(kLook)) {
-    if (const auto failure = engine.Failure()) throw Error(*failure);
+    if (const auto failure = engine.PermanentFailure()) throw Error(*failure);
   }
   return static_cast<int>(ExitCode::kDone);
 }

@@ -1,5 +1,6 @@
 #pragma once
-// Tokens that are looked for in the text before anything else splits it: <|im_start|>, <tool_call>, ...
+// The parts of a tokenizer: added tokens, byte pairs and the tables read from tokenizer.json
+// (tokenizer_file.cc). Internal: tokenizer.h is the interface.
 
 #include <array>
 #include <cstdint>
@@ -15,29 +16,30 @@
 
 namespace kevin::local {
 
+// A token that is searched in the text before the text is split: <|im_start|>, <tool_call>, ...
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  bool single_word = false;  // counts only where no letter, digit or underscore touches it
-  bool lstrip = false;       // takes the white space before it along
+  bool single_word = false;  // matches only between characters other than letters, digits and underscores
+  bool lstrip = false;       // includes the white space before it
   bool rstrip = false;       // ... after it
-  bool normalized = false;   // looked for in the normalised text
-  bool special = false;      // for the model only, not for people
+  bool normalized = false;   // searched in the normalised text
+  bool special = false;      // a control token, not text
 };
 
-// Finds some of the tokens. Never changes once made; any thread.
+// Finds added tokens in a text. Immutable; any thread.
 class AddedTokenFinder {
  public:
-  // Each with the text to look for, which is not empty.
+  // Each token with its search text, which is not empty.
   explicit AddedTokenFinder(const std::vector<std::pair<std::string, AddedToken>>& tokens);
 
-  // A stretch of the text; `id` is -1 where it is no token.
+  // A part of the text; `id` is -1 where it is no token.
   struct Stretch {
     std::string_view text;
     int32_t id = -1;
   };
-  // From left to right, none of them empty, together the whole text; of tokens that begin at the same place
-  // the longest. Special ones are passed over where `parse_special` is false.
+  // Splits the whole text from left to right into non-empty parts. Of tokens that begin at the same place the
+  // longest matches. With `parse_special` false, special tokens are not matched.
   std::vector<Stretch> Split(std::string_view valid_text, bool parse_special) const;
 
  private:
@@ -52,19 +54,18 @@ class AddedTokenFinder {
   std::array<bool, 256> begins_{};  // whether some token begins with the byte
 };
 
-// Byte-pair encoding of one word: its bytes become symbols, and the pair with the lowest rank, of equals the
-// leftmost, is merged until no pair has one. n log n in the length of the word.
-
+// Byte-pair encoding of one word: its bytes become symbols; the adjacent pair with the lowest rank (the
+// leftmost among equals) is merged until no pair has a rank. O(n log n) in the length of the word.
 class BytePairs {
  public:
   struct Merge {
     int32_t left = 0, right = 0;  // token ids
     int32_t merged = 0;
   };
-  // `merges` in the order of their ranks; a pair that comes twice has its last rank.
+  // `merges`: by rank; of a duplicate pair the last rank counts.
   BytePairs(const std::array<int32_t, 256>& byte_ids, const std::vector<Merge>& merges);
 
-  // Space for Encode, kept from word to word; owned by one thread.
+  // Buffers of Encode, reused from word to word; owned by one thread.
   struct Workspace {
     struct Symbol {
       int32_t id;
@@ -97,8 +98,6 @@ class BytePairs {
   uint64_t mask_ = 0;
 };
 
-// What a tokenizer is made of, read from tokenizer.json by tokenizer_file.cc and put to use by tokenizer.cc.
-
 struct TextHash {
   using is_transparent = void;
   size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
@@ -109,15 +108,15 @@ using TokenIds =
 struct TokenizerParts {
   std::filesystem::path file;
   bool nfc = false;
-  bool ignore_merges = false;  // a word that is a token is that token, whatever the merges say
-  TokenIds vocabulary;         // of the model; a superset of what merging can reach
+  bool ignore_merges = false;  // a word that is itself a token is not merged
+  TokenIds vocabulary;         // of the model; merging may not reach all of it
   TokenIds added;
   std::vector<std::string> bytes;  // by id; empty: no such token
   std::vector<bool> special;       // by id
   AddedTokenFinder raw_tokens{{}}, normalized_tokens{{}};
   PreTokenizer pre_tokenizer{{}, false, 0};
   BytePairs pairs{{}, {}};
-  std::vector<int32_t> before, after;  // what the post-processor puts around a text
+  std::vector<int32_t> before, after;  // ids that the post-processor puts around a text
 };
 
 // Throws Error(kBadRequest) as Tokenizer::Load describes.

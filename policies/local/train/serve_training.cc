@@ -76,6 +76,7 @@ class Service {
     if (request.contains("step")) return {{"figures", ToJson(Step(BatchFromJson(request.at("step"))))}};
     if (request.contains("save")) return {{"saved", trainer_->Save()}};
     if (request.contains("finish")) return {{"saved", Finish()}};
+    if (request.contains("run")) return {{"named", NameRun(request.at("run"))}};
     if (request.contains("restore")) return {{"restored", Restore(request.at("restore"))}};
     throw Error(ExitCode::kBroken, "the trainer knows no such request");
   }
@@ -125,15 +126,21 @@ class Service {
   StepFigures Step(const Batch& batch) {
     if (sampled_ == nullptr) return trainer_->Step(batch);
     StepFigures figures;
-    const double sync_s = sampled_->Learn(batch.step, [&] { figures = trainer_->Step(batch); });
+    const double sync_s = sampled_->Update(batch.step, [&] { figures = trainer_->Step(batch); });
     figures.sync_s = sync_s;
     return figures;
   }
 
-  // The weights of an earlier checkpoint, to be looked at.
+  std::string NameRun(const std::string& run) {
+    if (sampled_ == nullptr) throw Error(ExitCode::kBroken, "nothing samples from this trainer");
+    sampled_->SetRun(run);
+    return run;
+  }
+
+  // The weights of an earlier checkpoint, for evaluation.
   int64_t Restore(const std::string& checkpoint) {
     if (sampled_ == nullptr) throw Error(ExitCode::kBroken, "nothing samples from this trainer");
-    sampled_->Learn(StepsOf(checkpoint), [&] { trainer_->Resume(checkpoint); });
+    sampled_->Update(StepsOf(checkpoint), [&] { trainer_->Resume(checkpoint); });
     return trainer_->StepsDone();
   }
 
