@@ -213,7 +213,7 @@ void ReadShape(const ConfigFields& fields, ModelConfig& config) {
   const bool qwen3 = config.family == ModelFamily::kQwen3 || config.family == ModelFamily::kQwen3Moe;
   if (!fields.Has("head_dim") && !qwen3 && config.hidden % config.heads != 0)
     fields.Refuse("hidden_size", fmt::format("no multiple of num_attention_heads ({})", config.heads));
-  // Qwen3's default is a number of its own.
+  // The default of Qwen3 is not hidden / heads.
   const int head_dim = config.family == ModelFamily::kQwen3 ? 128 : config.hidden / config.heads;
   config.head_dim = fields.Int("head_dim", std::max(1, head_dim));
   if (config.head_dim % 2 != 0) fields.Refuse("head_dim", "must be even");
@@ -252,7 +252,7 @@ ModelConfig ParseModelConfig(const std::string& config_json, const std::string& 
   ReadShape(fields, config);
   const int positions = fields.Int("max_position_embeddings");
   config.rope = ReadRope(fields, positions);
-  // YaRN's folder names the length before scaling; the others' the one after it.
+  // Folders with YaRN name the length before scaling, others the length after it.
   const bool yarn = config.rope.scaling == RopeConfig::Scaling::kYarn;
   const double scaled = yarn ? config.rope.original_context * config.rope.factor : 0;
   config.context = std::max(positions, static_cast<int>(std::min(scaled, 1e9)));
@@ -288,7 +288,7 @@ namespace {
 
 constexpr double kPi = 3.14159265358979323846;
 
-// Slow pairs are stretched by the factor, quick ones left, those between blended.
+// Low frequencies are divided by the factor, high ones kept, those between interpolated.
 double Llama3(double frequency, const RopeConfig& rope) {
   const double turns = rope.original_context * frequency / (2 * kPi);  // within the original context
   if (turns < rope.low_frequency_factor) return frequency / rope.factor;
@@ -298,7 +298,7 @@ double Llama3(double frequency, const RopeConfig& rope) {
   return (1 - share) * frequency / rope.factor + share * frequency;
 }
 
-// The pair (as a real number) that turns `turns` times within the original context.
+// The pair (as a real number) that makes `turns` full rotations within the original context.
 double PairThatTurns(double turns, const RopeConfig& rope, int head_dim) {
   return head_dim * std::log(rope.original_context / (turns * 2 * kPi)) / (2 * std::log(rope.theta));
 }

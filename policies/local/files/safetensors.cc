@@ -34,7 +34,7 @@ class HeaderReader {
     for (const auto& [name, fields] : json.items()) {
       if (name != "__metadata__") entries.push_back(Entry(name, fields));
     }
-    // Empty tensors first, so that they need not be looked at as neighbours of others.
+    // Empty tensors first, so that the check of neighbours can skip them.
     std::sort(entries.begin(), entries.end(), [](const HeaderEntry& a, const HeaderEntry& b) {
       return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
     });
@@ -60,7 +60,7 @@ class HeaderReader {
     data_bytes_ = bytes_.size() - data_begin_;
   }
 
-  // Refuses a name given twice: JSON readers keep the last.
+  // Rejects duplicate names: JSON readers keep the last one.
   HeaderJson Parse() const {
     const char* begin = reinterpret_cast<const char*>(bytes_.data()) + kHeaderLengthBytes;
     const char* end = reinterpret_cast<const char*>(bytes_.data()) + data_begin_;
@@ -160,7 +160,7 @@ constexpr uintmax_t kLargestIndex = 200'000'000;
   throw Error(ExitCode::kBadRequest, path.string() + ": " + why, "download or write the model again");
 }
 
-// Which file each tensor is in, by the index.
+// The file of each tensor, from the index.
 std::map<std::string, std::string> ReadIndex(const std::filesystem::path& path) {
   if (std::filesystem::file_size(path) > kLargestIndex) Refuse(path, "larger than an index can be");
   std::ifstream file(path, std::ios::binary);

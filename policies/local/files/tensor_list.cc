@@ -147,7 +147,7 @@ int64_t BytesStored(const ExpectedTensor& tensor, const MemoryRequest& request) 
   return count * BytesOf(request.dtype);
 }
 
-// Of the largest step, generously: what a layer holds at once, the logits, and a projection in full.
+// An upper estimate for the largest step: the tensors of a layer, the logits, and one dequantised projection.
 int64_t ActivationBytes(const ModelConfig& config, const MemoryRequest& request) {
   const int64_t bytes = BytesOf(request.dtype), hidden = config.hidden;
   const int64_t q = static_cast<int64_t>(config.heads) * config.head_dim;

@@ -32,7 +32,8 @@ alignas(16) constexpr uint32_t kRound[64] = {
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-// The two halves of the state as the instructions want them: words A B E F and C D G H, the first highest.
+// The two halves of the state in the layout of the instructions: words A B E F and C D G H, the first
+// highest.
 struct Halves {
   __m128i abef, cdgh;
 };
@@ -155,7 +156,7 @@ class Sha256 {
   uint64_t total_ = 0;
 };
 
-// In chunks, so that it can be broken off. Half done where it was.
+// In chunks, so that it can be cancelled.
 std::string HashUnless(const std::atomic<bool>& cancel, std::span<const std::byte> bytes) {
   Sha256 hash;
   while (!bytes.empty() && !cancel) {
@@ -218,7 +219,7 @@ FolderHash::FolderHash(std::filesystem::path model_folder) {
         tensors.push_back({name, stored.type, stored.shape, stored.bytes});
       hash = HashOfTensors(tensors, cancel_);
     } catch (const std::exception&) {
-      // Whoever loads the weights says what is wrong with them.
+      // Loading the weights reports the error.
     }
     promise_.set_value(hash);
   });

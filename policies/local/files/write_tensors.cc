@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A file that takes its name when it is whole and on the disk.
+// A file that gets its final name once it is complete and synced.
 class NewFile {
  public:
   explicit NewFile(std::filesystem::path place)
@@ -101,7 +101,7 @@ void WriteFile(const std::filesystem::path& path, std::span<const TensorToWrite>
   file.Commit();
 }
 
-// How many tensors each shard takes; a tensor larger than a shard has one of its own.
+// The number of tensors in each shard; a tensor larger than a shard gets its own.
 std::vector<size_t> Shards(std::span<const TensorToWrite> tensors, uint64_t limit) {
   std::vector<size_t> counts = {0};
   uint64_t filled = 0;
@@ -150,7 +150,7 @@ bool HoldsFiles(const std::filesystem::path& place) {
   return std::filesystem::exists(place, ignored) && !std::filesystem::is_empty(place, ignored);
 }
 
-// Small files beside the weights; those that say which weights there are come from the writer.
+// Files beside the weights, without the weights and their index.
 bool IsModelFile(const std::filesystem::path& path) {
   const std::string name = path.filename().string();
   const std::string end = path.extension().string();

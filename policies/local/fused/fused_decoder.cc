@@ -29,7 +29,7 @@ constexpr int kBlocksForAttention = 4;  // for each multiprocessor, of a batch
 
 const void* Data(const at::Tensor& tensor) { return tensor.defined() ? tensor.const_data_ptr() : nullptr; }
 
-// Torch's operators go to a stream of ours while this lives.
+// Directs torch's operators to our stream during its lifetime.
 class TorchOnStream {
  public:
   TorchOnStream(const GpuStream& stream, int device)
@@ -45,7 +45,7 @@ class TorchOnStream {
   const c10::Stream before_;
 };
 
-// How often torch has given out memory of the device.
+// The number of device allocations by torch.
 int64_t Allocations(int device) {
   using c10::CachingAllocator::StatType;
   const auto stats = at::getDeviceAllocator(at::kCUDA)->getDeviceStats(static_cast<c10::DeviceIndex>(device));
@@ -216,8 +216,8 @@ struct FusedDecoder::Impl {
     return batch;
   }
 
-  // Torch on the same stream. It must not ask for memory: what it got would be somebody else's by the time
-  // that a recorded batch runs.
+  // Torch on the same stream. It must not allocate: the memory would belong to another tensor when a recorded
+  // batch runs.
   void LaunchBatch(size_t rows) {
     const auto n = static_cast<int64_t>(rows);
     const auto multiply = [n](const at::Tensor& in, const at::Tensor& weight, const at::Tensor& out) {
@@ -265,7 +265,7 @@ struct FusedDecoder::Impl {
     multiply(normed, weights.head, logits);
   }
 
-  // The first time for real, so that cuBLAS has its workspace before the recording.
+  // Runs once without recording, so that cuBLAS allocates its workspace first.
   void DecodeBatch(std::span<const Row> rows) {
     SendBatchStep(rows);
     const auto known = recorded.find(rows.size());

@@ -201,7 +201,7 @@ class Engine::Worker {
     Publish();
   }
 
-  // Waits for something to do. False: it is over.
+  // Waits for work. False: the engine is ending.
   bool TakeNews() {
     {
       std::unique_lock lock(mutex_);
@@ -264,7 +264,7 @@ class Engine::Worker {
     for (const AnswerPointer& answer : ending) End(*answer, AnswerPiece{}, FinishReason::kCancelled, "");
   }
 
-  // At most one step is begun and one ended, so that news wait for no more than that.
+  // At most one step is submitted and one waited for, so that new requests wait no longer than that.
   void OneRound() {
     bool is_idle = true;
     if (static_cast<int>(in_flight_.size()) < shape_.steps_in_flight) {
@@ -355,7 +355,7 @@ class Engine::Worker {
 
   const std::unique_ptr<ModelRunner> runner_;
   const ModelRunner::Shape shape_;
-  // The thread's own.
+  // Used by the thread only.
   Scheduler scheduler_;
   std::unordered_map<int64_t, AnswerPointer> open_;
   std::deque<std::vector<SequencePointer>> in_flight_;

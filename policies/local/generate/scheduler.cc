@@ -101,7 +101,7 @@ Plan Scheduler::Next() {
   ++step_;
   AddDecodes(&plan);
   AddPrompts(&plan);
-  // Only now: what this step computes, it cannot read from another's page.
+  // Registered after planning: a step cannot read pages that it computes itself.
   for (const SequenceStep& step : plan.steps) {
     if (const auto sequence = running_.find(step.sequence); sequence != running_.end())
       RegisterFullPages(*sequence->second);
@@ -110,7 +110,7 @@ Plan Scheduler::Next() {
   return plan;
 }
 
-// --- Answers under way ---
+// --- Running answers ---
 
 bool Scheduler::CanDraw(const Sequence& s) const {
   if (s.Length() >= s.most_tokens) return false;
@@ -129,7 +129,7 @@ void Scheduler::AddDecodes(Plan* plan) {
   }
 }
 
-// The page of the next token, at the cost of the youngest. False: it was itself the youngest.
+// Takes the page of the next token, preempting the youngest if needed. False: it was the youngest itself.
 bool Scheduler::GrowByOnePage(Sequence& sequence) {
   while (static_cast<int>(sequence.pages.size()) < PagesFor(sequence.run + 1)) {
     if (const int page = pool_.Take(); page >= 0) {
@@ -155,15 +155,14 @@ void Scheduler::ForgetAll() {
   pool_.ForgetAll();
 }
 
-// Last page first: what is forgotten first is then the end of a text, which is of no use without its
-// beginning.
+// Last page first, so that the end of a text is evicted before its beginning, without which it is useless.
 void Scheduler::GivePagesBack(Sequence& sequence) {
   for (; !sequence.pages.empty(); sequence.pages.pop_back()) pool_.Release(sequence.pages.back());
   sequence.contents.clear();
   sequence.run = 0;
 }
 
-// --- Prompts, and answers to be computed again ---
+// --- Prompts, and preempted answers ---
 
 void Scheduler::AddPrompts(Plan* plan) {
   std::vector<SequencePointer> filling;
@@ -176,7 +175,7 @@ void Scheduler::AddPrompts(Plan* plan) {
   Admit(tokens, &filling, plan);
   const size_t places = static_cast<size_t>(shape_.step_sequences) - plan->steps.size();
   filling.resize(std::min(filling.size(), places));
-  // Nobody takes more than half of what is left while others are behind; what they leave goes to the oldest.
+  // Each takes at most half of the remaining tokens while others wait; the rest goes to the oldest.
   std::vector<int> shares;
   for (size_t i = 0; i < filling.size(); ++i) {
     const int most = i + 1 < filling.size() ? (budget_ + 1) / 2 : budget_;
@@ -194,7 +193,7 @@ void Scheduler::AddPrompts(Plan* plan) {
   }
 }
 
-// As many as the step can begin with, and as many again, of which it then takes a part.
+// Twice as many as the step can start; it then takes a part of them.
 void Scheduler::Admit(int tokens, std::vector<SequencePointer>* filling, Plan* plan) {
   for (auto next = waiting_.begin(); next != waiting_.end() && tokens < 2 * budget_;) {
     if (running() == shape_.step_sequences) return;
@@ -217,7 +216,7 @@ Scheduler::Admission Scheduler::TryToAdmit(const SequencePointer& pointer, Plan*
     if (other->is_running && other->run < other->prompt_tokens) return Admission::kLater;
     sequence.waits_for.reset();
   }
-  // One page each is left for those who run.
+  // Leaves one page for each running sequence.
   const int spare = pool_.available() - running();
   if (!running_.empty() && spare <= 0) return Admission::kNoPages;
   FindPages(sequence);
@@ -239,7 +238,7 @@ Scheduler::Admission Scheduler::TryToAdmit(const SequencePointer& pointer, Plan*
   return Admission::kDone;
 }
 
-// What is known already; the last token is always run, for what it says of the next.
+// Finds cached pages. The last token is always run, because its logits give the next one.
 void Scheduler::FindPages(Sequence& sequence) {
   PagePool::Content content = 0;
   while ((static_cast<int>(sequence.pages.size()) + 1) * shape_.page_tokens < sequence.Length()) {
@@ -252,7 +251,7 @@ void Scheduler::FindPages(Sequence& sequence) {
   sequence.run = static_cast<int>(sequence.pages.size()) * shape_.page_tokens;
 }
 
-// Somebody is about to compute the very page that comes next, or the whole prompt for the first answer.
+// Whether another sequence is about to compute the next page, or the prompt of the first answer.
 bool Scheduler::MustWait(Sequence& sequence) const {
   const auto first = sequence.first.lock();
   if (first != nullptr && first->is_running && first->run < first->prompt_tokens) {
@@ -273,7 +272,7 @@ bool Scheduler::MustWait(Sequence& sequence) const {
   return false;
 }
 
-// The first answer's partial page of the prompt saves computing it again; from then on each writes its own.
+// Copies the first answer's partial page of the prompt; from then on each answer writes its own.
 void Scheduler::CopyFromFirst(Sequence& sequence, Plan* plan) {
   const auto first = sequence.first.lock();
   const int wanted = sequence.prompt_tokens - 1;
@@ -317,7 +316,7 @@ void Scheduler::RegisterFullPages(Sequence& sequence) {
   }
 }
 
-// The tokens of a page; empty where they do not fill it.
+// The tokens of a page; empty if they do not fill it.
 std::span<const int32_t> Scheduler::PageOf(const Sequence& sequence, size_t index) const {
   const size_t size = static_cast<size_t>(shape_.page_tokens);
   if ((index + 1) * size > sequence.tokens.size()) return {};

@@ -1,4 +1,4 @@
-// What LanguageModel does with LoRA adapters.
+// LoRA adapters of LanguageModel.
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -85,7 +85,7 @@ void Detach(Linear& linear) {
   }
 }
 
-// What PEFT writes; fields that change the arithmetic and that we do not know are refused.
+// Reads PEFT's configuration. Unknown fields that would change the arithmetic are errors.
 AdapterOptions ReadAdapterConfig(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;

@@ -28,7 +28,7 @@ at::Tensor HeadsFirst(const at::Tensor& x, int64_t first, int64_t rows) {
   return x.narrow(0, first, rows).transpose(0, 1).unsqueeze(0);
 }
 
-// Of `queries` last tokens over `keys` tokens; nothing where the plain causal flag says the same.
+// The mask of the last `queries` of `keys` tokens; undefined where the plain causal flag is equivalent.
 std::optional<at::Tensor> Mask(int64_t queries, int64_t keys, at::Device device) {
   if (queries == keys || queries == 1) return std::nullopt;
   return at::ones({queries, keys}, at::TensorOptions(at::kBool).device(device)).tril(keys - queries);
@@ -51,7 +51,7 @@ at::Tensor AttendLongSequence(const at::Tensor& q, const at::Tensor& k, const at
   const int64_t tokens = q.size(0), rows = (tokens + kRounded - 1) / kRounded * kRounded;
   if (!is_there || !q.is_cuda() || q.scalar_type() == at::kFloat || tokens < kLeast) return {};
   try {
-    // Nothing looks ahead, so that what is below a sequence's end stays unseen.
+    // Attention is causal, so that the padding after the end of a sequence is never read.
     const at::Tensor output = std::get<0>(at::_scaled_dot_product_cudnn_attention(
         PaddedHeads(q, rows), PaddedHeads(k, rows), PaddedHeads(v, rows), std::nullopt,
         /*compute_log_sumexp=*/false, /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false));
@@ -99,7 +99,7 @@ at::Tensor AttendRagged(const at::Tensor& q, const at::Tensor& k, const at::Tens
 
 namespace {
 
-// Above so many tokens in a row, matrix products over gathered keys are the quicker way.
+// From this length on, matrix products over gathered keys are faster.
 constexpr int64_t kRowsAtMost = 4;
 
 CachedLayer LayerOf(const PagedCache& cache, int layer) {

@@ -21,7 +21,7 @@ constexpr int64_t kRowsWorthAThread = 16;
 
 bool TakesGpuHeads(const at::Tensor& x) { return x.size(-1) % 16 == 0 && HasGpuRows(x); }
 
-// Heads [T, heads, dim]; in floats, whatever the type of x. `sign` -1 turns back.
+// Heads [T, heads, dim]; in float32, whatever the type of x. `sign` -1 rotates back.
 at::Tensor Turned(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, float sign) {
   at::Tensor out = at::empty(x.sizes(), x.options());
   if (TakesGpuHeads(x)) {

@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kBlock = 64, kGroup = 256;
 constexpr double kSmallestScale = 1e-38;  // a block of zeros divides by this
 
-// Facts of the QLoRA paper's appendix, as bitsandbytes rounds them.
+// From the appendix of the QLoRA paper, rounded as in bitsandbytes.
 constexpr float kLevels[16] = {-1.0f,
                                -0.6961928009986877f,
                                -0.5250730514526367f,

@@ -30,8 +30,7 @@ constexpr int64_t kStagingBytes = 64 << 20;
 constexpr int64_t kReadBytes = 4 << 20;  // worth a thread
 constexpr double kDeviation = 0.02;
 
-// A weight file, read by several threads at once: on a CPU that is twice as quick as copying out of a
-// mapping, page by page.
+// A weight file, read by several threads: twice as fast as copying from a mapping page by page.
 class WeightFile {
  public:
   explicit WeightFile(const std::filesystem::path& path)
@@ -66,7 +65,7 @@ class WeightFile {
   int file_ = -1;
 };
 
-// Two pinned buffers in turn: one is filled from the file while the other travels.
+// Two pinned buffers in turn: one is filled from the file while the other is copied to the device.
 class Staging {
  public:
   explicit Staging(at::Device device) : guard_(at::kCUDA), device_(device) {
@@ -145,7 +144,7 @@ class RandomSource : public WeightSource {
       destination.zero_();
       return;
     }
-    // FNV-1a of the name, so that no tensor's numbers hang on which were drawn before it.
+    // FNV-1a of the name, so that a tensor's numbers do not depend on the order of drawing.
     uint64_t hash = seed_ ^ 14695981039346656037ull;
     for (const char letter : name) hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211ull;
     at::Generator generator = device_.is_cuda() ? at::globalContext().defaultGenerator(device_)
@@ -171,7 +170,7 @@ std::unique_ptr<WeightSource> MakeRandomSource(uint64_t seed, at::Device device)
 
 namespace {
 
-// Dense copies in the place of what is quantised.
+// Replaces quantised matrices by dense copies.
 Weights Dequantized(Weights weights, at::ScalarType type) {
   for (Layer& layer : weights.layers) {
     for (Linear* linear : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down}) {

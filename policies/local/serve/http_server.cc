@@ -78,12 +78,12 @@ void ConnectionThreads::Finish() {
   threads_.clear();
 }
 
-constexpr double kLookS = 0.25;   // for a client that has gone away; cpp-httplib looks, between two pieces
-constexpr double kSilenceS = 15;  // after which a sign of life is sent
+constexpr double kLookS = 0.25;   // interval of checks for a closed connection, between two pieces
+constexpr double kSilenceS = 15;  // without output, after which a keep-alive is sent
 constexpr int kBacklog = 1024;
-constexpr int kHttpPort = 80;  // what cpp-httplib wants to hear with a Unix socket
+constexpr int kHttpPort = 80;  // cpp-httplib requires a port with a Unix socket
 
-// Newer versions of cpp-httplib want to know whether the work was taken.
+// Newer versions of cpp-httplib expect whether the work was accepted.
 class Queue : public httplib::TaskQueue {
  public:
   explicit Queue(int connections) : threads_(connections) {}
@@ -98,7 +98,7 @@ class Queue : public httplib::TaskQueue {
   ConnectionThreads threads_;
 };
 
-// A socket file that nobody answers is left over from a server that was killed.
+// A socket file without a listener is left over from a killed server.
 void RemoveDeadSocket(const std::string& path) {
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return;
@@ -189,14 +189,14 @@ class HttpServer::Listener : private httplib::Server {
                   fmt::format("{}: cannot be listened on: {}", where, std::strerror(errno)),
                   "choose another address");
     }
-    // cpp-httplib lets 5 connections wait, and a sixth on a Unix socket would be refused.
+    // cpp-httplib's backlog is 5; a sixth connection on a Unix socket would be refused.
     ::listen(svr_sock_, kBacklog);
   }
 
   void Put(Reply reply, httplib::Response* response) {
     response->status = reply.status;
     if (reply.in_progress == nullptr) return response->set_content(reply.body, reply.type);
-    // Blanks before a JSON object and comments between events are signs of life.
+    // Keep-alives: spaces before a JSON object, comments between events.
     const std::string sign_of_life = reply.type == "text/event-stream" ? ": waiting\n\n" : " ";
     if (reply.type == "text/event-stream") response->set_header("Cache-Control", "no-cache");
     response->set_chunked_content_provider(

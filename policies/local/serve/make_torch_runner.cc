@@ -90,7 +90,7 @@ void LoadingProgress::Tick() {
 constexpr int64_t kMostCacheOnCpu = int64_t{1} << 30;  // unless one whole context needs more
 constexpr int kStepTokensOnCpu = 256;
 constexpr int kStepTokensOnGpu = 4096;  // a step of them takes 20 ms of a 1.5B model on an H200
-// Of a GPU's: for cuBLAS, the decoding kernels' buffers and what fragmentation costs.
+// Of a GPU's memory: for cuBLAS, the buffers of the decoding kernels, and fragmentation.
 constexpr int64_t kReservedOnGpu = int64_t{2} << 30;
 
 [[noreturn]] void RefuseOption(const char* name, const std::string& value, const std::string& next) {
@@ -138,7 +138,7 @@ int64_t FreeBytes(c10::Device device) {
   return static_cast<int64_t>(at::accelerator::getMemoryInfo(device.index()).first) - kReservedOnGpu;
 }
 
-// A runner together with the model that it runs.
+// A runner that owns its model.
 class OwningRunner : public ModelRunner {
  public:
   OwningRunner(std::unique_ptr<LanguageModel> model, const TorchRunnerOptions& options)
@@ -153,7 +153,7 @@ class OwningRunner : public ModelRunner {
   const std::unique_ptr<ModelRunner> runner_;
 };
 
-// A cache on a CPU is memory that others may want: not all that is free.
+// On a CPU the cache takes only a part of the free memory, which other programs share.
 int64_t PagesOf(const MemoryPlan& plan, const MemoryRequest& request, bool is_cpu) {
   if (!is_cpu) return plan.pages;
   const int64_t context = (plan.context_tokens + request.page_tokens - 1) / request.page_tokens;

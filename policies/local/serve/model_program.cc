@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kLook{200};  // between looks at the engine's health
 
-// A folder that is its owner's alone, for a socket. Removed with all that is in it.
+// A private folder for a socket; removed with its contents.
 class PrivateFolder {
  public:
   PrivateFolder() {
@@ -50,7 +50,7 @@ class PrivateFolder {
   fs::path path_;
 };
 
-// Waits for SIGINT and SIGTERM, which no thread made after it gets.
+// Waits for SIGINT and SIGTERM. Threads started after its construction do not receive them.
 class EndWatcher {
  public:
   EndWatcher() {
@@ -68,9 +68,9 @@ class EndWatcher {
   EndWatcher(const EndWatcher&) = delete;
   EndWatcher& operator=(const EndWatcher&) = delete;
 
-  // From now on there is something to close first.
+  // From now on a signal ends the server in order instead of the process.
   void BeginServing() { is_serving_ = true; }
-  // False: it is over.
+  // False: a signal has arrived.
   bool WaitFor(std::chrono::milliseconds time) {
     std::unique_lock lock(mutex_);
     return !wake_.wait_for(lock, time, [this] { return ended_.load(); });
@@ -162,11 +162,11 @@ int Fail(ExitCode code, const std::string& what, const std::string& next_step) {
 }  // namespace
 
 int ModelMain(int argc, char** argv, const local::ModelReader& read, const local::RunnerMaker& make) {
-  CLI::App app{"Serves a language model from its folder, as OpenAI's API has it.", "kevin-model"};
+  CLI::App app{"Serves a language model from its folder with OpenAI's API.", "kevin-model"};
   local::ProgramOptions options;
   AddModelOptions(&app, &options);
   app.add_flag("--private-socket", options.private_socket, "A Unix socket in a private folder");
-  app.add_option("--ready-fd", options.ready_fd, "Gets a JSON line when requests are taken")
+  app.add_option("--ready-fd", options.ready_fd, "Receives a JSON line when the server is ready")
       ->capture_default_str();
   try {
     app.parse(argc, argv);

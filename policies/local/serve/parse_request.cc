@@ -192,7 +192,7 @@ TokenSampling SamplingOf(const RequestFields& fields, const ServedModel& model, 
   return sampling;
 }
 
-// All but the prompt.
+// All fields except the prompt.
 GenerationRequest GenerationOf(const RequestFields& fields, const ServedModel& model, uint64_t seed) {
   constexpr int64_t kMost = std::numeric_limits<int>::max();
   GenerationRequest request;
@@ -221,7 +221,7 @@ AnswerFormat FormatOf(const RequestFields& fields) {
   return format;
 }
 
-// Parts of text are put together; other parts are not for a language model.
+// Concatenates parts of text; other kinds of parts are errors.
 Json MessagesOf(const RequestFields& fields) {
   const Json& given = fields.At("messages");
   if (!given.is_array() || given.empty()) RefuseField("messages", "must be a list with at least one message");
@@ -322,7 +322,7 @@ ParsedRequest ParseCompletion(const Json& body, const ServedModel& model, uint64
   for (const Json& each : prompts) {
     parsed.prompts.push_back(request);
     parsed.prompts.back().prompt = PromptOf(each, fields, model);
-    // Equal prompts in one list are to get answers of their own.
+    // Equal prompts in one list get different answers.
     parsed.prompts.back().sampling.seed =
         AnswerSeed(request.sampling.seed, static_cast<int>(parsed.prompts.size() - 1) * request.answers);
   }

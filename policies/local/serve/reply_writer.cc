@@ -181,7 +181,7 @@ Json ReplyWriter::ChoiceJson(int answer, const Delta& delta, bool is_whole) {
   return json;
 }
 
-// Reasoning goes by both names that servers have for it.
+// Both names that servers use for reasoning.
 Json ReplyWriter::ChatPart(Choice& choice, const Delta& delta, bool is_whole) const {
   Json part = Json::object();
   if (is_whole || !choice.has_begun) part["role"] = "assistant";

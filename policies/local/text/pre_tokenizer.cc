@@ -24,7 +24,7 @@ std::string Reason(int code) {
   return reinterpret_cast<const char*>(text);
 }
 
-// PCRE2 counts U+180E as \s, which Unicode, and with it Oniguruma, no longer does.
+// PCRE2 counts U+180E as \s; Unicode and Oniguruma no longer do.
 std::string WithUnicodeSpaces(std::string_view pattern) {
   std::string result;
   int class_depth = 0;
@@ -146,7 +146,7 @@ std::vector<Piece> Pieces(const SplitStep& step, std::string_view text) {
   return pieces;
 }
 
-// A match joins the piece before it, which is the one after it when the order is reversed.
+// A match joins the piece before it; in reversed order that is the piece after it.
 std::vector<Piece> Joined(const std::vector<Piece>& pieces, bool reversed) {
   std::vector<Piece> joined;
   bool after_match = false;
@@ -201,7 +201,7 @@ void PreTokenizer::SplitFrom(size_t step, std::string_view text,
                              const std::function<void(std::string_view)>& word) const {
   if (text.empty()) return;
   if (prefix_space_ && step + splits_after_prefix_ == steps_.size() && text.front() != ' ') {
-    // Beginning with a blank now, it does not come here a second time.
+    // It begins with a space now, so this happens once.
     return SplitFrom(step, " " + std::string(text), word);
   }
   if (step == steps_.size()) return word(text);

@@ -24,7 +24,7 @@ std::string TypeOf(const Json& step, const char* where) {
   return type.get<std::string>();
 }
 
-// The steps in a row, none of them a Sequence.
+// The steps, with Sequences expanded.
 void Flatten(const Json& step, const char* where, const char* list_key, std::vector<Json>& steps) {
   if (step.is_null()) return;
   if (TypeOf(step, where) != "Sequence") {
@@ -36,7 +36,7 @@ void Flatten(const Json& step, const char* where, const char* list_key, std::vec
   if (list == step.end() || !list->is_array())
     RefuseStep(fmt::format("{}: a Sequence has no \"{}\"", where, list_key));
   for (const Json& inner : *list) {
-    // A Sequence in a Sequence is never written, and endless ones are thereby impossible.
+    // Nested Sequences do not occur in practice; rejecting them bounds the depth.
     if (TypeOf(inner, where) == "Sequence")
       RefuseStep(fmt::format("{}: a Sequence within a Sequence", where));
     Flatten(inner, where, list_key, steps);
@@ -95,7 +95,7 @@ SplitStep ReadSplit(const Json& step) {
   RefuseStep("pre_tokenizer: unknown behavior " + behavior.dump() + " of a Split");
 }
 
-// GPT-2's words, which a ByteLevel step cuts by itself.
+// The expression of GPT-2, which a ByteLevel step applies by itself.
 constexpr const char* kGpt2Words =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
@@ -192,7 +192,7 @@ int32_t TokenId(const Json& id, const std::string& token) {
   return id.get<int32_t>();
 }
 
-// Gives `id` what `token` stands for. A token that is not written in the alphabet of bytes stands for itself.
+// Sets the bytes of `id`. A token outside the byte alphabet stands for itself.
 void SetBytes(TokenizerParts& parts, int32_t id, const std::string& token) {
   if (token.size() > kLongestToken) Refuse(fmt::format("token {} has {} bytes", Quoted(token), token.size()));
   if (static_cast<size_t>(id) >= parts.bytes.size()) {
@@ -266,7 +266,7 @@ BytePairs ReadMerges(const Json& model, const TokenizerParts& parts) {
 void ReadModel(const Json& root, TokenizerParts& parts) {
   const auto model = root.find("model");
   if (model == root.end() || !model->is_object()) Refuse("it has no \"model\"");
-  // Old files leave the type out where it is BPE.
+  // Old files omit the type for BPE.
   const Json type = model->value("type", Json("BPE"));
   if (type != "BPE") Refuse("model.type is " + type.dump() + "; only byte-level \"BPE\" is known");
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {

@@ -72,7 +72,7 @@ AddedTokenFinder::AddedTokenFinder(const std::vector<std::pair<std::string, Adde
   }
 }
 
-// The index of the longest token that `text` begins with, or -1.
+// The index of the longest token that is a prefix of `text`, or -1.
 int AddedTokenFinder::LongestAt(std::string_view text, size_t& length) const {
   int best = -1, node = 0;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -157,7 +157,7 @@ const BytePairs::Slot* BytePairs::Find(int32_t left, int32_t right) const {
   return nullptr;
 }
 
-// Puts the pair that begins at `position` on the heap, if it may be merged.
+// Pushes the pair at `position` on the heap if it has a rank.
 void BytePairs::Offer(int position, Workspace& workspace) const {
   const auto& symbols = workspace.symbols;
   if (position < 0 || symbols[position].next < 0) return;
@@ -183,7 +183,7 @@ void BytePairs::Encode(std::string_view word, Workspace& workspace, std::vector<
     auto& left = symbols[best.position];
     if (!left.alive || left.next < 0) continue;
     auto& right = symbols[left.next];
-    // Either symbol may have been merged with another since.
+    // Either symbol may have been merged since.
     const Slot* slot = Find(left.id, right.id);
     if (slot == nullptr || slot->merged != best.merged) continue;
     left.id = best.merged;

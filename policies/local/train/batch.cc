@@ -16,7 +16,7 @@ namespace kevin::local {
 
 namespace {
 
-// SplitMix64: the standard library's shuffles differ from one library to the next.
+// SplitMix64, because std::shuffle differs between standard libraries.
 uint64_t Next(uint64_t* state) {
   uint64_t z = (*state += 0x9E3779B97F4A7C15u);
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;

@@ -83,8 +83,8 @@ Share ShareOf(size_t n, size_t parts, size_t part);
 //
 //   to the trainer                  from it
 //   {"open": options}               {"opened": {"steps", "trained", "rank", "ranks"}}
-//   {"open": ..., "sample": {...}}  the same with "url", "model", "context": an OpenAI-compatible server over the
-//                                   weights being trained (serve_training.h)
+//   {"open": ..., "sample": {...}}  the same with "url", "model", "context": an OpenAI-compatible server over
+//                                   the weights being trained (serve_training.h)
 //   {"run": id}                     {"named": id}          the run that served answers name as their origin
 //   {"step": batch}                 {"figures": figures}
 //   {"save": true}                  {"saved": folder}      a checkpoint

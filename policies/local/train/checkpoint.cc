@@ -75,7 +75,7 @@ void Assemble(const TrainOptions& options, const LanguageModel& model, int64_t s
     fs::remove_all(all[i]);
 }
 
-// What cannot be written leaves nothing behind.
+// Runs `write`; a failure removes its partial files.
 void Written(const fs::path& shares, const std::function<void()>& write) {
   std::string why;
   try {

@@ -52,7 +52,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Calls visit(name, member) for each member, so that writing and reading cannot differ.
+// Calls visit(name, member) for each member, so that writing and reading agree.
 template <class Options, class Visit>
 void VisitLoss(Options& o, const Visit& visit) {
   visit("surrogate", o.surrogate), visit("clip_low", o.clip_low), visit("clip_high", o.clip_high);

@@ -158,7 +158,7 @@ std::unique_ptr<Ranks> RanksFromEnvironment(double seconds, at::Device device,
                 "start it with torchrun --no-python, or set them yourself");
   }
   rendezvous.host = host, rendezvous.port = Number("MASTER_PORT", port, 1);
-  // torchrun's agent holds the store itself.
+  // With torchrun its agent holds the store.
   const char* agent = Variable("TORCHELASTIC_USE_AGENT_STORE");
   rendezvous.holds_store = rendezvous.rank == 0 && (agent == nullptr || std::string(agent) != "True");
   const char* attempt = Variable("TORCHELASTIC_RESTART_COUNT");

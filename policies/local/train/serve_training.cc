@@ -45,7 +45,7 @@ ModelOptions ModelOptionsFor(const TrainOptions& options) {
   return model;
 }
 
-// Of the ranks of one host each has a GPU of its own.
+// Each rank of a host has its own GPU.
 std::string DeviceOfRank() {
   const char* local = std::getenv("LOCAL_RANK");
   if (local == nullptr) local = std::getenv("SLURM_LOCALID");
@@ -88,7 +88,7 @@ class Service {
       fmt::print(stderr, "kevin-trainer: {}\n", line);
     });
     const std::string checkpoint = options.resume ? NewestCheckpoint(options.output) : "";
-    // What begins anew from the base has to know it; a checkpoint's weights come with its optimiser.
+    // from_base needs the weights of the base; a checkpoint's weights come with its optimiser.
     model_ = make_model_(options, options.from_base ? "" : checkpoint);
     const bool compares =
         options.loss.surrogate == Surrogate::kPreference || options.loss.kl != KlEstimator::kNone;
@@ -170,7 +170,7 @@ Json ErrorJson(ExitCode code, const std::string& what, const std::string& next) 
   return {{"error", {{"code", static_cast<int>(code)}, {"what", what}, {"next", next}}}};
 }
 
-// torch appends where in its own sources it happened.
+// Without the location in torch's sources.
 std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace

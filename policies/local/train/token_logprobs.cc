@@ -82,7 +82,7 @@ class ChunkedLogprobs : public torch::autograd::Function<ChunkedLogprobs> {
     Forward out = RunForward(hidden, *head, targets, temperatures, rows, with_entropy);
     context->save_for_backward({hidden, targets, temperatures, out.normalisers, out.entropy});
     context->saved_data["rows"] = rows;
-    // The head outlives the call: it is copied here and freed with the graph.
+    // A copy of the head, which lives as long as the graph.
     context->saved_data["head"] = c10::IValue::make_capsule(c10::make_intrusive<HeadHolder>(*head));
     return {out.logprobs, out.entropy};
   }

@@ -21,8 +21,8 @@ struct TokenLogprobs {
 
 // Of target i after hidden row i at temperature i: log softmax(head(hidden) / temperature)[target].
 //   hidden        [n, width]; targets [n] int64; temperatures [n] float32
-//   head          rows to logits [rows, vocabulary]; the gradients of its parameters are added directly to .grad
-//                 whenever `hidden` needs one
+//   head          rows to logits [rows, vocabulary]; the gradients of its parameters are added directly to
+//                 .grad whenever `hidden` needs one
 //   rows          rows at a time
 // Without gradients, or if `hidden` needs none, the result has none.
 TokenLogprobs LogprobsOf(const at::Tensor& hidden, const std::function<at::Tensor(const at::Tensor&)>& head,

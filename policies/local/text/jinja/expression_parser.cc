@@ -12,7 +12,7 @@ int HeightOf(const ExpressionPtr& node) { return node == nullptr ? 0 : node->hei
 
 }  // namespace
 
-// `node` has something of that height under it.
+// Adds a subtree of that height to `node`.
 void ExpressionParser::Grow(Expression& node, int height) {
   node.height = std::max(node.height, height + 1);
   if (node.height > kTallest) reader_.Fail("an expression is too long");

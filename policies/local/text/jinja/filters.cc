@@ -54,7 +54,7 @@ Value Absolute(Run& run, const Value& subject, Arguments& arguments) {
   return subject.Integer() < 0 ? Apply(run, Operator::kSubtract, 0, subject) : Value(subject.Integer());
 }
 
-// The number that a whole text says.
+// A number that takes up the whole text.
 template <typename Number>
 std::optional<Number> Parsed(const std::string& text) {
   std::string_view digits = Stripped(text, Side::kBoth);
@@ -98,7 +98,7 @@ Value Round(Run&, const Value& subject, Arguments& arguments) {
   if (digits < 0 || digits > 300) Fail("round() knows 0 to 300 digits");
   if (method == "common") {
     if (subject.IsInteger()) return subject.Integer();  // as Python: round(int, n) is an int
-    // Correctly rounded from the exact value, of two equally near the even one.
+    // Correctly rounded from the exact value; ties to even.
     const std::string text = fmt::format("{:.{}f}", subject.Number(), digits);
     return Parsed<double>(text).value_or(subject.Number());
   }
@@ -146,7 +146,7 @@ Value ApplyFilter(Run& run, std::string_view name, const Value& subject, Argumen
 
 namespace {
 
-// value.a.b.0 for "a.b.0"; the value itself where there is no path.
+// value.a.b.0 for "a.b.0"; the value itself without a path.
 Value AtPath(Run& run, const Value& value, const Value* path) {
   if (path == nullptr || path->IsNone()) return value;
   if (path->IsInteger()) return ItemOf(run, value, *path);
@@ -200,7 +200,7 @@ Value Reverse(Run& run, const Value& subject, Arguments& arguments) {
   return Joined(run, items, "", true);
 }
 
-// n log n comparisons are charged; a sort must not be left by an exception in the middle of a swap.
+// Charges n log n steps beforehand: an exception must not leave a sort in the middle of a swap.
 std::vector<Value> Sorted(Run& run, std::vector<Value> items, const Value* path, bool case_sensitive,
                           bool reversed) {
   std::vector<std::pair<Value, Value>> keyed;

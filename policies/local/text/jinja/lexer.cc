@@ -37,7 +37,7 @@ void AppendOctal(std::string_view source, size_t& position, std::string& text) {
   AppendUtf8(text, code);
 }
 
-// After a backslash. What Python does not know stays as it is.
+// After a backslash. Unknown escapes are kept, as in Python.
 void AppendEscape(std::string_view source, size_t& position, std::string& text) {
   constexpr std::string_view kLetters = "\\'\"abfnrtv", kMeanings = "\\'\"\a\b\f\n\r\t\v";
   const char c = source[position];
@@ -145,7 +145,7 @@ std::string_view WithoutTrailingSpaces(std::string_view text) {
   return text;
 }
 
-// Line ends become line feeds, and one at the very end goes.
+// Converts line ends to line feeds and drops one at the very end.
 std::string Normalised(std::string_view source) {
   std::string text;
   text.reserve(source.size());
@@ -201,7 +201,7 @@ class Lexer {
     if (!text.empty()) Add(TokenKind::kData, text);
   }
 
-  // The text up to `begin`, where something starts that has `sign` and is printed or not.
+  // The text before the tag at `begin`, trimmed as its `sign` and kind require.
   std::string_view TextBefore(size_t begin, char sign, bool printed) const {
     const std::string_view text = std::string_view(source_).substr(at_, begin - at_);
     if (sign == '-') return WithoutTrailingSpaces(text);
@@ -212,7 +212,7 @@ class Lexer {
     return at_line_start && SkipSpaces(text, line) == text.size() ? text.substr(0, line) : text;
   }
 
-  // Text and what ends it: {{, {% or {#.
+  // Text up to and including the next {{, {% or {#.
   void TakeText() {
     size_t begin = at_;
     while ((begin = source_.find('{', begin)) != std::string::npos) {
@@ -242,7 +242,7 @@ class Lexer {
     TakeInside(kind == '{');
   }
 
-  // Past the end mark "X}" at `position`, which may have a sign before it; npos: it is not there.
+  // Past the end mark "X}" at `position`, which may follow a sign; npos: not found.
   size_t PastEnd(size_t position, char mark, bool trims) const {
     const char end[] = {mark, '}', '\0'};
     if (StartsWith(source_, position, std::string("-") + end)) return SkipSpaces(source_, position + 3);
@@ -262,7 +262,7 @@ class Lexer {
     throw TemplateError("a comment has no end");
   }
 
-  // {% raw %} ... {% endraw %}; false: something else begins here.
+  // {% raw %} ... {% endraw %}; false: no raw block begins here.
   bool TakeRaw(size_t inside) {
     size_t position = SkipSpaces(source_, inside);
     if (!StartsWith(source_, position, "raw")) return false;

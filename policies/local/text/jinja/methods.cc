@@ -225,7 +225,7 @@ Value Partition(Run&, const Value& self, Arguments& arguments) {
   return MakeTuple({text.substr(0, found), separator, text.substr(found + separator.size())});
 }
 
-// Whether all characters are of one sort and there is one.
+// Whether the text is not empty and all characters are of one class.
 template <bool (*sort)(char32_t)>
 Value All(Run& run, const Value& self, Arguments& arguments) {
   Bind("method", arguments, {});

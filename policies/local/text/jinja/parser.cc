@@ -75,7 +75,8 @@ class Parser {
  private:
   using Names = std::initializer_list<std::string_view>;
 
-  // Up to {% one of `ends`, which is left at that name; without any, up to the end.
+  // Parses up to {% and one of `ends`, and stops before that name; without `ends`, up to the end of the
+  // source.
   Body ParseBody(Names ends) {
     const TokenReader::Deeper deeper(reader_);
     const int opened = reader_.Current().line;
@@ -104,7 +105,7 @@ class Parser {
     return body;
   }
 
-  // The body of a block, its end mark and that of its beginning included.
+  // The body of a block, with the end of its opening tag and its closing tag.
   Body ParseBlock(std::string_view end) {
     EndTag();
     Body body = ParseBody({end});

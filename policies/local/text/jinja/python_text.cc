@@ -169,7 +169,7 @@ std::string FloatText(double number) {
   if (std::isnan(number)) return "nan";
   if (std::isinf(number)) return number > 0 ? "inf" : "-inf";
   char buffer[32];
-  // d.ddde[+-]xx: the fewest digits that give the number back.
+  // d.ddde[+-]xx: the shortest digits that read back as the number.
   const char* end = std::to_chars(buffer, buffer + sizeof buffer, number, std::chars_format::scientific).ptr;
   std::string_view text(buffer, static_cast<size_t>(end - buffer));
   std::string sign;

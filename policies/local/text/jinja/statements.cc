@@ -155,7 +155,7 @@ Value Filters::Apply(Run& run, Value value) const {
 
 namespace {
 
-// What `body` prints.
+// The output of `body`.
 std::string Captured(Run& run, const Body& body, Flow& flow) {
   const Within within(run);
   Capture capture(run);

@@ -71,7 +71,7 @@ Value FormatNow(Run& run, Arguments& arguments) {
   if (format.size() > 1000) Fail("a format of a date is too long");
   const std::tm now = run.LocalTime();
   std::string text(100 * format.size(), '\0');
-  // What one directive makes is never that long.
+  // No directive produces more.
   text.resize(std::strftime(text.data(), text.size(), format.c_str(), &now));
   run.Reserve(text.size());
   return text;

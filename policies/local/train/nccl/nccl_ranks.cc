@@ -1,5 +1,5 @@
-// The plug-in kevin-nccl.so: Ranks over NCCL. A library of its own because what it needs lives in
-// libtorch_cuda.so, which no program here is linked to.
+// The plug-in kevin-nccl.so: Ranks over NCCL. A separate library because it needs
+// libtorch_cuda.so, which no program is linked to.
 
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -22,7 +22,7 @@ class NcclRanks : public Ranks {
       : rank_(rendezvous.rank),
         size_(rendezvous.size),
         device_(at::kCUDA, static_cast<c10::DeviceIndex>(device)) {
-    // Waiting throws when another rank is gone, instead of ending the process.
+    // Makes a wait throw when another rank is lost, instead of ending the process.
     setenv("TORCH_NCCL_BLOCKING_WAIT", "1", 0);
     const std::chrono::milliseconds limit(static_cast<int64_t>(seconds * 1000));
     c10d::TCPStoreOptions options;
