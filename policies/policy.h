@@ -130,6 +130,7 @@ struct OtherAnswer {  // an answer after the first, when Sampling::n asks for se
 };
 
 // The exact model, where its server reports it (kevin-model does): SHA-256 in hex, or empty.
+// weights_hash of a model in training: RUN@STEPS.
 struct ModelIdentity {
   std::string weights_hash, tokenizer_hash, template_hash;
   std::optional<int64_t> weights_version;  // of a model in training: its number of steps

@@ -70,7 +70,10 @@ class TrainRun {
     const int64_t context = local::ReadModelConfig(command_.model).context;
     if (batches.max_sample_tokens == 0 || batches.max_sample_tokens > context)
       batches.max_sample_tokens = context;
-    if (records_) records_->Prepare(text_, batches, options_.steps);
+    if (records_) {
+      records_->Prepare(text_, batches);
+      SetSteps();
+    }
     Open();
     std::unique_ptr<CollectedBatches> collected;
     if (command_.sampling.online) collected = Collected(batches);
@@ -82,10 +85,14 @@ class TrainRun {
  private:
   void ReadRecords() {
     records_.emplace(RecordsFrom(command_, suites_, algorithm_.scheme), algorithm_, command_.units);
+  }
+
+  void SetSteps() {
     const double epochs = command_.epochs > 0 ? command_.epochs : command_.steps > 0 ? 0 : algorithm_.epochs;
     if (epochs > 0)
       options_.steps =
           std::max<int64_t>(1, std::llround(epochs * static_cast<double>(records_->StepsPerEpoch())));
+    records_->SetSteps(options_.steps);
   }
 
   bool IsFirstRank() const { return opened_.rank == 0; }

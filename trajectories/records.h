@@ -98,8 +98,9 @@ struct UsageRecord {
 };
 
 struct ModelRecord {
-  std::string name;                                         // what answered
-  std::string weights_hash, tokenizer_hash, template_hash;  // empty: unknown, or there is none
+  std::string name;  // what answered
+  // Empty: unknown or none. weights_hash: of the contents; of a model in training RUN@STEPS.
+  std::string weights_hash, tokenizer_hash, template_hash;
 };
 
 // One verdict on one candidate; the outcome as flat fields (env/outcome.h). `kind` and `source` become a row of

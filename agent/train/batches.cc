@@ -11,12 +11,13 @@
 #include "agent/train/model_version.h"
 #include "agent/train/reply_facts.h"
 #include "env/error.h"
-#include "policies/local/train/packing.h"
+#include "policies/local/train/batch.h"
 
 namespace kevin {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr size_t kCachedEpisodes = 64;
 constexpr int kSpelled = 4;  // replies of a batch that are checked against their text
 
 std::string Where(const LearnTurn& turn) {
@@ -33,6 +34,11 @@ class RecordCache {
       if (record.turn == turn.turn) return record;
     }
     throw Error(ExitCode::kBroken, Where(turn) + " has gone from " + turn.store->path().string());
+  }
+
+  // Drops what was read once it is much; references from Of are invalid then.
+  void Shrink() {
+    if (episodes_.size() > kCachedEpisodes) episodes_.clear();
   }
 
  private:
@@ -117,6 +123,18 @@ class Maker {
       if (auto sample = MakeSample(turn, turn)) Keep(turn, std::move(*sample));
     }
   }
+
+  // Whether AddUnit would keep a sample of the unit. Counts what it leaves out in Left().
+  bool IsUsable(const LearnTurns& turns, const Unit& unit) {
+    if (algorithm_.material == Material::kPairs) {
+      const LearnTurn& prompt = turns.turns()[unit.turns[0]];
+      return MakeSample(prompt, turns.turns()[unit.turns[1]]) &&
+             MakeSample(prompt, turns.turns()[unit.turns[2]]);
+    }
+    return std::any_of(unit.turns.begin(), unit.turns.end(),
+                       [&](size_t i) { return MakeSample(turns.turns()[i], turns.turns()[i]).has_value(); });
+  }
+  const BatchFacts& Left() const { return out_.facts; }
 
   LearnBatch Finish(int64_t step) {
     out_.batch.step = step;
@@ -218,6 +236,27 @@ class Maker {
 };
 
 }  // namespace
+
+Units WithoutUnusable(const LearnTurns& turns, Units units, const Algorithm& algorithm, const ModelText& text,
+                      const BatchOptions& options) {
+  RecordCache records;
+  Maker maker(algorithm, text, options, &records);
+  std::vector<Unit> kept;
+  for (Unit& unit : units.units) {
+    const BatchFacts before = maker.Left();
+    const bool is_usable = maker.IsUsable(turns, unit);
+    const BatchFacts& after = maker.Left();
+    // BatchMaker reports turns without token ids.
+    if (is_usable || after.without_tokens > before.without_tokens) {
+      kept.push_back(std::move(unit));
+    } else {
+      ++(after.too_long > before.too_long ? units.too_long : units.voided);
+    }
+    records.Shrink();
+  }
+  units.units = std::move(kept);
+  return units;
+}
 
 LearnBatch BatchMaker::MakeForStep(int64_t step) const {
   RecordCache records;

@@ -61,6 +61,13 @@ struct LearnBatch {
   std::vector<BatchTurn> turns;
 };
 
+// Removes the units from which no batch gets a sample, and counts them in too_long (longer than
+// max_sample_tokens; for rollouts all turns of the task) and voided (the reply was cancelled). Call it before
+// steps are formed: a step of such units only would have nothing to train on. Reads all records once, and
+// tokenises those without token ids.
+Units WithoutUnusable(const LearnTurns& turns, Units units, const Algorithm& algorithm, const ModelText& text,
+                      const BatchOptions& options);
+
 class BatchMaker {
  public:
   // All but `algorithm` and `text` must outlive it.

@@ -35,13 +35,24 @@ std::string RecordedBatches::Describe() const {
   const char* what = algorithm_.material == Material::kRollouts  ? "tasks"
                      : algorithm_.material == Material::kAnswers ? "answers"
                                                                  : "pairs";
-  return fmt::format("{} {} ({} dropped) of {} turns, {} a step", units_.units.size(), what, units_.dropped,
+  std::string left_out = fmt::format("{} dropped", units_.dropped);
+  if (units_.too_long > 0) left_out += fmt::format(", {} too long for the model", units_.too_long);
+  if (units_.voided > 0) left_out += fmt::format(", {} cancelled", units_.voided);
+  return fmt::format("{} {} ({}) of {} turns, {} a step", units_.units.size(), what, left_out,
                      turns_.turns().size(), algorithm_.units_per_step);
 }
 
-void RecordedBatches::Prepare(const ModelText& text, const BatchOptions& options, int64_t steps) {
+void RecordedBatches::Prepare(const ModelText& text, const BatchOptions& options) {
+  units_ = WithoutUnusable(turns_, std::move(units_), algorithm_, text, options);
+  if (units_.units.empty()) {
+    throw Error(
+        ExitCode::kBadRequest,
+        fmt::format("nothing to learn from: {} samples are longer than {} tokens, {} were cancelled",
+                    units_.too_long, options.max_sample_tokens, units_.voided),
+        "train a model with a longer context, give a larger --max-sample-tokens if you gave one, or collect "
+        "shorter answers (--max-tokens)");
+  }
   maker_.emplace(turns_, units_, algorithm_, text, options);
-  steps_ = steps;
   maker_->Make(1);
 }
 

@@ -16,8 +16,11 @@ class RecordedBatches : public BatchSource {
   int64_t StepsPerEpoch() const;
   std::string Describe() const;  // "8 tasks (2 dropped) of 512 turns, 8 a step"
 
-  // Before Take. Makes the first batch at once: it says what does not fit before a model is loaded.
-  void Prepare(const ModelText& text, const BatchOptions& options, int64_t steps);
+  // Call it before StepsPerEpoch, Describe and Take. Leaves out what the model cannot learn from
+  // (WithoutUnusable) and makes the first batch, so that records that do not fit are reported before a model
+  // is loaded.
+  void Prepare(const ModelText& text, const BatchOptions& options);
+  void SetSteps(int64_t steps) { steps_ = steps; }  // no batch after this one is prepared ahead
 
   std::optional<LearnBatch> Take(int64_t step) override;
   void Learnt(int64_t step) override { (void)step; }
@@ -27,7 +30,7 @@ class RecordedBatches : public BatchSource {
 
   const Algorithm algorithm_;
   const LearnTurns turns_;
-  const Units units_;
+  Units units_;
   std::optional<BatchMaker> maker_;
   int64_t steps_ = 0, coming_step_ = 0;
   std::future<LearnBatch> coming_;

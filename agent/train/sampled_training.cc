@@ -99,7 +99,9 @@ SampledTraining::SampledTraining(const SampledRequest& request, const OnlineSett
                 std::move(judges)),
       policy_("online:" + fs::absolute(request.output).lexically_normal().string(), trainer, opened, settings,
               settings.sampler_device.empty() ? request.device : settings.sampler_device,
-              rollouts_.facts().device) {}
+              rollouts_.facts().device) {
+  trainer.NameRun(run_.id());
+}
 
 std::vector<std::string> SampledTraining::ProblemsOfStep(int64_t step) const {
   std::vector<std::string> chosen;

@@ -100,6 +100,8 @@ TrainerProcess::Opened TrainerProcess::Open(const local::TrainOptions& options, 
           opened.value("context", int64_t{0})};
 }
 
+void TrainerProcess::NameRun(const std::string& run) { Ask({{"run", run}}, "named"); }
+
 void TrainerProcess::Restore(const std::string& checkpoint) { Ask({{"restore", checkpoint}}, "restored"); }
 
 local::StepFigures TrainerProcess::Step(const local::Batch& batch) {

@@ -1,5 +1,5 @@
 #pragma once
-// The trainer as a child process (policies/local/train/wire.h says why and what is said).
+// The trainer as a child process (policies/local/train/batch.h says why and what is said).
 
 #include <filesystem>
 #include <mutex>
@@ -11,7 +11,6 @@
 #include "env/sandbox/sandbox.h"
 #include "policies/local/train/batch.h"
 #include "policies/local/train/options.h"
-#include "policies/local/train/wire.h"
 
 namespace kevin {
 
@@ -41,6 +40,8 @@ class TrainerProcess {
   std::string Save();                           // a checkpoint; its folder
   std::string Finish();                         // the trained model; its folder
   void Restore(const std::string& checkpoint);  // answers come from its weights then
+  // Answers name their weights as `run`@STEPS (policies/local/train/serve_training.h).
+  void NameRun(const std::string& run);
 
   // Why it is no more; nullopt while it lives. Any thread.
   std::optional<Error> Death();

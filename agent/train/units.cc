@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "policies/local/train/packing.h"
+#include "policies/local/train/batch.h"
 
 namespace kevin {
 namespace {

@@ -8,9 +8,80 @@
 #include <sstream>
 
 #include "env/error.h"
-#include "policies/local/files/config_fields.h"
 
 namespace kevin::local {
+
+namespace {
+
+struct Row {
+  NumberType type;
+  const char* name;
+  int bytes;
+};
+
+constexpr Row kTypes[] = {
+    {NumberType::kBool, "BOOL", 1}, {NumberType::kU8, "U8", 1},          {NumberType::kI8, "I8", 1},
+    {NumberType::kI16, "I16", 2},   {NumberType::kI32, "I32", 4},        {NumberType::kI64, "I64", 8},
+    {NumberType::kF16, "F16", 2},   {NumberType::kF8E4M3, "F8_E4M3", 1}, {NumberType::kF8E5M2, "F8_E5M2", 1},
+    {NumberType::kBF16, "BF16", 2}, {NumberType::kF32, "F32", 4},        {NumberType::kF64, "F64", 8}};
+
+const Row& RowOf(NumberType type) {
+  for (const Row& row : kTypes) {
+    if (row.type == type) return row;
+  }
+  return kTypes[0];
+}
+
+}  // namespace
+
+int BytesOf(NumberType type) { return RowOf(type).bytes; }
+
+const char* NameOf(NumberType type) { return RowOf(type).name; }
+
+std::optional<NumberType> NumberTypeNamed(const std::string& name) {
+  for (const Row& row : kTypes) {
+    if (name == row.name) return row.type;
+  }
+  return std::nullopt;
+}
+
+std::string ReadModelFile(const std::filesystem::path& file, size_t most_bytes) {
+  std::error_code error;
+  const auto status = std::filesystem::status(file, error);
+  if (!std::filesystem::exists(status)) {
+    throw Error(ExitCode::kBadRequest, file.string() + ": no such file",
+                "Give the folder of a Hugging Face model.");
+  }
+  if (!std::filesystem::is_regular_file(status))
+    throw Error(ExitCode::kBadRequest, file.string() + ": no file");
+  const auto size = std::filesystem::file_size(file, error);
+  if (!error && size > most_bytes) {
+    throw Error(ExitCode::kBadRequest, fmt::format("{}: {} MB, and at most {} MB make sense here",
+                                                   file.string(), size / 1'000'000, most_bytes / 1'000'000));
+  }
+  std::ifstream stream(file, std::ios::binary);
+  std::string text(error ? 0 : static_cast<size_t>(size), '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (error || !stream) throw Error(ExitCode::kBadRequest, file.string() + ": cannot be read");
+  return text;
+}
+
+nlohmann::json ReadModelJson(const std::filesystem::path& file, size_t most_bytes) {
+  const std::string text = ReadModelFile(file, most_bytes);
+  try {
+    return nlohmann::json::parse(text);
+  } catch (const nlohmann::json::parse_error& problem) {
+    const size_t byte = std::min(problem.byte, text.size());
+    const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(byte), '\n');
+    std::string reason = problem.what();
+    if (const size_t end = reason.rfind("; last read"); end != std::string::npos) reason.resize(end);
+    if (const size_t begin = reason.find(": "); begin != std::string::npos) reason = reason.substr(begin + 2);
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("{}: line {}, byte {}: no JSON: {}", file.string(), line, problem.byte, reason),
+                "Was the file copied whole?");
+  }
+}
+
 namespace {
 
 constexpr char kFamilies[] = "known are qwen2 (Qwen2, Qwen2.5, QwQ), qwen3, qwen3_moe and llama (Llama 3)";
@@ -142,7 +213,7 @@ void ReadShape(const ConfigFields& fields, ModelConfig& config) {
   const bool qwen3 = config.family == ModelFamily::kQwen3 || config.family == ModelFamily::kQwen3Moe;
   if (!fields.Has("head_dim") && !qwen3 && config.hidden % config.heads != 0)
     fields.Refuse("hidden_size", fmt::format("no multiple of num_attention_heads ({})", config.heads));
-  // Qwen3's default is a number of its own.
+  // The default of Qwen3 is not hidden / heads.
   const int head_dim = config.family == ModelFamily::kQwen3 ? 128 : config.hidden / config.heads;
   config.head_dim = fields.Int("head_dim", std::max(1, head_dim));
   if (config.head_dim % 2 != 0) fields.Refuse("head_dim", "must be even");
@@ -181,7 +252,7 @@ ModelConfig ParseModelConfig(const std::string& config_json, const std::string& 
   ReadShape(fields, config);
   const int positions = fields.Int("max_position_embeddings");
   config.rope = ReadRope(fields, positions);
-  // YaRN's folder names the length before scaling; the others' the one after it.
+  // Folders with YaRN name the length before scaling, others the length after it.
   const bool yarn = config.rope.scaling == RopeConfig::Scaling::kYarn;
   const double scaled = yarn ? config.rope.original_context * config.rope.factor : 0;
   config.context = std::max(positions, static_cast<int>(std::min(scaled, 1e9)));
@@ -211,6 +282,73 @@ ModelConfig ReadModelConfig(const std::filesystem::path& model_folder) {
                 "give a Hugging Face model folder");
   return ParseModelConfig(ReadText(config), std::filesystem::exists(generation) ? ReadText(generation) : "",
                           config.string());
+}
+
+namespace {
+
+constexpr double kPi = 3.14159265358979323846;
+
+// Low frequencies are divided by the factor, high ones kept, those between interpolated.
+double Llama3(double frequency, const RopeConfig& rope) {
+  const double turns = rope.original_context * frequency / (2 * kPi);  // within the original context
+  if (turns < rope.low_frequency_factor) return frequency / rope.factor;
+  if (turns > rope.high_frequency_factor) return frequency;
+  const double share =
+      (turns - rope.low_frequency_factor) / (rope.high_frequency_factor - rope.low_frequency_factor);
+  return (1 - share) * frequency / rope.factor + share * frequency;
+}
+
+// The pair (as a real number) that makes `turns` full rotations within the original context.
+double PairThatTurns(double turns, const RopeConfig& rope, int head_dim) {
+  return head_dim * std::log(rope.original_context / (turns * 2 * kPi)) / (2 * std::log(rope.theta));
+}
+
+std::vector<double> YarnFrequencies(const std::vector<double>& plain, const RopeConfig& rope, int head_dim) {
+  double low = PairThatTurns(rope.beta_fast, rope, head_dim);
+  double high = PairThatTurns(rope.beta_slow, rope, head_dim);
+  if (rope.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, head_dim - 1.0);
+  if (low == high) high += 0.001;
+  std::vector<double> frequencies;
+  for (size_t i = 0; i < plain.size(); ++i) {
+    const double stretched = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    frequencies.push_back(stretched * plain[i] / rope.factor + (1 - stretched) * plain[i]);
+  }
+  return frequencies;
+}
+
+double YarnAttention(const RopeConfig& rope) {
+  const auto factor = [&](double scale) {
+    return rope.factor <= 1 ? 1 : 0.1 * scale * std::log(rope.factor) + 1;
+  };
+  if (rope.attention_factor) return *rope.attention_factor;
+  if (rope.mscale != 0 && rope.mscale_all_dimensions != 0)
+    return factor(rope.mscale) / factor(rope.mscale_all_dimensions);
+  return factor(1);
+}
+
+}  // namespace
+
+RopeFrequencies FrequenciesOf(const ModelConfig& config) {
+  const RopeConfig& rope = config.rope;
+  std::vector<double> frequencies;
+  for (int i = 0; i < config.head_dim; i += 2) {
+    double frequency = std::pow(rope.theta, -static_cast<double>(i) / config.head_dim);
+    if (rope.scaling == RopeConfig::Scaling::kLinear) frequency /= rope.factor;
+    if (rope.scaling == RopeConfig::Scaling::kLlama3) frequency = Llama3(frequency, rope);
+    frequencies.push_back(frequency);
+  }
+  RopeFrequencies result;
+  if (rope.scaling == RopeConfig::Scaling::kYarn) {
+    frequencies = YarnFrequencies(frequencies, rope, config.head_dim);
+    result.attention_factor = static_cast<float>(YarnAttention(rope));
+  }
+  for (const double frequency : frequencies) result.frequencies.push_back(static_cast<float>(frequency));
+  return result;
 }
 
 }  // namespace kevin::local

@@ -1,16 +1,17 @@
 #pragma once
-// What tells one set of weights from another: SHA-256 over their contents, so that a record says which model
-// answered whatever its folder is called.
+// The identity of a set of weights: SHA-256 over their contents, so that a record says which model answered
+// whatever its folder is called. (A model in training has another identity: train/serve_training.h.)
 //
 // The hash of a model is that of its tensors' lines in the order of their names:
 //
 //   NAME TYPE [SHAPE] SHA-256-OF-ITS-BYTES\n        "model.norm.weight F32 [16] 9f86..."
 //
-// so that shards, metadata and file names make no difference. All bytes are read: a core does 1 to 2 GB a
-// second where the processor knows SHA (most do), a quarter of that elsewhere; several cores share the work.
+// so that shards, metadata and file names make no difference. All bytes are read: one core hashes 1 to 2 GB
+// per second with the processor's SHA instructions, a quarter of that without; several cores share the work.
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <future>
 #include <span>
@@ -31,18 +32,18 @@ struct TensorBytes {
   std::vector<int64_t> shape;
   std::span<const std::byte> bytes;
 };
-// Stops early, with "", once `*cancel` is true.
+// Returns "" early once `*cancel` is true.
 std::string HashOfTensors(const std::vector<TensorBytes>& tensors, const std::atomic<bool>& cancel);
 
-// The hash of a model's folder, worked out beside everything else.
+// The hash of a model's folder, computed by a thread of its own.
 class FolderHash {
  public:
   explicit FolderHash(std::filesystem::path model_folder);
-  ~FolderHash();  // soon, whether it is known or not
+  ~FolderHash();  // cancels the computation
   FolderHash(const FolderHash&) = delete;
   FolderHash& operator=(const FolderHash&) = delete;
 
-  // "" where the weights could not be read.
+  // "" if the weights cannot be read.
   std::shared_future<std::string> Hash() const { return hash_; }
 
  private:
@@ -51,5 +52,10 @@ class FolderHash {
   std::shared_future<std::string> hash_ = promise_.get_future().share();
   std::thread thread_;
 };
+
+// The inner loop of SHA-256 in the processor's own instructions.
+bool HasShaInstructions();
+// `state`: the eight words of FIPS 180-4; `blocks`: of 64 bytes each. Requires HasShaInstructions().
+void Sha256Blocks(uint32_t state[8], const uint8_t* data, size_t blocks);
 
 }  // namespace kevin::local

@@ -20,8 +20,8 @@ int UpDiv(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
 int ChunksOf(int columns, int cut) { return UpDiv(2 * columns / cut, kChunkBytes); }
 
-// Into how many parts the rows of a matrix [rows, columns] are cut, so that all warps have about the same; 0:
-// there is no way.
+// The number of parts into which the rows of a matrix [rows, columns] are split so that all warps have about
+// equal work; 0: impossible.
 int ChooseCut(int rows, int columns, int blocks, int registers, int most_cut) {
   int best = 0;
   double least = 0;
@@ -40,7 +40,7 @@ struct Cuts {
 };
 
 Cuts CutsFor(const ModelConfig& config, int blocks) {
-  // Gate and up rows take turns in a warp, so that it must have at least two rows at once.
+  // Gate and up rows alternate in a warp, which therefore needs at least two rows at once.
   return {ChooseCut(2 * config.ffn, config.hidden, blocks, kVectorRegisters, 4),
           ChooseCut(config.hidden, config.heads * config.head_dim, blocks, kVectorRegisters, 8),
           ChooseCut(config.hidden, config.ffn, blocks, kMostVectorRegisters, 8)};
@@ -51,7 +51,7 @@ int AttendBytes(const ModelConfig& config) {
   return 4 * (group * dim + std::max(group * kScoredTokens, kWarps * group * dim) + 3 * group);
 }
 
-// Of a block of kevin_attend: tiles of keys and values on their way, and the queries.
+// Of a block of kevin_attend: tiles of keys and values in flight, and the queries.
 int BatchAttendBytes(const ModelConfig& config) {
   const int tile = kTileTokens * config.head_dim * 2;
   return kWarps * kTilesInFlight * 2 * tile + tile;

@@ -1,7 +1,9 @@
 #pragma once
-// How the decoding kernels are cut for a model and a GPU: everything they are given as macros. No torch, no
-// GPU.
+// The decoding kernels (kernels/): their text, the macros and launch shapes for a model and a GPU, and the
+// structures passed to them. No torch, no GPU needed.
 
+#include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,9 +20,56 @@ struct DecoderPlan {
   int slices = 0;                   // blocks for each row in kevin_draw_slices
 };
 
-// Why these kernels cannot run the model there; empty when they can. Without them torch decodes, slower.
+// Why these kernels cannot decode the model on that GPU; empty: they can. Otherwise torch decodes, slower.
 std::string WhyNoDecoder(const ModelConfig& config, const GpuShape& gpu);
-// Only where WhyNoDecoder is empty.
+// Requires that WhyNoDecoder is empty.
 DecoderPlan PlanDecoder(const ModelConfig& config, const GpuShape& gpu, int page_tokens);
+
+// The kernels' parameters, laid out as in kernels/. Pointers are device pointers.
+
+constexpr int kMostDecoderRows = 64;
+
+struct DeviceLayer {
+  const void *qkv = nullptr, *qkv_bias = nullptr, *o = nullptr, *gate_up = nullptr, *down = nullptr;
+  const void *norm1 = nullptr, *norm2 = nullptr, *q_norm = nullptr, *k_norm = nullptr;
+  void *keys = nullptr, *values = nullptr;
+};
+struct DeviceModel {
+  const void* layers = nullptr;
+  const void *embedding = nullptr, *final_norm = nullptr, *head = nullptr;
+  const void *cosines = nullptr, *sines = nullptr;
+  void *stream = nullptr, *qkv = nullptr, *attended = nullptr, *hidden = nullptr, *logits = nullptr;
+  void *partial = nullptr, *counters = nullptr, *arrived = nullptr;
+};
+struct OneStep {
+  const void* token = nullptr;
+  const void* pages = nullptr;
+  int given_token = -1, position = 0;
+  uint32_t meetings = 0;
+};
+struct BatchStep {
+  const void* drawn = nullptr;
+  std::array<int, kMostDecoderRows> given_token{}, earlier_row{}, position{};
+};
+struct DeviceBatch {
+  const void* pages = nullptr;
+  int page_stride = 0, splits = 1;
+  void *stream = nullptr, *normed = nullptr, *attended = nullptr, *hidden = nullptr;
+  void* projected = nullptr;
+  const void *added = nullptr, *gate_up = nullptr;
+  void *partial = nullptr, *counters = nullptr;
+};
+struct DrawStep {
+  std::array<float, kMostDecoderRows> inverse_temperature{};
+  std::array<double, kMostDecoderRows> uniform{};
+};
+struct Drawn {
+  int32_t id = -1;
+  float logprob = 0, model_logprob = 0;
+  uint32_t step = 0;
+};
+
+// The text of kernels/*.cu, for NVRTC.
+extern const char* const kDecoderKernels;
 
 }  // namespace kevin::local

@@ -13,11 +13,9 @@
 
 #include "env/error.h"
 #include "policies/local/fused/decoder_plan.h"
-#include "policies/local/fused/device_types.h"
-#include "policies/local/fused/kernel_texts.h"
 #include "policies/local/generate/sampler.h"
 #include "policies/local/gpu/gpu_program.h"
-#include "policies/local/model/torch_errors.h"
+#include "policies/local/model/device.h"
 
 namespace kevin::local {
 namespace {
@@ -31,15 +29,7 @@ constexpr int kBlocksForAttention = 4;  // for each multiprocessor, of a batch
 
 const void* Data(const at::Tensor& tensor) { return tensor.defined() ? tensor.const_data_ptr() : nullptr; }
 
-std::string AllKernels() {
-  std::string text;
-  for (const char* part : {kCommonKernels, kAttendKernels, kProductKernels, kDecodeOneKernels,
-                           kDecodeBatchKernels, kDrawKernels})
-    text += part;
-  return text;
-}
-
-// Torch's operators go to a stream of ours while this lives.
+// Directs torch's operators to our stream during its lifetime.
 class TorchOnStream {
  public:
   TorchOnStream(const GpuStream& stream, int device)
@@ -55,7 +45,7 @@ class TorchOnStream {
   const c10::Stream before_;
 };
 
-// How often torch has given out memory of the device.
+// The number of device allocations by torch.
 int64_t Allocations(int device) {
   using c10::CachingAllocator::StatType;
   const auto stats = at::getDeviceAllocator(at::kCUDA)->getDeviceStats(static_cast<c10::DeviceIndex>(device));
@@ -101,7 +91,7 @@ struct FusedDecoder::Impl {
         device(DeviceIndex(the_model)),
         gpu(ShapeOfGpu(device)),
         plan(PlanDecoder(config, gpu, the_cache.page_tokens)),
-        program(AllKernels(), plan.macros, gpu),
+        program(kDecoderKernels, plan.macros, gpu),
         weights(the_model.MergedWeights()),
         page_stride((context_tokens + the_cache.page_tokens - 1) / the_cache.page_tokens),
         decode_one(program.Find("kevin_decode_one", plan.decode_shared_bytes)),
@@ -226,8 +216,8 @@ struct FusedDecoder::Impl {
     return batch;
   }
 
-  // Torch on the same stream. It must not ask for memory: what it got would be somebody else's by the time
-  // that a recorded batch runs.
+  // Torch on the same stream. It must not allocate: the memory would belong to another tensor when a recorded
+  // batch runs.
   void LaunchBatch(size_t rows) {
     const auto n = static_cast<int64_t>(rows);
     const auto multiply = [n](const at::Tensor& in, const at::Tensor& weight, const at::Tensor& out) {
@@ -275,7 +265,7 @@ struct FusedDecoder::Impl {
     multiply(normed, weights.head, logits);
   }
 
-  // The first time for real, so that cuBLAS has its workspace before the recording.
+  // Runs once without recording, so that cuBLAS allocates its workspace first.
   void DecodeBatch(std::span<const Row> rows) {
     SendBatchStep(rows);
     const auto known = recorded.find(rows.size());

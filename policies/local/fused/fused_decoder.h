@@ -1,9 +1,10 @@
 #pragma once
-// Decoding on a GPU by kernels of our own (kernels/): one row in a single launch that reads the weights at
-// the memory's speed, several rows with cuBLAS's products and fused kernels between them. The cache is the
-// torch runner's, in its layout, so that prefill by torch and decoding here take turns on it.
+// Decoding on a GPU by our own kernels (kernels/). One row is decoded in a single launch at the speed of
+// reading the weights; several rows use cuBLAS products with fused kernels in between. The cache is the torch
+// runner's, so that prefill by torch and decoding here alternate on it.
 //
-// bfloat16, dense, not quantised. One thread; launches return at once, on torch's default stream.
+// For dense bfloat16 models without quantisation. One thread; launches are asynchronous, on torch's default
+// stream.
 
 #include <memory>
 #include <span>
@@ -20,28 +21,28 @@ class FusedDecoder {
   static constexpr int kMostRows = 64;
 
   struct Row {
-    int given_token = -1;  // or, where negative, the one drawn for row `earlier_row` of the step before
+    int given_token = -1;  // negative: the token drawn for row `earlier_row` of the previous step
     int earlier_row = -1;
     int position = 0;
     std::span<const int32_t> pages;
     TokenSampling sampling = {};  // no filters: see Draws
   };
 
-  // Why the model cannot be decoded here; empty when it can.
+  // Why the model cannot be decoded here; empty: it can.
   static std::string WhyNot(const LanguageModel& model);
-  // Whether the kernels draw so; temperature alone.
+  // Whether the kernels support these settings: temperature without filters.
   static bool Draws(const TokenSampling& sampling) {
     return sampling.top_k == 0 && sampling.top_p >= 1 && sampling.min_p <= 0;
   }
 
-  // Model and cache must outlive the decoder. Weights may change in place between steps; where adapters are
-  // attached it has to be told.
+  // Model and cache must outlive the decoder. Weights may change in place between steps; with adapters
+  // attached, call WeightsChanged() after it.
   FusedDecoder(const LanguageModel& model, const PagedCache& cache, int context_tokens);
   ~FusedDecoder();
 
-  // One token for each row, all of them drawn. At most two steps may be uncollected.
+  // Draws one token for each row. At most two steps may be uncollected.
   void Decode(std::span<const Row> rows);
-  // Of the oldest step; waits for it.
+  // The tokens of the oldest step; waits for it.
   std::vector<SampledToken> Collect();
   void WeightsChanged();
 

@@ -97,7 +97,7 @@ void FusedRunner::CollectAll() {
   if (!pending_.empty()) RememberTokens(pending_.back());
 }
 
-// Of the last step, if the decoder ran it: they are known from here on, whoever asks for them next.
+// Keeps the tokens of the last step, if the decoder ran it.
 void FusedRunner::RememberTokens(const Pending& last) {
   if (rows_.empty()) return;
   for (size_t i = 0; i < last.sequences.size(); ++i) tokens_[last.sequences[i]] = last.tokens[i].id;

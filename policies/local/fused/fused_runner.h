@@ -1,6 +1,6 @@
 #pragma once
-// A ModelRunner for a GPU: steps that are one token of each sequence go through FusedDecoder, everything else
-// (prefill, filters, processors, models it does not know) through torch.
+// A ModelRunner for a GPU: steps of one token per sequence run in FusedDecoder, all others (prefill, filters,
+// processors) in torch.
 
 #include <deque>
 #include <memory>
@@ -17,7 +17,7 @@ std::unique_ptr<ModelRunner> MakeModelRunner(LanguageModel& model, const TorchRu
 
 class FusedRunner : public ModelRunner {
  public:
-  // Only where FusedDecoder::WhyNot is empty. The model must outlive the runner.
+  // Requires that FusedDecoder::WhyNot is empty. The model must outlive the runner.
   FusedRunner(LanguageModel& model, const TorchRunnerOptions& options);
 
   const Shape& GetShape() const override { return shape_; }
@@ -42,7 +42,7 @@ class FusedRunner : public ModelRunner {
   FusedDecoder decoder_;
   Shape shape_;
   std::deque<Pending> pending_;  // submitted, not waited for
-  // Of the step before: each sequence's row if the decoder ran it, and its token once that is known.
+  // Of the previous step: the row of each sequence if the decoder ran it, and its token once known.
   std::unordered_map<int64_t, int> rows_;
   std::unordered_map<int64_t, int32_t> tokens_;
 };

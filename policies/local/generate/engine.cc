@@ -121,7 +121,7 @@ class Engine::Worker {
     wake_.notify_one();
   }
 
-  void WhileStill(const std::function<void()>& change) {
+  void WhilePaused(const std::function<void()>& change) {
     std::unique_lock lock(mutex_);
     wants_still_ = true;
     wake_.notify_one();
@@ -143,7 +143,7 @@ class Engine::Worker {
     return statistics;
   }
 
-  std::optional<Error> Failure() const {
+  std::optional<Error> PermanentFailure() const {
     const std::lock_guard lock(mutex_);
     return failure_;
   }
@@ -201,7 +201,7 @@ class Engine::Worker {
     Publish();
   }
 
-  // Waits for something to do. False: it is over.
+  // Waits for work. False: the engine is ending.
   bool TakeNews() {
     {
       std::unique_lock lock(mutex_);
@@ -264,7 +264,7 @@ class Engine::Worker {
     for (const AnswerPointer& answer : ending) End(*answer, AnswerPiece{}, FinishReason::kCancelled, "");
   }
 
-  // At most one step is begun and one ended, so that news wait for no more than that.
+  // At most one step is submitted and one waited for, so that new requests wait no longer than that.
   void OneRound() {
     bool is_idle = true;
     if (static_cast<int>(in_flight_.size()) < shape_.steps_in_flight) {
@@ -355,7 +355,7 @@ class Engine::Worker {
 
   const std::unique_ptr<ModelRunner> runner_;
   const ModelRunner::Shape shape_;
-  // The thread's own.
+  // Used by the thread only.
   Scheduler scheduler_;
   std::unordered_map<int64_t, AnswerPointer> open_;
   std::deque<std::vector<SequencePointer>> in_flight_;
@@ -381,10 +381,10 @@ int64_t Engine::Submit(GenerationRequest request, OnPiece on_piece) {
   return worker_->Submit(std::move(request), std::move(on_piece));
 }
 void Engine::Cancel(int64_t request) { worker_->Cancel(request); }
-void Engine::WhileStill(const std::function<void()>& change) { worker_->WhileStill(change); }
+void Engine::WhilePaused(const std::function<void()>& change) { worker_->WhilePaused(change); }
 EngineStatistics Engine::Statistics() const { return worker_->Statistics(); }
 const ModelRunner::Shape& Engine::GetShape() const { return worker_->shape(); }
 int Engine::ContextTokens() const { return worker_->ContextTokens(); }
-std::optional<Error> Engine::Failure() const { return worker_->Failure(); }
+std::optional<Error> Engine::PermanentFailure() const { return worker_->PermanentFailure(); }
 
 }  // namespace kevin::local

@@ -13,7 +13,7 @@
 
 namespace kevin::local {
 
-// How one sequence picks its tokens. Filters apply in this order: temperature, top_k, top_p, min_p; a token
+// How one sequence draws its tokens. Filters apply in this order: temperature, top_k, top_p, min_p; a token
 // as likely as the last one kept is kept too.
 struct TokenSampling {
   float temperature = 1;  // 0: the most likely token (of equals the first)
@@ -44,7 +44,7 @@ struct SequenceStep {
   std::span<const int32_t> pages;  // of the cache, in order; enough for position + the tokens
   bool sample = false;             // draw the token that follows the last of them
   TokenSampling sampling = {};
-  // Not null: the step is waited for before Submit returns, since the logits pass through the host.
+  // Not null: Submit waits for the step, because the logits pass through the host.
   const LogitsProcessor* processor = nullptr;
 };
 
@@ -62,13 +62,13 @@ class ModelRunner {
 
   virtual ~ModelRunner() = default;
   virtual const Shape& GetShape() const = 0;
-  // Throws Error(kBroken) when the device fails; the runner is then of no more use.
+  // Throws Error(kBroken) when the device fails; the runner must not be used afterwards.
   virtual void Submit(std::span<const SequenceStep> steps) = 0;
-  // Of the oldest step not yet waited for: one token for each of its sequences with `sample`, in their order.
+  // Waits for the oldest step and returns one token for each of its sequences with `sample`, in order.
   virtual std::vector<SampledToken> Wait() = 0;
-  // Before the next step: what page `from` holds is in `to`, too.
+  // Copies a page of the cache, before the next step.
   virtual void CopyPage(int from, int to) = 0;
-  // Somebody wrote to the model's weights, with no step submitted; the cache is of no more use.
+  // Called after the model's weights changed, with no step submitted; the cache is invalid then.
   virtual void WeightsChanged() {}
 };
 

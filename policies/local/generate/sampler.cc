@@ -14,8 +14,8 @@ constexpr float kLeast = -std::numeric_limits<float>::infinity();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr size_t kBlock = 256, kLanes = 32;
 
-// e^x for x <= 0, and 0 where that is no normal number. Additions and products only, so that the compiler
-// makes vectors of it and every machine gets the same bits.
+// e^x for x <= 0; 0 where the result is subnormal. Additions and products only, so that the compiler
+// vectorises it and every machine computes the same bits.
 inline float Exp(float x) {
   constexpr float kLowest = -87.0f, kRounder = 12582912.0f;  // 1.5 * 2^23
   const float clamped = x < kLowest ? kLowest : x;
@@ -35,7 +35,7 @@ inline float Exp(float x) {
 
 using Block = std::array<float, kBlock>;
 
-// Wider vectors where the processor has them; the sums keep their order and so their bits.
+// Wider vectors if the processor has them; the order of sums, and so their bits, stays.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
 #define KEVIN_WIDEST_VECTORS __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
@@ -50,7 +50,7 @@ struct Filter {
   }
 };
 
-// Of the finite ones.
+// Of the finite logits.
 KEVIN_WIDEST_VECTORS float Maximum(const float* block) {
   std::array<float, kLanes> lanes;
   lanes.fill(kLeast);
@@ -78,7 +78,7 @@ KEVIN_WIDEST_VECTORS float SumOf(const float* block, const Filter& filter) {
   return lanes[0];
 }
 
-// What one draw looks at: the logits in blocks, and which of them are left.
+// The logits of one draw in blocks, and those that the filters kept.
 class Draw {
  public:
   explicit Draw(std::span<const float> logits)
@@ -122,7 +122,7 @@ class Draw {
     }
   }
 
-  // A logit that at least `count` logits reach; close to the one that exactly so many reach.
+  // A lower bound of the count-th largest logit, close to it.
   float ReachedBy(size_t count) const {
     if (count > maxima_.size()) return kLeast;
     std::vector<float> maxima = maxima_;
@@ -139,7 +139,8 @@ class Draw {
     return i;
   }
 
-  // The first token at which the weights up to it exceed `target`; should rounding let none do so, the last.
+  // The first token at which the weights up to it exceed `target`; the last token if rounding lets none
+  // exceed it.
   size_t IndexAt(double target, const std::vector<double>& sums) const {
     size_t last = 0;
     double sum = 0;
@@ -181,7 +182,7 @@ struct Candidate {
   double measure;
 };
 
-// The largest logit such that those that reach it measure `target` together.
+// The largest logit such that the weights of all logits not below it sum to `target`.
 float Select(std::vector<Candidate>* candidates, double target) {
   constexpr size_t kBins = 1024, kFew = 48;
   double above = 0;
@@ -218,7 +219,7 @@ void KeepTopK(size_t k, Draw* draw) {
   draw->KeepFrom(Select(&candidates, static_cast<double>(k)));
 }
 
-// What is less likely than an equal share of 1 - top_p cannot be needed to reach top_p.
+// A token less likely than an equal share of 1 - top_p is never needed to reach top_p.
 void KeepTopP(double top_p, size_t count, Draw* draw) {
   std::vector<double> sums;
   const double total = draw->Total(&sums);

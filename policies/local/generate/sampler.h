@@ -1,6 +1,6 @@
 #pragma once
-// How a token is drawn from logits. Kernels on a GPU do the same, in the same order; a token differs only
-// where rounding decides.
+// Drawing a token from logits. The kernels on a GPU follow the same rule in the same order; tokens differ
+// only where rounding decides.
 
 #include <cstdint>
 #include <span>
@@ -37,8 +37,8 @@ constexpr double UniformAt(uint64_t seed, uint64_t position) {
 // UniformAt(seed, position) times their total. With temperature 0 it is the first of the most likely, with
 // logprob 0.
 //
-// A logit that is no finite number cannot be drawn; when none is finite, the id is -1. Any thread; `logits`
-// are left as they are. About 0.1 ms for 152,000 logits, with top_p of a flat distribution up to 3 ms.
+// A logit that is not finite is never drawn; if none is finite, the id is -1. Any thread. About 0.1 ms for
+// 152,000 logits, with top_p of a flat distribution up to 3 ms.
 SampledToken Sample(std::span<const float> logits, const TokenSampling& sampling, int position);
 
 }  // namespace kevin::local

@@ -4,6 +4,75 @@
 
 namespace kevin::local {
 
+size_t PagePool::KeyHash::operator()(const Key& key) const {
+  uint64_t hash = static_cast<uint64_t>(key.before) * 0x9E3779B97F4A7C15;
+  for (const int32_t token : key.tokens) {
+    hash = (hash ^ static_cast<uint32_t>(token)) * 0xD6E8FEB86659FD93;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+PagePool::PagePool(int pages, int page_tokens)
+    : page_tokens_(page_tokens), pages_(static_cast<size_t>(pages)) {
+  for (int page = pages; page-- > 0;) free_.push_back(page);
+}
+
+int PagePool::Take() {
+  int page = -1;
+  if (!free_.empty()) {
+    page = free_.back();
+    free_.pop_back();
+  } else if (!unused_.empty()) {
+    page = unused_.front();
+    unused_.pop_front();
+    Page& taken = pages_[static_cast<size_t>(page)];
+    known_.erase(*taken.key);
+    taken.key = nullptr;
+  } else {
+    return -1;
+  }
+  pages_[static_cast<size_t>(page)].users = 1;
+  return page;
+}
+
+void PagePool::Release(int page) {
+  Page& released = pages_[static_cast<size_t>(page)];
+  if (--released.users > 0) return;
+  if (released.key == nullptr) {
+    free_.push_back(page);
+  } else {
+    released.unused = unused_.insert(unused_.end(), page);
+  }
+}
+
+std::optional<PagePool::Found> PagePool::Find(Content before, std::span<const int32_t> tokens) {
+  const auto found = known_.find({before, {tokens.begin(), tokens.end()}});
+  if (found == known_.end()) return std::nullopt;
+  Page& page = pages_[static_cast<size_t>(found->second.page)];
+  if (page.users++ == 0) unused_.erase(page.unused);
+  return found->second;
+}
+
+PagePool::Content PagePool::Register(int page, Content before, std::span<const int32_t> tokens) {
+  const auto [known, is_new] =
+      known_.try_emplace({before, {tokens.begin(), tokens.end()}}, Found{page, last_content_ + 1});
+  if (is_new) {
+    ++last_content_;
+    pages_[static_cast<size_t>(page)].key = &known->first;
+  }
+  return known->second.content;
+}
+
+void PagePool::ForgetAll() {
+  for (const int page : unused_) {
+    pages_[static_cast<size_t>(page)].key = nullptr;
+    free_.push_back(page);
+  }
+  unused_.clear();
+  known_.clear();
+}
+
 Scheduler::Scheduler(const ModelRunner::Shape& shape)
     : shape_(shape), pool_(shape.pages, shape.page_tokens) {}
 
@@ -32,7 +101,7 @@ Plan Scheduler::Next() {
   ++step_;
   AddDecodes(&plan);
   AddPrompts(&plan);
-  // Only now: what this step computes, it cannot read from another's page.
+  // Registered after planning: a step cannot read pages that it computes itself.
   for (const SequenceStep& step : plan.steps) {
     if (const auto sequence = running_.find(step.sequence); sequence != running_.end())
       RegisterFullPages(*sequence->second);
@@ -41,7 +110,7 @@ Plan Scheduler::Next() {
   return plan;
 }
 
-// --- Answers under way ---
+// --- Running answers ---
 
 bool Scheduler::CanDraw(const Sequence& s) const {
   if (s.Length() >= s.most_tokens) return false;
@@ -60,7 +129,7 @@ void Scheduler::AddDecodes(Plan* plan) {
   }
 }
 
-// The page of the next token, at the cost of the youngest. False: it was itself the youngest.
+// Takes the page of the next token, preempting the youngest if needed. False: it was the youngest itself.
 bool Scheduler::GrowByOnePage(Sequence& sequence) {
   while (static_cast<int>(sequence.pages.size()) < PagesFor(sequence.run + 1)) {
     if (const int page = pool_.Take(); page >= 0) {
@@ -86,15 +155,14 @@ void Scheduler::ForgetAll() {
   pool_.ForgetAll();
 }
 
-// Last page first: what is forgotten first is then the end of a text, which is of no use without its
-// beginning.
+// Last page first, so that the end of a text is evicted before its beginning, without which it is useless.
 void Scheduler::GivePagesBack(Sequence& sequence) {
   for (; !sequence.pages.empty(); sequence.pages.pop_back()) pool_.Release(sequence.pages.back());
   sequence.contents.clear();
   sequence.run = 0;
 }
 
-// --- Prompts, and answers to be computed again ---
+// --- Prompts, and preempted answers ---
 
 void Scheduler::AddPrompts(Plan* plan) {
   std::vector<SequencePointer> filling;
@@ -107,7 +175,7 @@ void Scheduler::AddPrompts(Plan* plan) {
   Admit(tokens, &filling, plan);
   const size_t places = static_cast<size_t>(shape_.step_sequences) - plan->steps.size();
   filling.resize(std::min(filling.size(), places));
-  // Nobody takes more than half of what is left while others are behind; what they leave goes to the oldest.
+  // Each takes at most half of the remaining tokens while others wait; the rest goes to the oldest.
   std::vector<int> shares;
   for (size_t i = 0; i < filling.size(); ++i) {
     const int most = i + 1 < filling.size() ? (budget_ + 1) / 2 : budget_;
@@ -125,7 +193,7 @@ void Scheduler::AddPrompts(Plan* plan) {
   }
 }
 
-// As many as the step can begin with, and as many again, of which it then takes a part.
+// Twice as many as the step can start; it then takes a part of them.
 void Scheduler::Admit(int tokens, std::vector<SequencePointer>* filling, Plan* plan) {
   for (auto next = waiting_.begin(); next != waiting_.end() && tokens < 2 * budget_;) {
     if (running() == shape_.step_sequences) return;
@@ -148,7 +216,7 @@ Scheduler::Admission Scheduler::TryToAdmit(const SequencePointer& pointer, Plan*
     if (other->is_running && other->run < other->prompt_tokens) return Admission::kLater;
     sequence.waits_for.reset();
   }
-  // One page each is left for those who run.
+  // Leaves one page for each running sequence.
   const int spare = pool_.available() - running();
   if (!running_.empty() && spare <= 0) return Admission::kNoPages;
   FindPages(sequence);
@@ -170,7 +238,7 @@ Scheduler::Admission Scheduler::TryToAdmit(const SequencePointer& pointer, Plan*
   return Admission::kDone;
 }
 
-// What is known already; the last token is always run, for what it says of the next.
+// Finds cached pages. The last token is always run, because its logits give the next one.
 void Scheduler::FindPages(Sequence& sequence) {
   PagePool::Content content = 0;
   while ((static_cast<int>(sequence.pages.size()) + 1) * shape_.page_tokens < sequence.Length()) {
@@ -183,7 +251,7 @@ void Scheduler::FindPages(Sequence& sequence) {
   sequence.run = static_cast<int>(sequence.pages.size()) * shape_.page_tokens;
 }
 
-// Somebody is about to compute the very page that comes next, or the whole prompt for the first answer.
+// Whether another sequence is about to compute the next page, or the prompt of the first answer.
 bool Scheduler::MustWait(Sequence& sequence) const {
   const auto first = sequence.first.lock();
   if (first != nullptr && first->is_running && first->run < first->prompt_tokens) {
@@ -204,7 +272,7 @@ bool Scheduler::MustWait(Sequence& sequence) const {
   return false;
 }
 
-// The first answer's partial page of the prompt saves computing it again; from then on each writes its own.
+// Copies the first answer's partial page of the prompt; from then on each answer writes its own.
 void Scheduler::CopyFromFirst(Sequence& sequence, Plan* plan) {
   const auto first = sequence.first.lock();
   const int wanted = sequence.prompt_tokens - 1;
@@ -248,7 +316,7 @@ void Scheduler::RegisterFullPages(Sequence& sequence) {
   }
 }
 
-// The tokens of a page; empty where they do not fill it.
+// The tokens of a page; empty if they do not fill it.
 std::span<const int32_t> Scheduler::PageOf(const Sequence& sequence, size_t index) const {
   const size_t size = static_cast<size_t>(shape_.page_tokens);
   if ((index + 1) * size > sequence.tokens.size()) return {};

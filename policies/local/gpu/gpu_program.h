@@ -1,7 +1,7 @@
 #pragma once
-// Kernels of our own on the GPU that torch uses: compiled by NVRTC, launched on torch's default stream (or
-// recorded) through the driver. Both libraries are opened at run time. Needs torch's context to be current
-// (cuda.h).
+// Our own kernels on the GPU that torch uses: compiled by NVRTC, launched or recorded through the driver on
+// torch's default stream. Both libraries are opened at run time. Torch's context must be current
+// (model/device.h).
 
 #include <cstddef>
 #include <cstdint>
@@ -17,11 +17,11 @@ struct GpuShape {
   int block_shared_bytes = 0;  // the most that one block may ask for
   int major = 0, minor = 0;    // compute capability
 };
-// Of device `index`. Throws Error(kMachine) where there is no driver.
+// Of device `index`. Throws Error(kMachine) without a driver.
 GpuShape ShapeOfGpu(int index);
 
-// Makes torch's context on that device current in this thread, which makes it the runtime's device, too.
-// Costs next to nothing when it is.
+// Makes torch's context on that device current in this thread, and with it the runtime's device. Cheap if it
+// is current.
 void UseGpu(int index);
 
 struct GpuLaunch {
@@ -34,24 +34,24 @@ struct GpuLaunch {
 
 class GpuProgram {
  public:
-  // `macros` as "NAME=VALUE". Throws Error(kMachine) where NVRTC is not there, Error(kBroken) with its
-  // messages where the text does not compile.
+  // `macros`: "NAME=VALUE". Throws Error(kMachine) without NVRTC, Error(kBroken) with its messages when the
+  // text does not compile.
   GpuProgram(const std::string& text, const std::vector<std::string>& macros, const GpuShape& gpu);
   ~GpuProgram();
   GpuProgram(const GpuProgram&) = delete;
   GpuProgram& operator=(const GpuProgram&) = delete;
 
   using Kernel = void*;
-  // `shared_bytes`: the most dynamic shared memory it will be launched with.
+  // `shared_bytes`: the maximum of dynamic shared memory at launch.
   Kernel Find(const char* name, int shared_bytes = 0) const;
-  // Returns at once. `arguments` are addresses of the kernel's parameters.
+  // Asynchronous. `arguments`: addresses of the kernel's parameters.
   static void Launch(Kernel kernel, const GpuLaunch& launch, std::span<void* const> arguments);
 
  private:
   void* module_ = nullptr;
 };
 
-// A stream of our own, in order with the default stream: each waits for what was put on the other before.
+// A stream that is ordered with the default stream: each waits for earlier work of the other.
 class GpuStream {
  public:
   GpuStream();
@@ -64,11 +64,11 @@ class GpuStream {
   void* stream_ = nullptr;
 };
 
-// Launches that were recorded once, repeated at the price of one.
+// A sequence of launches, recorded once and repeated as one launch.
 class GpuGraph {
  public:
-  // Records what `work` puts on the stream, without running it. Throws what `work` throws. Meanwhile this
-  // thread must not ask the driver for memory.
+  // Records the launches of `work` on the stream without running them. Throws what `work` throws. This thread
+  // must not allocate driver memory meanwhile.
   GpuGraph(const GpuStream& stream, const std::function<void()>& work);
   ~GpuGraph();
   GpuGraph(const GpuGraph&) = delete;
@@ -79,7 +79,7 @@ class GpuGraph {
   void* executable_ = nullptr;
 };
 
-// Memory that host and device both see.
+// Host memory that the device can read and write.
 class PinnedMemory {
  public:
   explicit PinnedMemory(size_t bytes);
@@ -97,7 +97,8 @@ class PinnedMemory {
   uint64_t device_ = 0;
 };
 
-// Puts a copy on torch's default stream; `from` is pinned and stays as it is until the copy is done.
+// An asynchronous copy on torch's default stream. `from` is pinned and must not change until the copy is
+// complete.
 void CopyToDevice(void* to, const void* from, size_t bytes);
 
 }  // namespace kevin::local

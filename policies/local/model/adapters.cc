@@ -1,4 +1,4 @@
-// What LanguageModel does with LoRA adapters.
+// LoRA adapters of LanguageModel.
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -12,14 +12,13 @@
 #include <sstream>
 
 #include "env/error.h"
-#include "policies/local/files/config_fields.h"
-#include "policies/local/files/new_folder.h"
+#include "policies/local/files/model_config.h"
 #include "policies/local/files/safetensors.h"
-#include "policies/local/model/apply_linear.h"
+#include "policies/local/model/apply_weights.h"
+#include "policies/local/model/build_weights.h"
+#include "policies/local/model/device.h"
 #include "policies/local/model/language_model.h"
-#include "policies/local/model/quantize.h"
-#include "policies/local/model/save_tensors.h"
-#include "policies/local/model/torch_errors.h"
+#include "policies/local/model/weights.h"
 
 namespace kevin::local {
 namespace {
@@ -86,7 +85,7 @@ void Detach(Linear& linear) {
   }
 }
 
-// What PEFT writes; fields that change the arithmetic and that we do not know are refused.
+// Reads PEFT's configuration. Unknown fields that would change the arithmetic are errors.
 AdapterOptions ReadAdapterConfig(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include "policies/local/model/quantize.h"
+#include "policies/local/model/weights.h"
 
 namespace kevin::local {
 namespace {

@@ -1,8 +1,9 @@
 #pragma once
-// Lays a model's weights out in memory, from whatever gives their numbers.
+// The weights of a model between files and memory: laid out from a checkpoint or at random, and saved again.
 
 #include <ATen/core/Tensor.h>
 
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,21 +14,29 @@
 
 namespace kevin::local {
 
+// Fills tensors, from a checkpoint or at random.
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
-  // Into `destination`, of the tensor's shape (checked before), on the model's device in its compute type.
+  // `destination` has the tensor's shape, the model's device and its compute type.
   virtual void Fill(const std::string& name, const at::Tensor& destination) = 0;
 };
 
-// `checkpoint` must outlive it and must have been checked (tensor_list.h).
+// `checkpoint` must outlive the source and must have passed CheckTensors (tensor_list.h).
 std::unique_ptr<WeightSource> MakeCheckpointSource(const Checkpoint& checkpoint, at::Device device);
-// Norms 1, biases 0, the rest normal with deviation 0.02; each tensor's draw depends on seed and name alone.
+// Norms 1, biases 0, the rest normal with deviation 0.02; each tensor depends on seed and name alone.
 std::unique_ptr<WeightSource> MakeRandomSource(uint64_t seed, at::Device device);
 
 Weights BuildWeights(const ModelConfig& config, const ModelOptions& options, WeightSource& source);
 
-// Every tensor by its checkpoint's name, as views of the weights; those that are quantised are absent.
+// Views of all tensors that are not quantised, by their names in the checkpoint.
 std::map<std::string, at::Tensor> NamedTensors(const Weights& weights, const ModelConfig& config);
+
+NumberType NumberTypeOf(at::ScalarType type);
+
+// Writes weight files, in the order of names or of `order` if given. Copies one tensor at a time to the host.
+// Throws like WriteTensors.
+void SaveTensors(const std::filesystem::path& folder, const std::map<std::string, at::Tensor>& tensors,
+                 const WriteOptions& options = {}, const std::vector<std::string>& order = {});
 
 }  // namespace kevin::local

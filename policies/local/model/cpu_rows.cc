@@ -7,7 +7,7 @@
 namespace kevin::local {
 namespace {
 
-// e^x to within a few units in the last place, without branches. Below -87 it is as good as 0.
+// e^x to within a few units in the last place, without branches. Below -87 the result is 0.
 inline float Exp(float x) {
   x = std::min(std::max(x, -87.0f), 88.0f);
   const float rounded = x * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: the fraction falls off
@@ -39,7 +39,7 @@ float Dot(const float* a, const float* b, int64_t n) {
   return sums[0] + rest;
 }
 
-// Turns scores into weights that add up to 1.
+// Softmax, in place.
 void Softmax(float* scores, int64_t n) {
   float largest = scores[0], sum = 0;
   for (int64_t i = 1; i < n; ++i) largest = std::max(largest, scores[i]);
@@ -56,7 +56,7 @@ void NormalizeRow(const float* x, const float* weight, int64_t n, float epsilon,
   for (int64_t i = 0; i < n; ++i) out[i] = x[i] * scale * weight[i];
 }
 
-void TurnHead(float* head, const float* cos, const float* sin, int64_t half) {
+void RotateHead(float* head, const float* cos, const float* sin, int64_t half) {
   for (int64_t i = 0; i < half; ++i) {
     const float a = head[i], b = head[i + half];
     head[i] = a * cos[i] - b * sin[i];

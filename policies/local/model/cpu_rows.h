@@ -1,6 +1,6 @@
 #pragma once
-// What a CPU does to rows of floats between two matrix products, in plain loops that the compiler makes
-// vectors of. No torch here; whoever calls these shares rows out among threads.
+// The small operations between matrix products on a CPU, on rows of float32, as loops that the compiler
+// vectorises. No torch here: the file is compiled for AVX2. The caller distributes rows over threads.
 
 #include <cstdint>
 #include <span>
@@ -9,8 +9,8 @@ namespace kevin::local {
 
 // out = x / sqrt(mean(x^2) + epsilon) * weight; out may be x.
 void NormalizeRow(const float* x, const float* weight, int64_t n, float epsilon, float* out);
-// Turns the pairs (i, i + half) of one head in place.
-void TurnHead(float* head, const float* cos, const float* sin, int64_t half);
+// Rotates the pairs (i, i + half) of one head in place.
+void RotateHead(float* head, const float* cos, const float* sin, int64_t half);
 // out = silu(gate) * up.
 void SwigluRow(const float* gate, const float* up, int64_t n, float* out);
 
@@ -21,7 +21,7 @@ struct CachedLayer {
   int64_t page_tokens = 0, kv_heads = 0, head_dim = 0;
 
   int64_t TokenSize() const { return kv_heads * head_dim; }
-  // Where token `position` of a sequence with these pages begins.
+  // The offset of token `position` of a sequence with these pages.
   int64_t Place(std::span<const int32_t> pages, int64_t position) const {
     return (pages[static_cast<size_t>(position / page_tokens)] * page_tokens + position % page_tokens) *
            TokenSize();

@@ -10,7 +10,6 @@
 
 #include "env/error.h"
 #include "policies/local/gpu/gpu_program.h"
-#include "policies/local/model/rows_text.h"
 
 namespace kevin::local {
 namespace {
@@ -20,7 +19,7 @@ constexpr unsigned kBlocksForGradients = 8;  // of the norms' backward pass, for
 
 int NumberOf(at::ScalarType type) { return type == at::kFloat ? 0 : type == at::kBFloat16 ? 1 : 2; }
 
-// Of one type on one device.
+// The kernels for one type on one device.
 struct RowKernels {
   explicit RowKernels(int device, int number)
       : gpu(ShapeOfGpu(device)), program(kRowsKernels, {fmt::format("NUMBER={}", number)}, gpu) {}
@@ -31,8 +30,7 @@ struct RowKernels {
 
 std::mutex kernels_mutex;
 
-// Null where they cannot be had. Kept until the process ends: the driver may be gone before static storage
-// is.
+// Null if unavailable. Never freed: the driver may be unloaded before static storage is destroyed.
 RowKernels* KernelsFor(const at::Tensor& x) {
   static auto& known = *new std::map<std::pair<int, int>, std::unique_ptr<RowKernels>>;
   const int device = x.get_device(), number = NumberOf(x.scalar_type());
@@ -69,7 +67,7 @@ void* Target(const at::Tensor& tensor) { return tensor.defined() ? tensor.mutabl
 
 unsigned UpDiv(int64_t a, int64_t b) { return static_cast<unsigned>((a + b - 1) / b); }
 
-// How a norm's rows are dealt out.
+// The distribution of a norm's rows over blocks.
 struct NormCut {
   int threads, vectors;  // for each row, and for each of them
   explicit NormCut(int64_t columns) : threads(columns <= 32 * kEach * 4 ? 32 : kThreads), vectors(1) {
@@ -151,8 +149,8 @@ at::Tensor GpuGateBackward(const at::Tensor& of_out, const at::Tensor& gate_up) 
   return out;
 }
 
-void GpuTurn(const HeadTensors& from, const HeadTensors& to, const at::Tensor& cos, const at::Tensor& sin,
-             float sign) {
+void GpuRotate(const HeadTensors& from, const HeadTensors& to, const at::Tensor& cos, const at::Tensor& sin,
+               float sign) {
   struct {
     const void* data[3] = {};
     int64_t row_stride[3] = {};

@@ -7,14 +7,11 @@
 #include "env/error.h"
 #include "policies/local/files/safetensors.h"
 #include "policies/local/files/tensor_list.h"
-#include "policies/local/model/apply_linear.h"
+#include "policies/local/model/apply_weights.h"
+#include "policies/local/model/attention.h"
 #include "policies/local/model/build_weights.h"
-#include "policies/local/model/checkpointed.h"
-#include "policies/local/model/cuda.h"
-#include "policies/local/model/moe.h"
-#include "policies/local/model/packed_attention.h"
+#include "policies/local/model/device.h"
 #include "policies/local/model/primitives.h"
-#include "policies/local/model/torch_errors.h"
 
 namespace kevin::local {
 namespace {

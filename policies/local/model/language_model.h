@@ -1,9 +1,9 @@
 #pragma once
-// START HERE for the network: a language model of the Qwen2, Qwen3 (dense and sparse) or Llama 3 family that
-// samples and trains by the same code. Weights come from a Hugging Face folder and go back into one.
+// START HERE for the network: a language model of the Qwen2, Qwen3 (dense and sparse) or Llama 3 family.
+// Sampling and training use the same code. Weights are loaded from a Hugging Face folder and saved as one.
 //
-// Not safe for several threads at once: one thread samples, then trains. Errors in what the person gave are
-// Error(kBadRequest); torch's own failures (out of memory, a dead device) leave as Error(kBroken).
+// One thread at a time. Invalid input throws Error(kBadRequest), a failure of torch (out of memory, a failed
+// device) Error(kBroken).
 
 #include <ATen/core/Tensor.h>
 
@@ -19,17 +19,17 @@
 namespace kevin::local {
 
 struct ModelOptions {
-  NumberType dtype = NumberType::kBF16;  // computes in it: kF32, kBF16 or kF16
-  at::Device device = at::kCPU;          // a CUDA device is opened for the process (cuda.h)
+  NumberType dtype = NumberType::kBF16;  // of computation: kF32, kBF16 or kF16
+  at::Device device = at::kCPU;          // a CUDA device is opened for the process (device.h)
   Quantization quantization = Quantization::kNone;
-  // Parameters require gradients. Full training needs weights that are not quantised.
+  // Parameters require gradients. Training all weights requires that they are not quantised.
   bool trainable = false;
-  // Hidden keeps only each layer's input for the backward pass and runs the layer again there.
+  // Hidden() keeps only the input of each layer and runs the layer again in the backward pass.
   bool checkpoint_layers = false;
   int rope_tokens = 0;  // length of the rope tables; 0: the config's context
 };
 
-// Sequences laid end to end, each beginning at its own position 0 or elsewhere.
+// Sequences laid end to end; each has its own positions.
 struct PackedTokens {
   at::Tensor ids, positions;    // int64 [T], on the model's device
   std::vector<int64_t> starts;  // n + 1 offsets of the n sequences: 0, ..., T
@@ -49,49 +49,49 @@ struct AdapterOptions {
   NumberType dtype = NumberType::kF32;  // of A and B
 };
 
-// Attention of one layer over queries [T, heads, head_dim], keys and values [T, kv_heads, head_dim], turned
-// already; returns [T, heads * head_dim].
+// Attention of one layer: queries [T, heads, head_dim], keys and values [T, kv_heads, head_dim], all rotated
+// already, to [T, heads * head_dim].
 using Attend =
     std::function<at::Tensor(int layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v)>;
 
 class LanguageModel {
  public:
-  // Of weights laid out by build_weights.h; the functions below are the usual way to one.
+  // From weights laid out by build_weights.h. LoadLanguageModel and MakeRandomLanguageModel below do both.
   LanguageModel(ModelConfig config, ModelOptions options, Weights weights);
 
   const ModelConfig& Config() const { return config_; }
   const ModelOptions& Options() const { return options_; }
 
-  // [T, hidden] after the last norm; differentiable where gradients are on. Attention stays inside each
-  // sequence and looks back only. The same bits whether gradients are on or not.
+  // [T, hidden] after the last norm; differentiable if gradients are on. Attention is causal and stays inside
+  // each sequence. Results are equal to the bit with gradients on and off.
   at::Tensor Hidden(const PackedTokens& tokens);
-  // The same with somebody else's attention (the runner's, over its cache); never checkpointed.
+  // The same with the caller's attention (the runner's, over its cache); never checkpointed.
   at::Tensor Hidden(const at::Tensor& ids, const at::Tensor& positions, const Attend& attend);
-  // [n, vocabulary] of rows of Hidden, in the compute type.
+  // [n, vocabulary] for rows of Hidden(), in the compute type.
   at::Tensor Logits(const at::Tensor& hidden) const;
 
-  // What is trained, in the order of the network: everything, or the adapters alone once they are attached;
-  // empty if the model was not made trainable. An expert layer's are two stacked tensors,
+  // The trained parameters in network order: all weights, or only the adapters once they are attached; empty
+  // if the model was not made trainable. An expert layer's are two stacked tensors,
   // mlp.experts.gate_up_proj and mlp.experts.down_proj.
   std::vector<NamedParameter> Parameters() const;
 
   const Weights& GetWeights() const { return weights_; }
 
-  // LoRA beside the projections (experts excepted): A uniform as Kaiming has it, B zero, so that nothing
-  // changes at first. The weights no longer require gradients.
+  // LoRA for the projections except experts: A uniform by Kaiming, B zero, so that outputs do not change at
+  // first. The weights no longer require gradients.
   void AttachAdapters(const AdapterOptions& options, uint64_t seed);
   void LoadAdapters(const std::filesystem::path& adapter_folder);  // PEFT's format
-  // `base` is what adapter_config.json names as the model they belong to.
+  // `base`: the model that adapter_config.json names.
   void SaveAdapters(const std::filesystem::path& adapter_folder, const std::string& base) const;
   // Adds the adapters to the weights and detaches them. Throws Error(kBadRequest) where these are quantised.
   void MergeAdapters();
-  // Weights for kernels that know no adapters: where some are attached, copies with the adapters added (made
-  // anew by each call, in the compute type); else GetWeights()'s own tensors.
+  // Weights for kernels without adapter support: with adapters attached, new copies with the adapters added,
+  // in the compute type; otherwise the tensors of GetWeights().
   Weights MergedWeights() const;
 
-  // A folder that transformers and vLLM load; appears whole or not at all. Tokenizer, template and configs
-  // are copied from `files_from` if that is not empty; config.json is written where there is none. Adapters
-  // are merged into what is saved.
+  // Saves a folder that transformers and vLLM load; it appears complete or not at all. Copies tokenizer,
+  // template and configs from `files_from` unless empty; writes config.json if that has none. Adapters are
+  // merged into the weights.
   void Save(const std::filesystem::path& folder, const std::filesystem::path& files_from) const;
 
  private:
@@ -109,7 +109,7 @@ class LanguageModel {
 
 std::unique_ptr<LanguageModel> LoadLanguageModel(const std::filesystem::path& folder,
                                                  const ModelOptions& options);
-// Weights drawn as for training from nothing (normal, deviation 0.02); the same for the same seed and device.
+// Random weights as for training from scratch (normal, deviation 0.02); equal for equal seed and device.
 std::unique_ptr<LanguageModel> MakeRandomLanguageModel(const ModelConfig& config, const ModelOptions& options,
                                                        uint64_t seed);
 

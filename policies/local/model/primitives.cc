@@ -2,12 +2,16 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/custom_class.h>
 
 #include "policies/local/model/cpu_rows.h"
 #include "policies/local/model/gpu_rows.h"
 
 namespace kevin::local {
+
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -17,11 +21,11 @@ constexpr int64_t kRowsWorthAThread = 16;
 
 bool TakesGpuHeads(const at::Tensor& x) { return x.size(-1) % 16 == 0 && HasGpuRows(x); }
 
-// Heads [T, heads, dim]; in floats, whatever the type of x. `sign` -1 turns back.
+// Heads [T, heads, dim]; in float32, whatever the type of x. `sign` -1 rotates back.
 at::Tensor Turned(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, float sign) {
   at::Tensor out = at::empty(x.sizes(), x.options());
   if (TakesGpuHeads(x)) {
-    GpuTurn({x}, {out}, cos, sin, sign);
+    GpuRotate({x}, {out}, cos, sin, sign);
     return out;
   }
   const int64_t half = x.size(-1) / 2;
@@ -57,7 +61,7 @@ struct TurnOnGpu : torch::autograd::Function<TurnOnGpu> {
     const Heads from = Split(qkv, kv_heads);
     const auto fresh = [](const at::Tensor& x) { return at::empty(x.sizes(), x.options()); };
     const HeadTensors to = {fresh(from.q), fresh(from.k), fresh(from.v)};
-    GpuTurn({from.q, from.k, from.v}, to, cos, sin, 1);
+    GpuRotate({from.q, from.k, from.v}, to, cos, sin, 1);
     return {to[0], to[1], to[2]};
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
@@ -67,7 +71,7 @@ struct TurnOnGpu : torch::autograd::Function<TurnOnGpu> {
     const at::Tensor& like = gradients[0];
     const at::Tensor of_qkv = at::empty({like.size(0), heads, like.size(2)}, like.options());
     const Heads to = Split(of_qkv, kv_heads);
-    GpuTurn({gradients[0], gradients[1], gradients[2]}, {to.q, to.k, to.v}, saved[0], saved[1], -1);
+    GpuRotate({gradients[0], gradients[1], gradients[2]}, {to.q, to.k, to.v}, saved[0], saved[1], -1);
     return {of_qkv, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
@@ -137,7 +141,7 @@ void TurnOnCpu(const at::Tensor& x, const at::Tensor& norm, double epsilon, cons
       for (int64_t head = 0; head < heads; ++head) {
         float* place = data + row * stride + head * dim;
         if (weight) NormalizeRow(place, weight, dim, static_cast<float>(epsilon), place);
-        TurnHead(place, cosines + row * (dim / 2), sines + row * (dim / 2), dim / 2);
+        RotateHead(place, cosines + row * (dim / 2), sines + row * (dim / 2), dim / 2);
       }
     }
   });
@@ -182,7 +186,7 @@ Heads PrepareHeads(const at::Tensor& qkv, int64_t kv_heads, const at::Tensor& q_
   }
   if (!q_norm.defined() && TakesGpuHeads(qkv)) {
     if (c10::InferenceMode::is_enabled()) {
-      GpuTurn({heads.q, heads.k}, {heads.q, heads.k}, cos, sin, 1);
+      GpuRotate({heads.q, heads.k}, {heads.q, heads.k}, cos, sin, 1);
       return heads;
     }
     const variable_list turned = TurnOnGpu::apply(qkv, kv_heads, cos, sin);
@@ -211,6 +215,48 @@ at::Tensor Add(const at::Tensor& x, const at::Tensor& y) {
   if (!c10::InferenceMode::is_enabled()) return x + y;
   at::Tensor sum = x;
   return sum.add_(y);
+}
+
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct HeldFunction : torch::CustomClassHolder {
+  std::function<at::Tensor(const at::Tensor&)> run;
+  std::vector<at::Tensor> leaves;
+};
+
+struct RunAgain : torch::autograd::Function<RunAgain> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, at::TensorList,
+                            const c10::intrusive_ptr<HeldFunction>& held) {
+    context->save_for_backward({x});
+    context->saved_data["held"] = c10::IValue::make_capsule(held);
+    return held->run(x);
+  }
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const auto capsule = context->saved_data["held"].toCapsule();
+    const HeldFunction& held = static_cast<const HeldFunction&>(*capsule);
+    const at::AutoGradMode with_gradients(true);
+    variable_list inputs = {context->get_saved_variables()[0].detach().requires_grad_(true)};
+    inputs.insert(inputs.end(), held.leaves.begin(), held.leaves.end());
+    const at::Tensor y = held.run(inputs[0]);
+    variable_list result = torch::autograd::grad({y}, inputs, {gradients[0]}, std::nullopt, false,
+                                                 /*allow_unused=*/true);
+    result.push_back(at::Tensor());
+    return result;
+  }
+};
+
+}  // namespace
+
+at::Tensor Checkpointed(const at::Tensor& x, const std::vector<at::Tensor>& leaves,
+                        std::function<at::Tensor(const at::Tensor&)> run) {
+  if (!at::GradMode::is_enabled()) return run(x);
+  auto held = c10::make_intrusive<HeldFunction>();
+  held->run = std::move(run);
+  held->leaves = leaves;
+  return RunAgain::apply(x, at::TensorList(leaves), held);
 }
 
 }  // namespace kevin::local

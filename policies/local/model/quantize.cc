@@ -1,5 +1,3 @@
-#include "policies/local/model/quantize.h"
-
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
@@ -7,13 +5,15 @@
 #include <cmath>
 #include <vector>
 
+#include "policies/local/model/weights.h"
+
 namespace kevin::local {
 namespace {
 
 constexpr int64_t kBlock = 64, kGroup = 256;
 constexpr double kSmallestScale = 1e-38;  // a block of zeros divides by this
 
-// Facts of the QLoRA paper's appendix, as bitsandbytes rounds them.
+// From the appendix of the QLoRA paper, rounded as in bitsandbytes.
 constexpr float kLevels[16] = {-1.0f,
                                -0.6961928009986877f,
                                -0.5250730514526367f,

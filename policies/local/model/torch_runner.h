@@ -1,10 +1,12 @@
 #pragma once
-// A ModelRunner over a LanguageModel: on a CPU, and through ATen on a GPU. Prefill chunks and single tokens
-// run together in one step.
+// A ModelRunner over a LanguageModel by torch's operators, for every family, on CPU and GPU. Prefill chunks
+// and single tokens run together in one step.
 //
-// On a CPU that others use too, start the process with OMP_WAIT_POLICY=passive: torch's threads otherwise
-// spin where the others could run, and wait for each other longer than they work (8 instead of 76 tokens a
-// second with 25 M parameters on 2 cores that 6 processes share).
+// On a CPU shared with other processes, start the process with OMP_WAIT_POLICY=passive: torch's threads
+// otherwise spin while waiting (8 instead of 76 tokens per second with 25 M parameters on 2 cores shared by 6
+// processes).
+
+#include <ATen/core/Tensor.h>
 
 #include <optional>
 #include <span>
@@ -26,8 +28,8 @@ struct TorchRunnerOptions {
 
 class TorchRunner : public ModelRunner {
  public:
-  // The model must outlive the runner; its weights may change between steps (then cached keys and values
-  // are stale, which is the engine's business).
+  // The model must outlive the runner. Its weights may change between steps; cached keys and values are then
+  // stale, which the engine handles.
   TorchRunner(LanguageModel& model, const TorchRunnerOptions& options);
 
   const Shape& GetShape() const override { return shape_; }
@@ -35,7 +37,7 @@ class TorchRunner : public ModelRunner {
   std::vector<SampledToken> Wait() override;
   void CopyPage(int from, int to) override;
 
-  // Zeroed at first; kernels of our own may share it.
+  // Zeroed at first. The fused kernels use the same cache.
   const PagedCache& Cache() const { return cache_; }
 
  private:
@@ -47,7 +49,22 @@ class TorchRunner : public ModelRunner {
   Shape shape_;
   PagedCache cache_;
   std::optional<std::vector<SampledToken>> drawn_;  // of the step in flight
-  std::unordered_map<int64_t, int32_t> last_;       // what each sequence of the last step drew
+  std::unordered_map<int64_t, int32_t> last_;       // token of each sequence in the last step
 };
+
+// A row of logits to draw a token from.
+struct DrawRequest {
+  TokenSampling sampling;
+  int position = 0;  // of the token to be drawn
+  const LogitsProcessor* processor = nullptr;
+};
+
+// Draws one token per request, on the device of the logits [requests, vocabulary], by the rule of
+// generate/sampler.h. Logits on a CPU, and those that a processor changes, go through the sampler itself.
+std::vector<SampledToken> DrawTokens(const at::Tensor& logits, std::span<const DrawRequest> requests);
+
+// The same rule by torch operators, without copying the logits to the host; ignores processors. For GPUs:
+// slow on a CPU.
+std::vector<SampledToken> DrawByOperators(const at::Tensor& logits, std::span<const DrawRequest> requests);
 
 }  // namespace kevin::local

@@ -1,16 +1,16 @@
 #pragma once
-// The weights of a model as they lie in memory, and the paged cache: what kernels of our own work on. Names
-// beside the fields are those of the checkpoint. All tensors are contiguous unless said otherwise, on the
-// model's device, in its compute type unless said otherwise. Whoever writes to them is the trainer, between
-// steps; addresses never change after loading.
+// The weights of a model in memory, their quantised forms, and the paged cache: the data that our own kernels
+// work on. Names beside the fields are those of the checkpoint. Unless said otherwise tensors are contiguous,
+// on the model's device, in its compute type. Only the trainer writes to them, between steps; addresses never
+// change after loading.
 
 #include <ATen/core/Tensor.h>
 
 #include <string>
 #include <vector>
 
-#include "policies/local/files/memory_plan.h"
 #include "policies/local/files/model_config.h"
+#include "policies/local/files/tensor_list.h"
 
 namespace kevin::local {
 
@@ -28,18 +28,18 @@ struct QuantizedMatrix {
   at::Tensor scale_offset;  // float [1]
 };
 
-// A projection as the checkpoint has it: some rows of a Linear.
+// One projection of the checkpoint: some rows of a Linear.
 struct Projection {
   std::string name;  // "model.layers.0.self_attn.q_proj", no ".weight"
   int64_t first_row = 0, rows = 0;
-  at::Tensor weight;  // shares the Linear's memory: the leaf that is trained; undefined where quantised
-  at::Tensor bias;    // likewise; undefined where there is none
+  at::Tensor weight;  // view of the Linear's memory, the leaf that is trained; undefined where quantised
+  at::Tensor bias;    // likewise; undefined: no bias
   QuantizedMatrix quantized;
   // LoRA: y += scale * (x A^T) B^T; undefined where none is attached. A is [rank, in], B [rows, rank].
   at::Tensor lora_a, lora_b;
 };
 
-// y = x weight^T + bias, of one or several projections laid one below the other.
+// y = x weight^T + bias, for one projection or several stacked ones.
 struct Linear {
   int64_t in = 0, out = 0;
   at::Tensor weight;  // [out, in]; undefined where quantised: the parts then hold the codes
@@ -51,7 +51,7 @@ struct Linear {
   bool HasAdapters() const { return lora_scale != 0; }
 };
 
-// The experts of a sparse layer, one above the other.
+// The experts of a sparse layer, stacked.
 struct Experts {
   at::Tensor router;  // [experts, hidden]: mlp.gate
   at::Tensor
@@ -83,12 +83,30 @@ struct Weights {
   at::Tensor rope_cos, rope_sin;  // float [context, head_dim / 2]
 };
 
-// Keys (after turning and norm) and values of every layer: numbers[layer][0 keys, 1 values][page][slot]
+// Keys (after norm and rotation) and values of every layer: numbers[layer][0 keys, 1 values][page][slot]
 // [kv_head][i], contiguous. Token p of a sequence lies in slot p % page_tokens of its page p / page_tokens.
 struct PagedCache {
   at::Tensor numbers;  // [layers, 2, pages, page_tokens, kv_heads, head_dim], the compute type
   int page_tokens = 0;
   int pages = 0;
 };
+
+// Quantisation to 8 and 4 bits. Matrices are dequantised into the compute type before each product, so
+// quantisation changes only the weights.
+//
+// int8: per row, scale = largest magnitude / 127, codes rounded to nearest (ties to even).
+// nf4: per block of 64 numbers of the flattened rows, scale = largest magnitude; each number divided by it
+// becomes the nearest of 16 levels (NF4 of the QLoRA paper), on a tie the lower one. nf4-double stores the
+// scales minus their mean in 8 bits of the "dynamic" map, per group of 256. Codes and values are equal to
+// those of bitsandbytes.
+//
+// `matrix` is [rows, columns] of any floating type; `kind` is not kNone.
+QuantizedMatrix Quantize(const at::Tensor& matrix, Quantization kind);
+// [rows, columns] in `type`.
+at::Tensor Dequantize(const QuantizedMatrix& matrix, at::ScalarType type);
+
+// The 16 levels and the 256 values of the dynamic map, in order; float, on `device`.
+at::Tensor Nf4Levels(at::Device device);
+at::Tensor DynamicMap(at::Device device);
 
 }  // namespace kevin::local

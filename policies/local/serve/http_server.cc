@@ -10,21 +10,80 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <cstring>
+#include <deque>
+#include <functional>
+#include <mutex>
 #include <thread>
 #include <utility>
-
-#include "policies/local/serve/connection_threads.h"
+#include <vector>
 
 namespace kevin::local {
+
 namespace {
 
-constexpr double kLookS = 0.25;   // for a client that has gone away; cpp-httplib looks, between two pieces
-constexpr double kSilenceS = 15;  // after which a sign of life is sent
-constexpr int kBacklog = 1024;
-constexpr int kHttpPort = 80;  // what cpp-httplib wants to hear with a Unix socket
+// A thread for each open connection, started when needed and kept for the next one; cpp-httplib's work queue.
+class ConnectionThreads {
+ public:
+  explicit ConnectionThreads(int most) : most_(static_cast<size_t>(most)) {}
+  ~ConnectionThreads() { Finish(); }
+  // Waits while `most` are busy.
+  void Run(std::function<void()> work);
+  void Finish();
 
-// Newer versions of cpp-httplib want to know whether the work was taken.
+ private:
+  void Work();
+
+  const size_t most_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> work_;
+  size_t busy_ = 0;
+  bool ending_ = false;
+  std::vector<std::thread> threads_;
+};
+
+void ConnectionThreads::Run(std::function<void()> work) {
+  std::unique_lock lock(mutex_);
+  wake_.wait(lock, [this] { return busy_ < most_ || ending_; });
+  ++busy_;
+  work_.push_back(std::move(work));
+  if (busy_ > threads_.size()) threads_.emplace_back([this] { Work(); });
+  wake_.notify_all();
+}
+
+void ConnectionThreads::Work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_.wait(lock, [this] { return !work_.empty() || ending_; });
+    if (work_.empty()) return;
+    const std::function<void()> work = std::move(work_.front());
+    work_.pop_front();
+    lock.unlock();
+    work();
+    lock.lock();
+    --busy_;
+    wake_.notify_all();
+  }
+}
+
+void ConnectionThreads::Finish() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  wake_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+constexpr double kLookS = 0.25;   // interval of checks for a closed connection, between two pieces
+constexpr double kSilenceS = 15;  // without output, after which a keep-alive is sent
+constexpr int kBacklog = 1024;
+constexpr int kHttpPort = 80;  // cpp-httplib requires a port with a Unix socket
+
+// Newer versions of cpp-httplib expect whether the work was accepted.
 class Queue : public httplib::TaskQueue {
  public:
   explicit Queue(int connections) : threads_(connections) {}
@@ -38,7 +97,8 @@ class Queue : public httplib::TaskQueue {
  private:
   ConnectionThreads threads_;
 };
-// A socket file that nobody answers is left over from a server that was killed.
+
+// A socket file without a listener is left over from a killed server.
 void RemoveDeadSocket(const std::string& path) {
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return;
@@ -129,14 +189,14 @@ class HttpServer::Listener : private httplib::Server {
                   fmt::format("{}: cannot be listened on: {}", where, std::strerror(errno)),
                   "choose another address");
     }
-    // cpp-httplib lets 5 connections wait, and a sixth on a Unix socket would be refused.
+    // cpp-httplib's backlog is 5; a sixth connection on a Unix socket would be refused.
     ::listen(svr_sock_, kBacklog);
   }
 
   void Put(Reply reply, httplib::Response* response) {
     response->status = reply.status;
     if (reply.in_progress == nullptr) return response->set_content(reply.body, reply.type);
-    // Blanks before a JSON object and comments between events are signs of life.
+    // Keep-alives: spaces before a JSON object, comments between events.
     const std::string sign_of_life = reply.type == "text/event-stream" ? ": waiting\n\n" : " ";
     if (reply.type == "text/event-stream") response->set_header("Cache-Control", "no-cache");
     response->set_chunked_content_provider(

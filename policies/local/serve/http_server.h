@@ -1,21 +1,21 @@
 #pragma once
-// A ModelApi on a TCP port or a Unix socket. The only part of Kevin that knows cpp-httplib.
+// A ModelApi on a TCP port or a Unix socket. The only user of cpp-httplib.
 
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "policies/local/serve/model_api.h"
-#include "policies/local/serve/program_options.h"
+#include "policies/local/serve/model_options.h"
 
 namespace kevin::local {
 
 class HttpServer {
  public:
-  // Binds and listens; requests are answered from then on, each connection by a thread of its own. Throws
-  // Error(kBadRequest) when the address cannot be had.
+  // Binds and listens; answers requests from then on, with a thread for each connection. Throws
+  // Error(kBadRequest) when the address is not available.
   HttpServer(ModelApi& api, const HttpServerOptions& options);
-  ~HttpServer();  // ends connections; replies in progress are cancelled
+  ~HttpServer();  // ends connections and cancels replies in progress
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 

@@ -93,8 +93,8 @@ Completion LocalPolicy::Complete(const Request& request, const CancelToken* canc
   } catch (const PromptTooLong&) {
     throw;
   } catch (const Error&) {
-    if (const auto death = process_.Death())
-      throw Error(ExitCode::kBroken, fmt::format("{}: {}", name_, death->what()), death->next_step());
+    if (const auto failure = process_.PermanentFailure())
+      throw Error(ExitCode::kBroken, fmt::format("{}: {}", name_, failure->what()), failure->next_step());
     throw;
   }
 }

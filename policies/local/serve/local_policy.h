@@ -1,6 +1,6 @@
 #pragma once
-// `local:DIR`: a model's folder as a policy. Starts a kevin-model of its own and asks it through the same
-// client as any other server; so torch is not in this process.
+// `local:DIR`: a model's folder as a policy. Starts a kevin-model of its own and talks to it with the same
+// client as to any other server, so that this process needs no torch.
 
 #include <filesystem>
 #include <functional>
@@ -18,25 +18,25 @@ namespace kevin::local {
 struct LocalSpec {
   std::filesystem::path folder;
   std::map<std::string, std::string> options;
-  std::string Text() const;  // leads here again, from any folder
+  std::string Text() const;  // parses to the same value, from any working folder
 };
 
 bool IsLocalSpec(const std::string& spec);
-// Throws Error(kBadRequest) for an unknown option and a folder that is not there.
+// Throws Error(kBadRequest) for an unknown option or a missing folder.
 LocalSpec ParseLocalSpec(const std::string& spec);
 
-// How to ask a kevin-model for what training needs beside text: token ids, and the log-probabilities of the
-// distribution drawn from. `client`: everything else.
+// Client settings for a kevin-model that returns what training needs: token ids, and log-probabilities under
+// the sampling distribution. `client`: all other settings.
 RemoteOptions LocalClientOptions(const std::string& model, const std::string& url, RemoteOptions client);
 
 class LocalPolicy : public Policy {
  public:
-  // `client`: how to ask (time-outs, sampling's extra fields); where and for what it asks is filled in here.
-  // Starts `program` and waits until it is ready, see ModelProcess.
+  // `client`: time-outs and extra sampling fields; address and model are filled in here. Starts `program` and
+  // waits until it is ready, see ModelProcess.
   LocalPolicy(const LocalSpec& spec, const std::filesystem::path& program, RemoteOptions client,
               const ModelProcess::OnLine& on_line);
 
-  // Throws what the process died of, once it has.
+  // Throws the process's permanent failure once it has ended.
   Completion Complete(const Request& request, const CancelToken* cancel, const OnText& on_text) override;
   std::string Name() const override { return name_; }
   bool LoadsProcessor() const override { return process_.device() == "cpu"; }

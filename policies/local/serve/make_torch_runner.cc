@@ -1,26 +1,96 @@
-#include "policies/local/serve/make_torch_runner.h"
-
 #include <ATen/DeviceAccelerator.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <fstream>
+#include <functional>
 #include <map>
+#include <mutex>
+#include <string>
+#include <thread>
 #include <utility>
 
 #include "env/error.h"
-#include "policies/local/files/memory_plan.h"
+#include "policies/local/files/tensor_list.h"
 #include "policies/local/fused/fused_runner.h"
-#include "policies/local/model/cuda.h"
-#include "policies/local/serve/loading_progress.h"
+#include "policies/local/model/device.h"
+#include "policies/local/serve/model_program.h"
 
 namespace kevin::local {
+
 namespace {
+
+constexpr std::chrono::seconds kPause{2};
+
+// Reports the progress of loading every two seconds, from a thread of its own.
+class LoadingProgress {
+ public:
+  // `bytes`: the total to read; progress is measured by the resident memory of this process.
+  LoadingProgress(int64_t bytes, std::function<void(const std::string&)> say);
+  ~LoadingProgress();
+  LoadingProgress(const LoadingProgress&) = delete;
+  LoadingProgress& operator=(const LoadingProgress&) = delete;
+
+ private:
+  void Tick();
+
+  const int64_t bytes_, before_;
+  const std::function<void(const std::string&)> say_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+int64_t ResidentBytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t all = 0, resident = 0;
+  file >> all >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+// Main memory available to new programs; 0: unknown.
+int64_t AvailableBytes() {
+  std::ifstream file("/proc/meminfo");
+  std::string name, unit;
+  for (int64_t kilobytes = 0; file >> name >> kilobytes;) {
+    if (name == "MemAvailable:") return kilobytes * 1024;
+    std::getline(file, unit);
+  }
+  return 0;
+}
+
+LoadingProgress::LoadingProgress(int64_t bytes, std::function<void(const std::string&)> say)
+    : bytes_(std::max<int64_t>(1, bytes)),
+      before_(ResidentBytes()),
+      say_(std::move(say)),
+      thread_([this] { Tick(); }) {}
+
+LoadingProgress::~LoadingProgress() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void LoadingProgress::Tick() {
+  std::unique_lock lock(mutex_);
+  while (!wake_.wait_for(lock, kPause, [this] { return over_; })) {
+    const double share = static_cast<double>(ResidentBytes() - before_) / static_cast<double>(bytes_);
+    say_(fmt::format("loading: about {:.0f} %", 100 * std::clamp(share, 0.0, 0.99)));
+  }
+}
 
 constexpr int64_t kMostCacheOnCpu = int64_t{1} << 30;  // unless one whole context needs more
 constexpr int kStepTokensOnCpu = 256;
 constexpr int kStepTokensOnGpu = 4096;  // a step of them takes 20 ms of a 1.5B model on an H200
-// Of a GPU's: for cuBLAS, the decoding kernels' buffers and what fragmentation costs.
+// Of a GPU's memory: for cuBLAS, the buffers of the decoding kernels, and fragmentation.
 constexpr int64_t kReservedOnGpu = int64_t{2} << 30;
 
 [[noreturn]] void RefuseOption(const char* name, const std::string& value, const std::string& next) {
@@ -68,7 +138,7 @@ int64_t FreeBytes(c10::Device device) {
   return static_cast<int64_t>(at::accelerator::getMemoryInfo(device.index()).first) - kReservedOnGpu;
 }
 
-// A runner together with the model that it runs.
+// A runner that owns its model.
 class OwningRunner : public ModelRunner {
  public:
   OwningRunner(std::unique_ptr<LanguageModel> model, const TorchRunnerOptions& options)
@@ -83,7 +153,7 @@ class OwningRunner : public ModelRunner {
   const std::unique_ptr<ModelRunner> runner_;
 };
 
-// A cache on a CPU is memory that others may want: not all that is free.
+// On a CPU the cache takes only a part of the free memory, which other programs share.
 int64_t PagesOf(const MemoryPlan& plan, const MemoryRequest& request, bool is_cpu) {
   if (!is_cpu) return plan.pages;
   const int64_t context = (plan.context_tokens + request.page_tokens - 1) / request.page_tokens;

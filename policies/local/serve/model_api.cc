@@ -4,11 +4,36 @@
 
 #include <chrono>
 
-#include "policies/local/serve/metrics.h"
-#include "policies/local/serve/request_fields.h"
+#include "policies/local/serve/parse_request.h"
 #include "policies/policy.h"
 
 namespace kevin::local {
+
+std::string MetricsText(const EngineStatistics& s) {
+  std::string text;
+  const auto add = [&](const char* type, const char* name, auto value, const char* help) {
+    text += fmt::format("# HELP kevin_model_{0} {1}\n# TYPE kevin_model_{0} {2}\nkevin_model_{0} {3}\n", name,
+                        help, type, value);
+  };
+  add("counter", "requests_total", s.requests, "Requests taken.");
+  add("counter", "answers_total", s.answers, "Answers begun; a request may ask for several.");
+  add("counter", "generated_tokens_total", s.generated_tokens, "Tokens in answers.");
+  add("counter", "wasted_tokens_total", s.wasted_tokens, "Tokens drawn for answers that had ended.");
+  add("counter", "prompt_tokens_total", s.prompt_tokens, "Tokens of prompts, once for each answer.");
+  add("counter", "cached_tokens_total", s.cached_tokens, "Of these, found in the cache.");
+  add("counter", "run_tokens_total", s.run_tokens, "Tokens that went through the model.");
+  add("counter", "steps_total", s.steps, "Steps of the model.");
+  add("counter", "step_sequences_total", s.step_sequences, "Answers in them; by steps: the mean batch.");
+  add("counter", "preemptions_total", s.preemptions, "Answers put off for want of pages.");
+  add("counter", "busy_seconds_total", s.busy_s, "Time with something to do.");
+  add("gauge", "running", s.running, "Answers in the batch.");
+  add("gauge", "waiting", s.waiting, "Answers not in it yet.");
+  add("gauge", "pages", s.pages, "Pages of the cache.");
+  add("gauge", "used_pages", s.used_pages, "Pages that answers use.");
+  add("gauge", "cached_pages", s.cached_pages, "Pages kept for prompts to come.");
+  return text;
+}
+
 namespace {
 
 Reply Plain(const Json& body) {
@@ -154,7 +179,8 @@ Reply ModelApi::Detokenize(const Json& body) const {
 }
 
 Reply ModelApi::Health() const {
-  if (const auto failure = engine_.Failure()) return Failed(ApiError(503, failure->what(), "engine_failed"));
+  if (const auto failure = engine_.PermanentFailure())
+    return Failed(ApiError(503, failure->what(), "engine_failed"));
   return Plain({{"status", "ok"}});
 }
 

@@ -16,15 +16,15 @@
 
 namespace kevin::local {
 
-// A reply that is being made. One thread reads it.
+// A reply in progress. One thread reads it.
 class ReplyInProgress {
  public:
   ReplyInProgress(Engine& engine, ParsedRequest request, const ServedModel& model);
-  ~ReplyInProgress();  // what is not over is cancelled
+  ~ReplyInProgress();  // cancels the rest
   ReplyInProgress(const ReplyInProgress&) = delete;
   ReplyInProgress& operator=(const ReplyInProgress&) = delete;
 
-  // The next bytes of the body, empty when there are none after so many seconds; nullopt: it is whole.
+  // The next bytes of the body; empty after `seconds` without any; nullopt: the reply is complete.
   std::optional<std::string> Next(double seconds);
 
  private:
@@ -45,15 +45,18 @@ struct Reply {
   int status = 200;
   std::string type = "application/json";
   std::string body;
-  std::shared_ptr<ReplyInProgress> in_progress;  // not null: in place of `body`
+  std::shared_ptr<ReplyInProgress> in_progress;  // not null: replaces `body`
 };
+
+// The statistics of an engine in Prometheus' text format.
+std::string MetricsText(const EngineStatistics& statistics);
 
 class ModelApi {
  public:
-  // Both outlive this and its replies.
+  // The engine must outlive this and its replies.
   ModelApi(Engine& engine, ServedModel model);
 
-  // Throws nothing; errors are replies.
+  // Never throws; errors are replies.
   Reply Answer(const std::string& method, const std::string& path, const std::string& body);
   const ServedModel& model() const { return model_; }
 

@@ -1,14 +1,47 @@
 #pragma once
-// The options that `kevin serve-model` and `kevin-model` have in common.
+// The options of `kevin-model` as plain data, and the command-line options that `kevin serve-model` and
+// `kevin-model` share. No torch: programs that only start the server include it.
 
-#include "policies/local/serve/program_options.h"
+#include <cstdint>
+#include <filesystem>
+#include <string>
 
 namespace CLI {
 class App;
 }
 
+namespace kevin::local {
+
+struct RunnerOptions {
+  std::filesystem::path folder;
+  std::string device = "auto";        // "cpu", "cuda", "cuda:1"; auto: the first GPU, else the CPU
+  std::string dtype = "auto";         // "bfloat16", "float16", "float32"; auto: as stored; float32 on a CPU
+  std::string quantization = "none";  // "int8", "nf4", "nf4-double"
+  int context_tokens = 0;             // limit of prompt and answer; 0: the model's, or what fits
+};
+
+struct HttpServerOptions {
+  std::string host = "127.0.0.1";
+  int port = 8000;               // 0: any free one
+  std::string unix_socket;       // path; not empty: replaces host and port. Readable by its owner only.
+  size_t body_bytes = 64 << 20;  // of a request
+  int connections = 1024;        // at once; further ones wait
+};
+
+struct ProgramOptions {
+  RunnerOptions runner;
+  HttpServerOptions http;
+  std::string name;             // of the model; empty: the name of the folder
+  bool private_socket = false;  // a Unix socket in a private folder; both are removed at the end
+  int ready_fd = 1;             // receives one JSON line when the server is ready, see ModelProcess
+  uint64_t seed = 0;            // of requests without one
+};
+
+}  // namespace kevin::local
+
 namespace kevin {
 
+// Adds the shared options to a command.
 void AddModelOptions(CLI::App* command, local::ProgramOptions* options);
 
 }  // namespace kevin

@@ -38,8 +38,8 @@ std::vector<char*> PointersTo(std::vector<std::string>& texts) {
   return pointers;
 }
 
-// This process's, but torch's threads do not spin while they wait: the model shares the processor with the
-// evaluator, and spinning threads there cost it most of its speed.
+// This process's environment, but torch's threads must not spin while waiting: the model shares the processor
+// with the evaluator, and spinning threads cost it most of its speed.
 std::vector<std::string> PassiveEnvironment() {
   std::vector<std::string> variables;
   for (char** variable = environ; *variable; ++variable) variables.emplace_back(*variable);
@@ -47,7 +47,7 @@ std::vector<std::string> PassiveEnvironment() {
   return variables;
 }
 
-// In the child: nothing here may allocate.
+// Runs in the child: must not allocate.
 [[noreturn]] void Become(char* const* arguments, char* const* environment, pid_t parent, int stderr_end,
                          int ready_end) {
   setsid();  // Ctrl-C in the terminal is for Kevin, who ends this in its own time
@@ -160,7 +160,7 @@ void ModelProcess::WaitUntilReady() {
     waitpid(pid_, &status, 0);
     reader_.join();
     pid_ = -1;
-    throw DeathOf(status);
+    throw FailureOf(status);
   }
   url_ = remote::TextAt(*ready, "url");
   model_ = remote::TextAt(*ready, "model");
@@ -169,8 +169,8 @@ void ModelProcess::WaitUntilReady() {
   is_ready_ = true;
 }
 
-// The program's own error, as its main prints it, is the last it says.
-Error ModelProcess::DeathOf(int status) {
+// The program's own error is its last output, as its main prints it.
+Error ModelProcess::FailureOf(int status) {
   const std::lock_guard lock(mutex_);
   std::string what, next;
   constexpr std::string_view kOwn = "kevin-model: ", kNext = "  next: ";
@@ -189,20 +189,20 @@ Error ModelProcess::DeathOf(int status) {
           is_killed ? "perhaps memory ran out: give less context, or quantization=int8" : "start again"};
 }
 
-std::optional<Error> ModelProcess::Death() {
+std::optional<Error> ModelProcess::PermanentFailure() {
   int status = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (death_) return death_;
+    if (failure_) return failure_;
     if (pid_ < 0 || waitpid(pid_, &status, WNOHANG) != pid_) return std::nullopt;
     pid_ = -1;
   }
-  // What it said last is on its way.
+  // Its last output may not have arrived yet.
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  const Error death = DeathOf(status);
+  const Error failure = FailureOf(status);
   const std::lock_guard lock(mutex_);
-  death_ = death;
-  return death_;
+  failure_ = failure;
+  return failure_;
 }
 
 void ModelProcess::Stop() {
@@ -216,7 +216,7 @@ void ModelProcess::Stop() {
     pid_ = -1;
   }
   if (reader_.joinable()) reader_.join();
-  // Had it been killed, its socket would still be there.
+  // A killed process leaves its socket behind.
   constexpr std::string_view kUnix = "unix:";
   std::error_code ignored;
   if (url_.starts_with(kUnix)) fs::remove_all(fs::path(url_.substr(kUnix.size())).parent_path(), ignored);

@@ -4,19 +4,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
 
 #include "policies/local/files/weights_hash.h"
 #include "policies/local/serve/http_server.h"
+#include "policies/local/serve/model_options.h"
 
 namespace kevin::local {
 namespace fs = std::filesystem;
@@ -24,7 +28,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kLook{200};  // between looks at the engine's health
 
-// A folder that is its owner's alone, for a socket. Removed with all that is in it.
+// A private folder for a socket; removed with its contents.
 class PrivateFolder {
  public:
   PrivateFolder() {
@@ -46,7 +50,7 @@ class PrivateFolder {
   fs::path path_;
 };
 
-// Waits for SIGINT and SIGTERM, which no thread made after it gets.
+// Waits for SIGINT and SIGTERM. Threads started after its construction do not receive them.
 class EndWatcher {
  public:
   EndWatcher() {
@@ -64,9 +68,9 @@ class EndWatcher {
   EndWatcher(const EndWatcher&) = delete;
   EndWatcher& operator=(const EndWatcher&) = delete;
 
-  // From now on there is something to close first.
+  // From now on a signal ends the server in order instead of the process.
   void BeginServing() { is_serving_ = true; }
-  // False: it is over.
+  // False: a signal has arrived.
   bool WaitFor(std::chrono::milliseconds time) {
     std::unique_lock lock(mutex_);
     return !wake_.wait_for(lock, time, [this] { return ended_.load(); });
@@ -139,9 +143,46 @@ int RunModelProgram(const ProgramOptions& options, const ModelReader& read, cons
                                    {"max_model_len", engine.ContextTokens()},
                                    {"device", made.device}});
   while (watcher.WaitFor(kLook)) {
-    if (const auto failure = engine.Failure()) throw Error(*failure);
+    if (const auto failure = engine.PermanentFailure()) throw Error(*failure);
   }
   return static_cast<int>(ExitCode::kDone);
 }
 
 }  // namespace kevin::local
+
+namespace kevin {
+namespace {
+
+int Fail(ExitCode code, const std::string& what, const std::string& next_step) {
+  fmt::print(stderr, "kevin-model: {}\n", what);
+  if (!next_step.empty()) fmt::print(stderr, "  next: {}\n", next_step);
+  return static_cast<int>(code);
+}
+
+}  // namespace
+
+int ModelMain(int argc, char** argv, const local::ModelReader& read, const local::RunnerMaker& make) {
+  CLI::App app{"Serves a language model from its folder with OpenAI's API.", "kevin-model"};
+  local::ProgramOptions options;
+  AddModelOptions(&app, &options);
+  app.add_flag("--private-socket", options.private_socket, "A Unix socket in a private folder");
+  app.add_option("--ready-fd", options.ready_fd, "Receives a JSON line when the server is ready")
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::kBadRequest);
+  }
+  try {
+    return local::RunModelProgram(options, read, make);
+  } catch (const Error& error) {
+    return Fail(error.code(), error.what(), error.next_step());
+  } catch (const std::bad_alloc&) {
+    return Fail(ExitCode::kMachine, "out of memory",
+                "give less context (--max-context), or --quantization int8");
+  } catch (const std::exception& error) {
+    return Fail(ExitCode::kBroken, error.what(), "");
+  }
+}
+
+}  // namespace kevin

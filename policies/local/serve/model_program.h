@@ -1,22 +1,44 @@
 #pragma once
-// What the program `kevin-model` does: loads a model and serves it until it is told to end.
+// The program `kevin-model`: loads a model's folder and serves it until it is told to end. No torch here: the loader is
+// passed in (make_torch_runner.cc has the real one, tests have a fake).
 
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
 
-#include "policies/local/serve/make_runner.h"
-#include "policies/local/serve/program_options.h"
+#include "policies/local/generate/model_runner.h"
+#include "policies/local/serve/model_options.h"
 #include "policies/local/serve/served_model.h"
 
 namespace kevin::local {
 
-// All that is in the folder beside the weights.
+struct MadeRunner {
+  std::unique_ptr<ModelRunner> runner;
+  std::string device;  // "cpu", "cuda:0"
+};
+
+// Loads the weights. `say` gets lines for the user: the memory plan, the progress of loading. Throws Error: kBadRequest
+// for an unusable folder or option, kMachine when the model does not fit.
+using RunnerMaker =
+    std::function<MadeRunner(const RunnerOptions&, const std::function<void(const std::string&)>& say)>;
+
+// The RunnerMaker for real models. Its source is the only file of this folder that includes torch.
+MadeRunner MakeTorchRunner(const RunnerOptions& options, const std::function<void(const std::string&)>& say);
+
+// Reads everything in the folder except the weights.
 using ModelReader = std::function<ServedModel(const std::filesystem::path& folder)>;
 
-// Ends on SIGINT and SIGTERM (returns 0; while it loads at once, with ExitCode::kInterrupted), or throws
-// Error with what the model died of. Progress goes to stderr, a line each.
+// Serves until SIGINT or SIGTERM and returns 0; a signal during loading ends it at once with ExitCode::kInterrupted.
+// Throws Error when the model fails. Progress goes to stderr, one line each.
 int RunModelProgram(const ProgramOptions& options, const ModelReader& read, const RunnerMaker& make);
 
 }  // namespace kevin::local
+
+namespace kevin {
+
+// The main function of `kevin-model`: parses the command line, runs, prints an Error as `kevin` does, and returns the
+// exit code.
+int ModelMain(int argc, char** argv, const local::ModelReader& read, const local::RunnerMaker& make);
+
+}  // namespace kevin

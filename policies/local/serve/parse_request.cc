@@ -3,11 +3,147 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
-
-#include "policies/local/serve/request_fields.h"
+#include <numeric>
 
 namespace kevin::local {
+
+Json ApiError::Body() const {
+  const auto text_or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+  const char* type = status_ >= 500 ? "server_error" : "invalid_request_error";
+  return {{"error",
+           {{"message", remote::ValidUtf8(what())},
+            {"type", type},
+            {"param", text_or_null(parameter_)},
+            {"code", text_or_null(code_)}}}};
+}
+
+void RefuseField(const char* name, const std::string& why) {
+  throw ApiError(400, fmt::format("{}: {}", name, why), "", name);
+}
+
+RequestFields::RequestFields(const Json& body) : body_(body) {
+  if (!body.is_object()) throw ApiError(400, "the body is no JSON object");
+}
+
+std::optional<double> RequestFields::Number(const char* name, double low, double high) const {
+  const Json& value = At(name);
+  if (value.is_null()) return std::nullopt;
+  if (!value.is_number()) RefuseField(name, "must be a number");
+  const double number = value.get<double>();
+  if (!(number >= low && number <= high))
+    RefuseField(name, fmt::format("must be from {:g} to {:g}", low, high));
+  return number;
+}
+
+std::optional<int64_t> RequestFields::Integer(const char* name, int64_t low, int64_t high) const {
+  const Json& value = At(name);
+  if (value.is_null()) return std::nullopt;
+  if (!value.is_number_integer()) RefuseField(name, "must be an integer");
+  const bool is_huge = value.is_number_unsigned() &&
+                       value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  const int64_t number = is_huge ? high : value.get<int64_t>();
+  if (is_huge ? high != std::numeric_limits<int64_t>::max() : number < low || number > high)
+    RefuseField(name, fmt::format("must be from {} to {}", low, high));
+  return is_huge ? static_cast<int64_t>(value.get<uint64_t>()) : number;
+}
+
+bool RequestFields::Flag(const char* name, bool otherwise) const {
+  const Json& value = At(name);
+  if (value.is_null()) return otherwise;
+  if (!value.is_boolean()) RefuseField(name, "must be true or false");
+  return value.get<bool>();
+}
+
+std::optional<std::string> RequestFields::Text(const char* name) const {
+  const Json& value = At(name);
+  if (value.is_null()) return std::nullopt;
+  if (!value.is_string()) RefuseField(name, "must be a text");
+  return value.get<std::string>();
+}
+
+Json RequestFields::Object(const char* name) const {
+  const Json& value = At(name);
+  if (value.is_null()) return Json::object();
+  if (!value.is_object()) RefuseField(name, "must be an object");
+  return value;
+}
+
+std::vector<std::string> RequestFields::Texts(const char* name, size_t most) const {
+  const Json& value = At(name);
+  std::vector<std::string> texts;
+  if (value.is_null()) return texts;
+  const Json list = value.is_array() ? value : Json::array({value});
+  for (const Json& text : list) {
+    if (!text.is_string() || text.get_ref<const std::string&>().empty())
+      RefuseField(name, "must be a text or a list of texts, none of them empty");
+    texts.push_back(text.get<std::string>());
+  }
+  if (texts.size() > most) RefuseField(name, fmt::format("has more than {} texts", most));
+  return texts;
+}
+
+std::vector<int32_t> RequestFields::Integers(const char* name) const {
+  const Json& value = At(name);
+  std::vector<int32_t> integers;
+  if (value.is_null()) return integers;
+  if (!value.is_array()) RefuseField(name, "must be a list of integers");
+  integers.reserve(value.size());
+  for (const Json& item : value) {
+    if (!item.is_number_integer() || item.get<int64_t>() < 0 ||
+        item.get<int64_t>() > std::numeric_limits<int32_t>::max())
+      RefuseField(name, "must be a list of token ids");
+    integers.push_back(item.get<int32_t>());
+  }
+  return integers;
+}
+
+void RequestFields::Lacks(const char* name, const Json& harmless) const {
+  const Json& value = At(name);
+  if (value.is_null() || value == harmless) return;
+  if ((value.is_array() || value.is_object()) && value.empty()) return;
+  RefuseField(name, "this server does not have it");
+}
+
+namespace {
+
+TopLogprobs::Likely LikeliestOf(std::span<const float> logits, size_t count) {
+  std::vector<int32_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto likelier = [&](int32_t a, int32_t b) {
+    const float x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
+    return x != y ? x > y : a < b;
+  };
+  count = std::min(count, ids.size());
+  std::partial_sort(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(count), ids.end(), likelier);
+  const double max = logits[static_cast<size_t>(ids[0])];
+  double total = 0;
+  for (const float logit : logits) total += std::exp(logit - max);
+  TopLogprobs::Likely likely;
+  for (size_t i = 0; i < count; ++i) {
+    const double gap = logits[static_cast<size_t>(ids[i])] - max;
+    likely.emplace_back(ids[i], static_cast<float>(gap - std::log(total)));
+  }
+  return likely;
+}
+
+}  // namespace
+
+AnswerProcessor TopLogprobs::Recorder(int answer) {
+  return [this, answer](std::span<const int32_t> so_far, std::span<float> logits) {
+    Likely likely = LikeliestOf(logits, count_);
+    const std::lock_guard lock(mutex_);
+    seen_[{answer, so_far.size()}] = std::move(likely);
+  };
+}
+
+TopLogprobs::Likely TopLogprobs::Take(int answer, size_t token) {
+  const std::lock_guard lock(mutex_);
+  auto found = seen_.extract({answer, token});
+  return found ? std::move(found.mapped()) : Likely{};
+}
+
 namespace {
 
 constexpr int64_t kMostAnswers = 1024;
@@ -56,7 +192,7 @@ TokenSampling SamplingOf(const RequestFields& fields, const ServedModel& model, 
   return sampling;
 }
 
-// All but the prompt.
+// All fields except the prompt.
 GenerationRequest GenerationOf(const RequestFields& fields, const ServedModel& model, uint64_t seed) {
   constexpr int64_t kMost = std::numeric_limits<int>::max();
   GenerationRequest request;
@@ -85,7 +221,7 @@ AnswerFormat FormatOf(const RequestFields& fields) {
   return format;
 }
 
-// Parts of text are put together; other parts are not for a language model.
+// Concatenates parts of text; other kinds of parts are errors.
 Json MessagesOf(const RequestFields& fields) {
   const Json& given = fields.At("messages");
   if (!given.is_array() || given.empty()) RefuseField("messages", "must be a list with at least one message");
@@ -186,7 +322,7 @@ ParsedRequest ParseCompletion(const Json& body, const ServedModel& model, uint64
   for (const Json& each : prompts) {
     parsed.prompts.push_back(request);
     parsed.prompts.back().prompt = PromptOf(each, fields, model);
-    // Equal prompts in one list are to get answers of their own.
+    // Equal prompts in one list get different answers.
     parsed.prompts.back().sampling.seed =
         AnswerSeed(request.sampling.seed, static_cast<int>(parsed.prompts.size() - 1) * request.answers);
   }

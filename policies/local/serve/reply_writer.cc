@@ -56,8 +56,9 @@ Json BytesOf(const std::string& text) {
 Json IdentityJson(const ServedModel& model, const ServedWeights::State& weights,
                   std::chrono::seconds patience) {
   const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
-  const bool is_known = weights.hash.valid() && weights.hash.wait_for(patience) == std::future_status::ready;
-  return {{"weights_hash", is_known ? or_null(weights.hash.get()) : Json()},
+  const bool is_known =
+      weights.identity.valid() && weights.identity.wait_for(patience) == std::future_status::ready;
+  return {{"weights_hash", is_known ? or_null(weights.identity.get()) : Json()},
           {"weights_version", weights.version},
           {"tokenizer_hash", or_null(model.tokenizer_hash)},
           {"chat_template_hash", or_null(model.chat_template_hash)}};
@@ -180,7 +181,7 @@ Json ReplyWriter::ChoiceJson(int answer, const Delta& delta, bool is_whole) {
   return json;
 }
 
-// Reasoning goes by both names that servers have for it.
+// Both names that servers use for reasoning.
 Json ReplyWriter::ChatPart(Choice& choice, const Delta& delta, bool is_whole) const {
   Json part = Json::object();
   if (is_whole || !choice.has_begun) part["role"] = "assistant";

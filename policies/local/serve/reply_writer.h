@@ -1,5 +1,6 @@
 #pragma once
-// Puts what an engine answers as OpenAI's API has it, with vLLM's token ids: as events of a stream, or whole.
+// Formats answers of the engine as replies of OpenAI's API with vLLM's token ids: as a stream of events, or
+// whole.
 
 #include <chrono>
 #include <memory>
@@ -11,22 +12,24 @@
 
 namespace kevin::local {
 
-// What answers from these weights come from: weights_hash, weights_version, tokenizer_hash,
-// chat_template_hash; null is unknown. Waits so long for a hash that is being worked out.
+// The origin of answers from these weights: weights_hash (ServedWeights::State::identity), weights_version,
+// tokenizer_hash, chat_template_hash; null: unknown. Waits at most `patience` for a hash that is being
+// computed.
 Json IdentityJson(const ServedModel& model, const ServedWeights::State& weights,
                   std::chrono::seconds patience);
 
-// One request's reply, with vLLM's fields and one of our own: `kevin`, IdentityJson of the weights that it
-// began with. One thread.
+// One request's reply, with vLLM's fields and one of our own: `kevin`, the IdentityJson of the weights at its
+// beginning. One thread.
 class ReplyWriter {
  public:
-  // `model` outlives this.
+  // `model` must outlive this.
   ReplyWriter(ParsedRequest request, const ServedModel& model);
 
-  // `answer` counts through all prompts' answers. Streaming: the events for it; else nothing, it is kept.
+  // `answer`: numbered over all prompts. Streaming: returns its events; otherwise keeps the piece and returns
+  // "".
   std::string Take(int answer, const AnswerPiece& piece);
   bool IsComplete() const { return open_ == 0; }
-  // Streaming: the last events; else the whole reply.
+  // Streaming: the last events; otherwise the whole reply.
   std::string Finish();
 
  private:
@@ -39,7 +42,7 @@ class ReplyWriter {
     bool has_begun = false, has_text = false;
     FinishReason finish = FinishReason::kStop;
   };
-  // What a piece comes to.
+  // A piece, split into text and reasoning.
   struct Delta {
     std::string text, reasoning;
     std::vector<SampledToken> tokens;

@@ -6,8 +6,8 @@
 #include <map>
 
 #include "env/error.h"
+#include "policies/local/files/model_config.h"
 #include "policies/local/text/jinja/template.h"
-#include "policies/local/text/model_file.h"
 
 namespace kevin::local {
 namespace {

@@ -5,7 +5,6 @@
 #include <unordered_map>
 
 #include "env/error.h"
-#include "policies/local/text/byte_alphabet.h"
 #include "policies/local/text/tokenizer_parts.h"
 #include "policies/local/text/utf8.h"
 
@@ -14,7 +13,7 @@ namespace {
 
 constexpr size_t kLongestRemembered = 128;  // bytes of a word
 
-// One call of Encode. A word that came before is copied from where its ids stand in the result.
+// One call of Encode. The ids of a repeated word are copied from its first occurrence in the result.
 class Encoding {
  public:
   explicit Encoding(const TokenizerParts& parts) : parts_(parts) {}

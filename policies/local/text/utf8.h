@@ -1,14 +1,18 @@
 #pragma once
-// UTF-8 by hand, and what Python and Rust think of characters. No state; any thread.
+// UTF-8, the character classes of Python and Rust, and the byte alphabet of byte-level tokenizers. No state;
+// any thread.
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 namespace kevin::local {
 
-// Decodes one character at `position`. `length` bytes belong to it; an ill-formed one has `valid` false and
-// the length of its maximal part (1 to 3), `incomplete` true where more bytes at the end could make it whole.
+// Decodes one character at `position`, which has `length` bytes. An ill-formed one has `valid` false and the
+// length of its maximal ill-formed part (1 to 3); `incomplete`: further bytes at the end of the text could
+// complete it.
 struct Utf8Character {
   char32_t code = 0xFFFD;
   uint8_t length = 1;
@@ -24,8 +28,8 @@ bool IsUtf8(std::string_view text);
 // The text with every maximal ill-formed part replaced by U+FFFD.
 std::string LossyUtf8(std::string_view text);
 
-// Moves what is final from the front of `pending` to the result, ill-formed parts replaced; what is left (up
-// to 3 bytes) is the beginning of a character.
+// Moves all complete characters from `pending` to the result and replaces ill-formed parts. The rest in
+// `pending` (up to 3 bytes) is the beginning of a character.
 std::string TakeWholeCharacters(std::string& pending);
 
 size_t CountCharacters(std::string_view valid_text);
@@ -34,12 +38,20 @@ size_t CharacterOffset(std::string_view valid_text, size_t index);
 
 std::string ToNfc(std::string_view valid_text);
 
-bool IsPythonSpace(char32_t code);   // str.isspace, what str.strip takes away
+bool IsPythonSpace(char32_t code);   // str.isspace, str.strip
 bool IsUnicodeSpace(char32_t code);  // White_Space
 std::string ToLower(std::string_view valid_text);
 std::string ToUpper(std::string_view valid_text);
 
-// General category of Unicode in utf8proc's numbers (utf8proc_category_t).
+// The general category of Unicode, as a utf8proc_category_t.
 int UnicodeCategory(char32_t code);
+
+// The byte alphabet of tokenizer.json: each of the 256 bytes is written as one printable character ("Ġ" is a
+// space). Printable bytes of Latin-1 stand for themselves; the others are numbered from U+0100 on.
+const std::string& ByteAsText(uint8_t byte);
+std::string BytesAsText(std::string_view bytes);
+
+// nullopt if a character is not in the alphabet.
+std::optional<std::string> TextAsBytes(std::string_view valid_text);
 
 }  // namespace kevin::local

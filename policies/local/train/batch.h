@@ -1,9 +1,13 @@
 #pragma once
-// START HERE for training: what a trainer is given. It sees token ids and numbers, never a database: whoever
-// makes batches (agent/train) has turned records into these. Plain values, no torch.
+// START HERE for training: the input of a trainer, its figures, and the protocol of the program
+// kevin-trainer. A trainer sees token ids and numbers, never a database: agent/train makes batches from
+// records. Plain values, no torch.
 
 #include <cstdint>
 #include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,29 +16,29 @@ namespace kevin::local {
 // One answer to one prompt: one turn of an episode.
 struct Sample {
   std::vector<int32_t> prompt;
-  std::vector<int32_t> completion;  // exactly as sampled; all of it is trained, the end token included
-  // Of each token of the completion under the distribution it was drawn from; empty: unknown.
+  std::vector<int32_t> completion;  // exactly as sampled; all of it is trained, including the end token
+  // Log-probability of each completion token under the sampling distribution; empty: unknown.
   std::vector<float> sampler_logprobs;
-  float temperature = 1;  // that it was sampled at; log-probabilities are compared at it
+  float temperature = 1;  // of sampling; log-probabilities are compared at it
   float advantage = 0;
-  // Counted in the figures but not trained: the reply was cut off by the length limit.
+  // Counted in the figures but not trained: the length limit cut the reply off.
   bool masked = false;
 
   int64_t tokens() const { return static_cast<int64_t>(prompt.size() + completion.size()); }
 };
 
-// What one step learns from.
+// The samples of one step.
 struct Batch {
   int64_t step = 0;  // from 1
   std::vector<Sample> samples;
-  // Samples that stay together: 1, or 2 for preferences, where an even one is chosen over the odd one after
-  // it.
+  // Samples that stay together: 1; or 2 for preferences, where each sample of even index is preferred to the
+  // next one.
   int unit = 1;
-  // Nothing to train on is then a step without updates instead of an error.
+  // Without trainable samples the step makes no updates; otherwise that is an error.
   bool may_be_idle = false;
 };
 
-// What a step came to; sums and means over the whole batch, all ranks together. NaN: there is none.
+// The figures of a step: sums and means over the whole batch and all ranks. NaN: none.
 struct StepFigures {
   int64_t step = 0;
   int updates = 0;             // of the weights
@@ -53,9 +57,52 @@ struct StepFigures {
   double correction_mean = 0;     // of the importance weights
   double correction_dropped = 0;  // share of trained tokens that the correction left out
   double preference_accuracy = 0, preference_margin = 0;  // preferences only
-  double flops = 0;  // of the step's products, forward and backward, recomputation left out
-  // From the last update until answers come from the new weights; only where the model is also sampled.
+  double flops = 0;  // of the step's products, forward and backward, without recomputation
+  // Seconds from the last update until answers come from the new weights; only if the model is also sampled.
   double sync_s = std::numeric_limits<double>::quiet_NaN();
 };
+
+// Packs samples that go through the model together: first fit, longest first. Returns indices into `lengths`,
+// in groups whose lengths sum to at most `budget`; a longer element forms a group of its own. Groups (by
+// their first member) and their members are ordered by decreasing length; equal lengths keep their order.
+// Equal on every machine.
+std::vector<std::vector<size_t>> Pack(std::span<const int64_t> lengths, int64_t budget);
+
+// 0 ... n-1 in an order determined by `seed` and `draw`.
+std::vector<size_t> Shuffled(size_t n, uint64_t seed, uint64_t draw);
+
+// The range [first, last) of `part` when n elements are split into `parts` ranges whose sizes differ by at
+// most one.
+struct Share {
+  size_t first = 0, last = 0;
+};
+Share ShareOf(size_t n, size_t parts, size_t part);
+
+// The protocol of kevin-trainer: frames of MessagePack on a stream, each after eight bytes of length
+// (little-endian). Both ends are of the same build.
+//
+//   to the trainer                  from it
+//   {"open": options}               {"opened": {"steps", "trained", "rank", "ranks"}}
+//   {"open": ..., "sample": {...}}  the same with "url", "model", "context": an OpenAI-compatible server over
+//                                   the weights being trained (serve_training.h)
+//   {"run": id}                     {"named": id}          the run that served answers name as their origin
+//   {"step": batch}                 {"figures": figures}
+//   {"save": true}                  {"saved": folder}      a checkpoint
+//   {"finish": true}                {"saved": folder}      the trained model
+//   {"restore": checkpoint}         {"restored": steps}    its weights, to sample from
+//                                   {"error": {"code", "what", "next"}} instead of any of these
+//
+// The trainer is a separate program so that `kevin` links no torch, starts in milliseconds, and survives a
+// trainer that runs out of memory.
+
+nlohmann::json ToJson(const Batch& batch);
+Batch BatchFromJson(const nlohmann::json& json);    // throws nlohmann::json::exception
+nlohmann::json ToJson(const StepFigures& figures);  // NaN is null
+StepFigures StepFiguresFromJson(const nlohmann::json& json);
+
+// False when the other end is closed.
+bool WriteFrame(int file, const nlohmann::json& message);
+// nullopt at the end of the stream. Throws Error(kBroken) for an invalid frame.
+std::optional<nlohmann::json> ReadFrame(int file);
 
 }  // namespace kevin::local

@@ -1,5 +1,3 @@
-#include "policies/local/train/checkpoint.h"
-
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
@@ -12,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "env/error.h"
-#include "policies/local/files/new_folder.h"
 #include "policies/local/files/safetensors.h"
+#include "policies/local/train/trainer.h"
 
 namespace kevin::local {
 namespace {
@@ -77,7 +75,7 @@ void Assemble(const TrainOptions& options, const LanguageModel& model, int64_t s
     fs::remove_all(all[i]);
 }
 
-// What cannot be written leaves nothing behind.
+// Runs `write`; a failure removes its partial files.
 void Written(const fs::path& shares, const std::function<void()>& write) {
   std::string why;
   try {

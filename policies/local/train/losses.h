@@ -1,24 +1,24 @@
 #pragma once
 // The loss of a step: every algorithm is a setting of this one function (options.h). Over the trained tokens
-// t of the samples i, with the log-probability l_t of today, its value o_t before the step, the sampler's
-// s_t, the reference's f_t, the entropy H_t and the advantage A_i:
+// t of the samples i, with the current log-probability l_t, its value o_t before the step, the sampler's s_t,
+// the reference's f_t, the entropy H_t and the advantage A_i:
 //
-//   ratio        r_t = exp(l_t - o_t); sequence-clip: r_i = exp(mean over the sequence of l_t - o_t)
-//   clip         p_t = -min(r A, c A), c = clamp(r, 1 - clip_low, 1 + clip_high); with a dual clip d and
-//                A < 0 at most -d A
-//   cispo        p_t = -min(r, 1 + clip_high) A l_t, the ratio held constant
-//   reinforce    p_t = -A l_t
-//   cross-entropy p_t = -l_t
-//   correction   p_t is multiplied by a constant weight made of w_t = exp(o_t - s_t) (options.h, Correction)
-//   kl           with x = f_t - l_t: k1 = -x, k2 = x^2 / 2, k3 = exp(x) - x - 1
-//   loss         sum over t of n_t (p_t + kl_weight kl_t - entropy_weight H_t)
-//   n_t          token-mean 1 / T, sequence-mean 1 / (B T_i), sequence-sum 1 / B, constant 1 / (B
-//                constant_tokens), with B sequences and T trained tokens in the whole update
-//   preference   instead of all that, for each pair: -log sigmoid(beta ((l - f of the chosen) - (l - f of the
-//                rejected))), each summed over its sequence; mean over the pairs
+//   ratio          r_t = exp(l_t - o_t); sequence-clip: r_i = exp(mean over the sequence of l_t - o_t)
+//   clip           p_t = -min(r A, c A), c = clamp(r, 1 - clip_low, 1 + clip_high); with a dual clip d and
+//                  A < 0 at most -d A
+//   cispo          p_t = -min(r, 1 + clip_high) A l_t, the ratio held constant
+//   reinforce      p_t = -A l_t
+//   cross-entropy  p_t = -l_t
+//   correction     p_t is multiplied by a constant weight from w_t = exp(o_t - s_t) (options.h, Correction)
+//   kl             with x = f_t - l_t: k1 = -x, k2 = x^2 / 2, k3 = exp(x) - x - 1
+//   loss           sum over t of n_t (p_t + kl_weight kl_t - entropy_weight H_t)
+//   n_t            token-mean 1 / T, sequence-mean 1 / (B T_i), sequence-sum 1 / B,
+//                  constant 1 / (B constant_tokens), B sequences and T trained tokens in the whole update
+//   preference     instead of all that, for each pair, with d the sum of l_t - f_t over a sequence:
+//                  -log sigmoid(beta (d of the chosen - d of the rejected)); mean over the pairs
 //
-// Differences of log-probabilities are held within +-20 before they are exponentiated. Because B and T are
-// those of the whole update, losses and gradients of its parts add up to those of the whole.
+// Differences of log-probabilities are clamped to +-20 before they are exponentiated. B and T are those of
+// the whole update, so losses and gradients of its parts sum to those of the whole.
 
 #include <ATen/core/Tensor.h>
 
@@ -28,24 +28,24 @@
 
 namespace kevin::local {
 
-// Some whole sequences, their trained tokens laid end to end: N tokens, float32 unless said otherwise.
+// The trained tokens of whole sequences, laid end to end: N tokens, float32 unless said otherwise.
 struct TokenValues {
-  at::Tensor logprobs;   // [N], today's; gradients go here
+  at::Tensor logprobs;   // [N], of the current model; receives gradients
   at::Tensor entropy;    // [N], or undefined
-  at::Tensor old;        // [N]; undefined: today's
-  at::Tensor sampler;    // [N], or undefined: nothing is corrected
+  at::Tensor old;        // [N]; undefined: equal to logprobs
+  at::Tensor sampler;    // [N], or undefined: no correction
   at::Tensor reference;  // [N], or undefined
   at::Tensor advantage;  // [N]
   at::Tensor sequence;   // [N] int64, from 0, ascending
   int64_t sequences = 0;
 };
 
-// Of the whole update.
+// Totals of the whole update.
 struct LossScale {
   double sequences = 0, tokens = 0;
 };
 
-// Sums over tokens (pairs, for preferences), so that those of parts add up. Kept apart from the loss.
+// Sums over tokens (over pairs for preferences); the sums of parts add up. Separate from the loss.
 struct LossSums {
   double tokens = 0, loss = 0, clip_low = 0, clip_high = 0, kl = 0, shift = 0, entropy = 0;
   double weights = 0, dropped = 0;

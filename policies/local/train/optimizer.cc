@@ -50,7 +50,7 @@ void Optimizer::MakeBuckets(std::vector<NamedParameter> parameters) {
   buckets_ = std::move(buckets);
 }
 
-// The parameters' values, with zeros after them so that all ranks have equal shares.
+// The parameters' values, padded with zeros to equal shares of all ranks.
 at::Tensor Optimizer::Flat(const Bucket& bucket) const {
   std::vector<at::Tensor> pieces;
   for (const NamedParameter& p : bucket.parameters)

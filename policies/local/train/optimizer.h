@@ -1,11 +1,12 @@
 #pragma once
 // AdamW (arXiv 1711.05101) over all trained parameters, by torch's fused operator, in float32 whatever the
-// model computes in: a float32 copy of the weights is what learns, and the model's own are rounded from it.
-// Weights and moments are cut into equal shares, one a rank (ZeRO-1); gradients are added up in float32.
+// model computes in: the optimiser updates a float32 copy of the weights; the model's weights are rounded
+// from it. Weights and moments are split into equal shares, one per rank (ZeRO-1); gradients are summed in
+// float32.
 //
 //   optimizer.Accumulate();                          after each backward pass
 //   double norm = optimizer.Reduce();                over all ranks
-//   optimizer.Update(learning_rate, norm);           or Discard() when the norm is no number
+//   optimizer.Update(learning_rate, norm);           or Discard() when the norm is not finite
 //
 // With max_grad_norm m > 0 gradients are multiplied by min(1, m / (norm + 1e-6)). Matrices decay, vectors
 // (norms, biases) do not.
@@ -24,7 +25,7 @@ namespace kevin::local {
 
 class Optimizer {
  public:
-  // `ranks` must outlive it. All ranks give the same parameters.
+  // `ranks` must outlive it. All ranks pass the same parameters.
   Optimizer(std::vector<NamedParameter> parameters, const AdamOptions& options, Ranks& ranks);
 
   void Accumulate();  // adds the parameters' .grad to the sum and clears them
@@ -33,13 +34,13 @@ class Optimizer {
   void Discard();
   int64_t Count() const { return count_; }  // of trained numbers
 
-  // Back to a copy that Share() gave earlier; the parameters too.
+  // SetShare restores a copy made by Share, and the parameters from it.
   std::vector<at::Tensor> Share() const;
   void SetShare(const std::vector<at::Tensor>& share);
 
-  // This rank's share, by name; "all" ranks' shares of a name, one after another, are the whole.
+  // This rank's share, by name. The shares of all ranks, concatenated, are the whole.
   std::vector<std::pair<std::string, at::Tensor>> State() const;
-  // The whole of each name, of a run with any number of ranks. The parameters are set from it, too. Throws
+  // Restores the whole state, from a run with any number of ranks, and the parameters from it. Throws
   // Error(kBadRequest) when it does not fit the parameters.
   void SetState(const std::vector<std::pair<std::string, at::Tensor>>& whole);
 

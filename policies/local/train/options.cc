@@ -1,6 +1,9 @@
 #include "policies/local/train/options.h"
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <numbers>
 #include <set>
 #include <utility>
 #include <vector>
@@ -8,6 +11,19 @@
 #include "env/error.h"
 
 namespace kevin::local {
+
+double LearningRate(const ScheduleOptions& options, int64_t update, int64_t updates) {
+  const auto warmup = static_cast<int64_t>(std::ceil(options.warmup * static_cast<double>(updates)));
+  if (update < warmup) {
+    return options.learning_rate * static_cast<double>(update + 1) / static_cast<double>(warmup);
+  }
+  if (options.decay == Decay::kConstant) return options.learning_rate;
+  const double left = static_cast<double>(std::max<int64_t>(1, updates - warmup));
+  const double p = std::min(1.0, static_cast<double>(update - warmup) / left);
+  const double shape = options.decay == Decay::kLinear ? 1 - p : (1 + std::cos(std::numbers::pi * p)) / 2;
+  const double f = options.final_fraction;
+  return options.learning_rate * (f + (1 - f) * shape);
+}
 
 NLOHMANN_JSON_SERIALIZE_ENUM(Surrogate, {{Surrogate::kClip, "clip"},
                                          {Surrogate::kSequenceClip, "sequence-clip"},
@@ -36,7 +52,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Calls visit(name, member) for each member, so that writing and reading cannot differ.
+// Calls visit(name, member) for each member, so that writing and reading agree.
 template <class Options, class Visit>
 void VisitLoss(Options& o, const Visit& visit) {
   visit("surrogate", o.surrogate), visit("clip_low", o.clip_low), visit("clip_high", o.clip_high);

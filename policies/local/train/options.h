@@ -1,6 +1,7 @@
 #pragma once
-// Everything a trainer can be told, as plain values, with their JSON form (checkpoints keep it, `kevin train`
-// sends it to the trainer). Formulas are with the code: losses.h, schedule.h, optimizer.h.
+// The options of a trainer as plain values, with their JSON form (stored in checkpoints, sent by `kevin
+// train`), and the learning-rate schedule. Formulas of the losses are in losses.h, of the optimiser in
+// optimizer.h. No torch.
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -30,10 +31,10 @@ enum class Correction {
                  // token's w is below 1e-4
 };
 enum class KlEstimator { kNone, kK1, kK2, kK3 };
-// Whose log-probabilities the ratio is taken against.
+// The policy in the denominator of the ratio.
 enum class OldPolicy {
-  kTrainer,  // the trainer's own before the step; sampler and trainer may differ, and are corrected for
-  kSampler   // those recorded when sampling: no extra pass
+  kTrainer,  // the trainer's own before the step; Correction handles its difference to the sampler
+  kSampler   // as recorded during sampling; needs no extra forward pass
 };
 
 struct LossOptions {
@@ -63,7 +64,7 @@ struct AdamOptions {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
   double weight_decay = 0;      // of matrices; norms and biases never decay
   double max_grad_norm = 0.05;  // 0: no clipping
-  bool on_cpu = false;          // state and update in main memory, for what does not fit the device
+  bool on_cpu = false;          // state and update in main memory, if they do not fit the device
 };
 
 struct LoraOptions {
@@ -73,32 +74,40 @@ struct LoraOptions {
 
 struct TrainOptions {
   std::string model;      // Hugging Face folder
-  std::string reference;  // for KL and preferences; empty: the model as it was at the start
+  std::string reference;  // for KL and preferences; empty: the model at the start
   std::string output;
   std::string dtype;                  // "float32", "bfloat16"; empty: as the folder says
   std::string device = "cpu";         // "cpu", "cuda:0"
   std::string quantization = "none";  // of frozen weights: "none", "int8", "nf4"
-  bool recompute = false;             // activations in the backward pass instead of keeping them
+  bool recompute = false;             // activation checkpointing
   LossOptions loss;
   ScheduleOptions schedule;
   AdamOptions adam;
   LoraOptions lora;
   int64_t steps = 40;
   int updates_per_step = 2;
-  int64_t micro_tokens = 16384;   // that go through the model at once
-  int64_t logits_tokens = 1024;   // whose logits exist at once
+  int64_t micro_tokens = 16384;   // of a forward pass
+  int64_t logits_tokens = 1024;   // with logits in memory at once
   int64_t checkpoint_every = 10;  // steps; 0: only at the end
   int keep = 3;                   // checkpoints
   uint64_t seed = 0;
-  // Each step begins with the weights that the run began with, a new optimiser and a new schedule; what it
-  // learns from was made by the step before (Think-Prune-Train from the base).
+  // Each step starts from the weights at the start of the run, with a new optimiser and schedule, on data
+  // made by the step before (Think-Prune-Train from the base).
   bool from_base = false;
-  bool resume = false;  // from the newest checkpoint in `output`, if there is one
+  bool resume = false;  // from the newest checkpoint in `output`, if any
 };
 
 nlohmann::json ToJson(const TrainOptions& options);
-// Missing members keep their defaults. Throws Error(kBadRequest) that names an unknown member or a wrong
+// Missing members keep their defaults. Throws Error(kBadRequest) that names an unknown member or an invalid
 // value.
 TrainOptions TrainOptionsFromJson(const nlohmann::json& json);
+
+// The learning rate of update `update` (u, from 0) of `updates` (U) in all, with W = ceil(warmup * U) of
+// warm-up:
+//   u < W      rate * (u + 1) / W
+//   else       rate * (f + (1 - f) * shape(p)),  p = (u - W) / max(1, U - W), f = final_fraction
+// where shape is 1 (constant), (1 + cos(pi p)) / 2 (cosine) or 1 - p (linear).
+
+double LearningRate(const ScheduleOptions& options, int64_t update, int64_t updates);
 
 }  // namespace kevin::local

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "env/error.h"
-#include "policies/local/train/lost_rank.h"
 
 #ifdef KEVIN_GLOO
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -52,19 +51,19 @@ int Number(const char* name, const char* text, int least) {
 #ifdef KEVIN_GLOO
 class GlooRanks : public Ranks {
  public:
-  GlooRanks(const Meeting& meeting, double seconds) : rank_(meeting.rank), size_(meeting.size) {
+  GlooRanks(const Rendezvous& rendezvous, double seconds) : rank_(rendezvous.rank), size_(rendezvous.size) {
     const std::chrono::milliseconds limit(static_cast<int64_t>(seconds * 1000));
     c10d::TCPStoreOptions options;
-    options.port = static_cast<std::uint16_t>(meeting.port);
-    options.isServer = meeting.holds_store;
+    options.port = static_cast<std::uint16_t>(rendezvous.port);
+    options.isServer = rendezvous.holds_store;
     options.numWorkers = static_cast<std::size_t>(size_);
     options.waitWorkers = false;
     options.timeout = limit;
     Guarded([&] {
-      const auto store = c10::make_intrusive<c10d::TCPStore>(meeting.host, options);
-      const auto own = c10::make_intrusive<c10d::PrefixStore>("kevin-train-" + meeting.name, store);
+      const auto store = c10::make_intrusive<c10d::TCPStore>(rendezvous.host, options);
+      const auto own = c10::make_intrusive<c10d::PrefixStore>("kevin-train-" + rendezvous.name, store);
       const auto gloo = c10d::ProcessGroupGloo::Options::create(limit);
-      const bool here = meeting.host == "localhost" || meeting.host.starts_with("127.");
+      const bool here = rendezvous.host == "localhost" || rendezvous.host.starts_with("127.");
       gloo->devices.push_back(here ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
                                    : c10d::ProcessGroupGloo::createDefaultDevice());
       group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(own, rank_, size_, gloo);
@@ -120,19 +119,19 @@ class GlooRanks : public Ranks {
 
 std::unique_ptr<Ranks> OneRank() { return std::make_unique<Alone>(); }
 
-std::unique_ptr<Ranks> MeetOverGloo(const Meeting& meeting, double seconds) {
+std::unique_ptr<Ranks> JoinOverGloo(const Rendezvous& rendezvous, double seconds) {
 #ifdef KEVIN_GLOO
-  return std::make_unique<GlooRanks>(meeting, seconds);
+  return std::make_unique<GlooRanks>(rendezvous, seconds);
 #else
-  (void)meeting, (void)seconds;
+  (void)rendezvous, (void)seconds;
   throw Error(ExitCode::kMachine, "this Kevin was built without Gloo, which several ranks need",
               "install libgloo-dev and build again");
 #endif
 }
 
-std::unique_ptr<Ranks> MeetOverNccl(const Meeting& meeting, double seconds, at::Device device) {
+std::unique_ptr<Ranks> JoinOverNccl(const Rendezvous& rendezvous, double seconds, at::Device device) {
   const fs::path path = fs::read_symlink("/proc/self/exe").parent_path() / "kevin-nccl.so";
-  using Maker = Ranks* (*)(const Meeting*, double, int);
+  using Maker = Ranks* (*)(const Rendezvous*, double, int);
   void* plugin = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   void* maker = plugin == nullptr ? nullptr : dlsym(plugin, "KevinNcclRanks");
   if (maker == nullptr) {
@@ -140,7 +139,7 @@ std::unique_ptr<Ranks> MeetOverNccl(const Meeting& meeting, double seconds, at::
     throw Error(ExitCode::kMachine, std::string("NCCL cannot be used: ") + (why ? why : path.string()),
                 "build with nccl.h and CUDA's headers there, or set KEVIN_RANKS=gloo");
   }
-  return std::unique_ptr<Ranks>(reinterpret_cast<Maker>(maker)(&meeting, seconds, device.index()));
+  return std::unique_ptr<Ranks>(reinterpret_cast<Maker>(maker)(&rendezvous, seconds, device.index()));
 }
 
 std::unique_ptr<Ranks> RanksFromEnvironment(double seconds, at::Device device,
@@ -148,36 +147,36 @@ std::unique_ptr<Ranks> RanksFromEnvironment(double seconds, at::Device device,
   const char* size = Variable("WORLD_SIZE", "SLURM_NTASKS");
   const char* rank = Variable("RANK", "SLURM_PROCID");
   if (size == nullptr || rank == nullptr) return OneRank();
-  Meeting meeting;
-  meeting.size = Number("WORLD_SIZE", size, 1), meeting.rank = Number("RANK", rank, 0);
-  if (meeting.rank >= meeting.size) throw Error(ExitCode::kBadRequest, "RANK is not below WORLD_SIZE");
-  if (meeting.size == 1) return OneRank();
+  Rendezvous rendezvous;
+  rendezvous.size = Number("WORLD_SIZE", size, 1), rendezvous.rank = Number("RANK", rank, 0);
+  if (rendezvous.rank >= rendezvous.size) throw Error(ExitCode::kBadRequest, "RANK is not below WORLD_SIZE");
+  if (rendezvous.size == 1) return OneRank();
   const char* host = Variable("MASTER_ADDR");
   const char* port = Variable("MASTER_PORT");
   if (host == nullptr || port == nullptr) {
     throw Error(ExitCode::kBadRequest, "WORLD_SIZE is set, but MASTER_ADDR or MASTER_PORT is not",
                 "start it with torchrun --no-python, or set them yourself");
   }
-  meeting.host = host, meeting.port = Number("MASTER_PORT", port, 1);
-  // torchrun's agent holds the store itself.
+  rendezvous.host = host, rendezvous.port = Number("MASTER_PORT", port, 1);
+  // With torchrun its agent holds the store.
   const char* agent = Variable("TORCHELASTIC_USE_AGENT_STORE");
-  meeting.holds_store = meeting.rank == 0 && (agent == nullptr || std::string(agent) != "True");
+  rendezvous.holds_store = rendezvous.rank == 0 && (agent == nullptr || std::string(agent) != "True");
   const char* attempt = Variable("TORCHELASTIC_RESTART_COUNT");
-  meeting.name = attempt == nullptr ? "0" : attempt;
+  rendezvous.name = attempt == nullptr ? "0" : attempt;
   const char* wanted = Variable("KEVIN_RANKS");
   const std::string how = wanted == nullptr ? "" : wanted;
   if (!how.empty() && how != "gloo" && how != "nccl")
     throw Error(ExitCode::kBadRequest, "KEVIN_RANKS=" + how + " is neither gloo nor nccl");
   if (how == "nccl" || (how.empty() && device.is_cuda())) {
     try {
-      return MeetOverNccl(meeting, seconds, device);
+      return JoinOverNccl(rendezvous, seconds, device);
     } catch (const Error& error) {
       if (error.code() != ExitCode::kMachine || !how.empty()) throw;
-      if (meeting.rank == 0)
+      if (rendezvous.rank == 0)
         say(std::string(error.what()) + "; the ranks meet over Gloo, through main memory, which is slower");
     }
   }
-  return MeetOverGloo(meeting, seconds);
+  return JoinOverGloo(rendezvous, seconds);
 }
 
 }  // namespace kevin::local

@@ -1,5 +1,3 @@
-#include "policies/local/train/sampled_model.h"
-
 #include <ATen/ATen.h>
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/GradMode.h>
@@ -8,14 +6,14 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <future>
 #include <map>
 
 #include "env/error.h"
-#include "policies/local/files/weights_hash.h"
 #include "policies/local/fused/fused_runner.h"
-#include "policies/local/model/save_tensors.h"
-#include "policies/local/serve/folder_model.h"
 #include "policies/local/serve/http_server.h"
+#include "policies/local/serve/served_model.h"
+#include "policies/local/train/serve_training.h"
 
 namespace kevin::local {
 namespace {
@@ -27,58 +25,16 @@ constexpr int kStepTokensOnCpu = 256, kStepTokensOnGpu = 2048;
 constexpr int64_t kContextsOnCpu = 4;
 constexpr double kShareOnGpu = 0.4;  // the rest is for the activations of training
 
-double Now() {
+double SteadySeconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Reads the trained numbers and tells their hash, beside everything else. The frozen ones under adapters are
-// in it by the hash of their folder.
-class TrainedHash {
- public:
-  TrainedHash(const LanguageModel& model, std::shared_future<std::string> frozen) {
-    thread_ = std::thread([this, &model, frozen = std::move(frozen)] {
-      try {
-        promise_.set_value(Hash(model, frozen));
-      } catch (const std::exception&) {
-        promise_.set_value("");  // the device is gone; whoever uses it next says so
-      }
-    });
-  }
-  ~TrainedHash() {
-    cancel_ = true;
-    thread_.join();
-  }
-  TrainedHash(const TrainedHash&) = delete;
-  TrainedHash& operator=(const TrainedHash&) = delete;
-  std::shared_future<std::string> Future() const { return future_; }
-
- private:
-  std::string Hash(const LanguageModel& model, const std::shared_future<std::string>& frozen) const {
-    const c10::NoGradGuard no_gradients;
-    std::vector<at::Tensor> kept;
-    std::vector<TensorBytes> tensors;
-    for (const NamedParameter& p : model.Parameters()) {
-      if (cancel_) return "";
-      kept.push_back(p.value.detach().cpu().contiguous());
-      const at::Tensor& t = kept.back();
-      tensors.push_back({p.name,
-                         NumberTypeOf(t.scalar_type()),
-                         t.sizes().vec(),
-                         {static_cast<const std::byte*>(t.const_data_ptr()), t.nbytes()}});
-    }
-    std::string base;
-    if (frozen.valid()) {
-      base = frozen.get();
-      tensors.push_back({"base", NumberType::kU8, {}, std::as_bytes(std::span(base))});
-    }
-    return HashOfTensors(tensors, cancel_);
-  }
-
-  std::atomic<bool> cancel_{false};
-  std::promise<std::string> promise_;
-  const std::shared_future<std::string> future_ = promise_.get_future().share();
-  std::thread thread_;
-};
+// An identity that is known already.
+std::shared_future<std::string> Known(const std::string& identity) {
+  std::promise<std::string> promise;
+  promise.set_value(identity);
+  return promise.get_future().share();
+}
 
 int64_t CacheTokens(const LanguageModel& model, const SamplingOptions& options, int64_t context) {
   if (options.cache_tokens > 0) return options.cache_tokens;
@@ -118,41 +74,43 @@ class SampledModel::Impl {
        const SamplingOptions& options, int64_t version)
       : model_(model),
         second_(std::move(second)),
-        frozen_(training.lora.rank > 0 ? std::make_unique<FolderHash>(training.model) : nullptr),
         engine_(MakeModelRunner(Sampled(), RunnerOptionsFor(Sampled(), options))),
         api_(engine_, Served(training)),
         server_(api_, Http(options)),
         url_(server_.Url()) {
     if (second_) {
-      BringUpToDate(version);
+      CopyWeights(version);
     } else {
-      Say(version);
+      Publish(version);
     }
   }
 
   LanguageModel& Sampled() { return second_ ? *second_ : model_; }
 
-  double Learn(int64_t version, const std::function<void()>& learn) {
+  void SetRun(const std::string& run) {
+    run_ = run;
+    Publish(weights_->Get().version);
+  }
+
+  double Update(int64_t version, const std::function<void()>& update) {
     double end = 0;
     if (second_) {
-      learn();
-      end = Now();
-      engine_.WhileStill([&] { BringUpToDate(version); });
+      update();
+      end = SteadySeconds();
+      engine_.WhilePaused([&] { CopyWeights(version); });
     } else {
-      engine_.WhileStill([&] {
-        hash_.reset();  // it reads what is about to change
-        learn();
-        end = Now();
-        Say(version);
+      engine_.WhilePaused([&] {
+        update();
+        end = SteadySeconds();
+        Publish(version);
       });
     }
-    return Now() - end;
+    return SteadySeconds() - end;
   }
 
   const ModelApi& api() const { return api_; }
   const Engine& engine() const { return engine_; }
   const std::string& url() const { return url_; }
-  bool is_second() const { return second_ != nullptr; }
 
  private:
   ServedModel Served(const TrainOptions& training) const {
@@ -170,28 +128,25 @@ class SampledModel::Impl {
     return http;
   }
 
-  void BringUpToDate(int64_t version) {
+  void CopyWeights(int64_t version) {
     const c10::NoGradGuard no_gradients;
-    hash_.reset();
     std::map<std::string, at::Tensor> trained;
     for (const NamedParameter& p : model_.Parameters()) trained[p.name] = p.value;
     for (NamedParameter& p : second_->Parameters()) p.value.copy_(trained.at(p.name));
-    // The copies are under way; who asks for one number of them waits for all.
+    // The copies are asynchronous; reading one number waits for all of them.
     const std::vector<NamedParameter> all = second_->Parameters();
     if (!all.empty()) all.back().value.reshape(-1)[0].item();
-    Say(version);
+    Publish(version);
   }
 
-  void Say(int64_t version) {
-    hash_.emplace(Sampled(), frozen_ ? frozen_->Hash() : std::shared_future<std::string>());
-    weights_->Set({version, hash_->Future()});
+  void Publish(int64_t version) {
+    weights_->Set({version, Known(run_.empty() ? "" : fmt::format("{}@{}", run_, version))});
   }
 
   LanguageModel& model_;
   const std::unique_ptr<LanguageModel> second_;
-  const std::unique_ptr<FolderHash> frozen_;
   const std::shared_ptr<ServedWeights> weights_ = std::make_shared<ServedWeights>();
-  std::optional<TrainedHash> hash_;
+  std::string run_;
   Engine engine_;
   ModelApi api_;
   const HttpServer server_;
@@ -206,9 +161,9 @@ SampledModel::~SampledModel() = default;
 const std::string& SampledModel::Url() const { return impl_->url(); }
 const std::string& SampledModel::Name() const { return impl_->api().model().name; }
 int SampledModel::ContextTokens() const { return impl_->engine().ContextTokens(); }
-bool SampledModel::IsSecond() const { return impl_->is_second(); }
-double SampledModel::Learn(int64_t version, const std::function<void()>& learn) {
-  return impl_->Learn(version, learn);
+void SampledModel::SetRun(const std::string& run) { impl_->SetRun(run); }
+double SampledModel::Update(int64_t version, const std::function<void()>& update) {
+  return impl_->Update(version, update);
 }
 
 }  // namespace kevin::local

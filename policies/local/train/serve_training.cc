@@ -6,12 +6,10 @@
 #include <filesystem>
 
 #include "env/error.h"
-#include "policies/local/model/cuda.h"
-#include "policies/local/train/checkpoint.h"
+#include "policies/local/model/device.h"
+#include "policies/local/train/batch.h"
 #include "policies/local/train/ranks.h"
-#include "policies/local/train/sampled_model.h"
 #include "policies/local/train/trainer.h"
-#include "policies/local/train/wire.h"
 
 namespace kevin::local {
 namespace {
@@ -47,7 +45,7 @@ ModelOptions ModelOptionsFor(const TrainOptions& options) {
   return model;
 }
 
-// Of the ranks of one host each has a GPU of its own.
+// Each rank of a host has its own GPU.
 std::string DeviceOfRank() {
   const char* local = std::getenv("LOCAL_RANK");
   if (local == nullptr) local = std::getenv("SLURM_LOCALID");
@@ -78,6 +76,7 @@ class Service {
     if (request.contains("step")) return {{"figures", ToJson(Step(BatchFromJson(request.at("step"))))}};
     if (request.contains("save")) return {{"saved", trainer_->Save()}};
     if (request.contains("finish")) return {{"saved", Finish()}};
+    if (request.contains("run")) return {{"named", NameRun(request.at("run"))}};
     if (request.contains("restore")) return {{"restored", Restore(request.at("restore"))}};
     throw Error(ExitCode::kBroken, "the trainer knows no such request");
   }
@@ -89,7 +88,7 @@ class Service {
       fmt::print(stderr, "kevin-trainer: {}\n", line);
     });
     const std::string checkpoint = options.resume ? NewestCheckpoint(options.output) : "";
-    // What begins anew from the base has to know it; a checkpoint's weights come with its optimiser.
+    // from_base needs the weights of the base; a checkpoint's weights come with its optimiser.
     model_ = make_model_(options, options.from_base ? "" : checkpoint);
     const bool compares =
         options.loss.surrogate == Surrogate::kPreference || options.loss.kl != KlEstimator::kNone;
@@ -127,15 +126,21 @@ class Service {
   StepFigures Step(const Batch& batch) {
     if (sampled_ == nullptr) return trainer_->Step(batch);
     StepFigures figures;
-    const double sync_s = sampled_->Learn(batch.step, [&] { figures = trainer_->Step(batch); });
+    const double sync_s = sampled_->Update(batch.step, [&] { figures = trainer_->Step(batch); });
     figures.sync_s = sync_s;
     return figures;
   }
 
-  // The weights of an earlier checkpoint, to be looked at.
+  std::string NameRun(const std::string& run) {
+    if (sampled_ == nullptr) throw Error(ExitCode::kBroken, "nothing samples from this trainer");
+    sampled_->SetRun(run);
+    return run;
+  }
+
+  // The weights of an earlier checkpoint, for evaluation.
   int64_t Restore(const std::string& checkpoint) {
     if (sampled_ == nullptr) throw Error(ExitCode::kBroken, "nothing samples from this trainer");
-    sampled_->Learn(StepsOf(checkpoint), [&] { trainer_->Resume(checkpoint); });
+    sampled_->Update(StepsOf(checkpoint), [&] { trainer_->Resume(checkpoint); });
     return trainer_->StepsDone();
   }
 
@@ -165,7 +170,7 @@ Json ErrorJson(ExitCode code, const std::string& what, const std::string& next) 
   return {{"error", {{"code", static_cast<int>(code)}, {"what", what}, {"next", next}}}};
 }
 
-// torch appends where in its own sources it happened.
+// Without the location in torch's sources.
 std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace

@@ -1,21 +1,69 @@
 #pragma once
-// The trainer's end of the stream (wire.h).
+// The program kevin-trainer: a trainer behind the protocol of batch.h, and, if requested, a server that
+// answers from the model being trained.
+//
+// Identity of the weights in records. An answer of a model in training names its weights as RUN@STEPS: the id
+// of the training run (OUTPUT/run.json) and the steps that the model had learnt when the answer began. It
+// stands in the place of the content hash of a fixed model (field `weights_hash`; files/weights_hash.h),
+// because hashing all weights after every step would cost more than the copy that serving them costs. Equal
+// identities mean equal weights, up to rounding where a run was resumed and repeated steps. RUN@STEPS leads
+// to OUTPUT/checkpoints/step-STEPS where that step was saved. Until the run is named, the identity is
+// unknown.
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "policies/local/model/language_model.h"
 #include "policies/local/train/options.h"
 
 namespace kevin::local {
 
-// How the model of a run comes to be. The default loads options.model (or the newest checkpoint's, to go on)
-// and attaches adapters where they are trained.
+// Loads the model of a run. The default loads options.model, or the newest checkpoint's to continue, and
+// attaches adapters where these are trained.
 using ModelMaker =
     std::function<std::unique_ptr<LanguageModel>(const TrainOptions& options, const std::string& checkpoint)>;
 std::unique_ptr<LanguageModel> LoadForTraining(const TrainOptions& options, const std::string& checkpoint);
 
-// Answers until the other side is gone. What goes wrong is answered, and ends it.
+// Answers requests until the other end of the stream is closed. An error is sent as an answer, and ends it.
 void ServeTraining(int in, int out, const ModelMaker& make_model = LoadForTraining);
+
+struct SamplingOptions {
+  std::string socket;      // Unix socket of the server; readable by its owner only
+  std::string device;      // of a second set of weights; empty: the trainer's own weights are used
+  int context_tokens = 0;  // limit of prompt and answer; 0: the model's, or what the cache holds
+  int64_t cache_tokens =
+      0;  // of keys and values; 0: on a CPU some contexts, on a GPU 40 % of the free memory
+};
+
+// A server over the model being trained: an engine on a Unix socket over the same weights that the trainer
+// writes to, so that nothing is copied; or over a second set of weights on another device, updated after each
+// step.
+//
+// With one set of weights the model either samples or trains: during a step running answers pause, and
+// continue with the new weights. With two, answers continue from the old weights during the step.
+class SampledModel {
+ public:
+  // `second`: the second set of weights; null: one set only. `model` must outlive this. `version`: the steps
+  // that the model has learnt. Throws Error(kMachine) when the cache does not fit.
+  SampledModel(LanguageModel& model, std::unique_ptr<LanguageModel> second, const TrainOptions& training,
+               const SamplingOptions& options, int64_t version);
+  ~SampledModel();
+
+  const std::string& Url() const;   // "unix:..."
+  const std::string& Name() const;  // of the model, for requests
+  int ContextTokens() const;
+
+  // The id of the run. Answers that begin afterwards carry the identity RUN@STEPS.
+  void SetRun(const std::string& run);
+
+  // Runs `update`, which changes the model's weights to those after `version` steps. Answers that begin
+  // afterwards come from the new weights. Returns the seconds from the end of `update` until they can.
+  double Update(int64_t version, const std::function<void()>& update);
+
+ private:
+  class Impl;
+  const std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace kevin::local

@@ -10,10 +10,9 @@
 
 #include "env/error.h"
 #include "policies/local/files/tensor_list.h"
-#include "policies/local/train/checkpoint.h"
-#include "policies/local/train/forward.h"
-#include "policies/local/train/packing.h"
-#include "policies/local/train/schedule.h"
+#include "policies/local/train/batch.h"
+#include "policies/local/train/options.h"
+#include "policies/local/train/token_logprobs.h"
 
 namespace kevin::local {
 namespace {
@@ -30,7 +29,7 @@ double Ratio(double a, double b) { return b > 0 ? a / b : std::numeric_limits<do
 
 }  // namespace
 
-// What goes through the model at once.
+// The samples of one forward pass.
 struct Trainer::Micro {
   std::vector<const Sample*> samples;
   at::Tensor old, reference;  // [N] on the CPU; undefined where not needed
@@ -89,7 +88,7 @@ class Trainer::StepRun {
     }
   }
 
-  // Masked samples are left out altogether; those without an advantage count, but need no gradient.
+  // Masked samples are left out; those without an advantage count, but need no gradient.
   bool IsTrained(const Sample& sample) const { return !sample.masked; }
   bool HasGradient(const Sample& sample) const {
     return !IsPolicyGradient(o_.loss.surrogate) || sample.advantage != 0 || o_.loss.kl_weight != 0 ||
@@ -151,13 +150,13 @@ class Trainer::StepRun {
 
   at::Device Device() const { return t_.model_.Options().device; }
 
-  // What has to be known of the policies before the first update.
+  // Log-probabilities needed from before the first update.
   void LookBefore() {
     const c10::NoGradGuard no_gradients;
     const bool look_back = IsPolicyGradient(o_.loss.surrogate) && o_.loss.old_policy == OldPolicy::kTrainer;
     for (size_t u = 0; u < updates_.size(); ++u) {
       for (Micro& micro : updates_[u].micros) {
-        // The first update's are today's own when it comes to it.
+        // The first update uses its own.
         const bool needs_old = look_back && u > 0;
         if (!needs_old && t_.reference_ == nullptr) continue;
         const Packed packed = PackSamples(micro.samples, Device());
@@ -202,7 +201,7 @@ class Trainer::StepRun {
     gap_max_ = std::max(gap_max_, gap.max().item<double>());
   }
 
-  // Of all ranks together.
+  // Sums over all ranks.
   void AddUp(LossSums* s) const {
     at::Tensor sums = at::tensor({s->tokens, s->loss, s->clip_low, s->clip_high, s->kl, s->shift, s->entropy,
                                   s->weights, s->dropped, s->pairs, s->preferred, s->margins},

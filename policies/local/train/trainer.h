@@ -1,14 +1,14 @@
 #pragma once
-// Batches in, better weights out. A trainer owns its model's optimiser and the schedule; the model may be
-// used by others (a sampler) between steps.
+// Trains a model: batches in, updated weights out, and checkpoints. A trainer owns the model's optimiser and
+// the schedule; a sampler may use the model between steps.
 //
 //   Trainer trainer(options, model, reference, ranks);
 //   StepFigures figures = trainer.Step(batch);        updates_per_step updates of the weights
-//   trainer.Save();                                   a checkpoint (checkpoint.h)
+//   trainer.Save();                                   a checkpoint (below)
 //
-// A batch is cut into updates_per_step parts in an order that seed and step fix. Ratios are taken against the
-// policy before the step's first update, so the first update is on-policy and the later ones are not. Samples
-// are packed into micro-batches of at most micro_tokens; several ranks take turns with them. Losses are sums
+// A batch is split into updates_per_step parts in an order determined by seed and step. Ratios are relative
+// to the policy before the step's first update, so the first update is on-policy and later ones are not.
+// Samples are packed into micro-batches of at most micro_tokens, distributed over the ranks. Losses are sums
 // over the whole update, so neither packing nor the number of ranks changes them beyond rounding.
 
 #include <map>
@@ -27,21 +27,21 @@ namespace kevin::local {
 
 class Trainer {
  public:
-  // `model` is trainable, with its adapters attached if there are any. `reference` is null where the loss
-  // needs none. Both, and `ranks`, must outlive the trainer.
+  // `model` is trainable, with its adapters attached if any. `reference`: null if the loss needs none. All
+  // three must outlive the trainer.
   Trainer(TrainOptions options, LanguageModel& model, LanguageModel* reference, Ranks& ranks);
   ~Trainer();
 
   // Steps come in order: StepsDone() + 1. A batch that may be idle and has nothing to train on makes no
   // update; its figures are NaN. Throws Error(kBroken) when the loss or a gradient is not finite: the model
-  // is then as it was before that update, and the trainer of no more use. Error(kBadRequest) for a batch that
-  // does not fit the options.
+  // is then as before that update, and the trainer must not be used further. Error(kBadRequest) for a batch
+  // that does not fit the options.
   StepFigures Step(const Batch& batch);
   int64_t StepsDone() const { return steps_done_; }
 
-  // Into options.output/checkpoints; all ranks call it. Returns the new folder.
+  // Writes a checkpoint to options.output/checkpoints; all ranks call it. Returns its folder.
   std::string Save();
-  // Goes on from a checkpoint of this run: weights, optimiser and steps are as they were then.
+  // Continues from a checkpoint of this run: restores weights, optimiser and steps.
   void Resume(const std::string& checkpoint);
 
   const TrainOptions& options() const { return options_; }
@@ -57,10 +57,36 @@ class Trainer {
   Ranks& ranks_;
   Optimizer optimizer_;
   std::vector<at::Tensor> base_;  // the optimiser's share at the start; only where steps begin from it
-  // Parameters that every token is multiplied with, and those that only the trained ones are.
+  // Numbers of parameters multiplied with every token, and with trained tokens only.
   double products_ = 0, head_products_ = 0;
   bool trains_weights_ = false;  // not adapters alone
   int64_t steps_done_ = 0;
 };
+
+// A checkpoint: a training run on disk that can be continued to the bit:
+//
+//   OUTPUT/checkpoints/step-00000040/
+//     model/                      Hugging Face folder; adapter/ in PEFT's format where only those are trained
+//     optimizer-0-of-2.safetensors  each rank's share: float32 weights, moments, counters; random state
+//     trainer.json                steps done, options, ranks
+//
+// A checkpoint appears complete or not at all (OUTPUT must be the same folder for all ranks). The position in
+// the data is the number of steps, because a batch is a function of its step. A run may continue with another
+// number of ranks, then not to the bit.
+
+// Writes one; all ranks call it. Removes the oldest beyond options.keep. Returns the folder. Throws
+// Error(kBroken) when the disk is full; older checkpoints are kept.
+std::string SaveCheckpoint(const TrainOptions& options, const LanguageModel& model,
+                           const Optimizer& optimizer, int64_t steps, Ranks& ranks);
+
+// The newest one in `output`; empty: none.
+std::string NewestCheckpoint(const std::string& output);
+
+// The steps of a checkpoint. Throws Error(kBadRequest) if the folder is none.
+int64_t StepsOf(const std::string& folder);
+
+// Restores the optimiser, and through it the model's parameters. Returns the steps done. Throws
+// Error(kBadRequest) for a checkpoint that is damaged or of another model.
+int64_t LoadCheckpoint(const std::string& folder, const TrainOptions& options, Optimizer* optimizer);
 
 }  // namespace kevin::local

@@ -8,7 +8,7 @@
 #include "policies/local/train/serve_training.h"
 
 int main() {
-  // Ctrl-C reaches the whole group; `kevin train` says when to end.
+  // Ctrl-C reaches the whole group; `kevin train` decides when to end.
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on files' sizes is then a write that fails

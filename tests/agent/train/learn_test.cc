@@ -284,6 +284,37 @@ TEST_CASE("long samples are left out") {
   CHECK(FirstBatch(records, *FindAlgorithm("grpo"), {}, options).facts.too_long == 2);
 }
 
+TEST_CASE("units without a usable sample are left out before steps are formed, and counted") {
+  Records records;
+  const std::vector<int32_t> many(90, 7);
+  for (int i = 0; i < 4; ++i) records.Add("level1/" + std::to_string(19 + i), {{1.2}});
+  records.Add("level1/30", {{1.5, "cancelled"}});
+  records.Add("level1/31", {{1.5, "stop", false}});  // tokenised when a batch is made
+  ModelText text;
+  text.encode_prompt = [](const std::vector<MessageRecord>&) { return std::vector<int32_t>{1, 2}; };
+  text.encode_reply = [&](const std::string&, const std::string&) { return many; };
+  Algorithm sft = *FindAlgorithm("sft");
+  sft.units_per_step = 1;
+  BatchOptions options;
+  options.max_sample_tokens = 80;
+  const LearnTurns turns(records.Request());
+  const Units all = MakeUnits(sft, turns, {});
+  REQUIRE(all.units.size() == 6);
+  const Units usable = WithoutUnusable(turns, all, sft, text, options);
+  CHECK(usable.units.size() == 4);
+  CHECK(usable.too_long == 1);
+  CHECK(usable.voided == 1);
+  const BatchMaker maker(turns, usable, sft, text, options);
+  for (int step = 1; step <= 8; ++step) CHECK(maker.Make(step).batch.samples.size() == 1);
+
+  options.max_sample_tokens = 4;  // the others have 5
+  CHECK(WithoutUnusable(turns, all, sft, text, options).too_long == 5);
+  // Turns without token ids stay, so that a batch of them is refused with its reason.
+  CHECK(WithoutUnusable(turns, all, sft, {}, options).units.size() == 1);
+  const Units pairs = MakeUnits(*FindAlgorithm("dpo"), turns, {});
+  CHECK(WithoutUnusable(turns, pairs, *FindAlgorithm("dpo"), text, options).units.empty());
+}
+
 TEST_CASE("what tells of junk") {
   CHECK(LacksOpening("Hmm", "Okay"));
   CHECK_FALSE(LacksOpening("\n Okay, so", "Okay"));

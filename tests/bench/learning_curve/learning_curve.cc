@@ -32,7 +32,7 @@
 
 #include "agent/attribution/attribution.h"
 #include "policies/local/train/trainer.h"
-#include "policies/local/train/wire.h"
+#include "policies/local/train/batch.h"
 #include "tests/policies/local/train/tiny_model.h"
 
 namespace kevin::local {

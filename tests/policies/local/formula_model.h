@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "policies/local/files/new_folder.h"
 #include "policies/local/files/safetensors.h"
 #include "policies/local/files/tensor_list.h"
 

@@ -1,4 +1,4 @@
-// What all kernels here share. Written for NVRTC, which is given the model's shape as macros (decoder_program.cc).
+// What all kernels here share. Written for NVRTC, which is given the model's shape as macros (decoder_plan.h).
 // They round to bfloat16 where the torch model does.
 
 typedef unsigned short u16;

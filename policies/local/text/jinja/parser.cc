@@ -2,9 +2,65 @@
 
 #include <initializer_list>
 
-#include "policies/local/text/jinja/expression_parser.h"
-
 namespace kevin::local::jinja {
+
+namespace {
+
+std::string KindText(TokenKind kind, std::string_view text) {
+  switch (kind) {
+    case TokenKind::kData:
+      return "text";
+    case TokenKind::kBlockBegin:
+      return "'{%'";
+    case TokenKind::kBlockEnd:
+      return "'%}'";
+    case TokenKind::kVariableBegin:
+      return "'{{'";
+    case TokenKind::kVariableEnd:
+      return "'}}'";
+    case TokenKind::kEnd:
+      return "the end of the template";
+    case TokenKind::kString:
+      return "a string";
+    case TokenKind::kName:
+      return text.empty() ? "a name" : "'" + std::string(text) + "'";
+    default:
+      return "'" + std::string(text) + "'";
+  }
+}
+
+}  // namespace
+
+Token TokenReader::Next() {
+  Token token = tokens_[at_];
+  if (at_ + 1 < tokens_.size()) ++at_;
+  return token;
+}
+
+bool TokenReader::Is(TokenKind kind, std::string_view text) const {
+  return Current().kind == kind && (text.empty() || Current().text == text);
+}
+
+bool TokenReader::Skip(TokenKind kind, std::string_view text) {
+  if (!Is(kind, text)) return false;
+  Next();
+  return true;
+}
+
+Token TokenReader::Expect(TokenKind kind, std::string_view text) {
+  if (!Is(kind, text)) Fail("expected " + KindText(kind, text) + ", not " + Describe());
+  return Next();
+}
+
+void TokenReader::Fail(const std::string& reason) const { throw TemplateError(reason, Current().line); }
+
+std::string TokenReader::Describe() const { return KindText(Current().kind, Current().text); }
+
+TokenReader::Deeper::Deeper(TokenReader& reader) : reader_(reader) {
+  if (reader.depth_ >= reader.most_depth_) reader.Fail("the template is nested too deep");
+  ++reader.depth_;
+}
+
 namespace {
 
 class Parser {
@@ -19,10 +75,11 @@ class Parser {
  private:
   using Names = std::initializer_list<std::string_view>;
 
-  // Up to {% one of `ends`, which is left at that name; without any, up to the end.
+  // Parses up to {% and one of `ends`, and stops before that name; without `ends`, up to the end of the
+  // source.
   Body ParseBody(Names ends) {
     const TokenReader::Deeper deeper(reader_);
-    const int opened = reader_.Now().line;
+    const int opened = reader_.Current().line;
     Body body;
     while (!reader_.Is(TokenKind::kEnd)) {
       if (reader_.Is(TokenKind::kData)) {
@@ -48,7 +105,7 @@ class Parser {
     return body;
   }
 
-  // The body of a block, its end mark and that of its beginning included.
+  // The body of a block, with the end of its opening tag and its closing tag.
   Body ParseBlock(std::string_view end) {
     EndTag();
     Body body = ParseBody({end});
@@ -60,7 +117,7 @@ class Parser {
   void EndTag() { reader_.Expect(TokenKind::kBlockEnd); }
 
   StatementPtr ParseStatement() {
-    const int line = reader_.Now().line;
+    const int line = reader_.Current().line;
     const std::string name = reader_.Expect(TokenKind::kName).text;
     if (name == "if") return ParseIf();
     if (name == "for") return ParseFor();
@@ -144,7 +201,7 @@ class Parser {
       return inner;
     }
     Target target;
-    target.line = reader_.Now().line;
+    target.line = reader_.Current().line;
     target.name = reader_.Expect(TokenKind::kName).text;
     for (const std::string_view constant : {"true", "false", "none", "True", "False", "None"}) {
       if (target.name == constant) reader_.Fail("cannot assign to '" + target.name + "'");
@@ -252,7 +309,7 @@ class Parser {
   template <typename Node>
   std::unique_ptr<Node> New() {
     auto node = std::make_unique<Node>();
-    node->line = reader_.Now().line;
+    node->line = reader_.Current().line;
     return node;
   }
 

@@ -1,8 +1,14 @@
 #pragma once
-// The values of a template: Python's, as far as templates can tell. Copies are cheap and share what cannot be
-// changed anyway; only namespaces change. One rendering belongs to one thread.
+// Values of a template, the state of one rendering, and the operations on both. Internal to this folder.
+//
+// Values follow Python's rules. Copies are cheap: they share immutable data; only namespaces change. One
+// rendering belongs to one thread.
 
 #include <cstdint>
+#include <ctime>
+#include <functional>
+#include <initializer_list>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,25 +18,27 @@
 #include <variant>
 #include <vector>
 
+#include "policies/local/text/jinja/template.h"
+
 namespace kevin::local::jinja {
 
 class Value;
 class Run;
 
-// A name or field that is not there: prints as nothing, is false; anything else with it fails.
+// The value of an absent name or field: prints as nothing and is false; every other use fails.
 struct Undefined {
   std::string what;  // "'x' is undefined"
 };
 struct None {};
 
-// Made and then never changed. `height`: of the lists, dicts and functions in one another, set by Value.
+// Immutable. `height`: the depth of nested lists, dicts and functions; set by Value.
 struct List {
   std::vector<Value> items;
   bool tuple = false;
   int height = 0;
 };
 
-// Keeps the order in which keys came. Looked up one after another: templates deal with small ones.
+// Keeps the order of insertion. Look-up is linear: dicts in templates are small.
 struct Dict {
   std::vector<std::pair<Value, Value>> items;
   int height = 0;  // as a list's
@@ -48,13 +56,13 @@ struct Arguments {
   std::vector<std::pair<std::string, Value>> named;
 };
 
-// What can be called, and may have fields too (loop).
+// A function, macro or `loop`: can be called, and may have fields.
 class Callable {
  public:
   virtual ~Callable() = default;
   virtual Value Call(Run& run, Arguments& arguments) = 0;
   virtual std::optional<Value> Field(std::string_view name) const;
-  virtual int Height() const { return 0; }  // of the values that it keeps
+  virtual int Height() const { return 0; }  // of the values it keeps
 };
 
 class Value {
@@ -65,7 +73,7 @@ class Value {
                    std::shared_ptr<const Dict>, std::shared_ptr<Namespace>, std::shared_ptr<Callable>>;
 
   Value() : data_(None{}) {}
-  // Not explicit, one for each kind: values are made everywhere.
+  // Implicit, one for each kind.
   Value(Undefined undefined) : data_(std::move(undefined)) {}  // NOLINT(google-explicit-constructor)
   Value(bool value) : data_(value) {}                          // NOLINT(google-explicit-constructor)
   Value(int64_t value) : data_(value) {}                       // NOLINT(google-explicit-constructor)
@@ -74,7 +82,7 @@ class Value {
   Value(std::string text);                                     // NOLINT(google-explicit-constructor)
   Value(std::string_view text) : Value(std::string(text)) {}   // NOLINT(google-explicit-constructor)
   Value(const char* text) : Value(std::string(text)) {}        // NOLINT(google-explicit-constructor)
-  // Throw TemplateError where lists, dicts and functions are in one another 200 deep: freeing them recurses.
+  // Throw TemplateError where lists, dicts and functions nest more than 200 deep: freeing them recurses.
   Value(List list);                                                     // NOLINT(google-explicit-constructor)
   Value(Dict dict);                                                     // NOLINT(google-explicit-constructor)
   Value(std::shared_ptr<Namespace> space) : data_(std::move(space)) {}  // NOLINT(google-explicit-constructor)
@@ -116,7 +124,190 @@ inline Value MakeList(std::vector<Value> items) { return List{std::move(items), 
 inline Value MakeTuple(std::vector<Value> items) { return List{std::move(items), true}; }
 
 bool Equal(const Value& a, const Value& b, int depth = 0);
-// <0, 0 or >0. Throws TemplateError where Python cannot order the two.
+// <0, 0 or >0. Throws TemplateError for two values that Python cannot order.
 int Compare(const Value& a, const Value& b, const char* operation, int depth = 0);
+
+// The names of one block. Look-up continues in the enclosing scopes.
+struct Scope {
+  std::shared_ptr<Scope> around;
+  std::vector<std::pair<std::string, Value>> names;
+
+  const Value* Find(std::string_view name) const;
+  void Set(std::string_view name, const Value& value);
+};
+
+// One rendering: the current scope, the output so far, the rest of the budget.
+class Run {
+ public:
+  Run(const Limits& limits, Clock now);
+  ~Run();
+  Run(const Run&) = delete;
+
+  // Throws TemplateError when no steps are left.
+  void Step(size_t steps = 1);
+  // Call before producing text of that size. Throws TemplateError when the text, or all text together, is too
+  // large.
+  void Reserve(size_t bytes);
+  void Write(std::string_view text);
+
+  const Limits& limits() const { return limits_; }
+  std::tm LocalTime() const { return now_(); }
+
+  std::shared_ptr<Scope> scope;
+  std::string output;
+  int calls = 0;  // nesting of macro calls
+  int depth = 0;  // nesting of evaluations
+
+  // Namespaces and captured scopes may contain themselves; ~Run empties them.
+  std::shared_ptr<Namespace> NewNamespace();
+  void Captured(const std::shared_ptr<Scope>& captured) { captured_.push_back(captured); }
+
+ private:
+  const Limits limits_;
+  const Clock now_;
+  size_t steps_left_;
+  std::vector<std::shared_ptr<Namespace>> namespaces_;
+  std::vector<std::shared_ptr<Scope>> captured_;
+};
+
+// A new scope during its lifetime.
+class Within {
+ public:
+  explicit Within(Run& run) : Within(run, run.scope) {}
+  Within(Run& run, std::shared_ptr<Scope> around);
+  ~Within() { run_.scope = std::move(before_); }
+
+ private:
+  Run& run_;
+  std::shared_ptr<Scope> before_;
+};
+
+// Collects the output during its lifetime.
+class Capture {
+ public:
+  explicit Capture(Run& run) : run_(run) { run.output.swap(before_); }
+  ~Capture() { run_.output.swap(before_); }
+  std::string Take() { return std::move(run_.output); }
+
+ private:
+  Run& run_;
+  std::string before_;
+};
+
+// One more level of evaluation. Throws TemplateError before the stack overflows.
+class Descent {
+ public:
+  explicit Descent(Run& run);
+  ~Descent() { --run_.depth; }
+
+ private:
+  Run& run_;
+};
+
+class Function : public Callable {
+ public:
+  using Body = std::function<Value(Run&, Arguments&)>;
+  Function(Body body, int height) : body_(std::move(body)), height_(height) {}
+  Value Call(Run& run, Arguments& arguments) override { return body_(run, arguments); }
+  int Height() const override { return height_; }
+
+ private:
+  Body body_;
+  int height_;
+};
+Value MakeFunction(Function::Body body, int height = 0);  // height: of the values it keeps
+
+// The arguments in the order of `names`, null where not given. Throws TemplateError when there are fewer than
+// `required`, too many or unknown ones. They live as long as `arguments`.
+std::vector<const Value*> Bind(std::string_view function, const Arguments& arguments,
+                               std::initializer_list<std::string_view> names, size_t required = 0);
+int64_t IntegerOr(const Value* value, int64_t otherwise);  // null: otherwise; throws for other kinds
+const std::string& TextOf(const Value& value);             // throws for other kinds
+
+[[noreturn]] void Fail(const std::string& reason);
+// Throws if `value` is undefined.
+const Value& Defined(const Value& value);
+
+// Operators, fields and indices: Python's rules, with Jinja's rules for absent names.
+
+enum class Operator {
+  kAdd,
+  kSubtract,
+  kMultiply,
+  kDivide,
+  kFloorDivide,
+  kModulo,
+  kPower,  //
+  kEqual,
+  kNotEqual,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kIn,
+  kNotIn
+};
+
+Value Apply(Run& run, Operator op, const Value& left, const Value& right);
+bool Contains(Run& run, const Value& container, const Value& item);
+
+// The elements of an iteration: items, keys or characters; none for an undefined value.
+std::vector<Value> ItemsOf(Run& run, const Value& value);
+size_t LengthOf(Run& run, const Value& value);
+
+Value FieldOf(Run& run, const Value& object, std::string_view name);
+Value ItemOf(Run& run, const Value& object, const Value& index);
+Value SliceOf(Run& run, const Value& object, const Value* from, const Value* to, const Value* step);
+Value CallValue(Run& run, const Value& callee, Arguments& arguments);
+
+// A method of a string, list or dict, bound to it; nullopt: no such method.
+std::optional<Value> MethodOf(const Value& object, std::string_view name);
+
+Value ApplyFilter(Run& run, std::string_view name, const Value& subject, Arguments& arguments);
+bool ApplyTest(Run& run, std::string_view name, const Value& subject, Arguments& arguments);
+
+// "{}".format(...) and "%s" % ...
+std::string FormatBraces(Run& run, std::string_view format, const Arguments& arguments);
+std::string FormatPercent(Run& run, std::string_view format, const Value& arguments);
+
+// Values as Python prints them.
+
+std::string Str(Run& run, const Value& value);   // as printed
+std::string Repr(Run& run, const Value& value);  // as within a printed list
+
+// Python's json.dumps with ensure_ascii off, as in transformers.
+struct JsonLayout {
+  std::optional<std::string> indent;  // of one level; absent: all in one line
+  std::string item_separator = ", ", key_separator = ": ";
+  bool ascii = false, sort_keys = false;
+};
+std::string ToJson(Run& run, const Value& value, const JsonLayout& layout);
+
+std::string FloatText(double number);  // repr(float)
+
+// Operations of Python's strings, used by methods and filters. Texts are valid UTF-8.
+
+enum class Side { kLeft, kRight, kBoth };
+// Without white space at the ends, or without any of `characters`.
+std::string_view Stripped(std::string_view text, Side side, const std::string* characters = nullptr);
+// `most` splits; -1: all. Without separator: by runs of white space.
+std::vector<Value> SplitText(Run& run, const std::string& text, const std::string* separator, int64_t most,
+                             bool from_right);
+std::vector<Value> SplitLines(Run& run, const std::string& text, bool keep_ends = false);
+std::string Replaced(Run& run, const std::string& text, const std::string& from, const std::string& to,
+                     int64_t most);
+std::string Capitalized(std::string_view text);
+std::string Titled(std::string_view text);  // str.title
+std::string Justified(Run& run, const std::string& text, int64_t width, Side where, const std::string& fill);
+std::string Joined(Run& run, const std::vector<Value>& items, const std::string& separator, bool convert);
+
+// Filters, in three tables. A filter gets the value on its left and its arguments.
+
+using Filter = Value (*)(Run&, const Value& subject, Arguments&);
+using FilterList = std::map<std::string_view, Filter>;
+
+const FilterList& TextFilters();
+const FilterList& ListFilters();
+const FilterList& ValueFilters();  // numbers, tojson, default, ...
 
 }  // namespace kevin::local::jinja

@@ -1,5 +1,5 @@
-// The plug-in kevin-nccl.so: Ranks over NCCL. A library of its own because what it needs lives in
-// libtorch_cuda.so, which no program here is linked to.
+// The plug-in kevin-nccl.so: Ranks over NCCL. A separate library because it needs
+// libtorch_cuda.so, which no program is linked to.
 
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -11,28 +11,29 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "env/error.h"
-#include "policies/local/train/lost_rank.h"
-#include "policies/local/train/nccl/nccl_plugin.h"
+#include "policies/local/train/ranks.h"
 
 namespace kevin::local {
 namespace {
 
 class NcclRanks : public Ranks {
  public:
-  NcclRanks(const Meeting& meeting, double seconds, int device)
-      : rank_(meeting.rank), size_(meeting.size), device_(at::kCUDA, static_cast<c10::DeviceIndex>(device)) {
-    // Waiting throws when another rank is gone, instead of ending the process.
+  NcclRanks(const Rendezvous& rendezvous, double seconds, int device)
+      : rank_(rendezvous.rank),
+        size_(rendezvous.size),
+        device_(at::kCUDA, static_cast<c10::DeviceIndex>(device)) {
+    // Makes a wait throw when another rank is lost, instead of ending the process.
     setenv("TORCH_NCCL_BLOCKING_WAIT", "1", 0);
     const std::chrono::milliseconds limit(static_cast<int64_t>(seconds * 1000));
     c10d::TCPStoreOptions options;
-    options.port = static_cast<std::uint16_t>(meeting.port);
-    options.isServer = meeting.holds_store;
+    options.port = static_cast<std::uint16_t>(rendezvous.port);
+    options.isServer = rendezvous.holds_store;
     options.numWorkers = static_cast<std::size_t>(size_);
     options.waitWorkers = false;
     options.timeout = limit;
     Guarded([&] {
-      const auto store = c10::make_intrusive<c10d::TCPStore>(meeting.host, options);
-      const auto own = c10::make_intrusive<c10d::PrefixStore>("kevin-nccl-" + meeting.name, store);
+      const auto store = c10::make_intrusive<c10d::TCPStore>(rendezvous.host, options);
+      const auto own = c10::make_intrusive<c10d::PrefixStore>("kevin-nccl-" + rendezvous.name, store);
       auto nccl = c10d::ProcessGroupNCCL::Options::create();
       nccl->timeout = limit;
       group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(own, rank_, size_, nccl);
@@ -89,7 +90,7 @@ class NcclRanks : public Ranks {
 }  // namespace
 }  // namespace kevin::local
 
-extern "C" kevin::local::Ranks* KevinNcclRanks(const kevin::local::Meeting* meeting, double seconds,
+extern "C" kevin::local::Ranks* KevinNcclRanks(const kevin::local::Rendezvous* rendezvous, double seconds,
                                                int device) {
-  return new kevin::local::NcclRanks(*meeting, seconds, device);
+  return new kevin::local::NcclRanks(*rendezvous, seconds, device);
 }

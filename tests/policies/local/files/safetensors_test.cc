@@ -6,7 +6,6 @@
 #include <fstream>
 
 #include "env/error.h"
-#include "policies/local/files/safetensors_header.h"
 #include "policies/local/files/tensor_list.h"
 #include "tests/catch.h"
 #include "tests/policies/local/hashed_model.h"

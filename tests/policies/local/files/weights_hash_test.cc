@@ -9,7 +9,6 @@
 #include <random>
 
 #include "policies/local/files/safetensors.h"
-#include "policies/local/files/sha256_rounds.h"
 #include "tests/catch.h"
 #include "tests/policies/local/formula_model.h"
 #include "tests/policies/local/text/text_fixture.h"

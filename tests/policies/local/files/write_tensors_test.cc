@@ -6,7 +6,6 @@
 #include <fstream>
 
 #include "env/error.h"
-#include "policies/local/files/new_folder.h"
 #include "policies/local/files/safetensors.h"
 #include "tests/catch.h"
 #include "tests/policies/local/hashed_model.h"

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "policies/local/fused/fused_runner.h"
-#include "policies/local/model/packed_attention.h"
+#include "policies/local/model/attention.h"
 #include "tests/catch.h"
 #include "tests/policies/local/fused/has_gpu.h"
 #include "tests/policies/local/model/model_fixture.h"

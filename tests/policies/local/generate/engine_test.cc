@@ -194,7 +194,7 @@ void Play(const World& world, std::mt19937& random, EngineStatistics* sums, Fake
     if (random() % 3 == 0) std::this_thread::yield();
     if (random() % 12 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
     if (world.is_cancelled[i]) engine.Cancel(number);
-    if (random() % 5 == 0) engine.WhileStill([] {});
+    if (random() % 5 == 0) engine.WhilePaused([] {});
   }
   const auto outcomes = listener.Wait();
   for (size_t i = 0; i < outcomes.size(); ++i) {
@@ -431,7 +431,7 @@ TEST_CASE("a runner that fails fails its answers, and those to come", "[engine]"
   CHECK(outcome.finish == FinishReason::kFailed);
   CHECK(outcome.error == "the device fell off the bus");
   CHECK(outcome.tokens.size() < 6);
-  REQUIRE(engine.Failure());
+  REQUIRE(engine.PermanentFailure());
   CHECK_THROWS_AS(engine.Submit(RequestFor({1}, 1, 0), [](const AnswerPiece&) {}), Error);
 }
 
@@ -474,21 +474,21 @@ TEST_CASE("while weights change nothing runs, and nothing cached outlives it") {
   engine.Submit(request, listener.For(0, 1));
   while (engine.Statistics().generated_tokens < 5) std::this_thread::yield();
   int before = 0, after = -1;
-  engine.WhileStill([&] {
+  engine.WhilePaused([&] {
     before = uses;
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
     after = uses;
   });
   CHECK(before == after);
   CHECK(changes == 1);
-  CHECK_THROWS_AS(engine.WhileStill([] { throw Error(ExitCode::kBroken, "no"); }), Error);
+  CHECK_THROWS_AS(engine.WhilePaused([] { throw Error(ExitCode::kBroken, "no"); }), Error);
   CHECK(changes == 2);
   const auto first = listener.Wait();
   CHECK(SameTokens(first[0][0].tokens, Expected(options, request, 0, engine.ContextTokens()).tokens));
   Listener again, anew;
   engine.Submit(RequestFor(prompt, 3, 2), again.For(0, 1));
   CHECK(again.Wait()[0][0].cached_tokens > 0);
-  engine.WhileStill([] {});
+  engine.WhilePaused([] {});
   CHECK(engine.Statistics().cached_pages == 0);
   engine.Submit(RequestFor(prompt, 3, 2), anew.For(0, 1));
   CHECK(anew.Wait()[0][0].cached_tokens == 0);

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdio>
 
-#include "policies/local/files/memory_plan.h"
-#include "policies/local/model/draw_tokens.h"
+#include "policies/local/files/tensor_list.h"
+#include "policies/local/model/torch_runner.h"
 #include "tests/catch.h"
 #include "tests/policies/local/model/model_fixture.h"
 

@@ -4,7 +4,7 @@
 
 #include <csignal>
 
-#include "policies/local/serve/model_command.h"
+#include "policies/local/serve/model_program.h"
 #include "tests/policies/local/serve/letters.h"
 
 namespace {

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <random>
 
-#include "policies/local/text/regex.h"
+#include "policies/local/text/pre_tokenizer.h"
 #include "policies/local/text/utf8.h"
 #include "tests/policies/local/text/text_fixture.h"
 

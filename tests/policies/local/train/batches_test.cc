@@ -6,8 +6,7 @@
 
 #include "env/error.h"
 #include "policies/local/train/options.h"
-#include "policies/local/train/packing.h"
-#include "policies/local/train/schedule.h"
+#include "policies/local/train/batch.h"
 #include "tests/catch.h"
 
 namespace kevin::local {

@@ -16,8 +16,7 @@
 #include <thread>
 
 #include "env/error.h"
-#include "policies/local/train/checkpoint.h"
-#include "policies/local/train/forward.h"
+#include "policies/local/train/token_logprobs.h"
 #include "tests/catch.h"
 #include "tests/policies/local/train/tiny_model.h"
 
@@ -279,7 +278,7 @@ void WithRanks(int size, const std::function<void(Ranks&)>& body) {
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        const auto ranks = MeetOverGloo({rank, size, "127.0.0.1", port, rank == 0, "test"}, 60);
+        const auto ranks = JoinOverGloo({rank, size, "127.0.0.1", port, rank == 0, "test"}, 60);
         body(*ranks);
         ranks->Wait();
       } catch (const std::exception& error) {
@@ -336,9 +335,9 @@ TEST_CASE("shares of two ranks go on as one rank") {
 TEST_CASE("a lost rank ends the others with an error, not with a wait") {
   std::string what;
   const int port = FreePort();
-  std::thread lost([&] { MeetOverGloo({1, 2, "127.0.0.1", port, false, "test"}, 20); });
+  std::thread lost([&] { JoinOverGloo({1, 2, "127.0.0.1", port, false, "test"}, 20); });
   try {
-    const auto ranks = MeetOverGloo({0, 2, "127.0.0.1", port, true, "test"}, 20);
+    const auto ranks = JoinOverGloo({0, 2, "127.0.0.1", port, true, "test"}, 20);
     lost.join();
     at::Tensor values = at::ones({3});
     ranks->Sum(&values);

@@ -1,0 +1,33 @@
+#include "policies/local/model/device.h"
+
+#include <ATen/Context.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <dlfcn.h>
+
+#include <string>
+
+#include "env/error.h"
+
+namespace kevin::local {
+
+void OpenCuda(c10::Device device) {
+  if (!device.is_cuda()) return;
+  for (const char* library : {"libc10_cuda.so", "libtorch_cuda.so"}) {
+    if (dlopen(library, RTLD_NOW | RTLD_GLOBAL)) continue;
+    const char* why = dlerror();
+    throw Error(
+        ExitCode::kMachine, std::string("this torch cannot use a GPU: ") + (why ? why : library),
+        "install torch 2.11 with CUDA (tools/setup.sh does on a machine with a GPU), or use --device cpu");
+  }
+  try {
+    at::globalContext().lazyInitDevice(at::kCUDA);
+    const c10::impl::VirtualGuardImpl guard(at::kCUDA);
+    guard.setDevice(device);
+  } catch (const c10::Error& error) {
+    throw Error(ExitCode::kMachine,
+                "torch cannot use this GPU: " + std::string(error.what_without_backtrace()).substr(0, 1000),
+                "run `kevin doctor`");
+  }
+}
+
+}  // namespace kevin::local

@@ -1,8 +1,0 @@
-#pragma once
-// kernels/rows.cu, built into the program.
-
-namespace kevin::local {
-
-extern const char* const kRowsKernels;
-
-}  // namespace kevin::local
