@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "agent/kernels.h"
+#include "agent/gpu_feedback.h"
 #include "agent/shape_records.h"
 
 namespace kevin {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "agent/train/online_settings.h"
+#include "agent/train/rollouts.h"
 #include "env/environment.h"
 
 namespace CLI {

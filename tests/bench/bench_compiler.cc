@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "agent/places.h"
+#include "agent/machine.h"
 #include "env/error.h"
 #include "env/process/programs.h"
 #include "env/sandbox/sandbox.h"

@@ -14,7 +14,7 @@
 #include <filesystem>
 #include <random>
 
-#include "agent/places.h"
+#include "agent/machine.h"
 #include "env/error.h"
 #include "env/process/programs.h"
 #include "env/process/seconds_since.h"

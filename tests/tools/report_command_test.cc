@@ -55,7 +55,7 @@ TEST_CASE("report says what a database holds") {
   const Fixture kevin;
   const Result result = kevin({"report"});
   CHECK(result.code == 0);
-  for (const char* part : {"1 problems, 2 episodes, 4 turns", "turns that are right", "50.0 %", "fast_1.2",
+  for (const char* part : {"1 problems, 2 episodes, 4 turns", "turns that are correct", "50.0 %", "fast_1.2",
                            "best@2", "pass@2", "levels and families", "elementwise", "turn by turn",
                            "kernels", "turns ended as 2 measured, 2 wrong", "95 %"}) {
     INFO(part);
