@@ -8,6 +8,7 @@
 #include "agent/events.h"
 #include "agent/gpu_feedback.h"
 #include "agent/machine.h"
+#include "agent/parse.h"
 #include "agent/records.h"
 #include "agent/terminal.h"
 #include "env/environment.h"

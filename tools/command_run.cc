@@ -10,6 +10,7 @@
 #include "agent/feedback.h"
 #include "agent/journal.h"
 #include "agent/machine.h"
+#include "agent/parse.h"
 #include "agent/shape_records.h"
 #include "agent/terminal.h"
 #include "env/error.h"

@@ -1,5 +1,5 @@
 #pragma once
-// The options of `kevin train` about making turns (agent/train/online_settings.h), and the judges they name.
+// The options of `kevin train` about making turns (agent/train/rollouts.h), and the judges they name.
 
 #include <memory>
 

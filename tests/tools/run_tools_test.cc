@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "agent/machine.h"
+#include "agent/parse.h"
 #include "agent/terminal.h"
 #include "env/error.h"
 #include "env/process/programs.h"
