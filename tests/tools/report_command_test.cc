@@ -290,6 +290,11 @@ TEST_CASE("attribute keeps what the scheme gives") {
             "SELECT count(*) FROM attributed_turns WHERE scheme = 'own' AND \"return\" = score") == 2);
   CHECK(Contains(kevin({"attribute", "--scheme", "nothing"}).error, "there are: kevin, kevin-max, trloo"));
   CHECK(kevin({"attribute", "--gamma", "1.5"}).code == 2);
+  // Removed names answer with a replacement.
+  CHECK(Contains(kevin({"attribute", "--scheme", "first"}).error, "--scheme kevin --advantage turn"));
+  CHECK(Contains(kevin({"attribute", "--return", "first"}).error, "--return sum"));
+  const auto strong = kevin({"attribute", "--scheme", "milestones", "--strong", "2"});
+  CHECK((strong.code == 2 && Contains(strong.error, "--weight-faster")));
 }
 
 TEST_CASE("import-records and db on the command line") {

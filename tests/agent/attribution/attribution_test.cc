@@ -10,9 +10,9 @@
 namespace kevin {
 namespace {
 
-TurnFacts Right(double speedup, double log_se = 0) { return {true, true, true, speedup, log_se, 0}; }
-TurnFacts Wrong() { return {true, true, false, 0, 0, 0}; }
-TurnFacts NotCompiled() { return {true, false, false, 0, 0, 0}; }
+TurnFacts Right(double speedup, double log_se = 0) { return {true, true, true, speedup, log_se}; }
+TurnFacts Wrong() { return {true, true, false, 0, 0}; }
+TurnFacts NotCompiled() { return {true, false, false, 0, 0}; }
 TurnFacts NoSource() { return {}; }
 
 ScoreRule Rule(const std::string& name) {
