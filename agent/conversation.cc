@@ -69,7 +69,7 @@ std::string Constants(const ConversationContext& context) {
   if (context.shapes.empty()) return SymbolList(symbols);
   std::vector<std::string> names;
   for (const auto& [name, value] : symbols) names.push_back(fmt::format("`{}`", name));
-  return fmt::format("{}, with the values of the compiled shape", fmt::join(names, ", "));
+  return fmt::format("{}, with the values of the shape that it is compiled for", fmt::join(names, ", "));
 }
 
 // Each kind of candidate has its own system message, rules and example: KIND_system.md, KIND_rules.md, ...

@@ -10,7 +10,6 @@
 #include "agent/conversation.h"
 #include "agent/feedback.h"
 #include "agent/journal.h"
-#include "agent/judge.h"
 #include "agent/parse.h"
 #include "agent/records.h"
 #include "env/error.h"
@@ -101,7 +100,8 @@ class Episode {
   int LastTurn(int first) const { return options_.finish ? options_.turns : first + options_.turns - 1; }
 
   void TakeTurns() {
-    if (!options_.start_source.empty() && journal_.turns().empty()) JudgeStart();
+    if (!options_.start_source.empty() && journal_.turns().empty())
+      JudgeAndKeep(NewTurn(0), {options_.start_source, "", "", false}, Clock::now());
     judge_.set_start_source(options_.start_source);
     const int first = journal_.turns().empty() ? 1 : journal_.turns().back().turn + 1;
     for (int number = first; number <= LastTurn(first); ++number) {
@@ -162,8 +162,6 @@ class Episode {
       }
     }
   }
-
-  void JudgeStart() { JudgeAndKeep(NewTurn(0), {options_.start_source, "", "", false}, Clock::now()); }
 
   void JudgeAndKeep(TurnRecord turn, const ParsedReply& reply, Clock::time_point start) {
     const int number = turn.turn;

@@ -61,7 +61,7 @@ TEST_CASE("an imported problem is shown with the module it was made from") {
   f.context.problem = &sized;
   std::string text = AsText(BuildMessages(f.context, {}));
   CHECK(Has(text, "torch.relu(x)"));
-  CHECK(Has(text, "for each `.` in their names:\n\nclass Model:\n    pass\n```"));
+  CHECK(Has(text, "each `.` in its tensor names became `_`:\n\nclass Model:\n    pass\n```"));
   problem.reference += "# " + std::string(20000, 'x') + "\n";  // a graph that nobody reads
   text = AsText(BuildMessages(f.context, {}));
   CHECK_FALSE(Has(text, "xxxx"));
