@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "agent/events.h"
+#include "agent/train/batches.h"
 #include "env/error.h"
 #include "env/process/write_file.h"
 #include "trajectories/ulid.h"

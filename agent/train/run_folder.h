@@ -8,9 +8,9 @@
 #include <optional>
 #include <string>
 
-#include "agent/train/batches.h"
-
 namespace kevin {
+
+struct LearnBatch;  // agent/train/batches.h
 
 // OUT/run.json: the state of a run that checkpoints do not hold, so that it can resume after any end, and the
 // record of its evaluations. Keys:
