@@ -15,18 +15,18 @@
 namespace kevin {
 namespace {
 
-constexpr size_t kMostReferenceBytes = 16384;  // of an imported problem; beyond it its source must do
+constexpr size_t kMostReferenceBytes = 16384;  // of an imported problem; above it only its source is shown
 
 std::string WithoutLastLineEnd(std::string_view text) { return std::string(TrimRight(text)); }
 
-// Numbers are told where there is one shape.
+// Extents are given as numbers only where there is one shape.
 std::string TensorLine(const ConcreteTensor& tensor, const char* role, bool with_numbers) {
   const std::string line = fmt::format("- {} `{}`: {}, [{}]", role, tensor.spec.name,
                                        DTypeName(tensor.spec.dtype), fmt::join(tensor.spec.shape, ", "));
   return with_numbers ? fmt::format("{} = [{}]", line, fmt::join(tensor.shape, ", ")) : line;
 }
 
-// Where a parameter lies in the block that `launch` takes; nothing where it is an argument of its own.
+// A parameter's place in the block that `launch` takes; empty where it is an argument of its own.
 std::string PlaceInBlock(const SizedProblem& problem, const TensorSpec& input, bool with_numbers) {
   const auto offset = problem.symbols.find(OffsetName(input.name));
   if (!input.is_param || !HasParamBlock(*problem.problem)) return "";
@@ -63,7 +63,7 @@ std::string Shapes(const ConversationContext& context) {
   return fmt::format("{}", fmt::join(lines, "\n"));
 }
 
-// The constants that a candidate has in scope.
+// The constants in a candidate's scope.
 std::string Constants(const ConversationContext& context) {
   const Symbols& symbols = context.problem->problem->sizes.at(context.problem->size);
   if (context.shapes.empty()) return SymbolList(symbols);
@@ -97,17 +97,17 @@ std::string Rules(const ConversationContext& context) {
   return Render(PromptOf(context, "rules"), values);
 }
 
-// An imported problem's own code says more than the graph made of it, of which a deep network has thousands
-// of lines.
+// Of an imported problem the module's source is shown too, and alone where the graph made of it is long: a
+// deep network has thousands of lines.
 std::string ReferenceText(const Problem& problem) {
   if (problem.source.empty()) return WithoutLastLineEnd(problem.reference);
   const std::string made =
-      "# It was made from this module, whose tensors have `_` for each `.` in their names:\n\n";
+      "# It was generated from this module; each `.` in its tensor names became `_`:\n\n";
   const bool is_long = problem.reference.size() > kMostReferenceBytes;
   return (is_long ? std::string() : problem.reference + "\n") + made + WithoutLastLineEnd(problem.source);
 }
 
-// The values that both kinds of turn need.
+// The values for both templates, first_turn and refine_turn.
 PromptValues CommonValues(const ConversationContext& context) {
   const Problem& problem = *context.problem->problem;
   return {{"name", problem.name},
@@ -146,8 +146,8 @@ std::string BestLine(const std::vector<TurnRecord>& turns) {
   return fmt::format("turn {} with {}", best->turn, RatioText(r.value, r.low, r.high));
 }
 
-// The user's message with its cache points: after the rules, which are the same in every turn and episode of
-// a problem, and after each attempt.
+// The user message with its cache points: after the rules, which are equal in all turns and episodes of a
+// problem, and after each attempt.
 Message UserMessage(const std::string& content, const std::string& rules,
                     const std::vector<std::string>& attempts) {
   Message message{"user", content};

@@ -1,10 +1,12 @@
 #pragma once
-// An episode so far -> the next request to the policy: the messages for language models and the same as plain
-// data for the others. The shape is Kevin's (arXiv 2507.11948, section 4.1): one system and one user message;
-// the worked example in the first turn only; later turns show every earlier kernel with the model's own
-// summary and its result, oldest first, without the reasoning; what does not fit is dropped from the oldest
-// on. What stays the same from turn to turn comes first, and Message::cache_points say how far. Pure
-// functions of their arguments; safe from any thread.
+// An episode so far -> the next request to the policy: messages for language models, and the same content as
+// plain data (Task) for the others. Pure; any thread.
+//
+// The form is that of Kevin (arXiv 2507.11948, section 4.1): one system and one user message. The worked
+// example appears in the first turn only. Later turns show every earlier kernel with the model's own summary
+// and its feedback, oldest first, without the reasoning. When the token budget is exceeded, the oldest
+// attempts are left out. Text that is equal in all turns comes first, and Message::cache_points mark its
+// ends.
 
 #include <string>
 #include <vector>
@@ -15,28 +17,28 @@
 
 namespace kevin {
 
-// What stays the same during an episode.
+// The constant part of an episode.
 struct ConversationContext {
   const SizedProblem* problem = nullptr;  // not owned; of a size set with several shapes: at one of them
   std::vector<WeightedShape> shapes;      // all shapes of such a set; else empty
-  std::string kind = "cpp";               // "cpp" or "cuda": kinds with prompts of their own
-  std::string machine;                    // one line: processor, cores, instruction sets; or the GPU's
+  std::string kind = "cpp";               // "cpp" or "cuda": the kinds with prompts of their own
+  std::string machine;                    // one line: processor, cores, instruction sets; or the GPU
   int threads = 1;
   bool tf32 = false;         // eager may use TF32, and so may the candidate
   std::string note;          // --note
   std::string start_source;  // --from
-  // Both messages together, as PromptTokens counts; the latest attempt is shown in any case.
+  // Of both messages, counted by PromptTokens. The latest attempt is shown even beyond it.
   int64_t prompt_token_budget = 8192;
 };
 
-// A rough count that needs no tokenizer: four characters are one token.
+// An estimate without a tokenizer: four bytes are one token.
 int64_t EstimateTokens(const std::string& text);
 
-// What counts against prompt_token_budget: at four characters a token, or as the server counted the prompts
-// of `turns`, when that is more.
+// The tokens of `messages`, from their bytes: at a quarter token a byte, or at the server's ratio for the
+// prompts of `turns` where that is larger.
 int64_t PromptTokens(const std::vector<Message>& messages, const std::vector<TurnRecord>& turns);
 
-// `turns`: the episode's turns so far in order, turn 0 (the kernel of --from) included if there is one.
+// `turns`: the episode's turns so far in order, with turn 0 (the kernel of --from) if there is one.
 std::vector<Message> BuildMessages(const ConversationContext& context, const std::vector<TurnRecord>& turns);
 Task BuildTask(const ConversationContext& context, const std::vector<TurnRecord>& turns);
 

@@ -10,7 +10,6 @@
 #include "agent/conversation.h"
 #include "agent/feedback.h"
 #include "agent/journal.h"
-#include "agent/judge.h"
 #include "agent/parse.h"
 #include "agent/records.h"
 #include "env/error.h"
@@ -27,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Interrupted {};
 
-// What was asked, completed by what the environment is.
+// Options that were left open, from the environment.
 EpisodeOptions CompletedBy(const EnvironmentFacts& facts, EpisodeOptions options) {
   if (options.workload.size.empty()) options.workload.size = facts.default_size;
   if (!facts.machine.empty()) options.machine = facts.machine;
@@ -58,6 +57,11 @@ EvaluateOptions EvaluateOptionsOf(const EpisodeOptions& options) {
   return evaluate;
 }
 
+std::optional<Ratio> SpeedupOf(const Evaluation& evaluation) {
+  const auto* measured = std::get_if<Measured>(&evaluation.outcome);
+  return measured ? std::optional(measured->speedup) : std::nullopt;
+}
+
 class Episode {
  public:
   Episode(const Problem& problem, Policy& policy, Environment& environment, Store& store,
@@ -82,7 +86,7 @@ class Episode {
         winner_ = ConfirmWinner(journal_.CorrectTurns(), [&](int turn) { return Confirm(turn); });
       Finish(budget_reached_.empty() ? EpisodeState::kDone : EpisodeState::kInterrupted, budget_reached_);
     } catch (const Interrupted&) {
-      Finish(EpisodeState::kInterrupted, "interrupted by the person");
+      Finish(EpisodeState::kInterrupted, "interrupted by the user");
     } catch (const std::exception& error) {
       FinishAfter(error);
       if (!Cancelled()) throw;
@@ -94,7 +98,8 @@ class Episode {
   int LastTurn(int first) const { return options_.finish ? options_.turns : first + options_.turns - 1; }
 
   void TakeTurns() {
-    if (!options_.start_source.empty() && journal_.turns().empty()) JudgeStart();
+    if (!options_.start_source.empty() && journal_.turns().empty())
+      JudgeAndKeep(NewTurn(0), {options_.start_source, "", "", false}, Clock::now());
     judge_.set_start_source(options_.start_source);
     const int first = journal_.turns().empty() ? 1 : journal_.turns().back().turn + 1;
     for (int number = first; number <= LastTurn(first); ++number) {
@@ -140,8 +145,8 @@ class Episode {
     return turn;
   }
 
-  // Nobody knows exactly how long a prompt is but the server: while it says too long, fewer attempts are
-  // shown, from now on.
+  // Only the server knows a prompt's exact length. While it rejects the prompt as too long, fewer attempts
+  // are shown, in this turn and all later ones.
   Completion CompleteShortened(Request* request) {
     while (true) {
       try {
@@ -156,20 +161,14 @@ class Episode {
     }
   }
 
-  void JudgeStart() {
-    ParsedReply start;
-    start.source = options_.start_source;
-    JudgeAndKeep(NewTurn(0), start, Clock::now());
-  }
-
   void JudgeAndKeep(TurnRecord turn, const ParsedReply& reply, Clock::time_point start) {
     const int number = turn.turn;
     const Candidate candidate{context_.kind, reply.source.value_or("")};
     AnnouncePhasesOf(number);
-    const Ruling ruling = reply.source ? judge_.Decide(number, candidate) : Unreadable(reply.failure);
+    const Ruling ruling = reply.source ? judge_.Decide(number, candidate) : NoCandidate(reply.failure);
     StopIfCancelled();
     turn.evaluation = ToRecord(ruling.evaluation, candidate, problem_, number == 0 ? "start" : "turn");
-    turn.feedback = Tell(ruling.evaluation, candidate);
+    turn.feedback = FormatFeedback(ruling.evaluation, candidate);
     turn.reward = turn.evaluation.score;
     journal_.WriteSource(&turn);
     turn.seconds = SecondsSince(start);
@@ -182,7 +181,7 @@ class Episode {
     if (hooks_.on_turn) hooks_.on_turn(journal_.turn(number), journal_.episode());
   }
 
-  // --until: the latest turn leads, promises enough, and keeps the promise when it is measured again.
+  // --until: the latest turn is the fastest, its low end reaches the goal, and so does its confirmation's.
   bool ReachedGoal() {
     const TurnRecord& latest = journal_.turns().back();
     if (!options_.until || journal_.Leader() != &latest) return false;
@@ -204,9 +203,8 @@ class Episode {
     judge_.set_start_source(options_.start_source);
     StopIfCancelled();
     journal_.AppendEvaluation(number, ToRecord(evaluation, candidate, problem_, "confirm"),
-                              Tell(evaluation, candidate));
-    const auto* measured = std::get_if<Measured>(&evaluation.outcome);
-    return measured ? std::optional(measured->speedup) : std::nullopt;
+                              FormatFeedback(evaluation, candidate));
+    return SpeedupOf(evaluation);
   }
 
   // The next confirmation of this turn that was stored before the episode was broken off.
@@ -215,9 +213,7 @@ class Episode {
     if (stored.empty()) return std::nullopt;
     const EvaluationRecord made = stored.front();
     stored.pop_front();
-    const Evaluation evaluation = FromRecord(made);
-    const auto* measured = std::get_if<Measured>(&evaluation.outcome);
-    return measured ? std::optional(measured->speedup) : std::optional<Ratio>();
+    return SpeedupOf(FromRecord(made));
   }
 
   // --- Beginning and end ---
@@ -225,11 +221,11 @@ class Episode {
   void Begin(Store& store) {
     RequirePolicyFor(problem_, policy_, options_, context_.kind);
     if (options_.sampling.n != 1)
-      throw Error(ExitCode::kBadRequest, "an episode follows one answer a turn", "sample with n = 1");
+      throw Error(ExitCode::kBadRequest, "an episode takes one reply per turn", "sample with n = 1");
     if (options_.continue_episode.empty()) {
       journal_.Begin(NewEpisode(), ToRecord(problem_));
     } else {
-      CheckSameQuestion(store.FindEpisode(options_.continue_episode));
+      RequireSameTask(store.FindEpisode(options_.continue_episode));
       Resume(store);
     }
     if (hooks_.on_begin) hooks_.on_begin(journal_.episode());
@@ -269,12 +265,12 @@ class Episode {
     return record;
   }
 
-  void CheckSameQuestion(const EpisodeRecord& earlier) const {
+  void RequireSameTask(const EpisodeRecord& earlier) const {
     std::string difference;
     if (earlier.problem_hash != problem_.content_hash) {
       difference = fmt::format("{} has changed since", problem_.id);
     } else if (earlier.workload.precision != PrecisionName(PrecisionOf(problem_))) {
-      difference = fmt::format("it was about {}", earlier.workload.precision);
+      difference = fmt::format("its precision is {}", earlier.workload.precision);
     } else if (DeviceModel(earlier.device) != DeviceModel(environment_.Facts().device)) {
       difference = fmt::format("it was measured on \"{}\", this is \"{}\"", earlier.device,
                                environment_.Facts().device);
@@ -282,7 +278,7 @@ class Episode {
     if (difference.empty()) return;
     throw Error(
         ExitCode::kBadRequest,
-        fmt::format("episode {}: {}; its results would not compare", earlier.id, difference),
+        fmt::format("episode {}: {}; its results are not comparable", earlier.id, difference),
         fmt::format("start a new one from its best kernel: kevin run --problem {} --from FILE", problem_.id));
   }
 
@@ -290,7 +286,7 @@ class Episode {
     journal_.Finish(state, reason, winner_, SecondsSince(start_));
   }
 
-  // The first failure is the one to report, even when closing the episode meets it again.
+  // The first failure is reported, even when closing the episode fails too.
   void FinishAfter(const std::exception& error) {
     try {
       Finish(Cancelled() ? EpisodeState::kInterrupted : EpisodeState::kFailed, error.what());
@@ -299,7 +295,7 @@ class Episode {
     }
   }
 
-  // --- Small things ---
+  // --- Helpers ---
 
   TurnRecord NewTurn(int number) const {
     TurnRecord turn;
@@ -309,7 +305,7 @@ class Episode {
     return turn;
   }
 
-  Ruling Unreadable(const std::string& failure) const {
+  Ruling NoCandidate(const std::string& failure) const {
     Ruling ruling;
     ruling.evaluation.outcome = ParseFailed{failure};
     ruling.evaluation.workload = options_.workload;
@@ -319,7 +315,7 @@ class Episode {
     return ruling;
   }
 
-  std::string Tell(const Evaluation& evaluation, const Candidate& candidate) const {
+  std::string FormatFeedback(const Evaluation& evaluation, const Candidate& candidate) const {
     return Feedback(evaluation, {candidate.source, &sized_, context_.threads, context_.kind});
   }
 
@@ -332,7 +328,7 @@ class Episode {
   void StopIfCancelled() const {
     if (Cancelled()) throw Interrupted{};
   }
-  // Between two pieces of work; what is in hand is finished when the person only wants no more of it.
+  // Called between two steps: `drain` lets the step in progress finish.
   void StopIfAsked() const {
     StopIfCancelled();
     if (options_.drain != nullptr && *options_.drain) throw Interrupted{};
@@ -356,7 +352,7 @@ class Episode {
   Judge judge_;
   const Clock::time_point start_ = Clock::now();
   std::optional<Winner> winner_;
-  std::string budget_reached_;  // why no more turns were asked for; empty: they were
+  std::string budget_reached_;  // the policy's reason; empty: it was not reached
   std::map<int, std::deque<EvaluationRecord>> confirmations_;  // by turn, oldest first
 };
 

@@ -1,6 +1,6 @@
 #include "agent/events.h"
 
-#include "agent/kernels.h"
+#include "agent/gpu_feedback.h"
 #include "agent/shape_records.h"
 
 namespace kevin {

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string_view>
 
-#include "agent/compile_errors.h"
 #include "agent/gpu_feedback.h"
 #include "agent/shape_records.h"
 #include "agent/text.h"
@@ -16,7 +15,7 @@ namespace kevin {
 namespace {
 
 constexpr size_t kMaxFeedbackLogBytes = 1500;
-constexpr double kNearFloor = 1.25;  // times the floor; closer than this only details are left
+constexpr double kNearFloor = 1.25;  // times the smallest possible time; below it only details remain
 
 std::string Fenced(std::string_view text) {
   return fmt::format("```\n{}{}```", text, text.ends_with("\n") ? "" : "\n");
@@ -31,7 +30,7 @@ const char* VerdictWords(Verdict verdict) {
     case Verdict::kSame:
       return "as fast as the reference";
     case Verdict::kAmbiguous:
-      return "too close to the reference to tell";
+      return "too close to the reference to decide";
   }
   return "";
 }
@@ -42,7 +41,7 @@ std::string Rates(const Measured& m, const FeedbackContext& context) {
                   m.candidate_us, m.reference_us, m.gb_per_s, m.gflop_per_s);
   if (m.floor_us > 0) {
     text += fmt::format(
-        "; no correct kernel on this machine can take less than {:.4g} us, this one takes {:.3g} times that",
+        "; the smallest possible time on this machine is {:.4g} us, and this kernel takes {:.3g} times that",
         m.floor_us, m.candidate_us / m.floor_us);
   }
   text += ".";
@@ -50,9 +49,9 @@ std::string Rates(const Measured& m, const FeedbackContext& context) {
   const double intensity = context.problem->flops / context.problem->bytes;
   switch (RooflineBound(*context.problem)) {
     case Bound::kMemory:
-      return text + fmt::format(" At {:.2g} flop per byte the operation is bound by memory.", intensity);
+      return text + fmt::format(" At {:.2g} flop per byte the operation is memory-bound.", intensity);
     case Bound::kCompute:
-      return text + fmt::format(" At {:.3g} flop per byte the operation is bound by arithmetic.", intensity);
+      return text + fmt::format(" At {:.3g} flop per byte the operation is compute-bound.", intensity);
     case Bound::kUnclear:
       return text +
              fmt::format(" At {:.2g} flop per byte either memory or arithmetic may be the limit.", intensity);
@@ -62,8 +61,8 @@ std::string Rates(const Measured& m, const FeedbackContext& context) {
 
 std::string Advice(const Measured& m, const FeedbackContext& context) {
   if (m.floor_us > 0 && m.candidate_us <= kNearFloor * m.floor_us) {
-    return "It is close to the floor; only details are left, such as alignment and the cost of starting "
-           "threads.";
+    return "It is close to the smallest possible time. What remains are details such as alignment and the "
+           "cost of starting threads.";
   }
   const Bound bound = context.problem ? RooflineBound(*context.problem) : Bound::kUnclear;
   std::string text = "It can still be made faster. ";
@@ -75,31 +74,28 @@ std::string Advice(const Measured& m, const FeedbackContext& context) {
   switch (bound) {
     case Bound::kMemory:
       return text +
-             "Move fewer bytes: one pass over the data, every value read and written once, unit stride, "
-             "results "
-             "that are not read again written past the cache.";
+             "Move fewer bytes: make one pass over the data, read and write every value once, use unit stride, "
+             "and write results that are not read again with non-temporal stores.";
     case Bound::kCompute:
       return text +
-             "Do more arithmetic per load: tiles that fit the caches, a block of accumulators in registers, "
-             "fused "
-             "multiply-add, packed operands.";
+             "Do more arithmetic per load: use tiles that fit the caches, a block of accumulators in "
+             "registers, fused multiply-add, and packed operands.";
     case Bound::kUnclear:
       return text +
-             "Reuse what is in registers and cache before loading more, and keep several independent chains "
-             "of "
-             "arithmetic going.";
+             "Reuse values in registers and cache before loading more, and keep several independent chains of "
+             "arithmetic in flight.";
   }
   return text;
 }
 
-// What its times say and what to try.
+// Its rates and what to try next.
 std::string Remarks(const Measured& m, const Evaluation& evaluation, const FeedbackContext& context) {
   if (!IsForGpu(context.kind)) return Rates(m, context) + "\n" + Advice(m, context);
   const std::string notes = KernelNotes(evaluation);
   return GpuRates(m, evaluation) + (notes.empty() ? "" : "\n" + notes) + "\n" + GpuAdvice(m, evaluation);
 }
 
-// Of a size set with several shapes: all of them, then what the one that gains least shows.
+// Of a size set with several shapes: all of them, then the remarks on the one with the smallest speed-up.
 std::string ShapeRemarks(const Evaluation& evaluation, const FeedbackContext& context) {
   std::string text;
   for (const ShapeResult& shape : evaluation.shapes) text += fmt::format("- {}\n", ShapeLine(shape));
@@ -111,19 +107,19 @@ std::string ShapeRemarks(const Evaluation& evaluation, const FeedbackContext& co
   std::optional<SizedProblem> sized;
   if (context.problem)
     context_there.problem = &sized.emplace(AtSize(*context.problem->problem, weakest.size));
-  return fmt::format("{}It gains least at {}. There: {}", text, weakest.size,
+  return fmt::format("{}The speed-up is smallest at {}:\n{}", text, weakest.size,
                      Remarks(std::get<Measured>(weakest.outcome), there, context_there));
 }
 
 std::string Describe(const Measured& m, const Evaluation& evaluation, const FeedbackContext& context) {
   const bool has_shapes = !evaluation.shapes.empty();
   std::string text =
-      fmt::format("The kernel is right{}. Its speed-up{} is {}: {}.", has_shapes ? " at all shapes" : "",
-                  has_shapes ? ", the weighted geometric mean of theirs," : "",
+      fmt::format("The kernel is correct{}. Its speed-up{} is {}: {}.", has_shapes ? " at all shapes" : "",
+                  has_shapes ? ", the weighted geometric mean over the shapes," : "",
                   RatioText(m.speedup.value, m.speedup.low, m.speedup.high), VerdictWords(m.verdict));
   if (m.against_start) {
     const Ratio& ratio = *m.against_start;
-    text += fmt::format(" Against the kernel you started from it is {}.",
+    text += fmt::format(" Its speed-up over the start kernel is {}.",
                         RatioText(ratio.value, ratio.low, ratio.high));
   }
   return text + "\n" + (has_shapes ? ShapeRemarks(evaluation, context) : Remarks(m, evaluation, context));
@@ -131,8 +127,8 @@ std::string Describe(const Measured& m, const Evaluation& evaluation, const Feed
 
 std::string Describe(const ParseFailed& o, const Evaluation&, const FeedbackContext& context) {
   return fmt::format(
-      "The answer could not be used: {}. Send the complete file in one fenced block marked `{}`, and keep "
-      "the reply short enough to finish.",
+      "No kernel could be read from the reply: {}. Send the complete file in one fenced block marked `{}`, and "
+      "keep the reply within the length limit.",
       o.message, context.kind);
 }
 
@@ -143,7 +139,7 @@ std::string Describe(const CompileFailed& o, const Evaluation&, const FeedbackCo
 
 std::string Describe(const Refused& o, const Evaluation&, const FeedbackContext&) {
   return fmt::format(
-      "The kernel was refused: {}. It has to do all of its work inside each call, within the rules.",
+      "The kernel was refused: {}. It must do all of its work inside each call and follow the rules.",
       Trim(o.reason));
 }
 
@@ -163,27 +159,28 @@ std::string Describe(const Crashed& o, const Evaluation& evaluation, const Feedb
 
 std::string Describe(const TimedOut& o, const Evaluation&, const FeedbackContext& context) {
   return fmt::format(
-      "The kernel did not finish: {} took longer than {:g} s. Look for a loop that does not "
-      "end, a {}, or far too much work.",
+      "The kernel did not finish: {} took longer than {:g} s. Look for an endless loop, a {}, or far too much "
+      "work.",
       o.phase, o.limit_s,
-      IsForGpu(context.kind) ? "barrier that not all threads reach, a wait for a block that does not run yet"
-                             : "deadlock");
+      IsForGpu(context.kind)
+          ? "barrier that not all threads reach, a wait for a block that is not running yet"
+          : "deadlock");
 }
 
 std::string Describe(const Wrong& o, const Evaluation&, const FeedbackContext&) {
-  std::string text = fmt::format("The kernel runs but its result is wrong: {}.", TrimRight(o.message));
+  std::string text = fmt::format("The kernel runs but its result is incorrect: {}.", TrimRight(o.message));
   if (o.error_bound > 0) {
-    text += fmt::format(" That is {:.3g} times the error that is allowed.", o.max_error / o.error_bound);
+    text += fmt::format(" The error is {:.3g} times the allowed error.", o.max_error / o.error_bound);
   }
   return text;
 }
 
-// Of a failure at one of several shapes: where there was none.
-std::string RightElsewhere(const Evaluation& evaluation) {
+// Of a failure at one of several shapes: the shapes without one.
+std::string CorrectElsewhere(const Evaluation& evaluation) {
   std::string text;
   for (const ShapeResult& shape : evaluation.shapes) {
     if (!std::holds_alternative<Measured>(shape.outcome)) continue;
-    text += (text.empty() ? "It is right at " : ", ") + ShapeName(shape.size, shape.symbols);
+    text += (text.empty() ? "It is correct at " : ", ") + ShapeName(shape.size, shape.symbols);
   }
   return text.empty() ? "" : "\n" + text + ".";
 }
@@ -207,9 +204,9 @@ std::string Feedback(const Evaluation& evaluation, const FeedbackContext& contex
   if (std::holds_alternative<Crashed>(evaluation.outcome) && !Trim(evaluation.log).empty()) {
     text += "\n\nIt printed:\n\n" + Fenced(Clip(Trim(evaluation.log), kMaxFeedbackLogBytes));
   }
-  if (!std::holds_alternative<Measured>(evaluation.outcome)) text += RightElsewhere(evaluation);
+  if (!std::holds_alternative<Measured>(evaluation.outcome)) text += CorrectElsewhere(evaluation);
   if (!evaluation.cached_from.empty()) {
-    text += "\nThis very kernel was judged before; the verdict is the earlier one. Try something else.";
+    text += "\nAn identical kernel was judged before, and this is its stored verdict. Try something else.";
   }
   return text;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// What became of a candidate -> what the policy is told about it: enough to act on, nothing else.
-// Deterministic; safe from any thread.
+// The result of an evaluation as the text that the policy reads in its next prompt: enough to act on and
+// nothing else. gpu_feedback.h adds what is specific to GPUs. Deterministic; any thread.
 
 #include <string>
 
@@ -9,17 +9,19 @@
 namespace kevin {
 
 struct FeedbackContext {
-  std::string source;                     // what was judged; compiler errors quote its lines
-  const SizedProblem* problem = nullptr;  // not owned; null: no roofline remarks
+  std::string source;                     // the candidate; compiler errors quote its lines
+  const SizedProblem* problem = nullptr;  // not owned; null: no remark on what limits the operation
   int threads = 1;
-  std::string kind = "cpp";  // of the candidate; for a GPU's kinds the device's ceilings and kernels are told
+  std::string kind =
+      "cpp";  // of the candidate; GPU kinds get the device's peaks and their kernels' resources
 };
 
-// Markdown, no line end at the end. Shows at most three compiler errors, each with its line of the source.
+// Markdown without a line end at the end.
 std::string Feedback(const Evaluation& evaluation, const FeedbackContext& context);
 
-// What limits the operation by its usual counts: flops over bytes against the balance of CPUs and GPUs of the
-// last decade (5 to 20 flop per byte of main memory traffic in fp32). In between it is kUnclear.
+// What limits the operation, by flops over bytes of its usual counts. The thresholds bracket the balance of
+// CPUs and GPUs of the last decade, 5 to 20 flop per byte of main memory traffic in fp32; between them the
+// answer is kUnclear.
 enum class Bound { kMemory, kCompute, kUnclear };
 inline constexpr double kMemoryBoundBelow = 4.0;  // flop per byte
 inline constexpr double kComputeBoundAbove = 30.0;

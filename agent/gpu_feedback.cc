@@ -5,16 +5,16 @@
 #include <algorithm>
 #include <vector>
 
-#include "agent/kernels.h"
+#include "agent/json.h"
 #include "agent/text.h"
 
 namespace kevin {
 namespace {
 
-constexpr double kNearCeiling = 0.9;    // of a peak; above it only details are left
-constexpr double kFarFromBoth = 0.35;   // below it in both, neither bandwidth nor arithmetic is what limits
-constexpr double kNearGpuFloor = 1.15;  // times the floor
-constexpr double kFewWarps = 0.3;       // occupancy below which latency may show
+constexpr double kNearCeiling = 0.9;    // share of a peak; above it only details remain
+constexpr double kFarFromBoth = 0.35;   // shares below it: latency limits, not bandwidth or arithmetic
+constexpr double kNearGpuFloor = 1.15;  // times the smallest possible time
+constexpr double kFewWarps = 0.3;       // occupancy below which latency may not be hidden
 
 // 100 %, 62 %, 0.4 %
 std::string Percent(double share) { return fmt::format("{:.2g} %", 100 * share); }
@@ -27,6 +27,26 @@ std::string Flops(double gflop_per_s) {
 bool Spills(const KernelReport& kernel) { return kernel.spill_store_bytes + kernel.spill_load_bytes > 0; }
 
 bool IsSame(const KernelReport& a, const KernelReport& b) { return KernelLine(a) == KernelLine(b); }
+
+std::string Bytes(int64_t bytes) {
+  return bytes >= 1024 ? fmt::format("{:.3g} KB", static_cast<double>(bytes) / 1024)
+                       : fmt::format("{} B", bytes);
+}
+
+KernelReport KernelFromJson(const Json& json) {
+  KernelReport kernel;
+  kernel.name = json.value("name", "");
+  kernel.grid = json.value("grid", "");
+  kernel.block = json.value("block", "");
+  kernel.registers = json.value("registers", 0);
+  kernel.static_shared_bytes = json.value("static_shared_bytes", int64_t{0});
+  kernel.dynamic_shared_bytes = json.value("dynamic_shared_bytes", int64_t{0});
+  kernel.spill_store_bytes = json.value("spill_store_bytes", int64_t{0});
+  kernel.spill_load_bytes = json.value("spill_load_bytes", int64_t{0});
+  kernel.occupancy = json.value("occupancy", 0.0);
+  kernel.limited_by = json.value("limited_by", "");
+  return kernel;
+}
 
 }  // namespace
 
@@ -50,11 +70,11 @@ std::string GpuRates(const Measured& m, const Evaluation& e) {
   if (roofline.arithmetic > 0)
     text += fmt::format(" ({} of {})", Percent(roofline.arithmetic), Flops(e.peak_gflop_per_s));
   if (roofline.nearer != Ceiling::kUnknown) {
-    text += roofline.nearer == Ceiling::kMemory ? "; it is nearer the memory ceiling"
-                                                : "; it is nearer the arithmetic ceiling";
+    text += roofline.nearer == Ceiling::kMemory ? "; memory bandwidth is the nearer limit"
+                                                : "; arithmetic throughput is the nearer limit";
   }
   if (m.floor_us > 0) {
-    text += fmt::format("; no correct kernel can take less than {:.4g} us, this one takes {:.3g} times that",
+    text += fmt::format("; the smallest possible time is {:.4g} us, and this kernel takes {:.3g} times that",
                         m.floor_us, m.candidate_us / m.floor_us);
   }
   return text + ".";
@@ -64,8 +84,8 @@ std::string GpuAdvice(const Measured& m, const Evaluation& e) {
   const Roofline roofline = RooflineOf(m, e);
   const double share = std::max(roofline.memory, roofline.arithmetic);
   if (share >= kNearCeiling || (m.floor_us > 0 && m.candidate_us <= kNearGpuFloor * m.floor_us)) {
-    return "It is close to what this GPU can do; only details are left, such as the size of the grid, the "
-           "last partial wave of blocks and cache hints on loads and stores.";
+    return "It is close to the limit of this GPU. What remains are details such as the grid size, the last "
+           "partial wave of blocks, and cache hints on loads and stores.";
   }
   std::string text = "It can still be made faster. ";
   const bool few_warps = std::any_of(e.kernels.begin(), e.kernels.end(), [](const KernelReport& kernel) {
@@ -74,25 +94,26 @@ std::string GpuAdvice(const Measured& m, const Evaluation& e) {
   if (m.verdict == Verdict::kSlow) {
     text +=
         "First make sure that there are enough blocks for all multiprocessors and that neighbouring "
-        "threads touch neighbouring addresses. ";
+        "threads access neighbouring addresses. ";
   }
   if (roofline.nearer == Ceiling::kUnknown) {
-    return text + "Fewer launches, fewer bytes moved, more independent loads in flight in each thread.";
+    return text +
+           "Use fewer launches, move fewer bytes, and keep more independent loads in flight in each thread.";
   }
   if (share < kFarFromBoth) {
     text +=
-        "Neither ceiling is near, so waiting is what it does most: fewer launches, more independent loads "
-        "in flight in each thread, fewer barriers";
+        "Neither limit is near, so the kernel mostly waits: use fewer launches, more independent loads in "
+        "flight in each thread, fewer barriers";
     return text + (few_warps ? ", more warps on each multiprocessor." : ".");
   }
   if (roofline.nearer == Ceiling::kMemory) {
     return text +
-           "Move fewer bytes and move them better: every value read and written once, 16 bytes a "
-           "thread and load, several loads in flight before the first is used, passes fused.";
+           "Move fewer bytes, more efficiently: read and write every value once, load 16 bytes per thread at "
+           "a time, start several loads before the first value is used, and fuse passes.";
   }
   return text +
-         "Do more arithmetic per byte loaded: larger tiles in shared memory and registers, loads of "
-         "the next tile while this one is computed, tensor cores where the precision allows them.";
+         "Do more arithmetic per byte loaded: use larger tiles in shared memory and registers, load the next "
+         "tile while computing this one, and use tensor cores where the precision allows it.";
 }
 
 std::string KernelNotes(const Evaluation& e) {
@@ -109,11 +130,60 @@ std::string KernelNotes(const Evaluation& e) {
     text += fmt::format("- ({} more kernels)\n", distinct.size() - kMaxKernelsShown);
   if (std::any_of(distinct.begin(), distinct.end(), Spills)) {
     text +=
-        "Spilled registers travel through local memory: keep fewer values alive at once (smaller tiles, "
+        "Register spills go through local memory: keep fewer values alive at once (smaller tiles, "
         "less unrolling), or allow more registers with __launch_bounds__ and smaller blocks.\n";
   }
-  if (!Trim(e.profile).empty()) text += fmt::format("The profiler says: {}\n", Trim(e.profile));
+  if (!Trim(e.profile).empty()) text += fmt::format("Profiler: {}\n", Trim(e.profile));
   return std::string(TrimRight(text));
+}
+
+Json KernelsJson(const std::vector<KernelReport>& kernels) {
+  Json list = Json::array();
+  for (const KernelReport& kernel : kernels) {
+    list.push_back({{"name", kernel.name},
+                    {"grid", kernel.grid},
+                    {"block", kernel.block},
+                    {"registers", kernel.registers},
+                    {"static_shared_bytes", kernel.static_shared_bytes},
+                    {"dynamic_shared_bytes", kernel.dynamic_shared_bytes},
+                    {"spill_store_bytes", kernel.spill_store_bytes},
+                    {"spill_load_bytes", kernel.spill_load_bytes},
+                    {"occupancy", kernel.occupancy},
+                    {"limited_by", kernel.limited_by}});
+  }
+  return list;
+}
+
+std::string KernelsText(const std::vector<KernelReport>& kernels) {
+  if (kernels.empty()) return "";
+  return KernelsJson(kernels).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::vector<KernelReport> KernelsFromText(const std::string& text) {
+  std::vector<KernelReport> kernels;
+  try {
+    for (const Json& kernel : Json::parse(text.empty() ? "[]" : text))
+      kernels.push_back(KernelFromJson(kernel));
+  } catch (const Json::exception&) {
+    kernels.clear();
+  }
+  return kernels;
+}
+
+std::string KernelLine(const KernelReport& kernel) {
+  std::string line =
+      fmt::format("{} <<<{}, {}>>>: {} registers", kernel.name, kernel.grid, kernel.block, kernel.registers);
+  if (kernel.spill_store_bytes + kernel.spill_load_bytes > 0) {
+    line += fmt::format(", spills {} of stores and {} of loads per thread", Bytes(kernel.spill_store_bytes),
+                        Bytes(kernel.spill_load_bytes));
+  }
+  const int64_t shared = kernel.static_shared_bytes + kernel.dynamic_shared_bytes;
+  if (shared > 0) line += fmt::format(", {} shared memory", Bytes(shared));
+  if (kernel.occupancy > 0) {
+    line += fmt::format(", occupancy {:.0f} %", 100 * kernel.occupancy);
+    if (!kernel.limited_by.empty()) line += fmt::format(" (limited by {})", kernel.limited_by);
+  }
+  return line;
 }
 
 }  // namespace kevin

@@ -1,9 +1,11 @@
 #pragma once
-// What a policy is told about a GPU candidate beyond its outcome: how near it came to the device's two
-// ceilings (the roofline, by the device's own measured peaks), what its kernels are made of, and what to do
-// next. Pure.
+// Feedback about a GPU candidate beyond its outcome: its distance from the device's measured peaks (the
+// roofline), the resources of its kernels, and the next thing to try. Also KernelReport (one launch of a
+// candidate) as JSON, as the store keeps it, and as a line. Pure; any thread.
 
+#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "env/environment.h"
 
@@ -11,22 +13,33 @@ namespace kevin {
 
 enum class Ceiling { kMemory, kArithmetic, kUnknown };
 
-// The shares of the device's peaks that the usual counts of bytes and flops come to; 0 where unknown.
+// Achieved bandwidth and arithmetic as shares of the device's peaks; 0 where the peak is unknown.
 struct Roofline {
   double memory = 0, arithmetic = 0;
-  Ceiling nearer = Ceiling::kUnknown;  // kUnknown when no share is known
+  Ceiling nearer = Ceiling::kUnknown;  // the larger share; kUnknown when both are 0
 };
 Roofline RooflineOf(const Measured& measured, const Evaluation& evaluation);
 
-// One line: time, rates, shares of the peaks, distance from the floor.
+// One line: time, rates, shares of the peaks, distance from the smallest possible time.
 std::string GpuRates(const Measured& measured, const Evaluation& evaluation);
 
 // One line: the next thing to try.
 std::string GpuAdvice(const Measured& measured, const Evaluation& evaluation);
 
-// Lines about the kernels, at most kMaxKernelsShown of them, spills with what to do, and the profile's
-// sentences. Empty when nothing is known; else ends without a line end.
+// One line per distinct kernel, at most kMaxKernelsShown; then advice on register spills and the profiler's
+// findings, if there are any. No line end at the end; empty when nothing is known.
 inline constexpr size_t kMaxKernelsShown = 4;
 std::string KernelNotes(const Evaluation& evaluation);
+
+// "relu<4> <<<132 x 1 x 1, 256 x 1 x 1>>>: 40 registers, 16 KB shared memory, occupancy 50 % (limited by
+// registers)", with the bytes spilled, if any. No line end.
+std::string KernelLine(const KernelReport& kernel);
+
+// A list of objects with KernelReport's fields; `occupancy` is a share from 0 to 1.
+nlohmann::ordered_json KernelsJson(const std::vector<KernelReport>& kernels);
+
+// KernelsJson as text for the store; empty for no kernels. Text that cannot be parsed gives no kernels.
+std::string KernelsText(const std::vector<KernelReport>& kernels);
+std::vector<KernelReport> KernelsFromText(const std::string& text);
 
 }  // namespace kevin

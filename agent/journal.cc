@@ -1,26 +1,40 @@
 #include "agent/journal.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <set>
 
 #include "agent/records.h"
 #include "env/error.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
+namespace fs = std::filesystem;
 namespace {
 
-bool IsRight(const TurnRecord& turn) {
+bool IsCorrect(const TurnRecord& turn) {
   return turn.evaluation.correct && turn.evaluation.speedup.has_value();
 }
 
 // The verdict changes, the candidate stays.
-void Overrule(EvaluationRecord* verdict, const EvaluationRecord& now) {
+void ReplaceVerdict(EvaluationRecord* verdict, const EvaluationRecord& now) {
   verdict->outcome = now.outcome;
   verdict->reason = now.reason;
   verdict->correct = now.correct;
   verdict->speedup = now.speedup;
   verdict->score = now.score;
+}
+
+void SortBestFirst(std::vector<CorrectTurn>* turns) {
+  std::stable_sort(turns->begin(), turns->end(),
+                   [](const CorrectTurn& a, const CorrectTurn& b) { return a.speedup > b.speedup; });
+  std::set<std::string> seen;
+  std::erase_if(*turns, [&](const CorrectTurn& c) { return !seen.insert(c.candidate_hash).second; });
 }
 
 }  // namespace
@@ -66,7 +80,7 @@ void Journal::WriteSource(TurnRecord* turn) const {
 void Journal::Append(TurnRecord turn, const std::vector<std::string>& supersedes,
                      const EvaluationRecord* audit) {
   turn.evaluation.id = store_.AppendTurn(episode_.id, turn, supersedes, audit);
-  MarkWrong(supersedes, turn.evaluation);
+  Overrule(supersedes, turn.evaluation);
   turns_.push_back(std::move(turn));
   WriteLeader();
 }
@@ -79,18 +93,18 @@ void Journal::AppendEvaluation(int number, const EvaluationRecord& evaluation, c
   }
   store_.AppendEvaluation(episode_.id, number, evaluation, contradicted);
   if (contradicted.empty()) return;
-  MarkWrong(contradicted, evaluation);
+  Overrule(contradicted, evaluation);
   turn.feedback = feedback;
   WriteLeader();
 }
 
-void Journal::MarkWrong(const std::vector<std::string>& evaluations, const EvaluationRecord& now) {
+void Journal::Overrule(const std::vector<std::string>& evaluations, const EvaluationRecord& now) {
   const auto named = [&](const std::string& id) {
     return !id.empty() && std::find(evaluations.begin(), evaluations.end(), id) != evaluations.end();
   };
   for (TurnRecord& turn : turns_) {
     EvaluationRecord& verdict = turn.evaluation;
-    if (named(verdict.id) || named(verdict.cached_from)) Overrule(&verdict, now);
+    if (named(verdict.id) || named(verdict.cached_from)) ReplaceVerdict(&verdict, now);
   }
 }
 
@@ -115,7 +129,7 @@ void Journal::SetSeconds(int number, double seconds, double overhead_s) {
 std::vector<CorrectTurn> Journal::CorrectTurns() const {
   std::vector<CorrectTurn> correct;
   for (const TurnRecord& turn : turns_) {
-    if (!IsRight(turn)) continue;
+    if (!IsCorrect(turn)) continue;
     correct.push_back({turn.turn, turn.evaluation.candidate_hash, turn.evaluation.speedup->value});
   }
   return correct;
@@ -124,14 +138,14 @@ std::vector<CorrectTurn> Journal::CorrectTurns() const {
 const TurnRecord* Journal::Leader() const {
   const TurnRecord* leader = nullptr;
   for (const TurnRecord& turn : turns_) {
-    if (!IsRight(turn)) continue;
+    if (!IsCorrect(turn)) continue;
     if (leader == nullptr || turn.evaluation.speedup->value > leader->evaluation.speedup->value)
       leader = &turn;
   }
   return leader;
 }
 
-// There from the first right kernel on, so that a killed episode leaves one behind; gone when none is right.
+// The best file exists from the first correct kernel on, so that a killed episode leaves one.
 void Journal::WriteLeader() {
   const TurnRecord* leader = Leader();
   const std::optional<int> number = leader ? std::optional(leader->turn) : std::nullopt;
@@ -162,6 +176,73 @@ void Journal::Finish(EpisodeState state, const std::string& reason, const std::o
     end.best_path = best_path_;
   }
   store_.FinishEpisode(episode_.id, end);
+}
+
+std::optional<Winner> ConfirmWinner(std::vector<CorrectTurn> turns, const ConfirmTurn& confirm) {
+  SortBestFirst(&turns);
+  std::optional<Winner> best;
+  std::set<int> dropped;
+  int confirmed = 0;
+  for (const CorrectTurn& turn : turns) {
+    if (best && (confirmed == kMaxConfirmed || turn.speedup <= best->speedup.value)) break;
+    const auto ratio = confirm(turn.turn);
+    if (!ratio) {
+      dropped.insert(turn.turn);
+      continue;
+    }
+    ++confirmed;
+    if (!best || ratio->value > best->speedup.value) best = Winner{turn.turn, *ratio};
+  }
+  if (confirmed <= 1) return best;
+  if (const auto again = confirm(best->turn)) return Winner{best->turn, *again};
+  dropped.insert(best->turn);
+  std::erase_if(turns, [&](const CorrectTurn& c) { return dropped.count(c.turn) > 0; });
+  return ConfirmWinner(std::move(turns), confirm);
+}
+
+EpisodeOutput::EpisodeOutput(fs::path folder) : folder_(std::move(folder)) {
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (!error && ::access(folder_.c_str(), W_OK | X_OK) != 0) error.assign(errno, std::generic_category());
+  if (error) {
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("{}: cannot write kernels into it: {}", folder_.string(), error.message()),
+                "choose another folder with --out DIR");
+  }
+}
+
+std::string EpisodeOutput::WriteTurn(int turn, const std::string& kind, const std::string& source) const {
+  return Write(fmt::format("{}.{}", turn, FileEnding(kind)), source);
+}
+
+std::string EpisodeOutput::WriteBest(const std::string& kind, const std::string& source) const {
+  return Write("best." + FileEnding(kind), source);
+}
+
+void EpisodeOutput::Remove(const std::string& path) const {
+  std::error_code ignored;
+  fs::remove(path, ignored);
+}
+
+std::string EpisodeOutput::Write(const std::string& name, const std::string& source) const {
+  const fs::path path = folder_ / episode_ / name;
+  const fs::path partial = path.string() + ".partial";
+  std::error_code error;
+  fs::create_directories(path.parent_path(), error);
+  errno = 0;
+  std::ofstream file(partial, std::ios::binary | std::ios::trunc);
+  file.write(source.data(), static_cast<std::streamsize>(source.size()));
+  file.close();
+  if (!file) {
+    const std::string reason = error ? error.message() : std::strerror(errno);
+    fs::remove(partial, error);
+    throw Error(ExitCode::kBroken, fmt::format("{}: cannot write: {}", path.string(), reason),
+                "free space or choose another folder with --out DIR; completed turns are in the database");
+  }
+  fs::rename(partial, path, error);
+  if (error)
+    throw Error(ExitCode::kBroken, fmt::format("{}: cannot write: {}", path.string(), error.message()));
+  return path.string();
 }
 
 }  // namespace kevin

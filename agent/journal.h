@@ -1,21 +1,69 @@
 #pragma once
-// An episode's memory: the turns so far, kept at once in the store, in the output files and here. Knows which
-// turn leads and which earlier verdicts no longer hold. Used by one thread.
+// An episode's turns, kept in three places at once: the store, the output files and memory. Also: which turn
+// is the fastest so far, which earlier verdicts are overruled, and how the winner is confirmed.
 
+#include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "agent/output.h"
-#include "agent/winner.h"
+#include "env/environment.h"
 #include "policies/policy.h"
 #include "trajectories/store.h"
 
 namespace kevin {
 
-// An episode's turns with today's verdicts: where a later evaluation overrides a turn's own, it stands there.
+// The files of an episode: FOLDER/EPISODE/TURN.cpp for every source and best.cpp for the best so far (.cu and
+// .ptx for those kinds). A file is written completely or not at all.
+class EpisodeOutput {
+ public:
+  // Creates `folder` if needed. Throws Error(kBadRequest) when it is not writable.
+  explicit EpisodeOutput(std::filesystem::path folder);
+
+  void set_episode(const std::string& episode) { episode_ = episode; }
+
+  // Both return the path written. Throw Error(kBroken), for example when the disk is full.
+  std::string WriteTurn(int turn, const std::string& kind, const std::string& source) const;
+  std::string WriteBest(const std::string& kind, const std::string& source) const;
+
+  // A missing file is no error.
+  void Remove(const std::string& path) const;
+
+ private:
+  std::string Write(const std::string& name, const std::string& source) const;
+
+  std::filesystem::path folder_;
+  std::string episode_;
+};
+
+struct CorrectTurn {
+  int turn = 0;
+  std::string candidate_hash;  // of equal candidates only the first is considered
+  double speedup = 0;          // measured in the turn; used to choose, never reported
+};
+
+struct Winner {
+  int turn = 0;
+  Ratio speedup;  // from a confirmation that took no part in the choice
+};
+
+// Measures the turn's candidate again; nullopt when it is no longer correct.
+using ConfirmTurn = std::function<std::optional<Ratio>(int turn)>;
+
+inline constexpr int kMaxConfirmed = 3;
+
+// Chooses the winner of an episode. The largest of many noisy measurements is biased upwards (best of 8 equal
+// kernels: 1.02x to 1.03x at 2 % noise), so the fastest turn is measured again and only that counts. Where
+// the confirmation falls below the next turn's own measurement, that turn is confirmed too, up to
+// kMaxConfirmed; the best of several confirmed turns is measured once more, because the confirmations chose
+// it. nullopt: no turn was still correct. Pure but for `confirm`.
+std::optional<Winner> ConfirmWinner(std::vector<CorrectTurn> turns, const ConfirmTurn& confirm);
+
+// An episode's turns with current verdicts: a later evaluation that overrules a turn's own replaces it.
 std::vector<TurnRecord> CurrentTurns(Store& store, const std::string& episode);
 
+// Used by one thread.
 class Journal {
  public:
   // `store` must outlive this.
@@ -26,37 +74,37 @@ class Journal {
 
   const EpisodeRecord& episode() const { return episode_; }
   const std::vector<TurnRecord>& turns() const { return turns_; }
-  const TurnRecord& turn(int number) const;  // must be there
+  const TurnRecord& turn(int number) const;  // must exist
 
-  // Writes the source, if there is one, to its file; fills its source_path.
+  // Writes the turn's source to its file and fills in source_path; does nothing without a source.
   void WriteSource(TurnRecord* turn) const;
 
-  // Stores the turn, with `audit` (may be null) beside it, and makes it the latest. Its verdict supersedes
-  // the evaluations named.
+  // Stores the turn, with `audit` (may be null) beside it, as the latest one. Its verdict supersedes the
+  // evaluations named.
   void Append(TurnRecord turn, const std::vector<std::string>& supersedes, const EvaluationRecord* audit);
 
-  // A further evaluation of a turn's candidate. One that is not correct supersedes the turn's verdict, and
-  // the turn from then on tells `feedback`.
+  // A further evaluation of a turn's candidate. If it is not correct, it supersedes the turn's verdict and
+  // `feedback` replaces the turn's feedback.
   void AppendEvaluation(int number, const EvaluationRecord& evaluation, const std::string& feedback);
 
   // A request that a policy reports; TurnRecord::requests counts them.
   void KeepRequest(int turn, const RequestAttempt& attempt);
   int RequestsOf(int turn) const { return turn == request_turn_ ? requests_ : 0; }
 
-  // Seconds are known in full only when the turn is stored; for whoever watches.
+  // In memory only, for hooks: storing the turn takes part of these seconds.
   void SetSeconds(int number, double seconds, double overhead_s);
 
-  std::vector<CorrectTurn> CorrectTurns() const;  // the turns that are right
-  const TurnRecord* Leader() const;               // the fastest of them by its own measurement; null: none
+  std::vector<CorrectTurn> CorrectTurns() const;
+  const TurnRecord* Leader() const;  // the fastest correct turn by its own measurement; null: none
 
-  // The best file becomes the winner's kernel. Without a winner the leader's stays and no speed-up is
-  // claimed.
+  // With a winner the best file becomes its kernel. Without one the leader's kernel stays there and no
+  // speed-up is stored.
   void Finish(EpisodeState state, const std::string& reason, const std::optional<Winner>& winner,
               double seconds);
 
  private:
   TurnRecord& MutableTurn(int number);
-  void MarkWrong(const std::vector<std::string>& evaluations, const EvaluationRecord& now);
+  void Overrule(const std::vector<std::string>& evaluations, const EvaluationRecord& now);
   void WriteLeader();
 
   Store& store_;
@@ -65,8 +113,8 @@ class Journal {
   std::vector<TurnRecord> turns_;
   std::optional<int> in_best_file_;  // the turn whose kernel is in the best file
   std::string best_path_;
-  int request_turn_ = 0, requests_ = 0;  // how many of the turn that is under way
-  int open_attempt_ = 0;                 // the store's number of the latest
+  int request_turn_ = 0, requests_ = 0;  // requests of the turn in progress
+  int open_attempt_ = 0;                 // the store's number of the latest request
 };
 
 }  // namespace kevin

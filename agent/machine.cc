@@ -4,12 +4,15 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "env/process/machine.h"
+#include "env/process/spawn.h"
 
 namespace kevin {
+namespace fs = std::filesystem;
 namespace {
 
 std::string FirstLine(const std::string& path) {
@@ -28,6 +31,14 @@ std::vector<std::string> Caches() {
     caches.push_back(fmt::format("L{}{} {}", level, type == "Data" ? "d" : "", FirstLine(folder + "size")));
   }
   return caches;
+}
+
+std::string ShellWord(const std::string& word) {
+  constexpr const char* kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=+,@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
 }
 
 }  // namespace
@@ -56,6 +67,30 @@ std::string MachineJson(const MachineFacts& facts) {
       {"cpu", facts.cpu},       {"cores", facts.cores},         {"isa", facts.instruction_sets},
       {"caches", facts.caches}, {"memory_mb", facts.memory_mb}, {"kernel", facts.kernel}};
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+fs::path CacheDirectory() {
+  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && *xdg == '/')
+    return fs::path(xdg) / "kevin";
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/')
+    return fs::path(home) / ".cache/kevin";
+  return fs::temp_directory_path() / "kevin-cache";
+}
+
+std::string CommandLine() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::string line;
+  for (std::string word; std::getline(file, word, '\0');) line += (line.empty() ? "" : " ") + ShellWord(word);
+  return line;
+}
+
+EnvironmentOptions EnvironmentOptionsFor(int threads, const std::string& isolation) {
+  EnvironmentOptions options;
+  options.program_directory = ProgramDirectory();
+  options.cache_directory = CacheDirectory();
+  options.threads = threads;
+  options.reduced_isolation = isolation == "reduced";
+  return options;
 }
 
 }  // namespace kevin

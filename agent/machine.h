@@ -1,17 +1,20 @@
 #pragma once
-// What this machine is, as the prompt and the record tell it: env/process/machine.h and what /sys and sysconf add.
+// This process's surroundings: the machine for prompts and records, folders, and its own command line.
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
+
+#include "env/environment.h"
 
 namespace kevin {
 
 struct MachineFacts {
   std::string cpu;                  // "AMD EPYC 9354"
-  int cores = 1;                    // that this process may run on
-  std::string instruction_sets;     // those that matter to a kernel: "avx2 fma avx512f"
-  std::vector<std::string> caches;  // "L1d 32K", "L2 1024K", "L3 32768K"; empty: /sys does not say
+  int cores = 1;                    // usable by this process
+  std::string instruction_sets;     // relevant to kernels: "avx2 fma avx512f"
+  std::vector<std::string> caches;  // "L1d 32K", "L2 1024K", "L3 32768K"; empty: not in /sys
   int64_t memory_mb = 0;            // 0: unknown
   std::string kernel;               // "6.1.0-18-amd64"
 };
@@ -21,5 +24,11 @@ MachineFacts ReadMachine();
 // "AMD EPYC 9354, 2 cores, avx2 fma avx512f, L1d 32K, L2 1024K, L3 32768K, 8 GB memory"
 std::string MachineLine(const MachineFacts& facts);
 std::string MachineJson(const MachineFacts& facts);  // an object, for RunRecord::machine
+
+std::filesystem::path CacheDirectory();  // $XDG_CACHE_HOME/kevin, else ~/.cache/kevin; not created
+std::string CommandLine();               // of this process; words are quoted where a shell needs it
+
+// `threads` 0: all usable cores. `isolation`: "full" or "reduced".
+EnvironmentOptions EnvironmentOptionsFor(int threads, const std::string& isolation);
 
 }  // namespace kevin

@@ -1,12 +1,19 @@
 #include "agent/parse.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
 #include <vector>
 
 #include "agent/text.h"
 #include "env/problem/problem.h"
+#include "env/error.h"
 
 namespace kevin {
 namespace {
@@ -169,7 +176,7 @@ std::string Skeleton(std::string_view code) {
   return out;
 }
 
-bool LooksWhole(std::string_view code) {
+bool IsComplete(std::string_view code) {
   const std::string skeleton = Skeleton(code);
   std::string stack;
   for (const char c : skeleton) {
@@ -213,7 +220,7 @@ const Block* ChooseBlock(const std::vector<Block>& blocks, const std::string& ki
   const auto last = [&](const auto& fits) -> const Block* {
     const auto found = std::find_if(blocks.rbegin(), blocks.rend(), [&](const Block& block) {
       return !IsOtherLanguage(block.language, kind) && !Trim(block.code).empty() &&
-             (block.closed || LooksWhole(block.code)) && fits(block);
+             (block.closed || IsComplete(block.code)) && fits(block);
     });
     return found == blocks.rend() ? nullptr : &*found;
   };
@@ -237,7 +244,7 @@ bool IsBareFile(std::string_view text, const std::string& kind) {
       starts_with(std::array{"#", "extern", "//", "/*"}) ||
       (kind == "cuda" && starts_with(std::array{"__global__", "__device__", "template", "constexpr"})) ||
       (kind == "ptx" && code.starts_with(".version"));
-  return starts && MentionsLaunch(code) && LooksWhole(code);
+  return starts && MentionsLaunch(code) && IsComplete(code);
 }
 
 std::string WhyNoSource(std::string_view reply, std::string_view answer, const std::vector<Block>& blocks,
@@ -284,6 +291,25 @@ ParsedReply ParseReply(std::string_view reply, const std::string& kind) {
     parsed.failure = "the code block is larger than 512 KiB";
   }
   return parsed;
+}
+
+std::string ReadSourceFile(const std::filesystem::path& path) {
+  std::string reason, text;
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (std::filesystem::is_directory(path)) {
+    reason = "is a folder";
+  } else if (!file.is_open()) {
+    reason = std::strerror(errno);
+  } else {
+    text.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    if (Trim(text).empty()) reason = "is empty";
+    if (text.size() > kMaxSourceBytes) reason = "is larger than 512 KiB";
+  }
+  if (reason.empty()) return text;
+  throw Error(
+      ExitCode::kBadRequest, fmt::format("{}: {}", path.string(), reason),
+      "give a kernel's file: C++ with `extern \"C\" void launch(...)`, or CUDA (.cu) with a launch function");
 }
 
 std::string FirstSentence(std::string_view text, size_t max_bytes) {

@@ -53,7 +53,7 @@ WindowShare ShareWindow(const PolicyOptions& options, std::optional<int64_t> win
   throw Error(ExitCode::kBadRequest,
               fmt::format("--max-tokens {} leaves no room for a prompt in a window of {} tokens",
                           share.max_tokens, whole),
-              "give less, or the model's true window with --context");
+              "give a smaller --max-tokens, or the model's real window with --context");
 }
 
 Sampling SamplingFor(const PolicyOptions& options, int max_tokens) {

@@ -1,6 +1,6 @@
 #pragma once
-// The options of commands that ask a language model: which server, with what key, how to sample, what it may
-// cost. For `run`, `collect`, `eval`, `policy check`.
+// The options of commands that ask a language model (`run`, `collect`, `eval`, `policy check`): server, key,
+// sampling, budget.
 
 #include <cstdint>
 #include <memory>
@@ -23,7 +23,7 @@ struct PolicyOptions {
   std::vector<std::string> stop;
   std::string reasoning_effort;
   std::optional<int64_t> context;
-  // Faults and rates
+  // Errors and rates
   int retries = 8;
   double timeout_s = 1800, stall_s = 300;
   double requests_per_minute = 0, tokens_per_minute = 0;
@@ -37,20 +37,20 @@ struct PolicyOptions {
   bool record = false;
   std::string response_cache;
 
-  std::string first_given;  // the first of these options that the command line had; empty: none
+  std::string first_given;  // the first of these options on the command line; empty: none
 };
 
-// Reads key and prices; sends nothing. Throws Error(kBadRequest).
+// Reads the key and the prices; sends nothing. Throws Error(kBadRequest).
 RemoteOptions RemoteOptionsFor(const std::string& spec, const PolicyOptions& options);
 
-// How a model's window is shared between prompt and answer.
+// A model's context, divided between prompt and answer, in tokens.
 struct WindowShare {
   int max_tokens = 0;
   int64_t prompt_tokens = 0;
 };
-// `window`: of the model, nullopt when nobody knows (then 32,768 is taken). `max_answer`: the most that the
-// model answers. An answer may have 16,384 tokens unless told otherwise, but no more than half of the window.
-// Throws Error(kBadRequest) when an answer as long as asked for leaves no room for a prompt.
+// `window`: the model's context; nullopt: unknown, 32,768 is taken. `max_answer`: the model's longest answer.
+// By default an answer may have 16,384 tokens, and at most half of the window. Throws Error(kBadRequest) when
+// an answer of --max-tokens leaves no room for a prompt.
 WindowShare ShareWindow(const PolicyOptions& options, std::optional<int64_t> window,
                         std::optional<int64_t> max_answer);
 

@@ -1,6 +1,8 @@
 #include "agent/records.h"
 
-#include "agent/kernels.h"
+#include "agent/gpu_feedback.h"
+#include <cstdlib>
+#include "agent/shape_records.h"
 
 namespace kevin {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
-// A few string functions that parsing replies and writing messages share. Bytes are UTF-8; none of these cuts
-// a character in two.
+// String functions for reading replies and writing messages. Text is UTF-8; no function cuts a character in
+// two. Pure; any thread.
 
 #include <string>
 #include <string_view>
@@ -11,10 +11,14 @@ namespace kevin {
 std::string_view Trim(std::string_view text);  // without white space at both ends
 std::string_view TrimRight(std::string_view text);
 
-// The lines without their ends; a last line end starts no further line. Views into `text`.
+// The lines without their ends; a final line end starts no further line. Views into `text`.
 std::vector<std::string_view> SplitLines(std::string_view text);
 
-// `text`, or its beginning with "…" where it is longer than max_bytes (the "…" included).
+// `text`, or its beginning and "…" where it is longer than max_bytes (the "…" included).
 std::string Clip(std::string_view text, size_t max_bytes);
+
+// A compiler log reduced to its first three errors, each with its line of `source`. Understands g++, clang++,
+// their linkers, NVRTC and ptxas; of any other log the beginning is returned. Ends with a line end.
+std::string TrimmedErrors(const std::string& log, const std::string& source);
 
 }  // namespace kevin

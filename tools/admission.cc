@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "agent/places.h"
+#include "agent/machine.h"
 #include "env/error.h"
 #include "env/gpu/gpu_environment.h"
 #include "env/problem/precision.h"

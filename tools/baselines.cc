@@ -5,7 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "agent/places.h"
+#include "agent/machine.h"
 #include "env/problem/precision.h"
 #include "env/verdict/shapes.h"
 #include "tools/table.h"

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "agent/progress.h"
+#include "agent/terminal.h"
 #include "env/environment.h"
 #include "env/python/baseline_store.h"
 #include "env/python/torch_compile.h"

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "agent/rollout/budget.h"
+#include "agent/rollout/collection.h"
 #include "tools/policy_flags.h"
 
 namespace CLI {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/rollout/budget.h"
+#include "agent/rollout/collection.h"
 #include "agent/rollout/rollout.h"
 #include "tools/policies.h"
 

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "agent/attribution/figures.h"
+#include "agent/attribution/attribution.h"
 #include "agent/events.h"
 #include "env/error.h"
 #include "tools/commands.h"

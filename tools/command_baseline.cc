@@ -6,8 +6,8 @@
 #include <ctime>
 #include <memory>
 
-#include "agent/interrupt.h"
-#include "agent/places.h"
+#include "agent/machine.h"
+#include "agent/terminal.h"
 #include "env/cpu/cpu_environment.h"
 #include "env/error.h"
 #include "env/problem/precision.h"

@@ -7,10 +7,10 @@
 
 #include "agent/events.h"
 #include "agent/gpu_feedback.h"
-#include "agent/kernels.h"
-#include "agent/places.h"
-#include "agent/progress.h"
+#include "agent/machine.h"
+#include "agent/parse.h"
 #include "agent/records.h"
+#include "agent/terminal.h"
 #include "env/environment.h"
 #include "env/error.h"
 #include "env/problem/problem.h"

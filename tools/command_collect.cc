@@ -9,14 +9,11 @@
 #include <optional>
 
 #include "agent/events.h"
-#include "agent/interrupt.h"
+#include "agent/journal.h"
 #include "agent/machine.h"
-#include "agent/output.h"
-#include "agent/places.h"
-#include "agent/print.h"
-#include "agent/progress.h"
 #include "agent/records.h"
 #include "agent/rollout/rollout.h"
+#include "agent/terminal.h"
 #include "env/device_pool.h"
 #include "env/error.h"
 #include "env/problem/precision.h"

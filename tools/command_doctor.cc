@@ -10,7 +10,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "agent/places.h"
+#include "agent/machine.h"
 #include "env/cpu/compile.h"
 #include "env/error.h"
 #include "env/gpu/compile/compile_farm.h"

@@ -8,9 +8,8 @@
 #include <cstdlib>
 #include <memory>
 
-#include "agent/interrupt.h"
-#include "agent/places.h"
-#include "agent/progress.h"
+#include "agent/machine.h"
+#include "agent/terminal.h"
 #include "env/error.h"
 #include "tools/commands.h"
 #include "tools/importer.h"

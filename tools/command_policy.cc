@@ -8,7 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "agent/interrupt.h"
+#include "agent/terminal.h"
 #include "env/error.h"
 #include "policies/remote/json.h"
 #include "tools/commands.h"

@@ -9,14 +9,10 @@
 #include <memory>
 #include <optional>
 
-#include "agent/interrupt.h"
-#include "agent/print.h"
-#include "agent/progress.h"
-#include "agent/train/best_checkpoint.h"
-#include "agent/train/folder_model_text.h"
-#include "agent/train/peak_flops.h"
-#include "agent/train/recorded_batches.h"
-#include "agent/train/rollout_log.h"
+#include "agent/terminal.h"
+#include "agent/train/batch_source.h"
+#include "agent/train/model_text.h"
+#include "agent/train/run_folder.h"
 #include "agent/train/sampled_training.h"
 #include "agent/train/step_log.h"
 #include "agent/train/trainer_process.h"
@@ -222,7 +218,7 @@ class TrainRun {
     WriteRollouts(fs::path(command_.output) / "rollouts", learned);
     if (command_.json) Print(stdout, ToLine(event));
     Say(StepLine(event));
-    for (const std::string& alarm : Alarms(event, *log_->first())) Say("  warning: " + alarm);
+    for (const std::string& warning : Warnings(event, *log_->first())) Say("  warning: " + warning);
   }
 
   void Save() {

@@ -6,7 +6,7 @@
 #include <ctime>
 
 #include "agent/feedback.h"
-#include "agent/kernels.h"
+#include "agent/gpu_feedback.h"
 #include "agent/shape_records.h"
 #include "agent/text.h"
 #include "tools/table.h"

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "agent/places.h"
-#include "agent/progress.h"
+#include "agent/machine.h"
+#include "agent/terminal.h"
 #include "env/error.h"
 #include "env/process/spawn.h"
 

@@ -1,9 +1,9 @@
 #pragma once
-// The options of `kevin train` about making turns (agent/train/online_settings.h), and the judges they name.
+// The options of `kevin train` about making turns (agent/train/rollouts.h), and the judges they name.
 
 #include <memory>
 
-#include "agent/train/online_settings.h"
+#include "agent/train/rollouts.h"
 #include "env/environment.h"
 
 namespace CLI {

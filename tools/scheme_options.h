@@ -1,5 +1,5 @@
 #pragma once
-// The options that say how rewards are shared out over turns; `attribute` and `export` have them.
+// The options of an attribution scheme (agent/attribution/attribution.h), for `attribute`, `export` and `train`.
 
 #include <optional>
 #include <string>
@@ -15,14 +15,14 @@ namespace kevin {
 struct SchemeOptions {
   std::string scheme = "kevin";
   std::string score, returns, advantage;  // parts in place of the scheme's; empty: its own
-  std::optional<double> gamma, noise, cap, correct, speedup, format, compiled, log2_speedup, faster, wrong,
-      strong;
+  std::optional<double> gamma, noise, cap, correct, speedup, format, compiled, log2_speedup, faster, wrong;
+  std::optional<double> strong;  // removed: giving it is an error
 };
 
 // `options` must live as long as `command`.
 void AddSchemeOptions(CLI::App* command, SchemeOptions* options);
 
-// Throws Error(kBadRequest) for unknown names.
+// Throws Error(kBadRequest) for unknown names, and for removed ones with a replacement.
 Scheme SchemeFrom(const SchemeOptions& options);
 
 }  // namespace kevin

@@ -1,13 +1,12 @@
-// The nested bootstrap behind the intervals and comparisons of metrics.h.
+// The nested bootstrap behind the intervals and comparisons of report.h.
 
 #include <algorithm>
 #include <map>
 #include <numeric>
 #include <thread>
 
-#include "agent/report/accumulator.h"
 #include "agent/report/estimators.h"
-#include "agent/report/metrics.h"
+#include "agent/report/report.h"
 
 namespace kevin {
 namespace {
@@ -91,8 +90,8 @@ std::vector<std::vector<double>> RunReplicates(int count, const Replicate& repli
   return results;
 }
 
-// One column, sorted, and moved so that its mean is `value`: the largest of all episodes can only shrink when
-// episodes are drawn again, and that bias is no part of the uncertainty.
+// One column, sorted, and shifted so that its mean is `value`: the largest of all episodes can only shrink
+// when episodes are drawn again, and that bias is not part of the uncertainty.
 std::vector<double> SortedColumn(const std::vector<std::vector<double>>& rows, size_t column, double value) {
   std::vector<double> values;
   double sum = 0;
@@ -204,9 +203,9 @@ std::vector<BudgetCell> BudgetTable(const Side& side, const BootstrapOptions& op
         }
         if (values.size() < static_cast<size_t>(episodes)) continue;
         std::sort(values.begin(), values.end());
-        const auto right = values.end() - std::upper_bound(values.begin(), values.end(), 0.0);
+        const auto correct = values.end() - std::upper_bound(values.begin(), values.end(), 0.0);
         best.push_back(BestAtK(values, episodes));
-        solved += PassAtK(static_cast<int64_t>(values.size()), right, episodes);
+        solved += PassAtK(static_cast<int64_t>(values.size()), correct, episodes);
       }
       if (best.empty()) break;
       BudgetCell cell;

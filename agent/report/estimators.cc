@@ -1,6 +1,7 @@
 #include "agent/report/estimators.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -18,10 +19,10 @@ double FastP(std::span<const double> speedups, double p) {
 
 double PassAtK(int64_t n, int64_t c, int64_t k) {
   if (k > n || k < 1) return kNone;
-  double none_right = 1;
+  double none_correct = 1;
   for (int64_t i = 0; i < k; ++i)
-    none_right *= static_cast<double>(std::max<int64_t>(n - c - i, 0)) / static_cast<double>(n - i);
-  return 1 - none_right;
+    none_correct *= static_cast<double>(std::max<int64_t>(n - c - i, 0)) / static_cast<double>(n - i);
+  return 1 - none_correct;
 }
 
 std::vector<double> BestAtKWeights(int64_t n, int64_t k) {
@@ -66,5 +67,66 @@ std::vector<double> HolmAdjusted(std::span<const double> p_values) {
   }
   return adjusted;
 }
+
+namespace report {
+
+void Accumulator::Add(std::span<const SideEpisode* const> episodes, std::vector<double>& values) {
+  double turns = 0, compiled = 0, correct = 0;
+  for (const SideEpisode* e : episodes) {
+    turns += e->turns, compiled += e->compiled, correct += e->correct;
+    sums_[kSecondsPerSolved] += e->seconds, sums_[kDevicePerSolved] += e->device_s;
+    sums_[kPromptPerSolved] += e->prompt_tokens, sums_[kCompletionPerSolved] += e->completion_tokens;
+    sums_[kMoneyPerSolved] += e->cost_usd;
+  }
+  if (turns > 0) Count(kCompiled, compiled / turns), Count(kCorrect, correct / turns);
+  AddAverages(values);
+  std::sort(values.begin(), values.end());
+  AddBest(values);
+}
+
+std::vector<double> Accumulator::Finish() {
+  const double solved = sums_[kSolvedBest];
+  for (const size_t slot :
+       {kSecondsPerSolved, kDevicePerSolved, kPromptPerSolved, kCompletionPerSolved, kMoneyPerSolved})
+    counts_[slot] = sums_[slot] > 0 ? solved : 0;
+  std::vector<double> metrics(sums_.size(), kNotKnown);
+  for (size_t i = 0; i < sums_.size(); ++i) {
+    if (counts_[i] > 0) metrics[i] = sums_[i] / counts_[i];
+  }
+  for (const size_t slot : {kGeomean, kGeomeanCorrect, kGeomeanBest, kGeomeanCorrectBest})
+    metrics[slot] = std::exp(metrics[slot]);
+  return metrics;
+}
+
+void Accumulator::AddAverages(const std::vector<double>& values) {
+  double correct = 0, sum = 0, logs = 0;
+  std::array<double, kFast> above{};
+  for (const double v : values) {
+    if (v <= 0) continue;
+    correct++, sum += v, logs += std::log(v);
+    for (size_t p = 0; p < kFast; ++p) above[p] += v > kFastThresholds[p];
+  }
+  const auto n = static_cast<double>(values.size());
+  Count(kSolvedAvg, correct / n);
+  for (size_t p = 0; p < kFast; ++p) Count(kFastAvg + p, above[p] / n);
+  Count(kMeanAvg, sum / n), Count(kGeomean, logs / n);
+  if (correct > 0) Count(kMeanCorrect, sum / correct), Count(kGeomeanCorrect, logs / correct);
+}
+
+void Accumulator::AddBest(const std::vector<double>& ascending) {
+  const double best = ascending.back();
+  Count(kSolvedBest, best > 0);
+  for (size_t p = 0; p < kFast; ++p) Count(kFastBest + p, best > kFastThresholds[p]);
+  Count(kMeanBest, best), Count(kGeomeanBest, best > 0 ? std::log(best) : 0);
+  if (best > 0) Count(kGeomeanCorrectBest, std::log(best));
+  const auto n = static_cast<int64_t>(ascending.size());
+  const auto correct = ascending.end() - std::upper_bound(ascending.begin(), ascending.end(), 0.0);
+  for (size_t i = 0; i < k_values_.size() && k_values_[i] <= n; ++i) {
+    Count(kBestAtK + i, BestAtK(ascending, k_values_[i]));
+    Count(kBestAtK + k_values_.size() + i, PassAtK(n, correct, k_values_[i]));
+  }
+}
+
+}  // namespace report
 
 }  // namespace kevin

@@ -1,5 +1,7 @@
 #include "agent/report/report.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -53,6 +55,64 @@ std::vector<FastPoint> FastCurve(const Side& side) {
 }
 
 }  // namespace
+
+std::vector<int> KValues(std::span<const Side> sides) {
+  size_t most = 1;
+  for (const Side& side : sides) {
+    for (const SideProblem& problem : side.problems) most = std::max(most, problem.episodes.size());
+  }
+  std::vector<int> values;
+  for (size_t k = 1; k <= most && k <= 4096; k *= 2) values.push_back(static_cast<int>(k));
+  return values;
+}
+
+std::vector<MetricSpec> MetricList(const std::vector<int>& k_values) {
+  using Unit = MetricUnit;
+  std::vector<MetricSpec> list = {{"compiled", "turns that compile"},
+                                  {"correct", "turns that are correct"},
+                                  {"solved_avg", "episodes with a correct kernel"}};
+  for (const double p : kFastThresholds)
+    list.push_back({fmt::format("fast_{:g}_avg", p), fmt::format("fast_{:g}, of episodes", p)});
+  list.push_back({"mean_avg", "mean speed-up, failures 0", Unit::kRatio});
+  list.push_back({"mean_correct", "mean speed-up, correct ones", Unit::kRatio});
+  list.push_back({"geomean_avg", "geometric mean, failures 1x", Unit::kRatio});
+  list.push_back({"geomean_correct", "geometric mean, correct ones", Unit::kRatio});
+  list.push_back({"solved_best", "problems solved"});
+  for (const double p : kFastThresholds)
+    list.push_back({fmt::format("fast_{:g}_best", p), fmt::format("fast_{:g}, of problems", p)});
+  list.push_back({"mean_best", "best of each problem: mean, failures 0", Unit::kRatio});
+  list.push_back({"geomean_best", "best of each problem: geometric mean, failures 1x", Unit::kRatio});
+  list.push_back({"geomean_correct_best", "best of each problem: geometric mean, solved ones", Unit::kRatio});
+  list.push_back({"seconds_per_solved", "wall seconds per solved problem", Unit::kSeconds, false});
+  list.push_back({"device_s_per_solved", "GPU seconds per solved problem", Unit::kSeconds, false});
+  list.push_back({"prompt_tokens_per_solved", "prompt tokens per solved problem", Unit::kCount, false});
+  list.push_back(
+      {"completion_tokens_per_solved", "completion tokens per solved problem", Unit::kCount, false});
+  list.push_back({"usd_per_solved", "US dollars per solved problem", Unit::kDollars, false});
+  for (const int k : k_values)
+    list.push_back(
+        {fmt::format("best@{}", k), fmt::format("best@{}: mean speed-up, failures 0", k), Unit::kRatio});
+  for (const int k : k_values) list.push_back({fmt::format("pass@{}", k), fmt::format("pass@{}", k)});
+  for (MetricSpec& spec : list) {
+    for (const char* name :
+         {"correct", "solved_avg", "fast_1_avg", "mean_avg", "geomean_avg", "geomean_best"})
+      spec.is_tested |= spec.name == name;
+  }
+  return list;
+}
+
+std::vector<double> Metrics(const Side& side, std::span<const size_t> problems,
+                            const std::vector<int>& k_values) {
+  report::Accumulator accumulator(k_values);
+  std::vector<const SideEpisode*> all;
+  std::vector<double> values;
+  for (const size_t index : problems) {
+    all.clear(), values.clear();
+    for (const SideEpisode& e : side.problems[index].episodes) all.push_back(&e), values.push_back(e.value);
+    accumulator.Add(all, values);
+  }
+  return accumulator.Finish();
+}
 
 size_t Report::MetricIndex(const std::string& name) const {
   const auto found =

@@ -28,7 +28,7 @@ SideEpisode Summarise(const EpisodeFigures& episode, std::span<const TurnFigures
     e.seconds += t.seconds;
     if (power < kTurnPowers && e.turns == 1 << power) e.best_of_first[power++] = static_cast<float>(best);
   }
-  // Stopped early on purpose (--until): it would have had these turns too, and needed none of them.
+  // Stopped at its goal (--until): the turns that it did not need would not have made it worse.
   for (; power < kTurnPowers && 1 << power <= episode.turns_asked && episode.state == "done"; ++power)
     e.best_of_first[power] = static_cast<float>(best);
   e.is_confirmed = episode.best_turn >= 0 && !std::isnan(episode.best_speedup);
@@ -90,7 +90,7 @@ void AddTurns(std::span<const TurnFigures> turns, Side* side) {
   }
 }
 
-// Sums up what the episode cost; NaN when it is not all known.
+// Adds the episode's cost to the side's; returns it, NaN when some of it is unknown.
 double AddCost(const EpisodeFigures& episode, const SideEpisode& tokens,
                const std::optional<TokenPrice>& price, Side* side) {
   if (price) {

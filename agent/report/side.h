@@ -1,10 +1,10 @@
 #pragma once
-// One side of a report: the episodes that are looked at together (a run, a database, a policy), reduced to
-// the numbers that its metrics are made of. Turn 0, the person's own kernel, takes no part.
+// One side of a report: a set of episodes (a run, a database, a policy), reduced to the numbers behind its
+// metrics. Turn 0, the user's own kernel, is left out.
 //
-// What an episode is worth is the confirmed speed-up of its winner. Only where nothing was confirmed (it was
-// killed, or runs) the best measurement of its turns stands in, which reads too fast; how often is counted.
-// No right kernel: 0.
+// The value of an episode is the confirmed speed-up of its winner, and 0 without a correct kernel. Where
+// nothing was confirmed (the episode was killed, or still runs) it is the best measurement of its turns,
+// which is biased upwards; such episodes are counted.
 
 #include <array>
 #include <optional>
@@ -22,12 +22,12 @@ inline constexpr int kCurveTurns = 64;    // of the curve by turn
 struct SideEpisode {
   double value = 0, log_se = 0;
   bool is_confirmed = false;
-  int turns = 0, compiled = 0, correct = 0;  // of its turns
-  // Best measurement of the first 1, 2, 4, ... turns; 0: none right; -1: it was not asked for so many.
+  int turns = 0, compiled = 0, correct = 0;
+  // Best measurement of the first 1, 2, 4, ... turns; 0: none correct; -1: the episode has fewer turns.
   std::array<float, kTurnPowers> best_of_first{};
   double seconds = 0, device_s = 0;  // wall time; GPU held
   double prompt_tokens = 0, completion_tokens = 0;
-  double cost_usd = 0;         // NaN: of some request it is unknown
+  double cost_usd = 0;         // NaN: unknown for some request
   size_t figures_episode = 0;  // index into Figures::episodes
 };
 
@@ -52,14 +52,14 @@ struct TimeSplit {
 
 struct Side {
   std::string name;
-  std::vector<SideProblem> problems;  // by id; those with episodes
+  std::vector<SideProblem> problems;  // with episodes, by id
   std::vector<CurvePoint> by_turn;
   std::array<int64_t, 7> outcomes{};  // turns, by OutcomeKind
   TimeSplit time;
   int64_t episodes = 0, turns = 0, cached = 0, cut_off = 0;
-  int64_t unconfirmed = 0, unfinished = 0;  // episodes: right but not confirmed; not done
-  int64_t requests = 0, unknown_costs = 0;  // to servers; of them those whose cost is unknown
-  double cost_usd = 0;                      // of the others
+  int64_t unconfirmed = 0, unfinished = 0;  // episodes: correct but not confirmed; not done
+  int64_t requests = 0, unknown_costs = 0;  // to servers; those of unknown cost
+  double cost_usd = 0;                      // of the requests of known cost
   bool has_tokens = false, has_device = false;
 };
 
@@ -68,12 +68,12 @@ struct TokenPrice {
   double prompt = 0, completion = 0;
 };
 
-// The episodes of `figures` whose indices are given, in their order. What they cost is what was stored with
-// their requests, or, with `price`, their tokens at that price.
+// `episodes`: indices into Figures::episodes. Costs are those stored with the requests or, with `price`, the
+// tokens at that price.
 Side MakeSide(const std::string& name, const Figures& figures, const std::vector<size_t>& episodes,
               const std::optional<TokenPrice>& price = {});
 
-// "level1/19" is before "level1/100".
+// Orders numbers by value: "level1/19" before "level1/100".
 bool ProblemIdLess(const std::string& a, const std::string& b);
 
 }  // namespace kevin

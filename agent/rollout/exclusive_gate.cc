@@ -5,31 +5,31 @@
 namespace kevin {
 namespace {
 
-constexpr auto kLook = std::chrono::milliseconds(100);  // at `drain`, which wakes nobody
+constexpr auto kDrainCheck = std::chrono::milliseconds(100);  // setting `drain` wakes no thread
 
 }  // namespace
 
-bool Seclusion::Enter(bool alone, const CancelToken& drain) {
+bool ExclusiveGate::Enter(bool exclusive, const CancelToken& drain) {
   std::unique_lock lock(mutex_);
-  if (alone && (admitted_ > 0 || is_alone_)) return false;
-  while (is_alone_ && !drain) wake_.wait_for(lock, kLook);
-  if (is_alone_) return false;
+  if (exclusive && (admitted_ > 0 || is_exclusive_)) return false;
+  while (is_exclusive_ && !drain) wake_.wait_for(lock, kDrainCheck);
+  if (is_exclusive_) return false;
   ++admitted_;
-  is_alone_ = alone;
-  if (alone) who_ = std::this_thread::get_id();
+  is_exclusive_ = exclusive;
+  if (exclusive) holder_ = std::this_thread::get_id();
   return true;
 }
 
-void Seclusion::Leave(bool alone) {
-  if (alone) EndSolitude();
+void ExclusiveGate::Leave(bool exclusive) {
+  if (exclusive) EndExclusive();
   const std::lock_guard lock(mutex_);
   --admitted_;
 }
 
-void Seclusion::EndSolitude() {
+void ExclusiveGate::EndExclusive() {
   const std::lock_guard lock(mutex_);
-  if (!is_alone_ || who_ != std::this_thread::get_id()) return;
-  is_alone_ = false;
+  if (!is_exclusive_ || holder_ != std::this_thread::get_id()) return;
+  is_exclusive_ = false;
   wake_.notify_all();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// How many of a rollout's threads work on items at once: all of them, or one alone, so that what an item does
-// to the process is known to be its own doing. Every thread may call everything.
+// Admits a rollout's threads to work items: many in shared execution, or one in exclusive execution. An item
+// that may have ended earlier processes runs exclusively, so that no other item is blamed for the next end.
+// Any thread.
 
 #include <condition_variable>
 #include <mutex>
@@ -10,21 +11,22 @@
 
 namespace kevin {
 
-class Seclusion {
+class ExclusiveGate {
  public:
-  // Waits while somebody is alone, until `drain` is set; does not wait to be alone. False: not admitted.
-  bool Enter(bool alone, const CancelToken& drain);
-  // Once for each time that Enter said true, with the same `alone`.
-  void Leave(bool alone);
-  // The thread that is alone, if it is the calling one, is so no more, though still admitted.
-  void EndSolitude();
+  // Shared: waits while a thread is exclusive, until `drain` is set. Exclusive: does not wait. Returns
+  // whether the thread is admitted.
+  bool Enter(bool exclusive, const CancelToken& drain);
+  // Once for each successful Enter, with the same `exclusive`.
+  void Leave(bool exclusive);
+  // The calling thread's exclusive execution becomes shared. No effect for other threads.
+  void EndExclusive();
 
  private:
   std::mutex mutex_;
   std::condition_variable wake_;
   int admitted_ = 0;
-  bool is_alone_ = false;  // one of them
-  std::thread::id who_;    // that is
+  bool is_exclusive_ = false;  // one admitted thread is
+  std::thread::id holder_;     // that thread
 };
 
 }  // namespace kevin

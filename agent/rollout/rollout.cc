@@ -12,7 +12,6 @@
 #include <thread>
 
 #include "agent/rollout/exclusive_gate.h"
-#include "agent/rollout/rollout_tally.h"
 #include "env/error.h"
 #include "env/problem/problem.h"
 #include "env/process/machine.h"
@@ -83,28 +82,28 @@ class Rollout {
       while (!drain_) {
         if (RunNext(false) || RunNext(true)) continue;
         if (queue_.FinishIfDone(options_.collection)) break;
-        std::this_thread::sleep_for(kIdle);  // others may yet leave theirs behind
+        std::this_thread::sleep_for(kIdle);  // items of others may come back
       }
     } catch (...) {
       Break(std::current_exception());
     }
-    // A process that this thread has started ends with it, and others may still use that.
+    // Child processes end with the thread that started them, and other threads may still use them.
     all_done_.arrive_and_wait();
   }
 
-  // False: there was none. `alone`: also an item whose next dead worker would be its last; nothing else is
-  // leased in this process until a turn of it is stored.
-  bool RunNext(bool alone) {
-    if (!seclusion_.Enter(alone, drain_)) return false;
+  // False: there was no item. `exclusive`: also takes an item that is parked when one more process ends under
+  // it; no other item is leased in this process until a turn of it is stored.
+  bool RunNext(bool exclusive) {
+    if (!gate_.Enter(exclusive, drain_)) return false;
     LeaseTerms terms = terms_;
-    terms.last_chances = alone;
+    terms.last_chances = exclusive;
     try {
       std::optional<WorkItem> item = queue_.Take(terms);
       if (item) RunItem(std::move(*item));
-      seclusion_.Leave(alone);
+      gate_.Leave(exclusive);
       return item.has_value();
     } catch (...) {
-      seclusion_.Leave(alone);
+      gate_.Leave(exclusive);
       throw;
     }
   }
@@ -133,7 +132,7 @@ class Rollout {
         queue_.GiveBack(lease);
       }
     } catch (const LeaseLost&) {
-      // Whoever has it now goes on from what is stored.
+      // Its new holder continues from the stored turns.
     } catch (const StoreBroken&) {
       throw;
     } catch (const PolicyUnavailable&) {
@@ -165,7 +164,8 @@ class Rollout {
     if (resumed) {
       store_.Hold(active.item.episode, active.item.lease);
       const EpisodeRecord earlier = store_.FindEpisode(active.item.episode);
-      if (earlier.state == EpisodeState::kDone) return true;  // its worker died before it could say so
+      if (earlier.state == EpisodeState::kDone)
+        return true;  // its worker ended before it could mark the item done
       options.continue_episode = earlier.id;
       options.finish = true;
     }
@@ -187,7 +187,7 @@ class Rollout {
     };
     hooks.on_turn = [this, active](const TurnRecord& turn, const EpisodeRecord& episode) {
       Account(turn, *active);
-      seclusion_.EndSolitude();
+      gate_.EndExclusive();
       Call(hooks_.on_turn, turn, episode);
       FollowRequests();
     };
@@ -205,7 +205,7 @@ class Rollout {
       return;
     }
     const bool hopeless = error.code() == ExitCode::kBadRequest;
-    // Turns since the lease began have cleared the count in the store.
+    // A turn stored under this lease has reset the count in the store.
     const int faults = (TurnsSince(active) ? 0 : active.item.faults) + 1;
     const bool park = hopeless || faults >= options_.most_faults;
     if (park) {
@@ -216,11 +216,12 @@ class Rollout {
     }
     Call(hooks_.on_fault, active.spec, error.what(), park);
     if (!hopeless && ++faults_in_a_row_ >= std::max(10, 3 * options_.parallel)) {
-      Break(std::make_exception_ptr(Error(
-          ExitCode::kBroken,
-          fmt::format("{} faults and no turn between them; the latest: {}", faults_in_a_row_.load(),
-                      error.what()),
-          error.next_step().empty() ? "mend that, then start the same command again" : error.next_step())));
+      Break(std::make_exception_ptr(Error(ExitCode::kBroken,
+                                          fmt::format("{} errors without a turn between them; the latest: {}",
+                                                      faults_in_a_row_.load(), error.what()),
+                                          error.next_step().empty()
+                                              ? "remove the cause, then start the same command again"
+                                              : error.next_step())));
     }
   }
 
@@ -248,7 +249,7 @@ class Rollout {
           Report();
         }
       } catch (const Error&) {
-        // The workers meet the same and end the rollout; a short fault passes.
+        // If it lasts, the workers get the same error and end the rollout.
       }
     }
   }
@@ -270,7 +271,7 @@ class Rollout {
     for (const std::string& lost : queue_.Renew(leases, options_.lease_s)) {
       const std::lock_guard lock(mutex_);
       for (ActiveItem& active : active_) {
-        // It may have ended in the meantime and the item be leased anew.
+        // The episode may have ended and the item been leased again in the meantime.
         const bool same = std::any_of(leases.begin(), leases.end(), [&](const Lease& lease) {
           return lease.item == lost && lease.fence == active.item.lease.fence;
         });
@@ -286,13 +287,12 @@ class Rollout {
 
   void Report() {
     if (!hooks_.on_progress) return;
-    RolloutStatus status;
+    RolloutStatus status{tally_.Totals(), {}, {}, 0, false};
     status.counts = queue_.Count(options_.collection);
     {
       const std::lock_guard lock(mutex_);
       for (const ActiveItem& active : active_) status.running.push_back(active.shown);
     }
-    tally_.FillIn(&status);
     status.seconds = SecondsSince(start_);
     status.draining = drain_;
     Call(hooks_.on_progress, status);
@@ -362,10 +362,10 @@ class Rollout {
   CancelToken drain_{false};
   std::atomic<bool> workers_gone_{false};
   std::atomic<int> faults_in_a_row_{0};
-  Seclusion seclusion_;
+  ExclusiveGate gate_;
   RolloutTally tally_;
   std::mutex hooks_mutex_;
-  std::mutex mutex_;  // for what follows
+  std::mutex mutex_;  // of the members below
   std::list<ActiveItem> active_;
   std::string out_of_;
   std::exception_ptr broken_;

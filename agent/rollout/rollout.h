@@ -1,22 +1,24 @@
 #pragma once
-// Many episodes at once, from a queue that other processes may work on too (trajectories/work_queue.h).
+// START HERE for collections: many episodes at once, from a queue that other processes may use at the same
+// time (trajectories/work_queue.h).
 //
-// Each of `parallel` threads leases an item and runs its episode, or what is missing of it. Policies answer
-// and compilers work side by side; on a device one candidate is measured at a time. A thread beside them
-// renews the leases, takes over what dead processes of this machine left, and watches the budget.
+// Each of `parallel` threads leases an item and runs its episode, or the missing part of it. Policies answer
+// and compilers work in parallel; a device measures one candidate at a time. One more thread renews the
+// leases, takes over items of dead processes of this machine, and checks the budget. Every event has one
+// effect on the item:
 //
-//   the episode ends            the item is done
-//   drained, or out of budget   the turn in hand is finished and stored, the item goes back
-//   stopped                     the turn in hand is thrown away, the item goes back
-//   Error of the machinery      the turn is void; the item rests and is tried again, `most_faults` times
-//   without
-//                               a turn between them, then it is parked
-//   it may be what ended earlier processes    it is alone in this process until a turn is stored, so that
-//   nothing
-//                               else is blamed for it
-//   Error(kBadRequest)          parked: trying again would not help
-//   PolicyUnavailable           the item goes back; Run throws
-//   the store is broken, or nothing but faults for a while: Run throws, leases run out by themselves
+//   event                          effect
+//   the episode ends               the item is done
+//   drained, or out of budget      the turn in progress is finished and stored; the item goes back to the queue
+//   stopped                        the turn in progress is discarded; the item goes back
+//   Error of the infrastructure    the turn is discarded; the item rests and is tried again; after `most_faults`
+//                                  such errors without a turn between them it is parked
+//   Error(kBadRequest)             the item is parked: a retry would fail too
+//   it may have ended earlier      it runs in exclusive execution (exclusive_gate.h) until a turn is stored, so
+//   processes                      that no other item is blamed
+//   the policy is unavailable      the item goes back; RunRollout throws
+//   the store is broken, or only   RunRollout throws; the leases expire
+//   errors for some time
 
 #include <functional>
 #include <memory>
@@ -24,8 +26,7 @@
 #include <vector>
 
 #include "agent/episode.h"
-#include "agent/rollout/budget.h"
-#include "agent/rollout/work_spec.h"
+#include "agent/rollout/collection.h"
 #include "env/environment.h"
 #include "policies/policy.h"
 #include "trajectories/work_queue.h"
@@ -34,11 +35,11 @@ namespace kevin {
 
 struct RolloutOptions {
   std::string collection, worker_run;
-  EpisodeOptions episode;  // what all episodes share; turns, seed, run, lease, ... are filled by the rollout
+  EpisodeOptions episode;  // common to all episodes; turns, seed, run, lease, ... are set by the rollout
   int parallel = 4;
   double lease_s = 60;
   int most_kills = 3, most_faults = 6;
-  double rest_s = 5;  // after the first fault; doubles with each
+  double rest_s = 5;  // after the first error; doubles with each
   Budget budget;
 };
 
@@ -47,11 +48,11 @@ struct PolicySettings {
   int64_t prompt_token_budget = 8192;
 };
 
-// What an item names, as things. Called from many threads; what is returned must stay.
+// The objects that an item names. Called from many threads; what is returned must outlive the rollout.
 struct RolloutSources {
   std::function<const Problem&(const EpisodeSpec&)> problem;
   std::function<Policy&(const std::string& name)> policy;
-  // How it samples and how long its prompts may be; empty: as RolloutOptions::episode says.
+  // A policy's sampling and prompt length; empty: those of RolloutOptions::episode.
   std::function<PolicySettings(const std::string& name)> settings = {};
 };
 
@@ -61,33 +62,29 @@ struct RunningEpisode {
   std::string phase;
 };
 
-struct RolloutStatus {
+struct RolloutStatus : RolloutTotals {
   QueueCounts counts;
   std::vector<RunningEpisode> running;  // in this process
-  std::vector<ProblemResult> results;
-  CollectionUsage usage;
-  double seconds = 0;   // since this process began
-  int64_t turns = 0;    // stored by this process
-  double device_s = 0;  // that this process kept devices busy
+  double seconds = 0;                   // since this process began
   bool draining = false;
 };
 
-// Any may be empty. Called by one thread at a time.
+// Any may be empty. One call at a time.
 struct RolloutHooks {
   std::function<void(const EpisodeRecord&, const EpisodeSpec&, bool resumed)> on_begin;
   std::function<void(const TurnRecord&, const EpisodeRecord&)> on_turn;
-  std::function<void(const EpisodeRecord&)> on_episode;  // it is done
+  std::function<void(const EpisodeRecord&)> on_episode;  // the episode is done
   std::function<void(const EpisodeSpec&, const std::string& error, bool parked)> on_fault;
   std::function<void(const RolloutStatus&)> on_progress;  // about once a second
 };
 
 struct RolloutEnd {
-  bool complete = false;  // nothing is left to do in the whole collection
-  std::string out_of;     // which budget ended it; may be empty
+  bool complete = false;  // the whole collection is done
+  std::string out_of;     // the budget that ended it; may be empty
 };
 
-// `drain` and `stop` may be null. Throws what broke the store, or the latest fault when there was nothing
-// else.
+// `drain` and `stop` may be null. Throws the error that broke the store, or the latest one when there were
+// only errors.
 RolloutEnd RunRollout(Store& store, Environment& environment, const RolloutSources& sources,
                       const RolloutOptions& options, const RolloutHooks& hooks, const CancelToken* drain,
                       const CancelToken* stop);

@@ -1,23 +1,40 @@
 #pragma once
-// The algorithms of `kevin train`: each a setting of one loop. What a sample is worth is attribution's
-// business (agent/attribution), what becomes of it is the loss's (policies/local/train/losses.h).
+// START HERE for training: from records to a trained model. A run (`kevin train`, tools/command_train.cc) is
+// made of these parts, in the order in which to read them:
 //
+//   algorithm.h          what is learnt from and with which loss: the settings of one loop (below)
+//   turns.h              the turns of one or more databases, with their attribution, grouped into units
+//   batches.h            the units of a step -> token ids, mask, log-probabilities, advantages
+//     model_text.h       the tokens of the model in training
+//   batch_source.h       the sequence of batches: stored records (offline) or new turns for each step (online)
+//     rollouts.h         online: the model's own turns, through the queue and database of `kevin collect`
+//   trainer_process.h    the child process that holds the model and learns from a batch (policies/local/train)
+//   sampled_training.h   online steps, and evaluations during a run
+//   step_log.h           the figures of each step: JSON, metrics.jsonl, TensorBoard, a line of text
+//   run_folder.h         the run's folder OUT: run.json, best/, rollouts/
+//
+// No file here includes torch: the trainer is a child process.
+//
+// The algorithms. The value of a sample comes from attribution (agent/attribution), the effect of a sample on
+// the model from the loss (policies/local/train/losses.h).
+//
+//   name         settings                                                               source
 //   sft          imitate chosen turns (--select)
-//   tpt          Think, Prune, Train (arXiv 2504.18116): imitate the best right turn of each problem; one
-//                epoch, 1e-6, cosine
-//   grpo         Kevin (arXiv 2507.11948): one sample a turn, return sum with 0.4, z-score over all turns of
-//                all episodes of a task, clip 0.2 / 0.28, constant length, no KL, gradient norm 0.05, two
-//                updates a batch
-//   dr-grpo      the same without the division by the deviation (arXiv 2503.20783)
-//   rloo         against the mean of the others, no clipping (arXiv 2402.14740)
-//   trloo        Dr. Kernel (arXiv 2602.05885): per turn against the mean of the others, sum with 1,
-//   sequences
-//                whose geometric mean ratio to the sampler leaves [0.999, 1.001] left out
-//   reinforce++  minus the task's mean, then whitened over the batch (arXiv 2501.03262)
-//   dapo         clip 0.2 / 0.28, mean over all tokens (arXiv 2503.14476)
-//   gspo         one ratio a sequence, clip 3e-4 / 4e-4, sequence means (arXiv 2507.18071)
-//   cispo        bounded ratio as a weight, at most 5 (arXiv 2506.13585)
-//   dpo          preferences between turns (arXiv 2305.18290)
+//   tpt          imitate the fastest correct turn of each problem; one epoch, 1e-6,     Think, Prune, Train,
+//                cosine                                                                 arXiv 2504.18116
+//   grpo         one sample a turn, return sum with 0.4, z-score over all turns of      Kevin,
+//                all episodes of a task, clip 0.2 / 0.28, constant length, no KL,       arXiv 2507.11948
+//                gradient norm 0.05, two updates a batch
+//   dr-grpo      as grpo, without the division by the deviation                         arXiv 2503.20783
+//   rloo         against the mean of the other turns, no clipping                       arXiv 2402.14740
+//   trloo        against the mean of the other turns of the same number, return sum     Dr. Kernel,
+//                with 1; sequences whose geometric mean ratio to the sampler is         arXiv 2602.05885
+//                outside [0.999, 1.001] are left out
+//   reinforce++  minus the task's mean, then whitened over the batch                    arXiv 2501.03262
+//   dapo         clip 0.2 / 0.28, mean over all tokens                                  arXiv 2503.14476
+//   gspo         one ratio a sequence, clip 3e-4 / 4e-4, sequence means                 arXiv 2507.18071
+//   cispo        the bounded ratio, at most 5, as a weight                              arXiv 2506.13585
+//   dpo          preferences between turns                                              arXiv 2305.18290
 
 #include <optional>
 #include <string>
@@ -28,8 +45,9 @@
 
 namespace kevin {
 
+// What a unit of training is: all turns of a task, one reply to imitate, or a pair of replies.
 enum class Material { kRollouts, kAnswers, kPairs };
-// Of answers to imitate: all turns, the right ones, or the fastest right one of each problem.
+// Replies to imitate: all, the correct ones, or the fastest correct one of each problem.
 enum class Picked { kAll, kCorrect, kBest };
 
 struct Algorithm {
@@ -37,10 +55,10 @@ struct Algorithm {
   Material material = Material::kRollouts;
   Picked picked = Picked::kAll;
   Scheme scheme;
-  bool whiten = false;        // advantages over each batch: mean 0, deviation 1
+  bool whiten = false;        // advantages of each batch: mean 0, deviation 1
   int units_per_step = 8;     // rollouts: tasks; answers: samples; pairs: pairs
-  double epochs = 0;          // how long by default; 0: by steps
-  local::TrainOptions train;  // loss, schedule and so on; the rest as it stands
+  double epochs = 0;          // default length; 0: counted in steps
+  local::TrainOptions train;  // loss, schedule and so on
 };
 
 const std::vector<Algorithm>& KnownAlgorithms();

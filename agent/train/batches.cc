@@ -7,9 +7,10 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
+#include <unordered_set>
 
-#include "agent/train/model_version.h"
-#include "agent/train/reply_facts.h"
+#include "agent/train/model_text.h"
 #include "env/error.h"
 #include "policies/local/train/batch.h"
 
@@ -18,7 +19,7 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr size_t kCachedEpisodes = 64;
-constexpr int kSpelled = 4;  // replies of a batch that are checked against their text
+constexpr int kCheckedReplies = 4;  // of a batch: their ids are compared with their text
 
 std::string Where(const LearnTurn& turn) {
   return fmt::format("turn {} of episode {}", turn.turn, turn.episode->id);
@@ -33,7 +34,7 @@ class RecordCache {
     for (const TurnRecord& record : episode) {
       if (record.turn == turn.turn) return record;
     }
-    throw Error(ExitCode::kBroken, Where(turn) + " has gone from " + turn.store->path().string());
+    throw Error(ExitCode::kBroken, Where(turn) + " is no longer in " + turn.store->path().string());
   }
 
   // Drops what was read once it is much; references from Of are invalid then.
@@ -50,7 +51,7 @@ class TokenSource {
  public:
   TokenSource(const ModelText& text, bool may_tokenise) : text_(text), may_tokenise_(may_tokenise) {}
 
-  // Empty: there are none and none may be made.
+  // Empty: none are recorded and none may be made.
   std::vector<int32_t> Prompt(const LearnTurn& turn, const TurnRecord& record) const {
     if (HasIds(record)) return Checked(turn, record, record.prompt_token_ids);
     return may_tokenise_ && text_.encode_prompt ? text_.encode_prompt(record.messages)
@@ -61,7 +62,7 @@ class TokenSource {
       if (!may_tokenise_ || !text_.encode_reply) return {};
       return text_.encode_reply(record.reasoning, record.reply);
     }
-    if (text_.decode && spelled_++ < kSpelled) CheckSpelling(turn, record);
+    if (text_.decode && checked_++ < kCheckedReplies) CheckText(turn, record);
     return Checked(turn, record, record.token_ids);
   }
 
@@ -91,7 +92,7 @@ class TokenSource {
     return ids;
   }
 
-  void CheckSpelling(const LearnTurn& turn, const TurnRecord& record) const {
+  void CheckText(const LearnTurn& turn, const TurnRecord& record) const {
     const std::string spelled = text_.decode(record.token_ids);
     if (spelled.find(record.reply.substr(0, record.reply.find_last_not_of(" \n") + 1)) == std::string::npos)
       Mismatch(turn, "its token ids do not spell its reply");
@@ -99,7 +100,7 @@ class TokenSource {
 
   const ModelText& text_;
   const bool may_tokenise_;
-  int spelled_ = 0;
+  int checked_ = 0;
 };
 
 class Maker {
@@ -235,6 +236,8 @@ class Maker {
   int fast_ = 0, reasoned_ = 0;
 };
 
+constexpr size_t kRun = 8;
+
 }  // namespace
 
 Units WithoutUnusable(const LearnTurns& turns, Units units, const Algorithm& algorithm, const ModelText& text,
@@ -293,6 +296,20 @@ LearnBatch BatchMaker::Make(int64_t step) const {
         "collect with a policy that records them (local:DIR, or --token-ids with vLLM or SGLang), or use sft");
   }
   return made;
+}
+
+bool LacksOpening(const std::string& reasoning, const std::string& opening) {
+  const size_t start = reasoning.find_first_not_of(" \t\r\n");
+  return start != std::string::npos && reasoning.compare(start, opening.size(), opening) != 0;
+}
+
+double Repetition(std::span<const int32_t> tokens) {
+  if (tokens.size() <= kRun) return 0;
+  const size_t runs = tokens.size() - kRun + 1;
+  std::unordered_set<std::u32string> seen;
+  const std::u32string text(tokens.begin(), tokens.end());
+  for (size_t i = 0; i < runs; ++i) seen.insert(text.substr(i, kRun));
+  return 1 - static_cast<double>(seen.size()) / static_cast<double>(runs);
 }
 
 }  // namespace kevin

@@ -1,56 +1,57 @@
 #pragma once
-// START HERE for learning: records in, batches out.
+// Turns -> batches for the trainer. A batch is a pure function of the records and the step, so that a resumed
+// run learns from the same batches.
 //
-//   LearnTurns turns({...});                                 which turns there are, and what each earned
-//   Units units = MakeUnits(algorithm, turns, {});           what is learnt from together
+//   LearnTurns turns({...});                           // the turns and their attribution
+//   Units units = MakeUnits(algorithm, turns, {});     // what is learnt from together
 //   BatchMaker maker(turns, units, algorithm, text, {});
-//   LearnBatch batch = maker.Make(step);                     a pure function of the records and the step
+//   LearnBatch batch = maker.Make(step);
 //
-// Token ids are those that were sampled, never made anew from text; only imitation and preferences may
-// tokenise a reply whose policy recorded none.
+// Token ids are the sampled ones and are never made again from text; only imitation and preferences may
+// tokenise a reply that was recorded without ids.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "agent/train/algorithm.h"
 #include "agent/train/model_text.h"
 #include "agent/train/turns.h"
-#include "agent/train/units.h"
 #include "policies/local/train/batch.h"
 
 namespace kevin {
 
 struct BatchOptions {
   uint64_t seed = 0;
-  bool mask_cut_off = true;       // replies cut off by the length limit are not trained
-  int64_t max_sample_tokens = 0;  // longer ones are left out; 0: any length
-  std::string opening = "Okay";   // of the model's reasoning
-  // The turns were made for this very step: facts and LearnBatch::turns are of all of them, whatever is
-  // learnt from, and nothing to learn from is no error.
+  bool mask_cut_off = true;       // replies cut off by the length limit are not trained on
+  int64_t max_sample_tokens = 0;  // longer samples are left out; 0: any length
+  std::string opening = "Okay";   // the usual first word of the model's reasoning
+  // The turns were made for this step: facts and LearnBatch::turns cover all of them, not only those that are
+  // learnt from, and a batch without samples is no error.
   bool is_for_step = false;
 };
 
-// Means over the batch's samples; NaN where there is none.
+// Means over the batch's samples; NaN without samples.
 struct BatchFacts {
   int64_t samples = 0, tasks = 0;
   int64_t without_tokens = 0, voided = 0, too_long = 0;  // left out
   double reward = 0, value = 0;                          // score and return of a turn
-  double correct = 0;                                    // share of turns that are right
-  double speedup = 0;                                    // of right ones, geometric mean
+  double correct = 0;                                    // share of turns
+  double speedup = 0;                                    // of correct turns, geometric mean
   double advantage = 0;                                  // mean absolute
   double reply_tokens = 0, longest_reply = 0;
   double cut_off = 0, not_okay = 0, repetition = 0;  // shares
-  int64_t flat_tasks = 0;                            // whose turns do not differ; is_for_step only
-  double staleness = 0;  // the most steps that the model learnt since a turn; is_for_step only
+  int64_t flat_tasks = 0;                            // tasks whose turns do not differ; is_for_step only
+  double staleness = 0;  // most steps learnt since a turn was made; is_for_step only
 };
 
-// A turn that counted, for people who look at rollouts.
+// One turn of a batch, for the log.
 struct BatchTurn {
   std::string episode, problem, model, outcome, stop_reason, reply;
   int turn = 0;
   bool correct = false;
-  double speedup = 0, score = 0, value = 0, advantage = 0;  // NaN: there is none
+  double speedup = 0, score = 0, value = 0, advantage = 0;  // NaN: unknown
   int64_t tokens = 0;                                       // of the reply
 };
 
@@ -70,7 +71,7 @@ Units WithoutUnusable(const LearnTurns& turns, Units units, const Algorithm& alg
 
 class BatchMaker {
  public:
-  // All but `algorithm` and `text` must outlive it.
+  // `turns` and `units` must outlive it.
   BatchMaker(const LearnTurns& turns, const Units& units, Algorithm algorithm, ModelText text,
              BatchOptions options)
       : turns_(turns),
@@ -91,5 +92,14 @@ class BatchMaker {
   const ModelText text_;
   const BatchOptions options_;
 };
+
+// Early signs of a collapsing policy (Kevin, arXiv 2507.11948, section 6.1), for one reply.
+
+// Kevin's "Not Okay": the reasoning does not begin with `opening`. False without reasoning.
+bool LacksOpening(const std::string& reasoning, const std::string& opening);
+
+// The share of runs of 8 tokens that occurred before in the same reply: 0 without repetition, near 1 in a
+// loop. 0 for replies of fewer than 9 tokens.
+double Repetition(std::span<const int32_t> tokens);
 
 }  // namespace kevin

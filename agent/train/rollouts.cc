@@ -3,22 +3,48 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <optional>
 #include <thread>
 
+#include "agent/journal.h"
 #include "agent/machine.h"
-#include "agent/output.h"
-#include "agent/places.h"
+#include "agent/policy_options.h"
 #include "agent/records.h"
+#include "agent/train/model_text.h"
 #include "env/error.h"
 #include "env/problem/problem.h"
+#include "env/gpu/find_gpus.h"
+#include "env/process/machine.h"
+#include "policies/local/serve/local_policy.h"
 #include "trajectories/work_queue.h"
 
 namespace kevin {
 namespace {
 
 constexpr int kParallelOnCpu = 8, kParallelOnGpu = 64;
-constexpr auto kQueueLook = std::chrono::milliseconds(100);
-constexpr auto kPatience = std::chrono::minutes(30);  // for the rank that begins collections
+constexpr auto kQueueCheck = std::chrono::milliseconds(100);
+constexpr auto kLeaderLimit = std::chrono::minutes(30);  // for rank 0 to begin a collection
+
+PolicyOptions OptionsFrom(const OnlineSettings& settings, int64_t context) {
+  PolicyOptions options;
+  options.temperature = settings.temperature;
+  // The whole distribution, whatever the model's folder advises: the trainer does not model filters, and a
+  // token that is never drawn cannot be learnt.
+  options.top_p = 1, options.top_k = 0, options.request_json = R"({"min_p": 0})";
+  if (settings.max_tokens > 0) options.max_tokens = settings.max_tokens;
+  options.context = context;
+  options.timeout_s = 86400, options.stall_s = 3600;  // answers pause while the model learns
+  return options;
+}
+
+std::string LockOf(const std::string& device, const std::string& judge) {
+  if (device == "cpu" || !judge.starts_with(device + ":")) return "";
+  std::string none;
+  for (const GpuFound& gpu : FindGpus(&none)) {
+    if (device == fmt::format("cuda:{}", gpu.index)) return DeviceLock::NameOfGpu(gpu.pci_bus);
+  }
+  return "";
+}
 
 }  // namespace
 
@@ -52,12 +78,12 @@ Rollouts::Entered Rollouts::Enter(const RolloutTerms& terms, const std::string& 
   const RunRecord process{{}, CommandLine(), KEVIN_VERSION, MachineJson(ReadMachine()), {}, {}};
   WorkQueue queue(store_);
   auto known = run_.Collection(terms.name);
-  const auto end = std::chrono::steady_clock::now() + kPatience;
+  const auto end = std::chrono::steady_clock::now() + kLeaderLimit;
   while (!known && !run_.leads()) {
     if (std::chrono::steady_clock::now() > end)
-      throw Error(ExitCode::kBroken, "rank 0 does not begin " + terms.what,
+      throw Error(ExitCode::kBroken, "rank 0 has not begun " + terms.what,
                   "start all ranks again with --resume");
-    std::this_thread::sleep_for(kQueueLook);
+    std::this_thread::sleep_for(kQueueCheck);
     known = run_.Collection(terms.name);
   }
   if (known) return {*known, queue.Join(*known, process)};
@@ -105,9 +131,40 @@ RolloutHooks Rollouts::Hooks(const RolloutTerms& terms) {
   };
   hooks.on_fault = [this, terms](const EpisodeSpec& spec, const std::string& error, bool parked) {
     progress_.Line(fmt::format("{}: {} episode {}: {}: {}", terms.what, spec.problem, spec.number,
-                               parked ? "parked" : "void turn, will be made again", error));
+                               parked ? "parked" : "turn discarded, will be made again", error));
   };
   return hooks;
+}
+
+TrainedPolicy::TrainedPolicy(std::string name, TrainerProcess& trainer, const TrainerProcess::Opened& opened,
+                             const OnlineSettings& settings, std::string device, const std::string& judge)
+    : name_(std::move(name)),
+      model_(opened.model),
+      device_(std::move(device)),
+      trainer_(trainer),
+      shared_gpu_(LockOf(device_, judge)) {
+  const PolicyOptions options = OptionsFrom(settings, opened.context);
+  client_ = MakeRemotePolicy(local::LocalClientOptions(
+      opened.model, opened.url, RemoteOptionsFor("openai:" + opened.model + "@" + opened.url, options)));
+  const WindowShare share = ShareWindow(options, opened.context, std::nullopt);
+  settings_ = {SamplingFor(options, share.max_tokens), share.prompt_tokens};
+}
+
+Completion TrainedPolicy::Complete(const Request& request, const CancelToken* cancel, const OnText& on_text) {
+  std::optional<DeviceLock> quiet;
+  if (!shared_gpu_.empty()) quiet.emplace(shared_gpu_, LockMode::kShared, nullptr);
+  Completion completion;
+  try {
+    completion = client_->Complete(request, cancel, on_text);
+  } catch (const PromptTooLong&) {
+    throw;
+  } catch (const Error&) {
+    if (const auto failure = trainer_.PermanentFailure())
+      throw PolicyUnavailable(failure->code(), failure->what(), failure->next_step());
+    throw;
+  }
+  completion.model = VersionedModel(model_, completion.identity.weights_version.value_or(0));
+  return completion;
 }
 
 }  // namespace kevin

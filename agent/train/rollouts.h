@@ -1,44 +1,94 @@
 #pragma once
-// Turns made for a training run: through the same queue, rollout and database as `kevin collect`, so that
-// they are records like any others and nothing is lost at kill -9.
+// Turns made by the model in training: its options, the model as a policy, and collections through the queue,
+// rollout and database of `kevin collect`. The turns are ordinary records, and kill -9 loses nothing.
 
+#include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "agent/progress.h"
 #include "agent/rollout/rollout.h"
-#include "agent/train/online_settings.h"
-#include "agent/train/run_file.h"
+#include "agent/terminal.h"
+#include "agent/train/run_folder.h"
+#include "agent/train/trainer_process.h"
+#include "policies/remote/remote_policy.h"
 #include "trajectories/store.h"
 
 namespace kevin {
 
+// The options of `kevin train` about making turns: for --online and for evaluations.
+struct OnlineSettings {
+  bool online = false;
+  std::string suite;          // that is learnt from
+  int problems_per_step = 0;  // 0: the algorithm's
+  int samples = 16, turns = 4;
+  int64_t staleness = 0;
+  // Sampling
+  double temperature = 0.9;
+  int max_tokens = 0;   // of a reply; 0: as in `kevin collect`
+  int64_t context = 0;  // of prompt and reply; 0: the model's
+  std::string sampler_device;
+  int64_t sampler_tokens = 0;
+  // Judging
+  std::vector<std::string> judges;  // devices
+  std::string size, isolation = "full";
+  int threads = 0, parallel = 0;
+  // Evaluations
+  std::string eval_suite, test_suite, best_by = "mean_avg";
+  int64_t eval_every = 0;
+  int eval_samples = 4, eval_turns = 4;
+
+  bool Samples() const { return online || !eval_suite.empty() || !test_suite.empty(); }
+};
+
+// The model that a trainer holds, as a policy. Each completion states the steps that the model had learnt
+// (VersionedModel) and the hash of its weights.
+class TrainedPolicy : public Policy {
+ public:
+  // `name`: as stored with episodes. `device`: where the model is sampled. `judge`: the environment's device.
+  // `trainer` must outlive this.
+  TrainedPolicy(std::string name, TrainerProcess& trainer, const TrainerProcess::Opened& opened,
+                const OnlineSettings& settings, std::string device, const std::string& judge);
+
+  Completion Complete(const Request& request, const CancelToken* cancel, const OnText& on_text) override;
+  std::string Name() const override { return name_; }
+  bool LoadsProcessor() const override { return device_ == "cpu"; }
+
+  const PolicySettings& settings() const { return settings_; }
+
+ private:
+  const std::string name_, model_, device_;
+  TrainerProcess& trainer_;
+  std::unique_ptr<RemotePolicy> client_;
+  PolicySettings settings_;
+  std::string shared_gpu_;  // the lock of the GPU that sampler and judge share; empty: none
+};
+
 struct RolloutTerms {
-  std::string name;  // by which the run's file knows the collection: "step-12"
-  std::string what;  // for people: "step 12/40"
+  std::string name;  // of the collection in the run's file: "step-12"
+  std::string what;  // for the user: "step 12/40"
   std::vector<std::string> problems;
   int episodes = 1, turns = 4;
   uint64_t seed = 0;
-  bool confirm = false;  // winners are measured again, which what turns are learnt from does not need
+  bool confirm = false;  // winners are measured again; not needed for turns to learn from
 };
 
 class Rollouts {
  public:
-  // `judges`: one environment over all judges. All else that is given must outlive this. Throws Error(kBadRequest) for a database
-  // or an output folder that cannot be written.
+  // `judges`: one environment over all judges. The other references must outlive this. Throws
+  // Error(kBadRequest) for a database or an output folder that is not writable.
   Rollouts(const OnlineSettings& settings, const std::string& database, std::filesystem::path kernels,
            RunFile& run, Progress& progress, std::unique_ptr<Environment> judges);
 
   const EnvironmentFacts& facts() const { return environment_->Facts(); }
   Store& store() { return store_; }
 
-  // Until every episode is there, made by this process or by others; goes on with what an earlier one left.
-  // Returns the run that holds them, nullopt when `drain` broke it off. Several at once may be under way.
+  // Runs until every episode is stored, by this process or by others; continues an earlier, unfinished
+  // collection of the same name. Returns the run that holds the episodes, nullopt when `drain` interrupted
+  // it. Several calls may run at once.
   std::optional<std::string> Collect(const RolloutTerms& terms, Policy& policy,
                                      const PolicySettings& settings, const CancelToken* drain,
                                      const CancelToken* stop);

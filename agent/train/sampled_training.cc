@@ -5,31 +5,24 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <numeric>
 
+#include "agent/json.h"
+#include "agent/report/report.h"
 #include "env/error.h"
 #include "env/problem/problem.h"
 
 namespace kevin {
+namespace fs = std::filesystem;
 namespace {
 
-namespace fs = std::filesystem;
-
-bool Names(const std::vector<std::string>& ids, const std::string& id) {
-  return std::find(ids.begin(), ids.end(), id) != ids.end();
-}
-
-void RequireApart(const std::vector<std::string>& a, const std::vector<std::string>& b,
-                  const std::string& what, const std::string& next) {
-  std::vector<std::string> both;
-  std::copy_if(a.begin(), a.end(), std::back_inserter(both),
-               [&](const std::string& id) { return Names(b, id); });
+void RequireDisjoint(const std::vector<std::string>& a, const std::vector<std::string>& b,
+                     const std::string& what, const std::string& next) {
+  const std::vector<std::string> both = CommonIds(a, b);
   if (both.empty()) return;
-  const size_t shown = std::min<size_t>(both.size(), 5);
   throw Error(ExitCode::kBadRequest,
-              fmt::format("{} problems are {}: {}{}", both.size(), what,
-                          fmt::join(both.begin(), both.begin() + static_cast<long>(shown), ", "),
-                          both.size() > shown ? ", ..." : ""),
-              next);
+              fmt::format("{} problems are {}: {}", both.size(), what, ShortList(both)), next);
 }
 
 Json AskedFor(const SampledRequest& request, const OnlineSettings& settings, const TrainSuites& suites) {
@@ -51,7 +44,7 @@ std::string UtcNow() {
                      parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
-// Of each step and purpose another.
+// A seed for each step and purpose.
 uint64_t SeedOf(uint64_t seed, int64_t step, uint64_t purpose) {
   return seed * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(step) * 4 + purpose;
 }
@@ -61,10 +54,40 @@ std::vector<std::string> IdsOf(const std::string& suite, std::vector<LeftOut>* l
   return ProblemsOfSuite(ProblemSet(), ProblemSet::DefaultDirectory(), suite, left_out);
 }
 
-// Without those on which wrong answers pass: a model would learn to give them.
+// Without inadmissible problems, on which incorrect kernels pass: a model would learn to write those.
 std::vector<std::string> CountingIdsOfSuite(const std::string& suite) {
   std::vector<LeftOut> left_out;
   return IdsOf(suite, &left_out);
+}
+
+Json IntervalJson(const Interval& interval) {
+  return {{"value", OrNull(interval.value)}, {"low", OrNull(interval.low)}, {"high", OrNull(interval.high)}};
+}
+
+Json CellJson(const BudgetCell& cell) {
+  return {{"turns", cell.turns},           {"episodes", cell.episodes},
+          {"best", OrNull(cell.best)},     {"best_low", OrNull(cell.best_interval.low)},
+          {"solved", OrNull(cell.solved)}, {"best_high", OrNull(cell.best_interval.high)},
+          {"problems", cell.problems}};
+}
+
+Json FindCell(const std::vector<BudgetCell>& cells, int turns, int episodes) {
+  const auto found = std::find_if(cells.begin(), cells.end(), [&](const BudgetCell& cell) {
+    return cell.turns == turns && cell.episodes == episodes;
+  });
+  return found == cells.end() ? Json(nullptr) : CellJson(*found);
+}
+
+std::string Best(const Json& cell) {
+  return cell.is_null() || cell.at("best").is_null() ? "unknown"
+                                                     : fmt::format("{:.3g}x", cell.at("best").get<double>());
+}
+
+// The largest power of two up to n: the budgets of the table.
+int PowerBelow(int n) {
+  int power = 1;
+  while (2 * power <= n) power *= 2;
+  return power;
 }
 
 }  // namespace
@@ -76,14 +99,16 @@ TrainSuites::TrainSuites(const OnlineSettings& settings, const std::string& with
       dev(CountingIdsOfSuite(settings.eval_suite)),
       test(CountingIdsOfSuite(settings.test_suite)) {
   const std::vector<std::string> left_out = IdsOfSuite(without);
-  std::erase_if(learnt, [&](const std::string& id) { return Names(left_out, id); });
+  std::erase_if(learnt,
+                [&](const std::string& id) { return std::ranges::find(left_out, id) != left_out.end(); });
   if (settings.online && learnt.empty())
     throw Error(ExitCode::kBadRequest, "--suite and --without leave no problem to learn on");
   const std::string next = "leave them out of training with --without and the same suite";
-  RequireApart(dev, learnt, "both learnt from and in --eval-suite", next);
-  RequireApart(test, learnt, "both learnt from and in --test-suite", next);
-  RequireApart(test, dev, "both in --eval-suite and in --test-suite",
-               "what chooses the checkpoint cannot judge it: give suites that share nothing");
+  RequireDisjoint(dev, learnt, "both learnt from and in --eval-suite", next);
+  RequireDisjoint(test, learnt, "both learnt from and in --test-suite", next);
+  RequireDisjoint(
+      test, dev, "both in --eval-suite and in --test-suite",
+      "the suite that chooses the checkpoint cannot judge it: give suites without common problems");
   if (!dev.empty()) RequireMetric(settings.best_by);
 }
 
@@ -128,7 +153,7 @@ std::optional<Json> SampledTraining::Evaluate(const EvaluationTerms& terms, cons
   rollout.name = name, rollout.what = fmt::format("{} at step {}", terms.suite, terms.step);
   rollout.problems = problems, rollout.episodes = terms.episodes, rollout.turns = terms.turns;
   rollout.confirm = true;
-  // Every evaluation draws alike, so that they differ by the model.
+  // All evaluations have the same seed, so that they differ by the model alone.
   rollout.seed = SeedOf(request_.seed, 0, terms.split == "test" ? 2 : 1);
   const auto run = rollouts_.Collect(rollout, policy_, policy_.settings(), drain, stop);
   if (!run) return std::nullopt;
@@ -169,16 +194,16 @@ void SampledTraining::RequireUntested() const {
   const nlohmann::json record = run_.Get("test");
   if (record.is_null() || !record.contains("metrics")) return;
   throw Error(ExitCode::kBadRequest,
-              fmt::format("the test suite {} was read on {}; a second look would choose by it",
+              fmt::format("the test suite {} was read on {}; a second reading would turn it into a dev suite",
                           record.at("suite").get<std::string>(), record.at("begun").get<std::string>()),
-              fmt::format("its result is in {}/run.json; go on without --test-suite", request_.output));
+              fmt::format("its result is in {}/run.json; continue without --test-suite", request_.output));
 }
 
 std::optional<Json> SampledTraining::EvaluateTest(int64_t step, const CancelToken* drain,
                                                   const CancelToken* stop) {
   RequireUntested();
   nlohmann::json record = run_.Get("test");
-  // Said before the first problem is read. A reading that was broken off goes on with the same turns.
+  // Recorded before the first problem is read. An interrupted reading continues with the same turns.
   if (record.is_null()) record = {{"suite", settings_.test_suite}, {"step", step}, {"begun", UtcNow()}};
   run_.Set("test", record);
   const EvaluationTerms terms{
@@ -188,6 +213,58 @@ std::optional<Json> SampledTraining::EvaluateTest(int64_t step, const CancelToke
   record["run"] = event->at("run"), record["metrics"] = event->at("metrics"), record["ended"] = UtcNow();
   run_.Set("test", record);
   return event;
+}
+
+void RequireMetric(const std::string& name) {
+  std::string known;
+  for (const MetricSpec& spec : MetricList({1})) {
+    if (!spec.higher_is_better) continue;
+    if (spec.name == name) return;
+    known += (known.empty() ? "" : ", ") + spec.name;
+  }
+  throw Error(ExitCode::kBadRequest, "--best-by " + name + ": no such metric", "there are: " + known);
+}
+
+Json EvaluationEvent(Store& store, const std::string& run, const EvaluationTerms& terms) {
+  const Figures figures = store.LoadFigures({run});
+  std::vector<size_t> episodes(figures.episodes.size());
+  std::iota(episodes.begin(), episodes.end(), size_t{0});
+  const Report report = MakeReport({MakeSide(terms.suite, figures, episodes)}, {});
+  const SideReport& side = report.sides.front();
+  const int budget = PowerBelow(std::min(terms.episodes, terms.turns));
+  Json event = {{"event", "evaluation_step"},
+                {"step", terms.step},
+                {"suite", terms.suite},
+                {"split", terms.split},
+                {"run", run},
+                {"problems", side.side.problems.size()},
+                {"episodes", terms.episodes},
+                {"turns", terms.turns},
+                {"budget", budget},
+                {"serial", FindCell(side.budgets, budget, 1)},
+                {"parallel", FindCell(side.budgets, 1, budget)},
+                {"budgets", Json::array()},
+                {"metrics", Json::object()}};
+  for (const BudgetCell& cell : side.budgets) event["budgets"].push_back(CellJson(cell));
+  for (size_t i = 0; i < report.specs.size(); ++i)
+    event["metrics"][report.specs[i].name] = IntervalJson(side.groups.front().metrics[i]);
+  event["best_by"] = terms.best_by;
+  event["value"] = event["metrics"].at(terms.best_by).at("value");
+  return event;
+}
+
+std::string EvaluationLine(const Json& e) {
+  const auto metric = [&](const char* name) {
+    const Json& value = e.at("metrics").at(name).at("value");
+    return value.is_null() ? 0.0 : value.get<double>();
+  };
+  const auto problems = e.at("problems").get<double>();
+  return fmt::format(
+      "{}  step {}  {}: solved {:.0f}/{:.0f}, mean speed-up {:.3g}x; {} kernels a problem: "
+      "one after the other {}, side by side {}",
+      e.at("split") == "test" ? "test      " : "evaluation", e.at("step").get<int64_t>(),
+      e.at("suite").get<std::string>(), metric("solved_best") * problems, problems, metric("mean_avg"),
+      e.at("budget").get<int>(), Best(e.at("serial")), Best(e.at("parallel")));
 }
 
 }  // namespace kevin

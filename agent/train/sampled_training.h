@@ -1,31 +1,57 @@
 #pragma once
-// What a training run needs to make turns with its own model: a policy over the trainer, judges, a database,
-// and the run's file. Collections for steps (--online) and evaluations on the way.
+// A training run that makes turns with its own model: collections for steps (--online) and evaluations. Needs
+// a policy over the trainer, judges, a database, and the run's file.
 
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "agent/events.h"
 #include "agent/train/batches.h"
-#include "agent/train/collected_batches.h"
-#include "agent/train/evaluation.h"
 #include "agent/train/rollouts.h"
-#include "agent/train/trained_policy.h"
+#include "agent/train/run_folder.h"
 #include "agent/train/trainer_process.h"
 
 namespace kevin {
 
-// The problems of a run, each list by id. Constructing it says what is wrong with the suites.
+// --- Suites ---
+
+// The problems of a run, each list by id.
 struct TrainSuites {
   std::vector<std::string> learnt, dev, test;
 
-  // `without` are not learnt from. Throws Error(kBadRequest) where a problem is in two of the lists.
+  // `without`: a suite that is not learnt from. Throws Error(kBadRequest) where a problem is in two of the
+  // lists.
   TrainSuites(const OnlineSettings& settings, const std::string& without);
 };
 
 // The ids of a suite; none for "".
 std::vector<std::string> IdsOfSuite(const std::string& suite);
+
+// --- Evaluations: the model in training on problems that it does not learn from ---
+
+struct EvaluationTerms {
+  int64_t step = 0;  // that the model had learnt
+  std::string suite;
+  std::string split;  // "dev" or "test"
+  int episodes = 4, turns = 4;
+  std::string best_by;  // a metric of kevin report
+};
+
+// The event `evaluation_step`: step, suite, split, run, problems, episodes, turns; the metrics of kevin
+// report over all problems by name, each {value, low, high}; `serial` and `parallel`, which spend the same
+// budget of min(episodes, turns) kernels a problem on one episode or on first turns alone; `budgets`, all
+// splits of all budgets; `best_by` and its `value`. Throws Error(kBadRequest) for an unknown metric.
+Json EvaluationEvent(Store& store, const std::string& run, const EvaluationTerms& terms);
+
+// "evaluation  step 10  core: solved 3/8, mean speed-up 0.42x; ..."
+std::string EvaluationLine(const Json& event);
+
+// Throws Error(kBadRequest) unless `name` is a metric of `kevin report` of which more is better.
+void RequireMetric(const std::string& name);
+
+// --- The run ---
 
 struct SampledRequest {
   std::string output, database, algorithm;
@@ -36,28 +62,29 @@ struct SampledRequest {
 
 class SampledTraining {
  public:
-  // `judges`: one environment over all judges. All else that is given must outlive this.
+  // `judges`: one environment over all judges. The other references must outlive this.
   SampledTraining(const SampledRequest& request, const OnlineSettings& settings, const TrainSuites& suites,
                   TrainerProcess& trainer, const TrainerProcess::Opened& opened, Progress& progress,
                   std::unique_ptr<Environment> judges);
 
-  // Which problems a step's turns are about: all of them once, in an order of its own, before any comes
+  // The problems of a step's turns. Every problem occurs once, in an order of its own, before any occurs
   // again.
   std::vector<std::string> ProblemsOfStep(int64_t step) const;
   std::optional<std::string> CollectStep(int64_t step, const CancelToken* drain, const CancelToken* stop);
 
-  // The model as it is, on the dev suite. nullopt: broken off.
+  // The current model on the dev suite. nullopt: interrupted.
   std::optional<Json> EvaluateDev(int64_t step, const CancelToken* drain, const CancelToken* stop);
-  // Whether the latest evaluation is the best so far; says so in the run's file. `folder`: its checkpoint.
+  // Whether the evaluation is the best so far.
   bool IsBest(const Json& event) const;
+  // Records it in the run's file as the best. `folder`: its checkpoint.
   void SetBest(const Json& event, const std::string& folder);
   std::optional<std::string> BestCheckpoint() const;
   int64_t BestStep() const;
 
-  // The weights that the trainer answers with, of `step`, on the test suite: once a run. Throws
-  // Error(kBadRequest) where it was read before. One that was broken off goes on.
+  // The trainer's current weights, of `step`, on the test suite, once a run. Throws Error(kBadRequest) where
+  // the suite was read before. An interrupted reading is continued.
   std::optional<Json> EvaluateTest(int64_t step, const CancelToken* drain, const CancelToken* stop);
-  void RequireUntested() const;  // the same, beforehand
+  void RequireUntested() const;  // the same check, in advance
 
   const std::string& database() const { return request_.database; }
   const EnvironmentFacts& facts() const { return rollouts_.facts(); }

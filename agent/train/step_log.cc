@@ -1,7 +1,10 @@
 #include "agent/train/step_log.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <array>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <fstream>
@@ -34,6 +37,34 @@ std::string Duration(double seconds) {
   if (s < 3600) return fmt::format("{}:{:02} min", s / 60, s % 60);
   return fmt::format("{}:{:02} h", s / 3600, s / 60 % 60);
 }
+
+// Fields of TensorFlow's Event, Summary and Summary.Value, as protocol buffers number them.
+constexpr int kEventWallTime = 1, kEventStep = 2, kEventFileVersion = 3, kEventSummary = 5;
+constexpr int kSummaryValue = 1, kValueTag = 1, kValueSimple = 2;
+enum Wire { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
+
+std::string Varint(uint64_t value) {
+  std::string out;
+  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
+  return out + static_cast<char>(value);
+}
+std::string Key(int field, Wire wire) { return Varint(static_cast<uint64_t>(field) << 3 | wire); }
+
+template <class T>
+std::string LittleEndian(T value) {
+  std::string out;
+  for (size_t i = 0; i < sizeof(T); ++i) out += static_cast<char>(value >> (8 * i) & 0xFF);
+  return out;
+}
+std::string DoubleField(int field, double value) {
+  return Key(field, kFixed64) + LittleEndian(std::bit_cast<uint64_t>(value));
+}
+std::string BytesField(int field, const std::string& bytes) {
+  return Key(field, kBytes) + Varint(bytes.size()) + bytes;
+}
+
+// The masked checksum of TensorFlow's record files.
+uint32_t Masked(const std::string& bytes) { return std::rotr(Crc32c(bytes), 15) + 0xA282EAD8u; }
 
 }  // namespace
 
@@ -70,34 +101,34 @@ std::string StepLine(const Json& e) {
   std::string line = fmt::format("step {}/{}", e.at("step").get<int64_t>(), e.at("steps").get<int64_t>());
   line += Shown(e, "loss", "loss", "{:.4g}") + Shown(e, "reward", "reward", "{:.3g}");
   if (const double correct = Number(e, "correct"); !std::isnan(correct))
-    line += fmt::format("  right {:.0f} %", 100 * correct);
+    line += fmt::format("  correct {:.0f} %", 100 * correct);
   line += Shown(e, "speed-up", "speedup", "{:.3g}x") + Shown(e, "preferred", "preference_accuracy", "{:.2f}");
   line += Shown(e, "gradient", "grad_norm", "{:.3g}") + Shown(e, "|dlogp|", "delta_logprob", "{:.2g}");
   line += Shown(e, "tokens/s", "tokens_per_s", "{:.0f}");
   return line + "  left " + Duration(Number(e, "time_left_s"));
 }
 
-std::vector<std::string> Alarms(const Json& e, const Json& first) {
-  std::vector<std::string> alarms;
+std::vector<std::string> Warnings(const Json& e, const Json& first) {
+  std::vector<std::string> warnings;
   const auto above = [&](const char* name, double limit) { return Number(e, name) > limit; };
   if (above("delta_logprob", 0.05))
-    alarms.push_back(
-        fmt::format("trainer and sampler disagree by {:.3f} per token: other weights, another "
-                    "temperature, or filtered sampling (top-p)?",
-                    Number(e, "delta_logprob")));
+    warnings.push_back(fmt::format(
+        "log-probabilities of trainer and sampler differ by {:.3f} per token: other weights, another "
+        "temperature, or filtered sampling (top-p)?",
+        Number(e, "delta_logprob")));
   if (Number(e, "not_okay") > Number(first, "not_okay") + 0.1)
-    alarms.push_back(
-        fmt::format("{:.0f} % of the replies do not open as the model used to: junk follows soon",
-                    100 * Number(e, "not_okay")));
+    warnings.push_back(fmt::format(
+        "{:.0f} % of the replies do not open as the model used to; such replies often become useless soon",
+        100 * Number(e, "not_okay")));
   if (above("repetition", 0.5))
-    alarms.push_back(fmt::format("replies repeat themselves ({:.0f} % of their runs of 8 tokens)",
-                                 100 * Number(e, "repetition")));
+    warnings.push_back(fmt::format("replies repeat themselves ({:.0f} % of their runs of 8 tokens)",
+                                   100 * Number(e, "repetition")));
   if (above("cut_off", 0.3))
-    alarms.push_back(
+    warnings.push_back(
         fmt::format("{:.0f} % of the replies were cut off by the length limit", 100 * Number(e, "cut_off")));
   if (Number(e, "reply_tokens") > 2 * Number(first, "reply_tokens"))
-    alarms.push_back("replies are more than twice as long as at the start");
-  return alarms;
+    warnings.push_back("replies are more than twice as long as at the start");
+  return warnings;
 }
 
 StepLog::StepLog(const std::filesystem::path& folder, int64_t done)
@@ -127,7 +158,7 @@ void StepLog::Add(const Json& event) {
   Note(event);
   std::ofstream file(path_, std::ios::app);
   file << ToLine(event) << std::flush;
-  if (!file) throw Error(ExitCode::kBroken, "writing " + path_.string() + " failed", "make room on the disk");
+  if (!file) throw Error(ExitCode::kBroken, "writing " + path_.string() + " failed", "free disk space");
   std::map<std::string, double> scalars;
   for (const auto& [name, value] : event.items()) {
     if (event.at("event") == "step" && value.is_number() && name != "step" && name != "steps")
@@ -139,6 +170,68 @@ void StepLog::Add(const Json& event) {
       scalars[event.at("split").get<std::string>() + "/" + name] = value.get<double>();
   }
   board_.Add(event.at("step").get<int64_t>(), WallTime(), scalars);
+}
+
+uint32_t Crc32c(std::string_view bytes) {
+  static const std::array<uint32_t, 256> kTable = [] {
+    std::array<uint32_t, 256> table{};
+    for (uint32_t i = 0; i < 256; ++i) {
+      uint32_t c = i;
+      for (int bit = 0; bit < 8; ++bit) c = c >> 1 ^ (c & 1 ? 0x82F63B78u : 0u);
+      table[i] = c;
+    }
+    return table;
+  }();
+  uint32_t crc = ~0u;
+  for (const char byte : bytes) crc = kTable[(crc ^ static_cast<uint8_t>(byte)) & 0xFF] ^ crc >> 8;
+  return ~crc;
+}
+
+TensorBoardFile::TensorBoardFile(const std::filesystem::path& folder, double wall_time) {
+  std::array<char, 256> host{"host"};
+  gethostname(host.data(), host.size() - 1);
+  std::error_code ignored;
+  std::filesystem::create_directories(folder, ignored);
+  path_ = folder / ("events.out.tfevents." + std::to_string(static_cast<int64_t>(wall_time)) + "." +
+                    host.data() + "." + std::to_string(getpid()));
+  file_.open(path_, std::ios::binary);
+  if (!file_)
+    throw Error(ExitCode::kBadRequest, path_.string() + " cannot be written", "choose another --out");
+  Record(DoubleField(kEventWallTime, wall_time) + BytesField(kEventFileVersion, "brain.Event:2"));
+}
+
+void TensorBoardFile::Record(const std::string& event) {
+  const std::string length = LittleEndian(static_cast<uint64_t>(event.size()));
+  file_ << length << LittleEndian(Masked(length)) << event << LittleEndian(Masked(event)) << std::flush;
+  if (!file_) throw Error(ExitCode::kBroken, "writing " + path_.string() + " failed", "free disk space");
+}
+
+void TensorBoardFile::Add(int64_t step, double wall_time, const std::map<std::string, double>& scalars) {
+  std::string summary;
+  for (const auto& [tag, value] : scalars) {
+    const std::string number =
+        Key(kValueSimple, kFixed32) + LittleEndian(std::bit_cast<uint32_t>(static_cast<float>(value)));
+    summary += BytesField(kSummaryValue, BytesField(kValueTag, tag) + number);
+  }
+  Record(DoubleField(kEventWallTime, wall_time) + Key(kEventStep, kVarint) +
+         Varint(static_cast<uint64_t>(step)) + BytesField(kEventSummary, summary));
+}
+
+std::optional<double> PeakFlops(const std::string& gpu_name) {
+  struct Row {
+    const char* name;
+    double tflops;
+  };
+  // Of two matching names the longer one comes first.
+  constexpr Row kGpus[] = {{"B200", 2250},      {"H200 NVL", 835}, {"H200", 989},   {"GH200", 989},
+                           {"H100 PCIe", 756},  {"H100 NVL", 835}, {"H100", 989},   {"H800", 989},
+                           {"H20", 148},        {"A100", 312},     {"A800", 312},   {"L40S", 362},
+                           {"L40", 181},        {"L4", 121},       {"A10G", 70},    {"RTX 4090", 165},
+                           {"RTX 5090", 209.5}, {"A40", 149.7},    {"RTX 3090", 71}};
+  for (const Row& row : kGpus) {
+    if (gpu_name.find(row.name) != std::string::npos) return row.tflops * 1e12;
+  }
+  return std::nullopt;
 }
 
 }  // namespace kevin

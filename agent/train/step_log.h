@@ -1,33 +1,64 @@
 #pragma once
-// What a step came to, for every kind of reader: `--json`, OUT/metrics.jsonl, TensorBoard, a person.
+// The figures of each training step: as a JSON event, in OUT/metrics.jsonl, for TensorBoard, and as text.
 
+#include <cstdint>
 #include <filesystem>
+#include <fstream>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "agent/events.h"
 #include "agent/train/batches.h"
-#include "agent/train/tensorboard.h"
 #include "policies/local/train/batch.h"
 
 namespace kevin {
 
 // The event `step`: its figures by name, null where unknown. `return` is the mean return, `not_okay` Kevin's
-// ratio, `delta_logprob` the gap between sampler and trainer, `mfu` (peak_flops.h) is added by who knows the
-// GPU. Online: `flat_tasks`, `staleness` in steps, `sync_s` until the sampler had the new weights.
+// ratio, `delta_logprob` the gap between sampler and trainer. `mfu` is null here; the caller fills it in
+// where it knows the GPU (PeakFlops). Online only: `flat_tasks`, `staleness` in steps, `sync_s` until the
+// sampler had the new weights.
 Json StepEvent(const LearnBatch& learned, const local::StepFigures& figures, int64_t steps,
                double step_seconds, double time_left_s);
 
 // "step 12/40  loss ...", one line.
 std::string StepLine(const Json& event);
 
-// What a person should look at, a sentence each; `first` is the run's first step's event.
-std::vector<std::string> Alarms(const Json& event, const Json& first);
+// Signs of trouble, a sentence each. `first`: the event of the run's first step.
+std::vector<std::string> Warnings(const Json& event, const Json& first);
 
-// metrics.jsonl and TensorBoard in `folder`: steps, and evaluations between them (evaluation.h). What came
-// after `done` steps of an earlier start is dropped.
+// FLOP/s of bfloat16 or float16 products with float32 sums, dense, as the vendor states them, by the driver's
+// name of the GPU; nullopt: unknown. For the model FLOP utilisation:
+//
+//   mfu = FLOP of the model's products in a step / (train_s * ranks * peak)
+//
+// FLOP counts 2 for each weight that a token is multiplied with, three times (forward, backward to the
+// inputs, backward to the weights; twice where only adapters are trained), the head's for trained tokens
+// only; and attention's 6 * layers * heads * head_dim * length^2 a sequence. Recomputation and passes without
+// gradients do not count.
+std::optional<double> PeakFlops(const std::string& gpu_name);
+
+// A TensorBoard event file of scalars: events.out.tfevents.SECONDS.HOST.PID.
+class TensorBoardFile {
+ public:
+  // Creates the file, and `folder` if needed. Throws Error(kBadRequest) when that fails.
+  TensorBoardFile(const std::filesystem::path& folder, double wall_time);
+  // Flushed, so that a viewer sees it. Throws Error(kBroken) when the disk is full.
+  void Add(int64_t step, double wall_time, const std::map<std::string, double>& scalars);
+
+ private:
+  void Record(const std::string& event);
+  std::filesystem::path path_;
+  std::ofstream file_;
+};
+
+uint32_t Crc32c(std::string_view bytes);
+
+// metrics.jsonl and TensorBoard in `folder`: the events of steps and of evaluations (sampled_training.h).
+// Events of an earlier start after its step `done` are dropped.
 class StepLog {
  public:
   StepLog(const std::filesystem::path& folder, int64_t done);

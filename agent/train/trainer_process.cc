@@ -1,16 +1,13 @@
 #include "agent/train/trainer_process.h"
 
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <thread>
 
-#include "agent/places.h"
+#include "agent/machine.h"
 #include "env/error.h"
 #include "env/process/spawn.h"
 
@@ -20,13 +17,6 @@ namespace kevin {
 namespace {
 
 constexpr std::chrono::seconds kEndLimit{10};
-
-std::filesystem::path MakePrivateFolder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "kevin-trainer-XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr)
-    throw Error(ExitCode::kBroken, pattern + ": " + std::strerror(errno), "make room, or set TMPDIR");
-  return pattern;
-}
 
 }  // namespace
 
@@ -39,7 +29,7 @@ TrainerProcess::TrainerProcess() {
   SpawnOptions spawn;
   spawn.argv = {RequireProgram(ProgramDirectory(), "kevin-trainer").string()};
   for (char** entry = environ; *entry != nullptr; ++entry) spawn.environment.emplace_back(*entry);
-  // torch's threads would otherwise spin where the judges could run.
+  // torch's idle threads would otherwise spin on the cores of the judges.
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) spawn.environment.emplace_back("OMP_WAIT_POLICY=passive");
   spawn.descriptors = {
       {theirs.get(), STDIN_FILENO}, {theirs.get(), STDOUT_FILENO}, {STDERR_FILENO, STDERR_FILENO}};
@@ -52,10 +42,11 @@ nlohmann::json TrainerProcess::Ask(const nlohmann::json& request, const char* an
   if (!reply) {
     const auto end = std::chrono::steady_clock::now() + kEndLimit;
     while (std::chrono::steady_clock::now() < end) {
-      if (const auto death = Death()) throw Error(*death);
+      if (const auto failure = PermanentFailure()) throw Error(*failure);
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
-    throw Error(ExitCode::kBroken, "the trainer closed its stream and does not end");
+    throw Error(ExitCode::kBroken, "the trainer closed its stream but does not end",
+                "end kevin-trainer, then --resume");
   }
   if (reply->contains("error")) {
     const nlohmann::json& error = reply->at("error");
@@ -64,28 +55,22 @@ nlohmann::json TrainerProcess::Ask(const nlohmann::json& request, const char* an
   return reply->at(answer);
 }
 
-TrainerProcess::~TrainerProcess() {
-  std::error_code ignored;
-  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
-}
-
-std::optional<Error> TrainerProcess::Death() {
+std::optional<Error> TrainerProcess::PermanentFailure() {
   const std::lock_guard lock(mutex_);
   int status = 0;
-  if (!death_ && process_.Wait(0, &status)) death_ = DeathBy(status);
-  return death_;
-}
-
-Error TrainerProcess::DeathBy(int status) const {
-  return {ExitCode::kBroken, "the trainer " + DescribeStatus(status),
-          "if it was killed, memory ran out: try --micro-tokens, --recompute or --lora; --resume goes on"};
+  if (!failure_ && process_.Wait(0, &status)) {
+    failure_.emplace(
+        ExitCode::kBroken, "the trainer " + DescribeStatus(status),
+        "if it was killed, memory ran out: try --micro-tokens, --recompute or --lora; --resume continues");
+  }
+  return failure_;
 }
 
 TrainerProcess::Opened TrainerProcess::Open(const local::TrainOptions& options, const Sampled* sampled) {
   nlohmann::json request = {{"open", local::ToJson(options)}};
   if (sampled != nullptr) {
-    folder_ = MakePrivateFolder();
-    request["sample"] = {{"socket", (folder_ / "socket").string()},
+    folder_.emplace(std::filesystem::temp_directory_path(), "kevin-trainer");
+    request["sample"] = {{"socket", (folder_->path() / "socket").string()},
                          {"device", sampled->device},
                          {"context_tokens", sampled->context_tokens},
                          {"cache_tokens", sampled->cache_tokens}};

@@ -1,5 +1,6 @@
 #pragma once
-// The trainer as a child process (policies/local/train/batch.h says why and what is said).
+// The trainer as a child process; policies/local/train/batch.h has the reason and the protocol. The functions
+// that talk to it are for one thread.
 
 #include <filesystem>
 #include <mutex>
@@ -8,6 +9,7 @@
 
 #include "env/error.h"
 #include "env/process/shared_memory.h"
+#include "env/process/files.h"
 #include "env/sandbox/sandbox.h"
 #include "policies/local/train/batch.h"
 #include "policies/local/train/options.h"
@@ -17,45 +19,44 @@ namespace kevin {
 class TrainerProcess {
  public:
   struct Opened {
-    int64_t steps = 0;    // done already, where it goes on from a checkpoint
-    int64_t trained = 0;  // numbers that are trained
+    int64_t steps = 0;    // already done, where it continues from a checkpoint
+    int64_t trained = 0;  // count of trained numbers
     int rank = 0, ranks = 1;
-    // Where requests are answered, if that was asked for.
+    // The model's server, if one was asked for.
     std::string url, model;
-    int64_t context = 0;  // tokens of prompt and answer
+    int64_t context = 0;  // tokens of prompt and reply
   };
-  // What of local::SamplingOptions is the person's to choose.
+  // The user's part of local::SamplingOptions.
   struct Sampled {
     std::string device;
     int64_t context_tokens = 0, cache_tokens = 0;
   };
 
-  // Starts kevin-trainer, which has our standard error and environment. Throws Error: what the trainer says,
-  // or kMachine where the program was not built, or kBroken where it ended.
+  // Starts kevin-trainer with this process's standard error and environment. This and the functions below
+  // throw the trainer's own Error, Error(kMachine) where the program is not built, and Error(kBroken) when it
+  // ended.
   TrainerProcess();
-  ~TrainerProcess();
-  // `sampled`: the model also answers requests, on a socket in a folder of this object's; null: it does not.
+
+  // `sampled`: the model also answers requests, on a Unix socket in a private folder; null: it does not.
   Opened Open(const local::TrainOptions& options, const Sampled* sampled = nullptr);
   local::StepFigures Step(const local::Batch& batch);
-  std::string Save();                           // a checkpoint; its folder
-  std::string Finish();                         // the trained model; its folder
-  void Restore(const std::string& checkpoint);  // answers come from its weights then
+  std::string Save();                           // a checkpoint; returns its folder
+  std::string Finish();                         // the trained model; returns its folder
+  void Restore(const std::string& checkpoint);  // requests are then answered with its weights
   // Answers name their weights as `run`@STEPS (policies/local/train/serve_training.h).
   void NameRun(const std::string& run);
 
-  // Why it is no more; nullopt while it lives. Any thread.
-  std::optional<Error> Death();
+  // The error of a trainer that has ended; nullopt while it runs. Any thread.
+  std::optional<Error> PermanentFailure();
 
  private:
   nlohmann::json Ask(const nlohmann::json& request, const char* answer);
 
-  Error DeathBy(int status) const;
-
+  std::optional<WorkFolder> folder_;  // of the socket; outlives the process
   Fd socket_;
-  std::mutex mutex_;  // of process_ and death_
+  std::mutex mutex_;  // of the members below
   ChildProcess process_;
-  std::optional<Error> death_;
-  std::filesystem::path folder_;  // of the socket that requests are taken on; empty: none
+  std::optional<Error> failure_;
 };
 
 }  // namespace kevin

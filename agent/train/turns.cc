@@ -4,22 +4,106 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <set>
 
-#include "agent/attribution/figures.h"
+#include "agent/attribution/attribution.h"
 #include "env/error.h"
+#include "policies/local/train/batch.h"
 
 namespace kevin {
 namespace {
-
-bool TurnNames(const std::vector<std::string>& ids, const std::string& id) {
-  return std::find(ids.begin(), ids.end(), id) != ids.end();
-}
 
 std::string DatabaseNames(const LearnRequest& request) {
   std::vector<std::string> names;
   for (const LearnRequest::Source& source : request.sources) names.push_back(source.database);
   return fmt::format("{}", fmt::join(names, ", "));
+}
+
+using Turns = std::vector<LearnTurn>;
+
+bool IsBetter(const LearnTurn& better, const LearnTurn& worse, double noise) {
+  const Scored &b = better.attribution.score, &w = worse.attribution.score;
+  return b.score - w.score > std::max(1e-9, noise * std::hypot(b.se, w.se));
+}
+
+double ScoreOfTurn(const LearnTurn& turn) { return turn.attribution.score.score; }
+
+Units WholeRollouts(const Turns& turns, const UnitOptions& options) {
+  std::map<int, Unit> tasks;
+  for (size_t i = 0; i < turns.size(); ++i) tasks[turns[i].task].turns.push_back(i);
+  Units made;
+  for (auto& [task, unit] : tasks) {
+    const bool differs = std::any_of(unit.turns.begin(), unit.turns.end(),
+                                     [&](size_t i) { return turns[i].attribution.advantage != 0; });
+    if (differs || options.keep_flat) {
+      made.units.push_back(std::move(unit));
+    } else {
+      ++made.dropped;
+    }
+  }
+  return made;
+}
+
+Units Answers(const Turns& turns, Picked picked, const UnitOptions& options) {
+  std::map<std::string, size_t> best;  // by problem
+  Units made;
+  for (size_t i = 0; i < turns.size(); ++i) {
+    const LearnTurn& t = turns[i];
+    const bool fits = t.correct && !(t.speedup < options.min_speedup);
+    if (t.cut_off || (picked != Picked::kAll && !fits)) {
+      ++made.dropped;
+    } else if (picked != Picked::kBest) {
+      made.units.push_back({{i}});
+    } else if (const auto [leader, is_first] = best.try_emplace(t.problem->id, i); !is_first) {
+      ++made.dropped;
+      if (t.speedup > turns[leader->second].speedup) leader->second = i;
+    }
+  }
+  for (const auto& [problem, i] : best) made.units.push_back({{i}});
+  return made;
+}
+
+void AddLadders(const Turns& turns, const std::vector<size_t>& episode, double noise, Units* made) {
+  for (size_t k = 0; k + 1 < episode.size(); ++k) {
+    const auto later =
+        std::max_element(episode.begin() + static_cast<long>(k) + 1, episode.end(),
+                         [&](size_t a, size_t b) { return ScoreOfTurn(turns[a]) < ScoreOfTurn(turns[b]); });
+    if (IsBetter(turns[*later], turns[episode[k]], noise)) {
+      made->units.push_back({{episode[k], *later, episode[k]}});
+    } else {
+      ++made->dropped;
+    }
+  }
+}
+
+void AddFirstTurns(const Turns& turns, const std::vector<size_t>& firsts, double noise, Units* made) {
+  const auto best = std::max_element(firsts.begin(), firsts.end(), [&](size_t a, size_t b) {
+    return ScoreOfTurn(turns[a]) < ScoreOfTurn(turns[b]);
+  });
+  for (const size_t i : firsts) {
+    if (i == *best) continue;
+    if (IsBetter(turns[*best], turns[i], noise)) {
+      made->units.push_back({{i, *best, i}});
+    } else {
+      ++made->dropped;
+    }
+  }
+}
+
+Units Pairs(const Turns& turns, double noise) {
+  std::map<std::string, std::vector<size_t>> episodes;
+  std::map<int, std::vector<size_t>> firsts;
+  for (size_t i = 0; i < turns.size(); ++i) {
+    if (turns[i].cut_off) continue;
+    episodes[turns[i].episode->id].push_back(i);
+    if (turns[i].turn == 1) firsts[turns[i].task].push_back(i);
+  }
+  Units made;
+  for (const auto& [id, episode] : episodes) AddLadders(turns, episode, noise, &made);
+  for (const auto& [task, list] : firsts) AddFirstTurns(turns, list, noise, &made);
+  return made;
 }
 
 }  // namespace
@@ -35,7 +119,14 @@ LearnTurns::LearnTurns(const LearnRequest& request) {
     throw Error(ExitCode::kBadRequest, DatabaseNames(request) + ": there are no turns to learn from",
                 "kevin show lists the episodes; kevin collect makes some");
   }
-  CheckHeldOut(request);
+  std::set<std::string> learnt;
+  for (const LearnTurn& turn : turns_) learnt.insert(turn.problem->id);
+  const std::vector<std::string> both = CommonIds({learnt.begin(), learnt.end()}, request.held_out);
+  if (both.empty()) return;
+  throw Error(ExitCode::kBadRequest,
+              fmt::format("{} of the problems held out for evaluation are in the training records: {}",
+                          both.size(), ShortList(both)),
+              "leave them out of training with --without and the same suite");
 }
 
 void LearnTurns::Add(const LearnRequest& request, Source& source) {
@@ -47,7 +138,8 @@ void LearnTurns::Add(const LearnRequest& request, Source& source) {
   for (size_t e = 0; e < episodes.size(); ++e) {
     const EpisodeFigures& figures = source.figures.episodes[e];
     const ProblemFigures& problem = source.figures.problems[static_cast<size_t>(figures.problem)];
-    const bool wanted = problem.id.starts_with(request.problems) && !TurnNames(request.left_out, problem.id);
+    const bool wanted = problem.id.starts_with(request.problems) &&
+                        std::ranges::find(request.left_out, problem.id) == request.left_out.end();
     for (size_t i = figures.first_turn; i < figures.first_turn + figures.turn_count; ++i) {
       const TurnFigures& t = source.figures.turns[i];
       if (t.turn == 0) continue;
@@ -60,18 +152,41 @@ void LearnTurns::Add(const LearnRequest& request, Source& source) {
   }
 }
 
-void LearnTurns::CheckHeldOut(const LearnRequest& request) const {
-  std::set<std::string> both;
-  for (const LearnTurn& turn : turns_) {
-    if (TurnNames(request.held_out, turn.problem->id)) both.insert(turn.problem->id);
+std::vector<std::string> CommonIds(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  std::vector<std::string> both;
+  std::ranges::copy_if(a, std::back_inserter(both),
+                       [&](const std::string& id) { return std::ranges::find(b, id) != b.end(); });
+  return both;
+}
+
+std::string ShortList(const std::vector<std::string>& ids) {
+  const auto end = std::next(ids.begin(), static_cast<long>(std::min<size_t>(ids.size(), 5)));
+  return fmt::format("{}{}", fmt::join(ids.begin(), end, ", "), end == ids.end() ? "" : ", ...");
+}
+
+Units MakeUnits(const Algorithm& algorithm, const LearnTurns& turns, const UnitOptions& options) {
+  switch (algorithm.material) {
+    case Material::kRollouts:
+      return WholeRollouts(turns.turns(), options);
+    case Material::kAnswers:
+      return Answers(turns.turns(), algorithm.picked, options);
+    case Material::kPairs:
+      return Pairs(turns.turns(), options.noise);
   }
-  if (both.empty()) return;
-  const size_t shown = std::min<size_t>(both.size(), 5);
-  const std::vector<std::string> some(both.begin(), std::next(both.begin(), static_cast<long>(shown)));
-  throw Error(ExitCode::kBadRequest,
-              fmt::format("{} of the problems held out for evaluation are in the training records: {}{}",
-                          both.size(), fmt::join(some, ", "), both.size() > shown ? ", ..." : ""),
-              "leave them out of training with --without and the same suite");
+  return {};
+}
+
+int64_t StepsPerEpoch(size_t units, size_t per_step) {
+  const size_t size = std::min(units, per_step);
+  return static_cast<int64_t>((units + size - 1) / size);
+}
+
+std::vector<size_t> UnitsOfStep(size_t units, size_t per_step, int64_t step, uint64_t seed) {
+  const size_t size = std::min(units, per_step);
+  const int64_t steps = StepsPerEpoch(units, per_step), epoch = (step - 1) / steps;
+  const std::vector<size_t> order = local::Shuffled(units, seed, static_cast<uint64_t>(epoch));
+  const size_t first = static_cast<size_t>((step - 1) % steps) * size, last = std::min(units, first + size);
+  return {order.begin() + static_cast<long>(first), order.begin() + static_cast<long>(last)};
 }
 
 }  // namespace kevin

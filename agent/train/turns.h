@@ -1,15 +1,19 @@
 #pragma once
-// The turns that a training run may learn from, with what attribution gives them and without their texts,
-// which are read when a batch needs them.
+// The turns that a training run may learn from, with their attribution, and the units in which they are
+// learnt from. Texts are read later, when a batch needs them.
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "agent/attribution/attribution.h"
+#include "agent/train/algorithm.h"
 #include "trajectories/store.h"
 
 namespace kevin {
+
+// --- Turns ---
 
 struct LearnRequest {
   struct Source {
@@ -17,9 +21,9 @@ struct LearnRequest {
     std::vector<std::string> runs;  // full ids; empty: all
   };
   std::vector<Source> sources;
-  std::string problems;               // only ids that begin so
+  std::string problems;               // only ids with this prefix
   std::vector<std::string> left_out;  // problem ids that are not learnt from
-  std::vector<std::string> held_out;  // problem ids that must not be there at all: of the evaluation
+  std::vector<std::string> held_out;  // problem ids of the evaluation: an error if one of them occurs
   Scheme scheme;
 };
 
@@ -34,10 +38,10 @@ struct LearnTurn {
   TurnAttribution attribution;
 };
 
-// All databases of a request, open while this lives.
+// The turns of a request; its databases stay open while this exists.
 class LearnTurns {
  public:
-  // Throws Error(kBadRequest): nothing to learn from, or held-out problems among what there is.
+  // Throws Error(kBadRequest) where there is no turn, or a held-out problem is among the turns.
   explicit LearnTurns(const LearnRequest& request);
   const std::vector<LearnTurn>& turns() const { return turns_; }  // by database, episode, turn; never turn 0
   int64_t tasks() const { return tasks_; }
@@ -50,11 +54,49 @@ class LearnTurns {
     Figures figures;
   };
   void Add(const LearnRequest& request, Source& source);
-  void CheckHeldOut(const LearnRequest& request) const;
 
   std::vector<std::unique_ptr<Source>> sources_;
   std::vector<LearnTurn> turns_;
   int64_t tasks_ = 0, groups_ = 0, flat_groups_ = 0;
 };
+
+// The ids of `a` that `b` has too.
+std::vector<std::string> CommonIds(const std::vector<std::string>& a, const std::vector<std::string>& b);
+// "a, b, c", with ", ..." after the fifth id.
+std::string ShortList(const std::vector<std::string>& ids);
+
+// --- Units ---
+
+// Indices into LearnTurns::turns():
+//   rollouts   all turns of one task: m episodes of n turns
+//   answers    one turn
+//   pairs      {p, c, r}: to the prompt of turn p, the reply of turn c is better than that of turn r
+struct Unit {
+  std::vector<size_t> turns;
+};
+
+struct UnitOptions {
+  double noise = 2;        // pairs: scores differ by more than this many standard errors
+  double min_speedup = 0;  // answers: of correct kernels
+  bool keep_flat = false;  // rollouts: also tasks whose turns do not differ
+};
+
+struct Units {
+  std::vector<Unit> units;
+  int64_t dropped = 0;  // tasks without a difference, turns not picked, prompts without a pair
+  int64_t too_long = 0, voided = 0;  // units without a usable sample (WithoutUnusable, batches.h)
+};
+
+// Rollouts: tasks whose advantages are all 0 teach nothing and are dropped. Answers: cut-off replies are
+// never imitated; Picked::kBest takes the fastest correct turn of each problem over all databases. Pairs:
+// turn t of an episode against its best later turn, if that is better, on the prompt of turn t; and the best
+// first turn of a task against each worse first turn, whose prompt is the same.
+Units MakeUnits(const Algorithm& algorithm, const LearnTurns& turns, const UnitOptions& options);
+
+// The units of step `step` (from 1). Every epoch takes each unit once, in its own order; no unit occurs twice
+// in a step.
+std::vector<size_t> UnitsOfStep(size_t units, size_t per_step, int64_t step, uint64_t seed);
+// Steps of one epoch.
+int64_t StepsPerEpoch(size_t units, size_t per_step);
 
 }  // namespace kevin

@@ -1,6 +1,6 @@
 #include "agent/events.h"
 
-#include "agent/kernels.h"
+#include "agent/gpu_feedback.h"
 #include "agent/records.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"

@@ -14,7 +14,8 @@ const std::string kSource =
     "  for (long i = 0; i < B * N; ++i) out[i] = std::max(y[i], 0.0f);\n"
     "}\n";
 
-std::string Tell(const Outcome& outcome, const std::string& log = "", const std::string& cached_from = "") {
+std::string FeedbackOn(const Outcome& outcome, const std::string& log = "",
+                       const std::string& cached_from = "") {
   static const Problem problem = testing::ReluProblem();
   static const SizedProblem sized = AtSize(problem, "small");
   Evaluation evaluation;
@@ -92,23 +93,23 @@ TEST_CASE("feedback for every outcome") {
   Measured no_floor = SomeMeasured(1.0, Verdict::kAmbiguous);
   no_floor.floor_us = 0;
   const std::vector<std::pair<std::string, std::string>> texts = {
-      {"parse failed", Tell(ParseFailed{"the reply was cut off inside its code block"})},
-      {"compile failed, g++", Tell(CompileFailed{kGccLog})},
+      {"parse failed", FeedbackOn(ParseFailed{"the reply was cut off inside its code block"})},
+      {"compile failed, g++", FeedbackOn(CompileFailed{kGccLog})},
       {"compile failed, linker",
-       Tell(CompileFailed{"/usr/bin/ld: kernel.o: in function `launch':\n"
-                          "kernel.cpp:(.text+0x1): undefined reference to `helper()'\n"
-                          "collect2: error: ld returned 1 exit status\n"})},
-      {"compile failed, unknown form", Tell(CompileFailed{"the compiler was killed: out of memory\n"})},
-      {"refused", Tell(Refused{"deferred work"})},
-      {"crashed", Tell(Crashed{"signal 11 in call 3"}, "stack smashing detected\n")},
-      {"timed out", Tell(TimedOut{"verify", 20})},
-      {"wrong", Tell(Wrong{"out[1, 5] is 0.5, should be 0.25", 0.25, 1e-6})},
-      {"measured, fast", Tell(SomeMeasured(1.5, Verdict::kFast))},
-      {"measured, slow", Tell(SomeMeasured(0.5, Verdict::kSlow))},
-      {"measured, near the floor", Tell(SomeMeasured(1.9, Verdict::kFast))},
-      {"measured, against the start", Tell(against)},
-      {"measured, no floor known", Tell(no_floor)},
-      {"measured, cached", Tell(SomeMeasured(1.5, Verdict::kFast), "", "01J0")},
+       FeedbackOn(CompileFailed{"/usr/bin/ld: kernel.o: in function `launch':\n"
+                                "kernel.cpp:(.text+0x1): undefined reference to `helper()'\n"
+                                "collect2: error: ld returned 1 exit status\n"})},
+      {"compile failed, unknown form", FeedbackOn(CompileFailed{"the compiler was killed: out of memory\n"})},
+      {"refused", FeedbackOn(Refused{"deferred work"})},
+      {"crashed", FeedbackOn(Crashed{"signal 11 in call 3"}, "stack smashing detected\n")},
+      {"timed out", FeedbackOn(TimedOut{"verify", 20})},
+      {"wrong", FeedbackOn(Wrong{"out[1, 5] is 0.5, should be 0.25", 0.25, 1e-6})},
+      {"measured, fast", FeedbackOn(SomeMeasured(1.5, Verdict::kFast))},
+      {"measured, slow", FeedbackOn(SomeMeasured(0.5, Verdict::kSlow))},
+      {"measured, near the floor", FeedbackOn(SomeMeasured(1.9, Verdict::kFast))},
+      {"measured, against the start", FeedbackOn(against)},
+      {"measured, no floor known", FeedbackOn(no_floor)},
+      {"measured, cached", FeedbackOn(SomeMeasured(1.5, Verdict::kFast), "", "01J0")},
   };
   std::string all;
   for (const auto& [name, text] : texts) all += "=== " + name + "\n" + text + "\n\n";
@@ -160,24 +161,25 @@ TEST_CASE("the nearer ceiling is the one of which the larger share is reached") 
   CHECK(RooflineOf(GpuMeasured(2000, 250), evaluation).nearer == Ceiling::kUnknown);
 }
 
-TEST_CASE("spills are told only where there are some, with what to do") {
+TEST_CASE("register spills are named only where there are some, with advice") {
   Evaluation evaluation = OnGpu();
   CHECK(KernelNotes(evaluation) ==
         "- relu<4> <<<132 x 1 x 1, 256 x 1 x 1>>>: 40 registers, 16 KB shared memory, occupancy 75 % "
         "(limited by registers)");
   evaluation.kernels[0].spill_load_bytes = 8;
-  CHECK(KernelNotes(evaluation).find("0 B written and 8 B read a thread") != std::string::npos);
+  CHECK(KernelNotes(evaluation).find("spills 0 B of stores and 8 B of loads per thread") !=
+        std::string::npos);
   CHECK(KernelNotes(evaluation).find("__launch_bounds__") != std::string::npos);
   CHECK(KernelNotes({}).empty());
 }
 
 TEST_CASE("a compiler's flood is cut to three errors, each with its line") {
-  const std::string text = Tell(CompileFailed{kGccLog});
+  const std::string text = FeedbackOn(CompileFailed{kGccLog});
   CHECK(text.find("     3 |   for (long i = 0; i < B * N; ++i)") != std::string::npos);
   CHECK(text.find("(2 more errors)") != std::string::npos);
   CHECK(text.find("warning") == std::string::npos);
   CHECK(text.find("a fourth") == std::string::npos);
-  CHECK(Tell(CompileFailed{std::string(100000, 'x')}).size() < 2000);
+  CHECK(FeedbackOn(CompileFailed{std::string(100000, 'x')}).size() < 2000);
 }
 
 TEST_CASE("what limits an operation follows from its arithmetic intensity") {

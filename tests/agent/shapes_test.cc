@@ -99,7 +99,7 @@ TEST_CASE("the first failure is the outcome and names the shape") {
   CHECK(OutcomeReason(evaluation.outcome) == here + ": signal 11 (segmentation fault) in the first call");
   REQUIRE(evaluation.shapes.size() == 2);
   CHECK(SpeedupOf(evaluation.shapes[1]) == 2);
-  CHECK(Feedback(evaluation, {}).ends_with("\nIt is right at mine/2 (B = 2, N = 7)."));
+  CHECK(Feedback(evaluation, {}).ends_with("\nIt is correct at mine/2 (B = 2, N = 7)."));
 
   f.environment.at_size = {{"mine/1", "timeout"}};
   CHECK(OutcomeReason(f.Judge("measured 2").outcome) == "verify " + here + " took longer than 20 s");
@@ -249,7 +249,7 @@ TEST_CASE("an episode at several shapes: prompts, cached verdicts, the winner's 
   CHECK(turns[1].evaluation.cached_from == turns[0].evaluation.id);
   CHECK(turns[1].evaluation.shapes.size() == 2);
   CHECK(turns[1].reward == Approx(0.3 + expected));
-  CHECK(Has(turns[0].feedback, "It gains least at mine/2."));
+  CHECK(Has(turns[0].feedback, "The speed-up is smallest at mine/2:"));
   testing::CheckGolden("tests/agent/golden/shapes_turn.txt", policy.requests[1].messages[1].content);
   CHECK(policy.requests[0].task.symbols == Symbols{{"B", 64}, {"N", 8}});
   CHECK(policy.requests[0].task.shapes == 2);

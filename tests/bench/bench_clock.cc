@@ -13,7 +13,7 @@
 #include <map>
 #include <vector>
 
-#include "agent/places.h"
+#include "agent/machine.h"
 #include "env/environment.h"
 #include "env/error.h"
 #include "env/verdict/estimate.h"

@@ -17,7 +17,6 @@
 #include <thread>
 
 #include "agent/machine.h"
-#include "agent/places.h"
 #include "agent/records.h"
 #include "agent/rollout/rollout.h"
 #include "env/device_pool.h"

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "agent/places.h"
+#include "agent/machine.h"
 #include "env/error.h"
 #include "env/process/machine.h"
 #include "tests/bench/bench_gpu_parts.h"

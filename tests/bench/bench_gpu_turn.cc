@@ -11,7 +11,6 @@
 #include "env/process/machine.h"
 #include "tests/bench/bench_candidates.h"
 #include "tests/bench/bench_compiler.h"
-#include "env/process/seconds_since.h"
 #include "tests/bench/bench_gpu_parts.h"
 #include "tests/bench/bench_kernels.h"
 

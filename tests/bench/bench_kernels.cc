@@ -10,11 +10,10 @@
 
 #include "agent/conversation.h"
 #include "agent/parse.h"
-#include "agent/places.h"
+#include "agent/machine.h"
 #include "env/error.h"
 #include "env/process/spawn.h"
 #include "env/gpu/compile/device_source.h"
-#include "env/process/programs.h"
 #include "env/sandbox/sandbox.h"
 #include "policies/search/search_policy.h"
 

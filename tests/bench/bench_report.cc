@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <random>
 
-#include "agent/places.h"
+#include "agent/machine.h"
 #include "env/error.h"
 #include "env/process/machine.h"
 #include "env/process/spawn.h"

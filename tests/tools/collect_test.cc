@@ -4,7 +4,7 @@
 #include <csignal>
 #include <fstream>
 
-#include "agent/interrupt.h"
+#include "agent/terminal.h"
 #include "env/error.h"
 #include "env/problem/problem.h"
 #include "tests/catch.h"

@@ -55,7 +55,7 @@ TEST_CASE("report says what a database holds") {
   const Fixture kevin;
   const Result result = kevin({"report"});
   CHECK(result.code == 0);
-  for (const char* part : {"1 problems, 2 episodes, 4 turns", "turns that are right", "50.0 %", "fast_1.2",
+  for (const char* part : {"1 problems, 2 episodes, 4 turns", "turns that are correct", "50.0 %", "fast_1.2",
                            "best@2", "pass@2", "levels and families", "elementwise", "turn by turn",
                            "kernels", "turns ended as 2 measured, 2 wrong", "95 %"}) {
     INFO(part);
@@ -291,6 +291,11 @@ TEST_CASE("attribute keeps what the scheme gives") {
             "SELECT count(*) FROM attributed_turns WHERE scheme = 'own' AND \"return\" = score") == 2);
   CHECK(Contains(kevin({"attribute", "--scheme", "nothing"}).error, "there are: kevin, kevin-max, trloo"));
   CHECK(kevin({"attribute", "--gamma", "1.5"}).code == 2);
+  // Removed names answer with a replacement.
+  CHECK(Contains(kevin({"attribute", "--scheme", "first"}).error, "--scheme kevin --advantage turn"));
+  CHECK(Contains(kevin({"attribute", "--return", "first"}).error, "--return sum"));
+  const auto strong = kevin({"attribute", "--scheme", "milestones", "--strong", "2"});
+  CHECK((strong.code == 2 && Contains(strong.error, "--weight-faster")));
 }
 
 TEST_CASE("import-records and db on the command line") {

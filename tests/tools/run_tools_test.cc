@@ -4,9 +4,9 @@
 #include <fstream>
 #include <iterator>
 
-#include "agent/interrupt.h"
-#include "agent/places.h"
-#include "agent/progress.h"
+#include "agent/machine.h"
+#include "agent/parse.h"
+#include "agent/terminal.h"
 #include "env/error.h"
 #include "env/process/spawn.h"
 #include "tests/catch.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "agent/attribution/figures.h"
+#include "agent/attribution/attribution.h"
 #include "env/error.h"
 #include "tools/run_choice.h"
 

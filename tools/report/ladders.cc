@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "agent/feedback.h"
+#include "agent/gpu_feedback.h"
 #include "agent/journal.h"
-#include "agent/kernels.h"
 #include "tools/report/charts.h"
 #include "tools/report/diff.h"
 #include "tools/report/format.h"

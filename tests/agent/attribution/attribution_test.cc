@@ -10,9 +10,9 @@
 namespace kevin {
 namespace {
 
-TurnFacts Right(double speedup, double log_se = 0) { return {true, true, true, speedup, log_se, 0}; }
-TurnFacts Wrong() { return {true, true, false, 0, 0, 0}; }
-TurnFacts NotCompiled() { return {true, false, false, 0, 0, 0}; }
+TurnFacts Right(double speedup, double log_se = 0) { return {true, true, true, speedup, log_se}; }
+TurnFacts Wrong() { return {true, true, false, 0, 0}; }
+TurnFacts NotCompiled() { return {true, false, false, 0, 0}; }
 TurnFacts NoSource() { return {}; }
 
 ScoreRule Rule(const std::string& name) {
@@ -50,23 +50,13 @@ TEST_CASE("scores: each named rule on each kind of turn") {
   CHECK(unchanged.correct == 9);
 }
 
-TEST_CASE("scores: milestones step at five per cent, and the third needs a compiled baseline") {
-  ScoreRule rule = Rule("milestones");
+TEST_CASE("scores: milestones step at five per cent over eager") {
+  const ScoreRule rule = Rule("milestones");
   CHECK(ScoreOf(rule, Wrong()).score == -1);
   CHECK(ScoreOf(rule, NoSource()).score == -1);
   CHECK(ScoreOf(rule, Right(1.05)).score == 1);
   CHECK(ScoreOf(rule, Right(1.06)).score == 2);
   CHECK(ScoreOf(rule, Right(9)).score == 2);
-  TurnFacts turn = Right(1.5);
-  turn.speedup_compiled = 1.05;
-  CHECK(ScoreOf(rule, turn).score == 2);
-  turn.speedup_compiled = 1.06;
-  CHECK(ScoreOf(rule, turn).score == 3);
-  turn.speedup = 1.0;  // beats the compiled one but not eager
-  CHECK(ScoreOf(rule, turn).score == 1);
-  rule.strong = 2;
-  CHECK(ScoreOf(rule, Right(2.1)).score == 3);
-  CHECK(ScoreOf(rule, Right(1.9)).score == 2);
 }
 
 TEST_CASE("scores: weights of one's own, and errors that a cap takes away") {
@@ -90,8 +80,6 @@ TEST_CASE("returns of {0, 1, 2}, worked out by hand") {
   CheckReturns({Kind::kMax, 0.4}, {0, 1, 2}, {0.4, 1.0, 2.0});
   CheckReturns({Kind::kOutcome, 0.4}, {0, 3, 2}, {3, 3, 3});
   CheckReturns({Kind::kOwn, 0.4}, {0, 1, 2}, {0, 1, 2});
-  // R' = {., 1.8, 2}; R_2 = 0.5 + 0.4 (1.8 - 0.5), R_3 = 0.5 + 0.4 (2 - 0.5)
-  CheckReturns({Kind::kFirst, 0.4}, {0.5, 1, 2}, {0.5, 1.02, 1.1});
   CheckReturns({Kind::kSum, 0.4}, {}, {});
   CheckReturns({Kind::kMax, 0.8}, {-1}, {-1});
 }
@@ -107,7 +95,6 @@ TEST_CASE("errors of returns: squares add up in a sum, a maximum has its source'
   CHECK(Returns({ReturnRule::Kind::kMax, 1.0}, turns)[0].se == Approx(0.4));
   CHECK(Returns({ReturnRule::Kind::kMax, 0.1}, turns)[0].se == Approx(0.3));
   CHECK(Returns({ReturnRule::Kind::kOutcome, 1.0}, turns)[0].se == Approx(0.4));
-  CHECK(Returns({ReturnRule::Kind::kFirst, 0.5}, turns)[1].se == Approx(std::hypot(0.15, 0.2)));
 }
 
 TEST_CASE("advantages of {1, 2, 6}: mean 3, deviation sqrt(14/3)") {

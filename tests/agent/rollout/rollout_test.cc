@@ -1,14 +1,17 @@
 #include "agent/rollout/rollout.h"
 
 #include <atomic>
+#include <future>
 #include <set>
 
 #include "agent/records.h"
+#include "agent/rollout/exclusive_gate.h"
 #include "env/device_pool.h"
 #include "env/error.h"
 #include "env/problem/problem.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
+#include "tests/trajectories/sample_records.h"
 #include "trajectories/database.h"
 
 namespace kevin {
@@ -197,7 +200,7 @@ TEST_CASE("where nothing works the rollout ends with the reason, and nothing is 
     f.Run();
     FAIL("nothing worked");
   } catch (const Error& error) {
-    CHECK(std::string(error.what()).find("faults and no turn between them; the latest: evaluator: gone") !=
+    CHECK(std::string(error.what()).find("errors without a turn between them; the latest: evaluator: gone") !=
           std::string::npos);
     CHECK(error.code() == ExitCode::kBroken);
   }
@@ -327,6 +330,58 @@ TEST_CASE("devices of one model share the work; of two models they do not mix") 
   mixed.push_back(device("cuda:0: Fake"));
   mixed.push_back(device("cuda:1: Other"));
   CHECK_THROWS_AS(DevicePool(std::move(mixed)), Error);
+}
+
+// --- The parts: gate and tally ---
+
+namespace {
+
+template <typename Act>
+auto Elsewhere(const Act& act) {
+  return std::async(std::launch::async, act).get();
+}
+
+}  // namespace
+
+TEST_CASE("exclusive execution admits one thread, and the others wait for its end") {
+  ExclusiveGate gate;
+  const CancelToken drained{true}, open{false};
+  REQUIRE(gate.Enter(false, open));
+  CHECK_FALSE(Elsewhere([&] { return gate.Enter(true, open); }));  // one works in shared execution
+  gate.Leave(false);
+  REQUIRE(gate.Enter(true, open));
+  CHECK_FALSE(Elsewhere([&] { return gate.Enter(true, open); }));
+  CHECK_FALSE(Elsewhere([&] { return gate.Enter(false, drained); }));
+  Elsewhere([&] { return gate.EndExclusive(), true; });  // only the holder ends it
+  CHECK_FALSE(Elsewhere([&] { return gate.Enter(false, drained); }));
+  gate.EndExclusive();
+  CHECK(Elsewhere([&] { return gate.Enter(false, drained); }));
+  CHECK_FALSE(Elsewhere([&] { return gate.Enter(true, open); }));  // two are in
+  gate.Leave(true), gate.Leave(false);
+  CHECK(gate.Enter(true, open));
+}
+
+TEST_CASE("turns add to what was counted last; one that took an earlier verdict held no device") {
+  RolloutTally tally;
+  CollectionUsage counted;
+  counted.turns = 10, counted.completion_tokens = 100, counted.device_s = 5, counted.dollars = 1;
+  tally.Recounted(counted, {});
+  TurnRecord turn = SampleTurn(1, 1.5);
+  turn.usage.prompt_tokens = 7, turn.usage.completion_tokens = 20, turn.cost_usd = 0.25;
+  turn.evaluation.cached_from.clear(), turn.evaluation.device_s = 2;
+  tally.Add(turn);
+  turn.evaluation.cached_from = "another";
+  tally.Add(turn);
+  const CollectionUsage usage = tally.Usage();
+  CHECK(usage.turns == 12);
+  CHECK(usage.prompt_tokens == counted.prompt_tokens + 14);
+  CHECK(usage.completion_tokens == 140);
+  CHECK(usage.device_s == 7);
+  CHECK(usage.dollars == 1.5);
+  const RolloutTotals totals = tally.Totals();
+  CHECK(totals.turns == 2);
+  CHECK(totals.device_s == 2);
+  CHECK(totals.usage.turns == 12);
 }
 
 }  // namespace kevin

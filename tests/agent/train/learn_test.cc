@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "agent/train/batches.h"
-#include "agent/train/reply_facts.h"
 #include "env/error.h"
 #include "tests/catch.h"
 #include "tests/trajectories/sample_records.h"

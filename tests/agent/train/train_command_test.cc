@@ -13,7 +13,6 @@
 #include <thread>
 
 #include "agent/train/step_log.h"
-#include "agent/train/tensorboard.h"
 #include "policies/local/files/safetensors.h"
 #include "tests/agent/train/byte_tokenizer.h"
 #include "tests/catch.h"

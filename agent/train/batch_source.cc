@@ -1,10 +1,17 @@
-#include "agent/train/recorded_batches.h"
+#include "agent/train/batch_source.h"
 
 #include <fmt/format.h>
+
+#include <chrono>
 
 #include "env/error.h"
 
 namespace kevin {
+namespace {
+
+constexpr std::chrono::milliseconds kDrainCheck{100};
+
+}  // namespace
 
 RecordedBatches::RecordedBatches(const LearnRequest& request, const Algorithm& algorithm,
                                  const UnitOptions& units)
@@ -24,7 +31,7 @@ void RecordedBatches::RequireUnits() const {
   }
   throw Error(ExitCode::kBadRequest,
               fmt::format("none of the {} turns fits {}", turns_.turns().size(), algorithm_.name),
-              "sft --select all takes wrong answers too; dpo needs turns that differ");
+              "sft --select all also takes incorrect replies; dpo needs turns that differ");
 }
 
 int64_t RecordedBatches::StepsPerEpoch() const {
@@ -62,6 +69,65 @@ std::optional<LearnBatch> RecordedBatches::Take(int64_t step) {
   if (step < steps_)
     coming_ = std::async(std::launch::async, [this, step] { return maker_->Make(step + 1); });
   return batch;
+}
+
+CollectedBatches::CollectedBatches(int64_t done, int64_t steps, int64_t ahead, Collect collect, Make make,
+                                   const std::atomic<bool>* asked_to_drain,
+                                   const std::atomic<bool>* asked_to_stop)
+    : ahead_(ahead),
+      collect_(std::move(collect)),
+      make_(std::move(make)),
+      asked_to_drain_(asked_to_drain),
+      asked_to_stop_(asked_to_stop),
+      learnt_(done),
+      thread_([this, done, steps] { Work(done + 1, steps); }) {}
+
+CollectedBatches::~CollectedBatches() {
+  drain_ = stop_ = true;
+  wake_.notify_all();
+  thread_.join();
+}
+
+void CollectedBatches::Work(int64_t first, int64_t steps) {
+  try {
+    for (int64_t step = first; step <= steps; ++step) {
+      std::unique_lock lock(mutex_);
+      while (learnt_ < step - 1 - ahead_ && !drain_) wake_.wait_for(lock, kDrainCheck);
+      lock.unlock();
+      const auto run = drain_ ? std::nullopt : collect_(step, &drain_, &stop_);
+      lock.lock();
+      if (run) runs_[step] = *run;
+      interrupted_ = !run;
+      wake_.notify_all();
+      if (!run) return;
+    }
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    error_ = std::current_exception();
+    wake_.notify_all();
+  }
+}
+
+std::optional<LearnBatch> CollectedBatches::Take(int64_t step) {
+  std::unique_lock lock(mutex_);
+  while (!runs_.contains(step) && !error_ && !interrupted_) {
+    wake_.wait_for(lock, kDrainCheck);
+    if (*asked_to_drain_) drain_ = true;
+    if (*asked_to_stop_) stop_ = true;
+  }
+  if (runs_.contains(step)) {
+    const std::string run = runs_.at(step);
+    lock.unlock();
+    return make_(step, run);
+  }
+  if (error_) std::rethrow_exception(error_);
+  return std::nullopt;
+}
+
+void CollectedBatches::Learnt(int64_t step) {
+  const std::lock_guard lock(mutex_);
+  learnt_ = step;
+  wake_.notify_all();
 }
 
 }  // namespace kevin

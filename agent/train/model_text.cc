@@ -1,5 +1,6 @@
-#include "agent/train/folder_model_text.h"
+#include "agent/train/model_text.h"
 
+#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -11,9 +12,9 @@
 #include "trajectories/blob.h"
 
 namespace kevin {
+namespace fs = std::filesystem;
 namespace {
 
-namespace fs = std::filesystem;
 using local::ChatTemplate;
 using local::Tokenizer;
 
@@ -31,7 +32,7 @@ std::string PromptText(const ChatTemplate& chat, const std::vector<MessageRecord
   return chat.Render(list, true);
 }
 
-// What the model says after its prompt, which may have opened the reasoning already.
+// The model's text after its prompt, whose template may have opened the reasoning already.
 std::string ReplyText(bool prompt_opens, const std::string& reasoning, const std::string& reply) {
   if (reasoning.empty()) return reply;
   return (prompt_opens ? "" : kThink) + reasoning + "\n</think>\n\n" + reply;
@@ -60,6 +61,20 @@ ModelText LoadModelText(const std::string& folder) {
     return ids;
   };
   return text;
+}
+
+std::string VersionedModel(const std::string& name, int64_t steps) {
+  return name + "@" + std::to_string(steps);
+}
+
+std::optional<int64_t> VersionOfModel(const std::string& stored) {
+  const size_t at = stored.rfind('@');
+  if (at == std::string::npos) return std::nullopt;
+  int64_t steps = 0;
+  const char* const end = stored.data() + stored.size();
+  const auto [next, error] = std::from_chars(stored.data() + at + 1, end, steps);
+  if (error != std::errc() || next != end || steps < 0) return std::nullopt;
+  return steps;
 }
 
 }  // namespace kevin

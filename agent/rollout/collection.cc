@@ -1,8 +1,9 @@
-#include "agent/rollout/work_spec.h"
+#include "agent/rollout/collection.h"
 
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "env/problem/text.h"
 
@@ -26,12 +27,16 @@ json RequestOf(const CollectionSpec& spec) {
                   {"note", spec.note}};
   request.update(WorkloadToJson(spec.workload));
   if (!spec.purpose.empty()) request["purpose"] = spec.purpose;
-  // Left out where it is the usual one, so that runs begun by an earlier program are found again.
+  // Left out for fp32, so that collections of an earlier program are found again.
   if (spec.workload.precision == "fp32") request.erase("precision");
   return request;
 }
 
 std::string Dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+std::string DollarText(double dollars) { return fmt::format("{:g} dollars", dollars); }
+std::string TokenText(int64_t tokens) { return fmt::format("{} tokens", tokens); }
+int64_t Tokens(const CollectionUsage& usage) { return usage.prompt_tokens + usage.completion_tokens; }
 
 }  // namespace
 
@@ -56,7 +61,7 @@ CollectionSpec CollectionFromJson(const std::string& text) {
   spec.workload = WorkloadFromJson(all);
   spec.note = all.at("note");
   spec.purpose = all.value("purpose", "");
-  if (!all.contains("model_options")) return spec;  // begun by an earlier program
+  if (!all.contains("model_options")) return spec;  // of an earlier program
   spec.model_options = Dump(all.at("model_options"));
   for (const auto& [policy, window] : all.at("windows").items())
     spec.windows[policy] = {window.at(0), window.at(1)};
@@ -92,6 +97,59 @@ EpisodeSpec EpisodeFromJson(const std::string& text) {
           all.at("number"),
           std::stoull(all.at("seed").get<std::string>()),
           all.at("turns")};
+}
+
+double DollarsFor(const Budget& budget, const CollectionUsage& usage) {
+  if (budget.costs_are_known) return usage.dollars;
+  return 1e-6 * (budget.dollars_per_million_prompt * static_cast<double>(usage.prompt_tokens) +
+                 budget.dollars_per_million_completion * static_cast<double>(usage.completion_tokens));
+}
+
+std::string Exceeded(const Budget& budget, const CollectionUsage& usage, double process_seconds) {
+  if (budget.hours && process_seconds >= *budget.hours * 3600)
+    return fmt::format("{:g} hours", *budget.hours);
+  if (budget.tokens && Tokens(usage) >= *budget.tokens) return TokenText(*budget.tokens);
+  if (budget.dollars && DollarsFor(budget, usage) >= *budget.dollars) return DollarText(*budget.dollars);
+  if (budget.device_s && usage.device_s >= *budget.device_s)
+    return fmt::format("{:g} seconds of the device", *budget.device_s);
+  return "";
+}
+
+std::string Nearest(const Budget& budget, const CollectionUsage& usage) {
+  if (!budget.dollars) return budget.tokens ? TokenText(*budget.tokens) : "";
+  const double of_tokens =
+      budget.tokens ? static_cast<double>(Tokens(usage)) / static_cast<double>(*budget.tokens) : 0;
+  return of_tokens > DollarsFor(budget, usage) / *budget.dollars ? TokenText(*budget.tokens)
+                                                                 : DollarText(*budget.dollars);
+}
+
+void RolloutTally::Add(const TurnRecord& turn) {
+  const EvaluationRecord& e = turn.evaluation;
+  const double device_s = !e.cached_from.empty() ? 0 : e.device_s.value_or(e.verify_s + e.measure_s);
+  const std::lock_guard lock(mutex_);
+  ++totals_.turns;
+  totals_.device_s += device_s;
+  ++totals_.usage.turns;
+  totals_.usage.prompt_tokens += turn.usage.prompt_tokens.value_or(0);
+  totals_.usage.completion_tokens += turn.usage.completion_tokens.value_or(0);
+  totals_.usage.device_s += device_s;
+  totals_.usage.dollars += turn.cost_usd.value_or(0);
+}
+
+void RolloutTally::Recounted(const CollectionUsage& usage, std::vector<ProblemResult> results) {
+  const std::lock_guard lock(mutex_);
+  totals_.usage = usage;
+  totals_.results = std::move(results);
+}
+
+CollectionUsage RolloutTally::Usage() const {
+  const std::lock_guard lock(mutex_);
+  return totals_.usage;
+}
+
+RolloutTotals RolloutTally::Totals() const {
+  const std::lock_guard lock(mutex_);
+  return totals_;
 }
 
 }  // namespace kevin

@@ -1,4 +1,4 @@
-#include "agent/winner.h"
+#include "agent/journal.h"
 
 #include <map>
 
@@ -7,7 +7,7 @@
 namespace kevin {
 namespace {
 
-// Confirms with the given values, one after the other per turn; a value of 0 is "no longer right".
+// Confirms with the given values, one after the other per turn; a value of 0 is "no longer correct".
 struct Confirmations {
   std::map<int, std::vector<double>> values;
   std::vector<int> asked;
@@ -59,7 +59,7 @@ TEST_CASE("at most three are confirmed") {
   CHECK(confirm.asked == std::vector<int>{1, 2, 3, 3});
 }
 
-TEST_CASE("candidates that are no longer right drop out") {
+TEST_CASE("candidates that are no longer correct drop out") {
   Confirmations confirm{{{2, {0}}, {3, {1.35}}}, {}};
   CHECK(ConfirmWinner(Three(), confirm.Function())->turn == 3);
   Confirmations late{{{2, {1.1}}, {3, {1.38, 0}}, {1, {1.15}}}, {}};
@@ -75,7 +75,7 @@ TEST_CASE("candidates that are no longer right drop out") {
   CHECK_FALSE(ConfirmWinner({}, none.Function()));
 }
 
-TEST_CASE("equal candidates are one contender") {
+TEST_CASE("equal candidates are one candidate") {
   Confirmations confirm{{{1, {0}}}, {}};
   CHECK_FALSE(ConfirmWinner({{1, "same", 1.3}, {2, "same", 1.2}}, confirm.Function()));
   CHECK(confirm.asked == std::vector<int>{1});

@@ -1,0 +1,113 @@
+#include "agent/terminal.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "env/error.h"
+#include "env/process/machine.h"
+
+namespace kevin {
+namespace {
+
+constexpr auto kTick = std::chrono::milliseconds(100);
+constexpr const char* kEraseLine = "\r\033[K";
+
+std::atomic<bool> interrupted{false}, interrupted_again{false};
+std::atomic<int> patience_left{1};
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
+
+void NoteSignal(int) {
+  if (interrupted.exchange(true)) interrupted_again = true;
+  if (--patience_left > 0) return;
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+}
+
+}  // namespace
+
+Progress::Progress(std::FILE* out) : out_(out), live_(::isatty(::fileno(out)) == 1) {
+  if (live_) ticker_ = std::thread([this] { Tick(); });
+}
+
+Progress::~Progress() {
+  if (!live_) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+    Erase();
+  }
+  wake_.notify_all();
+  ticker_.join();
+}
+
+void Progress::Phase(const std::string& label) { Show(label, true); }
+void Progress::Status(const std::string& text) { Show(text, false); }
+
+void Progress::Show(const std::string& label, bool with_seconds) {
+  const std::lock_guard lock(mutex_);
+  Erase();
+  label_ = label;
+  with_seconds_ = with_seconds;
+  started_ = std::chrono::steady_clock::now();
+  Draw();
+}
+
+void Progress::Line(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  Erase();
+  fmt::print(out_, "{}\n", text);
+  std::fflush(out_);
+  Draw();
+}
+
+void Progress::Tick() {
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    wake_.wait_for(lock, kTick);
+    if (!stop_) Draw();
+  }
+}
+
+void Progress::Draw() {
+  if (!live_ || label_.empty()) return;
+  fmt::print(out_, "{}{}{}", kEraseLine, label_,
+             with_seconds_ ? fmt::format("  {:.1f} s", SecondsSince(started_)) : "");
+  std::fflush(out_);
+}
+
+void Progress::Erase() {
+  if (!live_ || label_.empty()) return;
+  std::fputs(kEraseLine, out_);
+  std::fflush(out_);
+}
+
+void Print(std::FILE* out, const std::string& text) {
+  errno = 0;
+  std::fwrite(text.data(), 1, text.size(), out);
+  if (std::fflush(out) == 0 || errno == EPIPE || out != stdout) return;
+  throw Error(ExitCode::kBroken, fmt::format("standard output: {}", std::strerror(errno)), "free space");
+}
+
+InterruptGuard::InterruptGuard(int patience) {
+  interrupted = interrupted_again = false;
+  patience_left = patience;
+  struct sigaction action = {};
+  action.sa_handler = NoteSignal;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+InterruptGuard::~InterruptGuard() {
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+}
+
+const std::atomic<bool>* InterruptGuard::flag() const { return &interrupted; }
+const std::atomic<bool>* InterruptGuard::again() const { return &interrupted_again; }
+
+}  // namespace kevin
