@@ -11,7 +11,6 @@
 #include "env/error.h"
 #include "tests/catch.h"
 #include "tests/env/cpu/cpu_fixture.h"
-#include "tests/env/cpu/cpu_fixture.h"
 
 namespace kevin {
 namespace {
