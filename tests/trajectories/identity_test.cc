@@ -1,3 +1,5 @@
+#include "trajectories/identity.h"
+
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,7 +11,6 @@
 #include <vector>
 
 #include "tests/catch.h"
-#include "trajectories/identity.h"
 
 namespace kevin {
 namespace {
