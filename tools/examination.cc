@@ -30,8 +30,8 @@ Examination Examine(Environment& environment, const Problem& problem, const Cand
                     const ExamineChoice& choice, const std::string& size, const std::string& inputs) {
   RequireGpuFor(choice, environment);
   ExamineOptions options;
-  if (!size.empty()) options.workload.size = size;
-  options.workload.inputs = inputs;
+  if (!size.empty()) options.size = size;
+  options.inputs = inputs;
   options.sass = choice.sass;
   options.debug = choice.debug;
   if (choice.sanitize) options.checks = {"memcheck", "racecheck", "initcheck"};

@@ -443,13 +443,13 @@ void DeviceEnvironment::ReadCounters(const SizedProblem& sized, const std::strin
 Examination DeviceEnvironment::Examine(const Problem& problem, const Candidate& candidate,
                                        const ExamineOptions& options) {
   Examination examination;
-  const SizedProblem sized = AtSize(problem, options.workload.size);
+  const SizedProblem sized = AtSize(problem, options.size);
   const Built built = Build(sized, candidate, options.debug);
   if (built.failure) {
     examination.failure = fmt::format("{}: {}", OutcomeName(*built.failure), OutcomeReason(*built.failure));
     return examination;
   }
-  const Examiner examiner = MakeExaminer(options.workload.inputs, kProfile_s);
+  const Examiner examiner = MakeExaminer(options.inputs, kProfile_s);
   if (options.sass) examination.sass = examiner.Disassemble(built.module.cubin);
   const std::string plan = LaunchPlanToText(built.plan);
   double wait_s = 0;
