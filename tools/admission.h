@@ -1,12 +1,13 @@
 #pragma once
-// Admission: a problem counts only if wrong answers fail on it and right ones pass. Decoys, the reference's
-// own answers and honest alternatives run against each problem's own check; all tables are printed. The
-// honest alternatives are float32's and left out in other precisions.
+// Admission: a problem counts only if incorrect answers fail on it and correct ones pass. Decoys, the
+// reference's own answers and correct kernels of other forms run against the problem's own check; all tables
+// are printed. The kernels of other forms are float32's and left out in other precisions.
 
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "agent/json.h"
 #include "env/cpu/cpu_environment.h"
 #include "env/problem/problem.h"
 
@@ -18,9 +19,10 @@ struct AdmissionOptions {
   std::string precision = "fp32";  // in which the problems are given here
   bool json = false;               // `decoy` and `admission` events, one JSON object a line
   int threads = 0;                 // 0: all cores of this process
-  std::string device = "cpu";      // or "cuda:N", where honest kernels, which are C++, take no part
-  std::filesystem::path results;   // kept here too, and what is there already is not done again; empty: none
-  double seconds = 0;              // begin no further problem after so many; 0: no limit
+  std::string device =
+      "cpu";  // or "cuda:N", where the correct kernels of other forms, which are C++, take no part
+  std::filesystem::path results;  // also kept in this file, and what it has is not done again; empty: no file
+  double seconds = 0;             // begin no further problem after this time; 0: no limit
 };
 
 struct AdmissionRow {
@@ -28,7 +30,7 @@ struct AdmissionRow {
   bool must_pass = false;
   bool passed = false;
   std::string reason;
-  bool told_apart = true;  // false: right, as far as the outputs' type can tell; counts neither way
+  bool is_distinguishable = true;  // false: correct to the precision of the outputs' type; counts neither way
 };
 
 struct AdmissionResult {
@@ -37,13 +39,47 @@ struct AdmissionResult {
   int Count(bool must_pass, bool passed) const;
 };
 
-// Runs decoys and honest kernels on the CPU, at each shape of options.size, and prints nothing. Throws Error
+// Runs decoys and correct kernels of other forms on the CPU, at each shape of options.size, and prints nothing. Throws Error
 // as Environment does.
 AdmissionResult Admit(CpuEnvironment& environment, const Problem& problem, const EvaluateOptions& options);
 
-// Prints to stdout as it goes and returns an ExitCode value: kBroken when a problem could not be judged,
-// which does not keep the others from it. Throws Error as Environment does, and after three such problems in
+// Prints to stdout as it goes and returns an ExitCode value: kBroken when a problem could not be judged;
+// the others are judged all the same. Throws Error as Environment does, and after three such problems in
 // a row.
 int RunAdmission(const std::vector<Problem>& problems, const AdmissionOptions& options);
+
+// --- `--results FILE`: what was found, one JSON object a line as --json prints it, so that a long admission can
+// be done in slices and go on where it stopped ---
+
+// One problem's admission.
+struct AdmissionRecord {
+  std::string problem, problem_hash, size, inputs, device, precision = "fp32";
+  std::string reason = {};          // why it is not admitted; empty: it is
+  std::string error = {};           // why that is unknown: the problem could not be judged
+  int decoys = 0, rejected = 0;     // incorrect answers
+  int right = 0, right_passed = 0;  // correct answers: other forms and the reference's own
+  int too_near = 0;  // decoys that are not distinguishable (env/verdict/decoy_result.h), counted nowhere else
+  double seconds = 0;
+};
+
+// The `admission` event and back; other events give a record without a problem.
+Json ToJson(const AdmissionRecord& record);
+AdmissionRecord AdmissionFromJson(const nlohmann::json& json);
+
+class AdmissionLog {
+ public:
+  // "" keeps nothing. Unreadable lines, such as one cut off by a kill, are skipped. Throws
+  // Error(kBadRequest) when the file is there and cannot be opened.
+  explicit AdmissionLog(std::filesystem::path file);
+
+  // The latest of the same problem text, size, inputs, device and precision that has no error; else null.
+  const AdmissionRecord* Find(const AdmissionRecord& wanted) const;
+  // The events of one problem, the `admission` event last. Throws Error(kBroken) when they cannot be written.
+  void Add(const std::vector<Json>& events, const AdmissionRecord& record);
+
+ private:
+  std::filesystem::path file_;
+  std::vector<AdmissionRecord> records_;
+};
 
 }  // namespace kevin

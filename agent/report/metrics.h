@@ -11,8 +11,8 @@
 //   mean_correct          the same over the right ones alone
 //   geomean               geometric mean with failures as 1x: whoever has no kernel keeps eager
 //   geomean_correct       over the right ones alone
-//   best@k, pass@k        order-statistic and unbiased estimators over episodes (estimators.h); only problems
-//                         with k episodes count
+//   best@k, pass@k        order-statistic and unbiased estimators over episodes (estimators.h); unknown
+//                         unless every problem has k episodes, so that all k are about the same problems
 //   ..._per_solved        seconds of wall time, seconds of a held GPU, tokens, US dollars: all that was spent
 //                         over the number of solved problems
 //

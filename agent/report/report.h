@@ -1,6 +1,6 @@
 #pragma once
-// START HERE for reports: sides of episodes in, all metrics with their intervals out; tools/report_text.h,
-// report_json.h and report_page.h show them. Pure arithmetic; any thread.
+// START HERE for reports: sides of episodes in, all metrics with their intervals out; tools/report/report_text.h
+// and tools/report/page.h show them. Pure arithmetic; any thread.
 
 #include <string>
 #include <vector>

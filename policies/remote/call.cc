@@ -166,7 +166,7 @@ std::vector<int32_t> Call::Tokenise() {
   if (!ids.empty()) return ids;
   const std::string status = response.status ? fmt::format("HTTP {}", *response.status) : response.error;
   throw Error(ExitCode::kBroken, fmt::format("{}: no token ids of the prompt ({})", url, status),
-              "the server must tokenise chats there (vLLM does); else use --tokens chat");
+              "the server must tokenise chats there (vLLM does); else use --token-ids chat");
 }
 
 HttpRequest Call::Post(const std::string& url, const std::string& body) const {
