@@ -117,14 +117,13 @@ class Collection {
       throw Error(ExitCode::kBadRequest, fmt::format("{}: no problems given", options.command),
                   fmt::format("kevin {} --suite level1; kevin problems lists them", options.command));
     }
-    if (options.join.empty()) ProblemsOfSuite(Problems(), ProblemSet::DefaultDirectory(), options.suite);
+    if (options.join.empty()) ProblemsOfSuite(ProblemSet(), ProblemSet::DefaultDirectory(), options.suite);
   }
-  static ProblemSet Problems() { return ProblemSet(); }
 
   // --- The request ---
 
   void FindProblems() {
-    const ProblemSet problems = Problems();
+    const ProblemSet problems;
     for (const std::string& id : ProblemsOfSuite(problems, ProblemSet::DefaultDirectory(), options_.suite,
                                                  &left_out_, PrecisionNamed(options_.device.precision))) {
       Problem problem = AsAsked(problems.Find(id), options_.device);

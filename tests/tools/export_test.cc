@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <set>
 
 #include "agent/conversation.h"
@@ -15,7 +16,6 @@
 #include "tests/tools/command_line.h"
 #include "tests/trajectories/sample_records.h"
 #include "tools/export/kernel_forms.h"
-#include "tools/export/kernelbench.h"
 #include "tools/export/launch_code.h"
 #include "tools/export/torch_extension.h"
 
@@ -36,6 +36,23 @@ int Shell(const std::string& command) {
 void Write(const fs::path& path, const std::string& text) {
   fs::create_directories(path.parent_path());
   std::ofstream(path, std::ios::binary) << text;
+}
+
+// What `work` prints on standard error.
+std::string Said(const std::function<void()>& work) {
+  std::FILE* const capture = std::tmpfile();
+  std::fflush(stderr);
+  const int saved = dup(STDERR_FILENO);
+  dup2(fileno(capture), STDERR_FILENO);
+  work();
+  std::fflush(stderr);
+  dup2(saved, STDERR_FILENO);
+  close(saved);
+  std::string text(4096, '\0');
+  std::rewind(capture);
+  text.resize(std::fread(text.data(), 1, text.size(), capture));
+  std::fclose(capture);
+  return text;
 }
 
 // A small problem of this kind: its text, with other sizes.
@@ -165,12 +182,13 @@ TEST_CASE("kernelbench: several levels get a folder each, and the message names 
     episode.problem = record.id, episode.problem_hash = record.content_hash;
     store.AppendTurn(store.BeginEpisode(episode, record), SampleTurn(1, 1.5));
   }
-  RecordsRequest request;
-  request.databases = {kevin.database};
   const std::string folder = (kevin.folder / "runs").string();
-  const RecordsWritten written = WriteKernelBench(request, folder);
-  CHECK(written.places == std::vector<std::string>{folder + "_level1", folder + "_level2"});
-  for (const std::string& place : written.places) CHECK(fs::exists(fs::path(place) / "eval_results.json"));
+  const std::string said = Said([&] {
+    CHECK(kevin({"export", "--format", "kernelbench", "-o", folder}).code == 0);
+  });
+  CHECK(Contains(said, "written to " + folder + "_level1, " + folder + "_level2"));
+  for (const char* level : {"_level1", "_level2"})
+    CHECK(fs::exists(fs::path(folder + level) / "eval_results.json"));
 }
 
 TEST_CASE("export says what is wrong with a request") {

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "agent/json.h"
 #include "env/error.h"
 #include "tools/report/format.h"
 

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "agent/events.h"
 #include "trajectories/figures.h"
 
 namespace kevin {
