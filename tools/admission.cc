@@ -5,24 +5,25 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <tuple>
 
 #include "agent/machine.h"
 #include "env/error.h"
 #include "env/gpu/gpu_environment.h"
 #include "env/problem/precision.h"
 #include "env/process/machine.h"
-#include "tools/admission_log.h"
 #include "tools/device_options.h"
-#include "tools/table.h"
+#include "agent/json.h"
+#include "tools/report/format.h"
 
 namespace kevin {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kMostFailuresInARow = 3;
@@ -46,22 +47,23 @@ void TryAlternatives(CpuEnvironment& environment, const Problem& problem, const 
   if (PrecisionOf(problem) != Precision::kFp32) return;
   for (const Alternative& kernel : AlternativesFor(problem)) {
     const Outcome outcome = environment.Verify(problem, {"cpp", kernel.source}, options);
-    const auto* right = std::get_if<Measured>(&outcome);
-    rows->push_back({kernel.name, true, right != nullptr,
-                     right ? WorstErrorText(right->max_error, right->error_bound) : OutcomeReason(outcome)});
+    const auto* measured = std::get_if<Measured>(&outcome);
+    rows->push_back(
+        {kernel.name, true, measured != nullptr,
+         measured ? WorstErrorText(measured->max_error, measured->error_bound) : OutcomeReason(outcome)});
   }
 }
 
 std::string Judgement(const std::vector<Row>& rows) {
   std::string reason;
   for (const Row& row : rows) {
-    if (row.passed == row.must_pass || !row.distinguishable) continue;
+    if (row.passed == row.must_pass || !row.is_distinguishable) continue;
     reason += (reason.empty() ? "" : "; ") + row.name + (row.must_pass ? " was rejected" : " passed");
   }
   return reason;
 }
 
-// Wrong answers must fail at each shape of a size set.
+// Incorrect answers must fail at each shape of a size set.
 AdmissionResult AtEachShape(const Problem& problem, EvaluateOptions options,
                             const std::function<std::vector<Row>(const EvaluateOptions&)>& try_one) {
   AdmissionResult result;
@@ -82,7 +84,7 @@ AdmissionResult AtEachShape(const Problem& problem, EvaluateOptions options,
 int AdmissionResult::Count(bool must_pass, bool passed) const {
   int count = 0;
   for (const Row& row : rows)
-    count += row.distinguishable && row.must_pass == must_pass && row.passed == passed;
+    count += row.is_distinguishable && row.must_pass == must_pass && row.passed == passed;
   return count;
 }
 
@@ -96,7 +98,7 @@ AdmissionResult Admit(CpuEnvironment& environment, const Problem& problem, const
 
 namespace {
 
-// --- Of several problems, with a log ---
+// --- Several problems, with a log ---
 
 // The device on which decoys and alternatives run.
 class Device {
@@ -135,7 +137,7 @@ std::vector<Json> EventsOf(const AdmissionRecord& record, const std::vector<Row>
                       {"size", record.workload.size},
                       {"precision", record.workload.precision},
                       {"name", row.name},
-                      {"must_pass", row.distinguishable ? Json(row.must_pass) : Json()},
+                      {"must_pass", row.is_distinguishable ? Json(row.must_pass) : Json()},
                       {"passed", row.passed},
                       {"reason", row.reason}});
   }
@@ -162,8 +164,8 @@ void PrintTable(const Problem& problem, const AdmissionRecord& record, const std
   std::vector<std::vector<std::string>> table;
   for (const Row& row : rows) {
     const char* verdict = row.passed ? "passed" : "rejected";
-    const char* demand = row.must_pass ? "must pass" : row.distinguishable ? "must fail" : "may pass";
-    const bool as_it_must = row.passed == row.must_pass || !row.distinguishable;
+    const char* demand = row.must_pass ? "must pass" : row.is_distinguishable ? "must fail" : "may pass";
+    const bool as_it_must = row.passed == row.must_pass || !row.is_distinguishable;
     table.push_back({"  " + row.name, demand, as_it_must ? verdict : std::string(verdict) + "  <-- WRONG",
                      row.reason.substr(0, 60)});
   }
@@ -215,7 +217,7 @@ class Admission {
       result = device_.Try(problem, evaluate_);
       failures_ = 0;
     } catch (const Error& error) {
-      // Eager lacks an operator in 16 bits here and there: that is an answer.
+      // Eager lacks some operators in 16 bits; such a problem is not admitted.
       const bool is_lacking =
           error.code() == ExitCode::kBadRequest && PrecisionOf(problem) != Precision::kFp32;
       if (!is_lacking && (problems_.size() == 1 || ++failures_ == kMostFailuresInARow)) throw;
@@ -227,8 +229,8 @@ class Admission {
     record->decoys = record->rejected + result.Count(false, true);
     record->right_passed = result.Count(true, true);
     record->right = record->right_passed + result.Count(true, false);
-    record->too_near = static_cast<int>(std::count_if(result.rows.begin(), result.rows.end(),
-                                                      [](const Row& row) { return !row.distinguishable; }));
+    record->too_near = static_cast<int>(std::count_if(
+        result.rows.begin(), result.rows.end(), [](const Row& row) { return !row.is_distinguishable; }));
     totals_.Add(*record);
     const std::vector<Json> events = EventsOf(*record, result.rows);
     log_.Add(events, *record);
@@ -243,7 +245,7 @@ class Admission {
 
   void PrintTotals(size_t left) const {
     fmt::print(
-        "\nadmitted {}/{}; decoys rejected {}/{}; right answers passed {}/{} (size {}, inputs {}{}, {})\n",
+        "\nadmitted {}/{}; decoys rejected {}/{}; correct answers passed {}/{} (size {}, inputs {}{}, {})\n",
         totals_.admitted, totals_.judged, totals_.rejected, totals_.decoys, totals_.right_passed,
         totals_.right, evaluate_.workload.size, evaluate_.workload.inputs,
         PrecisionNote(evaluate_.workload.precision), device_.Facts().device);
@@ -251,7 +253,7 @@ class Admission {
       fmt::print("{} more decoys are nearer to the truth than the outputs' rounding\n", totals_.too_near);
     if (totals_.failed > 0) fmt::print("{} could not be judged here\n", totals_.failed);
     if (totals_.known > 0) fmt::print("{} of them were in {}\n", totals_.known, options_.results.string());
-    if (left > 0) fmt::print("{} are left: the same command goes on with --results\n", left);
+    if (left > 0) fmt::print("{} are left: the same command with --results judges them\n", left);
   }
 
   const std::vector<Problem>& problems_;
@@ -268,6 +270,88 @@ class Admission {
 
 int RunAdmission(const std::vector<Problem>& problems, const AdmissionOptions& options) {
   return Admission(problems, options).Run();
+}
+
+namespace {
+
+auto Key(const AdmissionRecord& record) {
+  return std::tie(record.problem_hash, record.workload.size, record.workload.inputs, record.device,
+                  record.workload.precision);
+}
+
+}  // namespace
+
+Json ToJson(const AdmissionRecord& record) {
+  const auto text = [](const std::string& value) { return value.empty() ? Json() : Json(value); };
+  return {{"event", "admission"},
+          {"problem", record.problem},
+          {"size", record.workload.size},
+          {"admitted", record.error.empty() ? Json(record.reason.empty()) : Json()},
+          {"reason", text(record.error.empty() ? record.reason : record.error)},
+          {"device", record.device},
+          {"inputs", record.workload.inputs},
+          {"precision", record.workload.precision},
+          {"problem_hash", record.problem_hash},
+          {"decoys", record.decoys},
+          {"rejected", record.rejected},
+          {"right", record.right},
+          {"right_passed", record.right_passed},
+          {"too_near", record.too_near},
+          {"seconds", record.seconds}};
+}
+
+AdmissionRecord AdmissionFromJson(const nlohmann::json& event) {
+  AdmissionRecord record;
+  if (event.at("event") != "admission") return record;
+  const auto text = [&](const char* key) {
+    return event.at(key).is_null() ? std::string() : event.at(key).get<std::string>();
+  };
+  record.problem = text("problem");
+  record.problem_hash = text("problem_hash");
+  record.workload.size = text("size");
+  record.workload.inputs = text("inputs");
+  record.device = text("device");
+  record.workload.precision = event.value("precision", "fp32");
+  (event.at("admitted").is_null() ? record.error : record.reason) = text("reason");
+  record.decoys = event.at("decoys");
+  record.rejected = event.at("rejected");
+  record.right = event.at("right");
+  record.right_passed = event.at("right_passed");
+  record.too_near = event.value("too_near", 0);
+  record.seconds = event.at("seconds");
+  return record;
+}
+
+AdmissionLog::AdmissionLog(std::filesystem::path file) : file_(std::move(file)) {
+  if (file_.empty() || !std::filesystem::exists(file_)) return;
+  std::ifstream lines(file_);
+  if (!lines)
+    throw Error(ExitCode::kBadRequest, file_.string() + ": cannot be read", "check its permissions");
+  for (std::string line; std::getline(lines, line);) {
+    try {
+      AdmissionRecord record = AdmissionFromJson(nlohmann::json::parse(line));
+      if (!record.problem.empty()) records_.push_back(std::move(record));
+    } catch (const nlohmann::json::exception&) {
+    }
+  }
+}
+
+const AdmissionRecord* AdmissionLog::Find(const AdmissionRecord& wanted) const {
+  const auto found = std::find_if(records_.rbegin(), records_.rend(), [&](const AdmissionRecord& record) {
+    return record.error.empty() && Key(record) == Key(wanted);
+  });
+  return found == records_.rend() ? nullptr : &*found;
+}
+
+void AdmissionLog::Add(const std::vector<Json>& events, const AdmissionRecord& record) {
+  records_.push_back(record);
+  if (file_.empty()) return;
+  std::string text;
+  for (const Json& event : events) text += event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::ofstream out(file_, std::ios::app);
+  out << text;
+  if (!out.flush())
+    throw Error(ExitCode::kBroken, file_.string() + ": cannot be written", "free some disk space");
 }
 
 }  // namespace kevin

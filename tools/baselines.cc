@@ -6,14 +6,13 @@
 #include <algorithm>
 
 #include "agent/machine.h"
+#include "agent/json.h"
 #include "env/problem/precision.h"
 #include "env/verdict/shapes.h"
-#include "tools/table.h"
+#include "tools/report/format.h"
 
 namespace kevin {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // "torch.compile 2.11".
 std::string Name(const Baseline& baseline) {

@@ -8,10 +8,10 @@
 
 #include "agent/attribution/attribution.h"
 #include "agent/events.h"
+#include "agent/terminal.h"
 #include "env/error.h"
 #include "tools/commands.h"
-#include "tools/run_choice.h"
-#include "tools/scheme_options.h"
+#include "tools/record_options.h"
 #include "trajectories/engine.h"
 
 namespace kevin {
@@ -89,7 +89,7 @@ void PrintAttribution(const Scheme& scheme, const Attribution& attribution, cons
     event["groups"] = attribution.groups, event["flat_groups"] = attribution.flat_groups;
     event["score"] = json(scores), event["return"] = json(returns), event["advantage"] = json(advantages);
     event["seconds"] = kept.seconds;
-    std::fputs(ToLine(event).c_str(), stdout);
+    Print(stdout, ToLine(event));
     return;
   }
   fmt::print("scheme      {}: {}\n", kept.name, SchemeJson(scheme).dump());

@@ -15,7 +15,7 @@
 #include "tools/baselines.h"
 #include "tools/commands.h"
 #include "tools/device_options.h"
-#include "tools/table.h"
+#include "tools/report/format.h"
 
 namespace kevin {
 namespace {
@@ -33,7 +33,7 @@ On a GPU it needs a Python with torch 2.11 and CUDA: python3 on the PATH, or the
 struct BaselineOptions {
   std::vector<std::string> problems;
   std::string suite, size, device = "auto";
-  DeviceOptions asked;  // of which only `tf32` and `precision` are options here
+  DeviceOptions asked;  // only `tf32` and `precision` are options here
   bool json = false, again = false;
 };
 
@@ -49,14 +49,14 @@ std::vector<Problem> Select(const BaselineOptions& options) {
     throw Error(ExitCode::kBadRequest, "baseline: no problem given",
                 "kevin baseline --problem level1/19, or --suite level1; kevin problems lists them");
   }
-  for (Problem& problem : problems) {  // said before anything starts
+  for (Problem& problem : problems) {  // errors come before anything starts
     problem = AsAsked(std::move(problem), options.asked);
     if (!options.size.empty()) ShapesOf(problem, options.size);
   }
   return problems;
 }
 
-// None: the CPU it is.
+// None: the CPU.
 std::optional<GpuFound> PickGpu(const std::string& device) {
   if (device == "cpu") return std::nullopt;
   std::string why_none;
@@ -193,7 +193,7 @@ class Baselines {
       progress_.Line(fmt::format("{}  {}", label, ResultOf(baseline)));
       return baseline;
     } catch (const Error& error) {
-      // One problem broke: the others are still worth having. Nothing is stored for it.
+      // One problem failed: the others are measured all the same. Nothing is stored for it.
       if (error.code() != ExitCode::kBroken || problems_.size() == 1) throw;
       progress_.Phase("");
       progress_.Line(fmt::format("{}  {}", label, error.what()));

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "agent/events.h"
 #include "agent/gpu_feedback.h"
@@ -14,23 +15,23 @@
 #include "env/environment.h"
 #include "env/error.h"
 #include "env/problem/problem.h"
+#include "env/gpu/gpu_environment.h"
 #include "tools/baselines.h"
 #include "tools/commands.h"
 #include "tools/device_options.h"
-#include "tools/examination.h"
-#include "tools/table.h"
+#include "tools/report/format.h"
 
 namespace kevin {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Who asks which of two kernels is faster would rather wait than hear "ambiguous".
+// A comparison of two kernels measures longer, because "ambiguous" is no answer to it.
 constexpr double kPatienceForTwo = 10;
 
 constexpr const char* kBenchExamples = R"(
 Examples:
-  kevin bench relu.cpp --problem level1/19           one kernel: right? and how fast against eager PyTorch?
+  kevin bench relu.cpp --problem level1/19           one kernel: is it correct, and how fast against eager PyTorch?
   kevin bench new.cpp old.cpp --problem level1/19    the first against the second, in the same pairs
   kevin bench relu.cpp --problem mine.toml --json    a problem of your own, one JSON object a line
   kevin bench relu.cu --problem level1/19            CUDA device code with a launch function, on the GPU
@@ -40,6 +41,79 @@ Examples:
   kevin bench relu.cu --problem level1/19 --debug    one call with printf allowed, no verdict
 
 Whatever the verdict, the exit code is 0; see `outcome`.)";
+
+// --- --sass, --sanitize, --debug: NVIDIA's tools on a GPU candidate, beside its verdict ---
+
+struct ExamineChoice {
+  bool sass = false, sanitize = false, debug = false;
+  bool any() const { return sass || sanitize || debug; }
+};
+
+void AddExamineOptions(CLI::App* command, ExamineChoice* choice) {
+  command->add_flag("--sass", choice->sass, "On a GPU: also print the machine code, with the source's lines");
+  command->add_flag("--sanitize", choice->sanitize,
+                    "On a GPU: also look for bad accesses, races and reads of unwritten memory "
+                    "(compute-sanitizer; size small unless --size is given)");
+  command->add_flag("--debug", choice->debug,
+                    "On a GPU: instead of judging, make one call with printf allowed (size small unless "
+                    "--size is given)");
+}
+
+void RequireGpuFor(const ExamineChoice& choice, Environment& environment) {
+  if (!choice.any() || dynamic_cast<GpuEnvironment*>(&environment)) return;
+  throw Error(
+      ExitCode::kBadRequest,
+      "--sass, --sanitize and --debug are for kernels on a GPU; this is " + environment.Facts().device,
+      "leave them out, or use a machine with an NVIDIA GPU (kevin doctor)");
+}
+
+Examination Examine(Environment& environment, const Problem& problem, const Candidate& candidate,
+                    const ExamineChoice& choice, const std::string& size, const std::string& inputs) {
+  RequireGpuFor(choice, environment);
+  ExamineOptions options;
+  if (!size.empty()) options.size = size;
+  options.inputs = inputs;
+  options.sass = choice.sass;
+  options.debug = choice.debug;
+  if (choice.sanitize) options.checks = {"memcheck", "racecheck", "initcheck"};
+  return dynamic_cast<GpuEnvironment&>(environment).Examine(problem, candidate, options);
+}
+
+std::string ExaminationText(const Examination& examination, const ExamineChoice& choice) {
+  if (!examination.failure.empty()) return examination.failure + "\n";
+  std::string text;
+  for (const CheckReport& check : examination.checks) {
+    text += fmt::format("{}: {}\n", check.tool,
+                        check.finding.empty() && check.errors == 0 ? std::string("nothing found")
+                                                                   : fmt::format("{} errors", check.errors));
+    if (check.line > 0) text += fmt::format("  line {} of the kernel's file\n", check.line);
+    if (!check.finding.empty()) text += "  " + check.finding + "\n";
+  }
+  if (choice.debug) text += examination.printed.empty() ? "(nothing was printed)\n" : examination.printed;
+  return text + examination.sass;
+}
+
+Json ExaminationEvent(const Examination& examination, const ExamineChoice& choice, const std::string& problem,
+                      const std::string& source_path) {
+  const auto text = [](bool chosen, const std::string& value) { return chosen ? Json(value) : Json(); };
+  Json checks;
+  if (choice.sanitize) checks = Json::array();
+  for (const CheckReport& check : examination.checks) {
+    checks.push_back({{"tool", check.tool},
+                      {"errors", check.errors},
+                      {"line", check.line > 0 ? Json(check.line) : Json()},
+                      {"finding", check.finding}});
+  }
+  return {{"event", "examination"},
+          {"problem", problem},
+          {"source_path", source_path},
+          {"failure", examination.failure.empty() ? Json() : Json(examination.failure)},
+          {"checks", checks},
+          {"printed", text(choice.debug, examination.printed)},
+          {"sass", text(choice.sass, examination.sass)}};
+}
+
+// --- The verdict ---
 
 struct BenchOptions {
   std::string file, other, problem;
@@ -78,7 +152,7 @@ std::vector<std::string> RowOf(const std::string& name, const Outcome& outcome) 
           fmt::format("{:.2g} of {:.2g}", measured->max_error, measured->error_bound)};
 }
 
-// What a GPU candidate is made of and how near it came to the device's ceilings.
+// A GPU candidate's kernels, and its rates against the peaks of the device.
 void PrintGpu(const Judged& judged) {
   const Evaluation& evaluation = judged.evaluation;
   std::string text;
@@ -159,7 +233,7 @@ class Bench {
         problem_(AsAsked(ProblemSet().Find(options.problem), options.device)),
         kind_(GivenKind(options)),
         progress_(stderr) {
-    if (!options.size.empty()) ShapesOf(problem_, options.size);  // said before anything starts
+    if (!options.size.empty()) ShapesOf(problem_, options.size);  // fails before anything starts
   }
 
   int Run() {

@@ -18,12 +18,10 @@
 #include "env/error.h"
 #include "env/problem/precision.h"
 #include "env/problem/problem.h"
-#include "tools/collect_budget.h"
-#include "tools/collect_policies.h"
-#include "tools/collect_text.h"
+#include "tools/collection.h"
 #include "tools/commands.h"
 #include "tools/device_options.h"
-#include "tools/stored_sampling.h"
+#include "tools/policies.h"
 
 namespace kevin {
 namespace {
@@ -42,28 +40,28 @@ struct CollectOptions {
   RolloutOptions rollout;
   int parallel = 0;
   bool new_run = false, json = false;
-  bool report = false;  // end with what `kevin report` says of the run
+  bool report = false;  // end with the report of the run
 };
 
 constexpr const char* kCollectExamples = R"(Examples:
-  kevin collect --suite level1 --episodes 16 --turns 8       overnight; the same command goes on after a stop
+  kevin collect --suite level1 --episodes 16 --turns 8       overnight; repeated, it continues after a stop
   kevin collect --suite level1/1-20,level1/40 --policy search --policy replay:01K9J4
   kevin collect --suite core --hours 8 --device all          all GPUs; 8 hours at most
   kevin collect --suite core --policy openai:gpt-5-mini --prices prices.json --dollars 20
   kevin collect --suite core --policy openai:my-model --base-url http://127.0.0.1:8000/v1 --temperature 0.9
   kevin collect --suite level1 --db postgresql://kevin@db/kevin
   kevin collect --join 01K9J4 --db postgresql://kevin@db/kevin
-                                                             help from another machine
+                                                             join the run from another machine
 
-Ctrl-C once: the turns in hand are finished. Twice: they are thrown away. Either way the same command goes on
-later.)";
+Ctrl-C once finishes the turns in progress, twice discards them. In both cases the same command continues the
+run later.)";
 
 constexpr const char* kEvalExamples = R"(Examples:
   kevin eval --policy search                  the list "core", 4 episodes of 8 turns each
   kevin eval --suite level1 --policy search --episodes 16
   kevin eval --policy anthropic:claude-sonnet-4-5 --prices prices.json --dollars 20
 
-As kevin collect, always as a new run unless one with the same request is unfinished.)";
+As kevin collect: a new run, unless one with the same request is unfinished.)";
 
 class Collection {
  public:
@@ -109,20 +107,19 @@ class Collection {
   }
 
  private:
-  // What needs no database is said before one is made.
+  // Checks that need no database come before one is made.
   static void Check(const CollectOptions& options) {
     if (options.join.empty() && options.suite.empty()) {
       throw Error(ExitCode::kBadRequest, fmt::format("{}: no problems given", options.command),
                   fmt::format("kevin {} --suite level1; kevin problems lists them", options.command));
     }
-    if (options.join.empty()) ProblemsOfSuite(Problems(), ProblemSet::DefaultDirectory(), options.suite);
+    if (options.join.empty()) ProblemsOfSuite(ProblemSet(), ProblemSet::DefaultDirectory(), options.suite);
   }
-  static ProblemSet Problems() { return ProblemSet(); }
 
-  // --- What is asked for ---
+  // --- The request ---
 
   void FindProblems() {
-    const ProblemSet problems = Problems();
+    const ProblemSet problems;
     for (const std::string& id : ProblemsOfSuite(problems, ProblemSet::DefaultDirectory(), options_.suite,
                                                  &left_out_, PrecisionNamed(options_.device.precision))) {
       Problem problem = AsAsked(problems.Find(id), options_.device);
@@ -135,7 +132,7 @@ class Collection {
     spec_.workload = WorkloadFor(options_.device, spec_.workload.size, spec_.workload.inputs);
   }
 
-  // As they were when the run began, whatever this machine's files say.
+  // The problems as the run stored them, not as this machine's files are now.
   void LoadStoredProblems() {
     for (const auto& task : spec_.tasks) {
       const auto record = store_.FindProblem(task.problem_hash);
@@ -222,7 +219,7 @@ class Collection {
                     fmt::join(spec_.policies, ", "), facts.device, facts.isolation, parallel));
     progress_->Line(fmt::format(
         "run {} in {}{}", run_, store_.path().string(),
-        resumed_ ? fmt::format(", going on: {} of {} episodes are done", counts.done, all) : std::string()));
+        resumed_ ? fmt::format(", continued: {} of {} episodes are done", counts.done, all) : std::string()));
     for (const LeftOut& one : left_out_)
       progress_->Line(fmt::format("left out: {} does not count: {}", one.id, one.reason));
     if (!options_.json) return;
@@ -251,13 +248,7 @@ class Collection {
     hooks.on_fault = [this](const EpisodeSpec& spec, const std::string& error, bool parked) {
       progress_->Line(fmt::format("{} {} episode {}: {}: {}", spec.problem, spec.policy, spec.number,
                                   parked ? "parked" : "void turn, will be made again", error));
-      if (!options_.json) return;
-      Print(stdout, ToLine({{"event", "fault"},
-                            {"problem", spec.problem},
-                            {"policy", spec.policy},
-                            {"number", spec.number},
-                            {"error", error},
-                            {"parked", parked}}));
+      if (options_.json) Print(stdout, ToLine(FaultEvent(spec, error, parked)));
     };
     hooks.on_progress = [this, &rollout](const RolloutStatus& status) {
       ShowProgress(status, rollout.budget);
@@ -287,19 +278,8 @@ class Collection {
                             {"parked", parked.size()},
                             {"database", store_.path().string()}}));
     }
-    std::string text = "\n" + ResultTable(results);
-    for (const ParkedItem& item : parked) {
-      const EpisodeSpec spec = EpisodeFromJson(item.spec);
-      text +=
-          fmt::format("parked    {} {} episode {}: {}\n", spec.problem, spec.policy, spec.number, item.error);
-    }
-    if (!end.complete) {
-      text += fmt::format(
-          "{}; the same command goes on with what is left\n",
-          end.out_of.empty() ? std::string("Stopped") : "The budget of " + end.out_of + " is used");
-    }
-    text += fmt::format("run       {} (kevin report {} --db {})\n", run_, run_, store_.path().string());
-    Print(text_out_, text);
+    Print(text_out_, EndText(results, parked, end) + fmt::format("run       {} (kevin report {} --db {})\n",
+                                                                 run_, run_, store_.path().string()));
     if (options_.report && end.complete) {
       Print(text_out_, "\n");
       ReportRun(run_, options_.database, options_.json);
@@ -345,16 +325,17 @@ void AddCommand(CLI::App& app, Action* action, const std::string& name, const st
               "search, openai:MODEL, openai-responses:MODEL, anthropic:MODEL, local:DIR or replay:EPISODE; "
               "repeatable (default search)")
           ->allow_extra_args(false);
-  CLI::Option* episodes = command->add_option("--episodes", o.spec.episodes, "Of each problem and policy")
-                              ->check(CLI::Range(1, 100000))
-                              ->capture_default_str();
-  CLI::Option* turns = command->add_option("--turns", o.spec.turns, "Of each episode")
+  CLI::Option* episodes =
+      command->add_option("--episodes", o.spec.episodes, "Episodes of each problem and policy")
+          ->check(CLI::Range(1, 100000))
+          ->capture_default_str();
+  CLI::Option* turns = command->add_option("--turns", o.spec.turns, "Turns of each episode")
                            ->check(CLI::Range(1, 10000))
                            ->capture_default_str();
-  CLI::Option* seed = command->add_option("--seed", o.spec.seed, "From which every episode gets its own")
-                          ->capture_default_str();
-  CLI::Option* note =
-      command->add_option("--note", o.spec.note, "A hint for the policy, goes into every prompt");
+  CLI::Option* seed =
+      command->add_option("--seed", o.spec.seed, "The seed from which each episode gets its own")
+          ->capture_default_str();
+  CLI::Option* note = command->add_option("--note", o.spec.note, "A hint for the policy, in every prompt");
   CLI::Option* size = command->add_option("--size", o.spec.workload.size,
                                           "Size set: small or full (default: small on a CPU, full on a GPU)");
   CLI::Option* inputs =
@@ -368,9 +349,11 @@ void AddCommand(CLI::App& app, Action* action, const std::string& name, const st
   AddCollectBudgetOptions(command, &o.budget);
   AddDeviceOptions(command, &o.device);
   AllowManyDevices(command, &o.devices);
-  CLI::Option* new_run = command->add_flag("--new-run", o.new_run, "Begin anew even if a run is unfinished");
+  CLI::Option* new_run =
+      command->add_flag("--new-run", o.new_run, "Start another run even if one is unfinished");
   CLI::Option* run = command->add_option(
-      "--run,--join", o.join, "Work on this run (a unique beginning of its id), beside others or after them");
+      "--run,--join", o.join,
+      "Work on this run (its id or a unique beginning), beside other processes or after them");
   for (CLI::Option* option :
        {suite, policy, episodes, turns, seed, note, size, inputs, new_run, command->get_option("--tf32"),
         command->get_option("--precision"), command->get_option("--base-url")}) {
@@ -381,7 +364,8 @@ void AddCommand(CLI::App& app, Action* action, const std::string& name, const st
                    "Seconds after which the work of a silent process is taken over")
       ->check(CLI::Range(1.0, 86400.0))
       ->capture_default_str();
-  command->add_option("--max-kills", o.rollout.most_kills, "Park an episode that ended so many processes")
+  command
+      ->add_option("--max-kills", o.rollout.most_kills, "Park an episode that has ended this many processes")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command->add_option("--db", o.database, "The database: a file, or postgresql://USER@HOST/NAME")
@@ -396,7 +380,7 @@ void AddCommand(CLI::App& app, Action* action, const std::string& name, const st
 void AddCollectCommand(CLI::App& app, Action* action) {
   CollectOptions defaults;
   defaults.spec.episodes = 1;
-  AddCommand(app, action, "collect", "Many episodes, unattended; goes on where it was stopped",
+  AddCommand(app, action, "collect", "Many episodes, unattended; continues where it was stopped",
              kCollectExamples, defaults);
 }
 

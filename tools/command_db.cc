@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "agent/events.h"
+#include "agent/terminal.h"
 #include "env/error.h"
 #include "tools/commands.h"
 #include "trajectories/engine.h"
@@ -27,7 +28,7 @@ struct RecordImportOptions {
 };
 
 constexpr const char* kDbExamples = R"(Examples:
-  kevin db check                    is everything in kevin.db whole? Reads it all, changes nothing
+  kevin db check                    check that kevin.db is intact; reads all of it, changes nothing
   kevin db compact                  give unused space back to the disk
   kevin db migrate                  bring a database of an older format up to date, with a copy of the old one
   kevin db check --db postgresql://kevin@db/kevin     the same for a server's (compact there: VACUUM ANALYZE))";
@@ -40,8 +41,6 @@ constexpr const char* kImportRecordExamples = R"(Examples:
 
 Nothing is doubled: importing a file again changes nothing.)";
 
-void PrintDatabase(const Json& event) { std::fputs(ToLine(event).c_str(), stdout); }
-
 std::string Megabytes(int64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
 
 int RunCheck(const DbOptions& options) {
@@ -52,12 +51,12 @@ int RunCheck(const DbOptions& options) {
   for (const DatabaseFinding& f : findings) {
     all_ok &= f.ok;
     if (options.json) {
-      PrintDatabase({{"event", "check"},
-                     {"database", WithoutPassword(options.database)},
-                     {"name", f.name},
-                     {"ok", f.ok},
-                     {"found", f.found},
-                     {"fix", f.fix.empty() ? Json(nullptr) : Json(f.fix)}});
+      Print(stdout, ToLine({{"event", "check"},
+                            {"database", WithoutPassword(options.database)},
+                            {"name", f.name},
+                            {"ok", f.ok},
+                            {"found", f.found},
+                            {"fix", f.fix.empty() ? Json(nullptr) : Json(f.fix)}}));
     } else {
       fmt::print("{:<4} {:<11} {}\n", f.ok ? "ok" : "BAD", f.name, f.found);
       if (!f.fix.empty()) fmt::print("{:<16} {}\n", "", f.fix);
@@ -69,14 +68,14 @@ int RunCheck(const DbOptions& options) {
 int RunCompact(const DbOptions& options) {
   const CompactResult r = CompactDatabase(options.database);
   if (options.json) {
-    PrintDatabase({{"event", "compact"},
-                   {"database", WithoutPassword(options.database)},
-                   {"bytes_before", r.bytes_before},
-                   {"bytes_after", r.bytes_after},
-                   {"texts", r.texts},
-                   {"candidates", r.candidates}});
+    Print(stdout, ToLine({{"event", "compact"},
+                          {"database", WithoutPassword(options.database)},
+                          {"bytes_before", r.bytes_before},
+                          {"bytes_after", r.bytes_after},
+                          {"texts", r.texts},
+                          {"candidates", r.candidates}}));
   } else {
-    fmt::print("{}: {} before, {} now; {} texts and {} kernels that nothing referred to are gone\n",
+    fmt::print("{}: {} before, {} now; {} texts and {} kernels without a reference were removed\n",
                WithoutPassword(options.database), Megabytes(r.bytes_before), Megabytes(r.bytes_after),
                r.texts, r.candidates);
   }
@@ -86,11 +85,11 @@ int RunCompact(const DbOptions& options) {
 int RunMigrate(const DbOptions& options) {
   const MigrateResult r = MigrateDatabase(options.database, !options.no_backup);
   if (options.json) {
-    PrintDatabase({{"event", "migrate"},
-                   {"database", WithoutPassword(options.database)},
-                   {"from", r.from},
-                   {"to", r.to},
-                   {"backup", r.backup.empty() ? Json(nullptr) : Json(r.backup.string())}});
+    Print(stdout, ToLine({{"event", "migrate"},
+                          {"database", WithoutPassword(options.database)},
+                          {"from", r.from},
+                          {"to", r.to},
+                          {"backup", r.backup.empty() ? Json(nullptr) : Json(r.backup.string())}}));
   } else if (r.from == r.to) {
     fmt::print("{}: has format {} already\n", WithoutPassword(options.database), r.to);
   } else {
@@ -102,20 +101,20 @@ int RunMigrate(const DbOptions& options) {
 
 int RunImport(const RecordImportOptions& options) {
   for (const std::string& file : options.files)
-    Store::Open(file, OpenMode::kRead);  // all of them, before anything
+    Store::Open(file, OpenMode::kRead);  // fails before anything is written
   Store store = Store::Open(options.database, OpenMode::kCreate);
   for (const std::string& file : options.files) {
     const MergeResult r = store.Import(file);
     if (options.json) {
-      PrintDatabase({{"event", "import"},
-                     {"file", WithoutPassword(file)},
-                     {"database", WithoutPassword(options.database)},
-                     {"runs", r.runs},
-                     {"episodes", r.episodes},
-                     {"turns", r.turns},
-                     {"evaluations", r.evaluations},
-                     {"continued", r.continued},
-                     {"conflicts", r.conflicts}});
+      Print(stdout, ToLine({{"event", "import"},
+                            {"file", WithoutPassword(file)},
+                            {"database", WithoutPassword(options.database)},
+                            {"runs", r.runs},
+                            {"episodes", r.episodes},
+                            {"turns", r.turns},
+                            {"evaluations", r.evaluations},
+                            {"continued", r.continued},
+                            {"conflicts", r.conflicts}}));
       continue;
     }
     fmt::print("{}: {} new runs, {} episodes, {} turns, {} evaluations; {} episodes went on there\n",

@@ -76,7 +76,7 @@ std::string GpuText(const GpuFound& gpu) {
                      known ? kModes[gpu.compute_mode] : "");
 }
 
-// Without one, kernels are judged on the CPU. But where there are GPUs, one should be usable.
+// Without a GPU, kernels are judged on the CPU. Where there are GPUs, one should be usable.
 Check CheckGpu() {
   std::string why_none;
   const std::vector<GpuFound> gpus = FindGpus(&why_none);
@@ -135,7 +135,7 @@ std::vector<Check> CheckSandbox(bool* leaks) {
   return checks;
 }
 
-// The GPU runner's sandbox, which no GPU is needed for: one line, and one more for each act that succeeds.
+// The GPU runner's sandbox, tested without a GPU: one line, and one more for each act that succeeds.
 std::vector<Check> CheckGpuSandbox(bool* leaks) {
   SelfTestOptions options;
   options.runner = ProgramDirectory() / "kevin-runner";

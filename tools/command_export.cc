@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -10,7 +9,8 @@
 #include "env/problem/problem.h"
 #include "env/process/files.h"
 #include "tools/commands.h"
-#include "tools/export/commands.h"
+#include "tools/export/kernel_forms.h"
+#include "tools/export/records.h"
 #include "trajectories/store.h"
 
 namespace kevin {
@@ -18,25 +18,27 @@ namespace {
 
 struct ExportOptions {
   std::string episode;
-  bool best = false;
+  bool best = false, any = false;
   int turn = -1;       // none
-  std::string as;      // empty: the source as it is
+  std::string form;    // --as; empty: the source as it is
   std::string output;  // empty: EPISODE-TURN with the kind's ending
   std::vector<std::string> databases = {"kevin.db"};
   bool force = false;
-  ExportRecordsOptions records;
+  RecordsOptions records;
 };
 
 constexpr const char* kExportExamples = R"(Examples:
-  kevin export 01K9J4 --best -o relu.cpp       the fastest kernel of an episode
-  kevin export 01K9J4 --turn 3                 that of turn 3, to EPISODE-3.cpp (.cu and .ptx for a GPU's)
+  kevin export 01K9J4 --best -o relu.cpp       the fastest kernel of an episode; the file compiles alone
+  kevin export 01K9J4 --turn 3                 the kernel of turn 3, to EPISODE-3.cpp (.cu and .ptx for a GPU)
+  kevin export 01K9J4 --turn 2 --any           also a kernel that was not correct
   kevin export 01K9J4 --best -o -              to standard output
-  kevin export 01K9J4 --best --as cu           one file that checks and times it with nvcc alone (cpp: with g++)
+  kevin export 01K9J4 --best --as cu           CUDA C++ with the code that launches it, for nvcc
   kevin export 01K9J4 --best --as torch-extension -o relu
                                                a folder that pip builds into a PyTorch operator
   kevin export --format jsonl -o turns.jsonl   every turn: prompt, reply, tokens, verdict, return, advantage
   kevin export --format sft -o best.jsonl      chats that end in the best kernel of each problem
   kevin export --format preference --run latest -o pairs.jsonl
+                                               pairs of a better and a worse answer to the same prompt
   kevin export --format kernelbench -o runs/kevin
                                                KernelBench's folder of a run, for its own scripts)";
 
@@ -61,9 +63,9 @@ int BestTurn(Store& store, const EpisodeRecord& episode) {
     best_speedup = e.speedup->value;
   }
   if (best < 0) {
-    throw Error(
-        ExitCode::kBadRequest, fmt::format("episode {} has no correct kernel", episode.id),
-        fmt::format("kevin show {} lists its turns; --turn N exports one of them as it is", episode.id));
+    throw Error(ExitCode::kBadRequest, fmt::format("episode {} has no correct kernel", episode.id),
+                fmt::format("kevin show {} lists its turns; --turn N --any exports one of them all the same",
+                            episode.id));
   }
   return best;
 }
@@ -89,38 +91,37 @@ std::string Heading(Store& store, const TurnRecord& turn, const EpisodeRecord& e
          CommentLine(fmt::format("Device:   {}", e.device.empty() ? episode.device : e.device)) + "\n";
 }
 
-TurnRecord FindTurn(Store& store, const EpisodeRecord& episode, int number) {
+TurnRecord FindTurn(Store& store, const EpisodeRecord& episode, const ExportOptions& options) {
+  const int number = options.turn >= 0 ? options.turn : BestTurn(store, episode);
   auto turn = store.LoadTurn(episode.id, number);
-  if (turn && !turn->evaluation.source.empty()) return std::move(*turn);
-  throw Error(ExitCode::kBadRequest,
-              turn ? fmt::format("turn {} of episode {} has no source ({})", number, episode.id,
-                                 turn->evaluation.outcome)
-                   : fmt::format("episode {} has no turn {}", episode.id, number),
-              fmt::format("kevin show {} lists its turns", episode.id));
+  const std::string next = fmt::format("kevin show {} lists its turns", episode.id);
+  if (!turn)
+    throw Error(ExitCode::kBadRequest, fmt::format("episode {} has no turn {}", episode.id, number), next);
+  const EvaluationRecord& e = turn->evaluation;
+  if (e.source.empty()) {
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("turn {} of episode {} has no source ({})", number, episode.id, e.outcome), next);
+  }
+  if (!e.correct && !options.any) {
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("turn {} of episode {} is not correct ({}{}{})", number, episode.id, e.outcome,
+                            e.reason.empty() ? "" : ": ", e.reason),
+                "--best takes the fastest correct kernel; --any exports this one all the same");
+  }
+  return std::move(*turn);
 }
 
-int ExportKernel(const ExportOptions& options) {
+int ExportOne(const ExportOptions& options) {
   Store store = Store::Open(options.databases.front(), OpenMode::kRead);
   const EpisodeRecord episode = store.FindEpisode(options.episode);
-  const int number = options.turn >= 0 ? options.turn : BestTurn(store, episode);
-  const TurnRecord turn = FindTurn(store, episode, number);
-  const std::string heading = Heading(store, turn, episode);
-  const std::string by_default = fmt::format("{}-{}", episode.id, number);
-  if (!options.as.empty()) {
-    ExportAs({options.as, options.output, by_default, heading, options.force}, store, episode, turn);
-    return static_cast<int>(ExitCode::kDone);
+  const TurnRecord turn = FindTurn(store, episode, options);
+  if (options.output != "-") {
+    fmt::print(stderr, "turn {} of {}: {}{}\n", turn.turn, episode.id,
+               turn.evaluation.correct ? "" : "not correct; speed-up ", SpeedupText(turn, episode));
   }
-  std::string bytes = heading + turn.evaluation.source;
-  if (bytes.back() != '\n') bytes += '\n';
-  if (options.output == "-") {
-    WriteAll(STDOUT_FILENO, bytes, "standard output");
-  } else {
-    const std::string path =
-        options.output.empty() ? by_default + "." + FileEnding(turn.evaluation.kind) : options.output;
-    WriteFile(path, bytes, options.force);
-    fmt::print(stderr, "turn {} of {}: {}\nwritten to {}\n", number, episode.id, SpeedupText(turn, episode),
-               path);
-  }
+  ExportKernel({options.form, options.output, fmt::format("{}-{}", episode.id, turn.turn),
+                Heading(store, turn, episode), options.force},
+               store, episode, turn);
   return static_cast<int>(ExitCode::kDone);
 }
 
@@ -138,9 +139,13 @@ int RunExport(ExportOptions& options) {
     return ExportRecords(options.records);
   }
   if (options.best == (options.turn >= 0)) {
-    throw Error(ExitCode::kBadRequest, "which kernel?", "give either --best or --turn N");
+    throw Error(ExitCode::kBadRequest, "no kernel was chosen", "give either --best or --turn N");
   }
-  return ExportKernel(options);
+  if (options.form == "cpp") {
+    throw Error(ExitCode::kBadRequest, "--as cpp was removed",
+                "leave it out: an exported .cpp file compiles alone; kevin bench FILE checks and times it");
+  }
+  return ExportOne(options);
 }
 
 }  // namespace
@@ -152,9 +157,13 @@ void AddExportCommand(CLI::App& app, Action* action) {
   command->footer(kExportExamples);
   command->add_option("episode", options->episode, "An episode's id, or a unique beginning of it");
   command->add_flag("--best", options->best, "The fastest correct kernel");
-  command->add_option("--turn", options->turn, "That of turn N")->check(CLI::NonNegativeNumber);
-  command->add_option("--as", options->as, "In another form")
-      ->check(CLI::IsMember({"cu", "cpp", "torch-extension"}));
+  command->add_option("--turn", options->turn, "The kernel of turn N")->check(CLI::NonNegativeNumber);
+  command->add_flag("--any", options->any, "With --turn: also a kernel that was not correct");
+  command
+      ->add_option("--as", options->form,
+                   "In another form: cu (CUDA C++ with launch code) or torch-extension (a PyTorch operator)")
+      ->check(CLI::IsMember({"cu", "cpp", "torch-extension"}))
+      ->option_text("cu|torch-extension");
   command->add_option(
       "-o,--output", options->output,
       "The file or folder to write; - for standard output (default for a kernel: EPISODE-TURN.cpp, "

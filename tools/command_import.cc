@@ -10,6 +10,7 @@
 
 #include "agent/machine.h"
 #include "agent/terminal.h"
+#include "agent/json.h"
 #include "env/error.h"
 #include "tools/commands.h"
 #include "tools/importer.h"
@@ -18,7 +19,6 @@ namespace kevin {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kImportExamples = R"(Examples:
   kevin import relu.py                                 a file like KernelBench's: class Model, get_inputs, get_init_inputs
@@ -42,7 +42,7 @@ inputs are drawn follows from get_inputs. Where wrong answers would pass on such
 imported as inadmissible: no suite has it. Importing again replaces. Problems lie in $XDG_DATA_HOME/kevin/problems.
 
 What the file gives is one shape, size set `full`. --shape adds others, by the names that `kevin problems` shows, to a
-set of your own: a candidate has to be right at all of them (kevin run --size SET). Each is compared with the module;
+set of your own: a candidate has to be correct at all of them (kevin run --size SET). Each is compared with the module;
 one that its forward does not take, or that the trace has as a constant, is refused.)";
 
 struct ImportOptions {
@@ -223,7 +223,7 @@ class Import {
     return job;
   }
 
-  // What breaks on one file of many must not end the others.
+  // A failure on one file does not end the others.
   ImportResult ImportOrRefuse(Importer& importer, const ImportTarget& target) {
     for (const ImportResult& earlier : results_) {
       if (earlier.imported() && earlier.target.id == target.id)
@@ -305,7 +305,9 @@ void AddImportCommand(CLI::App& app, Action* action) {
   CLI::Option* path =
       command->add_option("path", options->path, "A Python file, or a folder like KernelBench's");
   command->add_option("--suite", options->suite, "What the problems' ids begin with (a single one: mine)");
-  command->add_option("--name", options->name, "Of a single problem; else the file's or function's")
+  command
+      ->add_option("--name", options->name,
+                   "The name of a single problem (default: the file's or function's)")
       ->take_last();
   CLI::Option* function =
       command->add_option("--function", options->function, "module:name or FILE.py:name instead of a file")
@@ -319,7 +321,7 @@ void AddImportCommand(CLI::App& app, Action* action) {
                     "The module in evaluation mode (as KernelBench has it: in training mode)");
   command
       ->add_option("--distribution", options->distribution,
-                   "Of all floating-point inputs, instead of their own")
+                   "The distribution of all floating-point inputs, in place of their own")
       ->check(
           CLI::IsMember({"mixture", "normal", "uniform", "uniform01", "heavy-tailed", "positive", "signs"}));
   command->add_option("--small", options->small,
@@ -332,7 +334,7 @@ void AddImportCommand(CLI::App& app, Action* action) {
       ->allow_extra_args(false);
   command->add_flag("--no-admit", options->no_admit,
                     "Do not try whether wrong answers fail (kevin problems --admit)");
-  command->add_option("--threads", options->threads, "Of admission; 0: all cores")
+  command->add_option("--threads", options->threads, "Threads of admission; 0: all cores")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--limit", options->limit_s, "Seconds for tracing one file")
       ->check(CLI::PositiveNumber)

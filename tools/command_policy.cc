@@ -1,4 +1,4 @@
-// `kevin policy check`: one small request, and what it shows about a server.
+// `kevin policy check`: one small request, and what it shows about the server.
 
 #include <fmt/format.h>
 
@@ -13,8 +13,7 @@
 #include "policies/remote/json.h"
 #include "tools/commands.h"
 #include "tools/episode_text.h"
-#include "tools/local_model.h"
-#include "tools/policy_flags.h"
+#include "tools/policies.h"
 
 namespace kevin {
 namespace {
@@ -41,7 +40,7 @@ struct Finding {
   std::string found;
 };
 
-// What came of the request: the answer, and the attempt that brought it.
+// The result of the request: the answer, and the attempt that returned it.
 struct Tried {
   Completion completion;
   RequestAttempt attempt;
@@ -57,7 +56,7 @@ Request TinyRequest(const CheckOptions& options) {
   return request;
 }
 
-// `tried` is filled as far as it went when this throws.
+// When this throws, `tried` has the attempts so far.
 void Ask(const RemoteOptions& remote, const CheckOptions& options, const CancelToken* cancel, Tried* tried) {
   Request request = TinyRequest(options);
   request.on_attempt = [&](const RequestAttempt& attempt) {
@@ -68,7 +67,7 @@ void Ask(const RemoteOptions& remote, const CheckOptions& options, const CancelT
   tried->completion = MakeRemotePolicy(remote)->Complete(request, cancel, {});
 }
 
-// Chat completions are asked for log-probabilities and token ids too; a server that finds fault with that is
+// Chat completions are asked for log-probabilities and token ids too; a server that refuses them is
 // asked again without.
 Tried AskForAll(RemoteOptions remote, const CheckOptions& options, const CancelToken* cancel) {
   Tried tried;
@@ -183,7 +182,7 @@ void AddPolicyCommand(CLI::App& app, Action* action) {
       ->add_option("spec", options->spec,
                    "openai:MODEL, openai-responses:MODEL, anthropic:MODEL or local:DIR")
       ->required();
-  options->policy.retries = 2;  // a person waits
+  options->policy.retries = 2;  // a user waits
   AddPolicyOptions(check, &options->policy);
   check->add_flag("--json", options->json, "One JSON object a line");
   check->callback([options, action] { *action = [options] { return RunPolicyCheck(*options); }; });

@@ -5,13 +5,13 @@
 #include <memory>
 
 #include "agent/events.h"
+#include "agent/terminal.h"
 #include "env/error.h"
 #include "env/process/files.h"
 #include "tools/commands.h"
-#include "tools/report/json.h"
 #include "tools/report/page.h"
+#include "tools/report/report_text.h"
 #include "tools/report/sides.h"
-#include "tools/report/text.h"
 #include "tools/report/training.h"
 
 namespace kevin {
@@ -34,20 +34,20 @@ constexpr const char* kReportExamples = R"(Examples:
   kevin report --db monday.db --db tuesday.db    two databases side by side
   kevin report --by policy                       the policies in kevin.db side by side
   kevin report --problems level1/ --json         one level, one JSON object a side and a comparison
-  kevin report --train RUN --train OTHER --html curves.html    training runs: curves of their steps
-  kevin report --price 3 15                      at these US dollars per million tokens in and out, not as stored)";
+  kevin report --train RUN --train OTHER         training runs: the curves of their steps
+  kevin report --price 3 15                      cost at 3 and 15 US dollars per million tokens, in and out)";
 
 int RunTrainingReport(const ReportOptions& options) {
-  const std::vector<TrainingRun> runs = ReadTrainingRuns(options.training);
+  const std::string& first = options.training.front();
   if (options.json) {
-    for (const Json& event : TrainingEvents(runs)) std::fputs(ToLine(event).c_str(), stdout);
-  } else {
-    std::fputs(TrainingText(runs).c_str(), stdout);
+    throw Error(ExitCode::kBadRequest, "--train with --json was removed",
+                fmt::format("read {}/metrics.jsonl: it has every step as one JSON object a line", first));
   }
   if (!options.html.empty()) {
-    WriteFile(options.html, TrainingPage(runs), options.force);
-    fmt::print(stderr, "page        {}\n", options.html);
+    throw Error(ExitCode::kBadRequest, "--train with --html was removed",
+                fmt::format("tensorboard --logdir {}/tensorboard shows the curves", first));
   }
+  Print(stdout, TrainingText(ReadTrainingRuns(options.training)));
   return static_cast<int>(ExitCode::kDone);
 }
 
@@ -62,9 +62,9 @@ int RunReport(const ReportOptions& options) {
                one.episodes, one.episodes == 1 ? "" : "s", one.reason);
   }
   if (options.json) {
-    for (const Json& event : ReportEvents(report)) std::fputs(ToLine(event).c_str(), stdout);
+    for (const Json& event : ReportEvents(report)) Print(stdout, ToLine(event));
   } else {
-    std::fputs(ReportText(report).c_str(), stdout);
+    Print(stdout, ReportText(report));
   }
   if (!options.html.empty()) {
     const Page page = MakePage(report, chosen, options.page);
@@ -78,35 +78,40 @@ int RunReport(const ReportOptions& options) {
 
 void AddOptions(CLI::App* command, ReportOptions* o) {
   command->add_option("run", o->request.runs,
-                      "Runs, a side each: ids, unique beginnings, or latest (default: all)");
-  command->add_option("--db", o->request.databases, "A database; given several times, each is a side")
+                      "Runs, each a side: ids, unique beginnings, or latest (default: all)");
+  command->add_option("--db", o->request.databases, "A database; with several, each is a side")
       ->allow_extra_args(false)
       ->capture_default_str();
   command->add_option("--by", o->request.by, "What makes a side")
       ->check(CLI::IsMember({"run", "policy", "model", "device", "db", "all"}));
   command->add_option("--problems", o->request.problems, "Only problems whose ids begin so: level1/");
   command->add_flag("--inadmissible", o->request.inadmissible,
-                    "Also problems that do not count, because wrong answers pass on them");
-  command->add_option("--confidence", o->bootstrap.confidence, "Of the intervals")
+                    "Also problems that do not count, because incorrect answers pass on them");
+  command->add_option("--confidence", o->bootstrap.confidence, "Confidence of the intervals")
       ->check(CLI::Range(0.5, 0.999))
       ->capture_default_str();
-  command->add_option("--draws", o->bootstrap.replicates, "Of the bootstrap; fewer for big databases")
+  command->add_option("--draws", o->bootstrap.replicates, "Bootstrap replicates; fewer for big databases")
       ->check(CLI::Range(10, 100000))
       ->capture_default_str();
-  command->add_option("--seed", o->bootstrap.seed, "Of the bootstrap")->capture_default_str();
+  command->add_option("--seed", o->bootstrap.seed, "Seed of the bootstrap")->capture_default_str();
   command
-      ->add_option("--price", o->price,
-                   "US dollars per million tokens: in, out; without it, as stored with the requests")
+      ->add_option(
+          "--price", o->price,
+          "US dollars per million tokens, in and out (default: the cost that is stored with the requests)")
       ->expected(2);
-  command->add_option("--train", o->training, "Instead: the folder of a training run; several side by side")
+  command
+      ->add_option("--train", o->training,
+                   "Instead: the curves of a training run, given by its folder; several side by side")
       ->allow_extra_args(false);
   command->add_option("--html", o->html, "Also write one self-contained page to this file");
-  command->add_option("--episodes", o->page.episodes, "Of each problem and side on the page, the best first")
+  command
+      ->add_option("--episodes", o->page.episodes,
+                   "Episodes of each problem and side on the page, the best first")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command
       ->add_option("--megabytes", o->page.megabytes,
-                   "Most that kernels, prompts and replies take on the page")
+                   "The most that kernels, prompts and replies take on the page")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_flag("--force", o->force, "Overwrite the page if it exists");

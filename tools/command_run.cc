@@ -44,7 +44,7 @@ constexpr const char* kRunExamples = R"(Examples:
   kevin run --problem level1/19                     eight turns with the search policy
   kevin run --problem level1/23 --turns 20 --until 1.5
                                                     stop when 1.5x is confirmed
-  kevin run --problem level1/40 --from mine.cpp     start from a kernel of your own
+  kevin run --problem level1/40 --from mine.cpp     start from a kernel of your own (.cpp, .cu or .ptx)
   kevin run --problem level1/19 --device cuda:0     CUDA kernels on the first GPU; cpu stays possible beside it
   kevin run --continue 01K9J4 --turns 4             four more turns of a stored episode
   kevin run --problem my.toml --json                a problem of your own; one JSON object a line
@@ -55,7 +55,7 @@ Kernels go to kevin-out/EPISODE/, everything else to the database (kevin show).)
 
 Problem FindProblem(const std::string& id) { return ProblemSet().Find(id); }
 
-// A wrong id should not leave an empty database behind, so this comes before the store is opened.
+// Comes before the store is opened, so that an unknown id leaves no empty database.
 Problem GivenProblem(const RunOptions& options) {
   if (!options.problem.empty()) return AsAsked(FindProblem(options.problem), options.device);
   if (!options.continue_episode.empty()) return {};
@@ -63,7 +63,7 @@ Problem GivenProblem(const RunOptions& options) {
               "kevin run --problem level1/19; kevin problems lists them");
 }
 
-// Everything that can be wrong with the request is found here, before anything is started.
+// The constructor finds every error of the request before anything is started.
 class Run {
  public:
   explicit Run(const RunOptions& options)
@@ -73,7 +73,7 @@ class Run {
         store_(Store::Open(options.database,
                            options.continue_episode.empty() ? OpenMode::kCreate : OpenMode::kWrite)) {
     std::string policy = options.policy.empty() ? kDefaultPolicy : options.policy;
-    std::string kind = KindOfFile(options.from);  // it decides where "auto" goes
+    std::string kind = KindOfFile(options.from);  // it decides what "auto" means
     if (!options.continue_episode.empty()) {
       const EpisodeRecord earlier = store_.FindEpisode(options.continue_episode);
       episode_options_ = OptionsToContinue(earlier, 0);
@@ -139,7 +139,7 @@ class Run {
     baseline_note_ = BaselineNote(baseline_, problem_, facts);
   }
 
-  // Where the device is open until it has started, RunEpisode checks the rest.
+  // Where the device is not known before it has started, RunEpisode checks the rest.
   void CheckWhatIsCertain() const {
     EpisodeOptions options = episode_options_;
     std::string& size = options.workload.size;
@@ -150,7 +150,7 @@ class Run {
     RequirePolicyFor(problem_, *policy_.policy, options, kind);
   }
 
-  // As it was asked then, even when the file has changed or gone.
+  // The problem as it was asked then, even when its file has changed or is missing.
   Problem ProblemOf(const EpisodeRecord& episode) {
     const auto record = store_.FindProblem(episode.problem_hash);
     return record ? ParseProblem(record->text, episode.problem) : FindProblem(episode.problem);
@@ -225,7 +225,7 @@ class Run {
 
   std::string BestText(const EpisodeRecord& e) {
     if (e.turns == 0) return "best      no turn was finished\n";
-    if (!e.best_turn) return "best      none of the kernels was right\n";
+    if (!e.best_turn) return "best      none of the kernels was correct\n";
     const std::string turn = *e.best_turn == 0 ? std::string("the kernel given with --from")
                                                : fmt::format("turn {}", *e.best_turn);
     if (!e.best_speedup) return fmt::format("best      {}, not confirmed\n", turn);
@@ -237,7 +237,7 @@ class Run {
            BestShapes(e);
   }
 
-  // Of a size set with several: as the confirmation that gave the best speed-up has them.
+  // The shapes of a size set with several, as the confirmation that gave the best speed-up has them.
   std::string BestShapes(const EpisodeRecord& e) {
     std::string text;
     for (const EvaluationRecord& made : store_.LoadEvaluations(e.id, *e.best_turn)) {
@@ -248,7 +248,7 @@ class Run {
     return text;
   }
 
-  // The Error that follows says why; this says what is left. The store may be what broke.
+  // The Error that follows says why; this says what was kept. The store itself may have failed.
   void ReportFailure() {
     try {
       store_.FinishRun(episode_options_.run);
@@ -288,10 +288,11 @@ void AddRunCommand(CLI::App& app, Action* action) {
   CLI::Option* from =
       run->add_option("--from", o.from, "Start from this kernel; it is judged first, as turn 0");
   CLI::Option* resume =
-      run->add_option("--continue", o.continue_episode, "Go on in a stored episode, under its settings");
-  run->add_option("--note", o.note, "A hint for the policy, goes into every prompt");
+      run->add_option("--continue", o.continue_episode, "Continue a stored episode, under its settings");
+  run->add_option("--note", o.note, "A hint for the policy, in every prompt");
   run->add_option("--until", o.until, "Stop when this speed-up is confirmed")->check(CLI::PositiveNumber);
-  CLI::Option* seed = run->add_option("--seed", o.seed, "Of the policy's choices")->capture_default_str();
+  CLI::Option* seed =
+      run->add_option("--seed", o.seed, "The seed of the policy's choices")->capture_default_str();
   CLI::Option* size =
       run->add_option("--size", o.size, "Size set: small or full (default: small on a CPU, full on a GPU)");
   CLI::Option* inputs =

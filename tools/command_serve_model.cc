@@ -1,4 +1,4 @@
-// `kevin serve-model`: becomes kevin-model, which links torch.
+// `kevin serve-model`: replaces itself by kevin-model, which links torch.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 #include "env/error.h"
 #include "policies/local/serve/model_options.h"
 #include "tools/commands.h"
-#include "tools/local_model.h"
+#include "tools/policies.h"
 
 namespace kevin {
 namespace {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/events.h"
+#include "agent/terminal.h"
 #include "env/error.h"
 #include "env/problem/problem.h"
 #include "tools/commands.h"
@@ -29,9 +30,7 @@ constexpr const char* kShowExamples = R"(Examples:
   kevin show 01K9J4 3            everything of turn 3: prompt, reply, source, evaluation, feedback
   kevin show --json --limit 0    every episode, one JSON object a line)";
 
-void PrintShown(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
-
-// The turn as it stands today: a verdict that a later one overrides is replaced by that.
+// The turn with its current verdict: one that a later verdict overrides is replaced by that.
 TurnRecord Current(Store& store, TurnRecord turn) {
   if (turn.evaluation.superseded_by.empty()) return turn;
   if (auto current = store.FindEvaluation(turn.evaluation.superseded_by))
@@ -42,12 +41,12 @@ TurnRecord Current(Store& store, TurnRecord turn) {
 void ShowList(Store& store, const ShowOptions& options) {
   const auto episodes = store.ListEpisodes(options.limit == 0 ? -1 : options.limit);
   if (options.json) {
-    for (const EpisodeRecord& episode : episodes) PrintShown(ToLine(EpisodeEvent(episode)));
+    for (const EpisodeRecord& episode : episodes) Print(stdout, ToLine(EpisodeEvent(episode)));
   } else if (episodes.empty()) {
-    PrintShown(fmt::format("{} has no episodes yet; make one with: kevin run --problem level1/19\n",
-                           options.database));
+    Print(stdout, fmt::format("{} has no episodes yet; make one with: kevin run --problem level1/19\n",
+                              options.database));
   } else {
-    PrintShown(EpisodeTable(episodes));
+    Print(stdout, EpisodeTable(episodes));
   }
 }
 
@@ -55,18 +54,18 @@ void ShowEpisode(Store& store, const EpisodeRecord& episode, bool json) {
   std::vector<TurnRecord> turns = store.LoadTurns(episode.id);
   for (TurnRecord& turn : turns) turn = Current(store, std::move(turn));
   if (json) {
-    for (const TurnRecord& turn : turns) PrintShown(ToLine(TurnEvent(turn, episode)));
-    PrintShown(ToLine(EpisodeEvent(episode)));
+    for (const TurnRecord& turn : turns) Print(stdout, ToLine(TurnEvent(turn, episode)));
+    Print(stdout, ToLine(EpisodeEvent(episode)));
     return;
   }
-  PrintShown(EpisodeSummary(episode));
+  Print(stdout, EpisodeSummary(episode));
   if (turns.empty()) return;
-  PrintShown("\n" + TurnTable(turns));
-  PrintShown(
-      fmt::format("\nkevin show {} {} shows everything of that turn\n", episode.id, turns.back().turn));
+  Print(stdout, "\n" + TurnTable(turns));
+  Print(stdout,
+        fmt::format("\nkevin show {} {} shows everything of that turn\n", episode.id, turns.back().turn));
   if (episode.best_turn) {
-    PrintShown(fmt::format("kevin export {} --best -o kernel.{} takes the best kernel away\n", episode.id,
-                           FileEnding(episode.kind)));
+    Print(stdout, fmt::format("kevin export {} --best -o kernel.{} takes the best kernel away\n", episode.id,
+                              FileEnding(episode.kind)));
   }
 }
 
@@ -76,7 +75,7 @@ Json MessagesJson(const TurnRecord& turn) {
   return messages;
 }
 
-// The turn's event, and beside its fixed fields all else that is kept.
+// The turn's event, and beside its fixed fields everything else that is stored.
 Json FullTurnJson(const TurnRecord& turn, const EpisodeRecord& episode,
                   const std::vector<EvaluationRecord>& evaluations) {
   Json event = TurnEvent(turn, episode);
@@ -109,8 +108,8 @@ void ShowTurn(Store& store, const EpisodeRecord& episode, int number, bool json)
                 episode.turns == 0 ? "it has none yet" : fmt::format("it has turns 1 to {}", episode.turns));
   }
   const auto evaluations = store.LoadEvaluations(episode.id, number);
-  PrintShown(json ? ToLine(FullTurnJson(Current(store, *turn), episode, evaluations))
-                  : TurnDetails(*turn, evaluations, store.LoadRequests(episode.id, number)));
+  Print(stdout, json ? ToLine(FullTurnJson(Current(store, *turn), episode, evaluations))
+                     : TurnDetails(*turn, evaluations, store.LoadRequests(episode.id, number)));
 }
 
 int RunShow(const ShowOptions& options) {

@@ -21,8 +21,7 @@
 #include "env/process/machine.h"
 #include "policies/local/files/model_config.h"
 #include "tools/commands.h"
-#include "tools/online_options.h"
-#include "tools/train_request.h"
+#include "tools/train_options.h"
 
 namespace kevin {
 namespace {
@@ -31,8 +30,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kTrainExamples = R"(Examples:
   kevin train --model models/qwen --out run1                     GRPO in the Kevin recipe, 40 steps, from kevin.db
-  kevin train --model models/qwen --out run1 --resume            goes on from the newest checkpoint
-  kevin train --algorithm tpt --model models/qwen --out tpt1     imitate the fastest right kernel of each problem
+  kevin train --model models/qwen --out run1 --resume            continues from the newest checkpoint
+  kevin train --algorithm tpt --model models/qwen --out tpt1     imitate the fastest correct kernel of each problem
   kevin train --algorithm sft --select all --min-speedup 1.2 --epochs 2 --model models/qwen --out sft1
   kevin train --lora 32 --quantization nf4 --device cuda:0 --model models/qwen --out lora1
   kevin train --online --suite level1,level2 --without core --eval-suite core --eval-every 10 --model models/qwen \
@@ -171,7 +170,7 @@ class TrainRun {
 
   // --- The steps ---
 
-  // False: broken off.
+  // False: interrupted.
   bool Learn(BatchSource& source) {
     if (!EvaluateIfDue()) return false;
     last_ = std::chrono::steady_clock::now();
@@ -227,7 +226,7 @@ class TrainRun {
     Say("checkpoint  " + saved_folder_);
   }
 
-  // Before the first step, every so many, and after the last. False: broken off.
+  // Before the first step, at each interval, and after the last. False: interrupted.
   bool EvaluateIfDue() {
     const int64_t every = command_.sampling.eval_every;
     const bool is_due = done_ == 0 || done_ == options_.steps || (every > 0 && done_ % every == 0);
@@ -254,7 +253,7 @@ class TrainRun {
 
   // --- The end ---
 
-  // False: broken off while the test suite was read.
+  // False: interrupted while the test suite was read.
   bool End() {
     const std::string folder = trainer_->Finish();
     Say("trained     " + folder);
@@ -284,7 +283,7 @@ class TrainRun {
 
   int BrokenOff() {
     if (saved_ < done_) Save();
-    Say("interrupted after step " + std::to_string(done_) + "; the same command with --resume goes on");
+    Say("interrupted after step " + std::to_string(done_) + "; the same command with --resume continues");
     return static_cast<int>(ExitCode::kInterrupted);
   }
 
@@ -312,7 +311,7 @@ class TrainRun {
 void AddTrainCommand(CLI::App& app, Action* action) {
   auto options = std::make_shared<TrainRequest>();
   CLI::App* command = app.add_subcommand(
-      "train", "Train a local model on what is in the database, or on what it makes itself");
+      "train", "Train a local model on the records of a database, or online on its own turns");
   command->footer(kTrainExamples);
   AddTrainRequest(command, options.get());
   command->callback([options, action] { *action = [options] { return TrainRun(*options).Run(); }; });

@@ -90,14 +90,15 @@ void AddDeviceOptions(CLI::App* command, DeviceOptions* options) {
             options->profile = true;
             if (!given.empty()) options->profile_report = given.front();
           },
-          "On a GPU: read the hardware's counters of every right kernel (Nsight Compute), for the report and "
+          "On a GPU: read the hardware's counters of every correct kernel (Nsight Compute), for the report and "
           "the policy; OUT.ncu-rep also keeps its own file")
       ->expected(0, 1)
       ->option_text("[OUT.ncu-rep]")
       ->check([](const std::string& path) {
         return path.empty() || path.ends_with(".ncu-rep") ? "" : path + " does not end in .ncu-rep";
       });
-  command->add_option("--threads", options->threads, "On a CPU: of kernel and reference; 0: all cores")
+  command
+      ->add_option("--threads", options->threads, "On a CPU: threads of kernel and reference; 0: all cores")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command->add_option("--isolation", options->isolation, "reduced: run kernels even where the sandbox leaks")

@@ -1,5 +1,5 @@
 #pragma once
-// The options that `run` and `bench` share: on what device a candidate is judged, and under what conditions.
+// The options that `run` and `bench` share: the device that judges a candidate, and the conditions.
 
 #include <functional>
 #include <string>
@@ -29,17 +29,17 @@ struct DeviceOptions {
 // ones are usage errors.
 void AddDeviceOptions(CLI::App* command, DeviceOptions* options);
 
-// What is wrong with the name of a device ("auto", "cpu", "cuda:N"); empty: nothing.
+// Why this is not the name of a device ("auto", "cpu", "cuda:N"); empty: it is.
 std::string WhyNoDevice(const std::string& device);
 
-// For commands that keep several devices busy: --device then may be given several times, also as "all". To be
-// called after AddDeviceOptions.
+// For commands that use several devices: --device may be repeated, and may be "all". Call it after
+// AddDeviceOptions.
 void AllowManyDevices(CLI::App* command, std::vector<std::string>* devices);
 
-// --precision alone, for commands without the rest.
+// --precision alone, for commands without the other options.
 void AddPrecisionOption(CLI::App* command, std::string* precision);
 
-// The problem as --precision asks for it. Throws Error(kBadRequest) where --tf32, which is about float32, is
+// The problem in the precision of --precision. Throws Error(kBadRequest) where --tf32, which is about float32, is
 // asked for too.
 Problem AsAsked(Problem problem, const DeviceOptions& options);
 
@@ -51,10 +51,10 @@ std::string PrecisionNote(const std::string& precision);
 
 using GpuFinder = std::function<std::vector<GpuFound>(std::string* why_none)>;
 
-// The device to ask MakeEnvironment for, given the kind of the candidate ("" when it is open): with "auto" a
-// C++ kernel goes to the CPU, a kernel for GPUs to the first usable one, and what is open stays "auto" unless
-// there is no GPU. GPUs are looked for only where that matters. Throws Error(kBadRequest) when kind and
-// device contradict each other, or something that only a GPU has is asked of the CPU; Error(kMachine) when a
+// The device to ask MakeEnvironment for, given the kind of the candidate ("" when it is not known): with "auto" a
+// C++ kernel goes to the CPU, a kernel for GPUs to the first usable one, and an unknown kind stays "auto" unless
+// there is no GPU. GPUs are searched for only where that matters. Throws Error(kBadRequest) when kind and
+// device contradict each other, or an option for GPUs is given for the CPU; Error(kMachine) when a
 // GPU is needed and there is none.
 std::string ChooseDevice(const DeviceOptions& options, const std::string& kind,
                          const GpuFinder& find_gpus = FindGpus);
@@ -63,15 +63,14 @@ std::string ChooseDevice(const DeviceOptions& options, const std::string& kind,
 std::vector<std::string> ChooseDevices(const std::vector<std::string>& devices, const DeviceOptions& options,
                                        const std::string& kind, const GpuFinder& find_gpus = FindGpus);
 
-// What a device from ChooseDevice writes, as far as it is known before it has started: "cpp" or "cuda"; ""
-// for "auto".
+// The kind of candidate that policies write for a device from ChooseDevice: "cpp" or "cuda"; "" for "auto".
 std::string KindOnDevice(const std::string& device);
 
 // `device` as ChooseDevice gave it. Throws Error(kBadRequest) when an --include is no folder.
 EnvironmentOptions EnvironmentOptionsFor(const DeviceOptions& options, const std::string& device);
 
-// Once an environment has started: throws Error(kBadRequest) unless it judges candidates of this kind and has
-// what was asked for. ChooseDevice has said so before wherever it could.
+// Once an environment has started: throws Error(kBadRequest) unless it judges candidates of this kind and
+// supports the given options. ChooseDevice reports the same earlier where it can.
 void RequireKind(const EnvironmentFacts& facts, const DeviceOptions& options, const std::string& kind);
 
 }  // namespace kevin

@@ -9,7 +9,7 @@
 #include "agent/gpu_feedback.h"
 #include "agent/shape_records.h"
 #include "agent/text.h"
-#include "tools/table.h"
+#include "tools/report/format.h"
 
 namespace kevin {
 namespace {

@@ -1,5 +1,5 @@
 #pragma once
-// Episodes and turns as text for people: what `kevin show` prints and what `kevin run` ends with. Pure
+// Episodes and turns as text, for `kevin show` and the end of `kevin run`. Pure
 // functions; every text ends in a line end.
 
 #include <optional>
@@ -14,14 +14,14 @@ namespace kevin {
 std::string EpisodeTable(const std::vector<EpisodeRecord>& episodes);
 
 // One line per turn: turn, outcome, speed-up with interval, GB/s, error, what changed. The error of a
-// measured turn is the largest deviation from the truth, that of another its reason.
+// measured turn is the largest deviation from the truth, that of any other turn its reason.
 std::string TurnTable(const std::vector<TurnRecord>& turns);
 
-// What an episode was asked, on what, and what came of it; one fact a line.
+// The request, the device and the result of an episode; one fact a line.
 std::string EpisodeSummary(const EpisodeRecord& episode);
 
-// Everything of one turn: what was sent, by which requests, the reply, the source, its evaluations (the
-// turn's own first), and what was answered.
+// Everything of one turn: the prompt, its requests, the reply, the source, the evaluations (the turn's own
+// first), and the feedback.
 std::string TurnDetails(const TurnRecord& turn, const std::vector<EvaluationRecord>& evaluations,
                         const std::vector<RequestRecord>& requests = {});
 

@@ -1,5 +1,5 @@
 #pragma once
-// One file or function into a problem's file: described by Python, written, admitted.
+// Turns one file or function into a problem's file: Python describes it, it is written, and admitted.
 
 #include <memory>
 #include <string>
@@ -16,7 +16,7 @@ struct ImportResult {
   std::string size;       // where admission was run; empty: nowhere
   std::string not_tried;  // why it was not run
   std::string rejection;  // why the problem is not admitted; empty when it is, or was not tried
-  std::string hardened;   // what passed on the inputs as given; empty when they did
+  std::string hardened;   // why the given inputs were made harder; empty when they were not
   int decoys = 0, decoys_rejected = 0;
 
   bool imported() const { return refusal.empty(); }
@@ -30,7 +30,7 @@ class Importer {
       : python_(python), environment_(environment), why_not_(std::move(why_not)) {}
 
   // Replaces what was imported under the same id. Throws Error as PythonImporter does, and kBroken when the
-  // problem's file cannot be written; what is wrong with the person's file is in the result.
+  // problem's file cannot be written; an error of the user's file is in the result.
   ImportResult Import(const ImportTarget& target, const ImportJob& job, double limit_s);
 
  private:

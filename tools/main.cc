@@ -24,7 +24,7 @@ constexpr const char* kExamples = R"(Examples:
   kevin report --html report.html                   what was solved and how fast, with intervals
   kevin doctor                                      what this machine has and lacks
 
-kevin COMMAND --help says more about each.)";
+kevin COMMAND --help lists the options of a command, with examples.)";
 
 int Fail(kevin::ExitCode code, const std::string& what, const std::string& next_step) {
   std::fflush(stdout);
@@ -33,7 +33,7 @@ int Fail(kevin::ExitCode code, const std::string& what, const std::string& next_
   return static_cast<int>(code);
 }
 
-// A reader that has gone away (kevin show | head) is no failure; a full disk behind stdout is.
+// A reader that ends early (kevin show | head) is no failure; a full disk behind stdout is.
 int Flushed(int exit_code) {
   errno = 0;
   const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;

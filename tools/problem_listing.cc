@@ -8,13 +8,13 @@
 #include <set>
 #include <utility>
 
+#include "agent/json.h"
 #include "env/problem/precision.h"
-#include "tools/table.h"
+#include "tools/report/format.h"
 
 namespace kevin {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Cells = std::vector<std::string>;
 
 // `small` first, as the default, then the others by name; the shapes of a set in its order.
@@ -50,7 +50,7 @@ std::string ShapeSetsText(const Problem& problem) {
     text += fmt::format("  {}  {}\n", set, fmt::join(items, ", "));
   }
   if (text.empty()) return "";
-  return "\nSize sets with several shapes: right at all of them, the speed-up is the weighted geometric "
+  return "\nSize sets with several shapes: a candidate is correct at all of them, the speed-up is the weighted geometric "
          "mean\n" +
          text;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Problems as text for people and as JSON for scripts. `size` picks one size set; empty means all. Each shape
+// Problems as text and as JSON. `size` picks one size set; empty means all. Each shape
 // of a set with several is shown like a size, under its name ("mine/2"). Unknown sizes throw
 // Error(kBadRequest). Pure functions.
 

@@ -89,6 +89,9 @@ std::vector<double> Accumulator::Finish() {
   for (const size_t slot :
        {kSecondsPerSolved, kDevicePerSolved, kPromptPerSolved, kCompletionPerSolved, kMoneyPerSolved})
     counts_[slot] = sums_[slot] > 0 ? solved : 0;
+  for (size_t slot = kBestAtK; slot < sums_.size(); ++slot) {
+    if (counts_[slot] < counts_[kMeanBest]) counts_[slot] = 0;  // some problem has fewer episodes
+  }
   std::vector<double> metrics(sums_.size(), kNotKnown);
   for (size_t i = 0; i < sums_.size(); ++i) {
     if (counts_[i] > 0) metrics[i] = sums_[i] / counts_[i];

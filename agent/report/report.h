@@ -13,8 +13,8 @@
 //   mean_correct        the same over correct ones only
 //   geomean             geometric mean, failures 1x: without a kernel of its own a user keeps eager
 //   geomean_correct     over correct ones only
-//   best@k, pass@k      order-statistic and unbiased estimators over episodes (estimators.h), over the problems
-//                       with at least k episodes
+//   best@k, pass@k      order-statistic and unbiased estimators over episodes (estimators.h); unknown unless every
+//                       problem has k episodes, so that all k are about the same problems
 //   ..._per_solved      wall seconds, seconds of a held GPU, tokens, US dollars: everything spent, over the
 //                       number of solved problems
 //

@@ -41,16 +41,21 @@ SideEpisode Summarise(const EpisodeFigures& episode, std::span<const TurnFigures
 
 // The curve by turn: sums within one problem first, so that each problem counts once.
 struct CurveSums {
+  int64_t begun = 0;  // episodes with a turn
   std::array<int64_t, kCurveTurns> episodes{};
   std::array<double, kCurveTurns> compiled{}, correct{}, fast1{}, solved{}, best{};
 
   void Add(std::span<const TurnFigures> turns) {
+    if (turns.empty()) return;
+    ++begun;
     double best_so_far = 0;
-    for (size_t i = 0; i < turns.size() && i < kCurveTurns; ++i) {
-      const double speed = Speed(turns[i]);
-      best_so_far = std::max(best_so_far, speed);
-      episodes[i]++;
-      compiled[i] += turns[i].compiled, correct[i] += turns[i].correct, fast1[i] += speed > 1;
+    for (size_t i = 0; i < kCurveTurns; ++i) {
+      if (i < turns.size()) {
+        const double speed = Speed(turns[i]);
+        best_so_far = std::max(best_so_far, speed);
+        episodes[i]++;
+        compiled[i] += turns[i].compiled, correct[i] += turns[i].correct, fast1[i] += speed > 1;
+      }
       solved[i] += best_so_far > 0, best[i] += best_so_far;
     }
   }
@@ -61,19 +66,20 @@ std::vector<CurvePoint> CurveOf(const std::vector<CurveSums>& problems) {
   for (size_t i = 0; i < kCurveTurns; ++i) {
     CurvePoint point;
     point.turn = static_cast<int>(i) + 1;
-    double counted = 0;
+    double at_turn = 0, begun = 0;  // problems
     for (const CurveSums& sums : problems) {
+      if (sums.begun == 0) continue;
+      const auto all = static_cast<double>(sums.begun);
+      begun++, point.solved_so_far += sums.solved[i] / all, point.best_so_far += sums.best[i] / all;
       if (sums.episodes[i] == 0) continue;
       const auto n = static_cast<double>(sums.episodes[i]);
-      counted++, point.episodes += sums.episodes[i];
+      at_turn++, point.episodes += sums.episodes[i];
       point.compiled += sums.compiled[i] / n, point.correct += sums.correct[i] / n;
-      point.fast1 += sums.fast1[i] / n, point.solved_so_far += sums.solved[i] / n;
-      point.best_so_far += sums.best[i] / n;
+      point.fast1 += sums.fast1[i] / n;
     }
-    if (counted == 0) break;
-    for (double* value :
-         {&point.compiled, &point.correct, &point.fast1, &point.solved_so_far, &point.best_so_far})
-      *value /= counted;
+    if (at_turn == 0) break;
+    for (double* value : {&point.compiled, &point.correct, &point.fast1}) *value /= at_turn;
+    for (double* value : {&point.solved_so_far, &point.best_so_far}) *value /= begun;
     curve.push_back(point);
   }
   return curve;

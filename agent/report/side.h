@@ -37,7 +37,9 @@ struct SideProblem {
   std::vector<SideEpisode> episodes;
 };
 
-// At turn t, averaged over problems (each problem the mean of its episodes).
+// At turn t, averaged over problems (each problem the mean of its episodes). The first row of figures is of
+// the turn itself, over the episodes that have it. The second is cumulative: an episode that ended earlier
+// keeps its last value, so that the curve never falls because episodes end.
 struct CurvePoint {
   int turn = 0;
   int64_t episodes = 0;                         // that have this turn

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "tools/table.h"
+#include "tools/report/format.h"
 
 namespace kevin {
 namespace {

@@ -1,10 +1,9 @@
-#include "tools/admission_log.h"
-
 #include <fstream>
 
 #include "env/error.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
+#include "tools/admission.h"
 
 namespace kevin {
 namespace {

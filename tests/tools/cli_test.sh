@@ -24,9 +24,14 @@ expect() {
 
 expect 0 "" --help
 grep -q "Examples:" out.txt || { echo "FAILED: --help has no examples"; failures=$((failures + 1)); }
-for command in run collect eval train bench problems baseline show export doctor policy "policy check"; do
+for command in run collect eval train bench problems import baseline show export report attribute import-records db \
+  serve-model doctor policy "policy check"; do
   expect 0 "" $command --help
   grep -q "Examples:" out.txt || { echo "FAILED: $command --help has no examples"; failures=$((failures + 1)); }
+done
+for command in run collect; do
+  "$kevin" $command --help | grep -q "openai-responses:MODEL" ||
+    { echo "FAILED: $command --help does not name openai-responses"; failures=$((failures + 1)); }
 done
 expect 0 "" --version
 grep -q "^kevin [0-9]" out.txt || { echo "FAILED: --version"; failures=$((failures + 1)); }
@@ -36,6 +41,10 @@ expect 2 "no problem given" run
 expect 2 "did you mean .*level1/19 (ReLU)" run --problem level1/199
 expect 2 "not in range" run --problem level1/19 --turns 0
 expect 2 "excludes" run --continue 01J --seed 1
+expect 2 "no such database" export 01J --best --db none.db
+expect 2 "as cpp was removed" export 01J --best --as cpp
+expect 2 "metrics.jsonl" report --train run1 --json
+expect 2 "tensorboard" report --train run1 --html page.html
 expect 2 "no such policy" run --problem level1/19 --policy gpt
 unset OPENAI_API_KEY ANTHROPIC_API_KEY OPENAI_BASE_URL ANTHROPIC_BASE_URL
 expect 2 "no API key" run --problem level1/19 --policy openai:gpt-5

@@ -1,7 +1,5 @@
 // Collections with models: where and how they ask, what they may cost, and how they go on.
 
-#include "tools/collect_policies.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <fstream>
@@ -11,8 +9,8 @@
 #include "tests/catch.h"
 #include "tests/policies/remote/remote_fixture.h"
 #include "tests/support/fakes.h"
-#include "tools/collect_budget.h"
-#include "tools/stored_sampling.h"
+#include "tools/collection.h"
+#include "tools/policies.h"
 #include "trajectories/database.h"
 
 using namespace kevin;

@@ -9,7 +9,7 @@
 #include "env/problem/problem.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
-#include "tools/collect_text.h"
+#include "tools/collection.h"
 #include "tools/device_options.h"
 
 namespace kevin {

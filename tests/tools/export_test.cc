@@ -1,22 +1,22 @@
-// `kevin export` beyond a source as it is: many turns, and a kernel in other forms, compiled where there is a
-// compiler.
+// `kevin export`: kernels in all their forms, compiled where there is a compiler, and many turns.
 
 #include <sys/wait.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <set>
 
 #include "agent/conversation.h"
 #include "agent/parse.h"
 #include "env/error.h"
+#include "env/problem/precision.h"
 #include "policies/search/search_policy.h"
 #include "tests/catch.h"
 #include "tests/tools/command_line.h"
 #include "tests/trajectories/sample_records.h"
+#include "tools/export/kernel_forms.h"
 #include "tools/export/launch_code.h"
-#include "tools/export/plain_reference.h"
-#include "tools/export/standalone.h"
 #include "tools/export/torch_extension.h"
 
 namespace kevin {
@@ -36,6 +36,23 @@ int Shell(const std::string& command) {
 void Write(const fs::path& path, const std::string& text) {
   fs::create_directories(path.parent_path());
   std::ofstream(path, std::ios::binary) << text;
+}
+
+// What `work` prints on standard error.
+std::string Said(const std::function<void()>& work) {
+  std::FILE* const capture = std::tmpfile();
+  std::fflush(stderr);
+  const int saved = dup(STDERR_FILENO);
+  dup2(fileno(capture), STDERR_FILENO);
+  work();
+  std::fflush(stderr);
+  dup2(saved, STDERR_FILENO);
+  close(saved);
+  std::string text(4096, '\0');
+  std::rewind(capture);
+  text.resize(std::fread(text.data(), 1, text.size(), capture));
+  std::fclose(capture);
+  return text;
 }
 
 // A small problem of this kind: its text, with other sizes.
@@ -109,7 +126,7 @@ TEST_CASE("jsonl: a line a turn, with all that training needs") {
   CHECK(own[0]["reward"] == Approx(2.5));
 }
 
-TEST_CASE("sft: the best kernel of each problem, or every right one") {
+TEST_CASE("sft: the best kernel of each problem, or every correct one") {
   const Fixture kevin;
   const auto best = Lines(kevin({"export", "--format", "sft", "-o", "-"}).output);
   REQUIRE(best.size() == 1);
@@ -154,69 +171,87 @@ TEST_CASE("kernelbench: its folder of a run") {
   }
 }
 
+TEST_CASE("kernelbench: several levels get a folder each, and the message names them") {
+  const Fixture kevin;
+  {
+    Store store = Store::Open(kevin.database, OpenMode::kWrite);
+    ProblemRecord record = SampleProblem();
+    record.id = "level2/1", record.text = "id = \"level2/1\"\n",
+    record.content_hash = ContentHash(record.text);
+    EpisodeRecord episode = SampleEpisode(store.BeginRun(SampleRun()));
+    episode.problem = record.id, episode.problem_hash = record.content_hash;
+    store.AppendTurn(store.BeginEpisode(episode, record), SampleTurn(1, 1.5));
+  }
+  const std::string folder = (kevin.folder / "runs").string();
+  const std::string said = Said([&] {
+    CHECK(kevin({"export", "--format", "kernelbench", "-o", folder}).code == 0);
+  });
+  CHECK(Contains(said, "written to " + folder + "_level1, " + folder + "_level2"));
+  for (const char* level : {"_level1", "_level2"})
+    CHECK(fs::exists(fs::path(folder + level) / "eval_results.json"));
+}
+
 TEST_CASE("export says what is wrong with a request") {
   const Fixture kevin;
   CHECK(Contains(kevin({"export"}).error, "neither an episode nor --format"));
   CHECK(Contains(kevin({"export", kevin.episodes[0], "--format", "sft", "-o", "-"}).error,
                  "an episode and --format"));
-  CHECK(Contains(kevin({"export", "--format", "sft"}).error, "where to?"));
+  CHECK(Contains(kevin({"export", "--format", "sft"}).error, "--format needs a place to write to"));
   CHECK(kevin({"export", "--format", "csv", "-o", "-"}).code == 2);
-  CHECK(Contains(kevin({"export", kevin.episodes[0], "--best", "--as", "cu"}).error, "use --as cpp"));
+  CHECK(Contains(kevin({"export", kevin.episodes[0], "--best", "--as", "cu"}).error,
+                 "a kernel of kind cpp cannot be written as CUDA C++"));
+  const Result removed = kevin({"export", kevin.episodes[0], "--best", "--as", "cpp"});
+  CHECK(removed.code == 2);
+  CHECK(Contains(removed.error, "--as cpp was removed | leave it out"));
 }
 
-TEST_CASE("a stand-alone C++ file says right of a right kernel and wrong of a wrong one") {
+TEST_CASE("an exported C++ kernel compiles alone, and is a candidate as before") {
   const Fixture kevin;
-  const fs::path file = kevin.folder / "relu.cpp", program = kevin.folder / "relu";
-  REQUIRE(kevin({"export", kevin.episodes[0], "--best", "--as", "cpp", "-o", file.string()}).code == 0);
-  const std::string build = "g++ -O1 -std=c++20 -march=native -fopenmp -Wall -o '" + program.string() + "' '";
-  const std::string run = "'" + program.string() + "' --check > '" + (kevin.folder / "log").string() + "'";
-  const std::map<std::string, int64_t> sizes = {{"B", 3}, {"N", 1001}};
-  const Problem problem = Small("level1/19", sizes);
-  const std::string launch =
-      "extern \"C\" void launch(const float* x, float* out) {\n  for (long i = 0; i < B * N; ++i) ";
-  const auto result = [&](const std::string& body) {
-    const Standalone one =
-        WriteStandalone(AtSize(problem, "small"), "cpp", launch + body + "\n}\n", {}, "relu.cpp");
-    CHECK(one.warning.empty());
-    Write(file, one.text);
-    REQUIRE(Shell(build + file.string() + "'") == 0);
-    return Shell(run);
-  };
-  CHECK(result("out[i] = x[i] > 0 ? x[i] : 0;") == 0);
-  CHECK(Contains(Bytes(kevin.folder / "log"), "4 of 4 input sets right"));
-  CHECK(result("out[i] = i == 2500 ? 0.5f : x[i] > 0 ? x[i] : 0;") == 1);
-  CHECK(Contains(Bytes(kevin.folder / "log"), "the first at 2500"));
-  CHECK(result("if (i != 7) out[i] = x[i] > 0 ? x[i] : 0;") == 1);  // one element is never written
+  const fs::path file = kevin.folder / "relu.cpp";
+  REQUIRE(kevin({"export", kevin.episodes[0], "--best", "-o", file.string()}).code == 0);
+  const std::string text = Bytes(file);
+  CHECK(Contains(text, "constexpr long "));
+  const std::string compile = "g++ -std=c++20 -march=native -fopenmp -c -o /dev/null ";
+  CHECK(Shell(compile + file.string()) == 0);
+  // Kevin includes a candidate after the constants of its own.
+  std::string wrapper;
+  for (const auto& [name, value] : AtSize(kevin.problem, "small").symbols)
+    wrapper += "constexpr long " + name + " = " + std::to_string(value) + ";\n";
+  Write(kevin.folder / "wrapper.cpp", wrapper + "#include \"relu.cpp\"\n");
+  CHECK(Shell(compile + (kevin.folder / "wrapper.cpp").string()) == 0);
 }
 
-// What the plain reference makes of a problem, against the search policy's own kernel, which other tests
-// check.
-void CheckFamily(const std::string& id, const std::map<std::string, int64_t>& sizes) {
-  INFO(id);
+TEST_CASE("in bf16 an exported C++ kernel brings the type along") {
+  const Problem problem = InPrecision(Small("level1/19", {}), Precision::kBf16);
+  const std::string source =
+      "extern \"C\" void launch(const bf16* x, bf16* out) {\n  for (long i = 0; i < B * N; ++i) out[i] = x[i];\n}\n";
   TemporaryFolder folder;
-  const Problem problem = Small(id, sizes);
-  const SizedProblem sized = AtSize(problem, "small");
-  const Standalone one = WriteStandalone(sized, "cpp", SearchSource(sized, "cpp"), {}, "k.cpp");
-  CHECK(one.warning.empty());
-  Write(folder / "k.cpp", one.text);
-  const std::string at = folder.path().string();
-  REQUIRE(Shell("g++ -O1 -std=c++20 -march=native -fopenmp -w -o " + at + "/k " + at + "/k.cpp") == 0);
-  CHECK(Shell(at + "/k --check > " + at + "/log") == 0);
-  INFO(Bytes(folder / "log"));
-  CHECK(Contains(Bytes(folder / "log"), "4 of 4 input sets right"));
+  Write(folder / "k.cpp", StandaloneCpp(AtSize(problem, "small"), "// heading\n", source));
+  CHECK(Shell("g++ -std=c++20 -c -o /dev/null " + (folder / "k.cpp").string()) == 0);
 }
 
-TEST_CASE("every kind of step of a reference, as plain loops") {
-  CheckFamily("level1/23", {{"B", 5}, {"N", 257}});                    // maxima and sums within rows
-  CheckFamily("level1/40", {{"B", 2}, {"C", 3}, {"H", 5}, {"W", 7}});  // moments, parameters
-  CheckFamily("level1/51", {{"B", 3}, {"D", 17}, {"N", 9}});           // an index
-  CheckFamily("level1/89", {{"B", 3}, {"N", 100}});                    // a scan
-  CheckFamily("level1/18", {{"M", 9}, {"N", 7}, {"K", 33}});           // a product, both transposed
+TEST_CASE("a kernel that was not correct is exported only with --any") {
+  const Fixture kevin;
+  {
+    Store store = Store::Open(kevin.database, OpenMode::kWrite);
+    TurnRecord wrong = SampleTurn(3, 1);
+    wrong.evaluation.outcome = "wrong", wrong.evaluation.correct = false, wrong.evaluation.speedup.reset();
+    wrong.evaluation.reason = "element 7 differs";
+    store.AppendTurn(kevin.episodes[0], wrong);
+  }
+  const fs::path file = kevin.folder / "wrong.cpp";
+  const Result refused = kevin({"export", kevin.episodes[0], "--turn", "3", "-o", file.string()});
+  CHECK(refused.code == 2);
+  CHECK(Contains(refused.error, "is not correct (wrong: element 7 differs)"));
+  CHECK(Contains(refused.error, "--any"));
+  CHECK_FALSE(fs::exists(file));
+  CHECK(kevin({"export", kevin.episodes[0], "--turn", "3", "--any", "-o", file.string()}).code == 0);
+  CHECK(fs::exists(file));
 }
 
 std::string Nvcc() { return Shell("command -v nvcc >/dev/null") == 0 ? "nvcc" : ""; }
 
-TEST_CASE("a stand-alone CUDA file of every problem can be written, and a few of them compile") {
+TEST_CASE("the CUDA text of every problem can be written, and a few of them compile") {
   const ProblemSet problems(ProblemSet::DefaultDirectory());
   const std::set<std::string> compiled = {"level1/23", "level1/1"};
   for (const std::string& id : problems.Ids()) {
@@ -226,9 +261,8 @@ TEST_CASE("a stand-alone CUDA file of every problem can be written, and a few of
     ConversationContext context;
     context.problem = &sized, context.kind = "cuda";
     if (!MakeSearchPolicy()->WhyNot(BuildTask(context, {})).empty()) continue;
-    const Standalone one = WriteStandalone(sized, "cuda", SearchSource(sized, "cuda"), {}, "k.cu");
-    CHECK(one.warning.empty());
-    CHECK(Contains(one.text, "kevin_launch::Run(buffers"));
+    const LaunchCode one = WriteLaunchCode(sized, "cuda", SearchSource(sized, "cuda"));
+    CHECK(Contains(one.text, "static cudaError_t Run(char* const* buffers"));
     if (!compiled.count(id)) continue;
     if (Nvcc().empty()) {
       WARN("no nvcc on this machine: " << id << " was written but not compiled");
@@ -237,7 +271,7 @@ TEST_CASE("a stand-alone CUDA file of every problem can be written, and a few of
     TemporaryFolder folder;
     Write(folder / "k.cu", one.text);
     const std::string at = folder.path().string();
-    CHECK(Shell("nvcc -std=c++20 -arch=sm_90 --expt-relaxed-constexpr -w -o " + at + "/k " + at + "/k.cu") ==
+    CHECK(Shell("nvcc -std=c++20 -arch=sm_90 --expt-relaxed-constexpr -w -c -o /dev/null " + at + "/k.cu") ==
           0);
   }
 }
@@ -314,7 +348,7 @@ TEST_CASE("a torch extension has all its files, and its binding compiles against
         0);
 }
 
-TEST_CASE("stored inputs: an operator's test has them, a stand-alone file is refused") {
+TEST_CASE("stored inputs: an operator's test has them") {
   Problem problem = ProblemSet(ProblemSet::DefaultDirectory()).Find("level1/19");
   problem.inputs[0].shape = {"2"};
   problem.inputs[0].distribution = Distribution::kStored;
@@ -326,7 +360,6 @@ TEST_CASE("stored inputs: an operator's test has them, a stand-alone file is ref
     has_values |= text.find("bytearray.fromhex(\"0000803f00000040\"), dtype=torch.float32).reshape((2,))") !=
                   std::string::npos;
   CHECK(has_values);
-  CHECK_THROWS_AS(WriteStandalone(sized, "cpp", source, {}, "a.cpp"), Error);
 }
 
 TEST_CASE("pip builds an exported operator, and it answers as PyTorch does") {

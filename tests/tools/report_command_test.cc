@@ -8,9 +8,9 @@
 #include "tests/tools/command_line.h"
 #include "tests/trajectories/sample_records.h"
 #include "tools/report/charts.h"
-#include "tools/report/diff.h"
 #include "tools/report/format.h"
 #include "tools/report/html.h"
+#include "tools/report/training.h"
 
 namespace kevin {
 namespace {
@@ -90,7 +90,7 @@ TEST_CASE("what a solved problem cost is what was stored with the requests, unle
   add(std::nullopt);
   side = Lines(kevin({"report", "--json"}).output)[0];
   CHECK((side["money_per_solved"].is_null() && side["cost_usd"] == 0.75 && side["unknown_costs"] == 1));
-  CHECK(Contains(kevin({"report"}).output, "cost $0.75 and that of 1 of 3 requests, which is not known"));
+  CHECK(Contains(kevin({"report"}).output, "cost $0.75 without 1 of 3 requests, whose cost is unknown"));
   const auto runs = Lines(kevin({"report", "--by", "run", "--json"}).output);
   CHECK(runs[1]["cost_usd"].is_null());  // the other run asked nobody
 }
@@ -128,39 +128,42 @@ TEST_CASE("report --train: curves of whatever figures a run's steps and evaluati
   TemporaryFolder folder;
   WriteTraining(folder);
   const std::string a = folder / "a", b = folder / "b";
-  const Json run = Lines(Run({"report", "--train", a, "--json"}).output)[0];
-  CHECK((run["part"] == "training" && run["run"] == "a" && run["steps"] == 3 && run["steps_asked"] == 4));
-  CHECK(run["seconds"] == Approx(7.5));
-  CHECK(run["curves"]["reward"] == Json::parse("[[1, 0.5], [2, 1.0], [3, 1.5]]"));
-  CHECK(run["curves"]["a_new_figure"][2] == Json::parse("[3, 10.0]"));
-  CHECK_FALSE(run["curves"].contains("kl"));
-  CHECK_FALSE(run["curves"].contains("steps"));
-  REQUIRE(run["evaluations"].size() == 1);
-  const Json& evaluation = run["evaluations"][0];
-  CHECK((evaluation["event"] == "evaluation_step" && evaluation["label"] == "core, dev"));
-  CHECK(evaluation["curves"]["serial.best"] == Json::parse("[[0, 0.75], [3, 1.25]]"));
-  CHECK(evaluation["curves"]["solved_best"] == Json::parse("[[0, 0.25], [3, 0.5]]"));
-  CHECK_FALSE(evaluation["curves"].contains("serial.turns"));
+  const TrainingRun run = ReadTrainingRuns({a}).front();
+  CHECK((run.name == "a" && run.last_step == 3 && run.steps_asked == 4 && run.seconds == Approx(7.5)));
+  const auto values = [](const Curve* curve) {
+    std::vector<std::pair<int64_t, double>> pairs;
+    if (curve)
+      for (const CurveValue& v : curve->values) pairs.push_back({v.step, v.value});
+    return pairs;
+  };
+  using Pairs = std::vector<std::pair<int64_t, double>>;
+  CHECK(values(run.steps.Find("reward")) == Pairs{{1, 0.5}, {2, 1.0}, {3, 1.5}});
+  CHECK(values(run.steps.Find("a_new_figure")).back() == std::pair<int64_t, double>{3, 10});
+  CHECK((run.steps.Find("kl") == nullptr && run.steps.Find("steps") == nullptr));
+  REQUIRE(run.others.size() == 1);
+  const CurveGroup& evaluation = run.others[0];
+  CHECK((evaluation.event == "evaluation_step" && evaluation.label == "core, dev"));
+  CHECK(values(evaluation.Find("serial.best")) == Pairs{{0, 0.75}, {3, 1.25}});
+  CHECK(values(evaluation.Find("solved_best")) == Pairs{{0, 0.25}, {3, 0.5}});
+  CHECK(evaluation.Find("serial.turns") == nullptr);
 
   const std::string text = Run({"report", "--train", a, "--train", b}).output;
   for (const char* part :
-       {"steps 1 to 3 of 4, 7.5 s; 1 lines are no events", "turns that are right", "25.0 %  75.0 %", "▁▅█",
-        "evaluation_step: core, dev", "one after the other: best speed-up"}) {
+       {"steps 1 to 3 of 4, 7.5 s; 1 lines are no events", "correct turns", "25.0 %  75.0 %", "▁▅█",
+        "evaluation_step: core, dev", "serial turns: best speed-up"}) {
     INFO(part << "\n" << text);
     CHECK(Contains(text, part));
   }
+  using Arguments = std::vector<std::string>;
   const std::string page = folder / "page.html";
-  CHECK(Run({"report", "--train", a, "--train", b, "--html", page}).code == 0);
-  std::ostringstream html;
-  html << std::ifstream(page).rdbuf();
-  CHECK(Contains(html.str(), "<figcaption>loss</figcaption>"));
-  CHECK(html.str().find("<figcaption>loss</figcaption>") < html.str().find("More curves"));
-  CHECK(html.str().find("<figcaption>a_new_figure</figcaption>") > html.str().find("More curves"));
-  CHECK(Contains(html.str(), ">-0.5</text>"));  // the axis goes down to where the loss went
-  CHECK(Contains(html.str(), "<h2>Evaluation: core, dev</h2>"));
-  CHECK(Contains(html.str(), "a: 1.25 at 3"));
-  CHECK_FALSE(Contains(html.str(), "http"));
-  CHECK(Run({"report", "--train", a, "--html", page}).code == 2);  // it is there
+  for (const Arguments& removed : std::vector<Arguments>{Arguments{"--json"}, Arguments{"--html", page}}) {
+    std::vector<std::string> arguments = {"report", "--train", a};
+    arguments.insert(arguments.end(), removed.begin(), removed.end());
+    const Result result = Run(arguments);
+    CHECK(result.code == 2);
+    CHECK(Contains(result.error, "was removed | "));
+    CHECK(Contains(result.error, removed[0] == "--json" ? a + "/metrics.jsonl" : a + "/tensorboard"));
+  }
   CHECK(Run({"report", "--train", folder / "none"}).code == 2);
 }
 
@@ -231,6 +234,24 @@ TEST_CASE("report says what is wrong with a request") {
   CHECK(kevin({"report", "--by", "colour"}).code == 2);
   CHECK(Contains(kevin({"report", "--problems", "level9/"}).error, "no episodes to report on"));
   CHECK(Contains(Run({"report", "--db", (kevin.folder / "none.db").string()}).error, "no such database"));
+}
+
+TEST_CASE("the page says how many episodes go on, and cuts summaries with an ellipsis") {
+  const Fixture kevin;
+  {
+    Store store = Store::Open(kevin.database, OpenMode::kWrite);
+    TurnRecord third = SampleTurn(3, 1.2);
+    third.summary = std::string(300, 's');
+    third.evaluation.samples.clear();
+    store.AppendTurn(kevin.episodes[0], third);
+  }
+  const std::string file = (kevin.folder / "report.html").string();
+  REQUIRE(kevin({"report", "--html", file}).code == 0);
+  const std::string page = Bytes(file);
+  CHECK(Contains(page, "2 episodes, 1 of them go on to turn 3"));
+  CHECK(Contains(page, "sss…</span>"));
+  CHECK_FALSE(Contains(page, std::string(161, 's')));
+  CHECK_FALSE(Contains(page, "</summary></details>"));  // no box without content
 }
 
 TEST_CASE("the page holds every turn, safely, and nothing from elsewhere") {
@@ -355,6 +376,39 @@ TEST_CASE("numbers as people read them") {
   CHECK((CountText(1234567) == "1,234,567" && CountText(12) == "12"));
   CHECK((SpanText(75) == "1 min 15 s" && SpanText(7260) == "2 h 1 min"));
   CHECK(Escaped("a<b>&\"\x01\xc3\xa9\xc3") == "a&lt;b&gt;&amp;&quot;\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd");
+}
+
+TEST_CASE("a cost that is all unknown is said to be unknown, not 0") {
+  Side side;
+  side.requests = side.unknown_costs = 28;
+  CHECK(MoneyText(side) == "cost of 28 requests unknown (--price computes it from the tokens)");
+}
+
+TEST_CASE("a legend has the colours of its bars, all seven of them") {
+  std::vector<BarPart> parts;
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g"}) parts.push_back({name, 1});
+  const std::string html = StackedBars("T", {"row"}, {parts});
+  for (const std::string color : {"var(--s0)", "var(--s5)", "var(--s6)"}) {
+    INFO(color);
+    CHECK(Contains(html, "fill=\"" + color + "\""));
+    CHECK(Contains(html, "background:" + color + "\""));
+  }
+  CHECK_FALSE(Contains(html, "opacity"));
+  CHECK(Contains(kPageStyle, "--s6:"));
+  const std::string dashed = LineChart({"T", "x", ""}, {{"s", 1, true, {{1, 2, 2, 2}}}});
+  CHECK(Contains(dashed, "repeating-linear-gradient(90deg,var(--s1)"));
+}
+
+TEST_CASE("texts that are too long end in an ellipsis") {
+  const std::string name = "level2/100 " + std::string(60, 'x');
+  CHECK(Contains(DotPlot("T", {{name, "p", {{0, 1.5, 1.4, 1.6, ""}}}}, {"side"}), "x…</text>"));
+  CHECK(Contains(StackedBars("T", {std::string(200, 'y')}, {{{"a", 1}}}), "y…</text>"));
+}
+
+TEST_CASE("what has nothing to show is left out") {
+  CHECK(StackedBars("T", {"row"}, {{{"a", 0}}}).empty());
+  CHECK(DotPlot("T", {}, {"side"}).empty());
+  CHECK(HtmlTable("<tr><th>a</th></tr>", "").empty());
 }
 
 TEST_CASE("charts of nothing are nothing, of one point a point") {

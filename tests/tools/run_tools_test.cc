@@ -13,7 +13,6 @@
 #include "tests/support/fakes.h"
 #include "tools/device_options.h"
 #include "tools/policies.h"
-#include "tools/policy_flags.h"
 
 namespace kevin {
 namespace {

@@ -9,7 +9,7 @@
 #include "tests/trajectories/sample_records.h"
 #include "tools/commands.h"
 #include "tools/episode_text.h"
-#include "tools/table.h"
+#include "tools/report/format.h"
 
 namespace kevin {
 namespace {

@@ -12,8 +12,7 @@
 #include "env/problem/precision.h"
 #include "env/problem/problem.h"
 #include "env/process/files.h"
-#include "tools/export/chosen_turns.h"
-#include "tools/export/kernelbench_names.h"
+#include "tools/export/records.h"
 #include "tools/export/torch_extension.h"
 
 namespace kevin {
@@ -33,7 +32,7 @@ std::optional<ProblemNumber> NumberOf(const std::string& id) {
   return n;
 }
 
-// The episode's best turn; without a right one the last that has a source.
+// The episode's best turn; without a correct one the last that has a source.
 const TurnRecord* Representative(const std::vector<TurnRecord>& turns, int best_turn) {
   const TurnRecord* chosen = nullptr;
   for (const TurnRecord& t : turns) {
@@ -41,8 +40,8 @@ const TurnRecord* Representative(const std::vector<TurnRecord>& turns, int best_
     if (t.turn == best_turn) return &t;
     const bool is_better = t.evaluation.speedup && chosen && chosen->evaluation.speedup &&
                            t.evaluation.speedup->value > chosen->evaluation.speedup->value;
-    const bool is_first_right = t.evaluation.correct && !(chosen && chosen->evaluation.correct);
-    if (!chosen || is_first_right || is_better || !chosen->evaluation.correct) chosen = &t;
+    const bool is_first_correct = t.evaluation.correct && !(chosen && chosen->evaluation.correct);
+    if (!chosen || is_first_correct || is_better || !chosen->evaluation.correct) chosen = &t;
   }
   return chosen;
 }
@@ -91,7 +90,7 @@ Json Result(int sample, const ChosenEpisode& e, const std::optional<TurnRecord>&
   return result;
 }
 
-// Why not, or the Python file.
+// The Python file, or "" and the reason.
 std::string ModelText(const ChosenEpisode& e, const TurnRecord& turn, std::string* why_not) {
   const auto record = e.store->FindProblem(e.problem->hash);
   try {
@@ -114,8 +113,8 @@ struct Level {
   std::map<int, int> samples;     // of each problem so far
 };
 
-// KernelBench's scripts leave out every problem that has no baseline, also from the number that they divide
-// by. Where nothing was right the value is never looked at; -1 is what they write for a time that is unknown.
+// KernelBench's scripts leave out every problem that has no baseline, also from the denominator.
+// Without a correct kernel the value is not read; -1 is their value for an unknown time.
 Json BaselinesOf(int number, const Level& level) {
   Json baselines = Json::object();
   const std::vector<std::string> files = KernelBenchFiles(number);
@@ -160,6 +159,12 @@ class FolderWriter {
     written->lines++;
   }
 
+  std::vector<std::string> Folders() const {
+    std::vector<std::string> folders;
+    for (const auto& [number, level] : levels_) folders.push_back(FolderOf(number));
+    return folders;
+  }
+
   void Finish() const {
     for (const auto& [number, level] : levels_) {
       const std::string folder = FolderOf(number);
@@ -180,7 +185,7 @@ class FolderWriter {
     }
     fs::create_directories(folder, error);
     if (error)
-      throw Error(ExitCode::kBadRequest, folder + ": cannot be made: " + error.message(),
+      throw Error(ExitCode::kBadRequest, folder + ": cannot be created: " + error.message(),
                   "give another with -o");
   }
 
@@ -212,6 +217,7 @@ RecordsWritten WriteKernelBench(const RecordsRequest& request, const std::string
   FolderWriter writer(chosen, folder);
   for (const ChosenEpisode& e : chosen.episodes()) writer.Add(e, &written);
   writer.Finish();
+  written.places = writer.Folders();
   if (written.skipped > 0)
     written.remark =
         fmt::format("{} episodes are at problems that KernelBench does not have", written.skipped);

@@ -14,6 +14,7 @@
 // Several levels get a folder each, FOLDER_level1, ..., because its scripts analyse one level at a time.
 
 #include <string>
+#include <vector>
 
 #include "tools/export/records.h"
 
@@ -22,5 +23,9 @@ namespace kevin {
 // Writes into `folder`, which must not exist or be empty. Episodes at problems without a level and a number
 // ("mine/relu") are skipped.
 RecordsWritten WriteKernelBench(const RecordsRequest& request, const std::string& folder);
+
+// The file names of a level's problems in KernelBench, problem 1 first: "1_Square_matrix_multiplication_.py".
+// Its scripts look baselines up by them. None for other levels.
+std::vector<std::string> KernelBenchFiles(int level);
 
 }  // namespace kevin

@@ -1,6 +1,6 @@
-#include "tools/export/kernelbench_names.h"
-
 #include <array>
+
+#include "tools/export/kernelbench.h"
 
 namespace kevin {
 namespace {

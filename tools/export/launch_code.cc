@@ -15,7 +15,7 @@ constexpr char kBegin[] =
     "<cmath>\n"
     "#include <cstdint>\n#include <cstring>\n\n#define __KEVIN__ 1\n";
 
-// Any pointer type at a kernel's parameter; the offsets are what the launch function worked out.
+// Converts to the pointer type of any kernel parameter; offsets are those of the launch function.
 constexpr char kHelpers[] = R"(
 namespace kevin_launch {
 

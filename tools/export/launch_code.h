@@ -1,5 +1,5 @@
 #pragma once
-// A GPU candidate as ordinary CUDA: its device code, and host code for what its launch function came to at
+// A GPU candidate as ordinary CUDA: its device code, and host code with the launches of its launch function at
 // one size. Needs the CUDA run-time and nothing of Kevin's.
 
 #include <string>
@@ -20,7 +20,7 @@ struct LaunchCode {
   bool needs_driver = false;  // tensor maps: cuTensorMapEncodeTiled, found through the run-time
 };
 
-// `source` is a candidate of kind `cuda`, right for `problem` at its size. Throws Error(kBadRequest) for
+// `source` is a candidate of kind `cuda`, correct for `problem` at its size. Throws Error(kBadRequest) for
 // other kinds and for a source that no longer reads as a candidate.
 LaunchCode WriteLaunchCode(const SizedProblem& problem, const std::string& kind, const std::string& source);
 

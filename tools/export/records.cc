@@ -1,18 +1,213 @@
 #include "tools/export/records.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <map>
 
+#include "agent/attribution/attribution.h"
+#include "agent/events.h"
 #include "agent/journal.h"
 #include "agent/json.h"
 #include "agent/shape_records.h"
-#include "tools/export/chosen_turns.h"
+#include "env/error.h"
+#include "tools/export/kernelbench.h"
+#include "tools/record_options.h"
 #include "trajectories/blob.h"
 
 namespace kevin {
+namespace {
+
+// Lines to a file that takes its name only when it is whole, or to standard output.
+class LineFile {
+ public:
+  LineFile(const std::string& path, bool force) : path_(path), part_(path + ".part") {
+    if (path_ == "-") return;
+    std::error_code ignored;
+    if (!force && std::filesystem::exists(path_, ignored)) {
+      throw Error(ExitCode::kBadRequest, path_ + ": the file exists and was left as it is",
+                  "give another name with -o, or --force to overwrite it");
+    }
+    file_ = std::fopen(part_.c_str(), "we");
+    if (file_ == nullptr)
+      throw Error(ExitCode::kBadRequest, fmt::format("{}: cannot write: {}", path_, std::strerror(errno)),
+                  "give another file with -o");
+  }
+  LineFile(const LineFile&) = delete;
+  LineFile& operator=(const LineFile&) = delete;
+  ~LineFile() {
+    if (file_ == nullptr) return;
+    std::fclose(file_);
+    std::remove(part_.c_str());
+  }
+
+  void Write(const Json& line) {
+    const std::string text = ToLine(line);
+    if (std::fwrite(text.data(), 1, text.size(), file_ ? file_ : stdout) != text.size()) Fail();
+  }
+  void Finish() {
+    if (file_ == nullptr) return;
+    const bool is_whole = std::fclose(std::exchange(file_, nullptr)) == 0;
+    if (!is_whole || std::rename(part_.c_str(), path_.c_str()) != 0) Fail();
+  }
+
+ private:
+  [[noreturn]] void Fail() {
+    throw Error(ExitCode::kBroken, fmt::format("{}: cannot write: {}", path_, std::strerror(errno)),
+                "free some space and export again");
+  }
+
+  std::string path_, part_;
+  std::FILE* file_ = nullptr;
+};
+
+Selection SelectionOf(const RecordsOptions& options) {
+  if (options.select == "best") return Selection::kBest;
+  if (options.select == "correct") return Selection::kCorrect;
+  if (options.select == "all") return Selection::kAll;
+  return options.format == "sft" ? Selection::kBest : Selection::kAll;
+}
+
+}  // namespace
+
+void AddRecordsOptions(CLI::App* command, RecordsOptions* o) {
+  const std::string group = "Many turns";
+  command->add_option("--format", o->format, "Write many turns in this format")
+      ->check(CLI::IsMember({"jsonl", "sft", "preference", "kernelbench"}))
+      ->group(group);
+  command->add_option("--run", o->runs, "Only this run (may be repeated): id, unique beginning, or latest")
+      ->allow_extra_args(false)
+      ->group(group);
+  command->add_option("--problems", o->problems, "Only problems whose ids begin so: level1/")->group(group);
+  command->add_option("--select", o->select, "Which turns (default: sft best, the others all)")
+      ->check(CLI::IsMember({"best", "correct", "all"}))
+      ->group(group);
+  command
+      ->add_option("--min-speedup", o->min_speedup,
+                   "Only correct kernels at least this much faster than eager")
+      ->group(group);
+  command->add_option("--pairs", o->pairs, "preference: the most pairs of one prompt")
+      ->check(CLI::PositiveNumber)
+      ->group(group)
+      ->capture_default_str();
+  AddSchemeOptions(command, &o->scheme);
+}
+
+int ExportRecords(const RecordsOptions& options) {
+  if (options.output.empty()) {
+    throw Error(ExitCode::kBadRequest, "--format needs a place to write to",
+                "give -o FILE, -o - for standard output, or for kernelbench -o FOLDER");
+  }
+  RecordsRequest request;
+  request.databases = options.databases, request.runs = options.runs, request.problems = options.problems;
+  request.scheme = SchemeFrom(options.scheme), request.selection = SelectionOf(options);
+  request.min_speedup = options.min_speedup, request.pairs = options.pairs;
+  RecordsWritten written;
+  if (options.format == "kernelbench") {
+    written = WriteKernelBench(request, options.output);
+  } else {
+    LineFile file(options.output, options.force);
+    const WriteLine write = [&](const Json& line) { file.Write(line); };
+    written = options.format == "sft"          ? WriteSft(request, write)
+              : options.format == "preference" ? WritePreferences(request, write)
+                                               : WriteJsonLines(request, write);
+    file.Finish();
+  }
+  if (written.places.empty() && options.output != "-") written.places = {options.output};
+  fmt::print(stderr, "{} {} written{}{}{}\n", written.lines,
+             options.format == "kernelbench" ? "samples" : "lines", written.places.empty() ? "" : " to ",
+             fmt::join(written.places, ", "), written.remark.empty() ? "" : "; " + written.remark);
+  return static_cast<int>(ExitCode::kDone);
+}
+
+namespace {
+
+bool IsCorrectTurn(const ChosenTurn& turn) {
+  return turn.outcome == OutcomeKind::kMeasured && !std::isnan(turn.speedup);
+}
+
+}  // namespace
+
+ChosenTurns::ChosenTurns(const RecordsRequest& request) {
+  std::string problem, advice;
+  for (const std::string& database : request.databases) {
+    auto source = std::make_unique<Source>(Source{database, Store::Open(database, OpenMode::kRead), {}});
+    std::vector<std::string> runs;
+    for (const std::string& prefix : request.runs) {
+      try {
+        runs.push_back(FindRunId(source->store.ListRuns(), prefix, database));
+      } catch (const Error& error) {
+        problem = error.what(), advice = error.next_step();
+      }
+    }
+    if (!request.runs.empty() && runs.empty()) continue;  // it may be in another one
+    source->figures = source->store.LoadFigures(runs);
+    sources_.push_back(std::move(source));
+    AddSource(request, *sources_.back());
+  }
+  if (sources_.empty()) throw Error(ExitCode::kBadRequest, problem, advice);
+  if (request.selection == Selection::kBest) KeepBest();
+  std::erase_if(episodes_, [](const ChosenEpisode& e) { return e.turns.empty(); });
+}
+
+void ChosenTurns::AddSource(const RecordsRequest& request, Source& source) {
+  const Attribution attribution = Attribute(request.scheme, ToAttributed(source.figures));
+  size_t next = 0;
+  for (const EpisodeFigures& e : source.figures.episodes) {
+    ChosenEpisode chosen;
+    chosen.store = &source.store;
+    chosen.figures = &e;
+    chosen.problem = &source.figures.problems[static_cast<size_t>(e.problem)];
+    const bool is_wanted = chosen.problem->id.starts_with(request.problems);
+    for (size_t i = e.first_turn; i < e.first_turn + e.turn_count; ++i) {
+      const TurnFigures& t = source.figures.turns[i];
+      if (t.turn == 0) continue;
+      const ChosenTurn turn{t.turn, t.outcome, t.speedup, attribution.turns[next++]};
+      const bool is_correct = IsCorrectTurn(turn) && turn.speedup >= request.min_speedup;
+      if (is_wanted && (is_correct || request.selection == Selection::kAll)) chosen.turns.push_back(turn);
+    }
+    episodes_.push_back(std::move(chosen));
+  }
+}
+
+// The fastest turn of each problem; a confirmed winner counts with its confirmed speed-up.
+void ChosenTurns::KeepBest() {
+  struct Best {
+    size_t episode = 0, turn = 0;
+    double speedup = 0;
+  };
+  std::map<std::string, Best> best;
+  for (size_t e = 0; e < episodes_.size(); ++e) {
+    const EpisodeFigures& figures = *episodes_[e].figures;
+    for (size_t t = 0; t < episodes_[e].turns.size(); ++t) {
+      const bool is_winner =
+          episodes_[e].turns[t].turn == figures.best_turn && !std::isnan(figures.best_speedup);
+      if (figures.best_turn >= 0 && !is_winner) continue;
+      const double speedup = is_winner ? figures.best_speedup : episodes_[e].turns[t].speedup;
+      Best& leader = best[episodes_[e].problem->id];
+      if (speedup > leader.speedup) leader = {e, t, speedup};
+    }
+  }
+  std::vector<std::vector<ChosenTurn>> kept(episodes_.size());
+  for (const auto& [problem, leader] : best) {
+    if (leader.speedup > 0) kept[leader.episode].push_back(episodes_[leader.episode].turns[leader.turn]);
+  }
+  for (size_t e = 0; e < episodes_.size(); ++e) episodes_[e].turns = std::move(kept[e]);
+}
+
+int64_t ChosenTurns::turns() const {
+  int64_t count = 0;
+  for (const ChosenEpisode& e : episodes_) count += static_cast<int64_t>(e.turns.size());
+  return count;
+}
+
 namespace {
 
 Json Messages(const TurnRecord& turn) {

@@ -3,16 +3,19 @@
 
 #include <cstdio>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "agent/attribution/attribution.h"
 #include "agent/events.h"
+#include "tools/record_options.h"
+#include "trajectories/figures.h"
 #include "trajectories/store.h"
 
 namespace kevin {
 
-// What `--select` says: the best kernel of each problem, all right ones, or every turn.
+// What `--select` says: the best kernel of each problem, all correct ones, or every turn.
 enum class Selection { kBest, kCorrect, kAll };
 
 struct RecordsRequest {
@@ -20,14 +23,31 @@ struct RecordsRequest {
   std::string problems;                      // only ids that begin so
   Scheme scheme;                             // for returns and advantages
   Selection selection = Selection::kAll;
-  double min_speedup = 0;  // of right kernels that are selected
-  int pairs = 1;           // preference: at most so many of one prompt
+  double min_speedup = 0;  // of the correct kernels that are selected
+  int pairs = 1;           // preference: the most pairs of one prompt
 };
 
 struct RecordsWritten {
   int64_t lines = 0, skipped = 0;
-  std::string remark;  // about what was skipped
+  std::string remark;               // about what was skipped
+  std::vector<std::string> places;  // folders that were written, where they are not the output itself
 };
+
+// The options of `kevin export --format`.
+struct RecordsOptions {
+  std::string format;  // "jsonl", "sft", "preference", "kernelbench"; empty: a kernel is exported
+  std::vector<std::string> databases, runs;
+  std::string problems, select;  // select is empty: as the format needs
+  SchemeOptions scheme;
+  double min_speedup = 0;
+  int pairs = 1;
+  std::string output;
+  bool force = false;
+};
+
+void AddRecordsOptions(CLI::App* command, RecordsOptions* options);
+// Writes what was asked for and says where. Returns an ExitCode value.
+int ExportRecords(const RecordsOptions& options);
 
 using WriteLine = std::function<void(const Json& line)>;
 
@@ -38,5 +58,41 @@ RecordsWritten WriteSft(const RecordsRequest& request, const WriteLine& write);
 // {"prompt": [...], "chosen": [...], "rejected": [...], ...}: two answers to the very same prompt whose
 // scores differ by more than twice their measurement error.
 RecordsWritten WritePreferences(const RecordsRequest& request, const WriteLine& write);
+
+// --- The turns that an export is about, with their attribution and without their texts ---
+
+struct ChosenTurn {
+  int turn = 0;
+  OutcomeKind outcome = OutcomeKind::kParseFailed;
+  double speedup = kNotKnown;
+  TurnAttribution attribution;
+};
+
+struct ChosenEpisode {
+  Store* store = nullptr;  // not owned
+  const EpisodeFigures* figures = nullptr;
+  const ProblemFigures* problem = nullptr;
+  std::vector<ChosenTurn> turns;  // those that were selected, in order; never turn 0
+};
+
+// All databases of `request`, open while this lives.
+class ChosenTurns {
+ public:
+  explicit ChosenTurns(const RecordsRequest& request);
+  const std::vector<ChosenEpisode>& episodes() const { return episodes_; }
+  int64_t turns() const;
+
+ private:
+  struct Source {
+    std::string database;
+    Store store;
+    Figures figures;
+  };
+  void AddSource(const RecordsRequest& request, Source& source);
+  void KeepBest();
+
+  std::vector<std::unique_ptr<Source>> sources_;
+  std::vector<ChosenEpisode> episodes_;
+};
 
 }  // namespace kevin

@@ -4,7 +4,6 @@
 
 #include "env/error.h"
 #include "tools/export/launch_code.h"
-#include "tools/export/torch_extension_files.h"
 
 namespace kevin {
 namespace {

@@ -25,4 +25,11 @@ TorchExtension WriteTorchExtension(const SizedProblem& problem, const std::strin
 std::string WriteModelNew(const SizedProblem& problem, const std::string& kind, const std::string& source,
                           const std::string& heading);
 
+// --- Files of the extension that are not C++ (torch_extension_files.cc) ---
+
+std::string SetupPy(const std::string& module, bool gpu);
+std::string InitPy(const SizedProblem& problem, const std::string& module);
+std::string TestPy(const SizedProblem& problem, const std::string& module, bool gpu);
+std::string Readme(const SizedProblem& problem, const std::string& module, const std::string& heading);
+
 }  // namespace kevin

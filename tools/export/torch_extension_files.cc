@@ -1,6 +1,6 @@
-#include "tools/export/torch_extension_files.h"
-
 #include <fmt/format.h>
+
+#include "tools/export/torch_extension.h"
 
 namespace kevin {
 namespace {

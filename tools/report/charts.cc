@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "agent/text.h"
 #include "tools/report/html.h"
 
 namespace kevin {
 namespace {
 
+constexpr size_t kColors = 7;
 constexpr double kWidth = 520, kHeight = 270, kLeft = 52, kRight = 12, kTop = 10, kBottom = 38;
+constexpr size_t kLabelBytes = 32, kRowBytes = 80;  // that fit before a dot plot, above a bar
 
 std::string Text(double x, double y, const std::string& anchor, const std::string& text) {
   return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>", x, y, anchor,
@@ -42,7 +45,7 @@ double NiceStep(double range, int count) {
   return 10 * power;
 }
 
-// From numbers to places.
+// From values to coordinates.
 class Scale {
  public:
   Scale(double low, double high, double from, double to, bool is_log)
@@ -64,11 +67,17 @@ struct Range {
   void Add(double value) { low = std::min(low, value), high = std::max(high, value); }
 };
 
+// Each sample is drawn as its line is: in the same colour, and dashed where that is dashed.
 std::string Legend(const std::vector<ChartSeries>& series) {
   std::string html = "<div class=\"legend\">";
-  for (const ChartSeries& one : series)
-    html += fmt::format("<span><i style=\"background:{};{}\"></i>{}</span>", ColorOf(one.color),
-                        one.is_dashed ? "opacity:.45" : "", Escaped(one.name));
+  for (const ChartSeries& one : series) {
+    const std::string color = ColorOf(one.color);
+    const std::string paint =
+        one.is_dashed
+            ? fmt::format("repeating-linear-gradient(90deg,{} 0 .3rem,transparent .3rem .5rem)", color)
+            : color;
+    html += fmt::format("<span><i style=\"background:{}\"></i>{}</span>", paint, Escaped(one.name));
+  }
   return html + "</div>";
 }
 
@@ -100,7 +109,7 @@ std::string SeriesSvg(const ChartSeries& one, const ChartOptions& options, const
          marks;
 }
 
-// Of the values, in whole steps.
+// An axis over the values, in whole steps.
 struct Axis {
   double low = 0, high = 1, step = 0.25;
 };
@@ -152,7 +161,7 @@ std::string XAxis(const ChartOptions& options, const Range& xs, const Scale& x) 
 
 }  // namespace
 
-std::string ColorOf(size_t color) { return fmt::format("var(--s{})", color % 6); }
+std::string ColorOf(size_t color) { return fmt::format("var(--s{})", color % kColors); }
 
 std::string LineChart(const ChartOptions& options, const std::vector<ChartSeries>& series) {
   Range xs, ys;
@@ -178,6 +187,7 @@ std::string LineChart(const ChartOptions& options, const std::vector<ChartSeries
 std::string DotPlot(const std::string& title, const std::vector<DotRow>& rows,
                     const std::vector<std::string>& legend) {
   constexpr double kRow = 19, kLabels = 210, kPlotWidth = 900;
+  if (rows.empty()) return "";
   Range xs;
   xs.Add(0.5), xs.Add(2);
   for (const DotRow& row : rows) {
@@ -191,8 +201,8 @@ std::string DotPlot(const std::string& title, const std::vector<DotRow>& rows,
   svg += Line(x(1), 4, x(1), bottom, "stroke=\"var(--quiet)\" stroke-width=\"1.5\"");
   double y = 4 + kRow / 2;
   for (const DotRow& row : rows) {
-    svg +=
-        fmt::format("<a href=\"#{}\">{}</a>", Escaped(row.link), Text(kLabels - 10, y + 4, "end", row.label));
+    svg += fmt::format("<a href=\"#{}\">{}</a>", Escaped(row.link),
+                       Text(kLabels - 10, y + 4, "end", Clip(row.label, kLabelBytes)));
     double shift = -2.5 * (static_cast<double>(row.dots.size()) - 1);
     for (const DotRow::Dot& dot : row.dots) {
       if (dot.value > 0) {
@@ -216,23 +226,26 @@ std::string DotPlot(const std::string& title, const std::vector<DotRow>& rows,
 std::string StackedBars(const std::string& title, const std::vector<std::string>& rows,
                         const std::vector<std::vector<BarPart>>& parts) {
   constexpr double kRow = 34;
+  const bool has_value = std::any_of(parts.begin(), parts.end(), [](const std::vector<BarPart>& row) {
+    return std::any_of(row.begin(), row.end(), [](const BarPart& part) { return part.value > 0; });
+  });
+  if (!has_value) return "";
   std::string svg;
   std::vector<ChartSeries> names;
   double y = 6;
   for (size_t r = 0; r < rows.size(); ++r) {
     double total = 0, at = 0;
     for (const BarPart& part : parts[r]) total += part.value;
-    svg += Text(0, y + 8, "start", rows[r]);
+    svg += Text(0, y + 8, "start", Clip(rows[r], kRowBytes) + (total > 0 ? "" : " (nothing)"));
     for (size_t i = 0; i < parts[r].size(); ++i) {
       const BarPart& part = parts[r][i];
       if (r == 0) names.push_back({part.name, i, false, {}});
       if (total <= 0 || part.value <= 0) continue;
       const double width = part.value / total * kWidth;
       svg += fmt::format(
-          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"14\" fill=\"{}\"{}><title>{}: {:.1f} "
+          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"14\" fill=\"{}\"><title>{}: {:.1f} "
           "%</title></rect>",
-          at, y + 12, std::max(width - 1, 0.5), ColorOf(i), i >= 6 ? " opacity=\".5\"" : "",
-          Escaped(part.name), 100 * part.value / total);
+          at, y + 12, std::max(width - 1, 0.5), ColorOf(i), Escaped(part.name), 100 * part.value / total);
       at += width;
     }
     y += kRow;

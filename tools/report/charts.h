@@ -1,6 +1,6 @@
 #pragma once
-// Plots as inline SVG. Colours are the page's variables --s0 to --s5 (html.h), one a side; every mark has a
-// title that says its numbers.
+// Plots as inline SVG. Colours are the page's variables --s0 to --s6 (html.h), one a side; every mark has a
+// title with its numbers. A label that is too long for its place ends in an ellipsis.
 
 #include <string>
 #include <vector>
@@ -48,7 +48,8 @@ struct BarPart {
   std::string name;
   double value = 0;
 };
-// One stacked bar a row; parts of all rows have the same names in the same order.
+// One stacked bar a row; parts of all rows have the same names in the same order, at most seven. "" where all
+// values are 0.
 std::string StackedBars(const std::string& title, const std::vector<std::string>& rows,
                         const std::vector<std::vector<BarPart>>& parts);
 

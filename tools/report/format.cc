@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace kevin {
@@ -84,10 +85,41 @@ std::string SpanText(double s) {
 }
 
 std::string MoneyText(const Side& side) {
+  constexpr const char* kAdvice = "(--price computes it from the tokens)";
+  if (side.unknown_costs > 0 && side.unknown_costs == side.requests)
+    return fmt::format("cost of {} requests unknown {}", CountText(side.requests), kAdvice);
   std::string text = fmt::format("cost ${:.4g}", side.cost_usd);
   if (side.unknown_costs > 0) {
-    text += fmt::format(" and that of {} of {} requests, which is not known (--price reckons by tokens)",
-                        CountText(side.unknown_costs), CountText(side.requests));
+    text += fmt::format(" without {} of {} requests, whose cost is unknown {}", CountText(side.unknown_costs),
+                        CountText(side.requests), kAdvice);
+  }
+  return text;
+}
+
+namespace {
+
+size_t Width(const std::string& cell) {
+  return std::count_if(cell.begin(), cell.end(), [](unsigned char c) { return (c & 0xC0) != 0x80; });
+}
+
+}  // namespace
+
+std::string AlignedTable(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], Width(row[i]));
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      line += row[i] + std::string(widths[i] + 2 - Width(row[i]), ' ');
+    }
+    std::replace_if(
+        line.begin(), line.end(), [](unsigned char c) { return c < ' '; }, ' ');
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + '\n';
   }
   return text;
 }

@@ -1,7 +1,8 @@
 #pragma once
-// Numbers of a report as people read them.
+// Numbers of a report as text, and tables for a terminal.
 
 #include <string>
+#include <vector>
 
 #include "agent/report/report.h"
 
@@ -16,10 +17,16 @@ std::string DifferenceText(const Interval& interval, MetricUnit unit);
 std::string PValueText(double p);  // "0.004", "< 0.001"
 std::string CountText(int64_t n);  // "1,234,567"
 std::string SpanText(double s);    // "1.2 s", "3 min 20 s", "5 h 12 min"
-// "cost $12.3", "cost $12.3 and that of 4 of 400 requests, which is not known".
+// "cost $12.3", "cost $12.3 without 4 of 400 requests, whose cost is unknown", "cost of 28 requests unknown".
 std::string MoneyText(const Side& side);
 
 // "better" or "worse" where a tested metric differs beyond chance at the report's confidence; else "".
 std::string SignificanceWord(const Report& report, size_t metric, const Difference& difference);
+
+// --- Tables ---
+
+// Columns as wide as their widest cell (in UTF-8 characters), two spaces apart, no trailing spaces; every
+// line ends in a line end. Rows may be short. Line ends within cells become spaces.
+std::string AlignedTable(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace kevin

@@ -9,8 +9,7 @@
 
 #include "tools/report/charts.h"
 #include "tools/report/html.h"
-#include "tools/report/ladders.h"
-#include "tools/report/page_charts.h"
+#include "tools/report/page_parts.h"
 
 namespace kevin {
 namespace {
@@ -43,7 +42,7 @@ std::string Tiles(const Report& report, size_t side) {
     tile(label, value, text.substr(std::min(text.size(), value.size())));
   };
   metric("solved_best", "problems solved");
-  metric("correct", "turns right");
+  metric("correct", "correct turns");
   metric("fast_1_best", "faster than eager");
   metric("geomean_avg", "geometric mean");
   metric("mean_avg", "mean, failures 0");
@@ -59,8 +58,8 @@ std::string SideSummary(const Report& report, size_t side) {
   std::string facts = fmt::format("{} problems, {} episodes, {} turns", s.problems.size(),
                                   CountText(s.episodes), CountText(s.turns));
   if (s.unconfirmed > 0)
-    facts +=
-        fmt::format("; {} best kernels were not measured again and read too fast", CountText(s.unconfirmed));
+    facts += fmt::format("; {} best kernels were not measured again; their speed-ups are too high",
+                         CountText(s.unconfirmed));
   if (s.unfinished > 0) facts += fmt::format("; {} episodes are not done", CountText(s.unfinished));
   if (s.cost_usd > 0 || s.unknown_costs > 0) facts += "; " + MoneyText(s);
   return fmt::format("<h3>{}</h3><p class=\"quiet\">{}</p>", SideMark(report, side), facts) +
@@ -172,11 +171,11 @@ std::string ProblemDots(const Report& report, const std::vector<std::string>& id
       if (problem == nullptr) continue;
       const SideEpisode& best = *BestOf(*problem);
       const double reach = std::exp(2.576 * best.log_se);
-      if (row.label == id) row.label += " " + problem->name.substr(0, 22);
+      if (row.label == id) row.label += " " + problem->name;
       row.dots.push_back(
           {side, best.value, best.value / reach, best.value * reach,
            fmt::format("{} {}: {}", id, names[side],
-                       best.value > 0 ? fmt::format("{:.3g}x", best.value) : "no right kernel")});
+                       best.value > 0 ? fmt::format("{:.3g}x", best.value) : "no correct kernel")});
     }
     rows.push_back(std::move(row));
   }
@@ -194,7 +193,7 @@ class Sections {
     TextBudget budget;
     int64_t given = 0;
     for (size_t i = 0; i < ids.size(); ++i) {
-      // What earlier problems did not need goes to the later ones.
+      // Later problems get what earlier ones left.
       const int64_t share = total * static_cast<int64_t>(i + 1) / static_cast<int64_t>(ids.size());
       budget.bytes += share - given, given = share;
       html += Problem(ids[i], &budget);

@@ -8,7 +8,7 @@
 #include "env/error.h"
 #include "env/problem/precision.h"
 #include "env/problem/problem.h"
-#include "tools/run_choice.h"
+#include "tools/record_options.h"
 
 namespace kevin {
 namespace {
@@ -21,7 +21,7 @@ std::string HowToSplit(const SideRequest& request) {
 
 std::string ModelOf(const Figures& figures, const EpisodeFigures& e) {
   if (e.turn_count == 0) return e.policy;
-  // The last turn's: turn 0 is the person's own kernel.
+  // The last turn's: turn 0 is the user's own kernel.
   return figures.models[static_cast<size_t>(figures.turns[e.first_turn + e.turn_count - 1].model)];
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// From databases and runs to the sides of a report, with what a page needs to look up their episodes.
+// From databases and runs to the sides of a report, with their stores for the page.
 
 #include <memory>
 #include <string>
@@ -15,7 +15,7 @@ struct SideRequest {
   std::vector<std::string> runs;    // ids or unique beginnings, or "latest"; empty: all
   std::string by;                   // "run", "policy", "model", "device", "db", "all"; empty: as fits
   std::string problems;             // only ids that begin so; empty: all
-  std::optional<TokenPrice> price;  // instead of what is stored with requests
+  std::optional<TokenPrice> price;  // in place of the costs stored with requests
   bool inadmissible = false;        // also problems that were flagged so when the episode was made
 };
 
@@ -25,7 +25,7 @@ struct ReportSource {
   Figures figures;
 };
 
-// A problem that does not count, why, and how many of its episodes were passed over.
+// A problem that does not count, the reason, and the number of its episodes.
 struct LeftOutProblem {
   std::string id, reason;
   int episodes = 0;
@@ -39,8 +39,8 @@ struct ChosenSides {
 };
 
 // Reads all. Without `by`: named runs are a side each, else several databases are, else everything is one
-// side. The same thing in two databases is two sides. Throws Error(kBadRequest) when a run is in none of the
-// databases, or when nothing is left to report on.
+// side. The same run in two databases is two sides. Throws Error(kBadRequest) when a run is in none of the
+// databases, or when there are no episodes.
 ChosenSides ChooseSides(const SideRequest& request);
 
 }  // namespace kevin

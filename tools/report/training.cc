@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "agent/json.h"
 #include "env/error.h"
 #include "tools/report/format.h"
 
@@ -17,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Fields that are no figures of the model: where the run stands, and what an evaluation was told to do.
+// Fields that are no figures of the model: the state of the run, and the size of an evaluation.
 const std::set<std::string> kNoCurve = {"step",
                                         "steps",
                                         "time_left_s",
@@ -35,46 +36,46 @@ const std::set<std::string> kNoCurve = {"step",
                                         "parallel.episodes",
                                         "parallel.problems"};
 
-// What tells evaluations apart.
+// The fields that name an evaluation.
 constexpr const char* kLabels[] = {"suite", "split", "set", "mode"};
 
 const std::pair<const char*, CurveStyle> kStyles[] = {
-    {"reward", {"reward", false, true}},
-    {"return", {"return", false, true}},
-    {"correct", {"turns that are right", true, true}},
-    {"speedup", {"speed-up", false, true, 1}},
-    {"solved_best", {"problems solved", true, true}},
-    {"fast_1_best", {"problems faster than eager", true, true}},
-    {"mean_avg", {"mean speed-up, failures 0", false, true, 1}},
-    {"mean_best", {"best of each problem: mean speed-up, failures 0", false, true, 1}},
-    {"geomean_best", {"best of each problem: geometric mean", false, true, 1}},
-    {"serial.best", {"one after the other: best speed-up", false, true, 1}},
-    {"parallel.best", {"side by side: best speed-up", false, true, 1}},
-    {"serial.solved", {"one after the other: solved", true, true}},
-    {"parallel.solved", {"side by side: solved", true, true}},
-    {"value", {"what checkpoints are chosen by", false, true}},
+    {"reward", {"reward"}},
+    {"return", {"return"}},
+    {"correct", {"correct turns", true}},
+    {"speedup", {"speed-up"}},
+    {"solved_best", {"problems solved", true}},
+    {"fast_1_best", {"problems faster than eager", true}},
+    {"mean_avg", {"mean speed-up, failures 0"}},
+    {"mean_best", {"best of each problem: mean speed-up, failures 0"}},
+    {"geomean_best", {"best of each problem: geometric mean"}},
+    {"serial.best", {"serial turns: best speed-up"}},
+    {"parallel.best", {"parallel turns: best speed-up"}},
+    {"serial.solved", {"serial turns: solved", true}},
+    {"parallel.solved", {"parallel turns: solved", true}},
+    {"value", {"the figure that chooses checkpoints"}},
     {"loss", {"loss"}},
-    {"grad_norm", {"gradient norm", false, true}},
+    {"grad_norm", {"gradient norm"}},
     {"kl", {"KL to the reference"}},
     {"policy_shift", {"policy shift"}},
-    {"delta_logprob", {"|Δlogp| of sampler and trainer, mean", false, true}},
-    {"delta_logprob_max", {"|Δlogp| of sampler and trainer, largest", false, true}},
-    {"clip_low", {"clipped below", true, true}},
-    {"clip_high", {"clipped above", true, true}},
-    {"correction_mean", {"importance correction, mean", false, true, 1}},
-    {"correction_dropped", {"importance correction, left out", true, true}},
-    {"entropy", {"entropy", false, true}},
-    {"preference_accuracy", {"preferred as told", true, true}},
+    {"delta_logprob", {"|Δlogp| of sampler and trainer, mean"}},
+    {"delta_logprob_max", {"|Δlogp| of sampler and trainer, largest"}},
+    {"clip_low", {"clipped below", true}},
+    {"clip_high", {"clipped above", true}},
+    {"correction_mean", {"importance correction, mean"}},
+    {"correction_dropped", {"importance correction, left out", true}},
+    {"entropy", {"entropy"}},
+    {"preference_accuracy", {"pairs in the preferred order", true}},
     {"preference_margin", {"preference margin"}},
-    {"reply_tokens", {"tokens of a reply", false, true}},
-    {"longest_reply", {"tokens of the longest reply", false, true}},
-    {"cut_off", {"replies cut off", true, true}},
-    {"not_okay", {"replies that open otherwise (Not-Okay)", true, true}},
-    {"repetition", {"repetition", true, true}},
-    {"tokens_per_s", {"tokens/s", false, true}},
-    {"mfu", {"model FLOPs utilisation", true, true}},
-    {"tflops", {"TFLOP/s", false, true}},
-    {"learning_rate", {"learning rate", false, true}},
+    {"reply_tokens", {"tokens of a reply"}},
+    {"longest_reply", {"tokens of the longest reply"}},
+    {"cut_off", {"replies cut off", true}},
+    {"not_okay", {"replies that open otherwise (Not-Okay)", true}},
+    {"repetition", {"repetition", true}},
+    {"tokens_per_s", {"tokens/s"}},
+    {"mfu", {"model FLOPs utilisation", true}},
+    {"tflops", {"TFLOP/s"}},
+    {"learning_rate", {"learning rate"}},
 };
 
 std::string LabelOf(const Json& event) {
@@ -97,34 +98,29 @@ class GroupReader {
   }
 
  private:
-  // {value, low, high} is a figure with its interval, and so is {best, best_low, best_high} beside others.
-  // The parts of `metrics` stand for themselves.
+  // {value, low, high} is a figure with its interval, and so is {best, best_low, best_high} beside others;
+  // intervals are not shown. Each part of `metrics` is a figure of its own.
   void AddField(int64_t step, const std::string& name, const Json& field) {
     if (kNoCurve.count(name) > 0) return;
-    if (field.is_number()) return AddValue(name, {step, field.get<double>()});
+    if (field.is_number()) return AddValue(name, step, field);
     if (!field.is_object()) return;
-    const auto number = [&](const char* part) {
-      const auto found = field.find(part);
-      return found != field.end() && found->is_number() ? found->get<double>() : std::nan("");
-    };
-    if (field.contains("value"))
-      return AddValue(name, {step, number("value"), number("low"), number("high")});
+    if (field.contains("value")) return AddValue(name, step, field["value"]);
     for (const auto& [part, inner] : field.items()) {
       if (part == "best") {
-        AddValue(name + ".best", {step, number("best"), number("best_low"), number("best_high")});
+        AddValue(name + ".best", step, inner);
       } else if (part != "best_low" && part != "best_high") {
         AddField(step, name == "metrics" ? part : name + "." + part, inner);
       }
     }
   }
 
-  void AddValue(const std::string& name, CurveValue value) {
-    if (std::isnan(value.value)) return;
-    if (std::isnan(value.low) || std::isnan(value.high)) value.low = value.high = value.value;
+  void AddValue(const std::string& name, int64_t step, const Json& field) {
+    if (!field.is_number()) return;
+    const CurveValue value{step, field.get<double>()};
     const auto [at, is_new] = index_.emplace(name, group_->curves.size());
     if (is_new) group_->curves.push_back({name, {}});
     std::vector<CurveValue>& values = group_->curves[at->second].values;
-    // A run that went on from a checkpoint did some steps again.
+    // A run that continued from a checkpoint repeated some steps.
     while (!values.empty() && values.back().step >= value.step) values.pop_back();
     values.push_back(value);
   }
@@ -220,11 +216,6 @@ CurveStyle StyleOf(const std::string& name) {
   return {name};
 }
 
-bool IsKnownCurve(const std::string& name) {
-  return std::any_of(std::begin(kStyles), std::end(kStyles),
-                     [&](const auto& style) { return name == style.first; });
-}
-
 std::string CurveValueText(double value, const CurveStyle& style) {
   if (style.is_share) return fmt::format("{:.1f} %", 100 * value);
   if (std::abs(value) < 9999.5 || std::abs(value) > 1e15) return fmt::format("{:.4g}", value);
@@ -245,6 +236,97 @@ std::vector<std::string> CurveNames(const std::vector<const CurveGroup*>& groups
     for (const Curve& curve : group->curves) add(curve.name);
   }
   return names;
+}
+
+namespace {
+
+constexpr size_t kSparkWidth = 40;
+
+// Means of `width` stretches of the curve; fewer where it is shorter.
+std::vector<double> Thinned(const Curve& curve, size_t width) {
+  const size_t n = curve.values.size();
+  std::vector<double> means;
+  for (size_t i = 0; i < std::min(n, width); ++i) {
+    const size_t begin = i * n / std::min(n, width), end = (i + 1) * n / std::min(n, width);
+    double sum = 0;
+    for (size_t j = begin; j < end; ++j) sum += curve.values[j].value;
+    means.push_back(sum / static_cast<double>(end - begin));
+  }
+  return means;
+}
+
+std::string Sparkline(const Curve& curve) {
+  constexpr const char* kLevels[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  const std::vector<double> means = Thinned(curve, kSparkWidth);
+  const auto [low, high] = std::minmax_element(means.begin(), means.end());
+  std::string text;
+  for (const double mean : means) {
+    const double share = *high > *low ? (mean - *low) / (*high - *low) : 0;
+    text += kLevels[static_cast<size_t>(std::lround(share * 7))];
+  }
+  return text;
+}
+
+using Rows = std::vector<std::vector<std::string>>;
+
+struct NamedGroup {
+  std::string run;
+  const CurveGroup* group;
+};
+
+std::string GroupText(const std::vector<NamedGroup>& groups) {
+  std::vector<const CurveGroup*> all;
+  for (const NamedGroup& one : groups) all.push_back(one.group);
+  const bool has_many = groups.size() > 1;
+  Rows rows = {{"curve", "first", "last", "lowest", "highest", "from the first step to the last"}};
+  if (has_many) rows[0].insert(rows[0].begin() + 1, "run");
+  for (const std::string& name : CurveNames(all)) {
+    const CurveStyle style = StyleOf(name);
+    std::string label = style.label;
+    for (const NamedGroup& one : groups) {
+      const Curve* curve = one.group->Find(name);
+      if (curve == nullptr) continue;
+      const auto [low, high] =
+          std::minmax_element(curve->values.begin(), curve->values.end(),
+                              [](const auto& a, const auto& b) { return a.value < b.value; });
+      rows.push_back({label, CurveValueText(curve->values.front().value, style),
+                      CurveValueText(curve->values.back().value, style), CurveValueText(low->value, style),
+                      CurveValueText(high->value, style), Sparkline(*curve)});
+      if (has_many) rows.back().insert(rows.back().begin() + 1, one.run);
+      label.clear();
+    }
+  }
+  return AlignedTable(rows);
+}
+
+std::string RunFacts(const TrainingRun& run) {
+  std::string text = fmt::format("{}: steps {} to {}", run.folder, run.first_step, run.last_step);
+  if (run.steps_asked > 0) text += fmt::format(" of {}", run.steps_asked);
+  if (run.seconds > 0) text += ", " + SpanText(run.seconds);
+  if (run.unreadable > 0) text += fmt::format("; {} lines are no events and were left out", run.unreadable);
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string TrainingText(const std::vector<TrainingRun>& runs) {
+  std::string text;
+  std::vector<NamedGroup> steps;
+  std::vector<std::pair<std::string, std::vector<NamedGroup>>> others;  // by event and label
+  for (const TrainingRun& run : runs) {
+    text += RunFacts(run);
+    steps.push_back({run.name, &run.steps});
+    for (const CurveGroup& group : run.others) {
+      const std::string title = group.event + (group.label.empty() ? "" : ": " + group.label);
+      auto known =
+          std::find_if(others.begin(), others.end(), [&](const auto& o) { return o.first == title; });
+      if (known == others.end()) known = others.insert(others.end(), {title, {}});
+      known->second.push_back({run.name, &group});
+    }
+  }
+  text += "\nsteps\n" + GroupText(steps);
+  for (const auto& [title, groups] : others) text += "\n" + title + "\n" + GroupText(groups);
+  return text;
 }
 
 }  // namespace kevin

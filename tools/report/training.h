@@ -1,13 +1,12 @@
 #pragma once
-// START HERE for `kevin report --train`: curves of training runs out of OUT/metrics.jsonl. Whatever numbers
-// are in its events become curves, so that new ones show without a change here.
+// `kevin report --train`: curves of training runs as text, from OUT/metrics.jsonl. Every number in its events
+// becomes a curve, so that a new figure is shown without a change here.
 
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "agent/events.h"
 #include "trajectories/figures.h"
 
 namespace kevin {
@@ -15,7 +14,6 @@ namespace kevin {
 struct CurveValue {
   int64_t step = 0;
   double value = 0;
-  double low = kNotKnown, high = kNotKnown;  // equal to value: no interval
 };
 
 struct Curve {
@@ -25,9 +23,9 @@ struct Curve {
 
 // Events of one kind: the steps themselves, or the evaluations on one suite.
 struct CurveGroup {
-  std::string event;          // "step", "evaluation_step"
-  std::string label;          // of others than steps: what tells them apart, "core, dev"
-  std::vector<Curve> curves;  // in the order of the events
+  std::string event;                                 // "step", "evaluation_step"
+  std::string label;                                 // of an evaluation: its suite, split, ..., "core, dev"
+  std::vector<Curve> curves;                         // in the order of the events
   const Curve* Find(const std::string& name) const;  // null: there is none
 };
 
@@ -40,31 +38,21 @@ struct TrainingRun {
   int64_t unreadable = 0;  // lines that are no events
 };
 
-// Reads FOLDER/metrics.jsonl (or the file itself). Runs with the same last part of their paths are told apart
-// by the whole. Throws Error(kBadRequest) where there is none, or no step in it.
+// Reads FOLDER/metrics.jsonl (or the file itself). A run is named by the last part of its path, or
+// by the whole where two are equal. Throws Error(kBadRequest) where there is none, or no step in it.
 std::vector<TrainingRun> ReadTrainingRuns(const std::vector<std::string>& folders);
 
-// How a curve is called and shown.
+// How a curve is named and printed.
 struct CurveStyle {
-  std::string label;  // the name itself where nothing better is known
+  std::string label;  // the name itself for unknown curves
   bool is_share = false;
-  bool from_zero = false;  // its axis begins at 0
-  double mark = 0;         // a line across; 0: none
 };
 CurveStyle StyleOf(const std::string& name);
-bool IsKnownCurve(const std::string& name);
 std::string CurveValueText(double value, const CurveStyle& style);  // "31.0 %", "0.0116", "27,290"
 
-// Names of all curves of these groups: those that matter most first, then the others by first appearance.
+// Names of all curves of these groups: known ones in order of importance, then the others by first appearance.
 std::vector<std::string> CurveNames(const std::vector<const CurveGroup*>& groups);
 
 std::string TrainingText(const std::vector<TrainingRun>& runs);
-
-// One object a run: `event` "report", `part` "training", `run`, `folder`, `steps`, `seconds`, `curves` (by
-// name: lists [step, value]) and `evaluations` (a list of `event`, `label`, `curves`).
-std::vector<Json> TrainingEvents(const std::vector<TrainingRun>& runs);
-
-// One self-contained page.
-std::string TrainingPage(const std::vector<TrainingRun>& runs);
 
 }  // namespace kevin

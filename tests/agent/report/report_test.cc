@@ -113,6 +113,29 @@ TEST_CASE("metrics by hand: two problems, two episodes each") {
   CHECK(report.sides[0].groups[2].metrics[report.MetricIndex("mean_avg")].value == Approx(1));
 }
 
+TEST_CASE("best@k and pass@k are known only where every problem has k episodes") {
+  const Report report = MakeReport({MakeTestSide(MakeFigures({{4, 4}, {1}}))}, {});
+  CHECK(report.Metric(0, "best@1").value == Approx(2.5));
+  CHECK(std::isnan(report.Metric(0, "best@2").value));
+  CHECK(std::isnan(report.Metric(0, "pass@2").value));
+  CHECK(std::isnan(report.Metric(0, "best@2").low));
+}
+
+TEST_CASE("cumulative curves keep the last value of episodes that have ended") {
+  Figures figures = MakeFigures({{3}, {1}});
+  TurnFigures second = figures.turns[1];  // the second problem's episode goes on without success
+  second.turn = 2, second.correct = false, second.speedup = kNotKnown;
+  figures.turns.push_back(second);
+  figures.episodes[1].turn_count = 2;
+  const auto curve = MakeTestSide(figures).by_turn;
+  REQUIRE(curve.size() == 2);
+  CHECK((curve[0].episodes == 2 && curve[1].episodes == 1));
+  CHECK(curve[0].best_so_far == Approx((3.3 + 1.1) / 2));
+  CHECK(curve[1].best_so_far == Approx(curve[0].best_so_far));
+  CHECK(curve[1].solved_so_far == 1);
+  CHECK(curve[1].correct == 0);  // of the turn itself
+}
+
 TEST_CASE(
     "an episode counts with its confirmed speed-up, and without one with its best turn, which is said") {
   Figures figures = MakeFigures({{2}});

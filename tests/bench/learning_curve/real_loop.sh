@@ -36,7 +36,7 @@ online=(--online --suite level1/3,level1/10 --problems-per-step 2 --samples "${S
   --learning-rate "${GRPO_RATE:-8e-5}" --max-grad-norm 0.5 --constant-tokens 300 2>&1 | tee grpo.log
 "$kevin" train "${online[@]}" --algorithm tpt --out tpt --db tpt.db --steps "${TPT_STEPS:-8}" --eval-every 4 \
   --learning-rate "${TPT_RATE:-2e-4}" --updates 4 2>&1 | tee tpt.log
-"$kevin" report --train grpo --train tpt --html curves.html
+"$kevin" report --train grpo --train tpt
 python3 "$here/draw.py" grpo.svg "GRPO from real verdicts" reward "mean score of a turn=grpo" "share of correct turns=grpo:correct"
 python3 "$here/draw.py" tpt.svg "Think-Prune-Train from real verdicts" reward "mean score of a turn=tpt" \
   "share of correct turns=tpt:correct"

@@ -1,11 +1,12 @@
-#include "tools/report/text.h"
+#include "tools/report/report_text.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 
-#include "tools/table.h"
+#include "tools/report/format.h"
 
+#include "agent/json.h"
 namespace kevin {
 namespace {
 
@@ -20,7 +21,7 @@ std::string SideFacts(const SideReport& one) {
   if (s.unfinished > 0) text += fmt::format("; {} episodes are not done", CountText(s.unfinished));
   if (s.unconfirmed > 0) {
     text +=
-        fmt::format("; {} of the best kernels were not measured again, so that their speed-ups read too fast",
+        fmt::format("; {} of the best kernels were not measured again, so that their speed-ups are too high",
                     CountText(s.unconfirmed));
   }
   if (s.cached > 0) text += fmt::format("; {} turns repeat a stored verdict", CountText(s.cached));
@@ -63,7 +64,7 @@ std::string ComparisonText(const Report& report, size_t index) {
          AlignedTable(rows) +
          "p by paired bootstrap over problems, episodes and measurements. The first rows are tested: "
          "adjusted by "
-         "Holm's\nmethod for their number. The others are there to look at.\n";
+         "Holm's\nmethod for their number. The others are not tested.\n";
 }
 
 std::string GroupTable(const Report& report, const SideReport& one) {
@@ -154,6 +155,117 @@ std::string ReportText(const Report& report) {
     text += SideHeading("time" + of) + TimeText(one);
   }
   return text;
+}
+
+namespace {
+
+
+Json IntervalJson(const Interval& i) {
+  return {{"value", OrNull(i.value)}, {"low", OrNull(i.low)}, {"high", OrNull(i.high)}};
+}
+
+Json MetricsJson(const Report& report, const std::vector<Interval>& metrics) {
+  Json json = Json::object();
+  for (size_t m = 0; m < metrics.size(); ++m) json[report.specs[m].name] = IntervalJson(metrics[m]);
+  return json;
+}
+
+Json GroupsJson(const Report& report, const SideReport& one, const std::string& kind) {
+  Json json = Json::object();
+  for (const ReportGroup& group : one.groups) {
+    if (group.kind == kind)
+      json[group.name] = {{"problems", group.problems.size()},
+                          {"metrics", MetricsJson(report, group.metrics)}};
+  }
+  return json;
+}
+
+Json CurvesJson(const SideReport& one) {
+  Json json = {{"fast_curve", Json::array()}, {"by_turn", Json::array()}, {"budgets", Json::array()}};
+  for (const FastPoint& p : one.fast_curve)
+    json["fast_curve"].push_back({{"p", p.p}, {"avg", p.avg}, {"best", p.best}});
+  for (const CurvePoint& p : one.side.by_turn) {
+    json["by_turn"].push_back({{"turn", p.turn},
+                               {"episodes", p.episodes},
+                               {"compiled", p.compiled},
+                               {"correct", p.correct},
+                               {"fast_1", p.fast1},
+                               {"solved_so_far", p.solved_so_far},
+                               {"best_so_far", p.best_so_far}});
+  }
+  for (const BudgetCell& c : one.budgets) {
+    json["budgets"].push_back({{"turns", c.turns},
+                               {"episodes", c.episodes},
+                               {"kernels", c.turns * c.episodes},
+                               {"best", IntervalJson(c.best_interval)},
+                               {"solved", c.solved},
+                               {"problems", c.problems}});
+  }
+  return json;
+}
+
+Json SideJson(const Report& report, size_t index) {
+  const SideReport& one = report.sides[index];
+  const Side& s = one.side;
+  Json event = {{"event", "report"},
+                {"part", "side"},
+                {"side", s.name},
+                {"problems", s.problems.size()},
+                {"episodes", s.episodes},
+                {"turns", s.turns},
+                {"unconfirmed", s.unconfirmed},
+                {"unfinished", s.unfinished},
+                {"cached", s.cached},
+                {"cut_off", s.cut_off}};
+  for (size_t i = 0; i < s.outcomes.size(); ++i)
+    event["outcomes"][OutcomeKindName(static_cast<OutcomeKind>(i))] = s.outcomes[i];
+  event["confidence"] = report.options.confidence;
+  event["replicates"] = report.options.replicates;
+  event["metrics"] = MetricsJson(report, one.groups.front().metrics);
+  event["levels"] = GroupsJson(report, one, "level");
+  event["families"] = GroupsJson(report, one, "family");
+  event.update(CurvesJson(one));
+  event["time"] = {{"generate_s", s.time.generate_s}, {"compile_s", s.time.compile_s},
+                   {"verify_s", s.time.verify_s},     {"measure_s", s.time.measure_s},
+                   {"wait_s", s.time.wait_s},         {"overhead_s", s.time.overhead_s}};
+  event["requests"] = s.requests;
+  event["unknown_costs"] = s.unknown_costs;
+  event["cost_usd"] = s.requests > 0 || s.cost_usd > 0 ? Json(s.cost_usd) : Json(nullptr);
+  event["money_per_solved"] = OrNull(report.Metric(index, "usd_per_solved").value);
+  return event;
+}
+
+Json ComparisonJson(const Report& report, size_t index) {
+  const SideComparison& c = report.comparisons[index];
+  Json event = {{"event", "report"},
+                {"part", "comparison"},
+                {"base", report.sides[0].side.name},
+                {"other", report.sides[index + 1].side.name},
+                {"problems", c.problems.size()}};
+  event["metrics"] = Json::object();
+  for (size_t m = 0; m < c.differences.size(); ++m) {
+    const Difference& d = c.differences[m];
+    const bool is_known = !std::isnan(d.difference.value);
+    event["metrics"][report.specs[m].name] = {
+        {"base", OrNull(c.base[m])},
+        {"other", OrNull(c.other[m])},
+        {"difference", OrNull(d.difference.value)},
+        {"low", OrNull(d.difference.low)},
+        {"high", OrNull(d.difference.high)},
+        {"p", is_known ? OrNull(d.p_value) : Json(nullptr)},
+        {"p_adjusted", is_known && report.specs[m].is_tested ? OrNull(d.p_adjusted) : Json(nullptr)},
+        {"significant", !SignificanceWord(report, m, d).empty()}};
+  }
+  return event;
+}
+
+}  // namespace
+
+std::vector<Json> ReportEvents(const Report& report) {
+  std::vector<Json> events;
+  for (size_t i = 0; i < report.sides.size(); ++i) events.push_back(SideJson(report, i));
+  for (size_t i = 0; i < report.comparisons.size(); ++i) events.push_back(ComparisonJson(report, i));
+  return events;
 }
 
 }  // namespace kevin

@@ -1,12 +1,34 @@
-#include "tools/scheme_options.h"
+#include "tools/record_options.h"
 
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 
 #include "env/error.h"
+#include "trajectories/identity.h"
 
 namespace kevin {
+std::string FindRunId(const std::vector<RunFigures>& runs, const std::string& prefix,
+                      const std::string& database) {
+  if (runs.empty())
+    throw Error(ExitCode::kBadRequest, database + ": has no runs yet", "make one with: kevin run");
+  if (prefix == "latest") return runs.back().id;
+  const std::string wanted = NormalizeUlid(prefix);
+  std::vector<std::string> found;
+  for (const RunFigures& run : runs) {
+    if (!wanted.empty() && run.id.starts_with(wanted)) found.push_back(run.id);
+  }
+  if (found.size() == 1) return found.front();
+  if (found.size() > 1) {
+    throw Error(ExitCode::kBadRequest, fmt::format("run '{}' is ambiguous in {}", prefix, database),
+                fmt::format("give more characters; it fits {}", fmt::join(found, ", ")));
+  }
+  std::vector<std::string> latest;
+  for (size_t i = runs.size(); i-- > 0 && latest.size() < 5;) latest.push_back(runs[i].id);
+  throw Error(ExitCode::kBadRequest, fmt::format("run '{}' is not in {}", prefix, database),
+              fmt::format("the latest there: {}", fmt::join(latest, ", ")));
+}
+
 namespace {
 
 [[noreturn]] void ThrowUnknown(const std::string& what, const std::string& name, const std::string& known) {
@@ -54,13 +76,13 @@ void AddSchemeOptions(CLI::App* command, SchemeOptions* o) {
          "A spread within this many measurement errors counts as none; 0: every spread counts")
       ->check(CLI::NonNegativeNumber);
   number("--cap", o->cap, "Largest speed-up that counts; 0: no cap")->check(CLI::NonNegativeNumber);
-  number("--weight-correct", o->correct, "For a correct kernel");
+  number("--weight-correct", o->correct, "Weight of a correct answer");
   number("--weight-speedup", o->speedup, "Times the speed-up");
   number("--weight-log2-speedup", o->log2_speedup, "Times log2 of the speed-up");
   number("--weight-faster", o->faster, "For more than 5 % faster than eager");
   number("--weight-format", o->format, "For a reply with a source");
   number("--weight-compiled", o->compiled, "For a source that compiles");
-  number("--weight-wrong", o->wrong, "For everything that is not correct");
+  number("--weight-wrong", o->wrong, "Weight of every incorrect answer");
   command->add_option("--strong", o->strong)->group("");  // removed; hidden from the help
 }
 

@@ -1,13 +1,17 @@
 #pragma once
-// A report for scripts: events named "report", one a side and one a comparison. Unknown is null.
+// A report as text for a terminal and as JSON for scripts.
 
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "agent/report/report.h"
 #include "tools/report/format.h"
 
 namespace kevin {
+
+// Sides beside each other, then levels and families, turns, budgets, time. Ends in a line end.
+std::string ReportText(const Report& report);
 
 // A side: `event`, `part` "side", `side`, `problems`, `episodes`, `turns`, `outcomes`, `confidence`,
 // `replicates`, `metrics` (by name: `value`, `low`, `high`), `levels` and `families` (by name, with

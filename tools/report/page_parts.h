@@ -1,18 +1,22 @@
 #pragma once
-// The part of a page about single episodes: an episode as a ladder of turns.
+// Two parts of a report's page: the plots above the problems, and an episode as a ladder of turns.
 
 #include <cstdint>
 #include <string>
 
+#include "agent/report/report.h"
 #include "trajectories/store.h"
 
 namespace kevin {
 
-// How many bytes of kernels, prompts, replies and samples may still be written, and what had to be left out.
+// fast_p, turn by turn, serial against parallel, time and outcomes: figures in a grid.
+std::string ReportCharts(const Report& report);
+
+// The bytes of kernels, prompts, replies and samples that may still be written, and what was left out.
 struct TextBudget {
   int64_t bytes = 0;
   int64_t texts_left_out = 0, bytes_left_out = 0;
-  // True, and paid for, if a text of this size still fits.
+  // True if a text of this size still fits; its bytes are then used.
   bool Take(size_t size);
 };
 

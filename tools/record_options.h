@@ -1,16 +1,23 @@
 #pragma once
-// The options of an attribution scheme (agent/attribution/attribution.h), for `attribute`, `export` and `train`.
+// What commands that read records share: the run they mean, and the options of a scheme (returns, advantages).
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "agent/attribution/attribution.h"
+#include "trajectories/store.h"
 
 namespace CLI {
 class App;
 }
 
 namespace kevin {
+
+// The full id of the run that `prefix`, its id or a unique beginning of it, names in `runs`. "latest" names
+// the last one. Unknown or ambiguous: Error(kBadRequest) that names the nearest.
+std::string FindRunId(const std::vector<RunFigures>& runs, const std::string& prefix,
+                      const std::string& database);
 
 struct SchemeOptions {
   std::string scheme = "kevin";

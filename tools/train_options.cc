@@ -1,0 +1,316 @@
+#include "tools/train_options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "env/device_pool.h"
+#include "env/error.h"
+#include "tools/device_options.h"
+#include "tools/record_options.h"
+
+namespace kevin {
+namespace fs = std::filesystem;
+
+void AddTrainRequest(CLI::App* command, TrainRequest* o) {
+  command->add_option("--model", o->model, "The model that is trained: a Hugging Face folder")->required();
+  command->add_option("--out", o->output, "Folder for checkpoints and the trained model")->required();
+  command->add_option("--db", o->databases, "A database; may be repeated; --online: where turns are kept")
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  command->add_option("--run", o->runs, "Only this run (may be repeated): id, unique beginning, or latest")
+      ->allow_extra_args(false);
+  command->add_option("--problems", o->problems, "Only problems whose ids begin so: level1/");
+  command->add_option("--without", o->without, "A suite whose problems are not learnt from");
+  command->add_option("--held-out", o->held_out,
+                      "The suite of the evaluation; an error if one of it is learnt from");
+  command->add_option("--steps", o->steps, "Batches (default: 40; sft, tpt, dpo: one epoch)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--epochs", o->epochs, "Instead of --steps")
+      ->check(CLI::PositiveNumber)
+      ->excludes("--steps");
+  command->add_option("--seed", o->seed, "The seed of the order of samples and of adapters")
+      ->capture_default_str();
+  command->add_flag("--resume", o->resume, "Go on from the newest checkpoint in --out");
+  command
+      ->add_option("--min-speedup", o->units.min_speedup, "sft, tpt: only correct kernels at least this fast")
+      ->check(CLI::NonNegativeNumber);
+  command->add_flag("--keep-flat", o->units.keep_flat, "Keep tasks whose turns do not differ");
+  command->add_flag("--keep-cut-off", o->keep_cut_off, "Also train replies that the length limit cut off");
+  command->add_option("--max-sample-tokens", o->batches.max_sample_tokens,
+                      "Longer turns are left out (default: the model's context)");
+  command->add_option("--opening", o->batches.opening, "How the model's reasoning begins when all is well")
+      ->capture_default_str();
+  command
+      ->add_flag("--recompute", o->recompute,
+                 "Recompute activations in the backward pass: less memory, slower")
+      ->group("Model and memory");
+  command->add_flag("--optimizer-on-cpu", o->optimizer_on_cpu, "Keep the optimiser in main memory")
+      ->group("Model and memory");
+  command->add_flag("--from-base", o->from_base, "Each step begins with --model's weights again (tpt)");
+  AddTrainSettings(command, &o->settings);
+  AddOnlineSettings(command, &o->sampling);
+  command->add_flag("--json", o->json, "One JSON object a step");
+}
+
+LearnRequest RecordsFrom(const TrainRequest& request, const TrainSuites& suites, const Scheme& scheme) {
+  LearnRequest wanted;
+  for (const std::string& database : request.databases) {
+    LearnRequest::Source source{database, {}};
+    if (!request.runs.empty()) {
+      const std::vector<RunFigures> all = Store::Open(database, OpenMode::kRead).ListRuns();
+      for (const std::string& run : request.runs) source.runs.push_back(FindRunId(all, run, database));
+    }
+    wanted.sources.push_back(std::move(source));
+  }
+  wanted.problems = request.problems;
+  wanted.left_out = IdsOfSuite(request.without), wanted.held_out = IdsOfSuite(request.held_out);
+  for (const auto* more : {&suites.dev, &suites.test})
+    wanted.held_out.insert(wanted.held_out.end(), more->begin(), more->end());
+  wanted.scheme = scheme;
+  return wanted;
+}
+
+void CheckOutput(const TrainRequest& request) {
+  if (request.resume || !(fs::exists(fs::path(request.output) / "checkpoints") ||
+                          fs::exists(fs::path(request.output) / "run.json")))
+    return;
+  throw Error(ExitCode::kBadRequest, request.output + " holds a training run already",
+              "continue it (--resume), or choose another --out");
+}
+
+// The settings of an algorithm that depend on the source of its turns.
+Algorithm AlgorithmOf(TrainRequest* request) {
+  CheckOnlineSettings(request->sampling);
+  Algorithm algorithm = AlgorithmFrom(request->settings);
+  OnlineSettings& sampling = request->sampling;
+  if (!sampling.online) return algorithm;
+  if (sampling.problems_per_step == 0) sampling.problems_per_step = algorithm.units_per_step;
+  // A round of imitation is one epoch over the chosen turns, batch after batch.
+  if (algorithm.material == Material::kAnswers && !request->settings.Has("--updates")) {
+    const int answers =
+        sampling.problems_per_step * (algorithm.picked == Picked::kBest ? 1 : sampling.samples);
+    algorithm.train.updates_per_step = (answers + algorithm.units_per_step - 1) / algorithm.units_per_step;
+  }
+  return algorithm;
+}
+
+local::TrainOptions OptionsFrom(const TrainRequest& request, const Algorithm& algorithm) {
+  local::TrainOptions options = algorithm.train;
+  options.model = request.model, options.output = request.output;
+  options.seed = request.seed, options.resume = request.resume;
+  options.recompute = request.recompute, options.adam.on_cpu = request.optimizer_on_cpu;
+  options.from_base = request.from_base;
+  if (request.steps > 0) options.steps = request.steps;
+  return options;
+}
+
+namespace {
+
+constexpr const char *kLoss = "Loss", *kOptimizer = "Optimiser", *kMemory = "Model and memory",
+                     *kRun = "Checkpoints";
+
+std::vector<TrainSetting> AllSettings() {
+  return {
+      {"--surrogate", "surrogate", "clip, sequence-clip, cispo, reinforce, cross-entropy, preference", kLoss,
+       ""},
+      {"--clip-low", "clip_low", "The ratio stays above 1 minus this", kLoss, ""},
+      {"--clip-high", "clip_high", "The ratio stays below 1 plus this", kLoss, ""},
+      {"--dual-clip", "dual_clip", "Bound of the ratio for negative advantages; 0: none", kLoss, ""},
+      {"--normaliser", "normaliser", "token-mean, sequence-mean, sequence-sum, constant", kLoss, ""},
+      {"--constant-tokens", "constant_tokens", "Length that the constant normaliser divides by", kLoss, ""},
+      {"--correction", "correction", "Between sampler and trainer: none, truncate, mask, sequence-mask",
+       kLoss, ""},
+      {"--correction-low", "correction_low", "The least weight that counts", kLoss, ""},
+      {"--correction-high", "correction_high", "The largest weight", kLoss, ""},
+      {"--old-policy", "old_policy", "What ratios are taken against: trainer, sampler", kLoss, ""},
+      {"--kl", "kl", "To the reference: none, k1, k2, k3", kLoss, ""},
+      {"--kl-weight", "kl_weight", "Weight of the KL term", kLoss, ""},
+      {"--reference", "reference", "Folder of the reference model (default: --model)", kLoss, ""},
+      {"--entropy-weight", "entropy_weight", "Weight of the entropy bonus", kLoss, ""},
+      {"--beta", "preference_beta", "Beta of the preference loss", kLoss, ""},
+      {"--learning-rate", "learning_rate", "After the warm-up", kOptimizer, ""},
+      {"--schedule", "decay", "constant, cosine, linear", kOptimizer, ""},
+      {"--warmup", "warmup", "Share of all updates", kOptimizer, ""},
+      {"--final-fraction", "final_fraction", "The learning rate at the end, as a share of --learning-rate",
+       kOptimizer, ""},
+      {"--beta1", "beta1", "AdamW's", kOptimizer, ""},
+      {"--beta2", "beta2", "AdamW's", kOptimizer, ""},
+      {"--epsilon", "epsilon", "AdamW's", kOptimizer, ""},
+      {"--weight-decay", "weight_decay", "Weight decay of matrices", kOptimizer, ""},
+      {"--max-grad-norm", "max_grad_norm", "Longer gradients are shortened to it; 0: never", kOptimizer, ""},
+      {"--updates", "updates_per_step", "Updates of the weights in each step", kOptimizer, ""},
+      {"--device", "device", "cpu, cuda:0", kMemory, ""},
+      {"--dtype", "dtype", "float32, bfloat16 (default: as the model's folder says)", kMemory, ""},
+      {"--lora", "lora_rank", "Train adapters of this rank instead of all weights", kMemory, ""},
+      {"--lora-alpha", "lora_alpha", "The scale of adapters times their rank", kMemory, ""},
+      {"--quantization", "quantization", "Of the frozen weights under adapters: none, int8, nf4, nf4-double",
+       kMemory, ""},
+      {"--micro-tokens", "micro_tokens", "Tokens in one forward pass", kMemory, ""},
+      {"--logits-tokens", "logits_tokens", "Tokens whose logits exist at once", kMemory, ""},
+      {"--checkpoint-every", "checkpoint_every", "Steps; 0: only at the end", kRun, ""},
+      {"--keep", "keep", "Checkpoints to keep; the oldest are deleted", kRun, ""},
+  };
+}
+
+// Numbers as numbers, everything else as text.
+nlohmann::json ValueOf(const TrainSetting& setting, const nlohmann::json& current) {
+  if (!current.is_number()) return setting.value;
+  const nlohmann::json number = nlohmann::json::parse(setting.value, nullptr, false);
+  const bool fits = number.is_number() && (current.is_number_float() || number.is_number_integer());
+  if (fits && number.get<double>() >= 0)
+    return current.is_number_float() ? nlohmann::json(number.get<double>()) : number;
+  throw Error(ExitCode::kBadRequest, fmt::format("{} {}: not a valid number", setting.flag, setting.value));
+}
+
+std::string AlgorithmNames() {
+  std::vector<std::string> names;
+  for (const Algorithm& a : KnownAlgorithms()) names.push_back(a.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+Picked PickedFrom(const std::string& select) {
+  return select == "all" ? Picked::kAll : select == "best" ? Picked::kBest : Picked::kCorrect;
+}
+
+}  // namespace
+
+void AddTrainSettings(CLI::App* command, TrainSettings* s) {
+  command->add_option("--algorithm", s->algorithm, AlgorithmNames())->capture_default_str();
+  command->add_option("--batch", s->batch, "A step's tasks (rollouts), answers or pairs")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--select", s->select, "sft: which turns are imitated")
+      ->check(CLI::IsMember({"all", "correct", "best"}));
+  s->scheme.scheme.clear();
+  AddSchemeOptions(command, &s->scheme);
+  s->settings = AllSettings();
+  for (TrainSetting& setting : s->settings)
+    command->add_option(setting.flag, setting.value, setting.help)->group(setting.group);
+}
+
+bool TrainSettings::Has(const std::string& flag) const {
+  return std::any_of(settings.begin(), settings.end(), [&](const TrainSetting& setting) {
+    return setting.flag == flag && !setting.value.empty();
+  });
+}
+
+Algorithm AlgorithmFrom(const TrainSettings& s) {
+  std::optional<Algorithm> found = FindAlgorithm(s.algorithm);
+  if (!found)
+    throw Error(ExitCode::kBadRequest, "no algorithm is called " + s.algorithm,
+                "there are: " + AlgorithmNames());
+  Algorithm algorithm = *found;
+  SchemeOptions scheme = s.scheme;
+  if (scheme.scheme.empty()) scheme.scheme = algorithm.scheme.name;
+  algorithm.scheme = SchemeFrom(scheme);
+  if (!s.select.empty()) algorithm.picked = PickedFrom(s.select);
+  if (s.batch > 0) algorithm.units_per_step = s.batch;
+  nlohmann::json train = local::ToJson(algorithm.train);
+  for (const TrainSetting& setting : s.settings) {
+    if (!setting.value.empty()) train[setting.member] = ValueOf(setting, train.at(setting.member));
+  }
+  algorithm.train = local::TrainOptionsFromJson(train);
+  if (algorithm.train.updates_per_step < 1 || algorithm.train.micro_tokens < 1 ||
+      algorithm.train.logits_tokens < 1)
+    throw Error(ExitCode::kBadRequest, "--updates, --micro-tokens and --logits-tokens are at least 1");
+  if (algorithm.train.quantization != "none" && algorithm.train.lora.rank == 0)
+    throw Error(ExitCode::kBadRequest, "quantised weights cannot be trained themselves", "add --lora 32");
+  return algorithm;
+}
+
+namespace {
+
+constexpr const char *kOnlineGroup = "Online: turns made by the model as it is",
+                     *kAsked = "How it is sampled", *kJudged = "How its kernels are judged",
+                     *kEvaluated = "Evaluation on the way";
+
+void AddEvaluation(CLI::App* command, OnlineSettings* o) {
+  const auto add = [&](const char* flag, auto& value, const char* help) {
+    return command->add_option(flag, value, help)->group(kEvaluated);
+  };
+  add("--eval-suite", o->eval_suite,
+      "Held-out problems; the best checkpoint by them is kept in OUT/best. An error if a training problem is among "
+      "them");
+  add("--eval-every", o->eval_every, "Steps between evaluations; 0: before the first and after the last")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  add("--eval-samples", o->eval_samples, "Episodes of each problem")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  add("--eval-turns", o->eval_turns, "Turns of each episode")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  add("--best-by", o->best_by, "The metric of kevin report that chooses")->capture_default_str();
+  add("--test-suite", o->test_suite,
+      "Problems that the best checkpoint (without --eval-suite the last) is tried on once, at the end");
+}
+
+}  // namespace
+
+void AddOnlineSettings(CLI::App* command, OnlineSettings* o) {
+  const auto add = [&](const char* flag, auto& value, const char* help, const char* group) {
+    return command->add_option(flag, value, help)->group(group);
+  };
+  command->add_flag("--online", o->online, "Each step makes its own turns, and keeps them in the database")
+      ->group(kOnlineGroup);
+  add("--suite", o->suite, "The problems to learn on, as kevin collect takes them", kOnlineGroup);
+  add("--problems-per-step", o->problems_per_step, "Default: --batch, else 8", kOnlineGroup)
+      ->check(CLI::PositiveNumber);
+  add("--samples", o->samples, "Episodes of each problem", kOnlineGroup)
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  add("--turns", o->turns, "Turns of each episode", kOnlineGroup)
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  add("--staleness", o->staleness,
+      "So many steps may turns be made ahead, by older weights, while the model learns", kOnlineGroup)
+      ->check(CLI::Range(0, 64))
+      ->capture_default_str();
+  add("--temperature", o->temperature, "", kAsked)->check(CLI::Range(0.01, 2.0))->capture_default_str();
+  add("--max-tokens", o->max_tokens, "The most tokens of an answer (default 16384, or half the window)",
+      kAsked)
+      ->check(CLI::PositiveNumber);
+  add("--context", o->context, "Tokens of prompt and answer (default: the model's)", kAsked)
+      ->check(CLI::PositiveNumber);
+  add("--sampler-device", o->sampler_device, "A second copy of the model there samples: cpu, cuda:1", kAsked);
+  add("--sampler-tokens", o->sampler_tokens, "That the cache of keys and values holds", kAsked)
+      ->check(CLI::PositiveNumber);
+  add("--judge", o->judges, "auto, cpu, cuda:N, or all; repeatable", kJudged)->allow_extra_args(false);
+  add("--size", o->size, "small or full (default: small on a CPU, full on a GPU)", kJudged);
+  add("--threads", o->threads, "On a CPU: of kernel and reference; 0: all cores", kJudged)
+      ->check(CLI::NonNegativeNumber);
+  add("--isolation", o->isolation, "full, reduced", kJudged)
+      ->check(CLI::IsMember({"full", "reduced"}))
+      ->capture_default_str();
+  add("--parallel", o->parallel, "Episodes at once (default 64 on a GPU, 8 on a CPU)", kJudged)
+      ->check(CLI::Range(1, 4096));
+  AddEvaluation(command, o);
+}
+
+void CheckOnlineSettings(const OnlineSettings& o) {
+  if (o.online && o.suite.empty())
+    throw Error(ExitCode::kBadRequest, "--online needs to know what to learn on",
+                "give --suite level1; kevin problems lists what there is");
+  if (!o.online && !o.suite.empty())
+    throw Error(ExitCode::kBadRequest,
+                "--suite is for --online; records are chosen with --db and --problems");
+  if (!o.online && o.staleness > 0) throw Error(ExitCode::kBadRequest, "--staleness is for --online");
+  if (o.eval_every > 0 && o.eval_suite.empty())
+    throw Error(ExitCode::kBadRequest, "--eval-every needs --eval-suite");
+}
+
+std::unique_ptr<Environment> StartJudges(const OnlineSettings& settings) {
+  DeviceOptions options;
+  options.isolation = settings.isolation, options.threads = settings.threads;
+  std::vector<std::unique_ptr<Environment>> environments;
+  for (const std::string& device : ChooseDevices(settings.judges, options, ""))
+    environments.push_back(MakeEnvironment(EnvironmentOptionsFor(options, device)));
+  if (environments.size() == 1) return std::move(environments.front());
+  return std::make_unique<DevicePool>(std::move(environments));
+}
+
+}  // namespace kevin
