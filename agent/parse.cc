@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "agent/text.h"
-#include "env/problem/problem.h"
 #include "env/error.h"
+#include "env/problem/problem.h"
 
 namespace kevin {
 namespace {

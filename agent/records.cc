@@ -1,7 +1,8 @@
 #include "agent/records.h"
 
-#include "agent/gpu_feedback.h"
 #include <cstdlib>
+
+#include "agent/gpu_feedback.h"
 #include "agent/shape_records.h"
 
 namespace kevin {

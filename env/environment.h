@@ -1,7 +1,6 @@
 #pragma once
 // START HERE for the environment: a candidate's source goes in, an Outcome comes out.
-// Compile -> inspect -> verify -> measure; the rules of the verdict and the clock are in README.md ("What a
-// verdict means") and in the headers of the code that applies them (env/verdict/verify.h, env/verdict/estimate.h).
+// Compile -> inspect -> verify -> measure; the rules of the verdict and the clock are in env/verdict/README.md and in the headers of the code that applies them (env/verdict/verify.h, env/verdict/estimate.h).
 
 #include <cstdint>
 #include <filesystem>

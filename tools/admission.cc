@@ -12,13 +12,13 @@
 #include <span>
 #include <tuple>
 
+#include "agent/json.h"
 #include "agent/machine.h"
 #include "env/error.h"
 #include "env/gpu/gpu_environment.h"
 #include "env/problem/precision.h"
 #include "env/process/machine.h"
 #include "tools/device_options.h"
-#include "agent/json.h"
 #include "tools/report/format.h"
 
 namespace kevin {

@@ -5,8 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "agent/machine.h"
 #include "agent/json.h"
+#include "agent/machine.h"
 #include "env/problem/precision.h"
 #include "env/verdict/shapes.h"
 #include "tools/report/format.h"

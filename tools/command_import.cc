@@ -8,9 +8,9 @@
 #include <cstdlib>
 #include <memory>
 
+#include "agent/json.h"
 #include "agent/machine.h"
 #include "agent/terminal.h"
-#include "agent/json.h"
 #include "env/error.h"
 #include "tools/commands.h"
 #include "tools/importer.h"

@@ -23,7 +23,7 @@ struct CollectionSpec {
   std::vector<std::string> policies;
   int episodes = 1, turns = 8;
   uint64_t seed = 0;
-  std::string kind;  // of the candidates' device: "cpp" or "cuda"
+  std::string kind;   // of the candidates' device: "cpp" or "cuda"
   Workload workload;  // size empty: the environment's default
   std::string note;
   std::string purpose;  // what the collection is part of: "step 12 of training 01K..."; usually empty

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "env/error.h"
-#include "env/process/shared_memory.h"
 #include "env/process/files.h"
+#include "env/process/shared_memory.h"
 #include "env/sandbox/sandbox.h"
 #include "policies/local/train/batch.h"
 #include "policies/local/train/options.h"

@@ -83,7 +83,7 @@ struct UnitOptions {
 
 struct Units {
   std::vector<Unit> units;
-  int64_t dropped = 0;  // tasks without a difference, turns not picked, prompts without a pair
+  int64_t dropped = 0;               // tasks without a difference, turns not picked, prompts without a pair
   int64_t too_long = 0, voided = 0;  // units without a usable sample (WithoutUnusable, batches.h)
 };
 

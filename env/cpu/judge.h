@@ -1,8 +1,7 @@
 #pragma once
 // What the evaluator decides on a CPU: the verdict on one compiled candidate, and the admission of a problem.
 //
-// A candidate is verified on fresh seeds, then timed against eager in pairs, by the rules of README.md, "What
-// a verdict means". The order of events is in JudgeLibrary(); the rules it shares with the GPU are in
+// A candidate is verified on fresh seeds, then timed against eager in pairs, by the rules of env/verdict/README.md. The order of events is in JudgeLibrary(); the rules it shares with the GPU are in
 // env/verdict/judgement.h.
 
 #include <functional>

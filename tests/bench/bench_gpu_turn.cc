@@ -9,8 +9,6 @@
 
 #include "env/error.h"
 #include "env/process/machine.h"
-#include "tests/bench/bench_kernels.h"
-#include "tests/bench/bench_kernels.h"
 #include "tests/bench/bench_gpu_parts.h"
 #include "tests/bench/bench_kernels.h"
 

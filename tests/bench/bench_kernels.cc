@@ -9,11 +9,11 @@
 #include <thread>
 
 #include "agent/conversation.h"
-#include "agent/parse.h"
 #include "agent/machine.h"
+#include "agent/parse.h"
 #include "env/error.h"
-#include "env/process/spawn.h"
 #include "env/gpu/compile/device_source.h"
+#include "env/process/spawn.h"
 #include "env/sandbox/sandbox.h"
 #include "policies/search/search_policy.h"
 

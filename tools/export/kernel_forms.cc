@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "env/error.h"
-#include "env/problem/problem.h"
 #include "env/problem/precision.h"
+#include "env/problem/problem.h"
 #include "env/process/files.h"
 #include "tools/export/launch_code.h"
 #include "tools/export/torch_extension.h"
@@ -78,7 +78,8 @@ std::optional<Problem> ProblemOf(Store& store, const EpisodeRecord& episode) {
 }
 
 SizedProblem AtSizeOf(const Problem& problem, const EpisodeRecord& episode, const TurnRecord& turn) {
-  const std::string& size = turn.evaluation.workload.size.empty() ? episode.workload.size : turn.evaluation.workload.size;
+  const std::string& size =
+      turn.evaluation.workload.size.empty() ? episode.workload.size : turn.evaluation.workload.size;
   SizedProblem sized = AtFirstShape(problem, size);
   if (sized.size != size)
     fmt::print(stderr, "kevin: size {} has several shapes; this file is for {}\n", size,

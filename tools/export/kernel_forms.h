@@ -9,8 +9,8 @@
 namespace kevin {
 
 struct KernelExport {
-  std::string form;        // "": the source; "cu" or "torch-extension"
-  std::string output;      // file or folder; "-": standard output (not a folder); "": by_default with an ending
+  std::string form;    // "": the source; "cu" or "torch-extension"
+  std::string output;  // file or folder; "-": standard output (not a folder); "": by_default with an ending
   std::string by_default;  // "EPISODE-TURN"
   std::string heading;     // comment lines on top of the file
   bool force = false;      // overwrite

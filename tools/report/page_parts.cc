@@ -10,8 +10,8 @@
 #include "agent/journal.h"
 #include "agent/text.h"
 #include "tools/report/charts.h"
-#include "tools/report/html.h"
 #include "tools/report/format.h"
+#include "tools/report/html.h"
 
 namespace kevin {
 namespace {
@@ -122,9 +122,7 @@ std::string ReportCharts(const Report& report) {
 
 namespace {
 
-std::string Pre(const std::string& text) {
-  return text.empty() ? "" : "<pre>" + Escaped(text) + "</pre>";
-}
+std::string Pre(const std::string& text) { return text.empty() ? "" : "<pre>" + Escaped(text) + "</pre>"; }
 
 std::string DiffHtml(const std::vector<DiffLine>& lines) {
   std::string html = "<pre>";
@@ -240,8 +238,7 @@ std::string TurnSection(Store& store, const std::string& episode, const TurnReco
   }
   part.Add("kernel", Pre(e.source), before.empty());
   const auto full = store.LoadTurn(episode, turn.turn);
-  if (full)
-    part.Add("timing samples", SampleStrip(full->evaluation.samples));
+  if (full) part.Add("timing samples", SampleStrip(full->evaluation.samples));
   part.Add("feedback to the policy", Pre(turn.feedback));
   part.Add("log", Pre(e.log));
   part.Add("reply", Pre(turn.reply));

@@ -4,9 +4,8 @@
 
 #include <cmath>
 
-#include "tools/report/format.h"
-
 #include "agent/json.h"
+#include "tools/report/format.h"
 namespace kevin {
 namespace {
 
@@ -158,7 +157,6 @@ std::string ReportText(const Report& report) {
 }
 
 namespace {
-
 
 Json IntervalJson(const Interval& i) {
   return {{"value", OrNull(i.value)}, {"low", OrNull(i.low)}, {"high", OrNull(i.high)}};

@@ -31,8 +31,8 @@
 #include <string>
 
 #include "agent/attribution/attribution.h"
-#include "policies/local/train/trainer.h"
 #include "policies/local/train/batch.h"
+#include "policies/local/train/trainer.h"
 #include "tests/policies/local/train/tiny_model.h"
 
 namespace kevin::local {

@@ -1,7 +1,6 @@
 // What models need, against the sizes that are published of them.
 
 #include "policies/local/files/tensor_list.h"
-
 #include "tests/catch.h"
 #include "tests/policies/local/hashed_model.h"
 

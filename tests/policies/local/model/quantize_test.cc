@@ -1,8 +1,6 @@
 // Weights in few bits: the codes against bitsandbytes (goldens/make_nf4.py made nf4.json), and models on them
 // against dense models with the same numbers.
 
-#include "policies/local/model/weights.h"
-
 #include <ATen/ATen.h>
 
 #include <fstream>
@@ -10,6 +8,7 @@
 
 #include "policies/local/model/apply_weights.h"
 #include "policies/local/model/build_weights.h"
+#include "policies/local/model/weights.h"
 #include "tests/catch.h"
 #include "tests/policies/local/model/model_fixture.h"
 

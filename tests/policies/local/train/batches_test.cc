@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "env/error.h"
-#include "policies/local/train/options.h"
 #include "policies/local/train/batch.h"
+#include "policies/local/train/options.h"
 #include "tests/catch.h"
 
 namespace kevin::local {
