@@ -73,7 +73,7 @@ void AddLimitOptions(CLI::App* command, PolicyOptions* o) {
       ->capture_default_str();
   command->add_option("--rpm", o->requests_per_minute, "Requests per minute; 0: no limit")
       ->check(CLI::NonNegativeNumber);
-  command->add_option("--tpm", o->token_ids_per_minute, "Tokens per minute; 0: no limit")
+  command->add_option("--tpm", o->tokens_per_minute, "Tokens per minute; 0: no limit")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--concurrent", o->concurrent, "Requests at once; 0: no limit")
       ->check(CLI::NonNegativeNumber);

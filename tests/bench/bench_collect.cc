@@ -105,7 +105,7 @@ std::unique_ptr<Environment> Start(const Options& options, size_t* count) {
   return std::make_unique<DevicePool>(std::move(environments));
 }
 
-struct Figures {
+struct OverlapFigures {
   double seconds = 0, device_s = 0;
   int episodes = 0;
   int64_t turns = 0;
@@ -113,7 +113,7 @@ struct Figures {
 };
 
 // One collection in a database of its own.
-Figures Collect(const Options& options, Environment& environment, const Problem& problem, int episodes,
+OverlapFigures Collect(const Options& options, Environment& environment, const Problem& problem, int episodes,
                 int parallel) {
   std::string folder = (fs::temp_directory_path() / "kevin-bench-XXXXXX").string();
   if (mkdtemp(folder.data()) == nullptr) throw Error(ExitCode::kBroken, folder + ": cannot be made", "");
@@ -123,7 +123,7 @@ Figures Collect(const Options& options, Environment& environment, const Problem&
   spec.episodes = episodes;
   spec.turns = options.turns;
   spec.kind = environment.Facts().kinds.front();
-  Figures figures;
+  OverlapFigures figures;
   figures.episodes = episodes;
   {
     Store store = Store::Open(fs::path(folder) / "bench.db", OpenMode::kCreate);
@@ -157,7 +157,7 @@ Figures Collect(const Options& options, Environment& environment, const Problem&
   return figures;
 }
 
-void PrintFigures(const char* what, const Figures& f, size_t devices) {
+void PrintFigures(const char* what, const OverlapFigures& f, size_t devices) {
   fmt::print(
       "{:<22} {:4} episodes, {:4} turns in {:6.1f} s: {:6.0f} episodes/h, {:7.0f} turns/h, devices held "
       "{:3.0f} %\n",
@@ -187,9 +187,9 @@ int Main(int argc, char** argv) {
   fmt::print("{} {}, {}; the policy answers after {:g} s; {} turns an episode\n", problem.id, problem.name,
              environment->Facts().device, options.latency_s, options.turns);
   Collect(options, *environment, problem, 1, 1);  // starts the processes that the first candidate needs
-  const Figures serial = Collect(options, *environment, problem, options.serial_episodes, 1);
+  const OverlapFigures serial = Collect(options, *environment, problem, options.serial_episodes, 1);
   PrintFigures("one after another", serial, devices);
-  const Figures overlapped = Collect(options, *environment, problem, options.episodes, options.parallel);
+  const OverlapFigures overlapped = Collect(options, *environment, problem, options.episodes, options.parallel);
   PrintFigures(fmt::format("{} at once", options.parallel).c_str(), overlapped, devices);
   fmt::print("ratio {:.2f}\n", overlapped.EpisodesPerHour() / serial.EpisodesPerHour());
   return 0;

@@ -50,7 +50,7 @@ double QuantileOf(std::vector<double> values, double share) {
   return values[std::min(index, values.size() - 1)];
 }
 
-void Figures::Add(FigureRow row) {
+void BenchFigures::Add(FigureRow row) {
   if (json_) {
     fmt::print("{}\n", Line(row).dump());
     std::fflush(stdout);
@@ -59,13 +59,13 @@ void Figures::Add(FigureRow row) {
   rows_.push_back(std::move(row));
 }
 
-void Figures::Note(const std::string& text) const {
+void BenchFigures::Note(const std::string& text) const {
   std::FILE* to = json_ ? stderr : stdout;
   fmt::print(to, "{}\n", text);
   std::fflush(to);
 }
 
-std::string Figures::Table() const {
+std::string BenchFigures::Table() const {
   std::string text;
   for (const std::string& part : parts_) {
     std::vector<std::vector<std::string>> cells = {{part}};

@@ -29,9 +29,9 @@ struct FigureRow {
   std::vector<Figure> figures;
 };
 
-class Figures {
+class BenchFigures {
  public:
-  explicit Figures(bool json) : json_(json) {}
+  explicit BenchFigures(bool json) : json_(json) {}
   // Stores the row for Table(). With --json also prints it to stdout, as {"part", "subject", "held_s",
   // "held_s_goal": "<= 0.3", "held_s_met": true, ...}.
   void Add(FigureRow row);

@@ -61,7 +61,7 @@ void AddOptions(CLI::App* app, Options* options) {
   app->footer(kExamples);
 }
 
-std::unique_ptr<Environment> StartEnvironment(const Options& options, const Figures& figures) {
+std::unique_ptr<Environment> StartEnvironment(const Options& options, const BenchFigures& figures) {
   EnvironmentOptions environment = EnvironmentOptionsFor(0, options.isolation);
   environment.device = options.device;
   std::unique_ptr<Environment> started = MakeEnvironment(environment);
@@ -76,7 +76,7 @@ int Report(const Error& error) {
 }
 
 // Returns the exit code. The next part runs after a part that failed.
-int Run(const Options& options, Figures* figures) {
+int Run(const Options& options, BenchFigures* figures) {
   int code = 0;
   std::unique_ptr<Environment> environment;
   const auto repeats = [&](int usual) { return options.repeats > 0 ? options.repeats : usual; };
@@ -106,7 +106,7 @@ int main(int argc, char** argv) {
   kevin::AddOptions(&app, &options);
   CLI11_PARSE(app, argc, argv);
   options.prepare.seconds = options.seconds;
-  kevin::Figures figures(options.json);
+  kevin::BenchFigures figures(options.json);
   const int code = kevin::Run(options, &figures);
   if (!options.json) fmt::print("{}", figures.Table());
   return code;

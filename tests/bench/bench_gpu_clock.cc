@@ -61,7 +61,7 @@ struct Tally {
 
 class ClockPart {
  public:
-  ClockPart(Environment* environment, int repeats, Figures* figures)
+  ClockPart(Environment* environment, int repeats, BenchFigures* figures)
       : environment_(environment), repeats_(repeats), figures_(figures) {}
 
   void Run(const KernelTime& time) {
@@ -184,7 +184,7 @@ class ClockPart {
 
   Environment* environment_;
   int repeats_;
-  Figures* figures_;
+  BenchFigures* figures_;
 };
 
 }  // namespace
@@ -206,7 +206,7 @@ CalibratedDelay CalibrateDelay(double share, const std::function<double(int)>& s
   return nearest;
 }
 
-void BenchClock(Environment* environment, int repeats, const std::string& only, Figures* figures) {
+void BenchClock(Environment* environment, int repeats, const std::string& only, BenchFigures* figures) {
   ClockPart part(environment, repeats, figures);
   for (const KernelTime& time : kTimes) {
     if (only.empty() || only == time.name) part.Run(time);

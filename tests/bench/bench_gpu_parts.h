@@ -12,15 +12,15 @@ namespace kevin {
 
 // Whole turns after generation, wall clock, problem by problem at size full: `repeats` correct candidates
 // (the search policy's first kernel in new texts), 5 incorrect ones, 5 that do not compile.
-void BenchTurns(Environment* environment, int repeats, Figures* figures);
+void BenchTurns(Environment* environment, int repeats, BenchFigures* figures);
 
 // Compile times of `repeats` distinct texts of each kind. Needs no GPU.
-void BenchCompile(int repeats, Figures* figures);
+void BenchCompile(int repeats, BenchFigures* figures);
 
 // A kernel against itself, and against itself slowed down by a share that is first calibrated by measuring,
 // at three kernel times; and a kernel of eager's own form against eager. `only`: "5us", "50us", "1ms", or ""
 // for all.
-void BenchClock(Environment* environment, int repeats, const std::string& only, Figures* figures);
+void BenchClock(Environment* environment, int repeats, const std::string& only, BenchFigures* figures);
 
 struct CalibratedDelay {
   int steps = 0;
@@ -40,7 +40,7 @@ CalibratedDelay CalibrateDelay(double share, const std::function<double(int)>& s
 
 // Correct level1/19 candidates one after another for `seconds`, while another thread keeps a compile farm
 // busy.
-void BenchThroughput(Environment* environment, double seconds, Figures* figures);
+void BenchThroughput(Environment* environment, double seconds, BenchFigures* figures);
 
 struct PrepareChoice {
   std::string suite = "level1,level2";
@@ -51,6 +51,6 @@ struct PrepareChoice {
 
 // Reference, inputs and fp64 truth of every problem, once: the time and the memory. A problem that does not
 // fit or that torch cannot compute is a row too. Names the slowest ten.
-void BenchPrepare(Environment* environment, const PrepareChoice& choice, Figures* figures);
+void BenchPrepare(Environment* environment, const PrepareChoice& choice, BenchFigures* figures);
 
 }  // namespace kevin

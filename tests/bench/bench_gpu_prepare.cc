@@ -72,7 +72,7 @@ FigureRow RowOf(const Prepared& one) {
   return row;
 }
 
-void NoteSummary(std::vector<Prepared> all, size_t left, const Figures& figures) {
+void NoteSummary(std::vector<Prepared> all, size_t left, const BenchFigures& figures) {
   const auto failed =
       std::count_if(all.begin(), all.end(), [](const auto& one) { return !one.failure.empty(); });
   double seconds = 0;
@@ -90,7 +90,7 @@ void NoteSummary(std::vector<Prepared> all, size_t left, const Figures& figures)
 
 }  // namespace
 
-void BenchPrepare(Environment* environment, const PrepareChoice& choice, Figures* figures) {
+void BenchPrepare(Environment* environment, const PrepareChoice& choice, BenchFigures* figures) {
   auto& gpu = dynamic_cast<GpuEnvironment&>(*environment);
   const ProblemSet problems(ProblemSet::DefaultDirectory());
   const std::vector<std::string> ids = Chosen(problems, choice);

@@ -47,7 +47,7 @@ Turn TimedTurn(Environment* environment, const Problem& problem, const std::stri
 
 // Whether the turn had this outcome; prints a note if not.
 bool IsExpected(const Problem& problem, const Turn& turn, const std::string& outcome,
-                const Figures& figures) {
+                const BenchFigures& figures) {
   if (OutcomeName(turn.evaluation.outcome) == outcome) return true;
   figures.Note(fmt::format("{}: expected {}, got {}: {}", problem.id, outcome,
                            OutcomeName(turn.evaluation.outcome), OutcomeReason(turn.evaluation.outcome)));
@@ -60,7 +60,7 @@ struct Turns {
 };
 
 Turns Repeat(Environment* environment, const Problem& problem, const std::string& source,
-             const std::string& outcome, int repeats, const Figures& figures) {
+             const std::string& outcome, int repeats, const BenchFigures& figures) {
   Turns turns;
   for (int i = 0; i < repeats; ++i) {
     const Turn turn = TimedTurn(environment, problem, source);
@@ -85,7 +85,7 @@ std::optional<Goal> GoalIf(bool has_one, double value) {
   return has_one ? std::optional<Goal>({true, value}) : std::nullopt;
 }
 
-void BenchProblem(Environment* environment, const Problem& problem, int repeats, Figures* figures) {
+void BenchProblem(Environment* environment, const Problem& problem, int repeats, BenchFigures* figures) {
   const std::string source = SearchKernel(problem);
   const double first_s = TimedTurn(environment, problem, source).wall_s;  // starts the problem's session
   const auto repeat = [&](const std::string& text, const char* outcome, int times) {
@@ -154,7 +154,7 @@ class BusyFarm {
 
 }  // namespace
 
-void BenchTurns(Environment* environment, int repeats, Figures* figures) {
+void BenchTurns(Environment* environment, int repeats, BenchFigures* figures) {
   const ProblemSet problems(ProblemSet::DefaultDirectory());
   for (const char* id : kProblems) {
     figures->Note(fmt::format("turn: {}, {} texts", id, repeats));
@@ -162,7 +162,7 @@ void BenchTurns(Environment* environment, int repeats, Figures* figures) {
   }
 }
 
-void BenchCompile(int repeats, Figures* figures) {
+void BenchCompile(int repeats, BenchFigures* figures) {
   BenchCompiler compiler;
   figures->Note(fmt::format("compile: {}, {} texts of each kind", compiler.toolchain().version, repeats));
   compiler.WarmUp();
@@ -179,7 +179,7 @@ void BenchCompile(int repeats, Figures* figures) {
   }
 }
 
-void BenchThroughput(Environment* environment, double seconds, Figures* figures) {
+void BenchThroughput(Environment* environment, double seconds, BenchFigures* figures) {
   const Problem problem = ProblemSet(ProblemSet::DefaultDirectory()).Find("level1/19");
   const std::string source = SearchKernel(problem);
   TimedTurn(environment, problem, source);

@@ -69,7 +69,7 @@ TEST_CASE("quantiles and goals") {
   CHECK(std::isnan(QuantileOf({}, 0.5)));
   CHECK(QuantileOf({3, 1, 2}, 0.5) == 2);
   CHECK(QuantileOf({3, 1, 2}, 1) == 3);
-  Figures figures(false);
+  BenchFigures figures(false);
   figures.Add(
       {"turn", "a", {{"held_s", 0.25, 2, Goal{true, 0.3}}, {"per_hour", 7000, 0, Goal{false, 8000}}}});
   figures.Add({"clock", "b", {{"found_pct", 1, 0, {}}}});
@@ -160,7 +160,7 @@ class PretendedGpu : public Environment {
 
 TEST_CASE("the parts tell right, wrong and not compiling apart, and find a planted delay") {
   PretendedGpu gpu(60);
-  Figures figures(false);
+  BenchFigures figures(false);
   BenchTurns(&gpu, 2, &figures);
   BenchClock(&gpu, 3, "5us", &figures);
   const std::string table = figures.Table();
@@ -179,7 +179,7 @@ TEST_CASE("the parts tell right, wrong and not compiling apart, and find a plant
 
 TEST_CASE("a delay that stays hidden is reported as missed, and not as found") {
   PretendedGpu gpu(1'000'000);
-  Figures figures(false);
+  BenchFigures figures(false);
   BenchClock(&gpu, 3, "5us", &figures);
   const std::string table = figures.Table();
   INFO(table);
