@@ -114,7 +114,7 @@ struct OverlapFigures {
 
 // One collection in a database of its own.
 OverlapFigures Collect(const Options& options, Environment& environment, const Problem& problem, int episodes,
-                int parallel) {
+                       int parallel) {
   std::string folder = (fs::temp_directory_path() / "kevin-bench-XXXXXX").string();
   if (mkdtemp(folder.data()) == nullptr) throw Error(ExitCode::kBroken, folder + ": cannot be made", "");
   CollectionSpec spec;
@@ -189,7 +189,8 @@ int Main(int argc, char** argv) {
   Collect(options, *environment, problem, 1, 1);  // starts the processes that the first candidate needs
   const OverlapFigures serial = Collect(options, *environment, problem, options.serial_episodes, 1);
   PrintFigures("one after another", serial, devices);
-  const OverlapFigures overlapped = Collect(options, *environment, problem, options.episodes, options.parallel);
+  const OverlapFigures overlapped =
+      Collect(options, *environment, problem, options.episodes, options.parallel);
   PrintFigures(fmt::format("{} at once", options.parallel).c_str(), overlapped, devices);
   fmt::print("ratio {:.2f}\n", overlapped.EpisodesPerHour() / serial.EpisodesPerHour());
   return 0;

@@ -62,7 +62,7 @@ OPENAI_API_KEY=sk-secret-1 expect 4 "Could.*connect" policy check openai:m --bas
 grep -q "sk-secret" out.txt && { echo "FAILED: a key was shown"; failures=$((failures + 1)); }
 expect 2 "no size 'huge'" run --problem level1/19 --size huge
 expect 2 "No such file" run --problem level1/19 --from missing.cpp
-expect 2 "cannot write kernels there" run --problem level1/19 --out /dev/null
+expect 2 "cannot write kernels into it" run --problem level1/19 --out /dev/null
 expect 2 "next: " run --problem level1/19 --db missing/kevin.db
 rm -f kevin.db*
 expect 2 "next: " run --continue 01J

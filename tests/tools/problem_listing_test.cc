@@ -54,7 +54,7 @@ TEST_CASE("each shape of a size set has a column, and the set its weights") {
   CHECK(Contains(page, "values   small      full         mine/1  mine/2  v0\n"));
   CHECK(Contains(
       page,
-      "\nSize sets with several shapes: right at all of them, the speed-up is the weighted geometric "
+      "\nSize sets with several shapes: a candidate is correct at all of them, the speed-up is the weighted geometric "
       "mean\n  mine  mine/1 (weight 2.5), mine/2 (weight 1)\n"));
   CHECK_FALSE(Contains(ProblemDetails(Shipped("level1/19"), ""), "several shapes"));
   CHECK(ProblemTable({problem}, "mine") ==

@@ -54,7 +54,7 @@ TEST_CASE("isolation and threads become the environment's options") {
   CHECK_FALSE(EnvironmentOptionsFor(3, "full").reduced_isolation);
   CHECK(EnvironmentOptionsFor(0, "reduced").reduced_isolation);
   CHECK(EnvironmentOptionsFor(0, "full").program_directory == ProgramDirectory());
-  CHECK(CommandLine().find("run_tools_test") != std::string::npos);
+  CHECK(CommandLine().find("commands_test") != std::string::npos);
 }
 
 namespace {

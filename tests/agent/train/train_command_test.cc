@@ -257,7 +257,7 @@ TEST_CASE("what is wrong is named, with the next step") {
   };
   expect(2, "no algorithm is called x", "--model model --out r --algorithm x");
   expect(2, "--lora 32", "--model model --out r --quantization nf4");
-  expect(2, "not a number", "--model model --out r --clip-low much");
+  expect(2, "not a valid number", "--model model --out r --clip-low much");
   expect(2, "surrogate", "--model model --out r --surrogate much");
   expect(2, "level1/19", "--model model --out r --held-out level1/19");
   expect(2, "config.json", "--model nothing --out r");
