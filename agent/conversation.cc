@@ -129,7 +129,7 @@ std::string AttemptText(const TurnRecord& turn, const std::string& kind) {
   if (source.empty())
     return Render("attempt_without_source", {{"title", title}, {"feedback", turn.feedback}});
   return Render("attempt", {{"title", title},
-                            {"fence", kind},
+                            {"fence", turn.evaluation.kind.empty() ? kind : turn.evaluation.kind},
                             {"source", source},
                             {"summary", std::string(Trim(turn.summary))},
                             {"feedback", turn.feedback}});

@@ -100,7 +100,7 @@ class Episode {
   void TakeTurns() {
     if (!options_.start_source.empty() && journal_.turns().empty())
       JudgeAndKeep(NewTurn(0), {options_.start_source, "", "", false}, Clock::now());
-    judge_.set_start_source(options_.start_source);
+    judge_.set_start_source(options_.start_source, StartKind());
     const int first = journal_.turns().empty() ? 1 : journal_.turns().back().turn + 1;
     for (int number = first; number <= LastTurn(first); ++number) {
       StopIfAsked();
@@ -134,7 +134,7 @@ class Episode {
     Announce(number, "generate");
     std::optional<DeviceLock> quiet;
     if (policy_.LoadsProcessor() && !IsForGpu(context_.kind))
-      quiet.emplace("cpu", LockMode::kShared, nullptr);
+      quiet.emplace("cpu", LockMode::kShared, nullptr, cancel_);
     const Clock::time_point start = Clock::now();
     const Completion completion = CompleteShortened(&request);
     StopIfCancelled();
@@ -163,7 +163,7 @@ class Episode {
 
   void JudgeAndKeep(TurnRecord turn, const ParsedReply& reply, Clock::time_point start) {
     const int number = turn.turn;
-    const Candidate candidate{context_.kind, reply.source.value_or("")};
+    const Candidate candidate{number == 0 ? StartKind() : context_.kind, reply.source.value_or("")};
     AnnouncePhasesOf(number);
     const Ruling ruling = reply.source ? judge_.Decide(number, candidate) : NoCandidate(reply.failure);
     StopIfCancelled();
@@ -197,10 +197,10 @@ class Episode {
     StopIfAsked();
     const EvaluationRecord& judged = journal_.turn(number).evaluation;
     const Candidate candidate{judged.kind, judged.source};
-    judge_.set_start_source(number == 0 ? "" : options_.start_source);
+    judge_.set_start_source(number == 0 ? "" : options_.start_source, StartKind());
     AnnouncePhasesOf(number);
     const Evaluation evaluation = judge_.Confirm(candidate);
-    judge_.set_start_source(options_.start_source);
+    judge_.set_start_source(options_.start_source, StartKind());
     StopIfCancelled();
     journal_.AppendEvaluation(number, ToRecord(evaluation, candidate, problem_, "confirm"),
                               FormatFeedback(evaluation, candidate));
@@ -297,6 +297,14 @@ class Episode {
 
   // --- Helpers ---
 
+  // A start may be PTX where the policy writes CUDA C++. That of a continued episode is stored with turn 0.
+  std::string StartKind() const {
+    if (!options_.start_kind.empty()) return options_.start_kind;
+    const auto& turns = journal_.turns();
+    const bool is_stored = !turns.empty() && turns.front().turn == 0;
+    return is_stored ? turns.front().evaluation.kind : context_.kind;
+  }
+
   TurnRecord NewTurn(int number) const {
     TurnRecord turn;
     turn.turn = number;
@@ -371,7 +379,7 @@ EpisodeOptions OptionsToContinue(const EpisodeRecord& episode, int more_turns) {
 
 void RequirePolicyFor(const Problem& problem, const Policy& policy, const EpisodeOptions& options,
                       const std::string& kind) {
-  if (!options.start_kind.empty() && options.start_kind != kind) {
+  if (!options.start_kind.empty() && IsForGpu(options.start_kind) != IsForGpu(kind)) {
     throw Error(ExitCode::kBadRequest,
                 fmt::format("the kernel to start from is of kind {}; this episode's are of kind {}",
                             options.start_kind, kind),

@@ -92,6 +92,7 @@ Evaluation Judge::Evaluate(const Candidate& candidate, bool confirm, const Known
   EvaluateOptions options = options_;
   options.confirm = confirm;
   options.known = known;
+  options.stop = cancel_;
   try {
     return environment_.Evaluate(problem_, candidate, options);
   } catch (const Error&) {

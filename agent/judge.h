@@ -53,7 +53,10 @@ class Judge {
   void set_on_phase(std::function<void(const std::string&)> on_phase) {
     options_.on_phase = std::move(on_phase);
   }
-  void set_start_source(const std::string& source) { options_.start_source = source; }
+  // `kind`: of the source; empty: that of the candidates.
+  void set_start_source(const std::string& source, const std::string& kind) {
+    options_.start_source = source, options_.start_kind = kind;
+  }
 
  private:
   using Known = std::function<std::optional<Evaluation>(const std::string& machine_key)>;

@@ -2,6 +2,7 @@
 // START HERE for the environment: a candidate's source goes in, an Outcome comes out.
 // Compile -> inspect -> verify -> measure; the rules of the verdict and the clock are in env/verdict/README.md and in the headers of the code that applies them (env/verdict/verify.h, env/verdict/estimate.h).
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -67,6 +68,7 @@ struct EvaluateOptions {
   // against start_source if there is one, else that against the reference.
   double patience = 1;
   std::string start_source;  // --from: also pair against this kernel; empty: none
+  std::string start_kind;    // of start_source; empty: the candidate's
   // --profile, GPU only: read the hardware's counters of a candidate that was measured, into
   // Evaluation::profile. The profiler's own file goes to profile_report if that is not empty; a second one to
   // NAME-2 and so on.
@@ -77,6 +79,8 @@ struct EvaluateOptions {
   std::function<std::optional<Evaluation>(const std::string& machine_key)> known;
   // "compile", "verify", "measure", "confirm"; may be empty.
   std::function<void(const std::string& phase)> on_phase;
+  // Set by any thread, it ends the evaluation: Evaluate throws Error(kInterrupted) within a second. May be null.
+  const std::atomic<bool>* stop = nullptr;
 };
 
 // Named limits; hitting one is an Outcome.
@@ -118,7 +122,7 @@ class Environment {
   Evaluation Evaluate(const Problem& problem, const Candidate& candidate, const EvaluateOptions& options);
   // The key that Evaluate would give this candidate (Evaluation::key), without compiling or running anything.
   // Evaluations with equal keys ask the same question: a stored verdict may answer the second.
-  // `confirm`, `patience`, `start_source`, `profile`, `known` and `on_phase` do not enter.
+  // `confirm`, `patience`, `start_source`, `profile`, `known`, `on_phase` and `stop` do not enter.
   virtual std::string EvaluationKey(const Problem& problem, const Candidate& candidate,
                                     const EvaluateOptions& options) = 0;
   // The machine key (Evaluation::machine_key) at a size of one shape: compiles, runs nothing. Empty: unknown.

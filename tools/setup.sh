@@ -167,6 +167,8 @@ missing_packages() {
   done
   # A server for the tests of databases on one.
   if wants all && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then missing+=(postgresql); fi
+  # A browser for the test of the report's page; Ubuntu has none as a package.
+  if wants all && ! command -v chromium >/dev/null && [ "$(. /etc/os-release && echo "$ID")" = debian ]; then missing+=(chromium); fi
   echo "${missing[*]}"
 }
 

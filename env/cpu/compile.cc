@@ -175,9 +175,9 @@ Compiled CompileCpp(const Compiler& compiler, const SizedProblem& problem, const
   WriteText(work / kSourceName, source + "\n");
   WriteText(work / kWrapperName, wrapper);
   Compiled compiled;
-  const DeviceLock lock("cpu", LockMode::kShared, &compiled.wait_s);
+  const DeviceLock lock("cpu", LockMode::kShared, &compiled.wait_s, options.stop);
   const Ran ran = RunToEnd(CompilerProcess(compiler, options, work), options.limits.compile_timeout_s,
-                           static_cast<size_t>(options.limits.max_log_bytes));
+                           static_cast<size_t>(options.limits.max_log_bytes), options.stop);
   compiled.log = WithoutWrapper(Printable(ran.output));
   if (ran.timed_out || (WIFSIGNALED(ran.status) && WTERMSIG(ran.status) == SIGKILL)) {
     compiled.timed_out = true;  // not cached: the load of the machine is not a property of the text

@@ -23,6 +23,7 @@ struct CompileOptions {
   std::filesystem::path cache_directory;
   bool namespaces = true;
   Limits limits;
+  const std::atomic<bool>* stop = nullptr;  // as EvaluateOptions::stop
 };
 
 struct Compiled {

@@ -60,7 +60,7 @@ class CpuEnvironmentImpl final : public CpuEnvironment {
   void CheckSandbox();
   std::map<std::string, std::string> KeyParts(const Problem& problem, const Candidate& candidate,
                                               const EvaluateOptions& options) const;
-  Compiled Compile(const SizedProblem& sized, const std::string& source);
+  Compiled Compile(const SizedProblem& sized, const std::string& source, const std::atomic<bool>* stop);
   enum class Depth { kVerify, kMeasure };
   Evaluation EvaluateTo(Depth depth, const Problem& problem, const Candidate& candidate,
                         const EvaluateOptions& options);
@@ -134,12 +134,14 @@ json CpuEnvironmentImpl::Request(const std::string& command, const Problem& prob
           {"max_memory_mb", options_.limits.max_memory_mb}};
 }
 
-Compiled CpuEnvironmentImpl::Compile(const SizedProblem& sized, const std::string& source) {
+Compiled CpuEnvironmentImpl::Compile(const SizedProblem& sized, const std::string& source,
+                                     const std::atomic<bool>* stop) {
   CompileOptions options;
   options.runner = runner_path_;
   options.cache_directory = options_.cache_directory;
   options.namespaces = namespaces_;
   options.limits = options_.limits;
+  options.stop = stop;
   return CompileCpp(compiler_, sized, source, options);
 }
 
@@ -163,7 +165,7 @@ Evaluation CpuEnvironmentImpl::EvaluateTo(Depth depth, const Problem& problem, c
   const SizedProblem sized = AtSize(problem, options.workload.size);
   if (options.on_phase) options.on_phase("compile");
   const auto start = Clock::now();
-  const Compiled compiled = Compile(sized, candidate.source);
+  const Compiled compiled = Compile(sized, candidate.source, options.stop);
   evaluation.wait_s = compiled.wait_s;
   evaluation.compile_s = SecondsSince(start) - compiled.wait_s;
   evaluation.log = compiled.log;
@@ -186,14 +188,16 @@ void CpuEnvironmentImpl::Judge(Depth depth, const Problem& problem, const fs::pa
   request["verify_only"] = depth == Depth::kVerify;
   request["start_library"] = "";
   if (!options.start_source.empty()) {
-    const Compiled start = Compile(AtSize(problem, options.workload.size), options.start_source);
+    const Compiled start =
+        Compile(AtSize(problem, options.workload.size), options.start_source, options.stop);
     if (start.library.empty()) {
       throw Error(ExitCode::kBadRequest, "the kernel to start from does not compile:\n" + start.log,
                   "fix it first");
     }
     request["start_library"] = start.library.string();
   }
-  const std::optional<json> result = evaluator_.Ask(request, options.on_phase, &evaluation->wait_s);
+  const std::optional<json> result =
+      evaluator_.Ask(request, options.on_phase, options.stop, &evaluation->wait_s);
   if (!result) {
     evaluation->outcome = Crashed{"its output buffers were removed during the check (SIGBUS)"};
     return;
@@ -205,7 +209,7 @@ void CpuEnvironmentImpl::Judge(Depth depth, const Problem& problem, const fs::pa
 json CpuEnvironmentImpl::AskAboutProblem(const std::string& command, const Problem& problem,
                                          const EvaluateOptions& options) {
   double wait_s = 0;
-  return evaluator_.AskOrThrow(Request(command, problem, options), options.on_phase, &wait_s);
+  return evaluator_.AskOrThrow(Request(command, problem, options), options.on_phase, options.stop, &wait_s);
 }
 
 std::vector<DecoyResult> CpuEnvironmentImpl::Admit(const Problem& problem, const EvaluateOptions& options) {

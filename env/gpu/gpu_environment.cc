@@ -152,7 +152,7 @@ DeviceEnvironment::DeviceEnvironment(const EnvironmentOptions& options, const Gp
                      options.reduced_isolation);
   if (!holes.empty()) facts_.isolation = "reduced (a candidate that breaks out can: " + holes + ")";
   double wait_s = 0;
-  DescribeDevice(evaluator_.AskOrThrow({{"command", "device"}}, {}, &wait_s));
+  DescribeDevice(evaluator_.AskOrThrow({{"command", "device"}}, {}, nullptr, &wait_s));
 }
 
 std::string DeviceEnvironment::TrustedCubin() {
@@ -356,7 +356,8 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
   }
   std::string start_plan;
   if (!options.start_source.empty()) {
-    const Built start = Build(sized, {candidate.kind, options.start_source});
+    const Built start = Build(
+        sized, {options.start_kind.empty() ? candidate.kind : options.start_kind, options.start_source});
     if (start.failure) {
       throw Error(ExitCode::kBadRequest,
                   "the kernel to start from does not compile:\n" + OutcomeReason(*start.failure),
@@ -372,7 +373,7 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
   request["patience"] = options.patience;
   request["verify_only"] = false;
   request["call_timeout_s"] = options_.limits.call_timeout_s;
-  const json result = evaluator_.AskOrThrow(request, options.on_phase, &evaluation.wait_s);
+  const json result = evaluator_.AskOrThrow(request, options.on_phase, options.stop, &evaluation.wait_s);
   TakeJudgeResult(result, options_.limits.max_log_bytes, &evaluation);
   if (std::holds_alternative<Crashed>(evaluation.outcome)) NameCrashedLine(sized, plan, options, &evaluation);
   if (options.profile && !options.confirm && std::holds_alternative<Measured>(evaluation.outcome))
@@ -390,12 +391,14 @@ json DeviceEnvironment::Request(const char* command, const Problem& problem,
 
 std::vector<DecoyResult> DeviceEnvironment::Admit(const Problem& problem, const EvaluateOptions& options) {
   double wait_s = 0;
-  return DecoysFromJson(evaluator_.AskOrThrow(Request("admit", problem, options), options.on_phase, &wait_s));
+  return DecoysFromJson(
+      evaluator_.AskOrThrow(Request("admit", problem, options), options.on_phase, options.stop, &wait_s));
 }
 
 Preparation DeviceEnvironment::Prepare(const Problem& problem, const EvaluateOptions& options) {
   double wait_s = 0;
-  const json result = evaluator_.AskOrThrow(Request("prepare", problem, options), options.on_phase, &wait_s);
+  const json result =
+      evaluator_.AskOrThrow(Request("prepare", problem, options), options.on_phase, options.stop, &wait_s);
   return {result.at("session_s"),    result.at("draw_s"), result.at("reference_s"), result.at("truth_s"),
           result.at("reference_us"), result.at("slots"),  result.at("used_bytes"),  result.at("total_bytes")};
 }
@@ -417,7 +420,7 @@ void DeviceEnvironment::NameCrashedLine(const SizedProblem& sized, const std::st
                                         const EvaluateOptions& options, Evaluation* evaluation) {
   if (!namespaces_ || Examiner::FindTool("compute-sanitizer").empty()) return;
   try {
-    const DeviceLock lock(lock_name_, LockMode::kExclusive, &evaluation->wait_s);
+    const DeviceLock lock(lock_name_, LockMode::kExclusive, &evaluation->wait_s, options.stop);
     const CheckReport report =
         MakeExaminer(options.workload.inputs, kCrashCheck_s).Check("memcheck", sized, plan);
     if (report.finding.empty()) return;
@@ -436,7 +439,7 @@ void DeviceEnvironment::ReadCounters(const SizedProblem& sized, const std::strin
     report.replace_filename(
         fmt::format("{}-{}{}", report.stem().string(), number, report.extension().string()));
   }
-  const DeviceLock lock(lock_name_, LockMode::kExclusive, &evaluation->wait_s);
+  const DeviceLock lock(lock_name_, LockMode::kExclusive, &evaluation->wait_s, options.stop);
   evaluation->profile = MakeExaminer(options.workload.inputs, kProfile_s).Profile(sized, plan, report);
 }
 

@@ -17,6 +17,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kRequests = 3;  // the evaluator's descriptor
+constexpr int kStopCheckMs = 100;
 
 }  // namespace
 
@@ -35,11 +36,23 @@ EvaluatorClient::EvaluatorClient(const std::vector<std::string>& argv, std::vect
   lines_.emplace(ours_.get());
 }
 
+void EvaluatorClient::AwaitAnswer(const std::atomic<bool>* stop) {
+  if (stop == nullptr) return;
+  do {
+    if (!*stop) continue;
+    process_.Kill();
+    throw Error(ExitCode::kInterrupted, "interrupted while a kernel was judged");
+  } while (!lines_->AwaitInput(kStopCheckMs));
+}
+
 std::optional<json> EvaluatorClient::Ask(const json& request,
-                                         const std::function<void(const std::string&)>& on_phase) {
+                                         const std::function<void(const std::string&)>& on_phase,
+                                         const std::atomic<bool>* stop) {
   std::string line;
   bool open = lines_->Write(request.dump());
-  while (open && (open = lines_->Read(&line))) {
+  while (open) {
+    AwaitAnswer(stop);
+    if (!(open = lines_->Read(&line))) break;
     const json answer = json::parse(line);
     if (answer.contains("result")) return answer["result"];
     if (answer.contains("phase") && on_phase) on_phase(answer["phase"]);
@@ -57,13 +70,13 @@ std::optional<json> EvaluatorClient::Ask(const json& request,
 
 std::optional<nlohmann::json> SharedEvaluator::Ask(
     const nlohmann::json& request, const std::function<void(const std::string& phase)>& on_phase,
-    double* wait_s) {
+    const std::atomic<bool>* stop, double* wait_s) {
   const auto start = std::chrono::steady_clock::now();
   const std::lock_guard lock(mutex_);
   *wait_s += SecondsSince(start);
   if (!evaluator_) evaluator_ = start_();
   try {
-    std::optional<nlohmann::json> result = evaluator_->Ask(request, on_phase);
+    std::optional<nlohmann::json> result = evaluator_->Ask(request, on_phase, stop);
     if (!result) evaluator_.reset();
     return result;
   } catch (const Error&) {
@@ -74,8 +87,8 @@ std::optional<nlohmann::json> SharedEvaluator::Ask(
 
 nlohmann::json SharedEvaluator::AskOrThrow(const nlohmann::json& request,
                                            const std::function<void(const std::string& phase)>& on_phase,
-                                           double* wait_s) {
-  std::optional<nlohmann::json> result = Ask(request, on_phase, wait_s);
+                                           const std::atomic<bool>* stop, double* wait_s) {
+  std::optional<nlohmann::json> result = Ask(request, on_phase, stop, wait_s);
   if (!result) {
     throw Error(ExitCode::kBroken, "the evaluator lost access to its memory (SIGBUS)",
                 "free memory and try again");

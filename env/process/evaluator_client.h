@@ -2,6 +2,7 @@
 // Kevin's side of an evaluator process: starts it and sends requests (env/process/wire.h). One thread at a
 // time.
 
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -23,11 +24,16 @@ class EvaluatorClient {
   EvaluatorClient(const std::vector<std::string>& argv, std::vector<std::string> environment);
 
   // The result; nothing if the evaluator was killed by SIGBUS, which only memory shared with the candidate
-  // can cause. Throws the Error that the evaluator sent, or Error(kBroken) if it ended in another way.
+  // can cause. Throws the Error that the evaluator sent, Error(kBroken) if it ended in another way, and
+  // Error(kInterrupted) when *stop is set: the evaluator, which may wait a minute for the device's lock, is then
+  // killed. `stop` may be null.
   std::optional<nlohmann::json> Ask(const nlohmann::json& request,
-                                    const std::function<void(const std::string& phase)>& on_phase);
+                                    const std::function<void(const std::string& phase)>& on_phase,
+                                    const std::atomic<bool>* stop = nullptr);
 
  private:
+  void AwaitAnswer(const std::atomic<bool>* stop);
+
   ChildProcess process_;
   Fd ours_;
   std::optional<LineSocket> lines_;
@@ -43,10 +49,11 @@ class SharedEvaluator {
   // As EvaluatorClient::Ask. *wait_s grows by the time during which other threads used the evaluator.
   std::optional<nlohmann::json> Ask(const nlohmann::json& request,
                                     const std::function<void(const std::string& phase)>& on_phase,
-                                    double* wait_s);
+                                    const std::atomic<bool>* stop, double* wait_s);
   // For requests in which no candidate can cause a SIGBUS: it is an Error(kBroken) too.
   nlohmann::json AskOrThrow(const nlohmann::json& request,
-                            const std::function<void(const std::string& phase)>& on_phase, double* wait_s);
+                            const std::function<void(const std::string& phase)>& on_phase,
+                            const std::atomic<bool>* stop, double* wait_s);
 
  private:
   std::function<std::unique_ptr<EvaluatorClient>()> start_;

@@ -2,6 +2,7 @@
 // This machine: its processor, its threads, its clock, and one measurement at a time on each of its devices.
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -45,8 +46,10 @@ enum class LockMode { kShared, kExclusive };
 class DeviceLock {
  public:
   // `device` is "cpu" or NameOfGpu. Blocks until the lock is acquired; adds the waiting time to *wait_s (may
-  // be null). Throws Error(kMachine) when the file cannot be made.
-  DeviceLock(const std::string& device, LockMode mode, double* wait_s);
+  // be null). Throws Error(kMachine) when the file cannot be made, and Error(kInterrupted) within a tenth of a
+  // second when *stop is set while it waits; `stop` may be null.
+  DeviceLock(const std::string& device, LockMode mode, double* wait_s,
+             const std::atomic<bool>* stop = nullptr);
   ~DeviceLock();
   DeviceLock(const DeviceLock&) = delete;
   DeviceLock& operator=(const DeviceLock&) = delete;
@@ -56,6 +59,8 @@ class DeviceLock {
   static std::string NameOfGpu(std::string pci_bus);
 
  private:
+  void Await(int operation, const std::atomic<bool>& stop);
+
   int fd_ = -1;
 };
 

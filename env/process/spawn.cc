@@ -238,7 +238,7 @@ std::string DescribeStatus(int status) {
 
 // --- Running a process to its end ---
 
-Ran RunToEnd(SpawnOptions spawn, double timeout_s, size_t limit) {
+Ran RunToEnd(SpawnOptions spawn, double timeout_s, size_t limit, const std::atomic<bool>* stop) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
     throw Error(ExitCode::kBroken, std::string("cannot make a pipe: ") + std::strerror(errno));
@@ -251,12 +251,18 @@ Ran RunToEnd(SpawnOptions spawn, double timeout_s, size_t limit) {
   const auto deadline = Clock::now() + std::chrono::duration<double>(timeout_s);
   for (;;) {
     const double left_s = std::chrono::duration<double>(deadline - Clock::now()).count();
-    pollfd ready{read_end.get(), POLLIN, 0};
-    if (left_s <= 0 || poll(&ready, 1, static_cast<int>(left_s * 1000) + 1) == 0) {
+    if (left_s <= 0) {
       ran.timed_out = true;
       child.Kill();
       return ran;
     }
+    if (stop != nullptr && *stop) {
+      child.Kill();
+      throw Error(ExitCode::kInterrupted, "interrupted while a program ran");
+    }
+    pollfd ready{read_end.get(), POLLIN, 0};
+    const int wait_ms = static_cast<int>(left_s * 1000) + 1;
+    if (poll(&ready, 1, stop == nullptr ? wait_ms : std::min(wait_ms, 100)) == 0) continue;
     char chunk[65536];
     const ssize_t n = read(read_end.get(), chunk, sizeof(chunk));
     if (n <= 0 && errno != EINTR) break;

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstddef>
 #include <filesystem>
 #include <string>
@@ -72,7 +73,7 @@ struct Ran {
 };
 
 // Replaces `spawn.descriptors`. Kills the process after timeout_s. Throws Error(kBroken) when it cannot be
-// started.
-Ran RunToEnd(SpawnOptions spawn, double timeout_s, size_t limit);
+// started, and Error(kInterrupted) when *stop is set meanwhile; `stop` may be null.
+Ran RunToEnd(SpawnOptions spawn, double timeout_s, size_t limit, const std::atomic<bool>* stop = nullptr);
 
 }  // namespace kevin

@@ -1,5 +1,6 @@
 #include "env/process/wire.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -76,6 +77,12 @@ bool LineSocket::Write(const std::string& line) {
     sent += static_cast<size_t>(n);
   }
   return true;
+}
+
+bool LineSocket::AwaitInput(int timeout_ms) const {
+  if (buffer_.find('\n') != std::string::npos) return true;
+  pollfd ready{fd_, POLLIN, 0};
+  return poll(&ready, 1, timeout_ms) > 0;
 }
 
 bool LineSocket::Read(std::string* line) {

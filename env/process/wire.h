@@ -26,6 +26,8 @@ class LineSocket {
   bool Write(const std::string& line);
   // False at the end of the stream.
   bool Read(std::string* line);
+  // True when Read has a line, the end of the stream or a part of a line; false after timeout_ms without.
+  bool AwaitInput(int timeout_ms) const;
 
  private:
   int fd_;

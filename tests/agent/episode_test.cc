@@ -513,6 +513,19 @@ TEST_CASE("the kernel of --from must be of the episode's kind") {
   CHECK(f.Output(episode, "0.cu") == FakeSource("measured 1.1"));
 }
 
+TEST_CASE("an episode of CUDA kernels may start from PTX") {
+  Fixture f;
+  f.environment.facts = testing::GpuFacts();
+  f.options.start_source = FakeSource("measured 1.1");
+  f.options.start_kind = "ptx";
+  const EpisodeRecord episode = f.Run({CudaReply("measured 1.5")});
+  CHECK(f.Output(episode, "0.ptx") == FakeSource("measured 1.1"));
+  const auto turns = f.store.LoadTurns(episode.id);
+  REQUIRE(turns.size() == 2);
+  CHECK((turns[0].evaluation.kind == "ptx" && turns[1].evaluation.kind == "cuda"));
+  CHECK(turns[1].evaluation.against_start.has_value());
+}
+
 TEST_CASE("what cannot work is said before anything is stored") {
   Fixture f;
   SECTION("the policy cannot do the problem") {

@@ -5,12 +5,16 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "env/error.h"
+#include "env/process/evaluator_client.h"
 #include "env/process/machine.h"
+#include "env/process/spawn.h"
 #include "tests/catch.h"
 
 namespace kevin {
@@ -91,6 +95,56 @@ TEST_CASE("exclusive execution waits for shared execution and vice versa") {
   measurement.join();
   CHECK(exclusive);
   for (const char* name : {"test", "test2", "test3"}) unlink(DeviceLock::PathFor(name).c_str());
+}
+
+// How long `work` takes until the token, set after 0.1 s, ends it with an Error.
+double SecondsToStop(const std::function<void(const std::atomic<bool>*)>& work) {
+  std::atomic<bool> stop{false};
+  std::thread setter([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    stop = true;
+  });
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    work(&stop);
+    FAIL_CHECK("it was not interrupted");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kInterrupted);
+  }
+  setter.join();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+TEST_CASE("an interrupt ends the wait for the device's lock, for the evaluator and for a program") {
+  auto held = std::make_unique<DeviceLock>("test4", LockMode::kExclusive, nullptr);
+  CHECK(SecondsToStop([](const std::atomic<bool>* stop) {
+          const DeviceLock waits("test4", LockMode::kShared, nullptr, stop);
+        }) < 1);
+  held.reset();
+  const std::atomic<bool> never{false};
+  {
+    const DeviceLock free_again("test4", LockMode::kExclusive, nullptr, &never);
+  }  // the abandoned wait keeps nothing
+  unlink(DeviceLock::PathFor("test4").c_str());
+
+  EvaluatorClient evaluator({"/bin/sleep", "60"}, {});  // never answers, as one that awaits the lock
+  CHECK(SecondsToStop([&](const std::atomic<bool>* stop) { evaluator.Ask({}, {}, stop); }) < 1);
+
+  SpawnOptions spawn;
+  spawn.argv = {"/bin/sleep", "60"};
+  CHECK(SecondsToStop([&](const std::atomic<bool>* stop) { RunToEnd(spawn, 60, 100, stop); }) < 1);
+}
+
+TEST_CASE("whoever awaits the lock gets it when it is free") {
+  const std::atomic<bool> never{false};
+  auto held = std::make_unique<DeviceLock>("test5", LockMode::kExclusive, nullptr);
+  double wait_s = 0;
+  std::thread waiting([&] { const DeviceLock lock("test5", LockMode::kExclusive, &wait_s, &never); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  held.reset();
+  waiting.join();
+  CHECK(wait_s > 0.01);
+  unlink(DeviceLock::PathFor("test5").c_str());
 }
 
 }  // namespace kevin
