@@ -29,7 +29,7 @@ make_checkout
 root=$(readlink -f "$work/c")
 stub_at "$root/tools/setup.sh" 'echo "setup $*"; exit ${SETUP_STATUS:-0}'
 ready() { printf '%s\n' "$root/torch" "$root KEVIN_TORCH=" yes "layout 2" >"$root/build/dev/kevin-ready"; }
-unset KEVIN_TORCH
+unset KEVIN_TORCH KEVIN_PYTHON
 
 out=$("$root/tools/kevin" 2>/dev/null)
 check "without a stamp, set-up comes first" contains "$("$root/tools/kevin" 2>&1)" "setup default"
