@@ -100,23 +100,16 @@ void CpuEnvironmentImpl::CheckSandbox() {
 std::map<std::string, std::string> CpuEnvironmentImpl::KeyParts(const Problem& problem,
                                                                 const Candidate& candidate,
                                                                 const EvaluateOptions& options) const {
-  return WithRules({{"candidate", Sha256Hex(candidate.kind + "\n" + candidate.source)},
-                    {"kind", candidate.kind},
-                    {"problem_hash", problem.content_hash},
-                    {"size", options.workload.size},
-                    {"inputs", options.workload.inputs},
-                    {"precision", PrecisionName(PrecisionOf(problem))},
-                    {"tf32", "off"},
-                    {"threads", std::to_string(threads_)},
-                    {"tolerance_version", std::to_string(kToleranceVersion)},
-                    {"baseline_version", std::string("eager libtorch ") + kTorch},
-                    {"toolchain_version", compiler_.version},
-                    {"device_model", CpuModel() + " (" + CpuFeatures() + ")"},
-                    {"driver", "Linux " + KernelRelease()},
-                    {"isolation", facts_.isolation},
-                    {"include_hashes", ""},
-                    {"environment_version", std::to_string(kEnvironmentVersion)}},
-                   options.workload);
+  return KeyPartsOf(problem, candidate, options.workload,
+                    {{"tf32", "off"},
+                     {"threads", std::to_string(threads_)},
+                     {"baseline_version", std::string("eager libtorch ") + kTorch},
+                     {"toolchain_version", compiler_.version},
+                     {"device_model", CpuModel() + " (" + CpuFeatures() + ")"},
+                     {"driver", "Linux " + KernelRelease()},
+                     {"isolation", facts_.isolation},
+                     {"include_hashes", ""},
+                     {"environment_version", std::to_string(kEnvironmentVersion)}});
 }
 
 std::string CpuEnvironmentImpl::EvaluationKey(const Problem& problem, const Candidate& candidate,
@@ -126,12 +119,10 @@ std::string CpuEnvironmentImpl::EvaluationKey(const Problem& problem, const Cand
 
 json CpuEnvironmentImpl::Request(const std::string& command, const Problem& problem,
                                  const EvaluateOptions& options) const {
-  return {{"command", command},
-          {"problem_text", problem.text},
-          {"problem_path", problem.path.string()},
-          {"workload", WorkloadToJson(AskedOf(problem, options.workload))},
-          {"call_timeout_s", options_.limits.call_timeout_s},
-          {"max_memory_mb", options_.limits.max_memory_mb}};
+  json request = RequestOf(command, problem, options.workload);
+  request["call_timeout_s"] = options_.limits.call_timeout_s;
+  request["max_memory_mb"] = options_.limits.max_memory_mb;
+  return request;
 }
 
 Compiled CpuEnvironmentImpl::Compile(const SizedProblem& sized, const std::string& source,

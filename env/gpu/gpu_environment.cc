@@ -95,7 +95,6 @@ class DeviceEnvironment final : public GpuEnvironment {
   std::string TrustedCubin();
   std::unique_ptr<EvaluatorClient> StartEvaluator();
   void DescribeDevice(const json& device);
-  json Request(const char* command, const Problem& problem, const EvaluateOptions& options) const;
 
   const EnvironmentOptions options_;
   GpuFound gpu_;
@@ -285,23 +284,15 @@ std::map<std::string, std::string> DeviceEnvironment::KeyParts(const Problem& pr
   std::string includes;
   for (const fs::path& folder : options_.include_directories)
     includes += include_hashes_.HashOf(folder) + ";";
-  return WithRules({{"candidate", Sha256Hex(candidate.kind + "\n" + candidate.source)},
-                    {"kind", candidate.kind},
-                    {"problem_hash", problem.content_hash},
-                    {"size", options.workload.size},
-                    {"inputs", options.workload.inputs},
-                    {"precision", PrecisionName(PrecisionOf(problem))},
-                    {"tf32", options.workload.tf32 ? "reference" : "off"},
-                    {"threads", "0"},
-                    {"tolerance_version", std::to_string(kToleranceVersion)},
-                    {"baseline_version", "eager libtorch " + torch_},
-                    {"toolchain_version", toolchain_.version + " " + architecture_},
-                    {"device_model", facts_.device.substr(facts_.device.find(": ") + 2)},
-                    {"driver", driver_ + ", Linux " + KernelRelease()},
-                    {"isolation", facts_.isolation},
-                    {"include_hashes", includes},
-                    {"environment_version", "gpu " + std::to_string(kGpuEnvironmentVersion)}},
-                   options.workload);
+  return KeyPartsOf(problem, candidate, options.workload,
+                    {{"threads", "0"},
+                     {"baseline_version", "eager libtorch " + torch_},
+                     {"toolchain_version", toolchain_.version + " " + architecture_},
+                     {"device_model", facts_.device.substr(facts_.device.find(": ") + 2)},
+                     {"driver", driver_ + ", Linux " + KernelRelease()},
+                     {"isolation", facts_.isolation},
+                     {"include_hashes", includes},
+                     {"environment_version", "gpu " + std::to_string(kGpuEnvironmentVersion)}});
 }
 
 std::string DeviceEnvironment::MachineKeyOf(const Problem& problem, const Built& built,
@@ -366,7 +357,7 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
     start_plan = LaunchPlanToText(start.plan);
   }
   const std::string plan = LaunchPlanToText(built.plan);
-  json request = Request("evaluate", problem, options);
+  json request = RequestOf("evaluate", problem, options.workload);
   request["plan"] = plan;
   request["start_plan"] = start_plan;
   request["confirm"] = options.confirm;
@@ -381,24 +372,16 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
   return evaluation;
 }
 
-json DeviceEnvironment::Request(const char* command, const Problem& problem,
-                                const EvaluateOptions& options) const {
-  return {{"command", command},
-          {"problem_text", problem.text},
-          {"problem_path", problem.path.string()},
-          {"workload", WorkloadToJson(AskedOf(problem, options.workload))}};
-}
-
 std::vector<DecoyResult> DeviceEnvironment::Admit(const Problem& problem, const EvaluateOptions& options) {
   double wait_s = 0;
-  return DecoysFromJson(
-      evaluator_.AskOrThrow(Request("admit", problem, options), options.on_phase, options.stop, &wait_s));
+  return DecoysFromJson(evaluator_.AskOrThrow(RequestOf("admit", problem, options.workload), options.on_phase,
+                                              options.stop, &wait_s));
 }
 
 Preparation DeviceEnvironment::Prepare(const Problem& problem, const EvaluateOptions& options) {
   double wait_s = 0;
-  const json result =
-      evaluator_.AskOrThrow(Request("prepare", problem, options), options.on_phase, options.stop, &wait_s);
+  const json result = evaluator_.AskOrThrow(RequestOf("prepare", problem, options.workload), options.on_phase,
+                                            options.stop, &wait_s);
   return {result.at("session_s"),    result.at("draw_s"), result.at("reference_s"), result.at("truth_s"),
           result.at("reference_us"), result.at("slots"),  result.at("used_bytes"),  result.at("total_bytes")};
 }

@@ -4,6 +4,7 @@
 
 #include "env/problem/precision.h"
 #include "env/problem/text.h"
+#include "env/verdict/verify.h"
 
 namespace kevin {
 
@@ -36,6 +37,28 @@ Evaluation BeginEvaluation(const std::map<std::string, std::string>& parts, cons
   evaluation.device = facts.device;
   evaluation.isolation = facts.isolation;
   return evaluation;
+}
+
+std::map<std::string, std::string> KeyPartsOf(const Problem& problem, const Candidate& candidate,
+                                              const Workload& workload,
+                                              std::map<std::string, std::string> own) {
+  own.merge(
+      std::map<std::string, std::string>{{"candidate", Sha256Hex(candidate.kind + "\n" + candidate.source)},
+                                         {"kind", candidate.kind},
+                                         {"problem_hash", problem.content_hash},
+                                         {"size", workload.size},
+                                         {"inputs", workload.inputs},
+                                         {"precision", PrecisionName(PrecisionOf(problem))},
+                                         {"tf32", workload.tf32 ? "reference" : "off"},
+                                         {"tolerance_version", std::to_string(kToleranceVersion)}});
+  return WithRules(std::move(own), workload);
+}
+
+nlohmann::json RequestOf(const std::string& command, const Problem& problem, const Workload& workload) {
+  return {{"command", command},
+          {"problem_text", problem.text},
+          {"problem_path", problem.path.string()},
+          {"workload", WorkloadToJson(AskedOf(problem, workload))}};
 }
 
 }  // namespace kevin

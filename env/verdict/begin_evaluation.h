@@ -3,6 +3,7 @@
 // anything is compiled.
 
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "env/environment.h"
@@ -15,6 +16,15 @@ std::string KeyOf(const std::map<std::string, std::string>& parts);
 // The parts with the part "rules", where the rules are not "kevin": keys of earlier programs stay equal.
 std::map<std::string, std::string> WithRules(std::map<std::string, std::string> parts,
                                              const Workload& workload);
+
+// All parts of an evaluation's key: what every environment has in common (candidate, kind, problem, workload, version of
+// the tolerances), `own` (baseline, toolchain, device, isolation, ...; wins where both have a part), and the rules.
+std::map<std::string, std::string> KeyPartsOf(const Problem& problem, const Candidate& candidate,
+                                              const Workload& workload,
+                                              std::map<std::string, std::string> own);
+
+// A request about a problem to an evaluator (env/process/wire.h): the command, the problem's text, the workload.
+nlohmann::json RequestOf(const std::string& command, const Problem& problem, const Workload& workload);
 
 // The workload in the precision that the problem was given in.
 Workload AskedOf(const Problem& problem, Workload workload);

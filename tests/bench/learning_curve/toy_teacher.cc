@@ -33,7 +33,7 @@ constexpr int kEnd = 256;  // the token after the 256 bytes
 // The problem's name and, from the second turn on, the beginning of the feedback on the last attempt: a model
 // with one token for each byte cannot use the rules.
 constexpr const char* kTemplate = R"({%- set text = messages[-1].content -%}
-{%- set name = text.split("\n")[0].replace("Make this operation faster: ", "") -%}
+{%- set name = text.split("\n")[0].replace("Optimise this operation: ", "") -%}
 {%- set before = "" -%}
 {%- if "### Turn" in text -%}
 {%- set parts = text.split("### Turn")[-1].split("```") -%}

@@ -6,6 +6,7 @@
 
 #include "env/error.h"
 #include "env/problem/precision.h"
+#include "env/problem/text.h"
 #include "tests/catch.h"
 
 namespace kevin {
@@ -39,6 +40,26 @@ TEST_CASE("the key of a stored evaluation stays as it is; rules enter it only wh
   CHECK(KeyOf(WithRules(kParts, Workload{.size = "small"})) == kKey);
   CHECK(BeginEvaluation(WithRules(kParts, {.size = "small"}), {}, {}).key == kKey);
   CHECK_THROWS_AS(WithRules(kParts, Workload{.rules = "other"}), Error);
+}
+
+TEST_CASE("key parts: what all environments have in common, and each one's own, which wins") {
+  Problem problem;
+  problem.content_hash = "p";
+  problem.inputs = {TensorSpec{}};
+  const Workload workload{.size = "full", .inputs = "kernelbench", .tf32 = true};
+  const std::map<std::string, std::string> parts =
+      KeyPartsOf(problem, {"cuda", "x"}, workload, {{"driver", "580"}, {"isolation", "full"}});
+  CHECK(parts == std::map<std::string, std::string>{{"candidate", Sha256Hex("cuda\nx")},
+                                                    {"driver", "580"},
+                                                    {"inputs", "kernelbench"},
+                                                    {"isolation", "full"},
+                                                    {"kind", "cuda"},
+                                                    {"precision", "fp32"},
+                                                    {"problem_hash", "p"},
+                                                    {"size", "full"},
+                                                    {"tf32", "reference"},
+                                                    {"tolerance_version", "1"}});
+  CHECK(KeyPartsOf(problem, {"cpp", "x"}, workload, {{"tf32", "off"}}).at("tf32") == "off");
 }
 
 TEST_CASE("an evaluation begins with the workload in the problem's own precision") {
