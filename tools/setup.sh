@@ -365,9 +365,9 @@ build_cost() {
   local target cost=0
   for target in "${targets[@]}"; do
     case $target in
-      all) cost=$((cost + 1900)) ;;
-      default) [ -e "$root/build/dev/bin/kevin" ] && cost=$((cost + 60)) || cost=$((cost + 420 + ($([ "$gpu" = yes ] && echo 60 || echo 0)))) ;;
-      kevin-model | kevin-trainer) cost=$((cost + 360)) ;;
+      all) [ -e "$root/build/dev/bin/kevin" ] && cost=$((cost + 1000)) || cost=$((cost + 1400)) ;;
+      default) [ -e "$root/build/dev/bin/kevin" ] && cost=$((cost + 60)) || cost=$((cost + 400 + ($([ "$gpu" = yes ] && echo 60 || echo 0)))) ;;
+      kevin-model | kevin-trainer) cost=$((cost + 300)) ;;
       *) cost=$((cost + 40)) ;;
     esac
   done
