@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -44,8 +45,10 @@ constexpr const char* kProblemsExamples = R"(Examples:
 std::vector<Problem> FindAll(const ProblemSet& set, const std::vector<std::string>& ids) {
   std::vector<Problem> problems(ids.size());
   std::vector<std::exception_ptr> errors(ids.size());
-  ParallelFor(static_cast<int64_t>(ids.size()), 16, UsableCpus(), [&](int64_t begin, int64_t end) {
-    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+  std::atomic<size_t> next = 0;  // files differ in cost by a factor of ten: each thread takes the next one
+  const int threads = std::min(UsableCpus(), static_cast<int>(ids.size() / 16) + 1);
+  ParallelFor(threads, 1, threads, [&](int64_t, int64_t) {
+    for (size_t i = next++; i < ids.size(); i = next++) {
       try {
         problems[i] = set.Find(ids[i]);
       } catch (...) {
