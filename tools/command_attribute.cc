@@ -10,6 +10,7 @@
 #include "agent/events.h"
 #include "agent/terminal.h"
 #include "env/error.h"
+#include "env/process/machine.h"
 #include "tools/commands.h"
 #include "tools/record_options.h"
 #include "trajectories/engine.h"
@@ -127,7 +128,7 @@ int RunAttribute(const AttributeOptions& options) {
   std::vector<std::string> episodes;
   for (const EpisodeFigures& e : figures.episodes) episodes.push_back(e.id);
   const std::string id = store.SaveAttribution(record, episodes, ToRecords(figures, attribution));
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = SecondsSince(start);
   PrintAttribution(scheme, attribution, {id, record.scheme, episodes.size(), runs.size(), seconds}, options);
   return static_cast<int>(ExitCode::kDone);
 }

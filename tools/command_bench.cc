@@ -16,6 +16,7 @@
 #include "env/error.h"
 #include "env/gpu/gpu_environment.h"
 #include "env/problem/problem.h"
+#include "env/process/machine.h"
 #include "tools/baselines.h"
 #include "tools/commands.h"
 #include "tools/device_options.h"
@@ -290,7 +291,7 @@ class Bench {
     const Candidate candidate{kind_, source};
     const auto start = Clock::now();
     Judged judged{path, environment_->Evaluate(problem_, candidate, evaluate), 0};
-    judged.total_s = std::chrono::duration<double>(Clock::now() - start).count();
+    judged.total_s = SecondsSince(start);
     if (options_.json) {
       const EvaluationRecord record = ToRecord(judged.evaluation, candidate, problem_, "bench");
       Json event = EvaluationEvent(record, problem_.id, path, judged.total_s);

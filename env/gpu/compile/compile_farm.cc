@@ -14,6 +14,7 @@
 #include "env/gpu/compile/gpu_module.h"
 #include "env/gpu/ptx/inspect_ptx.h"
 #include "env/problem/text.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 namespace {
@@ -229,7 +230,7 @@ GpuCompiled CompileFarm::Compile(const GpuCompileRequest& asked) {
   compiled.notes = prepared.notes;
   CompilerReply reply = impl_->Run(prepared.request, folders, &compiled);
   compiled = impl_->Finish(asked, prepared.request, std::move(reply), std::move(compiled));
-  compiled.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  compiled.seconds = SecondsSince(start);
   return compiled;
 }
 

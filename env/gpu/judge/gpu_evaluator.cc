@@ -7,6 +7,7 @@
 
 #include "env/error.h"
 #include "env/gpu/judge/gpu_judge.h"
+#include "env/process/machine.h"
 #include "env/process/wire.h"
 
 namespace kevin {
@@ -127,7 +128,7 @@ class GpuEvaluator {
     options.trusted_cubin = trusted_cubin_;
     const auto start = std::chrono::steady_clock::now();
     session_ = std::make_unique<GpuSession>(std::move(options));
-    session_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    session_s_ = SecondsSince(start);
     session_key_ = key;
   }
 

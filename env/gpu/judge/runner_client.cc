@@ -11,6 +11,7 @@
 #include "env/error.h"
 #include "env/gpu/runner/runner_link.h"
 #include "env/problem/text.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 namespace {
@@ -82,7 +83,7 @@ std::optional<RunnerFault> RunnerClient::Ask(const json& request, double timeout
   std::optional<json> received;
   if (SendFrame(socket_.get(), request)) received = ReceiveFrame(socket_.get(), timeout_s);
   if (!received) {
-    const bool late = std::chrono::duration<double>(Clock::now() - start).count() >= timeout_s;
+    const bool late = SecondsSince(start) >= timeout_s;
     int status = 0;
     if (late && !process_.Wait(0, &status)) return end(RunnerFault::Kind::kHung, "no answer in time");
     process_.Wait(1, &status);
