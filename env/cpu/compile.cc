@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kSourceName = "candidate.cpp";
+constexpr const char* kCppSourceName = "candidate.cpp";
 constexpr const char* kWrapperName = "wrapper.cpp";
 
 fs::path FindInPath(const std::string& name) {
@@ -54,7 +54,7 @@ std::string Prelude(const SizedProblem& problem) {
 // comment or #if in it cannot reach the text around it. A second declaration makes the compiler compare the
 // signature.
 std::string Wrapper(const SizedProblem& problem) {
-  return Prelude(problem) + "#include \"" + kSourceName + "\"\n#line 1 \"required-signature\"\n" +
+  return Prelude(problem) + "#include \"" + kCppSourceName + "\"\n#line 1 \"required-signature\"\n" +
          LaunchSignature(*problem.problem) + ";\n";
 }
 
@@ -172,7 +172,7 @@ Compiled CompileCpp(const Compiler& compiler, const SizedProblem& problem, const
   const WorkFolder folder(options.cache_directory / "cpp", "compile");
   const fs::path work = folder.path() / "work";
   fs::create_directory(work);
-  WriteText(work / kSourceName, source + "\n");
+  WriteText(work / kCppSourceName, source + "\n");
   WriteText(work / kWrapperName, wrapper);
   Compiled compiled;
   const DeviceLock lock("cpu", LockMode::kShared, &compiled.wait_s, options.stop);

@@ -80,7 +80,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kSourceName = "candidate.cu";  // in the machine code's line table
+constexpr const char* kCudaSourceName = "candidate.cu";  // in the machine code's line table
 constexpr const char* kReport = "report.ncu-rep";
 constexpr size_t kMostOutput = size_t{8} << 20;
 
@@ -225,7 +225,7 @@ CheckReport Examiner::Check(const std::string& tool, const SizedProblem& sized,
                 "compute-sanitizer does not work on this machine: " + outcome.output.substr(0, 600),
                 "leave the check out");
   }
-  return ReadCheckReport(tool, outcome.output, kSourceName);
+  return ReadCheckReport(tool, outcome.output, kCudaSourceName);
 }
 
 std::string Examiner::Profile(const SizedProblem& sized, const std::string& plan,

@@ -301,50 +301,6 @@ ExprPtr Parser::ParenthesisOrCast() {
   return inside;
 }
 
-ExprPtr Parser::NamedCast() {
-  ExprPtr cast = NewExpr(ExprKind::kCast);
-  cast->text = Take().text;
-  Expect("<", "before the type");
-  cast->type = Type();
-  Expect(">", "after the type");
-  Expect("(", "before the value");
-  std::vector<ExprPtr> values = Arguments(")");
-  if (values.size() != 1) source_.Fail(cast->at, fmt::format("`{}` takes one value", cast->text));
-  Adopt(cast.get(), std::move(values[0]));
-  return cast;
-}
-
-ExprPtr Parser::Construct() {
-  const size_t at = Peek().begin;
-  TypeSyntax type = Type();
-  if (!Next("(") && !Next("{")) FailExpected("`(` after the type, or a name");
-  const char* close = Next("(") ? ")" : "}";
-  Take();
-  ExprPtr expr = NewExpr(ExprKind::kConstruct, at, Arguments(close));
-  expr->type = std::move(type);
-  expr->text = close;
-  return expr;
-}
-
-ExprPtr Parser::Sizeof() {
-  ExprPtr expr = NewExpr(ExprKind::kSizeofType);
-  Take();
-  const size_t open = at_;
-  Expect("(", "after `sizeof`");
-  const size_t end = TypeEnd(at_);
-  std::string name;
-  for (size_t i = at_; i < NameEnd(at_) && !outline_.tokens[i].Is("<"); ++i) name += outline_.tokens[i].text;
-  const bool is_type = Next("const") || IsTypeWord(Peek().text) || IsTypeName(name);
-  if (is_type && end == PartnerWithin(open)) {
-    expr->type = Type();
-  } else {
-    expr->kind = ExprKind::kSizeofValue;
-    Adopt(expr.get(), Expression());
-  }
-  Expect(")", "after the type");
-  return expr;
-}
-
 ExprPtr Parser::NamePath() {
   const size_t begin = at_;
   ExprPtr expr = NewExpr(ExprKind::kName);

@@ -195,7 +195,7 @@ std::unique_ptr<LanguageModel> LoadForTraining(const TrainOptions& options, cons
 void ServeTraining(int in, int out, const ModelMaker& make_model) {
   Service service(make_model);
   try {
-    while (const std::optional<Json> request = ReadFrame(in)) {
+    while (const std::optional<nlohmann::json> request = ReadFrame(in)) {
       if (!WriteFrame(out, service.Answer(*request))) return;
     }
   } catch (const Error& error) {
