@@ -18,11 +18,6 @@
 #include "env/process/runner_protocol.h"
 
 namespace kevin {
-namespace {
-
-constexpr int kMinSlots = 6;
-constexpr int64_t kSlotBudgetBytes = int64_t{1} << 30;
-constexpr double kReferenceTimeout_s = 120;
 
 int64_t AvailableMemoryBytes() {
   std::ifstream meminfo("/proc/meminfo");
@@ -34,6 +29,12 @@ int64_t AvailableMemoryBytes() {
   }
   return int64_t{4} << 30;
 }
+
+namespace {
+
+constexpr int kMinSlots = 6;
+constexpr int64_t kSlotBudgetBytes = int64_t{1} << 30;
+constexpr double kReferenceTimeout_s = 120;
 
 std::vector<TensorView> InputViews(const SizedProblem& sized, const SlotLayout& layout, std::byte* memory,
                                    size_t slot) {

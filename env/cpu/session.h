@@ -37,6 +37,9 @@ struct OutputMemory {
   Mapping mapping;
 };
 
+// Of this machine's main memory.
+int64_t AvailableMemoryBytes();
+
 class Session {
  public:
   // Compiles the reference, times it, sizes the slots, starts and warms the reference process. Throws Error.

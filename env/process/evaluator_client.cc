@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -54,6 +55,7 @@ std::optional<json> EvaluatorClient::Ask(const json& request,
     AwaitAnswer(stop);
     if (!(open = lines_->Read(&line))) break;
     const json answer = json::parse(line);
+    if (answer.contains("resident")) resident_ = answer["resident"].get<std::vector<std::string>>();
     if (answer.contains("result")) return answer["result"];
     if (answer.contains("phase") && on_phase) on_phase(answer["phase"]);
     if (answer.contains("error")) {
@@ -68,19 +70,65 @@ std::optional<json> EvaluatorClient::Ask(const json& request,
               "run `kevin doctor`; if torch is missing, set KEVIN_TORCH or run tools/kevin once");
 }
 
+RequestOrder::Ticket RequestOrder::Enter(std::string session, Clock::time_point now) {
+  waiting_.push_back({++latest_, std::move(session), now});
+  return latest_;
+}
+
+void RequestOrder::Leave(Ticket ticket) {
+  waiting_.remove_if([&](const Waiting& waiting) { return waiting.ticket == ticket; });
+}
+
+RequestOrder::Ticket RequestOrder::Next(const std::vector<std::string>& resident,
+                                        Clock::time_point now) const {
+  if (waiting_.empty()) return 0;
+  if (now - waiting_.front().since > patience_) return waiting_.front().ticket;
+  for (const Waiting& waiting : waiting_) {
+    if (waiting.session.empty() ||
+        std::find(resident.begin(), resident.end(), waiting.session) != resident.end()) {
+      return waiting.ticket;
+    }
+  }
+  return waiting_.front().ticket;
+}
+
+void SharedEvaluator::AwaitTurn(const std::string& session, const std::atomic<bool>* stop) {
+  std::unique_lock lock(mutex_);
+  const RequestOrder::Ticket ticket = order_.Enter(session, RequestOrder::Clock::now());
+  while (busy_ || order_.Next(resident_, RequestOrder::Clock::now()) != ticket) {
+    // Another thread's patience may have ended meanwhile: nobody wakes this one for that.
+    changed_.wait_for(lock, std::chrono::milliseconds(kStopCheckMs));
+    if (stop == nullptr || !*stop) continue;
+    order_.Leave(ticket);
+    changed_.notify_all();
+    throw Error(ExitCode::kInterrupted, "interrupted while a kernel waited to be judged");
+  }
+  order_.Leave(ticket);
+  busy_ = true;
+}
+
+void SharedEvaluator::EndTurn(std::vector<std::string> resident) {
+  const std::lock_guard lock(mutex_);
+  busy_ = false;
+  resident_ = std::move(resident);
+  changed_.notify_all();
+}
+
 std::optional<nlohmann::json> SharedEvaluator::Ask(
     const nlohmann::json& request, const std::function<void(const std::string& phase)>& on_phase,
     const std::atomic<bool>* stop, double* wait_s) {
   const auto start = std::chrono::steady_clock::now();
-  const std::lock_guard lock(mutex_);
+  AwaitTurn(request.value("session", ""), stop);
   *wait_s += SecondsSince(start);
-  if (!evaluator_) evaluator_ = start_();
   try {
+    if (!evaluator_) evaluator_ = start_();
     std::optional<nlohmann::json> result = evaluator_->Ask(request, on_phase, stop);
     if (!result) evaluator_.reset();
+    EndTurn(evaluator_ ? evaluator_->resident() : std::vector<std::string>());
     return result;
-  } catch (const Error&) {
+  } catch (...) {
     evaluator_.reset();
+    EndTurn({});
     throw;
   }
 }

@@ -3,8 +3,11 @@
 // time.
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <filesystem>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -31,22 +34,52 @@ class EvaluatorClient {
                                     const std::function<void(const std::string& phase)>& on_phase,
                                     const std::atomic<bool>* stop = nullptr);
 
+  // The keys of the sessions that the evaluator had after its latest answer.
+  const std::vector<std::string>& resident() const { return resident_; }
+
  private:
   void AwaitAnswer(const std::atomic<bool>* stop);
 
+  std::vector<std::string> resident_;
   ChildProcess process_;
   Fd ours_;
   std::optional<LineSocket> lines_;
 };
 
-// One evaluator for the threads of an environment, which ask it in turn. Started with the first request, and
-// again after one that failed. Thread-safe.
+// The order in which waiting requests are served: the oldest one first whose session is resident (preparing a session
+// may drop another); the oldest of all where there is none, or when it has waited for longer than `patience`. So no
+// request starves. Requests without a session count as resident. Not thread-safe.
+class RequestOrder {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Ticket = uint64_t;
+  explicit RequestOrder(std::chrono::milliseconds patience) : patience_(patience) {}
+
+  Ticket Enter(std::string session, Clock::time_point now);
+  void Leave(Ticket ticket);
+  // The ticket to serve next; 0: nothing waits.
+  Ticket Next(const std::vector<std::string>& resident, Clock::time_point now) const;
+
+ private:
+  struct Waiting {
+    Ticket ticket;
+    std::string session;
+    Clock::time_point since;
+  };
+  std::chrono::milliseconds patience_;
+  Ticket latest_ = 0;
+  std::list<Waiting> waiting_;  // the oldest first
+};
+
+// One evaluator for the threads of an environment, which ask it in the order of RequestOrder. Started with the first
+// request, and again after one that failed. Thread-safe.
 class SharedEvaluator {
  public:
   explicit SharedEvaluator(std::function<std::unique_ptr<EvaluatorClient>()> start)
       : start_(std::move(start)) {}
 
-  // As EvaluatorClient::Ask. *wait_s grows by the time during which other threads used the evaluator.
+  // As EvaluatorClient::Ask. *wait_s grows by the time during which other threads used the evaluator. Throws
+  // Error(kInterrupted) when *stop is set during that time.
   std::optional<nlohmann::json> Ask(const nlohmann::json& request,
                                     const std::function<void(const std::string& phase)>& on_phase,
                                     const std::atomic<bool>* stop, double* wait_s);
@@ -56,9 +89,17 @@ class SharedEvaluator {
                             const std::atomic<bool>* stop, double* wait_s);
 
  private:
+  static constexpr std::chrono::milliseconds kPatience{3000};
+  void AwaitTurn(const std::string& session, const std::atomic<bool>* stop);
+  void EndTurn(std::vector<std::string> resident);
+
   std::function<std::unique_ptr<EvaluatorClient>()> start_;
-  std::mutex mutex_;
-  std::unique_ptr<EvaluatorClient> evaluator_;
+  std::unique_ptr<EvaluatorClient> evaluator_;  // of the thread whose turn it is
+  std::mutex mutex_;                            // of the members below
+  std::condition_variable changed_;
+  bool busy_ = false;
+  RequestOrder order_{kPatience};
+  std::vector<std::string> resident_;
 };
 
 }  // namespace kevin

@@ -19,6 +19,7 @@
 #include "env/error.h"
 #include "env/gpu/judge/gpu_evaluator.h"
 #include "env/problem/precision.h"
+#include "env/process/resident_sessions.h"
 #include "env/process/spawn.h"
 #include "env/process/wire.h"
 #include "env/reference/reference.h"
@@ -29,6 +30,9 @@ namespace {
 using nlohmann::json;
 
 constexpr int kRequests = 3;
+constexpr size_t kSessions = 4;
+constexpr int64_t kMemoryForSession = int64_t{6}
+                                      << 30;  // where less is available, none is kept beside a new one
 
 Fd OpenLibrary(const std::string& path) {
   if (path.empty()) return Fd();
@@ -49,20 +53,21 @@ class Evaluator {
   }
 
   int Serve() {
-    ServeRequests(
-        &socket_, [this](const json& request) { return Answer(request); }, [this] { session_.reset(); });
+    ServeRequests(&socket_, {.answer = [this](const json& request) { return Answer(request); },
+                             .after_error = [this] { sessions_.Clear(); },
+                             .resident = [this] { return sessions_.Keys(); }});
     return 0;
   }
 
  private:
   json Answer(const json& request) {
-    PrepareSession(request);
-    if (request.at("command") == "admit") return AdmitProblem(*session_);
-    if (request.at("command") == "eager") return MeasureEager(*session_);
+    Session& session = PrepareSession(request);
+    if (request.at("command") == "admit") return AdmitProblem(session);
+    if (request.at("command") == "eager") return MeasureEager(session);
     if (request.at("command") == "prepare") {
-      return {{"reference_us", session_->reference_us()},
-              {"floor_us", session_->FloorMicroseconds()},
-              {"slots", session_->slots()},
+      return {{"reference_us", session.reference_us()},
+              {"floor_us", session.FloorMicroseconds()},
+              {"slots", session.slots()},
               {"torch", TorchVersion()}};
     }
     const Fd library = OpenLibrary(request.at("library")), start = OpenLibrary(request.at("start_library"));
@@ -73,15 +78,18 @@ class Evaluator {
     judge.patience = request.at("patience");
     judge.verify_only = request.at("verify_only");
     judge.on_phase = [this](const std::string& phase) { socket_.Write(json{{"phase", phase}}.dump()); };
-    return JudgeResultToJson(JudgeLibrary(*session_, judge));
+    return JudgeResultToJson(JudgeLibrary(session, judge));
   }
 
-  // Keeps the session of the latest problem only: its slots may take a gigabyte.
-  void PrepareSession(const json& request) {
-    const std::string key =
-        request.at("problem_text").get<std::string>() + "\n" + request.at("workload").dump();
-    if (session_ && key == session_key_) return;
-    session_.reset();
+  // Two episodes at once are usual on a CPU. The slots of a session may take a gigabyte.
+  Session& PrepareSession(const json& request) {
+    const std::string key = request.at("session");
+    if (Session* session = sessions_.Find(key)) {
+      session->truth().Activate();
+      return *session;
+    }
+    sessions_.MakeRoomForOne();
+    if (AvailableMemoryBytes() < kMemoryForSession) sessions_.Clear();
     SessionOptions options = base_;
     const Workload workload = WorkloadFromJson(request.at("workload"));
     options.problem = workload.Apply(
@@ -90,14 +98,12 @@ class Evaluator {
     options.inputs = workload.inputs == "kernelbench" ? InputMode::kKernelBench : InputMode::kDefault;
     options.limits.call_timeout_s = request.at("call_timeout_s");
     options.limits.max_memory_mb = request.at("max_memory_mb");
-    session_ = std::make_unique<Session>(std::move(options));
-    session_key_ = key;
+    return sessions_.Add(key, std::make_unique<Session>(std::move(options)));
   }
 
   LineSocket socket_;
   SessionOptions base_;
-  std::unique_ptr<Session> session_;
-  std::string session_key_;
+  ResidentSessions<Session> sessions_{kSessions};
 };
 
 // The judge for GPUs is a plug-in: a run on a CPU does not need it.

@@ -116,6 +116,9 @@ bool ReceiveLoad(int socket, RunnerLoad* load, int (*descriptors)[kLoadDescripto
 
 namespace {
 
+constexpr int kMinSlotsOnGpu = 2;
+constexpr int64_t kSlotBudgetBytesOnGpu = int64_t{8} << 30;
+
 int64_t Pages(int64_t bytes) { return (bytes + kSlotPage - 1) / kSlotPage * kSlotPage; }
 
 bool IsOutput(const SizedProblem& problem, size_t argument) {
@@ -141,8 +144,14 @@ int64_t SlotsForReference(const SizedProblem& problem) {
   return PrecisionOf(*problem.problem) == Precision::kFp32 ? 5 : 10;
 }
 
+// Not all that is free can be used: contexts of runners, fragments.
+constexpr double kUsableShare = 0.9;
+int64_t ForUsable(int64_t bytes) {
+  return static_cast<int64_t>(static_cast<double>(bytes) / kUsableShare) + 1;
+}
+
 int64_t SlotsWithRoom(const SizedProblem& problem, size_t free_bytes) {
-  const int64_t usable = static_cast<int64_t>(static_cast<double>(free_bytes) * 0.9);
+  const int64_t usable = static_cast<int64_t>(static_cast<double>(free_bytes) * kUsableShare);
   return usable / SlotBytes(problem) - SlotsForReference(problem);
 }
 
@@ -176,12 +185,26 @@ SlotLayout LayOutSlots(const SizedProblem& problem, int slots) {
   return layout;
 }
 
+int PreferredSlotsOnGpu(const SizedProblem& problem) {
+  return static_cast<int>(
+      std::clamp<int64_t>(kSlotBudgetBytesOnGpu / SlotBytes(problem), kMinSlotsOnGpu, kMaxSlotsOnGpu));
+}
+
+int64_t SessionBytesOnGpu(const SizedProblem& problem) {
+  return ForUsable((PreferredSlotsOnGpu(problem) + SlotsForReference(problem)) * SlotBytes(problem));
+}
+
+int64_t ReferenceBytesOnGpu(const SizedProblem& problem) {
+  return ForUsable(SlotsForReference(problem) * SlotBytes(problem));
+}
+
 int SlotsOnGpu(const SizedProblem& problem, size_t free_bytes) {
   const int64_t slots = SlotsWithRoom(problem, free_bytes);
-  if (slots >= 1) return static_cast<int>(std::min<int64_t>(slots, kMaxSlotsOnGpu));
+  if (slots >= 1) return static_cast<int>(std::min<int64_t>(slots, PreferredSlotsOnGpu(problem)));
   const std::string what = fmt::format(
       "{} at size {} needs about {:.1f} GiB of GPU memory and {:.1f} GiB are free", problem.problem->id,
-      problem.size, Gib(static_cast<double>((SlotsForReference(problem) + 1) * SlotBytes(problem)) / 0.9),
+      problem.size,
+      Gib(static_cast<double>((SlotsForReference(problem) + 1) * SlotBytes(problem)) / kUsableShare),
       Gib(static_cast<double>(free_bytes)));
   // The largest size that fits.
   std::string fitting;

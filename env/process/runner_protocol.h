@@ -58,9 +58,19 @@ int64_t SlotOutputBytes(const SizedProblem& problem);
 
 inline constexpr int kMaxSlotsOnGpu = 6;
 
-// The number of slots that fit, at least 1. Where none fits: Error(kBadRequest) with a size of the problem
-// that does, or Error(kMachine) if there is none.
+// The number of slots for this problem, from 2 to kMaxSlotsOnGpu: together they take 8 GiB where that is more than
+// two, so that sessions of several problems fit on a GPU side by side. The contents of a slot are drawn anew for each
+// call, so that a candidate gains nothing by few of them.
+int PreferredSlotsOnGpu(const SizedProblem& problem);
+
+// The preferred number of slots, or as many of them as fit, at least 1. Where none fits: Error(kBadRequest) with a
+// size of the problem that does, or Error(kMachine) if there is none.
 int SlotsOnGpu(const SizedProblem& problem, size_t free_bytes);
+
+// Free bytes of the GPU that all preferred slots take, with the reference's own tensors and the truth.
+int64_t SessionBytesOnGpu(const SizedProblem& problem);
+// The part that the reference's tensors and the truth take while a candidate is judged.
+int64_t ReferenceBytesOnGpu(const SizedProblem& problem);
 
 // --- The message ---
 

@@ -52,17 +52,17 @@ void TakeJudgeResult(const json& result, int64_t max_log_bytes, Evaluation* eval
       (evaluation->log.empty() ? "" : "\n") + said.substr(0, static_cast<size_t>(max_log_bytes));
 }
 
-void ServeRequests(LineSocket* socket, const std::function<json(const json&)>& answer,
-                   const std::function<void()>& after_error) {
+void ServeRequests(LineSocket* socket, const RequestHandlers& handlers) {
   for (std::string line; socket->Read(&line);) {
     json reply;
     try {
-      reply["result"] = answer(json::parse(line));
+      reply["result"] = handlers.answer(json::parse(line));
     } catch (const Error& error) {
-      after_error();
+      handlers.after_error();
       reply["error"] = {
           {"code", static_cast<int>(error.code())}, {"what", error.what()}, {"next", error.next_step()}};
     }
+    reply["resident"] = handlers.resident();
     if (!socket->Write(reply.dump(-1, ' ', false, json::error_handler_t::replace))) return;
   }
 }

@@ -1,11 +1,13 @@
 #pragma once
 // The protocol between `kevin` and kevin-evaluator: one JSON object a line on a socket. `kevin` sends a
 // request; the evaluator answers with any number of {"phase": ...} lines and one {"result": ...} or {"error":
-// ...}. Both are trusted and of the same build.
+// ...}. The last line also has `resident`: the keys of the sessions that the evaluator keeps. Both are trusted and
+// of the same build.
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "env/verdict/judgement.h"
 
@@ -34,9 +36,14 @@ class LineSocket {
   std::string buffer_;
 };
 
-// The evaluator's side: answers requests until the other side closes. An Error that `answer` throws is sent
-// back, after `after_error`.
-void ServeRequests(LineSocket* socket, const std::function<nlohmann::json(const nlohmann::json&)>& answer,
-                   const std::function<void()>& after_error);
+// What an evaluator does with a request.
+struct RequestHandlers {
+  std::function<nlohmann::json(const nlohmann::json& request)> answer;  // may throw Error, which is sent back
+  std::function<void()> after_error;
+  std::function<std::vector<std::string>()> resident;  // the keys of the sessions that it keeps
+};
+
+// The evaluator's side: answers requests until the other side closes.
+void ServeRequests(LineSocket* socket, const RequestHandlers& handlers);
 
 }  // namespace kevin

@@ -96,6 +96,13 @@ class PlainAlgorithms {
   const int threads_ = at::get_num_threads();
 };
 
+// One stream for all References of the process, since the allocator keeps its free blocks by stream. Not the default
+// stream, which waits for all others.
+c10::Stream StreamOf(at::Device device) {
+  static const c10::Stream stream = c10::impl::VirtualGuardImpl(at::kCUDA).getStreamFromGlobalPool(device);
+  return stream;
+}
+
 std::string FirstLines(const std::string& text, size_t limit) {
   return text.size() <= limit ? text : text.substr(0, limit) + "...";
 }
@@ -104,12 +111,13 @@ std::string FirstLines(const std::string& text, size_t limit) {
 
 struct Reference::Impl {
   Problem problem;
+  ReferenceOptions options;
   at::Device device = at::kCPU;
   std::optional<c10::Stream> stream;  // on CUDA
   std::shared_ptr<torch::jit::CompilationUnit> unit;
   std::vector<std::vector<c10::IValue>> slot_inputs;
   std::vector<c10::IValue> slot_outputs;
-  std::vector<at::Tensor> contiguous;  // owns the copies of SlotOutputs
+  std::vector<std::vector<at::Tensor>> contiguous;  // by slot: owns the copies of SlotOutputs
 
   c10::IValue Call(const char* name, std::vector<c10::IValue> inputs) {
     c10::InferenceMode inference;
@@ -177,27 +185,23 @@ void LoadTorchCuda(int device) {
   }
 }
 
+int64_t TorchCacheBytes(int device) {
+  const auto stats = at::getDeviceAllocator(at::kCUDA)->getDeviceStats(static_cast<c10::DeviceIndex>(device));
+  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  return stats.reserved_bytes[kAll].current - stats.allocated_bytes[kAll].current;
+}
+
+void ReleaseTorchCache() { at::getDeviceAllocator(at::kCUDA)->emptyCache(); }
+
 Reference::Reference(const Problem& problem, const ReferenceOptions& options)
     : impl_(std::make_unique<Impl>()) {
   impl_->problem = problem;
-  at::set_num_threads(options.threads);
+  impl_->options = options;
   if (options.cuda_device >= 0) {
     impl_->device = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(options.cuda_device));
-    // Not the default stream, which waits for all others.
-    const c10::impl::VirtualGuardImpl guard(at::kCUDA);
-    impl_->stream = guard.getStreamFromGlobalPool(impl_->device);
-    guard.exchangeStream(*impl_->stream);
-    at::globalContext().setAllowTF32CuBLAS(options.tf32);
-    at::globalContext().setAllowTF32CuDNN(options.tf32);
-    // Products of 16-bit types are summed in float32, also between the parts of a split sum.
-    at::globalContext().setAllowFP16ReductionCuBLAS(false);
-    at::globalContext().setAllowBF16ReductionCuBLAS(false);
-    at::globalContext().setAllowFP16AccumulationCuBLAS(false);
-    at::globalContext().setAllowFP16BF16ReductionMathSDP(false);
+    impl_->stream = StreamOf(impl_->device);
   }
-  // Eager: operator by operator, no fusion, no specialisation after the first calls.
-  torch::jit::getProfilingMode() = false;
-  torch::jit::setGraphExecutorOptimize(false);
+  Activate();
   try {
     impl_->unit = torch::jit::compile(problem.reference + "\n" + problem.scale + "\n");
   } catch (const std::exception& error) {
@@ -207,16 +211,34 @@ Reference::Reference(const Problem& problem, const ReferenceOptions& options)
   }
 }
 
+void Reference::Activate() {
+  at::set_num_threads(impl_->options.threads);
+  if (impl_->stream) {
+    c10::impl::VirtualGuardImpl(at::kCUDA).exchangeStream(*impl_->stream);
+    at::globalContext().setAllowTF32CuBLAS(impl_->options.tf32);
+    at::globalContext().setAllowTF32CuDNN(impl_->options.tf32);
+    // Products of 16-bit types are summed in float32, also between the parts of a split sum.
+    at::globalContext().setAllowFP16ReductionCuBLAS(false);
+    at::globalContext().setAllowBF16ReductionCuBLAS(false);
+    at::globalContext().setAllowFP16AccumulationCuBLAS(false);
+    at::globalContext().setAllowFP16BF16ReductionMathSDP(false);
+  }
+  // Eager: operator by operator, no fusion, no specialisation after the first calls.
+  torch::jit::getProfilingMode() = false;
+  torch::jit::setGraphExecutorOptimize(false);
+}
+
 Reference::~Reference() {
   const bool is_on_cuda = impl_ && impl_->device.is_cuda();
   impl_.reset();
-  if (is_on_cuda) at::getDeviceAllocator(at::kCUDA)->emptyCache();
+  if (is_on_cuda) ReleaseTorchCache();
 }
 Reference::Reference(Reference&&) noexcept = default;
 
 void Reference::BindSlot(size_t slot, const std::vector<TensorView>& inputs) {
   impl_->slot_inputs.resize(std::max(impl_->slot_inputs.size(), slot + 1));
   impl_->slot_outputs.resize(impl_->slot_inputs.size());
+  impl_->contiguous.resize(impl_->slot_inputs.size());
   std::vector<at::Tensor> tensors;
   for (const TensorView& view : inputs) tensors.push_back(impl_->Wrap(view));
   impl_->slot_inputs[slot] = impl_->Arguments(tensors);
@@ -224,6 +246,7 @@ void Reference::BindSlot(size_t slot, const std::vector<TensorView>& inputs) {
 
 void Reference::RunSlot(size_t slot) {
   impl_->slot_outputs[slot] = c10::IValue();
+  impl_->contiguous[slot].clear();
   impl_->slot_outputs[slot] = impl_->Call("forward", impl_->slot_inputs[slot]);
 }
 
@@ -245,7 +268,7 @@ std::vector<TensorView> Reference::SlotOutputs(size_t slot, const std::vector<Co
     } else {
       dense = dense.clone();
       views.push_back({dense.data_ptr(), expected[i].spec.dtype, expected[i].shape});
-      impl_->contiguous.push_back(dense);
+      impl_->contiguous[slot].push_back(dense);
     }
   }
   if (!as_declared) {
@@ -261,7 +284,7 @@ std::vector<TensorView> Reference::SlotOutputs(size_t slot, const std::vector<Co
 
 void Reference::DropOutputs() {
   for (c10::IValue& output : impl_->slot_outputs) output = c10::IValue();
-  impl_->contiguous.clear();
+  for (std::vector<at::Tensor>& copies : impl_->contiguous) copies.clear();
 }
 
 std::vector<DoubleTensor> Reference::Truth(const std::vector<TensorView>& inputs) {

@@ -4,6 +4,7 @@
 // environment uses torch.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -31,6 +32,11 @@ struct DoubleTensor {
 // device. Throws Error(kMachine) if this machine's torch has no CUDA.
 void LoadTorchCuda(int device);
 
+// On CUDA: what torch's allocator keeps of freed tensors. It counts as free for References of this process, and goes
+// back to the device by ReleaseTorchCache.
+int64_t TorchCacheBytes(int device);
+void ReleaseTorchCache();
+
 struct ReferenceOptions {
   int threads = 1;       // of the CPU
   int cuda_device = -1;  // >= 0: all tensors and pointers are on that device; LoadTorchCuda first
@@ -45,6 +51,9 @@ class Reference {
   ~Reference();  // on CUDA: returns unused memory of the allocator to the device
   Reference(Reference&&) noexcept;
 
+  // Sets what torch keeps for the whole process (threads, TF32, the current stream) as this object needs it. Where a
+  // process has several, before the first call to another one than last time; the constructor does it too.
+  void Activate();
   // Stores the inputs of a slot, so that RunSlot does the computation only. The memory of the views must stay
   // valid.
   void BindSlot(size_t slot, const std::vector<TensorView>& inputs);

@@ -55,10 +55,12 @@ std::map<std::string, std::string> KeyPartsOf(const Problem& problem, const Cand
 }
 
 nlohmann::json RequestOf(const std::string& command, const Problem& problem, const Workload& workload) {
+  const nlohmann::json asked = WorkloadToJson(AskedOf(problem, workload));
   return {{"command", command},
+          {"session", Sha256Hex(problem.text + "\n" + asked.dump())},
           {"problem_text", problem.text},
           {"problem_path", problem.path.string()},
-          {"workload", WorkloadToJson(AskedOf(problem, workload))}};
+          {"workload", asked}};
 }
 
 }  // namespace kevin

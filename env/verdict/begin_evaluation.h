@@ -23,7 +23,8 @@ std::map<std::string, std::string> KeyPartsOf(const Problem& problem, const Cand
                                               const Workload& workload,
                                               std::map<std::string, std::string> own);
 
-// A request about a problem to an evaluator (env/process/wire.h): the command, the problem's text, the workload.
+// A request about a problem to an evaluator (env/process/wire.h): the command, the problem's text, the workload, and
+// the key of the session that these two need.
 nlohmann::json RequestOf(const std::string& command, const Problem& problem, const Workload& workload);
 
 // The workload in the precision that the problem was given in.

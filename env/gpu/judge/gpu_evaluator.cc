@@ -8,6 +8,7 @@
 #include "env/error.h"
 #include "env/gpu/judge/gpu_judge.h"
 #include "env/process/machine.h"
+#include "env/process/resident_sessions.h"
 #include "env/process/wire.h"
 
 namespace kevin {
@@ -16,6 +17,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kRequests = 3;
+constexpr size_t kSessions = 24;  // each has a runner, whose context takes half a GiB of the GPU
 
 int Attribute(int device, CuDeviceAttribute attribute) {
   int value = 0;
@@ -31,8 +33,9 @@ class GpuEvaluator {
   }
 
   void Serve() {
-    ServeRequests(
-        &socket_, [this](const json& request) { return Answer(request); }, [this] { session_.reset(); });
+    ServeRequests(&socket_, {.answer = [this](const json& request) { return Answer(request); },
+                             .after_error = [this] { sessions_.Clear(); },
+                             .resident = [this] { return sessions_.Keys(); }});
   }
 
  private:
@@ -40,10 +43,11 @@ class GpuEvaluator {
     try {
       Prepare();
       if (request.at("command") == "device") return DeviceFacts();
-      PrepareSession(request);
-      if (request.at("command") == "prepare") return Preparation();
-      if (request.at("command") == "admit") return DecoysToJson(AdmitOnGpu(*session_));
-      return Judge(request);
+      if (request.at("command") == "evaluate") return JudgeWithRoom(request);
+      sessions_.Clear();  // the others measure what a new session takes, and use all of the memory
+      GpuSession& session = PrepareSession(request);
+      if (request.at("command") == "prepare") return Preparation(session);
+      return DecoysToJson(AdmitOnGpu(session));
     } catch (const DriverError& error) {
       throw Error(ExitCode::kMachine, "the GPU or its driver fails: " + error.text(),
                   "see `nvidia-smi`; use another GPU with --device cuda:N, or --device cpu");
@@ -84,19 +88,30 @@ class GpuEvaluator {
             {"torch", TorchVersion()}};
   }
 
-  json Preparation() {
-    const GpuPreparation preparation = PrepareOnGpu(*session_);
+  json Preparation(GpuSession& session) const {
+    const GpuPreparation preparation = PrepareOnGpu(session);
     return {{"session_s", session_s_},
             {"draw_s", preparation.draw_s},
             {"reference_s", preparation.reference_s},
             {"truth_s", preparation.truth_s},
-            {"reference_us", session_->reference_us()},
+            {"reference_us", session.reference_us()},
             {"slots", preparation.slots},
             {"used_bytes", preparation.used_bytes},
             {"total_bytes", preparation.total_bytes}};
   }
 
-  json Judge(const json& request) {
+  // How much memory a reference needs is estimated: where it was too little, the evaluation has the GPU to itself.
+  json JudgeWithRoom(const json& request) {
+    try {
+      return Judge(PrepareSession(request), request);
+    } catch (const Error&) {
+      if (sessions_.size() < 2) throw;
+    }
+    sessions_.Clear();
+    return Judge(PrepareSession(request), request);
+  }
+
+  json Judge(GpuSession& session, const json& request) {
     GpuJudgeRequest judge;
     judge.plan = LaunchPlanFromText(request.at("plan"));
     const std::string start = request.at("start_plan");
@@ -106,15 +121,30 @@ class GpuEvaluator {
     judge.verify_only = request.at("verify_only");
     judge.call_timeout_s = request.at("call_timeout_s");
     judge.on_phase = [this](const std::string& phase) { socket_.Write(json{{"phase", phase}}.dump()); };
-    return JudgeResultToJson(JudgeOnGpu(*session_, judge));
+    return JudgeResultToJson(JudgeOnGpu(session, judge));
   }
 
-  // Only the latest problem's session is kept: its slots may fill the GPU.
-  void PrepareSession(const json& request) {
-    const std::string key =
-        request.at("problem_text").get<std::string>() + "\n" + request.at("workload").dump();
-    if (session_ && key == session_key_) return;
-    session_.reset();
+  // Bytes for new sessions, references and truths.
+  int64_t FreeBytes() const {
+    size_t free_bytes = 0, total_bytes = 0;
+    KEVIN_CU(MemGetInfo, &free_bytes, &total_bytes);
+    return static_cast<int64_t>(free_bytes) + TorchCacheBytes(options_.device);
+  }
+
+  std::string LockName() const {
+    char bus[32] = {};
+    KEVIN_CU(DeviceGetPCIBusId, bus, sizeof(bus), options_.device);
+    return DeviceLock::NameOfGpu(bus);
+  }
+
+  GpuSession& PrepareSession(const json& request) {
+    const std::string key = request.at("session");
+    if (GpuSession* session = sessions_.Find(key)) {
+      while (FreeBytes() < ReferenceBytesOnGpu(session->sized()) && sessions_.DropOldestOther()) {
+      }
+      session->reference().Activate();
+      return *session;
+    }
     GpuSessionOptions options;
     const Workload workload = WorkloadFromJson(request.at("workload"));
     options.problem = workload.Apply(
@@ -126,19 +156,27 @@ class GpuEvaluator {
     options.namespaces = options_.namespaces;
     options.runner_path = options_.runner;
     options.trusted_cubin = trusted_cubin_;
+    options.spare = spare_;
+    const int64_t needed = SessionBytesOnGpu(AtSize(options.problem, options.size));
+    sessions_.MakeRoomForOne();
+    while (FreeBytes() < needed && sessions_.DropOldest()) {
+    }
+    ReleaseTorchCache();  // slots are not taken from it
+    // What it measures, and what it disturbs.
+    const DeviceLock lock(LockName(), LockMode::kExclusive, nullptr);
     const auto start = std::chrono::steady_clock::now();
-    session_ = std::make_unique<GpuSession>(std::move(options));
+    GpuSession& session = sessions_.Add(key, std::make_unique<GpuSession>(std::move(options)));
     session_s_ = SecondsSince(start);
-    session_key_ = key;
+    return session;
   }
 
   LineSocket socket_;
   GpuEvaluatorOptions options_;
   std::string trusted_cubin_;
   bool prepared_ = false;
-  std::unique_ptr<GpuSession> session_;
-  std::string session_key_;
-  double session_s_ = 0;  // that its making took
+  std::shared_ptr<SpareRunner> spare_ = std::make_shared<SpareRunner>();
+  ResidentSessions<GpuSession> sessions_{kSessions};
+  double session_s_ = 0;  // that the making of the latest one took
 };
 
 }  // namespace

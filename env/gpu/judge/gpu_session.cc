@@ -40,8 +40,7 @@ GpuSession::GpuSession(GpuSessionOptions options)
   char bus[32] = {};
   KEVIN_CU(DeviceGetPCIBusId, bus, sizeof(bus), options_.device);
   lock_name_ = DeviceLock::NameOfGpu(bus);
-  const RunnerOptions runner{options_.runner_path, options_.device, options_.namespaces};
-  spare_ = std::make_unique<RunnerClient>(runner);  // makes its context meanwhile
+  PrepareSpare();  // makes its context meanwhile
   reference_ =
       std::make_unique<Reference>(options_.problem, ReferenceOptions{1, options_.device, options_.tf32});
   stream_ = reference_->Stream();
@@ -174,12 +173,17 @@ std::vector<TensorView> GpuSession::ReferenceOutputs(int slot) {
   return reference_->SlotOutputs(static_cast<size_t>(slot), sized_.outputs);
 }
 
+void GpuSession::PrepareSpare() {
+  if (options_.spare->client) return;
+  options_.spare->client = std::make_unique<RunnerClient>(
+      RunnerOptions{options_.runner_path, options_.device, options_.namespaces});
+}
+
 GpuSession::Calibrated GpuSession::StartRunner() {
   Calibrated runner;
-  const RunnerOptions options{options_.runner_path, options_.device, options_.namespaces};
-  if (!spare_) spare_ = std::make_unique<RunnerClient>(options);
-  spare_->Open(inputs_, outputs_, memory_, options_.trusted_cubin);
-  runner.client = std::move(spare_);
+  PrepareSpare();
+  runner.client = std::move(options_.spare->client);
+  runner.client->Open(inputs_, outputs_, memory_, options_.trusted_cubin);
   const ArgumentPlace& output = layout_.tensors[sized_.inputs.size()];
   CuDevicePtr out = memory_.outputs + output.offset, in = memory_.inputs;
   long long vectors =
@@ -204,7 +208,7 @@ GpuSession::Calibrated GpuSession::StartRunner() {
   for (double& difference : differences) difference = std::abs(difference - runner.offset_us);
   runner.offset_se_us = 1.4826 * 1.2533 * Median(differences) / std::sqrt(static_cast<double>(kProbePairs));
   // Only now, so that its start-up disturbs nothing that is timed.
-  spare_ = std::make_unique<RunnerClient>(options);
+  PrepareSpare();
   return runner;
 }
 

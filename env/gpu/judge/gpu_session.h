@@ -1,8 +1,8 @@
 #pragma once
 // State cached across evaluations of one problem at one size on one GPU: the slots (inputs read-only to the
 // runner, outputs with guard bands), the reference and the truth by the CUDA part of libtorch, the trusted
-// kernels, the peak rates of the device, and the runner with a warm spare. Lives in the evaluator; one
-// thread; all work is on the stream of the reference.
+// kernels, the peak rates of the device, and an idle runner. An evaluator keeps several sessions; they share a
+// spare runner and the stream of the reference, on which all work is. Lives in the evaluator; one thread.
 
 #include <memory>
 #include <optional>
@@ -20,6 +20,11 @@
 
 namespace kevin {
 
+// A runner that makes its context while others are in use; all sessions of an evaluator take theirs from here.
+struct SpareRunner {
+  std::unique_ptr<RunnerClient> client;  // null: none is under way
+};
+
 struct GpuSessionOptions {
   Problem problem;
   std::string size = "full";
@@ -28,6 +33,7 @@ struct GpuSessionOptions {
   bool tf32 = false;
   bool namespaces = true;
   std::string runner_path, trusted_cubin;
+  std::shared_ptr<SpareRunner> spare = std::make_shared<SpareRunner>();
 };
 
 class GpuSession {
@@ -87,6 +93,7 @@ class GpuSession {
   CuHandle stream() const { return stream_; }
 
  private:
+  void PrepareSpare();
   Calibrated StartRunner();
   bool CanaryLives(RunnerClient* runner);
   void LayOut();
@@ -102,7 +109,6 @@ class GpuSession {
   SlotLayout layout_;
   SlotMemory memory_;  // as the candidate sees it
   std::unique_ptr<Stopwatch> stopwatch_;
-  std::unique_ptr<RunnerClient> spare_;
   std::optional<Calibrated> idle_;
   std::string lock_name_;
   std::vector<DeviceBuffer> stored_;  // one an input; empty where values are drawn

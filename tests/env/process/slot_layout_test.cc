@@ -41,11 +41,25 @@ std::string Complaint(const std::string& size, size_t free_bytes, ExitCode code)
 
 }  // namespace
 
-TEST_CASE("as many slots as fit, six at most") {
-  CHECK(Slots("full", 141 * kGib) == 6);  // 8 GiB a slot
-  CHECK(Slots("full", 90 * kGib) == 5);
+TEST_CASE("as many slots as fit, two to six at most") {
+  CHECK(Slots("full", 141 * kGib) == 2);  // 8 GiB a slot
+  CHECK(Slots("full", 63 * kGib) == 2);
+  CHECK(Slots("full", 62 * kGib) == 1);
   CHECK(Slots("full", 54 * kGib) == 1);
+  CHECK(Slots("middle", 141 * kGib) == 6);
+  CHECK(Slots("middle", 5 * kGib) == 3);  // 0.5 GiB a slot and its guards; five for the reference
   CHECK(Slots("small", 90 * kGib) == 6);
+}
+
+TEST_CASE("a session with all its slots fits into the bytes that it is said to need") {
+  for (const char* size : {"full", "middle", "small"}) {
+    const Problem problem = Copies();
+    const SizedProblem sized = AtSize(problem, size);
+    const int64_t bytes = SessionBytesOnGpu(sized);
+    CHECK(SlotsOnGpu(sized, static_cast<size_t>(bytes)) == PreferredSlotsOnGpu(sized));
+    CHECK(SlotsOnGpu(sized, static_cast<size_t>(bytes - bytes / 100)) < PreferredSlotsOnGpu(sized));
+    CHECK(ReferenceBytesOnGpu(sized) < bytes);
+  }
 }
 
 TEST_CASE("too little GPU memory: how much is needed, and the largest size that fits") {

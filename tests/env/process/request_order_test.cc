@@ -1,0 +1,109 @@
+// Sessions that an evaluator keeps, and the order in which waiting requests are served.
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "env/error.h"
+#include "env/process/evaluator_client.h"
+#include "env/process/resident_sessions.h"
+#include "tests/catch.h"
+
+namespace kevin {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Strings = std::vector<std::string>;
+
+struct Counted {
+  explicit Counted(int* count) : live(count) { ++*live; }
+  ~Counted() { --*live; }
+  int* live;
+};
+
+}  // namespace
+
+TEST_CASE("the least recently used session is dropped, and before the new one is made") {
+  int live = 0;
+  ResidentSessions<Counted> sessions(2);
+  const auto add = [&](const std::string& key) {
+    sessions.MakeRoomForOne();
+    CHECK(live < 2);
+    sessions.Add(key, std::make_unique<Counted>(&live));
+  };
+  add("a");
+  add("b");
+  CHECK(sessions.Find("a") != nullptr);
+  CHECK(sessions.Find("c") == nullptr);
+  CHECK(sessions.Keys() == Strings{"a", "b"});
+  add("c");
+  CHECK(sessions.Keys() == Strings{"c", "a"});
+  CHECK(sessions.DropOldestOther());
+  CHECK_FALSE(sessions.DropOldestOther());
+  CHECK(sessions.Keys() == Strings{"c"});
+  CHECK(live == 1);
+  CHECK(sessions.DropOldest());
+  CHECK_FALSE(sessions.DropOldest());
+  CHECK(live == 0);
+}
+
+TEST_CASE("requests with a resident session come first, the oldest of them first") {
+  RequestOrder order(seconds(3));
+  const auto start = RequestOrder::Clock::now();
+  CHECK(order.Next({}, start) == 0);
+  const auto x = order.Enter("x", start), a1 = order.Enter("a", start), a2 = order.Enter("a", start);
+  CHECK(order.Next({"a"}, start) == a1);
+  order.Leave(a1);
+  CHECK(order.Next({"a"}, start) == a2);
+  CHECK(order.Next({"b"}, start) == x);
+  CHECK(order.Next({}, start) == x);
+  const auto none = order.Enter("", start);
+  order.Leave(a2);
+  CHECK(order.Next({"a"}, start) == none);
+}
+
+TEST_CASE("no request starves: after its patience it comes before the resident ones") {
+  RequestOrder order(seconds(3));
+  auto now = RequestOrder::Clock::now();
+  const auto x = order.Enter("x", now);
+  int before = 0;
+  for (auto a = order.Enter("a", now); order.Next({"a"}, now) != x; a = order.Enter("a", now)) {
+    REQUIRE(order.Next({"a"}, now) == a);
+    order.Leave(a);
+    now += milliseconds(250);
+    ++before;
+  }
+  CHECK(before == 13);
+}
+
+TEST_CASE("an interrupt ends the wait for the evaluator, and the next request is not lost") {
+  std::atomic<bool> stop{false};
+  SharedEvaluator evaluator([] {
+    return std::make_unique<EvaluatorClient>(
+        std::vector<std::string>{
+            "/bin/sh", "-c",
+            "read line <&3; sleep 1; echo '{\"result\":1}' >&3; read line <&3; echo '{\"result\":2}' >&3"},
+        std::vector<std::string>{});
+  });
+  double wait_s = 0, waited_s = 0, later_s = 0;
+  // The evaluator ends with the thread that started it: this one.
+  std::thread interrupted([&] {
+    std::this_thread::sleep_for(milliseconds(200));
+    CHECK_THROWS_AS(evaluator.Ask({{"session", "b"}}, {}, &stop, &waited_s), Error);
+  });
+  std::thread last([&] {
+    std::this_thread::sleep_for(milliseconds(300));
+    stop = true;
+    CHECK(evaluator.Ask({{"session", "c"}}, {}, nullptr, &later_s) == 2);
+  });
+  CHECK(evaluator.Ask({{"session", "a"}}, {}, nullptr, &wait_s) == 1);
+  interrupted.join();
+  last.join();
+  CHECK(later_s > 0.3);
+}
+
+}  // namespace kevin
