@@ -108,7 +108,7 @@ struct Tally {
   std::set<std::string> candidates;  // with a fresh verdict
   std::map<std::string, int> outcomes;
   std::map<std::string, int> problems;  // turns of each
-  std::vector<double> reference_us, half_width, turn_s, held_s, wait_s, verify_s, measure_s;
+  std::vector<double> reference_us, half_width, turn_s, held_s, wait_s, verify_s, measure_s, overhead_s;
   int cached = 0;
 
   void Add(const TurnRecord& turn, const EpisodeRecord& episode) {
@@ -120,6 +120,7 @@ struct Tally {
     ++problems[episode.problem];
     if (candidates.insert(e.candidate_hash).second) ++outcomes[e.outcome];
     turn_s.push_back(turn.seconds);
+    overhead_s.push_back(turn.overhead_s);
     if (e.device_s) held_s.push_back(*e.device_s);
     if (e.reference_us) reference_us.push_back(*e.reference_us);
     if (!e.speedup) return;
@@ -150,6 +151,10 @@ void Print(const Options& options, const Tally& tally, const CollectionUsage& us
   fmt::print("turn {} s, device held {} s; of measured turns: waited {} s, verify {} s, measure {} s\n",
              Quantiles(tally.turn_s, 3), Quantiles(tally.held_s, 3), Quantiles(tally.wait_s, 3),
              Quantiles(tally.verify_s, 3), Quantiles(tally.measure_s, 3));
+  double overhead_s = 0;
+  for (const double value : tally.overhead_s) overhead_s += value;
+  fmt::print("overhead of turns (sessions, storing) {} s, {:.0f} % of the time\n",
+             Quantiles(tally.overhead_s, 3), 100 * overhead_s / seconds);
   fmt::print("device held for {:.0f} % of the time, confirmations included\n",
              100 * usage.device_s / seconds);
 }

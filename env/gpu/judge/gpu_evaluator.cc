@@ -156,7 +156,7 @@ class GpuEvaluator {
     options.namespaces = options_.namespaces;
     options.runner_path = options_.runner;
     options.trusted_cubin = trusted_cubin_;
-    options.spare = spare_;
+    options.spares = spares_;
     const int64_t needed = SessionBytesOnGpu(AtSize(options.problem, options.size));
     sessions_.MakeRoomForOne();
     while (FreeBytes() < needed && sessions_.DropOldest()) {
@@ -174,7 +174,7 @@ class GpuEvaluator {
   GpuEvaluatorOptions options_;
   std::string trusted_cubin_;
   bool prepared_ = false;
-  std::shared_ptr<SpareRunner> spare_ = std::make_shared<SpareRunner>();
+  std::shared_ptr<SpareRunners> spares_ = std::make_shared<SpareRunners>();
   ResidentSessions<GpuSession> sessions_{kSessions};
   double session_s_ = 0;  // that the making of the latest one took
 };

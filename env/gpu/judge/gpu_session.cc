@@ -16,6 +16,7 @@ namespace {
 
 constexpr int64_t kProbeVectors = 160 << 10;  // 2.5 MiB: a few microseconds
 constexpr int kProbeBlocks = 640, kProbePairs = 96;
+constexpr size_t kSpares = 2;
 constexpr int kCanaryWords = 1 << 16;
 constexpr double kBandwidthMargin = 1.1;  // a better kernel than ours may be faster by that factor
 // mma.sync reaches some 60 % of what the newest tensor instructions do; fp8 and sparsity double it twice.
@@ -40,7 +41,7 @@ GpuSession::GpuSession(GpuSessionOptions options)
   char bus[32] = {};
   KEVIN_CU(DeviceGetPCIBusId, bus, sizeof(bus), options_.device);
   lock_name_ = DeviceLock::NameOfGpu(bus);
-  PrepareSpare();  // makes its context meanwhile
+  PrepareSpares();  // these make their contexts meanwhile
   reference_ =
       std::make_unique<Reference>(options_.problem, ReferenceOptions{1, options_.device, options_.tf32});
   stream_ = reference_->Stream();
@@ -173,16 +174,17 @@ std::vector<TensorView> GpuSession::ReferenceOutputs(int slot) {
   return reference_->SlotOutputs(static_cast<size_t>(slot), sized_.outputs);
 }
 
-void GpuSession::PrepareSpare() {
-  if (options_.spare->client) return;
-  options_.spare->client = std::make_unique<RunnerClient>(
-      RunnerOptions{options_.runner_path, options_.device, options_.namespaces});
+void GpuSession::PrepareSpares() {
+  const RunnerOptions runner{options_.runner_path, options_.device, options_.namespaces};
+  auto& clients = options_.spares->clients;
+  while (clients.size() < kSpares) clients.push_back(std::make_unique<RunnerClient>(runner));
 }
 
 GpuSession::Calibrated GpuSession::StartRunner() {
   Calibrated runner;
-  PrepareSpare();
-  runner.client = std::move(options_.spare->client);
+  PrepareSpares();
+  runner.client = std::move(options_.spares->clients.front());
+  options_.spares->clients.pop_front();
   runner.client->Open(inputs_, outputs_, memory_, options_.trusted_cubin);
   const ArgumentPlace& output = layout_.tensors[sized_.inputs.size()];
   CuDevicePtr out = memory_.outputs + output.offset, in = memory_.inputs;
@@ -208,7 +210,7 @@ GpuSession::Calibrated GpuSession::StartRunner() {
   for (double& difference : differences) difference = std::abs(difference - runner.offset_us);
   runner.offset_se_us = 1.4826 * 1.2533 * Median(differences) / std::sqrt(static_cast<double>(kProbePairs));
   // Only now, so that its start-up disturbs nothing that is timed.
-  PrepareSpare();
+  PrepareSpares();
   return runner;
 }
 

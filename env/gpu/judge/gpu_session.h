@@ -1,9 +1,10 @@
 #pragma once
 // State cached across evaluations of one problem at one size on one GPU: the slots (inputs read-only to the
 // runner, outputs with guard bands), the reference and the truth by the CUDA part of libtorch, the trusted
-// kernels, the peak rates of the device, and an idle runner. An evaluator keeps several sessions; they share a
-// spare runner and the stream of the reference, on which all work is. Lives in the evaluator; one thread.
+// kernels, the peak rates of the device, and an idle runner. An evaluator keeps several sessions; they share
+// spare runners and the stream of the reference, on which all work is. Lives in the evaluator; one thread.
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <random>
@@ -20,9 +21,10 @@
 
 namespace kevin {
 
-// A runner that makes its context while others are in use; all sessions of an evaluator take theirs from here.
-struct SpareRunner {
-  std::unique_ptr<RunnerClient> client;  // null: none is under way
+// Runners that make their contexts while others are in use; all sessions of an evaluator take theirs from here. A
+// winner's confirmations follow each other faster than a context is made.
+struct SpareRunners {
+  std::deque<std::unique_ptr<RunnerClient>> clients;  // the oldest first
 };
 
 struct GpuSessionOptions {
@@ -33,7 +35,7 @@ struct GpuSessionOptions {
   bool tf32 = false;
   bool namespaces = true;
   std::string runner_path, trusted_cubin;
-  std::shared_ptr<SpareRunner> spare = std::make_shared<SpareRunner>();
+  std::shared_ptr<SpareRunners> spares = std::make_shared<SpareRunners>();
 };
 
 class GpuSession {
@@ -93,7 +95,7 @@ class GpuSession {
   CuHandle stream() const { return stream_; }
 
  private:
-  void PrepareSpare();
+  void PrepareSpares();
   Calibrated StartRunner();
   bool CanaryLives(RunnerClient* runner);
   void LayOut();
