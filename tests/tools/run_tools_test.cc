@@ -288,7 +288,7 @@ TEST_CASE("a window is shared between prompt and answer") {
   options.max_tokens = 7000;
   CHECK(ErrorOf([&] { ShareWindow(options, 8000, {}); }) ==
         "--max-tokens 7000 leaves no room for a prompt in a window of 8000 tokens");
-  options.context = 32000;  // the person knows better
+  options.context = 32000;  // the option wins
   CHECK(ShareWindow(options, 8000, {}).prompt_tokens == 25000);
 }
 

@@ -68,7 +68,7 @@ int AsOrdinaryUser(const std::function<int()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-TEST_CASE("missing and misplaced files are told apart") {
+TEST_CASE("missing and misplaced files have different messages") {
   TemporaryFolder folder;
   CHECK(Contains(OpenError(folder / "none.db", OpenMode::kRead), "2: " + (folder / "none.db").string()));
   CHECK(Contains(OpenError(folder / "none.db", OpenMode::kWrite), "no such database"));

@@ -1,4 +1,4 @@
-// What survives: kill -9, two writers at once, a full disk, a file that goes away.
+// What survives: kill -9, two writers at once, a full disk, a file that is removed.
 
 #include <signal.h>
 #include <sys/resource.h>

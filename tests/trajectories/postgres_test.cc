@@ -30,7 +30,7 @@ bool Contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-TEST_CASE("addresses that lead nowhere are told apart") {
+TEST_CASE("unreachable addresses have different messages") {
   const TestDatabase test;
   CHECK(Contains(OpenError("postgresql://kevin:secret@localhost:1/x", OpenMode::kCreate), "4: "));
   CHECK_FALSE(Contains(OpenError("postgresql://kevin:secret@localhost:1/x", OpenMode::kCreate), "secret"));

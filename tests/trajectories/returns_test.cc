@@ -58,7 +58,7 @@ TEST_CASE("returns discount what comes after, advantages compare with the same p
   CHECK(database.QueryInteger("SELECT count(*) FROM turn_returns") == 6);
 }
 
-TEST_CASE("a group without spread has no advantage, and the person's own kernel takes no part") {
+TEST_CASE("a group without spread has no advantage, and the user's own kernel takes no part") {
   TestDatabase test;
   Store store = test.Open(OpenMode::kCreate);
   const std::string run = store.BeginRun(SampleRun());

@@ -1,5 +1,5 @@
 #pragma once
-// Records with every field filled, a folder that goes away, and a look at a database behind the store's back.
+// Records with every field filled, a temporary folder, and a look at a database behind the store's back.
 
 #include <unistd.h>
 

@@ -4,7 +4,7 @@
 //
 //   chaos_test [--kills N] [--workers N] [--seed N]; chaos_postgres is the same on a server of its own
 //
-// Also: faults of the environment, a database that is locked, a disk that is full, an item that kills whoever
+// Also: faults of the environment, a database that is locked, a disk that is full, an item that kills the process that
 // works on it. Prints what it did; exit code 1 with the first difference when a table differs.
 
 #include <fcntl.h>

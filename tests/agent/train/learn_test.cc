@@ -258,7 +258,7 @@ TEST_CASE("records of another model are refused") {
     return "<think>reply " + std::to_string(ids[0]) + "/" + std::to_string(ids[1]) + "<end>";
   };
   CHECK(FirstBatch(records, grpo, text).batch.samples.size() == 2);
-  text.decode = [](std::span<const int32_t>) { return std::string("rubbish"); };
+  text.decode = [](std::span<const int32_t>) { return std::string("text"); };
   CHECK_THROWS_WITH(FirstBatch(records, grpo, text), Catch::Contains("do not spell"));
 }
 

@@ -1,4 +1,4 @@
-// `kevin train` as a person runs it: a database with tokens, a tiny model, the two programs.
+// `kevin train` as a user runs it: a database with tokens, a tiny model, the two programs.
 
 #include <signal.h>
 #include <sys/wait.h>

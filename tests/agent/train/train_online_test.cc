@@ -1,4 +1,4 @@
-// `kevin train --online` as a person runs it: a random network whose tokens are whole kernels, a real
+// `kevin train --online` as a user runs it: a random network whose tokens are whole kernels, a real
 // problem, the programs that judge on this machine. Two of its eight kernels are right, which only trying
 // tells.
 

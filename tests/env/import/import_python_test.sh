@@ -100,7 +100,7 @@ own halved number "(ops.py, line 17: while x.abs().max() > most:)"
 own halves missing "there is no such file"
 own half one "it has scaled_sum, norm, pick, halves, halved"
 
-# Names of a person's files are their own, also where the importer has one of the same name.
+# Names of a user's files are their own, also where the importer has one of the same name.
 mkdir neighbours
 echo 'factor = 3.0' >neighbours/graph.py
 cat >neighbours/tripled.py <<'END'

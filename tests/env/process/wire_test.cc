@@ -135,7 +135,7 @@ TEST_CASE("an interrupt ends the wait for the device's lock, for the evaluator a
   CHECK(SecondsToStop([&](const std::atomic<bool>* stop) { RunToEnd(spawn, 60, 100, stop); }) < 1);
 }
 
-TEST_CASE("whoever awaits the lock gets it when it is free") {
+TEST_CASE("a waiting thread gets the lock when it is free") {
   const std::atomic<bool> never{false};
   auto held = std::make_unique<DeviceLock>("test5", LockMode::kExclusive, nullptr);
   double wait_s = 0;

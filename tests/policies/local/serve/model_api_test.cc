@@ -101,7 +101,7 @@ TEST_CASE("a chat is answered with text, ids, both kinds of log-probabilities an
   }
 }
 
-TEST_CASE("a stream comes to the same as the whole", "[serve]") {
+TEST_CASE("a stream gives the same text as one answer", "[serve]") {
   Server server;
   for (const char* path : {"/v1/chat/completions", "/v1/completions"}) {
     const bool is_chat = std::string(path).find("chat") != std::string::npos;
@@ -164,7 +164,7 @@ TEST_CASE("completions take text, ids, and lists of them", "[serve]") {
   CHECK(several[5].at("prompt_token_ids") == Json({test::kStart, 23, 24, 25}));
 }
 
-TEST_CASE("reasoning is kept apart, whoever opened it", "[serve]") {
+TEST_CASE("reasoning is separated, whether the model or the template opened it", "[serve]") {
   Server server;
   int closed = 0;
   for (int seed = 0; seed < 60; ++seed) {

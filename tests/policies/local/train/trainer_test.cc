@@ -189,13 +189,13 @@ TEST_CASE("from the base each step is as if it were the first") {
   CHECK(Gap(Flat(*model), once) > 1e-3);
   // The order of updates follows from the step's number; with one update there is none.
   options.updates_per_step = 1;
-  const auto one = TinyModel(1), twin = TinyModel(1);
-  Trainer first(options, *one, nullptr, *alone), second(options, *twin, nullptr, *alone);
+  const auto one = TinyModel(1), other = TinyModel(1);
+  Trainer first(options, *one, nullptr, *alone), second(options, *other, nullptr, *alone);
   first.Step(batch);
   second.Step(MakeBatch(1));
   batch.step = 2;
   second.Step(batch);
-  CHECK(Gap(Flat(*one), Flat(*twin)) < 1e-6);
+  CHECK(Gap(Flat(*one), Flat(*other)) < 1e-6);
 }
 
 // One update written out with plain autograd over single sequences.
@@ -203,7 +203,7 @@ TEST_CASE("an update equals gradients of the formula and AdamW's closed form") {
   TrainOptions options = Options();
   options.updates_per_step = 1, options.adam.weight_decay = 0.1, options.adam.max_grad_norm = 0.05;
   options.schedule = {1e-2, Decay::kConstant, 0, 0};
-  const auto model = TinyModel(1), twin = TinyModel(1);
+  const auto model = TinyModel(1), other = TinyModel(1);
   const auto alone = OneRank();
   Trainer trainer(options, *model, nullptr, *alone);
   const Batch batch = MakeBatch(1);
@@ -217,18 +217,18 @@ TEST_CASE("an update equals gradients of the formula and AdamW's closed form") {
     ids.insert(ids.end(), s.completion.begin(), s.completion.end());
     const auto n = static_cast<int64_t>(ids.size());
     const at::Tensor all = at::tensor(ids, at::kLong);
-    const at::Tensor hidden = twin->Hidden({all, at::arange(n), {0, n}});
-    const at::Tensor logprobs = at::log_softmax(twin->Logits(hidden) / s.temperature, 1);
+    const at::Tensor hidden = other->Hidden({all, at::arange(n), {0, n}});
+    const at::Tensor logprobs = at::log_softmax(other->Logits(hidden) / s.temperature, 1);
     for (int64_t t = static_cast<int64_t>(s.prompt.size()); t < n; ++t)
       loss = loss - s.advantage * logprobs[t - 1][ids[static_cast<size_t>(t)]] / tokens;
   }
   loss.backward();
   double squares = 0;
-  for (const NamedParameter& p : twin->Parameters()) squares += p.value.grad().square().sum().item<double>();
+  for (const NamedParameter& p : other->Parameters()) squares += p.value.grad().square().sum().item<double>();
   CHECK(figures.grad_norm == Approx(std::sqrt(squares)).epsilon(1e-5));
   // After one step both moments are (1 - beta) g, so the update is lr g / (|g| + eps); matrices decay first.
   std::vector<at::Tensor> expected;
-  for (const NamedParameter& p : twin->Parameters()) {
+  for (const NamedParameter& p : other->Parameters()) {
     const at::Tensor g = p.value.grad() * (0.05 / (std::sqrt(squares) + 1e-6));
     const double decay = p.value.dim() > 1 ? 1 - 1e-2 * 0.1 : 1;
     expected.push_back((p.value.detach() * decay - 1e-2 * g / (g.abs() + 1e-8)).reshape(-1));
