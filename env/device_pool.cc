@@ -11,6 +11,11 @@
 #include "env/problem/problem.h"
 
 namespace kevin {
+namespace {
+
+constexpr int kMoreForASession = 2;
+
+}  // namespace
 
 DevicePool::DevicePool(std::vector<std::unique_ptr<Environment>> devices)
     : devices_(std::move(devices)), facts_(devices_.front()->Facts()), busy_(devices_.size()) {
@@ -33,6 +38,9 @@ Evaluation DevicePool::EvaluateShape(const Problem& problem, const Candidate& ca
   {
     const std::lock_guard lock(mutex_);
     chosen = static_cast<size_t>(std::min_element(busy_.begin(), busy_.end()) - busy_.begin());
+    size_t& last = last_.emplace(problem.content_hash + options.workload.size, chosen).first->second;
+    if (busy_[last] <= busy_[chosen] + kMoreForASession) chosen = last;
+    last = chosen;
     ++busy_[chosen];
   }
   const auto leave = [&] {

@@ -1,10 +1,13 @@
 #pragma once
 // Several devices of one model as one environment. Each evaluation (at several shapes: of each shape) runs on
-// the device with the fewest evaluations in progress. A device measures one candidate at a time. Verdicts do
-// not depend on the device: the evaluation key names the model only. Calls may come from many threads.
+// the device with the fewest evaluations in progress, or on the one that had this problem last (it has a session of
+// it) if that has at most two more. A device measures one candidate at a time. Verdicts do not depend on the device:
+// the evaluation key names the model only. Calls may come from many threads.
 
+#include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "env/environment.h"
@@ -29,7 +32,8 @@ class DevicePool : public Environment {
   std::vector<std::unique_ptr<Environment>> devices_;
   EnvironmentFacts facts_;  // device: "cuda:0, cuda:1: NVIDIA H200"
   std::mutex mutex_;
-  std::vector<int> busy_;  // evaluations in progress, by device
+  std::vector<int> busy_;               // evaluations in progress, by device
+  std::map<std::string, size_t> last_;  // the device of each problem and size
 };
 
 }  // namespace kevin

@@ -325,6 +325,8 @@ TEST_CASE("devices of one model share the work; of two models they do not mix") 
   for (auto& thread : threads) thread.join();
   CHECK((first->calls.size() == 3 && second->calls.size() == 3));
   CHECK(together == 2);
+  pool.Evaluate(problem, {"cpp", testing::FakeSource("wrong again")}, {});
+  CHECK(second->calls.size() == 4);  // which had the problem last
 
   std::vector<std::unique_ptr<Environment>> mixed;
   mixed.push_back(device("cuda:0: Fake"));
