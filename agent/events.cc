@@ -67,6 +67,8 @@ void AddGpu(const EvaluationRecord& e, Json* event) {
   out["peak_gb_per_s"] = OrNull(e.peak_gb_per_s);
   out["peak_gflop_per_s"] = OrNull(e.peak_gflop_per_s);
   out["device_s"] = OrNull(e.device_s);
+  out["rules_version"] = e.rules_version;
+  out["shared_gpu"] = e.shared_gpu;
 }
 
 }  // namespace
