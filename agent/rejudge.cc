@@ -60,12 +60,12 @@ class Rejudge {
       if (JudgeAgain(verdict)) Settle(verdict);
     }
     SettleTheRest();
-    end_.is_interrupted = IsAskedToEnd();
+    end_.is_interrupted = IsSet(drain_) || IsSet(stop_);
     return end_;
   }
 
  private:
-  bool IsAskedToEnd() const { return IsSet(drain_) || IsSet(stop_); }
+  bool IsAskedToEnd() const { return IsSet(drain_) || IsSet(stop_) || !end_.failure.empty(); }
 
   // --- What there is to do ---
 
@@ -166,7 +166,7 @@ class Rejudge {
       if (IsSet(stop_)) return false;
       ++end_.errors;
       if (hooks_.on_error) hooks_.on_error(verdict, error.what());
-      if (++errors_in_a_row_ >= kMostErrorsInARow) throw;
+      if (++errors_in_a_row_ >= kMostErrorsInARow) end_.failure = error.what();
     }
     return false;
   }

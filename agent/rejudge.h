@@ -60,6 +60,7 @@ struct RejudgeEnd {
   int64_t confirmed = 0;     // episodes whose best kernel has a new confirmation
   int64_t without_best = 0;  // episodes that have none any more
   bool is_interrupted = false;
+  std::string failure;  // the last of kMostErrorsInARow errors, which ended it; else empty
 };
 
 // The problem of a stored verdict; nullopt with the reason where it cannot be judged here.
@@ -69,8 +70,7 @@ using ProblemFinder = std::function<std::optional<Problem>(const std::string& id
 inline constexpr int kMostErrorsInARow = 3;
 
 // `drain` ends it after the candidate in progress, `stop` at once; either may be null. Every hook may be empty. An
-// Error of the environment voids one verdict; throws it where kMostErrorsInARow follow each other, and what the store
-// throws.
+// Error of the environment voids one verdict, kMostErrorsInARow in a row end it. Throws what the store throws.
 RejudgeEnd RunRejudge(Store& store, Environment& environment, const ProblemFinder& find,
                       const RejudgeRequest& request, const RejudgeHooks& hooks, const CancelToken* drain,
                       const CancelToken* stop);

@@ -97,6 +97,11 @@ class RejudgeRun {
         RunRejudge(store, *environment, find, options_.request, Hooks(), interrupt.flag(), interrupt.again());
     progress_.Phase("");
     Report(end);
+    if (!end.failure.empty()) {
+      throw Error(ExitCode::kBroken,
+                  fmt::format("{} errors in a row, the last: {}", kMostErrorsInARow, OneLine(end.failure)),
+                  "kevin doctor says what this machine lacks; the same command goes on where this one ended");
+    }
     if (end.is_interrupted) return static_cast<int>(ExitCode::kInterrupted);
     return static_cast<int>(end.errors > 0 ? ExitCode::kBroken : ExitCode::kDone);
   }

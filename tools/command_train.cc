@@ -161,6 +161,7 @@ class TrainRun {
       LearnRequest request;
       request.sources = {{command_.databases.front(), {run}}};
       request.scheme = algorithm_.scheme;
+      request.accept_old_verdicts = command_.accept_old_verdicts;
       const LearnTurns turns(request);
       return BatchMaker(turns, MakeUnits(algorithm_, turns, command_.units), algorithm_, text_, batches)
           .Make(step);
