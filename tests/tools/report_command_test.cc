@@ -66,6 +66,39 @@ TEST_CASE("report says what a database holds") {
   CHECK(Contains(kevin({"report", "--price", "3", "15"}).output, "US dollars per solved problem"));
 }
 
+TEST_CASE(
+    "verdicts under older rules are left out of reports, attributions and exports, unless they are accepted") {
+  const Fixture kevin;
+  Look(kevin.database)
+      .Execute(
+          ("UPDATE evaluations SET rules_version = 1 WHERE episode = '" + kevin.episodes[1] + "'").c_str());
+  CHECK(Contains(kevin({"report"}).output, "1 problems, 1 episodes, 2 turns"));
+  CHECK(Contains(kevin({"report"}).output, "mean, failures 0             1.4x"));  // not 2.4x
+  CHECK(Contains(kevin({"report", "--accept-old-verdicts"}).output, "1 problems, 2 episodes, 4 turns"));
+  CHECK(Lines(kevin({"attribute", "--json"}).output)[0]["turns"] == 2);
+  CHECK(Lines(kevin({"attribute", "--json", "--accept-old-verdicts"}).output)[0]["turns"] == 4);
+  const auto lines_of = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"export", "--db", kevin.database, "-o", "-"});
+    return Lines(RunCommand({&AddExportCommand}, more).output).size();
+  };
+  CHECK(lines_of({"--format", "jsonl"}) == 2);
+  CHECK(lines_of({"--format", "jsonl", "--accept-old-verdicts"}) == 4);
+  CHECK(lines_of({"--format", "sft", "--select", "correct"}) == 1);
+
+  // The run without a verdict of today: nothing to report on, and the next step.
+  const Result none = kevin({"report", kevin.runs[1]});
+  CHECK(none.code == 2);
+  CHECK(Contains(none.error, "2 verdicts were left out"));
+  CHECK(Contains(none.error, "kevin db rejudge " + kevin.database));
+  // And a database of an older format, which reading leaves as it is.
+  const std::string old = (kevin.folder / "v4.db").string();
+  std::filesystem::copy_file(KEVIN_SOURCE_DIR "/tests/trajectories/data/v4.db", old);
+  const std::string before = Bytes(old);
+  CHECK(Run({"report", "--db", old}).code == 2);
+  CHECK(Run({"report", "--accept-old-verdicts", "--db", old}).code == 0);
+  CHECK(Bytes(old) == before);
+}
+
 TEST_CASE("what a solved problem cost is what was stored with the requests, unless a price is given") {
   const Fixture kevin;
   const auto add = [&](std::optional<double> cost) {

@@ -90,8 +90,27 @@ TEST_CASE("a database of an older format is imported, and left as it is") {
     CHECK(Look(old).QueryInteger("PRAGMA user_version") == version);
   }
   CHECK(store.LoadFigures().turns.size() == 4);
+  for (const TurnFigures& turn : store.LoadFigures().turns) CHECK(turn.rules_version == 1);
   CHECK_THROWS_AS(store.Import(folder / "a.db"), Error);
   CHECK_THROWS_AS(store.Import(folder / "none.db"), Error);
+}
+
+TEST_CASE("verdicts that were judged again in a copy come back with it") {
+  TemporaryFolder folder;
+  const std::string episode = MakeOne(folder / "a.db", 1.5);
+  fs::copy_file(folder / "a.db", folder / "b.db");
+  {
+    Store copy = Store::Open(folder / "b.db", OpenMode::kWrite);
+    EvaluationRecord now = SampleEvaluation("kernel 1", 1.1);
+    now.purpose = "rejudge", now.key = "newer";
+    copy.AppendRejudgement(episode, 1, now, copy.LoadTurn(episode, 1)->evaluation.key);
+    copy.FinishEpisode(episode, {EpisodeState::kDone, "", 1, 1.1, 1, 1.2, "best.cpp", 0});
+  }
+  Store store = Store::Open(folder / "a.db", OpenMode::kWrite);
+  const MergeResult result = store.Import(folder / "b.db");
+  CHECK((result.evaluations == 1 && result.continued == 1 && result.conflicts.empty()));
+  CHECK(store.LoadFigures().turns[0].speedup == 1.1);
+  CHECK(store.FindEpisode(episode).best_speedup == 1.1);
 }
 
 const DatabaseFinding& Find(const std::vector<DatabaseFinding>& findings, const std::string& name) {

@@ -16,6 +16,7 @@ struct Told {
   double speedup = 0;
   std::string stop = "stop";
   bool tokens = true;
+  int rules_version = kRulesVersion;
 };
 
 class Records {
@@ -49,6 +50,7 @@ class Records {
     const std::string source = std::to_string(mark_) + "/" + std::to_string(number);
     t.evaluation = SampleEvaluation(source, told.speedup);
     t.evaluation.speedup->log_se = 0.001;
+    t.evaluation.rules_version = told.rules_version;
     if (told.speedup == 0) {
       t.evaluation.outcome = "wrong", t.evaluation.correct = false, t.evaluation.score = 0;
       t.evaluation.speedup.reset(), t.evaluation.verdict.clear();
@@ -93,6 +95,35 @@ const local::Sample& SampleOf(const LearnBatch& batch, int mark, int turn) {
   });
   REQUIRE(found != batch.batch.samples.end());
   return *found;
+}
+
+TEST_CASE(
+    "verdicts under older rules are not learnt from: whole episodes where returns need them, else the turns") {
+  Records records;
+  records.Add("level1/19", {{0, "stop", true, 1}, {15, "stop", true, 1}});
+  records.Add("level1/19", {{1.2}, {1.4}});
+  records.Add("level1/20", {{9, "stop", true, 1}, {1.1}});
+  LearnRequest request = records.Request();
+  const LearnTurns whole(request);
+  REQUIRE(whole.turns().size() == 2);
+  CHECK((whole.turns()[0].speedup == 1.2 && whole.turns()[1].speedup == 1.4));
+  CHECK(whole.left_out().starts_with("3 verdicts were left out"));
+  request.leave_out = LeaveOut::kTurns;
+  const LearnTurns turns(request);
+  const Units best = MakeUnits(*FindAlgorithm("tpt"), turns, {});
+  CHECK(Turns(turns, best) == std::vector<int>{2, 2});  // 1.4 and 1.1, not 15 and 9
+  request.accept_old_verdicts = true;
+  CHECK((LearnTurns(request).turns().size() == 6 && LearnTurns(request).left_out().empty()));
+
+  Records old;
+  old.Add("level1/19", {{15, "stop", true, 1}});
+  try {
+    const LearnTurns none(old.Request());
+    FAIL("there is nothing to learn from");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kBadRequest);
+    CHECK(error.next_step().find("kevin db rejudge") != std::string::npos);
+  }
 }
 
 TEST_CASE("grpo: one sample a turn, z-scores of discounted returns over all turns of a task") {
