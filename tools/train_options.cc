@@ -10,6 +10,7 @@
 
 #include "env/device_pool.h"
 #include "env/error.h"
+#include "tools/command_line.h"
 #include "tools/device_options.h"
 #include "tools/record_options.h"
 
@@ -34,6 +35,7 @@ void AddTrainRequest(CLI::App* command, TrainRequest* o) {
       ->check(CLI::PositiveNumber)
       ->excludes("--steps");
   command->add_option("--seed", o->seed, "The seed of the order of samples and of adapters")
+      ->check(WhyNotWhole)
       ->capture_default_str();
   command->add_flag("--resume", o->resume, "Go on from the newest checkpoint in --out");
   command
