@@ -143,10 +143,12 @@ void AddPart(CLI::App* parent, const char* name, const char* help, const std::sh
 
 void AddDbCommand(CLI::App& app, Action* action) {
   auto options = std::make_shared<DbOptions>();
-  CLI::App* command = app.add_subcommand("db", "Look after a database: check, compact, migrate");
+  CLI::App* command =
+      app.add_subcommand("db", "Check a database, make its file smaller, or upgrade its format");
   command->footer(kDbExamples);
   command->require_subcommand(1);
-  AddPart(command, "check", "Is everything whole?", options, &RunCheck, action);
+  AddPart(command, "check", "Find damage: lost texts, broken references, contradictory verdicts", options,
+          &RunCheck, action);
   AddPart(command, "compact", "Give unused space back", options, &RunCompact, action);
   AddPart(command, "migrate", "Bring an older format up to date", options, &RunMigrate, action);
 }

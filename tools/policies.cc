@@ -39,7 +39,7 @@ void AddServerOptions(CLI::App* command, PolicyOptions* o) {
       ->capture_default_str();
   command->add_flag("--no-stream", o->no_stream, "Take answers whole instead of as they come");
   command->add_option("--request-json", o->request_json,
-                      "A JSON object laid over every request; null removes a field");
+                      "A JSON object whose fields replace those of every request; null removes a field");
 }
 
 void AddSamplingOptions(CLI::App* command, PolicyOptions* o) {
