@@ -9,6 +9,7 @@
 #include "agent/attribution/attribution.h"
 #include "agent/events.h"
 #include "agent/terminal.h"
+#include "agent/text.h"
 #include "env/error.h"
 #include "env/process/machine.h"
 #include "tools/commands.h"
@@ -94,8 +95,8 @@ void PrintAttribution(const Scheme& scheme, const Attribution& attribution, cons
     return;
   }
   Print(stdout, fmt::format("scheme      {}: {}\n", kept.name, SchemeJson(scheme).dump()));
-  Print(stdout, fmt::format("turns       {} of {} episodes in {} runs\n", attribution.turns.size(),
-                            kept.episodes, kept.runs));
+  Print(stdout, fmt::format("turns       {} of {} in {}\n", attribution.turns.size(),
+                            Counted(kept.episodes, "episode"), Counted(kept.runs, "run")));
   Print(stdout, fmt::format("score       {}\nreturn      {}\nadvantage   {}\n", SpreadText(scores),
                             SpreadText(returns), SpreadText(advantages)));
   Print(stdout,

@@ -89,7 +89,9 @@ void AddOptions(CLI::App* command, ReportOptions* o) {
   command->add_option("--problems", o->request.problems, "Only problems whose ids begin so: level1/");
   command->add_flag("--inadmissible", o->request.inadmissible,
                     "Also problems that do not count, because incorrect answers pass on them");
-  command->add_option("--confidence", o->bootstrap.confidence, "Confidence of the intervals")
+  command
+      ->add_option("--confidence", o->bootstrap.confidence,
+                   "Confidence of the means' intervals (a kernel's own is 0.99)")
       ->check(CLI::Range(0.5, 0.999))
       ->capture_default_str();
   command->add_option("--draws", o->bootstrap.replicates, "Bootstrap replicates; fewer for big databases")

@@ -56,6 +56,7 @@ constexpr const char* kRunExamples = R"(Examples:
   kevin run --problem level1/19 --policy openai:gpt-5-mini --budget-usd 1 --prices prices.json
   kevin run --problem level1/19 --policy openai:my-model --base-url http://127.0.0.1:8000/v1
 
+A speed-up is the time of eager PyTorch over that of the kernel, with its 99 % interval.
 Kernels go to kevin-out/EPISODE/, everything else to the database (kevin show).)";
 
 Problem FindProblem(const std::string& id) { return ProblemSet().Find(id); }
