@@ -388,8 +388,9 @@ void RequirePolicyFor(const Problem& problem, const Policy& policy, const Episod
   const SizedProblem sized = AtFirstShape(problem, options.workload.size);
   const std::string why_not = policy.WhyNot(BuildTask(ContextOf(sized, options, kind), {}));
   if (why_not.empty()) return;
-  throw Error(ExitCode::kBadRequest, fmt::format("{}: {}", problem.id, why_not),
-              "choose another problem (kevin problems) or another policy (--policy)");
+  const size_t end = std::min(why_not.find('\n'), why_not.size());
+  throw Error(ExitCode::kBadRequest, fmt::format("{}: {}", problem.id, why_not.substr(0, end)),
+              end < why_not.size() ? why_not.substr(end + 1) : "choose another problem or policy (--policy)");
 }
 
 EpisodeRecord RunEpisode(const Problem& problem, Policy& policy, Environment& environment, Store& store,

@@ -36,13 +36,13 @@ const char* VerdictWords(Verdict verdict) {
 }
 
 std::string Rates(const Measured& m, const FeedbackContext& context) {
-  std::string text =
-      fmt::format("One call takes {:.4g} us, the reference {:.4g} us. That is {:.3g} GB/s and {:.3g} GFLOP/s",
-                  m.candidate_us, m.reference_us, m.gb_per_s, m.gflop_per_s);
+  std::string text = fmt::format("One call takes {} us, the reference {} us. That is {} GB/s and {} GFLOP/s",
+                                 SignificantText(m.candidate_us, 4), SignificantText(m.reference_us, 4),
+                                 SignificantText(m.gb_per_s, 3), SignificantText(m.gflop_per_s, 3));
   if (m.floor_us > 0) {
     text += fmt::format(
-        "; the smallest possible time on this machine is {:.4g} us, and this kernel takes {:.3g} times that",
-        m.floor_us, m.candidate_us / m.floor_us);
+        "; the smallest possible time on this machine is {} us, and this kernel takes {} times that",
+        SignificantText(m.floor_us, 4), SignificantText(m.candidate_us / m.floor_us, 3));
   }
   text += ".";
   if (context.problem == nullptr || context.problem->bytes <= 0) return text;

@@ -62,8 +62,9 @@ Roofline RooflineOf(const Measured& m, const Evaluation& e) {
 
 std::string GpuRates(const Measured& m, const Evaluation& e) {
   const Roofline roofline = RooflineOf(m, e);
-  std::string text = fmt::format("One call takes {:.4g} us, the reference {:.4g} us. That is {:.4g} GB/s",
-                                 m.candidate_us, m.reference_us, m.gb_per_s);
+  std::string text = fmt::format("One call takes {} us, the reference {} us. That is {} GB/s",
+                                 SignificantText(m.candidate_us, 4), SignificantText(m.reference_us, 4),
+                                 SignificantText(m.gb_per_s, 4));
   if (roofline.memory > 0)
     text += fmt::format(" ({} of this GPU's {:.4g} GB/s)", Percent(roofline.memory), e.peak_gb_per_s);
   text += " and " + Flops(m.gflop_per_s);
@@ -74,8 +75,8 @@ std::string GpuRates(const Measured& m, const Evaluation& e) {
                                                 : "; arithmetic throughput is the nearer limit";
   }
   if (m.floor_us > 0) {
-    text += fmt::format("; the smallest possible time is {:.4g} us, and this kernel takes {:.3g} times that",
-                        m.floor_us, m.candidate_us / m.floor_us);
+    text += fmt::format("; the smallest possible time is {} us, and this kernel takes {} times that",
+                        SignificantText(m.floor_us, 4), SignificantText(m.candidate_us / m.floor_us, 3));
   }
   return text + ".";
 }

@@ -200,15 +200,32 @@ std::optional<Winner> ConfirmWinner(std::vector<CorrectTurn> turns, const Confir
   return ConfirmWinner(std::move(turns), confirm);
 }
 
+namespace {
+
+[[noreturn]] void ThrowUnwritable(const fs::path& folder, const std::error_code& error) {
+  throw Error(ExitCode::kBadRequest,
+              fmt::format("{}: cannot write kernels into it: {}", folder.string(), error.message()),
+              "choose another folder with --out DIR");
+}
+
+}  // namespace
+
+void EpisodeOutput::RequireWritable(const fs::path& folder) {
+  std::error_code error;
+  fs::path there = fs::absolute(folder).lexically_normal();
+  if (!there.has_filename()) there = there.parent_path();  // "out/"
+  while (!fs::exists(there, error) && there.has_relative_path()) there = there.parent_path();
+  error.clear();
+  if (!fs::is_directory(there, error)) error = std::make_error_code(std::errc::not_a_directory);
+  if (!error && ::access(there.c_str(), W_OK | X_OK) != 0) error.assign(errno, std::generic_category());
+  if (error) ThrowUnwritable(folder, error);
+}
+
 EpisodeOutput::EpisodeOutput(fs::path folder) : folder_(std::move(folder)) {
   std::error_code error;
   fs::create_directories(folder_, error);
   if (!error && ::access(folder_.c_str(), W_OK | X_OK) != 0) error.assign(errno, std::generic_category());
-  if (error) {
-    throw Error(ExitCode::kBadRequest,
-                fmt::format("{}: cannot write kernels into it: {}", folder_.string(), error.message()),
-                "choose another folder with --out DIR");
-  }
+  if (error) ThrowUnwritable(folder_, error);
 }
 
 std::string EpisodeOutput::WriteTurn(int turn, const std::string& kind, const std::string& source) const {

@@ -21,6 +21,9 @@ class EpisodeOutput {
   // Creates `folder` if needed. Throws Error(kBadRequest) when it is not writable.
   explicit EpisodeOutput(std::filesystem::path folder);
 
+  // The same, but creates nothing: the nearest folder that exists must be writable.
+  static void RequireWritable(const std::filesystem::path& folder);
+
   void set_episode(const std::string& episode) { episode_ = episode; }
 
   // Both return the path written. Throw Error(kBroken), for example when the disk is full.

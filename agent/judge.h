@@ -1,9 +1,9 @@
 #pragma once
-// Judges candidates for an episode: by a stored verdict on the same text or on the same machine code, else by the
-// environment. One stored verdict in twenty is checked again on new seeds; a candidate that is correct once and
-// incorrect another time is `wrong`, and its earlier verdicts are superseded. Two fresh measurements in a hundred are
-// made twice, to record the noise of the reward. Outcomes that a busy machine may have caused (refused, crashed,
-// timed_out) are never answered from the store.
+// A verdict for an episode (env/cpu/judge.h and env/gpu/judge/ make new ones): by a stored verdict on the same text
+// or on the same machine code, else by the environment. One stored verdict in twenty is checked again on new seeds; a
+// candidate that is correct once and incorrect another time is `wrong`, and its earlier verdicts are superseded. Two
+// fresh measurements in a hundred are made twice, to record the noise of the reward. Outcomes that a busy machine may
+// have caused (refused, crashed, timed_out) are never answered from the store.
 
 #include <cstdint>
 #include <functional>

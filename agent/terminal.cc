@@ -14,17 +14,35 @@ namespace kevin {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(100);
+constexpr const char* kFreeSpace = "free space where it is written to";
 constexpr const char* kEraseLine = "\r\033[K";
 
 std::atomic<bool> interrupted{false}, interrupted_again{false};
+std::atomic<int> first_output_error{0};
+constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGHUP};
 std::atomic<int> patience_left{1};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
 void NoteSignal(int) {
   if (interrupted.exchange(true)) interrupted_again = true;
   if (--patience_left > 0) return;
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  for (const int signal : kStopSignals) std::signal(signal, SIG_DFL);
+}
+
+// Writes and flushes. Returns 0 or the reason of the failure; a closed pipe is none.
+int Write(std::FILE* out, const std::string& text) {
+  errno = 0;
+  bool failed = std::fwrite(text.data(), 1, text.size(), out) != text.size();
+  int reason = errno;
+  if (!failed) {
+    failed = std::fflush(out) != 0;
+    reason = errno;
+  }
+  if (!failed || reason == EPIPE) return 0;
+  if (reason == 0) reason = EIO;
+  int none = 0;
+  if (out == stdout) first_output_error.compare_exchange_strong(none, reason);
+  return reason;
 }
 
 }  // namespace
@@ -59,8 +77,7 @@ void Progress::Show(const std::string& label, bool with_seconds) {
 void Progress::Line(const std::string& text) {
   const std::lock_guard lock(mutex_);
   Erase();
-  fmt::print(out_, "{}\n", text);
-  std::fflush(out_);
+  Write(out_, text + "\n");
   Draw();
 }
 
@@ -74,22 +91,26 @@ void Progress::Tick() {
 
 void Progress::Draw() {
   if (!live_ || label_.empty()) return;
-  fmt::print(out_, "{}{}{}", kEraseLine, label_,
-             with_seconds_ ? fmt::format("  {:.1f} s", SecondsSince(started_)) : "");
-  std::fflush(out_);
+  Write(out_, kEraseLine + label_ + (with_seconds_ ? fmt::format("  {:.1f} s", SecondsSince(started_)) : ""));
 }
 
 void Progress::Erase() {
   if (!live_ || label_.empty()) return;
-  std::fputs(kEraseLine, out_);
-  std::fflush(out_);
+  Write(out_, kEraseLine);
 }
 
 void Print(std::FILE* out, const std::string& text) {
+  const int reason = Write(out, text);
+  if (reason == 0 || out != stdout) return;
+  throw Error(ExitCode::kBroken, fmt::format("standard output: {}", std::strerror(reason)), kFreeSpace);
+}
+
+void RequireOutputWritten() {
   errno = 0;
-  std::fwrite(text.data(), 1, text.size(), out);
-  if (std::fflush(out) == 0 || errno == EPIPE || out != stdout) return;
-  throw Error(ExitCode::kBroken, fmt::format("standard output: {}", std::strerror(errno)), "free space");
+  const int flush_error = std::fflush(stdout) == 0 || errno == EPIPE ? 0 : errno;
+  const int reason = first_output_error != 0 ? first_output_error.load() : flush_error;
+  if (reason != 0)
+    throw Error(ExitCode::kBroken, fmt::format("standard output: {}", std::strerror(reason)), kFreeSpace);
 }
 
 InterruptGuard::InterruptGuard(int patience) {
@@ -98,13 +119,20 @@ InterruptGuard::InterruptGuard(int patience) {
   struct sigaction action = {};
   action.sa_handler = NoteSignal;
   action.sa_flags = SA_RESTART;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (const int signal : kStopSignals) {
+    struct sigaction before = {};
+    sigaction(signal, nullptr, &before);
+    const bool ignored = signal == SIGHUP && before.sa_handler == SIG_IGN;  // under nohup
+    if (!ignored) sigaction(signal, &action, nullptr);
+  }
 }
 
 InterruptGuard::~InterruptGuard() {
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  for (const int signal : kStopSignals) {
+    struct sigaction now = {};
+    sigaction(signal, nullptr, &now);
+    if (now.sa_handler == NoteSignal) std::signal(signal, SIG_DFL);
+  }
 }
 
 const std::atomic<bool>* InterruptGuard::flag() const { return &interrupted; }

@@ -14,6 +14,10 @@ namespace kevin {
 // Writes `text` and flushes. A closed pipe is ignored; Error(kBroken) when the disk behind stdout is full.
 void Print(std::FILE* out, const std::string& text);
 
+// Flushes standard output. Throws Error(kBroken) if this or any earlier write of Print and Progress to it failed,
+// other than on a closed pipe. At the end of a program.
+void RequireOutputWritten();
+
 // Progress of a command. On a terminal: one live line with the current phase and its seconds, redrawn ten
 // times a second, and finished lines that scroll above it. Elsewhere: the finished lines only. Any thread.
 class Progress {
@@ -52,8 +56,9 @@ class Progress {
   std::thread ticker_;
 };
 
-// Turns Ctrl-C (SIGINT) and SIGTERM into flags while it exists, so that a command can end cleanly. After
-// `patience` signals the next one ends the process at once; the database survives that. With patience 2 the
+// Turns Ctrl-C (SIGINT), SIGTERM and SIGHUP (a terminal that is closed; ignored under nohup) into flags while it
+// exists, so that a command can end cleanly. After `patience` signals the next one ends the process at once; the
+// database survives that. With patience 2 the
 // first signal asks to finish the work in progress and the second to stop it. One at a time.
 class InterruptGuard {
  public:

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cmath>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -104,6 +105,15 @@ std::string Clip(std::string_view text, size_t max_bytes) {
   size_t end = max_bytes > kEllipsis.size() ? max_bytes - kEllipsis.size() : 0;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
   return std::string(TrimRight(text.substr(0, end))) + std::string(kEllipsis);
+}
+
+std::string SignificantText(double value, int digits) {
+  const bool is_long = std::abs(value) >= std::pow(10.0, digits) - 0.5;
+  return is_long ? fmt::format("{:.0f}", value) : fmt::format("{:.{}g}", value, digits);
+}
+
+std::string Counted(int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
 std::string TrimmedErrors(const std::string& log, const std::string& source) {

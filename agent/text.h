@@ -2,6 +2,7 @@
 // String functions for reading replies and writing messages. Text is UTF-8; no function cuts a character in
 // two. Pure; any thread.
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,12 @@ std::vector<std::string_view> SplitLines(std::string_view text);
 
 // `text`, or its beginning and "…" where it is longer than max_bytes (the "…" included).
 std::string Clip(std::string_view text, size_t max_bytes);
+
+// `value` to `digits` significant digits, and all digits of its whole part; without an exponent from 0.0001 on.
+std::string SignificantText(double value, int digits);
+
+// "1 turn", "2 turns", "0 turns".
+std::string Counted(int64_t count, std::string_view noun);
 
 // A compiler log reduced to its first three errors, each with its line of `source`. Understands g++, clang++,
 // their linkers, NVRTC and ptxas; of any other log the beginning is returned. Ends with a line end.

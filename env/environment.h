@@ -1,6 +1,6 @@
 #pragma once
 // START HERE for the environment: a candidate's source goes in, an Outcome comes out.
-// Compile -> inspect -> verify -> measure; the rules of the verdict and the clock are in env/verdict/README.md and in the headers of the code that applies them (env/verdict/verify.h, env/verdict/estimate.h).
+// Compile -> inspect -> verify -> measure. The rules: env/verdict/README.md, env/verdict/verify.h, estimate.h there.
 
 #include <atomic>
 #include <cstdint>

@@ -184,7 +184,8 @@ class Policy {
   // Whether answers are computed on this machine's processor. Then none is requested while a pair is timed on
   // the CPU.
   virtual bool LoadsProcessor() const { return false; }
-  // Why this policy cannot work on the task, and what could; empty when it can. Called before turn 1.
+  // Why this policy cannot work on the task; empty when it can. The first line is the reason, further lines say what
+  // it can do and what else could. Called before turn 1.
   virtual std::string WhyNot(const Task& task) const {
     (void)task;
     return "";

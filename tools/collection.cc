@@ -1,6 +1,7 @@
 #include "tools/collection.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -10,6 +11,7 @@
 
 #include "agent/feedback.h"
 #include "agent/json.h"
+#include "agent/text.h"
 #include "env/error.h"
 #include "policies/local/serve/local_policy.h"
 #include "tools/policies.h"
@@ -239,8 +241,8 @@ std::string EpisodeLine(const EpisodeRecord& e) {
   } else if (e.best_turn) {
     best = fmt::format("best turn {}, not confirmed", *e.best_turn);
   }
-  return fmt::format("{}  {}  {}  {} turns, {} correct, {}  {:.1f} s", e.id, e.problem, e.policy, e.turns,
-                     e.correct_turns, best, e.seconds);
+  return fmt::format("{}  {}  {}  {}, {} correct, {}  {:.1f} s", e.id, e.problem, e.policy,
+                     Counted(e.turns, "turn"), e.correct_turns, best, e.seconds);
 }
 
 std::string ResultTable(const std::vector<ProblemResult>& results) {
@@ -257,14 +259,49 @@ Json FaultEvent(const EpisodeSpec& spec, const std::string& error, bool parked) 
           {"number", spec.number}, {"error", error},          {"parked", parked}};
 }
 
+namespace {
+
+// A line a reason: what was given up, and why.
+std::string ParkedText(const std::vector<ProblemResult>& results, const std::vector<ParkedItem>& parked) {
+  std::set<std::string> all;
+  for (const ProblemResult& result : results) all.insert(result.problem);
+  struct Reason {
+    std::string error;
+    std::vector<std::string> problems;
+    int episodes = 0;
+  };
+  std::vector<Reason> reasons;
+  for (const ParkedItem& item : parked) {
+    const EpisodeSpec spec = EpisodeFromJson(item.spec);
+    const std::string error =
+        item.error.starts_with(spec.problem + ": ") ? item.error.substr(spec.problem.size() + 2) : item.error;
+    auto found =
+        std::find_if(reasons.begin(), reasons.end(), [&](const auto& r) { return r.error == error; });
+    if (found == reasons.end()) found = reasons.insert(found, {error, {}, 0});
+    ++found->episodes;
+    std::vector<std::string>& problems = found->problems;
+    if (std::find(problems.begin(), problems.end(), spec.problem) == problems.end())
+      problems.push_back(spec.problem);
+  }
+  std::string text;
+  for (const Reason& reason : reasons) {
+    constexpr size_t kMostNamed = 8;
+    std::vector<std::string> named = reason.problems;
+    if (named.size() > kMostNamed) named.resize(kMostNamed);
+    text += fmt::format("parked    {} of {} ({}{}), {}: {}\n", reason.problems.size(),
+                        Counted(static_cast<int64_t>(all.size()), "problem"), fmt::join(named, ", "),
+                        named.size() < reason.problems.size() ? ", ..." : "",
+                        Counted(reason.episodes, "episode"), reason.error);
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string EndText(const std::vector<ProblemResult>& results, const std::vector<ParkedItem>& parked,
                     const RolloutEnd& end) {
   std::string text = "\n" + ResultTable(results);
-  for (const ParkedItem& item : parked) {
-    const EpisodeSpec spec = EpisodeFromJson(item.spec);
-    text +=
-        fmt::format("parked    {} {} episode {}: {}\n", spec.problem, spec.policy, spec.number, item.error);
-  }
+  text += ParkedText(results, parked);
   if (end.complete) return text;
   return text + (end.out_of.empty() ? "Stopped" : "The budget of " + end.out_of + " is used") +
          "; the same command continues the run\n";

@@ -9,6 +9,7 @@
 #include "agent/attribution/attribution.h"
 #include "agent/events.h"
 #include "agent/terminal.h"
+#include "agent/text.h"
 #include "env/error.h"
 #include "env/process/machine.h"
 #include "tools/commands.h"
@@ -93,15 +94,17 @@ void PrintAttribution(const Scheme& scheme, const Attribution& attribution, cons
     Print(stdout, ToLine(event));
     return;
   }
-  fmt::print("scheme      {}: {}\n", kept.name, SchemeJson(scheme).dump());
-  fmt::print("turns       {} of {} episodes in {} runs\n", attribution.turns.size(), kept.episodes,
-             kept.runs);
-  fmt::print("score       {}\nreturn      {}\nadvantage   {}\n", SpreadText(scores), SpreadText(returns),
-             SpreadText(advantages));
-  fmt::print("groups      {}, of which {} without a difference beyond the measurement error (advantage 0)\n",
-             attribution.groups, attribution.flat_groups);
-  fmt::print("kept        attribution {} in {}, {:.1f} s\n", kept.id, WithoutPassword(options.database),
-             kept.seconds);
+  Print(stdout, fmt::format("scheme      {}: {}\n", kept.name, SchemeJson(scheme).dump()));
+  Print(stdout, fmt::format("turns       {} of {} in {}\n", attribution.turns.size(),
+                            Counted(kept.episodes, "episode"), Counted(kept.runs, "run")));
+  Print(stdout, fmt::format("score       {}\nreturn      {}\nadvantage   {}\n", SpreadText(scores),
+                            SpreadText(returns), SpreadText(advantages)));
+  Print(stdout,
+        fmt::format(
+            "groups      {}, of which {} without a difference beyond the measurement error (advantage 0)\n",
+            attribution.groups, attribution.flat_groups));
+  Print(stdout, fmt::format("kept        attribution {} in {}, {:.1f} s\n", kept.id,
+                            WithoutPassword(options.database), kept.seconds));
 }
 
 int RunAttribute(const AttributeOptions& options) {

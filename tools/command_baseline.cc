@@ -171,12 +171,12 @@ class Baselines {
         const Baseline baseline = Get(problems_[i], size, label);
         table.push_back(BaselineRow(baseline));
         if (options_.json) {
-          fmt::print("{}\n", BaselineEvent(baseline).dump(-1, ' ', false, Json::error_handler_t::replace));
-          std::fflush(stdout);
+          Print(stdout, fmt::format("{}\n", BaselineEvent(baseline).dump(-1, ' ', false,
+                                                                         Json::error_handler_t::replace)));
         }
       }
     }
-    if (!options_.json) fmt::print("{}", AlignedTable(table));
+    if (!options_.json) Print(stdout, AlignedTable(table));
     return static_cast<int>(broken_ ? ExitCode::kBroken : ExitCode::kDone);
   }
 

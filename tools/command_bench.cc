@@ -135,16 +135,16 @@ struct Judged {
 };
 
 std::string IntervalText(const Ratio& ratio) {
-  return fmt::format("{:.3f}x [{:.3f}, {:.3f}]", ratio.value, ratio.low, ratio.high);
+  return fmt::format("{:.3f}x ({:.3f}x to {:.3f}x)", ratio.value, ratio.low, ratio.high);
 }
 
-std::vector<std::string> RowOf(const std::string& name, const Outcome& outcome) {
+std::vector<std::string> RowOf(const std::string& name, const Outcome& outcome, bool has_verdict) {
   const Measured* measured = std::get_if<Measured>(&outcome);
   if (!measured) return {name, OutcomeName(outcome)};
   return {name,
           OutcomeName(outcome),
           IntervalText(measured->speedup),
-          VerdictName(measured->verdict),
+          has_verdict ? VerdictName(measured->verdict) : "-",  // a confirmation has no sequential test
           fmt::format("{:.1f}", measured->candidate_us),
           fmt::format("{:.1f}", measured->reference_us),
           fmt::format("{:.1f}", measured->floor_us),
@@ -160,7 +160,8 @@ void PrintGpu(const Judged& judged) {
   if (const auto* m = std::get_if<Measured>(&evaluation.outcome)) text = GpuRates(*m, evaluation) + "\n";
   for (const KernelReport& kernel : evaluation.kernels) text += "  " + KernelLine(kernel) + "\n";
   if (!evaluation.profile.empty()) text += "  profile: " + evaluation.profile + "\n";
-  if (!text.empty()) fmt::print("\n{}: {}{}", judged.path, text.starts_with("  ") ? "\n" : "", text);
+  if (!text.empty())
+    Print(stdout, fmt::format("\n{}: {}{}", judged.path, text.starts_with("  ") ? "\n" : "", text));
 }
 
 void PrintOverBaseline(const Judged& judged, const std::optional<Baseline>& baseline) {
@@ -168,7 +169,8 @@ void PrintOverBaseline(const Judged& judged, const std::optional<Baseline>& base
   if (!measured) return;
   const std::string over_baseline = OverBaselineText(baseline, measured->speedup.value);
   if (!over_baseline.empty())
-    fmt::print("\n{}: {:.3g}x over eager{}\n", judged.path, measured->speedup.value, over_baseline);
+    Print(stdout,
+          fmt::format("\n{}: {:.3g}x over eager{}\n", judged.path, measured->speedup.value, over_baseline));
 }
 
 struct Surroundings {
@@ -179,43 +181,54 @@ struct Surroundings {
 void PrintReport(const std::vector<Judged>& all, const Problem& problem, const BenchOptions& options,
                  const Surroundings& surroundings) {
   const Evaluation& last = all.back().evaluation;
-  fmt::print("{} {} at size {}{}, inputs {}, on {}, isolation {}{}{}\n\n", problem.id, problem.name,
-             last.workload.size, PrecisionNote(last.workload.precision), last.workload.inputs, last.device,
-             last.isolation, last.workload.tf32 ? ", TF32 allowed" : "",
-             BaselineNote(surroundings.baseline, problem, surroundings.facts));
-  std::vector<std::vector<std::string>> table{{"kernel", "outcome", "against eager (99 %)", "verdict", "us",
-                                               "eager us", "floor us", "GB/s", "GFLOP/s", "error"}};
+  Print(stdout,
+        fmt::format("{} {} at size {}{}, inputs {}, on {}, isolation {}{}{}\n\n", problem.id, problem.name,
+                    last.workload.size, PrecisionNote(last.workload.precision), last.workload.inputs,
+                    last.device, last.isolation, last.workload.tf32 ? ", TF32 allowed" : "",
+                    BaselineNote(surroundings.baseline, problem, surroundings.facts)));
+  std::vector<std::vector<std::string>> table{{"kernel", "outcome", "speed-up over eager (99 % interval)",
+                                               "verdict", "us", "eager us", "floor us", "GB/s", "GFLOP/s",
+                                               "error"}};
   for (const Judged& judged : all) {
-    table.push_back(RowOf(judged.path, judged.evaluation.outcome));
+    const bool has_verdict = !options.evaluate.confirm;
+    table.push_back(RowOf(judged.path, judged.evaluation.outcome, has_verdict));
     for (const ShapeResult& shape : judged.evaluation.shapes) {
       table.push_back(
           RowOf(fmt::format("  {}, weight {:g}", ShapeName(shape.size, shape.symbols), shape.weight),
-                shape.outcome));
+                shape.outcome, has_verdict));
     }
   }
-  fmt::print("{}", AlignedTable(table));
-  if (!last.shapes.empty()) fmt::print("\nOf several shapes the first row is the weighted geometric mean.\n");
+  Print(stdout, AlignedTable(table));
+  if (!last.shapes.empty())
+    Print(stdout, fmt::format("\nOf several shapes the first row is the weighted geometric mean.\n"));
   for (const Judged& judged : all) {
     const std::string reason = OutcomeReason(judged.evaluation.outcome);
-    if (!reason.empty()) fmt::print("\n{}: {}\n", judged.path, reason);
+    if (!reason.empty()) Print(stdout, fmt::format("\n{}: {}\n", judged.path, reason));
     PrintOverBaseline(judged, surroundings.baseline);
     if (surroundings.facts.device.starts_with("cuda:")) PrintGpu(judged);
   }
   const Measured* measured = std::get_if<Measured>(&last.outcome);
   if (measured && measured->against_start) {
-    fmt::print("\n{} against {}, in the same pairs: {}  {}\n", options.file, options.other,
-               IntervalText(*measured->against_start), VerdictName(measured->verdict_against_start));
+    Print(stdout,
+          fmt::format("\n{} against {}, in the same pairs: {}  {}\n", options.file, options.other,
+                      IntervalText(*measured->against_start), VerdictName(measured->verdict_against_start)));
     for (const ShapeResult& shape : last.shapes) {
       const auto& there = std::get<Measured>(shape.outcome);
-      fmt::print("  {}: {}  {}\n", ShapeName(shape.size, shape.symbols), IntervalText(*there.against_start),
-                 VerdictName(there.verdict_against_start));
+      Print(stdout,
+            fmt::format("  {}: {}  {}\n", ShapeName(shape.size, shape.symbols),
+                        IntervalText(*there.against_start), VerdictName(there.verdict_against_start)));
     }
   }
 }
 
-// "cpp", "cuda", "ptx"; "" when neither --kind nor a file's ending says.
+// "cpp", "cuda", "ptx".
 std::string GivenKind(const BenchOptions& options) {
   if (!options.kind.empty()) return options.kind;
+  for (const std::string& file : {options.file, options.other}) {
+    if (file.empty() || !KindOfFile(file).empty()) continue;
+    throw Error(ExitCode::kBadRequest, fmt::format("{}: its ending is not .cpp, .cu or .ptx", file),
+                "say what it is with --kind cpp, cuda or ptx");
+  }
   const std::string kind = KindOfFile(options.file);
   const std::string other = options.other.empty() ? "" : KindOfFile(options.other);
   if (!kind.empty() && !other.empty() && kind != other) {
@@ -224,7 +237,7 @@ std::string GivenKind(const BenchOptions& options) {
                             options.file, kind, options.other, other),
                 "judge them one at a time, or say --kind when an ending misleads");
   }
-  return kind.empty() ? other : kind;
+  return kind;
 }
 
 class Bench {
@@ -245,7 +258,6 @@ class Bench {
     progress_.Phase("starting the evaluator, testing the sandbox");
     environment_ = MakeEnvironment(environment);
     const EnvironmentFacts& facts = environment_->Facts();
-    if (kind_.empty()) kind_ = facts.kinds.front();
     RequireKind(facts, options_.device, kind_);
     RequireGpuFor(options_.examine, *environment_);
     EvaluateOptions evaluate = options_.evaluate;
@@ -279,9 +291,9 @@ class Bench {
                                             options_.evaluate.workload.inputs);
     progress_.Phase("");
     if (options_.json) {
-      fmt::print("{}", ToLine(ExaminationEvent(examination, options_.examine, problem_.id, options_.file)));
+      Print(stdout, ToLine(ExaminationEvent(examination, options_.examine, problem_.id, options_.file)));
     } else {
-      fmt::print("\n{}", ExaminationText(examination, options_.examine));
+      Print(stdout, fmt::format("\n{}", ExaminationText(examination, options_.examine)));
     }
     return static_cast<int>(ExitCode::kDone);
   }
@@ -296,8 +308,7 @@ class Bench {
       const EvaluationRecord record = ToRecord(judged.evaluation, candidate, problem_, "bench");
       Json event = EvaluationEvent(record, problem_.id, path, judged.total_s);
       AddBaselineFields(baseline_, "speedup", &event);
-      fmt::print("{}", ToLine(event));
-      std::fflush(stdout);
+      Print(stdout, ToLine(event));
     }
     judged_.push_back(std::move(judged));
   }

@@ -14,11 +14,13 @@
 #include "agent/records.h"
 #include "agent/rollout/rollout.h"
 #include "agent/terminal.h"
+#include "agent/text.h"
 #include "env/device_pool.h"
 #include "env/error.h"
 #include "env/problem/precision.h"
 #include "env/problem/problem.h"
 #include "tools/collection.h"
+#include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/device_options.h"
 #include "tools/policies.h"
@@ -213,10 +215,11 @@ class Collection {
     const QueueCounts counts = queue_.Count(run_);
     const int64_t all = counts.waiting + counts.leased + counts.done + counts.parked;
     progress_->Phase("");
-    progress_->Line(
-        fmt::format("{} problems{}, {} episodes of {} turns, policy {}; {}; isolation {}; {} at once",
-                    spec_.tasks.size(), PrecisionNote(spec_.workload.precision), all, spec_.turns,
-                    fmt::join(spec_.policies, ", "), facts.device, facts.isolation, parallel));
+    progress_->Line(fmt::format("{}{}, {} of {}, policy {}; {}; isolation {}; {} at once",
+                                Counted(static_cast<int64_t>(spec_.tasks.size()), "problem"),
+                                PrecisionNote(spec_.workload.precision), Counted(all, "episode"),
+                                Counted(spec_.turns, "turn"), fmt::join(spec_.policies, ", "), facts.device,
+                                facts.isolation, parallel));
     progress_->Line(fmt::format(
         "run {} in {}{}", run_, store_.path().string(),
         resumed_ ? fmt::format(", continued: {} of {} episodes are done", counts.done, all) : std::string()));
@@ -334,6 +337,7 @@ void AddCommand(CLI::App& app, Action* action, const std::string& name, const st
                            ->capture_default_str();
   CLI::Option* seed =
       command->add_option("--seed", o.spec.seed, "The seed from which each episode gets its own")
+          ->check(WhyNotWhole)
           ->capture_default_str();
   CLI::Option* note = command->add_option("--note", o.spec.note, "A hint for the policy, in every prompt");
   CLI::Option* size = command->add_option("--size", o.spec.workload.size,
@@ -365,7 +369,8 @@ void AddCommand(CLI::App& app, Action* action, const std::string& name, const st
       ->check(CLI::Range(1.0, 86400.0))
       ->capture_default_str();
   command
-      ->add_option("--max-kills", o.rollout.most_kills, "Park an episode that has ended this many processes")
+      ->add_option("--max-kills", o.rollout.most_kills,
+                   "Give an episode up after it ended this many processes (a crash, a kill)")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command->add_option("--db", o.database, "The database: a file, or postgresql://USER@HOST/NAME")

@@ -59,8 +59,8 @@ int RunCheck(const DbOptions& options) {
                             {"found", f.found},
                             {"fix", f.fix.empty() ? Json(nullptr) : Json(f.fix)}}));
     } else {
-      fmt::print("{:<4} {:<11} {}\n", f.ok ? "ok" : "BAD", f.name, f.found);
-      if (!f.fix.empty()) fmt::print("{:<16} {}\n", "", f.fix);
+      Print(stdout, fmt::format("{:<4} {:<11} {}\n", f.ok ? "ok" : "BAD", f.name, f.found));
+      if (!f.fix.empty()) Print(stdout, fmt::format("{:<16} {}\n", "", f.fix));
     }
   }
   return static_cast<int>(all_ok ? ExitCode::kDone : ExitCode::kBadRequest);
@@ -76,9 +76,10 @@ int RunCompact(const DbOptions& options) {
                           {"texts", r.texts},
                           {"candidates", r.candidates}}));
   } else {
-    fmt::print("{}: {} before, {} now; {} texts and {} kernels without a reference were removed\n",
-               WithoutPassword(options.database), Megabytes(r.bytes_before), Megabytes(r.bytes_after),
-               r.texts, r.candidates);
+    Print(stdout,
+          fmt::format("{}: {} before, {} now; {} texts and {} kernels without a reference were removed\n",
+                      WithoutPassword(options.database), Megabytes(r.bytes_before), Megabytes(r.bytes_after),
+                      r.texts, r.candidates));
   }
   return static_cast<int>(ExitCode::kDone);
 }
@@ -92,10 +93,10 @@ int RunMigrate(const DbOptions& options) {
                           {"to", r.to},
                           {"backup", r.backup.empty() ? Json(nullptr) : Json(r.backup.string())}}));
   } else if (r.from == r.to) {
-    fmt::print("{}: has format {} already\n", WithoutPassword(options.database), r.to);
+    Print(stdout, fmt::format("{}: has format {} already\n", WithoutPassword(options.database), r.to));
   } else {
-    fmt::print("{}: from format {} to {}{}\n", WithoutPassword(options.database), r.from, r.to,
-               r.backup.empty() ? "" : "; the old file is " + r.backup.string());
+    Print(stdout, fmt::format("{}: from format {} to {}{}\n", WithoutPassword(options.database), r.from, r.to,
+                              r.backup.empty() ? "" : "; the old file is " + r.backup.string()));
   }
   return static_cast<int>(ExitCode::kDone);
 }
@@ -118,8 +119,9 @@ int RunImport(const RecordImportOptions& options) {
                             {"conflicts", r.conflicts}}));
       continue;
     }
-    fmt::print("{}: {} new runs, {} episodes, {} turns, {} evaluations; {} episodes went on there\n",
-               WithoutPassword(file), r.runs, r.episodes, r.turns, r.evaluations, r.continued);
+    Print(stdout,
+          fmt::format("{}: {} new runs, {} episodes, {} turns, {} evaluations; {} episodes went on there\n",
+                      WithoutPassword(file), r.runs, r.episodes, r.turns, r.evaluations, r.continued));
     if (!r.conflicts.empty())
       fmt::print(stderr, "{}: {} episodes went on differently in both and stay as they are in {}: {}\n",
                  WithoutPassword(file), r.conflicts.size(), WithoutPassword(options.database),
@@ -142,10 +144,12 @@ void AddPart(CLI::App* parent, const char* name, const char* help, const std::sh
 
 void AddDbCommand(CLI::App& app, Action* action) {
   auto options = std::make_shared<DbOptions>();
-  CLI::App* command = app.add_subcommand("db", "Look after a database: check, compact, migrate, rejudge");
+  CLI::App* command =
+      app.add_subcommand("db", "Check a database, make its file smaller, upgrade its format, or judge its kernels again");
   command->footer(kDbExamples);
   command->require_subcommand(1);
-  AddPart(command, "check", "Is everything whole?", options, &RunCheck, action);
+  AddPart(command, "check", "Find damage: lost texts, broken references, contradictory verdicts", options,
+          &RunCheck, action);
   AddPart(command, "compact", "Give unused space back", options, &RunCompact, action);
   AddPart(command, "migrate", "Bring an older format up to date", options, &RunMigrate, action);
   AddRejudgeCommand(*command, action);

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/machine.h"
+#include "agent/terminal.h"
 #include "env/cpu/compile.h"
 #include "env/error.h"
 #include "env/gpu/compile/compile_farm.h"
@@ -196,11 +197,16 @@ void PrintChecks(const std::vector<Check>& checks, bool json) {
                                             {"ok", check.ok},
                                             {"found", check.found},
                                             {"fix", check.fix}};
-      fmt::print("{}\n", event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+      Print(stdout,
+            fmt::format("{}\n", event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
       continue;
     }
-    fmt::print("{:<4} {:<48} {}\n", check.ok ? "ok" : check.needed ? "NO" : "-", check.name, check.found);
-    if (!check.fix.empty()) fmt::print("     {:<48} -> {}\n", "", check.fix);
+    Print(stdout, fmt::format("{:<4} {:<48} {}\n",
+                              check.ok       ? "ok"
+                              : check.needed ? "NO"
+                                             : "-",
+                              check.name, check.found));
+    if (!check.fix.empty()) Print(stdout, fmt::format("     {:<48} -> {}\n", "", check.fix));
   }
 }
 

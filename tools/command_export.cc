@@ -8,6 +8,7 @@
 #include "env/error.h"
 #include "env/problem/problem.h"
 #include "env/process/files.h"
+#include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/export/kernel_forms.h"
 #include "tools/export/records.h"
@@ -139,7 +140,9 @@ int RunExport(ExportOptions& options) {
     return ExportRecords(options.records);
   }
   if (options.best == (options.turn >= 0)) {
-    throw Error(ExitCode::kBadRequest, "no kernel was chosen", "give either --best or --turn N");
+    throw Error(ExitCode::kBadRequest,
+                options.best ? "both --best and --turn were given" : "no kernel was chosen",
+                "give either --best or --turn N");
   }
   if (options.form == "cpp") {
     throw Error(ExitCode::kBadRequest, "--as cpp was removed",
@@ -157,7 +160,7 @@ void AddExportCommand(CLI::App& app, Action* action) {
   command->footer(kExportExamples);
   command->add_option("episode", options->episode, "An episode's id, or a unique beginning of it");
   command->add_flag("--best", options->best, "The fastest correct kernel");
-  command->add_option("--turn", options->turn, "The kernel of turn N")->check(CLI::NonNegativeNumber);
+  command->add_option("--turn", options->turn, "The kernel of turn N")->check(WhyNotWhole);
   command->add_flag("--any", options->any, "With --turn: also a kernel that was not correct");
   command
       ->add_option("--as", options->form,

@@ -8,10 +8,13 @@
 #include <cstdlib>
 #include <memory>
 
+#include "agent/episode.h"
 #include "agent/json.h"
 #include "agent/machine.h"
 #include "agent/terminal.h"
 #include "env/error.h"
+#include "env/problem/problem.h"
+#include "policies/search/search_policy.h"
 #include "tools/commands.h"
 #include "tools/importer.h"
 
@@ -171,6 +174,19 @@ Json Event(const ImportResult& r) {
           {"notes", r.notes}};
 }
 
+// Why the default policy cannot write C++ kernels for the problem, and what could; "" when it can.
+std::string WhyNotSearch(const ImportTarget& target) {
+  const Problem problem = LoadProblemFile(target.to);
+  EpisodeOptions options;
+  options.workload.size = problem.sizes.contains("small") ? "small" : "full";
+  try {
+    RequirePolicyFor(problem, *MakeSearchPolicy(), options, "cpp");
+    return "";
+  } catch (const Error& error) {
+    return fmt::format("{}\n  next: {}", error.what(), error.next_step());
+  }
+}
+
 class Import {
  public:
   explicit Import(const ImportOptions& options)
@@ -251,8 +267,7 @@ class Import {
   void Report(ImportResult result) {
     progress_.Phase("");
     if (options_.json) {
-      fmt::print("{}\n", Event(result).dump(-1, ' ', false, Json::error_handler_t::replace));
-      std::fflush(stdout);
+      Print(stdout, fmt::format("{}\n", Event(result).dump(-1, ' ', false, Json::error_handler_t::replace)));
     }
     if (targets_.size() > 1 || result.imported())
       progress_.Line(fmt::format("{}  {}  {}", label_, result.target.name, Summary(result)));
@@ -260,10 +275,11 @@ class Import {
   }
 
   int Finish() const {
-    size_t imported = 0, admitted = 0;
+    size_t imported = 0, admitted = 0, written = 0;
     for (const ImportResult& result : results_) {
       imported += result.imported();
       admitted += result.admitted();
+      written += targets_.size() > 1 && result.imported() && WhyNotSearch(result.target).empty();
     }
     if (targets_.size() == 1 && imported == 0) {
       throw Error(ExitCode::kBadRequest,
@@ -274,10 +290,16 @@ class Import {
     if (!options_.json) {
       const ImportTarget& first = results_[0].target;
       if (targets_.size() == 1) {
-        fmt::print("{}\n{}\nkevin run --problem {}\n", first.id, first.to.string(), first.id);
+        const std::string why_not = WhyNotSearch(first);
+        Print(stdout, fmt::format("{}\n{}\nkevin run --problem {}{}\n", first.id, first.to.string(), first.id,
+                                  why_not.empty() ? "" : " --policy openai:MODEL"));
+        fmt::print(stderr, "{}\n", why_not.empty() ? "the search policy can write this problem" : why_not);
       } else {
-        fmt::print("imported {} of {} ({} refused), {} admitted; kevin problems lists them\n", imported,
-                   results_.size(), results_.size() - imported, admitted);
+        Print(
+            stdout,
+            fmt::format(
+                "imported {} of {} ({} refused), {} admitted; the search policy can write {}; kevin problems lists them\n",
+                imported, results_.size(), results_.size() - imported, admitted, written));
       }
     }
     return static_cast<int>(imported > 0 ? ExitCode::kDone : ExitCode::kBadRequest);

@@ -139,9 +139,10 @@ void PrintPolicyCheck(const std::vector<Finding>& findings, bool json) {
                                             {"ok", finding.ok},
                                             {"found", finding.found},
                                             {"fix", ""}};
-      fmt::print("{}\n", event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+      Print(stdout,
+            fmt::format("{}\n", event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
     } else {
-      fmt::print("{:<4} {:<12} {}\n", finding.ok ? "ok" : "-", finding.name, finding.found);
+      Print(stdout, fmt::format("{:<4} {:<12} {}\n", finding.ok ? "ok" : "-", finding.name, finding.found));
     }
   }
 }
@@ -156,8 +157,10 @@ int RunPolicyCheck(const CheckOptions& options) {
                 fmt::format("policy \"{}\": there is no server to check", options.spec),
                 "write openai:MODEL, openai-responses:MODEL, anthropic:MODEL or local:DIR");
   }
-  const RemoteOptions remote =
+  RemoteOptions remote =
       local != nullptr ? local->client_options() : RemoteOptionsFor(options.spec, options.policy);
+  remote.next_step_after_failure =
+      local != nullptr ? "see the model server's messages above" : "start the server or correct --base-url";
   const auto policy = MakeRemotePolicy(remote);
   policy->RequireSampling(TinyRequest(options).sampling);
   fmt::print(stderr, "asking {} at {}\n", remote.endpoint.Spec(),

@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 
+#include "agent/terminal.h"
 #include "env/error.h"
 #include "env/problem/precision.h"
 #include "env/problem/problem.h"
@@ -16,6 +17,7 @@
 #include "tools/commands.h"
 #include "tools/device_options.h"
 #include "tools/problem_listing.h"
+#include "tools/reference_check.h"
 
 namespace kevin {
 namespace {
@@ -90,17 +92,24 @@ std::vector<Problem> SelectProblems(const ProblemsOptions& options) {
 
 int RunProblems(ProblemsOptions options) {
   const std::vector<Problem> problems = SelectProblems(options);
+  if (options.id.ends_with(".toml")) {
+    const std::string why_not = CompileReference(problems[0]);
+    if (!why_not.empty())
+      fmt::print(stderr, "kevin: {}: the reference was not compiled: {}\n", options.id, why_not);
+  }
   if (options.admit) {
     options.admission.workload.size = options.size;
     options.admission.json = options.json;
     return RunAdmission(problems, options.admission);
   }
   if (options.json) {
-    for (const Problem& problem : problems) fmt::print("{}\n", ProblemJson(problem, options.size).dump());
+    for (const Problem& problem : problems)
+      Print(stdout, fmt::format("{}\n", ProblemJson(problem, options.size).dump()));
   } else if (!options.id.empty()) {
-    fmt::print("{}{}", ProblemDetails(problems[0], options.size), StoredBaselinesText(problems[0]));
+    Print(stdout,
+          fmt::format("{}{}", ProblemDetails(problems[0], options.size), StoredBaselinesText(problems[0])));
   } else {
-    fmt::print("{}", ProblemTable(problems, options.size));
+    Print(stdout, ProblemTable(problems, options.size));
   }
   return static_cast<int>(ExitCode::kDone);
 }

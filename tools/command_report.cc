@@ -8,6 +8,7 @@
 #include "agent/terminal.h"
 #include "env/error.h"
 #include "env/process/files.h"
+#include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/record_options.h"
 #include "tools/report/page.h"
@@ -54,6 +55,7 @@ int RunTrainingReport(const ReportOptions& options) {
 
 int RunReport(const ReportOptions& options) {
   if (!options.training.empty()) return RunTrainingReport(options);
+  if (!options.html.empty()) RequireWritable(options.html, options.force, "--html");
   SideRequest request = options.request;
   if (!options.price.empty()) request.price = {options.price[0], options.price[1]};
   ChosenSides chosen = ChooseSides(request);
@@ -66,7 +68,7 @@ int RunReport(const ReportOptions& options) {
   if (options.json) {
     for (const Json& event : ReportEvents(report)) Print(stdout, ToLine(event));
   } else {
-    Print(stdout, ReportText(report));
+    Print(stdout, BestKernelsText(report, chosen) + ReportText(report));
   }
   if (!options.html.empty()) {
     const Page page = MakePage(report, chosen, options.page);
@@ -90,13 +92,17 @@ void AddOptions(CLI::App* command, ReportOptions* o) {
   command->add_flag("--inadmissible", o->request.inadmissible,
                     "Also problems that do not count, because incorrect answers pass on them");
   AddAcceptOldVerdicts(command, &o->request.accept_old_verdicts);
-  command->add_option("--confidence", o->bootstrap.confidence, "Confidence of the intervals")
+  command
+      ->add_option("--confidence", o->bootstrap.confidence,
+                   "Confidence of the means' intervals (a kernel's own is 0.99)")
       ->check(CLI::Range(0.5, 0.999))
       ->capture_default_str();
   command->add_option("--draws", o->bootstrap.replicates, "Bootstrap replicates; fewer for big databases")
       ->check(CLI::Range(10, 100000))
       ->capture_default_str();
-  command->add_option("--seed", o->bootstrap.seed, "Seed of the bootstrap")->capture_default_str();
+  command->add_option("--seed", o->bootstrap.seed, "Seed of the bootstrap")
+      ->check(WhyNotWhole)
+      ->capture_default_str();
   command
       ->add_option(
           "--price", o->price,

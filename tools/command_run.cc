@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -16,11 +18,14 @@
 #include "env/error.h"
 #include "env/problem/precision.h"
 #include "env/problem/problem.h"
+#include "env/process/files.h"
 #include "tools/baselines.h"
+#include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/device_options.h"
 #include "tools/episode_text.h"
 #include "tools/policies.h"
+#include "tools/reference_check.h"
 
 namespace kevin {
 namespace {
@@ -51,13 +56,18 @@ constexpr const char* kRunExamples = R"(Examples:
   kevin run --problem level1/19 --policy openai:gpt-5-mini --budget-usd 1 --prices prices.json
   kevin run --problem level1/19 --policy openai:my-model --base-url http://127.0.0.1:8000/v1
 
+A speed-up is the time of eager PyTorch over that of the kernel, with its 99 % interval.
 Kernels go to kevin-out/EPISODE/, everything else to the database (kevin show).)";
 
 Problem FindProblem(const std::string& id) { return ProblemSet().Find(id); }
 
 // Comes before the store is opened, so that an unknown id leaves no empty database.
 Problem GivenProblem(const RunOptions& options) {
-  if (!options.problem.empty()) return AsAsked(FindProblem(options.problem), options.device);
+  if (!options.problem.empty()) {
+    Problem problem = FindProblem(options.problem);
+    if (options.problem.ends_with(".toml")) CompileReference(problem);
+    return AsAsked(std::move(problem), options.device);
+  }
   if (!options.continue_episode.empty()) return {};
   throw Error(ExitCode::kBadRequest, "run: no problem given",
               "kevin run --problem level1/19; kevin problems lists them");
@@ -67,15 +77,12 @@ Problem GivenProblem(const RunOptions& options) {
 class Run {
  public:
   explicit Run(const RunOptions& options)
-      : options_(options),
-        text_out_(options.json ? stderr : stdout),
-        problem_(GivenProblem(options)),
-        store_(Store::Open(options.database,
-                           options.continue_episode.empty() ? OpenMode::kCreate : OpenMode::kWrite)) {
+      : options_(options), text_out_(options.json ? stderr : stdout), problem_(GivenProblem(options)) {
     std::string policy = options.policy.empty() ? kDefaultPolicy : options.policy;
+    OpenExistingStore(policy);
     std::string kind = KindOfFile(options.from);  // it decides what "auto" means
     if (!options.continue_episode.empty()) {
-      const EpisodeRecord earlier = store_.FindEpisode(options.continue_episode);
+      const EpisodeRecord earlier = store_->FindEpisode(options.continue_episode);
       episode_options_ = OptionsToContinue(earlier, 0);
       kind = earlier.kind;
       if (options.policy.empty()) policy = earlier.policy;
@@ -91,7 +98,7 @@ class Run {
         episode_options_.start_kind = KindOfFile(options.from);
       }
     }
-    policy_ = MakePolicy(policy, store_, options.model);
+    policy_ = store_ ? MakePolicy(policy, *store_, options.model) : MakePolicy(policy, options.model);
     episode_options_.sampling = policy_.sampling;
     episode_options_.prompt_token_budget = policy_.prompt_token_budget;
     const MachineFacts machine = ReadMachine();
@@ -104,7 +111,7 @@ class Run {
     episode_options_.threads = options.device.threads > 0 ? options.device.threads : machine.cores;
     environment_options_ = EnvironmentOptionsFor(options.device, ChooseDevice(options.device, kind));
     CheckWhatIsCertain();
-    const EpisodeOutput writable(options.output);
+    EpisodeOutput::RequireWritable(options.output);
   }
 
   int Go() {
@@ -114,12 +121,13 @@ class Run {
     const auto environment = MakeEnvironment(environment_options_);
     RequireKind(environment->Facts(), options_.device, environment->Facts().kinds.front());
     FindBaseline(environment->Facts(), {&progress, interrupt.flag()});
+    if (!store_) store_.emplace(Store::Open(options_.database, OpenMode::kCreate));
     episode_options_.run =
-        store_.BeginRun({{}, CommandLine(), KEVIN_VERSION, MachineJson(ReadMachine()), {}, {}});
+        store_->BeginRun({{}, CommandLine(), KEVIN_VERSION, MachineJson(ReadMachine()), {}, {}});
     try {
-      const EpisodeRecord episode = RunEpisode(problem_, *policy_.policy, *environment, store_,
+      const EpisodeRecord episode = RunEpisode(problem_, *policy_.policy, *environment, *store_,
                                                episode_options_, Hooks(&progress), interrupt.flag());
-      store_.FinishRun(episode_options_.run);
+      store_->FinishRun(episode_options_.run);
       progress.Phase("");
       Report(episode);
       return static_cast<int>(*interrupt.flag() ? ExitCode::kInterrupted : ExitCode::kDone);
@@ -131,6 +139,19 @@ class Run {
   }
 
  private:
+  // A database that is to be made is made after all checks, so that a request that fails leaves none.
+  void OpenExistingStore(const std::string& policy) {
+    const std::string& database = options_.database;
+    const bool needs_records = !options_.continue_episode.empty() || policy.starts_with("replay:");
+    std::error_code none;
+    if (needs_records || database.find("://") != std::string::npos ||
+        std::filesystem::exists(database, none)) {
+      store_.emplace(Store::Open(database, needs_records ? OpenMode::kWrite : OpenMode::kCreate));
+    } else {
+      RequireWritable(database, false, "--db");
+    }
+  }
+
   void FindBaseline(const EnvironmentFacts& facts, const BaselineWork& work) {
     const Workload& asked = episode_options_.workload;
     const std::string& size = asked.size.empty() ? facts.default_size : asked.size;
@@ -147,12 +168,17 @@ class Run {
     const std::string kind = KindOnDevice(environment_options_.device);
     if (kind.empty()) return;
     if (size.empty()) size = kind == "cpp" ? "small" : "full";
-    RequirePolicyFor(problem_, *policy_.policy, options, kind);
+    try {
+      RequirePolicyFor(problem_, *policy_.policy, options, kind);
+    } catch (const Error& error) {
+      if (!options_.problem.ends_with(".toml")) throw;
+      throw Error(error.code(), options_.problem + ": " + error.what(), error.next_step());
+    }
   }
 
   // The problem as it was asked then, even when its file has changed or is missing.
   Problem ProblemOf(const EpisodeRecord& episode) {
-    const auto record = store_.FindProblem(episode.problem_hash);
+    const auto record = store_->FindProblem(episode.problem_hash);
     return record ? ParseProblem(record->text, episode.problem) : FindProblem(episode.problem);
   }
 
@@ -200,9 +226,9 @@ class Run {
     const std::string waited = e.wait_s >= 0.05 ? fmt::format(", wait {:.1f}", e.wait_s) : "";
     const std::string cost = turn.requests > 0 ? "  " + CostText(turn.cost_usd) : "";
     return fmt::format(
-        "{}  {}  {:.1f} s (generate {:.1f}, compile {:.1f}, verify {:.1f}, measure {:.1f}{}){}",
+        "{}  {}  {:.1f} s (generate {:.1f}, compile {:.1f}, verify {:.1f}, measure {:.1f}{}, other {:.1f}){}",
         TurnLabel(turn.turn), result, turn.seconds, turn.generate_s, e.compile_s, e.verify_s, e.measure_s,
-        waited, cost);
+        waited, std::max(turn.overhead_s, 0.0), cost);
   }
 
   void Report(const EpisodeRecord& episode) {
@@ -211,7 +237,7 @@ class Run {
       AddBaselineFields(baseline_, "best_speedup", &event);
       Print(stdout, ToLine(event));
     }
-    std::string text = "\n" + TurnTable(CurrentTurns(store_, episode.id)) + "\n";
+    std::string text = "\n" + TurnTable(CurrentTurns(*store_, episode.id)) + "\n";
     if (episode.state == EpisodeState::kInterrupted)
       text += fmt::format("Stopped: {}; what was done is kept.\n", episode.state_reason);
     text += BestText(episode);
@@ -234,13 +260,33 @@ class Run {
                "best      {} with {}{}{}, measured again\n", turn,
                RatioText(*e.best_speedup, e.best_speedup_low.value_or(0), e.best_speedup_high.value_or(0)),
                over_baseline.empty() ? "" : " over eager", over_baseline) +
-           BestShapes(e);
+           BestShapes(e) + OtherConfirmations(e);
+  }
+
+  // The turns that were measured again and did not win.
+  std::string OtherConfirmations(const EpisodeRecord& e) {
+    std::string text;
+    for (const TurnRecord& turn : store_->LoadTurns(e.id)) {
+      if (turn.turn == *e.best_turn) continue;
+      std::string again;
+      for (const EvaluationRecord& made : store_->LoadEvaluations(e.id, turn.turn)) {
+        if (made.purpose != "confirm") continue;
+        again = made.speedup ? fmt::format("{:.3g}x", made.speedup->value) : made.outcome;
+      }
+      if (again.empty()) continue;
+      const std::string first = turn.evaluation.speedup
+                                    ? fmt::format("{:.3g}x", turn.evaluation.speedup->value)
+                                    : turn.evaluation.outcome;
+      text +=
+          fmt::format("          turn {} was {} and is {} when measured again\n", turn.turn, first, again);
+    }
+    return text;
   }
 
   // The shapes of a size set with several, as the confirmation that gave the best speed-up has them.
   std::string BestShapes(const EpisodeRecord& e) {
     std::string text;
-    for (const EvaluationRecord& made : store_.LoadEvaluations(e.id, *e.best_turn)) {
+    for (const EvaluationRecord& made : store_->LoadEvaluations(e.id, *e.best_turn)) {
       if (made.purpose != "confirm" || !made.speedup || made.speedup->value != e.best_speedup) continue;
       text.clear();
       for (const ShapeResult& shape : made.shapes) text += "  at      " + ShapeLine(shape) + "\n";
@@ -251,8 +297,8 @@ class Run {
   // The Error that follows says why; this says what was kept. The store itself may have failed.
   void ReportFailure() {
     try {
-      store_.FinishRun(episode_options_.run);
-      Report(store_.FindEpisode(episode_));
+      store_->FinishRun(episode_options_.run);
+      Report(store_->FindEpisode(episode_));
     } catch (const Error&) {
       Print(stderr, fmt::format("episode {}: what was done is in {}\n", episode_, options_.database));
     }
@@ -261,7 +307,7 @@ class Run {
   const RunOptions& options_;
   std::FILE* const text_out_;
   Problem problem_;
-  Store store_;
+  std::optional<Store> store_;  // none until it is made
   ChosenPolicy policy_;
   EpisodeOptions episode_options_;
   EnvironmentOptions environment_options_;
@@ -291,8 +337,9 @@ void AddRunCommand(CLI::App& app, Action* action) {
       run->add_option("--continue", o.continue_episode, "Continue a stored episode, under its settings");
   run->add_option("--note", o.note, "A hint for the policy, in every prompt");
   run->add_option("--until", o.until, "Stop when this speed-up is confirmed")->check(CLI::PositiveNumber);
-  CLI::Option* seed =
-      run->add_option("--seed", o.seed, "The seed of the policy's choices")->capture_default_str();
+  CLI::Option* seed = run->add_option("--seed", o.seed, "The seed of the policy's choices")
+                          ->check(WhyNotWhole)
+                          ->capture_default_str();
   CLI::Option* size =
       run->add_option("--size", o.size, "Size set: small or full (default: small on a CPU, full on a GPU)");
   CLI::Option* inputs =

@@ -9,6 +9,7 @@
 #include "agent/terminal.h"
 #include "env/error.h"
 #include "env/problem/problem.h"
+#include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/episode_text.h"
 #include "trajectories/store.h"
@@ -136,11 +137,13 @@ void AddShowCommand(CLI::App& app, Action* action) {
   CLI::Option* episode =
       command->add_option("episode", options->episode, "An episode's id, or a unique beginning of it");
   command->add_option("turn", options->turn, "A turn of it; 0 is the kernel given with --from")
-      ->check(CLI::NonNegativeNumber)
+      ->check([](const std::string& text) {
+        return WhyNotWhole(text).empty() ? "" : text + " is not a turn number: 0, 1, 2, ...";
+      })
       ->needs(episode);
   command->add_option("--db", options->database, "The database")->capture_default_str();
   command->add_option("--limit", options->limit, "How many episodes to list; 0: all")
-      ->check(CLI::NonNegativeNumber)
+      ->check(WhyNotWhole)
       ->capture_default_str();
   command->add_flag("--json", options->json, "One JSON object a line");
   command->callback([options, action] { *action = [options] { return RunShow(*options); }; });

@@ -35,7 +35,7 @@ std::string LocalMinute(const std::string& utc) {
 }
 
 std::string Number(const std::optional<double>& value, const char* unit = "") {
-  return value ? fmt::format("{:.3g}{}", *value, unit) : "";
+  return value ? SignificantText(*value, 3) + unit : "";
 }
 
 std::string ErrorCell(const EvaluationRecord& e) {
@@ -62,22 +62,26 @@ std::string Section(const std::string& title, std::string_view body) {
 std::string EvaluationText(const EvaluationRecord& e) {
   Facts facts;
   facts.Add("evaluation", e.id);
-  facts.Add("outcome", e.verdict.empty() ? e.outcome : fmt::format("{}, {}", e.outcome, e.verdict));
+  facts.Add("outcome", e.verdict.empty() || e.purpose == "confirm"
+                           ? e.outcome
+                           : fmt::format("{}, {}", e.outcome, e.verdict));
   facts.Add("reason", e.reason);
   facts.Add("speed-up", RatioCell(e.speedup));
   facts.Add("against the start", RatioCell(e.against_start));
   for (const ShapeResult& shape : e.shapes) facts.Add("at", ShapeLine(shape));
   if (e.speedup && e.speedup->pairs > 0)
-    facts.Add("pairs", fmt::format("{} in {} processes", e.speedup->pairs, e.speedup->processes));
+    facts.Add("pairs", fmt::format("{} in {} process{}", e.speedup->pairs, e.speedup->processes,
+                                   e.speedup->processes == 1 ? "" : "es"));
   facts.Add("candidate", Number(e.candidate_us, " us"));
   facts.Add("reference", Number(e.reference_us, " us"));
   facts.Add("floor", Number(e.floor_us, " us"));
-  facts.Add("rates", e.gb_per_s
-                         ? fmt::format("{:.3g} GB/s, {:.3g} GFLOP/s", *e.gb_per_s, e.gflop_per_s.value_or(0))
-                         : "");
-  facts.Add("ceilings", e.peak_gb_per_s ? fmt::format("{:.4g} GB/s, {:.4g} GFLOP/s", *e.peak_gb_per_s,
-                                                      e.peak_gflop_per_s.value_or(0))
-                                        : "");
+  facts.Add("rates", e.gb_per_s ? fmt::format("{} GB/s, {} GFLOP/s", SignificantText(*e.gb_per_s, 3),
+                                              SignificantText(e.gflop_per_s.value_or(0), 3))
+                                : "");
+  facts.Add("ceilings", e.peak_gb_per_s
+                            ? fmt::format("{} GB/s, {} GFLOP/s", SignificantText(*e.peak_gb_per_s, 4),
+                                          SignificantText(e.peak_gflop_per_s.value_or(0), 4))
+                            : "");
   for (const KernelReport& kernel : KernelsFromText(e.kernels)) facts.Add("kernel", KernelLine(kernel));
   facts.Add("profile", e.profile);
   facts.Add("error", e.max_error

@@ -37,7 +37,8 @@ void Write(const ImportTarget& target, const std::string& text) {
   std::error_code error;
   fs::create_directories(target.to.parent_path(), error);
   if (error) {
-    throw Error(ExitCode::kBroken,
+    const bool full = error == std::errc::no_space_on_device;
+    throw Error(full ? ExitCode::kBroken : ExitCode::kBadRequest,
                 fmt::format("{}: cannot be made: {}", target.to.parent_path().string(), error.message()),
                 "set XDG_DATA_HOME to a folder that can be written to");
   }

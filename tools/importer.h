@@ -29,8 +29,8 @@ class Importer {
   Importer(PythonImporter* python, CpuEnvironment* environment, std::string why_not)
       : python_(python), environment_(environment), why_not_(std::move(why_not)) {}
 
-  // Replaces what was imported under the same id. Throws Error as PythonImporter does, and kBroken when the
-  // problem's file cannot be written; an error of the user's file is in the result.
+  // Replaces what was imported under the same id. Throws Error as PythonImporter does, and when the problem's file
+  // cannot be written (kBadRequest, kBroken when the disk is full); an error of the user's file is in the result.
   ImportResult Import(const ImportTarget& target, const ImportJob& job, double limit_s);
 
  private:

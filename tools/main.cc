@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <new>
 
+#include "agent/terminal.h"
 #include "env/error.h"
+#include "tools/command_line.h"
 #include "tools/commands.h"
 
 namespace {
@@ -31,14 +31,6 @@ int Fail(kevin::ExitCode code, const std::string& what, const std::string& next_
   fmt::print(stderr, "kevin: {}\n", what);
   if (!next_step.empty()) fmt::print(stderr, "  next: {}\n", next_step);
   return static_cast<int>(code);
-}
-
-// A reader that ends early (kevin show | head) is no failure; a full disk behind stdout is.
-int Flushed(int exit_code) {
-  errno = 0;
-  const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
-  if (!failed || errno == EPIPE || errno == 0) return exit_code;
-  return Fail(kevin::ExitCode::kBroken, fmt::format("standard output: {}", std::strerror(errno)), "");
 }
 
 int Main(int argc, char** argv) {
@@ -68,9 +60,16 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(kevin::ExitCode::kBadRequest);
+    if (error.get_exit_code() != 0) throw kevin::UsageError(app, error);
+    app.exit(error);  // prints the help or the version
+    kevin::RequireOutputWritten();
+    return 0;
   }
-  if (action) return Flushed(action());
+  if (action) {
+    const int exit_code = action();
+    kevin::RequireOutputWritten();
+    return exit_code;
+  }
   fmt::print(stderr, "{}", app.help());
   return static_cast<int>(kevin::ExitCode::kBadRequest);
 }

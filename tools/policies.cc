@@ -39,7 +39,7 @@ void AddServerOptions(CLI::App* command, PolicyOptions* o) {
       ->capture_default_str();
   command->add_flag("--no-stream", o->no_stream, "Take answers whole instead of as they come");
   command->add_option("--request-json", o->request_json,
-                      "A JSON object laid over every request; null removes a field");
+                      "A JSON object whose fields replace those of every request; null removes a field");
 }
 
 void AddSamplingOptions(CLI::App* command, PolicyOptions* o) {
@@ -172,6 +172,13 @@ ChosenPolicy MakeLocal(const std::string& spec, const PolicyOptions& options) {
 }  // namespace
 
 ChosenPolicy MakePolicy(const std::string& name, Store& store, const PolicyOptions& options) {
+  constexpr std::string_view kReplay = "replay:";
+  if (name.starts_with(kReplay) && options.first_given.empty())
+    return MakeReplay(name.substr(kReplay.size()), store);
+  return MakePolicy(name, options);
+}
+
+ChosenPolicy MakePolicy(const std::string& name, const PolicyOptions& options) {
   if (remote::IsRemoteSpec(name)) return MakeRemote(name, options);
   if (local::IsLocalSpec(name)) return MakeLocal(name, options);
   if (!options.first_given.empty()) {
@@ -180,13 +187,11 @@ ChosenPolicy MakePolicy(const std::string& name, Store& store, const PolicyOptio
         fmt::format("{} is for language models; the policy is {}", options.first_given, name),
         "omit it, or use --policy openai:MODEL, openai-responses:MODEL, anthropic:MODEL or local:DIR");
   }
-  constexpr std::string_view kReplay = "replay:";
   if (name == "search") {
     ChosenPolicy chosen;
     chosen.policy = MakeSearchPolicy();
     return chosen;
   }
-  if (name.starts_with(kReplay)) return MakeReplay(name.substr(kReplay.size()), store);
   throw Error(ExitCode::kBadRequest, fmt::format("policy \"{}\": no such policy", name),
               "use --policy search, openai:MODEL, openai-responses:MODEL, anthropic:MODEL, local:DIR, or "
               "replay:EPISODE to re-run a stored episode");

@@ -31,6 +31,8 @@ struct ChosenPolicy {
 // not take. Spends no money; asks a server without prices for the length of its window. A local model is loaded
 // here, with its progress on stderr, and lives as long as the calling thread.
 ChosenPolicy MakePolicy(const std::string& name, Store& store, const PolicyOptions& options = {});
+// The same without a store: any but replay.
+ChosenPolicy MakePolicy(const std::string& name, const PolicyOptions& options);
 
 // --- The options ---
 

@@ -10,6 +10,7 @@
 
 #include "env/device_pool.h"
 #include "env/error.h"
+#include "tools/command_line.h"
 #include "tools/device_options.h"
 #include "tools/record_options.h"
 
@@ -34,6 +35,7 @@ void AddTrainRequest(CLI::App* command, TrainRequest* o) {
       ->check(CLI::PositiveNumber)
       ->excludes("--steps");
   command->add_option("--seed", o->seed, "The seed of the order of samples and of adapters")
+      ->check(WhyNotWhole)
       ->capture_default_str();
   command->add_flag("--resume", o->resume, "Go on from the newest checkpoint in --out");
   command
@@ -43,7 +45,9 @@ void AddTrainRequest(CLI::App* command, TrainRequest* o) {
   command->add_flag("--keep-cut-off", o->keep_cut_off, "Also train replies that the length limit cut off");
   command->add_option("--max-sample-tokens", o->batches.max_sample_tokens,
                       "Longer turns are left out (default: the model's context)");
-  command->add_option("--opening", o->batches.opening, "How the model's reasoning begins when all is well")
+  command
+      ->add_option("--opening", o->batches.opening,
+                   "The first word of normal reasoning; a warning follows when it begins otherwise")
       ->capture_default_str();
   command
       ->add_flag("--recompute", o->recompute,
@@ -270,7 +274,7 @@ void AddOnlineSettings(CLI::App* command, OnlineSettings* o) {
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
   add("--staleness", o->staleness,
-      "So many steps may turns be made ahead, by older weights, while the model learns", kOnlineGroup)
+      "The most steps by which the weights that make turns may be older than those in training", kOnlineGroup)
       ->check(CLI::Range(0, 64))
       ->capture_default_str();
   add("--temperature", o->temperature, "", kAsked)->check(CLI::Range(0.01, 2.0))->capture_default_str();

@@ -1,6 +1,6 @@
 -- Kevin's database, format 5. This file is the format's document and its source: it is built into the program
 -- and run on a new file. A released format never changes; the next one gets a new number, and the program
--- opens every older one: read-only as it is, for writing after an upgrade in place (trajectories/upgrade.cc). A
+-- opens every older one: read-only as it is, for writing after an upgrade in place (trajectories/formats.cc). A
 -- program refuses a file whose number is above its own.
 --   format 2   candidates for GPUs: episodes.tf32; evaluations.kernels, launch_list, profile, peak_gb_per_s,
 --              peak_gflop_per_s, device_s. An upgraded table has them last.

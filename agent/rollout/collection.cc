@@ -107,7 +107,8 @@ double DollarsFor(const Budget& budget, const CollectionUsage& usage) {
 
 std::string Exceeded(const Budget& budget, const CollectionUsage& usage, double process_seconds) {
   if (budget.hours && process_seconds >= *budget.hours * 3600)
-    return fmt::format("{:g} hours", *budget.hours);
+    return *budget.hours < 1 ? fmt::format("{:g} seconds", *budget.hours * 3600)
+                             : fmt::format("{:g} hours", *budget.hours);
   if (budget.tokens && Tokens(usage) >= *budget.tokens) return TokenText(*budget.tokens);
   if (budget.dollars && DollarsFor(budget, usage) >= *budget.dollars) return DollarText(*budget.dollars);
   if (budget.device_s && usage.device_s >= *budget.device_s)

@@ -1,5 +1,5 @@
 #pragma once
-// START HERE for training: from records to a trained model. A run (`kevin train`, tools/command_train.cc) is
+// START HERE for `kevin train`: from records to a trained model. A run (`kevin train`, tools/command_train.cc) is
 // made of these parts, in the order in which to read them:
 //
 //   algorithm.h          what is learnt from and with which loss: the settings of one loop (below)

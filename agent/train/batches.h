@@ -95,7 +95,7 @@ class BatchMaker {
 
 // Early signs of a collapsing policy (Kevin, arXiv 2507.11948, section 6.1), for one reply.
 
-// Kevin's "Not Okay": the reasoning does not begin with `opening`. False without reasoning.
+// "Not Okay" of arXiv 2507.11948: the reasoning does not begin with `opening`. False without reasoning.
 bool LacksOpening(const std::string& reasoning, const std::string& opening);
 
 // The share of runs of 8 tokens that occurred before in the same reply: 0 without repetition, near 1 in a

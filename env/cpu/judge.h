@@ -1,8 +1,9 @@
 #pragma once
-// What the evaluator decides on a CPU: the verdict on one compiled candidate, and the admission of a problem.
+// START HERE for the CPU. What the evaluator decides: the verdict on one compiled candidate, and the admission of a
+// problem.
 //
-// A candidate is verified on fresh seeds, then timed against eager in pairs, by the rules of env/verdict/README.md. The order of events is in JudgeLibrary(); the rules it shares with the GPU are in
-// env/verdict/judgement.h.
+// A candidate is verified on fresh seeds, then timed against eager in pairs, by the rules of env/verdict/README.md.
+// The order of events is in JudgeLibrary(); the rules it shares with the GPU: env/verdict/judgement.h.
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>

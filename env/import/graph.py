@@ -74,6 +74,8 @@ class Graph:
 
     def outputs(self):
         node = next(node for node in self.graph.nodes if node.op == "output")
+        if any(value is None for value in node.args[0]) or not node.args[0]:
+            raise Refusal("its forward returns None", "return one tensor, or a tuple of tensors")
         return list(node.args[0])
 
     def shape(self, node):

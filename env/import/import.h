@@ -1,6 +1,6 @@
 #pragma once
-// `kevin import`: a user's PyTorch module becomes a problem file. Three steps: choose the files and their
-// ids, have Python describe each module, write the description as a problem file. tools/importer.h runs them
+// START HERE for `kevin import`: a user's PyTorch module becomes a problem file. Three steps: choose the files and
+// their ids, have Python describe each module, write the description as a problem file. tools/importer.h runs them
 // and the admission.
 
 #include <atomic>

@@ -2,7 +2,10 @@
 
 #include <sha256.h>
 
+#include <algorithm>
 #include <array>
+#include <numeric>
+#include <vector>
 
 namespace kevin {
 
@@ -25,6 +28,21 @@ std::string Printable(std::string_view text) {
     printable += control ? '?' : static_cast<char>(byte);
   }
   return printable;
+}
+
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
 }
 
 }  // namespace kevin

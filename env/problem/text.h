@@ -1,5 +1,6 @@
 #pragma once
-// Text that comes from outside: its content hash, and its safe form for a terminal. Pure functions; safe from
+// Text that comes from outside: its content hash, its safe form for a terminal, its distance from
+// another. Pure functions; safe from
 // any thread.
 
 #include <string>
@@ -15,5 +16,8 @@ std::string Sha256Hex(std::string_view bytes);
 // could rename, clear or reprogram a terminal, become '?'; line ends, tabs and the rest of UTF-8 stay. A
 // carriage return before a line end is dropped.
 std::string Printable(std::string_view text);
+
+// Insertions, deletions and replacements of one byte that turn `a` into `b` (Levenshtein).
+size_t EditDistance(std::string_view a, std::string_view b);
 
 }  // namespace kevin

@@ -1,5 +1,7 @@
 // kevin-evaluator: the trusted side, with the reference, the truth, the clock and the verdict.
 //   check                                  exits with 0 at once: libtorch could be loaded
+//   compile FILE                           compiles the reference of a problem file; exits with 2, and the message and
+//                                          the next step on standard output, when it does not compile
 //   serve THREADS RUNNER namespaces|plain  answers requests on descriptor 3 (env/process/wire.h)
 //   serve-gpu DEVICE RUNNER namespaces|plain TRUSTED_CUBIN
 //                                          the same for candidates of a GPU
@@ -118,6 +120,16 @@ int ServeGpuByPlugin(const GpuEvaluatorOptions& options) {
   return serve(&options);
 }
 
+int CompileOnly(const char* path) {
+  try {
+    const Reference compiled(LoadProblemFile(path), 1);
+    return 0;
+  } catch (const Error& error) {
+    std::printf("%s\n%s\n", error.what(), error.next_step().c_str());
+    return static_cast<int>(error.code());
+  }
+}
+
 }  // namespace
 }  // namespace kevin
 
@@ -125,6 +137,7 @@ int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   try {
     if (mode == "check") return 0;
+    if (mode == "compile" && argc == 3) return kevin::CompileOnly(argv[2]);
     if (mode == "reference" && argc == 5)
       return kevin::RunReferenceProcess(argv[2], std::stoi(argv[3]), argv[4]);
     if (mode == "serve" && argc == 5) {

@@ -1,5 +1,5 @@
 #pragma once
-// Child processes: where Kevin's other programs are, starting one, and running one to its end.
+// START HERE for processes. Child processes: where the programs are, starting one, and running one to its end.
 
 #include <sys/types.h>
 

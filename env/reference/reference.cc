@@ -12,6 +12,7 @@
 #include <torch/script.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "env/error.h"
@@ -116,6 +117,7 @@ struct Reference::Impl {
   std::optional<c10::Stream> stream;  // on CUDA
   std::shared_ptr<torch::jit::CompilationUnit> unit;
   std::vector<std::vector<c10::IValue>> slot_inputs;
+  std::vector<std::vector<at::Tensor>> slot_tensors;  // the same inputs, one by one
   std::vector<c10::IValue> slot_outputs;
   std::vector<std::vector<at::Tensor>> contiguous;  // by slot: owns the copies of SlotOutputs
 
@@ -237,11 +239,13 @@ Reference::Reference(Reference&&) noexcept = default;
 
 void Reference::BindSlot(size_t slot, const std::vector<TensorView>& inputs) {
   impl_->slot_inputs.resize(std::max(impl_->slot_inputs.size(), slot + 1));
+  impl_->slot_tensors.resize(impl_->slot_inputs.size());
   impl_->slot_outputs.resize(impl_->slot_inputs.size());
   impl_->contiguous.resize(impl_->slot_inputs.size());
   std::vector<at::Tensor> tensors;
   for (const TensorView& view : inputs) tensors.push_back(impl_->Wrap(view));
   impl_->slot_inputs[slot] = impl_->Arguments(tensors);
+  impl_->slot_tensors[slot] = std::move(tensors);
 }
 
 void Reference::RunSlot(size_t slot) {
@@ -263,7 +267,10 @@ std::vector<TensorView> Reference::SlotOutputs(size_t slot, const std::vector<Co
     as_declared = outputs[i].sizes().vec() == expected[i].shape &&
                   outputs[i].scalar_type() == TorchType(expected[i].spec.dtype);
     at::Tensor dense = outputs[i].contiguous();
-    if (dense.is_same(outputs[i]) && dense.storage_offset() == 0) {
+    const bool is_view_of_input =
+        std::any_of(impl_->slot_tensors[slot].begin(), impl_->slot_tensors[slot].end(),
+                    [&](const at::Tensor& input) { return dense.is_alias_of(input); });
+    if (dense.is_same(outputs[i]) && dense.storage_offset() == 0 && !is_view_of_input) {
       views.push_back({dense.data_ptr(), expected[i].spec.dtype, expected[i].shape});
     } else {
       dense = dense.clone();

@@ -62,7 +62,8 @@ class Reference {
   // The same without cuDNN, oneDNN, NNPACK and fused attention, and on a CPU with one thread: sums have
   // another order, like those of a correct candidate. May be many times slower.
   void RunSlotOtherwise(size_t slot);
-  // The outputs of the slot's last run, contiguous. Valid until the slot runs again. Throws
+  // The outputs of the slot's last run, contiguous, in memory of torch's allocator also where the reference returns
+  // an input or a view of one. Valid until the slot runs again. Throws
   // Error(kBadRequest) if their number, dtype or shape differs from the problem file (`expected`).
   std::vector<TensorView> SlotOutputs(size_t slot, const std::vector<ConcreteTensor>& expected);
   void DropOutputs();

@@ -1,5 +1,5 @@
 #pragma once
-// The sandbox for untrusted text and untrusted code. Its layers: user, pid, net, ipc, uts and mount
+// START HERE. The sandbox for untrusted text and untrusted code. Its layers: user, pid, net, ipc, uts and mount
 // namespaces, a root folder with the system's libraries only, Landlock, seccomp, and rlimits. It has two
 // halves:
 //   Spawn()         in the trusted process: starts a program in new namespaces (env/process/spawn.h);

@@ -51,7 +51,12 @@ ChildProcess StartAttempt(const SelfTestOptions& options, size_t index) {
 
 std::vector<ActResult> RunSelfTest(const SelfTestOptions& options) {
   using Clock = std::chrono::steady_clock;
-  std::filesystem::create_directories(options.canary_folder);
+  std::error_code error;
+  std::filesystem::create_directories(options.canary_folder, error);
+  if (error)
+    throw Error(ExitCode::kBadRequest,
+                "cannot make the folder " + options.canary_folder.string() + ": " + error.message(),
+                "set XDG_CACHE_HOME to a folder that can be written to");
   std::ofstream(options.canary_folder / "canary") << "secret\n";
   std::map<size_t, ActResult> by_act;
   // Endless acts last, so that they do not slow the others.

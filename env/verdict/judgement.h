@@ -1,5 +1,5 @@
 #pragma once
-// What the judges of CPU and GPU share: the result of a judge, the sequential test over rounds of timed
+// What env/cpu/judge.h and env/gpu/judge/ share: the result of a judge, the sequential test over rounds of timed
 // pairs, and the report of the fixed pairs. A judge decides how a call is made and timed; the rules of the
 // verdict stand here, in estimate.h and in verify.h.
 

@@ -1,5 +1,5 @@
 #pragma once
-// Correct or incorrect: the check of each element. Pure arithmetic on plain memory.
+// START HERE for verdicts. Correct or incorrect: the check of each element. Pure arithmetic on plain memory.
 //
 // For each element, with truth t (fp64), reference r (eager) and answer y:
 //

@@ -318,9 +318,8 @@ void Call::Throw(const Failure& failure, int attempts) {
   const std::string what = WithoutKey(
       fmt::format("{}: {}{}", shared_.options.endpoint.Spec(), failure.what, tries), shared_.options.key);
   if (failure.remedy == Remedy::kShorten) throw PromptTooLong(ExitCode::kBadRequest, what, failure.next_step);
-  const std::string next_step = !failure.next_step.empty()
-                                    ? failure.next_step
-                                    : "completed turns are kept; continue with kevin run --continue EPISODE";
+  const std::string next_step =
+      !failure.next_step.empty() ? failure.next_step : shared_.options.next_step_after_failure;
   const bool for_all = failure.remedy == Remedy::kGiveUp || what.find(": HTTP 401") != std::string::npos ||
                        what.find(": HTTP 403") != std::string::npos;
   if (!for_all) throw Error(CodeFor(failure), what, next_step);

@@ -57,6 +57,9 @@ struct RemoteOptions {
   bool record = false;                   // attempts include raw responses
   std::filesystem::path response_cache;  // empty: none
   std::string extra;                     // a JSON object merged into every body; empty: none
+  // Of an Error about a server that does not answer.
+  std::string next_step_after_failure =
+      "completed turns are kept; continue with kevin run --continue EPISODE";
 };
 
 class RemotePolicy : public Policy {

@@ -50,8 +50,9 @@ std::string WhyNotText(const Task& task, const std::string& reason) {
     names += fmt::format("{}{} ({})", names.empty() ? "" : "; ", family.name, family.covers);
   }
   return fmt::format(
-      "The search policy cannot write this problem: {}. It knows these families: {}. "
-      "A language model would do (a remote API or a local model), and so would `replay` of a stored episode.",
+      "the search policy cannot write this problem: {}\n"
+      "It writes these families: {}. Others need a language model (--policy openai:MODEL, anthropic:MODEL or "
+      "local:DIR) or a stored episode (replay:EPISODE).",
       reason, names);
 }
 
@@ -81,8 +82,9 @@ class SearchPolicy : public Policy {
       const Choice choice = search::ChooseNext(kernel, request.task.attempts, request.sampling.seed);
       completion.text = ReplyText(request.task, kernel, choice);
     } catch (const Unsupported& unsupported) {
-      throw Error(ExitCode::kBadRequest, WhyNotText(request.task, unsupported.what()),
-                  "Choose another policy with --policy.");
+      const std::string text = WhyNotText(request.task, unsupported.what());
+      const size_t end = text.find('\n');
+      throw Error(ExitCode::kBadRequest, text.substr(0, end), text.substr(end + 1));
     }
     completion.stop_reason = "stop";
     if (on_text) on_text(completion.text);

@@ -36,7 +36,19 @@ done
 expect 0 "" --version
 grep -q "^kevin [0-9]" out.txt || { echo "FAILED: --version"; failures=$((failures + 1)); }
 expect 2 "Usage: kevin"
-expect 2 "nonsense" nonsense
+expect 2 "kevin: nonsense: no such command" nonsense
+expect 2 "next: did you mean run?" rnu
+expect 2 "next: did you mean --turns?" run --problem level1/19 --trns 8
+expect 2 "kevin: bench: --problem is required" bench relu.cpp
+expect 2 "is not a whole number" run --problem level1/19 --seed -1
+expect 2 "is not a turn number" show abc def
+expect 0 "" problems --json
+"$kevin" problems | head -1 >/dev/null
+[ "${PIPESTATUS[0]}" = 0 ] || { echo "FAILED: problems | head -1"; failures=$((failures + 1)); }
+"$kevin" problems --json | head -1 >/dev/null
+[ "${PIPESTATUS[0]}" = 0 ] || { echo "FAILED: problems --json | head -1"; failures=$((failures + 1)); }
+"$kevin" problems --json >/dev/full 2>errors.txt
+[ $? = 4 ] && grep -q "next: " errors.txt || { echo "FAILED: problems >/dev/full: $(cat errors.txt)"; failures=$((failures + 1)); }
 expect 2 "no problem given" run
 expect 2 "did you mean .*level1/19 (ReLU)" run --problem level1/199
 expect 2 "not in range" run --problem level1/19 --turns 0
@@ -50,6 +62,8 @@ unset OPENAI_API_KEY ANTHROPIC_API_KEY OPENAI_BASE_URL ANTHROPIC_BASE_URL
 expect 2 "no API key" run --problem level1/19 --policy openai:gpt-5
 expect 2 "ANTHROPIC_API_KEY" policy check anthropic:claude
 expect 2 "there is no server to check" policy check search
+expect 2 "no such database" run --problem level1/19 --policy replay:XYZ
+[ -e kevin.db ] && { echo "FAILED: a failed run left a database"; failures=$((failures + 1)); }
 expect 2 "for language models" run --problem level1/19 --temperature 1
 expect 2 "write --token-ids chat" run --problem level1/19 --policy openai:gpt-5 --tokens chat
 expect 2 "write --token-ids generate" collect --suite level1/19 --tokens generate
@@ -58,6 +72,7 @@ for command in run collect eval; do
   grep -q "openai-responses:MODEL" out.txt || { echo "FAILED: $command --help omits a policy"; failures=$((failures + 1)); }
 done
 OPENAI_API_KEY=sk-secret-1 expect 2 "no thinking budget" run --problem level1/19 --policy openai:gpt-5 --thinking-tokens 2000
+OPENAI_API_KEY=sk-secret-1 expect 4 "next: start the server or correct --base-url" policy check openai:m --base-url http://127.0.0.1:1/v1 --retries 0
 OPENAI_API_KEY=sk-secret-1 expect 4 "Could.*connect" policy check openai:m --base-url http://127.0.0.1:1/v1 --retries 0
 grep -q "sk-secret" out.txt && { echo "FAILED: a key was shown"; failures=$((failures + 1)); }
 expect 2 "no size 'huge'" run --problem level1/19 --size huge
@@ -76,10 +91,12 @@ done
 echo 'void launch(const float* x, float* out) {}' >relu.cu
 cp relu.cu relu.cpp
 cp relu.cu relu.ptx
+cp relu.cu relu.py
 expect 2 "not in {cpp,cuda,ptx}" bench relu.cu --problem level1/19 --kind triton
 expect 2 "kind cuda is not judged on device cpu" bench relu.cu --problem level1/19 --device cpu
 expect 2 "kind cuda is not judged on device cpu" bench relu.cpp --kind cuda --problem level1/19 --device cpu
 expect 2 "kind cpp is not judged on device cuda:0" bench relu.cpp --problem level1/19 --device cuda:0
+expect 2 "relu.py: its ending is not .cpp, .cu or .ptx" bench relu.py --problem level1/19
 expect 2 "relu.cu is of kind cuda, relu.cpp of kind cpp" bench relu.cu relu.cpp --problem level1/19
 expect 2 "relu.cu is of kind cuda, relu.ptx of kind ptx" bench relu.cu relu.ptx --problem level1/19
 expect 2 "no size 'huge'" bench relu.cu --problem level1/19 --size huge
@@ -99,6 +116,9 @@ if ! [ -e /dev/nvidiactl ]; then
   expect 3 "kind ptx needs a GPU" bench relu.ptx --problem level1/19
   expect 3 "kind cuda needs a GPU" run --problem level1/19 --from relu.cu
   expect 3 "next: " bench relu.cu --problem level1/19 --device cuda:0
+  rm -rf kevin.db* kevin-out
+  expect 3 "next: " run --problem level1/19 --device cuda:0
+  [ -e kevin.db ] || [ -e kevin-out ] && { echo "FAILED: a run without its GPU left something"; failures=$((failures + 1)); }
   "$kevin" doctor --json >doctor.txt 2>/dev/null
   grep -q '"name":"gpu","ok":true,"found":"none, the CPU is used: ' doctor.txt ||
     { echo "FAILED: doctor on a machine without a GPU: $(grep '"gpu"' doctor.txt)"; failures=$((failures + 1)); }

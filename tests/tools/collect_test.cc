@@ -1,5 +1,7 @@
 // What `kevin collect` makes of its command line, and what it shows.
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <fstream>
@@ -141,6 +143,27 @@ TEST_CASE("durations are told in two units at most") {
   CHECK(DurationText(720) == "12 min");
   CHECK(DurationText(7800) == "2 h 10 min");
   CHECK(DurationText(3 * 86400 + 4 * 3600) == "3 d 4 h");
+}
+
+TEST_CASE("what was given up is told once a reason, with how many problems it concerns") {
+  std::vector<ProblemResult> results;
+  std::vector<ParkedItem> parked;
+  for (const char* problem : {"level1/1", "level1/2", "level1/3"}) {
+    ProblemResult result;
+    result.problem = problem;
+    results.push_back(result);
+    for (int number = 1; number <= 2 && results.size() > 1; ++number) {
+      ParkedItem item;
+      item.spec = fmt::format(
+          R"({{"problem":"{}","problem_hash":"h","policy":"search","number":{},"seed":"0","turns":8}})",
+          problem, number);
+      item.error = std::string(problem) + ": cannot write `conv2d`";
+      parked.push_back(item);
+    }
+  }
+  CHECK(EndText(results, parked, {})
+            .find("parked    2 of 3 problems (level1/2, level1/3), 4 episodes: cannot write `conv2d`\n") !=
+        std::string::npos);
 }
 
 TEST_CASE("several devices are chosen, each once") {

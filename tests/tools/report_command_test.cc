@@ -55,7 +55,7 @@ TEST_CASE("report says what a database holds") {
   const Fixture kevin;
   const Result result = kevin({"report"});
   CHECK(result.code == 0);
-  for (const char* part : {"1 problems, 2 episodes, 4 turns", "turns that are correct", "50.0 %", "fast_1.2",
+  for (const char* part : {"1 problem, 2 episodes, 4 turns", "turns that are correct", "50.0 %", "fast_1.2",
                            "best@2", "pass@2", "levels and families", "elementwise", "turn by turn",
                            "kernels", "turns ended as 2 measured, 2 wrong", "95 %"}) {
     INFO(part);
@@ -63,6 +63,9 @@ TEST_CASE("report says what a database holds") {
   }
   CHECK(Contains(result.output, "best of each problem: mean, failures 0             2.4x"));
   CHECK_FALSE(Contains(result.output, "US dollars"));  // no request was stored
+  CHECK(result.output.starts_with("--- best kernels"));
+  CHECK(Contains(result.output, "2.4x ("));
+  CHECK(Contains(result.output, kevin.episodes[1]));
   CHECK(Contains(kevin({"report", "--price", "3", "15"}).output, "US dollars per solved problem"));
 }
 
@@ -97,6 +100,16 @@ TEST_CASE(
   CHECK(Run({"report", "--db", old}).code == 2);
   CHECK(Run({"report", "--accept-old-verdicts", "--db", old}).code == 0);
   CHECK(Bytes(old) == before);
+}
+
+TEST_CASE("a page that cannot be written is refused before anything is computed, with its own option") {
+  const Fixture kevin;
+  const std::string page = (kevin.folder / "page.html").string();
+  std::ofstream(page) << "x";
+  const Result exists = kevin({"report", "--html", page});
+  CHECK((exists.code == 2 && exists.output.empty() && Contains(exists.error, "another name with --html")));
+  const Result nowhere = kevin({"report", "--html", (kevin.folder / "no/page.html").string()});
+  CHECK((nowhere.code == 2 && nowhere.output.empty() && Contains(nowhere.error, "another file with --html")));
 }
 
 TEST_CASE("what a solved problem cost is what was stored with the requests, unless a price is given") {
@@ -403,9 +416,9 @@ TEST_CASE("applying a diff gives the second text") {
 
 TEST_CASE("numbers as people read them") {
   CHECK(ValueText(0.831, MetricUnit::kShare) == "83.1 %");
-  CHECK(IntervalText({1.234, 1.1, 1.4}, MetricUnit::kRatio) == "1.23x [1.1, 1.4]");
+  CHECK(IntervalText({1.234, 1.1, 1.4}, MetricUnit::kRatio) == "1.23x (1.1x to 1.4x)");
   CHECK(IntervalText({kNotKnown, 0, 0}, MetricUnit::kRatio) == "-");
-  CHECK(DifferenceText({0.026, 0.006, 0.045}, MetricUnit::kShare) == "+2.6 points [0.6, 4.5]");
+  CHECK(DifferenceText({0.026, 0.006, 0.045}, MetricUnit::kShare) == "+2.6 points (0.6 to 4.5)");
   CHECK((CountText(1234567) == "1,234,567" && CountText(12) == "12"));
   CHECK((SpanText(75) == "1 min 15 s" && SpanText(7260) == "2 h 1 min"));
   CHECK(Escaped("a<b>&\"\x01\xc3\xa9\xc3") == "a&lt;b&gt;&amp;&quot;\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd");

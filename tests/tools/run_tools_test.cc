@@ -314,9 +314,14 @@ TEST_CASE("the first signal sets the flag, the guard restores") {
     std::raise(SIGINT);
     CHECK(*guard.flag());
   }
+  {
+    const InterruptGuard guard;
+    std::raise(SIGTERM);
+    CHECK(*guard.flag());
+  }
   const InterruptGuard again;
   CHECK_FALSE(*again.flag());
-  std::raise(SIGTERM);
+  std::raise(SIGHUP);
   CHECK(*again.flag());
 }
 

@@ -8,7 +8,6 @@
 namespace kevin {
 namespace {
 
-// Without the unit, for the ends of intervals.
 std::string BareText(double value, MetricUnit unit) {
   switch (unit) {
     case MetricUnit::kShare:
@@ -46,7 +45,8 @@ std::string ValueText(double value, MetricUnit unit) {
 
 std::string IntervalText(const Interval& i, MetricUnit unit) {
   if (std::isnan(i.value) || std::isnan(i.low)) return ValueText(i.value, unit);
-  return fmt::format("{} [{}, {}]", ValueText(i.value, unit), BareText(i.low, unit), BareText(i.high, unit));
+  return fmt::format("{} ({} to {})", ValueText(i.value, unit), ValueText(i.low, unit),
+                     ValueText(i.high, unit));
 }
 
 std::string DifferenceText(const Interval& i, MetricUnit unit) {
@@ -55,7 +55,7 @@ std::string DifferenceText(const Interval& i, MetricUnit unit) {
                     what = unit == MetricUnit::kShare ? " points" : UnitText(unit);
   const std::string value = sign + BareText(i.value, unit) + what;
   if (std::isnan(i.low)) return value;
-  return fmt::format("{} [{}, {}]", value, BareText(i.low, unit), BareText(i.high, unit));
+  return fmt::format("{} ({} to {})", value, BareText(i.low, unit), BareText(i.high, unit));
 }
 
 std::string SignificanceWord(const Report& report, size_t metric, const Difference& d) {

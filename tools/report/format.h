@@ -10,9 +10,9 @@ namespace kevin {
 
 // "83.1 %", "1.24x", "12.5 s", "3.1k"; "-" where unknown.
 std::string ValueText(double value, MetricUnit unit);
-// "83.1 % [79.0, 87.2]": the interval in the value's own unit; without one where it is unknown.
+// "83.1 % (79.0 % to 87.2 %)", "1.62x (1.21x to 2.18x)"; without an interval where it is unknown.
 std::string IntervalText(const Interval& interval, MetricUnit unit);
-// The same for a difference: "+2.6 points [0.6, 4.5]".
+// The same for a difference: "+2.6 points (0.6 to 4.5)".
 std::string DifferenceText(const Interval& interval, MetricUnit unit);
 std::string PValueText(double p);  // "0.004", "< 0.001"
 std::string CountText(int64_t n);  // "1,234,567"

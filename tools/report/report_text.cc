@@ -2,21 +2,29 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "agent/feedback.h"
 #include "agent/json.h"
 #include "tools/report/format.h"
+
 namespace kevin {
 namespace {
+
+constexpr double kQuantile99 = 2.576;  // of the normal distribution, two-sided
 
 using Rows = std::vector<std::vector<std::string>>;
 
 std::string SideHeading(const std::string& title) { return "\n--- " + title + "\n"; }
 
+const char* Plural(int64_t count) { return count == 1 ? "" : "s"; }
+
 std::string SideFacts(const SideReport& one) {
   const Side& s = one.side;
-  std::string text = fmt::format("{}: {} problems, {} episodes, {} turns", s.name, s.problems.size(),
-                                 CountText(s.episodes), CountText(s.turns));
+  std::string text = fmt::format("{}: {} problem{}, {} episode{}, {} turn{}", s.name, s.problems.size(),
+                                 Plural(static_cast<int64_t>(s.problems.size())), CountText(s.episodes),
+                                 Plural(s.episodes), CountText(s.turns), Plural(s.turns));
   if (s.unfinished > 0) text += fmt::format("; {} episodes are not done", CountText(s.unfinished));
   if (s.unconfirmed > 0) {
     text +=
@@ -154,6 +162,32 @@ std::string ReportText(const Report& report) {
     text += SideHeading("time" + of) + TimeText(one);
   }
   return text;
+}
+
+std::string BestKernelsText(const Report& report, const ChosenSides& chosen) {
+  Rows rows = {{"problem", "name", "best, measured again", "turn", "episode"}};
+  const bool many = report.sides.size() > 1;
+  if (many) rows[0].push_back("side");
+  for (size_t side = 0; side < report.sides.size(); ++side) {
+    const Figures& figures = chosen.sources[chosen.source_of[side]].figures;
+    for (const SideProblem& problem : report.sides[side].side.problems) {
+      const auto best =
+          std::max_element(problem.episodes.begin(), problem.episodes.end(),
+                           [](const SideEpisode& a, const SideEpisode& b) { return a.value < b.value; });
+      std::vector<std::string> row = {problem.id, problem.name, "no correct kernel", "-", "-"};
+      if (best != problem.episodes.end() && best->value > 0) {
+        const EpisodeFigures& episode = figures.episodes[best->figures_episode];
+        const double reach = std::exp(kQuantile99 * best->log_se);
+        row[2] = best->is_confirmed ? RatioText(best->value, best->value / reach, best->value * reach)
+                                    : ValueText(best->value, MetricUnit::kRatio) + ", not measured again";
+        row[3] = episode.best_turn < 0 ? "-" : std::to_string(episode.best_turn);
+        row[4] = episode.id;
+      }
+      if (many) row.push_back(report.sides[side].side.name);
+      rows.push_back(std::move(row));
+    }
+  }
+  return "--- best kernels (kevin export EPISODE --best takes one away)\n" + AlignedTable(rows) + "\n";
 }
 
 namespace {

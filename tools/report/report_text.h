@@ -7,11 +7,15 @@
 
 #include "agent/report/report.h"
 #include "tools/report/format.h"
+#include "tools/report/sides.h"
 
 namespace kevin {
 
 // Sides beside each other, then levels and families, turns, budgets, time. Ends in a line end.
 std::string ReportText(const Report& report);
+
+// The best kernel of each problem and side: speed-up, episode, turn. Ends in a line end.
+std::string BestKernelsText(const Report& report, const ChosenSides& chosen);
 
 // A side: `event`, `part` "side", `side`, `problems`, `episodes`, `turns`, `outcomes`, `confidence`,
 // `replicates`, `metrics` (by name: `value`, `low`, `high`), `levels` and `families` (by name, with

@@ -1,7 +1,7 @@
 #pragma once
-// CUDA C++ or PTX text in, machine code out, without a GPU and without a CUDA toolkit: NVRTC runs in
-// resident, sandboxed compiler processes (kevin-gpu-compiler), one per core, since it holds a process-wide
-// lock. Results and errors are cached by content. Thread-safe: Compile() may be called from many threads; it
+// START HERE for compiling. CUDA C++ or PTX text in, machine code out, without a GPU and without a CUDA toolkit:
+// NVRTC runs in resident, sandboxed compiler processes (kevin-gpu-compiler), one per core, since it holds a process-
+// wide lock. Results and errors are cached by content. Thread-safe: Compile() may be called from many threads; it
 // blocks.
 
 #include <cstdint>

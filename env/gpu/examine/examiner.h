@@ -1,9 +1,9 @@
 #pragma once
-// Examines a GPU candidate with NVIDIA's tools where they are installed: hardware counters (ncu), memory and
-// race checks (compute-sanitizer), machine code (nvdisasm), output of device code. None of it is part of a
-// verdict or a time. The candidate makes one call in kevin-gpu-examiner, in namespaces and a root folder of
-// its own together with the tool. Landlock is off there and the list of system calls is longer, since the
-// tools work with processes and sockets; there is still no network.
+// START HERE for tools. Examines a GPU candidate with NVIDIA's tools where they are installed: hardware counters
+// (ncu), memory and race checks (compute-sanitizer), machine code (nvdisasm), output of device code. None of it is
+// part of a verdict or a time. The candidate makes one call in kevin-gpu-examiner, in namespaces and a root folder of
+// its own together with the tool. Landlock is off there and the list of system calls is longer, since the tools work
+// with processes and sockets; there is still no network.
 //
 // One thread. Throws Error(kMachine) when a tool is missing or fails by itself (no permission for the
 // counters).

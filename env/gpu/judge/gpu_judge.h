@@ -1,6 +1,6 @@
 #pragma once
-// What the evaluator decides on a GPU: the verdict on one compiled candidate, the admission of a problem, and
-// the cost of preparing one.
+// START HERE for the GPU. What the evaluator decides: the verdict on one compiled candidate, the admission of a
+// problem, and the cost of preparing one.
 //
 // A candidate must be correct on fresh seeds first; then it is timed against eager in pairs of single calls,
 // by the rules of env/verdict/README.md. The rules it shares with the CPU are in

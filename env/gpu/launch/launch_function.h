@@ -1,7 +1,7 @@
 #pragma once
-// The `launch` function of a GPU candidate: found in its text, parsed, and interpreted with known shapes. It
-// reads like host code, but it can only compute and name what is to be launched. Everything else is an error
-// that says what to write instead. Pure and thread-safe; no CUDA.
+// START HERE for launching. The `launch` function of a GPU candidate: found in its text, parsed, and interpreted with
+// known shapes. It reads like host code, but it can only compute and name what is to be launched. Everything else is
+// an error that says what to write instead. Pure and thread-safe; no CUDA.
 //
 // Accepted: the statements of C++; integer, bool and floating arithmetic (signed overflow is an error); dim3;
 // local arrays of numbers; lambdas; macros; conditionals; constants, enums and namespaces of the text; other

@@ -1,10 +1,9 @@
 #pragma once
-// Inspects the PTX of a module before it runs; all of the machine code comes from it. Refused is what only
-// serves to deceive a clock or a checker, or what outlives a launch: reads of clock and globaltimer,
-// device-side launch, printf and traps, external functions, textures, instructions outside an allow-list (it
-// covers the output of the compiler and the permitted inline assembly), and more than a little writable
-// global memory (the rest is restored before every call). What this reader cannot parse is refused too. Pure;
-// thread-safe.
+// START HERE for PTX. Inspects the PTX of a module before it runs; all of the machine code comes from it. Refused is
+// what only serves to deceive a clock or a checker, or what outlives a launch: reads of clock and globaltimer,
+// device-side launch, printf and traps, external functions, textures, instructions outside an allow-list (it covers
+// the output of the compiler and the permitted inline assembly), and more than a little writable global memory (the
+// rest is restored before every call). What this reader cannot parse is refused too. Pure; thread-safe.
 
 #include <cstdint>
 #include <string>

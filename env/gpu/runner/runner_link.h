@@ -1,6 +1,6 @@
 #pragma once
-// The protocol between the evaluator and the GPU runner: one frame each way at a time over a Unix socket, a
-// JSON object a frame. The first request carries the descriptors of the shared memory.
+// START HERE for the runner. The protocol between the evaluator and the GPU runner: one frame each way at a time over
+// a Unix socket, a JSON object a frame. The first request carries the descriptors of the shared memory.
 //
 //   {"open": {inputs_bytes, outputs_bytes, slots, tensors, trusted_cubin}} + 2 descriptors   -> {"ok"}
 //   {"load": launch plan}                                                                    -> {"ok"}

@@ -1,5 +1,5 @@
 #pragma once
-// START HERE for training: the input of a trainer, its figures, and the protocol of the program
+// START HERE for the trainer process: the input of a trainer, its figures, and the protocol of the program
 // kevin-trainer. A trainer sees token ids and numbers, never a database: agent/train makes batches from
 // records. Plain values, no torch.
 

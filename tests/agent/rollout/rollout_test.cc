@@ -222,7 +222,7 @@ TEST_CASE("a budget drains") {
   }
   SECTION("hours, of this process") {
     f.options.budget.hours = 0.3 / 3600;
-    CHECK(f.Run().out_of == "8.33333e-05 hours");
+    CHECK(f.Run().out_of == "0.3 seconds");
   }
   CHECK(f.Counts().leased == 0);
 }

@@ -37,6 +37,8 @@ expect 4 "not a JSON object" import nonsense.py --no-admit
 [ -e data ] && fail "a refused file left something: $(find data)"
 
 expect 0 "kevin run --problem mine/relu" import relu.py --no-admit
+grep -q "the search policy can" err.txt || fail "no word whether search can write it: $(cat err.txt)"
+XDG_DATA_HOME=$work/relu.py expect 2 "set XDG_DATA_HOME to" import relu.py --no-admit
 expect 0 "torch.relu(x)" problems mine/relu
 expect 0 "^mine/relu " problems
 expect 0 "not admitted yet" import relu.py --suite own --name fast --no-admit --json
@@ -55,6 +57,10 @@ expect 2 "imported 0 of 2 (2 refused)" import tree --suite bad --level 1 --no-ad
 # With an evaluator: admission, and a kernel of one's own, from the file alone.
 if [ -x "$(dirname "$kevin")/kevin-evaluator" ]; then
   unset KEVIN_PYTHON
+  sed 's/torch\.relu(/torch.reluu(/' data/kevin/problems/mine/relu.toml >misspelt.toml
+  expect 0 "torch.relu(x)" problems data/kevin/problems/mine/relu.toml
+  expect 2 "misspelt.toml: reference does not compile" problems misspelt.toml
+  expect 2 "misspelt.toml: reference does not compile" run --problem misspelt.toml
   cat >right.cpp <<'END'
 extern "C" void launch(const float* x, const float* table, const float* bias, float* out) {
   for (long i = 0; i < rows; ++i)
@@ -63,6 +69,7 @@ extern "C" void launch(const float* x, const float* table, const float* bias, fl
 END
   sed 's/table\[j\]/(0.5f + 0.5f * j)/' right.cpp >known.cpp   # the stored values are what the file says
   sed 's/table\[j\]/(1.0f + 0.5f * j)/' right.cpp >wrong.cpp
+  XDG_CACHE_HOME=$work/relu.py expect 2 "set XDG_CACHE_HOME to" bench right.cpp --problem mine/relu
   expect 0 '"outcome":"measured"' bench right.cpp --problem mine/relu --json
   expect 0 '"outcome":"measured"' bench known.cpp --problem mine/relu --json
   expect 0 '"outcome":"wrong"' bench wrong.cpp --problem mine/relu --json
