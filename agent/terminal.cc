@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "env/error.h"
+#include "env/printable.h"
 #include "env/process/machine.h"
 
 namespace kevin {
@@ -50,7 +51,7 @@ void Progress::Status(const std::string& text) { Show(text, false); }
 void Progress::Show(const std::string& label, bool with_seconds) {
   const std::lock_guard lock(mutex_);
   Erase();
-  label_ = label;
+  label_ = PrintableLine(label);
   with_seconds_ = with_seconds;
   started_ = std::chrono::steady_clock::now();
   Draw();
@@ -59,7 +60,10 @@ void Progress::Show(const std::string& label, bool with_seconds) {
 void Progress::Line(const std::string& text) {
   const std::lock_guard lock(mutex_);
   Erase();
-  fmt::print(out_, "{}\n", text);
+  std::string line = Printable(text);
+  for (size_t at = line.find('\n'); at != std::string::npos; at = line.find('\n', at + 1))
+    line.insert(at + 1, "    ");
+  fmt::print(out_, "{}\n", line);
   std::fflush(out_);
   Draw();
 }
@@ -87,7 +91,8 @@ void Progress::Erase() {
 
 void Print(std::FILE* out, const std::string& text) {
   errno = 0;
-  std::fwrite(text.data(), 1, text.size(), out);
+  const std::string printable = Printable(text);
+  std::fwrite(printable.data(), 1, printable.size(), out);
   if (std::fflush(out) == 0 || errno == EPIPE || out != stdout) return;
   throw Error(ExitCode::kBroken, fmt::format("standard output: {}", std::strerror(errno)), "free space");
 }

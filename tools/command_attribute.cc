@@ -93,15 +93,16 @@ void PrintAttribution(const Scheme& scheme, const Attribution& attribution, cons
     Print(stdout, ToLine(event));
     return;
   }
-  fmt::print("scheme      {}: {}\n", kept.name, SchemeJson(scheme).dump());
-  fmt::print("turns       {} of {} episodes in {} runs\n", attribution.turns.size(), kept.episodes,
-             kept.runs);
-  fmt::print("score       {}\nreturn      {}\nadvantage   {}\n", SpreadText(scores), SpreadText(returns),
-             SpreadText(advantages));
-  fmt::print("groups      {}, of which {} without a difference beyond the measurement error (advantage 0)\n",
-             attribution.groups, attribution.flat_groups);
-  fmt::print("kept        attribution {} in {}, {:.1f} s\n", kept.id, WithoutPassword(options.database),
-             kept.seconds);
+  PrintFormat(stdout, "scheme      {}: {}\n", kept.name, SchemeJson(scheme).dump());
+  PrintFormat(stdout, "turns       {} of {} episodes in {} runs\n", attribution.turns.size(), kept.episodes,
+              kept.runs);
+  PrintFormat(stdout, "score       {}\nreturn      {}\nadvantage   {}\n", SpreadText(scores),
+              SpreadText(returns), SpreadText(advantages));
+  PrintFormat(stdout,
+              "groups      {}, of which {} without a difference beyond the measurement error (advantage 0)\n",
+              attribution.groups, attribution.flat_groups);
+  PrintFormat(stdout, "kept        attribution {} in {}, {:.1f} s\n", kept.id,
+              WithoutPassword(options.database), kept.seconds);
 }
 
 int RunAttribute(const AttributeOptions& options) {

@@ -6,6 +6,7 @@
 #include <ctime>
 #include <memory>
 
+#include "agent/events.h"
 #include "agent/machine.h"
 #include "agent/terminal.h"
 #include "env/cpu/cpu_environment.h"
@@ -171,12 +172,12 @@ class Baselines {
         const Baseline baseline = Get(problems_[i], size, label);
         table.push_back(BaselineRow(baseline));
         if (options_.json) {
-          fmt::print("{}\n", BaselineEvent(baseline).dump(-1, ' ', false, Json::error_handler_t::replace));
+          Print(stdout, ToLine(BaselineEvent(baseline)));
           std::fflush(stdout);
         }
       }
     }
-    if (!options_.json) fmt::print("{}", AlignedTable(table));
+    if (!options_.json) Print(stdout, AlignedTable(table));
     return static_cast<int>(broken_ ? ExitCode::kBroken : ExitCode::kDone);
   }
 

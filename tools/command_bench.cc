@@ -160,7 +160,7 @@ void PrintGpu(const Judged& judged) {
   if (const auto* m = std::get_if<Measured>(&evaluation.outcome)) text = GpuRates(*m, evaluation) + "\n";
   for (const KernelReport& kernel : evaluation.kernels) text += "  " + KernelLine(kernel) + "\n";
   if (!evaluation.profile.empty()) text += "  profile: " + evaluation.profile + "\n";
-  if (!text.empty()) fmt::print("\n{}: {}{}", judged.path, text.starts_with("  ") ? "\n" : "", text);
+  if (!text.empty()) PrintFormat(stdout, "\n{}: {}{}", judged.path, text.starts_with("  ") ? "\n" : "", text);
 }
 
 void PrintOverBaseline(const Judged& judged, const std::optional<Baseline>& baseline) {
@@ -168,7 +168,7 @@ void PrintOverBaseline(const Judged& judged, const std::optional<Baseline>& base
   if (!measured) return;
   const std::string over_baseline = OverBaselineText(baseline, measured->speedup.value);
   if (!over_baseline.empty())
-    fmt::print("\n{}: {:.3g}x over eager{}\n", judged.path, measured->speedup.value, over_baseline);
+    PrintFormat(stdout, "\n{}: {:.3g}x over eager{}\n", judged.path, measured->speedup.value, over_baseline);
 }
 
 struct Surroundings {
@@ -179,10 +179,10 @@ struct Surroundings {
 void PrintReport(const std::vector<Judged>& all, const Problem& problem, const BenchOptions& options,
                  const Surroundings& surroundings) {
   const Evaluation& last = all.back().evaluation;
-  fmt::print("{} {} at size {}{}, inputs {}, on {}, isolation {}{}{}\n\n", problem.id, problem.name,
-             last.workload.size, PrecisionNote(last.workload.precision), last.workload.inputs, last.device,
-             last.isolation, last.workload.tf32 ? ", TF32 allowed" : "",
-             BaselineNote(surroundings.baseline, problem, surroundings.facts));
+  PrintFormat(stdout, "{} {} at size {}{}, inputs {}, on {}, isolation {}{}{}\n\n", problem.id, problem.name,
+              last.workload.size, PrecisionNote(last.workload.precision), last.workload.inputs, last.device,
+              last.isolation, last.workload.tf32 ? ", TF32 allowed" : "",
+              BaselineNote(surroundings.baseline, problem, surroundings.facts));
   std::vector<std::vector<std::string>> table{{"kernel", "outcome", "against eager (99 %)", "verdict", "us",
                                                "eager us", "floor us", "GB/s", "GFLOP/s", "error"}};
   for (const Judged& judged : all) {
@@ -193,22 +193,23 @@ void PrintReport(const std::vector<Judged>& all, const Problem& problem, const B
                 shape.outcome));
     }
   }
-  fmt::print("{}", AlignedTable(table));
-  if (!last.shapes.empty()) fmt::print("\nOf several shapes the first row is the weighted geometric mean.\n");
+  Print(stdout, AlignedTable(table));
+  if (!last.shapes.empty())
+    PrintFormat(stdout, "\nOf several shapes the first row is the weighted geometric mean.\n");
   for (const Judged& judged : all) {
     const std::string reason = OutcomeReason(judged.evaluation.outcome);
-    if (!reason.empty()) fmt::print("\n{}: {}\n", judged.path, reason);
+    if (!reason.empty()) PrintFormat(stdout, "\n{}: {}\n", judged.path, reason);
     PrintOverBaseline(judged, surroundings.baseline);
     if (surroundings.facts.device.starts_with("cuda:")) PrintGpu(judged);
   }
   const Measured* measured = std::get_if<Measured>(&last.outcome);
   if (measured && measured->against_start) {
-    fmt::print("\n{} against {}, in the same pairs: {}  {}\n", options.file, options.other,
-               IntervalText(*measured->against_start), VerdictName(measured->verdict_against_start));
+    PrintFormat(stdout, "\n{} against {}, in the same pairs: {}  {}\n", options.file, options.other,
+                IntervalText(*measured->against_start), VerdictName(measured->verdict_against_start));
     for (const ShapeResult& shape : last.shapes) {
       const auto& there = std::get<Measured>(shape.outcome);
-      fmt::print("  {}: {}  {}\n", ShapeName(shape.size, shape.symbols), IntervalText(*there.against_start),
-                 VerdictName(there.verdict_against_start));
+      PrintFormat(stdout, "  {}: {}  {}\n", ShapeName(shape.size, shape.symbols),
+                  IntervalText(*there.against_start), VerdictName(there.verdict_against_start));
     }
   }
 }
@@ -279,9 +280,9 @@ class Bench {
                                             options_.evaluate.workload.inputs);
     progress_.Phase("");
     if (options_.json) {
-      fmt::print("{}", ToLine(ExaminationEvent(examination, options_.examine, problem_.id, options_.file)));
+      Print(stdout, ToLine(ExaminationEvent(examination, options_.examine, problem_.id, options_.file)));
     } else {
-      fmt::print("\n{}", ExaminationText(examination, options_.examine));
+      PrintFormat(stdout, "\n{}", ExaminationText(examination, options_.examine));
     }
     return static_cast<int>(ExitCode::kDone);
   }
@@ -296,7 +297,7 @@ class Bench {
       const EvaluationRecord record = ToRecord(judged.evaluation, candidate, problem_, "bench");
       Json event = EvaluationEvent(record, problem_.id, path, judged.total_s);
       AddBaselineFields(baseline_, "speedup", &event);
-      fmt::print("{}", ToLine(event));
+      Print(stdout, ToLine(event));
       std::fflush(stdout);
     }
     judged_.push_back(std::move(judged));

@@ -10,7 +10,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "agent/events.h"
 #include "agent/machine.h"
+#include "agent/terminal.h"
 #include "env/cpu/compile.h"
 #include "env/error.h"
 #include "env/gpu/compile/compile_farm.h"
@@ -196,11 +198,15 @@ void PrintChecks(const std::vector<Check>& checks, bool json) {
                                             {"ok", check.ok},
                                             {"found", check.found},
                                             {"fix", check.fix}};
-      fmt::print("{}\n", event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+      Print(stdout, ToLine(event));
       continue;
     }
-    fmt::print("{:<4} {:<48} {}\n", check.ok ? "ok" : check.needed ? "NO" : "-", check.name, check.found);
-    if (!check.fix.empty()) fmt::print("     {:<48} -> {}\n", "", check.fix);
+    PrintFormat(stdout, "{:<4} {:<48} {}\n",
+                check.ok       ? "ok"
+                : check.needed ? "NO"
+                               : "-",
+                check.name, check.found);
+    if (!check.fix.empty()) PrintFormat(stdout, "     {:<48} -> {}\n", "", check.fix);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "agent/events.h"
 #include "agent/json.h"
 #include "agent/machine.h"
 #include "agent/terminal.h"
@@ -251,7 +252,7 @@ class Import {
   void Report(ImportResult result) {
     progress_.Phase("");
     if (options_.json) {
-      fmt::print("{}\n", Event(result).dump(-1, ' ', false, Json::error_handler_t::replace));
+      Print(stdout, ToLine(Event(result)));
       std::fflush(stdout);
     }
     if (targets_.size() > 1 || result.imported())
@@ -274,10 +275,10 @@ class Import {
     if (!options_.json) {
       const ImportTarget& first = results_[0].target;
       if (targets_.size() == 1) {
-        fmt::print("{}\n{}\nkevin run --problem {}\n", first.id, first.to.string(), first.id);
+        PrintFormat(stdout, "{}\n{}\nkevin run --problem {}\n", first.id, first.to.string(), first.id);
       } else {
-        fmt::print("imported {} of {} ({} refused), {} admitted; kevin problems lists them\n", imported,
-                   results_.size(), results_.size() - imported, admitted);
+        PrintFormat(stdout, "imported {} of {} ({} refused), {} admitted; kevin problems lists them\n",
+                    imported, results_.size(), results_.size() - imported, admitted);
       }
     }
     return static_cast<int>(imported > 0 ? ExitCode::kDone : ExitCode::kBadRequest);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "agent/events.h"
 #include "agent/terminal.h"
 #include "env/error.h"
 #include "policies/remote/json.h"
@@ -62,7 +63,7 @@ void Ask(const RemoteOptions& remote, const CheckOptions& options, const CancelT
   request.on_attempt = [&](const RequestAttempt& attempt) {
     if (attempt.outcome == "sent") return;
     tried->attempt = attempt;
-    if (attempt.outcome == "failed") fmt::print(stderr, "attempt {}: {}\n", attempt.number, attempt.error);
+    if (attempt.outcome == "failed") PrintFormat(stderr, "attempt {}: {}\n", attempt.number, attempt.error);
   };
   tried->completion = MakeRemotePolicy(remote)->Complete(request, cancel, {});
 }
@@ -139,9 +140,9 @@ void PrintPolicyCheck(const std::vector<Finding>& findings, bool json) {
                                             {"ok", finding.ok},
                                             {"found", finding.found},
                                             {"fix", ""}};
-      fmt::print("{}\n", event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+      Print(stdout, ToLine(event));
     } else {
-      fmt::print("{:<4} {:<12} {}\n", finding.ok ? "ok" : "-", finding.name, finding.found);
+      PrintFormat(stdout, "{:<4} {:<12} {}\n", finding.ok ? "ok" : "-", finding.name, finding.found);
     }
   }
 }
@@ -160,8 +161,8 @@ int RunPolicyCheck(const CheckOptions& options) {
       local != nullptr ? local->client_options() : RemoteOptionsFor(options.spec, options.policy);
   const auto policy = MakeRemotePolicy(remote);
   policy->RequireSampling(TinyRequest(options).sampling);
-  fmt::print(stderr, "asking {} at {}\n", remote.endpoint.Spec(),
-             remote.endpoint.unix_socket.empty() ? remote.endpoint.base_url : remote.endpoint.given_base);
+  PrintFormat(stderr, "asking {} at {}\n", remote.endpoint.Spec(),
+              remote.endpoint.unix_socket.empty() ? remote.endpoint.base_url : remote.endpoint.given_base);
   const Tried tried = AskForAll(remote, options, interrupt.flag());
   if (tried.completion.stop_reason == StopReasonName(StopReason::kCancelled))
     return static_cast<int>(ExitCode::kInterrupted);

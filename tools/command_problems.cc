@@ -7,6 +7,8 @@
 #include <exception>
 #include <memory>
 
+#include "agent/events.h"
+#include "agent/terminal.h"
 #include "env/error.h"
 #include "env/problem/precision.h"
 #include "env/problem/problem.h"
@@ -96,11 +98,11 @@ int RunProblems(ProblemsOptions options) {
     return RunAdmission(problems, options.admission);
   }
   if (options.json) {
-    for (const Problem& problem : problems) fmt::print("{}\n", ProblemJson(problem, options.size).dump());
+    for (const Problem& problem : problems) Print(stdout, ToLine(ProblemJson(problem, options.size)));
   } else if (!options.id.empty()) {
-    fmt::print("{}{}", ProblemDetails(problems[0], options.size), StoredBaselinesText(problems[0]));
+    PrintFormat(stdout, "{}{}", ProblemDetails(problems[0], options.size), StoredBaselinesText(problems[0]));
   } else {
-    fmt::print("{}", ProblemTable(problems, options.size));
+    Print(stdout, ProblemTable(problems, options.size));
   }
   return static_cast<int>(ExitCode::kDone);
 }

@@ -58,8 +58,8 @@ int RunReport(const ReportOptions& options) {
   ChosenSides chosen = ChooseSides(request);
   const Report report = MakeReport(std::move(chosen.sides), options.bootstrap);
   for (const LeftOutProblem& one : chosen.left_out) {
-    fmt::print(stderr, "left out    {}, {} episode{}: {} (--inadmissible counts them)\n", one.id,
-               one.episodes, one.episodes == 1 ? "" : "s", one.reason);
+    PrintFormat(stderr, "left out    {}, {} episode{}: {} (--inadmissible counts them)\n", one.id,
+                one.episodes, one.episodes == 1 ? "" : "s", one.reason);
   }
   if (options.json) {
     for (const Json& event : ReportEvents(report)) Print(stdout, ToLine(event));
@@ -69,9 +69,9 @@ int RunReport(const ReportOptions& options) {
   if (!options.html.empty()) {
     const Page page = MakePage(report, chosen, options.page);
     WriteFile(options.html, page.html, options.force);
-    fmt::print(stderr, "page        {} ({:.1f} MB{})\n", options.html,
-               static_cast<double>(page.html.size()) / 1e6,
-               page.left_out.empty() ? "" : "; " + page.left_out);
+    PrintFormat(stderr, "page        {} ({:.1f} MB{})\n", options.html,
+                static_cast<double>(page.html.size()) / 1e6,
+                page.left_out.empty() ? "" : "; " + page.left_out);
   }
   return static_cast<int>(ExitCode::kDone);
 }

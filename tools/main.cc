@@ -8,7 +8,9 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <sstream>
 
+#include "agent/terminal.h"
 #include "env/error.h"
 #include "tools/commands.h"
 
@@ -28,8 +30,8 @@ kevin COMMAND --help lists the options of a command, with examples.)";
 
 int Fail(kevin::ExitCode code, const std::string& what, const std::string& next_step) {
   std::fflush(stdout);
-  fmt::print(stderr, "kevin: {}\n", what);
-  if (!next_step.empty()) fmt::print(stderr, "  next: {}\n", next_step);
+  kevin::PrintFormat(stderr, "kevin: {}\n", what);
+  if (!next_step.empty()) kevin::PrintFormat(stderr, "  next: {}\n", next_step);
   return static_cast<int>(code);
 }
 
@@ -68,10 +70,14 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(kevin::ExitCode::kBadRequest);
+    std::ostringstream out, err;
+    const int code = app.exit(error, out, err);
+    kevin::Print(stdout, out.str());
+    kevin::Print(stderr, err.str());
+    return code == 0 ? 0 : static_cast<int>(kevin::ExitCode::kBadRequest);
   }
   if (action) return Flushed(action());
-  fmt::print(stderr, "{}", app.help());
+  kevin::Print(stderr, app.help());
   return static_cast<int>(kevin::ExitCode::kBadRequest);
 }
 

@@ -17,6 +17,7 @@
 #include "agent/journal.h"
 #include "agent/json.h"
 #include "agent/shape_records.h"
+#include "agent/terminal.h"
 #include "env/error.h"
 #include "tools/export/kernelbench.h"
 #include "tools/record_options.h"
@@ -121,9 +122,9 @@ int ExportRecords(const RecordsOptions& options) {
     file.Finish();
   }
   if (written.places.empty() && options.output != "-") written.places = {options.output};
-  fmt::print(stderr, "{} {} written{}{}{}\n", written.lines,
-             options.format == "kernelbench" ? "samples" : "lines", written.places.empty() ? "" : " to ",
-             fmt::join(written.places, ", "), written.remark.empty() ? "" : "; " + written.remark);
+  PrintFormat(stderr, "{} {} written{}{}{}\n", written.lines,
+              options.format == "kernelbench" ? "samples" : "lines", written.places.empty() ? "" : " to ",
+              fmt::join(written.places, ", "), written.remark.empty() ? "" : "; " + written.remark);
   return static_cast<int>(ExitCode::kDone);
 }
 
