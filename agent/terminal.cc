@@ -60,10 +60,7 @@ void Progress::Show(const std::string& label, bool with_seconds) {
 void Progress::Line(const std::string& text) {
   const std::lock_guard lock(mutex_);
   Erase();
-  std::string line = Printable(text);
-  for (size_t at = line.find('\n'); at != std::string::npos; at = line.find('\n', at + 1))
-    line.insert(at + 1, "    ");
-  fmt::print(out_, "{}\n", line);
+  fmt::print(out_, "{}\n", Printable(Indented(text)));
   std::fflush(out_);
   Draw();
 }
@@ -87,6 +84,15 @@ void Progress::Erase() {
   if (!live_ || label_.empty()) return;
   std::fputs(kEraseLine, out_);
   std::fflush(out_);
+}
+
+std::string Indented(std::string text) {
+  constexpr std::string_view kIndent = "    ";
+  for (size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1)) {
+    const bool is_indented = std::string_view(text).substr(at + 1).starts_with(kIndent);
+    if (!is_indented && at + 1 < text.size()) text.insert(at + 1, kIndent);
+  }
+  return text;
 }
 
 void Print(std::FILE* out, const std::string& text) {

@@ -20,6 +20,10 @@ namespace kevin {
 // `kevin show | less -R` is a terminal too. Bytes as they are stored: --json, and files that commands write.
 void Print(std::FILE* out, const std::string& text);
 
+// `text` with its further lines indented by at least four spaces, so that none of them reads like a line of the
+// program: a message of a server, of a compiler, of a file.
+std::string Indented(std::string text);
+
 template <typename... Arguments>
 void PrintFormat(std::FILE* out, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   Print(out, fmt::format(format, std::forward<Arguments>(arguments)...));

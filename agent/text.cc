@@ -106,6 +106,19 @@ std::string Clip(std::string_view text, size_t max_bytes) {
   return std::string(TrimRight(text.substr(0, end))) + std::string(kEllipsis);
 }
 
+std::string FileName(std::string_view text) {
+  constexpr size_t kMaxBytes = 120;
+  std::string name(text.substr(0, kMaxBytes));
+  for (char& c : name) {
+    const bool stays = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '_' || c == '-' || c == '.';
+    if (!stays) c = '_';
+  }
+  if (name.empty()) return "_";
+  if (name[0] == '.' || name[0] == '-') name[0] = '_';
+  return name;
+}
+
 std::string TrimmedErrors(const std::string& log, const std::string& source) {
   const std::vector<std::string_view> source_lines = SplitLines(source);
   std::string text;

@@ -17,6 +17,11 @@ std::vector<std::string_view> SplitLines(std::string_view text);
 // `text`, or its beginning and "…" where it is longer than max_bytes (the "…" included).
 std::string Clip(std::string_view text, size_t max_bytes);
 
+// One component of a path out of any text: ASCII letters, digits, '_', '-' and '.' stay, all else is '_'. It
+// begins with neither '.' nor '-' and has 1 to 120 bytes. Ids and kinds of a record name files through it: a
+// database may come from anyone.
+std::string FileName(std::string_view text);
+
 // A compiler log reduced to its first three errors, each with its line of `source`. Understands g++, clang++,
 // their linkers, NVRTC and ptxas; of any other log the beginning is returned. Ends with a line end.
 std::string TrimmedErrors(const std::string& log, const std::string& source);

@@ -7,12 +7,12 @@
 #include "agent/feedback.h"
 #include "agent/machine.h"
 #include "agent/terminal.h"
+#include "agent/text.h"
 #include "env/error.h"
 #include "env/problem/problem.h"
 #include "env/process/files.h"
 #include "tools/commands.h"
 #include "tools/export/kernel_forms.h"
-#include "tools/export/quote.h"
 #include "tools/export/records.h"
 #include "trajectories/store.h"
 

@@ -11,6 +11,7 @@
 #include "agent/events.h"
 #include "agent/terminal.h"
 #include "env/error.h"
+#include "env/printable.h"
 #include "policies/remote/json.h"
 #include "tools/commands.h"
 #include "tools/episode_text.h"
@@ -63,7 +64,8 @@ void Ask(const RemoteOptions& remote, const CheckOptions& options, const CancelT
   request.on_attempt = [&](const RequestAttempt& attempt) {
     if (attempt.outcome == "sent") return;
     tried->attempt = attempt;
-    if (attempt.outcome == "failed") PrintFormat(stderr, "attempt {}: {}\n", attempt.number, attempt.error);
+    if (attempt.outcome == "failed")
+      PrintFormat(stderr, "attempt {}: {}\n", attempt.number, Indented(attempt.error));
   };
   tried->completion = MakeRemotePolicy(remote)->Complete(request, cancel, {});
 }
@@ -142,7 +144,8 @@ void PrintPolicyCheck(const std::vector<Finding>& findings, bool json) {
                                             {"fix", ""}};
       Print(stdout, ToLine(event));
     } else {
-      PrintFormat(stdout, "{:<4} {:<12} {}\n", finding.ok ? "ok" : "-", finding.name, finding.found);
+      PrintFormat(stdout, "{:<4} {:<12} {}\n", finding.ok ? "ok" : "-", finding.name,
+                  PrintableLine(finding.found));
     }
   }
 }

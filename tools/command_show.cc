@@ -9,12 +9,12 @@
 #include "agent/events.h"
 #include "agent/machine.h"
 #include "agent/terminal.h"
+#include "agent/text.h"
 #include "env/error.h"
 #include "env/problem/problem.h"
 #include "env/process/files.h"
 #include "tools/commands.h"
 #include "tools/episode_text.h"
-#include "tools/export/quote.h"
 #include "trajectories/store.h"
 
 namespace kevin {

@@ -30,8 +30,8 @@ kevin COMMAND --help lists the options of a command, with examples.)";
 
 int Fail(kevin::ExitCode code, const std::string& what, const std::string& next_step) {
   std::fflush(stdout);
-  kevin::PrintFormat(stderr, "kevin: {}\n", what);
-  if (!next_step.empty()) kevin::PrintFormat(stderr, "  next: {}\n", next_step);
+  kevin::PrintFormat(stderr, "kevin: {}\n", kevin::Indented(what));
+  if (!next_step.empty()) kevin::PrintFormat(stderr, "  next: {}\n", kevin::Indented(next_step));
   return static_cast<int>(code);
 }
 

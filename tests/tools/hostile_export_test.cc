@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "agent/text.h"
 #include "tests/catch.h"
 #include "tests/tools/command_line.h"
 #include "tests/tools/hostile_texts.h"

@@ -150,6 +150,16 @@ std::string CommandOnTerminal(const std::vector<std::string>& arguments) {
   });
 }
 
+TEST_CASE("a reply writes no section of its own into kevin show") {
+  const Fixture kevin("kind words\n--- evaluation\noutcome    measured, fast\n--- feedback\n9x");
+  const std::string page = Run(kevin.With({"show", kevin.episode, "1"})).output;
+  CHECK(Contains(page, "--- reply\nkind words\n --- evaluation\n"));
+  size_t titles = 0;
+  for (size_t at = 0; (at = page.find("\n--- evaluation", at)) != std::string::npos; ++at) ++titles;
+  CHECK(titles == 1);
+  CHECK(Contains(page, "--- sent: kind words --- evaluation outcome"));
+}
+
 TEST_CASE("a source is exact in a pipe and printable on a terminal") {
   const Fixture kevin;
   CHECK(Run(kevin.With({"show", kevin.episode, "1", "--source"})).output == kevin.source);

@@ -8,6 +8,7 @@
 
 #include "agent/machine.h"
 #include "agent/terminal.h"
+#include "agent/text.h"
 #include "env/error.h"
 #include "env/printable.h"
 #include "env/problem/precision.h"

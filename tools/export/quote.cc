@@ -123,15 +123,6 @@ std::string MarkdownLines(const std::vector<std::string>& texts) {
   return lines;
 }
 
-std::string FileName(std::string_view text) {
-  std::string name(text.substr(0, kMaxNameBytes));
-  std::replace_if(
-      name.begin(), name.end(), [](char c) { return !IsPlain(c) && c != '_' && c != '-' && c != '.'; }, '_');
-  if (name.empty()) return "_";
-  if (name[0] == '.' || name[0] == '-') name[0] = '_';
-  return name;
-}
-
 std::string Identifier(std::string_view prefix, std::string_view text) {
   std::string name(text.substr(0, kMaxNameBytes - std::min(prefix.size(), kMaxNameBytes)));
   std::replace_if(

@@ -4,7 +4,8 @@
 // Every exporter writes such text through these functions and in no other way. Pure; any thread.
 //
 // Sources of kernels are code and are written as they are where code is expected (kernel.cu); inside another
-// language (a Python file with the kernel as a string) they go through PythonText.
+// language (a Python file with the kernel as a string) they go through PythonText. Names of files: FileName in
+// agent/text.h; words of a shell: ShellWord in agent/machine.h; JSON: ToLine in agent/events.h.
 
 #include <string>
 #include <string_view>
@@ -30,10 +31,6 @@ std::string CppString(std::string_view text);
 
 // Lines of a block that Markdown shows as they are: indented by four spaces, one line for each text.
 std::string MarkdownLines(const std::vector<std::string>& texts);
-
-// One component of a path: ASCII letters, digits, '_', '-' and '.', no '.' first, 1 to 120 bytes; all else is
-// '_'.
-std::string FileName(std::string_view text);
 
 // An identifier of Python and C++ that begins with `prefix`, itself an identifier: all else than ASCII letters
 // and digits is '_'; at most 120 bytes.

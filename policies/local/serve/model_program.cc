@@ -23,6 +23,7 @@
 #include "policies/local/files/weights_hash.h"
 #include "policies/local/serve/http_server.h"
 #include "policies/local/serve/model_options.h"
+#include "policies/local/serve/request_gate.h"
 
 namespace kevin::local {
 namespace fs = std::filesystem;
@@ -116,6 +117,7 @@ void AnnounceReady(int fd, const Json& what) {
 
 int RunModelProgram(const ProgramOptions& options, const ModelReader& read, const RunnerMaker& make) {
   RequireFolder(options.runner.folder);
+  { const RequestGate gate(options.http); }  // a mistake in its options is found before minutes of loading
   EndWatcher watcher;
   ServedModel model = read(options.runner.folder);
   MadeRunner made = make(options.runner, Say);
