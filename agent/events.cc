@@ -2,6 +2,7 @@
 
 #include "agent/gpu_feedback.h"
 #include "agent/shape_records.h"
+#include "env/printable.h"
 
 namespace kevin {
 namespace {
@@ -119,7 +120,7 @@ Json EpisodeEvent(const EpisodeRecord& episode) {
 }
 
 std::string ToLine(const Json& event) {
-  return event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return PrintableJson(event.dump(-1, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 
 }  // namespace kevin

@@ -22,6 +22,7 @@ Json EvaluationEvent(const EvaluationRecord& evaluation, const std::string& prob
 // The last line of `kevin run`.
 Json EpisodeEvent(const EpisodeRecord& episode);
 
-std::string ToLine(const Json& event);  // with its line end
+// With its line end. Hidden characters (env/printable.h) are \u escapes: the same value in any terminal.
+std::string ToLine(const Json& event);
 
 }  // namespace kevin

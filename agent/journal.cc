@@ -10,6 +10,7 @@
 #include <set>
 
 #include "agent/records.h"
+#include "agent/text.h"
 #include "env/error.h"
 #include "env/problem/problem.h"
 
@@ -242,7 +243,7 @@ void EpisodeOutput::Remove(const std::string& path) const {
 }
 
 std::string EpisodeOutput::Write(const std::string& name, const std::string& source) const {
-  const fs::path path = folder_ / episode_ / name;
+  const fs::path path = folder_ / FileName(episode_) / FileName(name);
   const fs::path partial = path.string() + ".partial";
   std::error_code error;
   fs::create_directories(path.parent_path(), error);

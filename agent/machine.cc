@@ -33,6 +33,8 @@ std::vector<std::string> Caches() {
   return caches;
 }
 
+}  // namespace
+
 std::string ShellWord(const std::string& word) {
   constexpr const char* kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=+,@%";
   if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
@@ -40,8 +42,6 @@ std::string ShellWord(const std::string& word) {
   for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";
 }
-
-}  // namespace
 
 MachineFacts ReadMachine() {
   MachineFacts facts;

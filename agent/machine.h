@@ -28,6 +28,10 @@ std::string MachineJson(const MachineFacts& facts);  // an object, for RunRecord
 std::filesystem::path CacheDirectory();  // $XDG_CACHE_HOME/kevin, else ~/.cache/kevin; not created
 std::string CommandLine();               // of this process; words are quoted where a shell needs it
 
+// One word of a POSIX shell that stands for `word`, in single quotes where it needs them. Every command that is
+// shown to be copied has its paths and ids through this.
+std::string ShellWord(const std::string& word);
+
 // `threads` 0: all usable cores. `isolation`: "full" or "reduced".
 EnvironmentOptions EnvironmentOptionsFor(int threads, const std::string& isolation);
 

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "env/error.h"
+#include "env/printable.h"
 #include "env/process/machine.h"
 
 namespace kevin {
@@ -68,7 +69,7 @@ void Progress::Status(const std::string& text) { Show(text, false); }
 void Progress::Show(const std::string& label, bool with_seconds) {
   const std::lock_guard lock(mutex_);
   Erase();
-  label_ = label;
+  label_ = PrintableLine(label);
   with_seconds_ = with_seconds;
   started_ = std::chrono::steady_clock::now();
   Draw();
@@ -77,7 +78,7 @@ void Progress::Show(const std::string& label, bool with_seconds) {
 void Progress::Line(const std::string& text) {
   const std::lock_guard lock(mutex_);
   Erase();
-  Write(out_, text + "\n");
+  Write(out_, Printable(Indented(text)) + "\n");
   Draw();
 }
 
@@ -99,8 +100,17 @@ void Progress::Erase() {
   Write(out_, kEraseLine);
 }
 
+std::string Indented(std::string text) {
+  constexpr std::string_view kIndent = "    ";
+  for (size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1)) {
+    const bool is_indented = std::string_view(text).substr(at + 1).starts_with(kIndent);
+    if (!is_indented && at + 1 < text.size()) text.insert(at + 1, kIndent);
+  }
+  return text;
+}
+
 void Print(std::FILE* out, const std::string& text) {
-  const int reason = Write(out, text);
+  const int reason = Write(out, Printable(text));
   if (reason == 0 || out != stdout) return;
   throw Error(ExitCode::kBroken, fmt::format("standard output: {}", std::strerror(reason)), kFreeSpace);
 }

@@ -1,6 +1,8 @@
 #pragma once
 // What a command shows its user while it runs, and how the user stops it.
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -8,15 +10,28 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 
 namespace kevin {
 
-// Writes `text` and flushes. A closed pipe is ignored; Error(kBroken) when the disk behind stdout is full.
+// Writes `text` in its printable form (env/printable.h) and flushes. A closed pipe is ignored; Error(kBroken)
+// when the disk behind stdout is full. Print and Progress are the only ways of Kevin's commands to a terminal,
+// so that no text of a problem, a reply, a record or a server acts on it. The form is the same in a pipe:
+// `kevin show | less -R` is a terminal too. Bytes as they are stored: --json, and files that commands write.
 void Print(std::FILE* out, const std::string& text);
 
 // Flushes standard output. Throws Error(kBroken) if this or any earlier write of Print and Progress to it failed,
 // other than on a closed pipe. At the end of a program.
 void RequireOutputWritten();
+
+// `text` with its further lines indented by at least four spaces, so that none of them reads like a line of the
+// program: a message of a server, of a compiler, of a file.
+std::string Indented(std::string text);
+
+template <typename... Arguments>
+void PrintFormat(std::FILE* out, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  Print(out, fmt::format(format, std::forward<Arguments>(arguments)...));
+}
 
 // Progress of a command. On a terminal: one live line with the current phase and its seconds, redrawn ten
 // times a second, and finished lines that scroll above it. Elsewhere: the finished lines only. Any thread.
@@ -36,7 +51,8 @@ class Progress {
   // The live line becomes `text`, without seconds.
   void Status(const std::string& text);
 
-  // Prints a finished line; its line end is added.
+  // Prints a finished line; its line end is added. Further lines of `text` are indented: none of them reads
+  // like a line of its own.
   void Line(const std::string& text);
 
  private:

@@ -116,6 +116,19 @@ std::string Counted(int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
+std::string FileName(std::string_view text) {
+  constexpr size_t kMaxBytes = 120;
+  std::string name(text.substr(0, kMaxBytes));
+  for (char& c : name) {
+    const bool stays = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '_' || c == '-' || c == '.';
+    if (!stays) c = '_';
+  }
+  if (name.empty()) return "_";
+  if (name[0] == '.' || name[0] == '-') name[0] = '_';
+  return name;
+}
+
 std::string TrimmedErrors(const std::string& log, const std::string& source) {
   const std::vector<std::string_view> source_lines = SplitLines(source);
   std::string text;

@@ -24,6 +24,11 @@ std::string SignificantText(double value, int digits);
 // "1 turn", "2 turns", "0 turns".
 std::string Counted(int64_t count, std::string_view noun);
 
+// One component of a path out of any text: ASCII letters, digits, '_', '-' and '.' stay, all else is '_'. It
+// begins with neither '.' nor '-' and has 1 to 120 bytes. Ids and kinds of a record name files through it: a
+// database may come from anyone.
+std::string FileName(std::string_view text);
+
 // A compiler log reduced to its first three errors, each with its line of `source`. Understands g++, clang++,
 // their linkers, NVRTC and ptxas; of any other log the beginning is returned. Ends with a line end.
 std::string TrimmedErrors(const std::string& log, const std::string& source);

@@ -8,6 +8,7 @@
 #include "env/error.h"
 #include "env/gpu/find_gpus.h"
 #include "env/gpu/gpu_environment.h"
+#include "env/printable.h"
 #include "env/problem/problem.h"
 
 namespace kevin {
@@ -88,8 +89,8 @@ std::unique_ptr<Environment> MakeEnvironment(const EnvironmentOptions& options) 
         return MakeGpuEnvironment(options, gpu);
       } catch (const Error& error) {
         if (error.code() != ExitCode::kMachine) throw;
-        std::fprintf(stderr, "kevin: cuda:%d is not used: %s\n  next: %s\n", gpu.index, error.what(),
-                     error.next_step().c_str());
+        std::fprintf(stderr, "kevin: cuda:%d is not used: %s\n  next: %s\n", gpu.index,
+                     Printable(error.what()).c_str(), Printable(error.next_step()).c_str());
       }
     }
     return MakeCpuEnvironment(options);

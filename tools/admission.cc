@@ -12,6 +12,7 @@
 #include <span>
 #include <tuple>
 
+#include "agent/events.h"
 #include "agent/json.h"
 #include "agent/machine.h"
 #include "agent/terminal.h"
@@ -160,8 +161,8 @@ std::string VerdictOf(const Problem& problem, const AdmissionRecord& record) {
 }
 
 void PrintTable(const Problem& problem, const AdmissionRecord& record, const std::vector<Row>& rows) {
-  Print(stdout, fmt::format("{:<12} {:<28} {} ({:.1f} s)\n", problem.id, problem.name,
-                            VerdictOf(problem, record), record.seconds));
+  PrintFormat(stdout, "{:<12} {:<28} {} ({:.1f} s)\n", problem.id, problem.name, VerdictOf(problem, record),
+              record.seconds);
   std::vector<std::vector<std::string>> table;
   for (const Row& row : rows) {
     const char* verdict = row.passed ? "passed" : "rejected";
@@ -236,27 +237,26 @@ class Admission {
     const std::vector<Json> events = EventsOf(*record, result.rows);
     log_.Add(events, *record);
     if (options_.json) {
-      for (const Json& event : events)
-        Print(stdout, fmt::format("{}\n", event.dump(-1, ' ', false, Json::error_handler_t::replace)));
+      for (const Json& event : events) Print(stdout, ToLine(event));
     } else {
       PrintTable(problem, *record, result.rows);
     }
   }
 
   void PrintTotals(size_t left) const {
-    fmt::print(
+    PrintFormat(
+        stdout,
         "\nadmitted {}/{}; decoys rejected {}/{}; correct answers passed {}/{} (size {}, inputs {}{}, {})\n",
         totals_.admitted, totals_.judged, totals_.rejected, totals_.decoys, totals_.right_passed,
         totals_.right, evaluate_.workload.size, evaluate_.workload.inputs,
         PrecisionNote(evaluate_.workload.precision), device_.Facts().device);
     if (totals_.too_near > 0)
-      Print(stdout, fmt::format("{} more decoys are nearer to the truth than the outputs' rounding\n",
-                                totals_.too_near));
-    if (totals_.failed > 0) Print(stdout, fmt::format("{} could not be judged here\n", totals_.failed));
+      PrintFormat(stdout, "{} more decoys are nearer to the truth than the outputs' rounding\n",
+                  totals_.too_near);
+    if (totals_.failed > 0) PrintFormat(stdout, "{} could not be judged here\n", totals_.failed);
     if (totals_.known > 0)
-      Print(stdout, fmt::format("{} of them were in {}\n", totals_.known, options_.results.string()));
-    if (left > 0)
-      Print(stdout, fmt::format("{} are left: the same command with --results judges them\n", left));
+      PrintFormat(stdout, "{} of them were in {}\n", totals_.known, options_.results.string());
+    if (left > 0) PrintFormat(stdout, "{} are left: the same command with --results judges them\n", left);
   }
 
   const std::vector<Problem>& problems_;

@@ -94,17 +94,16 @@ void PrintAttribution(const Scheme& scheme, const Attribution& attribution, cons
     Print(stdout, ToLine(event));
     return;
   }
-  Print(stdout, fmt::format("scheme      {}: {}\n", kept.name, SchemeJson(scheme).dump()));
-  Print(stdout, fmt::format("turns       {} of {} in {}\n", attribution.turns.size(),
-                            Counted(kept.episodes, "episode"), Counted(kept.runs, "run")));
-  Print(stdout, fmt::format("score       {}\nreturn      {}\nadvantage   {}\n", SpreadText(scores),
-                            SpreadText(returns), SpreadText(advantages)));
-  Print(stdout,
-        fmt::format(
-            "groups      {}, of which {} without a difference beyond the measurement error (advantage 0)\n",
-            attribution.groups, attribution.flat_groups));
-  Print(stdout, fmt::format("kept        attribution {} in {}, {:.1f} s\n", kept.id,
-                            WithoutPassword(options.database), kept.seconds));
+  PrintFormat(stdout, "scheme      {}: {}\n", kept.name, SchemeJson(scheme).dump());
+  PrintFormat(stdout, "turns       {} of {} in {}\n", attribution.turns.size(),
+              Counted(kept.episodes, "episode"), Counted(kept.runs, "run"));
+  PrintFormat(stdout, "score       {}\nreturn      {}\nadvantage   {}\n", SpreadText(scores),
+              SpreadText(returns), SpreadText(advantages));
+  PrintFormat(stdout,
+              "groups      {}, of which {} without a difference beyond the measurement error (advantage 0)\n",
+              attribution.groups, attribution.flat_groups);
+  PrintFormat(stdout, "kept        attribution {} in {}, {:.1f} s\n", kept.id,
+              WithoutPassword(options.database), kept.seconds);
 }
 
 int RunAttribute(const AttributeOptions& options) {
@@ -126,7 +125,7 @@ int RunAttribute(const AttributeOptions& options) {
     throw Error(ExitCode::kBadRequest, options.database + ": there are no turns to attribute",
                 left_out.empty() ? "kevin show lists the episodes; kevin run makes some" : left_out);
   }
-  if (!left_out.empty()) fmt::print(stderr, "left out    {}\n", left_out);
+  if (!left_out.empty()) PrintFormat(stderr, "left out    {}\n", left_out);
   AttributionRecord record;
   record.scheme = options.name.empty() ? scheme.name : options.name;
   record.parameters = SchemeJson(scheme).dump();

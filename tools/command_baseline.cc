@@ -6,6 +6,7 @@
 #include <ctime>
 #include <memory>
 
+#include "agent/events.h"
 #include "agent/machine.h"
 #include "agent/terminal.h"
 #include "env/cpu/cpu_environment.h"
@@ -171,8 +172,8 @@ class Baselines {
         const Baseline baseline = Get(problems_[i], size, label);
         table.push_back(BaselineRow(baseline));
         if (options_.json) {
-          Print(stdout, fmt::format("{}\n", BaselineEvent(baseline).dump(-1, ' ', false,
-                                                                         Json::error_handler_t::replace)));
+          Print(stdout, ToLine(BaselineEvent(baseline)));
+          std::fflush(stdout);
         }
       }
     }

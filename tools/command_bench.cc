@@ -160,8 +160,7 @@ void PrintGpu(const Judged& judged) {
   if (const auto* m = std::get_if<Measured>(&evaluation.outcome)) text = GpuRates(*m, evaluation) + "\n";
   for (const KernelReport& kernel : evaluation.kernels) text += "  " + KernelLine(kernel) + "\n";
   if (!evaluation.profile.empty()) text += "  profile: " + evaluation.profile + "\n";
-  if (!text.empty())
-    Print(stdout, fmt::format("\n{}: {}{}", judged.path, text.starts_with("  ") ? "\n" : "", text));
+  if (!text.empty()) PrintFormat(stdout, "\n{}: {}{}", judged.path, text.starts_with("  ") ? "\n" : "", text);
 }
 
 void PrintOverBaseline(const Judged& judged, const std::optional<Baseline>& baseline) {
@@ -169,8 +168,7 @@ void PrintOverBaseline(const Judged& judged, const std::optional<Baseline>& base
   if (!measured) return;
   const std::string over_baseline = OverBaselineText(baseline, measured->speedup.value);
   if (!over_baseline.empty())
-    Print(stdout,
-          fmt::format("\n{}: {:.3g}x over eager{}\n", judged.path, measured->speedup.value, over_baseline));
+    PrintFormat(stdout, "\n{}: {:.3g}x over eager{}\n", judged.path, measured->speedup.value, over_baseline);
 }
 
 struct Surroundings {
@@ -181,11 +179,10 @@ struct Surroundings {
 void PrintReport(const std::vector<Judged>& all, const Problem& problem, const BenchOptions& options,
                  const Surroundings& surroundings) {
   const Evaluation& last = all.back().evaluation;
-  Print(stdout,
-        fmt::format("{} {} at size {}{}, inputs {}, on {}, isolation {}{}{}\n\n", problem.id, problem.name,
-                    last.workload.size, PrecisionNote(last.workload.precision), last.workload.inputs,
-                    last.device, last.isolation, last.workload.tf32 ? ", TF32 allowed" : "",
-                    BaselineNote(surroundings.baseline, problem, surroundings.facts)));
+  PrintFormat(stdout, "{} {} at size {}{}, inputs {}, on {}, isolation {}{}{}\n\n", problem.id, problem.name,
+              last.workload.size, PrecisionNote(last.workload.precision), last.workload.inputs, last.device,
+              last.isolation, last.workload.tf32 ? ", TF32 allowed" : "",
+              BaselineNote(surroundings.baseline, problem, surroundings.facts));
   std::vector<std::vector<std::string>> table{{"kernel", "outcome", "speed-up over eager (99 % interval)",
                                                "verdict", "us", "eager us", "floor us", "GB/s", "GFLOP/s",
                                                "error"}};
@@ -200,23 +197,21 @@ void PrintReport(const std::vector<Judged>& all, const Problem& problem, const B
   }
   Print(stdout, AlignedTable(table));
   if (!last.shapes.empty())
-    Print(stdout, fmt::format("\nOf several shapes the first row is the weighted geometric mean.\n"));
+    PrintFormat(stdout, "\nOf several shapes the first row is the weighted geometric mean.\n");
   for (const Judged& judged : all) {
     const std::string reason = OutcomeReason(judged.evaluation.outcome);
-    if (!reason.empty()) Print(stdout, fmt::format("\n{}: {}\n", judged.path, reason));
+    if (!reason.empty()) PrintFormat(stdout, "\n{}: {}\n", judged.path, reason);
     PrintOverBaseline(judged, surroundings.baseline);
     if (surroundings.facts.device.starts_with("cuda:")) PrintGpu(judged);
   }
   const Measured* measured = std::get_if<Measured>(&last.outcome);
   if (measured && measured->against_start) {
-    Print(stdout,
-          fmt::format("\n{} against {}, in the same pairs: {}  {}\n", options.file, options.other,
-                      IntervalText(*measured->against_start), VerdictName(measured->verdict_against_start)));
+    PrintFormat(stdout, "\n{} against {}, in the same pairs: {}  {}\n", options.file, options.other,
+                IntervalText(*measured->against_start), VerdictName(measured->verdict_against_start));
     for (const ShapeResult& shape : last.shapes) {
       const auto& there = std::get<Measured>(shape.outcome);
-      Print(stdout,
-            fmt::format("  {}: {}  {}\n", ShapeName(shape.size, shape.symbols),
-                        IntervalText(*there.against_start), VerdictName(there.verdict_against_start)));
+      PrintFormat(stdout, "  {}: {}  {}\n", ShapeName(shape.size, shape.symbols),
+                  IntervalText(*there.against_start), VerdictName(there.verdict_against_start));
     }
   }
 }
@@ -293,7 +288,7 @@ class Bench {
     if (options_.json) {
       Print(stdout, ToLine(ExaminationEvent(examination, options_.examine, problem_.id, options_.file)));
     } else {
-      Print(stdout, fmt::format("\n{}", ExaminationText(examination, options_.examine)));
+      PrintFormat(stdout, "\n{}", ExaminationText(examination, options_.examine));
     }
     return static_cast<int>(ExitCode::kDone);
   }

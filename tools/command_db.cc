@@ -46,7 +46,7 @@ std::string Megabytes(int64_t bytes) { return fmt::format("{:.1f} MB", static_ca
 
 int RunCheck(const DbOptions& options) {
   const auto findings = CheckDatabase(options.database, [&](const std::string& name) {
-    if (!options.json) fmt::print(stderr, "checking {} ...\n", name);
+    if (!options.json) PrintFormat(stderr, "checking {} ...\n", name);
   });
   bool all_ok = true;
   for (const DatabaseFinding& f : findings) {
@@ -59,8 +59,8 @@ int RunCheck(const DbOptions& options) {
                             {"found", f.found},
                             {"fix", f.fix.empty() ? Json(nullptr) : Json(f.fix)}}));
     } else {
-      Print(stdout, fmt::format("{:<4} {:<11} {}\n", f.ok ? "ok" : "BAD", f.name, f.found));
-      if (!f.fix.empty()) Print(stdout, fmt::format("{:<16} {}\n", "", f.fix));
+      PrintFormat(stdout, "{:<4} {:<11} {}\n", f.ok ? "ok" : "BAD", f.name, f.found);
+      if (!f.fix.empty()) PrintFormat(stdout, "{:<16} {}\n", "", f.fix);
     }
   }
   return static_cast<int>(all_ok ? ExitCode::kDone : ExitCode::kBadRequest);
@@ -76,10 +76,9 @@ int RunCompact(const DbOptions& options) {
                           {"texts", r.texts},
                           {"candidates", r.candidates}}));
   } else {
-    Print(stdout,
-          fmt::format("{}: {} before, {} now; {} texts and {} kernels without a reference were removed\n",
-                      WithoutPassword(options.database), Megabytes(r.bytes_before), Megabytes(r.bytes_after),
-                      r.texts, r.candidates));
+    PrintFormat(stdout, "{}: {} before, {} now; {} texts and {} kernels without a reference were removed\n",
+                WithoutPassword(options.database), Megabytes(r.bytes_before), Megabytes(r.bytes_after),
+                r.texts, r.candidates);
   }
   return static_cast<int>(ExitCode::kDone);
 }
@@ -93,10 +92,10 @@ int RunMigrate(const DbOptions& options) {
                           {"to", r.to},
                           {"backup", r.backup.empty() ? Json(nullptr) : Json(r.backup.string())}}));
   } else if (r.from == r.to) {
-    Print(stdout, fmt::format("{}: has format {} already\n", WithoutPassword(options.database), r.to));
+    PrintFormat(stdout, "{}: has format {} already\n", WithoutPassword(options.database), r.to);
   } else {
-    Print(stdout, fmt::format("{}: from format {} to {}{}\n", WithoutPassword(options.database), r.from, r.to,
-                              r.backup.empty() ? "" : "; the old file is " + r.backup.string()));
+    PrintFormat(stdout, "{}: from format {} to {}{}\n", WithoutPassword(options.database), r.from, r.to,
+                r.backup.empty() ? "" : "; the old file is " + r.backup.string());
   }
   return static_cast<int>(ExitCode::kDone);
 }
@@ -119,13 +118,12 @@ int RunImport(const RecordImportOptions& options) {
                             {"conflicts", r.conflicts}}));
       continue;
     }
-    Print(stdout,
-          fmt::format("{}: {} new runs, {} episodes, {} turns, {} evaluations; {} episodes went on there\n",
-                      WithoutPassword(file), r.runs, r.episodes, r.turns, r.evaluations, r.continued));
+    PrintFormat(stdout, "{}: {} new runs, {} episodes, {} turns, {} evaluations; {} episodes went on there\n",
+                WithoutPassword(file), r.runs, r.episodes, r.turns, r.evaluations, r.continued);
     if (!r.conflicts.empty())
-      fmt::print(stderr, "{}: {} episodes went on differently in both and stay as they are in {}: {}\n",
-                 WithoutPassword(file), r.conflicts.size(), WithoutPassword(options.database),
-                 fmt::join(r.conflicts, ", "));
+      PrintFormat(stderr, "{}: {} episodes went on differently in both and stay as they are in {}: {}\n",
+                  WithoutPassword(file), r.conflicts.size(), WithoutPassword(options.database),
+                  fmt::join(r.conflicts, ", "));
   }
   return static_cast<int>(ExitCode::kDone);
 }
@@ -144,8 +142,8 @@ void AddPart(CLI::App* parent, const char* name, const char* help, const std::sh
 
 void AddDbCommand(CLI::App& app, Action* action) {
   auto options = std::make_shared<DbOptions>();
-  CLI::App* command =
-      app.add_subcommand("db", "Check a database, make its file smaller, upgrade its format, or judge its kernels again");
+  CLI::App* command = app.add_subcommand(
+      "db", "Check a database, make its file smaller, upgrade its format, or judge its kernels again");
   command->footer(kDbExamples);
   command->require_subcommand(1);
   AddPart(command, "check", "Find damage: lost texts, broken references, contradictory verdicts", options,

@@ -10,6 +10,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "agent/events.h"
 #include "agent/machine.h"
 #include "agent/terminal.h"
 #include "env/cpu/compile.h"
@@ -197,16 +198,15 @@ void PrintChecks(const std::vector<Check>& checks, bool json) {
                                             {"ok", check.ok},
                                             {"found", check.found},
                                             {"fix", check.fix}};
-      Print(stdout,
-            fmt::format("{}\n", event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+      Print(stdout, ToLine(event));
       continue;
     }
-    Print(stdout, fmt::format("{:<4} {:<48} {}\n",
-                              check.ok       ? "ok"
-                              : check.needed ? "NO"
-                                             : "-",
-                              check.name, check.found));
-    if (!check.fix.empty()) Print(stdout, fmt::format("     {:<48} -> {}\n", "", check.fix));
+    PrintFormat(stdout, "{:<4} {:<48} {}\n",
+                check.ok       ? "ok"
+                : check.needed ? "NO"
+                               : "-",
+                check.name, check.found);
+    if (!check.fix.empty()) PrintFormat(stdout, "     {:<48} -> {}\n", "", check.fix);
   }
 }
 

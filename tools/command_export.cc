@@ -5,6 +5,9 @@
 #include <memory>
 
 #include "agent/feedback.h"
+#include "agent/machine.h"
+#include "agent/terminal.h"
+#include "agent/text.h"
 #include "env/error.h"
 #include "env/problem/problem.h"
 #include "env/process/files.h"
@@ -43,15 +46,6 @@ constexpr const char* kExportExamples = R"(Examples:
   kevin export --format kernelbench -o runs/kevin
                                                KernelBench's folder of a run, for its own scripts)";
 
-// One line of a `//` comment: nothing that could end it or carry it on.
-std::string CommentLine(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < ' ') c = ' ';
-  }
-  while (!text.empty() && (text.back() == '\\' || text.back() == ' ')) text.pop_back();
-  return "// " + text + "\n";
-}
-
 // Without a confirmed winner (the episode runs, or was killed): the correct turn that measured fastest.
 int BestTurn(Store& store, const EpisodeRecord& episode) {
   if (episode.best_turn) return *episode.best_turn;
@@ -66,7 +60,7 @@ int BestTurn(Store& store, const EpisodeRecord& episode) {
   if (best < 0) {
     throw Error(ExitCode::kBadRequest, fmt::format("episode {} has no correct kernel", episode.id),
                 fmt::format("kevin show {} lists its turns; --turn N --any exports one of them all the same",
-                            episode.id));
+                            ShellWord(episode.id)));
   }
   return best;
 }
@@ -82,20 +76,20 @@ std::string SpeedupText(const TurnRecord& turn, const EpisodeRecord& episode) {
   return RatioText(e.speedup->value, e.speedup->low, e.speedup->high) + " against eager, 99 % interval";
 }
 
-std::string Heading(Store& store, const TurnRecord& turn, const EpisodeRecord& episode) {
+std::vector<std::string> Heading(Store& store, const TurnRecord& turn, const EpisodeRecord& episode) {
   const auto problem = store.FindProblem(episode.problem_hash);
   const std::string name = problem ? fmt::format(" ({})", problem->name) : "";
   const EvaluationRecord& e = turn.evaluation;
-  return CommentLine(fmt::format("Problem:  {}{}, size {}", episode.problem, name, e.workload.size)) +
-         CommentLine(fmt::format("Episode:  {}, turn {}, policy {}", episode.id, turn.turn, episode.policy)) +
-         CommentLine("Speed-up: " + SpeedupText(turn, episode)) +
-         CommentLine(fmt::format("Device:   {}", e.device.empty() ? episode.device : e.device)) + "\n";
+  return {fmt::format("Problem:  {}{}, size {}", episode.problem, name, e.workload.size),
+          fmt::format("Episode:  {}, turn {}, policy {}", episode.id, turn.turn, episode.policy),
+          "Speed-up: " + SpeedupText(turn, episode),
+          fmt::format("Device:   {}", e.device.empty() ? episode.device : e.device)};
 }
 
 TurnRecord FindTurn(Store& store, const EpisodeRecord& episode, const ExportOptions& options) {
   const int number = options.turn >= 0 ? options.turn : BestTurn(store, episode);
   auto turn = store.LoadTurn(episode.id, number);
-  const std::string next = fmt::format("kevin show {} lists its turns", episode.id);
+  const std::string next = fmt::format("kevin show {} lists its turns", ShellWord(episode.id));
   if (!turn)
     throw Error(ExitCode::kBadRequest, fmt::format("episode {} has no turn {}", episode.id, number), next);
   const EvaluationRecord& e = turn->evaluation;
@@ -117,10 +111,10 @@ int ExportOne(const ExportOptions& options) {
   const EpisodeRecord episode = store.FindEpisode(options.episode);
   const TurnRecord turn = FindTurn(store, episode, options);
   if (options.output != "-") {
-    fmt::print(stderr, "turn {} of {}: {}{}\n", turn.turn, episode.id,
-               turn.evaluation.correct ? "" : "not correct; speed-up ", SpeedupText(turn, episode));
+    PrintFormat(stderr, "turn {} of {}: {}{}\n", turn.turn, episode.id,
+                turn.evaluation.correct ? "" : "not correct; speed-up ", SpeedupText(turn, episode));
   }
-  ExportKernel({options.form, options.output, fmt::format("{}-{}", episode.id, turn.turn),
+  ExportKernel({options.form, options.output, FileName(fmt::format("{}-{}", episode.id, turn.turn)),
                 Heading(store, turn, episode), options.force},
                store, episode, turn);
   return static_cast<int>(ExitCode::kDone);

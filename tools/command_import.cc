@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "agent/episode.h"
+#include "agent/events.h"
 #include "agent/json.h"
 #include "agent/machine.h"
 #include "agent/terminal.h"
@@ -267,7 +268,8 @@ class Import {
   void Report(ImportResult result) {
     progress_.Phase("");
     if (options_.json) {
-      Print(stdout, fmt::format("{}\n", Event(result).dump(-1, ' ', false, Json::error_handler_t::replace)));
+      Print(stdout, ToLine(Event(result)));
+      std::fflush(stdout);
     }
     if (targets_.size() > 1 || result.imported())
       progress_.Line(fmt::format("{}  {}  {}", label_, result.target.name, Summary(result)));
@@ -291,9 +293,9 @@ class Import {
       const ImportTarget& first = results_[0].target;
       if (targets_.size() == 1) {
         const std::string why_not = WhyNotSearch(first);
-        Print(stdout, fmt::format("{}\n{}\nkevin run --problem {}{}\n", first.id, first.to.string(), first.id,
-                                  why_not.empty() ? "" : " --policy openai:MODEL"));
-        fmt::print(stderr, "{}\n", why_not.empty() ? "the search policy can write this problem" : why_not);
+        PrintFormat(stdout, "{}\n{}\nkevin run --problem {}{}\n", first.id, first.to.string(), first.id,
+                    why_not.empty() ? "" : " --policy openai:MODEL");
+        PrintFormat(stderr, "{}\n", why_not.empty() ? "the search policy can write this problem" : why_not);
       } else {
         Print(
             stdout,

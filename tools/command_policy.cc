@@ -8,8 +8,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "agent/events.h"
 #include "agent/terminal.h"
 #include "env/error.h"
+#include "env/printable.h"
 #include "policies/remote/json.h"
 #include "tools/commands.h"
 #include "tools/episode_text.h"
@@ -62,7 +64,8 @@ void Ask(const RemoteOptions& remote, const CheckOptions& options, const CancelT
   request.on_attempt = [&](const RequestAttempt& attempt) {
     if (attempt.outcome == "sent") return;
     tried->attempt = attempt;
-    if (attempt.outcome == "failed") fmt::print(stderr, "attempt {}: {}\n", attempt.number, attempt.error);
+    if (attempt.outcome == "failed")
+      PrintFormat(stderr, "attempt {}: {}\n", attempt.number, Indented(attempt.error));
   };
   tried->completion = MakeRemotePolicy(remote)->Complete(request, cancel, {});
 }
@@ -139,10 +142,10 @@ void PrintPolicyCheck(const std::vector<Finding>& findings, bool json) {
                                             {"ok", finding.ok},
                                             {"found", finding.found},
                                             {"fix", ""}};
-      Print(stdout,
-            fmt::format("{}\n", event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+      Print(stdout, ToLine(event));
     } else {
-      Print(stdout, fmt::format("{:<4} {:<12} {}\n", finding.ok ? "ok" : "-", finding.name, finding.found));
+      PrintFormat(stdout, "{:<4} {:<12} {}\n", finding.ok ? "ok" : "-", finding.name,
+                  PrintableLine(finding.found));
     }
   }
 }
@@ -163,8 +166,8 @@ int RunPolicyCheck(const CheckOptions& options) {
       local != nullptr ? "see the model server's messages above" : "start the server or correct --base-url";
   const auto policy = MakeRemotePolicy(remote);
   policy->RequireSampling(TinyRequest(options).sampling);
-  fmt::print(stderr, "asking {} at {}\n", remote.endpoint.Spec(),
-             remote.endpoint.unix_socket.empty() ? remote.endpoint.base_url : remote.endpoint.given_base);
+  PrintFormat(stderr, "asking {} at {}\n", remote.endpoint.Spec(),
+              remote.endpoint.unix_socket.empty() ? remote.endpoint.base_url : remote.endpoint.given_base);
   const Tried tried = AskForAll(remote, options, interrupt.flag());
   if (tried.completion.stop_reason == StopReasonName(StopReason::kCancelled))
     return static_cast<int>(ExitCode::kInterrupted);

@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 
+#include "agent/events.h"
 #include "agent/terminal.h"
 #include "env/error.h"
 #include "env/problem/precision.h"
@@ -95,7 +96,7 @@ int RunProblems(ProblemsOptions options) {
   if (options.id.ends_with(".toml")) {
     const std::string why_not = CompileReference(problems[0]);
     if (!why_not.empty())
-      fmt::print(stderr, "kevin: {}: the reference was not compiled: {}\n", options.id, why_not);
+      PrintFormat(stderr, "kevin: {}: the reference was not compiled: {}\n", options.id, why_not);
   }
   if (options.admit) {
     options.admission.workload.size = options.size;
@@ -103,11 +104,9 @@ int RunProblems(ProblemsOptions options) {
     return RunAdmission(problems, options.admission);
   }
   if (options.json) {
-    for (const Problem& problem : problems)
-      Print(stdout, fmt::format("{}\n", ProblemJson(problem, options.size).dump()));
+    for (const Problem& problem : problems) Print(stdout, ToLine(ProblemJson(problem, options.size)));
   } else if (!options.id.empty()) {
-    Print(stdout,
-          fmt::format("{}{}", ProblemDetails(problems[0], options.size), StoredBaselinesText(problems[0])));
+    PrintFormat(stdout, "{}{}", ProblemDetails(problems[0], options.size), StoredBaselinesText(problems[0]));
   } else {
     Print(stdout, ProblemTable(problems, options.size));
   }

@@ -173,7 +173,7 @@ class RejudgeRun {
                             {"missing", missing}}));
       return;
     }
-    for (const std::string& line : contradictions_) fmt::print("contradiction  {}\n", line);
+    for (const std::string& line : contradictions_) PrintFormat(stdout, "contradiction  {}\n", line);
     fmt::print(
         "{}: {} candidates judged again, {} contradictions; best kernels: {} confirmed anew, {} episodes have none "
         "any more; {} remain{}\n",

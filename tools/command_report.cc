@@ -61,10 +61,10 @@ int RunReport(const ReportOptions& options) {
   ChosenSides chosen = ChooseSides(request);
   const Report report = MakeReport(std::move(chosen.sides), options.bootstrap);
   for (const LeftOutProblem& one : chosen.left_out) {
-    fmt::print(stderr, "left out    {}, {} episode{}: {} (--inadmissible counts them)\n", one.id,
-               one.episodes, one.episodes == 1 ? "" : "s", one.reason);
+    PrintFormat(stderr, "left out    {}, {} episode{}: {} (--inadmissible counts them)\n", one.id,
+                one.episodes, one.episodes == 1 ? "" : "s", one.reason);
   }
-  if (!chosen.old_verdicts.empty()) fmt::print(stderr, "left out    {}\n", chosen.old_verdicts);
+  if (!chosen.old_verdicts.empty()) PrintFormat(stderr, "left out    {}\n", chosen.old_verdicts);
   if (options.json) {
     for (const Json& event : ReportEvents(report)) Print(stdout, ToLine(event));
   } else {
@@ -73,9 +73,9 @@ int RunReport(const ReportOptions& options) {
   if (!options.html.empty()) {
     const Page page = MakePage(report, chosen, options.page);
     WriteFile(options.html, page.html, options.force);
-    fmt::print(stderr, "page        {} ({:.1f} MB{})\n", options.html,
-               static_cast<double>(page.html.size()) / 1e6,
-               page.left_out.empty() ? "" : "; " + page.left_out);
+    PrintFormat(stderr, "page        {} ({:.1f} MB{})\n", options.html,
+                static_cast<double>(page.html.size()) / 1e6,
+                page.left_out.empty() ? "" : "; " + page.left_out);
   }
   return static_cast<int>(ExitCode::kDone);
 }
@@ -138,7 +138,7 @@ int ReportRun(const std::string& run, const std::string& database, bool json) {
     return RunReport(options);
   } catch (const Error& error) {  // a run that was made under older rules: it is done all the same
     if (error.code() != ExitCode::kBadRequest) throw;
-    fmt::print(stderr, "{}\n", error.what());
+    PrintFormat(stderr, "{}\n", error.what());
     return static_cast<int>(ExitCode::kDone);
   }
 }

@@ -244,7 +244,7 @@ class Run {
     if (!episode.best_path.empty()) text += fmt::format("kernel    {}\n", episode.best_path);
     if (episode.requests > 0)
       text += fmt::format("requests  {}, {}\n", episode.requests, CostText(episode.cost_usd));
-    text += fmt::format("episode   {} (kevin show {})\ndatabase  {}\n", episode.id, episode.id,
+    text += fmt::format("episode   {} (kevin show {})\ndatabase  {}\n", episode.id, ShellWord(episode.id),
                         options_.database);
     Print(text_out_, text);
   }

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -6,9 +7,12 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/events.h"
+#include "agent/machine.h"
 #include "agent/terminal.h"
+#include "agent/text.h"
 #include "env/error.h"
 #include "env/problem/problem.h"
+#include "env/process/files.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/episode_text.h"
@@ -22,13 +26,14 @@ struct ShowOptions {
   int turn = -1;  // none
   std::string database = "kevin.db";
   int limit = 20;
-  bool json = false;
+  bool json = false, source = false;
 };
 
 constexpr const char* kShowExamples = R"(Examples:
   kevin show                     the latest episodes
   kevin show 01K9J4              one episode, turn by turn; a unique beginning of its id is enough
   kevin show 01K9J4 3            everything of turn 3: prompt, reply, source, evaluation, feedback
+  kevin show 01K9J4 3 --source   its source alone, byte for byte: > kernel.cpp
   kevin show --json --limit 0    every episode, one JSON object a line)";
 
 // The turn with its current verdict: one that a later verdict overrides is replaced by that.
@@ -44,8 +49,8 @@ void ShowList(Store& store, const ShowOptions& options) {
   if (options.json) {
     for (const EpisodeRecord& episode : episodes) Print(stdout, ToLine(EpisodeEvent(episode)));
   } else if (episodes.empty()) {
-    Print(stdout, fmt::format("{} has no episodes yet; make one with: kevin run --problem level1/19\n",
-                              options.database));
+    PrintFormat(stdout, "{} has no episodes yet; make one with: kevin run --problem level1/19\n",
+                options.database);
   } else {
     Print(stdout, EpisodeTable(episodes));
   }
@@ -62,11 +67,11 @@ void ShowEpisode(Store& store, const EpisodeRecord& episode, bool json) {
   Print(stdout, EpisodeSummary(episode));
   if (turns.empty()) return;
   Print(stdout, "\n" + TurnTable(turns));
-  Print(stdout,
-        fmt::format("\nkevin show {} {} shows everything of that turn\n", episode.id, turns.back().turn));
+  PrintFormat(stdout, "\nkevin show {} {} shows everything of that turn\n", ShellWord(episode.id),
+              turns.back().turn);
   if (episode.best_turn) {
-    Print(stdout, fmt::format("kevin export {} --best -o kernel.{} takes the best kernel away\n", episode.id,
-                              FileEnding(episode.kind)));
+    PrintFormat(stdout, "kevin export {} --best -o kernel.{} takes the best kernel away\n",
+                ShellWord(episode.id), FileName(FileEnding(episode.kind)));
   }
 }
 
@@ -102,15 +107,28 @@ Json FullTurnJson(const TurnRecord& turn, const EpisodeRecord& episode,
   return event;
 }
 
-void ShowTurn(Store& store, const EpisodeRecord& episode, int number, bool json) {
+// A file or another program gets the bytes, a terminal their printable form.
+void ShowSource(const TurnRecord& turn) {
+  const std::string& source = turn.evaluation.source;
+  if (source.empty()) {
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("turn {} has no source ({})", turn.turn, turn.evaluation.outcome),
+                "leave --source out to see its reply");
+  }
+  if (isatty(STDOUT_FILENO) == 1) return Print(stdout, source);
+  WriteAll(STDOUT_FILENO, source, "standard output");
+}
+
+void ShowTurn(Store& store, const EpisodeRecord& episode, int number, const ShowOptions& options) {
   const auto turn = store.LoadTurn(episode.id, number);
   if (!turn) {
     throw Error(ExitCode::kBadRequest, fmt::format("episode {} has no turn {}", episode.id, number),
                 episode.turns == 0 ? "it has none yet" : fmt::format("it has turns 1 to {}", episode.turns));
   }
+  if (options.source) return ShowSource(*turn);
   const auto evaluations = store.LoadEvaluations(episode.id, number);
-  Print(stdout, json ? ToLine(FullTurnJson(Current(store, *turn), episode, evaluations))
-                     : TurnDetails(*turn, evaluations, store.LoadRequests(episode.id, number)));
+  Print(stdout, options.json ? ToLine(FullTurnJson(Current(store, *turn), episode, evaluations))
+                             : TurnDetails(*turn, evaluations, store.LoadRequests(episode.id, number)));
 }
 
 int RunShow(const ShowOptions& options) {
@@ -123,7 +141,7 @@ int RunShow(const ShowOptions& options) {
   if (options.turn < 0) {
     ShowEpisode(store, episode, options.json);
   } else {
-    ShowTurn(store, episode, options.turn, options.json);
+    ShowTurn(store, episode, options.turn, options);
   }
   return static_cast<int>(ExitCode::kDone);
 }
@@ -145,6 +163,8 @@ void AddShowCommand(CLI::App& app, Action* action) {
   command->add_option("--limit", options->limit, "How many episodes to list; 0: all")
       ->check(WhyNotWhole)
       ->capture_default_str();
+  command->add_flag("--source", options->source, "The source of the turn, byte for byte, and nothing else")
+      ->needs("turn");
   command->add_flag("--json", options->json, "One JSON object a line");
   command->callback([options, action] { *action = [options] { return RunShow(*options); }; });
 }

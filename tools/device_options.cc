@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "agent/machine.h"
+#include "agent/terminal.h"
 #include "env/error.h"
 #include "env/gpu/examine/examiner.h"
 #include "env/problem/precision.h"
@@ -135,7 +136,7 @@ std::string ChooseDevice(const DeviceOptions& options, const std::string& kind, 
     throw Error(ExitCode::kMachine, fmt::format("a kernel of kind {} needs a GPU: {}", kind, why_none), fix);
   }
   if (!gpu_only.empty()) ThrowOnlyOnGpu(gpu_only, why_none);
-  if (!gpus.empty()) fmt::print(stderr, "kevin: the CPU is used: {}\n  next: {}\n", why_none, fix);
+  if (!gpus.empty()) PrintFormat(stderr, "kevin: the CPU is used: {}\n  next: {}\n", why_none, fix);
   return "cpu";
 }
 

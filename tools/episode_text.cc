@@ -9,6 +9,7 @@
 #include "agent/gpu_feedback.h"
 #include "agent/shape_records.h"
 #include "agent/text.h"
+#include "env/printable.h"
 #include "tools/report/format.h"
 
 namespace kevin {
@@ -55,8 +56,11 @@ class Facts {
 };
 
 std::string Section(const std::string& title, std::string_view body) {
-  const std::string_view text = TrimRight(body);
-  return text.empty() ? "" : fmt::format("\n--- {}\n{}\n", title, text);
+  std::string text = "\n" + std::string(TrimRight(body));
+  if (text.size() == 1) return "";
+  // A line that reads like a title of ours is none.
+  for (size_t at = 0; (at = text.find("\n--- ", at)) != std::string::npos;) text.insert(++at, " ");
+  return fmt::format("\n--- {}{}\n", PrintableLine(title), text);
 }
 
 std::string EvaluationText(const EvaluationRecord& e) {

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdio>
 #include <new>
+#include <sstream>
 
 #include "agent/terminal.h"
 #include "env/error.h"
@@ -28,8 +29,8 @@ kevin COMMAND --help lists the options of a command, with examples.)";
 
 int Fail(kevin::ExitCode code, const std::string& what, const std::string& next_step) {
   std::fflush(stdout);
-  fmt::print(stderr, "kevin: {}\n", what);
-  if (!next_step.empty()) fmt::print(stderr, "  next: {}\n", next_step);
+  kevin::PrintFormat(stderr, "kevin: {}\n", kevin::Indented(what));
+  if (!next_step.empty()) kevin::PrintFormat(stderr, "  next: {}\n", kevin::Indented(next_step));
   return static_cast<int>(code);
 }
 
@@ -61,8 +62,9 @@ int Main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != 0) throw kevin::UsageError(app, error);
-    app.exit(error);  // prints the help or the version
-    kevin::RequireOutputWritten();
+    std::ostringstream out, err;
+    app.exit(error, out, err);  // the help or the version
+    kevin::Print(stdout, out.str());
     return 0;
   }
   if (action) {
@@ -70,7 +72,7 @@ int Main(int argc, char** argv) {
     kevin::RequireOutputWritten();
     return exit_code;
   }
-  fmt::print(stderr, "{}", app.help());
+  kevin::Print(stderr, app.help());
   return static_cast<int>(kevin::ExitCode::kBadRequest);
 }
 

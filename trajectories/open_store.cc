@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "env/error.h"
+#include "env/printable.h"
 #include "trajectories/catalog.h"
 #include "trajectories/engine.h"
 #include "trajectories/formats.h"
@@ -91,8 +92,8 @@ Database OpenFile(const fs::path& path, OpenMode mode) {
     const int64_t format = database.QueryInteger("PRAGMA user_version");
     const fs::path backup = UpgradeFile(database, true);
     if (!backup.empty()) {
-      fmt::print(stderr, "{}: upgraded from format {} to {}; a copy of the old file is {}\n", path.string(),
-                 format, kSchemaVersion, backup.string());
+      fmt::print(stderr, "{}: upgraded from format {} to {}; a copy of the old file is {}\n",
+                 PrintableLine(path.string()), format, kSchemaVersion, PrintableLine(backup.string()));
     }
   }
   return database;

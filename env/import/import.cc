@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "env/error.h"
+#include "env/printable.h"
 #include "env/problem/problem.h"
 #include "env/process/spawn.h"
 
@@ -198,30 +199,37 @@ namespace {
 
 constexpr int kStrictDivisor = 64;  // like the norms that ship with Kevin: terms of about one magnitude
 
+// Inside a basic string of TOML, or a comment.
 std::string Escaped(const std::string& text, bool keep_lines) {
   std::string escaped;
-  for (const char c : text) {
-    if (c == '\\' || c == '"') {
-      escaped += std::string("\\") + c;
-    } else if ((c == '\n' && keep_lines) || c == '\t' || static_cast<unsigned char>(c) >= 0x20) {
-      escaped += c;
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Character c = Utf8At(text, at);
+    if (c.code == '\\' || c.code == '"') escaped += '\\';
+    const bool stays = (c.code == '\n' && keep_lines) || c.code == '\t' || !IsHidden(c.code);
+    if (!c.is_valid) {
+      escaped += "\xef\xbf\xbd";
+    } else if (stays) {
+      escaped += text.substr(at, c.bytes);
     } else {
-      escaped += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
+      escaped += c.code < 0x10000 ? fmt::format("\\u{:04x}", c.code) : fmt::format("\\U{:08x}", c.code);
     }
+    at += c.bytes;
   }
   return escaped;
 }
 
 std::string Quoted(const std::string& text) { return "\"" + Escaped(text, false) + "\""; }
 
-// A literal string if TOML permits it; else triple quotes and control characters are escaped.
+// A literal string if TOML permits it; else triple quotes and hidden characters are escaped.
 std::string Lines(std::string text) {
   std::erase(text, '\r');
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  const bool plain =
-      text.find("'''") == std::string::npos && std::all_of(text.begin(), text.end(), [](char c) {
-        return c == '\n' || c == '\t' || static_cast<unsigned char>(c) >= 0x20;
-      });
+  bool plain = text.find("'''") == std::string::npos;
+  for (size_t at = 0; plain && at < text.size();) {
+    const Utf8Character c = Utf8At(text, at);
+    plain = c.is_valid && (!IsHidden(c.code) || c.code == '\n' || c.code == '\t');
+    at += c.bytes;
+  }
   return plain ? "'''\n" + text + "\n'''" : "\"\"\"\n" + Escaped(text, true) + "\n\"\"\"";
 }
 

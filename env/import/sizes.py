@@ -13,7 +13,10 @@ STILL_SMALL_BYTES = 512 << 20
 SMALL_OPERATIONS = 1e9  # 1 to 30 ms, like the small sizes of Kevin's own problems
 KEEP, KEEP_BATCH = 8, 4
 # Reserved words of C++ and TorchScript (the checked list is in env/problem/toml_reader.cc).
-RESERVED = set("""and as assert auto bool break case char class const def default delete do double else enum except
+RESERVED = set("""alignas alignof and_eq asm async await bitand bitor catch char16_t char32_t char8_t co_await
+co_return co_yield compl concept const_cast consteval constexpr constinit continue decltype del dynamic_cast elif
+explicit false finally friend mutable noexcept nonlocal not_eq nullptr or_eq protected reinterpret_cast requires self
+static_assert static_cast thread_local throw typeid typename wchar_t xor_eq None True False and as assert auto bool break case char class const def default delete do double else enum except
 export extern float for forward from global goto if import in inline int is lambda launch long namespace new not
 operator or pass private public raise register return short signed sizeof static struct switch template this torch try
 typedef union unsigned using virtual void volatile while with xor yield params p real no_ints""".split())

@@ -17,6 +17,7 @@
 namespace kevin {
 namespace {
 
+constexpr size_t kMaxTitleBytes = 200;
 constexpr DType kDTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kI64, DType::kI32, DType::kBool};
 constexpr Distribution kDistributions[] = {
     Distribution::kMixture,     Distribution::kNormal,   Distribution::kUniform, Distribution::kUniform01,
@@ -86,6 +87,7 @@ class ProblemReader {
     problem_.id = top_.String("id");
     problem_.name = top_.String("name");
     problem_.families = top_.Strings("families");
+    CheckTexts();
     if (top_.Has("flags")) ReadFlags(top_.Table("flags"));
     problem_.reference = top_.String("reference");
     if (top_.Has("source")) problem_.source = top_.String("source");
@@ -104,6 +106,17 @@ class ProblemReader {
   }
 
  private:
+  void CheckTexts() const {
+    if (const std::string reason = WhyNoId(problem_.id); !reason.empty())
+      top_.Fail("id", reason, "write an id such as mine/relu");
+    if (const std::string reason = WhyNoLine(problem_.name, kMaxTitleBytes); !reason.empty())
+      top_.Fail("name", reason, "write one line that people can read");
+    for (const std::string& family : problem_.families) {
+      if (const std::string reason = WhyNoLine(family, kMaxTitleBytes); !reason.empty())
+        top_.Fail("families", reason, "write one line that people can read");
+    }
+  }
+
   void ReadFlags(const TomlSection& flags) {
     flags.CheckKeys({std::begin(kFlags), std::end(kFlags)});
     for (const auto& [flag, reason] : flags.table()) {

@@ -20,6 +20,7 @@
 #include "env/cpu/session.h"
 #include "env/error.h"
 #include "env/gpu/judge/gpu_evaluator.h"
+#include "env/printable.h"
 #include "env/problem/precision.h"
 #include "env/process/resident_sessions.h"
 #include "env/process/spawn.h"
@@ -149,7 +150,7 @@ int main(int argc, char** argv) {
           {std::stoi(argv[2]), argv[3], std::string(argv[4]) == "namespaces", argv[5]});
     }
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "kevin-evaluator: %s\n", error.what());
+    std::fprintf(stderr, "kevin-evaluator: %s\n", Printable(error.what()).c_str());
     return 1;
   }
   std::fprintf(stderr, "kevin-evaluator is started by kevin; run `kevin --help`\n");

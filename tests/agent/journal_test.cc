@@ -1,5 +1,8 @@
 #include "agent/journal.h"
 
+#include <unistd.h>
+
+#include <filesystem>
 #include <map>
 
 #include "tests/catch.h"
@@ -79,6 +82,24 @@ TEST_CASE("equal candidates are one candidate") {
   Confirmations confirm{{{1, {0}}}, {}};
   CHECK_FALSE(ConfirmWinner({{1, "same", 1.3}, {2, "same", 1.2}}, confirm.Function()));
   CHECK(confirm.asked == std::vector<int>{1});
+}
+
+TEST_CASE("an episode's id and a kind of another database name no file outside the folder of output") {
+  namespace fs = std::filesystem;
+  const fs::path top = fs::temp_directory_path() / ("kevin-journal-" + std::to_string(getpid()));
+  const fs::path folder = top / "a/b/out";
+  EpisodeOutput output(folder);
+  for (const char* episode : {"../../../x", "/etc", "..", ".", "", "a/b", "ordinary"}) {
+    output.set_episode(episode);
+    for (const char* kind : {"cpp", "/../../../y", "..", "cpp\n"}) {
+      const fs::path turn = output.WriteTurn(1, kind, "kernel"), best = output.WriteBest(kind, "kernel");
+      INFO(turn.string() << " " << best.string());
+      CHECK(fs::canonical(turn).parent_path().parent_path() == fs::canonical(folder));
+      CHECK(fs::canonical(best).parent_path().parent_path() == fs::canonical(folder));
+    }
+  }
+  CHECK(output.WriteTurn(1, "cuda", "kernel") == (folder / "ordinary/1.cu").string());
+  fs::remove_all(top);
 }
 
 }  // namespace kevin

@@ -226,7 +226,7 @@ TEST_CASE("in bf16 an exported C++ kernel brings the type along") {
   const std::string source =
       "extern \"C\" void launch(const bf16* x, bf16* out) {\n  for (long i = 0; i < B * N; ++i) out[i] = x[i];\n}\n";
   TemporaryFolder folder;
-  Write(folder / "k.cpp", StandaloneCpp(AtSize(problem, "small"), "// heading\n", source));
+  Write(folder / "k.cpp", StandaloneCpp(AtSize(problem, "small"), {"heading"}, source));
   CHECK(Shell("g++ -std=c++20 -c -o /dev/null " + (folder / "k.cpp").string()) == 0);
 }
 
@@ -335,7 +335,7 @@ TEST_CASE("a torch extension has all its files, and its binding compiles against
               (folder / "csrc/kernel.cpp").string()) == 0);
   const Problem problem = kevin.problem;
   const SizedProblem sized = AtSize(problem, "full");
-  const TorchExtension gpu = WriteTorchExtension(sized, "cuda", SearchSource(sized, "cuda"), "// heading\n");
+  const TorchExtension gpu = WriteTorchExtension(sized, "cuda", SearchSource(sized, "cuda"), {"heading"});
   CHECK(Contains(gpu.files.at("csrc/binding.cpp"), "TORCH_LIBRARY_IMPL(kevin_level1_19, CUDA, m)"));
   CHECK(Contains(gpu.files.at("setup.py"), "CUDAExtension"));
   const fs::path torch = fs::path(KEVIN_SOURCE_DIR) / ".torch/torch/include";
@@ -356,7 +356,7 @@ TEST_CASE("stored inputs: an operator's test has them") {
   const SizedProblem sized = AtSize(problem, "small");
   const std::string source = "extern \"C\" void launch(const float* x, float* out) { out[0] = x[0]; }";
   bool has_values = false;
-  for (const auto& [name, text] : WriteTorchExtension(sized, "cpp", source, "// test\n").files)
+  for (const auto& [name, text] : WriteTorchExtension(sized, "cpp", source, {"test"}).files)
     has_values |= text.find("bytearray.fromhex(\"0000803f00000040\"), dtype=torch.float32).reshape((2,))") !=
                   std::string::npos;
   CHECK(has_values);
@@ -372,7 +372,7 @@ TEST_CASE("pip builds an exported operator, and it answers as PyTorch does") {
   TemporaryFolder folder;
   const Problem problem = Small("level1/40", {{"B", 2}, {"C", 8}, {"H", 8}, {"W", 8}});  // with parameters
   const SizedProblem sized = AtSize(problem, "small");
-  const TorchExtension extension = WriteTorchExtension(sized, "cpp", SearchSource(sized, "cpp"), "// test\n");
+  const TorchExtension extension = WriteTorchExtension(sized, "cpp", SearchSource(sized, "cpp"), {"test"});
   for (const auto& [name, text] : extension.files) Write(folder / "source" / name, text);
   const std::string log = (folder / "log").string(), source = (folder / "source").string();
   const int built =

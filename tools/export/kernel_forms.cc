@@ -6,11 +6,16 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "agent/machine.h"
+#include "agent/terminal.h"
+#include "agent/text.h"
 #include "env/error.h"
+#include "env/printable.h"
 #include "env/problem/precision.h"
 #include "env/problem/problem.h"
 #include "env/process/files.h"
 #include "tools/export/launch_code.h"
+#include "tools/export/quote.h"
 #include "tools/export/torch_extension.h"
 
 namespace kevin {
@@ -33,18 +38,19 @@ void WriteText(const KernelExport& request, const std::string& ending, std::stri
                const std::string& how_to_use) {
   if (text.empty() || text.back() != '\n') text += '\n';
   if (request.output == "-") {
-    WriteAll(STDOUT_FILENO, text, "standard output");
+    // A file or another program gets the bytes, a terminal their printable form.
+    WriteAll(STDOUT_FILENO, isatty(STDOUT_FILENO) == 1 ? Printable(text) : text, "standard output");
     return;
   }
   const std::string path = request.output.empty() ? request.by_default + "." + ending : request.output;
   WriteFile(path, text, request.force);
-  fmt::print(stderr, "written to {}\n", path);
-  if (!how_to_use.empty()) fmt::print(stderr, fmt::runtime(how_to_use), path);
+  PrintFormat(stderr, "written to {}\n", path);
+  if (!how_to_use.empty()) Print(stderr, fmt::format(fmt::runtime(how_to_use), ShellWord(path)));
 }
 
 void WriteCuda(const KernelExport& request, const SizedProblem& problem, const TurnRecord& turn) {
   const LaunchCode launch = WriteLaunchCode(problem, turn.evaluation.kind, turn.evaluation.source);
-  WriteText(request, "cu", request.heading + launch.text,
+  WriteText(request, "cu", HeadingText(request.heading) + launch.text,
             "compile it: nvcc -O3 -std=c++20 -arch=native --expt-relaxed-constexpr -c {}\nrun it: call "
             "kevin_launch::SetUp() once, then kevin_launch::Run(buffers, stream); buffers: " +
                 BufferNames(problem, launch) + "\n");
@@ -63,10 +69,11 @@ void WriteExtensionFolder(const KernelExport& request, const SizedProblem& probl
     fs::create_directories((folder / name).parent_path(), error);
     WriteFile((folder / name).string(), text, request.force);
   }
-  fmt::print(stderr,
-             "written to {0}\nbuild it: pip install --no-build-isolation {0}\nthen: python {0}/test.py, or "
-             "import {1}\n",
-             folder.string(), extension.module);
+  PrintFormat(
+      stderr,
+      "written to {0}\nbuild it: pip install --no-build-isolation {1}\nthen: python {2}, or import {3}\n",
+      folder.string(), ShellWord(folder.string()), ShellWord((folder / "test.py").string()),
+      extension.module);
 }
 
 // The problem in the precision of the episode. Nothing where the database has no text of it.
@@ -82,24 +89,25 @@ SizedProblem AtSizeOf(const Problem& problem, const EpisodeRecord& episode, cons
       turn.evaluation.workload.size.empty() ? episode.workload.size : turn.evaluation.workload.size;
   SizedProblem sized = AtFirstShape(problem, size);
   if (sized.size != size)
-    fmt::print(stderr, "kevin: size {} has several shapes; this file is for {}\n", size,
-               ShapeName(sized.size, problem.sizes.at(sized.size)));
+    PrintFormat(stderr, "kevin: size {} has several shapes; this file is for {}\n", size,
+                ShapeName(sized.size, problem.sizes.at(sized.size)));
   return sized;
 }
 
 void WriteSource(const KernelExport& request, Store& store, const EpisodeRecord& episode,
                  const TurnRecord& turn) {
   const EvaluationRecord& e = turn.evaluation;
-  if (e.kind != "cpp") return WriteText(request, FileEnding(e.kind), request.heading + e.source, "");
+  if (e.kind != "cpp")
+    return WriteText(request, FileName(FileEnding(e.kind)), HeadingText(request.heading) + e.source, "");
   std::optional<Problem> problem;
   try {
     problem = ProblemOf(store, episode);
   } catch (const Error&) {  // a text that this version cannot read
   }
   if (!problem) {
-    fmt::print(stderr, "kevin: the database has no readable text of {}, so the file lacks its constants\n",
-               episode.problem);
-    return WriteText(request, "cpp", request.heading + e.source, "");
+    PrintFormat(stderr, "kevin: the database has no readable text of {}, so the file lacks its constants\n",
+                episode.problem);
+    return WriteText(request, "cpp", HeadingText(request.heading) + e.source, "");
   }
   WriteText(request, "cpp", StandaloneCpp(AtSizeOf(*problem, episode, turn), request.heading, e.source),
             "compile it: g++ -O3 -std=c++20 -march=native -fopenmp -c {}\n");
@@ -107,7 +115,9 @@ void WriteSource(const KernelExport& request, Store& store, const EpisodeRecord&
 
 }  // namespace
 
-std::string StandaloneCpp(const SizedProblem& problem, const std::string& heading,
+std::string HeadingText(const std::vector<std::string>& heading) { return CppComments(heading) + "\n"; }
+
+std::string StandaloneCpp(const SizedProblem& problem, const std::vector<std::string>& heading,
                           const std::string& source) {
   const bool has_bf16 =
       std::any_of(problem.arguments.begin(), problem.arguments.end(),
@@ -115,9 +125,10 @@ std::string StandaloneCpp(const SizedProblem& problem, const std::string& headin
   std::string constants = has_bf16 ? Bf16Cpp() : "";
   for (const auto& [name, value] : problem.symbols)
     constants += fmt::format("constexpr long {} = {};\n", name, value);
-  if (constants.empty()) return heading + source;
+  if (constants.empty()) return HeadingText(heading) + source;
   // Kevin includes a candidate from a file that has the constants already.
-  return heading + "#if __INCLUDE_LEVEL__ == 0  // compiled alone\n" + constants + "#endif\n\n" + source;
+  return HeadingText(heading) + "#if __INCLUDE_LEVEL__ == 0  // compiled alone\n" + constants + "#endif\n\n" +
+         source;
 }
 
 void ExportKernel(const KernelExport& request, Store& store, const EpisodeRecord& episode,

@@ -3,6 +3,7 @@
 // PyTorch extension.
 
 #include <string>
+#include <vector>
 
 #include "trajectories/store.h"
 
@@ -11,10 +12,13 @@ namespace kevin {
 struct KernelExport {
   std::string form;    // "": the source; "cu" or "torch-extension"
   std::string output;  // file or folder; "-": standard output (not a folder); "": by_default with an ending
-  std::string by_default;  // "EPISODE-TURN"
-  std::string heading;     // comment lines on top of the file
-  bool force = false;      // overwrite
+  std::string by_default;            // "EPISODE-TURN", one component of a path
+  std::vector<std::string> heading;  // comments on top of the file, one text a line
+  bool force = false;                // overwrite
 };
+
+// What stands on top of each file: the comments, then an empty line.
+std::string HeadingText(const std::vector<std::string>& heading);
 
 // Writes the turn's kernel and says on stderr where it is and how it is built. Throws Error(kBadRequest) where
 // the kernel has no such form.
@@ -24,6 +28,7 @@ void ExportKernel(const KernelExport& request, Store& store, const EpisodeRecord
 // A C++ kernel as a file that compiles alone: heading, the constants that Kevin puts in scope (shape symbols,
 // offsets of a parameter block, in bf16 the type), then the source. The constants are skipped where Kevin
 // judges the file again, because it defines them itself.
-std::string StandaloneCpp(const SizedProblem& problem, const std::string& heading, const std::string& source);
+std::string StandaloneCpp(const SizedProblem& problem, const std::vector<std::string>& heading,
+                          const std::string& source);
 
 }  // namespace kevin

@@ -9,6 +9,7 @@
 
 #include "agent/journal.h"
 #include "env/error.h"
+#include "env/printable.h"
 #include "env/problem/precision.h"
 #include "env/problem/problem.h"
 #include "env/process/files.h"
@@ -99,8 +100,8 @@ std::string ModelText(const ChosenEpisode& e, const TurnRecord& turn, std::strin
       throw Error(ExitCode::kBadRequest, "it is for " + e.figures->workload.precision + ", not float32");
     const SizedProblem sized = AtFirstShape(problem, e.figures->workload.size);
     return WriteModelNew(sized, turn.evaluation.kind, turn.evaluation.source,
-                         fmt::format("// {} ({}), size {}: episode {}, turn {}\n", e.problem->id,
-                                     e.problem->name, sized.size, e.figures->id, turn.turn));
+                         {fmt::format("{} ({}), size {}: episode {}, turn {}", e.problem->id, e.problem->name,
+                                      sized.size, e.figures->id, turn.turn)});
   } catch (const Error& error) {
     *why_not = error.what();
     return "";
@@ -124,6 +125,10 @@ Json BaselinesOf(int number, const Level& level) {
         measured != level.baselines.end() ? measured->second : Json{{"mean", -1.0}, {"num_trials", 0}};
   }
   return {{fmt::format("level{}", number), std::move(baselines)}};
+}
+
+std::string JsonText(const Json& json) {
+  return PrintableJson(json.dump(4, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 
 class FolderWriter {
@@ -168,8 +173,8 @@ class FolderWriter {
   void Finish() const {
     for (const auto& [number, level] : levels_) {
       const std::string folder = FolderOf(number);
-      WriteFile(folder + "/eval_results.json", level.results.dump(4) + "\n", false);
-      WriteFile(folder + "/baseline_eager.json", BaselinesOf(number, level).dump(4) + "\n", false);
+      WriteFile(folder + "/eval_results.json", JsonText(level.results), false);
+      WriteFile(folder + "/baseline_eager.json", JsonText(BaselinesOf(number, level)), false);
     }
   }
 

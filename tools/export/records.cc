@@ -17,6 +17,7 @@
 #include "agent/journal.h"
 #include "agent/json.h"
 #include "agent/shape_records.h"
+#include "agent/terminal.h"
 #include "agent/text.h"
 #include "env/error.h"
 #include "tools/export/kernelbench.h"
@@ -124,11 +125,11 @@ int ExportRecords(const RecordsOptions& options) {
     file.Finish();
   }
   if (written.places.empty() && options.output != "-") written.places = {options.output};
-  fmt::print(stderr, "{} written{}{}{}\n",
-             Counted(written.lines, options.format == "kernelbench" ? "sample" : "line"),
-             written.places.empty() ? "" : " to ", fmt::join(written.places, ", "),
-             written.remark.empty() ? "" : "; " + written.remark);
-  if (!written.old_verdicts.empty()) fmt::print(stderr, "{}\n", written.old_verdicts);
+  PrintFormat(stderr, "{} written{}{}{}\n",
+              Counted(written.lines, options.format == "kernelbench" ? "sample" : "line"),
+              written.places.empty() ? "" : " to ", fmt::join(written.places, ", "),
+              written.remark.empty() ? "" : "; " + written.remark);
+  if (!written.old_verdicts.empty()) PrintFormat(stderr, "{}\n", written.old_verdicts);
   return static_cast<int>(ExitCode::kDone);
 }
 

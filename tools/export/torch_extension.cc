@@ -4,15 +4,12 @@
 
 #include "env/error.h"
 #include "tools/export/launch_code.h"
+#include "tools/export/quote.h"
 
 namespace kevin {
 namespace {
 
-std::string ModuleName(const std::string& problem) {
-  std::string name = "kevin_";
-  for (const char c : problem) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  return name;
-}
+std::string ModuleName(const std::string& problem) { return Identifier("kevin_", problem); }
 
 std::string TorchType(DType dtype) {
   switch (dtype) {
@@ -79,8 +76,8 @@ std::string OperatorText(const SizedProblem& problem, bool gpu, const std::vecto
   std::string body, pointers;
   const bool has_block = HasParamBlock(*problem.problem);
   for (const ConcreteTensor& t : problem.inputs) {
-    body += fmt::format("  Expect({}, \"{}\", {}, {});\n", t.spec.name, t.spec.name, TorchType(t.spec.dtype),
-                        ShapeText(t.shape));
+    body += fmt::format("  Expect({}, {}, {}, {});\n", t.spec.name, CppString(t.spec.name),
+                        TorchType(t.spec.dtype), ShapeText(t.shape));
     if (has_block && t.spec.is_param) continue;
     pointers += fmt::format("{}(char*){}.const_data_ptr()", pointers.empty() ? "" : ", ", t.spec.name);
   }
@@ -143,10 +140,10 @@ std::string Binding(const SizedProblem& problem, const std::string& module, bool
   return Includes(gpu) + "#include <torch/library.h>\n\n" + KernelDeclaration(gpu) + "namespace {\n\n" +
          OperatorText(problem, gpu, workspaces) +
          fmt::format(
-             "\n}}  // namespace\n\nTORCH_LIBRARY({}, m) {{ m.def(\"{}\"); }}\nTORCH_LIBRARY_IMPL({}, {}, m) "
+             "\n}}  // namespace\n\nTORCH_LIBRARY({}, m) {{ m.def({}); }}\nTORCH_LIBRARY_IMPL({}, {}, m) "
              "{{ "
              "m.impl(\"run\", &run); }}\n",
-             module, Schema(problem), module, gpu ? "CUDA" : "CPU");
+             module, CppString(Schema(problem)), module, gpu ? "CUDA" : "CPU");
 }
 
 struct ExtensionKernel {
@@ -196,7 +193,7 @@ ExtensionKernel KernelFile(const SizedProblem& problem, const std::string& kind,
 }  // namespace
 
 TorchExtension WriteTorchExtension(const SizedProblem& problem, const std::string& kind,
-                                   const std::string& source, const std::string& heading) {
+                                   const std::string& source, const std::vector<std::string>& heading) {
   const bool gpu = kind == "cuda";
   const ExtensionKernel kernel = KernelFile(problem, kind, source);
   TorchExtension extension;
@@ -208,16 +205,14 @@ TorchExtension WriteTorchExtension(const SizedProblem& problem, const std::strin
       "\"setuptools.build_meta\"\n";
   extension.files["src/" + module + "/__init__.py"] = InitPy(problem, module);
   extension.files["csrc/binding.cpp"] = Binding(problem, module, gpu, kernel.workspaces);
-  extension.files[gpu ? "csrc/kernel.cu" : "csrc/kernel.cpp"] = heading + kernel.text;
+  extension.files[gpu ? "csrc/kernel.cu" : "csrc/kernel.cpp"] = CppComments(heading) + "\n" + kernel.text;
   extension.files["test.py"] = TestPy(problem, module, gpu);
-  std::string facts = heading;
-  for (size_t at; (at = facts.find("// ")) != std::string::npos;) facts.replace(at, 3, "    ");
-  extension.files["README.md"] = Readme(problem, module, facts);
+  extension.files["README.md"] = Readme(problem, module, heading);
   return extension;
 }
 
 std::string WriteModelNew(const SizedProblem& problem, const std::string& kind, const std::string& source,
-                          const std::string& heading) {
+                          const std::vector<std::string>& heading) {
   const bool gpu = kind == "cuda";
   const ExtensionKernel kernel = KernelFile(problem, kind, source);
   std::string names, members, parameters;
@@ -230,23 +225,21 @@ std::string WriteModelNew(const SizedProblem& problem, const std::string& kind, 
       parameters += ", " + t.spec.name;
     }
   }
-  std::string comment = heading;
-  for (size_t at; (at = comment.find("// ")) != std::string::npos;) comment.replace(at, 3, "# ");
   const std::string operator_text =
       Includes(gpu) + "\n" + KernelDeclaration(gpu) + OperatorText(problem, gpu, kernel.workspaces);
   const std::string declaration =
       fmt::format("#include <ATen/ATen.h>\n{} run({});\n", ReturnType(problem), Parameters(problem));
-  return comment +
+  return PythonComments(heading) +
          fmt::format(
              R"(import torch
 from torch.utils.cpp_extension import load_inline
 
-KERNEL = r'''{0}'''
+KERNEL = {0}
 
-OPERATOR = r'''{1}'''
+OPERATOR = {1}
 
 _built = load_inline(
-    name="{2}",
+    name={2},
     cpp_sources=[{3}],
     {4}functions=["run"],
     extra_cflags=["-O3", "-std=c++20"{5}],
@@ -260,8 +253,9 @@ class ModelNew(torch.nn.Module):
     def forward(self{7}):
         return _built.run({8})
 )",
-             kernel.text, operator_text, ModuleName(problem.problem->id),
-             gpu ? "r'''" + declaration + "'''" : "KERNEL, OPERATOR",
+             PythonText(kernel.text), PythonText(operator_text),
+             PythonString(ModuleName(problem.problem->id)),
+             gpu ? PythonText(declaration) : "KERNEL, OPERATOR",
              gpu ? "cuda_sources=[KERNEL, OPERATOR],\n    extra_cuda_cflags=[\"-O3\", \"-std=c++20\", "
                    "\"--expt-relaxed-constexpr\"],\n    "
                  : "",

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "tools/export/quote.h"
 #include "tools/export/torch_extension.h"
 
 namespace kevin {
@@ -67,11 +68,13 @@ std::string InitPy(const SizedProblem& problem, const std::string& module) {
   std::string names;
   for (const ConcreteTensor& t : problem.inputs) names += (names.empty() ? "" : ", ") + t.spec.name;
   return fmt::format(
-      "\"\"\"{} ({}) at size {}: run({}).\"\"\"\nimport glob\nimport os\n\nimport torch\n\nfor _library in "
+      "{}\nimport glob\nimport os\n\nimport torch\n\nfor _library in "
       "glob.glob(os.path.join(os.path.dirname(__file__), \"_C*.so\")):\n    "
       "torch.ops.load_library(_library)\n\n"
       "run = torch.ops.{}.run\n",
-      problem.problem->id, problem.problem->name, problem.size, names, module);
+      PythonString(fmt::format("{} ({}) at size {}: run({}).", problem.problem->id, problem.problem->name,
+                               problem.size, names)),
+      module);
 }
 
 std::string TestPy(const SizedProblem& problem, const std::string& module, bool gpu) {
@@ -80,7 +83,7 @@ std::string TestPy(const SizedProblem& problem, const std::string& module, bool 
   for (const ConcreteTensor& t : problem.inputs) {
     inputs += fmt::format("    {},  # {}\n", Drawn(t), t.spec.name);
     if (!t.spec.is_param) ++plain;
-    if (t.spec.is_param) names += fmt::format("\"{}\", ", t.spec.name);
+    if (t.spec.is_param) names += PythonString(t.spec.name) + ", ";
   }
   const std::string call =
       problem.problem->has_param_dict
@@ -93,7 +96,7 @@ import torch
 
 import {0}
 
-REFERENCE = r'''{1}'''
+REFERENCE = {1}
 device = "{2}"
 torch.manual_seed(0)
 inputs = [
@@ -133,10 +136,11 @@ def seconds(call):
 eager, kernel = seconds(lambda: reference(inputs)), seconds(lambda: {0}.run(*inputs))
 print(f"PyTorch {{eager * 1e6:.1f}} us, kernel {{kernel * 1e6:.1f}} us: {{eager / kernel:.2f}}x, in a plain loop")
 )",
-                     module, problem.problem->reference, gpu ? "cuda" : "cpu", inputs, call);
+                     module, PythonText(problem.problem->reference), gpu ? "cuda" : "cpu", inputs, call);
 }
 
-std::string Readme(const SizedProblem& problem, const std::string& module, const std::string& heading) {
+std::string Readme(const SizedProblem& problem, const std::string& module,
+                   const std::vector<std::string>& heading) {
   return fmt::format(
       "# {0}\n\n{1}\nThe operator is made for these shapes alone and checks them.\n\n    pip install "
       "setuptools wheel ninja\n    pip install --no-build-isolation .    # against the PyTorch that is "
@@ -145,7 +149,8 @@ std::string Readme(const SizedProblem& problem, const std::string& module, const
       "{0}\n    out "
       "= {0}.run({2})\n\nPlain `pip install .` fetches a PyTorch to build against; it must be the version "
       "that runs it.\n",
-      module, heading, problem.inputs[0].spec.name + (problem.inputs.size() > 1 ? ", ..." : ""));
+      module, MarkdownLines(heading),
+      problem.inputs[0].spec.name + (problem.inputs.size() > 1 ? ", ..." : ""));
 }
 
 }  // namespace kevin

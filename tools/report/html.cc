@@ -4,30 +4,12 @@
 #include <cstdint>
 
 #include "agent/text.h"
+#include "env/printable.h"
 
 namespace kevin {
 namespace {
 
 constexpr char kReplacement[] = "\xef\xbf\xbd";
-
-// The length of the UTF-8 sequence at `at`, or 0.
-size_t SequenceLength(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[at + i]); };
-  const uint8_t first = byte(0);
-  const size_t length = first < 0x80                    ? 1
-                        : first >= 0xc2 && first < 0xe0 ? 2
-                        : first >= 0xe0 && first < 0xf0 ? 3
-                        : first >= 0xf0 && first < 0xf5 ? 4
-                                                        : 0;
-  if (length == 0 || at + length > text.size()) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  if (length == 3 && first == 0xe0 && byte(1) < 0xa0) return 0;
-  if (length == 3 && first == 0xed && byte(1) > 0x9f) return 0;
-  if (length == 4 && ((first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) > 0x8f))) return 0;
-  return length;
-}
 
 }  // namespace
 
@@ -35,22 +17,26 @@ std::string Escaped(std::string_view text) {
   std::string out;
   out.reserve(text.size() + text.size() / 8);
   for (size_t at = 0; at < text.size();) {
-    const char c = text[at];
-    const size_t length = SequenceLength(text, at);
-    if (c == '&') {
+    const Utf8Character c = Utf8At(text, at);
+    const std::string_view bytes = text.substr(at, c.bytes);
+    at += c.bytes;
+    if (c.code == '&') {
       out += "&amp;";
-    } else if (c == '<') {
+    } else if (c.code == '<') {
       out += "&lt;";
-    } else if (c == '>') {
+    } else if (c.code == '>') {
       out += "&gt;";
-    } else if (c == '"') {
+    } else if (c.code == '"') {
       out += "&quot;";
-    } else if (length == 0 || (length == 1 && static_cast<uint8_t>(c) < ' ' && c != '\n' && c != '\t')) {
+    } else if (c.code == '\'') {
+      out += "&#39;";
+    } else if (!c.is_valid || (c.code < ' ' && c.code != '\n' && c.code != '\t')) {
       out += kReplacement;
+    } else if (IsHidden(c.code) && c.code >= ' ') {
+      out += CharacterEscape(c.code);
     } else {
-      out += text.substr(at, length);
+      out += bytes;
     }
-    at += length == 0 ? 1 : length;
   }
   return out;
 }

@@ -7,8 +7,8 @@
 
 namespace kevin {
 
-// Safe as an element's text and as an attribute's value; bytes that are no UTF-8 and control characters
-// become U+FFFD.
+// Safe as an element's text and as an attribute's value in quotes; bytes that are no UTF-8 and control characters
+// become U+FFFD, other hidden characters (env/printable.h) escapes such as \u202e.
 std::string Escaped(std::string_view text);
 
 // "<details><summary>SUMMARY</summary>BODY</details>"; both are HTML.

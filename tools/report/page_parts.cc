@@ -8,6 +8,7 @@
 #include "agent/feedback.h"
 #include "agent/gpu_feedback.h"
 #include "agent/journal.h"
+#include "agent/machine.h"
 #include "agent/text.h"
 #include "tools/report/charts.h"
 #include "tools/report/format.h"
@@ -177,7 +178,7 @@ class TurnPart {
     if (left_out_.empty()) return html_;
     return html_ +
            fmt::format("<p class=\"quiet small\">Left out for size: {}. <code>kevin show {} {}</code></p>",
-                       left_out_, episode_, turn_.turn);
+                       left_out_, Escaped(ShellWord(episode_)), turn_.turn);
   }
 
  private:
@@ -258,7 +259,7 @@ std::string EpisodeHeading(const EpisodeRecord& e, size_t color) {
       "<h3><i class=\"square\" style=\"background:{}\"></i> "
       "Episode {}</h3><p class=\"small\">{}, {}; {} of {} turns correct; {}. <span "
       "class=\"quiet\">{}{}</span></p>",
-      ColorOf(color), e.id, Escaped(e.policy), best, e.correct_turns, e.turns, SpanText(e.seconds),
+      ColorOf(color), Escaped(e.id), Escaped(e.policy), best, e.correct_turns, e.turns, SpanText(e.seconds),
       EpisodeStateName(e.state), Escaped(e.state_reason.empty() ? "" : ": " + e.state_reason));
 }
 

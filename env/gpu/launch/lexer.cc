@@ -38,9 +38,9 @@ std::string SourceText::Quote(size_t offset) const {
   const size_t from = offset - start > kQuotedBytes / 2 ? offset - kQuotedBytes / 2 : start;
   const std::string line = text_.substr(from, std::min(end - from, kQuotedBytes));
   std::string caret;
-  for (size_t i = 0; i < offset - from && i < line.size(); ++i) {
-    const bool continues = (static_cast<unsigned char>(line[i]) & 0xc0) == 0x80;  // UTF-8
-    if (!continues) caret += line[i] == '\t' ? '\t' : ' ';
+  for (const char c : Printable(line.substr(0, offset - from))) {
+    const bool continues = (static_cast<unsigned char>(c) & 0xc0) == 0x80;  // UTF-8
+    if (!continues) caret += c == '\t' ? '\t' : ' ';
   }
   return Printable(line) + "\n" + caret + "^";
 }

@@ -19,6 +19,9 @@
 #include <utility>
 #include <vector>
 
+#include "policies/local/serve/connection.h"
+#include "policies/local/serve/request_gate.h"
+
 namespace kevin::local {
 
 namespace {
@@ -26,7 +29,9 @@ namespace {
 // A thread for each open connection, started when needed and kept for the next one; cpp-httplib's work queue.
 class ConnectionThreads {
  public:
-  explicit ConnectionThreads(int most) : most_(static_cast<size_t>(most)) {}
+  // `waiting` counts the connections that wait for a place.
+  ConnectionThreads(int most, std::atomic<int>& waiting)
+      : most_(static_cast<size_t>(most)), waiting_(waiting) {}
   ~ConnectionThreads() { Finish(); }
   // Waits while `most` are busy.
   void Run(std::function<void()> work);
@@ -36,6 +41,7 @@ class ConnectionThreads {
   void Work();
 
   const size_t most_;
+  std::atomic<int>& waiting_;
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<std::function<void()>> work_;
@@ -46,7 +52,9 @@ class ConnectionThreads {
 
 void ConnectionThreads::Run(std::function<void()> work) {
   std::unique_lock lock(mutex_);
+  ++waiting_;
   wake_.wait(lock, [this] { return busy_ < most_ || ending_; });
+  --waiting_;
   ++busy_;
   work_.push_back(std::move(work));
   if (busy_ > threads_.size()) threads_.emplace_back([this] { Work(); });
@@ -80,13 +88,14 @@ void ConnectionThreads::Finish() {
 
 constexpr double kLookS = 0.25;   // interval of checks for a closed connection, between two pieces
 constexpr double kSilenceS = 15;  // without output, after which a keep-alive is sent
+constexpr std::chrono::milliseconds kLeastIdle{200};  // before a place is given to another connection
 constexpr int kBacklog = 1024;
 constexpr int kHttpPort = 80;  // cpp-httplib requires a port with a Unix socket
 
 // Newer versions of cpp-httplib expect whether the work was accepted.
 class Queue : public httplib::TaskQueue {
  public:
-  explicit Queue(int connections) : threads_(connections) {}
+  Queue(int connections, std::atomic<int>& waiting) : threads_(connections, waiting) {}
   using Taken = decltype(std::declval<httplib::TaskQueue&>().enqueue(std::declval<std::function<void()>>()));
   Taken enqueue(std::function<void()> work) override {
     threads_.Run(std::move(work));
@@ -113,20 +122,36 @@ void RemoveDeadSocket(const std::string& path) {
   if (is_dead) unlink(path.c_str());
 }
 
-Reply NotTaken(int status) {
-  const bool is_large = status == 413;
-  Reply reply;
-  reply.body = ApiError(status, is_large ? "the request is too large" : "the request could not be understood")
-                   .Body()
-                   .dump();
-  return reply;
+std::string BodyOf(const ApiError& error) {
+  return error.Body().dump(-1, ' ', false, Json::error_handler_t::replace);
 }
+
+// A request that could not be read.
+ApiError NotTaken(Connection::Limit limit, int status) {
+  switch (limit) {
+    case Connection::Limit::kSlow:
+      return ApiError(408, "the request did not arrive in time");
+    case Connection::Limit::kHeaderBytes:
+      return ApiError(431, "the headers are too large");
+    case Connection::Limit::kBodyBytes:
+      return ApiError(413, "the request is too large");
+    case Connection::Limit::kNoRoom:
+      return ApiError(503, "the requests in progress are too large together; try again later");
+    case Connection::Limit::kNone:
+      break;
+  }
+  return ApiError(status, status == 413 ? "the request is too large" : "the request could not be understood");
+}
+
+// The connection that this thread serves.
+thread_local Connection* current_connection = nullptr;
 
 }  // namespace
 
 class HttpServer::Listener : private httplib::Server {
  public:
-  Listener(ModelApi& api, const HttpServerOptions& options) : api_(api), options_(options) {
+  Listener(ModelApi& api, const HttpServerOptions& options)
+      : api_(api), options_(options), gate_(options_), budget_(options_.total_body_bytes) {
     SetUp();
     Bind();
     thread_ = std::thread([this] { listen_after_bind(); });
@@ -141,6 +166,7 @@ class HttpServer::Listener : private httplib::Server {
   }
 
   int port() const { return port_; }
+  const std::vector<std::string>& Warnings() const { return gate_.keys().warnings(); }
   std::string Url() const {
     return options_.unix_socket.empty() ? fmt::format("http://{}:{}/v1", options_.host, port_)
                                         : "unix:" + options_.unix_socket;
@@ -148,21 +174,85 @@ class HttpServer::Listener : private httplib::Server {
 
  private:
   void SetUp() {
-    new_task_queue = [this] { return new Queue(options_.connections); };
+    new_task_queue = [this] { return new Queue(options_.connections, waiting_); };
     set_payload_max_length(options_.body_bytes);
     set_keep_alive_max_count(1000000);
-    set_keep_alive_timeout(30);
-    set_read_timeout(30);
-    set_write_timeout(30);
+    set_keep_alive_timeout(static_cast<time_t>(options_.idle_s));
     set_tcp_nodelay(options_.unix_socket.empty());
     const auto handler = [this](const httplib::Request& request, httplib::Response& response) {
       Put(api_.Answer(request.method, request.path, request.body), &response);
     };
     Get(".*", handler);
     Post(".*", handler);
-    set_error_handler([](const httplib::Request&, httplib::Response& response) {
-      if (response.body.empty()) response.set_content(NotTaken(response.status).body, "application/json");
+    set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
+      return Enter(request, &response) ? HandlerResponse::Unhandled : HandlerResponse::Handled;
     });
+    set_error_handler([](const httplib::Request&, httplib::Response& response) {
+      if (response.body.empty()) Refuse(NotTaken(current_connection->limit(), response.status), &response);
+    });
+  }
+
+  static void Refuse(const ApiError& error, httplib::Response* response) {
+    response->status = error.status();
+    response->set_content(BodyOf(error), "application/json");
+    response->set_header("Connection", "close");
+    if (error.status() == 401) response->set_header("WWW-Authenticate", "Bearer");
+    if (error.status() == 503) response->set_header("Retry-After", "1");
+    current_connection->CloseAfterReply();
+  }
+
+  // Called when the headers are complete. False: `response` is the reply, and the body is not read.
+  bool Enter(const httplib::Request& request, httplib::Response* response) {
+    const auto values = [&request](const char* name) {
+      std::vector<std::string> found;
+      const auto [first, last] = request.headers.equal_range(name);
+      for (auto header = first; header != last; ++header) found.push_back(header->second);
+      return found;
+    };
+    if (const auto refusal = gate_.Refusal({request.method, request.path, values})) {
+      Refuse(*refusal, response);
+      return false;
+    }
+    current_connection->BeginBody();
+    const bool is_read = request.method == "POST";
+    if (!is_read && (request.has_header("Content-Length") || request.has_header("Transfer-Encoding")))
+      current_connection->CloseAfterReply();
+    if (is_read || request.method == "GET" || request.method == "HEAD") return true;
+    Put(api_.Answer(request.method, request.path, ""), response);
+    current_connection->CloseAfterReply();
+    return false;
+  }
+
+  // In place of cpp-httplib's own: with Connection's limits, and no further request after a refused one.
+  bool process_and_close_socket(socket_t socket) override {
+    Connection connection(socket, options_, budget_, ending_);
+    current_connection = &connection;
+    while (connection.WaitForRequest([this, begun = Clock::now()] { return MayIdle(begun); })) {
+      connection.BeginHeaders();
+      bool is_closed = false;
+      if (!Process(*this, connection, &is_closed) || is_closed || !connection.reads_body()) break;
+      connection.EndRequest();
+    }
+    current_connection = nullptr;
+    return true;
+  }
+
+  using Clock = std::chrono::steady_clock;
+  bool MayIdle(Clock::time_point begun) const {
+    const auto idle = Clock::now() - begun;
+    return !ending_ && idle < std::chrono::duration<double>(options_.idle_s) &&
+           (waiting_ == 0 || idle < kLeastIdle);
+  }
+
+  // Newer versions of cpp-httplib expect the addresses too.
+  template <typename Server>
+  static bool Process(Server& server, Connection& connection, bool* is_closed) {
+    const std::function<void(httplib::Request&)> none;
+    if constexpr (requires { server.process_request(connection, false, *is_closed, none); }) {
+      return server.process_request(connection, false, *is_closed, none);
+    } else {
+      return server.process_request(connection, std::string(), 0, std::string(), 0, false, *is_closed, none);
+    }
   }
 
   void Bind() {
@@ -219,8 +309,11 @@ class HttpServer::Listener : private httplib::Server {
 
   ModelApi& api_;
   const HttpServerOptions options_;
+  const RequestGate gate_;
+  BodyBudget budget_;
   int port_ = 0;
   std::atomic<bool> ending_{false};
+  std::atomic<int> waiting_{0};
   std::thread thread_;
 };
 
@@ -228,6 +321,7 @@ HttpServer::HttpServer(ModelApi& api, const HttpServerOptions& options)
     : listener_(std::make_unique<Listener>(api, options)) {}
 HttpServer::~HttpServer() = default;
 int HttpServer::port() const { return listener_->port(); }
+const std::vector<std::string>& HttpServer::Warnings() const { return listener_->Warnings(); }
 
 std::string HttpServer::Url() const { return listener_->Url(); }
 

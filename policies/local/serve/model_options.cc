@@ -9,10 +9,23 @@ void AddModelOptions(CLI::App* command, local::ProgramOptions* o) {
   CLI::Option* port = command->add_option("--port", o->http.port, "TCP port; 0: any free one")
                           ->check(CLI::Range(0, 65535))
                           ->capture_default_str();
-  CLI::Option* host = command
-                          ->add_option("--host", o->http.host,
-                                       "Address to listen on; 0.0.0.0: all networks, without authentication")
-                          ->capture_default_str();
+  CLI::Option* host =
+      command
+          ->add_option("--host", o->http.host, "Address to listen on; 0.0.0.0: all networks, with --api-keys")
+          ->capture_default_str();
+  command
+      ->add_option(
+          "--allow-host", o->http.allowed_hosts,
+          "A name of this server in the Host header, beside localhost, its address and the machine's name "
+          "(may be repeated)")
+      ->allow_extra_args(false);
+  CLI::Option* keys = command->add_option(
+      "--api-keys", o->http.api_keys,
+      "File with the keys of clients, one a line; they send Authorization: Bearer KEY (default: none is asked for)");
+  command
+      ->add_flag("--no-authentication", o->http.no_authentication,
+                 "Other machines may use the model without a key, with a --host beyond this machine")
+      ->excludes(keys);
   command->add_option("--socket", o->http.unix_socket, "A Unix socket instead, readable by its owner only")
       ->excludes(port)
       ->excludes(host);

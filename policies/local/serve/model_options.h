@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -22,11 +23,26 @@ struct RunnerOptions {
 
 struct HttpServerOptions {
   std::string host = "127.0.0.1";
-  int port = 8000;               // 0: any free one
-  std::string unix_socket;       // path; not empty: replaces host and port. Readable by its owner only.
-  size_t body_bytes = 64 << 20;  // of a request
-  int connections = 1024;        // at once; further ones wait
+  int port = 8000;          // 0: any free one
+  std::string unix_socket;  // path; not empty: replaces host and port. Readable by its owner only.
+
+  // Who may ask (request_gate.h).
+  std::vector<std::string> allowed_hosts;  // names of the server in the Host header, beside its own
+  std::filesystem::path api_keys;          // file with a key a line; empty: no key is asked for
+  bool no_authentication = false;          // an address beyond this machine is allowed without keys
+
+  // What a client may use. A place of an idle connection goes to one that waits.
+  int connections = 256;                // at once; further ones wait
+  size_t header_bytes = 64 << 10;       // of a request
+  size_t body_bytes = 16 << 20;         // of a request
+  size_t total_body_bytes = 256 << 20;  // of all requests in progress
+  double header_s = 10, body_s = 60;    // until they have arrived; then the connection is closed
+  double idle_s = 30;                   // between two requests
+  double write_s = 30;                  // for the client to take a piece of the reply
+  double linger_s = 1;                  // for a refused client to read why
 };
+
+inline constexpr int kPrivateConnections = 1024;  // of a socket that only Kevin's own processes use
 
 struct ProgramOptions {
   RunnerOptions runner;

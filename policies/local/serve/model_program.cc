@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -18,9 +19,11 @@
 #include <thread>
 #include <utility>
 
+#include "env/printable.h"
 #include "policies/local/files/weights_hash.h"
 #include "policies/local/serve/http_server.h"
 #include "policies/local/serve/model_options.h"
+#include "policies/local/serve/request_gate.h"
 
 namespace kevin::local {
 namespace fs = std::filesystem;
@@ -93,7 +96,7 @@ class EndWatcher {
   std::thread thread_;
 };
 
-void Say(const std::string& line) { fmt::print(stderr, "{}\n", line); }
+void Say(const std::string& line) { fmt::print(stderr, "{}\n", Printable(line)); }
 
 void RequireFolder(const fs::path& folder) {
   std::error_code error;
@@ -114,6 +117,7 @@ void AnnounceReady(int fd, const Json& what) {
 
 int RunModelProgram(const ProgramOptions& options, const ModelReader& read, const RunnerMaker& make) {
   RequireFolder(options.runner.folder);
+  { const RequestGate gate(options.http); }  // a mistake in its options is found before minutes of loading
   EndWatcher watcher;
   ServedModel model = read(options.runner.folder);
   MadeRunner made = make(options.runner, Say);
@@ -129,12 +133,14 @@ int RunModelProgram(const ProgramOptions& options, const ModelReader& read, cons
   std::unique_ptr<PrivateFolder> folder;
   HttpServerOptions http = options.http;
   if (options.private_socket) {
+    http.connections = std::max(http.connections, kPrivateConnections);
     folder = std::make_unique<PrivateFolder>();
     http.unix_socket = (folder->path() / "socket").string();
   }
   Engine engine(std::move(made.runner));
   ModelApi api(engine, std::move(model));
   const HttpServer server(api, http);
+  for (const std::string& warning : server.Warnings()) Say("warning: " + warning);
   Say(fmt::format("{} is served at {} on {}, up to {} tokens", api.model().name, server.Url(), made.device,
                   engine.ContextTokens()));
   AnnounceReady(options.ready_fd, {{"event", "ready"},
@@ -154,8 +160,8 @@ namespace kevin {
 namespace {
 
 int Fail(ExitCode code, const std::string& what, const std::string& next_step) {
-  fmt::print(stderr, "kevin-model: {}\n", what);
-  if (!next_step.empty()) fmt::print(stderr, "  next: {}\n", next_step);
+  fmt::print(stderr, "kevin-model: {}\n", Printable(what));
+  if (!next_step.empty()) fmt::print(stderr, "  next: {}\n", Printable(next_step));
   return static_cast<int>(code);
 }
 

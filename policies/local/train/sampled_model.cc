@@ -125,6 +125,7 @@ class SampledModel::Impl {
   static HttpServerOptions Http(const SamplingOptions& options) {
     HttpServerOptions http;
     http.unix_socket = options.socket;
+    http.connections = kPrivateConnections;
     return http;
   }
 

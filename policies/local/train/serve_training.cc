@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "env/error.h"
+#include "env/printable.h"
 #include "policies/local/model/device.h"
 #include "policies/local/train/batch.h"
 #include "policies/local/train/ranks.h"
@@ -85,7 +86,7 @@ class Service {
   Json Open(const TrainOptions& options) {
     OpenCuda(at::Device(options.device));
     ranks_ = RanksFromEnvironment(kRankSeconds, at::Device(options.device), [](const std::string& line) {
-      fmt::print(stderr, "kevin-trainer: {}\n", line);
+      fmt::print(stderr, "kevin-trainer: {}\n", Printable(line));
     });
     const std::string checkpoint = options.resume ? NewestCheckpoint(options.output) : "";
     // from_base needs the weights of the base; a checkpoint's weights come with its optimiser.

@@ -93,7 +93,8 @@ TEST_CASE("sources of all kinds survive in a problem file") {
   nlohmann::json found = Answer();
   for (const std::string source :
        {"x = 'plain'\n", "'''doc'''\n", "\"\"\"doc\"\"\" + '''other'''\n", "path = \"C:\\\\new\"  # '''\n",
-        "bell = '\x07'\n", "tab\there '\x1b'\n", "ends in a quote '\n", "\xc3\xa4\xe2\x82\xac\n"}) {
+        "bell = '\x07'\n", "tab\there '\x1b'\n", "del \x7f \xc2\x9b \xe2\x80\xae \xf3\xa0\x81\x81\n",
+        "ends in a quote '\n", "\xc3\xa4\xe2\x82\xac\n"}) {
     found["source"] = source;
     CHECK(Parsed(found, Named()).source == source);
   }

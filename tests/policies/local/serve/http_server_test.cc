@@ -153,7 +153,8 @@ std::string Exchanged(int port, const std::string& request) {
 }
 
 std::string Post(const std::string& path, const std::string& body) {
-  return "POST " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n" +
+  return "POST " + path +
+         " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n" +
          "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
@@ -172,10 +173,12 @@ TEST_CASE("whatever is wrong with a request is answered in OpenAI's form", "[ser
   check(Post("/v1/completions", "{"), " 400 ", "no JSON");
   check(Post("/v1/nothing", "{}"), " 404 ", "not_found");
   check(Post("/v1/completions", std::string(20000, 'x')), " 413 ", "too large");
-  check("GET /nothing HTTP/1.1\r\nConnection: close\r\n\r\n", " 404 ", "not_found");
-  check("PUT /v1/models HTTP/1.1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", " 404 ", "");
-  check("GET /health HTTP/1.1\r\nConnection: close\r\nX: " + std::string(20000, 'x') + "\r\n\r\n", " 400 ",
-        "");
+  check("GET /nothing HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", " 404 ", "not_found");
+  check("PUT /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+        " 404 ", "");
+  check("GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX: " + std::string(20000, 'x') +
+            "\r\n\r\n",
+        " 400 ", "");
   check("nonsense\r\n\r\n", " 400 ", "");
 }
 
