@@ -165,7 +165,7 @@ std::string ReportText(const Report& report) {
 }
 
 std::string BestKernelsText(const Report& report, const ChosenSides& chosen) {
-  Rows rows = {{"problem", "name", "best, measured again", "turn", "episode"}};
+  Rows rows = {{"problem", "name", "best (99 % interval)", "turn", "episode"}};
   const bool many = report.sides.size() > 1;
   if (many) rows[0].push_back("side");
   for (size_t side = 0; side < report.sides.size(); ++side) {
@@ -178,8 +178,9 @@ std::string BestKernelsText(const Report& report, const ChosenSides& chosen) {
       if (best != problem.episodes.end() && best->value > 0) {
         const EpisodeFigures& episode = figures.episodes[best->figures_episode];
         const double reach = std::exp(kQuantile99 * best->log_se);
-        row[2] = best->is_confirmed ? RatioText(best->value, best->value / reach, best->value * reach)
-                                    : ValueText(best->value, MetricUnit::kRatio) + ", not measured again";
+        row[2] = std::isnan(reach) ? ValueText(best->value, MetricUnit::kRatio)
+                                   : RatioText(best->value, best->value / reach, best->value * reach);
+        if (!best->is_confirmed) row[2] += ", not measured again";
         row[3] = episode.best_turn < 0 ? "-" : std::to_string(episode.best_turn);
         row[4] = episode.id;
       }
