@@ -206,15 +206,13 @@ TEST_CASE("hostile records: a report's page has no element that the same page ha
     Database database = Look(kevin.database);
     database.Execute("PRAGMA foreign_keys = OFF");
     for (const char* table : {"turns", "evaluations"}) {
-      database.Execute(
-          ("UPDATE " + std::string(table) + " SET episode = '<img src=x onerror=alert(1)>' || episode")
-              .c_str());
+      database.Execute(("UPDATE " + std::string(table) + " SET episode = '<XMP>' || episode").c_str());
     }
-    database.Execute("UPDATE episodes SET id = '<img src=x onerror=alert(1)>' || id");
+    database.Execute("UPDATE episodes SET id = '<XMP>' || id");
   }
   const std::string page = page_of(kevin);
   CHECK(TagsOf(page) == TagsOf(harmless));
-  CHECK_FALSE(Contains(page, "<img"));
+  CHECK_FALSE(Contains(page, "<XMP"));
 }
 
 TEST_CASE("commands to copy: an id is one word of a shell") {
@@ -226,14 +224,14 @@ TEST_CASE("commands to copy: an id is one word of a shell") {
   {
     Database database = Look(kevin.database);
     database.Execute("PRAGMA foreign_keys = OFF");
-    database.Execute("UPDATE turns SET episode = 'x$(touch canary)'");
-    database.Execute("UPDATE evaluations SET episode = 'x$(touch canary)'");
-    database.Execute("UPDATE episodes SET id = 'x$(touch canary)', kind = 'cpp; touch canary'");
+    database.Execute("UPDATE turns SET episode = 'X$(TASK)'");
+    database.Execute("UPDATE evaluations SET episode = 'X$(TASK)'");
+    database.Execute("UPDATE episodes SET id = 'X$(TASK)', kind = 'cpp; touch canary'");
   }
-  const std::string shown = Run(kevin.With({"show", "x"})).output;
+  const std::string shown = Run(kevin.With({"show", "X"})).output;
   INFO(Printable(shown));
-  CHECK(Contains(shown, "kevin show 'x$(touch canary)' 2 shows"));
-  CHECK(Contains(shown, "kevin export 'x$(touch canary)' --best -o kernel.cpp__touch_canary takes"));
+  CHECK(Contains(shown, "kevin show 'X$(TASK)' 2 shows"));
+  CHECK(Contains(shown, "kevin export 'X$(TASK)' --best -o kernel.cpp__touch_canary takes"));
 }
 
 TEST_CASE("hostile problem files: kevin problems prints their texts") {
