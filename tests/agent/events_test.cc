@@ -185,4 +185,12 @@ TEST_CASE("a verdict read back from its record says the same") {
   }
 }
 
+TEST_CASE("a line of JSON has no hidden character, and the same value") {
+  const std::string text = "\x1b[2J\x7f \xc2\x9b \xe2\x80\xae \xf3\xa0\x81\x81 \xc3\xa4 \\u202e";
+  const std::string line = ToLine({{"text", text}});
+  CHECK(line == R"({"text":"\u001b[2J\u007f \u009b \u202e \udb40\udc41 ä \\u202e"})"
+                "\n");
+  CHECK(Json::parse(line)["text"] == text);
+}
+
 }  // namespace kevin

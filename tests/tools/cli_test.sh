@@ -51,8 +51,8 @@ expect 0 "" problems --json
 [ $? = 4 ] && grep -q "next: " errors.txt || { echo "FAILED: problems >/dev/full: $(cat errors.txt)"; failures=$((failures + 1)); }
 expect 2 "no problem given" run
 # What comes from outside is shown and does not act.
-for words in $'\e[2J\e]0;x\a' $'run --problem \e[2J\xc2\x9b' $'show \e[2J --db \e[2J' $'serve-model \e[2J/x' \
-  $'problems \e[2J' $'bench \e[2J --problem level1/19' $'doctor \e[2J' $'export \e[2J --best' $'report --db \e[2J'; do
+for words in $'\e[2J\e]0;x\a' $'run --problem \e[2J\xc2\x9b' $'show \e[2J --db \e[2J' \
+  $'problems \e[2J' $'bench \e[2J --problem level1/19' $'doctor \e[2J' $'export 01J --best --db \e[2J' $'report --db \e[2J'; do
   "$kevin" $words >all.txt 2>&1 </dev/null
   if grep -q $'\e\|\xc2\x9b' all.txt || ! grep -qF '\x1b[2J' all.txt; then
     echo "FAILED: kevin $words shows $(cat -v all.txt)"

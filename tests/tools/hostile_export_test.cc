@@ -36,8 +36,8 @@ bool HasPython() { return Shell("command -v python3 >/dev/null") == 0; }
 // Runs a Python file where torch and setuptools do nothing. The file is read as Python reads it, with the
 // encoding that it declares.
 const char kRunner[] = R"(
-import ast, sys, unittest.mock as mock
-for path in sys.argv[1:]:
+import ast, os, sys, unittest.mock as mock
+for path in open("files").read().splitlines():
     torch = mock.MagicMock()
     torch.nn.Module = object
     modules = {name: mock.MagicMock() for name in ("setuptools", "torch.utils", "torch.utils.cpp_extension")}
@@ -49,13 +49,16 @@ for path in sys.argv[1:]:
     imported = {n.name for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Import) for n in node.names}
     assert imported <= {"torch", "glob", "os", "time", "kevin_level1_19"}, imported
     exec(compile(code, path, "exec"), {"__name__": "exported", "__file__": path})
+    assert not os.path.exists("canary"), path
 )";
 
 // Everything in one folder: the generated Python files are run in it, so that a canary would lie there.
 bool RunsWithoutCanary(const fs::path& folder, const std::vector<fs::path>& files) {
   Write(folder / "runner.py", kRunner);
-  std::string command = "cd '" + folder.string() + "' && python3 runner.py";
-  for (const fs::path& file : files) command += " '" + file.string() + "'";
+  std::string list;
+  for (const fs::path& file : files) list += file.string() + "\n";
+  Write(folder / "files", list);
+  const std::string command = "cd '" + folder.string() + "' && python3 runner.py";
   return Shell(command + " >/dev/null") == 0 && !fs::exists(folder / "canary");
 }
 
@@ -73,31 +76,31 @@ TEST_CASE("hostile names: the files of a torch extension do what they do without
     WARN("no python3 on this machine");
     return;
   }
+  TemporaryFolder folder;
+  std::vector<fs::path> python;
   for (const std::string& text : HostileTexts()) {
     INFO(PythonString(text));
-    TemporaryFolder folder;
+    const fs::path place = folder / std::to_string(python.size());
     Problem problem = HostileProblem(text);
     const SizedProblem sized = AtSize(problem, text);
     const TorchExtension extension = WriteTorchExtension(sized, "cpp", kKernel, {text, "Problem: " + text});
-    std::vector<fs::path> python;
     for (const auto& [name, content] : extension.files) {
-      Write(folder / name, content);
-      if (name.ends_with(".py")) python.push_back(folder / name);
+      if (!name.ends_with(".py")) continue;
+      Write(place / name, content);
+      python.push_back(place / name);
     }
-    CHECK(extension.module == "kevin_level1_19");
-    CHECK(python.size() == 3);
-    Write(folder / "model.py",
-          WriteModelNew(sized, "cpp", std::string(kKernel) + "/* " + FileName(text) + " */\n", {text, text}));
+    CHECK((extension.module == "kevin_level1_19" && extension.files.size() == 7));
+    Write(place / "model.py", WriteModelNew(sized, "cpp", kKernel, {text, text}));
     // A kernel's own text inside Python, as it is.
-    Write(folder / "text.py", WriteModelNew(sized, "cpp", text + kKernel + text, {text}));
-    python.push_back(folder / "model.py");
-    python.push_back(folder / "text.py");
-    CHECK(RunsWithoutCanary(folder.path(), python));
+    Write(place / "text.py", WriteModelNew(sized, "cpp", text + kKernel + text, {text}));
+    python.push_back(place / "model.py");
+    python.push_back(place / "text.py");
     // README.md: the heading stays in its block.
     const std::string& readme = extension.files.at("README.md");
     CHECK(readme.starts_with("# kevin_level1_19\n\n    "));
     CHECK_FALSE(Contains(readme, "\n<"));
   }
+  CHECK(RunsWithoutCanary(folder.path(), python));
 }
 
 TEST_CASE("hostile names: a kernel's heading stays a comment for the compiler") {
@@ -199,22 +202,22 @@ TEST_CASE("hostile records: an episode's id and kind name no file elsewhere") {
   {
     Database database = Look(kevin.database);
     database.Execute("PRAGMA foreign_keys = OFF");
-    database.Execute("UPDATE episodes SET id = '../../x/' || id");
-    database.Execute("UPDATE turns SET episode = '../../x/' || episode");
-    database.Execute("UPDATE evaluations SET kind = '/../../y', episode = '../../x/' || episode");
+    database.Execute("UPDATE episodes SET id = '../../X/' || id");
+    database.Execute("UPDATE turns SET episode = '../../X/' || episode");
+    database.Execute("UPDATE evaluations SET kind = '/../../y', episode = '../../X/' || episode");
   }
   const fs::path work = kevin.folder / "a/b/c";
   fs::create_directories(work);
-  fs::create_directories(kevin.folder / "a/x");
+  fs::create_directories(kevin.folder / "a/X");
   const auto before = fs::current_path();
   fs::current_path(work);
-  const Result result = kevin({"export", "../../x/" + kevin.episode, "--turn", "1", "--any"});
+  const Result result = kevin({"export", "../../X/" + kevin.episode, "--turn", "1", "--any"});
   fs::current_path(before);
   INFO(result.error);
   CHECK(result.code == 0);
-  const std::string name = "_._.._x_" + kevin.episode + "-1._.._.._y";
+  const std::string name = "_._.._X_" + kevin.episode + "-1._.._.._y";
   CHECK(fs::exists(work / name));
-  CHECK(fs::is_empty(kevin.folder / "a/x"));
+  CHECK(fs::is_empty(kevin.folder / "a/X"));
 }
 
 }  // namespace

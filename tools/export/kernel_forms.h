@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "env/problem/problem.h"
 #include "trajectories/store.h"
 
 namespace kevin {

@@ -8,7 +8,9 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <thread>
 
@@ -156,6 +158,52 @@ TEST_CASE("the process does not outlive one that is killed", "[local]") {
   CHECK(IsGone(model));
   close(ends[0]);
   close(ends[1]);
+}
+
+struct Ran {
+  int code = 0;
+  std::string log;
+};
+
+// kevin-model as a program; ended after a second where it serves.
+Ran RunModel(const Folder& folder, const std::string& arguments) {
+  const std::string log = (folder.path.parent_path() / "log").string();
+  const int status = std::system(
+      ("timeout --preserve-status -s TERM 1 " FAKE_MODEL " " + arguments + " >/dev/null 2>'" + log + "'")
+          .c_str());
+  std::ifstream file(log, std::ios::binary);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+          std::string(std::istreambuf_iterator<char>(file), {})};
+}
+
+TEST_CASE("kevin-model: keys and addresses are checked before the model is loaded") {
+  const Folder folder;
+  const std::string model = "'" + folder.path.string() + "' --port 0 ";
+  const std::string keys = (folder.path.parent_path() / "keys").string();
+  std::ofstream(keys) << "key-number-one-0123456789\n";
+  fs::permissions(keys, fs::perms::owner_read | fs::perms::others_read);
+  const auto check = [&](const std::string& arguments, int code, const std::string& says) {
+    const Ran ran = RunModel(folder, model + arguments);
+    INFO(arguments << "\n" << ran.log);
+    CHECK(ran.code == code);
+    CHECK(ran.log.find(says) != std::string::npos);
+    CHECK((code == 0 || ran.log.find("plan:") == std::string::npos));
+  };
+  check("--host 0.0.0.0", 2, "next: give --api-keys FILE; or --no-authentication");
+  check("--api-keys /no/such/keys", 2, "--api-keys /no/such/keys: No such file");
+  check("--api-keys " + keys + " --no-authentication", 2, "excludes");
+  check("--allow-host 'a b'", 2, "is no host name");
+  check("--host 0.0.0.0 --api-keys " + keys, 0, "warning: " + keys + ": other users can reach the keys");
+  check("--host 0.0.0.0 --no-authentication", 0, "is served at http://0.0.0.0:");
+  check("--allow-host a.example --allow-host b.example", 0, "is served at http://127.0.0.1:");
+}
+
+TEST_CASE("kevin-model prints no escape of a name") {
+  const Folder folder;
+  const Ran ran = RunModel(folder, "'/no/such/\x1b[2J'");
+  INFO(ran.log);
+  CHECK(ran.log.find('\x1b') == std::string::npos);
+  CHECK(ran.log.find("/no/such/\\x1b[2J") != std::string::npos);
 }
 
 }  // namespace
