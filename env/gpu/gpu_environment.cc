@@ -9,7 +9,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 
 #include "env/error.h"
 #include "env/gpu/compile/compile_cache.h"
@@ -18,6 +17,7 @@
 #include "env/gpu/find_gpus.h"
 #include "env/gpu/judge/gpu_evaluator.h"
 #include "env/gpu/launch/launch_function.h"
+#include "env/gpu/machine_key.h"
 #include "env/gpu/runner/device_memory.h"
 #include "env/gpu/runner/launch_plan.h"
 #include "env/problem/precision.h"
@@ -37,7 +37,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kGpuEnvironmentVersion = 1;  // bump when verdicts or times may change
+constexpr int kGpuEnvironmentVersion = 2;  // bump when verdicts or times may change
 constexpr double kCrashCheck_s = 5, kProfile_s = 120;
 
 // A candidate as machine code, or its failure.
@@ -49,21 +49,6 @@ struct Built {
   std::string log;
   double compile_s = 0;
 };
-
-// A module without line information: the rest determines the machine code.
-std::string CodeOf(const std::string& ptx) {
-  std::string code;
-  std::istringstream lines(ptx);
-  for (std::string line; std::getline(lines, line);) {
-    const size_t start = line.find_first_not_of(" \t");
-    if (start == std::string::npos) continue;
-    if (line.compare(start, 4, ".loc") == 0 || line.compare(start, 5, ".file") == 0) continue;
-    if (line.compare(start, 2, "//") == 0) continue;
-    if (line.compare(start, 8, ".section") == 0) break;  // the line table's own sections come last
-    code += line + "\n";
-  }
-  return code;
-}
 
 class DeviceEnvironment final : public GpuEnvironment {
  public:
@@ -298,7 +283,7 @@ std::map<std::string, std::string> DeviceEnvironment::KeyParts(const Problem& pr
 std::string DeviceEnvironment::MachineKeyOf(const Problem& problem, const Built& built,
                                             const EvaluateOptions& options) {
   std::map<std::string, std::string> parts = KeyParts(problem, {}, options);
-  parts["candidate"] = Sha256Hex(CodeOf(built.module.ptx) + LaunchListToText(built.list));
+  parts["candidate"] = MachinePlanHash(built.plan);
   parts.erase("kind");
   return KeyOf(parts);
 }
