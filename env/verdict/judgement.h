@@ -42,6 +42,8 @@ struct RoundTimes {
   double start_us = 0;  // of the kernel the candidate is compared with; 0: there is none
   bool same_clock =
       true;  // false: the clock of the device changed within the round, so that it does not count
+  bool believed =
+      true;  // false: something else took part in a time (env/verdict/call_clock.h), so it does not count
 };
 
 struct SequentialVerdicts {

@@ -26,6 +26,7 @@ namespace kevin {
 namespace {
 
 constexpr unsigned kNonBlockingStream = 1;
+constexpr uint64_t kPoisonSeed = 2;  // even: NaN
 constexpr int64_t kReportBytes = int64_t{1} << 30;
 
 std::string ReadFile(const char* name) {
@@ -65,8 +66,8 @@ void CallOnce(const ExamineJob& job, int device) {
   KEVIN_CU(StreamCreate, &stream, kNonBlockingStream);
   KEVIN_CU(ModuleLoadData, &trusted, job.trusted_cubin.data());
   const Arguments arguments(job, FillKernelsOf(trusted), stream);
-  CandidateModule candidate(LaunchPlanFromText(job.plan), arguments.memory, stream);
-  if (!job.untouched_memory) candidate.Restore();
+  CandidateModule candidate(LaunchPlanFromText(job.plan), arguments.memory, CallKernelsOf(trusted), stream);
+  if (!job.untouched_memory) candidate.Restore(kPoisonSeed);
   KEVIN_CU(StreamSynchronize, stream);
   KEVIN_CU(ProfilerStart);
   candidate.Enqueue(0);

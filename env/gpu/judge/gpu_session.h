@@ -48,7 +48,10 @@ class GpuSession {
   // The values of one tensor for this seed and member, as Draw makes them: the content of a slot can be
   // restored.
   void DrawTensor(int slot, size_t index, uint64_t seed, uint64_t member);
-  void Poison(int slot);  // outputs and guard bands
+  // Outputs and guard bands of the slot, anew (runner/device_memory.h).
+  void PoisonOutputs(int slot);
+  // Whether the element, of `bytes` bytes at `at` in the output, still holds the latest poison.
+  bool IsPoisoned(int slot, size_t index, uint64_t at, size_t bytes);
   void Synchronize();
 
   // Runs eager on the inputs of the slot, timed like a candidate. The outputs stay until the slot runs again.
@@ -70,8 +73,6 @@ class GpuSession {
   // Unloads the candidate and runs the canary: a runner that fails it is not used again. Throws
   // Error(kMachine) when a new one fails too: the GPU itself is defective.
   void GiveBack(Calibrated runner);
-  // Time to write back the outputs of a call from L2.
-  double L2WriteBackUs() const;
   std::string LockName() const { return lock_name_; }
   double reference_us() const { return reference_us_; }  // a first estimate
 
@@ -96,7 +97,7 @@ class GpuSession {
   GpuSessionOptions options_;
   SizedProblem sized_;
   std::unique_ptr<Reference> reference_;
-  CuHandle stream_ = nullptr, module_ = nullptr;
+  CuHandle stream_ = nullptr, module_ = nullptr, poison_kernel_ = nullptr;
   FillKernels fill_;
   SharedDeviceMemory inputs_, outputs_;
   SlotLayout layout_;
@@ -104,6 +105,7 @@ class GpuSession {
   std::unique_ptr<Stopwatch> stopwatch_;
   std::unique_ptr<RunnerClient> spare_;
   std::optional<Calibrated> idle_;
+  std::vector<std::vector<Poison>> poison_;  // the latest, by slot and output
   std::string lock_name_;
   std::vector<DeviceBuffer> stored_;  // one an input; empty where values are drawn
   DeviceBuffer counter_;

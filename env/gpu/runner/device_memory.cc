@@ -164,4 +164,30 @@ void FillOnDevice(const FillKernels& kernels, CuHandle stream, CuDevicePtr data,
   KEVIN_CU(LaunchKernelEx, &config, narrow ? kernels.impose_16 : kernels.impose, imposed, nullptr);
 }
 
+Poison PoisonFor(DType dtype, uint64_t seed) {
+  if ((seed & 1) == 0) return {seed, PoisonKind::kNan};
+  return {seed, dtype == DType::kF16    ? PoisonKind::kHalf
+                : dtype == DType::kBF16 ? PoisonKind::kBrain
+                : dtype == DType::kI64  ? PoisonKind::kWhole
+                                        : PoisonKind::kFloat};
+}
+
+Poison PoisonForWorkspace(uint64_t seed) {
+  if ((seed & 1) == 0) return {seed, PoisonKind::kNan};
+  return {seed, (seed & 2) == 0 ? PoisonKind::kFloat : PoisonKind::kBits};
+}
+
+void PoisonOnDevice(CuHandle kernel, CuHandle stream, CuDevicePtr data, size_t bytes, Poison poison,
+                    int64_t first_word) {
+  constexpr size_t kMostBlocks = 2112, kWordsPerBlock = 1024;
+  auto first = static_cast<long long>(first_word), words = static_cast<long long>(bytes / 4);
+  auto kind = static_cast<int>(poison.kind);
+  void* arguments[] = {&data, &first, &words, &poison.seed, &kind};
+  CuLaunchConfig config;
+  config.grid_x = static_cast<unsigned>(std::clamp<size_t>(bytes / 4 / kWordsPerBlock, 1, kMostBlocks));
+  config.block_x = 256;
+  config.stream = stream;
+  KEVIN_CU(LaunchKernelEx, &config, kernel, arguments, nullptr);
+}
+
 }  // namespace kevin

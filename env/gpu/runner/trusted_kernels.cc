@@ -3,6 +3,7 @@
 namespace kevin {
 
 extern const char* const kTrustedChecks;  // trusted_checks.cc
+extern const char* const kTrustedPoison;  // trusted_poison.cc
 
 namespace {
 
@@ -111,13 +112,6 @@ extern "C" __global__ void kevin_impose(float* matrix, long long rows, int struc
 // Of types of two bytes.
 extern "C" __global__ void kevin_impose_16(u16* matrix, long long rows, int structure) { impose(matrix, rows, structure); }
 
-extern "C" __global__ void kevin_count_other(const u32* words, long long n, u32 expected, u64* count) {
-  const long long stride = (long long)gridDim.x * blockDim.x;
-  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
-    if (words[i] != expected) atomicAdd(count, 1ULL);
-  }
-}
-
 extern "C" __global__ void kevin_canary(u32* out, int n, u32 seed) {
   for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) out[i] = mix(i, seed);
 }
@@ -146,13 +140,6 @@ extern "C" __global__ void kevin_round_f16(f16* data, long long n, u32 dropped, 
 }
 extern "C" __global__ void kevin_round_bf16(bf16* data, long long n, u32 dropped, float largest) {
   round_to(data, n, dropped, largest);
-}
-
-extern "C" __global__ void kevin_scrub(int words) {
-  extern __shared__ u32 everything[];
-  for (int i = threadIdx.x; i < words; i += blockDim.x) everything[i] = 0x7fd57fd5U;
-  __syncthreads();
-  if (everything[(threadIdx.x * 7) % words] != 0x7fd57fd5U) __nanosleep(1);  // keeps the stores
 }
 )cuda";
 
@@ -219,16 +206,17 @@ extern "C" __global__ void kevin_mma(float* sink, int rounds) {
 }  // namespace
 
 const std::string& TrustedKernelText() {
-  static const std::string kText = std::string(kDrawing) + kTrustedChecks + kPeaks;
+  static const std::string kText = std::string(kDrawing) + kTrustedPoison + kTrustedChecks + kPeaks;
   return kText;
 }
 
 const std::vector<std::string>& TrustedKernelNames() {
   static const std::vector<std::string> kNames = [] {
     std::vector<std::string> names = {
-        "kevin_fill_whole",   "kevin_impose", "kevin_impose_16",  "kevin_count_other", "kevin_canary",
-        "kevin_canary_check", "kevin_scrub",  "kevin_check_rows", "kevin_copy",        "kevin_read",
-        "kevin_write",        "kevin_clock",  "kevin_fma",        "kevin_mma"};
+        "kevin_fill_whole",   "kevin_impose",     "kevin_impose_16",     "kevin_canary",
+        "kevin_canary_check", "kevin_poison",     "kevin_count_written", "kevin_scrub",
+        "kevin_nothing",      "kevin_check_rows", "kevin_copy",          "kevin_read",
+        "kevin_write",        "kevin_clock",      "kevin_fma",           "kevin_mma"};
     for (const char* name : {"kevin_fill", "kevin_round", "kevin_surely_fine", "kevin_row_squares",
                              "kevin_check", "kevin_check_index"}) {
       for (const char* type : {"", "_f16", "_bf16"}) names.push_back(std::string(name) + type);
