@@ -43,6 +43,7 @@ class GpuJudgement {
  public:
   GpuJudgement(GpuSession& session, const GpuJudgeRequest& request)
       : session_(session), request_(request), checker_(session) {
+    result_.seeds = session.RenewKeys();
     result_.peak_gb_per_s = session.peak_gb_per_s();
     result_.peak_gflop_per_s = session.peak_gflop_per_s();
   }
@@ -138,7 +139,7 @@ double GpuJudgement::TimeUs(TimedKernel& kernel, int slot, const std::string& ph
 
 void GpuJudgement::VerifyCall(int member) {
   const int slot = NextSlot();
-  result_.seeds.push_back(session_.Draw(slot, member));
+  session_.Draw(slot, member);
   session_.Poison(slot);
   TimedKernel& candidate = kernels_.front();
   TimeUs(candidate, slot, "verify");
@@ -173,7 +174,7 @@ void GpuJudgement::Verify() {
 RoundTimes GpuJudgement::TimedRound(int process, int pair, const std::string& phase) {
   const auto start = Clock::now();
   const int slot = NextSlot();
-  result_.seeds.push_back(session_.Draw(slot));
+  session_.Draw(slot);
   // One answer can wait in the slot for the reference; of several each is checked before the next is made.
   const bool several = kernels_.size() > 1;
   if (several) session_.TimeReferenceUs(slot);
