@@ -41,7 +41,8 @@ struct Arguments {
 
   Arguments(const ExamineJob& job, const FillKernels& kernels, CuHandle stream) {
     memory.slots = 1;
-    uint64_t seed = 1;
+    const ValueStream values;  // the same values in every run
+    size_t tensor = 0;
     for (const ExaminedArgument& argument : job.arguments) {
       buffers.emplace_back(static_cast<size_t>(argument.bytes));
       const CuDevicePtr data = buffers.back().data();
@@ -49,7 +50,7 @@ struct Arguments {
       for (const ExaminedFill& part : argument.fills) {
         const CuDevicePtr place = data + static_cast<CuDevicePtr>(part.offset_bytes);
         if (part.stored.empty()) {
-          FillOnDevice(kernels, stream, place, part.elements, part.drawing, seed++);
+          FillOnDevice(kernels, stream, place, part.elements, part.drawing, values.OfTensor(tensor++));
         } else {
           KEVIN_CU(MemcpyHtoD, place, part.stored.data(), part.stored.size());
         }

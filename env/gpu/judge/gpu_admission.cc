@@ -15,7 +15,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kSlot = 0;
-constexpr uint64_t kMembersForCorrect = 2;
+constexpr int kMembersForCorrect = 2;
 constexpr int64_t kSample = 1 << 20;  // elements that a mean or a root mean square is taken of
 
 CuDevicePtr AddressOf(const TensorView& view) { return reinterpret_cast<CuDevicePtr>(view.data); }
@@ -91,7 +91,7 @@ class GpuAdmission {
 
   std::vector<DecoyResult> Run() {
     for (member_ = 0; member_ < kMixtureMembers && !AllDecided(); ++member_) {
-      seed_ = session_.Draw(kSlot, static_cast<int>(member_));
+      drawing_ = session_.Draw(kSlot, member_);
       RunReference();
       const SlotTruth truth = checker_.TruthOf(kSlot);
       for (GpuDecoy& decoy : decoys_) {
@@ -114,7 +114,7 @@ class GpuAdmission {
     is_disturbed_ = false;
     decoy->make();
     if (is_disturbed_) {
-      DrawAll(seed_);
+      DrawAll();
       RunReference();
     }
     const CheckResult check = checker_.AgainstTruth(kSlot, truth);
@@ -150,8 +150,8 @@ class GpuAdmission {
 
   // --- What the slot holds ---
 
-  void DrawAll(uint64_t seed) {
-    for (size_t i = 0; i < inputs_.size(); ++i) session_.DrawTensor(kSlot, i, seed, member_);
+  void DrawAll() {
+    for (size_t i = 0; i < inputs_.size(); ++i) session_.DrawTensor(kSlot, i, drawing_);
   }
 
   void RunReference() {
@@ -163,8 +163,10 @@ class GpuAdmission {
   // Try restores inputs and outputs afterwards.
   void Disturb(const std::function<bool(size_t)>& is_other) {
     is_disturbed_ = true;
+    ValueStream other = drawing_.OfCall(1);
+    other.member = (member_ + 1) % kMixtureMembers;
     for (size_t i = 0; i < inputs_.size(); ++i) {
-      if (is_other(i)) session_.DrawTensor(kSlot, i, ~seed_, (member_ + 1) % kMixtureMembers);
+      if (is_other(i)) session_.DrawTensor(kSlot, i, other);
     }
     RunReference();
   }
@@ -318,8 +320,9 @@ class GpuAdmission {
   const std::vector<ConcreteTensor>& inputs_;
   const std::vector<ConcreteTensor>& outputs_;
   std::vector<GpuDecoy> decoys_;
-  uint64_t seed_ = 0, member_ = 0;  // of what the slot holds
-  bool is_disturbed_ = false;       // inputs or the reference's outputs are replaced at the moment
+  ValueStream drawing_;        // what the slot holds ...
+  int member_ = 0;             // ... and the member of the mixture
+  bool is_disturbed_ = false;  // inputs or the reference's outputs are replaced at the moment
 };
 
 }  // namespace

@@ -37,6 +37,7 @@ class GpuJudgement {
  public:
   GpuJudgement(GpuSession& session, const GpuJudgeRequest& request)
       : session_(session), request_(request), checker_(session) {
+    result_.seeds = session.RenewKeys();
     result_.peak_gb_per_s = session.peak_gb_per_s();
     result_.peak_gflop_per_s = session.peak_gflop_per_s();
   }
@@ -145,7 +146,7 @@ void GpuJudgement::EmptyCall() {
 
 void GpuJudgement::VerifyCall(int member) {
   const int slot = NextSlot();
-  result_.seeds.push_back(session_.Draw(slot, member));
+  session_.Draw(slot, member);
   Time(kernels_.front(), slot, "verify");
   const std::string broken = session_.BrokenGuard(slot);
   if (!broken.empty()) throw Ended{Wrong{broken, 0, 0}};
@@ -179,7 +180,7 @@ RoundTimes GpuJudgement::TimedRound(int process, int pair, const std::string& ph
   const auto start = Clock::now();
   const size_t samples = result_.samples.size();
   const int slot = NextSlot();
-  result_.seeds.push_back(session_.Draw(slot));
+  session_.Draw(slot);
   // One answer can wait in the slot for the reference; of several each is checked before the next is made.
   const bool several = kernels_.size() > 1;
   if (several) session_.TimeReferenceUs(slot);

@@ -25,10 +25,7 @@ constexpr double kMatrixMargin = 1.7 * 4;
 }  // namespace
 
 GpuSession::GpuSession(GpuSessionOptions options)
-    : options_(std::move(options)),
-      sized_(AtSize(options_.problem, options_.size)),
-      counter_(kScratchBytes),
-      random_(SecretSeed()) {
+    : options_(std::move(options)), sized_(AtSize(options_.problem, options_.size)), counter_(kScratchBytes) {
   sized_.problem = &options_.problem;
   for (const ConcreteTensor& input : sized_.inputs) {
     const DType dtype = input.spec.dtype;
@@ -116,14 +113,14 @@ CuDevicePtr GpuSession::Output(int slot, size_t index) const {
   return memory_.outputs + place.offset + static_cast<uint64_t>(slot) * place.stride;
 }
 
-uint64_t GpuSession::Draw(int slot, int member) {
-  const uint64_t seed = SecretSeed();
-  const uint64_t chosen = (member >= 0 ? static_cast<uint64_t>(member) : seed) % kMixtureMembers;
-  for (size_t i = 0; i < sized_.inputs.size(); ++i) DrawTensor(slot, i, seed, chosen);
-  return seed;
+ValueStream GpuSession::Draw(int slot, int member) {
+  ValueStream drawing = keys_.Next();
+  if (member >= 0) drawing.member = member % kMixtureMembers;
+  for (size_t i = 0; i < sized_.inputs.size(); ++i) DrawTensor(slot, i, drawing);
+  return drawing;
 }
 
-void GpuSession::DrawTensor(int slot, size_t index, uint64_t seed, uint64_t member) {
+void GpuSession::DrawTensor(int slot, size_t index, const ValueStream& drawing) {
   const ConcreteTensor& tensor = sized_.inputs[index];
   const ArgumentPlace& place = layout_.tensors[index];
   const CuDevicePtr data = memory_.inputs + place.offset + static_cast<uint64_t>(slot) * place.stride;
@@ -131,8 +128,8 @@ void GpuSession::DrawTensor(int slot, size_t index, uint64_t seed, uint64_t memb
     KEVIN_CU(MemcpyDtoDAsync, data, stored_[index].data(), static_cast<size_t>(tensor.bytes), stream_);
     return;
   }
-  FillOnDevice(fill_, stream_, data, tensor.elements, DrawingOf(tensor, options_.inputs, member),
-               seed + index * 0x9e3779b97f4a7c15ULL);
+  FillOnDevice(fill_, stream_, data, tensor.elements, DrawingOf(tensor, options_.inputs, drawing.member),
+               drawing.OfTensor(index));
 }
 
 void GpuSession::PoisonOutputs(int slot) {

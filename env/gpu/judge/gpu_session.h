@@ -6,7 +6,6 @@
 
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "env/gpu/runner/stopwatch.h"
 #include "env/problem/problem.h"
 #include "env/process/generator.h"
+#include "env/process/random.h"
 #include "env/process/runner_protocol.h"
 #include "env/reference/reference.h"
 
@@ -40,14 +40,15 @@ class GpuSession {
   const GpuSessionOptions& options() const { return options_; }
   const SizedProblem& sized() const { return sized_; }
   int slots() const { return memory_.slots; }
-  std::mt19937_64& random() { return random_; }
+  SecretRandom& random() { return random_; }
 
-  // New inputs and weights for a slot from a fresh secret seed (returned). `member` >= 0 chooses the member
-  // of the mixture.
-  uint64_t Draw(int slot, int member = -1);
-  // The values of one tensor for this seed and member, as Draw makes them: the content of a slot can be
-  // restored.
-  void DrawTensor(int slot, size_t index, uint64_t seed, uint64_t member);
+  // The drawings from now on come from a new root (returned as Evaluation::seeds keeps it).
+  std::vector<uint64_t> RenewKeys() { return keys_.Renew(); }
+  // New inputs and weights for a slot: the next drawing (returned). `member` >= 0 chooses the member of the
+  // mixture.
+  ValueStream Draw(int slot, int member = -1);
+  // The values of one tensor of a drawing, as Draw makes them: the content of a slot can be restored.
+  void DrawTensor(int slot, size_t index, const ValueStream& drawing);
   // Outputs and guard bands of the slot, anew (runner/device_memory.h).
   void PoisonOutputs(int slot);
   // Whether the element, of `bytes` bytes at `at` in the output, still holds the latest poison.
@@ -109,7 +110,8 @@ class GpuSession {
   std::string lock_name_;
   std::vector<DeviceBuffer> stored_;  // one an input; empty where values are drawn
   DeviceBuffer counter_;
-  std::mt19937_64 random_;
+  SecretRandom random_;
+  DrawingKeys keys_;
   double reference_us_ = 0, peak_bytes_per_s_ = 0, peak_flops_ = 0, floor_us_ = 0;
 };
 

@@ -53,8 +53,8 @@ class DeviceBuffer {
   size_t bytes_ = 0;
 };
 
-// How the values of an input are drawn on the device: with the distributions of env/process/generator.h, by
-// the trusted kernels.
+// How the values of an input are drawn on the device, by the trusted kernels: the same values as those of
+// env/process/generator.h.
 struct Drawing {
   int distribution = 0;  // the trusted kernels' enumerators
   float scale = 1, offset = 0;
@@ -66,7 +66,7 @@ struct Drawing {
 };
 
 // `member` of the input mixture (0 to kMixtureMembers - 1), for inputs that are drawn from it.
-Drawing DrawingOf(const ConcreteTensor& tensor, InputMode mode, uint64_t member);
+Drawing DrawingOf(const ConcreteTensor& tensor, InputMode mode, int member);
 
 // From the module of the trusted kernels. Throws DriverError.
 struct FillKernels {
@@ -75,9 +75,9 @@ struct FillKernels {
 };
 FillKernels FillKernelsOf(CuHandle module);
 
-// Enqueues the filling of `elements` values. Throws DriverError.
+// Enqueues the filling of `elements` values; `drawing` has the member already. Throws DriverError.
 void FillOnDevice(const FillKernels& kernels, CuHandle stream, CuDevicePtr data, int64_t elements,
-                  const Drawing& drawing, uint64_t seed);
+                  const Drawing& drawing, const ValueStream& tensor);
 
 // Poison: the content of memory that a call may read before it has written it. Every word is drawn from a seed
 // that is new in every call, so that no kernel can subtract it or learn it from another word. In half of the
