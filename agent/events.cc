@@ -49,6 +49,7 @@ void AddEvaluation(const EvaluationRecord& e, const std::string& source_path, co
   out["tf32"] = e.workload.tf32;
   out["isolation"] = OrNull(e.isolation);
   out["cached_from"] = OrNull(e.cached_from);
+  out["rules_version"] = e.rules_version;
   out["generate_s"] = seconds.generate;
   out["compile_s"] = Seconds(e.compile_s);
   out["verify_s"] = Seconds(e.verify_s);
@@ -67,6 +68,7 @@ void AddGpu(const EvaluationRecord& e, Json* event) {
   out["peak_gb_per_s"] = OrNull(e.peak_gb_per_s);
   out["peak_gflop_per_s"] = OrNull(e.peak_gflop_per_s);
   out["device_s"] = OrNull(e.device_s);
+  out["shared_gpu"] = e.device.starts_with("cuda:") ? Json(e.shared_gpu) : Null();
 }
 
 }  // namespace

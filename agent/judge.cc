@@ -42,10 +42,11 @@ Judge::Judge(const Problem& problem, Environment& environment, Store& store, Eva
       seed_(seed),
       cancel_(cancel) {}
 
-// The key says nothing about --from: a stored time was not paired against this start.
+// The key says nothing about --from: a stored time was not paired against this start. Nor does a time stand for others
+// that was taken while another process used the GPU.
 bool Judge::MayStand(const std::optional<EvaluationRecord>& stored) const {
   return stored && IsPropertyOfTheText(stored->outcome) &&
-         (options_.start_source.empty() || !stored->correct);
+         (!stored->correct || (options_.start_source.empty() && !stored->shared_gpu));
 }
 
 Ruling Judge::Decide(int turn, const Candidate& candidate) {

@@ -49,6 +49,8 @@ EvaluationRecord ToRecord(const Evaluation& e, const Candidate& candidate, const
   record.peak_gflop_per_s = Known(e.peak_gflop_per_s);
   record.device_s = Known(e.device_s);
   record.machine_key = e.machine_key;
+  record.rules_version = e.rules_version;
+  record.shared_gpu = e.shared_gpu;
   record.cached_from = e.cached_from;
   return record;
 }
@@ -70,6 +72,8 @@ Evaluation FromRecord(const EvaluationRecord& record) {
   e.profile = record.profile;
   e.peak_gb_per_s = record.peak_gb_per_s.value_or(0);
   e.peak_gflop_per_s = record.peak_gflop_per_s.value_or(0);
+  e.rules_version = record.rules_version;
+  e.shared_gpu = record.shared_gpu;
   return e;
 }
 

@@ -76,6 +76,7 @@ void AddTimes(const Evaluation& part, Evaluation* whole) {
   whole->measure_s += part.measure_s;
   whole->wait_s += part.wait_s;
   whole->device_s += part.device_s;
+  whole->shared_gpu |= part.shared_gpu;
 }
 
 // Adds the samples of a shape after those of others; how many processes they came from.

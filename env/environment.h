@@ -42,8 +42,9 @@ struct Evaluation {
   std::string candidate_hash;       // SHA-256 of kind and source
   std::string key;                  // SHA-256 over key_parts
   std::map<std::string, std::string> key_parts;  // what the verdict depends on, by name
-  std::string cached_from;  // id of the earlier evaluation whose verdict this repeats; else empty
-  Workload workload;        // precision: that of the problem as it was given
+  std::string cached_from;            // id of the earlier evaluation whose verdict this repeats; else empty
+  int rules_version = kRulesVersion;  // of the rules that gave the verdict; of a cached one: as stored
+  Workload workload;                  // precision: that of the problem as it was given
   std::string device, isolation;
   double compile_s = 0, verify_s = 0, measure_s = 0, wait_s = 0;  // wait_s: for the machine-wide lock
   std::vector<uint64_t> seeds;
@@ -55,6 +56,7 @@ struct Evaluation {
   std::string profile;                             // what a profiler said, in sentences; empty: none ran
   double peak_gb_per_s = 0, peak_gflop_per_s = 0;  // the device's own, measured, for this problem's size
   double device_s = 0;                             // how long the GPU was held
+  bool shared_gpu = false;                         // another process computed on the GPU while it was held
   // SHA-256 of the machine code with its launches and of all parts of `key` except the text: two texts with
   // equal machine keys are one kernel. Empty: unknown.
   std::string machine_key;

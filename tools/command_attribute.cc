@@ -23,7 +23,7 @@ struct AttributeOptions {
   std::string database = "kevin.db";
   std::vector<std::string> runs;
   std::string name;  // empty: the scheme's
-  bool json = false;
+  bool accept_old_verdicts = false, json = false;
 };
 
 constexpr const char* kAttributeExamples = R"(Examples:
@@ -111,15 +111,19 @@ int RunAttribute(const AttributeOptions& options) {
   const std::vector<RunFigures> all = store.ListRuns();
   std::vector<std::string> runs;
   for (const std::string& prefix : options.runs) runs.push_back(FindRunId(all, prefix, options.database));
-  const Figures figures = store.LoadFigures(runs);
+  Figures figures = store.LoadFigures(runs);
+  std::string left_out;
+  if (!options.accept_old_verdicts)
+    left_out = LeftOutText(LeaveOutOldVerdicts(LeaveOut::kEpisodes, &figures), {options.database});
   if (runs.empty()) {
     for (const RunFigures& run : all) runs.push_back(run.id);
   }
   const Attribution attribution = Attribute(scheme, ToAttributed(figures));
   if (attribution.turns.empty()) {
     throw Error(ExitCode::kBadRequest, options.database + ": there are no turns to attribute",
-                "kevin show lists the episodes; kevin run makes some");
+                left_out.empty() ? "kevin show lists the episodes; kevin run makes some" : left_out);
   }
+  if (!left_out.empty()) fmt::print(stderr, "left out    {}\n", left_out);
   AttributionRecord record;
   record.scheme = options.name.empty() ? scheme.name : options.name;
   record.parameters = SchemeJson(scheme).dump();
@@ -146,6 +150,7 @@ void AddAttributeCommand(CLI::App& app, Action* action) {
   command
       ->add_option("--run", options->runs, "Only this run (may be repeated): id, unique beginning, or latest")
       ->allow_extra_args(false);
+  AddAcceptOldVerdicts(command, &options->accept_old_verdicts);
   command->add_flag("--json", options->json, "One JSON object a line");
   command->callback([options, action] { *action = [options] { return RunAttribute(*options); }; });
 }

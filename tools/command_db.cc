@@ -31,6 +31,7 @@ constexpr const char* kDbExamples = R"(Examples:
   kevin db check                    check that kevin.db is intact; reads all of it, changes nothing
   kevin db compact                  give unused space back to the disk
   kevin db migrate                  bring a database of an older format up to date, with a copy of the old one
+  kevin db rejudge kevin.db         evaluate again what was judged under rules from before a security fix
   kevin db check --db postgresql://kevin@db/kevin     the same for a server's (compact there: VACUUM ANALYZE))";
 
 constexpr const char* kImportRecordExamples = R"(Examples:
@@ -141,12 +142,13 @@ void AddPart(CLI::App* parent, const char* name, const char* help, const std::sh
 
 void AddDbCommand(CLI::App& app, Action* action) {
   auto options = std::make_shared<DbOptions>();
-  CLI::App* command = app.add_subcommand("db", "Look after a database: check, compact, migrate");
+  CLI::App* command = app.add_subcommand("db", "Look after a database: check, compact, migrate, rejudge");
   command->footer(kDbExamples);
   command->require_subcommand(1);
   AddPart(command, "check", "Is everything whole?", options, &RunCheck, action);
   AddPart(command, "compact", "Give unused space back", options, &RunCompact, action);
   AddPart(command, "migrate", "Bring an older format up to date", options, &RunMigrate, action);
+  AddRejudgeCommand(*command, action);
 }
 
 void AddImportRecordsCommand(CLI::App& app, Action* action) {

@@ -9,6 +9,7 @@
 #include "env/error.h"
 #include "env/process/files.h"
 #include "tools/commands.h"
+#include "tools/record_options.h"
 #include "tools/report/page.h"
 #include "tools/report/report_text.h"
 #include "tools/report/sides.h"
@@ -61,6 +62,7 @@ int RunReport(const ReportOptions& options) {
     fmt::print(stderr, "left out    {}, {} episode{}: {} (--inadmissible counts them)\n", one.id,
                one.episodes, one.episodes == 1 ? "" : "s", one.reason);
   }
+  if (!chosen.old_verdicts.empty()) fmt::print(stderr, "left out    {}\n", chosen.old_verdicts);
   if (options.json) {
     for (const Json& event : ReportEvents(report)) Print(stdout, ToLine(event));
   } else {
@@ -87,6 +89,7 @@ void AddOptions(CLI::App* command, ReportOptions* o) {
   command->add_option("--problems", o->request.problems, "Only problems whose ids begin so: level1/");
   command->add_flag("--inadmissible", o->request.inadmissible,
                     "Also problems that do not count, because incorrect answers pass on them");
+  AddAcceptOldVerdicts(command, &o->request.accept_old_verdicts);
   command->add_option("--confidence", o->bootstrap.confidence, "Confidence of the intervals")
       ->check(CLI::Range(0.5, 0.999))
       ->capture_default_str();
@@ -125,7 +128,13 @@ int ReportRun(const std::string& run, const std::string& database, bool json) {
   options.request.runs = {run};
   options.request.databases = {database};
   options.json = json;
-  return RunReport(options);
+  try {
+    return RunReport(options);
+  } catch (const Error& error) {  // a run that was made under older rules: it is done all the same
+    if (error.code() != ExitCode::kBadRequest) throw;
+    fmt::print(stderr, "{}\n", error.what());
+    return static_cast<int>(ExitCode::kDone);
+  }
 }
 
 void AddReportCommand(CLI::App& app, Action* action) {

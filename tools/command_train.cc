@@ -79,7 +79,7 @@ class TrainRun {
 
  private:
   void ReadRecords() {
-    records_.emplace(RecordsFrom(command_, suites_, algorithm_.scheme), algorithm_, command_.units);
+    records_.emplace(RecordsFrom(command_, suites_, algorithm_), algorithm_, command_.units);
   }
 
   void SetSteps() {
@@ -130,6 +130,7 @@ class TrainRun {
                           sampling_->facts().device, command_.databases.front());
     Say(fmt::format("{}: {}, {} steps of {} updates", algorithm_.name, what, options_.steps,
                     options_.updates_per_step));
+    if (records_ && !records_->left_out().empty()) Say(records_->left_out());
     Say(fmt::format("{}: {:.3g} million numbers trained on {}{}{}", command_.model,
                     static_cast<double>(opened_.trained) / 1e6, options_.device,
                     opened_.ranks > 1 ? fmt::format(" by {} ranks", opened_.ranks) : "",

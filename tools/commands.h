@@ -27,7 +27,8 @@ void AddDoctorCommand(CLI::App& app, Action* action);      // what this machine 
 void AddShowCommand(CLI::App& app, Action* action);        // episodes and turns from the database
 void AddExportCommand(CLI::App& app, Action* action);      // a kernel out of the database
 void AddReportCommand(CLI::App& app, Action* action);      // what was solved, how fast, at what cost
-void AddDbCommand(CLI::App& app, Action* action);          // check, compact, migrate
+void AddDbCommand(CLI::App& app, Action* action);          // check, compact, migrate, rejudge
+void AddRejudgeCommand(CLI::App& app, Action* action);     // kevin db rejudge; `app` is db's
 void AddImportRecordsCommand(CLI::App& app, Action* action);  // merge databases
 void AddAttributeCommand(CLI::App& app, Action* action);      // returns and advantages of turns
 

@@ -59,6 +59,13 @@ void Override(const std::optional<double>& value, double* target) {
 
 }  // namespace
 
+CLI::Option* AddAcceptOldVerdicts(CLI::App* command, bool* accept) {
+  return command->add_flag(
+      "--accept-old-verdicts", *accept,
+      "Keep verdicts given under rules from before the last security fix, which false results could "
+      "pass (default: left out, counted; kevin db rejudge evaluates them again)");
+}
+
 void AddSchemeOptions(CLI::App* command, SchemeOptions* o) {
   command->add_option("--scheme", o->scheme, "How turns are credited: " + KnownSchemeNames())
       ->capture_default_str();

@@ -10,7 +10,8 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace kevin {
 
@@ -18,6 +19,9 @@ namespace kevin {
 // the last one. Unknown or ambiguous: Error(kBadRequest) that names the nearest.
 std::string FindRunId(const std::vector<RunFigures>& runs, const std::string& prefix,
                       const std::string& database);
+
+// --accept-old-verdicts: keep the verdicts that trajectories/old_verdicts.h leaves out.
+CLI::Option* AddAcceptOldVerdicts(CLI::App* command, bool* accept);
 
 struct SchemeOptions {
   std::string scheme = "kevin";

@@ -54,10 +54,11 @@ void AddTrainRequest(CLI::App* command, TrainRequest* o) {
   command->add_flag("--from-base", o->from_base, "Each step begins with --model's weights again (tpt)");
   AddTrainSettings(command, &o->settings);
   AddOnlineSettings(command, &o->sampling);
+  AddAcceptOldVerdicts(command, &o->accept_old_verdicts);
   command->add_flag("--json", o->json, "One JSON object a step");
 }
 
-LearnRequest RecordsFrom(const TrainRequest& request, const TrainSuites& suites, const Scheme& scheme) {
+LearnRequest RecordsFrom(const TrainRequest& request, const TrainSuites& suites, const Algorithm& algorithm) {
   LearnRequest wanted;
   for (const std::string& database : request.databases) {
     LearnRequest::Source source{database, {}};
@@ -71,7 +72,9 @@ LearnRequest RecordsFrom(const TrainRequest& request, const TrainSuites& suites,
   wanted.left_out = IdsOfSuite(request.without), wanted.held_out = IdsOfSuite(request.held_out);
   for (const auto* more : {&suites.dev, &suites.test})
     wanted.held_out.insert(wanted.held_out.end(), more->begin(), more->end());
-  wanted.scheme = scheme;
+  wanted.scheme = algorithm.scheme;
+  wanted.accept_old_verdicts = request.accept_old_verdicts;
+  if (algorithm.material == Material::kAnswers) wanted.leave_out = LeaveOut::kTurns;
   return wanted;
 }
 

@@ -69,6 +69,7 @@ struct TrainRequest {
   uint64_t seed = 0;
   bool resume = false, recompute = false, optimizer_on_cpu = false, keep_cut_off = false, json = false;
   bool from_base = false;
+  bool accept_old_verdicts = false;
 };
 
 // `request` must live as long as `command`.
@@ -80,7 +81,7 @@ void AddTrainRequest(CLI::App* command, TrainRequest* request);
 Algorithm AlgorithmOf(TrainRequest* request);
 local::TrainOptions OptionsFrom(const TrainRequest& request, const Algorithm& algorithm);
 // Offline: the records to learn from.
-LearnRequest RecordsFrom(const TrainRequest& request, const TrainSuites& suites, const Scheme& scheme);
+LearnRequest RecordsFrom(const TrainRequest& request, const TrainSuites& suites, const Algorithm& algorithm);
 // Checks that --out holds no other run.
 void CheckOutput(const TrainRequest& request);
 

@@ -35,16 +35,18 @@ double RealOrUnknown(const Statement& row, int column) {
   return row.IsNull(column) ? kNotKnown : row.Real(column);
 }
 
-// The columns of a verdict, from `first` on: outcome, compiled, correct, speedup, log_se, score.
+// The columns of a verdict, from `first` on.
 struct VerdictRow {
   OutcomeKind outcome;
   bool compiled, correct;
   double speedup, log_se, score;
+  int rules_version;
 };
-constexpr char kVerdictColumns[] = "outcome, compiled, correct, speedup, log_se, score";
+constexpr char kVerdictColumns[] = "outcome, compiled, correct, speedup, log_se, score, rules_version";
 VerdictRow ReadVerdict(const Statement& row, int first) {
-  return {OutcomeFromName(row.Text(first)), row.Integer(first + 1) != 0,   row.Integer(first + 2) != 0,
-          RealOrUnknown(row, first + 3),    RealOrUnknown(row, first + 4), row.Real(first + 5)};
+  return {OutcomeFromName(row.Text(first)),        row.Integer(first + 1) != 0,   row.Integer(first + 2) != 0,
+          RealOrUnknown(row, first + 3),           RealOrUnknown(row, first + 4), row.Real(first + 5),
+          static_cast<int>(row.Integer(first + 6))};
 }
 
 class Loader {
@@ -158,13 +160,14 @@ class Loader {
     while (row.Step()) {
       EpisodeFigures* episode = EpisodeOf(row.Text(0));
       if (episode == nullptr) continue;
-      episode->device_s += row.IsNull(15) ? 0 : row.Real(15);
+      episode->device_s += row.IsNull(16) ? 0 : row.Real(16);
       const std::string purpose = row.Text(2);
       const auto number = static_cast<int32_t>(row.Integer(1));
       // The confirmation behind best_speedup is the one with its number.
       if (purpose == "confirm" && number == episode->best_turn &&
           (std::isnan(episode->best_log_se) || row.Real(8) == episode->best_speedup)) {
         episode->best_log_se = RealOrUnknown(row, 9);
+        episode->best_rules_version = static_cast<int>(row.Integer(11));
       }
       if (purpose != "turn" && purpose != "start") continue;
       if (TurnFigures* turn = TurnOf(*episode, number)) Fill(row, turn);
@@ -194,8 +197,9 @@ class Loader {
     turn->cached = !row.IsNull(4);
     turn->outcome = verdict.outcome, turn->compiled = verdict.compiled, turn->correct = verdict.correct;
     turn->speedup = verdict.speedup, turn->log_se = verdict.log_se, turn->score = verdict.score;
-    turn->compile_s = row.Real(11), turn->verify_s = row.Real(12), turn->measure_s = row.Real(13);
-    turn->wait_s = row.Real(14);
+    turn->rules_version = static_cast<int16_t>(verdict.rules_version);
+    turn->compile_s = row.Real(12), turn->verify_s = row.Real(13), turn->measure_s = row.Real(14);
+    turn->wait_s = row.Real(15);
   }
 
   Database& database_;

@@ -32,8 +32,9 @@ struct TurnFigures {
   int32_t model = 0;  // index into Figures::models
   OutcomeKind outcome = OutcomeKind::kParseFailed;
   bool compiled = false, correct = false;
-  bool cached = false;   // repeats an earlier verdict
-  bool cut_off = false;  // stop_reason 'length'
+  bool cached = false;        // repeats an earlier verdict
+  bool cut_off = false;       // stop_reason 'length'
+  int16_t rules_version = 1;  // of the rules that gave the verdict
   double speedup = kNotKnown, log_se = kNotKnown;
   double score = 0;  // the raw reward
   double generate_s = 0, compile_s = 0, verify_s = 0, measure_s = 0, wait_s = 0, overhead_s = 0, seconds = 0;
@@ -47,6 +48,7 @@ struct EpisodeFigures {
   int turns_asked = 0;
   int best_turn = -1;                                        // confirmed winner; -1: none
   double best_speedup = kNotKnown, best_log_se = kNotKnown;  // from its confirmation
+  int best_rules_version = 0;                                // of that; 0: the confirmation is not known
   double seconds = 0;
   double device_s = 0;  // that a GPU was held, confirmations and audits included; 0: none or unknown
   // Requests to servers, also those of turns that failed. cost_usd: of those whose cost is known.

@@ -58,6 +58,18 @@ std::string WithoutView(const std::string& views, const std::string& name) {
   return views.substr(0, start) + views.substr(views.find(';', start) + 1);
 }
 
+std::string WithTypesOfPostgres(std::string sql) {
+  sql = Replaced(sql, R"(\bINTEGER\b)", "BIGINT");
+  sql = Replaced(sql, R"(\bREAL\b)", "DOUBLE PRECISION");
+  return Replaced(sql, R"(\b(ANY|BLOB)\b)", "BYTEA");
+}
+
+// All but turn_messages.
+std::string PostgresViews() {
+  const char* const views = std::strstr(kSchema, "-- == VIEWS ==");
+  return WithTypesOfPostgres(WithoutView(WithoutComments(views), "turn_messages"));
+}
+
 }  // namespace
 
 std::string PostgresSchema() {
@@ -65,11 +77,8 @@ std::string PostgresSchema() {
   std::string tables = WithoutComments(std::string(kSchema, views_start));
   tables = Replaced(tables, R"(\) STRICT(, WITHOUT ROWID)?;)", ");");
   tables = Replaced(tables, R"(\bTEXT\b)", "TEXT COLLATE \"C\"");
-  std::string all = tables + WithoutView(WithoutComments(views_start), "turn_messages");
-  all = Replaced(all, R"(\bINTEGER\b)", "BIGINT");
-  all = Replaced(all, R"(\bREAL\b)", "DOUBLE PRECISION");
-  all = Replaced(all, R"(\b(ANY|BLOB)\b)", "BYTEA");
-  return all + fmt::format(kOwnTexts, kSchemaVersion);
+  tables = WithTypesOfPostgres(tables);
+  return tables + PostgresViews() + fmt::format(kOwnTexts, kSchemaVersion);
 }
 
 namespace {
@@ -97,6 +106,23 @@ ALTER TABLE evaluations ADD COLUMN shapes TEXT;
 constexpr char kThreeToFourOnServer[] = R"(
 ALTER TABLE evaluations ADD COLUMN timeout_phase TEXT COLLATE "C", ADD COLUMN timeout_limit_s DOUBLE PRECISION,
   ADD COLUMN failed_shape TEXT COLLATE "C", ADD COLUMN shapes TEXT COLLATE "C";
+)";
+
+// What was stored before there was a version of the rules has version 1.
+constexpr char kFourToFive[] = R"(
+ALTER TABLE evaluations ADD COLUMN rules_version INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE evaluations ADD COLUMN shared_gpu INTEGER NOT NULL DEFAULT 0;
+)";
+
+constexpr char kFourToFiveOnServer[] = R"(
+ALTER TABLE evaluations ADD COLUMN rules_version BIGINT NOT NULL DEFAULT 1,
+  ADD COLUMN shared_gpu BIGINT NOT NULL DEFAULT 0;
+)";
+
+constexpr char kDropViews[] = R"(
+DROP VIEW IF EXISTS attributed_turns; DROP VIEW IF EXISTS run_costs; DROP VIEW IF EXISTS episode_costs;
+DROP VIEW IF EXISTS turn_costs; DROP VIEW IF EXISTS turn_returns; DROP VIEW IF EXISTS turn_results;
+DROP VIEW IF EXISTS turn_messages;
 )";
 
 // The columns that the store reads, and no rows.
@@ -133,20 +159,31 @@ void AddCollections(Database& database) {
   database.Execute(PartOfSchema("-- == COLLECTIONS ==").c_str());
 }
 
+// The index has a column more since format 5.
+std::string IndexOfFigures() {
+  const char* const start = std::strstr(kSchema, "CREATE INDEX evaluations_figures");
+  return "DROP INDEX evaluations_figures; " + std::string(start, std::strchr(start, ';') + 1);
+}
+
 void UpgradeTables(Database& database, int64_t from) {
-  if (from < 3) database.Execute("DROP VIEW turn_returns; DROP VIEW turn_results; DROP VIEW turn_messages");
+  database.Execute(kDropViews);
   if (from < 2) database.Execute(kOneToTwo);
   if (from < 3) {
     database.Execute(
         "ALTER TABLE evaluations ADD COLUMN machine_key TEXT;"
         "CREATE INDEX evaluations_machine_key ON evaluations(machine_key) WHERE machine_key IS NOT NULL");
+  }
+  if (from < 4) database.Execute(kThreeToFour);
+  database.Execute(kFourToFive);
+  if (from < 3) {
     AddCollections(database);
     database.Execute("DROP INDEX evaluations_turn");
     database.Execute(PartOfSchema("-- == DERIVED ==").c_str());
-    database.Execute(ViewsOfSchema());
+  } else {
+    database.Execute(IndexOfFigures().c_str());
   }
-  database.Execute(kThreeToFour);
-  MoveOutcomeFields(database);
+  database.Execute(ViewsOfSchema());
+  if (from < 4) MoveOutcomeFields(database);
   database.Execute(fmt::format("PRAGMA user_version = {}", kSchemaVersion).c_str());
 }
 
@@ -313,7 +350,8 @@ fs::path UpgradeFile(Database& database, bool with_backup) {
 void UpgradeServer(Database& database) {
   Transaction transaction(database);
   database.QueryText(fmt::format("SELECT pg_advisory_xact_lock({})", kApplicationId).c_str());
-  if (FormatOf(database) == kSchemaVersion) return;
+  const int64_t from = FormatOf(database);
+  if (from == kSchemaVersion) return;
   // Nobody takes a lease in the meantime.
   database.Execute("LOCK TABLE work_items, evaluations IN ACCESS EXCLUSIVE MODE");
   const int64_t leases = database.QueryInteger(
@@ -325,8 +363,12 @@ void UpgradeServer(Database& database) {
                             database.path().string(), leases),
                 "stop kevin collect on all machines (or wait until its leases run out), then run this again");
   }
-  database.Execute(kThreeToFourOnServer);
-  MoveOutcomeFields(database);
+  if (from < 4) database.Execute(kThreeToFourOnServer);
+  database.Execute(kFourToFiveOnServer);
+  database.Execute(IndexOfFigures().c_str());
+  // Replaced, not dropped: rights that were granted on them stay.
+  database.Execute(Replaced(PostgresViews(), "CREATE VIEW", "CREATE OR REPLACE VIEW").c_str());
+  if (from < 4) MoveOutcomeFields(database);
   database.Execute(fmt::format("UPDATE kevin_format SET version = {}", kSchemaVersion).c_str());
   transaction.Commit();
 }
@@ -345,10 +387,12 @@ void ReadAsNewest(Database& database, int64_t format) {
   if (format == kSchemaVersion) return;
   if (database.dialect() == SqlDialect::kPostgres) {
     const std::string schema = database.QueryText("SELECT quote_ident(current_schema())");
-    database.Execute(fmt::format("CREATE TEMP VIEW evaluations AS SELECT *, NULL::text AS timeout_phase, "
-                                 "NULL::double precision AS timeout_limit_s, NULL::text AS failed_shape, "
-                                 "(machine::jsonb -> 'shapes')::text AS shapes FROM {}.evaluations",
-                                 schema)
+    const char* const of_four =
+        "NULL::text AS timeout_phase, NULL::double precision AS timeout_limit_s, NULL::text AS failed_shape, "
+        "(machine::jsonb -> 'shapes')::text AS shapes, ";
+    database.Execute(fmt::format("CREATE TEMP VIEW evaluations AS SELECT *, {}1::bigint AS rules_version, "
+                                 "0::bigint AS shared_gpu FROM {}.evaluations",
+                                 format < 4 ? of_four : "", schema)
                          .c_str());
     return;
   }
@@ -359,9 +403,11 @@ void ReadAsNewest(Database& database, int64_t format) {
         ", NULL AS kernels, NULL AS launch_list, NULL AS profile, NULL AS peak_gb_per_s, "
         "NULL AS peak_gflop_per_s, NULL AS device_s";
   if (format < 3) columns += ", NULL AS machine_key";
-  columns +=
-      ", NULL AS timeout_phase, NULL AS timeout_limit_s, NULL AS failed_shape, "
-      "CASE WHEN json_valid(machine) THEN json_extract(machine, '$.shapes') END AS shapes";
+  if (format < 4)
+    columns +=
+        ", NULL AS timeout_phase, NULL AS timeout_limit_s, NULL AS failed_shape, "
+        "CASE WHEN json_valid(machine) THEN json_extract(machine, '$.shapes') END AS shapes";
+  columns += ", 1 AS rules_version, 0 AS shared_gpu";
   database.Execute(
       fmt::format("CREATE TEMP VIEW evaluations AS SELECT {} FROM main.evaluations", columns).c_str());
   if (format < 3) {

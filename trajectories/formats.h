@@ -15,7 +15,7 @@ namespace kevin {
 
 extern const char kSchema[];                // the whole of schema.sql, zero-terminated
 constexpr int kApplicationId = 1264940654;  // "Kevn"; PRAGMA application_id
-constexpr int kSchemaVersion = 4;           // PRAGMA user_version
+constexpr int kSchemaVersion = 5;           // PRAGMA user_version
 
 // schema.sql for PostgreSQL: the same tables and views under the same names, made from the same text. STRICT and PRAGMA
 // go, INTEGER is BIGINT, REAL is DOUBLE PRECISION, ANY and BLOB are BYTEA, text of tables is ordered by its bytes; a view
@@ -38,7 +38,7 @@ void RequireSpaceForUpgrade(const std::filesystem::path& file, int64_t bytes, in
 // For a database that is only read.
 void ReadAsNewest(Database& database, int64_t format);
 
-// Fills the columns of format 4 in rows that an older format wrote. Within a transaction.
+// Fills the columns of format 4 in rows that an older format wrote; a repetition changes nothing. Within a transaction.
 void MoveOutcomeFields(Database& database);
 
 }  // namespace kevin

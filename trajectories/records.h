@@ -107,7 +107,7 @@ struct ModelRecord {
 // `candidates`.
 struct EvaluationRecord : OutcomeFields {
   std::string id;                // ULID; filled by the store
-  std::string purpose = "turn";  // "turn", "start" (--from, turn 0), "confirm", "audit"
+  std::string purpose = "turn";  // "turn", "start" (--from, turn 0), "confirm", "audit", "rejudge"
   std::string candidate_hash;    // empty when the reply held no source (parse_failed)
   std::string kind, source;
 
@@ -132,6 +132,8 @@ struct EvaluationRecord : OutcomeFields {
   std::optional<double> peak_gb_per_s, peak_gflop_per_s;  // the device's own, measured
   std::optional<double> device_s;                         // how long the GPU was held
   std::string machine_key;                                // equal for equal machine code; empty: unknown
+  bool shared_gpu = false;                                // another process computed on the GPU at the time
+  int rules_version = kRulesVersion;                      // of the rules that gave the verdict
   std::string cached_from;    // id of the evaluation whose verdict this repeats; empty: measured anew
   std::string superseded_by;  // id of the evaluation that overrides this one; empty: none
   std::string created_at;     // filled by the store

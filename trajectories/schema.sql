@@ -1,4 +1,4 @@
--- Kevin's database, format 4. This file is the format's document and its source: it is built into the program
+-- Kevin's database, format 5. This file is the format's document and its source: it is built into the program
 -- and run on a new file. A released format never changes; the next one gets a new number, and the program
 -- opens every older one: read-only as it is, for writing after an upgrade in place (trajectories/upgrade.cc). A
 -- program refuses a file whose number is above its own.
@@ -10,6 +10,7 @@
 --              instead of the wide tables.
 --   format 4   evaluations.timeout_phase, timeout_limit_s, failed_shape, shapes. Until then the shapes were in
 --              evaluations.machine; an upgrade moves them.
+--   format 5   evaluations.rules_version (1 for all verdicts that an older format had), shared_gpu; purpose 'rejudge'.
 --
 -- Conventions
 --   ids      Runs, episodes and evaluations have ULIDs: 26 characters, ordered by time, never reused, so that
@@ -24,7 +25,7 @@
 -- The attributions are derived and may be deleted.
 
 PRAGMA application_id = 1264940654;   -- "Kevn": how the program knows its own files
-PRAGMA user_version = 4;              -- the format's number
+PRAGMA user_version = 5;              -- the format's number
 
 -- One start of a program that writes episodes.
 CREATE TABLE runs (
@@ -147,7 +148,8 @@ CREATE TABLE evaluations (
   id                 TEXT PRIMARY KEY,
   episode            TEXT,
   turn               INTEGER,
-  purpose            TEXT NOT NULL,          -- 'turn', 'start', 'confirm' (winner again), 'audit' (cached verdict again)
+  purpose            TEXT NOT NULL,          -- 'turn', 'start', 'confirm' (winner again), 'audit' (cached verdict again),
+                                             -- 'rejudge' (by newer rules; supersedes the older verdict)
   -- The key and its parts (env/verdict/README.md).
   key                TEXT NOT NULL,
   key_parts          TEXT NOT NULL,          -- JSON object of text: all that `key` was hashed over
@@ -219,6 +221,8 @@ CREATE TABLE evaluations (
   failed_shape       TEXT,                   -- of compile_failed with several shapes: at which one
   shapes             TEXT,                   -- of a size set with several shapes: JSON list of objects: size, symbols,
                                              -- weight, the columns of the verdict, message
+  rules_version      INTEGER NOT NULL DEFAULT 1,               -- of the rules of verdict and clock that gave it
+  shared_gpu         INTEGER NOT NULL DEFAULT 0,               -- another process computed on the GPU at the time
   FOREIGN KEY (episode, turn) REFERENCES turns(episode, turn)
 ) STRICT;
 CREATE INDEX evaluations_key ON evaluations(key);
@@ -360,7 +364,7 @@ CREATE INDEX turns_figures ON turns(episode, turn, run, model, stop_reason, gene
                                     prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens);
 CREATE INDEX evaluations_figures ON evaluations(episode, turn, purpose, id, superseded_by, cached_from, outcome,
                                                 compiled, correct, speedup, log_se, score, compile_s, verify_s,
-                                                measure_s, wait_s, device_s);
+                                                measure_s, wait_s, device_s, rules_version);
 
 -- == VIEWS == An upgrade drops and makes them anew from here on.
 
@@ -383,7 +387,7 @@ SELECT t.episode, t.turn, ep.problem, ep.policy, t.model,
        t.stop_reason, t.prompt_tokens, t.completion_tokens,
        t.summary, t.feedback, t.reply, t.reasoning, c.source, t.source_path,
        ep.run, t.run AS turn_run, ep.problem_hash, ep.seed, ep.state AS episode_state, t.created_at,
-       e.kernels, e.profile, e.peak_gb_per_s, e.peak_gflop_per_s, own.device_s
+       e.kernels, e.profile, e.peak_gb_per_s, e.peak_gflop_per_s, own.device_s, e.rules_version, e.shared_gpu
 FROM turns t
 JOIN episodes ep ON ep.id = t.episode
 JOIN evaluations own ON own.episode = t.episode AND own.turn = t.turn AND own.purpose IN ('turn', 'start')

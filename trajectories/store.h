@@ -25,6 +25,7 @@
 
 #include "env/error.h"
 #include "trajectories/figures.h"
+#include "trajectories/old_verdicts.h"
 #include "trajectories/records.h"
 
 namespace kevin {
@@ -87,6 +88,12 @@ class Store {
   std::string AppendEvaluation(const std::string& episode, int turn, const EvaluationRecord& evaluation,
                                const std::vector<std::string>& supersedes = {});
 
+  // A verdict by newer rules (purpose "rejudge") on the question that `key` was of; it supersedes all evaluations under
+  // that key. What repeats one of them under another key, because its machine code was taken for the same, stays as it
+  // is: it is another text and has to be judged by itself.
+  std::string AppendRejudgement(const std::string& episode, int turn, const EvaluationRecord& evaluation,
+                                const std::string& key);
+
   // A request to a server, stored before it is sent; returns its attempt number. EndRequest with that number
   // fills in how it ended.
   int BeginRequest(const std::string& episode, const RequestRecord& request);
@@ -132,6 +139,13 @@ class Store {
 
   // All verdicts under this key that nothing overrides yet, of any purpose; ids, latest first.
   std::vector<std::string> VerdictsUnderKey(const std::string& key);
+
+  // --- Verdicts under older rules (old_verdicts.h) ---
+  // Those that stand and are older than kSecurityRulesVersion, each key once: the fastest turns of the episodes first,
+  // then the other measured ones, each by speed-up from the largest down, then the failures. Reads every evaluation.
+  std::vector<OldVerdict> OldVerdicts();
+  // Episodes that ended with a best_speedup and have no confirmation of it under newer rules; ids, in order.
+  std::vector<std::string> EpisodesToConfirm();
 
   // --- Many rows at once, for reports and attributions (figures.cc) ---
   std::vector<RunFigures> ListRuns();  // oldest first

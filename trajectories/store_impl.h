@@ -97,6 +97,10 @@ struct Store::Impl {
   GroupCommit group_commit;
 };
 
+// Within a write: the evaluation with its candidate, samples and baseline. Returns its id.
+std::string InsertEvaluation(Database& database, const std::string& episode, int turn,
+                             const EvaluationRecord& e);
+
 // "INSERT INTO table(a, b) VALUES (?, ?)" for a list of columns; `verb` "INSERT OR IGNORE" leaves a row that
 // is there already as it is.
 inline std::string InsertSql(std::string_view verb, std::string_view table, std::string_view columns) {

@@ -28,7 +28,7 @@ constexpr char kEvaluationColumns[] =
     "against_start_high, candidate_us, reference_us, gb_per_s, gflop_per_s, floor_us, max_error, "
     "error_bound, score, compile_s, verify_s, measure_s, wait_s, seeds, log, machine, cached_from, "
     "superseded_by, created_at, kernels, launch_list, profile, peak_gb_per_s, peak_gflop_per_s, device_s, "
-    "machine_key, timeout_phase, timeout_limit_s, failed_shape, shapes";
+    "machine_key, timeout_phase, timeout_limit_s, failed_shape, shapes, rules_version, shared_gpu";
 
 // A ratio's columns; all NULL without one.
 struct NullableRatio {
@@ -95,6 +95,8 @@ void InheritSuperseder(Database& database, const std::string& id, const std::str
   database.Prepare("UPDATE evaluations SET superseded_by = ? WHERE id = ?").Bind(original.Text(0), id).Run();
 }
 
+}  // namespace
+
 std::string InsertEvaluation(Database& database, const std::string& episode, int turn,
                              const EvaluationRecord& e) {
   const std::string now = UtcNow();
@@ -115,13 +117,15 @@ std::string InsertEvaluation(Database& database, const std::string& episode, int
             NullIfEmpty(e.cached_from), NullIfEmpty(e.superseded_by), now, NullIfEmpty(e.kernels),
             NullIfEmpty(e.launch_list), NullIfEmpty(e.profile), e.peak_gb_per_s, e.peak_gflop_per_s,
             e.device_s, NullIfEmpty(e.machine_key), NullIfEmpty(e.timeout_phase), e.timeout_limit_s,
-            NullIfEmpty(e.failed_shape), NullIfEmpty(ShapesToText(e.shapes)))
+            NullIfEmpty(e.failed_shape), NullIfEmpty(ShapesToText(e.shapes)), e.rules_version, e.shared_gpu)
       .Run();
   InheritSuperseder(database, id, e.cached_from);
   InsertSamples(database, id, e.samples);
   InsertBaseline(database, id, e, now);
   return id;
 }
+
+namespace {
 
 // The parts of a turn that take time to encode; done before its write begins.
 struct EncodedTurn {
@@ -265,7 +269,8 @@ EvaluationRecord ReadEvaluation(const Statement& statement) {
   e.peak_gb_per_s = row.OptionalReal(), e.peak_gflop_per_s = row.OptionalReal();
   e.device_s = row.OptionalReal(), e.machine_key = row.Text();
   e.timeout_phase = row.Text(), e.timeout_limit_s = row.OptionalReal(), e.failed_shape = row.Text();
-  e.shapes = ShapesFromText(row.Text()), e.source = row.Text();
+  e.shapes = ShapesFromText(row.Text());
+  e.rules_version = row.Int(), e.shared_gpu = row.Flag(), e.source = row.Text();
   return e;
 }
 
@@ -376,7 +381,7 @@ std::optional<EvaluationRecord> Store::FindEvaluation(const std::string& id) {
 std::optional<EvaluationRecord> Store::FindEvaluationByKey(const std::string& key) {
   const std::lock_guard lock(impl_->mutex);
   Statement statement = impl_->database.Prepare(
-      SelectEvaluations("key = ? AND purpose IN ('turn', 'start') AND cached_from IS NULL "
+      SelectEvaluations("key = ? AND purpose IN ('turn', 'start', 'rejudge') AND cached_from IS NULL "
                         "AND superseded_by IS NULL ORDER BY id DESC LIMIT 1"));
   if (!statement.Bind(key).Step()) return std::nullopt;
   return ReadEvaluation(statement);
@@ -385,7 +390,7 @@ std::optional<EvaluationRecord> Store::FindEvaluationByKey(const std::string& ke
 std::optional<EvaluationRecord> Store::FindEvaluationByMachineKey(const std::string& machine_key) {
   const std::lock_guard lock(impl_->mutex);
   Statement statement = impl_->database.Prepare(
-      SelectEvaluations("machine_key = ? AND purpose IN ('turn', 'start') AND cached_from IS NULL "
+      SelectEvaluations("machine_key = ? AND purpose IN ('turn', 'start', 'rejudge') AND cached_from IS NULL "
                         "AND superseded_by IS NULL ORDER BY id DESC LIMIT 1"));
   if (!statement.Bind(machine_key).Step()) return std::nullopt;
   return ReadEvaluation(statement);

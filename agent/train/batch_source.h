@@ -31,6 +31,7 @@ class RecordedBatches : public BatchSource {
   RecordedBatches(const LearnRequest& request, const Algorithm& algorithm, const UnitOptions& units);
 
   int64_t StepsPerEpoch() const;
+  const std::string& left_out() const { return turns_.left_out(); }
   std::string Describe() const;  // "8 tasks (2 dropped) of 512 turns, 8 a step"
 
   // Call before StepsPerEpoch, Describe and Take. Leaves out what the model cannot learn from

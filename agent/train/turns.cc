@@ -109,15 +109,20 @@ Units Pairs(const Turns& turns, double noise) {
 }  // namespace
 
 LearnTurns::LearnTurns(const LearnRequest& request) {
+  LeftOutVerdicts left_out;
+  std::vector<std::string> databases;
   for (const LearnRequest::Source& one : request.sources) {
     auto source = std::make_unique<Source>(Source{Store::Open(one.database, OpenMode::kRead), {}});
     source->figures = source->store.LoadFigures(one.runs);
+    databases.push_back(one.database);
+    if (!request.accept_old_verdicts) left_out += LeaveOutOldVerdicts(request.leave_out, &source->figures);
     sources_.push_back(std::move(source));
     Add(request, *sources_.back());
   }
+  left_out_ = LeftOutText(left_out, databases);
   if (turns_.empty()) {
     throw Error(ExitCode::kBadRequest, DatabaseNames(request) + ": there are no turns to learn from",
-                "kevin show lists the episodes; kevin collect makes some");
+                left_out_.empty() ? "kevin show lists the episodes; kevin collect makes some" : left_out_);
   }
   std::set<std::string> learnt;
   for (const LearnTurn& turn : turns_) learnt.insert(turn.problem->id);

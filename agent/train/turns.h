@@ -25,6 +25,9 @@ struct LearnRequest {
   std::vector<std::string> left_out;  // problem ids that are not learnt from
   std::vector<std::string> held_out;  // problem ids of the evaluation: an error if one of them occurs
   Scheme scheme;
+  bool accept_old_verdicts = false;  // also those that trajectories/old_verdicts.h leaves out
+  // Of them, whole episodes are left out, because returns need all turns; for answers only the turns.
+  LeaveOut leave_out = LeaveOut::kEpisodes;
 };
 
 struct LearnTurn {
@@ -47,6 +50,9 @@ class LearnTurns {
   int64_t tasks() const { return tasks_; }
   int64_t groups() const { return groups_; }
   int64_t flat_groups() const { return flat_groups_; }
+  const std::string& left_out() const {
+    return left_out_;
+  }  // which verdicts were, in a sentence; empty: none
 
  private:
   struct Source {
@@ -58,6 +64,7 @@ class LearnTurns {
   std::vector<std::unique_ptr<Source>> sources_;
   std::vector<LearnTurn> turns_;
   int64_t tasks_ = 0, groups_ = 0, flat_groups_ = 0;
+  std::string left_out_;
 };
 
 // The ids of `a` that `b` has too.

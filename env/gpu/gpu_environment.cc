@@ -324,6 +324,8 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
     if (const std::optional<Evaluation> known = options.known(evaluation.machine_key)) {
       evaluation.outcome = known->outcome;
       evaluation.cached_from = known->cached_from;
+      evaluation.rules_version = known->rules_version;
+      evaluation.shared_gpu = known->shared_gpu;
       evaluation.profile = known->profile;
       evaluation.peak_gb_per_s = known->peak_gb_per_s;
       evaluation.peak_gflop_per_s = known->peak_gflop_per_s;

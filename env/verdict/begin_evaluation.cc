@@ -50,7 +50,8 @@ std::map<std::string, std::string> KeyPartsOf(const Problem& problem, const Cand
                                          {"inputs", workload.inputs},
                                          {"precision", PrecisionName(PrecisionOf(problem))},
                                          {"tf32", workload.tf32 ? "reference" : "off"},
-                                         {"tolerance_version", std::to_string(kToleranceVersion)}});
+                                         {"tolerance_version", std::to_string(kToleranceVersion)},
+                                         {"rules_version", std::to_string(kRulesVersion)}});
   return WithRules(std::move(own), workload);
 }
 

@@ -17,8 +17,8 @@ std::string KeyOf(const std::map<std::string, std::string>& parts);
 std::map<std::string, std::string> WithRules(std::map<std::string, std::string> parts,
                                              const Workload& workload);
 
-// All parts of an evaluation's key: what every environment has in common (candidate, kind, problem, workload, version of
-// the tolerances), `own` (baseline, toolchain, device, isolation, ...; wins where both have a part), and the rules.
+// All parts of an evaluation's key: what every environment has in common (candidate, kind, problem, workload, versions
+// of the tolerances and of the rules: a verdict under older rules has another key), `own` (baseline, toolchain, device, isolation, ...; wins where both have a part), and the rules.
 std::map<std::string, std::string> KeyPartsOf(const Problem& problem, const Candidate& candidate,
                                               const Workload& workload,
                                               std::map<std::string, std::string> own);

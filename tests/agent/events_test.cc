@@ -9,11 +9,11 @@ namespace kevin {
 namespace {
 
 const std::vector<std::string> kEvaluationFields = {
-    "event",        "problem",   "kind",        "device",      "outcome",      "reason",
-    "compiled",     "correct",   "speedup",     "speedup_low", "speedup_high", "candidate_us",
-    "reference_us", "gb_per_s",  "gflop_per_s", "max_error",   "error_bound",  "score",
-    "size",         "inputs",    "precision",   "tf32",        "isolation",    "cached_from",
-    "generate_s",   "compile_s", "verify_s",    "measure_s",   "overhead_s",   "source_path"};
+    "event",       "problem",     "kind",         "device",       "outcome",      "reason",       "compiled",
+    "correct",     "speedup",     "speedup_low",  "speedup_high", "candidate_us", "reference_us", "gb_per_s",
+    "gflop_per_s", "max_error",   "error_bound",  "score",        "size",         "inputs",       "precision",
+    "tf32",        "isolation",   "cached_from",  "generate_s",   "compile_s",    "verify_s",     "measure_s",
+    "overhead_s",  "source_path", "rules_version"};
 
 const std::vector<std::string> kEpisodeFields = {
     "event",     "episode",       "problem",   "policy",       "device",           "isolation",
@@ -115,9 +115,10 @@ TEST_CASE("bench's event and the episode's last line") {
 }
 
 TEST_CASE("what only a GPU has comes last, and is null elsewhere") {
-  const std::vector<std::string> fields = {"kernels", "profile", "peak_gb_per_s", "peak_gflop_per_s",
-                                           "device_s"};
+  const std::vector<std::string> fields = {"kernels",          "profile",  "peak_gb_per_s",
+                                           "peak_gflop_per_s", "device_s", "shared_gpu"};
   EvaluationRecord record = Judged("measured 1.5", "cuda");
+  record.shared_gpu = true;
   record.profile = "Busy.";
   record.workload.tf32 = true;
   const Json gpu = EvaluationEvent(record, "level1/19", "relu.cu", 2.0);
@@ -128,7 +129,7 @@ TEST_CASE("what only a GPU has comes last, and is null elsewhere") {
         R"("static_shared_bytes":1024,"dynamic_shared_bytes":16384,"spill_store_bytes":0,)"
         R"("spill_load_bytes":0,"occupancy":0.75,"limited_by":"registers"}])");
   CHECK((gpu["peak_gb_per_s"] == 4.0 && gpu["peak_gflop_per_s"] == 50.0 && gpu["device_s"] == 0.25));
-  CHECK(gpu["profile"] == "Busy.");
+  CHECK((gpu["profile"] == "Busy." && gpu["shared_gpu"] == true && gpu["rules_version"] == kRulesVersion));
   size_t position = gpu.size() - fields.size();
   for (const std::string& field : fields)
     CHECK(std::next(gpu.begin(), static_cast<int>(position++)).key() == field);
@@ -140,12 +141,16 @@ TEST_CASE("what only a GPU has comes last, and is null elsewhere") {
   for (const std::string& field : fields) {
     INFO(field);
     REQUIRE((cpu.contains(field) && wrong.contains(field)));
-    CHECK((cpu[field].is_null() && wrong[field].is_null()));
+    CHECK(cpu[field].is_null());
+    CHECK((wrong[field].is_null() || field == "shared_gpu"));
   }
 }
 
 TEST_CASE("a GPU's verdict read back from its record still knows its kernels") {
-  const Evaluation again = FromRecord(Judged("measured 1.5", "cuda"));
+  EvaluationRecord stored = Judged("measured 1.5", "cuda");
+  stored.rules_version = 1, stored.shared_gpu = true;
+  const Evaluation again = FromRecord(stored);
+  CHECK((again.rules_version == 1 && again.shared_gpu));  // as they were, not as they would be today
   REQUIRE(again.kernels.size() == 1);
   const KernelReport& kernel = again.kernels[0];
   CHECK((kernel.name == "relu<4>" && kernel.grid == "132 x 1 x 1" && kernel.block == "256 x 1 x 1"));

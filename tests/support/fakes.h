@@ -105,10 +105,11 @@ class FakeEnvironment : public Environment {
     evaluation.candidate_hash = Sha256Hex(candidate.kind + "\n" + candidate.source);
     evaluation.key = EvaluationKey(problem, candidate, options);
     evaluation.machine_key = machine;
+    evaluation.rules_version = rules_version;
     evaluation.key_parts = {{"candidate", evaluation.candidate_hash}, {"threads", "2"}};
     evaluation.workload.size = options.workload.size;
     evaluation.workload.inputs = options.workload.inputs;
-    evaluation.workload.precision = "float32";
+    evaluation.workload.precision = "fp32";
     evaluation.device = facts.device;
     evaluation.workload.tf32 = options.workload.tf32;
     evaluation.isolation = facts.isolation;
@@ -121,11 +122,13 @@ class FakeEnvironment : public Environment {
   std::string EvaluationKey(const Problem& problem, const Candidate& candidate,
                             const EvaluateOptions& options) override {
     return Sha256Hex(candidate.source + problem.content_hash + options.workload.size +
-                     options.workload.inputs + (options.workload.tf32 ? "tf32" : ""));
+                     options.workload.inputs + (options.workload.tf32 ? "tf32" : "") +
+                     (rules_version == kRulesVersion ? "" : std::to_string(rules_version)));
   }
   std::string MachineKey(const Problem&, const Candidate& candidate,
                          const EvaluateOptions& options) override {
-    return machine_keys ? "machine code of " + FirstLine(candidate.source) + " at " + options.workload.size
+    return machine_keys ? "machine code of " + FirstLine(candidate.source) + " at " + options.workload.size +
+                              " by " + std::to_string(rules_version)
                         : "";
   }
   const EnvironmentFacts& Facts() const override { return facts; }
@@ -135,6 +138,7 @@ class FakeEnvironment : public Environment {
   std::map<std::string, std::string> at_size;
   std::function<void(int call)> before_evaluate;  // from 1
   bool machine_keys = false;                      // texts with equal first lines are one kernel
+  int rules_version = kRulesVersion;              // an older one: judges as an older program did
   EnvironmentFacts facts{"cpu: fake, 2 threads", "full", {"cpp"}, "small", ""};
 
  private:

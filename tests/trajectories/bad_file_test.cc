@@ -177,6 +177,7 @@ void CheckOlderFormat(Store& store, int version) {
   CHECK(turn->evaluation.kernels.empty() == (version < 2));
   CHECK(turn->evaluation.device_s.has_value() == (version > 1));
   CHECK(store.LoadEvaluations(episodes[0].id, 1).size() == 2);
+  CHECK((turn->evaluation.rules_version == 1 && !turn->evaluation.shared_gpu));
   if (version < 3) return;
   REQUIRE(turn->evaluation.shapes.size() == 2);
   CHECK((turn->evaluation.shapes[1].size == "mine/2" && turn->evaluation.shapes[1].symbols.at("N") == 7));
@@ -216,10 +217,10 @@ std::string SchemaOf(Database& database) {
 }
 
 // tests/trajectories/data/vN.db were written once, by the case below in programs of these formats, and are never
-// written again. In v3.db evaluations with shapes, a time-out and a compile error were added.
+// written again. v4.db is v3.db after its program had upgraded it. In v3.db evaluations with shapes, a time-out and a compile error were added.
 TEST_CASE("older formats stay readable, and are left as they are by those who only read") {
   TemporaryFolder folder;
-  for (const int version : {1, 2, 3}) {
+  for (const int version : {1, 2, 3, 4}) {
     const std::string name = "v" + std::to_string(version) + ".db";
     fs::copy_file(fs::path(KEVIN_SOURCE_DIR) / "tests/trajectories/data" / name, folder / name);
     const std::string before = Bytes(folder / name);
@@ -229,6 +230,9 @@ TEST_CASE("older formats stay readable, and are left as they are by those who on
       const Figures figures = store.LoadFigures();
       REQUIRE(figures.turns.size() == 2);
       CHECK((figures.turns[0].speedup == 1.5 && figures.episodes[0].best_log_se == 0.01));
+      CHECK((figures.turns[0].rules_version == 1 && figures.episodes[0].best_rules_version == 1));
+      CHECK(store.OldVerdicts().size() ==
+            2);  // turn 2 is another text that was not measured, or the same kernel
     }
     CHECK(Bytes(folder / name) == before);
     CHECK(Look(folder / name).QueryInteger("PRAGMA user_version") == version);
@@ -236,7 +240,7 @@ TEST_CASE("older formats stay readable, and are left as they are by those who on
 }
 
 TEST_CASE("older formats are upgraded by those who write: same rows, the newest tables and views") {
-  for (const int version : {1, 2, 3}) {
+  for (const int version : {1, 2, 3, 4}) {
     TemporaryFolder folder;
     const fs::path path = folder / "old.db";
     const std::string name = "v" + std::to_string(version) + ".db";
@@ -244,7 +248,7 @@ TEST_CASE("older formats are upgraded by those who write: same rows, the newest 
     for (int i = 0; i < 2; ++i) {
       Store store = Store::Open(path, OpenMode::kWrite);
       CheckOlderFormat(store, version);
-      if (version == 3) CheckMovedFields(store);
+      if (version >= 3) CheckMovedFields(store);
     }
     const fs::path backup = folder / ("old.db.v" + std::to_string(version));
     REQUIRE(fs::exists(backup));  // and no other file: one copy, made once
@@ -268,6 +272,9 @@ TEST_CASE("older formats are upgraded by those who write: same rows, the newest 
     CHECK(upgraded.QueryInteger("SELECT count(*) FROM turn_results WHERE peak_gb_per_s = 4000") ==
           (version == 1 ? 1 : 2));
     CHECK(upgraded.QueryInteger("SELECT count(*) FROM turn_returns") == 3);
+    CHECK(
+        upgraded.QueryText("SELECT group_concat(rules_version) FROM (SELECT rules_version FROM turn_results "
+                           "ORDER BY turn)") == "1,1,2");
     CHECK(upgraded.QueryText("PRAGMA integrity_check") == "ok");
   }
 }

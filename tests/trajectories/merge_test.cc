@@ -90,6 +90,7 @@ TEST_CASE("a database of an older format is imported, and left as it is") {
     CHECK(Look(old).QueryInteger("PRAGMA user_version") == version);
   }
   CHECK(store.LoadFigures().turns.size() == 4);
+  for (const TurnFigures& turn : store.LoadFigures().turns) CHECK(turn.rules_version == 1);
   CHECK_THROWS_AS(store.Import(folder / "a.db"), Error);
   CHECK_THROWS_AS(store.Import(folder / "none.db"), Error);
 }

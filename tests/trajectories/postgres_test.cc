@@ -302,8 +302,44 @@ TEST_CASE("check finds what is wrong on a server, compact deletes what nothing r
   }
 }
 
+// The views of format 4: those of today without the columns of format 5.
+std::string OlderViews() {
+  std::string all = PostgresSchema();
+  all = all.substr(0, all.find("CREATE TABLE kevin_format"));
+  std::string views = all.substr(all.find("CREATE VIEW turn_results"));
+  const std::string newer = ", e.rules_version, e.shared_gpu";
+  views.erase(views.find(newer), newer.size());
+  for (size_t at = 0; (at = views.find("CREATE VIEW", at)) != std::string::npos; at += 20)
+    views.insert(at + 6, " OR REPLACE");
+  return views;
+}
+
+// The tables as an older program made them.
+void MakeOlder(const TestDatabase& test, int format) {
+  const std::string shapes =
+      R"([{"size":"mine/1","symbols":{"N":7},"weight":1,"outcome":"wrong","reason":"no"}])";
+  Database database = test.Look();
+  database.Execute(
+      "UPDATE evaluations SET outcome = 'timed_out', reason = 'verify took longer than 20 s', "
+      "timeout_phase = 'verify', timeout_limit_s = 20, machine = '{\"load\":1}'");
+  database.Execute(("UPDATE evaluations SET shapes = '" + shapes + "'").c_str());
+  database.Execute(
+      "ALTER TABLE evaluations DROP COLUMN rules_version CASCADE, DROP COLUMN shared_gpu CASCADE");
+  database.Execute("CREATE INDEX evaluations_figures ON evaluations(episode, turn)");
+  if (format < 4) {
+    database.Execute(("UPDATE evaluations SET machine = '{\"load\":1,\"shapes\":" + shapes + "}'").c_str());
+    database.Execute(
+        "ALTER TABLE evaluations DROP COLUMN timeout_phase, DROP COLUMN timeout_limit_s, "
+        "DROP COLUMN failed_shape, DROP COLUMN shapes");
+  }
+  database.Execute(OlderViews().c_str());
+  database.Execute(("UPDATE kevin_format SET version = " + std::to_string(format)).c_str());
+}
+
 TEST_CASE(
-    "a server's tables of format 3 are read as they are; only migrate upgrades them, while nobody has a lease") {
+    "a server's tables of formats 3 and 4 are read as they are; only migrate upgrades them, while nobody has a "
+    "lease") {
+  const int format = GENERATE(3, 4);
   const TestDatabase test;
   std::string episode;
   {
@@ -311,13 +347,10 @@ TEST_CASE(
     episode = BeginSample(store);
     store.AppendTurn(episode, SampleTurn(1, 1.5));
   }
-  test.Look().Execute(
-      "ALTER TABLE evaluations DROP COLUMN timeout_phase, DROP COLUMN timeout_limit_s, DROP COLUMN failed_shape, "
-      "DROP COLUMN shapes; UPDATE kevin_format SET version = 3; UPDATE evaluations SET outcome = 'timed_out', "
-      "reason = 'verify took longer than 20 s', machine = '{\"load\":1,\"shapes\":[{\"size\":\"mine/1\","
-      "\"symbols\":{\"N\":7},\"weight\":1,\"outcome\":\"wrong\",\"reason\":\"no\"}]}'");
-  CHECK(Contains(OpenError(test.address(), OpenMode::kWrite), "has format 3, this program writes 4"));
-  CHECK(Contains(OpenError(test.address(), OpenMode::kCreate), "has format 3, this program writes 4"));
+  MakeOlder(test, format);
+  const std::string complaint = "has format " + std::to_string(format) + ", this program writes 5";
+  CHECK(Contains(OpenError(test.address(), OpenMode::kWrite), complaint));
+  CHECK(Contains(OpenError(test.address(), OpenMode::kCreate), complaint));
   for (const DatabaseFinding& f : CheckDatabase(test.address(), {})) CHECK(f.ok);
   const auto check = [&](OpenMode mode) {
     Store store = test.Open(mode);
@@ -326,8 +359,9 @@ TEST_CASE(
     REQUIRE(turn->evaluation.shapes.size() == 1);
     CHECK(OutcomeReason(turn->evaluation.shapes[0].outcome) == "no");
     CHECK(OutcomeReason(OutcomeOf(turn->evaluation)) == "verify took longer than 20 s");
-    CHECK(turn->evaluation.timeout_limit_s.value_or(0) == (mode == OpenMode::kRead ? 0 : 20));
-    CHECK(store.LoadFigures().turns.size() == 1);
+    CHECK(turn->evaluation.timeout_limit_s.value_or(0) == (mode == OpenMode::kRead && format == 3 ? 0 : 20));
+    CHECK((turn->evaluation.rules_version == 1 && !turn->evaluation.shared_gpu));
+    CHECK((store.LoadFigures().turns.size() == 1 && store.OldVerdicts().size() == 1));
   };
   check(OpenMode::kRead);
   test.Look().Execute(
@@ -343,10 +377,13 @@ TEST_CASE(
   check(OpenMode::kRead);
   test.Look().Execute("UPDATE work_items SET lease_until = '2000'");
   const MigrateResult result = MigrateDatabase(test.address(), true);
-  CHECK((result.from == 3 && result.to == 4 && result.backup.empty()));
-  CHECK(MigrateDatabase(test.address(), true).from == 4);
+  CHECK((result.from == format && result.to == 5 && result.backup.empty()));
+  CHECK(MigrateDatabase(test.address(), true).from == 5);
   check(OpenMode::kWrite);
   CHECK(test.Look().QueryText("SELECT machine FROM evaluations") == R"({"load":1})");
+  CHECK(test.Look().QueryInteger("SELECT rules_version FROM turn_results") == 1);
+  CHECK(test.Look().QueryInteger("SELECT count(*) FROM pg_indexes WHERE indexname = 'evaluations_figures' "
+                                 "AND indexdef LIKE '%rules_version%'") == 1);
 }
 
 TEST_CASE("what is not ours on a server is left alone") {

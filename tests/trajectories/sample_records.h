@@ -111,6 +111,7 @@ inline EvaluationRecord SampleEvaluation(const std::string& source, double speed
   e.launch_list = R"({"operations":[]})";
   e.profile = "The memory is busy 93 % of the time.";
   e.peak_gb_per_s = 4000, e.peak_gflop_per_s = 60000, e.device_s = 0.25;
+  e.shared_gpu = true;
   return e;
 }
 

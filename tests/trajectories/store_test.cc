@@ -48,7 +48,7 @@ void CheckSame(const EvaluationRecord& a, const EvaluationRecord& b) {
   CHECK((a.cached_from == b.cached_from && a.superseded_by == b.superseded_by));
   CHECK((a.kernels == b.kernels && a.launch_list == b.launch_list && a.profile == b.profile));
   CHECK((a.peak_gb_per_s == b.peak_gb_per_s && a.peak_gflop_per_s == b.peak_gflop_per_s));
-  CHECK(a.device_s == b.device_s);
+  CHECK((a.device_s == b.device_s && a.shared_gpu == b.shared_gpu && a.rules_version == b.rules_version));
   CHECK((a.timeout_phase == b.timeout_phase && a.timeout_limit_s == b.timeout_limit_s));
   CHECK((a.failed_shape == b.failed_shape && ShapesToText(a.shapes) == ShapesToText(b.shapes)));
 }
@@ -204,6 +204,8 @@ TEST_CASE("unknown is NULL and equal texts are stored once") {
                               "AND kernels IS NULL AND peak_gb_per_s IS NULL AND device_s IS NULL") == 1);
   CHECK(database.QueryInteger(
             "SELECT count(*) FROM turn_results WHERE kernels LIKE '[{\"name\":\"relu<4>\"%'") == 2);
+  CHECK(database.QueryInteger("SELECT count(*) FROM turn_results WHERE shared_gpu = 1") == 2);
+  CHECK(database.QueryInteger("SELECT min(rules_version) FROM turn_results") == kRulesVersion);
   CHECK(database.QueryText(
             "SELECT threads || '|' || tolerance_version || '|' || baseline_version || '|' || "
             "toolchain_version || '|' || device || '|' || device_model || '|' || driver || '|' || "

@@ -97,6 +97,7 @@ void AddRecordsOptions(CLI::App* command, RecordsOptions* o) {
       ->check(CLI::PositiveNumber)
       ->group(group)
       ->capture_default_str();
+  AddAcceptOldVerdicts(command, &o->accept_old_verdicts)->group(group);
   AddSchemeOptions(command, &o->scheme);
 }
 
@@ -109,6 +110,7 @@ int ExportRecords(const RecordsOptions& options) {
   request.databases = options.databases, request.runs = options.runs, request.problems = options.problems;
   request.scheme = SchemeFrom(options.scheme), request.selection = SelectionOf(options);
   request.min_speedup = options.min_speedup, request.pairs = options.pairs;
+  request.accept_old_verdicts = options.accept_old_verdicts;
   RecordsWritten written;
   if (options.format == "kernelbench") {
     written = WriteKernelBench(request, options.output);
@@ -124,6 +126,7 @@ int ExportRecords(const RecordsOptions& options) {
   fmt::print(stderr, "{} {} written{}{}{}\n", written.lines,
              options.format == "kernelbench" ? "samples" : "lines", written.places.empty() ? "" : " to ",
              fmt::join(written.places, ", "), written.remark.empty() ? "" : "; " + written.remark);
+  if (!written.old_verdicts.empty()) fmt::print(stderr, "{}\n", written.old_verdicts);
   return static_cast<int>(ExitCode::kDone);
 }
 
@@ -136,6 +139,7 @@ bool IsCorrectTurn(const ChosenTurn& turn) {
 }  // namespace
 
 ChosenTurns::ChosenTurns(const RecordsRequest& request) {
+  LeftOutVerdicts left_out;
   std::string problem, advice;
   for (const std::string& database : request.databases) {
     auto source = std::make_unique<Source>(Source{database, Store::Open(database, OpenMode::kRead), {}});
@@ -149,10 +153,12 @@ ChosenTurns::ChosenTurns(const RecordsRequest& request) {
     }
     if (!request.runs.empty() && runs.empty()) continue;  // it may be in another one
     source->figures = source->store.LoadFigures(runs);
+    if (!request.accept_old_verdicts) left_out += LeaveOutOldVerdicts(LeaveOut::kEpisodes, &source->figures);
     sources_.push_back(std::move(source));
     AddSource(request, *sources_.back());
   }
   if (sources_.empty()) throw Error(ExitCode::kBadRequest, problem, advice);
+  old_verdicts_ = LeftOutText(left_out, request.databases);
   if (request.selection == Selection::kBest) KeepBest();
   std::erase_if(episodes_, [](const ChosenEpisode& e) { return e.turns.empty(); });
 }
@@ -311,27 +317,29 @@ Json PairLine(const Answered& better, const Answered& worse) {
 }  // namespace
 
 RecordsWritten WriteJsonLines(const RecordsRequest& request, const WriteLine& write) {
+  const ChosenTurns chosen(request);
   RecordsWritten written;
-  ForEachTurn(ChosenTurns(request),
-              [&](const ChosenEpisode& e, const ChosenTurn& t, const TurnRecord& record) {
-                write(TurnLine(e, t, record));
-                written.lines++;
-              });
+  written.old_verdicts = chosen.old_verdicts();
+  ForEachTurn(chosen, [&](const ChosenEpisode& e, const ChosenTurn& t, const TurnRecord& record) {
+    write(TurnLine(e, t, record));
+    written.lines++;
+  });
   return written;
 }
 
 RecordsWritten WriteSft(const RecordsRequest& request, const WriteLine& write) {
+  const ChosenTurns chosen(request);
   RecordsWritten written;
-  ForEachTurn(ChosenTurns(request),
-              [&](const ChosenEpisode& e, const ChosenTurn& t, const TurnRecord& record) {
-                Json line = {{"messages", Messages(record)}};
-                line["messages"].push_back(Answer(record));
-                line.update(Where(e, t.turn));
-                line["speedup"] = std::isnan(t.speedup) ? Json(nullptr) : Json(t.speedup);
-                AddAttribution(t.attribution, &line);
-                write(line);
-                written.lines++;
-              });
+  written.old_verdicts = chosen.old_verdicts();
+  ForEachTurn(chosen, [&](const ChosenEpisode& e, const ChosenTurn& t, const TurnRecord& record) {
+    Json line = {{"messages", Messages(record)}};
+    line["messages"].push_back(Answer(record));
+    line.update(Where(e, t.turn));
+    line["speedup"] = std::isnan(t.speedup) ? Json(nullptr) : Json(t.speedup);
+    AddAttribution(t.attribution, &line);
+    write(line);
+    written.lines++;
+  });
   return written;
 }
 
@@ -342,6 +350,7 @@ RecordsWritten WritePreferences(const RecordsRequest& request, const WriteLine& 
     by_prompt[PromptHash(record)].push_back({&e, t});
   });
   RecordsWritten written;
+  written.old_verdicts = chosen.old_verdicts();
   for (auto& [prompt, answers] : by_prompt) {
     std::stable_sort(answers.begin(), answers.end(), [](const Answered& a, const Answered& b) {
       return a.turn.attribution.score.score > b.turn.attribution.score.score;

@@ -56,10 +56,25 @@ TEST_CASE("key parts: what all environments have in common, and each one's own, 
                                                     {"kind", "cuda"},
                                                     {"precision", "fp32"},
                                                     {"problem_hash", "p"},
+                                                    {"rules_version", "2"},
                                                     {"size", "full"},
                                                     {"tf32", "reference"},
                                                     {"tolerance_version", "1"}});
   CHECK(KeyPartsOf(problem, {"cpp", "x"}, workload, {{"tf32", "off"}}).at("tf32") == "off");
+}
+
+TEST_CASE("a verdict under older rules never answers for the rules of today") {
+  // Of a program whose rules had no version yet: the same question, and another key.
+  Problem problem;
+  problem.content_hash = "p", problem.inputs = {TensorSpec{}};
+  std::map<std::string, std::string> parts = KeyPartsOf(problem, {"cpp", "x"}, {}, {});
+  const std::string today = KeyOf(parts);
+  REQUIRE(parts.erase("rules_version") == 1);
+  CHECK(KeyOf(parts) != today);
+  parts["rules_version"] = "1";
+  CHECK(KeyOf(parts) != today);
+  CHECK(BeginEvaluation(kParts, {}, {}).rules_version == kRulesVersion);
+  CHECK(kSecurityRulesVersion <= kRulesVersion);
 }
 
 TEST_CASE("an evaluation begins with the workload in the problem's own precision") {
