@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <random>
 
 #include "env/cpu/checks.h"
 #include "env/cpu/peak.h"

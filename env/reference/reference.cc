@@ -15,6 +15,7 @@
 #include <optional>
 
 #include "env/error.h"
+#include "env/reference/contractions.h"
 
 namespace kevin {
 namespace {
@@ -107,6 +108,7 @@ struct Reference::Impl {
   at::Device device = at::kCPU;
   std::optional<c10::Stream> stream;  // on CUDA
   std::shared_ptr<torch::jit::CompilationUnit> unit;
+  std::vector<std::vector<TensorView>> slot_views;
   std::vector<std::vector<c10::IValue>> slot_inputs;
   std::vector<c10::IValue> slot_outputs;
   std::vector<at::Tensor> contiguous;  // owns the copies of SlotOutputs
@@ -220,6 +222,8 @@ void Reference::BindSlot(size_t slot, const std::vector<TensorView>& inputs) {
   std::vector<at::Tensor> tensors;
   for (const TensorView& view : inputs) tensors.push_back(impl_->Wrap(view));
   impl_->slot_inputs[slot] = impl_->Arguments(tensors);
+  impl_->slot_views.resize(impl_->slot_inputs.size());
+  impl_->slot_views[slot] = inputs;
 }
 
 void Reference::RunSlot(size_t slot) {
@@ -230,6 +234,30 @@ void Reference::RunSlot(size_t slot) {
 void Reference::RunSlotOtherwise(size_t slot) {
   const PlainAlgorithms plain;
   RunSlot(slot);
+}
+
+size_t Reference::CountContractions(size_t slot) {
+  const CoarseContractionScope counting(0, nullptr);
+  impl_->Call("forward", impl_->Widened(impl_->slot_views[slot]));
+  return counting.count();
+}
+
+void Reference::RunSlotCoarsely(size_t slot, int dropped,
+                                const std::function<bool(size_t number)>& is_coarse) {
+  impl_->slot_outputs[slot] = c10::IValue();
+  const std::vector<c10::IValue> inputs = impl_->Widened(impl_->slot_views[slot]);
+  c10::IValue wide;
+  {
+    const CoarseContractionScope coarse(dropped, is_coarse);
+    wide = impl_->Call("forward", inputs);
+  }
+  const c10::InferenceMode inference;
+  std::vector<c10::IValue> outputs;
+  for (const at::Tensor& output : Unpack(wide)) {
+    const DType dtype = impl_->problem.outputs.at(outputs.size()).dtype;
+    outputs.emplace_back(output.is_floating_point() ? output.to(TorchType(dtype)) : output);
+  }
+  impl_->slot_outputs[slot] = c10::ivalue::Tuple::create(std::move(outputs));
 }
 
 std::vector<TensorView> Reference::SlotOutputs(size_t slot, const std::vector<ConcreteTensor>& expected) {

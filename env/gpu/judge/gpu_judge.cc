@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <random>
 
 #include "env/error.h"
 #include "env/process/machine.h"

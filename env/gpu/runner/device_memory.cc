@@ -148,7 +148,7 @@ FillKernels FillKernelsOf(CuHandle module) {
 
 void FillOnDevice(const FillKernels& kernels, CuHandle stream, CuDevicePtr data, int64_t elements,
                   const Drawing& drawing, const ValueStream& tensor) {
-  constexpr int64_t kMostBlocks = 2112, kThreads = 256, kElementsPerBlock = kThreads * 16;
+  static constexpr int64_t kMostBlocks = 2112, kThreads = 256, kElementsPerBlock = kThreads * 16;
   Drawing by = drawing;
   long long count = elements;
   struct {
