@@ -78,6 +78,7 @@ class DeviceEnvironment final : public GpuEnvironment {
                     Evaluation* evaluation);
   std::vector<KernelReport> Reports(const Built& built) const;
   std::string TrustedCubin();
+  void SayShared(const std::string& others);
   std::unique_ptr<EvaluatorClient> StartEvaluator();
   void DescribeDevice(const json& device);
 
@@ -91,7 +92,8 @@ class DeviceEnvironment final : public GpuEnvironment {
   MultiprocessorLimits limits_;
   EnvironmentFacts facts_;
   std::string driver_, torch_, lock_name_;
-  std::string trusted_cubin_;     // path
+  std::string trusted_cubin_;  // path
+  std::atomic<bool> said_shared_ = false;
   std::atomic<int> reports_ = 0;  // of the profiler, written so far
   SharedEvaluator evaluator_{[this] { return StartEvaluator(); }};
 };
@@ -353,6 +355,7 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
   request["call_timeout_s"] = options_.limits.call_timeout_s;
   const json result = evaluator_.AskOrThrow(request, options.on_phase, options.stop, &evaluation.wait_s);
   TakeJudgeResult(result, options_.limits.max_log_bytes, &evaluation);
+  if (evaluation.shared_gpu) SayShared(result.at("others"));
   if (std::holds_alternative<Crashed>(evaluation.outcome)) NameCrashedLine(sized, plan, options, &evaluation);
   if (options.profile && !options.confirm && std::holds_alternative<Measured>(evaluation.outcome))
     ReadCounters(sized, plan, options, &evaluation);
@@ -383,6 +386,17 @@ Examiner DeviceEnvironment::MakeExaminer(const std::string& inputs, double timeo
   examiner.inputs = inputs == "kernelbench" ? InputMode::kKernelBench : InputMode::kDefault;
   examiner.timeout_s = timeout_s;
   return Examiner(std::move(examiner));
+}
+
+// Once: a run may go on for hours beside another process.
+void DeviceEnvironment::SayShared(const std::string& others) {
+  if (said_shared_.exchange(true)) return;
+  fmt::print(
+      stderr,
+      "kevin: another process computes on cuda:{}: {}. What it disturbs is measured again; evaluations "
+      "during which it computed are marked `shared_gpu`. For times without doubt end it, or use another "
+      "GPU with --device cuda:N.\n",
+      gpu_.index, others);
 }
 
 // Where compute-sanitizer is installed and finds the same fault; the outcome does not depend on it.

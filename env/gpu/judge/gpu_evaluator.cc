@@ -57,6 +57,9 @@ class GpuEvaluator {
     CuHandle context = nullptr;
     KEVIN_CU(DevicePrimaryCtxRetain, &context, options_.device);
     KEVIN_CU(CtxSetCurrent, context);
+    char bus[32] = {};
+    KEVIN_CU(DeviceGetPCIBusId, bus, sizeof(bus), options_.device);
+    others_ = std::make_unique<OtherProcesses>(bus);
     prepared_ = true;
   }
 
@@ -126,6 +129,7 @@ class GpuEvaluator {
     options.namespaces = options_.namespaces;
     options.runner_path = options_.runner;
     options.trusted_cubin = trusted_cubin_;
+    options.others = others_.get();
     const auto start = std::chrono::steady_clock::now();
     session_ = std::make_unique<GpuSession>(std::move(options));
     session_s_ = SecondsSince(start);
@@ -136,6 +140,7 @@ class GpuEvaluator {
   GpuEvaluatorOptions options_;
   std::string trusted_cubin_;
   bool prepared_ = false;
+  std::unique_ptr<OtherProcesses> others_;
   std::unique_ptr<GpuSession> session_;
   std::string session_key_;
   double session_s_ = 0;  // that its making took

@@ -1,6 +1,7 @@
 #include "env/gpu/judge/gpu_judge.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -24,6 +25,7 @@ constexpr int kSequentialRounds = 80, kMinSequentialRounds = 6;
 constexpr double kSequentialBudget_s = 0.12;
 constexpr int kMinFixedRounds = 6, kMaxFixedRounds = 80;
 constexpr double kFixedBudget_s = 0.1, kConfirmFactor = 2;
+constexpr int kQuietTries = 3;
 constexpr double kSameClock = 0.03;  // halves of a pair may differ by that share of the clock
 // Noise that more pairs do not average away, as A/A measurements show it (tests/bench, the clock on a GPU).
 constexpr ClockCalibration kGpuCalibration{0.003, 0.001};
@@ -62,6 +64,8 @@ class GpuJudgement {
   RoundTimes TimedRound(int process, int pair, const std::string& phase);
   void Sequential();
   std::vector<RoundTimes> Fixed();
+  std::vector<RoundTimes> MeasureUndisturbed();
+  std::vector<int> ProcessIds() const;
   void RefuseForgedTimes() const;
   Measured Report(const std::vector<RoundTimes>& rounds);
   void GiveRunnersBack();
@@ -74,6 +78,7 @@ class GpuJudgement {
   CheckResult verified_;
   SequentialVerdicts verdicts_;
   CallClock clock_;
+  std::string disbelieved_;  // why there are too few fixed pairs; empty: there are enough
   double timeout_s_ = 0, round_s_ = 0.01, candidate_us_ = 0;  // candidate_us_: of its latest call
 };
 
@@ -94,9 +99,7 @@ JudgeResult GpuJudgement::Run() {
       result_.outcome = ReportErrors(verified_);
     } else {
       Phase(request_.confirm ? "confirm" : "measure");
-      for (int i = 0; i < CallClock::kLeastEmpty; ++i) EmptyCall();
-      if (!request_.confirm) Sequential();
-      result_.outcome = Report(Fixed());
+      result_.outcome = Report(MeasureUndisturbed());
     }
   } catch (const Ended& ended) {
     result_.outcome = ended.outcome;
@@ -129,7 +132,7 @@ CallTimes GpuJudgement::Time(TimedKernel& kernel, int slot, const std::string& p
   session_.PoisonOutputs(slot);
   session_.Synchronize();
   CallTimes times;
-  if (const auto fault = kernel.runner.client->Time(slot, true, SecretSeed(), timeout_s_, &times))
+  if (const auto fault = kernel.runner.client->Time(slot, true, session_.random()(), timeout_s_, &times))
     Fail(kernel, *fault, phase);
   times.event_us = std::max(times.event_us, 1e-3);
   return times;
@@ -140,7 +143,8 @@ void GpuJudgement::EmptyCall() {
   TimedKernel& candidate = kernels_.front();
   session_.Synchronize();
   CallTimes times;
-  if (const auto fault = candidate.runner.client->Time(NextSlot(), false, SecretSeed(), timeout_s_, &times))
+  if (const auto fault =
+          candidate.runner.client->Time(NextSlot(), false, session_.random()(), timeout_s_, &times))
     Fail(candidate, *fault, "measure");
   clock_.AddEmpty(times.event_us, times.wall_us);
 }
@@ -259,13 +263,16 @@ std::vector<RoundTimes> GpuJudgement::Fixed() {
   const int pairs = std::clamp(wanted, kMinFixedRounds, static_cast<int>(kMaxFixedRounds * factor));
   std::vector<RoundTimes> rounds;
   if (request_.confirm) TimedRound(1, -1, "warm-up");
-  // A round that is not believed is made again. Where half of them are not, the clock is contradicted.
+  // A round that is not believed is made again, as long as most are believed.
   for (int tries = 0; static_cast<int>(rounds.size()) < pairs && tries < 2 * pairs; ++tries) {
     const int pair = static_cast<int>(rounds.size());
     const RoundTimes round = TimedRound(1, pair, request_.confirm ? "confirm" : "fixed");
     if (round.believed) rounds.push_back(round);
   }
-  RefuseForgedTimes();
+  disbelieved_ = static_cast<int>(rounds.size()) < pairs
+                     ? fmt::format("clock: in {} of {} timed calls the wall clock contradicts the events",
+                                   2 * pairs - static_cast<int>(rounds.size()), 2 * pairs)
+                     : "";
   const auto moved = [](const RoundTimes& round) { return !round.same_clock; };
   // Where the clock of the device changes in most pairs, all pairs count.
   if (2 * std::count_if(rounds.begin(), rounds.end(), moved) <= static_cast<int>(rounds.size()))
@@ -273,13 +280,48 @@ std::vector<RoundTimes> GpuJudgement::Fixed() {
   return rounds;
 }
 
+std::vector<int> GpuJudgement::ProcessIds() const {
+  std::vector<int> ids = session_.ProcessIds();
+  for (const TimedKernel& kernel : kernels_) ids.push_back(kernel.runner.client->id());
+  return ids;
+}
+
+// What another process disturbed is measured again. Whether to do so depends on that process and on no time, so
+// that nothing is chosen. Where it never ends, the last measurement stands, marked.
+std::vector<RoundTimes> GpuJudgement::MeasureUndisturbed() {
+  const OtherProcesses* others = session_.options().others;
+  for (int tries = 1;; ++tries) {
+    const size_t samples = result_.samples.size();
+    const bool present = others && !others->Present(ProcessIds()).empty();
+    const uint64_t since_us = OtherProcesses::NowUs();
+    clock_ = CallClock();
+    for (int i = 0; i < CallClock::kLeastEmpty; ++i) EmptyCall();
+    if (!request_.confirm) Sequential();
+    std::vector<RoundTimes> rounds = Fixed();
+    if (!others || (!present && others->Present(ProcessIds()).empty())) return rounds;
+    const std::vector<std::string> computed = others->Computed(ProcessIds(), since_us);
+    if (computed.empty()) {
+      session_.was_disturbed = false;
+      return rounds;
+    }
+    result_.shared_gpu = true;
+    result_.others = fmt::format("{}", fmt::join(computed, ", "));
+    const bool last = session_.was_disturbed || tries == kQuietTries;
+    session_.was_disturbed |= last;
+    if (last) return rounds;
+    for (size_t i = samples; i < result_.samples.size(); ++i) result_.samples[i].phase = "disturbed";
+  }
+}
+
 // Device code could write to the memory of the events, but not to the clock of this process.
 void GpuJudgement::RefuseForgedTimes() const {
   const std::string contradiction = clock_.Contradiction();
   if (!contradiction.empty()) throw Ended{Refused{contradiction}};
+  if (!disbelieved_.empty()) throw Ended{Refused{disbelieved_}};
 }
 
 Measured GpuJudgement::Report(const std::vector<RoundTimes>& rounds) {
+  RefuseForgedTimes();
   Measured measured = ReportRounds({&rounds, 1}, CalibrationFor(1), CalibrationFor(kernels_.size()),
                                    session_.sized(), verdicts_, verified_);
   measured.floor_us = session_.FloorMicroseconds();

@@ -1,6 +1,7 @@
 #include "env/gpu/judge/gpu_session.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -134,7 +135,7 @@ void GpuSession::DrawTensor(int slot, size_t index, const ValueStream& drawing) 
 
 void GpuSession::PoisonOutputs(int slot) {
   std::vector<Poison>& latest = poison_.at(static_cast<size_t>(slot));
-  const uint64_t seed = SecretSeed();
+  const uint64_t seed = random_();
   for (size_t o = 0; o < sized_.outputs.size(); ++o) {
     const ArgumentPlace& place = layout_.tensors[sized_.inputs.size() + o];
     latest[o] = PoisonFor(sized_.outputs[o].spec.dtype, seed + 2 * o * 0x9e3779b97f4a7c15ULL);
@@ -181,7 +182,7 @@ std::string GpuSession::BrokenGuard(int slot) {
 }
 
 double GpuSession::TimeReferenceUs(int slot) {
-  return stopwatch_->TimeUs([&] { reference_->RunSlot(static_cast<size_t>(slot)); }, {.seed = SecretSeed()});
+  return stopwatch_->TimeUs([&] { reference_->RunSlot(static_cast<size_t>(slot)); }, {.seed = random_()});
 }
 
 std::vector<TensorView> GpuSession::ReferenceOutputs(int slot) {
@@ -206,11 +207,10 @@ GpuSession::Calibrated GpuSession::StartRunner() {
     const bool first = (random_() & 1) != 0;
     const auto time_ours = [&] {
       ours_us = stopwatch_->TimeUs([&] { Launch("kevin_copy", kProbeBlocks, 256, arguments); },
-                                   {.seed = SecretSeed()});
+                                   {.seed = random_()});
     };
     if (first) time_ours();
-    if (const auto fault =
-            runner.client->Probe(output.offset, 0, vectors, kProbeBlocks, SecretSeed(), &theirs))
+    if (const auto fault = runner.client->Probe(output.offset, 0, vectors, kProbeBlocks, random_(), &theirs))
       throw Error(ExitCode::kMachine,
                   "the GPU runner fails before it has run any candidate: " + fault->message,
                   "run `kevin doctor`");
@@ -246,6 +246,13 @@ void GpuSession::GiveBack(Calibrated runner) {
         "see `nvidia-smi` and the kernel's log (Xid); reset the GPU or use another with --device cuda:N");
   }
   idle_ = std::move(fresh);
+}
+
+std::vector<int> GpuSession::ProcessIds() const {
+  std::vector<int> ids{getpid()};
+  if (spare_) ids.push_back(spare_->id());
+  if (idle_) ids.push_back(idle_->client->id());
+  return ids;
 }
 
 bool GpuSession::CanaryLives(RunnerClient* runner) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "env/gpu/judge/runner_client.h"
+#include "env/gpu/other_processes.h"
 #include "env/gpu/runner/device_memory.h"
 #include "env/gpu/runner/stopwatch.h"
 #include "env/problem/problem.h"
@@ -28,6 +29,7 @@ struct GpuSessionOptions {
   bool tf32 = false;
   bool namespaces = true;
   std::string runner_path, trusted_cubin;
+  const OtherProcesses* others = nullptr;  // may be null: nobody looks
 };
 
 class GpuSession {
@@ -74,11 +76,15 @@ class GpuSession {
   // Unloads the candidate and runs the canary: a runner that fails it is not used again. Throws
   // Error(kMachine) when a new one fails too: the GPU itself is defective.
   void GiveBack(Calibrated runner);
+  // Ids of the processes that this session has on the GPU, beside the runners that are taken.
+  std::vector<int> ProcessIds() const;
   std::string LockName() const { return lock_name_; }
   double reference_us() const { return reference_us_; }  // a first estimate
 
   // Clock of the multiprocessors now, in MHz.
   double ClockMhz();
+  // A measurement was disturbed up to its last try: the next one has a single try.
+  bool was_disturbed = false;
   double FloorMicroseconds() const { return floor_us_; }
   double peak_gb_per_s() const { return peak_bytes_per_s_ * 1e-9; }
   // Of float32 arithmetic; for problems in 16 bits, of the tensor cores with mma.sync.

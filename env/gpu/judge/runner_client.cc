@@ -11,7 +11,6 @@
 #include "env/error.h"
 #include "env/gpu/runner/runner_link.h"
 #include "env/problem/text.h"
-#include "env/process/generator.h"
 #include "env/process/machine.h"
 
 namespace kevin {
@@ -108,7 +107,7 @@ std::optional<RunnerFault> RunnerClient::Ask(const json& request, double timeout
 std::optional<RunnerFault> RunnerClient::AskTimed(const json& request, double timeout_s, CallTimes* times) {
   json answer;
   if (auto fault = Ask(request, timeout_s, &answer)) return fault;
-  const auto number = static_cast<uint32_t>(SecretSeed());
+  const auto number = static_cast<uint32_t>(random_());
   char done = 0;
   const auto start = Clock::now();
   if (!SendBytes(socket_.get(), &number, sizeof(number))) return NoAnswer(false);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "env/gpu/runner/candidate_module.h"
+#include "env/process/random.h"
 #include "env/sandbox/sandbox.h"
 
 namespace kevin {
@@ -50,6 +51,7 @@ class RunnerClient {
   std::optional<RunnerFault> Canary(uint64_t out, int words, uint32_t seed);
   std::optional<RunnerFault> Unload();
   bool dead() const { return dead_; }
+  int id() const { return process_.pid(); }  // of the process
 
  private:
   std::optional<RunnerFault> Ask(const nlohmann::json& request, double timeout_s, nlohmann::json* answer);
@@ -62,6 +64,7 @@ class RunnerClient {
   ChildProcess process_;
   Fd socket_;
   bool dead_ = false;
+  SecretRandom random_;
 };
 
 }  // namespace kevin
