@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kOfTime = 0.03;  // of the events' time
 constexpr double kSlack_us = 1;   // the events themselves
-constexpr double kSpreads = 5, kStandardErrors = 3;
+constexpr double kSpreads = 5, kStandardErrors = 2;
 constexpr double kLeastSpread_us = 0.5;
 constexpr double kSpreadOfDeviation = 1.4826;  // standard deviations in a median absolute deviation
 

@@ -8,7 +8,7 @@
 // A call is disbelieved where its excess, wall clock less events, lies above that of the empty calls by more than
 // 3 % of its time, 1 us and 5 spreads of the empty calls; its round does not count. All calls together are
 // contradicted where more than half are disbelieved, or where the mean excess of the believed ones lies above that
-// of the empty ones by more than 3 % of their time, 1 us and 3 standard errors. An interruption of the host makes
+// of the empty ones by more than 3 % of their time, 1 us and 2 standard errors. An interruption of the host makes
 // single calls disbelieved, of either sort alike. Pure arithmetic; one thread.
 
 #include <string>

@@ -80,14 +80,17 @@ TEST_CASE("events that say less than the wall clock are contradicted") {
                         host, us, [&](int) { return us * share; }, seed)
                         .contradiction.empty();
         INFO(host.jitter_us << " " << us << " " << share);
-        CHECK(found >= (us < 10 && host.jitter_us > 2 ? 0 : 49));
+        // What is hidden, against what the rule and the noise of 80 calls leave room for.
+        if (us * (1 - share) > 0.03 * us + 1.5 + 1.5 * host.jitter_us) CHECK(found >= 49);
       }
     }
   }
   const std::string why = Judge(
                               kHosts[0], 100, [](int) { return 50.0; }, 1)
                               .contradiction;
-  CHECK(why.starts_with("clock: a call takes 50.00 us by its events and 100."));
+  const std::string start = "clock: a call takes 50.00 us by its events and ";
+  REQUIRE(why.starts_with(start));
+  CHECK(std::stod(why.substr(start.size())) == Approx(100).epsilon(0.02));
 }
 
 TEST_CASE("a 5 us call cannot be forged by more than the slack, whatever the share of forged calls") {
