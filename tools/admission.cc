@@ -39,7 +39,7 @@ std::vector<Row> RowsOf(const std::vector<DecoyResult>& decoys) {
   for (const DecoyResult& decoy : decoys) {
     rows.push_back({decoy.name, decoy.must_pass, decoy.passed,
                     decoy.distinguishable ? decoy.reason : "nearer to the truth than the outputs' rounding",
-                    decoy.distinguishable});
+                    decoy.distinguishable && !decoy.is_marked});
   }
   return rows;
 }
@@ -251,8 +251,10 @@ class Admission {
         totals_.right, evaluate_.workload.size, evaluate_.workload.inputs,
         PrecisionNote(evaluate_.workload.precision), device_.Facts().device);
     if (totals_.too_near > 0)
-      PrintFormat(stdout, "{} more decoys are nearer to the truth than the outputs' rounding\n",
-                  totals_.too_near);
+      PrintFormat(
+          stdout,
+          "{} more decoys are nearer to the truth than the outputs' rounding, or named by `coarse-layers`\n",
+          totals_.too_near);
     if (totals_.failed > 0) PrintFormat(stdout, "{} could not be judged here\n", totals_.failed);
     if (totals_.known > 0)
       PrintFormat(stdout, "{} of them were in {}\n", totals_.known, options_.results.string());

@@ -205,12 +205,12 @@ Answer WithOther(const std::function<bool(size_t)>& is_other) {
   };
 }
 
-// The result of the reference when `run` computes it again.
+// The result of the reference when `run` computes slot 0 again.
 void RunAnew(const AnswerContext& context, const std::vector<void*>& outputs,
-             void (Reference::*run)(size_t slot)) {
+             const std::function<void(Reference&)>& run) {
   Reference& reference = context.session->truth();
   reference.BindSlot(0, context.inputs);
-  (reference.*run)(0);
+  run(reference);
   const std::vector<TensorView> again = reference.SlotOutputs(0, context.session->sized().outputs);
   for (size_t o = 0; o < outputs.size(); ++o) std::memcpy(outputs[o], again[o].data, Bytes(again[o]));
   reference.DropOutputs();
@@ -243,7 +243,7 @@ void HalfTheRows(const AnswerContext& context, const std::vector<void*>& outputs
 }
 
 // A coarse answer may be indistinguishable from the truth in the type of the outputs.
-enum class Kind { kIncorrect, kCoarse, kCorrect };
+enum class Kind { kIncorrect, kCoarse, kCoarseContractions, kCorrect };
 
 struct Decoy {
   std::string name;
@@ -273,7 +273,7 @@ void AddCoarse(const Session& session, std::vector<Decoy>* decoys) {
                      Kind::kCoarse});
 }
 
-std::vector<Decoy> DecoysFor(const Session& session) {
+std::vector<Decoy> DecoysFor(Session& session) {
   const auto fill = [](double (*value)(const TensorView&)) {
     return [value](const AnswerContext& c, const std::vector<void*>& outputs) {
       for (size_t o = 0; o < outputs.size(); ++o) {
@@ -301,15 +301,22 @@ std::vector<Decoy> DecoysFor(const Session& session) {
            std::memcpy(outputs[0], c.inputs[i].data, Bytes(c.reference[0]));
          }});
   }
-  const auto anew = [](void (Reference::*run)(size_t slot)) {
+  const auto anew = [](std::function<void(Reference&)> run) {
     return [run](const AnswerContext& c, const std::vector<void*>& outputs) { RunAnew(c, outputs, run); };
   };
+  session.truth().BindSlot(0, session.Inputs(0));
+  for (const CoarseDecoy& coarse :
+       CoarseDecoys(*session.sized().problem, session.truth().CountContractions(0), false)) {
+    const auto run = [coarse](Reference& r) { r.RunSlotCoarsely(0, coarse.dropped, coarse.is_coarse); };
+    decoys.push_back({coarse.name, anew(run), Kind::kCoarseContractions});
+  }
   // A reference that draws random numbers, or keeps a state, does not even agree with itself.
-  decoys.push_back({"the reference once more", anew(&Reference::RunSlot), Kind::kCorrect});
+  decoys.push_back(
+      {"the reference once more", anew([](Reference& r) { r.RunSlot(0); }), Kind::kCorrect});
   // Torch's plain kernels of 16-bit types keep sums in them, which is incorrect.
   if (PrecisionOf(*session.sized().problem) == Precision::kFp32)
-    decoys.push_back(
-        {"the reference by other algorithms", anew(&Reference::RunSlotOtherwise), Kind::kCorrect});
+    decoys.push_back({"the reference by other algorithms",
+                      anew([](Reference& r) { r.RunSlotOtherwise(0); }), Kind::kCorrect});
   return decoys;
 }
 
@@ -322,10 +329,16 @@ json AdmitProblem(Session& session) {
     const Outcome outcome = VerifyAnswer(session, decoy.answer, &distinguishable);
     const auto* passed = std::get_if<Measured>(&outcome);
     const bool is_correct = decoy.kind == Kind::kCorrect;
-    results.push_back({decoy.name, is_correct, passed != nullptr,
-                       passed && is_correct ? WorstErrorText(passed->max_error, passed->error_bound)
-                                            : OutcomeReason(outcome),
-                       distinguishable || !passed});
+    DecoyResult result{decoy.name, is_correct, passed != nullptr, OutcomeReason(outcome)};
+    if (is_correct && passed) result.reason = WorstErrorText(passed->max_error, passed->error_bound);
+    if (decoy.kind == Kind::kCoarseContractions) {
+      const auto* wrong = std::get_if<Wrong>(&outcome);
+      if (passed) result.reason = WorstErrorText(passed->max_error, passed->error_bound);
+      if (wrong) result.reason = WorstErrorText(wrong->max_error, wrong->error_bound);
+      result.is_marked = passed && IsMarked(*session.sized().problem, decoy.name);
+    }
+    result.distinguishable = distinguishable || !passed;
+    results.push_back(std::move(result));
   }
   return DecoysToJson(results);
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <random>
 
 #include "env/cpu/checks.h"
 #include "env/cpu/peak.h"
@@ -43,7 +44,9 @@ struct Processes {
 class Judgement {
  public:
   Judgement(Session& session, const JudgeRequest& request)
-      : session_(session), request_(request), checker_(session) {}
+      : session_(session), request_(request), checker_(session) {
+    result_.seeds = session.RenewKeys();
+  }
 
   JudgeResult Run() {
     try {
@@ -94,7 +97,7 @@ class Judgement {
   }
 
   void Fill(std::span<const uint16_t> slots, int member = -1) {
-    result_.seeds.push_back(session_.FillInputs(slots, member));
+    session_.FillInputs(slots, member);
     // The output poisoned last may still be in a cache too large to flush: no side has this advantage.
     const bool has_start = request_.start_library_fd >= 0;
     const bool start_first = has_start && session_.random()() % 2;

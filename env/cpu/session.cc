@@ -47,15 +47,11 @@ std::vector<TensorView> InputViews(const SizedProblem& sized, const SlotLayout& 
   return views;
 }
 
-void FillSlot(const SessionOptions& options, const SizedProblem& sized, uint64_t seed, int member,
+void FillSlot(const SessionOptions& options, const SizedProblem& sized, const ValueStream& call,
               const std::vector<TensorView>& views) {
   for (size_t i = 0; i < views.size(); ++i) {
-    // Every tensor has its own stream; the low digits choose the member of the mixture, the same for a whole
-    // slot.
-    uint64_t own = (seed + i * 0x9e3779b97f4a7c15ULL) / kMixtureMembers * kMixtureMembers;
-    own += (member >= 0 ? static_cast<uint64_t>(member) : seed) % kMixtureMembers;
-    FillTensor(sized.inputs[i].spec, options.inputs, own, sized.inputs[i].elements, options.threads,
-               views[i].data);
+    FillTensor(sized.inputs[i].spec, options.inputs, call.OfTensor(i), sized.inputs[i].elements,
+               options.threads, views[i].data);
   }
 }
 
@@ -70,7 +66,7 @@ double TimeReference(Reference* reference, int repeats) {
 }  // namespace
 
 Session::Session(SessionOptions options)
-    : options_(std::move(options)), sized_(AtSize(options_.problem, options_.size)), random_(SecretSeed()) {
+    : options_(std::move(options)), sized_(AtSize(options_.problem, options_.size)) {
   sized_.problem = &options_.problem;
   truth_ = std::make_unique<Reference>(options_.problem, options_.threads);
   const DeviceLock lock("cpu", LockMode::kExclusive, nullptr);  // what is timed here must not be disturbed
@@ -97,7 +93,7 @@ void Session::ChooseSlots() {
   const Fd fd = CreateSharedFile("kevin-trial", static_cast<size_t>(input_bytes));
   const Mapping trial(fd.get(), static_cast<size_t>(input_bytes), Access::kReadWrite, true);
   const std::vector<TensorView> views = InputViews(sized_, LayOutSlots(sized_, 1), trial.data(), 0);
-  FillSlot(options_, sized_, SecretSeed(), 0, views);
+  FillSlot(options_, sized_, keys_.Next(), views);
   truth_->BindSlot(0, views);
   reference_us_ = TimeReference(truth_.get(), 1);
   if (reference_us_ < 50'000) reference_us_ = TimeReference(truth_.get(), 3);
@@ -194,13 +190,13 @@ std::vector<uint16_t> Session::DrawSlots(int calls) {
   return all;
 }
 
-uint64_t Session::FillInputs(std::span<const uint16_t> slots, int member) {
-  const uint64_t seed = SecretSeed();
+void Session::FillInputs(std::span<const uint16_t> slots, int member) {
+  const ValueStream drawing = keys_.Next();
   for (size_t i = 0; i < slots.size(); ++i) {
-    FillSlot(options_, sized_, seed + i * 0xbf58476d1ce4e5b9ULL,
-             member < 0 ? -1 : member + static_cast<int>(i), Inputs(slots[i]));
+    ValueStream call = drawing.OfCall(i);
+    call.member = ((member < 0 ? drawing.member : member) + static_cast<int>(i)) % kMixtureMembers;
+    FillSlot(options_, sized_, call, Inputs(slots[i]));
   }
-  return seed;
 }
 
 void Session::Poison(const OutputMemory& outputs, std::span<const uint16_t> slots) const {

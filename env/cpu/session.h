@@ -5,7 +5,6 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
-#include <random>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "env/cpu/timed_process.h"
 #include "env/environment.h"
 #include "env/process/generator.h"
+#include "env/process/random.h"
 #include "env/process/runner_protocol.h"
 #include "env/reference/reference.h"
 
@@ -50,7 +50,7 @@ class Session {
   int slots() const { return slots_; }
   double reference_us() const { return reference_us_; }  // per call, warm, first estimate
   BatchProcess& reference_process() { return *reference_process_; }
-  std::mt19937_64& random() { return random_; }  // seeded from the system; order and counts, not inputs
+  SecretRandom& random() { return random_; }  // order, counts, places and times; not inputs
 
   // Starts a candidate in a fresh process. The caller waits for it (BatchProcess::WaitReady).
   std::unique_ptr<BatchProcess> StartCandidate(int library_fd, const OutputMemory& outputs);
@@ -60,9 +60,11 @@ class Session {
 
   // A batch: `calls` distinct slots in random order.
   std::vector<uint16_t> DrawSlots(int calls);
-  // New inputs and weights for these slots from a fresh secret seed (returned); with `member` >= 0 call i
-  // draws the mixture's member (member + i).
-  uint64_t FillInputs(std::span<const uint16_t> slots, int member = -1);
+  // The drawings from now on come from a new root (returned as Evaluation::seeds keeps it).
+  std::vector<uint64_t> RenewKeys() { return keys_.Renew(); }
+  // New inputs and weights for these slots: the next drawing. Call i draws the mixture's member (member + i); a
+  // negative `member` is a random one.
+  void FillInputs(std::span<const uint16_t> slots, int member = -1);
   void Poison(const OutputMemory& outputs, std::span<const uint16_t> slots) const;
   // Empty, or which guard band was overwritten.
   std::string BrokenGuard(const OutputMemory& outputs, std::span<const uint16_t> slots) const;
@@ -96,7 +98,8 @@ class Session {
   std::unique_ptr<BatchProcess> reference_process_;
   WaitingProcess spare_;
   OutputMemory candidate_outputs_, start_outputs_;
-  std::mt19937_64 random_;
+  SecretRandom random_;
+  DrawingKeys keys_;
 };
 
 // Measures eager on this CPU as the reference of a pair is measured: in its own process, on newly drawn

@@ -9,7 +9,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 
 #include "env/error.h"
 #include "env/gpu/compile/compile_cache.h"
@@ -18,6 +17,7 @@
 #include "env/gpu/find_gpus.h"
 #include "env/gpu/judge/gpu_evaluator.h"
 #include "env/gpu/launch/launch_function.h"
+#include "env/gpu/machine_key.h"
 #include "env/gpu/runner/device_memory.h"
 #include "env/gpu/runner/launch_plan.h"
 #include "env/problem/precision.h"
@@ -37,7 +37,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kGpuEnvironmentVersion = 1;  // bump when verdicts or times may change
+constexpr int kGpuEnvironmentVersion = 2;  // bump when verdicts or times may change
 constexpr double kCrashCheck_s = 5, kProfile_s = 120;
 
 // A candidate as machine code, or its failure.
@@ -49,21 +49,6 @@ struct Built {
   std::string log;
   double compile_s = 0;
 };
-
-// A module without line information: the rest determines the machine code.
-std::string CodeOf(const std::string& ptx) {
-  std::string code;
-  std::istringstream lines(ptx);
-  for (std::string line; std::getline(lines, line);) {
-    const size_t start = line.find_first_not_of(" \t");
-    if (start == std::string::npos) continue;
-    if (line.compare(start, 4, ".loc") == 0 || line.compare(start, 5, ".file") == 0) continue;
-    if (line.compare(start, 2, "//") == 0) continue;
-    if (line.compare(start, 8, ".section") == 0) break;  // the line table's own sections come last
-    code += line + "\n";
-  }
-  return code;
-}
 
 class DeviceEnvironment final : public GpuEnvironment {
  public:
@@ -93,6 +78,7 @@ class DeviceEnvironment final : public GpuEnvironment {
                     Evaluation* evaluation);
   std::vector<KernelReport> Reports(const Built& built) const;
   std::string TrustedCubin();
+  void SayShared(const std::string& others);
   std::unique_ptr<EvaluatorClient> StartEvaluator();
   void DescribeDevice(const json& device);
 
@@ -106,7 +92,8 @@ class DeviceEnvironment final : public GpuEnvironment {
   MultiprocessorLimits limits_;
   EnvironmentFacts facts_;
   std::string driver_, torch_, lock_name_;
-  std::string trusted_cubin_;     // path
+  std::string trusted_cubin_;  // path
+  std::atomic<bool> said_shared_ = false;
   std::atomic<int> reports_ = 0;  // of the profiler, written so far
   SharedEvaluator evaluator_{[this] { return StartEvaluator(); }};
 };
@@ -298,7 +285,7 @@ std::map<std::string, std::string> DeviceEnvironment::KeyParts(const Problem& pr
 std::string DeviceEnvironment::MachineKeyOf(const Problem& problem, const Built& built,
                                             const EvaluateOptions& options) {
   std::map<std::string, std::string> parts = KeyParts(problem, {}, options);
-  parts["candidate"] = Sha256Hex(CodeOf(built.module.ptx) + LaunchListToText(built.list));
+  parts["candidate"] = MachinePlanHash(built.plan);
   parts.erase("kind");
   return KeyOf(parts);
 }
@@ -368,6 +355,7 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
   request["call_timeout_s"] = options_.limits.call_timeout_s;
   const json result = evaluator_.AskOrThrow(request, options.on_phase, options.stop, &evaluation.wait_s);
   TakeJudgeResult(result, options_.limits.max_log_bytes, &evaluation);
+  if (evaluation.shared_gpu) SayShared(result.at("others"));
   if (std::holds_alternative<Crashed>(evaluation.outcome)) NameCrashedLine(sized, plan, options, &evaluation);
   if (options.profile && !options.confirm && std::holds_alternative<Measured>(evaluation.outcome))
     ReadCounters(sized, plan, options, &evaluation);
@@ -398,6 +386,17 @@ Examiner DeviceEnvironment::MakeExaminer(const std::string& inputs, double timeo
   examiner.inputs = inputs == "kernelbench" ? InputMode::kKernelBench : InputMode::kDefault;
   examiner.timeout_s = timeout_s;
   return Examiner(std::move(examiner));
+}
+
+// Once: a run may go on for hours beside another process.
+void DeviceEnvironment::SayShared(const std::string& others) {
+  if (said_shared_.exchange(true)) return;
+  fmt::print(
+      stderr,
+      "kevin: another process computes on cuda:{}: {}. What it disturbs is measured again; evaluations "
+      "during which it computed are marked `shared_gpu`. For times without doubt end it, or use another "
+      "GPU with --device cuda:N.\n",
+      gpu_.index, others);
 }
 
 // Where compute-sanitizer is installed and finds the same fault; the outcome does not depend on it.

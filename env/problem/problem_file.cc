@@ -26,7 +26,8 @@ constexpr Structure kStructures[] = {Structure::kNone, Structure::kUpper, Struct
                                      Structure::kSymmetric};
 constexpr std::string_view kFlags[] = {"degenerate-upstream", "random-upstream",   "redundant-ops",
                                        "algebraic-shortcut",  "needs-int64-index", "index-output",
-                                       "ignored-input",       "inadmissible",      "inadmissible-in-16-bits"};
+                                       "ignored-input",       "coarse-layers",     "inadmissible",
+                                       "inadmissible-in-16-bits"};
 
 template <typename Value, size_t kCount>
 Value Choice(const TomlSection& section, const char* key, const Value (&values)[kCount],

@@ -1,12 +1,10 @@
 #include "env/process/generator.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
-#include <vector>
+#include <random>
 
 #include "env/error.h"
 #include "env/problem/precision.h"
@@ -17,55 +15,18 @@ namespace {
 
 constexpr int64_t kGrain = 1 << 16;
 
-// A keyed 32-bit mixer: two multiply-xorshift rounds with a key between them. Not cryptographic, but each
-// fill has a new 64-bit key, and the loop is vectorised.
-struct Key {
-  uint32_t low, high;
-};
-
-inline uint32_t Mix(uint32_t counter, Key key) {
-  uint32_t x = counter ^ key.low;
-  x ^= x >> 16;
-  x *= 0x7feb352dU;
-  x ^= x >> 15;
-  x += key.high;
-  x *= 0x846ca68bU;
-  x ^= x >> 16;
-  x *= 0x9e3779b1U;
-  x ^= x >> 15;
-  return x;
-}
-
-uint64_t SplitMix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
-// Each block of 2^32 elements has a key.
-Key BlockKey(uint64_t seed, int64_t block) {
-  const uint64_t mixed = SplitMix(seed ^ SplitMix(static_cast<uint64_t>(block)));
-  return {static_cast<uint32_t>(mixed), static_cast<uint32_t>(mixed >> 32)};
-}
-
 inline float SignedUnit(uint32_t bits) { return static_cast<float>(static_cast<int32_t>(bits)) * 0x1p-31F; }
 inline float Unit(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24F; }
 
 // Zero mean, variance 1: the sum of three uniforms. The second and third are the bits of the first times odd
 // numbers, independent enough for a sum and three times as fast. The mantissas have 24 bits, so that rounding
 // to a shorter type changes the value.
-inline float BellShaped(uint32_t i, Key key) {
-  const uint32_t bits = Mix(i, key);
+inline float BellShaped(uint32_t bits) {
   return SignedUnit(bits) + SignedUnit(bits * 0x2c1b3c6dU) + SignedUnit(bits * 0x297a2d39U);
 }
 
-inline float HeavyTailed(uint32_t i, Key key) {
-  const uint32_t bits = Mix(i, key);
-  const float u = SignedUnit(bits);
-  const float v = Unit(bits * 0x2c1b3c6dU);
-  return u / (0.03F + v);  // at most +-33, mostly within +-2
-}
+// At most +-33, mostly within +-2.
+inline float HeavyTailed(uint32_t bits) { return SignedUnit(bits) / (0.03F + Unit(bits * 0x2c1b3c6dU)); }
 
 // Converts a drawn value to the type of the tensor. Rounding may raise the largest value of [0, 1) * scale to
 // `scale`.
@@ -80,28 +41,31 @@ inline void Store(float value, float limit, int64_t* place) {
 inline void Store(float value, float, bool* place) { *place = value > 0; }
 
 template <typename Value, typename Draw>
-void Fill(uint64_t seed, int64_t elements, int threads, float scale, float offset, Value* out,
+void Fill(const ValueStream& stream, int64_t elements, int threads, float scale, float offset, Value* out,
           const Draw& draw) {
+  static_assert(kGrain % kGroupWords == 0);
   ParallelFor(elements, kGrain, threads, [&](int64_t begin, int64_t end) {
-    while (begin < end) {
-      const Key key = BlockKey(seed, begin >> 32);
-      const int64_t stop = std::min(end, ((begin >> 32) + 1) << 32);
-      const auto count = static_cast<uint32_t>(stop - begin);
-      const auto first = static_cast<uint32_t>(begin);
+    alignas(64) uint32_t words[kGroupWords];
+    const auto store = [&](Value* place, int64_t i) {
+      Store(std::fma(draw(words[i]), scale, offset), scale + offset, place + i);
+    };
+    for (; begin < end; begin += kGroupWords) {
+      MakeKeystreamGroup(stream.key, stream.nonce, begin / kGroupWords, words);
       Value* place = out + begin;
-      for (uint32_t i = 0; i < count; ++i) {
-        Store(draw(first + i, key) * scale + offset, scale + offset, place + i);
+      if (end - begin >= kGroupWords) {
+        for (int64_t i = 0; i < kGroupWords; ++i) store(place, i);
+      } else {
+        for (int64_t i = 0; i < end - begin; ++i) store(place, i);
       }
-      begin = stop;
     }
   });
 }
 
 enum Member { kBell, kUniform, kHeavy, kLarge };
 
-Distribution Resolve(const TensorSpec& spec, uint64_t seed, float* scale) {
+Distribution Resolve(const TensorSpec& spec, int member, float* scale) {
   if (spec.distribution != Distribution::kMixture) return spec.distribution;
-  switch (static_cast<Member>(seed % kMixtureMembers)) {
+  switch (static_cast<Member>(member % kMixtureMembers)) {
     case kBell:
       return Distribution::kNormal;
     case kUniform:
@@ -117,31 +81,26 @@ Distribution Resolve(const TensorSpec& spec, uint64_t seed, float* scale) {
 }
 
 template <typename Value>
-void FillValues(const TensorSpec& spec, uint64_t seed, int64_t elements, int threads, Value* out) {
+void FillValues(const TensorSpec& spec, const ValueStream& stream, int64_t elements, int threads, Value* out) {
   auto scale = static_cast<float>(spec.scale);
   const auto offset = static_cast<float>(spec.offset);
-  switch (Resolve(spec, seed, &scale)) {
+  const auto fill = [&](const auto& draw) { Fill(stream, elements, threads, scale, offset, out, draw); };
+  switch (Resolve(spec, stream.member, &scale)) {
     case Distribution::kMixture:
     case Distribution::kNormal:
-      return Fill(seed, elements, threads, scale, offset, out,
-                  [](uint32_t i, Key key) { return BellShaped(i, key); });
+      return fill([](uint32_t bits) { return BellShaped(bits); });
     case Distribution::kUniform:
-      return Fill(seed, elements, threads, scale, offset, out,
-                  [](uint32_t i, Key key) { return SignedUnit(Mix(i, key)); });
+      return fill([](uint32_t bits) { return SignedUnit(bits); });
     case Distribution::kUniform01:
-      return Fill(seed, elements, threads, scale, offset, out,
-                  [](uint32_t i, Key key) { return Unit(Mix(i, key)); });
+      return fill([](uint32_t bits) { return Unit(bits); });
     case Distribution::kHeavyTailed:
-      return Fill(seed, elements, threads, scale, offset, out,
-                  [](uint32_t i, Key key) { return HeavyTailed(i, key); });
+      return fill([](uint32_t bits) { return HeavyTailed(bits); });
     case Distribution::kPositive:
-      return Fill(seed, elements, threads, scale, offset, out,
-                  [](uint32_t i, Key key) { return 0.01F + Unit(Mix(i, key)); });
+      return fill([](uint32_t bits) { return 0.01F + Unit(bits); });
     case Distribution::kStored:  // copied by FillTensor
       return;
     case Distribution::kSigns:
-      return Fill(seed, elements, threads, scale, offset, out,
-                  [](uint32_t i, Key key) { return (Mix(i, key) >> 31) != 0 ? 1.0F : -1.0F; });
+      return fill([](uint32_t bits) { return (bits >> 31) != 0 ? 1.0F : -1.0F; });
   }
 }
 
@@ -160,16 +119,16 @@ void Impose(Structure structure, int64_t rows, int threads, Value* matrix) {
 }
 
 template <typename Value>
-void FillAs(const TensorSpec& spec, uint64_t seed, int64_t elements, int threads, Value* out) {
-  FillValues(spec, seed, elements, threads, out);
+void FillAs(const TensorSpec& spec, const ValueStream& stream, int64_t elements, int threads, Value* out) {
+  FillValues(spec, stream, elements, threads, out);
   if (spec.structure == Structure::kNone) return;
   Impose(spec.structure, std::llround(std::sqrt(static_cast<double>(elements))), threads, out);
 }
 
 }  // namespace
 
-void FillTensor(const TensorSpec& spec, InputMode mode, uint64_t seed, int64_t elements, int threads,
-                void* data) {
+void FillTensor(const TensorSpec& spec, InputMode mode, const ValueStream& stream, int64_t elements,
+                int threads, void* data) {
   if (spec.stored) {
     std::memcpy(data, spec.stored->data(), spec.stored->size());
     return;
@@ -183,15 +142,15 @@ void FillTensor(const TensorSpec& spec, InputMode mode, uint64_t seed, int64_t e
   }
   switch (spec.dtype) {
     case DType::kF32:
-      return FillAs(drawn, seed, elements, threads, static_cast<float*>(data));
+      return FillAs(drawn, stream, elements, threads, static_cast<float*>(data));
     case DType::kF16:
-      return FillAs(drawn, seed, elements, threads, static_cast<Float16*>(data));
+      return FillAs(drawn, stream, elements, threads, static_cast<Float16*>(data));
     case DType::kBF16:
-      return FillAs(drawn, seed, elements, threads, static_cast<BFloat16*>(data));
+      return FillAs(drawn, stream, elements, threads, static_cast<BFloat16*>(data));
     case DType::kI64:
-      return FillValues(drawn, seed, elements, threads, static_cast<int64_t*>(data));
+      return FillValues(drawn, stream, elements, threads, static_cast<int64_t*>(data));
     case DType::kBool:
-      return FillValues(drawn, seed, elements, threads, static_cast<bool*>(data));
+      return FillValues(drawn, stream, elements, threads, static_cast<bool*>(data));
     case DType::kI32:
       throw Error(ExitCode::kBadRequest,
                   "input `" + spec.name + "`: inputs of type " + DTypeName(spec.dtype) + " cannot be drawn",
@@ -202,14 +161,6 @@ void FillTensor(const TensorSpec& spec, InputMode mode, uint64_t seed, int64_t e
 const char* MixtureMemberName(int member) {
   static constexpr const char* kNames[kMixtureMembers] = {"normal", "uniform", "heavy-tailed", "normal x8"};
   return kNames[member];
-}
-
-uint64_t SecretSeed() {
-  uint64_t seed = 0;
-  if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed)) {
-    throw Error(ExitCode::kBroken, "no random numbers from the system");
-  }
-  return seed;
 }
 
 void FillPoison(void* data, int64_t bytes, int threads) {
@@ -224,12 +175,12 @@ namespace {
 constexpr int64_t kBlocks = 4;
 constexpr int64_t kBlockElements = 2048;
 
-int64_t UpTo(int64_t last, std::mt19937_64& random) {
+int64_t UpTo(int64_t last, SecretRandom& random) {
   return std::uniform_int_distribution<int64_t>(0, last)(random);
 }
 
 // Copies parts of rows inside one quarter of the matrix, which lies on one side of the diagonal.
-void RearrangeRows(Structure structure, int64_t rows, int64_t bytes, std::mt19937_64& random,
+void RearrangeRows(Structure structure, int64_t rows, int64_t bytes, SecretRandom& random,
                    std::byte* matrix) {
   const int64_t half = rows / 2, length = std::min(half, kBlockElements);
   if (length < 1) return;
@@ -248,7 +199,7 @@ void RearrangeRows(Structure structure, int64_t rows, int64_t bytes, std::mt1993
 
 }  // namespace
 
-void Rearrange(const TensorSpec& spec, int64_t elements, std::mt19937_64& random, void* data) {
+void Rearrange(const TensorSpec& spec, int64_t elements, SecretRandom& random, void* data) {
   auto* bytes_of = static_cast<std::byte*>(data);
   const int64_t bytes = DTypeBytes(spec.dtype);
   if (spec.structure != Structure::kNone) {

@@ -1,11 +1,12 @@
 #pragma once
-// Input values from a counter. Element i of a tensor is a function of (seed, i) alone, so that any part can
-// be drawn by any thread. Fast enough (>= 1 G floats/s) to give every timed call new inputs.
+// Input values from the keystream of env/process/random.h: element i is made from its word i alone, so that any
+// part can be drawn by any thread, and the GPU draws the same values (env/gpu/runner/trusted_kernels.cc). Fast
+// enough (>= 1 G floats/s) to give every timed call new inputs.
 
 #include <cstdint>
-#include <random>
 
 #include "env/problem/problem.h"
+#include "env/process/random.h"
 
 namespace kevin {
 
@@ -14,17 +15,14 @@ namespace kevin {
 enum class InputMode { kDefault, kKernelBench };
 
 // Fills `elements` values of `spec.dtype`. A 16-bit type gets float32's values, rounded and clamped to its
-// range. kMixture chooses a member by the seed; a structure is imposed after drawing. `threads` share the
-// work. Throws Error(kBadRequest) for a dtype that cannot be drawn.
-void FillTensor(const TensorSpec& spec, InputMode mode, uint64_t seed, int64_t elements, int threads,
-                void* data);
+// range. kMixture is the member of the stream, which is that of one tensor (OfTensor); a structure is imposed
+// after drawing. `threads` share the work. Throws Error(kBadRequest) for a dtype that cannot be drawn.
+void FillTensor(const TensorSpec& spec, InputMode mode, const ValueStream& stream, int64_t elements,
+                int threads, void* data);
 
-// The members of the mixture, for reports and tests: member = seed % kMixtureMembers.
+// The members of the mixture, for reports and tests.
 inline constexpr int kMixtureMembers = 4;
 const char* MixtureMemberName(int member);
-
-// An unpredictable seed from the system.
-uint64_t SecretSeed();
 
 // Fills memory with the poison pattern: a NaN in every floating-point type, an out-of-range index in
 // integers.
@@ -34,6 +32,6 @@ void FillPoison(void* data, int64_t bytes, int threads);
 // Overwrites up to a quarter of the elements with other elements of the same tensor. An audit uses it to
 // distinguish a call that began when it was asked for from work done in advance. The tensor keeps the
 // properties that its file states: the distribution of its values and the structure of a square matrix.
-void Rearrange(const TensorSpec& spec, int64_t elements, std::mt19937_64& random, void* data);
+void Rearrange(const TensorSpec& spec, int64_t elements, SecretRandom& random, void* data);
 
 }  // namespace kevin

@@ -16,6 +16,7 @@
 #include <optional>
 
 #include "env/error.h"
+#include "env/reference/contractions.h"
 
 namespace kevin {
 namespace {
@@ -116,6 +117,7 @@ struct Reference::Impl {
   at::Device device = at::kCPU;
   std::optional<c10::Stream> stream;  // on CUDA
   std::shared_ptr<torch::jit::CompilationUnit> unit;
+  std::vector<std::vector<TensorView>> slot_views;
   std::vector<std::vector<c10::IValue>> slot_inputs;
   std::vector<std::vector<at::Tensor>> slot_tensors;  // the same inputs, one by one
   std::vector<c10::IValue> slot_outputs;
@@ -240,12 +242,14 @@ Reference::Reference(Reference&&) noexcept = default;
 void Reference::BindSlot(size_t slot, const std::vector<TensorView>& inputs) {
   impl_->slot_inputs.resize(std::max(impl_->slot_inputs.size(), slot + 1));
   impl_->slot_tensors.resize(impl_->slot_inputs.size());
+  impl_->slot_views.resize(impl_->slot_inputs.size());
   impl_->slot_outputs.resize(impl_->slot_inputs.size());
   impl_->contiguous.resize(impl_->slot_inputs.size());
   std::vector<at::Tensor> tensors;
   for (const TensorView& view : inputs) tensors.push_back(impl_->Wrap(view));
   impl_->slot_inputs[slot] = impl_->Arguments(tensors);
   impl_->slot_tensors[slot] = std::move(tensors);
+  impl_->slot_views[slot] = inputs;
 }
 
 void Reference::RunSlot(size_t slot) {
@@ -257,6 +261,31 @@ void Reference::RunSlot(size_t slot) {
 void Reference::RunSlotOtherwise(size_t slot) {
   const PlainAlgorithms plain;
   RunSlot(slot);
+}
+
+size_t Reference::CountContractions(size_t slot) {
+  const CoarseContractionScope counting(0, nullptr);
+  impl_->Call("forward", impl_->Widened(impl_->slot_views[slot]));
+  return counting.count();
+}
+
+void Reference::RunSlotCoarsely(size_t slot, int dropped,
+                                const std::function<bool(size_t number)>& is_coarse) {
+  impl_->slot_outputs[slot] = c10::IValue();
+  impl_->contiguous[slot].clear();
+  const std::vector<c10::IValue> inputs = impl_->Widened(impl_->slot_views[slot]);
+  c10::IValue wide;
+  {
+    const CoarseContractionScope coarse(dropped, is_coarse);
+    wide = impl_->Call("forward", inputs);
+  }
+  const c10::InferenceMode inference;
+  std::vector<c10::IValue> outputs;
+  for (const at::Tensor& output : Unpack(wide)) {
+    const DType dtype = impl_->problem.outputs.at(outputs.size()).dtype;
+    outputs.emplace_back(output.is_floating_point() ? output.to(TorchType(dtype)) : output);
+  }
+  impl_->slot_outputs[slot] = c10::ivalue::Tuple::create(std::move(outputs));
 }
 
 std::vector<TensorView> Reference::SlotOutputs(size_t slot, const std::vector<ConcreteTensor>& expected) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -62,6 +63,13 @@ class Reference {
   // The same without cuDNN, oneDNN, NNPACK and fused attention, and on a CPU with one thread: sums have
   // another order, like those of a correct candidate. May be many times slower.
   void RunSlotOtherwise(size_t slot);
+  // Contractions are convolutions and products of matrices; the reference calls them in a fixed order. How many
+  // there are in fp64:
+  size_t CountContractions(size_t slot);
+  // The same as RunSlot in fp64, but for those contractions that `is_coarse` names by their number: their inputs
+  // are rounded to nearest even at `dropped` bits less than the mantissa of float32 (13: TF32, 16: bf16).
+  // Outputs are then rounded to their types.
+  void RunSlotCoarsely(size_t slot, int dropped, const std::function<bool(size_t number)>& is_coarse);
   // The outputs of the slot's last run, contiguous, in memory of torch's allocator also where the reference returns
   // an input or a view of one. Valid until the slot runs again. Throws
   // Error(kBadRequest) if their number, dtype or shape differs from the problem file (`expected`).

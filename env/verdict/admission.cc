@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace kevin {
 
@@ -19,7 +20,8 @@ nlohmann::json DecoysToJson(const std::vector<DecoyResult>& decoys) {
                     {"must_pass", decoy.must_pass},
                     {"passed", decoy.passed},
                     {"reason", decoy.reason},
-                    {"distinguishable", decoy.distinguishable}});
+                    {"distinguishable", decoy.distinguishable},
+                    {"marked", decoy.is_marked}});
   }
   return json;
 }
@@ -27,8 +29,8 @@ nlohmann::json DecoysToJson(const std::vector<DecoyResult>& decoys) {
 std::vector<DecoyResult> DecoysFromJson(const nlohmann::json& json) {
   std::vector<DecoyResult> decoys;
   for (const nlohmann::json& one : json)
-    decoys.push_back(
-        {one.at("name"), one.at("must_pass"), one.at("passed"), one.at("reason"), one.at("distinguishable")});
+    decoys.push_back({one.at("name"), one.at("must_pass"), one.at("passed"), one.at("reason"),
+                      one.at("distinguishable"), one.at("marked")});
   return decoys;
 }
 
@@ -38,6 +40,29 @@ std::array<NarrowType, 2> NarrowerThan(Precision precision) {
   if (precision == Precision::kFp32) return {kFp16, kBf16};
   if (precision == Precision::kFp16) return {kBf16, kE4m3};
   return {kE4m3, kE5m2};
+}
+
+std::vector<CoarseDecoy> CoarseDecoys(const Problem& problem, size_t contractions, bool tf32) {
+  std::vector<CoarseDecoy> decoys;
+  if (contractions < 2 || PrecisionOf(problem) != Precision::kFp32) return decoys;
+  const size_t last = contractions - 1;
+  for (const auto& [type, dropped] : {std::pair("TF32", 13), std::pair("bf16", 16)}) {
+    if (tf32 && dropped == 13) continue;
+    const auto add = [&, &type = type, &dropped = dropped](const char* which,
+                                                           std::function<bool(size_t)> is_coarse) {
+      decoys.push_back({fmt::format("{} in {}", type, which), dropped, std::move(is_coarse)});
+    };
+    add("the first contraction", [](size_t number) { return number == 0; });
+    add("the last contraction", [last](size_t number) { return number == last; });
+    if (contractions > 2) add("every other contraction", [](size_t number) { return number % 2 == 1; });
+    add("all contractions", [](size_t) { return true; });
+  }
+  return decoys;
+}
+
+bool IsMarked(const Problem& problem, const std::string& decoy) {
+  const auto flag = problem.flags.find("coarse-layers");
+  return flag != problem.flags.end() && flag->second.find(decoy) != std::string::npos;
 }
 
 std::vector<BlindDecoy> BlindDecoys(const SizedProblem& sized) {

@@ -11,7 +11,10 @@
 //     fp16   inputs rounded to bf16, to fp8; outputs rounded to bf16
 //     bf16   inputs rounded to fp8 of either kind; outputs rounded to fp8
 //
-// (fp8 e4m3 and e5m2 by their digits alone, as if scaled to fit.) Must pass: the result of the reference when
+// (fp8 e4m3 and e5m2 by their digits alone, as if scaled to fit.) In fp32 further, of problems with several
+// contractions (convolutions, products of matrices): TF32 and bf16 in the first one, the last, every other and
+// all of them. A decoy of these that passes is counted neither way where the flag `coarse-layers` of the file
+// names it. Must pass: the result of the reference when
 // it computes the same once more, and in fp32 when it does so by other algorithms. Bounds that reject those
 // would reject correct kernels. What cannot exist for a problem (no input of the output's shape to copy) is
 // left out.
@@ -38,6 +41,7 @@ struct DecoyResult {
   // the truth everywhere: a check that accepts the best answer must accept it too. A loss that averages a
   // million elements is such a case. Counts neither way.
   bool distinguishable = true;
+  bool is_marked = false;  // it passed, and the flag `coarse-layers` names it
 };
 
 // "worst error 1.2e-07 of 4e-07 allowed"
@@ -55,6 +59,18 @@ struct NarrowType {
 };
 // To these the inputs are rounded; to the first one the outputs of 16 bits as well.
 std::array<NarrowType, 2> NarrowerThan(Precision precision);
+
+// A kernel that multiplies in a narrower type in some of its contractions.
+struct CoarseDecoy {
+  std::string name;  // "TF32 in the first contraction"
+  int dropped = 0;   // mantissa bits less than float32's
+  std::function<bool(size_t number)> is_coarse;
+};
+// None for fewer than two contractions, and in 16 bits. `tf32`: the reference itself may use TF32, so that only
+// bf16 is incorrect.
+std::vector<CoarseDecoy> CoarseDecoys(const Problem& problem, size_t contractions, bool tf32);
+// Does the flag `coarse-layers` name this decoy as one that the check cannot reject?
+bool IsMarked(const Problem& problem, const std::string& decoy);
 
 // A kernel that ignores some of the tensors: `is_other` says of which inputs (parameters included) it uses
 // the values of another call.

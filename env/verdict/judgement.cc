@@ -29,7 +29,7 @@ SequentialVerdicts RunSequentialTest(const SequentialPlan& plan,
       against_start.StartProcess();
     }
     const RoundTimes times = round(pair);
-    if (times.same_clock) {
+    if (times.same_clock && times.believed) {
       against_reference.Add(std::log(times.reference_us / times.candidate_us));
       if (plan.has_start) against_start.Add(std::log(times.start_us / times.candidate_us));
     }

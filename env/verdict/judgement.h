@@ -31,6 +31,8 @@ struct JudgeResult {
   double verify_s = 0, measure_s = 0, wait_s = 0;  // wait_s: for the lock of the device
   double device_s = 0;                             // how long a GPU was held
   double peak_gb_per_s = 0, peak_gflop_per_s = 0;  // of a GPU, at the size of the problem
+  bool shared_gpu = false;                         // another process computed on it meanwhile
+  std::string others;                              // which: "python3 (process 1234)"
   std::vector<uint64_t> seeds;
   std::vector<Sample> samples;
   std::string log;  // what the candidate printed
@@ -42,6 +44,8 @@ struct RoundTimes {
   double start_us = 0;  // of the kernel the candidate is compared with; 0: there is none
   bool same_clock =
       true;  // false: the clock of the device changed within the round, so that it does not count
+  bool believed =
+      true;  // false: something else took part in a time (env/verdict/call_clock.h), so it does not count
 };
 
 struct SequentialVerdicts {

@@ -26,6 +26,7 @@ namespace kevin {
 namespace {
 
 constexpr unsigned kNonBlockingStream = 1;
+constexpr uint64_t kPoisonSeed = 2;  // even: NaN
 constexpr int64_t kReportBytes = int64_t{1} << 30;
 
 std::string ReadFile(const char* name) {
@@ -40,7 +41,8 @@ struct Arguments {
 
   Arguments(const ExamineJob& job, const FillKernels& kernels, CuHandle stream) {
     memory.slots = 1;
-    uint64_t seed = 1;
+    const ValueStream values;  // the same values in every run
+    size_t tensor = 0;
     for (const ExaminedArgument& argument : job.arguments) {
       buffers.emplace_back(static_cast<size_t>(argument.bytes));
       const CuDevicePtr data = buffers.back().data();
@@ -48,7 +50,7 @@ struct Arguments {
       for (const ExaminedFill& part : argument.fills) {
         const CuDevicePtr place = data + static_cast<CuDevicePtr>(part.offset_bytes);
         if (part.stored.empty()) {
-          FillOnDevice(kernels, stream, place, part.elements, part.drawing, seed++);
+          FillOnDevice(kernels, stream, place, part.elements, part.drawing, values.OfTensor(tensor++));
         } else {
           KEVIN_CU(MemcpyHtoD, place, part.stored.data(), part.stored.size());
         }
@@ -65,8 +67,8 @@ void CallOnce(const ExamineJob& job, int device) {
   KEVIN_CU(StreamCreate, &stream, kNonBlockingStream);
   KEVIN_CU(ModuleLoadData, &trusted, job.trusted_cubin.data());
   const Arguments arguments(job, FillKernelsOf(trusted), stream);
-  CandidateModule candidate(LaunchPlanFromText(job.plan), arguments.memory, stream);
-  if (!job.untouched_memory) candidate.Restore();
+  CandidateModule candidate(LaunchPlanFromText(job.plan), arguments.memory, CallKernelsOf(trusted), stream);
+  if (!job.untouched_memory) candidate.Restore(kPoisonSeed);
   KEVIN_CU(StreamSynchronize, stream);
   KEVIN_CU(ProfilerStart);
   candidate.Enqueue(0);

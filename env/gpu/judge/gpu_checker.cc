@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "env/error.h"
@@ -38,12 +39,6 @@ float FloatAt(DType dtype, CuDevicePtr base, uint64_t index) {
   if (dtype == DType::kF16) return ToFloat(ReadAt<Float16>(base, index));
   if (dtype == DType::kBF16) return ToFloat(ReadAt<BFloat16>(base, index));
   return ReadAt<float>(base, index);
-}
-
-// The last bits of a poisoned word are a poisoned element of any type.
-bool IsPoisoned(DType dtype, CuDevicePtr base, uint64_t index) {
-  if (DTypeBytes(dtype) == 2) return ReadAt<uint16_t>(base, index) == (kPoison & 0xffffU);
-  return ReadAt<uint32_t>(base, index) == kPoison;
 }
 
 CuDevicePtr Address(const void* pointer) { return reinterpret_cast<CuDevicePtr>(pointer); }
@@ -84,8 +79,10 @@ ElementError ErrorAt(DType dtype, const DeviceTensors& tensors, CuDevicePtr sums
   return element;
 }
 
+// `is_poisoned` asks whether an element was never written.
 CheckResult Report(const ConcreteTensor& output, const DeviceTensors& tensors, const DeviceVerdict& verdict,
-                   CuDevicePtr sums, CuDevicePtr errors) {
+                   CuDevicePtr sums, CuDevicePtr errors,
+                   const std::function<bool(uint64_t index)>& is_poisoned) {
   CheckResult result;
   result.reference_error = std::bit_cast<float>(verdict.reference_error);
   const uint64_t worst_index = verdict.worst & 0xffffffffU;
@@ -96,7 +93,7 @@ CheckResult Report(const ConcreteTensor& output, const DeviceTensors& tensors, c
   if (verdict.wrong > 0) {
     result.ok = false;
     const ElementError first = ErrorAt(dtype, tensors, sums, verdict.first_wrong);
-    const bool unwritten = IsPoisoned(dtype, tensors.answer, verdict.first_wrong);
+    const bool unwritten = is_poisoned(verdict.first_wrong);
     result.message = fmt::format(
         "{}{} = {:.8g}{}, expected {:.8g}; {} of {} elements are off; worst at {}: {:.8g} instead of {:.8g}, "
         "error {:.3g} with {:.3g} allowed",
@@ -157,7 +154,9 @@ CheckResult GpuChecker::Floats(int slot, size_t output, const TensorView& refere
   session_.Launch("kevin_check_rows", 132, 256, row_arguments);
   session_.Synchronize();
   KEVIN_CU(MemcpyDtoH, &verdict, verdict_.data(), sizeof(verdict));
-  return Report(tensor, tensors, verdict, sums, errors);
+  const size_t bytes = DTypeBytes(dtype);
+  return Report(tensor, tensors, verdict, sums, errors,
+                [&](uint64_t index) { return session_.IsPoisoned(slot, output, index * bytes, bytes); });
 }
 
 bool GpuChecker::SurelyCorrect(int slot, size_t output, const TensorView& reference) {

@@ -61,6 +61,9 @@ class GpuEvaluator {
     CuHandle context = nullptr;
     KEVIN_CU(DevicePrimaryCtxRetain, &context, options_.device);
     KEVIN_CU(CtxSetCurrent, context);
+    char bus[32] = {};
+    KEVIN_CU(DeviceGetPCIBusId, bus, sizeof(bus), options_.device);
+    others_ = std::make_unique<OtherProcesses>(bus);
     prepared_ = true;
   }
 
@@ -164,6 +167,7 @@ class GpuEvaluator {
     ReleaseTorchCache();  // slots are not taken from it
     // What it measures, and what it disturbs.
     const DeviceLock lock(LockName(), LockMode::kExclusive, nullptr);
+    options.others = others_.get();
     const auto start = std::chrono::steady_clock::now();
     GpuSession& session = sessions_.Add(key, std::make_unique<GpuSession>(std::move(options)));
     session_s_ = SecondsSince(start);
@@ -174,6 +178,7 @@ class GpuEvaluator {
   GpuEvaluatorOptions options_;
   std::string trusted_cubin_;
   bool prepared_ = false;
+  std::unique_ptr<OtherProcesses> others_;
   std::shared_ptr<SpareRunners> spares_ = std::make_shared<SpareRunners>();
   ResidentSessions<GpuSession> sessions_{kSessions};
   double session_s_ = 0;  // that the making of the latest one took

@@ -1,14 +1,18 @@
 #include "env/gpu/judge/gpu_judge.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <random>
 
 #include "env/error.h"
 #include "env/process/machine.h"
+#include "env/verdict/call_clock.h"
 
 namespace kevin {
 namespace {
@@ -22,14 +26,8 @@ constexpr int kSequentialRounds = 80, kMinSequentialRounds = 6;
 constexpr double kSequentialBudget_s = 0.12;
 constexpr int kMinFixedRounds = 6, kMaxFixedRounds = 80;
 constexpr double kFixedBudget_s = 0.1, kConfirmFactor = 2;
-constexpr double kSameClock = 0.03;     // halves of a pair may differ by that share of the clock
-constexpr double kSlopeWork_us = 5000;  // calls that the slope is taken over
-constexpr int kMostSlopeCalls = 64, kSlopeTries = 4, kTimedAgain = 7;
-constexpr int kPreparations = 16, kPreparationsWhenLong = 4;
-constexpr double kSlopeTolerance = 0.03;
-constexpr double kSlopeSlack_us = 0.5;  // a call, and as much for each of its launches
-constexpr double kWakeUp_us = 50;       // delay until the end of a request is noticed
-constexpr double kLaunch_us = 2.5;      // host time
+constexpr int kQuietTries = 3;
+constexpr double kSameClock = 0.03;  // halves of a pair may differ by that share of the clock
 // Noise that more pairs do not average away, as A/A measurements show it (tests/bench, the clock on a GPU).
 constexpr ClockCalibration kGpuCalibration{0.003, 0.001};
 
@@ -43,6 +41,7 @@ class GpuJudgement {
  public:
   GpuJudgement(GpuSession& session, const GpuJudgeRequest& request)
       : session_(session), request_(request), checker_(session) {
+    result_.seeds = session.RenewKeys();
     result_.peak_gb_per_s = session.peak_gb_per_s();
     result_.peak_gflop_per_s = session.peak_gflop_per_s();
   }
@@ -56,7 +55,8 @@ class GpuJudgement {
   [[noreturn]] void Fail(const TimedKernel& kernel, const RunnerFault& fault, const std::string& phase) const;
   [[noreturn]] void End(const TimedKernel& kernel, const Outcome& outcome) const;
   void StartTimedKernels();
-  double TimeUs(TimedKernel& kernel, int slot, const std::string& phase);
+  CallTimes Time(TimedKernel& kernel, int slot, const std::string& phase);
+  void EmptyCall();
   int NextSlot() { return std::uniform_int_distribution<int>(0, session_.slots() - 1)(session_.random()); }
   void Verify();
   void VerifyCall(int member);
@@ -65,9 +65,9 @@ class GpuJudgement {
   RoundTimes TimedRound(int process, int pair, const std::string& phase);
   void Sequential();
   std::vector<RoundTimes> Fixed();
-  double WallUs(TimedKernel& kernel, int times, RunnerClient::Repeated what);
-  bool SlopeAgrees(TimedKernel& kernel, double candidate_us, double* call_us);
-  void CheckSlope(TimedKernel& kernel, double candidate_us);
+  std::vector<RoundTimes> MeasureUndisturbed();
+  static std::vector<int> ProcessIds();
+  void RefuseForgedTimes() const;
   Measured Report(const std::vector<RoundTimes>& rounds);
   void GiveRunnersBack();
 
@@ -78,6 +78,8 @@ class GpuJudgement {
   std::vector<TimedKernel> kernels_;  // the candidate first
   CheckResult verified_;
   SequentialVerdicts verdicts_;
+  CallClock clock_;
+  std::string disbelieved_;  // why there are too few fixed pairs; empty: there are enough
   double timeout_s_ = 0, round_s_ = 0.01, candidate_us_ = 0;  // candidate_us_: of its latest call
 };
 
@@ -98,8 +100,7 @@ JudgeResult GpuJudgement::Run() {
       result_.outcome = ReportErrors(verified_);
     } else {
       Phase(request_.confirm ? "confirm" : "measure");
-      if (!request_.confirm) Sequential();
-      result_.outcome = Report(Fixed());
+      result_.outcome = Report(MeasureUndisturbed());
     }
   } catch (const Ended& ended) {
     result_.outcome = ended.outcome;
@@ -127,21 +128,32 @@ void GpuJudgement::Fail(const TimedKernel& kernel, const RunnerFault& fault, con
   End(kernel, Crashed{fault.message + " during " + phase});
 }
 
-double GpuJudgement::TimeUs(TimedKernel& kernel, int slot, const std::string& phase) {
+// Every call is made here.
+CallTimes GpuJudgement::Time(TimedKernel& kernel, int slot, const std::string& phase) {
+  session_.PoisonOutputs(slot);
   session_.Synchronize();
-  double us = 0;
-  if (const auto fault = kernel.runner.client->Time(slot, timeout_s_, &us)) Fail(kernel, *fault, phase);
-  us = std::max(us - kernel.runner.offset_us, 1e-3);
-  if (kernel.name == "candidate") candidate_us_ = us;
-  return us;
+  CallTimes times;
+  if (const auto fault = kernel.runner.client->Time(slot, true, session_.random()(), timeout_s_, &times))
+    Fail(kernel, *fault, phase);
+  times.event_us = std::max(times.event_us, 1e-3);
+  return times;
+}
+
+// For the excess of the wall clock over the events.
+void GpuJudgement::EmptyCall() {
+  TimedKernel& candidate = kernels_.front();
+  session_.Synchronize();
+  CallTimes times;
+  if (const auto fault =
+          candidate.runner.client->Time(NextSlot(), false, session_.random()(), timeout_s_, &times))
+    Fail(candidate, *fault, "measure");
+  clock_.AddEmpty(times.event_us, times.wall_us);
 }
 
 void GpuJudgement::VerifyCall(int member) {
   const int slot = NextSlot();
-  result_.seeds.push_back(session_.Draw(slot, member));
-  session_.Poison(slot);
-  TimedKernel& candidate = kernels_.front();
-  TimeUs(candidate, slot, "verify");
+  session_.Draw(slot, member);
+  Time(kernels_.front(), slot, "verify");
   const std::string broken = session_.BrokenGuard(slot);
   if (!broken.empty()) throw Ended{Wrong{broken, 0, 0}};
   session_.TimeReferenceUs(slot);
@@ -172,8 +184,9 @@ void GpuJudgement::Verify() {
 
 RoundTimes GpuJudgement::TimedRound(int process, int pair, const std::string& phase) {
   const auto start = Clock::now();
+  const size_t samples = result_.samples.size();
   const int slot = NextSlot();
-  result_.seeds.push_back(session_.Draw(slot));
+  session_.Draw(slot);
   // One answer can wait in the slot for the reference; of several each is checked before the next is made.
   const bool several = kernels_.size() > 1;
   if (several) session_.TimeReferenceUs(slot);
@@ -182,14 +195,19 @@ RoundTimes GpuJudgement::TimedRound(int process, int pair, const std::string& ph
   std::shuffle(order.begin(), order.end(), session_.random());
   RoundTimes round;
   std::vector<double> clocks;
+  const bool empty_first = (session_.random()() & 1) != 0;
+  if (empty_first) EmptyCall();
   for (const int side : order) {
     double us = 0;
     if (side < 0) {
       us = round.reference_us = session_.TimeReferenceUs(slot);
     } else {
       TimedKernel& kernel = kernels_[static_cast<size_t>(side)];
-      session_.Poison(slot);
-      us = (side == 0 ? round.candidate_us : round.start_us) = TimeUs(kernel, slot, "measure");
+      const CallTimes times = Time(kernel, slot, "measure");
+      us = std::max(times.event_us - kernel.runner.offset_us, 1e-3);
+      (side == 0 ? round.candidate_us : round.start_us) = us;
+      if (side == 0) candidate_us_ = us;
+      if (side == 0) round.believed = clock_.Believes(times.event_us, times.wall_us);
     }
     clocks.push_back(session_.ClockMhz());
     const std::string name = side < 0 ? "reference" : kernels_[static_cast<size_t>(side)].name;
@@ -201,8 +219,11 @@ RoundTimes GpuJudgement::TimedRound(int process, int pair, const std::string& ph
     if (several) CheckTimed(kernel, slot);
   }
   if (!several) CheckTimed(kernels_.front(), slot);
+  if (!empty_first) EmptyCall();
   const auto [slowest, fastest] = std::minmax_element(clocks.begin(), clocks.end());
   round.same_clock = *slowest > *fastest * (1 - kSameClock);
+  for (size_t i = samples; i < result_.samples.size() && !round.believed; ++i)
+    result_.samples[i].phase = "disbelieved";
   round_s_ = SecondsSince(start);
   return round;
 }
@@ -243,8 +264,16 @@ std::vector<RoundTimes> GpuJudgement::Fixed() {
   const int pairs = std::clamp(wanted, kMinFixedRounds, static_cast<int>(kMaxFixedRounds * factor));
   std::vector<RoundTimes> rounds;
   if (request_.confirm) TimedRound(1, -1, "warm-up");
-  for (int pair = 0; pair < pairs; ++pair)
-    rounds.push_back(TimedRound(1, pair, request_.confirm ? "confirm" : "fixed"));
+  // A round that is not believed is made again, as long as most are believed.
+  for (int tries = 0; static_cast<int>(rounds.size()) < pairs && tries < 2 * pairs; ++tries) {
+    const int pair = static_cast<int>(rounds.size());
+    const RoundTimes round = TimedRound(1, pair, request_.confirm ? "confirm" : "fixed");
+    if (round.believed) rounds.push_back(round);
+  }
+  disbelieved_ = static_cast<int>(rounds.size()) < pairs
+                     ? fmt::format("clock: in {} of {} timed calls the wall clock contradicts the events",
+                                   2 * pairs - static_cast<int>(rounds.size()), 2 * pairs)
+                     : "";
   const auto moved = [](const RoundTimes& round) { return !round.same_clock; };
   // Where the clock of the device changes in most pairs, all pairs count.
   if (2 * std::count_if(rounds.begin(), rounds.end(), moved) <= static_cast<int>(rounds.size()))
@@ -252,70 +281,51 @@ std::vector<RoundTimes> GpuJudgement::Fixed() {
   return rounds;
 }
 
-double GpuJudgement::WallUs(TimedKernel& kernel, int times, RunnerClient::Repeated what) {
-  double wall_us = 0;
-  if (const auto fault = kernel.runner.client->Repeat(NextSlot(), times, what, timeout_s_ * times, &wall_us))
-    Fail(kernel, *fault, "measure");
-  return wall_us;
+std::vector<int> GpuJudgement::ProcessIds() {
+  std::vector<int> ids = RunnerClient::ProcessIds();
+  ids.push_back(getpid());
+  return ids;
 }
 
-// Around cooperative and clustered launches the device changes its mode, which takes up to half a millisecond
-// of preparation outside the events.
-bool ChangesMode(const LaunchPlan& plan) {
-  return std::any_of(plan.operations.begin(), plan.operations.end(), [](const PlannedOperation& operation) {
-    const auto* planned = std::get_if<PlannedLaunch>(&operation);
-    return planned && (planned->launch.cooperative || planned->launch.cluster);
-  });
-}
-
-// The slope by the clock of this process: the time of N more calls with their preparations, less the time of
-// N more preparations. An interrupted host makes each of these times longer, never shorter, so the minimum of
-// each counts; a slope below the time of the events comes from that, and is measured again.
-bool GpuJudgement::SlopeAgrees(TimedKernel& kernel, double candidate_us, double* call_us) {
-  const int calls = std::clamp(static_cast<int>(kSlopeWork_us / candidate_us) + 1, 1, kMostSlopeCalls);
-  const int preparations = candidate_us > kLong_us ? kPreparationsWhenLong : kPreparations;
-  const double launches = static_cast<double>(kernel.plan->operations.size());
-  const bool prepared = !ChangesMode(*kernel.plan);
-  double slack_us = kSlopeTolerance * candidate_us + kSlopeSlack_us * (1 + launches) + kWakeUp_us / calls;
-  // Back to back, a call waits until dirty lines of the previous one are written from L2.
-  if (!prepared) slack_us += session_.L2WriteBackUs();
-  constexpr double kNever = 1e300;
-  double once_us = kNever, twice_us = kNever, bare_once_us = kNever, bare_twice_us = kNever;
-  for (int i = 0; i < kSlopeTries; ++i) {
-    double preparation_us = 0;
-    if (prepared) {
-      bare_once_us = std::min(bare_once_us, WallUs(kernel, preparations, {true, false}));
-      bare_twice_us = std::min(bare_twice_us, WallUs(kernel, 2 * preparations, {true, false}));
-      preparation_us = std::max(0.0, (bare_twice_us - bare_once_us) / preparations);
+// What another process disturbed is measured again. Whether to do so depends on that process and on no time, so
+// that nothing is chosen. Where it never ends, the last measurement stands, marked.
+std::vector<RoundTimes> GpuJudgement::MeasureUndisturbed() {
+  const OtherProcesses* others = session_.options().others;
+  for (int tries = 1;; ++tries) {
+    const size_t samples = result_.samples.size();
+    const bool present = others && !others->Present(ProcessIds()).empty();
+    const uint64_t since_us = OtherProcesses::NowUs();
+    clock_ = CallClock();
+    for (int i = 0; i < CallClock::kLeastEmpty; ++i) EmptyCall();
+    if (!request_.confirm) Sequential();
+    std::vector<RoundTimes> rounds = Fixed();
+    if (!others || (!present && others->Present(ProcessIds()).empty())) return rounds;
+    const std::vector<std::string> computed = others->Computed(ProcessIds(), since_us);
+    if (computed.empty()) {
+      session_.was_disturbed = false;
+      return rounds;
     }
-    once_us = std::min(once_us, WallUs(kernel, calls, {prepared, true}));
-    twice_us = std::min(twice_us, WallUs(kernel, 2 * calls, {prepared, true}));
-    *call_us = (twice_us - once_us) / calls - preparation_us;
-    // The host may be slower at launching than the device at working.
-    const double launching_us = kLaunch_us * (2 + launches) - preparation_us;
-    const bool plausible = !prepared || *call_us > candidate_us - 2 * slack_us;
-    if (plausible && *call_us <= std::max(candidate_us + slack_us, launching_us)) return true;
+    result_.shared_gpu = true;
+    result_.others = fmt::format("{}", fmt::join(computed, ", "));
+    const bool last = session_.was_disturbed || tries == kQuietTries;
+    session_.was_disturbed |= last;
+    if (last) return rounds;
+    for (size_t i = samples; i < result_.samples.size(); ++i) result_.samples[i].phase = "disturbed";
   }
-  return *call_us <= candidate_us;
 }
 
 // Device code could write to the memory of the events, but not to the clock of this process.
-void GpuJudgement::CheckSlope(TimedKernel& kernel, double candidate_us) {
-  double call_us = 0;
-  if (SlopeAgrees(kernel, candidate_us, &call_us)) return;
-  // The device may run at another clock than before: against calls that are timed now.
-  std::vector<double> now_us;
-  for (int i = 0; i < kTimedAgain; ++i) now_us.push_back(TimeUs(kernel, NextSlot(), "measure"));
-  if (SlopeAgrees(kernel, std::max(candidate_us, Median(now_us)), &call_us)) return;
-  throw Ended{Refused{fmt::format(
-      "clock: a call takes {:.2f} us by its events and {:.2f} us by the wall clock", candidate_us, call_us)}};
+void GpuJudgement::RefuseForgedTimes() const {
+  const std::string contradiction = clock_.Contradiction();
+  if (!contradiction.empty()) throw Ended{Refused{contradiction}};
+  if (!disbelieved_.empty()) throw Ended{Refused{disbelieved_}};
 }
 
 Measured GpuJudgement::Report(const std::vector<RoundTimes>& rounds) {
+  RefuseForgedTimes();
   Measured measured = ReportRounds({&rounds, 1}, CalibrationFor(1), CalibrationFor(kernels_.size()),
                                    session_.sized(), verdicts_, verified_);
   measured.floor_us = session_.FloorMicroseconds();
-  CheckSlope(kernels_.front(), measured.candidate_us);
   RefuseImpossibleTime(measured, "on this device");
   return measured;
 }

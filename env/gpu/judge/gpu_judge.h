@@ -5,7 +5,8 @@
 // A candidate must be correct on fresh seeds first; then it is timed against eager in pairs of single calls,
 // by the rules of env/verdict/README.md. The rules it shares with the CPU are in
 // env/verdict/judgement.h. Every call, also in verification, is made in the same way and looks the same from
-// inside: new inputs and weights, poisoned outputs and workspaces, scrubbed shared memory, flushed L2.
+// inside: new inputs and weights, poisoned outputs and workspaces, scrubbed shared memory, flushed L2. The
+// check of the events by the wall clock (env/verdict/call_clock.h) is over the timed calls themselves.
 
 #include <functional>
 #include <vector>

@@ -1,6 +1,7 @@
 #include "env/gpu/judge/gpu_session.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,6 +18,7 @@ namespace {
 constexpr int64_t kProbeVectors = 160 << 10;  // 2.5 MiB: a few microseconds
 constexpr int kProbeBlocks = 640, kProbePairs = 96;
 constexpr size_t kSpares = 2;
+constexpr size_t kScratchBytes = 16;  // two counters, or four words
 constexpr int kCanaryWords = 1 << 16;
 constexpr double kBandwidthMargin = 1.1;  // a better kernel than ours may be faster by that factor
 // mma.sync reaches some 60 % of what the newest tensor instructions do; fp8 and sparsity double it twice.
@@ -25,10 +27,7 @@ constexpr double kMatrixMargin = 1.7 * 4;
 }  // namespace
 
 GpuSession::GpuSession(GpuSessionOptions options)
-    : options_(std::move(options)),
-      sized_(AtSize(options_.problem, options_.size)),
-      counter_(sizeof(uint64_t) * 2),
-      random_(SecretSeed()) {
+    : options_(std::move(options)), sized_(AtSize(options_.problem, options_.size)), counter_(kScratchBytes) {
   sized_.problem = &options_.problem;
   for (const ConcreteTensor& input : sized_.inputs) {
     const DType dtype = input.spec.dtype;
@@ -47,6 +46,7 @@ GpuSession::GpuSession(GpuSessionOptions options)
   stream_ = reference_->Stream();
   KEVIN_CU(ModuleLoadData, &module_, options_.trusted_cubin.data());
   fill_ = FillKernelsOf(module_);
+  poison_kernel_ = Function("kevin_poison");
   stopwatch_ =
       std::make_unique<Stopwatch>(StopwatchOptions{options_.device, stream_, Function("kevin_scrub")});
   LayOut();
@@ -70,6 +70,7 @@ void GpuSession::LayOut() {
   memory_.slots = SlotsOnGpu(sized_, free_bytes);
   layout_ = LayOutSlots(sized_, memory_.slots);
   memory_.places = layout_.arguments;
+  poison_.assign(static_cast<size_t>(memory_.slots), std::vector<Poison>(sized_.outputs.size()));
   inputs_ = SharedDeviceMemory::Create(options_.device, static_cast<size_t>(layout_.inputs_bytes));
   outputs_ = SharedDeviceMemory::Create(options_.device, static_cast<size_t>(layout_.outputs_bytes));
   memory_.inputs = inputs_.data();
@@ -113,14 +114,14 @@ CuDevicePtr GpuSession::Output(int slot, size_t index) const {
   return memory_.outputs + place.offset + static_cast<uint64_t>(slot) * place.stride;
 }
 
-uint64_t GpuSession::Draw(int slot, int member) {
-  const uint64_t seed = SecretSeed();
-  const uint64_t chosen = (member >= 0 ? static_cast<uint64_t>(member) : seed) % kMixtureMembers;
-  for (size_t i = 0; i < sized_.inputs.size(); ++i) DrawTensor(slot, i, seed, chosen);
-  return seed;
+ValueStream GpuSession::Draw(int slot, int member) {
+  ValueStream drawing = keys_.Next();
+  if (member >= 0) drawing.member = member % kMixtureMembers;
+  for (size_t i = 0; i < sized_.inputs.size(); ++i) DrawTensor(slot, i, drawing);
+  return drawing;
 }
 
-void GpuSession::DrawTensor(int slot, size_t index, uint64_t seed, uint64_t member) {
+void GpuSession::DrawTensor(int slot, size_t index, const ValueStream& drawing) {
   const ConcreteTensor& tensor = sized_.inputs[index];
   const ArgumentPlace& place = layout_.tensors[index];
   const CuDevicePtr data = memory_.inputs + place.offset + static_cast<uint64_t>(slot) * place.stride;
@@ -128,33 +129,47 @@ void GpuSession::DrawTensor(int slot, size_t index, uint64_t seed, uint64_t memb
     KEVIN_CU(MemcpyDtoDAsync, data, stored_[index].data(), static_cast<size_t>(tensor.bytes), stream_);
     return;
   }
-  FillOnDevice(fill_, stream_, data, tensor.elements, DrawingOf(tensor, options_.inputs, member),
-               seed + index * 0x9e3779b97f4a7c15ULL);
+  FillOnDevice(fill_, stream_, data, tensor.elements, DrawingOf(tensor, options_.inputs, drawing.member),
+               drawing.OfTensor(index));
 }
 
-void GpuSession::Poison(int slot) {
-  for (size_t i = sized_.inputs.size(); i < layout_.tensors.size(); ++i) {
-    const ArgumentPlace& place = layout_.tensors[i];
-    KEVIN_CU(MemsetD32Async,
-             memory_.outputs + place.offset - kSlotPage + static_cast<uint64_t>(slot) * place.stride, kPoison,
-             place.stride / 4, stream_);
+void GpuSession::PoisonOutputs(int slot) {
+  std::vector<Poison>& latest = poison_.at(static_cast<size_t>(slot));
+  const uint64_t seed = random_();
+  for (size_t o = 0; o < sized_.outputs.size(); ++o) {
+    const ArgumentPlace& place = layout_.tensors[sized_.inputs.size() + o];
+    latest[o] = PoisonFor(sized_.outputs[o].spec.dtype, seed + 2 * o * 0x9e3779b97f4a7c15ULL);
+    PoisonOnDevice(poison_kernel_, stream_, Output(slot, o) - kSlotPage, place.stride, latest[o]);
   }
+}
+
+bool GpuSession::IsPoisoned(int slot, size_t index, uint64_t at, size_t bytes) {
+  constexpr uint64_t kGroup = 16;
+  const uint64_t start = (kSlotPage + at) / kGroup * kGroup, within = (kSlotPage + at) % kGroup;
+  unsigned char expected[kGroup] = {}, found[kGroup] = {};
+  PoisonOnDevice(poison_kernel_, stream_, counter_.data(), kGroup,
+                 poison_.at(static_cast<size_t>(slot)).at(index), static_cast<int64_t>(start / 4));
+  Synchronize();
+  KEVIN_CU(MemcpyDtoH, expected, counter_.data(), kGroup);
+  KEVIN_CU(MemcpyDtoH, found, Output(slot, index) - kSlotPage + start, kGroup);
+  return std::equal(expected + within, expected + within + bytes, found + within);
 }
 
 std::string GpuSession::BrokenGuard(int slot) {
   for (size_t o = 0; o < sized_.outputs.size(); ++o) {
     const ArgumentPlace& place = layout_.tensors[sized_.inputs.size() + o];
-    const CuDevicePtr start = Output(slot, o);
-    const uint64_t past = (static_cast<uint64_t>(sized_.outputs[o].bytes) + 3) / 4 * 4;
+    Poison poison = poison_.at(static_cast<size_t>(slot))[o];
+    CuDevicePtr region = Output(slot, o) - kSlotPage;
+    const uint64_t past = kSlotPage + (static_cast<uint64_t>(sized_.outputs[o].bytes) + 3) / 4 * 4;
     KEVIN_CU(MemsetD8Async, counter_.data(), 0, counter_.bytes(), stream_);
-    const std::pair<CuDevicePtr, uint64_t> guards[] = {{start - kSlotPage, kSlotPage},
-                                                       {start + past, place.stride - kSlotPage - past}};
+    const std::pair<uint64_t, uint64_t> guards[] = {{0, kSlotPage}, {past, place.stride - past}};
     for (size_t g = 0; g < 2; ++g) {
-      CuDevicePtr words = guards[g].first, count = counter_.data() + g * sizeof(uint64_t);
-      auto number = static_cast<long long>(guards[g].second / 4);
-      uint32_t expected = kPoison;
-      void* arguments[] = {&words, &number, &expected, &count};
-      Launch("kevin_count_other", 16, 256, arguments);
+      CuDevicePtr count = counter_.data() + g * sizeof(uint64_t);
+      auto first = static_cast<long long>(guards[g].first / 4),
+           number = static_cast<long long>(guards[g].second / 4);
+      auto kind = static_cast<int>(poison.kind);
+      void* arguments[] = {&region, &first, &number, &poison.seed, &kind, &count};
+      Launch("kevin_count_written", 16, 256, arguments);
     }
     Synchronize();
     uint64_t counts[2] = {};
@@ -167,7 +182,7 @@ std::string GpuSession::BrokenGuard(int slot) {
 }
 
 double GpuSession::TimeReferenceUs(int slot) {
-  return stopwatch_->TimeUs([&] { reference_->RunSlot(static_cast<size_t>(slot)); });
+  return stopwatch_->TimeUs([&] { reference_->RunSlot(static_cast<size_t>(slot)); }, {.seed = random_()});
 }
 
 std::vector<TensorView> GpuSession::ReferenceOutputs(int slot) {
@@ -193,18 +208,20 @@ GpuSession::Calibrated GpuSession::StartRunner() {
   void* arguments[] = {&out, &in, &vectors};
   std::vector<double> differences;
   for (int i = 0; i < kProbePairs; ++i) {
-    double theirs_us = 0, ours_us = 0;
+    CallTimes theirs;
+    double ours_us = 0;
     const bool first = (random_() & 1) != 0;
     const auto time_ours = [&] {
-      ours_us = stopwatch_->TimeUs([&] { Launch("kevin_copy", kProbeBlocks, 256, arguments); });
+      ours_us = stopwatch_->TimeUs([&] { Launch("kevin_copy", kProbeBlocks, 256, arguments); },
+                                   {.seed = random_()});
     };
     if (first) time_ours();
-    if (const auto fault = runner.client->Probe(output.offset, 0, vectors, kProbeBlocks, &theirs_us))
+    if (const auto fault = runner.client->Probe(output.offset, 0, vectors, kProbeBlocks, random_(), &theirs))
       throw Error(ExitCode::kMachine,
                   "the GPU runner fails before it has run any candidate: " + fault->message,
                   "run `kevin doctor`");
     if (!first) time_ours();
-    differences.push_back(theirs_us - ours_us);
+    differences.push_back(theirs.event_us - ours_us);
   }
   runner.offset_us = Median(differences);
   for (double& difference : differences) difference = std::abs(difference - runner.offset_us);
@@ -251,13 +268,6 @@ bool GpuSession::CanaryLives(RunnerClient* runner) {
   return wrong == 0;
 }
 
-double GpuSession::L2WriteBackUs() const {
-  int l2_bytes = 0;
-  KEVIN_CU(DeviceGetAttribute, &l2_bytes, kCuL2Bytes, options_.device);
-  const auto dirty = static_cast<double>(std::min<int64_t>(l2_bytes, SlotOutputBytes(sized_)));
-  return dirty / peak_bytes_per_s_ * 1e6;
-}
-
 double GpuSession::ClockMhz() {
   CuDevicePtr out = counter_.data();
   void* arguments[] = {&out};
@@ -269,8 +279,8 @@ double GpuSession::ClockMhz() {
 }
 
 double GpuSession::BestUs(int repeats, const std::function<void()>& enqueue) {
-  double best = stopwatch_->TimeUs(enqueue);
-  for (int i = 1; i < repeats; ++i) best = std::min(best, stopwatch_->TimeUs(enqueue));
+  double best = stopwatch_->TimeUs(enqueue, {});
+  for (int i = 1; i < repeats; ++i) best = std::min(best, stopwatch_->TimeUs(enqueue, {}));
   return best;
 }
 

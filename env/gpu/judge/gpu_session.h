@@ -7,15 +7,16 @@
 #include <deque>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "env/gpu/judge/runner_client.h"
+#include "env/gpu/other_processes.h"
 #include "env/gpu/runner/device_memory.h"
 #include "env/gpu/runner/stopwatch.h"
 #include "env/problem/problem.h"
 #include "env/process/generator.h"
+#include "env/process/random.h"
 #include "env/process/runner_protocol.h"
 #include "env/reference/reference.h"
 
@@ -36,6 +37,7 @@ struct GpuSessionOptions {
   bool namespaces = true;
   std::string runner_path, trusted_cubin;
   std::shared_ptr<SpareRunners> spares = std::make_shared<SpareRunners>();
+  const OtherProcesses* others = nullptr;  // may be null: nobody looks
 };
 
 class GpuSession {
@@ -48,15 +50,19 @@ class GpuSession {
   const GpuSessionOptions& options() const { return options_; }
   const SizedProblem& sized() const { return sized_; }
   int slots() const { return memory_.slots; }
-  std::mt19937_64& random() { return random_; }
+  SecretRandom& random() { return random_; }
 
-  // New inputs and weights for a slot from a fresh secret seed (returned). `member` >= 0 chooses the member
-  // of the mixture.
-  uint64_t Draw(int slot, int member = -1);
-  // The values of one tensor for this seed and member, as Draw makes them: the content of a slot can be
-  // restored.
-  void DrawTensor(int slot, size_t index, uint64_t seed, uint64_t member);
-  void Poison(int slot);  // outputs and guard bands
+  // The drawings from now on come from a new root (returned as Evaluation::seeds keeps it).
+  std::vector<uint64_t> RenewKeys() { return keys_.Renew(); }
+  // New inputs and weights for a slot: the next drawing (returned). `member` >= 0 chooses the member of the
+  // mixture.
+  ValueStream Draw(int slot, int member = -1);
+  // The values of one tensor of a drawing, as Draw makes them: the content of a slot can be restored.
+  void DrawTensor(int slot, size_t index, const ValueStream& drawing);
+  // Outputs and guard bands of the slot, anew (runner/device_memory.h).
+  void PoisonOutputs(int slot);
+  // Whether the element, of `bytes` bytes at `at` in the output, still holds the latest poison.
+  bool IsPoisoned(int slot, size_t index, uint64_t at, size_t bytes);
   void Synchronize();
 
   // Runs eager on the inputs of the slot, timed like a candidate. The outputs stay until the slot runs again.
@@ -78,13 +84,13 @@ class GpuSession {
   // Unloads the candidate and runs the canary: a runner that fails it is not used again. Throws
   // Error(kMachine) when a new one fails too: the GPU itself is defective.
   void GiveBack(Calibrated runner);
-  // Time to write back the outputs of a call from L2.
-  double L2WriteBackUs() const;
   std::string LockName() const { return lock_name_; }
   double reference_us() const { return reference_us_; }  // a first estimate
 
   // Clock of the multiprocessors now, in MHz.
   double ClockMhz();
+  // A measurement was disturbed up to its last try: the next one has a single try.
+  bool was_disturbed = false;
   double FloorMicroseconds() const { return floor_us_; }
   double peak_gb_per_s() const { return peak_bytes_per_s_ * 1e-9; }
   // Of float32 arithmetic; for problems in 16 bits, of the tensor cores with mma.sync.
@@ -105,17 +111,19 @@ class GpuSession {
   GpuSessionOptions options_;
   SizedProblem sized_;
   std::unique_ptr<Reference> reference_;
-  CuHandle stream_ = nullptr, module_ = nullptr;
+  CuHandle stream_ = nullptr, module_ = nullptr, poison_kernel_ = nullptr;
   FillKernels fill_;
   SharedDeviceMemory inputs_, outputs_;
   SlotLayout layout_;
   SlotMemory memory_;  // as the candidate sees it
   std::unique_ptr<Stopwatch> stopwatch_;
   std::optional<Calibrated> idle_;
+  std::vector<std::vector<Poison>> poison_;  // the latest, by slot and output
   std::string lock_name_;
   std::vector<DeviceBuffer> stored_;  // one an input; empty where values are drawn
   DeviceBuffer counter_;
-  std::mt19937_64 random_;
+  SecretRandom random_;
+  DrawingKeys keys_;
   double reference_us_ = 0, peak_bytes_per_s_ = 0, peak_flops_ = 0, floor_us_ = 0;
 };
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "env/error.h"
 #include "env/gpu/runner/runner_link.h"
@@ -19,6 +20,7 @@ namespace {
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
+std::set<int> process_ids;  // of the one thread that has runners
 constexpr double kStart_s = 60, kShort_s = 20;
 
 }  // namespace
@@ -39,7 +41,12 @@ RunnerClient::RunnerClient(const RunnerOptions& options) {
   spawn.descriptors = {{STDERR_FILENO, STDERR_FILENO}, {theirs.get(), kRunnerSocket}};
   spawn.namespaces = options.namespaces;
   process_ = Spawn(spawn);
+  process_ids.insert(process_.pid());
 }
+
+RunnerClient::~RunnerClient() { process_ids.erase(process_.pid()); }
+
+std::vector<int> RunnerClient::ProcessIds() { return {process_ids.begin(), process_ids.end()}; }
 
 void RunnerClient::Open(const SharedDeviceMemory& inputs, const SharedDeviceMemory& outputs,
                         const SlotMemory& memory, const std::string& trusted_cubin) {
@@ -72,29 +79,49 @@ void RunnerClient::Open(const SharedDeviceMemory& inputs, const SharedDeviceMemo
   }
 }
 
-std::optional<RunnerFault> RunnerClient::Ask(const json& request, double timeout_s, json* answer) {
-  if (dead_) return RunnerFault{RunnerFault::Kind::kDied, "the runner has ended"};
-  const auto end = [&](RunnerFault::Kind kind, const std::string& message) {
-    dead_ = true;
-    process_.Kill();
-    return RunnerFault{kind, Printable(message)};
-  };
-  const auto start = Clock::now();
-  std::optional<json> received;
-  if (SendFrame(socket_.get(), request)) received = ReceiveFrame(socket_.get(), timeout_s);
-  if (!received) {
-    const bool late = SecondsSince(start) >= timeout_s;
-    int status = 0;
-    if (late && !process_.Wait(0, &status)) return end(RunnerFault::Kind::kHung, "no answer in time");
-    process_.Wait(1, &status);
-    return end(RunnerFault::Kind::kDied, "the runner " + DescribeStatus(status));
-  }
+RunnerFault RunnerClient::End(RunnerFault::Kind kind, const std::string& message) {
+  dead_ = true;
+  process_.Kill();
+  return {kind, Printable(message)};
+}
+
+RunnerFault RunnerClient::NoAnswer(bool is_late) {
+  int status = 0;
+  if (is_late && !process_.Wait(0, &status)) return End(RunnerFault::Kind::kHung, "no answer in time");
+  process_.Wait(1, &status);
+  return End(RunnerFault::Kind::kDied, "the runner " + DescribeStatus(status));
+}
+
+std::optional<RunnerFault> RunnerClient::Receive(Clock::time_point start, double timeout_s, json* answer) {
+  std::optional<json> received = ReceiveFrame(socket_.get(), timeout_s);
+  if (!received) return NoAnswer(SecondsSince(start) >= timeout_s);
   if (received->contains("fault")) {
     const std::string message = received->value("fault", "");
-    if (received->value("fatal", true)) return end(RunnerFault::Kind::kFault, message);
+    if (received->value("fatal", true)) return End(RunnerFault::Kind::kFault, message);
     return RunnerFault{RunnerFault::Kind::kFault, Printable(message)};
   }
   *answer = std::move(*received);
+  return std::nullopt;
+}
+
+std::optional<RunnerFault> RunnerClient::Ask(const json& request, double timeout_s, json* answer) {
+  if (dead_) return RunnerFault{RunnerFault::Kind::kDied, "the runner has ended"};
+  const auto start = Clock::now();
+  if (!SendFrame(socket_.get(), request)) return NoAnswer(false);
+  return Receive(start, timeout_s, answer);
+}
+
+std::optional<RunnerFault> RunnerClient::AskTimed(const json& request, double timeout_s, CallTimes* times) {
+  json answer;
+  if (auto fault = Ask(request, timeout_s, &answer)) return fault;
+  const auto number = static_cast<uint32_t>(random_());
+  char done = 0;
+  const auto start = Clock::now();
+  if (!SendBytes(socket_.get(), &number, sizeof(number))) return NoAnswer(false);
+  if (!AwaitBytes(socket_.get(), timeout_s, &done, 1)) return NoAnswer(SecondsSince(start) >= timeout_s);
+  times->wall_us = SecondsSince(start) * 1e6;
+  if (auto fault = Receive(Clock::now(), kShort_s, &answer)) return fault;
+  times->event_us = answer.value("us", 0.0);
   return std::nullopt;
 }
 
@@ -103,29 +130,14 @@ std::optional<RunnerFault> RunnerClient::Load(const LaunchPlan& plan, double tim
   return Ask({{"load", LaunchPlanToText(plan)}}, timeout_s, &answer);
 }
 
-std::optional<RunnerFault> RunnerClient::Time(int slot, double timeout_s, double* us) {
-  json answer;
-  auto fault = Ask({{"run", slot}, {"repeat", 0}}, timeout_s, &answer);
-  if (!fault) *us = answer.value("us", 0.0);
-  return fault;
-}
-
-std::optional<RunnerFault> RunnerClient::Repeat(int slot, int repeat, Repeated what, double timeout_s,
-                                                double* wall_us) {
-  json answer;
-  const auto start = Clock::now();
-  auto fault = Ask({{"run", slot}, {"repeat", repeat}, {"prepared", what.prepared}, {"called", what.called}},
-                   timeout_s, &answer);
-  *wall_us = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-  return fault;
+std::optional<RunnerFault> RunnerClient::Time(int slot, bool called, uint64_t seed, double timeout_s,
+                                              CallTimes* times) {
+  return AskTimed({{"run", slot}, {"called", called}, {"seed", seed}}, timeout_s, times);
 }
 
 std::optional<RunnerFault> RunnerClient::Probe(uint64_t out, uint64_t in, int64_t vectors, int blocks,
-                                               double* us) {
-  json answer;
-  auto fault = Ask({{"probe", {out, in, vectors, blocks}}}, kShort_s, &answer);
-  if (!fault) *us = answer.value("us", 0.0);
-  return fault;
+                                               uint64_t seed, CallTimes* times) {
+  return AskTimed({{"probe", {out, in, vectors, blocks}}, {"seed", seed}}, kShort_s, times);
 }
 
 std::optional<RunnerFault> RunnerClient::Canary(uint64_t out, int words, uint32_t seed) {

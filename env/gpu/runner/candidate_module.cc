@@ -1,9 +1,8 @@
 #include "env/gpu/runner/candidate_module.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
-
-#include "env/process/generator.h"
 
 namespace kevin {
 namespace {
@@ -27,14 +26,23 @@ CuTensorMap Encode(const TensorMap& map, CuDevicePtr base) {
 
 }  // namespace
 
-CandidateModule::CandidateModule(const LaunchPlan& plan, const SlotMemory& memory, CuHandle stream)
-    : memory_(memory), stream_(stream) {
+CallKernels CallKernelsOf(CuHandle trusted_module) {
+  CallKernels kernels;
+  KEVIN_CU(ModuleGetFunction, &kernels.poison, trusted_module, "kevin_poison");
+  KEVIN_CU(ModuleGetFunction, &kernels.nothing, trusted_module, "kevin_nothing");
+  return kernels;
+}
+
+CandidateModule::CandidateModule(const LaunchPlan& plan, const SlotMemory& memory, const CallKernels& kernels,
+                                 CuHandle stream)
+    : memory_(memory), kernels_(kernels), stream_(stream) {
   for (const Workspace& workspace : plan.workspaces) {
     workspaces_.emplace_back(static_cast<size_t>(std::max<int64_t>(workspace.bytes, 4)));
   }
   KEVIN_CU(ModuleLoadData, &module_, plan.cubin.data());
   SetConstants(plan);
   KeepGlobals(plan);
+  AllowEmpty(plan);
   for (const PlannedOperation& operation : plan.operations) {
     if (const auto* launch = std::get_if<PlannedLaunch>(&operation))
       operations_.emplace_back(Prepare(*launch));
@@ -105,9 +113,25 @@ CandidateModule::Launch CandidateModule::Prepare(const PlannedLaunch& planned) c
     attribute.value = 1;
     launch.attributes.push_back(attribute);
   }
+  launch.changes_mode = asked.cooperative || asked.cluster;
   launch.offsets = planned.arguments.offsets;
   for (int slot = 0; slot < memory_.slots; ++slot) launch.arguments.push_back(ArgumentsFor(planned, slot));
   return launch;
+}
+
+// The empty kernel takes the configurations of the launches that it stands for.
+void CandidateModule::AllowEmpty(const LaunchPlan& plan) const {
+  int64_t shared_bytes = 0;
+  bool clusters = false;
+  for (const PlannedOperation& operation : plan.operations) {
+    const auto* planned = std::get_if<PlannedLaunch>(&operation);
+    if (!planned || !(planned->launch.cooperative || planned->launch.cluster)) continue;
+    shared_bytes = std::max(shared_bytes, planned->launch.shared_bytes);
+    clusters |= planned->launch.cluster.has_value();
+  }
+  if (shared_bytes > 0)
+    KEVIN_CU(FuncSetAttribute, kernels_.nothing, kCuMaxDynamicSharedBytes, static_cast<int>(shared_bytes));
+  if (clusters) KEVIN_CU(FuncSetAttribute, kernels_.nothing, kCuNonPortableClusterSize, 1);
 }
 
 void CandidateModule::SetConstants(const LaunchPlan& plan) const {
@@ -131,9 +155,11 @@ void CandidateModule::KeepGlobals(const LaunchPlan& plan) {
   }
 }
 
-void CandidateModule::Restore() {
-  for (const DeviceBuffer& workspace : workspaces_)
-    KEVIN_CU(MemsetD32Async, workspace.data(), kPoison, workspace.bytes() / 4, stream_);
+void CandidateModule::Restore(uint64_t seed) {
+  for (const DeviceBuffer& workspace : workspaces_) {
+    PoisonOnDevice(kernels_.poison, stream_, workspace.data(), workspace.bytes(), PoisonForWorkspace(seed));
+    seed += 0x9e3779b97f4a7c15ULL;
+  }
   for (const Global& global : globals_)
     KEVIN_CU(MemcpyDtoDAsync, global.place, global.pristine.data(), global.bytes, stream_);
 }
@@ -156,6 +182,16 @@ void CandidateModule::Enqueue(int slot) {
         pointers[i] = bytes.data() + launch.offsets[i];
       KEVIN_CU(LaunchKernelEx, &launch.config, launch.function, pointers.data(), nullptr);
     }
+  }
+}
+
+void CandidateModule::EnqueueEmpty() {
+  for (Operation& operation : operations_) {
+    auto* launch = std::get_if<Launch>(&operation);
+    if (!launch || !launch->changes_mode) continue;
+    launch->config.attributes = launch->attributes.data();
+    launch->config.attribute_count = static_cast<unsigned>(launch->attributes.size());
+    KEVIN_CU(LaunchKernelEx, &launch->config, kernels_.nothing, nullptr, nullptr);
   }
 }
 

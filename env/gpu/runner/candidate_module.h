@@ -20,18 +20,29 @@ struct SlotMemory {
   int slots = 0;
 };
 
+// Of the trusted kernels.
+struct CallKernels {
+  CuHandle poison = nullptr, nothing = nullptr;
+};
+CallKernels CallKernelsOf(CuHandle trusted_module);
+
 class CandidateModule {
  public:
-  CandidateModule(const LaunchPlan& plan, const SlotMemory& memory, CuHandle stream);
+  CandidateModule(const LaunchPlan& plan, const SlotMemory& memory, const CallKernels& kernels,
+                  CuHandle stream);
   ~CandidateModule();
   CandidateModule(const CandidateModule&) = delete;
   CandidateModule& operator=(const CandidateModule&) = delete;
 
-  // Poisons workspaces and restores global variables, so that a call finds nothing of earlier ones. On the
-  // stream.
-  void Restore();
+  // Poisons workspaces and restores global variables, so that a call finds nothing of earlier ones. `seed` is
+  // secret and new. On the stream.
+  void Restore(uint64_t seed);
   // One call, on the stream.
   void Enqueue(int slot);
+  // A call without the candidate's code, on the stream. Around cooperative and clustered launches the device
+  // changes its mode, which takes time outside the events. Such launches are made, of a kernel that does
+  // nothing; others are left out.
+  void EnqueueEmpty();
   size_t operations() const { return operations_.size(); }
 
  private:
@@ -41,6 +52,7 @@ class CandidateModule {
     std::vector<CuLaunchAttribute> attributes;
     std::vector<std::vector<uint8_t>> arguments;  // by slot
     std::vector<int64_t> offsets;
+    bool changes_mode = false;
   };
   using Operation = std::variant<Launch, MemorySet, MemoryCopy>;
   struct Global {
@@ -51,11 +63,13 @@ class CandidateModule {
 
   CuDevicePtr AddressOf(const BufferAddress& address, int slot) const;
   Launch Prepare(const PlannedLaunch& planned) const;
+  void AllowEmpty(const LaunchPlan& plan) const;
   std::vector<uint8_t> ArgumentsFor(const PlannedLaunch& planned, int slot) const;
   void SetConstants(const LaunchPlan& plan) const;
   void KeepGlobals(const LaunchPlan& plan);
 
   SlotMemory memory_;
+  CallKernels kernels_;
   CuHandle stream_ = nullptr, module_ = nullptr;
   std::vector<DeviceBuffer> workspaces_;
   std::vector<Operation> operations_;

@@ -92,7 +92,7 @@ DeviceBuffer::~DeviceBuffer() {
   if (data_) Cu().MemFree(data_);
 }
 
-Drawing DrawingOf(const ConcreteTensor& tensor, InputMode mode, uint64_t member) {
+Drawing DrawingOf(const ConcreteTensor& tensor, InputMode mode, int member) {
   enum { kNormal, kUniform, kUniform01, kHeavyTailed, kPositive, kSigns };
   const TensorSpec& spec = tensor.spec;
   Drawing drawing{kNormal, static_cast<float>(spec.scale), static_cast<float>(spec.offset)};
@@ -147,21 +147,56 @@ FillKernels FillKernelsOf(CuHandle module) {
 }
 
 void FillOnDevice(const FillKernels& kernels, CuHandle stream, CuDevicePtr data, int64_t elements,
-                  const Drawing& drawing, uint64_t seed) {
-  constexpr int64_t kMostBlocks = 2112, kElementsPerBlock = 1024;
+                  const Drawing& drawing, const ValueStream& tensor) {
+  static constexpr int64_t kMostBlocks = 2112, kThreads = 256, kElementsPerBlock = kThreads * 16;
   Drawing by = drawing;
   long long count = elements;
-  void* filled[] = {&data, &count, &by.distribution, &seed, &by.scale, &by.offset, &by.element_bytes};
+  struct {
+    SecretKey key;
+    uint64_t nonce;
+  } keystream = {tensor.key, tensor.nonce};  // as in trusted_kernels.cc
+  void* filled[] = {&data, &count, &by.distribution, &keystream, &by.scale, &by.offset, &by.element_bytes};
   CuLaunchConfig config;
-  config.grid_x = static_cast<unsigned>(std::clamp<int64_t>(elements / kElementsPerBlock, 1, kMostBlocks));
-  config.block_x = 256;
+  const auto blocks_for = [](int64_t values_per_block, int64_t values) {
+    return static_cast<unsigned>(
+        std::clamp<int64_t>((values + values_per_block - 1) / values_per_block, 1, kMostBlocks));
+  };
+  config.grid_x = blocks_for(kElementsPerBlock, elements);
+  config.block_x = kThreads;
   config.stream = stream;
   const bool narrow = drawing.element_bytes == 2;
   const CuHandle floats = !narrow ? kernels.fill : drawing.brain ? kernels.fill_bf16 : kernels.fill_f16;
   KEVIN_CU(LaunchKernelEx, &config, drawing.whole ? kernels.whole : floats, filled, nullptr);
   if (drawing.structure == 0) return;
+  config.grid_x = blocks_for(4 * kThreads, elements);
   void* imposed[] = {&data, &by.rows, &by.structure};
   KEVIN_CU(LaunchKernelEx, &config, narrow ? kernels.impose_16 : kernels.impose, imposed, nullptr);
+}
+
+Poison PoisonFor(DType dtype, uint64_t seed) {
+  if ((seed & 1) == 0) return {seed, PoisonKind::kNan};
+  return {seed, dtype == DType::kF16    ? PoisonKind::kHalf
+                : dtype == DType::kBF16 ? PoisonKind::kBrain
+                : dtype == DType::kI64  ? PoisonKind::kWhole
+                                        : PoisonKind::kFloat};
+}
+
+Poison PoisonForWorkspace(uint64_t seed) {
+  if ((seed & 1) == 0) return {seed, PoisonKind::kNan};
+  return {seed, (seed & 2) == 0 ? PoisonKind::kFloat : PoisonKind::kBits};
+}
+
+void PoisonOnDevice(CuHandle kernel, CuHandle stream, CuDevicePtr data, size_t bytes, Poison poison,
+                    int64_t first_word) {
+  constexpr size_t kMostBlocks = 2112, kWordsPerBlock = 1024;
+  auto first = static_cast<long long>(first_word), words = static_cast<long long>(bytes / 4);
+  auto kind = static_cast<int>(poison.kind);
+  void* arguments[] = {&data, &first, &words, &poison.seed, &kind};
+  CuLaunchConfig config;
+  config.grid_x = static_cast<unsigned>(std::clamp<size_t>(bytes / 4 / kWordsPerBlock, 1, kMostBlocks));
+  config.block_x = 256;
+  config.stream = stream;
+  KEVIN_CU(LaunchKernelEx, &config, kernel, arguments, nullptr);
 }
 
 }  // namespace kevin

@@ -53,8 +53,8 @@ class DeviceBuffer {
   size_t bytes_ = 0;
 };
 
-// How the values of an input are drawn on the device: with the distributions of env/process/generator.h, by
-// the trusted kernels.
+// How the values of an input are drawn on the device, by the trusted kernels: the same values as those of
+// env/process/generator.h.
 struct Drawing {
   int distribution = 0;  // the trusted kernels' enumerators
   float scale = 1, offset = 0;
@@ -66,7 +66,7 @@ struct Drawing {
 };
 
 // `member` of the input mixture (0 to kMixtureMembers - 1), for inputs that are drawn from it.
-Drawing DrawingOf(const ConcreteTensor& tensor, InputMode mode, uint64_t member);
+Drawing DrawingOf(const ConcreteTensor& tensor, InputMode mode, int member);
 
 // From the module of the trusted kernels. Throws DriverError.
 struct FillKernels {
@@ -75,9 +75,28 @@ struct FillKernels {
 };
 FillKernels FillKernelsOf(CuHandle module);
 
-// Enqueues the filling of `elements` values. Throws DriverError.
+// Enqueues the filling of `elements` values; `drawing` has the member already. Throws DriverError.
 void FillOnDevice(const FillKernels& kernels, CuHandle stream, CuDevicePtr data, int64_t elements,
-                  const Drawing& drawing, uint64_t seed);
+                  const Drawing& drawing, const ValueStream& tensor);
+
+// Poison: the content of memory that a call may read before it has written it. Every word is drawn from a seed
+// that is new in every call, so that no kernel can subtract it or learn it from another word. In half of the
+// calls it is a NaN of every floating-point type (as an integer an index out of range), in the others an
+// ordinary value of the type of the memory, so that asking for NaN finds nothing out.
+enum class PoisonKind { kNan, kFloat, kHalf, kBrain, kWhole, kBits };  // the trusted kernels' enumerators
+struct Poison {
+  uint64_t seed = 0;
+  PoisonKind kind = PoisonKind::kNan;
+};
+// For memory of a type. From a secret seed: its low bit decides between NaN and ordinary values.
+Poison PoisonFor(DType dtype, uint64_t seed);
+// For workspaces, whose type is not known: ordinary values are float32 or random bits.
+Poison PoisonForWorkspace(uint64_t seed);
+
+// Enqueues the poisoning of memory, whole words of 32 bits; `kernel` is `kevin_poison`. The words are those of
+// a region from `first_word` on, a multiple of 4. Throws DriverError.
+void PoisonOnDevice(CuHandle kernel, CuHandle stream, CuDevicePtr data, size_t bytes, Poison poison,
+                    int64_t first_word = 0);
 
 // The trusted kernels: drawing inputs, poison, comparison, scrubbing and probes. CUDA C++ text, compiled like
 // a candidate (for the exact architecture of the device) and loaded by evaluator and runner. Kernels that

@@ -59,8 +59,10 @@ void FindAll(void* library) {
   Find(library, "cuStreamCreate", &driver.StreamCreate);
   Find(library, "cuStreamSynchronize", &driver.StreamSynchronize);
   Find(library, "cuStreamWaitValue32_v2", &driver.StreamWaitValue32);
+  Find(library, "cuStreamWriteValue32_v2", &driver.StreamWriteValue32);
   Find(library, "cuEventCreate", &driver.EventCreate);
   Find(library, "cuEventRecord", &driver.EventRecord);
+  Find(library, "cuEventSynchronize", &driver.EventSynchronize);
   Find(library, "cuEventElapsedTime", &driver.EventElapsedTime);
   Find(library, "cuProfilerStart", &driver.ProfilerStart);
   Find(library, "cuProfilerStop", &driver.ProfilerStop);

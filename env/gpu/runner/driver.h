@@ -125,8 +125,10 @@ struct Driver {
   int (*StreamCreate)(CuHandle*, unsigned);
   int (*StreamSynchronize)(CuHandle);
   int (*StreamWaitValue32)(CuHandle, CuDevicePtr, uint32_t, unsigned);
+  int (*StreamWriteValue32)(CuHandle, CuDevicePtr, uint32_t, unsigned);
   int (*EventCreate)(CuHandle*, unsigned);
   int (*EventRecord)(CuHandle, CuHandle);
+  int (*EventSynchronize)(CuHandle);
   int (*EventElapsedTime)(float*, CuHandle, CuHandle);
   int (*ProfilerStart)();
   int (*ProfilerStop)();

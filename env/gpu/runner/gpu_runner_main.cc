@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -43,9 +44,8 @@ class Runner {
     try {
       if (request.contains("open")) return Open(request["open"], *descriptors);
       if (request.contains("load")) return Load(request);
-      if (request.contains("run") && request.at("repeat") == 0) return Time(request.at("run"));
-      if (request.contains("run")) return Repeat(request);
-      if (request.contains("probe")) return Probe(request["probe"]);
+      if (request.contains("run")) return Run(request);
+      if (request.contains("probe")) return Probe(request);
       if (request.contains("canary")) return Canary(request["canary"]);
       candidate_.reset();
       return {{"ok", true}};
@@ -70,6 +70,7 @@ class Runner {
     const std::string cubin = BytesFromHex(request.at("trusted_cubin"));
     KEVIN_CU(ModuleLoadData, &trusted_, cubin.data());
     stopwatch_ = std::make_unique<Stopwatch>(StopwatchOptions{device_, stream_, Trusted("kevin_scrub")});
+    call_kernels_ = CallKernelsOf(trusted_);
     copy_ = Trusted("kevin_copy");
     canary_ = Trusted("kevin_canary");
     return {{"ok", true}};
@@ -83,42 +84,57 @@ class Runner {
 
   json Load(const json& request) {
     candidate_.reset();
-    candidate_ = std::make_unique<CandidateModule>(LaunchPlanFromText(request.at("load")), memory_, stream_);
+    candidate_ = std::make_unique<CandidateModule>(LaunchPlanFromText(request.at("load")), memory_,
+                                                   call_kernels_, stream_);
     KEVIN_CU(StreamSynchronize, stream_);
     return {{"ok", true}};
   }
 
-  json Time(int slot) {
-    candidate_->Restore();
-    const double us =
-        stopwatch_->TimeUs([&] { candidate_->Enqueue(slot); }, candidate_->operations() <= kGatedOperations);
-    return {{"us", us}};
-  }
-
-  json Repeat(const json& request) {
-    const int slot = request.at("run"), repeat = request.at("repeat");
-    const bool prepared = request.at("prepared"), called = request.at("called");
-    for (int i = 0; i < repeat; ++i) {
-      if (prepared) candidate_->Restore();
-      if (prepared) stopwatch_->FlushL2();
-      if (called) candidate_->Enqueue((slot + i) % memory_.slots);
-    }
-    stopwatch_->Synchronize();
-    return {{"ok", true}};
+  json Run(const json& request) {
+    const int slot = request.at("run");
+    const bool called = request.at("called");
+    const uint64_t seed = request.at("seed");
+    candidate_->Restore(seed);
+    return Timed([&] { called ? candidate_->Enqueue(slot) : candidate_->EnqueueEmpty(); },
+                 candidate_->operations() <= kGatedOperations, seed);
   }
 
   // The same copy that the evaluator makes: the difference is what this context adds to a time.
   json Probe(const json& request) {
-    CuDevicePtr out = memory_.outputs + request.at(0).get<uint64_t>(),
-                in = memory_.inputs + request.at(1).get<uint64_t>();
-    long long vectors = request.at(2);
+    const json& probe = request.at("probe");
+    CuDevicePtr out = memory_.outputs + probe.at(0).get<uint64_t>(),
+                in = memory_.inputs + probe.at(1).get<uint64_t>();
+    long long vectors = probe.at(2);
     void* arguments[] = {&out, &in, &vectors};
     CuLaunchConfig config;
-    config.grid_x = request.at(3);
+    config.grid_x = probe.at(3);
     config.block_x = 256;
     config.stream = stream_;
-    return {
-        {"us", stopwatch_->TimeUs([&] { KEVIN_CU(LaunchKernelEx, &config, copy_, arguments, nullptr); })}};
+    return Timed([&] { KEVIN_CU(LaunchKernelEx, &config, copy_, arguments, nullptr); }, true,
+                 request.at("seed"));
+  }
+
+  // Answers "ready", waits for the start, and says at once when the device is done.
+  json Timed(const std::function<void()>& enqueue, bool gated, uint64_t seed) {
+    bool started = false;
+    uint32_t number = 0;
+    const auto at_gate = [&] {
+      if (!SendFrame(kRunnerSocket, {{"ready", true}}) ||
+          !AwaitBytes(kRunnerSocket, -1, &number, sizeof(number)))
+        _exit(0);
+      started = true;
+    };
+    json answer;
+    try {
+      answer = {{"us", stopwatch_->TimeUs(enqueue, {gated, seed, at_gate})}};
+      stopwatch_->AwaitNumber(number);
+    } catch (const DriverError& error) {
+      if (!started) throw;
+      answer = {{"fault", error.text()}, {"fatal", error.fatal()}};
+    }
+    const char done = 1;
+    if (!SendBytes(kRunnerSocket, &done, 1)) _exit(0);
+    return answer;
   }
 
   json Canary(const json& request) {
@@ -137,6 +153,7 @@ class Runner {
 
   int device_;
   CuHandle stream_ = nullptr, trusted_ = nullptr, copy_ = nullptr, canary_ = nullptr;
+  CallKernels call_kernels_;
   SharedDeviceMemory inputs_, outputs_;
   SlotMemory memory_;
   std::unique_ptr<Stopwatch> stopwatch_;

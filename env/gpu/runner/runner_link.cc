@@ -118,4 +118,27 @@ std::optional<json> ReceiveFrame(int socket, double timeout_s, std::vector<Fd>* 
   return frame;
 }
 
+bool SendBytes(int socket, const void* data, size_t bytes) {
+  return SendAll(socket, static_cast<const char*>(data), bytes);
+}
+
+bool AwaitBytes(int socket, double timeout_s, void* data, size_t bytes) {
+  constexpr auto kSpin = std::chrono::milliseconds(20);
+  const auto start = Clock::now();
+  auto* to = static_cast<char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = recv(socket, to, bytes, MSG_DONTWAIT);
+    if (n == 0) return false;
+    if (n > 0) {
+      to += n;
+      bytes -= static_cast<size_t>(n);
+    } else if (errno != EAGAIN && errno != EINTR) {
+      return false;
+    } else if (Clock::now() - start > kSpin && !WaitReadable(socket, timeout_s)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace kevin

@@ -4,11 +4,11 @@
 //
 //   {"open": {inputs_bytes, outputs_bytes, slots, tensors, trusted_cubin}} + 2 descriptors   -> {"ok"}
 //   {"load": launch plan}                                                                    -> {"ok"}
-//   {"run": slot, "repeat": 0}                                                               -> {"us": t}
-//       one timed call
-//   {"run": slot, "repeat": n, "prepared": b, "called": b}                                   -> {"ok"}
-//       n times over the slots in turn: the preparation of a timed call, a call, or both
-//   {"probe": [out, in, vectors, blocks]}                                                    -> {"us": t}
+//   {"run": slot, "called": b, "seed": s}, then 4 bytes                  -> {"ready"}, then 1 byte, {"us": t}
+//       one call, or an empty one (CandidateModule::EnqueueEmpty). `seed` is that of poison and shared memory.
+//       Ready: the device has prepared the call and waits. The 4 bytes, a number that is new, let it begin; the
+//       byte comes when the device has written that number behind the call. t is by the events.
+//   {"probe": [out, in, vectors, blocks], "seed": s}, then 4 bytes       -> the same
 //   {"canary": [out, words, seed]}, {"unload": true}                                         -> {"ok"}
 //
 // Every request may be answered {"fault": text, "fatal": bool}. Answers are trusted only as far as they are
@@ -30,5 +30,10 @@ bool SendFrame(int socket, const nlohmann::json& frame, std::span<const int> des
 // Empty when the other side has closed, sent no JSON, or sent nothing for `timeout_s` (< 0: no limit).
 std::optional<nlohmann::json> ReceiveFrame(int socket, double timeout_s,
                                            std::vector<Fd>* descriptors = nullptr);
+
+// The bytes between frames, where microseconds count: the receiver spins for a while before it sleeps. False
+// when the other side has closed, or sent nothing for `timeout_s` (< 0: no limit).
+bool SendBytes(int socket, const void* data, size_t bytes);
+bool AwaitBytes(int socket, double timeout_s, void* data, size_t bytes);
 
 }  // namespace kevin

@@ -25,12 +25,14 @@ Stopwatch::Stopwatch(const StopwatchOptions& options)
       flush_(2 * static_cast<size_t>(Attribute(options.device, kCuL2Bytes)) + (size_t{8} << 20)),
       multiprocessors_(Attribute(options.device, kCuMultiprocessors)),
       scrub_bytes_(Attribute(options.device, kCuSharedBytesPerBlockOptin)) {
+  KEVIN_CU(EventCreate, &prepared_, 0);
   KEVIN_CU(EventCreate, &start_, 0);
   KEVIN_CU(EventCreate, &end_, 0);
   void* gate = nullptr;
   KEVIN_CU(MemHostAlloc, &gate, 64, kMappedHostMemory);
   gate_ = static_cast<volatile uint32_t*>(gate);
-  *gate_ = 0;
+  gate_[0] = 0;
+  gate_[1] = 0;
   KEVIN_CU(MemHostGetDevicePointer, &gate_on_device_, gate, 0);
   KEVIN_CU(FuncSetAttribute, options.scrub, kCuMaxDynamicSharedBytes, scrub_bytes_);
   opener_ = std::jthread([this](const std::stop_token& stop) { OpenLateGates(stop); });
@@ -51,14 +53,14 @@ void Stopwatch::OpenLateGates(const std::stop_token& stop) {
 }
 
 // A block with all of a multiprocessor's shared memory on each of them: what a kernel left there is gone.
-void Stopwatch::Scrub() const {
+void Stopwatch::Scrub(uint64_t seed) const {
   CuLaunchConfig config;
   config.grid_x = 2 * static_cast<unsigned>(multiprocessors_);
   config.block_x = kScrubThreads;
   config.shared_bytes = static_cast<unsigned>(scrub_bytes_);
   config.stream = options_.stream;
   int words = scrub_bytes_ / 4;
-  void* arguments[] = {&words};
+  void* arguments[] = {&words, &seed};
   KEVIN_CU(LaunchKernelEx, &config, options_.scrub, arguments, nullptr);
 }
 
@@ -66,29 +68,44 @@ void Stopwatch::FlushL2() {
   KEVIN_CU(MemsetD32Async, flush_.data(), ticket_, flush_.bytes() / 4, options_.stream);
 }
 
-double Stopwatch::TimeUs(const std::function<void()>& enqueue, bool gated) {
-  ++ticket_;
-  Scrub();
-  FlushL2();
-  closed_ = gated ? ticket_ : 0;
-  if (gated) KEVIN_CU(StreamWaitValue32, options_.stream, gate_on_device_, ticket_, kWaitGreaterOrEqual);
-  KEVIN_CU(EventRecord, start_, options_.stream);
-  try {
-    enqueue();
-  } catch (...) {
-    *gate_ = ticket_;  // else the stream would wait without end
-    closed_ = 0;
-    throw;
-  }
-  KEVIN_CU(EventRecord, end_, options_.stream);
+void Stopwatch::OpenGate() {
   *gate_ = ticket_;
   closed_ = 0;
+}
+
+double Stopwatch::TimeUs(const std::function<void()>& enqueue, const TimedWork& work) {
+  ++ticket_;
+  Scrub(work.seed);
+  FlushL2();
+  KEVIN_CU(EventRecord, prepared_, options_.stream);
+  const auto enqueue_timed = [&] {
+    KEVIN_CU(EventRecord, start_, options_.stream);
+    enqueue();
+    KEVIN_CU(EventRecord, end_, options_.stream);
+  };
+  if (work.gated) {
+    closed_ = ticket_;
+    KEVIN_CU(StreamWaitValue32, options_.stream, gate_on_device_, ticket_, kWaitGreaterOrEqual);
+  }
+  try {
+    if (work.gated) enqueue_timed();
+    KEVIN_CU(EventSynchronize, prepared_);
+    if (work.at_gate) work.at_gate();
+  } catch (...) {
+    OpenGate();  // else the stream would wait without end
+    throw;
+  }
+  OpenGate();
+  if (!work.gated) enqueue_timed();
   KEVIN_CU(StreamSynchronize, options_.stream);
   float milliseconds = 0;
   KEVIN_CU(EventElapsedTime, &milliseconds, start_, end_);
   return static_cast<double>(milliseconds) * 1e3;
 }
 
-void Stopwatch::Synchronize() const { KEVIN_CU(StreamSynchronize, options_.stream); }
+void Stopwatch::AwaitNumber(uint32_t number) {
+  KEVIN_CU(StreamWriteValue32, options_.stream, gate_on_device_ + sizeof(uint32_t), number, 0);
+  while (gate_[1] != number) __builtin_ia32_pause();
+}
 
 }  // namespace kevin

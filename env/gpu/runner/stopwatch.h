@@ -1,8 +1,8 @@
 #pragma once
 // Times work on a stream, in the same way in the context of the evaluator (the reference) and of the runner
 // (the candidate): shared memory is scrubbed, L2 is flushed, all work is enqueued behind a closed gate so
-// that no host gap falls between the two events, then the gate is opened. One thread; needs a current
-// context.
+// that no host gap falls between the two events, and the gate is opened once the device waits at it. One
+// thread; needs a current context.
 
 #include <atomic>
 #include <functional>
@@ -19,28 +19,35 @@ struct StopwatchOptions {
   CuHandle scrub = nullptr;  // the trusted kernel `kevin_scrub`
 };
 
+struct TimedWork {
+  // False: the gate stays open. For so many launches that the queue of the stream could fill up behind it.
+  bool gated = true;
+  uint64_t seed = 0;                   // secret and new: of the values left in shared memory
+  std::function<void()> at_gate = {};  // called when the device has done all before the gate; may be empty
+};
+
 class Stopwatch {
  public:
   explicit Stopwatch(const StopwatchOptions& options);
   ~Stopwatch();
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
-  // Microseconds between the events around the work of `enqueue`. With `gated` false the gate stays open: for
-  // so many launches that the queue of the stream could fill up behind it.
-  double TimeUs(const std::function<void()>& enqueue, bool gated = true);
-  // The part of a call's preparation that affects its time. On the stream.
-  void FlushL2();
-  // Waits for the stream.
-  void Synchronize() const;
+  // Microseconds between the events around the work of `enqueue`.
+  double TimeUs(const std::function<void()>& enqueue, const TimedWork& work);
+  // Waits until the stream has written `number` to the host's memory, after all work before. Unlike the
+  // driver's own marks of completion, the number cannot be known to device code that still runs: it is new.
+  void AwaitNumber(uint32_t number);
 
  private:
-  void Scrub() const;
+  void Scrub(uint64_t seed) const;
+  void FlushL2();
+  void OpenGate();
   void OpenLateGates(const std::stop_token& stop);
 
   StopwatchOptions options_;
   DeviceBuffer flush_;
-  CuHandle start_ = nullptr, end_ = nullptr;
-  volatile uint32_t* gate_ = nullptr;  // pinned host memory
+  CuHandle prepared_ = nullptr, start_ = nullptr, end_ = nullptr;
+  volatile uint32_t* gate_ = nullptr;  // pinned host memory: the open ticket, then the number awaited
   CuDevicePtr gate_on_device_ = 0;
   uint32_t ticket_ = 0;
   int multiprocessors_ = 0, scrub_bytes_ = 0;

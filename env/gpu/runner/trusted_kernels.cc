@@ -3,10 +3,11 @@
 namespace kevin {
 
 extern const char* const kTrustedChecks;  // trusted_checks.cc
+extern const char* const kTrustedPoison;  // trusted_poison.cc
 
 namespace {
 
-// Input values: the same distributions as env/process/generator.cc, drawn on the device.
+// Input values: those of env/process/generator.cc, bit for bit, drawn on the device.
 constexpr const char* kDrawing = R"cuda(
 using u16 = unsigned short;
 using u32 = unsigned int;
@@ -30,69 +31,100 @@ __device__ void narrow(float value, f16* to) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to->bits) : "f"(fminf(fmaxf(value, -65504.0F), 65504.0F)));
 }
 
-__device__ u64 split_mix(u64 x) {
-  x += 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
+// ChaCha with 8 rounds, as in env/process/random.h. A thread makes one block. The blocks of a warp are a group:
+// word w of the warp's block b is number 32 w + b of the group.
+struct Keystream { u32 key[8]; u64 nonce; };
+
+__device__ u32 rotate(u32 x, int bits) { return __funnelshift_l(x, x, bits); }
+__device__ void quarter_round(u32& a, u32& b, u32& c, u32& d) {
+  a += b; d = rotate(d ^ a, 16);
+  c += d; b = rotate(b ^ c, 12);
+  a += b; d = rotate(d ^ a, 8);
+  c += d; b = rotate(b ^ c, 7);
 }
-__device__ u32 mix(u32 counter, u64 key) {
-  u32 x = counter ^ (u32)key;
-  x ^= x >> 16; x *= 0x7feb352dU;
-  x ^= x >> 15; x += (u32)(key >> 32); x *= 0x846ca68bU;
-  x ^= x >> 16; x *= 0x9e3779b1U;
-  return x ^ (x >> 15);
+__device__ void make_block(const Keystream& from, u64 block, u32* x) {
+  const u32 start[16] = {0x61707865, 0x3320646e, 0x79622d32, 0x6b206574, from.key[0], from.key[1], from.key[2], from.key[3],
+                         from.key[4], from.key[5], from.key[6], from.key[7], (u32)block, (u32)(block >> 32),
+                         (u32)from.nonce, (u32)(from.nonce >> 32)};
+#pragma unroll
+  for (int i = 0; i < 16; ++i) x[i] = start[i];
+#pragma unroll
+  for (int i = 0; i < 8; i += 2) {
+    quarter_round(x[0], x[4], x[8], x[12]);
+    quarter_round(x[1], x[5], x[9], x[13]);
+    quarter_round(x[2], x[6], x[10], x[14]);
+    quarter_round(x[3], x[7], x[11], x[15]);
+    quarter_round(x[0], x[5], x[10], x[15]);
+    quarter_round(x[1], x[6], x[11], x[12]);
+    quarter_round(x[2], x[7], x[8], x[13]);
+    quarter_round(x[3], x[4], x[9], x[14]);
+  }
+#pragma unroll
+  for (int i = 0; i < 16; ++i) x[i] += start[i];
 }
 __device__ float signed_unit(u32 bits) { return (float)(int)bits * 0x1p-31F; }
 __device__ float unit(u32 bits) { return (float)(bits >> 8) * 0x1p-24F; }
 
 enum { kNormal, kUniform, kUniform01, kHeavyTailed, kPositive, kSigns };
 
-__device__ float draw(int distribution, u32 bits) {
-  switch (distribution) {
+template <int kDistribution>
+__device__ float draw(u32 bits) {
+  switch (kDistribution) {
     case kNormal: return signed_unit(bits) + signed_unit(bits * 0x2c1b3c6dU) + signed_unit(bits * 0x297a2d39U);
     case kUniform: return signed_unit(bits);
     case kUniform01: return unit(bits);
-    case kHeavyTailed: return signed_unit(bits) / (0.03F + unit(bits * 0x2c1b3c6dU));
+    case kHeavyTailed: return __fdiv_rn(signed_unit(bits), 0.03F + unit(bits * 0x2c1b3c6dU));
     case kSigns: return bits >> 31 ? 1.0F : -1.0F;
     default: return 0.01F + unit(bits);
   }
 }
 
+// Elements of the types of env/problem/precision.h, of 1 byte (bools) or of 8 (integers).
 template <typename T>
-__device__ void fill(T* out, long long n, int distribution, u64 seed, float scale, float offset) {
+__device__ void keep(float value, float, T* place) { narrow(value, place); }
+__device__ void keep(float value, float, bool* place) { *place = value > 0; }
+__device__ void keep(float value, float limit, long long* place) {
+  *place = (long long)floorf(value) - (value == limit ? 1 : 0);
+}
+
+template <int kDistribution, typename T>
+__device__ void fill_as(T* out, long long n, const Keystream& from, float scale, float offset) {
   const long long stride = (long long)gridDim.x * blockDim.x;
-  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i * 4 < n; i += stride) {
-    const u64 key = split_mix(seed ^ split_mix((u64)((i * 4) >> 32)));
-    Four<T> value;
+  for (long long block = (long long)blockIdx.x * blockDim.x + threadIdx.x; (block >> 5) * 512 < n; block += stride) {
+    u32 words[16];
+    make_block(from, block, words);
+    const long long first = (block >> 5) * 512 + (block & 31);
 #pragma unroll
-    for (int j = 0; j < 4; ++j) narrow(draw(distribution, mix((u32)(i * 4 + j), key)) * scale + offset, value.at + j);
-    if (i * 4 + 3 < n) {
-      reinterpret_cast<Four<T>*>(out)[i] = value;
-    } else {
-      for (int j = 0; i * 4 + j < n; ++j) out[i * 4 + j] = value.at[j];
+    for (int w = 0; w < 16; ++w) {
+      if (first + 32 * w < n) keep(fmaf(draw<kDistribution>(words[w]), scale, offset), scale + offset, out + first + 32 * w);
     }
   }
 }
-extern "C" __global__ void kevin_fill(float* out, long long n, int distribution, u64 seed, float scale, float offset) {
-  fill(out, n, distribution, seed, scale, offset);
-}
-extern "C" __global__ void kevin_fill_f16(f16* out, long long n, int distribution, u64 seed, float scale, float offset) {
-  fill(out, n, distribution, seed, scale, offset);
-}
-extern "C" __global__ void kevin_fill_bf16(bf16* out, long long n, int distribution, u64 seed, float scale, float offset) {
-  fill(out, n, distribution, seed, scale, offset);
-}
-
-// Types of 1 byte are bools, of 8 integers.
-extern "C" __global__ void kevin_fill_whole(void* out, long long n, int distribution, u64 seed, float scale, float offset,
-                                            int bytes) {
-  const long long stride = (long long)gridDim.x * blockDim.x;
-  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
-    const float value = draw(distribution, mix((u32)i, split_mix(seed ^ split_mix((u64)(i >> 32))))) * scale + offset;
-    if (bytes == 1) ((bool*)out)[i] = value > 0;
-    if (bytes == 8) ((long long*)out)[i] = (long long)floorf(value) - (value == scale + offset);
+template <typename T>
+__device__ void fill(T* out, long long n, int distribution, const Keystream& from, float scale, float offset) {
+  switch (distribution) {
+    case kNormal: return fill_as<kNormal>(out, n, from, scale, offset);
+    case kUniform: return fill_as<kUniform>(out, n, from, scale, offset);
+    case kUniform01: return fill_as<kUniform01>(out, n, from, scale, offset);
+    case kHeavyTailed: return fill_as<kHeavyTailed>(out, n, from, scale, offset);
+    case kSigns: return fill_as<kSigns>(out, n, from, scale, offset);
+    default: return fill_as<kPositive>(out, n, from, scale, offset);
   }
+}
+extern "C" __global__ void kevin_fill(float* out, long long n, int distribution, Keystream from, float scale, float offset) {
+  fill(out, n, distribution, from, scale, offset);
+}
+extern "C" __global__ void kevin_fill_f16(f16* out, long long n, int distribution, Keystream from, float scale, float offset) {
+  fill(out, n, distribution, from, scale, offset);
+}
+extern "C" __global__ void kevin_fill_bf16(bf16* out, long long n, int distribution, Keystream from, float scale, float offset) {
+  fill(out, n, distribution, from, scale, offset);
+}
+// Types of 1 byte are bools, of 8 integers.
+extern "C" __global__ void kevin_fill_whole(void* out, long long n, int distribution, Keystream from, float scale, float offset,
+                                            int bytes) {
+  if (bytes == 1) fill((bool*)out, n, distribution, from, scale, offset);
+  if (bytes == 8) fill((long long*)out, n, distribution, from, scale, offset);
 }
 
 enum { kUpper = 1, kLower, kSymmetric };
@@ -111,19 +143,18 @@ extern "C" __global__ void kevin_impose(float* matrix, long long rows, int struc
 // Of types of two bytes.
 extern "C" __global__ void kevin_impose_16(u16* matrix, long long rows, int structure) { impose(matrix, rows, structure); }
 
-extern "C" __global__ void kevin_count_other(const u32* words, long long n, u32 expected, u64* count) {
-  const long long stride = (long long)gridDim.x * blockDim.x;
-  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
-    if (words[i] != expected) atomicAdd(count, 1ULL);
-  }
+// Not secret: the canary finds a device that computes incorrect results.
+__device__ u32 mix(u32 x) {
+  x = (x ^ x >> 16) * 0x7feb352dU;
+  x = (x ^ x >> 15) * 0x846ca68bU;
+  return x ^ x >> 16;
 }
-
 extern "C" __global__ void kevin_canary(u32* out, int n, u32 seed) {
-  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) out[i] = mix(i, seed);
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) out[i] = mix(i ^ seed);
 }
 extern "C" __global__ void kevin_canary_check(const u32* out, int n, u32 seed, u64* count) {
   for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
-    if (out[i] != mix(i, seed)) atomicAdd(count, 1ULL);
+    if (out[i] != mix(i ^ seed)) atomicAdd(count, 1ULL);
   }
 }
 
@@ -146,13 +177,6 @@ extern "C" __global__ void kevin_round_f16(f16* data, long long n, u32 dropped, 
 }
 extern "C" __global__ void kevin_round_bf16(bf16* data, long long n, u32 dropped, float largest) {
   round_to(data, n, dropped, largest);
-}
-
-extern "C" __global__ void kevin_scrub(int words) {
-  extern __shared__ u32 everything[];
-  for (int i = threadIdx.x; i < words; i += blockDim.x) everything[i] = 0x7fd57fd5U;
-  __syncthreads();
-  if (everything[(threadIdx.x * 7) % words] != 0x7fd57fd5U) __nanosleep(1);  // keeps the stores
 }
 )cuda";
 
@@ -219,16 +243,17 @@ extern "C" __global__ void kevin_mma(float* sink, int rounds) {
 }  // namespace
 
 const std::string& TrustedKernelText() {
-  static const std::string kText = std::string(kDrawing) + kTrustedChecks + kPeaks;
+  static const std::string kText = std::string(kDrawing) + kTrustedPoison + kTrustedChecks + kPeaks;
   return kText;
 }
 
 const std::vector<std::string>& TrustedKernelNames() {
   static const std::vector<std::string> kNames = [] {
     std::vector<std::string> names = {
-        "kevin_fill_whole",   "kevin_impose", "kevin_impose_16",  "kevin_count_other", "kevin_canary",
-        "kevin_canary_check", "kevin_scrub",  "kevin_check_rows", "kevin_copy",        "kevin_read",
-        "kevin_write",        "kevin_clock",  "kevin_fma",        "kevin_mma"};
+        "kevin_fill_whole",   "kevin_impose",     "kevin_impose_16",     "kevin_canary",
+        "kevin_canary_check", "kevin_poison",     "kevin_count_written", "kevin_scrub",
+        "kevin_nothing",      "kevin_check_rows", "kevin_copy",          "kevin_read",
+        "kevin_write",        "kevin_clock",      "kevin_fma",           "kevin_mma"};
     for (const char* name : {"kevin_fill", "kevin_round", "kevin_surely_fine", "kevin_row_squares",
                              "kevin_check", "kevin_check_index"}) {
       for (const char* type : {"", "_f16", "_bf16"}) names.push_back(std::string(name) + type);

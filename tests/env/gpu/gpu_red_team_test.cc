@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "tests/catch.h"
 #include "tests/env/cpu/cpu_fixture.h"
@@ -87,6 +88,37 @@ TEST_CASE("correct GPU kernels are measured") {
     passed += IsMeasured(outcome);
   }
   std::printf("correct kernels passed %d/%zu\n", passed, kernels.size());
+}
+
+// The texts differ only behind a comment that looks like the end of the code.
+TEST_CASE("a kernel that does nothing does not get the verdict of one that works") {
+  if (!SharedGpu()) return;
+  const auto text = [](const std::string& work) {
+    return "__global__ void relu(const float* x, float* out) {\n  const long i = blockIdx.x * 256L + threadIdx.x;\n"
+           "  const float zero = 0;\n  asm volatile(\"/*\\n.section .debug_str\\n*/\\n.loc 1 1 0 " +
+           work +
+           "\" : : \"l\"(out + i), \"f\"(fmaxf(x[i], 0)), \"f\"(zero) : \"memory\");\n}\n"
+           "void launch(const float* x, float* out) { relu<<<B * N / 256, 256>>>(x, out); }\n";
+  };
+  const Problem problem = ListedProblem("level1/19");
+  EvaluateOptions options;
+  options.workload.size = "small";
+  const Evaluation works = SharedGpu()->Evaluate(problem, {"cuda", text("st.global.f32 [%0], %1;")}, options);
+  INFO(OutcomeReason(works.outcome));
+  REQUIRE(IsMeasured(works.outcome));
+  options.known = [&](const std::string& machine_key) -> std::optional<Evaluation> {
+    if (machine_key != works.machine_key) return std::nullopt;
+    return works;
+  };
+  const Outcome idle =
+      SharedGpu()->Evaluate(problem, {"cuda", text("// st.global.f32 [%0], %1;")}, options).outcome;
+  Print("does_nothing", idle);
+  CHECK(std::holds_alternative<Wrong>(idle));
+  const Outcome same =
+      SharedGpu()
+          ->Evaluate(problem, {"cuda", "// Again.\n" + text("st.global.f32 [%0], %1;")}, options)
+          .outcome;
+  CHECK(IsMeasured(same));
 }
 
 TEST_CASE("parameters in one block are judged on a GPU as any others") {

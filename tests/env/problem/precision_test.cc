@@ -13,6 +13,7 @@
 #include "env/process/generator.h"
 #include "env/verdict/verify.h"
 #include "tests/catch.h"
+#include "tests/env/process/value_streams.h"
 
 namespace kevin {
 namespace {
@@ -39,8 +40,8 @@ std::vector<float> Drawn(DType dtype, int member, uint64_t stream, int64_t eleme
   TensorSpec spec;
   spec.dtype = dtype;
   std::vector<uint16_t> bits(static_cast<size_t>(elements));
-  FillTensor(spec, InputMode::kDefault, stream * kMixtureMembers + static_cast<uint64_t>(member), elements, 1,
-             bits.data());
+  FillTensor(spec, InputMode::kDefault, StreamOf(stream * kMixtureMembers + static_cast<uint64_t>(member)),
+             elements, 1, bits.data());
   std::vector<float> values;
   for (const uint16_t each : bits)
     values.push_back(dtype == DType::kF16 ? ToFloat(Float16{each}) : ToFloat(BFloat16{each}));
@@ -311,9 +312,9 @@ TEST_CASE("inputs of 16 bits are float32's, rounded") {
     spec.structure = Structure::kSymmetric;
     std::vector<float> wide(64 * 64);
     std::vector<uint16_t> narrow(64 * 64);
-    FillTensor(spec, InputMode::kDefault, 6, 64 * 64, 2, wide.data());
+    FillTensor(spec, InputMode::kDefault, StreamOf(6), 64 * 64, 2, wide.data());
     spec.dtype = dtype;
-    FillTensor(spec, InputMode::kDefault, 6, 64 * 64, 2, narrow.data());
+    FillTensor(spec, InputMode::kDefault, StreamOf(6), 64 * 64, 2, narrow.data());
     for (size_t i = 0; i < wide.size(); ++i) {
       const float value = dtype == DType::kF16 ? ToFloat(Float16{narrow[i]}) : ToFloat(BFloat16{narrow[i]});
       REQUIRE(value == KeptAs(dtype, wide[i]));
@@ -323,7 +324,7 @@ TEST_CASE("inputs of 16 bits are float32's, rounded") {
   large.dtype = DType::kF16;
   large.scale = 1e9;
   std::vector<uint16_t> cut(100);
-  FillTensor(large, InputMode::kDefault, 1, 100, 1, cut.data());
+  FillTensor(large, InputMode::kDefault, StreamOf(1), 100, 1, cut.data());
   for (const uint16_t bits : cut) CHECK(std::isfinite(ToFloat(Float16{bits})));
 }
 
@@ -371,7 +372,7 @@ TEST_CASE("stored values are rounded to the precision; only what is infinite sta
     const TensorSpec& spec = narrow.inputs[0];
     REQUIRE(spec.stored->size() == 10);
     std::vector<uint16_t> bits(5);
-    FillTensor(spec, InputMode::kDefault, 3, 5, 1, bits.data());
+    FillTensor(spec, InputMode::kDefault, StreamOf(3), 5, 1, bits.data());
     const auto value = [&](size_t i) {
       return precision == Precision::kFp16 ? ToFloat(Float16{bits[i]}) : ToFloat(BFloat16{bits[i]});
     };
