@@ -250,8 +250,9 @@ class Admission {
         totals_.right, evaluate_.workload.size, evaluate_.workload.inputs,
         PrecisionNote(evaluate_.workload.precision), device_.Facts().device);
     if (totals_.too_near > 0)
-      fmt::print("{} more decoys are nearer to the truth than the outputs' rounding, or named by `coarse-layers`\n",
-                 totals_.too_near);
+      fmt::print(
+          "{} more decoys are nearer to the truth than the outputs' rounding, or named by `coarse-layers`\n",
+          totals_.too_near);
     if (totals_.failed > 0) fmt::print("{} could not be judged here\n", totals_.failed);
     if (totals_.known > 0) fmt::print("{} of them were in {}\n", totals_.known, options_.results.string());
     if (left > 0) fmt::print("{} are left: the same command with --results judges them\n", left);

@@ -31,6 +31,8 @@ struct JudgeResult {
   double verify_s = 0, measure_s = 0, wait_s = 0;  // wait_s: for the lock of the device
   double device_s = 0;                             // how long a GPU was held
   double peak_gb_per_s = 0, peak_gflop_per_s = 0;  // of a GPU, at the size of the problem
+  // The root of the keys that all inputs were drawn from, new for each judgement (DrawingKeys::Renew): four
+  // numbers for each shape.
   std::vector<uint64_t> seeds;
   std::vector<Sample> samples;
   std::string log;  // what the candidate printed

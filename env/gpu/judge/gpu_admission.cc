@@ -67,7 +67,7 @@ struct GpuDecoy {
   std::function<void()> make;  // fills the slot's outputs
   bool must_pass = false;
   bool is_decided = false;
-  bool is_coarse = false;  // in 16 bits: may be nearer to the truth than the outputs' rounding
+  bool is_coarse = false;    // in 16 bits: may be nearer to the truth than the outputs' rounding
   bool shows_error = false;  // the distance is the reason
   std::string reason = {};
   double max_error = 0, error_bound = 0;  // of one that must pass, at its worst so far
@@ -335,9 +335,9 @@ class GpuAdmission {
   const std::vector<ConcreteTensor>& inputs_;
   const std::vector<ConcreteTensor>& outputs_;
   std::vector<GpuDecoy> decoys_;
-  ValueStream drawing_;  // what the slot holds ...
-  int member_ = 0;       // ... and the member of the mixture
-  bool is_disturbed_ = false;       // inputs or the reference's outputs are replaced at the moment
+  ValueStream drawing_;        // what the slot holds ...
+  int member_ = 0;             // ... and the member of the mixture
+  bool is_disturbed_ = false;  // inputs or the reference's outputs are replaced at the moment
 };
 
 }  // namespace

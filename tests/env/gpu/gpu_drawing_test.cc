@@ -63,10 +63,12 @@ ConcreteTensor TensorOf(Distribution distribution, DType dtype, int64_t elements
 
 TEST_CASE("the kernels that draw need few registers and spill none") {
   if (!TestToolchain()) return;
+  const GpuModule module = TrustedModule();
   int seen = 0;
-  for (const auto& kernel : TrustedModule().kernels) {
+  for (const KernelInfo& kernel : module.kernels) {
     if (kernel.name.rfind("kevin_fill", 0) != 0) continue;
     INFO(kernel.name << ": " << kernel.registers << " registers");
+    std::printf("%s: %d registers\n", kernel.name.c_str(), kernel.registers);
     CHECK(kernel.registers <= 64);
     CHECK(kernel.spill_store_bytes + kernel.spill_load_bytes == 0);
     ++seen;
@@ -117,8 +119,8 @@ TEST_CASE("how fast a GPU draws") {
         FillOnDevice(device->kernels, device->stream, buffer.data(), kElements,
                      DrawingOf(tensor, InputMode::kDefault, 0), StreamOf(1));
         KEVIN_CU(StreamSynchronize, device->stream);
-        best_s = std::min(best_s,
-                          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+        best_s =
+            std::min(best_s, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
       }
       std::printf("draws %.1f G values/s, %s %s\n", kElements / best_s * 1e-9, DTypeName(dtype),
                   DistributionName(distribution));
