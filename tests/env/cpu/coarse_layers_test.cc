@@ -1,5 +1,6 @@
 // Networks in which some layers multiply in TF32 or bf16.
 
+#include <memory>
 #include <string>
 
 #include "env/cpu/cpu_environment.h"
@@ -10,18 +11,25 @@
 namespace kevin {
 namespace {
 
+CpuEnvironment& LayersEnvironment() {
+  static const TemporaryFolder cache;
+  static const std::unique_ptr<CpuEnvironment> environment =
+      MakeCpuEnvironmentForTools(SmallLimits(cache.path()));
+  return *environment;
+}
+
 // Two layers; `combined` is the input of the second, made of x and h, the result of the first.
 Problem TwoLayers(const std::string& combined, const std::string& flags) {
-  return ParseProblem(R"(id = "mine/1"
+  const std::string head = R"toml(id = "mine/1"
 name = "Two layers"
 families = ["matmul"]
 reference = '''
 def forward(x, v, w):
     h = torch.relu(torch.matmul(x, v))
-    return torch.matmul()" +
-                          combined + R"(, w)
+    return torch.matmul(COMBINED, w)
 '''
-)" + flags + R"(
+)toml";
+  const std::string rest = R"toml(
 [sizes.small]
 N = 256
 [[inputs]]
@@ -49,8 +57,10 @@ min_flops = 0
 min_bytes = "16*N*N"
 [check]
 reduction = "2*N"
-)",
-                      "mine.toml");
+)toml";
+  std::string text = head + flags + rest;
+  const std::string mark = "COMBINED";
+  return ParseProblem(text.replace(text.find(mark), mark.size(), combined), "mine.toml");
 }
 
 struct Counts {
@@ -59,7 +69,7 @@ struct Counts {
 
 Counts CoarseDecoysOf(const Problem& problem) {
   Counts counts;
-  for (const DecoyResult& decoy : SharedEnvironment().Admit(problem, {})) {
+  for (const DecoyResult& decoy : LayersEnvironment().Admit(problem, {})) {
     INFO(decoy.name << ": " << decoy.reason);
     if (decoy.name.find(" contraction") == std::string::npos) {
       CHECK(decoy.passed == decoy.must_pass);
