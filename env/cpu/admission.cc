@@ -311,12 +311,11 @@ std::vector<Decoy> DecoysFor(Session& session) {
     decoys.push_back({coarse.name, anew(run), Kind::kCoarseContractions});
   }
   // A reference that draws random numbers, or keeps a state, does not even agree with itself.
-  decoys.push_back(
-      {"the reference once more", anew([](Reference& r) { r.RunSlot(0); }), Kind::kCorrect});
+  decoys.push_back({"the reference once more", anew([](Reference& r) { r.RunSlot(0); }), Kind::kCorrect});
   // Torch's plain kernels of 16-bit types keep sums in them, which is incorrect.
   if (PrecisionOf(*session.sized().problem) == Precision::kFp32)
-    decoys.push_back({"the reference by other algorithms",
-                      anew([](Reference& r) { r.RunSlotOtherwise(0); }), Kind::kCorrect});
+    decoys.push_back({"the reference by other algorithms", anew([](Reference& r) { r.RunSlotOtherwise(0); }),
+                      Kind::kCorrect});
   return decoys;
 }
 

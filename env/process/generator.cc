@@ -81,7 +81,8 @@ Distribution Resolve(const TensorSpec& spec, int member, float* scale) {
 }
 
 template <typename Value>
-void FillValues(const TensorSpec& spec, const ValueStream& stream, int64_t elements, int threads, Value* out) {
+void FillValues(const TensorSpec& spec, const ValueStream& stream, int64_t elements, int threads,
+                Value* out) {
   auto scale = static_cast<float>(spec.scale);
   const auto offset = static_cast<float>(spec.offset);
   const auto fill = [&](const auto& draw) { Fill(stream, elements, threads, scale, offset, out, draw); };

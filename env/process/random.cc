@@ -57,10 +57,10 @@ template <int kBits>
 inline Lanes8 RotateLanes8(Lanes8 x) {
   if constexpr (kBits % 8 != 0) return x << kBits | x >> (32 - kBits);
   // Whole bytes move in one instruction.
-  const __m256i order = kBits == 16 ? _mm256_set_epi64x(0x0d0c0f0e09080b0a, 0x0504070601000302,
-                                                        0x0d0c0f0e09080b0a, 0x0504070601000302)
-                                    : _mm256_set_epi64x(0x0e0d0c0f0a09080b, 0x0605040702010003,
-                                                        0x0e0d0c0f0a09080b, 0x0605040702010003);
+  const __m256i order =
+      kBits == 16
+          ? _mm256_set_epi64x(0x0d0c0f0e09080b0a, 0x0504070601000302, 0x0d0c0f0e09080b0a, 0x0504070601000302)
+          : _mm256_set_epi64x(0x0e0d0c0f0a09080b, 0x0605040702010003, 0x0e0d0c0f0a09080b, 0x0605040702010003);
   return reinterpret_cast<Lanes8>(_mm256_shuffle_epi8(reinterpret_cast<__m256i>(x), order));
 }
 
@@ -71,25 +71,27 @@ __attribute__((target("avx512f"), always_inline)) inline Lanes16 RotateLanes16(L
 
 // The blocks of a group, as many at once as a vector has lanes. `first` is the state of block 0 of the group,
 // whose counter is a multiple of 32: adding a lane never carries.
-#define KEVIN_GROUP(NAME, LANES, WIDTH, ROTATE, COUNT)                                       \
-  void NAME(const ChaChaBlock& first, uint32_t* words) {                                     \
-    for (uint32_t block = 0; block < kGroupBlocks; block += (WIDTH)) {                       \
-      LANES start[16], x[16];                                                                \
-      _Pragma("GCC unroll 16") for (int i = 0; i < 16; ++i) start[i] = LANES{} + first[i];   \
-      start[12] += LANES COUNT + block;                                                      \
-      _Pragma("GCC unroll 16") for (int i = 0; i < 16; ++i) x[i] = start[i];                 \
-      for (int i = 0; i < kChaChaRounds; i += 2) {                                           \
-        KEVIN_DOUBLE_ROUND(ROTATE, x);                                                       \
-      }                                                                                      \
-      _Pragma("GCC unroll 16") for (int i = 0; i < 16; ++i) {                                \
-        const LANES sum = x[i] + start[i];                                                   \
+#define KEVIN_GROUP(NAME, LANES, WIDTH, ROTATE, COUNT)                                          \
+  void NAME(const ChaChaBlock& first, uint32_t* words) {                                        \
+    for (uint32_t block = 0; block < kGroupBlocks; block += (WIDTH)) {                          \
+      LANES start[16], x[16];                                                                   \
+      _Pragma("GCC unroll 16") for (int i = 0; i < 16; ++i) start[i] = LANES{} + first[i];      \
+      start[12] += LANES COUNT + block;                                                         \
+      _Pragma("GCC unroll 16") for (int i = 0; i < 16; ++i) x[i] = start[i];                    \
+      for (int i = 0; i < kChaChaRounds; i += 2) {                                              \
+        KEVIN_DOUBLE_ROUND(ROTATE, x);                                                          \
+      }                                                                                         \
+      _Pragma("GCC unroll 16") for (int i = 0; i < 16; ++i) {                                   \
+        const LANES sum = x[i] + start[i];                                                      \
         std::memcpy(words + static_cast<int64_t>(i) * kGroupBlocks + block, &sum, sizeof(sum)); \
-      }                                                                                      \
-    }                                                                                        \
+      }                                                                                         \
+    }                                                                                           \
   }
 
-#define KEVIN_COUNT_8 {0, 1, 2, 3, 4, 5, 6, 7}
-#define KEVIN_COUNT_16 {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+#define KEVIN_COUNT_8 \
+  { 0, 1, 2, 3, 4, 5, 6, 7 }
+#define KEVIN_COUNT_16 \
+  { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 }
 KEVIN_GROUP(GroupOf8, Lanes8, 8, RotateLanes8, KEVIN_COUNT_8)
 __attribute__((target("avx512f"))) KEVIN_GROUP(GroupOf16, Lanes16, 16, RotateLanes16, KEVIN_COUNT_16)
 

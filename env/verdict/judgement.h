@@ -33,6 +33,8 @@ struct JudgeResult {
   double peak_gb_per_s = 0, peak_gflop_per_s = 0;  // of a GPU, at the size of the problem
   bool shared_gpu = false;                         // another process computed on it meanwhile
   std::string others;                              // which: "python3 (process 1234)"
+  // The root of the keys that all inputs were drawn from, new for each judgement (DrawingKeys::Renew): four
+  // numbers for each shape.
   std::vector<uint64_t> seeds;
   std::vector<Sample> samples;
   std::string log;  // what the candidate printed

@@ -1,13 +1,15 @@
 // bench_clock: accuracy of the CPU clock on this machine. Prints
 //   A/A      a kernel against itself: intervals that hold 1.0, spread, false FAST or SLOW;
 //   A/A+5%   a kernel against itself plus 5 % more work (a calibrated spin): how often it is called SLOW;
-//   eager    a plain loop that does what eager does, against eager.
+//   eager    a plain loop that does what eager does, against eager;
+//   draw     how fast inputs are drawn (only when asked for).
 // Nothing else should run at the same time. Two kernels are judged as `kevin bench A B` does.
 
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -16,6 +18,9 @@
 #include "agent/machine.h"
 #include "env/environment.h"
 #include "env/error.h"
+#include "env/problem/problem.h"
+#include "env/process/generator.h"
+#include "env/process/machine.h"
 #include "env/verdict/estimate.h"
 
 namespace kevin {
@@ -126,6 +131,32 @@ class ClockBenchmark {
   std::unique_ptr<Environment> environment_;
 };
 
+// The best of several fillings of 64 MB, which is more than a cache holds.
+void Drawing(int repeats) {
+  constexpr int64_t kBytes = int64_t{64} << 20;
+  std::vector<std::byte> memory(kBytes);
+  for (const int threads : {1, UsableCpus()}) {
+    for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kI64}) {
+      for (const Distribution distribution :
+           {Distribution::kNormal, Distribution::kUniform, Distribution::kHeavyTailed}) {
+        TensorSpec spec;
+        spec.dtype = dtype;
+        spec.distribution = distribution;
+        const ValueStream stream{NewSecretKey(), 0, 0};
+        const int64_t elements = kBytes / DTypeBytes(dtype);
+        double best_s = 1e9;
+        for (int i = 0; i < repeats; ++i) {
+          const auto start = std::chrono::steady_clock::now();
+          FillTensor(spec, InputMode::kDefault, stream, elements, threads, memory.data());
+          best_s = std::min(best_s, SecondsSince(start));
+        }
+        fmt::print("draw {:<8} {:<12} {} threads  {:.2f} G values/s\n", DTypeName(dtype),
+                   DistributionName(distribution), threads, static_cast<double>(elements) / best_s * 1e-9);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kevin
 
@@ -136,11 +167,15 @@ int main(int argc, char** argv) {
   app.add_option("--repeats", repeats, "Measurements of each kind")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--part", part, "same, slower or eager; all by default")
-      ->check(CLI::IsMember({"same", "slower", "eager"}));
+  app.add_option("--part", part, "same, slower, eager or draw; the first three by default")
+      ->check(CLI::IsMember({"same", "slower", "eager", "draw"}));
   CLI11_PARSE(app, argc, argv);
   try {
-    kevin::ClockBenchmark(repeats).Run(part);
+    if (part == "draw") {
+      kevin::Drawing(repeats);
+    } else {
+      kevin::ClockBenchmark(repeats).Run(part);
+    }
   } catch (const kevin::Error& error) {
     fmt::print(stderr, "bench_clock: {}\n  next: {}\n", error.what(), error.next_step());
     return static_cast<int>(error.code());

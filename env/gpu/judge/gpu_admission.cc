@@ -67,7 +67,7 @@ struct GpuDecoy {
   std::function<void()> make;  // fills the slot's outputs
   bool must_pass = false;
   bool is_decided = false;
-  bool is_coarse = false;  // in 16 bits: may be nearer to the truth than the outputs' rounding
+  bool is_coarse = false;    // in 16 bits: may be nearer to the truth than the outputs' rounding
   bool shows_error = false;  // the distance is the reason
   std::string reason = {};
   double max_error = 0, error_bound = 0;  // of one that must pass, at its worst so far

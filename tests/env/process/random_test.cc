@@ -59,6 +59,10 @@ TEST_CASE("ChaCha gives the published test vectors") {
         "984ce172b9216f419f445367456d5619314a42a3da86b001387bfdb80e0cfe42"
         "d2aefa0deaa5c151bf0adb6c01f2a5adc0fd581259f9a2aadcf20f8fd566a26b"
         "5032ec38bbc5da98ee0c6f568b872a65a08abf251deb21bb4b56e5d8821e68aa");
+  // What inputs are drawn from has these 8 rounds.
+  CHECK(MakeChaChaBlock(zero, 0, 0)[0] == 0x2fef003e);
+  CHECK(GroupOf(zero, 0, 0)[0] == 0x2fef003e);
+  CHECK(GroupOf(zero, 0, 0)[kGroupBlocks] == 0xd6405f89);
   SecretKey one;
   one.words[0] = 1;
   CHECK(KeystreamText(one, 0, 0, 8, 1) ==
