@@ -163,26 +163,15 @@ constexpr uint64_t kNamespaces =
 
 std::string IdMap(unsigned id) { return "0 " + std::to_string(id) + " 1"; }
 
-// An id that exists in this user namespace beside 0, if possible one that nothing else has; 0: there is none.
-unsigned UnusedId() {
-  constexpr uint64_t kFirst = 0x70000000, kCount = 1 << 24;
-  std::ifstream map("/proc/self/uid_map");
-  unsigned found = 0;
-  for (uint64_t inside = 0, outside = 0, count = 0; map >> inside >> outside >> count;) {
-    if (inside <= kFirst && inside + count >= kFirst + kCount)
-      return static_cast<unsigned>(kFirst + std::random_device()() % kCount);
-    if (inside + count > 1) found = static_cast<unsigned>(inside + count - 1);
-  }
-  return found;
-}
-
 // As root only: gives `child` two users. A limit of processes does not bind the user 0 of the whole machine.
 bool MapTwoUsers(pid_t child) {
-  const unsigned id = UnusedId();
+  const unsigned user = UnusedId("/proc/self/uid_map"), group = UnusedId("/proc/self/gid_map");
   const std::string folder = "/proc/" + std::to_string(child);
-  const std::string map = "0 0 1\n" + std::to_string(kSecondUser) + " " + std::to_string(id) + " 1\n";
-  return id != 0 && WriteProc((folder + "/uid_map").c_str(), map) &&
-         WriteProc((folder + "/gid_map").c_str(), map);
+  const auto map = [](unsigned id) {
+    return "0 0 1\n" + std::to_string(kSecondUser) + " " + std::to_string(id) + " 1\n";
+  };
+  return user != 0 && group != 0 && WriteProc((folder + "/uid_map").c_str(), map(user)) &&
+         WriteProc((folder + "/gid_map").c_str(), map(group));
 }
 
 NamespaceTrial TryNamespaces() {
@@ -200,6 +189,18 @@ NamespaceTrial TryNamespaces() {
 }
 
 }  // namespace
+
+unsigned UnusedId(const char* map_file) {
+  constexpr uint64_t kFirst = 0x70000000, kCount = 1 << 24;
+  std::ifstream map(map_file);
+  unsigned found = 0;
+  for (uint64_t inside = 0, outside = 0, count = 0; map >> inside >> outside >> count;) {
+    if (inside <= kFirst && inside + count >= kFirst + kCount)
+      return static_cast<unsigned>(kFirst + std::random_device()() % kCount);
+    if (inside + count > 1) found = static_cast<unsigned>(inside + count - 1);
+  }
+  return found;
+}
 
 const NamespaceTrial& TriedNamespaces() {
   static const NamespaceTrial kTrial = TryNamespaces();

@@ -64,10 +64,14 @@ class ChildProcess {
   pid_t pid_ = -1;
 };
 
-// Throws Error(kBroken) when no process can be started. Safe in a process with threads. In new namespaces the
-// process is root; where this process is root too, a second user, kSecondUser, has an id outside that nobody
-// else uses.
+// The second user of a process in new namespaces, where this process is root: its id outside is UnusedId's.
 inline constexpr unsigned kSecondUser = 1;
+// An id that exists in this user namespace beside 0, if possible one that nothing else has; 0: there is none.
+// The file is /proc/self/uid_map or /proc/self/gid_map.
+unsigned UnusedId(const char* map_file);
+
+// Throws Error(kBroken) when no process can be started. Safe in a process with threads. In new namespaces the
+// process is root; where this process is root too, there is kSecondUser as well.
 ChildProcess Spawn(const SpawnOptions& options);
 
 // The exit status of kevin-runner when the candidate calls abort(): a shell's number for SIGABRT.

@@ -310,8 +310,8 @@ int RunAttempt(bool namespaces, const std::vector<std::string>& arguments) {
   if (parent == getpid()) parent = INT_MAX;
   MakeBuffers();
   SandboxOptions options;
-  for (const SandboxProfile profile :
-       {SandboxProfile::kCompiler, SandboxProfile::kGpuRunner, SandboxProfile::kReference}) {
+  for (const SandboxProfile profile : {SandboxProfile::kCompiler, SandboxProfile::kGpuRunner,
+                                       SandboxProfile::kEvaluator, SandboxProfile::kReference}) {
     if (arguments[3] == ProfileName(profile)) options.profile = profile;
   }
   options.namespaces = namespaces;

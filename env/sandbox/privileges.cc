@@ -8,7 +8,6 @@
 
 #include <cstdio>
 #include <fstream>
-#include <random>
 #include <string>
 #include <utility>
 
@@ -30,9 +29,11 @@ struct CapabilityWord {
   uint32_t effective, permitted, inheritable;
 };
 
-void BecomeUser(unsigned user) {
-  if (setgroups(0, nullptr) != 0 || setresgid(user, user, user) != 0 || setresuid(user, user, user) != 0)
+void BecomeUser(const OtherUser& user) {
+  if (setgroups(0, nullptr) != 0 || setresgid(user.group, user.group, user.group) != 0 ||
+      setresuid(user.user, user.user, user.user) != 0) {
     Die("cannot change the user");
+  }
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // the change has cleared it
 }
 
@@ -60,21 +61,24 @@ bool CanChangeUser() {
          (words[0].effective & kChangeUser) == kChangeUser;
 }
 
-unsigned OtherUser(bool namespaces) {
-  if (!CanChangeUser()) return 0;
-  if (!namespaces) return 0x70000000U | (std::random_device()() & 0xffffffU);
+OtherUser FindOtherUser(bool namespaces) {
+  if (!CanChangeUser()) return {};
+  if (!namespaces) {
+    const OtherUser user{UnusedId("/proc/self/uid_map"), UnusedId("/proc/self/gid_map")};
+    return user.group == 0 ? OtherUser{} : user;
+  }
   std::ifstream map("/proc/self/uid_map");
   for (uint64_t inside = 0, outside = 0, count = 0; map >> inside >> outside >> count;) {
-    if (inside == kSecondUser) return kSecondUser;
+    if (inside == kSecondUser) return {kSecondUser, kSecondUser};
   }
-  return 0;
+  return {};
 }
 
-void DropPrivileges(uint64_t kept, unsigned user) {
+void DropPrivileges(uint64_t kept, const OtherUser& user) {
   for (int capability = 0; capability <= 63; ++capability) {
     if (!(kept >> capability & 1)) prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
   }
-  if (user != 0) BecomeUser(user);
+  if (user.user != 0) BecomeUser(user);
   CapabilityHeader header;
   const auto low = static_cast<uint32_t>(kept);
   const CapabilityWord words[2] = {{low, low, 0}, {}};
@@ -85,14 +89,14 @@ int64_t MaxCandidateThreads() { return 256 + 4 * sysconf(_SC_NPROCESSORS_CONF); 
 
 // RLIMIT_NPROC counts the tasks of a user in a user namespace since Linux 5.14; before, and without a
 // namespace, those of the user on the machine.
-int64_t TaskLimit(const SandboxOptions& options, unsigned other_user) {
+int64_t TaskLimit(const SandboxOptions& options, const OtherUser& other_user) {
   const int64_t own = options.max_tasks > 0 ? options.max_tasks : MaxCandidateThreads();
   utsname kernel{};
   int major = 0, minor = 0;
   uname(&kernel);
   std::sscanf(kernel.release, "%d.%d", &major, &minor);
   const bool counts_by_namespace = options.namespaces && std::pair(major, minor) >= std::pair(5, 14);
-  return counts_by_namespace || other_user != 0 ? own : own + kOtherTasks + TasksOfUser(geteuid());
+  return counts_by_namespace || other_user.user != 0 ? own : own + kOtherTasks + TasksOfUser(geteuid());
 }
 
 }  // namespace kevin

@@ -252,7 +252,7 @@ SandboxLayers EnterSandbox(const SandboxOptions& options) {
              is_trusted = evaluates || options.profile == SandboxProfile::kReference,
              is_candidate = options.profile == SandboxProfile::kCandidate;
   const int64_t mapped_bytes = MappedBytes();
-  const unsigned other_user = is_candidate ? OtherUser(options.namespaces) : 0;
+  const OtherUser other_user = is_candidate ? FindOtherUser(options.namespaces) : OtherUser{};
   const int64_t tasks = is_candidate ? TaskLimit(options, other_user) : 0;
   if (!is_trusted)  // when memory runs out, the kernel kills this process first
     std::ofstream("/proc/self/oom_score_adj") << 1000;
@@ -279,7 +279,7 @@ SandboxLayers EnterSandbox(const SandboxOptions& options) {
   note(true, "limits");
   // Capabilities exist inside our own user namespace, or for root.
   if (evaluates) {
-    if (options.namespaces) DropPrivileges(CanChangeUser() ? kChangeUser : 0, 0);
+    if (options.namespaces) DropPrivileges(CanChangeUser() ? kChangeUser : 0, {});
   } else if (options.namespaces || geteuid() == 0) {
     DropPrivileges(0, other_user);
   }

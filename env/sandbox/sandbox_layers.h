@@ -30,10 +30,13 @@ inline constexpr uint64_t kChangeUser = 1 << 5 | 1 << 6 | 1 << 7;
 // Root, with the capabilities to become another user and to end its processes.
 bool CanChangeUser();
 // The user that a candidate becomes, because limits do not bind root; 0: it stays who it is.
-unsigned OtherUser(bool namespaces);
+struct OtherUser {
+  unsigned user = 0, group = 0;
+};
+OtherUser FindOtherUser(bool namespaces);
 // RLIMIT_NPROC of a candidate that becomes `other_user`. Reads /proc.
-int64_t TaskLimit(const SandboxOptions& options, unsigned other_user);
+int64_t TaskLimit(const SandboxOptions& options, const OtherUser& other_user);
 // Keeps the capabilities in `kept`. Becomes `user` unless that is 0.
-void DropPrivileges(uint64_t kept, unsigned user);
+void DropPrivileges(uint64_t kept, const OtherUser& user);
 
 }  // namespace kevin
