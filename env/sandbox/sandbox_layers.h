@@ -26,6 +26,8 @@ bool RestrictWithLandlock(const std::vector<std::filesystem::path>& readable,
 
 // CAP_KILL, CAP_SETGID, CAP_SETUID.
 inline constexpr uint64_t kChangeUser = 1 << 5 | 1 << 6 | 1 << 7;
+// CAP_SETFCAP: without it Linux lets nobody name root in a namespace.
+inline constexpr uint64_t kNameRoot = uint64_t{1} << 31;
 
 // Root, with the capabilities to become another user and to end its processes.
 bool CanChangeUser();

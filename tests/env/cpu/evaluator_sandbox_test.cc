@@ -86,7 +86,8 @@ TEST_CASE("a problem file that maps a file of the user is refused, and the file 
   const std::string before = "return torch.relu(x)";
   const size_t at = problem.text.find(before);
   REQUIRE(at != std::string::npos);
-  problem.text.insert(at, "torch.from_file('" + canary + "', True, 8, dtype=1).fill_(0)\n    ");
+  problem.text.insert(at + before.size(),
+                      " + torch.sum(torch.from_file('" + canary + "', True, 8, dtype=1).fill_(0))");
   try {
     environment->Verify(problem, Relu(), {});
     FAIL_CHECK("no error");
