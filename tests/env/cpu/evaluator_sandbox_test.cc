@@ -57,10 +57,14 @@ TEST_CASE("the evaluator and the reference process are sandboxed") {
   REQUIRE(std::holds_alternative<Measured>(outcome));
   // Linux shows the first 15 letters of a name.
   const std::vector<fs::path> evaluators = ChildrenOf(std::to_string(getpid()), "kevin-evaluator");
-  REQUIRE(evaluators.size() == 1);
-  std::vector<fs::path> processes = ChildrenOf(evaluators[0].filename(), "kevin-evaluator");
-  REQUIRE(processes.size() == 1);  // of the reference
-  processes.push_back(evaluators[0]);
+  REQUIRE(!evaluators.empty());  // another test of this program may have one too
+  std::vector<fs::path> processes;
+  for (const fs::path& evaluator : evaluators) {
+    for (const fs::path& reference : ChildrenOf(evaluator.filename(), "kevin-evaluator"))
+      processes.push_back(reference);
+  }
+  REQUIRE(!processes.empty());
+  processes.insert(processes.end(), evaluators.begin(), evaluators.end());
   for (const fs::path& process : processes) {
     INFO(process);
     CHECK(StatusOf(process, "NoNewPrivs") == "1");

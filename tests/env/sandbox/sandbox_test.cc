@@ -159,11 +159,11 @@ TEST_CASE("a candidate's threads are limited, for root and for others, and the l
         SelfTestOptions options = OptionsFor(SandboxProfile::kCandidate, namespaces, home.path());
         options.runner = runner;
         const std::string holes = RequireSandbox(options, true);
-        if (!holes.empty()) std::printf("%s\n", holes.c_str());
+        if (!holes.empty()) std::fprintf(stderr, "%s\n", holes.c_str());
         if (!holes.empty()) _exit(1);
       }
     } catch (const Error& error) {
-      std::printf("%s\n", error.what());
+      std::fprintf(stderr, "%s\n", error.what());
       _exit(3);
     }
     _exit(0);
