@@ -155,7 +155,8 @@ std::vector<Check> CheckGpuSandbox(bool* leaks) {
          fmt::format("{} of {} forbidden acts blocked", results.size() - checks.size(), results.size()), ""});
     return checks;
   } catch (const Error& error) {
-    return {{"gpu sandbox", false, false, error.what(), error.next_step()}};
+    const std::string fix = FixOfCoveredProc(ThisSystem());
+    return {{"gpu sandbox", false, false, error.what(), fix.empty() ? error.next_step() : fix}};
   }
 }
 

@@ -101,7 +101,7 @@ bool Mentions(const std::string& log, int error) {
 }
 
 std::string TooLarge() {
-  return "the compiled kernel is larger than the limit of " + std::to_string(kMaxLibraryBytes >> 20) +
+  return "error: the compiled kernel is larger than the limit of " + std::to_string(kMaxLibraryBytes >> 20) +
          " MB (max library size): make tables and initialised arrays smaller\n";
 }
 

@@ -97,6 +97,21 @@ bool IsInChroot(const SystemView& system) {
 
 }  // namespace
 
+// The kernel mounts a second /proc only where the first is whole.
+std::string FixOfCoveredProc(const SystemView& system) {
+  std::ifstream in(system.proc / "self/mountinfo");
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream words(line);
+    std::string id, parent, device, root, place;
+    if (!(words >> id >> parent >> device >> root >> place) || place.rfind("/proc/", 0) != 0) continue;
+    if (place.rfind("/proc/sys/fs/binfmt_misc", 0) == 0) continue;
+    const std::string program = ContainerProgram(system);
+    return "for kernels on a GPU start the container with `" + program + " run --security-opt " +
+           (program == "podman" ? "unmask=ALL`" : "systempaths=unconfined`");
+  }
+  return "";
+}
+
 SystemView ThisSystem() { return {"/proc", "/", ProgramDirectory(), geteuid() == 0}; }
 
 NamespaceObstacle ObstacleToNamespaces(const NamespaceTrial& trial, const SystemView& system) {

@@ -26,4 +26,8 @@ SystemView ThisSystem();
 // Of a trial that is not ok().
 NamespaceObstacle ObstacleToNamespaces(const NamespaceTrial& trial, const SystemView& system);
 
+// The container's option that lets the runner of a GPU mount a /proc of its own; empty where no part of /proc
+// is covered.
+std::string FixOfCoveredProc(const SystemView& system);
+
 }  // namespace kevin

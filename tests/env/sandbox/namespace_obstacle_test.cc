@@ -31,6 +31,7 @@ class Machine {
     view_.is_root = true;
     return *this;
   }
+  const SystemView& view() const { return view_; }
   // "layer | fix"
   std::string Refuses(const NamespaceTrial& trial) const {
     const NamespaceObstacle obstacle = ObstacleToNamespaces(trial, view_);
@@ -111,6 +112,19 @@ TEST_CASE("a chroot and an unknown layer are said to be that") {
   CHECK(Has(machine.Refuses({EPERM, false}), "chroot"));
   CHECK(Has(Machine().Refuses({EPERM, false}), "the kernel (Operation not permitted)"));
   CHECK(Has(Machine().Refuses(kNoMount), "security module"));
+}
+
+TEST_CASE("a /proc that a container covers in part is noticed") {
+  Machine machine;
+  CHECK(FixOfCoveredProc(machine.view()).empty());
+  machine.Put("proc/self/mountinfo",
+              "21 1 0:5 / / rw - overlay o rw\n22 21 0:6 / /proc rw - proc proc rw\n"
+              "23 22 0:7 / /proc/sys/fs/binfmt_misc rw - binfmt_misc b rw\n");
+  CHECK(FixOfCoveredProc(machine.view()).empty());
+  machine.Put("proc/self/mountinfo", "23 22 0:7 /null /proc/kcore rw - tmpfs t rw\n");
+  CHECK(Has(FixOfCoveredProc(machine.view()), "docker run --security-opt systempaths=unconfined"));
+  machine.Put("run/.containerenv", "");
+  CHECK(Has(FixOfCoveredProc(machine.view()), "podman run --security-opt unmask=ALL"));
 }
 
 }  // namespace kevin

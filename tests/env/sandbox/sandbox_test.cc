@@ -6,6 +6,7 @@
 #include <seccomp.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -154,6 +155,7 @@ TEST_CASE("a candidate's threads are limited, for root and for others, and the l
   const pid_t child = fork();
   if (child == 0) {
     if (setgid(65534) != 0 || setuid(65534) != 0) _exit(2);
+    prctl(PR_SET_DUMPABLE, 1);  // as after exec: its children own their files in /proc
     try {
       for (const bool namespaces : {true, false}) {
         SelfTestOptions options = OptionsFor(SandboxProfile::kCandidate, namespaces, home.path());
