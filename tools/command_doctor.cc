@@ -20,6 +20,7 @@
 #include "env/problem/problem.h"
 #include "env/process/machine.h"
 #include "env/process/spawn.h"
+#include "env/sandbox/namespace_obstacle.h"
 #include "env/sandbox/sandbox.h"
 #include "env/sandbox/self_test.h"
 #include "tools/commands.h"
@@ -110,12 +111,10 @@ Check CheckDeviceCompiler() {
 }
 
 Check CheckNamespaces() {
-  const bool there = NamespacesAvailable();
-  return {"namespaces", there, false,
-          there ? "user, pid, net, ipc, uts, mount" : "refused by the kernel or a container",
-          there ? ""
-                : "sysctl kernel.unprivileged_userns_clone=1, or run outside the container; the other layers "
-                  "still hold"};
+  if (NamespacesAvailable()) return {"namespaces", true, false, "user, pid, net, ipc, uts, mount", ""};
+  const NamespaceObstacle obstacle = ObstacleToNamespaces(TriedNamespaces(), ThisSystem());
+  return {"namespaces", false, false, "refused by " + obstacle.layer,
+          obstacle.fix + "; without namespaces the other layers of the sandbox still hold"};
 }
 
 std::vector<Check> CheckSandbox(bool* leaks) {
@@ -158,7 +157,8 @@ std::vector<Check> CheckGpuSandbox(bool* leaks) {
          fmt::format("{} of {} forbidden acts blocked", results.size() - checks.size(), results.size()), ""});
     return checks;
   } catch (const Error& error) {
-    return {{"gpu sandbox", false, false, error.what(), error.next_step()}};
+    const std::string fix = FixOfCoveredProc(ThisSystem());
+    return {{"gpu sandbox", false, false, error.what(), fix.empty() ? error.next_step() : fix}};
   }
 }
 
@@ -174,7 +174,9 @@ Check CheckLock() {
   try {
     double wait_s = 0;
     const DeviceLock lock("cpu", LockMode::kShared, &wait_s);
-    return {"measurement lock", true, true, DeviceLock::PathFor("cpu").string(), ""};
+    const bool shared = std::getenv("KEVIN_LOCK_DIRECTORY") != nullptr;
+    return {"measurement lock", true, true,
+            DeviceLock::PathFor("cpu").string() + (shared ? "" : " (for this user's processes alone)"), ""};
   } catch (const Error& error) {
     return {"measurement lock", false, true, error.what(), error.next_step()};
   }

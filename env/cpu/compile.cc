@@ -1,5 +1,6 @@
 #include "env/cpu/compile.h"
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -8,8 +9,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <sstream>
+#include <optional>
 
+#include "env/cpu/library_cache.h"
 #include "env/error.h"
 #include "env/problem/text.h"
 #include "env/process/files.h"
@@ -25,20 +27,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kCppSourceName = "candidate.cpp";
 constexpr const char* kWrapperName = "wrapper.cpp";
-
-fs::path FindInPath(const std::string& name) {
-  if (name.find('/') != std::string::npos)
-    return access(name.c_str(), X_OK) == 0 ? fs::path(name) : fs::path();
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path ? path : "/usr/bin:/bin");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    // The wrapper of a compiler cache would write outside the sandbox.
-    if (folder.find("ccache") != std::string::npos) continue;
-    const fs::path candidate = fs::path(folder) / name;
-    if (access(candidate.c_str(), X_OK) == 0) return candidate;
-  }
-  return {};
-}
+constexpr const char* kLibraryName = "candidate.so";
 
 std::string Prelude(const SizedProblem& problem) {
   const bool has_bf16 =
@@ -68,11 +57,6 @@ std::string WithoutWrapper(std::string log) {
   return log;
 }
 
-std::string ReadText(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 void WriteText(const fs::path& path, const std::string& text) {
   std::ofstream out(path, std::ios::binary);
   out << text;
@@ -90,54 +74,72 @@ SpawnOptions CompilerProcess(const Compiler& compiler, const CompileOptions& opt
                               work.string(),
                               options.limits.compile_memory_mb,
                               static_cast<int64_t>(options.limits.compile_timeout_s) + 1,
-                              {}};
-  const fs::path prefix = compiler.path.parent_path().parent_path();
-  if (prefix != "/usr" && prefix != "/")
-    sandboxed.shown = {prefix.string()};  // a compiler of the user: show its folder
+                              compiler.needs,
+                              kMaxLibraryBytes >> 20};
   spawn.argv = CompilerCommand(sandboxed);
   spawn.argv.push_back(compiler.path.string());
   spawn.argv.insert(spawn.argv.end(), CompileFlags().begin(), CompileFlags().end());
-  spawn.argv.insert(spawn.argv.end(), {"-o", "candidate.so", kWrapperName});
+  spawn.argv.insert(spawn.argv.end(), {"-o", kLibraryName, kWrapperName});
   const std::string temporary = options.namespaces ? kSandboxWorkPath : work.string();
   spawn.environment = {"PATH=/usr/bin:/bin", "LC_ALL=C", "TMPDIR=" + temporary, "SOURCE_DATE_EPOCH=0"};
   return spawn;
 }
 
-// A cache entry is a folder that appears whole or not at all.
-void Publish(const fs::path& work, const fs::path& entry) {
-  std::error_code error;
-  fs::rename(work, entry, error);  // another process may have been first; the entries are equal
-  if (error && !fs::exists(entry)) {
-    throw Error(ExitCode::kBroken, "cannot store " + entry.string() + ": " + error.message(),
-                "check the cache folder");
-  }
+// Whether the disk can take what a compile may write. Asked only after a failure that looks like a full disk,
+// because a text can print any message.
+bool DiskHasRoom(const fs::path& work) {
+  const fs::path probe = work / "probe";
+  const Fd fd(open(probe.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  const bool ok = fd && posix_fallocate(fd.get(), 0, kMaxLibraryBytes) == 0;
+  std::error_code ignored;
+  fs::remove(probe, ignored);
+  return ok;
 }
 
-Compiled FromEntry(const fs::path& entry) {
+bool Mentions(const std::string& log, int error) {
+  return log.find(std::strerror(error)) != std::string::npos;
+}
+
+std::string TooLarge() {
+  return "error: the compiled kernel is larger than the limit of " + std::to_string(kMaxLibraryBytes >> 20) +
+         " MB (max library size): make tables and initialised arrays smaller\n";
+}
+
+Compiled FromCache(CachedLibrary entry) {
   Compiled compiled;
-  compiled.log = ReadText(entry / "log");
-  if (fs::exists(entry / "candidate.so")) compiled.library = entry / "candidate.so";
+  compiled.library = std::move(entry.library);
+  compiled.log = std::move(entry.log);
+  compiled.in_use = std::move(entry.in_use);
   return compiled;
+}
+
+// The log of a compile that has ended; removes a library that counts as failed. Throws Error(kBroken) where
+// the disk or the sandbox failed.
+std::string Judged(const Ran& ran, const fs::path& work) {
+  std::string log = WithoutWrapper(Printable(ran.output));
+  if (WIFEXITED(ran.status) && WEXITSTATUS(ran.status) == 125)
+    throw Error(ExitCode::kBroken, "the compiler's sandbox failed: " + ran.output, "run `kevin doctor`");
+  if (ran.status != 0 && (Mentions(log, ENOSPC) || Mentions(log, EDQUOT)) && !DiskHasRoom(work)) {
+    throw Error(ExitCode::kBroken, "no space to compile in " + work.string(),
+                "free some disk space; nothing is lost, `--continue` goes on");
+  }
+  if (!WIFEXITED(ran.status) || (WEXITSTATUS(ran.status) != 0 && ran.output.empty()))
+    log += "the compiler " + DescribeStatus(ran.status);
+  std::error_code error;
+  const uintmax_t bytes = fs::file_size(work / kLibraryName, error);
+  const bool is_large = !error && bytes > static_cast<uintmax_t>(kMaxLibraryBytes);
+  if (is_large || (ran.status != 0 && Mentions(log, EFBIG))) log = TooLarge() + log;
+  if (ran.status != 0 || is_large) fs::remove(work / kLibraryName, error);
+  return log;
 }
 
 }  // namespace
 
-Compiler FindCompiler() {
-  const char* chosen = std::getenv("KEVIN_CXX");
-  for (const std::string& name :
-       chosen ? std::vector<std::string>{chosen} : std::vector<std::string>{"g++", "clang++"}) {
-    const fs::path path = FindInPath(name);
-    if (path.empty()) continue;
-    SpawnOptions spawn;
-    spawn.argv = {path.string(), "--version"};
-    spawn.environment = {"LC_ALL=C", "PATH=/usr/bin:/bin"};
-    const Ran ran = RunToEnd(spawn, 20, 4096);
-    if (ran.status == 0 && !ran.timed_out) return {path, ran.output.substr(0, ran.output.find('\n'))};
-  }
-  throw Error(
-      ExitCode::kMachine,
-      chosen ? std::string("compiler ") + chosen + ": not found or not usable" : "no C++ compiler found",
-      "install one (apt-get install g++) or set KEVIN_CXX to its path");
+fs::path LibraryFolder(const fs::path& cache_directory) {
+  const fs::path folder = cache_directory / "cpp";
+  std::error_code ignored;
+  fs::create_directories(folder, ignored);
+  return folder;
 }
 
 const std::vector<std::string>& CompileFlags() {
@@ -161,16 +163,19 @@ Compiled CompileCpp(const Compiler& compiler, const SizedProblem& problem, const
   const std::string wrapper = Wrapper(problem);
   // -march=native means another thing on another processor.
   std::string identity = compiler.path.string() + "\n" + compiler.version + "\n" + CpuModel() +
-                         CpuFeatures() + "\n" + std::to_string(options.limits.compile_memory_mb) + " MB\n";
+                         CpuFeatures() + "\n" + std::to_string(options.limits.compile_memory_mb) + " MB, " +
+                         std::to_string(kMaxLibraryBytes) + " bytes\n";
   for (const std::string& flag : CompileFlags()) identity += flag + "\n";
-  const fs::path entry = options.cache_directory / "cpp" / Sha256Hex(identity + wrapper + source);
-  if (fs::exists(entry / "log")) {
-    Compiled compiled = FromEntry(entry);
+  const std::string key = Sha256Hex(identity + wrapper + source);
+  const fs::path folder = LibraryFolder(options.cache_directory);
+  LibraryCache cache(folder, options.cache_limit_bytes);
+  if (std::optional<CachedLibrary> entry = cache.Find(key)) {
+    Compiled compiled = FromCache(std::move(*entry));
     compiled.cached = true;
     return compiled;
   }
-  const WorkFolder folder(options.cache_directory / "cpp", "compile");
-  const fs::path work = folder.path() / "work";
+  const WorkFolder temporary(folder, "compile");
+  const fs::path work = temporary.path() / "work";
   fs::create_directory(work);
   WriteText(work / kCppSourceName, source + "\n");
   WriteText(work / kWrapperName, wrapper);
@@ -178,23 +183,16 @@ Compiled CompileCpp(const Compiler& compiler, const SizedProblem& problem, const
   const DeviceLock lock("cpu", LockMode::kShared, &compiled.wait_s, options.stop);
   const Ran ran = RunToEnd(CompilerProcess(compiler, options, work), options.limits.compile_timeout_s,
                            static_cast<size_t>(options.limits.max_log_bytes), options.stop);
-  compiled.log = WithoutWrapper(Printable(ran.output));
   if (ran.timed_out || (WIFSIGNALED(ran.status) && WTERMSIG(ran.status) == SIGKILL)) {
+    compiled.log = WithoutWrapper(Printable(ran.output));
     compiled.timed_out = true;  // not cached: the load of the machine is not a property of the text
     return compiled;
   }
-  if (!WIFEXITED(ran.status) || (WEXITSTATUS(ran.status) != 0 && ran.output.empty())) {
-    compiled.log += "the compiler " + DescribeStatus(ran.status);
-  }
-  if (WIFEXITED(ran.status) && WEXITSTATUS(ran.status) == 125) {
-    throw Error(ExitCode::kBroken, "the compiler's sandbox failed: " + ran.output, "run `kevin doctor`");
-  }
-  WriteText(work / "log", compiled.log);
-  if (ran.status != 0) fs::remove(work / "candidate.so");
-  Publish(work, entry);
-  Compiled stored = FromEntry(entry);
-  stored.wait_s = compiled.wait_s;
-  return stored;
+  WriteText(work / "log", Judged(ran, work));
+  const double wait_s = compiled.wait_s;
+  compiled = FromCache(cache.Store(work, key));
+  compiled.wait_s = wait_s;
+  return compiled;
 }
 
 }  // namespace kevin

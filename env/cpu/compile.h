@@ -2,18 +2,27 @@
 // From the text of a candidate to a shared library. The compiler reads hostile text, so it runs in a sandbox
 // with limits of its own. Results and errors are cached by content.
 
+#include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "env/environment.h"
+#include "env/process/shared_memory.h"
 
 namespace kevin {
 
 struct Compiler {
   std::filesystem::path path;  // g++ or clang++
   std::string version;         // first line of --version
+  // What its sandbox shows beside the system's folders, as the driver reports it: files, links and folders,
+  // never a home as a whole. Empty for a compiler of the system.
+  std::vector<std::string> needs{};
 };
+
+// The most that a compiled kernel, or any file on the way to it, may take. A larger one does not compile.
+inline constexpr int64_t kMaxLibraryBytes = int64_t{32} << 20;
 
 // $KEVIN_CXX, else g++, else clang++. Throws Error(kMachine) when there is none.
 Compiler FindCompiler();
@@ -21,6 +30,7 @@ Compiler FindCompiler();
 struct CompileOptions {
   std::filesystem::path runner;  // kevin-runner
   std::filesystem::path cache_directory;
+  int64_t cache_limit_bytes = int64_t{2} << 30;  // the least recently used libraries go first
   bool namespaces = true;
   Limits limits;
   const std::atomic<bool>* stop = nullptr;  // as EvaluateOptions::stop
@@ -31,15 +41,19 @@ struct Compiled {
   std::string log;                // errors, or warnings, trimmed to limits.max_log_bytes
   bool timed_out = false;
   bool cached = false;
-  double wait_s = 0;  // for the machine-wide lock
+  double wait_s = 0;                   // for the machine-wide lock
+  std::shared_ptr<const Fd> in_use{};  // keeps the library in the cache
 };
+
+// The folder of compiled libraries. Made if needed.
+std::filesystem::path LibraryFolder(const std::filesystem::path& cache_directory);
 
 // The flags every `cpp` candidate is compiled with.
 const std::vector<std::string>& CompileFlags();
 
 // Compiles `source` for the problem at its size: its symbols are constants in scope (in bf16 the type too),
 // and `launch` must have the signature of the problem. Messages have the line numbers of `source`. Throws
-// Error for broken infrastructure only.
+// Error for broken infrastructure only, a full disk among it.
 Compiled CompileCpp(const Compiler& compiler, const SizedProblem& problem, const std::string& source,
                     const CompileOptions& options);
 

@@ -75,10 +75,12 @@ class CpuEnvironmentImpl final : public CpuEnvironment {
   int threads_;
   EnvironmentFacts facts_{"", "full", {"cpp"}, "small", ""};
   SharedEvaluator evaluator_{[this] {
+    const fs::path libraries = LibraryFolder(options_.cache_directory);
     return std::make_unique<EvaluatorClient>(
         std::vector<std::string>{evaluator_path_.string(), "serve", std::to_string(threads_),
-                                 runner_path_.string(), namespaces_ ? "namespaces" : "plain"},
-        TrustedEnvironment(threads_));
+                                 runner_path_.string(), namespaces_ ? "namespaces" : "plain",
+                                 libraries.string()},
+        TrustedEnvironment(threads_), namespaces_);
   }};
 };
 
@@ -178,9 +180,9 @@ void CpuEnvironmentImpl::Judge(Depth depth, const Problem& problem, const fs::pa
   request["patience"] = options.patience;
   request["verify_only"] = depth == Depth::kVerify;
   request["start_library"] = "";
+  Compiled start;  // in use until the answer
   if (!options.start_source.empty()) {
-    const Compiled start =
-        Compile(AtSize(problem, options.workload.size), options.start_source, options.stop);
+    start = Compile(AtSize(problem, options.workload.size), options.start_source, options.stop);
     if (start.library.empty()) {
       throw Error(ExitCode::kBadRequest, "the kernel to start from does not compile:\n" + start.log,
                   "fix it first");

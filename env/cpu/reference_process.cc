@@ -1,5 +1,5 @@
 // The reference process: eager libtorch behind the same shared control page as a candidate, with the same
-// threads and the same kind of memory pages. Trusted; runs outside the sandbox.
+// threads and the same kind of memory pages. Its text is a problem's: it has a sandbox of its own.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -14,6 +14,7 @@
 #include "env/process/shared_control_page.h"
 #include "env/process/shared_memory.h"
 #include "env/reference/reference.h"
+#include "env/sandbox/evaluator_sandbox.h"
 
 namespace kevin {
 namespace {
@@ -74,6 +75,7 @@ struct ReferenceProcess {
 }  // namespace
 
 int RunReferenceProcess(const std::string& size, int threads, const std::string& precision) {
+  EnterReferenceSandbox();
   RunnerLoad load;
   int descriptors[kLoadDescriptors];
   if (!ReceiveLoad(kRunnerSocket, &load, &descriptors)) return 0;

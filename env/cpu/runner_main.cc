@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "env/process/files.h"
 #include "env/process/runner_protocol.h"
 #include "env/process/shared_control_page.h"
 #include "env/process/shared_memory.h"
@@ -119,21 +120,23 @@ int RunCandidate(bool namespaces) {
   sandbox.max_file_bytes = kLogBytes;
   sandbox.cpu_limit_s = static_cast<int64_t>(runner.load.cpu_limit_s);
   std::string path = "/candidate.so";
-  if (!namespaces) {  // no private root to put it into: load it through the descriptor
-    path = "/proc/self/fd/" + std::to_string(descriptors[kLibraryFd]);
+  Fd library;
+  if (!namespaces) {  // no private root to put it into: a copy that every user may open
+    library = CreateSharedFile("kevin-candidate", sandbox.candidate_file.size());
+    WriteAll(library.get(), sandbox.candidate_file, "the candidate's library");
+    path = "/proc/self/fd/" + std::to_string(library.get());
     sandbox.candidate_file.clear();
   }
   dup2(descriptors[kLogFd], STDOUT_FILENO);
   dup2(descriptors[kLogFd], STDERR_FILENO);
   CatchFaults();
   EnterSandbox(sandbox);
-  for (int i = 0; i < kLoadDescriptors; ++i) {
-    if (namespaces || i != kLibraryFd) close(descriptors[i]);
-  }
+  for (const int descriptor : descriptors) close(descriptor);
   const char loading = 1;
   if (write(kRunnerSocket, &loading, 1) != 1) return 1;
   close(kRunnerSocket);
   const bool loaded = LoadCandidate(&runner, path.c_str());
+  library.Reset();
   control_page->state.store(static_cast<uint32_t>(loaded ? PageState::kReady : PageState::kLoadFailed),
                             std::memory_order_release);
   FutexWake(&control_page->state);
@@ -141,7 +144,7 @@ int RunCandidate(bool namespaces) {
   ServeForEver(runner);
 }
 
-// exec [--work DIR] [--show DIR]... [--memory-mb N] [--cpu-s N] -- PROGRAM ARGS...
+// exec [--work DIR] [--show PATH]... [--memory-mb N] [--cpu-s N] [--file-mb N] -- PROGRAM ARGS...
 int Exec(bool namespaces, const std::vector<std::string>& arguments) {
   SandboxOptions sandbox;
   sandbox.profile = SandboxProfile::kCompiler;
@@ -153,11 +156,13 @@ int Exec(bool namespaces, const std::vector<std::string>& arguments) {
     if (arguments[i] == "--show") sandbox.read_only.emplace_back(value);
     if (arguments[i] == "--memory-mb") sandbox.max_memory_bytes = std::stoll(value) << 20;
     if (arguments[i] == "--cpu-s") sandbox.cpu_limit_s = std::stoll(value);
+    if (arguments[i] == "--file-mb") sandbox.max_file_bytes = std::stoll(value) << 20;
   }
   std::vector<char*> argv;
   for (++i; i < arguments.size(); ++i) argv.push_back(const_cast<char*>(arguments[i].c_str()));
   argv.push_back(nullptr);
   EnterSandbox(sandbox);
+  signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is an error message
   execvp(argv[0], argv.data());
   std::fprintf(stderr, "%s: %s\n", argv[0], std::strerror(errno));
   return 127;

@@ -177,7 +177,7 @@ std::unique_ptr<EvaluatorClient> DeviceEnvironment::StartEvaluator() {
   return std::make_unique<EvaluatorClient>(
       std::vector<std::string>{evaluator.string(), "serve-gpu", std::to_string(gpu_.index), runner.string(),
                                namespaces_ ? "namespaces" : "plain", trusted_cubin_},
-      std::move(environment));
+      std::move(environment), namespaces_);
 }
 
 void DeviceEnvironment::DescribeDevice(const json& device) {

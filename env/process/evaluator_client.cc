@@ -22,7 +22,8 @@ constexpr int kStopCheckMs = 100;
 
 }  // namespace
 
-EvaluatorClient::EvaluatorClient(const std::vector<std::string>& argv, std::vector<std::string> environment) {
+EvaluatorClient::EvaluatorClient(const std::vector<std::string>& argv, std::vector<std::string> environment,
+                                 bool namespaces) {
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
     throw Error(ExitCode::kBroken, "cannot make a socket pair for the evaluator");
@@ -32,6 +33,8 @@ EvaluatorClient::EvaluatorClient(const std::vector<std::string>& argv, std::vect
   SpawnOptions spawn;
   spawn.argv = argv;
   spawn.environment = std::move(environment);
+  spawn.namespaces = namespaces;
+  spawn.sees_processes = true;
   spawn.descriptors = {{STDERR_FILENO, STDERR_FILENO}, {theirs.get(), kRequests}};
   process_ = Spawn(spawn);
   lines_.emplace(ours_.get());

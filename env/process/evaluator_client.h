@@ -23,8 +23,10 @@ namespace kevin {
 
 class EvaluatorClient {
  public:
-  // Throws Error(kBroken) if the process cannot be started.
-  EvaluatorClient(const std::vector<std::string>& argv, std::vector<std::string> environment);
+  // With `namespaces`, in new ones but for that of processes (SpawnOptions). Throws Error(kBroken) if the
+  // process cannot be started.
+  EvaluatorClient(const std::vector<std::string>& argv, std::vector<std::string> environment,
+                  bool namespaces = false);
 
   // The result; nothing if the evaluator was killed by SIGBUS, which only memory shared with the candidate
   // can cause. Throws the Error that the evaluator sent, Error(kBroken) if it ended in another way, and

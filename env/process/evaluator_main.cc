@@ -2,10 +2,13 @@
 //   check                                  exits with 0 at once: libtorch could be loaded
 //   compile FILE                           compiles the reference of a problem file; exits with 2, and the message and
 //                                          the next step on standard output, when it does not compile
-//   serve THREADS RUNNER namespaces|plain  answers requests on descriptor 3 (env/process/wire.h)
+//   serve THREADS RUNNER namespaces|plain LIBRARIES
+//                                          answers requests on descriptor 3 (env/process/wire.h); compiled kernels
+//                                          lie under the folder LIBRARIES
 //   serve-gpu DEVICE RUNNER namespaces|plain TRUSTED_CUBIN
 //                                          the same for candidates of a GPU
 //   reference SIZE THREADS PRECISION       the reference process of the pairs (env/cpu/reference_process.cc)
+// All but `check` enter a sandbox first (env/sandbox/evaluator_sandbox.h).
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -26,6 +29,7 @@
 #include "env/process/spawn.h"
 #include "env/process/wire.h"
 #include "env/reference/reference.h"
+#include "env/sandbox/evaluator_sandbox.h"
 
 namespace kevin {
 namespace {
@@ -48,10 +52,11 @@ Fd OpenLibrary(const std::string& path) {
 
 class Evaluator {
  public:
-  Evaluator(int threads, std::string runner, bool namespaces) : socket_(kRequests) {
+  Evaluator(int threads, std::string runner, std::filesystem::path own_path, bool namespaces)
+      : socket_(kRequests) {
     base_.threads = threads;
     base_.runner_path = std::move(runner);
-    base_.evaluator_path = std::filesystem::read_symlink("/proc/self/exe");
+    base_.evaluator_path = std::move(own_path);
     base_.namespaces = namespaces;
   }
 
@@ -111,6 +116,7 @@ class Evaluator {
 
 // The judge for GPUs is a plug-in: a run on a CPU does not need it.
 int ServeGpuByPlugin(const GpuEvaluatorOptions& options) {
+  namespace fs = std::filesystem;
   const std::string path = RequireProgram(ProgramDirectory(), kGpuJudgePlugin).string();
   void* plugin = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   const auto serve =
@@ -118,6 +124,10 @@ int ServeGpuByPlugin(const GpuEvaluatorOptions& options) {
   if (serve == nullptr)
     throw Error(ExitCode::kBroken, std::string("cannot open the GPU judge: ") + dlerror(),
                 "build Kevin again");
+  EnterEvaluatorSandbox(
+      {options.namespaces,
+       true,
+       {fs::path(options.runner).parent_path(), fs::path(options.trusted_cubin).parent_path()}});
   return serve(&options);
 }
 
@@ -135,15 +145,19 @@ int CompileOnly(const char* path) {
 }  // namespace kevin
 
 int main(int argc, char** argv) {
+  namespace fs = std::filesystem;
   const std::string mode = argc > 1 ? argv[1] : "";
   try {
     if (mode == "check") return 0;
     if (mode == "compile" && argc == 3) return kevin::CompileOnly(argv[2]);
     if (mode == "reference" && argc == 5)
       return kevin::RunReferenceProcess(argv[2], std::stoi(argv[3]), argv[4]);
-    if (mode == "serve" && argc == 5) {
+    if (mode == "serve" && argc == 6) {
+      const bool namespaces = std::string(argv[4]) == "namespaces";
+      const fs::path own_path = fs::read_symlink("/proc/self/exe");
+      kevin::EnterEvaluatorSandbox({namespaces, false, {fs::path(argv[3]).parent_path(), argv[5]}});
       kevin::InstallCachingAllocator(nullptr, 0);
-      return kevin::Evaluator(std::stoi(argv[2]), argv[3], std::string(argv[4]) == "namespaces").Serve();
+      return kevin::Evaluator(std::stoi(argv[2]), argv[3], own_path, namespaces).Serve();
     }
     if (mode == "serve-gpu" && argc == 6) {
       return kevin::ServeGpuByPlugin(

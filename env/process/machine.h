@@ -42,25 +42,36 @@ void ParallelFor(int64_t count, int64_t grain, int threads, const Work& work) {
 // verifying, generating) holds it shared, so that none of it runs while a pair is timed.
 enum class LockMode { kShared, kExclusive };
 
-// The lock of one device for all processes of the machine: flock on a file that every user can open.
+// The lock of one device: files in DeviceLock::Directory(), which the lock's users share and no one else can
+// open. It is fair: whoever waits holds the device's gate, and later comers queue there, so that overlapping
+// compiles cannot keep a measurement waiting. A thread that holds a lock must not ask for the same device.
 class DeviceLock {
  public:
   // `device` is "cpu" or NameOfGpu. Blocks until the lock is acquired; adds the waiting time to *wait_s (may
-  // be null). Throws Error(kMachine) when the file cannot be made, and Error(kInterrupted) within a tenth of a
-  // second when *stop is set while it waits; `stop` may be null.
+  // be null). After notice_after_s, and then every five minutes, names the holder on stderr. Throws
+  // Error(kMachine) when the files cannot be made, and Error(kInterrupted) within a tenth of a second when
+  // *stop is set while it waits; `stop` may be null.
   DeviceLock(const std::string& device, LockMode mode, double* wait_s,
              const std::atomic<bool>* stop = nullptr);
   ~DeviceLock();
   DeviceLock(const DeviceLock&) = delete;
   DeviceLock& operator=(const DeviceLock&) = delete;
 
+  // $KEVIN_LOCK_DIRECTORY, which users who share a device agree on: a folder of their group that others
+  // cannot write to. Else a folder of this user alone: /tmp/kevin-locks-UID, or, where another user has taken
+  // that name, one in the user's cache. Made if needed. Throws Error(kMachine).
+  static std::filesystem::path Directory();
   static std::filesystem::path PathFor(const std::string& device);
   // From the driver's bus id of the GPU ("0000:18:00.0").
   static std::string NameOfGpu(std::string pci_bus);
+  // "process 17 (kevin bench a.cpp) of user ann", several separated by "; ". From /proc/locks; empty when
+  // nobody holds the lock or the kernel does not say.
+  static std::string HoldersOf(const std::string& device);
+
+  static inline double notice_after_s = 10;  // tests shorten it
 
  private:
-  void Await(int operation, const std::atomic<bool>& stop);
-
+  struct Queue;  // the open files on the way to the lock
   int fd_ = -1;
 };
 

@@ -11,6 +11,7 @@
 
 #include "env/error.h"
 #include "env/problem/precision.h"
+#include "env/process/machine.h"
 #include "env/process/shared_control_page.h"
 
 namespace kevin {
@@ -51,6 +52,7 @@ std::vector<std::string> TrustedEnvironment(int threads) {
   std::vector<std::string> environment = RunnerEnvironment(threads);
   if (const char* libraries = std::getenv("LD_LIBRARY_PATH"))
     environment.push_back(std::string("LD_LIBRARY_PATH=") + libraries);
+  environment.push_back("KEVIN_LOCK_DIRECTORY=" + DeviceLock::Directory().string());
   return environment;
 }
 
@@ -63,7 +65,9 @@ std::vector<std::string> CompilerCommand(const SandboxedCompiler& compiler) {
                                    "--memory-mb",
                                    std::to_string(compiler.memory_mb),
                                    "--cpu-s",
-                                   std::to_string(compiler.cpu_s)};
+                                   std::to_string(compiler.cpu_s),
+                                   "--file-mb",
+                                   std::to_string(compiler.file_mb)};
   for (const std::string& folder : compiler.shown) argv.insert(argv.end(), {"--show", folder});
   argv.emplace_back("--");
   return argv;

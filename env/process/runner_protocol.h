@@ -18,7 +18,7 @@ inline constexpr int kRunnerSocket = 3;  // the runner's descriptor of its socke
 
 // The environment of a timed process: this number of threads, which wait passively.
 std::vector<std::string> RunnerEnvironment(int threads);
-// RunnerEnvironment and the library path of a bundle: for Kevin's own programs.
+// RunnerEnvironment, the library path of a bundle and the folder of the device locks: for Kevin's own programs.
 std::vector<std::string> TrustedEnvironment(int threads);
 
 // A compiler that runs in its sandbox (`kevin-runner exec`).
@@ -27,7 +27,8 @@ struct SandboxedCompiler {
   bool namespaces = true;
   std::string work_directory;
   int64_t memory_mb = 0, cpu_s = 0;
-  std::vector<std::string> shown;  // readable folders beside the system's
+  std::vector<std::string> shown;  // readable folders, files and links beside the system's
+  int64_t file_mb = 256;           // size of any one file that it writes
 };
 // The start of its command line; the compiler and its arguments follow.
 std::vector<std::string> CompilerCommand(const SandboxedCompiler& compiler);

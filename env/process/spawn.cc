@@ -16,6 +16,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <random>
 #include <thread>
 
 #include "env/error.h"
@@ -85,6 +87,7 @@ struct ChildPlan {
   std::vector<char*> argv, environment;
   std::vector<std::pair<int, int>> descriptors;
   std::string uid_map, gid_map;
+  int maps_written = -1;  // the end of a pipe: the parent says whether it has written the maps
   int first_free_descriptor = 3;
   cpu_set_t processors{};
 };
@@ -102,10 +105,15 @@ bool MapUser(const std::string& uid_map, const std::string& gid_map) {
   return WriteProc("/proc/self/uid_map", uid_map) && WriteProc("/proc/self/gid_map", gid_map);
 }
 
+bool ParentHasMapped(int pipe_end) {
+  char answer = 'n';
+  return pipe_end >= 0 && read(pipe_end, &answer, 1) == 1 && answer == 'y';
+}
+
 [[noreturn]] void RunChild(ChildPlan& plan, bool namespaces) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   setsid();  // not signalled by Ctrl-C; a process group for Kill()
-  if (namespaces && !MapUser(plan.uid_map, plan.gid_map)) _exit(126);
+  if (namespaces && !ParentHasMapped(plan.maps_written) && !MapUser(plan.uid_map, plan.gid_map)) _exit(126);
   // First move the sources to high numbers, so that no dup2 overwrites a source.
   for (auto& [ours, theirs] : plan.descriptors) ours = fcntl(ours, F_DUPFD, 100);
   const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -137,7 +145,10 @@ pid_t CloneWith(uint64_t flags) {
   clone_args arguments{};
   arguments.flags = flags;
   arguments.exit_signal = SIGCHLD;
-  return static_cast<pid_t>(syscall(SYS_clone3, &arguments, sizeof(arguments)));
+  const auto pid = static_cast<pid_t>(syscall(SYS_clone3, &arguments, sizeof(arguments)));
+  if (pid >= 0 || errno != ENOSYS) return pid;
+  // Containers refuse clone3, whose flags their filters cannot read.
+  return static_cast<pid_t>(syscall(SYS_clone, flags | SIGCHLD, nullptr, nullptr, nullptr, nullptr));
 }
 
 std::vector<char*> Pointers(const std::vector<std::string>& strings) {
@@ -152,7 +163,18 @@ constexpr uint64_t kNamespaces =
 
 std::string IdMap(unsigned id) { return "0 " + std::to_string(id) + " 1"; }
 
-bool TryNamespaces() {
+// As root only: gives `child` two users. A limit of processes does not bind the user 0 of the whole machine.
+bool MapTwoUsers(pid_t child) {
+  const unsigned user = UnusedId("/proc/self/uid_map"), group = UnusedId("/proc/self/gid_map");
+  const std::string folder = "/proc/" + std::to_string(child);
+  const auto map = [](unsigned id) {
+    return "0 0 1\n" + std::to_string(kSecondUser) + " " + std::to_string(id) + " 1\n";
+  };
+  return user != 0 && group != 0 && WriteProc((folder + "/uid_map").c_str(), map(user)) &&
+         WriteProc((folder + "/gid_map").c_str(), map(group));
+}
+
+NamespaceTrial TryNamespaces() {
   const std::string uid_map = IdMap(geteuid()), gid_map = IdMap(getegid());
   const pid_t pid = CloneWith(kNamespaces);
   if (pid == 0) {
@@ -161,27 +183,51 @@ bool TryNamespaces() {
                     mount("tmpfs", "/tmp", "tmpfs", 0, nullptr) == 0;
     _exit(ok ? 0 : 1);
   }
+  if (pid < 0) return {errno, false};
   int status = 1;
-  return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
+  return {0, waitpid(pid, &status, 0) == pid && status == 0};
 }
 
 }  // namespace
 
-bool NamespacesAvailable() {
-  static const bool kAvailable = TryNamespaces();
-  return kAvailable;
+unsigned UnusedId(const char* map_file) {
+  constexpr uint64_t kFirst = 0x70000000, kCount = 1 << 24;
+  std::ifstream map(map_file);
+  unsigned found = 0;
+  for (uint64_t inside = 0, outside = 0, count = 0; map >> inside >> outside >> count;) {
+    if (inside <= kFirst && inside + count >= kFirst + kCount)
+      return static_cast<unsigned>(kFirst + std::random_device()() % kCount);
+    if (inside + count > 1) found = static_cast<unsigned>(inside + count - 1);
+  }
+  return found;
+}
+
+const NamespaceTrial& TriedNamespaces() {
+  static const NamespaceTrial kTrial = TryNamespaces();
+  return kTrial;
 }
 
 ChildProcess Spawn(const SpawnOptions& options) {
-  ChildPlan plan{Pointers(options.argv), Pointers(options.environment), options.descriptors, {}, {}, 3, {}};
+  ChildPlan plan{
+      Pointers(options.argv), Pointers(options.environment), options.descriptors, {}, {}, -1, 3, {}};
   for (const auto& [ours, theirs] : options.descriptors) {
     plan.first_free_descriptor = std::max(plan.first_free_descriptor, theirs + 1);
   }
   plan.processors = FirstProcessors(options.processors);
   plan.uid_map = IdMap(geteuid());
   plan.gid_map = IdMap(getegid());
-  const pid_t pid = CloneWith(options.namespaces ? kNamespaces : 0);
+  int maps[2] = {-1, -1};
+  const bool maps_two = options.namespaces && geteuid() == 0 && pipe2(maps, O_CLOEXEC) == 0;
+  const Fd read_end(maps[0]), write_end(maps[1]);
+  plan.maps_written = maps[0];
+  const pid_t pid = CloneWith(!options.namespaces      ? 0
+                              : options.sees_processes ? kNamespaces & ~uint64_t{CLONE_NEWPID}
+                                                       : kNamespaces);
   if (pid == 0) RunChild(plan, options.namespaces);
+  if (pid > 0 && maps_two) {
+    const char answer = MapTwoUsers(pid) ? 'y' : 'n';
+    if (write(maps[1], &answer, 1) != 1) kill(pid, SIGKILL);
+  }
   if (pid < 0) {
     throw Error(ExitCode::kBroken, "cannot start " + options.argv[0] + ": " + std::strerror(errno),
                 "close other programs or raise the limit of processes");

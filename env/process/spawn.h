@@ -26,16 +26,25 @@ std::filesystem::path RequireProgram(const std::filesystem::path& folder, const 
 
 // --- Starting a process ---
 
-// Whether this machine permits all the namespaces of a sandbox. Tried once per process.
-bool NamespacesAvailable();
+// What happened when this process asked for all the namespaces of a sandbox.
+struct NamespaceTrial {
+  int clone_error = 0;       // errno of making them; 0: made
+  bool has_mounted = false;  // and a process in them could name its user and mount
+  bool ok() const { return clone_error == 0 && has_mounted; }
+};
+const NamespaceTrial& TriedNamespaces();  // once per process
+
+// Whether this machine permits all the namespaces of a sandbox.
+inline bool NamespacesAvailable() { return TriedNamespaces().ok(); }
 
 struct SpawnOptions {
   std::vector<std::string> argv;         // argv[0] is the path of the program
   std::vector<std::string> environment;  // "NAME=value"; nothing else is inherited
   // (ours, theirs). All others are closed; standard streams that are not listed are /dev/null.
   std::vector<std::pair<int, int>> descriptors;
-  bool namespaces = false;  // in new namespaces (env/sandbox/sandbox.h); needs NamespacesAvailable()
-  int processors = 0;       // the first this many CPUs of this process's affinity mask; 0: all
+  bool namespaces = false;      // in new namespaces (env/sandbox/sandbox.h); needs NamespacesAvailable()
+  bool sees_processes = false;  // of namespaces, all but that of processes
+  int processors = 0;           // the first this many CPUs of this process's affinity mask; 0: all
 };
 
 // A started process. The destructor kills (SIGKILL) and reaps it. Move-only.
@@ -55,7 +64,14 @@ class ChildProcess {
   pid_t pid_ = -1;
 };
 
-// Throws Error(kBroken) when no process can be started. Safe in a process with threads.
+// The second user of a process in new namespaces, where this process is root: its id outside is UnusedId's.
+inline constexpr unsigned kSecondUser = 1;
+// An id that exists in this user namespace beside 0, if possible one that nothing else has; 0: there is none.
+// The file is /proc/self/uid_map or /proc/self/gid_map.
+unsigned UnusedId(const char* map_file);
+
+// Throws Error(kBroken) when no process can be started. Safe in a process with threads. In new namespaces the
+// process is root; where this process is root too, there is kSecondUser as well.
 ChildProcess Spawn(const SpawnOptions& options);
 
 // The exit status of kevin-runner when the candidate calls abort(): a shell's number for SIGABRT.

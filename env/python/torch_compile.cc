@@ -15,6 +15,7 @@
 
 #include "env/error.h"
 #include "env/problem/precision.h"
+#include "env/problem/reference_operators.h"
 #include "env/process/machine.h"
 #include "env/python/python_process.h"
 
@@ -74,8 +75,13 @@ std::string JobText(const Problem& problem, const TorchCompileRequest& request) 
                       {"stored", input.spec.stored ? Hex(*input.spec.stored) : ""},
                       {"role", input.spec.is_param ? "param" : "input"}});
   }
-  return json{{"problem", problem.id}, {"reference", problem.reference}, {"inputs", inputs},
-              {"tf32", request.tf32},  {"device", request.gpu.index},    {"seconds", request.measure_s}}
+  return json{{"problem", problem.id},
+              {"reference", problem.reference},
+              {"inputs", inputs},
+              {"tf32", request.tf32},
+              {"device", request.gpu.index},
+              {"seconds", request.measure_s},
+              {"operators", ReferenceOperators()}}
       .dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

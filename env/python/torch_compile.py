@@ -5,7 +5,7 @@
     torch_compile.py < JOB         one JSON line {"phase": ...} for each phase, then one with the result
 
 JOB is one line: {"problem", "reference", "inputs": [{"name", "shape", "dtype", "distribution", "scale", "offset",
-"role"}], "tf32", "device", "seconds"}. After {"phase": "measure"} the script waits for a line on stdin, sent when the
+"role"}], "tf32", "device", "seconds", "operators": the ATen operators that a reference may call}. After {"phase": "measure"} the script waits for a line on stdin, sent when the
 caller holds the GPU's lock. The result is {"torch", "device", "compile_s", "eager_us", "compiled_us", "pairs",
 "max_error"}, or {"error": reason}, with "machine": true if every problem would fail on this machine.
 
@@ -50,7 +50,9 @@ ALLOWED_BUILTINS = {
     if name in ("abs", "bool", "enumerate", "float", "int", "len", "list", "max", "min", "range", "round", "str",
                 "sum", "tuple", "zip")}
 TYPES = {"List": typing.List, "Dict": typing.Dict, "Optional": typing.Optional, "Tuple": typing.Tuple}
-NOT_ON_TENSORS = ("save", "from_file")  # ATen operators that open files
+# Attributes of tensors and lists that are no operators.
+OTHER_ATTRIBUTES = {"shape", "dtype", "device", "ndim", "layout", "is_cuda", "T", "H", "mT", "mH", "float", "double", "half",
+                    "bfloat16", "long", "int", "short", "char", "byte", "bool", "append", "extend", "items", "keys", "values"}
 
 
 class Refusal(Exception):
@@ -74,8 +76,8 @@ def describe_version():
     return {"torch": version["__version__"], "cuda": version.get("cuda")}
 
 
-def operators_used(tree):
-    """The NAMEs of torch.NAME. Refuses text outside the restricted language."""
+def operators_used(tree, allowed):
+    """The NAMEs of torch.NAME. Refuses text outside the restricted language and attributes that are not `allowed`."""
     operators = set()
     known = {"torch", "math", "Tensor", *TYPES, *ALLOWED_BUILTINS}
     for node in ast.walk(tree):
@@ -96,8 +98,16 @@ def operators_used(tree):
             raise Refusal(f"{place}: {name} begins with an underscore")
         if isinstance(node, ast.Name) and name not in known:
             raise Refusal(f"{place}: {name} is not known there")
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "torch":
+        if isinstance(node, ast.FunctionDef) and (node.args.defaults or any(node.args.kw_defaults)):
+            raise Refusal(f"{place}: a parameter has a default")
+        if not isinstance(node, ast.Attribute):
+            continue
+        module = node.value.id if isinstance(node.value, ast.Name) else ""
+        if module == "torch":
             operators.add(node.attr)
+        if module != "math" and node.attr.removesuffix("_") not in allowed and (
+                module == "torch" or node.attr not in OTHER_ATTRIBUTES):
+            raise Refusal(f"{place}: {node.attr} is no operator that a reference may call")
     return operators
 
 
@@ -123,19 +133,21 @@ def aten_module(torch, operators):
     (torch.linear) or have other defaults (torch.triplet_margin_loss)."""
     module = types.ModuleType("aten")
     for name in sorted(operators):
-        if name in NOT_ON_TENSORS or not torch._C._jit_get_schemas_for_operator("aten::" + name):
+        if not torch._C._jit_get_schemas_for_operator("aten::" + name):
             raise Refusal(f"torch.{name} is no operator on tensors")
         setattr(module, name, getattr(torch.ops.aten, name))
     return module
 
 
-def load_reference(torch, problem, text):
+def load_reference(torch, problem, text, allowed):
     """The reference's `forward` as a Python function, and whether it takes its parameters as one Dict."""
+    if any(ord(c) < 32 and c not in "\n\t" or ord(c) == 127 for c in text):
+        raise Refusal("the reference has control characters")  # what is a comment to TorchScript may be code here
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
         raise Refusal("the reference is no Python: " + first_line(error)) from error
-    scope = {"torch": aten_module(torch, operators_used(tree)), "math": math, "Tensor": torch.Tensor, **TYPES}
+    scope = {"torch": aten_module(torch, operators_used(tree, allowed)), "math": math, "Tensor": torch.Tensor, **TYPES}
     script = torch._C.CompilationUnit()
     try:
         script.define(text, scope.get)
@@ -294,7 +306,7 @@ def blame(torch, device, error):
 def run(torch, job, device, clock, say):
     torch.backends.cuda.matmul.allow_tf32 = job["tf32"]
     torch.backends.cudnn.allow_tf32 = job["tf32"]
-    eager, params_as_dict = load_reference(torch, job["problem"], job["reference"])
+    eager, params_as_dict = load_reference(torch, job["problem"], job["reference"], set(job["operators"]))
     slots = Slots(torch, device, job["inputs"], params_as_dict)
     compiled = torch.compile(eager, dynamic=False)
     say({"phase": "compile"})

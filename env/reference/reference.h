@@ -46,7 +46,8 @@ struct ReferenceOptions {
 
 class Reference {
  public:
-  // Compiles the text. Throws Error(kBadRequest) with the compiler's message if it is not TorchScript.
+  // Compiles the text. Throws Error(kBadRequest) with the compiler's message if it is not TorchScript, and
+  // if it calls an operator that no reference may call (env/problem/reference_operators.h).
   Reference(const Problem& problem, const ReferenceOptions& options);
   Reference(const Problem& problem, int threads) : Reference(problem, ReferenceOptions{threads, -1, false}) {}
   ~Reference();  // on CUDA: returns unused memory of the allocator to the device

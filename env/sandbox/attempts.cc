@@ -83,6 +83,43 @@ bool Executes(const std::string&, int) {
   return vforked > 0;
 }
 
+// A thread as the kernel makes it, without the C library: it waits for ever and touches no stack.
+long StartRawThread() {
+  static int never = 0;
+  static char stack[64];
+  constexpr long kFlags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD;
+  long result = SYS_clone;
+  register int* word asm("r9") = &never;
+  register long none asm("r10") = 0;
+  register long no_tls asm("r8") = 0;
+  asm volatile(
+      "syscall\n\t"
+      "test %%rax, %%rax\n\t"
+      "jnz 1f\n"
+      "2:\n\t"
+      "mov %[futex], %%eax\n\t"
+      "mov %%r9, %%rdi\n\t"
+      "xor %%esi, %%esi\n\t"  // FUTEX_WAIT
+      "xor %%edx, %%edx\n\t"
+      "xor %%r10d, %%r10d\n\t"
+      "syscall\n\t"
+      "jmp 2b\n"
+      "1:"
+      : "+a"(result)
+      : "D"(kFlags), "S"(stack + sizeof(stack)), "d"(0L), "r"(none), "r"(no_tls),
+        "r"(word), [futex] "i"(SYS_futex)
+      : "rcx", "r11", "memory");
+  return result;
+}
+
+bool StartsThreadsWithoutEnd(const std::string&, int) {
+  constexpr int kEndless = 3000;
+  for (int started = 0; started < kEndless; ++started) {
+    if (StartRawThread() < 0) return false;
+  }
+  return true;
+}
+
 bool TracesParent(const std::string&, int parent) {
   return ptrace(PTRACE_ATTACH, parent, nullptr, nullptr) == 0 ||
          ptrace(PTRACE_SEIZE, parent, nullptr, nullptr) == 0;
@@ -220,6 +257,7 @@ const std::vector<Attempt>& ForbiddenActs() {
       {"open a Unix socket", OpensUnixSocket},
       {"fork", Forks},
       {"execute another program", Executes},
+      {"start threads without end", StartsThreadsWithoutEnd, false, true},
       {"trace the parent", TracesParent},
       {"read another process's memory", ReadsOtherProcess},
       {"signal the parent", SignalsParent},
@@ -254,6 +292,10 @@ const char* ProfileName(SandboxProfile profile) {
       return "gpu-runner";
     case SandboxProfile::kGpuTool:
       return "gpu-tool";
+    case SandboxProfile::kEvaluator:
+      return "evaluator";
+    case SandboxProfile::kReference:
+      return "reference";
   }
   return "";
 }
@@ -268,7 +310,8 @@ int RunAttempt(bool namespaces, const std::vector<std::string>& arguments) {
   if (parent == getpid()) parent = INT_MAX;
   MakeBuffers();
   SandboxOptions options;
-  for (const SandboxProfile profile : {SandboxProfile::kCompiler, SandboxProfile::kGpuRunner}) {
+  for (const SandboxProfile profile : {SandboxProfile::kCompiler, SandboxProfile::kGpuRunner,
+                                       SandboxProfile::kEvaluator, SandboxProfile::kReference}) {
     if (arguments[3] == ProfileName(profile)) options.profile = profile;
   }
   options.namespaces = namespaces;

@@ -1,7 +1,6 @@
 #include "env/sandbox/sandbox.h"
 
 #include <fcntl.h>
-#include <linux/landlock.h>
 #include <linux/mount.h>
 #include <linux/prctl.h>
 #include <sys/mount.h>
@@ -14,92 +13,29 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <initializer_list>
+#include <utility>
+
+#include "env/sandbox/sandbox_layers.h"
 
 namespace kevin {
-// --- Landlock: file access by path, for this process and its children. Irrevocable. ---
-
 namespace {
 
 namespace fs = std::filesystem;
 
-// The folders that every sandboxed process may read and execute.
-constexpr const char* kSystemFolders[] = {
-    "/usr",   "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/etc/ld.so.cache", "/etc/alternatives",
-    "/opt/rh"};
-
-// Missing in older kernel headers; the numbers are the kernel's ABI.
-constexpr uint64_t kFsRefer = 1ULL << 13, kFsTruncate = 1ULL << 14, kFsIoctlDev = 1ULL << 15;
-constexpr uint64_t kNetAll = 3;    // bind and connect TCP, ABI 4
-constexpr uint64_t kScopeAll = 3;  // abstract Unix sockets and signals, ABI 6
-
-struct RulesetV6 {
-  uint64_t handled_access_fs, handled_access_net, scoped;
-};
-
-constexpr uint64_t kRead =
-    LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR;
-
-uint64_t AllFileRights(int abi) {
-  uint64_t rights = (1ULL << 13) - 1;
-  if (abi >= 2) rights |= kFsRefer;
-  if (abi >= 3) rights |= kFsTruncate;
-  if (abi >= 5) rights |= kFsIoctlDev;
-  return rights;
-}
-
-void Allow(int ruleset, const fs::path& path, uint64_t rights) {
-  const int fd = open(path.c_str(), O_PATH | O_CLOEXEC);
-  if (fd < 0) return;
-  std::error_code error;
-  if (!fs::is_directory(path, error)) {
-    rights &= LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE |
-              kFsTruncate | kFsIoctlDev;
-  }
-  landlock_path_beneath_attr rule{};
-  rule.allowed_access = rights;
-  rule.parent_fd = fd;
-  syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
-  close(fd);
-}
-
-// Afterwards only the system's folders and `readable` can be read and executed, and only files under
-// `writable` can be changed; TCP is closed where the kernel supports it (ABI 4). False when the kernel has no
-// Landlock. Needs no_new_privs.
-bool RestrictWithLandlock(const std::vector<fs::path>& readable, const std::vector<fs::path>& writable) {
-  const auto abi =
-      static_cast<int>(syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION));
-  if (abi < 1) return false;
-  const uint64_t all = AllFileRights(abi);
-  RulesetV6 attributes{all, abi >= 4 ? kNetAll : 0, abi >= 6 ? kScopeAll : 0};
-  const size_t size = abi >= 6 ? 24 : abi >= 4 ? 16 : 8;
-  const auto ruleset = static_cast<int>(syscall(SYS_landlock_create_ruleset, &attributes, size, 0));
-  if (ruleset < 0) return false;
-  for (const char* path : kSystemFolders) Allow(ruleset, path, kRead);
-  for (const auto& path : readable) Allow(ruleset, path, kRead);
-  for (const auto& path : writable)
-    Allow(ruleset, path,
-          all & ~uint64_t{LANDLOCK_ACCESS_FS_MAKE_BLOCK} & ~uint64_t{LANDLOCK_ACCESS_FS_MAKE_CHAR});
-  const bool ok = syscall(SYS_landlock_restrict_self, ruleset, 0) == 0;
-  close(ruleset);
-  return ok;
-}
-
-}  // namespace
-
-// --- All layers ---
-
-namespace {
-
 constexpr const char* kNewRoot = "/tmp";  // covered by a private tmpfs that becomes the root
 constexpr const char* kCandidatePath = "/candidate.so";
+
+}  // namespace
 
 [[noreturn]] void Die(const char* what) {
   std::fprintf(stderr, "sandbox: %s: %s\n", what, std::strerror(errno));
   _exit(125);
 }
+
+namespace {
 
 void MakeFolders(const fs::path& path) {
   std::error_code ignored;
@@ -163,6 +99,17 @@ void ShowGpu() {
   if (mount("proc", proc.c_str(), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) Die("/proc");
 }
 
+// For an evaluator: the machine as it is, and a place for the root folder of its runners.
+void ShowMachine(bool gpu) {
+  for (const char* device : {"/dev/null", "/dev/zero", "/dev/urandom"}) Show(device, true, device);
+  if (gpu) {
+    for (const fs::path& device : GpuDeviceFiles()) Show(device, true, device);
+  }
+  Show("/sys", false, "/sys");
+  Show("/proc", true, "/proc");
+  MakeFolders(std::string(kNewRoot) + kNewRoot);
+}
+
 // For files that the processes of a tool share.
 void ShowTemporaryFolders() {
   for (const char* path : {"/tmp", "/dev/shm"}) {
@@ -172,31 +119,67 @@ void ShowTemporaryFolders() {
   }
 }
 
+// A path that is shown: its folder or file, open, or the target of a link to a file.
+struct Held {
+  fs::path path, link_target;
+  int descriptor = -1;
+  bool writable = false;
+};
+
+Held Hold(const fs::path& path, bool writable) {
+  std::error_code error;
+  if (fs::is_symlink(fs::symlink_status(path, error)) && !fs::is_directory(path, error))
+    return {path, fs::read_symlink(path, error), -1, writable};
+  return {path, {}, open(path.c_str(), O_PATH | O_CLOEXEC), writable};
+}
+
+void ShowHeld(const Held& held) {
+  const fs::path target = fs::path(kNewRoot) / held.path.relative_path();
+  std::error_code error;
+  if (!held.link_target.empty()) {
+    MakeFolders(target.parent_path());
+    fs::create_symlink(held.link_target, target, error);
+  }
+  if (held.descriptor < 0) return;
+  const std::string open_path = "/proc/self/fd/" + std::to_string(held.descriptor);
+  if (fs::is_directory(open_path, error)) {
+    Show(open_path + "/.", held.writable, held.path);
+  } else {
+    MakeFolders(target.parent_path());
+    if (!fs::exists(target, error)) std::ofstream{target};
+    if (mount(open_path.c_str(), target.c_str(), nullptr, MS_BIND, nullptr) != 0) Die("bind mount");
+    if (!SetReadOnly(target.c_str(), false)) Die("read-only bind mount");
+  }
+  close(held.descriptor);  // leads to the folder as it was, not read-only
+}
+
 // The new root has the system's folders only: no home, no /proc, no /sys, no devices (but see ShowGpu).
 void EnterNewRoot(const SandboxOptions& options) {
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) Die("private mounts");
   // The work folder and the extra paths may lie under /tmp: open them before the tmpfs covers it.
-  std::vector<std::pair<fs::path, int>> held;
-  for (const fs::path& path : options.read_only)
-    held.emplace_back(path, open(path.c_str(), O_PATH | O_CLOEXEC));
+  std::vector<Held> held;
+  for (const bool writable : {false, true}) {
+    for (const fs::path& path : writable ? options.writable : options.read_only)
+      held.push_back(Hold(path, writable));
+  }
   const int work =
       options.work_directory.empty() ? -1 : open(options.work_directory.c_str(), O_PATH | O_CLOEXEC);
   if (mount("tmpfs", kNewRoot, "tmpfs", MS_NOSUID | MS_NODEV, "size=64m,mode=755") != 0) Die("tmpfs");
   if (options.profile == SandboxProfile::kGpuTool)
     ShowTemporaryFolders();  // first: mounted folders may lie there
   for (const char* path : kSystemFolders) Show(path, false, path);
-  for (const auto& [path, descriptor] : held) {
-    if (descriptor >= 0) Show("/proc/self/fd/" + std::to_string(descriptor) + "/.", false, path);
-  }
+  for (const Held& one : held) ShowHeld(one);
   if (work >= 0) Show("/proc/self/fd/" + std::to_string(work) + "/.", true, kSandboxWorkPath);
   if (options.profile == SandboxProfile::kCompiler) Show("/dev/null", true, "/dev/null");
   if (UsesGpu(options.profile)) ShowGpu();
+  if (options.profile == SandboxProfile::kEvaluator) ShowMachine(options.gpu);
   if (!options.candidate_file.empty()) WriteCandidate(kNewRoot, options.candidate_file);
   if (chdir(kNewRoot) != 0 || syscall(SYS_pivot_root, ".", ".") != 0 || umount2(".", MNT_DETACH) != 0 ||
       chdir("/") != 0) {
     Die("pivot_root");
   }
   if (!SetReadOnly("/", false)) Die("read-only root");
+  if (work >= 0) close(work);
   if (work >= 0 && chdir(kSandboxWorkPath) != 0) Die("work folder");
 }
 
@@ -226,14 +209,36 @@ void SetLimits(const SandboxOptions& options, int64_t mapped_bytes) {
   Limit(RLIMIT_MEMLOCK, 0);
 }
 
-void DropPrivileges() {
-  for (int capability = 0; capability <= 63; ++capability) prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
-  struct {
-    uint32_t version;
-    int pid;
-  } header{0x20080522, 0};  // _LINUX_CAPABILITY_VERSION_3
-  uint32_t none[6] = {};
-  if (syscall(SYS_capset, &header, none) != 0) Die("cannot drop capabilities");
+// What the profile may read and write beside the system's folders, by Landlock.
+struct Paths {
+  std::vector<fs::path> readable, writable;
+};
+
+Paths PathsOf(const SandboxOptions& options) {
+  Paths paths{options.read_only, options.writable};
+  const std::initializer_list<fs::path> machine = {"/proc", "/sys", "/dev/null", "/dev/zero", "/dev/urandom"};
+  if (!options.work_directory.empty())
+    paths.writable.push_back(options.namespaces ? fs::path(kSandboxWorkPath) : options.work_directory);
+  if (options.namespaces && !options.candidate_file.empty()) paths.readable.emplace_back(kCandidatePath);
+  switch (options.profile) {
+    case SandboxProfile::kCompiler:
+      paths.writable.emplace_back("/dev/null");
+      break;
+    case SandboxProfile::kEvaluator:  // its runners write to their files in /proc
+      paths.writable.insert(paths.writable.end(), machine);
+      if (!options.gpu) break;
+      [[fallthrough]];
+    case SandboxProfile::kGpuRunner:
+      for (const fs::path& device : GpuDeviceFiles()) paths.writable.push_back(device);
+      [[fallthrough]];
+    case SandboxProfile::kReference:
+      paths.readable.insert(paths.readable.end(), machine);
+      break;
+    case SandboxProfile::kCandidate:
+    case SandboxProfile::kGpuTool:
+      break;
+  }
+  return paths;
 }
 
 }  // namespace
@@ -243,33 +248,42 @@ SandboxLayers EnterSandbox(const SandboxOptions& options) {
   const auto note = [&](bool on, const char* name) {
     (on ? layers.active : layers.missing).emplace_back(name);
   };
+  const bool evaluates = options.profile == SandboxProfile::kEvaluator,
+             is_trusted = evaluates || options.profile == SandboxProfile::kReference,
+             is_candidate = options.profile == SandboxProfile::kCandidate;
   const int64_t mapped_bytes = MappedBytes();
-  std::ofstream("/proc/self/oom_score_adj")
-      << 1000;  // when memory runs out, the kernel kills this process first
-  std::vector<fs::path> readable = options.read_only, writable;
+  const OtherUser other_user = is_candidate ? FindOtherUser(options.namespaces) : OtherUser{};
+  const int64_t tasks = is_candidate ? TaskLimit(options, other_user) : 0;
+  if (!is_trusted)  // when memory runs out, the kernel kills this process first
+    std::ofstream("/proc/self/oom_score_adj") << 1000;
   note(options.namespaces, "namespaces");
   if (options.namespaces) {
     EnterNewRoot(options);
-    if (!options.work_directory.empty()) writable.emplace_back(kSandboxWorkPath);
-    if (!options.candidate_file.empty()) readable.emplace_back(kCandidatePath);
-  } else if (!options.work_directory.empty()) {
-    writable.push_back(options.work_directory);
-    if (chdir(options.work_directory.c_str()) != 0) Die("work folder");
+  } else if (!options.work_directory.empty() && chdir(options.work_directory.c_str()) != 0) {
+    Die("work folder");
   }
   note(options.namespaces, "root folder");
   if (options.before_lock) options.before_lock();
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) Die("no_new_privs");
-  if (options.profile == SandboxProfile::kCompiler) writable.emplace_back("/dev/null");
-  if (options.profile == SandboxProfile::kGpuRunner) {
-    for (const fs::path& device : GpuDeviceFiles()) writable.push_back(device);
-    readable.insert(readable.end(), {"/proc", "/sys", "/dev/null", "/dev/zero", "/dev/urandom"});
+  // With namespaces an evaluator's runners mount, which Landlock forbids.
+  if (options.profile != SandboxProfile::kGpuTool && !(evaluates && options.namespaces)) {
+    const Paths paths = PathsOf(options);
+    note(RestrictWithLandlock(paths.readable, paths.writable), "Landlock");
   }
-  if (options.profile != SandboxProfile::kGpuTool) note(RestrictWithLandlock(readable, writable), "Landlock");
-  SetLimits(options, mapped_bytes);
+  if (is_trusted) {
+    Limit(RLIMIT_CORE, 0);
+  } else {
+    SetLimits(options, mapped_bytes);
+  }
+  if (is_candidate) Limit(RLIMIT_NPROC, tasks);
   note(true, "limits");
   // Capabilities exist inside our own user namespace, or for root.
-  if (options.namespaces || geteuid() == 0) DropPrivileges();
-  prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+  if (evaluates) {
+    if (options.namespaces) DropPrivileges((CanChangeUser() ? kChangeUser : 0) | kNameRoot, {});
+  } else if (options.namespaces || geteuid() == 0) {
+    DropPrivileges(0, other_user);
+  }
+  if (!is_trusted) prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
   note(InstallSeccompFilter(options.profile), "seccomp");
   return layers;
 }

@@ -22,7 +22,11 @@ enum class SandboxProfile {
   kGpuRunner,  // no untrusted code runs on the host: limits the damage of an escape
   // One of NVIDIA's tools with a candidate under it. It may have processes, sockets and temporary files, so
   // there is no Landlock.
-  kGpuTool
+  kGpuTool,
+  // The trusted side: runs references, which are texts of others, and starts runners. It sees the folders in
+  // read_only and writable, /proc and /sys, and has no network.
+  kEvaluator,
+  kReference  // the same without children, and nothing is writable
 };
 
 // The path of the work directory in the sandbox. No checkout or toolchain may lie there: the mount would hide
@@ -33,13 +37,19 @@ struct SandboxOptions {
   SandboxProfile profile = SandboxProfile::kCandidate;
   bool namespaces = true;                        // the process was started in new namespaces
   std::vector<std::filesystem::path> read_only;  // visible beside the system's folders: a compiler's prefix
+  std::vector<std::filesystem::path> writable;   // of an evaluator, visible under their own paths
+  bool gpu = false;                              // an evaluator needs the GPU's devices
   std::filesystem::path work_directory;  // writable, mounted as kSandboxWorkPath; empty: nothing is writable
   std::string candidate_file;            // the bytes of /candidate.so; empty: none
   int64_t max_memory_bytes = int64_t{4} << 30;  // address space beyond the present mappings
   int64_t max_file_bytes = int64_t{256} << 20;  // size of any one file that it writes
   int64_t cpu_limit_s = 600;
+  int64_t max_tasks = 0;              // threads of a candidate; 0: MaxCandidateThreads()
   std::function<void()> before_lock;  // runs in the new root, before Landlock and seccomp
 };
+
+// The threads that a candidate may have at a time: 256, and 4 a processor of the machine.
+int64_t MaxCandidateThreads();
 
 // Layers by name: "namespaces", "root folder", "Landlock", "seccomp", "limits". A layer that this machine
 // lacks is in `missing`.

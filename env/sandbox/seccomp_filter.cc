@@ -1,6 +1,7 @@
 #include <sched.h>
 #include <seccomp.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -115,6 +116,35 @@ void DenyForGpuRunner(scmp_filter_ctx filter) {
   seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
 }
 
+// An evaluator starts runners, which mount and make namespaces. It talks to them through socket pairs and to
+// nobody else.
+void DenyForEvaluator(scmp_filter_ctx filter) {
+  Deny(filter, {SCMP_SYS(bpf),
+                SCMP_SYS(keyctl),
+                SCMP_SYS(add_key),
+                SCMP_SYS(request_key),
+                SCMP_SYS(io_uring_setup),
+                SCMP_SYS(io_uring_enter),
+                SCMP_SYS(io_uring_register),
+                SCMP_SYS(userfaultfd),
+                SCMP_SYS(kexec_load),
+                SCMP_SYS(init_module),
+                SCMP_SYS(finit_module),
+                SCMP_SYS(delete_module),
+                SCMP_SYS(swapon),
+                SCMP_SYS(reboot),
+                SCMP_SYS(open_by_handle_at),
+                SCMP_SYS(setns),
+                SCMP_SYS(connect),
+                SCMP_SYS(bind),
+                SCMP_SYS(listen),
+                SCMP_SYS(ptrace),
+                SCMP_SYS(process_vm_readv),
+                SCMP_SYS(process_vm_writev),
+                SCMP_SYS(pidfd_getfd)});
+  seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket), 1, SCMP_A0(SCMP_CMP_NE, AF_UNIX));
+}
+
 }  // namespace
 
 bool InstallSeccompFilter(SandboxProfile profile) {
@@ -134,6 +164,10 @@ bool InstallSeccompFilter(SandboxProfile profile) {
     case SandboxProfile::kCandidate:
       AllowCandidate(filter);
       break;
+    case SandboxProfile::kEvaluator:
+      DenyForEvaluator(filter);
+      break;
+    case SandboxProfile::kReference:
     case SandboxProfile::kGpuRunner:
       DenyForGpuRunner(filter);
       break;

@@ -26,6 +26,6 @@ case ${FAKE_PYTHON-} in
 esac
 echo '{"phase": "measure"}'
 read -r go
-flock --nonblock --shared "/tmp/kevin-gpu-${FAKE_BUS:-none}.lock" true; free=$?
+flock --nonblock --shared "${KEVIN_LOCK_DIRECTORY:-/tmp/kevin-locks-$(id -u)}/gpu-${FAKE_BUS:-none}.lock" true; free=$?
 echo "$go, lock held: $free" >>"${FAKE_PYTHON_LOG:-/dev/null}"
 echo '{"torch": "2.11.0+cu130", "device": "Fake", "eager_us": 12.5, "compiled_us": 10.0, "compile_s": 21.5, "pairs": 40, "max_error": 1e-06}'

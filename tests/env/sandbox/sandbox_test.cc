@@ -3,11 +3,15 @@
 #include "env/sandbox/sandbox.h"
 
 #include <fcntl.h>
+#include <seccomp.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <map>
 
@@ -124,6 +128,68 @@ TEST_CASE("a sandbox with a rule less is seen to leak, by what it lets through")
     CHECK(error.code() == ExitCode::kSandbox);
     CHECK(std::string(error.what()).ends_with("a candidate could fork, execute another program"));
   }
+}
+
+// What remains possible in the processes that run references is what their work needs.
+TEST_CASE("a reference's processes reach no file of the user and no network") {
+  const TemporaryFolder home;
+  CHECK(RequireSandbox(OptionsFor(SandboxProfile::kReference, false, home.path()), true) ==
+        "raise its limits of time and file sizes");
+  const std::string starts_runners = "open a Unix socket, fork, execute another program, ";
+  const std::string alone = "change its processors or priority, raise its limits of time and file sizes";
+  if (NamespacesAvailable()) {
+    CHECK(RequireSandbox(OptionsFor(SandboxProfile::kEvaluator, true, home.path()), true) ==
+          starts_runners + "enter other namespaces or mount, " + alone +
+              ", change settings in /proc or /sys");
+  }
+}
+
+TEST_CASE("a candidate's threads are limited, for root and for others, and the limit leaves room for work") {
+  CHECK(MaxCandidateThreads() >= 256);
+  if (geteuid() != 0) return;  // root has tried it above
+  const TemporaryFolder home;
+  chmod(home.path().c_str(), 0777);
+  // The build folder may be closed to other users.
+  const std::filesystem::path runner = home.path() / "kevin-runner";
+  std::filesystem::copy_file(BuiltPrograms() / "kevin-runner", runner);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setgid(65534) != 0 || setuid(65534) != 0) _exit(2);
+    prctl(PR_SET_DUMPABLE, 1);  // as after exec: its children own their files in /proc
+    try {
+      for (const bool namespaces : {true, false}) {
+        SelfTestOptions options = OptionsFor(SandboxProfile::kCandidate, namespaces, home.path());
+        options.runner = runner;
+        const std::string holes = RequireSandbox(options, true);
+        if (!holes.empty()) std::fprintf(stderr, "%s\n", holes.c_str());
+        if (!holes.empty()) _exit(1);
+      }
+    } catch (const Error& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      _exit(3);
+    }
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(status == 0);
+}
+
+TEST_CASE("processes start where a container's filter knows no clone3") {
+  const pid_t child = fork();
+  if (child == 0) {
+    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+    seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+    if (seccomp_load(filter) != 0) _exit(2);
+    SpawnOptions options;
+    options.argv = {"/bin/sh", "-c", "exit 7"};
+    int status = 0;
+    ChildProcess started = Spawn(options);
+    _exit(started.Wait(10, &status) && WIFEXITED(status) && WEXITSTATUS(status) == 7 ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(status == 0);
 }
 
 TEST_CASE("the acts would succeed without the sandbox") {

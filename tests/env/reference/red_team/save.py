@@ -1,0 +1,4 @@
+# Overwrites a file of the user.
+def forward(x):
+    torch.save(x, 'CANARY')
+    return torch.relu(x)
