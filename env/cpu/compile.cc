@@ -115,7 +115,7 @@ Compiled FromCache(CachedLibrary entry) {
 
 // The log of a compile that has ended; removes a library that counts as failed. Throws Error(kBroken) where
 // the disk or the sandbox failed.
-std::string Judged(const Ran& ran, const fs::path& work) {
+std::string LogOf(const Ran& ran, const fs::path& work) {
   std::string log = WithoutWrapper(Printable(ran.output));
   if (WIFEXITED(ran.status) && WEXITSTATUS(ran.status) == 125)
     throw Error(ExitCode::kBroken, "the compiler's sandbox failed: " + ran.output, "run `kevin doctor`");
@@ -188,7 +188,7 @@ Compiled CompileCpp(const Compiler& compiler, const SizedProblem& problem, const
     compiled.timed_out = true;  // not cached: the load of the machine is not a property of the text
     return compiled;
   }
-  WriteText(work / "log", Judged(ran, work));
+  WriteText(work / "log", LogOf(ran, work));
   const double wait_s = compiled.wait_s;
   compiled = FromCache(cache.Store(work, key));
   compiled.wait_s = wait_s;

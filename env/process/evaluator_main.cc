@@ -133,7 +133,9 @@ int ServeGpuByPlugin(const GpuEvaluatorOptions& options) {
 
 int CompileOnly(const char* path) {
   try {
-    const Reference compiled(LoadProblemFile(path), 1);
+    const Problem problem = LoadProblemFile(path);
+    EnterReferenceSandbox();
+    const Reference compiled(problem, 1);
     return 0;
   } catch (const Error& error) {
     std::printf("%s\n%s\n", error.what(), error.next_step().c_str());
@@ -164,7 +166,7 @@ int main(int argc, char** argv) {
           {std::stoi(argv[2]), argv[3], std::string(argv[4]) == "namespaces", argv[5]});
     }
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "kevin-evaluator: %s\n", Printable(error.what()).c_str());
+    std::fprintf(stderr, "kevin-evaluator: %s\n", kevin::Printable(error.what()).c_str());
     return 1;
   }
   std::fprintf(stderr, "kevin-evaluator is started by kevin; run `kevin --help`\n");
