@@ -7,6 +7,7 @@
 #include <cmath>
 #include <optional>
 
+#include "env/cpu/audit.h"
 #include "env/cpu/checks.h"
 #include "env/cpu/peak.h"
 #include "env/cpu/timed_process.h"
@@ -93,14 +94,14 @@ class Judgement {
                 "try again; the evaluation is void");
   }
 
-  void Fill(std::span<const uint16_t> slots, int member = -1) {
+  void Fill(std::span<const uint16_t> slots, int member = -1, int ordinary_call = -1) {
     result_.seeds.push_back(session_.FillInputs(slots, member));
     // The output poisoned last may still be in a cache too large to flush: no side has this advantage.
     const bool has_start = request_.start_library_fd >= 0;
     const bool start_first = has_start && session_.random()() % 2;
-    if (start_first) session_.Poison(session_.StartOutputs(), slots);
-    session_.Poison(session_.CandidateOutputs(), slots);
-    if (has_start && !start_first) session_.Poison(session_.StartOutputs(), slots);
+    if (start_first) session_.PoisonOutputs(session_.StartOutputs(), slots);
+    session_.PoisonOutputs(session_.CandidateOutputs(), slots, ordinary_call);
+    if (has_start && !start_first) session_.PoisonOutputs(session_.StartOutputs(), slots);
   }
 
   std::unique_ptr<TimedProcess> StartCandidate() {
@@ -122,6 +123,7 @@ class Judgement {
   RoundTimes TimedRound(const std::vector<TimedProcess*>& processes, int process, int pair,
                         const std::string& phase);
   void AuditRound(TimedProcess& process);
+  void RefuseWorkAhead(TimedProcess& process);
   void CheckTimed(const TimedProcess& process, std::span<const uint16_t> slots);
   void ChooseCalls(TimedProcess& process);
   void SetCalls();
@@ -136,6 +138,8 @@ class Judgement {
   JudgeResult result_;
   CheckResult verified_;
   SequentialVerdicts verdicts_;
+  Pace pace_;
+  std::vector<double> timed_us_;  // per call of the candidate, of each timed round
   int min_calls_ = 1, max_calls_ = 1;
   double candidate_us_ = 0;  // per call, the least seen
   double round_s_ = 0.1;     // a whole round with drawing and checking
@@ -178,8 +182,14 @@ std::unique_ptr<TimedProcess> Judgement::VerifyPhase() {
 
 void Judgement::VerifyOnce(TimedProcess& process, int calls) {
   const std::vector<uint16_t> slots = session_.DrawSlots(calls);
-  Fill(slots, static_cast<int>(session_.random()() % kMixtureMembers));
-  const double total_us = process.Run(slots, "verify");
+  Fill(slots, static_cast<int>(session_.random()() % kMixtureMembers),
+       static_cast<int>(session_.random()() % slots.size()));
+  // As many calls in a batch as there will be in timed ones.
+  const size_t calls_of_batch = session_.reference_us() < kMinBatch_us ? slots.size() : 1;
+  double total_us = 0;
+  for (size_t first = 0; first < slots.size(); first += calls_of_batch) {
+    total_us += process.Run(std::span(slots).subspan(first, calls_of_batch), "verify");
+  }
   candidate_us_ = total_us / calls;
   CheckGuards(process, slots);
   RunReference(slots);
@@ -206,7 +216,8 @@ void Judgement::CheckTimed(const TimedProcess& process, std::span<const uint16_t
   }
 }
 
-// A batch must be long enough for the faster side, unless the candidate is so slow that its length decides.
+// A batch is one call where that is long enough. Else it must be long enough for the faster side, unless the
+// candidate is so slow that its length decides.
 void Judgement::ChooseCalls(TimedProcess& process) {
   const std::vector<uint16_t> slots = session_.DrawSlots(std::min(3, session_.slots()));
   Fill(slots);
@@ -216,6 +227,10 @@ void Judgement::ChooseCalls(TimedProcess& process) {
 
 void Judgement::SetCalls() {
   const double slower = std::max(candidate_us_, session_.reference_us());
+  if (slower >= kMinBatch_us) {  // nothing to work ahead for
+    min_calls_ = max_calls_ = 1;
+    return;
+  }
   const double faster = std::min(candidate_us_, session_.reference_us());
   const double deciding = candidate_us_ > 2 * session_.reference_us() ? slower : faster;
   const int most = std::max(std::min(session_.slots(), 2), session_.slots() * 2 / 3);
@@ -236,7 +251,6 @@ RoundTimes Judgement::TimedRound(const std::vector<TimedProcess*>& processes, in
   RoundTimes round;
   for (const int side : order) {
     FlushCaches(session_.options().threads);
-    if (side < 0) PauseBeforeTurn();  // a TimedProcess pauses by itself
     const double total_us =
         side < 0 ? RunReference(slots) : processes[static_cast<size_t>(side)]->Run(slots, "measure");
     for (size_t i = 0; i < processes.size(); ++i) {
@@ -253,6 +267,7 @@ RoundTimes Judgement::TimedRound(const std::vector<TimedProcess*>& processes, in
   for (const TimedProcess* timed : processes) CheckTimed(*timed, slots);
   // Batches only get longer: a candidate that is slow at first must not keep them short.
   candidate_us_ = std::min(candidate_us_, round.candidate_us);
+  if (phase != "warm-up") timed_us_.push_back(round.candidate_us);
   SetCalls();
   round_s_ = SecondsSince(start);
   return round;
@@ -261,28 +276,37 @@ RoundTimes Judgement::TimedRound(const std::vector<TimedProcess*>& processes, in
 void Judgement::AuditRound(TimedProcess& process) {
   const std::vector<uint16_t> slots =
       session_.DrawSlots(std::uniform_int_distribution<int>(min_calls_, max_calls_)(session_.random()));
+  if (slots.size() < 2) return;
   Fill(slots);
-  Audit audit(session_, process.process(), process.outputs(), slots,
-              candidate_us_ * static_cast<double>(slots.size()));
-  process.Run(slots, "measure", [&] { audit.Watch(); });
+  const double usual_us =
+      (timed_us_.empty() ? candidate_us_ : Median(timed_us_)) * static_cast<double>(slots.size());
+  Audit audit(session_, process.process(), process.outputs(), slots, usual_us);
+  FlushCaches(session_.options().threads);
+  const double total_us = process.Run(slots, "measure", audit.Pauses());
   CheckGuards(process, slots);
   if (audit.Deferred()) {
     throw Ended{Refused{"deferred work: a call that had returned had not finished its outputs"}};
   }
+  if (audit.Happened()) pace_.Add(audit.PaceAfter(total_us));
   // The reference comes second here, with the inputs as they are after the changes.
   process.AddOtherWindow(RunReference(slots));
   PublishReference();
   for (size_t call = 0; call < slots.size(); ++call) {
-    if (audit.InputsOf(call) == Audit::Inputs::kChangedPerhapsDuring) continue;
     const CheckResult check =
         checker_.AgainstReference(slots[call], AnswerOf(process.outputs(), slots[call]), ReferenceOf(call));
     if (check.ok) continue;
-    if (audit.InputsOf(call) == Audit::Inputs::kChangedBefore) {
+    if (audit.WereInputsChanged(call)) {
       throw Ended{
           Refused{"worked ahead: a call's answer was made from its inputs as they were before it began"}};
     }
     throw Ended{WrongTimedAnswer(check)};
   }
+}
+
+void Judgement::RefuseWorkAhead(TimedProcess& process) {
+  if (!pace_.IsSuspicious()) return;
+  for (int i = 0; i < Pace::kAuditsIfSuspicious; ++i) AuditRound(process);
+  if (const std::string refusal = pace_.Refusal(); !refusal.empty()) throw Ended{Refused{refusal}};
 }
 
 Processes Judgement::StartWarm() {
@@ -343,6 +367,7 @@ void Judgement::Fixed() {
     }
     // At the end, so that an audited process is never safe from a further audit.
     if (!audited) AuditRound(*processes.candidate);
+    if (process == kFixedProcesses) RefuseWorkAhead(*processes.candidate);
     processes.candidate->CheckOutside();
   }
   result_.outcome = Report(rounds);

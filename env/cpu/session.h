@@ -13,6 +13,7 @@
 #include "env/cpu/timed_process.h"
 #include "env/environment.h"
 #include "env/process/generator.h"
+#include "env/process/poison.h"
 #include "env/process/runner_protocol.h"
 #include "env/reference/reference.h"
 
@@ -35,6 +36,7 @@ struct SessionOptions {
 struct OutputMemory {
   Fd fd;
   Mapping mapping;
+  std::vector<std::vector<Poison>> poison;  // of each output, of each slot: its last filling
 };
 
 class Session {
@@ -46,21 +48,25 @@ class Session {
   const SizedProblem& sized() const { return sized_; }
   int slots() const { return slots_; }
   double reference_us() const { return reference_us_; }  // per call, warm, first estimate
+  double handover_us() const { return handover_us_; }    // of a batch without calls, median
   BatchProcess& reference_process() { return *reference_process_; }
   std::mt19937_64& random() { return random_; }  // seeded from the system; order and counts, not inputs
 
   // Starts a candidate in a fresh process. The caller waits for it (BatchProcess::WaitReady).
   std::unique_ptr<BatchProcess> StartCandidate(int library_fd, const OutputMemory& outputs);
   // Made at the first use and kept: one for the candidate, one for the kernel it is compared with.
-  const OutputMemory& CandidateOutputs() { return Outputs(&candidate_outputs_); }
-  const OutputMemory& StartOutputs() { return Outputs(&start_outputs_); }
+  OutputMemory& CandidateOutputs() { return Outputs(&candidate_outputs_); }
+  OutputMemory& StartOutputs() { return Outputs(&start_outputs_); }
 
   // A batch: `calls` distinct slots in random order.
   std::vector<uint16_t> DrawSlots(int calls);
   // New inputs and weights for these slots from a fresh secret seed (returned); with `member` >= 0 call i
   // draws the mixture's member (member + i).
   uint64_t FillInputs(std::span<const uint16_t> slots, int member = -1);
-  void Poison(const OutputMemory& outputs, std::span<const uint16_t> slots) const;
+  // Poison of new keys, guard bands included. One slot in eight gets ordinary values; `ordinary_call` certainly.
+  void PoisonOutputs(OutputMemory& outputs, std::span<const uint16_t> slots, int ordinary_call = -1);
+  // Whether one word of an output, `word` words from its start, is as it was poisoned.
+  bool IsUnwritten(const OutputMemory& outputs, size_t slot, size_t output, uint64_t word) const;
   // Empty, or which guard band was overwritten.
   std::string BrokenGuard(const OutputMemory& outputs, std::span<const uint16_t> slots) const;
 
@@ -76,15 +82,16 @@ class Session {
   void MeasureFloor();
 
  private:
-  const OutputMemory& Outputs(OutputMemory* outputs) const;
+  OutputMemory& Outputs(OutputMemory* outputs) const;
   void ChooseSlots();
   void LayOut();
   void StartReferenceProcess();
+  void MeasureHandover();
 
   SessionOptions options_;
   SizedProblem sized_;
   int slots_ = 0;
-  double reference_us_ = 0, floor_us_ = 0, best_bytes_per_s_ = 0, best_flops_per_s_ = 0;
+  double reference_us_ = 0, handover_us_ = 0, floor_us_ = 0, best_bytes_per_s_ = 0, best_flops_per_s_ = 0;
   SlotLayout layout_;
   int64_t arena_bytes_ = 0;
   Fd inputs_fd_, arena_fd_, problem_fd_;

@@ -26,14 +26,14 @@ const char* MixtureMemberName(int member);
 // An unpredictable seed from the system.
 uint64_t SecretSeed();
 
-// Fills memory with the poison pattern: a NaN in every floating-point type, an out-of-range index in
-// integers.
+// What GPU memory is poisoned with: a NaN in every floating-point type, an out-of-range index in integers.
+// On a CPU: env/process/poison.h.
 inline constexpr uint32_t kPoison = 0x7fd57fd5;
-void FillPoison(void* data, int64_t bytes, int threads);
 
-// Overwrites up to a quarter of the elements with other elements of the same tensor. An audit uses it to
-// distinguish a call that began when it was asked for from work done in advance. The tensor keeps the
-// properties that its file states: the distribution of its values and the structure of a square matrix.
+// Overwrites about one element in 256, at random places and at least one, with other elements of the same
+// tensor. An audit uses it to distinguish a call that began when it was asked for from work done in advance:
+// whoever compares samples must compare hundreds. The tensor keeps the properties that its file states: the
+// distribution of its values and the structure of a square matrix.
 void Rearrange(const TensorSpec& spec, int64_t elements, std::mt19937_64& random, void* data);
 
 }  // namespace kevin
