@@ -2,67 +2,61 @@
 
 #include <algorithm>
 
-#include "env/process/generator.h"
-
 namespace kevin {
 namespace {
 
 constexpr double kMinBetweenPauses_us = 300;
 constexpr int kMaxPauses = 8;
-// What a pause adds to the time of a correct kernel, in empty batches: threads wake up and lose their place in
-// the caches.
-constexpr double kHandoversOfPause = 2;
 
 }  // namespace
 
+AuditPlan DrawAuditPlan(double usual_us, size_t calls, std::mt19937_64& random) {
+  const auto share = [&](double from, double to) {
+    return std::uniform_real_distribution<double>(from, to)(random);
+  };
+  // The first pause shows how far the calls have come; further ones make work done ahead worthless again.
+  const int most = std::clamp(static_cast<int>(usual_us / kMinBetweenPauses_us), 1,
+                              std::min(kMaxPauses, static_cast<int>(calls)));
+  const int pauses = random() % 2 == 0 ? 1 : most;
+  const double first = pauses == 1 ? share(0.3, 0.8) : share(0.1, 0.5);
+  AuditPlan plan;
+  plan.moments_us.push_back(first * usual_us);
+  for (int i = 1; i < pauses; ++i) plan.moments_us.push_back(share(first, 0.95) * usual_us);
+  std::sort(plan.moments_us.begin(), plan.moments_us.end());
+  plan.redraws = random() % 2 == 0;
+  return plan;
+}
+
 Audit::Audit(Session& session, const BatchProcess& process, const OutputMemory& outputs,
-             std::span<const uint16_t> slots, double usual_us)
+             std::span<const uint16_t> slots, const AuditPlan& plan)
     : session_(session),
       process_(process),
       slots_(slots),
-      usual_us_(usual_us),
+      plan_(plan),
       final_(session, outputs, slots),
-      changed_(slots.size()) {
-  // One pause shows how far the calls have come; several make precomputed work worthless again and again.
-  const int most = std::clamp(static_cast<int>(usual_us / kMinBetweenPauses_us), 1,
-                              std::min(kMaxPauses, static_cast<int>(slots.size())));
-  const int pauses = session.random()() % 2 == 0 ? 1 : most;
-  // In the middle a single pause says most about the pace.
-  std::uniform_real_distribution<double> moment(pauses == 1 ? 0.3 : 0.02, pauses == 1 ? 0.8 : 0.9);
-  for (int i = 0; i < pauses; ++i) moments_us_.push_back(moment(session.random()) * usual_us);
-  std::sort(moments_us_.begin(), moments_us_.end());
-}
+      changed_(slots.size()) {}
 
 BatchPauses Audit::Pauses() {
-  return {moments_us_, [this](double used_us) { OnPause(used_us); }};
+  return {plan_.moments_us, [this](double used_us) { OnPause(used_us); }};
 }
 
 void Audit::OnPause(double used_us) {
   const size_t returned = std::min<size_t>(process_.Returned(), slots_.size());
-  if (pauses_++ == 0) {
-    const double passed = std::max(0.0, used_us - session_.handover_us()) / usual_us_;
-    const double finished = (static_cast<double>(returned) + 0.5) / static_cast<double>(slots_.size());
-    lag_ = passed - finished;
+  const bool is_first = pauses_++ == 0;
+  if (is_first) {
+    first_pause_us_ = used_us;
+    finished_ = (static_cast<double>(returned) + 0.5) / static_cast<double>(slots_.size());
   }
   for (; seen_calls_ < returned; ++seen_calls_) final_.Remember(seen_calls_);
   // The call after those that have returned may have begun.
-  for (size_t call = returned + 1; call < slots_.size(); ++call) {
-    const std::vector<TensorView> inputs = session_.Inputs(slots_[call]);
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const ConcreteTensor& tensor = session_.sized().inputs[i];
-      Rearrange(tensor.spec, tensor.elements, session_.random(), inputs[i].data);
+  for (size_t call = returned + 1; plan_.changes && call < slots_.size(); ++call) {
+    if (is_first && plan_.redraws) {
+      session_.FillInputs(slots_.subspan(call, 1));
+    } else {
+      session_.RearrangeInputs(slots_[call]);
     }
     changed_[call] = true;
   }
-}
-
-AuditedPace Audit::PaceAfter(double total_us) const {
-  AuditedPace pace;
-  pace.lag = lag_;
-  pace.has_lag = moments_us_.size() == 1;
-  pace.excess =
-      (total_us - usual_us_ - pauses_ * kHandoversOfPause * session_.handover_us()) / usual_us_;
-  return pace;
 }
 
 }  // namespace kevin

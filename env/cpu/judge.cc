@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <tuple>
 
 #include "env/cpu/audit.h"
 #include "env/cpu/checks.h"
@@ -29,6 +30,7 @@ constexpr double kFixedBudget_s = 1.0;
 constexpr int kMinFixedRounds = 6, kMaxFixedRounds = 10;  // per process
 constexpr double kConfirmFactor = 1.5;
 constexpr double kAuditShare = 0.15;  // of rounds
+constexpr size_t kRoundsOfUsualTime = 5;
 
 // Fresh processes of the candidate and, where there is one, of the kernel it is compared with.
 struct Processes {
@@ -63,19 +65,6 @@ class Judgement {
  private:
   void Phase(const std::string& name) const {
     if (request_.on_phase) request_.on_phase(name);
-  }
-
-  std::vector<const std::byte*> AnswerOf(const OutputMemory& outputs, size_t slot) const {
-    std::vector<const std::byte*> pointers;
-    for (size_t o = 0; o < session_.sized().outputs.size(); ++o)
-      pointers.push_back(session_.Output(outputs, slot, o));
-    return pointers;
-  }
-  std::vector<const std::byte*> ReferenceOf(size_t call) const {
-    std::vector<const std::byte*> pointers;
-    for (size_t o = 0; o < session_.sized().outputs.size(); ++o)
-      pointers.push_back(session_.ReferenceOutput(call, o));
-    return pointers;
   }
 
   double RunReference(std::span<const uint16_t> slots) {
@@ -122,7 +111,12 @@ class Judgement {
   void MeasurePhase(std::unique_ptr<TimedProcess> first);
   RoundTimes TimedRound(const std::vector<TimedProcess*>& processes, int process, int pair,
                         const std::string& phase);
+  struct AuditedBatch {
+    double total_us = 0, lag = 0;
+    bool happened = false;
+  };
   void AuditRound(TimedProcess& process);
+  AuditedBatch AuditBatch(TimedProcess& process, int calls, const AuditPlan& plan);
   void RefuseWorkAhead(TimedProcess& process);
   void CheckTimed(const TimedProcess& process, std::span<const uint16_t> slots);
   void ChooseCalls(TimedProcess& process);
@@ -139,7 +133,7 @@ class Judgement {
   CheckResult verified_;
   SequentialVerdicts verdicts_;
   Pace pace_;
-  std::vector<double> timed_us_;  // per call of the candidate, of each timed round
+  std::vector<double> timed_us_;  // per call of the candidate, of the last timed rounds
   int min_calls_ = 1, max_calls_ = 1;
   double candidate_us_ = 0;  // per call, the least seen
   double round_s_ = 0.1;     // a whole round with drawing and checking
@@ -195,29 +189,28 @@ void Judgement::VerifyOnce(TimedProcess& process, int calls) {
   RunReference(slots);
   PublishReference();
   for (size_t call = 0; call < slots.size(); ++call) {
-    const CheckResult check = checker_.AgainstTruth(
-        slots[call], AnswerOf(session_.CandidateOutputs(), slots[call]), ReferenceOf(call));
+    const CheckResult check =
+        checker_.AgainstTruth(slots[call], session_.OutputsOf(session_.CandidateOutputs(), slots[call]),
+                              session_.ReferenceOutputsOf(call));
     if (!check.ok) throw Ended{WrongAnswer(check)};
     if (!IsNearerItsBound(verified_, check)) verified_ = check;
   }
 }
 
 void Judgement::CheckGuards(const TimedProcess& process, std::span<const uint16_t> slots) const {
-  const std::string broken = session_.BrokenGuard(process.outputs(), slots);
-  if (!broken.empty()) process.End(Wrong{broken, 0, 0});
+  if (const std::string broken = session_.BrokenGuard(process.outputs(), slots); !broken.empty())
+    process.End(Wrong{broken, 0, 0});
 }
 
 void Judgement::CheckTimed(const TimedProcess& process, std::span<const uint16_t> slots) {
   CheckGuards(process, slots);
   for (size_t call = 0; call < slots.size(); ++call) {
-    const CheckResult check =
-        checker_.AgainstReference(slots[call], AnswerOf(process.outputs(), slots[call]), ReferenceOf(call));
+    const CheckResult check = checker_.AgainstReference(
+        slots[call], session_.OutputsOf(process.outputs(), slots[call]), session_.ReferenceOutputsOf(call));
     if (!check.ok) process.End(WrongTimedAnswer(check));
   }
 }
 
-// A batch is one call where that is long enough. Else it must be long enough for the faster side, unless the
-// candidate is so slow that its length decides.
 void Judgement::ChooseCalls(TimedProcess& process) {
   const std::vector<uint16_t> slots = session_.DrawSlots(std::min(3, session_.slots()));
   Fill(slots);
@@ -226,16 +219,7 @@ void Judgement::ChooseCalls(TimedProcess& process) {
 }
 
 void Judgement::SetCalls() {
-  const double slower = std::max(candidate_us_, session_.reference_us());
-  if (slower >= kMinBatch_us) {  // nothing to work ahead for
-    min_calls_ = max_calls_ = 1;
-    return;
-  }
-  const double faster = std::min(candidate_us_, session_.reference_us());
-  const double deciding = candidate_us_ > 2 * session_.reference_us() ? slower : faster;
-  const int most = std::max(std::min(session_.slots(), 2), session_.slots() * 2 / 3);
-  min_calls_ = std::clamp(static_cast<int>(std::ceil(kMinBatch_us / deciding)), std::min(2, most), most);
-  max_calls_ = std::clamp(min_calls_ + 1 + min_calls_ / 4, min_calls_, session_.slots());
+  std::tie(min_calls_, max_calls_) = CallsOfBatch(candidate_us_, session_.reference_us(), session_.slots());
 }
 
 RoundTimes Judgement::TimedRound(const std::vector<TimedProcess*>& processes, int process, int pair,
@@ -267,44 +251,55 @@ RoundTimes Judgement::TimedRound(const std::vector<TimedProcess*>& processes, in
   for (const TimedProcess* timed : processes) CheckTimed(*timed, slots);
   // Batches only get longer: a candidate that is slow at first must not keep them short.
   candidate_us_ = std::min(candidate_us_, round.candidate_us);
-  if (phase != "warm-up") timed_us_.push_back(round.candidate_us);
+  timed_us_.push_back(round.candidate_us);
+  if (timed_us_.size() > kRoundsOfUsualTime) timed_us_.erase(timed_us_.begin());
   SetCalls();
   round_s_ = SecondsSince(start);
   return round;
 }
 
+// Two batches with the same pauses, in random order: only the inputs of one change.
 void Judgement::AuditRound(TimedProcess& process) {
-  const std::vector<uint16_t> slots =
-      session_.DrawSlots(std::uniform_int_distribution<int>(min_calls_, max_calls_)(session_.random()));
-  if (slots.size() < 2) return;
+  const int calls = std::uniform_int_distribution<int>(min_calls_, max_calls_)(session_.random());
+  if (calls < 2) return;
+  const double usual_us = (timed_us_.empty() ? candidate_us_ : Median(timed_us_)) * calls;
+  AuditPlan plan = DrawAuditPlan(usual_us, static_cast<size_t>(calls), session_.random());
+  plan.changes = session_.random()() % 2 == 0;
+  const AuditedBatch first = AuditBatch(process, calls, plan);
+  plan.changes = !plan.changes;
+  const AuditedBatch second = AuditBatch(process, calls, plan);
+  const auto& [changed, same] = plan.changes ? std::tie(second, first) : std::tie(first, second);
+  if (changed.happened && same.happened) pace_.Add({same.lag, std::log(changed.total_us / same.total_us)});
+}
+
+Judgement::AuditedBatch Judgement::AuditBatch(TimedProcess& process, int calls, const AuditPlan& plan) {
+  const std::vector<uint16_t> slots = session_.DrawSlots(calls);
   Fill(slots);
-  const double usual_us =
-      (timed_us_.empty() ? candidate_us_ : Median(timed_us_)) * static_cast<double>(slots.size());
-  Audit audit(session_, process.process(), process.outputs(), slots, usual_us);
+  Audit audit(session_, process.process(), process.outputs(), slots, plan);
   FlushCaches(session_.options().threads);
   const double total_us = process.Run(slots, "measure", audit.Pauses());
   CheckGuards(process, slots);
   if (audit.Deferred()) {
     throw Ended{Refused{"deferred work: a call that had returned had not finished its outputs"}};
   }
-  if (audit.Happened()) pace_.Add(audit.PaceAfter(total_us));
   // The reference comes second here, with the inputs as they are after the changes.
   process.AddOtherWindow(RunReference(slots));
   PublishReference();
   for (size_t call = 0; call < slots.size(); ++call) {
-    const CheckResult check =
-        checker_.AgainstReference(slots[call], AnswerOf(process.outputs(), slots[call]), ReferenceOf(call));
+    const CheckResult check = checker_.AgainstReference(
+        slots[call], session_.OutputsOf(process.outputs(), slots[call]), session_.ReferenceOutputsOf(call));
     if (check.ok) continue;
     if (audit.WereInputsChanged(call)) {
-      throw Ended{
-          Refused{"worked ahead: a call's answer was made from its inputs as they were before it began"}};
+      throw Ended{Refused{"worked ahead: a call answered its inputs as they were before it began"}};
     }
     throw Ended{WrongTimedAnswer(check)};
   }
+  return {total_us, audit.LagAfter(total_us), audit.Happened()};
 }
 
 void Judgement::RefuseWorkAhead(TimedProcess& process) {
   if (!pace_.IsSuspicious()) return;
+  pace_ = {};
   for (int i = 0; i < Pace::kAuditsIfSuspicious; ++i) AuditRound(process);
   if (const std::string refusal = pace_.Refusal(); !refusal.empty()) throw Ended{Refused{refusal}};
 }
@@ -330,21 +325,17 @@ void Judgement::Sequential(Processes processes) {
     plan.first_look = SequentialTest::kFirstLookOverProcesses;
     plan.rounds_of_process = kRoundsOfProcess;
   }
-  bool audited = false;
   const auto start_process = [&] {
     processes.candidate->CheckOutside();
     processes = {};
     processes = StartWarm();
   };
   const auto round = [&](int pair) {
-    if (std::bernoulli_distribution(kAuditShare)(session_.random())) {
-      AuditRound(*processes.candidate);
-      audited = true;
-    }
+    if (std::bernoulli_distribution(kAuditShare)(session_.random())) AuditRound(*processes.candidate);
     return TimedRound(processes.All(), 0, pair, "sequential");
   };
   verdicts_ = RunSequentialTest(plan, round, start_process);
-  if (!audited) AuditRound(*processes.candidate);
+  AuditRound(*processes.candidate);
   processes.candidate->CheckOutside();
 }
 
@@ -356,17 +347,12 @@ void Judgement::Fixed() {
   for (int process = 1; process <= kFixedProcesses; ++process) {
     const Processes processes = StartWarm();
     rounds.emplace_back();
-    bool audited = false;
     for (int pair = 0; pair < rounds_each; ++pair) {
-      if (std::bernoulli_distribution(kAuditShare)(session_.random())) {
-        AuditRound(*processes.candidate);
-        audited = true;
-      }
+      if (std::bernoulli_distribution(kAuditShare)(session_.random())) AuditRound(*processes.candidate);
       rounds.back().push_back(
           TimedRound(processes.All(), process, pair, request_.confirm ? "confirm" : "fixed"));
     }
-    // At the end, so that an audited process is never safe from a further audit.
-    if (!audited) AuditRound(*processes.candidate);
+    AuditRound(*processes.candidate);  // an audited process is never safe from a further audit
     if (process == kFixedProcesses) RefuseWorkAhead(*processes.candidate);
     processes.candidate->CheckOutside();
   }

@@ -16,7 +16,6 @@
 #include "env/problem/precision.h"
 #include "env/process/machine.h"
 #include "env/process/runner_protocol.h"
-#include "env/verdict/estimate.h"
 
 namespace kevin {
 namespace {
@@ -68,6 +67,15 @@ double TimeReference(Reference* reference, int repeats) {
 }
 
 }  // namespace
+
+std::pair<int, int> CallsOfBatch(double candidate_us, double reference_us, int slots) {
+  const double slower = std::max(candidate_us, reference_us), faster = std::min(candidate_us, reference_us);
+  if (slower >= kMinBatch_us) return {1, 1};
+  const double deciding = candidate_us > 2 * reference_us ? slower : faster;
+  const int most = std::max(std::min(slots, 2), slots * 2 / 3);
+  const int least = std::clamp(static_cast<int>(std::ceil(kMinBatch_us / deciding)), std::min(2, most), most);
+  return {least, std::clamp(least + 1 + least / 4, least, slots)};
+}
 
 Session::Session(SessionOptions options)
     : options_(std::move(options)), sized_(AtSize(options_.problem, options_.size)), random_(SecretSeed()) {
@@ -161,17 +169,6 @@ void Session::StartReferenceProcess() {
     if (const auto end = reference_process_->RunBatch(all, kReferenceTimeout_s, &total_us)) throw fail(*end);
     reference_us_ = total_us / slots_;
   }
-  MeasureHandover();
-}
-
-void Session::MeasureHandover() {
-  constexpr size_t kBatches = 25;
-  std::vector<double> empty_us(kBatches);
-  for (double& us : empty_us) {
-    if (reference_process_->RunBatch({}, kReferenceTimeout_s, &us))
-      throw Error(ExitCode::kBroken, "the reference process ended: " + reference_process_->Log(), "try again");
-  }
-  handover_us_ = Median(empty_us);
 }
 
 void Session::MeasureFloor() {
@@ -215,11 +212,16 @@ uint64_t Session::FillInputs(std::span<const uint16_t> slots, int member) {
   return seed;
 }
 
+void Session::RearrangeInputs(size_t slot) {
+  const std::vector<TensorView> inputs = Inputs(slot);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    Rearrange(sized_.inputs[i].spec, sized_.inputs[i].elements, random_, inputs[i].data);
+}
+
 void Session::PoisonOutputs(OutputMemory& outputs, std::span<const uint16_t> slots, int ordinary_call) {
   constexpr uint64_t kOneInOrdinary = 8;
   for (size_t call = 0; call < slots.size(); ++call) {
-    const bool is_ordinary =
-        static_cast<int>(call) == ordinary_call || random_() % kOneInOrdinary == 0;
+    const bool is_ordinary = static_cast<int>(call) == ordinary_call || random_() % kOneInOrdinary == 0;
     for (size_t o = 0; o < sized_.outputs.size(); ++o) {
       const ArgumentPlace& place = layout_.tensors[sized_.inputs.size() + o];
       Poison& poison = outputs.poison[o][slots[call]];
@@ -271,6 +273,18 @@ const std::byte* Session::ReferenceOutput(size_t call, size_t index) const {
     throw Error(ExitCode::kBroken, "the reference process published an output outside its memory");
   }
   return arena_.data() + offset;
+}
+
+std::vector<const std::byte*> Session::OutputsOf(const OutputMemory& outputs, size_t slot) const {
+  std::vector<const std::byte*> pointers;
+  for (size_t o = 0; o < sized_.outputs.size(); ++o) pointers.push_back(Output(outputs, slot, o));
+  return pointers;
+}
+
+std::vector<const std::byte*> Session::ReferenceOutputsOf(size_t call) const {
+  std::vector<const std::byte*> pointers;
+  for (size_t o = 0; o < sized_.outputs.size(); ++o) pointers.push_back(ReferenceOutput(call, o));
+  return pointers;
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "env/cpu/timed_process.h"
@@ -20,6 +21,10 @@
 namespace kevin {
 
 inline constexpr double kMinBatch_us = 5000;  // a batch must carry at least this much work
+// The least and the most calls of a batch, for microseconds a call of each side. One call where that is long
+// enough for one side: nobody can work ahead then. Else a batch must be long enough for the faster side, unless
+// the candidate is so slow that its length decides.
+std::pair<int, int> CallsOfBatch(double candidate_us, double reference_us, int slots);
 
 struct SessionOptions {
   Problem problem;
@@ -48,7 +53,6 @@ class Session {
   const SizedProblem& sized() const { return sized_; }
   int slots() const { return slots_; }
   double reference_us() const { return reference_us_; }  // per call, warm, first estimate
-  double handover_us() const { return handover_us_; }    // of a batch without calls, median
   BatchProcess& reference_process() { return *reference_process_; }
   std::mt19937_64& random() { return random_; }  // seeded from the system; order and counts, not inputs
 
@@ -63,6 +67,8 @@ class Session {
   // New inputs and weights for these slots from a fresh secret seed (returned); with `member` >= 0 call i
   // draws the mixture's member (member + i).
   uint64_t FillInputs(std::span<const uint16_t> slots, int member = -1);
+  // Changes one element in 256 of every input and weight of a slot (Rearrange).
+  void RearrangeInputs(size_t slot);
   // Poison of new keys, guard bands included. One slot in eight gets ordinary values; `ordinary_call` certainly.
   void PoisonOutputs(OutputMemory& outputs, std::span<const uint16_t> slots, int ordinary_call = -1);
   // Whether one word of an output, `word` words from its start, is as it was poisoned.
@@ -74,6 +80,9 @@ class Session {
   const std::byte* Output(const OutputMemory& outputs, size_t slot, size_t index) const;
   // Of the last batch of the reference process, after BatchProcess::Publish. Checked to lie inside the arena.
   const std::byte* ReferenceOutput(size_t call, size_t index) const;
+  // One pointer an output.
+  std::vector<const std::byte*> OutputsOf(const OutputMemory& outputs, size_t slot) const;
+  std::vector<const std::byte*> ReferenceOutputsOf(size_t call) const;
   Reference& truth() { return *truth_; }
 
   // No correct call can be faster. Another measurement can only lower it: the best bandwidth ever seen
@@ -86,12 +95,11 @@ class Session {
   void ChooseSlots();
   void LayOut();
   void StartReferenceProcess();
-  void MeasureHandover();
 
   SessionOptions options_;
   SizedProblem sized_;
   int slots_ = 0;
-  double reference_us_ = 0, handover_us_ = 0, floor_us_ = 0, best_bytes_per_s_ = 0, best_flops_per_s_ = 0;
+  double reference_us_ = 0, floor_us_ = 0, best_bytes_per_s_ = 0, best_flops_per_s_ = 0;
   SlotLayout layout_;
   int64_t arena_bytes_ = 0;
   Fd inputs_fd_, arena_fd_, problem_fd_;

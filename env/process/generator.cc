@@ -233,8 +233,7 @@ void RearrangeMatrix(Structure structure, int64_t rows, int64_t bytes, int64_t c
   for (int64_t change = 0; change < changes; ++change) {
     const auto from = AboveDiagonal(rows, random), to = AboveDiagonal(rows, random);
     const bool is_lower = structure == Structure::kLower;
-    const std::byte* source =
-        is_lower ? place(from.second, from.first) : place(from.first, from.second);
+    const std::byte* source = is_lower ? place(from.second, from.first) : place(from.first, from.second);
     if (structure != Structure::kLower)
       std::memmove(place(to.first, to.second), source, static_cast<size_t>(bytes));
     if (structure != Structure::kUpper)

@@ -15,7 +15,8 @@ void FillPoison(const Poison& poison, void* data, int64_t bytes, int threads) {
 bool IsAllPoison(const Poison& poison, const void* data, uint32_t first, int64_t words) {
   const auto* word = static_cast<const uint32_t*>(data);
   uint32_t changed = 0;
-  for (int64_t i = 0; i < words; ++i) changed |= word[i] ^ PoisonWord(poison, first + static_cast<uint32_t>(i));
+  for (int64_t i = 0; i < words; ++i)
+    changed |= word[i] ^ PoisonWord(poison, first + static_cast<uint32_t>(i));
   return changed == 0;
 }
 

@@ -17,8 +17,9 @@ struct MeanBound {
 MeanBound BoundOf(const std::vector<double>& values) {
   MeanBound bound;
   const auto count = static_cast<double>(values.size());
-  if (values.size() < 2) return bound;
+  if (values.empty()) return bound;
   bound.mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
+  if (values.size() < 2) return bound;
   double squares = 0;
   for (const double value : values) squares += (value - bound.mean) * (value - bound.mean);
   bound.low = bound.mean - StudentQuantile99(count - 1) * std::sqrt(squares / (count - 1) / count);
@@ -28,7 +29,7 @@ MeanBound BoundOf(const std::vector<double>& values) {
 }  // namespace
 
 void Pace::Add(const AuditedPace& audit) {
-  if (audit.has_lag) lags_.push_back(audit.lag);
+  lags_.push_back(audit.lag);
   excesses_.push_back(audit.excess);
 }
 
@@ -41,7 +42,7 @@ std::string Pace::Refusal() const {
   if (excess.low > kMaxExcess) {
     return fmt::format(
         "worked ahead: a batch takes {:.0f} % longer when inputs of calls that have not begun change",
-        100 * excess.mean);
+        100 * std::expm1(excess.mean));
   }
   if (lag.low > kMaxLag) {
     return fmt::format(

@@ -8,11 +8,10 @@ namespace kevin {
 
 // What one audited batch tells about the pace of its calls.
 struct AuditedPace {
-  // Share of the batch's usual time that had passed at the first pause, less the share of calls that were
-  // finished by then: 0 where calls take turns, 0.5 on average where the first call does everything.
+  // Share of the batch's time that had passed at the first pause, less the share of calls that were finished by
+  // then: about 0 where calls take turns, about 0.5 where the first call does everything.
   double lag = 0;
-  bool has_lag = false;
-  // Time beyond that of a timed batch, as a share of it, less what pauses cost.
+  // Logarithm of its time over that of a batch which was paused at the same moments, but whose inputs stayed.
   double excess = 0;
 };
 
@@ -23,10 +22,11 @@ class Pace {
  public:
   static constexpr double kMaxLag = 0.2;
   static constexpr double kMaxExcess = 0.15;
-  static constexpr int kAuditsIfSuspicious = 10;  // further ones, before anything is refused
+  // A suspicion is no proof: it is put to as many new audits, which alone decide.
+  static constexpr int kAuditsIfSuspicious = 10;
 
   void Add(const AuditedPace& audit);
-  // A mean exceeds its limit: more audits must tell.
+  // A mean exceeds its limit.
   bool IsSuspicious() const;
   // Empty, or why the kernel is refused.
   std::string Refusal() const;

@@ -204,7 +204,8 @@ struct Changed {
   }
   size_t Adjacent() const {  // pairs of neighbours that are both different
     size_t count = 0;
-    for (size_t i = 1; i < before.size(); ++i) count += before[i - 1] != after[i - 1] && before[i] != after[i];
+    for (size_t i = 1; i < before.size(); ++i)
+      count += before[i - 1] != after[i - 1] && before[i] != after[i];
     return count;
   }
 };

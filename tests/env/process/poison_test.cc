@@ -46,7 +46,8 @@ TEST_CASE("poison is a NaN in every type, ordinary poison a moderate number") {
   CHECK(large == 0);
   CHECK(unknown == 0);
   // A NaN that arithmetic makes is not poison.
-  for (const float nan : {std::nanf(""), -std::nanf("")}) CHECK_FALSE(IsPoisonWord(std::bit_cast<uint32_t>(nan)));
+  for (const float nan : {std::nanf(""), -std::nanf("")})
+    CHECK_FALSE(IsPoisonWord(std::bit_cast<uint32_t>(nan)));
   CHECK_FALSE(IsPoisonHalf(0x7fc0));
   CHECK_FALSE(IsPoisonHalf(0x7e00));
 }
