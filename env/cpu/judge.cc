@@ -228,8 +228,7 @@ RoundTimes Judgement::TimedRound(const std::vector<TimedProcess*>& processes, in
   const int calls = std::uniform_int_distribution<int>(min_calls_, max_calls_)(session_.random());
   const std::vector<uint16_t> slots = session_.DrawSlots(calls);
   Fill(slots);
-  // Sides in random order; -1 is the reference.
-  std::vector<int> order{-1};
+  std::vector<int> order{-1};  // the reference; in random order
   for (size_t i = 0; i < processes.size(); ++i) order.push_back(static_cast<int>(i));
   std::shuffle(order.begin(), order.end(), session_.random());
   RoundTimes round;
