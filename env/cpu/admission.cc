@@ -34,10 +34,10 @@ using Answer = std::function<void(const AnswerContext& context, const std::vecto
 // The check of candidates, on outputs that `answer` fills in.
 Outcome VerifyAnswer(Session& session, const Answer& answer, bool* distinguishable) {
   Checker checker(session);
-  const OutputMemory& outputs = session.CandidateOutputs();
+  OutputMemory& outputs = session.CandidateOutputs();
   const std::vector<uint16_t> slots = session.DrawSlots(std::min(kMixtureMembers, session.slots()));
   session.FillInputs(slots, 0);
-  session.Poison(outputs, slots);
+  session.PoisonOutputs(outputs, slots);
   double total_us = 0;
   if (session.reference_process().RunBatch(slots, kReferenceTimeout_s, &total_us) ||
       session.reference_process().Publish(kReferenceTimeout_s)) {

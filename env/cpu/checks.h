@@ -33,58 +33,26 @@ class Checker {
   double margin_ = 0;
 };
 
-// Words of outputs that must be final, remembered to be compared again later.
+// Words of outputs that must be final, remembered to be compared again later. The process must be stopped.
 class FinalOutputs {
  public:
-  FinalOutputs(Session& session, const OutputMemory& outputs, std::span<const uint16_t> slots)
+  FinalOutputs(const Session& session, const OutputMemory& outputs, std::span<const uint16_t> slots)
       : session_(session), outputs_(outputs), slots_(slots) {}
-  // Of the first `calls` calls of the batch.
-  void Remember(size_t calls);
+  void Remember(size_t call);
   bool Changed() const;
-  bool Unwritten() const;  // some were still poison when they were remembered
+  bool Unwritten() const { return unwritten_ > 1; }  // words were still poison when they were remembered
 
  private:
   struct Seen {
     const std::byte* place;
     uint32_t word;
   };
-  Session& session_;
+  const Session& session_;
   const OutputMemory& outputs_;
   std::span<const uint16_t> slots_;
+  SecretRandom random_;
   std::vector<Seen> seen_;
-};
-
-// Looks while a batch is under way and finds out whether each call did its own work in its own time. A
-// candidate can find out how long a batch is and where its buffers lie, and it can forge every count in the
-// shared control page. Only two things are proof, and both are looked for:
-//
-//   deferred      the outputs of a call that counts as returned are unfinished, or change afterwards
-//   worked ahead  inputs of calls that have not begun are changed during the batch, without effect on an answer
-//
-// Unannounced and otherwise like a timed batch; its time is not used.
-class Audit {
- public:
-  Audit(Session& session, BatchProcess& process, const OutputMemory& outputs, std::span<const uint16_t> slots,
-        double expected_us);
-
-  // What BatchProcess::RunBatch calls while the batch runs.
-  void Watch();
-  // After the batch.
-  bool Deferred() const { return final_.Unwritten() || final_.Changed(); }
-  // Calls whose inputs were changed before they began must answer the inputs as they are now. The answers of
-  // calls that may have begun meanwhile say nothing.
-  enum class Inputs { kAsDrawn, kChangedBefore, kChangedPerhapsDuring };
-  Inputs InputsOf(size_t call) const { return inputs_[call]; }
-
- private:
-  void ChangeInputs(size_t first_call);
-
-  Session& session_;
-  BatchProcess& process_;
-  std::span<const uint16_t> slots_;
-  FinalOutputs final_;
-  std::vector<double> moments_us_;
-  std::vector<Inputs> inputs_;
+  int unwritten_ = 0;
 };
 
 }  // namespace kevin

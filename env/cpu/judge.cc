@@ -7,7 +7,9 @@
 #include <cmath>
 #include <optional>
 #include <random>
+#include <tuple>
 
+#include "env/cpu/audit.h"
 #include "env/cpu/checks.h"
 #include "env/cpu/peak.h"
 #include "env/cpu/timed_process.h"
@@ -29,6 +31,7 @@ constexpr double kFixedBudget_s = 1.0;
 constexpr int kMinFixedRounds = 6, kMaxFixedRounds = 10;  // per process
 constexpr double kConfirmFactor = 1.5;
 constexpr double kAuditShare = 0.15;  // of rounds
+constexpr size_t kRoundsOfUsualTime = 5;
 
 // Fresh processes of the candidate and, where there is one, of the kernel it is compared with.
 struct Processes {
@@ -67,19 +70,6 @@ class Judgement {
     if (request_.on_phase) request_.on_phase(name);
   }
 
-  std::vector<const std::byte*> AnswerOf(const OutputMemory& outputs, size_t slot) const {
-    std::vector<const std::byte*> pointers;
-    for (size_t o = 0; o < session_.sized().outputs.size(); ++o)
-      pointers.push_back(session_.Output(outputs, slot, o));
-    return pointers;
-  }
-  std::vector<const std::byte*> ReferenceOf(size_t call) const {
-    std::vector<const std::byte*> pointers;
-    for (size_t o = 0; o < session_.sized().outputs.size(); ++o)
-      pointers.push_back(session_.ReferenceOutput(call, o));
-    return pointers;
-  }
-
   double RunReference(std::span<const uint16_t> slots) {
     double total_us = 0;
     const double limit_s = 10 * session_.options().limits.call_timeout_s;
@@ -96,14 +86,14 @@ class Judgement {
                 "try again; the evaluation is void");
   }
 
-  void Fill(std::span<const uint16_t> slots, int member = -1) {
+  void Fill(std::span<const uint16_t> slots, int member = -1, int ordinary_call = -1) {
     session_.FillInputs(slots, member);
     // The output poisoned last may still be in a cache too large to flush: no side has this advantage.
     const bool has_start = request_.start_library_fd >= 0;
     const bool start_first = has_start && session_.random()() % 2;
-    if (start_first) session_.Poison(session_.StartOutputs(), slots);
-    session_.Poison(session_.CandidateOutputs(), slots);
-    if (has_start && !start_first) session_.Poison(session_.StartOutputs(), slots);
+    if (start_first) session_.PoisonOutputs(session_.StartOutputs(), slots);
+    session_.PoisonOutputs(session_.CandidateOutputs(), slots, ordinary_call);
+    if (has_start && !start_first) session_.PoisonOutputs(session_.StartOutputs(), slots);
   }
 
   std::unique_ptr<TimedProcess> StartCandidate() {
@@ -124,7 +114,13 @@ class Judgement {
   void MeasurePhase(std::unique_ptr<TimedProcess> first);
   RoundTimes TimedRound(const std::vector<TimedProcess*>& processes, int process, int pair,
                         const std::string& phase);
+  struct AuditedBatch {
+    double total_us = 0, lag = 0;
+    bool happened = false;
+  };
   void AuditRound(TimedProcess& process);
+  AuditedBatch AuditBatch(TimedProcess& process, int calls, const AuditPlan& plan);
+  void RefuseWorkAhead(TimedProcess& process);
   void CheckTimed(const TimedProcess& process, std::span<const uint16_t> slots);
   void ChooseCalls(TimedProcess& process);
   void SetCalls();
@@ -139,6 +135,8 @@ class Judgement {
   JudgeResult result_;
   CheckResult verified_;
   SequentialVerdicts verdicts_;
+  Pace pace_;
+  std::vector<double> timed_us_;  // per call of the candidate, of the last timed rounds
   int min_calls_ = 1, max_calls_ = 1;
   double candidate_us_ = 0;  // per call, the least seen
   double round_s_ = 0.1;     // a whole round with drawing and checking
@@ -181,35 +179,41 @@ std::unique_ptr<TimedProcess> Judgement::VerifyPhase() {
 
 void Judgement::VerifyOnce(TimedProcess& process, int calls) {
   const std::vector<uint16_t> slots = session_.DrawSlots(calls);
-  Fill(slots, static_cast<int>(session_.random()() % kMixtureMembers));
-  const double total_us = process.Run(slots, "verify");
+  Fill(slots, static_cast<int>(session_.random()() % kMixtureMembers),
+       static_cast<int>(session_.random()() % slots.size()));
+  // As many calls in a batch as there will be in timed ones.
+  const size_t calls_of_batch = session_.reference_us() < kMinBatch_us ? slots.size() : 1;
+  double total_us = 0;
+  for (size_t first = 0; first < slots.size(); first += calls_of_batch) {
+    total_us += process.Run(std::span(slots).subspan(first, calls_of_batch), "verify");
+  }
   candidate_us_ = total_us / calls;
   CheckGuards(process, slots);
   RunReference(slots);
   PublishReference();
   for (size_t call = 0; call < slots.size(); ++call) {
-    const CheckResult check = checker_.AgainstTruth(
-        slots[call], AnswerOf(session_.CandidateOutputs(), slots[call]), ReferenceOf(call));
+    const CheckResult check =
+        checker_.AgainstTruth(slots[call], session_.OutputsOf(session_.CandidateOutputs(), slots[call]),
+                              session_.ReferenceOutputsOf(call));
     if (!check.ok) throw Ended{WrongAnswer(check)};
     if (!IsNearerItsBound(verified_, check)) verified_ = check;
   }
 }
 
 void Judgement::CheckGuards(const TimedProcess& process, std::span<const uint16_t> slots) const {
-  const std::string broken = session_.BrokenGuard(process.outputs(), slots);
-  if (!broken.empty()) process.End(Wrong{broken, 0, 0});
+  if (const std::string broken = session_.BrokenGuard(process.outputs(), slots); !broken.empty())
+    process.End(Wrong{broken, 0, 0});
 }
 
 void Judgement::CheckTimed(const TimedProcess& process, std::span<const uint16_t> slots) {
   CheckGuards(process, slots);
   for (size_t call = 0; call < slots.size(); ++call) {
-    const CheckResult check =
-        checker_.AgainstReference(slots[call], AnswerOf(process.outputs(), slots[call]), ReferenceOf(call));
+    const CheckResult check = checker_.AgainstReference(
+        slots[call], session_.OutputsOf(process.outputs(), slots[call]), session_.ReferenceOutputsOf(call));
     if (!check.ok) process.End(WrongTimedAnswer(check));
   }
 }
 
-// A batch must be long enough for the faster side, unless the candidate is so slow that its length decides.
 void Judgement::ChooseCalls(TimedProcess& process) {
   const std::vector<uint16_t> slots = session_.DrawSlots(std::min(3, session_.slots()));
   Fill(slots);
@@ -218,12 +222,7 @@ void Judgement::ChooseCalls(TimedProcess& process) {
 }
 
 void Judgement::SetCalls() {
-  const double slower = std::max(candidate_us_, session_.reference_us());
-  const double faster = std::min(candidate_us_, session_.reference_us());
-  const double deciding = candidate_us_ > 2 * session_.reference_us() ? slower : faster;
-  const int most = std::max(std::min(session_.slots(), 2), session_.slots() * 2 / 3);
-  min_calls_ = std::clamp(static_cast<int>(std::ceil(kMinBatch_us / deciding)), std::min(2, most), most);
-  max_calls_ = std::clamp(min_calls_ + 1 + min_calls_ / 4, min_calls_, session_.slots());
+  std::tie(min_calls_, max_calls_) = CallsOfBatch(candidate_us_, session_.reference_us(), session_.slots());
 }
 
 RoundTimes Judgement::TimedRound(const std::vector<TimedProcess*>& processes, int process, int pair,
@@ -232,14 +231,12 @@ RoundTimes Judgement::TimedRound(const std::vector<TimedProcess*>& processes, in
   const int calls = std::uniform_int_distribution<int>(min_calls_, max_calls_)(session_.random());
   const std::vector<uint16_t> slots = session_.DrawSlots(calls);
   Fill(slots);
-  // Sides in random order; -1 is the reference.
-  std::vector<int> order{-1};
+  std::vector<int> order{-1};  // the reference; in random order
   for (size_t i = 0; i < processes.size(); ++i) order.push_back(static_cast<int>(i));
   std::shuffle(order.begin(), order.end(), session_.random());
   RoundTimes round;
   for (const int side : order) {
     FlushCaches(session_.options().threads);
-    if (side < 0) PauseBeforeTurn();  // a TimedProcess pauses by itself
     const double total_us =
         side < 0 ? RunReference(slots) : processes[static_cast<size_t>(side)]->Run(slots, "measure");
     for (size_t i = 0; i < processes.size(); ++i) {
@@ -256,18 +253,33 @@ RoundTimes Judgement::TimedRound(const std::vector<TimedProcess*>& processes, in
   for (const TimedProcess* timed : processes) CheckTimed(*timed, slots);
   // Batches only get longer: a candidate that is slow at first must not keep them short.
   candidate_us_ = std::min(candidate_us_, round.candidate_us);
+  timed_us_.push_back(round.candidate_us);
+  if (timed_us_.size() > kRoundsOfUsualTime) timed_us_.erase(timed_us_.begin());
   SetCalls();
   round_s_ = SecondsSince(start);
   return round;
 }
 
+// Two batches with the same pauses, in random order: only the inputs of one change.
 void Judgement::AuditRound(TimedProcess& process) {
-  const std::vector<uint16_t> slots =
-      session_.DrawSlots(std::uniform_int_distribution<int>(min_calls_, max_calls_)(session_.random()));
+  const int calls = std::uniform_int_distribution<int>(min_calls_, max_calls_)(session_.random());
+  if (calls < 2) return;
+  const double usual_us = (timed_us_.empty() ? candidate_us_ : Median(timed_us_)) * calls;
+  AuditPlan plan = DrawAuditPlan(usual_us, static_cast<size_t>(calls), session_.random());
+  plan.changes = session_.random()() % 2 == 0;
+  const AuditedBatch first = AuditBatch(process, calls, plan);
+  plan.changes = !plan.changes;
+  const AuditedBatch second = AuditBatch(process, calls, plan);
+  const auto& [changed, same] = plan.changes ? std::tie(second, first) : std::tie(first, second);
+  if (changed.happened && same.happened) pace_.Add({same.lag, std::log(changed.total_us / same.total_us)});
+}
+
+Judgement::AuditedBatch Judgement::AuditBatch(TimedProcess& process, int calls, const AuditPlan& plan) {
+  const std::vector<uint16_t> slots = session_.DrawSlots(calls);
   Fill(slots);
-  Audit audit(session_, process.process(), process.outputs(), slots,
-              candidate_us_ * static_cast<double>(slots.size()));
-  process.Run(slots, "measure", [&] { audit.Watch(); });
+  Audit audit(session_, process.process(), process.outputs(), slots, plan);
+  FlushCaches(session_.options().threads);
+  const double total_us = process.Run(slots, "measure", audit.Pauses());
   CheckGuards(process, slots);
   if (audit.Deferred()) {
     throw Ended{Refused{"deferred work: a call that had returned had not finished its outputs"}};
@@ -276,16 +288,22 @@ void Judgement::AuditRound(TimedProcess& process) {
   process.AddOtherWindow(RunReference(slots));
   PublishReference();
   for (size_t call = 0; call < slots.size(); ++call) {
-    if (audit.InputsOf(call) == Audit::Inputs::kChangedPerhapsDuring) continue;
-    const CheckResult check =
-        checker_.AgainstReference(slots[call], AnswerOf(process.outputs(), slots[call]), ReferenceOf(call));
+    const CheckResult check = checker_.AgainstReference(
+        slots[call], session_.OutputsOf(process.outputs(), slots[call]), session_.ReferenceOutputsOf(call));
     if (check.ok) continue;
-    if (audit.InputsOf(call) == Audit::Inputs::kChangedBefore) {
-      throw Ended{
-          Refused{"worked ahead: a call's answer was made from its inputs as they were before it began"}};
+    if (audit.WereInputsChanged(call)) {
+      throw Ended{Refused{"worked ahead: a call answered its inputs as they were before it began"}};
     }
     throw Ended{WrongTimedAnswer(check)};
   }
+  return {total_us, audit.LagAfter(total_us), audit.Happened()};
+}
+
+void Judgement::RefuseWorkAhead(TimedProcess& process) {
+  if (!pace_.IsSuspicious()) return;
+  pace_ = {};
+  for (int i = 0; i < Pace::kAuditsIfSuspicious; ++i) AuditRound(process);
+  if (const std::string refusal = pace_.Refusal(); !refusal.empty()) throw Ended{Refused{refusal}};
 }
 
 Processes Judgement::StartWarm() {
@@ -309,21 +327,17 @@ void Judgement::Sequential(Processes processes) {
     plan.first_look = SequentialTest::kFirstLookOverProcesses;
     plan.rounds_of_process = kRoundsOfProcess;
   }
-  bool audited = false;
   const auto start_process = [&] {
     processes.candidate->CheckOutside();
     processes = {};
     processes = StartWarm();
   };
   const auto round = [&](int pair) {
-    if (std::bernoulli_distribution(kAuditShare)(session_.random())) {
-      AuditRound(*processes.candidate);
-      audited = true;
-    }
+    if (std::bernoulli_distribution(kAuditShare)(session_.random())) AuditRound(*processes.candidate);
     return TimedRound(processes.All(), 0, pair, "sequential");
   };
   verdicts_ = RunSequentialTest(plan, round, start_process);
-  if (!audited) AuditRound(*processes.candidate);
+  AuditRound(*processes.candidate);
   processes.candidate->CheckOutside();
 }
 
@@ -335,17 +349,13 @@ void Judgement::Fixed() {
   for (int process = 1; process <= kFixedProcesses; ++process) {
     const Processes processes = StartWarm();
     rounds.emplace_back();
-    bool audited = false;
     for (int pair = 0; pair < rounds_each; ++pair) {
-      if (std::bernoulli_distribution(kAuditShare)(session_.random())) {
-        AuditRound(*processes.candidate);
-        audited = true;
-      }
+      if (std::bernoulli_distribution(kAuditShare)(session_.random())) AuditRound(*processes.candidate);
       rounds.back().push_back(
           TimedRound(processes.All(), process, pair, request_.confirm ? "confirm" : "fixed"));
     }
-    // At the end, so that an audited process is never safe from a further audit.
-    if (!audited) AuditRound(*processes.candidate);
+    AuditRound(*processes.candidate);  // an audited process is never safe from a further audit
+    if (process == kFixedProcesses) RefuseWorkAhead(*processes.candidate);
     processes.candidate->CheckOutside();
   }
   result_.outcome = Report(rounds);

@@ -65,6 +65,15 @@ double TimeReference(Reference* reference, int repeats) {
 
 }  // namespace
 
+std::pair<int, int> CallsOfBatch(double candidate_us, double reference_us, int slots) {
+  const double slower = std::max(candidate_us, reference_us), faster = std::min(candidate_us, reference_us);
+  if (slower >= kMinBatch_us) return {1, 1};
+  const double deciding = candidate_us > 2 * reference_us ? slower : faster;
+  const int most = std::max(std::min(slots, 2), slots * 2 / 3);
+  const int least = std::clamp(static_cast<int>(std::ceil(kMinBatch_us / deciding)), std::min(2, most), most);
+  return {least, std::clamp(least + 1 + least / 4, least, slots)};
+}
+
 Session::Session(SessionOptions options)
     : options_(std::move(options)), sized_(AtSize(options_.problem, options_.size)) {
   sized_.problem = &options_.problem;
@@ -113,12 +122,13 @@ void Session::LayOut() {
   SealContents(inputs_fd_.get());
 }
 
-const OutputMemory& Session::Outputs(OutputMemory* outputs) const {
+OutputMemory& Session::Outputs(OutputMemory* outputs) const {
   if (outputs->fd) return *outputs;
   const auto bytes = static_cast<size_t>(layout_.outputs_bytes);
   outputs->fd = CreateSharedFile("kevin-outputs", bytes);
   outputs->mapping = Mapping(outputs->fd.get(), bytes, Access::kReadWrite, true);
   SealSize(outputs->fd.get());
+  outputs->poison.assign(sized_.outputs.size(), std::vector<Poison>(static_cast<size_t>(slots_)));
   return *outputs;
 }
 
@@ -199,31 +209,47 @@ void Session::FillInputs(std::span<const uint16_t> slots, int member) {
   }
 }
 
-void Session::Poison(const OutputMemory& outputs, std::span<const uint16_t> slots) const {
-  for (size_t o = 0; o < sized_.outputs.size(); ++o) {
-    const ArgumentPlace& place = layout_.tensors[sized_.inputs.size() + o];
-    for (const uint16_t slot : slots) {
-      FillPoison(outputs.mapping.data() + place.offset - kSlotPage + slot * place.stride,
+void Session::RearrangeInputs(size_t slot) {
+  const std::vector<TensorView> inputs = Inputs(slot);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    Rearrange(sized_.inputs[i].spec, sized_.inputs[i].elements, random_, inputs[i].data);
+}
+
+void Session::PoisonOutputs(OutputMemory& outputs, std::span<const uint16_t> slots, int ordinary_call) {
+  constexpr uint64_t kOneInOrdinary = 8;
+  for (size_t call = 0; call < slots.size(); ++call) {
+    const bool is_ordinary = static_cast<int>(call) == ordinary_call || random_() % kOneInOrdinary == 0;
+    for (size_t o = 0; o < sized_.outputs.size(); ++o) {
+      const ArgumentPlace& place = layout_.tensors[sized_.inputs.size() + o];
+      Poison& poison = outputs.poison[o][slots[call]];
+      poison = {random_(), is_ordinary && IsFloating(sized_.outputs[o].spec.dtype)};
+      FillPoison(poison, outputs.mapping.data() + place.offset - kSlotPage + slots[call] * place.stride,
                  static_cast<int64_t>(place.stride), options_.threads);
     }
   }
 }
 
+bool Session::IsUnwritten(const OutputMemory& outputs, size_t slot, size_t output, uint64_t word) const {
+  const Poison& poison = outputs.poison[output][slot];
+  return IsAllPoison(poison, Output(outputs, slot, output) + word * 4,
+                     static_cast<uint32_t>(kSlotPage / 4 + word), 1);
+}
+
 std::string Session::BrokenGuard(const OutputMemory& outputs, std::span<const uint16_t> slots) const {
   for (size_t o = 0; o < sized_.outputs.size(); ++o) {
     const ArgumentPlace& place = layout_.tensors[sized_.inputs.size() + o];
+    const int64_t output_words = (sized_.outputs[o].bytes + 3) / 4, guard_words = kSlotPage / 4;
+    const int64_t all_words = static_cast<int64_t>(place.stride) / 4;
     for (const uint16_t slot : slots) {
-      const std::byte* start = outputs.mapping.data() + place.offset + slot * place.stride;
-      const auto intact = [&](const std::byte* begin, const std::byte* end) {
-        return std::all_of(reinterpret_cast<const uint32_t*>(begin), reinterpret_cast<const uint32_t*>(end),
-                           [](uint32_t word) { return word == kPoison; });
+      const std::byte* filled = outputs.mapping.data() + place.offset - kSlotPage + slot * place.stride;
+      const auto intact = [&](int64_t begin, int64_t end) {
+        return IsAllPoison(outputs.poison[o][slot], filled + begin * 4, static_cast<uint32_t>(begin),
+                           end - begin);
       };
-      const std::byte* past = start + (sized_.outputs[o].bytes + 3) / 4 * 4;
-      if (!intact(start - kSlotPage, start))
+      if (!intact(0, guard_words))
         return "wrote before the start of output `" + sized_.outputs[o].spec.name + "`";
-      if (!intact(past, start - kSlotPage + place.stride)) {
+      if (!intact(guard_words + output_words, all_words))
         return "wrote past the end of output `" + sized_.outputs[o].spec.name + "`";
-      }
     }
   }
   return "";
@@ -246,6 +272,18 @@ const std::byte* Session::ReferenceOutput(size_t call, size_t index) const {
   return arena_.data() + offset;
 }
 
+std::vector<const std::byte*> Session::OutputsOf(const OutputMemory& outputs, size_t slot) const {
+  std::vector<const std::byte*> pointers;
+  for (size_t o = 0; o < sized_.outputs.size(); ++o) pointers.push_back(Output(outputs, slot, o));
+  return pointers;
+}
+
+std::vector<const std::byte*> Session::ReferenceOutputsOf(size_t call) const {
+  std::vector<const std::byte*> pointers;
+  for (size_t o = 0; o < sized_.outputs.size(); ++o) pointers.push_back(ReferenceOutput(call, o));
+  return pointers;
+}
+
 namespace {
 
 constexpr size_t kMostBatches = 40, kFewestBatches = 5;
@@ -254,7 +292,6 @@ constexpr double kBudget_s = 3, kEagerTimeout_s = 600;
 double BatchUs(Session& session, int calls) {
   const std::vector<uint16_t> slots = session.DrawSlots(calls);
   session.FillInputs(slots);
-  PauseBeforeTurn();
   FlushCaches(session.options().threads);
   double total_us = 0;
   if (session.reference_process().RunBatch(slots, kEagerTimeout_s, &total_us))

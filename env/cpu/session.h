@@ -7,11 +7,13 @@
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "env/cpu/timed_process.h"
 #include "env/environment.h"
 #include "env/process/generator.h"
+#include "env/process/poison.h"
 #include "env/process/random.h"
 #include "env/process/runner_protocol.h"
 #include "env/reference/reference.h"
@@ -19,6 +21,10 @@
 namespace kevin {
 
 inline constexpr double kMinBatch_us = 5000;  // a batch must carry at least this much work
+// The least and the most calls of a batch, for microseconds a call of each side. One call where that is long
+// enough for one side: nobody can work ahead then. Else a batch must be long enough for the faster side, unless
+// the candidate is so slow that its length decides.
+std::pair<int, int> CallsOfBatch(double candidate_us, double reference_us, int slots);
 
 struct SessionOptions {
   Problem problem;
@@ -35,6 +41,7 @@ struct SessionOptions {
 struct OutputMemory {
   Fd fd;
   Mapping mapping;
+  std::vector<std::vector<Poison>> poison;  // of each output, of each slot: its last filling
 };
 
 // Of this machine's main memory.
@@ -55,8 +62,8 @@ class Session {
   // Starts a candidate in a fresh process. The caller waits for it (BatchProcess::WaitReady).
   std::unique_ptr<BatchProcess> StartCandidate(int library_fd, const OutputMemory& outputs);
   // Made at the first use and kept: one for the candidate, one for the kernel it is compared with.
-  const OutputMemory& CandidateOutputs() { return Outputs(&candidate_outputs_); }
-  const OutputMemory& StartOutputs() { return Outputs(&start_outputs_); }
+  OutputMemory& CandidateOutputs() { return Outputs(&candidate_outputs_); }
+  OutputMemory& StartOutputs() { return Outputs(&start_outputs_); }
 
   // A batch: `calls` distinct slots in random order.
   std::vector<uint16_t> DrawSlots(int calls);
@@ -65,7 +72,12 @@ class Session {
   // New inputs and weights for these slots: the next drawing. Call i draws the mixture's member (member + i); a
   // negative `member` is a random one.
   void FillInputs(std::span<const uint16_t> slots, int member = -1);
-  void Poison(const OutputMemory& outputs, std::span<const uint16_t> slots) const;
+  // Changes one element in 256 of every input and weight of a slot (Rearrange).
+  void RearrangeInputs(size_t slot);
+  // Poison of new keys, guard bands included. One slot in eight gets ordinary values; `ordinary_call` certainly.
+  void PoisonOutputs(OutputMemory& outputs, std::span<const uint16_t> slots, int ordinary_call = -1);
+  // Whether one word of an output, `word` words from its start, is as it was poisoned.
+  bool IsUnwritten(const OutputMemory& outputs, size_t slot, size_t output, uint64_t word) const;
   // Empty, or which guard band was overwritten.
   std::string BrokenGuard(const OutputMemory& outputs, std::span<const uint16_t> slots) const;
 
@@ -73,6 +85,9 @@ class Session {
   const std::byte* Output(const OutputMemory& outputs, size_t slot, size_t index) const;
   // Of the last batch of the reference process, after BatchProcess::Publish. Checked to lie inside the arena.
   const std::byte* ReferenceOutput(size_t call, size_t index) const;
+  // One pointer an output.
+  std::vector<const std::byte*> OutputsOf(const OutputMemory& outputs, size_t slot) const;
+  std::vector<const std::byte*> ReferenceOutputsOf(size_t call) const;
   Reference& truth() { return *truth_; }
 
   // No correct call can be faster. Another measurement can only lower it: the best bandwidth ever seen
@@ -81,7 +96,7 @@ class Session {
   void MeasureFloor();
 
  private:
-  const OutputMemory& Outputs(OutputMemory* outputs) const;
+  OutputMemory& Outputs(OutputMemory* outputs) const;
   void ChooseSlots();
   void LayOut();
   void StartReferenceProcess();

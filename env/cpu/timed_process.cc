@@ -1,7 +1,10 @@
 #include "env/cpu/timed_process.h"
 
 #include <fmt/format.h>
+#include <sched.h>
+#include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include <algorithm>
@@ -32,6 +35,8 @@ std::string BoundedText(const char* text, size_t limit) {
 }
 
 constexpr double kPollInterval_s = 0.05;  // between checks that the process still runs
+constexpr double kStopTimeout_s = 5;
+constexpr double kStopPoll_us = 300, kStopRepeat_us = 2000;
 
 }  // namespace
 
@@ -90,7 +95,7 @@ std::optional<ProcessEnd> BatchProcess::WaitReady(double timeout_s) {
   const auto start = Clock::now();
   for (;;) {
     const uint32_t state = page()->state.load(std::memory_order_acquire);
-    if (state == static_cast<uint32_t>(PageState::kReady)) return std::nullopt;
+    if (state == static_cast<uint32_t>(PageState::kReady)) return Stop();
     if (state == static_cast<uint32_t>(PageState::kLoadFailed)) {
       return ProcessEnd{ProcessEnd::Kind::kLoadFailed, BoundedText(page()->message, sizeof(page()->message))};
     }
@@ -107,25 +112,80 @@ std::optional<ProcessEnd> BatchProcess::WaitReady(double timeout_s) {
   }
 }
 
-std::optional<ProcessEnd> BatchProcess::Go(PageCommand command, double timeout_s,
-                                           const std::function<void()>& watch, double* total_us) {
+std::optional<ProcessEnd> BatchProcess::Stop() {
+  const pid_t pid = waiting_.process.pid();
+  const auto start = Clock::now();
+  double sent_us = -kStopRepeat_us;
+  for (;;) {
+    const double waited_us = MicrosecondsSince(start);
+    // Again and again: a thread that sends SIGCONT can cancel one that has not taken effect.
+    if (waited_us - sent_us >= kStopRepeat_us) {
+      kill(pid, SIGSTOP);
+      sent_us = waited_us;
+    }
+    siginfo_t state{};
+    if (waitid(P_PID, static_cast<id_t>(pid), &state, WSTOPPED | WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        state.si_pid == pid) {
+      if (state.si_code == CLD_STOPPED) return std::nullopt;  // only reported once every thread has stopped
+      int status = 0;
+      waiting_.process.Wait(kStopTimeout_s, &status);
+      return ProcessEnd{ProcessEnd::Kind::kCrashed, DescribeStatus(status)};
+    }
+    if (waited_us > kStopTimeout_s * 1e6) {
+      waiting_.process.Kill();
+      return ProcessEnd{ProcessEnd::Kind::kCrashed, "could not be stopped and was killed"};
+    }
+    if (waited_us < kStopPoll_us) {
+      sched_yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+}
+
+std::optional<ProcessEnd> BatchProcess::RunFor(double at_most_us, uint32_t before, double timeout_s,
+                                               double* used_us, bool* done) {
+  SharedControlPage* h = page();
+  const auto start = Clock::now();
+  kill(waiting_.process.pid(), SIGCONT);
+  for (;;) {
+    const double left_us = at_most_us - MicrosecondsSince(start);
+    if (left_us <= 0) break;
+    *done = FutexWaitWhile(&h->done, before, std::min(kPollInterval_s, left_us * 1e-6));
+    if (*done) break;
+    int status = 0;
+    if (waiting_.process.Wait(0, &status)) {
+      return ProcessEnd{ProcessEnd::Kind::kCrashed, DescribeStatus(status)};
+    }
+    if (*used_us + MicrosecondsSince(start) > timeout_s * 1e6) return Ended(timeout_s, "a call");
+  }
+  // Whoever says "done" too early works on until every thread has stopped: that time counts.
+  const std::optional<ProcessEnd> end = Stop();
+  *used_us += MicrosecondsSince(start);
+  return end;
+}
+
+std::optional<ProcessEnd> BatchProcess::Go(PageCommand command, double timeout_s, const BatchPauses& pauses,
+                                           double* total_us) {
   SharedControlPage* h = page();
   h->command = command;
   h->returned.store(0, std::memory_order_relaxed);
   const uint32_t before = generation_++;
   h->done.store(before, std::memory_order_relaxed);
-  const auto start = Clock::now();
-  h->go.store(generation_, std::memory_order_release);
-  FutexWake(&h->go);
-  if (watch) watch();
-  while (!FutexWaitWhile(&h->done, before, kPollInterval_s)) {
-    int status = 0;
-    if (waiting_.process.Wait(0, &status)) {
-      return ProcessEnd{ProcessEnd::Kind::kCrashed, DescribeStatus(status)};
-    }
-    if (MicrosecondsSince(start) > timeout_s * 1e6) return Ended(timeout_s, "a call");
+  h->go.store(generation_, std::memory_order_release);  // the process is stopped: SIGCONT starts the batch
+  double used_us = 0;
+  bool done = false;
+  for (const double moment_us : pauses.moments_us) {
+    if (done || moment_us <= used_us) continue;
+    if (const auto end = RunFor(moment_us - used_us, before, timeout_s, &used_us, &done)) return end;
+    done = done || h->done.load(std::memory_order_acquire) != before;
+    if (!done) pauses.on_pause(used_us);
   }
-  *total_us = MicrosecondsSince(start);
+  if (!done) {
+    constexpr double kNoLimit = 1e300;
+    if (const auto end = RunFor(kNoLimit, before, timeout_s, &used_us, &done)) return end;
+  }
+  *total_us = used_us;
   if (h->done.load(std::memory_order_acquire) != generation_) {
     return ProcessEnd{ProcessEnd::Kind::kCrashed, "the shared control page was overwritten"};
   }
@@ -133,10 +193,10 @@ std::optional<ProcessEnd> BatchProcess::Go(PageCommand command, double timeout_s
 }
 
 std::optional<ProcessEnd> BatchProcess::RunBatch(std::span<const uint16_t> slots, double timeout_s,
-                                                 double* total_us, const std::function<void()>& watch) {
+                                                 double* total_us, const BatchPauses& pauses) {
   page()->calls = static_cast<uint32_t>(slots.size());
   std::copy(slots.begin(), slots.end(), page()->slot);
-  return Go(PageCommand::kRun, timeout_s, watch, total_us);
+  return Go(PageCommand::kRun, timeout_s, pauses, total_us);
 }
 
 std::optional<ProcessEnd> BatchProcess::Publish(double timeout_s) {
@@ -158,11 +218,10 @@ std::string BatchProcess::Log() const {
 
 namespace {
 
-constexpr double kOutsideShare = 0.01;     // of the windows that are not its own
-constexpr double kOutsideSlack_s = 15e-6;  // per batch: going to sleep and waking up
+constexpr double kOutsideShare = 0.01;     // of its own windows or of the others', whichever are less
+constexpr double kOutsideSlack_s = 15e-6;  // per batch: the signals, and differences between the clocks
 constexpr double kLoadCpu_s = 0.5;         // mapping its memory included
 constexpr double kLoadTimeout_s = 20;
-constexpr double kFallAsleep_s = 200e-6;  // after a batch, until its threads wait and are accounted for
 
 Outcome OutcomeOf(const ProcessEnd& end, const std::string& phase, const std::string& log, double limit_s) {
   const std::string said = log.empty() ? "" : "; it printed: " + log.substr(0, 2000);
@@ -177,19 +236,7 @@ Outcome OutcomeOf(const ProcessEnd& end, const std::string& phase, const std::st
   return Crashed{end.message};
 }
 
-void SleepFor(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
-
-// The CPU clock of a process, read from another process, lags behind its running threads by up to one kernel
-// tick.
-double TickSeconds() {
-  timespec tick{};
-  clock_getres(CLOCK_REALTIME_COARSE, &tick);
-  return 1.1 * (static_cast<double>(tick.tv_sec) + static_cast<double>(tick.tv_nsec) * 1e-9);
-}
-
 }  // namespace
-
-void PauseBeforeTurn() { SleepFor(TickSeconds()); }
 
 TimedProcess::TimedProcess(Session& session, std::string name, int library_fd, const OutputMemory& outputs)
     : session_(session), name_(std::move(name)), outputs_(outputs) {
@@ -204,39 +251,40 @@ TimedProcess::TimedProcess(Session& session, std::string name, int library_fd, c
 }
 
 double TimedProcess::Run(std::span<const uint16_t> slots, const std::string& phase,
-                         const std::function<void()>& watch) {
-  PauseBeforeTurn();
+                         const BatchPauses& pauses) {
   const double before_s = process_->CpuSeconds();
   if (counting_) outside_s_ += before_s - cpu_after_;
   double total_us = 0;
   const double limit_s = session_.options().limits.call_timeout_s;
-  if (const auto end = process_->RunBatch(slots, limit_s, &total_us, watch)) Fail(*end, phase);
-  FinalOutputs final_outputs(session_, outputs_, slots);
-  final_outputs.Remember(slots.size());
-  SleepFor(kFallAsleep_s);
-  if (final_outputs.Changed()) {
-    End(Refused{"deferred work: outputs changed after the batch was reported as done"});
-  }
+  if (const auto end = process_->RunBatch(slots, limit_s, &total_us, pauses)) Fail(*end, phase);
   cpu_after_ = process_->CpuSeconds();
-  // CPU time beyond what its threads can have used in the window: after "done", or before "go" and not yet
-  // accounted for.
+  // More than its threads can have used in the window was used between "done" and the stop.
   const double most_s = total_us * 1e-6 * session_.options().threads;
   if (counting_) outside_s_ += std::max(0.0, cpu_after_ - before_s - most_s);
+  own_windows_s_ += total_us * 1e-6;
   ++batches_;
+  if (phase == "measure") {
+    FinalOutputs final_outputs(session_, outputs_, slots);
+    for (size_t call = 0; call < slots.size(); ++call) final_outputs.Remember(call);
+    if (final_outputs.Unwritten()) {
+      End(Refused{"deferred work: outputs were unwritten when the batch was reported as done"});
+    }
+  }
   return total_us;
 }
 
 void TimedProcess::StartCounting() {
   counting_ = true;
   cpu_after_ = process_->CpuSeconds();
-  outside_s_ = other_windows_s_ = 0;
+  outside_s_ = own_windows_s_ = other_windows_s_ = 0;
   batches_ = 0;
 }
 
 void TimedProcess::CheckOutside() {
   outside_s_ += process_->CpuSeconds() - cpu_after_;
   cpu_after_ = process_->CpuSeconds();
-  const double allowed_s = kOutsideShare * other_windows_s_ + kOutsideSlack_s * (batches_ + 1);
+  const double allowed_s =
+      kOutsideShare * std::min(own_windows_s_, other_windows_s_) + kOutsideSlack_s * (batches_ + 1);
   if (outside_s_ > allowed_s) {
     End(Refused{fmt::format("used {:.2f} ms of CPU outside its own timed calls ({:.2f} ms allowed)",
                             outside_s_ * 1e3, allowed_s * 1e3)});

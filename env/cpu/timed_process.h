@@ -30,8 +30,20 @@ struct WaitingProcess {
   Fd page_fd, log;
 };
 
+// Moments at which a batch is paused, in microseconds of its own time, ascending. At each one that comes before
+// "done" the process is stopped, `on_pause` is called with the time that the batch has used, and the process
+// is continued.
+struct BatchPauses {
+  std::vector<double> moments_us;
+  std::function<void(double used_us)> on_pause;
+};
+
 // A process that makes batches of calls on request: the runner of a candidate, or the reference process. The
 // clock is in the process that holds this handle and nowhere else.
+//
+// From WaitReady on the process is stopped (SIGSTOP, all threads; a candidate cannot start other processes)
+// except during its own batches: it neither computes nor reads before "go" nor after "done". The reference
+// process is stopped and continued in the same way, so that the cost is equal.
 class BatchProcess {
  public:
   // `argv` is a program that speaks runner_protocol.h; `environment` is all it gets. Both sides of a pair run
@@ -43,14 +55,14 @@ class BatchProcess {
   // reference process).
   BatchProcess(WaitingProcess waiting, const RunnerLoad& load, int inputs_fd, int outputs_fd, int library_fd);
 
-  // Waits until the library is loaded. An end otherwise. Throws Error(kBroken) when the process failed before
-  // any code of the candidate could run.
+  // Waits until the library is loaded, and stops the process. An end otherwise. Throws Error(kBroken) when the
+  // process failed before any code of the candidate could run.
   std::optional<ProcessEnd> WaitReady(double timeout_s);
 
-  // Makes one call for each slot, in that order; *total_us is from "go" to "done". `watch` (may be empty)
-  // runs on the calling thread while the batch is under way, for audits.
+  // Makes one call for each slot, in that order, and stops the process. *total_us is the time for which any of
+  // its threads could run. `pauses` (may be empty) stop the process while the batch is under way.
   std::optional<ProcessEnd> RunBatch(std::span<const uint16_t> slots, double timeout_s, double* total_us,
-                                     const std::function<void()>& watch = {});
+                                     const BatchPauses& pauses = {});
   // The reference process only: afterwards PublishedOffset gives the places in its arena of the last batch's
   // outputs.
   std::optional<ProcessEnd> Publish(double timeout_s);
@@ -65,8 +77,14 @@ class BatchProcess {
 
  private:
   SharedControlPage* page() const { return reinterpret_cast<SharedControlPage*>(waiting_.page.data()); }
-  std::optional<ProcessEnd> Go(PageCommand command, double timeout_s, const std::function<void()>& watch,
+  std::optional<ProcessEnd> Go(PageCommand command, double timeout_s, const BatchPauses& pauses,
                                double* total_us);
+  // Continues the process until "done" or for `at_most_us`; adds the time to *used_us. *done: whether it was
+  // "done". An end: the process ended, or *used_us reached timeout_s.
+  std::optional<ProcessEnd> RunFor(double at_most_us, uint32_t before, double timeout_s, double* used_us,
+                                   bool* done);
+  // Returns when all threads have stopped. An end: the process has ended, or does not stop.
+  std::optional<ProcessEnd> Stop();
   ProcessEnd Ended(double timeout_s, const std::string& when);
 
   bool CandidateMayHaveRun();
@@ -75,10 +93,6 @@ class BatchProcess {
   bool loading_ = false;
   uint32_t generation_ = 0;
 };
-
-// Each half of a pair begins after the same pause, long enough for the CPU clocks of processes to be up to
-// date.
-void PauseBeforeTurn();
 
 struct OutputMemory;  // session.h
 class Session;
@@ -97,12 +111,13 @@ class TimedProcess {
   BatchProcess& process() { return *process_; }
   std::string Log() const { return process_->Log(); }
 
-  // One batch; microseconds from "go" to "done". `phase` is for messages: "verify", "measure".
-  double Run(std::span<const uint16_t> slots, const std::string& phase,
-             const std::function<void()>& watch = {});
+  // One batch; its time in microseconds (BatchProcess::RunBatch). Afterwards the process is stopped and its
+  // outputs are final. In "measure" it ends with `refused` where an output is unwritten. `phase` is for
+  // messages: "verify", "measure".
+  double Run(std::span<const uint16_t> slots, const std::string& phase, const BatchPauses& pauses = {});
 
-  // From here on CPU time outside its own windows counts. It may be at most a hundredth of the windows of the
-  // others.
+  // From here on CPU time outside its own windows counts. A stopped process uses none; it may be at most a
+  // hundredth of its own windows or of those of the others, whichever are less.
   void StartCounting();
   void AddOtherWindow(double total_us) { other_windows_s_ += total_us * 1e-6; }
   void CheckOutside();
@@ -117,7 +132,7 @@ class TimedProcess {
   const OutputMemory& outputs_;
   std::unique_ptr<BatchProcess> process_;
   bool counting_ = false;
-  double cpu_after_ = 0, outside_s_ = 0, other_windows_s_ = 0;
+  double cpu_after_ = 0, outside_s_ = 0, own_windows_s_ = 0, other_windows_s_ = 0;
   int batches_ = 0;
 };
 

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstring>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "env/error.h"
 #include "env/problem/precision.h"
@@ -164,53 +166,49 @@ const char* MixtureMemberName(int member) {
   return kNames[member];
 }
 
-void FillPoison(void* data, int64_t bytes, int threads) {
-  auto* words = static_cast<uint32_t*>(data);
-  ParallelFor(bytes / 4, kGrain, threads, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) words[i] = kPoison;
-  });
-}
-
 namespace {
 
-constexpr int64_t kBlocks = 4;
-constexpr int64_t kBlockElements = 2048;
+constexpr int64_t kElementsPerChange = 256;
 
 int64_t UpTo(int64_t last, SecretRandom& random) {
   return std::uniform_int_distribution<int64_t>(0, last)(random);
 }
 
-// Copies parts of rows inside one quarter of the matrix, which lies on one side of the diagonal.
-void RearrangeRows(Structure structure, int64_t rows, int64_t bytes, SecretRandom& random,
-                   std::byte* matrix) {
-  const int64_t half = rows / 2, length = std::min(half, kBlockElements);
-  if (length < 1) return;
-  const bool is_upper = structure == Structure::kUpper;
-  const int64_t first_row = is_upper ? 0 : rows - half, first_column = is_upper ? rows - half : 0;
+// A random element on or above the diagonal: (row, column) with row <= column.
+std::pair<int64_t, int64_t> AboveDiagonal(int64_t rows, SecretRandom& random) {
+  const int64_t one = UpTo(rows - 1, random), other = UpTo(rows - 1, random);
+  return {std::min(one, other), std::max(one, other)};
+}
+
+void RearrangeMatrix(Structure structure, int64_t rows, int64_t bytes, int64_t changes, SecretRandom& random,
+                     std::byte* matrix) {
   const auto place = [&](int64_t row, int64_t column) { return matrix + (row * rows + column) * bytes; };
-  const int64_t parts = std::min(kBlocks * kBlockElements / length, half);
-  for (int64_t part = 0; part < parts; ++part) {
-    const int64_t from = first_row + UpTo(half - 1, random), to = first_row + UpTo(half - 1, random);
-    const int64_t column = first_column + UpTo(half - length, random);
-    std::memmove(place(to, column), place(from, column), static_cast<size_t>(length * bytes));
-    for (int64_t i = 0; structure == Structure::kSymmetric && i < length; ++i)
-      std::memcpy(place(column + i, to), place(to, column + i), static_cast<size_t>(bytes));
+  for (int64_t change = 0; change < changes; ++change) {
+    const auto from = AboveDiagonal(rows, random), to = AboveDiagonal(rows, random);
+    const bool is_lower = structure == Structure::kLower;
+    const std::byte* source = is_lower ? place(from.second, from.first) : place(from.first, from.second);
+    if (structure != Structure::kLower)
+      std::memmove(place(to.first, to.second), source, static_cast<size_t>(bytes));
+    if (structure != Structure::kUpper)
+      std::memmove(place(to.second, to.first), source, static_cast<size_t>(bytes));
   }
 }
 
 }  // namespace
 
 void Rearrange(const TensorSpec& spec, int64_t elements, SecretRandom& random, void* data) {
+  if (elements < 2) return;
   auto* bytes_of = static_cast<std::byte*>(data);
   const int64_t bytes = DTypeBytes(spec.dtype);
+  const int64_t changes = (elements + kElementsPerChange - 1) / kElementsPerChange;
   if (spec.structure != Structure::kNone) {
     const auto rows = std::llround(std::sqrt(static_cast<double>(elements)));
-    return RearrangeRows(spec.structure, rows, bytes, random, bytes_of);
+    return RearrangeMatrix(spec.structure, rows, bytes, changes, random, bytes_of);
   }
-  const int64_t length = std::min(kBlockElements, elements / (4 * kBlocks));
-  for (int64_t block = 0; length > 0 && block < kBlocks; ++block) {
-    std::memmove(bytes_of + UpTo(elements - length, random) * bytes,
-                 bytes_of + UpTo(elements - length, random) * bytes, static_cast<size_t>(length * bytes));
+  for (int64_t change = 0; change < changes; ++change) {
+    const int64_t from = UpTo(elements - 1, random);
+    const int64_t to = (from + 1 + UpTo(elements - 2, random)) % elements;
+    std::memcpy(bytes_of + to * bytes, bytes_of + from * bytes, static_cast<size_t>(bytes));
   }
 }
 

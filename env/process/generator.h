@@ -24,14 +24,10 @@ void FillTensor(const TensorSpec& spec, InputMode mode, const ValueStream& strea
 inline constexpr int kMixtureMembers = 4;
 const char* MixtureMemberName(int member);
 
-// Fills memory with the poison pattern: a NaN in every floating-point type, an out-of-range index in
-// integers.
-inline constexpr uint32_t kPoison = 0x7fd57fd5;
-void FillPoison(void* data, int64_t bytes, int threads);
-
-// Overwrites up to a quarter of the elements with other elements of the same tensor. An audit uses it to
-// distinguish a call that began when it was asked for from work done in advance. The tensor keeps the
-// properties that its file states: the distribution of its values and the structure of a square matrix.
+// Overwrites about one element in 256, at random places and at least one, with other elements of the same
+// tensor. An audit uses it to distinguish a call that began when it was asked for from work done in advance:
+// a comparison of samples needs hundreds of them. The tensor keeps the properties that its file states: the
+// distribution of its values and the structure of a square matrix.
 void Rearrange(const TensorSpec& spec, int64_t elements, SecretRandom& random, void* data);
 
 }  // namespace kevin

@@ -3,8 +3,9 @@
 // (the candidate's runner or the reference process). Both timed processes use this code, so that its cost is
 // the same.
 //
-// One batch: the trusted side fills `calls` and `slot` and increments `go`; the process makes the calls in
-// that order, counts them in `returned`, and sets `done` to the value of `go`. A hostile candidate can write
+// One batch: the trusted side fills `calls` and `slot`, increments `go` and continues the process, which is
+// stopped between batches (env/cpu/timed_process.h); the process makes the calls in that order, counts them in
+// `returned`, and sets `done` to the value of `go`. A hostile candidate can write
 // to this page: the trusted side takes its values only as a signal to check.
 
 #include <linux/futex.h>

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "env/problem/precision.h"
-#include "env/process/generator.h"
 #include "env/process/machine.h"
+#include "env/process/poison.h"
 
 namespace kevin {
 namespace {
@@ -41,10 +41,10 @@ std::string IndexText(int64_t flat, std::span<const int64_t> shape) {
 // Poison as it looks in a 16-bit type, widened to float.
 bool IsPoison(float value, DType dtype) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
-  if (dtype == DType::kBF16) return bits == (kPoison & 0xffff0000U);
-  if (dtype == DType::kF16)
-    return bits == std::bit_cast<uint32_t>(ToFloat(Float16{static_cast<uint16_t>(kPoison)}));
-  return bits == kPoison;
+  if (dtype == DType::kBF16) return IsPoisonHalf(static_cast<uint16_t>(bits >> 16));
+  if (dtype == DType::kF16)  // the mantissa's ten bits come first in the float's
+    return std::isnan(value) && IsPoisonHalf(static_cast<uint16_t>(0x7c00U | (bits >> 13 & 0x3ffU)));
+  return IsPoisonWord(bits);
 }
 
 bool SameNonFinite(float a, float b) { return std::isnan(a) ? std::isnan(b) : a == b; }

@@ -328,15 +328,6 @@ TEST_CASE("inputs of 16 bits are float32's, rounded") {
   for (const uint16_t bits : cut) CHECK(std::isfinite(ToFloat(Float16{bits})));
 }
 
-TEST_CASE("poison is a NaN in every type") {
-  std::vector<uint16_t> poison(64);
-  FillPoison(poison.data(), 128, 1);
-  for (const uint16_t bits : poison) {
-    CHECK(std::isnan(ToFloat(Float16{bits})));
-    CHECK(std::isnan(ToFloat(BFloat16{bits})));
-  }
-}
-
 TEST_CASE("a problem in another precision: types, bytes, signatures; text and hash stay") {
   const Problem wide = Copy(), narrow = InPrecision(wide, Precision::kBf16);
   CHECK(PrecisionOf(wide) == Precision::kFp32);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "env/process/generator.h"
+#include "env/process/poison.h"
 #include "tests/catch.h"
 
 namespace kevin {
@@ -128,7 +129,7 @@ TEST_CASE("NaN and Inf must be where the reference has them") {
 
 TEST_CASE("an element that was never written is called that") {
   Case c;
-  c.answer[100] = std::bit_cast<float>(kPoison);
+  c.answer[100] = std::bit_cast<float>(PoisonWord({SecretRandom()()}, 1100));
   CHECK(c.Truth().message.find("never written") != std::string::npos);
   CHECK_FALSE(c.Timed().ok);
 }

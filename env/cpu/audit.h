@@ -1,0 +1,64 @@
+#pragma once
+// Audits: whether each call of a batch does its own work in its own time. The inputs of a batch lie ready when
+// it starts, so that a call could compute what later calls are asked for. Batches of one call have no later
+// calls and need no audit.
+
+#include <cstdint>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "env/cpu/checks.h"
+#include "env/verdict/pace.h"
+
+namespace kevin {
+
+// When an audit pauses a batch and what it changes.
+struct AuditPlan {
+  std::vector<double> moments_us;
+  bool redraws = false;  // at the first pause: inputs are drawn anew; else one element in 256 changes
+  bool changes = true;   // false: the same pauses, but inputs stay
+};
+// `usual_us`: of a timed batch of as many calls.
+AuditPlan DrawAuditPlan(double usual_us, size_t calls, SecretRandom& random);
+
+// One audited batch: unannounced, and like a timed batch until its first pause. A candidate can find out how
+// long a batch is and where its buffers lie, and it can forge every count in the shared control page. While
+// the process is stopped at a random moment,
+//
+//   - outputs of calls that count as returned must be finished, and may not change any more;
+//   - inputs of calls that have not begun are changed, at random places or all of them. A call that does not
+//     answer its inputs as they are now has worked ahead. One that notices and computes again takes longer
+//     than without changes (AuditedPace).
+//
+// The time of the batch is not used otherwise.
+class Audit {
+ public:
+  Audit(Session& session, const BatchProcess& process, const OutputMemory& outputs,
+        std::span<const uint16_t> slots, const AuditPlan& plan);
+
+  // For BatchProcess::RunBatch. Valid as long as this object.
+  BatchPauses Pauses();
+
+  // After the batch.
+  bool Deferred() const { return final_.Unwritten() || final_.Changed(); }
+  bool WereInputsChanged(size_t call) const { return changed_[call]; }
+  // False where the batch ended before the first pause.
+  bool Happened() const { return pauses_ > 0; }
+  double LagAfter(double total_us) const { return first_pause_us_ / total_us - finished_; }
+
+ private:
+  void OnPause(double used_us);
+
+  Session& session_;
+  const BatchProcess& process_;
+  std::span<const uint16_t> slots_;
+  const AuditPlan& plan_;
+  FinalOutputs final_;
+  std::vector<bool> changed_;
+  size_t seen_calls_ = 0;  // whose outputs were remembered
+  int pauses_ = 0;
+  double first_pause_us_ = 0, finished_ = 0;  // finished_: share of the calls at the first pause
+};
+
+}  // namespace kevin

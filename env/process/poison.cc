@@ -1,0 +1,23 @@
+#include "env/process/poison.h"
+
+#include "env/process/machine.h"
+
+namespace kevin {
+
+void FillPoison(const Poison& poison, void* data, int64_t bytes, int threads) {
+  auto* words = static_cast<uint32_t*>(data);
+  ParallelFor(bytes / 4, 1 << 16, threads, [&](int64_t begin, int64_t end) {
+    const Poison own = poison;
+    for (int64_t i = begin; i < end; ++i) words[i] = PoisonWord(own, static_cast<uint32_t>(i));
+  });
+}
+
+bool IsAllPoison(const Poison& poison, const void* data, uint32_t first, int64_t words) {
+  const auto* word = static_cast<const uint32_t*>(data);
+  uint32_t changed = 0;
+  for (int64_t i = 0; i < words; ++i)
+    changed |= word[i] ^ PoisonWord(poison, first + static_cast<uint32_t>(i));
+  return changed == 0;
+}
+
+}  // namespace kevin

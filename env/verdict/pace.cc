@@ -1,0 +1,55 @@
+#include "env/verdict/pace.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "env/verdict/estimate.h"
+
+namespace kevin {
+namespace {
+
+struct MeanBound {
+  double mean = 0, low = -1e300;  // low: 99.5 % bound below the mean
+};
+
+MeanBound BoundOf(const std::vector<double>& values) {
+  MeanBound bound;
+  const auto count = static_cast<double>(values.size());
+  if (values.empty()) return bound;
+  bound.mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
+  if (values.size() < 2) return bound;
+  double squares = 0;
+  for (const double value : values) squares += (value - bound.mean) * (value - bound.mean);
+  bound.low = bound.mean - StudentQuantile99(count - 1) * std::sqrt(squares / (count - 1) / count);
+  return bound;
+}
+
+}  // namespace
+
+void Pace::Add(const AuditedPace& audit) {
+  lags_.push_back(audit.lag);
+  excesses_.push_back(audit.excess);
+}
+
+bool Pace::IsSuspicious() const {
+  return BoundOf(lags_).mean > kMaxLag || BoundOf(excesses_).mean > kMaxExcess;
+}
+
+std::string Pace::Refusal() const {
+  const MeanBound lag = BoundOf(lags_), excess = BoundOf(excesses_);
+  if (excess.low > kMaxExcess) {
+    return fmt::format(
+        "worked ahead: a batch takes {:.0f} % longer when inputs of calls that have not begun change",
+        100 * std::expm1(excess.mean));
+  }
+  if (lag.low > kMaxLag) {
+    return fmt::format(
+        "worked ahead: returned calls lag behind the time that has passed by {:.0f} % of a batch on average",
+        100 * lag.mean);
+  }
+  return "";
+}
+
+}  // namespace kevin

@@ -1,0 +1,38 @@
+#pragma once
+// Whether the calls of a batch take turns: the judgement on all audits of a candidate (env/cpu/audit.h).
+
+#include <string>
+#include <vector>
+
+namespace kevin {
+
+// What one audited batch tells about the pace of its calls.
+struct AuditedPace {
+  // Share of the batch's time that had passed at the first pause, less the share of calls that were finished by
+  // then: about 0 where calls take turns, about 0.5 where the first call does everything.
+  double lag = 0;
+  // Logarithm of its time over that of a batch which was paused at the same moments, but whose inputs stayed.
+  double excess = 0;
+};
+
+// The judgement on all audits of an evaluation. A single audit proves nothing: other programs, or a first call
+// with cold caches, delay a correct kernel too. Both figures are refused on their mean, where Student's
+// 99.5 % bound below it exceeds the limit. Pure arithmetic.
+class Pace {
+ public:
+  static constexpr double kMaxLag = 0.2;
+  static constexpr double kMaxExcess = 0.15;
+  // A suspicion is no proof: it is put to as many new audits, which alone decide.
+  static constexpr int kAuditsIfSuspicious = 10;
+
+  void Add(const AuditedPace& audit);
+  // A mean exceeds its limit.
+  bool IsSuspicious() const;
+  // Empty, or why the kernel is refused.
+  std::string Refusal() const;
+
+ private:
+  std::vector<double> lags_, excesses_;
+};
+
+}  // namespace kevin

@@ -1,0 +1,92 @@
+// Who is refused for working ahead, on simulated audits: calls of a correct kernel with noise, a cold first call
+// and calls of different cost, against kernels that compute a batch side by side.
+
+#include "env/verdict/pace.h"
+
+#include <random>
+#include <vector>
+
+#include "tests/catch.h"
+
+namespace kevin {
+namespace {
+
+struct Batch {
+  int calls = 20;
+  double noise = 0.05;      // of a whole batch, relative
+  double cold = 0;          // of the first call, in calls
+  double call_noise = 0.1;  // of a call, relative
+};
+
+// One pause at a random moment of a batch whose calls take turns.
+AuditedPace InTurns(const Batch& batch, std::mt19937_64& random) {
+  std::normal_distribution<double> normal;
+  std::vector<double> ends;
+  double time = 0;
+  for (int call = 0; call < batch.calls; ++call) {
+    time += std::max(0.1, 1 + batch.call_noise * normal(random)) + (call == 0 ? batch.cold : 0);
+    ends.push_back(time);
+  }
+  const double passed = std::uniform_real_distribution<double>(0.3, 0.8)(random);
+  int returned = 0;
+  while (returned < batch.calls && ends[static_cast<size_t>(returned)] < passed * time) ++returned;
+  return {passed - (returned + 0.5) / batch.calls, batch.noise * normal(random)};
+}
+
+template <typename Draw>
+bool IsRefused(int audits, const Draw& draw) {
+  Pace pace;
+  for (int i = 0; i < audits; ++i) pace.Add(draw());
+  if (!pace.IsSuspicious()) return false;
+  pace = {};
+  for (int i = 0; i < Pace::kAuditsIfSuspicious; ++i) pace.Add(draw());
+  return !pace.Refusal().empty();
+}
+
+}  // namespace
+
+TEST_CASE("calls that take turns are not refused") {
+  std::mt19937_64 random(3);
+  int refused = 0;
+  for (int i = 0; i < 2000; ++i) {
+    Batch batch;
+    batch.calls = 2 + i % 40;
+    batch.noise = i % 3 == 0 ? 0.25 : 0.05;
+    batch.cold = i % 2 == 0 ? 0.2 * batch.calls : 0;  // a sixth of the batch
+    batch.call_noise = i % 5 == 0 ? 0.6 : 0.1;
+    refused += IsRefused(4, [&] { return InTurns(batch, random); });
+  }
+  CHECK(refused <= 2);
+}
+
+TEST_CASE("a first call that does everything is refused by its lag") {
+  std::mt19937_64 random(5);
+  std::normal_distribution<double> normal;
+  int refused = 0;
+  for (int i = 0; i < 200; ++i) {
+    refused += IsRefused(4, [&]() -> AuditedPace {
+      const double passed = std::uniform_real_distribution<double>(0.3, 0.8)(random);
+      return {passed - 0.5 / 20, 0.05 * normal(random)};
+    });
+  }
+  CHECK(refused >= 190);
+}
+
+TEST_CASE("a batch that takes longer whenever its inputs change is refused") {
+  std::mt19937_64 random(7);
+  std::normal_distribution<double> normal;
+  int refused = 0;
+  for (int i = 0; i < 200; ++i) {
+    refused += IsRefused(4, [&]() -> AuditedPace { return {0, 0.5 + 0.2 * normal(random)}; });
+  }
+  CHECK(refused >= 190);
+}
+
+TEST_CASE("one audit proves nothing") {
+  Pace pace;
+  pace.Add({0.9, 10});
+  CHECK(pace.IsSuspicious());
+  CHECK(pace.Refusal().empty());
+}
+
+}  // namespace kevin
