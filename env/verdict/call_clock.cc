@@ -45,7 +45,7 @@ bool CallClock::Believes(double event_us, double wall_us) {
   Call call{event_us, wall_us - event_us};
   const double centre_us = Median(empty_excess_us_);
   const double limit_us = kOfTime * event_us + kSlack_us + kSpreads * Spread(centre_us);
-  call.believed = call.excess_us - centre_us <= limit_us;
+  call.believed = std::abs(call.excess_us - centre_us) <= limit_us;
   calls_.push_back(call);
   return call.believed;
 }

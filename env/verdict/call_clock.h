@@ -5,8 +5,9 @@
 // are made between the others, all in the same way. So every timed call is checked, and no call is made for the
 // check alone.
 //
-// A call is disbelieved where its excess, wall clock less events, lies above that of the empty calls by more than
-// 3 % of its time, 1 us and 5 spreads of the empty calls; its round does not count. All calls together are
+// A call is disbelieved where its excess, wall clock less events, differs from that of the empty calls by more than
+// 3 % of its time, 1 us and 5 spreads of the empty calls; its round does not count. (A lower excess comes from a
+// call that began before the wall clock was read.) All calls together are
 // contradicted where more than half are disbelieved, or where the mean excess of the believed ones lies above that
 // of the empty ones by more than 3 % of their time, 1 us and 2 standard errors. An interruption of the host makes
 // single calls disbelieved, of either sort alike. Pure arithmetic; one thread.

@@ -8,7 +8,7 @@ namespace kevin {
 namespace {
 
 constexpr unsigned kMappedHostMemory = 2;
-constexpr unsigned kWaitGreaterOrEqual = 0;
+constexpr unsigned kWaitEqual = 1;
 constexpr int kScrubThreads = 1024;
 constexpr auto kGateLook = std::chrono::milliseconds(500);
 
@@ -74,7 +74,9 @@ void Stopwatch::OpenGate() {
 }
 
 double Stopwatch::TimeUs(const std::function<void()>& enqueue, const TimedWork& work) {
-  ++ticket_;
+  // Code of an earlier call could write to the gate, but it does not know what opens this one.
+  ticket_ = static_cast<uint32_t>(work.seed >> 32);
+  while (ticket_ == 0 || ticket_ == *gate_) ++ticket_;
   Scrub(work.seed);
   FlushL2();
   KEVIN_CU(EventRecord, prepared_, options_.stream);
@@ -85,7 +87,7 @@ double Stopwatch::TimeUs(const std::function<void()>& enqueue, const TimedWork& 
   };
   if (work.gated) {
     closed_ = ticket_;
-    KEVIN_CU(StreamWaitValue32, options_.stream, gate_on_device_, ticket_, kWaitGreaterOrEqual);
+    KEVIN_CU(StreamWaitValue32, options_.stream, gate_on_device_, ticket_, kWaitEqual);
   }
   try {
     if (work.gated) enqueue_timed();

@@ -22,7 +22,7 @@ struct StopwatchOptions {
 struct TimedWork {
   // False: the gate stays open. For so many launches that the queue of the stream could fill up behind it.
   bool gated = true;
-  uint64_t seed = 0;                   // secret and new: of the values left in shared memory
+  uint64_t seed = 0;                   // secret and new: of the values left in shared memory, and of the gate
   std::function<void()> at_gate = {};  // called when the device has done all before the gate; may be empty
 };
 
