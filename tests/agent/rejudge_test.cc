@@ -48,7 +48,8 @@ struct Fixture {
     return RunEpisode(problem, policy, environment, store, options, {}, nullptr);
   }
 
-  RejudgeEnd Run() {
+  RejudgeEnd Run() { return Run(store); }
+  RejudgeEnd Run(Store& database) {
     today.calls.clear();
     const ProblemFinder find = [this](const std::string&, const std::string&,
                                       std::string* why_not) -> std::optional<Problem> {
@@ -56,7 +57,7 @@ struct Fixture {
       *why_not = "not installed";
       return std::nullopt;
     };
-    return RunRejudge(store, today, find, request, hooks, &drain, nullptr);
+    return RunRejudge(database, today, find, request, hooks, &drain, nullptr);
   }
 
   EvaluationRecord Standing(const EpisodeRecord& episode, int turn) {
@@ -134,18 +135,21 @@ TEST_CASE("rejudge: killed at any point, the next start does the rest and nothin
     Fixture f;
     const EpisodeRecord first = f.Episode(f.older, {"measured 1.5", "measured 2.5"});
     const EpisodeRecord second = f.Episode(f.older, {"measured 1.2"});
+    const std::filesystem::path path = f.store.path();
+    f.store = Store::Open(f.folder.path() / "other.db", OpenMode::kCreate);  // no connection crosses the fork
     const pid_t child = fork();
     if (child == 0) {
-      f.store = Store::Open(f.store.path(), OpenMode::kWrite);
+      Store store = Store::Open(path, OpenMode::kWrite);
       f.today.before_evaluate = [&](int call) {
         if (call == killed_at) kill(getpid(), SIGKILL);
       };
-      f.Run();
+      f.Run(store);
       _exit(0);
     }
     int status = 0;
     REQUIRE(waitpid(child, &status, 0) == child);
     REQUIRE((WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
+    f.store = Store::Open(path, OpenMode::kWrite);
     const RejudgeEnd end = f.Run();
     CHECK(static_cast<int>(f.today.calls.size()) ==
           5 - (killed_at - 1));  // three candidates, two confirmations
