@@ -12,7 +12,7 @@ SMALL_BYTES = 64 << 20
 STILL_SMALL_BYTES = 512 << 20
 SMALL_OPERATIONS = 1e9  # 1 to 30 ms, like the small sizes of Kevin's own problems
 KEEP, KEEP_BATCH = 8, 4
-# Reserved words of C++ and TorchScript (the checked list is in env/problem/toml_reader.cc).
+# Reserved words of C++ and TorchScript (the checked list is in env/problem/names.cc).
 RESERVED = set("""alignas alignof and_eq asm async await bitand bitor catch char16_t char32_t char8_t co_await
 co_return co_yield compl concept const_cast consteval constexpr constinit continue decltype del dynamic_cast elif
 explicit false finally friend mutable noexcept nonlocal not_eq nullptr or_eq protected reinterpret_cast requires self
