@@ -37,14 +37,14 @@ Audit::Audit(Session& session, const BatchProcess& process, const OutputMemory& 
       changed_(slots.size()) {}
 
 BatchPauses Audit::Pauses() {
-  return {plan_.moments_us, [this](double used_us) { OnPause(used_us); }};
+  return {plan_.moments_us, [this](double ran_us) { OnPause(ran_us); }, &ran_us_};
 }
 
-void Audit::OnPause(double used_us) {
+void Audit::OnPause(double ran_us) {
   const size_t returned = std::min<size_t>(process_.Returned(), slots_.size());
   const bool is_first = pauses_++ == 0;
   if (is_first) {
-    first_pause_us_ = used_us;
+    first_pause_us_ = ran_us;
     finished_ = (static_cast<double>(returned) + 0.5) / static_cast<double>(slots_.size());
   }
   for (; seen_calls_ < returned; ++seen_calls_) final_.Remember(seen_calls_);

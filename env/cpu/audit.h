@@ -45,10 +45,12 @@ class Audit {
   bool WereInputsChanged(size_t call) const { return changed_[call]; }
   // False where the batch ended before the first pause.
   bool Happened() const { return pauses_ > 0; }
-  double LagAfter(double total_us) const { return first_pause_us_ / total_us - finished_; }
+  // Without what stopping took: on a busy machine that hides the pace.
+  double RanUs() const { return ran_us_; }
+  double Lag() const { return first_pause_us_ / ran_us_ - finished_; }
 
  private:
-  void OnPause(double used_us);
+  void OnPause(double ran_us);
 
   Session& session_;
   const BatchProcess& process_;
@@ -58,7 +60,7 @@ class Audit {
   std::vector<bool> changed_;
   size_t seen_calls_ = 0;  // whose outputs were remembered
   int pauses_ = 0;
-  double first_pause_us_ = 0, finished_ = 0;  // finished_: share of the calls at the first pause
+  double ran_us_ = 0, first_pause_us_ = 0, finished_ = 0;  // finished_: share of the calls at the first pause
 };
 
 }  // namespace kevin

@@ -115,7 +115,7 @@ class Judgement {
   RoundTimes TimedRound(const std::vector<TimedProcess*>& processes, int process, int pair,
                         const std::string& phase);
   struct AuditedBatch {
-    double total_us = 0, lag = 0;
+    double ran_us = 0, lag = 0;
     bool happened = false;
   };
   void AuditRound(TimedProcess& process);
@@ -271,7 +271,7 @@ void Judgement::AuditRound(TimedProcess& process) {
   plan.changes = !plan.changes;
   const AuditedBatch second = AuditBatch(process, calls, plan);
   const auto& [changed, same] = plan.changes ? std::tie(second, first) : std::tie(first, second);
-  if (changed.happened && same.happened) pace_.Add({same.lag, std::log(changed.total_us / same.total_us)});
+  if (changed.happened && same.happened) pace_.Add({same.lag, std::log(changed.ran_us / same.ran_us)});
 }
 
 Judgement::AuditedBatch Judgement::AuditBatch(TimedProcess& process, int calls, const AuditPlan& plan) {
@@ -279,7 +279,7 @@ Judgement::AuditedBatch Judgement::AuditBatch(TimedProcess& process, int calls, 
   Fill(slots);
   Audit audit(session_, process.process(), process.outputs(), slots, plan);
   FlushCaches(session_.options().threads);
-  const double total_us = process.Run(slots, "measure", audit.Pauses());
+  process.Run(slots, "measure", audit.Pauses());
   CheckGuards(process, slots);
   if (audit.Deferred()) {
     throw Ended{Refused{"deferred work: a call that had returned had not finished its outputs"}};
@@ -296,7 +296,7 @@ Judgement::AuditedBatch Judgement::AuditBatch(TimedProcess& process, int calls, 
     }
     throw Ended{WrongTimedAnswer(check)};
   }
-  return {total_us, audit.LagAfter(total_us), audit.Happened()};
+  return {audit.RanUs(), audit.Lag(), audit.Happened()};
 }
 
 void Judgement::RefuseWorkAhead(TimedProcess& process) {

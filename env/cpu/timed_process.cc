@@ -144,7 +144,7 @@ std::optional<ProcessEnd> BatchProcess::Stop() {
 }
 
 std::optional<ProcessEnd> BatchProcess::RunFor(double at_most_us, uint32_t before, double timeout_s,
-                                               double* used_us, bool* done) {
+                                               double* used_us, double* ran_us, bool* done) {
   SharedControlPage* h = page();
   const auto start = Clock::now();
   kill(waiting_.process.pid(), SIGCONT);
@@ -159,6 +159,7 @@ std::optional<ProcessEnd> BatchProcess::RunFor(double at_most_us, uint32_t befor
     }
     if (*used_us + MicrosecondsSince(start) > timeout_s * 1e6) return Ended(timeout_s, "a call");
   }
+  *ran_us += MicrosecondsSince(start);
   // Whoever says "done" too early works on until every thread has stopped: that time counts.
   const std::optional<ProcessEnd> end = Stop();
   *used_us += MicrosecondsSince(start);
@@ -173,19 +174,20 @@ std::optional<ProcessEnd> BatchProcess::Go(PageCommand command, double timeout_s
   const uint32_t before = generation_++;
   h->done.store(before, std::memory_order_relaxed);
   h->go.store(generation_, std::memory_order_release);  // the process is stopped: SIGCONT starts the batch
-  double used_us = 0;
+  double used_us = 0, ran_us = 0;
   bool done = false;
   for (const double moment_us : pauses.moments_us) {
-    if (done || moment_us <= used_us) continue;
-    if (const auto end = RunFor(moment_us - used_us, before, timeout_s, &used_us, &done)) return end;
+    if (done || moment_us <= ran_us) continue;
+    if (const auto end = RunFor(moment_us - ran_us, before, timeout_s, &used_us, &ran_us, &done)) return end;
     done = done || h->done.load(std::memory_order_acquire) != before;
-    if (!done) pauses.on_pause(used_us);
+    if (!done) pauses.on_pause(ran_us);
   }
   if (!done) {
     constexpr double kNoLimit = 1e300;
-    if (const auto end = RunFor(kNoLimit, before, timeout_s, &used_us, &done)) return end;
+    if (const auto end = RunFor(kNoLimit, before, timeout_s, &used_us, &ran_us, &done)) return end;
   }
   *total_us = used_us;
+  if (pauses.ran_us) *pauses.ran_us = ran_us;
   if (h->done.load(std::memory_order_acquire) != generation_) {
     return ProcessEnd{ProcessEnd::Kind::kCrashed, "the shared control page was overwritten"};
   }

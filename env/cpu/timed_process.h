@@ -31,11 +31,12 @@ struct WaitingProcess {
 };
 
 // Moments at which a batch is paused, in microseconds of its own time, ascending. At each one that comes before
-// "done" the process is stopped, `on_pause` is called with the time that the batch has used, and the process
+// "done" the process is stopped, `on_pause` is called with the time that the batch has run, and the process
 // is continued.
 struct BatchPauses {
   std::vector<double> moments_us;
-  std::function<void(double used_us)> on_pause;
+  std::function<void(double ran_us)> on_pause;
+  double* ran_us = nullptr;  // if not null: the time of the batch without what stopping took
 };
 
 // A process that makes batches of calls on request: the runner of a candidate, or the reference process. The
@@ -79,10 +80,11 @@ class BatchProcess {
   SharedControlPage* page() const { return reinterpret_cast<SharedControlPage*>(waiting_.page.data()); }
   std::optional<ProcessEnd> Go(PageCommand command, double timeout_s, const BatchPauses& pauses,
                                double* total_us);
-  // Continues the process until "done" or for `at_most_us`; adds the time to *used_us. *done: whether it was
+  // Continues the process until "done" or for `at_most_us`; adds the time to *used_us, and without the time
+  // that stopping took to *ran_us. *done: whether it was
   // "done". An end: the process ended, or *used_us reached timeout_s.
   std::optional<ProcessEnd> RunFor(double at_most_us, uint32_t before, double timeout_s, double* used_us,
-                                   bool* done);
+                                   double* ran_us, bool* done);
   // Returns when all threads have stopped. An end: the process has ended, or does not stop.
   std::optional<ProcessEnd> Stop();
   ProcessEnd Ended(double timeout_s, const std::string& when);

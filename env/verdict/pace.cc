@@ -34,7 +34,7 @@ void Pace::Add(const AuditedPace& audit) {
 }
 
 bool Pace::IsSuspicious() const {
-  return BoundOf(lags_).mean > kMaxLag || BoundOf(excesses_).mean > kMaxExcess;
+  return BoundOf(lags_).mean > kMaxLag / 2 || BoundOf(excesses_).mean > kMaxExcess / 2;
 }
 
 std::string Pace::Refusal() const {

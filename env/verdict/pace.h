@@ -23,10 +23,10 @@ class Pace {
   static constexpr double kMaxLag = 0.2;
   static constexpr double kMaxExcess = 0.15;
   // A suspicion is no proof: it is put to as many new audits, which alone decide.
-  static constexpr int kAuditsIfSuspicious = 10;
+  static constexpr int kAuditsIfSuspicious = 16;
 
   void Add(const AuditedPace& audit);
-  // A mean exceeds its limit.
+  // A mean exceeds half of its limit.
   bool IsSuspicious() const;
   // Empty, or why the kernel is refused.
   std::string Refusal() const;
