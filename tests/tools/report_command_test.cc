@@ -64,7 +64,7 @@ TEST_CASE("report says what a database holds") {
   CHECK(Contains(result.output, "best of each problem: mean, failures 0             2.4x"));
   CHECK_FALSE(Contains(result.output, "US dollars"));  // no request was stored
   CHECK(result.output.starts_with("--- best kernels"));
-  CHECK(Contains(result.output, "2.4x ("));
+  CHECK(Contains(result.output, "2.4x (1x to 3x)"));
   CHECK(Contains(result.output, kevin.episodes[1]));
   CHECK(Contains(kevin({"report", "--price", "3", "15"}).output, "US dollars per solved problem"));
 }
