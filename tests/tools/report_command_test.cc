@@ -209,7 +209,7 @@ TEST_CASE("some problems do not count in 16 bits alone") {
 TEST_CASE("problems that do not count are left out of a report unless they are asked for") {
   const Fixture kevin;
   AddFlagged(kevin, "level2/80", "inadmissible", "fp32");
-  CHECK(Contains(kevin({"report"}).output, "1 problems, 2 episodes, 4 turns"));
+  CHECK(Contains(kevin({"report"}).output, "1 problem, 2 episodes, 4 turns"));
   CHECK(Contains(kevin({"report", "--inadmissible"}).output, "2 problems, 3 episodes, 5 turns"));
   const Result nothing = kevin({"report", "--problems", "level2/"});
   CHECK(nothing.code == 2);
