@@ -64,7 +64,7 @@ TEST_CASE("report says what a database holds") {
   CHECK(Contains(result.output, "best of each problem: mean, failures 0             2.4x"));
   CHECK_FALSE(Contains(result.output, "US dollars"));  // no request was stored
   CHECK(result.output.starts_with("--- best kernels"));
-  CHECK(Contains(result.output, "2.4x ("));
+  CHECK(Contains(result.output, "2.4x (1x to 3x)"));
   CHECK(Contains(result.output, kevin.episodes[1]));
   CHECK(Contains(kevin({"report", "--price", "3", "15"}).output, "US dollars per solved problem"));
 }
@@ -242,7 +242,7 @@ TEST_CASE("some problems do not count in 16 bits alone") {
 TEST_CASE("problems that do not count are left out of a report unless they are asked for") {
   const Fixture kevin;
   AddFlagged(kevin, "level2/80", "inadmissible", "fp32");
-  CHECK(Contains(kevin({"report"}).output, "1 problems, 2 episodes, 4 turns"));
+  CHECK(Contains(kevin({"report"}).output, "1 problem, 2 episodes, 4 turns"));
   CHECK(Contains(kevin({"report", "--inadmissible"}).output, "2 problems, 3 episodes, 5 turns"));
   const Result nothing = kevin({"report", "--problems", "level2/"});
   CHECK(nothing.code == 2);

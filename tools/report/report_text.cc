@@ -12,8 +12,6 @@
 namespace kevin {
 namespace {
 
-constexpr double kQuantile99 = 2.576;  // of the normal distribution, two-sided
-
 using Rows = std::vector<std::vector<std::string>>;
 
 std::string SideHeading(const std::string& title) { return "\n--- " + title + "\n"; }
@@ -169,19 +167,19 @@ std::string BestKernelsText(const Report& report, const ChosenSides& chosen) {
   const bool many = report.sides.size() > 1;
   if (many) rows[0].push_back("side");
   for (size_t side = 0; side < report.sides.size(); ++side) {
-    const Figures& figures = chosen.sources[chosen.source_of[side]].figures;
     for (const SideProblem& problem : report.sides[side].side.problems) {
       const auto best =
           std::max_element(problem.episodes.begin(), problem.episodes.end(),
                            [](const SideEpisode& a, const SideEpisode& b) { return a.value < b.value; });
       std::vector<std::string> row = {problem.id, problem.name, "no correct kernel", "-", "-"};
       if (best != problem.episodes.end() && best->value > 0) {
-        const EpisodeFigures& episode = figures.episodes[best->figures_episode];
-        const double reach = std::exp(kQuantile99 * best->log_se);
-        row[2] = std::isnan(reach) ? ValueText(best->value, MetricUnit::kRatio)
-                                   : RatioText(best->value, best->value / reach, best->value * reach);
-        if (!best->is_confirmed) row[2] += ", not measured again";
-        row[3] = episode.best_turn < 0 ? "-" : std::to_string(episode.best_turn);
+        const ReportSource& source = chosen.sources[chosen.source_of[side]];
+        const EpisodeRecord episode =
+            source.store->FindEpisode(source.figures.episodes[best->figures_episode].id);
+        row[2] = episode.best_speedup ? RatioText(best->value, episode.best_speedup_low.value_or(0),
+                                                  episode.best_speedup_high.value_or(0))
+                                      : ValueText(best->value, MetricUnit::kRatio) + ", not measured again";
+        row[3] = episode.best_turn ? std::to_string(*episode.best_turn) : "-";
         row[4] = episode.id;
       }
       if (many) row.push_back(report.sides[side].side.name);
