@@ -115,7 +115,7 @@ class Evaluator {
 };
 
 // The judge for GPUs is a plug-in: a run on a CPU does not need it.
-int ServeGpuByPlugin(const GpuEvaluatorOptions& options) {
+int ServeGpuByPlugin(GpuEvaluatorOptions options) {
   namespace fs = std::filesystem;
   const std::string path = RequireProgram(ProgramDirectory(), kGpuJudgePlugin).string();
   void* plugin = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -124,10 +124,11 @@ int ServeGpuByPlugin(const GpuEvaluatorOptions& options) {
   if (serve == nullptr)
     throw Error(ExitCode::kBroken, std::string("cannot open the GPU judge: ") + dlerror(),
                 "build Kevin again");
-  EnterEvaluatorSandbox(
-      {options.namespaces,
-       true,
-       {fs::path(options.runner).parent_path(), fs::path(options.trusted_cubin).parent_path()}});
+  const EvaluatorSandbox sandbox{
+      options.namespaces,
+      true,
+      {fs::path(options.runner).parent_path(), fs::path(options.trusted_cubin).parent_path()}};
+  options.enter_sandbox = [sandbox] { EnterEvaluatorSandbox(sandbox); };
   return serve(&options);
 }
 

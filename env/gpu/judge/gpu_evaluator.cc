@@ -1,6 +1,7 @@
 #include "env/gpu/judge/gpu_evaluator.h"
 
 #include <chrono>
+#include <exception>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -32,6 +33,15 @@ class GpuEvaluator {
     trusted_cubin_.assign(std::istreambuf_iterator<char>(cubin), {});
   }
 
+  // The driver opens sockets and files that the sandbox refuses. A failure becomes the answer to every request.
+  void OpenDevice() {
+    try {
+      Prepare();
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+  }
+
   void Serve() {
     ServeRequests(&socket_, {.answer = [this](const json& request) { return Answer(request); },
                              .after_error = [this] { sessions_.Clear(); },
@@ -41,7 +51,7 @@ class GpuEvaluator {
  private:
   json Answer(const json& request) {
     try {
-      Prepare();
+      if (failure_) std::rethrow_exception(failure_);
       if (request.at("command") == "device") return DeviceFacts();
       if (request.at("command") == "evaluate") return JudgeWithRoom(request);
       sessions_.Clear();  // the others measure what a new session takes, and use all of the memory
@@ -55,7 +65,6 @@ class GpuEvaluator {
   }
 
   void Prepare() {
-    if (prepared_) return;
     LoadDriver();
     LoadTorchCuda(options_.device);
     CuHandle context = nullptr;
@@ -64,7 +73,6 @@ class GpuEvaluator {
     char bus[32] = {};
     KEVIN_CU(DeviceGetPCIBusId, bus, sizeof(bus), options_.device);
     others_ = std::make_unique<OtherProcesses>(bus);
-    prepared_ = true;
   }
 
   json DeviceFacts() const {
@@ -177,7 +185,7 @@ class GpuEvaluator {
   LineSocket socket_;
   GpuEvaluatorOptions options_;
   std::string trusted_cubin_;
-  bool prepared_ = false;
+  std::exception_ptr failure_;  // of OpenDevice; null: none
   std::unique_ptr<OtherProcesses> others_;
   std::shared_ptr<SpareRunners> spares_ = std::make_shared<SpareRunners>();
   ResidentSessions<GpuSession> sessions_{kSessions};
@@ -189,6 +197,9 @@ class GpuEvaluator {
 }  // namespace kevin
 
 int KevinServeGpu(const kevin::GpuEvaluatorOptions* options) {
-  kevin::GpuEvaluator(*options).Serve();
+  kevin::GpuEvaluator evaluator(*options);
+  evaluator.OpenDevice();
+  if (options->enter_sandbox) options->enter_sandbox();
+  evaluator.Serve();
   return 0;
 }

@@ -2,6 +2,7 @@
 // The evaluator for candidates of a GPU: holds reference, truth, clock and verdict, and answers requests on
 // descriptor 3 (env/process/wire.h) until it closes.
 
+#include <functional>
 #include <string>
 
 namespace kevin {
@@ -11,6 +12,8 @@ struct GpuEvaluatorOptions {
   std::string runner;  // kevin-gpu-runner
   bool namespaces = true;
   std::string trusted_cubin;  // path of the compiled trusted kernels
+  // Called once, when the driver is open and before the first request is read; may be empty.
+  std::function<void()> enter_sandbox = {};
 };
 
 // The file of the plug-in, beside kevin-evaluator. Its one function serves requests until descriptor 3
