@@ -9,6 +9,7 @@
 #include "agent/terminal.h"
 #include "agent/text.h"
 #include "env/error.h"
+#include "env/printable.h"
 #include "tools/commands.h"
 #include "tools/device_options.h"
 #include "trajectories/engine.h"
@@ -56,17 +57,7 @@ std::optional<Problem> FindProblemOf(Store& store, const ProblemSet& installed, 
   return std::nullopt;
 }
 
-// Ids and messages come from the database, and from the candidates.
-std::string OneLine(const std::string& text) {
-  std::string line;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const bool is_c1 = byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
-    if (is_c1) ++i;
-    line += is_c1 || byte < 0x20 || byte == 0x7F ? ' ' : text[i];
-  }
-  return Clip(line, 300);
-}
+std::string OneLine(const std::string& text) { return Clip(PrintableLine(text), 300); }
 
 std::string WasText(const OldVerdict& verdict) {
   return verdict.speedup > 0 ? fmt::format("{:.3f}x", verdict.speedup) : verdict.outcome;
@@ -74,7 +65,7 @@ std::string WasText(const OldVerdict& verdict) {
 
 std::string NowText(const EvaluationRecord& now) {
   if (!now.speedup) return now.outcome + (now.reason.empty() ? "" : ": " + OneLine(now.reason));
-  return fmt::format("{:.3f}x [{:.3f}, {:.3f}]", now.speedup->value, now.speedup->low, now.speedup->high);
+  return fmt::format("{:.3f}x ({:.3f}x to {:.3f}x)", now.speedup->value, now.speedup->low, now.speedup->high);
 }
 
 class RejudgeRun {
@@ -174,7 +165,8 @@ class RejudgeRun {
       return;
     }
     for (const std::string& line : contradictions_) PrintFormat(stdout, "contradiction  {}\n", line);
-    fmt::print(
+    PrintFormat(
+        stdout,
         "{}: {} candidates judged again, {} contradictions; best kernels: {} confirmed anew, {} episodes have none "
         "any more; {} remain{}\n",
         WithoutPassword(options_.database), end.judged, end.contradictions, end.confirmed, end.without_best,

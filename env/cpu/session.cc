@@ -211,8 +211,11 @@ void Session::FillInputs(std::span<const uint16_t> slots, int member) {
 
 void Session::RearrangeInputs(size_t slot) {
   const std::vector<TensorView> inputs = Inputs(slot);
-  for (size_t i = 0; i < inputs.size(); ++i)
-    Rearrange(sized_.inputs[i].spec, sized_.inputs[i].elements, random_, inputs[i].data);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const ConcreteTensor& tensor = sized_.inputs[i];
+    // A kernel may know the values of a stored tensor: they are part of the problem.
+    if (!tensor.spec.stored) Rearrange(tensor.spec, tensor.elements, random_, inputs[i].data);
+  }
 }
 
 void Session::PoisonOutputs(OutputMemory& outputs, std::span<const uint16_t> slots, int ordinary_call) {

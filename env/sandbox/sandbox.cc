@@ -284,7 +284,7 @@ SandboxLayers EnterSandbox(const SandboxOptions& options) {
     DropPrivileges(0, other_user);
   }
   if (!is_trusted) prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-  note(InstallSeccompFilter(options.profile), "seccomp");
+  note(InstallSeccompFilter(options.profile, options.gpu), "seccomp");
   return layers;
 }
 

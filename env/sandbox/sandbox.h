@@ -65,6 +65,6 @@ SandboxLayers EnterSandbox(const SandboxOptions& options);
 // ready buffers needs, and no others; a compiler may use all but those that no compiler needs. Refused calls
 // fail with EPERM (clone3 with ENOSYS, so that the C library uses clone, whose flags the filter can read).
 // False when the kernel has no seccomp filters.
-bool InstallSeccompFilter(SandboxProfile profile);
+bool InstallSeccompFilter(SandboxProfile profile, bool gpu = false);
 
 }  // namespace kevin

@@ -118,7 +118,7 @@ void DenyForGpuRunner(scmp_filter_ctx filter) {
 
 // An evaluator starts runners, which mount and make namespaces. It talks to them through socket pairs and to
 // nobody else.
-void DenyForEvaluator(scmp_filter_ctx filter) {
+void DenyForEvaluator(scmp_filter_ctx filter, bool gpu) {
   Deny(filter, {SCMP_SYS(bpf),
                 SCMP_SYS(keyctl),
                 SCMP_SYS(add_key),
@@ -136,18 +136,18 @@ void DenyForEvaluator(scmp_filter_ctx filter) {
                 SCMP_SYS(open_by_handle_at),
                 SCMP_SYS(setns),
                 SCMP_SYS(connect),
-                SCMP_SYS(bind),
-                SCMP_SYS(listen),
                 SCMP_SYS(ptrace),
                 SCMP_SYS(process_vm_readv),
                 SCMP_SYS(process_vm_writev),
                 SCMP_SYS(pidfd_getfd)});
   seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket), 1, SCMP_A0(SCMP_CMP_NE, AF_UNIX));
+  // cuInit of each runner binds a Unix socket and listens on it; nobody outside can connect.
+  if (!gpu) Deny(filter, {SCMP_SYS(bind), SCMP_SYS(listen)});
 }
 
 }  // namespace
 
-bool InstallSeccompFilter(SandboxProfile profile) {
+bool InstallSeccompFilter(SandboxProfile profile, bool gpu) {
   const bool by_list =
       profile == SandboxProfile::kCandidate;  // a list of allowed calls; else of refused ones
   scmp_filter_ctx filter = seccomp_init(by_list ? SCMP_ACT_ERRNO(EPERM) : SCMP_ACT_ALLOW);
@@ -165,7 +165,7 @@ bool InstallSeccompFilter(SandboxProfile profile) {
       AllowCandidate(filter);
       break;
     case SandboxProfile::kEvaluator:
-      DenyForEvaluator(filter);
+      DenyForEvaluator(filter, gpu);
       break;
     case SandboxProfile::kReference:
     case SandboxProfile::kGpuRunner:

@@ -75,9 +75,9 @@ TEST_CASE(
   Look(kevin.database)
       .Execute(
           ("UPDATE evaluations SET rules_version = 1 WHERE episode = '" + kevin.episodes[1] + "'").c_str());
-  CHECK(Contains(kevin({"report"}).output, "1 problems, 1 episodes, 2 turns"));
+  CHECK(Contains(kevin({"report"}).output, "1 problem, 1 episode, 2 turns"));
   CHECK(Contains(kevin({"report"}).output, "mean, failures 0             1.4x"));  // not 2.4x
-  CHECK(Contains(kevin({"report", "--accept-old-verdicts"}).output, "1 problems, 2 episodes, 4 turns"));
+  CHECK(Contains(kevin({"report", "--accept-old-verdicts"}).output, "1 problem, 2 episodes, 4 turns"));
   CHECK(Lines(kevin({"attribute", "--json"}).output)[0]["turns"] == 2);
   CHECK(Lines(kevin({"attribute", "--json", "--accept-old-verdicts"}).output)[0]["turns"] == 4);
   const auto lines_of = [&](std::vector<std::string> more) {

@@ -3,7 +3,7 @@
 #include <vector>
 
 extern "C" void launch(const float* x, float* out) {
-  constexpr long kThreads = 64;
+  constexpr long kThreads = 32;
   const long n = B * N, part = (n + kThreads - 1) / kThreads;
   std::vector<std::thread> threads;
   for (long t = 0; t < kThreads; ++t) {
