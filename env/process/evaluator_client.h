@@ -91,7 +91,7 @@ class SharedEvaluator {
                             const std::atomic<bool>* stop, double* wait_s);
 
  private:
-  static constexpr std::chrono::milliseconds kPatience{20'000};
+  static constexpr std::chrono::milliseconds kPatience{60'000};
   void AwaitTurn(const std::string& session, const std::atomic<bool>* stop);
   void EndTurn(std::vector<std::string> resident);
 
