@@ -119,6 +119,7 @@ class Judgement {
     bool happened = false;
   };
   void AuditRound(TimedProcess& process);
+  void AuditNowAndThen(const Processes& processes);
   AuditedBatch AuditBatch(TimedProcess& process, int calls, const AuditPlan& plan);
   void RefuseWorkAhead(TimedProcess& process);
   void CheckTimed(const TimedProcess& process, std::span<const uint16_t> slots);
@@ -274,6 +275,13 @@ void Judgement::AuditRound(TimedProcess& process) {
   if (changed.happened && same.happened) pace_.Add({same.lag, std::log(changed.ran_us / same.ran_us)});
 }
 
+// An audit leaves its process in another state than the others: the round after it does not count.
+void Judgement::AuditNowAndThen(const Processes& processes) {
+  if (!std::bernoulli_distribution(kAuditShare)(session_.random())) return;
+  AuditRound(*processes.candidate);
+  TimedRound(processes.All(), 0, -1, "warm-up");
+}
+
 Judgement::AuditedBatch Judgement::AuditBatch(TimedProcess& process, int calls, const AuditPlan& plan) {
   const std::vector<uint16_t> slots = session_.DrawSlots(calls);
   Fill(slots);
@@ -333,7 +341,7 @@ void Judgement::Sequential(Processes processes) {
     processes = StartWarm();
   };
   const auto round = [&](int pair) {
-    if (std::bernoulli_distribution(kAuditShare)(session_.random())) AuditRound(*processes.candidate);
+    AuditNowAndThen(processes);
     return TimedRound(processes.All(), 0, pair, "sequential");
   };
   verdicts_ = RunSequentialTest(plan, round, start_process);
@@ -350,7 +358,7 @@ void Judgement::Fixed() {
     const Processes processes = StartWarm();
     rounds.emplace_back();
     for (int pair = 0; pair < rounds_each; ++pair) {
-      if (std::bernoulli_distribution(kAuditShare)(session_.random())) AuditRound(*processes.candidate);
+      AuditNowAndThen(processes);
       rounds.back().push_back(
           TimedRound(processes.All(), process, pair, request_.confirm ? "confirm" : "fixed"));
     }
