@@ -96,7 +96,7 @@ double MeanPeak(const std::vector<Judged>& judged, double Evaluation::*peak) {
   return WeightedGeometricMean(values);
 }
 
-// What all shapes together came to; details that only one can give (kernels, log) are the weakest one's.
+// The result of all shapes together; details that only one can give (kernels, log) are those of the weakest one.
 Evaluation Together(const Problem& problem, const std::vector<Judged>& judged) {
   Evaluation sums;
   int processes = 0;

@@ -52,7 +52,7 @@ struct Evaluation {
   std::string log;  // compiler warnings or the candidate's own stderr, trimmed
   // On a GPU only; empty and 0 elsewhere.
   std::vector<KernelReport> kernels;
-  std::string launch_list;                         // what `launch` came to, as JSON
+  std::string launch_list;                         // the launches that `launch` resolves to, as JSON
   std::string profile;                             // what a profiler said, in sentences; empty: none ran
   double peak_gb_per_s = 0, peak_gflop_per_s = 0;  // the device's own, measured, for this problem's size
   double device_s = 0;                             // how long the GPU was held
