@@ -180,8 +180,10 @@ std::unique_ptr<TimedProcess> Judgement::VerifyPhase() {
 
 void Judgement::VerifyOnce(TimedProcess& process, int calls) {
   const std::vector<uint16_t> slots = session_.DrawSlots(calls);
-  Fill(slots, static_cast<int>(session_.random()() % kMixtureMembers),
-       static_cast<int>(session_.random()() % slots.size()));
+  // Not the first call: an output that is never written fails there, and is recognised by its poison.
+  const int ordinary_call =
+      slots.size() > 1 ? 1 + static_cast<int>(session_.random()() % (slots.size() - 1)) : -1;
+  Fill(slots, static_cast<int>(session_.random()() % kMixtureMembers), ordinary_call);
   // As many calls in a batch as there will be in timed ones.
   const size_t calls_of_batch = session_.reference_us() < kMinBatch_us ? slots.size() : 1;
   double total_us = 0;

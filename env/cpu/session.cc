@@ -221,7 +221,8 @@ void Session::RearrangeInputs(size_t slot) {
 void Session::PoisonOutputs(OutputMemory& outputs, std::span<const uint16_t> slots, int ordinary_call) {
   constexpr uint64_t kOneInOrdinary = 8;
   for (size_t call = 0; call < slots.size(); ++call) {
-    const bool is_ordinary = static_cast<int>(call) == ordinary_call || random_() % kOneInOrdinary == 0;
+    const bool is_ordinary =
+        ordinary_call >= 0 ? static_cast<int>(call) == ordinary_call : random_() % kOneInOrdinary == 0;
     for (size_t o = 0; o < sized_.outputs.size(); ++o) {
       const ArgumentPlace& place = layout_.tensors[sized_.inputs.size() + o];
       Poison& poison = outputs.poison[o][slots[call]];

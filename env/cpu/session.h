@@ -74,7 +74,8 @@ class Session {
   void FillInputs(std::span<const uint16_t> slots, int member = -1);
   // Changes one element in 256 of every input and weight of a slot (Rearrange).
   void RearrangeInputs(size_t slot);
-  // Poison of new keys, guard bands included. One slot in eight gets ordinary values; `ordinary_call` certainly.
+  // Poison of new keys, guard bands included. One slot in eight gets ordinary values; with `ordinary_call` >= 0 that
+  // call does, and no other.
   void PoisonOutputs(OutputMemory& outputs, std::span<const uint16_t> slots, int ordinary_call = -1);
   // Whether one word of an output, `word` words from its start, is as it was poisoned.
   bool IsUnwritten(const OutputMemory& outputs, size_t slot, size_t output, uint64_t word) const;
