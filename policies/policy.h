@@ -62,6 +62,12 @@ struct TaskDevice {
   int64_t block_shared_bytes = 227 << 10;  // the most that one block may have
 };
 
+// One shape of the size set of the task.
+struct TaskShape {
+  std::map<std::string, int64_t> symbols;  // constants in scope, as in Task::symbols
+  std::string graph;                       // of the reference, as JSON (env/reference/graph.h); empty: unavailable
+};
+
 struct Task {
   std::string problem;    // "level1/19"
   std::string kind;       // of the candidate: "cpp", "cuda"
@@ -71,6 +77,7 @@ struct Task {
   std::map<std::string, int64_t> symbols;  // constants in scope: size symbols, offsets in a parameter block
   std::vector<TaskArgument> arguments;
   int shapes = 1;     // the candidate is compiled for each; symbols and arguments are those of the first
+  std::vector<TaskShape> shape_graphs;  // one a shape, in their order
   int threads = 1;    // kind cpp: cores
   TaskDevice device;  // kind cuda
   int turn = 1;       // from 1
