@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "policies/search/graph.h"
 #include "policies/search/write.h"
 
 namespace kevin::search {
