@@ -8,6 +8,7 @@
 //                                          lie under the folder LIBRARIES
 //   serve-gpu DEVICE RUNNER namespaces|plain TRUSTED_CUBIN
 //                                          the same for candidates of a GPU
+//   serve-graphs                           answers requests for graphs on descriptor 3
 //   reference SIZE THREADS PRECISION       the reference process of the pairs (env/cpu/reference_process.cc)
 // All but `check` enter a sandbox first (env/sandbox/evaluator_sandbox.h).
 
@@ -20,6 +21,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "env/cpu/judge.h"
 #include "env/cpu/session.h"
@@ -148,6 +150,21 @@ int WithProblem(const char* path, const std::function<void(const Problem& proble
   }
 }
 
+int ServeGraphs() {
+  EnterReferenceSandbox();
+  LineSocket socket(kRequests);
+  const auto answer = [](const json& request) -> json {
+    const Precision precision = PrecisionNamed(request.at("precision"));
+    const Problem problem = InPrecision(
+        ParseProblem(request.at("problem_text"), request.at("problem_path").get<std::string>()), precision);
+    return {{"graph", ReferenceGraph(problem, request.at("size"))}};
+  };
+  ServeRequests(
+      &socket,
+      {.answer = answer, .after_error = [] {}, .resident = [] { return std::vector<std::string>(); }});
+  return 0;
+}
+
 }  // namespace
 }  // namespace kevin
 
@@ -164,6 +181,7 @@ int main(int argc, char** argv) {
         std::puts(kevin::ReferenceGraph(kevin::InPrecision(problem, precision), argv[3]).c_str());
       });
     }
+    if (mode == "serve-graphs" && argc == 2) return kevin::ServeGraphs();
     if (mode == "reference" && argc == 5)
       return kevin::RunReferenceProcess(argv[2], std::stoi(argv[3]), argv[4]);
     if (mode == "serve" && argc == 6) {

@@ -76,7 +76,7 @@ at::ScalarType TorchType(DType dtype) {
   return at::kFloat;
 }
 
-std::shared_ptr<torch::jit::CompilationUnit> CompileReference(const Problem& problem) {
+std::shared_ptr<torch::jit::CompilationUnit> CompiledReference(const Problem& problem) {
   if (const std::string character = UnreadableCharacter(problem.reference + problem.scale);
       !character.empty()) {
     throw Error(ExitCode::kBadRequest,

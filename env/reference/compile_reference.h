@@ -15,6 +15,6 @@ at::ScalarType TorchType(DType dtype);
 // `forward` and, where the problem has it, `scale`. Throws Error(kBadRequest) with the compiler's message if the
 // text is not TorchScript, and if it calls an operator that no reference may call
 // (env/problem/reference_operators.h).
-std::shared_ptr<torch::jit::CompilationUnit> CompileReference(const Problem& problem);
+std::shared_ptr<torch::jit::CompilationUnit> CompiledReference(const Problem& problem);
 
 }  // namespace kevin

@@ -23,7 +23,7 @@ namespace {
 namespace jit = torch::jit;
 using nlohmann::ordered_json;
 
-constexpr size_t kMaxSteps = 20'000'000;
+constexpr size_t kMaxSteps = 2'000'000;
 
 void CollectTensors(const c10::IValue& value, std::vector<at::Tensor>* tensors) {
   if (value.isTensor()) {
@@ -321,7 +321,7 @@ std::vector<c10::IValue> MetaInputs(const Problem& problem, const SizedProblem& 
 }
 
 RecordedGraph RecordReference(const Problem& problem, const SizedProblem& sized) {
-  const std::shared_ptr<jit::CompilationUnit> unit = CompileReference(problem);
+  const std::shared_ptr<jit::CompilationUnit> unit = CompiledReference(problem);
   const std::shared_ptr<jit::Graph> graph =
       jit::toGraphFunction(unit->get_function("forward")).graph()->copy();
   jit::Inline(*graph);

@@ -19,7 +19,7 @@
 // with a point or an exponent; {"float":"inf"}, "-inf", "nan"), a bool, a text, null, or a list of these. A dtype
 // is its name ("dtype":"float32"). Arguments that say only where memory comes from (device, layout, pin_memory,
 // memory_format, generator) are left out. Operators that return their input unchanged (contiguous, dropout in
-// evaluation, to the same type) leave no node. Operators in place stand as their pure form (`relu_` is relu); a
+// evaluation, to the same type), views that change nothing, repetitions and what is not used leave no node. Operators in place stand as their pure form (`relu_` is relu); a
 // write through a view changes what the view was taken of: by select_scatter, slice_scatter, diagonal_scatter or
 // the inverse view. Where the dtype of the result differs from what the operator would give, the result is
 // converted to it. A tensor made of a number is "scalar_tensor".

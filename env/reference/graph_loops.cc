@@ -422,6 +422,57 @@ void RemoveUnused(std::vector<RecordedNode>* nodes, std::set<int>* used) {
   *nodes = std::move(kept);
 }
 
+// Whether a node gives its input, in another form: same elements, same order, same shape.
+bool IsIdentity(const RecordedNode& node, const std::vector<RecordedValue>& values) {
+  static const std::set<std::string> kViews = {"alias",   "slice",   "view",      "reshape",     "expand",
+                                               "flatten", "squeeze", "unsqueeze", "view_as",     "reshape_as",
+                                               "narrow",  "ravel",   "expand_as", "unflatten",   "contiguous",
+                                               "clone",   "detach",  "permute",   "broadcast_to"};
+  if (kViews.count(node.op) == 0 || node.results.size() != 1 || node.args.empty()) return false;
+  const ordered_json& self = node.args.front();
+  if (!self.is_object() || !self.contains("tensor")) return false;
+  const RecordedValue &from = values[self["tensor"].get<int>()], &to = values[node.results[0]];
+  if (node.op == "permute") {
+    const auto rank = static_cast<int64_t>(from.shape.size());
+    int64_t i = 0;
+    for (const ordered_json& dim : node.args.at("dims")) {
+      if ((dim.get<int64_t>() + rank) % rank != i++) return false;
+    }
+  }
+  return from.shape == to.shape && from.dtype == to.dtype;
+}
+
+bool IsRandom(const std::string& op) {
+  return op.find("rand") != std::string::npos || op.find("dropout") != std::string::npos ||
+         op.find("normal") != std::string::npos || op == "bernoulli" || op == "multinomial" ||
+         op == "poisson" || op == "uniform" || op == "exponential" || op == "rrelu" ||
+         op.rfind("empty", 0) == 0 || op.rfind("new_empty", 0) == 0;
+}
+
+// Uses of equal values, by number of the first one.
+void Merge(RecordedGraph* graph) {
+  std::map<int, int> same;
+  std::map<std::string, const RecordedNode*> first;
+  const auto replace = [&](int* value) {
+    if (const auto found = same.find(*value); found != same.end()) *value = found->second;
+  };
+  for (RecordedNode& node : graph->nodes) {
+    ForEachUse(node, replace);
+    if (node.op == "loop" || IsRandom(node.op)) continue;
+    if (IsIdentity(node, graph->values)) {
+      same[node.results[0]] = node.args.front()["tensor"];
+      continue;
+    }
+    const auto [equal, is_new] = first.emplace(node.op + node.args.dump(), &node);
+    if (is_new || equal->second->results.size() != node.results.size()) continue;
+    for (size_t i = 0; i < node.results.size(); ++i) {
+      const RecordedValue &a = graph->values[equal->second->results[i]], &b = graph->values[node.results[i]];
+      if (a.dtype == b.dtype && a.shape == b.shape) same[node.results[i]] = equal->second->results[i];
+    }
+  }
+  for (int& output : graph->outputs) replace(&output);
+}
+
 }  // namespace
 
 void FoldLoops(RecordedGraph* graph) {
@@ -434,6 +485,7 @@ void FoldLoops(RecordedGraph* graph) {
 }
 
 void Compact(RecordedGraph* graph) {
+  Merge(graph);
   std::set<int> used(graph->outputs.begin(), graph->outputs.end());
   RemoveUnused(&graph->nodes, &used);
   std::vector<RecordedValue> values;

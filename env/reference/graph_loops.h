@@ -9,7 +9,7 @@ namespace kevin {
 // (env/reference/graph.h); other loops stay unrolled.
 void FoldLoops(RecordedGraph* graph);
 
-// Removes nodes without a use, and numbers the values in the order in which they appear.
+// Removes nodes without a use, views that change nothing and repetitions, and numbers the values in the order in which they appear.
 void Compact(RecordedGraph* graph);
 
 nlohmann::ordered_json NodeToJson(const RecordedNode& node);

@@ -190,7 +190,7 @@ Reference::Reference(const Problem& problem, const ReferenceOptions& options)
     impl_->stream = StreamOf(impl_->device);
   }
   Activate();
-  impl_->unit = CompileReference(problem);
+  impl_->unit = CompiledReference(problem);
 }
 
 void Reference::Activate() {
