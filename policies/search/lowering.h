@@ -1,0 +1,152 @@
+#pragma once
+// Inside lower*.cc: the walk over a graph. A Value is a tensor that is computed where it is read: a function from an
+// index to an expression. Stored makes a buffer of it.
+//
+// START HERE for a new operation: each group of operations (ElementwiseOperation, ViewOperation, ...) is a function
+// that returns false for an operation that it does not know.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "policies/search/graph.h"
+#include "policies/search/lower.h"
+
+namespace kevin::search {
+
+using Index = std::vector<ExprPtr>;
+using Shape = std::vector<int64_t>;
+
+struct Value;
+using ValuePtr = std::shared_ptr<Value>;
+
+struct Value {
+  std::string dtype;
+  Shape shape;
+  std::function<ExprPtr(const Index&)> at;
+  int buffer = -1;  // where all of it is stored, contiguous; -1: nowhere
+  int cost = 0;     // arithmetic at one index, as CostOf counts it
+  // Of a concatenation: its parts along a dimension. Stored writes each to its place.
+  std::vector<ValuePtr> parts;
+  int64_t part_dim = 0;
+};
+
+Type TypeOf(const std::string& dtype);
+int64_t Count(const Shape& shape);
+bool IsFloating(const std::string& dtype);
+
+class Lowering {
+ public:
+  Lowering(const Graph& graph, const Task& task);
+  Program Run();
+
+  // --- Values ---
+  static ValuePtr Constant(double value, const std::string& dtype);
+  ValuePtr Lazy(const std::string& dtype, const Shape& shape, std::function<ExprPtr(const Index&)> at, int cost = 0);
+  // The value in memory: itself where it is stored, else after a stage that stores it.
+  ValuePtr Stored(const ValuePtr& value);
+  // For an operand that is read many times: as it is if it is a plain read, else stored.
+  ValuePtr Plain(const ValuePtr& value);
+  // The value with its arithmetic stored if it costs more than `limit`.
+  ValuePtr Cheap(const ValuePtr& value, int limit);
+  // At an index of the broadcast shape.
+  static ExprPtr AtBroadcast(const ValuePtr& value, const Index& index);
+  static Shape BroadcastShape(const std::vector<ValuePtr>& values);
+  // Elementwise over broadcast operands, each converted to `type` first.
+  using ElementFunction = std::function<ExprPtr(const std::vector<ExprPtr>&)>;
+  ValuePtr Map(const std::vector<ValuePtr>& values, const std::string& dtype, Type type, const ElementFunction& f);
+  // The same for float arithmetic whose result has the type of the first value.
+  ValuePtr MapFloat(const std::vector<ValuePtr>& values, const ElementFunction& f);
+
+  // --- Arguments of a node ---
+  bool Has(const GraphNode& node, const char* name) const;  // present and not null
+  ValuePtr Tensor(const GraphNode& node, const char* name);  // also a number, as a constant
+  ValuePtr OptionalTensor(const GraphNode& node, const char* name);  // null where absent
+  std::vector<ValuePtr> Tensors(const GraphNode& node, const char* name);
+  double Number(const GraphNode& node, const char* name, double fallback) const;
+  int64_t Integer(const GraphNode& node, const char* name, int64_t fallback) const;
+  bool Flag(const GraphNode& node, const char* name, bool fallback) const;
+  std::string Word(const GraphNode& node, const char* name, const std::string& fallback) const;
+  Shape Integers(const GraphNode& node, const char* name) const;  // a number is a list of one
+  // A list of `rank` integers; one integer stands for all.
+  Shape IntegersFor(const GraphNode& node, const char* name, size_t rank, int64_t fallback) const;
+  // The dims of a reduction, sorted, none negative; all where the argument is absent or empty.
+  std::vector<int> Dims(const GraphNode& node, const char* name, size_t rank) const;
+  const GraphValue& ResultOf(const GraphNode& node, size_t at = 0) const;
+  void Set(const GraphNode& node, const ValuePtr& value, size_t at = 0);
+
+  // --- Stages ---
+  Loop NewLoop(int64_t extent);
+  static ExprPtr Var(const Loop& loop) { return Variable(loop.variable, loop.extent); }
+  std::vector<Loop> NewLoops(const Shape& shape);
+  static Index Vars(const std::vector<Loop>& loops);
+  int NewWorkspace(const std::string& name, const std::string& dtype, int64_t elements);
+  // A stored value in a new workspace, for the stage that is about to be added.
+  ValuePtr NewStored(const std::string& name, const std::string& dtype, const Shape& shape);
+  void Add(const std::string& name, decltype(Stage::work) work, double flops = 0);
+  // Sum, max and so on of `value` over `dims`; `after` maps the result (null: as it is). Shape without the dims, or with
+  // ones for `keep`.
+  ValuePtr Reduce(const std::string& op, const ValuePtr& value, const std::vector<int>& dims, bool keep,
+                  const std::string& dtype, const std::function<ExprPtr(const ExprPtr&)>& after = nullptr);
+  // result 0 = sum over k of lhs(batch, m, k) * rhs(batch, n, k), stored as `shape` at index(batch, m, n).
+  struct Product {
+    Shape batch, m, n, k;
+    std::function<ExprPtr(const Index& batch, const Index& m, const Index& k)> lhs;
+    std::function<ExprPtr(const Index& batch, const Index& n, const Index& k)> rhs;
+    std::function<ExprPtr(const Index& batch, size_t k)> limit;                              // may be empty
+    std::function<Index(const Index& batch, const Index& m, const Index& n)> index;          // of the result
+    std::function<ExprPtr(const Index& batch, const Index& m, const Index& n)> inside;       // may be empty
+    std::function<ExprPtr(const ExprPtr& result, const Index& index)> after;                 // may be empty
+  };
+  ValuePtr Multiply(const std::string& name, const std::string& dtype, const Shape& shape, const Product& product);
+  // a (..., m, k) x b (..., k, n), with broadcast batches; vectors as torch.matmul takes them.
+  ValuePtr MatMul(const ValuePtr& a, const ValuePtr& b, const std::string& name);
+
+  // --- Views used by several groups ---
+  ValuePtr Reshape(const ValuePtr& value, const Shape& shape);
+  ValuePtr Permute(const ValuePtr& value, const std::vector<int>& order);
+  ValuePtr Cat(const std::vector<ValuePtr>& parts, int64_t dim, const std::string& dtype);
+  ValuePtr Unsqueeze(const ValuePtr& value, size_t at);
+  ValuePtr Sliced(const ValuePtr& value, size_t dim, int64_t start, int64_t size, int64_t step = 1);
+  ValuePtr Expand(const ValuePtr& value, const Shape& shape);
+
+  const Task& task() const { return task_; }
+
+ private:
+  bool Elementwise(const GraphNode& node);   // lower_elementwise.cc
+  bool View(const GraphNode& node);          // lower_views.cc
+  bool Indexing(const GraphNode& node);      // lower_indexing.cc
+  bool Creation(const GraphNode& node);      // lower_indexing.cc
+  bool Reduced(const GraphNode& node);       // lower_reductions.cc
+  bool Normalised(const GraphNode& node);    // lower_norms.cc
+  bool Windowed(const GraphNode& node);      // lower_windows.cc
+  bool Contracted(const GraphNode& node);    // lower_contractions.cc
+  bool Attended(const GraphNode& node);      // lower_attention.cc
+  bool Recurrent(const GraphNode& node);     // lower_recurrent.cc
+  bool Loss(const GraphNode& node);          // lower_losses.cc
+  bool Loop_(const GraphNode& node);         // lower_recurrent.cc: a kept loop
+
+  void AddArguments();
+  void Walk(const std::vector<GraphNode>& nodes);
+  void Lower1(const GraphNode& node);
+  void StoreTo(const ValuePtr& value, int buffer, const std::string& name);
+  void StoreOutputs();
+  void CountUses(const std::vector<GraphNode>& nodes);
+
+  const Graph& graph_;
+  const Task& task_;
+  Program program_;
+  std::vector<Stage>* stages_;  // where Add puts stages: the program, or the body of a Repeat
+  int variables_ = 0;
+  std::map<int, ValuePtr> values_;  // of the graph
+  std::map<int, int> uses_;
+  std::string name_;  // of the node that is being lowered
+};
+
+// Joins neighbouring loops that always occur together, and removes those of extent 1.
+void MergeLoops(Stage& stage);
+
+}  // namespace kevin::search
