@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -106,10 +107,15 @@ class CppPrinter {
   Value EmitLoad(const ExprPtr& expr);
   Value EmitGuard(const ExprPtr& expr);
   Value EmitByLane(const ExprPtr& expr);
+  Value EmitLeaf(const ExprPtr& expr);
   Value EmitOperation(const ExprPtr& expr);
   Value Named(const Value& value, const ExprPtr& expr);
   Value Splat(const Value& value, const ExprPtr& expr);
+  bool FitsLanes(const ExprPtr& expr) const;
   bool NeedsLaneLoop(const ExprPtr& expr) const;
+  std::optional<int64_t> LaneStride(const ExprPtr& offset) const;
+  void ForEachLane(const std::function<void()>& print);
+  std::string KeyOf(const ExprPtr& expr) const;
   std::string TypeOf(const ExprPtr& expr, bool lanes) const;
   void CountUses(const ExprPtr& expr);
   void AtDepth(int depth, const std::function<void()>& print);
@@ -122,6 +128,7 @@ class CppPrinter {
   std::string lanes_name_;
   int lanes_depth_ = 0;
   std::string mask_;          // of the lanes that may load; empty: those of `part`
+  bool first_lane_ = false;   // addresses: the lanes' variable stands for its first value
   std::string lane_;          // inside a loop over lanes: its variable
   int floor_ = 0;             // loads stay inside this scope
   int fresh_ = 0;
@@ -132,15 +139,26 @@ class CppPrinter {
 // Joins neighbouring loops where every expression allows it (a row-major pair of loops that is only used as one
 // offset), drops loops of extent 1. `exprs` are rewritten. New variables are numbered from `next_variable`.
 void CppJoinLoops(std::vector<Loop>& loops, const std::vector<ExprPtr*>& exprs, int& next_variable);
-// A number above all variables of the stage.
-int CppNextVariable(const Stage& stage);
+inline constexpr int kCppFirstVariable = 1 << 24;  // for next_variable
 // How well the lanes of a vector lie along the variable: the share of loads and stores that are contiguous or do not
 // depend on it, less those that are neither.
 double CppLaneScore(const std::vector<ExprPtr>& values, const std::vector<Store>& stores, int variable);
 int64_t CppCount(const std::vector<Loop>& loops);
+// The expressions of stores: values and guards; and pointers to all, offsets too, for CppJoinLoops.
+std::vector<ExprPtr> CppValues(const std::vector<Store>& stores);
+void CppAddPointers(std::vector<Store>& stores, std::vector<ExprPtr*>& exprs);
 // "#pragma omp parallel for schedule(static)" with collapse, then the loops; those in `loops` are perfectly nested.
 // Returns the number of scopes.
 int CppOpenParallel(CppPrinter& print, const std::vector<Loop>& loops);
+// "Walk<4>(begin, end, [&](auto part, long v, int u) {", with `variable` in the lanes. Close with "});".
+void CppOpenWalk(CppPrinter& print, int variable, int unroll, const std::string& begin, const std::string& end,
+                 const std::string& unroll_name = "");
+// One parallel loop over `loops` and over pieces of `lanes`; opens them, and gives the bounds of the piece as text.
+// Pieces begin at multiples of 64. Returns the number of scopes.
+int CppOpenPieces(CppPrinter& print, const CppStage& stage, const std::vector<Loop>& loops, int64_t lanes,
+                  int64_t piece, std::string& begin, std::string& end);
+// Whether a store may go around the caches: an output that is large, whose vectors are aligned.
+bool CppStreams(const CppStage& stage, const search::Store& store, int lanes_variable, const std::vector<Loop>& others);
 
 // --- Kinds of stages: write_cpp_*.cc. `stage.body` and `stage.helpers` get the text. ---
 
