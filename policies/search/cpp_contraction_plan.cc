@@ -76,9 +76,6 @@ class CppPlanner {
       std::swap(own.m, own.n);
       std::swap(own.lhs, own.rhs);
     }
-    Stage whole;
-    whole.work = own;
-    next_variable_ = CppNextVariable(whole);
     Join();
   }
 
@@ -107,7 +104,7 @@ class CppPlanner {
 
   const CppStage& stage_;
   CppContractionPlan base_;
-  int next_variable_ = 0;
+  int next_variable_ = kCppFirstVariable;
 };
 
 void CppPlanner::Join() {
