@@ -27,11 +27,11 @@ struct CppStage {
   const Task& task;
   const Setting& setting;
   bool holes = false;                // numbers become holes, so that stages of other sizes share the function
-  std::vector<int> buffers;          // of the program; buffers[i] is called "b<i>"
-  std::set<int> written;             // of them
-  std::map<int, std::string> outer;  // variables of Repeat loops -> names of arguments
-  std::vector<std::string> helpers;  // definitions that precede the function; equal ones are written once
-  std::string body;                  // the result
+  std::vector<int> buffers = {};     // of the program; buffers[i] is called "b<i>"
+  std::set<int> written = {};        // of them
+  std::map<int, std::string> outer = {};  // variables of Repeat loops -> names of arguments
+  std::vector<std::string> helpers = {};  // definitions that precede the function; equal ones are written once
+  std::string body = {};             // the result
 
   // A number in the text. Not where the language needs a constant: there, std::to_string.
   std::string Number(int64_t value) const;
@@ -74,6 +74,8 @@ class CppPrinter {
   // between lanes. `Lanes` gives a Vec, or an IntVec, whatever the expression is.
   std::string Scalar(const ExprPtr& expr);
   std::string Lanes(const ExprPtr& expr);
+  // The loop's variable in lane 0.
+  std::string Scalar0(const Loop& loop) const { return loop.extent == 1 ? "0" : lanes_name_; }
   // The store, at the lanes of `part` or at one point. `stream`: around the caches, where the offset has stride 1; the
   // address must then be aligned to the vector.
   void Store(const search::Store& store, bool stream = false);

@@ -231,32 +231,79 @@ class Fuser {
     return read;
   }
 
-  // Pointwise work over the rows that stage i reduces, with its results: y = (x - mean) * inverse.
+  // Pointwise work over the rows that stage i reduces, with its results: y = (x - mean) * inverse. The joint stage has the
+  // loops of the second, which may divide rows further (channels of a group).
   bool JoinRows(size_t i, size_t j) {
     if (!std::holds_alternative<Reduction>(stages_[i].work)) return false;
-    auto& second = std::get<Pointwise>(stages_[j].work);
-    Stage joint = stages_[i];
-    auto& first = std::get<Reduction>(joint.work);
-    if (CountOf(second.loops) != CountOf(first.outer) * CountOf(first.inner)) return false;
+    const auto& first = std::get<Reduction>(stages_[i].work);
+    if (CountOf(std::get<Pointwise>(stages_[j].work).loops) != CountOf(first.outer) * CountOf(first.inner))
+      return false;
     for (const Store& store : first.outer_stores) {
+      Pointwise second = std::get<Pointwise>(stages_[j].work);
+      if (store.guard || !ReadOf(second, store.buffer)) continue;
+      SplitAtDivisions(second, store.buffer);
       const ExprPtr read = ReadOf(second, store.buffer);
-      if (!read || store.guard) continue;
       std::vector<Loop> outer, inner;
       for (const Loop& loop : second.loops) (Uses(read, loop.variable) ? outer : inner).push_back(loop);
       if (CountOf(outer) != CountOf(first.outer) || CountOf(inner) != CountOf(first.inner)) continue;
       Replacement replacement;
-      AddPositions(outer, LinearOf(first.outer), replacement);
-      AddPositions(inner, LinearOf(first.inner), replacement);
-      const std::optional<std::vector<Store>> moved =
-          Moved(second.stores, replacement, first.outer_stores, nullptr);
-      if (!moved || DivisionsOf(*moved) > DivisionsOf(second.stores)) continue;
+      AddPositions(first.outer, LinearOf(outer), replacement);
+      AddPositions(first.inner, LinearOf(inner), replacement);
+      Stage joint = stages_[i];
+      ForEachExpr(joint, [&](ExprPtr& expr) { expr = Replace(expr, replacement); });
+      auto& work = std::get<Reduction>(joint.work);
+      work.outer = outer;
+      work.inner = inner;
+      const std::optional<std::vector<Store>> moved = Moved(second.stores, {}, work.outer_stores, nullptr);
+      if (!moved) continue;
+      work.inner_stores.insert(work.inner_stores.end(), moved->begin(), moved->end());
+      if (CountDivisions(joint) > CountDivisions(stages_[i]) + CountDivisions(stages_[j])) continue;
       const int place = PlaceFor(i, j);
       if (place < 0) continue;
-      first.inner_stores.insert(first.inner_stores.end(), moved->begin(), moved->end());
+      MergeLoops(joint);
       Replace2(i, j, place, std::move(joint));
       return true;
     }
     return false;
+  }
+
+  // Splits loops whose variable is divided where the stage reads `buffer`: the divisions disappear there.
+  void SplitAtDivisions(Pointwise& stage, int buffer) {
+    for (size_t at = 0; at < stage.loops.size(); ++at) {
+      const Loop loop = stage.loops[at];
+      const ExprPtr read = ReadOf(stage, buffer);
+      int64_t divisor = 0;
+      for (const Expr* node : Nodes(read)) {
+        if (node->op != "div" && node->op != "mod") continue;
+        if (node->args[0]->op == "variable" && node->args[0]->id == loop.variable) divisor = node->integer;
+      }
+      if (divisor <= 1 || loop.extent % divisor != 0 || loop.extent == divisor) continue;
+      const Loop high{loop.variable, loop.extent / divisor}, low{NewVariable(), divisor};
+      const ExprPtr whole =
+          AddInt(Scaled(Variable(high.variable, high.extent), divisor), Variable(low.variable, low.extent));
+      for (Store& store : stage.stores) {
+        for (ExprPtr* expr : {&store.offset, &store.value, &store.guard})
+          *expr = Replace(*expr, {{loop.variable, whole}});
+      }
+      stage.loops[at] = high;
+      stage.loops.insert(stage.loops.begin() + static_cast<long>(at) + 1, low);
+    }
+  }
+
+  int NewVariable() {
+    int largest = 0;
+    for (Stage& stage : stages_) LargestVariable(stage, largest);
+    return next_variable_ = std::max(next_variable_, largest) + 1;
+  }
+  static void LargestVariable(Stage& stage, int& largest) {
+    for (const std::vector<Loop>* loops : LoopListsOf(stage)) {
+      for (const Loop& loop : *loops) largest = std::max(largest, loop.variable);
+    }
+    if (const auto* scan = std::get_if<Scan>(&stage.work)) largest = std::max(largest, scan->along.variable);
+    if (auto* repeat = std::get_if<Repeat>(&stage.work)) {
+      largest = std::max(largest, repeat->times.variable);
+      for (Stage& inner : repeat->body) LargestVariable(inner, largest);
+    }
   }
 
   // Two reductions over the same rows: the second reads results of the first, or the same rows.
@@ -387,6 +434,7 @@ class Fuser {
 
   Program& program_;
   std::vector<Stage>& stages_;
+  int next_variable_ = 0;
 };
 
 }  // namespace

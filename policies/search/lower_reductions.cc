@@ -9,7 +9,6 @@
 namespace kevin::search {
 namespace {
 
-
 // The loops of a reduction of `shape` over `dims`, and the index of the whole tensor over them.
 struct ReductionLoops {
   std::vector<Loop> outer, inner;

@@ -8,7 +8,6 @@
 namespace kevin::search {
 namespace {
 
-
 // The windows of one spatial dimension.
 struct WindowDim {
   int64_t size = 1, kernel = 1, stride = 1, padding = 0, dilation = 1, out = 1;

@@ -15,6 +15,7 @@
 
 #include "policies/search/graph.h"
 #include "policies/search/lower.h"
+#include "policies/search/stage_parts.h"
 
 namespace kevin::search {
 
@@ -174,8 +175,5 @@ class Lowering {
   std::map<int, int> uses_;
   std::string name_;  // of the node that is being lowered
 };
-
-// Joins neighbouring loops that always occur together, and removes those of extent 1.
-void MergeLoops(Stage& stage);
 
 }  // namespace kevin::search

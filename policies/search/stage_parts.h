@@ -19,6 +19,9 @@ void ForEachStores(Stage& stage, const std::function<void(std::vector<Store>&)>&
 // div and mod in all expressions of the stage, equal ones of one expression once.
 int CountDivisions(const Stage& stage);
 
+// Joins neighbouring loops that always occur together, and removes those of extent 1.
+void MergeLoops(Stage& stage);
+
 // Variables by their expressions.
 using Replacement = std::map<int, ExprPtr>;
 ExprPtr Replace(const ExprPtr& expr, const Replacement& variables);

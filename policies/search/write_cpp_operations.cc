@@ -96,7 +96,7 @@ CppPrinter::Value CppPrinter::EmitSum(const Expr& expr, bool lanes) {
     const std::string factor = stage_.Number(coefficient);
     if (coefficient == -1) term = "-" + term;
     if (coefficient != 1 && coefficient != -1)
-      term = fmt::format(is_int ? "{} * int({})" : "{} * {}", term, factor);
+      term = fmt::format(fmt::runtime(is_int ? "{} * int({})" : "{} * {}"), term, factor);
     const bool deeper = part.value.depth > sum.depth || is_int != sum.lanes;
     if (deeper && !sum.constant) {
       const std::string name = Fresh("t");
@@ -143,7 +143,7 @@ CppPrinter::Value CppPrinter::EmitOperation(const ExprPtr& expr) {
                  : power == -0.5 ? fmt::format("(1.0f / Sqrt({}))", x)
                                  : fmt::format("Pow({}, {})", x, a[1]);
   } else if (function != CppFunctions().end()) {
-    value.text = fmt::format(a.size() == 1 ? "{}({})" : "{}({}, {})", function->second, a[0], a.size() > 1 ? a[1] : "");
+    value.text = fmt::format(fmt::runtime(a.size() == 1 ? "{}({})" : "{}({}, {})"), function->second, a[0], a.size() > 1 ? a[1] : "");
   } else if (sign != CppOperators().end()) {
     value.text = fmt::format("({} {} {})", a[0], sign->second, a[1]);
   } else if (op == "div" || op == "mod") {
@@ -160,7 +160,7 @@ CppPrinter::Value CppPrinter::EmitOperation(const ExprPtr& expr) {
   } else if (op == "and" || op == "or") {
     value.text = fmt::format("({} {} {})", a[0], op == "and" ? "&" : "|", a[1]);
   } else if (op == "not") {
-    value.text = fmt::format(value.lanes ? "(~{})" : "(!{})", a[0]);
+    value.text = fmt::format("({}{})", value.lanes ? "~" : "!", a[0]);
   } else if (op == "to_bool") {
     value.text = fmt::format("({} != 0)", a[0]);
   } else if (op == "to_float") {

@@ -193,7 +193,7 @@ CppPrinter::Value CppPrinter::Emit(const ExprPtr& expr) {
     if (found == scopes_[i].values.end()) continue;
     Value value = found->second;
     if (value.lanes && !lane_.empty()) {
-      value.text = fmt::format(expr->type == Type::kBool ? "({}[{}] != 0)" : "{}[{}]", value.text, lane_);
+      value.text = fmt::format(fmt::runtime(expr->type == Type::kBool ? "({}[{}] != 0)" : "{}[{}]"), value.text, lane_);
       value.lanes = false;
       value.depth = Depth();
     }
@@ -247,7 +247,7 @@ CppPrinter::Value CppPrinter::EmitLoad(const ExprPtr& expr) {
     value.depth = std::max(at.depth, floor_);
     if (at.depth < value.depth) at = Named(at, offset);
     const bool is_narrow = expr->type == Type::kFloat && stage_.Element(expr->id) != "float";
-    value.text = fmt::format(is_narrow ? "float({}[{}])" : "{}[{}]", buffer, at.text);
+    value.text = fmt::format(fmt::runtime(is_narrow ? "float({}[{}])" : "{}[{}]"), buffer, at.text);
     if (!mask_.empty() && lane_.empty())
       value.text = fmt::format("(AnyLane({}) ? {} : {}(0))", mask_, value.text, TypeOf(expr, false));
     return Named(value, expr);
