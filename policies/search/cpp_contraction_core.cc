@@ -94,18 +94,14 @@ static __attribute__((noinline)) void MultiplyRows(const Block& x) {
   Tiles<R, 1>(x, at);
 }
 
-static void Multiply(int rows, const Block& x) {
-  switch (rows) {
-    case 1: return MultiplyRows<1>(x);
-    case 2: return MultiplyRows<2>(x);
-    case 3: return MultiplyRows<3>(x);
-    case 4: return MultiplyRows<4>(x);
-#ifdef __AVX512F__
-    case 5: return MultiplyRows<5>(x);
-    case 6: return MultiplyRows<6>(x);
-    case 7: return MultiplyRows<7>(x);
-    case 8: return MultiplyRows<8>(x);
-#endif
+// `kCounts` has a bit for every number of rows that occurs.
+template <unsigned kCounts, int R = 1>
+static inline void Multiply(int rows, const Block& x) {
+  if constexpr (R <= kTileRows) {
+    if constexpr ((kCounts >> R & 1) != 0) {
+      if (rows == R) return MultiplyRows<R>(x);
+    }
+    Multiply<kCounts, R + 1>(rows, x);
   }
 }
 )";

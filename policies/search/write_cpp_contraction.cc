@@ -29,6 +29,8 @@ class CppContractionWriter {
   int64_t RowBlocks() const { return (plan_.m + plan_.row_block - 1) / plan_.row_block; }
   int64_t ColumnBlocks() const { return (plan_.columns + plan_.column_block - 1) / plan_.column_block; }
 
+  unsigned CountsOfRows(int64_t most) const;
+
   void Buffers();
   void Decode(const std::vector<Loop>& loops, const std::string& name, bool bind_all = true);
   int OpenK(const std::string& counter);
@@ -68,6 +70,16 @@ std::vector<Loop> CppContractionWriter::OuterLoops() const {
   std::vector<Loop> loops = work_.batch;
   loops.insert(loops.end(), work_.n.begin(), work_.n.begin() + static_cast<long>(plan_.first_column));
   return loops;
+}
+
+// A bit for each number of rows that a tile has, where tiles have at most `most`.
+unsigned CppContractionWriter::CountsOfRows(int64_t most) const {
+  unsigned counts = 0;
+  for (const int64_t rows : {std::min(plan_.m, plan_.row_block), plan_.m - (RowBlocks() - 1) * plan_.row_block}) {
+    const int64_t tiles = (rows + most - 1) / most;
+    counts |= 1U << (rows / tiles) | 1U << ((rows + tiles - 1) / tiles);
+  }
+  return counts;
 }
 
 // Binds the loops to the digits of the row-major number `name`.
@@ -276,7 +288,7 @@ void CppContractionWriter::PackRight() {
 void CppContractionWriter::StoreRows(const std::string& sums, const std::string& pitch, const std::string& from, const std::string& to) {
   print_.Open(fmt::format("for (long m = {}; m < {}; ++m)", from, to));
   Decode(work_.m, "m");
-  print_.Line(fmt::format("const float* const sum_row = {} + (m - {}) * {} - begin;", sums, from, pitch));
+  print_.Line(fmt::format("const float* const sum_row = {} + (m - ({})) * {} - begin;", sums, from, pitch));
   ForColumns([&](const std::string& column, const std::string&) {
     const std::string sum = print_.Fresh("sum");
     print_.Line(fmt::format("const Vec {} = part.Load(sum_row + {});", sum, column));
@@ -318,7 +330,8 @@ void CppContractionWriter::RowTiles() {
                             left, N(plan_.left_row), N(plan_.right_column), N(plan_.right_column), N(Pitch()), add));
   } else {
     const std::string right = IsPacked() ? "packed" : "right + begin", at_right = IsPacked() ? "at_right" : "at_right + k_begin";
-    print_.Line(fmt::format("Multiply(to - from, {{k_count, {}, {}, at_left + k_begin, {}, {}, end - begin, {}, sums, {}, {}}});", left,
+    print_.Line(fmt::format("Multiply<kTileRows == 8 ? {} : {}>(to - from, {{k_count, {}, {}, at_left + k_begin, {}, {}, end - begin, {}, sums, {}, {}}});",
+                            CountsOfRows(8), CountsOfRows(4), left,
                             plan_.left_is_packed ? "1" : N(plan_.left_row), right, at_right, IsPacked() ? "0" : "begin", N(Pitch()), add));
   }
   if (plan_.splits == 1) {
