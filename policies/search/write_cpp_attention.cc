@@ -79,7 +79,7 @@ class CppAttentionText {
     width_ = CppOneLoop(work_.width, exprs, next);
     if (work_.causal) {
       work_.score = Select(Compare("less_equal", Variable(keys_.variable, keys_.extent), Variable(queries_.variable, queries_.extent)),
-                           work_.score, Float(-__builtin_inf()));
+                           work_.score, Float(work_.softmax ? -__builtin_inf() : 0.0));
     }
     padded_ = (width_.extent + 15) / 16 * 16;
     block_ = depth_.extent + padded_ > 1024 ? 8 : 32;
