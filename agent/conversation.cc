@@ -256,6 +256,7 @@ Task BuildTask(const ConversationContext& context, const std::vector<TurnRecord>
     task.arguments.push_back(Argument(sized, sized.arguments[i], is_output, context.kind));
   }
   task.shapes = std::max(1, static_cast<int>(context.shapes.size()));
+  task.shape_graphs = context.shape_graphs;
   task.threads = context.threads;
   task.tf32 = context.tf32;
   task.turn = turns.empty() ? 1 : turns.back().turn + 1;

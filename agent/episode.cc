@@ -49,6 +49,24 @@ ConversationContext ContextOf(const SizedProblem& sized, const EpisodeOptions& o
   return context;
 }
 
+// A graph that cannot be had is for the policy to judge.
+std::vector<TaskShape> ShapeGraphs(const Problem& problem, const std::string& size,
+                                   const GraphFunction& graph_of) {
+  std::vector<TaskShape> graphs;
+  for (const WeightedShape& shape : ShapesOf(problem, size)) {
+    TaskShape one{AtSize(problem, shape.size).symbols, "", ""};
+    try {
+      one.graph = graph_of(problem, shape.size);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kBadRequest) throw;
+      one.no_graph = error.what();
+    }
+    if (one.graph.empty() && one.no_graph.empty()) one.no_graph = "there is no graph of the reference";
+    graphs.push_back(std::move(one));
+  }
+  return graphs;
+}
+
 EvaluateOptions EvaluateOptionsOf(const EpisodeOptions& options) {
   EvaluateOptions evaluate;
   evaluate.workload = options.workload;
@@ -219,7 +237,12 @@ class Episode {
   // --- Beginning and end ---
 
   void Begin(Store& store) {
-    RequirePolicyFor(problem_, policy_, options_, context_.kind);
+    const GraphFunction graph_of = [this](const Problem& problem, const std::string& size) {
+      return environment_.Graph(problem, size);
+    };
+    RequirePolicyFor(problem_, policy_, options_, context_.kind, graph_of);
+    if (policy_.ReadsGraphs())
+      context_.shape_graphs = ShapeGraphs(problem_, options_.workload.size, graph_of);
     if (options_.sampling.n != 1)
       throw Error(ExitCode::kBadRequest, "an episode takes one reply per turn", "sample with n = 1");
     if (options_.continue_episode.empty()) {
@@ -378,7 +401,7 @@ EpisodeOptions OptionsToContinue(const EpisodeRecord& episode, int more_turns) {
 }
 
 void RequirePolicyFor(const Problem& problem, const Policy& policy, const EpisodeOptions& options,
-                      const std::string& kind) {
+                      const std::string& kind, const GraphFunction& graph_of) {
   if (!options.start_kind.empty() && IsForGpu(options.start_kind) != IsForGpu(kind)) {
     throw Error(ExitCode::kBadRequest,
                 fmt::format("the kernel to start from is of kind {}; this episode's are of kind {}",
@@ -386,7 +409,9 @@ void RequirePolicyFor(const Problem& problem, const Policy& policy, const Episod
                 fmt::format("give a .{} file with --from, or another --device", FileEnding(kind)));
   }
   const SizedProblem sized = AtFirstShape(problem, options.workload.size);
-  const std::string why_not = policy.WhyNot(BuildTask(ContextOf(sized, options, kind), {}));
+  ConversationContext context = ContextOf(sized, options, kind);
+  if (policy.ReadsGraphs()) context.shape_graphs = ShapeGraphs(problem, options.workload.size, graph_of);
+  const std::string why_not = policy.WhyNot(BuildTask(context, {}));
   if (why_not.empty()) return;
   const size_t end = std::min(why_not.find('\n'), why_not.size());
   throw Error(ExitCode::kBadRequest, fmt::format("{}: {}", problem.id, why_not.substr(0, end)),

@@ -74,8 +74,10 @@ EpisodeOptions OptionsToContinue(const EpisodeRecord& episode, int more_turns);
 // Throws Error(kBadRequest) when the policy cannot work on the problem with candidates of this kind (with its
 // reason), or when the kernel of --from is of another kind. `options.workload.size` must be set. RunEpisode
 // checks this too; a caller that knows the kind can check before it starts an environment.
+// `graph_of` gives the graphs to policies that read them: Environment::Graph, or a GraphSource.
+using GraphFunction = std::function<std::string(const Problem& problem, const std::string& size)>;
 void RequirePolicyFor(const Problem& problem, const Policy& policy, const EpisodeOptions& options,
-                      const std::string& kind);
+                      const std::string& kind, const GraphFunction& graph_of);
 
 // Candidates are of the environment's first kind. Returns the finished episode as stored. `cancel` may be
 // null. Throws Error(kBadRequest) before anything is stored when the policy cannot work on the problem, the

@@ -130,6 +130,9 @@ class Environment {
   // The machine key (Evaluation::machine_key) at a size of one shape: compiles, runs nothing. Empty: unknown.
   virtual std::string MachineKey(const Problem& problem, const Candidate& candidate,
                                  const EvaluateOptions& options);
+  // The graph of the reference at one size, as JSON (env/reference/graph.h); the problem is in its precision. Cached.
+  // Throws Error(kBadRequest) where it depends on the values of the inputs. Empty: this environment has none.
+  virtual std::string Graph(const Problem& problem, const std::string& size);
   virtual const EnvironmentFacts& Facts() const = 0;
 
  protected:

@@ -66,6 +66,7 @@ struct TaskDevice {
 struct TaskShape {
   std::map<std::string, int64_t> symbols;  // constants in scope, as in Task::symbols
   std::string graph;                       // of the reference, as JSON (env/reference/graph.h); empty: unavailable
+  std::string no_graph;                    // why
 };
 
 struct Task {
@@ -191,6 +192,8 @@ class Policy {
   // Whether answers are computed on this machine's processor. Then none is requested while a pair is timed on
   // the CPU.
   virtual bool LoadsProcessor() const { return false; }
+  // Whether it reads Task::shape_graphs, which are empty otherwise.
+  virtual bool ReadsGraphs() const { return false; }
   // Why this policy cannot work on the task; empty when it can. The first line is the reason, further lines say what
   // it can do and what else could. Called before turn 1.
   virtual std::string WhyNot(const Task& task) const {

@@ -16,6 +16,7 @@
 #include "agent/shape_records.h"
 #include "agent/terminal.h"
 #include "env/error.h"
+#include "env/graph_source.h"
 #include "env/problem/precision.h"
 #include "env/problem/problem.h"
 #include "env/process/files.h"
@@ -169,7 +170,10 @@ class Run {
     if (kind.empty()) return;
     if (size.empty()) size = kind == "cpp" ? "small" : "full";
     try {
-      RequirePolicyFor(problem_, *policy_.policy, options, kind);
+      GraphSource graphs(environment_options_.program_directory, environment_options_.cache_directory);
+      RequirePolicyFor(
+          problem_, *policy_.policy, options, kind,
+          [&](const Problem& problem, const std::string& shape) { return graphs.Graph(problem, shape); });
     } catch (const Error& error) {
       if (!options_.problem.ends_with(".toml")) throw;
       throw Error(error.code(), options_.problem + ": " + error.what(), error.next_step());
