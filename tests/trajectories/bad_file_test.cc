@@ -220,7 +220,7 @@ std::string SchemaOf(Database& database) {
 // written again. v4.db is v3.db after its program had upgraded it. In v3.db evaluations with shapes, a time-out and a compile error were added.
 TEST_CASE("older formats stay readable, and are left as they are by those who only read") {
   TemporaryFolder folder;
-  for (const int version : {1, 2, 3, 4}) {
+  for (const int version : {1, 2, 3, 4, 5}) {
     const std::string name = "v" + std::to_string(version) + ".db";
     fs::copy_file(fs::path(KEVIN_SOURCE_DIR) / "tests/trajectories/data" / name, folder / name);
     const std::string before = Bytes(folder / name);
@@ -239,7 +239,7 @@ TEST_CASE("older formats stay readable, and are left as they are by those who on
 }
 
 TEST_CASE("older formats are upgraded by those who write: same rows, the newest tables and views") {
-  for (const int version : {1, 2, 3, 4}) {
+  for (const int version : {1, 2, 3, 4, 5}) {
     TemporaryFolder folder;
     const fs::path path = folder / "old.db";
     const std::string name = "v" + std::to_string(version) + ".db";
