@@ -6,11 +6,11 @@
 #include <cmath>
 #include <exception>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "env/error.h"
 #include "env/knobs/choose.h"
+#include "env/process/lasting_threads.h"
 #include "env/process/machine.h"
 #include "env/verdict/shapes.h"
 
@@ -70,9 +70,9 @@ class Tuner {
     std::vector<KnobTrial> batch(count);
     for (KnobTrial& trial : batch) trial.setting = *chooser_.Next();
     std::vector<std::exception_ptr> errors(batch.size());
-    std::vector<std::thread> threads;
+    std::vector<std::function<void()>> tasks;
     for (size_t i = 0; i < batch.size(); ++i) {
-      threads.emplace_back([&, i] {
+      tasks.emplace_back([&, i] {
         try {
           TryTwice(limit_us, &batch[i]);
         } catch (...) {
@@ -80,7 +80,7 @@ class Tuner {
         }
       });
     }
-    for (std::thread& thread : threads) thread.join();
+    RunSideBySide(tasks);
     for (const std::exception_ptr& error : errors) {
       if (error) std::rethrow_exception(error);
     }
@@ -124,7 +124,7 @@ class Tuner {
       if (measured == nullptr) break;
     }
     if (trial->outcome == "measured") {
-      trial->candidate_us = WeightedGeometricMean(times_us);
+      trial->candidate_us = times_us.size() == 1 ? times_us.front().value : WeightedGeometricMean(times_us);
       trial->stopped = screen.screen_limit_us > 0 && *trial->candidate_us > screen.screen_limit_us;
     }
     trial->seconds = SecondsSince(start);
