@@ -65,7 +65,9 @@ ValuePtr Lowering::Stored(const ValuePtr& value) {
   value->buffer = buffer;
   value->cost = 0;
   value->parts.clear();
-  value->at = [buffer, type, shape](const Index& index) { return Load(buffer, type, OffsetOf(index, shape)); };
+  value->at = [buffer, type, shape](const Index& index) {
+    return Load(buffer, type, OffsetOf(index, shape));
+  };
   return value;
 }
 
@@ -81,7 +83,8 @@ bool IsPlainRead(const ExprPtr& e) {
 
 ValuePtr Lowering::Plain(const ValuePtr& value) {
   if (value->buffer >= 0) return value;
-  if (value->cost == 0 && value->parts.empty() && IsPlainRead(value->at(Vars(NewLoops(value->shape))))) return value;
+  if (value->cost == 0 && value->parts.empty() && IsPlainRead(value->at(Vars(NewLoops(value->shape)))))
+    return value;
   return Stored(value);
 }
 
@@ -186,7 +189,9 @@ void Lowering::StoreTo(const ValuePtr& value, int buffer, const std::string& nam
       Index index = Vars(loops);
       const ExprPtr element = part->at(index);
       index[value->part_dim] = AddInt(index[value->part_dim], Int(start));
-      Add(name, Pointwise{loops, {{buffer, OffsetOf(index, value->shape), ToType(element, TypeOf(value->dtype)), nullptr}}});
+      Add(name, Pointwise{loops,
+                          {{buffer, OffsetOf(index, value->shape), ToType(element, TypeOf(value->dtype)),
+                            nullptr}}});
       start += part->shape[value->part_dim];
     }
     return;
