@@ -21,8 +21,13 @@ int DivisionsOf(const std::vector<Store>& stores) {
   return count;
 }
 
+// Of two sorted lists.
 bool Intersects(const std::vector<int>& a, const std::vector<int>& b) {
-  return std::any_of(a.begin(), a.end(), [&](int one) { return std::count(b.begin(), b.end(), one) > 0; });
+  for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    if (a[i] == b[j]) return true;
+    a[i] < b[j] ? ++i : ++j;
+  }
+  return false;
 }
 
 int64_t CountOf(const std::vector<Loop>& loops) {
@@ -133,23 +138,45 @@ class Fuser {
     DropUnread();
     for (bool changed = true; changed;) {
       changed = false;
-      for (size_t j = 1; j < stages_.size() && !changed; ++j) changed = JoinInto(j);
+      NoteBuffers();
+      for (size_t j = 1; j < stages_.size(); ++j) {
+        while (j > 0 && j < stages_.size() && JoinInto(j)) {
+          changed = true;
+          --j;  // the joint stage may join the one before it
+        }
+      }
       DropUnread();
     }
     for (Stage& stage : stages_) stage.bytes = BytesOf(stage);
   }
 
  private:
+  // What each stage reads and writes, sorted.
+  struct Buffers {
+    std::vector<int> reads, writes;
+  };
+
+  static Buffers BuffersOf(const Stage& stage) {
+    Buffers buffers{BuffersRead(stage), BuffersWritten(stage)};
+    std::sort(buffers.reads.begin(), buffers.reads.end());
+    std::sort(buffers.writes.begin(), buffers.writes.end());
+    return buffers;
+  }
+
+  void NoteBuffers() {
+    buffers_.clear();
+    for (const Stage& stage : stages_) buffers_.push_back(BuffersOf(stage));
+  }
+
   bool JoinInto(size_t j) {
-    if (std::holds_alternative<Pointwise>(stages_[j].work)) {
-      for (size_t i = j; i-- > 0;) {
-        if (JoinRows(i, j) || JoinElements(i, j)) return true;
-      }
-    }
-    if (std::holds_alternative<Reduction>(stages_[j].work)) {
-      for (size_t i = j; i-- > 0;) {
-        if (JoinReductions(i, j)) return true;
-      }
+    const bool is_pointwise = std::holds_alternative<Pointwise>(stages_[j].work);
+    if (!is_pointwise && !std::holds_alternative<Reduction>(stages_[j].work)) return false;
+    for (size_t i = j; i-- > 0;) {
+      const bool feeds = Intersects(buffers_[i].writes, buffers_[j].reads);
+      if (is_pointwise && feeds && (JoinRows(i, j) || JoinElements(i, j))) return true;
+      if (!is_pointwise && (feeds || Intersects(buffers_[i].reads, buffers_[j].reads)) &&
+          JoinReductions(i, j))
+        return true;
     }
     return false;
   }
@@ -157,15 +184,15 @@ class Fuser {
   // Where the joint stage can stand: at i, if all that j reads is there by then and nothing between uses what j writes; at
   // j, if nothing between reads or writes what i writes, or writes what i reads. None: -1.
   int PlaceFor(size_t i, size_t j) const {
-    const std::vector<int> first_writes = BuffersWritten(stages_[i]), first_reads = BuffersRead(stages_[i]);
-    const std::vector<int> second_reads = BuffersRead(stages_[j]), second_writes = BuffersWritten(stages_[j]);
+    const Buffers &first = buffers_[i], &second = buffers_[j];
     bool can_rise = true, can_sink = true;
     for (size_t between = i + 1; between < j; ++between) {
-      const std::vector<int> reads = BuffersRead(stages_[between]), writes = BuffersWritten(stages_[between]);
-      if (Intersects(writes, second_reads) || Intersects(reads, second_writes)) can_rise = false;
-      if (Intersects(reads, first_writes) || Intersects(writes, first_writes) ||
-          Intersects(writes, first_reads))
+      const auto& [reads, writes] = buffers_[between];
+      if (Intersects(writes, second.reads) || Intersects(reads, second.writes)) can_rise = false;
+      if (Intersects(reads, first.writes) || Intersects(writes, first.writes) ||
+          Intersects(writes, first.reads)) {
         can_sink = false;
+      }
     }
     return can_rise ? static_cast<int>(i) : can_sink ? static_cast<int>(j) : -1;
   }
@@ -176,7 +203,10 @@ class Fuser {
       joint.name += " + " + second;
     joint.flops = stages_[i].flops + stages_[j].flops;
     stages_[static_cast<size_t>(place)] = std::move(joint);
-    stages_.erase(stages_.begin() + static_cast<long>(static_cast<size_t>(place) == i ? j : i));
+    const long gone = static_cast<long>(static_cast<size_t>(place) == i ? j : i);
+    buffers_[static_cast<size_t>(place)] = BuffersOf(stages_[static_cast<size_t>(place)]);
+    stages_.erase(stages_.begin() + gone);
+    buffers_.erase(buffers_.begin() + gone);
   }
 
   // Pointwise work on each element that stage i stores.
@@ -314,9 +344,7 @@ class Fuser {
     const auto& second = std::get<Reduction>(stages_[j].work);
     if (CountOf(first.outer) != CountOf(second.outer) || CountOf(first.inner) != CountOf(second.inner))
       return false;
-    const std::vector<int> made = BuffersWritten(stages_[i]), reads = BuffersRead(stages_[j]);
-    const bool reads_results = Intersects(made, reads);
-    if (!reads_results && !Intersects(BuffersRead(stages_[i]), reads)) return false;
+    const bool reads_results = Intersects(buffers_[i].writes, buffers_[j].reads);
     Replacement replacement;
     AddPositions(second.outer, LinearOf(first.outer), replacement);
     AddPositions(second.inner, LinearOf(first.inner), replacement);
@@ -434,6 +462,7 @@ class Fuser {
 
   Program& program_;
   std::vector<Stage>& stages_;
+  std::vector<Buffers> buffers_;  // by stage
   int next_variable_ = 0;
 };
 
