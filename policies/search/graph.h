@@ -24,7 +24,7 @@ struct GraphValue {
 
 struct GraphNode {
   std::string op;               // of ATen without "aten::": "conv2d"; "loop" for a kept loop
-  nlohmann::json args;          // by the name of torch's schema; a tensor is {"tensor": value}  Of a loop also "carried" and "stacked".
+  nlohmann::json args;          // by the name of torch's schema; a tensor is {"tensor": value}; of a loop also "carried" and "stacked"
   std::vector<int> results;     // values
   std::vector<GraphNode> body;  // of a loop
 };
