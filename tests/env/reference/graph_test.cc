@@ -225,8 +225,6 @@ TEST_CASE("what depends on values, or is no graph, is refused by name") {
              "reads the value of a tensor (item)"));
   CHECK(Says(Refusal("def forward(x, w):\n    return x[x > 0]\n"), "index"));
   CHECK(Says(Refusal("def forward(x, w):\n    return torch.matmul(x, x)\n"), "matmul"));
-  CHECK(Says(Refusal("def forward(x, w):\n    for i in range(1000000000):\n        pass\n    return x\n"),
-             "too many"));
   CHECK(Says(
       Refusal(
           "def forward(x, w):\n    y = x\n    for i in range(1000000):\n        y = y + 1\n    return y\n"),
