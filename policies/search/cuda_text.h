@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "policies/search/graph.h"
 #include "policies/search/program.h"
 #include "policies/search/write.h"
 
@@ -49,7 +50,7 @@ class CudaText {
   // Text at namespace scope before the kernels, once (the key is the text itself).
   void AddDeclarations(const std::string& text);
 
-  // The stage that is being written; names knobs and comments.
+  // The stage that is being written (its number among all, bodies of Repeat included); names knobs and comments.
   int stage_number() const { return stage_number_; }
   // Variables of Repeat stages around it, which kernels get as parameters: id -> name in `launch`.
   const std::map<int, std::string>& repeat_variables() const { return repeat_variables_; }
@@ -78,6 +79,9 @@ class CudaText {
   std::vector<std::string> declarations_, workspace_lines_;
   friend class CudaKernel;
 };
+
+// "THREADS_3": the knob `name` of stage 3.
+std::string CudaKnobName(const std::string& name, int stage);
 
 // --- One kernel ---
 
@@ -135,7 +139,7 @@ class CudaPrinter {
   std::string IntegerText(const Expr& e);
   std::string GuardText(const Expr& e);
   std::string LoadText(const Expr& e);
-  bool HasOpenLoad(const Expr& e) const;
+  bool HasOpenLoad(const ExprPtr& e) const;
 
   CudaKernel* kernel_;
   std::map<int, std::string> variables_, results_;
@@ -155,7 +159,7 @@ int64_t Points(const std::vector<Loop>& loops);
 
 // A float as a literal: "0.5f", "Infinity()".
 std::string CudaFloat(double value);
-// `value` (an operand made from `value_expr`) stored to the buffer: "b1[offset] = Narrow<__half>(v);"
+// `value` (an operand) stored to the buffer: "b1[offset] = Narrow<__half>(v);\n"
 std::string StoreText(CudaKernel& kernel, int buffer, const std::string& offset, const std::string& value);
 
 // --- Loads of a stage, and packs of neighbouring elements ---
@@ -177,7 +181,45 @@ ExprPtr InPacks(const ExprPtr& expr, const Loop& loop, int64_t width, int w_id);
 // How neighbouring elements along `w_id` (from InPacks) lie: kPack: adjacent, aligned to all; kSame: one element;
 // kEach: anything else.
 enum class Neighbours { kSame, kPack, kEach };
-Neighbours NeighboursOf(const ExprPtr& offset, const ExprPtr& condition, int w_id, int64_t width);
+Neighbours NeighboursOf(const Buffer& buffer, const ExprPtr& offset, const ExprPtr& condition, int w_id, int64_t width);
+
+// Loads ahead of the arithmetic that needs them, so that many are under way at once. With the statements in one unrolled
+// loop and the arithmetic in the next, `slot` is "[u]" and `slots` "[kEach]"; both are empty without such loops.
+class CudaLoads {
+ public:
+  CudaLoads(CudaKernel& kernel, std::vector<CudaLoad> loads, int w_id, int64_t width, std::string slot, std::string slots);
+  std::string Declarations() const;
+  // With the loop variables known to `printer`. `once`: the elements are not needed again soon.
+  std::string Statements(CudaPrinter printer, bool once) const;
+  // The statements that copy all values to or from shared memory, where load i lies at `at(i)` (text of a pack).
+  std::string Copies(bool to_registers, const std::function<std::string(size_t load)>& at) const;
+  // Names the values of neighbour `w` (text of an integer) in `printer`.
+  void Bind(CudaPrinter& printer, const std::string& w) const;
+  size_t size() const { return loads_.size(); }
+  // "Pack<4>", "Pack<4, long>", or "float" of a value that is the same for all neighbours.
+  std::string TypeOf(size_t load) const;
+  int64_t Registers() const;
+
+ private:
+  struct One {
+    CudaLoad load;
+    Neighbours neighbours;
+    std::string name;
+  };
+  CudaKernel& kernel_;
+  std::vector<One> loads_;
+  int w_id_;
+  int64_t width_;
+  std::string slot_, slots_;
+};
+
+// The statements that compute and do stores for `width` neighbours along `w_id`: a loop over w with the arithmetic, then
+// packs where they are aligned. `bind` names loads and results of neighbour w in the printer that it gets. `before` is
+// more text for the loop's body, made by the printer (accumulators); may be empty.
+std::string NeighbourLoop(const CudaPrinter& printer, const std::vector<Store>& stores, int w_id, int64_t width, bool once,
+                          const std::function<void(CudaPrinter&)>& bind,
+                          const std::function<std::string(CudaPrinter&)>& before = nullptr);
+constexpr int kNeighbour = 1 << 28;  // the variable w
 
 // --- Stages (one file each); they add kernels and lines to the text ---
 
