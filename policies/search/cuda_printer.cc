@@ -59,9 +59,9 @@ bool FitsInt(const Expr& expr) {
   if (!IsIn32(expr.low, expr.high)) return false;
   if (expr.op != "sum") return true;
   for (size_t i = 0; i < expr.args.size(); ++i) {
-    const __int128 c = std::abs(expr.coefficients[i]);
-    const __int128 most = c * std::max(std::abs(expr.args[i]->low), std::abs(expr.args[i]->high));
-    if (most > kIntHigh || expr.coefficients[i] > kIntHigh) return false;
+    const double c = std::fabs(static_cast<double>(expr.coefficients[i]));
+    const double most = c * static_cast<double>(std::max(std::abs(expr.args[i]->low), std::abs(expr.args[i]->high)));
+    if (most > kIntHigh || c > kIntHigh) return false;
   }
   return true;
 }
