@@ -64,6 +64,14 @@ std::string CudaElementType(const std::string& dtype) {
   throw Unsupported("tensors of " + dtype + " cannot be written in CUDA");
 }
 
+std::string CudaSignature(const Task& task) {
+  if (!task.signature.empty()) return task.signature;
+  std::string list;
+  for (const TaskArgument& argument : task.arguments)
+    list += (list.empty() ? "" : ", ") + argument.cpp_type + " " + argument.name;
+  return "void launch(" + list + ")";
+}
+
 }  // namespace
 
 // --- CudaText ---
@@ -133,7 +141,7 @@ std::string CudaText::Finish() {
   kernels_ = 0;
   for (size_t at = definitions.find("__global__"); at != std::string::npos; at = definitions.find("__global__", at + 1))
     ++kernels_;
-  text += definitions + task_.signature + " {\n";
+  text += definitions + CudaSignature(task_) + " {\n";
   for (const std::string& line : workspace_lines_) text += line + "\n";
   for (size_t i = 0; i < program_.buffers.size(); ++i) {
     const Buffer& buffer = program_.buffers[i];

@@ -125,6 +125,9 @@ bool Compiles(const std::string& source, const std::string& flags) {
 std::string ToCpp(const std::string& cuda_source) {
   const bool has_clusters = cuda_source.find("__cluster_dims__(kParts, 1, 1)") != std::string::npos;
   std::string text = cuda_source;
+  for (size_t at = text.find("#include"); at != std::string::npos; at = text.find("#include")) {
+    text.erase(at, text.find('\n', at) - at);
+  }
   const auto replace = [&](const char* pattern, const std::string& by) {
     text = std::regex_replace(text, std::regex(pattern), by);
   };
