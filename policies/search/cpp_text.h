@@ -53,10 +53,12 @@ class CppPrinter {
   // Opens "head {"; an empty head opens a block. Names bound and values printed inside are forgotten at Close.
   void Open(const std::string& head);
   void Close(const std::string& tail = "}");
+  // A line directly before the head of the next scope, at the margin: "#pragma omp parallel for".
+  void Pragma(const std::string& text) { pragma_ = text; }
   void Line(const std::string& text);
   // "for (long v3 = 0; v3 < 17; ++v3) {", and binds the variable. Loops of extent 1 only bind. Returns how many scopes
-  // were opened; Close as many.
-  int OpenLoops(const std::vector<Loop>& loops);
+  // were opened; Close as many. `perfectly`: nothing is computed between the loops.
+  int OpenLoops(const std::vector<Loop>& loops, bool perfectly = false);
   void CloseAll(int count);
   // A name that does not occur yet: "acc7".
   std::string Fresh(const std::string& stem);
@@ -90,7 +92,7 @@ class CppPrinter {
     bool lanes = false, named = false, constant = false;
   };
   struct Scope {
-    std::string text;
+    std::string head, text;  // the head comes after what is hoisted out of the scope
     std::map<std::string, Value> values;  // by key
     std::vector<int> variables, results;  // bound here
     bool owns_lanes = false;
@@ -128,7 +130,7 @@ class CppPrinter {
   std::map<int, Binding> variables_, results_;
   std::map<std::string, int> uses_;  // of the expression being printed, by key
   int lanes_variable_ = -1;
-  std::string lanes_name_;
+  std::string lanes_name_, pragma_;
   int lanes_depth_ = 0;
   std::string mask_;          // of the lanes that may load; empty: those of `part`
   bool first_lane_ = false;   // addresses: the lanes' variable stands for its first value

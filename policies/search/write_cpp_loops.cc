@@ -93,10 +93,10 @@ void CppAddPointers(std::vector<Store>& stores, std::vector<ExprPtr*>& exprs) {
 
 int CppOpenParallel(CppPrinter& print, const std::vector<Loop>& loops) {
   const auto real = std::count_if(loops.begin(), loops.end(), [](const Loop& loop) { return loop.extent > 1; });
-  if (real == 0) return print.OpenLoops(loops);
-  print.Line(real == 1 ? "#pragma omp parallel for schedule(static)"
-                       : fmt::format("#pragma omp parallel for collapse({}) schedule(static)", real));
-  return print.OpenLoops(loops);
+  if (real > 0)
+    print.Pragma(real == 1 ? "#pragma omp parallel for schedule(static)"
+                           : fmt::format("#pragma omp parallel for collapse({}) schedule(static)", real));
+  return print.OpenLoops(loops, true);
 }
 
 }  // namespace kevin::search

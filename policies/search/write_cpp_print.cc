@@ -41,16 +41,17 @@ std::string CppPrinter::Text() const { return scopes_.front().text; }
 // --- Scopes ---
 
 void CppPrinter::LineAt(int depth, const std::string& text) {
-  std::string& to = scopes_[static_cast<size_t>(depth)].text;
-  if (text.rfind("#", 0) != 0) to.append(static_cast<size_t>(2 * depth + 2), ' ');
-  to += text + "\n";
+  scopes_[static_cast<size_t>(depth)].text += std::string(static_cast<size_t>(2 * depth + 2), ' ') + text + "\n";
 }
 
 void CppPrinter::Line(const std::string& text) { LineAt(Depth(), text); }
 
 void CppPrinter::Open(const std::string& head) {
-  Line(head.empty() ? "{" : head + " {");
-  scopes_.emplace_back();
+  Scope scope;
+  if (!pragma_.empty()) scope.head = pragma_ + "\n";
+  pragma_.clear();
+  scope.head += std::string(scopes_.size() * 2, ' ') + (head.empty() ? "{\n" : head + " {\n");
+  scopes_.push_back(std::move(scope));
 }
 
 void CppPrinter::Close(const std::string& tail) {
@@ -59,7 +60,7 @@ void CppPrinter::Close(const std::string& tail) {
   for (const int variable : scope.variables) variables_.erase(variable);
   for (const int result : scope.results) results_.erase(result);
   if (scope.owns_lanes) lanes_variable_ = -1;
-  scopes_.back().text += scope.text;
+  scopes_.back().text += scope.head + scope.text;
   Line(tail);
 }
 
@@ -73,18 +74,22 @@ void CppPrinter::AtDepth(int depth, const std::function<void()>& print) {
 
 std::string CppPrinter::Fresh(const std::string& stem) { return stem + std::to_string(fresh_++); }
 
-int CppPrinter::OpenLoops(const std::vector<Loop>& loops) {
+int CppPrinter::OpenLoops(const std::vector<Loop>& loops, bool perfectly) {
   int opened = 0;
+  std::vector<std::pair<int, std::string>> names;
   for (const Loop& loop : loops) {
-    if (loop.extent == 1) {
-      Bind(loop.variable, "0");
-      continue;
+    const std::string v = loop.extent == 1 ? "0" : Fresh("v");
+    if (loop.extent > 1) {
+      Open(fmt::format("for (long {0} = 0; {0} < {1}; ++{0})", v, stage_.Number(loop.extent)));
+      ++opened;
     }
-    const std::string v = Fresh("v");
-    Open(fmt::format("for (long {0} = 0; {0} < {1}; ++{0})", v, stage_.Number(loop.extent)));
-    Bind(loop.variable, v);
-    ++opened;
+    if (perfectly) {
+      names.emplace_back(loop.variable, v);
+    } else {
+      Bind(loop.variable, v);
+    }
   }
+  for (const auto& [variable, name] : names) Bind(variable, name);
   return opened;
 }
 
