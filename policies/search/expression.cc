@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kFar = int64_t{1} << 60;
 
-int64_t Clamped(__int128 value) {
+int64_t Clamped(long double value) {
   if (value > kFar) return kFar;
   if (value < -kFar) return -kFar;
   return static_cast<int64_t>(value);
@@ -117,13 +117,15 @@ struct Sum {
     std::erase_if(terms, [](const Term& term) { return term.coefficient == 0; });
   }
   int64_t Low() const {
-    __int128 low = constant;
-    for (const Term& t : terms) low += static_cast<__int128>(t.coefficient) * (t.coefficient > 0 ? t.atom->low : t.atom->high);
+    long double low = constant;
+    for (const Term& t : terms)
+      low += static_cast<long double>(t.coefficient) * (t.coefficient > 0 ? t.atom->low : t.atom->high);
     return Clamped(low);
   }
   int64_t High() const {
-    __int128 high = constant;
-    for (const Term& t : terms) high += static_cast<__int128>(t.coefficient) * (t.coefficient > 0 ? t.atom->high : t.atom->low);
+    long double high = constant;
+    for (const Term& t : terms)
+      high += static_cast<long double>(t.coefficient) * (t.coefficient > 0 ? t.atom->high : t.atom->low);
     return Clamped(high);
   }
 };
@@ -306,7 +308,8 @@ ExprPtr DivInt(const ExprPtr& a, int64_t divisor) {
   if (a->low > -kFar && a->high < kFar && FloorDiv(a->low, divisor) == FloorDiv(a->high, divisor))
     return Int(FloorDiv(a->low, divisor));
   if (a->op == "div") return DivInt(a->args[0], a->integer * divisor);
-  if (a->op == "mod" && a->integer % divisor == 0) return ModInt(DivInt(a->args[0], divisor), a->integer / divisor);
+  if (a->op == "mod" && a->integer % divisor == 0)
+    return ModInt(DivInt(a->args[0], divisor), a->integer / divisor);
   Sum multiple, rest;
   SplitByDivisor(SumOf(a), divisor, multiple, rest);
   if (rest.Low() >= 0 && rest.High() < divisor) return FromSum(multiple);
@@ -418,17 +421,29 @@ namespace {
 
 std::optional<double> FoldUnary(const std::string& op, double x) {
   static const std::map<std::string, double (*)(double)> kFunctions = {
-      {"neg", [](double v) { return -v; }},   {"abs", [](double v) { return std::fabs(v); }},
-      {"exp", [](double v) { return std::exp(v); }},   {"exp2", [](double v) { return std::exp2(v); }},
-      {"expm1", [](double v) { return std::expm1(v); }}, {"log", [](double v) { return std::log(v); }},
-      {"log2", [](double v) { return std::log2(v); }}, {"log10", [](double v) { return std::log10(v); }},
-      {"log1p", [](double v) { return std::log1p(v); }}, {"sqrt", [](double v) { return std::sqrt(v); }},
-      {"rsqrt", [](double v) { return 1 / std::sqrt(v); }}, {"reciprocal", [](double v) { return 1 / v; }},
-      {"sigmoid", [](double v) { return 1 / (1 + std::exp(-v)); }}, {"tanh", [](double v) { return std::tanh(v); }},
-      {"erf", [](double v) { return std::erf(v); }},   {"sin", [](double v) { return std::sin(v); }},
-      {"cos", [](double v) { return std::cos(v); }},   {"floor", [](double v) { return std::floor(v); }},
-      {"ceil", [](double v) { return std::ceil(v); }}, {"trunc", [](double v) { return std::trunc(v); }},
-      {"sign", [](double v) { return v > 0 ? 1.0 : v < 0 ? -1.0 : 0.0; }},
+      {"neg", [](double v) { return -v; }},
+      {"abs", [](double v) { return std::fabs(v); }},
+      {"exp", [](double v) { return std::exp(v); }},
+      {"exp2", [](double v) { return std::exp2(v); }},
+      {"expm1", [](double v) { return std::expm1(v); }},
+      {"log", [](double v) { return std::log(v); }},
+      {"log2", [](double v) { return std::log2(v); }},
+      {"log10", [](double v) { return std::log10(v); }},
+      {"log1p", [](double v) { return std::log1p(v); }},
+      {"sqrt", [](double v) { return std::sqrt(v); }},
+      {"rsqrt", [](double v) { return 1 / std::sqrt(v); }},
+      {"reciprocal", [](double v) { return 1 / v; }},
+      {"sigmoid", [](double v) { return 1 / (1 + std::exp(-v)); }},
+      {"tanh", [](double v) { return std::tanh(v); }},
+      {"erf", [](double v) { return std::erf(v); }},
+      {"sin", [](double v) { return std::sin(v); }},
+      {"cos", [](double v) { return std::cos(v); }},
+      {"floor", [](double v) { return std::floor(v); }},
+      {"ceil", [](double v) { return std::ceil(v); }},
+      {"trunc", [](double v) { return std::trunc(v); }},
+      {"sign", [](double v) { return v > 0   ? 1.0
+                                     : v < 0 ? -1.0
+                                             : 0.0; }},
   };
   const auto found = kFunctions.find(op);
   if (found == kFunctions.end()) return std::nullopt;
@@ -465,7 +480,8 @@ ExprPtr Binary(const std::string& op, const ExprPtr& a, const ExprPtr& b) {
   if ((op == "mul" || op == "div_float") && IsNumber(b, 1)) return a;
   if (op == "mul" && IsNumber(a, 1)) return b;
   if (op == "add" && b->op == "neg") return Binary("sub", a, b->args[0]);
-  if (op == "div_float" && IsConstant(b) && b->number != 0 && std::frexp(b->number, std::make_unique<int>().get()) == 0.5)
+  if (op == "div_float" && IsConstant(b) && b->number != 0 &&
+      std::frexp(b->number, std::make_unique<int>().get()) == 0.5)
     return Binary("mul", a, Float(1 / b->number));  // a power of two: the same bits
   return Simple(op, Type::kFloat, {a, b});
 }
@@ -583,10 +599,11 @@ std::optional<int64_t> StrideOf(const ExprPtr& expr, int variable) {
 }
 
 int CostOf(const ExprPtr& expr) {
-  static const std::set<std::string> kFree = {"constant", "variable", "load", "result",   "sum", "div",
+  static const std::set<std::string> kFree = {"constant", "variable", "load",  "result",   "sum",   "div",
                                               "mod",      "product",  "guard", "to_float", "to_int"};
-  static const std::set<std::string> kCheap = {"add",  "sub", "mul", "neg",        "abs",   "minimum", "maximum", "select",
-                                               "less", "not", "and", "less_equal", "equal", "or",      "not_equal"};
+  static const std::set<std::string> kCheap = {"add",     "sub",        "mul",    "neg",  "abs",
+                                               "minimum", "maximum",    "select", "less", "not",
+                                               "and",     "less_equal", "equal",  "or",   "not_equal"};
   int cost = 0;
   for (const Expr* e : Nodes(expr)) {
     if (kFree.count(e->op)) continue;

@@ -69,7 +69,8 @@ ExprPtr OffsetOf(const std::vector<ExprPtr>& index, const std::vector<int64_t>& 
 std::vector<ExprPtr> IndexOf(const ExprPtr& offset, const std::vector<int64_t>& shape);
 
 // --- Conditions ---
-ExprPtr Compare(const std::string& op, const ExprPtr& a, const ExprPtr& b);  // kInt by bounds where they decide
+ExprPtr Compare(const std::string& op, const ExprPtr& a,
+                const ExprPtr& b);  // kInt by bounds where they decide
 ExprPtr And(const ExprPtr& a, const ExprPtr& b);
 ExprPtr Or(const ExprPtr& a, const ExprPtr& b);
 ExprPtr Not(const ExprPtr& a);

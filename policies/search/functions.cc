@@ -30,8 +30,8 @@ std::string FillHoles(const std::string& skeleton, const Text& text) {
 std::string Hole(int64_t value) { return kOpen + std::to_string(value) + kClose; }
 
 size_t FunctionTable::Add(const std::string& name, const std::string& head, const std::string& body,
-                          const std::vector<std::string>& parameters, const std::vector<std::string>& arguments,
-                          const std::string& launch) {
+                          const std::vector<std::string>& parameters,
+                          const std::vector<std::string>& arguments, const std::string& launch) {
   std::string skeleton;
   std::vector<int64_t> numbers;
   for (size_t at = 0; at < body.size(); ++at) {
@@ -69,7 +69,8 @@ std::string FunctionTable::Definitions() {
     const std::vector<size_t>& group = groups[key];
     const size_t first = group[0];
     std::string name = names_[first];
-    for (int number = 2; !taken.insert(name).second; ++number) name = fmt::format("{}_{}", names_[first], number);
+    for (int number = 2; !taken.insert(name).second; ++number)
+      name = fmt::format("{}_{}", names_[first], number);
     const std::vector<int64_t>& numbers = numbers_[first];
     // Holes whose numbers agree in every member share a parameter.
     std::map<std::vector<int64_t>, std::string> parameter_of;
@@ -98,7 +99,8 @@ std::string FunctionTable::Definitions() {
                         FillHoles(skeletons_[first], [&](size_t hole) { return hole_text[hole]; }));
     for (const size_t member : group) {
       std::string arguments;
-      for (const std::string& argument : arguments_[member]) arguments += (arguments.empty() ? "" : ", ") + argument;
+      for (const std::string& argument : arguments_[member])
+        arguments += (arguments.empty() ? "" : ", ") + argument;
       for (const size_t hole : parameter_hole)
         arguments += fmt::format("{}{}", arguments.empty() ? "" : ", ", numbers_[member][hole]);
       calls_[member] = fmt::format("{}{}({})", name, launches_[member], arguments);

@@ -23,10 +23,10 @@ struct GraphValue {
 };
 
 struct GraphNode {
-  std::string op;                  // of ATen without "aten::": "conv2d"; "loop" for a kept loop
-  nlohmann::json args;             // by the name of torch's schema; a tensor is {"tensor": value}
-  std::vector<int> results;        // values
-  std::vector<GraphNode> body;     // of a loop
+  std::string op;               // of ATen without "aten::": "conv2d"; "loop" for a kept loop
+  nlohmann::json args;          // by the name of torch's schema; a tensor is {"tensor": value}
+  std::vector<int> results;     // values
+  std::vector<GraphNode> body;  // of a loop
 };
 
 struct GraphInput {

@@ -24,7 +24,8 @@ int64_t Count(const Shape& shape) {
   return count;
 }
 
-Lowering::Lowering(const Graph& graph, const Task& task) : graph_(graph), task_(task), stages_(&program_.stages) {}
+Lowering::Lowering(const Graph& graph, const Task& task)
+    : graph_(graph), task_(task), stages_(&program_.stages) {}
 
 // --- Values ---
 
@@ -64,7 +65,9 @@ ValuePtr Lowering::Stored(const ValuePtr& value) {
   value->buffer = buffer;
   value->cost = 0;
   value->parts.clear();
-  value->at = [buffer, type, shape](const Index& index) { return Load(buffer, type, OffsetOf(index, shape)); };
+  value->at = [buffer, type, shape](const Index& index) {
+    return Load(buffer, type, OffsetOf(index, shape));
+  };
   return value;
 }
 
@@ -80,7 +83,8 @@ bool IsPlainRead(const ExprPtr& e) {
 
 ValuePtr Lowering::Plain(const ValuePtr& value) {
   if (value->buffer >= 0) return value;
-  if (value->cost == 0 && value->parts.empty() && IsPlainRead(value->at(Vars(NewLoops(value->shape))))) return value;
+  if (value->cost == 0 && value->parts.empty() && IsPlainRead(value->at(Vars(NewLoops(value->shape)))))
+    return value;
   return Stored(value);
 }
 
@@ -185,7 +189,9 @@ void Lowering::StoreTo(const ValuePtr& value, int buffer, const std::string& nam
       Index index = Vars(loops);
       const ExprPtr element = part->at(index);
       index[value->part_dim] = AddInt(index[value->part_dim], Int(start));
-      Add(name, Pointwise{loops, {{buffer, OffsetOf(index, value->shape), ToType(element, TypeOf(value->dtype)), nullptr}}});
+      Add(name, Pointwise{loops,
+                          {{buffer, OffsetOf(index, value->shape), ToType(element, TypeOf(value->dtype)),
+                            nullptr}}});
       start += part->shape[value->part_dim];
     }
     return;
@@ -248,10 +254,10 @@ void Lowering::CountUses(const std::vector<GraphNode>& nodes) {
 void Lowering::Lower1(const GraphNode& node) {
   name_ = node.op;
   using Group = bool (Lowering::*)(const GraphNode&);
-  static constexpr Group kGroups[] = {
-      &Lowering::Elementwise, &Lowering::View,     &Lowering::Indexing,   &Lowering::Creation,
-      &Lowering::Reduced,     &Lowering::Normalised, &Lowering::Windowed, &Lowering::Contracted,
-      &Lowering::Attended,    &Lowering::Recurrent, &Lowering::Loss,      &Lowering::Loop_};
+  static constexpr Group kGroups[] = {&Lowering::Elementwise, &Lowering::View,       &Lowering::Indexing,
+                                      &Lowering::Creation,    &Lowering::Reduced,    &Lowering::Normalised,
+                                      &Lowering::Windowed,    &Lowering::Contracted, &Lowering::Attended,
+                                      &Lowering::Recurrent,   &Lowering::Loss,       &Lowering::Loop_};
   for (const Group group : kGroups) {
     if ((this->*group)(node)) return;
   }

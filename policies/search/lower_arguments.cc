@@ -78,10 +78,12 @@ Shape Lowering::Integers(const GraphNode& node, const char* name) const {
   if (!Has(node, name)) return {};
   const nlohmann::json& arg = node.args[name];
   if (arg.is_number_integer()) return {arg.get<int64_t>()};
-  if (!arg.is_array()) throw Unsupported(fmt::format("`{}` of `{}` is not a list of integers", name, node.op));
+  if (!arg.is_array())
+    throw Unsupported(fmt::format("`{}` of `{}` is not a list of integers", name, node.op));
   Shape list;
   for (const auto& one : arg) {
-    if (!one.is_number_integer()) throw Unsupported(fmt::format("`{}` of `{}` is not a list of integers", name, node.op));
+    if (!one.is_number_integer())
+      throw Unsupported(fmt::format("`{}` of `{}` is not a list of integers", name, node.op));
     list.push_back(one.get<int64_t>());
   }
   return list;
@@ -91,13 +93,15 @@ Shape Lowering::IntegersFor(const GraphNode& node, const char* name, size_t rank
   Shape list = Integers(node, name);
   if (list.empty()) list = {fallback};
   if (list.size() == 1) list.assign(rank, list[0]);
-  if (list.size() != rank) throw Unsupported(fmt::format("`{}` of `{}` has not {} numbers", name, node.op, rank));
+  if (list.size() != rank)
+    throw Unsupported(fmt::format("`{}` of `{}` has not {} numbers", name, node.op, rank));
   return list;
 }
 
 std::vector<int> Lowering::Dims(const GraphNode& node, const char* name, size_t rank) const {
   std::vector<int> dims;
-  for (const int64_t dim : Integers(node, name)) dims.push_back(static_cast<int>(dim < 0 ? dim + static_cast<int64_t>(rank) : dim));
+  for (const int64_t dim : Integers(node, name))
+    dims.push_back(static_cast<int>(dim < 0 ? dim + static_cast<int64_t>(rank) : dim));
   if (dims.empty()) {
     for (size_t i = 0; i < rank; ++i) dims.push_back(static_cast<int>(i));
   }
@@ -118,8 +122,9 @@ void Lowering::Set(const GraphNode& node, const ValuePtr& value, size_t at) {
     return;
   }
   const Type type = TypeOf(declared.dtype);
-  ValuePtr converted = Lazy(declared.dtype, value->shape,
-                            [value, type](const Index& index) { return ToType(value->at(index), type); }, value->cost);
+  ValuePtr converted = Lazy(
+      declared.dtype, value->shape,
+      [value, type](const Index& index) { return ToType(value->at(index), type); }, value->cost);
   if (TypeOf(value->dtype) == type) converted->buffer = -1;
   values_[node.results[at]] = converted;
 }

@@ -6,6 +6,7 @@
 // that returns false for an operation that it does not know.
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@ namespace kevin::search {
 
 using Index = std::vector<ExprPtr>;
 using Shape = std::vector<int64_t>;
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Value;
 using ValuePtr = std::shared_ptr<Value>;
@@ -45,7 +47,8 @@ class Lowering {
 
   // --- Values ---
   static ValuePtr Constant(double value, const std::string& dtype);
-  ValuePtr Lazy(const std::string& dtype, const Shape& shape, std::function<ExprPtr(const Index&)> at, int cost = 0);
+  ValuePtr Lazy(const std::string& dtype, const Shape& shape, std::function<ExprPtr(const Index&)> at,
+                int cost = 0);
   // The value in memory: itself where it is stored, else after a stage that stores it.
   ValuePtr Stored(const ValuePtr& value);
   // For an operand that is read many times: as it is if it is a plain read, else stored.
@@ -57,13 +60,14 @@ class Lowering {
   static Shape BroadcastShape(const std::vector<ValuePtr>& values);
   // Elementwise over broadcast operands, each converted to `type` first.
   using ElementFunction = std::function<ExprPtr(const std::vector<ExprPtr>&)>;
-  ValuePtr Map(const std::vector<ValuePtr>& values, const std::string& dtype, Type type, const ElementFunction& f);
+  ValuePtr Map(const std::vector<ValuePtr>& values, const std::string& dtype, Type type,
+               const ElementFunction& f);
   // The same for float arithmetic whose result has the type of the first value.
   ValuePtr MapFloat(const std::vector<ValuePtr>& values, const ElementFunction& f);
 
   // --- Arguments of a node ---
-  bool Has(const GraphNode& node, const char* name) const;  // present and not null
-  ValuePtr Tensor(const GraphNode& node, const char* name);  // also a number, as a constant
+  bool Has(const GraphNode& node, const char* name) const;           // present and not null
+  ValuePtr Tensor(const GraphNode& node, const char* name);          // also a number, as a constant
   ValuePtr OptionalTensor(const GraphNode& node, const char* name);  // null where absent
   std::vector<ValuePtr> Tensors(const GraphNode& node, const char* name);
   double Number(const GraphNode& node, const char* name, double fallback) const;
@@ -91,17 +95,42 @@ class Lowering {
   // ones for `keep`.
   ValuePtr Reduce(const std::string& op, const ValuePtr& value, const std::vector<int>& dims, bool keep,
                   const std::string& dtype, const std::function<ExprPtr(const ExprPtr&)>& after = nullptr);
+  struct Normaliser {
+    ValuePtr shift, sum;  // the maximum, and the sum of exp(x - maximum); dims kept as 1
+  };
+  Normaliser ExponentialSum(const ValuePtr& x, const std::vector<int>& dims);
+  ValuePtr Softmax(const ValuePtr& x, int dim, bool is_log);
+  struct Moments {
+    ValuePtr mean, spread;  // float32, dims kept as 1
+  };
+  // spread = of_variance(variance), with `correction` as torch.var has it. x should be cheap: it is read twice.
+  Moments MeanAndVariance(const ValuePtr& x, const std::vector<int>& dims, double correction,
+                          const std::function<ExprPtr(const ExprPtr&)>& of_variance);
+  // (x - mean) * inverse * weight + bias; weight and bias may be null.
+  ValuePtr Normalise(const ValuePtr& x, const ValuePtr& mean, const ValuePtr& inverse, const ValuePtr& weight,
+                     const ValuePtr& bias);
+  ValuePtr Running(const std::string& op, const ValuePtr& x, int dim, const std::string& dtype);
   // result 0 = sum over k of lhs(batch, m, k) * rhs(batch, n, k), stored as `shape` at index(batch, m, n).
   struct Product {
     Shape batch, m, n, k;
     std::function<ExprPtr(const Index& batch, const Index& m, const Index& k)> lhs;
     std::function<ExprPtr(const Index& batch, const Index& n, const Index& k)> rhs;
-    std::function<ExprPtr(const Index& batch, size_t k)> limit;                              // may be empty
-    std::function<Index(const Index& batch, const Index& m, const Index& n)> index;          // of the result
-    std::function<ExprPtr(const Index& batch, const Index& m, const Index& n)> inside;       // may be empty
-    std::function<ExprPtr(const ExprPtr& result, const Index& index)> after;                 // may be empty
+    std::function<ExprPtr(const Index& batch, size_t k)> limit;                         // may be empty
+    std::function<Index(const Index& batch, const Index& m, const Index& n)> index;     // of the result
+    std::function<ExprPtr(const Index& batch, const Index& m, const Index& n)> inside;  // may be empty
+    std::function<ExprPtr(const ExprPtr& result, const Index& index)> after;            // may be empty
   };
-  ValuePtr Multiply(const std::string& name, const std::string& dtype, const Shape& shape, const Product& product);
+  ValuePtr Multiply(const std::string& name, const std::string& dtype, const Shape& shape,
+                    const Product& product);
+  // One result for each point of `outer`: `op` over `inner` of x at `read` where `inside` holds.
+  ValuePtr Window(const std::string& op, const ValuePtr& x, const Shape& out_shape,
+                  const std::vector<Loop>& outer, const std::vector<Loop>& inner, const Index& read,
+                  const ExprPtr& inside, const std::function<ExprPtr(const ExprPtr&)>& after);
+  ValuePtr Pool(const GraphNode& node, size_t spatial, bool is_max);
+  ValuePtr AdaptivePool(const GraphNode& node, size_t spatial, bool is_max);
+  ValuePtr Convolve(const GraphNode& node, size_t spatial);
+  ValuePtr ConvolveTransposed(const GraphNode& node, size_t spatial);
+  ValuePtr Einsum(const GraphNode& node);
   // a (..., m, k) x b (..., k, n), with broadcast batches; vectors as torch.matmul takes them.
   ValuePtr MatMul(const ValuePtr& a, const ValuePtr& b, const std::string& name);
 
@@ -116,18 +145,18 @@ class Lowering {
   const Task& task() const { return task_; }
 
  private:
-  bool Elementwise(const GraphNode& node);   // lower_elementwise.cc
-  bool View(const GraphNode& node);          // lower_views.cc
-  bool Indexing(const GraphNode& node);      // lower_indexing.cc
-  bool Creation(const GraphNode& node);      // lower_indexing.cc
-  bool Reduced(const GraphNode& node);       // lower_reductions.cc
-  bool Normalised(const GraphNode& node);    // lower_norms.cc
-  bool Windowed(const GraphNode& node);      // lower_windows.cc
-  bool Contracted(const GraphNode& node);    // lower_contractions.cc
-  bool Attended(const GraphNode& node);      // lower_attention.cc
-  bool Recurrent(const GraphNode& node);     // lower_recurrent.cc
-  bool Loss(const GraphNode& node);          // lower_losses.cc
-  bool Loop_(const GraphNode& node);         // lower_recurrent.cc: a kept loop
+  bool Elementwise(const GraphNode& node);  // lower_elementwise.cc
+  bool View(const GraphNode& node);         // lower_views.cc
+  bool Indexing(const GraphNode& node);     // lower_indexing.cc
+  bool Creation(const GraphNode& node);     // lower_indexing.cc
+  bool Reduced(const GraphNode& node);      // lower_reductions.cc
+  bool Normalised(const GraphNode& node);   // lower_norms.cc
+  bool Windowed(const GraphNode& node);     // lower_windows.cc
+  bool Contracted(const GraphNode& node);   // lower_contractions.cc
+  bool Attended(const GraphNode& node);     // lower_attention.cc
+  bool Recurrent(const GraphNode& node);    // lower_recurrent.cc
+  bool Loss(const GraphNode& node);         // lower_losses.cc
+  bool Loop_(const GraphNode& node);        // lower_recurrent.cc: a kept loop
 
   void AddArguments();
   void Walk(const std::vector<GraphNode>& nodes);

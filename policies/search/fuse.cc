@@ -1,0 +1,396 @@
+// Joins stages. Every joint is checked by substitution: the second stage's loops are expressed in those of the first, and
+// what it reads of the first must then be exactly what the first stores at that point.
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "policies/search/lower.h"
+#include "policies/search/stage_parts.h"
+
+namespace kevin::search {
+namespace {
+
+int DivisionsOf(const std::vector<Store>& stores) {
+  int count = 0;
+  for (const Store& store : stores) {
+    for (const ExprPtr& expr : {store.offset, store.value, store.guard}) {
+      for (const Expr* node : Nodes(expr)) count += node->op == "div" || node->op == "mod";
+    }
+  }
+  return count;
+}
+
+bool Intersects(const std::vector<int>& a, const std::vector<int>& b) {
+  return std::any_of(a.begin(), a.end(), [&](int one) { return std::count(b.begin(), b.end(), one) > 0; });
+}
+
+int64_t CountOf(const std::vector<Loop>& loops) {
+  int64_t count = 1;
+  for (const Loop& loop : loops) count *= loop.extent;
+  return count;
+}
+
+ExprPtr LinearOf(const std::vector<Loop>& loops) {
+  std::vector<ExprPtr> index;
+  std::vector<int64_t> shape;
+  for (const Loop& loop : loops) {
+    index.push_back(Variable(loop.variable, loop.extent));
+    shape.push_back(loop.extent);
+  }
+  return OffsetOf(index, shape);
+}
+
+// The variables of `loops` as parts of a row-major position.
+void AddPositions(const std::vector<Loop>& loops, const ExprPtr& position, Replacement& replacement) {
+  std::vector<int64_t> shape;
+  for (const Loop& loop : loops) shape.push_back(loop.extent);
+  const std::vector<ExprPtr> index = IndexOf(position, shape);
+  for (size_t i = 0; i < loops.size(); ++i) replacement[loops[i].variable] = index[i];
+}
+
+// --- Reading what a store wrote ---
+
+// Replaces each load of a buffer of `stores` by the stored value. Null where a load reads another place than that.
+class Forwarding {
+ public:
+  explicit Forwarding(const std::vector<Store>& stores) {
+    for (const Store& store : stores) by_buffer_[store.buffer].push_back(&store);
+  }
+  ExprPtr Of(const ExprPtr& expr) {
+    if (!expr) return nullptr;
+    return Substitute(expr, [&](const Expr& e) -> ExprPtr {
+      if (e.op != "load") return nullptr;
+      const auto found = by_buffer_.find(e.id);
+      if (found == by_buffer_.end()) return nullptr;
+      for (const Store* store : found->second) {
+        if (store->offset->key == e.args[0]->key) return ToType(store->value, e.type);
+      }
+      fits_ = false;
+      return nullptr;
+    });
+  }
+  bool fits() const { return fits_; }
+
+ private:
+  std::map<int, std::vector<const Store*>> by_buffer_;
+  bool fits_ = true;
+};
+
+// `stores` over other loops, in terms of the loops and results of the stage that has `made`. Nothing where a read does
+// not fit.
+std::optional<std::vector<Store>> Moved(const std::vector<Store>& stores, const Replacement& replacement,
+                                        const std::vector<Store>& made, const ExprPtr& guard) {
+  Forwarding forwarding(made);
+  std::vector<Store> moved;
+  for (const Store& store : stores) {
+    Store one = store;
+    one.offset = forwarding.Of(Replace(store.offset, replacement));
+    one.value = forwarding.Of(Replace(store.value, replacement));
+    one.guard = store.guard ? forwarding.Of(Replace(store.guard, replacement)) : nullptr;
+    if (guard) one.guard = one.guard ? And(guard, one.guard) : guard;
+    moved.push_back(std::move(one));
+  }
+  if (!forwarding.fits()) return std::nullopt;
+  return moved;
+}
+
+// The loops of a pointwise stage from the offset at which it reads a buffer of `elements`: the read must visit each
+// element once.
+std::optional<Replacement> Invert(const std::vector<Loop>& loops, const ExprPtr& read, int64_t elements,
+                                  const ExprPtr& offset) {
+  struct Digit {
+    Loop loop;
+    int64_t stride;
+  };
+  std::vector<Digit> digits;
+  for (const Loop& loop : loops) {
+    const std::optional<int64_t> stride = StrideOf(read, loop.variable);
+    if (!stride || *stride <= 0) return std::nullopt;
+    digits.push_back({loop, *stride});
+  }
+  const int64_t constant = read->op == "sum" ? read->integer : read->op == "constant" ? read->integer : 0;
+  if (constant != 0 || CountOf(loops) != elements) return std::nullopt;
+  std::sort(digits.begin(), digits.end(), [](const Digit& a, const Digit& b) { return a.stride < b.stride; });
+  int64_t expected = 1;
+  Replacement replacement;
+  for (const Digit& digit : digits) {
+    if (digit.stride != expected) return std::nullopt;
+    const ExprPtr above = DivInt(offset, expected);
+    expected *= digit.loop.extent;
+    replacement[digit.loop.variable] = expected == elements ? above : ModInt(above, digit.loop.extent);
+  }
+  return replacement;
+}
+
+// --- The passes ---
+
+class Fuser {
+ public:
+  explicit Fuser(Program& program) : program_(program), stages_(program.stages) {}
+
+  void Run() {
+    DropUnread();
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (size_t j = 1; j < stages_.size() && !changed; ++j) changed = JoinInto(j);
+      DropUnread();
+    }
+    for (Stage& stage : stages_) stage.bytes = BytesOf(stage);
+  }
+
+ private:
+  bool JoinInto(size_t j) {
+    if (std::holds_alternative<Pointwise>(stages_[j].work)) {
+      for (size_t i = j; i-- > 0;) {
+        if (JoinRows(i, j) || JoinElements(i, j)) return true;
+      }
+    }
+    if (std::holds_alternative<Reduction>(stages_[j].work)) {
+      for (size_t i = j; i-- > 0;) {
+        if (JoinReductions(i, j)) return true;
+      }
+    }
+    return false;
+  }
+
+  // Where the joint stage can stand: at i, if all that j reads is there by then and nothing between uses what j writes; at
+  // j, if nothing between reads or writes what i writes, or writes what i reads. None: -1.
+  int PlaceFor(size_t i, size_t j) const {
+    const std::vector<int> first_writes = BuffersWritten(stages_[i]), first_reads = BuffersRead(stages_[i]);
+    const std::vector<int> second_reads = BuffersRead(stages_[j]), second_writes = BuffersWritten(stages_[j]);
+    bool can_rise = true, can_sink = true;
+    for (size_t between = i + 1; between < j; ++between) {
+      const std::vector<int> reads = BuffersRead(stages_[between]), writes = BuffersWritten(stages_[between]);
+      if (Intersects(writes, second_reads) || Intersects(reads, second_writes)) can_rise = false;
+      if (Intersects(reads, first_writes) || Intersects(writes, first_writes) ||
+          Intersects(writes, first_reads))
+        can_sink = false;
+    }
+    return can_rise ? static_cast<int>(i) : can_sink ? static_cast<int>(j) : -1;
+  }
+
+  void Replace2(size_t i, size_t j, int place, Stage joint) {
+    const std::string& second = stages_[j].name;
+    if (joint.name.find(second) == std::string::npos && second != "output" && joint.name.size() < 60)
+      joint.name += " + " + second;
+    joint.flops = stages_[i].flops + stages_[j].flops;
+    stages_[static_cast<size_t>(place)] = std::move(joint);
+    stages_.erase(stages_.begin() + static_cast<long>(static_cast<size_t>(place) == i ? j : i));
+  }
+
+  // Pointwise work on each element that stage i stores.
+  bool JoinElements(size_t i, size_t j) {
+    auto& second = std::get<Pointwise>(stages_[j].work);
+    const std::vector<Store>* made = nullptr;
+    Stage joint = stages_[i];
+    std::vector<Store>* target = nullptr;
+    if (auto* work = std::get_if<Pointwise>(&joint.work)) target = &work->stores;
+    if (auto* work = std::get_if<Contraction>(&joint.work)) target = &work->stores;
+    if (auto* work = std::get_if<Scan>(&joint.work)) target = &work->stores;
+    if (auto* work = std::get_if<Attention>(&joint.work)) target = &work->stores;
+    std::vector<std::vector<Store>*> targets = {target};
+    if (auto* work = std::get_if<Reduction>(&joint.work))
+      targets = {&work->inner_stores, &work->outer_stores};
+    for (std::vector<Store>* list : targets) {
+      if (!list) continue;
+      made = list;
+      for (const Store& store : *made) {
+        const ExprPtr read = ReadOf(second, store.buffer);
+        if (!read) continue;
+        const std::optional<Replacement> replacement =
+            Invert(second.loops, read, program_.buffers[store.buffer].elements, store.offset);
+        if (!replacement) continue;
+        const std::optional<std::vector<Store>> moved =
+            Moved(second.stores, *replacement, *made, store.guard);
+        if (!moved) continue;
+        const bool is_heavy = !std::holds_alternative<Pointwise>(joint.work);
+        if (DivisionsOf(*moved) > DivisionsOf(second.stores) + (is_heavy ? 6 : 1)) continue;
+        const int place = PlaceFor(i, j);
+        if (place < 0) continue;
+        list->insert(list->end(), moved->begin(), moved->end());
+        Replace2(i, j, place, std::move(joint));
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // The offset at which the stage reads the buffer, where all its reads of it are there.
+  static ExprPtr ReadOf(const Pointwise& stage, int buffer) {
+    ExprPtr read;
+    for (const Store& store : stage.stores) {
+      for (const ExprPtr& expr : {store.value, store.guard, store.offset}) {
+        for (const Expr* node : Nodes(expr)) {
+          if (node->op != "load" || node->id != buffer) continue;
+          if (read && read->key != node->args[0]->key) return nullptr;
+          read = node->args[0];
+        }
+      }
+    }
+    return read;
+  }
+
+  // Pointwise work over the rows that stage i reduces, with its results: y = (x - mean) * inverse.
+  bool JoinRows(size_t i, size_t j) {
+    if (!std::holds_alternative<Reduction>(stages_[i].work)) return false;
+    auto& second = std::get<Pointwise>(stages_[j].work);
+    Stage joint = stages_[i];
+    auto& first = std::get<Reduction>(joint.work);
+    if (CountOf(second.loops) != CountOf(first.outer) * CountOf(first.inner)) return false;
+    for (const Store& store : first.outer_stores) {
+      const ExprPtr read = ReadOf(second, store.buffer);
+      if (!read || store.guard) continue;
+      std::vector<Loop> outer, inner;
+      for (const Loop& loop : second.loops) (Uses(read, loop.variable) ? outer : inner).push_back(loop);
+      if (CountOf(outer) != CountOf(first.outer) || CountOf(inner) != CountOf(first.inner)) continue;
+      Replacement replacement;
+      AddPositions(outer, LinearOf(first.outer), replacement);
+      AddPositions(inner, LinearOf(first.inner), replacement);
+      const std::optional<std::vector<Store>> moved =
+          Moved(second.stores, replacement, first.outer_stores, nullptr);
+      if (!moved || DivisionsOf(*moved) > DivisionsOf(second.stores)) continue;
+      const int place = PlaceFor(i, j);
+      if (place < 0) continue;
+      first.inner_stores.insert(first.inner_stores.end(), moved->begin(), moved->end());
+      Replace2(i, j, place, std::move(joint));
+      return true;
+    }
+    return false;
+  }
+
+  // Two reductions over the same rows: the second reads results of the first, or the same rows.
+  bool JoinReductions(size_t i, size_t j) {
+    if (!std::holds_alternative<Reduction>(stages_[i].work)) return false;
+    Stage joint = stages_[i];
+    auto& first = std::get<Reduction>(joint.work);
+    const auto& second = std::get<Reduction>(stages_[j].work);
+    if (CountOf(first.outer) != CountOf(second.outer) || CountOf(first.inner) != CountOf(second.inner))
+      return false;
+    const std::vector<int> made = BuffersWritten(stages_[i]), reads = BuffersRead(stages_[j]);
+    const bool reads_results = Intersects(made, reads);
+    if (!reads_results && !Intersects(BuffersRead(stages_[i]), reads)) return false;
+    Replacement replacement;
+    AddPositions(second.outer, LinearOf(first.outer), replacement);
+    AddPositions(second.inner, LinearOf(first.inner), replacement);
+    std::vector<Store> known = first.outer_stores;
+    if (!reads_results) known.clear();
+    known.insert(known.end(), first.inner_stores.begin(), first.inner_stores.end());
+    Forwarding forwarding(known);
+    int results = 0, last_step = 0;
+    for (const Accumulator& one : first.accumulators) {
+      results = std::max(results, one.result + 1);
+      last_step = std::max(last_step, one.step);
+    }
+    const auto renumbered = [&](const ExprPtr& expr) -> ExprPtr {
+      if (!expr) return nullptr;
+      // Results of the second before those of the first come in.
+      return Substitute(expr, [&](const Expr& e) -> ExprPtr {
+        return e.op == "result" ? Result(e.id + results, e.type) : nullptr;
+      });
+    };
+    const auto moved = [&](const ExprPtr& expr) {
+      return forwarding.Of(Replace(renumbered(expr), replacement));
+    };
+    const int step = reads_results ? last_step + 1 : 0;
+    for (Accumulator one : second.accumulators) {
+      one.value = moved(one.value);
+      one.result += results;
+      one.step += step;
+      first.accumulators.push_back(std::move(one));
+    }
+    const auto move_stores = [&](const std::vector<Store>& from, std::vector<Store>& to) {
+      for (Store store : from) {
+        store.offset = moved(store.offset);
+        store.value = moved(store.value);
+        store.guard = moved(store.guard);
+        to.push_back(std::move(store));
+      }
+    };
+    move_stores(second.outer_stores, first.outer_stores);
+    move_stores(second.inner_stores, first.inner_stores);
+    if (!forwarding.fits() || CountDivisions(joint) > CountDivisions(stages_[i]) + CountDivisions(stages_[j]))
+      return false;
+    if (!reads_results && !SharesRead(joint, first.accumulators.size() - second.accumulators.size()))
+      return false;
+    std::stable_sort(first.accumulators.begin(), first.accumulators.end(),
+                     [](const Accumulator& a, const Accumulator& b) { return a.step < b.step; });
+    const int place = PlaceFor(i, j);
+    if (place < 0) return false;
+    Replace2(i, j, place, std::move(joint));
+    return true;
+  }
+
+  // Whether accumulators from `second` on read an element that those before read too.
+  static bool SharesRead(const Stage& joint, size_t second) {
+    const auto& accumulators = std::get<Reduction>(joint.work).accumulators;
+    std::set<std::string> before;
+    for (size_t i = 0; i < accumulators.size(); ++i) {
+      for (const Expr* node : Nodes(accumulators[i].value)) {
+        if (node->op != "load") continue;
+        if (i < second)
+          before.insert(node->key);
+        else if (before.count(node->key))
+          return true;
+      }
+    }
+    return false;
+  }
+
+  void DropUnread() {
+    for (bool changed = true; changed;) {
+      changed = false;
+      std::set<int> read;
+      for (const Stage& stage : stages_) {
+        for (const int buffer : BuffersRead(stage)) read.insert(buffer);
+      }
+      for (Stage& stage : stages_) {
+        if (std::holds_alternative<Repeat>(stage.work)) continue;
+        ForEachStores(stage, [&](std::vector<Store>& stores) {
+          changed |= std::erase_if(stores, [&](const Store& store) {
+                       return !program_.buffers[store.buffer].is_output && !read.count(store.buffer);
+                     }) > 0;
+        });
+      }
+      changed |= std::erase_if(stages_, [](const Stage& stage) { return BuffersWritten(stage).empty(); }) > 0;
+    }
+    for (Stage& stage : stages_) DropUnusedResults(stage);
+  }
+
+  static void DropUnusedResults(Stage& stage) {
+    auto* reduction = std::get_if<Reduction>(&stage.work);
+    if (!reduction) return;
+    for (bool changed = true; changed;) {
+      std::set<int> used;
+      ForEachExpr(std::as_const(stage), [&](const ExprPtr& expr) {
+        for (const Expr* node : Nodes(expr)) {
+          if (node->op == "result") used.insert(node->id);
+        }
+      });
+      changed = std::erase_if(reduction->accumulators,
+                              [&](const Accumulator& one) { return !used.count(one.result); }) > 0;
+    }
+  }
+
+  double BytesOf(const Stage& stage) const {
+    double bytes = 0;
+    for (const bool writes : {false, true}) {
+      for (const int buffer : writes ? BuffersWritten(stage) : BuffersRead(stage)) {
+        const Buffer& one = program_.buffers[buffer];
+        bytes += static_cast<double>(one.elements) * (one.dtype == "float16" || one.dtype == "bfloat16" ? 2
+                                                      : one.dtype == "int64"                            ? 8
+                                                                                                        : 4);
+      }
+    }
+    return bytes;
+  }
+
+  Program& program_;
+  std::vector<Stage>& stages_;
+};
+
+}  // namespace
+
+void Fuse(Program& program) { Fuser(program).Run(); }
+
+}  // namespace kevin::search

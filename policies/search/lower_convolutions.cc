@@ -1,0 +1,218 @@
+// Convolutions and transposed convolutions of 1 to 3 dimensions, with groups, stride, padding and dilation.
+
+#include <algorithm>
+
+#include "policies/search/lowering.h"
+
+namespace kevin::search {
+namespace {
+
+// The numbers of a convolution, by spatial dimension.
+struct ConvolutionForm {
+  Shape stride, padding, dilation, kernel, in, out;
+  int64_t images = 1, groups = 1, in_channels = 1, out_channels = 1;  // channels of one group
+};
+
+Index Slice3(const Index& index, size_t from) {
+  return Index(index.begin() + static_cast<long>(from), index.end());
+}
+
+std::function<ExprPtr(const ExprPtr&, const Index&)> AddBias(const ValuePtr& bias) {
+  if (!bias) return nullptr;
+  return [bias](const ExprPtr& result, const Index& index) {
+    return Binary("add", result, bias->at({index[1]}));
+  };
+}
+
+Shape OutShape(const ConvolutionForm& form) {
+  Shape shape = {form.images, form.groups * form.out_channels};
+  shape.insert(shape.end(), form.out.begin(), form.out.end());
+  return shape;
+}
+
+ExprPtr Within(const ExprPtr& at, int64_t size) {
+  return And(Compare("less_equal", Int(0), at), Compare("less", at, Int(size)));
+}
+
+// The channel `c` of group batch[0], where there are groups.
+ExprPtr ChannelOf(const ConvolutionForm& form, const Index& batch, const ExprPtr& c, int64_t of_group) {
+  return form.groups == 1 ? c : AddInt(Scaled(batch[0], of_group), c);
+}
+
+// "same" padding: the smaller half before.
+void ReadPadding(const Lowering& lowering, const GraphNode& node, size_t spatial, ConvolutionForm& form) {
+  const std::string word = lowering.Word(node, "padding", "");
+  if (word == "same") {
+    for (size_t d = 0; d < spatial; ++d) form.padding.push_back(form.dilation[d] * (form.kernel[d] - 1) / 2);
+  } else if (word == "valid") {
+    form.padding.assign(spatial, 0);
+  } else {
+    form.padding = lowering.IntegersFor(node, "padding", spatial, 0);
+  }
+}
+
+}  // namespace
+
+ValuePtr Lowering::Convolve(const GraphNode& node, size_t spatial) {
+  ValuePtr x = Plain(Tensor(node, "input"));
+  const bool lacks_batch = x->shape.size() == spatial + 1;
+  if (lacks_batch) x = Unsqueeze(x, 0);
+  const ValuePtr weight = Plain(Tensor(node, "weight"));
+  ConvolutionForm form;
+  form.stride = IntegersFor(node, "stride", spatial, 1);
+  form.dilation = IntegersFor(node, "dilation", spatial, 1);
+  form.kernel.assign(weight->shape.begin() + 2, weight->shape.end());
+  ReadPadding(*this, node, spatial, form);
+  form.groups = Integer(node, "groups", 1);
+  form.images = x->shape[0];
+  form.in_channels = weight->shape[1];
+  form.out_channels = weight->shape[0] / form.groups;
+  form.in.assign(x->shape.begin() + 2, x->shape.end());
+  const Shape& declared = ResultOf(node).shape;
+  form.out.assign(declared.end() - static_cast<long>(spatial), declared.end());
+  const auto bias = AddBias(OptionalTensor(node, "bias"));
+  const auto read = [=](const ExprPtr& image, const ExprPtr& channel, const Index& position,
+                        const Index& tap) {
+    Index at = {image, channel};
+    ExprPtr inside = Bool(true);
+    for (size_t d = 0; d < spatial; ++d) {
+      at.push_back(AddInt(AddInt(Scaled(position[d], form.stride[d]), Scaled(tap[d], form.dilation[d])),
+                          Int(-form.padding[d])));
+      inside = And(inside, Within(at.back(), form.in[d]));
+    }
+    return Guard(inside, ToType(x->at(at), Type::kFloat), Float(0));
+  };
+  const Shape shape = OutShape(form);
+  ValuePtr y;
+  if (form.in_channels == 1 && form.out_channels <= 2 && form.groups > 1) {
+    // Depthwise: one short sum for each output.
+    const std::vector<Loop> outer = NewLoops(shape), inner = NewLoops(form.kernel);
+    const Index index = Vars(outer), tap = Vars(inner);
+    Index weight_index = {index[1], Int(0)};
+    weight_index.insert(weight_index.end(), tap.begin(), tap.end());
+    const ExprPtr element =
+        Binary("mul", read(index[0], DivInt(index[1], form.out_channels), Slice3(index, 2), tap),
+               ToType(weight->at(weight_index), Type::kFloat));
+    y = NewStored(name_, x->dtype, shape);
+    Reduction reduction{outer, inner, {{"sum", element, 0, 0}}, {}, {}};
+    reduction.outer_stores = {
+        {y->buffer, OffsetOf(index, shape), bias ? bias(Result(0), index) : Result(0), nullptr}};
+    Add(name_, reduction, 2.0 * static_cast<double>(Count(shape) * Count(form.kernel)));
+  } else {
+    Product product;
+    if (form.groups > 1) product.batch = {form.groups};
+    product.m = {form.out_channels};
+    product.n = {form.images};
+    product.n.insert(product.n.end(), form.out.begin(), form.out.end());
+    product.k = {form.in_channels};
+    product.k.insert(product.k.end(), form.kernel.begin(), form.kernel.end());
+    product.lhs = [=](const Index& batch, const Index& m, const Index& k) {
+      Index at = {ChannelOf(form, batch, m[0], form.out_channels)};
+      at.insert(at.end(), k.begin(), k.end());
+      return weight->at(at);
+    };
+    product.rhs = [=](const Index& batch, const Index& n, const Index& k) {
+      return read(n[0], ChannelOf(form, batch, k[0], form.in_channels), Slice3(n, 1), Slice3(k, 1));
+    };
+    product.index = [=](const Index& batch, const Index& m, const Index& n) {
+      Index at = {n[0], ChannelOf(form, batch, m[0], form.out_channels)};
+      at.insert(at.end(), n.begin() + 1, n.end());
+      return at;
+    };
+    product.after = bias;
+    y = Multiply(name_, x->dtype, shape, product);
+  }
+  return lacks_batch ? Reshape(y, declared) : y;
+}
+
+ValuePtr Lowering::ConvolveTransposed(const GraphNode& node, size_t spatial) {
+  ValuePtr x = Plain(Tensor(node, "input"));
+  const bool lacks_batch = x->shape.size() == spatial + 1;
+  if (lacks_batch) x = Unsqueeze(x, 0);
+  const ValuePtr weight = Plain(Tensor(node, "weight"));
+  ConvolutionForm form;
+  form.stride = IntegersFor(node, "stride", spatial, 1);
+  form.dilation = IntegersFor(node, "dilation", spatial, 1);
+  form.padding = IntegersFor(node, "padding", spatial, 0);
+  form.kernel.assign(weight->shape.begin() + 2, weight->shape.end());
+  form.groups = Integer(node, "groups", 1);
+  form.images = x->shape[0];
+  form.in_channels = weight->shape[0] / form.groups;
+  form.out_channels = weight->shape[1];
+  form.in.assign(x->shape.begin() + 2, x->shape.end());
+  const Shape& declared = ResultOf(node).shape;
+  form.out.assign(declared.end() - static_cast<long>(spatial), declared.end());
+  // Output position o = v * stride + f. The taps that reach it are c + stride * t with c = (f + padding) % stride, from
+  // the input position v + (f + padding) / stride - t. With a dilation every tap is tried.
+  Product product;
+  std::vector<bool> has_phases(spatial);
+  std::vector<int> phase_at(spatial, -1);
+  if (form.groups > 1) product.batch = {form.groups};
+  product.m = {form.out_channels};
+  product.n = {form.images};
+  product.k = {form.in_channels};
+  for (size_t d = 0; d < spatial; ++d) {
+    const int64_t s = form.stride[d];
+    has_phases[d] = s > 1 && form.dilation[d] == 1;
+    if (has_phases[d]) {
+      phase_at[d] = static_cast<int>(product.batch.size());
+      product.batch.push_back(s);
+    }
+    product.n.push_back(has_phases[d] ? (form.out[d] + s - 1) / s : form.out[d]);
+    product.k.push_back(has_phases[d] ? (form.kernel[d] + s - 1) / s : form.kernel[d]);
+  }
+  // Of one dimension: the output and input position, the tap, and whether the input position exists.
+  struct Place {
+    ExprPtr out, in, tap, exists;
+  };
+  const auto place = [=](const Index& batch, const ExprPtr& v, const ExprPtr& t, size_t d) -> Place {
+    const int64_t s = form.stride[d], p = form.padding[d];
+    if (has_phases[d]) {
+      const ExprPtr shifted = AddInt(batch[static_cast<size_t>(phase_at[d])], Int(p));
+      const ExprPtr in = AddInt(AddInt(v, DivInt(shifted, s)), Scaled(t, -1));
+      return {AddInt(Scaled(v, s), batch[static_cast<size_t>(phase_at[d])]), in,
+              AddInt(ModInt(shifted, s), Scaled(t, s)), Within(in, form.in[d])};
+    }
+    const ExprPtr reached = AddInt(AddInt(v, Int(p)), Scaled(t, -form.dilation[d]));
+    const ExprPtr in = DivInt(reached, s);
+    return {v, in, t, And(Within(in, form.in[d]), Compare("equal", ModInt(reached, s), Int(0)))};
+  };
+  product.lhs = [=](const Index& batch, const Index& m, const Index& k) {
+    Index at = {ChannelOf(form, batch, k[0], form.in_channels), m[0]};
+    for (size_t d = 0; d < spatial; ++d) at.push_back(place(batch, Int(0), k[d + 1], d).tap);
+    return weight->at(at);
+  };
+  product.rhs = [=](const Index& batch, const Index& n, const Index& k) {
+    Index at = {n[0], ChannelOf(form, batch, k[0], form.in_channels)};
+    ExprPtr inside = Bool(true);
+    for (size_t d = 0; d < spatial; ++d) {
+      const Place one = place(batch, n[d + 1], k[d + 1], d);
+      at.push_back(one.in);
+      inside = And(inside, one.exists);
+    }
+    return Guard(inside, ToType(x->at(at), Type::kFloat), Float(0));
+  };
+  product.limit = [=](const Index& batch, size_t k) -> ExprPtr {
+    if (k == 0 || !has_phases[k - 1] || form.kernel[k - 1] % form.stride[k - 1] == 0) return nullptr;
+    const int64_t s = form.stride[k - 1];
+    const ExprPtr first =
+        ModInt(AddInt(batch[static_cast<size_t>(phase_at[k - 1])], Int(form.padding[k - 1])), s);
+    return DivInt(AddInt(Scaled(first, -1), Int(form.kernel[k - 1] + s - 1)), s);
+  };
+  product.index = [=](const Index& batch, const Index& m, const Index& n) {
+    Index at = {n[0], ChannelOf(form, batch, m[0], form.out_channels)};
+    for (size_t d = 0; d < spatial; ++d) at.push_back(place(batch, n[d + 1], Int(0), d).out);
+    return at;
+  };
+  product.inside = [=](const Index& batch, const Index&, const Index& n) {
+    ExprPtr inside = Bool(true);
+    for (size_t d = 0; d < spatial; ++d)
+      inside = And(inside, Compare("less", place(batch, n[d + 1], Int(0), d).out, Int(form.out[d])));
+    return inside;
+  };
+  product.after = AddBias(OptionalTensor(node, "bias"));
+  const ValuePtr y = Multiply(name_, x->dtype, OutShape(form), product);
+  return lacks_batch ? Reshape(y, declared) : y;
+}
+
+}  // namespace kevin::search

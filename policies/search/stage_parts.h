@@ -1,0 +1,26 @@
+#pragma once
+// Inside the passes over programs: the loops and expressions of a stage, whatever its kind.
+
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "policies/search/program.h"
+
+namespace kevin::search {
+
+// Every list of loops of the stage itself; not those of a Repeat's body.
+std::vector<std::vector<Loop>*> LoopListsOf(Stage& stage);
+// Every expression, none null; of a Repeat those of its body.
+void ForEachExpr(Stage& stage, const std::function<void(ExprPtr&)>& visit);
+void ForEachExpr(const Stage& stage, const std::function<void(const ExprPtr&)>& visit);
+// Every list of stores; of a Repeat those of its body.
+void ForEachStores(Stage& stage, const std::function<void(std::vector<Store>&)>& visit);
+// div and mod in all expressions of the stage, equal ones of one expression once.
+int CountDivisions(const Stage& stage);
+
+// Variables by their expressions.
+using Replacement = std::map<int, ExprPtr>;
+ExprPtr Replace(const ExprPtr& expr, const Replacement& variables);
+
+}  // namespace kevin::search
