@@ -17,10 +17,6 @@ extern const char* const kCudaContractionFma;
 extern const char* const kCudaContractionTf32;
 extern const char* const kCudaContractionHalf;
 
-// The loops of a contraction with neighbouring ones joined where every expression allows it. Fewer divisions, longer
-// vectors.
-Contraction JoinedCudaLoops(const Contraction& contraction);
-
 // 0 <= line + term < range, as one unsigned comparison; range 0: line + term >= 0 alone.
 struct CudaOperandCondition {
   ExprPtr line, term;

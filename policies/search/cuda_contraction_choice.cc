@@ -132,11 +132,10 @@ CudaTiling CudaTilingOf(const CudaText& text, const Contraction& c) {
 }
 
 std::vector<Knob> CudaContractionKnobs(const Program& program, const Task& task, const Contraction& work) {
-  const Contraction c = JoinedCudaLoops(work);
-  const CudaProductSize size = SizeOf(c);
+  const CudaProductSize size = SizeOf(work);
   const std::vector<int64_t> tiles = TileValues(size, task.device.multiprocessors);
   return {{"TILE", tiles, true, "rows * 1000 + columns of a tile"},
-          {"VIA", ViaValues(program, c, task), false, "arithmetic: 0 fp32, 1 three products in TF32, 2 TF32, 3 fp16, 4 bf16"},
+          {"VIA", ViaValues(program, work, task), false, "arithmetic: 0 fp32, 1 three products in TF32, 2 TF32, 3 fp16, 4 bf16"},
           {"SPLIT_K", SplitValues(size, tiles[0], task.device.multiprocessors), true, "shares of the sum"},
           {"STAGES", {3, 4, 2}, true, "slices in shared memory"},
           {"TILE_K", {32, 16}, true, "terms of a slice"}};

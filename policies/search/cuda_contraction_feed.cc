@@ -8,11 +8,7 @@ namespace kevin::search {
 // Names begin with Contract, so that they meet nothing else in a text. Functions that the emulation of the tests
 // replaces are `INLINE void Contract...(` at the start of a line or after a template head.
 const char* const kCudaContractionFeed = R"(
-#ifndef INLINE
-#define INLINE __device__ __forceinline__
-#endif
 // --- Products: copies to shared memory ---
-template <class Integer> INLINE Integer ContractFloor(Integer a, Integer b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
 template <int kBytes> INLINE void ContractCopy(void* to, const void* from, bool is_there) {   // zeros where not
   const unsigned at = (unsigned)__cvta_generic_to_shared(to);
   if constexpr (kBytes == 16) {

@@ -157,7 +157,7 @@ template <int kTileMOf, int kTileNOf, int kDepthOf, int kWarpM, int kWarpN, int 
 const char* const kCudaContractionHalf = R"(
 // --- Products on the tensor cores in 16 bits, sums in fp32 ---
 // Four 8 x 8 matrices; lane i gives the row i % 8 of matrix i / 8.
-template <bool kTransposed> INLINE void ContractLoad(unsigned (&to)[4], const void* row) {
+template <bool kTransposed> INLINE void ContractMatrix(unsigned (&to)[4], const void* row) {
   const unsigned at = (unsigned)__cvta_generic_to_shared(row);
   if constexpr (kTransposed) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at));
@@ -196,13 +196,13 @@ template <int kTileMOf, int kTileNOf, int kDepthOf, int kWarpM, int kWarpN, bool
 #pragma unroll
       for (int i = 0; i < kM; ++i) {
         const int line = Row() + i * 16;
-        ContractLoad<!kLeftTerms>(a[i], kLeftTerms ? left + (line + low + middle) * LeftFeed::kPitch + k + high
+        ContractMatrix<!kLeftTerms>(a[i], kLeftTerms ? left + (line + low + middle) * LeftFeed::kPitch + k + high
                                                    : left + (k + low + high) * LeftFeed::kPitch + line + middle);
       }
 #pragma unroll
       for (int j = 0; j < kN / 2; ++j) {
         const int line = Column() + j * 16;
-        ContractLoad<!kRightTerms>(b[j], kRightTerms ? right + (line + low + high) * RightFeed::kPitch + k + middle
+        ContractMatrix<!kRightTerms>(b[j], kRightTerms ? right + (line + low + high) * RightFeed::kPitch + k + middle
                                                      : right + (k + low + middle) * RightFeed::kPitch + line + high);
       }
 #pragma unroll

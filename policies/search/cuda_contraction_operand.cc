@@ -180,64 +180,9 @@ std::string CudaInteger(const CudaText& text, const ExprPtr& expr, bool wide) {
   if (expr->op == "div" || expr->op == "mod") {
     const std::string by = number(expr->integer), of = inner(expr->args[0]);
     if (expr->args[0]->low >= 0) return fmt::format("({} {} {})", of, expr->op == "div" ? "/" : "%", by);
-    const std::string quotient = fmt::format("ContractFloor({}, {})", of, by);
-    return expr->op == "div" ? quotient : fmt::format("({} - {} * {})", of, quotient, by);
+    return fmt::format("{}({}, {})", expr->op == "div" ? "FloorDiv" : "FloorMod", of, by);
   }
   throw Unsupported("an index with " + expr->op);
-}
-
-namespace {
-
-// The expressions of a contraction, for joint changes.
-std::vector<ExprPtr*> PartsOf(Contraction& c) {
-  std::vector<ExprPtr*> parts = {&c.lhs, &c.rhs};
-  for (ExprPtr& limit : c.k_limits) {
-    if (limit) parts.push_back(&limit);
-  }
-  for (Store& store : c.stores) {
-    for (ExprPtr* part : {&store.offset, &store.value, &store.guard}) {
-      if (*part) parts.push_back(part);
-    }
-  }
-  return parts;
-}
-
-// Joins loops at and at + 1 of `loops` in `c`; false, without a change, where a quotient would remain.
-bool Join(Contraction& c, std::vector<Loop> Contraction::*loops, size_t at) {
-  Contraction joined = c;
-  std::vector<Loop>& own = joined.*loops;
-  const Loop outer = own[at], inner = own[at + 1];
-  own[at].extent *= inner.extent;
-  own.erase(own.begin() + static_cast<std::ptrdiff_t>(at) + 1);
-  const ExprPtr flat = Variable(outer.variable, outer.extent * inner.extent);
-  const std::string key = flat->key;
-  const ExprPtr quotient = DivInt(flat, inner.extent), rest = ModInt(flat, inner.extent);
-  for (ExprPtr* part : PartsOf(joined)) {
-    *part = Substitute(*part, [&](const Expr& e) -> ExprPtr {
-      if (e.op != "variable") return nullptr;
-      return e.id == outer.variable ? quotient : e.id == inner.variable ? rest : nullptr;
-    });
-    for (const Expr* node : Nodes(*part)) {
-      if ((node->op == "div" || node->op == "mod") && Uses(node->args[0], outer.variable)) return false;
-    }
-  }
-  c = std::move(joined);
-  return true;
-}
-
-}  // namespace
-
-Contraction JoinedCudaLoops(const Contraction& contraction) {
-  Contraction c = contraction;
-  const bool limited = std::any_of(c.k_limits.begin(), c.k_limits.end(), [](const ExprPtr& limit) { return limit != nullptr; });
-  for (std::vector<Loop> Contraction::*loops : {&Contraction::batch, &Contraction::m, &Contraction::n, &Contraction::k}) {
-    if (limited && loops == &Contraction::k) continue;
-    for (size_t at = 0; at + 1 < (c.*loops).size();) {
-      if ((c.*loops)[at].extent == 1 || (c.*loops)[at + 1].extent == 1 || !Join(c, loops, at)) ++at;
-    }
-  }
-  if (!limited) c.k_limits.clear();
-  return c;
 }
 
 }  // namespace kevin::search

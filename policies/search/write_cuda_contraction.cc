@@ -281,12 +281,11 @@ bool SuitsTiles(const Program& program, const Contraction& c) {
 }  // namespace
 
 bool WriteCudaContraction(CudaText& text, const Stage& stage, const Contraction& work) {
-  const Contraction c = JoinedCudaLoops(work);
-  if (!SuitsTiles(text.program(), c)) return false;
-  const CudaTiling tiling = CudaTilingOf(text, c);
+  if (!SuitsTiles(text.program(), work)) return false;
+  const CudaTiling tiling = CudaTilingOf(text, work);
   text.AddDeclarations(kCudaContractionFeed);
   text.AddDeclarations(tiling.prelude);
-  CudaProductWriter(text, stage, c, tiling).Write();
+  CudaProductWriter(text, stage, work, tiling).Write();
   return true;
 }
 
