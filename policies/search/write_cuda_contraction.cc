@@ -75,8 +75,9 @@ class CudaProductWriter {
     body += fmt::format("const int batch = (int)(i / {0}), m = (int)(i % {0} / {1}), n = (int)(i % {1});\n", per_batch, columns);
     body += Decoded(c_.batch, "batch", Extents(c_.batch)) + Stores(kernel);
     kernel.AddParameter("const float* __restrict__ partial", partial);
-    const std::string blocks = fmt::format("ceil_div({}, 256)", points);
-    kernel.Launch("ProductSum", body, fmt::format("({} > 1 ? {} : 1)", tiling_.split, blocks), "256", "256");
+    text_.AddLine(fmt::format("if ({} > 1) {{", tiling_.split));
+    kernel.Launch("ProductSum", body, fmt::format("ceil_div({}, 256)", points), "256", "256");
+    text_.AddLine("}");
   }
 
   // Variables of the repetitions around the stage.
