@@ -34,6 +34,10 @@ struct CudaOperand {
   bool terms_together = false;                      // neighbours in memory are terms
   int copy = 1;                                     // elements that can move together (aligned)
   bool wide = false;                                // offsets above 2^31
+  // A copy in a workspace of the launch in place of the buffer (cuda_contraction_pack.cc): its argument, and the
+  // elements of a batch.
+  std::string packed;
+  int64_t packed_batch = 0;
 };
 
 // `limited`: the extents of k depend on the batch, so that terms have no flat stride.
@@ -51,6 +55,13 @@ CudaTiling CudaTilingOf(const CudaText& text, const Contraction& contraction);
 
 // "float16" or "bfloat16" where all loads of both operands have that type, else "float32".
 std::string CudaProductType(const Program& program, const Contraction& contraction);
+
+// Whether a copy of the operand in rows of whole 16 bytes, made once, saves more than it costs.
+bool PaysCudaPack(const Program& program, const CudaOperand& operand, const ExprPtr& value, const Contraction& work,
+                  bool is_left);
+
+// Constants v<i> from the flat index `flat` of the loops; extents are texts.
+std::string CudaDecoded(const std::vector<Loop>& loops, const std::string& flat, const std::vector<std::string>& extents);
 
 // Integers in CUDA; variable i is `v<i>`. 64 bits where `wide`. Throws Unsupported for loads and the like.
 std::string CudaInteger(const CudaText& text, const ExprPtr& expr, bool wide);

@@ -109,10 +109,10 @@ CudaTiling CudaTilingOf(const CudaText& text, const Contraction& c) {
   const std::string tile_text = text.KnobText("TILE", best);
   CudaTiling tiling;
   tiling.tile_m = Part(tile_text, tile, true), tiling.tile_n = Part(tile_text, tile, false);
-  tiling.depth = text.KnobText("TILE_K", 32);
   tiling.stages = text.KnobText("STAGES", 3);
   tiling.split = text.KnobText("SPLIT_K", SplitValues(size, tile, multiprocessors)[0]);
   const int64_t via = text.KnobValue("VIA", ViaValues(text.program(), c, text.task())[0]);
+  tiling.depth = text.KnobText("TILE_K", via == kViaFma ? 16 : 32);
   std::string rows, columns, name, last;
   if (via == kViaFma) {
     rows = fmt::format("({} >= 32 ? 8 : 4)", tiling.tile_m), columns = fmt::format("({} >= 64 ? 8 : 4)", tiling.tile_n);

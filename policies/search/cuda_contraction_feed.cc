@@ -27,11 +27,11 @@ struct alignas(16) ContractTerm { int offset, a, b, c; };
 
 // An operand. `kTerms`: neighbours in memory are terms, else lines; they stay neighbours in a slice. `kCopy` of them
 // move together. `kTable`: parts of terms come from a table in shared memory. `kDirect`: `value` gives elements, else
-// it gives whether the element is there.
-template <class E, bool kTermsOf, int kCopyOf, bool kTableOf, bool kDirectOf, class Line, class Term, class Value>
+// it gives whether the element is there. `kGuarded`: `value` is false for lines and terms with a far negative `a`.
+template <class E, bool kTermsOf, int kCopyOf, bool kTableOf, bool kDirectOf, bool kGuardedOf, class Line, class Term, class Value>
 struct ContractSource {
   typedef E Element;
-  static constexpr bool kTerms = kTermsOf, kTable = kTableOf, kDirect = kDirectOf;
+  static constexpr bool kTerms = kTermsOf, kTable = kTableOf, kDirect = kDirectOf, kGuarded = kGuardedOf;
   static constexpr int kCopy = kCopyOf;
   const E* from;
   int lines;
@@ -39,8 +39,8 @@ struct ContractSource {
   Term term;
   Value value;
 };
-template <class E, bool kTerms, int kCopy, bool kTable, bool kDirect, class Line, class Term, class Value>
-INLINE ContractSource<E, kTerms, kCopy, kTable, kDirect, Line, Term, Value> ContractOperand(const E* from, int lines, Line line, Term term, Value value) {
+template <class E, bool kTerms, int kCopy, bool kTable, bool kDirect, bool kGuarded, class Line, class Term, class Value>
+INLINE ContractSource<E, kTerms, kCopy, kTable, kDirect, kGuarded, Line, Term, Value> ContractOperand(const E* from, int lines, Line line, Term term, Value value) {
   return {from, lines, line, term, value};
 }
 
@@ -70,11 +70,16 @@ template <class Source, int kLines, int kDepth, int kThreads> struct ContractFee
       const int line = first + (Source::kTerms ? copy / kRun : copy % kRun * Source::kCopy);
       is_line[i] = line < source.lines;
       part[i] = source.line(is_line[i] ? line : 0);
+      if (Source::kGuarded && !is_line[i]) part[i].a = -(1 << 30);
     }
   }
-  INLINE void MakeTable(ContractTerm* table, int term) const {
+  INLINE void MakeTable(ContractTerm* table, int term, int end) const {
     if constexpr (Source::kTable) {
-      for (int t = threadIdx.x % 32; t < kDepth; t += 32) table[t] = source.term(term + t);
+      for (int t = threadIdx.x % 32; t < kDepth; t += 32) {
+        ContractTerm at = source.term(term + t);
+        if (Source::kGuarded && term + t >= end) at.a = -(1 << 30);
+        table[t] = at;
+      }
     }
   }
   // Starts to bring terms [term, term + kDepth), zeros from `end`.
@@ -87,7 +92,7 @@ template <class Source, int kLines, int kDepth, int kThreads> struct ContractFee
         ContractTerm at;
         if constexpr (Source::kTable) at = table[t]; else at = source.term(term + t);
         const Part& p = part[i % kParts];
-        const bool is_there = is_line[i % kParts] && term + t < end;
+        const bool is_there = Source::kGuarded || (is_line[i % kParts] && term + t < end);
         if constexpr (Source::kDirect) {
           held[i] = Element(0.0f);
           if (is_there) held[i] = Element(source.value(p, at));
@@ -127,8 +132,8 @@ INLINE void Contract(const Left& left, const Right& right, int m0, int n0, int b
   const int slices = (end - begin + kDepth - 1) / kDepth;
   const auto make_tables = [&](int s) {
     if (kTables && threadIdx.x / 32 == s % (kThreads / 32) && s < slices) {
-      lefts.MakeTable(tables + s % 2 * (2 * kDepth), begin + s * kDepth);
-      rights.MakeTable(tables + s % 2 * (2 * kDepth) + kDepth, begin + s * kDepth);
+      lefts.MakeTable(tables + s % 2 * (2 * kDepth), begin + s * kDepth, end);
+      rights.MakeTable(tables + s % 2 * (2 * kDepth) + kDepth, begin + s * kDepth, end);
     }
   };
   const auto bring = [&](int s) {

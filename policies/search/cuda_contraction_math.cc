@@ -49,7 +49,7 @@ template <int kTileMOf, int kTileNOf, int kDepthOf, int kRows, int kColumns> str
   template <class LeftFeed, class RightFeed, bool kLeftTerms, bool kRightTerms>
   INLINE void Step(const float* left, const float* right) {
     const int x = X(), y = Y();
-#pragma unroll 4
+#pragma unroll 8
     for (int k = 0; k < kDepth; k += 2) {
       float a[2][kRows], b[2][kColumns];
       Read<kLeftTerms, LeftFeed::kPitch>(a, left, y, kDown, k);

@@ -132,7 +132,9 @@ void ChooseOrder(const Program& program, const std::vector<Loop>& lines, const s
   };
   const bool unit_line = is_unit(operand.line_stride, operand.line, lines);
   const bool unit_term = is_unit(operand.term_stride, operand.term, terms);
-  operand.terms_together = unit_term && (!unit_line || by_term > by_line);
+  // Terms that come from a table are read line by line: a thread then has one line, and keeps its part in registers.
+  const bool is_flat = operand.term_stride && operand.conditions.empty();
+  operand.terms_together = unit_term && (is_flat || by_term > 1) && (!unit_line || by_term > by_line);
   operand.copy = operand.terms_together ? by_term : by_line;
 }
 

@@ -14,18 +14,6 @@ std::string ElementOf(const std::string& dtype) {
   return dtype == "float16" ? "__half" : dtype == "bfloat16" ? "__nv_bfloat16" : "float";
 }
 
-// Constants v<i> from the flat index `flat`; extents are texts, since those of terms may vary with the batch.
-std::string Decoded(const std::vector<Loop>& loops, const std::string& flat, const std::vector<std::string>& extents) {
-  if (loops.empty()) return "";
-  std::string text, rest = flat;
-  for (size_t i = loops.size(); --i > 0;) {
-    const int id = loops[i].variable;
-    text += fmt::format("const int v{0} = {1} % {2}, r{0} = {1} / {2};\n", id, rest, extents[i]);
-    rest = fmt::format("r{}", id);
-  }
-  return text + fmt::format("const int v{} = {};\n", loops[0].variable, rest);
-}
-
 bool IsLimited(const Contraction& c) {
   return std::any_of(c.k_limits.begin(), c.k_limits.end(), [](const ExprPtr& limit) { return limit != nullptr; });
 }
@@ -45,6 +33,8 @@ class CudaProductWriter {
   }
 
   void Write() {
+    if (PaysCudaPack(text_.program(), left_, c_.lhs, c_, true)) Pack(left_, c_.lhs, c_.m, true);
+    if (PaysCudaPack(text_.program(), right_, c_.rhs, c_, false)) Pack(right_, c_.rhs, c_.n, false);
     const bool may_split = tiling_.split != "1";
     const std::string points = fmt::format("{}L", Points(c_.batch) * Points(c_.m) * Points(c_.n));
     const std::string partial =
@@ -54,6 +44,35 @@ class CudaProductWriter {
   }
 
  private:
+  // Copies the operand, converted, with its terms (or lines) together in rows of whole 16 bytes; zeros beyond the end.
+  void Pack(CudaOperand& operand, const ExprPtr& value, const std::vector<Loop>& lines, bool is_left) {
+    const bool terms = is_left || !operand.is_split || operand.terms_together;
+    const int64_t width = type_ == "float32" ? 4 : 8;
+    const int64_t run = ((terms ? Points(c_.k) : Points(lines)) + width - 1) / width * width;
+    const int64_t per_batch = run * (terms ? Points(lines) : Points(c_.k)), count = Points(c_.batch) * per_batch;
+    CudaKernel kernel(text_, stage_);
+    std::string body = Outer(kernel);
+    body += fmt::format("const long count = (long){} * {};\n", text_.Number(Points(c_.batch)), text_.Number(per_batch));
+    body += "const long i = blockIdx.x * 256L + threadIdx.x;\nif (i >= count) return;\n";
+    body += fmt::format("const int batch = (int)(i / {0}), row = (int)(i % {0} / {1}), at = (int)(i % {1});\n",
+                        text_.Number(per_batch), text_.Number(run));
+    body += CudaDecoded(c_.batch, "batch", Extents(c_.batch)) + TermCount();
+    body += fmt::format("const int l = {}, t = {};\n", terms ? "row" : "at", terms ? "at" : "row");
+    body += fmt::format("float value = 0.0f;\nif (l < {} && t < terms) {{\n", text_.Number(Points(lines)));
+    body += CudaDecoded(lines, "l", Extents(lines)) + CudaDecoded(c_.k, "t", term_extents_);
+    CudaPrinter printer = Printer(kernel);
+    const std::string result = printer.Value(value);
+    body += printer.lines() + fmt::format("value = {};\n}}\npacked[i] = {}(value);\n", result, element_);
+    operand = CudaOperand();
+    operand.packed = text_.AddWorkspace(element_, fmt::format("{}L", count));
+    operand.packed_batch = per_batch;
+    operand.is_split = true, operand.batch = operand.line = operand.term = Int(0);
+    operand.terms_together = terms, operand.copy = static_cast<int>(width), operand.wide = per_batch > (int64_t{1} << 31) - 1;
+    operand.line_stride = terms ? run : 1, operand.term_stride = terms ? 1 : run;
+    kernel.AddParameter(element_ + "* __restrict__ packed", operand.packed);
+    kernel.Launch("ProductCopy", body, fmt::format("ceil_div({}L, 256)", count), "256", "256");
+  }
+
   void WriteProduct(const std::string& partial) {
     CudaKernel kernel(text_, stage_);
     const std::string body = Outer(kernel) + Body(kernel, !partial.empty());
@@ -73,7 +92,7 @@ class CudaProductWriter {
     body += "float result0 = partial[i];\n#pragma unroll 8\n";
     body += fmt::format("for (int s = 1; s < {}; ++s) result0 += partial[s * count + i];\n", tiling_.split);
     body += fmt::format("const int batch = (int)(i / {0}), m = (int)(i % {0} / {1}), n = (int)(i % {1});\n", per_batch, columns);
-    body += Decoded(c_.batch, "batch", Extents(c_.batch)) + Stores(kernel);
+    body += CudaDecoded(c_.batch, "batch", Extents(c_.batch)) + Stores(kernel);
     kernel.AddParameter("const float* __restrict__ partial", partial);
     text_.AddLine(fmt::format("if ({} > 1) {{", tiling_.split));
     kernel.Launch("ProductSum", body, fmt::format("ceil_div({}, 256)", points), "256", "256");
@@ -94,7 +113,7 @@ class CudaProductWriter {
     body += fmt::format("const int rows = {}, columns = {};\n", text_.Number(Points(c_.m)), text_.Number(Points(c_.n)));
     body += "const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (columns + kTileN - 1) / kTileN;\n";
     body += "const int batch = blockIdx.x / (tiles_m * tiles_n), tile = blockIdx.x % (tiles_m * tiles_n);\n";
-    body += Decoded(c_.batch, "batch", Extents(c_.batch));
+    body += CudaDecoded(c_.batch, "batch", Extents(c_.batch));
     body += "// Blocks go through the tiles in bands, so that those at work together share operands in the cache.\n";
     body += "const int band = tile / (8 * tiles_n), within = tile % (8 * tiles_n), height = min(8, tiles_m - band * 8);\n";
     body += "const int m0 = (band * 8 + within % height) * kTileM, n0 = within / height * kTileN;\n";
@@ -118,17 +137,20 @@ class CudaProductWriter {
     return extents;
   }
 
-  // The number of terms of the block's batch, and the block's share of them.
-  std::string Terms() const {
+  // The number of terms of the batch.
+  std::string TermCount() const {
     std::string body, count = limited_ ? "1" : text_.Number(Points(c_.k));
     for (size_t i = 0; i < c_.k.size() && limited_; ++i) {
       count += " * " + term_extents_[i];
       if (i >= c_.k_limits.size() || !c_.k_limits[i]) continue;
       body += fmt::format("const int e{} = {};\n", c_.k[i].variable, CudaInteger(text_, c_.k_limits[i], false));
     }
-    body += fmt::format("const int terms = {0}, share = ((terms + {1} - 1) / {1} + {2} - 1) / {2} * {2};\n", count,
-                        tiling_.split, tiling_.depth);
-    return body + "const int begin = min((int)blockIdx.y * share, terms), end = min(begin + share, terms);\n";
+    return body + fmt::format("const int terms = {};\n", count);
+  }
+  // And the block's share of them.
+  std::string Terms() const {
+    return TermCount() + fmt::format("const int share = ((terms + {0} - 1) / {0} + {1} - 1) / {1} * {1};\n", tiling_.split, tiling_.depth) +
+           "const int begin = min((int)blockIdx.y * share, terms), end = min(begin + share, terms);\n";
   }
 
   std::string Operand(CudaKernel& kernel, const std::string& name, const std::string& limit, const CudaOperand& operand,
@@ -139,7 +161,8 @@ class CudaProductWriter {
 
   std::string SplitOperand(CudaKernel& kernel, const std::string& name, const std::string& limit, const CudaOperand& o,
                            const std::vector<Loop>& lines) {
-    const std::string own = ElementOf(text_.program().buffers[static_cast<size_t>(o.buffer)].dtype);
+    const bool is_packed = !o.packed.empty();
+    const std::string own = is_packed ? element_ : ElementOf(text_.program().buffers[static_cast<size_t>(o.buffer)].dtype);
     const char* const index = o.wide ? "long" : "int";
     const bool flat_line = o.line_stride && o.conditions.empty(), flat_term = o.term_stride && o.conditions.empty();
     std::vector<std::string> line(4, "0"), term(4, "0");
@@ -159,10 +182,13 @@ class CudaProductWriter {
     const std::string from = name + "_from";
     const bool direct = own != element_ || (type_ != "float32" && o.copy == 1);
     const std::string load = fmt::format("{0} ? {1}(float({2}[line.offset + term.offset])) : {1}(0.0f)", inside, element_, from);
-    const std::string text = fmt::format("const {}* const {} = {} + {};\n", own, from, kernel.Buffer(o.buffer), CudaInteger(text_, o.batch, true));
-    return text + Source(name, limit, {o.terms_together, direct ? 1 : o.copy, !flat_term, direct}, index,
-                         (flat_line ? "" : Decoded(lines, "l", Extents(lines))) + Returned(line),
-                         (flat_term ? "" : Decoded(c_.k, "t", term_extents_)) + Returned(term),
+    if (is_packed) kernel.AddParameter(fmt::format("const {}* __restrict__ {}_packed", own, name), o.packed);
+    const std::string base = is_packed ? fmt::format("{}_packed + (long)batch * {}", name, text_.Number(o.packed_batch))
+                                       : fmt::format("{} + {}", kernel.Buffer(o.buffer), CudaInteger(text_, o.batch, true));
+    const std::string text = fmt::format("const {}* const {} = {};\n", own, from, base);
+    return text + Source(name, limit, {o.terms_together, direct ? 1 : o.copy, !flat_term, direct, !o.conditions.empty()}, index,
+                         (flat_line ? "" : CudaDecoded(lines, "l", Extents(lines))) + Returned(line),
+                         (flat_term ? "" : CudaDecoded(c_.k, "t", term_extents_)) + Returned(term),
                          fmt::format("return {};\n", direct ? load : inside), own == element_ ? from : "nullptr");
   }
 
@@ -183,8 +209,8 @@ class CudaProductWriter {
     };
     CudaPrinter printer = Printer(kernel);
     const std::string result = printer.Value(value);
-    return Source(name, limit, {PrefersTerms(value, lines), 1, true, true}, "int",
-                  Decoded(lines, "l", Extents(lines)) + pack(lines), Decoded(c_.k, "t", term_extents_) + pack(c_.k),
+    return Source(name, limit, {PrefersTerms(value, lines), 1, true, true, false}, "int",
+                  CudaDecoded(lines, "l", Extents(lines)) + pack(lines), CudaDecoded(c_.k, "t", term_extents_) + pack(c_.k),
                   unpack(lines, "line") + unpack(c_.k, "term") + printer.lines() + fmt::format("return {}({});\n", element_, result), "nullptr");
   }
 
@@ -193,12 +219,12 @@ class CudaProductWriter {
   struct SourceKind {
     bool terms;
     int copy;
-    bool table, direct;
+    bool table, direct, guarded;
   };
   std::string Source(const std::string& name, const std::string& limit, const SourceKind& kind, const std::string& index,
                      const std::string& line, const std::string& term, const std::string& value, const std::string& from) const {
-    return fmt::format("const auto {} = ContractOperand<{}, {}, {}, {}, {}>((const {}*){}, {},\n", name, element_, kind.terms,
-                       kind.copy, kind.table, kind.direct, element_, from, limit) +
+    return fmt::format("const auto {} = ContractOperand<{}, {}, {}, {}, {}, {}>((const {}*){}, {},\n", name, element_, kind.terms,
+                       kind.copy, kind.table, kind.direct, kind.guarded, element_, from, limit) +
            fmt::format("[=](int l) -> ContractLine<{0}> {{\n{1}}},\n[=](int t) -> ContractTerm {{\n{2}}},\n"
                        "[=](const ContractLine<{0}>& line, const ContractTerm& term) {{\n{3}}});\n",
                        index, line, term, value);
@@ -226,7 +252,7 @@ class CudaProductWriter {
 
   // For the point (batch, m, n).
   std::string Stores(CudaKernel& kernel) const {
-    std::string body = Decoded(c_.m, "m", Extents(c_.m)) + Decoded(c_.n, "n", Extents(c_.n));
+    std::string body = CudaDecoded(c_.m, "m", Extents(c_.m)) + CudaDecoded(c_.n, "n", Extents(c_.n));
     CudaPrinter printer = Printer(kernel);
     for (const Store& store : c_.stores) {
       const std::string guard = store.guard ? printer.Value(store.guard) : "";
@@ -280,6 +306,17 @@ bool SuitsTiles(const Program& program, const Contraction& c) {
 }
 
 }  // namespace
+
+std::string CudaDecoded(const std::vector<Loop>& loops, const std::string& flat, const std::vector<std::string>& extents) {
+  if (loops.empty()) return "";
+  std::string text, rest = flat;
+  for (size_t i = loops.size(); --i > 0;) {
+    const int id = loops[i].variable;
+    text += fmt::format("const int v{0} = {1} % {2}, r{0} = {1} / {2};\n", id, rest, extents[i]);
+    rest = fmt::format("r{}", id);
+  }
+  return text + fmt::format("const int v{} = {};\n", loops[0].variable, rest);
+}
 
 bool WriteCudaContraction(CudaText& text, const Stage& stage, const Contraction& work) {
   if (!SuitsTiles(text.program(), work)) return false;

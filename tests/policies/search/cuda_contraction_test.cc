@@ -247,6 +247,13 @@ std::vector<GraphCase> Convolutions() {
           {"conv_transpose2d", Transposed("[2,1]", "[1,1]", "[2,2]", 1), {{1, 3, 5, 6}, {3, 4, 3, 3}}, {1, 4, 11, 8}}};
 }
 
+// Enough uses of odd operands that they are copied first.
+std::vector<GraphCase> Packed() {
+  return {{"matmul", kMatmul, {{521, 131}, {131, 523}}, {521, 523}},
+          {"conv2d", Conv("[1,1]", "[1,1]", "[1,1]", 2), {{2, 6, 40, 40}, {22, 3, 3, 3}}, {2, 22, 40, 40}},
+          {"conv_transpose2d", Transposed("[2,2]", "[1,1]", "[1,1]", 1), {{3, 6, 32, 30}, {6, 61, 3, 3}}, {3, 61, 63, 59}}};
+}
+
 std::vector<GraphCase> WithType(std::vector<GraphCase> cases, const std::string& dtype) {
   for (GraphCase& one : cases) one.dtype = dtype;
   return cases;
@@ -267,6 +274,12 @@ std::vector<GraphCase> WithKnobs(std::vector<GraphCase> cases, int64_t via, cons
 TEST_CASE("matrix products in CUDA agree with plain loops") { CheckAll(Products()); }
 
 TEST_CASE("convolutions in CUDA agree with plain loops") { CheckAll(Convolutions()); }
+
+TEST_CASE("operands that are copied first agree with plain loops") {
+  CheckAll(Packed());
+  CheckAll(WithType(Packed(), "float16"));
+  CHECK(SourceFor(Packed()[0]).find("ProductCopy") != std::string::npos);
+}
 
 TEST_CASE("products in 16 bits agree with plain loops") {
   CheckAll(WithType(Products(), "float16"));
