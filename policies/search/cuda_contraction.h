@@ -16,6 +16,7 @@ extern const char* const kCudaContractionFeed;
 extern const char* const kCudaContractionFma;
 extern const char* const kCudaContractionTf32;
 extern const char* const kCudaContractionHalf;
+extern const char* const kCudaContractionRows;  // alone
 
 // 0 <= line + term < range, as one unsigned comparison; range 0: line + term >= 0 alone.
 struct CudaOperandCondition {
@@ -55,6 +56,9 @@ CudaTiling CudaTilingOf(const CudaText& text, const Contraction& contraction);
 
 // "float16" or "bfloat16" where all loads of both operands have that type, else "float32".
 std::string CudaProductType(const Program& program, const Contraction& contraction);
+
+// Whether one side has so few lines that rows of the other are read once each (cuda_contraction_rows.cc).
+bool SuitsCudaRows(const Program& program, const Contraction& work, const CudaOperand& left, const CudaOperand& right);
 
 // Whether a copy of the operand in rows of whole 16 bytes, made once, saves more than it costs.
 bool PaysCudaPack(const Program& program, const CudaOperand& operand, const ExprPtr& value, const Contraction& work,

@@ -18,8 +18,10 @@ struct CudaTileGuess {
   int64_t tile_m, tile_n;
   double efficiency;  // of the arithmetic in a full tile, relative to 128 x 128
 };
-constexpr CudaTileGuess kCudaTiles[] = {{128, 128, 1.0}, {128, 64, 0.9}, {64, 128, 0.9}, {64, 64, 0.75}, {32, 128, 0.7},
-                                        {128, 32, 0.7},  {32, 64, 0.55}, {64, 32, 0.55}, {32, 32, 0.4}};
+constexpr CudaTileGuess kCudaTiles[] = {{128, 128, 1.0}, {64, 256, 0.95}, {128, 64, 0.9},  {64, 128, 0.9},
+                                        {64, 64, 0.75},  {32, 256, 0.75}, {32, 128, 0.7},  {128, 32, 0.7},
+                                        {32, 64, 0.55},  {64, 32, 0.55},  {16, 128, 0.45}, {16, 64, 0.4},
+                                        {32, 32, 0.4}};
 
 int64_t UpDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -119,7 +121,7 @@ CudaTiling CudaTilingOf(const CudaText& text, const Contraction& c) {
     tiling.threads = fmt::format("({0} / {1} * ({2} / {3}))", tiling.tile_m, rows, tiling.tile_n, columns);
     name = "ContractFma", tiling.prelude = kCudaContractionFma;
   } else {
-    rows = fmt::format("({} >= 128 ? 64 : 32)", tiling.tile_m), columns = "32";
+    rows = fmt::format("({0} >= 128 ? 64 : {0} >= 32 ? 32 : 16)", tiling.tile_m), columns = "32";
     tiling.threads = fmt::format("(32 * ({0} / {1}) * ({2} / 32))", tiling.tile_m, rows, tiling.tile_n);
     const bool is_half = via == kViaHalf || via == kViaBrain;
     name = is_half ? "ContractHalf" : "ContractTf32";

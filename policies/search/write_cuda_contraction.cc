@@ -33,6 +33,9 @@ class CudaProductWriter {
   }
 
   void Write() {
+    if (SuitsCudaRows(text_.program(), c_, left_, right_)) return WriteRows();
+    text_.AddDeclarations(kCudaContractionFeed);
+    text_.AddDeclarations(tiling_.prelude);
     if (PaysCudaPack(text_.program(), left_, c_.lhs, c_, true)) Pack(left_, c_.lhs, c_.m, true);
     if (PaysCudaPack(text_.program(), right_, c_.rhs, c_, false)) Pack(right_, c_.rhs, c_.n, false);
     const bool may_split = tiling_.split != "1";
@@ -71,6 +74,36 @@ class CudaProductWriter {
     operand.line_stride = terms ? run : 1, operand.term_stride = terms ? 1 : run;
     kernel.AddParameter(element_ + "* __restrict__ packed", operand.packed);
     kernel.Launch("ProductCopy", body, fmt::format("ceil_div({}L, 256)", count), "256", "256");
+  }
+
+  void WriteRows() {
+    text_.AddDeclarations(kCudaContractionRows);
+    constexpr int kLines = 4, kThreads = 256;
+    const bool few_left = Points(c_.m) < Points(c_.n);
+    const CudaOperand &large = few_left ? right_ : left_, &few = few_left ? left_ : right_;
+    const int64_t lines = Points(few_left ? c_.n : c_.m), count = Points(few_left ? c_.m : c_.n);
+    const int64_t groups = (lines + kLines - 1) / kLines, step = kThreads * (type_ == "float32" ? 4 : 8);
+    const int64_t wanted = 8 * text_.device().multiprocessors / (groups * Points(c_.batch)) + 1;
+    const int64_t shares = std::clamp<int64_t>(std::min(wanted, Points(c_.k) / (2 * step)), 1, 1024);
+    const std::string points = fmt::format("{}L", Points(c_.batch) * Points(c_.m) * Points(c_.n));
+    const std::string partial = shares > 1 ? text_.AddWorkspace("float", fmt::format("{} * {}", shares, points)) : "";
+    tiling_.split = std::to_string(shares), tiling_.depth = std::to_string(step);
+    CudaKernel kernel(text_, stage_);
+    std::string body = Outer(kernel) + fmt::format("const int rows = {}, columns = {}, groups = {};\n", text_.Number(Points(c_.m)),
+                                                   text_.Number(Points(c_.n)), text_.Number(groups));
+    body += fmt::format("const int batch = blockIdx.x / groups, first = blockIdx.x % groups * {};\n", kLines);
+    body += CudaDecoded(c_.batch, "batch", Extents(c_.batch)) + Terms();
+    const auto from = [&](const CudaOperand& operand) {
+      return fmt::format("{} + {}", kernel.Buffer(operand.buffer), CudaInteger(text_, operand.batch, true));
+    };
+    body += fmt::format("const auto store = [&](int line, int other, float result0) {{\nconst int m = {}, n = {};\n{}}};\n",
+                        few_left ? "other" : "first + line", few_left ? "first + line" : "other", Results(kernel, !partial.empty()));
+    body += fmt::format("ContractRows<{}, {}>({} + (long)first * {}, {}, {} - first, {}, {}, begin, end, store);\n", kLines, count, from(large),
+                        text_.Number(*large.line_stride), text_.Number(*large.line_stride), few_left ? "columns" : "rows", from(few),
+                        text_.Number(*few.line_stride));
+    if (!partial.empty()) kernel.AddParameter("float* __restrict__ partial", partial);
+    kernel.Launch("ProductRows", body, fmt::format("dim3({}, {})", groups * Points(c_.batch), shares), "256", "256");
+    if (!partial.empty()) WriteSum(partial, points);
   }
 
   void WriteProduct(const std::string& partial) {
@@ -120,13 +153,7 @@ class CudaProductWriter {
     body += Terms() + Operand(kernel, "left", "rows", left_, c_.lhs, c_.m);
     body += Operand(kernel, "right", "columns", right_, c_.rhs, c_.n);
     body += "const auto store = [&](int m, int n, float result0) {\n";
-    const std::string batches = text_.Number(Points(c_.batch));
-    if (may_split) {
-      body += fmt::format("if constexpr ({} > 1) {{\n", tiling_.split);
-      body += fmt::format("partial[((long)blockIdx.y * {} + batch) * ((long)rows * columns) + (long)m * columns + n] = result0;\n", batches);
-      body += "return;\n}\n";
-    }
-    body += Stores(kernel) + "};\n";
+    body += Results(kernel, may_split) + "};\n";
     return body + fmt::format("Contract<{}, {}, {}>(left, right, m0, n0, begin, end, store);\n", tiling_.math,
                               tiling_.stages, IsDown());
   }
@@ -250,7 +277,18 @@ class CudaProductWriter {
     return printer;
   }
 
-  // For the point (batch, m, n).
+  // For the point (batch, m, n): the share's sum, or the stores.
+  std::string Results(CudaKernel& kernel, bool may_split) const {
+    std::string body;
+    if (may_split) {
+      body += fmt::format("if constexpr ({} > 1) {{\n", tiling_.split);
+      body += fmt::format("partial[((long)blockIdx.y * {} + batch) * ((long)rows * columns) + (long)m * columns + n] = result0;\n",
+                          text_.Number(Points(c_.batch)));
+      body += "return;\n}\n";
+    }
+    return body + Stores(kernel);
+  }
+
   std::string Stores(CudaKernel& kernel) const {
     std::string body = CudaDecoded(c_.m, "m", Extents(c_.m)) + CudaDecoded(c_.n, "n", Extents(c_.n));
     CudaPrinter printer = Printer(kernel);
@@ -321,8 +359,6 @@ std::string CudaDecoded(const std::vector<Loop>& loops, const std::string& flat,
 bool WriteCudaContraction(CudaText& text, const Stage& stage, const Contraction& work) {
   if (!SuitsTiles(text.program(), work)) return false;
   const CudaTiling tiling = CudaTilingOf(text, work);
-  text.AddDeclarations(kCudaContractionFeed);
-  text.AddDeclarations(tiling.prelude);
   CudaProductWriter(text, stage, work, tiling).Write();
   return true;
 }
