@@ -139,7 +139,8 @@ std::string ToCpp(const std::string& cuda_source) {
   replace("__shared__ (\\w+) (\\w+)((?:\\[[^\\]]*\\])+);",
           "typedef $1 $2_shared$3; static char $2_key; "
           "$2_shared& $2 = *($2_shared*)emulated::Shared(&$2_key, sizeof($2_shared));");
-  replace("INLINE void (CopyAsync|CommitCopies|WaitForCopies|MultiplyTf32)\\(", "INLINE void Device$1(");
+  replace("INLINE void (CopyAsync|CommitCopies|WaitForCopies|MultiplyTf32|ContractCopy|ContractCommit|ContractWait|ContractMmaTf32|ContractMatrix|ContractMma)\\(", "INLINE void Device$1(");
+  replace("#include <cuda_(fp16|bf16).h>", "");
   replace("void launch\\(", "extern \"C\" void launch(");
   return text;
 }
