@@ -68,6 +68,10 @@ std::string DevicePool::MachineKey(const Problem& problem, const Candidate& cand
   return devices_.front()->MachineKey(problem, candidate, options);
 }
 
+std::string DevicePool::Graph(const Problem& problem, const std::string& size) {
+  return devices_.front()->Graph(problem, size);
+}
+
 // --- One device by its name ---
 
 namespace {

@@ -23,6 +23,7 @@ class DevicePool : public Environment {
                             const EvaluateOptions& options) override;
   std::string MachineKey(const Problem& problem, const Candidate& candidate,
                          const EvaluateOptions& options) override;
+  std::string Graph(const Problem& problem, const std::string& size) override;
   const EnvironmentFacts& Facts() const override { return facts_; }
 
  private:

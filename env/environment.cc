@@ -131,6 +131,8 @@ Evaluation Together(const Problem& problem, const std::vector<Judged>& judged) {
 
 std::string Environment::MachineKey(const Problem&, const Candidate&, const EvaluateOptions&) { return ""; }
 
+std::string Environment::Graph(const Problem&, const std::string&) { return ""; }
+
 Evaluation Environment::Evaluate(const Problem& problem, const Candidate& candidate,
                                  const EvaluateOptions& options) {
   const auto set = problem.shape_sets.find(options.workload.size);

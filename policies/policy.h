@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "env/error.h"
+#include "env/outcome.h"
 
 namespace kevin {
 
@@ -54,6 +55,8 @@ struct TaskAttempt {
   std::string source;
   std::string outcome;  // "measured", "wrong", ...
   std::optional<double> speedup, speedup_low, speedup_high, candidate_us;
+  // Of its knobs; `source` has the chosen setting in place of their lines.
+  std::vector<KnobTrial> trials = {};
 };
 
 // The GPU, for kinds `cuda` and `ptx`; the defaults are an H200's.
@@ -66,6 +69,7 @@ struct TaskDevice {
 struct TaskShape {
   std::map<std::string, int64_t> symbols;  // constants in scope, as in Task::symbols
   std::string graph;                       // of the reference, as JSON (env/reference/graph.h); empty: unavailable
+  std::string no_graph;                    // why
 };
 
 struct Task {
@@ -83,6 +87,7 @@ struct Task {
   int turn = 1;       // from 1
   std::string start_source;           // the kernel of --from, or empty
   std::vector<TaskAttempt> attempts;  // earlier turns, oldest first
+  int tune = 0;  // settings of knobs that are tried each turn; 0: the first value of each is taken
   bool tf32 = false;                  // on a GPU: fp32 products may be rounded to TF32
 };
 
@@ -191,6 +196,8 @@ class Policy {
   // Whether answers are computed on this machine's processor. Then none is requested while a pair is timed on
   // the CPU.
   virtual bool LoadsProcessor() const { return false; }
+  // Whether it reads Task::shape_graphs, which are empty otherwise.
+  virtual bool ReadsGraphs() const { return false; }
   // Why this policy cannot work on the task; empty when it can. The first line is the reason, further lines say what
   // it can do and what else could. Called before turn 1.
   virtual std::string WhyNot(const Task& task) const {

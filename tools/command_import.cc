@@ -14,6 +14,7 @@
 #include "agent/machine.h"
 #include "agent/terminal.h"
 #include "env/error.h"
+#include "env/graph_source.h"
 #include "env/problem/problem.h"
 #include "policies/search/search_policy.h"
 #include "tools/commands.h"
@@ -181,7 +182,9 @@ std::string WhyNotSearch(const ImportTarget& target) {
   EpisodeOptions options;
   options.workload.size = problem.sizes.contains("small") ? "small" : "full";
   try {
-    RequirePolicyFor(problem, *MakeSearchPolicy(), options, "cpp");
+    static GraphSource graphs(ProgramDirectory(), CacheDirectory());
+    RequirePolicyFor(problem, *MakeSearchPolicy(), options, "cpp",
+                     [&](const Problem& one, const std::string& size) { return graphs.Graph(one, size); });
     return "";
   } catch (const Error& error) {
     return fmt::format("{}\n  next: {}", error.what(), error.next_step());

@@ -8,11 +8,14 @@
 #include <memory>
 
 #include "agent/events.h"
+#include "agent/machine.h"
 #include "agent/terminal.h"
 #include "env/error.h"
+#include "env/graph_source.h"
 #include "env/problem/precision.h"
 #include "env/problem/problem.h"
 #include "env/process/machine.h"
+#include "env/process/spawn.h"
 #include "tools/admission.h"
 #include "tools/baselines.h"
 #include "tools/commands.h"
@@ -29,6 +32,7 @@ struct ProblemsOptions {
   std::string size;
   bool json = false;
   bool admit = false;
+  bool graph = false;
   AdmissionOptions admission;
 };
 
@@ -37,6 +41,7 @@ constexpr const char* kProblemsExamples = R"(Examples:
   kevin problems level1/19              one problem in full
   kevin problems ./mine.toml            check and show a problem file of your own
   kevin problems --level 1 --json       one JSON object a line, for scripts
+  kevin problems level1/19 --graph      what its reference computes: operations and shapes, as JSON
   kevin problems --suite test           the problems of a list (env/problems/suites/), a level, a range
   kevin problems level1/19 --admit      do incorrect answers fail on it and correct ones pass?
   kevin problems --admit --suite level2 --device cuda:0 --results level2.jsonl --seconds 180
@@ -91,6 +96,15 @@ std::vector<Problem> SelectProblems(const ProblemsOptions& options) {
   return problems;
 }
 
+// At the first shape of the size.
+int PrintGraph(const Problem& problem, const std::string& size) {
+  GraphSource graphs(ProgramDirectory(), CacheDirectory());
+  const std::string asked = size.empty() && problem.sizes.contains("small") ? "small" : size;
+  const std::string shape = asked.empty() ? problem.sizes.begin()->first : ShapesOf(problem, asked)[0].size;
+  Print(stdout, graphs.Graph(problem, shape) + "\n");
+  return static_cast<int>(ExitCode::kDone);
+}
+
 int RunProblems(ProblemsOptions options) {
   const std::vector<Problem> problems = SelectProblems(options);
   if (options.id.ends_with(".toml")) {
@@ -98,6 +112,7 @@ int RunProblems(ProblemsOptions options) {
     if (!why_not.empty())
       PrintFormat(stderr, "kevin: {}: the reference was not compiled: {}\n", options.id, why_not);
   }
+  if (options.graph) return PrintGraph(problems.at(0), options.size);
   if (options.admit) {
     options.admission.workload.size = options.size;
     options.admission.json = options.json;
@@ -132,6 +147,13 @@ void AddProblemsCommand(CLI::App& app, Action* action) {
                       "Only this size set (with --admit: small unless given, full on a GPU)");
   AddPrecisionOption(command, &options->admission.workload.precision);
   command->add_flag("--json", options->json, "One JSON object a line");
+  command
+      ->add_flag(
+          "--graph", options->graph,
+          "The operations and shapes of the reference as JSON (env/reference/graph.h); --size: small unless "
+          "given")
+      ->needs(id)
+      ->excludes("--json");
   CLI::Option* admit =
       command->add_flag("--admit", options->admit,
                         "Run decoys, which must fail, and correct kernels of other forms, which must pass");

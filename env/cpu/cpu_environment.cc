@@ -11,6 +11,7 @@
 
 #include "env/cpu/compile.h"
 #include "env/error.h"
+#include "env/graph_source.h"
 #include "env/problem/precision.h"
 #include "env/problem/text.h"
 #include "env/process/evaluator_client.h"
@@ -54,6 +55,9 @@ class CpuEnvironmentImpl final : public CpuEnvironment {
   std::vector<DecoyResult> Admit(const Problem& problem, const EvaluateOptions& options) override;
   EagerBaseline MeasureEager(const Problem& problem, const EvaluateOptions& options) override;
   Outcome Verify(const Problem& problem, const Candidate& candidate, const EvaluateOptions& options) override;
+  std::string Graph(const Problem& problem, const std::string& size) override {
+    return graphs_.Graph(problem, size);
+  }
   const EnvironmentFacts& Facts() const override { return facts_; }
 
  private:
@@ -74,6 +78,7 @@ class CpuEnvironmentImpl final : public CpuEnvironment {
   bool namespaces_;
   int threads_;
   EnvironmentFacts facts_{"", "full", {"cpp"}, "small", ""};
+  GraphSource graphs_{options_.program_directory, options_.cache_directory};
   SharedEvaluator evaluator_{[this] {
     const fs::path libraries = LibraryFolder(options_.cache_directory);
     return std::make_unique<EvaluatorClient>(
@@ -179,6 +184,8 @@ void CpuEnvironmentImpl::Judge(Depth depth, const Problem& problem, const fs::pa
   request["confirm"] = options.confirm;
   request["patience"] = options.patience;
   request["verify_only"] = depth == Depth::kVerify;
+  request["screen"] = options.screen;
+  request["screen_limit_us"] = options.screen_limit_us;
   request["start_library"] = "";
   Compiled start;  // in use until the answer
   if (!options.start_source.empty()) {

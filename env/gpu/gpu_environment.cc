@@ -20,6 +20,7 @@
 #include "env/gpu/machine_key.h"
 #include "env/gpu/runner/device_memory.h"
 #include "env/gpu/runner/launch_plan.h"
+#include "env/graph_source.h"
 #include "env/problem/precision.h"
 #include "env/problem/text.h"
 #include "env/process/evaluator_client.h"
@@ -64,6 +65,9 @@ class DeviceEnvironment final : public GpuEnvironment {
                       const ExamineOptions& options) override;
   std::vector<DecoyResult> Admit(const Problem& problem, const EvaluateOptions& options) override;
   Preparation Prepare(const Problem& problem, const EvaluateOptions& options) override;
+  std::string Graph(const Problem& problem, const std::string& size) override {
+    return graphs_.Graph(problem, size);
+  }
   const EnvironmentFacts& Facts() const override { return facts_; }
 
  private:
@@ -95,6 +99,7 @@ class DeviceEnvironment final : public GpuEnvironment {
   std::string trusted_cubin_;  // path
   std::atomic<bool> said_shared_ = false;
   std::atomic<int> reports_ = 0;  // of the profiler, written so far
+  GraphSource graphs_{options_.program_directory, options_.cache_directory};
   SharedEvaluator evaluator_{[this] { return StartEvaluator(); }};
 };
 
@@ -352,10 +357,13 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
   request["confirm"] = options.confirm;
   request["patience"] = options.patience;
   request["verify_only"] = false;
+  request["screen"] = options.screen;
+  request["screen_limit_us"] = options.screen_limit_us;
   request["call_timeout_s"] = options_.limits.call_timeout_s;
   const json result = evaluator_.AskOrThrow(request, options.on_phase, options.stop, &evaluation.wait_s);
   TakeJudgeResult(result, options_.limits.max_log_bytes, &evaluation);
   if (evaluation.shared_gpu) SayShared(result.at("others"));
+  if (options.screen) return evaluation;
   if (std::holds_alternative<Crashed>(evaluation.outcome)) NameCrashedLine(sized, plan, options, &evaluation);
   if (options.profile && !options.confirm && std::holds_alternative<Measured>(evaluation.outcome))
     ReadCounters(sized, plan, options, &evaluation);

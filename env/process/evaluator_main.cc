@@ -2,11 +2,13 @@
 //   check                                  exits with 0 at once: libtorch could be loaded
 //   compile FILE                           compiles the reference of a problem file; exits with 2, and the message and
 //                                          the next step on standard output, when it does not compile
+//   graph FILE SIZE PRECISION              prints the graph of the reference (env/reference/graph.h); errors as `compile`
 //   serve THREADS RUNNER namespaces|plain LIBRARIES
 //                                          answers requests on descriptor 3 (env/process/wire.h); compiled kernels
 //                                          lie under the folder LIBRARIES
 //   serve-gpu DEVICE RUNNER namespaces|plain TRUSTED_CUBIN
 //                                          the same for candidates of a GPU
+//   serve-graphs                           answers requests for graphs on descriptor 3
 //   reference SIZE THREADS PRECISION       the reference process of the pairs (env/cpu/reference_process.cc)
 // All but `check` enter a sandbox first (env/sandbox/evaluator_sandbox.h).
 
@@ -15,9 +17,11 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "env/cpu/judge.h"
 #include "env/cpu/session.h"
@@ -28,6 +32,7 @@
 #include "env/process/resident_sessions.h"
 #include "env/process/spawn.h"
 #include "env/process/wire.h"
+#include "env/reference/graph.h"
 #include "env/reference/reference.h"
 #include "env/sandbox/evaluator_sandbox.h"
 
@@ -85,6 +90,8 @@ class Evaluator {
     judge.confirm = request.at("confirm");
     judge.patience = request.at("patience");
     judge.verify_only = request.at("verify_only");
+    judge.screen = request.value("screen", false);
+    judge.screen_limit_us = request.value("screen_limit_us", 0.0);
     judge.on_phase = [this](const std::string& phase) { socket_.Write(json{{"phase", phase}}.dump()); };
     return JudgeResultToJson(JudgeLibrary(session, judge));
   }
@@ -132,16 +139,32 @@ int ServeGpuByPlugin(GpuEvaluatorOptions options) {
   return serve(&options);
 }
 
-int CompileOnly(const char* path) {
+// `work` on the problem of a file, in the sandbox of a reference.
+int WithProblem(const char* path, const std::function<void(const Problem& problem)>& work) {
   try {
     const Problem problem = LoadProblemFile(path);
     EnterReferenceSandbox();
-    const Reference compiled(problem, 1);
+    work(problem);
     return 0;
   } catch (const Error& error) {
     std::printf("%s\n%s\n", error.what(), error.next_step().c_str());
     return static_cast<int>(error.code());
   }
+}
+
+int ServeGraphs() {
+  EnterReferenceSandbox();
+  LineSocket socket(kRequests);
+  const auto answer = [](const json& request) -> json {
+    const Precision precision = PrecisionNamed(request.at("precision"));
+    const Problem problem = InPrecision(
+        ParseProblem(request.at("problem_text"), request.at("problem_path").get<std::string>()), precision);
+    return {{"graph", ReferenceGraph(problem, request.at("size"))}};
+  };
+  ServeRequests(
+      &socket,
+      {.answer = answer, .after_error = [] {}, .resident = [] { return std::vector<std::string>(); }});
+  return 0;
 }
 
 }  // namespace
@@ -152,7 +175,15 @@ int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   try {
     if (mode == "check") return 0;
-    if (mode == "compile" && argc == 3) return kevin::CompileOnly(argv[2]);
+    if (mode == "compile" && argc == 3)
+      return kevin::WithProblem(argv[2], [](const kevin::Problem& problem) { kevin::Reference(problem, 1); });
+    if (mode == "graph" && argc == 5) {
+      return kevin::WithProblem(argv[2], [&](const kevin::Problem& problem) {
+        const kevin::Precision precision = kevin::PrecisionNamed(argv[4]);
+        std::puts(kevin::ReferenceGraph(kevin::InPrecision(problem, precision), argv[3]).c_str());
+      });
+    }
+    if (mode == "serve-graphs" && argc == 2) return kevin::ServeGraphs();
     if (mode == "reference" && argc == 5)
       return kevin::RunReferenceProcess(argv[2], std::stoi(argv[3]), argv[4]);
     if (mode == "serve" && argc == 6) {

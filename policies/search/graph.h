@@ -2,6 +2,7 @@
 // The graph of a reference as torch sees it: operations with shapes, in the order of execution, loops over layers
 // unrolled. env/reference/graph.h makes it and describes the JSON; `agent` carries it in Task::graphs. Plain values.
 
+#include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -23,10 +24,13 @@ struct GraphValue {
 };
 
 struct GraphNode {
-  std::string op;               // of ATen without "aten::": "conv2d"; "loop" for a kept loop
-  nlohmann::json args;          // by the name of torch's schema; a tensor is {"tensor": value}; of a loop also "carried" and "stacked"
-  std::vector<int> results;     // values
-  std::vector<GraphNode> body;  // of a loop
+  std::string op;            // of ATen without "aten::": "conv2d"; "loop" for a kept loop
+  nlohmann::json args;       // by the name of torch's schema; a tensor is {"tensor": value}
+  std::vector<int> results;  // values
+  // Of a loop (env/reference/graph.h); -1 where there is no value.
+  std::vector<std::array<int, 4>> carried;  // init, param, next, result
+  std::vector<std::array<int, 2>> stacked;  // next, result
+  std::vector<GraphNode> body;              // its integers may be {"base": b, "step": s}
 };
 
 struct GraphInput {
@@ -41,6 +45,8 @@ struct Graph {
   std::vector<int> outputs;
 };
 
+// Afterwards: every value is made once, before its uses, and those of a body are not used outside; shapes are not
+// negative and have at most 2^62 elements; references to values stand only where env/reference/graph.h has them.
 // Throws Error(kBadRequest) for text that is no such graph.
 Graph ParseGraph(const std::string& json);
 

@@ -20,9 +20,7 @@ void AddTensors(const GraphNode& node, Numbers& read, Numbers& made) {
       if (one.is_number_integer()) read.insert(one.get<int>());
     }
   }
-  if (node.op == "loop") {
-    for (const auto& carried : node.args.at("carried")) read.insert(carried.at(0).get<int>()), made.insert(carried.at(1).get<int>());
-  }
+  for (const auto& [init, param, next, result] : node.carried) read.insert(init), made.insert(param);
   made.insert(node.results.begin(), node.results.end());
   for (const GraphNode& inner : node.body) AddTensors(inner, read, made);
 }
@@ -65,21 +63,20 @@ bool Lowering::MovingView(const GraphNode& node) {
 }
 
 void Lowering::LowerLoop(const GraphNode& node, const Loop& times) {
-  const auto number = [](const nlohmann::json& one) { return one.is_null() ? -1 : one.get<int>(); };
   const auto slot = [](const ExprPtr& time, const Shape& shape) { return Scaled(ModInt(time, 2), Count(shape)); };
   std::vector<Carried> all;
-  for (const auto& one : node.args.at("carried")) {
-    Carried carried = {number(one.at(1)), number(one.at(2)), number(one.at(3)), -1};
-    const ValuePtr first = values_.at(number(one.at(0)));
+  for (const auto& [init, param, next, result] : node.carried) {
+    Carried carried = {param, next, result, -1};
+    const ValuePtr first = values_.at(init);
     const GraphValue& declared = graph_.values.at(carried.param);
     carried.buffer = NewWorkspace("carried", declared.dtype, 2 * Count(declared.shape));
     StoreTo(first, carried.buffer, "carried");
     all.push_back(carried);
   }
   std::map<int, ValuePtr> stacked;  // by the value of the body
-  for (const auto& one : node.args.at("stacked")) {
-    const GraphValue& declared = graph_.values.at(number(one.at(1)));
-    stacked[number(one.at(0))] = values_[number(one.at(1))] = NewStored("stacked", declared.dtype, declared.shape);
+  for (const auto& [next, result] : node.stacked) {
+    const GraphValue& declared = graph_.values.at(result);
+    stacked[next] = values_[result] = NewStored("stacked", declared.dtype, declared.shape);
   }
   const ExprPtr time = Var(times);
   const auto read = [&](const Carried& carried, const ExprPtr& when) {
@@ -122,7 +119,7 @@ void Lowering::LowerLoop(const GraphNode& node, const Loop& times) {
 bool Lowering::Loop_(const GraphNode& node) {
   if (node.op != "loop") return iteration_ && MovingView(node);
   Numbers outside, made;
-  for (const auto& carried : node.args.at("carried")) made.insert(carried.at(1).get<int>());
+  for (const auto& [init, param, next, result] : node.carried) made.insert(param);
   for (const GraphNode& inner : node.body) AddTensors(inner, outside, made);
   // What the body reads from outside is computed once.
   for (const int value : outside) {

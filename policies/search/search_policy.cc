@@ -14,6 +14,9 @@ using search::Unsupported;
 search::Program ProgramOf(const Task& task) {
   if (task.kind != "cpp" && task.kind != "cuda")
     throw Unsupported("it writes candidates of kind cpp and cuda, not " + task.kind);
+  for (const TaskShape& shape : task.shape_graphs) {
+    if (shape.graph.empty()) throw Unsupported(shape.no_graph);
+  }
   if (task.shape_graphs.empty()) throw Unsupported("there is no graph of the reference");
   search::Program program = search::Lower(search::ParseGraph(task.shape_graphs[0].graph), task);
   search::Fuse(program);
@@ -47,6 +50,7 @@ class SearchPolicy : public Policy {
 
   std::string Name() const override { return "search"; }
   bool LoadsProcessor() const override { return true; }
+  bool ReadsGraphs() const override { return true; }
 
   std::string WhyNot(const Task& task) const override {
     try {

@@ -1,8 +1,174 @@
-#include "policies/search/write.h"
+// The text of a whole program in C++: functions of stages, `launch`, the workspace, knobs.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "policies/search/cpp_text.h"
 
 namespace kevin::search {
+namespace {
 
-std::vector<Knob> CppKnobs(const Program&, const Task&) { return {}; }
-std::string WriteCpp(const Program&, const Task&, const Setting&) { return ""; }
+constexpr size_t kCppManyStages = 12;  // above, stages share functions even of different sizes
+
+void CppWork(const Stage& stage, CppStage& to) {
+  if (const auto* pointwise = std::get_if<Pointwise>(&stage.work)) return CppPointwise(*pointwise, to);
+  if (const auto* reduction = std::get_if<Reduction>(&stage.work)) return CppReduction(*reduction, to);
+  if (const auto* scan = std::get_if<Scan>(&stage.work)) return CppScan(*scan, to);
+  if (const auto* attention = std::get_if<Attention>(&stage.work)) return CppAttention(*attention, to);
+  const auto& contraction = std::get<Contraction>(stage.work);
+  if (!CppContraction(contraction, to)) CppSimpleContraction(contraction, to);
+}
+
+// "stage_conv2d_relu"
+std::string CppFunctionName(const std::string& name) {
+  std::string text = "stage";
+  bool gap = true;
+  for (const char c : name.substr(0, 40)) {
+    const bool is_word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    if (is_word && gap) text += '_';
+    if (is_word) text += c;
+    gap = !is_word;
+  }
+  return text;
+}
+
+class CppProgram {
+ public:
+  CppProgram(const Program& program, const Task& task, const Setting& setting)
+      : program_(program), task_(task), setting_(setting), functions_("long") {}
+
+  std::string Write() {
+    const size_t stages = CountStages(program_.stages);
+    holes_ = stages > kCppManyStages;
+    AddStages(program_.stages);
+    const std::string definitions = functions_.Definitions();
+    std::string text;
+    for (const std::string& helper : helpers_) text += helper + "\n";
+    text += definitions + Head() + " {\n";
+    if (program_.workspace_bytes > 0)
+      text += fmt::format("  char* const workspace = Scratch<16>({});\n", program_.workspace_bytes);
+    size_t next = 0;
+    Calls(program_.stages, 1, next, text);
+    return CppWithPrelude("\n" + text + "}\n", setting_.count("LANES") && setting_.at("LANES") == 8);
+  }
+
+ private:
+  static size_t CountStages(const std::vector<Stage>& stages) {
+    size_t count = 0;
+    for (const Stage& stage : stages) {
+      const auto* repeat = std::get_if<Repeat>(&stage.work);
+      count += repeat ? CountStages(repeat->body) : 1;
+    }
+    return count;
+  }
+
+  std::string Argument(int argument) const {
+    const bool is_output = task_.arguments.at(static_cast<size_t>(argument)).role == "output";
+    return fmt::format("{}{}", is_output ? "out" : "in", argument);
+  }
+
+  std::string Head() const {
+    std::string list;
+    for (size_t i = 0; i < task_.arguments.size(); ++i)
+      list += fmt::format("{}{} {}", i == 0 ? "" : ", ", task_.arguments[i].cpp_type, Argument(static_cast<int>(i)));
+    return fmt::format("extern \"C\" void launch({})", list);
+  }
+
+  std::string Pointer(const CppStage& stage, int id) const {
+    const Buffer& buffer = program_.buffers.at(static_cast<size_t>(id));
+    const std::string element = stage.Element(id);
+    if (buffer.argument < 0) return fmt::format("({}*)(workspace + {})", element, buffer.place);
+    const std::string name = Argument(buffer.argument);
+    if (!buffer.base_symbol.empty()) return fmt::format("{} + {}", name, buffer.base_symbol);
+    return buffer.base == 0 ? name : fmt::format("{} + {}", name, buffer.base);
+  }
+
+  void AddStages(const std::vector<Stage>& stages) {
+    for (const Stage& stage : stages) {
+      if (const auto* repeat = std::get_if<Repeat>(&stage.work)) {
+        const std::string name = fmt::format("r{}", repeats_.size());
+        repeats_.push_back({repeat->times.variable, name});
+        AddStages(repeat->body);
+        repeats_.pop_back();
+      } else {
+        AddStage(stage);
+      }
+    }
+  }
+
+  void AddStage(const Stage& stage) {
+    CppStage text{program_, task_, setting_};
+    text.holes = holes_;
+    text.buffers = BuffersRead(stage);
+    for (const int buffer : BuffersWritten(stage)) {
+      if (std::find(text.buffers.begin(), text.buffers.end(), buffer) == text.buffers.end()) text.buffers.push_back(buffer);
+      text.written.insert(buffer);
+    }
+    for (const auto& [variable, name] : repeats_) text.outer[variable] = name;
+    CppWork(stage, text);
+    const std::vector<int> read = BuffersRead(stage);
+    std::vector<std::string> parameters, arguments;
+    for (const int buffer : text.buffers) {
+      const bool is_written = text.written.count(buffer) > 0;
+      const bool is_read = std::find(read.begin(), read.end(), buffer) != read.end();
+      parameters.push_back(fmt::format("{}{}*{} {}", is_written ? "" : "const ", text.Element(buffer),
+                                       is_written && is_read ? "" : " __restrict__", text.Name(buffer)));
+      arguments.push_back(Pointer(text, buffer));
+    }
+    for (const auto& [variable, name] : repeats_) {
+      parameters.push_back("long " + name);
+      arguments.push_back(name);
+    }
+    for (const std::string& helper : text.helpers) {
+      if (std::find(helpers_.begin(), helpers_.end(), helper) == helpers_.end()) helpers_.push_back(helper);
+    }
+    numbers_.push_back(functions_.Add(CppFunctionName(stage.name), "static void", text.body, parameters, arguments));
+  }
+
+  void Calls(const std::vector<Stage>& stages, int depth, size_t& next, std::string& text) {
+    const std::string indent(static_cast<size_t>(2 * depth), ' ');
+    for (const Stage& stage : stages) {
+      if (const auto* repeat = std::get_if<Repeat>(&stage.work)) {
+        const std::string name = fmt::format("r{}", depth - 1);
+        text += fmt::format("{0}for (long {1} = 0; {1} < {2}; ++{1}) {{\n", indent, name, repeat->times.extent);
+        Calls(repeat->body, depth + 1, next, text);
+        text += indent + "}\n";
+      } else {
+        text += indent + functions_.Call(numbers_[next++]) + ";\n";
+      }
+    }
+  }
+
+  const Program& program_;
+  const Task& task_;
+  const Setting& setting_;
+  FunctionTable functions_;
+  bool holes_ = false;
+  std::vector<std::pair<int, std::string>> repeats_;
+  std::vector<std::string> helpers_;
+  std::vector<size_t> numbers_;
+};
+
+void CollectContractions(const std::vector<Stage>& stages, std::vector<const Contraction*>& found) {
+  for (const Stage& stage : stages) {
+    if (const auto* contraction = std::get_if<Contraction>(&stage.work)) found.push_back(contraction);
+    if (const auto* repeat = std::get_if<Repeat>(&stage.work)) CollectContractions(repeat->body, found);
+  }
+}
+
+}  // namespace
+
+std::vector<Knob> CppKnobs(const Program& program, const Task& task) {
+  std::vector<Knob> knobs;
+  std::vector<const Contraction*> contractions;
+  CollectContractions(program.stages, contractions);
+  if (!contractions.empty()) CppContractionKnobs(contractions, task, knobs);
+  return knobs;
+}
+
+std::string WriteCpp(const Program& program, const Task& task, const Setting& setting) {
+  return CppProgram(program, task, setting).Write();
+}
 
 }  // namespace kevin::search

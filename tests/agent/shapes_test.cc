@@ -256,14 +256,17 @@ TEST_CASE("an episode at several shapes: prompts, cached verdicts, the winner's 
 
   // The search policy's schedules are made for one shape.
   const auto search = MakeSearchPolicy();
+  const GraphFunction graph_of = [&](const Problem& problem, const std::string& size) {
+    return f.environment.Graph(problem, size);
+  };
   try {
-    RequirePolicyFor(f.problem, *search, options, "cpp");
+    RequirePolicyFor(f.problem, *search, options, "cpp", graph_of);
     FAIL("its kernels would be wrong at the other shape");
   } catch (const Error& error) {
     CHECK(Has(error.what(), "its kernels are for one shape, and this size set has 2"));
   }
   options.workload.size = "mine/2";
-  RequirePolicyFor(f.problem, *search, options, "cpp");
+  RequirePolicyFor(f.problem, *search, options, "cpp", graph_of);
 }
 
 }  // namespace kevin

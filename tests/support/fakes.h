@@ -131,6 +131,7 @@ class FakeEnvironment : public Environment {
                               " by " + std::to_string(rules_version)
                         : "";
   }
+  std::string Graph(const Problem&, const std::string& size) override { return graphs[size]; }
   const EnvironmentFacts& Facts() const override { return facts; }
 
   std::vector<std::string> calls;  // the comments that were evaluated, in order
@@ -139,6 +140,7 @@ class FakeEnvironment : public Environment {
   std::function<void(int call)> before_evaluate;  // from 1
   bool machine_keys = false;                      // texts with equal first lines are one kernel
   int rules_version = kRulesVersion;              // an older one: judges as an older program did
+  std::map<std::string, std::string> graphs;      // by size; JSON
   EnvironmentFacts facts{"cpu: fake, 2 threads", "full", {"cpp"}, "small", ""};
 
  private:

@@ -14,6 +14,8 @@ namespace kevin::test {
 namespace {
 
 constexpr size_t kCompilers = 2;
+// Of the candidates; they come before all namespaces.
+const std::vector<std::string> kIncludes = {"#include <utility>\n", "#include <cstdlib>\n", "#include <immintrin.h>\n"};
 
 std::string ReadFile(const std::string& path) {
   std::ostringstream text;
@@ -29,9 +31,11 @@ std::string MakeFolder() {
 
 // Candidates are whole files; to share one they get a namespace, a launch and macros each of their own.
 std::string Nested(std::string source, size_t index) {
-  const std::string include = "#include <utility>\n", head = "extern \"C\" void launch(";
-  const size_t at = source.find(include);
-  if (at != std::string::npos) source.erase(at, include.size());
+  const std::string head = "extern \"C\" void launch(";
+  for (const std::string& include : kIncludes) {
+    const size_t at = source.find(include);
+    if (at != std::string::npos) source.erase(at, include.size());
+  }
   source.replace(source.find(head), head.size(), "extern \"C\" void launch_" + std::to_string(index) + "(");
   return "namespace kernel_" + std::to_string(index) + " {\n" + source +
          "}\n#undef LANES\n#undef INLINE\n#undef HAS_512\n#undef HAS_256\n";
@@ -55,7 +59,8 @@ KernelLibrary::KernelLibrary(const std::vector<std::string>& sources, const std:
     compilers.emplace_back([&, part] {
       const std::string base = folder_ + "/part" + std::to_string(part);
       std::ofstream file(base + ".cc");
-      file << "#include <utility>\n" << head << "\n";
+      for (const std::string& include : kIncludes) file << include;
+      file << head << "\n";
       for (size_t i = part; i < sources.size(); i += kCompilers) file << Nested(sources[i], i);
       file.close();
       try {
@@ -86,10 +91,20 @@ KernelLibrary::~KernelLibrary() {
 
 void KernelLibrary::Launch(size_t index, const std::vector<void*>& t) const {
   void* function = functions_.at(index);
-  if (t.size() == 2) return reinterpret_cast<void (*)(void*, void*)>(function)(t[0], t[1]);
-  if (t.size() == 3) return reinterpret_cast<void (*)(void*, void*, void*)>(function)(t[0], t[1], t[2]);
-  if (t.size() == 4) {
-    return reinterpret_cast<void (*)(void*, void*, void*, void*)>(function)(t[0], t[1], t[2], t[3]);
+  const auto call = [&]<size_t... kAt>(std::index_sequence<kAt...>) {
+    using Function = void (*)(std::conditional_t<kAt == 0, void*, void*>...);
+    reinterpret_cast<Function>(function)(t[kAt]...);
+  };
+  switch (t.size()) {
+    case 1: return call(std::make_index_sequence<1>());
+    case 2: return call(std::make_index_sequence<2>());
+    case 3: return call(std::make_index_sequence<3>());
+    case 4: return call(std::make_index_sequence<4>());
+    case 5: return call(std::make_index_sequence<5>());
+    case 6: return call(std::make_index_sequence<6>());
+    case 7: return call(std::make_index_sequence<7>());
+    case 8: return call(std::make_index_sequence<8>());
+    default: break;
   }
   throw std::runtime_error("a kernel with " + std::to_string(t.size()) + " tensors");
 }

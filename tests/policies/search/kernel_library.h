@@ -17,7 +17,7 @@ class KernelLibrary {
   KernelLibrary(const KernelLibrary&) = delete;
   KernelLibrary& operator=(const KernelLibrary&) = delete;
 
-  // Calls candidate `index`. `tensors` are inputs, then outputs, as launch takes them; 2 to 4 of them.
+  // Calls candidate `index`. `tensors` are inputs, then outputs, as launch takes them; 1 to 8 of them.
   void Launch(size_t index, const std::vector<void*>& tensors) const;
 
  private:

@@ -1,0 +1,102 @@
+// Which loops a stage has in C++, and in which order.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "policies/search/cpp_text.h"
+
+namespace kevin::search {
+namespace {
+
+// Divisions by a loop's variable.
+int CppDivisions(const std::vector<ExprPtr*>& exprs, const std::set<int>& variables) {
+  int count = 0;
+  for (const ExprPtr* expr : exprs) {
+    for (const Expr* node : Nodes(*expr)) {
+      if (node->op != "div" && node->op != "mod") continue;
+      for (const int variable : variables) count += Uses(node->args[0], variable);
+    }
+  }
+  return count;
+}
+
+bool CppTryJoin(const Loop& first, const Loop& second, const Loop& joined, const std::vector<ExprPtr*>& exprs) {
+  const ExprPtr both = Variable(joined.variable, joined.extent);
+  const ExprPtr outer = DivInt(both, second.extent), inner = ModInt(both, second.extent);
+  const auto replace = [&](const Expr& node) -> ExprPtr {
+    if (node.op != "variable") return nullptr;
+    return node.id == first.variable ? outer : node.id == second.variable ? inner : nullptr;
+  };
+  std::vector<ExprPtr> rewritten;
+  for (const ExprPtr* expr : exprs) rewritten.push_back(Substitute(*expr, replace));
+  std::vector<ExprPtr*> pointers;
+  for (ExprPtr& expr : rewritten) pointers.push_back(&expr);
+  if (CppDivisions(pointers, {joined.variable}) > CppDivisions(exprs, {first.variable, second.variable})) return false;
+  for (size_t i = 0; i < exprs.size(); ++i) *exprs[i] = rewritten[i];
+  return true;
+}
+
+}  // namespace
+
+int64_t CppCount(const std::vector<Loop>& loops) {
+  int64_t count = 1;
+  for (const Loop& loop : loops) count *= loop.extent;
+  return count;
+}
+
+void CppJoinLoops(std::vector<Loop>& loops, const std::vector<ExprPtr*>& exprs, int& next_variable) {
+  std::erase_if(loops, [](const Loop& loop) { return loop.extent == 1; });
+  for (size_t i = loops.size(); i-- > 1;) {
+    const Loop joined{next_variable, loops[i - 1].extent * loops[i].extent};
+    if (!CppTryJoin(loops[i - 1], loops[i], joined, exprs)) continue;
+    ++next_variable;
+    loops[i - 1] = joined;
+    loops.erase(loops.begin() + static_cast<long>(i));
+  }
+}
+
+double CppLaneScore(const std::vector<ExprPtr>& values, const std::vector<Store>& stores, int variable) {
+  double score = 0, count = 0;
+  const auto add = [&](const ExprPtr& offset, double weight) {
+    const std::optional<int64_t> stride = StrideOf(offset, variable);
+    score += weight * (!stride ? -1.0 : *stride == 1 ? 1.0 : *stride == 0 ? 0.5 : *stride == 2 ? 0.2 : -0.5);
+    count += weight;
+  };
+  std::set<std::string> seen;
+  for (const ExprPtr& value : values) {
+    for (const Expr* node : Nodes(value)) {
+      if (node->op == "load" && seen.insert(node->key).second) add(node->args[0], 1);
+    }
+  }
+  for (const search::Store& store : stores) add(store.offset, 1.5);
+  return count == 0 ? 0 : score / count;
+}
+
+std::vector<ExprPtr> CppValues(const std::vector<Store>& stores) {
+  std::vector<ExprPtr> values;
+  for (const search::Store& store : stores) {
+    values.push_back(store.value);
+    if (store.guard) values.push_back(store.guard);
+  }
+  return values;
+}
+
+void CppAddPointers(std::vector<Store>& stores, std::vector<ExprPtr*>& exprs) {
+  for (search::Store& store : stores) {
+    exprs.push_back(&store.offset);
+    exprs.push_back(&store.value);
+    if (store.guard) exprs.push_back(&store.guard);
+  }
+}
+
+int CppOpenParallel(CppPrinter& print, const std::vector<Loop>& loops) {
+  const auto real = std::count_if(loops.begin(), loops.end(), [](const Loop& loop) { return loop.extent > 1; });
+  if (real > 0)
+    print.Pragma(real == 1 ? "#pragma omp parallel for schedule(static)"
+                           : fmt::format("#pragma omp parallel for collapse({}) schedule(static)", real));
+  return print.OpenLoops(loops, true);
+}
+
+}  // namespace kevin::search

@@ -1,0 +1,427 @@
+// CppPrinter: scopes, names, loads and stores. write_cpp_operations.cc prints the operations.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "policies/search/cpp_text.h"
+
+namespace kevin::search {
+
+std::string CppStage::Number(int64_t value) const {
+  return holes && (value > 16 || value < -16) ? Hole(value) : std::to_string(value);
+}
+
+int64_t CppStage::Value(const std::string& name, int64_t otherwise) const {
+  const auto found = setting.find(name);
+  return found == setting.end() ? otherwise : found->second;
+}
+
+std::string CppStage::Name(int buffer) const {
+  const auto found = std::find(buffers.begin(), buffers.end(), buffer);
+  return fmt::format("b{}", found - buffers.begin());
+}
+
+std::string CppStage::Element(int buffer) const {
+  const std::string& dtype = program.buffers.at(static_cast<size_t>(buffer)).dtype;
+  if (dtype == "float16") return "_Float16";
+  if (dtype == "bfloat16") return "bf16";
+  if (dtype == "int64") return "long";
+  if (dtype == "int32") return "int";
+  if (dtype == "bool") return "bool";
+  return "float";
+}
+
+CppPrinter::CppPrinter(CppStage& stage) : stage_(stage), scopes_(1) {
+  for (const auto& [variable, name] : stage.outer) Bind(variable, name);
+}
+
+std::string CppPrinter::Text() const { return scopes_.front().text; }
+
+// --- Scopes ---
+
+void CppPrinter::LineAt(int depth, const std::string& text) {
+  scopes_[static_cast<size_t>(depth)].text += std::string(static_cast<size_t>(2 * depth + 2), ' ') + text + "\n";
+}
+
+void CppPrinter::Line(const std::string& text) { LineAt(Depth(), text); }
+
+void CppPrinter::Open(const std::string& head) {
+  Scope scope;
+  if (!pragma_.empty()) scope.head = pragma_ + "\n";
+  pragma_.clear();
+  scope.head += std::string(scopes_.size() * 2, ' ') + (head.empty() ? "{\n" : head + " {\n");
+  scopes_.push_back(std::move(scope));
+}
+
+void CppPrinter::Close(const std::string& tail) {
+  Scope scope = std::move(scopes_.back());
+  scopes_.pop_back();
+  for (const int variable : scope.variables) variables_.erase(variable);
+  for (const int result : scope.results) results_.erase(result);
+  if (scope.owns_lanes) lanes_variable_ = -1;
+  scopes_.back().text += scope.head + scope.text;
+  Line(tail);
+}
+
+void CppPrinter::AtDepth(int depth, const std::function<void()>& print) {
+  const auto first = scopes_.begin() + depth + 1;
+  std::vector<Scope> stash(std::make_move_iterator(first), std::make_move_iterator(scopes_.end()));
+  scopes_.erase(first, scopes_.end());
+  print();
+  for (Scope& scope : stash) scopes_.push_back(std::move(scope));
+}
+
+std::string CppPrinter::Fresh(const std::string& stem) { return stem + std::to_string(fresh_++); }
+
+int CppPrinter::OpenLoops(const std::vector<Loop>& loops, bool perfectly) {
+  int opened = 0;
+  std::vector<std::pair<int, std::string>> names;
+  for (const Loop& loop : loops) {
+    const std::string v = loop.extent == 1 ? "0" : Fresh("v");
+    if (loop.extent > 1) {
+      Open(fmt::format("for (long {0} = 0; {0} < {1}; ++{0})", v, stage_.Number(loop.extent)));
+      ++opened;
+    }
+    if (perfectly) {
+      names.emplace_back(loop.variable, v);
+    } else {
+      Bind(loop.variable, v);
+    }
+  }
+  for (const auto& [variable, name] : names) Bind(variable, name);
+  return opened;
+}
+
+void CppPrinter::CloseAll(int count) {
+  for (int i = 0; i < count; ++i) Close();
+}
+
+// --- Names ---
+
+void CppPrinter::Bind(int variable, const std::string& name) {
+  variables_[variable] = {name, Depth(), false};
+  scopes_.back().variables.push_back(variable);
+}
+
+void CppPrinter::BindLanes(int variable, const std::string& name) {
+  lanes_variable_ = variable;
+  lanes_name_ = name;
+  lanes_depth_ = Depth();
+  scopes_.back().owns_lanes = true;
+}
+
+void CppPrinter::BindResult(int result, const std::string& name, bool lanes) {
+  results_[result] = {name, Depth(), lanes};
+  scopes_.back().results.push_back(result);
+}
+
+bool CppPrinter::IsLanes(const ExprPtr& expr) const {
+  if (!lane_.empty() || first_lane_) return false;
+  for (const Expr* node : Nodes(expr)) {
+    if (node->op == "variable" && node->id == lanes_variable_) return true;
+    if (node->op != "result") continue;
+    const auto found = results_.find(node->id);
+    if (found != results_.end() && found->second.lanes) return true;
+  }
+  return false;
+}
+
+int CppPrinter::DepthOf(const ExprPtr& expr) const {
+  int depth = 0;
+  for (const Expr* node : Nodes(expr)) {
+    const bool is_lane = node->op == "variable" && node->id == lanes_variable_ && lane_.empty();
+    if (is_lane) depth = std::max(depth, lanes_depth_);
+    const auto& names = node->op == "result" ? results_ : variables_;
+    if (node->op != "variable" && node->op != "result") continue;
+    const auto found = names.find(node->id);
+    if (!is_lane && found != names.end()) depth = std::max(depth, found->second.depth);
+  }
+  if (!lane_.empty() && depth >= lanes_depth_) depth = Depth();  // lanes are read by lane
+  return depth;
+}
+
+// --- Values ---
+
+std::string CppPrinter::TypeOf(const ExprPtr& expr, bool lanes) const {
+  if (lanes) return expr->type == Type::kFloat ? "Vec" : "IntVec";
+  return expr->type == Type::kFloat ? "float" : expr->type == Type::kInt ? "long" : "bool";
+}
+
+std::string CppPrinter::KeyOf(const ExprPtr& expr) const {
+  return first_lane_ && Uses(expr, lanes_variable_) ? "@" + expr->key : expr->key;
+}
+
+CppPrinter::Value CppPrinter::Named(const Value& value, const ExprPtr& expr) {
+  if (value.named || value.constant) return value;
+  Value named = value;
+  named.text = Fresh("t");
+  named.named = true;
+  LineAt(value.depth, fmt::format("const {} {} = {};", TypeOf(expr, value.lanes), named.text, value.text));
+  scopes_[static_cast<size_t>(value.depth)].values[KeyOf(expr)] = named;
+  return named;
+}
+
+CppPrinter::Value CppPrinter::Splat(const Value& value, const ExprPtr& expr) {
+  if (value.lanes) return value;
+  Value splat = value;
+  splat.lanes = true;
+  const std::string text = value.text;
+  splat.text = expr->type == Type::kFloat  ? fmt::format("Splat({})", text)
+               : expr->type == Type::kBool ? fmt::format("SplatInt(-int({}))", text)
+                                           : fmt::format("SplatInt(int({}))", text);
+  if (value.constant) return splat;
+  const std::string key = "splat " + KeyOf(expr);
+  for (size_t i = scopes_.size(); i-- > 0;) {
+    const auto found = scopes_[i].values.find(key);
+    if (found != scopes_[i].values.end()) return found->second;
+  }
+  splat.named = true;
+  const std::string name = Fresh("s");
+  LineAt(value.depth, fmt::format("const {} {} = {};", TypeOf(expr, true), name, splat.text));
+  splat.text = name;
+  scopes_[static_cast<size_t>(value.depth)].values[key] = splat;
+  return splat;
+}
+
+void CppPrinter::CountUses(const ExprPtr& expr) {
+  uses_.clear();
+  for (const Expr* node : Nodes(expr)) {
+    for (const ExprPtr& arg : node->args) ++uses_[arg->key];
+  }
+}
+
+CppPrinter::Value CppPrinter::Emit(const ExprPtr& expr) {
+  const std::string key = KeyOf(expr);
+  for (size_t i = scopes_.size(); i-- > 0;) {
+    const auto found = scopes_[i].values.find(key);
+    if (found == scopes_[i].values.end()) continue;
+    Value value = found->second;
+    if (value.lanes && !lane_.empty()) {
+      value.text = fmt::format(fmt::runtime(expr->type == Type::kBool ? "({}[{}] != 0)" : "{}[{}]"), value.text, lane_);
+      value.lanes = false;
+      value.depth = Depth();
+    }
+    return value;
+  }
+  Value value = EmitNew(expr);
+  const bool inline_it = value.constant || value.named || (uses_[expr->key] <= 1 && value.text.size() < 70);
+  return inline_it ? value : Named(value, expr);
+}
+
+CppPrinter::Value CppPrinter::EmitNew(const ExprPtr& expr) {
+  if (expr->op == "constant" || expr->op == "variable" || expr->op == "result") return EmitLeaf(expr);
+  if (IsLanes(expr) && expr->type == Type::kFloat && NeedsLaneLoop(expr)) return EmitByLane(expr);
+  if (expr->op == "load") return EmitLoad(expr);
+  if (expr->op == "guard") return EmitGuard(expr);
+  if (expr->op == "sum") return EmitSum(*expr, IsLanes(expr));
+  return EmitOperation(expr);
+}
+
+std::string CppPrinter::Scalar(const ExprPtr& expr) {
+  CountUses(expr);
+  Value value = Emit(expr);
+  if (value.depth < Depth()) value = Named(value, expr);
+  return value.text;
+}
+
+std::string CppPrinter::Lanes(const ExprPtr& expr) {
+  CountUses(expr);
+  Value value = Emit(expr);
+  if (value.depth < Depth() && !value.lanes) value = Named(value, expr);
+  return Splat(value, expr).text;
+}
+
+// --- Loads ---
+
+std::string CppPrinter::Address(int buffer, const ExprPtr& offset) {
+  const bool before = first_lane_;
+  first_lane_ = first_lane_ || (lanes_variable_ >= 0 && lane_.empty());
+  Value value = Emit(offset);
+  if (value.depth < std::max(Depth(), 1) && !value.constant) value = Named(value, offset);
+  first_lane_ = before;
+  return fmt::format("{} + {}", stage_.Name(buffer), value.text);
+}
+
+CppPrinter::Value CppPrinter::EmitLoad(const ExprPtr& expr) {
+  const ExprPtr& offset = expr->args[0];
+  const std::string buffer = stage_.Name(expr->id);
+  Value value;
+  if (!IsLanes(expr)) {
+    Value at = Emit(offset);
+    value.depth = std::max(at.depth, floor_);
+    if (at.depth < value.depth) at = Named(at, offset);
+    const bool is_narrow = expr->type == Type::kFloat && stage_.Element(expr->id) != "float";
+    value.text = fmt::format(fmt::runtime(is_narrow ? "float({}[{}])" : "{}[{}]"), buffer, at.text);
+    if (!mask_.empty() && lane_.empty())
+      value.text = fmt::format("(AnyLane({}) ? {} : {}(0))", mask_, value.text, TypeOf(expr, false));
+    return Named(value, expr);
+  }
+  const std::optional<int64_t> stride = LaneStride(offset);
+  value.lanes = true;
+  value.depth = std::max({lanes_depth_, DepthOf(offset), floor_});
+  const std::string mask = mask_.empty() ? "" : ", " + mask_, name = mask_.empty() ? "Load" : "LoadIf";
+  AtDepth(value.depth, [&] {
+    if (stride && *stride == 1) {
+      value.text = fmt::format("part.{}({}{})", name, Address(expr->id, offset), mask);
+    } else if (stride) {
+      value.text = fmt::format("part.Strided{}({}, {}{})", name, Address(expr->id, offset), stage_.Number(*stride), mask);
+    } else {
+      value.text = fmt::format("part.Gather{}({}, {}{})", name, buffer, Splat(Emit(offset), offset).text, mask);
+    }
+  });
+  return Named(value, expr);
+}
+
+std::optional<int64_t> CppPrinter::LaneStride(const ExprPtr& offset) const {
+  for (const Expr* node : Nodes(offset)) {
+    if (node->op != "result") continue;
+    const auto found = results_.find(node->id);
+    if (found != results_.end() && found->second.lanes) return std::nullopt;
+  }
+  return StrideOf(offset, lanes_variable_);
+}
+
+CppPrinter::Value CppPrinter::EmitGuard(const ExprPtr& expr) {
+  const bool lanes = IsLanes(expr);
+  Value value;
+  value.depth = std::max({DepthOf(expr), floor_, lanes ? lanes_depth_ : 0});
+  value.lanes = lanes;
+  value.named = true;
+  value.text = Fresh("t");
+  AtDepth(value.depth, [&] {
+    const ExprPtr &condition = expr->args[0], &otherwise = expr->args[2];
+    const Value holds = Emit(condition);
+    const Value rest = Emit(otherwise);
+    Line(fmt::format("{} {} = {};", TypeOf(expr, lanes), value.text, lanes ? Splat(rest, otherwise).text : rest.text));
+    const std::string outer_mask = mask_;
+    const int outer_floor = floor_;
+    std::string chosen;
+    if (holds.lanes) {
+      const std::string holds_name = Named(holds, condition).text;
+      Open("");
+      if (mask_.empty()) {
+        mask_ = holds_name;
+      } else {
+        mask_ = Fresh("m");
+        Line(fmt::format("const IntVec {} = {} & {};", mask_, outer_mask, holds_name));
+      }
+      floor_ = Depth();
+      chosen = fmt::format("Select({}, {}, {})", mask_, Splat(Emit(expr->args[1]), expr->args[1]).text, value.text);
+    } else {
+      Open(fmt::format("if ({})", holds.text));
+      floor_ = Depth();
+      const Value inside = Emit(expr->args[1]);
+      chosen = lanes ? Splat(inside, expr->args[1]).text : inside.text;
+    }
+    Line(fmt::format("{} = {};", value.text, chosen));
+    Close();
+    mask_ = outer_mask;
+    floor_ = outer_floor;
+  });
+  scopes_[static_cast<size_t>(value.depth)].values[KeyOf(expr)] = value;
+  return value;
+}
+
+// --- By lane: what has no vector form ---
+
+void CppPrinter::ForEachLane(const std::function<void()>& print) {
+  const std::string lane = Fresh("l");
+  Open(fmt::format("for (int {0} = 0; {0} < part.Count(); ++{0})", lane));
+  if (!mask_.empty()) Line(fmt::format("if (!{}[{}]) continue;", mask_, lane));
+  const int outer_floor = floor_, variable = lanes_variable_;
+  const std::string outer_mask = mask_;
+  const Binding outer = variables_.count(variable) ? variables_[variable] : Binding{};
+  lane_ = lane;
+  floor_ = mask_.empty() ? floor_ : Depth();
+  mask_.clear();
+  lanes_variable_ = -1;
+  variables_[variable] = {fmt::format("({} + {})", lanes_name_, lane), Depth(), false};
+  print();
+  lane_.clear();
+  variables_.erase(variable);
+  if (!outer.name.empty()) variables_[variable] = outer;
+  lanes_variable_ = variable;
+  mask_ = outer_mask;
+  floor_ = outer_floor;
+  Close();
+}
+
+CppPrinter::Value CppPrinter::EmitByLane(const ExprPtr& expr) {
+  Value value;
+  value.depth = std::max({DepthOf(expr), floor_, lanes_depth_});
+  value.lanes = value.named = true;
+  value.text = Fresh("t");
+  AtDepth(value.depth, [&] {
+    Line(fmt::format("Vec {}{{}};", value.text));
+    ForEachLane([&] { Line(fmt::format("{}[{}] = {};", value.text, lane_, Emit(expr).text)); });
+  });
+  scopes_[static_cast<size_t>(value.depth)].values[KeyOf(expr)] = value;
+  return value;
+}
+
+bool CppPrinter::FitsLanes(const ExprPtr& expr) const {
+  if (expr->type == Type::kFloat || !IsLanes(expr)) return true;
+  constexpr int64_t kLimit = int64_t{1} << 31;
+  if (expr->type == Type::kInt && (expr->low < -kLimit || expr->high >= kLimit) && expr->op != "result") return false;
+  if (expr->op == "guard") return false;
+  if (expr->op == "load") return expr->type == Type::kBool && LaneStride(expr->args[0]) == 1 && FitsLanes(expr->args[0]);
+  if (expr->op == "to_int" && expr->args[0]->type == Type::kFloat) return false;
+  return std::all_of(expr->args.begin(), expr->args.end(), [&](const ExprPtr& arg) { return FitsLanes(arg); });
+}
+
+bool CppPrinter::NeedsLaneLoop(const ExprPtr& expr) const {
+  if (expr->op == "load" && LaneStride(expr->args[0])) return false;
+  return std::any_of(expr->args.begin(), expr->args.end(), [&](const ExprPtr& arg) { return !FitsLanes(arg); });
+}
+
+// --- Stores ---
+
+void CppPrinter::Store(const search::Store& store, bool stream) {
+  const bool lanes = lanes_variable_ >= 0 && lane_.empty();
+  const std::string element = stage_.Element(store.buffer);
+  const bool guarded = store.guard && !(store.guard->op == "constant" && store.guard->integer);
+  if (!lanes) {
+    if (guarded) Open(fmt::format("if ({})", Scalar(store.guard)));
+    const int outer_floor = floor_;
+    if (guarded) floor_ = Depth();
+    const std::string value = Scalar(store.value);
+    Line(fmt::format("*({}) = {}({});", Address(store.buffer, store.offset), element, value));
+    floor_ = outer_floor;
+    if (guarded) Close();
+    return;
+  }
+  const std::optional<int64_t> stride = LaneStride(store.offset);
+  const bool is_float = element == "float" || element == "_Float16" || element == "bf16";
+  const bool fits = stride && *stride != 0 && FitsLanes(store.value) && (!guarded || FitsLanes(store.guard)) &&
+                    (is_float ? store.value->type == Type::kFloat : store.value->type != Type::kFloat);
+  if (!fits || (*stride != 1 && (guarded || !is_float))) {
+    ForEachLane([&] { Store(store); });
+    return;
+  }
+  const bool masked = guarded && IsLanes(store.guard);
+  const int outer_floor = floor_;
+  if (guarded && !masked) Open(fmt::format("if ({})", Scalar(store.guard)));
+  if (masked) {
+    const std::string mask = Lanes(store.guard);
+    Open("");
+    mask_ = Fresh("m");
+    Line(fmt::format("const IntVec {} = {};", mask_, mask));
+  }
+  if (guarded) floor_ = Depth();
+  std::string value = Lanes(store.value);
+  if (store.value->type == Type::kBool) value = fmt::format("(-{})", value);
+  const std::string address = Address(store.buffer, store.offset);
+  if (*stride != 1) {
+    Line(fmt::format("part.StridedStore({}, {}, {});", address, stage_.Number(*stride), value));
+  } else if (masked) {
+    Line(fmt::format("part.StoreIf({}, {}, {});", address, value, mask_));
+  } else {
+    Line(fmt::format("part.{}({}, {});", stream && element == "float" ? "Stream" : "Store", address, value));
+  }
+  floor_ = outer_floor;
+  mask_.clear();
+  if (guarded) Close();
+}
+
+}  // namespace kevin::search

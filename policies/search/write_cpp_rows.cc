@@ -1,0 +1,251 @@
+// Reductions whose rows lie along vectors.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "policies/search/cpp_reduction.h"
+
+namespace kevin::search {
+namespace {
+
+// The registers of the accumulators of one step.
+class CppRowFold {
+ public:
+  CppRowFold(const Reduction& work, int step, int unroll, CppPrinter& print) : work_(work), unroll_(unroll), print_(print) {
+    for (const Accumulator& one : work.accumulators) {
+      if (one.step == step) ones_.push_back({&one, CppFoldOf(one), print.Fresh("acc")});
+    }
+  }
+
+  void Start() {
+    for (const One& one : ones_) {
+      print_.Line(fmt::format("Vec {}[{}];", one.name, unroll_));
+      if (one.fold.is_argument) print_.Line(fmt::format("IntVec {}_at[{}];", one.name, unroll_));
+      print_.Line(fmt::format("for (int u = 0; u < {}; ++u) {}[u] = Splat({});", unroll_, one.name, one.fold.start));
+      if (one.fold.is_argument) print_.Line(fmt::format("for (int u = 0; u < {}; ++u) {}_at[u] = IntVec{{}};", unroll_, one.name));
+    }
+  }
+
+  // Inside the walk.
+  void Step(const std::string& u) {
+    for (const One& one : ones_) {
+      const std::string value = fmt::format("part.Keep({}, {})", print_.Lanes(CppFolded(*one.accumulator)), one.fold.start);
+      if (one.fold.is_argument) {
+        print_.Line(fmt::format("{0}({1}, {2}, {3}[{4}], {3}_at[{4}]);", one.fold.name, value,
+                                print_.Lanes(CppPosition(work_.inner)), one.name, u));
+      } else {
+        const std::string register_name = fmt::format("{}[{}]", one.name, u);
+        print_.Line(fmt::format("{} = {};", register_name, one.fold.Combine(register_name, value)));
+      }
+    }
+  }
+
+  // Gives `take(accumulator, value as float, or the position)` for each after the walks.
+  template <class Take>
+  void End(const Take& take) {
+    for (const One& one : ones_) {
+      const std::string total = print_.Fresh("total");
+      if (one.fold.is_argument) {
+        print_.Line(fmt::format("float {0}_value;", total));
+        print_.Line(fmt::format("const long {0} = Extreme<{1}>({2}, {2}_at, {3}, {0}_value);", total, unroll_, one.name,
+                                one.accumulator->op == "argmax" ? "true" : "false"));
+      } else {
+        print_.Line(fmt::format("const float {} = Across<{}>({}, [](Vec a, Vec b) {{ return {}; }});", total, unroll_,
+                                one.name, one.fold.Combine("a", "b")));
+      }
+      take(*one.accumulator, one.fold, total);
+    }
+  }
+
+ private:
+  struct One {
+    const Accumulator* accumulator;
+    CppFold fold;
+    std::string name;
+  };
+  const Reduction& work_;
+  int unroll_;
+  CppPrinter& print_;
+  std::vector<One> ones_;
+};
+
+std::vector<Loop> CppWithout(std::vector<Loop> loops, size_t index) {
+  loops.erase(loops.begin() + static_cast<long>(index));
+  return loops;
+}
+
+int CppUnroll(const Reduction& work, const CppStage& stage) {
+  const auto count = static_cast<int>(work.accumulators.size());
+  return static_cast<int>(stage.Value("UNROLL", count > 3 ? 2 : 4));
+}
+
+void CppInnerStores(CppPrinter& print, const Reduction& work, const CppStage& stage, size_t lanes,
+                    const std::vector<Loop>& serial, const std::string& begin, const std::string& end) {
+  if (work.inner_stores.empty()) return;
+  const int scopes = print.OpenLoops(serial);
+  CppOpenWalk(print, work.inner[lanes].variable, CppUnroll(work, stage), begin, end);
+  std::vector<Loop> others = work.outer;
+  others.insert(others.end(), serial.begin(), serial.end());
+  bool fence = false;
+  for (const Store& store : work.inner_stores) {
+    const bool streams = CppStreams(stage, store, work.inner[lanes].variable, others);
+    print.Store(store, streams);
+    fence |= streams;
+  }
+  print.Close("});");
+  if (fence) print.Line("StreamFence();");
+  print.CloseAll(scopes);
+}
+
+}  // namespace
+
+void CppRows(const Reduction& work, size_t lanes, CppStage& stage) {
+  CppPrinter print(stage);
+  const std::vector<Loop> serial = CppWithout(work.inner, lanes);
+  const int64_t extent = work.inner[lanes].extent;
+  const int unroll = extent < 128 ? 1 : CppUnroll(work, stage);
+  const int scopes = CppOpenParallel(print, work.outer);
+  for (int step = 0; step < CppSteps(work); ++step) {
+    CppRowFold fold(work, step, unroll, print);
+    fold.Start();
+    const int inner = print.OpenLoops(serial);
+    CppOpenWalk(print, work.inner[lanes].variable, unroll, "0", stage.Number(extent), "u");
+    fold.Step("u");
+    print.Close("});");
+    print.CloseAll(inner);
+    fold.End([&](const Accumulator& one, const CppFold& how, const std::string& total) {
+      print.BindResult(one.result, CppResultText(how, total, false), false);
+    });
+  }
+  for (const Store& store : work.outer_stores) print.Store(store);
+  CppInnerStores(print, work, stage, lanes, serial, "0", stage.Number(extent));
+  print.CloseAll(scopes);
+  stage.body = print.Text();
+}
+
+void CppSplitRows(const Reduction& work, size_t lanes, CppStage& stage) {
+  CppPrinter print(stage);
+  // The longest inner loop is shared.
+  size_t shared = lanes;
+  for (size_t i = 0; i < work.inner.size(); ++i) {
+    if (work.inner[i].extent >= 4 * stage.task.threads && i < shared) shared = i;
+  }
+  const int64_t rows = CppCount(work.outer), extent = work.inner[shared].extent;
+  const int64_t parts = stage.task.threads;
+  const int64_t share = shared == lanes ? ((extent + parts - 1) / parts + 63) / 64 * 64 : (extent + parts - 1) / parts;
+  std::vector<Loop> serial = CppWithout(work.inner, lanes);
+  const int64_t lanes_extent = work.inner[lanes].extent;
+  const int unroll = lanes_extent < 128 ? 1 : CppUnroll(work, stage);
+  const int row = kCppFirstVariable * 2 + 1, part = kCppFirstVariable * 2 + 2;
+
+  // Opens the loops over (row, share) and binds the outer variables; then the inner loops within the share.
+  std::string begin, end;
+  const auto open_jobs = [&](bool parallel, bool shares) {
+    std::vector<Loop> jobs = {{row, rows}};
+    if (shares) jobs.push_back({part, parts});
+    const int scopes = parallel ? CppOpenParallel(print, jobs) : print.OpenLoops(jobs);
+    print.Open("");
+    const ExprPtr row_index = Variable(row, rows);
+    std::vector<int64_t> shape;
+    for (const Loop& loop : work.outer) shape.push_back(loop.extent);
+    const std::vector<ExprPtr> index = IndexOf(row_index, shape);
+    for (size_t i = 0; i < work.outer.size(); ++i) print.Bind(work.outer[i].variable, print.Scalar(index[i]));
+    if (shares) {
+      begin = print.Fresh("begin");
+      end = print.Fresh("end");
+      const std::string number = print.Scalar(Variable(part, parts));
+      print.Line(fmt::format("const long {0} = {1} * {2} < {3} ? {1} * {2} : {3};", begin, number, stage.Number(share), stage.Number(extent)));
+      print.Line(fmt::format("const long {0} = {1} + {2} < {3} ? {1} + {2} : {3};", end, begin, stage.Number(share), stage.Number(extent)));
+    }
+    return scopes + 1;
+  };
+  const auto open_serial = [&] {
+    int scopes = 0;
+    for (const Loop& loop : serial) {
+      if (loop.variable != work.inner[shared].variable) {
+        scopes += print.OpenLoops({loop});
+        continue;
+      }
+      const std::string v = print.Fresh("v");
+      print.Open(fmt::format("for (long {0} = {1}; {0} < {2}; ++{0})", v, begin, end));
+      print.Bind(loop.variable, v);
+      ++scopes;
+    }
+    return scopes;
+  };
+  const auto walk_begin = [&] { return shared == lanes ? begin : std::string("0"); };
+  const auto walk_end = [&] { return shared == lanes ? end : stage.Number(lanes_extent); };
+  std::vector<std::pair<int, std::string>> results;  // of earlier steps, by row
+  const auto bind_results = [&] {
+    for (const auto& [result, name] : results)
+      print.BindResult(result, fmt::format(fmt::runtime(name), print.Scalar(Variable(row, rows))), false);
+  };
+
+  for (int step = 0; step < CppSteps(work); ++step) {
+    std::vector<std::string> arrays;
+    std::vector<const Accumulator*> ones;
+    for (const Accumulator& one : work.accumulators) {
+      if (one.step != step) continue;
+      ones.push_back(&one);
+      arrays.push_back(print.Fresh("parts"));
+      print.Line(fmt::format("float {}[{}];", arrays.back(), rows * parts));
+      if (CppFoldOf(one).is_argument) print.Line(fmt::format("long {}_at[{}];", arrays.back(), rows * parts));
+    }
+    int scopes = open_jobs(true, true);
+    bind_results();
+    CppRowFold fold(work, step, unroll, print);
+    fold.Start();
+    const int inner = open_serial();
+    CppOpenWalk(print, work.inner[lanes].variable, unroll, walk_begin(), walk_end(), "u");
+    fold.Step("u");
+    print.Close("});");
+    print.CloseAll(inner);
+    const std::string job = print.Scalar(AddInt(Scaled(Variable(row, rows), parts), Variable(part, parts)));
+    size_t at = 0;
+    fold.End([&](const Accumulator&, const CppFold& how, const std::string& total) {
+      const std::string& array = arrays[at++];
+      print.Line(fmt::format("{}[{}] = {}{};", array, job, total, how.is_argument ? "_value" : ""));
+      if (how.is_argument) print.Line(fmt::format("{}_at[{}] = {};", array, job, total));
+    });
+    print.CloseAll(scopes);
+    const int joins = print.OpenLoops({{row, rows}});
+    const std::string row_text = print.Scalar(Variable(row, rows));
+    for (size_t i = 0; i < ones.size(); ++i) {
+      const CppFold how = CppFoldOf(*ones[i]);
+      const std::string first = fmt::format("{}[{} * {}]", arrays[i], row_text, parts);
+      print.Open(fmt::format("for (int p = 1; p < {}; ++p)", parts));
+      const std::string next = fmt::format("{}[{} * {} + p]", arrays[i], row_text, parts);
+      if (how.is_argument) {
+        const std::string at_first = fmt::format("{}_at[{} * {}]", arrays[i], row_text, parts),
+                          at_next = fmt::format("{}_at[{} * {} + p]", arrays[i], row_text, parts);
+        print.Line(fmt::format("TakeFirst({}, {}, {}, {}, {});", next, at_next, first, at_first,
+                               ones[i]->op == "argmax" ? "true" : "false"));
+      } else {
+        print.Line(fmt::format("{} = {};", first, how.Combine(first, next)));
+      }
+      print.Close();
+      const std::string name = how.is_argument ? fmt::format("{}_at[{{}} * {}]", arrays[i], parts)
+                                               : CppResultText(how, fmt::format("{}[{{}} * {}]", arrays[i], parts), false);
+      results.emplace_back(ones[i]->result, name);
+    }
+    print.CloseAll(joins);
+  }
+  if (!work.outer_stores.empty()) {
+    const int scopes = open_jobs(false, false);
+    bind_results();
+    for (const Store& store : work.outer_stores) print.Store(store);
+    print.CloseAll(scopes);
+  }
+  if (!work.inner_stores.empty()) {
+    const int scopes = open_jobs(true, true);
+    bind_results();
+    const int inner = open_serial();
+    CppInnerStores(print, work, stage, lanes, {}, walk_begin(), walk_end());
+    print.CloseAll(inner);
+    print.CloseAll(scopes);
+  }
+  stage.body = print.Text();
+}
+
+}  // namespace kevin::search

@@ -1,0 +1,33 @@
+#pragma once
+// Programs made by hand for the tests of the writers: every kind of stage, at sizes that are odd, one, prime, or no
+// whole number of vectors.
+
+#include <string>
+#include <vector>
+
+#include "policies/policy.h"
+#include "policies/search/program.h"
+#include "tests/policies/search/interpreter.h"
+#include "tests/policies/search/kernel_library.h"
+
+namespace kevin::test {
+
+struct ProgramCase {
+  std::string name;
+  search::Program program;
+  double terms = 1;  // added up for one result
+};
+
+std::vector<ProgramCase> EveryProgram();
+
+// A task whose arguments are the program's buffers that are arguments, in the order of their positions.
+Task TaskOf(const search::Program& program, const std::string& kind = "cpp");
+// The inputs of a case: zero-mean values as the buffer's type has them; whole numbers from 0 to `kIndices` - 1.
+inline constexpr int64_t kIndices = 5;
+Memory RandomMemory(const search::Program& program, uint64_t seed);
+
+// Runs candidate `index` of the library and the interpreter on equal random inputs. Fails the test where an output
+// differs by more than rounding explains, or where the candidate writes beyond its outputs.
+void CheckProgram(const ProgramCase& one, const KernelLibrary& library, size_t index);
+
+}  // namespace kevin::test
