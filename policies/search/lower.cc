@@ -264,8 +264,8 @@ void Lowering::CountUses(const std::vector<GraphNode>& nodes) {
       if (!ReadsShapeOnly(node, name)) count(arg);
     }
     if (node.op != "loop") continue;
-    for (const auto& carried : node.args.at("carried")) ++uses_[carried.at(0).get<int>()], ++uses_[carried.at(2).get<int>()];
-    for (const auto& stacked : node.args.at("stacked")) ++uses_[stacked.at(0).get<int>()];
+    for (const auto& [init, param, next, result] : node.carried) ++uses_[init], ++uses_[next];
+    for (const auto& [next, result] : node.stacked) ++uses_[next];
     CountUses(node.body);
   }
 }

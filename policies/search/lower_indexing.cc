@@ -344,9 +344,7 @@ bool Lowering::Creation(const GraphNode& node) {
   if (base == "full") return filled(Tensor(node, "fill_value"));
   if (base == "fill") return filled(Tensor(node, "value"));
   if (base == "scalar_tensor") return filled(Tensor(node, "s"));
-  if (base == "tensor" && (made.shape.empty() || node.args.contains("data"))) {
-    if (!node.args["data"].is_array()) return filled(Tensor(node, "data"));
-  }
+  if (base == "tensor" && made.shape.empty()) return filled(Tensor(node, node.args.contains("t") ? "t" : "data"));
   if (base == "arange" || base == "range") {
     const double start = Number(node, "start", 0), step = Number(node, "step", 1);
     Set(node, Lazy(made.dtype, made.shape, [=](const Index& place) {

@@ -20,9 +20,7 @@ void AddTensors(const GraphNode& node, Numbers& read, Numbers& made) {
       if (one.is_number_integer()) read.insert(one.get<int>());
     }
   }
-  if (node.op == "loop") {
-    for (const auto& [init, param, next, result] : node.carried) read.insert(init), made.insert(param);
-  }
+  for (const auto& [init, param, next, result] : node.carried) read.insert(init), made.insert(param);
   made.insert(node.results.begin(), node.results.end());
   for (const GraphNode& inner : node.body) AddTensors(inner, read, made);
 }
@@ -68,11 +66,6 @@ void Lowering::LowerLoop(const GraphNode& node, const Loop& times) {
   const auto slot = [](const ExprPtr& time, const Shape& shape) { return Scaled(ModInt(time, 2), Count(shape)); };
   std::vector<Carried> all;
   for (const auto& [init, param, next, result] : node.carried) {
-    if (init < 0 || param < 0) {
-      // The body does not read it: the value of the last iteration is kept, without a first one.
-      if (result >= 0) throw Unsupported("a loop whose result is not carried has no stage");
-      continue;
-    }
     Carried carried = {param, next, result, -1};
     const ValuePtr first = values_.at(init);
     const GraphValue& declared = graph_.values.at(carried.param);

@@ -135,8 +135,8 @@ class Lowering {
   ValuePtr Convolve(const GraphNode& node, size_t spatial);
   ValuePtr ConvolveTransposed(const GraphNode& node, size_t spatial);
   ValuePtr Einsum(const GraphNode& node);
-  // a (..., m, k) x b (..., k, n), with broadcast batches; vectors as torch.matmul takes them.
-  ValuePtr MatMul(const ValuePtr& a, const ValuePtr& b, const std::string& name);
+  // a (..., m, k) x b (..., k, n) + bias, with broadcast batches; vectors as torch.matmul takes them.
+  ValuePtr MatMul(const ValuePtr& a, const ValuePtr& b, const std::string& name, const ValuePtr& bias = nullptr);
 
   // --- Views used by several groups ---
   ValuePtr Reshape(const ValuePtr& value, const Shape& shape);
