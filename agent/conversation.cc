@@ -8,6 +8,7 @@
 
 #include "agent/feedback.h"
 #include "agent/text.h"
+#include "env/knobs/knobs.h"
 #include "env/problem/precision.h"
 #include "env/problem/problem.h"
 #include "prompts/prompts.h"
@@ -84,6 +85,9 @@ std::string Rules(const ConversationContext& context) {
                          {"symbols", Constants(context)},
                          {"one_shape", context.shapes.empty() ? "yes" : ""},
                          {"block", HasParamBlock(*sized.problem) ? kParamBlockName : ""},
+                         {"knobs", context.tune > 1 ? fmt::format("{}", context.tune) : ""},
+                         {"knob_values", fmt::format("{}", kMaxKnobValues)},
+                         {"most_knobs", fmt::format("{}", kMaxKnobs)},
                          {"alignment", std::to_string(kParamAlignment)},
                          {"precision", DTypeName(DTypeOf(precision))},
                          {"float16", precision == Precision::kFp16 ? "yes" : ""},
@@ -203,6 +207,7 @@ TaskAttempt Attempt(const TurnRecord& turn) {
     attempt.speedup_low = speedup->low;
     attempt.speedup_high = speedup->high;
   }
+  attempt.trials = turn.trials;
   return attempt;
 }
 
@@ -258,6 +263,7 @@ Task BuildTask(const ConversationContext& context, const std::vector<TurnRecord>
   task.shapes = std::max(1, static_cast<int>(context.shapes.size()));
   task.shape_graphs = context.shape_graphs;
   task.threads = context.threads;
+  task.tune = context.tune;
   task.tf32 = context.tf32;
   task.turn = turns.empty() ? 1 : turns.back().turn + 1;
   task.start_source = context.start_source;

@@ -24,9 +24,10 @@ struct ConversationContext {
   std::string kind = "cpp";               // "cpp" or "cuda": the kinds with prompts of their own
   std::string machine;                    // one line: processor, cores, instruction sets; or the GPU
   int threads = 1;
-  bool tf32 = false;                    // eager may use TF32, and so may the candidate
-  std::string note;                     // --note
-  std::string start_source;             // --from
+  int tune = 0;              // settings of knobs that are tried; below 2 the prompt says nothing of them
+  bool tf32 = false;         // eager may use TF32, and so may the candidate
+  std::string note;          // --note
+  std::string start_source;  // --from
   std::vector<TaskShape> shape_graphs;  // for policies that read them, one a shape
   // Of both messages, counted by PromptTokens. The latest attempt is shown even beyond it.
   int64_t prompt_token_budget = 8192;

@@ -45,6 +45,7 @@ ConversationContext ContextOf(const SizedProblem& sized, const EpisodeOptions& o
   context.threads = options.threads;
   context.note = options.note;
   context.start_source = options.start_source;
+  context.tune = options.tune;
   context.prompt_token_budget = options.prompt_token_budget;
   return context;
 }
@@ -94,7 +95,9 @@ class Episode {
         context_(ContextOf(sized_, options_, environment.Facts().kinds.front())),
         journal_(store, EpisodeOutput(options_.output)),
         judge_(problem, environment, store, EvaluateOptionsOf(options_), options_.audit_rates, options_.seed,
-               cancel) {}
+               cancel) {
+    judge_.set_tune(options_.tune);
+  }
 
   EpisodeRecord Run(Store& store) {
     Begin(store);
@@ -118,7 +121,7 @@ class Episode {
   void TakeTurns() {
     if (!options_.start_source.empty() && journal_.turns().empty())
       JudgeAndKeep(NewTurn(0), {options_.start_source, "", "", false}, Clock::now());
-    judge_.set_start_source(options_.start_source, StartKind());
+    judge_.set_start_source(StartSource(), StartKind());
     const int first = journal_.turns().empty() ? 1 : journal_.turns().back().turn + 1;
     for (int number = first; number <= LastTurn(first); ++number) {
       StopIfAsked();
@@ -181,12 +184,16 @@ class Episode {
 
   void JudgeAndKeep(TurnRecord turn, const ParsedReply& reply, Clock::time_point start) {
     const int number = turn.turn;
-    const Candidate candidate{number == 0 ? StartKind() : context_.kind, reply.source.value_or("")};
+    const std::string kind = number == 0 ? StartKind() : context_.kind;
     AnnouncePhasesOf(number);
-    const Ruling ruling = reply.source ? judge_.Decide(number, candidate) : NoCandidate(reply.failure);
+    const Ruling ruling =
+        reply.source ? judge_.Decide(number, {kind, *reply.source}) : NoCandidate(kind, reply.failure);
     StopIfCancelled();
+    const Candidate& candidate = ruling.candidate;
+    turn.trials = ruling.trials;
+    turn.tune_s = ruling.tune_s;
     turn.evaluation = ToRecord(ruling.evaluation, candidate, problem_, number == 0 ? "start" : "turn");
-    turn.feedback = FormatFeedback(ruling.evaluation, candidate);
+    turn.feedback = FormatFeedback(ruling.evaluation, candidate, turn.trials);
     turn.reward = turn.evaluation.score;
     journal_.WriteSource(&turn);
     turn.seconds = SecondsSince(start);
@@ -215,13 +222,13 @@ class Episode {
     StopIfAsked();
     const EvaluationRecord& judged = journal_.turn(number).evaluation;
     const Candidate candidate{judged.kind, judged.source};
-    judge_.set_start_source(number == 0 ? "" : options_.start_source, StartKind());
+    judge_.set_start_source(number == 0 ? "" : StartSource(), StartKind());
     AnnouncePhasesOf(number);
     const Evaluation evaluation = judge_.Confirm(candidate);
-    judge_.set_start_source(options_.start_source, StartKind());
+    judge_.set_start_source(StartSource(), StartKind());
     StopIfCancelled();
     journal_.AppendEvaluation(number, ToRecord(evaluation, candidate, problem_, "confirm"),
-                              FormatFeedback(evaluation, candidate));
+                              FormatFeedback(evaluation, candidate, journal_.turn(number).trials));
     return SpeedupOf(evaluation);
   }
 
@@ -328,6 +335,13 @@ class Episode {
     return is_stored ? turns.front().evaluation.kind : context_.kind;
   }
 
+  // As it was judged in turn 0: without knobs.
+  std::string StartSource() const {
+    const auto& turns = journal_.turns();
+    const bool is_judged = !turns.empty() && turns.front().turn == 0;
+    return is_judged ? turns.front().evaluation.source : options_.start_source;
+  }
+
   TurnRecord NewTurn(int number) const {
     TurnRecord turn;
     turn.turn = number;
@@ -336,8 +350,9 @@ class Episode {
     return turn;
   }
 
-  Ruling NoCandidate(const std::string& failure) const {
+  Ruling NoCandidate(const std::string& kind, const std::string& failure) const {
     Ruling ruling;
+    ruling.candidate.kind = kind;
     ruling.evaluation.outcome = ParseFailed{failure};
     ruling.evaluation.workload = options_.workload;
     ruling.evaluation.workload.precision = "";
@@ -346,13 +361,14 @@ class Episode {
     return ruling;
   }
 
-  std::string FormatFeedback(const Evaluation& evaluation, const Candidate& candidate) const {
-    return Feedback(evaluation, {candidate.source, &sized_, context_.threads, context_.kind});
+  std::string FormatFeedback(const Evaluation& evaluation, const Candidate& candidate,
+                             const std::vector<KnobTrial>& trials) const {
+    return Feedback(evaluation, {candidate.source, &sized_, context_.threads, context_.kind, trials});
   }
 
   static double Overhead(const TurnRecord& turn, double seconds) {
     const EvaluationRecord& e = turn.evaluation;
-    return seconds - turn.generate_s - e.compile_s - e.verify_s - e.measure_s - e.wait_s;
+    return seconds - turn.generate_s - turn.tune_s - e.compile_s - e.verify_s - e.measure_s - e.wait_s;
   }
 
   bool Cancelled() const { return cancel_ != nullptr && *cancel_; }

@@ -4,7 +4,7 @@
 //   for each turn:   build the prompt      conversation.h
 //                    ask the policy        policies/policy.h
 //                    read its reply        parse.h
-//                    judge the candidate   judge.h
+//                    judge the candidate   judge.h, which chooses a setting of its knobs first
 //                    write the feedback    feedback.h
 //                    store the turn        journal.h
 //   at the end:      confirm the winner    journal.h: only this measurement gives the episode's speed-up
@@ -36,6 +36,7 @@ struct EpisodeOptions {
   std::string note;          // --note, part of every prompt
   std::string start_source;  // --from: judged as turn 0; later speed-ups are also given against it
   std::string start_kind;    // of start_source; empty: that of the episode
+  int tune = 0;              // --tune: settings of a candidate's knobs that are tried; 0: their first values
   bool profile = false;      // --profile, as in EvaluateOptions
   std::filesystem::path profile_report;
   bool confirm = true;           // false: the winner is not measured again, and no speed-up is stored for it

@@ -72,7 +72,36 @@ void AddGpu(const EvaluationRecord& e, Json* event) {
   out["shared_gpu"] = e.device.starts_with("cuda:") ? Json(e.shared_gpu) : Null();
 }
 
+void AddKnobs(const std::vector<KnobTrial>& trials, Json* event) {
+  const KnobTrial* chosen = ChosenTrial(trials);
+  (*event)["knobs"] = chosen != nullptr ? SettingToJson(chosen->setting) : Null();
+}
+
+void AddTrial(const KnobTrial& trial, Json* event) {
+  Json& out = *event;
+  out["setting"] = SettingToJson(trial.setting);
+  out["outcome"] = OrNull(trial.outcome);
+  out["reason"] = OrNull(trial.reason);
+  out["candidate_us"] = OrNull(trial.candidate_us);
+  out["stopped"] = trial.stopped;
+  out["chosen"] = trial.chosen;
+  out["seconds"] = Seconds(trial.seconds);
+}
+
 }  // namespace
+
+Json TrialEvent(const KnobTrial& trial, const std::string& problem) {
+  Json event = {{"event", "trial"}, {"problem", problem}};
+  AddTrial(trial, &event);
+  return event;
+}
+
+Json TrialEvent(const KnobTrial& trial, const TurnRecord& turn, const EpisodeRecord& episode) {
+  Json event = {
+      {"event", "trial"}, {"episode", episode.id}, {"turn", turn.turn}, {"problem", episode.problem}};
+  AddTrial(trial, &event);
+  return event;
+}
 
 Json TurnEvent(const TurnRecord& turn, const EpisodeRecord& episode) {
   Json event = {
@@ -80,6 +109,8 @@ Json TurnEvent(const TurnRecord& turn, const EpisodeRecord& episode) {
   AddEvaluation(turn.evaluation, turn.source_path, {turn.generate_s, turn.overhead_s}, &event);
   if (turn.evaluation.kind.empty()) event["kind"] = OrNull(episode.kind);
   event["summary"] = OrNull(turn.summary);
+  AddKnobs(turn.trials, &event);
+  event["tune_s"] = Seconds(turn.tune_s);
   AddGpu(turn.evaluation, &event);
   event["prompt_tokens"] = OrNull(turn.usage.prompt_tokens);
   event["completion_tokens"] = OrNull(turn.usage.completion_tokens);
@@ -89,10 +120,11 @@ Json TurnEvent(const TurnRecord& turn, const EpisodeRecord& episode) {
 }
 
 Json EvaluationEvent(const EvaluationRecord& e, const std::string& problem, const std::string& source_path,
-                     double total_s) {
+                     double total_s, const std::vector<KnobTrial>& trials) {
   Json event = {{"event", "evaluation"}, {"problem", problem}};
   const double overhead = total_s - e.compile_s - e.verify_s - e.measure_s - e.wait_s;
   AddEvaluation(e, source_path, {Null(), overhead}, &event);
+  AddKnobs(trials, &event);
   AddGpu(e, &event);
   return event;
 }

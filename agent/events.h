@@ -5,6 +5,7 @@
 // `speedup` and the other numbers are then their means (env/verdict/shapes.h).
 
 #include <string>
+#include <vector>
 
 #include "agent/json.h"
 #include "trajectories/records.h"
@@ -15,9 +16,16 @@ namespace kevin {
 // tokens, `requests`, `cost_usd`.
 Json TurnEvent(const TurnRecord& turn, const EpisodeRecord& episode);
 
-// `kevin bench`. `total_s` is the wall time of the whole evaluation, from which overhead_s is taken.
+// `kevin bench`. `total_s` is the wall time of the whole evaluation, from which overhead_s is taken. `trials`: of the
+// candidate's knobs, before it.
 Json EvaluationEvent(const EvaluationRecord& evaluation, const std::string& problem,
-                     const std::string& source_path, double total_s);
+                     const std::string& source_path, double total_s,
+                     const std::vector<KnobTrial>& trials = {});
+
+// A setting of a candidate's knobs: `problem`, `setting`, `outcome` (null: not tried), `reason`, `candidate_us`,
+// `stopped`, `chosen`, `seconds`. Those of a turn also `episode` and `turn`.
+Json TrialEvent(const KnobTrial& trial, const std::string& problem);
+Json TrialEvent(const KnobTrial& trial, const TurnRecord& turn, const EpisodeRecord& episode);
 
 // The last line of `kevin run`.
 Json EpisodeEvent(const EpisodeRecord& episode);

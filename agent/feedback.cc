@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "agent/gpu_feedback.h"
+#include "agent/knob_feedback.h"
 #include "agent/shape_records.h"
 #include "agent/text.h"
 #include "env/problem/problem.h"
@@ -205,6 +206,7 @@ std::string Feedback(const Evaluation& evaluation, const FeedbackContext& contex
     text += "\n\nIt printed:\n\n" + Fenced(Clip(Trim(evaluation.log), kMaxFeedbackLogBytes));
   }
   if (!std::holds_alternative<Measured>(evaluation.outcome)) text += CorrectElsewhere(evaluation);
+  if (const std::string notes = KnobNotes(context.trials); !notes.empty()) text += "\n" + notes;
   if (!evaluation.cached_from.empty()) {
     text += "\nAn identical kernel was judged before, and this is its stored verdict. Try something else.";
   }

@@ -3,6 +3,7 @@
 // nothing else. gpu_feedback.h adds what is specific to GPUs. Deterministic; any thread.
 
 #include <string>
+#include <vector>
 
 #include "env/environment.h"
 
@@ -14,6 +15,7 @@ struct FeedbackContext {
   int threads = 1;
   std::string kind =
       "cpp";  // of the candidate; GPU kinds get the device's peaks and their kernels' resources
+  std::vector<KnobTrial> trials = {};  // of the candidate's knobs
 };
 
 // Markdown without a line end at the end.

@@ -7,6 +7,7 @@
 #include "agent/records.h"
 #include "env/error.h"
 #include "env/problem/text.h"
+#include "env/verdict/begin_evaluation.h"
 
 namespace kevin {
 namespace {
@@ -17,6 +18,9 @@ bool IsPropertyOfTheText(const std::string& outcome) {
   return outcome == "measured" || outcome == "wrong" || outcome == "compile_failed" ||
          outcome == "parse_failed";
 }
+
+// 32 bits.
+uint64_t NumberFrom(const std::string& text) { return std::stoul(Sha256Hex(text).substr(0, 8), nullptr, 16); }
 
 }  // namespace
 
@@ -50,6 +54,38 @@ bool Judge::MayStand(const std::optional<EvaluationRecord>& stored) const {
 }
 
 Ruling Judge::Decide(int turn, const Candidate& candidate) {
+  Tuned tuned = ChooseSetting(turn, candidate);
+  Ruling ruling = tuned.error.empty() ? DecideOn(turn, tuned.candidate)
+                                      : Ruling{NotCompiled(candidate, tuned.error), std::nullopt, {}};
+  ruling.candidate = std::move(tuned.candidate);
+  ruling.trials = std::move(tuned.trials);
+  ruling.tune_s = tuned.seconds;
+  return ruling;
+}
+
+Tuned Judge::ChooseSetting(int turn, const Candidate& candidate) const {
+  TuneOptions tune;
+  tune.settings = tune_;
+  tune.seed = NumberFrom(fmt::format("knobs {} {}", seed_, turn));
+  tune.evaluate = options_;
+  tune.evaluate.stop = cancel_;
+  return Tune(problem_, candidate, environment_, tune);
+}
+
+// A wrong declaration of a knob is a mistake in the text.
+Evaluation Judge::NotCompiled(const Candidate& candidate, const std::string& error) const {
+  Evaluation evaluation;
+  evaluation.outcome = CompileFailed{error};
+  evaluation.candidate_hash = Sha256Hex(candidate.kind + "\n" + candidate.source);
+  evaluation.key = environment_.EvaluationKey(problem_, candidate, options_);
+  evaluation.key_parts = {{"candidate", evaluation.candidate_hash}, {"kind", candidate.kind}};
+  evaluation.workload = AskedOf(problem_, options_.workload);
+  evaluation.device = environment_.Facts().device;
+  evaluation.isolation = environment_.Facts().isolation;
+  return evaluation;
+}
+
+Ruling Judge::DecideOn(int turn, const Candidate& candidate) {
   const std::string key = environment_.EvaluationKey(problem_, candidate, options_);
   const auto stored = store_.FindEvaluationByKey(key);
   if (!MayStand(stored)) return DecideFresh(turn, candidate);
@@ -103,8 +139,8 @@ Evaluation Judge::Evaluate(const Candidate& candidate, bool confirm, const Known
 }
 
 bool Judge::Draw(double rate, int turn, const Candidate& candidate) const {
-  const std::string digest = Sha256Hex(fmt::format("audit {} {} {}", seed_, turn, candidate.source));
-  return static_cast<double>(std::stoul(digest.substr(0, 8), nullptr, 16)) < rate * 4294967296.0;
+  const uint64_t number = NumberFrom(fmt::format("audit {} {} {}", seed_, turn, candidate.source));
+  return static_cast<double>(number) < rate * 4294967296.0;
 }
 
 }  // namespace kevin

@@ -1,9 +1,12 @@
 #pragma once
-// A verdict for an episode (env/cpu/judge.h and env/gpu/judge/ make new ones): by a stored verdict on the same text
-// or on the same machine code, else by the environment. One stored verdict in twenty is checked again on new seeds; a
-// candidate that is correct once and incorrect another time is `wrong`, and its earlier verdicts are superseded. Two
-// fresh measurements in a hundred are made twice, to record the noise of the reward. Outcomes that a busy machine may
-// have caused (refused, crashed, timed_out) are never answered from the store.
+// A verdict for an episode. A setting of the candidate's knobs is chosen first (env/knobs/tune.h); what follows is
+// about the text that has it.
+//
+// It is a stored verdict on the same text or on the same machine code, else one by the environment (env/cpu/judge.h and
+// env/gpu/judge/ make them). One stored verdict in twenty is checked again on new seeds; a candidate that is correct
+// once and incorrect another time is `wrong`, and its earlier verdicts are superseded. Two fresh measurements in a
+// hundred are made twice, to record the noise of the reward. Outcomes that a busy machine may have caused (refused,
+// crashed, timed_out) are never answered from the store.
 
 #include <cstdint>
 #include <functional>
@@ -13,6 +16,7 @@
 #include <vector>
 
 #include "env/environment.h"
+#include "env/knobs/tune.h"
 #include "policies/policy.h"
 #include "trajectories/store.h"
 
@@ -25,6 +29,9 @@ struct Ruling {
   std::optional<Evaluation>
       audit;  // a second measurement; it agreed with the first, or with a cached verdict
   std::vector<std::string> supersedes;  // ids of evaluations that `evaluation` contradicts
+  Candidate candidate = {};             // that was judged: without knobs, unless a declaration is wrong
+  std::vector<KnobTrial> trials = {};   // of its knobs
+  double tune_s = 0;                    // they took
 };
 
 // Shares of verdicts that are checked by another measurement.
@@ -40,6 +47,9 @@ class Judge {
   // be null; once it is true there are no repeats.
   Judge(const Problem& problem, Environment& environment, Store& store, EvaluateOptions options,
         AuditRates rates, uint64_t seed, const CancelToken* cancel);
+
+  // How many settings of knobs are tried for a candidate; none at first.
+  void set_tune(int settings) { tune_ = settings; }
 
   // An Error of the environment voids the evaluation, which is then tried once more; the second Error is
   // thrown.
@@ -61,6 +71,9 @@ class Judge {
  private:
   using Known = std::function<std::optional<Evaluation>(const std::string& machine_key)>;
   Evaluation Evaluate(const Candidate& candidate, bool confirm, const Known& known = {});
+  Tuned ChooseSetting(int turn, const Candidate& candidate) const;
+  Evaluation NotCompiled(const Candidate& candidate, const std::string& error) const;
+  Ruling DecideOn(int turn, const Candidate& candidate);
   Ruling DecideFresh(int turn, const Candidate& candidate);
   // Whether a stored verdict may answer. Outcomes that a busy machine may have caused never do.
   bool MayStand(const std::optional<EvaluationRecord>& stored) const;
@@ -72,6 +85,7 @@ class Judge {
   EvaluateOptions options_;
   AuditRates rates_;
   uint64_t seed_;
+  int tune_ = 0;
   const CancelToken* cancel_;
 };
 

@@ -108,13 +108,12 @@ class Rejudge {
 
   // As the episode that the turn belongs to judged it: in its conditions, beside the user's own kernel if there is one
   // that still counts.
-  EvaluateOptions OptionsOf(const EvaluationRecord& own, const EpisodeRecord& episode,
-                            const std::vector<TurnRecord>& turns) const {
+  EvaluateOptions OptionsOf(const EvaluationRecord& own, const std::vector<TurnRecord>& turns) const {
     EvaluateOptions options;
     options.workload = own.workload;
     const TurnRecord* start = TurnOf(turns, 0);
     if (own.purpose != "start" && start != nullptr && IsMeasuredNow(start->evaluation)) {
-      options.start_source = episode.start_source;
+      options.start_source = start->evaluation.source;  // as it was judged: without knobs
       options.start_kind = start->evaluation.kind;
     }
     return options;
@@ -130,7 +129,7 @@ class Rejudge {
     Rejudgement done{verdict, {}, 0, false, 0};
     const bool is_judged = Try(verdict, [&] {
       const Problem problem = own.workload.Apply(*ProblemOf(verdict.problem, verdict.problem_hash, nullptr));
-      Judge judge = JudgeFor(problem, OptionsOf(own, episode, CurrentTurns(store_, episode.id)), verdict);
+      Judge judge = JudgeFor(problem, OptionsOf(own, CurrentTurns(store_, episode.id)), verdict);
       const Candidate candidate{own.kind, own.source};
       const Ruling ruling = judge.Decide(verdict.turn, candidate);
       if (IsSet(stop_)) return false;
@@ -226,7 +225,7 @@ class Rejudge {
     return Try(verdict, [&] {
       const EvaluationRecord& now = turn.evaluation;
       const Problem applied = now.workload.Apply(*problem);
-      Judge judge = JudgeFor(applied, OptionsOf(now, episode, turns), verdict);
+      Judge judge = JudgeFor(applied, OptionsOf(now, turns), verdict);
       const Candidate candidate{now.kind, now.source};
       const Evaluation evaluation = judge.Confirm(candidate);
       if (IsSet(stop_)) return false;

@@ -69,6 +69,12 @@ struct EvaluateOptions {
   // How many times longer than usual the sequential test may look before it leaves a verdict ambiguous: that
   // against start_source if there is one, else that against the reference.
   double patience = 1;
+  // A short look instead of a judgement, to choose between settings of knobs (env/knobs/tune.h): one call is verified
+  // and a few are timed, without the reference. The outcome of a correct candidate is a Measured with candidate_us
+  // and the errors alone. It is no verdict: nothing is cached or stored. Only at sizes of one shape.
+  bool screen = false;
+  // With `screen`: timing ends early once a call certainly takes longer than this. 0: no limit.
+  double screen_limit_us = 0;
   std::string start_source;  // --from: also pair against this kernel; empty: none
   std::string start_kind;    // of start_source; empty: the candidate's
   // --profile, GPU only: read the hardware's counters of a candidate that was measured, into

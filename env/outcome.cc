@@ -319,4 +319,33 @@ std::vector<ShapeResult> ShapesFromText(const std::string& text) {
   }
 }
 
+Json SettingToJson(const KnobSetting& setting) {
+  if (setting.empty()) return nullptr;
+  Json json = Json::object();
+  for (const auto& [name, value] : setting) json[name] = value;
+  return json;
+}
+
+std::string SettingToText(const KnobSetting& setting) {
+  return setting.empty() ? "" : SettingToJson(setting).dump();
+}
+
+KnobSetting SettingFromText(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, false);
+  KnobSetting setting;
+  if (!json.is_object()) return setting;
+  for (const auto& [name, value] : json.items()) {
+    if (!value.is_number_integer()) return {};
+    setting.emplace_back(name, value.get<int64_t>());
+  }
+  return setting;
+}
+
+const KnobTrial* ChosenTrial(const std::vector<KnobTrial>& trials) {
+  for (const KnobTrial& trial : trials) {
+    if (trial.chosen) return &trial;
+  }
+  return nullptr;
+}
+
 }  // namespace kevin

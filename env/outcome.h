@@ -7,6 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -99,6 +100,28 @@ struct Sample {
   int calls = 0;
   double total_us = 0;  // of all calls together
 };
+
+// The value of every knob of a text (env/knobs/knobs.h), in the order of their declarations.
+using KnobSetting = std::vector<std::pair<std::string, int64_t>>;
+
+// What a short look at one setting of a candidate's knobs gave (env/knobs/tune.h). It chooses the setting that is
+// judged, and enters no estimate.
+struct KnobTrial {
+  KnobSetting setting;
+  std::string outcome;                 // OutcomeName; "measured": correct in one call. Empty: nothing was run
+  std::string reason;                  // OutcomeReason
+  std::optional<double> candidate_us;  // per call; of several shapes their weighted geometric mean
+  bool stopped =
+      false;  // it was clearly slower than the fastest, so that it was timed for less long than others
+  bool chosen = false;
+  double seconds = 0;  // wall time
+};
+
+// {"TILE": 64, "UNROLL": 4}; null for no knobs. As text: the JSON object, empty for no knobs; unreadable text gives none.
+nlohmann::ordered_json SettingToJson(const KnobSetting& setting);
+std::string SettingToText(const KnobSetting& setting);
+KnobSetting SettingFromText(const std::string& text);
+const KnobTrial* ChosenTrial(const std::vector<KnobTrial>& trials);  // null: none
 
 // An outcome as flat fields: the columns of the store and the fields of JSON, under the same names. Empty or
 // nullopt: unknown, or meaningless for this outcome.

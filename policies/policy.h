@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "env/error.h"
+#include "env/outcome.h"
 
 namespace kevin {
 
@@ -54,6 +55,8 @@ struct TaskAttempt {
   std::string source;
   std::string outcome;  // "measured", "wrong", ...
   std::optional<double> speedup, speedup_low, speedup_high, candidate_us;
+  // Of its knobs; `source` has the chosen setting in place of their lines.
+  std::vector<KnobTrial> trials = {};
 };
 
 // The GPU, for kinds `cuda` and `ptx`; the defaults are an H200's.
@@ -84,6 +87,7 @@ struct Task {
   int turn = 1;       // from 1
   std::string start_source;           // the kernel of --from, or empty
   std::vector<TaskAttempt> attempts;  // earlier turns, oldest first
+  int tune = 0;  // settings of knobs that are tried each turn; 0: the first value of each is taken
   bool tf32 = false;                  // on a GPU: fp32 products may be rounded to TF32
 };
 

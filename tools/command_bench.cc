@@ -8,6 +8,7 @@
 
 #include "agent/events.h"
 #include "agent/gpu_feedback.h"
+#include "agent/knob_feedback.h"
 #include "agent/machine.h"
 #include "agent/parse.h"
 #include "agent/records.h"
@@ -15,11 +16,15 @@
 #include "env/environment.h"
 #include "env/error.h"
 #include "env/gpu/gpu_environment.h"
+#include "env/knobs/tune.h"
 #include "env/problem/problem.h"
+#include "env/process/files.h"
 #include "env/process/machine.h"
+#include "env/verdict/begin_evaluation.h"
 #include "tools/baselines.h"
 #include "tools/commands.h"
 #include "tools/device_options.h"
+#include "tools/episode_text.h"
 #include "tools/report/format.h"
 
 namespace kevin {
@@ -39,6 +44,8 @@ Examples:
   kevin bench relu.cu --problem level1/19 --device cuda:1 --include cutlass/include
   kevin bench relu.cu --problem level1/19 --profile relu.ncu-rep --sass --sanitize
   kevin bench half.cu --problem level1/19 --precision bf16
+  kevin bench mm.cpp --problem level1/1 --tune 16 -o tuned.cpp
+                                                     a kernel with knobs (// knob TILE: 32 64 128): the best setting
   kevin bench relu.cu --problem level1/19 --debug    one call with printf allowed, no verdict
 
 Whatever the verdict, the exit code is 0; see `outcome`.)";
@@ -123,6 +130,8 @@ struct BenchOptions {
   DeviceOptions device;
   EvaluateOptions evaluate;
   std::optional<double> patience;
+  std::optional<int> tune;
+  std::string output;  // the kernel with the chosen setting; empty: not written
   ExamineChoice examine;
   std::string baseline = "stored";
   bool json = false;
@@ -132,6 +141,7 @@ struct Judged {
   std::string path;
   Evaluation evaluation;
   double total_s = 0;
+  std::vector<KnobTrial> trials = {};  // of its knobs
 };
 
 std::string IntervalText(const Ratio& ratio) {
@@ -171,6 +181,15 @@ void PrintOverBaseline(const Judged& judged, const std::optional<Baseline>& base
     PrintFormat(stdout, "\n{}: {:.3g}x over eager{}\n", judged.path, measured->speedup.value, over_baseline);
 }
 
+// The settings of a kernel's knobs as they were tried, and the one that was judged.
+std::string KnobText(const Judged& judged) {
+  if (judged.trials.empty()) return "";
+  return fmt::format(
+      "{}: {} judged{}\n{}\n", judged.path, SettingLine(ChosenTrial(judged.trials)->setting),
+      judged.trials.size() > 1 ? ", the fastest in short timings of:\n" : ", no other setting was tried",
+      judged.trials.size() > 1 ? TrialTable(judged.trials) : "");
+}
+
 struct Surroundings {
   const std::optional<Baseline>& baseline;
   const EnvironmentFacts& facts;
@@ -183,6 +202,7 @@ void PrintReport(const std::vector<Judged>& all, const Problem& problem, const B
               last.workload.size, PrecisionNote(last.workload.precision), last.workload.inputs, last.device,
               last.isolation, last.workload.tf32 ? ", TF32 allowed" : "",
               BaselineNote(surroundings.baseline, problem, surroundings.facts));
+  for (const Judged& judged : all) Print(stdout, KnobText(judged));
   std::vector<std::vector<std::string>> table{{"kernel", "outcome", "speed-up over eager (99 % interval)",
                                                "verdict", "us", "eager us", "floor us", "GB/s", "GFLOP/s",
                                                "error"}};
@@ -247,9 +267,10 @@ class Bench {
 
   int Run() {
     const std::string source = ReadSourceFile(options_.file);
-    const std::string other = options_.other.empty() ? "" : ReadSourceFile(options_.other);
+    std::string other = options_.other.empty() ? "" : ReadSourceFile(options_.other);
     const EnvironmentOptions environment =
         EnvironmentOptionsFor(options_.device, ChooseDevice(options_.device, kind_));
+    if (!options_.output.empty()) RequireWritable(options_.output, false, "--output");
     progress_.Phase("starting the evaluator, testing the sandbox");
     environment_ = MakeEnvironment(environment);
     const EnvironmentFacts& facts = environment_->Facts();
@@ -262,18 +283,19 @@ class Bench {
     evaluate.patience = options_.patience.value_or(1);
     evaluate.profile = options_.device.profile;
     evaluate.profile_report = options_.device.profile_report;
-    if (options_.examine.debug) return Look(source);
+    if (options_.examine.debug) return Look(WithFirstValues(source, evaluate));
     baseline_ = BaselineFor({&problem_, evaluate.workload.size, evaluate.workload.tf32}, facts,
                             options_.baseline, {&progress_});
     if (!other.empty()) {
-      Judge(options_.other, other, evaluate);
+      other = Judge(options_.other, other, evaluate);
       if (std::holds_alternative<Measured>(judged_.back().evaluation.outcome)) evaluate.start_source = other;
       evaluate.patience = options_.patience.value_or(kPatienceForTwo);
     }
-    Judge(options_.file, source, evaluate);
+    const std::string judged = Judge(options_.file, source, evaluate);
+    if (!options_.output.empty()) WriteFile(options_.output, judged, false);
     progress_.Phase("");
     if (!options_.json) PrintReport(judged_, problem_, options_, {baseline_, facts});
-    return options_.examine.any() ? Look(source) : static_cast<int>(ExitCode::kDone);
+    return options_.examine.any() ? Look(judged) : static_cast<int>(ExitCode::kDone);
   }
 
  private:
@@ -293,19 +315,50 @@ class Bench {
     return static_cast<int>(ExitCode::kDone);
   }
 
-  void Judge(const std::string& path, const std::string& source, EvaluateOptions evaluate) {
+  std::string WithFirstValues(const std::string& source, const EvaluateOptions& evaluate) {
+    TuneOptions tune;
+    tune.evaluate = evaluate;
+    return Tune(problem_, {kind_, source}, *environment_, tune).candidate.source;
+  }
+
+  Evaluation NotJudged(const Outcome& outcome, const EvaluateOptions& evaluate) const {
+    Evaluation evaluation;
+    evaluation.outcome = outcome;
+    evaluation.workload = AskedOf(problem_, evaluate.workload);
+    evaluation.device = environment_->Facts().device;
+    evaluation.isolation = environment_->Facts().isolation;
+    return evaluation;
+  }
+
+  Tuned ChooseSetting(const std::string& source, const EvaluateOptions& evaluate) {
+    TuneOptions tune;
+    tune.settings = options_.tune.value_or(DefaultSettings(kind_));
+    tune.evaluate = evaluate;
+    return Tune(problem_, {kind_, source}, *environment_, tune);
+  }
+
+  // The text that was judged.
+  std::string Judge(const std::string& path, const std::string& source, EvaluateOptions evaluate) {
     evaluate.on_phase = [&](const std::string& phase) { progress_.Phase(path + "  " + phase); };
-    const Candidate candidate{kind_, source};
+    const Tuned tuned = ChooseSetting(source, evaluate);
+    const Candidate& candidate = tuned.candidate;
     const auto start = Clock::now();
-    Judged judged{path, environment_->Evaluate(problem_, candidate, evaluate), 0};
+    Judged judged{path, {}, 0, tuned.trials};
+    if (tuned.error.empty()) {
+      judged.evaluation = environment_->Evaluate(problem_, candidate, evaluate);
+    } else {
+      judged.evaluation = NotJudged(CompileFailed{tuned.error}, evaluate);
+    }
     judged.total_s = SecondsSince(start);
     if (options_.json) {
+      for (const KnobTrial& trial : tuned.trials) Print(stdout, ToLine(TrialEvent(trial, problem_.id)));
       const EvaluationRecord record = ToRecord(judged.evaluation, candidate, problem_, "bench");
-      Json event = EvaluationEvent(record, problem_.id, path, judged.total_s);
+      Json event = EvaluationEvent(record, problem_.id, path, judged.total_s, judged.trials);
       AddBaselineFields(baseline_, "speedup", &event);
       Print(stdout, ToLine(event));
     }
     judged_.push_back(std::move(judged));
+    return candidate.source;
   }
 
   const BenchOptions& options_;
@@ -349,6 +402,9 @@ void AddBenchCommand(CLI::App& app, Action* action) {
                    "How many times longer than usual pairs may be taken for a verdict (default: 1; of two "
                    "kernels against each other: 10)")
       ->check(CLI::Range(1.0, 100.0));
+  AddTuneOption(command, &options->tune);
+  command->add_option("-o,--output", options->output,
+                      "Write the kernel with the chosen setting in place of its knobs to this file");
   AddDeviceOptions(command, &options->device);
   AddExamineOptions(command, &options->examine);
   AddBaselineOption(command, &options->baseline);

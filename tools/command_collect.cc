@@ -17,6 +17,7 @@
 #include "agent/text.h"
 #include "env/device_pool.h"
 #include "env/error.h"
+#include "env/knobs/tune.h"
 #include "env/problem/precision.h"
 #include "env/problem/problem.h"
 #include "tools/collection.h"
@@ -40,6 +41,7 @@ struct CollectOptions {
   CollectBudget budget;
   CollectionSpec spec;
   RolloutOptions rollout;
+  std::optional<int> tune;
   int parallel = 0;
   bool new_run = false, json = false;
   bool report = false;  // end with the report of the run
@@ -51,6 +53,7 @@ constexpr const char* kCollectExamples = R"(Examples:
   kevin collect --suite core --hours 8 --device all          all GPUs; 8 hours at most
   kevin collect --suite core --policy openai:gpt-5-mini --prices prices.json --dollars 20
   kevin collect --suite core --policy openai:my-model --base-url http://127.0.0.1:8000/v1 --temperature 0.9
+  kevin collect --suite core --tune 0                        take the first value of every knob, try no others
   kevin collect --suite level1 --db postgresql://kevin@db/kevin
   kevin collect --join 01K9J4 --db postgresql://kevin@db/kevin
                                                              join the run from another machine
@@ -169,6 +172,7 @@ class Collection {
     if (spec_.kind.empty()) spec_.kind = facts.kinds.front();
     RequireKind(facts, options_.device, spec_.kind);
     if (spec_.workload.size.empty()) spec_.workload.size = facts.default_size;
+    if (!joins_) spec_.tune = options_.tune.value_or(DefaultSettings(spec_.kind));
     const MachineFacts machine = ReadMachine();
     const RunRecord process{{}, CommandLine(), KEVIN_VERSION, MachineJson(machine), {}, {}};
     RolloutOptions rollout = options_.rollout;
@@ -192,6 +196,7 @@ class Collection {
     rollout.parallel = options_.parallel > 0 ? options_.parallel : on_these;
     rollout.episode.workload = spec_.workload;
     rollout.episode.note = spec_.note;
+    rollout.episode.tune = spec_.tune;
     rollout.episode.output = options_.output;
     rollout.episode.machine = MachineLine(machine);
     rollout.episode.threads = options_.device.threads > 0 ? options_.device.threads : machine.cores;
@@ -242,7 +247,9 @@ class Collection {
   RolloutHooks Hooks(const RolloutOptions& rollout) {
     RolloutHooks hooks;
     hooks.on_turn = [this](const TurnRecord& turn, const EpisodeRecord& episode) {
-      if (options_.json) Print(stdout, ToLine(TurnEvent(turn, episode)));
+      if (!options_.json) return;
+      for (const KnobTrial& trial : turn.trials) Print(stdout, ToLine(TrialEvent(trial, turn, episode)));
+      Print(stdout, ToLine(TurnEvent(turn, episode)));
     };
     hooks.on_episode = [this](const EpisodeRecord& episode) {
       progress_->Line(EpisodeLine(episode));
@@ -351,6 +358,7 @@ void AddCommand(CLI::App& app, Action* action, const std::string& name, const st
       ->check(CLI::Range(1, 4096));
   AddPolicyOptions(command, &o.model, BudgetScope::kOfCommand);
   AddCollectBudgetOptions(command, &o.budget);
+  CLI::Option* tune = AddTuneOption(command, &o.tune);
   AddDeviceOptions(command, &o.device);
   AllowManyDevices(command, &o.devices);
   CLI::Option* new_run =
@@ -358,9 +366,9 @@ void AddCommand(CLI::App& app, Action* action, const std::string& name, const st
   CLI::Option* run = command->add_option(
       "--run,--join", o.join,
       "Work on this run (its id or a unique beginning), beside other processes or after them");
-  for (CLI::Option* option :
-       {suite, policy, episodes, turns, seed, note, size, inputs, new_run, command->get_option("--tf32"),
-        command->get_option("--precision"), command->get_option("--base-url")}) {
+  for (CLI::Option* option : {suite, policy, episodes, turns, seed, note, size, inputs, tune, new_run,
+                              command->get_option("--tf32"), command->get_option("--precision"),
+                              command->get_option("--base-url")}) {
     option->excludes(run);
   }
   command

@@ -11,12 +11,14 @@
 #include "agent/events.h"
 #include "agent/feedback.h"
 #include "agent/journal.h"
+#include "agent/knob_feedback.h"
 #include "agent/machine.h"
 #include "agent/parse.h"
 #include "agent/shape_records.h"
 #include "agent/terminal.h"
 #include "env/error.h"
 #include "env/graph_source.h"
+#include "env/knobs/tune.h"
 #include "env/problem/precision.h"
 #include "env/problem/problem.h"
 #include "env/process/files.h"
@@ -36,7 +38,7 @@ struct RunOptions {
   std::string size, inputs = "default";  // size empty: the environment's default
   DeviceOptions device;
   PolicyOptions model;
-  std::optional<int> turns;
+  std::optional<int> turns, tune;
   std::optional<double> until;
   uint64_t seed = 0;
   bool json = false;
@@ -52,6 +54,7 @@ constexpr const char* kRunExamples = R"(Examples:
                                                     stop when 1.5x is confirmed
   kevin run --problem level1/40 --from mine.cpp     start from a kernel of your own (.cpp, .cu or .ptx)
   kevin run --problem level1/19 --device cuda:0     CUDA kernels on the first GPU; cpu stays possible beside it
+  kevin run --problem level1/1 --tune 16            try up to 16 settings of each kernel's knobs, then judge the best
   kevin run --continue 01K9J4 --turns 4             four more turns of a stored episode
   kevin run --problem my.toml --json                a problem of your own; one JSON object a line
   kevin run --problem level1/19 --policy openai:gpt-5-mini --budget-usd 1 --prices prices.json
@@ -122,6 +125,7 @@ class Run {
     const auto environment = MakeEnvironment(environment_options_);
     RequireKind(environment->Facts(), options_.device, environment->Facts().kinds.front());
     FindBaseline(environment->Facts(), {&progress, interrupt.flag()});
+    episode_options_.tune = options_.tune.value_or(DefaultSettings(environment->Facts().kinds.front()));
     if (!store_) store_.emplace(Store::Open(options_.database, OpenMode::kCreate));
     episode_options_.run =
         store_->BeginRun({{}, CommandLine(), KEVIN_VERSION, MachineJson(ReadMachine()), {}, {}});
@@ -202,16 +206,18 @@ class Run {
     hooks.on_turn = [this, progress](const TurnRecord& turn, const EpisodeRecord& episode) {
       progress->Phase("");
       progress->Line(TurnLine(turn));
-      if (options_.json) Print(stdout, ToLine(TurnJson(turn, episode)));
+      if (!options_.json) return;
+      for (const KnobTrial& trial : turn.trials) Print(stdout, ToLine(TrialEvent(trial, turn, episode)));
+      Print(stdout, ToLine(TurnJson(turn, episode)));
     };
     return hooks;
   }
 
   // `turn` events count from 1, so the kernel of --from is an `evaluation`.
   Json TurnJson(const TurnRecord& turn, const EpisodeRecord& episode) const {
-    Json event = turn.turn > 0
-                     ? TurnEvent(turn, episode)
-                     : EvaluationEvent(turn.evaluation, episode.problem, turn.source_path, turn.seconds);
+    Json event = turn.turn > 0 ? TurnEvent(turn, episode)
+                               : EvaluationEvent(turn.evaluation, episode.problem, turn.source_path,
+                                                 turn.seconds - turn.tune_s, turn.trials);
     event["episode"] = episode.id;
     AddBaselineFields(baseline_, "speedup", &event);
     return event;
@@ -227,12 +233,15 @@ class Run {
     if (e.speedup)
       result = fmt::format("{} {}", e.outcome, RatioText(e.speedup->value, e.speedup->low, e.speedup->high));
     if (!e.cached_from.empty()) result += " (cached)";
+    const KnobTrial* chosen = ChosenTrial(turn.trials);
+    if (chosen != nullptr) result += " with " + SettingLine(chosen->setting);
+    const std::string tuned = turn.trials.size() > 1 ? fmt::format(", tune {:.1f}", turn.tune_s) : "";
     const std::string waited = e.wait_s >= 0.05 ? fmt::format(", wait {:.1f}", e.wait_s) : "";
     const std::string cost = turn.requests > 0 ? "  " + CostText(turn.cost_usd) : "";
     return fmt::format(
-        "{}  {}  {:.1f} s (generate {:.1f}, compile {:.1f}, verify {:.1f}, measure {:.1f}{}, other {:.1f}){}",
-        TurnLabel(turn.turn), result, turn.seconds, turn.generate_s, e.compile_s, e.verify_s, e.measure_s,
-        waited, std::max(turn.overhead_s, 0.0), cost);
+        "{}  {}  {:.1f} s (generate {:.1f}{}, compile {:.1f}, verify {:.1f}, measure {:.1f}{}, other {:.1f}){}",
+        TurnLabel(turn.turn), result, turn.seconds, turn.generate_s, tuned, e.compile_s, e.verify_s,
+        e.measure_s, waited, std::max(turn.overhead_s, 0.0), cost);
   }
 
   void Report(const EpisodeRecord& episode) {
@@ -350,6 +359,7 @@ void AddRunCommand(CLI::App& app, Action* action) {
       run->add_option("--inputs", o.inputs, "kernelbench: its uniform inputs instead of ours")
           ->check(CLI::IsMember({"default", "kernelbench"}))
           ->capture_default_str();
+  AddTuneOption(run, &o.tune);
   AddBaselineOption(run, &o.baseline);
   AddDeviceOptions(run, &o.device);
   AddPolicyOptions(run, &o.model);

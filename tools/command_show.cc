@@ -32,7 +32,7 @@ struct ShowOptions {
 constexpr const char* kShowExamples = R"(Examples:
   kevin show                     the latest episodes
   kevin show 01K9J4              one episode, turn by turn; a unique beginning of its id is enough
-  kevin show 01K9J4 3            everything of turn 3: prompt, reply, source, evaluation, feedback
+  kevin show 01K9J4 3            everything of turn 3: prompt, reply, source, knobs, evaluation, feedback
   kevin show 01K9J4 3 --source   its source alone, byte for byte: > kernel.cpp
   kevin show --json --limit 0    every episode, one JSON object a line)";
 
@@ -92,6 +92,11 @@ Json FullTurnJson(const TurnRecord& turn, const EpisodeRecord& episode,
   event["feedback"] = turn.feedback;
   event["model"] = turn.model.name;
   event["stop_reason"] = turn.stop_reason;
+  event["trials"] = Json::array();
+  for (const KnobTrial& trial : turn.trials) {
+    event["trials"].push_back(TrialEvent(trial, episode.problem));
+    event["trials"].back().erase("event");
+  }
   event["evaluations"] = Json::array();
   for (const EvaluationRecord& e : evaluations) {
     Json one = EvaluationEvent(e, episode.problem, turn.source_path, 0);

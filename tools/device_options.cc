@@ -10,6 +10,7 @@
 #include "agent/terminal.h"
 #include "env/error.h"
 #include "env/gpu/examine/examiner.h"
+#include "env/knobs/tune.h"
 #include "env/problem/precision.h"
 #include "env/problem/problem.h"
 
@@ -36,6 +37,15 @@ std::string OnlyOnGpu(const DeviceOptions& options) {
 }
 
 }  // namespace
+
+CLI::Option* AddTuneOption(CLI::App* command, std::optional<int>* tune) {
+  return command
+      ->add_option(
+          "--tune", *tune,
+          "Settings of a kernel's knobs (// knob TILE: 64 128) to try before it is judged; 0: the first value "
+          "of each (default: 24 on a GPU, 8 on a CPU)")
+      ->check(CLI::Range(0, kMaxSettings));
+}
 
 std::string WhyNoDevice(const std::string& device) {
   const bool numbered = device.starts_with("cuda:") && device.size() > 5 && device.size() <= 8 &&

@@ -2,6 +2,7 @@
 // The options that `run` and `bench` share: the device that judges a candidate, and the conditions.
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,8 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace kevin {
 
@@ -28,6 +30,9 @@ struct DeviceOptions {
 // --device, --tf32, --precision, --include, --profile, --threads, --isolation. Values outside the allowed
 // ones are usage errors.
 void AddDeviceOptions(CLI::App* command, DeviceOptions* options);
+
+// --tune N: how many settings of a candidate's knobs are tried (env/knobs/tune.h). Not given: DefaultSettings().
+CLI::Option* AddTuneOption(CLI::App* command, std::optional<int>* tune);
 
 // Why this is not the name of a device ("auto", "cpu", "cuda:N"); empty: it is.
 std::string WhyNoDevice(const std::string& device);

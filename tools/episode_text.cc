@@ -7,6 +7,7 @@
 
 #include "agent/feedback.h"
 #include "agent/gpu_feedback.h"
+#include "agent/knob_feedback.h"
 #include "agent/shape_records.h"
 #include "agent/text.h"
 #include "env/printable.h"
@@ -145,6 +146,10 @@ std::string TurnTable(const std::vector<TurnRecord>& turns) {
   return AlignedTable(rows);
 }
 
+std::string TrialTable(const std::vector<KnobTrial>& trials) {
+  return trials.empty() ? "" : AlignedTable(TrialRows(trials));
+}
+
 std::string EpisodeSummary(const EpisodeRecord& e) {
   Facts facts;
   facts.Add("episode", fmt::format("{} ({})", e.id, EpisodeStateName(e.state)));
@@ -181,13 +186,15 @@ std::string TurnDetails(const TurnRecord& t, const std::vector<EvaluationRecord>
   for (const RequestRecord& request : requests) facts.Add("request", RequestLine(request));
   facts.Add("prompt", t.prompt_template);
   facts.Add("changed", t.summary);
-  facts.Add("seconds", fmt::format("{:.2f}, of which generate {:.2f}, overhead {:.2f}", t.seconds,
-                                   t.generate_s, t.overhead_s));
+  facts.Add("seconds",
+            fmt::format("{:.2f}, of which generate {:.2f}, overhead {:.2f}{}", t.seconds, t.generate_s,
+                        t.overhead_s, t.tune_s > 0 ? fmt::format(", tune {:.2f}", t.tune_s) : ""));
   std::string text = facts.Text();
   for (const MessageRecord& message : t.messages) text += Section("sent: " + message.role, message.content);
   text += Section("reasoning", t.reasoning);
   text += Section("reply", t.reply);
   text += Section(t.source_path.empty() ? "source" : "source: " + t.source_path, t.evaluation.source);
+  text += Section("knobs", TrialTable(t.trials));
   for (const EvaluationRecord& e : evaluations) {
     const bool own = e.purpose == "turn" || e.purpose == "start";
     text += Section(own ? "evaluation" : "evaluation: " + e.purpose, EvaluationText(e));

@@ -25,6 +25,9 @@ std::string EpisodeSummary(const EpisodeRecord& episode);
 std::string TurnDetails(const TurnRecord& turn, const std::vector<EvaluationRecord>& evaluations,
                         const std::vector<RequestRecord>& requests = {});
 
+// The trials of a turn's knobs as a table; empty for none.
+std::string TrialTable(const std::vector<KnobTrial>& trials);
+
 std::string CostText(const std::optional<double>& usd);  // "$0.0123", "cost unknown"
 
 }  // namespace kevin

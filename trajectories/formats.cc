@@ -64,6 +64,12 @@ std::string WithTypesOfPostgres(std::string sql) {
   return Replaced(sql, R"(\b(ANY|BLOB)\b)", "BYTEA");
 }
 
+std::string TablesOfPostgres(const std::string& tables) {
+  std::string sql = Replaced(WithoutComments(tables), R"(\) STRICT(, WITHOUT ROWID)?;)", ");");
+  sql = Replaced(sql, R"(\bTEXT\b)", "TEXT COLLATE \"C\"");
+  return WithTypesOfPostgres(std::move(sql));
+}
+
 // All but turn_messages.
 std::string PostgresViews() {
   const char* const views = std::strstr(kSchema, "-- == VIEWS ==");
@@ -74,11 +80,8 @@ std::string PostgresViews() {
 
 std::string PostgresSchema() {
   const char* const views_start = std::strstr(kSchema, "-- == VIEWS ==");
-  std::string tables = WithoutComments(std::string(kSchema, views_start));
-  tables = Replaced(tables, R"(\) STRICT(, WITHOUT ROWID)?;)", ");");
-  tables = Replaced(tables, R"(\bTEXT\b)", "TEXT COLLATE \"C\"");
-  tables = WithTypesOfPostgres(tables);
-  return tables + PostgresViews() + fmt::format(kOwnTexts, kSchemaVersion);
+  return TablesOfPostgres(std::string(kSchema, views_start)) + PostgresViews() +
+         fmt::format(kOwnTexts, kSchemaVersion);
 }
 
 namespace {
@@ -119,6 +122,8 @@ ALTER TABLE evaluations ADD COLUMN rules_version BIGINT NOT NULL DEFAULT 1,
   ADD COLUMN shared_gpu BIGINT NOT NULL DEFAULT 0;
 )";
 
+constexpr char kFiveToSix[] = "ALTER TABLE turns ADD COLUMN tune_s REAL NOT NULL DEFAULT 0";
+
 constexpr char kDropViews[] = R"(
 DROP VIEW IF EXISTS attributed_turns; DROP VIEW IF EXISTS run_costs; DROP VIEW IF EXISTS episode_costs;
 DROP VIEW IF EXISTS turn_costs; DROP VIEW IF EXISTS turn_returns; DROP VIEW IF EXISTS turn_results;
@@ -134,6 +139,14 @@ SELECT '' AS episode, 0 AS turn, 0 AS attempt, '' AS run, '' AS provider, '' AS 
        NULL AS prompt_tokens, NULL AS completion_tokens, NULL AS cached_tokens, NULL AS cache_write_tokens,
        NULL AS reasoning_tokens, NULL AS cost_usd, NULL AS response
 WHERE 0;
+)";
+
+constexpr char kReadWithoutTrials[] = R"(
+CREATE TEMP VIEW knob_trials AS
+SELECT CAST('' AS TEXT) AS episode, 0 AS turn, 0 AS position, CAST('' AS TEXT) AS setting,
+       CAST(NULL AS TEXT) AS outcome, CAST('' AS TEXT) AS reason, CAST(NULL AS REAL) AS candidate_us, 0 AS stopped,
+       0 AS chosen, CAST(0 AS REAL) AS seconds
+WHERE 1 = 0;
 )";
 
 constexpr char kReadTwoAsThree[] = R"(
@@ -174,12 +187,14 @@ void UpgradeTables(Database& database, int64_t from) {
         "CREATE INDEX evaluations_machine_key ON evaluations(machine_key) WHERE machine_key IS NOT NULL");
   }
   if (from < 4) database.Execute(kThreeToFour);
-  database.Execute(kFourToFive);
+  if (from < 5) database.Execute(kFourToFive);
+  database.Execute(kFiveToSix);
+  database.Execute(PartOfSchema("-- == KNOBS ==").c_str());
   if (from < 3) {
     AddCollections(database);
     database.Execute("DROP INDEX evaluations_turn");
     database.Execute(PartOfSchema("-- == DERIVED ==").c_str());
-  } else {
+  } else if (from < 5) {
     database.Execute(IndexOfFigures().c_str());
   }
   database.Execute(ViewsOfSchema());
@@ -364,8 +379,12 @@ void UpgradeServer(Database& database) {
                 "stop kevin collect on all machines (or wait until its leases run out), then run this again");
   }
   if (from < 4) database.Execute(kThreeToFourOnServer);
-  database.Execute(kFourToFiveOnServer);
-  database.Execute(IndexOfFigures().c_str());
+  if (from < 5) {
+    database.Execute(kFourToFiveOnServer);
+    database.Execute(IndexOfFigures().c_str());
+  }
+  database.Execute(WithTypesOfPostgres(kFiveToSix).c_str());
+  database.Execute(TablesOfPostgres(PartOfSchema("-- == KNOBS ==")).c_str());
   // Replaced, not dropped: rights that were granted on them stay.
   database.Execute(Replaced(PostgresViews(), "CREATE VIEW", "CREATE OR REPLACE VIEW").c_str());
   if (from < 4) MoveOutcomeFields(database);
@@ -385,8 +404,16 @@ void MoveOutcomeFields(Database& database) {
 
 void ReadAsNewest(Database& database, int64_t format) {
   if (format == kSchemaVersion) return;
-  if (database.dialect() == SqlDialect::kPostgres) {
-    const std::string schema = database.QueryText("SELECT quote_ident(current_schema())");
+  const bool is_server = database.dialect() == SqlDialect::kPostgres;
+  const std::string schema =
+      is_server ? database.QueryText("SELECT quote_ident(current_schema())") : std::string("main");
+  database.Execute(kReadWithoutTrials);
+  database.Execute(
+      fmt::format("CREATE TEMP VIEW turns AS SELECT *, CAST(0 AS DOUBLE PRECISION) AS tune_s FROM {}.turns",
+                  schema)
+          .c_str());
+  if (format == 5) return;
+  if (is_server) {
     const char* const of_four =
         "NULL::text AS timeout_phase, NULL::double precision AS timeout_limit_s, NULL::text AS failed_shape, "
         "(machine::jsonb -> 'shapes')::text AS shapes, ";

@@ -177,11 +177,13 @@ struct TurnRecord {
   std::string feedback;     // what the policy is shown about this turn
   std::string source_path;  // where the kernel was written
   double generate_s = 0;    // the policy
-  double overhead_s = 0;    // seconds minus generate, compile, verify, measure and wait
+  double overhead_s = 0;    // seconds minus generate, tune, compile, verify, measure and wait
   double seconds = 0;       // wall time of the turn
   double reward = 0;        // as given at the time; views follow a superseding evaluation
   EvaluationRecord evaluation;
-  std::string created_at;  // filled by the store
+  std::vector<KnobTrial> trials;  // settings of its knobs in the order of trying; empty: the text has none
+  double tune_s = 0;              // choosing among them
+  std::string created_at;         // filled by the store
   // Of its RequestRecords, which the store keeps by themselves; read with the turn.
   int requests = 0;
   std::optional<double> cost_usd;  // none: unknown, or there were no requests

@@ -1,4 +1,4 @@
--- Kevin's database, format 5. This file is the format's document and its source: it is built into the program
+-- Kevin's database, format 6. This file is the format's document and its source: it is built into the program
 -- and run on a new file. A released format never changes; the next one gets a new number, and the program
 -- opens every older one: read-only as it is, for writing after an upgrade in place (trajectories/formats.cc). A
 -- program refuses a file whose number is above its own.
@@ -11,6 +11,7 @@
 --   format 4   evaluations.timeout_phase, timeout_limit_s, failed_shape, shapes. Until then the shapes were in
 --              evaluations.machine; an upgrade moves them.
 --   format 5   evaluations.rules_version (1 for all verdicts that an older format had), shared_gpu; purpose 'rejudge'.
+--   format 6   knob_trials; turns.tune_s.
 --
 -- Conventions
 --   ids      Runs, episodes and evaluations have ULIDs: 26 characters, ordered by time, never reused, so that
@@ -25,7 +26,7 @@
 -- The attributions are derived and may be deleted.
 
 PRAGMA application_id = 1264940654;   -- "Kevn": how the program knows its own files
-PRAGMA user_version = 5;              -- the format's number
+PRAGMA user_version = 6;              -- the format's number
 
 -- One start of a program that writes episodes.
 CREATE TABLE runs (
@@ -128,10 +129,11 @@ CREATE TABLE turns (
   feedback             TEXT NOT NULL,                          -- what the policy is shown about this turn
   source_path          TEXT,
   generate_s           REAL NOT NULL,                          -- compile_s, verify_s, ... are in evaluations
-  overhead_s           REAL NOT NULL,                          -- seconds minus generate_s and evaluations.*_s
+  overhead_s           REAL NOT NULL,                          -- seconds minus generate_s, tune_s and evaluations.*_s
   seconds              REAL NOT NULL,                          -- wall time
   reward               REAL NOT NULL,                          -- raw, as given at the time
   created_at           TEXT NOT NULL,
+  tune_s               REAL NOT NULL DEFAULT 0,                -- choosing a setting of its knobs
   PRIMARY KEY (episode, turn)
 ) STRICT;
 
@@ -252,6 +254,27 @@ CREATE TABLE baselines (
   reference_us REAL NOT NULL,                -- median per call
   created_at   TEXT NOT NULL,
   PRIMARY KEY (key, evaluation)
+) STRICT, WITHOUT ROWID;
+
+-- == KNOBS == (format 6)
+
+-- A reply may leave integers of its kernel open (`// knob TILE: 64 128`; env/knobs/). Short looks at some settings
+-- choose the one that is judged: the turn's evaluation is of the text with that setting. A trial is no verdict and
+-- enters no estimate. A turn whose reply has no knobs has no rows.
+CREATE TABLE knob_trials (
+  episode      TEXT NOT NULL,
+  turn         INTEGER NOT NULL,
+  position     INTEGER NOT NULL,             -- order of choosing, from 0; there stand the first values
+  setting      TEXT NOT NULL,                -- JSON object: the value of every knob, in the order of the text
+  outcome      TEXT,                         -- as evaluations.outcome; 'measured': correct in one call. NULL: not tried,
+                                             -- because it is the only setting or only the first was asked for
+  reason       TEXT NOT NULL,
+  candidate_us REAL,                         -- median of a few calls; of several shapes their weighted geometric mean
+  stopped      INTEGER NOT NULL,             -- timed for less long than others, because it was clearly slower
+  chosen       INTEGER NOT NULL,             -- of one row a turn
+  seconds      REAL NOT NULL,                -- wall time; settings are tried side by side, so they overlap
+  PRIMARY KEY (episode, turn, position),
+  FOREIGN KEY (episode, turn) REFERENCES turns(episode, turn)
 ) STRICT, WITHOUT ROWID;
 
 -- == COLLECTIONS == (format 3) An upgrade makes anew what follows: older programs left work_items empty.
@@ -387,12 +410,14 @@ SELECT t.episode, t.turn, ep.problem, ep.policy, t.model,
        t.stop_reason, t.prompt_tokens, t.completion_tokens,
        t.summary, t.feedback, t.reply, t.reasoning, c.source, t.source_path,
        ep.run, t.run AS turn_run, ep.problem_hash, ep.seed, ep.state AS episode_state, t.created_at,
-       e.kernels, e.profile, e.peak_gb_per_s, e.peak_gflop_per_s, own.device_s, e.rules_version, e.shared_gpu
+       e.kernels, e.profile, e.peak_gb_per_s, e.peak_gflop_per_s, own.device_s, e.rules_version, e.shared_gpu,
+       k.setting AS knobs, t.tune_s
 FROM turns t
 JOIN episodes ep ON ep.id = t.episode
 JOIN evaluations own ON own.episode = t.episode AND own.turn = t.turn AND own.purpose IN ('turn', 'start')
 JOIN evaluations e ON e.id = coalesce(own.superseded_by, own.id)
-LEFT JOIN candidates c ON c.hash = own.candidate;
+LEFT JOIN candidates c ON c.hash = own.candidate
+LEFT JOIN knob_trials k ON k.episode = t.episode AND k.turn = t.turn AND k.chosen = 1;
 
 -- Returns and advantages, derived from the raw rewards as in Kevin (arXiv 2507.11948, section 4.3):
 --   return_t    = sum over i >= t of gamma^(i - t) * reward_i, gamma = 0.4, over the turns of one episode

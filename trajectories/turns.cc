@@ -18,7 +18,7 @@ constexpr char kTurnColumns[] =
     "top_p, max_tokens, sampling_seed, stop_reason, prompt_tokens, completion_tokens, cached_tokens, "
     "reasoning_tokens, model, weights_hash, tokenizer_hash, chat_template_hash, parser_version, "
     "prompt_template, prompt_template_hash, summary, feedback, source_path, generate_s, overhead_s, "
-    "seconds, reward, created_at";
+    "seconds, reward, created_at, tune_s";
 
 constexpr char kEvaluationColumns[] =
     "id, episode, turn, purpose, key, key_parts, candidate, kind, problem_hash, size, inputs, precision, "
@@ -155,6 +155,22 @@ EncodedTurn Encode(const TurnRecord& t) {
   return encoded;
 }
 
+constexpr char kTrialColumns[] =
+    "episode, turn, position, setting, outcome, reason, candidate_us, stopped, chosen, seconds";
+
+void InsertTrials(Database& database, const std::string& episode, const TurnRecord& t) {
+  if (t.trials.empty()) return;
+  static const std::string kInsert = InsertSql("INSERT", "knob_trials", kTrialColumns);
+  Statement insert = database.Prepare(kInsert);
+  int position = 0;
+  for (const KnobTrial& trial : t.trials) {
+    insert
+        .Bind(episode, t.turn, position++, SettingToText(trial.setting), NullIfEmpty(trial.outcome),
+              trial.reason, trial.candidate_us, trial.stopped, trial.chosen, trial.seconds)
+        .Run();
+  }
+}
+
 void InsertTurn(Store::Impl& impl, const std::string& episode, const TurnRecord& t, const std::string& run,
                 const EncodedTurn& encoded) {
   for (const EncodedBlob& blob : encoded.blobs) impl.Put(blob);
@@ -169,8 +185,8 @@ void InsertTurn(Store::Impl& impl, const std::string& episode, const TurnRecord&
               NullIfEmpty(t.model.weights_hash), NullIfEmpty(t.model.tokenizer_hash),
               NullIfEmpty(t.model.template_hash), t.parser_version, t.prompt_template, t.prompt_template_hash,
               t.summary, t.feedback, NullIfEmpty(t.source_path), t.generate_s, t.overhead_s, t.seconds,
-              t.reward, UtcNow());
-  if (insert.RunForRow()) return;
+              t.reward, UtcNow(), t.tune_s);
+  if (insert.RunForRow()) return InsertTrials(impl.database, episode, t);
   throw Error(ExitCode::kBadRequest, fmt::format("episode {} has a turn {} already", episode, t.turn),
               "another process may be continuing it; look with: kevin show " + episode);
 }
@@ -312,7 +328,7 @@ TurnRecord ReadTurn(Store::Impl& impl, const Statement& statement) {
   t.parser_version = row.Text(), t.prompt_template = row.Text(), t.prompt_template_hash = row.Text();
   t.summary = row.Text(), t.feedback = row.Text(), t.source_path = row.Text();
   t.generate_s = row.Real(), t.overhead_s = row.Real(), t.seconds = row.Real(), t.reward = row.Real();
-  t.created_at = row.Text();
+  t.created_at = row.Text(), t.tune_s = row.Real();
   t.requests = row.Int(), t.cost_usd = row.OptionalReal();
   return t;
 }
@@ -325,6 +341,25 @@ std::vector<EvaluationRecord> ReadEvaluations(Database& database, const std::str
   statement.Bind(episode, turn);
   while (statement.Step()) evaluations.push_back(ReadEvaluation(statement));
   return evaluations;
+}
+
+void AddTrials(Database& database, const std::string& episode, std::vector<TurnRecord>* turns) {
+  Statement statement = database.Prepare(
+      fmt::format("SELECT {} FROM knob_trials WHERE episode = ? ORDER BY turn, position", kTrialColumns));
+  statement.Bind(episode);
+  while (statement.Step()) {
+    RowReader row(statement);
+    row.Text();
+    const int number = row.Int();
+    row.Int();
+    KnobTrial trial;
+    trial.setting = SettingFromText(row.Text());
+    trial.outcome = row.Text(), trial.reason = row.Text(), trial.candidate_us = row.OptionalReal();
+    trial.stopped = row.Flag(), trial.chosen = row.Flag(), trial.seconds = row.Real();
+    for (TurnRecord& turn : *turns) {
+      if (turn.turn == number) turn.trials.push_back(trial);
+    }
+  }
 }
 
 // Turns of an episode, all or one, each with its own verdict.
@@ -343,6 +378,7 @@ std::vector<TurnRecord> ReadTurns(Store::Impl& impl, const std::string& episode,
         ReadEvaluations(impl.database, episode, turns.back().turn, " AND purpose IN ('turn', 'start')");
     if (!own.empty()) turns.back().evaluation = std::move(own.front());
   }
+  AddTrials(impl.database, episode, &turns);
   return turns;
 }
 

@@ -184,6 +184,8 @@ void CpuEnvironmentImpl::Judge(Depth depth, const Problem& problem, const fs::pa
   request["confirm"] = options.confirm;
   request["patience"] = options.patience;
   request["verify_only"] = depth == Depth::kVerify;
+  request["screen"] = options.screen;
+  request["screen_limit_us"] = options.screen_limit_us;
   request["start_library"] = "";
   Compiled start;  // in use until the answer
   if (!options.start_source.empty()) {

@@ -32,6 +32,8 @@ constexpr int kMinFixedRounds = 6, kMaxFixedRounds = 10;  // per process
 constexpr double kConfirmFactor = 1.5;
 constexpr double kAuditShare = 0.15;  // of rounds
 constexpr size_t kRoundsOfUsualTime = 5;
+constexpr size_t kScreenBatches = 7, kMinScreenBatches = 3, kScreenBatchesIfSlow = 2;
+constexpr double kScreenBudget_s = 0.3;
 
 // Fresh processes of the candidate and, where there is one, of the kernel it is compared with.
 struct Processes {
@@ -56,6 +58,8 @@ class Judgement {
       auto first = VerifyPhase();
       if (request_.verify_only) {
         result_.outcome = ReportErrors(verified_);
+      } else if (request_.screen) {
+        result_.outcome = ScreenPhase(*first);
       } else {
         MeasurePhase(std::move(first));
       }
@@ -109,6 +113,8 @@ class Judgement {
 
   Processes StartWarm();
   std::unique_ptr<TimedProcess> VerifyPhase();
+  int VerifyCalls();
+  Measured ScreenPhase(TimedProcess& process);
   void VerifyOnce(TimedProcess& process, int calls);
   void CheckGuards(const TimedProcess& process, std::span<const uint16_t> slots) const;
   void MeasurePhase(std::unique_ptr<TimedProcess> first);
@@ -143,6 +149,11 @@ class Judgement {
   double round_s_ = 0.1;     // a whole round with drawing and checking
 };
 
+int Judgement::VerifyCalls() {
+  if (request_.screen) return 1;
+  return std::min(kVerifyCalls + static_cast<int>(session_.random()() % 2), session_.slots());
+}
+
 std::unique_ptr<TimedProcess> Judgement::VerifyPhase() {
   Phase("verify");
   const auto start = Clock::now();
@@ -152,10 +163,9 @@ std::unique_ptr<TimedProcess> Judgement::VerifyPhase() {
     const DeviceLock lock("cpu", LockMode::kShared, &result_.wait_s);
     try {
       process = StartCandidate();
-      VerifyOnce(*process,
-                 std::min(kVerifyCalls + static_cast<int>(session_.random()() % 2), session_.slots()));
+      VerifyOnce(*process, VerifyCalls());
     } catch (const Ended& ended) {
-      if (!std::holds_alternative<TimedOut>(ended.outcome)) {
+      if (!std::holds_alternative<TimedOut>(ended.outcome) || request_.screen) {
         if (process) result_.log = process->Log();
         result_.verify_s = SecondsSince(start) - result_.wait_s;
         throw;
@@ -402,6 +412,34 @@ void Judgement::MeasurePhase(std::unique_ptr<TimedProcess> first) {
     throw;
   }
   result_.measure_s = SecondsSince(begin);
+}
+
+// The candidate alone, by batches like those of pairs. Their outputs are not checked: what is chosen by these times is
+// judged by the rules.
+Measured Judgement::ScreenPhase(TimedProcess& process) {
+  const DeviceLock lock("cpu", LockMode::kExclusive, &result_.wait_s);
+  Phase("screen");
+  const auto begin = Clock::now();
+  // A call that takes as long as the whole budget is timed once.
+  const bool is_long = candidate_us_ > kScreenBudget_s * 1e6;
+  if (!is_long) ChooseCalls(process);
+  std::vector<double> times_us;
+  const auto is_slow = [&] {
+    return request_.screen_limit_us > 0 && times_us.size() >= kScreenBatchesIfSlow &&
+           *std::min_element(times_us.begin(), times_us.end()) > request_.screen_limit_us;
+  };
+  const size_t least = is_long ? 1 : kMinScreenBatches;
+  while (times_us.size() < kScreenBatches && !is_slow() &&
+         (times_us.size() < least || SecondsSince(begin) < kScreenBudget_s)) {
+    const std::vector<uint16_t> slots = session_.DrawSlots(max_calls_);
+    Fill(slots);
+    FlushCaches(session_.options().threads);
+    times_us.push_back(process.Run(slots, "screen") / static_cast<double>(slots.size()));
+  }
+  Measured measured = ReportErrors(verified_);
+  measured.candidate_us = Median(times_us);
+  result_.measure_s = SecondsSince(begin);
+  return measured;
 }
 
 }  // namespace

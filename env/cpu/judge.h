@@ -21,6 +21,8 @@ struct JudgeRequest {
   bool confirm = false;       // a winner measured again: no sequential test, more pairs
   double patience = 1;        // as in EvaluateOptions
   bool verify_only = false;   // no clock: of a correct candidate a Measured with errors alone
+  bool screen = false;        // one verification call and a short timing, as EvaluateOptions::screen
+  double screen_limit_us = 0;
   std::function<void(const std::string& phase)> on_phase;
 };
 

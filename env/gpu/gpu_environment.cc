@@ -357,10 +357,13 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
   request["confirm"] = options.confirm;
   request["patience"] = options.patience;
   request["verify_only"] = false;
+  request["screen"] = options.screen;
+  request["screen_limit_us"] = options.screen_limit_us;
   request["call_timeout_s"] = options_.limits.call_timeout_s;
   const json result = evaluator_.AskOrThrow(request, options.on_phase, options.stop, &evaluation.wait_s);
   TakeJudgeResult(result, options_.limits.max_log_bytes, &evaluation);
   if (evaluation.shared_gpu) SayShared(result.at("others"));
+  if (options.screen) return evaluation;
   if (std::holds_alternative<Crashed>(evaluation.outcome)) NameCrashedLine(sized, plan, options, &evaluation);
   if (options.profile && !options.confirm && std::holds_alternative<Measured>(evaluation.outcome))
     ReadCounters(sized, plan, options, &evaluation);

@@ -90,6 +90,8 @@ class Evaluator {
     judge.confirm = request.at("confirm");
     judge.patience = request.at("patience");
     judge.verify_only = request.at("verify_only");
+    judge.screen = request.value("screen", false);
+    judge.screen_limit_us = request.value("screen_limit_us", 0.0);
     judge.on_phase = [this](const std::string& phase) { socket_.Write(json{{"phase", phase}}.dump()); };
     return JudgeResultToJson(JudgeLibrary(session, judge));
   }

@@ -156,7 +156,7 @@ CppPrinter::Value CppPrinter::EmitOperation(const ExprPtr& expr) {
   } else if (op == "reciprocal") {
     value.text = fmt::format("(1.0f / {})", a[0]);
   } else if (op == "select") {
-    value.text = fmt::format("Select({}, {}, {})", a[0], a[1], a[2]);
+    value.text = fmt::format(fmt::runtime(value.lanes ? "Select({}, {}, {})" : "({} ? {} : {})"), a[0], a[1], a[2]);
   } else if (op == "and" || op == "or") {
     value.text = fmt::format("({} {} {})", a[0], op == "and" ? "&" : "|", a[1]);
   } else if (op == "not") {

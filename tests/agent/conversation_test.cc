@@ -19,6 +19,7 @@ struct Fixture {
     context.problem = &sized;
     context.machine = "Fake CPU, 2 cores, avx2 fma, L1d 32K";
     context.threads = 2;
+    context.tune = 8;
   }
 };
 
@@ -51,6 +52,19 @@ TEST_CASE("the first turn: problem, rules, example") {
   Fixture f;
   CHECK(PromptTemplateFor({}) == std::string("first_turn"));
   testing::CheckGolden("tests/prompts/golden/first_turn.txt", AsText(BuildMessages(f.context, {})));
+}
+
+TEST_CASE("a prompt teaches knobs where settings are tried, and a task says how many") {
+  Fixture f;
+  CHECK(Has(AsText(BuildMessages(f.context, {})), "  // knob TILE: 64 32 128\n"));
+  CHECK(BuildTask(f.context, {}).tune == 8);
+  TurnRecord turn = Turn(1, "measured 1.3", 1.3, "");
+  turn.trials = {{{{"TILE", 64}}, "measured", "", 10.0, false, true, 0.5}};
+  CHECK(BuildTask(f.context, {turn}).attempts.at(0).trials.at(0).setting == turn.trials[0].setting);
+  for (const int tune : {0, 1}) {
+    f.context.tune = tune;
+    CHECK_FALSE(Has(AsText(BuildMessages(f.context, {})), "knob"));
+  }
 }
 
 TEST_CASE("an imported problem is shown with the module it was made from") {
@@ -113,6 +127,7 @@ TEST_CASE("a later turn: attempts in order, the best named, no example") {
 TEST_CASE("kind cuda has rules, example and fences of its own") {
   Fixture f;
   f.context.kind = "cuda";
+  f.context.tune = 24;
   f.context.machine = "NVIDIA Fake, 132 multiprocessors, 50 MB L2, sm_90a";
   const std::string first = AsText(BuildMessages(f.context, {}));
   testing::CheckGolden("tests/prompts/golden/first_turn_cuda.txt", first);

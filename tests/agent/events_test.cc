@@ -9,11 +9,12 @@ namespace kevin {
 namespace {
 
 const std::vector<std::string> kEvaluationFields = {
-    "event",       "problem",     "kind",         "device",       "outcome",      "reason",       "compiled",
-    "correct",     "speedup",     "speedup_low",  "speedup_high", "candidate_us", "reference_us", "gb_per_s",
-    "gflop_per_s", "max_error",   "error_bound",  "score",        "size",         "inputs",       "precision",
-    "tf32",        "isolation",   "cached_from",  "generate_s",   "compile_s",    "verify_s",     "measure_s",
-    "overhead_s",  "source_path", "rules_version"};
+    "event",         "problem",   "kind",        "device",      "outcome",      "reason",
+    "compiled",      "correct",   "speedup",     "speedup_low", "speedup_high", "candidate_us",
+    "reference_us",  "gb_per_s",  "gflop_per_s", "max_error",   "error_bound",  "score",
+    "size",          "inputs",    "precision",   "tf32",        "isolation",    "cached_from",
+    "generate_s",    "compile_s", "verify_s",    "measure_s",   "overhead_s",   "source_path",
+    "rules_version", "knobs"};
 
 const std::vector<std::string> kEpisodeFields = {
     "event",     "episode",       "problem",   "policy",       "device",           "isolation",
@@ -191,6 +192,31 @@ TEST_CASE("a line of JSON has no hidden character, and the same value") {
   CHECK(line == R"({"text":"\u001b[2J\u007f \u009b \u202e \udb40\udc41 ä \\u202e"})"
                 "\n");
   CHECK(Json::parse(line)["text"] == text);
+}
+
+TEST_CASE("the knobs of a turn and of an evaluation, and an event for each trial") {
+  EpisodeRecord episode;
+  episode.id = "01JEPISODE", episode.problem = "level1/19";
+  TurnRecord turn;
+  turn.turn = 2;
+  turn.evaluation = Judged("measured 1.5");
+  CHECK((TurnEvent(turn, episode)["knobs"].is_null() && TurnEvent(turn, episode)["tune_s"].is_null()));
+  turn.trials = {{{{"TILE", 64}, {"A", 1}}, "measured", "", 12.5, true, false, 0.5},
+                 {{{"TILE", 32}, {"A", 1}}, "measured", "", 10.0, false, true, 0.5},
+                 {{{"TILE", 16}, {"A", 1}}, "wrong", "out[0] is 1", std::nullopt, false, false, 0.5}};
+  turn.tune_s = 1.5;
+  const Json event = TurnEvent(turn, episode);
+  CHECK((event["knobs"].dump() == R"({"TILE":32,"A":1})" && event["tune_s"] == 1.5));
+  CHECK(EvaluationEvent(turn.evaluation, "level1/19", "", 1, turn.trials)["knobs"]["TILE"] == 32);
+  CHECK(EvaluationEvent(turn.evaluation, "level1/19", "", 1)["knobs"].is_null());
+  const Json first = TrialEvent(turn.trials[0], turn, episode);
+  CHECK(first.dump() ==
+        R"({"event":"trial","episode":"01JEPISODE","turn":2,"problem":"level1/19",)"
+        R"("setting":{"TILE":64,"A":1},"outcome":"measured","reason":null,"candidate_us":12.5,)"
+        R"("stopped":true,"chosen":false,"seconds":0.5})");
+  const Json wrong = TrialEvent(turn.trials[2], "level1/19");
+  CHECK((wrong["outcome"] == "wrong" && wrong["candidate_us"].is_null() && wrong["reason"] == "out[0] is 1"));
+  CHECK_FALSE(wrong.contains("episode"));
 }
 
 }  // namespace kevin

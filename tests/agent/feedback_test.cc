@@ -1,6 +1,7 @@
 #include "agent/feedback.h"
 
 #include "agent/gpu_feedback.h"
+#include "agent/knob_feedback.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
 #include "tests/support/golden.h"
@@ -149,6 +150,54 @@ TEST_CASE("feedback on a GPU") {
   std::string all;
   for (const auto& [name, text] : texts) all += "=== " + name + "\n" + text + "\n\n";
   testing::CheckGolden("tests/agent/golden/feedback_gpu.txt", all);
+}
+
+namespace {
+
+KnobTrial Trial(int64_t tile, int64_t unroll, std::optional<double> us, bool chosen = false) {
+  return {{{"TILE", tile}, {"UNROLL", unroll}},
+          us ? "measured" : "wrong",
+          us ? "" : "out[0, 3] is 1.5, should be 0.25",
+          us,
+          us.value_or(0) > 20,
+          chosen,
+          0.5};
+}
+
+std::string FeedbackWith(const Outcome& outcome, const std::vector<KnobTrial>& trials) {
+  Evaluation evaluation;
+  evaluation.outcome = outcome;
+  return Feedback(evaluation, {kSource, nullptr, 2, "cpp", trials});
+}
+
+}  // namespace
+
+TEST_CASE("feedback on knobs says what mattered") {
+  KnobTrial crashed = Trial(256, 1, std::nullopt);
+  crashed.outcome = "crashed", crashed.reason = "signal 11 (segmentation fault) in the first call";
+  KnobTrial only = Trial(64, 1, std::nullopt, true);
+  only.outcome.clear(), only.reason.clear();
+  const Measured measured = SomeMeasured(1.5, Verdict::kFast);
+  const Wrong wrong{"out[0, 3] is 1.5, should be 0.25", 1.25, 0.001};
+  const std::vector<std::pair<std::string, std::string>> texts = {
+      {"a setting was chosen",
+       FeedbackWith(measured, {Trial(64, 1, 12.0), Trial(128, 1, 10.0), Trial(256, 1, 24.0),
+                               Trial(128, 2, 9.9, true), Trial(128, 4, 10.4)})},
+      {"the first values are the fastest",
+       FeedbackWith(measured, {Trial(64, 1, 10.0, true), Trial(128, 1, 11.0)})},
+      {"some failed", FeedbackWith(measured, {Trial(64, 1, std::nullopt), Trial(128, 1, 10.0, true), crashed,
+                                              Trial(64, 2, std::nullopt)})},
+      {"none is correct",
+       FeedbackWith(wrong, {Trial(64, 1, std::nullopt, true), Trial(128, 1, std::nullopt), crashed})},
+      {"the chosen one is incorrect by the full rules",
+       FeedbackWith(wrong, {Trial(64, 1, 12.0), Trial(64, 2, 6.0, true)})},
+      {"nothing was tried", FeedbackWith(measured, {only})},
+  };
+  std::string all;
+  for (const auto& [name, text] : texts) all += "=== " + name + "\n" + text + "\n\n";
+  testing::CheckGolden("tests/agent/golden/feedback_knobs.txt", all);
+  CHECK(KnobNotes({}).empty());
+  CHECK(FeedbackWith(measured, {}).find("Knobs") == std::string::npos);
 }
 
 TEST_CASE("the nearer ceiling is the one of which the larger share is reached") {

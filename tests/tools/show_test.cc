@@ -89,7 +89,9 @@ TEST_CASE("show tells all of one turn") {
   for (const std::string& part : std::vector<std::string>{
            "--- sent: system\nYou write kernels.", "--- sent: user\nTurn 1",
            "--- reply\n```cpp\nkernel 1\n```", "--- reasoning\nbecause", "\nkernel 1\n", "--- evaluation\n",
-           "--- evaluation: confirm\n", "--- feedback\n1.20x faster", "measured, fast", "warning: unused"}) {
+           "--- evaluation: confirm\n", "--- feedback\n1.20x faster", "measured, fast", "warning: unused",
+           "--- knobs\nsetting", "TILE = 64, A = 1   measured  10.0  1.00              chosen",
+           "TILE = 32, A = -1  wrong     -     -                 out[0] is 1", "tune 0.75"}) {
     INFO(part);
     CHECK(Contains(page.output, part));
   }
@@ -100,6 +102,8 @@ TEST_CASE("show tells all of one turn") {
   CHECK((lines[0]["messages"][0]["content"] == "You write kernels." && lines[0]["source"] == "kernel 1"));
   CHECK((lines[0]["evaluations"].size() == 2 && lines[0]["evaluations"][1]["purpose"] == "confirm"));
   CHECK(lines[0]["evaluations"][1]["speedup"] == 1.4);
+  CHECK((lines[0]["trials"].size() == 3 && lines[0]["trials"][2]["chosen"] == true));
+  CHECK((lines[0]["knobs"]["TILE"] == 64 && lines[0]["tune_s"] == 0.75));
 }
 
 // An episode of one CUDA kernel.

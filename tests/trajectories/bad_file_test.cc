@@ -178,6 +178,7 @@ void CheckOlderFormat(Store& store, int version) {
   CHECK(turn->evaluation.device_s.has_value() == (version > 1));
   CHECK(store.LoadEvaluations(episodes[0].id, 1).size() == 2);
   CHECK((turn->evaluation.rules_version == 1 && !turn->evaluation.shared_gpu));
+  CHECK((turn->trials.empty() && turn->tune_s == 0));
   if (version < 3) return;
   REQUIRE(turn->evaluation.shapes.size() == 2);
   CHECK((turn->evaluation.shapes[1].size == "mine/2" && turn->evaluation.shapes[1].symbols.at("N") == 7));
@@ -217,10 +218,10 @@ std::string SchemaOf(Database& database) {
 }
 
 // tests/trajectories/data/vN.db were written once, by the case below in programs of these formats, and are never
-// written again. v4.db is v3.db after its program had upgraded it. In v3.db evaluations with shapes, a time-out and a compile error were added.
+// written again. v4.db and v5.db are v3.db after their programs had upgraded it. In v3.db evaluations with shapes, a time-out and a compile error were added.
 TEST_CASE("older formats stay readable, and are left as they are by those who only read") {
   TemporaryFolder folder;
-  for (const int version : {1, 2, 3, 4}) {
+  for (const int version : {1, 2, 3, 4, 5}) {
     const std::string name = "v" + std::to_string(version) + ".db";
     fs::copy_file(fs::path(KEVIN_SOURCE_DIR) / "tests/trajectories/data" / name, folder / name);
     const std::string before = Bytes(folder / name);
@@ -239,7 +240,7 @@ TEST_CASE("older formats stay readable, and are left as they are by those who on
 }
 
 TEST_CASE("older formats are upgraded by those who write: same rows, the newest tables and views") {
-  for (const int version : {1, 2, 3, 4}) {
+  for (const int version : {1, 2, 3, 4, 5}) {
     TemporaryFolder folder;
     const fs::path path = folder / "old.db";
     const std::string name = "v" + std::to_string(version) + ".db";
@@ -261,6 +262,7 @@ TEST_CASE("older formats are upgraded by those who write: same rows, the newest 
       Store store = Store::Open(path, OpenMode::kCreate);
       const std::string episode = store.ListEpisodes(1)[0].id;
       store.AppendTurn(episode, SampleTurn(3, 1.5));
+      CHECK(store.LoadTurn(episode, 3)->trials.size() == 3);
       CHECK(store.LoadTurn(episode, 3)->evaluation.kernels == SampleTurn(3, 1.5).evaluation.kernels);
       CHECK(store.FindEpisode(BeginSample(store)).workload.tf32);
     }

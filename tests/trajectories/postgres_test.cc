@@ -302,13 +302,18 @@ TEST_CASE("check finds what is wrong on a server, compact deletes what nothing r
   }
 }
 
-// The views of format 4: those of today without the columns of format 5.
-std::string OlderViews() {
+// The views of an older format: those of today without the columns of newer ones.
+std::string OlderViews(int format) {
   std::string all = PostgresSchema();
   all = all.substr(0, all.find("CREATE TABLE kevin_format"));
   std::string views = all.substr(all.find("CREATE VIEW turn_results"));
-  const std::string newer = ", e.rules_version, e.shared_gpu";
-  views.erase(views.find(newer), newer.size());
+  const auto remove = [&](const std::string& from, const std::string& to) {
+    const size_t start = views.find(from);
+    views.erase(start, views.find(to, start) - start);
+  };
+  remove(",\n       k.setting", "\nFROM turns t");
+  remove("\nLEFT JOIN knob_trials", ";");
+  if (format < 5) remove(", e.rules_version", "\nFROM turns t");
   for (size_t at = 0; (at = views.find("CREATE VIEW", at)) != std::string::npos; at += 20)
     views.insert(at + 6, " OR REPLACE");
   return views;
@@ -323,23 +328,26 @@ void MakeOlder(const TestDatabase& test, int format) {
       "UPDATE evaluations SET outcome = 'timed_out', reason = 'verify took longer than 20 s', "
       "timeout_phase = 'verify', timeout_limit_s = 20, machine = '{\"load\":1}'");
   database.Execute(("UPDATE evaluations SET shapes = '" + shapes + "'").c_str());
-  database.Execute(
-      "ALTER TABLE evaluations DROP COLUMN rules_version CASCADE, DROP COLUMN shared_gpu CASCADE");
-  database.Execute("CREATE INDEX evaluations_figures ON evaluations(episode, turn)");
+  database.Execute("DROP TABLE knob_trials CASCADE; ALTER TABLE turns DROP COLUMN tune_s CASCADE");
+  if (format < 5) {
+    database.Execute(
+        "ALTER TABLE evaluations DROP COLUMN rules_version CASCADE, DROP COLUMN shared_gpu CASCADE");
+    database.Execute("CREATE INDEX evaluations_figures ON evaluations(episode, turn)");
+  }
   if (format < 4) {
     database.Execute(("UPDATE evaluations SET machine = '{\"load\":1,\"shapes\":" + shapes + "}'").c_str());
     database.Execute(
         "ALTER TABLE evaluations DROP COLUMN timeout_phase, DROP COLUMN timeout_limit_s, "
         "DROP COLUMN failed_shape, DROP COLUMN shapes");
   }
-  database.Execute(OlderViews().c_str());
+  database.Execute(OlderViews(format).c_str());
   database.Execute(("UPDATE kevin_format SET version = " + std::to_string(format)).c_str());
 }
 
 TEST_CASE(
-    "a server's tables of formats 3 and 4 are read as they are; only migrate upgrades them, while nobody has a "
+    "a server's tables of formats 3 to 5 are read as they are; only migrate upgrades them, while nobody has a "
     "lease") {
-  const int format = GENERATE(3, 4);
+  const int format = GENERATE(3, 4, 5);
   const TestDatabase test;
   std::string episode;
   {
@@ -348,7 +356,8 @@ TEST_CASE(
     store.AppendTurn(episode, SampleTurn(1, 1.5));
   }
   MakeOlder(test, format);
-  const std::string complaint = "has format " + std::to_string(format) + ", this program writes 5";
+  const std::string complaint =
+      "has format " + std::to_string(format) + ", this program writes " + std::to_string(kSchemaVersion);
   CHECK(Contains(OpenError(test.address(), OpenMode::kWrite), complaint));
   CHECK(Contains(OpenError(test.address(), OpenMode::kCreate), complaint));
   for (const DatabaseFinding& f : CheckDatabase(test.address(), {})) CHECK(f.ok);
@@ -360,8 +369,10 @@ TEST_CASE(
     CHECK(OutcomeReason(turn->evaluation.shapes[0].outcome) == "no");
     CHECK(OutcomeReason(OutcomeOf(turn->evaluation)) == "verify took longer than 20 s");
     CHECK(turn->evaluation.timeout_limit_s.value_or(0) == (mode == OpenMode::kRead && format == 3 ? 0 : 20));
-    CHECK((turn->evaluation.rules_version == 1 && !turn->evaluation.shared_gpu));
-    CHECK((store.LoadFigures().turns.size() == 1 && store.OldVerdicts().size() == 1));
+    CHECK(
+        (turn->evaluation.rules_version == (format < 5 ? 1 : kRulesVersion) && !turn->evaluation.shared_gpu));
+    CHECK((turn->trials.empty() && turn->tune_s == 0));
+    CHECK((store.LoadFigures().turns.size() == 1 && store.OldVerdicts().size() == (format < 5 ? 1u : 0u)));
   };
   check(OpenMode::kRead);
   test.Look().Execute(
@@ -377,11 +388,15 @@ TEST_CASE(
   check(OpenMode::kRead);
   test.Look().Execute("UPDATE work_items SET lease_until = '2000'");
   const MigrateResult result = MigrateDatabase(test.address(), true);
-  CHECK((result.from == format && result.to == 5 && result.backup.empty()));
-  CHECK(MigrateDatabase(test.address(), true).from == 5);
+  CHECK((result.from == format && result.to == kSchemaVersion && result.backup.empty()));
+  CHECK(MigrateDatabase(test.address(), true).from == kSchemaVersion);
   check(OpenMode::kWrite);
   CHECK(test.Look().QueryText("SELECT machine FROM evaluations") == R"({"load":1})");
-  CHECK(test.Look().QueryInteger("SELECT rules_version FROM turn_results") == 1);
+  CHECK(test.Look().QueryInteger("SELECT rules_version FROM turn_results") ==
+        (format < 5 ? 1 : kRulesVersion));
+  CHECK(test.Look().QueryInteger("SELECT count(*) FROM knob_trials") == 0);
+  Store::Open(test.address(), OpenMode::kWrite).AppendTurn(episode, SampleTurn(2, 1.5));
+  CHECK(test.Look().QueryText("SELECT knobs FROM turn_results WHERE turn = 2") == R"({"TILE":64,"A":1})");
   CHECK(test.Look().QueryInteger("SELECT count(*) FROM pg_indexes WHERE indexname = 'evaluations_figures' "
                                  "AND indexdef LIKE '%rules_version%'") == 1);
 }

@@ -135,7 +135,10 @@ inline TurnRecord SampleTurn(int turn, double speedup) {
   t.summary = "wider vectors";
   t.feedback = "1.20x faster";
   t.source_path = "kevin-out/E/1.cpp";
-  t.generate_s = 0.1, t.overhead_s = 0.05, t.seconds = 2.0;
+  t.generate_s = 0.1, t.overhead_s = 0.05, t.seconds = 2.0, t.tune_s = 0.75;
+  t.trials = {{{{"TILE", 64}, {"A", -1}}, "measured", "", 12.5, false, false, 0.5},
+              {{{"TILE", 32}, {"A", -1}}, "wrong", "out[0] is 1", std::nullopt, false, false, 0.25},
+              {{{"TILE", 64}, {"A", 1}}, "measured", "", 10.0, true, true, 0.25}};
   t.evaluation = SampleEvaluation("kernel " + std::to_string(turn), speedup);
   t.reward = t.evaluation.score;
   return t;

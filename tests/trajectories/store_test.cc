@@ -72,7 +72,14 @@ void CheckSame(const TurnRecord& a, const TurnRecord& b) {
   CHECK((a.prompt_template == b.prompt_template && a.prompt_template_hash == b.prompt_template_hash));
   CHECK((a.summary == b.summary && a.feedback == b.feedback && a.source_path == b.source_path));
   CHECK((a.generate_s == b.generate_s && a.overhead_s == b.overhead_s && a.seconds == b.seconds));
-  CHECK(a.reward == b.reward);
+  CHECK((a.reward == b.reward && a.tune_s == b.tune_s));
+  REQUIRE(a.trials.size() == b.trials.size());
+  for (size_t i = 0; i < a.trials.size(); ++i) {
+    const KnobTrial &x = a.trials[i], &y = b.trials[i];
+    CHECK((x.setting == y.setting && x.outcome == y.outcome && x.reason == y.reason));
+    CHECK((x.candidate_us == y.candidate_us && x.stopped == y.stopped && x.chosen == y.chosen));
+    CHECK(x.seconds == y.seconds);
+  }
   CheckSame(a.evaluation, b.evaluation);
 }
 
@@ -153,6 +160,30 @@ TEST_CASE("what goes in comes out") {
   CHECK((turns[1].evaluation.kernels.empty() && !turns[1].evaluation.peak_gb_per_s));
   CHECK((turns[1].token_ids.empty() && turns[1].evaluation.candidate_hash.empty()));
   CHECK_FALSE(store.LoadTurn(episode, 3));
+}
+
+TEST_CASE("trials of knobs are rows of their turn, and the chosen setting stands in the view") {
+  TestDatabase test;
+  Store store = test.Open(OpenMode::kCreate);
+  const std::string episode = BeginSample(store);
+  store.AppendTurn(episode, SampleTurn(1, 1.5));
+  TurnRecord only = SampleTurn(2, 1.5);
+  only.trials = {{{{"TILE", 64}}, "", "", std::nullopt, false, true, 0}};
+  store.AppendTurn(episode, only);
+  TurnRecord without = SampleTurn(3, 1.5);
+  without.trials.clear();
+  store.AppendTurn(episode, without);
+  const auto turns = store.LoadTurns(episode);
+  REQUIRE(turns.size() == 3);
+  CHECK((turns[0].trials.size() == 3 && turns[1].trials.size() == 1 && turns[2].trials.empty()));
+  CHECK(turns[1].trials[0].outcome.empty());
+  CHECK(store.LoadTurn(episode, 2)->trials.size() == 1);
+  Database database = test.Look();
+  CHECK(database.QueryText("SELECT knobs FROM turn_results WHERE turn = 1") == R"({"TILE":64,"A":1})");
+  CHECK(database.QueryInteger("SELECT count(*) FROM turn_results") == 3);
+  CHECK(database.QueryInteger("SELECT count(*) FROM turn_results WHERE knobs IS NULL") == 1);
+  CHECK(database.QueryInteger("SELECT count(*) FROM knob_trials WHERE outcome IS NULL") == 1);
+  CHECK(database.QueryInteger("SELECT count(*) FROM evaluations") == 3);  // a trial is none
 }
 
 TEST_CASE("the fields of every outcome, and the results of single shapes") {

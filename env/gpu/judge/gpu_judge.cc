@@ -26,6 +26,7 @@ constexpr int kSequentialRounds = 80, kMinSequentialRounds = 6;
 constexpr double kSequentialBudget_s = 0.12;
 constexpr int kMinFixedRounds = 6, kMaxFixedRounds = 80;
 constexpr double kFixedBudget_s = 0.1, kConfirmFactor = 2;
+constexpr size_t kScreenCalls = 9, kScreenCallsWhenLong = 3, kScreenCallsIfSlow = 2;
 constexpr int kQuietTries = 3;
 constexpr double kSameClock = 0.03;  // halves of a pair may differ by that share of the clock
 // Noise that more pairs do not average away, as A/A measurements show it (tests/bench, the clock on a GPU).
@@ -59,6 +60,7 @@ class GpuJudgement {
   void EmptyCall();
   int NextSlot() { return std::uniform_int_distribution<int>(0, session_.slots() - 1)(session_.random()); }
   void Verify();
+  Measured Screen();
   void VerifyCall(int member);
   void CheckTimed(const TimedKernel& kernel, int slot);
   ClockCalibration CalibrationFor(size_t kernels) const;
@@ -92,12 +94,19 @@ JudgeResult GpuJudgement::Run() {
   try {
     StartTimedKernels();
     Phase("verify");
-    Verify();
+    if (request_.screen) {
+      VerifyCall(static_cast<int>(session_.random()() % kMixtureMembers));
+    } else {
+      Verify();
+    }
     verified = true;
     measuring = Clock::now();
     result_.verify_s = std::chrono::duration<double>(measuring - begin).count();
     if (request_.verify_only) {
       result_.outcome = ReportErrors(verified_);
+    } else if (request_.screen) {
+      Phase("screen");
+      result_.outcome = Screen();
     } else {
       Phase(request_.confirm ? "confirm" : "measure");
       result_.outcome = Report(MeasureUndisturbed());
@@ -180,6 +189,27 @@ void GpuJudgement::Verify() {
       VerifyCall(first + call);
     }
   }
+}
+
+// The candidate alone, by calls like those of pairs. Their outputs are not checked: what is chosen by these times is
+// judged by the rules.
+Measured GpuJudgement::Screen() {
+  TimedKernel& candidate = kernels_.front();
+  std::vector<double> times_us;
+  const auto is_slow = [&] {
+    return request_.screen_limit_us > 0 && times_us.size() >= kScreenCallsIfSlow &&
+           *std::min_element(times_us.begin(), times_us.end()) > request_.screen_limit_us;
+  };
+  const size_t calls = session_.reference_us() > kLong_us ? kScreenCallsWhenLong : kScreenCalls;
+  while (times_us.size() < calls && !is_slow()) {
+    const int slot = NextSlot();
+    session_.Draw(slot);
+    const CallTimes times = Time(candidate, slot, "screen");
+    times_us.push_back(std::max(times.event_us - candidate.runner.offset_us, 1e-3));
+  }
+  Measured measured = ReportErrors(verified_);
+  measured.candidate_us = Median(times_us);
+  return measured;
 }
 
 RoundTimes GpuJudgement::TimedRound(int process, int pair, const std::string& phase) {

@@ -24,6 +24,8 @@ struct GpuJudgeRequest {
   bool confirm = false;  // a winner measured again: new runner, no sequential test, more pairs
   double patience = 1;   // as in EvaluateOptions
   bool verify_only = false;
+  bool screen = false;  // one verification call and a short timing, as EvaluateOptions::screen
+  double screen_limit_us = 0;
   double call_timeout_s = 20;
   std::function<void(const std::string& phase)> on_phase;
 };

@@ -1,0 +1,20 @@
+#pragma once
+// The trials of a candidate's knobs (env/knobs/) as text, for policies and for users. Pure; any thread.
+
+#include <string>
+#include <vector>
+
+#include "env/outcome.h"
+
+namespace kevin {
+
+std::string SettingLine(const KnobSetting& setting);  // "TILE = 128, UNROLL = 4"
+
+// What a policy is told beside the result: the setting that was chosen, and for each knob the shortest time with each
+// of its values, the knob that mattered most first. Without a line end at the end; empty for no trials.
+std::string KnobNotes(const std::vector<KnobTrial>& trials);
+
+// One row a trial: setting, outcome, time, its share of the chosen one's, and what is to be said of it; a header first.
+std::vector<std::vector<std::string>> TrialRows(const std::vector<KnobTrial>& trials);
+
+}  // namespace kevin
