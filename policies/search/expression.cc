@@ -356,7 +356,20 @@ std::vector<ExprPtr> IndexOf(const ExprPtr& offset, const std::vector<int64_t>& 
 
 // --- Conditions ---
 
+namespace {
+
+bool IsChoiceOfConstants(const ExprPtr& e) {
+  return e->op == "select" && IsConstant(e->args[1]) && IsConstant(e->args[2]);
+}
+
+}  // namespace
+
 ExprPtr Compare(const std::string& op, const ExprPtr& a, const ExprPtr& b) {
+  // Masks: triu(ones) > 0.
+  if (IsChoiceOfConstants(a) && IsConstant(b))
+    return Select(a->args[0], Compare(op, a->args[1], b), Compare(op, a->args[2], b));
+  if (IsChoiceOfConstants(b) && IsConstant(a))
+    return Select(b->args[0], Compare(op, a, b->args[1]), Compare(op, a, b->args[2]));
   if (a->type == Type::kInt) {
     const ExprPtr difference = AddInt(a, Scaled(b, -1));
     const int64_t low = difference->low, high = difference->high;
@@ -412,6 +425,8 @@ ExprPtr Guard(const ExprPtr& condition, const ExprPtr& value, const ExprPtr& oth
 }
 
 ExprPtr Select(const ExprPtr& condition, const ExprPtr& yes, const ExprPtr& no) {
+  if (yes->type == Type::kBool && IsConstant(yes) && IsConstant(no) && yes->integer != no->integer)
+    return yes->integer ? condition : Not(condition);
   return Chosen("select", condition, yes, no);
 }
 
@@ -488,6 +503,8 @@ ExprPtr Binary(const std::string& op, const ExprPtr& a, const ExprPtr& b) {
 
 ExprPtr ToType(const ExprPtr& a, Type type) {
   if (a->type == type) return a;
+  if (type == Type::kBool && a->op == "select" && IsConstant(a->args[1]) && IsConstant(a->args[2]))
+    return Select(a->args[0], ToType(a->args[1], type), ToType(a->args[2], type));
   if (IsConstant(a)) {
     const double value = a->type == Type::kFloat ? a->number : static_cast<double>(a->integer);
     if (type == Type::kFloat) return Float(value);

@@ -24,8 +24,8 @@ int64_t Count(const Shape& shape) {
   return count;
 }
 
-Lowering::Lowering(const Graph& graph, const Task& task)
-    : graph_(graph), task_(task), stages_(&program_.stages) {}
+Lowering::Lowering(const Graph& graph, const Task& task, bool finds_attention)
+    : graph_(graph), task_(task), stages_(&program_.stages), finds_attention_(finds_attention) {}
 
 // --- Values ---
 
@@ -238,15 +238,34 @@ void Lowering::AddArguments() {
   }
 }
 
+namespace {
+
+// Whether the node takes nothing but the shape (or the dtype) of the argument.
+bool ReadsShapeOnly(const GraphNode& node, const std::string& name) {
+  if (name == "self") return node.op.ends_with("_like") || node.op.starts_with("new_");
+  return name == "other" && (node.op.ends_with("_as"));
+}
+
+}  // namespace
+
 void Lowering::CountUses(const std::vector<GraphNode>& nodes) {
   const std::function<void(const nlohmann::json&)> count = [&](const nlohmann::json& arg) {
     if (arg.is_object() && arg.contains("tensor")) ++uses_[arg["tensor"].get<int>()];
-    if (arg.is_object() && arg.contains("tensors"))
+    if (arg.is_object() && arg.contains("tensors")) {
       for (const auto& one : arg["tensors"])
         if (one.is_number_integer()) ++uses_[one.get<int>()];
+    }
   };
-  for (const GraphNode& node : nodes) {
-    for (const auto& [name, arg] : node.args.items()) count(arg);
+  for (size_t i = nodes.size(); i-- > 0;) {
+    const GraphNode& node = nodes[i];
+    const bool is_live = std::any_of(node.results.begin(), node.results.end(), [&](int result) { return uses_[result] > 0; });
+    if (!is_live) continue;
+    for (const auto& [name, arg] : node.args.items()) {
+      if (!ReadsShapeOnly(node, name)) count(arg);
+    }
+    if (node.op != "loop") continue;
+    for (const auto& [init, param, next, result] : node.carried) ++uses_[init], ++uses_[next];
+    for (const auto& [next, result] : node.stacked) ++uses_[next];
     CountUses(node.body);
   }
 }
@@ -254,10 +273,10 @@ void Lowering::CountUses(const std::vector<GraphNode>& nodes) {
 void Lowering::Lower1(const GraphNode& node) {
   name_ = node.op;
   using Group = bool (Lowering::*)(const GraphNode&);
-  static constexpr Group kGroups[] = {&Lowering::Elementwise, &Lowering::View,       &Lowering::Indexing,
-                                      &Lowering::Creation,    &Lowering::Reduced,    &Lowering::Normalised,
-                                      &Lowering::Windowed,    &Lowering::Contracted, &Lowering::Attended,
-                                      &Lowering::Recurrent,   &Lowering::Loss,       &Lowering::Loop_};
+  static constexpr Group kGroups[] = {
+      &Lowering::Attended, &Lowering::Loop_,      &Lowering::Elementwise, &Lowering::View,       &Lowering::Indexing,
+      &Lowering::Creation, &Lowering::Reduced,    &Lowering::Normalised,  &Lowering::Windowed,   &Lowering::Contracted,
+      &Lowering::Recurrent, &Lowering::Loss};
   for (const Group group : kGroups) {
     if ((this->*group)(node)) return;
   }
@@ -266,6 +285,7 @@ void Lowering::Lower1(const GraphNode& node) {
 
 void Lowering::Walk(const std::vector<GraphNode>& nodes) {
   for (const GraphNode& node : nodes) {
+    if (std::none_of(node.results.begin(), node.results.end(), [&](int result) { return uses_[result] > 0; })) continue;
     for (const int result : node.results) {
       if (result < 0) continue;
       const GraphValue& value = graph_.values.at(result);
@@ -303,13 +323,21 @@ void Lowering::StoreOutputs() {
 
 Program Lowering::Run() {
   AddArguments();
-  CountUses(graph_.nodes);
   for (const int output : graph_.outputs) ++uses_[output];
+  CountUses(graph_.nodes);
+  uses_.erase(-1);
+  if (finds_attention_) FindAttention();
   Walk(graph_.nodes);
   StoreOutputs();
   return std::move(program_);
 }
 
-Program Lower(const Graph& graph, const Task& task) { return Lowering(graph, task).Run(); }
+Program Lower(const Graph& graph, const Task& task) {
+  try {
+    return Lowering(graph, task).Run();
+  } catch (const PatternMismatch&) {
+    return Lowering(graph, task, false).Run();
+  }
+}
 
 }  // namespace kevin::search

@@ -50,7 +50,8 @@ ValuePtr Lowering::Multiply(const std::string& name, const std::string& dtype, c
   return stored;
 }
 
-ValuePtr Lowering::MatMul(const ValuePtr& a_given, const ValuePtr& b_given, const std::string& name) {
+ValuePtr Lowering::MatMul(const ValuePtr& a_given, const ValuePtr& b_given, const std::string& name,
+                          const ValuePtr& bias) {
   const bool a_is_vector = a_given->shape.size() == 1, b_is_vector = b_given->shape.size() == 1;
   const ValuePtr a = Plain(a_is_vector ? Unsqueeze(a_given, 0) : a_given);
   const ValuePtr b = Plain(b_is_vector ? Unsqueeze(b_given, 1) : b_given);
@@ -93,6 +94,11 @@ ValuePtr Lowering::MatMul(const ValuePtr& a_given, const ValuePtr& b_given, cons
   product.index = [=](const Index& batch_index, const Index& m, const Index& n) {
     return Joined(split(batch_index, m), {m.back(), n[0]});
   };
+  if (bias) {
+    product.after = [bias](const ExprPtr& result, const Index& index) {
+      return Binary("add", result, ToType(AtBroadcast(bias, index), Type::kFloat));
+    };
+  }
   shape.push_back(rows);
   shape.push_back(columns);
   const ValuePtr result = Multiply(name, a->dtype, shape, product);
@@ -230,10 +236,7 @@ bool Lowering::Contracted(const GraphNode& node) {
   if (op == "linear") {
     const ValuePtr weight = Tensor(node, "weight"), bias = OptionalTensor(node, "bias");
     const ValuePtr transposed = weight->shape.size() == 2 ? Permute(weight, {1, 0}) : weight;
-    ValuePtr y = MatMul(Tensor(node, "input"), transposed, "linear");
-    if (bias)
-      y = MapFloat({y, bias}, [](const std::vector<ExprPtr>& a) { return Binary("add", a[0], a[1]); });
-    Set(node, y);
+    Set(node, MatMul(Tensor(node, "input"), transposed, "linear", bias));
     return true;
   }
   if (op == "addmm" || op == "baddbmm" || op == "addmv" || op == "addbmm") {
@@ -241,6 +244,10 @@ bool Lowering::Contracted(const GraphNode& node) {
     const char* first = op == "addmm" ? "mat1" : op == "addmv" ? "mat" : "batch1";
     const char* second = op == "addmm" ? "mat2" : op == "addmv" ? "vec" : "batch2";
     const double alpha = Number(node, "alpha", 1), beta = Number(node, "beta", 1);
+    if (alpha == 1 && beta == 1 && op != "addmv") {
+      Set(node, MatMul(Tensor(node, first), Tensor(node, second), op, Tensor(node, "self")));
+      return true;
+    }
     const ValuePtr product = MatMul(Tensor(node, first), Tensor(node, second), op);
     Set(node, Map({product, Tensor(node, "self")}, product->dtype, Type::kFloat,
                   [=](const std::vector<ExprPtr>& a) {

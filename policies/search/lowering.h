@@ -41,9 +41,12 @@ Type TypeOf(const std::string& dtype);
 int64_t Count(const Shape& shape);
 bool IsFloating(const std::string& dtype);
 
+// A product and a softmax that looked like attention and are not (lower_attention.cc). Lower starts again without.
+class PatternMismatch {};
+
 class Lowering {
  public:
-  Lowering(const Graph& graph, const Task& task);
+  explicit Lowering(const Graph& graph, const Task& task, bool finds_attention = true);
   Program Run();
 
   // --- Values ---
@@ -132,8 +135,8 @@ class Lowering {
   ValuePtr Convolve(const GraphNode& node, size_t spatial);
   ValuePtr ConvolveTransposed(const GraphNode& node, size_t spatial);
   ValuePtr Einsum(const GraphNode& node);
-  // a (..., m, k) x b (..., k, n), with broadcast batches; vectors as torch.matmul takes them.
-  ValuePtr MatMul(const ValuePtr& a, const ValuePtr& b, const std::string& name);
+  // a (..., m, k) x b (..., k, n) + bias, with broadcast batches; vectors as torch.matmul takes them.
+  ValuePtr MatMul(const ValuePtr& a, const ValuePtr& b, const std::string& name, const ValuePtr& bias = nullptr);
 
   // --- Views used by several groups ---
   ValuePtr Reshape(const ValuePtr& value, const Shape& shape);
@@ -143,28 +146,49 @@ class Lowering {
   ValuePtr Sliced(const ValuePtr& value, size_t dim, int64_t start, int64_t size, int64_t step = 1);
   ValuePtr Expand(const ValuePtr& value, const Shape& shape);
 
+  // --- lower_attention.cc ---
+  struct AttentionParts;
+  struct AttentionPattern;
+  ValuePtr Attend(AttentionParts parts, const std::string& dtype, const Shape& shape);
+  ValuePtr DotProductAttention(const GraphNode& node);
+  ValuePtr AttendPattern(const GraphNode& node, AttentionPattern& pattern);
+  ValuePtr Noted(const GraphNode& node, Index AttentionPattern::*where, const std::shared_ptr<AttentionPattern>& pattern);
+
+  // --- lower_recurrent.cc ---
+  // Adds the stages that `body` adds as a Repeat over `times`.
+  void AddRepeat(const std::string& name, const Loop& times, const std::function<void()>& body);
+
+  // --- lower_loops.cc ---
+  // An integer argument that may grow with the iteration of the loop around the node.
+  ExprPtr MovingInteger(const GraphNode& node, const char* name, int64_t fallback);
+
   const Task& task() const { return task_; }
 
  private:
-  bool Elementwise(const GraphNode& node);  // lower_elementwise.cc
-  bool View(const GraphNode& node);         // lower_views.cc
-  bool Indexing(const GraphNode& node);     // lower_indexing.cc
-  bool Creation(const GraphNode& node);     // lower_indexing.cc
-  bool Reduced(const GraphNode& node);      // lower_reductions.cc
-  bool Normalised(const GraphNode& node);   // lower_norms.cc
-  bool Windowed(const GraphNode& node);     // lower_windows.cc
-  bool Contracted(const GraphNode& node);   // lower_contractions.cc
-  bool Attended(const GraphNode& node);     // lower_attention.cc
-  bool Recurrent(const GraphNode& node);    // lower_recurrent.cc
-  bool Loss(const GraphNode& node);         // lower_losses.cc
-  bool Loop_(const GraphNode& node);        // lower_recurrent.cc: a kept loop
+  bool Elementwise(const GraphNode& node);   // lower_elementwise.cc
+  bool View(const GraphNode& node);          // lower_views.cc
+  bool Indexing(const GraphNode& node);      // lower_indexing.cc
+  bool Creation(const GraphNode& node);      // lower_indexing.cc
+  bool Resampled(const GraphNode& node);     // lower_resampling.cc
+  bool Reduced(const GraphNode& node);       // lower_reductions.cc
+  bool Normalised(const GraphNode& node);    // lower_norms.cc
+  bool Windowed(const GraphNode& node);      // lower_windows.cc
+  bool Contracted(const GraphNode& node);    // lower_contractions.cc
+  bool Attended(const GraphNode& node);      // lower_attention.cc
+  bool Recurrent(const GraphNode& node);     // lower_recurrent.cc
+  bool Loss(const GraphNode& node);          // lower_losses.cc
+  bool Loop_(const GraphNode& node);         // lower_loops.cc: a kept loop
 
   void AddArguments();
   void Walk(const std::vector<GraphNode>& nodes);
   void Lower1(const GraphNode& node);
   void StoreTo(const ValuePtr& value, int buffer, const std::string& name);
   void StoreOutputs();
+  // Marks what the outputs need; the rest is not lowered.
   void CountUses(const std::vector<GraphNode>& nodes);
+  void FindAttention();
+  void LowerLoop(const GraphNode& node, const Loop& times);
+  bool MovingView(const GraphNode& node);
 
   const Graph& graph_;
   const Task& task_;
@@ -172,7 +196,10 @@ class Lowering {
   std::vector<Stage>* stages_;  // where Add puts stages: the program, or the body of a Repeat
   int variables_ = 0;
   std::map<int, ValuePtr> values_;  // of the graph
-  std::map<int, int> uses_;
+  std::map<int, int> uses_;         // by live nodes, reads of shapes left out
+  bool finds_attention_;
+  std::map<int, std::shared_ptr<AttentionPattern>> attention_;  // by the results of its nodes
+  ExprPtr iteration_;  // of the loop that is being lowered; null: none
   std::string name_;  // of the node that is being lowered
 };
 
