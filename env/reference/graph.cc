@@ -97,12 +97,16 @@ class Interpreter {
 
   void Run(const jit::Block* block) {
     for (const jit::Node* node : block->nodes()) {
-      if (++steps_ > kMaxSteps) throw Error(ExitCode::kBadRequest, "the reference takes too many steps");
+      CountStep();
       Step(node);
     }
   }
 
  private:
+  void CountStep() {
+    if (++steps_ > kMaxSteps) throw Error(ExitCode::kBadRequest, "the reference takes too many steps");
+  }
+
   void Step(const jit::Node* node) {
     switch (node->kind()) {
       case c10::prim::Constant:
@@ -145,6 +149,7 @@ class Interpreter {
     for (size_t i = 0; i < carried; ++i) now.push_back(Get(node->input(i + 2)));
     RecordedLoop loop;
     for (int64_t i = 0; i < trip && goes_on; ++i) {
+      CountStep();  // a body may be empty
       loop.starts.push_back(recorder_->graph.nodes.size());
       Set(body->inputs()[0], i);
       for (size_t j = 0; j < carried; ++j) Set(body->inputs()[j + 1], now[j]);

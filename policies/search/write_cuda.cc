@@ -1,8 +1,59 @@
-#include "policies/search/write.h"
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "policies/search/cuda_text.h"
 
 namespace kevin::search {
+namespace {
+
+constexpr int kMostKernels = 40;
+
+// Numbers every stage, bodies of Repeat included, in order.
+class CudaStageWriter {
+ public:
+  explicit CudaStageWriter(CudaText& text) : text_(text) {}
+  void Write(const Stage& stage) {
+    if (const auto* repeat = std::get_if<Repeat>(&stage.work)) {
+      const std::string turn = fmt::format("turn{}", text_.repeat_variables().size());
+      text_.repeat_variables()[repeat->times.variable] = turn;
+      text_.AddLine(fmt::format("for (int {0} = 0; {0} < {1}; ++{0}) {{", turn, repeat->times.extent));
+      for (const Stage& inner : repeat->body) Write(inner);
+      text_.AddLine("}");
+      return;
+    }
+    text_.BeginStage(number_++);
+    WriteCudaStage(text_, stage);
+  }
+
+ private:
+  CudaText& text_;
+  int number_ = 0;
+};
+
+}  // namespace
+
+void WriteCudaStage(CudaText& text, const Stage& stage) {
+  if (const auto* pointwise = std::get_if<Pointwise>(&stage.work)) return WriteCudaPointwise(text, stage, *pointwise);
+  if (const auto* reduction = std::get_if<Reduction>(&stage.work)) return WriteCudaReduction(text, stage, *reduction);
+  if (const auto* scan = std::get_if<Scan>(&stage.work)) return WriteCudaScan(text, stage, *scan);
+  if (const auto* attention = std::get_if<Attention>(&stage.work)) return WriteCudaAttention(text, stage, *attention);
+  const auto& contraction = std::get<Contraction>(stage.work);
+  if (!WriteCudaContraction(text, stage, contraction)) WriteCudaPlainContraction(text, stage, contraction);
+}
 
 std::vector<Knob> CudaKnobs(const Program&, const Task&) { return {}; }
-std::string WriteCuda(const Program&, const Task&, const Setting&) { return ""; }
+
+std::string WriteCuda(const Program& program, const Task& task, const Setting& setting) {
+  // Literals are faster; where the stages differ too much for 40 kernels, sizes become parameters.
+  for (const bool shares : {false, true}) {
+    CudaText text(program, task, setting, shares);
+    CudaStageWriter writer(text);
+    for (const Stage& stage : program.stages) writer.Write(stage);
+    const std::string body = text.Finish();
+    if (text.kernels() <= kMostKernels || shares) return WithCudaPrelude(body);
+  }
+  return "";
+}
 
 }  // namespace kevin::search

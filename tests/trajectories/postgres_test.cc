@@ -369,8 +369,8 @@ TEST_CASE(
     CHECK(OutcomeReason(turn->evaluation.shapes[0].outcome) == "no");
     CHECK(OutcomeReason(OutcomeOf(turn->evaluation)) == "verify took longer than 20 s");
     CHECK(turn->evaluation.timeout_limit_s.value_or(0) == (mode == OpenMode::kRead && format == 3 ? 0 : 20));
-    CHECK(
-        (turn->evaluation.rules_version == (format < 5 ? 1 : kRulesVersion) && !turn->evaluation.shared_gpu));
+    CHECK((turn->evaluation.rules_version == (format < 5 ? 1 : kRulesVersion) &&
+           turn->evaluation.shared_gpu == (format == 5)));
     CHECK((turn->trials.empty() && turn->tune_s == 0));
     CHECK((store.LoadFigures().turns.size() == 1 && store.OldVerdicts().size() == (format < 5 ? 1u : 0u)));
   };

@@ -101,8 +101,8 @@ TEST_CASE("numbers, dtypes and infinite values have forms of their own") {
   const json graph = GraphOf(
       "def forward(x, w):\n"
       "    y = torch.clamp(x, -float(\"inf\"), 1.0)\n"
-      "    i = torch.arange(x.size(0), device=x.device).to(torch.float64)\n"
-      "    return y.masked_fill(torch.ones([4, 8], dtype=torch.bool), 2.0), i, torch.tensor([1.5, 2.5])\n");
+      "    i = torch.arange(x.size(0), device=x.device).to(7)\n"
+      "    return y.masked_fill(torch.ones([4, 8], dtype=11), 2.0), i, torch.tensor([1.5, 2.5])\n");
   const json& nodes = graph["nodes"];
   CHECK(nodes[0]["args"]["min"] == json{{"float", "-inf"}});
   CHECK(nodes[0]["args"]["max"].is_number_float());
@@ -140,7 +140,8 @@ TEST_CASE("operators in place become pure, through views too") {
 
   // A copy does not.
   graph = GraphOf("def forward(x, w):\n    y = x + w\n    z = y.clone()\n    y += 1.0\n    return z * 1.0\n");
-  CHECK(Ops(graph["nodes"]) == "add clone mul");
+  CHECK(Ops(graph["nodes"]) == "add mul");
+  CHECK(graph["nodes"][0]["args"]["self"]["tensor"] == 0);
 
   CHECK(Says(Refusal("def forward(x, w):\n    y = x + w\n    y.unfold(1, 2, 1).mul_(2)\n    return y\n"),
              "`unfold`"));
@@ -224,8 +225,6 @@ TEST_CASE("what depends on values, or is no graph, is refused by name") {
              "reads the value of a tensor (item)"));
   CHECK(Says(Refusal("def forward(x, w):\n    return x[x > 0]\n"), "index"));
   CHECK(Says(Refusal("def forward(x, w):\n    return torch.matmul(x, x)\n"), "matmul"));
-  CHECK(Says(Refusal("def forward(x, w):\n    for i in range(1000000000):\n        pass\n    return x\n"),
-             "too many"));
   CHECK(Says(
       Refusal(
           "def forward(x, w):\n    y = x\n    for i in range(1000000):\n        y = y + 1\n    return y\n"),

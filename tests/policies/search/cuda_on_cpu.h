@@ -39,6 +39,26 @@ struct alignas(8) float2 {
 struct alignas(16) float4 {
   float x, y, z, w;
 };
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+
+typedef _Float16 __half;
+struct __nv_bfloat16 {
+  uint16_t bits;
+};
+typedef __nv_bfloat16 bf16;
+inline float __half2float(__half x) { return static_cast<float>(x); }
+inline __half __float2half(float x) { return static_cast<__half>(x); }
+inline float __bfloat162float(__nv_bfloat16 x) { return std::bit_cast<float>(uint32_t{x.bits} << 16); }
+inline __nv_bfloat16 __float2bfloat16(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  if (x != x) return {0x7fff};
+  return {static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
+}
 
 namespace emulated {
 
@@ -321,12 +341,31 @@ inline float __fdividef(float a, float b) { return a / b; }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
 
+inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+inline void __threadfence() {}
+template <class T>
+T atomicAdd(T* to, T value) {
+  const T before = *to;
+  *to += value;
+  return before;
+}
+
+template <class A, class B>
+std::common_type_t<A, B> max(A a, B b) {
+  return a < b ? b : a;
+}
 template <class A, class B>
 std::common_type_t<A, B> min(A a, B b) {
   return a < b ? a : b;
 }
 inline long ceil_div(long a, long b) { return (a + b - 1) / b; }
 
+template <class T>
+T* zeroed_workspace(long count) {
+  static std::deque<std::vector<float4>> kept;
+  kept.emplace_back(static_cast<size_t>(count) * sizeof(T) / 16 + 1, float4{0, 0, 0, 0});
+  return reinterpret_cast<T*>(kept.back().data());
+}
 template <class T>
 T* workspace(long count) {
   static std::deque<std::vector<float4>> kept;

@@ -125,6 +125,9 @@ bool Compiles(const std::string& source, const std::string& flags) {
 std::string ToCpp(const std::string& cuda_source) {
   const bool has_clusters = cuda_source.find("__cluster_dims__(kParts, 1, 1)") != std::string::npos;
   std::string text = cuda_source;
+  for (size_t at = text.find("#include"); at != std::string::npos; at = text.find("#include")) {
+    text.erase(at, text.find('\n', at) - at);
+  }
   const auto replace = [&](const char* pattern, const std::string& by) {
     text = std::regex_replace(text, std::regex(pattern), by);
   };
@@ -136,7 +139,8 @@ std::string ToCpp(const std::string& cuda_source) {
   replace("__shared__ (\\w+) (\\w+)((?:\\[[^\\]]*\\])+);",
           "typedef $1 $2_shared$3; static char $2_key; "
           "$2_shared& $2 = *($2_shared*)emulated::Shared(&$2_key, sizeof($2_shared));");
-  replace("INLINE void (CopyAsync|CommitCopies|WaitForCopies|MultiplyTf32)\\(", "INLINE void Device$1(");
+  replace("INLINE void (CopyAsync|CommitCopies|WaitForCopies|MultiplyTf32|ContractCopy|ContractCommit|ContractWait|ContractMmaTf32|ContractMatrix|ContractMma)\\(", "INLINE void Device$1(");
+  replace("#include <cuda_(fp16|bf16).h>", "");
   replace("void launch\\(", "extern \"C\" void launch(");
   return text;
 }

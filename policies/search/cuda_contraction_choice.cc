@@ -1,0 +1,146 @@
+// Which tiles a contraction gets: the guess for every stage, and the values to try where there are knobs.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "policies/search/cuda_contraction.h"
+
+namespace kevin::search {
+namespace {
+
+struct CudaProductSize {
+  int64_t batch = 1, m = 1, n = 1, k = 1;
+};
+
+struct CudaTileGuess {
+  int64_t tile_m, tile_n;
+  double efficiency;  // of the arithmetic in a full tile, relative to 128 x 128
+};
+constexpr CudaTileGuess kCudaTiles[] = {{128, 128, 1.0}, {64, 256, 0.95}, {128, 64, 0.9},  {64, 128, 0.9},
+                                        {64, 64, 0.75},  {32, 256, 0.75}, {32, 128, 0.7},  {128, 32, 0.7},
+                                        {32, 64, 0.55},  {64, 32, 0.55},  {16, 128, 0.45}, {16, 64, 0.4},
+                                        {32, 32, 0.4}};
+
+int64_t UpDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Terms of a share: fewer are not worth the pass that adds the shares.
+constexpr int64_t kLeastShare = 128;
+
+struct CudaTileScore {
+  double cost;
+  int64_t split;
+};
+// The time of the multiplications in the rounds of blocks that the device needs, and of the shares' traffic.
+CudaTileScore ScoreOf(const CudaProductSize& size, const CudaTileGuess& tile, int multiprocessors) {
+  const int64_t blocks = size.batch * UpDiv(size.m, tile.tile_m) * UpDiv(size.n, tile.tile_n);
+  // Small tiles run several to a multiprocessor; together they do the work of one large tile at a time.
+  const int64_t per_round = multiprocessors * (128 * 128 / (tile.tile_m * tile.tile_n));
+  CudaTileScore best{0, 1};
+  const int64_t most = std::max<int64_t>(1, size.k / kLeastShare);
+  for (int64_t split = 1; split <= std::min<int64_t>(most, 64); split *= 2) {
+    if (split > 1 && blocks * split > 4 * per_round) break;
+    const auto rounds = static_cast<double>(UpDiv(blocks * split, per_round));
+    const double terms = static_cast<double>(UpDiv(size.k, split)) + 48;  // and the start and end of a block
+    double cost = rounds * 128 * 128 * terms / tile.efficiency;
+    // Written and read again: bytes at 30 multiplications each of all multiprocessors, and the second launch.
+    if (split > 1) cost += 8.0 * 30.0 * static_cast<double>(size.batch * size.m * size.n * split) / multiprocessors / 4 + 1e6;
+    if (best.cost == 0 || cost < best.cost) best = {cost, split};
+  }
+  return best;
+}
+
+CudaProductSize SizeOf(const Contraction& c) { return {Points(c.batch), Points(c.m), Points(c.n), Points(c.k)}; }
+
+// Tiles as m * 1000 + n, the most promising first.
+std::vector<int64_t> TileValues(const CudaProductSize& size, int multiprocessors) {
+  std::vector<std::pair<double, int64_t>> costs;
+  for (const CudaTileGuess& tile : kCudaTiles) {
+    costs.emplace_back(ScoreOf(size, tile, multiprocessors).cost, tile.tile_m * 1000 + tile.tile_n);
+  }
+  std::stable_sort(costs.begin(), costs.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<int64_t> values;
+  for (size_t i = 0; i < 5; ++i) values.push_back(costs[i].second);
+  return values;
+}
+
+std::vector<int64_t> SplitValues(const CudaProductSize& size, int64_t tile, int multiprocessors) {
+  std::vector<int64_t> values = {ScoreOf(size, {tile / 1000, tile % 1000, 1.0}, multiprocessors).split};
+  for (const int64_t other : {int64_t{1}, values[0] * 2, values[0] / 2}) {
+    const bool is_new = std::find(values.begin(), values.end(), other) == values.end();
+    if (is_new && other >= 1 && other <= std::max<int64_t>(1, size.k / kLeastShare)) values.push_back(other);
+  }
+  return values;
+}
+
+enum CudaVia : int64_t { kViaFma, kViaTf32x3, kViaTf32, kViaHalf, kViaBrain };
+
+std::vector<int64_t> ViaValues(const Program& program, const Contraction& c, const Task& task) {
+  const std::string type = CudaProductType(program, c);
+  if (type != "float32") return {type == "float16" ? kViaHalf : kViaBrain};
+  return {task.tf32 ? kViaTf32 : kViaTf32x3, kViaFma};
+}
+
+// "128" or, of a knob in the text, an expression of it.
+std::string Part(const std::string& tile, int64_t value, bool is_row) {
+  if (tile == std::to_string(value)) return std::to_string(is_row ? value / 1000 : value % 1000);
+  return fmt::format("({} {} 1000)", tile, is_row ? "/" : "%");
+}
+
+}  // namespace
+
+std::string CudaProductType(const Program& program, const Contraction& c) {
+  std::string type;
+  for (const ExprPtr& operand : {c.lhs, c.rhs}) {
+    for (const Expr* node : Nodes(operand)) {
+      if (node->op != "load") continue;
+      const std::string& own = program.buffers[static_cast<size_t>(node->id)].dtype;
+      if (!type.empty() && own != type) return "float32";
+      type = own;
+    }
+  }
+  return type == "float16" || type == "bfloat16" ? type : "float32";
+}
+
+CudaTiling CudaTilingOf(const CudaText& text, const Contraction& c) {
+  const CudaProductSize size = SizeOf(c);
+  const int multiprocessors = text.device().multiprocessors;
+  const int64_t best = TileValues(size, multiprocessors)[0];
+  const int64_t tile = text.KnobValue("TILE", best);
+  const std::string tile_text = text.KnobText("TILE", best);
+  CudaTiling tiling;
+  tiling.tile_m = Part(tile_text, tile, true), tiling.tile_n = Part(tile_text, tile, false);
+  tiling.stages = text.KnobText("STAGES", 3);
+  tiling.split = text.KnobText("SPLIT_K", SplitValues(size, tile, multiprocessors)[0]);
+  const int64_t via = text.KnobValue("VIA", ViaValues(text.program(), c, text.task())[0]);
+  tiling.depth = text.KnobText("TILE_K", via == kViaFma ? 16 : 32);
+  std::string rows, columns, name, last;
+  if (via == kViaFma) {
+    rows = fmt::format("({} >= 32 ? 8 : 4)", tiling.tile_m), columns = fmt::format("({} >= 64 ? 8 : 4)", tiling.tile_n);
+    tiling.threads = fmt::format("({0} / {1} * ({2} / {3}))", tiling.tile_m, rows, tiling.tile_n, columns);
+    name = "ContractFma", tiling.prelude = kCudaContractionFma;
+  } else {
+    rows = fmt::format("({0} >= 128 ? 64 : {0} >= 32 ? 32 : 16)", tiling.tile_m), columns = "32";
+    tiling.threads = fmt::format("(32 * ({0} / {1}) * ({2} / 32))", tiling.tile_m, rows, tiling.tile_n);
+    const bool is_half = via == kViaHalf || via == kViaBrain;
+    name = is_half ? "ContractHalf" : "ContractTf32";
+    tiling.prelude = is_half ? kCudaContractionHalf : kCudaContractionTf32;
+    last = via == kViaHalf ? ", false" : via == kViaBrain ? ", true" : via == kViaTf32x3 ? ", 3" : ", 1";
+  }
+  tiling.math = fmt::format("{}<kTileM, kTileN, {}, {}, {}{}>", name, tiling.depth, rows, columns, last);
+  tiling.residents = fmt::format("{} / {}", via == kViaTf32x3 || via == kViaTf32 ? 256 : 512, tiling.threads);
+  return tiling;
+}
+
+std::vector<Knob> CudaContractionKnobs(const Program& program, const Task& task, const Contraction& work) {
+  const CudaProductSize size = SizeOf(work);
+  const std::vector<int64_t> tiles = TileValues(size, task.device.multiprocessors);
+  return {{"TILE", tiles, true, "rows * 1000 + columns of a tile"},
+          {"VIA", ViaValues(program, work, task), false, "arithmetic: 0 fp32, 1 three products in TF32, 2 TF32, 3 fp16, 4 bf16"},
+          {"SPLIT_K", SplitValues(size, tiles[0], task.device.multiprocessors), true, "shares of the sum"},
+          {"STAGES", {3, 4, 2}, true, "slices in shared memory"},
+          {"TILE_K", {32, 16}, true, "terms of a slice"}};
+}
+
+}  // namespace kevin::search
