@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "agent/conversation.h"
+#include "agent/machine.h"
 #include "agent/parse.h"
 #include "env/error.h"
 #include "env/problem/precision.h"
