@@ -31,7 +31,7 @@ namespace {
 
 struct Options {
   DeviceOptions device;
-  std::string suite = "level1", size, precision = "fp32", texts;
+  std::string suite = "level1", size, texts;
   int parallel = 2;
   double minutes = 1e9;
   bool measure = false;
@@ -65,9 +65,9 @@ class Bench {
 
  private:
   Precision PrecisionNamed() const {
-    return options_.precision == "fp16"   ? Precision::kFp16
-           : options_.precision == "bf16" ? Precision::kBf16
-                                          : Precision::kFp32;
+    return options_.device.precision == "fp16"   ? Precision::kFp16
+           : options_.device.precision == "bf16" ? Precision::kBf16
+                                                 : Precision::kFp32;
   }
 
   void Work(const ProblemSet& problems) {
@@ -96,7 +96,7 @@ class Bench {
   void Judge(const Problem& given, Row& row) {
     EvaluateOptions evaluate;
     evaluate.workload.size = options_.size.empty() ? environment_->Facts().default_size : options_.size;
-    evaluate.workload.precision = options_.precision;
+    evaluate.workload.precision = options_.device.precision;
     evaluate.screen = !options_.measure;
     const Problem problem = evaluate.workload.Apply(given);
     const SizedProblem sized = AtSize(problem, evaluate.workload.size);
@@ -182,9 +182,6 @@ int Main(int argc, char** argv) {
   AddDeviceOptions(&app, &options.device);
   app.add_option("--suite", options.suite, "Problems, as for kevin collect")->capture_default_str();
   app.add_option("--size", options.size, "Size set of one shape (the device's default)");
-  app.add_option("--precision", options.precision, "fp32, fp16 or bf16")
-      ->check(CLI::IsMember({"fp32", "fp16", "bf16"}))
-      ->capture_default_str();
   app.add_option("--parallel", options.parallel, "Problems at once")->capture_default_str();
   app.add_option("--minutes", options.minutes, "No problem begins after this time");
   app.add_option("--texts", options.texts, "Keep the texts in this folder");
