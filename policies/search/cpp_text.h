@@ -15,6 +15,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -105,6 +106,14 @@ class CppPrinter {
     bool lanes = false;
   };
 
+  // The variables and results that occur in an expression, once each.
+  struct Leaves {
+    std::vector<int> variables, results;
+  };
+  const Leaves& LeavesOf(const ExprPtr& expr) const;
+  bool HasLanesVariable(const ExprPtr& expr) const;
+  bool HasLanesResult(const ExprPtr& expr) const;
+
   int Depth() const { return static_cast<int>(scopes_.size()) - 1; }
   int DepthOf(const ExprPtr& expr) const;
   void LineAt(int depth, const std::string& text);
@@ -132,6 +141,8 @@ class CppPrinter {
   void AtDepth(int depth, const std::function<void()>& print);
 
   CppStage& stage_;
+  // With the expression, which keeps the address from being used again.
+  mutable std::unordered_map<const Expr*, std::pair<ExprPtr, Leaves>> leaves_;
   std::vector<Scope> scopes_;
   std::map<int, Binding> variables_, results_;
   std::map<std::string, int> uses_;  // of the expression being printed, by key

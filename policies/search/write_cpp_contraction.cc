@@ -36,6 +36,7 @@ class CppContractionWriter {
   int OpenK(const std::string& counter);
   void Tables(const std::string& place);
   void FillField();
+  void LimitSteps(const ExprPtr& bound, int n, const std::string& low, const std::string& high);
   void PackLeft();
   void Tasks();
   void TaskOperands();
@@ -207,14 +208,40 @@ void CppContractionWriter::FillField() {
                : fmt::format("({} - {}) / {}", N(limit + last.stride - 1), position, last.stride);
   };
   print_.Open(fmt::format("if ({})", inside));
+  std::string low = first_step(last.low), high = first_step(last.high);
+  if (!field.bounds.empty()) {
+    low = print_.Fresh("low");
+    high = print_.Fresh("high");
+    print_.Line(fmt::format("long {} = 0, {} = {};", low, high, N(last.steps)));
+    for (const ExprPtr& bound : field.bounds) LimitSteps(bound, last.n, low, high);
+    print_.Line(fmt::format("if ({0} > {1}) {0} = {1};", low, high));
+  }
   print_.Line(fmt::format("CopyRow({}, {}, {}, {}, {}, {});",
-                          print_.Address(field.value->id, field.value->args[0]), N(stride),
-                          first_step(last.low), first_step(last.high), N(last.steps), to));
+                          print_.Address(field.value->id, field.value->args[0]), N(stride), low, high,
+                          N(last.steps), to));
   print_.Close("} else {");
   print_.Line(
       fmt::format("  CopyRow({}, 1, 0, 0, {}, {});", stage_.Name(field.value->id), N(last.steps), to));
   print_.Line("}");
   print_.Close();
+}
+
+// Narrows the points from `low` to `high` to those where `bound`, linear in `n`, is not negative.
+void CppContractionWriter::LimitSteps(const ExprPtr& bound, int n, const std::string& low,
+                                      const std::string& high) {
+  const int64_t stride = StrideOf(bound, n).value_or(0);
+  const ExprPtr at_zero = Substitute(bound, [&](const Expr& node) -> ExprPtr {
+    return node.op == "variable" && node.id == n ? Int(0) : nullptr;
+  });
+  const std::string first = print_.Fresh("first");
+  print_.Line(fmt::format("const long {} = {};", first, print_.Scalar(at_zero)));
+  if (stride > 0) {
+    print_.Line(fmt::format("if ({0} < 0 && (-{0} + {1}) / {2} > {3}) {3} = (-{0} + {1}) / {2};", first,
+                            stride - 1, stride, low));
+  } else {
+    print_.Line(fmt::format("const long {0}_end = {0} < 0 ? 0 : {0} / {1} + 1;", first, -stride));
+    print_.Line(fmt::format("if ({0}_end < {1}) {1} = {0}_end;", first, high));
+  }
 }
 
 void CppContractionWriter::PackLeft() {

@@ -117,26 +117,52 @@ void CppPrinter::BindResult(int result, const std::string& name, bool lanes) {
   scopes_.back().results.push_back(result);
 }
 
+const CppPrinter::Leaves& CppPrinter::LeavesOf(const ExprPtr& expr) const {
+  const auto known = leaves_.find(expr.get());
+  if (known != leaves_.end()) return known->second.second;
+  std::set<int> variables, results;
+  if (expr->op == "variable") variables.insert(expr->id);
+  if (expr->op == "result") results.insert(expr->id);
+  for (const ExprPtr& arg : expr->args) {
+    const Leaves& below = LeavesOf(arg);
+    variables.insert(below.variables.begin(), below.variables.end());
+    results.insert(below.results.begin(), below.results.end());
+  }
+  return leaves_.emplace(expr.get(), std::pair(expr, Leaves{{variables.begin(), variables.end()}, {results.begin(), results.end()}})).first->second.second;
+}
+
+bool CppPrinter::HasLanesVariable(const ExprPtr& expr) const {
+  const std::vector<int>& variables = LeavesOf(expr).variables;
+  return std::find(variables.begin(), variables.end(), lanes_variable_) != variables.end();
+}
+
+bool CppPrinter::HasLanesResult(const ExprPtr& expr) const {
+  const std::vector<int>& results = LeavesOf(expr).results;
+  return std::any_of(results.begin(), results.end(), [&](int result) {
+    const auto found = results_.find(result);
+    return found != results_.end() && found->second.lanes;
+  });
+}
+
 bool CppPrinter::IsLanes(const ExprPtr& expr) const {
   if (!lane_.empty() || first_lane_) return false;
-  for (const Expr* node : Nodes(expr)) {
-    if (node->op == "variable" && node->id == lanes_variable_) return true;
-    if (node->op != "result") continue;
-    const auto found = results_.find(node->id);
-    if (found != results_.end() && found->second.lanes) return true;
-  }
-  return false;
+  return HasLanesVariable(expr) || HasLanesResult(expr);
 }
 
 int CppPrinter::DepthOf(const ExprPtr& expr) const {
   int depth = 0;
-  for (const Expr* node : Nodes(expr)) {
-    const bool is_lane = node->op == "variable" && node->id == lanes_variable_ && lane_.empty();
-    if (is_lane) depth = std::max(depth, lanes_depth_);
-    const auto& names = node->op == "result" ? results_ : variables_;
-    if (node->op != "variable" && node->op != "result") continue;
-    const auto found = names.find(node->id);
-    if (!is_lane && found != names.end()) depth = std::max(depth, found->second.depth);
+  const Leaves& leaves = LeavesOf(expr);
+  for (const int variable : leaves.variables) {
+    const auto found = variables_.find(variable);
+    if (variable == lanes_variable_ && lane_.empty()) {
+      depth = std::max(depth, lanes_depth_);
+    } else if (found != variables_.end()) {
+      depth = std::max(depth, found->second.depth);
+    }
+  }
+  for (const int result : leaves.results) {
+    const auto found = results_.find(result);
+    if (found != results_.end()) depth = std::max(depth, found->second.depth);
   }
   if (!lane_.empty() && depth >= lanes_depth_) depth = Depth();  // lanes are read by lane
   return depth;
@@ -150,7 +176,7 @@ std::string CppPrinter::TypeOf(const ExprPtr& expr, bool lanes) const {
 }
 
 std::string CppPrinter::KeyOf(const ExprPtr& expr) const {
-  return first_lane_ && Uses(expr, lanes_variable_) ? "@" + expr->key : expr->key;
+  return first_lane_ && HasLanesVariable(expr) ? "@" + expr->key : expr->key;
 }
 
 std::string CppPrinter::NamedText(int depth, const std::string& type, const std::string& text) {
@@ -292,12 +318,8 @@ CppPrinter::Value CppPrinter::EmitLoad(const ExprPtr& expr) {
 }
 
 std::optional<int64_t> CppPrinter::LaneStride(const ExprPtr& offset) const {
-  for (const Expr* node : Nodes(offset)) {
-    if (node->op != "result") continue;
-    const auto found = results_.find(node->id);
-    if (found != results_.end() && found->second.lanes) return std::nullopt;
-  }
-  return StrideOf(offset, lanes_variable_);
+  if (HasLanesResult(offset)) return std::nullopt;
+  return HasLanesVariable(offset) ? StrideOf(offset, lanes_variable_) : 0;
 }
 
 // A condition in two: what all lanes share, then the rest. Either may be null.
