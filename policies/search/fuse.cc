@@ -132,7 +132,8 @@ std::optional<Replacement> Invert(const std::vector<Loop>& loops, const ExprPtr&
 
 class Fuser {
  public:
-  explicit Fuser(Program& program) : program_(program), stages_(program.stages) {}
+  // `stages` are those of the program or of a Repeat in it.
+  Fuser(Program& program, std::vector<Stage>& stages) : program_(program), stages_(stages) {}
 
   void Run() {
     DropUnread();
@@ -147,7 +148,10 @@ class Fuser {
       }
       DropUnread();
     }
-    for (Stage& stage : stages_) stage.bytes = BytesOf(stage);
+    for (Stage& stage : stages_) {
+      stage.bytes = BytesOf(stage);
+      if (auto* repeat = std::get_if<Repeat>(&stage.work)) Fuser(program_, repeat->body).Run();
+    }
   }
 
  private:
@@ -227,7 +231,7 @@ class Fuser {
       made = list;
       for (const Store& store : *made) {
         const ExprPtr read = ReadOf(second, store.buffer);
-        if (!read) continue;
+        if (!read || !IsOnlyStore(i, store.buffer)) continue;
         const std::optional<Replacement> replacement =
             Invert(second.loops, read, program_.buffers[store.buffer].elements, store.offset);
         if (!replacement) continue;
@@ -244,6 +248,20 @@ class Fuser {
       }
     }
     return false;
+  }
+
+  // Whether one store of stage i writes all of the buffer: not a part of a concatenation, nothing is overwritten.
+  bool IsOnlyStore(size_t i, int buffer) {
+    int count = 0;
+    for (size_t other = 0; other < stages_.size(); ++other) {
+      const std::vector<int>& writes = buffers_[other].writes;
+      if (!std::binary_search(writes.begin(), writes.end(), buffer)) continue;
+      if (other != i) return false;
+      ForEachStores(stages_[i], [&](std::vector<Store>& stores) {
+        for (const Store& store : stores) count += store.buffer == buffer;
+      });
+    }
+    return count == 1;
   }
 
   // The offset at which the stage reads the buffer, where all its reads of it are there.
@@ -416,7 +434,7 @@ class Fuser {
     for (bool changed = true; changed;) {
       changed = false;
       std::set<int> read;
-      for (const Stage& stage : stages_) {
+      for (const Stage& stage : program_.stages) {
         for (const int buffer : BuffersRead(stage)) read.insert(buffer);
       }
       for (Stage& stage : stages_) {
@@ -468,6 +486,6 @@ class Fuser {
 
 }  // namespace
 
-void Fuse(Program& program) { Fuser(program).Run(); }
+void Fuse(Program& program) { Fuser(program, program.stages).Run(); }
 
 }  // namespace kevin::search

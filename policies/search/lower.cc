@@ -258,7 +258,8 @@ void Lowering::CountUses(const std::vector<GraphNode>& nodes) {
   };
   for (size_t i = nodes.size(); i-- > 0;) {
     const GraphNode& node = nodes[i];
-    const bool is_live = std::any_of(node.results.begin(), node.results.end(), [&](int result) { return uses_[result] > 0; });
+    const bool is_live =
+        std::any_of(node.results.begin(), node.results.end(), [&](int result) { return uses_[result] > 0; });
     if (!is_live) continue;
     for (const auto& [name, arg] : node.args.items()) {
       if (!ReadsShapeOnly(node, name)) count(arg);
@@ -273,10 +274,10 @@ void Lowering::CountUses(const std::vector<GraphNode>& nodes) {
 void Lowering::Lower1(const GraphNode& node) {
   name_ = node.op;
   using Group = bool (Lowering::*)(const GraphNode&);
-  static constexpr Group kGroups[] = {
-      &Lowering::Attended, &Lowering::Loop_,      &Lowering::Elementwise, &Lowering::View,       &Lowering::Indexing,
-      &Lowering::Creation, &Lowering::Reduced,    &Lowering::Normalised,  &Lowering::Windowed,   &Lowering::Contracted,
-      &Lowering::Recurrent, &Lowering::Loss};
+  static constexpr Group kGroups[] = {&Lowering::Attended,   &Lowering::Loop_,      &Lowering::Elementwise,
+                                      &Lowering::View,       &Lowering::Indexing,   &Lowering::Creation,
+                                      &Lowering::Reduced,    &Lowering::Normalised, &Lowering::Windowed,
+                                      &Lowering::Contracted, &Lowering::Recurrent,  &Lowering::Loss};
   for (const Group group : kGroups) {
     if ((this->*group)(node)) return;
   }
@@ -285,7 +286,8 @@ void Lowering::Lower1(const GraphNode& node) {
 
 void Lowering::Walk(const std::vector<GraphNode>& nodes) {
   for (const GraphNode& node : nodes) {
-    if (std::none_of(node.results.begin(), node.results.end(), [&](int result) { return uses_[result] > 0; })) continue;
+    if (std::none_of(node.results.begin(), node.results.end(), [&](int result) { return uses_[result] > 0; }))
+      continue;
     for (const int result : node.results) {
       if (result < 0) continue;
       const GraphValue& value = graph_.values.at(result);

@@ -25,8 +25,9 @@ bool IsSoftmaxNode(const GraphNode& node) { return node.op == "softmax" || node.
 bool KeepsExpressions(const std::string& op) {
   static const std::set<std::string> kViews = {"view",  "reshape", "_unsafe_view", "unsqueeze", "squeeze",
                                                "clone", "to",      "_to_copy",     "expand",    "flatten"};
-  static const std::set<std::string> kElementwise = {"add",  "sub",  "mul",   "div",       "masked_fill", "where",
-                                                     "relu", "tanh", "clamp", "clamp_min", "neg",         "sigmoid"};
+  static const std::set<std::string> kElementwise = {"add",         "sub",       "mul",  "div",
+                                                     "masked_fill", "where",     "relu", "tanh",
+                                                     "clamp",       "clamp_min", "neg",  "sigmoid"};
   return kViews.count(op) || kElementwise.count(op);
 }
 
@@ -137,7 +138,8 @@ ValuePtr Lowering::Attend(AttentionParts parts, const std::string& dtype, const 
 }
 
 ValuePtr Lowering::DotProductAttention(const GraphNode& node) {
-  if (Number(node, "dropout_p", 0) > 0) throw Unsupported("`" + node.op + "` with dropout draws random numbers");
+  if (Number(node, "dropout_p", 0) > 0)
+    throw Unsupported("`" + node.op + "` with dropout draws random numbers");
   AttentionParts parts;
   parts.query = Tensor(node, "query"), parts.key = Tensor(node, "key"), parts.value = Tensor(node, "value");
   const Shape& q = parts.query->shape;
@@ -170,7 +172,8 @@ ValuePtr Lowering::DotProductAttention(const GraphNode& node) {
     place.push_back(Var(work.queries[0]));
     place.push_back(Var(work.keys[0]));
     const ExprPtr value = AtBroadcast(Cheap(mask, 24), place);
-    work.score = value->type == Type::kBool ? Select(value, work.score, MinusInfinity()) : Binary("add", work.score, value);
+    work.score = value->type == Type::kBool ? Select(value, work.score, MinusInfinity())
+                                            : Binary("add", work.score, value);
   }
   work.causal = Flag(node, "is_causal", false);
   return Attend(std::move(parts), ResultOf(node).dtype, shape);
@@ -227,10 +230,13 @@ void Lowering::FindAttention() {
     if (pattern->product < 0 || attention_.count(pattern->product)) continue;
     const Shape& out = graph_.values.at(node.results[0]).shape;
     const GraphNode& first = *producers.at(pattern->product);
-    const Shape& key = graph_.values.at(first.args.at(first.op == "bmm" ? "mat2" : "other").at("tensor").get<int>()).shape;
+    const Shape& key =
+        graph_.values.at(first.args.at(first.op == "bmm" ? "mat2" : "other").at("tensor").get<int>()).shape;
     if (out.size() < 2 || key.size() < 2) continue;
     // Without a softmax two products in a row are as good, unless all of the scores would be stored for short rows.
-    if (pattern->softmax < 0 && (out.size() < 3 || key.size() < 3 || out.back() > 256 || key[key.size() - 2] > 256)) continue;
+    if (pattern->softmax < 0 &&
+        (out.size() < 3 || key.size() < 3 || out.back() > 256 || key[key.size() - 2] > 256))
+      continue;
     attention_[node.results[0]] = pattern;
     attention_[pattern->product] = pattern;
     if (pattern->softmax >= 0) attention_[pattern->softmax] = pattern;
@@ -238,7 +244,8 @@ void Lowering::FindAttention() {
 }
 
 // A value that notes where it is read. Reads at two indices do not fit one stage.
-ValuePtr Lowering::Noted(const GraphNode& node, Index AttentionPattern::*where, const std::shared_ptr<AttentionPattern>& pattern) {
+ValuePtr Lowering::Noted(const GraphNode& node, Index AttentionPattern::*where,
+                         const std::shared_ptr<AttentionPattern>& pattern) {
   const auto value = std::make_shared<Value>();
   value->dtype = ResultOf(node).dtype;
   value->shape = ResultOf(node).shape;
@@ -278,11 +285,13 @@ ValuePtr Lowering::AttendPattern(const GraphNode& node, AttentionPattern& patter
     work.score = ToType(pattern.scores->at(pattern.softmax_at), Type::kFloat);
   }
   Index place = pattern.product_at;
-  if (place.size() < 2 || place.back()->key != key->key || place[place.size() - 2]->key != query->key) throw PatternMismatch();
+  if (place.size() < 2 || place.back()->key != key->key || place[place.size() - 2]->key != query->key)
+    throw PatternMismatch();
   if (work.softmax && pattern.softmax_at.back()->key != key->key) throw PatternMismatch();
   place.resize(place.size() - 2);
   for (const ExprPtr& one : place) {
-    if ((query->op == "variable" && Uses(one, query->id)) || (key->op == "variable" && Uses(one, key->id))) throw PatternMismatch();
+    if ((query->op == "variable" && Uses(one, query->id)) || (key->op == "variable" && Uses(one, key->id)))
+      throw PatternMismatch();
   }
   const auto fitting = [&](const Index& index, const ValuePtr& x) {
     return Index(index.end() - static_cast<long>(x->shape.size()), index.end());

@@ -1,5 +1,5 @@
 // Reads at indices that tensors hold (gather, embedding, index), diagonals, triangles, and writes into a part of a
-// tensor; also tensors made of numbers. All but the writes are maps of indices without a stage.
+// tensor. All but the writes are maps of indices without a stage.
 
 #include <algorithm>
 #include <map>
@@ -38,11 +38,14 @@ void Gather(Lowering& at, const GraphNode& node) {
   const Shape& shape = at.ResultOf(node).shape;
   if (x->shape.empty()) return at.Set(node, at.Expand(x, shape));
   const size_t dim = DimOf(at, node, "dim", x->shape.size());
-  at.Set(node, at.Lazy(x->dtype, shape, [=](const Index& place) {
-    Index own = place;
-    own[dim] = IntAt(index, place);
-    return x->at(own);
-  }, x->cost + index->cost));
+  at.Set(node, at.Lazy(
+                   x->dtype, shape,
+                   [=](const Index& place) {
+                     Index own = place;
+                     own[dim] = IntAt(index, place);
+                     return x->at(own);
+                   },
+                   x->cost + index->cost));
 }
 
 void TakeAlongDim(Lowering& at, const GraphNode& node) {
@@ -54,38 +57,50 @@ void TakeAlongDim(Lowering& at, const GraphNode& node) {
   }
   const size_t dim = DimOf(at, node, "dim", x->shape.size());
   const int64_t size = x->shape[dim];
-  at.Set(node, at.Lazy(x->dtype, at.ResultOf(node).shape, [=](const Index& place) {
-    Index own = place;
-    own[dim] = FromEnd(IntAt(index, place), size);
-    return Lowering::AtBroadcast(x, own);
-  }, x->cost + index->cost));
+  at.Set(node, at.Lazy(
+                   x->dtype, at.ResultOf(node).shape,
+                   [=](const Index& place) {
+                     Index own = place;
+                     own[dim] = FromEnd(IntAt(index, place), size);
+                     return Lowering::AtBroadcast(x, own);
+                   },
+                   x->cost + index->cost));
 }
 
 void Take(Lowering& at, const GraphNode& node) {
   const ValuePtr x = at.Tensor(node, "self"), index = at.Tensor(node, "index");
   const ValuePtr flat = at.Reshape(at.Cheap(x, kReadCost), {Count(x->shape)});
-  at.Set(node, at.Lazy(x->dtype, index->shape, [=](const Index& place) {
-    return flat->at({FromEnd(IntAt(index, place), flat->shape[0])});
-  }, flat->cost + index->cost));
+  at.Set(node,
+         at.Lazy(
+             x->dtype, index->shape,
+             [=](const Index& place) { return flat->at({FromEnd(IntAt(index, place), flat->shape[0])}); },
+             flat->cost + index->cost));
 }
 
 void Embedding(Lowering& at, const GraphNode& node) {
-  const ValuePtr weight = at.Cheap(at.Tensor(node, "weight"), kReadCost), indices = at.Tensor(node, "indices");
-  at.Set(node, at.Lazy(weight->dtype, at.ResultOf(node).shape, [=](const Index& place) {
-    const Index word(place.begin(), place.end() - 1);
-    return weight->at({ToType(indices->at(word), Type::kInt), place.back()});
-  }, weight->cost + indices->cost));
+  const ValuePtr weight = at.Cheap(at.Tensor(node, "weight"), kReadCost),
+                 indices = at.Tensor(node, "indices");
+  at.Set(node, at.Lazy(
+                   weight->dtype, at.ResultOf(node).shape,
+                   [=](const Index& place) {
+                     const Index word(place.begin(), place.end() - 1);
+                     return weight->at({ToType(indices->at(word), Type::kInt), place.back()});
+                   },
+                   weight->cost + indices->cost));
 }
 
 void IndexSelect(Lowering& at, const GraphNode& node) {
   const ValuePtr x = at.Cheap(at.Tensor(node, "self"), kReadCost), index = at.Tensor(node, "index");
   if (x->shape.empty()) return at.Set(node, x);
   const size_t dim = DimOf(at, node, "dim", x->shape.size());
-  at.Set(node, at.Lazy(x->dtype, at.ResultOf(node).shape, [=](const Index& place) {
-    Index own = place;
-    own[dim] = index->shape.empty() ? IntAt(index, {}) : IntAt(index, {place[dim]});
-    return x->at(own);
-  }, x->cost + index->cost));
+  at.Set(node, at.Lazy(
+                   x->dtype, at.ResultOf(node).shape,
+                   [=](const Index& place) {
+                     Index own = place;
+                     own[dim] = index->shape.empty() ? IntAt(index, {}) : IntAt(index, {place[dim]});
+                     return x->at(own);
+                   },
+                   x->cost + index->cost));
 }
 
 // Where `x[a, :, b]` reads: the dims of the broadcast index tensors stand at `first`, in front where they are apart.
@@ -96,7 +111,8 @@ struct Places {
   int cost = 0;
 
   Index Of(const Index& place, const Shape& from) const {
-    const Index chosen(place.begin() + static_cast<long>(first), place.begin() + static_cast<long>(first + rank));
+    const Index chosen(place.begin() + static_cast<long>(first),
+                       place.begin() + static_cast<long>(first + rank));
     Index own;
     size_t next = 0;
     for (size_t dim = 0; dim < from.size(); ++dim) {
@@ -141,8 +157,10 @@ Places PlacesOf(Lowering& at, const GraphNode& node, const Shape& from) {
 void IndexOfTensors(Lowering& at, const GraphNode& node) {
   const ValuePtr x = at.Cheap(at.Tensor(node, "self"), kReadCost);
   const Places places = PlacesOf(at, node, x->shape);
-  at.Set(node, at.Lazy(x->dtype, places.shape, [=](const Index& place) { return x->at(places.Of(place, x->shape)); },
-                       x->cost + places.cost));
+  at.Set(node,
+         at.Lazy(
+             x->dtype, places.shape, [=](const Index& place) { return x->at(places.Of(place, x->shape)); },
+             x->cost + places.cost));
 }
 
 // --- Triangles and diagonals ---
@@ -152,27 +170,36 @@ void Triangle(Lowering& at, const GraphNode& node) {
   const ExprPtr diagonal = Int(at.Integer(node, "diagonal", 0));
   const bool upper = node.op == "triu";
   const ExprPtr zero = ToType(Float(0), TypeOf(x->dtype));
-  at.Set(node, at.Lazy(x->dtype, x->shape, [=](const Index& place) {
-    const ExprPtr row = place[place.size() - 2], column = place.back();
-    const ExprPtr edge = AddInt(row, diagonal);
-    return Select(upper ? Compare("less_equal", edge, column) : Compare("less_equal", column, edge), x->at(place), zero);
-  }, x->cost + 1));
+  at.Set(node, at.Lazy(
+                   x->dtype, x->shape,
+                   [=](const Index& place) {
+                     const ExprPtr row = place[place.size() - 2], column = place.back();
+                     const ExprPtr edge = AddInt(row, diagonal);
+                     return Select(
+                         upper ? Compare("less_equal", edge, column) : Compare("less_equal", column, edge),
+                         x->at(place), zero);
+                   },
+                   x->cost + 1));
 }
 
 void Diagonal(Lowering& at, const GraphNode& node) {
   const ValuePtr x = at.Tensor(node, "self");
   const bool is_diag = node.op == "diag";
   const int64_t offset = at.Integer(node, is_diag ? "diagonal" : "offset", 0);
-  const size_t a = DimOf(at, node, "dim1", x->shape.size(), 0), b = DimOf(at, node, "dim2", x->shape.size(), 1);
-  at.Set(node, at.Lazy(x->dtype, at.ResultOf(node).shape, [=](const Index& place) {
-    Index own;
-    for (size_t dim = 0, next = 0; dim < x->shape.size(); ++dim) {
-      own.push_back(dim == a   ? AddInt(place.back(), Int(std::max<int64_t>(-offset, 0)))
-                    : dim == b ? AddInt(place.back(), Int(std::max<int64_t>(offset, 0)))
-                               : place[next++]);
-    }
-    return x->at(own);
-  }, x->cost));
+  const size_t a = DimOf(at, node, "dim1", x->shape.size(), 0),
+               b = DimOf(at, node, "dim2", x->shape.size(), 1);
+  at.Set(node, at.Lazy(
+                   x->dtype, at.ResultOf(node).shape,
+                   [=](const Index& place) {
+                     Index own;
+                     for (size_t dim = 0, next = 0; dim < x->shape.size(); ++dim) {
+                       own.push_back(dim == a   ? AddInt(place.back(), Int(std::max<int64_t>(-offset, 0)))
+                                     : dim == b ? AddInt(place.back(), Int(std::max<int64_t>(offset, 0)))
+                                                : place[next++]);
+                     }
+                     return x->at(own);
+                   },
+                   x->cost));
 }
 
 // Zeros but for one diagonal, that holds the last dim of `x`.
@@ -181,14 +208,18 @@ void OnDiagonal(Lowering& at, const GraphNode& node) {
   const Shape& shape = at.ResultOf(node).shape;
   const int64_t offset = at.Integer(node, node.op == "diag" ? "diagonal" : "offset", 0);
   const size_t a = DimOf(at, node, "dim1", shape.size(), -2), b = DimOf(at, node, "dim2", shape.size(), -1);
-  at.Set(node, at.Lazy(x->dtype, shape, [=](const Index& place) {
-    Index own;
-    for (size_t dim = 0; dim < place.size(); ++dim) {
-      if (dim != a && dim != b) own.push_back(place[dim]);
-    }
-    own.push_back(place[offset < 0 ? b : a]);
-    return Guard(Compare("equal", AddInt(place[a], Int(offset)), place[b]), x->at(own), ToType(Float(0), TypeOf(x->dtype)));
-  }, x->cost + 1));
+  at.Set(node, at.Lazy(
+                   x->dtype, shape,
+                   [=](const Index& place) {
+                     Index own;
+                     for (size_t dim = 0; dim < place.size(); ++dim) {
+                       if (dim != a && dim != b) own.push_back(place[dim]);
+                     }
+                     own.push_back(place[offset < 0 ? b : a]);
+                     return Guard(Compare("equal", AddInt(place[a], Int(offset)), place[b]), x->at(own),
+                                  ToType(Float(0), TypeOf(x->dtype)));
+                   },
+                   x->cost + 1));
 }
 
 void Diag(Lowering& at, const GraphNode& node) {
@@ -206,11 +237,15 @@ void SelectScatter(Lowering& at, const GraphNode& node) {
   const size_t dim = DimOf(at, node, "dim", x->shape.size());
   ExprPtr chosen = at.MovingInteger(node, "index", 0);
   if (chosen->high < 0) chosen = AddInt(chosen, Int(x->shape[dim]));
-  at.Set(node, at.Lazy(x->dtype, x->shape, [=](const Index& place) {
-    Index own = place;
-    own.erase(own.begin() + static_cast<long>(dim));
-    return Select(Compare("equal", place[dim], chosen), ToType(source->at(own), TypeOf(x->dtype)), x->at(place));
-  }, x->cost + source->cost + 1));
+  at.Set(node, at.Lazy(
+                   x->dtype, x->shape,
+                   [=](const Index& place) {
+                     Index own = place;
+                     own.erase(own.begin() + static_cast<long>(dim));
+                     return Select(Compare("equal", place[dim], chosen),
+                                   ToType(source->at(own), TypeOf(x->dtype)), x->at(place));
+                   },
+                   x->cost + source->cost + 1));
 }
 
 void SliceScatter(Lowering& at, const GraphNode& node) {
@@ -220,40 +255,53 @@ void SliceScatter(Lowering& at, const GraphNode& node) {
   int64_t start = at.Integer(node, "start", 0);
   start = std::clamp<int64_t>(start < 0 ? start + size : start, 0, size);
   if (count == 0) return at.Set(node, x);
-  at.Set(node, at.Lazy(x->dtype, x->shape, [=](const Index& place) {
-    const ExprPtr distance = AddInt(place[dim], Int(-start));
-    ExprPtr within = And(Compare("less_equal", Int(0), distance), Compare("less_equal", distance, Int((count - 1) * step)));
-    within = And(within, Compare("equal", ModInt(distance, step), Int(0)));
-    Index own = place;
-    own[dim] = DivInt(distance, step);
-    const ExprPtr zero = ToType(Float(0), TypeOf(x->dtype));
-    return Select(within, Guard(within, ToType(source->at(own), TypeOf(x->dtype)), zero), x->at(place));
-  }, x->cost + source->cost + 2));
+  at.Set(node, at.Lazy(
+                   x->dtype, x->shape,
+                   [=](const Index& place) {
+                     const ExprPtr distance = AddInt(place[dim], Int(-start));
+                     ExprPtr within = And(Compare("less_equal", Int(0), distance),
+                                          Compare("less_equal", distance, Int((count - 1) * step)));
+                     within = And(within, Compare("equal", ModInt(distance, step), Int(0)));
+                     Index own = place;
+                     own[dim] = DivInt(distance, step);
+                     const ExprPtr zero = ToType(Float(0), TypeOf(x->dtype));
+                     return Select(within, Guard(within, ToType(source->at(own), TypeOf(x->dtype)), zero),
+                                   x->at(place));
+                   },
+                   x->cost + source->cost + 2));
 }
 
 void DiagonalScatter(Lowering& at, const GraphNode& node) {
   const ValuePtr x = at.Tensor(node, "self"), source = at.Tensor(node, "src");
   const int64_t offset = at.Integer(node, "offset", 0);
-  const size_t a = DimOf(at, node, "dim1", x->shape.size(), 0), b = DimOf(at, node, "dim2", x->shape.size(), 1);
-  at.Set(node, at.Lazy(x->dtype, x->shape, [=](const Index& place) {
-    Index own;
-    for (size_t dim = 0; dim < place.size(); ++dim) {
-      if (dim != a && dim != b) own.push_back(place[dim]);
-    }
-    own.push_back(place[offset < 0 ? b : a]);
-    const ExprPtr within = Compare("equal", AddInt(place[a], Int(offset)), place[b]);
-    const ExprPtr zero = ToType(Float(0), TypeOf(x->dtype));
-    return Select(within, Guard(within, ToType(source->at(own), TypeOf(x->dtype)), zero), x->at(place));
-  }, x->cost + source->cost + 2));
+  const size_t a = DimOf(at, node, "dim1", x->shape.size(), 0),
+               b = DimOf(at, node, "dim2", x->shape.size(), 1);
+  at.Set(node, at.Lazy(
+                   x->dtype, x->shape,
+                   [=](const Index& place) {
+                     Index own;
+                     for (size_t dim = 0; dim < place.size(); ++dim) {
+                       if (dim != a && dim != b) own.push_back(place[dim]);
+                     }
+                     own.push_back(place[offset < 0 ? b : a]);
+                     const ExprPtr within = Compare("equal", AddInt(place[a], Int(offset)), place[b]);
+                     const ExprPtr zero = ToType(Float(0), TypeOf(x->dtype));
+                     return Select(within, Guard(within, ToType(source->at(own), TypeOf(x->dtype)), zero),
+                                   x->at(place));
+                   },
+                   x->cost + source->cost + 2));
 }
 
 // A copy of `x`, then a stage that writes to the places.
 ValuePtr Overwritten(Lowering& at, const GraphNode& node, const ValuePtr& x, const Shape& places,
                      const std::function<std::pair<Index, ExprPtr>(const Index&)>& element) {
-  const ValuePtr copy = at.Stored(at.Lazy(x->dtype, x->shape, [x](const Index& place) { return x->at(place); }, x->cost));
+  const ValuePtr copy = at.Stored(at.Lazy(
+      x->dtype, x->shape, [x](const Index& place) { return x->at(place); }, x->cost));
   const std::vector<Loop> loops = at.NewLoops(places);
   const auto [own, value] = element(Lowering::Vars(loops));
-  at.Add(node.op, Pointwise{loops, {{copy->buffer, OffsetOf(own, x->shape), ToType(value, TypeOf(x->dtype)), nullptr}}});
+  at.Add(
+      node.op,
+      Pointwise{loops, {{copy->buffer, OffsetOf(own, x->shape), ToType(value, TypeOf(x->dtype)), nullptr}}});
   return copy;
 }
 
@@ -263,10 +311,10 @@ void Scatter(Lowering& at, const GraphNode& node) {
   const ValuePtr source = at.Tensor(node, at.Has(node, "src") ? "src" : "value");
   const size_t dim = DimOf(at, node, "dim", x->shape.size());
   at.Set(node, Overwritten(at, node, x, index->shape, [&](const Index& place) {
-    Index own = place;
-    own[dim] = IntAt(index, place);
-    return std::pair(own, source->shape.empty() ? source->at({}) : source->at(place));
-  }));
+           Index own = place;
+           own[dim] = IntAt(index, place);
+           return std::pair(own, source->shape.empty() ? source->at({}) : source->at(place));
+         }));
 }
 
 void IndexPut(Lowering& at, const GraphNode& node) {
@@ -274,8 +322,8 @@ void IndexPut(Lowering& at, const GraphNode& node) {
   const ValuePtr x = at.Tensor(node, "self"), values = at.Tensor(node, "values");
   const Places places = PlacesOf(at, node, x->shape);
   at.Set(node, Overwritten(at, node, x, places.shape, [&](const Index& place) {
-    return std::pair(places.Of(place, x->shape), Lowering::AtBroadcast(values, place));
-  }));
+           return std::pair(places.Of(place, x->shape), Lowering::AtBroadcast(values, place));
+         }));
 }
 
 // out[i] = x[i] + the sum of what goes there: every output reads all of the dim, so that no two add at one place.
@@ -295,26 +343,44 @@ void ScatterAdd(Lowering& at, const GraphNode& node) {
   const ValuePtr sum = at.NewStored(node.op, x->dtype, x->shape);
   const ExprPtr value = Guard(hit, ToType(source->at(place), Type::kFloat), Float(0));
   const ExprPtr total = Binary("add", ToType(x->at(out), Type::kFloat), Result(0));
-  at.Add(node.op, Reduction{outer, inner, {{"sum", value, 0, 0}}, {{sum->buffer, OffsetOf(out, x->shape), total, nullptr}}, {}});
+  at.Add(node.op, Reduction{outer,
+                            inner,
+                            {{"sum", value, 0, 0}},
+                            {{sum->buffer, OffsetOf(out, x->shape), total, nullptr}},
+                            {}});
   at.Set(node, sum);
 }
 
 void OneHot(Lowering& at, const GraphNode& node) {
   const ValuePtr x = at.Tensor(node, "self");
-  at.Set(node, at.Lazy("int64", at.ResultOf(node).shape, [=](const Index& place) {
-    const ExprPtr word = ToType(x->at(Index(place.begin(), place.end() - 1)), Type::kInt);
-    return Select(Compare("equal", word, place.back()), Int(1), Int(0));
-  }, x->cost + 1));
+  at.Set(node, at.Lazy(
+                   "int64", at.ResultOf(node).shape,
+                   [=](const Index& place) {
+                     const ExprPtr word = ToType(x->at(Index(place.begin(), place.end() - 1)), Type::kInt);
+                     return Select(Compare("equal", word, place.back()), Int(1), Int(0));
+                   },
+                   x->cost + 1));
 }
 
 const std::map<std::string, IndexingFunction>& IndexingTable() {
-  static const std::map<std::string, IndexingFunction> kTable = {
-      {"gather", Gather},           {"take_along_dim", TakeAlongDim},   {"take", Take},
-      {"embedding", Embedding},     {"index_select", IndexSelect},      {"index", IndexOfTensors},
-      {"tril", Triangle},           {"triu", Triangle},                 {"diagonal", Diagonal},
-      {"diag", Diag},               {"diag_embed", OnDiagonal},         {"select_scatter", SelectScatter},
-      {"slice_scatter", SliceScatter}, {"diagonal_scatter", DiagonalScatter}, {"scatter", Scatter},
-      {"index_put", IndexPut},      {"scatter_add", ScatterAdd},        {"one_hot", OneHot}};
+  static const std::map<std::string, IndexingFunction> kTable = {{"gather", Gather},
+                                                                 {"take_along_dim", TakeAlongDim},
+                                                                 {"take", Take},
+                                                                 {"embedding", Embedding},
+                                                                 {"index_select", IndexSelect},
+                                                                 {"index", IndexOfTensors},
+                                                                 {"tril", Triangle},
+                                                                 {"triu", Triangle},
+                                                                 {"diagonal", Diagonal},
+                                                                 {"diag", Diag},
+                                                                 {"diag_embed", OnDiagonal},
+                                                                 {"select_scatter", SelectScatter},
+                                                                 {"slice_scatter", SliceScatter},
+                                                                 {"diagonal_scatter", DiagonalScatter},
+                                                                 {"scatter", Scatter},
+                                                                 {"index_put", IndexPut},
+                                                                 {"scatter_add", ScatterAdd},
+                                                                 {"one_hot", OneHot}};
   return kTable;
 }
 
@@ -325,51 +391,6 @@ bool Lowering::Indexing(const GraphNode& node) {
   if (found == IndexingTable().end()) return Resampled(node);
   found->second(*this, node);
   return true;
-}
-
-// --- Tensors made of numbers ---
-
-bool Lowering::Creation(const GraphNode& node) {
-  if (node.results.empty()) return false;
-  const GraphValue& made = ResultOf(node);
-  const Type type = TypeOf(made.dtype);
-  const auto starts = [&](const char* prefix) { return node.op.starts_with(prefix); };
-  const auto filled = [&](const ValuePtr& number) {
-    Set(node, Lazy(made.dtype, made.shape, [=](const Index&) { return ToType(number->at({}), type); }));
-    return true;
-  };
-  const std::string base = starts("new_") ? node.op.substr(4) : node.op.ends_with("_like") ? node.op.substr(0, node.op.size() - 5) : node.op;
-  if (base == "zeros" || base == "empty" || base == "empty_strided" || base == "zero") return filled(Constant(0, made.dtype));
-  if (base == "ones") return filled(Constant(1, made.dtype));
-  if (base == "full") return filled(Tensor(node, "fill_value"));
-  if (base == "fill") return filled(Tensor(node, "value"));
-  if (base == "scalar_tensor") return filled(Tensor(node, "s"));
-  if (base == "tensor" && made.shape.empty()) return filled(Tensor(node, node.args.contains("t") ? "t" : "data"));
-  if (base == "arange" || base == "range") {
-    const double start = Number(node, "start", 0), step = Number(node, "step", 1);
-    Set(node, Lazy(made.dtype, made.shape, [=](const Index& place) {
-      if (type == Type::kInt) return AddInt(Scaled(place[0], static_cast<int64_t>(step)), Int(static_cast<int64_t>(start)));
-      return Binary("add", Binary("mul", ToType(place[0], Type::kFloat), Float(step)), Float(start));
-    }));
-    return true;
-  }
-  if (base == "linspace") {
-    const double start = Number(node, "start", 0), end = Number(node, "end", 1);
-    const double step = made.shape[0] > 1 ? (end - start) / static_cast<double>(made.shape[0] - 1) : 0;
-    Set(node, Lazy(made.dtype, made.shape, [=](const Index& place) {
-      return ToType(Binary("add", Binary("mul", ToType(place[0], Type::kFloat), Float(step)), Float(start)), type);
-    }, 2));
-    return true;
-  }
-  if (base == "eye") {
-    Set(node, Lazy(made.dtype, made.shape, [=](const Index& place) {
-      return Select(Compare("equal", place[0], place[1]), ToType(Float(1), type), ToType(Float(0), type));
-    }));
-    return true;
-  }
-  if (base == "rand" || base == "randn" || base == "randint" || base == "randperm" || base == "bernoulli" || base == "multinomial")
-    throw Unsupported("`" + node.op + "` draws random numbers");
-  return false;
 }
 
 }  // namespace kevin::search

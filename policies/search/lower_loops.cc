@@ -33,7 +33,8 @@ struct Carried {
 }  // namespace
 
 ExprPtr Lowering::MovingInteger(const GraphNode& node, const char* name, int64_t fallback) {
-  if (!Has(node, name) || !node.args[name].is_object() || !iteration_) return Int(Integer(node, name, fallback));
+  if (!Has(node, name) || !node.args[name].is_object() || !iteration_)
+    return Int(Integer(node, name, fallback));
   const nlohmann::json& arg = node.args[name];
   return AddInt(Int(arg.at("base").get<int64_t>()), Scaled(iteration_, arg.at("step").get<int64_t>()));
 }
@@ -50,20 +51,25 @@ bool Lowering::MovingView(const GraphNode& node) {
   ExprPtr start = MovingInteger(node, name, 0);
   if (start->high < 0) start = AddInt(start, Int(x->shape[dim]));
   const int64_t step = node.op == "slice" ? Integer(node, "step", 1) : 1;
-  Set(node, Lazy(x->dtype, ResultOf(node).shape, [=](const Index& index) {
-    Index own = index;
-    if (is_select) {
-      own.insert(own.begin() + static_cast<long>(dim), start);
-    } else {
-      own[dim] = AddInt(Scaled(own[dim], step), start);
-    }
-    return x->at(own);
-  }, x->cost));
+  Set(node, Lazy(
+                x->dtype, ResultOf(node).shape,
+                [=](const Index& index) {
+                  Index own = index;
+                  if (is_select) {
+                    own.insert(own.begin() + static_cast<long>(dim), start);
+                  } else {
+                    own[dim] = AddInt(Scaled(own[dim], step), start);
+                  }
+                  return x->at(own);
+                },
+                x->cost));
   return true;
 }
 
 void Lowering::LowerLoop(const GraphNode& node, const Loop& times) {
-  const auto slot = [](const ExprPtr& time, const Shape& shape) { return Scaled(ModInt(time, 2), Count(shape)); };
+  const auto slot = [](const ExprPtr& time, const Shape& shape) {
+    return Scaled(ModInt(time, 2), Count(shape));
+  };
   std::vector<Carried> all;
   for (const auto& [init, param, next, result] : node.carried) {
     Carried carried = {param, next, result, -1};
@@ -104,7 +110,9 @@ void Lowering::LowerLoop(const GraphNode& node, const Loop& times) {
         stores.push_back({buffer, AddInt(base, offset), ToType(element, TypeOf(dtype)), nullptr});
       };
       for (const Carried& carried : all) {
-        if (carried.next == next) store(carried.buffer, slot(AddInt(time, Int(1)), value->shape), graph_.values.at(carried.param).dtype);
+        if (carried.next == next)
+          store(carried.buffer, slot(AddInt(time, Int(1)), value->shape),
+                graph_.values.at(carried.param).dtype);
       }
       if (const auto found = stacked.find(next); found != stacked.end())
         store(found->second->buffer, Scaled(time, Count(value->shape)), found->second->dtype);

@@ -1,56 +1,51 @@
-// Losses and distances: elementwise expressions and sums over them. Sums between stages are floats of 32 bits whatever
-// the inputs are.
+// Losses: elementwise expressions and sums over them. Sums between stages are floats of 32 bits whatever the inputs are.
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <numeric>
 
-#include "policies/search/lowering.h"
+#include "policies/search/loss_parts.h"
 
 namespace kevin::search {
 namespace {
 
-using LossFunction = void (*)(Lowering&, const GraphNode&);
-using LossArgs = std::vector<ExprPtr>;
-
-ExprPtr LPlus(const ExprPtr& a, const ExprPtr& b) { return Binary("add", a, b); }
-ExprPtr LMinus(const ExprPtr& a, const ExprPtr& b) { return Binary("sub", a, b); }
-ExprPtr LTimes(const ExprPtr& a, const ExprPtr& b) { return Binary("mul", a, b); }
-ExprPtr LRelu(const ExprPtr& a) { return Binary("maximum", a, Float(0)); }
-ExprPtr LAbs(const ExprPtr& a) { return Unary("abs", a); }
-ExprPtr LIs(const ExprPtr& a, double value) { return Compare("equal", a, Float(value)); }
 ExprPtr LLog1pExp(const ExprPtr& x) {
   return LPlus(LRelu(x), Unary("log1p", Unary("exp", Unary("neg", LAbs(x)))));
 }
 
-std::vector<int> AllDims(const ValuePtr& value) {
+enum LossReduction { kEachLoss = 0, kMeanLoss = 1, kSumLoss = 2 };
+
+int ReductionOf(Lowering& at, const GraphNode& node) {
+  return static_cast<int>(at.Integer(node, "reduction", kMeanLoss));
+}
+
+}  // namespace
+
+std::vector<int> AllDimsOf(const ValuePtr& value) {
   std::vector<int> dims(value->shape.size());
   std::iota(dims.begin(), dims.end(), 0);
   return dims;
 }
 
-int LossDim(int64_t dim, const ValuePtr& value) {
-  return static_cast<int>(dim < 0 ? dim + static_cast<int64_t>(value->shape.size()) : dim);
-}
-
-enum LossReduction { kEachLoss = 0, kMeanLoss = 1, kSumLoss = 2 };
-
-int ReductionOf(Lowering& at, const GraphNode& node) { return static_cast<int>(at.Integer(node, "reduction", kMeanLoss)); }
-
-// The sum or the mean of the losses of the elements, or these.
-void SetReduced(Lowering& at, const GraphNode& node, const ValuePtr& losses) {
-  const int reduction = ReductionOf(at, node);
-  if (reduction == kEachLoss || losses->shape.empty()) return at.Set(node, losses);
-  const double scale = reduction == kMeanLoss ? 1.0 / static_cast<double>(Count(losses->shape)) : 1;
-  const ValuePtr total = at.Reduce("sum", losses, AllDims(losses), false, "float32",
-                                   [scale](const ExprPtr& sum) { return LTimes(sum, Float(scale)); });
-  at.Set(node, total);
+Index WithInserted(Index place, size_t dim, const ExprPtr& element) {
+  place.insert(place.begin() + static_cast<long>(dim), element);
+  return place;
 }
 
 ValuePtr Losses(Lowering& at, const std::vector<ValuePtr>& values, const Lowering::ElementFunction& f) {
   return at.Map(values, "float32", Type::kFloat, f);
 }
+
+void SetReduced(Lowering& at, const GraphNode& node, const ValuePtr& losses) {
+  const int reduction = ReductionOf(at, node);
+  if (reduction == kEachLoss || losses->shape.empty()) return at.Set(node, losses);
+  const double scale = reduction == kMeanLoss ? 1.0 / static_cast<double>(Count(losses->shape)) : 1;
+  at.Set(node, at.Reduce("sum", losses, AllDimsOf(losses), false, "float32",
+                         [scale](const ExprPtr& sum) { return LTimes(sum, Float(scale)); }));
+}
+
+namespace {
 
 // --- Of pairs of elements ---
 
@@ -64,7 +59,8 @@ ExprPtr SmoothL1(const ExprPtr& difference, double beta) {
 ExprPtr Huber(const ExprPtr& difference, double delta) {
   const ExprPtr size = LAbs(difference);
   const ExprPtr inner = LTimes(LTimes(difference, difference), Float(0.5));
-  return Select(Compare("less_equal", size, Float(delta)), inner, LTimes(Float(delta), LMinus(size, Float(0.5 * delta))));
+  return Select(Compare("less_equal", size, Float(delta)), inner,
+                LTimes(Float(delta), LMinus(size, Float(0.5 * delta))));
 }
 
 // t * log(t / exp(x)), 0 where t is 0.
@@ -74,7 +70,8 @@ ExprPtr KlOf(const ExprPtr& x, const ExprPtr& t, bool is_log) {
 }
 
 ExprPtr PoissonOf(const ExprPtr& x, const ExprPtr& t, bool is_log, bool full, double eps) {
-  ExprPtr loss = is_log ? LMinus(Unary("exp", x), LTimes(t, x)) : LMinus(x, LTimes(t, Unary("log", LPlus(x, Float(eps)))));
+  ExprPtr loss = is_log ? LMinus(Unary("exp", x), LTimes(t, x))
+                        : LMinus(x, LTimes(t, Unary("log", LPlus(x, Float(eps)))));
   if (!full) return loss;
   // Stirling's approximation of log(t!).
   const ExprPtr half_log = LTimes(Float(0.5), Unary("log", LTimes(Float(2 * M_PI), t)));
@@ -92,15 +89,18 @@ ExprPtr PairLoss(Lowering& at, const GraphNode& node, const ExprPtr& x, const Ex
   if (op == "kl_div") return KlOf(x, t, at.Flag(node, "log_target", false));
   if (op == "soft_margin_loss") return LLog1pExp(Unary("neg", LTimes(t, x)));
   if (op == "poisson_nll_loss")
-    return PoissonOf(x, t, at.Flag(node, "log_input", true), at.Flag(node, "full", false), at.Number(node, "eps", 1e-8));
+    return PoissonOf(x, t, at.Flag(node, "log_input", true), at.Flag(node, "full", false),
+                     at.Number(node, "eps", 1e-8));
   // hinge_embedding_loss
   const double margin = at.Number(node, "margin", 1);
   return LPlus(Select(LIs(t, 1), Float(0), LRelu(LMinus(Float(margin), x))), Select(LIs(t, -1), Float(0), x));
 }
 
 void PairLosses(Lowering& at, const GraphNode& node) {
-  const ValuePtr x = at.Tensor(node, node.args.contains("self") ? "self" : "input"), target = at.Tensor(node, "target");
-  SetReduced(at, node, Losses(at, {x, target}, [&](const LossArgs& a) { return PairLoss(at, node, a[0], a[1]); }));
+  const ValuePtr x = at.Tensor(node, node.args.contains("self") ? "self" : "input"),
+                 target = at.Tensor(node, "target");
+  SetReduced(at, node,
+             Losses(at, {x, target}, [&](const LossArgs& a) { return PairLoss(at, node, a[0], a[1]); }));
 }
 
 void BinaryCrossEntropy(Lowering& at, const GraphNode& node) {
@@ -129,10 +129,11 @@ void BinaryCrossEntropy(Lowering& at, const GraphNode& node) {
 
 void MarginRanking(Lowering& at, const GraphNode& node) {
   const double margin = at.Number(node, "margin", 0);
-  const std::vector<ValuePtr> values = {at.Tensor(node, "input1"), at.Tensor(node, "input2"), at.Tensor(node, "target")};
+  const std::vector<ValuePtr> values = {at.Tensor(node, "input1"), at.Tensor(node, "input2"),
+                                        at.Tensor(node, "target")};
   SetReduced(at, node, Losses(at, values, [margin](const LossArgs& a) {
-    return LRelu(LMinus(Float(margin), LTimes(a[2], LMinus(a[0], a[1]))));
-  }));
+               return LRelu(LMinus(Float(margin), LTimes(a[2], LMinus(a[0], a[1]))));
+             }));
 }
 
 // --- Classes ---
@@ -149,8 +150,11 @@ ValuePtr LogSumExpOver(Lowering& at, const ValuePtr& x, size_t dim) {
   const ValuePtr result = at.NewStored("logsumexp", "float32", outer_shape);
   const ExprPtr term = Unary("exp", LMinus(value, Result(0)));
   const ExprPtr total = LPlus(Result(0), Unary("log", Result(1)));
-  at.Add("logsumexp", Reduction{outer, inner, {{"max", value, 0, 0}, {"sum", term, 1, 1}},
-                                {{result->buffer, OffsetOf(out, outer_shape), total, nullptr}}, {}});
+  at.Add("logsumexp", Reduction{outer,
+                                inner,
+                                {{"max", value, 0, 0}, {"sum", term, 1, 1}},
+                                {{result->buffer, OffsetOf(out, outer_shape), total, nullptr}},
+                                {}});
   return result;
 }
 
@@ -164,14 +168,20 @@ ExprPtr ClassWeight(const ValuePtr& weight, const ExprPtr& label) {
 void SetByLabels(Lowering& at, const GraphNode& node, const ValuePtr& target, const ValuePtr& weight,
                  const std::function<ExprPtr(const Index& place, const ExprPtr& label)>& loss, int cost) {
   const ExprPtr ignored = Int(at.Integer(node, "ignore_index", -100));
-  const ValuePtr losses = at.Lazy("float32", target->shape, [=](const Index& place) {
-    const ExprPtr label = ToType(target->at(place), Type::kInt);
-    return Guard(Compare("not_equal", label, ignored), loss(place, label), Float(0));
-  }, cost + 2);
-  const ValuePtr weights = at.Lazy("float32", target->shape, [=](const Index& place) {
-    const ExprPtr label = ToType(target->at(place), Type::kInt);
-    return Guard(Compare("not_equal", label, ignored), ClassWeight(weight, label), Float(0));
-  }, 1);
+  const ValuePtr losses = at.Lazy(
+      "float32", target->shape,
+      [=](const Index& place) {
+        const ExprPtr label = ToType(target->at(place), Type::kInt);
+        return Guard(Compare("not_equal", label, ignored), loss(place, label), Float(0));
+      },
+      cost + 2);
+  const ValuePtr weights = at.Lazy(
+      "float32", target->shape,
+      [=](const Index& place) {
+        const ExprPtr label = ToType(target->at(place), Type::kInt);
+        return Guard(Compare("not_equal", label, ignored), ClassWeight(weight, label), Float(0));
+      },
+      1);
   const int reduction = ReductionOf(at, node);
   if (reduction == kEachLoss) return at.Set(node, losses);
   // The sum and the sum of the weights in one stage.
@@ -185,28 +195,30 @@ void SetByLabels(Lowering& at, const GraphNode& node, const ValuePtr& target, co
   at.Set(node, result);
 }
 
-Index WithLabel(Index place, size_t dim, const ExprPtr& label) {
-  place.insert(place.begin() + static_cast<long>(dim), label);
-  return place;
-}
-
 void NegativeLogLikelihood(Lowering& at, const GraphNode& node) {
   const ValuePtr x = at.Cheap(at.Tensor(node, "self"), 12), target = at.Plain(at.Tensor(node, "target"));
   const ValuePtr weight = at.OptionalTensor(node, "weight");
   const size_t dim = x->shape.size() == 1 ? 0 : 1;
-  SetByLabels(at, node, target, weight, [=](const Index& place, const ExprPtr& label) {
-    const ExprPtr value = ToType(x->at(WithLabel(place, dim, label)), Type::kFloat);
-    return LTimes(Unary("neg", value), ClassWeight(weight, label));
-  }, x->cost + 2);
+  SetByLabels(
+      at, node, target, weight,
+      [=](const Index& place, const ExprPtr& label) {
+        const ExprPtr value = ToType(x->at(WithInserted(place, dim, label)), Type::kFloat);
+        return LTimes(Unary("neg", value), ClassWeight(weight, label));
+      },
+      x->cost + 2);
 }
 
 // The sum over classes of weight * p * (logsumexp - x), with `p` as given.
-ValuePtr SoftLosses(Lowering& at, const ValuePtr& x, const ValuePtr& log_total, const ValuePtr& weight, size_t dim,
-                    const std::function<ExprPtr(const Index&)>& p) {
-  const ValuePtr terms = at.Lazy("float32", x->shape, [=](const Index& place) {
-    const ExprPtr loss = LMinus(Lowering::AtBroadcast(log_total, place), ToType(x->at(place), Type::kFloat));
-    return LTimes(LTimes(ClassWeight(weight, place[dim]), p(place)), loss);
-  }, x->cost + 3);
+ValuePtr SoftLosses(Lowering& at, const ValuePtr& x, const ValuePtr& log_total, const ValuePtr& weight,
+                    size_t dim, const std::function<ExprPtr(const Index&)>& p) {
+  const ValuePtr terms = at.Lazy(
+      "float32", x->shape,
+      [=](const Index& place) {
+        const ExprPtr loss =
+            LMinus(Lowering::AtBroadcast(log_total, place), ToType(x->at(place), Type::kFloat));
+        return LTimes(LTimes(ClassWeight(weight, place[dim]), p(place)), loss);
+      },
+      x->cost + 3);
   return at.Reduce("sum", terms, {static_cast<int>(dim)}, false, "float32");
 }
 
@@ -225,13 +237,17 @@ void CrossEntropy(Lowering& at, const GraphNode& node) {
     return SetReduced(at, node, losses);
   }
   ValuePtr smooth;
-  if (smoothing > 0) smooth = SoftLosses(at, x, log_total, weight, dim, [=](const Index&) { return Float(share); });
-  SetByLabels(at, node, target, weight, [=](const Index& place, const ExprPtr& label) {
-    const ExprPtr logit = ToType(x->at(WithLabel(place, dim, label)), Type::kFloat);
-    const ExprPtr loss = LMinus(log_total->at(WithLabel(place, dim, Int(0))), logit);
-    const ExprPtr hard = LTimes(LTimes(loss, ClassWeight(weight, label)), Float(1 - smoothing));
-    return smooth ? LPlus(hard, smooth->at(place)) : hard;
-  }, x->cost + 3);
+  if (smoothing > 0)
+    smooth = SoftLosses(at, x, log_total, weight, dim, [=](const Index&) { return Float(share); });
+  SetByLabels(
+      at, node, target, weight,
+      [=](const Index& place, const ExprPtr& label) {
+        const ExprPtr logit = ToType(x->at(WithInserted(place, dim, label)), Type::kFloat);
+        const ExprPtr loss = LMinus(log_total->at(WithInserted(place, dim, Int(0))), logit);
+        const ExprPtr hard = LTimes(LTimes(loss, ClassWeight(weight, label)), Float(1 - smoothing));
+        return smooth ? LPlus(hard, smooth->at(place)) : hard;
+      },
+      x->cost + 3);
 }
 
 void MultiMargin(Lowering& at, const GraphNode& node) {
@@ -240,141 +256,44 @@ void MultiMargin(Lowering& at, const GraphNode& node) {
   const double margin = at.Number(node, "margin", 1);
   const bool squares = at.Number(node, "p", 1) == 2;
   const size_t dim = x->shape.size() - 1;
-  const ValuePtr terms = at.Lazy("float32", x->shape, [=](const Index& place) {
-    const ExprPtr label = ToType(Lowering::AtBroadcast(target, Index(place.begin(), place.end() - 1)), Type::kInt);
-    Index own = place;
-    own[dim] = label;
-    const ExprPtr distance = LMinus(ToType(x->at(place), Type::kFloat), ToType(x->at(own), Type::kFloat));
-    ExprPtr loss = LRelu(LPlus(distance, Float(margin)));
-    if (squares) loss = LTimes(loss, loss);
-    loss = LTimes(loss, ClassWeight(weight, label));
-    return Select(Compare("equal", place[dim], label), Float(0), loss);
-  }, 6);
+  const ValuePtr terms = at.Lazy(
+      "float32", x->shape,
+      [=](const Index& place) {
+        const ExprPtr label =
+            ToType(Lowering::AtBroadcast(target, Index(place.begin(), place.end() - 1)), Type::kInt);
+        Index own = place;
+        own[dim] = label;
+        const ExprPtr distance = LMinus(ToType(x->at(place), Type::kFloat), ToType(x->at(own), Type::kFloat));
+        ExprPtr loss = LRelu(LPlus(distance, Float(margin)));
+        if (squares) loss = LTimes(loss, loss);
+        loss = LTimes(loss, ClassWeight(weight, label));
+        return Select(Compare("equal", place[dim], label), Float(0), loss);
+      },
+      6);
   const double scale = 1.0 / static_cast<double>(x->shape[dim]);
-  SetReduced(at, node, at.Reduce("sum", terms, {static_cast<int>(dim)}, false, "float32",
-                                 [scale](const ExprPtr& sum) { return LTimes(sum, Float(scale)); }));
-}
-
-// --- Distances ---
-
-ExprPtr PowerOfNorm(const ExprPtr& size, double p) {
-  if (p == 1) return size;
-  return p == 2 ? LTimes(size, size) : Binary("pow", size, Float(p));
-}
-
-ExprPtr RootOfNorm(const ExprPtr& sum, double p) {
-  if (p == 1) return sum;
-  return p == 2 ? Unary("sqrt", sum) : Binary("pow", sum, Float(1 / p));
-}
-
-// The p-norm of a - b + eps over the dim.
-ValuePtr Distance(Lowering& at, const ValuePtr& a, const ValuePtr& b, double p, double eps, int64_t dim, bool keep) {
-  const bool largest = std::isinf(p);
-  const ValuePtr terms = Losses(at, {a, b}, [=](const LossArgs& v) {
-    const ExprPtr size = LAbs(LPlus(LMinus(v[0], v[1]), Float(eps)));
-    return largest ? size : PowerOfNorm(size, p);
-  });
-  if (p == 0) throw Unsupported("the distance with p = 0 has no stage");
-  return at.Reduce(largest ? "max" : "sum", terms, {LossDim(dim, terms)}, keep, "float32",
-                   [=](const ExprPtr& sum) { return largest ? sum : RootOfNorm(sum, p); });
-}
-
-void PairwiseDistance(Lowering& at, const GraphNode& node) {
-  at.Set(node, Distance(at, at.Tensor(node, "x1"), at.Tensor(node, "x2"), at.Number(node, "p", 2), at.Number(node, "eps", 1e-6), -1,
-                        at.Flag(node, "keepdim", false)));
-}
-
-void TripletMargin(Lowering& at, const GraphNode& node) {
-  const ValuePtr anchor = at.Tensor(node, "anchor"), positive = at.Tensor(node, "positive"), negative = at.Tensor(node, "negative");
-  const double p = at.Number(node, "p", 2), eps = at.Number(node, "eps", 1e-6), margin = at.Number(node, "margin", 1);
-  const auto distance = [&](const ValuePtr& a, const ValuePtr& b) { return Distance(at, a, b, p, eps, -1, false); };
-  std::vector<ValuePtr> distances = {distance(anchor, positive), distance(anchor, negative)};
-  if (at.Flag(node, "swap", false)) distances.push_back(distance(positive, negative));
-  SetReduced(at, node, Losses(at, distances, [margin](const LossArgs& d) {
-    const ExprPtr far = d.size() == 3 ? Binary("minimum", d[1], d[2]) : d[1];
-    return LRelu(LPlus(LMinus(d[0], far), Float(margin)));
-  }));
-}
-
-// The sums over one dim of x * y, x * x and y * y in one stage, and a function of them.
-ValuePtr Cosine(Lowering& at, const ValuePtr& x, const ValuePtr& y, size_t dim, const std::string& name,
-                const std::function<ExprPtr(const ExprPtr& xy, const ExprPtr& xx, const ExprPtr& yy)>& f) {
-  Shape shape = Lowering::BroadcastShape({x, y});
-  const std::vector<Loop> inner = at.NewLoops({shape[dim]});
-  shape.erase(shape.begin() + static_cast<long>(dim));
-  const std::vector<Loop> outer = at.NewLoops(shape);
-  const Index out = Lowering::Vars(outer);
-  const Index place = WithLabel(out, dim, Lowering::Var(inner[0]));
-  const ExprPtr a = ToType(Lowering::AtBroadcast(x, place), Type::kFloat), b = ToType(Lowering::AtBroadcast(y, place), Type::kFloat);
-  const ValuePtr result = at.NewStored(name, "float32", shape);
-  at.Add(name, Reduction{outer, inner, {{"sum", LTimes(a, b), 0, 0}, {"sum", LTimes(a, a), 1, 0}, {"sum", LTimes(b, b), 2, 0}},
-                         {{result->buffer, OffsetOf(out, shape), f(Result(0), Result(1), Result(2)), nullptr}}, {}});
-  return result;
-}
-
-void CosineSimilarity(Lowering& at, const GraphNode& node) {
-  const ValuePtr x = at.Tensor(node, "x1"), y = at.Tensor(node, "x2");
-  const double eps = at.Number(node, "eps", 1e-8);
-  const int64_t given = at.Integer(node, "dim", 1);
-  const size_t rank = Lowering::BroadcastShape({x, y}).size();
-  const size_t dim = static_cast<size_t>(given < 0 ? given + static_cast<int64_t>(rank) : given);
-  at.Set(node, Cosine(at, x, y, dim, node.op, [eps](const ExprPtr& xy, const ExprPtr& xx, const ExprPtr& yy) {
-    const auto norm = [eps](const ExprPtr& square) { return Binary("maximum", Unary("sqrt", square), Float(eps)); };
-    return Binary("div_float", xy, LTimes(norm(xx), norm(yy)));
-  }));
-}
-
-void CosineEmbedding(Lowering& at, const GraphNode& node) {
-  const ValuePtr x = at.Tensor(node, "input1"), y = at.Tensor(node, "input2"), target = at.Tensor(node, "target");
-  const double margin = at.Number(node, "margin", 0);
-  const size_t dim = Lowering::BroadcastShape({x, y}).size() - 1;
-  const ValuePtr cosine = Cosine(at, x, y, dim, node.op, [](const ExprPtr& xy, const ExprPtr& xx, const ExprPtr& yy) {
-    const ExprPtr eps = Float(1e-12);
-    return LTimes(xy, Unary("rsqrt", LTimes(LPlus(xx, eps), LPlus(yy, eps))));
-  });
-  SetReduced(at, node, Losses(at, {cosine, target}, [margin](const LossArgs& a) {
-    const ExprPtr far = Select(LIs(a[1], -1), LRelu(LMinus(a[0], Float(margin))), Float(0));
-    return Select(LIs(a[1], 1), LMinus(Float(1), a[0]), far);
-  }));
-}
-
-void Cdist(Lowering& at, const GraphNode& node) {
-  const ValuePtr x = at.Tensor(node, "x1"), y = at.Tensor(node, "x2");
-  const double p = at.Number(node, "p", 2);
-  const int64_t mode = at.Integer(node, "compute_mode", 0);
-  const int64_t rows = x->shape[x->shape.size() - 2], columns = y->shape[y->shape.size() - 2];
-  // As torch does: a product of matrices where there are many rows.
-  const bool by_product = p == 2 && (mode == 1 || (mode == 0 && (rows > 25 || columns > 25)));
-  if (!by_product) {
-    const ValuePtr a = at.Unsqueeze(at.Plain(x), x->shape.size() - 1), b = at.Unsqueeze(at.Plain(y), y->shape.size() - 2);
-    return at.Set(node, Distance(at, a, b, p, 0, -1, false));
-  }
-  const auto squares = [&](const ValuePtr& v) {
-    const ValuePtr terms = Losses(at, {v}, [](const LossArgs& a) { return LTimes(a[0], a[0]); });
-    return at.Reduce("sum", terms, {static_cast<int>(v->shape.size()) - 1}, false, "float32");
-  };
-  const ValuePtr of_x = squares(x), of_y = squares(y);
-  std::vector<int> order = AllDims(y);
-  std::swap(order[order.size() - 1], order[order.size() - 2]);
-  const ValuePtr product = at.MatMul(x, at.Permute(y, order), node.op);
-  at.Set(node, Losses(at, {product, at.Unsqueeze(of_x, of_x->shape.size()), at.Unsqueeze(of_y, of_y->shape.size() - 1)},
-                      [](const LossArgs& a) {
-                        return Unary("sqrt", LRelu(LMinus(LPlus(a[1], a[2]), LTimes(Float(2), a[0]))));
-                      }));
+  SetReduced(at, node,
+             at.Reduce("sum", terms, {static_cast<int>(dim)}, false, "float32",
+                       [scale](const ExprPtr& sum) { return LTimes(sum, Float(scale)); }));
 }
 
 const std::map<std::string, LossFunction>& LossTable() {
   static const std::map<std::string, LossFunction> kTable = {
-      {"mse_loss", PairLosses},          {"l1_loss", PairLosses},            {"smooth_l1_loss", PairLosses},
-      {"huber_loss", PairLosses},        {"kl_div", PairLosses},             {"soft_margin_loss", PairLosses},
-      {"poisson_nll_loss", PairLosses},  {"hinge_embedding_loss", PairLosses},
-      {"binary_cross_entropy", BinaryCrossEntropy},                          {"binary_cross_entropy_with_logits", BinaryCrossEntropy},
-      {"margin_ranking_loss", MarginRanking},                                {"nll_loss", NegativeLogLikelihood},
-      {"nll_loss2d", NegativeLogLikelihood},                                 {"nll_loss_nd", NegativeLogLikelihood},
-      {"cross_entropy_loss", CrossEntropy},                                  {"multi_margin_loss", MultiMargin},
-      {"pairwise_distance", PairwiseDistance},                               {"triplet_margin_loss", TripletMargin},
-      {"cosine_similarity", CosineSimilarity},                               {"cosine_embedding_loss", CosineEmbedding},
-      {"cdist", Cdist}};
+      {"mse_loss", PairLosses},
+      {"l1_loss", PairLosses},
+      {"smooth_l1_loss", PairLosses},
+      {"huber_loss", PairLosses},
+      {"kl_div", PairLosses},
+      {"soft_margin_loss", PairLosses},
+      {"poisson_nll_loss", PairLosses},
+      {"hinge_embedding_loss", PairLosses},
+      {"binary_cross_entropy", BinaryCrossEntropy},
+      {"binary_cross_entropy_with_logits", BinaryCrossEntropy},
+      {"margin_ranking_loss", MarginRanking},
+      {"nll_loss", NegativeLogLikelihood},
+      {"nll_loss2d", NegativeLogLikelihood},
+      {"nll_loss_nd", NegativeLogLikelihood},
+      {"cross_entropy_loss", CrossEntropy},
+      {"multi_margin_loss", MultiMargin}};
   return kTable;
 }
 
@@ -382,8 +301,9 @@ const std::map<std::string, LossFunction>& LossTable() {
 
 bool Lowering::Loss(const GraphNode& node) {
   const auto found = LossTable().find(node.op);
-  if (found == LossTable().end()) return false;
-  found->second(*this, node);
+  const LossFunction function = found == LossTable().end() ? DistanceNamed(node.op) : found->second;
+  if (!function) return false;
+  function(*this, node);
   return true;
 }
 

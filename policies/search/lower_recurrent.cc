@@ -20,7 +20,8 @@ struct CellState {
 };
 
 // One element of the next state. `x` and `h` give a gate's part of the product of the input and of the state.
-CellState NextState(Cell cell, const std::function<ExprPtr(int)>& x, const std::function<ExprPtr(int)>& h, const CellState& last) {
+CellState NextState(Cell cell, const std::function<ExprPtr(int)>& x, const std::function<ExprPtr(int)>& h,
+                    const CellState& last) {
   const auto sum = [&](int gate) { return Binary("add", x(gate), h(gate)); };
   if (cell == Cell::kTanh) return {Unary("tanh", sum(0)), nullptr};
   if (cell == Cell::kRelu) return {Binary("maximum", sum(0), Float(0)), nullptr};
@@ -30,7 +31,8 @@ CellState NextState(Cell cell, const std::function<ExprPtr(int)>& x, const std::
     // (1 - update) * made + update * last.
     return {Binary("add", made, Binary("mul", update, Binary("sub", last.h, made))), nullptr};
   }
-  const ExprPtr input = Unary("sigmoid", sum(0)), forget = Unary("sigmoid", sum(1)), output = Unary("sigmoid", sum(3));
+  const ExprPtr input = Unary("sigmoid", sum(0)), forget = Unary("sigmoid", sum(1)),
+                output = Unary("sigmoid", sum(3));
   const ExprPtr c = Binary("add", Binary("mul", forget, last.c), Binary("mul", input, Unary("tanh", sum(2))));
   return {Binary("mul", output, Unary("tanh", c)), c};
 }
@@ -55,16 +57,20 @@ ValuePtr BiasOf(Lowering& at, Cell cell, const std::vector<CellWeights>& directi
   if (!directions[0].input_bias) return nullptr;
   std::vector<ValuePtr> sums;
   for (const CellWeights& weights : directions) {
-    sums.push_back(at.Lazy("float32", weights.input_bias->shape, [=](const Index& index) {
-      const ExprPtr input = FloatAt(weights.input_bias, index), both = Binary("add", input, FloatAt(weights.hidden_bias, index));
-      return cell == Cell::kGru ? Select(Compare("less", index[0], Int(2 * size)), both, input) : both;
-    }, 1));
+    sums.push_back(at.Lazy(
+        "float32", weights.input_bias->shape,
+        [=](const Index& index) {
+          const ExprPtr input = FloatAt(weights.input_bias, index),
+                        both = Binary("add", input, FloatAt(weights.hidden_bias, index));
+          return cell == Cell::kGru ? Select(Compare("less", index[0], Int(2 * size)), both, input) : both;
+        },
+        1));
   }
   return at.Stored(SideBySide(at, sums));
 }
 
 struct LayerResult {
-  ValuePtr output;     // (time, batch, directions * size)
+  ValuePtr output;          // (time, batch, directions * size)
   ValuePtr last_h, last_c;  // (directions, batch, size)
 };
 
@@ -72,16 +78,25 @@ class Layer {
  public:
   // x: (time, batch, features); h0, c0: (directions, batch, size).
   Layer(Lowering& at, Cell cell, const ValuePtr& x, const std::vector<CellWeights>& weights)
-      : at_(at), cell_(cell), gates_(GatesOf(cell)), directions_(static_cast<int64_t>(weights.size())),
-        times_(x->shape[0]), batch_(x->shape[1]), size_(weights[0].hidden->shape[1]), weights_(weights), x_(at.Plain(x)) {
-    if (weights[0].hidden->shape[0] != gates_ * size_) throw Unsupported("recurrent layers with projections have no stage");
+      : at_(at),
+        cell_(cell),
+        gates_(GatesOf(cell)),
+        directions_(static_cast<int64_t>(weights.size())),
+        times_(x->shape[0]),
+        batch_(x->shape[1]),
+        size_(weights[0].hidden->shape[1]),
+        weights_(weights),
+        x_(at.Plain(x)) {
+    if (weights[0].hidden->shape[0] != gates_ * size_)
+      throw Unsupported("recurrent layers with projections have no stage");
   }
 
   LayerResult Run(const ValuePtr& h0, const ValuePtr& c0, const std::string& dtype) {
     const Shape state = {directions_, batch_, size_};
     InputProducts();
     hidden_weights_ = SideBySide(at_, Each(&CellWeights::hidden));
-    if (cell_ == Cell::kGru && weights_[0].hidden_bias) hidden_bias_ = SideBySide(at_, Each(&CellWeights::hidden_bias));
+    if (cell_ == Cell::kGru && weights_[0].hidden_bias)
+      hidden_bias_ = SideBySide(at_, Each(&CellWeights::hidden_bias));
     // With one direction the states of all steps are the output; the first is the initial state.
     slots_ = directions_ == 1 ? times_ + 1 : 2;
     h_ = States(h0, slots_, dtype);
@@ -111,26 +126,38 @@ class Layer {
     const ValuePtr states = at_.NewStored("state", dtype, {slots, directions_, batch_, size_});
     const std::vector<Loop> loops = at_.NewLoops(first->shape);
     const Index index = Lowering::Vars(loops);
-    at_.Add("initial state", Pointwise{loops, {{states->buffer, OffsetOf(index, first->shape), FloatAt(first, index), nullptr}}});
+    at_.Add(
+        "initial state",
+        Pointwise{loops, {{states->buffer, OffsetOf(index, first->shape), FloatAt(first, index), nullptr}}});
     return states;
   }
 
   ValuePtr At(const ValuePtr& states, const ExprPtr& slot, const Shape& shape, const std::string& dtype) {
-    return at_.Lazy(dtype, shape, [=](const Index& index) { return states->at({slot, index[0], index[1], index[2]}); });
+    return at_.Lazy(dtype, shape, [=](const Index& index) {
+      return states->at({slot, index[0], index[1], index[2]});
+    });
   }
 
   // x * weights + bias: (time, batch, directions, gates * size).
   void InputProducts() {
-    const ValuePtr weights = SideBySide(at_, Each(&CellWeights::input)), bias = BiasOf(at_, cell_, weights_, size_), x = x_;
+    const ValuePtr weights = SideBySide(at_, Each(&CellWeights::input)),
+                   bias = BiasOf(at_, cell_, weights_, size_), x = x_;
     const Shape shape = {times_, batch_, directions_, gates_ * size_};
     Lowering::Product product;
     product.m = {times_, batch_};
     product.n = {directions_, gates_ * size_};
     product.k = {x->shape[2]};
     product.lhs = [=](const Index&, const Index& m, const Index& k) { return x->at({m[0], m[1], k[0]}); };
-    product.rhs = [=](const Index&, const Index& n, const Index& k) { return weights->at({n[0], n[1], k[0]}); };
-    product.index = [](const Index&, const Index& m, const Index& n) { return Index{m[0], m[1], n[0], n[1]}; };
-    if (bias) product.after = [=](const ExprPtr& sum, const Index& index) { return Binary("add", sum, bias->at({index[2], index[3]})); };
+    product.rhs = [=](const Index&, const Index& n, const Index& k) {
+      return weights->at({n[0], n[1], k[0]});
+    };
+    product.index = [](const Index&, const Index& m, const Index& n) {
+      return Index{m[0], m[1], n[0], n[1]};
+    };
+    if (bias)
+      product.after = [=](const ExprPtr& sum, const Index& index) {
+        return Binary("add", sum, bias->at({index[2], index[3]}));
+      };
     products_ = at_.Multiply("input products", "float32", shape, product);
   }
 
@@ -142,8 +169,12 @@ class Layer {
     product.m = {batch_};
     product.n = {gates_ * size_};
     product.k = {size_};
-    product.lhs = [=](const Index& d, const Index& m, const Index& k) { return h->at({slot, d[0], m[0], k[0]}); };
-    product.rhs = [=](const Index& d, const Index& n, const Index& k) { return weights->at({d[0], n[0], k[0]}); };
+    product.lhs = [=](const Index& d, const Index& m, const Index& k) {
+      return h->at({slot, d[0], m[0], k[0]});
+    };
+    product.rhs = [=](const Index& d, const Index& n, const Index& k) {
+      return weights->at({d[0], n[0], k[0]});
+    };
     product.index = [](const Index& d, const Index& m, const Index& n) { return Index{d[0], m[0], n[0]}; };
     return at_.Multiply("hidden products", "float32", {directions_, batch_, gates_ * size_}, product);
   }
@@ -163,11 +194,15 @@ class Layer {
       return Binary("add", product, FloatAt(hidden_bias_, {d, column(gate)}));
     };
     const ExprPtr last_h = h_->at({ModInt(time, slots_), d, b, j});
-    const CellState next = NextState(cell_, x, h, {last_h, c_ ? c_->at({ModInt(time, 2), d, b, j}) : nullptr});
+    const CellState next =
+        NextState(cell_, x, h, {last_h, c_ ? c_->at({ModInt(time, 2), d, b, j}) : nullptr});
     const ExprPtr after = AddInt(time, Int(1));
-    std::vector<Store> stores = {{h_->buffer, OffsetOf({ModInt(after, slots_), d, b, j}, h_->shape), next.h, nullptr}};
+    std::vector<Store> stores = {
+        {h_->buffer, OffsetOf({ModInt(after, slots_), d, b, j}, h_->shape), next.h, nullptr}};
     if (c_) stores.push_back({c_->buffer, OffsetOf({ModInt(after, 2), d, b, j}, c_->shape), next.c, nullptr});
-    if (output_) stores.push_back({output_->buffer, OffsetOf({when, b, AddInt(Scaled(d, size_), j)}, output_->shape), next.h, nullptr});
+    if (output_)
+      stores.push_back({output_->buffer, OffsetOf({when, b, AddInt(Scaled(d, size_), j)}, output_->shape),
+                        next.h, nullptr});
     at_.Add("gates", Pointwise{loops, stores});
   }
 
@@ -178,7 +213,8 @@ class Layer {
   ValuePtr x_, products_, hidden_weights_, hidden_bias_, h_, c_, output_;
 };
 
-std::vector<CellWeights> WeightsOf(const std::vector<ValuePtr>& params, size_t first, size_t directions, bool has_biases) {
+std::vector<CellWeights> WeightsOf(const std::vector<ValuePtr>& params, size_t first, size_t directions,
+                                   bool has_biases) {
   std::vector<CellWeights> weights;
   const size_t each = has_biases ? 4 : 2;
   for (size_t d = 0; d < directions; ++d) {
@@ -191,7 +227,10 @@ std::vector<CellWeights> WeightsOf(const std::vector<ValuePtr>& params, size_t f
 }
 
 Cell CellOf(const std::string& op) {
-  return op.starts_with("lstm") ? Cell::kLstm : op.starts_with("gru") ? Cell::kGru : op.starts_with("rnn_relu") ? Cell::kRelu : Cell::kTanh;
+  return op.starts_with("lstm")       ? Cell::kLstm
+         : op.starts_with("gru")      ? Cell::kGru
+         : op.starts_with("rnn_relu") ? Cell::kRelu
+                                      : Cell::kTanh;
 }
 
 void RecurrentLayers(Lowering& at, const GraphNode& node) {
@@ -199,19 +238,26 @@ void RecurrentLayers(Lowering& at, const GraphNode& node) {
   if (!at.Has(node, "input")) throw Unsupported("`" + node.op + "` of packed sequences has no stage");
   if (at.Flag(node, "train", false) && at.Number(node, "dropout", 0) > 0)
     throw Unsupported("`" + node.op + "` with dropout draws random numbers");
-  const bool batch_first = at.Flag(node, "batch_first", false), has_biases = at.Flag(node, "has_biases", true);
-  const int64_t layers = at.Integer(node, "num_layers", 1), directions = at.Flag(node, "bidirectional", false) ? 2 : 1;
+  const bool batch_first = at.Flag(node, "batch_first", false),
+             has_biases = at.Flag(node, "has_biases", true);
+  const int64_t layers = at.Integer(node, "num_layers", 1),
+                directions = at.Flag(node, "bidirectional", false) ? 2 : 1;
   const std::vector<ValuePtr> params = at.Tensors(node, "params");
   const size_t each = static_cast<size_t>(directions) * (has_biases ? 4 : 2);
-  if (params.size() != each * static_cast<size_t>(layers)) throw Unsupported("recurrent layers with projections have no stage");
-  const std::vector<ValuePtr> initial = cell == Cell::kLstm ? at.Tensors(node, "hx") : std::vector{at.Tensor(node, "hx")};
+  if (params.size() != each * static_cast<size_t>(layers))
+    throw Unsupported("recurrent layers with projections have no stage");
+  const std::vector<ValuePtr> initial =
+      cell == Cell::kLstm ? at.Tensors(node, "hx") : std::vector{at.Tensor(node, "hx")};
   const std::string dtype = at.ResultOf(node).dtype;
   ValuePtr x = at.Tensor(node, "input");
   if (batch_first) x = at.Permute(x, {1, 0, 2});
   std::vector<ValuePtr> last_h, last_c;
   for (int64_t i = 0; i < layers; ++i) {
-    Layer layer(at, cell, x, WeightsOf(params, static_cast<size_t>(i) * each, static_cast<size_t>(directions), has_biases));
-    const ValuePtr c0 = cell == Cell::kLstm ? at.Sliced(initial.at(1), 0, i * directions, directions) : nullptr;
+    Layer layer(
+        at, cell, x,
+        WeightsOf(params, static_cast<size_t>(i) * each, static_cast<size_t>(directions), has_biases));
+    const ValuePtr c0 =
+        cell == Cell::kLstm ? at.Sliced(initial.at(1), 0, i * directions, directions) : nullptr;
     const LayerResult result = layer.Run(at.Sliced(initial[0], 0, i * directions, directions), c0, dtype);
     x = result.output;
     last_h.push_back(result.last_h);
@@ -227,14 +273,17 @@ void RecurrentLayers(Lowering& at, const GraphNode& node) {
 
 void RecurrentCell(Lowering& at, const GraphNode& node) {
   const Cell cell = CellOf(node.op);
-  const std::vector<ValuePtr> initial = cell == Cell::kLstm ? at.Tensors(node, "hx") : std::vector{at.Tensor(node, "hx")};
+  const std::vector<ValuePtr> initial =
+      cell == Cell::kLstm ? at.Tensors(node, "hx") : std::vector{at.Tensor(node, "hx")};
   const ValuePtr h0 = initial[0], x = at.Tensor(node, "input");
-  const ValuePtr weight_x = at.Permute(at.Tensor(node, "w_ih"), {1, 0}), weight_h = at.Permute(at.Tensor(node, "w_hh"), {1, 0});
+  const ValuePtr weight_x = at.Permute(at.Tensor(node, "w_ih"), {1, 0}),
+                 weight_h = at.Permute(at.Tensor(node, "w_hh"), {1, 0});
   const auto product = [&](const ValuePtr& value, const ValuePtr& weight, const char* bias_name) {
     ValuePtr made = at.MatMul(value, weight, node.op);
     const ValuePtr bias = at.OptionalTensor(node, bias_name);
     if (!bias) return made;
-    return at.Map({made, bias}, "float32", Type::kFloat, [](const std::vector<ExprPtr>& a) { return Binary("add", a[0], a[1]); });
+    return at.Map({made, bias}, "float32", Type::kFloat,
+                  [](const std::vector<ExprPtr>& a) { return Binary("add", a[0], a[1]); });
   };
   const ValuePtr from_x = product(x, weight_x, "b_ih"), from_h = product(h0, weight_h, "b_hh");
   const int64_t size = h0->shape.back();
@@ -244,18 +293,23 @@ void RecurrentCell(Lowering& at, const GraphNode& node) {
       own.back() = AddInt(own.back(), Int(number * size));
       return FloatAt(value, own);
     };
-    return NextState(cell, [&](int g) { return gate(from_x, g); }, [&](int g) { return gate(from_h, g); },
-                     {FloatAt(h0, index), c0 ? FloatAt(c0, index) : nullptr});
+    return NextState(
+        cell, [&](int g) { return gate(from_x, g); }, [&](int g) { return gate(from_h, g); },
+        {FloatAt(h0, index), c0 ? FloatAt(c0, index) : nullptr});
   };
   const std::string dtype = at.ResultOf(node).dtype;
-  if (cell != Cell::kLstm) return at.Set(node, at.Lazy(dtype, h0->shape, [=](const Index& index) { return next(index, nullptr).h; }, 30));
+  if (cell != Cell::kLstm)
+    return at.Set(node,
+                  at.Lazy(
+                      dtype, h0->shape, [=](const Index& index) { return next(index, nullptr).h; }, 30));
   // Both states in one stage.
   const ValuePtr h = at.NewStored(node.op, dtype, h0->shape), c = at.NewStored(node.op, dtype, h0->shape);
   const std::vector<Loop> loops = at.NewLoops(h0->shape);
   const Index index = Lowering::Vars(loops);
   const CellState state = next(index, initial.at(1));
   const ExprPtr offset = OffsetOf(index, h0->shape);
-  at.Add(node.op, Pointwise{loops, {{h->buffer, offset, state.h, nullptr}, {c->buffer, offset, state.c, nullptr}}});
+  at.Add(node.op,
+         Pointwise{loops, {{h->buffer, offset, state.h, nullptr}, {c->buffer, offset, state.c, nullptr}}});
   if (node.results[0] >= 0) at.Set(node, h, 0);
   if (node.results.size() > 1 && node.results[1] >= 0) at.Set(node, c, 1);
 }

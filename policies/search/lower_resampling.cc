@@ -17,10 +17,14 @@ size_t WrappedDim(int64_t dim, size_t rank) {
   return static_cast<size_t>(dim < 0 ? dim + static_cast<int64_t>(rank) : dim);
 }
 
-ValuePtr InputOf(Lowering& at, const GraphNode& node) { return at.Tensor(node, node.args.contains("self") ? "self" : "input"); }
+ValuePtr InputOf(Lowering& at, const GraphNode& node) {
+  return at.Tensor(node, node.args.contains("self") ? "self" : "input");
+}
 
 void SetMapped(Lowering& at, const GraphNode& node, const ValuePtr& x, const IndexMap& map) {
-  at.Set(node, at.Lazy(x->dtype, at.ResultOf(node).shape, [x, map](const Index& place) { return x->at(map(place)); }, x->cost));
+  at.Set(node, at.Lazy(
+                   x->dtype, at.ResultOf(node).shape,
+                   [x, map](const Index& place) { return x->at(map(place)); }, x->cost));
 }
 
 ExprPtr AtLeast(const ExprPtr& a, int64_t low) { return Select(Compare("less", a, Int(low)), Int(low), a); }
@@ -47,27 +51,31 @@ ExprPtr Inside(const ExprPtr& index, int64_t size, PadMode mode) {
 }
 
 // `pad` has two numbers a dim, from the last dim on.
-void Padded(Lowering& at, const GraphNode& node, const ValuePtr& given, const Shape& pad, PadMode mode, double fill) {
+void Padded(Lowering& at, const GraphNode& node, const ValuePtr& given, const Shape& pad, PadMode mode,
+            double fill) {
   // Padding reads an element a few times at most, but guards and windows around it repeat its arithmetic.
   const ValuePtr x = mode == PadMode::kConstant ? given : at.Cheap(given, 12);
   const size_t rank = x->shape.size();
   const ExprPtr otherwise = ToType(Float(fill), TypeOf(x->dtype));
-  at.Set(node, at.Lazy(x->dtype, at.ResultOf(node).shape, [=](const Index& place) {
-    Index own = place;
-    ExprPtr within = Bool(true);
-    for (size_t i = 0; 2 * i + 1 < pad.size(); ++i) {
-      const size_t dim = rank - 1 - i;
-      if (pad[2 * i] == 0 && pad[2 * i + 1] == 0) continue;
-      own[dim] = AddInt(place[dim], Int(-pad[2 * i]));
-      if (mode != PadMode::kConstant) {
-        own[dim] = Inside(own[dim], x->shape[dim], mode);
-        continue;
-      }
-      within = And(within, Compare("less_equal", Int(0), own[dim]));
-      within = And(within, Compare("less", own[dim], Int(x->shape[dim])));
-    }
-    return Guard(within, x->at(own), otherwise);
-  }, x->cost));
+  at.Set(node, at.Lazy(
+                   x->dtype, at.ResultOf(node).shape,
+                   [=](const Index& place) {
+                     Index own = place;
+                     ExprPtr within = Bool(true);
+                     for (size_t i = 0; 2 * i + 1 < pad.size(); ++i) {
+                       const size_t dim = rank - 1 - i;
+                       if (pad[2 * i] == 0 && pad[2 * i + 1] == 0) continue;
+                       own[dim] = AddInt(place[dim], Int(-pad[2 * i]));
+                       if (mode != PadMode::kConstant) {
+                         own[dim] = Inside(own[dim], x->shape[dim], mode);
+                         continue;
+                       }
+                       within = And(within, Compare("less_equal", Int(0), own[dim]));
+                       within = And(within, Compare("less", own[dim], Int(x->shape[dim])));
+                     }
+                     return Guard(within, x->at(own), otherwise);
+                   },
+                   x->cost));
 }
 
 void Pad(Lowering& at, const GraphNode& node) {
@@ -77,8 +85,9 @@ void Pad(Lowering& at, const GraphNode& node) {
     const PadMode mode = op == "pad" ? ModeOf(at.Word(node, "mode", "constant")) : PadMode::kConstant;
     return Padded(at, node, x, at.Integers(node, "pad"), mode, at.Number(node, "value", 0));
   }
-  const PadMode mode = op.starts_with("reflection") ? PadMode::kReflect
-                       : op.starts_with("replication") ? PadMode::kReplicate : PadMode::kCircular;
+  const PadMode mode = op.starts_with("reflection")    ? PadMode::kReflect
+                       : op.starts_with("replication") ? PadMode::kReplicate
+                                                       : PadMode::kCircular;
   Padded(at, node, x, at.Integers(node, node.args.contains("padding") ? "padding" : "pad"), mode, 0);
 }
 
@@ -108,7 +117,8 @@ void Roll(Lowering& at, const GraphNode& node) {
   };
   SetMapped(at, node, x, [=](const Index& place) {
     // Without dims torch rolls the flat tensor.
-    if (dims.empty()) return IndexOf(back(OffsetOf(place, x->shape), shifts.at(0), Count(x->shape)), x->shape);
+    if (dims.empty())
+      return IndexOf(back(OffsetOf(place, x->shape), shifts.at(0), Count(x->shape)), x->shape);
     Index own = place;
     for (size_t i = 0; i < dims.size(); ++i) {
       const size_t dim = WrappedDim(dims[i], place.size());
@@ -148,9 +158,14 @@ void Meshgrid(Lowering& at, const GraphNode& node) {
   for (size_t i = 0; i < axes.size(); ++i) {
     const size_t dim = swaps && i < 2 ? 1 - i : i;
     const ValuePtr axis = axes[i];
-    at.Set(node, at.Lazy(axis->dtype, at.ResultOf(node, i).shape, [axis, dim](const Index& place) {
-      return axis->shape.empty() ? axis->at({}) : axis->at({place[dim]});
-    }, axis->cost), i);
+    at.Set(node,
+           at.Lazy(
+               axis->dtype, at.ResultOf(node, i).shape,
+               [axis, dim](const Index& place) {
+                 return axis->shape.empty() ? axis->at({}) : axis->at({place[dim]});
+               },
+               axis->cost),
+           i);
   }
 }
 
@@ -200,7 +215,8 @@ void Unfold(Lowering& at, const GraphNode& node) {
 
 void Im2Col(Lowering& at, const GraphNode& node) {
   const ValuePtr x = at.Cheap(InputOf(at, node), 12);
-  const Shape kernel = at.IntegersFor(node, "kernel_size", 2, 1), dilation = at.IntegersFor(node, "dilation", 2, 1);
+  const Shape kernel = at.IntegersFor(node, "kernel_size", 2, 1),
+              dilation = at.IntegersFor(node, "dilation", 2, 1);
   const Shape padding = at.IntegersFor(node, "padding", 2, 0), stride = at.IntegersFor(node, "stride", 2, 1);
   const Shape& shape = at.ResultOf(node).shape;
   const size_t h = x->shape.size() - 2;
@@ -209,19 +225,25 @@ void Im2Col(Lowering& at, const GraphNode& node) {
     return (x->shape[h + i] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1) / stride[i] + 1;
   };
   const Shape positions = {size(0), size(1)};
-  at.Set(node, at.Lazy(x->dtype, shape, [=](const Index& place) {
-    const Index tap = IndexOf(place[place.size() - 2], {channels, kernel[0], kernel[1]});
-    const Index position = IndexOf(place.back(), positions);
-    Index own(place.begin(), place.end() - 2);
-    own.push_back(tap[0]);
-    ExprPtr within = Bool(true);
-    for (size_t i = 0; i < 2; ++i) {
-      const ExprPtr at_dim = AddInt(AddInt(Scaled(position[i], stride[i]), Scaled(tap[i + 1], dilation[i])), Int(-padding[i]));
-      within = And(within, And(Compare("less_equal", Int(0), at_dim), Compare("less", at_dim, Int(x->shape[h + i]))));
-      own.push_back(at_dim);
-    }
-    return Guard(within, x->at(own), ToType(Float(0), TypeOf(x->dtype)));
-  }, x->cost));
+  at.Set(node, at.Lazy(
+                   x->dtype, shape,
+                   [=](const Index& place) {
+                     const Index tap = IndexOf(place[place.size() - 2], {channels, kernel[0], kernel[1]});
+                     const Index position = IndexOf(place.back(), positions);
+                     Index own(place.begin(), place.end() - 2);
+                     own.push_back(tap[0]);
+                     ExprPtr within = Bool(true);
+                     for (size_t i = 0; i < 2; ++i) {
+                       const ExprPtr at_dim =
+                           AddInt(AddInt(Scaled(position[i], stride[i]), Scaled(tap[i + 1], dilation[i])),
+                                  Int(-padding[i]));
+                       within = And(within, And(Compare("less_equal", Int(0), at_dim),
+                                                Compare("less", at_dim, Int(x->shape[h + i]))));
+                       own.push_back(at_dim);
+                     }
+                     return Guard(within, x->at(own), ToType(Float(0), TypeOf(x->dtype)));
+                   },
+                   x->cost));
 }
 
 // --- Interpolation ---
@@ -243,10 +265,12 @@ Between LinearPlace(const Axis& axis, const ExprPtr& i) {
   if (axis.step == 0 || axis.aligned) {
     // The place is numerator / denominator, in integers.
     const int64_t denominator = axis.aligned ? axis.out - 1 : 2 * axis.out;
-    ExprPtr numerator = axis.aligned ? Scaled(i, axis.in - 1) : AddInt(Scaled(i, 2 * axis.in), Int(axis.in - axis.out));
+    ExprPtr numerator =
+        axis.aligned ? Scaled(i, axis.in - 1) : AddInt(Scaled(i, 2 * axis.in), Int(axis.in - axis.out));
     numerator = AtLeast(numerator, 0);
     const ExprPtr low = AtMost(DivInt(numerator, denominator), axis.in - 1);
-    const ExprPtr share = Binary("mul", ToType(ModInt(numerator, denominator), Type::kFloat), Float(1.0 / static_cast<double>(denominator)));
+    const ExprPtr share = Binary("mul", ToType(ModInt(numerator, denominator), Type::kFloat),
+                                 Float(1.0 / static_cast<double>(denominator)));
     return {low, neighbour(low), share};
   }
   const ExprPtr middle = Binary("mul", Binary("add", ToType(i, Type::kFloat), Float(0.5)), Float(axis.step));
@@ -257,14 +281,16 @@ Between LinearPlace(const Axis& axis, const ExprPtr& i) {
 }
 
 ExprPtr NearestPlace(const Axis& axis, const ExprPtr& i, bool exact) {
-  const float step = axis.step == 0 ? static_cast<float>(axis.in) / static_cast<float>(axis.out) : static_cast<float>(axis.step);
+  const float step = axis.step == 0 ? static_cast<float>(axis.in) / static_cast<float>(axis.out)
+                                    : static_cast<float>(axis.step);
   const float shift = exact ? 0.5f : 0.0f;
   const ExprPtr numerator = exact ? AddInt(Scaled(i, 2 * axis.in), Int(axis.in)) : Scaled(i, axis.in);
   const int64_t denominator = exact ? 2 * axis.out : axis.out;
   // torch computes in floats: integers where they give the same places.
   bool same = true;
   for (int64_t j = 0; j < axis.out && same; ++j) {
-    const int64_t theirs = std::min<int64_t>(static_cast<int64_t>(std::floor((static_cast<float>(j) + shift) * step)), axis.in - 1);
+    const int64_t theirs = std::min<int64_t>(
+        static_cast<int64_t>(std::floor((static_cast<float>(j) + shift) * step)), axis.in - 1);
     const int64_t ours = (exact ? 2 * j * axis.in + axis.in : j * axis.in) / denominator;
     same = theirs == std::min(ours, axis.in - 1);
   }
@@ -275,7 +301,8 @@ ExprPtr NearestPlace(const Axis& axis, const ExprPtr& i, bool exact) {
 
 std::vector<Axis> AxesOf(Lowering& at, const GraphNode& node, const ValuePtr& x, size_t dims) {
   const Shape& shape = at.ResultOf(node).shape;
-  static const char* const kScales[3][3] = {{"scales"}, {"scales_h", "scales_w"}, {"scales_d", "scales_h", "scales_w"}};
+  static const char* const kScales[3][3] = {
+      {"scales"}, {"scales_h", "scales_w"}, {"scales_d", "scales_h", "scales_w"}};
   std::vector<Axis> axes(dims);
   for (size_t i = 0; i < dims; ++i) {
     Axis& axis = axes[i];
@@ -283,8 +310,10 @@ std::vector<Axis> AxesOf(Lowering& at, const GraphNode& node, const ValuePtr& x,
     axis.out = shape[i + 2];
     axis.aligned = at.Flag(node, "align_corners", false);
     double scale = at.Number(node, kScales[dims - 1][i], 0);
-    if (at.Has(node, "scale_factors") && node.args["scale_factors"].is_array()) scale = node.args["scale_factors"].at(i).get<double>();
-    if (scale > 0 && scale * static_cast<double>(axis.in) != static_cast<double>(axis.out)) axis.step = 1 / scale;
+    if (at.Has(node, "scale_factors") && node.args["scale_factors"].is_array())
+      scale = node.args["scale_factors"].at(i).get<double>();
+    if (scale > 0 && scale * static_cast<double>(axis.in) != static_cast<double>(axis.out))
+      axis.step = 1 / scale;
   }
   return axes;
 }
@@ -301,19 +330,23 @@ void Interpolate(Lowering& at, const GraphNode& node, size_t dims, bool linear, 
       return own;
     });
   }
-  at.Set(node, at.Lazy(x->dtype, at.ResultOf(node).shape, [=](const Index& place) {
-    std::vector<Between> around;
-    for (size_t i = 0; i < dims; ++i) around.push_back(LinearPlace(axes[i], place[i + 2]));
-    const std::function<ExprPtr(Index, size_t)> mixed = [&](Index own, size_t dim) -> ExprPtr {
-      if (dim == dims) return ToType(x->at(own), Type::kFloat);
-      own[dim + 2] = around[dim].low;
-      const ExprPtr low = mixed(own, dim + 1);
-      own[dim + 2] = around[dim].high;
-      const ExprPtr high = mixed(own, dim + 1);
-      return Binary("add", low, Binary("mul", around[dim].share, Binary("sub", high, low)));
-    };
-    return ToType(mixed(place, 0), type);
-  }, 3 << dims));
+  at.Set(node, at.Lazy(
+                   x->dtype, at.ResultOf(node).shape,
+                   [=](const Index& place) {
+                     std::vector<Between> around;
+                     for (size_t i = 0; i < dims; ++i) around.push_back(LinearPlace(axes[i], place[i + 2]));
+                     const std::function<ExprPtr(Index, size_t)> mixed = [&](Index own,
+                                                                             size_t dim) -> ExprPtr {
+                       if (dim == dims) return ToType(x->at(own), Type::kFloat);
+                       own[dim + 2] = around[dim].low;
+                       const ExprPtr low = mixed(own, dim + 1);
+                       own[dim + 2] = around[dim].high;
+                       const ExprPtr high = mixed(own, dim + 1);
+                       return Binary("add", low, Binary("mul", around[dim].share, Binary("sub", high, low)));
+                     };
+                     return ToType(mixed(place, 0), type);
+                   },
+                   3 << dims));
 }
 
 template <size_t dims, bool linear, bool exact>
@@ -323,18 +356,37 @@ void Upsample(Lowering& at, const GraphNode& node) {
 
 const std::map<std::string, ResamplingFunction>& ResamplingTable() {
   static const std::map<std::string, ResamplingFunction> kTable = {
-      {"constant_pad_nd", Pad},    {"pad", Pad},                {"reflection_pad1d", Pad},
-      {"reflection_pad2d", Pad},   {"reflection_pad3d", Pad},   {"replication_pad1d", Pad},
-      {"replication_pad2d", Pad},  {"replication_pad3d", Pad},  {"_pad_circular", Pad},
-      {"flip", Flip},              {"fliplr", Flip},            {"flipud", Flip},
-      {"roll", Roll},              {"repeat", RepeatWhole},     {"tile", RepeatWhole},
-      {"repeat_interleave", RepeatInterleave},                  {"meshgrid", Meshgrid},
-      {"pixel_shuffle", PixelShuffle}, {"pixel_unshuffle", PixelShuffle}, {"channel_shuffle", ChannelShuffle},
-      {"unfold", Unfold},          {"im2col", Im2Col},          {"native_channel_shuffle", ChannelShuffle},
-      {"upsample_nearest1d", Upsample<1, false, false>},        {"upsample_nearest2d", Upsample<2, false, false>},
-      {"upsample_nearest3d", Upsample<3, false, false>},        {"_upsample_nearest_exact1d", Upsample<1, false, true>},
-      {"_upsample_nearest_exact2d", Upsample<2, false, true>},  {"_upsample_nearest_exact3d", Upsample<3, false, true>},
-      {"upsample_linear1d", Upsample<1, true, false>},          {"upsample_bilinear2d", Upsample<2, true, false>},
+      {"constant_pad_nd", Pad},
+      {"pad", Pad},
+      {"reflection_pad1d", Pad},
+      {"reflection_pad2d", Pad},
+      {"reflection_pad3d", Pad},
+      {"replication_pad1d", Pad},
+      {"replication_pad2d", Pad},
+      {"replication_pad3d", Pad},
+      {"_pad_circular", Pad},
+      {"flip", Flip},
+      {"fliplr", Flip},
+      {"flipud", Flip},
+      {"roll", Roll},
+      {"repeat", RepeatWhole},
+      {"tile", RepeatWhole},
+      {"repeat_interleave", RepeatInterleave},
+      {"meshgrid", Meshgrid},
+      {"pixel_shuffle", PixelShuffle},
+      {"pixel_unshuffle", PixelShuffle},
+      {"channel_shuffle", ChannelShuffle},
+      {"unfold", Unfold},
+      {"im2col", Im2Col},
+      {"native_channel_shuffle", ChannelShuffle},
+      {"upsample_nearest1d", Upsample<1, false, false>},
+      {"upsample_nearest2d", Upsample<2, false, false>},
+      {"upsample_nearest3d", Upsample<3, false, false>},
+      {"_upsample_nearest_exact1d", Upsample<1, false, true>},
+      {"_upsample_nearest_exact2d", Upsample<2, false, true>},
+      {"_upsample_nearest_exact3d", Upsample<3, false, true>},
+      {"upsample_linear1d", Upsample<1, true, false>},
+      {"upsample_bilinear2d", Upsample<2, true, false>},
       {"upsample_trilinear3d", Upsample<3, true, false>}};
   return kTable;
 }

@@ -136,7 +136,8 @@ class Lowering {
   ValuePtr ConvolveTransposed(const GraphNode& node, size_t spatial);
   ValuePtr Einsum(const GraphNode& node);
   // a (..., m, k) x b (..., k, n) + bias, with broadcast batches; vectors as torch.matmul takes them.
-  ValuePtr MatMul(const ValuePtr& a, const ValuePtr& b, const std::string& name, const ValuePtr& bias = nullptr);
+  ValuePtr MatMul(const ValuePtr& a, const ValuePtr& b, const std::string& name,
+                  const ValuePtr& bias = nullptr);
 
   // --- Views used by several groups ---
   ValuePtr Reshape(const ValuePtr& value, const Shape& shape);
@@ -152,7 +153,8 @@ class Lowering {
   ValuePtr Attend(AttentionParts parts, const std::string& dtype, const Shape& shape);
   ValuePtr DotProductAttention(const GraphNode& node);
   ValuePtr AttendPattern(const GraphNode& node, AttentionPattern& pattern);
-  ValuePtr Noted(const GraphNode& node, Index AttentionPattern::*where, const std::shared_ptr<AttentionPattern>& pattern);
+  ValuePtr Noted(const GraphNode& node, Index AttentionPattern::*where,
+                 const std::shared_ptr<AttentionPattern>& pattern);
 
   // --- lower_recurrent.cc ---
   // Adds the stages that `body` adds as a Repeat over `times`.
@@ -165,19 +167,19 @@ class Lowering {
   const Task& task() const { return task_; }
 
  private:
-  bool Elementwise(const GraphNode& node);   // lower_elementwise.cc
-  bool View(const GraphNode& node);          // lower_views.cc
-  bool Indexing(const GraphNode& node);      // lower_indexing.cc
-  bool Creation(const GraphNode& node);      // lower_indexing.cc
-  bool Resampled(const GraphNode& node);     // lower_resampling.cc
-  bool Reduced(const GraphNode& node);       // lower_reductions.cc
-  bool Normalised(const GraphNode& node);    // lower_norms.cc
-  bool Windowed(const GraphNode& node);      // lower_windows.cc
-  bool Contracted(const GraphNode& node);    // lower_contractions.cc
-  bool Attended(const GraphNode& node);      // lower_attention.cc
-  bool Recurrent(const GraphNode& node);     // lower_recurrent.cc
-  bool Loss(const GraphNode& node);          // lower_losses.cc
-  bool Loop_(const GraphNode& node);         // lower_loops.cc: a kept loop
+  bool Elementwise(const GraphNode& node);  // lower_elementwise.cc
+  bool View(const GraphNode& node);         // lower_views.cc
+  bool Indexing(const GraphNode& node);     // lower_indexing.cc
+  bool Creation(const GraphNode& node);     // lower_creation.cc
+  bool Resampled(const GraphNode& node);    // lower_resampling.cc
+  bool Reduced(const GraphNode& node);      // lower_reductions.cc
+  bool Normalised(const GraphNode& node);   // lower_norms.cc
+  bool Windowed(const GraphNode& node);     // lower_windows.cc
+  bool Contracted(const GraphNode& node);   // lower_contractions.cc
+  bool Attended(const GraphNode& node);     // lower_attention.cc
+  bool Recurrent(const GraphNode& node);    // lower_recurrent.cc
+  bool Loss(const GraphNode& node);         // lower_losses.cc
+  bool Loop_(const GraphNode& node);        // lower_loops.cc: a kept loop
 
   void AddArguments();
   void Walk(const std::vector<GraphNode>& nodes);
@@ -200,7 +202,7 @@ class Lowering {
   bool finds_attention_;
   std::map<int, std::shared_ptr<AttentionPattern>> attention_;  // by the results of its nodes
   ExprPtr iteration_;  // of the loop that is being lowered; null: none
-  std::string name_;  // of the node that is being lowered
+  std::string name_;   // of the node that is being lowered
 };
 
 }  // namespace kevin::search
