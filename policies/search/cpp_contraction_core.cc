@@ -23,22 +23,34 @@ constexpr int TileVectors(int rows) {
 #endif
 }
 
+template <int R, int V>
+static inline __attribute__((always_inline)) void AddElement(TileVec (&sum)[R][V], const float* a, long row_stride,
+                                                             const float* b) {
+  TileVec column[V];
+  for (int v = 0; v < V; ++v) column[v] = *(const TileVec*)(b + v * kTileLanes);
+  for (int r = 0; r < R; ++r) {
+    const float row = a[r * row_stride];
+    for (int v = 0; v < V; ++v) sum[r][v] += row * column[v];
+  }
+}
+
 // c[r][j] (+)= sum over i < k of a[r * row_stride + at_a[i]] * b[at_b[i] + j], for R rows and V vectors of columns.
 template <int R, int V>
 static inline __attribute__((always_inline)) void Tile(long k, const float* a, long row_stride, const int* at_a,
                                                        const float* b, const int* at_b, float* c, long pitch,
                                                        bool add) {
-  TileVec sum[R][V] = {};
-  for (long i = 0; i < k; ++i) {
-    const float* from_a = a + at_a[i];
-    const float* from_b = b + at_b[i];
-    TileVec column[V];
-    for (int v = 0; v < V; ++v) column[v] = *(const TileVec*)(from_b + v * kTileLanes);
-    for (int r = 0; r < R; ++r) {
-      const float row = from_a[r * row_stride];
-      for (int v = 0; v < V; ++v) sum[r][v] += row * column[v];
-    }
+  // A small tile adds odd and even elements apart, so that sums do not wait for one another.
+  constexpr int P = R * V >= 8 ? 1 : R * V >= 4 ? 2 : 4;
+  TileVec parts[P][R][V] = {};
+  long i = 0;
+  for (; i + P <= k; i += P) {
+    for (int p = 0; p < P; ++p) AddElement<R, V>(parts[p], a + at_a[i + p], row_stride, b + at_b[i + p]);
   }
+  for (; i < k; ++i) AddElement<R, V>(parts[0], a + at_a[i], row_stride, b + at_b[i]);
+  TileVec(&sum)[R][V] = parts[0];
+  for (int p = 1; p < P; ++p)
+    for (int r = 0; r < R; ++r)
+      for (int v = 0; v < V; ++v) sum[r][v] += parts[p][r][v];
   if (add) {
     for (int r = 0; r < R; ++r)
       for (int v = 0; v < V; ++v) sum[r][v] += *(const TileVec*)(c + r * pitch + v * kTileLanes);

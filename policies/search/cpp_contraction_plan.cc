@@ -55,14 +55,17 @@ int64_t CppCeilDiv(int64_t value, int64_t divisor) { return (value + divisor - 1
 
 int64_t CppTileVectors(int64_t rows) { return rows <= 2 ? 8 : rows <= 4 ? 6 : rows <= 6 ? 4 : 3; }
 
-// Cycles of one element of k for all rows and one vector of columns: two products or two loads a cycle.
-double CppRowCycles(int64_t m) {
-  const int64_t tiles = CppCeilDiv(m, kCppTileRows);
+// Cycles of one element of k for all rows and a block of columns: two products or two loads a cycle, and a sum every
+// four.
+double CppBlockCycles(int64_t m, int64_t columns) {
+  const int64_t tiles = CppCeilDiv(m, kCppTileRows), vectors = CppCeilDiv(columns, kCppLanes);
   double cycles = 0;
   for (int64_t i = 0; i < tiles; ++i) {
-    const double rows = static_cast<double>((i + 1) * m / tiles - i * m / tiles);
-    const double vectors = static_cast<double>(CppTileVectors(static_cast<int64_t>(rows)));
-    cycles += std::max(rows / 2, (rows / vectors + 2) / 2);
+    const int64_t rows = (i + 1) * m / tiles - i * m / tiles;
+    const int64_t wide = CppCeilDiv(vectors, CppTileVectors(rows));
+    const double width = static_cast<double>(vectors) / static_cast<double>(wide),
+                 height = static_cast<double>(rows);
+    cycles += static_cast<double>(wide) * std::max({height * width / 2, height / 2 + width, 2.0});
   }
   return cycles;
 }
@@ -165,7 +168,8 @@ bool CppPlanner::PlanColumns(CppContractionPlan& plan, const ExprPtr& offset, bo
     span += (n[i].extent - 1) * strides[i];
     int64_t outer = 1;
     for (size_t j = 0; j < i; ++j) outer *= n[j].extent;
-    const int64_t cost = outer * CppRoundUp(span, kCppLanes);
+    const int64_t cost =
+        outer * (CppRoundUp(span, kCppLanes) + kCppLanes / 2);  // a block costs something, too
     if (best != 0 && cost > best) continue;
     best = cost;
     plan.first_column = i;
@@ -242,6 +246,7 @@ void CppPlanner::Divide(CppContractionPlan& plan) const {
     plan.column_block =
         std::clamp<int64_t>(CppRoundUp(98304 / std::max<int64_t>(plan.k_block, 1), 48), 96, 480);
   }
+  plan.column_block = std::max<int64_t>(48, plan.column_block * stage_.Value("BLOCK", 4) / 4 / 48 * 48);
   if (plan.right == CppRight::kDots) plan.column_block = 64;
   int64_t blocks = CppCeilDiv(plan.columns, plan.column_block);
   if (outer * blocks < tasks)
@@ -285,9 +290,12 @@ void CppPlanner::Estimate(CppContractionPlan& plan) const {
     const double rows = static_cast<double>(CppRoundUp(plan.m, 4)) / 4 * 4;
     cycles += points * (plan.m >= 4 ? rows * (k / 32 + 6) : m * (k / 16 * 0.6 + 8));
   } else {
-    // Tiles at the end of a block have idle lanes and, if they are narrow, few sums at a time.
     const double vectors = static_cast<double>(CppRoundUp(plan.columns, kCppLanes) / kCppLanes);
-    cycles += outer * vectors * (k * CppRowCycles(plan.m) + 8 * m);
+    const int64_t blocks = CppCeilDiv(plan.columns, plan.column_block);
+    const int64_t last = plan.columns - (blocks - 1) * plan.column_block;
+    const double block_cycles = static_cast<double>(blocks - 1) * CppBlockCycles(plan.m, plan.column_block) +
+                                CppBlockCycles(plan.m, last);
+    cycles += outer * (k * block_cycles + 8 * m * vectors + 100 * static_cast<double>(blocks));
   }
   const double row_blocks = static_cast<double>(CppCeilDiv(plan.m, plan.row_block));
   if (plan.right == CppRight::kDirect) {
@@ -330,9 +338,10 @@ std::optional<CppContractionPlan> CppPlanContraction(const Contraction& work, co
   if (CppCount(work.m) * CppCount(work.n) < 4) return std::nullopt;
   std::vector<CppContractionPlan> plans;
   for (const bool exchanged : {false, true}) CppPlanner(work, stage, exchanged).Try(plans);
-  const auto best = std::min_element(plans.begin(), plans.end(),
-                                     [](const auto& a, const auto& b) { return a.cycles < b.cycles; });
-  return best == plans.end() ? std::nullopt : std::optional<CppContractionPlan>(std::move(*best));
+  if (plans.empty()) return std::nullopt;
+  std::stable_sort(plans.begin(), plans.end(),
+                   [](const auto& a, const auto& b) { return a.cycles < b.cycles; });
+  return std::move(plans[std::min(plans.size() - 1, static_cast<size_t>(stage.Value("CONTRACTION", 0)))]);
 }
 
 }  // namespace kevin::search

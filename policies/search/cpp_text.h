@@ -15,6 +15,8 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "policies/search/graph.h"
@@ -27,12 +29,13 @@ struct CppStage {
   const Program& program;
   const Task& task;
   const Setting& setting;
-  bool holes = false;                // numbers become holes, so that stages of other sizes share the function
-  std::vector<int> buffers = {};     // of the program; buffers[i] is called "b<i>"
-  std::set<int> written = {};        // of them
+  bool holes = false;             // numbers become holes, so that stages of other sizes share the function
+  std::vector<int> buffers = {};  // of the program; buffers[i] is called "b<i>"
+  std::set<int> written = {};     // of them
   std::map<int, std::string> outer = {};  // variables of Repeat loops -> names of arguments
-  std::vector<std::string> helpers = {};  // definitions that precede the function; equal ones are written once
-  std::string body = {};             // the result
+  std::vector<std::string> helpers =
+      {};                 // definitions that precede the function; equal ones are written once
+  std::string body = {};  // the result
 
   // A number in the text. Not where the language needs a constant: there, std::to_string.
   std::string Number(int64_t value) const;
@@ -92,7 +95,7 @@ class CppPrinter {
     bool lanes = false, named = false, constant = false;
   };
   struct Scope {
-    std::string head, text;  // the head comes after what is hoisted out of the scope
+    std::string head, text;               // the head comes after what is hoisted out of the scope
     std::map<std::string, Value> values;  // by key
     std::vector<int> variables, results;  // bound here
     bool owns_lanes = false;
@@ -103,6 +106,14 @@ class CppPrinter {
     bool lanes = false;
   };
 
+  // The variables and results that occur in an expression, once each.
+  struct Leaves {
+    std::vector<int> variables, results;
+  };
+  const Leaves& LeavesOf(const ExprPtr& expr) const;
+  bool HasLanesVariable(const ExprPtr& expr) const;
+  bool HasLanesResult(const ExprPtr& expr) const;
+
   int Depth() const { return static_cast<int>(scopes_.size()) - 1; }
   int DepthOf(const ExprPtr& expr) const;
   void LineAt(int depth, const std::string& text);
@@ -111,10 +122,14 @@ class CppPrinter {
   Value EmitSum(const Expr& expr, bool lanes);
   Value EmitLoad(const ExprPtr& expr);
   Value EmitGuard(const ExprPtr& expr);
+  std::pair<ExprPtr, ExprPtr> SplitCondition(const ExprPtr& condition) const;
   Value EmitByLane(const ExprPtr& expr);
   Value EmitLeaf(const ExprPtr& expr);
   Value EmitOperation(const ExprPtr& expr);
+  Value EmitTimesInverse(Value lanes, const Value& divisor, const Expr& expr, Value value);
   Value Named(const Value& value, const ExprPtr& expr);
+  // A name for the text, which is computed at that depth; the same for equal texts.
+  std::string NamedText(int depth, const std::string& type, const std::string& text);
   Value Splat(const Value& value, const ExprPtr& expr);
   bool FitsLanes(const ExprPtr& expr) const;
   bool NeedsLaneLoop(const ExprPtr& expr) const;
@@ -126,16 +141,18 @@ class CppPrinter {
   void AtDepth(int depth, const std::function<void()>& print);
 
   CppStage& stage_;
+  // With the expression, which keeps the address from being used again.
+  mutable std::unordered_map<const Expr*, std::pair<ExprPtr, Leaves>> leaves_;
   std::vector<Scope> scopes_;
   std::map<int, Binding> variables_, results_;
   std::map<std::string, int> uses_;  // of the expression being printed, by key
   int lanes_variable_ = -1;
   std::string lanes_name_, pragma_;
   int lanes_depth_ = 0;
-  std::string mask_;          // of the lanes that may load; empty: those of `part`
-  bool first_lane_ = false;   // addresses: the lanes' variable stands for its first value
-  std::string lane_;          // inside a loop over lanes: its variable
-  int floor_ = 0;             // loads stay inside this scope
+  std::string mask_;         // of the lanes that may load; empty: those of `part`
+  bool first_lane_ = false;  // addresses: the lanes' variable stands for its first value
+  std::string lane_;         // inside a loop over lanes: its variable
+  int floor_ = 0;            // loads stay inside this scope
   int fresh_ = 0;
 };
 
@@ -156,14 +173,15 @@ void CppAddPointers(std::vector<Store>& stores, std::vector<ExprPtr*>& exprs);
 // Returns the number of scopes.
 int CppOpenParallel(CppPrinter& print, const std::vector<Loop>& loops);
 // "Walk<4>(begin, end, [&](auto part, long v, int u) {", with `variable` in the lanes. Close with "});".
-void CppOpenWalk(CppPrinter& print, int variable, int unroll, const std::string& begin, const std::string& end,
-                 const std::string& unroll_name = "");
+void CppOpenWalk(CppPrinter& print, int variable, int unroll, const std::string& begin,
+                 const std::string& end, const std::string& unroll_name = "");
 // One parallel loop over `loops` and over pieces of `lanes`; opens them, and gives the bounds of the piece as text.
 // Pieces begin at multiples of 64. Returns the number of scopes.
 int CppOpenPieces(CppPrinter& print, const CppStage& stage, const std::vector<Loop>& loops, int64_t lanes,
                   int64_t piece, std::string& begin, std::string& end);
 // Whether a store may go around the caches: an output that is large, whose vectors are aligned.
-bool CppStreams(const CppStage& stage, const search::Store& store, int lanes_variable, const std::vector<Loop>& others);
+bool CppStreams(const CppStage& stage, const search::Store& store, int lanes_variable,
+                const std::vector<Loop>& others);
 
 // --- Kinds of stages: write_cpp_*.cc. `stage.body` and `stage.helpers` get the text. ---
 
@@ -177,7 +195,8 @@ void CppSimpleContraction(const Contraction& work, CppStage& stage);
 // tells buffers apart (0 to 15), and a thread takes its share by an offset.
 bool CppContraction(const Contraction& work, CppStage& stage);
 // Appends the knobs of the fast way for all contractions of a program. Names are shared by all stages.
-void CppContractionKnobs(const std::vector<const Contraction*>& works, const Task& task, std::vector<Knob>& knobs);
+void CppContractionKnobs(const std::vector<const Contraction*>& works, const Task& task,
+                         std::vector<Knob>& knobs);
 
 // --- The prelude (write_cpp_prelude.cc) ---
 

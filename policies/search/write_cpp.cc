@@ -71,7 +71,8 @@ class CppProgram {
   std::string Head() const {
     std::string list;
     for (size_t i = 0; i < task_.arguments.size(); ++i)
-      list += fmt::format("{}{} {}", i == 0 ? "" : ", ", task_.arguments[i].cpp_type, Argument(static_cast<int>(i)));
+      list += fmt::format("{}{} {}", i == 0 ? "" : ", ", task_.arguments[i].cpp_type,
+                          Argument(static_cast<int>(i)));
     return fmt::format("extern \"C\" void launch({})", list);
   }
 
@@ -102,7 +103,8 @@ class CppProgram {
     text.holes = holes_;
     text.buffers = BuffersRead(stage);
     for (const int buffer : BuffersWritten(stage)) {
-      if (std::find(text.buffers.begin(), text.buffers.end(), buffer) == text.buffers.end()) text.buffers.push_back(buffer);
+      if (std::find(text.buffers.begin(), text.buffers.end(), buffer) == text.buffers.end())
+        text.buffers.push_back(buffer);
       text.written.insert(buffer);
     }
     for (const auto& [variable, name] : repeats_) text.outer[variable] = name;
@@ -123,7 +125,8 @@ class CppProgram {
     for (const std::string& helper : text.helpers) {
       if (std::find(helpers_.begin(), helpers_.end(), helper) == helpers_.end()) helpers_.push_back(helper);
     }
-    numbers_.push_back(functions_.Add(CppFunctionName(stage.name), "static void", text.body, parameters, arguments));
+    numbers_.push_back(
+        functions_.Add(CppFunctionName(stage.name), "static void", text.body, parameters, arguments));
   }
 
   void Calls(const std::vector<Stage>& stages, int depth, size_t& next, std::string& text) {
@@ -131,7 +134,8 @@ class CppProgram {
     for (const Stage& stage : stages) {
       if (const auto* repeat = std::get_if<Repeat>(&stage.work)) {
         const std::string name = fmt::format("r{}", depth - 1);
-        text += fmt::format("{0}for (long {1} = 0; {1} < {2}; ++{1}) {{\n", indent, name, repeat->times.extent);
+        text +=
+            fmt::format("{0}for (long {1} = 0; {1} < {2}; ++{1}) {{\n", indent, name, repeat->times.extent);
         Calls(repeat->body, depth + 1, next, text);
         text += indent + "}\n";
       } else {

@@ -11,7 +11,8 @@ namespace {
 
 constexpr int64_t kCppKeyBlock = 64;
 
-constexpr const char* kCppAttentionHelpers = R"(// scores[q][0..63] = sum over d of query[q][d] * keys[d][0..63], for 4 rows.
+constexpr const char* kCppAttentionHelpers =
+    R"(// scores[q][0..63] = sum over d of query[q][d] * keys[d][0..63], for 4 rows.
 static inline void ScoreRows(const float* query, const float* keys, float* scores, long depth) {
   constexpr int kVecs = 64 / kLanes;
   constexpr int kTogether = kVecs > 4 ? 4 : kVecs;
@@ -78,7 +79,8 @@ class CppAttentionText {
     depth_ = CppOneLoop(work_.depth, exprs, next);
     width_ = CppOneLoop(work_.width, exprs, next);
     if (work_.causal) {
-      work_.score = Select(Compare("less_equal", Variable(keys_.variable, keys_.extent), Variable(queries_.variable, queries_.extent)),
+      work_.score = Select(Compare("less_equal", Variable(keys_.variable, keys_.extent),
+                                   Variable(queries_.variable, queries_.extent)),
                            work_.score, Float(work_.softmax ? -__builtin_inf() : 0.0));
     }
     padded_ = (width_.extent + 15) / 16 * 16;
@@ -93,20 +95,26 @@ class CppAttentionText {
     jobs.push_back(blocks);
     const int scopes = CppOpenParallel(print_, jobs);
     print_.Open("");
-    print_.Line(fmt::format("const long first = {} * {};", print_.Scalar(Variable(blocks.variable, blocks.extent)), block_));
-    print_.Line(fmt::format("const long count = first + {0} < {1} ? {0} : {1} - first;", block_, queries_.extent));
+    print_.Line(fmt::format("const long first = {} * {};",
+                            print_.Scalar(Variable(blocks.variable, blocks.extent)), block_));
+    print_.Line(
+        fmt::format("const long count = first + {0} < {1} ? {0} : {1} - first;", block_, queries_.extent));
     Buffers();
     LoadQueries();
-    const std::string last = work_.causal ? fmt::format("(first + count < {0} ? first + count : {0})", keys_.extent)
-                                          : std::to_string(keys_.extent);
+    const std::string last = work_.causal
+                                 ? fmt::format("(first + count < {0} ? first + count : {0})", keys_.extent)
+                                 : std::to_string(keys_.extent);
     print_.Open(fmt::format("for (long key = 0; key < {}; key += {})", last, kCppKeyBlock));
-    print_.Line(fmt::format("const long keys = key + {0} < {1} ? {0} : {1} - key;", kCppKeyBlock, keys_.extent));
+    print_.Line(
+        fmt::format("const long keys = key + {0} < {1} ? {0} : {1} - key;", kCppKeyBlock, keys_.extent));
     Pack();
-    print_.Line(fmt::format("for (long q = 0; q < count; q += 4) ScoreRows(query + q * {0}, packed, scores + q * 64, {0});",
-                            depth_.extent));
+    print_.Line(fmt::format(
+        "for (long q = 0; q < count; q += 4) ScoreRows(query + q * {0}, packed, scores + q * 64, {0});",
+        depth_.extent));
     Weights();
-    print_.Line(fmt::format("for (long q = 0; q < count; q += 4) AddValues(scores + q * 64, values, out + q * {0}, keys, {0});",
-                            padded_));
+    print_.Line(fmt::format(
+        "for (long q = 0; q < count; q += 4) AddValues(scores + q * 64, values, out + q * {0}, keys, {0});",
+        padded_));
     print_.Close();
     Finish();
     print_.Close();
@@ -116,10 +124,10 @@ class CppAttentionText {
 
  private:
   void Buffers() {
-    print_.Line(fmt::format("alignas(64) float query[{}] = {{}}, packed[{}], values[{}];", block_ * depth_.extent,
-                            depth_.extent * kCppKeyBlock, kCppKeyBlock * padded_));
-    print_.Line(fmt::format("alignas(64) float scores[{}] = {{}}, out[{}] = {{}}, top[{}], total[{}] = {{}};", block_ * kCppKeyBlock,
-                            block_ * padded_, block_, block_));
+    print_.Line(fmt::format("alignas(64) float query[{}] = {{}}, packed[{}], values[{}];",
+                            block_ * depth_.extent, depth_.extent * kCppKeyBlock, kCppKeyBlock * padded_));
+    print_.Line(fmt::format("alignas(64) float scores[{}] = {{}}, out[{}] = {{}}, top[{}], total[{}] = {{}};",
+                            block_ * kCppKeyBlock, block_ * padded_, block_, block_));
     print_.Line(fmt::format("for (long q = 0; q < {}; ++q) top[q] = -__builtin_inff();", block_));
     print_.Line(fmt::format("for (long i = 0; i < {}; ++i) packed[i] = 0;", depth_.extent * kCppKeyBlock));
     print_.Line(fmt::format("for (long i = 0; i < {}; ++i) values[i] = 0;", kCppKeyBlock * padded_));
@@ -129,7 +137,8 @@ class CppAttentionText {
     print_.Open("for (long q = 0; q < count; ++q)");
     print_.Bind(queries_.variable, "(first + q)");
     CppOpenWalk(print_, depth_.variable, 1, "0", std::to_string(depth_.extent));
-    print_.Line(fmt::format("part.Store(query + q * {} + {}, {});", depth_.extent, print_.Scalar0(depth_), print_.Lanes(work_.query)));
+    print_.Line(fmt::format("part.Store(query + q * {} + {}, {});", depth_.extent, print_.Scalar0(depth_),
+                            print_.Lanes(work_.query)));
     print_.Close("});");
     print_.Close();
   }
@@ -138,10 +147,12 @@ class CppAttentionText {
     print_.Open("for (long k = 0; k < keys; ++k)");
     print_.Bind(keys_.variable, "(key + k)");
     CppOpenWalk(print_, depth_.variable, 1, "0", std::to_string(depth_.extent));
-    print_.Line(fmt::format("part.StridedStore(packed + {} * 64 + k, 64, {});", print_.Scalar0(depth_), print_.Lanes(work_.key)));
+    print_.Line(fmt::format("part.StridedStore(packed + {} * 64 + k, 64, {});", print_.Scalar0(depth_),
+                            print_.Lanes(work_.key)));
     print_.Close("});");
     CppOpenWalk(print_, width_.variable, 1, "0", std::to_string(width_.extent));
-    print_.Line(fmt::format("part.Store(values + k * {} + {}, {});", padded_, print_.Scalar0(width_), print_.Lanes(work_.value)));
+    print_.Line(fmt::format("part.Store(values + k * {} + {}, {});", padded_, print_.Scalar0(width_),
+                            print_.Lanes(work_.value)));
     print_.Close("});");
     print_.Close();
   }
@@ -157,12 +168,14 @@ class CppAttentionText {
     print_.Line(fmt::format("const Vec product = LoadVec(row + {});", lane));
     print_.BindResult(0, "product", true);
     const std::string score = print_.Lanes(ToType(work_.score, Type::kFloat));
-    print_.Line(fmt::format("const Vec score = part.Keep({}, {});", score, work_.softmax ? "-__builtin_inff()" : "0.0f"));
+    print_.Line(fmt::format("const Vec score = part.Keep({}, {});", score,
+                            work_.softmax ? "-__builtin_inff()" : "0.0f"));
     print_.Line(fmt::format("StoreVec(row + {}, score);", lane));
     if (work_.softmax) print_.Line("high = NanMax(high, score);");
     print_.Close("});");
     if (work_.softmax) {
-      print_.Line("const float before = top[q], now = NanMax(before, Across<1>(&high, [](Vec a, Vec b) { return NanMax(a, b); }));");
+      print_.Line(
+          "const float before = top[q], now = NanMax(before, Across<1>(&high, [](Vec a, Vec b) { return NanMax(a, b); }));");
       print_.Line("const float shift = now == -__builtin_inff() ? 0.0f : now, scale = Exp(before - shift);");
       print_.Line("top[q] = now;");
       print_.Line("Vec sum{};");
@@ -172,7 +185,9 @@ class CppAttentionText {
       print_.Line("sum += weight;");
       print_.Close();
       print_.Line("total[q] = total[q] * scale + Across<1>(&sum, [](Vec a, Vec b) { return a + b; });");
-      print_.Line(fmt::format("for (long w = 0; w < {0}; w += kLanes) StoreVec(out + q * {0} + w, LoadVec(out + q * {0} + w) * scale);", padded_));
+      print_.Line(fmt::format(
+          "for (long w = 0; w < {0}; w += kLanes) StoreVec(out + q * {0} + w, LoadVec(out + q * {0} + w) * scale);",
+          padded_));
     }
     print_.Close();
   }
@@ -182,7 +197,8 @@ class CppAttentionText {
     print_.Bind(queries_.variable, "(first + q)");
     print_.Line(work_.softmax ? "const float scale = 1.0f / total[q];" : "const float scale = 1.0f;");
     CppOpenWalk(print_, width_.variable, 1, "0", std::to_string(width_.extent));
-    print_.Line(fmt::format("const Vec result = LoadVec(out + q * {} + {}) * scale;", padded_, print_.Scalar0(width_)));
+    print_.Line(fmt::format("const Vec result = LoadVec(out + q * {} + {}) * scale;", padded_,
+                            print_.Scalar0(width_)));
     print_.BindResult(1, "result", true);
     for (const Store& store : work_.stores) print_.Store(store);
     print_.Close("});");

@@ -7,14 +7,6 @@
 #include "policies/search/cpp_reduction.h"
 
 namespace kevin::search {
-namespace {
-
-struct CppColumnFold {
-  const Accumulator* accumulator;
-  CppFold fold;
-  std::string name;
-};
-
 std::vector<CppColumnFold> CppFoldsOf(const Reduction& work, int step, CppPrinter& print) {
   std::vector<CppColumnFold> folds;
   for (const Accumulator& one : work.accumulators) {
@@ -24,11 +16,12 @@ std::vector<CppColumnFold> CppFoldsOf(const Reduction& work, int step, CppPrinte
 }
 
 // acc = acc combined with the value at this point.
-void CppCombineLanes(CppPrinter& print, const CppColumnFold& one, const Reduction& work, const std::string& acc,
-                     const std::string& where) {
+void CppCombineLanes(CppPrinter& print, const CppColumnFold& one, const Reduction& work,
+                     const std::string& acc, const std::string& where) {
   const std::string value = print.Lanes(CppFolded(*one.accumulator));
   if (one.fold.is_argument) {
-    print.Line(fmt::format("{}({}, {}, {}, {});", one.fold.name, value, print.Lanes(CppPosition(work.inner)), acc, where));
+    print.Line(fmt::format("{}({}, {}, {}, {});", one.fold.name, value, print.Lanes(CppPosition(work.inner)),
+                           acc, where));
   } else {
     print.Line(fmt::format("{} = {};", acc, one.fold.Combine(acc, value)));
   }
@@ -37,50 +30,9 @@ void CppCombineLanes(CppPrinter& print, const CppColumnFold& one, const Reductio
 // How many lanes one job takes, so that there are jobs enough for all threads.
 int64_t CppPiece(int64_t extent, int64_t jobs, int64_t most, int threads) {
   int64_t piece = std::min(extent, most);
-  while (piece > 64 && jobs * ((extent + piece - 1) / piece) < 4 * threads) piece = (piece / 2 + 63) / 64 * 64;
+  while (piece > 64 && jobs * ((extent + piece - 1) / piece) < 4 * threads)
+    piece = (piece / 2 + 63) / 64 * 64;
   return piece;
-}
-
-}  // namespace
-
-void CppWindows(const Reduction& work, size_t lanes, CppStage& stage) {
-  CppPrinter print(stage);
-  const Loop along = work.outer[lanes];
-  std::vector<Loop> others = work.outer;
-  others.erase(others.begin() + static_cast<long>(lanes));
-  std::string begin, end;
-  const int64_t piece = CppPiece(along.extent, CppCount(others), along.extent, stage.task.threads);
-  const int scopes = CppOpenPieces(print, stage, others, along.extent, piece, begin, end);
-  CppOpenWalk(print, along.variable, 1, begin, end);
-  for (int step = 0; step < CppSteps(work); ++step) {
-    const std::vector<CppColumnFold> folds = CppFoldsOf(work, step, print);
-    for (const CppColumnFold& one : folds) {
-      print.Line(fmt::format("Vec {} = Splat({});", one.name, one.fold.start));
-      if (one.fold.is_argument) print.Line(fmt::format("IntVec {}_at{{}};", one.name));
-    }
-    const int inner = print.OpenLoops(work.inner);
-    for (const CppColumnFold& one : folds) CppCombineLanes(print, one, work, one.name, one.name + "_at");
-    print.CloseAll(inner);
-    for (const CppColumnFold& one : folds) {
-      const std::string value = one.fold.is_argument ? one.name + "_at" : one.name;
-      print.BindResult(one.accumulator->result, CppResultText(one.fold, value, true), true);
-    }
-  }
-  bool fence = false;
-  for (const Store& store : work.outer_stores) {
-    const bool streams = CppStreams(stage, store, along.variable, others);
-    print.Store(store, streams);
-    fence |= streams;
-  }
-  if (!work.inner_stores.empty()) {
-    const int inner = print.OpenLoops(work.inner);
-    for (const Store& store : work.inner_stores) print.Store(store);
-    print.CloseAll(inner);
-  }
-  print.Close("});");
-  if (fence) print.Line("StreamFence();");
-  print.CloseAll(scopes);
-  stage.body = print.Text();
 }
 
 void CppColumns(const Reduction& work, size_t lanes, CppStage& stage) {
@@ -88,7 +40,8 @@ void CppColumns(const Reduction& work, size_t lanes, CppStage& stage) {
   const Loop along = work.outer[lanes];
   std::vector<Loop> others = work.outer;
   others.erase(others.begin() + static_cast<long>(lanes));
-  const int64_t strip = CppPiece((along.extent + 15) / 16 * 16, CppCount(others), stage.Value("STRIP", 1024), stage.task.threads);
+  const int64_t strip = CppPiece((along.extent + 15) / 16 * 16, CppCount(others), stage.Value("STRIP", 1024),
+                                 stage.task.threads);
   std::string begin, end;
   const int scopes = CppOpenPieces(print, stage, others, along.extent, strip, begin, end);
   std::vector<std::pair<int, std::pair<CppFold, std::string>>> results;
@@ -99,8 +52,9 @@ void CppColumns(const Reduction& work, size_t lanes, CppStage& stage) {
     for (const auto& [result, how] : results) {
       const auto& [fold, name] = how;
       const std::string value = print.Fresh("r");
-      print.Line(fold.is_argument ? fmt::format("const IntVec {} = *(const IntVec*)({}_at + {});", value, name, lane)
-                                  : fmt::format("const Vec {} = LoadVec({} + {});", value, name, lane));
+      print.Line(fold.is_argument
+                     ? fmt::format("const IntVec {} = *(const IntVec*)({}_at + {});", value, name, lane)
+                     : fmt::format("const Vec {} = LoadVec({} + {});", value, name, lane));
       print.BindResult(result, CppResultText(fold, value, true), true);
     }
     return lane;
@@ -117,10 +71,12 @@ void CppColumns(const Reduction& work, size_t lanes, CppStage& stage) {
     for (const CppColumnFold& one : folds) {
       const std::string acc = print.Fresh("a");
       print.Line(fmt::format("Vec {} = LoadVec({} + {});", acc, one.name, lane));
-      if (one.fold.is_argument) print.Line(fmt::format("IntVec {}_at = *(const IntVec*)({}_at + {});", acc, one.name, lane));
+      if (one.fold.is_argument)
+        print.Line(fmt::format("IntVec {}_at = *(const IntVec*)({}_at + {});", acc, one.name, lane));
       CppCombineLanes(print, one, work, acc, acc + "_at");
       print.Line(fmt::format("StoreVec({} + {}, {});", one.name, lane, acc));
-      if (one.fold.is_argument) print.Line(fmt::format("*(IntVec*)({}_at + {}) = {}_at;", one.name, lane, acc));
+      if (one.fold.is_argument)
+        print.Line(fmt::format("*(IntVec*)({}_at + {}) = {}_at;", one.name, lane, acc));
     }
     print.Close("});");
     print.CloseAll(inner);

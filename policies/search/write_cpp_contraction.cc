@@ -509,6 +509,12 @@ bool CppContraction(const Contraction& work, CppStage& stage) {
   return true;
 }
 
-void CppContractionKnobs(const std::vector<const Contraction*>&, const Task&, std::vector<Knob>&) {}
+void CppContractionKnobs(const std::vector<const Contraction*>& works, const Task&,
+                         std::vector<Knob>& knobs) {
+  if (works.empty()) return;
+  knobs.push_back({"CONTRACTION", {0, 1, 2}, false, "the way of products, by its rank in the estimate", -1});
+  knobs.push_back(
+      {"BLOCK", {4, 2, 8}, false, "columns of a block of a product, in quarters of the guess", -1});
+}
 
 }  // namespace kevin::search

@@ -22,7 +22,8 @@ int CppDivisions(const std::vector<ExprPtr*>& exprs, const std::set<int>& variab
   return count;
 }
 
-bool CppTryJoin(const Loop& first, const Loop& second, const Loop& joined, const std::vector<ExprPtr*>& exprs) {
+bool CppTryJoin(const Loop& first, const Loop& second, const Loop& joined,
+                const std::vector<ExprPtr*>& exprs) {
   const ExprPtr both = Variable(joined.variable, joined.extent);
   const ExprPtr outer = DivInt(both, second.extent), inner = ModInt(both, second.extent);
   const auto replace = [&](const Expr& node) -> ExprPtr {
@@ -33,7 +34,8 @@ bool CppTryJoin(const Loop& first, const Loop& second, const Loop& joined, const
   for (const ExprPtr* expr : exprs) rewritten.push_back(Substitute(*expr, replace));
   std::vector<ExprPtr*> pointers;
   for (ExprPtr& expr : rewritten) pointers.push_back(&expr);
-  if (CppDivisions(pointers, {joined.variable}) > CppDivisions(exprs, {first.variable, second.variable})) return false;
+  if (CppDivisions(pointers, {joined.variable}) > CppDivisions(exprs, {first.variable, second.variable}))
+    return false;
   for (size_t i = 0; i < exprs.size(); ++i) *exprs[i] = rewritten[i];
   return true;
 }
@@ -92,7 +94,8 @@ void CppAddPointers(std::vector<Store>& stores, std::vector<ExprPtr*>& exprs) {
 }
 
 int CppOpenParallel(CppPrinter& print, const std::vector<Loop>& loops) {
-  const auto real = std::count_if(loops.begin(), loops.end(), [](const Loop& loop) { return loop.extent > 1; });
+  const auto real =
+      std::count_if(loops.begin(), loops.end(), [](const Loop& loop) { return loop.extent > 1; });
   if (real > 0)
     print.Pragma(real == 1 ? "#pragma omp parallel for schedule(static)"
                            : fmt::format("#pragma omp parallel for collapse({}) schedule(static)", real));

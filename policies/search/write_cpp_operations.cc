@@ -13,12 +13,14 @@ namespace {
 // Operations that are a function of the prelude under this name, for float and Vec.
 const std::map<std::string, const char*>& CppFunctions() {
   static const std::map<std::string, const char*> kFunctions = {
-      {"abs", "Abs"},     {"exp", "Exp"},         {"exp2", "Exp2"},     {"expm1", "Expm1"},     {"log", "Log"},
-      {"log2", "Log2"},   {"log10", "Log10"},     {"log1p", "Log1p"},   {"sqrt", "Sqrt"},       {"sigmoid", "Sigmoid"},
-      {"tanh", "Tanh"},   {"erf", "Erf"},         {"sin", "Sin"},       {"cos", "Cos"},         {"tan", "Tan"},
-      {"asin", "Asin"},   {"acos", "Acos"},       {"atan", "Atan"},     {"sinh", "Sinh"},       {"cosh", "Cosh"},
-      {"floor", "Floor"}, {"ceil", "Ceil"},       {"round", "Round"},   {"trunc", "Trunc"},     {"sign", "Sign"},
-      {"pow", "Pow"},     {"fmod", "Fmod"},       {"atan2", "Atan2"},   {"minimum", "NanMin"},  {"maximum", "NanMax"}};
+      {"abs", "Abs"},        {"exp", "Exp"},         {"exp2", "Exp2"},   {"expm1", "Expm1"},
+      {"log", "Log"},        {"log2", "Log2"},       {"log10", "Log10"}, {"log1p", "Log1p"},
+      {"sqrt", "Sqrt"},      {"sigmoid", "Sigmoid"}, {"tanh", "Tanh"},   {"erf", "Erf"},
+      {"sin", "Sin"},        {"cos", "Cos"},         {"tan", "Tan"},     {"asin", "Asin"},
+      {"acos", "Acos"},      {"atan", "Atan"},       {"sinh", "Sinh"},   {"cosh", "Cosh"},
+      {"floor", "Floor"},    {"ceil", "Ceil"},       {"round", "Round"}, {"trunc", "Trunc"},
+      {"sign", "Sign"},      {"pow", "Pow"},         {"fmod", "Fmod"},   {"atan2", "Atan2"},
+      {"minimum", "NanMin"}, {"maximum", "NanMax"}};
   return kFunctions;
 }
 
@@ -85,7 +87,8 @@ CppPrinter::Value CppPrinter::EmitSum(const Expr& expr, bool lanes) {
   for (size_t i = 0; i < expr.args.size(); ++i) parts.push_back({Emit(expr.args[i]), i});
   std::stable_sort(parts.begin(), parts.end(),
                    [](const Part& a, const Part& b) { return a.value.depth < b.value.depth; });
-  std::stable_sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.value.lanes < b.value.lanes; });
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const Part& a, const Part& b) { return a.value.lanes < b.value.lanes; });
   Value sum;
   sum.constant = true;
   if (expr.integer != 0) sum.text = stage_.Number(expr.integer);
@@ -99,9 +102,7 @@ CppPrinter::Value CppPrinter::EmitSum(const Expr& expr, bool lanes) {
       term = fmt::format(fmt::runtime(is_int ? "{} * int({})" : "{} * {}"), term, factor);
     const bool deeper = part.value.depth > sum.depth || is_int != sum.lanes;
     if (deeper && !sum.constant) {
-      const std::string name = Fresh("t");
-      LineAt(sum.depth, fmt::format("const {} {} = {};", sum.lanes ? "IntVec" : "long", name, sum.text));
-      sum.text = name;
+      sum.text = NamedText(sum.depth, sum.lanes ? "IntVec" : "long", sum.text);
     }
     if (is_int && !sum.lanes && !sum.text.empty()) sum.text = fmt::format("int({})", sum.text);
     sum.text = sum.text.empty() ? term : sum.text + " + " + term;
@@ -113,6 +114,19 @@ CppPrinter::Value CppPrinter::EmitSum(const Expr& expr, bool lanes) {
   return sum;
 }
 
+// Lanes over a number that they share: one division, outside.
+CppPrinter::Value CppPrinter::EmitTimesInverse(Value lanes, const Value& divisor, const Expr& expr,
+                                               Value value) {
+  Value inverse = divisor;
+  inverse.named = false;
+  inverse.text = fmt::format("1.0f / {}", divisor.text);
+  const std::string name = NamedText(inverse.depth, "float", inverse.text);
+  const std::string splat = NamedText(inverse.depth, "Vec", fmt::format("Splat({})", name));
+  if (lanes.depth < value.depth) lanes = Named(lanes, expr.args[0]);
+  value.text = fmt::format("({} * {})", lanes.text, splat);
+  return value;
+}
+
 CppPrinter::Value CppPrinter::EmitOperation(const ExprPtr& expr) {
   Value value;
   value.lanes = IsLanes(expr);
@@ -122,6 +136,8 @@ CppPrinter::Value CppPrinter::EmitOperation(const ExprPtr& expr) {
     value.depth = std::max(value.depth, args.back().depth);
   }
   if (value.lanes) value.depth = std::max(value.depth, lanes_depth_);
+  const bool is_inverse = expr->op == "div_float" && value.lanes && !args[1].lanes && !args[1].constant;
+  if (is_inverse) return EmitTimesInverse(args[0], args[1], *expr, value);
   std::vector<std::string> a;
   for (size_t i = 0; i < args.size(); ++i) {
     if (args[i].depth < value.depth) args[i] = Named(args[i], expr->args[i]);
@@ -143,7 +159,8 @@ CppPrinter::Value CppPrinter::EmitOperation(const ExprPtr& expr) {
                  : power == -0.5 ? fmt::format("(1.0f / Sqrt({}))", x)
                                  : fmt::format("Pow({}, {})", x, a[1]);
   } else if (function != CppFunctions().end()) {
-    value.text = fmt::format(fmt::runtime(a.size() == 1 ? "{}({})" : "{}({}, {})"), function->second, a[0], a.size() > 1 ? a[1] : "");
+    value.text = fmt::format(fmt::runtime(a.size() == 1 ? "{}({})" : "{}({}, {})"), function->second, a[0],
+                             a.size() > 1 ? a[1] : "");
   } else if (sign != CppOperators().end()) {
     value.text = fmt::format("({} {} {})", a[0], sign->second, a[1]);
   } else if (op == "div" || op == "mod") {
@@ -156,7 +173,8 @@ CppPrinter::Value CppPrinter::EmitOperation(const ExprPtr& expr) {
   } else if (op == "reciprocal") {
     value.text = fmt::format("(1.0f / {})", a[0]);
   } else if (op == "select") {
-    value.text = fmt::format(fmt::runtime(value.lanes ? "Select({}, {}, {})" : "({} ? {} : {})"), a[0], a[1], a[2]);
+    value.text =
+        fmt::format(fmt::runtime(value.lanes ? "Select({}, {}, {})" : "({} ? {} : {})"), a[0], a[1], a[2]);
   } else if (op == "and" || op == "or") {
     value.text = fmt::format("({} {} {})", a[0], op == "and" ? "&" : "|", a[1]);
   } else if (op == "not") {
@@ -164,7 +182,8 @@ CppPrinter::Value CppPrinter::EmitOperation(const ExprPtr& expr) {
   } else if (op == "to_bool") {
     value.text = fmt::format("({} != 0)", a[0]);
   } else if (op == "to_float") {
-    value.text = !value.lanes ? fmt::format("float({})", a[0]) : fmt::format("ToFloat({}{})", from_bool ? "-" : "", a[0]);
+    value.text = !value.lanes ? fmt::format("float({})", a[0])
+                              : fmt::format("ToFloat({}{})", from_bool ? "-" : "", a[0]);
   } else if (op == "to_int") {
     value.text = value.lanes ? fmt::format("(-{})", a[0]) : fmt::format("long({})", a[0]);
   } else {

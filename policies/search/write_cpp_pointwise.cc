@@ -12,7 +12,8 @@ namespace {
 constexpr int64_t kCppStreamBytes = 1 << 20;  // smaller outputs stay in the caches
 
 // The loop whose variable goes into the lanes.
-size_t CppBestLanes(const std::vector<Loop>& loops, const std::vector<ExprPtr>& values, const std::vector<Store>& stores) {
+size_t CppBestLanes(const std::vector<Loop>& loops, const std::vector<ExprPtr>& values,
+                    const std::vector<Store>& stores) {
   size_t best = loops.size() - 1;
   double best_score = -100;
   for (size_t i = loops.size(); i-- > 0;) {
@@ -42,16 +43,16 @@ int CppTransposed(const std::vector<Loop>& loops, const std::vector<ExprPtr>& va
 
 }  // namespace
 
-void CppOpenWalk(CppPrinter& print, int variable, int unroll, const std::string& begin, const std::string& end,
-                 const std::string& unroll_name) {
+void CppOpenWalk(CppPrinter& print, int variable, int unroll, const std::string& begin,
+                 const std::string& end, const std::string& unroll_name) {
   const std::string v = print.Fresh("v");
-  print.Open(fmt::format("Walk<{}>({}, {}, [&](auto part, long {}, int {}) __attribute__((always_inline))", unroll, begin,
-                         end, v, unroll_name));
+  print.Open(fmt::format("Walk<{}>({}, {}, [&](auto part, long {}, int {}) __attribute__((always_inline))",
+                         unroll, begin, end, v, unroll_name));
   print.BindLanes(variable, v);
 }
 
-int CppOpenPieces(CppPrinter& print, const CppStage& stage, const std::vector<Loop>& loops, int64_t lanes, int64_t piece,
-                  std::string& begin, std::string& end) {
+int CppOpenPieces(CppPrinter& print, const CppStage& stage, const std::vector<Loop>& loops, int64_t lanes,
+                  int64_t piece, std::string& begin, std::string& end) {
   begin = "0";
   end = stage.Number(lanes);
   if (piece >= lanes) return CppOpenParallel(print, loops);
@@ -61,13 +62,15 @@ int CppOpenPieces(CppPrinter& print, const CppStage& stage, const std::vector<Lo
   const int scopes = CppOpenParallel(print, with_pieces);
   begin = print.Fresh("begin");
   end = print.Fresh("end");
-  print.Line(fmt::format("const long {} = {} * {};", begin, print.Scalar(Variable(variable, 2)), stage.Number(piece)));
-  print.Line(fmt::format("const long {0} = {1} + {2} < {3} ? {1} + {2} : {3};", end, begin, stage.Number(piece),
-                         stage.Number(lanes)));
+  print.Line(fmt::format("const long {} = {} * {};", begin, print.Scalar(Variable(variable, 2)),
+                         stage.Number(piece)));
+  print.Line(fmt::format("const long {0} = {1} + {2} < {3} ? {1} + {2} : {3};", end, begin,
+                         stage.Number(piece), stage.Number(lanes)));
   return scopes;
 }
 
-bool CppStreams(const CppStage& stage, const search::Store& store, int lanes_variable, const std::vector<Loop>& others) {
+bool CppStreams(const CppStage& stage, const search::Store& store, int lanes_variable,
+                const std::vector<Loop>& others) {
   const Buffer& buffer = stage.program.buffers.at(static_cast<size_t>(store.buffer));
   const bool is_float = buffer.dtype == "float32";
   if (!buffer.is_output || !is_float || buffer.elements * 4 < kCppStreamBytes || store.guard) return false;
@@ -78,8 +81,10 @@ bool CppStreams(const CppStage& stage, const search::Store& store, int lanes_var
     if (!stride || *stride % 16 != 0) return false;
     variable_part += *stride;
   }
-  const ExprPtr at_zero = Substitute(store.offset, [](const Expr& node) { return node.op == "variable" ? Int(0) : nullptr; });
-  return at_zero->op == "constant" && at_zero->integer % 16 == 0 && (others.empty() || variable_part % 16 == 0);
+  const ExprPtr at_zero =
+      Substitute(store.offset, [](const Expr& node) { return node.op == "variable" ? Int(0) : nullptr; });
+  return at_zero->op == "constant" && at_zero->integer % 16 == 0 &&
+         (others.empty() || variable_part % 16 == 0);
 }
 
 void CppPointwise(const Pointwise& work, CppStage& stage) {
@@ -103,7 +108,9 @@ void CppPointwise(const Pointwise& work, CppStage& stage) {
     piece = 64;
   } else if (CppCount(w.loops) < 8 * stage.task.threads) {
     const int64_t pieces = std::max<int64_t>(1, stage.task.threads / std::max<int64_t>(1, CppCount(w.loops)));
-    piece = CppCount(w.loops) % stage.task.threads == 0 ? lanes.extent : ((lanes.extent + pieces - 1) / pieces + 63) / 64 * 64;
+    piece = CppCount(w.loops) % stage.task.threads == 0
+                ? lanes.extent
+                : ((lanes.extent + pieces - 1) / pieces + 63) / 64 * 64;
   }
   CppPrinter print(stage);
   std::string begin, end;

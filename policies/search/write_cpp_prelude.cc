@@ -28,7 +28,8 @@ INLINE Vec Select(IntVec m, Vec yes, Vec no) { return m ? yes : no; }
 INLINE IntVec Select(IntVec m, IntVec yes, IntVec no) { return m ? yes : no; }
 )";
 
-constexpr const char* kCppFloatAccess = R"(INLINE Vec LoadVec(const float* from) { return *(const VecAnywhere*)from; }
+constexpr const char* kCppFloatAccess =
+    R"(INLINE Vec LoadVec(const float* from) { return *(const VecAnywhere*)from; }
 INLINE void StoreVec(float* to, Vec v) { *(VecAnywhere*)to = v; }
 typedef unsigned char Bytes __attribute__((vector_size(LANES)));
 typedef unsigned char BytesAnywhere __attribute__((vector_size(LANES), aligned(1), may_alias));
@@ -294,7 +295,8 @@ static inline char* Scratch(long bytes) {
 bool CppMentions(std::string_view text, std::string_view trigger) {
   for (size_t at = text.find(trigger); at != std::string_view::npos; at = text.find(trigger, at + 1)) {
     const char before = at == 0 ? ' ' : text[at - 1];
-    const bool in_word = (before >= 'a' && before <= 'z') || (before >= 'A' && before <= 'Z') || before == '_';
+    const bool in_word =
+        (before >= 'a' && before <= 'z') || (before >= 'A' && before <= 'Z') || before == '_';
     if (!in_word) return true;
   }
   return false;
@@ -311,7 +313,8 @@ void CppPrepend(std::string& text, const std::vector<CppPart>& parts) {
 std::string CppWithPrelude(const std::string& body, bool half_lanes) {
   std::string text = body;
   CppPrepend(text, CppFunctionParts());
-  const bool walks = CppMentions(text, "Walk<"), parts = walks || CppMentions(text, "Whole{") || CppMentions(text, "Part{");
+  const bool walks = CppMentions(text, "Walk<"),
+             parts = walks || CppMentions(text, "Whole{") || CppMentions(text, "Part{");
   std::string head;
   if (parts) head += std::string(kCppStream) + kCppMasks + kCppGather + kCppWhole;
   if (walks) head += kCppWalk;
@@ -326,9 +329,9 @@ std::string CppWithPrelude(const std::string& body, bool half_lanes) {
     start += "#include <cstdlib>\n";
     scratch = kCppScratch;
   }
-  return start + "#if defined(__AVX512F__)\n#define LANES " + (half_lanes ? "8" : "16") + "\n#else\n#define LANES " +
-         (half_lanes ? "4" : "8") + "\n#endif\nconstexpr int kLanes = LANES;\n" + kCppTypes + kCppFloatAccess + head + scratch +
-         text;
+  return start + "#if defined(__AVX512F__)\n#define LANES " + (half_lanes ? "8" : "16") +
+         "\n#else\n#define LANES " + (half_lanes ? "4" : "8") + "\n#endif\nconstexpr int kLanes = LANES;\n" +
+         kCppTypes + kCppFloatAccess + head + scratch + text;
 }
 
 }  // namespace kevin::search

@@ -41,7 +41,8 @@ std::string CppPrinter::Text() const { return scopes_.front().text; }
 // --- Scopes ---
 
 void CppPrinter::LineAt(int depth, const std::string& text) {
-  scopes_[static_cast<size_t>(depth)].text += std::string(static_cast<size_t>(2 * depth + 2), ' ') + text + "\n";
+  scopes_[static_cast<size_t>(depth)].text +=
+      std::string(static_cast<size_t>(2 * depth + 2), ' ') + text + "\n";
 }
 
 void CppPrinter::Line(const std::string& text) { LineAt(Depth(), text); }
@@ -116,26 +117,52 @@ void CppPrinter::BindResult(int result, const std::string& name, bool lanes) {
   scopes_.back().results.push_back(result);
 }
 
+const CppPrinter::Leaves& CppPrinter::LeavesOf(const ExprPtr& expr) const {
+  const auto known = leaves_.find(expr.get());
+  if (known != leaves_.end()) return known->second.second;
+  std::set<int> variables, results;
+  if (expr->op == "variable") variables.insert(expr->id);
+  if (expr->op == "result") results.insert(expr->id);
+  for (const ExprPtr& arg : expr->args) {
+    const Leaves& below = LeavesOf(arg);
+    variables.insert(below.variables.begin(), below.variables.end());
+    results.insert(below.results.begin(), below.results.end());
+  }
+  return leaves_.emplace(expr.get(), std::pair(expr, Leaves{{variables.begin(), variables.end()}, {results.begin(), results.end()}})).first->second.second;
+}
+
+bool CppPrinter::HasLanesVariable(const ExprPtr& expr) const {
+  const std::vector<int>& variables = LeavesOf(expr).variables;
+  return std::find(variables.begin(), variables.end(), lanes_variable_) != variables.end();
+}
+
+bool CppPrinter::HasLanesResult(const ExprPtr& expr) const {
+  const std::vector<int>& results = LeavesOf(expr).results;
+  return std::any_of(results.begin(), results.end(), [&](int result) {
+    const auto found = results_.find(result);
+    return found != results_.end() && found->second.lanes;
+  });
+}
+
 bool CppPrinter::IsLanes(const ExprPtr& expr) const {
   if (!lane_.empty() || first_lane_) return false;
-  for (const Expr* node : Nodes(expr)) {
-    if (node->op == "variable" && node->id == lanes_variable_) return true;
-    if (node->op != "result") continue;
-    const auto found = results_.find(node->id);
-    if (found != results_.end() && found->second.lanes) return true;
-  }
-  return false;
+  return HasLanesVariable(expr) || HasLanesResult(expr);
 }
 
 int CppPrinter::DepthOf(const ExprPtr& expr) const {
   int depth = 0;
-  for (const Expr* node : Nodes(expr)) {
-    const bool is_lane = node->op == "variable" && node->id == lanes_variable_ && lane_.empty();
-    if (is_lane) depth = std::max(depth, lanes_depth_);
-    const auto& names = node->op == "result" ? results_ : variables_;
-    if (node->op != "variable" && node->op != "result") continue;
-    const auto found = names.find(node->id);
-    if (!is_lane && found != names.end()) depth = std::max(depth, found->second.depth);
+  const Leaves& leaves = LeavesOf(expr);
+  for (const int variable : leaves.variables) {
+    const auto found = variables_.find(variable);
+    if (variable == lanes_variable_ && lane_.empty()) {
+      depth = std::max(depth, lanes_depth_);
+    } else if (found != variables_.end()) {
+      depth = std::max(depth, found->second.depth);
+    }
+  }
+  for (const int result : leaves.results) {
+    const auto found = results_.find(result);
+    if (found != results_.end()) depth = std::max(depth, found->second.depth);
   }
   if (!lane_.empty() && depth >= lanes_depth_) depth = Depth();  // lanes are read by lane
   return depth;
@@ -149,15 +176,29 @@ std::string CppPrinter::TypeOf(const ExprPtr& expr, bool lanes) const {
 }
 
 std::string CppPrinter::KeyOf(const ExprPtr& expr) const {
-  return first_lane_ && Uses(expr, lanes_variable_) ? "@" + expr->key : expr->key;
+  return first_lane_ && HasLanesVariable(expr) ? "@" + expr->key : expr->key;
+}
+
+std::string CppPrinter::NamedText(int depth, const std::string& type, const std::string& text) {
+  const std::string key = type + " " + text;
+  for (int i = depth; i >= 0; --i) {
+    const auto& values = scopes_[static_cast<size_t>(i)].values;
+    const auto found = values.find(key);
+    if (found != values.end()) return found->second.text;
+  }
+  const std::string name = Fresh("t");
+  LineAt(depth, fmt::format("const {} {} = {};", type, name, text));
+  Value value;
+  value.text = name;
+  scopes_[static_cast<size_t>(depth)].values[key] = value;
+  return name;
 }
 
 CppPrinter::Value CppPrinter::Named(const Value& value, const ExprPtr& expr) {
   if (value.named || value.constant) return value;
   Value named = value;
-  named.text = Fresh("t");
+  named.text = NamedText(value.depth, TypeOf(expr, value.lanes), value.text);
   named.named = true;
-  LineAt(value.depth, fmt::format("const {} {} = {};", TypeOf(expr, value.lanes), named.text, value.text));
   scopes_[static_cast<size_t>(value.depth)].values[KeyOf(expr)] = named;
   return named;
 }
@@ -198,7 +239,8 @@ CppPrinter::Value CppPrinter::Emit(const ExprPtr& expr) {
     if (found == scopes_[i].values.end()) continue;
     Value value = found->second;
     if (value.lanes && !lane_.empty()) {
-      value.text = fmt::format(fmt::runtime(expr->type == Type::kBool ? "({}[{}] != 0)" : "{}[{}]"), value.text, lane_);
+      value.text = fmt::format(fmt::runtime(expr->type == Type::kBool ? "({}[{}] != 0)" : "{}[{}]"),
+                               value.text, lane_);
       value.lanes = false;
       value.depth = Depth();
     }
@@ -265,24 +307,38 @@ CppPrinter::Value CppPrinter::EmitLoad(const ExprPtr& expr) {
     if (stride && *stride == 1) {
       value.text = fmt::format("part.{}({}{})", name, Address(expr->id, offset), mask);
     } else if (stride) {
-      value.text = fmt::format("part.Strided{}({}, {}{})", name, Address(expr->id, offset), stage_.Number(*stride), mask);
+      value.text = fmt::format("part.Strided{}({}, {}{})", name, Address(expr->id, offset),
+                               stage_.Number(*stride), mask);
     } else {
-      value.text = fmt::format("part.Gather{}({}, {}{})", name, buffer, Splat(Emit(offset), offset).text, mask);
+      value.text =
+          fmt::format("part.Gather{}({}, {}{})", name, buffer, Splat(Emit(offset), offset).text, mask);
     }
   });
   return Named(value, expr);
 }
 
 std::optional<int64_t> CppPrinter::LaneStride(const ExprPtr& offset) const {
-  for (const Expr* node : Nodes(offset)) {
-    if (node->op != "result") continue;
-    const auto found = results_.find(node->id);
-    if (found != results_.end() && found->second.lanes) return std::nullopt;
-  }
-  return StrideOf(offset, lanes_variable_);
+  if (HasLanesResult(offset)) return std::nullopt;
+  return HasLanesVariable(offset) ? StrideOf(offset, lanes_variable_) : 0;
+}
+
+// A condition in two: what all lanes share, then the rest. Either may be null.
+std::pair<ExprPtr, ExprPtr> CppPrinter::SplitCondition(const ExprPtr& condition) const {
+  if (!IsLanes(condition)) return {condition, nullptr};
+  if (condition->op != "and") return {nullptr, condition};
+  auto [shared_a, rest_a] = SplitCondition(condition->args[0]);
+  auto [shared_b, rest_b] = SplitCondition(condition->args[1]);
+  const auto both = [](const ExprPtr& a, const ExprPtr& b) { return a && b ? And(a, b) : a ? a : b; };
+  return {both(shared_a, shared_b), both(rest_a, rest_b)};
 }
 
 CppPrinter::Value CppPrinter::EmitGuard(const ExprPtr& expr) {
+  const auto [shared, rest_of_it] = SplitCondition(expr->args[0]);
+  if (shared && rest_of_it) {
+    Value nested = Emit(Guard(shared, Guard(rest_of_it, expr->args[1], expr->args[2]), expr->args[2]));
+    scopes_[static_cast<size_t>(nested.depth)].values[KeyOf(expr)] = nested;
+    return nested;
+  }
   const bool lanes = IsLanes(expr);
   Value value;
   value.depth = std::max({DepthOf(expr), floor_, lanes ? lanes_depth_ : 0});
@@ -293,7 +349,8 @@ CppPrinter::Value CppPrinter::EmitGuard(const ExprPtr& expr) {
     const ExprPtr &condition = expr->args[0], &otherwise = expr->args[2];
     const Value holds = Emit(condition);
     const Value rest = Emit(otherwise);
-    Line(fmt::format("{} {} = {};", TypeOf(expr, lanes), value.text, lanes ? Splat(rest, otherwise).text : rest.text));
+    Line(fmt::format("{} {} = {};", TypeOf(expr, lanes), value.text,
+                     lanes ? Splat(rest, otherwise).text : rest.text));
     const std::string outer_mask = mask_;
     const int outer_floor = floor_;
     std::string chosen;
@@ -307,7 +364,8 @@ CppPrinter::Value CppPrinter::EmitGuard(const ExprPtr& expr) {
         Line(fmt::format("const IntVec {} = {} & {};", mask_, outer_mask, holds_name));
       }
       floor_ = Depth();
-      chosen = fmt::format("Select({}, {}, {})", mask_, Splat(Emit(expr->args[1]), expr->args[1]).text, value.text);
+      chosen = fmt::format("Select({}, {}, {})", mask_, Splat(Emit(expr->args[1]), expr->args[1]).text,
+                           value.text);
     } else {
       Open(fmt::format("if ({})", holds.text));
       floor_ = Depth();
@@ -363,16 +421,20 @@ CppPrinter::Value CppPrinter::EmitByLane(const ExprPtr& expr) {
 bool CppPrinter::FitsLanes(const ExprPtr& expr) const {
   if (expr->type == Type::kFloat || !IsLanes(expr)) return true;
   constexpr int64_t kLimit = int64_t{1} << 31;
-  if (expr->type == Type::kInt && (expr->low < -kLimit || expr->high >= kLimit) && expr->op != "result") return false;
+  if (expr->type == Type::kInt && (expr->low < -kLimit || expr->high >= kLimit) && expr->op != "result")
+    return false;
   if (expr->op == "guard") return false;
-  if (expr->op == "load") return expr->type == Type::kBool && LaneStride(expr->args[0]) == 1 && FitsLanes(expr->args[0]);
+  if (expr->op == "load")
+    return expr->type == Type::kBool && LaneStride(expr->args[0]) == 1 && FitsLanes(expr->args[0]);
   if (expr->op == "to_int" && expr->args[0]->type == Type::kFloat) return false;
-  return std::all_of(expr->args.begin(), expr->args.end(), [&](const ExprPtr& arg) { return FitsLanes(arg); });
+  return std::all_of(expr->args.begin(), expr->args.end(),
+                     [&](const ExprPtr& arg) { return FitsLanes(arg); });
 }
 
 bool CppPrinter::NeedsLaneLoop(const ExprPtr& expr) const {
   if (expr->op == "load" && LaneStride(expr->args[0])) return false;
-  return std::any_of(expr->args.begin(), expr->args.end(), [&](const ExprPtr& arg) { return !FitsLanes(arg); });
+  return std::any_of(expr->args.begin(), expr->args.end(),
+                     [&](const ExprPtr& arg) { return !FitsLanes(arg); });
 }
 
 // --- Stores ---
@@ -393,7 +455,8 @@ void CppPrinter::Store(const search::Store& store, bool stream) {
   }
   const std::optional<int64_t> stride = LaneStride(store.offset);
   const bool is_float = element == "float" || element == "_Float16" || element == "bf16";
-  const bool fits = stride && *stride != 0 && FitsLanes(store.value) && (!guarded || FitsLanes(store.guard)) &&
+  const bool fits = stride && *stride != 0 && FitsLanes(store.value) &&
+                    (!guarded || FitsLanes(store.guard)) &&
                     (is_float ? store.value->type == Type::kFloat : store.value->type != Type::kFloat);
   if (!fits || (*stride != 1 && (guarded || !is_float))) {
     ForEachLane([&] { Store(store); });

@@ -9,8 +9,8 @@
 namespace kevin::search {
 namespace {
 
-constexpr int64_t kCppSplitTerms = 1 << 14;   // from here on, few rows are shared by the threads
-constexpr int64_t kCppWindowTerms = 128;      // up to here, a window's terms stay in registers
+constexpr int64_t kCppSplitTerms = 1 << 14;  // from here on, few rows are shared by the threads
+constexpr int64_t kCppWindowTerms = 128;     // up to here, a window's terms stay in registers
 
 // The best loop for the lanes among `loops`, and its score.
 std::pair<size_t, double> CppBestOf(const std::vector<Loop>& loops, const std::vector<ExprPtr>& values,
@@ -92,7 +92,8 @@ void CppScalarReduction(const Reduction& work, CppStage& stage) {
       const std::string start = one.op == "max"   ? "-__LONG_MAX__ - 1"
                                 : one.op == "min" ? "__LONG_MAX__"
                                                   : (one.op == "product" ? "1" : "0");
-      print.Line(fmt::format("{} {} = {};", is_int ? "long" : "float", names.back(), is_int ? start : fold.start));
+      print.Line(
+          fmt::format("{} {} = {};", is_int ? "long" : "float", names.back(), is_int ? start : fold.start));
       if (fold.is_argument) print.Line(fmt::format("long {}_at = 0;", names.back()));
     }
     const int inner = print.OpenLoops(work.inner);
@@ -104,8 +105,9 @@ void CppScalarReduction(const Reduction& work, CppStage& stage) {
       const bool is_int = one.value->type == Type::kInt && !fold.is_argument;
       const std::string value = print.Scalar(is_int ? one.value : CppFolded(one));
       if (fold.is_argument) {
-        print.Line(fmt::format("if ({0} == {0} && ({1} {2} {0} || {1} != {1})) {0} = {1}, {0}_at = {3};", name, value,
-                               one.op == "argmax" ? ">" : "<", print.Scalar(CppPosition(work.inner))));
+        print.Line(fmt::format("if ({0} == {0} && ({1} {2} {0} || {1} != {1})) {0} = {1}, {0}_at = {3};",
+                               name, value, one.op == "argmax" ? ">" : "<",
+                               print.Scalar(CppPosition(work.inner))));
       } else if (is_int && (one.op == "max" || one.op == "min")) {
         print.Line(fmt::format("{0} = {1} {2} {0} ? {1} : {0};", name, value, one.op == "max" ? ">" : "<"));
       } else {
@@ -154,7 +156,8 @@ void CppReduction(const Reduction& original, CppStage& stage) {
   const auto [outer_lanes, outer_score] = CppBestOf(work.outer, outer_values, stores);
   const int64_t rows = CppCount(work.outer), terms = CppCount(work.inner);
   const bool along_rows = inner_score >= outer_score || rows == 1;
-  if (along_rows && rows < 2 * stage.task.threads && rows % stage.task.threads != 0 && terms >= kCppSplitTerms)
+  if (along_rows && rows < 2 * stage.task.threads && rows % stage.task.threads != 0 &&
+      terms >= kCppSplitTerms)
     return CppSplitRows(work, inner_lanes, stage);
   if (along_rows) return CppRows(work, inner_lanes, stage);
   if (terms <= kCppWindowTerms) return CppWindows(work, outer_lanes, stage);

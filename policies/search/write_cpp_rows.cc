@@ -12,7 +12,9 @@ namespace {
 // The registers of the accumulators of one step.
 class CppRowFold {
  public:
-  CppRowFold(const Reduction& work, int step, int unroll, CppPrinter& print) : work_(work), unroll_(unroll), print_(print) {
+  // `cascades`: the sums of blocks are added to sums of their own, so that rounding errors do not pile up.
+  CppRowFold(const Reduction& work, int step, int unroll, bool cascades, CppPrinter& print)
+      : work_(work), unroll_(unroll), cascades_(cascades), print_(print) {
     for (const Accumulator& one : work.accumulators) {
       if (one.step == step) ones_.push_back({&one, CppFoldOf(one), print.Fresh("acc")});
     }
@@ -22,15 +24,28 @@ class CppRowFold {
     for (const One& one : ones_) {
       print_.Line(fmt::format("Vec {}[{}];", one.name, unroll_));
       if (one.fold.is_argument) print_.Line(fmt::format("IntVec {}_at[{}];", one.name, unroll_));
-      print_.Line(fmt::format("for (int u = 0; u < {}; ++u) {}[u] = Splat({});", unroll_, one.name, one.fold.start));
-      if (one.fold.is_argument) print_.Line(fmt::format("for (int u = 0; u < {}; ++u) {}_at[u] = IntVec{{}};", unroll_, one.name));
+      print_.Line(
+          fmt::format("for (int u = 0; u < {}; ++u) {}[u] = Splat({});", unroll_, one.name, one.fold.start));
+      if (one.fold.is_argument)
+        print_.Line(fmt::format("for (int u = 0; u < {}; ++u) {}_at[u] = IntVec{{}};", unroll_, one.name));
+      if (Cascades(one)) print_.Line(fmt::format("Vec {}_all[{}] = {{}};", one.name, unroll_));
+    }
+  }
+
+  // After each walk.
+  void Carry() {
+    for (const One& one : ones_) {
+      if (!Cascades(one)) continue;
+      print_.Line(fmt::format("for (int u = 0; u < {0}; ++u) {1}_all[u] += {1}[u], {1}[u] = Vec{{}};",
+                              unroll_, one.name));
     }
   }
 
   // Inside the walk.
   void Step(const std::string& u) {
     for (const One& one : ones_) {
-      const std::string value = fmt::format("part.Keep({}, {})", print_.Lanes(CppFolded(*one.accumulator)), one.fold.start);
+      const std::string value =
+          fmt::format("part.Keep({}, {})", print_.Lanes(CppFolded(*one.accumulator)), one.fold.start);
       if (one.fold.is_argument) {
         print_.Line(fmt::format("{0}({1}, {2}, {3}[{4}], {3}_at[{4}]);", one.fold.name, value,
                                 print_.Lanes(CppPosition(work_.inner)), one.name, u));
@@ -48,11 +63,12 @@ class CppRowFold {
       const std::string total = print_.Fresh("total");
       if (one.fold.is_argument) {
         print_.Line(fmt::format("float {0}_value;", total));
-        print_.Line(fmt::format("const long {0} = Extreme<{1}>({2}, {2}_at, {3}, {0}_value);", total, unroll_, one.name,
-                                one.accumulator->op == "argmax" ? "true" : "false"));
+        print_.Line(fmt::format("const long {0} = Extreme<{1}>({2}, {2}_at, {3}, {0}_value);", total, unroll_,
+                                one.name, one.accumulator->op == "argmax" ? "true" : "false"));
       } else {
-        print_.Line(fmt::format("const float {} = Across<{}>({}, [](Vec a, Vec b) {{ return {}; }});", total, unroll_,
-                                one.name, one.fold.Combine("a", "b")));
+        print_.Line(fmt::format("const float {} = Across<{}>({}{}, [](Vec a, Vec b) {{ return {}; }});",
+                                total, unroll_, one.name, Cascades(one) ? "_all" : "",
+                                one.fold.Combine("a", "b")));
       }
       take(*one.accumulator, one.fold, total);
     }
@@ -64,8 +80,11 @@ class CppRowFold {
     CppFold fold;
     std::string name;
   };
+  bool Cascades(const One& one) const { return cascades_ && one.accumulator->op == "sum"; }
+
   const Reduction& work_;
   int unroll_;
+  bool cascades_;
   CppPrinter& print_;
   std::vector<One> ones_;
 };
@@ -78,6 +97,30 @@ std::vector<Loop> CppWithout(std::vector<Loop> loops, size_t index) {
 int CppUnroll(const Reduction& work, const CppStage& stage) {
   const auto count = static_cast<int>(work.accumulators.size());
   return static_cast<int>(stage.Value("UNROLL", count > 3 ? 2 : 4));
+}
+
+constexpr int64_t kCppBlock = 16384;  // terms whose sums are added up by themselves
+
+// The walk of one step over the lanes from `begin` to `end`, in blocks where that is many terms.
+void CppWalkStep(CppPrinter& print, const Reduction& work, size_t lanes, int unroll, const std::string& begin,
+                 const std::string& end, CppRowFold& fold) {
+  const bool in_blocks = work.inner[lanes].extent > 2 * kCppBlock;
+  std::string from = begin, to = end;
+  if (in_blocks) {
+    from = print.Fresh("block");
+    to = print.Fresh("end");
+    print.Open(fmt::format("for (long {0} = {1}; {0} < {2}; {0} += {3})", from, begin, end, kCppBlock));
+    print.Line(fmt::format("const long {0} = {1} + {2} < {3} ? {1} + {2} : {3};", to, from, kCppBlock, end));
+  }
+  CppOpenWalk(print, work.inner[lanes].variable, unroll, from, to, "u");
+  fold.Step("u");
+  print.Close("});");
+  fold.Carry();
+  if (in_blocks) print.Close();
+}
+
+bool CppCascades(const Reduction& work, size_t lanes) {
+  return work.inner[lanes].extent >= 512 && CppCount(work.inner) >= kCppBlock;
 }
 
 void CppInnerStores(CppPrinter& print, const Reduction& work, const CppStage& stage, size_t lanes,
@@ -107,12 +150,10 @@ void CppRows(const Reduction& work, size_t lanes, CppStage& stage) {
   const int unroll = extent < 128 ? 1 : CppUnroll(work, stage);
   const int scopes = CppOpenParallel(print, work.outer);
   for (int step = 0; step < CppSteps(work); ++step) {
-    CppRowFold fold(work, step, unroll, print);
+    CppRowFold fold(work, step, unroll, CppCascades(work, lanes), print);
     fold.Start();
     const int inner = print.OpenLoops(serial);
-    CppOpenWalk(print, work.inner[lanes].variable, unroll, "0", stage.Number(extent), "u");
-    fold.Step("u");
-    print.Close("});");
+    CppWalkStep(print, work, lanes, unroll, "0", stage.Number(extent), fold);
     print.CloseAll(inner);
     fold.End([&](const Accumulator& one, const CppFold& how, const std::string& total) {
       print.BindResult(one.result, CppResultText(how, total, false), false);
@@ -133,7 +174,8 @@ void CppSplitRows(const Reduction& work, size_t lanes, CppStage& stage) {
   }
   const int64_t rows = CppCount(work.outer), extent = work.inner[shared].extent;
   const int64_t parts = stage.task.threads;
-  const int64_t share = shared == lanes ? ((extent + parts - 1) / parts + 63) / 64 * 64 : (extent + parts - 1) / parts;
+  const int64_t share =
+      shared == lanes ? ((extent + parts - 1) / parts + 63) / 64 * 64 : (extent + parts - 1) / parts;
   std::vector<Loop> serial = CppWithout(work.inner, lanes);
   const int64_t lanes_extent = work.inner[lanes].extent;
   const int unroll = lanes_extent < 128 ? 1 : CppUnroll(work, stage);
@@ -155,8 +197,10 @@ void CppSplitRows(const Reduction& work, size_t lanes, CppStage& stage) {
       begin = print.Fresh("begin");
       end = print.Fresh("end");
       const std::string number = print.Scalar(Variable(part, parts));
-      print.Line(fmt::format("const long {0} = {1} * {2} < {3} ? {1} * {2} : {3};", begin, number, stage.Number(share), stage.Number(extent)));
-      print.Line(fmt::format("const long {0} = {1} + {2} < {3} ? {1} + {2} : {3};", end, begin, stage.Number(share), stage.Number(extent)));
+      print.Line(fmt::format("const long {0} = {1} * {2} < {3} ? {1} * {2} : {3};", begin, number,
+                             stage.Number(share), stage.Number(extent)));
+      print.Line(fmt::format("const long {0} = {1} + {2} < {3} ? {1} + {2} : {3};", end, begin,
+                             stage.Number(share), stage.Number(extent)));
     }
     return scopes + 1;
   };
@@ -194,12 +238,10 @@ void CppSplitRows(const Reduction& work, size_t lanes, CppStage& stage) {
     }
     int scopes = open_jobs(true, true);
     bind_results();
-    CppRowFold fold(work, step, unroll, print);
+    CppRowFold fold(work, step, unroll, CppCascades(work, lanes), print);
     fold.Start();
     const int inner = open_serial();
-    CppOpenWalk(print, work.inner[lanes].variable, unroll, walk_begin(), walk_end(), "u");
-    fold.Step("u");
-    print.Close("});");
+    CppWalkStep(print, work, lanes, unroll, walk_begin(), walk_end(), fold);
     print.CloseAll(inner);
     const std::string job = print.Scalar(AddInt(Scaled(Variable(row, rows), parts), Variable(part, parts)));
     size_t at = 0;
@@ -225,8 +267,9 @@ void CppSplitRows(const Reduction& work, size_t lanes, CppStage& stage) {
         print.Line(fmt::format("{} = {};", first, how.Combine(first, next)));
       }
       print.Close();
-      const std::string name = how.is_argument ? fmt::format("{}_at[{{}} * {}]", arrays[i], parts)
-                                               : CppResultText(how, fmt::format("{}[{{}} * {}]", arrays[i], parts), false);
+      const std::string name =
+          how.is_argument ? fmt::format("{}_at[{{}} * {}]", arrays[i], parts)
+                          : CppResultText(how, fmt::format("{}[{{}} * {}]", arrays[i], parts), false);
       results.emplace_back(ones[i]->result, name);
     }
     print.CloseAll(joins);

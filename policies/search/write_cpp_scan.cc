@@ -58,11 +58,16 @@ void CppScanRows(const Scan& work, const CppScanOp& op, CppStage& stage) {
   CppOpenWalk(print, work.along.variable, 1, "0", stage.Number(work.along.extent));
   const std::string value = print.Lanes(ToType(work.value, Type::kFloat));
   const std::string run = print.Fresh("run");
-  print.Line(fmt::format("const auto fold{} = [](Vec a, Vec b) {{ return {}; }};", run, CppCombined(op, "a", "b")));
-  print.Line(fmt::format("const Vec {0}_in = ScanLanes(part.Keep({1}, {2}), {2}, fold{0});", run, value, op.start));
-  print.Line(fmt::format("const Vec {0}_all = {1};", run, CppCombined(op, fmt::format("Splat({})", carry), run + "_in")));
+  print.Line(
+      fmt::format("const auto fold{} = [](Vec a, Vec b) {{ return {}; }};", run, CppCombined(op, "a", "b")));
+  print.Line(
+      fmt::format("const Vec {0}_in = ScanLanes(part.Keep({1}, {2}), {2}, fold{0});", run, value, op.start));
+  print.Line(fmt::format("const Vec {0}_all = {1};", run,
+                         CppCombined(op, fmt::format("Splat({})", carry), run + "_in")));
   if (work.exclusive) {
-    print.Line(fmt::format("const Vec {0}_before = Shifted<1>({0}_all, {1}, std::make_integer_sequence<int, kLanes>{{}});", run, carry));
+    print.Line(fmt::format(
+        "const Vec {0}_before = Shifted<1>({0}_all, {1}, std::make_integer_sequence<int, kLanes>{{}});", run,
+        carry));
   }
   print.Line(fmt::format("{} = {}_all[kLanes - 1];", carry, run));
   print.BindResult(0, run + (work.exclusive ? "_before" : "_all"), true);

@@ -49,7 +49,9 @@ double Apply(const Expr& e, const std::vector<double>& a) {
       {"to_float", [](double x) { return x; }},
       {"to_bool", [](double x) { return x != 0 ? 1.0 : 0.0; }},
       {"not", [](double x) { return x == 0 ? 1.0 : 0.0; }},
-      {"sign", [](double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : x; }}};
+      {"sign", [](double x) { return x > 0   ? 1.0
+                                     : x < 0 ? -1.0
+                                             : x; }}};
   static const std::map<std::string, double (*)(double, double)> kTwo = {
       {"add", [](double x, double y) { return x + y; }},
       {"sub", [](double x, double y) { return x - y; }},
@@ -95,7 +97,8 @@ class Interpreter {
     if (e->op == "variable") return static_cast<double>(variables_.at(e->id));
     if (e->op == "result") return results_.at(e->id);
     if (e->op == "load")
-      return memory_.at(static_cast<size_t>(e->id)).at(static_cast<size_t>(static_cast<int64_t>(Of(e->args[0]))));
+      return memory_.at(static_cast<size_t>(e->id))
+          .at(static_cast<size_t>(static_cast<int64_t>(Of(e->args[0]))));
     if (e->op == "guard" || e->op == "select") return Of(e->args[0]) != 0 ? Of(e->args[1]) : Of(e->args[2]);
     std::vector<double> args;
     for (const ExprPtr& arg : e->args) args.push_back(Of(arg));
@@ -138,11 +141,12 @@ class Interpreter {
   }
 
   double Accumulated(const Accumulator& one, const std::vector<Loop>& inner) {
-    const bool is_max = one.op == "max" || one.op == "argmax", is_argument = one.op == "argmax" || one.op == "argmin";
-    double value = one.op == "product" || one.op == "all"                ? 1
-                   : is_max                                              ? -kInfinity
-                   : one.op == "min" || one.op == "argmin"               ? kInfinity
-                                                                         : 0;
+    const bool is_max = one.op == "max" || one.op == "argmax",
+               is_argument = one.op == "argmax" || one.op == "argmin";
+    double value = one.op == "product" || one.op == "all"  ? 1
+                   : is_max                                ? -kInfinity
+                   : one.op == "min" || one.op == "argmin" ? kInfinity
+                                                           : 0;
     double position = 0, best_position = 0;
     ForEach(inner, [&] {
       const double next = Of(one.value);
@@ -194,7 +198,8 @@ class Interpreter {
     const auto fold = [&](double a, double b) {
       if (w.op != "logsumexp") return Fold(w.op, a, b);
       const double top = std::max(a, b);
-      return std::isinf(top) || a != a || b != b ? a + b == a + b ? top : a + b : top + std::log(std::exp(a - top) + std::exp(b - top));
+      return std::isinf(top) || a != a || b != b ? a + b == a + b ? top : a + b
+                                                 : top + std::log(std::exp(a - top) + std::exp(b - top));
     };
     const double start = w.op == "sum" ? 0 : w.op == "product" ? 1 : w.op == "min" ? kInfinity : -kInfinity;
     ForEach(w.outer, [&] {

@@ -54,5 +54,6 @@ void CheckAll(const std::vector<ProgramCase>& cases, const std::string& flags) {
 TEST_CASE("C++ texts agree with the interpreter") { CheckAll(Chosen(), "-O1"); }
 
 TEST_CASE("C++ texts agree on processors without AVX-512, and without AVX") {
-  for (const char* flags : {"-O1 -mno-avx512f", "-O1 -mno-avx512f -mno-avx -mno-fma"}) CheckAll(Chosen(), flags);
+  for (const char* flags : {"-O1 -mno-avx512f", "-O1 -mno-avx512f -mno-avx -mno-fma"})
+    CheckAll(Chosen(), flags);
 }
