@@ -29,6 +29,9 @@ struct CudaPlannedReduction {
 };
 CudaPlannedReduction PlanCudaReduction(const CudaText& text, const Reduction& work);
 
+// Whether `group` may be a constant of the text.
+bool HasCudaGroupKnob(const CudaReductionPlan& plan);
+
 // Loads that depend on inner loops (and on no result), by pass: a pass per step, then inner_stores.
 std::vector<std::vector<CudaLoad>> PassLoads(const Reduction& work, bool columns);
 int LastStep(const Reduction& work);

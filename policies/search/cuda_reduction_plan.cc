@@ -237,10 +237,38 @@ CudaPlannedReduction PlanCudaReduction(const CudaText& text, const Reduction& wh
   } else {
     PlanRows(text, work, planned.outer, planned.packs, plan);
   }
-  plan.threads = text.KnobValue("THREADS", plan.threads);
-  plan.group = text.KnobValue("GROUP", plan.group);
-  plan.parts = text.KnobValue("PARTS", plan.parts);
   return planned;
+}
+
+bool HasCudaGroupKnob(const CudaReductionPlan& plan) { return plan.group > 1 && plan.parts == 1 && plan.cluster == 1; }
+
+std::vector<Knob> CudaReductionKnobs(const CudaText& text, const Reduction& work) {
+  const CudaPlannedReduction planned = PlanCudaReduction(text, work);
+  const CudaReductionPlan& plan = planned.plan;
+  std::vector<Knob> knobs;
+  if (HasCudaGroupKnob(plan)) {
+    Knob group{"GROUP", {plan.group}, true, "threads that share a result"};
+    const int64_t most = plan.columns ? 32 : 1024;
+    for (const int64_t value : {plan.group * 2, plan.group / 2, plan.group * 4}) {
+      if (value >= 1 && value <= most && value <= 2 * planned.packs) group.values.push_back(value);
+    }
+    if (group.values.size() > 1) knobs.push_back(group);
+  }
+  if (plan.columns || plan.group <= 32) {
+    Knob threads{"THREADS", {plan.threads}, true, "threads of a block"};
+    for (const int64_t value : {64, 128, 256, 512}) {
+      if (value != plan.threads) threads.values.push_back(value);
+    }
+    knobs.push_back(threads);
+  }
+  if (plan.keep != CudaReductionPlan::Keep::kRegisters && plan.each * plan.group < planned.packs && !plan.nested) {
+    Knob each{"EACH", {plan.each}, true, "packs under way in a thread"};
+    for (const int64_t value : {2, 4, 8}) {
+      if (value != plan.each) each.values.push_back(value);
+    }
+    knobs.push_back(each);
+  }
+  return knobs;
 }
 
 }  // namespace kevin::search

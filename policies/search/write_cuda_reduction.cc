@@ -168,8 +168,24 @@ class CudaReductionWriter {
     return false;
   }
 
-  std::string Threads() const { return std::to_string(threads_); }
+  // Texts of the constants: knobs where the plan allows.
+  bool HasKnobs() const { return !is_end_ && plan_.parts == 1 && plan_.cluster == 1; }
+  std::string GroupText() const {
+    return HasKnobs() && HasCudaGroupKnob(plan_) ? text_.KnobText("GROUP", group_) : std::to_string(group_);
+  }
+  std::string Threads() const {
+    const std::string group = GroupText(), number = std::to_string(threads_);
+    if (!HasKnobs()) return number;
+    const std::string threads = plan_.columns || plan_.group <= 32 ? text_.KnobText("THREADS", threads_) : "256";
+    if (plan_.columns || group == std::to_string(group_)) return plan_.columns || plan_.group <= 32 ? threads : number;
+    return fmt::format("({0} > 32 ? {0} : {1})", group, threads);
+  }
   std::string Grid() const {
+    if (HasKnobs()) {
+      const std::string group = GroupText(), threads = Threads();
+      if (group != std::to_string(group_) || threads != std::to_string(threads_))
+        return fmt::format("ceil_div({}L, {} / {})", planned_.outer, threads, group);
+    }
     const int64_t rows = threads_ / group_, blocks = (planned_.outer + rows - 1) / rows;
     if (plan_.cluster > 1) return std::to_string(blocks * plan_.cluster);
     if (plan_.parts == 1 || !blocks_have_parts_) return std::to_string(blocks);
@@ -195,16 +211,21 @@ class CudaReductionWriter {
   }
 
   std::string Prologue() {
-    const int64_t rows = threads_ / group_;
     const bool in_registers = plan_.keep == Keep::kRegisters && !kept_.empty();
     const int64_t each = in_registers ? (PerBlock() + group_ - 1) / group_ : plan_.each;
     // Kept in registers, or so few that one turn is enough: all packs of a thread are under way at once.
-    whole_ = plan_.parts == 1 && !plan_.nested && each * group_ >= PerBlock();
-    std::string text = fmt::format("constexpr int kGroup = {}, kThreads = {}, kEach = {}, kRows = {};\n", group_, threads_, each, rows);
+    const std::string group = GroupText();
+    has_group_knob_ = group != std::to_string(group_);
+    whole_ = plan_.parts == 1 && !plan_.nested && each * group_ >= PerBlock() && (in_registers || !has_group_knob_);
+    std::string each_text = std::to_string(each);
+    if (in_registers && has_group_knob_) each_text = fmt::format("({} + kGroup - 1) / kGroup", PerBlock());
+    if (!in_registers && !whole_ && !plan_.nested && HasKnobs()) each_text = text_.KnobText("EACH", each);
+    std::string text = fmt::format("constexpr int kGroup = {}, kThreads = {}, kEach = {}, kRows = kThreads / kGroup;\n", group,
+                                   Threads(), each_text);
     // The last pass begins with what the one before read last.
     const bool backwards = plan_.parts > 1 && !partial_names_.empty() && is_end_ && blocks_have_parts_;
     const char* block = backwards ? "(gridDim.x - 1 - blockIdx.x)" : "blockIdx.x";
-    text += plan_.columns ? fmt::format("const int lane = threadIdx.x / kRows;\nconst unsigned row = {} * kRows + threadIdx.x % kRows;\n", block)
+    text += plan_.columns ? fmt::format("const int lane = kGroup == 1 ? 0 : threadIdx.x / kRows;\nconst unsigned row = {} * kRows + threadIdx.x % kRows;\n", block)
                           : fmt::format("const int lane = threadIdx.x % kGroup;\nconst unsigned row = {} * kRows + threadIdx.x / kGroup;\n", block);
     if (plan_.cluster > 1) {
       text.resize(text.rfind("const unsigned row"));
@@ -280,7 +301,7 @@ class CudaReductionWriter {
 
   std::string EachHead() const {
     if (plan_.nested) return "#pragma unroll\nfor (int u = 0; u < kEach; ++u) {\nconst unsigned i = base + u;\n{\n";
-    const std::string guard = whole_ && plan_.cluster == 1 && planned_.packs % group_ == 0 ? "{\n" : "if (i < end) {\n";
+    const std::string guard = whole_ && plan_.cluster == 1 && !has_group_knob_ && planned_.packs % group_ == 0 ? "{\n" : "if (i < end) {\n";
     return "#pragma unroll\nfor (int u = 0; u < kEach; ++u) {\nconst unsigned i = base + u * kGroup;\n" + guard;
   }
 
@@ -333,7 +354,7 @@ class CudaReductionWriter {
 
   std::string JoinThreads(int step) const {
     std::string text;
-    if (group_ == 1) return text;
+    if (group_ == 1 && !has_group_knob_) return text;
     for (const Accumulator& a : work_.accumulators) {
       if (a.step != step) continue;
       const CudaFold fold(a);
@@ -397,7 +418,7 @@ class CudaReductionWriter {
   CudaReductionPlan& plan_;
   int steps_ = 0;
   int64_t count_ = 1, group_ = 1, threads_ = 1;
-  bool whole_ = false, has_kept_ = false, blocks_have_parts_ = true, is_end_ = false;
+  bool whole_ = false, has_kept_ = false, blocks_have_parts_ = true, is_end_ = false, has_group_knob_ = false;
   std::optional<CudaKernel> kernel_;
   std::optional<CudaPrinter> printer_;
   std::vector<CudaLoads> kept_;  // at most one
