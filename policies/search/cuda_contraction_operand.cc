@@ -71,22 +71,6 @@ bool Conditions(const ExprPtr& guard, const std::vector<Loop>& lines, const std:
   return conditions.size() <= 3;
 }
 
-// The stride of the flat index of `loops`, if `part` is a multiple of it.
-std::optional<int64_t> FlatStride(const ExprPtr& part, const std::vector<Loop>& loops) {
-  std::optional<int64_t> stride;
-  int64_t inner = 1;
-  for (size_t i = loops.size(); i-- > 0;) {
-    const std::optional<int64_t> own = StrideOf(part, loops[i].variable);
-    if (!own) return std::nullopt;
-    if (loops[i].extent > 1) {
-      if (!stride) stride = *own;
-      if (*own != *stride * inner) return std::nullopt;
-    }
-    inner *= loops[i].extent;
-  }
-  return stride.value_or(0);
-}
-
 // Every number in the sum but the one of `variable` is a multiple of `width`.
 bool IsAligned(const ExprPtr& expr, int variable, int64_t width) {
   if (expr->op == "constant") return expr->integer % width == 0;
@@ -140,6 +124,21 @@ void ChooseOrder(const Program& program, const std::vector<Loop>& lines, const s
 
 }  // namespace
 
+std::optional<int64_t> CudaFlatStride(const ExprPtr& part, const std::vector<Loop>& loops) {
+  std::optional<int64_t> stride;
+  int64_t inner = 1;
+  for (size_t i = loops.size(); i-- > 0;) {
+    const std::optional<int64_t> own = StrideOf(part, loops[i].variable);
+    if (!own) return std::nullopt;
+    if (loops[i].extent > 1) {
+      if (!stride) stride = *own;
+      if (*own != *stride * inner) return std::nullopt;
+    }
+    inner *= loops[i].extent;
+  }
+  return stride.value_or(0);
+}
+
 CudaOperand ReadCudaOperand(const Program& program, const ExprPtr& operand, const std::vector<Loop>& lines,
                             const std::vector<Loop>& terms, bool limited) {
   CudaOperand form;
@@ -158,8 +157,8 @@ CudaOperand ReadCudaOperand(const Program& program, const ExprPtr& operand, cons
   // With a guard, parts of offsets may be negative; bounds are those without it.
   if (std::max(std::abs(form.term->low), std::abs(form.term->high)) > kCudaIntMax) return form;
   form.wide = std::max(std::abs(form.line->low), std::abs(form.line->high)) + form.term->high > kCudaIntMax;
-  form.line_stride = FlatStride(form.line, lines);
-  if (!limited) form.term_stride = FlatStride(form.term, terms);
+  form.line_stride = CudaFlatStride(form.line, lines);
+  if (!limited) form.term_stride = CudaFlatStride(form.term, terms);
   form.is_split = true;
   ChooseOrder(program, lines, terms, form);
   return form;

@@ -27,7 +27,7 @@ INLINE void ContractRows(const Element* large, long large_pitch, int lines, cons
 #pragma unroll
       for (int j = 0; j < kFew; ++j) {
 #pragma unroll
-        for (int w = 0; w < kWidth; ++w) sums[i][j] += float(((const Element*)&a[i])[w]) * float(((const Element*)&b[j])[w]);
+        for (int w = 0; w < kWidth; ++w) sums[i][j] += Widen(((const Element*)&a[i])[w]) * Widen(((const Element*)&b[j])[w]);
       }
     }
   }

@@ -34,6 +34,7 @@ class CudaProductWriter {
 
   void Write() {
     if (SuitsCudaRows(text_.program(), c_, left_, right_)) return WriteRows();
+    if (tiling_.wgmma) return WriteWgmma();
     text_.AddDeclarations(kCudaContractionFeed);
     text_.AddDeclarations(tiling_.prelude);
     if (PaysCudaPack(text_.program(), left_, c_.lhs, c_, true)) Pack(left_, c_.lhs, c_.m, true);
@@ -65,7 +66,7 @@ class CudaProductWriter {
     body += CudaDecoded(lines, "l", Extents(lines)) + CudaDecoded(c_.k, "t", term_extents_);
     CudaPrinter printer = Printer(kernel);
     const std::string result = printer.Value(value);
-    body += printer.lines() + fmt::format("value = {};\n}}\npacked[i] = {}(value);\n", result, element_);
+    body += printer.lines() + fmt::format("value = {};\n}}\npacked[i] = Narrow<{}>(value);\n", result, element_);
     operand = CudaOperand();
     operand.packed = text_.AddWorkspace(element_, fmt::format("{}L", count));
     operand.packed_batch = per_batch;
@@ -144,18 +145,56 @@ class CudaProductWriter {
   std::string Body(CudaKernel& kernel, bool may_split) {
     std::string body = fmt::format("constexpr int kTileM = {}, kTileN = {};\n", tiling_.tile_m, tiling_.tile_n);
     body += fmt::format("const int rows = {}, columns = {};\n", text_.Number(Points(c_.m)), text_.Number(Points(c_.n)));
-    body += "const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (columns + kTileN - 1) / kTileN;\n";
-    body += "const int batch = blockIdx.x / (tiles_m * tiles_n), tile = blockIdx.x % (tiles_m * tiles_n);\n";
-    body += CudaDecoded(c_.batch, "batch", Extents(c_.batch));
-    body += "// Blocks go through the tiles in bands, so that those at work together share operands in the cache.\n";
-    body += "const int band = tile / (8 * tiles_n), within = tile % (8 * tiles_n), height = min(8, tiles_m - band * 8);\n";
-    body += "const int m0 = (band * 8 + within % height) * kTileM, n0 = within / height * kTileN;\n";
+    body += Place();
     body += Terms() + Operand(kernel, "left", "rows", left_, c_.lhs, c_.m);
     body += Operand(kernel, "right", "columns", right_, c_.rhs, c_.n);
     body += "const auto store = [&](int m, int n, float result0) {\n";
     body += Results(kernel, may_split) + "};\n";
     return body + fmt::format("Contract<{}, {}, {}>(left, right, m0, n0, begin, end, store);\n", tiling_.math,
                               tiling_.stages, IsDown());
+  }
+
+  // The block's batch and tile.
+  std::string Place() const {
+    std::string body;
+    body += "const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (columns + kTileN - 1) / kTileN;\n";
+    body += "const int batch = blockIdx.x / (tiles_m * tiles_n), tile = blockIdx.x % (tiles_m * tiles_n);\n";
+    body += CudaDecoded(c_.batch, "batch", Extents(c_.batch));
+    body += "// Blocks go through the tiles in bands, so that those at work together share operands in the cache.\n";
+    body += "const int band = tile / (8 * tiles_n), within = tile % (8 * tiles_n), height = min(8, tiles_m - band * 8);\n";
+    body += "const int m0 = (band * 8 + within % height) * kTileM, n0 = within / height * kTileN;\n";
+    return body;
+  }
+
+  // Matrices by TMA; dimensions are (together, apart, batch).
+  std::string Map(const CudaOperand& o, const std::vector<Loop>& lines, int64_t box_lines) const {
+    const bool by_line = *o.line_stride == 1;
+    const int64_t pitch = by_line ? *o.term_stride : *o.line_stride, batch = *CudaFlatStride(o.batch, c_.batch);
+    const int64_t together = by_line ? Points(lines) : Points(c_.k), apart = by_line ? Points(c_.k) : Points(lines);
+    return fmt::format("tensor_map<{}>({}, {{{}, {}, {}}}, {{{}, {}}}, {{64, {}, 1}}, 128)", element_, text_.BufferArgument(o.buffer),
+                       together, apart, batch == 0 ? 1 : Points(c_.batch), pitch * 2, (batch == 0 ? pitch * apart : batch) * 2,
+                       by_line ? 64 : box_lines);
+  }
+
+  void WriteWgmma() {
+    const int columns = Points(c_.n) >= 192 ? 256 : 128;
+    text_.AddDeclarations(CudaContractionWgmma(columns, type_ == "bfloat16"));
+    tiling_.split = "1";
+    CudaKernel kernel(text_, stage_);
+    std::string body = Outer(kernel) + fmt::format("constexpr int kTileM = 128, kTileN = {};\nconst int rows = {}, columns = {};\n", columns,
+                                                   text_.Number(Points(c_.m)), text_.Number(Points(c_.n)));
+    body += Place() + "const auto store = [&](int m, int n, float result0) {\n" + Stores(kernel) + "};\n";
+    const auto map = [&](const char* name, const CudaOperand& o, const std::vector<Loop>& lines, int64_t box) {
+      kernel.AddParameter(fmt::format("const __grid_constant__ CUtensorMap {}", name), Map(o, lines, box));
+    };
+    map("left", left_, c_.m, 128);
+    map("right", right_, c_.n, columns);
+    // An operand that all batches share has one.
+    const auto batch = [&](const CudaOperand& o) { return *CudaFlatStride(o.batch, c_.batch) == 0 ? "0" : "batch"; };
+    body += fmt::format("ContractWgmma<kTileN, {}, {}, {}>(&left, &right, rows, columns, {}, {}, {}, m0, n0, store);\n", type_ == "bfloat16",
+                        *left_.line_stride == 1, *right_.line_stride == 1, text_.Number(Points(c_.k)), batch(left_), batch(right_));
+    const std::string tiles = fmt::format("{}L * ceil_div({}, 128) * ceil_div({}, {})", Points(c_.batch), Points(c_.m), Points(c_.n), columns);
+    kernel.Launch("ProductWgmma", body, tiles, "384", "384, 1", std::to_string(CudaWgmmaBytes(columns)));
   }
 
   std::vector<std::string> Extents(const std::vector<Loop>& loops) const {
@@ -208,7 +247,8 @@ class CudaProductWriter {
     term[0] = flat_term ? fmt::format("t * {}", text_.Number(*o.term_stride)) : CudaInteger(text_, o.term, false);
     const std::string from = name + "_from";
     const bool direct = own != element_ || (type_ != "float32" && o.copy == 1);
-    const std::string load = fmt::format("{0} ? {1}(float({2}[line.offset + term.offset])) : {1}(0.0f)", inside, element_, from);
+    const std::string load = fmt::format("{0} ? Narrow<{1}>(Widen({2}[line.offset + term.offset])) : Narrow<{1}>(0.0f)", inside,
+                                         element_, from);
     if (is_packed) kernel.AddParameter(fmt::format("const {}* __restrict__ {}_packed", own, name), o.packed);
     const std::string base = is_packed ? fmt::format("{}_packed + (long)batch * {}", name, text_.Number(o.packed_batch))
                                        : fmt::format("{} + {}", kernel.Buffer(o.buffer), CudaInteger(text_, o.batch, true));
@@ -238,7 +278,7 @@ class CudaProductWriter {
     const std::string result = printer.Value(value);
     return Source(name, limit, {PrefersTerms(value, lines), 1, true, true, false}, "int",
                   CudaDecoded(lines, "l", Extents(lines)) + pack(lines), CudaDecoded(c_.k, "t", term_extents_) + pack(c_.k),
-                  unpack(lines, "line") + unpack(c_.k, "term") + printer.lines() + fmt::format("return {}({});\n", element_, result), "nullptr");
+                  unpack(lines, "line") + unpack(c_.k, "term") + printer.lines() + fmt::format("return Narrow<{}>({});\n", element_, result), "nullptr");
   }
 
   static std::string Returned(const std::vector<std::string>& fields) { return fmt::format("return {{{}}};\n", fmt::join(fields, ", ")); }
