@@ -123,9 +123,10 @@ std::string Instruction(int columns, bool is_brain) {
 }  // namespace
 
 std::string CudaContractionWgmma(int columns, bool is_brain) {
-  return fmt::format("{}// d += a b, spread over four warps.\ntemplate <bool kBrain, bool kLeftLines, bool kRightLines> "
-                     "INLINE void ContractWarpgroup(float (&d)[{}], unsigned long a, unsigned long b) {{\n{}}}\n{}",
-                     kCudaWgmmaParts, columns / 2, Instruction(columns, is_brain), kCudaWgmmaKernel);
+  return fmt::format(
+      "{}// d += a b, spread over four warps.\ntemplate <bool kBrain, bool kLeftLines, bool kRightLines> "
+      "INLINE void ContractWarpgroup(float (&d)[{}], unsigned long a, unsigned long b) {{\n{}}}\n{}",
+      kCudaWgmmaParts, columns / 2, Instruction(columns, is_brain), kCudaWgmmaKernel);
 }
 
 // Bytes of dynamic shared memory: slices from a multiple of 1024, or the tile of results.
@@ -133,13 +134,16 @@ int64_t CudaWgmmaBytes(int columns) {
   return 1024 + std::max<int64_t>(4 * (128 + columns) * 128, 128 * (columns + 8) * 4);
 }
 
-bool SuitsCudaWgmma(const Program& program, const Contraction& c, const CudaOperand& left, const CudaOperand& right) {
-  if (CudaProductType(program, c) == "float32" || Points(c.k) < 64 || Points(c.m) < 64 || Points(c.n) < 64) return false;
+bool SuitsCudaWgmma(const Program& program, const Contraction& c, const CudaOperand& left,
+                    const CudaOperand& right) {
+  if (CudaProductType(program, c) == "float32" || Points(c.k) < 64 || Points(c.m) < 64 || Points(c.n) < 64)
+    return false;
   for (const ExprPtr& limit : c.k_limits) {
     if (limit) return false;
   }
   for (const CudaOperand* o : {&left, &right}) {
-    if (!o->is_split || !o->conditions.empty() || !o->line_stride || !o->term_stride || !o->packed.empty()) return false;
+    if (!o->is_split || !o->conditions.empty() || !o->line_stride || !o->term_stride || !o->packed.empty())
+      return false;
     const int64_t pitch = *o->line_stride == 1 ? *o->term_stride : *o->line_stride;
     if ((*o->line_stride != 1 && *o->term_stride != 1) || pitch % 8 != 0 || pitch < 64) return false;
     if (program.buffers[static_cast<size_t>(o->buffer)].base % 8 != 0) return false;

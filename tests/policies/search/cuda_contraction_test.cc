@@ -32,14 +32,16 @@ std::string JsonOf(const GraphCase& one) {
     values += fmt::format("{{\"dtype\":\"{}\",\"shape\":[{}]}},", one.dtype, fmt::join(one.inputs[i], ","));
   }
   values += fmt::format("{{\"dtype\":\"{}\",\"shape\":[{}]}}", one.dtype, fmt::join(one.output, ","));
-  return fmt::format("{{\"version\":1,\"inputs\":[{}],\"values\":[{}],\"nodes\":[{{\"op\":\"{}\",\"args\":{{{}}},\"results\":[{}]}}],\"outputs\":[{}]}}",
-                     inputs, values, one.op, one.args, one.inputs.size(), one.inputs.size());
+  return fmt::format(
+      "{{\"version\":1,\"inputs\":[{}],\"values\":[{}],\"nodes\":[{{\"op\":\"{}\",\"args\":{{{}}},\"results\":[{}]}}],\"outputs\":[{}]}}",
+      inputs, values, one.op, one.args, one.inputs.size(), one.inputs.size());
 }
 
 Task TaskFor(const GraphCase& one) {
   Task task;
   task.kind = "cuda";
-  for (size_t i = 0; i < one.inputs.size(); ++i) task.arguments.push_back({fmt::format("in{}", i), "input", "", one.inputs[i], {}});
+  for (size_t i = 0; i < one.inputs.size(); ++i)
+    task.arguments.push_back({fmt::format("in{}", i), "input", "", one.inputs[i], {}});
   task.arguments.push_back({"out0", "output", "", one.output, {}});
   return task;
 }
@@ -55,7 +57,8 @@ search::Program ProgramOf(const GraphCase& one) {
 std::string SourceFor(const GraphCase& one) {
   const search::Program program = ProgramOf(one);
   std::string constants;
-  for (const auto& [name, value] : one.setting) constants += fmt::format("constexpr int {} = {};\n", name, value);
+  for (const auto& [name, value] : one.setting)
+    constants += fmt::format("constexpr int {} = {};\n", name, value);
   return ToCpp(constants + search::WriteCuda(program, TaskOf(program, "cuda"), one.setting));
 }
 
@@ -65,21 +68,27 @@ void CheckAll(const std::vector<GraphCase>& cases) {
   const KernelLibrary library(sources, "-O1 -fno-strict-aliasing -w", kProductsHead);
   for (size_t i = 0; i < cases.size(); ++i) {
     const GraphCase& one = cases[i];
-    const std::string name = fmt::format("{} {} {} {}", one.op, one.args, one.dtype, fmt::join(one.output, "x"));
+    const std::string name =
+        fmt::format("{} {} {} {}", one.op, one.args, one.dtype, fmt::join(one.output, "x"));
     double terms = 1;
     for (const int64_t size : one.inputs[1]) terms *= static_cast<double>(size);
-    CheckProgram({name, ProgramOf(one), terms / static_cast<double>(one.output.size() > 1 ? one.output[1] : 1)}, library, i);
+    CheckProgram(
+        {name, ProgramOf(one), terms / static_cast<double>(one.output.size() > 1 ? one.output[1] : 1)},
+        library, i);
   }
 }
 
 constexpr const char* kMatmul = "\"self\":{\"tensor\":0},\"other\":{\"tensor\":1}";
 constexpr const char* kLinear = "\"input\":{\"tensor\":0},\"weight\":{\"tensor\":1},\"bias\":{\"tensor\":2}";
 
-std::string Conv(const std::string& stride, const std::string& padding, const std::string& dilation, int groups, bool bias = false) {
-  return fmt::format("\"input\":{{\"tensor\":0}},\"weight\":{{\"tensor\":1}},\"bias\":{},\"stride\":{},\"padding\":{},\"dilation\":{},\"groups\":{}",
-                     bias ? "{\"tensor\":2}" : "null", stride, padding, dilation, groups);
+std::string Conv(const std::string& stride, const std::string& padding, const std::string& dilation,
+                 int groups, bool bias = false) {
+  return fmt::format(
+      "\"input\":{{\"tensor\":0}},\"weight\":{{\"tensor\":1}},\"bias\":{},\"stride\":{},\"padding\":{},\"dilation\":{},\"groups\":{}",
+      bias ? "{\"tensor\":2}" : "null", stride, padding, dilation, groups);
 }
-std::string Transposed(const std::string& stride, const std::string& padding, const std::string& dilation, int groups) {
+std::string Transposed(const std::string& stride, const std::string& padding, const std::string& dilation,
+                       int groups) {
   return Conv(stride, padding, dilation, groups) + ",\"output_padding\":[0,0]";
 }
 
@@ -91,28 +100,53 @@ std::vector<GraphCase> Products() {
           {"linear", kLinear, {{3, 5, 19}, {7, 19}, {7}}, {3, 5, 7}},
           {"matmul", kMatmul, {{3, 40, 20}, {3, 20, 24}}, {3, 40, 24}},
           {"matmul", kMatmul, {{2, 3, 17, 12}, {3, 12, 8}}, {2, 3, 17, 8}},
-          {"einsum", "\"equation\":\"ki,jk->ij\",\"tensors\":{\"tensors\":[0,1]}", {{44, 36}, {20, 44}}, {36, 20}},
-          {"einsum", "\"equation\":\"bijl,lk->bijk\",\"tensors\":{\"tensors\":[0,1]}", {{2, 3, 5, 16}, {16, 12}}, {2, 3, 5, 12}}};
+          {"einsum",
+           "\"equation\":\"ki,jk->ij\",\"tensors\":{\"tensors\":[0,1]}",
+           {{44, 36}, {20, 44}},
+           {36, 20}},
+          {"einsum",
+           "\"equation\":\"bijl,lk->bijk\",\"tensors\":{\"tensors\":[0,1]}",
+           {{2, 3, 5, 16}, {16, 12}},
+           {2, 3, 5, 12}}};
 }
 
 std::vector<GraphCase> Convolutions() {
-  return {{"conv2d", Conv("[1,1]", "[1,1]", "[1,1]", 1), {{2, 5, 9, 11}, {6, 5, 3, 3}}, {2, 6, 9, 11}},
-          {"conv2d", Conv("[2,2]", "[0,0]", "[1,1]", 1, true), {{2, 3, 11, 8}, {4, 3, 3, 3}, {4}}, {2, 4, 5, 3}},
-          {"conv2d", Conv("[1,2]", "[2,1]", "[2,3]", 2), {{1, 4, 9, 12}, {6, 2, 3, 2}}, {1, 6, 9, 6}},
-          {"conv2d", Conv("[1,1]", "[0,0]", "[1,1]", 1), {{3, 8, 6, 6}, {20, 8, 1, 1}}, {3, 20, 6, 6}},
-          {"conv1d", Conv("[3]", "[0]", "[4]", 1), {{2, 7, 40}, {5, 7, 3}}, {2, 5, 11}},
-          {"conv3d", Conv("[1,1,2]", "[1,0,1]", "[1,2,1]", 1), {{1, 3, 5, 6, 7}, {4, 3, 2, 2, 3}}, {1, 4, 6, 4, 4}},
-          {"conv_transpose2d", Transposed("[2,2]", "[1,1]", "[1,1]", 1), {{2, 6, 5, 4}, {6, 5, 3, 3}}, {2, 5, 9, 7}},
-          {"conv_transpose2d", Transposed("[1,1]", "[0,0]", "[1,1]", 1), {{1, 4, 6, 5}, {4, 7, 3, 2}}, {1, 7, 8, 6}},
-          {"conv_transpose2d", Transposed("[3,2]", "[1,0]", "[1,1]", 2), {{2, 4, 4, 5}, {4, 3, 5, 3}}, {2, 6, 12, 11}},
-          {"conv_transpose2d", Transposed("[2,1]", "[1,1]", "[2,2]", 1), {{1, 3, 5, 6}, {3, 4, 3, 3}}, {1, 4, 11, 8}}};
+  return {
+      {"conv2d", Conv("[1,1]", "[1,1]", "[1,1]", 1), {{2, 5, 9, 11}, {6, 5, 3, 3}}, {2, 6, 9, 11}},
+      {"conv2d", Conv("[2,2]", "[0,0]", "[1,1]", 1, true), {{2, 3, 11, 8}, {4, 3, 3, 3}, {4}}, {2, 4, 5, 3}},
+      {"conv2d", Conv("[1,2]", "[2,1]", "[2,3]", 2), {{1, 4, 9, 12}, {6, 2, 3, 2}}, {1, 6, 9, 6}},
+      {"conv2d", Conv("[1,1]", "[0,0]", "[1,1]", 1), {{3, 8, 6, 6}, {20, 8, 1, 1}}, {3, 20, 6, 6}},
+      {"conv1d", Conv("[3]", "[0]", "[4]", 1), {{2, 7, 40}, {5, 7, 3}}, {2, 5, 11}},
+      {"conv3d",
+       Conv("[1,1,2]", "[1,0,1]", "[1,2,1]", 1),
+       {{1, 3, 5, 6, 7}, {4, 3, 2, 2, 3}},
+       {1, 4, 6, 4, 4}},
+      {"conv_transpose2d",
+       Transposed("[2,2]", "[1,1]", "[1,1]", 1),
+       {{2, 6, 5, 4}, {6, 5, 3, 3}},
+       {2, 5, 9, 7}},
+      {"conv_transpose2d",
+       Transposed("[1,1]", "[0,0]", "[1,1]", 1),
+       {{1, 4, 6, 5}, {4, 7, 3, 2}},
+       {1, 7, 8, 6}},
+      {"conv_transpose2d",
+       Transposed("[3,2]", "[1,0]", "[1,1]", 2),
+       {{2, 4, 4, 5}, {4, 3, 5, 3}},
+       {2, 6, 12, 11}},
+      {"conv_transpose2d",
+       Transposed("[2,1]", "[1,1]", "[2,2]", 1),
+       {{1, 3, 5, 6}, {3, 4, 3, 3}},
+       {1, 4, 11, 8}}};
 }
 
 // Enough uses of odd operands that they are copied first.
 std::vector<GraphCase> Packed() {
   return {{"matmul", kMatmul, {{521, 131}, {131, 523}}, {521, 523}},
           {"conv2d", Conv("[1,1]", "[1,1]", "[1,1]", 2), {{2, 6, 40, 40}, {22, 3, 3, 3}}, {2, 22, 40, 40}},
-          {"conv_transpose2d", Transposed("[2,2]", "[1,1]", "[1,1]", 1), {{3, 6, 32, 30}, {6, 61, 3, 3}}, {3, 61, 63, 59}}};
+          {"conv_transpose2d",
+           Transposed("[2,2]", "[1,1]", "[1,1]", 1),
+           {{3, 6, 32, 30}, {6, 61, 3, 3}},
+           {3, 61, 63, 59}}};
 }
 
 // Few rows or columns and many terms.
@@ -129,11 +163,13 @@ std::vector<GraphCase> WithType(std::vector<GraphCase> cases, const std::string&
 }
 
 // Every case with knobs in the text.
-std::vector<GraphCase> WithKnobs(std::vector<GraphCase> cases, int64_t via, const std::vector<std::array<int64_t, 4>>& settings) {
+std::vector<GraphCase> WithKnobs(std::vector<GraphCase> cases, int64_t via,
+                                 const std::vector<std::array<int64_t, 4>>& settings) {
   size_t next = 0;
   for (GraphCase& one : cases) {
     const auto& [tile, split, stages, depth] = settings[next++ % settings.size()];
-    one.setting = {{"TILE_0", tile}, {"SPLIT_K_0", split}, {"STAGES_0", stages}, {"TILE_K_0", depth}, {"VIA_0", via}};
+    one.setting = {
+        {"TILE_0", tile}, {"SPLIT_K_0", split}, {"STAGES_0", stages}, {"TILE_K_0", depth}, {"VIA_0", via}};
   }
   return cases;
 }
@@ -161,7 +197,17 @@ TEST_CASE("products in 16 bits agree with plain loops") {
 }
 
 TEST_CASE("every tile, share and depth agrees with plain loops") {
-  CheckAll(WithKnobs(Products(), 0, {{128128, 1, 3, 16}, {128064, 2, 2, 16}, {32128, 3, 4, 32}, {64064, 1, 2, 32}, {32032, 2, 3, 16}}));
-  CheckAll(WithKnobs(Convolutions(), 0, {{32032, 1, 3, 16}, {64032, 2, 2, 32}, {32064, 3, 4, 16}, {16128, 2, 3, 32}, {32256, 1, 2, 16}}));
-  CheckAll(WithKnobs(Products(), 1, {{64128, 2, 3, 16}, {128032, 1, 2, 32}, {64064, 3, 2, 16}, {32064, 2, 4, 32}, {16064, 1, 3, 32}, {64256, 1, 2, 16}}));
+  CheckAll(WithKnobs(
+      Products(), 0,
+      {{128128, 1, 3, 16}, {128064, 2, 2, 16}, {32128, 3, 4, 32}, {64064, 1, 2, 32}, {32032, 2, 3, 16}}));
+  CheckAll(WithKnobs(
+      Convolutions(), 0,
+      {{32032, 1, 3, 16}, {64032, 2, 2, 32}, {32064, 3, 4, 16}, {16128, 2, 3, 32}, {32256, 1, 2, 16}}));
+  CheckAll(WithKnobs(Products(), 1,
+                     {{64128, 2, 3, 16},
+                      {128032, 1, 2, 32},
+                      {64064, 3, 2, 16},
+                      {32064, 2, 4, 32},
+                      {16064, 1, 3, 32},
+                      {64256, 1, 2, 16}}));
 }
