@@ -13,12 +13,18 @@ using namespace kevin::test;
 
 namespace {
 
-const std::string kCudaHead = "#include \"" KEVIN_SOURCE_DIR "/tests/policies/search/cuda_on_cpu.h\"";
+const std::string kCudaHead = "#include \"" KEVIN_SOURCE_DIR "/tests/policies/search/cuda_on_cpu.h\"\n"
+                              "#include \"" KEVIN_SOURCE_DIR "/tests/policies/search/cuda_products_on_cpu.h\"";
 // A misaligned access ends the test.
 const std::string kCudaFlags = "-O1 -fno-strict-aliasing -w -fsanitize=alignment -fsanitize-undefined-trap-on-error";
 
 std::string CudaTextOf(const search::Program& program, const search::Setting& setting = {}) {
-  const Task task = TaskOf(program, "cuda");
+  Task task = TaskOf(program, "cuda");
+  for (TaskArgument& argument : task.arguments) {
+    for (const auto& [from, to] : {std::pair("_Float16", "__half"), std::pair("bf16", "__nv_bfloat16")}) {
+      if (const size_t at = argument.cpp_type.find(from); at != std::string::npos) argument.cpp_type.replace(at, std::string(from).size(), to);
+    }
+  }
   search::Setting all = setting;
   for (const search::Knob& knob : search::CudaKnobs(program, task)) all.try_emplace(knob.name, knob.values.at(0));
   std::string constants;
