@@ -51,7 +51,8 @@ std::optional<Setting> ReadSetting(const std::vector<Knob>& knobs, const std::st
     std::istringstream words(line.substr(std::string(kMark).size()));
     for (std::string word; words >> word;) {
       const size_t equals = word.find('=');
-      if (equals != std::string::npos) read[word.substr(0, equals)] = std::strtoll(word.c_str() + equals + 1, nullptr, 10);
+      if (equals != std::string::npos)
+        read[word.substr(0, equals)] = std::strtoll(word.c_str() + equals + 1, nullptr, 10);
     }
   }
   if (!found) return std::nullopt;
@@ -84,7 +85,8 @@ double Influence(const std::string& name, const std::vector<Tried>& tried) {
   double most = 0;
   for (size_t i = 0; i < tried.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
-      if (!tried[i].speedup || !tried[j].speedup || tried[i].setting.at(name) == tried[j].setting.at(name)) continue;
+      if (!tried[i].speedup || !tried[j].speedup || tried[i].setting.at(name) == tried[j].setting.at(name))
+        continue;
       if (Differences(tried[i].setting, tried[j].setting) == 1)
         most = std::max(most, std::fabs(std::log(*tried[i].speedup / *tried[j].speedup)));
     }
@@ -154,7 +156,8 @@ class Chooser {
   }
 
   bool WasText(const Setting& setting) const {
-    return std::any_of(tried_.begin(), tried_.end(), [&](const Tried& one) { return one.was_text && one.setting == setting; });
+    return std::any_of(tried_.begin(), tried_.end(),
+                       [&](const Tried& one) { return one.was_text && one.setting == setting; });
   }
 
   // Small for promising moves.
@@ -164,7 +167,8 @@ class Chooser {
       return static_cast<double>(std::find(knob.values.begin(), knob.values.end(), v) - knob.values.begin());
     };
     double share = 1;
-    if (knob.stage >= 0 && static_cast<size_t>(knob.stage) < shares_.size()) share = shares_[static_cast<size_t>(knob.stage)];
+    if (knob.stage >= 0 && static_cast<size_t>(knob.stage) < shares_.size())
+      share = shares_[static_cast<size_t>(knob.stage)];
     double rank = 0.5 * static_cast<double>(k) + 6 * (1 - share);
     rank += 1.5 * (std::fabs(place(value) - place(base_.at(knob.name))) - 1);
     rank -= 20 * std::min(influence_.at(knob.name), 0.3);
@@ -172,7 +176,8 @@ class Chooser {
     const Evidence evidence = EvidenceOf(knob.name, value, tried_);
     if (evidence.failed && evidence.best == 0) rank += 1000;
     // 5 % behind: two steps later.
-    if (fastest_ && evidence.best > 0) rank += 40 * std::max(0.0, std::log(*fastest_->speedup / evidence.best));
+    if (fastest_ && evidence.best > 0)
+      rank += 40 * std::max(0.0, std::log(*fastest_->speedup / evidence.best));
     return rank;
   }
 
@@ -185,8 +190,10 @@ class Chooser {
       const int moves = 2 + static_cast<int>(3 * Uniform(seed_, number));
       for (int i = 0; i < moves; ++i) {
         const uint64_t at = number + 2 * static_cast<uint64_t>(i) + 1;
-        const Knob& knob = knobs_[static_cast<size_t>(Uniform(seed_, at) * static_cast<double>(knobs_.size()))];
-        const int64_t value = knob.values[static_cast<size_t>(Uniform(seed_, at + 1) * static_cast<double>(knob.values.size()))];
+        const Knob& knob =
+            knobs_[static_cast<size_t>(Uniform(seed_, at) * static_cast<double>(knobs_.size()))];
+        const int64_t value = knob.values[static_cast<size_t>(Uniform(seed_, at + 1) *
+                                                              static_cast<double>(knob.values.size()))];
         const Evidence evidence = EvidenceOf(knob.name, value, tried_);
         if (evidence.failed && evidence.best == 0) continue;
         if (fastest_ && evidence.best > 0 && evidence.best < 0.8 * *fastest_->speedup) continue;
@@ -202,7 +209,8 @@ class Chooser {
   const std::vector<double>& shares_;
   bool searches_in_text_;
   uint64_t seed_;
-  size_t texts_ = static_cast<size_t>(std::count_if(tried_.begin(), tried_.end(), [](const Tried& one) { return one.was_text; }));
+  size_t texts_ = static_cast<size_t>(
+      std::count_if(tried_.begin(), tried_.end(), [](const Tried& one) { return one.was_text; }));
   const Tried* fastest_ = nullptr;
   Setting base_;
   std::map<std::string, double> influence_;
@@ -213,7 +221,8 @@ std::string Differing(const std::vector<Knob>& knobs, const Setting& from, const
   for (const Knob& knob : knobs) {
     const int64_t before = from.at(knob.name), after = to.at(knob.name);
     if (before == after) continue;
-    text += fmt::format("{}{} ({}) {} instead of {}", text.empty() ? "" : ", ", knob.name, knob.what, after, before);
+    text += fmt::format("{}{} ({}) {} instead of {}", text.empty() ? "" : ", ", knob.name, knob.what, after,
+                        before);
   }
   return text;
 }
@@ -235,21 +244,23 @@ std::vector<Tried> ReadAttempts(const std::vector<Knob>& knobs, const std::vecto
       Setting one = *setting;
       bool fits = !trial.chosen;
       for (const auto& [name, value] : trial.setting) {
-        const auto knob = std::find_if(knobs.begin(), knobs.end(), [&](const Knob& k) { return k.name == name; });
+        const auto knob =
+            std::find_if(knobs.begin(), knobs.end(), [&](const Knob& k) { return k.name == name; });
         fits = fits && knob != knobs.end() && IsValid(*knob, value);
         if (fits) one[name] = value;
       }
       if (!fits) continue;
       std::optional<double> speedup;
-      if (trial.candidate_us && chosen_us > 0 && measured) speedup = *attempt.speedup * chosen_us / *trial.candidate_us;
+      if (trial.candidate_us && chosen_us > 0 && measured)
+        speedup = *attempt.speedup * chosen_us / *trial.candidate_us;
       tried.push_back({one, speedup, false});
     }
   }
   return tried;
 }
 
-Choice ChooseNext(const std::vector<Knob>& knobs, const std::vector<Tried>& tried, const std::vector<double>& shares,
-                  bool searches_in_text, uint64_t seed) {
+Choice ChooseNext(const std::vector<Knob>& knobs, const std::vector<Tried>& tried,
+                  const std::vector<double>& shares, bool searches_in_text, uint64_t seed) {
   if (std::none_of(tried.begin(), tried.end(), [](const Tried& one) { return one.was_text; })) {
     return {FirstValues(knobs), "No setting was measured yet, so this is the one that usually does best.",
             "It is the first setting of these stages.", true};
@@ -257,14 +268,17 @@ Choice ChooseNext(const std::vector<Knob>& knobs, const std::vector<Tried>& trie
   Chooser chooser(knobs, tried, shares, searches_in_text, seed);
   bool jumps = false;
   const std::optional<Setting> next = chooser.Next(&jumps);
-  if (!next) return {chooser.base(), "Every setting was tried; this is the fastest of them again.", "Nothing changed.", false};
+  if (!next)
+    return {chooser.base(), "Every setting was tried; this is the fastest of them again.", "Nothing changed.",
+            false};
   std::string reason = "No setting worked so far.";
   if (chooser.fastest()) {
-    reason = fmt::format("The fastest setting so far reached {:.3f}x. This one is {} it.", *chooser.fastest()->speedup,
-                         jumps ? "a jump away from" : "a step away from");
+    reason = fmt::format("The fastest setting so far reached {:.3f}x. This one is {} it.",
+                         *chooser.fastest()->speedup, jumps ? "a jump away from" : "a step away from");
   }
   return {*next, reason,
-          fmt::format("Against the {} one: {}.", chooser.fastest() ? "fastest" : "first", Differing(knobs, chooser.base(), *next)),
+          fmt::format("Against the {} one: {}.", chooser.fastest() ? "fastest" : "first",
+                      Differing(knobs, chooser.base(), *next)),
           true};
 }
 

@@ -34,8 +34,8 @@ struct Choice {
 // ones; values that occurred only in failures come last. `seed` decides the order among equals and occasional jumps of
 // several knobs. `searches_in_text`: the environment moves the knobs of the text itself, so that other knobs come first.
 // No setting of a text is chosen twice while another is left.
-Choice ChooseNext(const std::vector<Knob>& knobs, const std::vector<Tried>& tried, const std::vector<double>& shares,
-                  bool searches_in_text, uint64_t seed);
+Choice ChooseNext(const std::vector<Knob>& knobs, const std::vector<Tried>& tried,
+                  const std::vector<double>& shares, bool searches_in_text, uint64_t seed);
 
 // The first lines of a text: the setting, and each knob of the text as a constant, or as a line that declares its values
 // beginning with the setting's (at most `declared` of them, in order).

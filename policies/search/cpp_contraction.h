@@ -17,9 +17,9 @@ namespace kevin::search {
 
 // How the columns are read.
 enum class CppRight {
-  kDirect,      // from the buffer: neighbouring columns lie side by side
-  kField,       // the same from a copy of the buffer with the padding in it, split by the phases of the stride
-  kPacked,      // a block of k x columns is copied first
+  kDirect,  // from the buffer: neighbouring columns lie side by side
+  kField,   // the same from a copy of the buffer with the padding in it, split by the phases of the stride
+  kPacked,  // a block of k x columns is copied first
   kTransposed,  // the same where elements of k lie side by side
   kDots,        // elements of k lie side by side in both operands: vectors run along k
 };
@@ -27,19 +27,20 @@ enum class CppRight {
 // The copy of a padded operand. Its axes are the `rest` (channels, images, ...) and positions along padded dimensions.
 struct CppField {
   struct Axis {
-    int n = -1;            // the variable of n whose positions these are
-    int position = -1;     // the variable of the position in `value`
-    int64_t positions = 0;  // how many there are, padding included
-    int64_t stride = 1;    // of the convolution: neighbours along n are so many positions apart
-    int64_t steps = 0;     // positions / stride, rounded up
-    int64_t low = 0, high = 0;  // positions outside of these are 0
+    int n = -1;                          // the variable of n whose positions these are
+    int position = -1;                   // the variable of the position in `value`
+    int64_t positions = 0;               // how many there are, padding included
+    int64_t stride = 1;                  // of the convolution: neighbours along n are so many positions apart
+    int64_t steps = 0;                   // positions / stride, rounded up
+    int64_t low = 0, high = 0;           // positions outside of these are 0
     int64_t pitch = 0, phase_pitch = 0;  // in the copy, by step and by phase
   };
   std::vector<Loop> rest;
   std::vector<int64_t> rest_pitch;
   std::vector<Axis> axes;  // as in n; the last has pitch 1
   ExprPtr value;           // of one element inside, a load
-  ExprPtr guard;           // what else must hold; may be null
+  // Where taps along the last dimension belong to the rest: what must not be negative, with n instead of a position.
+  std::vector<ExprPtr> bounds;
   int64_t elements = 0;
 };
 
@@ -47,6 +48,7 @@ struct CppContractionPlan {
   Contraction work;  // operands exchanged where that is better, loops joined
   CppRight right = CppRight::kPacked;
   bool left_is_packed = false;
+  bool expand = false;  // of the field
   std::optional<CppField> field;
   // Loops of n from here on make the columns; those before, like the batch, are outer loops.
   size_t first_column = 0;
@@ -73,7 +75,9 @@ struct CppFieldPlan {
   CppField field;
   ExprPtr offset;
 };
-std::optional<CppFieldPlan> CppPlanField(const Contraction& work, const CppStage& stage, int& next_variable);
+// `expand`: each tap along the last dimension has a copy of its own, so that no columns are lost between rows.
+std::optional<CppFieldPlan> CppPlanField(const Contraction& work, const CppStage& stage, bool expand,
+                                         int& next_variable);
 
 // --- cpp_contraction_core.cc ---
 

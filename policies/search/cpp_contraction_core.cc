@@ -60,38 +60,54 @@ struct Block {
   bool add;
 };
 
-// Tiles of V vectors from column `at` on. A last tile that would read beyond the columns moves to the left instead,
-// and only its new columns are kept; where there is no room, b must be readable up to a whole vector.
+// One tile at column `at`. Where it would read beyond the columns, it moves to the left, and only its new columns are
+// kept; where there is no room for that, b is readable up to a whole vector.
 template <int R, int V>
-static inline __attribute__((always_inline)) void Tiles(const Block& x, long& at) {
-  for (; x.columns - at > (V - 1) * kTileLanes; at += V * kTileLanes) {
-    const long beyond = at + V * kTileLanes - x.columns;
-    if (beyond <= 0 || at + x.before < beyond) {
-      if (beyond > 0 && V > 1) return;
-      Tile<R, V>(x.k, x.a, x.row_stride, x.at_a, x.b + at, x.at_b, x.c + at, x.pitch, x.add);
-      continue;
-    }
-    float kept[R * V * kTileLanes];
-    Tile<R, V>(x.k, x.a, x.row_stride, x.at_a, x.b + at - beyond, x.at_b, kept, V * kTileLanes, false);
-    for (int r = 0; r < R; ++r) {
-      float* to = x.c + r * x.pitch + at;
-      for (long j = 0; j < V * kTileLanes - beyond; ++j) {
-        const float sum = kept[r * V * kTileLanes + beyond + j];
-        to[j] = x.add ? to[j] + sum : sum;
-      }
-    }
+static inline __attribute__((always_inline)) void TileAt(const Block& x, long at) {
+  const long beyond = at + V * kTileLanes - x.columns;
+  if (beyond <= 0 || at + x.before < beyond) {
+    Tile<R, V>(x.k, x.a, x.row_stride, x.at_a, x.b + at, x.at_b, x.c + at, x.pitch, x.add);
+    return;
+  }
+  float kept[R * V * kTileLanes];
+  Tile<R, V>(x.k, x.a, x.row_stride, x.at_a, x.b + at - beyond, x.at_b, kept, V * kTileLanes, false);
+  for (int r = 0; r < R; ++r) {
+    float* to = x.c + r * x.pitch + at;
+    const float* from = kept + r * V * kTileLanes + beyond;
+    for (long j = 0; j < V * kTileLanes - beyond; ++j) to[j] = x.add ? to[j] + from[j] : from[j];
   }
 }
 
+template <int R, int V>
+static inline __attribute__((always_inline)) long TilesAt(const Block& x, long at, long count) {
+  for (; count > 0; --count, at += V * kTileLanes) TileAt<R, V>(x, at);
+  return at;
+}
+
+// As many tiles as the widest ones need, of widths as equal as can be.
 template <int R>
 static __attribute__((noinline)) void MultiplyRows(const Block& x) {
   constexpr int V = TileVectors(R);
-  long at = 0;
-  Tiles<R, V>(x, at);
-  if constexpr (V > 4) Tiles<R, 4>(x, at);
-  if constexpr (V == 4) Tiles<R, 3>(x, at);
-  if constexpr (V > 2) Tiles<R, 2>(x, at);
-  Tiles<R, 1>(x, at);
+  long vectors = (x.columns + kTileLanes - 1) / kTileLanes, at = 0;
+  if constexpr (V > 4) {
+    const long wide = vectors / V;
+    at = TilesAt<R, V>(x, 0, wide);
+    vectors -= wide * V;
+    if (vectors >= 4) at = TilesAt<R, 4>(x, at, 1), vectors -= 4;
+    if (vectors >= 2) at = TilesAt<R, 2>(x, at, 1), vectors -= 2;
+    if (vectors >= 1) TilesAt<R, 1>(x, at, vectors);
+  } else {
+    const long tiles = (vectors + V - 1) / V, missing = tiles * V - vectors;
+    if (missing < tiles) {
+      at = TilesAt<R, V>(x, 0, tiles - missing);
+      TilesAt<R, V - 1>(x, at, missing);
+    } else if (missing < 2 * tiles) {
+      at = TilesAt<R, V - 1>(x, 0, 2 * tiles - missing);
+      TilesAt<R, V - 2>(x, at, missing - tiles);
+    } else {
+      TilesAt<R, 1>(x, 0, vectors);
+    }
+  }
 }
 
 // `kCounts` has a bit for every number of rows that occurs.

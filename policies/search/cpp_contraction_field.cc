@@ -25,7 +25,8 @@ void CppConjuncts(const ExprPtr& condition, std::vector<ExprPtr>& parts) {
 
 // nullopt: no bound of a position of one variable of n.
 std::optional<CppFieldBound> CppReadBound(const ExprPtr& part, const std::vector<Loop>& n) {
-  if ((part->op != "less" && part->op != "less_equal") || part->args[0]->type != Type::kInt) return std::nullopt;
+  if ((part->op != "less" && part->op != "less_equal") || part->args[0]->type != Type::kInt)
+    return std::nullopt;
   ExprPtr inside = AddInt(part->args[1], Scaled(part->args[0], -1));
   if (part->op == "less") inside = AddInt(inside, Int(-1));
   CppFieldBound bound;
@@ -45,8 +46,8 @@ std::optional<CppFieldBound> CppReadBound(const ExprPtr& part, const std::vector
 }
 
 // The axes from the bounds; positions count from the lowest one that is read.
-bool CppAddBound(const CppFieldBound& bound, std::vector<CppField::Axis>& axes, std::vector<ExprPtr>& positions,
-                 std::vector<int64_t>& first) {
+bool CppAddBound(const CppFieldBound& bound, std::vector<CppField::Axis>& axes,
+                 std::vector<ExprPtr>& positions, std::vector<int64_t>& first) {
   size_t at = 0;
   while (at < axes.size() && axes[at].n != bound.n) ++at;
   if (at == axes.size()) {
@@ -73,9 +74,11 @@ bool CppAddBound(const CppFieldBound& bound, std::vector<CppField::Axis>& axes, 
 // Places the rest outside, then the phases, then steps in the order of n.
 bool CppLayOut(CppField& field, const std::vector<Loop>& n) {
   const auto place_of = [&](int variable) {
-    return std::find_if(n.begin(), n.end(), [&](const Loop& loop) { return loop.variable == variable; }) - n.begin();
+    return std::find_if(n.begin(), n.end(), [&](const Loop& loop) { return loop.variable == variable; }) -
+           n.begin();
   };
-  std::sort(field.axes.begin(), field.axes.end(), [&](const auto& a, const auto& b) { return place_of(a.n) < place_of(b.n); });
+  std::sort(field.axes.begin(), field.axes.end(),
+            [&](const auto& a, const auto& b) { return place_of(a.n) < place_of(b.n); });
   if (field.axes.back().n != n.back().variable) return false;
   int64_t pitch = 1;
   for (size_t i = field.axes.size(); i-- > 0;) {
@@ -87,7 +90,8 @@ bool CppLayOut(CppField& field, const std::vector<Loop>& n) {
   // Images lie next to one another inside of a phase, so that small ones make long rows.
   field.rest_pitch.assign(field.rest.size(), 0);
   for (size_t i = field.rest.size(); i-- > 0;) {
-    const bool is_n = std::any_of(n.begin(), n.end(), [&](const Loop& loop) { return loop.variable == field.rest[i].variable; });
+    const bool is_n = std::any_of(n.begin(), n.end(),
+                                  [&](const Loop& loop) { return loop.variable == field.rest[i].variable; });
     if (!is_n) continue;
     field.rest_pitch[i] = pitch;
     pitch *= field.rest[i].extent;
@@ -107,76 +111,137 @@ bool CppLayOut(CppField& field, const std::vector<Loop>& n) {
   return true;
 }
 
-}  // namespace
+ExprPtr CppVariableOf(const std::vector<Loop>& loops, int variable) {
+  const auto found =
+      std::find_if(loops.begin(), loops.end(), [&](const Loop& loop) { return loop.variable == variable; });
+  return Variable(variable, found->extent);
+}
 
-std::optional<CppFieldPlan> CppPlanField(const Contraction& work, const CppStage& stage, int& next_variable) {
-  const ExprPtr& rhs = work.rhs;
-  if (rhs->op != "guard" || rhs->args[1]->op != "load" || rhs->args[1]->type != Type::kFloat) return std::nullopt;
-  if (rhs->args[2]->op != "constant" || rhs->args[2]->number != 0) return std::nullopt;
-  const Expr& load = *rhs->args[1];
-  if (stage.program.buffers.at(static_cast<size_t>(load.id)).dtype != "float32") return std::nullopt;
+class CppFieldPlanner {
+ public:
+  CppFieldPlanner(const Contraction& work, bool expand, int& next_variable)
+      : work_(work), expand_(expand), next_variable_(next_variable) {}
+
+  std::optional<CppFieldPlan> Plan(const ExprPtr& condition, const Expr& load) {
+    if (!ReadBounds(condition) || !SplitOffset(load)) return std::nullopt;
+    FindRest();
+    if (!CppLayOut(plan_.field, work_.n)) return std::nullopt;
+    for (const Loop& loop : work_.n) {
+      const bool is_axis = std::any_of(plan_.field.axes.begin(), plan_.field.axes.end(),
+                                       [&](const CppField::Axis& axis) { return axis.n == loop.variable; });
+      if (!is_axis && !Uses(rest_, loop.variable)) return std::nullopt;
+    }
+    MakeOffset();
+    return plan_;
+  }
+
+ private:
+  bool ReadBounds(const ExprPtr& condition);
+  bool SplitOffset(const Expr& load);
+  void FindRest();
+  void MakeOffset();
+
+  const Contraction& work_;
+  bool expand_;
+  int& next_variable_;
+  CppFieldPlan plan_;
+  std::vector<ExprPtr> positions_;  // by axis, before the axes are sorted
+  std::vector<int64_t> first_;
+  std::map<int, ExprPtr> shift_of_;  // of a position from its lowest and from stride * n
+  ExprPtr rest_;
+};
+
+bool CppFieldPlanner::ReadBounds(const ExprPtr& condition) {
+  CppField& field = plan_.field;
+  const Loop& last = work_.n.back();
   std::vector<ExprPtr> parts;
-  CppConjuncts(rhs->args[0], parts);
-  CppFieldPlan plan;
-  CppField& field = plan.field;
-  std::vector<ExprPtr> positions, others;
-  std::vector<int64_t> first;
+  if (condition) CppConjuncts(condition, parts);
   for (const ExprPtr& part : parts) {
-    const std::optional<CppFieldBound> bound = CppReadBound(part, work.n);
-    if (!bound || !CppAddBound(*bound, field.axes, positions, first)) return std::nullopt;
+    const std::optional<CppFieldBound> bound = CppReadBound(part, work_.n);
+    if (!bound) return false;
+    if (expand_ && bound->n == last.variable) {
+      field.bounds.push_back(AddInt(Scaled(bound->position, bound->is_upper ? -1 : 1), Int(bound->constant)));
+    } else if (!CppAddBound(*bound, field.axes, positions_, first_)) {
+      return false;
+    }
   }
-  const auto VariableOf = [&](int variable) {
-    const auto found = std::find_if(work.n.begin(), work.n.end(), [&](const Loop& loop) { return loop.variable == variable; });
-    return Variable(variable, found->extent);
-  };
-  // The last dimension may have no guard: its points are the positions, and taps along it belong to the rest.
-  const Loop& last = work.n.back();
-  if (std::none_of(field.axes.begin(), field.axes.end(), [&](const auto& axis) { return axis.n == last.variable; })) {
-    CppField::Axis axis;
-    axis.n = last.variable;
-    axis.positions = axis.high = last.extent;
-    field.axes.push_back(axis);
-    positions.push_back(VariableOf(last.variable));
-    first.push_back(0);
-  }
-  // The load's offset is sum of pitch * position, and the rest.
-  ExprPtr rest = load.args[0], value_offset = Int(0), offset = Int(0);
+  // Without a guard the points of the last dimension are the positions, and taps along it belong to the rest.
+  if (std::any_of(field.axes.begin(), field.axes.end(),
+                  [&](const auto& axis) { return axis.n == last.variable; }))
+    return true;
+  CppField::Axis axis;
+  axis.n = last.variable;
+  axis.positions = axis.high = last.extent;
+  field.axes.push_back(axis);
+  positions_.push_back(Variable(last.variable, last.extent));
+  first_.push_back(0);
+  return true;
+}
+
+// The load's offset is the sum of pitch * position, and the rest.
+bool CppFieldPlanner::SplitOffset(const Expr& load) {
+  CppField& field = plan_.field;
+  rest_ = load.args[0];
+  ExprPtr value_offset = Int(0);
   for (size_t i = 0; i < field.axes.size(); ++i) {
     CppField::Axis& axis = field.axes[i];
     const std::optional<int64_t> stride = StrideOf(load.args[0], axis.n);
-    if (!stride || *stride % axis.stride != 0) return std::nullopt;
+    if (!stride || *stride % axis.stride != 0) return false;
     const int64_t pitch = *stride / axis.stride;
-    rest = AddInt(rest, Scaled(positions[i], -pitch));
+    rest_ = AddInt(rest_, Scaled(positions_[i], -pitch));
+    if (Uses(rest_, axis.n)) return false;
     axis.low = std::clamp<int64_t>(axis.low, 0, axis.positions);
     axis.high = std::clamp<int64_t>(axis.high, axis.low, axis.positions);
-    axis.position = next_variable++;
-    value_offset = AddInt(value_offset, Scaled(AddInt(Variable(axis.position, axis.positions), Int(first[i])), pitch));
-    if (Uses(rest, axis.n)) return std::nullopt;
+    const bool is_expanded = !field.bounds.empty() && axis.n == work_.n.back().variable;
+    axis.position = is_expanded ? axis.n : next_variable_++;
+    value_offset =
+        AddInt(value_offset, Scaled(AddInt(Variable(axis.position, axis.positions), Int(first_[i])), pitch));
+    shift_of_[axis.n] =
+        AddInt(AddInt(positions_[i], Int(-first_[i])), Scaled(CppVariableOf(work_.n, axis.n), -axis.stride));
   }
-  for (const std::vector<Loop>* loops : {&work.batch, &work.k, &work.n}) {
+  field.value = Load(load.id, Type::kFloat, AddInt(rest_, value_offset));
+  return true;
+}
+
+void CppFieldPlanner::FindRest() {
+  for (const std::vector<Loop>* loops : {&work_.batch, &work_.k, &work_.n}) {
     for (const Loop& loop : *loops) {
-      if (Uses(rest, loop.variable)) field.rest.push_back(loop);
+      bool is_rest = Uses(rest_, loop.variable);
+      for (const ExprPtr& bound : plan_.field.bounds)
+        is_rest |= loops != &work_.n && Uses(bound, loop.variable);
+      if (is_rest) plan_.field.rest.push_back(loop);
     }
   }
-  std::map<int, ExprPtr> shift_of;  // of a position from its lowest and from stride * n
-  for (size_t i = 0; i < field.axes.size(); ++i) {
-    const CppField::Axis& axis = field.axes[i];
-    shift_of[axis.n] = AddInt(AddInt(positions[i], Int(-first[i])), Scaled(VariableOf(axis.n), -axis.stride));
-  }
-  if (!CppLayOut(field, work.n)) return std::nullopt;
-  for (const Loop& loop : work.n) {
-    if (!shift_of.count(loop.variable) && !Uses(rest, loop.variable)) return std::nullopt;
-  }
-  field.value = Load(load.id, Type::kFloat, AddInt(rest, value_offset));
+}
+
+void CppFieldPlanner::MakeOffset() {
+  const CppField& field = plan_.field;
+  plan_.offset = Int(0);
   for (const CppField::Axis& axis : field.axes) {
-    const ExprPtr shift = shift_of.at(axis.n);
-    offset = AddInt(offset, Scaled(AddInt(VariableOf(axis.n), DivInt(shift, axis.stride)), axis.pitch));
-    if (axis.stride > 1) offset = AddInt(offset, Scaled(ModInt(shift, axis.stride), axis.phase_pitch));
+    const ExprPtr shift = shift_of_.at(axis.n);
+    const ExprPtr step = AddInt(CppVariableOf(work_.n, axis.n), DivInt(shift, axis.stride));
+    plan_.offset = AddInt(plan_.offset, Scaled(step, axis.pitch));
+    if (axis.stride > 1)
+      plan_.offset = AddInt(plan_.offset, Scaled(ModInt(shift, axis.stride), axis.phase_pitch));
   }
-  for (size_t i = 0; i < field.rest.size(); ++i)
-    offset = AddInt(offset, Scaled(Variable(field.rest[i].variable, field.rest[i].extent), field.rest_pitch[i]));
-  plan.offset = offset;
-  return plan;
+  for (size_t i = 0; i < field.rest.size(); ++i) {
+    const ExprPtr variable = Variable(field.rest[i].variable, field.rest[i].extent);
+    plan_.offset = AddInt(plan_.offset, Scaled(variable, field.rest_pitch[i]));
+  }
+}
+
+}  // namespace
+
+std::optional<CppFieldPlan> CppPlanField(const Contraction& work, const CppStage& stage, bool expand,
+                                         int& next_variable) {
+  const bool is_guarded = work.rhs->op == "guard";
+  if (!is_guarded && !expand) return std::nullopt;
+  const ExprPtr& load = is_guarded ? work.rhs->args[1] : work.rhs;
+  if (load->op != "load" || load->type != Type::kFloat) return std::nullopt;
+  if (is_guarded && (work.rhs->args[2]->op != "constant" || work.rhs->args[2]->number != 0))
+    return std::nullopt;
+  if (stage.program.buffers.at(static_cast<size_t>(load->id)).dtype != "float32") return std::nullopt;
+  return CppFieldPlanner(work, expand, next_variable).Plan(is_guarded ? work.rhs->args[0] : nullptr, *load);
 }
 
 }  // namespace kevin::search

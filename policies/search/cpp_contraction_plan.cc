@@ -80,9 +80,16 @@ class CppPlanner {
   }
 
   void Try(std::vector<CppContractionPlan>& plans) {
-    for (const CppRight right : {CppRight::kDirect, CppRight::kField, CppRight::kPacked, CppRight::kTransposed, CppRight::kDots}) {
+    struct Way {
+      CppRight right;
+      bool expand;
+    };
+    for (const Way way :
+         {Way{CppRight::kDirect, false}, Way{CppRight::kField, false}, Way{CppRight::kField, true},
+          Way{CppRight::kPacked, false}, Way{CppRight::kTransposed, false}, Way{CppRight::kDots, false}}) {
       CppContractionPlan plan = base_;
-      plan.right = right;
+      plan.right = way.right;
+      plan.expand = way.expand;
       plan.m = CppCount(plan.work.m);
       plan.k = CppCount(plan.work.k);
       if (!PlanLeft(plan) || !PlanRight(plan)) continue;
@@ -141,10 +148,9 @@ bool CppPlanner::PlanLeft(CppContractionPlan& plan) const {
   const ExprPtr first = CppAtZero(offset, work.m);
   plan.left_base = CppAtZero(first, work.k);
   plan.left_k = AddInt(first, Scaled(plan.left_base, -1));
-  const std::vector<int64_t> strides = CppStrides(offset, work.k);
-  // Rows of which neighbouring elements of k are far apart are worth a copy where it is read often.
-  const bool is_far = !work.k.empty() && !strides.empty() && strides.back() > 64 && *row < 16;
-  plan.left_is_packed = plan.right != CppRight::kDots && is_far && CppCount(work.n) >= 256;
+  // Rows whose elements of k do not lie side by side are worth a copy where they are read often.
+  const bool is_scattered = CppChain(offset, work.k) != 1 && plan.m * plan.k > 4096;
+  plan.left_is_packed = plan.right != CppRight::kDots && is_scattered && CppCount(work.n) >= 128;
   return plan.left_k->low > -(int64_t{1} << 31) && plan.left_k->high < (int64_t{1} << 31);
 }
 
@@ -177,12 +183,13 @@ bool CppPlanner::PlanRight(CppContractionPlan& plan) {
   const Contraction& work = plan.work;
   const ExprPtr& rhs = work.rhs;
   if (plan.right == CppRight::kField) {
-    std::optional<CppFieldPlan> field = CppPlanField(work, stage_, next_variable_);
+    std::optional<CppFieldPlan> field = CppPlanField(work, stage_, plan.expand, next_variable_);
     if (!field || field->field.elements > (int64_t{1} << 26)) return false;
     plan.field = field->field;
     return PlanColumns(plan, field->offset, true);
   }
-  if (plan.right == CppRight::kDirect) return CppIsFloatLoad(rhs, stage_) && PlanColumns(plan, rhs->args[0], false);
+  if (plan.right == CppRight::kDirect)
+    return CppIsFloatLoad(rhs, stage_) && PlanColumns(plan, rhs->args[0], false);
   plan.first_column = 0;
   plan.columns = 1;
   plan.pitch.assign(work.n.size(), 1);
@@ -204,14 +211,17 @@ bool CppPlanner::HasTablesByBatch(const CppContractionPlan& plan) const {
   const std::vector<Loop>& batch = plan.work.batch;
   bool differ = false;
   if (!plan.left_is_packed) differ |= CppUsesLoops(plan.left_k, batch);
-  if (plan.right == CppRight::kDirect || plan.right == CppRight::kField) differ |= CppUsesLoops(plan.right_k, batch);
+  if (plan.right == CppRight::kDirect || plan.right == CppRight::kField)
+    differ |= CppUsesLoops(plan.right_k, batch);
   for (const ExprPtr& limit : plan.work.k_limits) differ |= limit != nullptr;
   return differ;
 }
 
 // Blocks: the operands of one stay in the second cache, and there are some tasks for every processor.
 void CppPlanner::Divide(CppContractionPlan& plan) const {
-  const int64_t outer = CppCount(plan.work.batch) * CppCount({plan.work.n.begin(), plan.work.n.begin() + static_cast<long>(plan.first_column)});
+  const int64_t outer =
+      CppCount(plan.work.batch) *
+      CppCount({plan.work.n.begin(), plan.work.n.begin() + static_cast<long>(plan.first_column)});
   const bool is_copied = plan.right == CppRight::kPacked || plan.right == CppRight::kTransposed;
   const double work = static_cast<double>(outer * plan.columns) * static_cast<double>(plan.m * plan.k);
   const int64_t tasks = work < 2e5 ? 1 : work < 4e6 ? 4 : 8;
@@ -229,11 +239,14 @@ void CppPlanner::Divide(CppContractionPlan& plan) const {
   if (plan.field) {
     plan.column_block = std::clamp<int64_t>(CppRoundUp(98304 / std::max<int64_t>(deep, 1), 48), 48, 480);
   } else {
-    plan.column_block = std::clamp<int64_t>(CppRoundUp(98304 / std::max<int64_t>(plan.k_block, 1), 48), 96, 480);
+    plan.column_block =
+        std::clamp<int64_t>(CppRoundUp(98304 / std::max<int64_t>(plan.k_block, 1), 48), 96, 480);
   }
   if (plan.right == CppRight::kDots) plan.column_block = 64;
   int64_t blocks = CppCeilDiv(plan.columns, plan.column_block);
-  if (outer * blocks < tasks) blocks = std::min(CppCeilDiv(plan.columns, plan.right == CppRight::kDots ? 4 : 48), CppCeilDiv(tasks, outer));
+  if (outer * blocks < tasks)
+    blocks =
+        std::min(CppCeilDiv(plan.columns, plan.right == CppRight::kDots ? 4 : 48), CppCeilDiv(tasks, outer));
   // As many blocks as makes them equal among the tasks.
   if (outer == 1 && blocks > 2 && blocks % 2 == 1) ++blocks;
   const int64_t even = CppCeilDiv(plan.columns, blocks);
@@ -245,11 +258,13 @@ void CppPlanner::Divide(CppContractionPlan& plan) const {
   }
   const int64_t row_blocks = CppCeilDiv(plan.m, plan.row_block);
   if (outer * blocks * row_blocks < tasks && plan.m > 8) {
-    const int64_t wanted = std::min(CppCeilDiv(tasks, outer * blocks), CppCeilDiv(plan.m, is_copied ? 16 : 8));
+    const int64_t wanted =
+        std::min(CppCeilDiv(tasks, outer * blocks), CppCeilDiv(plan.m, is_copied ? 16 : 8));
     plan.row_block = CppRoundUp(CppCeilDiv(plan.m, wanted), 8);
   }
   // Few results of many elements: the elements are divided.
-  if (plan.m * plan.columns * outer <= 64 * 64 && plan.k >= 4096 && plan.work.k_limits.empty() && plan.right != CppRight::kDots) {
+  if (plan.m * plan.columns * outer <= 64 * 64 && plan.k >= 4096 && plan.work.k_limits.empty() &&
+      plan.right != CppRight::kDots) {
     plan.row_block = plan.m;
     plan.column_block = CppRoundUp(plan.columns, 16);
     plan.splits = std::min<int64_t>(64, plan.k / 512);
@@ -275,6 +290,18 @@ void CppPlanner::Estimate(CppContractionPlan& plan) const {
     cycles += outer * vectors * (k * CppRowCycles(plan.m) + 8 * m);
   }
   const double row_blocks = static_cast<double>(CppCeilDiv(plan.m, plan.row_block));
+  if (plan.right == CppRight::kDirect) {
+    // Rows of a matrix a multiple of a page apart share the same places of the caches.
+    const std::vector<int64_t> strides =
+        work.k.size() == 1 ? CppStrides(plan.right_k, work.k) : std::vector<int64_t>{};
+    const int64_t bytes = strides.empty() ? 0 : strides[0] * 4;
+    const double repeats = m / 8;
+    if (bytes % 4096 == 0 && bytes > 0) {
+      cycles += points * k * repeats * 0.3;
+    } else if (bytes % 2048 == 0 && bytes > 0) {
+      cycles += points * k * repeats * 0.05;
+    }
+  }
   if (plan.right == CppRight::kTransposed) cycles += points * k * 0.5 * row_blocks;
   if (plan.right == CppRight::kPacked) {
     bool is_vector = true;
@@ -284,7 +311,12 @@ void CppPlanner::Estimate(CppContractionPlan& plan) const {
     const double lanes = std::min<double>(16, static_cast<double>(work.n.back().extent));
     cycles += points * k * row_blocks * (is_vector ? 0.2 + (work.rhs->op == "load" ? 2 : 6) / lanes : 2.5);
   }
-  if (plan.field) cycles += static_cast<double>(plan.field->elements) * 0.5;
+  if (plan.field) {
+    const bool is_far = plan.field->elements > (1 << 20);
+    const CppField::Axis& last = plan.field->axes.back();
+    const bool jumps = StrideOf(plan.field->value->args[0], last.position).value_or(1) * last.stride > 1;
+    cycles += static_cast<double>(plan.field->elements) * ((jumps ? 1.0 : 0.3) + (is_far ? 0.5 : 0.2));
+  }
   if (plan.left_is_packed) cycles += batch * m * k * 1.0;
   for (const Store& store : work.stores)
     cycles += points * m * (StrideOf(store.offset, work.n.back().variable).value_or(9) == 1 ? 0.2 : 2.0);
@@ -298,7 +330,8 @@ std::optional<CppContractionPlan> CppPlanContraction(const Contraction& work, co
   if (CppCount(work.m) * CppCount(work.n) < 4) return std::nullopt;
   std::vector<CppContractionPlan> plans;
   for (const bool exchanged : {false, true}) CppPlanner(work, stage, exchanged).Try(plans);
-  const auto best = std::min_element(plans.begin(), plans.end(), [](const auto& a, const auto& b) { return a.cycles < b.cycles; });
+  const auto best = std::min_element(plans.begin(), plans.end(),
+                                     [](const auto& a, const auto& b) { return a.cycles < b.cycles; });
   return best == plans.end() ? std::nullopt : std::optional<CppContractionPlan>(std::move(*best));
 }
 

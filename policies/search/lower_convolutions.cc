@@ -1,6 +1,7 @@
 // Convolutions and transposed convolutions of 1 to 3 dimensions, with groups, stride, padding and dilation.
 
 #include <algorithm>
+#include <numeric>
 
 #include "policies/search/lowering.h"
 
@@ -28,6 +29,13 @@ Shape OutShape(const ConvolutionForm& form) {
   Shape shape = {form.images, form.groups * form.out_channels};
   shape.insert(shape.end(), form.out.begin(), form.out.end());
   return shape;
+}
+
+// x with a * x % modulus == 1 % modulus.
+int64_t Inverse(int64_t a, int64_t modulus) {
+  int64_t x = 0;
+  while (a * x % modulus != 1 % modulus) ++x;
+  return x;
 }
 
 ExprPtr Within(const ExprPtr& at, int64_t size) {
@@ -142,40 +150,49 @@ ValuePtr Lowering::ConvolveTransposed(const GraphNode& node, size_t spatial) {
   form.in.assign(x->shape.begin() + 2, x->shape.end());
   const Shape& declared = ResultOf(node).shape;
   form.out.assign(declared.end() - static_cast<long>(spatial), declared.end());
-  // Output position o = v * stride + f. The taps that reach it are c + stride * t with c = (f + padding) % stride, from
-  // the input position v + (f + padding) / stride - t. With a dilation every tap is tried.
+  // Output position o = v * stride + f. A tap t reaches it from input position (o + padding - dilation * t) / stride,
+  // where that is whole: for taps first(f) + step * t', or for none.
   Product product;
   std::vector<bool> has_phases(spatial);
   std::vector<int> phase_at(spatial, -1);
+  Shape common(spatial), step(spatial);
   if (form.groups > 1) product.batch = {form.groups};
   product.m = {form.out_channels};
   product.n = {form.images};
   product.k = {form.in_channels};
   for (size_t d = 0; d < spatial; ++d) {
     const int64_t s = form.stride[d];
-    has_phases[d] = s > 1 && form.dilation[d] == 1;
+    has_phases[d] = s > 1;
+    common[d] = std::gcd(s, form.dilation[d]);
+    step[d] = s / common[d];
     if (has_phases[d]) {
       phase_at[d] = static_cast<int>(product.batch.size());
       product.batch.push_back(s);
     }
-    product.n.push_back(has_phases[d] ? (form.out[d] + s - 1) / s : form.out[d]);
-    product.k.push_back(has_phases[d] ? (form.kernel[d] + s - 1) / s : form.kernel[d]);
+    product.n.push_back((form.out[d] + s - 1) / s);
+    product.k.push_back((form.kernel[d] + step[d] - 1) / step[d]);
   }
+  const auto shifted = [=](const Index& batch, size_t d) {
+    const ExprPtr phase = has_phases[d] ? batch[static_cast<size_t>(phase_at[d])] : Int(0);
+    return AddInt(phase, Int(form.padding[d]));
+  };
+  const auto first_tap = [=](const Index& batch, size_t d) {
+    return ModInt(
+        Scaled(DivInt(shifted(batch, d), common[d]), Inverse(form.dilation[d] / common[d], step[d])),
+        step[d]);
+  };
   // Of one dimension: the output and input position, the tap, and whether the input position exists.
   struct Place {
     ExprPtr out, in, tap, exists;
   };
   const auto place = [=](const Index& batch, const ExprPtr& v, const ExprPtr& t, size_t d) -> Place {
-    const int64_t s = form.stride[d], p = form.padding[d];
-    if (has_phases[d]) {
-      const ExprPtr shifted = AddInt(batch[static_cast<size_t>(phase_at[d])], Int(p));
-      const ExprPtr in = AddInt(AddInt(v, DivInt(shifted, s)), Scaled(t, -1));
-      return {AddInt(Scaled(v, s), batch[static_cast<size_t>(phase_at[d])]), in,
-              AddInt(ModInt(shifted, s), Scaled(t, s)), Within(in, form.in[d])};
-    }
-    const ExprPtr reached = AddInt(AddInt(v, Int(p)), Scaled(t, -form.dilation[d]));
-    const ExprPtr in = DivInt(reached, s);
-    return {v, in, t, And(Within(in, form.in[d]), Compare("equal", ModInt(reached, s), Int(0)))};
+    const int64_t s = form.stride[d], dilation = form.dilation[d];
+    const ExprPtr first = first_tap(batch, d), offset = shifted(batch, d);
+    const ExprPtr from =
+        dilation == 1 ? DivInt(offset, s) : DivInt(AddInt(offset, Scaled(first, -dilation)), s);
+    const ExprPtr in = AddInt(AddInt(v, from), Scaled(t, -dilation / common[d]));
+    const ExprPtr phase = has_phases[d] ? batch[static_cast<size_t>(phase_at[d])] : Int(0);
+    return {AddInt(Scaled(v, s), phase), in, AddInt(first, Scaled(t, step[d])), Within(in, form.in[d])};
   };
   product.lhs = [=](const Index& batch, const Index& m, const Index& k) {
     Index at = {ChannelOf(form, batch, k[0], form.in_channels), m[0]};
@@ -193,11 +210,14 @@ ValuePtr Lowering::ConvolveTransposed(const GraphNode& node, size_t spatial) {
     return Guard(inside, ToType(x->at(at), Type::kFloat), Float(0));
   };
   product.limit = [=](const Index& batch, size_t k) -> ExprPtr {
-    if (k == 0 || !has_phases[k - 1] || form.kernel[k - 1] % form.stride[k - 1] == 0) return nullptr;
-    const int64_t s = form.stride[k - 1];
-    const ExprPtr first =
-        ModInt(AddInt(batch[static_cast<size_t>(phase_at[k - 1])], Int(form.padding[k - 1])), s);
-    return DivInt(AddInt(Scaled(first, -1), Int(form.kernel[k - 1] + s - 1)), s);
+    if (k == 0 || !has_phases[k - 1]) return nullptr;
+    const size_t d = k - 1;
+    if (form.kernel[d] % step[d] == 0 && common[d] == 1) return nullptr;
+    const ExprPtr taps =
+        DivInt(AddInt(Scaled(first_tap(batch, d), -1), Int(form.kernel[d] + step[d] - 1)), step[d]);
+    if (common[d] == 1) return taps;
+    // Not positive where no tap reaches the phase.
+    return MulInt(taps, AddInt(Int(1), Scaled(ModInt(shifted(batch, d), common[d]), -1)));
   };
   product.index = [=](const Index& batch, const Index& m, const Index& n) {
     Index at = {n[0], ChannelOf(form, batch, m[0], form.out_channels)};

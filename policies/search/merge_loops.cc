@@ -34,13 +34,18 @@ void RemoveAt(Contraction* contraction, const std::vector<Loop>& loops, size_t a
     contraction->k_limits.erase(contraction->k_limits.begin() + static_cast<long>(at));
 }
 
+// A k loop of one pass that some points of the batch do not make.
+bool HasLimit(const Contraction* contraction, const std::vector<Loop>& loops, size_t at) {
+  return contraction && &loops == &contraction->k && at < contraction->k_limits.size() && contraction->k_limits[at];
+}
+
 }  // namespace
 
 void MergeLoops(Stage& stage) {
   auto* contraction = std::get_if<Contraction>(&stage.work);
   for (std::vector<Loop>* loops : LoopListsOf(stage)) {
     for (size_t i = loops->size(); i-- > 0;) {
-      if ((*loops)[i].extent != 1) continue;
+      if ((*loops)[i].extent != 1 || HasLimit(contraction, *loops, i)) continue;
       RemoveAt(contraction, *loops, i);
       loops->erase(loops->begin() + static_cast<long>(i));
     }

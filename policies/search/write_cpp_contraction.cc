@@ -36,13 +36,15 @@ class CppContractionWriter {
   int OpenK(const std::string& counter);
   void Tables(const std::string& place);
   void FillField();
+  void LimitSteps(const ExprPtr& bound, int n, const std::string& low, const std::string& high);
   void PackLeft();
   void Tasks();
   void TaskOperands();
   void PackRight();
   void RowTiles();
   void SumOfSplits();
-  void StoreRows(const std::string& sums, const std::string& pitch, const std::string& from, const std::string& to);
+  void StoreRows(const std::string& sums, const std::string& pitch, const std::string& from,
+                 const std::string& to);
   using RowText = std::function<void(const std::string& column, const std::string& x)>;
   void ForColumns(const RowText& text);
 
@@ -55,8 +57,9 @@ class CppContractionWriter {
 std::vector<Loop> CppContractionWriter::LeftBatch() const {
   std::vector<Loop> loops;
   for (const Loop& loop : work_.batch) {
-    const bool limits = std::any_of(work_.k_limits.begin(), work_.k_limits.end(),
-                                    [&](const ExprPtr& limit) { return limit && Uses(limit, loop.variable); });
+    const bool limits = std::any_of(work_.k_limits.begin(), work_.k_limits.end(), [&](const ExprPtr& limit) {
+      return limit && Uses(limit, loop.variable);
+    });
     if (limits || Uses(work_.lhs, loop.variable)) loops.push_back(loop);
   }
   return loops;
@@ -75,7 +78,8 @@ std::vector<Loop> CppContractionWriter::OuterLoops() const {
 // A bit for each number of rows that a tile has, where tiles have at most `most`.
 unsigned CppContractionWriter::CountsOfRows(int64_t most) const {
   unsigned counts = 0;
-  for (const int64_t rows : {std::min(plan_.m, plan_.row_block), plan_.m - (RowBlocks() - 1) * plan_.row_block}) {
+  for (const int64_t rows :
+       {std::min(plan_.m, plan_.row_block), plan_.m - (RowBlocks() - 1) * plan_.row_block}) {
     const int64_t tiles = (rows + most - 1) / most;
     counts |= 1U << (rows / tiles) | 1U << ((rows + tiles - 1) / tiles);
   }
@@ -110,9 +114,12 @@ int CppContractionWriter::OpenK(const std::string& counter) {
 
 void CppContractionWriter::Buffers() {
   const int64_t tiles = RowBlocks() * (plan_.row_block + 3) / 4 + RowBlocks();
-  if (plan_.field) print_.Line(fmt::format("float* const field = (float*)Scratch<8>({});", N((plan_.field->elements + 64) * 4)));
+  if (plan_.field)
+    print_.Line(
+        fmt::format("float* const field = (float*)Scratch<8>({});", N((plan_.field->elements + 64) * 4)));
   if (plan_.left_is_packed)
-    print_.Line(fmt::format("float* const left = (float*)Scratch<9>({});", N(CppCount(LeftBatch()) * tiles * 8 * std::max<int64_t>(plan_.k, 1) * 4)));
+    print_.Line(fmt::format("float* const left = (float*)Scratch<9>({});",
+                            N(CppCount(LeftBatch()) * tiles * 8 * std::max<int64_t>(plan_.k, 1) * 4)));
   const bool by_thread = plan_.tables_by_batch;
   if (HasTables()) {
     print_.Line(fmt::format("int* const tables = (int*)Scratch<10>({}{});", N((2 * plan_.k + 16) * 4),
@@ -121,12 +128,15 @@ void CppContractionWriter::Buffers() {
   const bool whole_block = plan_.k_block < plan_.k && plan_.splits == 1;
   const int64_t sums = (plan_.splits > 1 || whole_block ? plan_.row_block : 8) * (Pitch() + 16) + 64;
   if (plan_.splits > 1) {
-    print_.Line(fmt::format("float* const all_sums = (float*)Scratch<11>({});", N(CppCount(OuterLoops()) * plan_.splits * sums * 4)));
+    print_.Line(fmt::format("float* const all_sums = (float*)Scratch<11>({});",
+                            N(CppCount(OuterLoops()) * plan_.splits * sums * 4)));
   } else {
-    print_.Line(fmt::format("float* const all_sums = (float*)Scratch<11>({} * omp_get_max_threads());", N(sums * 4)));
+    print_.Line(
+        fmt::format("float* const all_sums = (float*)Scratch<11>({} * omp_get_max_threads());", N(sums * 4)));
   }
   if (IsPacked())
-    print_.Line(fmt::format("float* const all_packed = (float*)Scratch<12>({} * omp_get_max_threads());", N((plan_.k_block * Pitch() + 64) * 4)));
+    print_.Line(fmt::format("float* const all_packed = (float*)Scratch<12>({} * omp_get_max_threads());",
+                            N((plan_.k_block * Pitch() + 64) * 4)));
 }
 
 // Offsets of k = 0, 1, ... in both operands; `terms` becomes their number.
@@ -135,10 +145,14 @@ void CppContractionWriter::Tables(const std::string& place) {
   print_.Line(fmt::format("int* const at_right = at_left + {};", N(plan_.k + 8)));
   print_.Line("long terms = 0;");
   const int scopes = OpenK("terms");
-  print_.Line(fmt::format("at_left[terms] = {};", plan_.left_is_packed ? "int(terms * kTileRows)" : "int(" + print_.Scalar(plan_.left_k) + ")"));
+  print_.Line(fmt::format("at_left[terms] = {};", plan_.left_is_packed
+                                                      ? "int(terms * kTileRows)"
+                                                      : "int(" + print_.Scalar(plan_.left_k) + ")"));
   if (RightHasTable()) print_.Line(fmt::format("at_right[terms] = int({});", print_.Scalar(plan_.right_k)));
   print_.CloseAll(scopes);
-  if (!RightHasTable()) print_.Line(fmt::format("for (long i = 0; i < {}; ++i) at_right[i] = int(i * {});", N(plan_.k_block), N(Pitch())));
+  if (!RightHasTable())
+    print_.Line(fmt::format("for (long i = 0; i < {}; ++i) at_right[i] = int(i * {});", N(plan_.k_block),
+                            N(Pitch())));
 }
 
 // The positions of one row: steps along the last axis.
@@ -159,7 +173,8 @@ void CppContractionWriter::FillField() {
     pitches.push_back(field.axes[i].pitch);
   }
   const std::string row = print_.Fresh("row");
-  print_.Open(fmt::format("#pragma omp for schedule(static)\n  for (long {0} = 0; {0} < {1}; ++{0})", row, N(CppCount(loops))));
+  print_.Open(fmt::format("#pragma omp for schedule(static)\n  for (long {0} = 0; {0} < {1}; ++{0})", row,
+                          N(CppCount(loops))));
   Decode(loops, row);
   std::string inside = "true";
   for (size_t i = 0; i < field.axes.size(); ++i) {
@@ -170,29 +185,63 @@ void CppContractionWriter::FillField() {
     if (is_last) {
       print_.Line(fmt::format("const long {} = {};", position, at));
     } else {
-      print_.Line(fmt::format("const long {} = {} * {} + {};", position, print_.Scalar(Variable(step[i], axis.steps)), axis.stride, at));
+      print_.Line(fmt::format("const long {} = {} * {} + {};", position,
+                              print_.Scalar(Variable(step[i], axis.steps)), axis.stride, at));
       if (axis.low > 0) inside += fmt::format(" && {} >= {}", position, N(axis.low));
-      if (axis.high < axis.positions || axis.steps * axis.stride > axis.positions) inside += fmt::format(" && {} < {}", position, N(axis.high));
+      if (axis.high < axis.positions || axis.steps * axis.stride > axis.positions)
+        inside += fmt::format(" && {} < {}", position, N(axis.high));
     }
     print_.Bind(axis.position, position);
   }
   std::string to = "field";
   for (size_t i = 0; i < loops.size(); ++i) {
-    if (loops[i].extent > 1) to += fmt::format(" + {} * {}", print_.Scalar(Variable(loops[i].variable, loops[i].extent)), N(pitches[i]));
+    if (loops[i].extent > 1)
+      to += fmt::format(" + {} * {}", print_.Scalar(Variable(loops[i].variable, loops[i].extent)),
+                        N(pitches[i]));
   }
   const CppField::Axis& last = field.axes.back();
   const std::string position = print_.Scalar(Variable(last.position, std::max<int64_t>(2, last.positions)));
   const int64_t stride = StrideOf(field.value->args[0], last.position).value_or(0) * last.stride;
   const auto first_step = [&](int64_t limit) {
-    return last.stride == 1 ? N(limit) : fmt::format("({} - {}) / {}", N(limit + last.stride - 1), position, last.stride);
+    return last.stride == 1
+               ? N(limit)
+               : fmt::format("({} - {}) / {}", N(limit + last.stride - 1), position, last.stride);
   };
   print_.Open(fmt::format("if ({})", inside));
-  print_.Line(fmt::format("CopyRow({}, {}, {}, {}, {}, {});", print_.Address(field.value->id, field.value->args[0]), N(stride),
-                          first_step(last.low), first_step(last.high), N(last.steps), to));
+  std::string low = first_step(last.low), high = first_step(last.high);
+  if (!field.bounds.empty()) {
+    low = print_.Fresh("low");
+    high = print_.Fresh("high");
+    print_.Line(fmt::format("long {} = 0, {} = {};", low, high, N(last.steps)));
+    for (const ExprPtr& bound : field.bounds) LimitSteps(bound, last.n, low, high);
+    print_.Line(fmt::format("if ({0} > {1}) {0} = {1};", low, high));
+  }
+  print_.Line(fmt::format("CopyRow({}, {}, {}, {}, {}, {});",
+                          print_.Address(field.value->id, field.value->args[0]), N(stride), low, high,
+                          N(last.steps), to));
   print_.Close("} else {");
-  print_.Line(fmt::format("  CopyRow({}, 1, 0, 0, {}, {});", stage_.Name(field.value->id), N(last.steps), to));
+  print_.Line(
+      fmt::format("  CopyRow({}, 1, 0, 0, {}, {});", stage_.Name(field.value->id), N(last.steps), to));
   print_.Line("}");
   print_.Close();
+}
+
+// Narrows the points from `low` to `high` to those where `bound`, linear in `n`, is not negative.
+void CppContractionWriter::LimitSteps(const ExprPtr& bound, int n, const std::string& low,
+                                      const std::string& high) {
+  const int64_t stride = StrideOf(bound, n).value_or(0);
+  const ExprPtr at_zero = Substitute(bound, [&](const Expr& node) -> ExprPtr {
+    return node.op == "variable" && node.id == n ? Int(0) : nullptr;
+  });
+  const std::string first = print_.Fresh("first");
+  print_.Line(fmt::format("const long {} = {};", first, print_.Scalar(at_zero)));
+  if (stride > 0) {
+    print_.Line(fmt::format("if ({0} < 0 && (-{0} + {1}) / {2} > {3}) {3} = (-{0} + {1}) / {2};", first,
+                            stride - 1, stride, low));
+  } else {
+    print_.Line(fmt::format("const long {0}_end = {0} < 0 ? 0 : {0} / {1} + 1;", first, -stride));
+    print_.Line(fmt::format("if ({0}_end < {1}) {1} = {0}_end;", first, high));
+  }
 }
 
 void CppContractionWriter::PackLeft() {
@@ -200,21 +249,27 @@ void CppContractionWriter::PackLeft() {
   const int block = kCppFirstVariable * 3, tile = block + 1;
   const std::string index = print_.Fresh("tile");
   print_.Line(fmt::format("const long tiles = ({} + kTileRows - 1) / kTileRows;", N(plan_.row_block)));
-  print_.Open(fmt::format("#pragma omp for schedule(static)\n  for (long {0} = 0; {0} < {1} * tiles; ++{0})", index, N(CppCount(loops) * RowBlocks())));
+  print_.Open(fmt::format("#pragma omp for schedule(static)\n  for (long {0} = 0; {0} < {1} * tiles; ++{0})",
+                          index, N(CppCount(loops) * RowBlocks())));
   print_.Line(fmt::format("const long batch_block = {} / tiles, tile_of_block = {} % tiles;", index, index));
   loops.push_back({block, RowBlocks()});
   (void)tile;
   Decode(loops, "batch_block");
-  print_.Line(fmt::format("const long first = {} * {};", print_.Scalar(Variable(block, std::max<int64_t>(RowBlocks(), 2))), N(plan_.row_block)));
-  print_.Line(fmt::format("const long count = {0} - first < {1} ? {0} - first : {1};", N(plan_.m), N(plan_.row_block)));
+  print_.Line(fmt::format("const long first = {} * {};",
+                          print_.Scalar(Variable(block, std::max<int64_t>(RowBlocks(), 2))),
+                          N(plan_.row_block)));
+  print_.Line(fmt::format("const long count = {0} - first < {1} ? {0} - first : {1};", N(plan_.m),
+                          N(plan_.row_block)));
   print_.Line("const long own_tiles = (count + kTileRows - 1) / kTileRows;");
   print_.Line("if (tile_of_block >= own_tiles) continue;");
-  print_.Line("const long from = first + tile_of_block * count / own_tiles, to = first + (tile_of_block + 1) * count / own_tiles;");
+  print_.Line(
+      "const long from = first + tile_of_block * count / own_tiles, to = first + (tile_of_block + 1) * count / own_tiles;");
   print_.Line(fmt::format("float* const tile_at = left + {} * {} * kTileRows;", index, N(plan_.k)));
   print_.Line("long term = 0;");
   const int scopes = OpenK("term");
   print_.Line("float* const place = tile_at + term * kTileRows;");
-  const bool lanes = work_.m.size() == 1 && work_.lhs->op == "load" && StrideOf(work_.lhs->args[0], work_.m[0].variable) == 1;
+  const bool lanes = work_.m.size() == 1 && work_.lhs->op == "load" &&
+                     StrideOf(work_.lhs->args[0], work_.m[0].variable) == 1;
   if (lanes) {
     print_.Open("Walk<1>(from, to, [&](auto part, long r, int) __attribute__((always_inline))");
     print_.BindLanes(work_.m[0].variable, "r");
@@ -236,10 +291,13 @@ void CppContractionWriter::ForColumns(const RowText& text) {
   std::string base = "0";
   int64_t inside = plan_.columns;
   for (size_t i = 0; i + 1 < loops.size(); ++i) {
-    const std::string v = print_.Fresh("c"), low = print_.Fresh("low"), high = print_.Fresh("high"), next = print_.Fresh("base");
+    const std::string v = print_.Fresh("c"), low = print_.Fresh("low"), high = print_.Fresh("high"),
+                      next = print_.Fresh("base");
     const std::string pitch = N(plan_.pitch[i]);
     print_.Line(fmt::format("const long {0} = begin > {1} ? (begin - {1}) / {2} : 0;", low, base, pitch));
-    print_.Line(fmt::format("const long {0} = (end - 1 - {1}) / {2} + 1 < {3} ? (end - 1 - {1}) / {2} + 1 : {3};", high, base, pitch, N(loops[i].extent)));
+    print_.Line(
+        fmt::format("const long {0} = (end - 1 - {1}) / {2} + 1 < {3} ? (end - 1 - {1}) / {2} + 1 : {3};",
+                    high, base, pitch, N(loops[i].extent)));
     print_.Open(fmt::format("for (long {0} = {1}; {0} < {2}; ++{0})", v, low, high));
     print_.Bind(loops[i].variable, v);
     print_.Line(fmt::format("const long {} = {} + {} * {};", next, base, v, pitch));
@@ -248,8 +306,10 @@ void CppContractionWriter::ForColumns(const RowText& text) {
   (void)inside;
   const std::string low = print_.Fresh("low"), high = print_.Fresh("high"), x = print_.Fresh("x");
   print_.Line(fmt::format("const long {0} = begin > {1} ? begin - {1} : 0;", low, base));
-  print_.Line(fmt::format("const long {0} = end - {1} < {2} ? end - {1} : {2};", high, base, N(loops.back().extent)));
-  print_.Open(fmt::format("Walk<1>({}, {}, [&](auto part, long {}, int) __attribute__((always_inline))", low, high, x));
+  print_.Line(
+      fmt::format("const long {0} = end - {1} < {2} ? end - {1} : {2};", high, base, N(loops.back().extent)));
+  print_.Open(fmt::format("Walk<1>({}, {}, [&](auto part, long {}, int) __attribute__((always_inline))", low,
+                          high, x));
   print_.BindLanes(loops.back().variable, x);
   text(base == "0" ? x : fmt::format("{} + {}", base, x), x);
   print_.Close("});");
@@ -259,8 +319,8 @@ void CppContractionWriter::ForColumns(const RowText& text) {
 // A block of the right operand, `terms` elements of k from `k_begin` on.
 void CppContractionWriter::PackRight() {
   if (plan_.right == CppRight::kTransposed) {
-    print_.Line(fmt::format("Transpose(right + begin * {} + k_begin, {}, packed, {}, k_count, end - begin);", N(plan_.right_column),
-                            N(plan_.right_column), N(Pitch())));
+    print_.Line(fmt::format("Transpose(right + begin * {} + k_begin, {}, packed, {}, k_count, end - begin);",
+                            N(plan_.right_column), N(plan_.right_column), N(Pitch())));
     return;
   }
   print_.Open("for (long term = k_begin; term < k_begin + k_count; ++term)");
@@ -285,7 +345,8 @@ void CppContractionWriter::PackRight() {
 }
 
 // Stores the rows from `from` to `to` of the block, whose sums begin at `sums`.
-void CppContractionWriter::StoreRows(const std::string& sums, const std::string& pitch, const std::string& from, const std::string& to) {
+void CppContractionWriter::StoreRows(const std::string& sums, const std::string& pitch,
+                                     const std::string& from, const std::string& to) {
   print_.Open(fmt::format("for (long m = {}; m < {}; ++m)", from, to));
   Decode(work_.m, "m");
   print_.Line(fmt::format("const float* const sum_row = {} + (m - ({})) * {} - begin;", sums, from, pitch));
@@ -302,16 +363,21 @@ void CppContractionWriter::StoreRows(const std::string& sums, const std::string&
 void CppContractionWriter::TaskOperands() {
   if (plan_.left_is_packed) {
     std::string index = "0";
-    for (const Loop& loop : LeftBatch()) index = fmt::format("({} * {} + {})", index, N(loop.extent), print_.Scalar(Variable(loop.variable, std::max<int64_t>(2, loop.extent))));
-    print_.Line(fmt::format("const float* const left_block = left + ({} * {} + row_block) * (({} + kTileRows - 1) / kTileRows) * kTileRows * {};",
-                            index, N(RowBlocks()), N(plan_.row_block), N(plan_.k)));
+    for (const Loop& loop : LeftBatch())
+      index = fmt::format("({} * {} + {})", index, N(loop.extent),
+                          print_.Scalar(Variable(loop.variable, std::max<int64_t>(2, loop.extent))));
+    print_.Line(fmt::format(
+        "const float* const left_block = left + ({} * {} + row_block) * (({} + kTileRows - 1) / kTileRows) * kTileRows * {};",
+        index, N(RowBlocks()), N(plan_.row_block), N(plan_.k)));
   } else {
-    print_.Line(fmt::format("const float* const left_block = {} + first_row * {};", print_.Address(work_.lhs->id, plan_.left_base), N(plan_.left_row)));
+    print_.Line(fmt::format("const float* const left_block = {} + first_row * {};",
+                            print_.Address(work_.lhs->id, plan_.left_base), N(plan_.left_row)));
   }
   if (plan_.right == CppRight::kField) {
     print_.Line(fmt::format("const float* const right = field + {};", print_.Scalar(plan_.right_base)));
   } else if (plan_.right != CppRight::kPacked) {
-    print_.Line(fmt::format("const float* const right = {};", print_.Address(work_.rhs->id, plan_.right_base)));
+    print_.Line(
+        fmt::format("const float* const right = {};", print_.Address(work_.rhs->id, plan_.right_base)));
   }
 }
 
@@ -321,18 +387,23 @@ void CppContractionWriter::RowTiles() {
   print_.Line("const long tiles_of_block = (rows + kTileRows - 1) / kTileRows;");
   print_.Open("for (long tile = 0; tile < tiles_of_block; ++tile)");
   print_.Line("const long from = tile * rows / tiles_of_block, to = (tile + 1) * rows / tiles_of_block;");
-  print_.Line(fmt::format("float* const sums = block_sums{};", whole_block ? fmt::format(" + from * {}", N(Pitch())) : ""));
+  print_.Line(fmt::format("float* const sums = block_sums{};",
+                          whole_block ? fmt::format(" + from * {}", N(Pitch())) : ""));
   const std::string add = plan_.splits > 1 || !whole_block ? "false" : "k_begin > 0";
-  const std::string left = plan_.left_is_packed ? fmt::format("left_block + tile * kTileRows * {}", N(plan_.k))
-                                                : fmt::format("left_block + from * {}", N(plan_.left_row));
+  const std::string left = plan_.left_is_packed
+                               ? fmt::format("left_block + tile * kTileRows * {}", N(plan_.k))
+                               : fmt::format("left_block + from * {}", N(plan_.left_row));
   if (plan_.right == CppRight::kDots) {
-    print_.Line(fmt::format("MultiplyDots(to - from, k_count, {} + k_begin, {}, right + begin * {} + k_begin, {}, end - begin, sums, {}, {});",
-                            left, N(plan_.left_row), N(plan_.right_column), N(plan_.right_column), N(Pitch()), add));
+    print_.Line(fmt::format(
+        "MultiplyDots(to - from, k_count, {} + k_begin, {}, right + begin * {} + k_begin, {}, end - begin, sums, {}, {});",
+        left, N(plan_.left_row), N(plan_.right_column), N(plan_.right_column), N(Pitch()), add));
   } else {
-    const std::string right = IsPacked() ? "packed" : "right + begin", at_right = IsPacked() ? "at_right" : "at_right + k_begin";
-    print_.Line(fmt::format("Multiply<kTileRows == 8 ? {} : {}>(to - from, {{k_count, {}, {}, at_left + k_begin, {}, {}, end - begin, {}, sums, {}, {}}});",
-                            CountsOfRows(8), CountsOfRows(4), left,
-                            plan_.left_is_packed ? "1" : N(plan_.left_row), right, at_right, IsPacked() ? "0" : "begin", N(Pitch()), add));
+    const std::string right = IsPacked() ? "packed" : "right + begin",
+                      at_right = IsPacked() ? "at_right" : "at_right + k_begin";
+    print_.Line(fmt::format(
+        "Multiply<kTileRows == 8 ? {} : {}>(to - from, {{k_count, {}, {}, at_left + k_begin, {}, {}, end - begin, {}, sums, {}, {}}});",
+        CountsOfRows(8), CountsOfRows(4), left, plan_.left_is_packed ? "1" : N(plan_.left_row), right,
+        at_right, IsPacked() ? "0" : "begin", N(Pitch()), add));
   }
   if (plan_.splits == 1) {
     if (whole_block) print_.Open("if (k_begin + k_count >= terms)");
@@ -347,7 +418,8 @@ void CppContractionWriter::Tasks() {
   const int64_t count = CppCount(outer) * ColumnBlocks() * RowBlocks() * plan_.splits;
   const int columns = kCppFirstVariable * 3, rows = columns + 1, split = columns + 2;
   const int64_t chunk = std::max<int64_t>(1, count / 64);
-  print_.Open(fmt::format("#pragma omp for schedule(dynamic, {})\n  for (long task = 0; task < {}; ++task)", N(chunk), N(count)));
+  print_.Open(fmt::format("#pragma omp for schedule(dynamic, {})\n  for (long task = 0; task < {}; ++task)",
+                          N(chunk), N(count)));
   std::vector<Loop> loops = outer;
   loops.push_back({columns, ColumnBlocks()});
   loops.push_back({rows, RowBlocks()});
@@ -355,9 +427,12 @@ void CppContractionWriter::Tasks() {
   Decode(loops, "task");
   const auto name = [&](int variable) { return print_.Scalar(Variable(variable, 2)); };
   print_.Line(fmt::format("const long begin = {} * {};", name(columns), N(plan_.column_block)));
-  print_.Line(fmt::format("const long end = begin + {0} < {1} ? begin + {0} : {1};", N(plan_.column_block), N(plan_.columns)));
-  print_.Line(fmt::format("const long row_block = {}, first_row = row_block * {};", name(rows), N(plan_.row_block)));
-  print_.Line(fmt::format("const long rows = {0} - first_row < {1} ? {0} - first_row : {1};", N(plan_.m), N(plan_.row_block)));
+  print_.Line(fmt::format("const long end = begin + {0} < {1} ? begin + {0} : {1};", N(plan_.column_block),
+                          N(plan_.columns)));
+  print_.Line(
+      fmt::format("const long row_block = {}, first_row = row_block * {};", name(rows), N(plan_.row_block)));
+  print_.Line(fmt::format("const long rows = {0} - first_row < {1} ? {0} - first_row : {1};", N(plan_.m),
+                          N(plan_.row_block)));
   if (HasTables() && plan_.tables_by_batch) {
     Tables(fmt::format("tables + omp_get_thread_num() * {}", N(2 * plan_.k + 16)));
   } else if (!HasTables()) {
@@ -366,17 +441,21 @@ void CppContractionWriter::Tasks() {
   TaskOperands();
   const bool whole_block = plan_.k_block < plan_.k && plan_.splits == 1;
   const int64_t sums = (plan_.splits > 1 || whole_block ? plan_.row_block : 8) * (Pitch() + 16) + 64;
-  print_.Line(fmt::format("float* const block_sums = all_sums + {} * {};", plan_.splits > 1 ? "task" : "omp_get_thread_num()", N(sums)));
+  print_.Line(fmt::format("float* const block_sums = all_sums + {} * {};",
+                          plan_.splits > 1 ? "task" : "omp_get_thread_num()", N(sums)));
   if (IsPacked())
-    print_.Line(fmt::format("float* const packed = all_packed + omp_get_thread_num() * {};", N(plan_.k_block * Pitch() + 64)));
+    print_.Line(fmt::format("float* const packed = all_packed + omp_get_thread_num() * {};",
+                            N(plan_.k_block * Pitch() + 64)));
   if (plan_.splits > 1) {
     print_.Open("");
     print_.Line(fmt::format("const long k_begin = {} * {};", name(split), N(plan_.k_block)));
   } else {
     // At least once, so that an empty sum is stored too.
-    print_.Open(fmt::format("for (long k_begin = 0; k_begin == 0 || k_begin < terms; k_begin += {})", N(plan_.k_block)));
+    print_.Open(fmt::format("for (long k_begin = 0; k_begin == 0 || k_begin < terms; k_begin += {})",
+                            N(plan_.k_block)));
   }
-  print_.Line(fmt::format("const long k_count = terms - k_begin < {0} ? terms - k_begin : {0};", N(plan_.k_block)));
+  print_.Line(
+      fmt::format("const long k_count = terms - k_begin < {0} ? terms - k_begin : {0};", N(plan_.k_block)));
   if (IsPacked()) PackRight();
   RowTiles();
   print_.Close();
@@ -389,10 +468,13 @@ void CppContractionWriter::SumOfSplits() {
   const int64_t sums = plan_.row_block * (Pitch() + 16) + 64;
   std::vector<Loop> loops = outer;
   loops.push_back({row, plan_.m});
-  print_.Open(fmt::format("#pragma omp for schedule(static)\n  for (long point = 0; point < {}; ++point)", N(CppCount(loops))));
+  print_.Open(fmt::format("#pragma omp for schedule(static)\n  for (long point = 0; point < {}; ++point)",
+                          N(CppCount(loops))));
   Decode(outer, fmt::format("(point / {})", N(plan_.m)));
-  print_.Line(fmt::format("const long row = point % {0}, begin = 0, end = {1};", N(plan_.m), N(plan_.columns)));
-  print_.Line(fmt::format("float* const total = all_sums + point / {} * {} + row * {};", N(plan_.m), N(plan_.splits * sums), N(Pitch())));
+  print_.Line(
+      fmt::format("const long row = point % {0}, begin = 0, end = {1};", N(plan_.m), N(plan_.columns)));
+  print_.Line(fmt::format("float* const total = all_sums + point / {} * {} + row * {};", N(plan_.m),
+                          N(plan_.splits * sums), N(Pitch())));
   print_.Open(fmt::format("for (long split = 1; split < {}; ++split)", N(plan_.splits)));
   print_.Line(fmt::format("for (long j = 0; j < end; ++j) total[j] += total[split * {} + j];", N(sums)));
   print_.Close();
@@ -403,7 +485,8 @@ void CppContractionWriter::SumOfSplits() {
 void CppContractionWriter::Write() {
   Buffers();
   if (HasTables() && !plan_.tables_by_batch) Tables("tables");
-  const double work = static_cast<double>(plan_.m * plan_.columns * CppCount(OuterLoops())) * static_cast<double>(plan_.k);
+  const double work =
+      static_cast<double>(plan_.m * plan_.columns * CppCount(OuterLoops())) * static_cast<double>(plan_.k);
   print_.Open(work < 1e5 ? "#pragma omp parallel if (0)\n  " : "#pragma omp parallel\n  ");
   if (plan_.field) FillField();
   if (plan_.left_is_packed) PackLeft();

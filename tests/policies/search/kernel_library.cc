@@ -15,7 +15,8 @@ namespace {
 
 constexpr size_t kCompilers = 2;
 // Of the candidates; they come before all namespaces.
-const std::vector<std::string> kIncludes = {"#include <utility>\n", "#include <cstdlib>\n", "#include <immintrin.h>\n"};
+const std::vector<std::string> kIncludes = {"#include <utility>\n", "#include <cstdlib>\n", "#include <immintrin.h>\n",
+                                            "#include <omp.h>\n"};
 
 std::string ReadFile(const std::string& path) {
   std::ostringstream text;
