@@ -103,6 +103,12 @@ Json TrialEvent(const KnobTrial& trial, const TurnRecord& turn, const EpisodeRec
   return event;
 }
 
+std::string TrialLines(const TurnRecord& turn, const EpisodeRecord& episode) {
+  std::string lines;
+  for (const KnobTrial& trial : turn.trials) lines += ToLine(TrialEvent(trial, turn, episode));
+  return lines;
+}
+
 Json TurnEvent(const TurnRecord& turn, const EpisodeRecord& episode) {
   Json event = {
       {"event", "turn"}, {"episode", episode.id}, {"turn", turn.turn}, {"problem", episode.problem}};

@@ -26,6 +26,7 @@ Json EvaluationEvent(const EvaluationRecord& evaluation, const std::string& prob
 // `stopped`, `chosen`, `seconds`. Those of a turn also `episode` and `turn`.
 Json TrialEvent(const KnobTrial& trial, const std::string& problem);
 Json TrialEvent(const KnobTrial& trial, const TurnRecord& turn, const EpisodeRecord& episode);
+std::string TrialLines(const TurnRecord& turn, const EpisodeRecord& episode);  // of all of a turn's trials
 
 // The last line of `kevin run`.
 Json EpisodeEvent(const EpisodeRecord& episode);

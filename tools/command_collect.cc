@@ -247,9 +247,7 @@ class Collection {
   RolloutHooks Hooks(const RolloutOptions& rollout) {
     RolloutHooks hooks;
     hooks.on_turn = [this](const TurnRecord& turn, const EpisodeRecord& episode) {
-      if (!options_.json) return;
-      for (const KnobTrial& trial : turn.trials) Print(stdout, ToLine(TrialEvent(trial, turn, episode)));
-      Print(stdout, ToLine(TurnEvent(turn, episode)));
+      if (options_.json) Print(stdout, TrialLines(turn, episode) + ToLine(TurnEvent(turn, episode)));
     };
     hooks.on_episode = [this](const EpisodeRecord& episode) {
       progress_->Line(EpisodeLine(episode));

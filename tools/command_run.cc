@@ -206,9 +206,7 @@ class Run {
     hooks.on_turn = [this, progress](const TurnRecord& turn, const EpisodeRecord& episode) {
       progress->Phase("");
       progress->Line(TurnLine(turn));
-      if (!options_.json) return;
-      for (const KnobTrial& trial : turn.trials) Print(stdout, ToLine(TrialEvent(trial, turn, episode)));
-      Print(stdout, ToLine(TurnJson(turn, episode)));
+      if (options_.json) Print(stdout, TrialLines(turn, episode) + ToLine(TurnJson(turn, episode)));
     };
     return hooks;
   }

@@ -26,29 +26,32 @@ constexpr char kChosen[] =
     "constexpr int SHIFT = 0;\n"
     "constexpr int MODE = 1;\n";
 
-// y = max(x, 0) on 64 x 1024.
-constexpr char kProblem[] = R"(name = "small ReLU"
+// y = max(x, 0) on 64 x 16384.
+constexpr char kProblem[] = R"(id = "mine/relu"
+name = "small ReLU"
 families = ["elementwise"]
-reference = """
+reference = '''
 def forward(x):
     return torch.relu(x)
-"""
-flops = "B*N"
-bytes = "8*B*N"
-min_flops = "B*N"
-min_bytes = "8*B*N"
+'''
 
-[[input]]
+[sizes.small]
+B = 64
+N = 16384
+
+[[inputs]]
 name = "x"
 shape = ["B", "N"]
 
-[[output]]
+[[outputs]]
 name = "out"
 shape = ["B", "N"]
 
-[size.small]
-B = 64
-N = 1024
+[cost]
+flops = "B*N"
+bytes = "8*B*N"
+min_flops = 0
+min_bytes = "8*B*N"
 )";
 
 Result Run(std::vector<std::string> arguments) {

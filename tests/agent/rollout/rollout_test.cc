@@ -117,6 +117,9 @@ TEST_CASE("episodes go in rounds over problems and policies") {
   narrow.workload.precision = "bf16";
   CHECK(KeyOf(narrow) != key);
   CHECK(CollectionFromJson(ToJson(narrow)).workload.precision == "bf16");
+  CollectionSpec tuned = spec;
+  tuned.tune = 8;
+  CHECK((KeyOf(tuned) != key && CollectionFromJson(ToJson(tuned)).tune == 8));
   spec.turns = 9;
   CHECK(KeyOf(spec) != key);
 }

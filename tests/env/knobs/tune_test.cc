@@ -208,13 +208,15 @@ TEST_CASE("of several shapes the weighted mean decides, and one failure is enoug
     const bool first = options.workload.size == "mine/1";
     if (values.at("A") == 1) return KnobEnvironment::Taking(first ? 16 : 1);  // 16^(3/4) = 8
     if (values.at("A") == 2) return KnobEnvironment::Taking(first ? 1 : 81);  // 81^(1/4) = 3
-    return first ? Outcome(KnobEnvironment::Taking(1)) : Outcome(Wrong{"no", 1, 0.1});
+    return first == (values.at("A") == 3) ? Outcome(KnobEnvironment::Taking(1))
+                                          : Outcome(Wrong{"no", 1, 0.1});
   };
-  const Tuned tuned = tune("// knob A: 1 2 3\n" + kLaunch);
-  REQUIRE(tuned.trials.size() == 3);
+  const Tuned tuned = tune("// knob A: 1 2 3 4\n" + kLaunch);
+  REQUIRE(tuned.trials.size() == 4);
   CHECK(std::abs(*tuned.trials[0].candidate_us - 8) < 1e-9);
   CHECK((std::abs(*tuned.trials[1].candidate_us - 3) < 1e-9 && tuned.trials[1].chosen));
   CHECK((tuned.trials[2].outcome == "wrong" && tuned.trials[2].reason.starts_with("at mine/2: ")));
+  CHECK((tuned.trials[3].outcome == "wrong" && tuned.trials[3].reason.starts_with("at mine/1: ")));
 }
 
 TEST_CASE("a fault of the machine is tried once more, then thrown; a stop ends it") {
