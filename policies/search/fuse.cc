@@ -215,7 +215,7 @@ class Fuser {
 
   // Pointwise work on each element that stage i stores.
   bool JoinElements(size_t i, size_t j) {
-    auto& second = std::get<Pointwise>(stages_[j].work);
+    const auto& given = std::get<Pointwise>(stages_[j].work);
     const std::vector<Store>* made = nullptr;
     Stage joint = stages_[i];
     std::vector<Store>* target = nullptr;
@@ -230,8 +230,11 @@ class Fuser {
       if (!list) continue;
       made = list;
       for (const Store& store : *made) {
+        if (!ReadOf(given, store.buffer) || !IsOnlyStore(i, store.buffer)) continue;
+        Pointwise second = given;
+        SplitAtDivisions(second, store.buffer);
         const ExprPtr read = ReadOf(second, store.buffer);
-        if (!read || !IsOnlyStore(i, store.buffer)) continue;
+        if (!read) continue;
         const std::optional<Replacement> replacement =
             Invert(second.loops, read, program_.buffers[store.buffer].elements, store.offset);
         if (!replacement) continue;
@@ -239,7 +242,7 @@ class Fuser {
             Moved(second.stores, *replacement, *made, store.guard);
         if (!moved) continue;
         const bool is_heavy = !std::holds_alternative<Pointwise>(joint.work);
-        if (DivisionsOf(*moved) > DivisionsOf(second.stores) + (is_heavy ? 6 : 1)) continue;
+        if (DivisionsOf(*moved) > DivisionsOf(given.stores) + (is_heavy ? 6 : 1)) continue;
         const int place = PlaceFor(i, j);
         if (place < 0) continue;
         list->insert(list->end(), moved->begin(), moved->end());
