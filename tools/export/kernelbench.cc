@@ -92,7 +92,7 @@ Json Result(int sample, const ChosenEpisode& e, const std::optional<TurnRecord>&
 }
 
 // The Python file, or "" and the reason.
-std::string ModelNewText(const ChosenEpisode& e, const TurnRecord& turn, std::string* why_not) {
+std::string NewModelText(const ChosenEpisode& e, const TurnRecord& turn, std::string* why_not) {
   const auto record = e.store->FindProblem(e.problem->hash);
   try {
     const Problem problem = ParseProblem(record->text, e.problem->id + ".toml");
@@ -197,7 +197,7 @@ class FolderWriter {
   void AddKernel(ProblemNumber n, int sample, const ChosenEpisode& e, const TurnRecord& turn,
                  Json* result) const {
     std::string why_not;
-    const std::string text = ModelNewText(e, turn, &why_not);
+    const std::string text = NewModelText(e, turn, &why_not);
     if (text.empty()) {
       (*result)["metadata"]["no_kernel_file"] = why_not;
       return;
