@@ -161,6 +161,40 @@ void CollectContractions(const std::vector<Stage>& stages, std::vector<const Con
   }
 }
 
+// What the stages of a program have, those in the bodies of loops too.
+struct CppKinds {
+  bool walks = false, streams = false, columns = false;
+};
+
+void CollectKinds(const Program& program, const std::vector<Stage>& stages, CppKinds& kinds) {
+  constexpr int64_t kLarge = 1 << 18;  // elements of an output that may go around the caches
+  for (const Stage& stage : stages) {
+    if (const auto* repeat = std::get_if<Repeat>(&stage.work)) {
+      CollectKinds(program, repeat->body, kinds);
+      continue;
+    }
+    const auto* reduction = std::get_if<Reduction>(&stage.work);
+    if (!reduction && !std::holds_alternative<Pointwise>(stage.work)) continue;
+    kinds.walks = true;
+    kinds.columns |= reduction != nullptr && !reduction->outer.empty();
+    for (const int buffer : BuffersWritten(stage)) {
+      const Buffer& one = program.buffers.at(static_cast<size_t>(buffer));
+      kinds.streams |= one.is_output && one.dtype == "float32" && one.elements >= kLarge;
+    }
+  }
+}
+
+// Of all kinds but contractions.
+void CppCommonKnobs(const Program& program, bool contracts, std::vector<Knob>& knobs) {
+  CppKinds kinds;
+  CollectKinds(program, program.stages, kinds);
+  if (kinds.streams) knobs.push_back({"STREAM", {1, 0}, false, "whether large outputs go around the caches"});
+  if (kinds.walks) knobs.push_back({"UNROLL", {4, 2, 8, 1}, false, "vectors of a step along a row"});
+  if (kinds.columns)
+    knobs.push_back({"STRIP", {1024, 256, 4096}, false, "columns that are reduced together"});
+  if (kinds.walks && !contracts) knobs.push_back({"LANES", {16, 8}, false, "floats of a vector"});
+}
+
 }  // namespace
 
 std::vector<Knob> CppKnobs(const Program& program, const Task& task) {
@@ -168,6 +202,7 @@ std::vector<Knob> CppKnobs(const Program& program, const Task& task) {
   std::vector<const Contraction*> contractions;
   CollectContractions(program.stages, contractions);
   if (!contractions.empty()) CppContractionKnobs(contractions, task, knobs);
+  CppCommonKnobs(program, !contractions.empty(), knobs);
   return knobs;
 }
 

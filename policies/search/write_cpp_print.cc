@@ -128,7 +128,10 @@ const CppPrinter::Leaves& CppPrinter::LeavesOf(const ExprPtr& expr) const {
     variables.insert(below.variables.begin(), below.variables.end());
     results.insert(below.results.begin(), below.results.end());
   }
-  return leaves_.emplace(expr.get(), std::pair(expr, Leaves{{variables.begin(), variables.end()}, {results.begin(), results.end()}})).first->second.second;
+  return leaves_
+      .emplace(expr.get(), std::pair(expr, Leaves{{variables.begin(), variables.end()},
+                                                  {results.begin(), results.end()}}))
+      .first->second.second;
 }
 
 bool CppPrinter::HasLanesVariable(const ExprPtr& expr) const {

@@ -96,7 +96,8 @@ std::vector<Loop> CppWithout(std::vector<Loop> loops, size_t index) {
 
 int CppUnroll(const Reduction& work, const CppStage& stage) {
   const auto count = static_cast<int>(work.accumulators.size());
-  return static_cast<int>(stage.Value("UNROLL", count > 3 ? 2 : 4));
+  const auto unroll = static_cast<int>(stage.Value("UNROLL", 4));
+  return count > 3 && unroll > 2 ? unroll / 2 : unroll;  // there are 32 registers
 }
 
 constexpr int64_t kCppBlock = 16384;  // terms whose sums are added up by themselves

@@ -101,6 +101,13 @@ void AddPointwise(std::vector<ProgramCase>& cases) {
     b.Do("unary", Pointwise{{i, j}, stores});
     cases.push_back(b.Case("pointwise of " + std::to_string(count)));
   }
+  {
+    Builder b;
+    const Loop i = b.NewLoop(1 << 19);  // goes around the caches
+    const int x = b.Input(1 << 19), y = b.Output(1 << 19);
+    b.Do("large", Pointwise{{i}, {{y, Var(i), Times(Read(x, Var(i)), Float(3)), nullptr}}});
+    cases.push_back(b.Case("large"));
+  }
   for (const std::string& op : unary) {
     Builder b;
     const Loop i = b.NewLoop(77);

@@ -53,7 +53,30 @@ void CheckAll(const std::vector<ProgramCase>& cases, const std::string& flags) {
 
 TEST_CASE("C++ texts agree with the interpreter") { CheckAll(Chosen(), "-O1"); }
 
-TEST_CASE("C++ texts agree on processors without AVX-512, and without AVX") {
+TEST_CASE("C++ texts agree at every value of every knob that changes them") {
+  std::vector<ProgramCase> owners;
+  std::vector<std::string> sources;
+  for (const ProgramCase& one : Chosen()) {
+    const bool is_chosen = one.name.find("softmax") == 0 || one.name.find("argmax") == 0 ||
+                           one.name.find("pool") == 0 || one.name == "tanh" || one.name == "large";
+    if (!is_chosen) continue;
+    const Task task = TaskOf(one.program);
+    const search::Setting first = FirstSetting(one.program, task);
+    for (const search::Knob& knob : search::CppKnobs(one.program, task)) {
+      for (size_t i = 1; i < knob.values.size() && !knob.in_text; ++i) {
+        search::Setting setting = first;
+        setting[knob.name] = knob.values[i];
+        sources.push_back(search::WriteCpp(one.program, task, setting));
+        owners.push_back(one);
+        owners.back().name += " with " + knob.name + " " + std::to_string(knob.values[i]);
+      }
+    }
+  }
+  const KernelLibrary library(sources, "-O1", Bf16Cpp());
+  for (size_t i = 0; i < owners.size(); ++i) CheckProgram(owners[i], library, i);
+}
+
+TEST_CASE("C++ texts agree on processors without AVX-512 and without AVX") {
   for (const char* flags : {"-O1 -mno-avx512f", "-O1 -mno-avx512f -mno-avx -mno-fma"})
     CheckAll(Chosen(), flags);
 }
