@@ -10,7 +10,7 @@
 namespace kevin::search {
 namespace {
 
-bool IsLimited(const Contraction& c) {
+bool CudaIsLimited(const Contraction& c) {
   return std::any_of(c.k_limits.begin(), c.k_limits.end(),
                      [](const ExprPtr& limit) { return limit != nullptr; });
 }
@@ -27,7 +27,7 @@ CudaProductWriter::CudaProductWriter(CudaText& text, const Stage& stage, const C
       stage_(stage),
       c_(c),
       tiling_(std::move(tiling)),
-      limited_(IsLimited(c)),
+      limited_(CudaIsLimited(c)),
       type_(CudaProductType(text.program(), c)),
       element_(CudaElementOf(type_)) {
   left_ = ReadCudaOperand(text.program(), c.lhs, c.m, c.k, limited_);
@@ -205,12 +205,12 @@ std::string CudaProductWriter::SharedBytes() const {
 
 namespace {
 
-bool SuitsTiles(const Program& program, const Contraction& c) {
+bool CudaSuitsTiles(const Program& program, const Contraction& c) {
   constexpr int64_t kMost = (int64_t{1} << 31) - 1024;
   if (std::max({Points(c.batch), Points(c.m), Points(c.n), Points(c.k)}) > kMost) return false;
   if (Points(c.batch) * ((Points(c.m) + 31) / 32) * ((Points(c.n) + 31) / 32) > kMost) return false;
   for (const auto& [operand, lines] : {std::pair(c.lhs, c.m), std::pair(c.rhs, c.n)}) {
-    if (ReadCudaOperand(program, operand, lines, c.k, IsLimited(c)).is_split) continue;
+    if (ReadCudaOperand(program, operand, lines, c.k, CudaIsLimited(c)).is_split) continue;
     if (lines.size() > 4 || c.k.size() > 4) return false;
   }
   return true;
@@ -231,7 +231,7 @@ std::string CudaDecoded(const std::vector<Loop>& loops, const std::string& flat,
 }
 
 bool WriteCudaContraction(CudaText& text, const Stage& stage, const Contraction& work) {
-  if (!SuitsTiles(text.program(), work)) return false;
+  if (!CudaSuitsTiles(text.program(), work)) return false;
   const CudaTiling tiling = CudaTilingOf(text, work);
   CudaProductWriter(text, stage, work, tiling).Write();
   return true;
