@@ -23,26 +23,27 @@ constexpr CudaTileGuess kCudaTiles[] = {{128, 128, 1.0}, {64, 256, 0.95}, {128, 
                                         {32, 64, 0.55},  {64, 32, 0.55},  {16, 128, 0.45}, {16, 64, 0.4},
                                         {32, 32, 0.4}};
 
-int64_t UpDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t CudaUpDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Terms of a share: fewer are not worth the pass that adds the shares.
-constexpr int64_t kLeastShare = 128;
+constexpr int64_t kCudaLeastShare = 128;
 
 struct CudaTileScore {
   double cost;
   int64_t split;
 };
 // The time of the multiplications in the rounds of blocks that the device needs, and of the shares' traffic.
-CudaTileScore ScoreOf(const CudaProductSize& size, const CudaTileGuess& tile, int multiprocessors) {
-  const int64_t blocks = size.batch * UpDiv(size.m, tile.tile_m) * UpDiv(size.n, tile.tile_n);
+CudaTileScore CudaScoreOf(const CudaProductSize& size, const CudaTileGuess& tile, int multiprocessors) {
+  const int64_t blocks = size.batch * CudaUpDiv(size.m, tile.tile_m) * CudaUpDiv(size.n, tile.tile_n);
   // Small tiles run several to a multiprocessor; together they do the work of one large tile at a time.
   const int64_t per_round = multiprocessors * (128 * 128 / (tile.tile_m * tile.tile_n));
   CudaTileScore best{0, 1};
-  const int64_t most = std::max<int64_t>(1, size.k / kLeastShare);
+  const int64_t most = std::max<int64_t>(1, size.k / kCudaLeastShare);
   for (int64_t split = 1; split <= std::min<int64_t>(most, 64); split *= 2) {
     if (split > 1 && blocks * split > 4 * per_round) break;
-    const auto rounds = static_cast<double>(UpDiv(blocks * split, per_round));
-    const double terms = static_cast<double>(UpDiv(size.k, split)) + 48;  // and the start and end of a block
+    const auto rounds = static_cast<double>(CudaUpDiv(blocks * split, per_round));
+    const double terms =
+        static_cast<double>(CudaUpDiv(size.k, split)) + 48;  // and the start and end of a block
     double cost = rounds * 128 * 128 * terms / tile.efficiency;
     // Written and read again: bytes at 30 multiplications each of all multiprocessors, and the second launch.
     if (split > 1)
@@ -53,15 +54,15 @@ CudaTileScore ScoreOf(const CudaProductSize& size, const CudaTileGuess& tile, in
   return best;
 }
 
-CudaProductSize SizeOf(const Contraction& c) {
+CudaProductSize CudaSizeOf(const Contraction& c) {
   return {Points(c.batch), Points(c.m), Points(c.n), Points(c.k)};
 }
 
 // Tiles as m * 1000 + n, the most promising first.
-std::vector<int64_t> TileValues(const CudaProductSize& size, int multiprocessors) {
+std::vector<int64_t> CudaTileValues(const CudaProductSize& size, int multiprocessors) {
   std::vector<std::pair<double, int64_t>> costs;
   for (const CudaTileGuess& tile : kCudaTiles) {
-    costs.emplace_back(ScoreOf(size, tile, multiprocessors).cost, tile.tile_m * 1000 + tile.tile_n);
+    costs.emplace_back(CudaScoreOf(size, tile, multiprocessors).cost, tile.tile_m * 1000 + tile.tile_n);
   }
   std::stable_sort(costs.begin(), costs.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -70,23 +71,28 @@ std::vector<int64_t> TileValues(const CudaProductSize& size, int multiprocessors
   return values;
 }
 
-std::vector<int64_t> SplitValues(const CudaProductSize& size, int64_t tile, int multiprocessors) {
-  std::vector<int64_t> values = {ScoreOf(size, {tile / 1000, tile % 1000, 1.0}, multiprocessors).split};
+std::vector<int64_t> CudaSplitValues(const CudaProductSize& size, int64_t tile, int multiprocessors) {
+  std::vector<int64_t> values = {CudaScoreOf(size, {tile / 1000, tile % 1000, 1.0}, multiprocessors).split};
   for (const int64_t other : {int64_t{1}, values[0] * 2, values[0] / 2}) {
     const bool is_new = std::find(values.begin(), values.end(), other) == values.end();
-    if (is_new && other >= 1 && other <= std::max<int64_t>(1, size.k / kLeastShare)) values.push_back(other);
+    if (is_new && other >= 1 && other <= std::max<int64_t>(1, size.k / kCudaLeastShare))
+      values.push_back(other);
   }
   return values;
 }
 
 enum CudaVia : int64_t { kViaFma, kViaTf32x3, kViaTf32, kViaHalf, kViaBrain, kViaWgmma };
 
-std::vector<int64_t> ViaValues(const Program& program, const Contraction& c, const Task& task) {
+bool HasCudaLimits(const Contraction& c) {
+  return std::any_of(c.k_limits.begin(), c.k_limits.end(),
+                     [](const ExprPtr& limit) { return limit != nullptr; });
+}
+
+std::vector<int64_t> CudaViaValues(const Program& program, const Contraction& c, const Task& task) {
   const std::string type = CudaProductType(program, c);
   if (type != "float32") {
     std::vector<int64_t> values = {type == "float16" ? kViaHalf : kViaBrain};
-    const bool limited = std::any_of(c.k_limits.begin(), c.k_limits.end(),
-                                     [](const ExprPtr& limit) { return limit != nullptr; });
+    const bool limited = HasCudaLimits(c);
     if (SuitsCudaWgmma(program, c, ReadCudaOperand(program, c.lhs, c.m, c.k, limited),
                        ReadCudaOperand(program, c.rhs, c.n, c.k, limited)))
       values.push_back(kViaWgmma);
@@ -96,7 +102,7 @@ std::vector<int64_t> ViaValues(const Program& program, const Contraction& c, con
 }
 
 // "128" or, of a knob in the text, an expression of it.
-std::string Part(const std::string& tile, int64_t value, bool is_row) {
+std::string CudaTilePart(const std::string& tile, int64_t value, bool is_row) {
   if (tile == std::to_string(value)) return std::to_string(is_row ? value / 1000 : value % 1000);
   return fmt::format("({} {} 1000)", tile, is_row ? "/" : "%");
 }
@@ -117,16 +123,16 @@ std::string CudaProductType(const Program& program, const Contraction& c) {
 }
 
 CudaTiling CudaTilingOf(const CudaText& text, const Contraction& c) {
-  const CudaProductSize size = SizeOf(c);
+  const CudaProductSize size = CudaSizeOf(c);
   const int multiprocessors = text.device().multiprocessors;
-  const int64_t best = TileValues(size, multiprocessors)[0];
+  const int64_t best = CudaTileValues(size, multiprocessors)[0];
   const int64_t tile = text.KnobValue("TILE", best);
   const std::string tile_text = text.KnobText("TILE", best);
   CudaTiling tiling;
-  tiling.tile_m = Part(tile_text, tile, true), tiling.tile_n = Part(tile_text, tile, false);
+  tiling.tile_m = CudaTilePart(tile_text, tile, true), tiling.tile_n = CudaTilePart(tile_text, tile, false);
   tiling.stages = text.KnobText("STAGES", 3);
-  tiling.split = text.KnobText("SPLIT_K", SplitValues(size, tile, multiprocessors)[0]);
-  const int64_t via = text.KnobValue("VIA", ViaValues(text.program(), c, text.task())[0]);
+  tiling.split = text.KnobText("SPLIT_K", CudaSplitValues(size, tile, multiprocessors)[0]);
+  const int64_t via = text.KnobValue("VIA", CudaViaValues(text.program(), c, text.task())[0]);
   tiling.depth = text.KnobText("TILE_K", via == kViaFma ? 16 : 32);
   if (via == kViaWgmma) {
     tiling.wgmma = true;
@@ -152,14 +158,19 @@ CudaTiling CudaTilingOf(const CudaText& text, const Contraction& c) {
 }
 
 std::vector<Knob> CudaContractionKnobs(const Program& program, const Task& task, const Contraction& work) {
-  const CudaProductSize size = SizeOf(work);
-  const std::vector<int64_t> tiles = TileValues(size, task.device.multiprocessors);
-  return {{"TILE", tiles, true, "rows * 1000 + columns of a tile"},
-          {"VIA", ViaValues(program, work, task), false,
-           "arithmetic: 0 fp32, 1 three products in TF32, 2 TF32, 3 fp16, 4 bf16, 5 wgmma"},
-          {"SPLIT_K", SplitValues(size, tiles[0], task.device.multiprocessors), true, "shares of the sum"},
-          {"STAGES", {3, 4, 2}, true, "slices in shared memory"},
-          {"TILE_K", {32, 16}, true, "terms of a slice"}};
+  const bool limited = HasCudaLimits(work);
+  if (SuitsCudaRows(program, work, ReadCudaOperand(program, work.lhs, work.m, work.k, limited),
+                    ReadCudaOperand(program, work.rhs, work.n, work.k, limited)))
+    return {};
+  const CudaProductSize size = CudaSizeOf(work);
+  const std::vector<int64_t> tiles = CudaTileValues(size, task.device.multiprocessors);
+  return {
+      {"TILE", tiles, true, "rows * 1000 + columns of a tile"},
+      {"VIA", CudaViaValues(program, work, task), false,
+       "arithmetic: 0 fp32, 1 three products in TF32, 2 TF32, 3 fp16, 4 bf16, 5 wgmma"},
+      {"SPLIT_K", CudaSplitValues(size, tiles[0], task.device.multiprocessors), true, "shares of the sum"},
+      {"STAGES", {3, 4, 2}, true, "slices in shared memory"},
+      {"TILE_K", {32, 16}, true, "terms of a slice"}};
 }
 
 }  // namespace kevin::search

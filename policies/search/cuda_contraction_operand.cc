@@ -13,20 +13,20 @@ namespace {
 
 constexpr int64_t kCudaIntMax = (int64_t{1} << 31) - 1;
 
-bool UsesAny(const ExprPtr& expr, const std::vector<Loop>& loops) {
+bool CudaUsesAny(const ExprPtr& expr, const std::vector<Loop>& loops) {
   return std::any_of(loops.begin(), loops.end(), [&](const Loop& loop) { return Uses(expr, loop.variable); });
 }
 
-struct SplitSum {
+struct CudaSplitSum {
   ExprPtr batch = Int(0), line = Int(0), term = Int(0);
 };
 
 // nullopt: a part depends on lines and on terms at once.
-std::optional<SplitSum> SplitOf(const ExprPtr& expr, const std::vector<Loop>& lines,
-                                const std::vector<Loop>& terms) {
-  SplitSum split;
+std::optional<CudaSplitSum> CudaSplitOf(const ExprPtr& expr, const std::vector<Loop>& lines,
+                                        const std::vector<Loop>& terms) {
+  CudaSplitSum split;
   const auto add = [&](const ExprPtr& atom, int64_t factor) {
-    const bool by_line = UsesAny(atom, lines), by_term = UsesAny(atom, terms);
+    const bool by_line = CudaUsesAny(atom, lines), by_term = CudaUsesAny(atom, terms);
     if (by_line && by_term) return false;
     ExprPtr& part = by_line ? split.line : by_term ? split.term : split.batch;
     part = AddInt(part, Scaled(atom, factor));
@@ -41,10 +41,10 @@ std::optional<SplitSum> SplitOf(const ExprPtr& expr, const std::vector<Loop>& li
 }
 
 // What must be >= 0, for each part of a conjunction; false: another condition is among them.
-bool Collect(const ExprPtr& condition, std::vector<ExprPtr>& not_negative) {
+bool CudaCollect(const ExprPtr& condition, std::vector<ExprPtr>& not_negative) {
   if (condition->op == "and") {
     return std::all_of(condition->args.begin(), condition->args.end(),
-                       [&](const ExprPtr& part) { return Collect(part, not_negative); });
+                       [&](const ExprPtr& part) { return CudaCollect(part, not_negative); });
   }
   const bool is_less = condition->op == "less";
   if ((!is_less && condition->op != "less_equal") || condition->args[0]->type != Type::kInt) return false;
@@ -53,10 +53,10 @@ bool Collect(const ExprPtr& condition, std::vector<ExprPtr>& not_negative) {
   return true;
 }
 
-bool Conditions(const ExprPtr& guard, const std::vector<Loop>& lines, const std::vector<Loop>& terms,
-                std::vector<CudaOperandCondition>& conditions) {
+bool CudaConditionsOf(const ExprPtr& guard, const std::vector<Loop>& lines, const std::vector<Loop>& terms,
+                      std::vector<CudaOperandCondition>& conditions) {
   std::vector<ExprPtr> bounds;
-  if (!Collect(guard, bounds)) return false;
+  if (!CudaCollect(guard, bounds)) return false;
   for (size_t i = 0; i < bounds.size(); ++i) {
     int64_t range = 0;
     for (size_t j = i + 1; j < bounds.size() && range == 0; ++j) {
@@ -65,7 +65,7 @@ bool Conditions(const ExprPtr& guard, const std::vector<Loop>& lines, const std:
       range = sum->integer + 1;
       bounds.erase(bounds.begin() + static_cast<std::ptrdiff_t>(j));
     }
-    const std::optional<SplitSum> split = SplitOf(bounds[i], lines, terms);
+    const std::optional<CudaSplitSum> split = CudaSplitOf(bounds[i], lines, terms);
     if (!split || bounds[i]->low < -kCudaIntMax || bounds[i]->high > kCudaIntMax) return false;
     conditions.push_back({AddInt(split->batch, split->line), split->term, range});
   }
@@ -73,7 +73,7 @@ bool Conditions(const ExprPtr& guard, const std::vector<Loop>& lines, const std:
 }
 
 // Every number in the sum but the one of `variable` is a multiple of `width`.
-bool IsAligned(const ExprPtr& expr, int variable, int64_t width) {
+bool CudaIsAligned(const ExprPtr& expr, int variable, int64_t width) {
   if (expr->op == "constant") return expr->integer % width == 0;
   if (expr->op == "variable") return expr->id == variable || width == 1;
   if (expr->op != "sum") return width == 1;
@@ -86,8 +86,8 @@ bool IsAligned(const ExprPtr& expr, int variable, int64_t width) {
 }
 
 // The widest aligned run along `loops` (of `part`, one of line and term), in elements, up to 16 bytes.
-int CopyWidth(const Program& program, const CudaOperand& operand, const ExprPtr& part, const ExprPtr& other,
-              const std::vector<Loop>& loops, const std::optional<int64_t>& flat) {
+int CudaCopyWidth(const Program& program, const CudaOperand& operand, const ExprPtr& part,
+                  const ExprPtr& other, const std::vector<Loop>& loops, const std::optional<int64_t>& flat) {
   const Buffer& buffer = program.buffers[static_cast<size_t>(operand.buffer)];
   const int bytes = buffer.dtype == "float32" ? 4 : 2;
   const Loop inner = loops.empty() ? Loop{-1, 1} : loops.back();
@@ -97,11 +97,11 @@ int CopyWidth(const Program& program, const CudaOperand& operand, const ExprPtr&
     if (width * bytes < 4) break;
     const bool is_whole = is_flat ? Points(loops) % width == 0 : inner.extent % width == 0;
     if (!is_whole || buffer.base % width != 0) continue;
-    if (!IsAligned(operand.batch, -1, width) || !IsAligned(other, -1, width)) continue;
-    if (!is_flat && !IsAligned(part, inner.variable, width)) continue;
+    if (!CudaIsAligned(operand.batch, -1, width) || !CudaIsAligned(other, -1, width)) continue;
+    if (!is_flat && !CudaIsAligned(part, inner.variable, width)) continue;
     const bool is_free = std::none_of(
         operand.conditions.begin(), operand.conditions.end(), [&](const CudaOperandCondition& condition) {
-          return is_flat ? UsesAny(condition.line, loops) || UsesAny(condition.term, loops)
+          return is_flat ? CudaUsesAny(condition.line, loops) || CudaUsesAny(condition.term, loops)
                          : Uses(condition.line, inner.variable) || Uses(condition.term, inner.variable);
         });
     if (is_free) return width;
@@ -109,10 +109,10 @@ int CopyWidth(const Program& program, const CudaOperand& operand, const ExprPtr&
   return 1;
 }
 
-void ChooseOrder(const Program& program, const std::vector<Loop>& lines, const std::vector<Loop>& terms,
-                 CudaOperand& operand) {
-  const int by_line = CopyWidth(program, operand, operand.line, operand.term, lines, operand.line_stride);
-  const int by_term = CopyWidth(program, operand, operand.term, operand.line, terms, operand.term_stride);
+void CudaChooseOrder(const Program& program, const std::vector<Loop>& lines, const std::vector<Loop>& terms,
+                     CudaOperand& operand) {
+  const int by_line = CudaCopyWidth(program, operand, operand.line, operand.term, lines, operand.line_stride);
+  const int by_term = CudaCopyWidth(program, operand, operand.term, operand.line, terms, operand.term_stride);
   const auto is_unit = [](const std::optional<int64_t>& flat, const ExprPtr& part,
                           const std::vector<Loop>& loops) {
     return Points(loops) > 1 &&
@@ -150,12 +150,12 @@ CudaOperand ReadCudaOperand(const Program& program, const ExprPtr& operand, cons
   if (load->op == "guard") {
     const ExprPtr& otherwise = load->args[2];
     if (otherwise->op != "constant" || otherwise->number != 0) return form;
-    if (!Conditions(load->args[0], lines, terms, form.conditions)) return form;
+    if (!CudaConditionsOf(load->args[0], lines, terms, form.conditions)) return form;
     load = load->args[1];
   }
   if (load->op != "load") return form;
   form.buffer = load->id;
-  const std::optional<SplitSum> split = SplitOf(load->args[0], lines, terms);
+  const std::optional<CudaSplitSum> split = CudaSplitOf(load->args[0], lines, terms);
   if (!split) return form;
   form.batch = split->batch, form.line = split->line, form.term = split->term;
   // With a guard, parts of offsets may be negative; bounds are those without it.
@@ -164,7 +164,7 @@ CudaOperand ReadCudaOperand(const Program& program, const ExprPtr& operand, cons
   form.line_stride = CudaFlatStride(form.line, lines);
   if (!limited) form.term_stride = CudaFlatStride(form.term, terms);
   form.is_split = true;
-  ChooseOrder(program, lines, terms, form);
+  CudaChooseOrder(program, lines, terms, form);
   return form;
 }
 

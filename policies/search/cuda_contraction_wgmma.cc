@@ -106,7 +106,7 @@ INLINE void ContractWgmma(const CUtensorMap* left, const CUtensorMap* right, int
 )";
 
 // The instruction for 64 x `columns` x 16, with its columns / 2 accumulators.
-std::string Instruction(int columns, bool is_brain) {
+std::string CudaWgmmaInstruction(int columns, bool is_brain) {
   std::string list, operands;
   const int count = columns / 2;
   for (int i = 0; i < count; ++i) {
@@ -126,7 +126,7 @@ std::string CudaContractionWgmma(int columns, bool is_brain) {
   return fmt::format(
       "{}// d += a b, spread over four warps.\ntemplate <bool kBrain, bool kLeftLines, bool kRightLines> "
       "INLINE void ContractWarpgroup(float (&d)[{}], unsigned long a, unsigned long b) {{\n{}}}\n{}",
-      kCudaWgmmaParts, columns / 2, Instruction(columns, is_brain), kCudaWgmmaKernel);
+      kCudaWgmmaParts, columns / 2, CudaWgmmaInstruction(columns, is_brain), kCudaWgmmaKernel);
 }
 
 // Bytes of dynamic shared memory: slices from a multiple of 1024, or the tile of results.

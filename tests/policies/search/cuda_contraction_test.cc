@@ -59,7 +59,10 @@ std::string SourceFor(const GraphCase& one) {
   std::string constants;
   for (const auto& [name, value] : one.setting)
     constants += fmt::format("constexpr int {} = {};\n", name, value);
-  return ToCpp(constants + search::WriteCuda(program, TaskOf(program, "cuda"), one.setting));
+  Task task = TaskOf(program, "cuda");
+  for (const std::string from = "_Float16"; task.signature.find(from) != std::string::npos;)
+    task.signature.replace(task.signature.find(from), from.size(), "__half");
+  return ToCpp(constants + search::WriteCuda(program, task, one.setting));
 }
 
 void CheckAll(const std::vector<GraphCase>& cases) {

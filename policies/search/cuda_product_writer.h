@@ -1,0 +1,76 @@
+#pragma once
+// Internal to write_cuda_contraction.cc and cuda_product_*.cc: the kernels of one contraction.
+
+#include <string>
+#include <vector>
+
+#include "policies/search/cuda_contraction.h"
+
+namespace kevin::search {
+
+// "float", "__half" or "__nv_bfloat16".
+std::string CudaElementOf(const std::string& dtype);
+
+// Bodies of the kernels, and their launches.
+class CudaProductWriter {
+ public:
+  CudaProductWriter(CudaText& text, const Stage& stage, const Contraction& c, CudaTiling tiling);
+  void Write();
+
+ private:
+  // Copies the operand, converted, with its terms (or lines) together in rows of whole 16 bytes; zeros beyond the end.
+  void Pack(CudaOperand& operand, const ExprPtr& value, const std::vector<Loop>& lines, bool is_left);
+  void WriteRows();
+  void WriteProduct(const std::string& partial);
+  // Adds the shares of the sums, and stores.
+  void WriteSum(const std::string& partial, const std::string& points);
+  // Variables of the repetitions around the stage.
+  std::string Outer(CudaKernel& kernel) const;
+  std::string Body(CudaKernel& kernel, bool may_split);
+  // The block's batch and tile.
+  std::string Place() const;
+  // Matrices by TMA; dimensions are (together, apart, batch).
+  std::string Map(const CudaOperand& o, const std::vector<Loop>& lines, int64_t box_lines) const;
+  void WriteWgmma();
+  std::vector<std::string> Extents(const std::vector<Loop>& loops) const;
+  // The number of terms of the batch.
+  std::string TermCount() const;
+  // And the block's share of them.
+  std::string Terms() const;
+  std::string Operand(CudaKernel& kernel, const std::string& name, const std::string& limit,
+                      const CudaOperand& operand, const ExprPtr& value, const std::vector<Loop>& lines);
+  std::string SplitOperand(CudaKernel& kernel, const std::string& name, const std::string& limit,
+                           const CudaOperand& o, const std::vector<Loop>& lines);
+  // Another expression: the loop variables travel in the parts, four of each.
+  std::string OtherOperand(CudaKernel& kernel, const std::string& name, const std::string& limit,
+                           const ExprPtr& value, const std::vector<Loop>& lines);
+  static std::string Returned(const std::vector<std::string>& fields);
+  struct SourceKind {
+    bool terms;
+    int copy;
+    bool table, direct, guarded;
+  };
+  std::string Source(const std::string& name, const std::string& limit, const SourceKind& kind,
+                     const std::string& index, const std::string& line, const std::string& term,
+                     const std::string& value, const std::string& from) const;
+  // Whether neighbours in memory are terms, by the first load with a unit stride.
+  bool PrefersTerms(const ExprPtr& value, const std::vector<Loop>& lines) const;
+  CudaPrinter Printer(CudaKernel& kernel) const;
+  // For the point (batch, m, n): the share's sum, or the stores.
+  std::string Results(CudaKernel& kernel, bool may_split) const;
+  std::string Stores(CudaKernel& kernel) const;
+  // Whether neighbours in m are neighbours in memory, and those in n are not.
+  bool IsDown() const;
+  std::string SharedBytes() const;
+
+  CudaText& text_;
+  const Stage& stage_;
+  const Contraction& c_;
+  CudaTiling tiling_;
+  bool limited_ = false;
+  std::string type_, element_;
+  CudaOperand left_, right_;
+  std::vector<std::string> term_extents_;
+};
+
+}  // namespace kevin::search
