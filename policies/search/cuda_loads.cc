@@ -159,21 +159,20 @@ std::string CudaLoads::Statements(CudaPrinter printer, bool once) const {
     if (is_each || is_pack) own.SetVariable(w_id_, is_each ? "w" : "0");
     std::string condition, statement;
     if (one.load.condition) condition = own.Value(one.load.condition);
-    const std::string before = own.TakeLines();
     const ExprPtr offset = is_pack ? Substitute(load.args[0], [&](const Expr& e) {
       return e.op == "variable" && e.id == w_id_ ? Int(0) : ExprPtr();
     }) : load.args[0];
-    const std::string at = own.Value(offset);
+    std::string at = own.Value(offset);
+    // Without a branch: where the condition fails, the first element is loaded and not used.
+    if (!condition.empty()) at = fmt::format("({} ? {} : 0)", condition, at);
     if (is_pack) {
       const bool reads_once = once && kernel_.IsReadOnly(load.id);
       statement = fmt::format("{} = Load{}<{}>({} + {});\n", name, reads_once ? "Once" : "", width_, buffer, at);
     } else {
       statement = fmt::format("{}{} = Widen({}[{}]);\n", name, is_each ? ".at[w]" : "", buffer, at);
     }
+    const bool is_block = !own.lines().empty();
     statement = own.TakeLines() + statement;
-    const bool is_block = !condition.empty() || statement.find('\n') + 1 < statement.size();
-    if (!condition.empty()) statement = fmt::format("if ({}) {{\n{}}}\n", condition, statement);
-    statement = before + statement;
     if (is_each) {
       statement = CudaLoopHead(width_) + statement + "}\n";
     } else if (is_block) {

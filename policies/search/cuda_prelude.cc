@@ -179,6 +179,21 @@ INLINE void AcrossDown(T (&v)[kCount], Combine combine) {
   }
 }
 )";
+constexpr const char* kCudaAcrossCluster = R"(
+INLINE void ClusterBarrier() {
+  __cluster_barrier_arrive();
+  __cluster_barrier_wait();
+}
+// Folds one value per block of the cluster. `slot` lies at the same place of each block's shared memory and is used once.
+template <int kBlocks, class T, class Combine> INLINE T AcrossCluster(T v, T* slot, Combine combine) {
+  if (threadIdx.x == 0) *slot = v;
+  ClusterBarrier();
+  v = *(const T*)__cluster_map_shared_rank(slot, 0);
+#pragma unroll
+  for (int b = 1; b < kBlocks; ++b) v = combine(v, *(const T*)__cluster_map_shared_rank(slot, b));
+  return v;
+}
+)";
 constexpr const char* kCudaCopyAsync = R"(
 // Copies kBytes from global to shared memory, or zeros; done once WaitForCopies says so.
 template <int kBytes> INLINE void CopyAsync(void* to, const void* from, bool is_there) {
@@ -217,6 +232,7 @@ const std::vector<CudaPart>& CudaParts() {
       {{"AcrossBlock", "AcrossGroup"}, kCudaAcrossBlock},
       {{"AcrossGroup"}, kCudaAcrossGroup},
       {{"AcrossDown"}, kCudaAcrossDown},
+      {{"AcrossCluster", "ClusterBarrier"}, kCudaAcrossCluster},
       {{"CopyAsync"}, kCudaCopyAsync}};
   return kParts;
 }

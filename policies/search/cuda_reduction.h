@@ -14,6 +14,8 @@ struct CudaReductionPlan {
   int64_t group = 32;   // threads of an outer point; rows: at most 32, or all of the block
   int64_t threads = 256;
   int64_t each = 4;     // packs under way in a thread
+  bool nested = false;  // group 1: the last inner loop is unrolled, the others are loops
+  int64_t cluster = 1;  // blocks of a cluster that shares an outer point; each keeps its part
   int64_t parts = 1;    // blocks that share an outer point; more than 1: a kernel for each step
   enum class Keep { kNo, kRegisters, kShared } keep = Keep::kNo;  // what several passes read
 };
@@ -26,6 +28,9 @@ struct CudaPlannedReduction {
   int64_t outer = 1, packs = 1;  // points of the loops, in packs
 };
 CudaPlannedReduction PlanCudaReduction(const CudaText& text, const Reduction& work);
+
+// Whether `group` may be a constant of the text.
+bool HasCudaGroupKnob(const CudaReductionPlan& plan);
 
 // Loads that depend on inner loops (and on no result), by pass: a pass per step, then inner_stores.
 std::vector<std::vector<CudaLoad>> PassLoads(const Reduction& work, bool columns);

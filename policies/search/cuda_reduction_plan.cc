@@ -6,8 +6,9 @@
 namespace kevin::search {
 namespace {
 
-constexpr int64_t kFewTerms = 64;       // so few that one thread folds them
-constexpr int64_t kMostRegisters = 64;  // of kept values in a thread
+constexpr int64_t kFewTerms = 128;      // so few that one thread folds them
+// Of kept values in a thread: a block of 1024 has 64 registers a thread.
+int64_t MostRegisters(int64_t threads) { return threads >= 1024 ? 32 : 64; }
 
 bool IsPositional(const Reduction& work) {
   return std::any_of(work.accumulators.begin(), work.accumulators.end(),
@@ -109,17 +110,28 @@ void PlanRows(const CudaText& text, const Reduction& work, int64_t outer, int64_
   int64_t group = PowerAtLeast((packs + 3) / 4, 1, 1024);
   // Few rows: more threads for each.
   while (group < 1024 && group < packs && outer * group < room / 2) group *= 2;
-  const int64_t least = kept > 0 ? (packs * kept + kMostRegisters - 1) / kMostRegisters : 1;  // for registers
-  if (least <= 1024) group = std::max(group, PowerAtLeast(least, 1, 1024));
+  if (kept > 0 && packs * kept <= 1024 * MostRegisters(1024)) {
+    while (group < 1024 && packs * kept > group * 32) group *= 2;
+    plan.keep = CudaReductionPlan::Keep::kRegisters;
+  } else if (kept > 0) {
+    for (plan.cluster = 2; plan.cluster < 8; plan.cluster *= 2) {
+      if (packs * kept <= plan.cluster * 1024 * 32) break;
+    }
+    const int64_t part = (packs + plan.cluster - 1) / plan.cluster;
+    const int64_t bytes = part * kept * 4 + 4096;
+    group = 1024;
+    if (part * kept <= 1024 * 32) {
+      plan.keep = CudaReductionPlan::Keep::kRegisters;
+    } else if (bytes <= text.device().block_shared_bytes) {
+      plan.keep = CudaReductionPlan::Keep::kShared;
+    } else {
+      plan.cluster = 1;
+    }
+  }
   plan.group = group;
   plan.threads = group > 32 ? group : outer * group >= room ? 256 : 64;
-  if (kept > 0 && (packs + group - 1) / group * kept <= kMostRegisters) {
-    plan.keep = CudaReductionPlan::Keep::kRegisters;
-  } else if (kept > 0 && packs * kept * 4 + 2048 <= text.device().block_shared_bytes) {
-    plan.keep = CudaReductionPlan::Keep::kShared;
-  }
   plan.each = std::clamp<int64_t>((packs + group - 1) / group, 1, plan.width >= 4 ? 4 : 8);
-  if (outer * 2 <= processors && packs >= 4096) {
+  if (plan.cluster == 1 && outer * 2 <= processors && packs >= 4096) {
     const int64_t wanted = (4 * processors + outer - 1) / outer;
     plan.parts = std::clamp<int64_t>(std::min(wanted, packs / 1024), 1, 65535);
     if (plan.parts > 1) {
@@ -136,12 +148,22 @@ void PlanColumns(const CudaText& text, const Reduction& work, int64_t outer, int
   plan.group = 1;
   while (plan.group < 32 && plan.group * 8 <= packs && outer * plan.group < room) plan.group *= 2;
   while (plan.threads > 64 && plan.threads > plan.group * 8 && outer * plan.group < plan.threads * processors) plan.threads /= 2;
+  const int64_t kept = KeptRegisters(work, true, plan.width);
+  // What is read again stays in registers, if several threads share a column.
+  if (kept > 0 && packs * kept <= 16 * 64) {
+    while (plan.group < 16 && packs * kept > plan.group * 32) plan.group *= 2;
+  }
   plan.each = packs <= kFewTerms / 2 && plan.group == 1 ? packs : std::clamp<int64_t>(packs / plan.group, 1, 8);
+  if (plan.group == 1 && packs > plan.each && work.inner.size() > 1 && work.inner.back().extent <= 16) {
+    plan.nested = true;
+    plan.each = work.inner.back().extent;
+  }
   const int64_t blocks = std::max<int64_t>(1, outer * plan.group / plan.threads);
   if (blocks * 2 <= processors && packs >= 64 * plan.group)
     plan.parts = std::clamp<int64_t>(std::min((4 * processors + blocks - 1) / blocks, packs / (16 * plan.group)), 1, 65535);
-  const int64_t kept = KeptRegisters(work, true, plan.width), deep = (packs + plan.group - 1) / plan.group;
-  if (plan.parts == 1 && kept > 0 && deep * kept <= kMostRegisters) plan.keep = CudaReductionPlan::Keep::kRegisters;
+  const int64_t deep = (packs + plan.group - 1) / plan.group;
+  if (plan.parts > 1) plan.nested = false;
+  if (plan.parts == 1 && !plan.nested && kept > 0 && deep * kept <= 64) plan.keep = CudaReductionPlan::Keep::kRegisters;
 }
 
 }  // namespace
@@ -186,19 +208,25 @@ CudaPlannedReduction PlanCudaReduction(const CudaText& text, const Reduction& wh
   const int64_t along_outer = work.outer.empty() ? 0 : bytes[work.outer.back().variable];
   CudaReductionPlan& plan = planned.plan;
   // Windows: neighbouring outer points read neighbouring elements, with a small stride.
-  bool is_window = false;
+  bool is_window = false, overlaps = false;
   if (!work.outer.empty() && inner <= kFewTerms) {
     for (const CudaLoad& load : LoadsOf(ExprsOf(work))) {
       const std::optional<int64_t> stride = StrideOf(load.load->args[0], work.outer.back().variable);
       const bool uses_inner = std::any_of(work.inner.begin(), work.inner.end(),
                                           [&](const Loop& loop) { return Uses(load.load->args[0], loop.variable); });
-      is_window |= uses_inner && stride && *stride >= 1 && *stride <= 4 && *stride < inner && work.inner.size() > 1;
+      is_window |= uses_inner && stride && *stride >= 1 && *stride <= 4 && *stride < inner &&
+                   (work.inner.size() > 1 || *stride < work.inner.back().extent);
+      overlaps |= uses_inner && stride == 1;
     }
   }
   const bool is_tiny = inner <= 4 && outer >= 1024;
   plan.columns = !work.outer.empty() && (is_window || is_tiny || along_outer > along_inner || inner == 1);
   plan.width = WidthFor(text, work, plan.columns);
-  if (plan.columns && is_window) plan.width = std::min<int64_t>(plan.width, 2);
+  if (plan.columns && is_window) {
+    // Neighbours of one thread share what they load.
+    plan.width = 1;
+    while (overlaps && plan.width < 4 && work.outer.back().extent % (plan.width * 2) == 0) plan.width *= 2;
+  }
   if (plan.width > 1) PackReduction(work, plan.columns, plan.width);
   planned.outer = Points(work.outer);
   planned.packs = Points(work.inner);
@@ -209,10 +237,38 @@ CudaPlannedReduction PlanCudaReduction(const CudaText& text, const Reduction& wh
   } else {
     PlanRows(text, work, planned.outer, planned.packs, plan);
   }
-  plan.threads = text.KnobValue("THREADS", plan.threads);
-  plan.group = text.KnobValue("GROUP", plan.group);
-  plan.parts = text.KnobValue("PARTS", plan.parts);
   return planned;
+}
+
+bool HasCudaGroupKnob(const CudaReductionPlan& plan) { return plan.group > 1 && plan.parts == 1 && plan.cluster == 1; }
+
+std::vector<Knob> CudaReductionKnobs(const CudaText& text, const Reduction& work) {
+  const CudaPlannedReduction planned = PlanCudaReduction(text, work);
+  const CudaReductionPlan& plan = planned.plan;
+  std::vector<Knob> knobs;
+  if (HasCudaGroupKnob(plan)) {
+    Knob group{"GROUP", {plan.group}, true, "threads that share a result"};
+    const int64_t most = plan.columns ? 32 : 1024;
+    for (const int64_t value : {plan.group * 2, plan.group / 2, plan.group * 4}) {
+      if (value >= 1 && value <= most && value <= 2 * planned.packs) group.values.push_back(value);
+    }
+    if (group.values.size() > 1) knobs.push_back(group);
+  }
+  if (plan.columns || plan.group <= 32) {
+    Knob threads{"THREADS", {plan.threads}, true, "threads of a block"};
+    for (const int64_t value : {64, 128, 256, 512}) {
+      if (value != plan.threads) threads.values.push_back(value);
+    }
+    knobs.push_back(threads);
+  }
+  if (plan.keep != CudaReductionPlan::Keep::kRegisters && plan.each * plan.group < planned.packs && !plan.nested) {
+    Knob each{"EACH", {plan.each}, true, "packs under way in a thread"};
+    for (const int64_t value : {2, 4, 8}) {
+      if (value != plan.each) each.values.push_back(value);
+    }
+    knobs.push_back(each);
+  }
+  return knobs;
 }
 
 }  // namespace kevin::search

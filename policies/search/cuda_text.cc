@@ -76,8 +76,8 @@ std::string CudaSignature(const Task& task) {
 
 // --- CudaText ---
 
-CudaText::CudaText(const Program& program, const Task& task, const Setting& setting, bool shares)
-    : program_(program), task_(task), setting_(setting), shares_(shares), table_("int") {
+CudaText::CudaText(const Program& program, const Task& task, const Setting& setting, bool shares, std::vector<int> owners)
+    : program_(program), task_(task), setting_(setting), shares_(shares), table_("int"), owners_(std::move(owners)) {
   if (program.workspace_bytes > 0)
     workspace_lines_.push_back(fmt::format("char* pool = workspace<char>({}L);", program.workspace_bytes));
 }
@@ -115,7 +115,10 @@ void CudaText::AddDeclarations(const std::string& text) {
   if (std::find(declarations_.begin(), declarations_.end(), text) == declarations_.end()) declarations_.push_back(text);
 }
 
-void CudaText::BeginStage(int number) { stage_number_ = number; }
+void CudaText::BeginStage(int number) {
+  const auto at = static_cast<size_t>(number);
+  stage_number_ = at < owners_.size() ? owners_[at] : number;
+}
 
 std::string CudaText::ElementType(int buffer) const { return CudaElementType(program_.buffers.at(buffer).dtype); }
 

@@ -27,8 +27,9 @@ namespace kevin::search {
 
 class CudaText {
  public:
-  // `shares`: sizes and strides are holes, so that stages which differ only in them share a kernel.
-  CudaText(const Program& program, const Task& task, const Setting& setting, bool shares);
+  // `shares`: sizes and strides are holes, so that stages which differ only in them share a kernel. `owners`: by stage,
+  // the stage whose knobs it uses (CudaKnobOwners).
+  CudaText(const Program& program, const Task& task, const Setting& setting, bool shares, std::vector<int> owners = {});
 
   const Program& program() const { return program_; }
   const Task& task() const { return task_; }
@@ -73,6 +74,7 @@ class CudaText {
   const Setting& setting_;
   bool shares_;
   FunctionTable table_;
+  std::vector<int> owners_;
   int stage_number_ = 0, workspaces_ = 0, kernels_ = 0;
   std::map<int, std::string> repeat_variables_;
   std::vector<std::pair<std::string, int64_t>> lines_;  // a statement, or the number of a call (then the text is empty)
@@ -80,6 +82,10 @@ class CudaText {
   friend class CudaKernel;
 };
 
+// Stages in the order of their numbers, bodies of Repeat in place. And by number the first stage of equal form: equal
+// stages have one set of knobs.
+std::vector<const Stage*> CudaStages(const Program& program);
+std::vector<int> CudaKnobOwners(const Program& program);
 // "THREADS_3": the knob `name` of stage 3.
 std::string CudaKnobName(const std::string& name, int stage);
 
@@ -234,6 +240,9 @@ void WriteCudaPlainContraction(CudaText& text, const Stage& stage, const Contrac
 // The fast contraction: false where the work does not suit it (then the plain one is written). Its knobs by their names
 // without suffix.
 bool WriteCudaContraction(CudaText& text, const Stage& stage, const Contraction& work);
+// Knobs by their names without suffix; `stage` is not set.
+std::vector<Knob> CudaPointwiseKnobs(const CudaText& text, const Stage& stage, const Pointwise& work);
+std::vector<Knob> CudaReductionKnobs(const CudaText& text, const Reduction& work);
 std::vector<Knob> CudaContractionKnobs(const Program& program, const Task& task, const Contraction& work);
 
 // --- The prelude: functions that texts may use; those that occur are included ---

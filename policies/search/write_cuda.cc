@@ -42,12 +42,12 @@ void WriteCudaStage(CudaText& text, const Stage& stage) {
   if (!WriteCudaContraction(text, stage, contraction)) WriteCudaPlainContraction(text, stage, contraction);
 }
 
-std::vector<Knob> CudaKnobs(const Program&, const Task&) { return {}; }
-
 std::string WriteCuda(const Program& program, const Task& task, const Setting& setting) {
   // Literals are faster; where the stages differ too much for 40 kernels, sizes become parameters.
-  for (const bool shares : {false, true}) {
-    CudaText text(program, task, setting, shares);
+  const std::vector<int> owners = CudaKnobOwners(program);
+  const bool is_deep = owners.size() > 2 * kMostKernels;
+  for (const bool shares : {is_deep, true}) {
+    CudaText text(program, task, setting, shares, owners);
     CudaStageWriter writer(text);
     for (const Stage& stage : program.stages) writer.Write(stage);
     const std::string body = text.Finish();

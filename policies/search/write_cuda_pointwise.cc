@@ -45,7 +45,35 @@ int64_t CudaPackWidth(const CudaText& text, const Pointwise& work) {
   return best;
 }
 
+struct CudaPointwiseShape {
+  int64_t threads, each;
+};
+
+// Small grids: one pack a thread, so that all multiprocessors work.
+CudaPointwiseShape ShapeOf(const CudaText& text, int64_t packs, int64_t registers) {
+  const int64_t room = int64_t{2048} * text.device().multiprocessors;
+  const int64_t fit = std::clamp<int64_t>(packs / room, 1, 4);
+  const int64_t each = fit >= 4 && registers <= 24 ? 4 : fit >= 2 && registers <= 48 ? 2 : 1;
+  return {packs >= room / 4 ? 256 : 128, each};
+}
+
 }  // namespace
+
+std::vector<Knob> CudaPointwiseKnobs(const CudaText& text, const Stage&, const Pointwise& work) {
+  const int64_t width = CudaPackWidth(text, work), packs = Points(work.loops) / width;
+  std::vector<ExprPtr> exprs;
+  for (const Store& store : work.stores) exprs.insert(exprs.end(), {store.value, store.guard, store.offset});
+  const auto loads = static_cast<int64_t>(LoadsOf(exprs).size());
+  const CudaPointwiseShape best = ShapeOf(text, packs, loads * width);
+  Knob each{"EACH", {best.each}, true, "packs of a thread"}, threads{"THREADS", {best.threads}, true, "threads of a block"};
+  for (const int64_t value : {1, 2, 4, 8}) {
+    if (value != best.each && value * loads * width <= 64) each.values.push_back(value);
+  }
+  for (const int64_t value : {128, 256, 512}) {
+    if (value != best.threads) threads.values.push_back(value);
+  }
+  return {each, threads};
+}
 
 void WriteCudaPointwise(CudaText& text, const Stage& stage, const Pointwise& whole) {
   Pointwise work = whole;
@@ -62,13 +90,10 @@ void WriteCudaPointwise(CudaText& text, const Stage& stage, const Pointwise& who
   CudaKernel kernel(text, stage);
   std::vector<ExprPtr> exprs;
   for (const Store& store : work.stores) exprs.insert(exprs.end(), {store.value, store.guard, store.offset});
-  CudaLoads loads(kernel, LoadsOf(exprs), kNeighbour, width, "[u]", "[kEach]");
-  // Small grids: one pack a thread, so that all multiprocessors work.
-  const int64_t room = int64_t{2048} * text.device().multiprocessors;
-  const int64_t fit = std::clamp<int64_t>(packs / room, 1, 4);
-  const int64_t each = fit >= 4 && loads.Registers() <= 24 ? 4 : fit >= 2 && loads.Registers() <= 48 ? 2 : 1;
-  const int64_t threads = packs >= room / 4 ? 256 : 128;
-  const std::string threads_text = text.KnobText("THREADS", threads), each_text = text.KnobText("EACH", each);
+  const std::vector<CudaLoad> found = LoadsOf(exprs);
+  CudaLoads loads(kernel, found, kNeighbour, width, "[u]", "[kEach]");
+  const CudaPointwiseShape shape = ShapeOf(text, packs, static_cast<int64_t>(found.size()) * width);
+  const std::string threads_text = text.KnobText("THREADS", shape.threads), each_text = text.KnobText("EACH", shape.each);
 
   const std::string number = is_wide ? "unsigned long" : "unsigned";
   const std::string each_head = fmt::format(

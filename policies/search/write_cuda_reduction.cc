@@ -59,7 +59,12 @@ class CudaReductionWriter {
     for (int step = 0; step < steps_; ++step) body += StepPass(step) + JoinThreads(step);
     body += OuterStores();
     if (!work_.inner_stores.empty()) body += Pass(steps_, "");
-    kernel_->Launch("Reduce", body, Grid(), Threads(), Threads(), SharedBytes());
+    std::string attributes;
+    if (plan_.cluster > 1) {
+      attributes = fmt::format("__cluster_dims__({}, 1, 1)", plan_.cluster);
+      body += "ClusterBarrier();   // others may still read this block's slots\n";
+    }
+    kernel_->Launch("Reduce", body, Grid(), Threads(), Threads(), SharedBytes(), attributes);
   }
 
  private:
@@ -81,6 +86,7 @@ class CudaReductionWriter {
     }
     const bool has_pass = !work_.inner_stores.empty();
     const int64_t parts = plan_.parts;
+    is_end_ = true;
     if (!has_pass) {
       BeginKernel(plan_.columns ? 1 : 32, 64);
       blocks_have_parts_ = false;
@@ -162,19 +168,40 @@ class CudaReductionWriter {
     return false;
   }
 
-  std::string Threads() const { return std::to_string(threads_); }
+  // Texts of the constants: knobs where the plan allows.
+  bool HasKnobs() const { return !is_end_ && plan_.parts == 1 && plan_.cluster == 1; }
+  std::string GroupText() const {
+    return HasKnobs() && HasCudaGroupKnob(plan_) ? text_.KnobText("GROUP", group_) : std::to_string(group_);
+  }
+  std::string Threads() const {
+    const std::string group = GroupText(), number = std::to_string(threads_);
+    if (!HasKnobs()) return number;
+    const std::string threads = plan_.columns || plan_.group <= 32 ? text_.KnobText("THREADS", threads_) : "256";
+    if (plan_.columns || group == std::to_string(group_)) return plan_.columns || plan_.group <= 32 ? threads : number;
+    return fmt::format("({0} > 32 ? {0} : {1})", group, threads);
+  }
   std::string Grid() const {
+    if (HasKnobs()) {
+      const std::string group = GroupText(), threads = Threads();
+      if (group != std::to_string(group_) || threads != std::to_string(threads_))
+        return fmt::format("ceil_div({}L, {} / {})", planned_.outer, threads, group);
+    }
     const int64_t rows = threads_ / group_, blocks = (planned_.outer + rows - 1) / rows;
+    if (plan_.cluster > 1) return std::to_string(blocks * plan_.cluster);
     if (plan_.parts == 1 || !blocks_have_parts_) return std::to_string(blocks);
     return fmt::format("dim3({}, {})", blocks, plan_.parts);
   }
+  // Packs of an outer point that one block folds.
+  int64_t PerBlock() const { return (planned_.packs + plan_.cluster - 1) / plan_.cluster; }
+  // Slots of the cluster's results come first.
+  int64_t SlotBytes() const { return plan_.cluster > 1 ? 16 * static_cast<int64_t>((work_.accumulators.size() + 1) / 2) : 0; }
   std::string SharedBytes() const {
-    if (plan_.keep != Keep::kShared || kept_.empty()) return "";
-    return std::to_string(planned_.packs * SharedPerPack());
+    const int64_t kept = plan_.keep == Keep::kShared && !kept_.empty() ? SharedKept() : 0;
+    return SlotBytes() + kept > 0 ? std::to_string(SlotBytes() + kept) : "";
   }
-  int64_t SharedPerPack() const {
+  int64_t SharedKept() const {
     int64_t bytes = 0;
-    for (size_t i = 0; i < kept_[0].size(); ++i) bytes += PackBytes(i);
+    for (size_t i = 0; i < kept_[0].size(); ++i) bytes += (PackBytes(i) * PerBlock() + 15) / 16 * 16;
     return bytes;
   }
   int64_t PackBytes(size_t load) const {
@@ -184,14 +211,26 @@ class CudaReductionWriter {
   }
 
   std::string Prologue() {
-    const int64_t rows = threads_ / group_;
     const bool in_registers = plan_.keep == Keep::kRegisters && !kept_.empty();
-    const int64_t each = in_registers ? (planned_.packs + group_ - 1) / group_ : plan_.each;
+    const int64_t each = in_registers ? (PerBlock() + group_ - 1) / group_ : plan_.each;
     // Kept in registers, or so few that one turn is enough: all packs of a thread are under way at once.
-    whole_ = plan_.parts == 1 && each * group_ >= planned_.packs;
-    std::string text = fmt::format("constexpr int kGroup = {}, kThreads = {}, kEach = {}, kRows = {};\n", group_, threads_, each, rows);
-    text += plan_.columns ? "const int lane = threadIdx.x / kRows;\nconst unsigned row = blockIdx.x * kRows + threadIdx.x % kRows;\n"
-                          : "const int lane = threadIdx.x % kGroup;\nconst unsigned row = blockIdx.x * kRows + threadIdx.x / kGroup;\n";
+    const std::string group = GroupText();
+    has_group_knob_ = group != std::to_string(group_);
+    whole_ = plan_.parts == 1 && !plan_.nested && each * group_ >= PerBlock() && (in_registers || !has_group_knob_);
+    std::string each_text = std::to_string(each);
+    if (in_registers && has_group_knob_) each_text = fmt::format("({} + kGroup - 1) / kGroup", PerBlock());
+    if (!in_registers && !whole_ && !plan_.nested && HasKnobs()) each_text = text_.KnobText("EACH", each);
+    std::string text = fmt::format("constexpr int kGroup = {}, kThreads = {}, kEach = {}, kRows = kThreads / kGroup;\n", group,
+                                   Threads(), each_text);
+    // The last pass begins with what the one before read last.
+    const bool backwards = plan_.parts > 1 && !partial_names_.empty() && is_end_ && blocks_have_parts_;
+    const char* block = backwards ? "(gridDim.x - 1 - blockIdx.x)" : "blockIdx.x";
+    text += plan_.columns ? fmt::format("const int lane = kGroup == 1 ? 0 : threadIdx.x / kRows;\nconst unsigned row = {} * kRows + threadIdx.x % kRows;\n", block)
+                          : fmt::format("const int lane = threadIdx.x % kGroup;\nconst unsigned row = {} * kRows + threadIdx.x / kGroup;\n", block);
+    if (plan_.cluster > 1) {
+      text.resize(text.rfind("const unsigned row"));
+      text += fmt::format("const unsigned row = blockIdx.x / {0}, part = blockIdx.x % {0};\n", plan_.cluster);
+    }
     const std::string outer = kernel_->Number(planned_.outer);
     text += fmt::format("const bool is_there = row < (unsigned)({0});\nconst unsigned point = is_there ? row : (unsigned)({0}) - 1;\n", outer);
     text += DecodeLoops(*printer_, work_.outer, "point");
@@ -200,7 +239,9 @@ class CudaReductionWriter {
       text += fmt::format(
           "const unsigned part = {}, per_part = ((unsigned)({}) + {}) / {};\n"
           "const unsigned begin = min(part * per_part, (unsigned)({})), end = min(begin + per_part, (unsigned)({}));\n",
-          blocks_have_parts_ ? "blockIdx.y" : "0", packs, plan_.parts - 1, plan_.parts, packs, packs);
+          backwards ? "gridDim.y - 1 - blockIdx.y" : blocks_have_parts_ ? "blockIdx.y" : "0", packs, plan_.parts - 1, plan_.parts, packs, packs);
+    } else if (plan_.cluster > 1) {
+      text += fmt::format("const unsigned begin = part * {0}, end = min(begin + {0}, (unsigned)({1}));\n", PerBlock(), packs);
     } else {
       text += fmt::format("const unsigned begin = 0, end = {};\n", packs);
     }
@@ -209,7 +250,7 @@ class CudaReductionWriter {
       if (!plan_.columns) row_loads_->Bind(*printer_, "0");
     }
     if (!kept_.empty() && plan_.keep == Keep::kRegisters) text += kept_[0].Declarations();
-    if (!kept_.empty() && plan_.keep == Keep::kShared) text += "extern __shared__ float4 shared[];\n";
+    if (!SharedBytes().empty()) text += "extern __shared__ float4 shared[];\n";
     return text;
   }
 
@@ -239,8 +280,28 @@ class CudaReductionWriter {
     return text + Pass(step, "");
   }
 
+  // Names the inner loops for pack i.
+  std::string DecodeInner(CudaPrinter& printer) const {
+    if (!plan_.nested) return DecodeLoops(printer, work_.inner, "i");
+    for (size_t l = 0; l + 1 < work_.inner.size(); ++l) printer.SetVariable(work_.inner[l].variable, fmt::format("n{}", l));
+    printer.SetVariable(work_.inner.back().variable, "u");
+    return "";
+  }
+
+  std::string Nested(const std::string& body) const {
+    std::string heads, tails;
+    std::string base = "0";
+    for (size_t l = 0; l + 1 < work_.inner.size(); ++l) {
+      heads += fmt::format("for (int n{0} = 0; n{0} < {1}; ++n{0}) {{\n", l, work_.inner[l].extent);
+      base = fmt::format("({} * {} + n{})", base, work_.inner[l].extent, l);
+      tails += "}\n";
+    }
+    return heads + fmt::format("const unsigned base = {} * {};\n", base, work_.inner.back().extent) + body + tails;
+  }
+
   std::string EachHead() const {
-    const std::string guard = whole_ && planned_.packs % group_ == 0 ? "{\n" : "if (i < end) {\n";
+    if (plan_.nested) return "#pragma unroll\nfor (int u = 0; u < kEach; ++u) {\nconst unsigned i = base + u;\n{\n";
+    const std::string guard = whole_ && plan_.cluster == 1 && !has_group_knob_ && planned_.packs % group_ == 0 ? "{\n" : "if (i < end) {\n";
     return "#pragma unroll\nfor (int u = 0; u < kEach; ++u) {\nconst unsigned i = base + u * kGroup;\n" + guard;
   }
 
@@ -255,13 +316,13 @@ class CudaReductionWriter {
     if (!kept_.empty() && plan_.keep == Keep::kShared) body += kept_[0].Declarations();
     if (own.size() > 0 || loads_kept || from_shared) {
       CudaPrinter printer = *printer_;
-      body += EachHead() + DecodeLoops(printer, work_.inner, "i");
+      body += EachHead() + DecodeInner(printer);
       if (loads_kept) body += kept_[0].Statements(printer, true);
       if (from_shared) body += kept_[0].Copies(true, [&](size_t load) { return SharedAt(load); });
       body += own.Statements(printer, is_last || steps_ == 1) + "}\n}\n";
     }
     CudaPrinter printer = *printer_;
-    body += EachHead() + DecodeLoops(printer, work_.inner, "i");
+    body += EachHead() + DecodeInner(printer);
     if (loads_kept && plan_.keep == Keep::kShared) body += kept_[0].Copies(false, [&](size_t load) { return SharedAt(load); });
     const std::vector<Store> none;
     body += NeighbourLoop(printer, is_last ? work_.inner_stores : none, kNeighbour, plan_.width, true,
@@ -269,14 +330,15 @@ class CudaReductionWriter {
                           [&](CudaPrinter& inside) { return is_last ? "" : Updates(inside, pass); });
     body += "}\n}\n";
     if (is_last) body = "if (is_there) {\n" + body + "}\n";
-    if (whole_) return "{\nconst unsigned base = lane;\n" + body + "}\n";
+    if (plan_.nested) return Nested(body);
+    if (whole_) return "{\nconst unsigned base = begin + lane;\n" + body + "}\n";
     return "for (unsigned base = begin + lane; base < end; base += kGroup * kEach) {\n" + body + "}\n";
   }
 
   std::string SharedAt(size_t load) const {
     int64_t before = 0;
-    for (size_t i = 0; i < load; ++i) before += PackBytes(i) * planned_.packs;
-    return fmt::format("(({}*)((char*)shared + {}))[i]", kept_[0].TypeOf(load), before);
+    for (size_t i = 0; i < load; ++i) before += (PackBytes(i) * PerBlock() + 15) / 16 * 16;
+    return fmt::format("(({}*)((char*)shared + {}))[i - begin]", kept_[0].TypeOf(load), SlotBytes() + before);
   }
 
   std::string Updates(CudaPrinter& printer, int step) {
@@ -292,12 +354,15 @@ class CudaReductionWriter {
 
   std::string JoinThreads(int step) const {
     std::string text;
-    if (group_ == 1) return text;
+    if (group_ == 1 && !has_group_knob_) return text;
     for (const Accumulator& a : work_.accumulators) {
       if (a.step != step) continue;
       const CudaFold fold(a);
       text += plan_.columns ? fmt::format("AcrossDown<kRows, kThreads>(r{}, {});\n", a.result, fold.combine)
                             : fmt::format("r{0}[0] = AcrossGroup<kGroup, kThreads>(r{0}[0], {1});\n", a.result, fold.combine);
+      if (plan_.cluster > 1)
+        text += fmt::format("r{0}[0] = AcrossCluster<{1}>(r{0}[0], ({2}*)((char*)shared + {3}), {4});\n", a.result, plan_.cluster,
+                            fold.type, 8 * (&a - work_.accumulators.data()), fold.combine);
     }
     return text;
   }
@@ -335,7 +400,8 @@ class CudaReductionWriter {
   std::string OuterStores() {
     if (work_.outer_stores.empty()) return "";
     CudaPrinter printer = *printer_;
-    const std::string first = plan_.parts > 1 && blocks_have_parts_ ? " && part == 0" : "";
+    const bool has_parts = plan_.cluster > 1 || (plan_.parts > 1 && blocks_have_parts_);
+    const std::string first = has_parts ? " && part == 0" : "";
     return "if (lane == 0 && is_there" + first + ") {\n" +
            NeighbourLoop(printer, work_.outer_stores, kNeighbour, count_, false,
                          [&](CudaPrinter& inside) {
@@ -352,7 +418,7 @@ class CudaReductionWriter {
   CudaReductionPlan& plan_;
   int steps_ = 0;
   int64_t count_ = 1, group_ = 1, threads_ = 1;
-  bool whole_ = false, has_kept_ = false, blocks_have_parts_ = true;
+  bool whole_ = false, has_kept_ = false, blocks_have_parts_ = true, is_end_ = false, has_group_knob_ = false;
   std::optional<CudaKernel> kernel_;
   std::optional<CudaPrinter> printer_;
   std::vector<CudaLoads> kept_;  // at most one

@@ -13,12 +13,18 @@ using namespace kevin::test;
 
 namespace {
 
-const std::string kCudaHead = "#include \"" KEVIN_SOURCE_DIR "/tests/policies/search/cuda_on_cpu.h\"";
+const std::string kCudaHead = "#include \"" KEVIN_SOURCE_DIR "/tests/policies/search/cuda_on_cpu.h\"\n"
+                              "#include \"" KEVIN_SOURCE_DIR "/tests/policies/search/cuda_products_on_cpu.h\"";
 // A misaligned access ends the test.
 const std::string kCudaFlags = "-O1 -fno-strict-aliasing -w -fsanitize=alignment -fsanitize-undefined-trap-on-error";
 
 std::string CudaTextOf(const search::Program& program, const search::Setting& setting = {}) {
-  const Task task = TaskOf(program, "cuda");
+  Task task = TaskOf(program, "cuda");
+  for (TaskArgument& argument : task.arguments) {
+    for (const auto& [from, to] : {std::pair("_Float16", "__half"), std::pair("bf16", "__nv_bfloat16")}) {
+      if (const size_t at = argument.cpp_type.find(from); at != std::string::npos) argument.cpp_type.replace(at, std::string(from).size(), to);
+    }
+  }
   search::Setting all = setting;
   for (const search::Knob& knob : search::CudaKnobs(program, task)) all.try_emplace(knob.name, knob.values.at(0));
   std::string constants;
@@ -36,20 +42,94 @@ std::vector<ProgramCase> ChosenForCuda() {
   return chosen;
 }
 
-void CheckOnCpu(const std::vector<ProgramCase>& cases) {
+// The knobs of a case at their `variant`th values (0: the first).
+search::Setting SettingOf(const search::Program& program, size_t variant) {
+  search::Setting setting;
+  for (const search::Knob& knob : search::CudaKnobs(program, TaskOf(program, "cuda"))) {
+    setting[knob.name] = knob.values.at(variant % knob.values.size());
+    if (variant > 0) ++variant;
+  }
+  return setting;
+}
+
+void CheckOnCpu(const std::vector<ProgramCase>& cases, const std::vector<size_t>& variants) {
   std::vector<std::string> sources;
   std::ofstream out;
   if (const char* file = std::getenv("KEVIN_TEXTS")) out.open(file);
-  for (const ProgramCase& one : cases) {
-    INFO(one.name);
-    const std::string text = CudaTextOf(one.program);
-    if (out.is_open()) out << "// " << one.name << "\n" << text;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    INFO(cases[i].name);
+    const std::string text = CudaTextOf(cases[i].program, SettingOf(cases[i].program, variants[i]));
+    if (out.is_open()) out << "// " << cases[i].name << "\n" << text;
     sources.push_back(ToCpp(text));
   }
   const KernelLibrary library(sources, kCudaFlags, kCudaHead);
-  for (size_t i = 0; i < cases.size(); ++i) CheckProgram(cases[i], library, i);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    INFO("variant " << variants[i]);
+    CheckProgram(cases[i], library, i);
+  }
+}
+
+size_t KernelsIn(const std::string& text) {
+  size_t kernels = 0;
+  for (size_t at = text.find("__global__"); at != std::string::npos; at = text.find("__global__", at + 1)) ++kernels;
+  return kernels;
+}
+
+// `count` layers of x = relu(x * scale) and a sum of rows, of sizes that all differ.
+search::Program ManyStages(int count) {
+  using namespace search;
+  Program program;
+  const auto add = [&](const std::string& name, int64_t elements, int argument, bool is_output) {
+    Buffer buffer;
+    buffer.name = name;
+    buffer.dtype = "float32";
+    buffer.elements = elements;
+    buffer.argument = argument;
+    buffer.is_output = is_output;
+    program.buffers.push_back(buffer);
+    return static_cast<int>(program.buffers.size()) - 1;
+  };
+  int from = add("in", 4096, 0, false);
+  const int out = add("out", count, 1, true);
+  for (int i = 0; i < count; ++i) {
+    const int64_t rows = 3 + i, columns = 29 + i % 7;
+    const int to = add("w", rows * columns, -1, false);
+    const Loop r{4 * i, rows}, c{4 * i + 1, columns}, all{4 * i + 2, rows * columns};
+    const ExprPtr at = AddInt(Scaled(Variable(r.variable, rows), columns), Variable(c.variable, columns));
+    const int64_t source = program.buffers[static_cast<size_t>(from)].elements;
+    const ExprPtr value = Load(from, Type::kFloat, ModInt(at, source));
+    program.stages.push_back({"layer", Pointwise{{r, c}, {{to, at, Binary("maximum", value, Float(0)), nullptr}}}, 0, 0});
+    program.stages.push_back(
+        {"sum", Reduction{{}, {all}, {{"sum", Load(to, Type::kFloat, Variable(all.variable, all.extent)), 0, 0}}, {{out, Int(i), Result(0), nullptr}}, {}}, 0, 0});
+    from = to;
+  }
+  PlaceWorkspaces(program);
+  return program;
 }
 
 }  // namespace
 
-TEST_CASE("CUDA texts agree with the interpreter") { CheckOnCpu(ChosenForCuda()); }
+TEST_CASE("CUDA texts agree with the interpreter") {
+  const std::vector<ProgramCase> cases = ChosenForCuda();
+  CheckOnCpu(cases, std::vector<size_t>(cases.size()));
+}
+
+TEST_CASE("CUDA texts agree with the interpreter at other values of their knobs") {
+  std::vector<ProgramCase> cases;
+  std::vector<size_t> variants;
+  const std::vector<ProgramCase> all = ChosenForCuda();
+  for (size_t i = 0; i < all.size(); i += 2) {
+    if (all[i].name.starts_with("matmul") || all[i].name.starts_with("conv")) continue;  // cuda_contraction_test.cc
+    cases.push_back(all[i]);
+    variants.push_back(1 + i % 5);
+  }
+  CheckOnCpu(cases, variants);
+}
+
+TEST_CASE("stages that differ in sizes share CUDA kernels; a text is deterministic") {
+  const ProgramCase deep{"deep", ManyStages(60), 4096};
+  const std::string text = CudaTextOf(deep.program);
+  CHECK(KernelsIn(text) <= 40);
+  CHECK(text == CudaTextOf(ManyStages(60)));
+  CheckOnCpu({deep}, {0});
+}

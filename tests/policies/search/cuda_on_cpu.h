@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -46,19 +47,25 @@ struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
 
-typedef _Float16 __half;
-struct __nv_bfloat16 {
-  uint16_t bits;
+struct __half {
+  _Float16 bits{};
+  __half() = default;
+  explicit __half(float x) : bits(static_cast<_Float16>(x)) {}
+  operator float() const { return static_cast<float>(bits); }
 };
-typedef __nv_bfloat16 bf16;
-inline float __half2float(__half x) { return static_cast<float>(x); }
-inline __half __float2half(float x) { return static_cast<__half>(x); }
-inline float __bfloat162float(__nv_bfloat16 x) { return std::bit_cast<float>(uint32_t{x.bits} << 16); }
-inline __nv_bfloat16 __float2bfloat16(float x) {
-  const auto bits = std::bit_cast<uint32_t>(x);
-  if (x != x) return {0x7fff};
-  return {static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
-}
+struct __nv_bfloat16 {
+  uint16_t bits{};
+  __nv_bfloat16() = default;
+  explicit __nv_bfloat16(float x) {
+    const auto wide = std::bit_cast<uint32_t>(x);
+    bits = static_cast<uint16_t>((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
+  }
+  operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+};
+inline float __half2float(__half x) { return x; }
+inline __half __float2half(float x) { return __half(x); }
+inline float __bfloat162float(__nv_bfloat16 x) { return x; }
+inline __nv_bfloat16 __float2bfloat16(float x) { return __nv_bfloat16(x); }
 
 namespace emulated {
 

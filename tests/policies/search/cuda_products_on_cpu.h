@@ -1,31 +1,6 @@
 #pragma once
-// What products in CUDA use beyond cuda_on_cpu.h, which comes first: 16-bit types, and the functions that are inline
+// What products in CUDA use beyond cuda_on_cpu.h, which comes first: the functions that are inline
 // assembly in the text (ContractCopy, ContractMma, ...), with the semantics of PTX.
-
-struct __half {
-  _Float16 bits{};
-  __half() = default;
-  explicit __half(float x) : bits(static_cast<_Float16>(x)) {}
-  operator float() const { return static_cast<float>(bits); }
-};
-struct __nv_bfloat16 {
-  uint16_t bits{};
-  __nv_bfloat16() = default;
-  explicit __nv_bfloat16(float x) {
-    const auto wide = std::bit_cast<uint32_t>(x);
-    bits = static_cast<uint16_t>((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
-  }
-  operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
-};
-inline float __half2float(__half x) { return x; }
-inline __half __float2half(float x) { return __half(x); }
-inline float __bfloat162float(__nv_bfloat16 x) { return x; }
-inline __nv_bfloat16 __float2bfloat16(float x) { return __nv_bfloat16(x); }
-
-template <class A, class B>
-std::common_type_t<A, B> max(A a, B b) {
-  return a > b ? a : b;
-}
 
 template <int kBytes>
 void ContractCopy(void* to, const void* from, bool is_there) {

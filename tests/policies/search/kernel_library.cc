@@ -124,7 +124,6 @@ bool Compiles(const std::string& source, const std::string& flags) {
 }
 
 std::string ToCpp(const std::string& cuda_source) {
-  const bool has_clusters = cuda_source.find("__cluster_dims__(kParts, 1, 1)") != std::string::npos;
   std::string text = cuda_source;
   for (size_t at = text.find("#include"); at != std::string::npos; at = text.find("#include")) {
     text.erase(at, text.find('\n', at) - at);
@@ -132,9 +131,13 @@ std::string ToCpp(const std::string& cuda_source) {
   const auto replace = [&](const char* pattern, const std::string& by) {
     text = std::regex_replace(text, std::regex(pattern), by);
   };
-  replace("(\\w+)<<<(.*)>>>\\((.*)\\);", std::string("emulated::Run(emulated::Configuration($2)") +
-                                             (has_clusters ? ".Clusters(kParts)" : "") +
-                                             ", [&] { $1($3); });");
+  const std::regex cluster("__cluster_dims__\\((\\w+), 1, 1\\) void __launch_bounds__\\([^)]*\\) (\\w+)\\(");
+  for (std::sregex_iterator one(cuda_source.begin(), cuda_source.end(), cluster), end; one != end; ++one) {
+    const std::string blocks = (*one)[1], name = (*one)[2];
+    replace(("\\b" + name + "<<<(.*)>>>\\((.*)\\);").c_str(),
+            "emulated::Run(emulated::Configuration($1).Clusters(" + blocks + "), [&] { " + name + "($2); });");
+  }
+  replace("(\\w+)<<<(.*)>>>\\((.*)\\);", "emulated::Run(emulated::Configuration($2), [&] { $1($3); });");
   replace("extern __shared__ (\\w+) (\\w+)\\[\\];",
           "$1* $2 = ($1*)emulated::self->block->dynamic_shared.data();");
   replace("__shared__ (\\w+) (\\w+)((?:\\[[^\\]]*\\])+);",

@@ -1,0 +1,79 @@
+// Which knobs a CUDA text has: those of the stages that take most of the time.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "policies/search/cuda_text.h"
+
+namespace kevin::search {
+namespace {
+
+constexpr size_t kMostKnobs = 8;
+constexpr double kBytesPerSecond = 4.8e12, kFlopsPerSecond = 5e13;  // of an H200, roughly
+constexpr double kSmallShare = 0.1;                                 // of the longest stage: not worth a knob
+
+void AddCudaStages(const std::vector<Stage>& stages, std::vector<const Stage*>& all) {
+  for (const Stage& stage : stages) {
+    if (const auto* repeat = std::get_if<Repeat>(&stage.work)) {
+      AddCudaStages(repeat->body, all);
+    } else {
+      all.push_back(&stage);
+    }
+  }
+}
+
+std::vector<Knob> KnobsOfStage(const CudaText& text, const Stage& stage) {
+  if (const auto* pointwise = std::get_if<Pointwise>(&stage.work)) return CudaPointwiseKnobs(text, stage, *pointwise);
+  if (const auto* reduction = std::get_if<Reduction>(&stage.work)) return CudaReductionKnobs(text, *reduction);
+  if (const auto* contraction = std::get_if<Contraction>(&stage.work))
+    return CudaContractionKnobs(text.program(), text.task(), *contraction);
+  return {};
+}
+
+}  // namespace
+
+std::vector<const Stage*> CudaStages(const Program& program) {
+  std::vector<const Stage*> all;
+  AddCudaStages(program.stages, all);
+  return all;
+}
+
+std::vector<int> CudaKnobOwners(const Program& program) {
+  std::map<std::string, int> first;
+  std::vector<int> owners;
+  for (const Stage* stage : CudaStages(program)) {
+    const int number = static_cast<int>(owners.size());
+    owners.push_back(first.try_emplace(StageForm(program, *stage), number).first->second);
+  }
+  return owners;
+}
+
+std::vector<Knob> CudaKnobs(const Program& program, const Task& task) {
+  const std::vector<const Stage*> stages = CudaStages(program);
+  const std::vector<int> owners = CudaKnobOwners(program);
+  std::vector<double> seconds(stages.size());
+  for (size_t i = 0; i < stages.size(); ++i)
+    seconds[static_cast<size_t>(owners[i])] += std::max(stages[i]->bytes / kBytesPerSecond, stages[i]->flops / kFlopsPerSecond);
+  std::vector<size_t> order;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    if (owners[i] == static_cast<int>(i)) order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return seconds[a] > seconds[b]; });
+  const Setting none;
+  const CudaText text(program, task, none, false);
+  std::vector<Knob> knobs;
+  for (const size_t i : order) {
+    if (seconds[i] < kSmallShare * seconds[order[0]]) break;
+    for (Knob& knob : KnobsOfStage(text, *stages[i])) {
+      if (knobs.size() == kMostKnobs) return knobs;
+      knob.name = CudaKnobName(knob.name, static_cast<int>(i));
+      knob.stage = static_cast<int>(i);
+      knobs.push_back(std::move(knob));
+    }
+  }
+  return knobs;
+}
+
+}  // namespace kevin::search
