@@ -51,21 +51,33 @@ struct CudaTiling {
   std::string residents;  // blocks to a multiprocessor; 0 counts as 1
   std::string math;       // the type of the arithmetic in the text, of kTileM and kTileN
   const char* prelude = nullptr;
+  bool wgmma = false;  // in place of all of the above
 };
 CudaTiling CudaTilingOf(const CudaText& text, const Contraction& contraction);
 
 // "float16" or "bfloat16" where all loads of both operands have that type, else "float32".
 std::string CudaProductType(const Program& program, const Contraction& contraction);
 
+// Products by wgmma, in tiles of 128 x `columns` (cuda_contraction_wgmma.cc), for plain 16-bit matrices.
+std::string CudaContractionWgmma(int columns, bool is_brain);
+int64_t CudaWgmmaBytes(int columns);
+bool SuitsCudaWgmma(const Program& program, const Contraction& work, const CudaOperand& left,
+                    const CudaOperand& right);
+
+// The stride of the flat index of `loops`, if `part` is a multiple of it.
+std::optional<int64_t> CudaFlatStride(const ExprPtr& part, const std::vector<Loop>& loops);
+
 // Whether one side has so few lines that rows of the other are read once each (cuda_contraction_rows.cc).
-bool SuitsCudaRows(const Program& program, const Contraction& work, const CudaOperand& left, const CudaOperand& right);
+bool SuitsCudaRows(const Program& program, const Contraction& work, const CudaOperand& left,
+                   const CudaOperand& right);
 
 // Whether a copy of the operand in rows of whole 16 bytes, made once, saves more than it costs.
-bool PaysCudaPack(const Program& program, const CudaOperand& operand, const ExprPtr& value, const Contraction& work,
-                  bool is_left);
+bool PaysCudaPack(const Program& program, const CudaOperand& operand, const ExprPtr& value,
+                  const Contraction& work, bool is_left);
 
 // Constants v<i> from the flat index `flat` of the loops; extents are texts.
-std::string CudaDecoded(const std::vector<Loop>& loops, const std::string& flat, const std::vector<std::string>& extents);
+std::string CudaDecoded(const std::vector<Loop>& loops, const std::string& flat,
+                        const std::vector<std::string>& extents);
 
 // Integers in CUDA; variable i is `v<i>`. 64 bits where `wide`. Throws Unsupported for loads and the like.
 std::string CudaInteger(const CudaText& text, const ExprPtr& expr, bool wide);

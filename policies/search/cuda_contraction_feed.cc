@@ -94,8 +94,8 @@ template <class Source, int kLines, int kDepth, int kThreads> struct ContractFee
         const Part& p = part[i % kParts];
         const bool is_there = Source::kGuarded || (is_line[i % kParts] && term + t < end);
         if constexpr (Source::kDirect) {
-          held[i] = Element(0.0f);
-          if (is_there) held[i] = Element(source.value(p, at));
+          held[i] = Narrow<Element>(0.0f);
+          if (is_there) held[i] = source.value(p, at);
         } else {
           ContractCopy<Source::kCopy * (int)sizeof(Element)>(to + row * kPitch + within, source.from + (p.offset + at.offset), is_there && source.value(p, at));
         }

@@ -22,7 +22,8 @@ struct SplitSum {
 };
 
 // nullopt: a part depends on lines and on terms at once.
-std::optional<SplitSum> SplitOf(const ExprPtr& expr, const std::vector<Loop>& lines, const std::vector<Loop>& terms) {
+std::optional<SplitSum> SplitOf(const ExprPtr& expr, const std::vector<Loop>& lines,
+                                const std::vector<Loop>& terms) {
   SplitSum split;
   const auto add = [&](const ExprPtr& atom, int64_t factor) {
     const bool by_line = UsesAny(atom, lines), by_term = UsesAny(atom, terms);
@@ -71,22 +72,6 @@ bool Conditions(const ExprPtr& guard, const std::vector<Loop>& lines, const std:
   return conditions.size() <= 3;
 }
 
-// The stride of the flat index of `loops`, if `part` is a multiple of it.
-std::optional<int64_t> FlatStride(const ExprPtr& part, const std::vector<Loop>& loops) {
-  std::optional<int64_t> stride;
-  int64_t inner = 1;
-  for (size_t i = loops.size(); i-- > 0;) {
-    const std::optional<int64_t> own = StrideOf(part, loops[i].variable);
-    if (!own) return std::nullopt;
-    if (loops[i].extent > 1) {
-      if (!stride) stride = *own;
-      if (*own != *stride * inner) return std::nullopt;
-    }
-    inner *= loops[i].extent;
-  }
-  return stride.value_or(0);
-}
-
 // Every number in the sum but the one of `variable` is a multiple of `width`.
 bool IsAligned(const ExprPtr& expr, int variable, int64_t width) {
   if (expr->op == "constant") return expr->integer % width == 0;
@@ -124,11 +109,14 @@ int CopyWidth(const Program& program, const CudaOperand& operand, const ExprPtr&
   return 1;
 }
 
-void ChooseOrder(const Program& program, const std::vector<Loop>& lines, const std::vector<Loop>& terms, CudaOperand& operand) {
+void ChooseOrder(const Program& program, const std::vector<Loop>& lines, const std::vector<Loop>& terms,
+                 CudaOperand& operand) {
   const int by_line = CopyWidth(program, operand, operand.line, operand.term, lines, operand.line_stride);
   const int by_term = CopyWidth(program, operand, operand.term, operand.line, terms, operand.term_stride);
-  const auto is_unit = [](const std::optional<int64_t>& flat, const ExprPtr& part, const std::vector<Loop>& loops) {
-    return Points(loops) > 1 && ((flat && *flat == 1) || (!loops.empty() && StrideOf(part, loops.back().variable) == 1));
+  const auto is_unit = [](const std::optional<int64_t>& flat, const ExprPtr& part,
+                          const std::vector<Loop>& loops) {
+    return Points(loops) > 1 &&
+           ((flat && *flat == 1) || (!loops.empty() && StrideOf(part, loops.back().variable) == 1));
   };
   const bool unit_line = is_unit(operand.line_stride, operand.line, lines);
   const bool unit_term = is_unit(operand.term_stride, operand.term, terms);
@@ -139,6 +127,21 @@ void ChooseOrder(const Program& program, const std::vector<Loop>& lines, const s
 }
 
 }  // namespace
+
+std::optional<int64_t> CudaFlatStride(const ExprPtr& part, const std::vector<Loop>& loops) {
+  std::optional<int64_t> stride;
+  int64_t inner = 1;
+  for (size_t i = loops.size(); i-- > 0;) {
+    const std::optional<int64_t> own = StrideOf(part, loops[i].variable);
+    if (!own) return std::nullopt;
+    if (loops[i].extent > 1) {
+      if (!stride) stride = *own;
+      if (*own != *stride * inner) return std::nullopt;
+    }
+    inner *= loops[i].extent;
+  }
+  return stride.value_or(0);
+}
 
 CudaOperand ReadCudaOperand(const Program& program, const ExprPtr& operand, const std::vector<Loop>& lines,
                             const std::vector<Loop>& terms, bool limited) {
@@ -158,15 +161,17 @@ CudaOperand ReadCudaOperand(const Program& program, const ExprPtr& operand, cons
   // With a guard, parts of offsets may be negative; bounds are those without it.
   if (std::max(std::abs(form.term->low), std::abs(form.term->high)) > kCudaIntMax) return form;
   form.wide = std::max(std::abs(form.line->low), std::abs(form.line->high)) + form.term->high > kCudaIntMax;
-  form.line_stride = FlatStride(form.line, lines);
-  if (!limited) form.term_stride = FlatStride(form.term, terms);
+  form.line_stride = CudaFlatStride(form.line, lines);
+  if (!limited) form.term_stride = CudaFlatStride(form.term, terms);
   form.is_split = true;
   ChooseOrder(program, lines, terms, form);
   return form;
 }
 
 std::string CudaInteger(const CudaText& text, const ExprPtr& expr, bool wide) {
-  const auto number = [&](int64_t value) { return fmt::format("({}{})", wide ? "(long)" : "", text.Number(value)); };
+  const auto number = [&](int64_t value) {
+    return fmt::format("({}{})", wide ? "(long)" : "", text.Number(value));
+  };
   const auto inner = [&](const ExprPtr& e) { return CudaInteger(text, e, wide); };
   if (expr->op == "constant") return number(expr->integer);
   if (expr->op == "variable") return fmt::format("{}v{}", wide ? "(long)" : "", expr->id);

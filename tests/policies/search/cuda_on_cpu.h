@@ -379,3 +379,5 @@ T* workspace(long count) {
   kept.emplace_back(static_cast<size_t>(count) * sizeof(T) / 16 + 1, float4{NAN, NAN, NAN, NAN});
   return reinterpret_cast<T*>(kept.back().data());
 }
+
+#include "cuda_products_on_cpu.h"

@@ -1,6 +1,8 @@
 #pragma once
-// What products in CUDA use beyond cuda_on_cpu.h, which comes first: the functions that are inline
-// assembly in the text (ContractCopy, ContractMma, ...), with the semantics of PTX.
+// The end of cuda_on_cpu.h: functions of products that are inline assembly in the text (ContractCopy, ContractMma, ...),
+// with the semantics of PTX.
+
+#include <array>
 
 template <int kBytes>
 void ContractCopy(void* to, const void* from, bool is_there) {
@@ -28,10 +30,15 @@ void ContractMatrix(unsigned (&to)[4], const void* row) {
   for (unsigned matrix = 0; matrix < 4; ++matrix) {
     const auto at = [&](unsigned r, unsigned c) {
       uint16_t bits;
-      std::memcpy(&bits, reinterpret_cast<const char*>(warp.slots[matrix * 8 + (kTransposed ? c : r)]) + 2 * (kTransposed ? r : c), 2);
+      std::memcpy(&bits,
+                  reinterpret_cast<const char*>(warp.slots[matrix * 8 + (kTransposed ? c : r)]) +
+                      2 * (kTransposed ? r : c),
+                  2);
       return bits;
     };
-    to[matrix] = is_aligned ? at(lane / 4, lane % 4 * 2) | static_cast<unsigned>(at(lane / 4, lane % 4 * 2 + 1)) << 16 : 0x7fff7fffu;
+    to[matrix] =
+        is_aligned ? at(lane / 4, lane % 4 * 2) | static_cast<unsigned>(at(lane / 4, lane % 4 * 2 + 1)) << 16
+                   : 0x7fff7fffu;
   }
   emulated::Wait(warp.barrier);
 }
@@ -54,7 +61,8 @@ void ContractMma(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1
     const unsigned row = lane / 4 + q / 2 * 8, column = lane % 4 * 2 + q % 2;
     double sum = c[q];
     for (unsigned k = 0; k < 16; ++k) {
-      sum += value(row % 8 * 4 + k % 8 / 2, row / 8 + k / 8 * 2, k % 2) * value(column * 4 + k % 8 / 2, 4 + k / 8, k % 2);
+      sum += value(row % 8 * 4 + k % 8 / 2, row / 8 + k / 8 * 2, k % 2) *
+             value(column * 4 + k % 8 / 2, 4 + k / 8, k % 2);
     }
     c[q] = static_cast<float>(sum);
   }
