@@ -486,6 +486,48 @@ class Fuser {
 
 }  // namespace
 
-void Fuse(Program& program) { Fuser(program, program.stages).Run(); }
+namespace {
+
+// The buffer that the stage copies to an output as it is; -1: none.
+int CopiedToOutput(const Program& program, const Stage& stage) {
+  const auto* work = std::get_if<Pointwise>(&stage.work);
+  if (!work || work->stores.size() != 1 || work->stores[0].guard) return -1;
+  const Store& store = work->stores[0];
+  if (store.value->op != "load" || store.value->args[0]->key != store.offset->key) return -1;
+  const Buffer &from = program.buffers[store.value->id], &to = program.buffers[store.buffer];
+  const bool is_whole = from.elements == to.elements && CountOf(work->loops) == to.elements;
+  return is_whole && to.is_output && from.argument < 0 && from.dtype == to.dtype ? store.value->id : -1;
+}
+
+// What a loop leaves behind and is only copied to an output is written there at once.
+void WriteOutputsDirectly(Program& program) {
+  for (size_t j = 0; j < program.stages.size(); ++j) {
+    const int from = CopiedToOutput(program, program.stages[j]);
+    if (from < 0) continue;
+    int readers = 0;
+    for (const Stage& stage : program.stages) {
+      const std::vector<int> reads = BuffersRead(stage);
+      readers += std::find(reads.begin(), reads.end(), from) != reads.end();
+    }
+    if (readers != 1) continue;
+    const int to = std::get<Pointwise>(program.stages[j].work).stores[0].buffer;
+    program.stages.erase(program.stages.begin() + static_cast<long>(j));
+    for (Stage& stage : program.stages) {
+      ForEachStores(stage, [&](std::vector<Store>& stores) {
+        for (Store& store : stores) {
+          if (store.buffer == from) store.buffer = to;
+        }
+      });
+    }
+    --j;
+  }
+}
+
+}  // namespace
+
+void Fuse(Program& program) {
+  Fuser(program, program.stages).Run();
+  WriteOutputsDirectly(program);
+}
 
 }  // namespace kevin::search

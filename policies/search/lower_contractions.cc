@@ -52,6 +52,9 @@ ValuePtr Lowering::Multiply(const std::string& name, const std::string& dtype, c
 
 ValuePtr Lowering::MatMul(const ValuePtr& a_given, const ValuePtr& b_given, const std::string& name,
                           const ValuePtr& bias) {
+  if (scope_) {
+    if (const ValuePtr hoisted = HoistedMatMul(a_given, b_given, name, bias)) return hoisted;
+  }
   const bool a_is_vector = a_given->shape.size() == 1, b_is_vector = b_given->shape.size() == 1;
   const ValuePtr a = Plain(a_is_vector ? Unsqueeze(a_given, 0) : a_given);
   const ValuePtr b = Plain(b_is_vector ? Unsqueeze(b_given, 1) : b_given);
@@ -223,6 +226,26 @@ ValuePtr Lowering::Einsum(const GraphNode& node) {
   return Permute(sofar.value, order);
 }
 
+// In a loop, a linear layer of a concatenation is a sum of products: some of them do not change or are known before. Null
+// where the input is no concatenation of features.
+ValuePtr Lowering::LinearOfParts(const ValuePtr& x, const ValuePtr& weight, const ValuePtr& bias) {
+  if (x->parts.empty() || weight->shape.size() != 2 ||
+      x->part_dim + 1 != static_cast<int64_t>(x->shape.size()))
+    return nullptr;
+  ValuePtr sum;
+  int64_t start = 0;
+  for (const ValuePtr& part : x->parts) {
+    const int64_t size = part->shape.back();
+    const ValuePtr columns = Permute(Sliced(weight, 1, start, size), {1, 0});
+    const ValuePtr product = MatMul(part, columns, "linear", sum ? nullptr : bias);
+    start += size;
+    sum = sum ? MapFloat({sum, product},
+                         [](const std::vector<ExprPtr>& a) { return Binary("add", a[0], a[1]); })
+              : product;
+  }
+  return sum;
+}
+
 bool Lowering::Contracted(const GraphNode& node) {
   const std::string& op = node.op;
   if (op == "matmul" || op == "mm" || op == "bmm" || op == "mv" || op == "dot" || op == "linalg_matmul") {
@@ -236,6 +259,10 @@ bool Lowering::Contracted(const GraphNode& node) {
   if (op == "linear") {
     const ValuePtr weight = Tensor(node, "weight"), bias = OptionalTensor(node, "bias");
     const ValuePtr transposed = weight->shape.size() == 2 ? Permute(weight, {1, 0}) : weight;
+    if (const ValuePtr split = scope_ ? LinearOfParts(Tensor(node, "input"), weight, bias) : nullptr) {
+      Set(node, split);
+      return true;
+    }
     Set(node, MatMul(Tensor(node, "input"), transposed, "linear", bias));
     return true;
   }

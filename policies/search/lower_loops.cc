@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "policies/search/lowering.h"
 
@@ -66,10 +67,65 @@ bool Lowering::MovingView(const GraphNode& node) {
   return true;
 }
 
+// Whether the value can be computed before the loop.
+bool Lowering::IsOutside(const ValuePtr& value) const {
+  Index index;
+  for (const int64_t size : value->shape)
+    index.push_back(Variable(-2 - static_cast<int>(index.size()), size));
+  const ExprPtr element = value->at(index);
+  for (const Expr* e : Nodes(element)) {
+    if (e->op == "load" && e->id >= scope_->buffers && !scope_->hoisted.count(e->id)) return false;
+  }
+  return true;
+}
+
+// A product that no iteration changes is computed before the loop, for all iterations at once. Null: it is not.
+ValuePtr Lowering::HoistedMatMul(const ValuePtr& a, const ValuePtr& b, const std::string& name,
+                                 const ValuePtr& bias) {
+  if (!IsOutside(a) || !IsOutside(b) || (bias && !IsOutside(bias))) return nullptr;
+  LoopScope& scope = *scope_;
+  const int variable = scope.times.variable;
+  const auto moves = [&](const ValuePtr& value) {
+    return Uses(value->at(Vars(NewLoops(value->shape))), variable);
+  };
+  if (moves(b) || (bias && moves(bias))) return nullptr;
+  const bool is_moving = moves(a);
+  ValuePtr all = a;
+  if (is_moving) {
+    Shape shape = a->shape;
+    shape.insert(shape.begin(), scope.times.extent);
+    all = Lazy(
+        a->dtype, shape,
+        [a, variable](const Index& index) {
+          const ExprPtr time = index[0];
+          return Substitute(a->at(Index(index.begin() + 1, index.end())), [&](const Expr& e) {
+            return e.op == "variable" && e.id == variable ? time : nullptr;
+          });
+        },
+        a->cost);
+  }
+  std::vector<Stage>* const inside = stages_;
+  stages_ = scope.outside;
+  scope_ = nullptr;
+  const ValuePtr made = MatMul(all, b, name, bias);
+  scope_ = &scope;
+  stages_ = inside;
+  scope.hoisted.insert(made->buffer);
+  if (!is_moving) return made;
+  const ExprPtr time = Var(scope.times);
+  return Lazy(made->dtype, Shape(made->shape.begin() + 1, made->shape.end()),
+              [made, time](const Index& index) {
+                Index own = index;
+                own.insert(own.begin(), time);
+                return made->at(own);
+              });
+}
+
 void Lowering::LowerLoop(const GraphNode& node, const Loop& times) {
   const auto slot = [](const ExprPtr& time, const Shape& shape) {
     return Scaled(ModInt(time, 2), Count(shape));
   };
+  LoopScope scope{times, static_cast<int>(program_.buffers.size()), {}, stages_};
   std::vector<Carried> all;
   for (const auto& [init, param, next, result] : node.carried) {
     Carried carried = {param, next, result, -1};
@@ -95,8 +151,10 @@ void Lowering::LowerLoop(const GraphNode& node, const Loop& times) {
     });
   };
   AddRepeat("loop", times, [&] {
+    LoopScope* const around = std::exchange(scope_, &scope);
     for (const Carried& carried : all) values_[carried.param] = read(carried, time);
     Walk(node.body);
+    scope_ = around;
     Numbers stored;
     for (const Carried& carried : all) stored.insert(carried.next);
     for (const auto& [next, value] : stacked) stored.insert(next);

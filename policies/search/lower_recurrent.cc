@@ -44,29 +44,38 @@ struct CellWeights {
 
 ExprPtr FloatAt(const ValuePtr& value, const Index& index) { return ToType(value->at(index), Type::kFloat); }
 
-// Of each direction, along a new first dim.
+// Of each direction, along a new first dim; one stage writes all.
 ValuePtr SideBySide(Lowering& at, const std::vector<ValuePtr>& values) {
-  std::vector<ValuePtr> parts;
-  for (const ValuePtr& value : values) parts.push_back(at.Unsqueeze(value, 0));
-  return parts.size() == 1 ? at.Plain(parts[0]) : at.Stored(at.Cat(parts, 0, values[0]->dtype));
+  if (values.size() == 1) return at.Unsqueeze(values[0], 0);
+  Shape shape = values[0]->shape;
+  const std::vector<Loop> loops = at.NewLoops(shape);
+  const Index place = Lowering::Vars(loops);
+  shape.insert(shape.begin(), static_cast<int64_t>(values.size()));
+  const ValuePtr both = at.NewStored("weights", values[0]->dtype, shape);
+  std::vector<Store> stores;
+  for (size_t i = 0; i < values.size(); ++i) {
+    Index whole = place;
+    whole.insert(whole.begin(), Int(static_cast<int64_t>(i)));
+    stores.push_back({both->buffer, OffsetOf(whole, shape), FloatAt(values[i], place), nullptr});
+  }
+  at.Add("weights", Pointwise{loops, stores});
+  return both;
 }
 
-// The sum of the biases of the gates that `x` carries, (directions, gates * size); null without biases. The bias of a
-// GRU's third gate belongs to the product with the state.
-ValuePtr BiasOf(Lowering& at, Cell cell, const std::vector<CellWeights>& directions, int64_t size) {
+// What is added to the product of the input, (directions, gates * size); null without biases. The bias of the state
+// joins it, but for a GRU, whose third gate scales the product of the state.
+ValuePtr BiasOf(Lowering& at, Cell cell, const std::vector<CellWeights>& directions) {
   if (!directions[0].input_bias) return nullptr;
   std::vector<ValuePtr> sums;
   for (const CellWeights& weights : directions) {
-    sums.push_back(at.Lazy(
-        "float32", weights.input_bias->shape,
-        [=](const Index& index) {
-          const ExprPtr input = FloatAt(weights.input_bias, index),
-                        both = Binary("add", input, FloatAt(weights.hidden_bias, index));
-          return cell == Cell::kGru ? Select(Compare("less", index[0], Int(2 * size)), both, input) : both;
-        },
-        1));
+    if (cell == Cell::kGru) {
+      sums.push_back(weights.input_bias);
+      continue;
+    }
+    sums.push_back(at.Map({weights.input_bias, weights.hidden_bias}, "float32", Type::kFloat,
+                          [](const std::vector<ExprPtr>& a) { return Binary("add", a[0], a[1]); }));
   }
-  return at.Stored(SideBySide(at, sums));
+  return SideBySide(at, sums);
 }
 
 struct LayerResult {
@@ -94,13 +103,14 @@ class Layer {
   LayerResult Run(const ValuePtr& h0, const ValuePtr& c0, const std::string& dtype) {
     const Shape state = {directions_, batch_, size_};
     InputProducts();
-    hidden_weights_ = SideBySide(at_, Each(&CellWeights::hidden));
+    hidden_weights_ = at_.Plain(SideBySide(at_, Each(&CellWeights::hidden)));
     if (cell_ == Cell::kGru && weights_[0].hidden_bias)
       hidden_bias_ = SideBySide(at_, Each(&CellWeights::hidden_bias));
     // With one direction the states of all steps are the output; the first is the initial state.
     slots_ = directions_ == 1 ? times_ + 1 : 2;
-    h_ = States(h0, slots_, dtype);
-    if (c0) c_ = States(c0, 2, "float32");
+    h_ = States(slots_, dtype);
+    if (c0) c_ = States(2, "float32");
+    Begin(h0, c0);
     if (directions_ > 1) output_ = at_.NewStored("output", dtype, {times_, batch_, directions_ * size_});
     const Loop time = at_.NewLoop(times_);
     at_.AddRepeat("recurrence", time, [&] { Step(Lowering::Var(time)); });
@@ -121,15 +131,19 @@ class Layer {
     return values;
   }
 
-  // A buffer of states, (slots, directions, batch, size), that begins with `first`.
-  ValuePtr States(const ValuePtr& first, int64_t slots, const std::string& dtype) {
-    const ValuePtr states = at_.NewStored("state", dtype, {slots, directions_, batch_, size_});
-    const std::vector<Loop> loops = at_.NewLoops(first->shape);
+  // (slots, directions, batch, size).
+  ValuePtr States(int64_t slots, const std::string& dtype) {
+    return at_.NewStored("state", dtype, {slots, directions_, batch_, size_});
+  }
+
+  // Puts the initial states into the first places.
+  void Begin(const ValuePtr& h0, const ValuePtr& c0) {
+    const std::vector<Loop> loops = at_.NewLoops(h0->shape);
     const Index index = Lowering::Vars(loops);
-    at_.Add(
-        "initial state",
-        Pointwise{loops, {{states->buffer, OffsetOf(index, first->shape), FloatAt(first, index), nullptr}}});
-    return states;
+    const ExprPtr offset = OffsetOf(index, h0->shape);
+    std::vector<Store> stores = {{h_->buffer, offset, FloatAt(h0, index), nullptr}};
+    if (c0) stores.push_back({c_->buffer, offset, FloatAt(c0, index), nullptr});
+    at_.Add("initial state", Pointwise{loops, stores});
   }
 
   ValuePtr At(const ValuePtr& states, const ExprPtr& slot, const Shape& shape, const std::string& dtype) {
@@ -140,8 +154,8 @@ class Layer {
 
   // x * weights + bias: (time, batch, directions, gates * size).
   void InputProducts() {
-    const ValuePtr weights = SideBySide(at_, Each(&CellWeights::input)),
-                   bias = BiasOf(at_, cell_, weights_, size_), x = x_;
+    const ValuePtr weights = at_.Plain(SideBySide(at_, Each(&CellWeights::input)));
+    const ValuePtr bias = BiasOf(at_, cell_, weights_), x = x_;
     const Shape shape = {times_, batch_, directions_, gates_ * size_};
     Lowering::Product product;
     product.m = {times_, batch_};
@@ -156,7 +170,7 @@ class Layer {
     };
     if (bias)
       product.after = [=](const ExprPtr& sum, const Index& index) {
-        return Binary("add", sum, bias->at({index[2], index[3]}));
+        return Binary("add", sum, FloatAt(bias, {index[2], index[3]}));
       };
     products_ = at_.Multiply("input products", "float32", shape, product);
   }
@@ -190,7 +204,7 @@ class Layer {
     const auto x = [&](int gate) { return products_->at({when, b, d, column(gate)}); };
     const auto h = [&](int gate) {
       const ExprPtr product = products->at({d, b, column(gate)});
-      if (!hidden_bias_ || gate < 2) return product;
+      if (!hidden_bias_) return product;
       return Binary("add", product, FloatAt(hidden_bias_, {d, column(gate)}));
     };
     const ExprPtr last_h = h_->at({ModInt(time, slots_), d, b, j});

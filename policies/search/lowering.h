@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -135,6 +136,7 @@ class Lowering {
   ValuePtr Convolve(const GraphNode& node, size_t spatial);
   ValuePtr ConvolveTransposed(const GraphNode& node, size_t spatial);
   ValuePtr Einsum(const GraphNode& node);
+  ValuePtr LinearOfParts(const ValuePtr& x, const ValuePtr& weight, const ValuePtr& bias);
   // a (..., m, k) x b (..., k, n) + bias, with broadcast batches; vectors as torch.matmul takes them.
   ValuePtr MatMul(const ValuePtr& a, const ValuePtr& b, const std::string& name,
                   const ValuePtr& bias = nullptr);
@@ -191,6 +193,8 @@ class Lowering {
   void FindAttention();
   void LowerLoop(const GraphNode& node, const Loop& times);
   bool MovingView(const GraphNode& node);
+  bool IsOutside(const ValuePtr& value) const;
+  ValuePtr HoistedMatMul(const ValuePtr& a, const ValuePtr& b, const std::string& name, const ValuePtr& bias);
 
   const Graph& graph_;
   const Task& task_;
@@ -202,7 +206,14 @@ class Lowering {
   bool finds_attention_;
   std::map<int, std::shared_ptr<AttentionPattern>> attention_;  // by the results of its nodes
   ExprPtr iteration_;  // of the loop that is being lowered; null: none
-  std::string name_;   // of the node that is being lowered
+  struct LoopScope {
+    Loop times;
+    int buffers = 0;              // those before were written before the loop
+    std::set<int> hoisted;        // and these
+    std::vector<Stage>* outside;  // the stages around the loop
+  };
+  LoopScope* scope_ = nullptr;
+  std::string name_;  // of the node that is being lowered
 };
 
 }  // namespace kevin::search
