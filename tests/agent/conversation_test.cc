@@ -2,7 +2,6 @@
 
 #include "agent/episode.h"
 #include "env/problem/precision.h"
-#include "policies/search/search_policy.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
 #include "tests/support/golden.h"
@@ -97,10 +96,17 @@ TEST_CASE("parameters in one block are explained") {
   CHECK(task.arguments[1].role == "params");
   CHECK(task.arguments[1].shape == std::vector<int64_t>{AtSize(problem, "small").arguments[1].elements});
   CHECK(task.symbols.at("b1_offset") == 3520);
-  for (const char* kind : {"cpp", "cuda"}) {
-    f.context.kind = kind;
-    CHECK(Has(MakeSearchPolicy()->WhyNot(BuildTask(f.context, {})), "they come as one block"));
-  }
+}
+
+TEST_CASE("the graphs of all shapes are in the task, not in the prompt") {
+  Fixture f;
+  f.context.shape_graphs = {{{{"B", 4}}, "{graph}", ""}, {{{"B", 64}}, "", "why there is none"}};
+  const Task task = BuildTask(f.context, {});
+  REQUIRE(task.shape_graphs.size() == 2);
+  CHECK(task.shape_graphs[0].graph == "{graph}");
+  CHECK(task.shape_graphs[1].symbols == std::map<std::string, int64_t>{{"B", 64}});
+  CHECK(task.shape_graphs[1].no_graph == "why there is none");
+  CHECK_FALSE(Has(AsText(BuildMessages(f.context, {})), "{graph}"));
 }
 
 TEST_CASE("the first turn with a kernel to start from and a note") {

@@ -16,6 +16,7 @@
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
 #include "tests/support/golden.h"
+#include "tests/support/graph_text.h"
 
 namespace kevin {
 namespace {
@@ -253,17 +254,32 @@ TEST_CASE("an episode at several shapes: prompts, cached verdicts, the winner's 
   testing::CheckGolden("tests/agent/golden/shapes_turn.txt", policy.requests[1].messages[1].content);
   CHECK(policy.requests[0].task.symbols == Symbols{{"B", 64}, {"N", 8}});
   CHECK(policy.requests[0].task.shapes == 2);
+}
 
-  // The search policy's schedules are made for one shape.
+TEST_CASE("a policy that reads graphs gets one a shape, or is told which is missing") {
+  Fixture f;
+  EpisodeOptions options;
+  options.workload.size = "mine";
   const auto search = MakeSearchPolicy();
   const GraphFunction graph_of = [&](const Problem& problem, const std::string& size) {
     return f.environment.Graph(problem, size);
   };
   try {
     RequirePolicyFor(f.problem, *search, options, "cpp", graph_of);
-    FAIL("its kernels would be wrong at the other shape");
+    FAIL("there is no graph");
   } catch (const Error& error) {
-    CHECK(Has(error.what(), "its kernels are for one shape, and this size set has 2"));
+    CHECK(Has(error.what(), "there is no graph of the reference"));
+  }
+  for (const auto& [size, batch] : {std::pair("mine/1", 4L), std::pair("mine/2", 64L)})
+    f.environment.graphs[size] = test::GraphText({{"x", {batch, 8}}}, test::ReluSteps({batch, 8}));
+  RequirePolicyFor(f.problem, *search, options, "cpp", graph_of);
+  f.environment.graphs["mine/1"] =
+      test::GraphText({{"x", {4, 8}}}, {{"unknown_op", R"({"self":{"tensor":0}})", {4, 8}}});
+  try {
+    RequirePolicyFor(f.problem, *search, options, "cpp", graph_of);
+    FAIL("one shape cannot be written");
+  } catch (const Error& error) {
+    CHECK(Has(error.what(), "`unknown_op`"));
   }
   options.workload.size = "mine/2";
   RequirePolicyFor(f.problem, *search, options, "cpp", graph_of);

@@ -21,7 +21,9 @@
 #include "agent/rollout/rollout.h"
 #include "env/device_pool.h"
 #include "env/error.h"
+#include "env/graph_source.h"
 #include "env/problem/text.h"
+#include "env/process/spawn.h"
 #include "policies/search/search_policy.h"
 #include "tools/device_options.h"
 
@@ -56,6 +58,7 @@ class SlowPolicy : public Policy {
     return completion;
   }
   std::string Name() const override { return "bench"; }
+  bool ReadsGraphs() const override { return true; }
 
  private:
   const double latency_s_;
@@ -85,11 +88,15 @@ class SleepingEnvironment : public Environment {
                             const EvaluateOptions& options) override {
     return Sha256Hex(candidate.source + problem.content_hash + options.workload.size);
   }
+  std::string Graph(const Problem& problem, const std::string& size) override {
+    return graphs_.Graph(problem, size);
+  }
   const EnvironmentFacts& Facts() const override { return facts_; }
 
  private:
   const EnvironmentFacts facts_{"fake: sleeps", "full", {"cpp"}, "small", ""};
   std::mutex device_;
+  GraphSource graphs_{ProgramDirectory(), CacheDirectory()};
 };
 
 std::unique_ptr<Environment> Start(const Options& options, size_t* count) {

@@ -8,14 +8,12 @@
 #include <regex>
 #include <thread>
 
-#include "agent/conversation.h"
 #include "agent/machine.h"
-#include "agent/parse.h"
 #include "env/error.h"
 #include "env/gpu/compile/device_source.h"
 #include "env/process/spawn.h"
 #include "env/sandbox/sandbox.h"
-#include "policies/search/search_policy.h"
+#include "tests/support/search_text.h"
 
 namespace kevin {
 namespace {
@@ -95,17 +93,7 @@ void launch(const float* x, float* out) {
 
 }  // namespace
 
-std::string SearchKernel(const Problem& problem) {
-  const SizedProblem sized = AtSize(problem, "full");
-  ConversationContext context;
-  context.problem = &sized;
-  context.kind = "cuda";
-  Request request;
-  request.task = BuildTask(context, {});
-  const ParsedReply reply = ParseReply(MakeSearchPolicy()->Complete(request, nullptr, {}).text, "cuda");
-  if (!reply.source) throw Error(ExitCode::kBroken, problem.id + ": search: " + reply.failure);
-  return *reply.source;
-}
+std::string SearchKernel(const Problem& problem) { return testing::SearchText(problem, "full", "cuda"); }
 
 std::string Variant(const std::string& source, const std::string& mark) {
   const std::vector<std::string> kernels = KernelsIn(source);

@@ -15,7 +15,7 @@ namespace kevin {
 
 // --- Candidates of kind `cuda`, for bench_gpu ---
 
-// The search policy's first kernel for the problem at size full, for an H200.
+// The search policy's first kernel for the problem at size full, for an H200; kevin-evaluator gives its graph.
 std::string SearchKernel(const Problem& problem);
 
 // The same kernel with another text and another cubin: a comment is added, and the kernels' names end in

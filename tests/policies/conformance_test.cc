@@ -7,6 +7,7 @@
 #include "policies/search/search_policy.h"
 #include "tests/catch.h"
 #include "tests/policies/remote/remote_fixture.h"
+#include "tests/support/graph_text.h"
 #include "tests/support/reply.h"
 
 using namespace kevin;
@@ -33,9 +34,7 @@ std::vector<std::unique_ptr<Policy>> EveryPolicy() {
   return policies;
 }
 
-Request Relu() {
-  return MakeRequest("def forward(x):\n    return torch.relu(x)\n", {{"x", {64, 128}}}, {64, 128});
-}
+Request Relu() { return GraphRequest({{"x", {64, 128}}}, ReluSteps({64, 128})); }
 
 }  // namespace
 

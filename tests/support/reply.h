@@ -1,36 +1,12 @@
 #pragma once
-// Shared by the tests of policies: short tasks, and the parts of a reply.
+// Shared by the tests of policies: the parts of a reply, and attempts.
 
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "policies/policy.h"
 #include "tests/catch.h"
 
 namespace kevin::test {
-
-struct TensorShape {
-  std::string name;
-  std::vector<int64_t> shape;
-};
-
-// A task of kind cpp for `reference` ("def forward(x): ..."), with float32 inputs; the output is int64 when
-// `index_output`.
-inline Request MakeRequest(const std::string& reference, const std::vector<TensorShape>& inputs,
-                           const std::vector<int64_t>& output, bool index_output = false) {
-  Request request;
-  Task& task = request.task;
-  task.problem = "test/1";
-  task.kind = "cpp";
-  task.reference = reference;
-  task.threads = 2;
-  for (const TensorShape& input : inputs) {
-    task.arguments.push_back({input.name, "input", "const float*", input.shape, {}});
-  }
-  task.arguments.push_back({"out", "output", index_output ? "long*" : "float*", output, {}});
-  return request;
-}
 
 // The text between ```cpp (or ```cuda) and ```. Fails the test unless the reply has exactly one fenced block.
 inline std::string SourceOf(const std::string& reply) {

@@ -7,12 +7,10 @@
 #include <functional>
 #include <set>
 
-#include "agent/conversation.h"
-#include "agent/parse.h"
 #include "env/error.h"
 #include "env/problem/precision.h"
-#include "policies/search/search_policy.h"
 #include "tests/catch.h"
+#include "tests/support/search_text.h"
 #include "tests/tools/command_line.h"
 #include "tests/trajectories/sample_records.h"
 #include "tools/export/kernel_forms.h"
@@ -55,21 +53,16 @@ std::string Said(const std::function<void()>& work) {
   return text;
 }
 
-// A small problem of this kind: its text, with other sizes.
+// The problem with other sizes at "small", in its text too, which the graph is made from.
 Problem Small(const std::string& id, const std::map<std::string, int64_t>& sizes) {
-  const ProblemSet problems(ProblemSet::DefaultDirectory());
-  Problem problem = problems.Find(id);
-  Symbols& symbols = problem.sizes["small"];
-  for (const auto& [name, value] : sizes) symbols.at(name) = value;
-  return problem;
-}
-
-std::string SearchSource(const SizedProblem& problem, const std::string& kind) {
-  ConversationContext context;
-  context.problem = &problem, context.kind = kind;
-  Request request;
-  request.task = BuildTask(context, {});
-  return ParseReply(MakeSearchPolicy()->Complete(request, nullptr, {}).text, kind).source.value();
+  const Problem listed = ProblemSet(ProblemSet::DefaultDirectory()).Find(id);
+  std::string text = listed.text;
+  const size_t start = text.find("[sizes.small]");
+  for (const auto& [name, value] : sizes) {
+    const size_t line = text.find("\n" + name + " = ", start) + 1;
+    text.replace(line, text.find('\n', line) - line, name + " = " + std::to_string(value));
+  }
+  return ParseProblem(text, listed.path);
 }
 
 // Three episodes at ReLU whose first turns answer the same prompt.
@@ -82,7 +75,7 @@ struct Fixture {
   Fixture() {
     Store store = Store::Open(database, OpenMode::kCreate);
     const std::string run = store.BeginRun(SampleRun());
-    const std::string kernel = SearchSource(AtSize(problem, "small"), "cpp");
+    const std::string kernel = testing::SearchText(problem, "small", "cpp");
     for (const double speedup : {1.5, 1.52, 2.5}) {
       ProblemRecord record = SampleProblem();
       record.text = problem.text, record.content_hash = problem.content_hash;
@@ -258,10 +251,10 @@ TEST_CASE("the CUDA text of every problem can be written, and a few of them comp
     INFO(id);
     const Problem problem = problems.Find(id);
     const SizedProblem sized = AtSize(problem, "full");
-    ConversationContext context;
-    context.problem = &sized, context.kind = "cuda";
-    if (!MakeSearchPolicy()->WhyNot(BuildTask(context, {})).empty()) continue;
-    const LaunchCode one = WriteLaunchCode(sized, "cuda", SearchSource(sized, "cuda"));
+    std::string why;
+    const std::string source = testing::SearchText(problem, "full", "cuda", &why);
+    if (!why.empty()) continue;
+    const LaunchCode one = WriteLaunchCode(sized, "cuda", source);
     CHECK(Contains(one.text, "static cudaError_t Run(char* const* buffers"));
     if (!compiled.count(id)) continue;
     if (Nvcc().empty()) {
@@ -335,7 +328,8 @@ TEST_CASE("a torch extension has all its files, and its binding compiles against
               (folder / "csrc/kernel.cpp").string()) == 0);
   const Problem problem = kevin.problem;
   const SizedProblem sized = AtSize(problem, "full");
-  const TorchExtension gpu = WriteTorchExtension(sized, "cuda", SearchSource(sized, "cuda"), {"heading"});
+  const TorchExtension gpu =
+      WriteTorchExtension(sized, "cuda", testing::SearchText(problem, "full", "cuda"), {"heading"});
   CHECK(Contains(gpu.files.at("csrc/binding.cpp"), "TORCH_LIBRARY_IMPL(kevin_level1_19, CUDA, m)"));
   CHECK(Contains(gpu.files.at("setup.py"), "CUDAExtension"));
   const fs::path torch = fs::path(KEVIN_SOURCE_DIR) / ".torch/torch/include";
@@ -372,7 +366,8 @@ TEST_CASE("pip builds an exported operator, and it answers as PyTorch does") {
   TemporaryFolder folder;
   const Problem problem = Small("level1/40", {{"B", 2}, {"C", 8}, {"H", 8}, {"W", 8}});  // with parameters
   const SizedProblem sized = AtSize(problem, "small");
-  const TorchExtension extension = WriteTorchExtension(sized, "cpp", SearchSource(sized, "cpp"), {"test"});
+  const TorchExtension extension =
+      WriteTorchExtension(sized, "cpp", testing::SearchText(problem, "small", "cpp"), {"test"});
   for (const auto& [name, text] : extension.files) Write(folder / "source" / name, text);
   const std::string log = (folder / "log").string(), source = (folder / "source").string();
   const int built =

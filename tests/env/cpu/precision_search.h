@@ -1,14 +1,12 @@
 #pragma once
-// What the search policy writes first for a problem in one precision.
+// Candidates in 16 bits: kernels in files, and problems that the search policy writes.
 
 #include <string>
 #include <vector>
 
-#include "agent/conversation.h"
 #include "env/problem/precision.h"
-#include "policies/search/search_policy.h"
 #include "tests/env/cpu/cpu_fixture.h"
-#include "tests/env/cpu/precision_search.h"
+#include "tests/support/search_text.h"
 
 namespace kevin {
 
@@ -47,23 +45,8 @@ inline std::string PrecisionKernelText(const std::string& file, const std::strin
   return text;
 }
 
-// Elementwise and broadcast work: odd functions, two inputs, a scalar.
-inline constexpr const char* kSearchedProblems[] = {"level1/19", "level1/26", "level1/12", "level1/5"};
-
-// Empty where it says that it cannot; `why` then has its words.
-inline std::string SearchText(const SizedProblem& sized, const std::string& kind, std::string* why) {
-  const auto policy = MakeSearchPolicy();
-  ConversationContext context;
-  context.problem = &sized;
-  context.kind = kind;
-  context.threads = 2;
-  Request request;
-  request.task = BuildTask(context, {});
-  *why = policy->WhyNot(request.task);
-  if (!why->empty()) return "";
-  const std::string text = policy->Complete(request, nullptr, nullptr).text, fence = "```" + kind + "\n";
-  const size_t start = text.find(fence) + fence.size();
-  return text.substr(start, text.find("```", start) - start);
-}
+// Odd functions, two inputs, a scalar; a product, softmax, a norm.
+inline constexpr const char* kSearchedProblems[] = {"level1/19", "level1/26", "level1/12", "level1/5",
+                                                    "level1/1",  "level1/23", "level1/40"};
 
 }  // namespace kevin

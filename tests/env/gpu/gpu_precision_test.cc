@@ -36,7 +36,7 @@ TEST_CASE("correct CUDA kernels in 16 bits are measured, and those that save dig
   if (SharedGpu(kCallTimeout_s)) JudgeAll("small");
 }
 
-TEST_CASE("what the search writes for elementwise work in 16 bits is measured") {
+TEST_CASE("what the search writes in 16 bits is measured") {
   if (!SharedGpu(kCallTimeout_s)) return;
   EvaluateOptions options;
   options.workload.size = "full";
@@ -44,7 +44,7 @@ TEST_CASE("what the search writes for elementwise work in 16 bits is measured") 
     for (const char* id : kSearchedProblems) {
       std::string why;
       const Problem problem = ProblemIn(id, precision);
-      const std::string text = SearchText(AtSize(problem, "full"), "cuda", &why);
+      const std::string text = testing::SearchText(problem, "full", "cuda", &why);
       const Outcome outcome = SharedGpu(kCallTimeout_s)->Evaluate(problem, {"cuda", text}, options).outcome;
       Print(std::string("search for ") + id + " in " + PrecisionName(precision), outcome);
       INFO(id << ": " << why << OutcomeReason(outcome));

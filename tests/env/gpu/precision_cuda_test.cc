@@ -42,7 +42,7 @@ TEST_CASE("what the search writes in 16 bits reaches machine code") {
     for (const Precision precision : {Precision::kFp16, Precision::kBf16}) {
       const Problem problem = ProblemIn(id, precision);
       std::string why;
-      const std::string text = SearchText(AtSize(problem, "full"), "cuda", &why);
+      const std::string text = testing::SearchText(problem, "full", "cuda", &why);
       INFO(why);
       REQUIRE(why.empty());
       CheckCompiles(farm, problem, text);
