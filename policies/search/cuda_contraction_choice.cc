@@ -45,13 +45,17 @@ CudaTileScore ScoreOf(const CudaProductSize& size, const CudaTileGuess& tile, in
     const double terms = static_cast<double>(UpDiv(size.k, split)) + 48;  // and the start and end of a block
     double cost = rounds * 128 * 128 * terms / tile.efficiency;
     // Written and read again: bytes at 30 multiplications each of all multiprocessors, and the second launch.
-    if (split > 1) cost += 8.0 * 30.0 * static_cast<double>(size.batch * size.m * size.n * split) / multiprocessors / 4 + 1e6;
+    if (split > 1)
+      cost +=
+          8.0 * 30.0 * static_cast<double>(size.batch * size.m * size.n * split) / multiprocessors / 4 + 1e6;
     if (best.cost == 0 || cost < best.cost) best = {cost, split};
   }
   return best;
 }
 
-CudaProductSize SizeOf(const Contraction& c) { return {Points(c.batch), Points(c.m), Points(c.n), Points(c.k)}; }
+CudaProductSize SizeOf(const Contraction& c) {
+  return {Points(c.batch), Points(c.m), Points(c.n), Points(c.k)};
+}
 
 // Tiles as m * 1000 + n, the most promising first.
 std::vector<int64_t> TileValues(const CudaProductSize& size, int multiprocessors) {
@@ -59,7 +63,8 @@ std::vector<int64_t> TileValues(const CudaProductSize& size, int multiprocessors
   for (const CudaTileGuess& tile : kCudaTiles) {
     costs.emplace_back(ScoreOf(size, tile, multiprocessors).cost, tile.tile_m * 1000 + tile.tile_n);
   }
-  std::stable_sort(costs.begin(), costs.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::stable_sort(costs.begin(), costs.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<int64_t> values;
   for (size_t i = 0; i < 5; ++i) values.push_back(costs[i].second);
   return values;
@@ -117,7 +122,8 @@ CudaTiling CudaTilingOf(const CudaText& text, const Contraction& c) {
   tiling.depth = text.KnobText("TILE_K", via == kViaFma ? 16 : 32);
   std::string rows, columns, name, last;
   if (via == kViaFma) {
-    rows = fmt::format("({} >= 32 ? 8 : 4)", tiling.tile_m), columns = fmt::format("({} >= 64 ? 8 : 4)", tiling.tile_n);
+    rows = fmt::format("({} >= 32 ? 8 : 4)", tiling.tile_m),
+    columns = fmt::format("({} >= 64 ? 8 : 4)", tiling.tile_n);
     tiling.threads = fmt::format("({0} / {1} * ({2} / {3}))", tiling.tile_m, rows, tiling.tile_n, columns);
     name = "ContractFma", tiling.prelude = kCudaContractionFma;
   } else {
@@ -137,7 +143,8 @@ std::vector<Knob> CudaContractionKnobs(const Program& program, const Task& task,
   const CudaProductSize size = SizeOf(work);
   const std::vector<int64_t> tiles = TileValues(size, task.device.multiprocessors);
   return {{"TILE", tiles, true, "rows * 1000 + columns of a tile"},
-          {"VIA", ViaValues(program, work, task), false, "arithmetic: 0 fp32, 1 three products in TF32, 2 TF32, 3 fp16, 4 bf16"},
+          {"VIA", ViaValues(program, work, task), false,
+           "arithmetic: 0 fp32, 1 three products in TF32, 2 TF32, 3 fp16, 4 bf16"},
           {"SPLIT_K", SplitValues(size, tiles[0], task.device.multiprocessors), true, "shares of the sum"},
           {"STAGES", {3, 4, 2}, true, "slices in shared memory"},
           {"TILE_K", {32, 16}, true, "terms of a slice"}};

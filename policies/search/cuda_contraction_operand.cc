@@ -22,7 +22,8 @@ struct SplitSum {
 };
 
 // nullopt: a part depends on lines and on terms at once.
-std::optional<SplitSum> SplitOf(const ExprPtr& expr, const std::vector<Loop>& lines, const std::vector<Loop>& terms) {
+std::optional<SplitSum> SplitOf(const ExprPtr& expr, const std::vector<Loop>& lines,
+                                const std::vector<Loop>& terms) {
   SplitSum split;
   const auto add = [&](const ExprPtr& atom, int64_t factor) {
     const bool by_line = UsesAny(atom, lines), by_term = UsesAny(atom, terms);
@@ -124,11 +125,14 @@ int CopyWidth(const Program& program, const CudaOperand& operand, const ExprPtr&
   return 1;
 }
 
-void ChooseOrder(const Program& program, const std::vector<Loop>& lines, const std::vector<Loop>& terms, CudaOperand& operand) {
+void ChooseOrder(const Program& program, const std::vector<Loop>& lines, const std::vector<Loop>& terms,
+                 CudaOperand& operand) {
   const int by_line = CopyWidth(program, operand, operand.line, operand.term, lines, operand.line_stride);
   const int by_term = CopyWidth(program, operand, operand.term, operand.line, terms, operand.term_stride);
-  const auto is_unit = [](const std::optional<int64_t>& flat, const ExprPtr& part, const std::vector<Loop>& loops) {
-    return Points(loops) > 1 && ((flat && *flat == 1) || (!loops.empty() && StrideOf(part, loops.back().variable) == 1));
+  const auto is_unit = [](const std::optional<int64_t>& flat, const ExprPtr& part,
+                          const std::vector<Loop>& loops) {
+    return Points(loops) > 1 &&
+           ((flat && *flat == 1) || (!loops.empty() && StrideOf(part, loops.back().variable) == 1));
   };
   const bool unit_line = is_unit(operand.line_stride, operand.line, lines);
   const bool unit_term = is_unit(operand.term_stride, operand.term, terms);
@@ -166,7 +170,9 @@ CudaOperand ReadCudaOperand(const Program& program, const ExprPtr& operand, cons
 }
 
 std::string CudaInteger(const CudaText& text, const ExprPtr& expr, bool wide) {
-  const auto number = [&](int64_t value) { return fmt::format("({}{})", wide ? "(long)" : "", text.Number(value)); };
+  const auto number = [&](int64_t value) {
+    return fmt::format("({}{})", wide ? "(long)" : "", text.Number(value));
+  };
   const auto inner = [&](const ExprPtr& e) { return CudaInteger(text, e, wide); };
   if (expr->op == "constant") return number(expr->integer);
   if (expr->op == "variable") return fmt::format("{}v{}", wide ? "(long)" : "", expr->id);

@@ -7,8 +7,8 @@
 
 namespace kevin::search {
 
-bool PaysCudaPack(const Program& program, const CudaOperand& operand, const ExprPtr& value, const Contraction& work,
-                  bool is_left) {
+bool PaysCudaPack(const Program& program, const CudaOperand& operand, const ExprPtr& value,
+                  const Contraction& work, bool is_left) {
   const int64_t lines = Points(is_left ? work.m : work.n), uses = Points(is_left ? work.n : work.m);
   const int64_t elements = Points(work.batch) * lines * Points(work.k);
   const int bytes = CudaProductType(program, work) == "float32" ? 4 : 2;
@@ -19,7 +19,8 @@ bool PaysCudaPack(const Program& program, const CudaOperand& operand, const Expr
   // Windows: the copy would be many times the tensor.
   int64_t loaded = 0;
   for (const Expr* node : Nodes(value)) {
-    if (node->op == "load") loaded = std::max(loaded, program.buffers[static_cast<size_t>(node->id)].elements);
+    if (node->op == "load")
+      loaded = std::max(loaded, program.buffers[static_cast<size_t>(node->id)].elements);
   }
   return elements <= loaded + loaded / 4;
 }

@@ -42,15 +42,18 @@ INLINE void ContractRows(const Element* large, long large_pitch, int lines, cons
 }
 )";
 
-bool SuitsCudaRows(const Program& program, const Contraction& c, const CudaOperand& left, const CudaOperand& right) {
+bool SuitsCudaRows(const Program& program, const Contraction& c, const CudaOperand& left,
+                   const CudaOperand& right) {
   if (std::min(Points(c.m), Points(c.n)) > 4 || Points(c.k) < 512) return false;
   for (const ExprPtr& limit : c.k_limits) {
     if (limit) return false;
   }
   const int width = CudaProductType(program, c) == "float32" ? 4 : 8;
   for (const CudaOperand* operand : {&left, &right}) {
-    const bool is_flat = operand->is_split && operand->conditions.empty() && operand->line_stride && operand->term_stride == 1;
-    if (!is_flat || operand->wide || *operand->line_stride % width != 0 || Points(c.k) % width != 0) return false;
+    const bool is_flat =
+        operand->is_split && operand->conditions.empty() && operand->line_stride && operand->term_stride == 1;
+    if (!is_flat || operand->wide || *operand->line_stride % width != 0 || Points(c.k) % width != 0)
+      return false;
     const Buffer& buffer = program.buffers[static_cast<size_t>(operand->buffer)];
     if (buffer.base % width != 0 || (buffer.dtype == "float32") != (width == 4)) return false;
     if (!IsMultiple(operand->batch, width)) return false;
