@@ -60,8 +60,13 @@ std::string SourceFor(const GraphCase& one) {
   for (const auto& [name, value] : one.setting)
     constants += fmt::format("constexpr int {} = {};\n", name, value);
   Task task = TaskOf(program, "cuda");
-  for (const std::string from = "_Float16"; task.signature.find(from) != std::string::npos;)
-    task.signature.replace(task.signature.find(from), from.size(), "__half");
+  const auto rename = [&](const std::string& from, const std::string& to) {
+    for (size_t at = task.signature.find(from); at != std::string::npos;
+         at = task.signature.find(from, at + to.size()))
+      task.signature.replace(at, from.size(), to);
+  };
+  rename("_Float16", "__half");
+  rename("bf16*", "__nv_bfloat16*");
   return ToCpp(constants + search::WriteCuda(program, task, one.setting));
 }
 
