@@ -60,13 +60,12 @@ std::string SourceFor(const GraphCase& one) {
   for (const auto& [name, value] : one.setting)
     constants += fmt::format("constexpr int {} = {};\n", name, value);
   Task task = TaskOf(program, "cuda");
-  const auto rename = [&](const std::string& from, const std::string& to) {
-    for (size_t at = task.signature.find(from); at != std::string::npos;
-         at = task.signature.find(from, at + to.size()))
-      task.signature.replace(at, from.size(), to);
-  };
-  rename("_Float16", "__half");
-  rename("bf16*", "__nv_bfloat16*");
+  for (TaskArgument& argument : task.arguments) {
+    const std::string element = one.dtype == "float16"    ? "__half"
+                                : one.dtype == "bfloat16" ? "__nv_bfloat16"
+                                                          : "float";
+    argument.cpp_type = (argument.role == "output" ? "" : "const ") + element + "*";
+  }
   return ToCpp(constants + search::WriteCuda(program, task, one.setting));
 }
 
