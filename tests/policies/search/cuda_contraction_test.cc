@@ -60,8 +60,12 @@ std::string SourceFor(const GraphCase& one) {
   for (const auto& [name, value] : one.setting)
     constants += fmt::format("constexpr int {} = {};\n", name, value);
   Task task = TaskOf(program, "cuda");
-  for (const std::string from = "_Float16"; task.signature.find(from) != std::string::npos;)
-    task.signature.replace(task.signature.find(from), from.size(), "__half");
+  for (TaskArgument& argument : task.arguments) {
+    const std::string element = one.dtype == "float16"    ? "__half"
+                                : one.dtype == "bfloat16" ? "__nv_bfloat16"
+                                                          : "float";
+    argument.cpp_type = (argument.role == "output" ? "" : "const ") + element + "*";
+  }
   return ToCpp(constants + search::WriteCuda(program, task, one.setting));
 }
 
