@@ -68,7 +68,7 @@ TEST_CASE("knobs of the text come last where the environment moves them") {
 TEST_CASE("trials of the environment count as measurements of their settings") {
   Task task;
   test::AddAttempt(task, TextWith(1, 20), "measured", 2.0);
-  task.attempts[0].trials = {{{{"B", 20}}, "measured", "", 10.0, true, false, 0.1},
+  task.attempts[0].trials = {{{{"B", 20}}, "measured", "", 10.0, false, true, 0.1},
                              {{{"B", 10}}, "measured", "", 20.0, false, false, 0.1},
                              {{{"C", 1}}, "measured", "", 5.0, false, false, 0.1},
                              {{{"B", 11}}, "measured", "", 5.0, false, false, 0.1}};
