@@ -23,7 +23,9 @@
 #include "env/sandbox/namespace_obstacle.h"
 #include "env/sandbox/sandbox.h"
 #include "env/sandbox/self_test.h"
+#include "policies/search/search_policy.h"
 #include "tools/commands.h"
+#include "tools/policy_coverage.h"
 
 namespace kevin {
 namespace {
@@ -34,6 +36,8 @@ constexpr const char* kDoctorExamples = R"(
 Examples:
   kevin doctor           what this machine has, and what to do about what is missing
   kevin doctor --json    the same, one JSON object a line
+  kevin doctor --policies
+                         also how many listed problems the default policy can write here; refused ones by name
 
 Exit code 0 when a candidate can be judged here, 3 when something needed is missing, 5 when the sandbox leaks.)";
 
@@ -192,6 +196,32 @@ Check CheckProblems() {
   }
 }
 
+// What the policies that need no model can write for this machine: one line a suite, and one a refused problem.
+std::vector<Check> CheckPolicies() {
+  const bool has_gpu = !FindGpus(nullptr).empty();
+  const std::string kind = has_gpu ? "cuda" : "cpp", size = has_gpu ? "full" : "small";
+  const std::unique_ptr<Policy> policy = MakeSearchPolicy();
+  Progress progress(stderr);
+  std::vector<Check> checks;
+  try {
+    const auto suites =
+        CoverageOf(*policy, kind, size, [&](const std::string& id) { progress.Phase("policies  " + id); });
+    for (const SuiteCoverage& suite : suites) {
+      const std::string name = fmt::format("policy {}, ", policy->Name());
+      checks.push_back(
+          {name + suite.suite, suite.written == suite.asked, false,
+           fmt::format("writes {} of {} problems, kind {}, size {}", suite.written, suite.asked, kind, size),
+           ""});
+      for (const RefusedProblem& one : suite.refused)
+        checks.push_back({name + one.id, false, false, one.reason, one.next_step});
+    }
+  } catch (const Error& error) {
+    checks.push_back({"policy " + policy->Name(), false, false, error.what(), error.next_step()});
+  }
+  progress.Phase("");
+  return checks;
+}
+
 void PrintChecks(const std::vector<Check>& checks, bool json) {
   for (const Check& check : checks) {
     if (json) {
@@ -212,7 +242,7 @@ void PrintChecks(const std::vector<Check>& checks, bool json) {
   }
 }
 
-int RunDoctor(bool json) {
+int RunDoctor(bool json, bool policies) {
   std::vector<Check> checks = {
       {"processor", true, false,
        fmt::format("{}, {} usable cores, {}", CpuModel(), UsableCpus(), CpuFeatures()), ""},
@@ -227,6 +257,9 @@ int RunDoctor(bool json) {
   bool leaks = false;
   for (Check& check : CheckSandbox(&leaks)) checks.push_back(std::move(check));
   for (Check& check : CheckGpuSandbox(&leaks)) checks.push_back(std::move(check));
+  if (policies) {
+    for (Check& check : CheckPolicies()) checks.push_back(std::move(check));
+  }
   PrintChecks(checks, json);
   if (leaks) return static_cast<int>(ExitCode::kSandbox);
   for (const Check& check : checks) {
@@ -243,7 +276,10 @@ void AddDoctorCommand(CLI::App& app, Action* action) {
   command->footer(kDoctorExamples);
   auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "One JSON object a line");
-  command->callback([json, action] { *action = [json] { return RunDoctor(*json); }; });
+  auto policies = std::make_shared<bool>(false);
+  command->add_flag("--policies", *policies, "Also count the problems that the default policy can write");
+  command->callback(
+      [json, policies, action] { *action = [json, policies] { return RunDoctor(*json, *policies); }; });
 }
 
 }  // namespace kevin

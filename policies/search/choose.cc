@@ -184,6 +184,7 @@ class Chooser {
   // Two to four knobs at once, to values that are not known to be bad.
   std::optional<Setting> Jump() const {
     constexpr uint64_t kTries = 200;
+    if (knobs_.empty()) return std::nullopt;
     for (uint64_t attempt = 0; attempt < kTries; ++attempt) {
       Setting setting = base_;
       const uint64_t number = 31 * tried_.size() + 1009 * attempt;

@@ -10,8 +10,7 @@
 namespace kevin::search {
 namespace {
 
-constexpr const char* kCudaWgmmaParts = R"(
-#include <cuda.h>
+constexpr const char* kCudaWgmmaParts = "\n#include <cuda.h>" R"(
 // --- Products by wgmma ---
 INLINE unsigned ContractShared(const void* at) { return (unsigned)__cvta_generic_to_shared(at); }
 INLINE void ContractAwait(unsigned barrier, unsigned parity) {

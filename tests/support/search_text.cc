@@ -37,6 +37,10 @@ std::string SearchText(const Problem& problem, const std::string& size, const st
     if (!why->empty()) return "";
   }
   const ParsedReply reply = ParseReply(policy->Complete(request, nullptr, {}).text, kind);
+  if (!reply.source && why != nullptr) {
+    *why = reply.failure;
+    return "";
+  }
   if (!reply.source) throw Error(ExitCode::kBroken, problem.id + ": search: " + reply.failure, "");
   return *reply.source;
 }

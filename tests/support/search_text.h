@@ -12,8 +12,8 @@ namespace kevin::testing {
 // Of the first turn, with its graph: `problem` is in its precision, and `size` is of one shape.
 Task SearchTask(const Problem& problem, const std::string& size, const std::string& kind);
 
-// The text with the first setting of every knob. Empty where the policy says that it cannot; `why` then has its words.
-// Without `why` such a problem throws Error(kBadRequest).
+// The text with the first setting of every knob. Empty where the policy says that it cannot, or where its reply cannot be
+// read (the text is too long); `why` then says so. Without `why` this throws Error.
 std::string SearchText(const Problem& problem, const std::string& size, const std::string& kind,
                        std::string* why = nullptr);
 

@@ -9,6 +9,7 @@
 #include "tests/catch.h"
 #include "tests/policies/remote/remote_fixture.h"
 #include "tests/support/fakes.h"
+#include "tests/support/graph_text.h"
 #include "tools/collection.h"
 #include "tools/policies.h"
 #include "trajectories/database.h"
@@ -50,6 +51,7 @@ struct Collection {
     spec.episodes = episodes;
     spec.turns = 2;
     spec.kind = "cpp";
+    environment.graphs["small"] = test::GraphText({{"x", {4, 8}}}, test::ReluSteps({4, 8}));
     WritePrices(20000);
   }
 

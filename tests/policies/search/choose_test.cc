@@ -38,6 +38,15 @@ TEST_CASE("no setting of a text comes twice until all were tried, then the faste
   }
 }
 
+TEST_CASE("a text without knobs is proposed once, then again as what it is") {
+  Task task;
+  CHECK(NextChoice({}, task, 1).is_new);
+  test::AddAttempt(task, KnobLines({}, {}, 8), "measured", 1.5);
+  CHECK_FALSE(NextChoice({}, task, 1).is_new);
+  task.attempts[0].outcome = "wrong";
+  CHECK_FALSE(NextChoice({}, task, 1).is_new);
+}
+
 TEST_CASE("the first setting has the first values, and later ones are a step from the fastest") {
   Task task;
   CHECK(NextChoice(kToyKnobs, task, 9).setting == Setting{{"A", 1}, {"B", 10}});
@@ -68,7 +77,7 @@ TEST_CASE("knobs of the text come last where the environment moves them") {
 TEST_CASE("trials of the environment count as measurements of their settings") {
   Task task;
   test::AddAttempt(task, TextWith(1, 20), "measured", 2.0);
-  task.attempts[0].trials = {{{{"B", 20}}, "measured", "", 10.0, true, false, 0.1},
+  task.attempts[0].trials = {{{{"B", 20}}, "measured", "", 10.0, false, true, 0.1},
                              {{{"B", 10}}, "measured", "", 20.0, false, false, 0.1},
                              {{{"C", 1}}, "measured", "", 5.0, false, false, 0.1},
                              {{{"B", 11}}, "measured", "", 5.0, false, false, 0.1}};
