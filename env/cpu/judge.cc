@@ -116,7 +116,7 @@ class Judgement {
                         const std::string& phase);
   struct AuditedBatch {
     double ran_us = 0, lag = 0;
-    bool happened = false;
+    bool happened = false, read_ahead = false;
   };
   void AuditRound(TimedProcess& process);
   void AuditNowAndThen(const Processes& processes);
@@ -274,7 +274,7 @@ void Judgement::AuditRound(TimedProcess& process) {
   plan.changes = !plan.changes;
   const AuditedBatch second = AuditBatch(process, calls, plan);
   const auto& [changed, same] = plan.changes ? std::tie(second, first) : std::tie(first, second);
-  if (changed.happened && same.happened) pace_.Add({same.lag, std::log(changed.ran_us / same.ran_us)});
+  if (changed.happened && same.happened) pace_.Add({same.lag, std::log(changed.ran_us / same.ran_us), changed.read_ahead || same.read_ahead});
 }
 
 // An audit leaves its process in another state than the others: the round after it does not count.
@@ -306,7 +306,7 @@ Judgement::AuditedBatch Judgement::AuditBatch(TimedProcess& process, int calls, 
     }
     throw Ended{WrongTimedAnswer(check)};
   }
-  return {audit.RanUs(), audit.Lag(), audit.Happened()};
+  return {audit.RanUs(), audit.Lag(), audit.Happened(), audit.ReadAhead()};
 }
 
 void Judgement::RefuseWorkAhead(TimedProcess& process) {

@@ -152,7 +152,13 @@ TEST_CASE("no attack is faster than the correct kernel that it replaces") {
   const std::map<std::string, std::string> correct_kernels = {{"polls_for_poison", "long_loop"},
                                                               {"done_then_work", "long_loop"},
                                                               {"samples_after_side_by_side", "one_row"},
-                                                              {"compares_after_side_by_side", "one_row"}};
+                                                              {"compares_after_side_by_side", "one_row"},
+                                                              {"compares_groups_of_four", "one_row"},
+                                                              {"counts_continues", "one_row"},
+                                                              {"feels_pauses", "one_row"}};
+  // On a busy machine too few pauses may fall into a batch, and then there is no gain either.
+  const std::set<std::string> may_be_measured = {"polls_for_poison", "compares_groups_of_four", "counts_continues",
+                                                 "feels_pauses"};
   const fs::path folder = Folder() / "against_correct";
   for (const auto& [attack, name] : correct_kernels) {
     INFO(attack);
@@ -163,7 +169,7 @@ TEST_CASE("no attack is faster than the correct kernel that it replaces") {
         SharedEnvironment().Evaluate(problem, CandidateFrom(folder / (attack + ".cpp")), pairs).outcome;
     Print(attack, outcome);
     const auto* measured = std::get_if<Measured>(&outcome);
-    if (attack != "polls_for_poison") CHECK(measured == nullptr);
+    if (may_be_measured.count(attack) == 0) CHECK(measured == nullptr);
     if (measured) CHECK(measured->against_start->low <= kGain);
   }
 }

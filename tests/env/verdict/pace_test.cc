@@ -89,4 +89,11 @@ TEST_CASE("one audit proves nothing") {
   CHECK(pace.Refusal().empty());
 }
 
+TEST_CASE("reading ahead is refused where it is found again") {
+  int audit = 0;
+  CHECK(IsRefused(4, [&]() -> AuditedPace { return {0, 0, ++audit % 3 == 0}; }));
+  audit = 0;
+  CHECK_FALSE(IsRefused(4, [&]() -> AuditedPace { return {0, 0, ++audit % 8 == 0}; }));
+}
+
 }  // namespace kevin
