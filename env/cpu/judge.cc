@@ -287,6 +287,10 @@ void Judgement::AuditNowAndThen(const Processes& processes) {
 Judgement::AuditedBatch Judgement::AuditBatch(TimedProcess& process, int calls, const AuditPlan& plan) {
   const std::vector<uint16_t> slots = session_.DrawSlots(calls);
   Fill(slots);
+  if (session_.random()() % 2 == 0) {  // as before every other timed batch: else a long break would exclude an audit
+    FlushCaches(session_.options().threads);
+    process.AddOtherWindow(RunReference(slots));
+  }
   Audit audit(session_, process.process(), process.outputs(), slots, plan);
   FlushCaches(session_.options().threads);
   process.Run(slots, "measure", audit.Pauses());
