@@ -53,10 +53,13 @@ bool Audit::WasReadAhead(size_t begun) const {
     const int64_t allowed = std::max(stride / 4, std::min(kPagesBeyond * kSlotPage, stride));
     for (size_t call = begun; call < slots_.size(); ++call) {
       const int64_t offset = static_cast<int64_t>(place.offset) + slots_[call] * stride;
-      const auto part = std::find_if(parts.begin(), parts.end(), [&](const BatchProcess::TouchedPart& at) {
-        return at.offset == offset && at.bytes == stride;
-      });
-      if (part == parts.end() || part->touched > allowed) return true;
+      bool is_mapped = false;
+      for (const BatchProcess::TouchedPart& part : parts) {
+        if (part.offset + part.bytes <= offset || offset + stride <= part.offset) continue;
+        is_mapped = true;  // perhaps a second time, by mremap
+        if (part.offset != offset || part.bytes != stride || part.touched > allowed) return true;
+      }
+      if (!is_mapped) return true;
     }
   }
   return false;
