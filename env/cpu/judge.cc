@@ -96,7 +96,9 @@ class Judgement {
     if (has_start && !start_first) session_.PoisonOutputs(session_.StartOutputs(), slots);
   }
 
+  // Without what an earlier process, of this candidate or of another one, has left in outputs of unused slots.
   std::unique_ptr<TimedProcess> StartCandidate() {
+    session_.PoisonOutputs(session_.CandidateOutputs(), session_.DrawSlots(session_.slots()));
     return std::make_unique<TimedProcess>(session_, "candidate", request_.library_fd,
                                           session_.CandidateOutputs());
   }

@@ -36,7 +36,7 @@ const std::set<std::string> kNoGain = {"burn_all_the_time",     "burn_bursts",  
                                        "burn_from_constructor", "work_before_go",     "slow_first_calls",
                                        "closes_descriptors",    "changes_rounding",   "replaces_openmp",
                                        "prints_a_gigabyte",     "forge_done_by_tail", "helper_thread_tail",
-                                       "defer_after_audit",     "resumes_itself"};
+                                       "defer_after_audit",     "resumes_itself",     "leaves_a_message"};
 
 fs::path Folder() { return fs::path(KEVIN_SOURCE_DIR) / "tests/env/cpu/red_team"; }
 
@@ -57,6 +57,7 @@ const std::map<std::string, std::string> kProblems = {{"work_ahead_in_private", 
                                                       {"first_does_all", kShortCalls},
                                                       {"first_guesses_strides", kShortCalls},
                                                       {"forge_returned", kShortCalls},
+                                                      {"leaves_a_message", kShortCalls},
                                                       {"own_serving_loop", kShortCalls},
                                                       {"work_ahead", kShortCalls},
                                                       {"work_ahead_in_step", kShortCalls},
@@ -173,6 +174,15 @@ TEST_CASE("no attack is faster than the correct kernel that it replaces") {
     if (may_be_measured.count(attack) == 0) CHECK(measured == nullptr);
     if (measured) CHECK(measured->against_start->low <= kGain);
   }
+}
+
+TEST_CASE("a process leaves no message for the next one") {
+  const Outcome outcome =
+      SharedEnvironment()
+          .Evaluate(ListedProblem(kShortCalls), CandidateFrom(Folder() / "leaves_a_message.cpp"), {})
+          .outcome;
+  INFO(OutcomeReason(outcome));
+  CHECK(std::holds_alternative<Measured>(outcome));
 }
 
 TEST_CASE("a candidate has no more processors than its reference") {
