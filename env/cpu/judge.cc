@@ -276,7 +276,8 @@ void Judgement::AuditRound(TimedProcess& process) {
   plan.changes = !plan.changes;
   const AuditedBatch second = AuditBatch(process, calls, plan);
   const auto& [changed, same] = plan.changes ? std::tie(second, first) : std::tie(first, second);
-  if (changed.happened && same.happened) pace_.Add({same.lag, std::log(changed.ran_us / same.ran_us), changed.read_ahead || same.read_ahead});
+  if (changed.read_ahead || same.read_ahead) pace_.AddReadAhead();
+  if (changed.happened && same.happened) pace_.Add({same.lag, std::log(changed.ran_us / same.ran_us)});
 }
 
 // An audit leaves its process in another state than the others: the round after it does not count.

@@ -31,7 +31,6 @@ MeanBound BoundOf(const std::vector<double>& values) {
 void Pace::Add(const AuditedPace& audit) {
   lags_.push_back(audit.lag);
   excesses_.push_back(audit.excess);
-  read_ahead_ += audit.read_ahead;
 }
 
 bool Pace::IsSuspicious() const {

@@ -13,8 +13,6 @@ struct AuditedPace {
   double lag = 0;
   // Logarithm of its time over that of a batch which was paused at the same moments, but whose inputs stayed.
   double excess = 0;
-  // At a pause, inputs of calls that had not begun had been read.
-  bool read_ahead = false;
 };
 
 // The judgement on all audits of an evaluation. A single audit proves nothing: other programs, or a first call
@@ -26,9 +24,12 @@ class Pace {
   static constexpr double kMaxExcess = 0.15;
   // A suspicion is no proof: it is put to as many new audits, which alone decide.
   static constexpr int kAuditsIfSuspicious = 16;
-  static constexpr int kMaxReadAhead = 3;  // of these
+  static constexpr int kMaxReadAhead = 1;  // of these
 
   void Add(const AuditedPace& audit);
+  // In an audit, at a pause, inputs of calls that had not begun had been read. Not by guesses of the processor:
+  // much of a tensor.
+  void AddReadAhead() { ++read_ahead_; }
   // A mean exceeds half of its limit, or an audit found that inputs were read ahead.
   bool IsSuspicious() const;
   // Empty, or why the kernel is refused.

@@ -90,10 +90,13 @@ TEST_CASE("one audit proves nothing") {
 }
 
 TEST_CASE("reading ahead is refused where it is found again") {
-  int audit = 0;
-  CHECK(IsRefused(4, [&]() -> AuditedPace { return {0, 0, ++audit % 3 == 0}; }));
-  audit = 0;
-  CHECK_FALSE(IsRefused(4, [&]() -> AuditedPace { return {0, 0, ++audit % 8 == 0}; }));
+  Pace pace;
+  CHECK_FALSE(pace.IsSuspicious());
+  pace.AddReadAhead();
+  CHECK(pace.IsSuspicious());
+  CHECK(pace.Refusal().empty());
+  pace.AddReadAhead();
+  CHECK_FALSE(pace.Refusal().empty());
 }
 
 }  // namespace kevin
