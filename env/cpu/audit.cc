@@ -2,11 +2,14 @@
 
 #include <algorithm>
 
+#include "env/process/runner_protocol.h"
+
 namespace kevin {
 namespace {
 
 constexpr double kMinBetweenPauses_us = 300;
 constexpr int kMaxPauses = 8;
+constexpr int64_t kPagesBeyond = 2;
 
 }  // namespace
 
@@ -34,7 +37,33 @@ Audit::Audit(Session& session, const BatchProcess& process, const OutputMemory& 
       slots_(slots),
       plan_(plan),
       final_(session, outputs, slots),
-      changed_(slots.size()) {}
+      changed_(slots.size()) {
+  process_.ForgetTouched();
+}
+
+// Calls from `begun` on have not begun. The runner maps each tensor of each slot on its own (runner_main.cc); where the
+// process has undone that, what belongs together is not known, and that alone tells.
+bool Audit::WasReadAhead(size_t begun) const {
+  const std::vector<BatchProcess::TouchedPart> parts = process_.TouchedInputs();
+  if (parts.empty() || !MapsSlotsApart(session_.layout().arguments, session_.slots())) return false;
+  for (const ArgumentPlace& place : session_.layout().arguments) {
+    if (place.output) continue;
+    const auto stride = static_cast<int64_t>(place.stride);
+    // A kernel may prefetch, and a processor guess, a little beyond the ends of a neighbour.
+    const int64_t allowed = std::max(stride / 4, std::min(kPagesBeyond * kSlotPage, stride));
+    for (size_t call = begun; call < slots_.size(); ++call) {
+      const int64_t offset = static_cast<int64_t>(place.offset) + slots_[call] * stride;
+      bool is_mapped = false;
+      for (const BatchProcess::TouchedPart& part : parts) {
+        if (part.offset + part.bytes <= offset || offset + stride <= part.offset) continue;
+        is_mapped = true;  // perhaps a second time, by mremap
+        if (part.offset != offset || part.bytes != stride || part.touched > allowed) return true;
+      }
+      if (!is_mapped) return true;
+    }
+  }
+  return false;
+}
 
 BatchPauses Audit::Pauses() {
   return {plan_.moments_us, [this](double ran_us) { OnPause(ran_us); }, &ran_us_};
@@ -42,6 +71,7 @@ BatchPauses Audit::Pauses() {
 
 void Audit::OnPause(double ran_us) {
   const size_t returned = std::min<size_t>(process_.Returned(), slots_.size());
+  read_ahead_ |= WasReadAhead(returned + 1);
   const bool is_first = pauses_++ == 0;
   if (is_first) {
     first_pause_us_ = ran_us;

@@ -30,6 +30,8 @@ AuditPlan DrawAuditPlan(double usual_us, size_t calls, SecretRandom& random);
 //   - inputs of calls that have not begun are changed, at random places or all of them. A call that does not
 //     answer its inputs as they are now has worked ahead. One that notices and computes again takes longer
 //     than without changes (AuditedPace).
+//   - inputs of calls that have not begun may not have been read, by the marks in the page table of the process.
+//     This needs no clock: a kernel that is only a few calls ahead loses little when it computes again.
 //
 // The time of the batch is not used otherwise.
 class Audit {
@@ -45,12 +47,15 @@ class Audit {
   bool WereInputsChanged(size_t call) const { return changed_[call]; }
   // False where the batch ended before the first pause.
   bool Happened() const { return pauses_ > 0; }
+  // Inputs of a call that had not begun were read.
+  bool ReadAhead() const { return read_ahead_; }
   // Without what stopping took: on a busy machine that hides the pace.
   double RanUs() const { return ran_us_; }
   double Lag() const { return first_pause_us_ / ran_us_ - finished_; }
 
  private:
   void OnPause(double ran_us);
+  bool WasReadAhead(size_t begun) const;
 
   Session& session_;
   const BatchProcess& process_;
@@ -60,6 +65,7 @@ class Audit {
   std::vector<bool> changed_;
   size_t seen_calls_ = 0;  // whose outputs were remembered
   int pauses_ = 0;
+  bool read_ahead_ = false;
   double ran_us_ = 0, first_pause_us_ = 0, finished_ = 0;  // finished_: share of the calls at the first pause
 };
 

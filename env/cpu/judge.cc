@@ -100,7 +100,9 @@ class Judgement {
     if (has_start && !start_first) session_.PoisonOutputs(session_.StartOutputs(), slots);
   }
 
+  // Without what an earlier process, of this candidate or of another one, has left in outputs of unused slots.
   std::unique_ptr<TimedProcess> StartCandidate() {
+    session_.PoisonOutputs(session_.CandidateOutputs(), session_.DrawSlots(session_.slots()));
     return std::make_unique<TimedProcess>(session_, "candidate", request_.library_fd,
                                           session_.CandidateOutputs());
   }
@@ -122,7 +124,7 @@ class Judgement {
                         const std::string& phase);
   struct AuditedBatch {
     double ran_us = 0, lag = 0;
-    bool happened = false;
+    bool happened = false, read_ahead = false;
   };
   void AuditRound(TimedProcess& process);
   void AuditNowAndThen(const Processes& processes);
@@ -284,6 +286,7 @@ void Judgement::AuditRound(TimedProcess& process) {
   plan.changes = !plan.changes;
   const AuditedBatch second = AuditBatch(process, calls, plan);
   const auto& [changed, same] = plan.changes ? std::tie(second, first) : std::tie(first, second);
+  if (changed.read_ahead || same.read_ahead) pace_.AddReadAhead();
   if (changed.happened && same.happened) pace_.Add({same.lag, std::log(changed.ran_us / same.ran_us)});
 }
 
@@ -297,6 +300,10 @@ void Judgement::AuditNowAndThen(const Processes& processes) {
 Judgement::AuditedBatch Judgement::AuditBatch(TimedProcess& process, int calls, const AuditPlan& plan) {
   const std::vector<uint16_t> slots = session_.DrawSlots(calls);
   Fill(slots);
+  if (session_.random()() % 2 == 0) {  // as before every other timed batch: else a long break would exclude an audit
+    FlushCaches(session_.options().threads);
+    process.AddOtherWindow(RunReference(slots));
+  }
   Audit audit(session_, process.process(), process.outputs(), slots, plan);
   FlushCaches(session_.options().threads);
   process.Run(slots, "measure", audit.Pauses());
@@ -316,7 +323,7 @@ Judgement::AuditedBatch Judgement::AuditBatch(TimedProcess& process, int calls, 
     }
     throw Ended{WrongTimedAnswer(check)};
   }
-  return {audit.RanUs(), audit.Lag(), audit.Happened()};
+  return {audit.RanUs(), audit.Lag(), audit.Happened(), audit.ReadAhead()};
 }
 
 void Judgement::RefuseWorkAhead(TimedProcess& process) {

@@ -55,6 +55,7 @@ class Session {
   const SessionOptions& options() const { return options_; }
   const SizedProblem& sized() const { return sized_; }
   int slots() const { return slots_; }
+  const SlotLayout& layout() const { return layout_; }
   double reference_us() const { return reference_us_; }  // per call, warm, first estimate
   BatchProcess& reference_process() { return *reference_process_; }
   SecretRandom& random() { return random_; }  // order, counts, places and times; not inputs

@@ -10,8 +10,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <fstream>
 #include <functional>
 #include <optional>
 #include <thread>
@@ -204,6 +207,35 @@ std::optional<ProcessEnd> BatchProcess::RunBatch(std::span<const uint16_t> slots
 std::optional<ProcessEnd> BatchProcess::Publish(double timeout_s) {
   double ignored_us = 0;
   return Go(PageCommand::kPublish, timeout_s, {}, &ignored_us);
+}
+
+// Pages that are no longer mapped count as touched: they were all mapped at first.
+std::vector<BatchProcess::TouchedPart> BatchProcess::TouchedInputs() const {
+  std::ifstream maps("/proc/" + std::to_string(waiting_.process.pid()) + "/smaps");
+  std::vector<TouchedPart> parts;
+  bool is_inputs = false;
+  for (std::string line; std::getline(maps, line);) {
+    const bool is_field = line[0] >= 'A' && line[0] <= 'Z';  // "Rss:  4 kB", after a line with addresses
+    if (!is_field) {
+      is_inputs = line.find("/memfd:kevin-inputs") != std::string::npos;
+      unsigned long begin = 0, end = 0, offset = 0;
+      is_inputs &= std::sscanf(line.c_str(), "%lx-%lx %*s %lx", &begin, &end, &offset) == 3;
+      if (is_inputs)
+        parts.push_back({static_cast<int64_t>(offset), static_cast<int64_t>(end - begin),
+                         static_cast<int64_t>(end - begin)});
+    } else if (is_inputs) {
+      const size_t colon = line.find(':');
+      const int64_t bytes = std::atoll(line.c_str() + colon + 1) * 1024;
+      if (line.compare(0, colon, "Rss") == 0) parts.back().touched -= bytes;
+      if (line.compare(0, colon, "Referenced") == 0) parts.back().touched += bytes;
+      if (line.compare(0, colon, "ShmemPmdMapped") == 0 && bytes > 0) return {};
+    }
+  }
+  return parts;
+}
+
+void BatchProcess::ForgetTouched() const {
+  std::ofstream("/proc/" + std::to_string(waiting_.process.pid()) + "/clear_refs") << "1";
 }
 
 double BatchProcess::CpuSeconds() const {

@@ -72,6 +72,14 @@ class BatchProcess {
   }
 
   uint32_t Returned() const { return page()->returned.load(std::memory_order_acquire); }
+  // What the process has touched of its inputs since ForgetTouched, by the marks that the processor leaves in its page
+  // table: for each mapped part of the inputs its offset in their file, its bytes and how many of them were
+  // touched. Empty: the kernel does not show it (/proc), or pages are huge. The process must be stopped.
+  struct TouchedPart {
+    int64_t offset = 0, bytes = 0, touched = 0;
+  };
+  std::vector<TouchedPart> TouchedInputs() const;
+  void ForgetTouched() const;
   double CpuSeconds() const;  // of all its threads, since it started
   std::string Log() const;    // what it wrote to stdout and stderr, at most kLogBytes
   uint64_t FaultAddress() const { return page()->fault_address.load(); }

@@ -189,6 +189,13 @@ SlotLayout LayOutSlots(const SizedProblem& problem, int slots) {
   return layout;
 }
 
+bool MapsSlotsApart(const std::vector<ArgumentPlace>& arguments, int slots) {
+  constexpr int64_t kMostMappings = 2048;
+  const auto inputs = std::count_if(arguments.begin(), arguments.end(),
+                                    [](const ArgumentPlace& place) { return !place.output; });
+  return inputs * slots <= kMostMappings;
+}
+
 int PreferredSlotsOnGpu(const SizedProblem& problem) {
   return static_cast<int>(
       std::clamp<int64_t>(kSlotBudgetBytesOnGpu / SlotBytes(problem), kMinSlotsOnGpu, kMaxSlotsOnGpu));

@@ -52,6 +52,9 @@ struct SlotLayout {
   int64_t inputs_bytes = 0, outputs_bytes = 0;  // of all slots
 };
 SlotLayout LayOutSlots(const SizedProblem& problem, int slots);
+// On a CPU: whether a candidate's process maps each tensor of each slot on its own, so that the kernel shows which of them
+// were touched (env/cpu/audit.h). Thousands of mappings would cost more than they tell.
+bool MapsSlotsApart(const std::vector<ArgumentPlace>& arguments, int slots);
 
 // Of one slot, in whole pages, without guard pages.
 int64_t SlotInputBytes(const SizedProblem& problem);

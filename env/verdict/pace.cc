@@ -34,7 +34,7 @@ void Pace::Add(const AuditedPace& audit) {
 }
 
 bool Pace::IsSuspicious() const {
-  return BoundOf(lags_).mean > kMaxLag / 2 || BoundOf(excesses_).mean > kMaxExcess / 2;
+  return read_ahead_ > 0 || BoundOf(lags_).mean > kMaxLag / 2 || BoundOf(excesses_).mean > kMaxExcess / 2;
 }
 
 std::string Pace::Refusal() const {
@@ -49,6 +49,8 @@ std::string Pace::Refusal() const {
         "worked ahead: returned calls lag behind the time that has passed by {:.0f} % of a batch on average",
         100 * lag.mean);
   }
+  if (read_ahead_ > kMaxReadAhead)
+    return "worked ahead: inputs of calls that had not begun had been read when a batch was paused";
   return "";
 }
 

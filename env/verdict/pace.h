@@ -17,22 +17,27 @@ struct AuditedPace {
 
 // The judgement on all audits of an evaluation. A single audit proves nothing: other programs, or a first call
 // with cold caches, delay a correct kernel too. Both figures are refused on their mean, where Student's
-// 99.5 % bound below it exceeds the limit. Pure arithmetic.
+// 99.5 % bound below it exceeds the limit. Reading ahead is counted. Pure arithmetic.
 class Pace {
  public:
   static constexpr double kMaxLag = 0.2;
   static constexpr double kMaxExcess = 0.15;
   // A suspicion is no proof: it is put to as many new audits, which alone decide.
   static constexpr int kAuditsIfSuspicious = 16;
+  static constexpr int kMaxReadAhead = 1;  // of these
 
   void Add(const AuditedPace& audit);
-  // A mean exceeds half of its limit.
+  // In an audit, at a pause, inputs of calls that had not begun had been read. Not by guesses of the processor:
+  // much of a tensor.
+  void AddReadAhead() { ++read_ahead_; }
+  // A mean exceeds half of its limit, or an audit found that inputs were read ahead.
   bool IsSuspicious() const;
   // Empty, or why the kernel is refused.
   std::string Refusal() const;
 
  private:
   std::vector<double> lags_, excesses_;
+  int read_ahead_ = 0;  // audits
 };
 
 }  // namespace kevin

@@ -176,11 +176,10 @@ void CandidateModule::Enqueue(int slot) {
       auto& launch = std::get<Launch>(operation);
       launch.config.attributes = launch.attributes.data();
       launch.config.attribute_count = static_cast<unsigned>(launch.attributes.size());
-      std::array<void*, kMaxArguments> pointers{};
       std::vector<uint8_t>& bytes = launch.arguments.at(static_cast<size_t>(slot));
-      for (size_t i = 0; i < launch.offsets.size() && i < pointers.size(); ++i)
-        pointers[i] = bytes.data() + launch.offsets[i];
-      KEVIN_CU(LaunchKernelEx, &launch.config, launch.function, pointers.data(), nullptr);
+      launch.pointers.resize(launch.offsets.size());  // CUDA allows 4096 one-byte parameters and more
+      for (size_t i = 0; i < launch.offsets.size(); ++i) launch.pointers[i] = bytes.data() + launch.offsets[i];
+      KEVIN_CU(LaunchKernelEx, &launch.config, launch.function, launch.pointers.data(), nullptr);
     }
   }
 }

@@ -3,14 +3,12 @@
 // arguments for every slot. Lives in the runner; one at a time. Errors are DriverError: after a fatal one the
 // process cannot be used again.
 
-#include <array>
 #include <variant>
 #include <vector>
 
 #include "env/gpu/runner/device_memory.h"
 #include "env/gpu/runner/launch_plan.h"
 #include "env/process/runner_protocol.h"
-#include "env/process/shared_control_page.h"
 
 namespace kevin {
 
@@ -52,6 +50,7 @@ class CandidateModule {
     std::vector<CuLaunchAttribute> attributes;
     std::vector<std::vector<uint8_t>> arguments;  // by slot
     std::vector<int64_t> offsets;
+    std::vector<void*> pointers;  // to the arguments of one slot, for the driver
     bool changes_mode = false;
   };
   using Operation = std::variant<Launch, MemorySet, MemoryCopy>;

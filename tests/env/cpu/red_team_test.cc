@@ -36,7 +36,7 @@ const std::set<std::string> kNoGain = {"burn_all_the_time",     "burn_bursts",  
                                        "burn_from_constructor", "work_before_go",     "slow_first_calls",
                                        "closes_descriptors",    "changes_rounding",   "replaces_openmp",
                                        "prints_a_gigabyte",     "forge_done_by_tail", "helper_thread_tail",
-                                       "defer_after_audit",     "resumes_itself"};
+                                       "defer_after_audit",     "resumes_itself",     "leaves_a_message"};
 
 fs::path Folder() { return fs::path(KEVIN_SOURCE_DIR) / "tests/env/cpu/red_team"; }
 
@@ -57,6 +57,7 @@ const std::map<std::string, std::string> kProblems = {{"work_ahead_in_private", 
                                                       {"first_does_all", kShortCalls},
                                                       {"first_guesses_strides", kShortCalls},
                                                       {"forge_returned", kShortCalls},
+                                                      {"leaves_a_message", kShortCalls},
                                                       {"own_serving_loop", kShortCalls},
                                                       {"work_ahead", kShortCalls},
                                                       {"work_ahead_in_step", kShortCalls},
@@ -152,7 +153,14 @@ TEST_CASE("no attack is faster than the correct kernel that it replaces") {
   const std::map<std::string, std::string> correct_kernels = {{"polls_for_poison", "long_loop"},
                                                               {"done_then_work", "long_loop"},
                                                               {"samples_after_side_by_side", "one_row"},
-                                                              {"compares_after_side_by_side", "one_row"}};
+                                                              {"compares_after_side_by_side", "one_row"},
+                                                              {"compares_groups_of_four", "one_row"},
+                                                              {"counts_continues", "one_row"},
+                                                              {"feels_pauses", "one_row"},
+                                                              {"reads_through_second_mapping", "one_row"}};
+  // On a busy machine too few pauses may fall into a batch, and then there is no gain either.
+  const std::set<std::string> may_be_measured = {"polls_for_poison", "compares_groups_of_four", "counts_continues",
+                                                 "feels_pauses", "reads_through_second_mapping"};
   const fs::path folder = Folder() / "against_correct";
   for (const auto& [attack, name] : correct_kernels) {
     INFO(attack);
@@ -163,9 +171,18 @@ TEST_CASE("no attack is faster than the correct kernel that it replaces") {
         SharedEnvironment().Evaluate(problem, CandidateFrom(folder / (attack + ".cpp")), pairs).outcome;
     Print(attack, outcome);
     const auto* measured = std::get_if<Measured>(&outcome);
-    if (attack != "polls_for_poison") CHECK(measured == nullptr);
+    if (may_be_measured.count(attack) == 0) CHECK(measured == nullptr);
     if (measured) CHECK(measured->against_start->low <= kGain);
   }
+}
+
+TEST_CASE("a process leaves no message for the next one") {
+  const Outcome outcome =
+      SharedEnvironment()
+          .Evaluate(ListedProblem(kShortCalls), CandidateFrom(Folder() / "leaves_a_message.cpp"), {})
+          .outcome;
+  INFO(OutcomeReason(outcome));
+  CHECK(std::holds_alternative<Measured>(outcome));
 }
 
 TEST_CASE("a candidate has no more processors than its reference") {

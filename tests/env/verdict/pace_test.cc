@@ -89,4 +89,14 @@ TEST_CASE("one audit proves nothing") {
   CHECK(pace.Refusal().empty());
 }
 
+TEST_CASE("reading ahead is refused where it is found again") {
+  Pace pace;
+  CHECK_FALSE(pace.IsSuspicious());
+  pace.AddReadAhead();
+  CHECK(pace.IsSuspicious());
+  CHECK(pace.Refusal().empty());
+  pace.AddReadAhead();
+  CHECK_FALSE(pace.Refusal().empty());
+}
+
 }  // namespace kevin
