@@ -176,10 +176,9 @@ void CandidateModule::Enqueue(int slot) {
       auto& launch = std::get<Launch>(operation);
       launch.config.attributes = launch.attributes.data();
       launch.config.attribute_count = static_cast<unsigned>(launch.attributes.size());
-      std::array<void*, kMaxArguments> pointers{};
+      std::vector<void*> pointers(launch.offsets.size());
       std::vector<uint8_t>& bytes = launch.arguments.at(static_cast<size_t>(slot));
-      for (size_t i = 0; i < launch.offsets.size() && i < pointers.size(); ++i)
-        pointers[i] = bytes.data() + launch.offsets[i];
+      for (size_t i = 0; i < pointers.size(); ++i) pointers[i] = bytes.data() + launch.offsets[i];
       KEVIN_CU(LaunchKernelEx, &launch.config, launch.function, pointers.data(), nullptr);
     }
   }
