@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace kevin {
@@ -12,6 +13,7 @@ constexpr double kAlpha = 0.03;
 constexpr double kRhoSquared = 0.12;  // tightest around 20 pairs
 constexpr double kSame = 0.02;
 constexpr double kReach = 2.5;         // robust standard deviations
+constexpr double kOneSided = 2.5;      // standard deviations of a fair coin
 constexpr double kPriorProcesses = 6;  // weight of the calibrated spread between processes, in processes
 
 double Mean(std::span<const double> values) {
@@ -26,19 +28,31 @@ double Variance(std::span<const double> values) {
   return squares / static_cast<double>(values.size() - 1);
 }
 
-// Values further from the median than `reach` robust standard deviations are moved to that distance: on a
-// shared machine one pair in twenty is disturbed by other work.
+// Where single values are too far from the median: further than kReach robust standard deviations.
+struct Reach {
+  double low = 0, high = 0;
+
+  explicit Reach(const std::vector<double>& raw) {
+    const double median = Median(raw);
+    std::vector<double> distances;
+    for (const double v : raw) distances.push_back(std::abs(v - median));
+    const double limit = kReach * std::max(1.4826 * Median(distances), 1e-3);
+    low = median - limit;
+    high = median + limit;
+  }
+};
+
+// Values out of reach are moved to its end: on a shared machine one pair in twenty is disturbed by other work. That
+// work hits both sides alike. Pairs in which the candidate alone is slow are its own, and count as they are.
 struct Clamped {
   std::vector<double> values;
   double share = 0;  // of values that were moved
 
-  Clamped(const std::vector<double>& raw, double reach) {
-    const double median = Median(raw);
-    std::vector<double> distances;
-    for (const double v : raw) distances.push_back(std::abs(v - median));
-    const double limit = reach * std::max(1.4826 * Median(distances), 1e-3);
+  explicit Clamped(const std::vector<double>& raw) {
+    const Reach reach(raw);
+    const double low = HasSlowPairsOfItsOwn(raw) ? -std::numeric_limits<double>::infinity() : reach.low;
     for (const double v : raw) {
-      values.push_back(std::clamp(v, median - limit, median + limit));
+      values.push_back(std::clamp(v, low, reach.high));
       share += (values.back() != v) / static_cast<double>(raw.size());
     }
   }
@@ -60,6 +74,17 @@ double SpreadOfProcesses(std::span<const double> values, std::span<const size_t>
 
 }  // namespace
 
+bool HasSlowPairsOfItsOwn(const std::vector<double>& log_ratios) {
+  if (log_ratios.empty()) return false;
+  const Reach reach(log_ratios);
+  double slow = 0, fast = 0;
+  for (const double v : log_ratios) {
+    slow += v < reach.low;
+    fast += v > reach.high;
+  }
+  return slow - fast > kOneSided * std::sqrt(slow + fast);
+}
+
 double Median(std::vector<double> values) {
   const size_t middle = values.size() / 2;
   std::nth_element(values.begin(), values.begin() + middle, values.end());
@@ -70,7 +95,7 @@ double Median(std::vector<double> values) {
 
 Verdict SequentialTest::Current() const {
   if (log_ratios_.size() < first_look_) return Verdict::kAmbiguous;
-  const std::vector<double> values = Clamped(log_ratios_, kReach).values;
+  const std::vector<double> values = Clamped(log_ratios_).values;
   const auto n = static_cast<double>(values.size());
   const double sd = std::max({std::sqrt(Variance(values)), SpreadOfProcesses(values, starts_), 0.005});
   const double inflated = n * kRhoSquared + 1;
@@ -92,7 +117,7 @@ Ratio EstimateRatio(std::span<const std::vector<double>> log_ratios_by_process,
     all.insert(all.end(), process.begin(), process.end());
   Ratio ratio;
   if (all.empty()) return ratio;
-  const Clamped clamped(all, kReach);
+  const Clamped clamped(all);
   std::vector<double> means;
   double squares = 0, per_process = 0;
   size_t next = 0;

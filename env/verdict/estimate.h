@@ -49,11 +49,16 @@ class SequentialTest {
 };
 
 // The ratio from fixed pairs, one vector of log-ratios per fresh process. Pairs are clamped to 2.5 robust
-// standard deviations; each process gives its mean; the 99 % interval adds the noise within processes, the
+// standard deviations, slow ones of the candidate's own excepted; each process gives its mean; the 99 % interval adds the noise within processes, the
 // spread between them (shrunk towards the calibration, since three processes say little about a variance) and
 // the residual.
 Ratio EstimateRatio(std::span<const std::vector<double>> log_ratios_by_process,
                     ClockCalibration calibration = {});
+
+// Whether more pairs are far below the median (the candidate was slow in them) than disturbances of both sides alike
+// explain, by 2.5 standard deviations of a fair coin. Such pairs are not clamped in the test or the estimate: a
+// candidate that is slow in some calls pays for them.
+bool HasSlowPairsOfItsOwn(const std::vector<double>& log_ratios);
 
 // Of at least one value; of an even count the mean of the two in the middle.
 double Median(std::vector<double> values);

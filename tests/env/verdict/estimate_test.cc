@@ -54,6 +54,27 @@ class Pairs {
 
 }  // namespace
 
+TEST_CASE("a candidate that is slow in four calls of ten does not read as one that never is") {
+  std::mt19937 random(7);
+  std::normal_distribution<double> noise(0, 0.01);
+  std::vector<std::vector<double>> processes(3);
+  std::vector<double> all;
+  SequentialTest test;
+  for (int i = 0; i < 60; ++i) {
+    const double ratio = noise(random) + (i % 5 < 2 ? -4.0 : 0.3);
+    processes[static_cast<size_t>(i) % 3].push_back(ratio);
+    all.push_back(ratio);
+    test.Add(ratio);
+  }
+  CHECK(HasSlowPairsOfItsOwn(all));
+  CHECK(std::log(EstimateRatio(processes).value) == Approx(-1.42).margin(0.05));
+  CHECK(test.Current() == Verdict::kSlow);
+  // Disturbances that hit either side are still left out of the mean.
+  for (size_t i = 0; i < all.size(); ++i) all[i] = noise(random) + (i % 20 == 0 ? -1 : i % 20 == 10 ? 1 : 0);
+  CHECK_FALSE(HasSlowPairsOfItsOwn(all));
+  CHECK(std::log(EstimateRatio(std::vector<std::vector<double>>{all}).value) == Approx(0).margin(0.01));
+}
+
 TEST_CASE("intervals of equal kernels hold 1.0 as often as they say") {
   int holds = 0;
   double half_width = 0;
