@@ -98,7 +98,12 @@ std::vector<int64_t> CudaViaValues(const Program& program, const Contraction& c,
       values.push_back(kViaWgmma);
     return values;
   }
-  return {task.tf32 ? kViaTf32 : kViaTf32x3, kViaFma};
+  if (task.tf32) return {kViaTf32, kViaFma};
+  // The bound of a verdict grows with the root of the number of terms: short sums leave no room for the three products'
+  // error, which is a few times that of fp32.
+  constexpr int64_t kFewestTerms = 256;
+  if (CudaSizeOf(c).k < kFewestTerms) return {kViaFma};
+  return {kViaTf32x3, kViaFma};
 }
 
 // "128" or, of a knob in the text, an expression of it.

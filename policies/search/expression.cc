@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <set>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -574,11 +576,28 @@ class Substitution {
   std::unordered_map<const Expr*, ExprPtr> done_;
 };
 
-void Collect(const ExprPtr& e, std::unordered_set<std::string>& seen, std::vector<const Expr*>& nodes) {
-  if (!seen.insert(e->key).second) return;
-  for (const ExprPtr& arg : e->args) Collect(arg, seen, nodes);
-  nodes.push_back(e.get());
-}
+// The keys are digests: their first bytes are a hash.
+struct KeyHash {
+  size_t operator()(const std::string_view key) const {
+    size_t hash = 0;
+    std::memcpy(&hash, key.data(), std::min(sizeof hash, key.size()));
+    return hash * 0x9e3779b97f4a7c15ULL;
+  }
+};
+
+class Collection {
+ public:
+  void Add(const ExprPtr& e) {
+    if (!pointers_.insert(e.get()).second || !keys_.insert(e->key).second) return;
+    for (const ExprPtr& arg : e->args) Add(arg);
+    nodes.push_back(e.get());
+  }
+  std::vector<const Expr*> nodes;
+
+ private:
+  std::unordered_set<const Expr*> pointers_;
+  std::unordered_set<std::string_view, KeyHash> keys_;
+};
 
 }  // namespace
 
@@ -588,10 +607,9 @@ ExprPtr Substitute(const ExprPtr& expr, const std::function<ExprPtr(const Expr&)
 }
 
 std::vector<const Expr*> Nodes(const ExprPtr& expr) {
-  std::unordered_set<std::string> seen;
-  std::vector<const Expr*> nodes;
-  if (expr) Collect(expr, seen, nodes);
-  return nodes;
+  Collection collection;
+  if (expr) collection.Add(expr);
+  return std::move(collection.nodes);
 }
 
 bool Uses(const ExprPtr& expr, int variable) {
