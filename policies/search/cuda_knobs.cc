@@ -25,8 +25,10 @@ void AddCudaStages(const std::vector<Stage>& stages, std::vector<const Stage*>& 
 }
 
 std::vector<Knob> KnobsOfStage(const CudaText& text, const Stage& stage) {
-  if (const auto* pointwise = std::get_if<Pointwise>(&stage.work)) return CudaPointwiseKnobs(text, stage, *pointwise);
-  if (const auto* reduction = std::get_if<Reduction>(&stage.work)) return CudaReductionKnobs(text, *reduction);
+  if (const auto* pointwise = std::get_if<Pointwise>(&stage.work))
+    return CudaPointwiseKnobs(text, stage, *pointwise);
+  if (const auto* reduction = std::get_if<Reduction>(&stage.work))
+    return CudaReductionKnobs(text, *reduction);
   if (const auto* contraction = std::get_if<Contraction>(&stage.work))
     return CudaContractionKnobs(text.program(), text.task(), *contraction);
   return {};
@@ -55,7 +57,8 @@ std::vector<Knob> CudaKnobs(const Program& program, const Task& task) {
   const std::vector<int> owners = CudaKnobOwners(program);
   std::vector<double> seconds(stages.size());
   for (size_t i = 0; i < stages.size(); ++i)
-    seconds[static_cast<size_t>(owners[i])] += std::max(stages[i]->bytes / kBytesPerSecond, stages[i]->flops / kFlopsPerSecond);
+    seconds[static_cast<size_t>(owners[i])] +=
+        std::max(stages[i]->bytes / kBytesPerSecond, stages[i]->flops / kFlopsPerSecond);
   std::vector<size_t> order;
   for (size_t i = 0; i < stages.size(); ++i) {
     if (owners[i] == static_cast<int>(i)) order.push_back(i);

@@ -60,7 +60,9 @@ class CudaLoadFinder {
   std::vector<CudaLoad> loads_;
 };
 
-std::string CudaLoopHead(int64_t width) { return fmt::format("#pragma unroll\nfor (int w = 0; w < {}; ++w) {{\n", width); }
+std::string CudaLoopHead(int64_t width) {
+  return fmt::format("#pragma unroll\nfor (int w = 0; w < {}; ++w) {{\n", width);
+}
 
 }  // namespace
 
@@ -110,14 +112,14 @@ Neighbours NeighboursOf(const Buffer& buffer, const ExprPtr& offset, const ExprP
 }
 
 std::string StoreText(CudaKernel& kernel, int buffer, const std::string& offset, const std::string& value) {
-  return fmt::format("{}[{}] = Narrow<{}>({});\n", kernel.Buffer(buffer), offset, kernel.text().ElementType(buffer),
-                     value);
+  return fmt::format("{}[{}] = Narrow<{}>({});\n", kernel.Buffer(buffer), offset,
+                     kernel.text().ElementType(buffer), value);
 }
 
 // --- CudaLoads ---
 
-CudaLoads::CudaLoads(CudaKernel& kernel, std::vector<CudaLoad> loads, int w_id, int64_t width, std::string slot,
-                     std::string slots)
+CudaLoads::CudaLoads(CudaKernel& kernel, std::vector<CudaLoad> loads, int w_id, int64_t width,
+                     std::string slot, std::string slots)
     : kernel_(kernel), w_id_(w_id), width_(width), slot_(std::move(slot)), slots_(std::move(slots)) {
   for (CudaLoad& load : loads) {
     const Buffer& buffer = kernel.text().program().buffers.at(load.load->id);
@@ -144,7 +146,8 @@ int64_t CudaLoads::Registers() const {
 
 std::string CudaLoads::Declarations() const {
   std::string text;
-  for (size_t i = 0; i < loads_.size(); ++i) text += fmt::format("{} {}{};\n", TypeOf(i), loads_[i].name, slots_);
+  for (size_t i = 0; i < loads_.size(); ++i)
+    text += fmt::format("{} {}{};\n", TypeOf(i), loads_[i].name, slots_);
   return text;
 }
 
@@ -159,15 +162,18 @@ std::string CudaLoads::Statements(CudaPrinter printer, bool once) const {
     if (is_each || is_pack) own.SetVariable(w_id_, is_each ? "w" : "0");
     std::string condition, statement;
     if (one.load.condition) condition = own.Value(one.load.condition);
-    const ExprPtr offset = is_pack ? Substitute(load.args[0], [&](const Expr& e) {
-      return e.op == "variable" && e.id == w_id_ ? Int(0) : ExprPtr();
-    }) : load.args[0];
+    const ExprPtr offset =
+        is_pack ? Substitute(
+                      load.args[0],
+                      [&](const Expr& e) { return e.op == "variable" && e.id == w_id_ ? Int(0) : ExprPtr(); })
+                : load.args[0];
     std::string at = own.Value(offset);
     // Without a branch: where the condition fails, the first element is loaded and not used.
     if (!condition.empty()) at = fmt::format("({} ? {} : 0)", condition, at);
     if (is_pack) {
       const bool reads_once = once && kernel_.IsReadOnly(load.id);
-      statement = fmt::format("{} = Load{}<{}>({} + {});\n", name, reads_once ? "Once" : "", width_, buffer, at);
+      statement =
+          fmt::format("{} = Load{}<{}>({} + {});\n", name, reads_once ? "Once" : "", width_, buffer, at);
     } else {
       statement = fmt::format("{}{} = Widen({}[{}]);\n", name, is_each ? ".at[w]" : "", buffer, at);
     }
@@ -204,8 +210,8 @@ void CudaLoads::Bind(CudaPrinter& printer, const std::string& w) const {
 
 // --- Stores ---
 
-std::string NeighbourLoop(const CudaPrinter& printer, const std::vector<Store>& stores, int w_id, int64_t width, bool once,
-                          const std::function<void(CudaPrinter&)>& bind,
+std::string NeighbourLoop(const CudaPrinter& printer, const std::vector<Store>& stores, int w_id,
+                          int64_t width, bool once, const std::function<void(CudaPrinter&)>& bind,
                           const std::function<std::string(CudaPrinter&)>& before) {
   CudaPrinter body = printer;
   CudaKernel& kernel = body.kernel();
@@ -226,12 +232,14 @@ std::string NeighbourLoop(const CudaPrinter& printer, const std::vector<Store>& 
       last.lines().clear();
       last.SetVariable(w_id, "0");
       bind(last);
-      const ExprPtr first = Substitute(
-          store.offset, [&](const Expr& e) { return e.op == "variable" && e.id == w_id ? Int(0) : ExprPtr(); });
+      const ExprPtr first = Substitute(store.offset, [&](const Expr& e) {
+        return e.op == "variable" && e.id == w_id ? Int(0) : ExprPtr();
+      });
       std::string guard;
       if (store.guard) guard = last.Value(store.guard);
       const std::string at = last.Value(first);
-      std::string done = fmt::format("Store{}<{}>({} + {}, {});\n", once ? "Once" : "", width, kernel.Buffer(store.buffer), at, name);
+      std::string done = fmt::format("Store{}<{}>({} + {}, {});\n", once ? "Once" : "", width,
+                                     kernel.Buffer(store.buffer), at, name);
       if (!guard.empty()) done = fmt::format("if ({}) {{\n{}}}\n", guard, done);
       after += last.TakeLines() + done;
       continue;

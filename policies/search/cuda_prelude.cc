@@ -254,7 +254,8 @@ std::string CudaIndented(const std::string& text) {
     const size_t start = line.find_first_not_of(' ');
     line = start == std::string_view::npos ? "" : line.substr(start);
     int change = 0;
-    for (const char c : line.substr(0, line.find("//"))) change += (c == '{' || c == '(') - (c == '}' || c == ')');
+    for (const char c : line.substr(0, line.find("//")))
+      change += (c == '{' || c == '(') - (c == '}' || c == ')');
     const int here = !line.empty() && line[0] == '}' ? depth - 1 : depth;
     const bool is_flush = line.empty() || line[0] == '#';
     if (!is_flush) all.append(static_cast<size_t>(2 * std::max(here, 0)), ' ');

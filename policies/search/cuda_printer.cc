@@ -20,24 +20,26 @@ bool IsIn32(int64_t low, int64_t high) { return low >= -kIntHigh && high <= kInt
 
 const std::map<std::string, const char*>& CudaUnary() {
   static const std::map<std::string, const char*> kTexts = {
-      {"neg", "(-{})"},         {"abs", "fabsf({})"},     {"exp", "expf({})"},        {"exp2", "exp2f({})"},
-      {"expm1", "expm1f({})"},  {"log", "logf({})"},      {"log2", "log2f({})"},      {"log10", "log10f({})"},
-      {"log1p", "log1pf({})"},  {"sqrt", "sqrtf({})"},    {"rsqrt", "rsqrtf({})"},    {"reciprocal", "(1.0f / {})"},
-      {"sigmoid", "Sigmoid({})"}, {"tanh", "tanhf({})"},  {"erf", "erff({})"},        {"sin", "sinf({})"},
-      {"cos", "cosf({})"},      {"tan", "tanf({})"},      {"asin", "asinf({})"},      {"acos", "acosf({})"},
-      {"atan", "atanf({})"},    {"sinh", "sinhf({})"},    {"cosh", "coshf({})"},      {"floor", "floorf({})"},
-      {"ceil", "ceilf({})"},    {"round", "rintf({})"},   {"trunc", "truncf({})"},    {"sign", "Sign({})"},
-      {"to_bool", "({} != 0)"}};
+      {"neg", "(-{})"},           {"abs", "fabsf({})"},    {"exp", "expf({})"},
+      {"exp2", "exp2f({})"},      {"expm1", "expm1f({})"}, {"log", "logf({})"},
+      {"log2", "log2f({})"},      {"log10", "log10f({})"}, {"log1p", "log1pf({})"},
+      {"sqrt", "sqrtf({})"},      {"rsqrt", "rsqrtf({})"}, {"reciprocal", "(1.0f / {})"},
+      {"sigmoid", "Sigmoid({})"}, {"tanh", "tanhf({})"},   {"erf", "erff({})"},
+      {"sin", "sinf({})"},        {"cos", "cosf({})"},     {"tan", "tanf({})"},
+      {"asin", "asinf({})"},      {"acos", "acosf({})"},   {"atan", "atanf({})"},
+      {"sinh", "sinhf({})"},      {"cosh", "coshf({})"},   {"floor", "floorf({})"},
+      {"ceil", "ceilf({})"},      {"round", "rintf({})"},  {"trunc", "truncf({})"},
+      {"sign", "Sign({})"},       {"to_bool", "({} != 0)"}};
   return kTexts;
 }
 
 const std::map<std::string, const char*>& CudaBinary() {
   static const std::map<std::string, const char*> kTexts = {
-      {"add", "({} + {})"},          {"sub", "({} - {})"},         {"mul", "({} * {})"},
-      {"div_float", "({} / {})"},    {"minimum", "NanMin({}, {})"}, {"maximum", "NanMax({}, {})"},
-      {"fmod", "fmodf({}, {})"},     {"atan2", "atan2f({}, {})"},  {"pow", "powf({}, {})"},
-      {"less", "({} < {})"},         {"less_equal", "({} <= {})"}, {"equal", "({} == {})"},
-      {"not_equal", "({} != {})"},   {"and", "({} && {})"},        {"or", "({} || {})"}};
+      {"add", "({} + {})"},        {"sub", "({} - {})"},          {"mul", "({} * {})"},
+      {"div_float", "({} / {})"},  {"minimum", "NanMin({}, {})"}, {"maximum", "NanMax({}, {})"},
+      {"fmod", "fmodf({}, {})"},   {"atan2", "atan2f({}, {})"},   {"pow", "powf({}, {})"},
+      {"less", "({} < {})"},       {"less_equal", "({} <= {})"},  {"equal", "({} == {})"},
+      {"not_equal", "({} != {})"}, {"and", "({} && {})"},         {"or", "({} || {})"}};
   return kTexts;
 }
 
@@ -60,7 +62,8 @@ bool FitsInt(const Expr& expr) {
   if (expr.op != "sum") return true;
   for (size_t i = 0; i < expr.args.size(); ++i) {
     const double c = std::fabs(static_cast<double>(expr.coefficients[i]));
-    const double most = c * static_cast<double>(std::max(std::abs(expr.args[i]->low), std::abs(expr.args[i]->high)));
+    const double most =
+        c * static_cast<double>(std::max(std::abs(expr.args[i]->low), std::abs(expr.args[i]->high)));
     if (most > kIntHigh || c > kIntHigh) return false;
   }
   return true;
@@ -102,7 +105,8 @@ std::string CudaPrinter::Named(const Expr& e, const std::string& text) {
 // Whether the value needs a load that is not done.
 bool CudaPrinter::HasOpenLoad(const ExprPtr& e) const {
   const std::vector<const Expr*> nodes = Nodes(e);
-  return std::any_of(nodes.begin(), nodes.end(), [&](const Expr* n) { return n->op == "load" && !loads_.count(n->key); });
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [&](const Expr* n) { return n->op == "load" && !loads_.count(n->key); });
 }
 
 std::string CudaPrinter::Node(const Expr& e) {
@@ -119,7 +123,8 @@ std::string CudaPrinter::Node(const Expr& e) {
   }
   if (e.op == "result") {
     const auto found = results_.find(e.id);
-    if (found == results_.end()) throw Error(ExitCode::kBroken, fmt::format("result {} has no value here", e.id));
+    if (found == results_.end())
+      throw Error(ExitCode::kBroken, fmt::format("result {} has no value here", e.id));
     return found->second;
   }
   std::string text;
@@ -164,7 +169,8 @@ std::string CudaPrinter::IntegerText(const Expr& e) {
     const std::string a = Node(*e.args[0]), by = kernel_->Number(e.integer);
     const bool is_narrow = CudaTypeOf(*e.args[0]) == "int" && e.integer <= kIntHigh;
     const char* name = e.op == "div" ? "/" : "%";
-    if (e.args[0]->low < 0) return fmt::format("{}(Floor{}({}, {}))", type, e.op == "div" ? "Div" : "Mod", a, by);
+    if (e.args[0]->low < 0)
+      return fmt::format("{}(Floor{}({}, {}))", type, e.op == "div" ? "Div" : "Mod", a, by);
     const char* wide = is_narrow ? "unsigned" : "(unsigned long)";
     return fmt::format("{}({}({}) {} {}({}))", type, wide, a, name, wide, by);
   }
@@ -196,8 +202,8 @@ std::string CudaPrinter::GuardText(const Expr& e) {
   const std::string value = inside.Node(*e.args[1]);
   if (inside.lines_.empty()) return fmt::format("({} ? {} : {})", condition, value, otherwise);
   const std::string name = kernel_->Fresh();
-  lines_ += fmt::format("{} {} = {};\nif ({}) {{\n{}{} = {};\n}}\n", CudaTypeOf(e), name, otherwise, condition,
-                        inside.lines_, name, value);
+  lines_ += fmt::format("{} {} = {};\nif ({}) {{\n{}{} = {};\n}}\n", CudaTypeOf(e), name, otherwise,
+                        condition, inside.lines_, name, value);
   return name;
 }
 
@@ -209,7 +215,8 @@ int64_t Points(const std::vector<Loop>& loops) {
   return points;
 }
 
-std::string DecodeLoops(CudaPrinter& printer, const std::vector<Loop>& loops, const std::string& linear, bool wide) {
+std::string DecodeLoops(CudaPrinter& printer, const std::vector<Loop>& loops, const std::string& linear,
+                        bool wide) {
   CudaKernel& kernel = printer.kernel();
   std::vector<const Loop*> real;
   for (const Loop& loop : loops) {
@@ -223,9 +230,10 @@ std::string DecodeLoops(CudaPrinter& printer, const std::vector<Loop>& loops, co
     if (i == 0) {
       text += fmt::format("const {0} {1} = {0}({2});\n", integer, name, left);
     } else {
-      const std::string rest = kernel.Fresh("d"), extent = fmt::format("({})({})", type, kernel.Number(real[i]->extent));
-      text += fmt::format("const {} {} = {} / {};\nconst {} {} = {}({} - {} * {});\n", type, rest, left, extent, integer,
-                          name, integer, left, rest, extent);
+      const std::string rest = kernel.Fresh("d"),
+                        extent = fmt::format("({})({})", type, kernel.Number(real[i]->extent));
+      text += fmt::format("const {} {} = {} / {};\nconst {} {} = {}({} - {} * {});\n", type, rest, left,
+                          extent, integer, name, integer, left, rest, extent);
       left = rest;
     }
     printer.SetVariable(real[i]->variable, name);

@@ -10,8 +10,8 @@ struct CudaReductionPlan {
   // Rows: a group of neighbouring threads shares an outer point, packs lie along the last inner loop. Columns:
   // neighbouring threads have neighbouring outer points, packs lie along the last outer loop, `group` threads share them.
   bool columns = false;
-  int64_t width = 1;    // of packs
-  int64_t group = 32;   // threads of an outer point; rows: at most 32, or all of the block
+  int64_t width = 1;   // of packs
+  int64_t group = 32;  // threads of an outer point; rows: at most 32, or all of the block
   int64_t threads = 256;
   int64_t each = 4;     // packs under way in a thread
   bool nested = false;  // group 1: the last inner loop is unrolled, the others are loops

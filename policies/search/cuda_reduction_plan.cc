@@ -6,7 +6,7 @@
 namespace kevin::search {
 namespace {
 
-constexpr int64_t kFewTerms = 128;      // so few that one thread folds them
+constexpr int64_t kFewTerms = 128;  // so few that one thread folds them
 // Of kept values in a thread: a block of 1024 has 64 registers a thread.
 int64_t MostRegisters(int64_t threads) { return threads >= 1024 ? 32 : 64; }
 
@@ -18,7 +18,8 @@ bool IsPositional(const Reduction& work) {
 std::vector<ExprPtr> ExprsOf(const Reduction& work) {
   std::vector<ExprPtr> exprs;
   for (const Accumulator& accumulator : work.accumulators) exprs.push_back(accumulator.value);
-  for (const Store& store : work.inner_stores) exprs.insert(exprs.end(), {store.value, store.guard, store.offset});
+  for (const Store& store : work.inner_stores)
+    exprs.insert(exprs.end(), {store.value, store.guard, store.offset});
   return exprs;
 }
 
@@ -69,18 +70,22 @@ int64_t WidthFor(const CudaText& text, const Reduction& work, bool columns) {
   const std::vector<Loop>& loops = columns ? work.outer : work.inner;
   if (loops.empty()) return 1;
   int64_t best = 1, narrowest = 4;
-  for (const CudaLoad& load : LoadsOf(ExprsOf(work))) narrowest = std::min<int64_t>(narrowest, text.ElementBytes(load.load->id));
+  for (const CudaLoad& load : LoadsOf(ExprsOf(work)))
+    narrowest = std::min<int64_t>(narrowest, text.ElementBytes(load.load->id));
   const int64_t most = columns ? 4 : 16 / std::max<int64_t>(2, narrowest);
   for (int64_t width = 2; width <= most; width *= 2) {
     if (loops.back().extent % width != 0) break;
     int64_t packed = 0, apart = 0;
     const auto add = [&](int buffer, const ExprPtr& offset, const ExprPtr& condition) {
-      const ExprPtr at = InPacks(offset, loops.back(), width, kNeighbour), inside = InPacks(condition, loops.back(), width, kNeighbour);
-      const Neighbours neighbours = NeighboursOf(text.program().buffers.at(buffer), at, inside, kNeighbour, width);
+      const ExprPtr at = InPacks(offset, loops.back(), width, kNeighbour),
+                    inside = InPacks(condition, loops.back(), width, kNeighbour);
+      const Neighbours neighbours =
+          NeighboursOf(text.program().buffers.at(buffer), at, inside, kNeighbour, width);
       packed += neighbours == Neighbours::kPack;
       apart += neighbours == Neighbours::kEach;
     };
-    for (const CudaLoad& load : LoadsOf(ExprsOf(work))) add(load.load->id, load.load->args[0], load.condition);
+    for (const CudaLoad& load : LoadsOf(ExprsOf(work)))
+      add(load.load->id, load.load->args[0], load.condition);
     for (const Store& store : work.inner_stores) add(store.buffer, store.offset, store.guard);
     if (packed > apart) best = width;
   }
@@ -104,7 +109,8 @@ int64_t KeptRegisters(const Reduction& work, bool columns, int64_t width) {
   return kept;
 }
 
-void PlanRows(const CudaText& text, const Reduction& work, int64_t outer, int64_t packs, CudaReductionPlan& plan) {
+void PlanRows(const CudaText& text, const Reduction& work, int64_t outer, int64_t packs,
+              CudaReductionPlan& plan) {
   const int64_t processors = text.device().multiprocessors, room = processors * 2048;
   const int64_t kept = KeptRegisters(work, plan.columns, plan.width);
   int64_t group = PowerAtLeast((packs + 3) / 4, 1, 1024);
@@ -142,28 +148,33 @@ void PlanRows(const CudaText& text, const Reduction& work, int64_t outer, int64_
   }
 }
 
-void PlanColumns(const CudaText& text, const Reduction& work, int64_t outer, int64_t packs, CudaReductionPlan& plan) {
+void PlanColumns(const CudaText& text, const Reduction& work, int64_t outer, int64_t packs,
+                 CudaReductionPlan& plan) {
   const int64_t processors = text.device().multiprocessors, room = processors * 2048;
   plan.threads = 256;
   plan.group = 1;
   while (plan.group < 32 && plan.group * 8 <= packs && outer * plan.group < room) plan.group *= 2;
-  while (plan.threads > 64 && plan.threads > plan.group * 8 && outer * plan.group < plan.threads * processors) plan.threads /= 2;
+  while (plan.threads > 64 && plan.threads > plan.group * 8 && outer * plan.group < plan.threads * processors)
+    plan.threads /= 2;
   const int64_t kept = KeptRegisters(work, true, plan.width);
   // What is read again stays in registers, if several threads share a column.
   if (kept > 0 && packs * kept <= 16 * 64) {
     while (plan.group < 16 && packs * kept > plan.group * 32) plan.group *= 2;
   }
-  plan.each = packs <= kFewTerms / 2 && plan.group == 1 ? packs : std::clamp<int64_t>(packs / plan.group, 1, 8);
+  plan.each =
+      packs <= kFewTerms / 2 && plan.group == 1 ? packs : std::clamp<int64_t>(packs / plan.group, 1, 8);
   if (plan.group == 1 && packs > plan.each && work.inner.size() > 1 && work.inner.back().extent <= 16) {
     plan.nested = true;
     plan.each = work.inner.back().extent;
   }
   const int64_t blocks = std::max<int64_t>(1, outer * plan.group / plan.threads);
   if (blocks * 2 <= processors && packs >= 64 * plan.group)
-    plan.parts = std::clamp<int64_t>(std::min((4 * processors + blocks - 1) / blocks, packs / (16 * plan.group)), 1, 65535);
+    plan.parts = std::clamp<int64_t>(
+        std::min((4 * processors + blocks - 1) / blocks, packs / (16 * plan.group)), 1, 65535);
   const int64_t deep = (packs + plan.group - 1) / plan.group;
   if (plan.parts > 1) plan.nested = false;
-  if (plan.parts == 1 && !plan.nested && kept > 0 && deep * kept <= 64) plan.keep = CudaReductionPlan::Keep::kRegisters;
+  if (plan.parts == 1 && !plan.nested && kept > 0 && deep * kept <= 64)
+    plan.keep = CudaReductionPlan::Keep::kRegisters;
 }
 
 }  // namespace
@@ -176,8 +187,10 @@ int LastStep(const Reduction& work) {
 
 std::vector<std::vector<CudaLoad>> PassLoads(const Reduction& work, bool columns) {
   std::vector<std::vector<ExprPtr>> exprs(static_cast<size_t>(LastStep(work)) + 2);
-  for (const Accumulator& accumulator : work.accumulators) exprs[static_cast<size_t>(accumulator.step)].push_back(accumulator.value);
-  for (const Store& store : work.inner_stores) exprs.back().insert(exprs.back().end(), {store.value, store.guard, store.offset});
+  for (const Accumulator& accumulator : work.accumulators)
+    exprs[static_cast<size_t>(accumulator.step)].push_back(accumulator.value);
+  for (const Store& store : work.inner_stores)
+    exprs.back().insert(exprs.back().end(), {store.value, store.guard, store.offset});
   std::vector<std::vector<CudaLoad>> passes;
   for (const std::vector<ExprPtr>& pass : exprs) {
     passes.emplace_back();
@@ -212,8 +225,9 @@ CudaPlannedReduction PlanCudaReduction(const CudaText& text, const Reduction& wh
   if (!work.outer.empty() && inner <= kFewTerms) {
     for (const CudaLoad& load : LoadsOf(ExprsOf(work))) {
       const std::optional<int64_t> stride = StrideOf(load.load->args[0], work.outer.back().variable);
-      const bool uses_inner = std::any_of(work.inner.begin(), work.inner.end(),
-                                          [&](const Loop& loop) { return Uses(load.load->args[0], loop.variable); });
+      const bool uses_inner = std::any_of(work.inner.begin(), work.inner.end(), [&](const Loop& loop) {
+        return Uses(load.load->args[0], loop.variable);
+      });
       is_window |= uses_inner && stride && *stride >= 1 && *stride <= 4 && *stride < inner &&
                    (work.inner.size() > 1 || *stride < work.inner.back().extent);
       overlaps |= uses_inner && stride == 1;
@@ -240,7 +254,9 @@ CudaPlannedReduction PlanCudaReduction(const CudaText& text, const Reduction& wh
   return planned;
 }
 
-bool HasCudaGroupKnob(const CudaReductionPlan& plan) { return plan.group > 1 && plan.parts == 1 && plan.cluster == 1; }
+bool HasCudaGroupKnob(const CudaReductionPlan& plan) {
+  return plan.group > 1 && plan.parts == 1 && plan.cluster == 1;
+}
 
 std::vector<Knob> CudaReductionKnobs(const CudaText& text, const Reduction& work) {
   const CudaPlannedReduction planned = PlanCudaReduction(text, work);
@@ -261,7 +277,8 @@ std::vector<Knob> CudaReductionKnobs(const CudaText& text, const Reduction& work
     }
     knobs.push_back(threads);
   }
-  if (plan.keep != CudaReductionPlan::Keep::kRegisters && plan.each * plan.group < planned.packs && !plan.nested) {
+  if (plan.keep != CudaReductionPlan::Keep::kRegisters && plan.each * plan.group < planned.packs &&
+      !plan.nested) {
     Knob each{"EACH", {plan.each}, true, "packs under way in a thread"};
     for (const int64_t value : {2, 4, 8}) {
       if (value != plan.each) each.values.push_back(value);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <limits>
 
 namespace kevin::search {
@@ -64,6 +65,33 @@ std::string CudaElementType(const std::string& dtype) {
   throw Unsupported("tensors of " + dtype + " cannot be written in CUDA");
 }
 
+// Names "v12" and "r12" carry the number of a loop variable: numbered anew in the order of their first use, so that equal
+// stages have equal texts.
+std::string WithLocalNumbers(const std::string& body) {
+  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  std::map<std::string, std::string> numbers;
+  std::string text;
+  text.reserve(body.size());
+  for (size_t at = 0; at < body.size();) {
+    if (!is_word(body[at])) {
+      text += body[at++];
+      continue;
+    }
+    size_t end = at;
+    while (end < body.size() && is_word(body[end])) ++end;
+    const std::string word = body.substr(at, end - at);
+    at = end;
+    const bool is_local = word.size() > 1 && (word[0] == 'v' || word[0] == 'r') &&
+                          word.find_first_not_of("0123456789", 1) == std::string::npos;
+    if (!is_local) {
+      text += word;
+      continue;
+    }
+    text += word[0] + numbers.try_emplace(word.substr(1), std::to_string(numbers.size())).first->second;
+  }
+  return text;
+}
+
 std::string CudaSignature(const Task& task) {
   if (!task.signature.empty()) return task.signature;
   std::string list;
@@ -76,8 +104,14 @@ std::string CudaSignature(const Task& task) {
 
 // --- CudaText ---
 
-CudaText::CudaText(const Program& program, const Task& task, const Setting& setting, bool shares, std::vector<int> owners)
-    : program_(program), task_(task), setting_(setting), shares_(shares), table_("int"), owners_(std::move(owners)) {
+CudaText::CudaText(const Program& program, const Task& task, const Setting& setting, bool shares,
+                   std::vector<int> owners)
+    : program_(program),
+      task_(task),
+      setting_(setting),
+      shares_(shares),
+      table_("int"),
+      owners_(std::move(owners)) {
   if (program.workspace_bytes > 0)
     workspace_lines_.push_back(fmt::format("char* pool = workspace<char>({}L);", program.workspace_bytes));
 }
@@ -102,7 +136,8 @@ void CudaText::AddLine(const std::string& line) { lines_.emplace_back(line, 0); 
 
 std::string CudaText::AddWorkspace(const std::string& type, const std::string& count, bool zeroed) {
   const std::string name = fmt::format("w{}", workspaces_++);
-  const std::string text = fmt::format("{0}* {1} = {2}workspace<{0}>({3});", type, name, zeroed ? "zeroed_" : "", count);
+  const std::string text =
+      fmt::format("{0}* {1} = {2}workspace<{0}>({3});", type, name, zeroed ? "zeroed_" : "", count);
   if (zeroed) {
     AddLine(text);
   } else {
@@ -112,7 +147,8 @@ std::string CudaText::AddWorkspace(const std::string& type, const std::string& c
 }
 
 void CudaText::AddDeclarations(const std::string& text) {
-  if (std::find(declarations_.begin(), declarations_.end(), text) == declarations_.end()) declarations_.push_back(text);
+  if (std::find(declarations_.begin(), declarations_.end(), text) == declarations_.end())
+    declarations_.push_back(text);
 }
 
 void CudaText::BeginStage(int number) {
@@ -120,7 +156,9 @@ void CudaText::BeginStage(int number) {
   stage_number_ = at < owners_.size() ? owners_[at] : number;
 }
 
-std::string CudaText::ElementType(int buffer) const { return CudaElementType(program_.buffers.at(buffer).dtype); }
+std::string CudaText::ElementType(int buffer) const {
+  return CudaElementType(program_.buffers.at(buffer).dtype);
+}
 
 int CudaText::ElementBytes(int buffer) const {
   const std::string& dtype = program_.buffers.at(buffer).dtype;
@@ -142,14 +180,16 @@ std::string CudaText::Finish() {
   for (const std::string& declaration : declarations_) text += declaration + "\n";
   const std::string definitions = table_.Definitions();
   kernels_ = 0;
-  for (size_t at = definitions.find("__global__"); at != std::string::npos; at = definitions.find("__global__", at + 1))
+  for (size_t at = definitions.find("__global__"); at != std::string::npos;
+       at = definitions.find("__global__", at + 1))
     ++kernels_;
   text += definitions + CudaSignature(task_) + " {\n";
   for (const std::string& line : workspace_lines_) text += line + "\n";
   for (size_t i = 0; i < program_.buffers.size(); ++i) {
     const Buffer& buffer = program_.buffers[i];
     if (buffer.argument < 0 && buffer.place < 0 && buffer.elements > 0) {
-      text += fmt::format("{0}* v{1} = workspace<{0}>({2}L);\n", ElementType(static_cast<int>(i)), i, buffer.elements);
+      text += fmt::format("{0}* v{1} = workspace<{0}>({2}L);\n", ElementType(static_cast<int>(i)), i,
+                          buffer.elements);
     }
   }
   for (const auto& [line, call] : lines_)
@@ -172,7 +212,8 @@ std::string CudaKernel::Buffer(int buffer) {
   if (is_new) {
     const std::string type = text_.ElementType(buffer);
     const bool writes = writes_.count(buffer) > 0, reads = reads_.count(buffer) > 0;
-    AddParameter(fmt::format("{}{}*{} {}", writes ? "" : "const ", type, writes && reads ? "" : " __restrict__", found->second),
+    AddParameter(fmt::format("{}{}*{} {}", writes ? "" : "const ", type,
+                             writes && reads ? "" : " __restrict__", found->second),
                  text_.BufferArgument(buffer));
   }
   return found->second;
@@ -183,7 +224,9 @@ void CudaKernel::AddParameter(const std::string& parameter, const std::string& a
   arguments_.push_back(argument);
 }
 
-std::string CudaKernel::Fresh(const std::string& prefix) { return fmt::format("{}{}", prefix, fresh_[prefix]++); }
+std::string CudaKernel::Fresh(const std::string& prefix) {
+  return fmt::format("{}{}", prefix, fresh_[prefix]++);
+}
 
 std::string CudaKernel::RepeatVariable(int variable) {
   const auto known = repeat_names_.find(variable);
@@ -196,13 +239,14 @@ std::string CudaKernel::RepeatVariable(int variable) {
   return repeat_names_[variable] = name;
 }
 
-void CudaKernel::Launch(const std::string& name, const std::string& body, const std::string& grid, const std::string& block,
-                        const std::string& bounds, const std::string& shared, const std::string& attributes) {
-  const std::string head = fmt::format("__global__ {}{}void __launch_bounds__({})", attributes, attributes.empty() ? "" : " ",
-                                       bounds);
-  const std::string launch =
-      shared.empty() ? fmt::format("<<<{}, {}>>>", grid, block) : fmt::format("<<<{}, {}, {}>>>", grid, block, shared);
-  const size_t call = text_.table().Add(name, head, body, parameters_, arguments_, launch);
+void CudaKernel::Launch(const std::string& name, const std::string& body, const std::string& grid,
+                        const std::string& block, const std::string& bounds, const std::string& shared,
+                        const std::string& attributes) {
+  const std::string head = fmt::format("__global__ {}{}void __launch_bounds__({})", attributes,
+                                       attributes.empty() ? "" : " ", bounds);
+  const std::string launch = shared.empty() ? fmt::format("<<<{}, {}>>>", grid, block)
+                                            : fmt::format("<<<{}, {}, {}>>>", grid, block, shared);
+  const size_t call = text_.table().Add(name, head, WithLocalNumbers(body), parameters_, arguments_, launch);
   text_.lines_.emplace_back("", static_cast<int64_t>(call));
 }
 

@@ -29,7 +29,8 @@ class CudaText {
  public:
   // `shares`: sizes and strides are holes, so that stages which differ only in them share a kernel. `owners`: by stage,
   // the stage whose knobs it uses (CudaKnobOwners).
-  CudaText(const Program& program, const Task& task, const Setting& setting, bool shares, std::vector<int> owners = {});
+  CudaText(const Program& program, const Task& task, const Setting& setting, bool shares,
+           std::vector<int> owners = {});
 
   const Program& program() const { return program_; }
   const Task& task() const { return task_; }
@@ -77,7 +78,8 @@ class CudaText {
   std::vector<int> owners_;
   int stage_number_ = 0, workspaces_ = 0, kernels_ = 0;
   std::map<int, std::string> repeat_variables_;
-  std::vector<std::pair<std::string, int64_t>> lines_;  // a statement, or the number of a call (then the text is empty)
+  std::vector<std::pair<std::string, int64_t>>
+      lines_;  // a statement, or the number of a call (then the text is empty)
   std::vector<std::string> declarations_, workspace_lines_;
   friend class CudaKernel;
 };
@@ -110,8 +112,9 @@ class CudaKernel {
   // Ends the kernel: `void name(...)` with `body`, launched as <<<grid, block[, shared]>>>; texts of integers in
   // `launch`, e.g. "ceil_div(100, THREADS)". `bounds` is the text of launch bounds ("256"); `attributes` e.g.
   // "__cluster_dims__(4, 1, 1)".
-  void Launch(const std::string& name, const std::string& body, const std::string& grid, const std::string& block,
-              const std::string& bounds, const std::string& shared = "", const std::string& attributes = "");
+  void Launch(const std::string& name, const std::string& body, const std::string& grid,
+              const std::string& block, const std::string& bounds, const std::string& shared = "",
+              const std::string& attributes = "");
 
  private:
   CudaText& text_;
@@ -160,7 +163,8 @@ bool FitsInt(const Expr& expr);  // kInt: the value and what it is computed from
 
 // Statements that set `variables` ("const int i3 = ...") of loops from a row-major number `linear` over them (unsigned, or
 // `unsigned long` where `wide`), and name them in the printer. Extents are Number()s.
-std::string DecodeLoops(CudaPrinter& printer, const std::vector<Loop>& loops, const std::string& linear, bool wide = false);
+std::string DecodeLoops(CudaPrinter& printer, const std::vector<Loop>& loops, const std::string& linear,
+                        bool wide = false);
 int64_t Points(const std::vector<Loop>& loops);
 
 // A float as a literal: "0.5f", "Infinity()".
@@ -187,13 +191,15 @@ ExprPtr InPacks(const ExprPtr& expr, const Loop& loop, int64_t width, int w_id);
 // How neighbouring elements along `w_id` (from InPacks) lie: kPack: adjacent, aligned to all; kSame: one element;
 // kEach: anything else.
 enum class Neighbours { kSame, kPack, kEach };
-Neighbours NeighboursOf(const Buffer& buffer, const ExprPtr& offset, const ExprPtr& condition, int w_id, int64_t width);
+Neighbours NeighboursOf(const Buffer& buffer, const ExprPtr& offset, const ExprPtr& condition, int w_id,
+                        int64_t width);
 
 // Loads ahead of the arithmetic that needs them, so that many are under way at once. With the statements in one unrolled
 // loop and the arithmetic in the next, `slot` is "[u]" and `slots` "[kEach]"; both are empty without such loops.
 class CudaLoads {
  public:
-  CudaLoads(CudaKernel& kernel, std::vector<CudaLoad> loads, int w_id, int64_t width, std::string slot, std::string slots);
+  CudaLoads(CudaKernel& kernel, std::vector<CudaLoad> loads, int w_id, int64_t width, std::string slot,
+            std::string slots);
   std::string Declarations() const;
   // With the loop variables known to `printer`. `once`: the elements are not needed again soon.
   std::string Statements(CudaPrinter printer, bool once) const;
@@ -222,8 +228,8 @@ class CudaLoads {
 // The statements that compute and do stores for `width` neighbours along `w_id`: a loop over w with the arithmetic, then
 // packs where they are aligned. `bind` names loads and results of neighbour w in the printer that it gets. `before` is
 // more text for the loop's body, made by the printer (accumulators); may be empty.
-std::string NeighbourLoop(const CudaPrinter& printer, const std::vector<Store>& stores, int w_id, int64_t width, bool once,
-                          const std::function<void(CudaPrinter&)>& bind,
+std::string NeighbourLoop(const CudaPrinter& printer, const std::vector<Store>& stores, int w_id,
+                          int64_t width, bool once, const std::function<void(CudaPrinter&)>& bind,
                           const std::function<std::string(CudaPrinter&)>& before = nullptr);
 constexpr int kNeighbour = 1 << 28;  // the variable w
 

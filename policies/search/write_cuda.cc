@@ -35,10 +35,13 @@ class CudaStageWriter {
 }  // namespace
 
 void WriteCudaStage(CudaText& text, const Stage& stage) {
-  if (const auto* pointwise = std::get_if<Pointwise>(&stage.work)) return WriteCudaPointwise(text, stage, *pointwise);
-  if (const auto* reduction = std::get_if<Reduction>(&stage.work)) return WriteCudaReduction(text, stage, *reduction);
+  if (const auto* pointwise = std::get_if<Pointwise>(&stage.work))
+    return WriteCudaPointwise(text, stage, *pointwise);
+  if (const auto* reduction = std::get_if<Reduction>(&stage.work))
+    return WriteCudaReduction(text, stage, *reduction);
   if (const auto* scan = std::get_if<Scan>(&stage.work)) return WriteCudaScan(text, stage, *scan);
-  if (const auto* attention = std::get_if<Attention>(&stage.work)) return WriteCudaAttention(text, stage, *attention);
+  if (const auto* attention = std::get_if<Attention>(&stage.work))
+    return WriteCudaAttention(text, stage, *attention);
   const auto& contraction = std::get<Contraction>(stage.work);
   if (!WriteCudaContraction(text, stage, contraction)) WriteCudaPlainContraction(text, stage, contraction);
 }

@@ -97,23 +97,26 @@ class CudaAttentionWriter {
       (tile_q_ >= tile_k_ ? tile_q_ : tile_k_) /= 2;
     }
     if (SharedBytes() > text.device().block_shared_bytes)
-      throw Unsupported(fmt::format("attention of depth {} and width {} exceeds the shared memory", depth_, width_));
+      throw Unsupported(
+          fmt::format("attention of depth {} and width {} exceeds the shared memory", depth_, width_));
     while (padded_width_ / 16 * (tile_q_ / 16) > 64 && tile_q_ > 16) tile_q_ /= 2;
   }
 
   void Write() {
     const int64_t tiles = (queries_ + tile_q_ - 1) / tile_q_;
     std::string body = fmt::format(
-        "constexpr int kQ = {}, kK = {}, kD = {}, kD4 = kD + 4, kW16 = {}, kR = kQ / 16, kC = kK / 16, kV = kW16 / 16;\n", tile_q_,
-        tile_k_, padded_depth_, padded_width_);
+        "constexpr int kQ = {}, kK = {}, kD = {}, kD4 = kD + 4, kW16 = {}, kR = kQ / 16, kC = kK / 16, kV = kW16 / 16;\n",
+        tile_q_, tile_k_, padded_depth_, padded_width_);
     body +=
         "extern __shared__ float4 shared[];\n"
         "float* queries = (float*)shared;\nfloat* keys = queries + kQ * kD4;\nfloat* values = keys + kK * kD4;\n"
         "float* weights = values + kK * kW16;\nconst int over = threadIdx.x / 16, across = threadIdx.x % 16;\n";
-    body += fmt::format("const unsigned tiles = {}, batch = blockIdx.x / tiles, first_q = (tiles - 1 - blockIdx.x % tiles) * kQ;\n",
-                        kernel_.Number(tiles));
+    body += fmt::format(
+        "const unsigned tiles = {}, batch = blockIdx.x / tiles, first_q = (tiles - 1 - blockIdx.x % tiles) * kQ;\n",
+        kernel_.Number(tiles));
     body += DecodeLoops(printer_, work_.batch, "batch");
-    body += Fill(work_.query, work_.queries, work_.depth, "queries", "first_q", tile_q_, padded_depth_, "kD4");
+    body +=
+        Fill(work_.query, work_.queries, work_.depth, "queries", "first_q", tile_q_, padded_depth_, "kD4");
     body +=
         "float out[kR][kV], most[kR], total[kR];\n#pragma unroll\nfor (int r = 0; r < kR; ++r) {\nmost[r] = -Infinity();\n"
         "total[r] = 0.0f;\n#pragma unroll\nfor (int v = 0; v < kV; ++v) out[r][v] = 0.0f;\n}\n";
@@ -123,21 +126,24 @@ class CudaAttentionWriter {
     body += "for (unsigned first_k = 0; first_k < last; first_k += kK) {\n__syncthreads();\n";
     body += Fill(work_.key, work_.keys, work_.depth, "keys", "first_k", tile_k_, padded_depth_, "kD4");
     body += Fill(work_.value, work_.keys, work_.width, "values", "first_k", tile_k_, padded_width_, "kW16");
-    body += "__syncthreads();\n" + std::string(kScoresText) + Scores() + (work_.softmax ? kSoftmaxText : "") + kWeightedText + "}\n";
+    body += "__syncthreads();\n" + std::string(kScoresText) + Scores() + (work_.softmax ? kSoftmaxText : "") +
+            kWeightedText + "}\n";
     body += Results();
     const int64_t blocks = Points(work_.batch) * tiles;
-    kernel_.Launch("Attend", body, fmt::format("{}L", blocks), std::to_string(kAttentionThreads), std::to_string(kAttentionThreads),
-                   std::to_string(SharedBytes()));
+    kernel_.Launch("Attend", body, fmt::format("{}L", blocks), std::to_string(kAttentionThreads),
+                   std::to_string(kAttentionThreads), std::to_string(SharedBytes()));
   }
 
  private:
   int64_t SharedBytes() const {
-    return 4 * ((tile_q_ + tile_k_) * (padded_depth_ + 4) + tile_k_ * padded_width_ + tile_q_ * (tile_k_ + 4));
+    return 4 *
+           ((tile_q_ + tile_k_) * (padded_depth_ + 4) + tile_k_ * padded_width_ + tile_q_ * (tile_k_ + 4));
   }
 
   // `tile`[row][column] = the operand at rows from `first`; zeros beyond the ends.
-  std::string Fill(const ExprPtr& operand, const std::vector<Loop>& rows, const std::vector<Loop>& columns, const std::string& tile,
-                   const std::string& first, int64_t count, int64_t padded, const std::string& stride) {
+  std::string Fill(const ExprPtr& operand, const std::vector<Loop>& rows, const std::vector<Loop>& columns,
+                   const std::string& tile, const std::string& first, int64_t count, int64_t padded,
+                   const std::string& stride) {
     const int64_t wide = Points(columns);
     std::vector<Loop> packed = columns;
     ExprPtr value = operand;
@@ -148,21 +154,25 @@ class CudaAttentionWriter {
     }
     CudaPrinter printer = printer_;
     CudaLoads loads(kernel_, LoadsOf({value}), kNeighbour, width, "", "");
-    const std::string row = kernel_.Fresh("row"), column = kernel_.Fresh("column"), point = kernel_.Fresh("point");
+    const std::string row = kernel_.Fresh("row"), column = kernel_.Fresh("column"),
+                      point = kernel_.Fresh("point");
     std::string text = fmt::format(
-        "for (int i = threadIdx.x; i < {0} * {1}; i += {2}) {{\nconst unsigned {3} = i / {1}, {4} = i % {1}, {5} = {6} + {3};\n", count,
-        padded / width, kAttentionThreads, row, column, point, first);
-    text += fmt::format("if ({} < (unsigned)({}) && {} < {}) {{\n", point, kernel_.Number(Points(rows)), column, wide / width);
+        "for (int i = threadIdx.x; i < {0} * {1}; i += {2}) {{\nconst unsigned {3} = i / {1}, {4} = i % {1}, {5} = {6} + {3};\n",
+        count, padded / width, kAttentionThreads, row, column, point, first);
+    text += fmt::format("if ({} < (unsigned)({}) && {} < {}) {{\n", point, kernel_.Number(Points(rows)),
+                        column, wide / width);
     text += DecodeLoops(printer, rows, point) + DecodeLoops(printer, packed, column);
     text += loads.Declarations() + loads.Statements(printer, false);
-    text += NeighbourLoop(printer, {}, kNeighbour, width, false, [&](CudaPrinter& inside) { loads.Bind(inside, "w"); },
-                          [&](CudaPrinter& inside) {
-                            const std::string element = inside.Value(value);
-                            return inside.TakeLines() + fmt::format("{}[{} * {} + {} * {} + w] = {};\n", tile, row, stride, column,
-                                                                    width, element);
-                          });
-    text += fmt::format("}} else {{\nfor (int w = 0; w < {0}; ++w) {1}[{2} * {3} + {4} * {0} + w] = 0.0f;\n}}\n}}\n", width, tile, row,
-                        stride, column);
+    text += NeighbourLoop(
+        printer, {}, kNeighbour, width, false, [&](CudaPrinter& inside) { loads.Bind(inside, "w"); },
+        [&](CudaPrinter& inside) {
+          const std::string element = inside.Value(value);
+          return inside.TakeLines() +
+                 fmt::format("{}[{} * {} + {} * {} + w] = {};\n", tile, row, stride, column, width, element);
+        });
+    text += fmt::format(
+        "}} else {{\nfor (int w = 0; w < {0}; ++w) {1}[{2} * {3} + {4} * {0} + w] = 0.0f;\n}}\n}}\n", width,
+        tile, row, stride, column);
     return text;
   }
 
@@ -178,7 +188,8 @@ class CudaAttentionWriter {
         "const unsigned query = first_q + over * kR + r, key = first_k + across + c * 16;\n"
         "float value = " +
         std::string(work_.softmax ? "-Infinity()" : "0.0f") + ";\n";
-    text += fmt::format("if (query < (unsigned)({}) && key < (unsigned)({}){}) {{\n", q, k, work_.causal ? " && key <= query" : "");
+    text += fmt::format("if (query < (unsigned)({}) && key < (unsigned)({}){}) {{\n", q, k,
+                        work_.causal ? " && key <= query" : "");
     text += DecodeLoops(printer, work_.queries, "query") + DecodeLoops(printer, work_.keys, "key");
     const std::string value = printer.Value(work_.score);
     return text + printer.TakeLines() + "value = " + value + ";\n}\nscore[r][c] = value;\n}\n}\n";
@@ -192,7 +203,8 @@ class CudaAttentionWriter {
     text += fmt::format("if (query < (unsigned)({}) && column < {}) {{\n", kernel_.Number(queries_), width_);
     text += DecodeLoops(printer, work_.queries, "query") + DecodeLoops(printer, work_.width, "column");
     text += std::string("const float result = out[r][v]") + (work_.softmax ? " / total[r]" : "") + ";\n";
-    text += NeighbourLoop(printer, work_.stores, kNeighbour, 1, false, [](CudaPrinter& inside) { inside.SetResult(1, "result"); });
+    text += NeighbourLoop(printer, work_.stores, kNeighbour, 1, false,
+                          [](CudaPrinter& inside) { inside.SetResult(1, "result"); });
     return text + "}\n}\n}\n";
   }
 

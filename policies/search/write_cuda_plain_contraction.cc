@@ -23,12 +23,14 @@ std::string FillTile(const CudaPrinter& outside, const Contraction& work, const 
   printer.lines().clear();
   CudaKernel& kernel = printer.kernel();
   const bool along_k = LiesAlong(operand, work.k);
-  const std::string row = kernel.Fresh("row"), deep = kernel.Fresh("deep"), point = kernel.Fresh("point"), k = kernel.Fresh("k");
+  const std::string row = kernel.Fresh("row"), deep = kernel.Fresh("deep"), point = kernel.Fresh("point"),
+                    k = kernel.Fresh("k");
   std::string text = fmt::format(
-      "#pragma unroll\nfor (int e = 0; e < 4; ++e) {{\nconst int at = e * 256 + threadIdx.x;\nconst int {0} = {2}, {1} = {3};\n", row,
-      deep, along_k ? "at / 16" : "at % 64", along_k ? "at % 16" : "at / 64");
-  text += fmt::format("const unsigned {0} = {1} + {2}, {3} = base + {4};\nfloat value = 0.0f;\nif ({0} < (unsigned)({5}) && {3} < (unsigned)({6})) {{\n",
-                      point, first, row, k, deep, kernel.Number(Points(rows)), kernel.Number(Points(work.k)));
+      "#pragma unroll\nfor (int e = 0; e < 4; ++e) {{\nconst int at = e * 256 + threadIdx.x;\nconst int {0} = {2}, {1} = {3};\n",
+      row, deep, along_k ? "at / 16" : "at % 64", along_k ? "at % 16" : "at / 64");
+  text += fmt::format(
+      "const unsigned {0} = {1} + {2}, {3} = base + {4};\nfloat value = 0.0f;\nif ({0} < (unsigned)({5}) && {3} < (unsigned)({6})) {{\n",
+      point, first, row, k, deep, kernel.Number(Points(rows)), kernel.Number(Points(work.k)));
   text += DecodeLoops(printer, rows, point) + DecodeLoops(printer, work.k, k);
   std::string limits;
   for (size_t i = 0; i < work.k_limits.size() && i < work.k.size(); ++i) {
@@ -58,15 +60,19 @@ void WriteCudaPlainContraction(CudaText& text, const Stage& stage, const Contrac
       kPlainTile, kPlainDeep, kernel.Number(tiles_m), kernel.Number(tiles_n));
   body += DecodeLoops(printer, work.batch, "batch");
   body += "float sum[4][4];\n#pragma unroll\nfor (int i = 0; i < 16; ++i) sum[i / 4][i % 4] = 0.0f;\n";
-  body += fmt::format("for (unsigned base = 0; base < (unsigned)({}); base += {}) {{\n", kernel.Number(Points(work.k)), kPlainDeep);
-  body += FillTile(printer, work, work.lhs, work.m, "left", "first_m") + FillTile(printer, work, work.rhs, work.n, "right", "first_n");
+  body += fmt::format("for (unsigned base = 0; base < (unsigned)({}); base += {}) {{\n",
+                      kernel.Number(Points(work.k)), kPlainDeep);
+  body += FillTile(printer, work, work.lhs, work.m, "left", "first_m") +
+          FillTile(printer, work, work.rhs, work.n, "right", "first_n");
   body += fmt::format(
       "__syncthreads();\n#pragma unroll\nfor (int k = 0; k < {}; ++k) {{\nfloat a[4], b[4];\n#pragma unroll\n"
       "for (int i = 0; i < 4; ++i) a[i] = left[k][over * 4 + i];\n#pragma unroll\nfor (int i = 0; i < 4; ++i) b[i] = right[k][across + i * 16];\n"
       "#pragma unroll\nfor (int i = 0; i < 16; ++i) sum[i / 4][i % 4] += a[i / 4] * b[i % 4];\n}}\n__syncthreads();\n}}\n",
       kPlainDeep);
-  body += "#pragma unroll\nfor (int i = 0; i < 16; ++i) {\nconst unsigned at_m = first_m + over * 4 + i / 4, at_n = first_n + across + i % 4 * 16;\n";
-  body += fmt::format("if (at_m < (unsigned)({}) && at_n < (unsigned)({})) {{\n", kernel.Number(m), kernel.Number(n));
+  body +=
+      "#pragma unroll\nfor (int i = 0; i < 16; ++i) {\nconst unsigned at_m = first_m + over * 4 + i / 4, at_n = first_n + across + i % 4 * 16;\n";
+  body += fmt::format("if (at_m < (unsigned)({}) && at_n < (unsigned)({})) {{\n", kernel.Number(m),
+                      kernel.Number(n));
   body += DecodeLoops(printer, work.m, "at_m") + DecodeLoops(printer, work.n, "at_n");
   body += NeighbourLoop(printer, work.stores, kNeighbour, 1, false,
                         [](CudaPrinter& inside) { inside.SetResult(0, "sum[i / 4][i % 4]"); });

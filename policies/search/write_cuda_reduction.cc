@@ -37,8 +37,9 @@ struct CudaFold {
     update = joined;
   }
   std::string Add(const std::string& name, const std::string& value, const std::string& place) const {
-    const std::string term = is_place ? fmt::format("Extreme{{float({}), {}}}", value, place)
-                             : type == "int" ? fmt::format("int({} != 0)", value) : fmt::format("{}({})", type, value);
+    const std::string term = is_place        ? fmt::format("Extreme{{float({}), {}}}", value, place)
+                             : type == "int" ? fmt::format("int({} != 0)", value)
+                                             : fmt::format("{}({})", type, value);
     return fmt::format("{{\nconst {0} a = {1}, b = {2};\n{1} = {3};\n}}\n", type, name, term, update);
   }
   std::string update;
@@ -47,7 +48,11 @@ struct CudaFold {
 class CudaReductionWriter {
  public:
   CudaReductionWriter(CudaText& text, const Stage& stage, const Reduction& whole)
-      : text_(text), stage_(stage), planned_(PlanCudaReduction(text, whole)), work_(planned_.work), plan_(planned_.plan) {
+      : text_(text),
+        stage_(stage),
+        planned_(PlanCudaReduction(text, whole)),
+        work_(planned_.work),
+        plan_(planned_.plan) {
     steps_ = work_.accumulators.empty() ? 0 : LastStep(work_) + 1;
     count_ = plan_.columns ? plan_.width : 1;
   }
@@ -114,7 +119,8 @@ class CudaReductionWriter {
     for (size_t i = 0; i < partials_.size(); ++i) {
       const CudaFold fold(work_.accumulators[i]);
       partial_names_.push_back(fmt::format("p{}", i));
-      kernel_->AddParameter(fmt::format("{}* {}", fold.is_place ? "float2" : fold.type, partial_names_.back()), partials_[i]);
+      kernel_->AddParameter(
+          fmt::format("{}* {}", fold.is_place ? "float2" : fold.type, partial_names_.back()), partials_[i]);
     }
     FindLoads();
   }
@@ -176,8 +182,10 @@ class CudaReductionWriter {
   std::string Threads() const {
     const std::string group = GroupText(), number = std::to_string(threads_);
     if (!HasKnobs()) return number;
-    const std::string threads = plan_.columns || plan_.group <= 32 ? text_.KnobText("THREADS", threads_) : "256";
-    if (plan_.columns || group == std::to_string(group_)) return plan_.columns || plan_.group <= 32 ? threads : number;
+    const std::string threads =
+        plan_.columns || plan_.group <= 32 ? text_.KnobText("THREADS", threads_) : "256";
+    if (plan_.columns || group == std::to_string(group_))
+      return plan_.columns || plan_.group <= 32 ? threads : number;
     return fmt::format("({0} > 32 ? {0} : {1})", group, threads);
   }
   std::string Grid() const {
@@ -194,7 +202,9 @@ class CudaReductionWriter {
   // Packs of an outer point that one block folds.
   int64_t PerBlock() const { return (planned_.packs + plan_.cluster - 1) / plan_.cluster; }
   // Slots of the cluster's results come first.
-  int64_t SlotBytes() const { return plan_.cluster > 1 ? 16 * static_cast<int64_t>((work_.accumulators.size() + 1) / 2) : 0; }
+  int64_t SlotBytes() const {
+    return plan_.cluster > 1 ? 16 * static_cast<int64_t>((work_.accumulators.size() + 1) / 2) : 0;
+  }
   std::string SharedBytes() const {
     const int64_t kept = plan_.keep == Keep::kShared && !kept_.empty() ? SharedKept() : 0;
     return SlotBytes() + kept > 0 ? std::to_string(SlotBytes() + kept) : "";
@@ -216,32 +226,46 @@ class CudaReductionWriter {
     // Kept in registers, or so few that one turn is enough: all packs of a thread are under way at once.
     const std::string group = GroupText();
     has_group_knob_ = group != std::to_string(group_);
-    whole_ = plan_.parts == 1 && !plan_.nested && each * group_ >= PerBlock() && (in_registers || !has_group_knob_);
+    whole_ = plan_.parts == 1 && !plan_.nested && each * group_ >= PerBlock() &&
+             (in_registers || !has_group_knob_);
     std::string each_text = std::to_string(each);
     if (in_registers && has_group_knob_) each_text = fmt::format("({} + kGroup - 1) / kGroup", PerBlock());
     if (!in_registers && !whole_ && !plan_.nested && HasKnobs()) each_text = text_.KnobText("EACH", each);
-    std::string text = fmt::format("constexpr int kGroup = {}, kThreads = {}, kEach = {}, kRows = kThreads / kGroup;\n", group,
-                                   Threads(), each_text);
+    std::string text =
+        fmt::format("constexpr int kGroup = {}, kThreads = {}, kEach = {}, kRows = kThreads / kGroup;\n",
+                    group, Threads(), each_text);
     // The last pass begins with what the one before read last.
     const bool backwards = plan_.parts > 1 && !partial_names_.empty() && is_end_ && blocks_have_parts_;
     const char* block = backwards ? "(gridDim.x - 1 - blockIdx.x)" : "blockIdx.x";
-    text += plan_.columns ? fmt::format("const int lane = kGroup == 1 ? 0 : threadIdx.x / kRows;\nconst unsigned row = {} * kRows + threadIdx.x % kRows;\n", block)
-                          : fmt::format("const int lane = threadIdx.x % kGroup;\nconst unsigned row = {} * kRows + threadIdx.x / kGroup;\n", block);
+    text +=
+        plan_.columns
+            ? fmt::format(
+                  "const int lane = kGroup == 1 ? 0 : threadIdx.x / kRows;\nconst unsigned row = {} * kRows + threadIdx.x % kRows;\n",
+                  block)
+            : fmt::format(
+                  "const int lane = threadIdx.x % kGroup;\nconst unsigned row = {} * kRows + threadIdx.x / kGroup;\n",
+                  block);
     if (plan_.cluster > 1) {
       text.resize(text.rfind("const unsigned row"));
       text += fmt::format("const unsigned row = blockIdx.x / {0}, part = blockIdx.x % {0};\n", plan_.cluster);
     }
     const std::string outer = kernel_->Number(planned_.outer);
-    text += fmt::format("const bool is_there = row < (unsigned)({0});\nconst unsigned point = is_there ? row : (unsigned)({0}) - 1;\n", outer);
+    text += fmt::format(
+        "const bool is_there = row < (unsigned)({0});\nconst unsigned point = is_there ? row : (unsigned)({0}) - 1;\n",
+        outer);
     text += DecodeLoops(*printer_, work_.outer, "point");
     const std::string packs = kernel_->Number(planned_.packs);
     if (plan_.parts > 1) {
       text += fmt::format(
           "const unsigned part = {}, per_part = ((unsigned)({}) + {}) / {};\n"
           "const unsigned begin = min(part * per_part, (unsigned)({})), end = min(begin + per_part, (unsigned)({}));\n",
-          backwards ? "gridDim.y - 1 - blockIdx.y" : blocks_have_parts_ ? "blockIdx.y" : "0", packs, plan_.parts - 1, plan_.parts, packs, packs);
+          backwards            ? "gridDim.y - 1 - blockIdx.y"
+          : blocks_have_parts_ ? "blockIdx.y"
+                               : "0",
+          packs, plan_.parts - 1, plan_.parts, packs, packs);
     } else if (plan_.cluster > 1) {
-      text += fmt::format("const unsigned begin = part * {0}, end = min(begin + {0}, (unsigned)({1}));\n", PerBlock(), packs);
+      text += fmt::format("const unsigned begin = part * {0}, end = min(begin + {0}, (unsigned)({1}));\n",
+                          PerBlock(), packs);
     } else {
       text += fmt::format("const unsigned begin = 0, end = {};\n", packs);
     }
@@ -265,7 +289,9 @@ class CudaReductionWriter {
     for (const Accumulator& a : work_.accumulators) {
       const CudaFold fold(a);
       const std::string name = fmt::format("r{}[{}]", a.result, t);
-      printer.SetResult(a.result, fold.is_place ? "long(" + name + ".place)" : fold.type == "int" ? "(" + name + " != 0)" : name);
+      printer.SetResult(a.result, fold.is_place        ? "long(" + name + ".place)"
+                                  : fold.type == "int" ? "(" + name + " != 0)"
+                                                       : name);
     }
   }
 
@@ -274,8 +300,8 @@ class CudaReductionWriter {
     for (const Accumulator& a : work_.accumulators) {
       if (a.step != step) continue;
       const CudaFold fold(a);
-      text += fmt::format("{} r{}[{}];\n#pragma unroll\nfor (int t = 0; t < {}; ++t) r{}[t] = {};\n", fold.type, a.result, count_,
-                          count_, a.result, fold.start);
+      text += fmt::format("{} r{}[{}];\n#pragma unroll\nfor (int t = 0; t < {}; ++t) r{}[t] = {};\n",
+                          fold.type, a.result, count_, count_, a.result, fold.start);
     }
     return text + Pass(step, "");
   }
@@ -283,7 +309,8 @@ class CudaReductionWriter {
   // Names the inner loops for pack i.
   std::string DecodeInner(CudaPrinter& printer) const {
     if (!plan_.nested) return DecodeLoops(printer, work_.inner, "i");
-    for (size_t l = 0; l + 1 < work_.inner.size(); ++l) printer.SetVariable(work_.inner[l].variable, fmt::format("n{}", l));
+    for (size_t l = 0; l + 1 < work_.inner.size(); ++l)
+      printer.SetVariable(work_.inner[l].variable, fmt::format("n{}", l));
     printer.SetVariable(work_.inner.back().variable, "u");
     return "";
   }
@@ -296,21 +323,28 @@ class CudaReductionWriter {
       base = fmt::format("({} * {} + n{})", base, work_.inner[l].extent, l);
       tails += "}\n";
     }
-    return heads + fmt::format("const unsigned base = {} * {};\n", base, work_.inner.back().extent) + body + tails;
+    return heads + fmt::format("const unsigned base = {} * {};\n", base, work_.inner.back().extent) + body +
+           tails;
   }
 
   std::string EachHead() const {
-    if (plan_.nested) return "#pragma unroll\nfor (int u = 0; u < kEach; ++u) {\nconst unsigned i = base + u;\n{\n";
-    const std::string guard = whole_ && plan_.cluster == 1 && !has_group_knob_ && planned_.packs % group_ == 0 ? "{\n" : "if (i < end) {\n";
-    return "#pragma unroll\nfor (int u = 0; u < kEach; ++u) {\nconst unsigned i = base + u * kGroup;\n" + guard;
+    if (plan_.nested)
+      return "#pragma unroll\nfor (int u = 0; u < kEach; ++u) {\nconst unsigned i = base + u;\n{\n";
+    const std::string guard = whole_ && plan_.cluster == 1 && !has_group_knob_ && planned_.packs % group_ == 0
+                                  ? "{\n"
+                                  : "if (i < end) {\n";
+    return "#pragma unroll\nfor (int u = 0; u < kEach; ++u) {\nconst unsigned i = base + u * kGroup;\n" +
+           guard;
   }
 
   // One pass over the inner loops: that of a step, or (pass == steps) the one that stores.
   std::string Pass(int pass, const std::string&) {
     const bool is_last = pass == steps_;
-    const std::vector<CudaLoad>& wanted = pass_loads_[static_cast<size_t>(is_last ? pass_loads_.size() - 1 : static_cast<size_t>(pass))];
+    const std::vector<CudaLoad>& wanted =
+        pass_loads_[static_cast<size_t>(is_last ? pass_loads_.size() - 1 : static_cast<size_t>(pass))];
     CudaLoads own(*kernel_, wanted, kNeighbour, plan_.width, "[u]", "[kEach]");
-    const bool loads_kept = !kept_.empty() && !has_kept_, from_shared = !kept_.empty() && has_kept_ && plan_.keep == Keep::kShared;
+    const bool loads_kept = !kept_.empty() && !has_kept_,
+               from_shared = !kept_.empty() && has_kept_ && plan_.keep == Keep::kShared;
     has_kept_ |= !kept_.empty();
     std::string body = own.Declarations();
     if (!kept_.empty() && plan_.keep == Keep::kShared) body += kept_[0].Declarations();
@@ -323,11 +357,13 @@ class CudaReductionWriter {
     }
     CudaPrinter printer = *printer_;
     body += EachHead() + DecodeInner(printer);
-    if (loads_kept && plan_.keep == Keep::kShared) body += kept_[0].Copies(false, [&](size_t load) { return SharedAt(load); });
+    if (loads_kept && plan_.keep == Keep::kShared)
+      body += kept_[0].Copies(false, [&](size_t load) { return SharedAt(load); });
     const std::vector<Store> none;
-    body += NeighbourLoop(printer, is_last ? work_.inner_stores : none, kNeighbour, plan_.width, true,
-                          [&](CudaPrinter& inside) { BindAll(inside, own); },
-                          [&](CudaPrinter& inside) { return is_last ? "" : Updates(inside, pass); });
+    body += NeighbourLoop(
+        printer, is_last ? work_.inner_stores : none, kNeighbour, plan_.width, true,
+        [&](CudaPrinter& inside) { BindAll(inside, own); },
+        [&](CudaPrinter& inside) { return is_last ? "" : Updates(inside, pass); });
     body += "}\n}\n";
     if (is_last) body = "if (is_there) {\n" + body + "}\n";
     if (plan_.nested) return Nested(body);
@@ -343,11 +379,13 @@ class CudaReductionWriter {
 
   std::string Updates(CudaPrinter& printer, int step) {
     std::string text;
-    const std::string place = plan_.columns || plan_.width == 1 ? "int(i)" : fmt::format("int(i * {} + w)", plan_.width);
+    const std::string place =
+        plan_.columns || plan_.width == 1 ? "int(i)" : fmt::format("int(i * {} + w)", plan_.width);
     for (const Accumulator& a : work_.accumulators) {
       if (a.step != step) continue;
       const std::string value = printer.Value(a.value);
-      text += printer.TakeLines() + CudaFold(a).Add(fmt::format("r{}[{}]", a.result, plan_.columns ? "w" : "0"), value, place);
+      text += printer.TakeLines() +
+              CudaFold(a).Add(fmt::format("r{}[{}]", a.result, plan_.columns ? "w" : "0"), value, place);
     }
     return text;
   }
@@ -359,10 +397,12 @@ class CudaReductionWriter {
       if (a.step != step) continue;
       const CudaFold fold(a);
       text += plan_.columns ? fmt::format("AcrossDown<kRows, kThreads>(r{}, {});\n", a.result, fold.combine)
-                            : fmt::format("r{0}[0] = AcrossGroup<kGroup, kThreads>(r{0}[0], {1});\n", a.result, fold.combine);
+                            : fmt::format("r{0}[0] = AcrossGroup<kGroup, kThreads>(r{0}[0], {1});\n",
+                                          a.result, fold.combine);
       if (plan_.cluster > 1)
-        text += fmt::format("r{0}[0] = AcrossCluster<{1}>(r{0}[0], ({2}*)((char*)shared + {3}), {4});\n", a.result, plan_.cluster,
-                            fold.type, 8 * (&a - work_.accumulators.data()), fold.combine);
+        text += fmt::format("r{0}[0] = AcrossCluster<{1}>(r{0}[0], ({2}*)((char*)shared + {3}), {4});\n",
+                            a.result, plan_.cluster, fold.type, 8 * (&a - work_.accumulators.data()),
+                            fold.combine);
     }
     return text;
   }
@@ -370,12 +410,15 @@ class CudaReductionWriter {
   // Partial results lie by part, outer point, neighbour.
   std::string PartialAt(size_t accumulator, const std::string& part) const {
     const CudaFold fold(work_.accumulators[accumulator]);
-    const std::string pointer = fold.is_place ? fmt::format("((Extreme*){})", partial_names_[accumulator]) : partial_names_[accumulator];
-    return fmt::format("{}[({} * (long)({}) + point) * {} + t]", pointer, part, kernel_->Number(planned_.outer), count_);
+    const std::string pointer = fold.is_place ? fmt::format("((Extreme*){})", partial_names_[accumulator])
+                                              : partial_names_[accumulator];
+    return fmt::format("{}[({} * (long)({}) + point) * {} + t]", pointer, part,
+                       kernel_->Number(planned_.outer), count_);
   }
 
   std::string ToPartials(int step) const {
-    std::string text = "if (lane == 0 && is_there) {\n#pragma unroll\n" + fmt::format("for (int t = 0; t < {}; ++t) {{\n", count_);
+    std::string text = "if (lane == 0 && is_there) {\n#pragma unroll\n" +
+                       fmt::format("for (int t = 0; t < {}; ++t) {{\n", count_);
     for (size_t i = 0; i < work_.accumulators.size(); ++i) {
       if (work_.accumulators[i].step == step)
         text += fmt::format("{} = r{}[t];\n", PartialAt(i, "part"), work_.accumulators[i].result);

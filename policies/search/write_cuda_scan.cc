@@ -109,12 +109,12 @@ class CudaScanWriter {
 
   // The value of each neighbour into x[u].
   std::string Values(CudaPrinter& printer, const CudaLoads& loads, const std::string& slot) const {
-    return NeighbourLoop(printer, {}, kNeighbour, width_, true,
-                         [&](CudaPrinter& inside) { loads.Bind(inside, "w"); },
-                         [&](CudaPrinter& inside) {
-                           const std::string value = inside.Value(work_.value);
-                           return inside.TakeLines() + fmt::format("x{}.at[w] = {}({});\n", slot, op_.type, value);
-                         });
+    return NeighbourLoop(
+        printer, {}, kNeighbour, width_, true, [&](CudaPrinter& inside) { loads.Bind(inside, "w"); },
+        [&](CudaPrinter& inside) {
+          const std::string value = inside.Value(work_.value);
+          return inside.TakeLines() + fmt::format("x{}.at[w] = {}({});\n", slot, op_.type, value);
+        });
   }
 
   std::string Stores(CudaPrinter& printer, const CudaLoads& loads, const std::string& slot) const {
@@ -140,8 +140,10 @@ class CudaScanWriter {
     return fmt::format(
         "#pragma unroll\nfor (int k = 0; k < kWidth; ++k) {{\nconst {0} value = x{1}.at[{2}];\n{3}run = joined(run, value);\n{4}}}\n",
         op_.type, slot, work_.reverse && !columns_ ? "kWidth - 1 - k" : "k",
-        work_.exclusive ? fmt::format("x{}.at[{}] = run;\n", slot, work_.reverse ? "kWidth - 1 - k" : "k") : "",
-        work_.exclusive ? "" : fmt::format("x{}.at[{}] = run;\n", slot, work_.reverse ? "kWidth - 1 - k" : "k"));
+        work_.exclusive ? fmt::format("x{}.at[{}] = run;\n", slot, work_.reverse ? "kWidth - 1 - k" : "k")
+                        : "",
+        work_.exclusive ? ""
+                        : fmt::format("x{}.at[{}] = run;\n", slot, work_.reverse ? "kWidth - 1 - k" : "k"));
   }
 
   void WriteRows(bool only_sums) {
@@ -154,26 +156,37 @@ class CudaScanWriter {
         "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;\nconst unsigned row = blockIdx.x;\n",
         threads_, each_, width_, op_.lambda);
     body += DecodeLoops(row_printer, work_.outer, "row");
-    body += fmt::format("const unsigned tiles = ((unsigned)({0}) + kThreads * kEach - 1) / (kThreads * kEach);\n", packs);
-    body += fmt::format("const unsigned per_part = (tiles + {0} - 1) / {0} * (kThreads * kEach), part = blockIdx.y;\n", parts_);
-    body += fmt::format("const unsigned begin = part * per_part, end = min(begin + per_part, (unsigned)({}));\n", packs);
+    body += fmt::format(
+        "const unsigned tiles = ((unsigned)({0}) + kThreads * kEach - 1) / (kThreads * kEach);\n", packs);
+    body += fmt::format(
+        "const unsigned per_part = (tiles + {0} - 1) / {0} * (kThreads * kEach), part = blockIdx.y;\n",
+        parts_);
+    body += fmt::format(
+        "const unsigned begin = part * per_part, end = min(begin + per_part, (unsigned)({}));\n", packs);
     body += fmt::format("{} carry = {};\n", op_.type, op_.start);
     if (!only_sums) {
-      body += fmt::format("__shared__ {} totals[2][kWarps];\n", op_.type);  // two: one barrier a tile is enough
+      body +=
+          fmt::format("__shared__ {} totals[2][kWarps];\n", op_.type);  // two: one barrier a tile is enough
       if (parts_ > 1)
-        body += fmt::format("for (unsigned p = 0; p < part; ++p) carry = joined(carry, partial[row * (long){} + p]);\n", parts_);
+        body += fmt::format(
+            "for (unsigned p = 0; p < part; ++p) carry = joined(carry, partial[row * (long){} + p]);\n",
+            parts_);
       body += "int turn = 0;\n";
     }
     CudaLoads loads(kernel, AllLoads(), kNeighbour, width_, "[u]", "[kEach]");
-    body += fmt::format("for (unsigned tile = begin; tile < end; tile += kThreads * kEach{}) {{\n", only_sums ? "" : ", turn ^= 1");
-    const std::string each = "#pragma unroll\nfor (int u = 0; u < kEach; ++u) {\nconst unsigned i = tile + (warp * kEach + u) * 32 + lane;\n";
+    body += fmt::format("for (unsigned tile = begin; tile < end; tile += kThreads * kEach{}) {{\n",
+                        only_sums ? "" : ", turn ^= 1");
+    const std::string each =
+        "#pragma unroll\nfor (int u = 0; u < kEach; ++u) {\nconst unsigned i = tile + (warp * kEach + u) * 32 + lane;\n";
     const std::string variable = FitsAlong() ? "const int at = int(i);\n" : "const long at = i;\n";
     CudaPrinter printer = row_printer;
     printer.SetVariable(work_.along.variable, "at");
-    body += loads.Declarations() + fmt::format("Pack<kWidth, {}> x[kEach];\n", op_.type) + each + "if (i < end) {\n" + variable;
+    body += loads.Declarations() + fmt::format("Pack<kWidth, {}> x[kEach];\n", op_.type) + each +
+            "if (i < end) {\n" + variable;
     body += loads.Statements(printer, !only_sums) + "}\n}\n" + each;
     body += "if (i < end) {\n" + variable + Values(printer, loads, "[u]");
-    body += fmt::format("}} else {{\n#pragma unroll\nfor (int w = 0; w < kWidth; ++w) x[u].at[w] = {};\n}}\n}}\n", op_.start);
+    body += fmt::format(
+        "}} else {{\n#pragma unroll\nfor (int w = 0; w < kWidth; ++w) x[u].at[w] = {};\n}}\n}}\n", op_.start);
     if (only_sums) {
       body += fmt::format(
           "{0} before = {1};\n#pragma unroll\nfor (int u = 0; u < kEach; ++u) {{\n#pragma unroll\nfor (int k = 0; k < kWidth; ++k) "
@@ -181,12 +194,14 @@ class CudaScanWriter {
           "carry = AcrossBlock<kThreads>(carry, joined);\nif (threadIdx.x == 0) partial[row * (long){2} + part] = carry;\n",
           op_.type, op_.start, parts_);
     } else {
-      body += Tile() + each + "if (i < end) {\n" + variable + fmt::format("{} run = joined(offset, before[u]);\n", op_.type);
+      body += Tile() + each + "if (i < end) {\n" + variable +
+              fmt::format("{} run = joined(offset, before[u]);\n", op_.type);
       body += Replace("[u]") + Stores(printer, loads, "[u]") + "}\n}\n}\n";
     }
     const int64_t rows = Points(work_.outer);
     const std::string grid = parts_ > 1 ? fmt::format("dim3({}, {})", rows, parts_) : std::to_string(rows);
-    kernel.Launch(only_sums ? "ScanPart" : "Scan", body, grid, std::to_string(threads_), std::to_string(threads_));
+    kernel.Launch(only_sums ? "ScanPart" : "Scan", body, grid, std::to_string(threads_),
+                  std::to_string(threads_));
   }
 
   bool FitsAlong() const { return work_.along.extent < int64_t{1} << 31; }
@@ -202,20 +217,25 @@ class CudaScanWriter {
         "if (point >= (unsigned)({})) return;\n",
         threads, width_, op_.lambda, kernel.Number(points));
     body += DecodeLoops(printer, work_.outer, "point");
-    body += fmt::format("Pack<kWidth, {0}> run;\n#pragma unroll\nfor (int w = 0; w < kWidth; ++w) run.at[w] = {1};\n", op_.type, op_.start);
+    body += fmt::format(
+        "Pack<kWidth, {0}> run;\n#pragma unroll\nfor (int w = 0; w < kWidth; ++w) run.at[w] = {1};\n",
+        op_.type, op_.start);
     CudaLoads loads(kernel, AllLoads(), kNeighbour, width_, "[u]", "[kEach]");
     const std::string each = fmt::format(
-        "#pragma unroll\nfor (int u = 0; u < kEach; ++u) {{\nif (base + u < {0}) {{\nconst int at = {1}base + u{2};\n", extent,
-        work_.reverse ? extent + " - 1 - (" : "", work_.reverse ? ")" : "");
+        "#pragma unroll\nfor (int u = 0; u < kEach; ++u) {{\nif (base + u < {0}) {{\nconst int at = {1}base + u{2};\n",
+        extent, work_.reverse ? extent + " - 1 - (" : "", work_.reverse ? ")" : "");
     printer.SetVariable(work_.along.variable, "at");
-    body += fmt::format("for (int base = 0; base < {}; base += kEach) {{\n", extent) + loads.Declarations() + each;
-    body += loads.Statements(printer, true) + "}\n}\n" + each + fmt::format("Pack<kWidth, {}> x;\n", op_.type) + Values(printer, loads, "");
+    body += fmt::format("for (int base = 0; base < {}; base += kEach) {{\n", extent) + loads.Declarations() +
+            each;
+    body += loads.Statements(printer, true) + "}\n}\n" + each +
+            fmt::format("Pack<kWidth, {}> x;\n", op_.type) + Values(printer, loads, "");
     const std::string keep = "x.at[w] = run.at[w];\n";
-    body += fmt::format("#pragma unroll\nfor (int w = 0; w < kWidth; ++w) {{\nconst {} value = x.at[w];\n{}run.at[w] = joined(run.at[w], value);\n{}}}\n",
-                        op_.type, work_.exclusive ? keep : "", work_.exclusive ? "" : keep);
+    body += fmt::format(
+        "#pragma unroll\nfor (int w = 0; w < kWidth; ++w) {{\nconst {} value = x.at[w];\n{}run.at[w] = joined(run.at[w], value);\n{}}}\n",
+        op_.type, work_.exclusive ? keep : "", work_.exclusive ? "" : keep);
     body += Stores(printer, loads, "") + "}\n}\n}\n";
-    kernel.Launch("ScanColumns", body, std::to_string((points + threads - 1) / threads), std::to_string(threads),
-                  std::to_string(threads));
+    kernel.Launch("ScanColumns", body, std::to_string((points + threads - 1) / threads),
+                  std::to_string(threads), std::to_string(threads));
   }
 
   CudaText& text_;
@@ -229,6 +249,8 @@ class CudaScanWriter {
 
 }  // namespace
 
-void WriteCudaScan(CudaText& text, const Stage& stage, const Scan& work) { CudaScanWriter(text, stage, work).Write(); }
+void WriteCudaScan(CudaText& text, const Stage& stage, const Scan& work) {
+  CudaScanWriter(text, stage, work).Write();
+}
 
 }  // namespace kevin::search

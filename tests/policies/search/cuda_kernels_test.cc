@@ -13,22 +13,28 @@ using namespace kevin::test;
 
 namespace {
 
-const std::string kCudaHead = "#include \"" KEVIN_SOURCE_DIR "/tests/policies/search/cuda_on_cpu.h\"\n"
-                              "#include \"" KEVIN_SOURCE_DIR "/tests/policies/search/cuda_products_on_cpu.h\"";
+const std::string kCudaHead =
+    "#include \"" KEVIN_SOURCE_DIR
+    "/tests/policies/search/cuda_on_cpu.h\"\n"
+    "#include \"" KEVIN_SOURCE_DIR "/tests/policies/search/cuda_products_on_cpu.h\"";
 // A misaligned access ends the test.
-const std::string kCudaFlags = "-O1 -fno-strict-aliasing -w -fsanitize=alignment -fsanitize-undefined-trap-on-error";
+const std::string kCudaFlags =
+    "-O1 -fno-strict-aliasing -w -fsanitize=alignment -fsanitize-undefined-trap-on-error";
 
 std::string CudaTextOf(const search::Program& program, const search::Setting& setting = {}) {
   Task task = TaskOf(program, "cuda");
   for (TaskArgument& argument : task.arguments) {
     for (const auto& [from, to] : {std::pair("_Float16", "__half"), std::pair("bf16", "__nv_bfloat16")}) {
-      if (const size_t at = argument.cpp_type.find(from); at != std::string::npos) argument.cpp_type.replace(at, std::string(from).size(), to);
+      if (const size_t at = argument.cpp_type.find(from); at != std::string::npos)
+        argument.cpp_type.replace(at, std::string(from).size(), to);
     }
   }
   search::Setting all = setting;
-  for (const search::Knob& knob : search::CudaKnobs(program, task)) all.try_emplace(knob.name, knob.values.at(0));
+  for (const search::Knob& knob : search::CudaKnobs(program, task))
+    all.try_emplace(knob.name, knob.values.at(0));
   std::string constants;
-  for (const auto& [name, value] : all) constants += "constexpr int " + name + " = " + std::to_string(value) + ";\n";
+  for (const auto& [name, value] : all)
+    constants += "constexpr int " + name + " = " + std::to_string(value) + ";\n";
   return constants + search::WriteCuda(program, task, all);
 }
 
@@ -71,7 +77,8 @@ void CheckOnCpu(const std::vector<ProgramCase>& cases, const std::vector<size_t>
 
 size_t KernelsIn(const std::string& text) {
   size_t kernels = 0;
-  for (size_t at = text.find("__global__"); at != std::string::npos; at = text.find("__global__", at + 1)) ++kernels;
+  for (size_t at = text.find("__global__"); at != std::string::npos; at = text.find("__global__", at + 1))
+    ++kernels;
   return kernels;
 }
 
@@ -98,9 +105,16 @@ search::Program ManyStages(int count) {
     const ExprPtr at = AddInt(Scaled(Variable(r.variable, rows), columns), Variable(c.variable, columns));
     const int64_t source = program.buffers[static_cast<size_t>(from)].elements;
     const ExprPtr value = Load(from, Type::kFloat, ModInt(at, source));
-    program.stages.push_back({"layer", Pointwise{{r, c}, {{to, at, Binary("maximum", value, Float(0)), nullptr}}}, 0, 0});
     program.stages.push_back(
-        {"sum", Reduction{{}, {all}, {{"sum", Load(to, Type::kFloat, Variable(all.variable, all.extent)), 0, 0}}, {{out, Int(i), Result(0), nullptr}}, {}}, 0, 0});
+        {"layer", Pointwise{{r, c}, {{to, at, Binary("maximum", value, Float(0)), nullptr}}}, 0, 0});
+    program.stages.push_back(
+        {"sum",
+         Reduction{{},
+                   {all},
+                   {{"sum", Load(to, Type::kFloat, Variable(all.variable, all.extent)), 0, 0}},
+                   {{out, Int(i), Result(0), nullptr}},
+                   {}},
+         0, 0});
     from = to;
   }
   PlaceWorkspaces(program);
@@ -119,7 +133,8 @@ TEST_CASE("CUDA texts agree with the interpreter at other values of their knobs"
   std::vector<size_t> variants;
   const std::vector<ProgramCase> all = ChosenForCuda();
   for (size_t i = 0; i < all.size(); i += 2) {
-    if (all[i].name.starts_with("matmul") || all[i].name.starts_with("conv")) continue;  // cuda_contraction_test.cc
+    if (all[i].name.starts_with("matmul") || all[i].name.starts_with("conv"))
+      continue;  // cuda_contraction_test.cc
     cases.push_back(all[i]);
     variants.push_back(1 + i % 5);
   }
