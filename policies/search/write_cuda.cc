@@ -20,6 +20,7 @@ class CudaStageWriter {
       text_.AddLine(fmt::format("for (int {0} = 0; {0} < {1}; ++{0}) {{", turn, repeat->times.extent));
       for (const Stage& inner : repeat->body) Write(inner);
       text_.AddLine("}");
+      text_.repeat_variables().erase(repeat->times.variable);
       return;
     }
     text_.BeginStage(number_++);
