@@ -68,8 +68,8 @@ struct TaskDevice {
 // One shape of the size set of the task.
 struct TaskShape {
   std::map<std::string, int64_t> symbols;  // constants in scope, as in Task::symbols
-  std::string graph;                       // of the reference, as JSON (env/reference/graph.h); empty: unavailable
-  std::string no_graph;                    // why
+  std::string graph;     // of the reference, as JSON (env/reference/graph.h); empty: unavailable
+  std::string no_graph;  // why
 };
 
 struct Task {
@@ -80,15 +80,15 @@ struct Task {
   std::vector<std::string> families;
   std::map<std::string, int64_t> symbols;  // constants in scope: size symbols, offsets in a parameter block
   std::vector<TaskArgument> arguments;
-  int shapes = 1;     // the candidate is compiled for each; symbols and arguments are those of the first
+  int shapes = 1;  // the candidate is compiled for each; symbols and arguments are those of the first
   std::vector<TaskShape> shape_graphs;  // one a shape, in their order
-  int threads = 1;    // kind cpp: cores
-  TaskDevice device;  // kind cuda
-  int turn = 1;       // from 1
-  std::string start_source;           // the kernel of --from, or empty
-  std::vector<TaskAttempt> attempts;  // earlier turns, oldest first
-  int tune = 0;  // settings of knobs that are tried each turn; 0: the first value of each is taken
-  bool tf32 = false;                  // on a GPU: fp32 products may be rounded to TF32
+  int threads = 1;                      // kind cpp: cores
+  TaskDevice device;                    // kind cuda
+  int turn = 1;                         // from 1
+  std::string start_source;             // the kernel of --from, or empty
+  std::vector<TaskAttempt> attempts;    // earlier turns, oldest first
+  int tune = 0;       // settings of knobs that are tried each turn; 0: the first value of each is taken
+  bool tf32 = false;  // on a GPU: fp32 products may be rounded to TF32
 };
 
 // --- What a request cost ---

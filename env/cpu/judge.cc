@@ -300,7 +300,8 @@ void Judgement::AuditNowAndThen(const Processes& processes) {
 Judgement::AuditedBatch Judgement::AuditBatch(TimedProcess& process, int calls, const AuditPlan& plan) {
   const std::vector<uint16_t> slots = session_.DrawSlots(calls);
   Fill(slots);
-  if (session_.random()() % 2 == 0) {  // as before every other timed batch: else a long break would exclude an audit
+  if (session_.random()() % 2 ==
+      0) {  // as before every other timed batch: else a long break would exclude an audit
     FlushCaches(session_.options().threads);
     process.AddOtherWindow(RunReference(slots));
   }

@@ -10,7 +10,9 @@
 namespace kevin::search {
 namespace {
 
-constexpr const char* kCudaWgmmaParts = "\n#include <cuda.h>" R"(
+constexpr const char* kCudaWgmmaParts =
+    "\n#include <cuda.h>"
+    R"(
 // --- Products by wgmma ---
 INLINE unsigned ContractShared(const void* at) { return (unsigned)__cvta_generic_to_shared(at); }
 INLINE void ContractAwait(unsigned barrier, unsigned parity) {

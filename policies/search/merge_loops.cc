@@ -36,7 +36,8 @@ void RemoveAt(Contraction* contraction, const std::vector<Loop>& loops, size_t a
 
 // A k loop of one pass that some points of the batch do not make.
 bool HasLimit(const Contraction* contraction, const std::vector<Loop>& loops, size_t at) {
-  return contraction && &loops == &contraction->k && at < contraction->k_limits.size() && contraction->k_limits[at];
+  return contraction && &loops == &contraction->k && at < contraction->k_limits.size() &&
+         contraction->k_limits[at];
 }
 
 }  // namespace

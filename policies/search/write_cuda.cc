@@ -21,7 +21,6 @@ class CudaStageWriter {
       for (const Stage& inner : repeat->body) Write(inner);
       text_.AddLine("}");
       text_.repeat_variables().erase(repeat->times.variable);
-      text_.repeat_variables().erase(repeat->times.variable);
       return;
     }
     text_.BeginStage(number_++);

@@ -76,7 +76,7 @@ struct SplitCandidate {
 
 struct LaunchFunctionLimits {
   int64_t steps = 1'000'000;                    // evaluated expressions and statements
-  int64_t operations = 4096;                    // of the list; as many workspaces
+  int64_t operations = 16384;                   // of the list; as many workspaces
   int64_t workspace_bytes = int64_t{16} << 30;  // all workspaces together
 };
 

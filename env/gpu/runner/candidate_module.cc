@@ -178,7 +178,8 @@ void CandidateModule::Enqueue(int slot) {
       launch.config.attribute_count = static_cast<unsigned>(launch.attributes.size());
       std::vector<uint8_t>& bytes = launch.arguments.at(static_cast<size_t>(slot));
       launch.pointers.resize(launch.offsets.size());  // CUDA allows 4096 one-byte parameters and more
-      for (size_t i = 0; i < launch.offsets.size(); ++i) launch.pointers[i] = bytes.data() + launch.offsets[i];
+      for (size_t i = 0; i < launch.offsets.size(); ++i)
+        launch.pointers[i] = bytes.data() + launch.offsets[i];
       KEVIN_CU(LaunchKernelEx, &launch.config, launch.function, launch.pointers.data(), nullptr);
     }
   }

@@ -159,8 +159,9 @@ TEST_CASE("no attack is faster than the correct kernel that it replaces") {
                                                               {"feels_pauses", "one_row"},
                                                               {"reads_through_second_mapping", "one_row"}};
   // On a busy machine too few pauses may fall into a batch, and then there is no gain either.
-  const std::set<std::string> may_be_measured = {"polls_for_poison", "compares_groups_of_four", "counts_continues",
-                                                 "feels_pauses", "reads_through_second_mapping"};
+  const std::set<std::string> may_be_measured = {"polls_for_poison", "compares_groups_of_four",
+                                                 "counts_continues", "feels_pauses",
+                                                 "reads_through_second_mapping"};
   const fs::path folder = Folder() / "against_correct";
   for (const auto& [attack, name] : correct_kernels) {
     INFO(attack);

@@ -15,8 +15,8 @@ namespace {
 
 constexpr size_t kCompilers = 2;
 // Of the candidates; they come before all namespaces.
-const std::vector<std::string> kIncludes = {"#include <utility>\n", "#include <cstdlib>\n", "#include <immintrin.h>\n",
-                                            "#include <omp.h>\n"};
+const std::vector<std::string> kIncludes = {"#include <utility>\n", "#include <cstdlib>\n",
+                                            "#include <immintrin.h>\n", "#include <omp.h>\n"};
 
 std::string ReadFile(const std::string& path) {
   std::ostringstream text;
@@ -97,15 +97,24 @@ void KernelLibrary::Launch(size_t index, const std::vector<void*>& t) const {
     reinterpret_cast<Function>(function)(t[kAt]...);
   };
   switch (t.size()) {
-    case 1: return call(std::make_index_sequence<1>());
-    case 2: return call(std::make_index_sequence<2>());
-    case 3: return call(std::make_index_sequence<3>());
-    case 4: return call(std::make_index_sequence<4>());
-    case 5: return call(std::make_index_sequence<5>());
-    case 6: return call(std::make_index_sequence<6>());
-    case 7: return call(std::make_index_sequence<7>());
-    case 8: return call(std::make_index_sequence<8>());
-    default: break;
+    case 1:
+      return call(std::make_index_sequence<1>());
+    case 2:
+      return call(std::make_index_sequence<2>());
+    case 3:
+      return call(std::make_index_sequence<3>());
+    case 4:
+      return call(std::make_index_sequence<4>());
+    case 5:
+      return call(std::make_index_sequence<5>());
+    case 6:
+      return call(std::make_index_sequence<6>());
+    case 7:
+      return call(std::make_index_sequence<7>());
+    case 8:
+      return call(std::make_index_sequence<8>());
+    default:
+      break;
   }
   throw std::runtime_error("a kernel with " + std::to_string(t.size()) + " tensors");
 }
@@ -134,8 +143,9 @@ std::string ToCpp(const std::string& cuda_source) {
   const std::regex cluster("__cluster_dims__\\((\\w+), 1, 1\\) void __launch_bounds__\\([^)]*\\) (\\w+)\\(");
   for (std::sregex_iterator one(cuda_source.begin(), cuda_source.end(), cluster), end; one != end; ++one) {
     const std::string blocks = (*one)[1], name = (*one)[2];
-    replace(("\\b" + name + "<<<(.*)>>>\\((.*)\\);").c_str(),
-            "emulated::Run(emulated::Configuration($1).Clusters(" + blocks + "), [&] { " + name + "($2); });");
+    replace(
+        ("\\b" + name + "<<<(.*)>>>\\((.*)\\);").c_str(),
+        "emulated::Run(emulated::Configuration($1).Clusters(" + blocks + "), [&] { " + name + "($2); });");
   }
   replace("(\\w+)<<<(.*)>>>\\((.*)\\);", "emulated::Run(emulated::Configuration($2), [&] { $1($3); });");
   replace("extern __shared__ (\\w+) (\\w+)\\[\\];",
@@ -143,7 +153,9 @@ std::string ToCpp(const std::string& cuda_source) {
   replace("__shared__ (\\w+) (\\w+)((?:\\[[^\\]]*\\])+);",
           "typedef $1 $2_shared$3; static char $2_key; "
           "$2_shared& $2 = *($2_shared*)emulated::Shared(&$2_key, sizeof($2_shared));");
-  replace("INLINE void (CopyAsync|CommitCopies|WaitForCopies|MultiplyTf32|ContractCopy|ContractCommit|ContractWait|ContractMmaTf32|ContractMatrix|ContractMma)\\(", "INLINE void Device$1(");
+  replace(
+      "INLINE void (CopyAsync|CommitCopies|WaitForCopies|MultiplyTf32|ContractCopy|ContractCommit|ContractWait|ContractMmaTf32|ContractMatrix|ContractMma)\\(",
+      "INLINE void Device$1(");
   replace("#include <cuda_(fp16|bf16).h>", "");
   replace("void launch\\(", "extern \"C\" void launch(");
   return text;
