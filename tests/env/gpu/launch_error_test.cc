@@ -316,10 +316,10 @@ TEST_CASE("nothing runs for ever") {
   CHECK(Whole("f(10)", "", "int f(int a) { return a < 2 ? a : f(a - 1) + f(a - 2); }") == 55);
   CHECK(Contains(Complaint(Text("int n = kA;", "const int kA = kB + 1; const int kB = kA + 1;")),
                  "is not known here"));
-  CHECK(Contains(Complaint(Text("for (int i = 0; i < 5000; ++i) any<<<1, 1>>>();")),
-                 "launch has more than 4096 operations"));
-  CHECK(Contains(Complaint(Text("for (int i = 0; i < 5000; ++i) workspace<char>(1);")),
-                 "launch has more than 4096 workspaces"));
+  CHECK(Contains(Complaint(Text("for (int i = 0; i < 20000; ++i) any<<<1, 1>>>();")),
+                 "launch has more than 16384 operations"));
+  CHECK(Contains(Complaint(Text("for (int i = 0; i < 20000; ++i) workspace<char>(1);")),
+                 "launch has more than 16384 workspaces"));
   LaunchFunctionLimits limits;
   limits.steps = 20;
   CHECK(Contains(Complaint(Text("int s = 0; for (int i = 0; i < 100; ++i) s += i;"), "cuda", limits),
