@@ -2,6 +2,8 @@
 
 #include "trajectories/old_verdicts.h"
 
+#include <fmt/format.h>
+
 #include "tests/catch.h"
 #include "tests/trajectories/sample_records.h"
 #include "tests/trajectories/test_database.h"
@@ -84,13 +86,14 @@ TEST_CASE("a new verdict supersedes all under the old key; the rows stay, turns 
   CHECK((figures.turns[0].outcome == OutcomeKind::kWrong && figures.turns[0].rules_version == kRulesVersion));
   CHECK(figures.turns[3].rules_version == 1);
   Database database = f.test.Look();
-  CHECK(database.QueryInteger("SELECT count(*) FROM turn_results WHERE rules_version = 2 AND score = 0") ==
-        2);
+  CHECK(database.QueryInteger(fmt::format(
+            "SELECT count(*) FROM turn_results WHERE rules_version = {} AND score = 0", kRulesVersion)) == 2);
   CHECK(database.QueryInteger("SELECT count(*) FROM turn_returns WHERE turn = 1 AND reward = 0") == 2);
 
   // Judged once more, by rules that are newer still: the last word counts everywhere.
   now.key = "newer";
-  const std::string last = f.store.AppendRejudgement(one, 1, now, ContentHash("rules 2a"));
+  const std::string last =
+      f.store.AppendRejudgement(one, 1, now, ContentHash(fmt::format("rules {}a", kRulesVersion)));
   CHECK(f.store.LoadTurn(two, 1)->evaluation.superseded_by == last);
   CHECK(
       database.QueryInteger("SELECT count(*) FROM evaluations a JOIN evaluations b ON b.id = a.superseded_by "

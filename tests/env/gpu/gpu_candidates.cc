@@ -51,7 +51,7 @@ const std::map<std::string, std::string> kStopped = {
     {"declares_clock", "a kernel may not read the time"},
     {"discards_l2", "it outlives the launch in the L2 cache"},
     {"endless_templates", "excessive recursion at instantiation"},
-    {"five_thousand_launches", "more than 4096 operations"},
+    {"twenty_thousand_launches", "more than 16384 operations"},
     {"grid_of_0", "grid.x is 0"},
     {"hides_clock", "a kernel may not read the time"},
     {"huge_workspace", "workspaces of 1099511627776 bytes"},

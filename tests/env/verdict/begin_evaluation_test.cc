@@ -56,7 +56,7 @@ TEST_CASE("key parts: what all environments have in common, and each one's own, 
                                                     {"kind", "cuda"},
                                                     {"precision", "fp32"},
                                                     {"problem_hash", "p"},
-                                                    {"rules_version", "2"},
+                                                    {"rules_version", std::to_string(kRulesVersion)},
                                                     {"size", "full"},
                                                     {"tf32", "reference"},
                                                     {"tolerance_version", "1"}});

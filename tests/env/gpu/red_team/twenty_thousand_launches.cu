@@ -4,5 +4,5 @@ __global__ void relu(const float* x, float* out) {
   out[i] = x[i] > 0 ? x[i] : 0;
 }
 void launch(const float* x, float* out) {
-  for (int i = 0; i < 5000; ++i) relu<<<B * N / 256, 256>>>(x, out);
+  for (int i = 0; i < 20000; ++i) relu<<<B * N / 256, 256>>>(x, out);
 }
