@@ -1,6 +1,7 @@
 // `kevin db rejudge` with the CPU's evaluator, on a database that an older program left: a correct kernel and one that
 // only seemed to be.
 
+#include "env/outcome.h"
 #include "tests/catch.h"
 #include "tests/tools/command_line.h"
 #include "tests/trajectories/sample_records.h"
@@ -63,8 +64,8 @@ TEST_CASE("an older database is judged again: the correct kernel stays, the fals
   const auto lines = Lines(first.output);
   REQUIRE(lines.size() == 2);
   CHECK((lines[0]["event"] == "rejudgement" && lines[0]["turn"] == 2 && lines[0]["speedup_before"] == 40));
-  CHECK(
-      (lines[0]["contradiction"] == true && lines[0]["correct"] == false && lines[0]["rules_version"] == 2));
+  CHECK((lines[0]["contradiction"] == true && lines[0]["correct"] == false &&
+         lines[0]["rules_version"] == kRulesVersion));
   CHECK((lines[1]["event"] == "rejudge" && lines[1]["contradictions"] == 1 && lines[1]["remaining"] == 1));
 
   const Result second = Run({"db", "rejudge", "--db", database, "--device", "cpu"});

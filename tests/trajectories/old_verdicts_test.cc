@@ -86,8 +86,10 @@ TEST_CASE("a new verdict supersedes all under the old key; the rows stay, turns 
   CHECK((figures.turns[0].outcome == OutcomeKind::kWrong && figures.turns[0].rules_version == kRulesVersion));
   CHECK(figures.turns[3].rules_version == 1);
   Database database = f.test.Look();
-  CHECK(database.QueryInteger(fmt::format(
-            "SELECT count(*) FROM turn_results WHERE rules_version = {} AND score = 0", kRulesVersion)) == 2);
+  CHECK(database.QueryInteger(
+            fmt::format("SELECT count(*) FROM turn_results WHERE rules_version = {} AND score = 0",
+                        kRulesVersion)
+                .c_str()) == 2);
   CHECK(database.QueryInteger("SELECT count(*) FROM turn_returns WHERE turn = 1 AND reward = 0") == 2);
 
   // Judged once more, by rules that are newer still: the last word counts everywhere.
