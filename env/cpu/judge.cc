@@ -24,11 +24,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kVerifyCalls = kMixtureMembers;  // one slot for each member of the input mixture, at least
 constexpr int kSequentialRounds = 30, kMinSequentialRounds = 8;
-constexpr double kSequentialBudget_s = 1.1;  // half as much again with a third side
-constexpr int kRoundsOfProcess = 4;          // where there is patience for more than one process
-constexpr int kFixedProcesses = 3;
-constexpr double kFixedBudget_s = 1.0;
-constexpr int kMinFixedRounds = 6, kMaxFixedRounds = 10;  // per process
+constexpr int kRoundsOfProcess = 4;  // where there is patience for more than one process
 constexpr double kConfirmFactor = 1.5;
 constexpr double kAuditShare = 0.15;  // of rounds
 constexpr size_t kRoundsOfUsualTime = 5;
@@ -383,7 +379,7 @@ void Judgement::Sequential(Processes processes) {
   plan.patience = request_.patience;
   plan.most_rounds = kSequentialRounds;
   plan.least_rounds = kMinSequentialRounds;
-  plan.budget_s = kSequentialBudget_s * (plan.has_start ? 1.5 : 1);
+  plan.budget_s = request_.plan.sequential_budget_s * (plan.has_start ? 1.5 : 1);
   if (request_.patience > 1) {
     plan.first_look = SequentialTest::kFirstLookOverProcesses;
     plan.rounds_of_process = kRoundsOfProcess;
@@ -426,16 +422,18 @@ std::vector<RoundTimes> Judgement::FixedRounds(const Processes& processes, int p
     times.push_back(TimedRound(processes.All(), process, pair, request_.confirm ? "confirm" : "fixed"));
   }
   AuditRound(*processes.candidate);  // an audited process is never safe from a further audit
-  if (process == kFixedProcesses) RefuseWorkAhead(*processes.candidate);
+  if (process == request_.plan.processes) RefuseWorkAhead(*processes.candidate);
   return times;
 }
 
 void Judgement::Fixed() {
   const double factor = request_.confirm ? kConfirmFactor : 1;
-  const int rounds_each = std::clamp(static_cast<int>(kFixedBudget_s * factor / kFixedProcesses / round_s_),
-                                     kMinFixedRounds, static_cast<int>(kMaxFixedRounds * factor));
+  const PairsPlan& plan = request_.plan;
+  const int rounds_each =
+      std::clamp(static_cast<int>(plan.fixed_budget_s * factor / plan.processes / round_s_),
+                 plan.least_rounds, static_cast<int>(plan.most_rounds * factor));
   std::vector<std::vector<RoundTimes>> rounds;
-  for (int process = 1; process <= kFixedProcesses;) {
+  for (int process = 1; process <= plan.processes;) {
     const size_t samples = result_.samples.size();
     const Processes processes = StartWarm();
     std::vector<RoundTimes> times = FixedRounds(processes, process, rounds_each);
