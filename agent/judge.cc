@@ -91,7 +91,7 @@ Ruling Judge::DecideOn(int turn, const Candidate& candidate) {
   if (!MayStand(stored)) return DecideFresh(turn, candidate);
   Evaluation cached = FromRecord(*stored);
   if (!Draw(rates_.cached, turn, candidate)) return {cached, std::nullopt, {}};
-  Evaluation audit = Evaluate(candidate, false);
+  Evaluation audit = stored->correct ? EvaluateAgain(candidate, false) : Evaluate(candidate, false);
   if (IsCorrect(audit) == stored->correct) return {cached, std::move(audit), {}};
   audit.outcome = Contradiction(stored->outcome, audit.outcome);
   return {std::move(audit), std::nullopt, store_.VerdictsUnderKey(key)};
@@ -107,20 +107,22 @@ Ruling Judge::DecideFresh(int turn, const Candidate& candidate) {
     return std::nullopt;
   };
   Evaluation first = Evaluate(candidate, false, known);
+  if (same && same->correct && !IsPropertyOfTheText(OutcomeName(first.outcome)))
+    first = Evaluate(candidate, false);
   if (same && IsCorrect(first) != same->correct) {
     first.outcome = Contradiction(same->outcome, first.outcome);
     return {std::move(first), std::nullopt, store_.VerdictsUnderKey(same->key)};
   }
   if (!first.cached_from.empty() || !IsCorrect(first) || !Draw(rates_.fresh, turn, candidate))
     return {std::move(first), std::nullopt, {}};
-  Evaluation again = Evaluate(candidate, false);
+  Evaluation again = EvaluateAgain(candidate, false);
   if (IsCorrect(again)) return {std::move(first), std::move(again), {}};
   again.outcome = Contradiction("measured", again.outcome);
   return {std::move(again), std::nullopt, {}};
 }
 
 Evaluation Judge::Confirm(const Candidate& candidate) {
-  Evaluation evaluation = Evaluate(candidate, true);
+  Evaluation evaluation = EvaluateAgain(candidate, true);
   if (!IsCorrect(evaluation)) evaluation.outcome = Contradiction("measured", evaluation.outcome);
   return evaluation;
 }
@@ -136,6 +138,12 @@ Evaluation Judge::Evaluate(const Candidate& candidate, bool confirm, const Known
     if (cancel_ != nullptr && *cancel_) throw;
   }
   return environment_.Evaluate(problem_, candidate, options);
+}
+
+Evaluation Judge::EvaluateAgain(const Candidate& candidate, bool confirm) {
+  Evaluation evaluation = Evaluate(candidate, confirm);
+  if (IsPropertyOfTheText(OutcomeName(evaluation.outcome))) return evaluation;
+  return Evaluate(candidate, confirm);
 }
 
 bool Judge::Draw(double rate, int turn, const Candidate& candidate) const {

@@ -6,7 +6,8 @@
 // env/gpu/judge/ make them). One stored verdict in twenty is checked again on new seeds; a candidate that is correct
 // once and incorrect another time is `wrong`, and its earlier verdicts are superseded. Two fresh measurements in a
 // hundred are made twice, to record the noise of the reward. Outcomes that a busy machine may have caused (refused,
-// crashed, timed_out) are never answered from the store.
+// crashed, timed_out) are never answered from the store, and contradict a verdict only where they come twice in a row:
+// what is superseded counts for every turn that repeats it.
 
 #include <cstdint>
 #include <functional>
@@ -71,6 +72,8 @@ class Judge {
  private:
   using Known = std::function<std::optional<Evaluation>(const std::string& machine_key)>;
   Evaluation Evaluate(const Candidate& candidate, bool confirm, const Known& known = {});
+  // Of a candidate that was measured before.
+  Evaluation EvaluateAgain(const Candidate& candidate, bool confirm);
   Tuned ChooseSetting(int turn, const Candidate& candidate) const;
   Evaluation NotCompiled(const Candidate& candidate, const std::string& error) const;
   Ruling DecideOn(int turn, const Candidate& candidate);

@@ -94,7 +94,10 @@ struct EvaluateOptions {
 // Named limits; hitting one is an Outcome.
 struct Limits {
   double compile_timeout_s = 60;
-  double call_timeout_s = 20;    // one batch of calls of the candidate
+  double call_timeout_s = 20;  // one batch of calls of the candidate
+  // All batches of the candidate in one evaluation on a CPU, so that a slow one does not hold the device for long. Where
+  // a hundred calls of eager take longer, that is the limit.
+  double evaluation_timeout_s = 60;
   int64_t max_memory_mb = 4096;  // the runner's address space beyond its buffers
   int64_t compile_memory_mb = 4096;
   int64_t max_log_bytes = 16384;

@@ -149,7 +149,8 @@ std::vector<Json> EventsOf(const AdmissionRecord& record, const std::vector<Row>
 
 std::string VerdictOf(const Problem& problem, const AdmissionRecord& record) {
   if (!record.error.empty()) return "NOT KNOWN: " + record.error;
-  const std::span<const char* const> flags = FlagsAgainst(PrecisionNamed(record.workload.precision));
+  const std::vector<const char*> flags =
+      FlagsAgainst(PrecisionNamed(record.workload.precision), record.workload.size);
   const auto flag = std::find_if(flags.begin(), flags.end(),
                                  [&](const char* name) { return problem.flags.contains(name); });
   const bool is_flagged = flag != flags.end();

@@ -45,6 +45,16 @@ std::string ErrorCell(const EvaluationRecord& e) {
   return Clip(e.reason, kMaxCellBytes);
 }
 
+bool IsOld(const EvaluationRecord& e) { return e.rules_version < kSecurityRulesVersion; }
+
+std::string RulesText(const EvaluationRecord& e) {
+  if (!IsOld(e)) return std::to_string(e.rules_version);
+  return fmt::format(
+      "{}, older than the last security fix ({}): left out of reports and training; `kevin db rejudge` "
+      "evaluates it again",
+      e.rules_version, kSecurityRulesVersion);
+}
+
 class Facts {
  public:
   void Add(const std::string& name, const std::string& value) {
@@ -93,6 +103,7 @@ std::string EvaluationText(const EvaluationRecord& e) {
                          ? fmt::format("{:.3g} of {:.3g} allowed", *e.max_error, e.error_bound.value_or(0))
                          : "");
   facts.Add("score", fmt::format("{:.4g}", e.score));
+  facts.Add("rules version", RulesText(e));
   facts.Add("conditions",
             fmt::format("{}, inputs {}, {}, {}, isolation {}", Dash(e.workload.size), Dash(e.workload.inputs),
                         Dash(e.workload.precision), Dash(e.device), Dash(e.isolation)));
@@ -140,8 +151,9 @@ std::string TurnTable(const std::vector<TurnRecord>& turns) {
   for (const TurnRecord& t : turns) {
     const EvaluationRecord& e = t.evaluation;
     rows.push_back({t.turn == 0 ? "start" : std::to_string(t.turn),
-                    e.cached_from.empty() ? e.outcome : e.outcome + " (cached)", Dash(RatioCell(e.speedup)),
-                    Dash(Number(e.gb_per_s)), Dash(ErrorCell(e)), Clip(t.summary, kMaxCellBytes)});
+                    e.outcome + (e.cached_from.empty() ? "" : " (cached)") + (IsOld(e) ? " (old rules)" : ""),
+                    Dash(RatioCell(e.speedup)), Dash(Number(e.gb_per_s)), Dash(ErrorCell(e)),
+                    Clip(t.summary, kMaxCellBytes)});
   }
   return AlignedTable(rows);
 }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kMinBetweenPauses_us = 300;
 constexpr int kMaxPauses = 8;
-constexpr int64_t kPagesBeyond = 2;
+constexpr int64_t kMostTouched = 4;  // one part in so many; of less than four pages none
 
 }  // namespace
 
@@ -37,29 +37,43 @@ Audit::Audit(Session& session, const BatchProcess& process, const OutputMemory& 
       slots_(slots),
       plan_(plan),
       final_(session, outputs, slots),
-      changed_(slots.size()) {
-  process_.ForgetTouched();
+      changed_(slots.size()),
+      marks_work_(DoMarksWork()),
+      cpu_begin_s_(process.CpuSeconds()) {}
+
+// Nobody has touched anything since the marks were removed: the process is stopped.
+bool Audit::DoMarksWork() const {
+  if (!process_.ForgetTouched()) return false;
+  const auto parts = process_.TouchedInputs();
+  return parts &&
+         std::none_of(parts->begin(), parts->end(), [](const auto& part) { return part.marked > 0; });
 }
 
-// Calls from `begun` on have not begun. The runner maps each tensor of each slot on its own (runner_main.cc); where the
-// process has undone that, what belongs together is not known, and that alone tells.
+// Calls from `begun` on have not begun. Whoever has changed the mapping of their inputs has begun with them.
 bool Audit::WasReadAhead(size_t begun) const {
-  const std::vector<BatchProcess::TouchedPart> parts = process_.TouchedInputs();
-  if (parts.empty() || !MapsSlotsApart(session_.layout().arguments, session_.slots())) return false;
+  if (!marks_work_) return false;
+  const auto parts = process_.TouchedInputs();
+  if (!parts) return false;
   for (const ArgumentPlace& place : session_.layout().arguments) {
     if (place.output) continue;
-    const auto stride = static_cast<int64_t>(place.stride);
-    // A kernel may prefetch, and a processor guess, a little beyond the ends of a neighbour.
-    const int64_t allowed = std::max(stride / 4, std::min(kPagesBeyond * kSlotPage, stride));
-    for (size_t call = begun; call < slots_.size(); ++call) {
-      const int64_t offset = static_cast<int64_t>(place.offset) + slots_[call] * stride;
-      bool is_mapped = false;
-      for (const BatchProcess::TouchedPart& part : parts) {
-        if (part.offset + part.bytes <= offset || offset + stride <= part.offset) continue;
-        is_mapped = true;  // perhaps a second time, by mremap
-        if (part.offset != offset || part.bytes != stride || part.touched > allowed) return true;
+    const auto stride = static_cast<int64_t>(place.stride), first = static_cast<int64_t>(place.offset);
+    std::vector<int64_t> touched(static_cast<size_t>(session_.slots()), -1);  // of each slot; -1: not mapped
+    for (const BatchProcess::TouchedPart& part : *parts) {
+      if (part.offset + part.bytes <= first || first + stride * session_.slots() <= part.offset) continue;
+      const bool is_whole =
+          part.bytes == stride && (part.offset - first) % stride == 0 && part.offset >= first;
+      const int64_t from = std::max<int64_t>(0, (part.offset - first) / stride);
+      const int64_t to =
+          std::min<int64_t>(session_.slots(), (part.offset + part.bytes - first - 1) / stride + 1);
+      for (int64_t slot = from; slot < to; ++slot) {
+        int64_t& all = touched[static_cast<size_t>(slot)];
+        all = std::max<int64_t>(all, 0) +
+              (is_whole ? part.touched : stride);  // perhaps mapped twice, by mremap
       }
-      if (!is_mapped) return true;
+    }
+    for (size_t call = begun; call < slots_.size(); ++call) {
+      const int64_t bytes = touched[slots_[call]];
+      if (bytes < 0 || bytes > stride / kMostTouched) return true;
     }
   }
   return false;
@@ -75,6 +89,7 @@ void Audit::OnPause(double ran_us) {
   const bool is_first = pauses_++ == 0;
   if (is_first) {
     first_pause_us_ = ran_us;
+    first_pause_cpu_s_ = process_.CpuSeconds();
     finished_ = (static_cast<double>(returned) + 0.5) / static_cast<double>(slots_.size());
   }
   for (; seen_calls_ < returned; ++seen_calls_) final_.Remember(seen_calls_);

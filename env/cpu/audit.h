@@ -31,9 +31,11 @@ AuditPlan DrawAuditPlan(double usual_us, size_t calls, SecretRandom& random);
 //     answer its inputs as they are now has worked ahead. One that notices and computes again takes longer
 //     than without changes (AuditedPace).
 //   - inputs of calls that have not begun may not have been read, by the marks in the page table of the process.
-//     This needs no clock: a kernel that is only a few calls ahead loses little when it computes again.
+//     This needs no clock: a kernel that is only a few calls ahead loses little when it computes again. Each input of
+//     each slot is mapped on its own, behind pages of zeros (runner_main.cc), so that neither a processor that
+//     guesses nor a kernel that prefetches touches a neighbour.
 //
-// The time of the batch is not used otherwise.
+// The time of the batch is not used otherwise. Needs a stopped process.
 class Audit {
  public:
   Audit(Session& session, const BatchProcess& process, const OutputMemory& outputs,
@@ -51,11 +53,19 @@ class Audit {
   bool ReadAhead() const { return read_ahead_; }
   // Without what stopping took: on a busy machine that hides the pace.
   double RanUs() const { return ran_us_; }
+  // Shares of the batch's time, and of its CPU time, that had passed at the first pause, less the share of the calls.
+  // On a busy machine a correct kernel waits for a processor first, which its time shows as a lag and its CPU time
+  // does not.
   double Lag() const { return first_pause_us_ / ran_us_ - finished_; }
+  double CpuLag() const {
+    return (first_pause_cpu_s_ - cpu_begin_s_) / (cpu_end_s_ - cpu_begin_s_) - finished_;
+  }
+  void AfterBatch() { cpu_end_s_ = process_.CpuSeconds(); }
 
  private:
   void OnPause(double ran_us);
   bool WasReadAhead(size_t begun) const;
+  bool DoMarksWork() const;
 
   Session& session_;
   const BatchProcess& process_;
@@ -65,8 +75,9 @@ class Audit {
   std::vector<bool> changed_;
   size_t seen_calls_ = 0;  // whose outputs were remembered
   int pauses_ = 0;
-  bool read_ahead_ = false;
+  bool read_ahead_ = false, marks_work_ = false;
   double ran_us_ = 0, first_pause_us_ = 0, finished_ = 0;  // finished_: share of the calls at the first pause
+  double cpu_begin_s_ = 0, first_pause_cpu_s_ = 0, cpu_end_s_ = 0;
 };
 
 }  // namespace kevin

@@ -128,6 +128,7 @@ json CpuEnvironmentImpl::Request(const std::string& command, const Problem& prob
                                  const EvaluateOptions& options) const {
   json request = RequestOf(command, problem, options.workload);
   request["call_timeout_s"] = options_.limits.call_timeout_s;
+  request["evaluation_timeout_s"] = options_.limits.evaluation_timeout_s;
   request["max_memory_mb"] = options_.limits.max_memory_mb;
   return request;
 }

@@ -24,16 +24,18 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kVerifyCalls = kMixtureMembers;  // one slot for each member of the input mixture, at least
 constexpr int kSequentialRounds = 30, kMinSequentialRounds = 8;
-constexpr double kSequentialBudget_s = 1.1;  // half as much again with a third side
-constexpr int kRoundsOfProcess = 4;          // where there is patience for more than one process
-constexpr int kFixedProcesses = 3;
-constexpr double kFixedBudget_s = 1.0;
-constexpr int kMinFixedRounds = 6, kMaxFixedRounds = 10;  // per process
+constexpr int kRoundsOfProcess = 4;  // where there is patience for more than one process
 constexpr double kConfirmFactor = 1.5;
 constexpr double kAuditShare = 0.15;  // of rounds
 constexpr size_t kRoundsOfUsualTime = 5;
+constexpr double kEagerCallsOfEvaluation =
+    100;  // a limit that no kernel reaches by being half as fast as eager
 constexpr size_t kScreenBatches = 7, kMinScreenBatches = 3, kScreenBatchesIfSlow = 2;
 constexpr double kScreenBudget_s = 0.3;
+// Fresh processes instead of those that used CPU time outside their own calls. An attack does that in each of them.
+constexpr int kMostDisturbedProcesses = 2;
+constexpr double kQuietShare =
+    0.05;  // of a window: how long threads of the reference may wait for a processor
 
 // Fresh processes of the candidate and, where there is one, of the kernel it is compared with.
 struct Processes {
@@ -133,8 +135,12 @@ class Judgement {
   void CheckTimed(const TimedProcess& process, std::span<const uint16_t> slots);
   void ChooseCalls(TimedProcess& process);
   void SetCalls();
+  double RunCandidate(TimedProcess& process, std::span<const uint16_t> slots, const std::string& phase,
+                      const BatchPauses& pauses = {});
   void Sequential(Processes processes);
   void Fixed();
+  std::vector<RoundTimes> FixedRounds(const Processes& processes, int process, int rounds);
+  bool IsDisturbed(TimedProcess& candidate);
   Measured Report(const std::vector<std::vector<RoundTimes>>& rounds);
   double FloorFor(double candidate_us);
 
@@ -146,10 +152,24 @@ class Judgement {
   SequentialVerdicts verdicts_;
   Pace pace_;
   std::vector<double> timed_us_;  // per call of the candidate, of the last timed rounds
+  int disturbed_processes_ = 0;
+  double candidate_s_ = 0;  // all batches of the candidate
   int min_calls_ = 1, max_calls_ = 1;
   double candidate_us_ = 0;  // per call, the least seen
   double round_s_ = 0.1;     // a whole round with drawing and checking
 };
+
+// Ends with `timed_out` where all batches together take too long.
+double Judgement::RunCandidate(TimedProcess& process, std::span<const uint16_t> slots,
+                               const std::string& phase, const BatchPauses& pauses) {
+  const double total_us = process.Run(slots, phase, pauses);
+  candidate_s_ += total_us * 1e-6;
+  const double limit_s = std::max(session_.options().limits.evaluation_timeout_s,
+                                  kEagerCallsOfEvaluation * session_.reference_us() * 1e-6) *
+                         std::max(1.0, request_.patience);
+  if (candidate_s_ > limit_s) throw Ended{TimedOut{"the whole evaluation (evaluation_timeout_s)", limit_s}};
+  return total_us;
+}
 
 int Judgement::VerifyCalls() {
   if (request_.screen) return 1;
@@ -200,7 +220,7 @@ void Judgement::VerifyOnce(TimedProcess& process, int calls) {
   const size_t calls_of_batch = session_.reference_us() < kMinBatch_us ? slots.size() : 1;
   double total_us = 0;
   for (size_t first = 0; first < slots.size(); first += calls_of_batch) {
-    total_us += process.Run(std::span(slots).subspan(first, calls_of_batch), "verify");
+    total_us += RunCandidate(process, std::span(slots).subspan(first, calls_of_batch), "verify");
   }
   candidate_us_ = total_us / calls;
   CheckGuards(process, slots);
@@ -232,7 +252,7 @@ void Judgement::CheckTimed(const TimedProcess& process, std::span<const uint16_t
 void Judgement::ChooseCalls(TimedProcess& process) {
   const std::vector<uint16_t> slots = session_.DrawSlots(std::min(3, session_.slots()));
   Fill(slots);
-  candidate_us_ = process.Run(slots, "measure") / static_cast<double>(slots.size());
+  candidate_us_ = RunCandidate(process, slots, "measure") / static_cast<double>(slots.size());
   SetCalls();
 }
 
@@ -252,12 +272,14 @@ RoundTimes Judgement::TimedRound(const std::vector<TimedProcess*>& processes, in
   RoundTimes round;
   for (const int side : order) {
     FlushCaches(session_.options().threads);
-    const double total_us =
-        side < 0 ? RunReference(slots) : processes[static_cast<size_t>(side)]->Run(slots, "measure");
+    TimedProcess* timed = side < 0 ? nullptr : processes[static_cast<size_t>(side)];
+    const double total_us = timed == nullptr               ? RunReference(slots)
+                            : timed->name() == "candidate" ? RunCandidate(*timed, slots, "measure")
+                                                           : timed->Run(slots, "measure");
     for (size_t i = 0; i < processes.size(); ++i) {
       if (static_cast<int>(i) != side) processes[i]->AddOtherWindow(total_us);
     }
-    const std::string name = side < 0 ? "reference" : processes[static_cast<size_t>(side)]->name();
+    const std::string name = timed == nullptr ? "reference" : timed->name();
     const double per_call_us = total_us / calls;
     (name == "reference" ? round.reference_us
      : name == "start"   ? round.start_us
@@ -300,20 +322,25 @@ void Judgement::AuditNowAndThen(const Processes& processes) {
 Judgement::AuditedBatch Judgement::AuditBatch(TimedProcess& process, int calls, const AuditPlan& plan) {
   const std::vector<uint16_t> slots = session_.DrawSlots(calls);
   Fill(slots);
+  double reference_us = 0;
+  const double waited_s = session_.reference_process().WaitedSeconds();
   if (session_.random()() % 2 ==
       0) {  // as before every other timed batch: else a long break would exclude an audit
     FlushCaches(session_.options().threads);
-    process.AddOtherWindow(RunReference(slots));
+    reference_us += RunReference(slots);
   }
   Audit audit(session_, process.process(), process.outputs(), slots, plan);
   FlushCaches(session_.options().threads);
-  process.Run(slots, "measure", audit.Pauses());
+  RunCandidate(process, slots, "measure", audit.Pauses());
+  audit.AfterBatch();
   CheckGuards(process, slots);
   if (audit.Deferred()) {
     throw Ended{Refused{"deferred work: a call that had returned had not finished its outputs"}};
   }
   // The reference comes second here, with the inputs as they are after the changes.
-  process.AddOtherWindow(RunReference(slots));
+  reference_us += RunReference(slots);
+  process.AddOtherWindow(reference_us);
+  const double share = (session_.reference_process().WaitedSeconds() - waited_s) / (reference_us * 1e-6);
   PublishReference();
   for (size_t call = 0; call < slots.size(); ++call) {
     const CheckResult check = checker_.AgainstReference(
@@ -324,7 +351,8 @@ Judgement::AuditedBatch Judgement::AuditBatch(TimedProcess& process, int calls, 
     }
     throw Ended{WrongTimedAnswer(check)};
   }
-  return {audit.RanUs(), audit.Lag(), audit.Happened(), audit.ReadAhead()};
+  const double lag = share > kQuietShare ? std::min(audit.Lag(), audit.CpuLag()) : audit.Lag();
+  return {audit.RanUs(), lag, audit.Happened(), audit.ReadAhead()};
 }
 
 void Judgement::RefuseWorkAhead(TimedProcess& process) {
@@ -338,7 +366,8 @@ Processes Judgement::StartWarm() {
   Processes fresh{StartCandidate(), StartOther()};
   const std::vector<uint16_t> slots = session_.DrawSlots(max_calls_);
   Fill(slots);
-  for (TimedProcess* process : fresh.All()) process->Run(slots, "measure");
+  RunCandidate(*fresh.candidate, slots, "measure");
+  if (fresh.start) fresh.start->Run(slots, "measure");
   RunReference(slots);
   for (TimedProcess* process : fresh.All()) process->StartCounting();
   return fresh;
@@ -350,13 +379,14 @@ void Judgement::Sequential(Processes processes) {
   plan.patience = request_.patience;
   plan.most_rounds = kSequentialRounds;
   plan.least_rounds = kMinSequentialRounds;
-  plan.budget_s = kSequentialBudget_s * (plan.has_start ? 1.5 : 1);
+  plan.budget_s = request_.plan.sequential_budget_s * (plan.has_start ? 1.5 : 1);
   if (request_.patience > 1) {
     plan.first_look = SequentialTest::kFirstLookOverProcesses;
     plan.rounds_of_process = kRoundsOfProcess;
   }
+  bool is_disturbed = false;
   const auto start_process = [&] {
-    processes.candidate->CheckOutside();
+    is_disturbed |= IsDisturbed(*processes.candidate);
     processes = {};
     processes = StartWarm();
   };
@@ -364,27 +394,55 @@ void Judgement::Sequential(Processes processes) {
     AuditNowAndThen(processes);
     return TimedRound(processes.All(), 0, pair, "sequential");
   };
-  verdicts_ = RunSequentialTest(plan, round, start_process);
-  AuditRound(*processes.candidate);
-  processes.candidate->CheckOutside();
+  for (;;) {
+    plan.begin = Clock::now();
+    verdicts_ = RunSequentialTest(plan, round, start_process);
+    AuditRound(*processes.candidate);
+    is_disturbed |= IsDisturbed(*processes.candidate);
+    if (!is_disturbed) return;
+    std::erase_if(result_.samples, [](const Sample& sample) { return sample.phase == "sequential"; });
+    is_disturbed = false;
+    processes = {};
+    processes = StartWarm();
+  }
+}
+
+// Ends with `refused` where too many processes of the candidate were.
+bool Judgement::IsDisturbed(TimedProcess& candidate) {
+  const std::string reason = candidate.UsedOutside();
+  if (reason.empty()) return false;
+  if (++disturbed_processes_ > kMostDisturbedProcesses) candidate.End(Refused{reason});
+  return true;
+}
+
+std::vector<RoundTimes> Judgement::FixedRounds(const Processes& processes, int process, int rounds) {
+  std::vector<RoundTimes> times;
+  for (int pair = 0; pair < rounds; ++pair) {
+    AuditNowAndThen(processes);
+    times.push_back(TimedRound(processes.All(), process, pair, request_.confirm ? "confirm" : "fixed"));
+  }
+  AuditRound(*processes.candidate);  // an audited process is never safe from a further audit
+  if (process == request_.plan.processes) RefuseWorkAhead(*processes.candidate);
+  return times;
 }
 
 void Judgement::Fixed() {
   const double factor = request_.confirm ? kConfirmFactor : 1;
-  const int rounds_each = std::clamp(static_cast<int>(kFixedBudget_s * factor / kFixedProcesses / round_s_),
-                                     kMinFixedRounds, static_cast<int>(kMaxFixedRounds * factor));
+  const PairsPlan& plan = request_.plan;
+  const int rounds_each =
+      std::clamp(static_cast<int>(plan.fixed_budget_s * factor / plan.processes / round_s_),
+                 plan.least_rounds, static_cast<int>(plan.most_rounds * factor));
   std::vector<std::vector<RoundTimes>> rounds;
-  for (int process = 1; process <= kFixedProcesses; ++process) {
+  for (int process = 1; process <= plan.processes;) {
+    const size_t samples = result_.samples.size();
     const Processes processes = StartWarm();
-    rounds.emplace_back();
-    for (int pair = 0; pair < rounds_each; ++pair) {
-      AuditNowAndThen(processes);
-      rounds.back().push_back(
-          TimedRound(processes.All(), process, pair, request_.confirm ? "confirm" : "fixed"));
+    std::vector<RoundTimes> times = FixedRounds(processes, process, rounds_each);
+    if (IsDisturbed(*processes.candidate)) {
+      result_.samples.resize(samples);
+      continue;
     }
-    AuditRound(*processes.candidate);  // an audited process is never safe from a further audit
-    if (process == kFixedProcesses) RefuseWorkAhead(*processes.candidate);
-    processes.candidate->CheckOutside();
+    rounds.push_back(std::move(times));
+    ++process;
   }
   result_.outcome = Report(rounds);
 }
@@ -442,7 +500,7 @@ Measured Judgement::ScreenPhase(TimedProcess& process) {
     const std::vector<uint16_t> slots = session_.DrawSlots(max_calls_);
     Fill(slots);
     FlushCaches(session_.options().threads);
-    times_us.push_back(process.Run(slots, "screen") / static_cast<double>(slots.size()));
+    times_us.push_back(RunCandidate(process, slots, "screen") / static_cast<double>(slots.size()));
   }
   Measured measured = ReportErrors(verified_);
   measured.candidate_us = Median(times_us);

@@ -15,6 +15,15 @@
 
 namespace kevin {
 
+// How many pairs are timed. More processes narrow an interval more than more pairs of one do; each costs its start.
+// tests/bench/bench_judge shows what other plans cost and give.
+struct PairsPlan {
+  double sequential_budget_s = 1.1;  // half as much again with a third side
+  int processes = 3;                 // of the fixed pairs
+  double fixed_budget_s = 1.0;
+  int least_rounds = 6, most_rounds = 10;  // per process
+};
+
 struct JudgeRequest {
   int library_fd = -1;        // the candidate's .so
   int start_library_fd = -1;  // the kernel to pair against as well (--from, or bench A B); -1: none
@@ -23,6 +32,7 @@ struct JudgeRequest {
   bool verify_only = false;   // no clock: of a correct candidate a Measured with errors alone
   bool screen = false;        // one verification call and a short timing, as EvaluateOptions::screen
   double screen_limit_us = 0;
+  PairsPlan plan;
   std::function<void(const std::string& phase)> on_phase;
 };
 

@@ -1,6 +1,9 @@
 #include "env/cpu/peak.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cstdint>
 #include <ctime>
 #include <fstream>
 #include <thread>
@@ -100,9 +103,18 @@ void FlushCaches(int threads) {
   // The last level of a large server (480 MiB seen) holds a whole batch for both sides alike and takes longer
   // to flush than the batch takes to run. Only the caches near the cores must be flushed of the other side's
   // data.
-  constexpr int64_t kMostBytes = int64_t{128} << 20;
-  static const std::vector<float> kFiller(
-      static_cast<size_t>(std::min(2 * LastLevelCacheBytes(), kMostBytes) / 4), 1.0F);
+  static constexpr int64_t kMostBytes = int64_t{128} << 20;
+  static constexpr size_t kPage = 4096;
+  // In small pages: that many of them flush what the processor remembers of page tables too, marks of accesses among it
+  // (env/cpu/audit.h).
+  static const std::vector<float> kFiller = [] {
+    std::vector<float> filler;
+    filler.reserve(static_cast<size_t>(std::min(2 * LastLevelCacheBytes(), kMostBytes) / 4));
+    const auto begin = (reinterpret_cast<uintptr_t>(filler.data()) + kPage - 1) / kPage * kPage;
+    madvise(reinterpret_cast<void*>(begin), filler.capacity() * 4 / kPage * kPage - kPage, MADV_NOHUGEPAGE);
+    filler.resize(filler.capacity(), 1.0F);
+    return filler;
+  }();
   const auto part = static_cast<int64_t>(kFiller.size()) / threads;
   SecondsOn(threads, [&](int t) { sink = SumOf(kFiller.data() + t * part, part); });
 }

@@ -58,31 +58,68 @@ void LoadCommonLibraries() {
 
 struct Runner {
   RunnerLoad load;
-  Mapping control, inputs, outputs;
+  Mapping control, outputs;
   LaunchFunction launch = nullptr;
   std::vector<std::vector<void*>> slot_arguments;
 };
 
-void PlaceArguments(Runner* runner) {
-  for (int slot = 0; slot < runner->load.slots; ++slot) {
-    std::vector<void*> pointers;
-    for (const ArgumentPlace& place : runner->load.arguments) {
-      std::byte* base = place.output ? runner->outputs.data() : runner->inputs.data();
-      pointers.push_back(base + place.offset + static_cast<uint64_t>(slot) * place.stride);
+// Each tensor of each slot in a mapping of its own (env/cpu/audit.h), with zeros before and behind it. They stay until
+// the process ends.
+class InputsApart {
+ public:
+  InputsApart(int fd, const RunnerLoad& load) : fd_(fd) {
+    for (const ArgumentPlace& place : load.arguments) {
+      if (!place.output)
+        bytes_ += kAlignment + load.slots * (static_cast<int64_t>(place.stride) + GapBetweenInputs(place));
     }
-    runner->slot_arguments.push_back(std::move(pointers));
+    // Zeros take no memory where nobody writes.
+    zeros_ = Map(nullptr, bytes_, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   }
-}
 
-// Each tensor of each slot in a mapping of its own (env/cpu/audit.h): neighbours differ in an advice without effect on
-// pages that are in memory, else the kernel would join them.
-void MapSlotsApart(const Runner& runner) {
-  int part = 0;
-  for (const ArgumentPlace& place : runner.load.arguments) {
-    for (int slot = 0; slot < runner.load.slots && !place.output; ++slot) {
-      std::byte* at = runner.inputs.data() + place.offset + static_cast<uint64_t>(slot) * place.stride;
-      if (part++ % 2 == 1) madvise(at, place.stride, MADV_RANDOM);
+  // Of all slots: the distance from one to the next is the stride and the gap.
+  std::byte* Place(const ArgumentPlace& place, int slots) {
+    const auto stride = static_cast<int64_t>(place.stride), gap = GapBetweenInputs(place);
+    // The same place in a 2 MiB page as in the file, so that such pages can be mapped.
+    const auto here = reinterpret_cast<int64_t>(zeros_ + used_), offset = static_cast<int64_t>(place.offset);
+    used_ += ((offset - here) % kAlignment + kAlignment) % kAlignment;
+    if (used_ < gap) used_ += kAlignment;
+    std::byte* first = zeros_ + used_;
+    for (int slot = 0; slot < slots; ++slot) {
+      std::byte* at = Map(zeros_ + used_, stride, MAP_SHARED | MAP_FIXED, fd_, offset + slot * stride);
+      madvise(at, place.stride, MADV_HUGEPAGE);  // as for the reference process
+      madvise(at, place.stride, MADV_POPULATE_READ);
+      used_ += stride + gap;
     }
+    return first;
+  }
+
+ private:
+  static constexpr int64_t kAlignment = int64_t{2} << 20;
+
+  static std::byte* Map(void* at, int64_t bytes, int flags, int fd, int64_t offset) {
+    void* mapped = mmap(at, static_cast<size_t>(bytes), PROT_READ, flags, fd, offset);
+    if (mapped == MAP_FAILED) {
+      std::perror("cannot map the inputs");
+      _exit(1);
+    }
+    return static_cast<std::byte*>(mapped);
+  }
+
+  int fd_;
+  int64_t bytes_ = 2 * kAlignment, used_ = 0;
+  std::byte* zeros_ = nullptr;
+};
+
+void PlaceArguments(Runner* runner, int inputs_fd) {
+  InputsApart inputs(inputs_fd, runner->load);
+  runner->slot_arguments.resize(static_cast<size_t>(runner->load.slots));
+  for (const ArgumentPlace& place : runner->load.arguments) {
+    std::byte* first =
+        place.output ? runner->outputs.data() + place.offset : inputs.Place(place, runner->load.slots);
+    const uint64_t distance =
+        place.stride + (place.output ? 0 : static_cast<uint64_t>(GapBetweenInputs(place)));
+    for (size_t slot = 0; slot < runner->slot_arguments.size(); ++slot)
+      runner->slot_arguments[slot].push_back(first + slot * distance);
   }
 }
 
@@ -118,13 +155,10 @@ int RunCandidate(bool namespaces) {
   LoadCommonLibraries();
   if (!ReceiveLoad(kRunnerSocket, &runner.load, &descriptors)) return 0;  // a spare that was not needed
   runner.control = Mapping(descriptors[kControlPageFd], sizeof(SharedControlPage), Access::kReadWrite, true);
-  runner.inputs =
-      Mapping(descriptors[kInputsFd], static_cast<size_t>(runner.load.inputs_bytes), Access::kReadOnly, true);
   runner.outputs = Mapping(descriptors[kOutputsFd], static_cast<size_t>(runner.load.outputs_bytes),
                            Access::kReadWrite, true);
   control_page = reinterpret_cast<SharedControlPage*>(runner.control.data());
-  PlaceArguments(&runner);
-  if (MapsSlotsApart(runner.load.arguments, runner.load.slots)) MapSlotsApart(runner);
+  PlaceArguments(&runner, descriptors[kInputsFd]);
 
   SandboxOptions sandbox;
   sandbox.namespaces = namespaces;

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <optional>
@@ -40,6 +41,7 @@ std::string BoundedText(const char* text, size_t limit) {
 constexpr double kPollInterval_s = 0.05;  // between checks that the process still runs
 constexpr double kStopTimeout_s = 5;
 constexpr double kStopPoll_us = 300, kStopRepeat_us = 2000;
+constexpr double kCpuClockRests_us = 60, kCpuClockTimeout_us = 20000;
 
 }  // namespace
 
@@ -209,12 +211,12 @@ std::optional<ProcessEnd> BatchProcess::Publish(double timeout_s) {
   return Go(PageCommand::kPublish, timeout_s, {}, &ignored_us);
 }
 
-// Pages that are no longer mapped count as touched: they were all mapped at first.
-std::vector<BatchProcess::TouchedPart> BatchProcess::TouchedInputs() const {
+std::optional<std::vector<BatchProcess::TouchedPart>> BatchProcess::TouchedInputs() const {
   std::ifstream maps("/proc/" + std::to_string(waiting_.process.pid()) + "/smaps");
   std::vector<TouchedPart> parts;
-  bool is_inputs = false;
+  bool is_inputs = false, is_shown = false;
   for (std::string line; std::getline(maps, line);) {
+    is_shown = true;
     const bool is_field = line[0] >= 'A' && line[0] <= 'Z';  // "Rss:  4 kB", after a line with addresses
     if (!is_field) {
       is_inputs = line.find("/memfd:kevin-inputs") != std::string::npos;
@@ -227,22 +229,49 @@ std::vector<BatchProcess::TouchedPart> BatchProcess::TouchedInputs() const {
       const size_t colon = line.find(':');
       const int64_t bytes = std::atoll(line.c_str() + colon + 1) * 1024;
       if (line.compare(0, colon, "Rss") == 0) parts.back().touched -= bytes;
-      if (line.compare(0, colon, "Referenced") == 0) parts.back().touched += bytes;
-      if (line.compare(0, colon, "ShmemPmdMapped") == 0 && bytes > 0) return {};
+      if (line.compare(0, colon, "Referenced") == 0)
+        parts.back().marked = bytes, parts.back().touched += bytes;
     }
   }
+  if (!is_shown) return std::nullopt;
   return parts;
 }
 
-void BatchProcess::ForgetTouched() const {
-  std::ofstream("/proc/" + std::to_string(waiting_.process.pid()) + "/clear_refs") << "1";
+bool BatchProcess::ForgetTouched() const {
+  std::ofstream marks("/proc/" + std::to_string(waiting_.process.pid()) + "/clear_refs");
+  marks << "1";
+  return static_cast<bool>(marks.flush());
 }
 
 double BatchProcess::CpuSeconds() const {
   clockid_t clock{};
-  timespec time{};
-  if (clock_getcpuclockid(waiting_.process.pid(), &clock) != 0 || clock_gettime(clock, &time) != 0) return 0;
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  if (clock_getcpuclockid(waiting_.process.pid(), &clock) != 0) return 0;
+  const auto read = [&] {
+    timespec time{};
+    clock_gettime(clock, &time);
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  };
+  double seconds = read();
+  const auto start = Clock::now();
+  for (auto same_since = start; MicrosecondsSince(same_since) < kCpuClockRests_us;) {
+    sched_yield();
+    const double now = read();
+    if (now != seconds) seconds = now, same_since = Clock::now();
+    if (MicrosecondsSince(start) > kCpuClockTimeout_us) break;
+  }
+  return seconds;
+}
+
+double BatchProcess::WaitedSeconds() const {
+  double waited_ns = 0;
+  std::error_code error;
+  const std::string tasks = "/proc/" + std::to_string(waiting_.process.pid()) + "/task";
+  for (const auto& task : std::filesystem::directory_iterator(tasks, error)) {
+    std::ifstream schedstat(task.path() / "schedstat");
+    double ran = 0, waited = 0;
+    if (schedstat >> ran >> waited) waited_ns += waited;
+  }
+  return waited_ns * 1e-9;
 }
 
 std::string BatchProcess::Log() const {
@@ -314,15 +343,15 @@ void TimedProcess::StartCounting() {
   batches_ = 0;
 }
 
-void TimedProcess::CheckOutside() {
-  outside_s_ += process_->CpuSeconds() - cpu_after_;
-  cpu_after_ = process_->CpuSeconds();
+std::string TimedProcess::UsedOutside() {
+  const double now_s = process_->CpuSeconds();
+  outside_s_ += now_s - cpu_after_;
+  cpu_after_ = now_s;
   const double allowed_s =
       kOutsideShare * std::min(own_windows_s_, other_windows_s_) + kOutsideSlack_s * (batches_ + 1);
-  if (outside_s_ > allowed_s) {
-    End(Refused{fmt::format("used {:.2f} ms of CPU outside its own timed calls ({:.2f} ms allowed)",
-                            outside_s_ * 1e3, allowed_s * 1e3)});
-  }
+  if (outside_s_ <= allowed_s) return "";
+  return fmt::format("used {:.2f} ms of CPU outside its own timed calls ({:.2f} ms allowed)",
+                     outside_s_ * 1e3, allowed_s * 1e3);
 }
 
 void TimedProcess::End(const Outcome& outcome) const { EndJudgement(name_ == "candidate", outcome); }

@@ -74,14 +74,20 @@ class BatchProcess {
   uint32_t Returned() const { return page()->returned.load(std::memory_order_acquire); }
   // What the process has touched of its inputs since ForgetTouched, by the marks that the processor leaves in its page
   // table: for each mapped part of the inputs its offset in their file, its bytes and how many of them were
-  // touched. Empty: the kernel does not show it (/proc), or pages are huge. The process must be stopped.
+  // touched. Pages that are no longer mapped count as touched. nullopt: this machine does not show it, which no
+  // candidate can cause (/proc/PID/smaps is not readable). The process must be stopped.
   struct TouchedPart {
     int64_t offset = 0, bytes = 0, touched = 0;
+    int64_t marked = 0;  // of `touched`: by marks alone
   };
-  std::vector<TouchedPart> TouchedInputs() const;
-  void ForgetTouched() const;
-  double CpuSeconds() const;  // of all its threads, since it started
-  std::string Log() const;    // what it wrote to stdout and stderr, at most kLogBytes
+  std::optional<std::vector<TouchedPart>> TouchedInputs() const;
+  bool ForgetTouched() const;  // false: this machine cannot
+  // CPU time of all its threads since it started. The process must be stopped. The last thread reports that it has
+  // stopped a few microseconds before it leaves its processor, and its time is added only then: this waits for it.
+  double CpuSeconds() const;
+  // How long its threads have been ready to run and waited for a processor, summed. 0: unknown.
+  double WaitedSeconds() const;
+  std::string Log() const;  // what it wrote to stdout and stderr, at most kLogBytes
   uint64_t FaultAddress() const { return page()->fault_address.load(); }
 
  private:
@@ -130,7 +136,9 @@ class TimedProcess {
   // hundredth of its own windows or of those of the others, whichever are less.
   void StartCounting();
   void AddOtherWindow(double total_us) { other_windows_s_ += total_us * 1e-6; }
-  void CheckOutside();
+  // Empty, or why what was timed with this process does not count. A single process proves nothing about the
+  // candidate (the machine may have been disturbed): its rounds are made again with a fresh one (judge.cc).
+  std::string UsedOutside();
 
   [[noreturn]] void End(const Outcome& outcome) const;
 

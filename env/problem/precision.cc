@@ -12,7 +12,6 @@
 namespace kevin {
 namespace {
 
-constexpr const char* kFlagsAgainst[] = {"inadmissible", "inadmissible-in-16-bits"};
 constexpr Precision kPrecisions[] = {Precision::kFp32, Precision::kFp16, Precision::kBf16};
 
 // The bytes of all tensors that keep their type, as an expression over the size symbols; each term begins
@@ -102,8 +101,11 @@ Problem InPrecision(Problem problem, Precision precision) {
   return problem;
 }
 
-std::span<const char* const> FlagsAgainst(Precision precision) {
-  return std::span(kFlagsAgainst).first(precision == Precision::kFp32 ? 1 : 2);
+std::vector<const char*> FlagsAgainst(Precision precision, const std::string& size) {
+  std::vector<const char*> flags = {"inadmissible"};
+  if (size.empty() || size == "full") flags.push_back("inadmissible-at-full");
+  if (precision != Precision::kFp32) flags.push_back("inadmissible-in-16-bits");
+  return flags;
 }
 
 double Roundoff(DType dtype) {

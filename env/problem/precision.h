@@ -5,8 +5,8 @@
 
 #include <bit>
 #include <cstdint>
-#include <span>
 #include <string>
+#include <vector>
 
 #include "env/problem/problem.h"
 
@@ -26,8 +26,9 @@ Precision PrecisionOf(const Problem& problem);
 Problem InPrecision(Problem problem, Precision precision);
 
 // The flags of a problem file that exclude it in this precision (incorrect answers pass its check, or correct
-// ones fail): `inadmissible`, in 16 bits also `inadmissible-in-16-bits`.
-std::span<const char* const> FlagsAgainst(Precision precision);
+// ones fail): `inadmissible`, at size full `inadmissible-at-full`, in 16 bits `inadmissible-in-16-bits`. Without a
+// size: those of any size.
+std::vector<const char*> FlagsAgainst(Precision precision, const std::string& size = "");
 
 // The error of rounding to the type: at most Roundoff times the value, and at most half of SmallestStep for
 // values too small for that. 0 for integers; SmallestStep is 0 for float32 too, whose results are not rounded

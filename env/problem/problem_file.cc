@@ -24,10 +24,10 @@ constexpr Distribution kDistributions[] = {
     Distribution::kHeavyTailed, Distribution::kPositive, Distribution::kSigns,   Distribution::kStored};
 constexpr Structure kStructures[] = {Structure::kNone, Structure::kUpper, Structure::kLower,
                                      Structure::kSymmetric};
-constexpr std::string_view kFlags[] = {"degenerate-upstream",    "random-upstream",   "redundant-ops",
-                                       "algebraic-shortcut",     "needs-int64-index", "index-output",
-                                       "ignored-input",          "coarse-layers",     "inadmissible",
-                                       "inadmissible-in-16-bits"};
+constexpr std::string_view kFlags[] = {"degenerate-upstream",  "random-upstream",        "redundant-ops",
+                                       "algebraic-shortcut",   "needs-int64-index",      "index-output",
+                                       "ignored-input",        "coarse-layers",          "inadmissible",
+                                       "inadmissible-at-full", "inadmissible-in-16-bits"};
 
 template <typename Value, size_t kCount>
 Value Choice(const TomlSection& section, const char* key, const Value (&values)[kCount],

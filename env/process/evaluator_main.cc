@@ -112,6 +112,7 @@ class Evaluator {
     options.size = workload.size;
     options.inputs = workload.inputs == "kernelbench" ? InputMode::kKernelBench : InputMode::kDefault;
     options.limits.call_timeout_s = request.at("call_timeout_s");
+    options.limits.evaluation_timeout_s = request.at("evaluation_timeout_s");
     options.limits.max_memory_mb = request.at("max_memory_mb");
     return sessions_.Add(key, std::make_unique<Session>(std::move(options)));
   }

@@ -1,13 +1,19 @@
 #pragma once
 // The sessions that an evaluator keeps between requests: preparing a problem costs as much as judging a candidate of
 // it, and episodes of different problems take turns. The least recently used one is dropped first. One thread.
+// AttemptWithRoom is for memory that was estimated too low.
 
 #include <cstddef>
+#include <exception>
 #include <list>
 #include <memory>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "env/error.h"
 
 namespace kevin {
 
@@ -61,5 +67,47 @@ class ResidentSessions {
   size_t most_;
   std::list<std::pair<std::string, std::unique_ptr<Session>>> sessions_;
 };
+
+// A device or the host has no memory left for the reference or for buffers. No candidate can cause it.
+class OutOfMemory : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// OutOfMemory, or by the words of torch and of CUDA's libraries, whose exceptions are of several types.
+inline bool IsOutOfMemory(const std::exception& error) {
+  if (dynamic_cast<const OutOfMemory*>(&error) || dynamic_cast<const std::bad_alloc*>(&error)) return true;
+  const std::string what = error.what();
+  for (const char* words : {"out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED",
+                            "CUDNN_STATUS_ALLOC_FAILED"}) {
+    if (what.find(words) != std::string::npos) return true;
+  }
+  return false;
+}
+
+// The result of `attempt`. Where it runs out of memory, or fails with an Error while other sessions are resident, all
+// sessions are dropped, `release_caches` gives back what their allocators keep, and it is attempted once more, alone.
+// Throws what the attempt throws; Error(kBroken) where memory is too little even then.
+template <typename Session, typename Attempt, typename Release>
+auto AttemptWithRoom(ResidentSessions<Session>& sessions, const Attempt& attempt,
+                     const Release& release_caches) {
+  try {
+    return attempt();
+  } catch (const Error& error) {
+    if (sessions.size() < 2 && !IsOutOfMemory(error)) throw;
+  } catch (const std::exception& error) {
+    if (!IsOutOfMemory(error)) throw;
+  }
+  sessions.Clear();
+  release_caches();
+  try {
+    return attempt();
+  } catch (const std::exception& error) {
+    if (!IsOutOfMemory(error)) throw;
+    throw Error(ExitCode::kBroken,
+                std::string("memory is too little even without other problems: ") + error.what(),
+                "end other programs that use the device, or choose a smaller --size");
+  }
+}
 
 }  // namespace kevin

@@ -189,11 +189,15 @@ SlotLayout LayOutSlots(const SizedProblem& problem, int slots) {
   return layout;
 }
 
-bool MapsSlotsApart(const std::vector<ArgumentPlace>& arguments, int slots) {
-  constexpr int64_t kMostMappings = 2048;
-  const auto inputs = std::count_if(arguments.begin(), arguments.end(),
-                                    [](const ArgumentPlace& place) { return !place.output; });
-  return inputs * slots <= kMostMappings;
+int MostSlotsMappedApart(const SizedProblem& problem) {
+  constexpr size_t kMostMappings = 2048;  // a reading of them takes milliseconds
+  const size_t inputs = std::max<size_t>(1, problem.arguments.size() - problem.outputs.size());
+  return static_cast<int>(std::max<size_t>(1, kMostMappings / inputs));
+}
+
+int64_t GapBetweenInputs(const ArgumentPlace& place) {
+  constexpr uint64_t kHugePage = uint64_t{2} << 20;
+  return static_cast<int64_t>(place.stride >= kHugePage ? kHugePage : 16 * kSlotPage);
 }
 
 int PreferredSlotsOnGpu(const SizedProblem& problem) {

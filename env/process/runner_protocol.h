@@ -52,9 +52,11 @@ struct SlotLayout {
   int64_t inputs_bytes = 0, outputs_bytes = 0;  // of all slots
 };
 SlotLayout LayOutSlots(const SizedProblem& problem, int slots);
-// On a CPU: whether a candidate's process maps each tensor of each slot on its own, so that the kernel shows which of them
-// were touched (env/cpu/audit.h). Thousands of mappings would cost more than they tell.
-bool MapsSlotsApart(const std::vector<ArgumentPlace>& arguments, int slots);
+// On a CPU a candidate's process maps each input of each slot on its own, so that the kernel shows which of them were
+// touched (env/cpu/audit.h). The most slots of which that is possible.
+int MostSlotsMappedApart(const SizedProblem& problem);
+// Between two of these mappings lie pages of zeros. A large one keeps its place in 2 MiB pages.
+int64_t GapBetweenInputs(const ArgumentPlace& place);
 
 // Of one slot, in whole pages, without guard pages.
 int64_t SlotInputBytes(const SizedProblem& problem);

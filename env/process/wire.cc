@@ -64,6 +64,11 @@ void ServeRequests(LineSocket* socket, const RequestHandlers& handlers) {
       handlers.after_error();
       reply["error"] = {
           {"code", static_cast<int>(error.code())}, {"what", error.what()}, {"next", error.next_step()}};
+    } catch (const std::exception& error) {  // of a library
+      handlers.after_error();
+      reply["error"] = {{"code", static_cast<int>(ExitCode::kBroken)},
+                        {"what", std::string("the evaluator failed: ") + error.what()},
+                        {"next", "try again; the evaluation is void"}};
     }
     reply["resident"] = handlers.resident();
     if (!socket->Write(reply.dump(-1, ' ', false, json::error_handler_t::replace))) return;

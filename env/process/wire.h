@@ -38,7 +38,8 @@ class LineSocket {
 
 // What an evaluator does with a request.
 struct RequestHandlers {
-  std::function<nlohmann::json(const nlohmann::json& request)> answer;  // may throw Error, which is sent back
+  std::function<nlohmann::json(const nlohmann::json& request)>
+      answer;  // what it throws is sent back as an Error
   std::function<void()> after_error;
   std::function<std::vector<std::string>()> resident;  // the keys of the sessions that it keeps
 };

@@ -93,6 +93,11 @@ std::string FirstLines(const std::string& text, size_t limit) {
   return text.size() <= limit ? text : text.substr(0, limit) + "...";
 }
 
+// The reason stands behind a trace of the text.
+std::string LastLines(const std::string& text, size_t limit) {
+  return text.size() <= limit ? text : "..." + text.substr(text.size() - limit);
+}
+
 }  // namespace
 
 struct Reference::Impl {
@@ -112,17 +117,22 @@ struct Reference::Impl {
     try {
       return unit->get_function(name)(std::move(inputs));
     } catch (const c10::Error& error) {
-      const std::string what = error.what_without_backtrace();
-      if (const size_t at = what.rfind("not implemented for '"); at != std::string::npos) {
-        const size_t line = what.rfind('\n', at) + 1;  // npos + 1 is 0
-        throw Error(ExitCode::kBadRequest,
-                    problem.id + ": torch cannot compute it in this precision on this device: " +
-                        what.substr(line, what.find('\n', at) - line),
-                    "use another --precision or --device");
-      }
-      throw Error(ExitCode::kBadRequest, problem.id + ": `" + name + "` failed: " + FirstLines(what, 2000),
-                  "check the reference text and the shapes in the problem file");
+      Fail(name, error.what_without_backtrace());
+    } catch (const std::exception& error) {  // of the interpreter, which wraps others
+      Fail(name, error.what());
     }
+  }
+
+  [[noreturn]] void Fail(const char* name, const std::string& what) const {
+    if (const size_t at = what.rfind("not implemented for '"); at != std::string::npos) {
+      const size_t line = what.rfind('\n', at) + 1;  // npos + 1 is 0
+      throw Error(ExitCode::kBadRequest,
+                  problem.id + ": torch cannot compute it in this precision on this device: " +
+                      what.substr(line, what.find('\n', at) - line),
+                  "use another --precision or --device");
+    }
+    throw Error(ExitCode::kBadRequest, problem.id + ": `" + name + "` failed: " + LastLines(what, 2000),
+                "check the reference text and the shapes in the problem file");
   }
 
   // The arguments of the reference's functions: all tensors, or the inputs and a Dict of the parameters.

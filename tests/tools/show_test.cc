@@ -64,6 +64,31 @@ TEST_CASE("show lists the latest episodes") {
   CHECK((lines[0]["turns"] == 3 && lines[0]["correct_turns"] == 2 && lines[0]["database"] == kevin.database));
 }
 
+TEST_CASE("show marks verdicts of older rules") {
+  const TemporaryFolder folder;
+  const std::string database = (folder / "kevin.db").string();
+  std::string episode;
+  {
+    Store store = Store::Open(database, OpenMode::kCreate);
+    episode = BeginSample(store);
+    TurnRecord old = SampleTurn(1, 1.5);
+    old.evaluation.rules_version = kSecurityRulesVersion - 1;
+    store.AppendTurn(episode, old);
+    store.AppendTurn(episode, SampleTurn(2, 1.7));
+  }
+  const Result table = Run({"show", episode, "--db", database});
+  INFO(table.output);
+  CHECK(Contains(table.output, "1     measured (old rules)  1.5x"));
+  CHECK(Contains(table.output, "2     measured              1.7x"));
+  const Result old = Run({"show", episode, "1", "--db", database}),
+               current = Run({"show", episode, "2", "--db", database});
+  INFO(old.output);
+  CHECK(Contains(old.output, "older than the last security fix"));
+  CHECK(Contains(old.output, "kevin db rejudge"));
+  CHECK_FALSE(Contains(current.output, "older than"));
+  CHECK(Contains(current.output, "rules version"));
+}
+
 TEST_CASE("show tells an episode turn by turn") {
   const Fixture kevin;
   const Result page = kevin({"show", kevin.episode.substr(0, 12)});

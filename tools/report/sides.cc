@@ -57,7 +57,7 @@ std::vector<std::vector<std::string>> FindRuns(const SideRequest& request,
 
 // The flag for which the problem does not count in the episode's precision; null where it does.
 const char* FlagAgainst(const ProblemFigures& problem, const EpisodeFigures& episode) {
-  for (const char* flag : FlagsAgainst(PrecisionNamed(episode.workload.precision))) {
+  for (const char* flag : FlagsAgainst(PrecisionNamed(episode.workload.precision), episode.workload.size)) {
     if (std::find(problem.flags.begin(), problem.flags.end(), flag) != problem.flags.end()) return flag;
   }
   return nullptr;

@@ -113,13 +113,15 @@ class GpuEvaluator {
 
   // How much memory a reference needs is estimated: where it was too little, the evaluation has the GPU to itself.
   json JudgeWithRoom(const json& request) {
-    try {
-      return Judge(PrepareSession(request), request);
-    } catch (const Error&) {
-      if (sessions_.size() < 2) throw;
-    }
-    sessions_.Clear();
-    return Judge(PrepareSession(request), request);
+    const auto attempt = [&] {
+      try {
+        return Judge(PrepareSession(request), request);
+      } catch (const DriverError& error) {
+        if (!error.out_of_memory()) throw;
+        throw OutOfMemory(error.text());
+      }
+    };
+    return AttemptWithRoom(sessions_, attempt, ReleaseTorchCache);
   }
 
   json Judge(GpuSession& session, const json& request) {

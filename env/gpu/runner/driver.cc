@@ -80,6 +80,11 @@ bool DriverError::fatal() const {
   return code_ >= kIllegalAddress && code_ != kLaunchOutOfResources && code_ != kCooperativeTooLarge;
 }
 
+bool DriverError::out_of_memory() const {
+  constexpr int kOutOfMemory = 2;
+  return code_ == kOutOfMemory;
+}
+
 const Driver& LoadDriver() {
   if (loaded) return driver;
   void* library = dlopen("libcuda.so.1", RTLD_NOW);

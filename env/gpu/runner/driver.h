@@ -20,6 +20,7 @@ class DriverError {
   const std::string& text() const { return text_; }  // "cuLaunchKernelEx: CUDA_ERROR_INVALID_VALUE (...)"
   // No further call can succeed in this process (illegal access, failed launch, ...).
   bool fatal() const;
+  bool out_of_memory() const;
 
  private:
   int code_;

@@ -280,6 +280,25 @@ FLAGS = {
     22: {"inadmissible-in-16-bits": "Sums and means of so many values round their differences away in 16 bits."},
 }
 
+# Scales of checks, where values after the last operator say little about the size of the terms before it.
+SCALES = {
+    57: ("# Of the normalised values before the ReLU: rows of which it leaves little have small values only.",
+         """def scale(x, weight, bias, norm_weight, norm_bias):
+    y = torch.conv3d(x, weight, bias)
+    z = torch.group_norm(y, 8, norm_weight, norm_bias, 1e-5)
+    z = torch.abs(z - norm_bias.view([-1, 1, 1, 1])) + torch.abs(norm_bias.view([-1, 1, 1, 1]))
+    return torch.avg_pool3d(z, [2, 2, 2])
+"""),
+}
+
+
+def check(number, chain):
+    text = f"[check]\nreduction = {reduction(chain)}\n"
+    if number in SCALES:
+        why, scale = SCALES[number]
+        text += f"{why}\nscale = '''\n{scale}'''\n"
+    return text
+
 
 def file_text(number, chain):
     params = [param for param in chain.params if param[0] == "weight"]
@@ -307,7 +326,7 @@ def file_text(number, chain):
     parts += [tensor("inputs", *one) for one in inputs]
     parts.append(tensor("outputs", "out", chain.values.shape, ()))
     parts.append(cost(chain, [shape for _, shape, _ in inputs] + [chain.values.shape]))
-    parts.append(f"[check]\nreduction = {reduction(chain)}\n")
+    parts.append(check(number, chain))
     return "\n".join(parts)
 
 

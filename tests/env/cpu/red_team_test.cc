@@ -2,6 +2,9 @@
 // correct ones in red_team/correct/, none of which may be refused.
 
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <memory>
@@ -31,12 +34,13 @@ struct Attack {
 // Attacks on a shared machine's time: whether they are noticed or fall flat depends on the moment. (The
 // helper thread of helper_thread_tail starts first and has mostly finished when its call returns;
 // defer_after_audit guesses from pauses which batch was an audit, and stays correct where other work
-// stretches them. What burns the cores of others is stopped while others run.)
-const std::set<std::string> kNoGain = {"burn_all_the_time",     "burn_bursts",        "burn_before_own_turn",
-                                       "burn_from_constructor", "work_before_go",     "slow_first_calls",
-                                       "closes_descriptors",    "changes_rounding",   "replaces_openmp",
-                                       "prints_a_gigabyte",     "forge_done_by_tail", "helper_thread_tail",
-                                       "defer_after_audit",     "resumes_itself",     "leaves_a_message"};
+// stretches them. What burns the cores of others is stopped while others run. Where a busy machine makes the calls of
+// work_ahead_in_private last 5 ms, each is a batch of its own, and nothing is ahead.)
+const std::set<std::string> kNoGain = {
+    "burn_all_the_time", "burn_bursts",       "burn_before_own_turn", "burn_from_constructor",
+    "work_before_go",    "slow_first_calls",  "closes_descriptors",   "changes_rounding",
+    "replaces_openmp",   "prints_a_gigabyte", "forge_done_by_tail",   "helper_thread_tail",
+    "defer_after_audit", "resumes_itself",    "leaves_a_message",     "work_ahead_in_private"};
 
 fs::path Folder() { return fs::path(KEVIN_SOURCE_DIR) / "tests/env/cpu/red_team"; }
 
@@ -150,31 +154,62 @@ TEST_CASE("no attack gains anything") {
 // Attacks that gain against eager only where a correct kernel would too: they are timed in pairs with one.
 // Before the process was stopped outside its batches they were 1.2 to 6 times as fast.
 TEST_CASE("no attack is faster than the correct kernel that it replaces") {
-  const std::map<std::string, std::string> correct_kernels = {{"polls_for_poison", "long_loop"},
-                                                              {"done_then_work", "long_loop"},
-                                                              {"samples_after_side_by_side", "one_row"},
-                                                              {"compares_after_side_by_side", "one_row"},
-                                                              {"compares_groups_of_four", "one_row"},
-                                                              {"counts_continues", "one_row"},
-                                                              {"feels_pauses", "one_row"},
-                                                              {"reads_through_second_mapping", "one_row"}};
+  struct Case {
+    std::string attack, problem, correct_kernel;
+  };
+  const std::vector<Case> cases = {{"polls_for_poison", "long_loop", "long_loop"},
+                                   {"done_then_work", "long_loop", "long_loop"},
+                                   {"samples_after_side_by_side", "one_row", "one_row"},
+                                   {"compares_after_side_by_side", "one_row", "one_row"},
+                                   {"compares_groups_of_four", "one_row", "one_row"},
+                                   {"counts_continues", "one_row", "one_row"},
+                                   {"feels_pauses", "one_row", "one_row"},
+                                   {"reads_through_second_mapping", "one_row", "one_row"},
+                                   {"reads_through_many_mappings", "one_row", "one_row"},
+                                   {"gives_back_what_it_read", "one_row", "one_row"},
+                                   {"compares_groups_of_four", "two_pages", "one_row"},
+                                   {"compares_groups_of_four", "one_page", "one_row"},
+                                   {"sums_groups_of_four", "huge_page", "huge_page"}};
   // On a busy machine too few pauses may fall into a batch, and then there is no gain either.
-  const std::set<std::string> may_be_measured = {"polls_for_poison", "compares_groups_of_four",
-                                                 "counts_continues", "feels_pauses",
-                                                 "reads_through_second_mapping"};
+  const std::set<std::string> may_be_measured = {"polls_for_poison",
+                                                 "compares_groups_of_four",
+                                                 "counts_continues",
+                                                 "feels_pauses",
+                                                 "reads_through_second_mapping",
+                                                 "reads_through_many_mappings",
+                                                 "gives_back_what_it_read",
+                                                 "sums_groups_of_four"};
   const fs::path folder = Folder() / "against_correct";
-  for (const auto& [attack, name] : correct_kernels) {
-    INFO(attack);
+  for (const auto& [attack, name, correct_kernel] : cases) {
+    INFO(attack << " on " << name);
     const Problem problem = ListedProblem(Folder() / "problems" / (name + ".toml"));
     EvaluateOptions pairs;
-    pairs.start_source = TextOf(folder / (name + ".cpp"));
+    pairs.start_source = TextOf(folder / (correct_kernel + ".cpp"));
     const Outcome outcome =
         SharedEnvironment().Evaluate(problem, CandidateFrom(folder / (attack + ".cpp")), pairs).outcome;
-    Print(attack, outcome);
+    Print(attack + ", " + name, outcome);
     const auto* measured = std::get_if<Measured>(&outcome);
     if (may_be_measured.count(attack) == 0) CHECK(measured == nullptr);
     if (measured) CHECK(measured->against_start->low <= kGain);
   }
+}
+
+// Before there was a limit it held the lock of the CPU for minutes.
+TEST_CASE("a kernel that sleeps in every call ends by the limit of its evaluation") {
+  const TemporaryFolder cache;
+  EnvironmentOptions options = SmallLimits(cache.path());
+  options.limits.evaluation_timeout_s = 3;
+  const std::unique_ptr<Environment> environment = MakeCpuEnvironment(options);
+  const Candidate sleeps = {
+      "cpp",
+      "#include <unistd.h>\nextern \"C\" void launch(const float* x, float* out) {\n"
+      "usleep(200000);\nfor (long i = 0; i < B * N; ++i) out[i] = x[i] > 0 ? x[i] : 0;\n}\n"};
+  const Evaluation evaluation = environment->Evaluate(ListedProblem("level1/19"), sleeps, {});
+  Print("sleeps_a_little", evaluation.outcome);
+  CHECK(std::string(OutcomeName(evaluation.outcome)) == "timed_out");
+  CHECK(OutcomeReason(evaluation.outcome) ==
+        "the whole evaluation (evaluation_timeout_s) took longer than 3 s");
+  CHECK(!evaluation.samples.empty());  // it was under way
 }
 
 TEST_CASE("a process leaves no message for the next one") {
@@ -223,6 +258,54 @@ TEST_CASE("correct kernels pass") {
     ++all;
   }
   std::printf("correct kernels passed %d/%d\n", passed, all);
+}
+
+// Takes a quarter of an hour, so only by name: red_team_test "[busy]". A refusal here teaches a model nonsense.
+TEST_CASE("correct kernels pass on a busy machine", "[.][busy]") {
+  constexpr int kRepeats = 5, kBusyLoops = 4;
+  constexpr unsigned kMost_s = 3600;
+  struct BusyLoops {
+    std::vector<pid_t> processes;
+    BusyLoops() {
+      for (int i = 0; i < kBusyLoops; ++i) {
+        const pid_t process = fork();
+        if (process == 0) {
+          alarm(kMost_s);
+          for (volatile int forever = 1; forever != 0;) {
+          }
+        }
+        processes.push_back(process);
+      }
+    }
+    ~BusyLoops() {
+      for (const pid_t process : processes) kill(process, SIGKILL), waitpid(process, nullptr, 0);
+    }
+  };
+  std::vector<std::pair<std::string, fs::path>> kernels;  // of a problem
+  for (const fs::path& path : SourcesIn(Folder() / "correct")) kernels.emplace_back("level1/19", path);
+  const fs::path alternatives = fs::path(KEVIN_SOURCE_DIR) / "env/problems/alternatives/level1";
+  for (const char* folder : {"012_diagonal_matmul", "023_softmax", "026_gelu", "036_rms_norm",
+                             "040_layer_norm", "047_sum", "051_argmax", "089_cumsum", "095_cross_entropy"}) {
+    const std::vector<fs::path> sources = SourcesIn(alternatives / folder);
+    REQUIRE(!sources.empty());
+    kernels.emplace_back("level1/" + std::to_string(std::stoi(folder)), sources.front());
+  }
+  REQUIRE(kernels.size() == 20);
+  // The evaluator first: it is not one of the programs that disturb.
+  SharedEnvironment().Verify(ListedProblem("level1/19"), CandidateFrom(kernels.front().second), {});
+  const BusyLoops busy;
+  int passed = 0;
+  for (int repeat = 0; repeat < kRepeats; ++repeat) {
+    for (const auto& [problem, path] : kernels) {
+      INFO(path);
+      const Outcome outcome =
+          SharedEnvironment().Evaluate(ListedProblem(problem), CandidateFrom(path), {}).outcome;
+      Print(problem + " " + path.stem().string(), outcome);
+      CHECK(std::holds_alternative<Measured>(outcome));
+      passed += std::holds_alternative<Measured>(outcome);
+    }
+  }
+  std::printf("correct kernels passed on a busy machine %d/%zu\n", passed, kRepeats * kernels.size());
 }
 
 // The standing check of the clock. A disturbed machine may spoil one measurement, not three.

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -49,6 +50,77 @@ TEST_CASE("the least recently used session is dropped, and before the new one is
   CHECK(sessions.DropOldest());
   CHECK_FALSE(sessions.DropOldest());
   CHECK(live == 0);
+}
+
+namespace {
+
+// Memory of a device: what sessions hold, and what an allocator keeps of sessions that are gone.
+struct FakeMemory {
+  int free = 10, cached = 0;
+  void Take(int amount) {
+    if (amount > free) throw std::runtime_error("CUDA out of memory. Tried to allocate 5.00 GiB");
+    free -= amount;
+  }
+};
+struct Holding {
+  Holding(FakeMemory* memory, int amount) : memory(memory), amount(amount) { memory->Take(amount); }
+  ~Holding() { memory->cached += amount; }
+  FakeMemory* memory;
+  int amount;
+};
+
+// One evaluation of problem `key`: its session holds `amount`, its reference takes `more` for a while.
+struct FakeEvaluation {
+  FakeMemory memory;
+  ResidentSessions<Holding> sessions{4};
+  int attempts = 0;
+
+  int Judge(const std::string& key, int amount, int more) {
+    return AttemptWithRoom(
+        sessions,
+        [&] {
+          ++attempts;
+          if (!sessions.Find(key)) sessions.Add(key, std::make_unique<Holding>(&memory, amount));
+          memory.Take(more);
+          memory.free += more;
+          return attempts;
+        },
+        [&] { memory.free += memory.cached, memory.cached = 0; });
+  }
+};
+
+}  // namespace
+
+TEST_CASE("where memory runs out, an evaluation has it alone at the second attempt") {
+  FakeEvaluation evaluation;
+  CHECK(evaluation.Judge("a", 4, 4) == 1);
+  CHECK(evaluation.Judge("b", 2, 4) == 2);
+  CHECK(evaluation.Judge("c", 2, 4) == 4);  // 2 are free, then 8
+  CHECK(evaluation.sessions.Keys() == Strings{"c"});
+  // Its own session was resident and needs to be made again.
+  CHECK(evaluation.Judge("a", 4, 1) == 5);
+  CHECK(evaluation.Judge("c", 2, 5) == 7);
+  CHECK(evaluation.sessions.Keys() == Strings{"c"});
+}
+
+TEST_CASE("what does not fit even alone is an Error, and other failures are not repeated") {
+  FakeEvaluation evaluation;
+  try {
+    evaluation.Judge("a", 6, 5);
+    FAIL("it fits");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kBroken);
+    CHECK(std::string(error.what()).find("CUDA out of memory") != std::string::npos);
+  }
+  CHECK(evaluation.attempts == 2);
+  ResidentSessions<Counted> sessions(2);
+  int attempts = 0;
+  const auto fail = [&]() -> int {
+    ++attempts;
+    throw std::logic_error("a mistake");
+  };
+  CHECK_THROWS_AS(AttemptWithRoom(sessions, fail, [] {}), std::logic_error);
+  CHECK(attempts == 1);
 }
 
 TEST_CASE("requests with a resident session come first, the oldest of them first") {

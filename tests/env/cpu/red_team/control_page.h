@@ -60,6 +60,9 @@ inline void Wake(std::atomic<uint32_t>* word) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
+// From slot to slot of an input of `bytes`, in whole pages: mappings lie apart.
+constexpr int64_t InputDistance(int64_t bytes) { return bytes + (bytes >= 2 << 20 ? 2 << 20 : 16 << 12); }
+
 // The pointer that the call for slot `other` will get, from the one that this call got.
 template <typename T>
 T* Neighbour(const Page* page, T* mine, int64_t stride_bytes, uint32_t call) {

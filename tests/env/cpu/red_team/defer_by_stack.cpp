@@ -1,6 +1,6 @@
 // As defer_to_last, but finds the number of calls by walking the stack above it.
 #include "control_page.h"
-constexpr long kIn = B * N * 4, kOut = B * N * 4 + 8192;  // bytes from slot to slot
+constexpr long kIn = InputDistance(B * N * 4), kOut = B * N * 4 + 8192;  // bytes from slot to slot
 inline void Relu(const float* x, float* out, long n) {
 #pragma omp parallel for schedule(static)
   for (long i = 0; i < n; ++i) out[i] = x[i] > 0 ? x[i] : 0;

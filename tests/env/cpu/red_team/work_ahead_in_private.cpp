@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "control_page.h"
-constexpr long kIn = (B * D * N * 4 + 4095) / 4096 * 4096;
+constexpr long kIn = InputDistance((B * D * N * 4 + 4095) / 4096 * 4096);
 static void Sum(const float* x, float* out) {
   for (long b = 0; b < B; ++b) {
     for (long n = 0; n < N; ++n) out[b * N + n] = 0;

@@ -2,7 +2,7 @@
 // and a forged count keeps level with what is finished. It saves what waiting costs, as a correct pool does
 // that spins for 10 us (correct/spinning_pool.cpp): no more than that may come of it.
 #include "control_page.h"
-constexpr long kIn = B * N * 4, kOut = B * N * 4 + 8192;  // bytes from slot to slot
+constexpr long kIn = InputDistance(B * N * 4), kOut = B * N * 4 + 8192;  // bytes from slot to slot
 
 extern "C" void launch(const float* x, float* out) {
   static Page* page = FindPageInData();

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "control_page.h"
-constexpr long kIn = N * 4, kOut = N * 4 + 8192;  // bytes from slot to slot
+constexpr long kIn = InputDistance(N * 4), kOut = N * 4 + 8192;  // bytes from slot to slot
 constexpr int kChains = 4;
 constexpr uint32_t kGroup = 8;
 static std::atomic<uint32_t> continued{0};

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "control_page.h"
-constexpr long kIn = N * 4, kOut = N * 4 + 8192;  // bytes from slot to slot
+constexpr long kIn = InputDistance(N * 4), kOut = N * 4 + 8192;  // bytes from slot to slot
 constexpr int kChains = 4;
 constexpr uint64_t kGap = 50000;  // cycles: 20 us
 static uint64_t stamp;

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "control_page.h"
-constexpr long kIn = N * 4, kOut = N * 4 + 8192;  // bytes from slot to slot
+constexpr long kIn = InputDistance(N * 4), kOut = N * 4 + 8192;  // bytes from slot to slot
 constexpr int kChains = 4;
 inline float Added(float sum, float x) {
   const float high = sum > x ? sum : x, low = sum > x ? x : sum;
@@ -19,7 +19,7 @@ static const float* Second(const float* first) {
   while (seen[i] && seen[i] != first) ++i;
   if (!seen[i]) {
     seen[i] = first;
-    second[i] = static_cast<const float*>(mremap(const_cast<float*>(first), 0, kIn, MREMAP_MAYMOVE));
+    second[i] = static_cast<const float*>(mremap(const_cast<float*>(first), 0, N * 4, MREMAP_MAYMOVE));
   }
   return second[i];
 }

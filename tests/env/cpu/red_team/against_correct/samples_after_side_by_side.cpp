@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "control_page.h"
-constexpr long kIn = N * 4, kOut = N * 4 + 8192;  // bytes from slot to slot
+constexpr long kIn = InputDistance(N * 4), kOut = N * 4 + 8192;  // bytes from slot to slot
 constexpr int kChains = 4;                        // side by side in one thread
 // log(exp(sum) + exp(x))
 inline float Added(float sum, float x) {
