@@ -8,6 +8,7 @@
 
 #include "agent/feedback.h"
 #include "agent/text.h"
+#include "env/error.h"
 #include "env/knobs/knobs.h"
 #include "env/problem/precision.h"
 #include "env/problem/problem.h"
@@ -213,6 +214,23 @@ TaskAttempt Attempt(const TurnRecord& turn) {
 
 }  // namespace
 
+std::vector<TaskShape> ShapeGraphs(const Problem& problem, const std::string& size,
+                                   const GraphFunction& graph_of) {
+  std::vector<TaskShape> graphs;
+  for (const WeightedShape& shape : ShapesOf(problem, size)) {
+    TaskShape one{AtSize(problem, shape.size).symbols, "", ""};
+    try {
+      one.graph = graph_of(problem, shape.size);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kBadRequest) throw;
+      one.no_graph = error.what();
+    }
+    if (one.graph.empty() && one.no_graph.empty()) one.no_graph = "there is no graph of the reference";
+    graphs.push_back(std::move(one));
+  }
+  return graphs;
+}
+
 int64_t EstimateTokens(const std::string& text) { return static_cast<int64_t>((text.size() + 3) / 4); }
 
 int64_t PromptTokens(const std::vector<Message>& messages, const std::vector<TurnRecord>& turns) {
@@ -265,6 +283,7 @@ Task BuildTask(const ConversationContext& context, const std::vector<TurnRecord>
   task.threads = context.threads;
   task.tune = context.tune;
   task.tf32 = context.tf32;
+  task.related = context.related;
   task.turn = turns.empty() ? 1 : turns.back().turn + 1;
   task.start_source = context.start_source;
   for (const TurnRecord& turn : turns) {

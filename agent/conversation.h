@@ -8,6 +8,7 @@
 // attempts are left out. Text that is equal in all turns comes first, and Message::cache_points mark its
 // ends.
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -29,9 +30,17 @@ struct ConversationContext {
   std::string note;          // --note
   std::string start_source;  // --from
   std::vector<TaskShape> shape_graphs;  // for policies that read them, one a shape
+  std::vector<TaskRelated> related;     // agent/memory.h, nearest first
   // Of both messages, counted by PromptTokens. The latest attempt is shown even beyond it.
   int64_t prompt_token_budget = 8192;
 };
+
+// Gives the graph of a reference at a size: Environment::Graph, or a GraphSource.
+using GraphFunction = std::function<std::string(const Problem& problem, const std::string& size)>;
+
+// One a shape. A graph that cannot be had is for the policy to judge: TaskShape::no_graph says why.
+std::vector<TaskShape> ShapeGraphs(const Problem& problem, const std::string& size,
+                                   const GraphFunction& graph_of);
 
 // An estimate without a tokenizer: four bytes are one token.
 int64_t EstimateTokens(const std::string& text);

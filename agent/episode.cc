@@ -10,6 +10,7 @@
 #include "agent/conversation.h"
 #include "agent/feedback.h"
 #include "agent/journal.h"
+#include "agent/memory.h"
 #include "agent/parse.h"
 #include "agent/records.h"
 #include "env/error.h"
@@ -48,24 +49,6 @@ ConversationContext ContextOf(const SizedProblem& sized, const EpisodeOptions& o
   context.tune = options.tune;
   context.prompt_token_budget = options.prompt_token_budget;
   return context;
-}
-
-// A graph that cannot be had is for the policy to judge.
-std::vector<TaskShape> ShapeGraphs(const Problem& problem, const std::string& size,
-                                   const GraphFunction& graph_of) {
-  std::vector<TaskShape> graphs;
-  for (const WeightedShape& shape : ShapesOf(problem, size)) {
-    TaskShape one{AtSize(problem, shape.size).symbols, "", ""};
-    try {
-      one.graph = graph_of(problem, shape.size);
-    } catch (const Error& error) {
-      if (error.code() != ExitCode::kBadRequest) throw;
-      one.no_graph = error.what();
-    }
-    if (one.graph.empty() && one.no_graph.empty()) one.no_graph = "there is no graph of the reference";
-    graphs.push_back(std::move(one));
-  }
-  return graphs;
 }
 
 EvaluateOptions EvaluateOptionsOf(const EpisodeOptions& options) {
@@ -250,6 +233,7 @@ class Episode {
     RequirePolicyFor(problem_, policy_, options_, context_.kind, graph_of);
     if (policy_.ReadsGraphs())
       context_.shape_graphs = ShapeGraphs(problem_, options_.workload.size, graph_of);
+    if (options_.memory != nullptr) Remember(graph_of);
     if (options_.sampling.n != 1)
       throw Error(ExitCode::kBadRequest, "an episode takes one reply per turn", "sample with n = 1");
     if (options_.continue_episode.empty()) {
@@ -259,6 +243,15 @@ class Episode {
       Resume(store);
     }
     if (hooks_.on_begin) hooks_.on_begin(journal_.episode());
+  }
+
+  // Its graphs are needed too where the policy reads none.
+  void Remember(const GraphFunction& graph_of) {
+    Announce(1, "reading the memory");
+    ConversationContext with_graphs = context_;
+    with_graphs.shape_graphs = ShapeGraphs(problem_, options_.workload.size, graph_of);
+    context_.related = options_.memory->Related(BuildTask(with_graphs, {}), options_.workload,
+                                                environment_.Facts().device, graph_of);
   }
 
   void Resume(Store& store) {

@@ -22,12 +22,15 @@
 #include <optional>
 #include <string>
 
+#include "agent/conversation.h"
 #include "agent/judge.h"
 #include "env/environment.h"
 #include "policies/policy.h"
 #include "trajectories/store.h"
 
 namespace kevin {
+
+class Memory;
 
 struct EpisodeOptions {
   int turns = 8;             // with continue_episode: further turns
@@ -37,6 +40,7 @@ struct EpisodeOptions {
   std::string start_source;  // --from: judged as turn 0; later speed-ups are also given against it
   std::string start_kind;    // of start_source; empty: that of the episode
   int tune = 0;              // --tune: settings of a candidate's knobs that are tried; 0: their first values
+  Memory* memory = nullptr;  // --memory: fills Task::related before the first turn; not owned, may be null
   bool profile = false;      // --profile, as in EvaluateOptions
   std::filesystem::path profile_report;
   bool confirm = true;           // false: the winner is not measured again, and no speed-up is stored for it
@@ -75,8 +79,7 @@ EpisodeOptions OptionsToContinue(const EpisodeRecord& episode, int more_turns);
 // Throws Error(kBadRequest) when the policy cannot work on the problem with candidates of this kind (with its
 // reason), or when the kernel of --from is of another kind. `options.workload.size` must be set. RunEpisode
 // checks this too; a caller that knows the kind can check before it starts an environment.
-// `graph_of` gives the graphs to policies that read them: Environment::Graph, or a GraphSource.
-using GraphFunction = std::function<std::string(const Problem& problem, const std::string& size)>;
+// `graph_of` gives the graphs to policies that read them.
 void RequirePolicyFor(const Problem& problem, const Policy& policy, const EpisodeOptions& options,
                       const std::string& kind, const GraphFunction& graph_of);
 

@@ -72,6 +72,32 @@ struct TaskShape {
   std::string no_graph;  // why
 };
 
+// --- Earlier results on problems that resemble this one (agent/memory.h); none without --memory ---
+
+struct TaskRelatedKnob {
+  std::string name;  // as in the text: "UNROLL"
+  std::string role;  // what it sets, in the writer's words: "rows of a tile"; empty: unknown
+  std::string
+      stage;  // the form of the stage that it belongs to (search/program.h, StageForm); empty: of several
+};
+
+struct TaskRelatedResult {
+  std::vector<int64_t> values;  // of TaskRelated::knobs, in their order
+  double speedup = 0;           // of trials: from that of the text and the ratio of the short timings
+};
+
+// The correct kernels of one problem at one size on one device model, of the kind of the task.
+struct TaskRelated {
+  std::string problem, name;               // "level1/21", "Sigmoid"
+  std::map<std::string, int64_t> symbols;  // the values of its shape symbols
+  std::string precision, device;           // "fp32"; the device as people read it
+  double nearness = 0;                     // 0 to 1; 1: the same stages at the same sizes, on the same device
+  double speedup = 0, candidate_us = 0;    // of the fastest, over all its measurements
+  KnobSetting chosen;                      // of the knobs that the fastest text declared; may be empty
+  std::vector<TaskRelatedKnob> knobs;      // of the search policy's texts; empty: there are none
+  std::vector<TaskRelatedResult> results;  // fastest first
+};
+
 struct Task {
   std::string problem;    // "level1/19"
   std::string kind;       // of the candidate: "cpp", "cuda"
@@ -89,6 +115,7 @@ struct Task {
   std::vector<TaskAttempt> attempts;    // earlier turns, oldest first
   int tune = 0;       // settings of knobs that are tried each turn; 0: the first value of each is taken
   bool tf32 = false;  // on a GPU: fp32 products may be rounded to TF32
+  std::vector<TaskRelated> related = {};  // nearest first
 };
 
 // --- What a request cost ---

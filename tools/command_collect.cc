@@ -11,6 +11,7 @@
 #include "agent/events.h"
 #include "agent/journal.h"
 #include "agent/machine.h"
+#include "agent/memory.h"
 #include "agent/records.h"
 #include "agent/rollout/rollout.h"
 #include "agent/terminal.h"
@@ -54,6 +55,7 @@ constexpr const char* kCollectExamples = R"(Examples:
   kevin collect --suite core --policy openai:gpt-5-mini --prices prices.json --dollars 20
   kevin collect --suite core --policy openai:my-model --base-url http://127.0.0.1:8000/v1 --temperature 0.9
   kevin collect --suite core --tune 0                        take the first value of every knob, try no others
+  kevin collect --suite level2 --memory level1.db            begin with what was best on similar problems
   kevin collect --suite level1 --db postgresql://kevin@db/kevin
   kevin collect --join 01K9J4 --db postgresql://kevin@db/kevin
                                                              join the run from another machine
@@ -75,6 +77,7 @@ class Collection {
         text_out_(options.json ? stderr : stdout),
         joins_(!options.join.empty()),
         spec_(options.spec),
+        memory_(options.spec.memory.empty() ? nullptr : OpenMemory(options.spec.memory)),
         store_(
             (Check(options), Store::Open(options.database, joins_ ? OpenMode::kWrite : OpenMode::kCreate))),
         queue_(store_) {
@@ -86,6 +89,8 @@ class Collection {
     } else {
       FindProblems();
     }
+    if (joins_ && !spec_.memory.empty()) memory_ = OpenMemory(spec_.memory);
+    if (memory_) spec_.memory = memory_->database();
     policies_.emplace(spec_, options.model, options.rollout.budget, store_, "run " + run_);
     devices_ = ChooseDevices(options.devices, options.device, spec_.kind);
     const EpisodeOutput writable(options.output);
@@ -197,6 +202,7 @@ class Collection {
     rollout.episode.workload = spec_.workload;
     rollout.episode.note = spec_.note;
     rollout.episode.tune = spec_.tune;
+    rollout.episode.memory = memory_.get();
     rollout.episode.output = options_.output;
     rollout.episode.machine = MachineLine(machine);
     rollout.episode.threads = options_.device.threads > 0 ? options_.device.threads : machine.cores;
@@ -228,6 +234,9 @@ class Collection {
     progress_->Line(fmt::format(
         "run {} in {}{}", run_, store_.path().string(),
         resumed_ ? fmt::format(", continued: {} of {} episodes are done", counts.done, all) : std::string()));
+    if (memory_)
+      progress_->Line(fmt::format("memory {}: {}", spec_.memory,
+                                  Counted(static_cast<int64_t>(memory_->size()), "measured problem")));
     for (const LeftOut& one : left_out_)
       progress_->Line(fmt::format("left out: {} does not count: {}", one.id, one.reason));
     if (!options_.json) return;
@@ -298,6 +307,7 @@ class Collection {
   std::FILE* const text_out_;
   const bool joins_;
   CollectionSpec spec_;
+  std::unique_ptr<Memory> memory_;
   Store store_;
   WorkQueue queue_;
   std::map<std::string, Problem> problems_;  // by content hash
@@ -313,6 +323,9 @@ class Collection {
 
 int Collect(CollectOptions options) {
   options.rollout.budget = BudgetFrom(options.budget, options.model);
+  std::string& memory = options.spec.memory;
+  if (!memory.empty() && memory.find("://") == std::string::npos)
+    memory = std::filesystem::absolute(memory).lexically_normal().string();
   return Collection(options).Go();
 }
 
@@ -357,6 +370,8 @@ void AddCommand(CLI::App& app, Action* action, const std::string& name, const st
   AddPolicyOptions(command, &o.model, BudgetScope::kOfCommand);
   AddCollectBudgetOptions(command, &o.budget);
   CLI::Option* tune = AddTuneOption(command, &o.tune);
+  // An evaluation of policies knows no answers of other runs.
+  CLI::Option* memory = name == "eval" ? nullptr : AddMemoryOption(command, &o.spec.memory);
   AddDeviceOptions(command, &o.device);
   AllowManyDevices(command, &o.devices);
   CLI::Option* new_run =
@@ -369,6 +384,7 @@ void AddCommand(CLI::App& app, Action* action, const std::string& name, const st
                               command->get_option("--base-url")}) {
     option->excludes(run);
   }
+  if (memory != nullptr) memory->excludes(run);
   command
       ->add_option("--lease", o.rollout.lease_s,
                    "Seconds after which the work of a silent process is taken over")

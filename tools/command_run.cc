@@ -13,9 +13,11 @@
 #include "agent/journal.h"
 #include "agent/knob_feedback.h"
 #include "agent/machine.h"
+#include "agent/memory.h"
 #include "agent/parse.h"
 #include "agent/shape_records.h"
 #include "agent/terminal.h"
+#include "agent/text.h"
 #include "env/error.h"
 #include "env/graph_source.h"
 #include "env/knobs/tune.h"
@@ -34,7 +36,8 @@ namespace kevin {
 namespace {
 
 struct RunOptions {
-  std::string problem, policy, database = "kevin.db", output = "kevin-out", from, continue_episode, note;
+  std::string problem, policy, database = "kevin.db", output = "kevin-out", from, continue_episode, note,
+                               memory;
   std::string size, inputs = "default";  // size empty: the environment's default
   DeviceOptions device;
   PolicyOptions model;
@@ -55,6 +58,7 @@ constexpr const char* kRunExamples = R"(Examples:
   kevin run --problem level1/40 --from mine.cpp     start from a kernel of your own (.cpp, .cu or .ptx)
   kevin run --problem level1/19 --device cuda:0     CUDA kernels on the first GPU; cpu stays possible beside it
   kevin run --problem level1/1 --tune 16            try up to 16 settings of each kernel's knobs, then judge the best
+  kevin run --problem level2/12 --memory kevin.db   begin with what was best on similar problems in this database
   kevin run --continue 01K9J4 --turns 4             four more turns of a stored episode
   kevin run --problem my.toml --json                a problem of your own; one JSON object a line
   kevin run --problem level1/19 --policy openai:gpt-5-mini --budget-usd 1 --prices prices.json
@@ -82,6 +86,7 @@ class Run {
  public:
   explicit Run(const RunOptions& options)
       : options_(options), text_out_(options.json ? stderr : stdout), problem_(GivenProblem(options)) {
+    if (!options.memory.empty()) memory_ = OpenMemory(options.memory);
     std::string policy = options.policy.empty() ? kDefaultPolicy : options.policy;
     OpenExistingStore(policy);
     std::string kind = KindOfFile(options.from);  // it decides what "auto" means
@@ -107,6 +112,7 @@ class Run {
     episode_options_.prompt_token_budget = policy_.prompt_token_budget;
     const MachineFacts machine = ReadMachine();
     episode_options_.turns = options.turns.value_or(policy_.turns.value_or(kDefaultTurns));
+    episode_options_.memory = memory_.get();
     episode_options_.until = options.until;
     episode_options_.profile = options.device.profile;
     episode_options_.profile_report = options.device.profile_report;
@@ -199,6 +205,9 @@ class Run {
                                  episode.workload.size, PrecisionNote(episode.workload.precision),
                                  policy_.policy->Name(), episode.device, episode.isolation, baseline_note_));
       progress->Line(fmt::format("episode {} in {}", episode.id, options_.database));
+      if (memory_)
+        progress->Line(fmt::format("memory {}: {}", memory_->database(),
+                                   Counted(static_cast<int64_t>(memory_->size()), "measured problem")));
     };
     hooks.on_phase = [this, progress](int turn, const std::string& phase) {
       progress->Phase(fmt::format("{}  {}", TurnLabel(turn), phase));
@@ -319,6 +328,7 @@ class Run {
   std::FILE* const text_out_;
   Problem problem_;
   std::optional<Store> store_;  // none until it is made
+  std::unique_ptr<Memory> memory_;
   ChosenPolicy policy_;
   EpisodeOptions episode_options_;
   EnvironmentOptions environment_options_;
@@ -358,6 +368,7 @@ void AddRunCommand(CLI::App& app, Action* action) {
           ->check(CLI::IsMember({"default", "kernelbench"}))
           ->capture_default_str();
   AddTuneOption(run, &o.tune);
+  AddMemoryOption(run, &o.memory);
   AddBaselineOption(run, &o.baseline);
   AddDeviceOptions(run, &o.device);
   AddPolicyOptions(run, &o.model);

@@ -47,6 +47,12 @@ CLI::Option* AddTuneOption(CLI::App* command, std::optional<int>* tune) {
       ->check(CLI::Range(0, kMaxSettings));
 }
 
+CLI::Option* AddMemoryOption(CLI::App* command, std::string* memory) {
+  return command->add_option(
+      "--memory", *memory,
+      "A database of earlier runs: the policy begins with what was best on similar problems in it");
+}
+
 std::string WhyNoDevice(const std::string& device) {
   const bool numbered = device.starts_with("cuda:") && device.size() > 5 && device.size() <= 8 &&
                         device.find_first_not_of("0123456789", 5) == std::string::npos;

@@ -33,6 +33,8 @@ void AddDeviceOptions(CLI::App* command, DeviceOptions* options);
 
 // --tune N: how many settings of a candidate's knobs are tried (env/knobs/tune.h). Not given: DefaultSettings().
 CLI::Option* AddTuneOption(CLI::App* command, std::optional<int>* tune);
+// --memory DB: records that the policy begins with (agent/memory.h).
+CLI::Option* AddMemoryOption(CLI::App* command, std::string* memory);
 
 // Why this is not the name of a device ("auto", "cpu", "cuda:N"); empty: it is.
 std::string WhyNoDevice(const std::string& device);

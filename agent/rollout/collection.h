@@ -27,6 +27,7 @@ struct CollectionSpec {
   int tune = 0;       // EpisodeOptions::tune
   Workload workload;  // size empty: the environment's default
   std::string note;
+  std::string memory;   // --memory: the database, a file by its absolute path; empty: none
   std::string purpose;  // what the collection is part of: "step 12 of training 01K..."; usually empty
   // How language models are asked. Not part of KeyOf: the same request with other options is recognised as
   // the same collection and reported, and no second one begins beside it.

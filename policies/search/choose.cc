@@ -5,15 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
-#include <sstream>
 
 namespace kevin::search {
 namespace {
 
-constexpr const char* kMark = "// search:";
 constexpr double kJumpChance = 0.15;
-constexpr size_t kWordsPerLine = 8;
+constexpr double kNoEffect = 0.02;           // |log ratio|: not more than noise
+constexpr double kShareAfterNoEffect = 0.7;  // what a move without effect leaves of a stage's share by counts
 
 // 0 to 1, equal for equal arguments.
 double Uniform(uint64_t seed, uint64_t number) {
@@ -26,43 +24,6 @@ double Uniform(uint64_t seed, uint64_t number) {
 Setting FirstValues(const std::vector<Knob>& knobs) {
   Setting setting;
   for (const Knob& knob : knobs) setting[knob.name] = knob.values.at(0);
-  return setting;
-}
-
-bool IsValid(const Knob& knob, int64_t value) {
-  return std::find(knob.values.begin(), knob.values.end(), value) != knob.values.end();
-}
-
-// The constant that stands in the text for a knob; nullopt where there is none.
-std::optional<int64_t> ConstantIn(const std::string& source, const std::string& name) {
-  const std::string start = fmt::format("constexpr int {} = ", name);
-  const size_t at = source.find(start);
-  if (at == std::string::npos) return std::nullopt;
-  return std::strtoll(source.c_str() + at + start.size(), nullptr, 10);
-}
-
-std::optional<Setting> ReadSetting(const std::vector<Knob>& knobs, const std::string& source) {
-  std::map<std::string, int64_t> read;
-  bool found = false;
-  std::istringstream lines(source);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.rfind(kMark, 0) != 0) continue;
-    found = true;
-    std::istringstream words(line.substr(std::string(kMark).size()));
-    for (std::string word; words >> word;) {
-      const size_t equals = word.find('=');
-      if (equals != std::string::npos)
-        read[word.substr(0, equals)] = std::strtoll(word.c_str() + equals + 1, nullptr, 10);
-    }
-  }
-  if (!found) return std::nullopt;
-  Setting setting;
-  for (const Knob& knob : knobs) {
-    std::optional<int64_t> value = knob.in_text ? ConstantIn(source, knob.name) : std::nullopt;
-    if (!value && read.count(knob.name)) value = read[knob.name];
-    if (!value || !IsValid(knob, *value)) return std::nullopt;
-    setting[knob.name] = *value;
-  }
   return setting;
 }
 
@@ -80,18 +41,44 @@ int Differences(const Setting& a, const Setting& b) {
   return count;
 }
 
-// How much the time changed where only this knob differed: the largest |log ratio|.
-double Influence(const std::string& name, const std::vector<Tried>& tried) {
-  double most = 0;
+// What moves of one knob by itself did.
+struct Moves {
+  double influence = 0;  // the largest |log ratio|
+  int without_effect = 0;
+};
+
+std::map<std::string, Moves> MovesOf(const std::vector<Knob>& knobs, const std::vector<Tried>& tried) {
+  std::map<std::string, Moves> moves;
+  for (const Knob& knob : knobs) moves[knob.name];
   for (size_t i = 0; i < tried.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
-      if (!tried[i].speedup || !tried[j].speedup || tried[i].setting.at(name) == tried[j].setting.at(name))
+      if (!tried[i].speedup || !tried[j].speedup || Differences(tried[i].setting, tried[j].setting) != 1)
         continue;
-      if (Differences(tried[i].setting, tried[j].setting) == 1)
-        most = std::max(most, std::fabs(std::log(*tried[i].speedup / *tried[j].speedup)));
+      for (auto& [name, of_knob] : moves) {
+        if (tried[i].setting.at(name) == tried[j].setting.at(name)) continue;
+        const double change = std::fabs(std::log(*tried[i].speedup / *tried[j].speedup));
+        of_knob.influence = std::max(of_knob.influence, change);
+        of_knob.without_effect += change < kNoEffect;
+      }
     }
   }
-  return most;
+  return moves;
+}
+
+std::vector<double> SharesAfter(const std::vector<Knob>& knobs, const std::map<std::string, Moves>& moves,
+                                const std::vector<double>& by_counts) {
+  std::vector<double> shares = by_counts;
+  for (const Knob& knob : knobs) {
+    if (knob.stage < 0 || static_cast<size_t>(knob.stage) >= shares.size()) continue;
+    double& share = shares[static_cast<size_t>(knob.stage)];
+    share *= std::pow(kShareAfterNoEffect, moves.at(knob.name).without_effect);
+  }
+  for (const Knob& knob : knobs) {
+    if (knob.stage < 0 || static_cast<size_t>(knob.stage) >= shares.size()) continue;
+    double& share = shares[static_cast<size_t>(knob.stage)];
+    share = std::max(share, 1 - std::exp(-moves.at(knob.name).influence));
+  }
+  return shares;
 }
 
 // Evidence of one value: the best speed-up with it, and whether it occurred in failures only.
@@ -110,23 +97,140 @@ Evidence EvidenceOf(const std::string& name, int64_t value, const std::vector<Tr
   return evidence;
 }
 
+std::string Differing(const std::vector<Knob>& knobs, const Setting& from, const Setting& to) {
+  std::string text;
+  for (const Knob& knob : knobs) {
+    const int64_t before = from.at(knob.name), after = to.at(knob.name);
+    if (before == after) continue;
+    text += fmt::format("{}{} ({}) {} instead of {}", text.empty() ? "" : ", ", knob.name, knob.what, after,
+                        before);
+  }
+  return text;
+}
+
 class Chooser {
  public:
-  Chooser(const std::vector<Knob>& knobs, const std::vector<Tried>& tried, const std::vector<double>& shares,
-          bool searches_in_text, uint64_t seed)
-      : knobs_(knobs), tried_(tried), shares_(shares), searches_in_text_(searches_in_text), seed_(seed) {
-    fastest_ = Fastest(tried);
-    base_ = fastest_ ? fastest_->setting : tried.empty() ? FirstValues(knobs) : FirstText();
-    for (const Knob& knob : knobs) influence_[knob.name] = Influence(knob.name, tried);
+  Chooser(const std::vector<Knob>& knobs, const std::vector<Tried>& tried, const Guidance& guidance,
+          uint64_t seed)
+      : knobs_(knobs),
+        tried_(tried),
+        guidance_(guidance),
+        seed_(seed),
+        moves_(MovesOf(knobs, tried)),
+        shares_(SharesAfter(knobs, moves_, guidance.shares)),
+        fastest_(Fastest(tried)),
+        base_(fastest_ ? fastest_->setting : FirstText()) {}
+
+  Choice Next() const {
+    for (const Suggestion& one : guidance_.experience.suggestions) {
+      if (!IsKnown(one.setting)) return Suggested(one);
+    }
+    const bool is_asked = texts_ == 0 || !guidance_.experience.suggestions.empty();
+    if (const Setting first = FirstValues(knobs_); is_asked && !IsKnown(first)) return First(first);
+    if (fastest_ && texts_ > knobs_.size() && Uniform(seed_, 1000 * tried_.size()) < kJumpChance) {
+      if (const std::optional<Setting> setting = Jump()) return Jumped(*setting);
+    }
+    if (const std::optional<Choice> step = Step()) return *step;
+    if (const std::optional<Setting> setting = Jump()) return Jumped(*setting);
+    return {base_, "Every setting was tried; this is the fastest of them again.", "Nothing changed.", false};
   }
 
-  std::optional<Setting> Next(bool* jumps) {
-    *jumps = fastest_ && texts_ > knobs_.size() && Uniform(seed_, 1000 * tried_.size()) < kJumpChance;
-    if (*jumps) {
-      if (const std::optional<Setting> setting = Jump()) return setting;
-      *jumps = false;
+ private:
+  // --- What is said of a choice ---
+
+  std::string FastestText() const {
+    return fastest_ ? fmt::format("the fastest setting so far ({:.3f}x)", *fastest_->speedup)
+                    : "the first setting, as none worked so far";
+  }
+
+  Choice Suggested(const Suggestion& one) const {
+    const std::string why = fmt::format("It was the fastest on {}.", one.origin);
+    const std::string difference = Differing(knobs_, FirstValues(knobs_), one.setting);
+    return {one.setting, "The setting is taken from a similar problem. " + why,
+            (difference.empty() ? "The first values of all knobs, as on a similar problem. "
+                                : fmt::format("Against the first values: {}. ", difference)) +
+                why,
+            true};
+  }
+
+  Choice First(const Setting& setting) const {
+    if (texts_ == 0) {
+      return {setting, "No setting was measured yet, so this is the one that usually does best.",
+              "The first setting of these stages: the values that usually do best.", true};
     }
+    return {setting, "These are the values that usually do best, beside those of similar problems.",
+            fmt::format("Against {}: {}, the values that usually do best.", FastestText(),
+                        Differing(knobs_, base_, setting)),
+            true};
+  }
+
+  Choice Jumped(const Setting& setting) const {
+    return {
+        setting, fmt::format("This is a jump away from {}.", FastestText()),
+        fmt::format("Against {}: {}. Several knobs at once, each at a value that is not known to be slow.",
+                    FastestText(), Differing(knobs_, base_, setting)),
+        true};
+  }
+
+  Choice Stepped(size_t k, const Setting& setting) const {
+    const std::string why = WhyKnob(k);
+    return {setting, fmt::format("This is a step away from {}: {}.", FastestText(), why),
+            fmt::format("Against {}: {}. Why this knob: {}.", FastestText(),
+                        Differing(knobs_, base_, setting), why),
+            true};
+  }
+
+  std::string WhyKnob(size_t k) const {
+    const Knob& knob = knobs_[k];
+    const double here = moves_.at(knob.name).influence, there = ElsewhereOf(knob.name);
+    if (here >= kNoEffect)
+      return fmt::format("alone it has changed the time by {:.0f} %", 100 * std::expm1(here));
+    if (there >= kNoEffect)
+      return fmt::format("on similar problems it changed the time by {:.0f} %", 100 * std::expm1(there));
+    const bool has_stage = knob.stage >= 0 && static_cast<size_t>(knob.stage) < guidance_.stages.size() &&
+                           static_cast<size_t>(knob.stage) < shares_.size();
+    if (!has_stage) return "those of larger effect were tried";
+    const size_t stage = static_cast<size_t>(knob.stage);
+    return fmt::format("it belongs to `{}`, which takes {:.0f} % of the time by its {}",
+                       guidance_.stages[stage], 100 * shares_[stage],
+                       shares_[stage] == guidance_.shares[stage] ? "counts of work"
+                                                                 : "counts of work and the results so far");
+  }
+
+  // --- The choice ---
+
+  Setting FirstText() const {
+    for (const Tried& one : tried_) {
+      if (one.was_text) return one.setting;
+    }
+    return FirstValues(knobs_);
+  }
+
+  bool WasText(const Setting& setting) const {
+    return std::any_of(tried_.begin(), tried_.end(),
+                       [&](const Tried& one) { return one.was_text && one.setting == setting; });
+  }
+
+  // A text had it, or one whose other knobs the environment moves, or a trial did.
+  bool IsKnown(const Setting& setting) const {
+    return std::any_of(tried_.begin(), tried_.end(), [&](const Tried& one) {
+      if (one.setting == setting) return true;
+      return one.was_text && guidance_.searches_in_text &&
+             std::all_of(knobs_.begin(), knobs_.end(), [&](const Knob& knob) {
+               return knob.in_text || one.setting.at(knob.name) == setting.at(knob.name);
+             });
+    });
+  }
+
+  double ElsewhereOf(const std::string& knob) const {
+    const auto found = guidance_.experience.influence.find(knob);
+    return found == guidance_.experience.influence.end() ? 0 : found->second;
+  }
+
+  // The move of one knob from the base with the smallest rank.
+  std::optional<Choice> Step() const {
     std::optional<Setting> best;
+    size_t best_knob = 0;
     double best_rank = 0;
     uint64_t number = 0;
     for (size_t k = 0; k < knobs_.size(); ++k) {
@@ -138,26 +242,12 @@ class Chooser {
         const double rank = Rank(k, value) + Uniform(seed_, 7919 * tried_.size() + number);
         if (best && rank >= best_rank) continue;
         best = setting;
+        best_knob = k;
         best_rank = rank;
       }
     }
-    return best ? best : Jump();
-  }
-
-  const Tried* fastest() const { return fastest_; }
-  const Setting& base() const { return base_; }
-
- private:
-  Setting FirstText() {
-    for (const Tried& one : tried_) {
-      if (one.was_text) return one.setting;
-    }
-    return FirstValues(knobs_);
-  }
-
-  bool WasText(const Setting& setting) const {
-    return std::any_of(tried_.begin(), tried_.end(),
-                       [&](const Tried& one) { return one.was_text && one.setting == setting; });
+    if (!best) return std::nullopt;
+    return Stepped(best_knob, *best);
   }
 
   // Small for promising moves.
@@ -171,8 +261,8 @@ class Chooser {
       share = shares_[static_cast<size_t>(knob.stage)];
     double rank = 0.5 * static_cast<double>(k) + 6 * (1 - share);
     rank += 1.5 * (std::fabs(place(value) - place(base_.at(knob.name))) - 1);
-    rank -= 20 * std::min(influence_.at(knob.name), 0.3);
-    if (knob.in_text && searches_in_text_) rank += 10;
+    rank -= 20 * std::min(std::max(moves_.at(knob.name).influence, ElsewhereOf(knob.name)), 0.3);
+    if (knob.in_text && guidance_.searches_in_text) rank += 10;
     const Evidence evidence = EvidenceOf(knob.name, value, tried_);
     if (evidence.failed && evidence.best == 0) rank += 1000;
     // 5 % behind: two steps later.
@@ -207,103 +297,26 @@ class Chooser {
 
   const std::vector<Knob>& knobs_;
   const std::vector<Tried>& tried_;
-  const std::vector<double>& shares_;
-  bool searches_in_text_;
+  const Guidance& guidance_;
   uint64_t seed_;
+  std::map<std::string, Moves> moves_;
+  std::vector<double> shares_;
   size_t texts_ = static_cast<size_t>(
       std::count_if(tried_.begin(), tried_.end(), [](const Tried& one) { return one.was_text; }));
   const Tried* fastest_ = nullptr;
   Setting base_;
-  std::map<std::string, double> influence_;
 };
-
-std::string Differing(const std::vector<Knob>& knobs, const Setting& from, const Setting& to) {
-  std::string text;
-  for (const Knob& knob : knobs) {
-    const int64_t before = from.at(knob.name), after = to.at(knob.name);
-    if (before == after) continue;
-    text += fmt::format("{}{} ({}) {} instead of {}", text.empty() ? "" : ", ", knob.name, knob.what, after,
-                        before);
-  }
-  return text;
-}
 
 }  // namespace
 
-std::vector<Tried> ReadAttempts(const std::vector<Knob>& knobs, const std::vector<TaskAttempt>& attempts) {
-  std::vector<Tried> tried;
-  for (const TaskAttempt& attempt : attempts) {
-    const std::optional<Setting> setting = ReadSetting(knobs, attempt.source);
-    if (!setting) continue;
-    const bool measured = attempt.outcome == "measured" && attempt.speedup.has_value();
-    tried.push_back({*setting, measured ? attempt.speedup : std::nullopt, true});
-    double chosen_us = 0;
-    for (const KnobTrial& trial : attempt.trials) {
-      if (trial.chosen && trial.candidate_us) chosen_us = *trial.candidate_us;
-    }
-    for (const KnobTrial& trial : attempt.trials) {
-      Setting one = *setting;
-      bool fits = !trial.chosen;
-      for (const auto& [name, value] : trial.setting) {
-        const auto knob =
-            std::find_if(knobs.begin(), knobs.end(), [&](const Knob& k) { return k.name == name; });
-        fits = fits && knob != knobs.end() && IsValid(*knob, value);
-        if (fits) one[name] = value;
-      }
-      if (!fits) continue;
-      std::optional<double> speedup;
-      if (trial.candidate_us && chosen_us > 0 && measured)
-        speedup = *attempt.speedup * chosen_us / *trial.candidate_us;
-      tried.push_back({one, speedup, false});
-    }
-  }
-  return tried;
+std::vector<double> SharesByResults(const std::vector<Knob>& knobs, const std::vector<Tried>& tried,
+                                    const std::vector<double>& by_counts) {
+  return SharesAfter(knobs, MovesOf(knobs, tried), by_counts);
 }
 
-Choice ChooseNext(const std::vector<Knob>& knobs, const std::vector<Tried>& tried,
-                  const std::vector<double>& shares, bool searches_in_text, uint64_t seed) {
-  if (std::none_of(tried.begin(), tried.end(), [](const Tried& one) { return one.was_text; })) {
-    return {FirstValues(knobs), "No setting was measured yet, so this is the one that usually does best.",
-            "It is the first setting of these stages.", true};
-  }
-  Chooser chooser(knobs, tried, shares, searches_in_text, seed);
-  bool jumps = false;
-  const std::optional<Setting> next = chooser.Next(&jumps);
-  if (!next)
-    return {chooser.base(), "Every setting was tried; this is the fastest of them again.", "Nothing changed.",
-            false};
-  std::string reason = "No setting worked so far.";
-  if (chooser.fastest()) {
-    reason = fmt::format("The fastest setting so far reached {:.3f}x. This one is {} it.",
-                         *chooser.fastest()->speedup, jumps ? "a jump away from" : "a step away from");
-  }
-  return {*next, reason,
-          fmt::format("Against the {} one: {}.", chooser.fastest() ? "fastest" : "first",
-                      Differing(knobs, chooser.base(), *next)),
-          true};
-}
-
-std::string KnobLines(const std::vector<Knob>& knobs, const Setting& setting, size_t declared) {
-  std::string text, constants;
-  size_t words = 0, lines = 0;
-  for (const Knob& knob : knobs) {
-    const int64_t value = setting.at(knob.name);
-    if (words++ % kWordsPerLine == 0) text += (text.empty() ? "" : "\n") + std::string(kMark);
-    text += fmt::format(" {}={}", knob.name, value);
-    if (!knob.in_text) continue;
-    if (lines >= declared || knob.values.size() < 2) {
-      constants += fmt::format("constexpr int {} = {};  // {}\n", knob.name, value, knob.what);
-      continue;
-    }
-    ++lines;
-    constants += fmt::format("// knob {}: {}", knob.name, value);
-    for (const int64_t other : knob.values) {
-      if (other != value) constants += fmt::format(" {}", other);
-    }
-    constants += "\n";
-  }
-  if (text.empty()) text = std::string(kMark) + " no knobs";
-  return text + "\n" + constants;
+Choice ChooseNext(const std::vector<Knob>& knobs, const std::vector<Tried>& tried, const Guidance& guidance,
+                  uint64_t seed) {
+  return Chooser(knobs, tried, guidance, seed).Next();
 }
 
 }  // namespace kevin::search

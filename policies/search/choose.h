@@ -1,44 +1,43 @@
 #pragma once
-// The choice of the next setting of a program's knobs. The policy keeps no state: settings travel in the texts, in a
-// comment `// search: KNOB=value ...` and in the constants that stand for knobs. Pure; any thread.
+// The choice of the next setting of a program's knobs, from the results of earlier ones (setting_text.h), from counts of
+// work and from related problems. Pure; any thread.
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "policies/search/write.h"
+#include "policies/search/resemble.h"
+#include "policies/search/setting_text.h"
 
 namespace kevin::search {
 
-// What is known of one setting: an attempt, or a trial of the environment (then the speed-up follows from that of the
-// attempt and both times).
-struct Tried {
-  Setting setting;
-  std::optional<double> speedup;  // nullopt: it failed
-  bool was_text = false;          // the setting of a text, not of a trial
-};
-
-// The settings of earlier attempts that are of these knobs; texts of others are left out.
-std::vector<Tried> ReadAttempts(const std::vector<Knob>& knobs, const std::vector<TaskAttempt>& attempts);
-
 struct Choice {
   Setting setting;
-  std::string reason;   // why, one sentence
-  std::string changed;  // the difference from the best setting so far, one sentence
+  std::string reason;   // why, for the reader of the kernel
+  std::string changed;  // what was tried and why: the summary of the turn
   bool is_new = true;   // false: everything was tried, this is the fastest again
 };
 
-// First the first values. Then moves from the fastest setting: knobs that changed the time most, and those of stages
-// with the largest `shares` of the time (by stage; may be shorter than the list), come first, near values before far
-// ones; values that occurred only in failures come last. `seed` decides the order among equals and occasional jumps of
-// several knobs. `searches_in_text`: the environment moves the knobs of the text itself, so that other knobs come first.
-// No setting of a text is chosen twice while another is left.
-Choice ChooseNext(const std::vector<Knob>& knobs, const std::vector<Tried>& tried,
-                  const std::vector<double>& shares, bool searches_in_text, uint64_t seed);
+// What is known beside the results.
+struct Guidance {
+  std::vector<double> shares;       // of the time, by stage (LeafStages), by counts of work; may be shorter
+  std::vector<std::string> stages;  // their names; may be shorter
+  Experience experience;            // of related problems
+  bool searches_in_text = false;    // the environment moves the knobs of the text itself: others come first
+};
 
-// The first lines of a text: the setting, and each knob of the text as a constant, or as a line that declares its values
-// beginning with the setting's (at most `declared` of them, in order).
-std::string KnobLines(const std::vector<Knob>& knobs, const Setting& setting, size_t declared);
+// The shares of the time that the results speak for: a knob whose move changed the time by a factor f belongs to a stage
+// with at least 1 - 1/f of it; each move of a stage's knobs without effect takes 30 % off its share by counts. Not
+// normalised.
+std::vector<double> SharesByResults(const std::vector<Knob>& knobs, const std::vector<Tried>& tried,
+                                    const std::vector<double>& by_counts);
+
+// First the settings that experience suggests, the nearest problem's first, then the first values. Then moves from the
+// fastest setting: knobs that changed the time most, here or on related problems, and those of stages with the largest
+// shares (SharesByResults) come first, near values before far ones; values that occurred only in failures come last.
+// `seed` decides the order among equals and occasional jumps: several knobs at once, to the values that were best by
+// themselves. No setting of a text is chosen twice while another is left.
+Choice ChooseNext(const std::vector<Knob>& knobs, const std::vector<Tried>& tried, const Guidance& guidance,
+                  uint64_t seed);
 
 }  // namespace kevin::search

@@ -41,6 +41,8 @@ struct CppStage {
   std::string Number(int64_t value) const;
   // The value of the knob `name`, or `otherwise` where the setting has none.
   int64_t Value(const std::string& name, int64_t otherwise) const;
+  // The same where the text may read the constant instead of its value: the knob's name. Such a knob is `in_text`.
+  std::string Constant(const std::string& name, int64_t otherwise) const;
   std::string Name(int buffer) const;     // "b2"
   std::string Element(int buffer) const;  // "float", "_Float16", "bf16", "long", "int", "bool"
 };
@@ -172,16 +174,24 @@ void CppAddPointers(std::vector<Store>& stores, std::vector<ExprPtr*>& exprs);
 // "#pragma omp parallel for schedule(static)" with collapse, then the loops; those in `loops` are perfectly nested.
 // Returns the number of scopes.
 int CppOpenParallel(CppPrinter& print, const std::vector<Loop>& loops);
-// "Walk<4>(begin, end, [&](auto part, long v, int u) {", with `variable` in the lanes. Close with "});".
-void CppOpenWalk(CppPrinter& print, int variable, int unroll, const std::string& begin,
+// "Walk<4>(begin, end, [&](auto part, long v, int u) {", with `variable` in the lanes; `unroll` may be a constant
+// expression. Close with "});".
+void CppOpenWalk(CppPrinter& print, int variable, const std::string& unroll, const std::string& begin,
                  const std::string& end, const std::string& unroll_name = "");
+inline void CppOpenWalk(CppPrinter& print, int variable, int unroll, const std::string& begin,
+                        const std::string& end) {
+  CppOpenWalk(print, variable, std::to_string(unroll), begin, end);
+}
 // One parallel loop over `loops` and over pieces of `lanes`; opens them, and gives the bounds of the piece as text.
 // Pieces begin at multiples of 64. Returns the number of scopes.
 int CppOpenPieces(CppPrinter& print, const CppStage& stage, const std::vector<Loop>& loops, int64_t lanes,
                   int64_t piece, std::string& begin, std::string& end);
-// Whether a store may go around the caches: an output that is large, whose vectors are aligned.
+// Whether a store may go around the caches, which the knob STREAM decides: an output that is large, whose vectors are
+// aligned.
 bool CppStreams(const CppStage& stage, const search::Store& store, int lanes_variable,
                 const std::vector<Loop>& others);
+// "StreamFence();" behind such stores.
+void CppFence(CppPrinter& print, const CppStage& stage);
 
 // --- Kinds of stages: write_cpp_*.cc. `stage.body` and `stage.helpers` get the text. ---
 

@@ -14,16 +14,6 @@ constexpr size_t kMostKnobs = 8;
 constexpr double kBytesPerSecond = 4.8e12, kFlopsPerSecond = 5e13;  // of an H200, roughly
 constexpr double kSmallShare = 0.1;                                 // of the longest stage: not worth a knob
 
-void AddCudaStages(const std::vector<Stage>& stages, std::vector<const Stage*>& all) {
-  for (const Stage& stage : stages) {
-    if (const auto* repeat = std::get_if<Repeat>(&stage.work)) {
-      AddCudaStages(repeat->body, all);
-    } else {
-      all.push_back(&stage);
-    }
-  }
-}
-
 std::vector<Knob> KnobsOfStage(const CudaText& text, const Stage& stage) {
   if (const auto* pointwise = std::get_if<Pointwise>(&stage.work))
     return CudaPointwiseKnobs(text, stage, *pointwise);
@@ -36,16 +26,10 @@ std::vector<Knob> KnobsOfStage(const CudaText& text, const Stage& stage) {
 
 }  // namespace
 
-std::vector<const Stage*> CudaStages(const Program& program) {
-  std::vector<const Stage*> all;
-  AddCudaStages(program.stages, all);
-  return all;
-}
-
 std::vector<int> CudaKnobOwners(const Program& program) {
   std::map<std::string, int> first;
   std::vector<int> owners;
-  for (const Stage* stage : CudaStages(program)) {
+  for (const Stage* stage : LeafStages(program)) {
     const int number = static_cast<int>(owners.size());
     owners.push_back(first.try_emplace(StageForm(program, *stage), number).first->second);
   }
@@ -53,7 +37,7 @@ std::vector<int> CudaKnobOwners(const Program& program) {
 }
 
 std::vector<Knob> CudaKnobs(const Program& program, const Task& task) {
-  const std::vector<const Stage*> stages = CudaStages(program);
+  const std::vector<const Stage*> stages = LeafStages(program);
   const std::vector<int> owners = CudaKnobOwners(program);
   std::vector<double> seconds(stages.size());
   for (size_t i = 0; i < stages.size(); ++i)

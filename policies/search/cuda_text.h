@@ -84,9 +84,7 @@ class CudaText {
   friend class CudaKernel;
 };
 
-// Stages in the order of their numbers, bodies of Repeat in place. And by number the first stage of equal form: equal
-// stages have one set of knobs.
-std::vector<const Stage*> CudaStages(const Program& program);
+// By the number of a stage (LeafStages) the first stage of equal form: equal stages have one set of knobs.
 std::vector<int> CudaKnobOwners(const Program& program);
 // "THREADS_3": the knob `name` of stage 3.
 std::string CudaKnobName(const std::string& name, int stage);

@@ -111,6 +111,26 @@ ExprPtr Replace(const ExprPtr& expr, const Replacement& variables) {
   });
 }
 
+namespace {
+
+void AddLeafStages(const std::vector<Stage>& stages, std::vector<const Stage*>& leaves) {
+  for (const Stage& stage : stages) {
+    if (const auto* repeat = std::get_if<Repeat>(&stage.work)) {
+      AddLeafStages(repeat->body, leaves);
+    } else {
+      leaves.push_back(&stage);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<const Stage*> LeafStages(const Program& program) {
+  std::vector<const Stage*> leaves;
+  AddLeafStages(program.stages, leaves);
+  return leaves;
+}
+
 std::vector<int> BuffersRead(const Stage& stage) {
   std::vector<int> buffers;
   ForEachExpr(stage, [&](const ExprPtr& expr) {

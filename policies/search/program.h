@@ -135,6 +135,9 @@ void PlaceWorkspaces(Program& program);
 std::string NormalForm(const Program& program);
 std::string StageForm(const Program& program, const Stage& stage);
 
+// All stages that compute something, in order: those in the bodies of loops, not the loops. Knob::stage counts them.
+std::vector<const Stage*> LeafStages(const Program& program);
+
 // Buffers that the stage reads and writes, each once, in the order of use.
 std::vector<int> BuffersRead(const Stage& stage);
 std::vector<int> BuffersWritten(const Stage& stage);

@@ -3,102 +3,50 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "env/error.h"
 #include "policies/search/choose.h"
+#include "policies/search/graph.h"
 #include "policies/search/join_shapes.h"
-#include "policies/search/lower.h"
-#include "policies/search/write.h"
+#include "policies/search/task_program.h"
 
 namespace kevin {
 namespace {
 
 using search::Choice;
 using search::Knob;
-using search::Program;
 using search::Setting;
 using search::Stage;
+using search::TaskProgram;
 using search::Tried;
 using search::Unsupported;
 
 constexpr size_t kDeclaredKnobs = 8;  // env/knobs/knobs.h: the most that a text may declare
+// Settings whose text is one that was there already; writing takes 50 ms at most.
+constexpr int kMostRepetitions = 48;
 
-// The task at one of its shapes.
-struct ShapeTask {
-  Task task;
-  Program program;
-};
-
-std::vector<ShapeTask> ShapesOfTask(const Task& task) {
-  if (task.kind != "cpp" && task.kind != "cuda")
-    throw Unsupported("it writes candidates of kind cpp and cuda, not " + task.kind);
-  if (task.shape_graphs.empty()) throw Unsupported("there is no graph of the reference");
-  std::vector<ShapeTask> shapes;
-  for (const TaskShape& shape : task.shape_graphs) {
-    if (shape.graph.empty()) throw Unsupported(shape.no_graph);
-    ShapeTask one{task, {}};
-    one.task.symbols = shape.symbols;
-    one.program = search::Lower(search::ParseGraph(shape.graph), one.task);
-    search::Fuse(one.program);
-    search::PlaceWorkspaces(one.program);
-    shapes.push_back(std::move(one));
-  }
-  return shapes;
-}
-
-std::vector<Knob> KnobsOf(const ShapeTask& shape) {
-  return shape.task.kind == "cuda" ? CudaKnobs(shape.program, shape.task)
-                                   : CppKnobs(shape.program, shape.task);
-}
-
-std::string TextAt(const ShapeTask& shape, const Setting& setting) {
-  return shape.task.kind == "cuda" ? WriteCuda(shape.program, shape.task, setting)
-                                   : WriteCpp(shape.program, shape.task, setting);
-}
-
-// The share of the time that each stage takes, by the usual counts.
-std::vector<double> SharesOf(const Program& program, const std::string& kind) {
-  // Roughly what a machine does: only the ratio of both counts here.
-  const double flops_per_s = kind == "cuda" ? 4e13 : 1e11, bytes_per_s = kind == "cuda" ? 4e12 : 1e10;
-  const double least_s = kind == "cuda" ? 2e-6 : 5e-6;
-  std::vector<double> seconds;
-  double total = 0;
-  for (const Stage& stage : program.stages) {
-    seconds.push_back(std::max({stage.flops / flops_per_s, stage.bytes / bytes_per_s, least_s}));
-    total += seconds.back();
-  }
-  for (double& one : seconds) one /= total;
-  return seconds;
-}
-
-std::string DescriptionOf(const Program& program, const std::vector<double>& shares) {
+std::string DescriptionOf(const std::vector<std::string>& stages, const std::vector<double>& shares,
+                          bool has_results) {
   constexpr size_t kNamed = 3;
-  std::vector<size_t> order(program.stages.size());
+  std::vector<size_t> order(stages.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return shares[a] > shares[b]; });
-  std::string text = program.stages.size() == 1
-                         ? "The reference is one stage: "
-                         : fmt::format("The reference is {} stages; by their counts of work: ", order.size());
+  std::string text =
+      stages.size() == 1
+          ? "The reference is one stage: "
+          : fmt::format("The reference is {} stages; by their counts of work{}: ", order.size(),
+                        has_results ? " and the results so far" : "");
   for (size_t i = 0; i < std::min(order.size(), kNamed); ++i)
-    text += fmt::format("{}{} ({:.0f} %)", i == 0 ? "" : ", ", program.stages[order[i]].name,
-                        100 * shares[order[i]]);
+    text += fmt::format("{}{} ({:.0f} %)", i == 0 ? "" : ", ", stages[order[i]], 100 * shares[order[i]]);
   return text + (order.size() > kNamed ? ", and others." : ".");
 }
 
-struct Reply {
-  std::string text;  // of the kernel
-  Choice choice;
-  std::string description;
-};
-
-Reply ReplyTo(const Task& task, uint64_t seed) {
-  const std::vector<ShapeTask> shapes = ShapesOfTask(task);
-  // Shapes share the knobs that they have in common by name; a value that one of them lacks is not used.
+// Shapes share the knobs that they have in common by name; a value that one of them lacks is not used.
+std::vector<Knob> CommonKnobs(const std::vector<std::vector<Knob>>& by_shape) {
   std::vector<Knob> knobs;
-  std::vector<std::vector<Knob>> own;
-  for (const ShapeTask& shape : shapes) {
-    own.push_back(KnobsOf(shape));
-    for (const Knob& knob : own.back()) {
+  for (const std::vector<Knob>& own : by_shape) {
+    for (const Knob& knob : own) {
       const auto known =
           std::find_if(knobs.begin(), knobs.end(), [&](const Knob& k) { return k.name == knob.name; });
       if (known == knobs.end()) {
@@ -111,38 +59,83 @@ Reply ReplyTo(const Task& task, uint64_t seed) {
       if (known->values.empty()) known->values = {knob.values.at(0)};
     }
   }
-  const std::vector<double> shares = SharesOf(shapes[0].program, task.kind);
-  const std::vector<Tried> tried = search::ReadAttempts(knobs, task.attempts);
-  const bool tunes = task.tune > 1;
-  Reply reply;
-  reply.choice = search::ChooseNext(knobs, tried, shares, tunes, seed);
-  reply.description = DescriptionOf(shapes[0].program, shares);
-  std::vector<std::string> texts;
-  for (size_t i = 0; i < shapes.size(); ++i) {
-    Setting setting;
-    for (const Knob& knob : own[i]) {
-      const int64_t value = reply.choice.setting.at(knob.name);
-      const bool fits = std::find(knob.values.begin(), knob.values.end(), value) != knob.values.end();
-      setting[knob.name] = fits ? value : knob.values.at(0);
-    }
-    texts.push_back(TextAt(shapes[i], setting));
-  }
-  reply.text = search::KnobLines(knobs, reply.choice.setting, tunes ? kDeclaredKnobs : 0) +
-               (texts.size() == 1 ? texts[0] : search::JoinShapes(task, texts));
-  return reply;
+  return knobs;
 }
+
+struct Reply {
+  std::string text;  // of the kernel
+  Choice choice;
+  std::string description;
+};
+
+// One turn: the next setting whose text no earlier turn had.
+class ReplyWriter {
+ public:
+  ReplyWriter(const Task& task, uint64_t seed) : task_(task), seed_(seed), shapes_(search::ProgramsOf(task)) {
+    for (const TaskProgram& shape : shapes_) own_.push_back(search::KnobsOf(shape));
+    knobs_ = CommonKnobs(own_);
+    guidance_.shares = search::SharesByCounts(shapes_[0]);
+    for (const Stage* stage : search::LeafStages(shapes_[0].program)) guidance_.stages.push_back(stage->name);
+    guidance_.experience = search::ExperienceOf(shapes_[0].program, knobs_, task.related);
+    guidance_.searches_in_text = task.tune > 1;
+    for (const TaskAttempt& attempt : task.attempts)
+      earlier_.emplace(search::TextWithoutRecord(attempt.source), attempt.speedup);
+  }
+
+  Reply Write() {
+    std::vector<Tried> tried = search::ReadAttempts(knobs_, task_.attempts);
+    Reply reply;
+    const std::vector<double> shares = search::SharesByResults(knobs_, tried, guidance_.shares);
+    reply.description = DescriptionOf(guidance_.stages, shares, shares != guidance_.shares);
+    reply.choice = search::ChooseNext(knobs_, tried, guidance_, seed_);
+    for (int i = 0; i < kMostRepetitions && reply.choice.is_new; ++i) {
+      reply.text = TextWith(reply.choice.setting, 0);
+      const auto same = earlier_.find(search::TextWithoutRecord(reply.text));
+      if (same == earlier_.end()) break;
+      // The setting makes no difference to an earlier text, so its result is known.
+      tried.push_back({reply.choice.setting, same->second, true});
+      reply.choice = search::ChooseNext(knobs_, tried, guidance_, seed_);
+    }
+    reply.text = TextWith(reply.choice.setting, guidance_.searches_in_text ? kDeclaredKnobs : 0);
+    return reply;
+  }
+
+ private:
+  std::string TextWith(const Setting& setting, size_t declared) const {
+    std::vector<std::string> texts;
+    for (size_t i = 0; i < shapes_.size(); ++i) {
+      Setting own;
+      for (const Knob& knob : own_[i]) {
+        const int64_t value = setting.at(knob.name);
+        const bool fits = std::find(knob.values.begin(), knob.values.end(), value) != knob.values.end();
+        own[knob.name] = fits ? value : knob.values.at(0);
+      }
+      texts.push_back(search::TextOf(shapes_[i], own));
+    }
+    const std::string body = texts.size() == 1 ? texts[0] : search::JoinShapes(task_, texts);
+    return search::KnobLines(knobs_, setting, declared, body) + body;
+  }
+
+  const Task& task_;
+  uint64_t seed_;
+  std::vector<TaskProgram> shapes_;
+  std::vector<std::vector<Knob>> own_;  // by shape
+  std::vector<Knob> knobs_;
+  search::Guidance guidance_;
+  std::map<std::string, std::optional<double>> earlier_;  // text without its record -> speed-up
+};
 
 class SearchPolicy : public Policy {
  public:
   Completion Complete(const Request& request, const CancelToken* cancel, const OnText& on_text) override {
     Completion completion;
-    completion.model = "search-2";
+    completion.model = "search-3";
     if (cancel != nullptr && cancel->load()) {
       completion.stop_reason = "cancelled";
       return completion;
     }
     try {
-      const Reply reply = ReplyTo(request.task, request.sampling.seed);
+      const Reply reply = ReplyWriter(request.task, request.sampling.seed).Write();
       completion.text = reply.description + " " + reply.choice.reason;
       if (!request.task.start_source.empty())
         completion.text +=
@@ -165,10 +158,10 @@ class SearchPolicy : public Policy {
 
   std::string WhyNot(const Task& task) const override {
     try {
-      for (const ShapeTask& shape : ShapesOfTask(task)) {
+      for (const TaskProgram& shape : search::ProgramsOf(task)) {
         Setting setting;
-        for (const Knob& knob : KnobsOf(shape)) setting[knob.name] = knob.values.at(0);
-        TextAt(shape, setting);
+        for (const Knob& knob : search::KnobsOf(shape)) setting[knob.name] = knob.values.at(0);
+        search::TextOf(shape, setting);
       }
       return "";
     } catch (const Unsupported& unsupported) {

@@ -39,8 +39,7 @@ class CppProgram {
       : program_(program), task_(task), setting_(setting), functions_("long") {}
 
   std::string Write() {
-    const size_t stages = CountStages(program_.stages);
-    holes_ = stages > kCppManyStages;
+    holes_ = LeafStages(program_).size() > kCppManyStages;
     AddStages(program_.stages);
     const std::string definitions = functions_.Definitions();
     std::string text;
@@ -54,15 +53,6 @@ class CppProgram {
   }
 
  private:
-  static size_t CountStages(const std::vector<Stage>& stages) {
-    size_t count = 0;
-    for (const Stage& stage : stages) {
-      const auto* repeat = std::get_if<Repeat>(&stage.work);
-      count += repeat ? CountStages(repeat->body) : 1;
-    }
-    return count;
-  }
-
   std::string Argument(int argument) const {
     const bool is_output = task_.arguments.at(static_cast<size_t>(argument)).role == "output";
     return fmt::format("{}{}", is_output ? "out" : "in", argument);
@@ -164,17 +154,27 @@ void CollectContractions(const std::vector<Stage>& stages, std::vector<const Con
 // What the stages of a program have, those in the bodies of loops too.
 struct CppKinds {
   bool walks = false, streams = false, columns = false;
+  int heaviest_walk = -1, heaviest_contraction = -1;  // numbers of stages (LeafStages)
 };
 
-void CollectKinds(const Program& program, const std::vector<Stage>& stages, CppKinds& kinds) {
+CppKinds KindsOf(const Program& program) {
   constexpr int64_t kLarge = 1 << 18;  // elements of an output that may go around the caches
-  for (const Stage& stage : stages) {
-    if (const auto* repeat = std::get_if<Repeat>(&stage.work)) {
-      CollectKinds(program, repeat->body, kinds);
-      continue;
-    }
+  constexpr double kFlopsPerByte = 10;
+  CppKinds kinds;
+  const std::vector<const Stage*> stages = LeafStages(program);
+  const auto work = [&](int i) {
+    const Stage& stage = *stages[static_cast<size_t>(i)];
+    return std::max(stage.flops / kFlopsPerByte, stage.bytes);
+  };
+  const auto keep_heavier = [&](int& heaviest, int i) {
+    if (heaviest < 0 || work(i) > work(heaviest)) heaviest = i;
+  };
+  for (int i = 0; i < static_cast<int>(stages.size()); ++i) {
+    const Stage& stage = *stages[static_cast<size_t>(i)];
+    if (std::holds_alternative<Contraction>(stage.work)) keep_heavier(kinds.heaviest_contraction, i);
     const auto* reduction = std::get_if<Reduction>(&stage.work);
     if (!reduction && !std::holds_alternative<Pointwise>(stage.work)) continue;
+    keep_heavier(kinds.heaviest_walk, i);
     kinds.walks = true;
     kinds.columns |= reduction != nullptr && !reduction->outer.empty();
     for (const int buffer : BuffersWritten(stage)) {
@@ -182,17 +182,23 @@ void CollectKinds(const Program& program, const std::vector<Stage>& stages, CppK
       kinds.streams |= one.is_output && one.dtype == "float32" && one.elements >= kLarge;
     }
   }
+  return kinds;
 }
 
 // Of all kinds but contractions.
-void CppCommonKnobs(const Program& program, bool contracts, std::vector<Knob>& knobs) {
-  CppKinds kinds;
-  CollectKinds(program, program.stages, kinds);
-  if (kinds.streams) knobs.push_back({"STREAM", {1, 0}, false, "whether large outputs go around the caches"});
-  if (kinds.walks) knobs.push_back({"UNROLL", {4, 2, 8, 1}, false, "vectors of a step along a row"});
+void CppCommonKnobs(const CppKinds& kinds, bool contracts, bool has_many_stages, std::vector<Knob>& knobs) {
+  const int stage = kinds.heaviest_walk;
+  if (kinds.streams)
+    knobs.push_back({"STREAM", {1, 0}, true, "whether large outputs go around the caches", stage});
+  if (kinds.walks) {
+    Knob unroll{"UNROLL", {4, 2, 8, 1}, true, "vectors of a step along a row", stage};
+    if (!has_many_stages) unroll.values.push_back(16);  // long to compile
+    knobs.push_back(std::move(unroll));
+  }
   if (kinds.columns)
-    knobs.push_back({"STRIP", {1024, 256, 4096}, false, "columns that are reduced together"});
-  if (kinds.walks && !contracts) knobs.push_back({"LANES", {16, 8}, false, "floats of a vector"});
+    knobs.push_back(
+        {"STRIP", {1024, 256, 4096, 512, 2048}, false, "columns that are reduced together", stage});
+  if (kinds.walks && !contracts) knobs.push_back({"LANES", {16, 8}, false, "floats of a vector", stage});
 }
 
 }  // namespace
@@ -201,8 +207,14 @@ std::vector<Knob> CppKnobs(const Program& program, const Task& task) {
   std::vector<Knob> knobs;
   std::vector<const Contraction*> contractions;
   CollectContractions(program.stages, contractions);
-  if (!contractions.empty()) CppContractionKnobs(contractions, task, knobs);
-  CppCommonKnobs(program, !contractions.empty(), knobs);
+  const CppKinds kinds = KindsOf(program);
+  if (!contractions.empty()) {
+    CppContractionKnobs(contractions, task, knobs);
+    knobs.push_back(
+        {"CHUNK", {1, 2, 4}, true, "blocks of a product that a thread takes, in units of the guess"});
+    for (Knob& knob : knobs) knob.stage = kinds.heaviest_contraction;
+  }
+  CppCommonKnobs(kinds, !contractions.empty(), LeafStages(program).size() > kCppManyStages, knobs);
   return knobs;
 }
 

@@ -99,7 +99,7 @@ void CppColumns(const Reduction& work, size_t lanes, CppStage& stage) {
   };
   store_all(work.outer_stores, {});
   store_all(work.inner_stores, work.inner);
-  if (fence) print.Line("StreamFence();");
+  if (fence) CppFence(print, stage);
   print.CloseAll(scopes);
   stage.body = print.Text();
 }

@@ -418,8 +418,9 @@ void CppContractionWriter::Tasks() {
   const int64_t count = CppCount(outer) * ColumnBlocks() * RowBlocks() * plan_.splits;
   const int columns = kCppFirstVariable * 3, rows = columns + 1, split = columns + 2;
   const int64_t chunk = std::max<int64_t>(1, count / 64);
-  print_.Open(fmt::format("#pragma omp for schedule(dynamic, {})\n  for (long task = 0; task < {}; ++task)",
-                          N(chunk), N(count)));
+  print_.Open(
+      fmt::format("#pragma omp for schedule(dynamic, {} * {})\n  for (long task = 0; task < {}; ++task)",
+                  N(chunk), stage_.Constant("CHUNK", 1), N(count)));
   std::vector<Loop> loops = outer;
   loops.push_back({columns, ColumnBlocks()});
   loops.push_back({rows, RowBlocks()});

@@ -43,7 +43,7 @@ int CppTransposed(const std::vector<Loop>& loops, const std::vector<ExprPtr>& va
 
 }  // namespace
 
-void CppOpenWalk(CppPrinter& print, int variable, int unroll, const std::string& begin,
+void CppOpenWalk(CppPrinter& print, int variable, const std::string& unroll, const std::string& begin,
                  const std::string& end, const std::string& unroll_name) {
   const std::string v = print.Fresh("v");
   print.Open(fmt::format("Walk<{}>({}, {}, [&](auto part, long {}, int {}) __attribute__((always_inline))",
@@ -74,7 +74,7 @@ bool CppStreams(const CppStage& stage, const search::Store& store, int lanes_var
   const Buffer& buffer = stage.program.buffers.at(static_cast<size_t>(store.buffer));
   const bool is_float = buffer.dtype == "float32";
   if (!buffer.is_output || !is_float || buffer.elements * 4 < kCppStreamBytes || store.guard) return false;
-  if (stage.Value("STREAM", 1) == 0 || StrideOf(store.offset, lanes_variable) != 1) return false;
+  if (StrideOf(store.offset, lanes_variable) != 1) return false;
   int64_t variable_part = 0;
   for (const Loop& loop : others) {
     const std::optional<int64_t> stride = StrideOf(store.offset, loop.variable);
@@ -85,6 +85,10 @@ bool CppStreams(const CppStage& stage, const search::Store& store, int lanes_var
       Substitute(store.offset, [](const Expr& node) { return node.op == "variable" ? Int(0) : nullptr; });
   return at_zero->op == "constant" && at_zero->integer % 16 == 0 &&
          (others.empty() || variable_part % 16 == 0);
+}
+
+void CppFence(CppPrinter& print, const CppStage& stage) {
+  print.Line(fmt::format("if ({}) StreamFence();", stage.Constant("STREAM", 1)));
 }
 
 void CppPointwise(const Pointwise& work, CppStage& stage) {
@@ -116,7 +120,7 @@ void CppPointwise(const Pointwise& work, CppStage& stage) {
   std::string begin, end;
   int scopes = CppOpenPieces(print, stage, w.loops, lanes.extent, piece, begin, end);
   scopes += print.OpenLoops(serial);
-  CppOpenWalk(print, lanes.variable, static_cast<int>(stage.Value("UNROLL", 4)), begin, end);
+  CppOpenWalk(print, lanes.variable, stage.Constant("UNROLL", 4), begin, end);
   bool fence = false;
   for (const search::Store& store : w.stores) {
     const bool streams = CppStreams(stage, store, lanes.variable, others);
@@ -124,7 +128,7 @@ void CppPointwise(const Pointwise& work, CppStage& stage) {
     fence |= streams;
   }
   print.Close("});");
-  if (fence) print.Line("StreamFence();");
+  if (fence) CppFence(print, stage);
   print.CloseAll(scopes);
   stage.body = print.Text();
 }

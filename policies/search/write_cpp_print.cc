@@ -17,6 +17,10 @@ int64_t CppStage::Value(const std::string& name, int64_t otherwise) const {
   return found == setting.end() ? otherwise : found->second;
 }
 
+std::string CppStage::Constant(const std::string& name, int64_t otherwise) const {
+  return setting.count(name) ? name : std::to_string(otherwise);
+}
+
 std::string CppStage::Name(int buffer) const {
   const auto found = std::find(buffers.begin(), buffers.end(), buffer);
   return fmt::format("b{}", found - buffers.begin());
@@ -482,8 +486,11 @@ void CppPrinter::Store(const search::Store& store, bool stream) {
     Line(fmt::format("part.StridedStore({}, {}, {});", address, stage_.Number(*stride), value));
   } else if (masked) {
     Line(fmt::format("part.StoreIf({}, {}, {});", address, value, mask_));
+  } else if (stream && element == "float") {
+    Line(fmt::format("{0} ? part.Stream({1}, {2}) : part.Store({1}, {2});", stage_.Constant("STREAM", 1),
+                     address, value));
   } else {
-    Line(fmt::format("part.{}({}, {});", stream && element == "float" ? "Stream" : "Store", address, value));
+    Line(fmt::format("part.Store({}, {});", address, value));
   }
   floor_ = outer_floor;
   mask_.clear();

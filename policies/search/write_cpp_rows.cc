@@ -13,7 +13,7 @@ namespace {
 class CppRowFold {
  public:
   // `cascades`: the sums of blocks are added to sums of their own, so that rounding errors do not pile up.
-  CppRowFold(const Reduction& work, int step, int unroll, bool cascades, CppPrinter& print)
+  CppRowFold(const Reduction& work, int step, const std::string& unroll, bool cascades, CppPrinter& print)
       : work_(work), unroll_(unroll), cascades_(cascades), print_(print) {
     for (const Accumulator& one : work.accumulators) {
       if (one.step == step) ones_.push_back({&one, CppFoldOf(one), print.Fresh("acc")});
@@ -83,7 +83,7 @@ class CppRowFold {
   bool Cascades(const One& one) const { return cascades_ && one.accumulator->op == "sum"; }
 
   const Reduction& work_;
-  int unroll_;
+  std::string unroll_;
   bool cascades_;
   CppPrinter& print_;
   std::vector<One> ones_;
@@ -94,17 +94,17 @@ std::vector<Loop> CppWithout(std::vector<Loop> loops, size_t index) {
   return loops;
 }
 
-int CppUnroll(const Reduction& work, const CppStage& stage) {
-  const auto count = static_cast<int>(work.accumulators.size());
-  const auto unroll = static_cast<int>(stage.Value("UNROLL", 4));
-  return count > 3 && unroll > 2 ? unroll / 2 : unroll;  // there are 32 registers
+std::string CppUnroll(const Reduction& work, const CppStage& stage) {
+  const std::string unroll = stage.Constant("UNROLL", 4);
+  if (work.accumulators.size() <= 3) return unroll;
+  return fmt::format("({0} > 2 ? {0} / 2 : {0})", unroll);  // there are 32 registers
 }
 
 constexpr int64_t kCppBlock = 16384;  // terms whose sums are added up by themselves
 
 // The walk of one step over the lanes from `begin` to `end`, in blocks where that is many terms.
-void CppWalkStep(CppPrinter& print, const Reduction& work, size_t lanes, int unroll, const std::string& begin,
-                 const std::string& end, CppRowFold& fold) {
+void CppWalkStep(CppPrinter& print, const Reduction& work, size_t lanes, const std::string& unroll,
+                 const std::string& begin, const std::string& end, CppRowFold& fold) {
   const bool in_blocks = work.inner[lanes].extent > 2 * kCppBlock;
   std::string from = begin, to = end;
   if (in_blocks) {
@@ -138,7 +138,7 @@ void CppInnerStores(CppPrinter& print, const Reduction& work, const CppStage& st
     fence |= streams;
   }
   print.Close("});");
-  if (fence) print.Line("StreamFence();");
+  if (fence) CppFence(print, stage);
   print.CloseAll(scopes);
 }
 
@@ -148,7 +148,7 @@ void CppRows(const Reduction& work, size_t lanes, CppStage& stage) {
   CppPrinter print(stage);
   const std::vector<Loop> serial = CppWithout(work.inner, lanes);
   const int64_t extent = work.inner[lanes].extent;
-  const int unroll = extent < 128 ? 1 : CppUnroll(work, stage);
+  const std::string unroll = extent < 128 ? "1" : CppUnroll(work, stage);
   const int scopes = CppOpenParallel(print, work.outer);
   for (int step = 0; step < CppSteps(work); ++step) {
     CppRowFold fold(work, step, unroll, CppCascades(work, lanes), print);
@@ -179,7 +179,7 @@ void CppSplitRows(const Reduction& work, size_t lanes, CppStage& stage) {
       shared == lanes ? ((extent + parts - 1) / parts + 63) / 64 * 64 : (extent + parts - 1) / parts;
   std::vector<Loop> serial = CppWithout(work.inner, lanes);
   const int64_t lanes_extent = work.inner[lanes].extent;
-  const int unroll = lanes_extent < 128 ? 1 : CppUnroll(work, stage);
+  const std::string unroll = lanes_extent < 128 ? "1" : CppUnroll(work, stage);
   const int row = kCppFirstVariable * 2 + 1, part = kCppFirstVariable * 2 + 2;
 
   // Opens the loops over (row, share) and binds the outer variables; then the inner loops within the share.

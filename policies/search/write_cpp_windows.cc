@@ -193,7 +193,7 @@ void CppWindows(const Reduction& work, size_t lanes, CppStage& stage) {
   } else {
     fence = CppWindowWalk(print, work, stage, along.variable, others, begin, end, true);
   }
-  if (fence) print.Line("StreamFence();");
+  if (fence) CppFence(print, stage);
   print.CloseAll(scopes);
   stage.body = print.Text();
 }

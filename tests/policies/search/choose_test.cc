@@ -14,10 +14,14 @@ namespace {
 
 const std::vector<Knob> kToyKnobs = {{"A", {1, 2, 3}, false, "first"}, {"B", {10, 20}, true, "second"}};
 
-std::string TextWith(int64_t a, int64_t b) { return KnobLines(kToyKnobs, {{"A", a}, {"B", b}}, 0); }
+const std::string kBody = "int y = A + B;\n";
+
+std::string TextWith(int64_t a, int64_t b) { return KnobLines(kToyKnobs, {{"A", a}, {"B", b}}, 0, kBody); }
 
 Choice NextChoice(const std::vector<Knob>& knobs, const Task& task, uint64_t seed, bool in_text = false) {
-  return ChooseNext(knobs, ReadAttempts(knobs, task.attempts), {}, in_text, seed);
+  Guidance guidance;
+  guidance.searches_in_text = in_text;
+  return ChooseNext(knobs, ReadAttempts(knobs, task.attempts), guidance, seed);
 }
 
 }  // namespace
@@ -30,18 +34,18 @@ TEST_CASE("no setting of a text comes twice until all were tried, then the faste
       const Choice choice = NextChoice(kToyKnobs, task, seed);
       CHECK(choice.is_new);
       CHECK(seen.insert(choice.setting).second);
-      test::AddAttempt(task, KnobLines(kToyKnobs, choice.setting, 0), "measured", 1.0 + 0.1 * turn);
+      test::AddAttempt(task, KnobLines(kToyKnobs, choice.setting, 0, kBody), "measured", 1.0 + 0.1 * turn);
     }
     const Choice again = NextChoice(kToyKnobs, task, seed);
     CHECK_FALSE(again.is_new);
-    CHECK(KnobLines(kToyKnobs, again.setting, 0) == task.attempts.back().source);
+    CHECK(KnobLines(kToyKnobs, again.setting, 0, kBody) == task.attempts.back().source);
   }
 }
 
 TEST_CASE("a text without knobs is proposed once, then again as what it is") {
   Task task;
   CHECK(NextChoice({}, task, 1).is_new);
-  test::AddAttempt(task, KnobLines({}, {}, 8), "measured", 1.5);
+  test::AddAttempt(task, KnobLines({}, {}, 8, kBody), "measured", 1.5);
   CHECK_FALSE(NextChoice({}, task, 1).is_new);
   task.attempts[0].outcome = "wrong";
   CHECK_FALSE(NextChoice({}, task, 1).is_new);
@@ -107,6 +111,94 @@ TEST_CASE("settings are read back from a text, and only for the same knobs") {
 
 TEST_CASE("lines declare knobs with the setting's value first, as many as are wanted") {
   const Setting setting = {{"A", 1}, {"B", 20}};
-  CHECK(KnobLines(kToyKnobs, setting, 8) == "// search: A=1 B=20\n// knob B: 20 10\n");
-  CHECK(KnobLines({}, {}, 8) == "// search: no knobs\n");
+  CHECK(KnobLines(kToyKnobs, setting, 8, kBody) == "// search: A=1 B=20\n// knob B: 20 10\n");
+  CHECK(KnobLines({}, {}, 8, kBody) == "// search: no knobs\n");
+}
+
+TEST_CASE("a knob of the text that the text does not mention has no line") {
+  const Setting setting = {{"A", 1}, {"B", 20}};
+  CHECK(KnobLines(kToyKnobs, setting, 8, "int y = AB + B_1;") == "// search: A=1 B=20\n");
+  CHECK(KnobLines(kToyKnobs, setting, 0, "int y = B;") ==
+        "// search: A=1 B=20\nconstexpr int B = 20;  // second\n");
+}
+
+TEST_CASE("texts that differ in the record of their setting alone are one text") {
+  const std::string declared = "// search: A=1 B=20\n// knob B: 20 10\nint x;\n";
+  CHECK(TextWithoutRecord(declared) == "constexpr int B = 20\nint x;\n");
+  CHECK(TextWithoutRecord("// search: A=2 B=20\nconstexpr int B = 20;  // second\nint x;") ==
+        TextWithoutRecord(declared));
+  CHECK(TextWithoutRecord("// search: A=1 B=10\n// knob B: 10 20\nint x;\n") != TextWithoutRecord(declared));
+}
+
+TEST_CASE("knobs of the stage with most of the time are moved first") {
+  const std::vector<Knob> knobs = {{"A", {1, 2}, false, "first", 0}, {"B", {1, 2}, false, "second", 1}};
+  Task task;
+  test::AddAttempt(task, KnobLines(knobs, {{"A", 1}, {"B", 1}}, 0, ""), "measured", 1.0);
+  const std::vector<Tried> tried = ReadAttempts(knobs, task.attempts);
+  Guidance guidance;
+  guidance.stages = {"relu", "matmul"};
+  guidance.shares = {0.1, 0.9};
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const Choice next = ChooseNext(knobs, tried, guidance, seed);
+    CHECK(next.setting.at("B") == 2);
+    CHECK(next.changed.find("`matmul`, which takes 90 % of the time by its counts of work") !=
+          std::string::npos);
+  }
+  guidance.shares = {0.9, 0.1};
+  for (uint64_t seed = 0; seed < 20; ++seed)
+    CHECK(ChooseNext(knobs, tried, guidance, seed).setting.at("A") == 2);
+}
+
+TEST_CASE("results correct the shares by counts: what a move changed, and moves without effect") {
+  const std::vector<Knob> knobs = {{"A", {1, 2, 3}, false, "first", 0}, {"B", {1, 2, 3}, false, "second", 1}};
+  std::vector<Tried> tried = {{{{"A", 1}, {"B", 1}}, 1.0, true}, {{{"A", 1}, {"B", 2}}, 2.0, true}};
+  CHECK(SharesByResults(knobs, tried, {0.9, 0.1})[1] == Approx(0.5));  // halving the time takes half of it
+  CHECK(SharesByResults(knobs, tried, {0.9, 0.1})[0] == Approx(0.9));
+  tried.push_back({{{"A", 2}, {"B", 2}}, 2.001, false});
+  CHECK(SharesByResults(knobs, tried, {0.9, 0.1})[0] == Approx(0.63));
+  tried.push_back({{{"A", 3}, {"B", 2}}, std::nullopt, false});  // a failure says nothing of the time
+  CHECK(SharesByResults(knobs, tried, {0.9, 0.1})[0] == Approx(0.63));
+  // Then the other stage's knob goes on, although its stage is small by counts.
+  Guidance guidance;
+  guidance.shares = {0.9, 0.1};
+  guidance.stages = {"relu", "matmul"};
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const Choice next = ChooseNext(knobs, tried, guidance, seed);
+    CHECK((next.setting.at("B") == 3 && next.setting.at("A") == 1));
+    CHECK(next.changed.find("alone it has changed the time by 100 %") != std::string::npos);
+  }
+}
+
+TEST_CASE("settings of similar problems come first, then the first values, then moves") {
+  Guidance guidance;
+  guidance.experience.suggestions = {{{{"A", 3}, {"B", 20}}, "level1/21 (91 % alike)"},
+                                     {{{"A", 1}, {"B", 10}}, "level1/22 (80 % alike)"}};
+  Task task;
+  const auto next = [&] {
+    return ChooseNext(kToyKnobs, ReadAttempts(kToyKnobs, task.attempts), guidance, 5);
+  };
+  const Choice first = next();
+  CHECK(first.setting == Setting{{"A", 3}, {"B", 20}});
+  CHECK(
+      first.changed ==
+      "Against the first values: A (first) 3 instead of 1, B (second) 20 instead of 10. It was the fastest on "
+      "level1/21 (91 % alike).");
+  test::AddAttempt(task, TextWith(3, 20), "wrong", 0);
+  CHECK(next().setting == Setting{{"A", 1}, {"B", 10}});  // the second one, which is also the first values
+  test::AddAttempt(task, TextWith(1, 10), "measured", 1.0);
+  const Choice third = next();
+  CHECK((third.setting.at("A") != 1) + (third.setting.at("B") != 10) == 1);
+}
+
+TEST_CASE("what mattered on similar problems is moved first") {
+  const std::vector<Knob> knobs = {{"A", {1, 2}, false, "first"}, {"B", {1, 2}, false, "second"}};
+  Task task;
+  test::AddAttempt(task, KnobLines(knobs, {{"A", 1}, {"B", 1}}, 0, ""), "measured", 1.0);
+  Guidance guidance;
+  guidance.experience.influence = {{"B", 0.4}};
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const Choice next = ChooseNext(knobs, ReadAttempts(knobs, task.attempts), guidance, seed);
+    CHECK(next.setting.at("B") == 2);
+    CHECK(next.changed.find("on similar problems it changed the time by 49 %") != std::string::npos);
+  }
 }

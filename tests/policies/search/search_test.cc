@@ -123,7 +123,8 @@ TEST_CASE("a reply says what the stages are, why this setting, and what changed"
   CHECK(Has(first, "No setting was measured yet"));
   AddAttempt(request.task, SourceOf(first), "measured", 1.25);
   const std::string second = ReplyTo(request);
-  CHECK(Has(second, "reached 1.250x"));
+  CHECK(Has(second, "the fastest setting so far (1.250x)"));
+  CHECK(Has(second, "Why this knob: "));
   CHECK(Has(second, "instead of"));
 }
 

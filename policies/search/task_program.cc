@@ -1,0 +1,61 @@
+#include "policies/search/task_program.h"
+
+#include <algorithm>
+
+#include "policies/search/graph.h"
+#include "policies/search/lower.h"
+
+namespace kevin::search {
+namespace {
+
+void AddSeconds(const std::vector<Stage>& stages, bool is_cuda, double times, std::vector<double>& seconds) {
+  // Roughly what a machine does: only the ratio of both counts matters.
+  const double flops_per_s = is_cuda ? 4e13 : 1e11, bytes_per_s = is_cuda ? 4e12 : 1e10;
+  const double least_s = is_cuda ? 2e-6 : 5e-6;
+  for (const Stage& stage : stages) {
+    if (const auto* repeat = std::get_if<Repeat>(&stage.work)) {
+      AddSeconds(repeat->body, is_cuda, times * static_cast<double>(repeat->times.extent), seconds);
+    } else {
+      seconds.push_back(times * std::max({stage.flops / flops_per_s, stage.bytes / bytes_per_s, least_s}));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<TaskProgram> ProgramsOf(const Task& task) {
+  if (task.kind != "cpp" && task.kind != "cuda")
+    throw Unsupported("it writes candidates of kind cpp and cuda, not " + task.kind);
+  if (task.shape_graphs.empty()) throw Unsupported("there is no graph of the reference");
+  std::vector<TaskProgram> programs;
+  for (const TaskShape& shape : task.shape_graphs) {
+    if (shape.graph.empty()) throw Unsupported(shape.no_graph);
+    TaskProgram one{task, {}};
+    one.task.symbols = shape.symbols;
+    one.program = Lower(ParseGraph(shape.graph), one.task);
+    Fuse(one.program);
+    PlaceWorkspaces(one.program);
+    programs.push_back(std::move(one));
+  }
+  return programs;
+}
+
+std::vector<Knob> KnobsOf(const TaskProgram& at) {
+  return at.task.kind == "cuda" ? CudaKnobs(at.program, at.task) : CppKnobs(at.program, at.task);
+}
+
+std::string TextOf(const TaskProgram& at, const Setting& setting) {
+  return at.task.kind == "cuda" ? WriteCuda(at.program, at.task, setting)
+                                : WriteCpp(at.program, at.task, setting);
+}
+
+std::vector<double> SharesByCounts(const TaskProgram& at) {
+  std::vector<double> shares;
+  AddSeconds(at.program.stages, at.task.kind == "cuda", 1, shares);
+  double total = 0;
+  for (const double one : shares) total += one;
+  for (double& one : shares) one /= total;
+  return shares;
+}
+
+}  // namespace kevin::search
