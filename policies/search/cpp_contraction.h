@@ -56,8 +56,8 @@ struct CppContractionPlan {
   int64_t columns = 0;         // with the gaps between rows, where a pitch is larger than it must be
   int64_t m = 0, k = 0;
   // Offsets of the operands: of an outer point (batch, outer n), of row m, of k; where they are read from a buffer.
-  ExprPtr left_base, left_k, right_base, right_k;
-  int64_t left_row = 0, right_column = 0;
+  ExprPtr left_base, right_base, right_k;
+  int64_t left_row = 0, left_step = 0, right_column = 0;  // between rows, elements of k, columns
   bool tables_by_batch = false;  // offsets by k or limits differ between points of batch
   int64_t column_block = 0, row_block = 0, k_block = 0;
   int64_t splits = 1;  // of k, summed at the end

@@ -6,11 +6,10 @@
 namespace kevin::search {
 
 std::string CppContractionCore() {
-  return R"(#include <omp.h>
-#ifdef __AVX512F__
+  return R"(#ifdef __AVX512F__
 enum { kTileLanes = 16, kTileRows = 8 };
 #else
-enum { kTileLanes = 8, kTileRows = 4 };
+enum { kTileLanes = 8, kTileRows = 6 };
 #endif
 typedef float TileVec __attribute__((vector_size(kTileLanes * 4), aligned(4), may_alias));
 
@@ -19,7 +18,7 @@ constexpr int TileVectors(int rows) {
 #ifdef __AVX512F__
   return rows <= 2 ? 8 : rows <= 4 ? 6 : rows <= 6 ? 4 : 3;
 #else
-  return rows == 1 ? 6 : rows <= 3 ? 4 : 3;
+  return rows == 1 ? 6 : rows == 2 ? 4 : rows == 3 ? 3 : 2;
 #endif
 }
 
@@ -34,19 +33,19 @@ static inline __attribute__((always_inline)) void AddElement(TileVec (&sum)[R][V
   }
 }
 
-// c[r][j] (+)= sum over i < k of a[r * row_stride + at_a[i]] * b[at_b[i] + j], for R rows and V vectors of columns.
+// c[r][j] (+)= sum over i < k of a[r * row_stride + i * step] * b[at_b[i] + j], for R rows and V vectors of columns.
 template <int R, int V>
-static inline __attribute__((always_inline)) void Tile(long k, const float* a, long row_stride, const int* at_a,
+static inline __attribute__((always_inline)) void Tile(long k, const float* a, long row_stride, long step,
                                                        const float* b, const int* at_b, float* c, long pitch,
                                                        bool add) {
   // A small tile adds odd and even elements apart, so that sums do not wait for one another.
   constexpr int P = R * V >= 8 ? 1 : R * V >= 4 ? 2 : 4;
   TileVec parts[P][R][V] = {};
   long i = 0;
-  for (; i + P <= k; i += P) {
-    for (int p = 0; p < P; ++p) AddElement<R, V>(parts[p], a + at_a[i + p], row_stride, b + at_b[i + p]);
+  for (; i + P <= k; i += P, a += P * step) {
+    for (int p = 0; p < P; ++p) AddElement<R, V>(parts[p], a + p * step, row_stride, b + at_b[i + p]);
   }
-  for (; i < k; ++i) AddElement<R, V>(parts[0], a + at_a[i], row_stride, b + at_b[i]);
+  for (; i < k; ++i, a += step) AddElement<R, V>(parts[0], a, row_stride, b + at_b[i]);
   TileVec(&sum)[R][V] = parts[0];
   for (int p = 1; p < P; ++p)
     for (int r = 0; r < R; ++r)
@@ -62,8 +61,7 @@ static inline __attribute__((always_inline)) void Tile(long k, const float* a, l
 struct Block {
   long k;
   const float* a;
-  long row_stride;
-  const int* at_a;
+  long row_stride, step;
   const float* b;
   const int* at_b;
   long columns, before;  // `before`: columns that can be read to the left of b
@@ -78,11 +76,11 @@ template <int R, int V>
 static inline __attribute__((always_inline)) void TileAt(const Block& x, long at) {
   const long beyond = at + V * kTileLanes - x.columns;
   if (beyond <= 0 || at + x.before < beyond) {
-    Tile<R, V>(x.k, x.a, x.row_stride, x.at_a, x.b + at, x.at_b, x.c + at, x.pitch, x.add);
+    Tile<R, V>(x.k, x.a, x.row_stride, x.step, x.b + at, x.at_b, x.c + at, x.pitch, x.add);
     return;
   }
   float kept[R * V * kTileLanes];
-  Tile<R, V>(x.k, x.a, x.row_stride, x.at_a, x.b + at - beyond, x.at_b, kept, V * kTileLanes, false);
+  Tile<R, V>(x.k, x.a, x.row_stride, x.step, x.b + at - beyond, x.at_b, kept, V * kTileLanes, false);
   for (int r = 0; r < R; ++r) {
     float* to = x.c + r * x.pitch + at;
     const float* from = kept + r * V * kTileLanes + beyond;
@@ -113,10 +111,14 @@ static __attribute__((noinline)) void MultiplyRows(const Block& x) {
     if (missing < tiles) {
       at = TilesAt<R, V>(x, 0, tiles - missing);
       TilesAt<R, V - 1>(x, at, missing);
-    } else if (missing < 2 * tiles) {
-      at = TilesAt<R, V - 1>(x, 0, 2 * tiles - missing);
-      TilesAt<R, V - 2>(x, at, missing - tiles);
     } else {
+      if constexpr (V > 2) {
+        if (missing < 2 * tiles) {
+          at = TilesAt<R, V - 1>(x, 0, 2 * tiles - missing);
+          TilesAt<R, V - 2>(x, at, missing - tiles);
+          return;
+        }
+      }
       TilesAt<R, 1>(x, 0, vectors);
     }
   }
@@ -229,7 +231,7 @@ static __attribute__((noinline)) void DotRows(long k, const float* a, long row_s
 }
 static void MultiplyDots(int rows, long k, const float* a, long row_stride, const float* b, long column_stride,
                          long columns, float* c, long pitch, bool add) {
-  const int half = kTileRows / 2;
+  constexpr int half = kTileRows == 8 ? 4 : 2;
   for (; rows >= half; rows -= half, a += half * row_stride, c += half * pitch)
     DotRows<half>(k, a, row_stride, b, column_stride, columns, c, pitch, add);
   for (; rows > 0; --rows, a += row_stride, c += pitch)

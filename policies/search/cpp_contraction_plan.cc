@@ -148,13 +148,18 @@ bool CppPlanner::PlanLeft(CppContractionPlan& plan) const {
   const std::optional<int64_t> row = CppChain(offset, work.m);
   if (!row) return plan.right != CppRight::kDots;
   plan.left_row = *row;
-  const ExprPtr first = CppAtZero(offset, work.m);
-  plan.left_base = CppAtZero(first, work.k);
-  plan.left_k = AddInt(first, Scaled(plan.left_base, -1));
+  plan.left_base = CppAtZero(CppAtZero(offset, work.m), work.k);
+  // With limits, the elements of several loops do not follow one another at equal distances.
+  const bool is_even = work.k_limits.empty() || work.k.size() == 1;
+  const std::optional<int64_t> step = is_even ? CppChain(offset, work.k) : std::nullopt;
+  plan.left_step = step.value_or(0);
+  if (plan.right == CppRight::kDots) {
+    plan.left_is_packed = false;
+    return true;
+  }
   // Rows whose elements of k do not lie side by side are worth a copy where they are read often.
-  const bool is_scattered = CppChain(offset, work.k) != 1 && plan.m * plan.k > 4096;
-  plan.left_is_packed = plan.right != CppRight::kDots && is_scattered && CppCount(work.n) >= 128;
-  return plan.left_k->low > -(int64_t{1} << 31) && plan.left_k->high < (int64_t{1} << 31);
+  plan.left_is_packed = !step || (*step != 1 && plan.m * plan.k > 4096 && CppCount(work.n) >= 128);
+  return true;
 }
 
 // Which loops of n make columns that lie side by side in a buffer.
@@ -214,7 +219,6 @@ bool CppPlanner::PlanRight(CppContractionPlan& plan) {
 bool CppPlanner::HasTablesByBatch(const CppContractionPlan& plan) const {
   const std::vector<Loop>& batch = plan.work.batch;
   bool differ = false;
-  if (!plan.left_is_packed) differ |= CppUsesLoops(plan.left_k, batch);
   if (plan.right == CppRight::kDirect || plan.right == CppRight::kField)
     differ |= CppUsesLoops(plan.right_k, batch);
   for (const ExprPtr& limit : plan.work.k_limits) differ |= limit != nullptr;

@@ -36,8 +36,6 @@ std::vector<CppColumnFold> CppFoldsOf(const Reduction& work, int step, CppPrinte
 // acc = acc combined with the value at this point; `where`: the register of the position.
 void CppCombineLanes(CppPrinter& print, const CppColumnFold& one, const Reduction& work,
                      const std::string& acc, const std::string& where);
-// How many lanes one job takes, at most `most`, so that there are jobs enough for all threads.
-int64_t CppPiece(int64_t extent, int64_t jobs, int64_t most, int threads);
 
 // Lanes along an inner loop: each row is folded in registers.
 void CppRows(const Reduction& work, size_t lanes, CppStage& stage);

@@ -1,9 +1,10 @@
 #pragma once
 // The text of one stage in C++: what the writers of the kinds of stages (write_cpp_*.cc) share. Internal to the writer.
 //
-// A stage becomes one function `static void NAME(const float* __restrict__ b0, ..., float* b3, long r0)`. Its buffers
-// are b0, b1, ... in the order of use, loops over `Repeat` are its arguments r0, r1, ... The body is a list of nested
-// scopes. CppPrinter prints expressions into them: every value is computed in the outermost scope where it is known,
+// A stage becomes one function `static void NAME(Worker& worker, const float* __restrict__ b0, ..., float* b3, long r0)`.
+// Its buffers are b0, b1, ... in the order of use, loops over `Repeat` are its arguments r0, r1, ... Every thread of the
+// call runs it: what has an effect lies inside of loops over jobs (CppOpenJobs), which the threads share, and which end
+// for all threads together (write_cpp_team.cc). The body is a list of nested scopes. CppPrinter prints expressions into them: every value is computed in the outermost scope where it is known,
 // and once. Values exist in two forms: scalar (float, long, bool) and lanes (Vec, IntVec; a condition is an IntVec of
 // 0 and -1), where one variable is bound to consecutive numbers.
 //
@@ -24,6 +25,14 @@
 
 namespace kevin::search {
 
+// A buffer of a stage: `Scratch<which>(bytes)` of the prelude. `launch` makes it large enough for all stages before the
+// threads start; the stage asks for its address alone.
+struct CppScratch {
+  int which = 0;  // 0 to 15
+  int64_t bytes = 0;
+  bool by_thread = false;  // so many for each thread
+};
+
 // What the text of one stage is made of. Every writer of stages (the contraction too) may use all of it.
 struct CppStage {
   const Program& program;
@@ -34,7 +43,8 @@ struct CppStage {
   std::set<int> written = {};     // of them
   std::map<int, std::string> outer = {};  // variables of Repeat loops -> names of arguments
   std::vector<std::string> helpers =
-      {};                 // definitions that precede the function; equal ones are written once
+      {};  // definitions that precede the function; equal ones are written once
+  std::vector<CppScratch> scratch = {};
   std::string body = {};  // the result
 
   // A number in the text. Not where the language needs a constant: there, std::to_string.
@@ -58,12 +68,10 @@ class CppPrinter {
   // Opens "head {"; an empty head opens a block. Names bound and values printed inside are forgotten at Close.
   void Open(const std::string& head);
   void Close(const std::string& tail = "}");
-  // A line directly before the head of the next scope, at the margin: "#pragma omp parallel for".
-  void Pragma(const std::string& text) { pragma_ = text; }
   void Line(const std::string& text);
   // "for (long v3 = 0; v3 < 17; ++v3) {", and binds the variable. Loops of extent 1 only bind. Returns how many scopes
-  // were opened; Close as many. `perfectly`: nothing is computed between the loops.
-  int OpenLoops(const std::vector<Loop>& loops, bool perfectly = false);
+  // were opened; Close as many.
+  int OpenLoops(const std::vector<Loop>& loops);
   void CloseAll(int count);
   // A name that does not occur yet: "acc7".
   std::string Fresh(const std::string& stem);
@@ -149,7 +157,7 @@ class CppPrinter {
   std::map<int, Binding> variables_, results_;
   std::map<std::string, int> uses_;  // of the expression being printed, by key
   int lanes_variable_ = -1;
-  std::string lanes_name_, pragma_;
+  std::string lanes_name_;
   int lanes_depth_ = 0;
   std::string mask_;         // of the lanes that may load; empty: those of `part`
   bool first_lane_ = false;  // addresses: the lanes' variable stands for its first value
@@ -171,17 +179,22 @@ int64_t CppCount(const std::vector<Loop>& loops);
 // The expressions of stores: values and guards; and pointers to all, offsets too, for CppJoinLoops.
 std::vector<ExprPtr> CppValues(const std::vector<Store>& stores);
 void CppAddPointers(std::vector<Store>& stores, std::vector<ExprPtr*>& exprs);
-// "#pragma omp parallel for schedule(static)" with collapse, then the loops; those in `loops` are perfectly nested.
-// Returns the number of scopes.
-int CppOpenParallel(CppPrinter& print, const std::vector<Loop>& loops);
-// "Walk<4>(begin, end, [&](auto part, long v, int u) {", with `variable` in the lanes; `unroll` may be a constant
-// expression. Close with "});".
+// A loop over `count` jobs, numbered by the name `job`; a thread takes some at once. Opens two scopes.
+void CppOpenJobs(CppPrinter& print, const std::string& count, const std::string& job,
+                 const std::string& at_once);
+// The loops: the outer ones, as many as make jobs enough, are shared by the threads. Returns the number of scopes.
+int CppOpenParallel(CppPrinter& print, const CppStage& stage, const std::vector<Loop>& loops);
+// "Walk<4>(begin, end, [&](auto part, long v, int u) {", with `variable` in the lanes. Close with "});".
+// `unroll` may be a constant expression.
 void CppOpenWalk(CppPrinter& print, int variable, const std::string& unroll, const std::string& begin,
                  const std::string& end, const std::string& unroll_name = "");
 inline void CppOpenWalk(CppPrinter& print, int variable, int unroll, const std::string& begin,
                         const std::string& end) {
   CppOpenWalk(print, variable, std::to_string(unroll), begin, end);
 }
+// How many lanes one job takes, `least` to `most`, so that there are jobs enough for all threads: a multiple of 64, or
+// the extent.
+int64_t CppPiece(int64_t extent, int64_t jobs, int64_t least, int64_t most, int threads);
 // One parallel loop over `loops` and over pieces of `lanes`; opens them, and gives the bounds of the piece as text.
 // Pieces begin at multiples of 64. Returns the number of scopes.
 int CppOpenPieces(CppPrinter& print, const CppStage& stage, const std::vector<Loop>& loops, int64_t lanes,
@@ -200,19 +213,26 @@ void CppReduction(const Reduction& work, CppStage& stage);
 void CppScan(const Scan& work, CppStage& stage);
 void CppAttention(const Attention& work, CppStage& stage);
 void CppSimpleContraction(const Contraction& work, CppStage& stage);
-// The fast way, in write_cpp_contraction.cc; false, and nothing changed, where it has none. Packed operands go into
-// `Scratch<which>(bytes)` of the prelude: a buffer that stays allocated between calls, aligned to 64 bytes; `which`
-// tells buffers apart (0 to 15), and a thread takes its share by an offset.
+// The fast way, in write_cpp_contraction.cc; false, and nothing changed, where it has none.
 bool CppContraction(const Contraction& work, CppStage& stage);
 // Appends the knobs of the fast way for all contractions of a program. Names are shared by all stages.
 void CppContractionKnobs(const std::vector<const Contraction*>& works, const Task& task,
                          std::vector<Knob>& knobs);
 
+// --- Threads (write_cpp_team.cc) ---
+
+// The definitions of Worker and Jobs.
+std::string CppTeamText();
+// The work of a stage in cycles of one processor, about.
+double CppCycles(const Stage& stage);
+// Below, a call keeps to one thread: starting a second one would take longer.
+inline constexpr double kCppFewCycles = 150e3;
+
 // --- The prelude (write_cpp_prelude.cc) ---
 
 // The definitions that `body` mentions, put before it: LANES, kLanes, INLINE, Vec, IntVec, Splat, Iota, LoadVec,
 // StoreVec, Whole, Part, Walk<unroll>(begin, end, step(part, i, u)), Exp, Tanh, ..., Across<count>(vectors, combine),
-// StreamFence, Scratch<which>(bytes).
+// StreamFence, Scratch<which>(bytes): a buffer that stays allocated between calls, aligned to 2 MB.
 std::string CppWithPrelude(const std::string& body, bool half_lanes);
 
 }  // namespace kevin::search

@@ -44,11 +44,19 @@ class CppProgram {
     const std::string definitions = functions_.Definitions();
     std::string text;
     for (const std::string& helper : helpers_) text += helper + "\n";
-    text += definitions + Head() + " {\n";
+    text += definitions + Head() + " {\n" + Threads();
     if (program_.workspace_bytes > 0)
       text += fmt::format("  char* const workspace = Scratch<16>({});\n", program_.workspace_bytes);
+    for (const auto& [which, scratch] : scratch_) {
+      if (scratch.bytes > 0)
+        text += fmt::format("  Scratch<{}>({}{});\n", which, scratch.bytes,
+                            scratch.by_thread ? " * threads" : "");
+    }
+    text += "  team.Reset(threads, 0);\n#pragma omp parallel num_threads(threads)\n  {\n";
+    text += "    Worker worker{omp_get_thread_num(), threads, 0};\n";
     size_t next = 0;
-    Calls(program_.stages, 1, next, text);
+    Calls(program_.stages, 2, next, text);
+    text += "  }\n";
     return CppWithPrelude("\n" + text + "}\n", setting_.count("LANES") && setting_.at("LANES") == 8);
   }
 
@@ -64,6 +72,13 @@ class CppProgram {
       list += fmt::format("{}{} {}", i == 0 ? "" : ", ", task_.arguments[i].cpp_type,
                           Argument(static_cast<int>(i)));
     return fmt::format("extern \"C\" void launch({})", list);
+  }
+
+  std::string Threads() const {
+    double cycles = 0;
+    for (const Stage& stage : program_.stages) cycles += CppCycles(stage);
+    if (cycles < kCppFewCycles) return "  const int threads = 1;   // a second one would start too late\n";
+    return "  const int threads = omp_get_max_threads() < 64 ? omp_get_max_threads() : 64;\n";
   }
 
   std::string Pointer(const CppStage& stage, int id) const {
@@ -100,7 +115,7 @@ class CppProgram {
     for (const auto& [variable, name] : repeats_) text.outer[variable] = name;
     CppWork(stage, text);
     const std::vector<int> read = BuffersRead(stage);
-    std::vector<std::string> parameters, arguments;
+    std::vector<std::string> parameters = {"Worker& worker"}, arguments = {"worker"};
     for (const int buffer : text.buffers) {
       const bool is_written = text.written.count(buffer) > 0;
       const bool is_read = std::find(read.begin(), read.end(), buffer) != read.end();
@@ -115,6 +130,11 @@ class CppProgram {
     for (const std::string& helper : text.helpers) {
       if (std::find(helpers_.begin(), helpers_.end(), helper) == helpers_.end()) helpers_.push_back(helper);
     }
+    for (const CppScratch& one : text.scratch) {
+      CppScratch& most = scratch_[one.which];
+      most.bytes = std::max(most.bytes, one.bytes);
+      most.by_thread |= one.by_thread;
+    }
     numbers_.push_back(
         functions_.Add(CppFunctionName(stage.name), "static void", text.body, parameters, arguments));
   }
@@ -123,7 +143,7 @@ class CppProgram {
     const std::string indent(static_cast<size_t>(2 * depth), ' ');
     for (const Stage& stage : stages) {
       if (const auto* repeat = std::get_if<Repeat>(&stage.work)) {
-        const std::string name = fmt::format("r{}", depth - 1);
+        const std::string name = fmt::format("r{}", depth - 2);
         text +=
             fmt::format("{0}for (long {1} = 0; {1} < {2}; ++{1}) {{\n", indent, name, repeat->times.extent);
         Calls(repeat->body, depth + 1, next, text);
@@ -141,6 +161,7 @@ class CppProgram {
   bool holes_ = false;
   std::vector<std::pair<int, std::string>> repeats_;
   std::vector<std::string> helpers_;
+  std::map<int, CppScratch> scratch_;  // by `which`
   std::vector<size_t> numbers_;
 };
 

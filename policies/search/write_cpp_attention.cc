@@ -93,7 +93,7 @@ class CppAttentionText {
     std::vector<Loop> jobs = work_.batch;
     const Loop blocks{kCppFirstVariable * 2, (queries_.extent + block_ - 1) / block_};
     jobs.push_back(blocks);
-    const int scopes = CppOpenParallel(print_, jobs);
+    const int scopes = CppOpenParallel(print_, stage_, jobs);
     print_.Open("");
     print_.Line(fmt::format("const long first = {} * {};",
                             print_.Scalar(Variable(blocks.variable, blocks.extent)), block_));

@@ -27,21 +27,15 @@ void CppCombineLanes(CppPrinter& print, const CppColumnFold& one, const Reductio
   }
 }
 
-// How many lanes one job takes, so that there are jobs enough for all threads.
-int64_t CppPiece(int64_t extent, int64_t jobs, int64_t most, int threads) {
-  int64_t piece = std::min(extent, most);
-  while (piece > 64 && jobs * ((extent + piece - 1) / piece) < 4 * threads)
-    piece = (piece / 2 + 63) / 64 * 64;
-  return piece;
-}
-
 void CppColumns(const Reduction& work, size_t lanes, CppStage& stage) {
   CppPrinter print(stage);
   const Loop along = work.outer[lanes];
   std::vector<Loop> others = work.outer;
   others.erase(others.begin() + static_cast<long>(lanes));
-  const int64_t strip = CppPiece((along.extent + 15) / 16 * 16, CppCount(others), stage.Value("STRIP", 1024),
-                                 stage.task.threads);
+  const int64_t least =
+      along.extent >= 512 * stage.task.threads ? 256 : 64;  // short rows use few of a line's neighbours
+  const int64_t strip = CppPiece((along.extent + 15) / 16 * 16, CppCount(others), least,
+                                 stage.Value("STRIP", 1024), stage.task.threads);
   std::string begin, end;
   const int scopes = CppOpenPieces(print, stage, others, along.extent, strip, begin, end);
   std::vector<std::pair<int, std::pair<CppFold, std::string>>> results;

@@ -29,12 +29,19 @@ class CppContractionWriter {
   int64_t RowBlocks() const { return (plan_.m + plan_.row_block - 1) / plan_.row_block; }
   int64_t ColumnBlocks() const { return (plan_.columns + plan_.column_block - 1) / plan_.column_block; }
 
+  // Floats of the sums of a task.
+  int64_t Sums() const {
+    const bool whole_block = plan_.k_block < plan_.k || plan_.splits > 1;
+    return (whole_block ? plan_.row_block : 8) * (Pitch() + 16) + 64;
+  }
+
   unsigned CountsOfRows(int64_t most) const;
 
   void Buffers();
   void Decode(const std::vector<Loop>& loops, const std::string& name, bool bind_all = true);
   int OpenK(const std::string& counter);
-  void Tables(const std::string& place);
+  void Tables(const std::string& counter);
+  int OpenJobs(int64_t count, const std::string& job, int64_t parts);
   void FillField();
   void LimitSteps(const ExprPtr& bound, int n, const std::string& low, const std::string& high);
   void PackLeft();
@@ -113,46 +120,41 @@ int CppContractionWriter::OpenK(const std::string& counter) {
 }
 
 void CppContractionWriter::Buffers() {
+  const auto buffer = [&](int which, const std::string& type, const char* name, int64_t bytes,
+                          bool by_thread = false) {
+    stage_.scratch.push_back({which, bytes, by_thread});
+    print_.Line(fmt::format("{0}* const {1} = ({0}*)Scratch<{2}>(0);", type, name, which));
+  };
   const int64_t tiles = RowBlocks() * (plan_.row_block + 3) / 4 + RowBlocks();
-  if (plan_.field)
-    print_.Line(
-        fmt::format("float* const field = (float*)Scratch<8>({});", N((plan_.field->elements + 64) * 4)));
+  if (plan_.field) buffer(8, "float", "field", (plan_.field->elements + 64) * 4);
   if (plan_.left_is_packed)
-    print_.Line(fmt::format("float* const left = (float*)Scratch<9>({});",
-                            N(CppCount(LeftBatch()) * tiles * 8 * std::max<int64_t>(plan_.k, 1) * 4)));
-  const bool by_thread = plan_.tables_by_batch;
-  if (HasTables()) {
-    print_.Line(fmt::format("int* const tables = (int*)Scratch<10>({}{});", N((2 * plan_.k + 16) * 4),
-                            by_thread ? " * omp_get_max_threads()" : ""));
-  }
-  const bool whole_block = plan_.k_block < plan_.k && plan_.splits == 1;
-  const int64_t sums = (plan_.splits > 1 || whole_block ? plan_.row_block : 8) * (Pitch() + 16) + 64;
+    buffer(9, "float", "left", CppCount(LeftBatch()) * tiles * 8 * std::max<int64_t>(plan_.k, 1) * 4);
+  if (HasTables()) buffer(10, "int", "tables", (plan_.k + 16) * 4, plan_.tables_by_batch);
   if (plan_.splits > 1) {
-    print_.Line(fmt::format("float* const all_sums = (float*)Scratch<11>({});",
-                            N(CppCount(OuterLoops()) * plan_.splits * sums * 4)));
+    buffer(11, "float", "all_sums", CppCount(OuterLoops()) * plan_.splits * Sums() * 4);
   } else {
-    print_.Line(
-        fmt::format("float* const all_sums = (float*)Scratch<11>({} * omp_get_max_threads());", N(sums * 4)));
+    buffer(11, "float", "all_sums", Sums() * 4, true);
   }
-  if (IsPacked())
-    print_.Line(fmt::format("float* const all_packed = (float*)Scratch<12>({} * omp_get_max_threads());",
-                            N((plan_.k_block * Pitch() + 64) * 4)));
+  if (IsPacked()) buffer(12, "float", "all_packed", (plan_.k_block * Pitch() + 64) * 4, true);
 }
 
-// Offsets of k = 0, 1, ... in both operands; `terms` becomes their number.
-void CppContractionWriter::Tables(const std::string& place) {
-  print_.Line(fmt::format("int* const at_left = {};", place));
-  print_.Line(fmt::format("int* const at_right = at_left + {};", N(plan_.k + 8)));
-  print_.Line("long terms = 0;");
-  const int scopes = OpenK("terms");
-  print_.Line(fmt::format("at_left[terms] = {};", plan_.left_is_packed
-                                                      ? "int(terms * kTileRows)"
-                                                      : "int(" + print_.Scalar(plan_.left_k) + ")"));
-  if (RightHasTable()) print_.Line(fmt::format("at_right[terms] = int({});", print_.Scalar(plan_.right_k)));
+// Offsets of k = 0, 1, ... in the right operand. The elements of k are the same for all tasks, or `terms` becomes the number
+// of those of this task.
+void CppContractionWriter::Tables(const std::string& counter) {
+  print_.Line(fmt::format("long {} = 0;", counter));
+  const int scopes = OpenK(counter);
+  if (RightHasTable())
+    print_.Line(fmt::format("at_right[{}] = int({});", counter, print_.Scalar(plan_.right_k)));
   print_.CloseAll(scopes);
   if (!RightHasTable())
     print_.Line(fmt::format("for (long i = 0; i < {}; ++i) at_right[i] = int(i * {});", N(plan_.k_block),
                             N(Pitch())));
+}
+
+// A loop over `count` jobs named `job`; `parts`: about how many times a thread takes some.
+int CppContractionWriter::OpenJobs(int64_t count, const std::string& job, int64_t parts) {
+  CppOpenJobs(print_, N(count), job, N(std::max<int64_t>(1, count / (parts * stage_.task.threads))));
+  return 2;
 }
 
 // The positions of one row: steps along the last axis.
@@ -173,8 +175,7 @@ void CppContractionWriter::FillField() {
     pitches.push_back(field.axes[i].pitch);
   }
   const std::string row = print_.Fresh("row");
-  print_.Open(fmt::format("#pragma omp for schedule(static)\n  for (long {0} = 0; {0} < {1}; ++{0})", row,
-                          N(CppCount(loops))));
+  const int jobs = OpenJobs(CppCount(loops), row, 16);
   Decode(loops, row);
   std::string inside = "true";
   for (size_t i = 0; i < field.axes.size(); ++i) {
@@ -223,7 +224,7 @@ void CppContractionWriter::FillField() {
   print_.Line(
       fmt::format("  CopyRow({}, 1, 0, 0, {}, {});", stage_.Name(field.value->id), N(last.steps), to));
   print_.Line("}");
-  print_.Close();
+  print_.CloseAll(jobs);
 }
 
 // Narrows the points from `low` to `high` to those where `bound`, linear in `n`, is not negative.
@@ -249,8 +250,7 @@ void CppContractionWriter::PackLeft() {
   const int block = kCppFirstVariable * 3, tile = block + 1;
   const std::string index = print_.Fresh("tile");
   print_.Line(fmt::format("const long tiles = ({} + kTileRows - 1) / kTileRows;", N(plan_.row_block)));
-  print_.Open(fmt::format("#pragma omp for schedule(static)\n  for (long {0} = 0; {0} < {1} * tiles; ++{0})",
-                          index, N(CppCount(loops) * RowBlocks())));
+  CppOpenJobs(print_, fmt::format("{} * tiles", N(CppCount(loops) * RowBlocks())), index, "4");
   print_.Line(fmt::format("const long batch_block = {} / tiles, tile_of_block = {} % tiles;", index, index));
   loops.push_back({block, RowBlocks()});
   (void)tile;
@@ -281,8 +281,7 @@ void CppContractionWriter::PackLeft() {
     print_.Line(fmt::format("place[r - from] = {};", print_.Scalar(work_.lhs)));
     print_.Close();
   }
-  print_.CloseAll(scopes);
-  print_.Close();
+  print_.CloseAll(scopes + 2);
 }
 
 // Rows of neighbouring columns between the columns `begin` and `end` (names in scope): calls `text` inside a walk.
@@ -399,11 +398,12 @@ void CppContractionWriter::RowTiles() {
         left, N(plan_.left_row), N(plan_.right_column), N(plan_.right_column), N(Pitch()), add));
   } else {
     const std::string right = IsPacked() ? "packed" : "right + begin",
-                      at_right = IsPacked() ? "at_right" : "at_right + k_begin";
+                      at_right = IsPacked() ? "at_right" : "at_right + k_begin",
+                      step = plan_.left_is_packed ? "kTileRows" : N(plan_.left_step);
     print_.Line(fmt::format(
-        "Multiply<kTileRows == 8 ? {} : {}>(to - from, {{k_count, {}, {}, at_left + k_begin, {}, {}, end - begin, {}, sums, {}, {}}});",
-        CountsOfRows(8), CountsOfRows(4), left, plan_.left_is_packed ? "1" : N(plan_.left_row), right,
-        at_right, IsPacked() ? "0" : "begin", N(Pitch()), add));
+        "Multiply<kTileRows == 8 ? {} : {}>(to - from, {{k_count, {} + k_begin * {}, {}, {}, {}, {}, end - begin, {}, sums, {}, {}}});",
+        CountsOfRows(8), CountsOfRows(6), left, step, plan_.left_is_packed ? "1" : N(plan_.left_row), step,
+        right, at_right, IsPacked() ? "0" : "begin", N(Pitch()), add));
   }
   if (plan_.splits == 1) {
     if (whole_block) print_.Open("if (k_begin + k_count >= terms)");
@@ -417,10 +417,9 @@ void CppContractionWriter::Tasks() {
   const std::vector<Loop> outer = OuterLoops();
   const int64_t count = CppCount(outer) * ColumnBlocks() * RowBlocks() * plan_.splits;
   const int columns = kCppFirstVariable * 3, rows = columns + 1, split = columns + 2;
-  const int64_t chunk = std::max<int64_t>(1, count / 64);
-  print_.Open(
-      fmt::format("#pragma omp for schedule(dynamic, {} * {})\n  for (long task = 0; task < {}; ++task)",
-                  N(chunk), stage_.Constant("CHUNK", 1), N(count)));
+  const int64_t at_once = std::max<int64_t>(1, count / (32 * stage_.task.threads));
+  CppOpenJobs(print_, N(count), "task", fmt::format("{} * {}", N(at_once), stage_.Constant("CHUNK", 1)));
+  const int jobs = 2;
   std::vector<Loop> loops = outer;
   loops.push_back({columns, ColumnBlocks()});
   loops.push_back({rows, RowBlocks()});
@@ -435,18 +434,17 @@ void CppContractionWriter::Tasks() {
   print_.Line(fmt::format("const long rows = {0} - first_row < {1} ? {0} - first_row : {1};", N(plan_.m),
                           N(plan_.row_block)));
   if (HasTables() && plan_.tables_by_batch) {
-    Tables(fmt::format("tables + omp_get_thread_num() * {}", N(2 * plan_.k + 16)));
+    print_.Line(fmt::format("int* const at_right = tables + worker.me * {};", N(plan_.k + 16)));
+    Tables("terms");
   } else if (!HasTables()) {
     print_.Line(fmt::format("const long terms = {};", N(plan_.k)));
   }
   TaskOperands();
-  const bool whole_block = plan_.k_block < plan_.k && plan_.splits == 1;
-  const int64_t sums = (plan_.splits > 1 || whole_block ? plan_.row_block : 8) * (Pitch() + 16) + 64;
   print_.Line(fmt::format("float* const block_sums = all_sums + {} * {};",
-                          plan_.splits > 1 ? "task" : "omp_get_thread_num()", N(sums)));
+                          plan_.splits > 1 ? "task" : "worker.me", N(Sums())));
   if (IsPacked())
-    print_.Line(fmt::format("float* const packed = all_packed + omp_get_thread_num() * {};",
-                            N(plan_.k_block * Pitch() + 64)));
+    print_.Line(
+        fmt::format("float* const packed = all_packed + worker.me * {};", N(plan_.k_block * Pitch() + 64)));
   if (plan_.splits > 1) {
     print_.Open("");
     print_.Line(fmt::format("const long k_begin = {} * {};", name(split), N(plan_.k_block)));
@@ -460,17 +458,16 @@ void CppContractionWriter::Tasks() {
   if (IsPacked()) PackRight();
   RowTiles();
   print_.Close();
-  print_.Close();
+  print_.CloseAll(jobs);
 }
 
 void CppContractionWriter::SumOfSplits() {
   const std::vector<Loop> outer = OuterLoops();
   const int row = kCppFirstVariable * 3 + 3;
-  const int64_t sums = plan_.row_block * (Pitch() + 16) + 64;
+  const int64_t sums = Sums();
   std::vector<Loop> loops = outer;
   loops.push_back({row, plan_.m});
-  print_.Open(fmt::format("#pragma omp for schedule(static)\n  for (long point = 0; point < {}; ++point)",
-                          N(CppCount(loops))));
+  const int jobs = OpenJobs(CppCount(loops), "point", 16);
   Decode(outer, fmt::format("(point / {})", N(plan_.m)));
   print_.Line(
       fmt::format("const long row = point % {0}, begin = 0, end = {1};", N(plan_.m), N(plan_.columns)));
@@ -480,20 +477,22 @@ void CppContractionWriter::SumOfSplits() {
   print_.Line(fmt::format("for (long j = 0; j < end; ++j) total[j] += total[split * {} + j];", N(sums)));
   print_.Close();
   StoreRows("total", N(Pitch()), "row", "row + 1");
-  print_.Close();
+  print_.CloseAll(jobs);
 }
 
 void CppContractionWriter::Write() {
   Buffers();
-  if (HasTables() && !plan_.tables_by_batch) Tables("tables");
-  const double work =
-      static_cast<double>(plan_.m * plan_.columns * CppCount(OuterLoops())) * static_cast<double>(plan_.k);
-  print_.Open(work < 1e5 ? "#pragma omp parallel if (0)\n  " : "#pragma omp parallel\n  ");
+  if (HasTables() && !plan_.tables_by_batch) {
+    print_.Line("int* const at_right = tables;");
+    print_.Line(fmt::format("const long terms = {};", N(plan_.k)));
+    const int jobs = OpenJobs(1, "job", 1);
+    Tables("term");
+    print_.CloseAll(jobs);
+  }
   if (plan_.field) FillField();
   if (plan_.left_is_packed) PackLeft();
   Tasks();
   if (plan_.splits > 1) SumOfSplits();
-  print_.Close();
   stage_.body = print_.Text();
   stage_.helpers.push_back(CppContractionCore());
   if (plan_.right == CppRight::kTransposed) stage_.helpers.push_back(CppTransposeCore());

@@ -10,6 +10,8 @@
 namespace kevin::search {
 namespace {
 
+constexpr int64_t kJobsOfThread = 16;  // so that a thread that starts late, or is interrupted, does fewer
+
 // Divisions by a loop's variable.
 int CppDivisions(const std::vector<ExprPtr*>& exprs, const std::set<int>& variables) {
   int count = 0;
@@ -93,13 +95,44 @@ void CppAddPointers(std::vector<Store>& stores, std::vector<ExprPtr*>& exprs) {
   }
 }
 
-int CppOpenParallel(CppPrinter& print, const std::vector<Loop>& loops) {
-  const auto real =
-      std::count_if(loops.begin(), loops.end(), [](const Loop& loop) { return loop.extent > 1; });
-  if (real > 0)
-    print.Pragma(real == 1 ? "#pragma omp parallel for schedule(static)"
-                           : fmt::format("#pragma omp parallel for collapse({}) schedule(static)", real));
-  return print.OpenLoops(loops, true);
+void CppOpenJobs(CppPrinter& print, const std::string& count, const std::string& job,
+                 const std::string& at_once) {
+  const std::string jobs = print.Fresh("jobs");
+  print.Open(fmt::format("for (Jobs {0}(worker, {1}, {2}); {0}.Take();)", jobs, count, at_once));
+  print.Open(fmt::format("for (long {0} = {1}.begin; {0} < {1}.end; ++{0})", job, jobs));
+}
+
+int64_t CppPiece(int64_t extent, int64_t jobs, int64_t least, int64_t most, int threads) {
+  const int64_t wanted = (kJobsOfThread * threads + jobs - 1) / jobs;
+  const int64_t piece = std::max((extent + wanted - 1) / wanted, least);
+  const int64_t limited = std::min(std::max<int64_t>(64, most), piece);
+  return limited >= extent ? extent : (limited + 63) / 64 * 64;
+}
+
+int CppOpenParallel(CppPrinter& print, const CppStage& stage, const std::vector<Loop>& loops) {
+  const int64_t enough = kJobsOfThread * std::max(1, stage.task.threads);
+  size_t shared = 0;
+  int64_t count = 1;
+  while (shared < loops.size() && count < enough) count *= loops[shared++].extent;
+  const std::string job = print.Fresh("job");
+  CppOpenJobs(print, stage.Number(count), job, stage.Number(std::max<int64_t>(1, count / enough)));
+  int64_t below = 1;
+  for (size_t i = shared; i-- > 0;) {
+    if (loops[i].extent == 1) {
+      print.Bind(loops[i].variable, "0");
+      continue;
+    }
+    std::string digit = below == 1 ? job : fmt::format("{} / {}", job, stage.Number(below));
+    below *= loops[i].extent;
+    if (below < count) digit = fmt::format("{} % {}", digit, stage.Number(loops[i].extent));
+    if (digit != job) {
+      const std::string name = print.Fresh("v");
+      print.Line(fmt::format("const long {} = {};", name, digit));
+      digit = name;
+    }
+    print.Bind(loops[i].variable, digit);
+  }
+  return 2 + print.OpenLoops({loops.begin() + static_cast<long>(shared), loops.end()});
 }
 
 }  // namespace kevin::search

@@ -55,11 +55,11 @@ int CppOpenPieces(CppPrinter& print, const CppStage& stage, const std::vector<Lo
                   int64_t piece, std::string& begin, std::string& end) {
   begin = "0";
   end = stage.Number(lanes);
-  if (piece >= lanes) return CppOpenParallel(print, loops);
+  if (piece >= lanes) return CppOpenParallel(print, stage, loops);
   std::vector<Loop> with_pieces = loops;
   const int variable = kCppFirstVariable * 2;
   with_pieces.push_back({variable, (lanes + piece - 1) / piece});
-  const int scopes = CppOpenParallel(print, with_pieces);
+  const int scopes = CppOpenParallel(print, stage, with_pieces);
   begin = print.Fresh("begin");
   end = print.Fresh("end");
   print.Line(fmt::format("const long {} = {} * {};", begin, print.Scalar(Variable(variable, 2)),
@@ -110,11 +110,8 @@ void CppPointwise(const Pointwise& work, CppStage& stage) {
     serial.push_back(w.loops[static_cast<size_t>(transposed)]);
     w.loops.erase(w.loops.begin() + transposed);
     piece = 64;
-  } else if (CppCount(w.loops) < 8 * stage.task.threads) {
-    const int64_t pieces = std::max<int64_t>(1, stage.task.threads / std::max<int64_t>(1, CppCount(w.loops)));
-    piece = CppCount(w.loops) % stage.task.threads == 0
-                ? lanes.extent
-                : ((lanes.extent + pieces - 1) / pieces + 63) / 64 * 64;
+  } else {
+    piece = CppPiece(lanes.extent, CppCount(w.loops), 1024, lanes.extent, stage.task.threads);
   }
   CppPrinter print(stage);
   std::string begin, end;

@@ -324,6 +324,7 @@ std::string CppWithPrelude(const std::string& body, bool half_lanes) {
   if (CppMentions(text, "_Float16")) head = kCppFp16Access + head;
   std::string start = "#include <utility>\n";
   if (CppMentions(text, "_Float16")) start += "#if defined(__F16C__)\n#include <immintrin.h>\n#endif\n";
+  if (CppMentions(text, "Worker")) head = CppTeamText() + head;
   std::string scratch;
   if (CppMentions(text, "Scratch<")) {
     start += "#include <cstdlib>\n";

@@ -53,9 +53,7 @@ void CppPrinter::Line(const std::string& text) { LineAt(Depth(), text); }
 
 void CppPrinter::Open(const std::string& head) {
   Scope scope;
-  if (!pragma_.empty()) scope.head = pragma_ + "\n";
-  pragma_.clear();
-  scope.head += std::string(scopes_.size() * 2, ' ') + (head.empty() ? "{\n" : head + " {\n");
+  scope.head = std::string(scopes_.size() * 2, ' ') + (head.empty() ? "{\n" : head + " {\n");
   scopes_.push_back(std::move(scope));
 }
 
@@ -79,22 +77,16 @@ void CppPrinter::AtDepth(int depth, const std::function<void()>& print) {
 
 std::string CppPrinter::Fresh(const std::string& stem) { return stem + std::to_string(fresh_++); }
 
-int CppPrinter::OpenLoops(const std::vector<Loop>& loops, bool perfectly) {
+int CppPrinter::OpenLoops(const std::vector<Loop>& loops) {
   int opened = 0;
-  std::vector<std::pair<int, std::string>> names;
   for (const Loop& loop : loops) {
     const std::string v = loop.extent == 1 ? "0" : Fresh("v");
     if (loop.extent > 1) {
       Open(fmt::format("for (long {0} = 0; {0} < {1}; ++{0})", v, stage_.Number(loop.extent)));
       ++opened;
     }
-    if (perfectly) {
-      names.emplace_back(loop.variable, v);
-    } else {
-      Bind(loop.variable, v);
-    }
+    Bind(loop.variable, v);
   }
-  for (const auto& [variable, name] : names) Bind(variable, name);
   return opened;
 }
 

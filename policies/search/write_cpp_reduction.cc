@@ -35,6 +35,21 @@ bool CppIsScalar(const Reduction& work) {
   });
 }
 
+// Whether the terms of a row lie far apart, so that a walk over many at once would find few of them in the caches.
+bool CppIsSpread(const Reduction& work) {
+  constexpr int64_t kFar = 1024, kMany = 16;
+  for (const Accumulator& one : work.accumulators) {
+    for (const Expr* node : Nodes(one.value)) {
+      if (node->op != "load") continue;
+      int64_t far = 1;
+      for (const Loop& loop : work.inner)
+        far *= std::abs(StrideOf(node->args[0], loop.variable).value_or(0)) >= kFar ? loop.extent : 1;
+      if (far > kMany) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string CppFold::Combine(const std::string& a, const std::string& b) const {
@@ -81,7 +96,7 @@ std::string CppResultText(const CppFold& fold, const std::string& value, bool la
 
 void CppScalarReduction(const Reduction& work, CppStage& stage) {
   CppPrinter print(stage);
-  const int scopes = CppOpenParallel(print, work.outer);
+  const int scopes = CppOpenParallel(print, stage, work.outer);
   for (int step = 0; step < CppSteps(work); ++step) {
     std::vector<std::string> names;
     for (const Accumulator& one : work.accumulators) {
@@ -160,7 +175,7 @@ void CppReduction(const Reduction& original, CppStage& stage) {
       terms >= kCppSplitTerms)
     return CppSplitRows(work, inner_lanes, stage);
   if (along_rows) return CppRows(work, inner_lanes, stage);
-  if (terms <= kCppWindowTerms) return CppWindows(work, outer_lanes, stage);
+  if (terms <= kCppWindowTerms && !CppIsSpread(work)) return CppWindows(work, outer_lanes, stage);
   CppColumns(work, outer_lanes, stage);
 }
 

@@ -149,7 +149,7 @@ void CppRows(const Reduction& work, size_t lanes, CppStage& stage) {
   const std::vector<Loop> serial = CppWithout(work.inner, lanes);
   const int64_t extent = work.inner[lanes].extent;
   const std::string unroll = extent < 128 ? "1" : CppUnroll(work, stage);
-  const int scopes = CppOpenParallel(print, work.outer);
+  const int scopes = CppOpenParallel(print, stage, work.outer);
   for (int step = 0; step < CppSteps(work); ++step) {
     CppRowFold fold(work, step, unroll, CppCascades(work, lanes), print);
     fold.Start();
@@ -174,7 +174,8 @@ void CppSplitRows(const Reduction& work, size_t lanes, CppStage& stage) {
     if (work.inner[i].extent >= 4 * stage.task.threads && i < shared) shared = i;
   }
   const int64_t rows = CppCount(work.outer), extent = work.inner[shared].extent;
-  const int64_t parts = stage.task.threads;
+  const int64_t parts = std::clamp<int64_t>(CppCount(work.inner) / (1 << 14), stage.task.threads,
+                                            std::max<int64_t>(stage.task.threads, 32 / rows));
   const int64_t share =
       shared == lanes ? ((extent + parts - 1) / parts + 63) / 64 * 64 : (extent + parts - 1) / parts;
   std::vector<Loop> serial = CppWithout(work.inner, lanes);
@@ -187,7 +188,13 @@ void CppSplitRows(const Reduction& work, size_t lanes, CppStage& stage) {
   const auto open_jobs = [&](bool parallel, bool shares) {
     std::vector<Loop> jobs = {{row, rows}};
     if (shares) jobs.push_back({part, parts});
-    const int scopes = parallel ? CppOpenParallel(print, jobs) : print.OpenLoops(jobs);
+    int scopes = 0;
+    if (parallel) {
+      scopes = CppOpenParallel(print, stage, jobs);
+    } else {
+      CppOpenJobs(print, "1", print.Fresh("job"), "1");
+      scopes = 2 + print.OpenLoops(jobs);
+    }
     print.Open("");
     const ExprPtr row_index = Variable(row, rows);
     std::vector<int64_t> shape;
@@ -234,8 +241,9 @@ void CppSplitRows(const Reduction& work, size_t lanes, CppStage& stage) {
       if (one.step != step) continue;
       ones.push_back(&one);
       arrays.push_back(print.Fresh("parts"));
-      print.Line(fmt::format("float {}[{}];", arrays.back(), rows * parts));
-      if (CppFoldOf(one).is_argument) print.Line(fmt::format("long {}_at[{}];", arrays.back(), rows * parts));
+      print.Line(fmt::format("static float {}[{}];", arrays.back(), rows * parts));
+      if (CppFoldOf(one).is_argument)
+        print.Line(fmt::format("static long {}_at[{}];", arrays.back(), rows * parts));
     }
     int scopes = open_jobs(true, true);
     bind_results();
@@ -252,7 +260,8 @@ void CppSplitRows(const Reduction& work, size_t lanes, CppStage& stage) {
       if (how.is_argument) print.Line(fmt::format("{}_at[{}] = {};", array, job, total));
     });
     print.CloseAll(scopes);
-    const int joins = print.OpenLoops({{row, rows}});
+    CppOpenJobs(print, "1", print.Fresh("job"), "1");
+    const int joins = 2 + print.OpenLoops({{row, rows}});
     const std::string row_text = print.Scalar(Variable(row, rows));
     for (size_t i = 0; i < ones.size(); ++i) {
       const CppFold how = CppFoldOf(*ones[i]);

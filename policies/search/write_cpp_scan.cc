@@ -52,7 +52,7 @@ Scan CppForwards(const Scan& work, int position) {
 // Lanes along the scan.
 void CppScanRows(const Scan& work, const CppScanOp& op, CppStage& stage) {
   CppPrinter print(stage);
-  const int scopes = CppOpenParallel(print, work.outer);
+  const int scopes = CppOpenParallel(print, stage, work.outer);
   const std::string carry = print.Fresh("carry");
   print.Line(fmt::format("float {} = {};", carry, op.start));
   CppOpenWalk(print, work.along.variable, 1, "0", stage.Number(work.along.extent));
@@ -90,7 +90,7 @@ void CppScanAcross(const Scan& work, const CppScanOp& op, int lanes, CppStage& s
   const int64_t strip = std::min<int64_t>((across.extent + 15) / 16 * 16, kStrip);
   std::string begin, end;
   const int scopes = lanes >= 0 ? CppOpenPieces(print, stage, others, across.extent, strip, begin, end)
-                                : CppOpenParallel(print, others);
+                                : CppOpenParallel(print, stage, others);
   const std::string carry = print.Fresh("carry"), next = print.Fresh("next");
   if (lanes >= 0) {
     print.Line(fmt::format("alignas(64) float {}[{}];", carry, strip));

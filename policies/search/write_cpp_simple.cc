@@ -11,7 +11,7 @@ void CppSimpleContraction(const Contraction& work, CppStage& stage) {
   std::vector<Loop> outer = work.batch;
   outer.insert(outer.end(), work.m.begin(), work.m.end());
   outer.insert(outer.end(), work.n.begin(), work.n.end());
-  const int scopes = CppOpenParallel(print, outer);
+  const int scopes = CppOpenParallel(print, stage, outer);
   const std::string sum = print.Fresh("sum");
   print.Line(fmt::format("float {} = 0;", sum));
   int inner = 0;

@@ -96,7 +96,7 @@ std::optional<CppShared> CppSharedColumns(const Reduction& work, const Loop& alo
 void CppSharedWindows(const Reduction& work, const CppShared& shared, const Loop& along,
                       const std::vector<Loop>& others, CppStage& stage) {
   CppPrinter print(stage);
-  const int scopes = CppOpenParallel(print, others);
+  const int scopes = CppOpenParallel(print, stage, others);
   const std::vector<CppColumnFold> folds = CppFoldsOf(work, 0, print);
   for (const CppColumnFold& one : folds)
     print.Line(
@@ -170,7 +170,7 @@ void CppWindows(const Reduction& work, size_t lanes, CppStage& stage) {
   const Loop along = work.outer[lanes];
   std::vector<Loop> others = work.outer;
   others.erase(others.begin() + static_cast<long>(lanes));
-  const int64_t piece = CppPiece(along.extent, CppCount(others), along.extent, stage.task.threads);
+  const int64_t piece = CppPiece(along.extent, CppCount(others), 64, along.extent, stage.task.threads);
   if (piece >= along.extent) {
     if (const std::optional<CppShared> shared = CppSharedColumns(work, along))
       return CppSharedWindows(work, *shared, along, others, stage);
