@@ -99,8 +99,8 @@ std::vector<int64_t> CudaViaValues(const Program& program, const Contraction& c,
     return values;
   }
   if (task.tf32) return {kViaTf32, kViaFma};
-  // The bound of a verdict grows with the root of the number of terms: short sums leave no room for the three products'
-  // error, which is a few times that of fp32.
+  // The error of the three products is a few roundings of each term: less than that of fp32 in long sums, which rounds
+  // the sum at each term, and more in short ones, where terms may nearly cancel.
   constexpr int64_t kFewestTerms = 256;
   if (CudaSizeOf(c).k < kFewestTerms) return {kViaFma};
   return {kViaTf32x3, kViaFma};
