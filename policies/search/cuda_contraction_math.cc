@@ -49,7 +49,7 @@ template <int kTileMOf, int kTileNOf, int kDepthOf, int kRows, int kColumns> str
   template <class LeftFeed, class RightFeed, bool kLeftTerms, bool kRightTerms>
   INLINE void Step(const float* left, const float* right) {
     const int x = X(), y = Y();
-#pragma unroll 8
+#pragma unroll 4
     for (int k = 0; k < kDepth; k += 2) {
       float a[2][kRows], b[2][kColumns];
       Read<kLeftTerms, LeftFeed::kPitch>(a, left, y, kDown, k);
@@ -109,13 +109,9 @@ template <int kTileMOf, int kTileNOf, int kDepthOf, int kWarpM, int kWarpN, int 
   INLINE void Step(const float* left, const float* right) {
     const int lane = threadIdx.x % 32, row = Row() + lane / 4, column = Column() + lane / 4, k0 = lane % 4;
     float part[kM][kN][4];
-#pragma unroll
+#pragma unroll 2
     for (int k = 0; k < kDepth; k += 8) {
-      if (k % kRun == 0) {
-#pragma unroll
-        for (int i = 0; i < kM * kN * 4; ++i) part[i / (kN * 4)][i / 4 % kN][i % 4] = 0.0f;
-      }
-      unsigned a[2][kM][4], b[2][kN][2];   // big and small
+      unsigned a[2][kM][4];   // big and small
 #pragma unroll
       for (int i = 0; i < kM; ++i) {
 #pragma unroll
@@ -125,24 +121,26 @@ template <int kTileMOf, int kTileNOf, int kDepthOf, int kWarpM, int kWarpN, int 
         }
       }
 #pragma unroll
-      for (int j = 0; j < kN; ++j) {
+      for (int j0 = 0; j0 < kN; j0 += 2) {   // two at a time, for want of registers
+        unsigned b[2][2][2];
 #pragma unroll
-        for (int q = 0; q < 2; ++q) {
-          const float x = At<kRightTerms, RightFeed::kPitch>(right, column + j * 8, k + k0 + q * 4);
-          if constexpr (kProducts == 3) ContractHalves(x, b[0][j][q], b[1][j][q]); else b[0][j][q] = ContractRounded(x);
+        for (int j = 0; j < 4; ++j) {
+          const float x = At<kRightTerms, RightFeed::kPitch>(right, column + (j0 + j / 2) * 8, k + k0 + j % 2 * 4);
+          if constexpr (kProducts == 3) ContractHalves(x, b[0][j / 2][j % 2], b[1][j / 2][j % 2]); else b[0][j / 2][j % 2] = ContractRounded(x);
         }
-      }
+        if (k % kRun == 0) {
 #pragma unroll
-      for (int p = kProducts == 3 ? 0 : 2; p < 3; ++p) {   // small x big, big x small, and last the largest
-#pragma unroll
-        for (int i = 0; i < kM; ++i) {
-#pragma unroll
-          for (int j = 0; j < kN; ++j) ContractMmaTf32(part[i][j], a[p == 0][i], b[p == 1][j]);
+          for (int i = 0; i < kM * 8; ++i) part[i / 8][j0 + i / 4 % 2][i % 4] = 0.0f;
         }
-      }
-      if ((k + 8) % kRun == 0) {
 #pragma unroll
-        for (int i = 0; i < kM * kN * 4; ++i) acc[i / (kN * 4)][i / 4 % kN][i % 4] += part[i / (kN * 4)][i / 4 % kN][i % 4];
+        for (int p = kProducts == 3 ? 0 : 2; p < 3; ++p) {   // small x big, big x small, and last the largest
+#pragma unroll
+          for (int i = 0; i < kM * 2; ++i) ContractMmaTf32(part[i / 2][j0 + i % 2], a[p == 0][i / 2], b[p == 1][i % 2]);
+        }
+        if ((k + 8) % kRun == 0) {
+#pragma unroll
+          for (int i = 0; i < kM * 8; ++i) acc[i / 8][j0 + i / 4 % 2][i % 4] += part[i / 8][j0 + i / 4 % 2][i % 4];
+        }
       }
     }
   }

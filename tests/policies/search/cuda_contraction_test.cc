@@ -276,10 +276,12 @@ TEST_CASE("three products in TF32 are as precise as fp32 in long sums, and never
     for (const char* values : {"zero-mean", "positive", "heavy-tailed"}) {
       const ProductErrors own = ErrorsOf(library, 2 * i, lengths[i], values),
                           fma = ErrorsOf(library, 2 * i + 1, lengths[i], values);
-      INFO(lengths[i] << " " << values << ": most " << own.most / 0x1p-23 << ", mean " << own.mean / 0x1p-23
-                      << ", rms " << own.rms / 0x1p-23 << " of 2^-23; fp32 " << fma.most / 0x1p-23 << ", "
-                      << fma.mean / 0x1p-23 << ", " << fma.rms / 0x1p-23);
-      if (std::getenv("KEVIN_FIGURES")) WARN("figures");
+      const std::string figures = fmt::format(
+          "{} {}: error most {:.2f}, mean {:.2f}, rms {:.2f} of 2^-23; fp32 {:.2f}, {:.2f}, {:.2f}",
+          lengths[i], values, own.most / 0x1p-23, own.mean / 0x1p-23, own.rms / 0x1p-23, fma.most / 0x1p-23,
+          fma.mean / 0x1p-23, fma.rms / 0x1p-23);
+      INFO(figures);
+      if (std::getenv("KEVIN_FIGURES")) WARN(figures);
       CHECK(own.rms <= 1.5 * fma.rms + 0x1p-25);
       // A quarter of the verdict's bound; and of that of a problem whose `reduction` is 1.
       CHECK(own.most <= 2 * 0x1p-23 * std::sqrt(lengths[i]));

@@ -373,6 +373,8 @@ inline float __fdividef(float a, float b) { return a / b; }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
 
+inline float MaxOrNan(float x, float y) { return x > y || x != x ? x : y; }
+inline float MinOrNan(float x, float y) { return x < y || x != x ? x : y; }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline void __threadfence() {}
 template <class T>
