@@ -32,19 +32,19 @@ struct CudaTileScore {
   double cost;
   int64_t split;
 };
-// The time of the multiplications in the rounds of blocks that the device needs, and of the shares' traffic.
+// The time of the multiplications of the multiprocessor with most blocks, and of the shares' traffic.
 CudaTileScore CudaScoreOf(const CudaProductSize& size, const CudaTileGuess& tile, int multiprocessors) {
   const int64_t blocks = size.batch * CudaUpDiv(size.m, tile.tile_m) * CudaUpDiv(size.n, tile.tile_n);
-  // Small tiles run several to a multiprocessor; together they do the work of one large tile at a time.
-  const int64_t per_round = multiprocessors * (128 * 128 / (tile.tile_m * tile.tile_n));
+  // A term of a lonely small tile takes as long as this many multiplications, whatever its size.
+  constexpr int64_t kLeast = 2048;
   CudaTileScore best{0, 1};
   const int64_t most = std::max<int64_t>(1, size.k / kCudaLeastShare);
   for (int64_t split = 1; split <= std::min<int64_t>(most, 64); split *= 2) {
-    if (split > 1 && blocks * split > 4 * per_round) break;
-    const auto rounds = static_cast<double>(CudaUpDiv(blocks * split, per_round));
+    const int64_t mine = CudaUpDiv(blocks * split, multiprocessors) * tile.tile_m * tile.tile_n;
+    if (split > 1 && mine > 4 * 128 * 128) break;
     const double terms =
         static_cast<double>(CudaUpDiv(size.k, split)) + 48;  // and the start and end of a block
-    double cost = rounds * 128 * 128 * terms / tile.efficiency;
+    double cost = static_cast<double>(std::max(mine, kLeast)) * terms / tile.efficiency;
     // Written and read again: bytes at 30 multiplications each of all multiprocessors, and the second launch.
     if (split > 1)
       cost +=
@@ -99,8 +99,8 @@ std::vector<int64_t> CudaViaValues(const Program& program, const Contraction& c,
     return values;
   }
   if (task.tf32) return {kViaTf32, kViaFma};
-  // The bound of a verdict grows with the root of the number of terms: short sums leave no room for the three products'
-  // error, which is a few times that of fp32.
+  // The error of the three products is a few roundings of each term: less than that of fp32 in long sums, which rounds
+  // the sum at each term, and more in short ones, where terms may nearly cancel.
   constexpr int64_t kFewestTerms = 256;
   if (CudaSizeOf(c).k < kFewestTerms) return {kViaFma};
   return {kViaTf32x3, kViaFma};

@@ -49,7 +49,7 @@ template <int kTileMOf, int kTileNOf, int kDepthOf, int kRows, int kColumns> str
   template <class LeftFeed, class RightFeed, bool kLeftTerms, bool kRightTerms>
   INLINE void Step(const float* left, const float* right) {
     const int x = X(), y = Y();
-#pragma unroll 8
+#pragma unroll 4
     for (int k = 0; k < kDepth; k += 2) {
       float a[2][kRows], b[2][kColumns];
       Read<kLeftTerms, LeftFeed::kPitch>(a, left, y, kDown, k);
@@ -76,9 +76,10 @@ template <int kTileMOf, int kTileNOf, int kDepthOf, int kRows, int kColumns> str
 )";
 
 const char* const kCudaContractionTf32 = R"(
-// --- Products on the tensor cores in TF32. x = big + small up to 2^-21 of x; of each the upper 19 bits count ---
+// --- Products on the tensor cores in TF32, whose numbers have 11 bits. x = big + small; big is rounded to nearest, so
+// that small has either sign and loses at most the last bit of x ---
 INLINE void ContractHalves(float x, unsigned& big, unsigned& small) {
-  big = __float_as_uint(x) & 0xffffe000u;
+  big = (__float_as_uint(x) + 0x1000u) & 0xffffe000u;
   small = __float_as_uint(x - __uint_as_float(big));
 }
 INLINE unsigned ContractRounded(float x) { return (__float_as_uint(x) + 0x1000u) & 0xffffe000u; }
@@ -87,11 +88,12 @@ INLINE void ContractMmaTf32(float (&c)[4], const unsigned (&a)[4], const unsigne
   asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
-// A warp has kWarpM x kWarpN results. kProducts is 3 (the precision of fp32) or 1.
+// A warp has kWarpM x kWarpN results. kProducts is 3 (the precision of fp32) or 1. The tensor cores round their sums
+// towards zero: they add up runs of kRun terms, and ordinary additions the runs.
 template <int kTileMOf, int kTileNOf, int kDepthOf, int kWarpM, int kWarpN, int kProducts> struct ContractTf32 {
   static constexpr int kTileM = kTileMOf, kTileN = kTileNOf, kDepth = kDepthOf;
   static constexpr int kAcross = kTileN / kWarpN, kThreads = 32 * (kTileM / kWarpM) * kAcross;
-  static constexpr int kM = kWarpM / 16, kN = kWarpN / 8;
+  static constexpr int kM = kWarpM / 16, kN = kWarpN / 8, kRun = kProducts == 3 ? 8 : kDepth;
   float acc[kM][kN][4];
 
   static INLINE int Row() { return threadIdx.x / 32 / kAcross * kWarpM; }
@@ -106,12 +108,10 @@ template <int kTileMOf, int kTileNOf, int kDepthOf, int kWarpM, int kWarpN, int 
   template <class LeftFeed, class RightFeed, bool kLeftTerms, bool kRightTerms>
   INLINE void Step(const float* left, const float* right) {
     const int lane = threadIdx.x % 32, row = Row() + lane / 4, column = Column() + lane / 4, k0 = lane % 4;
-    float part[kM][kN][4];   // the tensor cores' own sums round towards zero, so they are kept short
-#pragma unroll
-    for (int i = 0; i < kM * kN * 4; ++i) part[i / (kN * 4)][i / 4 % kN][i % 4] = 0.0f;
-#pragma unroll
+    float part[kM][kN][4];
+#pragma unroll 2
     for (int k = 0; k < kDepth; k += 8) {
-      unsigned a[2][kM][4], b[2][kN][2];   // big and small
+      unsigned a[2][kM][4];   // big and small
 #pragma unroll
       for (int i = 0; i < kM; ++i) {
 #pragma unroll
@@ -121,24 +121,28 @@ template <int kTileMOf, int kTileNOf, int kDepthOf, int kWarpM, int kWarpN, int 
         }
       }
 #pragma unroll
-      for (int j = 0; j < kN; ++j) {
+      for (int j0 = 0; j0 < kN; j0 += 2) {   // two at a time, for want of registers
+        unsigned b[2][2][2];
 #pragma unroll
-        for (int q = 0; q < 2; ++q) {
-          const float x = At<kRightTerms, RightFeed::kPitch>(right, column + j * 8, k + k0 + q * 4);
-          if constexpr (kProducts == 3) ContractHalves(x, b[0][j][q], b[1][j][q]); else b[0][j][q] = ContractRounded(x);
+        for (int j = 0; j < 4; ++j) {
+          const float x = At<kRightTerms, RightFeed::kPitch>(right, column + (j0 + j / 2) * 8, k + k0 + j % 2 * 4);
+          if constexpr (kProducts == 3) ContractHalves(x, b[0][j / 2][j % 2], b[1][j / 2][j % 2]); else b[0][j / 2][j % 2] = ContractRounded(x);
         }
-      }
+        if (k % kRun == 0) {
 #pragma unroll
-      for (int p = kProducts == 3 ? 0 : 2; p < 3; ++p) {   // small x big, big x small, big x big
+          for (int i = 0; i < kM * 8; ++i) part[i / 8][j0 + i / 4 % 2][i % 4] = 0.0f;
+        }
 #pragma unroll
-        for (int i = 0; i < kM; ++i) {
+        for (int p = kProducts == 3 ? 0 : 2; p < 3; ++p) {   // small x big, big x small, and last the largest
 #pragma unroll
-          for (int j = 0; j < kN; ++j) ContractMmaTf32(part[i][j], a[p == 0][i], b[p == 1][j]);
+          for (int i = 0; i < kM * 2; ++i) ContractMmaTf32(part[i / 2][j0 + i % 2], a[p == 0][i / 2], b[p == 1][i % 2]);
+        }
+        if ((k + 8) % kRun == 0) {
+#pragma unroll
+          for (int i = 0; i < kM * 8; ++i) acc[i / 8][j0 + i / 4 % 2][i % 4] += part[i / 8][j0 + i / 4 % 2][i % 4];
         }
       }
     }
-#pragma unroll
-    for (int i = 0; i < kM * kN * 4; ++i) acc[i / (kN * 4)][i / 4 % kN][i % 4] += part[i / (kN * 4)][i / 4 % kN][i % 4];
   }
   template <bool kLeftTerms, bool kRightTerms> INLINE void Spill(float* tile, int pitch) const {
     const int lane = threadIdx.x % 32;

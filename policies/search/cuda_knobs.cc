@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "policies/search/cuda_recurrence.h"
 #include "policies/search/cuda_text.h"
 
 namespace kevin::search {
@@ -12,6 +13,7 @@ namespace {
 
 constexpr size_t kMostKnobs = 8;
 constexpr double kBytesPerSecond = 4.8e12, kFlopsPerSecond = 5e13;  // of an H200, roughly
+constexpr double kStepSeconds = 1e-6;                               // of a loop that one kernel runs
 constexpr double kSmallShare = 0.1;                                 // of the longest stage: not worth a knob
 
 std::vector<Knob> KnobsOfStage(const CudaText& text, const Stage& stage) {
@@ -22,6 +24,24 @@ std::vector<Knob> KnobsOfStage(const CudaText& text, const Stage& stage) {
   if (const auto* contraction = std::get_if<Contraction>(&stage.work))
     return CudaContractionKnobs(text.program(), text.task(), *contraction);
   return {};
+}
+
+// Loops that one kernel can run, by the number of their first stage: their stages have one knob, the choice of that
+// kernel.
+std::map<size_t, const Repeat*> CudaRecurrences(const Program& program, const Task& task) {
+  std::map<size_t, const Repeat*> found;
+  size_t number = 0;
+  for (const Stage& stage : program.stages) {
+    const std::vector<Stage> alone = {stage};
+    std::vector<const Stage*> inner;
+    AddCudaStages(alone, inner);
+    if (const auto* repeat = std::get_if<Repeat>(&stage.work)) {
+      const auto work = ReadCudaRecurrence(program, *repeat);
+      if (work && PlanCudaRecurrence(*work, task.device.multiprocessors)) found[number] = repeat;
+    }
+    number += inner.size();
+  }
+  return found;
 }
 
 }  // namespace
@@ -43,9 +63,14 @@ std::vector<Knob> CudaKnobs(const Program& program, const Task& task) {
   for (size_t i = 0; i < stages.size(); ++i)
     seconds[static_cast<size_t>(owners[i])] +=
         std::max(stages[i]->bytes / kBytesPerSecond, stages[i]->flops / kFlopsPerSecond);
+  const std::map<size_t, const Repeat*> recurrences = CudaRecurrences(program, task);
   std::vector<size_t> order;
   for (size_t i = 0; i < stages.size(); ++i) {
+    const auto recurrence = recurrences.find(i);
     if (owners[i] == static_cast<int>(i)) order.push_back(i);
+    if (recurrence == recurrences.end()) continue;
+    seconds[i] = static_cast<double>(recurrence->second->times.extent) * kStepSeconds;
+    i += recurrence->second->body.size() - 1;
   }
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return seconds[a] > seconds[b]; });
   const Setting none;
@@ -53,7 +78,11 @@ std::vector<Knob> CudaKnobs(const Program& program, const Task& task) {
   std::vector<Knob> knobs;
   for (const size_t i : order) {
     if (seconds[i] < kSmallShare * seconds[order[0]]) break;
-    for (Knob& knob : KnobsOfStage(text, *stages[i])) {
+    const std::vector<Knob> own =
+        recurrences.count(i)
+            ? std::vector<Knob>{{kCudaClusterKnob, {1, 0}, false, "one kernel for all steps"}}
+            : KnobsOfStage(text, *stages[i]);
+    for (Knob knob : own) {
       if (knobs.size() == kMostKnobs) return knobs;
       knob.name = CudaKnobName(knob.name, static_cast<int>(i));
       knob.stage = static_cast<int>(i);

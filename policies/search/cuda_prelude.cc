@@ -17,8 +17,18 @@ INLINE float NotANumber() { return __int_as_float(0x7fffffff); }
 )";
 constexpr const char* kCudaNan = R"(
 // A NaN in either wins.
-INLINE float NanMax(float x, float y) { return x > y || x != x ? x : y; }
-INLINE float NanMin(float x, float y) { return x < y || x != x ? x : y; }
+INLINE float MaxOrNan(float x, float y) {
+  float z;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+  return z;
+}
+INLINE float MinOrNan(float x, float y) {
+  float z;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+  return z;
+}
+INLINE float NanMax(float x, float y) { return MaxOrNan(x, y); }
+INLINE float NanMin(float x, float y) { return MinOrNan(x, y); }
 INLINE long NanMax(long x, long y) { return x > y ? x : y; }
 INLINE long NanMin(long x, long y) { return x < y ? x : y; }
 )";

@@ -15,6 +15,8 @@ struct CudaReductionPlan {
   int64_t threads = 256;
   int64_t each = 4;     // packs under way in a thread
   bool nested = false;  // group 1: the last inner loop is unrolled, the others are loops
+  // Rows of short windows: the group lies along the last inner loop, the one before it is unrolled, others are loops.
+  bool across = false;
   int64_t cluster = 1;  // blocks of a cluster that shares an outer point; each keeps its part
   int64_t parts = 1;    // blocks that share an outer point; more than 1: a kernel for each step
   enum class Keep { kNo, kRegisters, kShared } keep = Keep::kNo;  // what several passes read

@@ -148,6 +148,21 @@ void PlanRows(const CudaText& text, const Reduction& work, int64_t outer, int64_
   }
 }
 
+// Windows that lie side by side, with whole rows of them for each group: no divisions, and all loads at once.
+void PlanAcross(const CudaText& text, const Reduction& work, int64_t outer, CudaReductionPlan& plan) {
+  constexpr int64_t kFewest = 3, kMostRows = 16;
+  if (plan.parts > 1 || plan.cluster > 1 || plan.keep != CudaReductionPlan::Keep::kNo || plan.width > 1)
+    return;
+  if (work.inner.size() < 2 || !work.inner_stores.empty() || LastStep(work) > 0) return;
+  const int64_t run = work.inner.back().extent, rows = work.inner[work.inner.size() - 2].extent;
+  const int64_t group = PowerAtLeast(run, 1, 64);
+  if (run < kFewest || group > 32 || rows > kMostRows ||
+      outer * group < int64_t{2048} * text.device().multiprocessors)
+    return;
+  plan.across = true;
+  plan.group = group, plan.each = rows, plan.threads = 256;
+}
+
 void PlanColumns(const CudaText& text, const Reduction& work, int64_t outer, int64_t packs,
                  CudaReductionPlan& plan) {
   const int64_t processors = text.device().multiprocessors, room = processors * 2048;
@@ -250,12 +265,13 @@ CudaPlannedReduction PlanCudaReduction(const CudaText& text, const Reduction& wh
     PlanColumns(text, work, planned.outer, planned.packs, plan);
   } else {
     PlanRows(text, work, planned.outer, planned.packs, plan);
+    PlanAcross(text, work, planned.outer, plan);
   }
   return planned;
 }
 
 bool HasCudaGroupKnob(const CudaReductionPlan& plan) {
-  return plan.group > 1 && plan.parts == 1 && plan.cluster == 1;
+  return plan.group > 1 && plan.parts == 1 && plan.cluster == 1 && !plan.across;
 }
 
 std::vector<Knob> CudaReductionKnobs(const CudaText& text, const Reduction& work) {
@@ -278,7 +294,7 @@ std::vector<Knob> CudaReductionKnobs(const CudaText& text, const Reduction& work
     knobs.push_back(threads);
   }
   if (plan.keep != CudaReductionPlan::Keep::kRegisters && plan.each * plan.group < planned.packs &&
-      !plan.nested) {
+      !plan.nested && !plan.across) {
     Knob each{"EACH", {plan.each}, true, "packs under way in a thread"};
     for (const int64_t value : {2, 4, 8}) {
       if (value != plan.each) each.values.push_back(value);

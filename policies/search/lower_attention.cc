@@ -18,6 +18,12 @@ const ExprPtr& MinusInfinity() {
   return kValue;
 }
 
+// On a GPU wide heads leave a block registers for few queries: two products around stored scores are faster.
+constexpr int64_t kWidestStreamed = 128;
+bool IsStreamed(const Task& task, int64_t depth, int64_t width) {
+  return task.kind != "cuda" || std::max(depth, width) <= kWidestStreamed;
+}
+
 bool IsProductNode(const GraphNode& node) { return node.op == "matmul" || node.op == "bmm"; }
 bool IsSoftmaxNode(const GraphNode& node) { return node.op == "softmax" || node.op == "_softmax"; }
 
@@ -137,46 +143,110 @@ ValuePtr Lowering::Attend(AttentionParts parts, const std::string& dtype, const 
   return result;
 }
 
+namespace {
+
+// The arguments of scaled_dot_product_attention, and where they are read.
+struct DotProduct {
+  ValuePtr query, key, value, mask;
+  Shape shape;  // of the result
+  double scale = 1;
+  bool shares_heads = false, causal = false;
+
+  // The index of an operand with rows and columns: fewer heads of keys than of queries serve neighbours.
+  Index At(const ValuePtr& x, Index batch, const ExprPtr& row, const ExprPtr& column) const {
+    const size_t rank = x->shape.size(), lead = batch.size() + 2 - rank;
+    if (shares_heads && rank > 2) {
+      ExprPtr& head = batch.back();
+      head = DivInt(head, shape[shape.size() - 3] / x->shape[rank - 3]);
+    }
+    batch.erase(batch.begin(), batch.begin() + static_cast<long>(lead));
+    batch.push_back(row);
+    batch.push_back(column);
+    return batch;
+  }
+
+  ExprPtr Score(const ExprPtr& product, const Index& place) const {
+    const ExprPtr score = Binary("mul", product, Float(scale));
+    if (!mask) return score;
+    const ExprPtr bias = Lowering::AtBroadcast(mask, place);
+    return bias->type == Type::kBool ? Select(bias, score, MinusInfinity()) : Binary("add", score, bias);
+  }
+};
+
+// Scores and weights are stored.
+ValuePtr AttendInProducts(Lowering& at, const DotProduct& d, const std::string& dtype) {
+  const ValuePtr query = at.Plain(d.query), key = at.Plain(d.key), value = at.Plain(d.value);
+  Shape shape = d.shape;
+  Lowering::Product scores;
+  scores.batch = Shape(shape.begin(), shape.end() - 2);
+  scores.m = {query->shape[query->shape.size() - 2]}, scores.n = {key->shape[key->shape.size() - 2]};
+  scores.k = {query->shape.back()};
+  scores.lhs = [=](const Index& batch, const Index& m, const Index& k) {
+    return query->at(d.At(query, batch, m[0], k[0]));
+  };
+  scores.rhs = [=](const Index& batch, const Index& n, const Index& k) {
+    return key->at(d.At(key, batch, n[0], k[0]));
+  };
+  scores.index = [](const Index& batch, const Index& m, const Index& n) {
+    Index index = batch;
+    index.push_back(m[0]);
+    index.push_back(n[0]);
+    return index;
+  };
+  scores.after = [=](const ExprPtr& product, const Index& index) {
+    const ExprPtr score = d.Score(product, index);
+    if (!d.causal) return score;
+    return Select(Compare("less_equal", index.back(), index[index.size() - 2]), score, MinusInfinity());
+  };
+  shape.back() = scores.n[0];
+  const ValuePtr stored = at.Multiply("scores", "float32", shape, scores);
+  const ValuePtr soft = at.Softmax(stored, static_cast<int>(shape.size()) - 1, false);
+  const ValuePtr weights = at.Stored(at.Map({soft}, dtype, Type::kFloat, [](const auto& a) { return a[0]; }));
+  Lowering::Product result = scores;
+  result.n = {d.shape.back()}, result.k = scores.n, result.after = nullptr;
+  result.lhs = [=](const Index& batch, const Index& m, const Index& k) {
+    Index index = batch;
+    index.push_back(m[0]);
+    index.push_back(k[0]);
+    return weights->at(index);
+  };
+  result.rhs = [=](const Index& batch, const Index& n, const Index& k) {
+    return value->at(d.At(value, batch, k[0], n[0]));
+  };
+  return at.Multiply("attention", dtype, d.shape, result);
+}
+
+}  // namespace
+
 ValuePtr Lowering::DotProductAttention(const GraphNode& node) {
   if (Number(node, "dropout_p", 0) > 0)
     throw Unsupported("`" + node.op + "` with dropout draws random numbers");
+  DotProduct d;
+  d.query = Tensor(node, "query"), d.key = Tensor(node, "key"), d.value = Tensor(node, "value");
+  d.shape = ResultOf(node).shape;
+  d.shares_heads = Flag(node, "enable_gqa", false), d.causal = Flag(node, "is_causal", false);
+  const int64_t depth = d.query->shape.back();
+  d.scale = Number(node, "scale", 1 / std::sqrt(static_cast<double>(depth)));
+  if (const ValuePtr mask = OptionalTensor(node, "attn_mask")) d.mask = Cheap(mask, 24);
+  if (!IsStreamed(task_, depth, d.shape.back())) return AttendInProducts(*this, d, ResultOf(node).dtype);
   AttentionParts parts;
-  parts.query = Tensor(node, "query"), parts.key = Tensor(node, "key"), parts.value = Tensor(node, "value");
-  const Shape& q = parts.query->shape;
-  const Shape& k = parts.key->shape;
-  const Shape& shape = ResultOf(node).shape;
+  parts.query = d.query, parts.key = d.key, parts.value = d.value;
   Attention& work = parts.work;
-  work.batch = NewLoops(Shape(shape.begin(), shape.end() - 2));
-  work.queries = {NewLoop(q[q.size() - 2])}, work.keys = {NewLoop(k[k.size() - 2])};
-  work.depth = {NewLoop(q.back())}, work.width = {NewLoop(shape.back())};
+  work.batch = NewLoops(Shape(d.shape.begin(), d.shape.end() - 2));
+  work.queries = {NewLoop(d.query->shape[d.query->shape.size() - 2])};
+  work.keys = {NewLoop(d.key->shape[d.key->shape.size() - 2])};
+  work.depth = {NewLoop(depth)}, work.width = {NewLoop(d.shape.back())};
   const Index batch = Vars(work.batch);
-  const auto joined = [&](Index index, const Loop& row, const Loop& column, const ValuePtr& x) {
-    // Fewer heads of keys than of queries: each serves neighbours.
-    const size_t rank = x->shape.size(), lead = index.size() + 2 - rank;
-    if (Flag(node, "enable_gqa", false) && rank > 2) {
-      ExprPtr& head = index.back();
-      head = DivInt(head, shape[shape.size() - 3] / x->shape[rank - 3]);
-    }
-    index.erase(index.begin(), index.begin() + static_cast<long>(lead));
-    index.push_back(Var(row));
-    index.push_back(Var(column));
-    return index;
-  };
-  parts.at_query = joined(batch, work.queries[0], work.depth[0], parts.query);
-  parts.at_key = joined(batch, work.keys[0], work.depth[0], parts.key);
-  parts.at_value = joined(batch, work.keys[0], work.width[0], parts.value);
-  const double scale = Number(node, "scale", 1 / std::sqrt(static_cast<double>(q.back())));
-  work.score = Binary("mul", Result(0), Float(scale));
-  if (const ValuePtr mask = OptionalTensor(node, "attn_mask")) {
-    Index place = batch;
-    place.push_back(Var(work.queries[0]));
-    place.push_back(Var(work.keys[0]));
-    const ExprPtr value = AtBroadcast(Cheap(mask, 24), place);
-    work.score = value->type == Type::kBool ? Select(value, work.score, MinusInfinity())
-                                            : Binary("add", work.score, value);
-  }
-  work.causal = Flag(node, "is_causal", false);
-  return Attend(std::move(parts), ResultOf(node).dtype, shape);
+  const ExprPtr query = Var(work.queries[0]), key = Var(work.keys[0]);
+  parts.at_query = d.At(d.query, batch, query, Var(work.depth[0]));
+  parts.at_key = d.At(d.key, batch, key, Var(work.depth[0]));
+  parts.at_value = d.At(d.value, batch, key, Var(work.width[0]));
+  Index place = batch;
+  place.push_back(query);
+  place.push_back(key);
+  work.score = d.Score(Result(0), place);
+  work.causal = d.causal;
+  return Attend(std::move(parts), ResultOf(node).dtype, d.shape);
 }
 
 // --- Spelled out ---
@@ -232,7 +302,7 @@ void Lowering::FindAttention() {
     const GraphNode& first = *producers.at(pattern->product);
     const Shape& key =
         graph_.values.at(first.args.at(first.op == "bmm" ? "mat2" : "other").at("tensor").get<int>()).shape;
-    if (out.size() < 2 || key.size() < 2) continue;
+    if (out.size() < 2 || key.size() < 2 || !IsStreamed(task_, key[key.size() - 2], out.back())) continue;
     // Without a softmax two products in a row are as good, unless all of the scores would be stored for short rows.
     if (pattern->softmax < 0 &&
         (out.size() < 3 || key.size() < 3 || out.back() > 256 || key[key.size() - 2] > 256))

@@ -337,9 +337,15 @@ void Lowering::AddRepeat(const std::string& name, const Loop& times, const std::
   stages_ = &repeat.body;
   body();
   stages_ = outside;
+  std::vector<Stage> after =
+      TakeStagesAfterLoop(repeat, program_.buffers, [this](int64_t extent) { return NewLoop(extent); });
   double flops = 0;
   for (const Stage& stage : repeat.body) flops += stage.flops * static_cast<double>(times.extent);
   Add(name, std::move(repeat), flops);
+  for (Stage& stage : after) {
+    MergeLoops(stage);
+    stages_->push_back(std::move(stage));
+  }
 }
 
 bool Lowering::Recurrent(const GraphNode& node) {

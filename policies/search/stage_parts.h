@@ -22,6 +22,11 @@ int CountDivisions(const Stage& stage);
 // Joins neighbouring loops that always occur together, and removes those of extent 1.
 void MergeLoops(Stage& stage);
 
+// Takes the stages out of the loop's body that no later iteration needs, as stages over all iterations that run after
+// the loop. Buffers that lie between both parts get a place for each iteration.
+std::vector<Stage> TakeStagesAfterLoop(Repeat& repeat, std::vector<Buffer>& buffers,
+                                       const std::function<Loop(int64_t)>& new_loop);
+
 // Variables by their expressions.
 using Replacement = std::map<int, ExprPtr>;
 ExprPtr Replace(const ExprPtr& expr, const Replacement& variables);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "policies/search/cuda_recurrence.h"
 #include "policies/search/cuda_text.h"
 
 namespace kevin::search {
@@ -15,6 +16,11 @@ class CudaStageWriter {
   explicit CudaStageWriter(CudaText& text) : text_(text) {}
   void Write(const Stage& stage) {
     if (const auto* repeat = std::get_if<Repeat>(&stage.work)) {
+      text_.BeginStage(number_);
+      if (WriteCudaRecurrence(text_, stage, *repeat)) {
+        number_ += static_cast<int>(repeat->body.size());
+        return;
+      }
       const std::string turn = fmt::format("turn{}", text_.repeat_variables().size());
       text_.repeat_variables()[repeat->times.variable] = turn;
       text_.AddLine(fmt::format("for (int {0} = 0; {0} < {1}; ++{0}) {{", turn, repeat->times.extent));

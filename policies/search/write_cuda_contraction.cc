@@ -109,7 +109,14 @@ std::string CudaProductWriter::Body(CudaKernel& kernel, bool may_split) {
 std::string CudaProductWriter::Place() const {
   std::string body;
   body += "const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (columns + kTileN - 1) / kTileN;\n";
-  body += "const int batch = blockIdx.x / (tiles_m * tiles_n), tile = blockIdx.x % (tiles_m * tiles_n);\n";
+  if (limited_) {
+    body += fmt::format(
+        "// The batch has the phases of strides, whose results lie between each other: those of a tile run together.\n"
+        "const int batch = blockIdx.x % {0}, tile = blockIdx.x / {0};\n",
+        text_.Number(Points(c_.batch)));
+  } else {
+    body += "const int batch = blockIdx.x / (tiles_m * tiles_n), tile = blockIdx.x % (tiles_m * tiles_n);\n";
+  }
   body += CudaDecoded(c_.batch, "batch", Extents(c_.batch));
   body +=
       "// Blocks go through the tiles in bands, so that those at work together share operands in the cache.\n";

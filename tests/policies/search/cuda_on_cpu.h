@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -323,6 +324,29 @@ void WaitForCopies() {
 
 inline unsigned long __cvta_generic_to_shared(const void* at) { return reinterpret_cast<uintptr_t>(at); }
 
+namespace emulated {
+
+// As tensor cores add: all terms are aligned to the largest and cut off one bit below a float's last, and so is the sum
+// to a float. Towards zero, unlike ordinary additions.
+template <size_t kCount>
+float AddedTowardsZero(const std::array<double, kCount>& terms) {
+  int exponent = -1000;
+  double plain = 0;
+  for (const double term : terms) {
+    plain += term;
+    if (term != 0 && std::isfinite(term)) exponent = std::max(exponent, std::ilogb(term));
+  }
+  if (!std::isfinite(plain) || exponent < -100) return static_cast<float>(plain);
+  double sum = 0;
+  for (const double term : terms) sum += std::trunc(std::ldexp(term, 24 - exponent));
+  sum = std::ldexp(sum, exponent - 24);
+  if (sum == 0) return 0;
+  const int last = std::ilogb(sum) - 23;
+  return static_cast<float>(std::ldexp(std::trunc(std::ldexp(sum, -last)), last));
+}
+
+}  // namespace emulated
+
 // c += a b, a 16 x 8 and b 8 x 8 of TF32; PTX's layout of m16n8k8.
 inline void MultiplyTf32(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
   emulated::Warp& warp = *emulated::self->warp;
@@ -332,12 +356,13 @@ inline void MultiplyTf32(float (&c)[4], const unsigned (&a)[4], const unsigned (
   emulated::Wait(warp.barrier);
   for (unsigned q = 0; q < 4; ++q) {
     const unsigned row = lane / 4, column = lane % 4 * 2 + q % 2;
-    double sum = c[q];
+    std::array<double, 9> terms;
     for (unsigned k = 0; k < 8; ++k) {
-      sum += static_cast<double>(warp.left[row * 4 + k % 4][q / 2 + k / 4 * 2]) *
-             static_cast<double>(warp.right[column * 4 + k % 4][k / 4]);
+      terms[k] = static_cast<double>(warp.left[row * 4 + k % 4][q / 2 + k / 4 * 2]) *
+                 static_cast<double>(warp.right[column * 4 + k % 4][k / 4]);
     }
-    c[q] = static_cast<float>(sum);
+    terms[8] = c[q];
+    c[q] = emulated::AddedTowardsZero(terms);
   }
   emulated::Wait(warp.barrier);
 }
@@ -348,6 +373,8 @@ inline float __fdividef(float a, float b) { return a / b; }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
 
+inline float MaxOrNan(float x, float y) { return x > y || x != x ? x : y; }
+inline float MinOrNan(float x, float y) { return x < y || x != x ? x : y; }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline void __threadfence() {}
 template <class T>

@@ -157,6 +157,7 @@ std::string ToCpp(const std::string& cuda_source) {
   replace(
       "INLINE void (CopyAsync|CommitCopies|WaitForCopies|MultiplyTf32|ContractCopy|ContractCommit|ContractWait|ContractMmaTf32|ContractMatrix|ContractMma)\\(",
       "INLINE void Device$1(");
+  replace("INLINE float (MaxOrNan|MinOrNan)\\(", "INLINE float Device$1(");
   replace("#include <cuda_(fp16|bf16).h>", "");
   replace("void launch\\(", "extern \"C\" void launch(");
   return text;
