@@ -32,14 +32,12 @@ std::map<size_t, const Repeat*> CudaRecurrences(const Program& program, const Ta
   std::map<size_t, const Repeat*> found;
   size_t number = 0;
   for (const Stage& stage : program.stages) {
-    const std::vector<Stage> alone = {stage};
-    std::vector<const Stage*> inner;
-    AddCudaStages(alone, inner);
-    if (const auto* repeat = std::get_if<Repeat>(&stage.work)) {
+    const auto* repeat = std::get_if<Repeat>(&stage.work);
+    if (repeat) {
       const auto work = ReadCudaRecurrence(program, *repeat);
       if (work && PlanCudaRecurrence(*work, task.device.multiprocessors)) found[number] = repeat;
     }
-    number += inner.size();
+    number += repeat ? LeafStages(repeat->body).size() : 1;
   }
   return found;
 }

@@ -125,11 +125,13 @@ void AddLeafStages(const std::vector<Stage>& stages, std::vector<const Stage*>& 
 
 }  // namespace
 
-std::vector<const Stage*> LeafStages(const Program& program) {
+std::vector<const Stage*> LeafStages(const std::vector<Stage>& stages) {
   std::vector<const Stage*> leaves;
-  AddLeafStages(program.stages, leaves);
+  AddLeafStages(stages, leaves);
   return leaves;
 }
+
+std::vector<const Stage*> LeafStages(const Program& program) { return LeafStages(program.stages); }
 
 std::vector<int> BuffersRead(const Stage& stage) {
   std::vector<int> buffers;

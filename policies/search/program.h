@@ -136,6 +136,7 @@ std::string NormalForm(const Program& program);
 std::string StageForm(const Program& program, const Stage& stage);
 
 // All stages that compute something, in order: those in the bodies of loops, not the loops. Knob::stage counts them.
+std::vector<const Stage*> LeafStages(const std::vector<Stage>& stages);
 std::vector<const Stage*> LeafStages(const Program& program);
 
 // Buffers that the stage reads and writes, each once, in the order of use.
