@@ -34,6 +34,9 @@ void AddDeviceOptions(CLI::App* command, DeviceOptions* options);
 // --tune N: how many settings of a candidate's knobs are tried (env/knobs/tune.h). Not given: DefaultSettings().
 CLI::Option* AddTuneOption(CLI::App* command, std::optional<int>* tune);
 
+// --diagnose off, best or all (agent/episode.h); `turns`: which correct kernels "best" means, for the help.
+CLI::Option* AddDiagnoseOption(CLI::App* command, std::string* diagnose, const std::string& turns);
+
 // Why this is not the name of a device ("auto", "cpu", "cuda:N"); empty: it is.
 std::string WhyNoDevice(const std::string& device);
 

@@ -28,6 +28,7 @@ json RequestOf(const CollectionSpec& spec) {
   request.update(WorkloadToJson(spec.workload));
   if (!spec.purpose.empty()) request["purpose"] = spec.purpose;
   if (spec.tune > 0) request["tune"] = spec.tune;
+  if (spec.diagnose != "best") request["diagnose"] = spec.diagnose;
   // Left out for fp32, so that collections of an earlier program are found again.
   if (spec.workload.precision == "fp32") request.erase("precision");
   return request;
@@ -63,6 +64,7 @@ CollectionSpec CollectionFromJson(const std::string& text) {
   spec.note = all.at("note");
   spec.purpose = all.value("purpose", "");
   spec.tune = all.value("tune", 0);
+  spec.diagnose = all.value("diagnose", "best");
   if (!all.contains("model_options")) return spec;  // of an earlier program
   spec.model_options = Dump(all.at("model_options"));
   for (const auto& [policy, window] : all.at("windows").items())

@@ -81,7 +81,8 @@ class BatchProcess {
   std::vector<TouchedPart> TouchedInputs() const;
   void ForgetTouched() const;
   double CpuSeconds() const;  // of all its threads, since it started
-  std::string Log() const;    // what it wrote to stdout and stderr, at most kLogBytes
+  pid_t pid() const { return waiting_.process.pid(); }
+  std::string Log() const;  // what it wrote to stdout and stderr, at most kLogBytes
   uint64_t FaultAddress() const { return page()->fault_address.load(); }
 
  private:
@@ -114,7 +115,9 @@ class TimedProcess {
   // `name` is "candidate" or "start". Starts the process and waits until the library is loaded. Like the
   // other methods it throws Ended for what the candidate did, and Error(kBadRequest) for what `start` did:
   // that kernel was judged before, so the request cannot be met.
-  TimedProcess(Session& session, std::string name, int library_fd, const OutputMemory& outputs);
+  // `threads`: that it may use; 0: those of the session.
+  TimedProcess(Session& session, std::string name, int library_fd, const OutputMemory& outputs,
+               int threads = 0);
 
   const std::string& name() const { return name_; }
   const OutputMemory& outputs() const { return outputs_; }
