@@ -176,7 +176,10 @@ class Episode {
     turn.trials = ruling.trials;
     turn.tune_s = ruling.tune_s;
     turn.evaluation = ToRecord(ruling.evaluation, candidate, problem_, number == 0 ? "start" : "turn");
-    turn.feedback = FormatFeedback(ruling.evaluation, candidate, turn.trials);
+    const std::optional<Diagnosis> diagnosis =
+        IsToDiagnose(ruling.evaluation) ? judge_.Diagnose(candidate, ruling.evaluation) : std::nullopt;
+    turn.feedback =
+        FormatFeedback(ruling.evaluation, candidate, turn.trials, diagnosis ? &*diagnosis : nullptr);
     turn.reward = turn.evaluation.score;
     journal_.WriteSource(&turn);
     turn.seconds = SecondsSince(start);
@@ -355,8 +358,19 @@ class Episode {
   }
 
   std::string FormatFeedback(const Evaluation& evaluation, const Candidate& candidate,
-                             const std::vector<KnobTrial>& trials) const {
-    return Feedback(evaluation, {candidate.source, &sized_, context_.threads, context_.kind, trials});
+                             const std::vector<KnobTrial>& trials,
+                             const Diagnosis* diagnosis = nullptr) const {
+    return Feedback(evaluation,
+                    {candidate.source, &sized_, context_.threads, context_.kind, trials, diagnosis});
+  }
+
+  // Before the turn is appended: whether it is faster than all before it.
+  bool IsToDiagnose(const Evaluation& evaluation) const {
+    const std::optional<Ratio> speedup = SpeedupOf(evaluation);
+    if (!speedup || options_.diagnose == DiagnoseTurns::kOff) return false;
+    const TurnRecord* leader = journal_.Leader();
+    return options_.diagnose == DiagnoseTurns::kAll || leader == nullptr ||
+           speedup->value > leader->evaluation.speedup->value;
   }
 
   static double Overhead(const TurnRecord& turn, double seconds) {
@@ -397,6 +411,11 @@ class Episode {
 };
 
 }  // namespace
+
+DiagnoseTurns DiagnoseTurnsNamed(const std::string& name) {
+  if (name == "off") return DiagnoseTurns::kOff;
+  return name == "all" ? DiagnoseTurns::kAll : DiagnoseTurns::kBest;
+}
 
 EpisodeOptions OptionsToContinue(const EpisodeRecord& episode, int more_turns) {
   EpisodeOptions options;

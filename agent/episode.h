@@ -31,6 +31,10 @@
 namespace kevin {
 
 class Memory;
+// --diagnose: the correct turns after which the policy is told evidence of what limits its kernel
+// (env/diagnosis/diagnosis.h): none, those that lead, all. A diagnosis takes about a second.
+enum class DiagnoseTurns { kOff, kBest, kAll };
+DiagnoseTurns DiagnoseTurnsNamed(const std::string& name);  // "off", "all"; any other name is "best"
 
 struct EpisodeOptions {
   int turns = 8;             // with continue_episode: further turns
@@ -42,6 +46,7 @@ struct EpisodeOptions {
   int tune = 0;              // --tune: settings of a candidate's knobs that are tried; 0: their first values
   Memory* memory = nullptr;  // --memory: fills Task::related before the first turn; not owned, may be null
   bool profile = false;      // --profile, as in EvaluateOptions
+  DiagnoseTurns diagnose = DiagnoseTurns::kBest;
   std::filesystem::path profile_report;
   bool confirm = true;           // false: the winner is not measured again, and no speed-up is stored for it
   std::optional<double> until;   // stop when the low end of a confirmed speed-up reaches this

@@ -5,8 +5,10 @@
 #include <optional>
 #include <string_view>
 
+#include "agent/diagnosis_text.h"
 #include "agent/gpu_feedback.h"
 #include "agent/knob_feedback.h"
+#include "agent/rates.h"
 #include "agent/shape_records.h"
 #include "agent/text.h"
 #include "env/problem/problem.h"
@@ -16,84 +18,20 @@ namespace kevin {
 namespace {
 
 constexpr size_t kMaxFeedbackLogBytes = 1500;
-constexpr double kNearFloor = 1.25;  // times the smallest possible time; below it only details remain
 
 std::string Fenced(std::string_view text) {
   return fmt::format("```\n{}{}```", text, text.ends_with("\n") ? "" : "\n");
 }
 
-const char* VerdictWords(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kFast:
-      return "faster than the reference";
-    case Verdict::kSlow:
-      return "slower than the reference";
-    case Verdict::kSame:
-      return "as fast as the reference";
-    case Verdict::kAmbiguous:
-      return "too close to the reference to decide";
-  }
-  return "";
-}
-
-std::string Rates(const Measured& m, const FeedbackContext& context) {
-  std::string text = fmt::format("One call takes {} us, the reference {} us. That is {} GB/s and {} GFLOP/s",
-                                 SignificantText(m.candidate_us, 4), SignificantText(m.reference_us, 4),
-                                 SignificantText(m.gb_per_s, 3), SignificantText(m.gflop_per_s, 3));
-  if (m.floor_us > 0) {
-    text += fmt::format(
-        "; the smallest possible time on this machine is {} us, and this kernel takes {} times that",
-        SignificantText(m.floor_us, 4), SignificantText(m.candidate_us / m.floor_us, 3));
-  }
-  text += ".";
-  if (context.problem == nullptr || context.problem->bytes <= 0) return text;
-  const double intensity = context.problem->flops / context.problem->bytes;
-  switch (RooflineBound(*context.problem)) {
-    case Bound::kMemory:
-      return text + fmt::format(" At {:.2g} flop per byte the operation is memory-bound.", intensity);
-    case Bound::kCompute:
-      return text + fmt::format(" At {:.3g} flop per byte the operation is compute-bound.", intensity);
-    case Bound::kUnclear:
-      return text +
-             fmt::format(" At {:.2g} flop per byte either memory or arithmetic may be the limit.", intensity);
-  }
-  return text;
-}
-
-std::string Advice(const Measured& m, const FeedbackContext& context) {
-  if (m.floor_us > 0 && m.candidate_us <= kNearFloor * m.floor_us) {
-    return "It is close to the smallest possible time. What remains are details such as alignment and the "
-           "cost of starting threads.";
-  }
-  const Bound bound = context.problem ? RooflineBound(*context.problem) : Bound::kUnclear;
-  std::string text = "It can still be made faster. ";
-  if (m.verdict == Verdict::kSlow) {
-    text +=
-        fmt::format("First make sure that all {} threads have work and that the inner loop is vectorised. ",
-                    context.threads);
-  }
-  switch (bound) {
-    case Bound::kMemory:
-      return text +
-             "Move fewer bytes: make one pass over the data, read and write every value once, use unit stride, "
-             "and write results that are not read again with non-temporal stores.";
-    case Bound::kCompute:
-      return text +
-             "Do more arithmetic per load: use tiles that fit the caches, a block of accumulators in "
-             "registers, fused multiply-add, and packed operands.";
-    case Bound::kUnclear:
-      return text +
-             "Reuse values in registers and cache before loading more, and keep several independent chains of "
-             "arithmetic in flight.";
-  }
-  return text;
-}
-
-// Its rates and what to try next.
+// Its rates, and the evidence of what limits it.
 std::string Remarks(const Measured& m, const Evaluation& evaluation, const FeedbackContext& context) {
-  if (!IsForGpu(context.kind)) return Rates(m, context) + "\n" + Advice(m, context);
-  const std::string notes = KernelNotes(evaluation);
-  return GpuRates(m, evaluation) + (notes.empty() ? "" : "\n" + notes) + "\n" + GpuAdvice(m, evaluation);
+  std::string text = RateText(m, evaluation);
+  if (const std::string notes = KernelNotes(evaluation, context.diagnosis); !notes.empty())
+    text += "\n" + notes;
+  if (const std::string advice = CeilingAdvice(m, evaluation, context.problem); !advice.empty())
+    text += "\n" + advice;
+  const std::string evidence = context.diagnosis ? DiagnosisText(*context.diagnosis) : "";
+  return evidence.empty() ? text : text + "\n" + evidence;
 }
 
 // Of a size set with several shapes: all of them, then the remarks on the one with the smallest speed-up.
@@ -117,11 +55,13 @@ std::string Describe(const Measured& m, const Evaluation& evaluation, const Feed
   std::string text =
       fmt::format("The kernel is correct{}. Its speed-up{} is {}: {}.", has_shapes ? " at all shapes" : "",
                   has_shapes ? ", the weighted geometric mean over the shapes," : "",
-                  RatioText(m.speedup.value, m.speedup.low, m.speedup.high), VerdictWords(m.verdict));
+                  RatioText(m.speedup.value, m.speedup.low, m.speedup.high),
+                  VerdictWords(m.verdict, m.speedup, "the reference"));
   if (m.against_start) {
     const Ratio& ratio = *m.against_start;
-    text += fmt::format(" Its speed-up over the start kernel is {}.",
-                        RatioText(ratio.value, ratio.low, ratio.high));
+    text += fmt::format(" Its speed-up over the start kernel is {}: {}.",
+                        RatioText(ratio.value, ratio.low, ratio.high),
+                        VerdictWords(m.verdict_against_start, ratio, "the start kernel"));
   }
   return text + "\n" + (has_shapes ? ShapeRemarks(evaluation, context) : Remarks(m, evaluation, context));
 }
@@ -187,17 +127,6 @@ std::string CorrectElsewhere(const Evaluation& evaluation) {
 }
 
 }  // namespace
-
-Bound RooflineBound(const SizedProblem& problem) {
-  if (problem.bytes <= 0) return Bound::kUnclear;
-  const double intensity = problem.flops / problem.bytes;
-  if (intensity < kMemoryBoundBelow) return Bound::kMemory;
-  return intensity > kComputeBoundAbove ? Bound::kCompute : Bound::kUnclear;
-}
-
-std::string RatioText(double value, double low, double high) {
-  return fmt::format("{:.3g}x ({:.3g}x to {:.3g}x)", value, low, high);
-}
 
 std::string Feedback(const Evaluation& evaluation, const FeedbackContext& context) {
   std::string text = std::visit([&](const auto& outcome) { return Describe(outcome, evaluation, context); },

@@ -6,30 +6,21 @@
 #include <vector>
 
 #include "env/environment.h"
+#include "env/verdict/words.h"
 
 namespace kevin {
 
 struct FeedbackContext {
   std::string source;                     // the candidate; compiler errors quote its lines
-  const SizedProblem* problem = nullptr;  // not owned; null: no remark on what limits the operation
+  const SizedProblem* problem = nullptr;  // not owned; may be null
   int threads = 1;
   std::string kind =
       "cpp";  // of the candidate; GPU kinds get the device's peaks and their kernels' resources
-  std::vector<KnobTrial> trials = {};  // of the candidate's knobs
+  std::vector<KnobTrial> trials = {};    // of the candidate's knobs
+  const Diagnosis* diagnosis = nullptr;  // not owned; null: none was made
 };
 
 // Markdown without a line end at the end.
 std::string Feedback(const Evaluation& evaluation, const FeedbackContext& context);
-
-// What limits the operation, by flops over bytes of its usual counts. The thresholds bracket the balance of
-// CPUs and GPUs of the last decade, 5 to 20 flop per byte of main memory traffic in fp32; between them the
-// answer is kUnclear.
-enum class Bound { kMemory, kCompute, kUnclear };
-inline constexpr double kMemoryBoundBelow = 4.0;  // flop per byte
-inline constexpr double kComputeBoundAbove = 30.0;
-Bound RooflineBound(const SizedProblem& problem);
-
-// "1.32x (1.28x to 1.36x)"
-std::string RatioText(double value, double low, double high);
 
 }  // namespace kevin

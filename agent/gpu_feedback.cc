@@ -6,23 +6,14 @@
 #include <vector>
 
 #include "agent/json.h"
+#include "agent/rates.h"
 #include "agent/text.h"
+#include "env/printable.h"
 
 namespace kevin {
 namespace {
 
-constexpr double kNearCeiling = 0.9;    // share of a peak; above it only details remain
-constexpr double kFarFromBoth = 0.35;   // shares below it: latency limits, not bandwidth or arithmetic
-constexpr double kNearGpuFloor = 1.15;  // times the smallest possible time
-constexpr double kFewWarps = 0.3;       // occupancy below which latency may not be hidden
-
-// 100 %, 62 %, 0.4 %
-std::string Percent(double share) { return fmt::format("{:.2g} %", 100 * share); }
-
-std::string Flops(double gflop_per_s) {
-  return gflop_per_s >= 1000 ? fmt::format("{:.3g} TFLOP/s", gflop_per_s / 1000)
-                             : fmt::format("{:.3g} GFLOP/s", gflop_per_s);
-}
+constexpr size_t kMaxNameBytes = 100;
 
 bool Spills(const KernelReport& kernel) { return kernel.spill_store_bytes + kernel.spill_load_bytes > 0; }
 
@@ -31,6 +22,39 @@ bool IsSame(const KernelReport& a, const KernelReport& b) { return KernelLine(a)
 std::string Bytes(int64_t bytes) {
   return bytes >= 1024 ? fmt::format("{:.3g} KB", static_cast<double>(bytes) / 1024)
                        : fmt::format("{} B", bytes);
+}
+
+// All launches of equal kernels.
+struct KernelTime {
+  KernelReport kernel;
+  int launches = 0;
+  double us = 0;  // 0: unknown
+};
+
+std::vector<KernelTime> SlowestFirst(const Evaluation& e, const Diagnosis* diagnosis) {
+  std::vector<KernelTime> distinct;
+  for (size_t i = 0; i < e.kernels.size(); ++i) {
+    auto at = std::find_if(distinct.begin(), distinct.end(),
+                           [&](const KernelTime& other) { return IsSame(e.kernels[i], other.kernel); });
+    if (at == distinct.end()) at = distinct.insert(at, KernelTime{e.kernels[i], 0, 0});
+    ++at->launches;
+    for (const LaunchTime& launch : diagnosis ? diagnosis->launches : std::vector<LaunchTime>()) {
+      if (launch.index == static_cast<int>(i)) at->us += launch.us;
+    }
+  }
+  std::stable_sort(distinct.begin(), distinct.end(),
+                   [](const KernelTime& a, const KernelTime& b) { return a.us > b.us; });
+  return distinct;
+}
+
+// ", 3 launches, 12.5 us (62 % of all)"
+std::string TimeNote(const KernelTime& kernel, const std::vector<KernelTime>& all) {
+  double all_us = 0;
+  for (const KernelTime& other : all) all_us += other.us;
+  std::string text = kernel.launches > 1 ? fmt::format(", {} launches", kernel.launches) : "";
+  if (all_us <= 0) return text;
+  return text + fmt::format(", {} us ({} of all launches)", SignificantText(kernel.us, 3),
+                            PercentText(kernel.us / all_us));
 }
 
 KernelReport KernelFromJson(const Json& json) {
@@ -50,86 +74,14 @@ KernelReport KernelFromJson(const Json& json) {
 
 }  // namespace
 
-Roofline RooflineOf(const Measured& m, const Evaluation& e) {
-  Roofline roofline;
-  if (e.peak_gb_per_s > 0) roofline.memory = m.gb_per_s / e.peak_gb_per_s;
-  if (e.peak_gflop_per_s > 0) roofline.arithmetic = m.gflop_per_s / e.peak_gflop_per_s;
-  if (roofline.memory > 0 || roofline.arithmetic > 0) {
-    roofline.nearer = roofline.memory >= roofline.arithmetic ? Ceiling::kMemory : Ceiling::kArithmetic;
-  }
-  return roofline;
-}
-
-std::string GpuRates(const Measured& m, const Evaluation& e) {
-  const Roofline roofline = RooflineOf(m, e);
-  std::string text = fmt::format("One call takes {} us, the reference {} us. That is {} GB/s",
-                                 SignificantText(m.candidate_us, 4), SignificantText(m.reference_us, 4),
-                                 SignificantText(m.gb_per_s, 4));
-  if (roofline.memory > 0)
-    text += fmt::format(" ({} of this GPU's {:.4g} GB/s)", Percent(roofline.memory), e.peak_gb_per_s);
-  text += " and " + Flops(m.gflop_per_s);
-  if (roofline.arithmetic > 0)
-    text += fmt::format(" ({} of {})", Percent(roofline.arithmetic), Flops(e.peak_gflop_per_s));
-  if (roofline.nearer != Ceiling::kUnknown) {
-    text += roofline.nearer == Ceiling::kMemory ? "; memory bandwidth is the nearer limit"
-                                                : "; arithmetic throughput is the nearer limit";
-  }
-  if (m.floor_us > 0) {
-    text += fmt::format("; the smallest possible time is {} us, and this kernel takes {} times that",
-                        SignificantText(m.floor_us, 4), SignificantText(m.candidate_us / m.floor_us, 3));
-  }
-  return text + ".";
-}
-
-std::string GpuAdvice(const Measured& m, const Evaluation& e) {
-  const Roofline roofline = RooflineOf(m, e);
-  const double share = std::max(roofline.memory, roofline.arithmetic);
-  if (share >= kNearCeiling || (m.floor_us > 0 && m.candidate_us <= kNearGpuFloor * m.floor_us)) {
-    return "It is close to the limit of this GPU. What remains are details such as the grid size, the last "
-           "partial wave of blocks, and cache hints on loads and stores.";
-  }
-  std::string text = "It can still be made faster. ";
-  const bool few_warps = std::any_of(e.kernels.begin(), e.kernels.end(), [](const KernelReport& kernel) {
-    return kernel.occupancy > 0 && kernel.occupancy < kFewWarps;
-  });
-  if (m.verdict == Verdict::kSlow) {
-    text +=
-        "First make sure that there are enough blocks for all multiprocessors and that neighbouring "
-        "threads access neighbouring addresses. ";
-  }
-  if (roofline.nearer == Ceiling::kUnknown) {
-    return text +
-           "Use fewer launches, move fewer bytes, and keep more independent loads in flight in each thread.";
-  }
-  if (share < kFarFromBoth) {
-    text +=
-        "Neither limit is near, so the kernel mostly waits: use fewer launches, more independent loads in "
-        "flight in each thread, fewer barriers";
-    return text + (few_warps ? ", more warps on each multiprocessor." : ".");
-  }
-  if (roofline.nearer == Ceiling::kMemory) {
-    return text +
-           "Move fewer bytes, more efficiently: read and write every value once, load 16 bytes per thread at "
-           "a time, start several loads before the first value is used, and fuse passes.";
-  }
-  return text +
-         "Do more arithmetic per byte loaded: use larger tiles in shared memory and registers, load the next "
-         "tile while computing this one, and use tensor cores where the precision allows it.";
-}
-
-std::string KernelNotes(const Evaluation& e) {
-  std::vector<KernelReport> distinct;
-  for (const KernelReport& kernel : e.kernels) {
-    const auto same = [&](const KernelReport& other) { return IsSame(kernel, other); };
-    if (std::none_of(distinct.begin(), distinct.end(), same)) distinct.push_back(kernel);
-  }
+std::string KernelNotes(const Evaluation& e, const Diagnosis* diagnosis) {
+  const std::vector<KernelTime> kernels = SlowestFirst(e, diagnosis);
   std::string text;
-  for (size_t i = 0; i < std::min(distinct.size(), kMaxKernelsShown); ++i) {
-    text += fmt::format("- {}\n", KernelLine(distinct[i]));
-  }
-  if (distinct.size() > kMaxKernelsShown)
-    text += fmt::format("- ({} more kernels)\n", distinct.size() - kMaxKernelsShown);
-  if (std::any_of(distinct.begin(), distinct.end(), Spills)) {
+  for (size_t i = 0; i < std::min(kernels.size(), kMaxKernelsShown); ++i)
+    text += fmt::format("- {}{}\n", KernelLine(kernels[i].kernel), TimeNote(kernels[i], kernels));
+  if (kernels.size() > kMaxKernelsShown)
+    text += fmt::format("- ({} more kernels)\n", kernels.size() - kMaxKernelsShown);
+  if (std::any_of(e.kernels.begin(), e.kernels.end(), Spills)) {
     text +=
         "Register spills go through local memory: keep fewer values alive at once (smaller tiles, "
         "less unrolling), or allow more registers with __launch_bounds__ and smaller blocks.\n";
@@ -173,7 +125,8 @@ std::vector<KernelReport> KernelsFromText(const std::string& text) {
 
 std::string KernelLine(const KernelReport& kernel) {
   std::string line =
-      fmt::format("{} <<<{}, {}>>>: {} registers", kernel.name, kernel.grid, kernel.block, kernel.registers);
+      fmt::format("{} <<<{}, {}>>>: {} registers", Clip(PrintableLine(kernel.name), kMaxNameBytes),
+                  kernel.grid, kernel.block, kernel.registers);
   if (kernel.spill_store_bytes + kernel.spill_load_bytes > 0) {
     line += fmt::format(", spills {} of stores and {} of loads per thread", Bytes(kernel.spill_store_bytes),
                         Bytes(kernel.spill_load_bytes));

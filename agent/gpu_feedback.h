@@ -1,7 +1,6 @@
 #pragma once
-// Feedback about a GPU candidate beyond its outcome: its distance from the device's measured peaks (the
-// roofline), the resources of its kernels, and the next thing to try. Also KernelReport (one launch of a
-// candidate) as JSON, as the store keeps it, and as a line. Pure; any thread.
+// Feedback about a GPU candidate beyond its outcome: the time and the resources of its kernels. Also KernelReport (one
+// launch of a candidate) as JSON, as the store keeps it, and as a line. Pure; any thread.
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -11,25 +10,11 @@
 
 namespace kevin {
 
-enum class Ceiling { kMemory, kArithmetic, kUnknown };
-
-// Achieved bandwidth and arithmetic as shares of the device's peaks; 0 where the peak is unknown.
-struct Roofline {
-  double memory = 0, arithmetic = 0;
-  Ceiling nearer = Ceiling::kUnknown;  // the larger share; kUnknown when both are 0
-};
-Roofline RooflineOf(const Measured& measured, const Evaluation& evaluation);
-
-// One line: time, rates, shares of the peaks, distance from the smallest possible time.
-std::string GpuRates(const Measured& measured, const Evaluation& evaluation);
-
-// One line: the next thing to try.
-std::string GpuAdvice(const Measured& measured, const Evaluation& evaluation);
-
 // One line per distinct kernel, at most kMaxKernelsShown; then advice on register spills and the profiler's
-// findings, if there are any. No line end at the end; empty when nothing is known.
+// findings, if there are any. With the times of a diagnosis (may be null) the slowest come first, each with its share.
+// No line end at the end; empty when nothing is known.
 inline constexpr size_t kMaxKernelsShown = 4;
-std::string KernelNotes(const Evaluation& evaluation);
+std::string KernelNotes(const Evaluation& evaluation, const Diagnosis* diagnosis = nullptr);
 
 // "relu<4> <<<132 x 1 x 1, 256 x 1 x 1>>>: 40 registers, 16 KB shared memory, occupancy 50 % (limited by
 // registers)", with the bytes spilled, if any. No line end.

@@ -8,6 +8,7 @@
 #include "env/error.h"
 #include "env/problem/text.h"
 #include "env/verdict/begin_evaluation.h"
+#include "env/verdict/shapes.h"
 
 namespace kevin {
 namespace {
@@ -125,6 +126,19 @@ Evaluation Judge::Confirm(const Candidate& candidate) {
   Evaluation evaluation = EvaluateAgain(candidate, true);
   if (!IsCorrect(evaluation)) evaluation.outcome = Contradiction("measured", evaluation.outcome);
   return evaluation;
+}
+
+std::optional<Diagnosis> Judge::Diagnose(const Candidate& candidate, const Evaluation& evaluation) {
+  EvaluateOptions options = options_;
+  options.stop = cancel_;
+  if (!evaluation.shapes.empty())
+    options.workload.size = evaluation.shapes[WeakestShape(evaluation.shapes)].size;
+  try {
+    return environment_.Diagnose(problem_, candidate, options);
+  } catch (const Error&) {
+    if (cancel_ != nullptr && *cancel_) throw;
+    return std::nullopt;
+  }
 }
 
 Evaluation Judge::Evaluate(const Candidate& candidate, bool confirm, const Known& known) {

@@ -60,6 +60,10 @@ class Judge {
   // comes back as a contradiction.
   Evaluation Confirm(const Candidate& candidate);
 
+  // Evidence of what limits a candidate, after `evaluation` measured it; of several shapes at the weakest one. Nothing
+  // where there is none, or where it failed: the verdict stands without it.
+  std::optional<Diagnosis> Diagnose(const Candidate& candidate, const Evaluation& evaluation);
+
   // The phases of what follows are reported here; --from's kernel is paired against in what follows.
   void set_on_phase(std::function<void(const std::string&)> on_phase) {
     options_.on_phase = std::move(on_phase);

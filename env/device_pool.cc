@@ -68,6 +68,17 @@ std::string DevicePool::MachineKey(const Problem& problem, const Candidate& cand
   return devices_.front()->MachineKey(problem, candidate, options);
 }
 
+std::optional<Diagnosis> DevicePool::Diagnose(const Problem& problem, const Candidate& candidate,
+                                              const EvaluateOptions& options) {
+  size_t chosen = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto last = last_.find(problem.content_hash + options.workload.size);
+    if (last != last_.end()) chosen = last->second;
+  }
+  return devices_[chosen]->Diagnose(problem, candidate, options);
+}
+
 std::string DevicePool::Graph(const Problem& problem, const std::string& size) {
   return devices_.front()->Graph(problem, size);
 }

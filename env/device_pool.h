@@ -25,6 +25,9 @@ class DevicePool : public Environment {
                          const EvaluateOptions& options) override;
   std::string Graph(const Problem& problem, const std::string& size) override;
   const EnvironmentFacts& Facts() const override { return facts_; }
+  // On the device that had the problem last.
+  std::optional<Diagnosis> Diagnose(const Problem& problem, const Candidate& candidate,
+                                    const EvaluateOptions& options) override;
 
  private:
   Evaluation EvaluateShape(const Problem& problem, const Candidate& candidate,

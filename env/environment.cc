@@ -133,6 +133,10 @@ std::string Environment::MachineKey(const Problem&, const Candidate&, const Eval
 
 std::string Environment::Graph(const Problem&, const std::string&) { return ""; }
 
+std::optional<Diagnosis> Environment::Diagnose(const Problem&, const Candidate&, const EvaluateOptions&) {
+  return std::nullopt;
+}
+
 Evaluation Environment::Evaluate(const Problem& problem, const Candidate& candidate,
                                  const EvaluateOptions& options) {
   const auto set = problem.shape_sets.find(options.workload.size);

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "env/diagnosis/diagnosis.h"
 #include "env/outcome.h"
 #include "env/problem/problem.h"
 #include "env/workload.h"
@@ -50,13 +51,14 @@ struct Evaluation {
   std::vector<uint64_t> seeds;
   std::vector<Sample> samples;
   std::string log;  // compiler warnings or the candidate's own stderr, trimmed
+  // The machine's ceilings (env/ceilings.h): of its memory, and of the unit that this workload may use. 0: unknown.
+  double peak_gb_per_s = 0, peak_gflop_per_s = 0;
   // On a GPU only; empty and 0 elsewhere.
   std::vector<KernelReport> kernels;
-  std::string launch_list;                         // the launches that `launch` resolves to, as JSON
-  std::string profile;                             // what a profiler said, in sentences; empty: none ran
-  double peak_gb_per_s = 0, peak_gflop_per_s = 0;  // the device's own, measured, for this problem's size
-  double device_s = 0;                             // how long the GPU was held
-  bool shared_gpu = false;                         // another process computed on the GPU while it was held
+  std::string launch_list;  // the launches that `launch` resolves to, as JSON
+  std::string profile;      // what a profiler said, in sentences; empty: none ran
+  double device_s = 0;      // how long the GPU was held
+  bool shared_gpu = false;  // another process computed on the GPU while it was held
   // SHA-256 of the machine code with its launches and of all parts of `key` except the text: two texts with
   // equal machine keys are one kernel. Empty: unknown.
   std::string machine_key;
@@ -143,6 +145,10 @@ class Environment {
   // Throws Error(kBadRequest) where it depends on the values of the inputs. Empty: this environment has none.
   virtual std::string Graph(const Problem& problem, const std::string& size);
   virtual const EnvironmentFacts& Facts() const = 0;
+  // Evidence of what limits a candidate that was measured, at a size of one shape. Runs it again, for about a second;
+  // no verdict and no time depends on it. Throws Error like Evaluate. Nothing: this environment cannot.
+  virtual std::optional<Diagnosis> Diagnose(const Problem& problem, const Candidate& candidate,
+                                            const EvaluateOptions& options);
 
  protected:
   // Evaluate, where the size has one shape.

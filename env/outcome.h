@@ -70,8 +70,10 @@ struct Measured {
   Verdict verdict_against_start = Verdict::kAmbiguous;  // meaningful only with against_start
   double candidate_us = 0, reference_us = 0;            // medians per call
   double gb_per_s = 0, gflop_per_s = 0;                 // by the usual counts; 0: the problem states no cost
-  double floor_us = 0;                                  // no correct kernel can be faster; 0: unknown
-  double max_error = 0, error_bound = 0;                // at the element nearest to its bound
+  // A bound of the judge: a shorter time is refused as impossible. No kernel comes near it, and nobody is told it as
+  // the least possible time; env/ceilings.h has what can be reached. 0: unknown.
+  double floor_us = 0;
+  double max_error = 0, error_bound = 0;  // at the element nearest to its bound
 };
 
 using Outcome = std::variant<ParseFailed, CompileFailed, Refused, Crashed, TimedOut, Wrong, Measured>;

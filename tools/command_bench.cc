@@ -6,11 +6,13 @@
 #include <optional>
 #include <string>
 
+#include "agent/diagnosis_text.h"
 #include "agent/events.h"
 #include "agent/gpu_feedback.h"
 #include "agent/knob_feedback.h"
 #include "agent/machine.h"
 #include "agent/parse.h"
+#include "agent/rates.h"
 #include "agent/records.h"
 #include "agent/terminal.h"
 #include "env/environment.h"
@@ -20,6 +22,8 @@
 #include "env/process/files.h"
 #include "env/process/machine.h"
 #include "env/verdict/begin_evaluation.h"
+#include "env/verdict/shapes.h"
+#include "env/verdict/words.h"
 #include "tools/baselines.h"
 #include "tools/commands.h"
 #include "tools/device_options.h"
@@ -60,7 +64,7 @@ struct BenchOptions {
   std::optional<int> tune;
   std::string output;  // the kernel with the chosen setting; empty: not written
   ExamineChoice examine;
-  std::string baseline = "stored";
+  std::string baseline = "stored", diagnose = "best";
   bool json = false;
 };
 
@@ -69,35 +73,35 @@ struct Judged {
   Evaluation evaluation;
   double total_s = 0;
   std::vector<KnobTrial> trials = {};  // of its knobs
+  std::optional<Diagnosis> diagnosis = {};
 };
 
-std::string IntervalText(const Ratio& ratio) {
-  return fmt::format("{:.3f}x ({:.3f}x to {:.3f}x)", ratio.value, ratio.low, ratio.high);
-}
+std::string RatioOf(const Ratio& ratio) { return RatioText(ratio.value, ratio.low, ratio.high); }
 
-std::vector<std::string> RowOf(const std::string& name, const Outcome& outcome, bool has_verdict) {
+std::vector<std::string> RowOf(const std::string& name, const Outcome& outcome) {
   const Measured* measured = std::get_if<Measured>(&outcome);
   if (!measured) return {name, OutcomeName(outcome)};
   return {name,
           OutcomeName(outcome),
-          IntervalText(measured->speedup),
-          has_verdict ? VerdictName(measured->verdict) : "-",  // a confirmation has no sequential test
+          RatioOf(measured->speedup),
+          VerdictWord(measured->verdict, measured->speedup),
           fmt::format("{:.1f}", measured->candidate_us),
           fmt::format("{:.1f}", measured->reference_us),
-          fmt::format("{:.1f}", measured->floor_us),
           fmt::format("{:.1f}", measured->gb_per_s),
           fmt::format("{:.1f}", measured->gflop_per_s),
           fmt::format("{:.2g} of {:.2g}", measured->max_error, measured->error_bound)};
 }
 
-// A GPU candidate's kernels, and its rates against the peaks of the device.
-void PrintGpu(const Judged& judged) {
+// Its rates against the machine's ceilings, the kernels of a GPU candidate, and the diagnosis.
+void PrintRates(const Judged& judged) {
   const Evaluation& evaluation = judged.evaluation;
+  const Diagnosis* diagnosis = judged.diagnosis ? &*judged.diagnosis : nullptr;
   std::string text;
-  if (const auto* m = std::get_if<Measured>(&evaluation.outcome)) text = GpuRates(*m, evaluation) + "\n";
-  for (const KernelReport& kernel : evaluation.kernels) text += "  " + KernelLine(kernel) + "\n";
-  if (!evaluation.profile.empty()) text += "  profile: " + evaluation.profile + "\n";
-  if (!text.empty()) PrintFormat(stdout, "\n{}: {}{}", judged.path, text.starts_with("  ") ? "\n" : "", text);
+  const auto* m = std::get_if<Measured>(&evaluation.outcome);
+  if (m != nullptr && evaluation.shapes.empty()) text = RateText(*m, evaluation) + "\n";
+  if (const std::string notes = KernelNotes(evaluation, diagnosis); !notes.empty()) text += notes + "\n";
+  if (diagnosis != nullptr) text += DiagnosisText(*diagnosis) + "\n";
+  if (!text.empty()) PrintFormat(stdout, "\n{}: {}", judged.path, text);
 }
 
 void PrintOverBaseline(const Judged& judged, const std::optional<Baseline>& baseline) {
@@ -131,15 +135,14 @@ void PrintReport(const std::vector<Judged>& all, const Problem& problem, const B
               BaselineNote(surroundings.baseline, problem, surroundings.facts));
   for (const Judged& judged : all) Print(stdout, KnobText(judged));
   std::vector<std::vector<std::string>> table{{"kernel", "outcome", "speed-up over eager (99 % interval)",
-                                               "verdict", "us", "eager us", "floor us", "GB/s", "GFLOP/s",
+                                               "against eager", "us", "eager us", "GB/s", "GFLOP/s",
                                                "error"}};
   for (const Judged& judged : all) {
-    const bool has_verdict = !options.evaluate.confirm;
-    table.push_back(RowOf(judged.path, judged.evaluation.outcome, has_verdict));
+    table.push_back(RowOf(judged.path, judged.evaluation.outcome));
     for (const ShapeResult& shape : judged.evaluation.shapes) {
       table.push_back(
           RowOf(fmt::format("  {}, weight {:g}", ShapeName(shape.size, shape.symbols), shape.weight),
-                shape.outcome, has_verdict));
+                shape.outcome));
     }
   }
   Print(stdout, AlignedTable(table));
@@ -149,16 +152,18 @@ void PrintReport(const std::vector<Judged>& all, const Problem& problem, const B
     const std::string reason = OutcomeReason(judged.evaluation.outcome);
     if (!reason.empty()) PrintFormat(stdout, "\n{}: {}\n", judged.path, reason);
     PrintOverBaseline(judged, surroundings.baseline);
-    if (surroundings.facts.device.starts_with("cuda:")) PrintGpu(judged);
+    PrintRates(judged);
   }
   const Measured* measured = std::get_if<Measured>(&last.outcome);
   if (measured && measured->against_start) {
     PrintFormat(stdout, "\n{} against {}, in the same pairs: {}  {}\n", options.file, options.other,
-                IntervalText(*measured->against_start), VerdictName(measured->verdict_against_start));
+                RatioOf(*measured->against_start),
+                VerdictWord(measured->verdict_against_start, *measured->against_start));
     for (const ShapeResult& shape : last.shapes) {
       const auto& there = std::get<Measured>(shape.outcome);
       PrintFormat(stdout, "  {}: {}  {}\n", ShapeName(shape.size, shape.symbols),
-                  IntervalText(*there.against_start), VerdictName(there.verdict_against_start));
+                  RatioOf(*there.against_start),
+                  VerdictWord(there.verdict_against_start, *there.against_start));
     }
   }
 }
@@ -264,6 +269,17 @@ class Bench {
     return Tune(problem_, {kind_, source}, *environment_, tune);
   }
 
+  // `best` is FILE, where there are two. At the weakest of several shapes.
+  std::optional<Diagnosis> DiagnosisOf(const Candidate& candidate, const Evaluation& evaluation,
+                                       const std::string& path, EvaluateOptions evaluate) {
+    const bool is_wanted =
+        options_.diagnose == "all" || (options_.diagnose == "best" && path == options_.file);
+    if (!is_wanted || !std::holds_alternative<Measured>(evaluation.outcome)) return std::nullopt;
+    if (!evaluation.shapes.empty())
+      evaluate.workload.size = evaluation.shapes[WeakestShape(evaluation.shapes)].size;
+    return environment_->Diagnose(problem_, candidate, evaluate);
+  }
+
   // The text that was judged.
   std::string Judge(const std::string& path, const std::string& source, EvaluateOptions evaluate) {
     evaluate.on_phase = [&](const std::string& phase) { progress_.Phase(path + "  " + phase); };
@@ -277,10 +293,12 @@ class Bench {
       judged.evaluation = NotJudged(CompileFailed{tuned.error}, evaluate);
     }
     judged.total_s = SecondsSince(start);
+    judged.diagnosis = DiagnosisOf(candidate, judged.evaluation, path, evaluate);
     if (options_.json) {
       for (const KnobTrial& trial : tuned.trials) Print(stdout, ToLine(TrialEvent(trial, problem_.id)));
       const EvaluationRecord record = ToRecord(judged.evaluation, candidate, problem_, "bench");
       Json event = EvaluationEvent(record, problem_.id, path, judged.total_s, judged.trials);
+      event["diagnosis"] = OrNull(judged.diagnosis ? DiagnosisText(*judged.diagnosis) : "");
       AddBaselineFields(baseline_, "speedup", &event);
       Print(stdout, ToLine(event));
     }
@@ -330,6 +348,7 @@ void AddBenchCommand(CLI::App& app, Action* action) {
                    "kernels against each other: 10)")
       ->check(CLI::Range(1.0, 100.0));
   AddTuneOption(command, &options->tune);
+  AddDiagnoseOption(command, &options->diagnose, "the first kernel");
   command->add_option("-o,--output", options->output,
                       "Write the kernel with the chosen setting in place of its knobs to this file");
   AddDeviceOptions(command, &options->device);

@@ -43,6 +43,7 @@ struct CollectOptions {
   CollectionSpec spec;
   RolloutOptions rollout;
   std::optional<int> tune;
+  std::string diagnose = "best";
   int parallel = 0;
   bool new_run = false, json = false;
   bool report = false;  // end with the report of the run
@@ -177,6 +178,7 @@ class Collection {
     if (spec_.kind.empty()) spec_.kind = facts.kinds.front();
     RequireKind(facts, options_.device, spec_.kind);
     if (spec_.workload.size.empty()) spec_.workload.size = facts.default_size;
+    if (!joins_) spec_.diagnose = options_.diagnose;
     if (!joins_) spec_.tune = options_.tune.value_or(DefaultSettings(spec_.kind));
     const MachineFacts machine = ReadMachine();
     const RunRecord process{{}, CommandLine(), KEVIN_VERSION, MachineJson(machine), {}, {}};
@@ -203,6 +205,7 @@ class Collection {
     rollout.episode.note = spec_.note;
     rollout.episode.tune = spec_.tune;
     rollout.episode.memory = memory_.get();
+    rollout.episode.diagnose = DiagnoseTurnsNamed(spec_.diagnose);
     rollout.episode.output = options_.output;
     rollout.episode.machine = MachineLine(machine);
     rollout.episode.threads = options_.device.threads > 0 ? options_.device.threads : machine.cores;
@@ -372,6 +375,7 @@ void AddCommand(CLI::App& app, Action* action, const std::string& name, const st
   CLI::Option* tune = AddTuneOption(command, &o.tune);
   // An evaluation of policies knows no answers of other runs.
   CLI::Option* memory = name == "eval" ? nullptr : AddMemoryOption(command, &o.spec.memory);
+  CLI::Option* diagnose = AddDiagnoseOption(command, &o.diagnose, "turns that lead");
   AddDeviceOptions(command, &o.device);
   AllowManyDevices(command, &o.devices);
   CLI::Option* new_run =
@@ -379,8 +383,8 @@ void AddCommand(CLI::App& app, Action* action, const std::string& name, const st
   CLI::Option* run = command->add_option(
       "--run,--join", o.join,
       "Work on this run (its id or a unique beginning), beside other processes or after them");
-  for (CLI::Option* option : {suite, policy, episodes, turns, seed, note, size, inputs, tune, new_run,
-                              command->get_option("--tf32"), command->get_option("--precision"),
+  for (CLI::Option* option : {suite, policy, episodes, turns, seed, note, size, inputs, tune, diagnose,
+                              new_run, command->get_option("--tf32"), command->get_option("--precision"),
                               command->get_option("--base-url")}) {
     option->excludes(run);
   }

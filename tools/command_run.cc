@@ -39,6 +39,7 @@ struct RunOptions {
   std::string problem, policy, database = "kevin.db", output = "kevin-out", from, continue_episode, note,
                                memory;
   std::string size, inputs = "default";  // size empty: the environment's default
+  std::string diagnose = "best";
   DeviceOptions device;
   PolicyOptions model;
   std::optional<int> turns, tune;
@@ -114,6 +115,7 @@ class Run {
     episode_options_.turns = options.turns.value_or(policy_.turns.value_or(kDefaultTurns));
     episode_options_.memory = memory_.get();
     episode_options_.until = options.until;
+    episode_options_.diagnose = DiagnoseTurnsNamed(options.diagnose);
     episode_options_.profile = options.device.profile;
     episode_options_.profile_report = options.device.profile_report;
     episode_options_.output = options.output;
@@ -237,8 +239,10 @@ class Run {
   std::string TurnLine(const TurnRecord& turn) const {
     const EvaluationRecord& e = turn.evaluation;
     std::string result = e.outcome;
-    if (e.speedup)
-      result = fmt::format("{} {}", e.outcome, RatioText(e.speedup->value, e.speedup->low, e.speedup->high));
+    if (e.speedup) {
+      result = fmt::format("{} {}, {}", e.outcome,
+                           RatioText(e.speedup->value, e.speedup->low, e.speedup->high), VerdictWord(e));
+    }
     if (!e.cached_from.empty()) result += " (cached)";
     const KnobTrial* chosen = ChosenTrial(turn.trials);
     if (chosen != nullptr) result += " with " + SettingLine(chosen->setting);
@@ -369,6 +373,7 @@ void AddRunCommand(CLI::App& app, Action* action) {
           ->capture_default_str();
   AddTuneOption(run, &o.tune);
   AddMemoryOption(run, &o.memory);
+  AddDiagnoseOption(run, &o.diagnose, "turns that lead");
   AddBaselineOption(run, &o.baseline);
   AddDeviceOptions(run, &o.device);
   AddPolicyOptions(run, &o.model);

@@ -53,6 +53,18 @@ CLI::Option* AddMemoryOption(CLI::App* command, std::string* memory) {
       "A database of earlier runs: the policy begins with what was best on similar problems in it");
 }
 
+CLI::Option* AddDiagnoseOption(CLI::App* command, std::string* diagnose, const std::string& turns) {
+  return command
+      ->add_option(
+          "--diagnose", *diagnose,
+          fmt::format(
+              "Collect evidence of what limits a correct kernel (hot loop, threads, caches, stages; on a "
+              "GPU its launches), after its verdict, for about a second: off, best ({}) or all",
+              turns))
+      ->check(CLI::IsMember({"off", "best", "all"}))
+      ->capture_default_str();
+}
+
 std::string WhyNoDevice(const std::string& device) {
   const bool numbered = device.starts_with("cuda:") && device.size() > 5 && device.size() <= 8 &&
                         device.find_first_not_of("0123456789", 5) == std::string::npos;

@@ -36,6 +36,9 @@ CLI::Option* AddTuneOption(CLI::App* command, std::optional<int>* tune);
 // --memory DB: records that the policy begins with (agent/memory.h).
 CLI::Option* AddMemoryOption(CLI::App* command, std::string* memory);
 
+// --diagnose off, best or all (agent/episode.h); `turns`: which correct kernels "best" means, for the help.
+CLI::Option* AddDiagnoseOption(CLI::App* command, std::string* diagnose, const std::string& turns);
+
 // Why this is not the name of a device ("auto", "cpu", "cuda:N"); empty: it is.
 std::string WhyNoDevice(const std::string& device);
 

@@ -8,9 +8,11 @@
 #include "agent/feedback.h"
 #include "agent/gpu_feedback.h"
 #include "agent/knob_feedback.h"
+#include "agent/rates.h"
 #include "agent/shape_records.h"
 #include "agent/text.h"
 #include "env/printable.h"
+#include "env/verdict/words.h"
 #include "tools/report/format.h"
 
 namespace kevin {
@@ -55,6 +57,20 @@ std::string RulesText(const EvaluationRecord& e) {
       e.rules_version, kSecurityRulesVersion);
 }
 
+// Measured on the machine, with the shares that were reached.
+std::string CeilingsText(const EvaluationRecord& e) {
+  std::string text;
+  const auto add = [&text](const std::optional<double>& peak, const std::optional<double>& rate,
+                           const char* unit) {
+    if (!peak || *peak <= 0) return;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", SignificantText(*peak, 4), unit);
+    if (rate && *rate > 0) text += fmt::format(" ({} reached)", PercentText(*rate / *peak));
+  };
+  add(e.peak_gb_per_s, e.gb_per_s, "GB/s");
+  add(e.peak_gflop_per_s, e.gflop_per_s, "GFLOP/s");
+  return text;
+}
+
 class Facts {
  public:
   void Add(const std::string& name, const std::string& value) {
@@ -77,9 +93,7 @@ std::string Section(const std::string& title, std::string_view body) {
 std::string EvaluationText(const EvaluationRecord& e) {
   Facts facts;
   facts.Add("evaluation", e.id);
-  facts.Add("outcome", e.verdict.empty() || e.purpose == "confirm"
-                           ? e.outcome
-                           : fmt::format("{}, {}", e.outcome, e.verdict));
+  facts.Add("outcome", e.speedup ? fmt::format("{}, {}", e.outcome, VerdictWord(e)) : e.outcome);
   facts.Add("reason", e.reason);
   facts.Add("speed-up", RatioCell(e.speedup));
   facts.Add("against the start", RatioCell(e.against_start));
@@ -89,14 +103,10 @@ std::string EvaluationText(const EvaluationRecord& e) {
                                    e.speedup->processes == 1 ? "" : "es"));
   facts.Add("candidate", Number(e.candidate_us, " us"));
   facts.Add("reference", Number(e.reference_us, " us"));
-  facts.Add("floor", Number(e.floor_us, " us"));
   facts.Add("rates", e.gb_per_s ? fmt::format("{} GB/s, {} GFLOP/s", SignificantText(*e.gb_per_s, 3),
                                               SignificantText(e.gflop_per_s.value_or(0), 3))
                                 : "");
-  facts.Add("ceilings", e.peak_gb_per_s
-                            ? fmt::format("{} GB/s, {} GFLOP/s", SignificantText(*e.peak_gb_per_s, 4),
-                                          SignificantText(e.peak_gflop_per_s.value_or(0), 4))
-                            : "");
+  facts.Add("ceilings", CeilingsText(e));
   for (const KernelReport& kernel : KernelsFromText(e.kernels)) facts.Add("kernel", KernelLine(kernel));
   facts.Add("profile", e.profile);
   facts.Add("error", e.max_error

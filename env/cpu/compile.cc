@@ -25,9 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kCppSourceName = "candidate.cpp";
 constexpr const char* kWrapperName = "wrapper.cpp";
-constexpr const char* kLibraryName = "candidate.so";
+constexpr size_t kMaxVariantLog = size_t{1} << 20;
 
 std::string Prelude(const SizedProblem& problem) {
   const bool has_bf16 =
@@ -42,9 +41,10 @@ std::string Prelude(const SizedProblem& problem) {
 // The compiled text. The candidate stays a file of its own, so that messages show its own lines, and an open
 // comment or #if in it cannot reach the text around it. A second declaration makes the compiler compare the
 // signature.
-std::string Wrapper(const SizedProblem& problem) {
-  return Prelude(problem) + "#include \"" + kCppSourceName + "\"\n#line 1 \"required-signature\"\n" +
-         LaunchSignature(*problem.problem) + ";\n";
+std::string Wrapper(const SizedProblem& problem, const CompileVariant& variant = {}) {
+  return Prelude(problem) + variant.above + "#include \"" + kCandidateFileName +
+         "\"\n#line 1 \"required-signature\"\n" +
+         (variant.below.empty() ? LaunchSignature(*problem.problem) + ";\n" : variant.below);
 }
 
 // The line "In file included from" names a file that the author does not know.
@@ -66,22 +66,13 @@ void WriteText(const fs::path& path, const std::string& text) {
   }
 }
 
-SpawnOptions CompilerProcess(const Compiler& compiler, const CompileOptions& options, const fs::path& work) {
-  SpawnOptions spawn;
-  spawn.namespaces = options.namespaces;
-  SandboxedCompiler sandboxed{options.runner.string(),
-                              options.namespaces,
-                              work.string(),
-                              options.limits.compile_memory_mb,
-                              static_cast<int64_t>(options.limits.compile_timeout_s) + 1,
-                              compiler.needs,
-                              kMaxLibraryBytes >> 20};
-  spawn.argv = CompilerCommand(sandboxed);
+SpawnOptions CompilerProcess(const Compiler& compiler, const CompileOptions& options, const fs::path& work,
+                             const CompileVariant& variant = {}) {
+  SpawnOptions spawn = ToolProcess(compiler, options, work);
   spawn.argv.push_back(compiler.path.string());
   spawn.argv.insert(spawn.argv.end(), CompileFlags().begin(), CompileFlags().end());
-  spawn.argv.insert(spawn.argv.end(), {"-o", kLibraryName, kWrapperName});
-  const std::string temporary = options.namespaces ? kSandboxWorkPath : work.string();
-  spawn.environment = {"PATH=/usr/bin:/bin", "LC_ALL=C", "TMPDIR=" + temporary, "SOURCE_DATE_EPOCH=0"};
+  spawn.argv.insert(spawn.argv.end(), variant.flags.begin(), variant.flags.end());
+  spawn.argv.insert(spawn.argv.end(), {"-o", kLibraryFileName, kWrapperName});
   return spawn;
 }
 
@@ -126,14 +117,39 @@ std::string LogOf(const Ran& ran, const fs::path& work) {
   if (!WIFEXITED(ran.status) || (WEXITSTATUS(ran.status) != 0 && ran.output.empty()))
     log += "the compiler " + DescribeStatus(ran.status);
   std::error_code error;
-  const uintmax_t bytes = fs::file_size(work / kLibraryName, error);
+  const uintmax_t bytes = fs::file_size(work / kLibraryFileName, error);
   const bool is_large = !error && bytes > static_cast<uintmax_t>(kMaxLibraryBytes);
   if (is_large || (ran.status != 0 && Mentions(log, EFBIG))) log = TooLarge() + log;
-  if (ran.status != 0 || is_large) fs::remove(work / kLibraryName, error);
+  if (ran.status != 0 || is_large) fs::remove(work / kLibraryFileName, error);
   return log;
 }
 
 }  // namespace
+
+SpawnOptions ToolProcess(const Compiler& compiler, const CompileOptions& options, const fs::path& work) {
+  SpawnOptions spawn;
+  spawn.namespaces = options.namespaces;
+  SandboxedCompiler sandboxed{options.runner.string(),
+                              options.namespaces,
+                              work.string(),
+                              options.limits.compile_memory_mb,
+                              static_cast<int64_t>(options.limits.compile_timeout_s) + 1,
+                              compiler.needs,
+                              kMaxLibraryBytes >> 20};
+  spawn.argv = CompilerCommand(sandboxed);
+  const std::string temporary = options.namespaces ? kSandboxWorkPath : work.string();
+  spawn.environment = {"PATH=/usr/bin:/bin", "LC_ALL=C", "TMPDIR=" + temporary, "SOURCE_DATE_EPOCH=0"};
+  return spawn;
+}
+
+Ran CompileIn(const fs::path& work, const Compiler& compiler, const SizedProblem& problem,
+              const std::string& source, const CompileOptions& options, const CompileVariant& variant) {
+  WriteText(work / kCandidateFileName, source + "\n");
+  WriteText(work / kWrapperName, Wrapper(problem, variant));
+  const DeviceLock lock("cpu", LockMode::kShared, nullptr, options.stop);
+  return RunToEnd(CompilerProcess(compiler, options, work, variant), options.limits.compile_timeout_s,
+                  kMaxVariantLog, options.stop);
+}
 
 fs::path LibraryFolder(const fs::path& cache_directory) {
   const fs::path folder = cache_directory / "cpp";
@@ -177,7 +193,7 @@ Compiled CompileCpp(const Compiler& compiler, const SizedProblem& problem, const
   const WorkFolder temporary(folder, "compile");
   const fs::path work = temporary.path() / "work";
   fs::create_directory(work);
-  WriteText(work / kCppSourceName, source + "\n");
+  WriteText(work / kCandidateFileName, source + "\n");
   WriteText(work / kWrapperName, wrapper);
   Compiled compiled;
   const DeviceLock lock("cpu", LockMode::kShared, &compiled.wait_s, options.stop);

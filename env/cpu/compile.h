@@ -10,6 +10,7 @@
 
 #include "env/environment.h"
 #include "env/process/shared_memory.h"
+#include "env/process/spawn.h"
 
 namespace kevin {
 
@@ -56,5 +57,25 @@ const std::vector<std::string>& CompileFlags();
 // Error for broken infrastructure only, a full disk among it.
 Compiled CompileCpp(const Compiler& compiler, const SizedProblem& problem, const std::string& source,
                     const CompileOptions& options);
+
+// --- Builds that are not judged (env/cpu/diagnosis_build.h) ---
+
+inline constexpr const char* kCandidateFileName = "candidate.cpp";
+inline constexpr const char* kLibraryFileName = "candidate.so";
+
+struct CompileVariant {
+  std::string above, below;        // around the candidate; `below` empty: the declaration of `launch`
+  std::vector<std::string> flags;  // beside CompileFlags
+};
+
+// Compiles in the folder `work`, without the cache. Afterwards the library is there if the text compiles. `source` is
+// without knobs. Throws Error like CompileCpp.
+Ran CompileIn(const std::filesystem::path& work, const Compiler& compiler, const SizedProblem& problem,
+              const std::string& source, const CompileOptions& options, const CompileVariant& variant);
+
+// The start of a process in the sandbox of compilers that sees and may write to the folder `work`, where it begins. The
+// program and its arguments follow in argv.
+SpawnOptions ToolProcess(const Compiler& compiler, const CompileOptions& options,
+                         const std::filesystem::path& work);
 
 }  // namespace kevin

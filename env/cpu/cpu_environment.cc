@@ -6,10 +6,14 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "env/ceilings.h"
 #include "env/cpu/compile.h"
+#include "env/cpu/cpu_diagnosis.h"
+#include "env/cpu/measure_ceilings.h"
 #include "env/error.h"
 #include "env/graph_source.h"
 #include "env/problem/precision.h"
@@ -58,10 +62,14 @@ class CpuEnvironmentImpl final : public CpuEnvironment {
   std::string Graph(const Problem& problem, const std::string& size) override {
     return graphs_.Graph(problem, size);
   }
+  std::optional<Diagnosis> Diagnose(const Problem& problem, const Candidate& candidate,
+                                    const EvaluateOptions& options) override;
   const EnvironmentFacts& Facts() const override { return facts_; }
 
  private:
   void CheckSandbox();
+  void AddCeilings(const std::atomic<bool>* stop, Evaluation* evaluation);
+  CompileOptions CompileOptionsWith(const std::atomic<bool>* stop) const;
   std::map<std::string, std::string> KeyParts(const Problem& problem, const Candidate& candidate,
                                               const EvaluateOptions& options) const;
   Compiled Compile(const SizedProblem& sized, const std::string& source, const std::atomic<bool>* stop);
@@ -79,6 +87,11 @@ class CpuEnvironmentImpl final : public CpuEnvironment {
   int threads_;
   EnvironmentFacts facts_{"", "full", {"cpp"}, "small", ""};
   GraphSource graphs_{options_.program_directory, options_.cache_directory};
+  std::mutex ceilings_mutex_;
+  CeilingStore ceilings_{options_.cache_directory / "ceilings",
+                         "cpu " + std::to_string(kCpuCeilingsVersion) + "\n" + CpuModel() + " " +
+                             CpuFeatures() + "\n" + std::to_string(UsableCpus()) + " cpus, " +
+                             std::to_string(threads_) + " threads"};
   SharedEvaluator evaluator_{[this] {
     const fs::path libraries = LibraryFolder(options_.cache_directory);
     return std::make_unique<EvaluatorClient>(
@@ -133,15 +146,47 @@ json CpuEnvironmentImpl::Request(const std::string& command, const Problem& prob
   return request;
 }
 
-Compiled CpuEnvironmentImpl::Compile(const SizedProblem& sized, const std::string& source,
-                                     const std::atomic<bool>* stop) {
+CompileOptions CpuEnvironmentImpl::CompileOptionsWith(const std::atomic<bool>* stop) const {
   CompileOptions options;
   options.runner = runner_path_;
   options.cache_directory = options_.cache_directory;
   options.namespaces = namespaces_;
   options.limits = options_.limits;
   options.stop = stop;
-  return CompileCpp(compiler_, sized, source, options);
+  return options;
+}
+
+Compiled CpuEnvironmentImpl::Compile(const SizedProblem& sized, const std::string& source,
+                                     const std::atomic<bool>* stop) {
+  return CompileCpp(compiler_, sized, source, CompileOptionsWith(stop));
+}
+
+// Between evaluations, with the CPU to itself: never while a pair is timed.
+void CpuEnvironmentImpl::AddCeilings(const std::atomic<bool>* stop, Evaluation* evaluation) {
+  const std::lock_guard one(ceilings_mutex_);
+  const auto measure = [&] {
+    const DeviceLock lock("cpu", LockMode::kExclusive, &evaluation->wait_s, stop);
+    return MeasureCpuCeilings(threads_);
+  };
+  ceilings_.Get(measure);
+  if (const auto* measured = std::get_if<Measured>(&evaluation->outcome))
+    ceilings_.See(measured->gflop_per_s, UnitFor(evaluation->workload, false), measure);
+  const Ceilings& ceilings = ceilings_.Get(measure);
+  evaluation->peak_gb_per_s = ceilings.gb_per_s;
+  evaluation->peak_gflop_per_s = GflopCeiling(ceilings, evaluation->workload, false);
+}
+
+std::optional<Diagnosis> CpuEnvironmentImpl::Diagnose(const Problem& problem, const Candidate& candidate,
+                                                      const EvaluateOptions& options) {
+  if (options.on_phase) options.on_phase("diagnose");
+  CpuDiagnosisParts parts{compiler_, CompileOptionsWith(options.stop), {}};
+  parts.run = [&](const fs::path& library) {
+    json request = Request("diagnose", problem, options);
+    request["library"] = library.string();
+    double wait_s = 0;
+    return evaluator_.AskOrThrow(request, {}, options.stop, &wait_s);
+  };
+  return DiagnoseOnCpu(AtSize(problem, options.workload.size), candidate.source, parts);
 }
 
 Evaluation CpuEnvironmentImpl::EvaluateShape(const Problem& problem, const Candidate& candidate,
@@ -174,6 +219,8 @@ Evaluation CpuEnvironmentImpl::EvaluateTo(Depth depth, const Problem& problem, c
     evaluation.outcome = CompileFailed{compiled.log};
   } else {
     Judge(depth, problem, compiled.library, options, &evaluation);
+    if (depth == Depth::kMeasure && !options.screen && std::holds_alternative<Measured>(evaluation.outcome))
+      AddCeilings(options.stop, &evaluation);
   }
   return evaluation;
 }

@@ -178,11 +178,13 @@ void Session::MeasureFloor() {
   floor_us_ = std::max(sized_.min_bytes / best_bytes_per_s_, sized_.min_flops / best_flops_per_s_) * 1e6;
 }
 
-std::unique_ptr<BatchProcess> Session::StartCandidate(int library_fd, const OutputMemory& outputs) {
+std::unique_ptr<BatchProcess> Session::StartCandidate(int library_fd, const OutputMemory& outputs,
+                                                      int threads) {
+  const int own = threads > 0 ? threads : options_.threads;
   WaitingProcess next =
       BatchProcess::Start({options_.runner_path, "run", options_.namespaces ? "namespaces" : "plain"},
-                          RunnerEnvironment(options_.threads), options_.namespaces, options_.threads);
-  std::swap(spare_, next);
+                          RunnerEnvironment(own), options_.namespaces, own);
+  if (own == options_.threads) std::swap(spare_, next);
   RunnerLoad load;
   load.slots = slots_;
   load.inputs_bytes = layout_.inputs_bytes;

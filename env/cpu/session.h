@@ -60,8 +60,9 @@ class Session {
   BatchProcess& reference_process() { return *reference_process_; }
   SecretRandom& random() { return random_; }  // order, counts, places and times; not inputs
 
-  // Starts a candidate in a fresh process. The caller waits for it (BatchProcess::WaitReady).
-  std::unique_ptr<BatchProcess> StartCandidate(int library_fd, const OutputMemory& outputs);
+  // Starts a candidate in a fresh process. The caller waits for it (BatchProcess::WaitReady). `threads`: that it may
+  // use, for a diagnosis; 0: those of the session.
+  std::unique_ptr<BatchProcess> StartCandidate(int library_fd, const OutputMemory& outputs, int threads = 0);
   // Made at the first use and kept: one for the candidate, one for the kernel it is compared with.
   OutputMemory& CandidateOutputs() { return Outputs(&candidate_outputs_); }
   OutputMemory& StartOutputs() { return Outputs(&start_outputs_); }

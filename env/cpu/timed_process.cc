@@ -301,9 +301,10 @@ Outcome OutcomeOf(const ProcessEnd& end, const std::string& phase, const std::st
 
 }  // namespace
 
-TimedProcess::TimedProcess(Session& session, std::string name, int library_fd, const OutputMemory& outputs)
+TimedProcess::TimedProcess(Session& session, std::string name, int library_fd, const OutputMemory& outputs,
+                           int threads)
     : session_(session), name_(std::move(name)), outputs_(outputs) {
-  process_ = session.StartCandidate(library_fd, outputs);
+  process_ = session.StartCandidate(library_fd, outputs, threads);
   const double limit_s = std::min(kLoadTimeout_s, session.options().limits.call_timeout_s);
   if (const auto end = process_->WaitReady(limit_s)) Fail(*end, "load");
   cpu_after_ = process_->CpuSeconds();

@@ -87,6 +87,7 @@ class BatchProcess {
   double CpuSeconds() const;
   // How long its threads have been ready to run and waited for a processor, summed. 0: unknown.
   double WaitedSeconds() const;
+  pid_t pid() const { return waiting_.process.pid(); }
   std::string Log() const;  // what it wrote to stdout and stderr, at most kLogBytes
   uint64_t FaultAddress() const { return page()->fault_address.load(); }
 
@@ -120,7 +121,9 @@ class TimedProcess {
   // `name` is "candidate" or "start". Starts the process and waits until the library is loaded. Like the
   // other methods it throws Ended for what the candidate did, and Error(kBadRequest) for what `start` did:
   // that kernel was judged before, so the request cannot be met.
-  TimedProcess(Session& session, std::string name, int library_fd, const OutputMemory& outputs);
+  // `threads`: that it may use; 0: those of the session.
+  TimedProcess(Session& session, std::string name, int library_fd, const OutputMemory& outputs,
+               int threads = 0);
 
   const std::string& name() const { return name_; }
   const OutputMemory& outputs() const { return outputs_; }

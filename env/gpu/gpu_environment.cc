@@ -7,14 +7,17 @@
 #include <chrono>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "env/ceilings.h"
 #include "env/error.h"
 #include "env/gpu/compile/compile_cache.h"
 #include "env/gpu/compile/compile_farm.h"
 #include "env/gpu/compile/gpu_module.h"
 #include "env/gpu/find_gpus.h"
+#include "env/gpu/judge/gpu_ceilings.h"
 #include "env/gpu/judge/gpu_evaluator.h"
 #include "env/gpu/launch/launch_function.h"
 #include "env/gpu/machine_key.h"
@@ -68,9 +71,12 @@ class DeviceEnvironment final : public GpuEnvironment {
   std::string Graph(const Problem& problem, const std::string& size) override {
     return graphs_.Graph(problem, size);
   }
+  std::optional<Diagnosis> Diagnose(const Problem& problem, const Candidate& candidate,
+                                    const EvaluateOptions& options) override;
   const EnvironmentFacts& Facts() const override { return facts_; }
 
  private:
+  void AddCeilings(const std::atomic<bool>* stop, Evaluation* evaluation);
   std::map<std::string, std::string> KeyParts(const Problem& problem, const Candidate& candidate,
                                               const EvaluateOptions& options);
   Built Build(const SizedProblem& sized, const Candidate& candidate, bool debug = false);
@@ -100,6 +106,8 @@ class DeviceEnvironment final : public GpuEnvironment {
   std::atomic<bool> said_shared_ = false;
   std::atomic<int> reports_ = 0;  // of the profiler, written so far
   GraphSource graphs_{options_.program_directory, options_.cache_directory};
+  std::mutex ceilings_mutex_;
+  std::optional<CeilingStore> ceilings_;  // once the device is known
   SharedEvaluator evaluator_{[this] { return StartEvaluator(); }};
 };
 
@@ -193,6 +201,11 @@ void DeviceEnvironment::DescribeDevice(const json& device) {
   torch_ = device.at("torch");
   lock_name_ = DeviceLock::NameOfGpu(gpu_.pci_bus);
   facts_.device = fmt::format("cuda:{}: {}", gpu_.index, name);
+  ceilings_.emplace(
+      options_.cache_directory / "ceilings",
+      fmt::format("gpu {}\n{} {}, {} multiprocessors, {} MHz\ndriver {}, torch {}", kGpuCeilingsVersion, name,
+                  architecture_, device.at("multiprocessors").get<int>(), device.at("clock_mhz").get<int>(),
+                  driver_, torch_));
   facts_.machine = fmt::format(
       "{} ({}), {} multiprocessors, {:.0f} GB of memory, {} MB L2, {} KiB of shared memory and {} registers "
       "a "
@@ -364,10 +377,46 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
   TakeJudgeResult(result, options_.limits.max_log_bytes, &evaluation);
   if (evaluation.shared_gpu) SayShared(result.at("others"));
   if (options.screen) return evaluation;
+  if (std::holds_alternative<Measured>(evaluation.outcome)) AddCeilings(options.stop, &evaluation);
   if (std::holds_alternative<Crashed>(evaluation.outcome)) NameCrashedLine(sized, plan, options, &evaluation);
   if (options.profile && !options.confirm && std::holds_alternative<Measured>(evaluation.outcome))
     ReadCounters(sized, plan, options, &evaluation);
   return evaluation;
+}
+
+// By the evaluator, between its evaluations.
+void DeviceEnvironment::AddCeilings(const std::atomic<bool>* stop, Evaluation* evaluation) {
+  const std::lock_guard one(ceilings_mutex_);
+  const auto measure = [&] {
+    const json result = evaluator_.AskOrThrow({{"command", "ceilings"}}, {}, stop, &evaluation->wait_s);
+    Ceilings ceilings;
+    ceilings.gb_per_s = result.at("gb_per_s");
+    ceilings.gflop_per_s = result.at("gflop_per_s").get<std::map<std::string, double>>();
+    ceilings.is_quiet = !evaluation->shared_gpu;
+    return ceilings;
+  };
+  ceilings_->Get(measure);
+  ceilings_->See(std::get<Measured>(evaluation->outcome).gflop_per_s, UnitFor(evaluation->workload, true),
+                 measure);
+  const Ceilings& ceilings = ceilings_->Get(measure);
+  evaluation->peak_gb_per_s = ceilings.gb_per_s;
+  evaluation->peak_gflop_per_s = GflopCeiling(ceilings, evaluation->workload, true);
+}
+
+std::optional<Diagnosis> DeviceEnvironment::Diagnose(const Problem& problem, const Candidate& candidate,
+                                                     const EvaluateOptions& options) {
+  if (options.on_phase) options.on_phase("diagnose");
+  const auto start = Clock::now();
+  const Built built = Build(AtSize(problem, options.workload.size), candidate);  // from the cache
+  if (built.failure) return std::nullopt;
+  json request = RequestOf("diagnose", problem, options.workload);
+  request["plan"] = LaunchPlanToText(built.plan);
+  double wait_s = 0;
+  const json result = evaluator_.AskOrThrow(request, {}, options.stop, &wait_s);
+  Diagnosis diagnosis;
+  for (const json& launch : result.at("launches")) diagnosis.launches.push_back({launch.at(0), launch.at(1)});
+  diagnosis.seconds = SecondsSince(start);
+  return diagnosis;
 }
 
 std::vector<DecoyResult> DeviceEnvironment::Admit(const Problem& problem, const EvaluateOptions& options) {

@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "env/cpu/diagnose.h"
 #include "env/cpu/judge.h"
 #include "env/cpu/session.h"
 #include "env/error.h"
@@ -83,7 +84,10 @@ class Evaluator {
               {"slots", session.slots()},
               {"torch", TorchVersion()}};
     }
-    const Fd library = OpenLibrary(request.at("library")), start = OpenLibrary(request.at("start_library"));
+    const Fd library = OpenLibrary(request.at("library"));
+    if (request.at("command") == "diagnose")
+      return DiagnosisRunToJson(DiagnoseLibrary(session, library.get()));
+    const Fd start = OpenLibrary(request.at("start_library"));
     JudgeRequest judge;
     judge.library_fd = library.get();
     judge.start_library_fd = start.get();

@@ -29,8 +29,6 @@ json JudgeResultToJson(const JudgeResult& result) {
           {"measure_s", result.measure_s},
           {"wait_s", result.wait_s},
           {"device_s", result.device_s},
-          {"peak_gb_per_s", result.peak_gb_per_s},
-          {"peak_gflop_per_s", result.peak_gflop_per_s},
           {"shared_gpu", result.shared_gpu},
           {"others", result.others},
           {"seeds", result.seeds},
@@ -44,8 +42,6 @@ void TakeJudgeResult(const json& result, int64_t max_log_bytes, Evaluation* eval
   evaluation->measure_s = result.at("measure_s");
   evaluation->wait_s += result.at("wait_s").get<double>();
   evaluation->device_s = result.at("device_s");
-  evaluation->peak_gb_per_s = result.at("peak_gb_per_s");
-  evaluation->peak_gflop_per_s = result.at("peak_gflop_per_s");
   evaluation->shared_gpu = result.at("shared_gpu");
   evaluation->seeds = result.at("seeds").get<std::vector<uint64_t>>();
   for (const json& sample : result.at("samples")) evaluation->samples.push_back(SampleFromJson(sample));

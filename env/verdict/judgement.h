@@ -30,7 +30,6 @@ struct JudgeResult {
   Outcome outcome;
   double verify_s = 0, measure_s = 0, wait_s = 0;  // wait_s: for the lock of the device
   double device_s = 0;                             // how long a GPU was held
-  double peak_gb_per_s = 0, peak_gflop_per_s = 0;  // of a GPU, at the size of the problem
   bool shared_gpu = false;                         // another process computed on it meanwhile
   std::string others;                              // which: "python3 (process 1234)"
   // The root of the keys that all inputs were drawn from, new for each judgement (DrawingKeys::Renew): four

@@ -1,7 +1,9 @@
 #include "agent/feedback.h"
 
+#include "agent/diagnosis_text.h"
 #include "agent/gpu_feedback.h"
 #include "agent/knob_feedback.h"
+#include "agent/rates.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
 #include "tests/support/golden.h"
@@ -16,14 +18,17 @@ const std::string kSource =
     "}\n";
 
 std::string FeedbackOn(const Outcome& outcome, const std::string& log = "",
-                       const std::string& cached_from = "") {
+                       const std::string& cached_from = "", const Diagnosis* diagnosis = nullptr) {
   static const Problem problem = testing::ReluProblem();
   static const SizedProblem sized = AtSize(problem, "small");
   Evaluation evaluation;
+  evaluation.device = "cpu: AMD EPYC, 2 threads";
+  evaluation.peak_gb_per_s = 40;
+  evaluation.peak_gflop_per_s = 200;
   evaluation.outcome = outcome;
   evaluation.log = log;
   evaluation.cached_from = cached_from;
-  return Feedback(evaluation, {kSource, &sized, 2});
+  return Feedback(evaluation, {kSource, &sized, 2, "cpp", {}, diagnosis});
 }
 
 Measured SomeMeasured(double speedup, Verdict verdict) {
@@ -34,20 +39,22 @@ Measured SomeMeasured(double speedup, Verdict verdict) {
   m.candidate_us = 160.25 / speedup;
   m.gb_per_s = 12.5 * speedup;
   m.gflop_per_s = 1.5625 * speedup;
-  m.floor_us = 80;
+  m.floor_us = 4;  // of the judge: nobody is told it
   return m;
 }
 
 // The same problem's candidate on a GPU.
-std::string TellGpu(Evaluation evaluation, const Outcome& outcome) {
+std::string TellGpu(Evaluation evaluation, const Outcome& outcome, const Diagnosis* diagnosis = nullptr) {
   static const Problem problem = testing::ReluProblem();
   static const SizedProblem sized = AtSize(problem, "full");
   evaluation.outcome = outcome;
-  return Feedback(evaluation, {"__global__ void f(float* y) {\n  y[0] = z;\n}\n", &sized, 1, "cuda"});
+  return Feedback(evaluation,
+                  {"__global__ void f(float* y) {\n  y[0] = z;\n}\n", &sized, 1, "cuda", {}, diagnosis});
 }
 
 Evaluation OnGpu() {
   Evaluation evaluation;
+  evaluation.device = "cuda:0: NVIDIA H200";
   evaluation.kernels = {{"relu<4>", "132 x 1 x 1", "256 x 1 x 1", 40, 0, 16384, 0, 0, 0.75, "registers"}};
   evaluation.peak_gb_per_s = 4000;
   evaluation.peak_gflop_per_s = 60000;
@@ -91,8 +98,18 @@ const char* const kGccLog =
 TEST_CASE("feedback for every outcome") {
   Measured against = SomeMeasured(1.5, Verdict::kFast);
   against.against_start = Ratio{1.2, 1.1, 1.3, 0.01, 30, 3};
-  Measured no_floor = SomeMeasured(1.0, Verdict::kAmbiguous);
-  no_floor.floor_us = 0;
+  against.verdict_against_start = Verdict::kFast;
+  Measured unclear = SomeMeasured(0.926, Verdict::kSlow);
+  unclear.speedup.low = 0.775, unclear.speedup.high = 1.11;
+  Measured drifted = SomeMeasured(5.09, Verdict::kAmbiguous);
+  drifted.speedup.low = 4.04, drifted.speedup.high = 6.41;
+  drifted.candidate_us = 512, drifted.reference_us = 2150;
+  Measured near_memory = SomeMeasured(2.7, Verdict::kFast),
+           near_arithmetic = SomeMeasured(1.5, Verdict::kFast);
+  near_arithmetic.gflop_per_s = 171;
+  Measured from_caches = SomeMeasured(4, Verdict::kFast);
+  Measured no_cost = SomeMeasured(1.5, Verdict::kFast);
+  no_cost.gb_per_s = no_cost.gflop_per_s = 0;
   const std::vector<std::pair<std::string, std::string>> texts = {
       {"parse failed", FeedbackOn(ParseFailed{"the reply was cut off inside its code block"})},
       {"compile failed, g++", FeedbackOn(CompileFailed{kGccLog})},
@@ -107,9 +124,14 @@ TEST_CASE("feedback for every outcome") {
       {"wrong", FeedbackOn(Wrong{"out[1, 5] is 0.5, should be 0.25", 0.25, 1e-6})},
       {"measured, fast", FeedbackOn(SomeMeasured(1.5, Verdict::kFast))},
       {"measured, slow", FeedbackOn(SomeMeasured(0.5, Verdict::kSlow))},
-      {"measured, near the floor", FeedbackOn(SomeMeasured(1.9, Verdict::kFast))},
+      {"measured, not distinguishable", FeedbackOn(unclear)},
+      {"measured, times without the ratio of the speed-up", FeedbackOn(drifted)},
+      {"measured, near the bandwidth", FeedbackOn(near_memory)},
+      {"measured, near the arithmetic", FeedbackOn(near_arithmetic)},
+      {"measured, more than memory gives", FeedbackOn(from_caches)},
       {"measured, against the start", FeedbackOn(against)},
-      {"measured, no floor known", FeedbackOn(no_floor)},
+      {"measured, as fast", FeedbackOn(SomeMeasured(1.0, Verdict::kAmbiguous))},
+      {"measured, no cost stated", FeedbackOn(no_cost)},
       {"measured, cached", FeedbackOn(SomeMeasured(1.5, Verdict::kFast), "", "01J0")},
   };
   std::string all;
@@ -126,8 +148,11 @@ TEST_CASE("feedback on a GPU") {
     many.kernels.push_back(many.kernels[0]);
     many.kernels.back().registers = 41 + i / 2;
   }
-  Measured near_floor = GpuMeasured(2000, 250);
-  near_floor.floor_us = near_floor.candidate_us / 1.1;
+  Diagnosis launches;
+  launches.launches = {{0, 12.5}, {1, 60.25}};
+  Evaluation tensor_cores = OnGpu();
+  tensor_cores.workload.precision = "bf16";
+  tensor_cores.peak_gflop_per_s = 700000;
   const std::vector<std::pair<std::string, std::string>> texts = {
       {"parse failed", TellGpu({}, ParseFailed{"the reply held no fenced code block"})},
       {"compile failed, NVRTC", TellGpu({}, CompileFailed{kNvrtcLog})},
@@ -143,7 +168,8 @@ TEST_CASE("feedback on a GPU") {
       {"measured, memory", TellGpu(OnGpu(), GpuMeasured(2000, 250))},
       {"measured, arithmetic", TellGpu(OnGpu(), GpuMeasured(400, 33000))},
       {"measured, slow and far from both", TellGpu(spills, GpuMeasured(40, 5, Verdict::kSlow))},
-      {"measured, near the floor", TellGpu(OnGpu(), near_floor)},
+      {"measured, with the times of its launches", TellGpu(spills, GpuMeasured(2000, 250), &launches)},
+      {"measured, on tensor cores", TellGpu(tensor_cores, GpuMeasured(400, 630000))},
       {"measured, many kernels", TellGpu(many, GpuMeasured(2000, 250))},
       {"measured, no peaks known", TellGpu({}, GpuMeasured(2000, 250))},
   };
@@ -231,16 +257,88 @@ TEST_CASE("a compiler's flood is cut to three errors, each with its line") {
   CHECK(FeedbackOn(CompileFailed{std::string(100000, 'x')}).size() < 2000);
 }
 
-TEST_CASE("what limits an operation follows from its arithmetic intensity") {
-  SizedProblem sized;
-  CHECK(RooflineBound(sized) == Bound::kUnclear);
-  sized.bytes = 100;
-  sized.flops = 100;
-  CHECK(RooflineBound(sized) == Bound::kMemory);
-  sized.flops = 1000;
-  CHECK(RooflineBound(sized) == Bound::kUnclear);
-  sized.flops = 10000;
-  CHECK(RooflineBound(sized) == Bound::kCompute);
+namespace {
+
+HotLoop SomeLoop() {
+  HotLoop loop;
+  loop.first_line = 12, loop.last_line = 14;
+  loop.share = 0.71;
+  loop.instructions = 37, loop.packed = 12, loop.multiply_adds = 8, loop.vector_bits = 256;
+  loop.loads = 6, loop.stores = 1;
+  for (int i = 0; i < 10; ++i)
+    loop.excerpt.push_back(
+        {"vfmadd231ps ymm" + std::to_string(i) + ",ymm15,YMMWORD PTR [rdx+rax*4]", i == 5 ? 0.4 : 0.02});
+  return loop;
+}
+
+Diagnosis SomeDiagnosis() {
+  Diagnosis d;
+  d.threads = 2;
+  d.cold_us = 106, d.warm_us = 60, d.one_thread_us = 180;
+  d.where = {150, 0.9, 0.02, 0, 0};
+  d.machine_vector_bits = 256;
+  d.loop = SomeLoop();
+  return d;
+}
+
+std::string Diagnosed(const Diagnosis& d) {
+  return FeedbackOn(SomeMeasured(1.5, Verdict::kFast), "", "", &d);
+}
+
+}  // namespace
+
+TEST_CASE("evidence of what limits a kernel") {
+  Diagnosis scalar = SomeDiagnosis();
+  scalar.warm_us = 100, scalar.one_thread_us = 110;
+  scalar.where = {150, 0.5, 0.45, 0, 0};
+  scalar.loop->packed = 0, scalar.loop->scalar = 12, scalar.loop->vector_bits = 0,
+  scalar.loop->multiply_adds = 0;
+  scalar.loop->notes = {{12, 0, "there is a branch in it"}};
+  Diagnosis in_order = scalar;
+  in_order.loop->notes = {{12, 32, ""}};
+  in_order.loop->instructions = 3;
+  in_order.loop->excerpt.resize(3);
+  Diagnosis troubled = SomeDiagnosis();
+  troubled.loop->stack = 9, troubled.loop->divisions = 2, troubled.loop->gathers = 1,
+  troubled.loop->calls = 1;
+  troubled.machine_vector_bits = 512;
+  troubled.page_faults = 1234;
+  troubled.where = {150, 0.3, 0.05, 0.4, 0.2};
+  troubled.counters = HardwareCounters{1.5, 12345};
+  Diagnosis staged;
+  staged.stages = {{"(before the first)", 0.04}, {"pack", 0.12}, {"multiply", 0.84}};
+  Diagnosis unmarked;
+  unmarked.stage_problem = "with calls of a timer in their places the kernel does not compile";
+  Diagnosis unsampled = SomeDiagnosis();
+  unsampled.where = {}, unsampled.loop->share = 0;
+  Diagnosis even = SomeDiagnosis();
+  even.loop->share = 0.05;
+  const std::vector<std::pair<std::string, std::string>> texts = {
+      {"vectors, memory takes a part", Diagnosed(SomeDiagnosis())},
+      {"scalar, one thread waits", Diagnosed(scalar)},
+      {"a sum in order", Diagnosed(in_order)},
+      {"spills, page faults, the math library", Diagnosed(troubled)},
+      {"stages", Diagnosed(staged)},
+      {"marks that do not compile", Diagnosed(unmarked)},
+      {"no samples", Diagnosed(unsampled)},
+      {"no loop stands out", Diagnosed(even)},
+      {"no evidence", Diagnosed({})},
+  };
+  std::string all;
+  for (const auto& [name, text] : texts) all += "=== " + name + "\n" + text + "\n\n";
+  testing::CheckGolden("tests/agent/golden/feedback_diagnosis.txt", all);
+  CHECK(DiagnosisText({}).empty());
+}
+
+TEST_CASE("a diagnosis is bounded, and shows hidden characters") {
+  Diagnosis hostile = SomeDiagnosis();
+  hostile.stages = {{"\x1b[2Jpack", 1}};
+  hostile.loop->notes.assign(3, {12, 0, std::string(5000, 'x')});
+  hostile.loop->packed = 0, hostile.loop->scalar = 1;
+  const std::string text = DiagnosisText(hostile);
+  CHECK(text.size() <= kMaxDiagnosisBytes);
+  CHECK(text.find('\x1b') == std::string::npos);
+  CHECK(text.find("\\x1b[2Jpack") != std::string::npos);
 }
 
 }  // namespace kevin

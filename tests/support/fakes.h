@@ -133,8 +133,17 @@ class FakeEnvironment : public Environment {
   }
   std::string Graph(const Problem&, const std::string& size) override { return graphs[size]; }
   const EnvironmentFacts& Facts() const override { return facts; }
+  std::optional<Diagnosis> Diagnose(const Problem&, const Candidate& candidate,
+                                    const EvaluateOptions& options) override {
+    diagnosed.push_back(FirstLine(candidate.source) + " at " + options.workload.size);
+    if (diagnosis_fails) throw Error(ExitCode::kBroken, "evaluator: ended by signal 9");
+    return diagnosis;
+  }
 
-  std::vector<std::string> calls;  // the comments that were evaluated, in order
+  std::optional<Diagnosis> diagnosis;  // of every candidate
+  bool diagnosis_fails = false;
+  std::vector<std::string> diagnosed;  // the comments, with the size
+  std::vector<std::string> calls;      // the comments that were evaluated, in order
   std::map<std::string, std::deque<std::string>> then;
   std::map<std::string, std::string> at_size;
   std::function<void(int call)> before_evaluate;  // from 1

@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "env/error.h"
+#include "env/gpu/judge/gpu_ceilings.h"
 #include "env/gpu/judge/gpu_judge.h"
+#include "env/gpu/judge/time_launches.h"
 #include "env/process/machine.h"
 #include "env/process/resident_sessions.h"
 #include "env/process/wire.h"
@@ -54,7 +56,9 @@ class GpuEvaluator {
       if (failure_) std::rethrow_exception(failure_);
       if (request.at("command") == "device") return DeviceFacts();
       if (request.at("command") == "evaluate") return JudgeWithRoom(request);
+      if (request.at("command") == "diagnose") return Diagnose(request);
       sessions_.Clear();  // the others measure what a new session takes, and use all of the memory
+      if (request.at("command") == "ceilings") return CeilingFacts();
       GpuSession& session = PrepareSession(request);
       if (request.at("command") == "prepare") return Preparation(session);
       return DecoysToJson(AdmitOnGpu(session));
@@ -97,6 +101,22 @@ class GpuEvaluator {
             {"clock_mhz", attribute(kCuClockKhz) / 1000},
             {"driver", driver},
             {"torch", TorchVersion()}};
+  }
+
+  json CeilingFacts() const {
+    const DeviceLock lock(LockName(), LockMode::kExclusive, nullptr);
+    ReleaseTorchCache();
+    const Ceilings ceilings = MeasureGpuCeilings(options_.device, trusted_cubin_);
+    ReleaseTorchCache();
+    return {{"gb_per_s", ceilings.gb_per_s}, {"gflop_per_s", ceilings.gflop_per_s}};
+  }
+
+  json Diagnose(const json& request) {
+    GpuSession& session = PrepareSession(request);
+    json times = json::array();
+    for (const LaunchTime& launch : TimeLaunches(session, LaunchPlanFromText(request.at("plan"))))
+      times.push_back({launch.index, launch.us});
+    return {{"launches", times}};
   }
 
   json Preparation(GpuSession& session) const {

@@ -43,8 +43,6 @@ class GpuJudgement {
   GpuJudgement(GpuSession& session, const GpuJudgeRequest& request)
       : session_(session), request_(request), checker_(session) {
     result_.seeds = session.RenewKeys();
-    result_.peak_gb_per_s = session.peak_gb_per_s();
-    result_.peak_gflop_per_s = session.peak_gflop_per_s();
   }
 
   JudgeResult Run();

@@ -59,7 +59,7 @@ GpuSession::GpuSession(GpuSessionOptions options)
   }
   reference_us_ = TimeReferenceUs(0);
   reference_->SlotOutputs(0, sized_.outputs);  // throws if the problem file and its reference disagree
-  MeasurePeaks();
+  MeasureFloor();
 }
 
 GpuSession::~GpuSession() = default;
@@ -284,8 +284,9 @@ double GpuSession::BestUs(int repeats, const std::function<void()>& enqueue) {
   return best;
 }
 
-void GpuSession::MeasurePeaks() {
+void GpuSession::MeasureFloor() {
   constexpr int kRepeats = 4;
+  double bytes_per_s = 0;
   // At the size of one call: reading from the inputs' memory, writing to the outputs', and both.
   long long in_vectors = SlotInputBytes(sized_) / 16, out_vectors = SlotOutputBytes(sized_) / 16;
   long long both = std::min(in_vectors, out_vectors);
@@ -294,7 +295,7 @@ void GpuSession::MeasurePeaks() {
     const auto one_each = static_cast<unsigned>(std::max(vectors / 256, 1LL));  // a vector a thread
     for (const unsigned blocks : {132U * 8, 132U * 32, one_each}) {
       const double us = BestUs(kRepeats, [&] { Launch(name, blocks, 256, arguments); });
-      peak_bytes_per_s_ = std::max(peak_bytes_per_s_, static_cast<double>(vectors) * 16 * factor / us * 1e6);
+      bytes_per_s = std::max(bytes_per_s, static_cast<double>(vectors) * 16 * factor / us * 1e6);
     }
   };
   void* read[] = {&in, &in_vectors, &sink};
@@ -306,13 +307,9 @@ void GpuSession::MeasurePeaks() {
   int rounds = 4096;
   void* compute[] = {&sink, &rounds};
   const double blocks = 132 * 8;
-  const double fma_us = BestUs(kRepeats, [&] { Launch("kevin_fma", 132 * 8, 256, compute); });
-  const double fp32_flops = blocks * 256 * 16 * 2 * rounds / fma_us * 1e6;
   const double mma_us = BestUs(kRepeats, [&] { Launch("kevin_mma", 132 * 8, 256, compute); });
   const double mma_flops = blocks * 8 * 4 * (2.0 * 16 * 8 * 16) * rounds / mma_us * 1e6;
-  peak_flops_ =
-      PrecisionOf(options_.problem) == Precision::kFp32 ? fp32_flops : std::max(fp32_flops, mma_flops);
-  floor_us_ = std::max(sized_.min_bytes / (peak_bytes_per_s_ * kBandwidthMargin),
+  floor_us_ = std::max(sized_.min_bytes / (bytes_per_s * kBandwidthMargin),
                        sized_.min_flops / (mma_flops * kMatrixMargin)) *
               1e6;
 }

@@ -1,7 +1,7 @@
 #pragma once
 // State cached across evaluations of one problem at one size on one GPU: the slots (inputs read-only to the
 // runner, outputs with guard bands), the reference and the truth by the CUDA part of libtorch, the trusted
-// kernels, the peak rates of the device, and an idle runner. An evaluator keeps several sessions; they share
+// kernels, the floor that no time may beat, and an idle runner. An evaluator keeps several sessions; they share
 // spare runners and the stream of the reference, on which all work is. Lives in the evaluator; one thread.
 
 #include <deque>
@@ -92,9 +92,6 @@ class GpuSession {
   // A measurement was disturbed up to its last try: the next one has a single try.
   bool was_disturbed = false;
   double FloorMicroseconds() const { return floor_us_; }
-  double peak_gb_per_s() const { return peak_bytes_per_s_ * 1e-9; }
-  // Of float32 arithmetic; for problems in 16 bits, of the tensor cores with mma.sync.
-  double peak_gflop_per_s() const { return peak_flops_ * 1e-9; }
 
   CuHandle Function(const char* name) const;  // a trusted kernel
   void Launch(const char* name, unsigned blocks, unsigned threads, void** arguments);
@@ -105,7 +102,7 @@ class GpuSession {
   Calibrated StartRunner();
   bool CanaryLives(RunnerClient* runner);
   void LayOut();
-  void MeasurePeaks();
+  void MeasureFloor();
   double BestUs(int repeats, const std::function<void()>& enqueue);
 
   GpuSessionOptions options_;
@@ -124,7 +121,7 @@ class GpuSession {
   DeviceBuffer counter_;
   SecretRandom random_;
   DrawingKeys keys_;
-  double reference_us_ = 0, peak_bytes_per_s_ = 0, peak_flops_ = 0, floor_us_ = 0;
+  double reference_us_ = 0, floor_us_ = 0;
 };
 
 }  // namespace kevin

@@ -135,6 +135,16 @@ std::optional<RunnerFault> RunnerClient::Time(int slot, bool called, uint64_t se
   return AskTimed({{"run", slot}, {"called", called}, {"seed", seed}}, timeout_s, times);
 }
 
+std::optional<RunnerFault> RunnerClient::TimeOperations(int slot, uint64_t seed, double timeout_s,
+                                                        std::vector<double>* times_us) {
+  json answer;
+  if (auto fault = Ask({{"operations", slot}, {"seed", seed}}, timeout_s, &answer)) return fault;
+  times_us->clear();
+  const json times = answer.value("us", json::array());
+  for (const json& us : times) times_us->push_back(us.is_number() ? us.get<double>() : 0.0);
+  return std::nullopt;
+}
+
 std::optional<RunnerFault> RunnerClient::Probe(uint64_t out, uint64_t in, int64_t vectors, int blocks,
                                                uint64_t seed, CallTimes* times) {
   return AskTimed({{"probe", {out, in, vectors, blocks}}, {"seed", seed}}, kShort_s, times);

@@ -49,6 +49,9 @@ class RunnerClient {
   // One call on the slot, or, not `called`, an empty one: with all that surrounds a call, and without the
   // candidate's code. `seed` is that of the poison in workspaces and shared memory: secret and new.
   std::optional<RunnerFault> Time(int slot, bool called, uint64_t seed, double timeout_s, CallTimes* times);
+  // One call with an event after each operation of the plan; *times_us has one time an operation. Not for a verdict.
+  std::optional<RunnerFault> TimeOperations(int slot, uint64_t seed, double timeout_s,
+                                            std::vector<double>* times_us);
   std::optional<RunnerFault> Probe(uint64_t out, uint64_t in, int64_t vectors, int blocks, uint64_t seed,
                                    CallTimes* times);
   std::optional<RunnerFault> Canary(uint64_t out, int words, uint32_t seed);

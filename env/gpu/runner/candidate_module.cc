@@ -164,7 +164,8 @@ void CandidateModule::Restore(uint64_t seed) {
     KEVIN_CU(MemcpyDtoDAsync, global.place, global.pristine.data(), global.bytes, stream_);
 }
 
-void CandidateModule::Enqueue(int slot) {
+void CandidateModule::Enqueue(int slot, const std::function<void(size_t operation)>& after) {
+  size_t number = 0;
   for (Operation& operation : operations_) {
     if (const auto* set = std::get_if<MemorySet>(&operation)) {
       KEVIN_CU(MemsetD8Async, AddressOf(set->place, slot), set->value, static_cast<size_t>(set->bytes),
@@ -182,6 +183,7 @@ void CandidateModule::Enqueue(int slot) {
         launch.pointers[i] = bytes.data() + launch.offsets[i];
       KEVIN_CU(LaunchKernelEx, &launch.config, launch.function, launch.pointers.data(), nullptr);
     }
+    if (after) after(number++);
   }
 }
 

@@ -3,6 +3,7 @@
 // arguments for every slot. Lives in the runner; one at a time. Errors are DriverError: after a fatal one the
 // process cannot be used again.
 
+#include <functional>
 #include <variant>
 #include <vector>
 
@@ -35,8 +36,8 @@ class CandidateModule {
   // Poisons workspaces and restores global variables, so that a call finds nothing of earlier ones. `seed` is
   // secret and new. On the stream.
   void Restore(uint64_t seed);
-  // One call, on the stream.
-  void Enqueue(int slot);
+  // One call, on the stream. `after` (may be empty) is called with the number of each operation once it is enqueued.
+  void Enqueue(int slot, const std::function<void(size_t operation)>& after = {});
   // A call without the candidate's code, on the stream. Around cooperative and clustered launches the device
   // changes its mode, which takes time outside the events. Such launches are made, of a kernel that does
   // nothing; others are left out.

@@ -45,6 +45,7 @@ class Runner {
       if (request.contains("open")) return Open(request["open"], *descriptors);
       if (request.contains("load")) return Load(request);
       if (request.contains("run")) return Run(request);
+      if (request.contains("operations")) return Operations(request);
       if (request.contains("probe")) return Probe(request);
       if (request.contains("canary")) return Canary(request["canary"]);
       candidate_.reset();
@@ -97,6 +98,28 @@ class Runner {
     candidate_->Restore(seed);
     return Timed([&] { called ? candidate_->Enqueue(slot) : candidate_->EnqueueEmpty(); },
                  candidate_->operations() <= kGatedOperations, seed);
+  }
+
+  // As a timed call, with an event after each operation.
+  json Operations(const json& request) {
+    const int slot = request.at("operations");
+    const uint64_t seed = request.at("seed");
+    const size_t operations = candidate_->operations();
+    while (events_.size() <= operations) KEVIN_CU(EventCreate, &events_.emplace_back(), 0);
+    candidate_->Restore(seed);
+    const auto enqueue = [&] {
+      KEVIN_CU(EventRecord, events_[0], stream_);
+      candidate_->Enqueue(
+          slot, [this](size_t operation) { KEVIN_CU(EventRecord, events_[operation + 1], stream_); });
+    };
+    stopwatch_->TimeUs(enqueue, {operations <= kGatedOperations / 2, seed, {}});
+    json times = json::array();
+    for (size_t i = 1; i <= operations; ++i) {
+      float milliseconds = 0;
+      KEVIN_CU(EventElapsedTime, &milliseconds, events_[i - 1], events_[i]);
+      times.push_back(1e3 * static_cast<double>(milliseconds));
+    }
+    return {{"us", times}};
   }
 
   // The same copy that the evaluator makes: the difference is what this context adds to a time.
@@ -158,6 +181,7 @@ class Runner {
   SlotMemory memory_;
   std::unique_ptr<Stopwatch> stopwatch_;
   std::unique_ptr<CandidateModule> candidate_;
+  std::vector<CuHandle> events_;  // kept: between the operations of a call
 };
 
 int Serve(int device, bool namespaces) {

@@ -8,6 +8,8 @@
 //       one call, or an empty one (CandidateModule::EnqueueEmpty). `seed` is that of poison and shared memory.
 //       Ready: the device has prepared the call and waits. The 4 bytes, a number that is new, let it begin; the
 //       byte comes when the device has written that number behind the call. t is by the events.
+//   {"operations": slot, "seed": s}                                         -> {"us": [t, ...]}
+//       one call with an event after each operation of the plan, for a diagnosis.
 //   {"probe": [out, in, vectors, blocks], "seed": s}, then 4 bytes       -> the same
 //   {"canary": [out, words, seed]}, {"unload": true}                                         -> {"ok"}
 //

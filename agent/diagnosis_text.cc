@@ -1,0 +1,175 @@
+#include "agent/diagnosis_text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <vector>
+
+#include "agent/rates.h"
+#include "agent/text.h"
+#include "env/printable.h"
+
+namespace kevin {
+namespace {
+
+constexpr double kFetching = 1.3;     // cold over warm from which memory takes a part worth a word
+constexpr double kPoorScaling = 0.6;  // share of the threads
+constexpr double kWaiting = 0.15, kMath = 0.1, kSystem = 0.05, kLeastHot = 0.1;  // shares of samples
+constexpr double kPageFaults = 8;                                                // a call
+constexpr double kSpills = 0.1;  // of the instructions of a loop
+constexpr int kLeastSpills = 3;
+
+using Points = std::vector<std::string>;
+
+std::string Us(double us) { return SignificantText(us, 3) + " us"; }
+
+void AddThreads(const Diagnosis& d, Points* points) {
+  if (d.cold_us && d.one_thread_us && *d.cold_us > 0) {
+    const double gain = *d.one_thread_us / *d.cold_us;
+    std::string point = fmt::format("Threads: {} with 1 thread, {} with {}, {:.2g} times as fast.",
+                                    Us(*d.one_thread_us), Us(*d.cold_us), d.threads, gain);
+    if (gain < kPoorScaling * d.threads)
+      point += " The work is not divided over all of them, or they compete for memory.";
+    points->push_back(point);
+  }
+  if (d.where.samples > 0 && d.where.waiting >= kWaiting) {
+    points->push_back(fmt::format(
+        "Threads wait for others {} of their time: a part runs on one thread, or the parts are unequal.",
+        PercentText(d.where.waiting)));
+  }
+}
+
+void AddCaches(const Diagnosis& d, Points* points) {
+  if (!d.cold_us || !d.warm_us || *d.warm_us <= 0) return;
+  const std::string times =
+      fmt::format("Caches: {} with cold caches, as it is measured, {} with inputs and outputs in the caches",
+                  Us(*d.cold_us), Us(*d.warm_us));
+  if (*d.cold_us >= kFetching * *d.warm_us) {
+    points->push_back(fmt::format("{}: {} of the time is spent on fetching data from memory.", times,
+                                  PercentText(1 - *d.warm_us / *d.cold_us)));
+  } else {
+    points->push_back(times + ": fetching data from memory is not what limits it.");
+  }
+}
+
+void AddShares(const Diagnosis& d, Points* points) {
+  if (d.where.math >= kMath) {
+    points->push_back(fmt::format(
+        "{} of the time is spent in functions of the math library: an approximation in vectors, of sufficient accuracy, "
+        "replaces them.",
+        PercentText(d.where.math)));
+  }
+  if (d.where.system >= kSystem)
+    points->push_back(fmt::format("{} of the time is spent in system calls.", PercentText(d.where.system)));
+  if (d.page_faults && *d.page_faults >= kPageFaults) {
+    points->push_back(fmt::format(
+        "A call causes {:.0f} page faults: it takes new memory from the system each time. Keep scratch memory in a "
+        "static buffer.",
+        *d.page_faults));
+  }
+  if (d.counters) {
+    points->push_back(fmt::format(
+        "Counters of the processor: {:.2g} instructions a cycle, {} misses of the last cache a call.",
+        d.counters->instructions_per_cycle, SignificantText(d.counters->cache_misses_per_call, 3)));
+  }
+}
+
+std::string LinesText(const HotLoop& loop) {
+  if (loop.first_line == 0) return "in code of a header or of the compiler";
+  return loop.first_line == loop.last_line ? fmt::format("line {}", loop.first_line)
+                                           : fmt::format("lines {} to {}", loop.first_line, loop.last_line);
+}
+
+std::string ArithmeticText(const HotLoop& loop) {
+  std::vector<std::string> parts;
+  if (loop.packed > 0)
+    parts.push_back(fmt::format("{} of arithmetic on vectors of {} bits", loop.packed, loop.vector_bits));
+  if (loop.scalar > 0) parts.push_back(fmt::format("{} of scalar arithmetic", loop.scalar));
+  if (loop.multiply_adds > 0) parts.back() += fmt::format(" ({} multiply-adds)", loop.multiply_adds);
+  if (loop.loads > 0) parts.push_back(fmt::format("{} with a load", loop.loads));
+  if (loop.stores > 0) parts.push_back(fmt::format("{} with a store", loop.stores));
+  return parts.empty() ? "" : fmt::format(", {}", fmt::join(parts, ", "));
+}
+
+// What is wrong with it.
+std::string LoopFindings(const HotLoop& loop, int machine_bits) {
+  std::string text;
+  if (loop.scalar > 0 && loop.packed == 0) text += " Its arithmetic is not vectorised.";
+  if (loop.packed > 0 && machine_bits > loop.vector_bits)
+    text += fmt::format(" This machine has vectors of {} bits.", machine_bits);
+  if (loop.stack >= kLeastSpills && loop.stack >= kSpills * loop.instructions) {
+    text += fmt::format(
+        " {} of the instructions access the stack: more values are alive than there are registers (spills).",
+        loop.stack);
+  }
+  if (loop.calls > 0) text += fmt::format(" Calls in it: {}.", loop.calls);
+  if (loop.divisions > 0) text += fmt::format(" Divisions and roots in it: {}.", loop.divisions);
+  if (loop.gathers > 0) text += fmt::format(" Gathers in it: {}.", loop.gathers);
+  return text;
+}
+
+std::string NoteText(const VectorNote& note, const HotLoop& loop) {
+  const bool is_scalar = loop.scalar > 0 && loop.packed == 0;
+  if (note.vector_bytes > 0 && is_scalar) {
+    return fmt::format(
+        " The compiler reports vectors at line {} and keeps the order of the additions: use several independent sums, or "
+        "`#pragma omp simd reduction`.",
+        note.line);
+  }
+  if (note.vector_bytes > 0 || loop.packed > 0) return "";
+  return fmt::format(" The compiler, at line {}: {}.", note.line, note.reason);
+}
+
+void AddLoop(const Diagnosis& d, Points* points) {
+  if (!d.loop) return;
+  const HotLoop& loop = *d.loop;
+  const bool is_sampled = d.where.samples > 0;
+  if (is_sampled && loop.share < kLeastHot) return;
+  std::string point =
+      fmt::format("{}: {}, {}{} instructions{}.", is_sampled ? "Hot loop" : "Longest inner loop",
+                  LinesText(loop), is_sampled ? PercentText(loop.share) + " of the threads' time, " : "",
+                  loop.instructions, ArithmeticText(loop)) +
+      LoopFindings(loop, d.machine_vector_bits);
+  for (const VectorNote& note : loop.notes) point += NoteText(note, loop);
+  const bool is_whole = loop.instructions <= static_cast<int>(loop.excerpt.size());
+  point += fmt::format("\n\n  ```\n  {}\n",
+                       is_whole ? "the loop, with the share of time of each instruction"
+                                : "around its slowest instruction, with the share of time of each");
+  for (const HotInstruction& instruction : loop.excerpt) {
+    point += fmt::format("  {:>5}  {}\n", instruction.share > 0 ? PercentText(instruction.share) : "",
+                         instruction.text);
+  }
+  points->push_back(point + "  ```");
+}
+
+void AddStages(const Diagnosis& d, Points* points) {
+  if (!d.stage_problem.empty())
+    points->push_back(fmt::format("The marks of stages gave no times: {}.", d.stage_problem));
+  if (d.stages.empty()) return;
+  std::vector<std::string> parts;
+  for (const StageShare& stage : d.stages) parts.push_back(stage.name + " " + PercentText(stage.share));
+  points->push_back(fmt::format("Time by stage: {}.", fmt::join(parts, ", ")));
+}
+
+}  // namespace
+
+std::string DiagnosisText(const Diagnosis& diagnosis) {
+  Points points;
+  AddStages(diagnosis, &points);
+  AddThreads(diagnosis, &points);
+  AddCaches(diagnosis, &points);
+  AddShares(diagnosis, &points);
+  AddLoop(diagnosis, &points);
+  if (points.empty()) return "";
+  std::string text = "Diagnosis, from further calls that take no part in the times above:";
+  for (const std::string& point : points) text += "\n- " + point;
+  const bool has_marks = !diagnosis.stages.empty() || !diagnosis.stage_problem.empty();
+  if (diagnosis.cold_us && !has_marks) {
+    text +=
+        "\nLines `// stage NAME` between statements of the kernel add the time of each part; in a measurement they are "
+        "comments.";
+  }
+  return Clip(Printable(text), kMaxDiagnosisBytes);
+}
+
+}  // namespace kevin

@@ -1,0 +1,84 @@
+#include "agent/rates.h"
+
+#include <fmt/format.h>
+
+#include "agent/text.h"
+#include "env/ceilings.h"
+#include "env/verdict/words.h"
+
+namespace kevin {
+namespace {
+
+constexpr double kBeyond = 1.05;     // share of a ceiling above which something else explains it
+constexpr double kSameBytes = 1.05;  // times the least
+
+std::string Flops(double gflop_per_s) {
+  return gflop_per_s >= 1000 ? fmt::format("{:.3g} TFLOP/s", gflop_per_s / 1000)
+                             : fmt::format("{:.3g} GFLOP/s", gflop_per_s);
+}
+
+bool IsMeasuredOnGpu(const Evaluation& e) { return e.device.starts_with("cuda"); }
+
+std::string BandwidthText(const Measured& m, const Evaluation& e, const Roofline& roofline) {
+  std::string text = SignificantText(m.gb_per_s, 3) + " GB/s";
+  if (roofline.memory <= 0) return text;
+  text += fmt::format(", {} of the {} GB/s that its memory gives", PercentText(roofline.memory),
+                      SignificantText(e.peak_gb_per_s, 3));
+  return roofline.memory > kBeyond ? text + " (so that part of the data stays in caches)" : text;
+}
+
+std::string ArithmeticText(const Measured& m, const Evaluation& e, const Roofline& roofline) {
+  std::string text = Flops(m.gflop_per_s);
+  if (roofline.arithmetic <= 0) return text;
+  return text + fmt::format(", {} of the {} of its {}", PercentText(roofline.arithmetic),
+                            Flops(e.peak_gflop_per_s), UnitFor(e.workload, IsMeasuredOnGpu(e)));
+}
+
+}  // namespace
+
+std::string PercentText(double share) {
+  return share >= 0.095 ? fmt::format("{:.0f} %", 100 * share) : fmt::format("{:.2g} %", 100 * share);
+}
+
+Roofline RooflineOf(const Measured& m, const Evaluation& e) {
+  Roofline roofline;
+  if (e.peak_gb_per_s > 0) roofline.memory = m.gb_per_s / e.peak_gb_per_s;
+  if (e.peak_gflop_per_s > 0) roofline.arithmetic = m.gflop_per_s / e.peak_gflop_per_s;
+  if (roofline.memory > 0 || roofline.arithmetic > 0) {
+    roofline.nearer = roofline.memory >= roofline.arithmetic ? Ceiling::kMemory : Ceiling::kArithmetic;
+  }
+  return roofline;
+}
+
+std::string RateText(const Measured& m, const Evaluation& e) {
+  std::string text = fmt::format("One call takes {} us, the reference {} us (medians of the same pairs).",
+                                 SignificantText(m.candidate_us, 4), SignificantText(m.reference_us, 4));
+  if (const std::string note = TimesNote(m.speedup, m.candidate_us, m.reference_us); !note.empty())
+    text += " " + note;
+  if (m.gb_per_s <= 0 && m.gflop_per_s <= 0) return text;
+  const Roofline roofline = RooflineOf(m, e);
+  const bool has_ceilings = roofline.nearer != Ceiling::kUnknown;
+  text += " By the usual counts of bytes and operations that is ";
+  if (m.gb_per_s > 0) text += BandwidthText(m, e, roofline);
+  if (m.gflop_per_s > 0) text += (m.gb_per_s > 0 ? " and " : "") + ArithmeticText(m, e, roofline);
+  if (!has_ceilings) return text + ".";
+  return text + fmt::format(", as measured on this {}.",
+                            IsMeasuredOnGpu(e) ? "GPU" : "machine with these threads and cold caches");
+}
+
+std::string CeilingAdvice(const Measured& m, const Evaluation& e, const SizedProblem* problem) {
+  const Roofline roofline = RooflineOf(m, e);
+  if (roofline.share() < kNearCeiling) return "";
+  if (roofline.nearer == Ceiling::kArithmetic) {
+    return "This is near the measured limit of arithmetic: only less arithmetic can make it clearly faster, by a "
+           "formulation with fewer operations.";
+  }
+  if (problem != nullptr && problem->min_bytes > 0 && problem->bytes <= kSameBytes * problem->min_bytes) {
+    return "This is near the measured limit of memory bandwidth, and no correct kernel moves fewer bytes: little is left "
+           "to gain.";
+  }
+  return "This is near the measured limit of memory bandwidth: only fewer bytes can make it clearly faster, by fewer "
+         "passes over the data and no intermediate results in memory.";
+}
+
+}  // namespace kevin

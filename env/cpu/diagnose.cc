@@ -1,0 +1,170 @@
+#include "env/cpu/diagnose.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+#include "env/cpu/hardware_counters.h"
+#include "env/cpu/peak.h"
+#include "env/cpu/thread_samples.h"
+#include "env/process/machine.h"
+#include "env/verdict/estimate.h"
+
+namespace kevin {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kColdBatch_us = 3000, kWarmBatch_us = 6000, kSampling_us = 60'000;
+constexpr size_t kColdBatches = 3;
+constexpr int kSamples = 150;
+constexpr double kLeastBetween_us = 150;  // between two samples
+
+// Page faults of a process since it started, as the kernel counts them.
+std::optional<double> PageFaults(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return std::nullopt;
+  std::istringstream fields(text.substr(name_end + 1));
+  std::string skipped;
+  for (int i = 0; i < 7; ++i) fields >> skipped;  // state to flags
+  double minor = 0, children = 0, major = 0;
+  return fields >> minor >> children >> major ? std::optional(minor + major) : std::nullopt;
+}
+
+class DiagnosisOfLibrary {
+ public:
+  DiagnosisOfLibrary(Session& session, int library_fd) : session_(session), library_fd_(library_fd) {}
+
+  DiagnosisRun Run() {
+    const DeviceLock lock("cpu", LockMode::kExclusive, nullptr);
+    start_ = Clock::now();
+    try {
+      run_.found.threads = session_.options().threads;
+      WithAllThreads();
+      if (run_.found.threads > 1) WithOneThread();
+    } catch (const Ended& ended) {
+      run_.failure = OutcomeReason(ended.outcome);
+    }
+    return std::move(run_);
+  }
+
+ private:
+  bool Fits(double us) const { return SecondsSince(start_) + us * 1e-6 < kDiagnosisBudget_s; }
+
+  std::vector<uint16_t> DrawnSlots(double call_us, double batch_us) {
+    const double calls =
+        std::clamp(std::ceil(batch_us / std::max(call_us, 1.0)), 1.0, 1.0 * session_.slots());
+    std::vector<uint16_t> slots = session_.DrawSlots(static_cast<int>(calls));
+    session_.FillInputs(slots);
+    return slots;
+  }
+
+  double ColdUs(TimedProcess& process, std::span<const uint16_t> slots) {
+    FlushCaches(session_.options().threads);
+    return process.Run(slots, "diagnosis") / static_cast<double>(slots.size());
+  }
+
+  // The median of up to three batches.
+  double ColdMedianUs(TimedProcess& process, std::span<const uint16_t> slots) {
+    std::vector<double> times_us{ColdUs(process, slots)};
+    while (times_us.size() < kColdBatches && Fits(times_us[0] * static_cast<double>(slots.size())))
+      times_us.push_back(ColdUs(process, slots));
+    return Median(times_us);
+  }
+
+  void WithAllThreads() {
+    const OutputMemory& outputs = session_.CandidateOutputs();
+    TimedProcess process(session_, "candidate", library_fd_, outputs);
+    const std::vector<uint16_t> first = DrawnSlots(session_.reference_us(), kColdBatch_us);
+    const double call_us = process.Run(first, "diagnosis") / static_cast<double>(first.size());
+    const std::vector<uint16_t> slots = DrawnSlots(call_us, kColdBatch_us);
+    const auto faults = PageFaults(process.process().pid());
+    HardwareCounting counting(process.process().pid());
+    cold_us_ = ColdUs(process, slots);
+    run_.found.counters = counting.Read(static_cast<double>(slots.size()));
+    if (const auto after = PageFaults(process.process().pid()); faults && after)
+      run_.found.page_faults = (*after - *faults) / static_cast<double>(slots.size());
+    run_.found.cold_us = cold_us_ = ColdMedianUs(process, slots);
+    run_.log = process.Log();
+    Sample(process, slots);
+    Warm(process, slots[0]);
+  }
+
+  void Sample(TimedProcess& process, std::span<const uint16_t> slots) {
+    ThreadSampler sampler(process.process().pid());
+    const double batch_us = cold_us_ * static_cast<double>(slots.size());
+    double sampled_us = 0;
+    for (int taken = 0; taken < kSamples && sampled_us < kSampling_us && Fits(batch_us);) {
+      BatchPauses pauses;
+      const double between_us = std::max(kLeastBetween_us, batch_us / kSamples);
+      for (double at_us = between_us * Random(); at_us < batch_us && taken < kSamples; ++taken) {
+        pauses.moments_us.push_back(at_us);
+        at_us += between_us * (0.5 + Random());
+      }
+      pauses.on_pause = [&](double) { sampler.Take(); };
+      FlushCaches(session_.options().threads);
+      process.Run(slots, "diagnosis", pauses);
+      sampled_us += batch_us;
+      if (pauses.moments_us.empty()) ++taken;
+    }
+    TakeSamples(sampler.samples());
+  }
+
+  double Random() { return static_cast<double>(session_.random()() >> 11) * 0x1p-53; }
+
+  void TakeSamples(const ThreadSamples& samples) {
+    const int all = samples.All();
+    if (all == 0) return;
+    ThreadShares& where = run_.found.where;
+    const auto share = [all](int count) { return static_cast<double>(count) / all; };
+    where.samples = all;
+    where.waiting = share(samples.waiting);
+    where.math = share(samples.math);
+    where.system = share(samples.system);
+    where.kernel = share(all - samples.waiting - samples.math - samples.system - samples.elsewhere);
+    run_.addresses = samples.in_candidate;
+  }
+
+  // The same slot again and again.
+  void Warm(TimedProcess& process, uint16_t slot) {
+    const double calls = std::clamp(std::ceil(kWarmBatch_us / std::max(cold_us_, 1.0)), 2.0, 64.0);
+    if (!Fits(2 * calls * cold_us_)) return;
+    const std::vector<uint16_t> slots(static_cast<size_t>(calls), slot);
+    double best_us = 0;
+    for (int i = 0; i < 2; ++i) {
+      const double us = process.Run(slots, "diagnosis") / calls;
+      best_us = i == 0 ? us : std::min(best_us, us);
+    }
+    run_.found.warm_us = best_us;
+  }
+
+  void WithOneThread() {
+    constexpr double kStart_us = 60'000;
+    const double batch_us = std::max(kColdBatch_us, cold_us_);
+    if (!Fits(kStart_us + 2 * batch_us * run_.found.threads)) return;
+    TimedProcess process(session_, "candidate", library_fd_, session_.CandidateOutputs(), 1);
+    const std::vector<uint16_t> slots = DrawnSlots(cold_us_, kColdBatch_us);
+    process.Run(slots, "diagnosis");
+    run_.found.one_thread_us = ColdMedianUs(process, slots);
+  }
+
+  Session& session_;
+  int library_fd_;
+  Clock::time_point start_;
+  double cold_us_ = 0;
+  DiagnosisRun run_;
+};
+
+}  // namespace
+
+DiagnosisRun DiagnoseLibrary(Session& session, int library_fd) {
+  return DiagnosisOfLibrary(session, library_fd).Run();
+}
+
+}  // namespace kevin

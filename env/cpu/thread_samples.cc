@@ -1,0 +1,99 @@
+#include "env/cpu/thread_samples.h"
+
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <sstream>
+
+namespace kevin {
+namespace {
+
+constexpr size_t kMostThreads = 64, kMostMaps = 2000, kMostAddresses = 20'000;
+
+bool IsCandidate(const std::string& file) {
+  return file == "candidate.so" || file.rfind("memfd:kevin-candidate", 0) == 0;
+}
+
+// "running", "202 0x1 ... SP PC", "-1 SP PC"
+struct Place {
+  long call = -1;
+  uint64_t address = 0;
+};
+
+bool Read(const std::string& path, Place* place) {
+  std::ifstream file(path);
+  std::string text;
+  if (!std::getline(file, text)) return false;
+  const size_t last = text.rfind(' ');
+  unsigned long long address = 0;
+  if (last == std::string::npos || std::sscanf(text.c_str(), "%ld", &place->call) != 1 ||
+      std::sscanf(text.c_str() + last, "%llx", &address) != 1)
+    return false;
+  place->address = address;
+  return true;
+}
+
+}  // namespace
+
+int ThreadSamples::All() const {
+  return std::accumulate(in_candidate.begin(), in_candidate.end(), waiting + math + system + elsewhere,
+                         [](int sum, const auto& at) { return sum + at.second; });
+}
+
+void ThreadSampler::Take() {
+  if (maps_.empty()) ReadMaps();
+  std::error_code ended;
+  size_t threads = 0;
+  for (std::filesystem::directory_iterator task("/proc/" + std::to_string(pid_) + "/task", ended), end;
+       !ended && task != end && threads < kMostThreads; task.increment(ended), ++threads) {
+    Place place;
+    if (!Read((task->path() / "syscall").string(), &place)) continue;
+    if (place.call == SYS_futex) {
+      ++samples_.waiting;
+    } else if (place.call >= 0) {
+      ++samples_.system;
+    } else {
+      Add(place.address);
+    }
+  }
+}
+
+void ThreadSampler::ReadMaps() {
+  std::ifstream maps("/proc/" + std::to_string(pid_) + "/maps");
+  for (std::string line; std::getline(maps, line) && maps_.size() < kMostMaps;) {
+    Mapped mapped;
+    unsigned long begin = 0, end = 0, offset = 0;
+    int path = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx %*s %lx %*s %*s %n", &begin, &end, &offset, &path) < 3) continue;
+    const std::string name = path > 0 ? line.substr(static_cast<size_t>(path)) : "";
+    mapped.file = name.substr(name.rfind('/') + 1);
+    mapped.begin = begin, mapped.end = end, mapped.base = begin - offset;
+    // The first part of a library begins with its first byte: the others lie as the library says.
+    if (!maps_.empty() && offset > 0 && maps_.back().file == mapped.file) mapped.base = maps_.back().base;
+    maps_.push_back(mapped);
+  }
+}
+
+void ThreadSampler::Add(uint64_t address) {
+  const auto at = std::find_if(maps_.begin(), maps_.end(), [address](const Mapped& mapped) {
+    return mapped.begin <= address && address < mapped.end;
+  });
+  if (at == maps_.end()) {
+    ++samples_.elsewhere;
+  } else if (IsCandidate(at->file)) {
+    if (samples_.in_candidate.size() < kMostAddresses) ++samples_.in_candidate[address - at->base];
+  } else if (at->file.rfind("libgomp", 0) == 0 || at->file.rfind("libomp", 0) == 0) {
+    ++samples_.waiting;
+  } else if (at->file.rfind("libm.", 0) == 0 || at->file.rfind("libm-", 0) == 0 ||
+             at->file.rfind("libmvec", 0) == 0) {
+    ++samples_.math;
+  } else {
+    ++samples_.elsewhere;
+  }
+}
+
+}  // namespace kevin

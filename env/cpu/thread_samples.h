@@ -1,0 +1,43 @@
+#pragma once
+// Where the threads of a stopped process are: their program counters, read from outside (/proc/PID/task/TID/syscall),
+// so that neither the process nor a profiler takes part. One thread.
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace kevin {
+
+struct ThreadSamples {
+  std::map<uint64_t, int> in_candidate;  // by address in its library
+  int waiting = 0;                       // for other threads: in futex(), or in the OpenMP library
+  int math = 0;                          // in the math library
+  int system = 0;                        // in other system calls
+  int elsewhere = 0;
+  int All() const;
+};
+
+class ThreadSampler {
+ public:
+  explicit ThreadSampler(pid_t pid) : pid_(pid) {}
+  // The process must be stopped. Adds one sample a thread. Nothing where the kernel does not tell.
+  void Take();
+  const ThreadSamples& samples() const { return samples_; }
+
+ private:
+  struct Mapped {
+    uint64_t begin = 0, end = 0, base = 0;  // base: the address of the file's first byte
+    std::string file;                       // its name without folders
+  };
+  void ReadMaps();
+  void Add(uint64_t address);
+
+  pid_t pid_;
+  std::vector<Mapped> maps_;
+  ThreadSamples samples_;
+};
+
+}  // namespace kevin
