@@ -14,6 +14,7 @@
 #include "agent/knob_feedback.h"
 #include "agent/machine.h"
 #include "agent/parse.h"
+#include "agent/ranking.h"
 #include "agent/shape_records.h"
 #include "agent/terminal.h"
 #include "env/error.h"
@@ -105,6 +106,7 @@ class Run {
     policy_ = store_ ? MakePolicy(policy, *store_, options.model) : MakePolicy(policy, options.model);
     episode_options_.sampling = policy_.sampling;
     episode_options_.prompt_token_budget = policy_.prompt_token_budget;
+    episode_options_.asks_for_diff = policy_.asks_for_diff;
     const MachineFacts machine = ReadMachine();
     episode_options_.turns = options.turns.value_or(policy_.turns.value_or(kDefaultTurns));
     episode_options_.until = options.until;
@@ -231,6 +233,13 @@ class Run {
     if (e.speedup)
       result = fmt::format("{} {}", e.outcome, RatioText(e.speedup->value, e.speedup->low, e.speedup->high));
     if (!e.cached_from.empty()) result += " (cached)";
+    if (e.against_best) {
+      const Ratio& r = *e.against_best;
+      result += fmt::format(
+          ", {} {}: {}", DistinctionWords(DistinctionOf(r)),
+          DistinctionOf(r) == Distinction::kNotDistinguishable ? "from the best" : "than the best",
+          RatioText(r.value, r.low, r.high));
+    }
     const KnobTrial* chosen = ChosenTrial(turn.trials);
     if (chosen != nullptr) result += " with " + SettingLine(chosen->setting);
     const std::string tuned = turn.trials.size() > 1 ? fmt::format(", tune {:.1f}", turn.tune_s) : "";

@@ -113,7 +113,7 @@ class Judgement {
                                           session_.StartOutputs());
   }
 
-  Processes StartWarm();
+  Processes StartWarm(bool with_start);
   std::unique_ptr<TimedProcess> VerifyPhase();
   int VerifyCalls();
   Measured ScreenPhase(TimedProcess& process);
@@ -334,8 +334,8 @@ void Judgement::RefuseWorkAhead(TimedProcess& process) {
   if (const std::string refusal = pace_.Refusal(); !refusal.empty()) throw Ended{Refused{refusal}};
 }
 
-Processes Judgement::StartWarm() {
-  Processes fresh{StartCandidate(), StartOther()};
+Processes Judgement::StartWarm(bool with_start) {
+  Processes fresh{StartCandidate(), with_start ? StartOther() : nullptr};
   const std::vector<uint16_t> slots = session_.DrawSlots(max_calls_);
   Fill(slots);
   for (TimedProcess* process : fresh.All()) process->Run(slots, "measure");
@@ -358,7 +358,7 @@ void Judgement::Sequential(Processes processes) {
   const auto start_process = [&] {
     processes.candidate->CheckOutside();
     processes = {};
-    processes = StartWarm();
+    processes = StartWarm(plan.has_start);
   };
   const auto round = [&](int pair) {
     AuditNowAndThen(processes);
@@ -371,11 +371,13 @@ void Judgement::Sequential(Processes processes) {
 
 void Judgement::Fixed() {
   const double factor = request_.confirm ? kConfirmFactor : 1;
-  const int rounds_each = std::clamp(static_cast<int>(kFixedBudget_s * factor / kFixedProcesses / round_s_),
+  // The last round had a side less where the start joins only here.
+  const double round_s = round_s_ * (request_.start_library_fd >= 0 && !request_.start_in_test ? 1.5 : 1);
+  const int rounds_each = std::clamp(static_cast<int>(kFixedBudget_s * factor / kFixedProcesses / round_s),
                                      kMinFixedRounds, static_cast<int>(kMaxFixedRounds * factor));
   std::vector<std::vector<RoundTimes>> rounds;
   for (int process = 1; process <= kFixedProcesses; ++process) {
-    const Processes processes = StartWarm();
+    const Processes processes = StartWarm(true);
     rounds.emplace_back();
     for (int pair = 0; pair < rounds_each; ++pair) {
       AuditNowAndThen(processes);
@@ -409,7 +411,7 @@ void Judgement::MeasurePhase(std::unique_ptr<TimedProcess> first) {
   const auto begin = Clock::now();
   try {
     ChooseCalls(*first);
-    Processes processes{std::move(first), StartOther()};
+    Processes processes{std::move(first), request_.start_in_test ? StartOther() : nullptr};
     TimedRound(processes.All(), 0, -1, "warm-up");
     for (TimedProcess* process : processes.All()) process->StartCounting();
     if (!request_.confirm) Sequential(std::move(processes));

@@ -193,6 +193,8 @@ void DeviceEnvironment::DescribeDevice(const json& device) {
   torch_ = device.at("torch");
   lock_name_ = DeviceLock::NameOfGpu(gpu_.pci_bus);
   facts_.device = fmt::format("cuda:{}: {}", gpu_.index, name);
+  facts_.compiler = toolchain_.version;
+  facts_.compiler_flags = "for " + architecture_;
   facts_.machine = fmt::format(
       "{} ({}), {} multiprocessors, {:.0f} GB of memory, {} MB L2, {} KiB of shared memory and {} registers "
       "a "
@@ -355,6 +357,7 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
   request["plan"] = plan;
   request["start_plan"] = start_plan;
   request["confirm"] = options.confirm;
+  request["start_in_test"] = options.start_in_test;
   request["patience"] = options.patience;
   request["verify_only"] = false;
   request["screen"] = options.screen;
