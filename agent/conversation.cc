@@ -6,7 +6,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "agent/edits.h"
 #include "agent/feedback.h"
+#include "agent/parse.h"
+#include "agent/problem_text.h"
+#include "agent/ranking.h"
 #include "agent/text.h"
 #include "env/error.h"
 #include "env/knobs/knobs.h"
@@ -17,6 +21,8 @@
 namespace kevin {
 namespace {
 
+constexpr size_t kMostDifferenceLines = 40;
+constexpr size_t kMostCellBytes = 90;          // of the table of attempts
 constexpr size_t kMostReferenceBytes = 16384;  // of an imported problem; above it only its source is shown
 
 std::string WithoutLastLineEnd(std::string_view text) { return std::string(TrimRight(text)); }
@@ -42,7 +48,8 @@ std::string Tensors(const ConversationContext& context) {
   std::vector<std::string> lines;
   for (const ConcreteTensor& tensor : problem.inputs) {
     lines.push_back(TensorLine(tensor, tensor.spec.is_param ? "parameter" : "input", with_numbers) +
-                    PlaceInBlock(problem, tensor.spec, with_numbers));
+                    PlaceInBlock(problem, tensor.spec, with_numbers) + "; " +
+                    ValuesText(tensor.spec, context.kernelbench_inputs, with_numbers));
   }
   for (const ConcreteTensor& tensor : problem.outputs)
     lines.push_back(TensorLine(tensor, "output", with_numbers));
@@ -79,6 +86,26 @@ std::string PromptOf(const ConversationContext& context, const char* name) {
   return context.kind + "_" + name;
 }
 
+std::string CompilerText(const ConversationContext& context) {
+  if (!context.compiler.empty()) return context.compiler;
+  return IsForGpu(context.kind) ? "NVRTC" : "g++ or clang++";
+}
+
+std::string FlagsText(const ConversationContext& context) {
+  if (!context.compiler_flags.empty()) return context.compiler_flags;
+  return IsForGpu(context.kind) ? "for this GPU" : "-std=c++20 -O3 -march=native -fopenmp";
+}
+
+// "24 GB/s of memory bandwidth, 100 GFLOP/s of float32 multiply-adds"
+std::string Ceilings(const ConversationContext& context) {
+  std::vector<std::string> ceilings;
+  if (context.peak_gb_per_s > 0)
+    ceilings.push_back(SignificantText(context.peak_gb_per_s, 3) + " GB/s of memory bandwidth");
+  if (context.peak_gflop_per_s > 0)
+    ceilings.push_back(SignificantText(context.peak_gflop_per_s, 3) + " GFLOP/s of float32 multiply-adds");
+  return fmt::format("{}", fmt::join(ceilings, ", "));
+}
+
 std::string Rules(const ConversationContext& context) {
   const SizedProblem& sized = *context.problem;
   const Precision precision = PrecisionOf(*sized.problem);
@@ -91,6 +118,10 @@ std::string Rules(const ConversationContext& context) {
                          {"most_knobs", fmt::format("{}", kMaxKnobs)},
                          {"alignment", std::to_string(kParamAlignment)},
                          {"precision", DTypeName(DTypeOf(precision))},
+                         {"tolerance", ToleranceText(sized, context.shapes.empty())},
+                         {"mixture", HasMixture(*sized.problem, context.kernelbench_inputs) ? "yes" : ""},
+                         {"compiler", CompilerText(context)},
+                         {"flags", FlagsText(context)},
                          {"float16", precision == Precision::kFp16 ? "yes" : ""},
                          {"bfloat16", precision == Precision::kBf16 ? "yes" : ""}};
   if (IsForGpu(context.kind)) {
@@ -122,6 +153,7 @@ PromptValues CommonValues(const ConversationContext& context) {
           {"one_shape", context.shapes.empty() ? "yes" : ""},
           {"shapes", Shapes(context)},
           {"machine", context.machine},
+          {"ceilings", Ceilings(context)},
           {"rules", WithoutLastLineEnd(Rules(context))},
           {"fence", context.kind},
           {"note", std::string(Trim(context.note))}};
@@ -141,14 +173,57 @@ std::string AttemptText(const TurnRecord& turn, const std::string& kind) {
 }
 
 std::string BestLine(const std::vector<TurnRecord>& turns) {
-  const TurnRecord* best = nullptr;
-  for (const TurnRecord& turn : turns) {
-    const auto& speedup = turn.evaluation.speedup;
-    if (speedup && (best == nullptr || speedup->value > best->evaluation.speedup->value)) best = &turn;
-  }
+  const TurnRecord* best = LeaderOf(turns);
   if (best == nullptr) return "";
   const Ratio& r = *best->evaluation.speedup;
   return fmt::format("turn {} with {}", best->turn, RatioText(r.value, r.low, r.high));
+}
+
+std::string Cell(std::string_view text) {
+  std::string cell = FirstSentence(text, kMostCellBytes);
+  std::replace(cell.begin(), cell.end(), '|', '/');
+  return cell;
+}
+
+// A line for each attempt: outcome, speed-up, comparison, what it was. Empty below two attempts.
+std::string AttemptTable(const std::vector<TurnRecord>& turns) {
+  if (turns.size() < 2) return "";
+  const TurnRecord* best = LeaderOf(turns);
+  std::string table =
+      "| turn | outcome | speed-up over eager | against the best at that time | summary |\n| --- | --- | --- | --- | --- |";
+  for (const TurnRecord& turn : turns) {
+    const EvaluationRecord& e = turn.evaluation;
+    std::string speedup, against;
+    if (e.speedup) speedup = RatioText(e.speedup->value, e.speedup->low, e.speedup->high);
+    if (e.against_best) {
+      const Ratio& r = *e.against_best;
+      against = fmt::format("turn {}: {}, {}", e.against_best_turn.value_or(0),
+                            RatioText(r.value, r.low, r.high), DistinctionWords(DistinctionOf(r)));
+    }
+    const bool is_best = best != nullptr && best->turn == turn.turn;
+    const std::string& what = e.correct || e.reason.empty() ? turn.summary : e.reason;
+    table += fmt::format("\n| {} | {}{} | {} | {} | {} |", turn.turn, e.outcome, is_best ? ", the best" : "",
+                         speedup, against, Cell(turn.turn == 0 ? "the kernel you start from" : what));
+  }
+  return table;
+}
+
+const TurnRecord* LatestWithSource(const std::vector<TurnRecord>& turns) {
+  const auto found = std::find_if(turns.rbegin(), turns.rend(),
+                                  [](const TurnRecord& turn) { return !turn.evaluation.source.empty(); });
+  return found == turns.rend() ? nullptr : &*found;
+}
+
+// Of the latest kernel from the best one; empty where they are one, and where it is no shorter to read than both.
+std::string Difference(const std::vector<TurnRecord>& turns) {
+  const TurnRecord* best = LeaderOf(turns);
+  const TurnRecord* latest = LatestWithSource(turns);
+  if (best == nullptr || latest == nullptr || best->turn == latest->turn) return "";
+  const std::string& source = latest->evaluation.source;
+  const std::string diff = UnifiedDiff(best->evaluation.source, source, fmt::format("turn {}", best->turn),
+                                       fmt::format("turn {}", latest->turn));
+  const bool is_short = SplitLines(diff).size() <= kMostDifferenceLines && diff.size() < source.size() / 2;
+  return is_short ? WithoutLastLineEnd(diff) : "";
 }
 
 // The user message with its cache points: after the rules, which are equal in all turns and episodes of a
@@ -180,10 +255,21 @@ Message RefineTurn(const ConversationContext& context, const std::vector<TurnRec
                    size_t left_out) {
   PromptValues values = CommonValues(context);
   std::vector<std::string> attempts;
-  for (size_t i = left_out; i < turns.size(); ++i) attempts.push_back(AttemptText(turns[i], context.kind));
+  const TurnRecord* best = LeaderOf(turns);
+  for (size_t i = 0; i < turns.size(); ++i) {
+    if (i >= left_out || &turns[i] == best) attempts.push_back(AttemptText(turns[i], context.kind));
+  }
+  // The best one is shown though it is old.
+  if (best != nullptr && best < turns.data() + left_out) --left_out;
+  const TurnRecord* latest = LatestWithSource(turns);
+  const bool takes_diff = context.asks_for_diff && latest != nullptr;
   values["attempts"] = WithoutLastLineEnd(fmt::format("{}", fmt::join(attempts, "\n")));
   values["left_out"] = left_out == 0 ? "" : fmt::format("{}", left_out);
   values["best"] = BestLine(turns);
+  values["table"] = AttemptTable(turns);
+  values["difference"] = Difference(turns);
+  values["whole"] = takes_diff ? "" : "yes";
+  values["edits"] = takes_diff ? fmt::format("turn {}", latest->turn) : "";
   return UserMessage(WithoutLastLineEnd(Render("refine_turn", values)), values["rules"], attempts);
 }
 

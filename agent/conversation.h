@@ -4,9 +4,10 @@
 //
 // The form is that of Kevin (arXiv 2507.11948, section 4.1): one system and one user message. The worked
 // example appears in the first turn only. Later turns show every earlier kernel with the model's own summary
-// and its feedback, oldest first, without the reasoning. When the token budget is exceeded, the oldest
-// attempts are left out. Text that is equal in all turns comes first, and Message::cache_points mark its
-// ends.
+// and its feedback, oldest first, without the reasoning. When the token budget is exceeded, the
+// kernels of the oldest attempts are left out, but that of the best one (agent/ranking.h) stays. A table of all attempts
+// follows, and the difference of the latest kernel from the best one where it is short. Text that is equal in all turns
+// comes first, and Message::cache_points mark its ends.
 
 #include <functional>
 #include <string>
@@ -24,6 +25,11 @@ struct ConversationContext {
   std::vector<WeightedShape> shapes;      // all shapes of such a set; else empty
   std::string kind = "cpp";               // "cpp" or "cuda": the kinds with prompts of their own
   std::string machine;                    // one line: processor, cores, instruction sets; or the GPU
+  // Of EnvironmentFacts; empty and 0: unknown, and the prompt says nothing of it.
+  std::string compiler, compiler_flags;
+  double peak_gb_per_s = 0, peak_gflop_per_s = 0;
+  bool kernelbench_inputs = false;  // Workload::inputs
+  bool asks_for_diff = false;       // --edit-format diff: a later turn may change the latest kernel by a diff
   int threads = 1;
   int tune = 0;              // settings of knobs that are tried; below 2 the prompt says nothing of them
   bool tf32 = false;         // eager may use TF32, and so may the candidate

@@ -35,7 +35,7 @@ EpisodeOptions CompletedBy(const EnvironmentFacts& facts, EpisodeOptions options
 }
 
 ConversationContext ContextOf(const SizedProblem& sized, const EpisodeOptions& options,
-                              const std::string& kind) {
+                              const std::string& kind, const EnvironmentFacts& facts = {}) {
   ConversationContext context;
   context.problem = &sized;
   const auto set = sized.problem->shape_sets.find(options.workload.size);
@@ -44,6 +44,10 @@ ConversationContext ContextOf(const SizedProblem& sized, const EpisodeOptions& o
   context.tf32 = options.workload.tf32;
   context.machine = options.machine;
   context.threads = options.threads;
+  context.compiler = facts.compiler, context.compiler_flags = facts.compiler_flags;
+  context.peak_gb_per_s = facts.peak_gb_per_s, context.peak_gflop_per_s = facts.peak_gflop_per_s;
+  context.kernelbench_inputs = options.workload.inputs == "kernelbench";
+  context.asks_for_diff = options.asks_for_diff;
   context.note = options.note;
   context.start_source = options.start_source;
   context.tune = options.tune;
@@ -59,9 +63,9 @@ EvaluateOptions EvaluateOptionsOf(const EpisodeOptions& options) {
   return evaluate;
 }
 
-std::optional<Ratio> SpeedupOf(const Evaluation& evaluation) {
-  const auto* measured = std::get_if<Measured>(&evaluation.outcome);
-  return measured ? std::optional(measured->speedup) : std::nullopt;
+std::optional<Confirmed> ConfirmedBy(const EvaluationRecord& made) {
+  if (!made.correct || !made.speedup) return std::nullopt;
+  return Confirmed{*made.speedup, made.against_best};
 }
 
 class Episode {
@@ -75,7 +79,7 @@ class Episode {
         environment_(environment),
         hooks_(hooks),
         cancel_(cancel),
-        context_(ContextOf(sized_, options_, environment.Facts().kinds.front())),
+        context_(ContextOf(sized_, options_, environment.Facts().kinds.front(), environment.Facts())),
         journal_(store, EpisodeOutput(options_.output)),
         judge_(problem, environment, store, EvaluateOptionsOf(options_), options_.audit_rates, options_.seed,
                cancel) {
@@ -86,8 +90,10 @@ class Episode {
     Begin(store);
     try {
       TakeTurns();
-      if (!winner_ && options_.confirm)
-        winner_ = ConfirmWinner(journal_.CorrectTurns(), [&](int turn) { return Confirm(turn); });
+      if (!winner_ && options_.confirm) {
+        winner_ = ConfirmWinner([&] { return journal_.Ranking(); },
+                                [&](int turn, std::optional<int> against) { return Confirm(turn, against); });
+      }
       Finish(budget_reached_.empty() ? EpisodeState::kDone : EpisodeState::kInterrupted, budget_reached_);
     } catch (const Interrupted&) {
       Finish(EpisodeState::kInterrupted, "interrupted by the user");
@@ -102,9 +108,7 @@ class Episode {
   int LastTurn(int first) const { return options_.finish ? options_.turns : first + options_.turns - 1; }
 
   void TakeTurns() {
-    if (!options_.start_source.empty() && journal_.turns().empty())
-      JudgeAndKeep(NewTurn(0), {options_.start_source, "", "", false}, Clock::now());
-    judge_.set_start_source(StartSource(), StartKind());
+    if (!options_.start_source.empty() && journal_.turns().empty()) JudgeStart();
     const int first = journal_.turns().empty() ? 1 : journal_.turns().back().turn + 1;
     for (int number = first; number <= LastTurn(first); ++number) {
       StopIfAsked();
@@ -117,11 +121,30 @@ class Episode {
         if (hooks_.on_budget) hooks_.on_budget();
         return;
       }
-      const ParsedReply reply = ParseReply(turn.reply, context_.kind);
+      const ParsedReply reply = ParseReply(turn.reply, context_.kind, EarlierKernels());
       turn.summary = reply.summary;
+      turn.reply_form = reply.form;
       JudgeAndKeep(std::move(turn), reply, start);
       if (ReachedGoal()) return;
     }
+  }
+
+  void JudgeStart() {
+    ParsedReply start;
+    start.source = options_.start_source;
+    JudgeAndKeep(NewTurn(0), start, Clock::now());
+  }
+
+  // What a diff may refer to: the latest kernel, then the best one.
+  std::vector<std::string> EarlierKernels() const {
+    std::vector<std::string> kernels;
+    for (const TurnRecord& turn : journal_.turns()) {
+      if (!turn.evaluation.source.empty()) kernels = {turn.evaluation.source};
+    }
+    const TurnRecord* leader = journal_.Leader();
+    if (leader != nullptr && leader->evaluation.source != kernels.front())
+      kernels.push_back(leader->evaluation.source);
+    return kernels;
   }
 
   TurnRecord Ask(int number) {
@@ -169,17 +192,22 @@ class Episode {
     const int number = turn.turn;
     const std::string kind = number == 0 ? StartKind() : context_.kind;
     AnnouncePhasesOf(number);
-    const Ruling ruling =
+    const std::optional<TurnRecord> best = TimeAgainstBest();
+    Ruling ruling =
         reply.source ? judge_.Decide(number, {kind, *reply.source}) : NoCandidate(kind, reply.failure);
     StopIfCancelled();
     const Candidate& candidate = ruling.candidate;
+    std::optional<Ratio> against;
+    if (best) against = TakeComparison(*best, &ruling.evaluation);
     turn.trials = ruling.trials;
     turn.tune_s = ruling.tune_s;
     turn.evaluation = ToRecord(ruling.evaluation, candidate, problem_, number == 0 ? "start" : "turn");
-    const std::optional<Diagnosis> diagnosis =
-        IsToDiagnose(ruling.evaluation) ? judge_.Diagnose(candidate, ruling.evaluation) : std::nullopt;
+    if (against) turn.evaluation.against_best = against, turn.evaluation.against_best_turn = best->turn;
+    const std::optional<Diagnosis> diagnosis = IsToDiagnose(ruling.evaluation, turn)
+                                                   ? judge_.Diagnose(candidate, ruling.evaluation)
+                                                   : std::nullopt;
     turn.feedback =
-        FormatFeedback(ruling.evaluation, candidate, turn.trials, diagnosis ? &*diagnosis : nullptr);
+        FormatFeedback(ruling.evaluation, candidate, turn, &reply, diagnosis ? &*diagnosis : nullptr);
     turn.reward = turn.evaluation.score;
     journal_.WriteSource(&turn);
     turn.seconds = SecondsSince(start);
@@ -189,7 +217,44 @@ class Episode {
     journal_.Append(std::move(turn), ruling.supersedes, audit ? &*audit : nullptr);
     const double seconds = SecondsSince(start);
     journal_.SetSeconds(number, seconds, Overhead(journal_.turn(number), seconds));
+    if (ruling.rival_failed) CheckAgain(best->turn);
     if (hooks_.on_turn) hooks_.on_turn(journal_.turn(number), journal_.episode());
+  }
+
+  // The best turn so far takes part in the pairs of what is judged next. nullopt: there is none.
+  std::optional<TurnRecord> TimeAgainstBest() {
+    const TurnRecord* leader = journal_.Leader();
+    if (leader == nullptr) {
+      judge_.set_rival({});
+      return std::nullopt;
+    }
+    const EvaluationRecord& best = leader->evaluation;
+    judge_.set_rival(
+        {best.source, best.kind, [this, slowest = best.speedup->low](const EvaluationRecord& stored) {
+           return NeedsPairs(stored, slowest);
+         }});
+    return *leader;
+  }
+
+  // A stored time may answer where its candidate cannot be the best: it was compared in this episode before, or it is
+  // clearly slower than the best.
+  bool NeedsPairs(const EvaluationRecord& stored, double speedup_of_best) const {
+    if (!StartSource().empty()) return true;
+    for (const TurnRecord& turn : journal_.turns()) {
+      if (turn.evaluation.correct && turn.evaluation.candidate_hash == stored.candidate_hash) return false;
+    }
+    return !stored.speedup || stored.speedup->high >= speedup_of_best;
+  }
+
+  // The best turn failed while it was timed beside another one.
+  void CheckAgain(int number) {
+    const EvaluationRecord& judged = journal_.turn(number).evaluation;
+    const Candidate candidate{judged.kind, judged.source};
+    judge_.set_rival({});
+    const Evaluation evaluation = judge_.Confirm(candidate);
+    StopIfCancelled();
+    journal_.AppendEvaluation(number, ToRecord(evaluation, candidate, problem_, "audit"),
+                              FormatFeedback(evaluation, candidate, journal_.turn(number)));
   }
 
   // --until: the latest turn is the fastest, its low end reaches the goal, and so does its confirmation's.
@@ -197,34 +262,43 @@ class Episode {
     const TurnRecord& latest = journal_.turns().back();
     if (!options_.until || journal_.Leader() != &latest) return false;
     if (latest.evaluation.speedup->low < *options_.until) return false;
-    const auto confirmed = Confirm(latest.turn);
-    if (!confirmed || confirmed->low < *options_.until) return false;
-    winner_ = Winner{latest.turn, *confirmed};
+    const auto confirmed = Confirm(latest.turn, std::nullopt);
+    if (!confirmed || confirmed->speedup.low < *options_.until) return false;
+    winner_ = Winner{latest.turn, confirmed->speedup};
     return true;
   }
 
-  std::optional<Ratio> Confirm(int number) {
+  // `against`: the turn to compare with in the same pairs; nullopt: the user's own kernel, if there is one.
+  std::optional<Confirmed> Confirm(int number, std::optional<int> against) {
     if (auto made = TakeConfirmation(number)) return *made;
     StopIfAsked();
     const EvaluationRecord& judged = journal_.turn(number).evaluation;
     const Candidate candidate{judged.kind, judged.source};
-    judge_.set_start_source(number == 0 ? "" : StartSource(), StartKind());
+    std::optional<TurnRecord> rival;
+    if (against) rival = journal_.turn(*against);
+    if (rival) {
+      judge_.set_rival({rival->evaluation.source, rival->evaluation.kind});
+    } else {
+      judge_.set_rival(number == 0 ? Rival{} : Rival{StartSource(), StartKind()});
+    }
     AnnouncePhasesOf(number);
-    const Evaluation evaluation = judge_.Confirm(candidate);
-    judge_.set_start_source(StartSource(), StartKind());
+    Evaluation evaluation = judge_.Confirm(candidate);
     StopIfCancelled();
-    journal_.AppendEvaluation(number, ToRecord(evaluation, candidate, problem_, "confirm"),
-                              FormatFeedback(evaluation, candidate, journal_.turn(number).trials));
-    return SpeedupOf(evaluation);
+    std::optional<Ratio> ratio;
+    if (rival) ratio = TakeComparison(*rival, &evaluation);
+    EvaluationRecord record = ToRecord(evaluation, candidate, problem_, "confirm");
+    if (ratio) record.against_best = ratio, record.against_best_turn = rival->turn;
+    journal_.AppendEvaluation(number, record, FormatFeedback(evaluation, candidate, journal_.turn(number)));
+    return ConfirmedBy(record);
   }
 
   // The next confirmation of this turn that was stored before the episode was broken off.
-  std::optional<std::optional<Ratio>> TakeConfirmation(int number) {
+  std::optional<std::optional<Confirmed>> TakeConfirmation(int number) {
     auto& stored = confirmations_[number];
     if (stored.empty()) return std::nullopt;
     const EvaluationRecord made = stored.front();
     stored.pop_front();
-    return SpeedupOf(FromRecord(made));
+    return ConfirmedBy(made);
   }
 
   // --- Beginning and end ---
@@ -357,20 +431,22 @@ class Episode {
     return ruling;
   }
 
-  std::string FormatFeedback(const Evaluation& evaluation, const Candidate& candidate,
-                             const std::vector<KnobTrial>& trials,
-                             const Diagnosis* diagnosis = nullptr) const {
-    return Feedback(evaluation,
-                    {candidate.source, &sized_, context_.threads, context_.kind, trials, diagnosis});
+  std::string FormatFeedback(const Evaluation& evaluation, const Candidate& candidate, const TurnRecord& turn,
+                             const ParsedReply* reply = nullptr, const Diagnosis* diagnosis = nullptr) const {
+    FeedbackContext context{candidate.source, &sized_, context_.threads, context_.kind, turn.trials, diagnosis};
+    context.against_best = turn.evaluation.against_best;
+    context.against_best_turn = turn.evaluation.against_best_turn.value_or(0);
+    if (reply != nullptr) context.advice = reply->advice, context.unread = reply->unread;
+    context.is_start = turn.turn == 0;
+    return Feedback(evaluation, context);
   }
 
-  // Before the turn is appended: whether it is faster than all before it.
-  bool IsToDiagnose(const Evaluation& evaluation) const {
-    const std::optional<Ratio> speedup = SpeedupOf(evaluation);
-    if (!speedup || options_.diagnose == DiagnoseTurns::kOff) return false;
-    const TurnRecord* leader = journal_.Leader();
-    return options_.diagnose == DiagnoseTurns::kAll || leader == nullptr ||
-           speedup->value > leader->evaluation.speedup->value;
+  // Before the turn is appended: whether it takes the lead.
+  bool IsToDiagnose(const Evaluation& evaluation, const TurnRecord& turn) const {
+    if (!SpeedupOf(evaluation) || options_.diagnose == DiagnoseTurns::kOff) return false;
+    if (options_.diagnose == DiagnoseTurns::kAll || journal_.Leader() == nullptr) return true;
+    const std::optional<Ratio>& against = turn.evaluation.against_best;
+    return against && DistinctionOf(*against) == Distinction::kFaster;
   }
 
   static double Overhead(const TurnRecord& turn, double seconds) {

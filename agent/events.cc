@@ -77,6 +77,14 @@ void AddKnobs(const std::vector<KnobTrial>& trials, Json* event) {
   (*event)["knobs"] = chosen != nullptr ? SettingToJson(chosen->setting) : Null();
 }
 
+void AddAgainstBest(const EvaluationRecord& e, Json* event) {
+  const auto& ratio = e.against_best;
+  (*event)["against_best"] = ratio ? Json(ratio->value) : Null();
+  (*event)["against_best_low"] = ratio ? Json(ratio->low) : Null();
+  (*event)["against_best_high"] = ratio ? Json(ratio->high) : Null();
+  (*event)["against_best_turn"] = OrNull(e.against_best_turn);
+}
+
 void AddTrial(const KnobTrial& trial, Json* event) {
   Json& out = *event;
   out["setting"] = SettingToJson(trial.setting);
@@ -114,6 +122,8 @@ Json TurnEvent(const TurnRecord& turn, const EpisodeRecord& episode) {
       {"event", "turn"}, {"episode", episode.id}, {"turn", turn.turn}, {"problem", episode.problem}};
   AddEvaluation(turn.evaluation, turn.source_path, {turn.generate_s, turn.overhead_s}, &event);
   if (turn.evaluation.kind.empty()) event["kind"] = OrNull(episode.kind);
+  AddAgainstBest(turn.evaluation, &event);
+  event["reply_form"] = OrNull(turn.reply_form);
   event["summary"] = OrNull(turn.summary);
   AddKnobs(turn.trials, &event);
   event["tune_s"] = Seconds(turn.tune_s);
@@ -130,6 +140,7 @@ Json EvaluationEvent(const EvaluationRecord& e, const std::string& problem, cons
   Json event = {{"event", "evaluation"}, {"problem", problem}};
   const double overhead = total_s - e.compile_s - e.verify_s - e.measure_s - e.wait_s;
   AddEvaluation(e, source_path, {Null(), overhead}, &event);
+  AddAgainstBest(e, &event);
   AddKnobs(trials, &event);
   AddGpu(e, &event);
   return event;

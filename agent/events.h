@@ -12,7 +12,7 @@
 
 namespace kevin {
 
-// Beside the common fields: `episode`, `turn`, `generate_s`, `overhead_s`, `summary`, and the use of a server:
+// Beside the common fields: `episode`, `turn`, `against_best*` (the ratio to the best turn so far), `reply_form`, `generate_s`, `overhead_s`, `summary`, and the use of a server:
 // tokens, `requests`, `cost_usd`.
 Json TurnEvent(const TurnRecord& turn, const EpisodeRecord& episode);
 

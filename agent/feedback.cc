@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 
+#include "agent/code_text.h"
 #include "agent/diagnosis_text.h"
 #include "agent/gpu_feedback.h"
 #include "agent/knob_feedback.h"
+#include "agent/ranking.h"
 #include "agent/rates.h"
 #include "agent/shape_records.h"
 #include "agent/text.h"
@@ -18,9 +21,18 @@ namespace kevin {
 namespace {
 
 constexpr size_t kMaxFeedbackLogBytes = 1500;
+constexpr size_t kMaxSignatureBytes = 400;
+constexpr const char* kSignatureFile = "required-signature:";  // as env/cpu/compile.cc names it
 
 std::string Fenced(std::string_view text) {
   return fmt::format("```\n{}{}```", text, text.ends_with("\n") ? "" : "\n");
+}
+
+// A reply may hold fences of its own.
+std::string FencedReply(std::string_view text) {
+  std::string fence = "~~~~";
+  while (text.find(fence) != std::string_view::npos) fence += "~";
+  return fmt::format("{}\n{}\n{}", fence, TrimRight(text), fence);
 }
 
 // Its rates, and the evidence of what limits it.
@@ -50,6 +62,29 @@ std::string ShapeRemarks(const Evaluation& evaluation, const FeedbackContext& co
                      Remarks(std::get<Measured>(weakest.outcome), there, context_there));
 }
 
+std::string SharePercent(double share) {
+  return share == 0 ? "0 %" : share < 0.001 ? "below 0.1 %" : fmt::format("{:.2g} %", 100 * share);
+}
+
+// In the same pairs as the best turn so far.
+std::string AgainstBest(const FeedbackContext& context) {
+  if (!context.against_best) return "";
+  const Ratio& r = *context.against_best;
+  const std::string best = context.against_best_turn == 0
+                               ? "the start kernel, the best so far,"
+                               : fmt::format("turn {}, the best so far,", context.against_best_turn);
+  const std::string ratio = RatioText(r.value, r.low, r.high);
+  switch (DistinctionOf(r)) {
+    case Distinction::kFaster:
+      return fmt::format(" Timed side by side with {} it is faster: {}. It is the new best.", best, ratio);
+    case Distinction::kSlower:
+      return fmt::format(" Timed side by side with {} it is slower: {}.", best, ratio);
+    case Distinction::kNotDistinguishable:
+      break;
+  }
+  return fmt::format(" Timed side by side with {} it is not distinguishable: {}.", best, ratio);
+}
+
 std::string Describe(const Measured& m, const Evaluation& evaluation, const FeedbackContext& context) {
   const bool has_shapes = !evaluation.shapes.empty();
   std::string text =
@@ -57,7 +92,12 @@ std::string Describe(const Measured& m, const Evaluation& evaluation, const Feed
                   has_shapes ? ", the weighted geometric mean over the shapes," : "",
                   RatioText(m.speedup.value, m.speedup.low, m.speedup.high),
                   VerdictWords(m.verdict, m.speedup, "the reference"));
-  if (m.against_start) {
+  text += AgainstBest(context);
+  if (m.error_bound > 0) {
+    text += fmt::format(" Its largest error is {} of the allowed one.",
+                        SharePercent(m.max_error / m.error_bound));
+  }
+  if (m.against_start && (!context.against_best || context.against_best_turn != 0)) {
     const Ratio& ratio = *m.against_start;
     text += fmt::format(" Its speed-up over the start kernel is {}: {}.",
                         RatioText(ratio.value, ratio.low, ratio.high),
@@ -67,15 +107,50 @@ std::string Describe(const Measured& m, const Evaluation& evaluation, const Feed
 }
 
 std::string Describe(const ParseFailed& o, const Evaluation&, const FeedbackContext& context) {
-  return fmt::format(
-      "No kernel could be read from the reply: {}. Send the complete file in one fenced block marked `{}`, and "
-      "keep the reply within the length limit.",
-      o.message, context.kind);
+  std::string text = fmt::format("No kernel could be read from the reply: {}.", o.message);
+  if (!context.advice.empty()) text += " " + context.advice;
+  text += fmt::format(" Send the complete file in one fenced block marked `{}`.", context.kind);
+  if (!context.unread.empty()) text += "\n\nThe reply, shortened:\n\n" + FencedReply(context.unread);
+  return text;
+}
+
+// The log without what the compiler says of the declaration behind the candidate (env/cpu/compile.cc).
+std::string WithoutSignature(const std::string& log) {
+  std::string rest;
+  for (const std::string_view line : SplitLines(log)) {
+    if (!line.starts_with(kSignatureFile)) rest.append(line).append("\n");
+  }
+  return rest;
+}
+
+// Both signatures, the candidate's with its line.
+std::string SignatureText(const FeedbackContext& context) {
+  std::string text =
+      fmt::format("{:<9} | {}\n", "required", LaunchSignature(*context.problem->problem, context.kind));
+  for (const FunctionText& function : FunctionsIn(context.source)) {
+    if (function.name != "launch") continue;
+    const std::string_view source = context.source;
+    const auto line =
+        1 + std::count(source.begin(), source.begin() + static_cast<std::ptrdiff_t>(function.begin), '\n');
+    const std::string_view head =
+        source.substr(function.begin, source.find('{', function.begin) - function.begin);
+    text += fmt::format("{:<9} | {}\n", fmt::format("line {}", line), Clip(Trim(head), kMaxSignatureBytes));
+  }
+  return text;
 }
 
 std::string Describe(const CompileFailed& o, const Evaluation&, const FeedbackContext& context) {
-  return fmt::format("The kernel does not compile{}:\n\n{}", o.where.empty() ? "" : " " + o.where,
-                     Fenced(TrimmedErrors(o.log, context.source)));
+  const std::string where = o.where.empty() ? "" : " " + o.where;
+  if (context.problem == nullptr || o.log.find(kSignatureFile) == std::string::npos)
+    return fmt::format("The kernel does not compile{}:\n\n{}", where,
+                       Fenced(TrimmedErrors(o.log, context.source)));
+  std::string text =
+      fmt::format("The kernel does not compile{}: the signature of `launch` is not the required one.\n\n{}",
+                  where, Fenced(SignatureText(context)));
+  const std::string rest = WithoutSignature(o.log);
+  if (rest.find("error: ") != std::string::npos)
+    text += "\n\nFurther errors:\n\n" + Fenced(TrimmedErrors(rest, context.source));
+  return text;
 }
 
 std::string Describe(const Refused& o, const Evaluation&, const FeedbackContext&) {
@@ -136,7 +211,7 @@ std::string Feedback(const Evaluation& evaluation, const FeedbackContext& contex
   }
   if (!std::holds_alternative<Measured>(evaluation.outcome)) text += CorrectElsewhere(evaluation);
   if (const std::string notes = KnobNotes(context.trials); !notes.empty()) text += "\n" + notes;
-  if (!evaluation.cached_from.empty()) {
+  if (!evaluation.cached_from.empty() && !context.is_start) {
     text += "\nAn identical kernel was judged before, and this is its stored verdict. Try something else.";
   }
   return text;

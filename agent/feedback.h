@@ -2,6 +2,7 @@
 // The result of an evaluation as the text that the policy reads in its next prompt: enough to act on and
 // nothing else. gpu_feedback.h adds what is specific to GPUs. Deterministic; any thread.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,11 @@ struct FeedbackContext {
       "cpp";  // of the candidate; GPU kinds get the device's peaks and their kernels' resources
   std::vector<KnobTrial> trials = {};    // of the candidate's knobs
   const Diagnosis* diagnosis = nullptr;  // not owned; null: none was made
+  // To the turn that was the best so far, in the same pairs.
+  std::optional<Ratio> against_best = {};
+  int against_best_turn = 0;
+  std::string advice = {}, unread = {};  // of a reply that could not be read (ParsedReply)
+  bool is_start = false;                 // the kernel of --from
 };
 
 // Markdown without a line end at the end.

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <set>
 
+#include "agent/ranking.h"
 #include "agent/records.h"
 #include "agent/text.h"
 #include "env/error.h"
@@ -17,10 +18,6 @@
 namespace kevin {
 namespace fs = std::filesystem;
 namespace {
-
-bool IsCorrect(const TurnRecord& turn) {
-  return turn.evaluation.correct && turn.evaluation.speedup.has_value();
-}
 
 // The verdict changes, the candidate stays.
 void ReplaceVerdict(EvaluationRecord* verdict, const EvaluationRecord& now) {
@@ -31,20 +28,20 @@ void ReplaceVerdict(EvaluationRecord* verdict, const EvaluationRecord& now) {
   verdict->score = now.score;
 }
 
-void SortBestFirst(std::vector<CorrectTurn>* turns) {
-  std::stable_sort(turns->begin(), turns->end(),
-                   [](const CorrectTurn& a, const CorrectTurn& b) { return a.speedup > b.speedup; });
-  std::set<std::string> seen;
-  std::erase_if(*turns, [&](const CorrectTurn& c) { return !seen.insert(c.candidate_hash).second; });
-}
-
 }  // namespace
 
 std::vector<TurnRecord> CurrentTurns(Store& store, const std::string& episode) {
   std::vector<TurnRecord> turns = store.LoadTurns(episode);
   for (TurnRecord& turn : turns) {
     if (turn.evaluation.superseded_by.empty()) continue;
-    if (auto now = store.FindEvaluation(turn.evaluation.superseded_by)) turn.evaluation = std::move(*now);
+    auto now = store.FindEvaluation(turn.evaluation.superseded_by);
+    if (!now) continue;
+    // A comparison was made under the rules of its time.
+    if (now->rules_version == turn.evaluation.rules_version) {
+      now->against_best = turn.evaluation.against_best;
+      now->against_best_turn = turn.evaluation.against_best_turn;
+    }
+    turn.evaluation = std::move(*now);
   }
   return turns;
 }
@@ -127,24 +124,8 @@ void Journal::SetSeconds(int number, double seconds, double overhead_s) {
   turn.overhead_s = overhead_s;
 }
 
-std::vector<CorrectTurn> Journal::CorrectTurns() const {
-  std::vector<CorrectTurn> correct;
-  for (const TurnRecord& turn : turns_) {
-    if (!IsCorrect(turn)) continue;
-    correct.push_back({turn.turn, turn.evaluation.candidate_hash, turn.evaluation.speedup->value});
-  }
-  return correct;
-}
-
-const TurnRecord* Journal::Leader() const {
-  const TurnRecord* leader = nullptr;
-  for (const TurnRecord& turn : turns_) {
-    if (!IsCorrect(turn)) continue;
-    if (leader == nullptr || turn.evaluation.speedup->value > leader->evaluation.speedup->value)
-      leader = &turn;
-  }
-  return leader;
-}
+const TurnRecord* Journal::Leader() const { return LeaderOf(turns_); }
+std::vector<int> Journal::Ranking() const { return RankingOf(turns_); }
 
 // The best file exists from the first correct kernel on, so that a killed episode leaves one.
 void Journal::WriteLeader() {
@@ -179,26 +160,32 @@ void Journal::Finish(EpisodeState state, const std::string& reason, const std::o
   store_.FinishEpisode(episode_.id, end);
 }
 
-std::optional<Winner> ConfirmWinner(std::vector<CorrectTurn> turns, const ConfirmTurn& confirm) {
-  SortBestFirst(&turns);
-  std::optional<Winner> best;
+std::optional<Winner> ConfirmWinner(const RankingFunction& ranking, const ConfirmTurn& confirm) {
   std::set<int> dropped;
-  int confirmed = 0;
-  for (const CorrectTurn& turn : turns) {
-    if (best && (confirmed == kMaxConfirmed || turn.speedup <= best->speedup.value)) break;
-    const auto ratio = confirm(turn.turn);
-    if (!ratio) {
-      dropped.insert(turn.turn);
+  while (true) {
+    std::vector<int> order = ranking();
+    std::erase_if(order, [&](int turn) { return dropped.count(turn) > 0; });
+    if (order.empty()) return std::nullopt;
+    const auto leader = confirm(order.front(), std::nullopt);
+    if (!leader) {
+      dropped.insert(order.front());
       continue;
     }
-    ++confirmed;
-    if (!best || ratio->value > best->speedup.value) best = Winner{turn.turn, *ratio};
+    Winner best{order.front(), leader->speedup};
+    int confirmed = 1;
+    for (size_t i = 1; i < order.size() && i < kMaxConfirmed; ++i) {
+      const auto challenger = confirm(order[i], best.turn);
+      if (!challenger) {
+        dropped.insert(order[i]);
+        continue;
+      }
+      ++confirmed;
+      if (challenger->against && challenger->against->value > 1) best = {order[i], challenger->speedup};
+    }
+    if (confirmed == 1) return best;
+    if (const auto again = confirm(best.turn, std::nullopt)) return Winner{best.turn, again->speedup};
+    dropped.insert(best.turn);
   }
-  if (confirmed <= 1) return best;
-  if (const auto again = confirm(best->turn)) return Winner{best->turn, *again};
-  dropped.insert(best->turn);
-  std::erase_if(turns, [&](const CorrectTurn& c) { return dropped.count(c.turn) > 0; });
-  return ConfirmWinner(std::move(turns), confirm);
 }
 
 namespace {

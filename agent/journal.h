@@ -40,28 +40,31 @@ class EpisodeOutput {
   std::string episode_;
 };
 
-struct CorrectTurn {
-  int turn = 0;
-  std::string candidate_hash;  // of equal candidates only the first is considered
-  double speedup = 0;          // measured in the turn; used to choose, never reported
-};
-
 struct Winner {
   int turn = 0;
   Ratio speedup;  // from a confirmation that took no part in the choice
 };
 
-// Measures the turn's candidate again; nullopt when it is no longer correct.
-using ConfirmTurn = std::function<std::optional<Ratio>(int turn)>;
+// A turn's candidate measured again: its speed-up over eager and, where it was asked for, over another turn's candidate
+// in the same pairs.
+struct Confirmed {
+  Ratio speedup;
+  std::optional<Ratio> against;
+};
 
-inline constexpr int kMaxConfirmed = 3;
+// Measures the candidate of `turn` again, against that of the turn `against` too if there is one; nullopt when it is no
+// longer correct.
+using ConfirmTurn = std::function<std::optional<Confirmed>(int turn, std::optional<int> against)>;
+using RankingFunction = std::function<std::vector<int>()>;  // agent/ranking.h
 
-// Chooses the winner of an episode. The largest of many noisy measurements is biased upwards (best of 8 equal
-// kernels: 1.02x to 1.03x at 2 % noise), so the fastest turn is measured again and only that counts. Where
-// the confirmation falls below the next turn's own measurement, that turn is confirmed too, up to
-// kMaxConfirmed; the best of several confirmed turns is measured once more, because the confirmations chose
-// it. nullopt: no turn was still correct. Pure but for `confirm`.
-std::optional<Winner> ConfirmWinner(std::vector<CorrectTurn> turns, const ConfirmTurn& confirm);
+inline constexpr size_t kMaxConfirmed = 3;
+
+// Chooses the winner of an episode. The leader is measured again: only that gives the speed-up, because what was chosen
+// by a measurement is biased upwards by it. Turns that are not distinguishable from the leader and may be faster are
+// measured again too, against the best so far in the same pairs, up to kMaxConfirmed turns in all; the faster one is
+// the best. The best of several is measured once more, because these measurements chose it. A turn that is no longer
+// correct drops out, and `ranking` is asked again. nullopt: no turn was still correct. Pure but for its arguments.
+std::optional<Winner> ConfirmWinner(const RankingFunction& ranking, const ConfirmTurn& confirm);
 
 // An episode's turns with current verdicts: a later evaluation that overrules a turn's own replaces it.
 std::vector<TurnRecord> CurrentTurns(Store& store, const std::string& episode);
@@ -97,8 +100,8 @@ class Journal {
   // In memory only, for hooks: storing the turn takes part of these seconds.
   void SetSeconds(int number, double seconds, double overhead_s);
 
-  std::vector<CorrectTurn> CorrectTurns() const;
-  const TurnRecord* Leader() const;  // the fastest correct turn by its own measurement; null: none
+  const TurnRecord* Leader() const;  // LeaderOf its turns (agent/ranking.h); null: none
+  std::vector<int> Ranking() const;
 
   // With a winner the best file becomes its kernel. Without one the leader's kernel stays there and no
   // speed-up is stored.

@@ -45,22 +45,27 @@ Judge::Judge(const Problem& problem, Environment& environment, Store& store, Eva
       options_(std::move(options)),
       rates_(rates),
       seed_(seed),
+      rival_{options_.start_source, options_.start_kind, {}},
       cancel_(cancel) {}
 
-// The key says nothing about --from: a stored time was not paired against this start. Nor does a time stand for others
-// that was taken while another process used the GPU.
+// The key says nothing about the rival: a stored time was not paired against it. Nor does a time stand for others that
+// was taken while another process used the GPU.
 bool Judge::MayStand(const std::optional<EvaluationRecord>& stored) const {
-  return stored && IsPropertyOfTheText(stored->outcome) &&
-         (!stored->correct || (options_.start_source.empty() && !stored->shared_gpu));
+  if (!stored || !IsPropertyOfTheText(stored->outcome)) return false;
+  if (!stored->correct) return true;
+  if (stored->shared_gpu) return false;
+  return rival_.source.empty() || (rival_.needs_pairs && !rival_.needs_pairs(*stored));
 }
 
 Ruling Judge::Decide(int turn, const Candidate& candidate) {
+  rival_failed_ = false;
   Tuned tuned = ChooseSetting(turn, candidate);
   Ruling ruling = tuned.error.empty() ? DecideOn(turn, tuned.candidate)
                                       : Ruling{NotCompiled(candidate, tuned.error), std::nullopt, {}};
   ruling.candidate = std::move(tuned.candidate);
   ruling.trials = std::move(tuned.trials);
   ruling.tune_s = tuned.seconds;
+  ruling.rival_failed = rival_failed_;
   return ruling;
 }
 
@@ -123,6 +128,7 @@ Ruling Judge::DecideFresh(int turn, const Candidate& candidate) {
 }
 
 Evaluation Judge::Confirm(const Candidate& candidate) {
+  rival_failed_ = false;
   Evaluation evaluation = EvaluateAgain(candidate, true);
   if (!IsCorrect(evaluation)) evaluation.outcome = Contradiction("measured", evaluation.outcome);
   return evaluation;
@@ -146,12 +152,25 @@ Evaluation Judge::Evaluate(const Candidate& candidate, bool confirm, const Known
   options.confirm = confirm;
   options.known = known;
   options.stop = cancel_;
+  options.start_source = rival_failed_ ? "" : rival_.source;
+  options.start_kind = rival_.kind;
+  options.start_in_test = false;
+  const auto evaluate = [&] { return environment_.Evaluate(problem_, candidate, options); };
   try {
-    return environment_.Evaluate(problem_, candidate, options);
+    return evaluate();
   } catch (const Error&) {
     if (cancel_ != nullptr && *cancel_) throw;
   }
-  return environment_.Evaluate(problem_, candidate, options);
+  try {
+    return evaluate();
+  } catch (const Error& error) {
+    if ((cancel_ != nullptr && *cancel_) || options.start_source.empty() ||
+        error.code() != ExitCode::kBadRequest)
+      throw;
+  }
+  rival_failed_ = true;
+  options.start_source.clear();
+  return evaluate();
 }
 
 Evaluation Judge::EvaluateAgain(const Candidate& candidate, bool confirm) {

@@ -33,6 +33,8 @@ struct Ruling {
   Candidate candidate = {};             // that was judged: without knobs, unless a declaration is wrong
   std::vector<KnobTrial> trials = {};   // of its knobs
   double tune_s = 0;                    // they took
+  // The kernel to compare with failed while it was timed beside the candidate, which was then judged without it.
+  bool rival_failed = false;
 };
 
 // Shares of verdicts that are checked by another measurement.
@@ -41,9 +43,17 @@ struct AuditRates {
   double fresh = 0.02;  // of those that measured something
 };
 
+// The kernel that candidates are timed against in the same pairs, beside eager: the best of the episode so far.
+struct Rival {
+  std::string source;  // empty: none
+  std::string kind;    // empty: that of the candidates
+  // Whether a stored verdict must not stand, because it lacks these pairs. Empty: no correct one may stand.
+  std::function<bool(const EvaluationRecord& stored)> needs_pairs = {};
+};
+
 class Judge {
  public:
-  // Keeps references to all but `options`. Which verdicts are audited follows from `seed`, turn and
+  // Keeps references to all but `options`, whose start_source is the first rival. Which verdicts are audited follows from `seed`, turn and
   // candidate, so that a turn that is made again after a kill is audited as it would have been. `cancel` may
   // be null; once it is true there are no repeats.
   Judge(const Problem& problem, Environment& environment, Store& store, EvaluateOptions options,
@@ -64,14 +74,11 @@ class Judge {
   // where there is none, or where it failed: the verdict stands without it.
   std::optional<Diagnosis> Diagnose(const Candidate& candidate, const Evaluation& evaluation);
 
-  // The phases of what follows are reported here; --from's kernel is paired against in what follows.
+  // The phases of what follows are reported here, and the rival takes part in its pairs.
   void set_on_phase(std::function<void(const std::string&)> on_phase) {
     options_.on_phase = std::move(on_phase);
   }
-  // `kind`: of the source; empty: that of the candidates.
-  void set_start_source(const std::string& source, const std::string& kind) {
-    options_.start_source = source, options_.start_kind = kind;
-  }
+  void set_rival(Rival rival) { rival_ = std::move(rival); }
 
  private:
   using Known = std::function<std::optional<Evaluation>(const std::string& machine_key)>;
@@ -93,6 +100,8 @@ class Judge {
   AuditRates rates_;
   uint64_t seed_;
   int tune_ = 0;
+  Rival rival_;
+  bool rival_failed_ = false;  // in the decision in progress
   const CancelToken* cancel_;
 };
 

@@ -9,10 +9,14 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <vector>
 
+#include "agent/code_text.h"
+#include "agent/edits.h"
 #include "agent/text.h"
 #include "env/error.h"
+#include "env/printable.h"
 #include "env/problem/problem.h"
 
 namespace kevin {
@@ -24,6 +28,8 @@ struct Block {
   size_t first_line = 0, end_line = 0;  // lines of the reply, fences included, end exclusive
   bool closed = false;
 };
+
+constexpr int kMostLooksForLiterals = 50;  // in a reply; each costs time
 
 struct Fence {
   char mark = 0;
@@ -54,8 +60,14 @@ bool IsOfKind(std::string_view language, const std::string& kind) {
 // Blocks in these languages are never the candidate, whatever they mention.
 bool IsOtherLanguage(std::string_view language, const std::string& kind) {
   if (kind != "ptx" && IsPtx(language)) return true;
-  return IsOneOf(language, std::array{"python", "py", "bash", "sh", "shell", "console", "diff", "json",
-                                      "make", "cmake", "toml"});
+  return IsOneOf(
+      language,
+      std::array{"python", "py",      "python3",  "bash",       "sh",         "shell",    "console", "diff",
+                 "patch",  "json",    "make",     "text",       "txt",        "cmake",    "toml",    "yaml",
+                 "xml",    "html",    "rust",     "rs",         "go",         "java",     "js",      "ts",
+                 "julia",  "fortran", "f90",      "csharp",     "swift",      "kotlin",   "mojo",    "zig",
+                 "ruby",   "lua",     "matlab",   "javascript", "typescript", "markdown", "md",      "nasm",
+                 "sql",    "output",  "plaintext"});
 }
 
 std::string Language(std::string_view info) {
@@ -108,14 +120,39 @@ void AppendCode(std::string_view line, size_t indent, std::string* code) {
   code->append(line.substr(skip)).append("\n");
 }
 
+// A fence in a raw string or a block comment of the code closes nothing, if one below closes the block with the code.
+bool IsInsideLiteral(const Block& block, const std::vector<std::string_view>& lines, size_t line) {
+  constexpr size_t kFarthest = 2000;  // lines
+  constexpr int kMostFences = 8;
+  if (!Mask(block.code).ends_inside) return false;
+  std::string code = block.code;
+  int fences = 0;
+  for (size_t i = line; i < std::min(lines.size(), line + kFarthest) && fences < kMostFences; ++i) {
+    if (i > line && Trim(lines[i]).starts_with("```")) {
+      if (IsCompleteCode(code)) return true;
+      ++fences;
+    }
+    code.append(lines[i]).append("\n");
+  }
+  return false;
+}
+
+bool MayHideFence(const Block& block) {
+  return block.code.find("R\"") != std::string::npos || block.code.find("/*") != std::string::npos;
+}
+
 std::vector<Block> FindBlocks(const std::vector<std::string_view>& lines, const std::string& kind) {
   std::vector<Block> blocks;
   std::optional<Fence> open;
+  int looks = 0;  // for literals around a fence
   for (size_t i = 0; i < lines.size(); ++i) {
     if (open) {
       Block& block = blocks.back();
       block.end_line = i + 1;
-      if (const auto close = ClosingFence(lines[i], *open)) {
+      const auto close = ClosingFence(lines[i], *open);
+      const bool is_hidden =
+          close && MayHideFence(block) && looks++ < kMostLooksForLiterals && IsInsideLiteral(block, lines, i);
+      if (close && !is_hidden) {
         if (!Trim(lines[i].substr(0, *close)).empty()) {
           AppendCode(lines[i].substr(0, *close), open->indent, &block.code);
         }
@@ -147,115 +184,163 @@ bool MentionsLaunch(std::string_view code) {
   return false;
 }
 
-// The code without comments and the contents of literals. An unterminated one swallows the rest.
-std::string Skeleton(std::string_view code) {
-  std::string out;
-  for (size_t i = 0; i < code.size(); ++i) {
-    const std::string_view rest = code.substr(i);
-    size_t end = 0;
-    if (rest.substr(0, 2) == "//") {
-      end = rest.find('\n');
-    } else if (rest.substr(0, 2) == "/*") {
-      end = rest.find("*/", 2);
-      if (end == std::string_view::npos) return out + "/*";
-      ++end;
-    } else if (rest[0] == '"' || rest[0] == '\'') {
-      const bool digit_separator =
-          rest[0] == '\'' && i > 0 && std::isalnum(static_cast<unsigned char>(code[i - 1]));
-      for (end = 1; !digit_separator && end < rest.size() && rest[end] != rest[0] && rest[end] != '\n';
-           ++end) {
-        if (rest[end] == '\\') ++end;
-      }
-      if (digit_separator) end = 0;
-    } else {
-      out += rest[0];
-    }
-    if (end == std::string_view::npos) break;
-    i += end;
-  }
-  return out;
+// "{ ... launch(...) { ... } ... }": not only a call of it.
+bool DefinesLaunch(std::string_view code) {
+  const std::vector<FunctionText> functions = FunctionsIn(code);
+  return std::any_of(functions.begin(), functions.end(),
+                     [](const FunctionText& function) { return function.name == "launch"; });
 }
 
-bool IsComplete(std::string_view code) {
-  const std::string skeleton = Skeleton(code);
-  std::string stack;
-  for (const char c : skeleton) {
-    if (c == '{' || c == '(' || c == '[') stack += c;
-    if (c == '}' || c == ')' || c == ']') {
-      const char wanted = c == '}' ? '{' : c == ')' ? '(' : '[';
-      if (stack.empty() || stack.back() != wanted) return false;
-      stack.pop_back();
-    }
-  }
-  const std::string_view trimmed = TrimRight(skeleton);
-  return stack.empty() && !trimmed.empty() && (trimmed.back() == '}' || trimmed.back() == ';');
-}
-
-std::string WithoutReasoning(std::string text, const std::string& name) {
+// Linear in the text: a hostile reply has a million tags.
+std::string WithoutReasoning(const std::string& text, const std::string& name) {
   const std::string open = "<" + name + ">", close = "</" + name + ">";
-  for (size_t start = text.find(open); start != std::string::npos; start = text.find(open)) {
-    const size_t end = text.find(close, start);
-    if (end == std::string::npos) {
-      if (text.find(close) == std::string::npos) text.erase(start);
+  std::string out;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t start = text.find(open, at);
+    if (start == std::string::npos) {
+      out.append(text, at);
       break;
     }
-    text.erase(start, end + close.size() - start);
+    const size_t end = text.find(close, start);
+    out.append(text, at, start - at);
+    if (end == std::string::npos) {
+      if (out.find(close) != std::string::npos) out.append(text, start);
+      break;
+    }
+    at = end + close.size();
   }
-  const size_t last = text.rfind(close);
-  return last == std::string::npos ? text : text.substr(last + close.size());
+  const size_t last = out.rfind(close);
+  return last == std::string::npos ? out : out.substr(last + close.size());
 }
 
 std::string Prose(const std::vector<std::string_view>& lines, const std::vector<Block>& blocks, size_t from,
                   size_t to) {
+  std::vector<bool> in_block(lines.size(), false);
+  for (const Block& block : blocks) {
+    for (size_t i = block.first_line; i < std::min(block.end_line, lines.size()); ++i) in_block[i] = true;
+  }
   std::string out;
   for (size_t i = from; i < to; ++i) {
-    const bool in_block = std::any_of(blocks.begin(), blocks.end(),
-                                      [&](const Block& b) { return i >= b.first_line && i < b.end_line; });
-    if (!in_block) out.append(lines[i]).append("\n");
+    if (!in_block[i]) out.append(lines[i]).append("\n");
   }
   return Clip(Trim(out), kMaxSummaryBytes);
 }
 
-const Block* ChooseBlock(const std::vector<Block>& blocks, const std::string& kind) {
-  const auto last = [&](const auto& fits) -> const Block* {
-    const auto found = std::find_if(blocks.rbegin(), blocks.rend(), [&](const Block& block) {
-      return !IsOtherLanguage(block.language, kind) && !Trim(block.code).empty() &&
-             (block.closed || IsComplete(block.code)) && fits(block);
-    });
-    return found == blocks.rend() ? nullptr : &*found;
-  };
-  const Block* block = nullptr;
-  if (kind != "cpp") {  // text around a GPU's kernel often shows host code that calls `launch`
-    block = last([&](const Block& b) { return IsTagOf(b.language, kind) && MentionsLaunch(b.code); });
-  }
-  if (block == nullptr) block = last([](const Block& b) { return MentionsLaunch(b.code); });
-  if (block != nullptr) return block;
-  return last([&](const Block& b) { return IsOfKind(b.language, kind) || b.language.empty(); });
+bool IsDiffBlock(const Block& block) {
+  return block.language == "diff" || block.language == "patch" || IsDiff(block.code);
 }
 
-bool IsBareFile(std::string_view text, const std::string& kind) {
-  const std::string_view code = Trim(text);
-  if (code.starts_with("# ") || code.starts_with("##")) return false;
+bool IsUsable(const Block& block) {
+  return !Trim(block.code).empty() && (block.closed || IsCompleteCode(block.code));
+}
+
+// Of the blocks that may hold a kernel, the last one that fits; null: none.
+template <typename Fits>
+const Block* LastBlock(const std::vector<Block>& blocks, const std::string& kind, const Fits& fits) {
+  const auto found = std::find_if(blocks.rbegin(), blocks.rend(), [&](const Block& block) {
+    if (!IsUsable(block) || IsDiffBlock(block) || !fits(block)) return false;
+    // A wrong mark does not hide a kernel.
+    if (!IsOtherLanguage(block.language, kind)) return true;
+    return kind != "ptx" && !IsPtx(block.language) && DefinesLaunch(block.code) &&
+           HasWord(Mask(block.code).text, "void");
+  });
+  return found == blocks.rend() ? nullptr : &*found;
+}
+
+const Block* BlockWithLaunch(const std::vector<Block>& blocks, const std::string& kind) {
+  for (const auto has_launch : {&DefinesLaunch, &MentionsLaunch}) {
+    if (kind != "cpp") {  // text around a GPU's kernel often shows host code that calls `launch`
+      const Block* tagged = LastBlock(
+          blocks, kind, [&](const Block& b) { return IsTagOf(b.language, kind) && has_launch(b.code); });
+      if (tagged != nullptr) return tagged;
+    }
+    const Block* block = LastBlock(blocks, kind, [&](const Block& b) { return has_launch(b.code); });
+    if (block != nullptr) return block;
+  }
+  return nullptr;
+}
+
+bool StartsCode(std::string_view line, const std::string& kind) {
+  const std::string_view code = Trim(line);
   const auto starts_with = [&](const auto& beginnings) {
     return std::any_of(beginnings.begin(), beginnings.end(),
                        [&](const char* beginning) { return code.starts_with(beginning); });
   };
-  const bool starts =
-      starts_with(std::array{"#", "extern", "//", "/*"}) ||
-      (kind == "cuda" && starts_with(std::array{"__global__", "__device__", "template", "constexpr"})) ||
-      (kind == "ptx" && code.starts_with(".version"));
-  return starts && MentionsLaunch(code) && IsComplete(code);
+  return starts_with(std::array{"#include", "#pragma", "#define", "#if", "extern", "//", "/*", "static ",
+                                "inline ", "template", "using ", "namespace", "typedef ", "struct ",
+                                "constexpr ", "const ", "void ", "alignas"}) ||
+         (kind == "cuda" &&
+          starts_with(std::array{"__global__", "__device__", "__constant__", "__shared__"})) ||
+         (kind == "ptx" && code.starts_with(".version"));
 }
 
-std::string WhyNoSource(std::string_view reply, std::string_view answer, const std::vector<Block>& blocks,
-                        const std::string& kind) {
-  if (Trim(reply).empty()) return "the reply was empty";
-  if (Trim(answer).empty()) return "the reply ended inside its reasoning, before an answer";
-  if (blocks.empty()) return "the reply held no fenced code block";
-  if (!blocks.back().closed && !Trim(blocks.back().code).empty()) {
-    return "the reply was cut off inside its code block";
+struct BareFile {
+  size_t first = 0, end = 0;  // lines
+  std::string code;
+};
+
+// A reply without a fence that is a whole file, perhaps with prose before or after it.
+std::optional<BareFile> FindBareFile(const std::vector<std::string_view>& lines, const std::string& kind) {
+  BareFile file;
+  while (file.first < lines.size() && !StartsCode(lines[file.first], kind)) ++file.first;
+  file.end = lines.size();
+  const auto ends_code = [](std::string_view line) {
+    const std::string_view text = TrimRight(line);
+    return !text.empty() && (text.back() == '}' || text.back() == ';');
+  };
+  while (file.end > file.first && !ends_code(lines[file.end - 1])) --file.end;
+  for (size_t i = file.first; i < file.end; ++i) file.code.append(lines[i]).append("\n");
+  if (!DefinesLaunch(file.code) || !IsCompleteCode(file.code)) return std::nullopt;
+  return file;
+}
+
+bool IsPython(std::string_view text) {
+  return HasWord(text, "ModelNew") || text.find("torch::Tensor") != std::string_view::npos ||
+         text.find("load_inline") != std::string_view::npos ||
+         (text.find("import torch") != std::string_view::npos && HasWord(text, "class"));
+}
+
+// The name of a further file of the reply that `code` includes: the other blocks or the prose name it.
+std::string OtherFileOf(std::string_view code, const std::string& answer, const std::vector<Block>& blocks) {
+  if (blocks.size() < 2) return "";
+  for (const std::string_view line : SplitLines(code)) {
+    const std::string_view text = Trim(line);
+    if (!text.starts_with("#include")) continue;
+    const size_t open = text.find('"'), close = text.rfind('"');
+    if (open == std::string_view::npos || close <= open + 1) continue;
+    const std::string name(text.substr(open + 1, close - open - 1));
+    for (size_t at = answer.find(name); at != std::string::npos; at = answer.find(name, at + 1)) {
+      if (at == 0 || answer[at - 1] != '"') return name;
+    }
   }
-  return "the reply's code blocks were empty or not " + LanguageOf(kind);
+  return "";
+}
+
+struct Failure {
+  std::string reason, advice;
+};
+
+Failure WhyNoSource(std::string_view reply, const std::string& answer, const std::vector<Block>& blocks,
+                    const std::string& kind) {
+  const std::string language = LanguageOf(kind);
+  if (Trim(reply).empty()) return {"the reply was empty", ""};
+  if (Trim(answer).empty())
+    return {"the reply ended inside its reasoning, before an answer",
+            "Reason briefly and leave enough of the length limit for the file."};
+  if (IsPython(answer))
+    return {
+        fmt::format("the reply is a PyTorch module or extension, and {} is asked for", language),
+        "Do not write `class ModelNew`, `load_inline` or `torch::Tensor`: put the computation of `forward` into "
+        "the function `launch` of the rules, on plain pointers."};
+  if (blocks.empty()) return {"the reply held no fenced code block and is no complete file", ""};
+  if (!blocks.back().closed && !Trim(blocks.back().code).empty())
+    return {"the reply was cut off inside its code block", "Keep the reply within the length limit."};
+  for (const Block& block : blocks) {
+    if (IsUsable(block) && IsOtherLanguage(block.language, kind))
+      return {fmt::format("its code is marked `{}`, and {} is asked for", Clip(block.language, 20), language),
+              ""};
+  }
+  return {"the reply's code blocks were empty or not " + language, ""};
 }
 
 std::string UnixLines(std::string_view text) {
@@ -268,29 +353,141 @@ std::string UnixLines(std::string_view text) {
   return out;
 }
 
+// The beginning and the end of what was not understood; no control characters.
+std::string Shortened(std::string_view text) {
+  const std::string_view trimmed = Trim(text);
+  if (trimmed.size() <= kMaxUnreadBytes) return Printable(trimmed);
+  const std::string_view tail = trimmed.substr(trimmed.size() - kMaxUnreadBytes / 3);
+  const size_t line = tail.find('\n');
+  return Printable(Clip(trimmed, kMaxUnreadBytes * 2 / 3)) + "\n[...]\n" +
+         Printable(line == std::string_view::npos ? tail : tail.substr(line + 1));
+}
+
+class Reader {
+ public:
+  Reader(std::string_view reply, const std::string& kind, std::span<const std::string> bases)
+      : reply_(reply),
+        kind_(kind),
+        bases_(bases),
+        answer_(WithoutReasoning(WithoutReasoning(UnixLines(reply), "think"), "thinking")),
+        lines_(SplitLines(answer_)),
+        blocks_(FindBlocks(lines_, kind)) {}
+
+  ParsedReply Read() {
+    if (!(TakeKernel() || TakeDiff() || TakeRest() || TakeBare()) && parsed_.failure.empty())
+      Fail(WhyNoSource(reply_, answer_, blocks_, kind_));
+    if (parsed_.source && parsed_.source->size() > kMaxSourceBytes)
+      Fail({"the code block is larger than 512 KiB", "Write loops and templates instead of repeated code."});
+    if (!parsed_.failure.empty()) {
+      parsed_.summary = Prose(lines_, blocks_, 0, lines_.size());
+      parsed_.unread = Shortened(answer_);
+    }
+    return std::move(parsed_);
+  }
+
+ private:
+  void Fail(Failure failure) {
+    parsed_.source.reset();
+    parsed_.form.clear();
+    parsed_.failure = std::move(failure.reason), parsed_.advice = std::move(failure.advice);
+  }
+
+  bool Take(std::string source, const char* form, size_t first_line, size_t end_line) {
+    parsed_.source = std::move(source);
+    parsed_.form = form;
+    parsed_.summary = Prose(lines_, blocks_, end_line, lines_.size());
+    if (parsed_.summary.empty()) parsed_.summary = Prose(lines_, blocks_, 0, first_line);
+    return true;
+  }
+
+  // A block with `launch`: a whole kernel, or functions of an earlier one.
+  bool TakeKernel() {
+    const Block* block = BlockWithLaunch(blocks_, kind_);
+    if (block == nullptr) return false;
+    if (const std::string file = OtherFileOf(block->code, answer_, blocks_); !file.empty()) {
+      Fail({fmt::format("the kernel includes `{}`, another file of the reply, and only one file is judged",
+                        Clip(file, 60)),
+            "Put its content into the file."});
+      return true;
+    }
+    parsed_.truncated_fence = !block->closed;
+    return TakeFunctions(*block) || Take(block->code, "whole", block->first_line, block->end_line);
+  }
+
+  bool TakeFunctions(const Block& block) {
+    for (const std::string& base : bases_) {
+      if (auto changed = ReplaceFunctions(block.code, base))
+        return Take(std::move(*changed), "function", block.first_line, block.end_line);
+    }
+    return false;
+  }
+
+  // All diffs of the reply, one after the other.
+  bool TakeDiff() {
+    std::string diff;
+    size_t first = lines_.size(), end = 0;
+    for (const Block& block : blocks_) {
+      if (!block.closed || !IsDiffBlock(block) || Trim(block.code).empty()) continue;
+      diff += block.code;
+      first = std::min(first, block.first_line), end = block.end_line;
+    }
+    if (diff.empty() && blocks_.empty() && IsDiff(answer_)) diff = answer_, first = 0, end = lines_.size();
+    if (diff.empty()) return false;
+    if (bases_.empty()) {
+      Fail({"the reply is a diff, and there is no earlier kernel", ""});
+      return true;
+    }
+    std::string failure;
+    for (const std::string& base : bases_) {
+      Edited edited = ApplyDiff(diff, base);
+      if (edited.failure.empty()) return Take(std::move(edited.source), "diff", first, end);
+      if (failure.empty()) failure = edited.failure;
+    }
+    Fail({failure, "The diff must fit the latest kernel above."});
+    return true;
+  }
+
+  // A block without `launch`: functions of an earlier kernel, or a file that the compiler shall comment on.
+  bool TakeRest() {
+    const Block* block = LastBlock(blocks_, kind_, [](const Block&) { return true; });
+    if (block == nullptr) return false;
+    if (TakeFunctions(*block)) return true;
+    if (IsPython(block->code)) return false;
+    parsed_.truncated_fence = !block->closed;
+    return Take(block->code, "whole", block->first_line, block->end_line);
+  }
+
+  bool TakeBare() {
+    if (!blocks_.empty()) return false;
+    const std::optional<BareFile> file = FindBareFile(lines_, kind_);
+    if (!file) return false;
+    parsed_.source = file->code;
+    parsed_.form = "file";
+    parsed_.summary = Prose(lines_, {}, file->end, lines_.size());
+    if (parsed_.summary.empty()) parsed_.summary = Prose(lines_, {}, 0, file->first);
+    return true;
+  }
+
+  const std::string_view reply_;
+  const std::string& kind_;
+  const std::span<const std::string> bases_;
+  const std::string answer_;
+  const std::vector<std::string_view> lines_;
+  const std::vector<Block> blocks_;
+  ParsedReply parsed_;
+};
+
 }  // namespace
 
-ParsedReply ParseReply(std::string_view reply, const std::string& kind) {
-  const std::string answer = WithoutReasoning(WithoutReasoning(UnixLines(reply), "think"), "thinking");
-  const std::vector<std::string_view> lines = SplitLines(answer);
-  const std::vector<Block> blocks = FindBlocks(lines, kind);
-  ParsedReply parsed;
-  if (const Block* block = ChooseBlock(blocks, kind)) {
-    parsed.source = block->code;
-    parsed.truncated_fence = !block->closed;
-    parsed.summary = Prose(lines, blocks, block->end_line, lines.size());
-    if (parsed.summary.empty()) parsed.summary = Prose(lines, blocks, 0, block->first_line);
-  } else if (blocks.empty() && IsBareFile(answer, kind)) {
-    parsed.source = std::string(Trim(answer)) + "\n";
-  } else {
-    parsed.failure = WhyNoSource(reply, answer, blocks, kind);
-    parsed.summary = Prose(lines, blocks, 0, lines.size());
+ParsedReply ParseReply(std::string_view reply, const std::string& kind, std::span<const std::string> bases) {
+  if (reply.size() > kMaxReplyBytes) {
+    ParsedReply parsed;
+    parsed.failure = fmt::format("the reply is larger than {} MiB", kMaxReplyBytes >> 20);
+    parsed.advice = "Send one file and a short summary.";
+    parsed.unread = Shortened(reply);
+    return parsed;
   }
-  if (parsed.source && parsed.source->size() > kMaxSourceBytes) {
-    parsed.source.reset();
-    parsed.failure = "the code block is larger than 512 KiB";
-  }
-  return parsed;
+  return Reader(reply, kind, bases).Read();
 }
 
 std::string ReadSourceFile(const std::filesystem::path& path) {

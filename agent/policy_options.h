@@ -22,6 +22,7 @@ struct PolicyOptions {
   std::optional<int> top_k, max_tokens, thinking_tokens;
   std::vector<std::string> stop;
   std::string reasoning_effort;
+  std::string edit_format;  // how a later turn changes the latest kernel: "whole" or "diff"; empty: "whole"
   std::optional<int64_t> context;
   // Errors and rates
   int retries = 8;

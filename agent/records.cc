@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "agent/gpu_feedback.h"
+#include "agent/ranking.h"
 #include "agent/shape_records.h"
 
 namespace kevin {
@@ -11,7 +12,24 @@ namespace {
 // A rate or a floor of 0 means that the problem states no cost, a peak of 0 that none was measured.
 std::optional<double> Known(double value) { return value > 0 ? std::optional(value) : std::nullopt; }
 
+void ForgetStart(Evaluation* evaluation) {
+  if (auto* measured = std::get_if<Measured>(&evaluation->outcome)) measured->against_start.reset();
+  for (ShapeResult& shape : evaluation->shapes) {
+    if (auto* measured = std::get_if<Measured>(&shape.outcome)) measured->against_start.reset();
+  }
+}
+
 }  // namespace
+
+std::optional<Ratio> TakeComparison(const TurnRecord& rival, Evaluation* evaluation) {
+  auto* measured = std::get_if<Measured>(&evaluation->outcome);
+  if (measured == nullptr || !measured->against_start) return std::nullopt;
+  const Ratio ratio = *measured->against_start;
+  if (rival.turn == 0) return ratio;
+  ForgetStart(evaluation);
+  if (const auto& start = rival.evaluation.against_start) measured->against_start = Product(ratio, *start);
+  return ratio;
+}
 
 ProblemRecord ToRecord(const Problem& problem) {
   std::vector<std::string> flags;
@@ -74,6 +92,7 @@ Evaluation FromRecord(const EvaluationRecord& record) {
   e.peak_gflop_per_s = record.peak_gflop_per_s.value_or(0);
   e.rules_version = record.rules_version;
   e.shared_gpu = record.shared_gpu;
+  ForgetStart(&e);  // that of another episode
   return e;
 }
 

@@ -17,6 +17,11 @@ EvaluationRecord ToRecord(const Evaluation& evaluation, const Candidate& candida
 // because nothing was measured. The message of a failure is its reason line, but for a compiler's log.
 Evaluation FromRecord(const EvaluationRecord& record);
 
+// The ratio to `rival`, against which `evaluation` was timed in the same pairs; nullopt where it was not measured. The
+// evaluation's against_start is afterwards that to the user's own kernel: of turn 0 the same ratio, of another rival
+// the product with that rival's own, which nobody measured directly.
+std::optional<Ratio> TakeComparison(const TurnRecord& rival, Evaluation* evaluation);
+
 // A request of `turn`; the store numbers its attempts.
 RequestRecord ToRecord(const RequestAttempt& attempt, int turn);
 

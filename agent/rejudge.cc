@@ -5,6 +5,7 @@
 
 #include "agent/journal.h"
 #include "agent/judge.h"
+#include "agent/ranking.h"
 #include "agent/records.h"
 #include "env/error.h"
 #include "env/process/machine.h"
@@ -198,23 +199,27 @@ class Rejudge {
     const TurnRecord* fastest = FastestOf(turns);
     if (fastest != nullptr && !IsNew(fastest->evaluation))
       return;  // its own turn comes, here or at a later start
-    std::vector<CorrectTurn> correct;
+    std::vector<TurnRecord> correct;
     for (const TurnRecord& turn : turns) {
-      if (IsMeasuredNow(turn.evaluation) && IsNew(turn.evaluation))
-        correct.push_back({turn.turn, turn.evaluation.candidate_hash, turn.evaluation.speedup->value});
+      if (IsMeasuredNow(turn.evaluation) && IsNew(turn.evaluation)) correct.push_back(turn);
     }
     bool is_whole = true;
-    const std::optional<Winner> winner = ConfirmWinner(correct, [&](int number) {
-      std::optional<Ratio> speedup;
-      is_whole = is_whole && !IsAskedToEnd() && Confirm(episode, turns, *TurnOf(turns, number), &speedup);
-      return speedup;
-    });
+    const auto confirm = [&](int number, std::optional<int> against) {
+      std::optional<Confirmed> confirmed;
+      const TurnRecord* rival = against ? TurnOf(turns, *against) : nullptr;
+      is_whole =
+          is_whole && !IsAskedToEnd() && Confirm(episode, turns, *TurnOf(turns, number), rival, &confirmed);
+      if (!confirmed) std::erase_if(correct, [&](const TurnRecord& t) { return t.turn == number; });
+      return confirmed;
+    };
+    const std::optional<Winner> winner = ConfirmWinner([&] { return RankingOf(correct); }, confirm);
     if (is_whole) Finish(episode, turns, winner);
   }
 
-  // False: interrupted, or the environment failed; then nothing is stored.
+  // `rival`: the turn to compare with in the same pairs; null: the user's own kernel, if there is one. False:
+  // interrupted, or the environment failed; then nothing is stored.
   bool Confirm(const EpisodeRecord& episode, const std::vector<TurnRecord>& turns, const TurnRecord& turn,
-               std::optional<Ratio>* speedup) {
+               const TurnRecord* rival, std::optional<Confirmed>* confirmed) {
     OldVerdict verdict;
     verdict.episode = episode.id, verdict.turn = turn.turn, verdict.problem = episode.problem;
     verdict.problem_hash = episode.problem_hash, verdict.device = episode.device;
@@ -226,14 +231,18 @@ class Rejudge {
       const EvaluationRecord& now = turn.evaluation;
       const Problem applied = now.workload.Apply(*problem);
       Judge judge = JudgeFor(applied, OptionsOf(now, turns), verdict);
+      if (rival != nullptr) judge.set_rival({rival->evaluation.source, rival->evaluation.kind});
       const Candidate candidate{now.kind, now.source};
-      const Evaluation evaluation = judge.Confirm(candidate);
+      Evaluation evaluation = judge.Confirm(candidate);
       if (IsSet(stop_)) return false;
-      const EvaluationRecord record = ToRecord(evaluation, candidate, applied, "confirm");
+      std::optional<Ratio> against;
+      if (rival != nullptr) against = TakeComparison(*rival, &evaluation);
+      EvaluationRecord record = ToRecord(evaluation, candidate, applied, "confirm");
+      if (against) record.against_best = against, record.against_best_turn = rival->turn;
       store_.AppendEvaluation(episode.id, turn.turn, record,
                               record.correct ? std::vector<std::string>{} : store_.VerdictsUnderKey(now.key));
       end_.contradictions += !record.correct;
-      *speedup = record.speedup;
+      if (record.speedup) *confirmed = Confirmed{*record.speedup, against};
       return true;
     });
   }

@@ -77,8 +77,13 @@ struct EvaluateOptions {
   bool screen = false;
   // With `screen`: timing ends early once a call certainly takes longer than this. 0: no limit.
   double screen_limit_us = 0;
-  std::string start_source;  // --from: also pair against this kernel; empty: none
-  std::string start_kind;    // of start_source; empty: the candidate's
+  // Also pair against this kernel (--from, the best of an episode so far); empty: none. It was judged before: where it
+  // fails now, Evaluate throws Error(kBadRequest).
+  std::string start_source;
+  std::string start_kind;  // of start_source; empty: the candidate's
+  // false: start_source takes part in the fixed pairs alone. That gives Measured::against_start and costs less; the
+  // verdict against it stays ambiguous.
+  bool start_in_test = true;
   // --profile, GPU only: read the hardware's counters of a candidate that was measured, into
   // Evaluation::profile. The profiler's own file goes to profile_report if that is not empty; a second one to
   // NAME-2 and so on.
@@ -122,6 +127,12 @@ struct EnvironmentFacts {
   std::vector<std::string> kinds;  // of candidates that it can judge; the first is what a policy writes
   std::string default_size;        // "small" on a CPU, "full" on a GPU
   std::string machine;             // one line for the prompt about the device; empty: the CPU's own facts
+  std::string compiler =
+      {};  // of the first kind, with its version: "g++ (Debian 12.2.0-14) 12.2.0"; empty: unknown
+  std::string compiler_flags = {};  // that matter to a candidate: "-std=c++20 -O3 -march=native -fopenmp"
+  // What programs reach here, measured: bandwidth of the device's memory with cold caches, and fp32 multiply-adds, with
+  // all threads of a candidate. 0: not measured.
+  double peak_gb_per_s = 0, peak_gflop_per_s = 0;
 };
 
 // Judges candidates on one device. Second implementation: the fake in tests/support/fakes.h.

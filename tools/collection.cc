@@ -140,7 +140,7 @@ Policy& CollectPolicies::Get(const std::string& name) const {
 
 PolicySettings CollectPolicies::SettingsOf(const std::string& name) const {
   const ChosenPolicy& chosen = policies_.at(name);
-  PolicySettings settings{chosen.sampling, chosen.prompt_token_budget};
+  PolicySettings settings{chosen.sampling, chosen.prompt_token_budget, chosen.asks_for_diff};
   if (const auto window = windows_.find(name); window != windows_.end()) {
     settings.sampling.max_tokens = window->second.max_tokens;
     settings.prompt_token_budget = window->second.prompt_tokens;

@@ -15,6 +15,7 @@
 #include "agent/machine.h"
 #include "agent/memory.h"
 #include "agent/parse.h"
+#include "agent/ranking.h"
 #include "agent/shape_records.h"
 #include "agent/terminal.h"
 #include "agent/text.h"
@@ -111,6 +112,7 @@ class Run {
     policy_ = store_ ? MakePolicy(policy, *store_, options.model) : MakePolicy(policy, options.model);
     episode_options_.sampling = policy_.sampling;
     episode_options_.prompt_token_budget = policy_.prompt_token_budget;
+    episode_options_.asks_for_diff = policy_.asks_for_diff;
     const MachineFacts machine = ReadMachine();
     episode_options_.turns = options.turns.value_or(policy_.turns.value_or(kDefaultTurns));
     episode_options_.memory = memory_.get();
@@ -244,6 +246,13 @@ class Run {
                            RatioText(e.speedup->value, e.speedup->low, e.speedup->high), VerdictWord(e));
     }
     if (!e.cached_from.empty()) result += " (cached)";
+    if (e.against_best) {
+      const Ratio& r = *e.against_best;
+      result += fmt::format(
+          ", {} {}: {}", DistinctionWords(DistinctionOf(r)),
+          DistinctionOf(r) == Distinction::kNotDistinguishable ? "from the best" : "than the best",
+          RatioText(r.value, r.low, r.high));
+    }
     const KnobTrial* chosen = ChosenTrial(turn.trials);
     if (chosen != nullptr) result += " with " + SettingLine(chosen->setting);
     const std::string tuned = turn.trials.size() > 1 ? fmt::format(", tune {:.1f}", turn.tune_s) : "";

@@ -8,6 +8,7 @@
 #include "agent/feedback.h"
 #include "agent/gpu_feedback.h"
 #include "agent/knob_feedback.h"
+#include "agent/ranking.h"
 #include "agent/rates.h"
 #include "agent/shape_records.h"
 #include "agent/text.h"
@@ -24,6 +25,12 @@ std::string Dash(std::string text) { return text.empty() ? "-" : std::move(text)
 
 std::string RatioCell(const std::optional<Ratio>& ratio) {
   return ratio ? RatioText(ratio->value, ratio->low, ratio->high) : "";
+}
+
+// "1.04x faster", "0.98x slower", "1.01x not distinguishable"
+std::string AgainstBestCell(const EvaluationRecord& e) {
+  if (!e.against_best) return "";
+  return fmt::format("{:.3g}x {}", e.against_best->value, DistinctionWords(DistinctionOf(*e.against_best)));
 }
 
 std::string BestRatio(const EpisodeRecord& e) {
@@ -97,6 +104,11 @@ std::string EvaluationText(const EvaluationRecord& e) {
   facts.Add("reason", e.reason);
   facts.Add("speed-up", RatioCell(e.speedup));
   facts.Add("against the start", RatioCell(e.against_start));
+  if (e.against_best) {
+    facts.Add("against the best",
+              fmt::format("turn {}: {}, {}", e.against_best_turn.value_or(0), RatioCell(e.against_best),
+                          DistinctionWords(DistinctionOf(*e.against_best))));
+  }
   for (const ShapeResult& shape : e.shapes) facts.Add("at", ShapeLine(shape));
   if (e.speedup && e.speedup->pairs > 0)
     facts.Add("pairs", fmt::format("{} in {} process{}", e.speedup->pairs, e.speedup->processes,
@@ -157,12 +169,12 @@ std::string EpisodeTable(const std::vector<EpisodeRecord>& episodes) {
 
 std::string TurnTable(const std::vector<TurnRecord>& turns) {
   std::vector<std::vector<std::string>> rows = {
-      {"turn", "outcome", "speed-up", "GB/s", "error", "what changed"}};
+      {"turn", "outcome", "speed-up", "against the best", "GB/s", "error", "what changed"}};
   for (const TurnRecord& t : turns) {
     const EvaluationRecord& e = t.evaluation;
     rows.push_back({t.turn == 0 ? "start" : std::to_string(t.turn),
                     e.outcome + (e.cached_from.empty() ? "" : " (cached)") + (IsOld(e) ? " (old rules)" : ""),
-                    Dash(RatioCell(e.speedup)), Dash(Number(e.gb_per_s)), Dash(ErrorCell(e)),
+                    Dash(RatioCell(e.speedup)), Dash(AgainstBestCell(e)), Dash(Number(e.gb_per_s)), Dash(ErrorCell(e)),
                     Clip(t.summary, kMaxCellBytes)});
   }
   return AlignedTable(rows);
@@ -207,6 +219,7 @@ std::string TurnDetails(const TurnRecord& t, const std::vector<EvaluationRecord>
   }
   for (const RequestRecord& request : requests) facts.Add("request", RequestLine(request));
   facts.Add("prompt", t.prompt_template);
+  facts.Add("reply", t.reply_form);
   facts.Add("changed", t.summary);
   facts.Add("seconds",
             fmt::format("{:.2f}, of which generate {:.2f}, overhead {:.2f}{}", t.seconds, t.generate_s,

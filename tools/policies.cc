@@ -56,6 +56,12 @@ void AddSamplingOptions(CLI::App* command, PolicyOptions* o) {
   command->add_option("--thinking-tokens", o->thinking_tokens, "Anthropic: the most to think with")
       ->check(CLI::PositiveNumber);
   command
+      ->add_option(
+          "--edit-format", o->edit_format,
+          "What a later turn is asked for: the whole file, or a diff against the latest kernel (default whole; "
+          "either is understood)")
+      ->check(CLI::IsMember({"whole", "diff"}));
+  command
       ->add_option("--context", o->context,
                    "The model's window in tokens (default: the price table's, the server's, or 32768)")
       ->check(CLI::PositiveNumber);
@@ -151,6 +157,7 @@ ChosenPolicy Sampled(RemotePolicy& client, const PolicyOptions& options) {
   ChosenPolicy chosen;
   chosen.sampling = SamplingFor(options, share.max_tokens);
   chosen.prompt_token_budget = share.prompt_tokens;
+  chosen.asks_for_diff = options.edit_format == "diff";
   client.RequireSampling(chosen.sampling);
   return chosen;
 }
@@ -249,6 +256,7 @@ void ForEach(Options& o, const Act& act) {
   act("reasoning-effort", o.reasoning_effort);
   act("thinking-tokens", o.thinking_tokens);
   act("context", o.context);
+  act("edit-format", o.edit_format);
 }
 
 template <typename Value>
@@ -257,7 +265,9 @@ void Put(nlohmann::json* all, const char* name, const std::optional<Value>& valu
 }
 template <typename Value>
 void Put(nlohmann::json* all, const char* name, const Value& value) {
-  if (!value.empty() && nlohmann::json(value) != nlohmann::json("off")) (*all)[name] = value;
+  const nlohmann::json json = value;
+  if (!value.empty() && json != nlohmann::json("off") && json != nlohmann::json("whole"))
+    (*all)[name] = value;
 }
 
 template <typename Value>

@@ -24,6 +24,7 @@ struct ChosenPolicy {
   // For EpisodeOptions: sampling, and the longest prompt in tokens.
   Sampling sampling = {};
   int64_t prompt_token_budget = 8192;
+  bool asks_for_diff = false;  // --edit-format diff
 };
 
 // "search", "replay:EPISODE" with an episode in `store`, or a model's spec (remote::ParseSpec,

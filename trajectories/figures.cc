@@ -22,6 +22,13 @@ OutcomeKind OutcomeFromName(const std::string& name) {
   return OutcomeKind::kRefused;
 }
 
+ReplyForm ReplyFormNamed(const std::string& name) {
+  for (size_t i = 1; i < kReplyForms; ++i) {
+    if (name == ReplyFormName(static_cast<ReplyForm>(i))) return static_cast<ReplyForm>(i);
+  }
+  return ReplyForm::kUnknown;
+}
+
 // " WHERE column IN (?, ?)", or nothing for all runs.
 std::string OfRuns(const std::vector<std::string>& runs, const std::string& column, bool by_episode) {
   if (runs.empty()) return "";
@@ -119,7 +126,7 @@ class Loader {
   void LoadTurns() {
     Statement row = Prepare(
         "SELECT episode, turn, model, stop_reason, generate_s, overhead_s, seconds, reward, prompt_tokens, "
-        "completion_tokens FROM turns" +
+        "completion_tokens, reply_form FROM turns" +
         OfRuns(runs_, "episode", true) + " ORDER BY episode, turn");
     while (row.Step()) {
       EpisodeFigures* episode = EpisodeOf(row.Text(0));
@@ -127,6 +134,7 @@ class Loader {
       TurnFigures t;
       t.turn = static_cast<int32_t>(row.Integer(1)), t.model = ModelOf(row.Text(2));
       t.cut_off = row.Text(3) == "length";
+      t.reply_form = ReplyFormNamed(row.Text(10));
       t.generate_s = row.Real(4), t.overhead_s = row.Real(5), t.seconds = row.Real(6);
       t.score = row.Real(7);
       t.prompt_tokens = RealOrUnknown(row, 8), t.completion_tokens = RealOrUnknown(row, 9);
@@ -230,6 +238,11 @@ void DeleteOlder(Database& database, const AttributionRecord& a, const std::stri
 }
 
 }  // namespace
+
+const char* ReplyFormName(ReplyForm form) {
+  static constexpr const char* kNames[kReplyForms] = {"", "whole", "file", "diff", "function"};
+  return kNames[static_cast<size_t>(form)];
+}
 
 const char* OutcomeKindName(OutcomeKind kind) {
   static constexpr const char* kNames[] = {"parse_failed", "compile_failed", "refused", "crashed",

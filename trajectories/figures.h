@@ -26,14 +26,20 @@ enum class OutcomeKind : uint8_t {
 };
 const char* OutcomeKindName(OutcomeKind kind);  // "parse_failed", ..., as in the database
 
+// How a reply held its source (turns.reply_form).
+enum class ReplyForm : uint8_t { kUnknown, kWhole, kFile, kDiff, kFunction };
+inline constexpr size_t kReplyForms = 5;
+const char* ReplyFormName(ReplyForm form);  // "whole", "file", ..., as in the database; "" for kUnknown
+
 // One turn with its current verdict: a superseded one is replaced by the one that overrides it.
 struct TurnFigures {
   int32_t turn = 0;   // 0: the user's own kernel (--from)
   int32_t model = 0;  // index into Figures::models
   OutcomeKind outcome = OutcomeKind::kParseFailed;
   bool compiled = false, correct = false;
-  bool cached = false;        // repeats an earlier verdict
-  bool cut_off = false;       // stop_reason 'length'
+  bool cached = false;   // repeats an earlier verdict
+  bool cut_off = false;  // stop_reason 'length'
+  ReplyForm reply_form = ReplyForm::kUnknown;
   int16_t rules_version = 1;  // of the rules that gave the verdict
   double speedup = kNotKnown, log_se = kNotKnown;
   double score = 0;  // the raw reward

@@ -124,6 +124,25 @@ ALTER TABLE evaluations ADD COLUMN rules_version BIGINT NOT NULL DEFAULT 1,
 
 constexpr char kFiveToSix[] = "ALTER TABLE turns ADD COLUMN tune_s REAL NOT NULL DEFAULT 0";
 
+constexpr char kSixToSeven[] = R"(
+ALTER TABLE evaluations ADD COLUMN against_best REAL;
+ALTER TABLE evaluations ADD COLUMN against_best_low REAL;
+ALTER TABLE evaluations ADD COLUMN against_best_high REAL;
+ALTER TABLE evaluations ADD COLUMN against_best_turn INTEGER;
+ALTER TABLE turns ADD COLUMN reply_form TEXT;
+)";
+
+constexpr char kSixToSevenOnServer[] = R"(
+ALTER TABLE evaluations ADD COLUMN against_best DOUBLE PRECISION, ADD COLUMN against_best_low DOUBLE PRECISION,
+  ADD COLUMN against_best_high DOUBLE PRECISION, ADD COLUMN against_best_turn BIGINT;
+ALTER TABLE turns ADD COLUMN reply_form TEXT COLLATE "C";
+)";
+
+// As a reader of an older format sees them.
+constexpr char kNoComparison[] =
+    "CAST(NULL AS DOUBLE PRECISION) AS against_best, CAST(NULL AS DOUBLE PRECISION) AS against_best_low, "
+    "CAST(NULL AS DOUBLE PRECISION) AS against_best_high, CAST(NULL AS BIGINT) AS against_best_turn";
+
 constexpr char kDropViews[] = R"(
 DROP VIEW IF EXISTS attributed_turns; DROP VIEW IF EXISTS run_costs; DROP VIEW IF EXISTS episode_costs;
 DROP VIEW IF EXISTS turn_costs; DROP VIEW IF EXISTS turn_returns; DROP VIEW IF EXISTS turn_results;
@@ -172,10 +191,10 @@ void AddCollections(Database& database) {
   database.Execute(PartOfSchema("-- == COLLECTIONS ==").c_str());
 }
 
-// The index has a column more since format 5.
-std::string IndexOfFigures() {
-  const char* const start = std::strstr(kSchema, "CREATE INDEX evaluations_figures");
-  return "DROP INDEX evaluations_figures; " + std::string(start, std::strchr(start, ';') + 1);
+// An index with a column more: evaluations_figures since format 5, turns_figures since format 7.
+std::string IndexAnew(const std::string& name) {
+  const char* const start = std::strstr(kSchema, ("CREATE INDEX " + name).c_str());
+  return "DROP INDEX " + name + "; " + std::string(start, std::strchr(start, ';') + 1);
 }
 
 void UpgradeTables(Database& database, int64_t from) {
@@ -188,14 +207,18 @@ void UpgradeTables(Database& database, int64_t from) {
   }
   if (from < 4) database.Execute(kThreeToFour);
   if (from < 5) database.Execute(kFourToFive);
-  database.Execute(kFiveToSix);
-  database.Execute(PartOfSchema("-- == KNOBS ==").c_str());
+  if (from < 6) {
+    database.Execute(kFiveToSix);
+    database.Execute(PartOfSchema("-- == KNOBS ==").c_str());
+  }
+  database.Execute(kSixToSeven);
   if (from < 3) {
     AddCollections(database);
     database.Execute("DROP INDEX evaluations_turn");
     database.Execute(PartOfSchema("-- == DERIVED ==").c_str());
-  } else if (from < 5) {
-    database.Execute(IndexOfFigures().c_str());
+  } else {
+    if (from < 5) database.Execute(IndexAnew("evaluations_figures").c_str());
+    database.Execute(IndexAnew("turns_figures").c_str());
   }
   database.Execute(ViewsOfSchema());
   if (from < 4) MoveOutcomeFields(database);
@@ -381,10 +404,14 @@ void UpgradeServer(Database& database) {
   if (from < 4) database.Execute(kThreeToFourOnServer);
   if (from < 5) {
     database.Execute(kFourToFiveOnServer);
-    database.Execute(IndexOfFigures().c_str());
+    database.Execute(IndexAnew("evaluations_figures").c_str());
   }
-  database.Execute(WithTypesOfPostgres(kFiveToSix).c_str());
-  database.Execute(TablesOfPostgres(PartOfSchema("-- == KNOBS ==")).c_str());
+  if (from < 6) {
+    database.Execute(WithTypesOfPostgres(kFiveToSix).c_str());
+    database.Execute(TablesOfPostgres(PartOfSchema("-- == KNOBS ==")).c_str());
+  }
+  database.Execute(kSixToSevenOnServer);
+  database.Execute(IndexAnew("turns_figures").c_str());
   // Replaced, not dropped: rights that were granted on them stay.
   database.Execute(Replaced(PostgresViews(), "CREATE VIEW", "CREATE OR REPLACE VIEW").c_str());
   if (from < 4) MoveOutcomeFields(database);
@@ -407,19 +434,24 @@ void ReadAsNewest(Database& database, int64_t format) {
   const bool is_server = database.dialect() == SqlDialect::kPostgres;
   const std::string schema =
       is_server ? database.QueryText("SELECT quote_ident(current_schema())") : std::string("main");
-  database.Execute(kReadWithoutTrials);
+  if (format < 6) database.Execute(kReadWithoutTrials);
   database.Execute(
-      fmt::format("CREATE TEMP VIEW turns AS SELECT *, CAST(0 AS DOUBLE PRECISION) AS tune_s FROM {}.turns",
-                  schema)
+      fmt::format("CREATE TEMP VIEW turns AS SELECT *, {}CAST(NULL AS TEXT) AS reply_form FROM {}.turns",
+                  format < 6 ? "CAST(0 AS DOUBLE PRECISION) AS tune_s, " : "", schema)
           .c_str());
-  if (format == 5) return;
+  if (format >= 5) {
+    database.Execute(
+        fmt::format("CREATE TEMP VIEW evaluations AS SELECT *, {} FROM {}.evaluations", kNoComparison, schema)
+            .c_str());
+    return;
+  }
   if (is_server) {
     const char* const of_four =
         "NULL::text AS timeout_phase, NULL::double precision AS timeout_limit_s, NULL::text AS failed_shape, "
         "(machine::jsonb -> 'shapes')::text AS shapes, ";
     database.Execute(fmt::format("CREATE TEMP VIEW evaluations AS SELECT *, {}1::bigint AS rules_version, "
-                                 "0::bigint AS shared_gpu FROM {}.evaluations",
-                                 format < 4 ? of_four : "", schema)
+                                 "0::bigint AS shared_gpu, {} FROM {}.evaluations",
+                                 format < 4 ? of_four : "", kNoComparison, schema)
                          .c_str());
     return;
   }
@@ -434,7 +466,7 @@ void ReadAsNewest(Database& database, int64_t format) {
     columns +=
         ", NULL AS timeout_phase, NULL AS timeout_limit_s, NULL AS failed_shape, "
         "CASE WHEN json_valid(machine) THEN json_extract(machine, '$.shapes') END AS shapes";
-  columns += ", 1 AS rules_version, 0 AS shared_gpu";
+  columns += fmt::format(", 1 AS rules_version, 0 AS shared_gpu, {}", kNoComparison);
   database.Execute(
       fmt::format("CREATE TEMP VIEW evaluations AS SELECT {} FROM main.evaluations", columns).c_str());
   if (format < 3) {

@@ -134,6 +134,9 @@ struct EvaluationRecord : OutcomeFields {
   std::string machine_key;                                // equal for equal machine code; empty: unknown
   bool shared_gpu = false;                                // another process computed on the GPU at the time
   int rules_version = kRulesVersion;                      // of the rules that gave the verdict
+  // In an episode: the ratio to the turn that was its best at the time, from the same pairs, and that turn.
+  std::optional<Ratio> against_best;
+  std::optional<int> against_best_turn;
   std::string cached_from;    // id of the evaluation whose verdict this repeats; empty: measured anew
   std::string superseded_by;  // id of the evaluation that overrides this one; empty: none
   std::string created_at;     // filled by the store
@@ -183,7 +186,8 @@ struct TurnRecord {
   EvaluationRecord evaluation;
   std::vector<KnobTrial> trials;  // settings of its knobs in the order of trying; empty: the text has none
   double tune_s = 0;              // choosing among them
-  std::string created_at;         // filled by the store
+  std::string reply_form;  // of the reply: "whole", "file", "diff", "function"; empty: unknown, or no source
+  std::string created_at;  // filled by the store
   // Of its RequestRecords, which the store keeps by themselves; read with the turn.
   int requests = 0;
   std::optional<double> cost_usd;  // none: unknown, or there were no requests

@@ -1,4 +1,4 @@
--- Kevin's database, format 6. This file is the format's document and its source: it is built into the program
+-- Kevin's database, format 7. This file is the format's document and its source: it is built into the program
 -- and run on a new file. A released format never changes; the next one gets a new number, and the program
 -- opens every older one: read-only as it is, for writing after an upgrade in place (trajectories/formats.cc). A
 -- program refuses a file whose number is above its own.
@@ -12,6 +12,8 @@
 --              evaluations.machine; an upgrade moves them.
 --   format 5   evaluations.rules_version (1 for all verdicts that an older format had), shared_gpu; purpose 'rejudge'.
 --   format 6   knob_trials; turns.tune_s.
+--   format 7   evaluations.against_best, against_best_low, against_best_high, against_best_turn; turns.reply_form, and index
+--              turns_figures with it.
 --
 -- Conventions
 --   ids      Runs, episodes and evaluations have ULIDs: 26 characters, ordered by time, never reused, so that
@@ -26,7 +28,7 @@
 -- The attributions are derived and may be deleted.
 
 PRAGMA application_id = 1264940654;   -- "Kevn": how the program knows its own files
-PRAGMA user_version = 6;              -- the format's number
+PRAGMA user_version = 7;              -- the format's number
 
 -- One start of a program that writes episodes.
 CREATE TABLE runs (
@@ -134,6 +136,8 @@ CREATE TABLE turns (
   reward               REAL NOT NULL,                          -- raw, as given at the time
   created_at           TEXT NOT NULL,
   tune_s               REAL NOT NULL DEFAULT 0,                -- choosing a setting of its knobs
+  reply_form           TEXT,                                   -- how the reply held the source: 'whole', 'file' (without
+                                                               -- a fence), 'diff', 'function'; NULL: unknown, or none
   PRIMARY KEY (episode, turn)
 ) STRICT;
 
@@ -185,7 +189,8 @@ CREATE TABLE evaluations (
   log_se             REAL,                   -- standard error of log(speedup)
   pairs              INTEGER,                -- fixed pairs behind speedup
   processes          INTEGER,                -- runner processes they span
-  against_start      REAL,                   -- the same against the kernel given with --from
+  against_start      REAL,                   -- the same against the kernel given with --from; where another turn was the
+                                             -- best: against_best times that turn's against_start
   against_start_low  REAL,
   against_start_high REAL,
   candidate_us       REAL,                   -- median per call
@@ -225,6 +230,10 @@ CREATE TABLE evaluations (
                                              -- weight, the columns of the verdict, message
   rules_version      INTEGER NOT NULL DEFAULT 1,               -- of the rules of verdict and clock that gave it
   shared_gpu         INTEGER NOT NULL DEFAULT 0,               -- another process computed on the GPU at the time
+  against_best       REAL,                   -- the same as speedup against the best turn of the episode at that time, in
+  against_best_low   REAL,                   -- the same pairs; NULL: there was none, or the verdict was not measured anew
+  against_best_high  REAL,
+  against_best_turn  INTEGER,                -- that turn
   FOREIGN KEY (episode, turn) REFERENCES turns(episode, turn)
 ) STRICT;
 CREATE INDEX evaluations_key ON evaluations(key);
@@ -240,7 +249,7 @@ CREATE TABLE samples (
   process    INTEGER NOT NULL,               -- runner process
   pair       INTEGER NOT NULL,
   phase      TEXT NOT NULL,                  -- 'sequential', 'fixed', 'confirm'
-  side       TEXT NOT NULL,                  -- 'candidate', 'reference', 'start'
+  side       TEXT NOT NULL,                  -- 'candidate', 'reference', 'start' (the best turn at that time)
   calls      INTEGER NOT NULL,
   total_us   REAL NOT NULL,                  -- of all calls together
   PRIMARY KEY (evaluation, position)
@@ -384,7 +393,7 @@ CREATE TABLE turn_attributions (
 -- What a report needs of a turn and its verdicts, without the texts beside it. (Format 2 had evaluations_turn, on
 -- the first two columns alone.)
 CREATE INDEX turns_figures ON turns(episode, turn, run, model, stop_reason, generate_s, overhead_s, seconds, reward,
-                                    prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens);
+                                    prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, reply_form);
 CREATE INDEX evaluations_figures ON evaluations(episode, turn, purpose, id, superseded_by, cached_from, outcome,
                                                 compiled, correct, speedup, log_se, score, compile_s, verify_s,
                                                 measure_s, wait_s, device_s, rules_version);
@@ -411,7 +420,8 @@ SELECT t.episode, t.turn, ep.problem, ep.policy, t.model,
        t.summary, t.feedback, t.reply, t.reasoning, c.source, t.source_path,
        ep.run, t.run AS turn_run, ep.problem_hash, ep.seed, ep.state AS episode_state, t.created_at,
        e.kernels, e.profile, e.peak_gb_per_s, e.peak_gflop_per_s, own.device_s, e.rules_version, e.shared_gpu,
-       k.setting AS knobs, t.tune_s
+       k.setting AS knobs, t.tune_s,
+       own.against_best, own.against_best_low, own.against_best_high, own.against_best_turn, t.reply_form
 FROM turns t
 JOIN episodes ep ON ep.id = t.episode
 JOIN evaluations own ON own.episode = t.episode AND own.turn = t.turn AND own.purpose IN ('turn', 'start')

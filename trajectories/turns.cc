@@ -18,7 +18,7 @@ constexpr char kTurnColumns[] =
     "top_p, max_tokens, sampling_seed, stop_reason, prompt_tokens, completion_tokens, cached_tokens, "
     "reasoning_tokens, model, weights_hash, tokenizer_hash, chat_template_hash, parser_version, "
     "prompt_template, prompt_template_hash, summary, feedback, source_path, generate_s, overhead_s, "
-    "seconds, reward, created_at, tune_s";
+    "seconds, reward, created_at, tune_s, reply_form";
 
 constexpr char kEvaluationColumns[] =
     "id, episode, turn, purpose, key, key_parts, candidate, kind, problem_hash, size, inputs, precision, "
@@ -28,7 +28,8 @@ constexpr char kEvaluationColumns[] =
     "against_start_high, candidate_us, reference_us, gb_per_s, gflop_per_s, floor_us, max_error, "
     "error_bound, score, compile_s, verify_s, measure_s, wait_s, seeds, log, machine, cached_from, "
     "superseded_by, created_at, kernels, launch_list, profile, peak_gb_per_s, peak_gflop_per_s, device_s, "
-    "machine_key, timeout_phase, timeout_limit_s, failed_shape, shapes, rules_version, shared_gpu";
+    "machine_key, timeout_phase, timeout_limit_s, failed_shape, shapes, rules_version, shared_gpu, "
+    "against_best, against_best_low, against_best_high, against_best_turn";
 
 // A ratio's columns; all NULL without one.
 struct NullableRatio {
@@ -102,7 +103,7 @@ std::string InsertEvaluation(Database& database, const std::string& episode, int
   const std::string now = UtcNow();
   const std::string id = NewUlid();
   InsertCandidate(database, e, now);
-  const NullableRatio speedup(e.speedup), against_start(e.against_start);
+  const NullableRatio speedup(e.speedup), against_start(e.against_start), against_best(e.against_best);
   static const std::string kInsert = InsertSql("INSERT", "evaluations", kEvaluationColumns);
   database.Prepare(kInsert)
       .Bind(id, episode, turn, e.purpose, e.key, DumpJson(e.key_parts), NullIfEmpty(e.candidate_hash), e.kind,
@@ -117,7 +118,8 @@ std::string InsertEvaluation(Database& database, const std::string& episode, int
             NullIfEmpty(e.cached_from), NullIfEmpty(e.superseded_by), now, NullIfEmpty(e.kernels),
             NullIfEmpty(e.launch_list), NullIfEmpty(e.profile), e.peak_gb_per_s, e.peak_gflop_per_s,
             e.device_s, NullIfEmpty(e.machine_key), NullIfEmpty(e.timeout_phase), e.timeout_limit_s,
-            NullIfEmpty(e.failed_shape), NullIfEmpty(ShapesToText(e.shapes)), e.rules_version, e.shared_gpu)
+            NullIfEmpty(e.failed_shape), NullIfEmpty(ShapesToText(e.shapes)), e.rules_version, e.shared_gpu,
+            against_best.value, against_best.low, against_best.high, e.against_best_turn)
       .Run();
   InheritSuperseder(database, id, e.cached_from);
   InsertSamples(database, id, e.samples);
@@ -185,7 +187,7 @@ void InsertTurn(Store::Impl& impl, const std::string& episode, const TurnRecord&
               NullIfEmpty(t.model.weights_hash), NullIfEmpty(t.model.tokenizer_hash),
               NullIfEmpty(t.model.template_hash), t.parser_version, t.prompt_template, t.prompt_template_hash,
               t.summary, t.feedback, NullIfEmpty(t.source_path), t.generate_s, t.overhead_s, t.seconds,
-              t.reward, UtcNow(), t.tune_s);
+              t.reward, UtcNow(), t.tune_s, NullIfEmpty(t.reply_form));
   if (insert.RunForRow()) return InsertTrials(impl.database, episode, t);
   throw Error(ExitCode::kBadRequest, fmt::format("episode {} has a turn {} already", episode, t.turn),
               "another process may be continuing it; look with: kevin show " + episode);
@@ -286,7 +288,8 @@ EvaluationRecord ReadEvaluation(const Statement& statement) {
   e.device_s = row.OptionalReal(), e.machine_key = row.Text();
   e.timeout_phase = row.Text(), e.timeout_limit_s = row.OptionalReal(), e.failed_shape = row.Text();
   e.shapes = ShapesFromText(row.Text());
-  e.rules_version = row.Int(), e.shared_gpu = row.Flag(), e.source = row.Text();
+  e.rules_version = row.Int(), e.shared_gpu = row.Flag();
+  e.against_best = ReadRatio(row), e.against_best_turn = row.OptionalInt(), e.source = row.Text();
   return e;
 }
 
@@ -328,7 +331,7 @@ TurnRecord ReadTurn(Store::Impl& impl, const Statement& statement) {
   t.parser_version = row.Text(), t.prompt_template = row.Text(), t.prompt_template_hash = row.Text();
   t.summary = row.Text(), t.feedback = row.Text(), t.source_path = row.Text();
   t.generate_s = row.Real(), t.overhead_s = row.Real(), t.seconds = row.Real(), t.reward = row.Real();
-  t.created_at = row.Text(), t.tune_s = row.Real();
+  t.created_at = row.Text(), t.tune_s = row.Real(), t.reply_form = row.Text();
   t.requests = row.Int(), t.cost_usd = row.OptionalReal();
   return t;
 }

@@ -88,6 +88,7 @@ std::vector<CurvePoint> CurveOf(const std::vector<CurveSums>& problems) {
 void AddTurns(std::span<const TurnFigures> turns, Side* side) {
   for (const TurnFigures& t : turns) {
     side->turns++, side->outcomes[static_cast<size_t>(t.outcome)]++;
+    side->reply_forms[static_cast<size_t>(t.reply_form)]++;
     side->cached += t.cached, side->cut_off += t.cut_off;
     side->time.generate_s += t.generate_s, side->time.compile_s += t.compile_s;
     side->time.verify_s += t.verify_s, side->time.measure_s += t.measure_s;

@@ -56,7 +56,8 @@ struct Side {
   std::string name;
   std::vector<SideProblem> problems;  // with episodes, by id
   std::vector<CurvePoint> by_turn;
-  std::array<int64_t, 7> outcomes{};  // turns, by OutcomeKind
+  std::array<int64_t, 7> outcomes{};               // turns, by OutcomeKind
+  std::array<int64_t, kReplyForms> reply_forms{};  // turns, by ReplyForm
   TimeSplit time;
   int64_t episodes = 0, turns = 0, cached = 0, cut_off = 0;
   int64_t unconfirmed = 0, unfinished = 0;  // episodes: correct but not confirmed; not done

@@ -159,6 +159,7 @@ class Rollout {
       PolicySettings settings = sources_.settings(active.spec.policy);
       options.sampling = std::move(settings.sampling);
       options.prompt_token_budget = settings.prompt_token_budget;
+      options.asks_for_diff = settings.asks_for_diff;
     }
     const bool resumed = !active.item.episode.empty();
     if (resumed) {

@@ -46,6 +46,7 @@ struct RolloutOptions {
 struct PolicySettings {
   Sampling sampling;
   int64_t prompt_token_budget = 8192;
+  bool asks_for_diff = false;  // as in EpisodeOptions
 };
 
 // The objects that an item names. Called from many threads; what is returned must outlive the rollout.

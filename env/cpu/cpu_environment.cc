@@ -48,6 +48,8 @@ class CpuEnvironmentImpl final : public CpuEnvironment {
         compiler_(FindCompiler()),
         namespaces_(NamespacesAvailable()),
         threads_(options.threads > 0 ? options.threads : UsableCpus()) {
+    facts_.compiler = compiler_.version;
+    facts_.compiler_flags = "-std=c++20 -O3 -march=native -fopenmp";
     facts_.device = "cpu: " + CpuModel() + ", " + std::to_string(threads_) + " threads";
     CheckSandbox();
   }
@@ -230,6 +232,7 @@ void CpuEnvironmentImpl::Judge(Depth depth, const Problem& problem, const fs::pa
   json request = Request("evaluate", problem, options);
   request["library"] = library.string();
   request["confirm"] = options.confirm;
+  request["start_in_test"] = options.start_in_test;
   request["patience"] = options.patience;
   request["verify_only"] = depth == Depth::kVerify;
   request["screen"] = options.screen;

@@ -115,7 +115,7 @@ class Judgement {
                                           session_.StartOutputs());
   }
 
-  Processes StartWarm();
+  Processes StartWarm(bool with_start);
   std::unique_ptr<TimedProcess> VerifyPhase();
   int VerifyCalls();
   Measured ScreenPhase(TimedProcess& process);
@@ -362,8 +362,8 @@ void Judgement::RefuseWorkAhead(TimedProcess& process) {
   if (const std::string refusal = pace_.Refusal(); !refusal.empty()) throw Ended{Refused{refusal}};
 }
 
-Processes Judgement::StartWarm() {
-  Processes fresh{StartCandidate(), StartOther()};
+Processes Judgement::StartWarm(bool with_start) {
+  Processes fresh{StartCandidate(), with_start ? StartOther() : nullptr};
   const std::vector<uint16_t> slots = session_.DrawSlots(max_calls_);
   Fill(slots);
   RunCandidate(*fresh.candidate, slots, "measure");
@@ -388,7 +388,7 @@ void Judgement::Sequential(Processes processes) {
   const auto start_process = [&] {
     is_disturbed |= IsDisturbed(*processes.candidate);
     processes = {};
-    processes = StartWarm();
+    processes = StartWarm(plan.has_start);
   };
   const auto round = [&](int pair) {
     AuditNowAndThen(processes);
@@ -403,7 +403,7 @@ void Judgement::Sequential(Processes processes) {
     std::erase_if(result_.samples, [](const Sample& sample) { return sample.phase == "sequential"; });
     is_disturbed = false;
     processes = {};
-    processes = StartWarm();
+    processes = StartWarm(plan.has_start);
   }
 }
 
@@ -429,13 +429,15 @@ std::vector<RoundTimes> Judgement::FixedRounds(const Processes& processes, int p
 void Judgement::Fixed() {
   const double factor = request_.confirm ? kConfirmFactor : 1;
   const PairsPlan& plan = request_.plan;
+  // The last round had a side less where the start joins only here.
+  const double round_s = round_s_ * (request_.start_library_fd >= 0 && !request_.start_in_test ? 1.5 : 1);
   const int rounds_each =
-      std::clamp(static_cast<int>(plan.fixed_budget_s * factor / plan.processes / round_s_),
-                 plan.least_rounds, static_cast<int>(plan.most_rounds * factor));
+      std::clamp(static_cast<int>(plan.fixed_budget_s * factor / plan.processes / round_s), plan.least_rounds,
+                 static_cast<int>(plan.most_rounds * factor));
   std::vector<std::vector<RoundTimes>> rounds;
   for (int process = 1; process <= plan.processes;) {
     const size_t samples = result_.samples.size();
-    const Processes processes = StartWarm();
+    const Processes processes = StartWarm(true);
     std::vector<RoundTimes> times = FixedRounds(processes, process, rounds_each);
     if (IsDisturbed(*processes.candidate)) {
       result_.samples.resize(samples);
@@ -467,7 +469,7 @@ void Judgement::MeasurePhase(std::unique_ptr<TimedProcess> first) {
   const auto begin = Clock::now();
   try {
     ChooseCalls(*first);
-    Processes processes{std::move(first), StartOther()};
+    Processes processes{std::move(first), request_.start_in_test ? StartOther() : nullptr};
     TimedRound(processes.All(), 0, -1, "warm-up");
     for (TimedProcess* process : processes.All()) process->StartCounting();
     if (!request_.confirm) Sequential(std::move(processes));

@@ -27,6 +27,7 @@ struct PairsPlan {
 struct JudgeRequest {
   int library_fd = -1;        // the candidate's .so
   int start_library_fd = -1;  // the kernel to pair against as well (--from, or bench A B); -1: none
+  bool start_in_test = true;  // as in EvaluateOptions
   bool confirm = false;       // a winner measured again: no sequential test, more pairs
   double patience = 1;        // as in EvaluateOptions
   bool verify_only = false;   // no clock: of a correct candidate a Measured with errors alone

@@ -206,6 +206,8 @@ void DeviceEnvironment::DescribeDevice(const json& device) {
       fmt::format("gpu {}\n{} {}, {} multiprocessors, {} MHz\ndriver {}, torch {}", kGpuCeilingsVersion, name,
                   architecture_, device.at("multiprocessors").get<int>(), device.at("clock_mhz").get<int>(),
                   driver_, torch_));
+  facts_.compiler = toolchain_.version;
+  facts_.compiler_flags = "for " + architecture_;
   facts_.machine = fmt::format(
       "{} ({}), {} multiprocessors, {:.0f} GB of memory, {} MB L2, {} KiB of shared memory and {} registers "
       "a "
@@ -368,6 +370,7 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
   request["plan"] = plan;
   request["start_plan"] = start_plan;
   request["confirm"] = options.confirm;
+  request["start_in_test"] = options.start_in_test;
   request["patience"] = options.patience;
   request["verify_only"] = false;
   request["screen"] = options.screen;

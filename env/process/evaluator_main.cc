@@ -92,6 +92,7 @@ class Evaluator {
     judge.library_fd = library.get();
     judge.start_library_fd = start.get();
     judge.confirm = request.at("confirm");
+    judge.start_in_test = request.at("start_in_test");
     judge.patience = request.at("patience");
     judge.verify_only = request.at("verify_only");
     judge.screen = request.value("screen", false);

@@ -14,6 +14,7 @@
 #include "env/problem/precision.h"
 #include "env/process/machine.h"
 #include "env/process/poison.h"
+#include "env/verdict/pattern.h"
 
 namespace kevin {
 namespace {
@@ -59,11 +60,13 @@ struct Worst {
   double reference_error = 0;
   int64_t bad_row = -1;
   double row_error = 0, row_bound = 0;
+  uint8_t* mask = nullptr;  // one a element: set to 1 where it is over its bound; null: not asked for
 
   void See(int64_t i, double e, double b) {
     const bool over = !(e <= b);
     if (over) {
       ++wrong;
+      if (mask != nullptr) mask[i] = 1;
       first_wrong = std::min(first_wrong, i);
     }
     const double r =
@@ -174,7 +177,7 @@ bool RowSurelyCorrect(const Data& data, int64_t begin, int64_t end) {
   return outside == 0;
 }
 
-Worst CheckRows(const Data& data, int threads) {
+Worst CheckRows(const Data& data, int threads, uint8_t* mask = nullptr) {
   const auto elements = static_cast<int64_t>(data.answer.size());
   const int64_t rows = elements / data.row;
   const bool fast = data.truth.empty() && data.scale.empty();
@@ -182,6 +185,7 @@ Worst CheckRows(const Data& data, int threads) {
   std::mutex mutex;
   ParallelFor(rows, std::max<int64_t>(1, (1 << 15) / data.row), threads, [&](int64_t begin, int64_t end) {
     Worst part;
+    part.mask = mask;
     for (int64_t row = begin; row < end; ++row) {
       if (fast && RowSurelyCorrect(data, row * data.row, (row + 1) * data.row)) continue;
       CheckRow(data, row * data.row, (row + 1) * data.row, &part);
@@ -192,7 +196,14 @@ Worst CheckRows(const Data& data, int threads) {
   return total;
 }
 
-CheckResult Report(const CheckShape& shape, const Data& data, const Worst& worst) {
+std::string Pattern(const CheckShape& shape, const Data& data, int threads, int64_t origin) {
+  std::vector<uint8_t> mask(data.answer.size(), 0);
+  CheckRows(data, threads, mask.data());
+  return PatternOf({shape.name, shape.shape, mask, data.answer,
+                    [&](int64_t flat) { return data.Target(flat); }, threads, origin});
+}
+
+CheckResult Report(const CheckShape& shape, const Data& data, const Worst& worst, int threads) {
   CheckResult result;
   result.max_error = worst.error;
   result.error_bound = worst.bound;
@@ -201,13 +212,10 @@ CheckResult Report(const CheckShape& shape, const Data& data, const Worst& worst
   if (worst.wrong > 0) {
     result.ok = false;
     const int64_t i = worst.first_wrong;
-    const char* note = IsPoison(data.answer[i], data.dtype) ? " (never written)" : "";
-    result.message = fmt::format(
-        "{}{} = {:.8g}{}, expected {:.8g}; {} of {} elements are off; worst at {}: {:.8g} instead of {:.8g}, "
-        "error {:.3g} with {:.3g} allowed",
-        shape.name, IndexText(i, shape.shape), data.answer[i], note, data.Target(i), worst.wrong, elements,
-        IndexText(worst.index, shape.shape), data.answer[worst.index], data.Target(worst.index), worst.error,
-        worst.bound);
+    const bool is_unwritten = IsPoison(data.answer[i], data.dtype);
+    const FirstIncorrect first{IndexText(i, shape.shape), data.answer[i], data.Target(i), is_unwritten};
+    result.message = IncorrectText(shape.name, first, worst.wrong, elements, Pattern(shape, data, threads, 0),
+                                   worst.error, worst.bound);
   } else if (worst.bad_row >= 0) {
     result.ok = false;
     result.message = fmt::format(
@@ -220,6 +228,28 @@ CheckResult Report(const CheckShape& shape, const Data& data, const Worst& worst
 }
 
 }  // namespace
+
+std::string IncorrectText(const std::string& name, const FirstIncorrect& first, int64_t wrong,
+                          int64_t elements, const std::string& pattern, double error, double bound) {
+  std::string text = fmt::format("{}{} = {:.8g}{}, expected {:.8g}", name, elements == 1 ? "" : first.index,
+                                 first.answer, first.is_unwritten ? " (never written)" : "", first.target);
+  if (elements > 1) {
+    text += fmt::format("; {} of {} elements ({:.2g} %) are off{}{}", wrong, elements,
+                        100 * static_cast<double>(wrong) / static_cast<double>(elements),
+                        pattern.empty() ? "" : ": ", pattern);
+  }
+  return text +
+         fmt::format("; {}error {:.3g} with {:.3g} allowed", wrong > 1 ? "largest " : "", error, bound);
+}
+
+std::string DescribeIncorrect(const CheckShape& shape, std::span<const float> answer,
+                              std::span<const float> reference, std::span<const double> truth,
+                              std::span<const double> scale, double margin, int threads, int64_t origin) {
+  ErrorFloor floor = FloorOf(shape.reduction, shape.dtype);
+  if (truth.empty()) floor.of_scale += margin;
+  return Pattern(shape, {answer, reference, truth, scale, floor, shape.dtype, RowLength(shape.shape)},
+                 threads, origin);
+}
 
 ErrorFloor FloorOf(int64_t reduction, DType dtype) {
   ErrorFloor floor{8 * kEps * std::sqrt(static_cast<double>(reduction)), 0, 0};
@@ -235,7 +265,7 @@ CheckResult CheckAgainstTruth(const CheckShape& shape, std::span<const float> an
                               std::span<const double> scale, int threads) {
   const ErrorFloor floor = FloorOf(shape.reduction, shape.dtype);
   const Data data{answer, reference, truth, scale, floor, shape.dtype, RowLength(shape.shape)};
-  return Report(shape, data, CheckRows(data, threads));
+  return Report(shape, data, CheckRows(data, threads), threads);
 }
 
 CheckResult CheckAgainstReference(const CheckShape& shape, std::span<const float> answer,
@@ -244,7 +274,7 @@ CheckResult CheckAgainstReference(const CheckShape& shape, std::span<const float
   ErrorFloor floor = FloorOf(shape.reduction, shape.dtype);
   floor.of_scale += margin;
   const Data data{answer, reference, {}, scale, floor, shape.dtype, RowLength(shape.shape)};
-  return Report(shape, data, CheckRows(data, threads));
+  return Report(shape, data, CheckRows(data, threads), threads);
 }
 
 CheckResult CheckExtremeIndex(const std::string& name, std::span<const int64_t> answer,

@@ -60,6 +60,23 @@ struct CheckShape {
   DType dtype = DType::kF32;  // in which the answer is kept; the values themselves come widened to float
 };
 
+// The message on incorrect elements, as CPU and GPU write it: the first one with both values once, how many there are, the
+// pattern, the largest error (in units of its bound) with the bound. The one element of a scalar has no index.
+struct FirstIncorrect {
+  std::string index;  // "[3, 5]"
+  double answer = 0, target = 0;
+  bool is_unwritten = false;
+};
+std::string IncorrectText(const std::string& name, const FirstIncorrect& first, int64_t wrong,
+                          int64_t elements, const std::string& pattern, double error, double bound);
+
+// For an answer with incorrect elements: where they lie and what their values have in common (env/verdict/pattern.h).
+// `margin`, `truth` and `scale` as below; without a truth the reference is the target. `origin`: of a part of an output,
+// the index of its first slice along dimension 0. It walks over all elements once more.
+std::string DescribeIncorrect(const CheckShape& shape, std::span<const float> answer,
+                              std::span<const float> reference, std::span<const double> truth,
+                              std::span<const double> scale, double margin, int threads, int64_t origin = 0);
+
 // `scale` is empty or has one value an element. All spans have the shape's number of elements.
 CheckResult CheckAgainstTruth(const CheckShape& shape, std::span<const float> answer,
                               std::span<const float> reference, std::span<const double> truth,

@@ -30,6 +30,8 @@ TurnRecord Turn(int number, const std::string& comment, std::optional<double> sp
   turn.feedback = "Feedback of turn " + std::to_string(number) + ".";
   turn.evaluation.source = comment.empty() ? "" : testing::FakeSource(comment);
   turn.evaluation.outcome = speedup ? "measured" : "wrong";
+  turn.evaluation.correct = speedup.has_value();
+  turn.evaluation.candidate_hash = comment;
   if (speedup) {
     turn.evaluation.speedup = Ratio{*speedup, *speedup - 0.05, *speedup + 0.05};
     turn.evaluation.candidate_us = 100 / *speedup;
@@ -202,7 +204,63 @@ TEST_CASE("what does not fit is dropped from the oldest on, the latest stays") {
   const std::string least = AsText(BuildMessages(f.context, turns));
   CHECK(Has(least, "### Turn 20\n"));
   CHECK_FALSE(Has(least, "### Turn 19\n"));
-  CHECK(Has(least, "(19 earlier ones are left out)"));
+  CHECK(Has(least, "(the kernels of 19 earlier ones are left out)"));
+}
+
+TEST_CASE("the best kernel and the table of all attempts stay when old kernels are left out") {
+  Fixture f;
+  std::vector<TurnRecord> turns;
+  for (int number = 1; number <= 12; ++number) {
+    const std::string speed = number == 3 ? "2" : "1." + std::to_string(number);
+    turns.push_back(Turn(number, "measured " + speed, number == 3 ? 2 : 1.0 + 0.01 * number,
+                         "Summary " + std::to_string(number) + ". And more | of it."));
+    turns.back().evaluation.source += std::string(2000, '/') + "\n";
+    if (number > 3) {
+      turns.back().evaluation.against_best = Ratio{0.6, 0.58, 0.62};
+      turns.back().evaluation.against_best_turn = 3;
+    } else if (number > 1) {
+      turns.back().evaluation.against_best = Ratio{1.5, 1.4, 1.6};
+      turns.back().evaluation.against_best_turn = number - 1;
+    }
+  }
+  f.context.prompt_token_budget = 3800;
+  const std::string text = AsText(BuildMessages(f.context, turns));
+  CHECK_FALSE(Has(text, "### Turn 2\n"));
+  CHECK(Has(text, "### Turn 3\n\n```cpp\n// measured 2\n"));
+  CHECK_FALSE(Has(text, "### Turn 4\n"));
+  CHECK(Has(text, "### Turn 12\n"));
+  CHECK(text.find("### Turn 3") < text.find("### Turn 12"));
+  CHECK(Has(
+      text,
+      "| 3 | measured, the best | 2x (1.95x to 2.05x) | turn 2: 1.5x (1.4x to 1.6x), faster | Summary 3. |\n"));
+  CHECK(Has(
+      text,
+      "| 4 | measured | 1.04x (0.99x to 1.09x) | turn 3: 0.6x (0.58x to 0.62x), slower | Summary 4. |\n"));
+  CHECK(Has(text, "The best result so far is turn 3 with 2x"));
+}
+
+TEST_CASE("the difference of the latest kernel from the best one, where it is short") {
+  Fixture f;
+  std::vector<TurnRecord> turns = {Turn(1, "measured 2", 2, ""), Turn(2, "measured 1", 1, "")};
+  const std::string body(2000, '/');
+  for (TurnRecord& turn : turns) turn.evaluation.source += body + "\n";
+  turns[1].evaluation.against_best = Ratio{0.5, 0.49, 0.51}, turns[1].evaluation.against_best_turn = 1;
+  const std::string text = AsText(BuildMessages(f.context, turns));
+  CHECK(
+      Has(text, "```diff\n--- turn 1\n+++ turn 2\n@@ -1,3 +1,3 @@\n-// measured 2\n+// measured 1\n extern"));
+  turns[1].evaluation.source = std::string(3000, '+') + "\n";  // another kernel altogether
+  CHECK_FALSE(Has(AsText(BuildMessages(f.context, turns)), "```diff"));
+}
+
+TEST_CASE("the machine: compiler, flags and measured ceilings") {
+  Fixture f;
+  f.context.compiler = "g++ (Debian 12.2.0-14) 12.2.0", f.context.compiler_flags = "-O3";
+  f.context.peak_gb_per_s = 24.44, f.context.peak_gflop_per_s = 108.2;
+  const std::string text = AsText(BuildMessages(f.context, {}));
+  CHECK(Has(text, "It is compiled by g++ (Debian 12.2.0-14) 12.2.0 with `-O3`, without -ffast-math."));
+  CHECK(Has(
+      text,
+      "Measured on it, with cold caches: 24.4 GB/s of memory bandwidth, 108 GFLOP/s of float32 multiply-adds."));
 }
 
 TEST_CASE("the task says the same as plain data") {

@@ -72,7 +72,8 @@ TEST_CASE("an episode: asked, judged, stored, told, confirmed") {
   CHECK(seen == std::vector<std::string>{"begin", "1 generate", "1 measure", "1 wrong", "2 generate",
                                          "2 measure", "2 measured", "3 generate", "3 parse_failed",
                                          "4 generate", "4 measure", "4 measured", "2 confirm"});
-  CHECK(f.environment.calls == std::vector<std::string>{"// wrong", "// measured 1.5", "// measured 1.2",
+  CHECK(f.environment.calls == std::vector<std::string>{"// wrong", "// measured 1.5",
+                                                        "// measured 1.2 beside 1.5",
                                                         "// measured 1.5 (confirm)"});
   CHECK(episode.state == EpisodeState::kDone);
   CHECK(episode.turns == 4);
@@ -114,12 +115,16 @@ TEST_CASE("no kernel was right: no best, no speed-up") {
 
 TEST_CASE("confirmation can change the winner, and only confirmations are reported") {
   Fixture f;
-  f.environment.then["// measured 1.5"] = {"// measured 1.1"};
-  f.environment.then["// measured 1.4"] = {"// measured 1.38", "// measured 1.36"};
-  const EpisodeRecord episode = f.Run({FakeReply("measured 1.5"), FakeReply("measured 1.4")});
+  f.environment.then["// measured 1.5"] = {"// measured 1.4"};
+  f.environment.then["// measured 1.505"] = {"// measured 1.52", "// measured 1.46"};
+  const EpisodeRecord episode = f.Run({FakeReply("measured 1.5"), FakeReply("measured 1.505")});
+  CHECK(f.environment.calls == std::vector<std::string>{"// measured 1.5", "// measured 1.505 beside 1.5",
+                                                        "// measured 1.5 (confirm)",
+                                                        "// measured 1.505 (confirm) beside 1.5",
+                                                        "// measured 1.505 (confirm)"});
   CHECK(episode.best_turn == 2);
-  CHECK(episode.best_speedup == 1.36);
-  CHECK(f.Output(episode, "best.cpp") == FakeSource("measured 1.4"));
+  CHECK(episode.best_speedup == 1.46);
+  CHECK(f.Output(episode, "best.cpp") == FakeSource("measured 1.505"));
 }
 
 TEST_CASE("a leader that is wrong when measured again loses its turn too") {
@@ -145,8 +150,9 @@ TEST_CASE("--until stops at a confirmed speed-up") {
   CHECK(episode.turns == 3);
   CHECK(episode.best_turn == 3);
   CHECK(episode.best_speedup == 1.6);
-  CHECK(f.environment.calls == std::vector<std::string>{"// measured 1.41", "// measured 1.45",
-                                                        "// measured 1.45 (confirm)", "// measured 1.6",
+  CHECK(f.environment.calls == std::vector<std::string>{"// measured 1.41", "// measured 1.45 beside 1.41",
+                                                        "// measured 1.45 (confirm)",
+                                                        "// measured 1.6 beside 1.45",
                                                         "// measured 1.6 (confirm)"});
 }
 
@@ -154,13 +160,15 @@ TEST_CASE("--from: turn 0, and every later kernel is paired against it") {
   Fixture f;
   f.options.start_source = FakeSource("measured 1.1");
   const EpisodeRecord episode = f.Run({FakeReply("measured 1.5")});
-  CHECK(f.environment.calls == std::vector<std::string>{"// measured 1.1", "// measured 1.5 (start)",
-                                                        "// measured 1.5 (confirm) (start)"});
+  CHECK(f.environment.calls == std::vector<std::string>{"// measured 1.1", "// measured 1.5 beside 1.1",
+                                                        "// measured 1.5 (confirm) beside 1.1"});
   const auto turns = f.store.LoadTurns(episode.id);
   REQUIRE(turns.size() == 2);
   CHECK(turns[0].turn == 0);
   CHECK(turns[0].evaluation.purpose == "start");
-  CHECK(turns[1].evaluation.against_start->value == 1.5);
+  CHECK(turns[1].evaluation.against_start->value == Approx(1.5 / 1.1));
+  CHECK(turns[1].evaluation.against_best->value == Approx(1.5 / 1.1));
+  CHECK(turns[1].evaluation.against_best_turn == 0);
   CHECK(f.requests[0].messages[1].content.find("You start from this kernel.") != std::string::npos);
   CHECK(f.requests[0].task.start_source == f.options.start_source);
   CHECK(episode.turns == 1);
@@ -174,6 +182,111 @@ TEST_CASE("--from: the start stays the best when nothing beats it") {
   CHECK(episode.best_turn == 0);
   CHECK(f.Output(episode, "best.cpp") == FakeSource("measured 2"));
   CHECK(f.environment.calls.back() == "// measured 2 (confirm)");  // not against itself
+}
+
+TEST_CASE("each correct turn is timed beside the best so far, and only that makes another one the best") {
+  Fixture f;
+  f.environment.then["// measured 1.5"] = {"// measured 1.5"};
+  const EpisodeRecord episode =
+      f.Run({FakeReply("measured 1.5"), FakeReply("measured 1.505"), FakeReply("measured 1.4"),
+             FakeReply("measured 1.6"), FakeReply("wrong")});
+  const auto turns = f.store.LoadTurns(episode.id);
+  REQUIRE(turns.size() == 5);
+  CHECK_FALSE(turns[0].evaluation.against_best);
+  CHECK(turns[1].evaluation.against_best->value == Approx(1.505 / 1.5));
+  for (const int later : {1, 2, 3}) CHECK(turns[later].evaluation.against_best_turn == 1);
+  CHECK_FALSE(turns[4].evaluation.against_best);
+  CHECK_FALSE(turns[1].evaluation.against_start);  // there is no start
+  const auto has = [&](int turn, const std::string& text) {
+    return turns[static_cast<size_t>(turn) - 1].feedback.find(text) != std::string::npos;
+  };
+  CHECK(has(
+      2,
+      "Timed side by side with turn 1, the best so far, it is not distinguishable: 1x (0.993x to 1.01x)."));
+  CHECK(has(3, "Timed side by side with turn 1, the best so far, it is slower: "));
+  CHECK(has(4, "Timed side by side with turn 1, the best so far, it is faster: "));
+  CHECK(has(4, "It is the new best."));
+  const std::string third = f.requests[2].messages[1].content;
+  CHECK(third.find("The best result so far is turn 1 with 1.5x") !=
+        std::string::npos);  // not turn 2, which reads more
+  CHECK(third.find("turn 1: 1x (0.993x to 1.01x), not distinguishable") != std::string::npos);
+  CHECK(episode.best_turn == 4);
+}
+
+TEST_CASE("against the start, through the best so far") {
+  Fixture f;
+  f.options.start_source = FakeSource("measured 1");
+  const EpisodeRecord episode = f.Run({FakeReply("measured 2"), FakeReply("measured 3")});
+  const auto turns = f.store.LoadTurns(episode.id);
+  CHECK(turns[2].evaluation.against_best_turn == 1);
+  CHECK(turns[2].evaluation.against_best->value == Approx(1.5));
+  CHECK(turns[2].evaluation.against_start->value == Approx(3));
+  CHECK(turns[2].evaluation.against_start->low > 3 * 0.98);  // in quadrature, not added up
+}
+
+TEST_CASE("a stored verdict that may be the best is measured beside the best, a clearly slower one stands") {
+  Fixture f;
+  f.Run({FakeReply("measured 1.8"), FakeReply("measured 1.2")});
+  f.environment.calls.clear();
+  const EpisodeRecord episode = f.Run({FakeReply("measured 1.5"), FakeReply("measured 1.8"),
+                                       FakeReply("measured 1.2"), FakeReply("measured 1.8")});
+  CHECK(f.environment.calls == std::vector<std::string>{"// measured 1.5", "// measured 1.8 beside 1.5",
+                                                        "// measured 1.8 (confirm)"});
+  const auto turns = f.store.LoadTurns(episode.id);
+  CHECK((turns[1].evaluation.cached_from.empty() && turns[1].evaluation.against_best));
+  CHECK((!turns[2].evaluation.cached_from.empty() && !turns[2].evaluation.against_best));
+  CHECK_FALSE(turns[3].evaluation.cached_from.empty());  // compared in this episode before
+  CHECK(episode.best_turn == 2);
+}
+
+TEST_CASE("a best kernel that fails beside another one is checked alone, and that one is judged without it") {
+  Fixture f;
+  f.environment.before_evaluate = [&](int call) {
+    if (call == 2 || call == 3)
+      throw Error(ExitCode::kBadRequest, "the kernel to compare with: wrong: out[0] = 1, expected 2");
+  };
+  f.environment.then["// measured 1.5"] = {"// wrong"};
+  const EpisodeRecord episode =
+      f.Run({FakeReply("measured 1.5"), FakeReply("measured 1.2"), FakeReply("measured 1.3")});
+  CHECK(f.environment.calls ==
+        std::vector<std::string>{"// measured 1.5", "// measured 1.2 beside 1.5",
+                                 "// measured 1.2 beside 1.5", "// measured 1.2", "// measured 1.5 (confirm)",
+                                 "// measured 1.3 beside 1.2", "// measured 1.3 (confirm)"});
+  CHECK(episode.state == EpisodeState::kDone);
+  CHECK(episode.best_turn == 3);
+  CHECK(f.requests[2].task.attempts[0].outcome == "wrong");
+  CHECK(f.store.LoadEvaluations(episode.id, 1)[1].purpose == "audit");
+}
+
+TEST_CASE("the kernel of --from is not told that it was judged before") {
+  Fixture f;
+  f.Run({FakeReply("measured 1.1")});
+  f.options.start_source = FakeSource("measured 1.1");
+  f.options.turns = 8;
+  const EpisodeRecord episode = f.Run({FakeReply("measured 1.5")});
+  const auto start = f.store.LoadTurn(episode.id, 0);
+  CHECK_FALSE(start->evaluation.cached_from.empty());
+  CHECK(start->feedback.find("judged before") == std::string::npos);
+}
+
+TEST_CASE("a reply may be a diff or a function against the latest kernel; one that does not fit says where") {
+  Fixture f;
+  f.options.asks_for_diff = true;
+  const std::string diff = "```diff\n@@ -1,1 +1,1 @@\n-// measured 1.5\n+// measured 1.7\n```\nFaster.\n";
+  const std::string late = "```diff\n@@ -1,1 +1,1 @@\n-// measured 1.9\n+// measured 2\n```\n";
+  const EpisodeRecord episode = f.Run({FakeReply("measured 1.5"), diff, late, FakeReply("wrong")});
+  const auto turns = f.store.LoadTurns(episode.id);
+  CHECK((turns[0].reply_form == "whole" && turns[1].reply_form == "diff" && turns[2].reply_form.empty()));
+  CHECK(turns[1].evaluation.source == FakeSource("measured 1.7"));
+  CHECK(turns[1].summary == "Faster.");
+  CHECK(turns[2].evaluation.reason ==
+        "hunk 1 of the diff does not apply: the kernel has no line `// measured 1.9`");
+  const std::string prompt = f.requests[3].messages[1].content;
+  CHECK(prompt.find("The diff must fit the latest kernel above.") != std::string::npos);
+  CHECK(prompt.find("The reply, shortened:\n\n~~~~\n```diff\n@@ -1,1 +1,1 @@\n-// measured 1.9") !=
+        std::string::npos);
+  CHECK(prompt.find("Answer with a unified diff against the kernel of turn 2 ") != std::string::npos);
+  CHECK(f.requests[0].messages[1].content.find("unified diff") == std::string::npos);
 }
 
 TEST_CASE("a leader found wrong on the way leads no more") {
@@ -331,8 +444,8 @@ TEST_CASE("a stored time is not used where it would lack the pairs against the s
   f.environment.calls.clear();
   f.options.start_source = FakeSource("measured 1.1");
   f.Run({FakeReply("measured 1.5"), FakeReply("wrong")});
-  CHECK(f.environment.calls == std::vector<std::string>{"// measured 1.1", "// measured 1.5 (start)",
-                                                        "// measured 1.5 (confirm) (start)"});
+  CHECK(f.environment.calls == std::vector<std::string>{"// measured 1.1", "// measured 1.5 beside 1.1",
+                                                        "// measured 1.5 (confirm) beside 1.1"});
 }
 
 TEST_CASE("cached verdicts that are checked again") {
@@ -380,7 +493,8 @@ TEST_CASE("a text that compiles to known machine code gets its verdict") {
   SECTION("it is repeated; what a busy machine may have caused is not") {
     const EpisodeRecord second =
         f.Run({other_text("measured 1.5"), other_text("wrong"), other_text("crash")});
-    CHECK(f.environment.calls == std::vector<std::string>{"// crash", "// measured 1.5 (confirm)"});
+    CHECK(f.environment.calls ==
+          std::vector<std::string>{"// crash beside 1.5", "// measured 1.5 (confirm)"});
     const auto turns = f.store.LoadTurns(second.id), earlier = f.store.LoadTurns(first.id);
     CHECK(turns[0].evaluation.cached_from == earlier[0].evaluation.id);
     CHECK(turns[0].evaluation.key != earlier[0].evaluation.key);

@@ -8,13 +8,42 @@
 namespace kevin {
 namespace {
 
-const std::vector<std::string> kEvaluationFields = {
-    "event",         "problem",   "kind",        "device",      "outcome",      "reason",
-    "compiled",      "correct",   "speedup",     "speedup_low", "speedup_high", "candidate_us",
-    "reference_us",  "gb_per_s",  "gflop_per_s", "max_error",   "error_bound",  "score",
-    "size",          "inputs",    "precision",   "tf32",        "isolation",    "cached_from",
-    "generate_s",    "compile_s", "verify_s",    "measure_s",   "overhead_s",   "source_path",
-    "rules_version", "knobs"};
+const std::vector<std::string> kEvaluationFields = {"event",
+                                                    "problem",
+                                                    "kind",
+                                                    "device",
+                                                    "outcome",
+                                                    "reason",
+                                                    "compiled",
+                                                    "correct",
+                                                    "speedup",
+                                                    "speedup_low",
+                                                    "speedup_high",
+                                                    "candidate_us",
+                                                    "reference_us",
+                                                    "gb_per_s",
+                                                    "gflop_per_s",
+                                                    "max_error",
+                                                    "error_bound",
+                                                    "score",
+                                                    "size",
+                                                    "inputs",
+                                                    "precision",
+                                                    "tf32",
+                                                    "isolation",
+                                                    "cached_from",
+                                                    "generate_s",
+                                                    "compile_s",
+                                                    "verify_s",
+                                                    "measure_s",
+                                                    "overhead_s",
+                                                    "source_path",
+                                                    "rules_version",
+                                                    "knobs",
+                                                    "against_best",
+                                                    "against_best_low",
+                                                    "against_best_high",
+                                                    "against_best_turn"};
 
 const std::vector<std::string> kEpisodeFields = {
     "event",     "episode",       "problem",   "policy",       "device",           "isolation",
@@ -50,9 +79,14 @@ TEST_CASE("a measured turn has all its numbers") {
   turn.generate_s = 0.25;
   turn.overhead_s = 0.125;
   turn.source_path = "kevin-out/01JEPISODE/3.cpp";
+  turn.evaluation.against_best = Ratio{1.05, 1.02, 1.08}, turn.evaluation.against_best_turn = 2;
+  turn.reply_form = "diff";
   const Json event = TurnEvent(turn, episode);
   CheckFields(event, kEvaluationFields);
   CHECK(event["event"] == "turn");
+  CHECK((event["against_best"] == 1.05 && event["against_best_low"] == 1.02 &&
+         event["against_best_high"] == 1.08));
+  CHECK((event["against_best_turn"] == 2 && event["reply_form"] == "diff"));
   CHECK(event["episode"] == "01JEPISODE");
   CHECK(event["turn"] == 3);
   CHECK(event["kind"] == "cpp");

@@ -10,78 +10,86 @@
 namespace kevin {
 namespace {
 
-// Confirms with the given values, one after the other per turn; a value of 0 is "no longer correct".
+// Confirms with the given speed-ups, one after the other per turn; 0 is "no longer correct". Against another turn the
+// ratio is that of the two latest values.
 struct Confirmations {
   std::map<int, std::vector<double>> values;
-  std::vector<int> asked;
+  std::vector<int> order;                       // the ranking; a turn that is no longer correct leaves it
+  std::vector<std::pair<int, int>> asked = {};  // turn, against (0: none)
+  std::map<int, double> latest = {};
 
-  ConfirmTurn Function() {
-    return [this](int turn) -> std::optional<Ratio> {
-      asked.push_back(turn);
-      auto& left = values.at(turn);
-      const double value = left.front();
-      left.erase(left.begin());
-      if (value == 0) return std::nullopt;
-      return Ratio{value, value * 0.99, value * 1.01, 0.004, 30, 3};
-    };
+  std::optional<Winner> Run() {
+    return ConfirmWinner([this] { return order; },
+                         [this](int turn, std::optional<int> against) { return Confirm(turn, against); });
+  }
+
+  std::optional<Confirmed> Confirm(int turn, std::optional<int> against) {
+    asked.emplace_back(turn, against.value_or(0));
+    auto& left = values.at(turn);
+    const double value = left.front();
+    left.erase(left.begin());
+    if (value == 0) {
+      std::erase(order, turn);
+      return std::nullopt;
+    }
+    latest[turn] = value;
+    Confirmed confirmed{Ratio{value, value * 0.99, value * 1.01, 0.004, 30, 3}, std::nullopt};
+    if (against) confirmed.against = Ratio{value / latest.at(*against), 0, 0, 0, 0, 0};
+    return confirmed;
   }
 };
 
-std::vector<CorrectTurn> Three() { return {{1, "a", 1.2}, {2, "b", 1.5}, {3, "c", 1.4}}; }
+using Asked = std::vector<std::pair<int, int>>;
 
 }  // namespace
 
-TEST_CASE("a leader that holds is confirmed once") {
-  Confirmations confirm{{{2, {1.45}}}, {}};
-  const auto winner = ConfirmWinner(Three(), confirm.Function());
+TEST_CASE("a leader without challengers is confirmed once") {
+  Confirmations confirm{{{2, {1.45}}}, {2}};
+  const auto winner = confirm.Run();
   REQUIRE(winner);
-  CHECK(winner->turn == 2);
-  CHECK(winner->speedup.value == 1.45);
-  CHECK(confirm.asked == std::vector<int>{2});
+  CHECK((winner->turn == 2 && winner->speedup.value == 1.45));
+  CHECK(confirm.asked == Asked{{2, 0}});
 }
 
-TEST_CASE("a leader that falls behind the second: both are confirmed, the better one once more") {
-  Confirmations confirm{{{2, {1.1}}, {3, {1.38, 1.37}}}, {}};
-  const auto winner = ConfirmWinner(Three(), confirm.Function());
+TEST_CASE("a challenger is measured against the leader; the best of several is measured once more") {
+  Confirmations faster{{{2, {1.3}}, {3, {1.38, 1.37}}}, {2, 3}};
+  auto winner = faster.Run();
   REQUIRE(winner);
-  CHECK(winner->turn == 3);
-  CHECK(winner->speedup.value == 1.37);
-  CHECK(confirm.asked == std::vector<int>{2, 3, 3});
+  CHECK((winner->turn == 3 && winner->speedup.value == 1.37));
+  CHECK(faster.asked == Asked{{2, 0}, {3, 2}, {3, 0}});
+  Confirmations slower{{{2, {1.4, 1.41}}, {3, {1.38}}}, {2, 3}};
+  winner = slower.Run();
+  REQUIRE(winner);
+  CHECK((winner->turn == 2 && winner->speedup.value == 1.41));
+  CHECK(slower.asked == Asked{{2, 0}, {3, 2}, {2, 0}});
 }
 
-TEST_CASE("at most three are confirmed") {
-  std::vector<CorrectTurn> many;
+TEST_CASE("at most three are confirmed, each against the best so far") {
   Confirmations confirm;
   for (int turn = 1; turn <= 8; ++turn) {
-    many.push_back({turn, std::to_string(turn), 2.0 - 0.01 * turn});
+    confirm.order.push_back(turn);
     confirm.values[turn] = {1.0 + 0.01 * turn, 1.0};
   }
-  const auto winner = ConfirmWinner(many, confirm.Function());
+  const auto winner = confirm.Run();
   REQUIRE(winner);
   CHECK(winner->turn == 3);
-  CHECK(confirm.asked == std::vector<int>{1, 2, 3, 3});
+  CHECK(confirm.asked == Asked{{1, 0}, {2, 1}, {3, 2}, {3, 0}});
 }
 
 TEST_CASE("candidates that are no longer correct drop out") {
-  Confirmations confirm{{{2, {0}}, {3, {1.35}}}, {}};
-  CHECK(ConfirmWinner(Three(), confirm.Function())->turn == 3);
-  Confirmations late{{{2, {1.1}}, {3, {1.38, 0}}, {1, {1.15}}}, {}};
-  late.values[2].push_back(1.12);
-  late.values[2].push_back(1.11);
-  late.values[1].push_back(1.16);
-  const auto winner = ConfirmWinner(Three(), late.Function());
+  Confirmations leader{{{2, {0}}, {3, {1.35}}}, {2, 3}};
+  CHECK(leader.Run()->turn == 3);
+  Confirmations late{{{2, {1.1, 1.12, 1.11}}, {3, {1.38, 0}}, {1, {1.15, 1.16, 1.17}}}, {2, 3, 1}};
+  const auto winner =
+      late.Run();  // 3 is the best of three, and then incorrect: from the beginning without it
   REQUIRE(winner);
-  CHECK(winner->turn == 1);
-  CHECK(winner->speedup.value == 1.16);
-  Confirmations none{{{1, {0}}, {2, {0}}, {3, {0}}}, {}};
-  CHECK_FALSE(ConfirmWinner(Three(), none.Function()));
-  CHECK_FALSE(ConfirmWinner({}, none.Function()));
-}
-
-TEST_CASE("equal candidates are one candidate") {
-  Confirmations confirm{{{1, {0}}}, {}};
-  CHECK_FALSE(ConfirmWinner({{1, "same", 1.3}, {2, "same", 1.2}}, confirm.Function()));
-  CHECK(confirm.asked == std::vector<int>{1});
+  CHECK((winner->turn == 1 && winner->speedup.value == 1.17));
+  CHECK(late.asked == Asked{{2, 0}, {3, 2}, {1, 3}, {3, 0}, {2, 0}, {1, 2}, {1, 0}});
+  Confirmations none{{{1, {0}}, {2, {0}}, {3, {0}}}, {1, 2, 3}};
+  CHECK_FALSE(none.Run());
+  CHECK(none.asked.size() == 3);
+  Confirmations empty;
+  CHECK_FALSE(empty.Run());
 }
 
 TEST_CASE("an episode's id and a kind of another database name no file outside the folder of output") {

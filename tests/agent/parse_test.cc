@@ -79,6 +79,18 @@ std::vector<Case> Accepted() {
       {"think after the answer", Cpp(kKernel) + "<think>was that right? " + Cpp(kDraft), kKernel, "", ""},
       {"thinking", "<thinking>" + Cpp(kDraft) + "</thinking>\n" + Cpp(kKernel), kKernel, "", ""},
       {"bare file", "\n" + kKernel, kKernel, "", ""},
+      {"bare file between prose", "Here is the file.\n\n" + kKernel + "\nIt copies one element.\n", kKernel,
+       "", "It copies one element."},
+      {"bare file that begins with a helper", "static int f() { return 1; }\n" + kKernel,
+       "static int f() { return 1; }\n" + kKernel, "", ""},
+      {"a mark of no language", "```kernel.cpp\n" + kKernel + "```", kKernel, "", ""},
+      {"a wrong mark", "```python\n" + kKernel + "```", kKernel, "", ""},
+      {"the definition, not a call after it", Cpp(kKernel) + "Call it:\n" + Cpp("launch(x, y);\n"), kKernel,
+       "", "Call it:"},
+      {"a fence in a raw string", Cpp("const char* s = R\"(\n```\n)\";\n" + kKernel) + "Done.",
+       "const char* s = R\"(\n```\n)\";\n" + kKernel, "", "Done."},
+      {"a fence in a comment", Cpp("/*\n```\nx\n```\n*/\n" + kKernel) + "Done.",
+       "/*\n```\nx\n```\n*/\n" + kKernel, "", "Done."},
       {"brace in a string and a comment",
        "```cpp\n// {\nconst char* s = \"{\\\"\"; char c = '{';  /* ( */ long n = 1'000;\n" + kKernel,
        "// {\nconst char* s = \"{\\\"\"; char c = '{';  /* ( */ long n = 1'000;\n" + kKernel, "", ""},
@@ -106,7 +118,17 @@ std::vector<Case> Rejected() {
       {"opening fence at the very end", "Here:\n```cpp", "", "the reply's code blocks were empty or not C++",
        "Here:"},
       {"only python", "```python\ndef launch(x): pass\n```", "",
-       "the reply's code blocks were empty or not C++", ""},
+       "its code is marked `python`, and C++ is asked for", ""},
+      {"another language", "```rust\nfn launch() {}\n```", "",
+       "its code is marked `rust`, and C++ is asked for", ""},
+      {"a module", "```python\nclass ModelNew(nn.Module):\n  pass\n```", "",
+       "the reply is a PyTorch module or extension, and C++ is asked for", ""},
+      {"several files", Cpp("int f();\n") + "kernel.h:\n" + Cpp("#include \"kernel.h\"\n" + kKernel), "",
+       "the kernel includes `kernel.h`, another file of the reply", "kernel.h:"},
+      {"a diff without a kernel", "```diff\n@@ -1 +1 @@\n-a\n+b\n```", "",
+       "the reply is a diff, and there is no earlier kernel", ""},
+      {"larger than anything", std::string(kMaxReplyBytes + 1, 'x'), "", "the reply is larger than 4 MiB",
+       ""},
       {"bare file, cut off", half, "", "the reply held no fenced code block", std::string(Trim(half))},
       {"too large", "```cpp\nvoid launch();" + std::string(kMaxSourceBytes, ' ') + "\n```", "",
        "the code block is larger than 512 KiB", ""},
@@ -169,8 +191,67 @@ TEST_CASE("for a GPU the block in the language that was asked for is the answer"
     CHECK(parsed.source.value_or("none") == (kind == "ptx" ? ptx : cuda));
   }
   CHECK(ParseReply(fenced("ptx", ptx), "cuda").failure ==
-        "the reply's code blocks were empty or not CUDA C++");
-  CHECK(ParseReply(fenced("python", cuda), "ptx").failure == "the reply's code blocks were empty or not PTX");
+        "its code is marked `ptx`, and CUDA C++ is asked for");
+  CHECK(ParseReply(fenced("python", cuda), "ptx").failure ==
+        "its code is marked `python`, and PTX is asked for");
+}
+
+TEST_CASE("a reply may change an earlier kernel") {
+  const std::string old = "static float f(float v) { return v; }\n" + kDraft;
+  const std::vector<std::string> bases = {old, kKernel};
+  const auto read = [&](const std::string& reply) { return ParseReply(reply, "cpp", bases); };
+  CHECK(read(Cpp(kKernel)).form == "whole");
+  CHECK(read(kKernel).form == "file");
+  const ParsedReply diff =
+      read("Less work:\n```diff\n@@ -1,1 +1,1 @@\n-static float f(float v) { return v; }\n+float g;\n```");
+  CHECK((diff.form == "diff" && diff.source == "float g;\n" + kDraft && diff.summary == "Less work:"));
+  CHECK(read("@@ -1,1 +1,1 @@\n-static float f(float v) { return v; }\n+float g;\n").form ==
+        "diff");  // without a fence
+  // Against the second one, the best so far.
+  CHECK(read("```diff\n@@ -3,1 +3,1 @@\n-  out[0] = x[0];\n+  out[0] = 2 * x[0];\n```")
+            .source->find("2 * x[0]") != std::string::npos);
+  // Two blocks with parts of one change.
+  CHECK(
+      read(
+          "```diff\n@@\n-#include <cmath>\n+#include <omp.h>\n```\nand\n```diff\n@@\n-  out[0] = x[0];\n+  out[0] = 1;\n```")
+          .source ==
+      "#include <omp.h>\nextern \"C\" void launch(const float* x, float* out) {\n  out[0] = 1;\n}\n");
+  // A whole kernel counts before the diff that explains it.
+  CHECK(read(Cpp(kKernel) + "```diff\n@@\n-#include <cmath>\n+#include <omp.h>\n```").form == "whole");
+  const ParsedReply function = read(Cpp("static float f(float v) { return 2 * v; }\n"));
+  CHECK((function.form == "function" &&
+         function.source == "static float f(float v) { return 2 * v; }\n" + kDraft));
+  CHECK(ParseReply(Cpp("static float f(float v) { return 2 * v; }\n")).form == "whole");  // no earlier kernel
+  const ParsedReply unfit = read("```diff\n@@ -9,1 +9,1 @@\n-float h;\n+float g;\n```");
+  CHECK(unfit.failure == "hunk 1 of the diff does not apply: the kernel has no line `float h;`");
+  CHECK(unfit.unread.starts_with("```diff"));
+}
+
+TEST_CASE("what was not read is kept shortened, without reasoning and control characters") {
+  const ParsedReply parsed =
+      ParseReply("<think>secret</think>\x1b[2Jsorry " + std::string(5000, 'y') + "\nthe end");
+  CHECK_FALSE(parsed.source);
+  CHECK(parsed.unread.starts_with("\\x1b[2Jsorry yyy"));
+  CHECK(parsed.unread.ends_with("the end"));
+  CHECK(parsed.unread.size() < kMaxUnreadBytes + 20);
+}
+
+TEST_CASE("a hostile reply is read in time linear in its length") {
+  const auto repeated = [](const std::string& part, size_t bytes) {
+    std::string text;
+    while (text.size() < bytes) text += part;
+    return text;
+  };
+  // Quadratic work on any of these would take hours.
+  for (const std::string& part :
+       {std::string("<think></think>"), std::string("```cpp\nlaunch(\n```\n"), std::string("```\n"),
+        std::string("```cpp\nvoid f() {\n"), std::string("R\"(\n```\n"), std::string("/*\n```\n"),
+        std::string("```diff\n@@\n-a\n+b\n```\n"), std::string("}{")}) {
+    INFO(part);
+    const ParsedReply parsed =
+        ParseReply(repeated(part, kMaxReplyBytes - 100), "cpp", std::vector<std::string>{kKernel});
+    CHECK(parsed.source.has_value() == parsed.failure.empty());
+  }
 }
 
 TEST_CASE("only a fence that was not closed counts as truncated") {

@@ -132,8 +132,8 @@ TEST_CASE("confirmation and a kernel to start from reach every shape") {
   f.options.start_source = FakeSource("measured 1");
   f.environment.at_size = {{"mine/1", "measured 2"}, {"mine/2", "measured 1.5"}};
   const Evaluation evaluation = f.Judge("both");
-  CHECK(f.environment.calls == std::vector<std::string>{"// both at mine/2 (confirm) (start)",
-                                                        "// both at mine/1 (confirm) (start)"});
+  CHECK(f.environment.calls == std::vector<std::string>{"// both at mine/2 (confirm) beside 1",
+                                                        "// both at mine/1 (confirm) beside 1"});
   const auto& m = std::get<Measured>(evaluation.outcome);
   REQUIRE(m.against_start.has_value());
   CHECK(m.against_start->value == Approx(m.speedup.value));

@@ -66,7 +66,8 @@ inline Problem ReluProblem() {
 }
 
 // Judges a candidate by the comment in its first line:
-//   // measured 1.5                                    correct, 1.5 times as fast (interval 1 % to each side)
+//   // measured 1.5                                    correct, 1.5 times as fast (interval 1 % to each side); against
+//                                                      another one: by the ratio of their numbers
 //   // wrong | crash | timeout | refused | compile     this outcome
 //   // error                                           throws Error(kBroken)
 // With `facts` = GpuFacts() a correct kernel of a GPU kind has a kernel report and the device's peaks. `then`
@@ -88,7 +89,8 @@ class FakeEnvironment : public Environment {
       }
     }
     calls.push_back(comment + (problem.shape_sets.empty() ? "" : " at " + options.workload.size) +
-                    (options.confirm ? " (confirm)" : "") + (options.start_source.empty() ? "" : " (start)"));
+                    (options.confirm ? " (confirm)" : "") +
+                    (options.start_source.empty() ? "" : " beside " + NameOf(options.start_source)));
     if (before_evaluate) before_evaluate(static_cast<int>(calls.size()));
     if (options.on_phase) options.on_phase(options.confirm ? "confirm" : "measure");
     std::string verdict = comment;
@@ -154,6 +156,10 @@ class FakeEnvironment : public Environment {
 
  private:
   static std::string FirstLine(const std::string& source) { return source.substr(0, source.find('\n')); }
+  static std::string NameOf(const std::string& source) {
+    const std::string line = FirstLine(source);
+    return line.starts_with("// measured ") ? line.substr(12) : line;
+  }
 
   static Outcome Judge(const std::string& verdict, const EvaluateOptions& options) {
     if (verdict.starts_with("// measured ")) return MeasuredAt(std::stod(verdict.substr(12)), options);
@@ -176,7 +182,10 @@ class FakeEnvironment : public Environment {
   static Measured MeasuredAt(double speedup, const EvaluateOptions& options) {
     Measured m;
     m.speedup = {speedup, speedup * 0.99, speedup * 1.01, 0.004, 30, 3};
-    if (!options.start_source.empty()) m.against_start = m.speedup;
+    if (const std::string other = FirstLine(options.start_source); other.starts_with("// measured ")) {
+      const double ratio = speedup / std::stod(other.substr(12));
+      m.against_start = {ratio, ratio * 0.99, ratio * 1.01, 0.004, 30, 3};
+    }
     m.verdict = speedup > 1.01 ? Verdict::kFast : speedup < 0.99 ? Verdict::kSlow : Verdict::kSame;
     m.reference_us = 100;
     m.candidate_us = 100 / speedup;

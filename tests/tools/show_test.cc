@@ -95,10 +95,12 @@ TEST_CASE("show tells an episode turn by turn") {
   CHECK(page.code == 0);
   INFO(page.output);
   CHECK(Contains(page.output, "turn 1, confirmed 1.4x (1.3x to 1.5x)"));
-  CHECK(Contains(page.output,
-                 "1     measured      1.5x (1.35x to 1.65x)  12    1e-07                 wider vectors"));
-  CHECK(Contains(page.output,
-                 "2     parse_failed  -                      -     no code in the reply  wider vectors"));
+  CHECK(Contains(
+      page.output,
+      "1     measured      1.5x (1.35x to 1.65x)  1.05x faster      12    1e-07                 wider vectors"));
+  CHECK(Contains(
+      page.output,
+      "2     parse_failed  -                      -                 -     no code in the reply  wider vectors"));
   CHECK(Contains(page.output, "kevin export " + kevin.episode + " --best"));
 
   const auto lines = Lines(kevin({"show", kevin.episode, "--json"}).output);
@@ -114,8 +116,9 @@ TEST_CASE("show tells all of one turn") {
   for (const std::string& part : std::vector<std::string>{
            "--- sent: system\nYou write kernels.", "--- sent: user\nTurn 1",
            "--- reply\n```cpp\nkernel 1\n```", "--- reasoning\nbecause", "\nkernel 1\n", "--- evaluation\n",
-           "--- evaluation: confirm\n", "--- feedback\n1.20x faster", "measured, fast", "warning: unused",
-           "--- knobs\nsetting", "TILE = 64, A = 1   measured  10.0  1.00              chosen",
+           "--- evaluation: confirm\n", "turn 1: 1.05x (1.02x to 1.08x), faster", "diff",
+           "--- feedback\n1.20x faster", "measured, fast", "warning: unused", "--- knobs\nsetting",
+           "TILE = 64, A = 1   measured  10.0  1.00              chosen",
            "TILE = 32, A = -1  wrong     -     -                 out[0] is 1", "tune 0.75"}) {
     INFO(part);
     CHECK(Contains(page.output, part));

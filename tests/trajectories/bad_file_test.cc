@@ -179,7 +179,8 @@ void CheckOlderFormat(Store& store, int version) {
   CHECK(turn->evaluation.device_s.has_value() == (version > 1));
   CHECK(store.LoadEvaluations(episodes[0].id, 1).size() == 2);
   CHECK((turn->evaluation.rules_version == 1 && !turn->evaluation.shared_gpu));
-  CHECK((turn->trials.empty() && turn->tune_s == 0));
+  CHECK((turn->trials.empty() && turn->tune_s == 0 && turn->reply_form.empty()));
+  CHECK((!turn->evaluation.against_best && !turn->evaluation.against_best_turn));
   if (version < 3) return;
   REQUIRE(turn->evaluation.shapes.size() == 2);
   CHECK((turn->evaluation.shapes[1].size == "mine/2" && turn->evaluation.shapes[1].symbols.at("N") == 7));
@@ -219,10 +220,10 @@ std::string SchemaOf(Database& database) {
 }
 
 // tests/trajectories/data/vN.db were written once, by the case below in programs of these formats, and are never
-// written again. v4.db and v5.db are v3.db after their programs had upgraded it. In v3.db evaluations with shapes, a time-out and a compile error were added.
+// written again. v4.db to v6.db are v3.db after their programs had upgraded it. In v3.db evaluations with shapes, a time-out and a compile error were added.
 TEST_CASE("older formats stay readable, and are left as they are by those who only read") {
   TemporaryFolder folder;
-  for (const int version : {1, 2, 3, 4, 5}) {
+  for (const int version : {1, 2, 3, 4, 5, 6}) {
     const std::string name = "v" + std::to_string(version) + ".db";
     fs::copy_file(fs::path(KEVIN_SOURCE_DIR) / "tests/trajectories/data" / name, folder / name);
     const std::string before = Bytes(folder / name);
@@ -241,7 +242,7 @@ TEST_CASE("older formats stay readable, and are left as they are by those who on
 }
 
 TEST_CASE("older formats are upgraded by those who write: same rows, the newest tables and views") {
-  for (const int version : {1, 2, 3, 4, 5}) {
+  for (const int version : {1, 2, 3, 4, 5, 6}) {
     TemporaryFolder folder;
     const fs::path path = folder / "old.db";
     const std::string name = "v" + std::to_string(version) + ".db";
@@ -264,6 +265,7 @@ TEST_CASE("older formats are upgraded by those who write: same rows, the newest 
       const std::string episode = store.ListEpisodes(1)[0].id;
       store.AppendTurn(episode, SampleTurn(3, 1.5));
       CHECK(store.LoadTurn(episode, 3)->trials.size() == 3);
+      CHECK(store.LoadTurn(episode, 3)->evaluation.against_best->value == 1.05);
       CHECK(store.LoadTurn(episode, 3)->evaluation.kernels == SampleTurn(3, 1.5).evaluation.kernels);
       CHECK(store.FindEpisode(BeginSample(store)).workload.tf32);
     }

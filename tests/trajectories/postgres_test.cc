@@ -311,8 +311,8 @@ std::string OlderViews(int format) {
     const size_t start = views.find(from);
     views.erase(start, views.find(to, start) - start);
   };
-  remove(",\n       k.setting", "\nFROM turns t");
-  remove("\nLEFT JOIN knob_trials", ";");
+  remove(format < 6 ? ",\n       k.setting" : ",\n       own.against_best", "\nFROM turns t");
+  if (format < 6) remove("\nLEFT JOIN knob_trials", ";");
   if (format < 5) remove(", e.rules_version", "\nFROM turns t");
   for (size_t at = 0; (at = views.find("CREATE VIEW", at)) != std::string::npos; at += 20)
     views.insert(at + 6, " OR REPLACE");
@@ -328,7 +328,12 @@ void MakeOlder(const TestDatabase& test, int format) {
       "UPDATE evaluations SET outcome = 'timed_out', reason = 'verify took longer than 20 s', "
       "timeout_phase = 'verify', timeout_limit_s = 20, machine = '{\"load\":1}'");
   database.Execute(("UPDATE evaluations SET shapes = '" + shapes + "'").c_str());
-  database.Execute("DROP TABLE knob_trials CASCADE; ALTER TABLE turns DROP COLUMN tune_s CASCADE");
+  database.Execute(
+      "ALTER TABLE evaluations DROP COLUMN against_best CASCADE, DROP COLUMN against_best_low CASCADE, "
+      "DROP COLUMN against_best_high CASCADE, DROP COLUMN against_best_turn CASCADE;"
+      "ALTER TABLE turns DROP COLUMN reply_form CASCADE; CREATE INDEX turns_figures ON turns(episode, turn)");
+  if (format < 6)
+    database.Execute("DROP TABLE knob_trials CASCADE; ALTER TABLE turns DROP COLUMN tune_s CASCADE");
   if (format < 5) {
     database.Execute(
         "ALTER TABLE evaluations DROP COLUMN rules_version CASCADE, DROP COLUMN shared_gpu CASCADE");
@@ -345,9 +350,9 @@ void MakeOlder(const TestDatabase& test, int format) {
 }
 
 TEST_CASE(
-    "a server's tables of formats 3 to 5 are read as they are; only migrate upgrades them, while nobody has a "
+    "a server's tables of formats 3 to 6 are read as they are; only migrate upgrades them, while nobody has a "
     "lease") {
-  const int format = GENERATE(3, 4, 5);
+  const int format = GENERATE(3, 4, 5, 6);
   const TestDatabase test;
   std::string episode;
   {
@@ -370,8 +375,9 @@ TEST_CASE(
     CHECK(OutcomeReason(OutcomeOf(turn->evaluation)) == "verify took longer than 20 s");
     CHECK(turn->evaluation.timeout_limit_s.value_or(0) == (mode == OpenMode::kRead && format == 3 ? 0 : 20));
     CHECK((turn->evaluation.rules_version == (format < 5 ? 1 : kRulesVersion) &&
-           turn->evaluation.shared_gpu == (format == 5)));
-    CHECK((turn->trials.empty() && turn->tune_s == 0));
+           turn->evaluation.shared_gpu == (format >= 5)));
+    CHECK((turn->trials.empty() == (format < 6) && (turn->tune_s == 0) == (format < 6)));
+    CHECK((!turn->evaluation.against_best && turn->reply_form.empty()));
     CHECK((store.LoadFigures().turns.size() == 1 && store.OldVerdicts().size() == (format < 5 ? 1u : 0u)));
   };
   check(OpenMode::kRead);
@@ -394,7 +400,7 @@ TEST_CASE(
   CHECK(test.Look().QueryText("SELECT machine FROM evaluations") == R"({"load":1})");
   CHECK(test.Look().QueryInteger("SELECT rules_version FROM turn_results") ==
         (format < 5 ? 1 : kRulesVersion));
-  CHECK(test.Look().QueryInteger("SELECT count(*) FROM knob_trials") == 0);
+  CHECK((test.Look().QueryInteger("SELECT count(*) FROM knob_trials") == 0) == (format < 6));
   Store::Open(test.address(), OpenMode::kWrite).AppendTurn(episode, SampleTurn(2, 1.5));
   CHECK(test.Look().QueryText("SELECT knobs FROM turn_results WHERE turn = 2") == R"({"TILE":64,"A":1})");
   CHECK(test.Look().QueryInteger("SELECT count(*) FROM pg_indexes WHERE indexname = 'evaluations_figures' "

@@ -39,6 +39,8 @@ void CheckSame(const EvaluationRecord& a, const EvaluationRecord& b) {
     CHECK(a.speedup->processes == b.speedup->processes);
   }
   CheckSame(a.against_start, b.against_start);
+  CheckSame(a.against_best, b.against_best);
+  CHECK(a.against_best_turn == b.against_best_turn);
   CHECK((a.candidate_us == b.candidate_us && a.reference_us == b.reference_us && a.floor_us == b.floor_us));
   CHECK((a.gb_per_s == b.gb_per_s && a.gflop_per_s == b.gflop_per_s));
   CHECK((a.max_error == b.max_error && a.error_bound == b.error_bound && a.score == b.score));
@@ -72,7 +74,7 @@ void CheckSame(const TurnRecord& a, const TurnRecord& b) {
   CHECK((a.prompt_template == b.prompt_template && a.prompt_template_hash == b.prompt_template_hash));
   CHECK((a.summary == b.summary && a.feedback == b.feedback && a.source_path == b.source_path));
   CHECK((a.generate_s == b.generate_s && a.overhead_s == b.overhead_s && a.seconds == b.seconds));
-  CHECK((a.reward == b.reward && a.tune_s == b.tune_s));
+  CHECK((a.reward == b.reward && a.tune_s == b.tune_s && a.reply_form == b.reply_form));
   REQUIRE(a.trials.size() == b.trials.size());
   for (size_t i = 0; i < a.trials.size(); ++i) {
     const KnobTrial &x = a.trials[i], &y = b.trials[i];

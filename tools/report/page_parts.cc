@@ -9,6 +9,7 @@
 #include "agent/gpu_feedback.h"
 #include "agent/journal.h"
 #include "agent/machine.h"
+#include "agent/ranking.h"
 #include "agent/text.h"
 #include "tools/report/charts.h"
 #include "tools/report/format.h"
@@ -197,6 +198,10 @@ std::string LadderFacts(const TurnRecord& turn) {
   add("reason", e.reason);
   add("speed-up, 99 %", RatioOf(e.speedup));
   add("against the start", RatioOf(e.against_start));
+  if (e.against_best) {
+    add(fmt::format("against turn {}", e.against_best_turn.value_or(0)),
+        fmt::format("{}: {}", RatioOf(e.against_best), DistinctionWords(DistinctionOf(*e.against_best))));
+  }
   if (e.candidate_us) {
     const std::string floor = e.floor_us ? fmt::format("; floor {:.4g} us", *e.floor_us) : "";
     add("a call",

@@ -18,6 +18,19 @@ std::string SideHeading(const std::string& title) { return "\n--- " + title + "\
 
 const char* Plural(int64_t count) { return count == 1 ? "" : "s"; }
 
+// Nothing where all replies were whole files in a block.
+std::string ReplyFormsText(const Side& s) {
+  std::string text;
+  const auto whole = s.reply_forms[static_cast<size_t>(ReplyForm::kWhole)];
+  for (const auto& [form, name] : {std::pair(ReplyForm::kDiff, "diffs"),
+                                   {ReplyForm::kFunction, "single functions"},
+                                   {ReplyForm::kFile, "files without a fence"}}) {
+    const int64_t count = s.reply_forms[static_cast<size_t>(form)];
+    if (count > 0) text += fmt::format(", {} {}", CountText(count), name);
+  }
+  return text.empty() ? "" : fmt::format("; replies: {} whole files{}", CountText(whole), text);
+}
+
 std::string SideFacts(const SideReport& one) {
   const Side& s = one.side;
   std::string text = fmt::format("{}: {} problem{}, {} episode{}, {} turn{}", s.name, s.problems.size(),
@@ -31,6 +44,7 @@ std::string SideFacts(const SideReport& one) {
   }
   if (s.cached > 0) text += fmt::format("; {} turns repeat a stored verdict", CountText(s.cached));
   if (s.cut_off > 0) text += fmt::format("; {} replies were cut off", CountText(s.cut_off));
+  text += ReplyFormsText(s);
   if (s.cost_usd > 0 || s.unknown_costs > 0) text += "; " + MoneyText(s);
   return text + "\n";
 }
@@ -250,6 +264,8 @@ Json SideJson(const Report& report, size_t index) {
                 {"cut_off", s.cut_off}};
   for (size_t i = 0; i < s.outcomes.size(); ++i)
     event["outcomes"][OutcomeKindName(static_cast<OutcomeKind>(i))] = s.outcomes[i];
+  for (size_t i = 1; i < kReplyForms; ++i)
+    event["reply_forms"][ReplyFormName(static_cast<ReplyForm>(i))] = s.reply_forms[i];
   event["confidence"] = report.options.confidence;
   event["replicates"] = report.options.replicates;
   event["metrics"] = MetricsJson(report, one.groups.front().metrics);

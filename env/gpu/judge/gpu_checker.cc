@@ -79,9 +79,51 @@ ElementError ErrorAt(DType dtype, const DeviceTensors& tensors, CuDevicePtr sums
   return element;
 }
 
+template <typename T>
+std::vector<T> ReadPart(CuDevicePtr base, int64_t first, int64_t count) {
+  std::vector<T> values(base ? static_cast<size_t>(count) : 0);
+  if (base)
+    KEVIN_CU(MemcpyDtoH, values.data(), base + static_cast<uint64_t>(first) * sizeof(T),
+             values.size() * sizeof(T));
+  return values;
+}
+
+std::vector<float> ReadFloats(DType dtype, CuDevicePtr base, int64_t first, int64_t count) {
+  if (dtype == DType::kF32) return ReadPart<float>(base, first, count);
+  std::vector<float> values;
+  const auto widen = [&](const auto& part) {
+    for (const auto value : part) values.push_back(ToFloat(value));
+  };
+  if (dtype == DType::kF16) widen(ReadPart<Float16>(base, first, count));
+  if (dtype == DType::kBF16) widen(ReadPart<BFloat16>(base, first, count));
+  return values;
+}
+
+// Of the incorrect elements of an output, or of as many slices along dimension 0 as are worth copying, from that of the
+// first incorrect one on.
+std::string PatternFrom(const ConcreteTensor& output, const DeviceTensors& tensors, int64_t reduction,
+                        int64_t first_wrong) {
+  constexpr int64_t kMostElements = int64_t{1} << 24;
+  constexpr int kHostThreads = 4;
+  const int64_t slice = output.shape.empty() ? 1 : output.elements / output.shape.front();
+  if (slice > kMostElements || slice % tensors.row != 0) return "";
+  const int64_t slices = output.elements / slice;
+  const int64_t origin = output.elements <= kMostElements ? 0 : first_wrong / slice;
+  std::vector<int64_t> shape = output.shape;
+  const int64_t taken = std::min(slices - origin, kMostElements / slice);
+  if (!shape.empty()) shape.front() = taken;
+  const int64_t first = origin * slice, count = taken * slice;
+  const DType dtype = output.spec.dtype;
+  const double margin = tensors.truth ? 0 : tensors.floor.of_scale - FloorOf(reduction, dtype).of_scale;
+  return DescribeIncorrect(
+      {output.spec.name, shape, reduction, dtype}, ReadFloats(dtype, tensors.answer, first, count),
+      ReadFloats(dtype, tensors.reference, first, count), ReadPart<double>(tensors.truth, first, count),
+      ReadPart<double>(tensors.scale, first, count), margin, kHostThreads, origin);
+}
+
 // `is_poisoned` asks whether an element was never written.
 CheckResult Report(const ConcreteTensor& output, const DeviceTensors& tensors, const DeviceVerdict& verdict,
-                   CuDevicePtr sums, CuDevicePtr errors,
+                   CuDevicePtr sums, CuDevicePtr errors, int64_t reduction,
                    const std::function<bool(uint64_t index)>& is_poisoned) {
   CheckResult result;
   result.reference_error = std::bit_cast<float>(verdict.reference_error);
@@ -94,12 +136,12 @@ CheckResult Report(const ConcreteTensor& output, const DeviceTensors& tensors, c
     result.ok = false;
     const ElementError first = ErrorAt(dtype, tensors, sums, verdict.first_wrong);
     const bool unwritten = is_poisoned(verdict.first_wrong);
-    result.message = fmt::format(
-        "{}{} = {:.8g}{}, expected {:.8g}; {} of {} elements are off; worst at {}: {:.8g} instead of {:.8g}, "
-        "error {:.3g} with {:.3g} allowed",
-        output.spec.name, IndexText(verdict.first_wrong, output.shape), first.answer,
-        unwritten ? " (never written)" : "", first.target, verdict.wrong, output.elements,
-        IndexText(worst_index, output.shape), worst.answer, worst.target, worst.error, worst.bound);
+    result.message =
+        IncorrectText(output.spec.name,
+                      {IndexText(verdict.first_wrong, output.shape), first.answer, first.target, unwritten},
+                      static_cast<int64_t>(verdict.wrong), output.elements,
+                      PatternFrom(output, tensors, reduction, static_cast<int64_t>(verdict.first_wrong)),
+                      worst.error, worst.bound);
   } else if (verdict.bad_row != ~uint64_t{0}) {
     result.ok = false;
     const auto row = static_cast<double>(tensors.row);
@@ -155,7 +197,7 @@ CheckResult GpuChecker::Floats(int slot, size_t output, const TensorView& refere
   session_.Synchronize();
   KEVIN_CU(MemcpyDtoH, &verdict, verdict_.data(), sizeof(verdict));
   const size_t bytes = DTypeBytes(dtype);
-  return Report(tensor, tensors, verdict, sums, errors,
+  return Report(tensor, tensors, verdict, sums, errors, session_.sized().reduction,
                 [&](uint64_t index) { return session_.IsPoisoned(slot, output, index * bytes, bytes); });
 }
 

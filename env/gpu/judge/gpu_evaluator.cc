@@ -150,6 +150,7 @@ class GpuEvaluator {
     const std::string start = request.at("start_plan");
     if (!start.empty()) judge.start_plan = LaunchPlanFromText(start);
     judge.confirm = request.at("confirm");
+    judge.start_in_test = request.at("start_in_test");
     judge.patience = request.at("patience");
     judge.verify_only = request.at("verify_only");
     judge.screen = request.value("screen", false);

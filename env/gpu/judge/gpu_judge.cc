@@ -76,6 +76,7 @@ class GpuJudgement {
   GpuChecker checker_;
   JudgeResult result_;
   std::vector<TimedKernel> kernels_;  // the candidate first
+  size_t sides_ = 1;                  // of them in a round
   CheckResult verified_;
   SequentialVerdicts verdicts_;
   CallClock clock_;
@@ -120,7 +121,10 @@ JudgeResult GpuJudgement::Run() {
 
 void GpuJudgement::StartTimedKernels() {
   kernels_.push_back({"candidate", &request_.plan, session_.TakeRunner(request_.confirm)});
-  if (request_.start_plan) kernels_.push_back({"start", &*request_.start_plan, session_.TakeRunner(true)});
+  if (request_.start_plan) {
+    const bool fresh = request_.confirm || request_.start_in_test;
+    kernels_.push_back({"start", &*request_.start_plan, session_.TakeRunner(fresh)});
+  }
   for (TimedKernel& kernel : kernels_) {
     if (const auto fault = kernel.runner.client->Load(*kernel.plan, 20)) Fail(kernel, *fault, "load");
   }
@@ -216,10 +220,10 @@ RoundTimes GpuJudgement::TimedRound(int process, int pair, const std::string& ph
   const int slot = NextSlot();
   session_.Draw(slot);
   // One answer can wait in the slot for the reference; of several each is checked before the next is made.
-  const bool several = kernels_.size() > 1;
+  const bool several = sides_ > 1;
   if (several) session_.TimeReferenceUs(slot);
   std::vector<int> order{-1};  // the reference
-  for (size_t i = 0; i < kernels_.size(); ++i) order.push_back(static_cast<int>(i));
+  for (size_t i = 0; i < sides_; ++i) order.push_back(static_cast<int>(i));
   std::shuffle(order.begin(), order.end(), session_.random());
   RoundTimes round;
   std::vector<double> clocks;
@@ -263,7 +267,8 @@ void GpuJudgement::CheckTimed(const TimedKernel& kernel, int slot) {
 
 void GpuJudgement::Sequential() {
   SequentialPlan plan;
-  plan.has_start = kernels_.size() > 1;
+  sides_ = request_.start_in_test ? kernels_.size() : 1;
+  plan.has_start = sides_ > 1;
   plan.patience = request_.patience;
   plan.most_rounds = kSequentialRounds;
   plan.least_rounds = kMinSequentialRounds;
@@ -271,7 +276,7 @@ void GpuJudgement::Sequential() {
   if (session_.reference_us() < kLong_us)
     TimedRound(0, -1, "warm-up");  // a long call warms up in verification
   plan.against_reference = CalibrationFor(1);
-  plan.against_start = CalibrationFor(kernels_.size());
+  plan.against_start = CalibrationFor(sides_);
   verdicts_ = RunSequentialTest(plan, [this](int pair) { return TimedRound(0, pair, "sequential"); });
 }
 
@@ -291,7 +296,9 @@ std::vector<RoundTimes> GpuJudgement::Fixed() {
   const int wanted = static_cast<int>(kFixedBudget_s * factor / round_s_);
   const int pairs = std::clamp(wanted, kMinFixedRounds, static_cast<int>(kMaxFixedRounds * factor));
   std::vector<RoundTimes> rounds;
-  if (request_.confirm) TimedRound(1, -1, "warm-up");
+  const bool start_joins = sides_ < kernels_.size();
+  sides_ = kernels_.size();
+  if (request_.confirm || start_joins) TimedRound(1, -1, "warm-up");
   // A round that is not believed is made again, as long as most are believed.
   for (int tries = 0; static_cast<int>(rounds.size()) < pairs && tries < 2 * pairs; ++tries) {
     const int pair = static_cast<int>(rounds.size());

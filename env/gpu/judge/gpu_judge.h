@@ -21,6 +21,7 @@ namespace kevin {
 struct GpuJudgeRequest {
   LaunchPlan plan;
   std::optional<LaunchPlan> start_plan;  // the kernel to pair against as well
+  bool start_in_test = true;             // as in EvaluateOptions
   bool confirm = false;  // a winner measured again: new runner, no sequential test, more pairs
   double patience = 1;   // as in EvaluateOptions
   bool verify_only = false;

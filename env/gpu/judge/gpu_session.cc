@@ -232,9 +232,9 @@ GpuSession::Calibrated GpuSession::StartRunner() {
 }
 
 GpuSession::Calibrated GpuSession::TakeRunner(bool fresh) {
-  if (!fresh && idle_) {
-    Calibrated runner = std::move(*idle_);
-    idle_.reset();
+  if (!fresh && !idle_.empty()) {
+    Calibrated runner = std::move(idle_.back());
+    idle_.pop_back();
     return runner;
   }
   return StartRunner();
@@ -242,7 +242,7 @@ GpuSession::Calibrated GpuSession::TakeRunner(bool fresh) {
 
 void GpuSession::GiveBack(Calibrated runner) {
   if (!runner.client->dead() && !runner.client->Unload() && CanaryLives(runner.client.get())) {
-    idle_ = std::move(runner);
+    if (idle_.size() < kMostIdle) idle_.push_back(std::move(runner));
     return;
   }
   Calibrated fresh = StartRunner();
@@ -251,7 +251,7 @@ void GpuSession::GiveBack(Calibrated runner) {
         ExitCode::kMachine, "this GPU computes incorrect results",
         "see `nvidia-smi` and the kernel's log (Xid); reset the GPU or use another with --device cuda:N");
   }
-  idle_ = std::move(fresh);
+  if (idle_.size() < kMostIdle) idle_.push_back(std::move(fresh));
 }
 
 bool GpuSession::CanaryLives(RunnerClient* runner) {

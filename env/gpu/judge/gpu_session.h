@@ -114,7 +114,8 @@ class GpuSession {
   SlotLayout layout_;
   SlotMemory memory_;  // as the candidate sees it
   std::unique_ptr<Stopwatch> stopwatch_;
-  std::optional<Calibrated> idle_;
+  static constexpr size_t kMostIdle = 2;  // a candidate's and that of the kernel it is compared with
+  std::vector<Calibrated> idle_;
   std::vector<std::vector<Poison>> poison_;  // the latest, by slot and output
   std::string lock_name_;
   std::vector<DeviceBuffer> stored_;  // one an input; empty where values are drawn

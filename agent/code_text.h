@@ -1,0 +1,31 @@
+#pragma once
+// C++ and CUDA C++ as text: where literals and comments are, whether a text is complete, which functions it defines.
+// No compiler: what cannot be read gives an empty answer. Linear in the text. Pure; any thread.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kevin {
+
+// The text with blanks in place of comments and of the contents of literals: the same length and the same lines.
+struct MaskedCode {
+  std::string text;
+  bool ends_inside = false;  // a block comment, a raw string or a line of a literal that is not closed
+};
+MaskedCode Mask(std::string_view code);
+
+// Brackets balance, nothing is open, and the last token is `}` or `;`.
+bool IsCompleteCode(std::string_view code);
+
+// A function defined at the top level, also inside `extern "C" { }` and namespaces. `begin`: of its declaration,
+// without a comment above it; `end`: behind its `}`.
+struct FunctionText {
+  std::string name;
+  size_t begin = 0, end = 0;
+};
+std::vector<FunctionText> FunctionsIn(std::string_view code);
+
+bool HasWord(std::string_view text, std::string_view word);  // an identifier
+
+}  // namespace kevin
