@@ -25,6 +25,7 @@
 #include "tools/commands.h"
 #include "tools/device_options.h"
 #include "tools/policies.h"
+#include "tools/privacy.h"
 
 namespace kevin {
 namespace {
@@ -38,6 +39,7 @@ struct CollectOptions {
   std::vector<std::string> policies = {"search"}, devices;
   DeviceOptions device;
   PolicyOptions model;
+  PrivacyOptions privacy;
   CollectBudget budget;
   CollectionSpec spec;
   RolloutOptions rollout;
@@ -86,6 +88,9 @@ class Collection {
     } else {
       FindProblems();
     }
+    std::vector<Problem*> problems;
+    for (auto& [hash, problem] : problems_) problems.push_back(&problem);
+    RequireAgreement(spec_.policies, options.model, problems, options.privacy);
     policies_.emplace(spec_, options.model, options.rollout.budget, store_, "run " + run_);
     devices_ = ChooseDevices(options.devices, options.device, spec_.kind);
     const EpisodeOutput writable(options.output);
@@ -355,6 +360,7 @@ void AddCommand(CLI::App& app, Action* action, const std::string& name, const st
   command->add_option("--parallel", o.parallel, "Episodes at once (default: 2 on a CPU, 8 a GPU)")
       ->check(CLI::Range(1, 4096));
   AddPolicyOptions(command, &o.model, BudgetScope::kOfCommand);
+  AddPrivacyOptions(command, &o.privacy);
   AddCollectBudgetOptions(command, &o.budget);
   CLI::Option* tune = AddTuneOption(command, &o.tune);
   AddDeviceOptions(command, &o.device);
