@@ -15,6 +15,7 @@
 #include "env/error.h"
 #include "env/knobs/tune.h"
 #include "env/process/files.h"
+#include "env/process/machine.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/device_options.h"
@@ -382,6 +383,7 @@ class Optimize {
       ProofRequest ask;
       ask.python = python_, ask.output = trial, ask.import = job_;
       ask.precision = options_.device.precision, ask.device = device_;
+      ask.lock = LockName();
       ask.compile = !options_.no_compile;
       ask.on_phase = [this](const std::string& phase) { progress_.Phase("proof  " + phase); };
       ask.stop = stop_;
@@ -391,6 +393,14 @@ class Optimize {
     if (!proof.failure.empty() || proof.speedup.at(2) < 1) return proof;
     written_ = WritePackageFiles(package, output, gpu, options_.force);
     return proof;
+  }
+
+  std::string LockName() const {
+    std::string why_none;
+    for (const GpuFound& gpu : device_ == "cpu" ? std::vector<GpuFound>() : FindGpus(&why_none)) {
+      if (device_ == fmt::format("cuda:{}", gpu.index)) return DeviceLock::NameOfGpu(gpu.pci_bus);
+    }
+    return "cpu";
   }
 
   // --no-source took it out for the policy alone.

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "env/error.h"
+#include "env/process/machine.h"
 #include "env/python/python_process.h"
 #include "tools/export/torch_package.h"
 
@@ -44,6 +45,8 @@ Proof ReadProof(const Json& answer) {
 }  // namespace
 
 Proof ProveExport(const ProofRequest& request) {
+  std::optional<DeviceLock> lock;
+  lock.emplace(request.lock, LockMode::kShared, nullptr, request.stop);
   PythonProcess process({request.python.string(), (PackageParts() / "prove.py").string()});
   process.Write(RequestLine(request));
   const auto start = Clock::now();
@@ -67,6 +70,12 @@ Proof ProveExport(const ProofRequest& request) {
     const Json answer = Json::parse(line, nullptr, false);
     if (!answer.is_object())
       throw Error(ExitCode::kBroken, "the answer of Python is not a JSON object: " + line.substr(0, 200));
+    if (answer.contains("wait")) {
+      lock.reset();
+      lock.emplace(request.lock, LockMode::kExclusive, nullptr, request.stop);
+      process.Write("go");
+      continue;
+    }
     if (!answer.contains("phase")) {
       try {
         return ReadProof(answer);

@@ -19,6 +19,8 @@ struct ProofRequest {
   std::filesystem::path python, output;  // the interpreter, the exported .py file
   ImportJob import;                      // as the module was imported
   std::string precision = "fp32", device = "cpu";
+  std::string lock =
+      "cpu";  // name of the device's lock (DeviceLock): shared for the work, exclusive for the times
   bool compile = true;   // also time torch.compile of the original
   double limit_s = 900;  // of all
   std::function<void(const std::string& phase)> on_phase;

@@ -1,5 +1,5 @@
 """What a kernel needs to take the module's place: its arguments, tensors, outputs, attributes. Exported files compare a
-module with this before they use the kernel (tools/export/package/drop_in.py, which describes attributes alike)."""
+module with this before they use the kernel (tools/export/package/drop_in_part.py, which describes attributes alike)."""
 
 import hashlib
 import inspect

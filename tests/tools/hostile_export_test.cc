@@ -51,7 +51,7 @@ for path in open("files").read().splitlines():
     sys.modules.update(modules)
     code = open(path, "rb").read()
     imported = {n.name for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Import) for n in node.names}
-    assert imported <= {"torch", "os", "ast", "ctypes", "fcntl", "glob", "hashlib", "math", "re", "sys", "threading",
+    assert imported <= {"torch", "os", "ast", "ctypes", "fcntl", "glob", "hashlib", "math", "re", "sys",
                         "typing"}, imported
     try:
         exec(compile(code, path, "exec"), {"__name__": "exported", "__file__": path})

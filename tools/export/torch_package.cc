@@ -308,7 +308,7 @@ std::string PythonFile(const PackageRequest& request, const Shapes& shapes, cons
       "              \"-U__CUDA_NO_BFLOAT16_CONVERSIONS__\"]\n";
   text += "REFERENCE = " + PythonText(problem.reference) + "\n";
   if (problem.module) text += "ORIGIN = " + PythonString(Origin(problem)) + "\n";
-  return text + Part("operator.py") + (problem.module ? Part("drop_in.py") : "");
+  return text + Part("operator_part.py") + (problem.module ? Part("drop_in_part.py") : "");
 }
 
 }  // namespace
@@ -316,7 +316,7 @@ std::string PythonFile(const PackageRequest& request, const Shapes& shapes, cons
 fs::path PackageParts() {
   const fs::path installed = ProgramDirectory().parent_path() / "share/kevin/package";
   std::error_code error;
-  return fs::exists(installed / "operator.py", error) ? installed : fs::path(KEVIN_SOURCE_PACKAGE);
+  return fs::exists(installed / "operator_part.py", error) ? installed : fs::path(KEVIN_SOURCE_PACKAGE);
 }
 
 TorchPackage WriteTorchPackage(const PackageRequest& request) {
@@ -336,7 +336,7 @@ TorchPackage WriteTorchPackage(const PackageRequest& request) {
     if (input.stored) package.kernel_files[StoredFile(input)] = *input.stored;
   }
   package.kernel_files["operator.cpp"] = Part("operator.cpp");
-  content += package.kernel_files["operator.cpp"] + Part("operator.py") + (request.inference_only ? "i" : "");
+  content += package.kernel_files["operator.cpp"] + Part("operator_part.py") + (request.inference_only ? "i" : "");
   package.name = request.name.empty() ? Identifier("kevin_", problem.id) : request.name;
   package.space =
       Identifier("kevin_", problem.id).substr(0, 80) + "_" + Sha256Hex(content).substr(0, kNameDigits);

@@ -3,7 +3,7 @@
     {"output": OUT.py, "importer": folder of env/import, "import": the job of the import, "precision": "fp32",
      "device": "cpu" or "cuda:0", "seconds": of timing, "compile_s": limit of torch.compile}
 
-Answers are lines: {"phase": ...}, then {"max_error", "tolerance", "checks": [...], "eager_us", "kernel_us",
+Answers are lines: {"phase": ...}, {"wait": true} before the times (a line on standard input answers), then {"max_error", "tolerance", "checks": [...], "eager_us", "kernel_us",
 "compiled_us", "speedup", "compile_speedup": [value, low, high] or null, "no_compile": reason} or {"error": ...}."""
 
 import copy
@@ -197,10 +197,10 @@ def compiled_original(pair, torch, inputs):
 
 
 def interval(ratios):
-    logs = [math.log(r) for r in ratios]
-    middle = statistics.fmean(logs)
-    spread = NORMAL_99 * statistics.stdev(logs) / math.sqrt(len(logs))
-    return [math.exp(middle), math.exp(middle - spread), math.exp(middle + spread)]
+    """The median with its 99 % interval of order statistics: rounds that others on the machine disturbed count once."""
+    ratios = sorted(ratios)
+    below = max(0, math.floor(len(ratios) / 2 - NORMAL_99 * math.sqrt(len(ratios)) / 2))
+    return [statistics.median(ratios), ratios[below], ratios[-1 - below]]
 
 
 def timed(pair, torch, say):
@@ -216,6 +216,8 @@ def timed(pair, torch, say):
             if compiled is not None:
                 sides["compiled"] = compiled
         say({"phase": "time"})
+        say({"wait": True})
+        sys.stdin.readline()
         calls = {}
         for name, function in sides.items():
             seconds(function, inputs, 1)

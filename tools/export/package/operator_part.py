@@ -9,7 +9,6 @@ import math
 import os
 import re
 import sys
-import threading
 import typing
 
 import torch

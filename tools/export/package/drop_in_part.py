@@ -206,6 +206,8 @@ if isinstance(Original, type):
                     difference = "its tensors"
             self.__dict__["_kevin_difference"] = difference
             self.__dict__["_kevin_states"] = None
+            if BLOCK_OFFSETS is not None and difference is None:
+                self._kevin_flatten()
 
         def __setattr__(self, name, value):
             super().__setattr__(name, value)
@@ -220,6 +222,8 @@ if isinstance(Original, type):
         def _apply(self, *args, **kwargs):
             result = super()._apply(*args, **kwargs)
             self.__dict__["_kevin_states"] = None  # .to() changes tensors in place
+            if BLOCK_OFFSETS is not None and "_kevin_difference" in self.__dict__ and self._kevin_difference is None:
+                self._kevin_flatten()
             return result
 
         def __getstate__(self):
@@ -231,16 +235,22 @@ if isinstance(Original, type):
             valid = shapes in _STATE_SHAPES and all(
                 s.dtype is dtype and s.is_contiguous() and type(s) in _TENSOR_CLASSES and
                 (s.is_cuda if DEVICE == "cuda" else s.is_cpu) for s, dtype in zip(states, _DTYPES[_COUNT:]))
-            if valid and BLOCK_OFFSETS is not None:
-                self._kevin_flatten(states)
             self.__dict__["_kevin_states"] = (list(states), valid)
             return valid
 
-        def _kevin_flatten(self, states):
+        def _kevin_flatten(self):
+            """Lays the parameters out as the kernel takes them; here and not in a call, which others may make meanwhile."""
+            try:
+                states = [fetch(self) for fetch in _FETCH]
+            except KeyError:
+                return
+            if not self._kevin_valid(states):
+                return
             first = FIRST_PARAMETER - _COUNT
             views = flatten_parameters(states[first:], shape_of_states(states))
             for state, view in zip(states[first:], views):
                 state.data = view
+            self.__dict__["_kevin_states"] = None
 
         def _kevin_original(self, kind, reason, args, kwargs):
             _warn(kind, reason, 5)  # below two frames of torch.nn.Module
