@@ -294,7 +294,7 @@ void launch(const float* x, float* out) {
        {"cudaFuncSetAttribute(relu<128>, cudaFuncAttributeMaxDynamicSharedMemorySize, 65536)",
         "clusterDim = {2u, 1u, 1u}", "cooperative = 1", "cudaMemsetAsync(buffers[2], 0, 400L",
         "cudaMemcpyAsync(buffers[2], buffers[0], 16L", "kevin_launch::Address{buffers[2] + 16L}", "nullptr",
-        "cudaMemcpyToSymbol(table"}) {
+        "cudaMemcpyToSymbolAsync(table", "cudaFuncGetAttributes(&attributes, relu<64>)"}) {
     INFO(part << "\n" << code.text);
     CHECK(Contains(code.text, part));
   }

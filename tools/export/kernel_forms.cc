@@ -52,7 +52,7 @@ void WriteCuda(const KernelExport& request, const SizedProblem& problem, const T
   const LaunchCode launch = WriteLaunchCode(problem, turn.evaluation.kind, turn.evaluation.source);
   WriteText(request, "cu", HeadingText(request.heading) + launch.text,
             "compile it: nvcc -O3 -std=c++20 -arch=native --expt-relaxed-constexpr -c {}\nrun it: call "
-            "kevin_launch::SetUp() once, then kevin_launch::Run(buffers, stream); buffers: " +
+            "kevin_launch::SetUp() once for each device, then kevin_launch::Run(buffers, stream); buffers: " +
                 BufferNames(problem, launch) + "\n");
 }
 
