@@ -26,6 +26,7 @@
 #include "tools/commands.h"
 #include "tools/device_options.h"
 #include "tools/policies.h"
+#include "tools/privacy.h"
 
 namespace kevin {
 namespace {
@@ -39,6 +40,7 @@ struct CollectOptions {
   std::vector<std::string> policies = {"search"}, devices;
   DeviceOptions device;
   PolicyOptions model;
+  PrivacyOptions privacy;
   CollectBudget budget;
   CollectionSpec spec;
   RolloutOptions rollout;
@@ -92,6 +94,9 @@ class Collection {
     }
     if (joins_ && !spec_.memory.empty()) memory_ = OpenMemory(spec_.memory);
     if (memory_) spec_.memory = memory_->database();
+    std::vector<Problem*> problems;
+    for (auto& [hash, problem] : problems_) problems.push_back(&problem);
+    RequireAgreement(spec_.policies, options.model, problems, options.privacy);
     policies_.emplace(spec_, options.model, options.rollout.budget, store_, "run " + run_);
     devices_ = ChooseDevices(options.devices, options.device, spec_.kind);
     const EpisodeOutput writable(options.output);
@@ -371,6 +376,7 @@ void AddCommand(CLI::App& app, Action* action, const std::string& name, const st
   command->add_option("--parallel", o.parallel, "Episodes at once (default: 2 on a CPU, 8 a GPU)")
       ->check(CLI::Range(1, 4096));
   AddPolicyOptions(command, &o.model, BudgetScope::kOfCommand);
+  AddPrivacyOptions(command, &o.privacy);
   AddCollectBudgetOptions(command, &o.budget);
   CLI::Option* tune = AddTuneOption(command, &o.tune);
   // An evaluation of policies knows no answers of other runs.

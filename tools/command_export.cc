@@ -27,7 +27,7 @@ struct ExportOptions {
   std::string form;    // --as; empty: the source as it is
   std::string output;  // empty: EPISODE-TURN with the kind's ending
   std::vector<std::string> databases = {"kevin.db"};
-  bool force = false;
+  bool force = false, inference_only = false;
   RecordsOptions records;
 };
 
@@ -37,8 +37,10 @@ constexpr const char* kExportExamples = R"(Examples:
   kevin export 01K9J4 --turn 2 --any           also a kernel that was not correct
   kevin export 01K9J4 --best -o -              to standard output
   kevin export 01K9J4 --best --as cu           CUDA C++ with the code that launches it, for nvcc
-  kevin export 01K9J4 --best --as torch-extension -o relu
-                                               a folder that pip builds into a PyTorch operator
+  kevin export 01K9J4 --best --as torch-package -o relu.py
+                                               a PyTorch operator in one importable file, its sources beside it
+  kevin export 01K9J4 --best --as torch-package -o relu
+                                               the same as a folder for pip install ./relu
   kevin export --format jsonl -o turns.jsonl   every turn: prompt, reply, tokens, verdict, return, advantage
   kevin export --format sft -o best.jsonl      chats that end in the best kernel of each problem
   kevin export --format preference --run latest -o pairs.jsonl
@@ -115,7 +117,7 @@ int ExportOne(const ExportOptions& options) {
                 turn.evaluation.correct ? "" : "not correct; speed-up ", SpeedupText(turn, episode));
   }
   ExportKernel({options.form, options.output, FileName(fmt::format("{}-{}", episode.id, turn.turn)),
-                Heading(store, turn, episode), options.force},
+                Heading(store, turn, episode), options.force, options.inference_only},
                store, episode, turn);
   return static_cast<int>(ExitCode::kDone);
 }
@@ -142,6 +144,13 @@ int RunExport(ExportOptions& options) {
     throw Error(ExitCode::kBadRequest, "--as cpp was removed",
                 "leave it out: an exported .cpp file compiles alone; kevin bench FILE checks and times it");
   }
+  if (options.form == "torch-extension") {
+    throw Error(ExitCode::kBadRequest, "--as torch-extension was replaced",
+                "use --as torch-package, which works under torch.compile and has gradients");
+  }
+  if (options.inference_only && options.form != "torch-package") {
+    throw Error(ExitCode::kBadRequest, "--inference-only is for --as torch-package", "give both, or neither");
+  }
   return ExportOne(options);
 }
 
@@ -158,9 +167,11 @@ void AddExportCommand(CLI::App& app, Action* action) {
   command->add_flag("--any", options->any, "With --turn: also a kernel that was not correct");
   command
       ->add_option("--as", options->form,
-                   "In another form: cu (CUDA C++ with launch code) or torch-extension (a PyTorch operator)")
-      ->check(CLI::IsMember({"cu", "cpp", "torch-extension"}))
-      ->option_text("cu|torch-extension");
+                   "In another form: cu (CUDA C++ with launch code) or torch-package (a PyTorch operator)")
+      ->check(CLI::IsMember({"cu", "cpp", "torch-extension", "torch-package"}))
+      ->option_text("cu|torch-package");
+  command->add_flag("--inference-only", options->inference_only,
+                    "With --as torch-package: gradients are an error instead of the original's backward");
   command->add_option(
       "-o,--output", options->output,
       "The file or folder to write; - for standard output (default for a kernel: EPISODE-TURN.cpp, "

@@ -31,6 +31,7 @@
 #include "tools/device_options.h"
 #include "tools/episode_text.h"
 #include "tools/policies.h"
+#include "tools/privacy.h"
 #include "tools/reference_check.h"
 
 namespace kevin {
@@ -43,6 +44,7 @@ struct RunOptions {
   std::string diagnose = "best";
   DeviceOptions device;
   PolicyOptions model;
+  PrivacyOptions privacy;
   std::optional<int> turns, tune;
   std::optional<double> until;
   uint64_t seed = 0;
@@ -109,6 +111,7 @@ class Run {
         episode_options_.start_kind = KindOfFile(options.from);
       }
     }
+    RequireAgreement({policy}, options.model, {&problem_}, options.privacy);
     policy_ = store_ ? MakePolicy(policy, *store_, options.model) : MakePolicy(policy, options.model);
     episode_options_.sampling = policy_.sampling;
     episode_options_.prompt_token_budget = policy_.prompt_token_budget;
@@ -386,6 +389,7 @@ void AddRunCommand(CLI::App& app, Action* action) {
   AddBaselineOption(run, &o.baseline);
   AddDeviceOptions(run, &o.device);
   AddPolicyOptions(run, &o.model);
+  AddPrivacyOptions(run, &o.privacy);
   run->add_option("--db", o.database, "The database")->capture_default_str();
   run->add_option("--out", o.output, "Where kernels are written")->capture_default_str();
   run->add_flag("--json", o.json, "One JSON object a line on stdout, all else on stderr");

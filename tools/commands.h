@@ -21,6 +21,7 @@ void AddEvalCommand(CLI::App& app, Action* action);        // the same, to judge
 void AddTrainCommand(CLI::App& app, Action* action);       // a local model, on the records
 void AddBenchCommand(CLI::App& app, Action* action);       // judge a kernel file, or two against each other
 void AddProblemsCommand(CLI::App& app, Action* action);    // list, show, admit
+void AddOptimizeCommand(CLI::App& app, Action* action);    // from a module to a drop-in
 void AddImportCommand(CLI::App& app, Action* action);      // problems from PyTorch modules
 void AddBaselineCommand(CLI::App& app, Action* action);    // measure and store torch.compile beside eager
 void AddDoctorCommand(CLI::App& app, Action* action);      // what this machine has

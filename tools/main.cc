@@ -16,6 +16,7 @@
 namespace {
 
 constexpr const char* kExamples = R"(Examples:
+  kevin optimize net.py:Block -o block.py           a faster drop-in for your own PyTorch module
   kevin run --problem level1/19 --turns 8           eight turns on one problem, live
   kevin collect --suite level1 --episodes 16        overnight, many at once, resumable
   kevin bench kernel.cpp --problem level1/19        judge a kernel of your own (kernel.cu: on the GPU)
@@ -41,6 +42,7 @@ int Main(int argc, char** argv) {
   app.footer(kExamples);
   app.require_subcommand(0, 1);
   kevin::Action action;
+  kevin::AddOptimizeCommand(app, &action);
   kevin::AddRunCommand(app, &action);
   kevin::AddPolicyCommand(app, &action);
   kevin::AddServeModelCommand(app, &action);

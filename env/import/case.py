@@ -24,6 +24,7 @@ class Case:
         self.recorder = Recorder()
         self.constants = {}
         self.notes = []
+        self.origin, self.target, self.is_module = None, None, False  # for origin.py; None: nothing names the class
         self.fresh = lambda seed: None
 
     def take(self, arguments, names=None):
@@ -117,6 +118,7 @@ def case_of_file(path):
     if not isinstance(case.module, torch.nn.Module):
         raise Refusal("its Model is no torch.nn.Module", "derive it from torch.nn.Module")
     case.function = case.module.forward
+    case.target, case.is_module, case.origin = case.module, True, {"class": "Model", "import": ""}
     case.take(arguments)
 
     def fresh(seed):
@@ -206,7 +208,8 @@ def case_of_function(name, path):
     attribute = name.rpartition(":")[2]
     case.constants = constants_of(module)
     case.folder = os.path.dirname(os.path.abspath(getattr(module, "__file__", None) or "."))
-    if isinstance(target, type) and issubclass(target, torch.nn.Module):
+    is_class = isinstance(target, type) and issubclass(target, torch.nn.Module)
+    if is_class:
         with case.recorder:
             try:
                 target = target()
@@ -215,13 +218,18 @@ def case_of_function(name, path):
     if not callable(target):
         raise Refusal(f"{name} is no function", "name a function, a torch.nn.Module or its class")
     is_module = isinstance(target, torch.nn.Module)
+    case.target, case.is_module = target, is_module
+    if is_class or not is_module:
+        file = "" if name.rpartition(":")[0].endswith(".py") else module.__name__
+        case.origin = {"class": attribute, "import": file}
     case.function = target.forward if is_module else target
     examples = load_examples(path)
     fixed = bind(case.function, attribute, examples)
     names = list(examples) if isinstance(examples, dict) else None
     case.module = target if is_module and names is None else Function(target, names)
-    try:
-        case.source = inspect.getsource(type(target) if is_module else target)
+    try:  # of a file all of it, so that the class can be made from it again
+        case.source = inspect.getsource(module if case.origin and not case.origin["import"] else
+                                        type(target) if is_module else target)
     except (OSError, TypeError):
         case.source = ""
     case.take(list(examples.values()) if names else examples, names)

@@ -68,6 +68,16 @@ def plain_attributes(module):
             for name, value in vars(part).items() if value is None or isinstance(value, (bool, int, float, str))}
 
 
+def refuse_aliases(draft, inputs, answers):
+    """A kernel writes new tensors: an output in the memory of an input would behave otherwise."""
+    owners = {t.untyped_storage().data_ptr(): draft.name(n) for n, t in zip(draft.graph.inputs, inputs)}
+    for name, answer in zip(draft.output_names, answers):
+        owner = owners.get(answer.untyped_storage().data_ptr()) if isinstance(answer, torch.Tensor) else None
+        if owner is not None:
+            raise Refusal(f"its output `{name}` is a view of its input `{owner}`: the two share their memory",
+                          "return a new tensor (.clone()), or leave the view to the caller")
+
+
 def steady_answers(draft, inputs, parameters):
     """The outputs of the module; refused if they depend on more than its inputs and weights."""
     def run(seed):
@@ -78,6 +88,7 @@ def steady_answers(draft, inputs, parameters):
         return not all(same(a, b, exactly=True) for a, b in zip(answers, first))
 
     before = plain_attributes(draft.case.module)
+    refuse_aliases(draft, inputs, run(1))
     first = [t.clone() for t in run(1)]
     if differs(run(1)):
         after = plain_attributes(draft.case.module)

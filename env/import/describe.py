@@ -4,9 +4,11 @@ import torch
 
 from .case import DTYPES, case_of_file, case_of_function
 from .checks import Checks
+from .class_case import case_of_class
 from .costs import families
 from .draft import Draft, value_of
 from .graph import export, export_with_weights, use_recurrent_shapes
+from .origin import origin
 from .refusals import ChangesState, Refusal, Unwritable, refuse_raised
 from .sizes import numel
 from .text import operator_name
@@ -100,11 +102,21 @@ def describe_outputs(draft):
     return outputs, check
 
 
+def case_of(job):
+    if job.get("function"):
+        return case_of_function(job["function"], job["examples"])
+    if job.get("any_class"):
+        return case_of_class(job["file"], job.get("class"), job.get("examples"), job.get("init") or {})
+    return case_of_file(job["file"])
+
+
 def describe(job, say):
     say({"phase": "load"})
     use_recurrent_shapes()
-    case = case_of_file(job["file"]) if job.get("file") else case_of_function(job["function"], job["examples"])
+    case = case_of(job)
     case.module.train(not job.get("eval"))
+    if case.is_module:
+        case.target.train(not job.get("eval"))
     for parameter in case.module.parameters():
         parameter.requires_grad_(False)
     say({"phase": "trace"})
@@ -113,6 +125,7 @@ def describe(job, say):
     checks = checked(case, draft, job, say)
     draft = checks.draft
     outputs, extreme = describe_outputs(draft)
+    module = origin(case, draft)
     sizes = {"full": draft.sizes.full, **({"small": checks.small} if checks.small is not None else {})}
     shapes, about_shapes = checks.given_shapes()
     notes = [*case.notes, *about_shapes]
@@ -124,7 +137,7 @@ def describe(job, say):
         flags["needs-int64-index"] = "A tensor has 2^31 elements or more."
     inputs = [{"name": draft.name(n), "shape": draft.shapes[n], "dtype": DTYPES[value_of(n).dtype],
                "role": "param" if n in draft.parameters else "input", **draft.specs[n]} for n in draft.tensors]
-    return {"reference": draft.text, "source": case.source, "families": families(draft.graph.graph), "sizes": sizes,
+    return {"reference": draft.text, "source": case.source, "module": module, "families": families(draft.graph.graph), "sizes": sizes,
             "shapes": shapes, "inputs": inputs, "outputs": outputs, "cost": draft.cost, "check": {**draft.check, **extreme},
             "flags": flags, "notes": notes, "torch": torch.__version__,
             "bytes": {name: draft.sizes.at(draft.traffic, at) for name, at in sizes.items()}}

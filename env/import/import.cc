@@ -125,7 +125,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kStopLook_s = 0.2;
 
-std::string JobText(const ImportJob& job) {
+}  // namespace
+
+std::string ImportJobText(const ImportJob& job) {
   json object = {{"eval", job.eval},
                  {"distribution", job.distribution.empty() ? json() : json(job.distribution)},
                  {"small", job.small.empty() ? json() : json(job.small)}};
@@ -133,14 +135,18 @@ std::string JobText(const ImportJob& job) {
     object["shapes"].push_back({{"set", shape.set}, {"symbols", shape.symbols}, {"weight", shape.weight}});
   if (!job.file.empty()) {
     object["file"] = job.file;
+    if (job.any_class) {
+      object["any_class"] = true;
+      object["class"] = job.class_name;
+      object["examples"] = job.example_inputs;
+      object["init"] = json::parse(job.init.empty() ? "{}" : job.init);
+    }
   } else {
     object["function"] = job.function;
     object["examples"] = job.example_inputs;
   }
   return object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
-
-}  // namespace
 
 fs::path PythonImporter::Script() {
   const fs::path installed = ProgramDirectory().parent_path() / "share/kevin/importer/import_module.py";
@@ -159,7 +165,7 @@ ImportAnswer PythonImporter::Describe(const ImportJob& job, double limit_s) {
   if (!process_)
     process_ =
         std::make_unique<PythonProcess>(std::vector<std::string>{python_.python.string(), script_.string()});
-  process_->Write(JobText(job));
+  process_->Write(ImportJobText(job));
   const auto start = Clock::now();
   std::string line, phase = "start Python";
   while (true) {
@@ -284,6 +290,15 @@ std::string FlagsText(const json& found, const ImportedProblem& problem) {
   return text.empty() ? text : "\n[flags]\n" + text;
 }
 
+std::string ModuleText(const json& found) {
+  const json module = found.value("module", json());
+  if (!module.is_object() || found.value("source", "").empty()) return "";
+  const std::string import = module.value("import", "");
+  return fmt::format("\n[module]\nclass = {}\n{}details = {}\n", Quoted(module.at("class")),
+                     import.empty() ? "" : fmt::format("import = {}\n", Quoted(import)),
+                     Lines(module.at("details").dump()));
+}
+
 std::string SymbolsText(const json& symbols) {
   std::string text;
   for (const auto& [symbol, value] : symbols.items())
@@ -307,6 +322,7 @@ std::string ImportedProblemText(const json& found, const ImportedProblem& proble
   text += fmt::format("id = {}\nname = {}\nfamilies = [{}]\n\nreference = {}\n", Quoted(problem.id),
                       Quoted(problem.name), fmt::join(families, ", "), Lines(found.at("reference")));
   if (!found.value("source", "").empty()) text += fmt::format("\nsource = {}\n", Lines(found["source"]));
+  text += ModuleText(found);
   text += FlagsText(found, problem);
   for (const auto& [size, symbols] : found.at("sizes").items())
     text += fmt::format("\n[sizes.{}]\n{}", size, SymbolsText(symbols));

@@ -52,11 +52,18 @@ struct ImportShape {
 struct ImportJob {
   std::string file;                      // a file with class Model, or else ...
   std::string function, example_inputs;  // ... "module:name" and the file with its arguments
+  // With `file`: any class or function of it (`class_name`; empty: Model, or the only class), its arguments from
+  // example_inputs or get_inputs(), and the constructor's from `init` (a JSON object; empty: get_init_inputs()).
+  bool any_class = false;
+  std::string class_name, init;
   bool eval = false;                     // the module in evaluation mode
   std::string distribution;              // of all floating-point inputs; empty: as in the file
   std::map<std::string, int64_t> small;  // symbols of the small size set; empty: derived
   std::vector<ImportShape> shapes;
 };
+
+// As import_module.py takes it: one line.
+std::string ImportJobText(const ImportJob& job);
 
 // Either the parts of a problem file, for ImportedProblemText, or the reason why there are none.
 struct ImportAnswer {

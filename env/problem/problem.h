@@ -63,6 +63,13 @@ struct WeightedShape {
   double weight = 1;  // above 0; only its share of the sum matters
 };
 
+// The module from which a problem was imported, so that its kernel can take the module's place.
+struct ModuleOrigin {
+  std::string class_name;  // of the class or function in `source` or `import`: "Model", "layers.Norm"
+  std::string import;      // an installed Python module that has it; empty: Problem::source does
+  std::string details;     // a JSON object: arguments, tensors, output, attributes (env/import/origin.py)
+};
+
 // Guarantees of LoadProblemFile: names are C++ identifiers, distinct, and differ from the size symbols.
 // `forward` (and `scale`) take the inputs in order, or the inputs and then one `Dict[str, Tensor]` of all
 // parameters. Every size set defines the same symbols. At every size all dimensions are positive, nothing
@@ -76,6 +83,7 @@ struct Problem {
   std::map<std::string, std::string> flags;  // flag to reason; level1/019_relu.toml lists the flags
   std::string reference;                     // TorchScript text with `def forward(...)`
   std::string source;                        // the user's own code from which it was imported; may be empty
+  std::optional<ModuleOrigin> module;        // of an imported problem
   std::vector<TensorSpec> inputs;            // in the order of the file; parameters last
   std::vector<TensorSpec> outputs;
   bool has_param_dict = false;  // `forward` takes the parameters as a Dict[str, Tensor]

@@ -83,8 +83,8 @@ class ProblemReader {
   explicit ProblemReader(const TomlSection& top) : top_(top) {}
 
   Problem Read() {
-    top_.CheckKeys({"id", "name", "families", "flags", "reference", "source", "sizes", "inputs", "outputs",
-                    "cost", "check"});
+    top_.CheckKeys({"id", "name", "families", "flags", "reference", "source", "module", "sizes", "inputs",
+                    "outputs", "cost", "check"});
     problem_.id = top_.String("id");
     problem_.name = top_.String("name");
     problem_.families = top_.Strings("families");
@@ -92,6 +92,7 @@ class ProblemReader {
     if (top_.Has("flags")) ReadFlags(top_.Table("flags"));
     problem_.reference = top_.String("reference");
     if (top_.Has("source")) problem_.source = top_.String("source");
+    if (top_.Has("module")) ReadModule(top_.Table("module"));
     ReadSizeSets(top_.Table("sizes"), &problem_);
     for (const TomlSection& input : top_.Tables("inputs")) problem_.inputs.push_back(ReadInput(input));
     if (HasParamBlock(problem_)) CheckParamBlock();
@@ -116,6 +117,13 @@ class ProblemReader {
       if (const std::string reason = WhyNoLine(family, kMaxTitleBytes); !reason.empty())
         top_.Fail("families", reason, "write one line that people can read");
     }
+  }
+
+  void ReadModule(const TomlSection& module) {
+    module.CheckKeys({"class", "import", "details"});
+    problem_.module =
+        ModuleOrigin{module.String("class"), module.Has("import") ? module.String("import") : "",
+                     module.String("details")};
   }
 
   void ReadFlags(const TomlSection& flags) {

@@ -11,8 +11,9 @@
 #include "tests/tools/hostile_texts.h"
 #include "tests/trajectories/sample_records.h"
 #include "tools/export/kernel_forms.h"
+#include "tools/export/model_new.h"
 #include "tools/export/quote.h"
-#include "tools/export/torch_extension.h"
+#include "tools/export/torch_package.h"
 
 namespace kevin {
 namespace {
@@ -39,7 +40,10 @@ const char kRunner[] = R"(
 import ast, os, sys, unittest.mock as mock
 for path in open("files").read().splitlines():
     torch = mock.MagicMock()
-    torch.nn.Module = object
+    torch.nn.Module, torch.__version__, torch.cuda.is_available = object, "2", lambda: False
+    os.environ["TORCH_EXTENSIONS_DIR"] = os.getcwd()
+    import ctypes
+    ctypes.CDLL = ctypes.cast = mock.MagicMock()
     modules = {name: mock.MagicMock() for name in ("setuptools", "torch.utils", "torch.utils.cpp_extension")}
     for module in ("kevin_level1_19", "kevin_module"):
         modules[module] = mock.MagicMock()
@@ -47,8 +51,12 @@ for path in open("files").read().splitlines():
     sys.modules.update(modules)
     code = open(path, "rb").read()
     imported = {n.name for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Import) for n in node.names}
-    assert imported <= {"torch", "glob", "os", "time", "kevin_level1_19"}, imported
-    exec(compile(code, path, "exec"), {"__name__": "exported", "__file__": path})
+    assert imported <= {"torch", "os", "ast", "ctypes", "fcntl", "glob", "hashlib", "math", "re", "sys",
+                        "typing"}, imported
+    try:
+        exec(compile(code, path, "exec"), {"__name__": "exported", "__file__": path})
+    except ImportError as error:
+        assert "is no tensor operation" in str(error), error
     assert not os.path.exists("canary"), path
 )";
 
@@ -71,7 +79,7 @@ Problem HostileProblem(const std::string& text) {
   return problem;
 }
 
-TEST_CASE("hostile names: the files of a torch extension do what they do without them") {
+TEST_CASE("hostile names: the files of a torch package do what they do without them") {
   if (!HasPython()) {
     WARN("no python3 on this machine");
     return;
@@ -83,22 +91,21 @@ TEST_CASE("hostile names: the files of a torch extension do what they do without
     const fs::path place = folder / std::to_string(python.size());
     Problem problem = HostileProblem(text);
     const SizedProblem sized = AtSize(problem, text);
-    const TorchExtension extension = WriteTorchExtension(sized, "cpp", kKernel, {text, "Problem: " + text});
-    for (const auto& [name, content] : extension.files) {
-      if (!name.ends_with(".py")) continue;
-      Write(place / name, content);
-      python.push_back(place / name);
-    }
-    CHECK((extension.module == "kevin_level1_19" && extension.files.size() == 7));
+    PackageRequest request{&problem, text, "cpp", kKernel, "", {text, "Problem: " + text}, false};
+    const TorchPackage package = WriteTorchPackage(request);
+    CHECK(package.name == "kevin_level1_19");
+    CHECK(package.space.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789") == std::string::npos);
+    Write(place / "package.py", package.python);
+    WritePackageFiles(package, place / "folder", false, false);
+    python.insert(python.end(), {place / "package.py", place / "folder/setup.py"});
+    CHECK(Contains(package.kernel_files.at("kernel0.cpp"), "kevin_kernel"));
+    Write(place / "kernel.cpp", package.kernel_files.at("kernel0.cpp"));
+    CHECK(Shell("g++ -std=c++20 -trigraphs -w -fsyntax-only '" + (place / "kernel.cpp").string() + "'") == 0);
     Write(place / "model.py", WriteModelNew(sized, "cpp", kKernel, {text, text}));
     // A kernel's own text inside Python, as it is.
     Write(place / "text.py", WriteModelNew(sized, "cpp", text + kKernel + text, {text}));
     python.push_back(place / "model.py");
     python.push_back(place / "text.py");
-    // README.md: the heading stays in its block.
-    const std::string& readme = extension.files.at("README.md");
-    CHECK(readme.starts_with("# kevin_level1_19\n\n    "));
-    CHECK_FALSE(Contains(readme, "\n<"));
   }
   CHECK(RunsWithoutCanary(folder.path(), python));
 }
@@ -167,11 +174,10 @@ TEST_CASE("hostile records: a problem's title closes a docstring and runs nothin
   // One line without hidden characters, as a title may be.
   const Joined kevin("\"\"\"; open(\"canary\", \"w\"); \"\"\"");
   const fs::path folder = kevin.folder / "relu";
-  REQUIRE(kevin({"export", kevin.episode, "--best", "--as", "torch-extension", "-o", folder.string()}).code ==
+  REQUIRE(kevin({"export", kevin.episode, "--best", "--as", "torch-package", "-o", folder.string()}).code ==
           0);
-  CHECK(Contains(Bytes(folder / "src/kevin_level1_19/__init__.py"), "canary"));
-  CHECK(RunsWithoutCanary(
-      folder, {folder / "src/kevin_level1_19/__init__.py", folder / "test.py", folder / "setup.py"}));
+  CHECK(Contains(Bytes(folder / "kevin_level1_19/__init__.py"), "canary"));
+  CHECK(RunsWithoutCanary(folder, {folder / "kevin_level1_19/__init__.py", folder / "setup.py"}));
   const fs::path bench = kevin.folder / "bench";
   REQUIRE(kevin({"export", "--format", "kernelbench", "-o", bench.string()}).code == 0);
   CHECK(RunsWithoutCanary(bench, {bench / "level_1_problem_19_sample_0_kernel.py"}));
@@ -180,9 +186,25 @@ TEST_CASE("hostile records: a problem's title closes a docstring and runs nothin
 TEST_CASE("hostile records: a problem's text with other names than names is not read") {
   const Joined kevin("a\x1b[2J");
   const Result result = kevin(
-      {"export", kevin.episode, "--best", "--as", "torch-extension", "-o", (kevin.folder / "relu").string()});
+      {"export", kevin.episode, "--best", "--as", "torch-package", "-o", (kevin.folder / "relu").string()});
   CHECK(result.code == 2);
   CHECK_FALSE(fs::exists(kevin.folder / "relu"));
+}
+
+TEST_CASE("hostile records: the description of a module is data in the exported file") {
+  Problem problem = ProblemSet(ProblemSet::DefaultDirectory()).Find("level1/19");
+  problem.module = ModuleOrigin{"Model\"\"\"'''; x", "", R"({"a": "\"\"\"'''\u2028"})"};
+  PackageRequest request{&problem, "small", "cpp", kKernel, "", {}, false};
+  const std::string text = WriteTorchPackage(request).python;
+  const size_t at = text.find("ORIGIN = ");
+  REQUIRE(at != std::string::npos);
+  const std::string line = text.substr(at, text.find('\n', at) - at);
+  CHECK(Contains(line, "\\\"a\\\""));
+  CHECK(line.ends_with("}\""));
+  for (const std::string details : {"", "[]", "{", "1"}) {
+    problem.module->details = details;
+    CHECK_THROWS_AS(WriteTorchPackage(request), Error);
+  }
 }
 
 TEST_CASE("hostile records: lines of JSON and KernelBench's files are JSON, whatever was stored") {

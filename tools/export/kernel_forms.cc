@@ -16,7 +16,7 @@
 #include "env/process/files.h"
 #include "tools/export/launch_code.h"
 #include "tools/export/quote.h"
-#include "tools/export/torch_extension.h"
+#include "tools/export/torch_package.h"
 
 namespace kevin {
 namespace {
@@ -52,41 +52,37 @@ void WriteCuda(const KernelExport& request, const SizedProblem& problem, const T
   const LaunchCode launch = WriteLaunchCode(problem, turn.evaluation.kind, turn.evaluation.source);
   WriteText(request, "cu", HeadingText(request.heading) + launch.text,
             "compile it: nvcc -O3 -std=c++20 -arch=native --expt-relaxed-constexpr -c {}\nrun it: call "
-            "kevin_launch::SetUp() once, then kevin_launch::Run(buffers, stream); buffers: " +
+            "kevin_launch::SetUp() once for each device, then kevin_launch::Run(buffers, stream); buffers: " +
                 BufferNames(problem, launch) + "\n");
 }
 
-void WriteExtensionFolder(const KernelExport& request, const SizedProblem& problem, const TurnRecord& turn) {
-  const TorchExtension extension =
-      WriteTorchExtension(problem, turn.evaluation.kind, turn.evaluation.source, request.heading);
-  const fs::path folder = request.output.empty() ? extension.module : request.output;
-  std::error_code error;
-  if (fs::exists(folder, error) && !request.force) {
-    throw Error(ExitCode::kBadRequest, folder.string() + ": the folder exists and was left as it is",
-                "give another name with -o, or --force to overwrite its files");
+void WritePackage(const KernelExport& request, const Problem& problem, const std::string& size,
+                  const TurnRecord& turn) {
+  const fs::path output = request.output;
+  if (output == "-") {
+    throw Error(ExitCode::kBadRequest, "--as torch-package writes several files, and -o - is one",
+                "-o NAME.py or -o FOLDER");
   }
-  for (const auto& [name, text] : extension.files) {
-    fs::create_directories((folder / name).parent_path(), error);
-    WriteFile((folder / name).string(), text, request.force);
-  }
-  PrintFormat(
-      stderr,
-      "written to {0}\nbuild it: pip install --no-build-isolation {1}\nthen: python {2}, or import {3}\n",
-      folder.string(), ShellWord(folder.string()), ShellWord((folder / "test.py").string()),
-      extension.module);
+  PackageRequest wanted{&problem,
+                        size,
+                        turn.evaluation.kind,
+                        turn.evaluation.source,
+                        "",
+                        request.heading,
+                        request.inference_only};
+  if (output.extension() == ".py") wanted.name = output.stem().string();
+  const TorchPackage package = WriteTorchPackage(wanted);
+  Print(stderr, WritePackageFiles(package, output.empty() ? fs::path(package.name) : output,
+                                  IsForGpu(turn.evaluation.kind), request.force));
 }
 
-// The problem in the precision of the episode. Nothing where the database has no text of it.
-std::optional<Problem> ProblemOf(Store& store, const EpisodeRecord& episode) {
-  const auto record = store.FindProblem(episode.problem_hash);
-  if (!record || record->text.empty()) return std::nullopt;
-  Problem problem = ParseProblem(record->text, episode.problem + ".toml");
-  return InPrecision(std::move(problem), PrecisionNamed(episode.workload.precision));
+std::string SizeOf(const EpisodeRecord& episode, const TurnRecord& turn) {
+  const std::string& size = turn.evaluation.workload.size;
+  return size.empty() ? episode.workload.size : size;
 }
 
 SizedProblem AtSizeOf(const Problem& problem, const EpisodeRecord& episode, const TurnRecord& turn) {
-  const std::string& size =
-      turn.evaluation.workload.size.empty() ? episode.workload.size : turn.evaluation.workload.size;
+  const std::string size = SizeOf(episode, turn);
   SizedProblem sized = AtFirstShape(problem, size);
   if (sized.size != size)
     PrintFormat(stderr, "kevin: size {} has several shapes; this file is for {}\n", size,
@@ -101,7 +97,7 @@ void WriteSource(const KernelExport& request, Store& store, const EpisodeRecord&
     return WriteText(request, FileName(FileEnding(e.kind)), HeadingText(request.heading) + e.source, "");
   std::optional<Problem> problem;
   try {
-    problem = ProblemOf(store, episode);
+    problem = ProblemOfEpisode(store, episode);
   } catch (const Error&) {  // a text that this version cannot read
   }
   if (!problem) {
@@ -114,6 +110,13 @@ void WriteSource(const KernelExport& request, Store& store, const EpisodeRecord&
 }
 
 }  // namespace
+
+std::optional<Problem> ProblemOfEpisode(Store& store, const EpisodeRecord& episode) {
+  const auto record = store.FindProblem(episode.problem_hash);
+  if (!record || record->text.empty()) return std::nullopt;
+  Problem problem = ParseProblem(record->text, episode.problem + ".toml");
+  return InPrecision(std::move(problem), PrecisionNamed(episode.workload.precision));
+}
 
 std::string HeadingText(const std::vector<std::string>& heading) { return CppComments(heading) + "\n"; }
 
@@ -134,24 +137,14 @@ std::string StandaloneCpp(const SizedProblem& problem, const std::vector<std::st
 void ExportKernel(const KernelExport& request, Store& store, const EpisodeRecord& episode,
                   const TurnRecord& turn) {
   if (request.form.empty()) return WriteSource(request, store, episode, turn);
-  const std::optional<Problem> problem = ProblemOf(store, episode);
+  const std::optional<Problem> problem = ProblemOfEpisode(store, episode);
   if (!problem) {
     throw Error(ExitCode::kBadRequest,
                 fmt::format("{}: the database has no text of this problem", episode.problem),
                 "export the source as it is, without --as");
   }
-  if (PrecisionOf(*problem) != Precision::kFp32) {
-    throw Error(ExitCode::kBadRequest,
-                fmt::format("--as {} writes kernels for float32, and this one is for {}", request.form,
-                            episode.workload.precision),
-                "export the source as it is, without --as");
-  }
-  const SizedProblem sized = AtSizeOf(*problem, episode, turn);
-  if (request.form == "torch-extension") {
-    WriteExtensionFolder(request, sized, turn);
-  } else {
-    WriteCuda(request, sized, turn);
-  }
+  if (request.form == "torch-package") return WritePackage(request, *problem, SizeOf(episode, turn), turn);
+  WriteCuda(request, AtSizeOf(*problem, episode, turn), turn);
 }
 
 }  // namespace kevin

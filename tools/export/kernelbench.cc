@@ -13,8 +13,8 @@
 #include "env/problem/precision.h"
 #include "env/problem/problem.h"
 #include "env/process/files.h"
+#include "tools/export/model_new.h"
 #include "tools/export/records.h"
-#include "tools/export/torch_extension.h"
 
 namespace kevin {
 namespace {

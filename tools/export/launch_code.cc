@@ -80,6 +80,13 @@ class LaunchWriter {
   std::string SetUp() {
     std::string body;
     std::set<std::string> done;
+    // Loads each kernel, which a stream that is being captured does not allow.
+    for (const LaunchOperation& operation : list_.operations) {
+      const auto* launch = std::get_if<KernelLaunch>(&operation);
+      if (launch == nullptr || !done.insert(launch->kernel).second) continue;
+      body += fmt::format("  if (error == cudaSuccess) error = cudaFuncGetAttributes(&attributes, {});\n",
+                          launch->kernel);
+    }
     for (const LaunchOperation& operation : list_.operations) {
       const auto* launch = std::get_if<KernelLaunch>(&operation);
       if (launch == nullptr) continue;
@@ -90,8 +97,11 @@ class LaunchWriter {
         body += Attribute(*launch, "cudaFuncAttributeNonPortableClusterSizeAllowed", 1, &done);
     }
     for (const ConstantValue& constant : list_.constants) body += Constant(constant);
-    return "static cudaError_t SetUp() {\n  cudaError_t error = cudaSuccess;\n" + body +
-           "  return error;\n}\n\n";
+    if (!list_.constants.empty())
+      body += "  if (error == cudaSuccess) error = cudaStreamSynchronize(stream);\n";
+    return "static cudaError_t SetUp(cudaStream_t stream = nullptr) {\n  (void)stream;\n  cudaError_t error = "
+           "cudaSuccess;\n  cudaFuncAttributes attributes;\n  (void)attributes;\n" +
+           body + "  return error;\n}\n\n";
   }
 
   std::string Run() {
@@ -130,7 +140,7 @@ class LaunchWriter {
     const int n = constants_++;
     return fmt::format(
         "  static const unsigned char constant{}[] = {{{}}};\n  if (error == cudaSuccess)\n    error = "
-        "cudaMemcpyToSymbol({}, constant{}, sizeof constant{}, {});\n",
+        "cudaMemcpyToSymbolAsync({}, constant{}, sizeof constant{}, {}, cudaMemcpyHostToDevice, stream);\n",
         n, bytes, c.symbol, n, n, c.offset_bytes);
   }
 

@@ -12,7 +12,7 @@ namespace kevin {
 
 struct LaunchCode {
   // The size symbols and the candidate's device code, then in namespace kevin_launch
-  //   static cudaError_t SetUp()                      once per process, before the first Run
+  //   static cudaError_t SetUp(cudaStream_t stream)   once per device, before the first Run; waits for `stream`
   //   static cudaError_t Run(char* const* buffers, cudaStream_t stream)
   // where `buffers` are the problem's tensors in the file's order, then the workspaces.
   std::string text;

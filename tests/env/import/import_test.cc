@@ -104,6 +104,22 @@ TEST_CASE("sources of all kinds survive in a problem file") {
   CHECK(Parsed(found, Named()).source.empty());
 }
 
+TEST_CASE("what a kernel needs to take the module's place stays in the problem file") {
+  nlohmann::json found = Answer();
+  CHECK_FALSE(Parsed(found, Named()).module);
+  const nlohmann::json details = {{"arguments", {{{"name", "x"}, {"tensor", true}}}},
+                                  {"note", "''' \"\"\" \\"}};
+  found["module"] = {{"class", "Block"}, {"import", ""}, {"details", details}};
+  const auto module = Parsed(found, Named()).module;
+  REQUIRE(module);
+  CHECK((module->class_name == "Block" && module->import.empty()));
+  CHECK(nlohmann::json::parse(module->details) == details);
+  found["module"]["import"] = "layers.norm";
+  CHECK(Parsed(found, Named()).module->import == "layers.norm");
+  found["module"] = nullptr;
+  CHECK_FALSE(Parsed(found, Named()).module);
+}
+
 TEST_CASE("harder inputs and a stricter check change what they say and nothing else") {
   nlohmann::json found = Answer();
   found["check"]["reduction"] = "rows";

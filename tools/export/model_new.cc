@@ -1,4 +1,4 @@
-#include "tools/export/torch_extension.h"
+#include "tools/export/model_new.h"
 
 #include <fmt/format.h>
 
@@ -47,28 +47,23 @@ std::string ReturnType(const SizedProblem& problem) {
   return "std::tuple<" + types + ">";
 }
 
-// Many parameters go to the kernel as one block: copied into it at every call, since they may have changed.
-struct ParamBlock {
-  std::string copies;     // statements that make the tensor `params`
-  std::string constants;  // where each parameter lies
-};
-
-ParamBlock ParamBlockOf(const SizedProblem& problem) {
-  ParamBlock block;
+// Many parameters go to the kernel as one block: copied into it at every call, since they may have changed. The
+// statements that make the tensor `params`.
+std::string ParamBlockCopies(const SizedProblem& problem) {
+  std::string copies, type;
   int64_t at = 0;
   for (const ConcreteTensor& t : problem.inputs) {
     if (!t.spec.is_param) continue;
     int64_t elements = 1;
     for (const int64_t extent : t.shape) elements *= extent;
-    block.copies += fmt::format("  {}.narrow(0, {}L, {}L).copy_({}.reshape({{-1}}));\n", kParamBlockName, at,
-                                elements, t.spec.name);
-    block.constants += fmt::format("constexpr long {} = {};\n", OffsetName(t.spec.name), at);
+    type = TorchType(t.spec.dtype);
+    copies += fmt::format("  {}.narrow(0, {}L, {}L).copy_({}.reshape({{-1}}));\n", kParamBlockName, at,
+                          elements, t.spec.name);
     at += (elements + kParamAlignment - 1) / kParamAlignment * kParamAlignment;
   }
-  block.copies = fmt::format("  at::Tensor {} = at::empty({{{}L}}, {}.options().dtype(at::kFloat));\n",
-                             kParamBlockName, at, problem.inputs[0].spec.name) +
-                 block.copies;
-  return block;
+  return fmt::format("  at::Tensor {} = at::empty({{{}L}}, {}.options().dtype({}));\n", kParamBlockName, at,
+                     problem.inputs[0].spec.name, type) +
+         copies;
 }
 
 // The host side: checks, outputs, workspaces, and one call of `kevin_kernel`.
@@ -82,7 +77,7 @@ std::string OperatorText(const SizedProblem& problem, bool gpu, const std::vecto
     pointers += fmt::format("{}(char*){}.const_data_ptr()", pointers.empty() ? "" : ", ", t.spec.name);
   }
   if (has_block) {
-    body += ParamBlockOf(problem).copies;
+    body += ParamBlockCopies(problem);
     pointers += fmt::format(", (char*){}.const_data_ptr()", kParamBlockName);
   }
   const std::string first = problem.inputs[0].spec.name;
@@ -118,13 +113,6 @@ std::string OperatorText(const SizedProblem& problem, bool gpu, const std::vecto
       body);
 }
 
-std::string Schema(const SizedProblem& problem) {
-  std::string in, out;
-  for (const ConcreteTensor& t : problem.inputs) in += (in.empty() ? "Tensor " : ", Tensor ") + t.spec.name;
-  for (size_t i = 0; i < problem.outputs.size(); ++i) out += i ? ", Tensor" : "Tensor";
-  return fmt::format("run({}) -> {}", in, problem.outputs.size() == 1 ? out : "(" + out + ")");
-}
-
 std::string Includes(bool gpu) {
   return gpu ? "#include <ATen/ATen.h>\n#include <c10/cuda/CUDAGuard.h>\n#include <c10/cuda/CUDAStream.h>\n"
              : "#include <ATen/ATen.h>\n";
@@ -135,17 +123,6 @@ std::string KernelDeclaration(bool gpu) {
              : "void kevin_kernel(char* const* buffers);\n\n";
 }
 
-std::string Binding(const SizedProblem& problem, const std::string& module, bool gpu,
-                    const std::vector<int64_t>& workspaces) {
-  return Includes(gpu) + "#include <torch/library.h>\n\n" + KernelDeclaration(gpu) + "namespace {\n\n" +
-         OperatorText(problem, gpu, workspaces) +
-         fmt::format(
-             "\n}}  // namespace\n\nTORCH_LIBRARY({}, m) {{ m.def({}); }}\nTORCH_LIBRARY_IMPL({}, {}, m) "
-             "{{ "
-             "m.impl(\"run\", &run); }}\n",
-             module, CppString(Schema(problem)), module, gpu ? "CUDA" : "CPU");
-}
-
 struct ExtensionKernel {
   std::string text;
   std::vector<int64_t> workspaces;
@@ -153,14 +130,6 @@ struct ExtensionKernel {
 
 // The kernel and `kevin_kernel`, which launches it.
 ExtensionKernel KernelFile(const SizedProblem& problem, const std::string& kind, const std::string& source) {
-  const bool has_block = HasParamBlock(*problem.problem);
-  if (kind == "cuda" && has_block) {
-    throw Error(ExitCode::kBadRequest,
-                problem.problem->id +
-                    ": a GPU kernel that takes its parameters as one block cannot be a PyTorch "
-                    "operator yet",
-                "without --as the source is exported as it is");
-  }
   if (kind == "cuda") {
     LaunchCode launch = WriteLaunchCode(problem, kind, source);
     return {
@@ -174,13 +143,13 @@ ExtensionKernel KernelFile(const SizedProblem& problem, const std::string& kind,
         launch.workspace_bytes};
   }
   if (kind != "cpp") {
-    throw Error(ExitCode::kBadRequest, fmt::format("a kernel of kind {} cannot be a PyTorch operator", kind),
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("a kernel of kind {} cannot be a ModelNew of KernelBench", kind),
                 "without --as the source is exported as it is");
   }
   std::string text = "#include <cmath>\n#include <cstdint>\n#include <cstring>\n\n", arguments;
   for (const auto& [name, value] : problem.symbols)
     text += fmt::format("constexpr long {} = {};\n", name, value);
-  if (has_block) text += ParamBlockOf(problem).constants;
   const std::vector<TensorSpec> tensors = LaunchTensors(*problem.problem);
   for (size_t at = 0; at < tensors.size(); ++at) {
     const bool is_output = at + problem.outputs.size() >= tensors.size();
@@ -191,25 +160,6 @@ ExtensionKernel KernelFile(const SizedProblem& problem, const std::string& kind,
 }
 
 }  // namespace
-
-TorchExtension WriteTorchExtension(const SizedProblem& problem, const std::string& kind,
-                                   const std::string& source, const std::vector<std::string>& heading) {
-  const bool gpu = kind == "cuda";
-  const ExtensionKernel kernel = KernelFile(problem, kind, source);
-  TorchExtension extension;
-  extension.module = ModuleName(problem.problem->id);
-  const std::string& module = extension.module;
-  extension.files["setup.py"] = SetupPy(module, gpu);
-  extension.files["pyproject.toml"] =
-      "[build-system]\nrequires = [\"setuptools\", \"wheel\", \"ninja\", \"torch\"]\nbuild-backend = "
-      "\"setuptools.build_meta\"\n";
-  extension.files["src/" + module + "/__init__.py"] = InitPy(problem, module);
-  extension.files["csrc/binding.cpp"] = Binding(problem, module, gpu, kernel.workspaces);
-  extension.files[gpu ? "csrc/kernel.cu" : "csrc/kernel.cpp"] = CppComments(heading) + "\n" + kernel.text;
-  extension.files["test.py"] = TestPy(problem, module, gpu);
-  extension.files["README.md"] = Readme(problem, module, heading);
-  return extension;
-}
 
 std::string WriteModelNew(const SizedProblem& problem, const std::string& kind, const std::string& source,
                           const std::vector<std::string>& heading) {

@@ -1,0 +1,103 @@
+"""The module to optimize: a class of a file by its name, or the only one, with its constructor's arguments and inputs
+from the file or from the command."""
+
+import inspect
+import os
+
+import torch
+
+from .case import SAVE, Case, Function, bind, constants_of, load_examples, load_module
+from .refusals import Refusal, refuse_raised
+
+
+def own_classes(module):
+    return [name for name, value in vars(module).items()
+            if isinstance(value, type) and issubclass(value, torch.nn.Module) and value.__module__ == module.__name__]
+
+
+def chosen(module, path, name):
+    """The class, function or module to optimize, and its name."""
+    classes = own_classes(module)
+    if not name:
+        name = "Model" if "Model" in classes else classes[0] if len(classes) == 1 else ""
+    file = os.path.basename(path)
+    if not name:
+        raise Refusal(f"it has {'several classes: ' + ', '.join(classes) if classes else 'no torch.nn.Module class'}",
+                      f"name one: {file}:{classes[-1]}" if classes else f"name a function: {file}:NAME")
+    target = module
+    for part in name.split("."):
+        if not hasattr(target, part):
+            raise Refusal(f"it has no `{name}`", f"it has {', '.join(classes)}" if classes else "check the name")
+        target = getattr(target, part)
+    return target, name
+
+
+def missing_arguments(target, init):
+    """The constructor's arguments that have no value."""
+    try:
+        parameters = list(inspect.signature(target.__init__).parameters.values())[1:]
+    except (TypeError, ValueError):
+        return []
+    return [p.name for p in parameters if p.default is p.empty and p.name not in init
+            and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY, p.POSITIONAL_ONLY)]
+
+
+def construct(module, target, name, init):
+    given = []
+    if not init and hasattr(module, "get_init_inputs"):
+        given = list(module.get_init_inputs())
+    missing = [] if given else missing_arguments(target, init)
+    if missing:
+        raise Refusal(f"class `{name}` needs constructor arguments: {', '.join(missing)}",
+                      " ".join(f"--init {m}=..." for m in missing) + ", or define get_init_inputs() in the file")
+    try:
+        return target(*given, **init)
+    except Exception as error:
+        refuse_raised(f"{name}({', '.join([*map(repr, given), *(f'{k}={v!r}' for k, v in init.items())])})", error)
+
+
+def inputs_of(module, examples):
+    """The arguments, their names or None, and a function for others."""
+    if examples:
+        found = load_examples(examples)
+        return (list(found.values()), list(found)) if isinstance(found, dict) else (found, None)
+    if not hasattr(module, "get_inputs"):
+        raise Refusal("it has no get_inputs()", f"--example-inputs FILE.pt; {SAVE}")
+    try:
+        found = module.get_inputs()
+    except Exception as error:
+        refuse_raised("get_inputs()", error)
+    return found, None
+
+
+def case_of_class(path, name, examples, init):
+    case = Case()
+    case.folder = os.path.dirname(os.path.abspath(path))
+    module = load_module(path)
+    with open(path, encoding="utf-8", errors="replace") as file:
+        case.source = file.read()
+    case.constants = constants_of(module)
+    target, name = chosen(module, path, name)
+    torch.manual_seed(1)
+    with case.recorder:
+        if isinstance(target, type) and issubclass(target, torch.nn.Module):
+            target = construct(module, target, name, init)
+        if not callable(target):
+            raise Refusal(f"`{name}` is neither a class nor a function", "name a torch.nn.Module class or a function")
+        arguments, names = inputs_of(module, examples)
+    case.is_module = isinstance(target, torch.nn.Module)
+    case.target, case.origin = target, {"class": name, "import": ""}
+    if case.is_module and type(target).__name__ != name.rpartition(".")[2]:
+        case.origin = None  # a module that is already built: there is no class to take the place of
+    case.function = target.forward if case.is_module else target
+    if isinstance(arguments, torch.Tensor):
+        arguments = [arguments]
+    bind(case.function, name, dict(zip(names, arguments)) if names else arguments)
+    case.module = target if case.is_module and names is None else Function(target, names)
+    case.take(arguments, names)
+    if not examples and not case.recorder.skipped:
+        def fresh(seed):
+            torch.manual_seed(seed)
+            return [a.detach() if isinstance(a, torch.Tensor) else a for a in module.get_inputs()]
+        case.fresh = fresh
+    return case

@@ -1,0 +1,95 @@
+"""What a kernel needs to take the module's place: its arguments, tensors, outputs, attributes. Exported files compare a
+module with this before they use the kernel (tools/export/package/drop_in_part.py, which describes attributes alike)."""
+
+import hashlib
+import inspect
+
+import torch
+from torch.utils._pytree import tree_unflatten
+
+KEEPS_STATISTICS = (torch.nn.modules.batchnorm._BatchNorm, torch.nn.modules.instancenorm._InstanceNorm)
+
+
+def described(value):
+    """None for what is not compared."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return repr(value)
+    if isinstance(value, (tuple, list)) and all(v is None or isinstance(v, (bool, int, float, str)) for v in value):
+        return repr(tuple(value))
+    if isinstance(value, torch.dtype):
+        return str(value)
+    if isinstance(value, torch.Tensor) and value.device.type != "meta" and value.numel() <= 1 << 20:
+        data = value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
+        return f"{value.dtype} {tuple(value.shape)} {hashlib.sha256(data).hexdigest()[:16]}"
+    if inspect.isfunction(value) or inspect.isbuiltin(value):
+        return value.__qualname__
+    return None
+
+
+def attributes(module):
+    found = {}
+    for path, part in module.named_modules():
+        for name, value in vars(part).items():
+            text = None if name.startswith("_") or name == "training" else described(value)
+            if text is not None:
+                found[f"{path}.{name}" if path else name] = text
+    return found
+
+
+def structure(value):
+    """Numbers for tensors; {"list": [...], "tuple": bool} and {"dict": [[name, part], ...]}; None: something else."""
+    if isinstance(value, int):
+        return value
+    if type(value) in (list, tuple):
+        parts = [structure(part) for part in value]
+        return None if None in parts else {"list": parts, "tuple": type(value) is tuple}
+    if type(value) is dict and all(isinstance(name, str) for name in value):
+        parts = [[name, structure(part)] for name, part in value.items()]
+        return None if any(part is None for _, part in parts) else {"dict": parts}
+    return None
+
+
+def output_structure(draft):
+    spec = draft.graph.program.call_spec.out_spec
+    return structure(tree_unflatten(list(range(spec.num_leaves)), spec))
+
+
+def why_none(case, draft):
+    if case.origin is None:
+        return "nothing says where its class is"
+    if case.target.training and isinstance(case.target, torch.nn.Module):
+        for part in case.target.modules():
+            if isinstance(part, KEEPS_STATISTICS) and part.track_running_stats:
+                return f"in training mode its {type(part).__name__} keeps statistics, which a kernel does not (--eval)"
+    if output_structure(draft) is None:
+        return "its output is of a class of its own"
+    return None
+
+
+def origin(case, draft):
+    """The description, or None; then a note says why."""
+    why = why_none(case, draft)
+    if why is not None:
+        if case.origin is not None:
+            case.notes.append("an exported kernel cannot take the module's place: " + why)
+        return None
+    is_module = case.is_module
+    tensors = dict(case.target.named_parameters()) if is_module else {}
+    parameters = list(tensors)
+    if is_module:
+        tensors.update(case.target.named_buffers())
+    states = {}
+    for node in draft.tensors[len(draft.graph.inputs):]:
+        path = draft.graph.states[node].removeprefix("function.")
+        states[draft.name(node)] = path if path in tensors else None
+    if any(path is None and node not in draft.kept for node, path in
+           zip(draft.tensors[len(draft.graph.inputs):], states.values())):
+        case.notes.append("an exported kernel cannot take the module's place: it has tensors that are neither parameters "
+                          "nor buffers")
+        return None
+    return {**case.origin, "details": {
+        "arguments": [{"name": name, "tensor": True} if isinstance(a, torch.Tensor) else {"name": name, "value": a}
+                      for name, a in zip(case.names, case.arguments)],
+        "states": states, "parameters": parameters, "output": output_structure(draft),
+        "training": bool(is_module and case.target.training), "attributes": attributes(case.target) if is_module else {},
+        "classes": {path: type(part).__name__ for path, part in case.target.named_modules()} if is_module else {}}}

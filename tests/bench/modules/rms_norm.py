@@ -1,0 +1,22 @@
+import torch
+from torch import nn
+
+
+class RMSNorm(nn.Module):
+    """As in Llama."""
+
+    def __init__(self, dim, eps=1e-6):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(dim))
+        self.eps = eps
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight
+
+
+def get_inputs():
+    return [torch.randn(4, 512, 1024)]
+
+
+def get_init_inputs():
+    return [1024]

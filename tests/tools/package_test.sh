@@ -1,0 +1,88 @@
+#!/bin/bash
+# Exported PyTorch packages and `kevin optimize`, built and used: package_test.sh PATH-OF-KEVIN FOLDER-OF-THIS-TEST
+# Needs a Python with torch, ninja and a C++ compiler; else it is skipped (exit code 77).
+set -u
+kevin=$1
+here=$2
+python=${KEVIN_PYTHON:-python3}
+if ! "$python" -c 'import torch, setuptools' 2>/dev/null || ! command -v ninja >/dev/null || ! command -v g++ >/dev/null; then
+  echo "skipped: $python cannot import torch, or ninja or g++ is missing"
+  exit 77
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+export XDG_DATA_HOME=$work/data XDG_CACHE_HOME=$work/cache TORCH_EXTENSIONS_DIR=$work/extensions MAX_JOBS=1
+failures=0
+fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+
+# --- Input that is refused, before anything is written ---
+refused() { # WORDS ARGUMENTS...: exit code 2, and what is said
+  local words=$1
+  shift
+  "$kevin" optimize "$@" >out.txt 2>&1 </dev/null
+  local rc=$?
+  [ $rc = 2 ] || fail "optimize $* -> $rc: $(cat out.txt)"
+  grep -qF -- "$words" out.txt || fail "optimize $* does not say \"$words\": $(cat out.txt)"
+}
+bad=$here/optimize_modules
+refused 'NameError: name '"'undefined_name'"' is not defined' "$bad/raises_at_import.py" --plan-only
+refused 'needs constructor arguments: hidden, heads' "$bad/constructor_arguments.py" --plan-only
+refused -- '--init hidden=... --init heads=...' "$bad/constructor_arguments.py" --plan-only
+refused 'it is not finished after 8 s, in phase: ' "$bad/never_ends.py" --plan-only --limit 8
+refused 'if x.sum() > 0:' "$bad/depends_on_values.py" --plan-only
+refused 'is a view of its input `x`' "$bad/aliases_input.py" --plan-only
+refused 'needs CUDA' "$bad/on_cuda.py" --plan-only
+refused 'it has several classes: First, Second' "$bad/two_classes.py" --plan-only
+refused 'name one: two_classes.py:Second' "$bad/two_classes.py" --plan-only
+refused 'it has no get_inputs()' "$bad/no_inputs.py" --plan-only
+refused 'no place for the result' "$bad/first.py"
+refused 'it does not end in .py' "$bad/first.py" -o result
+echo precious >taken.py
+refused 'it exists and was left as it is' "$bad/first.py" -o taken.py
+[ "$(cat taken.py)" = precious ] || fail "taken.py was changed"
+"$kevin" optimize "$bad/weights_of_20_gb.py" --plan-only >out.txt 2>&1 </dev/null
+[ $? = 3 ] || fail "weights of 20 GB: $(cat out.txt)"
+grep -q 'its tensors take 2[0-9.]* GB, and this machine has' out.txt || fail "weights of 20 GB: $(cat out.txt)"
+
+# --- A plan, also with a constructor's and example arguments ---
+"$python" -c 'import torch; torch.save([torch.randn(32, 64)], "x.pt")'
+"$kevin" optimize "$bad/constructor_arguments.py" --init hidden=64 --init heads=4 --example-inputs x.pt --plan-only \
+  --json >out.txt 2>err.txt </dev/null || fail "--init: $(cat out.txt err.txt)"
+grep -q '"event":"optimize".*"reason":"--plan-only"' out.txt || fail "the plan's event: $(cat out.txt)"
+grep -qF 'would try  8 turns of kernels in C++ by policy search' err.txt || fail "the plan: $(cat err.txt)"
+[ ! -e kevin.db ] || fail "--plan-only made a database"
+
+# --- From the module to a drop-in, and a second time from where it ended ---
+"$kevin" optimize "$bad/first.py" --turns 1 --tune 0 --no-compile -o fast.py --json >events.txt 2>err.txt </dev/null ||
+  fail "optimize: $(cat err.txt)"
+tail -1 events.txt | grep -q '"event":"optimize","problem":"mine/first".*"speedup":[0-9].*"output":"fast.py","reason":null' ||
+  fail "the last event: $(tail -1 events.txt)"
+grep -q '^gained     [0-9.]*x ([0-9.]*x to [0-9.]*x) over eager' err.txt || fail "the last line: $(cat err.txt)"
+grep -qF 'proof      outputs, state_dict, opcheck, gradients, fullgraph' err.txt || fail "the proof: $(cat err.txt)"
+"$kevin" optimize "$bad/first.py" --turns 1 --tune 0 --no-compile -o again.py >out.txt 2>&1 </dev/null || fail "again: $(cat out.txt)"
+grep -q 'episode [0-9A-Z]* is complete' out.txt || fail "the second time began anew: $(cat out.txt)"
+ls -a | grep -q '^\.kevin-' && fail "temporary folders are left: $(ls -a)"
+"$python" "$here/drop_in_check.py" fast >out.txt 2>&1 || fail "the drop-in: $(tail -20 out.txt)"
+
+# --- Any stored episode as an operator, built at import and by pip ---
+"$kevin" export "$(grep -o '"episode":"[0-9A-Z]*"' events.txt | head -1 | cut -d'"' -f4)" --best --as torch-package -o operator.py \
+  >out.txt 2>&1 || fail "export: $(cat out.txt)"
+"$kevin" export "$(grep -o '"episode":"[0-9A-Z]*"' events.txt | head -1 | cut -d'"' -f4)" --best --as torch-package --inference-only \
+  -o folder >out.txt 2>&1 || fail "export of a folder: $(cat out.txt)"
+"$python" "$here/operator_check.py" operator >out.txt 2>&1 || fail "the operator: $(tail -20 out.txt)"
+"$python" -m pip install --no-build-isolation --no-deps --target installed ./folder >out.txt 2>&1 || fail "pip: $(tail -20 out.txt)"
+(cd installed && env TORCH_EXTENSIONS_DIR=/nonexistent "$python" "$here/installed_check.py" kevin_mine_first) >out.txt 2>&1 ||
+  fail "the installed package: $(tail -20 out.txt)"
+
+# --- Imported problems are private ---
+export OPENAI_API_KEY=none
+remote="--policy openai:none --base-url http://198.51.100.1/v1 --retries 0"
+"$kevin" run --problem mine/first $remote >out.txt 2>&1 </dev/null
+[ $? = 2 ] || fail "a private problem in a pipe: $(cat out.txt)"
+grep -qF 'mine/first is private. To http://198.51.100.1/v1 goes: the module'"'"'s source' out.txt || fail "privacy: $(cat out.txt)"
+"$kevin" run --problem level1/19 $remote --timeout 1 >out.txt 2>&1 </dev/null
+grep -q private out.txt && fail "level1/19 is no private problem: $(cat out.txt)"
+
+[ $failures = 0 ] && echo "all passed"
+exit $((failures > 0))

@@ -1,0 +1,496 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "agent/episode.h"
+#include "agent/events.h"
+#include "agent/feedback.h"
+#include "agent/machine.h"
+#include "agent/terminal.h"
+#include "agent/text.h"
+#include "env/error.h"
+#include "env/knobs/tune.h"
+#include "env/process/files.h"
+#include "env/process/machine.h"
+#include "tools/command_line.h"
+#include "tools/commands.h"
+#include "tools/device_options.h"
+#include "tools/export/torch_package.h"
+#include "tools/importer.h"
+#include "tools/optimize_proof.h"
+#include "tools/policies.h"
+#include "tools/privacy.h"
+
+namespace kevin {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kOptimizeSize = "full";  // the shapes of the user's own inputs
+constexpr int kEpisodesLookedAt = 10000;       // for one to continue
+constexpr double kMemoryShare = 0.3;           // of the machine's, that one set of tensors may take
+
+constexpr const char* kOptimizeExamples = R"(Examples:
+  kevin optimize net.py -o net_fast.py             class Model of net.py (or its only class); inputs from its get_inputs()
+  kevin optimize net.py:Block -o block.py          another class or a function of the file
+  kevin optimize net.py:Block --example-inputs x.pt -o block.py
+                                                   its arguments: torch.save([tensor, ...], FILE) in order, or
+                                                   torch.save({"name": tensor, ...}, FILE) by name
+  kevin optimize net.py:Block --init dim=512 --init heads=8 -o block.py
+                                                   the constructor's arguments; else from get_init_inputs()
+  kevin optimize net.py --plan-only                stop after the import and say what would be tried
+  kevin optimize net.py --turns 20 --policy openai:gpt-5-mini --yes -o net_fast.py
+
+Imports the module (in evaluation mode), lets the policy write kernels for the shapes of its inputs, measures the best one
+again, and writes it as a drop-in: `from net_fast import Model` has the same constructor and state_dict. The kernel runs
+where shapes, dtype and device are those it was made for and no gradients are needed; everything else goes to the original,
+with one warning. The file is proved before it is kept: outputs, opcheck, torch.compile(fullgraph=True). Where nothing was
+faster, nothing is written. Ctrl-C keeps the turns that are done; the same command goes on. THE FILE IS RUN AS YOU RUN IT
+YOURSELF, WITHOUT A SANDBOX; kernels are sandboxed while they are tried.)";
+
+struct OptimizeOptions {
+  std::string target, example_inputs, policy = "search", output, database = "kevin.db", folder = "kevin-out";
+  std::vector<std::string> init;
+  DeviceOptions device;
+  PolicyOptions model;
+  PrivacyOptions privacy;
+  std::optional<int> tune;
+  int turns = 8;
+  uint64_t seed = 0;
+  double limit_s = 600;
+  bool plan_only = false, json = false, force = false, no_compile = false;
+};
+
+// "FILE.py:Class" -> the file and the class; empty: the file's own choice.
+std::pair<std::string, std::string> FileAndClass(const std::string& target) {
+  const size_t colon = target.rfind(".py:");
+  if (colon == std::string::npos) return {target, ""};
+  return {target.substr(0, colon + 3), target.substr(colon + 4)};
+}
+
+// --init NAME=VALUE, a value of JSON or else a text, as one JSON object.
+std::string InitText(const std::vector<std::string>& init) {
+  if (init.empty()) return "";
+  Json object = Json::object();
+  for (const std::string& item : init) {
+    const size_t equals = item.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw Error(ExitCode::kBadRequest, fmt::format("--init {}: it is not NAME=VALUE", item),
+                  "for example --init dim=512");
+    const Json value = Json::parse(item.substr(equals + 1), nullptr, false);
+    object[item.substr(0, equals)] = value.is_discarded() ? Json(item.substr(equals + 1)) : value;
+  }
+  return object.dump();
+}
+
+// The constructor finds the errors of the request before anything is started.
+class Optimize {
+ public:
+  explicit Optimize(const OptimizeOptions& options)
+      : options_(options), text_out_(options.json ? stderr : stdout), progress_(text_out_) {
+    const auto [file, class_name] = FileAndClass(options.target);
+    std::error_code error;
+    if (!fs::is_regular_file(file, error)) {
+      throw Error(ExitCode::kBadRequest,
+                  fmt::format("{}: {}", file, error ? error.message() : "not a regular file"),
+                  "kevin optimize FILE.py or FILE.py:Class");
+    }
+    if (options.output.empty() && !options.plan_only)
+      throw Error(ExitCode::kBadRequest, "optimize: no place for the result", "-o NAME.py; or --plan-only");
+    if (!options.output.empty() && fs::path(options.output).extension() != ".py")
+      throw Error(ExitCode::kBadRequest, fmt::format("-o {}: it does not end in .py", options.output),
+                  "-o NAME.py");
+    if (!options.output.empty()) RequireFreeOutput(options.output, options.force);
+    job_.file = fs::absolute(file).string();
+    job_.any_class = true;
+    job_.class_name = class_name;
+    job_.example_inputs = options.example_inputs.empty() ? "" : fs::absolute(options.example_inputs).string();
+    job_.init = InitText(options.init);
+    job_.eval = true;
+    target_ = MakeImportTarget("mine", "",
+                               fs::path(file).stem().string() + (class_name.empty() ? "" : "_" + class_name));
+    target_.from = file;
+    device_ = ChooseDevice(options.device, "");
+  }
+
+  int Go() {
+    const InterruptGuard interrupt;
+    stop_ = interrupt.flag();
+    Import();
+    if (options_.plan_only) return Plan();
+    RequireAgreement({options_.policy}, options_.model, {&problem_}, options_.privacy);
+    policy_ = MakePolicy(options_.policy, options_.model);
+    RunTurns();
+    if (*stop_) return Interrupted();
+    return Finish();
+  }
+
+ private:
+  // --- The problem ---
+
+  void Import() {
+    PythonImporter python([this](const std::string& phase) { progress_.Phase("import  " + phase); }, stop_);
+    python_ = python.python().python;
+    std::unique_ptr<CpuEnvironment> admission;
+    std::string why_not;
+    try {
+      progress_.Phase("starting the evaluator, testing the sandbox");
+      admission = MakeCpuEnvironmentForTools(
+          EnvironmentOptionsFor(options_.device.threads, options_.device.isolation));
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kMachine) throw;
+      why_not = error.what();
+    }
+    Importer importer(&python, admission.get(), why_not);
+    progress_.Phase("import");
+    const ImportResult result = importer.Import(target_, job_, options_.limit_s);
+    progress_.Phase("");
+    if (!result.imported())
+      throw Error(ExitCode::kBadRequest, fmt::format("{}: {}", options_.target, result.refusal),
+                  result.next_step);
+    if (!result.rejection.empty()) {
+      throw Error(ExitCode::kBadRequest,
+                  fmt::format("{}: incorrect answers pass on its inputs, so no kernel could be trusted: {}",
+                              options_.target, result.rejection),
+                  "make get_inputs() draw values that vary (torch.randn)");
+    }
+    problem_ = AsAsked(LoadProblemFile(target_.to), options_.device);
+    progress_.Line(fmt::format("{}  imported{}", target_.id,
+                               result.size.empty()
+                                   ? "; admission was not tried: " + result.not_tried
+                                   : fmt::format(", admitted at {}: {} of {} decoys rejected", result.size,
+                                                 result.decoys_rejected, result.decoys)));
+    for (const std::string& note : result.notes) progress_.Line("    note: " + note);
+    if (!problem_.module)
+      throw Error(ExitCode::kBadRequest,
+                  options_.target + ": a kernel cannot take its place, for the reason in the note above",
+                  "kevin import FILE.py and kevin run find a kernel all the same");
+    RequireMemory();
+  }
+
+  // Inputs, weights and outputs lie in several copies: the reference's, the candidate's, those of fresh calls.
+  void RequireMemory() const {
+    if (device_.starts_with("cuda") || device_ == "auto") return;
+    double bytes = 0;
+    const SizedProblem sized = AtSize(problem_, kOptimizeSize);
+    for (const ConcreteTensor& t : sized.inputs) bytes += static_cast<double>(t.bytes);
+    for (const ConcreteTensor& t : sized.outputs) bytes += static_cast<double>(t.bytes);
+    const double memory = static_cast<double>(ReadMachine().memory_mb) * (1 << 20);
+    if (memory == 0 || bytes < kMemoryShare * memory) return;
+    throw Error(
+        ExitCode::kMachine,
+        fmt::format(
+            "{}: its tensors take {:.1f} GB, and this machine has {:.1f} GB; kernels are tried with several "
+            "copies of them",
+            options_.target, bytes / 1e9, memory / 1e9),
+        "give smaller inputs or weights, or use a larger machine");
+  }
+
+  // --- The plan ---
+
+  int Plan() {
+    const std::string kind = KindOnDevice(device_).empty() ? "cuda" : KindOnDevice(device_);
+    const SizedProblem sized = AtSize(problem_, kOptimizeSize);
+    std::string text = fmt::format("problem    {}: {}\n", target_.id, fmt::join(problem_.families, ", "));
+    for (const ConcreteTensor& t : sized.inputs)
+      text += fmt::format("{:<10} {} {} [{}]\n", t.spec.is_param ? "parameter" : "input", t.spec.name,
+                          DTypeName(t.spec.dtype), fmt::join(t.shape, ", "));
+    for (const ConcreteTensor& t : sized.outputs)
+      text += fmt::format("output     {} {} [{}]\n", t.spec.name, DTypeName(t.spec.dtype),
+                          fmt::join(t.shape, ", "));
+    text += fmt::format("work       {:.3g} GFLOP, {:.3g} MB of memory traffic at least\n", sized.flops / 1e9,
+                        sized.bytes / 1e6);
+    text +=
+        fmt::format("would try  {} of kernels in {} by policy {} on {}\n", Counted(options_.turns, "turn"),
+                    LanguageOf(kind), options_.policy, device_ == "auto" ? "the first usable GPU" : device_);
+    text += fmt::format("signature  {}\n", LaunchSignature(problem_, kind));
+    Print(text_out_, text);
+    Report({}, "--plan-only", "");
+    return static_cast<int>(ExitCode::kDone);
+  }
+
+  // --- The episode ---
+
+  // The latest episode that asked the same, if there is one.
+  std::optional<EpisodeRecord> Earlier(const Workload& workload, const std::string& policy,
+                                       const std::string& kind) {
+    for (const EpisodeRecord& episode : store_->ListEpisodes(kEpisodesLookedAt)) {
+      if (episode.problem_hash == problem_.content_hash && episode.policy == policy && episode.kind == kind &&
+          episode.workload == workload && episode.seed == options_.seed)
+        return episode;
+    }
+    return std::nullopt;
+  }
+
+  EpisodeOptions OptionsFor(const Workload& workload, const std::string& kind) {
+    EpisodeOptions episode;
+    episode.turns = options_.turns;
+    if (policy_.turns) episode.turns = std::min(episode.turns, *policy_.turns);
+    if (const auto earlier = Earlier(workload, policy_.policy->Name(), kind)) {
+      const int made = earlier->turns;
+      if (made >= episode.turns && earlier->state == EpisodeState::kDone) {
+        episode.turns = 0;
+        episode.continue_episode = earlier->id;
+        return episode;
+      }
+      progress_.Line(fmt::format("continues episode {} after {}", earlier->id, Counted(made, "turn")));
+      const bool is_done = earlier->state == EpisodeState::kDone;
+      episode = OptionsToContinue(*earlier, is_done ? options_.turns - made : std::max(options_.turns, made));
+      episode.finish = !is_done;  // broken off
+    }
+    episode.seed = options_.seed;
+    episode.workload = workload;
+    episode.sampling = policy_.sampling;
+    episode.prompt_token_budget = policy_.prompt_token_budget;
+    episode.output = options_.folder;
+    const MachineFacts machine = ReadMachine();
+    episode.machine = MachineLine(machine);
+    episode.threads = options_.device.threads > 0 ? options_.device.threads : machine.cores;
+    episode.tune = options_.tune.value_or(DefaultSettings(kind));
+    return episode;
+  }
+
+  void RunTurns() {
+    progress_.Phase("starting the evaluator, testing the sandbox");
+    const auto environment = MakeEnvironment(EnvironmentOptionsFor(options_.device, device_));
+    const std::string kind = environment->Facts().kinds.front();
+    RequireKind(environment->Facts(), options_.device, kind);
+    device_ =
+        kind == "cpp" ? "cpu" : environment->Facts().device.substr(0, environment->Facts().device.find(": "));
+    store_.emplace(Store::Open(options_.database, OpenMode::kCreate));
+    EpisodeOptions episode = OptionsFor(WorkloadFor(options_.device, kOptimizeSize, "default"), kind);
+    if (episode.turns == 0) {
+      episode_ = store_->FindEpisode(episode.continue_episode);
+      progress_.Line(fmt::format("episode {} is complete", episode_.id));
+      return;
+    }
+    RequirePolicyFor(
+        problem_, *policy_.policy, episode, kind,
+        [&](const Problem& problem, const std::string& size) { return environment->Graph(problem, size); });
+    episode.run = store_->BeginRun({{}, CommandLine(), KEVIN_VERSION, MachineJson(ReadMachine()), {}, {}});
+    progress_.Phase("");
+    progress_.Line(fmt::format("{}, policy {}; {}; isolation {}", target_.id, policy_.policy->Name(),
+                               environment->Facts().device, environment->Facts().isolation));
+    episode_ = RunEpisode(problem_, *policy_.policy, *environment, *store_, episode, Hooks(), stop_);
+    store_->FinishRun(episode.run);
+    progress_.Phase("");
+  }
+
+  EpisodeHooks Hooks() {
+    EpisodeHooks hooks;
+    hooks.on_phase = [this](int turn, const std::string& phase) {
+      progress_.Phase(fmt::format("turn {}  {}", turn, phase));
+    };
+    hooks.on_turn = [this](const TurnRecord& turn, const EpisodeRecord& episode) {
+      const EvaluationRecord& e = turn.evaluation;
+      const std::string speedup =
+          e.speedup ? " " + RatioText(e.speedup->value, e.speedup->low, e.speedup->high) : "";
+      progress_.Phase("");
+      progress_.Line(fmt::format("turn {}  {}{}{}  {:.1f} s", turn.turn, e.outcome, speedup,
+                                 e.cached_from.empty() ? "" : " (cached)", turn.seconds));
+      if (options_.json) Print(stdout, TrialLines(turn, episode) + ToLine(TurnEvent(turn, episode)));
+    };
+    return hooks;
+  }
+
+  int Interrupted() {
+    Print(text_out_, fmt::format("interrupted: {} in {}; the same command goes on\n",
+                                 Counted(episode_.turns, "turn"), options_.database));
+    Report({}, "interrupted", "");
+    return static_cast<int>(ExitCode::kInterrupted);
+  }
+
+  // --- The result ---
+
+  int Finish() {
+    const std::string why_not = NotFaster();
+    if (!why_not.empty()) return NothingWritten({}, why_not);
+    const Proof proof = WriteAndProve();
+    if (!proof.failure.empty()) {
+      Report({}, "the exported file is no replacement: " + proof.failure, "");
+      throw Error(ExitCode::kBroken,
+                  "the exported file is no replacement, nothing was written: " + proof.failure,
+                  fmt::format("kevin export {} --best --as torch-package -o FOLDER writes the kernel alone",
+                              episode_.id));
+    }
+    if (proof.speedup.at(2) < 1) {
+      return NothingWritten(
+          proof, fmt::format("the kernel alone is faster, but a call in Python is not: {} of eager",
+                             Ratio3(proof.speedup)));
+    }
+    Print(text_out_, written_);
+    std::string text =
+        fmt::format("proof      {}; outputs differ by {:.2g} of their magnitude at most ({:.2g} allowed)\n",
+                    fmt::join(proof.checks, ", "), proof.max_error, proof.tolerance);
+    text += fmt::format("in Python  {:.1f} us, eager {:.1f} us: {}\n", proof.kernel_us, proof.eager_us,
+                        Ratio3(proof.speedup));
+    text +=
+        fmt::format("gained     {} over eager, {}: {}\n",
+                    RatioText(*episode_.best_speedup, episode_.best_speedup_low.value_or(0),
+                              episode_.best_speedup_high.value_or(0)),
+                    proof.compile_speedup.empty() ? "torch.compile not measured (" + proof.no_compile + ")"
+                                                  : Ratio3(proof.compile_speedup) + " over torch.compile",
+                    options_.output);
+    Print(text_out_, text);
+    Report(proof, "", options_.output);
+    return static_cast<int>(ExitCode::kDone);
+  }
+
+  static std::string Ratio3(const std::vector<double>& r) { return RatioText(r.at(0), r.at(1), r.at(2)); }
+
+  std::string NotFaster() const {
+    if (!episode_.best_turn) return "none of the kernels was correct";
+    if (!episode_.best_speedup) return "no kernel was confirmed";
+    if (episode_.best_speedup_low.value_or(0) > 1) return "";
+    return fmt::format("the best kernel is {} of eager when measured again",
+                       RatioText(*episode_.best_speedup, episode_.best_speedup_low.value_or(0),
+                                 episode_.best_speedup_high.value_or(0)));
+  }
+
+  int NothingWritten(const Proof& proof, const std::string& why) {
+    Print(
+        text_out_,
+        fmt::format("nothing was gained and nothing written: {}\nmore turns may help: --turns {}; episode {} "
+                    "(kevin show {})\n",
+                    why, 2 * options_.turns, episode_.id, episode_.id));
+    Report(proof, why, "");
+    return static_cast<int>(ExitCode::kDone);
+  }
+
+  // Proves the files in a folder beside their place, then moves them.
+  Proof WriteAndProve() {
+    const auto turn = store_->LoadTurn(episode_.id, *episode_.best_turn);
+    if (!turn)
+      throw Error(ExitCode::kBroken, "the database has lost the best turn of episode " + episode_.id);
+    const fs::path output = options_.output;
+    PackageRequest request{
+        &problem_,      kOptimizeSize, turn->evaluation.kind, turn->evaluation.source, output.stem().string(),
+        Heading(*turn), false};
+    const Problem with_source = WithSource();
+    request.problem = &with_source;
+    const TorchPackage package = WriteTorchPackage(request);
+    const bool gpu = IsForGpu(turn->evaluation.kind);
+    Proof proof;
+    {
+      const WorkFolder work(output.has_parent_path() ? output.parent_path() : fs::path("."),
+                            ".kevin-optimize-");
+      const fs::path trial = fs::absolute(work.path() / output.filename());
+      WritePackageFiles(package, trial, gpu, false);
+      ProofRequest ask;
+      ask.python = python_, ask.output = trial, ask.import = job_;
+      ask.precision = options_.device.precision, ask.device = device_;
+      ask.lock = LockName();
+      ask.compile = !options_.no_compile;
+      ask.on_phase = [this](const std::string& phase) { progress_.Phase("proof  " + phase); };
+      ask.stop = stop_;
+      proof = ProveExport(ask);
+      progress_.Phase("");
+    }
+    if (!proof.failure.empty() || proof.speedup.at(2) < 1) return proof;
+    written_ = WritePackageFiles(package, output, gpu, options_.force);
+    return proof;
+  }
+
+  std::string LockName() const {
+    std::string why_none;
+    for (const GpuFound& gpu : device_ == "cpu" ? std::vector<GpuFound>() : FindGpus(&why_none)) {
+      if (device_ == fmt::format("cuda:{}", gpu.index)) return DeviceLock::NameOfGpu(gpu.pci_bus);
+    }
+    return "cpu";
+  }
+
+  // --no-source took it out for the policy alone.
+  Problem WithSource() const { return AsAsked(LoadProblemFile(target_.to), options_.device); }
+
+  std::vector<std::string> Heading(const TurnRecord& turn) const {
+    return {fmt::format("A drop-in for {} of {}.", problem_.module->class_name,
+                        fs::path(job_.file).filename().string()),
+            fmt::format("Speed-up: {} against eager, 99 % interval, measured again after it had won",
+                        RatioText(*episode_.best_speedup, episode_.best_speedup_low.value_or(0),
+                                  episode_.best_speedup_high.value_or(0))),
+            fmt::format("Episode:  {}, turn {}, policy {}", episode_.id, turn.turn, episode_.policy),
+            fmt::format("Device:   {}", episode_.device)};
+  }
+
+  void Report(const Proof& proof, const std::string& reason, const std::string& output) const {
+    if (!options_.json) return;
+    const auto or_null = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
+    const auto text = [](const std::string& value) { return value.empty() ? Json() : Json(value); };
+    const auto at = [](const std::vector<double>& ratio, size_t i) {
+      return ratio.empty() ? Json() : Json(ratio.at(i));
+    };
+    const Json event = {{"event", "optimize"},
+                        {"problem", target_.id},
+                        {"episode", text(episode_.id)},
+                        {"speedup", or_null(episode_.best_speedup)},
+                        {"speedup_low", or_null(episode_.best_speedup_low)},
+                        {"speedup_high", or_null(episode_.best_speedup_high)},
+                        {"compile_speedup", at(proof.compile_speedup, 0)},
+                        {"compile_speedup_low", at(proof.compile_speedup, 1)},
+                        {"compile_speedup_high", at(proof.compile_speedup, 2)},
+                        {"call_speedup", at(proof.speedup, 0)},
+                        {"output", text(output)},
+                        {"reason", text(reason)}};
+    Print(stdout, ToLine(event));
+  }
+
+  const OptimizeOptions& options_;
+  std::FILE* const text_out_;
+  Progress progress_;
+  ImportJob job_;
+  ImportTarget target_;
+  std::string device_, written_;
+  fs::path python_;
+  Problem problem_;
+  ChosenPolicy policy_;
+  std::optional<Store> store_;
+  EpisodeRecord episode_;
+  const std::atomic<bool>* stop_ = nullptr;
+};
+
+}  // namespace
+
+void AddOptimizeCommand(CLI::App& app, Action* action) {
+  auto options = std::make_shared<OptimizeOptions>();
+  OptimizeOptions& o = *options;
+  CLI::App* command =
+      app.add_subcommand("optimize", "From your own PyTorch module to a faster drop-in, in one command");
+  command->footer(kOptimizeExamples);
+  command->add_option("module", o.target, "FILE.py or FILE.py:NAME, a class or function of the file")
+      ->required();
+  command->add_option("-o,--output", o.output,
+                      "The drop-in to write, NAME.py; its kernel goes to NAME_kernel beside it");
+  command->add_option("--example-inputs", o.example_inputs, "Its arguments: a file that torch.save wrote");
+  command->add_option("--init", o.init, "NAME=VALUE for the constructor; repeatable")
+      ->allow_extra_args(false);
+  command->add_option("--turns", o.turns, "How many turns in all")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  command
+      ->add_option("--policy", o.policy,
+                   "search, openai:MODEL, openai-responses:MODEL, anthropic:MODEL or local:DIR")
+      ->capture_default_str();
+  command->add_flag("--plan-only", o.plan_only, "Import, then say what would be tried");
+  command->add_flag("--no-compile", o.no_compile, "Do not time torch.compile of the original");
+  command->add_option("--seed", o.seed, "The seed of the policy's choices")
+      ->check(WhyNotWhole)
+      ->capture_default_str();
+  command->add_option("--limit", o.limit_s, "Seconds for the import")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  AddTuneOption(command, &o.tune);
+  AddDeviceOptions(command, &o.device);
+  AddPolicyOptions(command, &o.model);
+  AddPrivacyOptions(command, &o.privacy);
+  command->add_option("--db", o.database, "The database")->capture_default_str();
+  command->add_option("--out", o.folder, "Where all kernels are written")->capture_default_str();
+  command->add_flag("--force", o.force, "Replace the output if it exists");
+  command->add_flag("--json", o.json, "One JSON object a line on stdout, all else on stderr");
+  command->callback([options, action] { *action = [options] { return Optimize(*options).Go(); }; });
+}
+
+}  // namespace kevin

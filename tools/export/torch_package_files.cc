@@ -1,0 +1,175 @@
+#include <fmt/format.h>
+
+#include "agent/machine.h"
+#include "env/error.h"
+#include "env/process/files.h"
+#include "tools/export/quote.h"
+#include "tools/export/torch_package.h"
+
+namespace kevin {
+namespace {
+
+namespace fs = std::filesystem;
+
+using FileTexts = std::map<std::string, std::string>;  // by path within the output
+
+std::string SetupText(const TorchPackage& package, bool gpu) {
+  std::string kernels;
+  for (const auto& [name, text] : package.kernel_files) {
+    if (name.starts_with("kernel")) kernels += PythonString(name) + ", ";
+  }
+  return fmt::format(R"("""Builds the operator and its kernels ahead: pip install --no-build-isolation ."""
+import os
+
+import torch
+from setuptools import setup
+from torch.utils.cpp_extension import BuildExtension, {1}
+
+NAME, SPACE = {0}, {2}
+CPU = {{"cxx": ["-std=c++20", "-O3", "-march=native", "-fopenmp", "-w"]}}
+GPU = {{"cxx": ["-O2", "-std=c++20"],
+       "nvcc": ["-O3", "-std=c++20", "--expt-relaxed-constexpr", "-w", "-U__CUDA_NO_HALF_OPERATORS__",
+                "-U__CUDA_NO_HALF_CONVERSIONS__", "-U__CUDA_NO_HALF2_OPERATORS__",
+                "-U__CUDA_NO_BFLOAT16_CONVERSIONS__"]}}
+
+if {3} and "TORCH_CUDA_ARCH_LIST" not in os.environ and torch.cuda.is_available():
+    major, minor = torch.cuda.get_device_capability()
+    os.environ["TORCH_CUDA_ARCH_LIST"] = f"{{major}}.{{minor}}a" if major >= 9 else f"{{major}}.{{minor}}"
+
+
+def extension(stem, source, arguments):
+    return {1}(f"{{NAME}}.{{SPACE}}_{{stem}}", [f"{{NAME}}/{{NAME}}_kernel/{{source}}"], extra_compile_args=arguments{4})
+
+
+setup(
+    name=NAME.replace("_", "-"),
+    version="1.0",
+    packages=[NAME],
+    package_data={{NAME: [f"{{NAME}}_kernel/*"]}},
+    ext_modules=[extension("operator", "operator.cpp", {{"cxx": ["-O2", "-std=c++20"]}})]
+    + [extension(file.rpartition(".")[0], file, {5}) for file in [{6}]],
+    cmdclass={{"build_ext": BuildExtension}},
+)
+)",
+                     PythonString(package.name), gpu ? "CUDAExtension" : "CppExtension",
+                     PythonString(package.space), gpu ? "True" : "False",
+                     gpu ? "" : ", extra_link_args=[\"-fopenmp\", \"-Wl,-Bsymbolic\"]", gpu ? "GPU" : "CPU",
+                     kernels);
+}
+
+std::string ReadmeText(const TorchPackage& package) {
+  return fmt::format(R"(# {0}
+
+A kernel as a PyTorch operator. Shapes, dtypes and device are in `{0}/__init__.py`.
+
+    pip install ninja setuptools wheel
+    pip install --no-build-isolation .    # against the PyTorch that is installed; or put the folder {0} on the path: it
+                                          # is then built at the first import, once, in torch's extension cache
+
+    import {0}
+    out = {0}.run(*{0}.example_inputs())
+)",
+                     package.name);
+}
+
+FileTexts FolderOf(const TorchPackage& package, bool gpu) {
+  FileTexts files;
+  for (const auto& [name, text] : package.kernel_files)
+    files[package.name + "/" + package.name + "_kernel/" + name] = text;
+  files[package.name + "/__init__.py"] = package.python;
+  files["setup.py"] = SetupText(package, gpu);
+  files["README.md"] = ReadmeText(package);
+  files["pyproject.toml"] =
+      "[build-system]\nrequires = [\"setuptools\", \"wheel\", \"ninja\", \"torch\"]\nbuild-backend = "
+      "\"setuptools.build_meta\"\n";
+  return files;
+}
+
+bool Exists(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(path, error));
+}
+
+bool IsOneFile(const fs::path& output) { return output.extension() == ".py"; }
+
+fs::path KernelFolder(const fs::path& output) {
+  return output.parent_path() / (output.stem().string() + "_kernel");
+}
+
+[[noreturn]] void Fail(const fs::path& path, const std::error_code& error) {
+  const bool full = error == std::errc::no_space_on_device;
+  throw Error(full ? ExitCode::kBroken : ExitCode::kBadRequest,
+              fmt::format("{}: cannot be written: {}", path.string(), error.message()),
+              "give another name with -o");
+}
+
+// A folder with these files, complete or not at all.
+void WriteFolder(const fs::path& folder, const FileTexts& files, bool force) {
+  const fs::path parent = folder.has_parent_path() ? folder.parent_path() : fs::path(".");
+  const WorkFolder work(parent, ".kevin-export-");
+  const fs::path made = work.path() / "new", old = work.path() / "old";
+  std::error_code error;
+  for (const auto& [name, text] : files) {
+    fs::create_directories((made / name).parent_path(), error);
+    if (error) Fail(folder, error);
+    WriteFile((made / name).string(), text, false);
+  }
+  if (Exists(folder)) {
+    if (!force) RequireFreeOutput(folder, false);
+    fs::rename(folder, old, error);
+    if (error) Fail(folder, error);
+  }
+  fs::rename(made, folder, error);
+  if (!error) return;
+  std::error_code ignored;
+  if (Exists(old)) fs::rename(old, folder, ignored);
+  Fail(folder, error);
+}
+
+}  // namespace
+
+void RequireFreeOutput(const fs::path& output, bool force) {
+  if (IsOneFile(output) && output.stem().string() != Identifier("", output.stem().string())) {
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("-o {}: Python cannot import a file of this name", output.string()),
+                "use letters, digits and _ before .py");
+  }
+  std::vector<fs::path> taken = {output};
+  if (IsOneFile(output)) taken.push_back(KernelFolder(output));
+  for (const fs::path& path : taken) {
+    std::error_code error;
+    const bool fits = fs::is_directory(path, error) == (path != output || !IsOneFile(output));
+    if (Exists(path) && force && !fits)
+      throw Error(ExitCode::kBadRequest, path.string() + ": it is of another kind and was left as it is",
+                  "give another name with -o");
+    if (!Exists(path) || force) continue;
+    throw Error(ExitCode::kBadRequest, path.string() + ": it exists and was left as it is",
+                "give another name with -o, or --force to replace it");
+  }
+}
+
+std::string WritePackageFiles(const TorchPackage& package, const fs::path& output, bool gpu, bool force) {
+  RequireFreeOutput(output, force);
+  const char* const built = "built with torch.utils.cpp_extension at the first import";
+  if (!IsOneFile(output)) {
+    WriteFolder(output, FolderOf(package, gpu), force);
+    return fmt::format(
+        "written to {0}\nbuild it: pip install --no-build-isolation {1}\nthen: import {2} (or put {1} on the path: {3})\n",
+        output.string(), ShellWord(output.string()), package.name, built);
+  }
+  FileTexts kernel(package.kernel_files.begin(), package.kernel_files.end());
+  const fs::path folder = KernelFolder(output);
+  const bool folder_was_there = Exists(folder);
+  WriteFolder(folder, kernel, force);
+  try {
+    WriteFile(output.string(), package.python, force);
+  } catch (const Error&) {
+    std::error_code ignored;
+    if (!folder_was_there) fs::remove_all(folder, ignored);
+    throw;
+  }
+  return fmt::format("written to {} and {}\nthen: import {} ({})\n", output.string(), folder.string(),
+                     package.name, built);
+}
+
+}  // namespace kevin
