@@ -63,7 +63,7 @@ struct FakeMemory {
   }
 };
 struct Holding {
-  Holding(FakeMemory* memory, int amount) : memory(memory), amount(amount) { memory->Take(amount); }
+  Holding(FakeMemory* of, int held) : memory(of), amount(held) { memory->Take(amount); }
   ~Holding() { memory->cached += amount; }
   FakeMemory* memory;
   int amount;
