@@ -168,14 +168,17 @@ std::vector<Knob> CudaContractionKnobs(const Program& program, const Task& task,
                     ReadCudaOperand(program, work.rhs, work.n, work.k, limited)))
     return {};
   const CudaProductSize size = CudaSizeOf(work);
-  const std::vector<int64_t> tiles = CudaTileValues(size, task.device.multiprocessors);
+  const std::vector<int64_t> tiles = CudaTileValues(size, task.device.multiprocessors),
+                             vias = CudaViaValues(program, work, task);
+  // In fp32 two blocks share a multiprocessor, and its memory.
+  const std::vector<int64_t> depths =
+      vias[0] == kViaFma ? std::vector<int64_t>{16, 32} : std::vector<int64_t>{32, 16};
   return {
       {"TILE", tiles, true, "rows * 1000 + columns of a tile"},
-      {"VIA", CudaViaValues(program, work, task), false,
-       "arithmetic: 0 fp32, 1 three products in TF32, 2 TF32, 3 fp16, 4 bf16, 5 wgmma"},
+      {"VIA", vias, false, "arithmetic: 0 fp32, 1 three products in TF32, 2 TF32, 3 fp16, 4 bf16, 5 wgmma"},
       {"SPLIT_K", CudaSplitValues(size, tiles[0], task.device.multiprocessors), true, "shares of the sum"},
       {"STAGES", {3, 4, 2}, true, "slices in shared memory"},
-      {"TILE_K", {32, 16}, true, "terms of a slice"}};
+      {"TILE_K", depths, true, "terms of a slice"}};
 }
 
 }  // namespace kevin::search

@@ -93,7 +93,7 @@ INLINE void ContractMmaTf32(float (&c)[4], const unsigned (&a)[4], const unsigne
 template <int kTileMOf, int kTileNOf, int kDepthOf, int kWarpM, int kWarpN, int kProducts> struct ContractTf32 {
   static constexpr int kTileM = kTileMOf, kTileN = kTileNOf, kDepth = kDepthOf;
   static constexpr int kAcross = kTileN / kWarpN, kThreads = 32 * (kTileM / kWarpM) * kAcross;
-  static constexpr int kM = kWarpM / 16, kN = kWarpN / 8, kRun = kProducts == 3 ? 8 : kDepth;
+  static constexpr int kM = kWarpM / 16, kN = kWarpN / 8, kRun = kProducts == 3 ? 16 : kDepth;
   float acc[kM][kN][4];
 
   static INLINE int Row() { return threadIdx.x / 32 / kAcross * kWarpM; }

@@ -121,7 +121,47 @@ search::Program ManyStages(int count) {
   return program;
 }
 
+// Sums and maxima of windows of 4 x 5 that lie side by side, so many that a group of threads takes whole rows.
+search::Program ManyWindows(const std::string& op) {
+  using namespace search;
+  constexpr int64_t kChannels = 40, kRows = 29, kColumns = 30;
+  Program program;
+  for (const int64_t elements : {kChannels * kRows * kColumns * 20, kChannels * kRows * kColumns}) {
+    Buffer buffer;
+    buffer.name = buffer.dtype = "float32";
+    buffer.elements = elements;
+    buffer.argument = static_cast<int>(program.buffers.size());
+    buffer.is_output = buffer.argument == 1;
+    program.buffers.push_back(buffer);
+  }
+  const std::vector<int64_t> extents = {kChannels, kRows, kColumns, 4, 5};
+  std::vector<ExprPtr> at;
+  std::vector<Loop> outer, inner;
+  for (int i = 0; i < 5; ++i) {
+    const Loop loop{i, extents[static_cast<size_t>(i)]};
+    (i < 3 ? outer : inner).push_back(loop);
+    at.push_back(Variable(loop.variable, loop.extent));
+  }
+  const ExprPtr read = OffsetOf({at[0], AddInt(Scaled(at[1], 4), at[3]), AddInt(Scaled(at[2], 5), at[4])},
+                                {kChannels, kRows * 4, kColumns * 5});
+  const ExprPtr write = OffsetOf({at[0], at[1], at[2]}, {kChannels, kRows, kColumns});
+  program.stages.push_back(
+      {"windows",
+       Reduction{
+           outer, inner, {{op, Load(0, Type::kFloat, read), 0, 0}}, {{1, write, Result(0), nullptr}}, {}},
+       0, 0});
+  PlaceWorkspaces(program);
+  return program;
+}
+
 }  // namespace
+
+TEST_CASE("windows side by side: groups of threads take whole rows") {
+  const std::vector<ProgramCase> cases = {{"sums", ManyWindows("sum"), 20},
+                                          {"maxima", ManyWindows("max"), 1}};
+  CHECK(CudaTextOf(cases[0].program).find("if (lane < 5)") != std::string::npos);
+  CheckOnCpu(cases, {0, 0});
+}
 
 TEST_CASE("CUDA texts agree with the interpreter") {
   const std::vector<ProgramCase> cases = ChosenForCuda();
