@@ -14,6 +14,7 @@
 #include "agent/text.h"
 #include "env/error.h"
 #include "env/knobs/knobs.h"
+#include "env/printable.h"
 #include "env/problem/precision.h"
 #include "env/problem/problem.h"
 #include "prompts/prompts.h"
@@ -226,6 +227,23 @@ std::string Difference(const std::vector<TurnRecord>& turns) {
   return is_short ? WithoutLastLineEnd(diff) : "";
 }
 
+// What a database of other runs says is shown on one line each, whatever is in it.
+std::string RelatedList(const std::vector<TaskRelated>& related) {
+  std::vector<std::string> lines;
+  for (const TaskRelated& one : related) {
+    std::vector<std::string> sizes, knobs;
+    for (const auto& [name, value] : one.symbols) sizes.push_back(fmt::format("{} = {}", name, value));
+    for (const auto& [name, value] : one.chosen) knobs.push_back(fmt::format("{} = {}", name, value));
+    lines.push_back(fmt::format(
+        "- {} ({}; {}; {}; {}): {:.2f} times as fast as eager, {:.1f} us per call{}{}",
+        PrintableLine(one.name), PrintableLine(one.problem),
+        PrintableLine(fmt::format("{}", fmt::join(sizes, ", "))), PrintableLine(one.precision),
+        PrintableLine(DeviceModel(one.device)), one.speedup, one.candidate_us, knobs.empty() ? "" : ", with ",
+        PrintableLine(fmt::format("{}", fmt::join(knobs, ", ")))));
+  }
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
 // The user message with its cache points: after the rules, which are equal in all turns and episodes of a
 // problem, and after each attempt.
 Message UserMessage(const std::string& content, const std::string& rules,
@@ -246,6 +264,7 @@ Message UserMessage(const std::string& content, const std::string& rules,
 Message FirstTurn(const ConversationContext& context, const std::vector<TurnRecord>& turns) {
   PromptValues values = CommonValues(context);
   values["example"] = WithoutLastLineEnd(Render(PromptOf(context, "example"), {}));
+  values["related"] = RelatedList(context.related);
   values["start_source"] = turns.empty() ? "" : WithoutLastLineEnd(turns.front().evaluation.source);
   values["start_feedback"] = turns.empty() ? "" : turns.front().feedback;
   return UserMessage(WithoutLastLineEnd(Render("first_turn", values)), values["rules"], {});

@@ -125,21 +125,6 @@ bool ReadLine(std::string_view text, const std::string& kind, DeclaredKnob* knob
   return true;
 }
 
-void RequireFreeName(const DeclaredKnob& knob, const std::vector<DeclaredKnob>& before,
-                     const Symbols& symbols) {
-  if (symbols.contains(knob.name)) {
-    throw KnobError{1,
-                    fmt::format("knob {0} needs another name: {0} is a constant of the problem", knob.name)};
-  }
-  for (const DeclaredKnob& other : before) {
-    if (other.name == knob.name)
-      throw KnobError{
-          1, fmt::format("knob {} is declared twice: line {} declares it too", knob.name, other.line)};
-  }
-  if (before.size() == kMaxKnobs)
-    throw KnobError{1, fmt::format("knob {}: a text has {} knobs at most", knob.name, kMaxKnobs)};
-}
-
 // Calls `use` with every line, without its end, from line 1.
 template <typename Use>
 void ForEachLine(std::string_view text, const Use& use) {
@@ -149,6 +134,78 @@ void ForEachLine(std::string_view text, const Use& use) {
     use(++number, text.substr(start, end - start));
     start = end + 1;
   }
+}
+
+bool IsPartOfName(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+// From `at` on, as a whole word; npos: nowhere.
+size_t FindWord(std::string_view text, std::string_view word, size_t at = 0) {
+  for (at = text.find(word, at); at != std::string_view::npos; at = text.find(word, at + 1)) {
+    const size_t end = at + word.size();
+    if ((at == 0 || !IsPartOfName(text[at - 1])) && (end == text.size() || !IsPartOfName(text[end])))
+      return at;
+  }
+  return std::string_view::npos;
+}
+
+// The number of the line that defines a macro of this name; 0: none does.
+int LineOfMacro(std::string_view source, const std::string& name) {
+  int number = 0, found = 0;
+  ForEachLine(source, [&](int at, std::string_view text) {
+    KnobLine line(text);
+    number = at;
+    line.SkipBlank();
+    if (found > 0 || !line.Take("#")) return;
+    line.SkipBlank();
+    if (!line.Take("define")) return;
+    line.SkipBlank();
+    if (line.TakeWord("(") == name) found = number;
+  });
+  return found;
+}
+
+// Whether the parameters of a definition of `launch` have the name: they would hide the constant.
+bool IsParameter(std::string_view source, const std::string& name) {
+  for (size_t at = FindWord(source, "launch"); at != std::string_view::npos;
+       at = FindWord(source, "launch", at + 1)) {
+    const size_t open = source.find_first_not_of(kBlank, at + 6);
+    if (open == std::string_view::npos || source[open] != '(') continue;
+    const size_t close = source.find(')', open);
+    if (close == std::string_view::npos) return false;
+    const size_t body = source.find_first_not_of(" \t\r\n", close + 1);
+    if (body == std::string_view::npos || source[body] != '{') continue;
+    if (FindWord(source.substr(open, close - open), name) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+void RequireFreeName(const std::string& source, const std::string& kind, const DeclaredKnob& knob,
+                     const std::vector<DeclaredKnob>& before, const Symbols& symbols) {
+  if (symbols.contains(knob.name)) {
+    throw KnobError{1,
+                    fmt::format("knob {0} needs another name: {0} is a constant of the problem", knob.name)};
+  }
+  if (const int line = IsPython(kind) ? 0 : LineOfMacro(source, knob.name); line > 0) {
+    throw KnobError{
+        1, fmt::format("knob {0} needs another name: line {1} defines a macro {0}, which would take the "
+                       "place of the constant",
+                       knob.name, line)};
+  }
+  if (!IsPython(kind) && IsParameter(source, knob.name)) {
+    throw KnobError{
+        1, fmt::format("knob {0} needs another name: {0} is a parameter of launch, which would hide the "
+                       "constant",
+                       knob.name)};
+  }
+  for (const DeclaredKnob& other : before) {
+    if (other.name == knob.name)
+      throw KnobError{
+          1, fmt::format("knob {} is declared twice: line {} declares it too", knob.name, other.line)};
+  }
+  if (before.size() == kMaxKnobs)
+    throw KnobError{1, fmt::format("knob {}: a text has {} knobs at most", knob.name, kMaxKnobs)};
 }
 
 }  // namespace
@@ -163,7 +220,7 @@ ReadKnobsResult ReadKnobs(const std::string& source, const std::string& kind, co
       DeclaredKnob knob;
       knob.line = line;
       if (!ReadLine(text, kind, &knob)) return;
-      RequireFreeName(knob, result.knobs, symbols);
+      RequireFreeName(source, kind, knob, result.knobs, symbols);
       result.knobs.push_back(std::move(knob));
     });
   } catch (const KnobError& error) {

@@ -42,6 +42,18 @@ expect 2 "next: did you mean --turns?" run --problem level1/19 --trns 8
 expect 2 "kevin: bench: --problem is required" bench relu.cpp
 expect 2 "is not a whole number" run --problem level1/19 --seed -1
 expect 2 "is not a turn number" show abc def
+# A memory that cannot be read is refused before anything is made; an evaluation of policies has none.
+for command in "run --problem level1/19" "collect --suite level1/19"; do
+  expect 2 "kevin: --memory: .*none.db: no such database" $command --memory none.db
+  head -c 5000 /dev/zero | tr '\0' k >text.db
+  expect 2 "kevin: --memory: .*text.db: .*not a database" $command --memory text.db
+  cp "$(dirname "$0")/../trajectories/data/v2.db" newer.db
+  printf '\0\0\3\347' | dd of=newer.db bs=1 seek=60 conv=notrunc 2>/dev/null   # PRAGMA user_version = 999
+  expect 2 "kevin: --memory: .*newer.db: database is newer (v999) than this program" $command --memory newer.db
+  expect 2 "give another database with --memory" $command --memory newer.db
+  [ -e kevin.db ] && { echo "FAILED: $command --memory made kevin.db"; failures=$((failures + 1)); }
+done
+expect 2 "eval: .*--memory" eval --memory none.db
 expect 0 "" problems --json
 "$kevin" problems | head -1 >/dev/null
 [ "${PIPESTATUS[0]}" = 0 ] || { echo "FAILED: problems | head -1"; failures=$((failures + 1)); }

@@ -108,6 +108,18 @@ TEST_CASE("bench takes the first values with --tune 0, and reports a bad declara
   CHECK(bad.code == 0);
   CHECK(Contains(bad.output, "compile_failed"));
   CHECK(Contains(bad.output, "knob N needs another name: N is a constant of the problem"));
+  const std::pair<std::string, std::string> texts[] = {
+      {"// knob TILE:\n", "knob TILE has no values: write `knob TILE: 64 128`"},
+      {"// knob out: 1 2\n",
+       "knob out needs another name: out is a parameter of launch, which would hide the"},
+      {"#define TILE 4\n// knob TILE: 1 2\n", "knob TILE needs another name: line 1 defines a macro TILE"}};
+  for (const auto& [lines_of_knob, message] : texts) {
+    Write(kevin.kernel, lines_of_knob + kKernel);
+    const Result refused = kevin.Bench({});
+    INFO(refused.output);
+    CHECK((refused.code == 0 && Contains(refused.output, "compile_failed")));
+    CHECK(Contains(refused.output, message));
+  }
   CHECK(kevin.Bench({"--tune", "-1"}).code == 2);
 }
 

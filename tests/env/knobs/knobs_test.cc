@@ -100,6 +100,31 @@ TEST_CASE("each bad declaration is a message with its place") {
   CHECK(ErrorIn("# knob A: x", "triton").starts_with("candidate.triton:2:11: error: knob A: 'x'"));
 }
 
+TEST_CASE(
+    "a name that a macro or a parameter of launch has would not be read: it is refused with the place") {
+  const std::string launch = "extern \"C\" void launch(const float* x,\n    float* out) {}\n";
+  CHECK(
+      Read("// knob TILE: 2 4\n#ifndef TILE\n  # define TILE 64\n#endif\n" + launch).error ==
+      "candidate.cpp:1:1: error: knob TILE needs another name: line 3 defines a macro TILE, which would take the "
+      "place of the constant\n");
+  CHECK(Read("#define F(TILE) TILE\n// knob F: 2 4\n").error.find("line 1 defines a macro F,") !=
+        std::string::npos);
+  CHECK(
+      Read("int a;\n// knob out: 2 4\n" + launch).error ==
+      "candidate.cpp:2:1: error: knob out needs another name: out is a parameter of launch, which would hide the "
+      "constant\n");
+  CHECK(Read("void launch (const float* x, float* out)\n{ launch(TILE); }\n// knob x: 1 2\n", "cuda")
+            .error.find("x is a parameter of launch") != std::string::npos);
+  // Other macros, other functions, parts of names, calls and Python have no such rule.
+  for (const std::string text : {"#define TILES 3\n#define A TILE\n#undef TILE\n",
+                                 "void relaunch(int TILE) {}\n", "void launch(int TILE2) {}\n",
+                                 "int f() { launch(TILE); }\n", "// launch(TILE\n", "launch(", "launch"}) {
+    INFO(text);
+    CHECK(Read("// knob TILE: 2 4\n" + text).error.empty());
+  }
+  CHECK(Read("# knob TILE: 2 4\n#define TILE 3\n", "triton").error.empty());
+}
+
 TEST_CASE("more knobs or values than there may be") {
   CHECK(Declares("// knob A:" + Numbers(kMaxKnobValues), "A",
                  Read("// knob A:" + Numbers(32)).knobs.at(0).values));

@@ -189,6 +189,22 @@ TEST_CASE("nothing is run without a choice") {
   CHECK((DefaultSettings("cpp") == 8 && DefaultSettings("cuda") == 24 && DefaultSettings("ptx") == 24));
 }
 
+TEST_CASE("of a million settings only as many are tried as were asked for, all different") {
+  Fixture tune;
+  std::string text;
+  for (const char* name : {"A", "B", "C", "D"}) {
+    text += std::string("// knob ") + name + ":";
+    for (int value = 0; value < 32; ++value) text += " " + std::to_string(value);
+    text += "\n";
+  }
+  CHECK(CountSettings(KnobsOf(text)) == 1 << 20);
+  tune.options.settings = kMaxSettings;
+  const Tuned tuned = tune(text + kLaunch);
+  CHECK((tuned.trials.size() == static_cast<size_t>(kMaxSettings) &&
+         Texts(tuned.trials).size() == static_cast<size_t>(kMaxSettings)));
+  CHECK(tune.environment.screened.size() == static_cast<size_t>(kMaxSettings));
+}
+
 TEST_CASE("a bad declaration is an error of the text, and nothing is run") {
   Fixture tune;
   const Tuned tuned = tune("// knob N: 1 2\n" + kLaunch);
