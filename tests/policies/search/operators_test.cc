@@ -297,7 +297,7 @@ void CheckKernels(const std::vector<Written>& all) {
       for (size_t e = 0; e < count; ++e) {
         const char* data = outputs[o].get();
         got[e] = dtypes[o] == "int64"   ? static_cast<double>(reinterpret_cast<const int64_t*>(data)[e])
-                 : dtypes[o] == "int32" ? reinterpret_cast<const int32_t*>(data)[e]
+                 : dtypes[o] == "int32" ? static_cast<double>(reinterpret_cast<const int32_t*>(data)[e])
                  : dtypes[o] == "bool"  ? data[e]
                                         : reinterpret_cast<const float*>(data)[e];
       }
