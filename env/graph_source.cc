@@ -1,6 +1,10 @@
 #include "env/graph_source.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <ctime>
 #include <fstream>
 #include <iterator>
@@ -22,6 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kGraphTorch = "2.11.0";
+constexpr const char* kLate = "the graph of the reference is not ready after";
 constexpr double kGraphsKept = 0.9;  // of the limit, after an eviction
 
 std::string GraphKey(const Problem& problem, const std::string& size) {
@@ -62,11 +67,23 @@ void EvictGraphs(const fs::path& folder) {
   }
 }
 
+// A file has the digest of its text, a line feed and the text.
+std::string GraphIn(const fs::path& path) {
+  const std::string file = FileText(path);
+  const size_t end = file.find('\n');
+  if (end == std::string::npos) return "";
+  std::string text = file.substr(end + 1);
+  return Sha256Hex(text) == file.substr(0, end) ? text : "";
+}
+
 // A cache that cannot be written to costs time only.
 void StoreGraph(const fs::path& path, const std::string& text) {
+  static std::atomic<int> count = 0;
   try {
     fs::create_directories(path.parent_path());
-    WriteFile(path.string(), text, true);
+    const fs::path part = fmt::format("{}.{}.{}.part", path.string(), getpid(), count++);
+    WriteFile(part.string(), Sha256Hex(text) + "\n" + text, true);
+    fs::rename(part, path);
     EvictGraphs(path.parent_path());
   } catch (const std::exception&) {
   }
@@ -74,29 +91,39 @@ void StoreGraph(const fs::path& path, const std::string& text) {
 
 }  // namespace
 
-GraphSource::GraphSource(const fs::path& program_directory, const fs::path& cache_directory)
-    : folder_(cache_directory / "graphs"), evaluator_(std::make_unique<SharedEvaluator>([program_directory] {
+GraphSource::GraphSource(const fs::path& program_directory, const fs::path& cache_directory, double limit_s)
+    : folder_(cache_directory / "graphs"),
+      evaluator_(std::make_unique<SharedEvaluator>([program_directory, limit_s] {
         const fs::path program = RequireProgram(program_directory, "kevin-evaluator");
-        return std::make_unique<EvaluatorClient>(std::vector<std::string>{program.string(), "serve-graphs"},
-                                                 TrustedEnvironment(1));
+        auto client = std::make_unique<EvaluatorClient>(
+            std::vector<std::string>{program.string(), "serve-graphs"}, TrustedEnvironment(1));
+        client->LimitAnswers(limit_s, fmt::format("{} {:.3g} s", kLate, limit_s),
+                             "shorten its loops and lists");
+        return client;
       })) {}
 
 GraphSource::~GraphSource() = default;
 
 std::string GraphSource::Graph(const Problem& problem, const std::string& size) {
   const fs::path path = folder_ / (GraphKey(problem, size) + ".json");
-  if (std::string text = FileText(path); !text.empty()) {
+  if (std::string text = GraphIn(path); !text.empty()) {
     std::error_code error;
     fs::last_write_time(path, fs::file_time_type::clock::now(), error);
     return text;
   }
   double wait_s = 0;
-  const nlohmann::json answer = evaluator_->AskOrThrow({{"command", "graph"},
-                                                        {"problem_text", problem.text},
-                                                        {"problem_path", problem.path.string()},
-                                                        {"precision", PrecisionName(PrecisionOf(problem))},
-                                                        {"size", size}},
-                                                       {}, nullptr, &wait_s);
+  nlohmann::json answer;
+  try {
+    answer = evaluator_->AskOrThrow({{"command", "graph"},
+                                     {"problem_text", problem.text},
+                                     {"problem_path", problem.path.string()},
+                                     {"precision", PrecisionName(PrecisionOf(problem))},
+                                     {"size", size}},
+                                    {}, nullptr, &wait_s);
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    throw Error(error.code(), what.starts_with(kLate) ? problem.id + ": " + what : what, error.next_step());
+  }
   const std::string text = answer.at("graph");
   StoreGraph(path, text);
   return text;

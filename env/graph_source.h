@@ -13,16 +13,18 @@ namespace kevin {
 
 class SharedEvaluator;
 
+inline constexpr double kGraphLimitS = 60;  // of one graph; the slowest of the listed problems takes 2
 inline constexpr int64_t kGraphCacheBytes = int64_t{64} << 20;  // on disk; the least recently used go first
 
-// Thread-safe. Several processes may share the cache.
+// Thread-safe. Several processes may share the cache: files are written whole, and one that is damaged is written again.
 class GraphSource {
  public:
   // The folders of EnvironmentOptions.
-  GraphSource(const std::filesystem::path& program_directory, const std::filesystem::path& cache_directory);
+  GraphSource(const std::filesystem::path& program_directory, const std::filesystem::path& cache_directory,
+              double limit_s = kGraphLimitS);
   ~GraphSource();
   // The JSON text at one size; the problem is in its precision. Throws Error as ReferenceGraph does, and
-  // Error(kBroken) when the process ends.
+  // Error(kBadRequest) when a graph takes longer than the limit, and Error(kBroken) when the process ends.
   std::string Graph(const Problem& problem, const std::string& size);
 
  private:

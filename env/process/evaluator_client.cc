@@ -40,12 +40,23 @@ EvaluatorClient::EvaluatorClient(const std::vector<std::string>& argv, std::vect
   lines_.emplace(ours_.get());
 }
 
-void EvaluatorClient::AwaitAnswer(const std::atomic<bool>* stop) {
-  if (stop == nullptr) return;
+void EvaluatorClient::LimitAnswers(double limit_s, std::string what, std::string next_step) {
+  limit_s_ = limit_s;
+  late_ = std::move(what);
+  late_next_step_ = std::move(next_step);
+}
+
+void EvaluatorClient::AwaitAnswer(const std::atomic<bool>* stop, Clock::time_point since) {
+  if (stop == nullptr && limit_s_ <= 0) return;
   do {
-    if (!*stop) continue;
-    process_.Kill();
-    throw Error(ExitCode::kInterrupted, "interrupted while a kernel was judged");
+    if (stop != nullptr && *stop) {
+      process_.Kill();
+      throw Error(ExitCode::kInterrupted, "interrupted while a kernel was judged");
+    }
+    if (limit_s_ > 0 && SecondsSince(since) > limit_s_) {
+      process_.Kill();
+      throw Error(ExitCode::kBadRequest, late_, late_next_step_);
+    }
   } while (!lines_->AwaitInput(kStopCheckMs));
 }
 
@@ -53,9 +64,10 @@ std::optional<json> EvaluatorClient::Ask(const json& request,
                                          const std::function<void(const std::string&)>& on_phase,
                                          const std::atomic<bool>* stop) {
   std::string line;
+  const Clock::time_point since = Clock::now();
   bool open = lines_->Write(request.dump());
   while (open) {
-    AwaitAnswer(stop);
+    AwaitAnswer(stop, since);
     if (!(open = lines_->Read(&line))) break;
     const json answer = json::parse(line);
     if (answer.contains("resident")) resident_ = answer["resident"].get<std::vector<std::string>>();

@@ -36,12 +36,19 @@ class EvaluatorClient {
                                     const std::function<void(const std::string& phase)>& on_phase,
                                     const std::atomic<bool>* stop = nullptr);
 
+  // From now on an answer must come within `limit_s` seconds of its request; else the evaluator is killed and Ask throws
+  // Error(kBadRequest) with these texts.
+  void LimitAnswers(double limit_s, std::string what, std::string next_step);
+
   // The keys of the sessions that the evaluator had after its latest answer.
   const std::vector<std::string>& resident() const { return resident_; }
 
  private:
-  void AwaitAnswer(const std::atomic<bool>* stop);
+  using Clock = std::chrono::steady_clock;
+  void AwaitAnswer(const std::atomic<bool>* stop, Clock::time_point since);
 
+  double limit_s_ = 0;  // 0: none
+  std::string late_, late_next_step_;
   std::vector<std::string> resident_;
   ChildProcess process_;
   Fd ours_;

@@ -264,7 +264,12 @@ class Interpreter {
     if (self.sizes().vec() != shape)
       throw Error(ExitCode::kBadRequest, "the reference changes the shape of a tensor in place by " + op,
                   "use the form without underscore");
-    recorder_->RecordWrite(op.substr(0, op.size() - 1), std::move(args), self);
+    recorder_->RecordWrite(PureForm(op), std::move(args), self);
+  }
+
+  // "relu_" is relu, "__iand__" is __and__.
+  static std::string PureForm(const std::string& op) {
+    return op.starts_with("__i") ? "__" + op.substr(3) : op.substr(0, op.size() - 1);
   }
 
   // No operator may make a tensor with data.
@@ -276,6 +281,15 @@ class Interpreter {
     }
   }
 
+  // Of an operator that failed: whether it gives no tensor, but a number of one.
+  static void ThrowIfReads(const jit::Node* node, const std::string& op, bool takes_tensors) {
+    const c10::FunctionSchema* schema = node->maybeSchema();
+    if (!takes_tensors || (schema != nullptr && GivesTensors(*schema))) return;
+    throw Error(ExitCode::kBadRequest,
+                "the reference reads the value of a tensor (" + op + "), so its graph depends on its inputs",
+                "compute with tensors: torch.where instead of a branch");
+  }
+
   void Execute(const jit::Node* node, const std::string& op, jit::Stack* stack) {
     auto found = operations_.find(node);
     if (found == operations_.end()) found = operations_.emplace(node, node->getOperation()).first;
@@ -284,14 +298,16 @@ class Interpreter {
       found->second(*stack);
     } catch (const Error&) {
       throw;
+    } catch (const c10::NotImplementedError&) {
+      ThrowIfReads(node, op, takes_tensors);
+      throw Error(ExitCode::kBadRequest,
+                  "the reference calls `" + op +
+                      "`, for which the graph has no form: its result depends on values, "
+                      "or torch does not compute its shape without them",
+                  "write that part with other operators");
     } catch (const c10::Error& error) {
       const std::string what = error.what_without_backtrace();
-      const c10::FunctionSchema* schema = node->maybeSchema();
-      if (takes_tensors && (schema == nullptr || !GivesTensors(*schema)))
-        throw Error(
-            ExitCode::kBadRequest,
-            "the reference reads the value of a tensor (" + op + "), so its graph depends on its inputs",
-            "compute with tensors: torch.where instead of a branch");
+      ThrowIfReads(node, op, takes_tensors);
       throw Error(ExitCode::kBadRequest,
                   "torch cannot run " + op + " without data: " + what.substr(0, what.find('\n')));
     } catch (const std::exception& error) {

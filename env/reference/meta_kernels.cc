@@ -176,6 +176,8 @@ TORCH_LIBRARY_IMPL(aten, Meta, m) {
                            "hardtanh_",
                            "flip",
                            "roll",
+                           "_prelu_kernel",
+                           "_logcumsumexp",
                            "logit",
                            "logit_",
                            "channel_shuffle",
@@ -194,7 +196,8 @@ TORCH_LIBRARY_IMPL(aten, Meta, m) {
     m.impl(name, CppFunction::makeFromBoxedFunction<&LikeFirst>());
   for (const char* name : {"isnan", "logical_not.out"})
     m.impl(name, CppFunction::makeFromBoxedFunction<&BoolLikeFirst>());
-  for (const char* name : {"floor_divide", "rsub.Tensor"})
+  for (const char* name : {"floor_divide", "rsub.Tensor", "ldexp.Tensor", "__lshift__.Tensor",
+                           "__lshift__.Scalar", "__rshift__.Tensor", "__rshift__.Scalar"})
     m.impl(name, CppFunction::makeFromBoxedFunction<&BroadcastAll>());
   for (const char* name : {"logical_and.out", "logical_or.out", "logical_xor.out"})
     m.impl(name, CppFunction::makeFromBoxedFunction<&BroadcastBool>());
@@ -238,6 +241,6 @@ TORCH_LIBRARY_IMPL(aten, Meta, m) {
 
 }  // namespace
 
-void LinkMetaKernels() {}
+void LinkMetaKernels() { LinkMetaShapes(); }
 
 }  // namespace kevin

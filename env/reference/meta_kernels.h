@@ -5,5 +5,6 @@ namespace kevin {
 
 // Does nothing: a call links the kernels.
 void LinkMetaKernels();
+void LinkMetaShapes();  // called by LinkMetaKernels
 
 }  // namespace kevin

@@ -46,7 +46,7 @@ struct Expr {
   std::vector<int64_t> coefficients;
   int64_t low = 0, high = 0;  // kInt, kBool: bounds of the value, inclusive
   int size = 1;               // nodes of the tree, at most kMaxSize
-  std::string key;
+  std::string key;            // 15 bytes, not text
 };
 inline constexpr int kMaxSize = 1 << 20;
 

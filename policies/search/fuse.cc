@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "policies/search/forwarding.h"
 #include "policies/search/lower.h"
 #include "policies/search/stage_parts.h"
 
@@ -30,12 +31,6 @@ bool Intersects(const std::vector<int>& a, const std::vector<int>& b) {
   return false;
 }
 
-int64_t CountOf(const std::vector<Loop>& loops) {
-  int64_t count = 1;
-  for (const Loop& loop : loops) count *= loop.extent;
-  return count;
-}
-
 ExprPtr LinearOf(const std::vector<Loop>& loops) {
   std::vector<ExprPtr> index;
   std::vector<int64_t> shape;
@@ -54,80 +49,6 @@ void AddPositions(const std::vector<Loop>& loops, const ExprPtr& position, Repla
   for (size_t i = 0; i < loops.size(); ++i) replacement[loops[i].variable] = index[i];
 }
 
-// --- Reading what a store wrote ---
-
-// Replaces each load of a buffer of `stores` by the stored value. Null where a load reads another place than that.
-class Forwarding {
- public:
-  explicit Forwarding(const std::vector<Store>& stores) {
-    for (const Store& store : stores) by_buffer_[store.buffer].push_back(&store);
-  }
-  ExprPtr Of(const ExprPtr& expr) {
-    if (!expr) return nullptr;
-    return Substitute(expr, [&](const Expr& e) -> ExprPtr {
-      if (e.op != "load") return nullptr;
-      const auto found = by_buffer_.find(e.id);
-      if (found == by_buffer_.end()) return nullptr;
-      for (const Store* store : found->second) {
-        if (store->offset->key == e.args[0]->key) return ToType(store->value, e.type);
-      }
-      fits_ = false;
-      return nullptr;
-    });
-  }
-  bool fits() const { return fits_; }
-
- private:
-  std::map<int, std::vector<const Store*>> by_buffer_;
-  bool fits_ = true;
-};
-
-// `stores` over other loops, in terms of the loops and results of the stage that has `made`. Nothing where a read does
-// not fit.
-std::optional<std::vector<Store>> Moved(const std::vector<Store>& stores, const Replacement& replacement,
-                                        const std::vector<Store>& made, const ExprPtr& guard) {
-  Forwarding forwarding(made);
-  std::vector<Store> moved;
-  for (const Store& store : stores) {
-    Store one = store;
-    one.offset = forwarding.Of(Replace(store.offset, replacement));
-    one.value = forwarding.Of(Replace(store.value, replacement));
-    one.guard = store.guard ? forwarding.Of(Replace(store.guard, replacement)) : nullptr;
-    if (guard) one.guard = one.guard ? And(guard, one.guard) : guard;
-    moved.push_back(std::move(one));
-  }
-  if (!forwarding.fits()) return std::nullopt;
-  return moved;
-}
-
-// The loops of a pointwise stage from the offset at which it reads a buffer of `elements`: the read must visit each
-// element once.
-std::optional<Replacement> Invert(const std::vector<Loop>& loops, const ExprPtr& read, int64_t elements,
-                                  const ExprPtr& offset) {
-  struct Digit {
-    Loop loop;
-    int64_t stride;
-  };
-  std::vector<Digit> digits;
-  for (const Loop& loop : loops) {
-    const std::optional<int64_t> stride = StrideOf(read, loop.variable);
-    if (!stride || *stride <= 0) return std::nullopt;
-    digits.push_back({loop, *stride});
-  }
-  const int64_t constant = read->op == "sum" ? read->integer : read->op == "constant" ? read->integer : 0;
-  if (constant != 0 || CountOf(loops) != elements) return std::nullopt;
-  std::sort(digits.begin(), digits.end(), [](const Digit& a, const Digit& b) { return a.stride < b.stride; });
-  int64_t expected = 1;
-  Replacement replacement;
-  for (const Digit& digit : digits) {
-    if (digit.stride != expected) return std::nullopt;
-    const ExprPtr above = DivInt(offset, expected);
-    expected *= digit.loop.extent;
-    replacement[digit.loop.variable] = expected == elements ? above : ModInt(above, digit.loop.extent);
-  }
-  return replacement;
-}
-
 // --- The passes ---
 
 class Fuser {
@@ -136,7 +57,7 @@ class Fuser {
   Fuser(Program& program, std::vector<Stage>& stages) : program_(program), stages_(stages) {}
 
   void Run() {
-    DropUnread();
+    DropUnread(program_, stages_);
     for (bool changed = true; changed;) {
       changed = false;
       NoteBuffers();
@@ -146,7 +67,7 @@ class Fuser {
           --j;  // the joint stage may join the one before it
         }
       }
-      DropUnread();
+      DropUnread(program_, stages_);
     }
     for (Stage& stage : stages_) {
       stage.bytes = BytesOf(stage);
@@ -433,41 +354,6 @@ class Fuser {
     return false;
   }
 
-  void DropUnread() {
-    for (bool changed = true; changed;) {
-      changed = false;
-      std::set<int> read;
-      for (const Stage& stage : program_.stages) {
-        for (const int buffer : BuffersRead(stage)) read.insert(buffer);
-      }
-      for (Stage& stage : stages_) {
-        if (std::holds_alternative<Repeat>(stage.work)) continue;
-        ForEachStores(stage, [&](std::vector<Store>& stores) {
-          changed |= std::erase_if(stores, [&](const Store& store) {
-                       return !program_.buffers[store.buffer].is_output && !read.count(store.buffer);
-                     }) > 0;
-        });
-      }
-      changed |= std::erase_if(stages_, [](const Stage& stage) { return BuffersWritten(stage).empty(); }) > 0;
-    }
-    for (Stage& stage : stages_) DropUnusedResults(stage);
-  }
-
-  static void DropUnusedResults(Stage& stage) {
-    auto* reduction = std::get_if<Reduction>(&stage.work);
-    if (!reduction) return;
-    for (bool changed = true; changed;) {
-      std::set<int> used;
-      ForEachExpr(std::as_const(stage), [&](const ExprPtr& expr) {
-        for (const Expr* node : Nodes(expr)) {
-          if (node->op == "result") used.insert(node->id);
-        }
-      });
-      changed = std::erase_if(reduction->accumulators,
-                              [&](const Accumulator& one) { return !used.count(one.result); }) > 0;
-    }
-  }
-
   double BytesOf(const Stage& stage) const {
     double bytes = 0;
     for (const bool writes : {false, true}) {
@@ -486,45 +372,6 @@ class Fuser {
   std::vector<Buffers> buffers_;  // by stage
   int next_variable_ = 0;
 };
-
-}  // namespace
-
-namespace {
-
-// The buffer that the stage copies to an output as it is; -1: none.
-int CopiedToOutput(const Program& program, const Stage& stage) {
-  const auto* work = std::get_if<Pointwise>(&stage.work);
-  if (!work || work->stores.size() != 1 || work->stores[0].guard) return -1;
-  const Store& store = work->stores[0];
-  if (store.value->op != "load" || store.value->args[0]->key != store.offset->key) return -1;
-  const Buffer &from = program.buffers[store.value->id], &to = program.buffers[store.buffer];
-  const bool is_whole = from.elements == to.elements && CountOf(work->loops) == to.elements;
-  return is_whole && to.is_output && from.argument < 0 && from.dtype == to.dtype ? store.value->id : -1;
-}
-
-// What a loop leaves behind and is only copied to an output is written there at once.
-void WriteOutputsDirectly(Program& program) {
-  for (size_t j = 0; j < program.stages.size(); ++j) {
-    const int from = CopiedToOutput(program, program.stages[j]);
-    if (from < 0) continue;
-    int readers = 0;
-    for (const Stage& stage : program.stages) {
-      const std::vector<int> reads = BuffersRead(stage);
-      readers += std::find(reads.begin(), reads.end(), from) != reads.end();
-    }
-    if (readers != 1) continue;
-    const int to = std::get<Pointwise>(program.stages[j].work).stores[0].buffer;
-    program.stages.erase(program.stages.begin() + static_cast<long>(j));
-    for (Stage& stage : program.stages) {
-      ForEachStores(stage, [&](std::vector<Store>& stores) {
-        for (Store& store : stores) {
-          if (store.buffer == from) store.buffer = to;
-        }
-      });
-    }
-    --j;
-  }
-}
 
 }  // namespace
 

@@ -216,6 +216,7 @@ void Lowering::AddArguments() {
     buffer.name = input.name;
     buffer.dtype = tensor.dtype;
     buffer.elements = Count(tensor.shape);
+    if (buffer.elements == 0) throw Unsupported("the input " + input.name + " has no elements");
     if (const auto found = position.find(input.name); found != position.end()) {
       buffer.argument = found->second;
     } else {
@@ -271,29 +272,60 @@ void Lowering::CountUses(const std::vector<GraphNode>& nodes) {
   }
 }
 
-void Lowering::Lower1(const GraphNode& node) {
-  name_ = node.op;
+namespace {
+
+constexpr const char* kCopySuffix = "_copy";
+
+// Operations that read tensors without elements: these have no element there.
+bool ReadsEmpty(const std::string& op) {
+  static const std::set<std::string> kNames = {"cat",    "concat", "concatenate", "slice_scatter", "slice",
+                                               "narrow", "hstack", "vstack",      "view",          "reshape"};
+  return kNames.count(op) > 0;
+}
+
+}  // namespace
+
+// A tensor without elements may only be left out of a concatenation.
+void Lowering::RefuseEmpty(const GraphNode& node) const {
+  const auto is_empty = [&](int value) { return value >= 0 && Count(graph_.values.at(value).shape) == 0; };
+  for (const int result : node.results) {
+    const auto used = uses_.find(result);
+    const bool is_used = used != uses_.end() && used->second > 0;
+    if (is_used && is_empty(result) && !ReadsEmpty(node.op))
+      throw Unsupported("`" + node.op + "` makes a tensor without elements");
+  }
+  if (ReadsEmpty(node.op)) return;
+  for (const auto& [name, arg] : node.args.items()) {
+    if (arg.is_object() && arg.contains("tensor") && is_empty(arg["tensor"].get<int>()))
+      throw Unsupported("`" + node.op + "` reads a tensor without elements");
+  }
+}
+
+void Lowering::Lower1(const GraphNode& given) {
+  const GraphNode* node = &given;
+  if (given.op.ends_with(kCopySuffix) && given.op != "index_copy") {
+    copies_.push_back(given);
+    copies_.back().op = given.op == "_to_copy" ? "to" : given.op.substr(0, given.op.size() - 5);
+    node = &copies_.back();
+  }
+  name_ = node->op;
+  RefuseEmpty(*node);
   using Group = bool (Lowering::*)(const GraphNode&);
   static constexpr Group kGroups[] = {&Lowering::Attended,   &Lowering::Loop_,      &Lowering::Elementwise,
                                       &Lowering::View,       &Lowering::Indexing,   &Lowering::Creation,
                                       &Lowering::Reduced,    &Lowering::Normalised, &Lowering::Windowed,
-                                      &Lowering::Contracted, &Lowering::Recurrent,  &Lowering::Loss};
+                                      &Lowering::Contracted, &Lowering::Recurrent,  &Lowering::Loss,
+                                      &Lowering::Composed};
   for (const Group group : kGroups) {
-    if ((this->*group)(node)) return;
+    if ((this->*group)(*node)) return;
   }
-  throw Unsupported("`" + node.op + "` has no stage");
+  throw Unsupported("`" + node->op + "` has no stage");
 }
 
 void Lowering::Walk(const std::vector<GraphNode>& nodes) {
   for (const GraphNode& node : nodes) {
     if (std::none_of(node.results.begin(), node.results.end(), [&](int result) { return uses_[result] > 0; }))
       continue;
-    for (const int result : node.results) {
-      if (result < 0) continue;
-      const GraphValue& value = graph_.values.at(result);
-      if (Count(value.shape) == 0 && uses_[result] > 0 && node.op != "slice")
-        throw Unsupported("`" + node.op + "` makes a tensor without elements");
-    }
     Lower1(node);
     for (const int result : node.results) {
       const auto found = values_.find(result);
@@ -312,6 +344,8 @@ void Lowering::StoreOutputs() {
     if (task_.arguments[i].role != "output") continue;
     if (at >= graph_.outputs.size()) throw Unsupported("the graph has fewer outputs than the problem");
     const ValuePtr value = values_.at(graph_.outputs[at++]);
+    if (Count(value->shape) == 0)
+      throw Unsupported("the output " + task_.arguments[i].name + " has no elements");
     Buffer buffer;
     buffer.name = task_.arguments[i].name;
     buffer.dtype = value->dtype;

@@ -1,8 +1,51 @@
 // Tensors made of numbers: constants and ramps, evaluated where they are read.
 
+#include <algorithm>
+#include <cmath>
+
 #include "policies/search/lowering.h"
 
 namespace kevin::search {
+namespace {
+
+// Windows of signal processing over i / n, where n counts the steps of a period. False for others.
+bool SetWindow(Lowering& at, const GraphNode& node) {
+  const GraphValue& made = at.ResultOf(node);
+  const int64_t length = made.shape[0];
+  const bool is_periodic = at.Flag(node, "periodic", true);
+  const auto steps = static_cast<double>(is_periodic ? length : std::max<int64_t>(length - 1, 1));
+  // a0 - a1 * cos(2 pi x) + a2 * cos(4 pi x)
+  double a0 = 0, a1 = 0, a2 = 0;
+  if (node.op == "hann_window") {
+    a0 = 0.5, a1 = 0.5;
+  } else if (node.op == "hamming_window") {
+    a0 = at.Number(node, "alpha", 0.54), a1 = at.Number(node, "beta", 0.46);
+  } else if (node.op == "blackman_window") {
+    a0 = 0.42, a1 = 0.5, a2 = 0.08;
+  } else if (node.op != "bartlett_window") {
+    return false;
+  }
+  const bool is_bartlett = node.op == "bartlett_window";
+  at.Set(node, at.Lazy(
+                   made.dtype, made.shape,
+                   [=](const Index& place) {
+                     const ExprPtr x = Binary("mul", ToType(place[0], Type::kFloat), Float(1 / steps));
+                     if (length == 1) return Float(1);
+                     if (is_bartlett) {
+                       const ExprPtr gap = Unary("abs", Binary("sub", Binary("mul", x, Float(2)), Float(1)));
+                       return Binary("sub", Float(1), gap);
+                     }
+                     const auto cosine = [&](double turns) {
+                       return Unary("cos", Binary("mul", x, Float(turns * 2 * M_PI)));
+                     };
+                     const ExprPtr first = Binary("sub", Float(a0), Binary("mul", Float(a1), cosine(1)));
+                     return a2 == 0 ? first : Binary("add", first, Binary("mul", Float(a2), cosine(2)));
+                   },
+                   20));
+  return true;
+}
+
+}  // namespace
 
 bool Lowering::Creation(const GraphNode& node) {
   if (node.results.empty()) return false;
@@ -46,6 +89,21 @@ bool Lowering::Creation(const GraphNode& node) {
                   2));
     return true;
   }
+  if (base == "logspace") {
+    const double start = Number(node, "start", 0), end = Number(node, "end", 1),
+                 root = Number(node, "base", 10);
+    const double step = made.shape[0] > 1 ? (end - start) / static_cast<double>(made.shape[0] - 1) : 0;
+    Set(node, Lazy(
+                  made.dtype, made.shape,
+                  [=](const Index& place) {
+                    const ExprPtr exponent = Binary(
+                        "add", Binary("mul", ToType(place[0], Type::kFloat), Float(step)), Float(start));
+                    return ToType(Unary("exp2", Binary("mul", exponent, Float(std::log2(root)))), type);
+                  },
+                  10));
+    return true;
+  }
+  if (base.ends_with("_window")) return SetWindow(*this, node);
   if (base == "eye") {
     Set(node, Lazy(made.dtype, made.shape, [=](const Index& place) {
           return Select(Compare("equal", place[0], place[1]), ToType(Float(1), type), ToType(Float(0), type));

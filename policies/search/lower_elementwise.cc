@@ -3,183 +3,163 @@
 #include <cmath>
 #include <map>
 
-#include "policies/search/lowering.h"
+#include "policies/search/element_parts.h"
 
 namespace kevin::search {
 namespace {
 
-using Args = std::vector<ExprPtr>;
+using ElementwiseFunction = bool (*)(Lowering&, const GraphNode&);  // false: not these types
 
-ExprPtr Plus(const ExprPtr& a, const ExprPtr& b) { return Binary("add", a, b); }
-ExprPtr Sub(const ExprPtr& a, const ExprPtr& b) { return Binary("sub", a, b); }
-ExprPtr Mul(const ExprPtr& a, const ExprPtr& b) { return Binary("mul", a, b); }
-ExprPtr Div(const ExprPtr& a, const ExprPtr& b) { return Binary("div_float", a, b); }
-ExprPtr Less(const ExprPtr& a, const ExprPtr& b) { return Compare("less", a, b); }
-ExprPtr Min(const ExprPtr& a, const ExprPtr& b) { return Binary("minimum", a, b); }
-ExprPtr Max(const ExprPtr& a, const ExprPtr& b) { return Binary("maximum", a, b); }
-
-ExprPtr Relu(const ExprPtr& x) { return Max(x, Float(0)); }
-
-// log(1 + exp(x)) without overflow.
-ExprPtr SoftPlusOf(const ExprPtr& x) {
-  return Plus(Relu(x), Unary("log1p", Unary("exp", Unary("neg", Unary("abs", x)))));
+bool SetMap(Lowering& at, const GraphNode& node, const std::vector<ValuePtr>& values, Type type,
+            const Lowering::ElementFunction& f) {
+  at.Set(node, at.Map(values, at.ResultOf(node).dtype, type, f));
+  return true;
 }
 
-ExprPtr EluOf(const ExprPtr& x, double alpha, double scale, double input_scale) {
-  const ExprPtr scaled = Mul(x, Float(input_scale));
-  const ExprPtr negative = Mul(Float(alpha * scale), Unary("expm1", Min(scaled, Float(0))));
-  return Select(Less(Float(0), x), Mul(x, Float(scale)), negative);
+Type ResultType(Lowering& at, const GraphNode& node) { return TypeOf(at.ResultOf(node).dtype); }
+
+std::vector<ValuePtr> BothOf(Lowering& at, const GraphNode& node) {
+  return {at.Tensor(node, "self"), at.Tensor(node, "other")};
 }
 
-ExprPtr GeluOf(const ExprPtr& x, bool is_tanh) {
-  if (!is_tanh) return Mul(Mul(Float(0.5), x), Plus(Float(1), Unary("erf", Mul(x, Float(M_SQRT1_2)))));
-  const ExprPtr cubic = Mul(Mul(x, x), x);
-  // 0.5 * (1 + tanh(y)) is sigmoid(2 y).
-  const ExprPtr inner = Mul(Float(2 * 0.7978845608028654), Plus(x, Mul(Float(0.044715), cubic)));
-  return Mul(x, Unary("sigmoid", inner));
+// --- Of one operand ---
+
+// Of an integer to an integer; null for an operation that has none.
+Lowering::ElementFunction IntegerFunction(const std::string& op) {
+  const auto negative = [](const ExprPtr& x) { return Compare("less", x, Int(0)); };
+  if (op == "neg") return [](const ElementArgs& a) { return Scaled(a[0], -1); };
+  if (op == "abs")
+    return [=](const ElementArgs& a) { return Select(negative(a[0]), Scaled(a[0], -1), a[0]); };
+  if (op == "relu") return [=](const ElementArgs& a) { return Select(negative(a[0]), Int(0), a[0]); };
+  if (op == "square") return [](const ElementArgs& a) { return MulInt(a[0], a[0]); };
+  if (op == "sign" || op == "sgn") {
+    return [=](const ElementArgs& a) {
+      return Select(negative(a[0]), Int(-1), ToType(Compare("less", Int(0), a[0]), Type::kInt));
+    };
+  }
+  if (op == "floor" || op == "ceil" || op == "round" || op == "trunc")
+    return [](const ElementArgs& a) { return a[0]; };
+  return nullptr;
 }
 
-ExprPtr Power(const ExprPtr& x, double exponent) {
+bool OfOne(Lowering& at, const GraphNode& node, const OfFloat& f) {
+  const ValuePtr x = at.Tensor(node, "self");
+  if (TypeOf(x->dtype) == Type::kInt && ResultType(at, node) == Type::kInt) {
+    const Lowering::ElementFunction integer = IntegerFunction(node.op);
+    return integer && SetMap(at, node, {x}, Type::kInt, integer);
+  }
+  return SetMap(at, node, {x}, Type::kFloat, [f](const ElementArgs& a) { return f(a[0]); });
+}
+
+// --- Arithmetic of two operands ---
+
+ExprPtr Remainder(const ExprPtr& a, const ExprPtr& b) {
+  return Minus(a, Times(Unary("floor", Over(a, b)), b));
+}
+
+ExprPtr IntegerArithmetic(const std::string& op, const ExprPtr& a, const ExprPtr& b) {
+  if (op == "add") return AddInt(a, b);
+  if (op == "sub") return AddInt(a, Scaled(b, -1));
+  if (op == "mul") return MulInt(a, b);
+  if (op == "minimum" || op == "maximum") {
+    const ExprPtr less = Compare("less", a, b);
+    return op == "minimum" ? Select(less, a, b) : Select(less, b, a);
+  }
+  if (b->op == "constant" && b->integer > 0 && (op == "floor_divide" || op == "remainder"))
+    return op == "floor_divide" ? DivInt(a, b->integer) : ModInt(a, b->integer);
+  throw Unsupported("`" + op + "` of integers has no stage");
+}
+
+// Computed as floats or as integers.
+ExprPtr Arithmetic(const std::string& op, Type type, const ExprPtr& a, const ExprPtr& b) {
+  if (type == Type::kInt) return IntegerArithmetic(op, a, b);
+  if (op == "floor_divide") return Unary("floor", Over(a, b));
+  if (op == "remainder") return Remainder(a, b);
+  if (op == "div") return Over(a, b);
+  return Binary(op, a, b);
+}
+
+bool AddOrSubtract(Lowering& at, const GraphNode& node) {
+  std::vector<ValuePtr> both = BothOf(at, node);
+  if (node.op == "rsub") std::swap(both[0], both[1]);
+  const double alpha = at.Number(node, "alpha", 1);
+  const Type type = ResultType(at, node) == Type::kFloat ? Type::kFloat : Type::kInt;
+  const std::string plain = node.op == "add" ? "add" : "sub";
+  return SetMap(at, node, both, type, [=](const ElementArgs& a) {
+    if (alpha == 1) return Arithmetic(plain, type, a[0], a[1]);
+    const ExprPtr scaled =
+        type == Type::kInt ? Scaled(a[1], static_cast<int64_t>(alpha)) : Times(a[1], Float(alpha));
+    return Arithmetic(plain, type, a[0], scaled);
+  });
+}
+
+bool ArithmeticOfTwo(Lowering& at, const GraphNode& node) {
+  static const std::map<std::string, std::string> kNames = {
+      {"multiply", "mul"}, {"divide", "div"}, {"true_divide", "div"}, {"max", "maximum"}, {"min", "minimum"}};
+  if (!node.args.contains("other")) return false;  // the reduction
+  const std::string rounding = at.Word(node, "rounding_mode", "");
+  const auto found = kNames.find(node.op);
+  std::string op = found == kNames.end() ? node.op : found->second;
+  if (op == "div" && rounding == "floor") op = "floor_divide";
+  const Type type = ResultType(at, node);
+  if (type == Type::kBool)
+    return SetMap(at, node, BothOf(at, node), type,
+                  [op](const ElementArgs& a) { return op == "maximum" ? Or(a[0], a[1]) : And(a[0], a[1]); });
+  return SetMap(at, node, BothOf(at, node), type, [=](const ElementArgs& a) {
+    const ExprPtr e = Arithmetic(op, type, a[0], a[1]);
+    return rounding == "trunc" && type == Type::kFloat ? Unary("trunc", e) : e;
+  });
+}
+
+bool OfTwoAsFloats(Lowering& at, const GraphNode& node, OfTwoFloats f) {
+  if (ResultType(at, node) != Type::kFloat) return false;
+  const char* second = at.Has(node, "values") ? "values" : "other";
+  return SetMap(at, node, {at.Tensor(node, "self"), at.Tensor(node, second)}, Type::kFloat,
+                [f](const ElementArgs& a) { return f(a[0], a[1]); });
+}
+
+// --- Powers ---
+
+ExprPtr PowerOf(const ExprPtr& x, double exponent) {
   if (exponent == 0) return Float(1);
   if (exponent == 0.5) return Unary("sqrt", x);
   if (exponent == -0.5) return Unary("rsqrt", x);
   if (exponent == -1) return Unary("reciprocal", x);
-  if (exponent == -2) return Unary("reciprocal", Mul(x, x));
+  if (exponent == -2) return Unary("reciprocal", Times(x, x));
   if (exponent == std::floor(exponent) && exponent >= 1 && exponent <= 8) {
     ExprPtr power = x;
-    for (int i = 1; i < static_cast<int>(exponent); ++i) power = Mul(power, x);
+    for (int i = 1; i < static_cast<int>(exponent); ++i) power = Times(power, x);
     return power;
   }
   return Binary("pow", x, Float(exponent));
 }
 
-ExprPtr Remainder(const ExprPtr& a, const ExprPtr& b) { return Sub(a, Mul(Unary("floor", Div(a, b)), b)); }
-
-const std::map<std::string, const char*>& PlainUnary() {
-  static const std::map<std::string, const char*> kNames = {
-      {"abs", "abs"},      {"exp", "exp"},     {"exp2", "exp2"},       {"expm1", "expm1"},
-      {"log", "log"},      {"log2", "log2"},   {"log10", "log10"},     {"log1p", "log1p"},
-      {"sqrt", "sqrt"},    {"rsqrt", "rsqrt"}, {"sin", "sin"},         {"cos", "cos"},
-      {"tan", "tan"},      {"asin", "asin"},   {"acos", "acos"},       {"atan", "atan"},
-      {"sinh", "sinh"},    {"cosh", "cosh"},   {"tanh", "tanh"},       {"erf", "erf"},
-      {"floor", "floor"},  {"ceil", "ceil"},   {"trunc", "trunc"},     {"round", "round"},
-      {"sign", "sign"},    {"neg", "neg"},     {"sigmoid", "sigmoid"}, {"reciprocal", "reciprocal"},
-      {"absolute", "abs"}, {"negative", "neg"}};
-  return kNames;
-}
-
-// Functions of one float and numbers of the node.
-std::optional<std::function<ExprPtr(const ExprPtr&)>> Activation(const Lowering& at, const GraphNode& node) {
-  const std::string& op = node.op;
-  const auto number = [&](const char* name, double fallback) { return at.Number(node, name, fallback); };
-  if (op == "relu") return Relu;
-  if (op == "relu6") return [](const ExprPtr& x) { return Min(Relu(x), Float(6)); };
-  if (op == "leaky_relu") {
-    const double slope = number("negative_slope", 0.01);
-    return [slope](const ExprPtr& x) { return Select(Less(Float(0), x), x, Mul(x, Float(slope))); };
-  }
-  if (op == "gelu") {
-    const bool is_tanh = at.Word(node, "approximate", "none") == "tanh";
-    return [is_tanh](const ExprPtr& x) { return GeluOf(x, is_tanh); };
-  }
-  if (op == "silu") return [](const ExprPtr& x) { return Mul(x, Unary("sigmoid", x)); };
-  if (op == "mish")
-    return [](const ExprPtr& x) {
-      // tanh(log(1 + e)) = (e * e + 2 e) / (e * e + 2 e + 2), e = exp(x); above 20 it is 1.
-      const ExprPtr e = Unary("exp", Min(x, Float(20)));
-      const ExprPtr n = Mul(e, Plus(e, Float(2)));
-      return Mul(x, Div(n, Plus(n, Float(2))));
-    };
-  if (op == "selu")
-    return [](const ExprPtr& x) { return EluOf(x, 1.6732632423543772, 1.0507009873554805, 1); };
-  if (op == "elu") {
-    const double alpha = number("alpha", 1), scale = number("scale", 1), input = number("input_scale", 1);
-    return [=](const ExprPtr& x) { return EluOf(x, alpha, scale, input); };
-  }
-  if (op == "celu") {
-    const double alpha = number("alpha", 1);
-    return [=](const ExprPtr& x) { return EluOf(x, alpha, 1, 1 / alpha); };
-  }
-  if (op == "hardsigmoid")
-    return [](const ExprPtr& x) { return Mul(Min(Relu(Plus(x, Float(3))), Float(6)), Float(1.0 / 6)); };
-  if (op == "hardswish")
-    return
-        [](const ExprPtr& x) { return Mul(Mul(x, Min(Relu(Plus(x, Float(3))), Float(6))), Float(1.0 / 6)); };
-  if (op == "hardtanh") {
-    const double low = number("min_val", -1), high = number("max_val", 1);
-    return [=](const ExprPtr& x) { return Min(Max(x, Float(low)), Float(high)); };
-  }
-  if (op == "softplus") {
-    const double beta = number("beta", 1), threshold = number("threshold", 20);
-    return [=](const ExprPtr& x) {
-      const ExprPtr scaled = Mul(x, Float(beta));
-      return Select(Less(Float(threshold), scaled), x, Mul(SoftPlusOf(scaled), Float(1 / beta)));
-    };
-  }
-  if (op == "softsign") return [](const ExprPtr& x) { return Div(x, Plus(Float(1), Unary("abs", x))); };
-  if (op == "log_sigmoid") return [](const ExprPtr& x) { return Unary("neg", SoftPlusOf(Unary("neg", x))); };
-  if (op == "tanhshrink") return [](const ExprPtr& x) { return Sub(x, Unary("tanh", x)); };
-  if (op == "hardshrink" || op == "softshrink") {
-    const double lambda = number("lambd", 0.5);
-    const bool hard = op == "hardshrink";
-    return [=](const ExprPtr& x) {
-      const ExprPtr above = hard ? x : Sub(x, Float(lambda)), below = hard ? x : Plus(x, Float(lambda));
-      return Select(Less(Float(lambda), x), above, Select(Less(x, Float(-lambda)), below, Float(0)));
-    };
-  }
-  if (op == "threshold") {
-    const double threshold = number("threshold", 0), value = number("value", 0);
-    return [=](const ExprPtr& x) { return Select(Less(Float(threshold), x), x, Float(value)); };
-  }
-  if (op == "square") return [](const ExprPtr& x) { return Mul(x, x); };
-  if (op == "erfc") return [](const ExprPtr& x) { return Sub(Float(1), Unary("erf", x)); };
-  if (op == "frac") return [](const ExprPtr& x) { return Sub(x, Unary("trunc", x)); };
-  if (op == "logit") return [](const ExprPtr& x) { return Unary("log", Div(x, Sub(Float(1), x))); };
-  return std::nullopt;
-}
-
-// Of two operands, computed as floats or as integers.
-ExprPtr Arithmetic(const std::string& op, Type type, const ExprPtr& a, const ExprPtr& b) {
+bool Power(Lowering& at, const GraphNode& node) {
+  const ValuePtr base = at.Tensor(node, "self");
+  const Type type = ResultType(at, node);
+  const nlohmann::json& given = node.args["exponent"];
+  const bool is_number = !given.is_object() || !given.contains("tensor");
   if (type == Type::kInt) {
-    if (op == "add") return AddInt(a, b);
-    if (op == "sub") return AddInt(a, Scaled(b, -1));
-    if (op == "mul") return MulInt(a, b);
-    if ((op == "minimum" || op == "maximum")) {
-      const ExprPtr less = Compare("less", a, b);
-      return op == "minimum" ? Select(less, a, b) : Select(less, b, a);
-    }
-    if (b->op == "constant" && b->integer > 0 && (op == "floor_divide" || op == "remainder"))
-      return op == "floor_divide" ? DivInt(a, b->integer) : ModInt(a, b->integer);
-    throw Unsupported("`" + op + "` of integers has no stage");
+    const double exponent = is_number ? at.Number(node, "exponent", 1) : -1;
+    if (exponent < 1 || exponent > 8 || exponent != std::floor(exponent)) return false;
+    return SetMap(at, node, {base}, Type::kInt, [exponent](const ElementArgs& a) {
+      ExprPtr power = a[0];
+      for (int i = 1; i < static_cast<int>(exponent); ++i) power = MulInt(power, a[0]);
+      return power;
+    });
   }
-  if (op == "floor_divide") return Unary("floor", Div(a, b));
-  if (op == "remainder") return Remainder(a, b);
-  if (op == "div") return Div(a, b);
-  return Binary(op, a, b);
+  if (is_number) {
+    const double exponent = at.Number(node, "exponent", 1);
+    return SetMap(at, node, {base}, Type::kFloat,
+                  [exponent](const ElementArgs& a) { return PowerOf(a[0], exponent); });
+  }
+  return SetMap(at, node, {base, at.Tensor(node, "exponent")}, Type::kFloat,
+                [](const ElementArgs& a) { return Binary("pow", a[0], a[1]); });
 }
 
-const std::map<std::string, std::string>& Comparisons() {
-  static const std::map<std::string, std::string> kNames = {{"lt", "less"},
-                                                            {"le", "less_equal"},
-                                                            {"eq", "equal"},
-                                                            {"ne", "not_equal"},
-                                                            {"gt", "greater"},
-                                                            {"ge", "greater_equal"},
-                                                            {"less", "less"},
-                                                            {"less_equal", "less_equal"},
-                                                            {"greater", "greater"},
-                                                            {"greater_equal", "greater_equal"},
-                                                            {"not_equal", "not_equal"}};
-  return kNames;
-}
+// --- Comparisons and logic ---
 
-ExprPtr Compared(const std::string& op, const ExprPtr& a, const ExprPtr& b) {
-  if (op == "greater") return Compare("less", b, a);
-  if (op == "greater_equal") return Compare("less_equal", b, a);
-  return Compare(op, a, b);
-}
-
-Type Common(const std::vector<ValuePtr>& values) {
+Type CommonType(const std::vector<ValuePtr>& values) {
   Type type = Type::kBool;
   for (const ValuePtr& value : values) {
     const Type one = TypeOf(value->dtype);
@@ -188,206 +168,188 @@ Type Common(const std::vector<ValuePtr>& values) {
   return type;
 }
 
+bool Comparison(Lowering& at, const GraphNode& node) {
+  if (at.ResultOf(node).dtype != "bool") return false;
+  static const std::map<std::string, const char*> kNames = {{"lt", "less"},
+                                                            {"le", "less_equal"},
+                                                            {"eq", "equal"},
+                                                            {"ne", "not_equal"},
+                                                            {"gt", "less"},
+                                                            {"ge", "less_equal"},
+                                                            {"less", "less"},
+                                                            {"less_equal", "less_equal"},
+                                                            {"greater", "less"},
+                                                            {"greater_equal", "less_equal"},
+                                                            {"not_equal", "not_equal"}};
+  const char* name = kNames.at(node.op);
+  const bool swaps = node.op.starts_with("g");
+  const std::vector<ValuePtr> both = BothOf(at, node);
+  const Type common = CommonType(both);
+  return SetMap(at, node, both, common == Type::kBool ? Type::kInt : common, [=](const ElementArgs& a) {
+    return swaps ? Compare(name, a[1], a[0]) : Compare(name, a[0], a[1]);
+  });
+}
+
+bool IsClose(Lowering& at, const GraphNode& node) {
+  const double rtol = at.Number(node, "rtol", 1e-5), atol = at.Number(node, "atol", 1e-8);
+  const bool equal_nan = at.Flag(node, "equal_nan", false);
+  return SetMap(at, node, BothOf(at, node), Type::kFloat, [=](const ElementArgs& a) {
+    const ExprPtr allowed = Plus(Float(atol), Times(Float(rtol), Magnitude(a[1])));
+    const ExprPtr gap = Magnitude(Minus(a[0], a[1]));
+    const ExprPtr near = And(Compare("less_equal", gap, allowed), IsLess(gap, Float(kInfinity)));
+    const ExprPtr close = Or(IsEqual(a[0], a[1]), near);
+    return equal_nan ? Or(close, And(IsNan(a[0]), IsNan(a[1]))) : close;
+  });
+}
+
+bool Logical(Lowering& at, const GraphNode& node) {
+  if (at.ResultOf(node).dtype != "bool") throw Unsupported("`" + node.op + "` of integers has no stage");
+  if (node.op.ends_with("_not"))
+    return SetMap(at, node, {at.Tensor(node, "self")}, Type::kBool,
+                  [](const ElementArgs& a) { return Not(a[0]); });
+  const bool is_xor = node.op.find("xor") != std::string::npos;
+  const bool is_and = node.op.find("and") != std::string::npos;
+  return SetMap(at, node, BothOf(at, node), Type::kBool, [=](const ElementArgs& a) {
+    if (is_xor) return Or(And(a[0], Not(a[1])), And(Not(a[0]), a[1]));
+    return is_and ? And(a[0], a[1]) : Or(a[0], a[1]);
+  });
+}
+
+// --- Choices ---
+
+bool Clamp(Lowering& at, const GraphNode& node) {
+  std::vector<ValuePtr> values = {at.Tensor(node, "self")};
+  const bool has_low = at.Has(node, "min"), has_high = at.Has(node, "max");
+  if (has_low) values.push_back(at.Tensor(node, "min"));
+  if (has_high) values.push_back(at.Tensor(node, "max"));
+  const Type type = ResultType(at, node);
+  return SetMap(at, node, values, type, [=](const ElementArgs& a) {
+    ExprPtr x = a[0];
+    if (has_low) x = Arithmetic("maximum", type, x, a[1]);
+    return has_high ? Arithmetic("minimum", type, x, a.back()) : x;
+  });
+}
+
+// condition ? yes : no, where all three may broadcast.
+bool Choose(Lowering& at, const GraphNode& node, const ValuePtr& condition, const ValuePtr& yes,
+            const ValuePtr& no) {
+  const Type type = ResultType(at, node);
+  at.Set(node, at.Lazy(
+                   at.ResultOf(node).dtype, Lowering::BroadcastShape({condition, yes, no}),
+                   [=](const Index& index) {
+                     return Select(ToType(Lowering::AtBroadcast(condition, index), Type::kBool),
+                                   ToType(Lowering::AtBroadcast(yes, index), type),
+                                   ToType(Lowering::AtBroadcast(no, index), type));
+                   },
+                   condition->cost + yes->cost + no->cost + 1));
+  return true;
+}
+
+bool Where(Lowering& at, const GraphNode& node) {
+  return Choose(at, node, at.Tensor(node, "condition"), at.Tensor(node, "self"), at.Tensor(node, "other"));
+}
+
+bool MaskedFill(Lowering& at, const GraphNode& node) {
+  return Choose(at, node, at.Tensor(node, "mask"), at.Tensor(node, "value"), at.Tensor(node, "self"));
+}
+
+// --- Of three operands, and others ---
+
+bool Prelu(Lowering& at, const GraphNode& node) {
+  const ValuePtr x = at.Tensor(node, "self");
+  const ValuePtr given = at.Tensor(node, "weight");
+  Shape shape;
+  if (Count(given->shape) > 1) shape.assign(x->shape.size(), 1);
+  if (shape.size() > 1) shape[1] = Count(given->shape);
+  const ValuePtr weight = at.Reshape(given, shape);
+  return SetMap(at, node, {x, weight}, Type::kFloat,
+                [](const ElementArgs& a) { return Select(IsLess(Float(0), a[0]), a[0], Times(a[0], a[1])); });
+}
+
+bool Lerp(Lowering& at, const GraphNode& node) {
+  return SetMap(at, node, {at.Tensor(node, "self"), at.Tensor(node, "end"), at.Tensor(node, "weight")},
+                Type::kFloat,
+                [](const ElementArgs& a) { return Plus(a[0], Times(a[2], Minus(a[1], a[0]))); });
+}
+
+bool AddProduct(Lowering& at, const GraphNode& node) {
+  const double value = at.Number(node, "value", 1);
+  const bool divides = node.op == "addcdiv";
+  return SetMap(at, node, {at.Tensor(node, "self"), at.Tensor(node, "tensor1"), at.Tensor(node, "tensor2")},
+                Type::kFloat, [=](const ElementArgs& a) {
+                  return Plus(a[0], Times(Float(value), divides ? Over(a[1], a[2]) : Times(a[1], a[2])));
+                });
+}
+
+bool Glu(Lowering& at, const GraphNode& node) {
+  const ValuePtr x = at.Tensor(node, "self");
+  const int64_t given = at.Integer(node, "dim", -1);
+  const size_t dim = static_cast<size_t>(given < 0 ? given + static_cast<int64_t>(x->shape.size()) : given);
+  const int64_t half = x->shape[dim] / 2;
+  return SetMap(at, node, {at.Sliced(x, dim, 0, half), at.Sliced(x, dim, half, half)}, Type::kFloat,
+                [](const ElementArgs& a) { return Times(a[0], Unary("sigmoid", a[1])); });
+}
+
+bool Unchanged(Lowering& at, const GraphNode& node) {
+  if (node.op.ends_with("dropout") && at.Flag(node, "train", false))
+    throw Unsupported("`" + node.op + "` in training draws random numbers");
+  at.Set(node, at.Tensor(node, node.args.contains("self") ? "self" : "input"));
+  return true;
+}
+
+const std::map<std::string, ElementwiseFunction>& ElementwiseTable() {
+  static const std::map<std::string, ElementwiseFunction> kTable = [] {
+    std::map<std::string, ElementwiseFunction> table = {
+        {"pow", Power},   {"float_power", Power},      {"isclose", IsClose},
+        {"where", Where}, {"masked_fill", MaskedFill}, {"prelu", Prelu},
+        {"lerp", Lerp},   {"addcmul", AddProduct},     {"addcdiv", AddProduct},
+        {"glu", Glu}};
+    const auto add = [&](ElementwiseFunction f, const std::vector<const char*>& names) {
+      for (const char* name : names) table[name] = f;
+    };
+    add(AddOrSubtract, {"add", "sub", "rsub", "subtract"});
+    add(ArithmeticOfTwo, {"mul", "multiply", "div", "divide", "true_divide", "minimum", "maximum", "max",
+                          "min", "fmod", "remainder", "floor_divide"});
+    add(Comparison,
+        {"lt", "le", "eq", "ne", "gt", "ge", "less", "less_equal", "greater", "greater_equal", "not_equal"});
+    add(Logical, {"logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and", "bitwise_or",
+                  "bitwise_xor", "bitwise_not", "bitwise_left_shift", "bitwise_right_shift", "__and__",
+                  "__or__", "__xor__", "__lshift__", "__rshift__"});
+    add(Clamp, {"clamp", "clip", "clamp_min", "clamp_max"});
+    add(Unchanged, {"to",
+                    "_to_copy",
+                    "type_as",
+                    "float",
+                    "clone",
+                    "contiguous",
+                    "detach",
+                    "alias",
+                    "lift_fresh",
+                    "Float",
+                    "positive",
+                    "real",
+                    "conj",
+                    "conj_physical",
+                    "resolve_conj",
+                    "resolve_neg",
+                    "dropout",
+                    "alpha_dropout",
+                    "feature_dropout",
+                    "feature_alpha_dropout",
+                    "native_dropout"});
+    return table;
+  }();
+  return kTable;
+}
+
 }  // namespace
 
 bool Lowering::Elementwise(const GraphNode& node) {
-  const std::string op = node.op.ends_with("_") && node.op.size() > 1 && !node.op.starts_with("_")
-                             ? node.op.substr(0, node.op.size() - 1)
-                             : node.op;
   if (node.results.empty()) return false;
-  const std::string dtype = ResultOf(node).dtype;
-  const auto set = [&](const std::vector<ValuePtr>& values, Type type, const ElementFunction& f) {
-    Set(node, Map(values, dtype, type, f));
-    return true;
-  };
-  if (const auto found = PlainUnary().find(op); found != PlainUnary().end()) {
-    const ValuePtr x = Tensor(node, "self");
-    if (TypeOf(x->dtype) == Type::kInt && (op == "neg" || op == "abs" || op == "sign" || op == "negative")) {
-      return set({x}, Type::kInt, [op](const Args& a) {
-        if (op == "neg" || op == "negative") return Scaled(a[0], -1);
-        const ExprPtr negative = Compare("less", a[0], Int(0));
-        if (op == "abs") return Select(negative, Scaled(a[0], -1), a[0]);
-        return Select(negative, Int(-1), ToType(Compare("less", Int(0), a[0]), Type::kInt));
-      });
-    }
-    return set({x}, Type::kFloat, [name = found->second](const Args& a) { return Unary(name, a[0]); });
-  }
-  if (const auto f = Activation(*this, node)) {
-    const ValuePtr x = Tensor(node, "self");
-    const Type type = TypeOf(x->dtype);
-    if (type == Type::kFloat || TypeOf(dtype) == Type::kFloat)
-      return set({x}, Type::kFloat, [f = *f](const Args& a) { return f(a[0]); });
-    if (op == "square") return set({x}, Type::kInt, [](const Args& a) { return MulInt(a[0], a[0]); });
-    if (op == "relu")
-      return set({x}, Type::kInt,
-                 [](const Args& a) { return Select(Compare("less", a[0], Int(0)), Int(0), a[0]); });
-    return false;
-  }
-  if (op == "add" || op == "sub" || op == "rsub" || op == "subtract") {
-    std::vector<ValuePtr> both = {Tensor(node, "self"), Tensor(node, "other")};
-    if (op == "rsub") std::swap(both[0], both[1]);
-    // `alpha` scales what torch calls other.
-    const double alpha = Number(node, "alpha", 1);
-    const bool scales_first = op == "rsub";
-    const Type type = TypeOf(dtype) == Type::kFloat ? Type::kFloat : Type::kInt;
-    const std::string plain = op == "add" ? "add" : "sub";
-    return set(both, type, [=](const Args& a) {
-      const auto scaled = [&](const ExprPtr& e) {
-        if (alpha == 1) return e;
-        return type == Type::kInt ? Scaled(e, static_cast<int64_t>(alpha)) : Mul(e, Float(alpha));
-      };
-      return scales_first ? Arithmetic(plain, type, a[0], scaled(a[1]))
-                          : Arithmetic(plain, type, a[0], scaled(a[1]));
-    });
-  }
-  if (op == "mul" || op == "multiply" || op == "div" || op == "divide" || op == "true_divide" ||
-      op == "minimum" || op == "maximum" || op == "fmod" || op == "atan2" || op == "remainder" ||
-      op == "floor_divide" || op == "fmin" || op == "fmax") {
-    const std::vector<ValuePtr> both = {Tensor(node, "self"), Tensor(node, "other")};
-    std::string plain = op == "multiply" ? "mul" : op == "divide" || op == "true_divide" ? "div" : op;
-    if (op == "fmin") plain = "minimum";
-    if (op == "fmax") plain = "maximum";
-    const std::string rounding = Word(node, "rounding_mode", "");
-    if (plain == "div" && rounding == "floor") plain = "floor_divide";
-    const Type type = TypeOf(dtype) == Type::kFloat  ? Type::kFloat
-                      : TypeOf(dtype) == Type::kBool ? Type::kBool
-                                                     : Type::kInt;
-    if (type == Type::kBool) return set(both, type, [](const Args& a) { return And(a[0], a[1]); });
-    return set(both, type, [=](const Args& a) {
-      const ExprPtr e = Arithmetic(plain, type, a[0], a[1]);
-      return rounding == "trunc" ? Unary("trunc", e) : e;
-    });
-  }
-  if (op == "max" || op == "min") {
-    if (!node.args.contains("other")) return false;
-    return set({Tensor(node, "self"), Tensor(node, "other")}, TypeOf(dtype),
-               [op, type = TypeOf(dtype)](const Args& a) {
-                 return Arithmetic(op == "max" ? "maximum" : "minimum", type, a[0], a[1]);
-               });
-  }
-  if (op == "pow") {
-    const ValuePtr base = Tensor(node, "self");
-    if (!node.args["exponent"].is_object()) {
-      const double exponent = Number(node, "exponent", 1);
-      if (TypeOf(dtype) == Type::kInt && exponent != 2) return false;
-      if (TypeOf(dtype) == Type::kInt)
-        return set({base}, Type::kInt, [](const Args& a) { return MulInt(a[0], a[0]); });
-      return set({base}, Type::kFloat, [exponent](const Args& a) { return Power(a[0], exponent); });
-    }
-    return set({base, Tensor(node, "exponent")}, Type::kFloat,
-               [](const Args& a) { return Binary("pow", a[0], a[1]); });
-  }
-  if (const auto found = Comparisons().find(op); found != Comparisons().end() && dtype == "bool") {
-    const std::vector<ValuePtr> both = {Tensor(node, "self"), Tensor(node, "other")};
-    const Type type = Common(both) == Type::kBool ? Type::kInt : Common(both);
-    return set(both, type, [name = found->second](const Args& a) { return Compared(name, a[0], a[1]); });
-  }
-  if (op == "clamp" || op == "clip" || op == "clamp_min" || op == "clamp_max") {
-    std::vector<ValuePtr> values = {Tensor(node, "self")};
-    const bool has_low = Has(node, "min"), has_high = Has(node, "max");
-    if (has_low) values.push_back(Tensor(node, "min"));
-    if (has_high) values.push_back(Tensor(node, "max"));
-    const Type type = TypeOf(dtype);
-    return set(values, type, [=](const Args& a) {
-      ExprPtr x = a[0];
-      if (has_low) x = Arithmetic("maximum", type, x, a[1]);
-      return has_high ? Arithmetic("minimum", type, x, a.back()) : x;
-    });
-  }
-  if (op == "where") {
-    const ValuePtr condition = Tensor(node, "condition");
-    const ValuePtr yes = Tensor(node, "self"), no = Tensor(node, "other");
-    const Type type = TypeOf(dtype);
-    Set(node, Lazy(
-                  dtype, BroadcastShape({condition, yes, no}),
-                  [=](const Index& index) {
-                    return Select(ToType(AtBroadcast(condition, index), Type::kBool),
-                                  ToType(AtBroadcast(yes, index), type),
-                                  ToType(AtBroadcast(no, index), type));
-                  },
-                  condition->cost + yes->cost + no->cost + 1));
-    return true;
-  }
-  if (op == "masked_fill") {
-    const ValuePtr x = Tensor(node, "self"), mask = Tensor(node, "mask"), value = Tensor(node, "value");
-    const Type type = TypeOf(dtype);
-    Set(node, Lazy(
-                  dtype, BroadcastShape({x, mask}),
-                  [=](const Index& index) {
-                    return Select(ToType(AtBroadcast(mask, index), Type::kBool),
-                                  ToType(AtBroadcast(value, index), type),
-                                  ToType(AtBroadcast(x, index), type));
-                  },
-                  x->cost + mask->cost + 1));
-    return true;
-  }
-  if (op.starts_with("logical_") || op.starts_with("bitwise_") || op.starts_with("__")) {
-    if (dtype != "bool") return false;
-    const bool negates = op == "logical_not" || op == "bitwise_not";
-    const bool is_and = op == "logical_and" || op == "bitwise_and" || op == "__and__";
-    const bool is_or = op == "logical_or" || op == "bitwise_or" || op == "__or__";
-    const bool is_xor = op == "logical_xor" || op == "bitwise_xor" || op == "__xor__";
-    if (negates) return set({Tensor(node, "self")}, Type::kBool, [](const Args& a) { return Not(a[0]); });
-    if (!is_and && !is_or && !is_xor) return false;
-    return set({Tensor(node, "self"), Tensor(node, "other")}, Type::kBool, [=](const Args& a) {
-      return is_and  ? And(a[0], a[1])
-             : is_or ? Or(a[0], a[1])
-                     : Or(And(a[0], Not(a[1])), And(Not(a[0]), a[1]));
-    });
-  }
-  if (op == "isnan")
-    return set({Tensor(node, "self")}, Type::kFloat,
-               [](const Args& a) { return Compare("not_equal", a[0], a[0]); });
-  if (op == "prelu") {
-    const ValuePtr x = Tensor(node, "self");
-    ValuePtr weight = Tensor(node, "weight");
-    if (Count(weight->shape) > 1) {
-      Shape shape(x->shape.size(), 1);
-      if (shape.size() > 1) shape[1] = Count(weight->shape);
-      weight = Reshape(weight, shape);
-    } else {
-      weight = Reshape(weight, {});
-    }
-    return set({x, weight}, Type::kFloat,
-               [](const Args& a) { return Select(Less(Float(0), a[0]), a[0], Mul(a[0], a[1])); });
-  }
-  if (op == "xlogy")
-    return set({Tensor(node, "self"), Tensor(node, "other")}, Type::kFloat, [](const Args& a) {
-      return Select(Compare("equal", a[0], Float(0)), Float(0), Mul(a[0], Unary("log", a[1])));
-    });
-  if (op == "lerp")
-    return set({Tensor(node, "self"), Tensor(node, "end"), Tensor(node, "weight")}, Type::kFloat,
-               [](const Args& a) { return Plus(a[0], Mul(a[2], Sub(a[1], a[0]))); });
-  if (op == "addcmul" || op == "addcdiv") {
-    const double value = Number(node, "value", 1);
-    const bool divides = op == "addcdiv";
-    return set({Tensor(node, "self"), Tensor(node, "tensor1"), Tensor(node, "tensor2")}, Type::kFloat,
-               [=](const Args& a) {
-                 return Plus(a[0], Mul(Float(value), divides ? Div(a[1], a[2]) : Mul(a[1], a[2])));
-               });
-  }
-  if (op == "logaddexp")
-    return set({Tensor(node, "self"), Tensor(node, "other")}, Type::kFloat, [](const Args& a) {
-      return Plus(Max(a[0], a[1]), Unary("log1p", Unary("exp", Unary("neg", Unary("abs", Sub(a[0], a[1]))))));
-    });
-  if (op == "glu") {
-    const ValuePtr x = Tensor(node, "self");
-    const int64_t given = Integer(node, "dim", -1);
-    const size_t dim = static_cast<size_t>(given < 0 ? given + static_cast<int64_t>(x->shape.size()) : given);
-    const int64_t half = x->shape[dim] / 2;
-    return set({Sliced(x, dim, 0, half), Sliced(x, dim, half, half)}, Type::kFloat,
-               [](const Args& a) { return Mul(a[0], Unary("sigmoid", a[1])); });
-  }
-  if (op == "to" || op == "_to_copy" || op == "type_as" || op == "float" || op == "clone" ||
-      op == "contiguous" || op == "detach" || op == "alias" || op == "lift_fresh" || op == "Float" ||
-      op == "positive" || op == "dropout" || op == "alpha_dropout" || op == "feature_dropout" ||
-      op == "native_dropout") {
-    if (op.ends_with("dropout") && Flag(node, "train", false))
-      throw Unsupported("`" + op + "` in training draws random numbers");
-    Set(node, Tensor(node, node.args.contains("self") ? "self" : "input"));
-    return true;
-  }
-  return false;
+  if (const OfFloat f = FloatFunction(*this, node)) return OfOne(*this, node, f);
+  if (const OfTwoFloats f = FloatFunctionOfTwo(node.op)) return OfTwoAsFloats(*this, node, f);
+  const auto found = ElementwiseTable().find(node.op);
+  return found != ElementwiseTable().end() && found->second(*this, node);
 }
 
 }  // namespace kevin::search

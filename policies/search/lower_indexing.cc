@@ -1,134 +1,67 @@
-// Reads at indices that tensors hold (gather, embedding, index), diagonals, triangles, and writes into a part of a
-// tensor. All but the writes are maps of indices without a stage.
+// Reads at indices that tensors hold (gather, embedding, index), diagonals and triangles. All are maps of indices without
+// a stage.
+
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
-#include "policies/search/lowering.h"
+#include "policies/search/indexing_parts.h"
 
 namespace kevin::search {
 namespace {
 
-using IndexingFunction = void (*)(Lowering&, const GraphNode&);
-
-size_t PositiveDim(int64_t dim, size_t rank) {
-  return static_cast<size_t>(dim < 0 ? dim + static_cast<int64_t>(rank) : dim);
+// Whether the bounds of the expression are values that it has.
+bool HasExactBounds(const ExprPtr& e) {
+  if (e->op == "constant" || e->op == "variable") return true;
+  if (e->op == "div") return HasExactBounds(e->args[0]);
+  if (e->op != "sum") return false;
+  return std::all_of(e->args.begin(), e->args.end(),
+                     [](const ExprPtr& arg) { return arg->op == "variable"; });
 }
 
-size_t DimOf(Lowering& at, const GraphNode& node, const char* name, size_t rank, int64_t fallback = 0) {
+ExprPtr CheckedIndex(const GraphNode& node, const ExprPtr& index, int64_t low, int64_t size) {
+  if (HasExactBounds(index) && (index->low < low || index->high >= size)) {
+    throw Unsupported(fmt::format("`{}` reads index {} of a dimension of {}", node.op,
+                                  index->low < low ? index->low : index->high, size));
+  }
+  return index;
+}
+
+}  // namespace
+
+size_t DimOf(Lowering& at, const GraphNode& node, const char* name, size_t rank, int64_t fallback) {
   return PositiveDim(at.Integer(node, name, fallback), rank);
 }
 
-// torch counts from the end where an index is negative.
-ExprPtr FromEnd(const ExprPtr& index, int64_t size) {
-  return Select(Compare("less", index, Int(0)), AddInt(index, Int(size)), index);
+ExprPtr IndexAt(const GraphNode& node, const ValuePtr& value, const Index& index, int64_t size) {
+  return CheckedIndex(node, ToType(Lowering::AtBroadcast(value, index), Type::kInt), 0, size);
 }
 
-ExprPtr IntAt(const ValuePtr& value, const Index& index) {
-  return ToType(Lowering::AtBroadcast(value, index), Type::kInt);
+ExprPtr IndexFromEndAt(const GraphNode& node, const ValuePtr& value, const Index& index, int64_t size) {
+  const ExprPtr given =
+      CheckedIndex(node, ToType(Lowering::AtBroadcast(value, index), Type::kInt), -size, size);
+  return Select(Compare("less", given, Int(0)), AddInt(given, Int(size)), given);
 }
 
-// What is read many times, or where it cannot be known, should cost little.
-constexpr int kReadCost = 12;
-
-// --- Reads ---
-
-void Gather(Lowering& at, const GraphNode& node) {
-  const ValuePtr x = at.Cheap(at.Tensor(node, "self"), kReadCost), index = at.Tensor(node, "index");
-  const Shape& shape = at.ResultOf(node).shape;
-  if (x->shape.empty()) return at.Set(node, at.Expand(x, shape));
-  const size_t dim = DimOf(at, node, "dim", x->shape.size());
-  at.Set(node, at.Lazy(
-                   x->dtype, shape,
-                   [=](const Index& place) {
-                     Index own = place;
-                     own[dim] = IntAt(index, place);
-                     return x->at(own);
-                   },
-                   x->cost + index->cost));
-}
-
-void TakeAlongDim(Lowering& at, const GraphNode& node) {
-  ValuePtr x = at.Cheap(at.Tensor(node, "self"), kReadCost);
-  ValuePtr index = at.Tensor(node, "indices");
-  if (!at.Has(node, "dim")) {
-    x = at.Reshape(x, {Count(x->shape)});
-    index = at.Reshape(index, {Count(index->shape)});
-  }
-  const size_t dim = DimOf(at, node, "dim", x->shape.size());
-  const int64_t size = x->shape[dim];
-  at.Set(node, at.Lazy(
-                   x->dtype, at.ResultOf(node).shape,
-                   [=](const Index& place) {
-                     Index own = place;
-                     own[dim] = FromEnd(IntAt(index, place), size);
-                     return Lowering::AtBroadcast(x, own);
-                   },
-                   x->cost + index->cost));
-}
-
-void Take(Lowering& at, const GraphNode& node) {
-  const ValuePtr x = at.Tensor(node, "self"), index = at.Tensor(node, "index");
-  const ValuePtr flat = at.Reshape(at.Cheap(x, kReadCost), {Count(x->shape)});
-  at.Set(node,
-         at.Lazy(
-             x->dtype, index->shape,
-             [=](const Index& place) { return flat->at({FromEnd(IntAt(index, place), flat->shape[0])}); },
-             flat->cost + index->cost));
-}
-
-void Embedding(Lowering& at, const GraphNode& node) {
-  const ValuePtr weight = at.Cheap(at.Tensor(node, "weight"), kReadCost),
-                 indices = at.Tensor(node, "indices");
-  at.Set(node, at.Lazy(
-                   weight->dtype, at.ResultOf(node).shape,
-                   [=](const Index& place) {
-                     const Index word(place.begin(), place.end() - 1);
-                     return weight->at({ToType(indices->at(word), Type::kInt), place.back()});
-                   },
-                   weight->cost + indices->cost));
-}
-
-void IndexSelect(Lowering& at, const GraphNode& node) {
-  const ValuePtr x = at.Cheap(at.Tensor(node, "self"), kReadCost), index = at.Tensor(node, "index");
-  if (x->shape.empty()) return at.Set(node, x);
-  const size_t dim = DimOf(at, node, "dim", x->shape.size());
-  at.Set(node, at.Lazy(
-                   x->dtype, at.ResultOf(node).shape,
-                   [=](const Index& place) {
-                     Index own = place;
-                     own[dim] = index->shape.empty() ? IntAt(index, {}) : IntAt(index, {place[dim]});
-                     return x->at(own);
-                   },
-                   x->cost + index->cost));
-}
-
-// Where `x[a, :, b]` reads: the dims of the broadcast index tensors stand at `first`, in front where they are apart.
-struct Places {
-  std::vector<ValuePtr> indices;  // by dim of x; null: all of the dim
-  size_t first = 0, rank = 0;     // of the dims of the index tensors in the result
-  Shape shape;                    // of the result
-  int cost = 0;
-
-  Index Of(const Index& place, const Shape& from) const {
-    const Index chosen(place.begin() + static_cast<long>(first),
-                       place.begin() + static_cast<long>(first + rank));
-    Index own;
-    size_t next = 0;
-    for (size_t dim = 0; dim < from.size(); ++dim) {
-      if (indices[dim]) {
-        own.push_back(FromEnd(IntAt(indices[dim], chosen), from[dim]));
-        continue;
-      }
-      if (next == first) next += rank;
-      own.push_back(place[next++]);
+Index IndexedPlaces::Of(const Index& place, const Shape& from) const {
+  const Index chosen(place.begin() + static_cast<long>(first),
+                     place.begin() + static_cast<long>(first + rank));
+  Index own;
+  size_t next = 0;
+  for (size_t dim = 0; dim < from.size(); ++dim) {
+    if (indices[dim]) {
+      own.push_back(IndexFromEndAt(*node, indices[dim], chosen, from[dim]));
+      continue;
     }
-    return own;
+    if (next == first) next += rank;
+    own.push_back(place[next++]);
   }
-};
+  return own;
+}
 
-Places PlacesOf(Lowering& at, const GraphNode& node, const Shape& from) {
-  Places places;
+IndexedPlaces PlacesOf(Lowering& at, const GraphNode& node, const Shape& from) {
+  IndexedPlaces places;
+  places.node = &node;
   places.indices = at.Tensors(node, "indices");
   std::vector<ValuePtr> given;
   std::vector<size_t> dims;
@@ -154,9 +87,85 @@ Places PlacesOf(Lowering& at, const GraphNode& node, const Shape& from) {
   return places;
 }
 
+namespace {
+
+// --- Reads ---
+
+void Gather(Lowering& at, const GraphNode& node) {
+  const ValuePtr x = at.Cheap(at.Tensor(node, "self"), kReadCost), index = at.Tensor(node, "index");
+  const Shape& shape = at.ResultOf(node).shape;
+  if (x->shape.empty()) return at.Set(node, at.Expand(x, shape));
+  const size_t dim = DimOf(at, node, "dim", x->shape.size());
+  at.Set(node, at.Lazy(
+                   x->dtype, shape,
+                   [=, &node](const Index& place) {
+                     Index own = place;
+                     own[dim] = IndexAt(node, index, place, x->shape[dim]);
+                     return x->at(own);
+                   },
+                   x->cost + index->cost));
+}
+
+void TakeAlongDim(Lowering& at, const GraphNode& node) {
+  ValuePtr x = at.Cheap(at.Tensor(node, "self"), kReadCost);
+  ValuePtr index = at.Tensor(node, "indices");
+  if (!at.Has(node, "dim")) {
+    x = at.Reshape(x, {Count(x->shape)});
+    index = at.Reshape(index, {Count(index->shape)});
+  }
+  const size_t dim = DimOf(at, node, "dim", x->shape.size());
+  const int64_t size = x->shape[dim];
+  at.Set(node, at.Lazy(
+                   x->dtype, at.ResultOf(node).shape,
+                   [=, &node](const Index& place) {
+                     Index own = place;
+                     own[dim] = IndexFromEndAt(node, index, place, size);
+                     return Lowering::AtBroadcast(x, own);
+                   },
+                   x->cost + index->cost));
+}
+
+void Take(Lowering& at, const GraphNode& node) {
+  const ValuePtr x = at.Tensor(node, "self"), index = at.Tensor(node, "index");
+  const ValuePtr flat = at.Reshape(at.Cheap(x, kReadCost), {Count(x->shape)});
+  at.Set(node, at.Lazy(
+                   x->dtype, index->shape,
+                   [=, &node](const Index& place) {
+                     return flat->at({IndexFromEndAt(node, index, place, flat->shape[0])});
+                   },
+                   flat->cost + index->cost));
+}
+
+void Embedding(Lowering& at, const GraphNode& node) {
+  const ValuePtr weight = at.Cheap(at.Tensor(node, "weight"), kReadCost),
+                 indices = at.Tensor(node, "indices");
+  at.Set(node, at.Lazy(
+                   weight->dtype, at.ResultOf(node).shape,
+                   [=, &node](const Index& place) {
+                     const Index word(place.begin(), place.end() - 1);
+                     return weight->at({IndexAt(node, indices, word, weight->shape[0]), place.back()});
+                   },
+                   weight->cost + indices->cost));
+}
+
+void IndexSelect(Lowering& at, const GraphNode& node) {
+  const ValuePtr x = at.Cheap(at.Tensor(node, "self"), kReadCost), index = at.Tensor(node, "index");
+  if (x->shape.empty()) return at.Set(node, x);
+  const size_t dim = DimOf(at, node, "dim", x->shape.size());
+  at.Set(node, at.Lazy(
+                   x->dtype, at.ResultOf(node).shape,
+                   [=, &node](const Index& place) {
+                     Index own = place;
+                     own[dim] = IndexAt(node, index, index->shape.empty() ? Index() : Index{place[dim]},
+                                        x->shape[dim]);
+                     return x->at(own);
+                   },
+                   x->cost + index->cost));
+}
+
 void IndexOfTensors(Lowering& at, const GraphNode& node) {
   const ValuePtr x = at.Cheap(at.Tensor(node, "self"), kReadCost);
-  const Places places = PlacesOf(at, node, x->shape);
+  const IndexedPlaces places = PlacesOf(at, node, x->shape);
   at.Set(node,
          at.Lazy(
              x->dtype, places.shape, [=](const Index& place) { return x->at(places.Of(place, x->shape)); },
@@ -183,7 +192,7 @@ void Triangle(Lowering& at, const GraphNode& node) {
 }
 
 void Diagonal(Lowering& at, const GraphNode& node) {
-  const ValuePtr x = at.Tensor(node, "self");
+  const ValuePtr x = at.Tensor(node, node.args.contains("A") ? "A" : "self");
   const bool is_diag = node.op == "diag";
   const int64_t offset = at.Integer(node, is_diag ? "diagonal" : "offset", 0);
   const size_t a = DimOf(at, node, "dim1", x->shape.size(), 0),
@@ -204,9 +213,11 @@ void Diagonal(Lowering& at, const GraphNode& node) {
 
 // Zeros but for one diagonal, that holds the last dim of `x`.
 void OnDiagonal(Lowering& at, const GraphNode& node) {
-  const ValuePtr x = at.Tensor(node, "self");
+  const ValuePtr given = at.Tensor(node, "self");
   const Shape& shape = at.ResultOf(node).shape;
   const int64_t offset = at.Integer(node, node.op == "diag" ? "diagonal" : "offset", 0);
+  const ValuePtr x =
+      given->shape.size() > 1 && node.op == "diagflat" ? at.Reshape(given, {Count(given->shape)}) : given;
   const size_t a = DimOf(at, node, "dim1", shape.size(), -2), b = DimOf(at, node, "dim2", shape.size(), -1);
   at.Set(node, at.Lazy(
                    x->dtype, shape,
@@ -230,127 +241,6 @@ void Diag(Lowering& at, const GraphNode& node) {
   }
 }
 
-// --- Writes into a part ---
-
-void SelectScatter(Lowering& at, const GraphNode& node) {
-  const ValuePtr x = at.Tensor(node, "self"), source = at.Tensor(node, "src");
-  const size_t dim = DimOf(at, node, "dim", x->shape.size());
-  ExprPtr chosen = at.MovingInteger(node, "index", 0);
-  if (chosen->high < 0) chosen = AddInt(chosen, Int(x->shape[dim]));
-  at.Set(node, at.Lazy(
-                   x->dtype, x->shape,
-                   [=](const Index& place) {
-                     Index own = place;
-                     own.erase(own.begin() + static_cast<long>(dim));
-                     return Select(Compare("equal", place[dim], chosen),
-                                   ToType(source->at(own), TypeOf(x->dtype)), x->at(place));
-                   },
-                   x->cost + source->cost + 1));
-}
-
-void SliceScatter(Lowering& at, const GraphNode& node) {
-  const ValuePtr x = at.Tensor(node, "self"), source = at.Tensor(node, "src");
-  const size_t dim = DimOf(at, node, "dim", x->shape.size());
-  const int64_t size = x->shape[dim], step = at.Integer(node, "step", 1), count = source->shape[dim];
-  int64_t start = at.Integer(node, "start", 0);
-  start = std::clamp<int64_t>(start < 0 ? start + size : start, 0, size);
-  if (count == 0) return at.Set(node, x);
-  at.Set(node, at.Lazy(
-                   x->dtype, x->shape,
-                   [=](const Index& place) {
-                     const ExprPtr distance = AddInt(place[dim], Int(-start));
-                     ExprPtr within = And(Compare("less_equal", Int(0), distance),
-                                          Compare("less_equal", distance, Int((count - 1) * step)));
-                     within = And(within, Compare("equal", ModInt(distance, step), Int(0)));
-                     Index own = place;
-                     own[dim] = DivInt(distance, step);
-                     const ExprPtr zero = ToType(Float(0), TypeOf(x->dtype));
-                     return Select(within, Guard(within, ToType(source->at(own), TypeOf(x->dtype)), zero),
-                                   x->at(place));
-                   },
-                   x->cost + source->cost + 2));
-}
-
-void DiagonalScatter(Lowering& at, const GraphNode& node) {
-  const ValuePtr x = at.Tensor(node, "self"), source = at.Tensor(node, "src");
-  const int64_t offset = at.Integer(node, "offset", 0);
-  const size_t a = DimOf(at, node, "dim1", x->shape.size(), 0),
-               b = DimOf(at, node, "dim2", x->shape.size(), 1);
-  at.Set(node, at.Lazy(
-                   x->dtype, x->shape,
-                   [=](const Index& place) {
-                     Index own;
-                     for (size_t dim = 0; dim < place.size(); ++dim) {
-                       if (dim != a && dim != b) own.push_back(place[dim]);
-                     }
-                     own.push_back(place[offset < 0 ? b : a]);
-                     const ExprPtr within = Compare("equal", AddInt(place[a], Int(offset)), place[b]);
-                     const ExprPtr zero = ToType(Float(0), TypeOf(x->dtype));
-                     return Select(within, Guard(within, ToType(source->at(own), TypeOf(x->dtype)), zero),
-                                   x->at(place));
-                   },
-                   x->cost + source->cost + 2));
-}
-
-// A copy of `x`, then a stage that writes to the places.
-ValuePtr Overwritten(Lowering& at, const GraphNode& node, const ValuePtr& x, const Shape& places,
-                     const std::function<std::pair<Index, ExprPtr>(const Index&)>& element) {
-  const ValuePtr copy = at.Stored(at.Lazy(
-      x->dtype, x->shape, [x](const Index& place) { return x->at(place); }, x->cost));
-  const std::vector<Loop> loops = at.NewLoops(places);
-  const auto [own, value] = element(Lowering::Vars(loops));
-  at.Add(
-      node.op,
-      Pointwise{loops, {{copy->buffer, OffsetOf(own, x->shape), ToType(value, TypeOf(x->dtype)), nullptr}}});
-  return copy;
-}
-
-void Scatter(Lowering& at, const GraphNode& node) {
-  if (at.Has(node, "reduce")) throw Unsupported("`scatter` with a reduction has no stage");
-  const ValuePtr x = at.Tensor(node, "self"), index = at.Tensor(node, "index");
-  const ValuePtr source = at.Tensor(node, at.Has(node, "src") ? "src" : "value");
-  const size_t dim = DimOf(at, node, "dim", x->shape.size());
-  at.Set(node, Overwritten(at, node, x, index->shape, [&](const Index& place) {
-           Index own = place;
-           own[dim] = IntAt(index, place);
-           return std::pair(own, source->shape.empty() ? source->at({}) : source->at(place));
-         }));
-}
-
-void IndexPut(Lowering& at, const GraphNode& node) {
-  if (at.Flag(node, "accumulate", false)) throw Unsupported("`index_put` that accumulates has no stage");
-  const ValuePtr x = at.Tensor(node, "self"), values = at.Tensor(node, "values");
-  const Places places = PlacesOf(at, node, x->shape);
-  at.Set(node, Overwritten(at, node, x, places.shape, [&](const Index& place) {
-           return std::pair(places.Of(place, x->shape), Lowering::AtBroadcast(values, place));
-         }));
-}
-
-// out[i] = x[i] + the sum of what goes there: every output reads all of the dim, so that no two add at one place.
-void ScatterAdd(Lowering& at, const GraphNode& node) {
-  const ValuePtr x = at.Tensor(node, "self"), index = at.Plain(at.Tensor(node, "index"));
-  const ValuePtr source = at.Plain(at.Tensor(node, "src"));
-  const size_t dim = DimOf(at, node, "dim", x->shape.size());
-  const std::vector<Loop> outer = at.NewLoops(x->shape), inner = at.NewLoops({index->shape[dim]});
-  const Index out = Lowering::Vars(outer);
-  Index place = out;
-  place[dim] = Lowering::Var(inner[0]);
-  ExprPtr within = Bool(true);
-  for (size_t i = 0; i < place.size(); ++i) {
-    if (i != dim) within = And(within, Compare("less", place[i], Int(index->shape[i])));
-  }
-  const ExprPtr hit = Compare("equal", Guard(within, IntAt(index, place), Int(-1)), out[dim]);
-  const ValuePtr sum = at.NewStored(node.op, x->dtype, x->shape);
-  const ExprPtr value = Guard(hit, ToType(source->at(place), Type::kFloat), Float(0));
-  const ExprPtr total = Binary("add", ToType(x->at(out), Type::kFloat), Result(0));
-  at.Add(node.op, Reduction{outer,
-                            inner,
-                            {{"sum", value, 0, 0}},
-                            {{sum->buffer, OffsetOf(out, x->shape), total, nullptr}},
-                            {}});
-  at.Set(node, sum);
-}
-
 void OneHot(Lowering& at, const GraphNode& node) {
   const ValuePtr x = at.Tensor(node, "self");
   at.Set(node, at.Lazy(
@@ -362,7 +252,9 @@ void OneHot(Lowering& at, const GraphNode& node) {
                    x->cost + 1));
 }
 
-const std::map<std::string, IndexingFunction>& IndexingTable() {
+}  // namespace
+
+IndexingFunction ReadNamed(const std::string& op) {
   static const std::map<std::string, IndexingFunction> kTable = {{"gather", Gather},
                                                                  {"take_along_dim", TakeAlongDim},
                                                                  {"take", Take},
@@ -372,25 +264,23 @@ const std::map<std::string, IndexingFunction>& IndexingTable() {
                                                                  {"tril", Triangle},
                                                                  {"triu", Triangle},
                                                                  {"diagonal", Diagonal},
+                                                                 {"linalg_diagonal", Diagonal},
                                                                  {"diag", Diag},
+                                                                 {"diagflat", Diag},
                                                                  {"diag_embed", OnDiagonal},
-                                                                 {"select_scatter", SelectScatter},
-                                                                 {"slice_scatter", SliceScatter},
-                                                                 {"diagonal_scatter", DiagonalScatter},
-                                                                 {"scatter", Scatter},
-                                                                 {"index_put", IndexPut},
-                                                                 {"scatter_add", ScatterAdd},
                                                                  {"one_hot", OneHot}};
-  return kTable;
+  const auto found = kTable.find(op);
+  return found == kTable.end() ? nullptr : found->second;
 }
 
-}  // namespace
-
 bool Lowering::Indexing(const GraphNode& node) {
-  const auto found = IndexingTable().find(node.op);
-  if (found == IndexingTable().end()) return Resampled(node);
-  found->second(*this, node);
-  return true;
+  for (const auto named : {ReadNamed, ScatterNamed, ResamplingNamed, InterpolationNamed}) {
+    const IndexingFunction function = named(node.op);
+    if (!function) continue;
+    function(*this, node);
+    return true;
+  }
+  return false;
 }
 
 }  // namespace kevin::search

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "policies/search/lowering.h"
 
@@ -178,92 +179,118 @@ ValuePtr VectorNorm(Lowering& lowering, const ValuePtr& x, double order, const s
                          [order](const ExprPtr& e) { return Binary("pow", e, Float(1 / order)); });
 }
 
+using ReductionFunction = void (*)(Lowering&, const GraphNode&);
+
+std::vector<int> ReducedDims(Lowering& at, const GraphNode& node, const ValuePtr& x) {
+  return at.Dims(node, "dim", x->shape.size());
+}
+
+int OneDim(Lowering& at, const GraphNode& node, const ValuePtr& x, int64_t fallback) {
+  const int64_t dim = at.Integer(node, "dim", fallback);
+  return static_cast<int>(dim < 0 ? dim + static_cast<int64_t>(x->shape.size()) : dim);
+}
+
+void PlainReduction(Lowering& at, const GraphNode& node) {
+  static const std::map<std::string, std::string> kOps = {
+      {"sum", "sum"},      {"mean", "sum"}, {"amax", "max"}, {"amin", "min"},
+      {"prod", "product"}, {"any", "any"},  {"all", "all"}};
+  const ValuePtr x = at.Tensor(node, "self");
+  const std::vector<int> dims = ReducedDims(at, node, x);
+  double count = 1;
+  for (const int dim : dims) count *= static_cast<double>(x->shape[dim]);
+  std::function<ExprPtr(const ExprPtr&)> after;
+  if (node.op == "mean") after = [count](const ExprPtr& e) { return Binary("mul", e, Float(1 / count)); };
+  at.Set(node, at.Reduce(kOps.at(node.op), x, dims, at.Flag(node, "keepdim", false), at.ResultOf(node).dtype,
+                         after));
+}
+
+void CountNonZero(Lowering& at, const GraphNode& node) {
+  const ValuePtr x = at.Tensor(node, "self");
+  const ValuePtr one = at.Map({x}, "int64", TypeOf(x->dtype), [](const std::vector<ExprPtr>& a) {
+    return ToType(ToType(a[0], Type::kBool), Type::kInt);
+  });
+  at.Set(node, at.Reduce("sum", one, ReducedDims(at, node, x), false, "int64"));
+}
+
+// The extreme, its place, or both.
+void Extreme(Lowering& at, const GraphNode& node) {
+  const ValuePtr x = at.Tensor(node, "self");
+  const bool is_index = node.op.starts_with("arg"), is_max = node.op.ends_with("max");
+  const bool keep = at.Flag(node, "keepdim", false);
+  const std::vector<int> dims = ReducedDims(at, node, x);
+  const char* const value = is_max ? "max" : "min";
+  if (is_index || node.results.size() == 1)
+    return at.Set(node, at.Reduce(is_index ? node.op : value, x, dims, keep, at.ResultOf(node).dtype));
+  if (at.IsUsed(node, 0)) at.Set(node, at.Reduce(value, x, dims, keep, x->dtype), 0);
+  if (at.IsUsed(node, 1)) at.Set(node, at.Reduce(is_max ? "argmax" : "argmin", x, dims, keep, "int64"), 1);
+}
+
+void Variance(Lowering& at, const GraphNode& node) {
+  const ValuePtr x = at.Cheap(at.Tensor(node, "self"), 8);
+  const double correction = at.Has(node, "correction")        ? at.Number(node, "correction", 1)
+                            : at.Flag(node, "unbiased", true) ? 1
+                                                              : 0;
+  const bool is_std = node.op.starts_with("std");
+  const Lowering::Moments moments =
+      at.MeanAndVariance(x, ReducedDims(at, node, x), correction,
+                         [is_std](const ExprPtr& e) { return is_std ? Unary("sqrt", e) : e; });
+  at.Set(node, at.Reshape(moments.spread, at.ResultOf(node).shape));
+  if (node.results.size() > 1) at.Set(node, at.Reshape(moments.mean, at.ResultOf(node, 1).shape), 1);
+}
+
+void LogSumExp(Lowering& at, const GraphNode& node) {
+  const ValuePtr x = at.Cheap(at.Tensor(node, "self"), 8);
+  const Lowering::Normaliser n = at.ExponentialSum(x, ReducedDims(at, node, x));
+  const ValuePtr total = at.Map({n.shift, n.sum}, x->dtype, Type::kFloat, [](const std::vector<ExprPtr>& a) {
+    return Binary("add", a[0], Unary("log", a[1]));
+  });
+  at.Set(node, at.Reshape(total, at.ResultOf(node).shape));
+}
+
+void NormOfVectors(Lowering& at, const GraphNode& node) {
+  const ValuePtr x = at.Tensor(node, "self");
+  const double order = at.Number(node, node.op == "norm" ? "p" : "ord", 2);
+  at.Set(node, VectorNorm(at, x, order, ReducedDims(at, node, x), at.Flag(node, "keepdim", false),
+                          at.ResultOf(node).dtype));
+}
+
+void SoftmaxOf(Lowering& at, const GraphNode& node) {
+  const ValuePtr x = at.Tensor(node, "self");
+  at.Set(node, at.Softmax(x, OneDim(at, node, x, -1), node.op.find("log") != std::string::npos));
+}
+
+void ScanAlong(Lowering& at, const GraphNode& node) {
+  const std::string op = node.op == "cumsum" ? "sum" : node.op == "cumprod" ? "product" : "logsumexp";
+  const ValuePtr x = at.Tensor(node, "self");
+  at.Set(node, at.Running(op, x, OneDim(at, node, x, 0), at.ResultOf(node).dtype));
+}
+
+const std::map<std::string, ReductionFunction>& ReductionTable() {
+  static const std::map<std::string, ReductionFunction> kTable = [] {
+    std::map<std::string, ReductionFunction> table = {{"count_nonzero", CountNonZero}};
+    const auto add = [&](ReductionFunction f, const std::vector<const char*>& names) {
+      for (const char* name : names) table[name] = f;
+    };
+    add(PlainReduction, {"sum", "mean", "amax", "amin", "prod", "any", "all"});
+    add(Extreme, {"max", "min", "argmax", "argmin"});
+    add(Variance, {"var", "std", "var_mean", "std_mean"});
+    add(LogSumExp, {"logsumexp", "special_logsumexp"});
+    add(NormOfVectors, {"linalg_vector_norm", "norm", "frobenius_norm"});
+    add(SoftmaxOf, {"softmax", "log_softmax", "_softmax", "_log_softmax", "special_softmax",
+                    "special_log_softmax", "_safe_softmax"});
+    add(ScanAlong, {"cumsum", "cumprod", "logcumsumexp"});
+    return table;
+  }();
+  return kTable;
+}
+
 }  // namespace
 
 bool Lowering::Reduced(const GraphNode& node) {
-  const std::string& op = node.op;
-  if (!node.args.contains("self")) return false;
-  static const std::map<std::string, std::string> kPlain = {
-      {"sum", "sum"},      {"mean", "sum"}, {"amax", "max"}, {"amin", "min"},
-      {"prod", "product"}, {"any", "any"},  {"all", "all"}};
-  const auto dims_of = [&](const char* name) { return Dims(node, name, Tensor(node, "self")->shape.size()); };
-  const bool keep = Flag(node, "keepdim", false);
-  if (const auto found = kPlain.find(op); found != kPlain.end()) {
-    const ValuePtr x = Tensor(node, "self");
-    const std::vector<int> dims = dims_of("dim");
-    double count = 1;
-    for (const int dim : dims) count *= static_cast<double>(x->shape[dim]);
-    std::function<ExprPtr(const ExprPtr&)> after;
-    if (op == "mean") after = [count](const ExprPtr& e) { return Binary("mul", e, Float(1 / count)); };
-    Set(node, Reduce(found->second, x, dims, keep, ResultOf(node).dtype, after));
-    return true;
-  }
-  if (op == "count_nonzero") {
-    const ValuePtr x = Tensor(node, "self");
-    const ValuePtr one = Map({x}, "int64", TypeOf(x->dtype), [](const std::vector<ExprPtr>& a) {
-      return ToType(ToType(a[0], Type::kBool), Type::kInt);
-    });
-    Set(node, Reduce("sum", one, dims_of("dim"), false, "int64"));
-    return true;
-  }
-  if (op == "max" || op == "min" || op == "argmax" || op == "argmin") {
-    const ValuePtr x = Tensor(node, "self");
-    const bool is_index = op.starts_with("arg"), is_max = op.ends_with("max");
-    const std::vector<int> dims = dims_of("dim");
-    if (is_index || node.results.size() == 1) {
-      Set(node, Reduce(is_index ? op : is_max ? "max" : "min", x, dims, keep, ResultOf(node).dtype));
-      return true;
-    }
-    if (uses_[node.results[0]] > 0) Set(node, Reduce(is_max ? "max" : "min", x, dims, keep, x->dtype), 0);
-    if (uses_[node.results[1]] > 0)
-      Set(node, Reduce(is_max ? "argmax" : "argmin", x, dims, keep, "int64"), 1);
-    return true;
-  }
-  if (op == "var" || op == "std" || op == "var_mean" || op == "std_mean") {
-    const ValuePtr x = Cheap(Tensor(node, "self"), 8);
-    const double correction = Has(node, "correction")        ? Number(node, "correction", 1)
-                              : Flag(node, "unbiased", true) ? 1
-                                                             : 0;
-    const bool is_std = op.starts_with("std");
-    const Moments moments = MeanAndVariance(
-        x, dims_of("dim"), correction, [is_std](const ExprPtr& e) { return is_std ? Unary("sqrt", e) : e; });
-    Set(node, Reshape(moments.spread, ResultOf(node).shape));
-    if (node.results.size() > 1) Set(node, Reshape(moments.mean, ResultOf(node, 1).shape), 1);
-    return true;
-  }
-  if (op == "logsumexp" || op == "special_logsumexp") {
-    const ValuePtr x = Cheap(Tensor(node, "self"), 8);
-    const Normaliser n = ExponentialSum(x, dims_of("dim"));
-    const ValuePtr total = Map({n.shift, n.sum}, x->dtype, Type::kFloat, [](const std::vector<ExprPtr>& a) {
-      return Binary("add", a[0], Unary("log", a[1]));
-    });
-    Set(node, Reshape(total, ResultOf(node).shape));
-    return true;
-  }
-  if (op == "linalg_vector_norm" || op == "norm" || op == "frobenius_norm") {
-    const ValuePtr x = Tensor(node, "self");
-    const double order = Number(node, op == "norm" ? "p" : "ord", 2);
-    Set(node, VectorNorm(*this, x, order, dims_of("dim"), keep, ResultOf(node).dtype));
-    return true;
-  }
-  if (op == "softmax" || op == "log_softmax" || op == "_softmax" || op == "_log_softmax" ||
-      op == "special_softmax" || op == "special_log_softmax" || op == "_safe_softmax") {
-    const ValuePtr x = Tensor(node, "self");
-    const int64_t dim = Integer(node, "dim", -1);
-    const int rank = static_cast<int>(x->shape.size());
-    Set(node, Softmax(x, static_cast<int>(dim < 0 ? dim + rank : dim), op.find("log") != std::string::npos));
-    return true;
-  }
-  static const std::map<std::string, std::string> kScans = {
-      {"cumsum", "sum"}, {"cumprod", "product"}, {"logcumsumexp", "logsumexp"}};
-  if (const auto found = kScans.find(op); found != kScans.end()) {
-    const ValuePtr x = Tensor(node, "self");
-    const int64_t dim = Integer(node, "dim", 0);
-    const int rank = static_cast<int>(x->shape.size());
-    Set(node, Running(found->second, x, static_cast<int>(dim < 0 ? dim + rank : dim), ResultOf(node).dtype));
-    return true;
-  }
-  return false;
+  const auto found = ReductionTable().find(node.op);
+  if (found == ReductionTable().end() || !node.args.contains("self")) return false;
+  found->second(*this, node);
+  return true;
 }
 
 }  // namespace kevin::search

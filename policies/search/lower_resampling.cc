@@ -1,21 +1,14 @@
-// Operations that read other places of one tensor, known beforehand: padding, flips, rolls, repeats, shuffles, windows
-// as dims, and interpolation. Maps of indices without a stage.
+// Operations that read other places of one tensor, known beforehand: padding, flips, rolls, repeats, shuffles, and windows
+// as dims. Maps of indices without a stage, but for col2im.
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 
-#include "policies/search/lowering.h"
+#include "policies/search/indexing_parts.h"
 
 namespace kevin::search {
 namespace {
 
-using ResamplingFunction = void (*)(Lowering&, const GraphNode&);
 using IndexMap = std::function<Index(const Index&)>;
-
-size_t WrappedDim(int64_t dim, size_t rank) {
-  return static_cast<size_t>(dim < 0 ? dim + static_cast<int64_t>(rank) : dim);
-}
 
 ValuePtr InputOf(Lowering& at, const GraphNode& node) {
   return at.Tensor(node, node.args.contains("self") ? "self" : "input");
@@ -81,6 +74,12 @@ void Padded(Lowering& at, const GraphNode& node, const ValuePtr& given, const Sh
 void Pad(Lowering& at, const GraphNode& node) {
   const ValuePtr x = InputOf(at, node);
   const std::string& op = node.op;
+  if (op == "_pad_enum") {
+    static const char* const kModes[] = {"reflect", "replicate", "circular", "constant"};
+    const auto mode = static_cast<size_t>(at.Integer(node, "mode", 0));
+    return Padded(at, node, x, at.Integers(node, "pad"), ModeOf(kModes[std::min<size_t>(mode, 3)]),
+                  at.Number(node, "value", 0));
+  }
   if (op == "constant_pad_nd" || op == "pad") {
     const PadMode mode = op == "pad" ? ModeOf(at.Word(node, "mode", "constant")) : PadMode::kConstant;
     return Padded(at, node, x, at.Integers(node, "pad"), mode, at.Number(node, "value", 0));
@@ -101,7 +100,7 @@ void Flip(Lowering& at, const GraphNode& node) {
   SetMapped(at, node, x, [=](const Index& place) {
     Index own = place;
     for (const int64_t given : dims) {
-      const size_t dim = WrappedDim(given, place.size());
+      const size_t dim = PositiveDim(given, place.size());
       own[dim] = AddInt(Int(x->shape[dim] - 1), Scaled(place[dim], -1));
     }
     return own;
@@ -121,7 +120,7 @@ void Roll(Lowering& at, const GraphNode& node) {
       return IndexOf(back(OffsetOf(place, x->shape), shifts.at(0), Count(x->shape)), x->shape);
     Index own = place;
     for (size_t i = 0; i < dims.size(); ++i) {
-      const size_t dim = WrappedDim(dims[i], place.size());
+      const size_t dim = PositiveDim(dims[i], place.size());
       own[dim] = back(own[dim], shifts.at(i), x->shape[dim]);
     }
     return own;
@@ -144,7 +143,7 @@ void RepeatInterleave(Lowering& at, const GraphNode& node) {
   const int64_t repeats = at.Integer(node, "repeats", 1);
   ValuePtr x = InputOf(at, node);
   if (!at.Has(node, "dim")) x = at.Reshape(x, {Count(x->shape)});
-  const size_t dim = WrappedDim(at.Integer(node, "dim", 0), x->shape.size());
+  const size_t dim = PositiveDim(at.Integer(node, "dim", 0), x->shape.size());
   SetMapped(at, node, x, [=](const Index& place) {
     Index own = place;
     own[dim] = DivInt(place[dim], repeats);
@@ -203,7 +202,7 @@ void ChannelShuffle(Lowering& at, const GraphNode& node) {
 
 void Unfold(Lowering& at, const GraphNode& node) {
   const ValuePtr x = InputOf(at, node);
-  const size_t dim = WrappedDim(at.Integer(node, "dimension", 0), x->shape.size());
+  const size_t dim = PositiveDim(at.Integer(node, "dimension", 0), x->shape.size());
   const int64_t step = at.Integer(node, "step", 1);
   SetMapped(at, node, x, [=](const Index& place) {
     Index own(place.begin(), place.end() - 1);
@@ -246,158 +245,70 @@ void Im2Col(Lowering& at, const GraphNode& node) {
                    x->cost));
 }
 
-// --- Interpolation ---
-
-// Of one dim: element i reads `low` and `low + 1` with the weights 1 - share and share.
-struct Axis {
-  int64_t in = 1, out = 1;
-  double step = 0;       // in places of the input; 0: in / out
-  bool aligned = false;  // the corners of both stand on each other
-};
-
-struct Between {
-  ExprPtr low, high, share;
-};
-
-Between LinearPlace(const Axis& axis, const ExprPtr& i) {
-  const auto neighbour = [&](const ExprPtr& low) { return AtMost(AddInt(low, Int(1)), axis.in - 1); };
-  if (axis.out == 1 && axis.aligned) return {Int(0), Int(0), Float(0)};
-  if (axis.step == 0 || axis.aligned) {
-    // The place is numerator / denominator, in integers.
-    const int64_t denominator = axis.aligned ? axis.out - 1 : 2 * axis.out;
-    ExprPtr numerator =
-        axis.aligned ? Scaled(i, axis.in - 1) : AddInt(Scaled(i, 2 * axis.in), Int(axis.in - axis.out));
-    numerator = AtLeast(numerator, 0);
-    const ExprPtr low = AtMost(DivInt(numerator, denominator), axis.in - 1);
-    const ExprPtr share = Binary("mul", ToType(ModInt(numerator, denominator), Type::kFloat),
-                                 Float(1.0 / static_cast<double>(denominator)));
-    return {low, neighbour(low), share};
-  }
-  const ExprPtr middle = Binary("mul", Binary("add", ToType(i, Type::kFloat), Float(0.5)), Float(axis.step));
-  const ExprPtr place = Binary("maximum", Binary("sub", middle, Float(0.5)), Float(0));
-  const ExprPtr low = AtMost(ToType(place, Type::kInt), axis.in - 1);
-  const ExprPtr share = Binary("sub", place, ToType(low, Type::kFloat));
-  return {low, neighbour(low), Binary("minimum", share, Float(1))};
-}
-
-ExprPtr NearestPlace(const Axis& axis, const ExprPtr& i, bool exact) {
-  const float step = axis.step == 0 ? static_cast<float>(axis.in) / static_cast<float>(axis.out)
-                                    : static_cast<float>(axis.step);
-  const float shift = exact ? 0.5f : 0.0f;
-  const ExprPtr numerator = exact ? AddInt(Scaled(i, 2 * axis.in), Int(axis.in)) : Scaled(i, axis.in);
-  const int64_t denominator = exact ? 2 * axis.out : axis.out;
-  // torch computes in floats: integers where they give the same places.
-  bool same = true;
-  for (int64_t j = 0; j < axis.out && same; ++j) {
-    const int64_t theirs = std::min<int64_t>(
-        static_cast<int64_t>(std::floor((static_cast<float>(j) + shift) * step)), axis.in - 1);
-    const int64_t ours = (exact ? 2 * j * axis.in + axis.in : j * axis.in) / denominator;
-    same = theirs == std::min(ours, axis.in - 1);
-  }
-  if (same) return AtMost(DivInt(numerator, denominator), axis.in - 1);
-  const ExprPtr place = Binary("mul", Binary("add", ToType(i, Type::kFloat), Float(shift)), Float(step));
-  return AtMost(ToType(place, Type::kInt), axis.in - 1);
-}
-
-std::vector<Axis> AxesOf(Lowering& at, const GraphNode& node, const ValuePtr& x, size_t dims) {
-  const Shape& shape = at.ResultOf(node).shape;
-  static const char* const kScales[3][3] = {
-      {"scales"}, {"scales_h", "scales_w"}, {"scales_d", "scales_h", "scales_w"}};
-  std::vector<Axis> axes(dims);
-  for (size_t i = 0; i < dims; ++i) {
-    Axis& axis = axes[i];
-    axis.in = x->shape[i + 2];
-    axis.out = shape[i + 2];
-    axis.aligned = at.Flag(node, "align_corners", false);
-    double scale = at.Number(node, kScales[dims - 1][i], 0);
-    if (at.Has(node, "scale_factors") && node.args["scale_factors"].is_array())
-      scale = node.args["scale_factors"].at(i).get<double>();
-    if (scale > 0 && scale * static_cast<double>(axis.in) != static_cast<double>(axis.out))
-      axis.step = 1 / scale;
-  }
-  return axes;
-}
-
-void Interpolate(Lowering& at, const GraphNode& node, size_t dims, bool linear, bool exact) {
-  const ValuePtr given = InputOf(at, node);
-  const ValuePtr x = linear ? at.Plain(given) : at.Cheap(given, 12);
-  const std::vector<Axis> axes = AxesOf(at, node, x, dims);
-  const Type type = TypeOf(x->dtype);
-  if (!linear) {
-    return SetMapped(at, node, x, [=](const Index& place) {
-      Index own = place;
-      for (size_t i = 0; i < dims; ++i) own[i + 2] = NearestPlace(axes[i], place[i + 2], exact);
-      return own;
-    });
-  }
-  at.Set(node, at.Lazy(
-                   x->dtype, at.ResultOf(node).shape,
-                   [=](const Index& place) {
-                     std::vector<Between> around;
-                     for (size_t i = 0; i < dims; ++i) around.push_back(LinearPlace(axes[i], place[i + 2]));
-                     const std::function<ExprPtr(Index, size_t)> mixed = [&](Index own,
-                                                                             size_t dim) -> ExprPtr {
-                       if (dim == dims) return ToType(x->at(own), Type::kFloat);
-                       own[dim + 2] = around[dim].low;
-                       const ExprPtr low = mixed(own, dim + 1);
-                       own[dim + 2] = around[dim].high;
-                       const ExprPtr high = mixed(own, dim + 1);
-                       return Binary("add", low, Binary("mul", around[dim].share, Binary("sub", high, low)));
-                     };
-                     return ToType(mixed(place, 0), type);
-                   },
-                   3 << dims));
-}
-
-template <size_t dims, bool linear, bool exact>
-void Upsample(Lowering& at, const GraphNode& node) {
-  Interpolate(at, node, dims, linear, exact);
-}
-
-const std::map<std::string, ResamplingFunction>& ResamplingTable() {
-  static const std::map<std::string, ResamplingFunction> kTable = {
-      {"constant_pad_nd", Pad},
-      {"pad", Pad},
-      {"reflection_pad1d", Pad},
-      {"reflection_pad2d", Pad},
-      {"reflection_pad3d", Pad},
-      {"replication_pad1d", Pad},
-      {"replication_pad2d", Pad},
-      {"replication_pad3d", Pad},
-      {"_pad_circular", Pad},
-      {"flip", Flip},
-      {"fliplr", Flip},
-      {"flipud", Flip},
-      {"roll", Roll},
-      {"repeat", RepeatWhole},
-      {"tile", RepeatWhole},
-      {"repeat_interleave", RepeatInterleave},
-      {"meshgrid", Meshgrid},
-      {"pixel_shuffle", PixelShuffle},
-      {"pixel_unshuffle", PixelShuffle},
-      {"channel_shuffle", ChannelShuffle},
-      {"unfold", Unfold},
-      {"im2col", Im2Col},
-      {"native_channel_shuffle", ChannelShuffle},
-      {"upsample_nearest1d", Upsample<1, false, false>},
-      {"upsample_nearest2d", Upsample<2, false, false>},
-      {"upsample_nearest3d", Upsample<3, false, false>},
-      {"_upsample_nearest_exact1d", Upsample<1, false, true>},
-      {"_upsample_nearest_exact2d", Upsample<2, false, true>},
-      {"_upsample_nearest_exact3d", Upsample<3, false, true>},
-      {"upsample_linear1d", Upsample<1, true, false>},
-      {"upsample_bilinear2d", Upsample<2, true, false>},
-      {"upsample_trilinear3d", Upsample<3, true, false>}};
-  return kTable;
+// The sum over the taps of the window of the columns that overlap at a place.
+void Col2Im(Lowering& at, const GraphNode& node) {
+  const ValuePtr x = at.Cheap(InputOf(at, node), kReadCost);
+  const Shape kernel = at.IntegersFor(node, "kernel_size", 2, 1),
+              dilation = at.IntegersFor(node, "dilation", 2, 1);
+  const Shape padding = at.IntegersFor(node, "padding", 2, 0), stride = at.IntegersFor(node, "stride", 2, 1);
+  Shape shape = at.ResultOf(node).shape;
+  const size_t h = shape.size() - 2;
+  Shape positions;
+  for (size_t i = 0; i < 2; ++i)
+    positions.push_back((shape[h + i] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1) / stride[i] + 1);
+  const Shape taps_shape = {shape[h - 1], kernel[0], kernel[1]};
+  shape.insert(shape.end(), kernel.begin(), kernel.end());
+  const ValuePtr taps = at.Lazy(
+      x->dtype, shape,
+      [=](const Index& place) {
+        Index own(place.begin(), place.begin() + static_cast<long>(h) - 1), position;
+        ExprPtr within = Bool(true);
+        for (size_t i = 0; i < 2; ++i) {
+          const ExprPtr from =
+              AddInt(AddInt(place[h + i], Int(padding[i])), Scaled(place[h + 2 + i], -dilation[i]));
+          position.push_back(DivInt(from, stride[i]));
+          within = And(within, Compare("equal", ModInt(from, stride[i]), Int(0)));
+          within = And(within, And(Compare("less_equal", Int(0), from),
+                                   Compare("less", position[i], Int(positions[i]))));
+        }
+        own.push_back(OffsetOf({place[h - 1], place[h + 2], place[h + 3]}, taps_shape));
+        own.push_back(OffsetOf(position, positions));
+        return Guard(within, x->at(own), ToType(Float(0), TypeOf(x->dtype)));
+      },
+      x->cost);
+  at.Set(node, at.Reduce("sum", taps, {static_cast<int>(h) + 2, static_cast<int>(h) + 3}, false, x->dtype));
 }
 
 }  // namespace
 
-bool Lowering::Resampled(const GraphNode& node) {
-  const auto found = ResamplingTable().find(node.op);
-  if (found == ResamplingTable().end()) return false;
-  found->second(*this, node);
-  return true;
+IndexingFunction ResamplingNamed(const std::string& op) {
+  static const std::map<std::string, IndexingFunction> kTable = {{"constant_pad_nd", Pad},
+                                                                 {"pad", Pad},
+                                                                 {"reflection_pad1d", Pad},
+                                                                 {"reflection_pad2d", Pad},
+                                                                 {"reflection_pad3d", Pad},
+                                                                 {"replication_pad1d", Pad},
+                                                                 {"replication_pad2d", Pad},
+                                                                 {"replication_pad3d", Pad},
+                                                                 {"_pad_circular", Pad},
+                                                                 {"_pad_enum", Pad},
+                                                                 {"flip", Flip},
+                                                                 {"fliplr", Flip},
+                                                                 {"flipud", Flip},
+                                                                 {"roll", Roll},
+                                                                 {"repeat", RepeatWhole},
+                                                                 {"tile", RepeatWhole},
+                                                                 {"repeat_interleave", RepeatInterleave},
+                                                                 {"meshgrid", Meshgrid},
+                                                                 {"pixel_shuffle", PixelShuffle},
+                                                                 {"pixel_unshuffle", PixelShuffle},
+                                                                 {"channel_shuffle", ChannelShuffle},
+                                                                 {"native_channel_shuffle", ChannelShuffle},
+                                                                 {"unfold", Unfold},
+                                                                 {"im2col", Im2Col},
+                                                                 {"col2im", Col2Im}};
+  const auto found = kTable.find(op);
+  return found == kTable.end() ? nullptr : found->second;
 }
 
 }  // namespace kevin::search

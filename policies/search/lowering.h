@@ -2,11 +2,12 @@
 // Inside lower*.cc: the walk over a graph. A Value is a tensor that is computed where it is read: a function from an
 // index to an expression. Stored makes a buffer of it.
 //
-// START HERE for a new operation: each group of operations (ElementwiseOperation, ViewOperation, ...) is a function
-// that returns false for an operation that it does not know.
+// START HERE for a new operation: each group of operations (Elementwise, View, ...) has a table in its lower_*.cc and
+// returns false for an operation that it does not know.
 
 #include <functional>
 #include <limits>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -86,6 +87,7 @@ class Lowering {
   std::vector<int> Dims(const GraphNode& node, const char* name, size_t rank) const;
   const GraphValue& ResultOf(const GraphNode& node, size_t at = 0) const;
   void Set(const GraphNode& node, const ValuePtr& value, size_t at = 0);
+  bool IsUsed(const GraphNode& node, size_t result) const;  // by a live node or as an output
 
   // --- Stages ---
   Loop NewLoop(int64_t extent);
@@ -171,9 +173,8 @@ class Lowering {
  private:
   bool Elementwise(const GraphNode& node);  // lower_elementwise.cc
   bool View(const GraphNode& node);         // lower_views.cc
-  bool Indexing(const GraphNode& node);     // lower_indexing.cc
+  bool Indexing(const GraphNode& node);     // lower_indexing.cc, _scatter, _resampling, _interpolation
   bool Creation(const GraphNode& node);     // lower_creation.cc
-  bool Resampled(const GraphNode& node);    // lower_resampling.cc
   bool Reduced(const GraphNode& node);      // lower_reductions.cc
   bool Normalised(const GraphNode& node);   // lower_norms.cc
   bool Windowed(const GraphNode& node);     // lower_windows.cc
@@ -181,11 +182,13 @@ class Lowering {
   bool Attended(const GraphNode& node);     // lower_attention.cc
   bool Recurrent(const GraphNode& node);    // lower_recurrent.cc
   bool Loss(const GraphNode& node);         // lower_losses.cc
+  bool Composed(const GraphNode& node);     // lower_compositions.cc
   bool Loop_(const GraphNode& node);        // lower_loops.cc: a kept loop
 
   void AddArguments();
   void Walk(const std::vector<GraphNode>& nodes);
   void Lower1(const GraphNode& node);
+  void RefuseEmpty(const GraphNode& node) const;
   void StoreTo(const ValuePtr& value, int buffer, const std::string& name);
   void StoreOutputs();
   // Marks what the outputs need; the rest is not lowered.
@@ -213,7 +216,8 @@ class Lowering {
     std::vector<Stage>* outside;  // the stages around the loop
   };
   LoopScope* scope_ = nullptr;
-  std::string name_;  // of the node that is being lowered
+  std::string name_;             // of the node that is being lowered
+  std::list<GraphNode> copies_;  // nodes by other names (`view_copy` is view); values refer to them
 };
 
 }  // namespace kevin::search

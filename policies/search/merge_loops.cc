@@ -8,9 +8,34 @@
 namespace kevin::search {
 namespace {
 
+// Whether the expression has first and second elsewhere than in c * (extent * first + second): then a joined loop would
+// have to be divided there. Divisions of them are left to the count of divisions.
+bool NeedsBoth(const ExprPtr& expr, const Loop& first, const Loop& second) {
+  const auto is = [](const ExprPtr& e, const Loop& loop) {
+    return e->id == loop.variable && e->op == "variable";
+  };
+  for (const Expr* node : Nodes(expr)) {
+    if (node->op == "div" || node->op == "mod") continue;
+    const bool is_sum = node->op == "sum";
+    int64_t of_first = 0, of_second = 0;
+    for (size_t i = 0; i < node->args.size(); ++i) {
+      const bool has_first = is(node->args[i], first), has_second = is(node->args[i], second);
+      if (!has_first && !has_second) continue;
+      if (!is_sum) return true;
+      (has_first ? of_first : of_second) = node->coefficients[i];
+    }
+    if (of_first != of_second * second.extent) return true;
+  }
+  return is(expr, first) || is(expr, second);
+}
+
 // Whether loop `at` and its successor can be one loop with the variable `at` has; changes the stage if so.
 bool MergePair(Stage& stage, std::vector<Loop>& loops, size_t at) {
   const Loop first = loops[at], second = loops[at + 1];
+  bool needs_both = false;
+  ForEachExpr(std::as_const(stage),
+              [&](const ExprPtr& expr) { needs_both = needs_both || NeedsBoth(expr, first, second); });
+  if (needs_both) return false;
   const ExprPtr joined = Variable(first.variable, first.extent * second.extent);
   const Replacement replacement = {{first.variable, DivInt(joined, second.extent)},
                                    {second.variable, ModInt(joined, second.extent)}};

@@ -167,7 +167,12 @@ void PlaceWorkspaces(Program& program) {
   // The largest first, each at the lowest place that is free while it lives.
   std::vector<int> order;
   for (size_t i = 0; i < program.buffers.size(); ++i) {
-    if (program.buffers[i].argument < 0 && lives[i].first >= 0) order.push_back(static_cast<int>(i));
+    if (program.buffers[i].argument >= 0) continue;
+    if (lives[i].first >= 0) {
+      order.push_back(static_cast<int>(i));
+    } else {
+      program.buffers[i].elements = 0;  // fused away
+    }
   }
   const auto bytes = [&](int buffer) {
     constexpr int64_t kAlignment = 256;

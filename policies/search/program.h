@@ -127,7 +127,7 @@ struct Program {
   int64_t workspace_bytes = 0;  // after PlaceWorkspaces
 };
 
-// Gives workspaces of stages that do not overlap in time the same place.
+// Gives workspaces of stages that do not overlap in time the same place. Those that no stage uses lose their elements.
 void PlaceWorkspaces(Program& program);
 
 // One line a stage, equal for programs that compute the same in the same way: buffers and variables are numbered in

@@ -29,6 +29,8 @@
 namespace kevin {
 namespace {
 
+constexpr int kMostFunctions = 40;  // that a text should have
+
 struct Options {
   DeviceOptions device;
   std::string suite = "level1", size, texts;
@@ -39,6 +41,7 @@ struct Options {
 
 struct Row {
   std::string id, outcome, reason;
+  int functions = 0;
   double text_ms = 0, compile_s = 0, candidate_us = 0, reference_us = 0;
   std::optional<Ratio> speedup;
 };
@@ -112,6 +115,7 @@ class Bench {
     row.text_ms = 1e3 * SecondsSince(begin);
     const ParsedReply reply = ParseReply(text, context.kind);
     if (!reply.source) throw Error(ExitCode::kBroken, reply.failure, "");
+    row.functions = CountOf(*reply.source, context.kind == "cuda" ? "__global__" : "static void stage_");
     if (!options_.texts.empty()) Keep(given.id, context.kind, *reply.source);
     const Evaluation evaluation = environment_->Evaluate(problem, {context.kind, *reply.source}, evaluate);
     const OutcomeFields fields = FieldsOf(evaluation.outcome);
@@ -128,6 +132,13 @@ class Bench {
     std::ofstream(options_.texts + "/" + id + "." + FileEnding(kind)) << text;
   }
 
+  // Kernels of a text in CUDA, functions of stages in C++.
+  static int CountOf(const std::string& text, const std::string& head) {
+    int count = 0;
+    for (size_t at = text.find(head); at != std::string::npos; at = text.find(head, at + 1)) ++count;
+    return count;
+  }
+
   static void Print(const Row& row) {
     std::string speedup;
     if (row.speedup)
@@ -139,6 +150,8 @@ class Bench {
 
   void PrintTotals() const {
     std::map<std::string, int> outcomes;
+    std::vector<double> functions;
+    std::string long_texts;
     std::vector<double> text_ms, compile_s, ratios;
     int above = 0;
     double log_sum = 0;
@@ -146,6 +159,8 @@ class Bench {
       ++outcomes[row.outcome];
       if (row.text_ms > 0) text_ms.push_back(row.text_ms);
       if (row.compile_s > 0) compile_s.push_back(row.compile_s);
+      if (row.functions > 0) functions.push_back(row.functions);
+      if (row.functions > kMostFunctions) long_texts += fmt::format(" {} ({})", row.id, row.functions);
       if (!row.speedup) continue;
       ratios.push_back(row.speedup->value);
       log_sum += std::log(row.speedup->value);
@@ -157,6 +172,9 @@ class Bench {
     if (text_ms.empty()) return;
     fmt::print("text: median {:.1f} ms, longest {:.1f} ms\n", QuantileOf(text_ms, 0.5),
                QuantileOf(text_ms, 1));
+    if (!functions.empty())
+      fmt::print("functions: median {:.0f}, most {:.0f}; above {}:{}\n", QuantileOf(functions, 0.5),
+                 QuantileOf(functions, 1), kMostFunctions, long_texts.empty() ? " none" : long_texts);
     if (!compile_s.empty())
       fmt::print("compile: median {:.2f} s, longest {:.2f} s\n", QuantileOf(compile_s, 0.5),
                  QuantileOf(compile_s, 1));

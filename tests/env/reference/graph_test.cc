@@ -234,6 +234,29 @@ TEST_CASE("what depends on values, or is no graph, is refused by name") {
           "def forward(x, w):\n    if x.size(0) != 5:\n        raise Exception(\"five rows\")\n    return x\n"),
       "five rows"));
   CHECK(Says(Refusal("def forward(x):\n    return x\n"), "takes 1 arguments"));
+  CHECK(Says(Refusal("def forward(x, w):\n    return torch.unheard_of(x)\n"), "unheard_of"));
+  CHECK(Says(Refusal("def forward(x, w):\n    return torch.nonzero(x)\n"), "`nonzero`"));
+  CHECK(Says(Refusal("def forward(x, w):\n    return torch.fft_fft(x)\n"), "`fft_fft`"));
+}
+
+TEST_CASE("loops and lists that are too long are refused, and soon") {
+  const char* const kLoops[] = {"    for i in range(1000000000):\n        pass\n",
+                                "    n = 0\n    while n < 1000000000:\n        n += 1\n",
+                                "    n = 0\n    for i in range(1000000000):\n        n = n + i\n"};
+  for (const char* loop : kLoops) {
+    const std::string refusal = Refusal(std::string("def forward(x, w):\n") + loop + "    return x\n");
+    INFO(loop << refusal);
+    CHECK((refusal.empty() || Says(refusal, "steps")));
+  }
+  // What has no effect may be left out; what has one is counted.
+  const std::string counted = Refusal(
+      "def forward(x, w):\n    n = 0\n    for i in range(1000000000):\n        n = n + i\n    return x * n\n");
+  CHECK(Says(counted, "steps"));
+}
+
+TEST_CASE("a dimension without elements is kept in the graph") {
+  const json graph = GraphOf("def forward(x, w):\n    return torch.cat([x[:, 0:0], x], 1)\n");
+  CHECK(Ops(graph.at("nodes")).find("cat") != std::string::npos);
 }
 
 }  // namespace kevin
