@@ -10,6 +10,11 @@
 namespace kevin::search {
 namespace {
 
+// Overloads with sizes call it self, those with factors input.
+ValuePtr SourceOf(Lowering& at, const GraphNode& node) {
+  return at.Tensor(node, node.args.contains("self") ? "self" : "input");
+}
+
 ExprPtr NotBelow(const ExprPtr& a, int64_t low) { return Select(Compare("less", a, Int(low)), Int(low), a); }
 ExprPtr NotAbove(const ExprPtr& a, int64_t high) {
   return Select(Compare("less", Int(high), a), Int(high), a);
@@ -86,7 +91,7 @@ std::vector<Axis> AxesOf(Lowering& at, const GraphNode& node, const ValuePtr& x,
 }
 
 void Interpolate(Lowering& at, const GraphNode& node, size_t dims, bool linear, bool exact) {
-  const ValuePtr given = at.Tensor(node, "self");
+  const ValuePtr given = SourceOf(at, node);
   const ValuePtr x = linear ? at.Plain(given) : at.Cheap(given, 12);
   const std::vector<Axis> axes = AxesOf(at, node, x, dims);
   const Type type = TypeOf(x->dtype);
@@ -162,7 +167,7 @@ CubicTaps CubicPlace(const Axis& axis, const ExprPtr& i) {
 }
 
 void Bicubic(Lowering& at, const GraphNode& node) {
-  const ValuePtr x = at.Plain(at.Tensor(node, "self"));
+  const ValuePtr x = at.Plain(SourceOf(at, node));
   const std::vector<Axis> axes = AxesOf(at, node, x, 2);
   const auto element = [=](const Index& place) {
     const CubicTaps rows = CubicPlace(axes[0], place[2]), columns = CubicPlace(axes[1], place[3]);
