@@ -12,7 +12,9 @@ namespace kevin::search {
 
 std::string CppTeamText() {
   return R"(#include <omp.h>
-#include <sched.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <atomic>
 // The loops over jobs of a call are its phases, numbered from 0. Each thread has a share of the jobs of a phase, and
 // takes those of the others when its own are taken.
@@ -21,9 +23,10 @@ struct Team {
     std::atomic<unsigned long> state;   // phase << 32 | jobs
   };
   Counter taken[64], ended;
+  std::atomic<int> asleep;
   void Reset(int threads, unsigned long phase) {
     for (int t = 0; t < threads; ++t) taken[t].state.store(phase << 32, std::memory_order_relaxed);
-    ended.state.store(phase << 32, std::memory_order_release);
+    ended.state.store(phase << 32);
   }
 };
 static Team team;
@@ -60,14 +63,19 @@ struct Jobs {
   void Leave() {
     if (count <= 0) return;
     std::atomic<unsigned long>& ended = team.ended.state;
+    unsigned* const phase = (unsigned*)&ended + 1;
     if (done > 0 && long(ended.fetch_add(done) & 0xffffffff) + done == count) {
       team.Reset(worker.threads, worker.phase + 1);
+      if (team.asleep.load() > 0) syscall(SYS_futex, phase, FUTEX_WAKE_PRIVATE, 64, nullptr, nullptr, 0);
     } else {
+      // At first without the system: waking a thread takes longer than most waits.
       for (int turn = 0; ended.load(std::memory_order_acquire) >> 32 == worker.phase; ++turn) {
-        if (turn < 500) {
+        if (turn < 1000) {
           __builtin_ia32_pause();
         } else {
-          sched_yield();
+          team.asleep.fetch_add(1);
+          syscall(SYS_futex, phase, FUTEX_WAIT_PRIVATE, unsigned(worker.phase), nullptr, nullptr, 0);
+          team.asleep.fetch_sub(1);
         }
       }
     }

@@ -15,9 +15,10 @@ namespace {
 
 constexpr size_t kCompilers = 2;
 // Of the candidates; they come before all namespaces.
-const std::vector<std::string> kIncludes = {"#include <utility>\n",     "#include <cstdlib>\n",
-                                            "#include <immintrin.h>\n", "#include <omp.h>\n",
-                                            "#include <sched.h>\n",     "#include <atomic>\n"};
+const std::vector<std::string> kIncludes = {"#include <utility>\n",       "#include <cstdlib>\n",
+                                            "#include <immintrin.h>\n",   "#include <omp.h>\n",
+                                            "#include <linux/futex.h>\n", "#include <sys/syscall.h>\n",
+                                            "#include <unistd.h>\n",      "#include <atomic>\n"};
 
 std::string ReadFile(const std::string& path) {
   std::ostringstream text;
