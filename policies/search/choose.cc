@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 namespace kevin::search {
 namespace {
 
 constexpr double kJumpChance = 0.15;
+constexpr const char* kSeveral = "Several knobs at once, each at a value that is not known to be slow.";
 constexpr double kNoEffect = 0.02;           // |log ratio|: not more than noise
 constexpr double kShareAfterNoEffect = 0.7;  // what a move without effect leaves of a stage's share by counts
 
@@ -128,10 +130,12 @@ class Chooser {
     const bool is_asked = texts_ == 0 || !guidance_.experience.suggestions.empty();
     if (const Setting first = FirstValues(knobs_); is_asked && !IsKnown(first)) return First(first);
     if (fastest_ && texts_ > knobs_.size() && Uniform(seed_, 1000 * tried_.size()) < kJumpChance) {
-      if (const std::optional<Setting> setting = Jump()) return Jumped(*setting);
+      if (const std::optional<Setting> setting = Jump()) return Jumped(*setting, kSeveral);
     }
     if (const std::optional<Choice> step = Step()) return *step;
-    if (const std::optional<Setting> setting = Jump()) return Jumped(*setting);
+    if (const std::optional<Setting> setting = Jump()) return Jumped(*setting, kSeveral);
+    if (const std::optional<Setting> setting = Remaining())
+      return Jumped(*setting, "What promised more was tried.");
     return {base_, "Every setting was tried; this is the fastest of them again.", "Nothing changed.", false};
   }
 
@@ -164,12 +168,9 @@ class Chooser {
             true};
   }
 
-  Choice Jumped(const Setting& setting) const {
-    return {
-        setting, fmt::format("This is a jump away from {}.", FastestText()),
-        fmt::format("Against {}: {}. Several knobs at once, each at a value that is not known to be slow.",
-                    FastestText(), Differing(knobs_, base_, setting)),
-        true};
+  Choice Jumped(const Setting& setting, const std::string& why) const {
+    return {setting, fmt::format("This is a jump away from {}.", FastestText()),
+            fmt::format("Against {}: {}. {}", FastestText(), Differing(knobs_, base_, setting), why), true};
   }
 
   Choice Stepped(size_t k, const Setting& setting) const {
@@ -293,6 +294,43 @@ class Chooser {
       if (!WasText(setting)) return setting;
     }
     return std::nullopt;
+  }
+
+  // Where moves and jumps are used up: of all settings, at most kMostSettings, the one whose values did best by
+  // themselves.
+  std::optional<Setting> Remaining() const {
+    constexpr size_t kMostSettings = 1 << 14;
+    std::map<std::pair<std::string, int64_t>, double> scores;
+    for (const Knob& knob : knobs_) {
+      for (const int64_t value : knob.values) {
+        const Evidence evidence = EvidenceOf(knob.name, value, tried_);
+        scores[{knob.name, value}] = evidence.best > 0 ? std::log(evidence.best) : evidence.failed ? -100 : 0;
+      }
+    }
+    std::set<Setting> texts;
+    for (const Tried& one : tried_) {
+      if (one.was_text) texts.insert(one.setting);
+    }
+    std::optional<Setting> best;
+    double best_score = 0;
+    std::vector<size_t> digits(knobs_.size());
+    for (size_t number = 0; number < kMostSettings; ++number) {
+      Setting setting;
+      double score = Uniform(seed_, number) * 1e-6;
+      for (size_t k = 0; k < knobs_.size(); ++k) {
+        const int64_t value = knobs_[k].values[digits[k]];
+        setting[knobs_[k].name] = value;
+        score += scores.at({knobs_[k].name, value});
+      }
+      if (texts.count(setting) == 0 && (!best || score > best_score)) {
+        best = setting;
+        best_score = score;
+      }
+      size_t k = 0;
+      while (k < digits.size() && ++digits[k] == knobs_[k].values.size()) digits[k++] = 0;
+      if (k == digits.size()) break;
+    }
+    return best;
   }
 
   const std::vector<Knob>& knobs_;

@@ -35,8 +35,9 @@ std::vector<double> SharesByResults(const std::vector<Knob>& knobs, const std::v
 // First the settings that experience suggests, the nearest problem's first, then the first values. Then moves from the
 // fastest setting: knobs that changed the time most, here or on related problems, and those of stages with the largest
 // shares (SharesByResults) come first, near values before far ones; values that occurred only in failures come last.
-// `seed` decides the order among equals and occasional jumps: several knobs at once, to the values that were best by
-// themselves. No setting of a text is chosen twice while another is left.
+// `seed` decides the order among equals and occasional jumps: several knobs at once, to values that are not known to be
+// slow. At last all other settings, those first whose values were best by themselves: no setting of a text is chosen
+// twice while another is left (of more than 16,384 settings, while moves, jumps or one of the first 16,384 are left).
 Choice ChooseNext(const std::vector<Knob>& knobs, const std::vector<Tried>& tried, const Guidance& guidance,
                   uint64_t seed);
 

@@ -24,7 +24,7 @@ using search::Unsupported;
 
 constexpr size_t kDeclaredKnobs = 8;  // env/knobs/knobs.h: the most that a text may declare
 // Settings whose text is one that was there already; writing takes 50 ms at most.
-constexpr int kMostRepetitions = 48;
+constexpr int kMostRepetitions = 128;
 
 std::string DescriptionOf(const std::vector<std::string>& stages, const std::vector<double>& shares,
                           bool has_results) {

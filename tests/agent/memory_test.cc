@@ -197,7 +197,7 @@ TEST_CASE("another device model and another precision are further away") {
   Fixture g;
   g.Add({.precision = "bf16"});
   REQUIRE(g.Related().size() == 1);
-  CHECK((g.Related()[0].nearness < 0.8 && g.Related()[0].precision == "bf16"));
+  CHECK((g.Related()[0].nearness == Approx(0.8) && g.Related()[0].precision == "bf16"));
 }
 
 TEST_CASE("trials of knobs are results too") {

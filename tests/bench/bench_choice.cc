@@ -233,7 +233,7 @@ void Print(const std::string& kind, int devices, int turns) {
 }  // namespace kevin::search
 
 int main(int argc, char** argv) {
-  int devices = 100, turns = 64;
+  int devices = 20, turns = 64;
   CLI::App app{"How well the search policy's choice of settings spends its turns, on simulated devices"};
   app.add_option("--devices", devices, "Simulated devices")->capture_default_str();
   app.add_option("--turns", turns, "Turns of each")->capture_default_str();

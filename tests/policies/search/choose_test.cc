@@ -202,3 +202,18 @@ TEST_CASE("what mattered on similar problems is moved first") {
     CHECK(next.changed.find("on similar problems it changed the time by 49 %") != std::string::npos);
   }
 }
+
+TEST_CASE("every setting gets its turn, also those with values that were slow alone") {
+  const std::vector<Knob> knobs = {{"A", {1, 2, 3}, false, "first"}, {"B", {1, 2, 3}, false, "second"}};
+  Task task;
+  std::set<Setting> seen;
+  for (int turn = 0; turn < 9; ++turn) {
+    const Choice choice = NextChoice(knobs, task, 3);
+    INFO(turn);
+    CHECK(choice.is_new);
+    CHECK(seen.insert(choice.setting).second);
+    const double speedup = choice.setting.at("A") == 1 && choice.setting.at("B") == 1 ? 1.0 : 0.5;
+    test::AddAttempt(task, KnobLines(knobs, choice.setting, 0, ""), "measured", speedup);
+  }
+  CHECK_FALSE(NextChoice(knobs, task, 3).is_new);
+}
