@@ -34,7 +34,8 @@ void AddThreads(const Diagnosis& d, Points* points) {
   }
   if (d.where.samples > 0 && d.where.waiting >= kWaiting) {
     points->push_back(fmt::format(
-        "Threads wait for others {} of their time: a part runs on one thread, or the parts are unequal.",
+        "Threads wait for others {} of their time: a part runs on one thread, the parts are unequal, or they are short "
+        "against the start of the threads.",
         PercentText(d.where.waiting)));
   }
 }
@@ -112,8 +113,8 @@ std::string NoteText(const VectorNote& note, const HotLoop& loop) {
   const bool is_scalar = loop.scalar > 0 && loop.packed == 0;
   if (note.vector_bytes > 0 && is_scalar) {
     return fmt::format(
-        " The compiler reports vectors at line {} and keeps the order of the additions: use several independent sums, or "
-        "`#pragma omp simd reduction`.",
+        " The compiler reports vectors at line {}, but this loop has none: it is the loop of the remainder, or it keeps "
+        "the order of a floating-point sum (use several independent sums, or `#pragma omp simd reduction`).",
         note.line);
   }
   if (note.vector_bytes > 0 || loop.packed > 0) return "";
@@ -132,9 +133,10 @@ void AddLoop(const Diagnosis& d, Points* points) {
       LoopFindings(loop, d.machine_vector_bits);
   for (const VectorNote& note : loop.notes) point += NoteText(note, loop);
   const bool is_whole = loop.instructions <= static_cast<int>(loop.excerpt.size());
-  point += fmt::format("\n\n  ```\n  {}\n",
-                       is_whole ? "the loop, with the share of time of each instruction"
-                                : "around its slowest instruction, with the share of time of each");
+  const char* title = !is_sampled ? "its first instructions"
+                      : is_whole  ? "the loop, with the share of time of each instruction"
+                                  : "around its slowest instruction, with the share of time of each";
+  point += fmt::format("\n\n  ```\n  {}\n", title);
   for (const HotInstruction& instruction : loop.excerpt) {
     point += fmt::format("  {:>5}  {}\n", instruction.share > 0 ? PercentText(instruction.share) : "",
                          instruction.text);

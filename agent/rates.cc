@@ -20,17 +20,17 @@ std::string Flops(double gflop_per_s) {
 bool IsMeasuredOnGpu(const Evaluation& e) { return e.device.starts_with("cuda"); }
 
 std::string BandwidthText(const Measured& m, const Evaluation& e, const Roofline& roofline) {
-  std::string text = SignificantText(m.gb_per_s, 3) + " GB/s";
+  const std::string text = SignificantText(m.gb_per_s, 3) + " GB/s";
   if (roofline.memory <= 0) return text;
-  text += fmt::format(", {} of the {} GB/s that its memory gives", PercentText(roofline.memory),
-                      SignificantText(e.peak_gb_per_s, 3));
-  return roofline.memory > kBeyond ? text + " (so that part of the data stays in caches)" : text;
+  return text + fmt::format(" ({} of the {} GB/s of {} memory{})", PercentText(roofline.memory),
+                            SignificantText(e.peak_gb_per_s, 3), IsMeasuredOnGpu(e) ? "device" : "main",
+                            roofline.memory > kBeyond ? ", so that part of the data stays in caches" : "");
 }
 
 std::string ArithmeticText(const Measured& m, const Evaluation& e, const Roofline& roofline) {
-  std::string text = Flops(m.gflop_per_s);
+  const std::string text = Flops(m.gflop_per_s);
   if (roofline.arithmetic <= 0) return text;
-  return text + fmt::format(", {} of the {} of its {}", PercentText(roofline.arithmetic),
+  return text + fmt::format(" ({} of the {} of {})", PercentText(roofline.arithmetic),
                             Flops(e.peak_gflop_per_s), UnitFor(e.workload, IsMeasuredOnGpu(e)));
 }
 
@@ -62,8 +62,8 @@ std::string RateText(const Measured& m, const Evaluation& e) {
   if (m.gb_per_s > 0) text += BandwidthText(m, e, roofline);
   if (m.gflop_per_s > 0) text += (m.gb_per_s > 0 ? " and " : "") + ArithmeticText(m, e, roofline);
   if (!has_ceilings) return text + ".";
-  return text + fmt::format(", as measured on this {}.",
-                            IsMeasuredOnGpu(e) ? "GPU" : "machine with these threads and cold caches");
+  return text + fmt::format("; the ceilings are measured on this {}.",
+                            IsMeasuredOnGpu(e) ? "GPU" : "machine, with these threads and cold caches");
 }
 
 std::string CeilingAdvice(const Measured& m, const Evaluation& e, const SizedProblem* problem) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -22,6 +23,13 @@ constexpr double kColdBatch_us = 3000, kWarmBatch_us = 6000, kSampling_us = 60'0
 constexpr size_t kColdBatches = 3;
 constexpr int kSamples = 150;
 constexpr double kLeastBetween_us = 150;  // between two samples
+
+// Of this process.
+double CpuSeconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
 
 // Page faults of a process since it started, as the kernel counts them.
 std::optional<double> PageFaults(pid_t pid) {
@@ -44,6 +52,7 @@ class DiagnosisOfLibrary {
   DiagnosisRun Run() {
     const DeviceLock lock("cpu", LockMode::kExclusive, nullptr);
     start_ = Clock::now();
+    cpu_before_s_ = CpuSeconds();
     try {
       run_.found.threads = session_.options().threads;
       WithAllThreads();
@@ -55,7 +64,13 @@ class DiagnosisOfLibrary {
   }
 
  private:
-  bool Fits(double us) const { return SecondsSince(start_) + us * 1e-6 < kDiagnosisBudget_s; }
+  // Whether work of so much wall time, with all threads, stays within the budget.
+  bool Fits(double us) const {
+    const double used_s =
+        CpuSeconds() - cpu_before_s_ + (running_ ? running_->process().CpuSeconds() : 0) + ended_s_;
+    const double more_s = us * 1e-6 * session_.options().threads;
+    return used_s + more_s < kDiagnosisCpu_s && SecondsSince(start_) + us * 1e-6 < kDiagnosisWall_s;
+  }
 
   std::vector<uint16_t> DrawnSlots(double call_us, double batch_us) {
     const double calls =
@@ -81,6 +96,7 @@ class DiagnosisOfLibrary {
   void WithAllThreads() {
     const OutputMemory& outputs = session_.CandidateOutputs();
     TimedProcess process(session_, "candidate", library_fd_, outputs);
+    running_ = &process;
     const std::vector<uint16_t> first = DrawnSlots(session_.reference_us(), kColdBatch_us);
     const double call_us = process.Run(first, "diagnosis") / static_cast<double>(first.size());
     const std::vector<uint16_t> slots = DrawnSlots(call_us, kColdBatch_us);
@@ -94,6 +110,8 @@ class DiagnosisOfLibrary {
     run_.log = process.Log();
     Sample(process, slots);
     Warm(process, slots[0]);
+    ended_s_ = process.process().CpuSeconds();
+    running_ = nullptr;
   }
 
   void Sample(TimedProcess& process, std::span<const uint16_t> slots) {
@@ -149,14 +167,18 @@ class DiagnosisOfLibrary {
     const double batch_us = std::max(kColdBatch_us, cold_us_);
     if (!Fits(kStart_us + 2 * batch_us * run_.found.threads)) return;
     TimedProcess process(session_, "candidate", library_fd_, session_.CandidateOutputs(), 1);
+    running_ = &process;
     const std::vector<uint16_t> slots = DrawnSlots(cold_us_, kColdBatch_us);
     process.Run(slots, "diagnosis");
     run_.found.one_thread_us = ColdMedianUs(process, slots);
+    running_ = nullptr;
   }
 
   Session& session_;
   int library_fd_;
   Clock::time_point start_;
+  double cpu_before_s_ = 0, ended_s_ = 0;  // of this process; of candidates that have ended
+  TimedProcess* running_ = nullptr;
   double cold_us_ = 0;
   DiagnosisRun run_;
 };

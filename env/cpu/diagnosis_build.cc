@@ -63,8 +63,9 @@ DiagnosisBuild BuildForDiagnosis(const Compiler& compiler, const SizedProblem& p
     CompileVariant variant = VariantFor(compiler);
     variant.above = StageTimerAbove();
     variant.below = StageTimerBelow(LaunchSignature(*problem.problem));
-    if (Compiles(CompileIn(work, compiler, problem, marked.text, options, variant), work, is_clang,
-                 &build.vector_report)) {
+    const Ran ran = CompileIn(work, compiler, problem, marked.text, options, variant);
+    if (ran.timed_out) return build;
+    if (Compiles(ran, work, is_clang, &build.vector_report)) {
       build.library = work / kLibraryFileName;
       build.stages = marked.names;
       return build;

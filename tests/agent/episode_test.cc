@@ -583,7 +583,7 @@ TEST_CASE("an episode on a GPU writes the environment's first kind at its defaul
   const std::string prompt = f.requests[2].messages[1].content;
   CHECK(prompt.find("The machine: Fake GPU, 132 multiprocessors, sm_90a.") != std::string::npos);
   CHECK(prompt.find("occupancy 75 % (limited by registers)") != std::string::npos);
-  CHECK(prompt.find("75 % of this GPU's 4 GB/s") != std::string::npos);
+  CHECK(prompt.find("75 % of the 4 GB/s of device memory") != std::string::npos);
 
   const auto turns = f.store.LoadTurns(episode.id);
   CHECK((turns[1].evaluation.kind == "cuda" && turns[1].evaluation.workload.tf32));

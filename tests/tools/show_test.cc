@@ -117,14 +117,14 @@ TEST_CASE("show tells all of one turn") {
            "--- sent: system\nYou write kernels.", "--- sent: user\nTurn 1",
            "--- reply\n```cpp\nkernel 1\n```", "--- reasoning\nbecause", "\nkernel 1\n", "--- evaluation\n",
            "--- evaluation: confirm\n", "turn 1: 1.05x (1.02x to 1.08x), faster", "diff",
-           "--- feedback\n1.20x faster", "measured, fast", "warning: unused", "--- knobs\nsetting",
+           "--- feedback\n1.20x faster", "measured, faster", "warning: unused", "--- knobs\nsetting",
            "TILE = 64, A = 1   measured  10.0  1.00              chosen",
            "TILE = 32, A = -1  wrong     -     -                 out[0] is 1", "tune 0.75"}) {
     INFO(part);
     CHECK(Contains(page.output, part));
   }
-  // The sequential test is the turn's; its confirmation has none.
-  CHECK(page.output.find("measured, fast") == page.output.rfind("measured, fast"));
+  // The words are those of the interval, which the confirmation has too.
+  CHECK(page.output.find("measured, faster") != page.output.rfind("measured, faster"));
   const auto lines = Lines(kevin({"show", kevin.episode, "1", "--json"}).output);
   REQUIRE(lines.size() == 1);
   CHECK((lines[0]["messages"][0]["content"] == "You write kernels." && lines[0]["source"] == "kernel 1"));

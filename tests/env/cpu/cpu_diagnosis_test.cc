@@ -60,7 +60,6 @@ TEST_CASE("a diagnosis has times with all threads, one thread and warm caches") 
   CHECK((found->warm_us && *found->warm_us > 0));
   CHECK(found->page_faults);
   if (found->threads > 1) CHECK((found->one_thread_us && *found->one_thread_us > 0));
-  CHECK(found->seconds < 10);
   CHECK(!DiagnosisText(*found).empty());
 }
 

@@ -158,7 +158,7 @@ TEST_CASE("no name that a candidate chose comes out of a disassembly") {
   const auto read = FindHotLoop(hostile, {}, 0, "candidate.cpp", 30);
   REQUIRE(read);
   REQUIRE(read->excerpt.size() == 2);
-  CHECK(read->excerpt[0].text == "add rax,[31m0x1  rm -rf ");
+  CHECK(read->excerpt[0].text == "add rax,[31m0x1  rm -rf");
   CHECK(read->excerpt[0].text.find('`') == std::string::npos);
   CHECK(read->first_line == 7);
 }
