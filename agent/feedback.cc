@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string_view>
 
@@ -185,7 +186,7 @@ std::string Describe(const TimedOut& o, const Evaluation&, const FeedbackContext
 
 std::string Describe(const Wrong& o, const Evaluation&, const FeedbackContext&) {
   std::string text = fmt::format("The kernel runs but its result is incorrect: {}.", TrimRight(o.message));
-  if (o.error_bound > 0) {
+  if (o.error_bound > 0 && std::isfinite(o.max_error)) {
     text += fmt::format(" The error is {:.3g} times the allowed error.", o.max_error / o.error_bound);
   }
   return text;

@@ -238,6 +238,7 @@ std::string IncorrectText(const std::string& name, const FirstIncorrect& first, 
                         100 * static_cast<double>(wrong) / static_cast<double>(elements),
                         pattern.empty() ? "" : ": ", pattern);
   }
+  if (!std::isfinite(error)) return text;  // NaN, infinite or never written
   return text +
          fmt::format("; {}error {:.3g} with {:.3g} allowed", wrong > 1 ? "largest " : "", error, bound);
 }
