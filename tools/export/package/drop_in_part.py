@@ -33,8 +33,14 @@ _PLAIN = _COUNT == len(_ARGUMENTS)
 _STATES = _ORIGIN["states"]  # name in the problem -> name in the module
 _INPUT_DTYPES = _DTYPES[:_COUNT]
 _INPUT_SHAPES = {tuple(inputs[:_COUNT]) for inputs, _ in SHAPES}
+_SHAPES_OF_EACH = [{inputs[i] for inputs, _ in SHAPES} for i in range(_COUNT)]
+_ONE_SHAPE = len(_INPUT_SHAPES) == 1
 _STATE_SHAPES = {tuple(inputs[_COUNT:]) for inputs, _ in SHAPES}
-_OUTPUT = _ORIGIN["output"]
+_OUTPUT, _TRAINING = _ORIGIN["output"], _ORIGIN["training"]
+_ONE_OUTPUT = isinstance(_OUTPUT, int)
+_ON_GPU = DEVICE == "cuda"
+_is_compiling, _is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
+_is_autocast_enabled = torch.is_autocast_enabled
 _TENSOR_CLASSES = (torch.Tensor, torch.nn.Parameter)
 _signature = inspect.signature(Original.forward if isinstance(Original, type) else Original)
 _warned = set()
@@ -95,22 +101,39 @@ def _bound(first, args, kwargs):
     return tensors, None
 
 
-def _why_not(tensors):
-    """Why the kernel does not take these tensors: (kind, reason), or None."""
-    if tuple([t.shape if isinstance(t, torch.Tensor) else None for t in tensors]) not in _INPUT_SHAPES:
-        return "shape", "the kernel was made for other shapes"
-    for tensor, dtype in zip(tensors, _INPUT_DTYPES):
-        if tensor.dtype is not dtype:
-            return "dtype", f"the kernel was made for {dtype}, not {tensor.dtype}"
-        if not (tensor.is_cuda if DEVICE == "cuda" else tensor.is_cpu):
-            return "device", f"the kernel was made for {DEVICE}, not {tensor.device.type}"
-        if not tensor.is_contiguous():
-            return "strides", f"an input is not contiguous: strides {tensor.stride()}"
+def _obstacle(tensors):
+    """The kind of reason why the kernel does not take these tensors; None: it does. Quick, because it is in every call."""
+    for tensor, shapes, dtype in zip(tensors, _SHAPES_OF_EACH, _INPUT_DTYPES):
         if type(tensor) not in _TENSOR_CLASSES:
-            return "class", f"an input is a {type(tensor).__name__}"
-    if torch.is_autocast_enabled(DEVICE):
-        return "autocast", "autocast changes the dtypes"
-    return None
+            return "class"
+        if tensor.shape not in shapes:
+            return "shape"
+        if tensor.dtype is not dtype:
+            return "dtype"
+        if not (tensor.is_cuda if _ON_GPU else tensor.is_cpu):
+            return "device"
+        if not tensor.is_contiguous():
+            return "strides"
+    if not _ONE_SHAPE and tuple([t.shape for t in tensors]) not in _INPUT_SHAPES:
+        return "shape"
+    return "autocast" if _is_autocast_enabled(DEVICE) else None
+
+
+def _reason(kind, tensors):
+    """The sentence for the warning."""
+    def found(wanted, value):
+        others = [value(t) for t, dtype in zip(tensors, _INPUT_DTYPES) if not wanted(t, dtype)]
+        return others[0] if others else ""
+    if kind == "class":
+        return "an input is a " + found(lambda t, _: type(t) in _TENSOR_CLASSES, lambda t: type(t).__name__)
+    if kind == "dtype":
+        wanted = ", ".join(sorted({str(dtype) for dtype in _INPUT_DTYPES}))
+        return f"the kernel was made for {wanted}, not {found(lambda t, dtype: t.dtype is dtype, lambda t: t.dtype)}"
+    if kind == "device":
+        return f"the kernel was made for {DEVICE}, not " + found(lambda t, _: t.device.type == DEVICE, lambda t: t.device.type)
+    if kind == "strides":
+        return f"an input is not contiguous: strides {found(lambda t, _: t.is_contiguous(), lambda t: t.stride())}"
+    return "the kernel was made for other shapes" if kind == "shape" else "autocast changes the dtypes"
 
 
 def _needs_gradient(tensors):
@@ -130,15 +153,16 @@ if isinstance(Original, type):
         """A tensor of the graph that the module does not hold."""
         return _kept_value(place).to(DEVICE)
 
-    def _fetcher(place, path):
+    def _text_of(place, path):
         if path is None:
-            return lambda module: _constant(place)
+            return f"_constant({place})"
         *parts, name = path.split(".")
         text = "module" + "".join(f"._modules[{part!r}]" for part in parts)
         table = "_parameters" if path in _ORIGIN["parameters"] else "_buffers"
-        return eval(f"lambda module: {text}.{table}[{name!r}]")
+        return f"{text}.{table}[{name!r}]"
 
-    _FETCH = [_fetcher(i, _STATES[name]) for i, name in enumerate(NAMES[_COUNT:])]
+    # The module's tensors in the order of the problem; one expression, because this is in every call.
+    _states_of = eval("lambda module: [" + ", ".join(_text_of(i, _STATES[name]) for i, name in enumerate(NAMES[_COUNT:])) + "]")
     _KEPT = [(i, name) for i, name in enumerate(NAMES[_COUNT:]) if DRAWN[_COUNT + i][0] == "stored" and _STATES[name] is not None]
 
     @functools.lru_cache(maxsize=None)
@@ -200,7 +224,7 @@ if isinstance(Original, type):
             difference = _difference(self)
             if difference is None and _KEPT:
                 try:
-                    differing = _kept_differ([fetch(self) for fetch in _FETCH])
+                    differing = _kept_differ(_states_of(self))
                     difference = differing and f"the values of {differing}"
                 except (KeyError, RuntimeError):
                     difference = "its tensors"
@@ -241,7 +265,7 @@ if isinstance(Original, type):
         def _kevin_flatten(self):
             """Lays the parameters out as the kernel takes them; here and not in a call, which others may make meanwhile."""
             try:
-                states = [fetch(self) for fetch in _FETCH]
+                states = _states_of(self)
             except KeyError:
                 return
             if not self._kevin_valid(states):
@@ -257,33 +281,39 @@ if isinstance(Original, type):
             return Original.forward(self, *args, **kwargs)
 
         def forward(self, *args, **kwargs):
-            if torch.compiler.is_compiling():
+            if _is_compiling():
                 return self._kevin_traced(args, kwargs)
-            tensors, why = args, None
+            tensors, why, own = args, None, self.__dict__
             if kwargs or not _PLAIN or len(args) != _COUNT:
                 tensors, reason = _bound((self,), args, kwargs)
                 why = reason and ("arguments", reason)
-            why = why or _why_not(tensors)
-            if why is None and (self._kevin_difference is not None or self.training != _ORIGIN["training"]):
-                mode = "training mode" if self.training else "evaluation mode"
-                why = ("module", f"it differs in {self._kevin_difference}") if self._kevin_difference is not None \
-                    else ("mode", f"the module is in {mode}")
+            if why is None:
+                kind = _obstacle(tensors)
+                if kind is not None:
+                    if kind in _warned:
+                        return Original.forward(self, *args, **kwargs)
+                    why = (kind, _reason(kind, tensors))
+            if why is None and own["_kevin_difference"] is not None:
+                why = ("module", f"it differs in {own['_kevin_difference']}")
+            if why is None and own["training"] != _TRAINING:
+                why = ("mode", f"the module is in {'training' if own['training'] else 'evaluation'} mode")
             if why is not None:
                 return self._kevin_original(*why, args, kwargs)
             try:
-                states = [fetch(self) for fetch in _FETCH]
+                states = _states_of(self)
             except KeyError:
                 return self._kevin_original("state", "its tensors are not those of the original", args, kwargs)
-            known = self._kevin_states
+            known = own["_kevin_states"]
             if known is None or not all(map(operator.is_, states, known[0])):
                 valid = self._kevin_valid(states)
             else:
                 valid = known[1]
             if not valid:
                 return self._kevin_original("state", "its parameters have another shape, dtype, device or layout", args, kwargs)
-            if torch.is_grad_enabled() and (_needs_gradient(tensors) or _needs_gradient(states)):
+            if _is_grad_enabled() and (_needs_gradient(tensors) or _needs_gradient(states)):
                 return self._kevin_original(*_GRADIENT, args, kwargs)
-            return _result(_FORWARD(*tensors, *states))
+            outputs = _FORWARD(*tensors, *states)
+            return outputs if _ONE_OUTPUT else _result(outputs)
 
         def _kevin_traced(self, args, kwargs):
             """The same for torch.compile and torch.export, without warnings and memory."""
@@ -293,7 +323,7 @@ if isinstance(Original, type):
             fits = reason is None and self._kevin_difference is None and self.training == _ORIGIN["training"] \
                 and not torch.is_autocast_enabled(DEVICE)
             if fits:
-                states = [fetch(self) for fetch in _FETCH]
+                states = _states_of(self)
                 fits = _takes(tensors, states)
             if not fits:
                 return Original.forward(self, *args, **kwargs)
@@ -329,7 +359,9 @@ else:
             if why is None and not torch.is_autocast_enabled(DEVICE) and _takes(tensors, []):
                 return _result(_FORWARD(*tensors))
             return Original(*args, **kwargs)
-        why = why or _why_not(tensors)
+        if why is None:
+            kind = _obstacle(tensors)
+            why = kind and (kind, _reason(kind, tensors))
         if why is None and torch.is_grad_enabled() and _needs_gradient(tensors):
             why = _GRADIENT
         if why is not None:

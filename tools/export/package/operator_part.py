@@ -149,7 +149,10 @@ def _original():
              "abs": abs, "sum": sum, "list": list, "AssertionError": AssertionError}
     scope = {"__builtins__": words, "torch": _Aten(), "math": math, "Tensor": torch.Tensor, "List": typing.List, "Dict": typing.Dict,
              "Optional": typing.Optional, "Tuple": typing.Tuple}
-    tree = _checked(ast.parse(text))
+    try:
+        tree = _checked(ast.parse(text))
+    except (SyntaxError, ValueError) as error:
+        raise ImportError(f"{NAMESPACE}: the original's text is no tensor operation: {error}") from error
     exec(compile(tree, f"<original of {NAMESPACE}>", "exec"), scope)
     return scope["forward"]
 

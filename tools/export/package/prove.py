@@ -130,7 +130,7 @@ def tensors_of(pair, inputs):
     """The operator's arguments for these inputs."""
     tensors = [v for v in inputs if isinstance(v, pair.torch.Tensor)]
     if pair.case.is_module:
-        tensors += [fetch(pair.replacement) for fetch in pair.exported._FETCH]
+        tensors += pair.exported._states_of(pair.replacement)
     return [t.detach() for t in tensors]
 
 
