@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "env/verdict/words.h"
+
 namespace kevin {
 namespace {
 
@@ -47,8 +49,9 @@ bool IsCorrectTurn(const TurnRecord& turn) {
 }
 
 Distinction DistinctionOf(const Ratio& ratio) {
-  if (ratio.low > 1) return Distinction::kFaster;
-  return ratio.high < 1 ? Distinction::kSlower : Distinction::kNotDistinguishable;
+  const Standing standing = StandingOf(ratio);
+  if (standing == Standing::kFaster) return Distinction::kFaster;
+  return standing == Standing::kSlower ? Distinction::kSlower : Distinction::kNotDistinguishable;
 }
 
 const char* DistinctionWords(Distinction distinction) {

@@ -42,6 +42,8 @@ class CeilingStore {
   // `key` names everything that the ceilings depend on.
   CeilingStore(std::filesystem::path folder, std::string key);
 
+  // What the file says; all 0 where nothing was measured yet.
+  const Ceilings& Known();
   // From the file, else by `measure`, at most once a process where the machine was busy. An unwritable folder is no
   // error. Not thread-safe.
   const Ceilings& Get(const std::function<Ceilings()>& measure);

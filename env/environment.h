@@ -131,7 +131,7 @@ struct EnvironmentFacts {
       {};  // of the first kind, with its version: "g++ (Debian 12.2.0-14) 12.2.0"; empty: unknown
   std::string compiler_flags = {};  // that matter to a candidate: "-std=c++20 -O3 -march=native -fopenmp"
   // What programs reach here, measured: bandwidth of the device's memory with cold caches, and fp32 multiply-adds, with
-  // all threads of a candidate. 0: not measured.
+  // all threads of a candidate. 0: not measured yet (env/ceilings.h).
   double peak_gb_per_s = 0, peak_gflop_per_s = 0;
 };
 

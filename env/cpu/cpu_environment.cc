@@ -51,6 +51,9 @@ class CpuEnvironmentImpl final : public CpuEnvironment {
     facts_.compiler = compiler_.version;
     facts_.compiler_flags = "-std=c++20 -O3 -march=native -fopenmp";
     facts_.device = "cpu: " + CpuModel() + ", " + std::to_string(threads_) + " threads";
+    const Ceilings& known = ceilings_.Known();
+    facts_.peak_gb_per_s = known.gb_per_s;
+    facts_.peak_gflop_per_s = GflopCeiling(known, {}, false);
     CheckSandbox();
   }
 

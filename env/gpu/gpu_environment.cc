@@ -206,6 +206,9 @@ void DeviceEnvironment::DescribeDevice(const json& device) {
       fmt::format("gpu {}\n{} {}, {} multiprocessors, {} MHz\ndriver {}, torch {}", kGpuCeilingsVersion, name,
                   architecture_, device.at("multiprocessors").get<int>(), device.at("clock_mhz").get<int>(),
                   driver_, torch_));
+  const Ceilings& known = ceilings_->Known();
+  facts_.peak_gb_per_s = known.gb_per_s;
+  facts_.peak_gflop_per_s = GflopCeiling(known, {}, true);
   facts_.compiler = toolchain_.version;
   facts_.compiler_flags = "for " + architecture_;
   facts_.machine = fmt::format(
