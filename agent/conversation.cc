@@ -98,7 +98,7 @@ std::string FlagsText(const ConversationContext& context) {
 }
 
 // "24 GB/s of memory bandwidth, 100 GFLOP/s of float32 multiply-adds"
-std::string Ceilings(const ConversationContext& context) {
+std::string CeilingsText(const ConversationContext& context) {
   std::vector<std::string> ceilings;
   if (context.peak_gb_per_s > 0)
     ceilings.push_back(SignificantText(context.peak_gb_per_s, 3) + " GB/s of memory bandwidth");
@@ -154,7 +154,7 @@ PromptValues CommonValues(const ConversationContext& context) {
           {"one_shape", context.shapes.empty() ? "yes" : ""},
           {"shapes", Shapes(context)},
           {"machine", context.machine},
-          {"ceilings", Ceilings(context)},
+          {"ceilings", CeilingsText(context)},
           {"rules", WithoutLastLineEnd(Rules(context))},
           {"fence", context.kind},
           {"note", std::string(Trim(context.note))}};

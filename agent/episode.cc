@@ -203,9 +203,8 @@ class Episode {
     turn.tune_s = ruling.tune_s;
     turn.evaluation = ToRecord(ruling.evaluation, candidate, problem_, number == 0 ? "start" : "turn");
     if (against) turn.evaluation.against_best = against, turn.evaluation.against_best_turn = best->turn;
-    const std::optional<Diagnosis> diagnosis = IsToDiagnose(ruling.evaluation, turn)
-                                                   ? judge_.Diagnose(candidate, ruling.evaluation)
-                                                   : std::nullopt;
+    const std::optional<Diagnosis> diagnosis =
+        IsToDiagnose(turn) ? judge_.Diagnose(candidate, ruling.evaluation) : std::nullopt;
     turn.feedback =
         FormatFeedback(ruling.evaluation, candidate, turn, &reply, diagnosis ? &*diagnosis : nullptr);
     turn.reward = turn.evaluation.score;
@@ -442,8 +441,8 @@ class Episode {
   }
 
   // Before the turn is appended: whether it takes the lead.
-  bool IsToDiagnose(const Evaluation& evaluation, const TurnRecord& turn) const {
-    if (!SpeedupOf(evaluation) || options_.diagnose == DiagnoseTurns::kOff) return false;
+  bool IsToDiagnose(const TurnRecord& turn) const {
+    if (!turn.evaluation.speedup || options_.diagnose == DiagnoseTurns::kOff) return false;
     if (options_.diagnose == DiagnoseTurns::kAll || journal_.Leader() == nullptr) return true;
     const std::optional<Ratio>& against = turn.evaluation.against_best;
     return against && DistinctionOf(*against) == Distinction::kFaster;
