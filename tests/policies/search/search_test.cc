@@ -168,7 +168,7 @@ TEST_CASE("what is no task for it is refused: another kind, a missing or invalid
   request.task.shape_graphs = {{{}, "{", ""}};
   CHECK_THROWS_AS(ReplyTo(request), Error);
   const Request empty = GraphRequest({{"x", {0, 8}}}, ReluSteps({0, 8}));
-  CHECK(Has(WhyNot(empty), "without elements"));
+  CHECK(Has(WhyNot(empty), "has no elements"));
   Request renamed = ReluRequest();
   renamed.task.arguments[0].name = "y";
   CHECK(Has(WhyNot(renamed), "the input x"));
