@@ -28,13 +28,13 @@ refused() { # WORDS ARGUMENTS...: exit code 2, and what is said
 bad=$here/optimize_modules
 refused 'NameError: name '"'undefined_name'"' is not defined' "$bad/raises_at_import.py" --plan-only
 refused 'needs constructor arguments: hidden, heads' "$bad/constructor_arguments.py" --plan-only
-refused -- '--init hidden=... --init heads=...' "$bad/constructor_arguments.py" --plan-only
+grep -qF -- '--init hidden=... --init heads=...' out.txt || fail "no way to give them: $(cat out.txt)"
 refused 'it is not finished after 8 s, in phase: ' "$bad/never_ends.py" --plan-only --limit 8
 refused 'if x.sum() > 0:' "$bad/depends_on_values.py" --plan-only
 refused 'is a view of its input `x`' "$bad/aliases_input.py" --plan-only
 refused 'needs CUDA' "$bad/on_cuda.py" --plan-only
 refused 'it has several classes: First, Second' "$bad/two_classes.py" --plan-only
-refused 'name one: two_classes.py:Second' "$bad/two_classes.py" --plan-only
+grep -qF 'name one: two_classes.py:Second' out.txt || fail "no way to name one: $(cat out.txt)"
 refused 'it has no get_inputs()' "$bad/no_inputs.py" --plan-only
 refused 'no place for the result' "$bad/first.py"
 refused 'it does not end in .py' "$bad/first.py" -o result
@@ -56,22 +56,34 @@ grep -qF 'would try  8 turns of kernels in C++ by policy search' err.txt || fail
 # --- From the module to a drop-in, and a second time from where it ended ---
 "$kevin" optimize "$bad/first.py" --turns 1 --tune 0 --no-compile -o fast.py --json >events.txt 2>err.txt </dev/null ||
   fail "optimize: $(cat err.txt)"
-tail -1 events.txt | grep -q '"event":"optimize","problem":"mine/first".*"speedup":[0-9].*"output":"fast.py","reason":null' ||
-  fail "the last event: $(tail -1 events.txt)"
-grep -q '^gained     [0-9.]*x ([0-9.]*x to [0-9.]*x) over eager' err.txt || fail "the last line: $(cat err.txt)"
-grep -qF 'proof      outputs, state_dict, opcheck, gradients, fullgraph' err.txt || fail "the proof: $(cat err.txt)"
+if tail -1 events.txt | grep -q '"output":null'; then
+  # A machine under load: what is not confirmed as faster is not written. The kernel is the same.
+  grep -q '^nothing was gained and nothing written: ' err.txt || fail "nothing gained: $(cat err.txt)"
+  [ ! -e fast.py ] && [ ! -e fast_kernel ] || fail "a file was written where nothing was gained"
+  "$kevin" export "$(grep -o '"episode":"[0-9A-Z]*"' events.txt | head -1 | cut -d'"' -f4)" --turn 1 --as torch-package -o fast.py >out.txt 2>&1 ||
+    fail "export: $(cat out.txt)"
+else
+  tail -1 events.txt | grep -q '"event":"optimize","problem":"mine/first".*"speedup":[0-9].*"output":"fast.py","reason":null' ||
+    fail "the last event: $(tail -1 events.txt)"
+  grep -q '^gained     [0-9.]*x ([0-9.]*x to [0-9.]*x) over eager' err.txt || fail "the last line: $(cat err.txt)"
+  grep -qF 'proof      outputs, state_dict, opcheck, gradients, fullgraph' err.txt || fail "the proof: $(cat err.txt)"
+fi
 "$kevin" optimize "$bad/first.py" --turns 1 --tune 0 --no-compile -o again.py >out.txt 2>&1 </dev/null || fail "again: $(cat out.txt)"
 grep -q 'episode [0-9A-Z]* is complete' out.txt || fail "the second time began anew: $(cat out.txt)"
 ls -a | grep -q '^\.kevin-' && fail "temporary folders are left: $(ls -a)"
 "$python" "$here/drop_in_check.py" fast >out.txt 2>&1 || fail "the drop-in: $(tail -20 out.txt)"
 
 # --- Any stored episode as an operator, built at import and by pip ---
-"$kevin" export "$(grep -o '"episode":"[0-9A-Z]*"' events.txt | head -1 | cut -d'"' -f4)" --best --as torch-package -o operator.py \
+"$kevin" export "$(grep -o '"episode":"[0-9A-Z]*"' events.txt | head -1 | cut -d'"' -f4)" --turn 1 --as torch-package -o own_operator.py \
   >out.txt 2>&1 || fail "export: $(cat out.txt)"
-"$kevin" export "$(grep -o '"episode":"[0-9A-Z]*"' events.txt | head -1 | cut -d'"' -f4)" --best --as torch-package --inference-only \
+"$kevin" export "$(grep -o '"episode":"[0-9A-Z]*"' events.txt | head -1 | cut -d'"' -f4)" --turn 1 --as torch-package --inference-only \
   -o folder >out.txt 2>&1 || fail "export of a folder: $(cat out.txt)"
-"$python" "$here/operator_check.py" operator >out.txt 2>&1 || fail "the operator: $(tail -20 out.txt)"
-"$python" -m pip install --no-build-isolation --no-deps --target installed ./folder >out.txt 2>&1 || fail "pip: $(tail -20 out.txt)"
+"$python" "$here/operator_check.py" own_operator >out.txt 2>&1 || fail "the operator: $(tail -20 out.txt)"
+if "$python" -c 'import pip, wheel' 2>/dev/null; then
+  "$python" -m pip install --no-build-isolation --no-deps --target installed ./folder >out.txt 2>&1 || fail "pip: $(tail -20 out.txt)"
+else  # what pip runs
+  (cd folder && "$python" setup.py -q build --build-lib ../installed) >out.txt 2>&1 || fail "setup.py: $(tail -20 out.txt)"
+fi
 (cd installed && env TORCH_EXTENSIONS_DIR=/nonexistent "$python" "$here/installed_check.py" kevin_mine_first) >out.txt 2>&1 ||
   fail "the installed package: $(tail -20 out.txt)"
 

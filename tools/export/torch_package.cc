@@ -336,7 +336,8 @@ TorchPackage WriteTorchPackage(const PackageRequest& request) {
     if (input.stored) package.kernel_files[StoredFile(input)] = *input.stored;
   }
   package.kernel_files["operator.cpp"] = Part("operator.cpp");
-  content += package.kernel_files["operator.cpp"] + Part("operator_part.py") + (request.inference_only ? "i" : "");
+  content +=
+      package.kernel_files["operator.cpp"] + Part("operator_part.py") + (request.inference_only ? "i" : "");
   package.name = request.name.empty() ? Identifier("kevin_", problem.id) : request.name;
   package.space =
       Identifier("kevin_", problem.id).substr(0, 80) + "_" + Sha256Hex(content).substr(0, kNameDigits);

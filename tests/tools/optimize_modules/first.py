@@ -14,7 +14,10 @@ class Block(nn.Module):
 
     def forward(self, x, factor=2.0):
         y = self.drop(self.norm(x) * self.table)
-        return {"gated": y * torch.sigmoid(x * self.scale) * factor, "sum": x + y}
+        gate = torch.sigmoid(x * self.scale) * factor
+        for _ in range(4):  # passes over memory that one kernel saves
+            gate = (gate * gate + 1.0) * 0.5 - gate.abs() * 0.25
+        return {"gated": y * gate, "sum": x + y}
 
 
 def get_inputs():
