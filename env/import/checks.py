@@ -88,8 +88,9 @@ def steady_answers(draft, inputs, parameters):
         return not all(same(a, b, exactly=True) for a, b in zip(answers, first))
 
     before = plain_attributes(draft.case.module)
-    refuse_aliases(draft, inputs, run(1))
-    first = [t.clone() for t in run(1)]
+    answers = run(1)
+    refuse_aliases(draft, inputs, answers)
+    first = [t.clone() for t in answers]
     if differs(run(1)):
         after = plain_attributes(draft.case.module)
         changed = [name for name, value in before.items() if name not in after or after[name] != value]

@@ -57,7 +57,7 @@ def output_structure(draft):
 def why_none(case, draft):
     if case.origin is None:
         return "nothing says where its class is"
-    if case.target.training and isinstance(case.target, torch.nn.Module):
+    if isinstance(case.target, torch.nn.Module) and case.target.training:
         for part in case.target.modules():
             if isinstance(part, KEEPS_STATISTICS) and part.track_running_stats:
                 return f"in training mode its {type(part).__name__} keeps statistics, which a kernel does not (--eval)"
