@@ -432,7 +432,8 @@ class Episode {
 
   std::string FormatFeedback(const Evaluation& evaluation, const Candidate& candidate, const TurnRecord& turn,
                              const ParsedReply* reply = nullptr, const Diagnosis* diagnosis = nullptr) const {
-    FeedbackContext context{candidate.source, &sized_, context_.threads, context_.kind, turn.trials, diagnosis};
+    FeedbackContext context{candidate.source, &sized_,     context_.threads,
+                            context_.kind,    turn.trials, diagnosis};
     context.against_best = turn.evaluation.against_best;
     context.against_best_turn = turn.evaluation.against_best_turn.value_or(0);
     if (reply != nullptr) context.advice = reply->advice, context.unread = reply->unread;

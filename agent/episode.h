@@ -44,9 +44,9 @@ struct EpisodeOptions {
   std::string start_source;    // --from: judged as turn 0; later speed-ups are also given against it
   std::string start_kind;      // of start_source; empty: that of the episode
   bool asks_for_diff = false;  // --edit-format diff: later turns may change the latest kernel by a diff
-  int tune = 0;                // --tune: settings of a candidate's knobs that are tried; 0: their first values
-  Memory* memory = nullptr;    // --memory: fills Task::related before the first turn; not owned, may be null
-  bool profile = false;        // --profile, as in EvaluateOptions
+  int tune = 0;              // --tune: settings of a candidate's knobs that are tried; 0: their first values
+  Memory* memory = nullptr;  // --memory: fills Task::related before the first turn; not owned, may be null
+  bool profile = false;      // --profile, as in EvaluateOptions
   DiagnoseTurns diagnose = DiagnoseTurns::kBest;
   std::filesystem::path profile_report;
   bool confirm = true;           // false: the winner is not measured again, and no speed-up is stored for it

@@ -174,8 +174,8 @@ std::string TurnTable(const std::vector<TurnRecord>& turns) {
     const EvaluationRecord& e = t.evaluation;
     rows.push_back({t.turn == 0 ? "start" : std::to_string(t.turn),
                     e.outcome + (e.cached_from.empty() ? "" : " (cached)") + (IsOld(e) ? " (old rules)" : ""),
-                    Dash(RatioCell(e.speedup)), Dash(AgainstBestCell(e)), Dash(Number(e.gb_per_s)), Dash(ErrorCell(e)),
-                    Clip(t.summary, kMaxCellBytes)});
+                    Dash(RatioCell(e.speedup)), Dash(AgainstBestCell(e)), Dash(Number(e.gb_per_s)),
+                    Dash(ErrorCell(e)), Clip(t.summary, kMaxCellBytes)});
   }
   return AlignedTable(rows);
 }

@@ -258,10 +258,13 @@ TEST_CASE("the best kernel and the table of all attempts stay when old kernels a
 TEST_CASE("the difference of the latest kernel from the best one, where it is short") {
   Fixture f;
   std::vector<TurnRecord> turns = {Turn(1, "measured 2", 2, ""), Turn(2, "measured 1", 1, "")};
-  const std::string body(2000, '/');
+  std::string body;
+  for (int line = 0; line < 40; ++line)
+    body += "// a line that both of the kernels have, number " + std::to_string(line) + "\n";
   for (TurnRecord& turn : turns) turn.evaluation.source += body + "\n";
   turns[1].evaluation.against_best = Ratio{0.5, 0.49, 0.51}, turns[1].evaluation.against_best_turn = 1;
   const std::string text = AsText(BuildMessages(f.context, turns));
+  INFO(text);
   CHECK(
       Has(text, "```diff\n--- turn 1\n+++ turn 2\n@@ -1,3 +1,3 @@\n-// measured 2\n+// measured 1\n extern"));
   turns[1].evaluation.source = std::string(3000, '+') + "\n";  // another kernel altogether

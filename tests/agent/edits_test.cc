@@ -108,7 +108,10 @@ TEST_CASE("a difference applies to the text that it was made from") {
       "#include <cmath>\n#include <omp.h>\n\nextern \"C\" void launch(const float* x, float* out) {\n"
       "  for (long i = 0; i < N; ++i) {\n    out[i] = x[i] * x[i];\n  }\n}\n// end\n";
   const std::string diff = UnifiedDiff(kBase, after, "turn 1", "turn 2");
-  CHECK(diff.starts_with("--- turn 1\n+++ turn 2\n@@ -1,9 +1,9 @@\n #include <cmath>\n+#include <omp.h>\n"));
+  INFO(diff);
+  CHECK(
+      diff.starts_with("--- turn 1\n+++ turn 2\n@@ -1,9 +1,9 @@\n #include <cmath>\n-\n"
+                       "-static float square(float v) { return v * v; }\n+#include <omp.h>\n"));
   CHECK(ApplyDiff(diff, kBase).source == after);
   CHECK(UnifiedDiff(kBase, kBase, "a", "b").empty());
   CHECK(UnifiedDiff(std::string(5000, '\n'), std::string(5000, '\n') + "x\n", "a", "b").empty());  // too long

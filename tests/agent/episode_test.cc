@@ -197,19 +197,21 @@ TEST_CASE("each correct turn is timed beside the best so far, and only that make
   for (const int later : {1, 2, 3}) CHECK(turns[later].evaluation.against_best_turn == 1);
   CHECK_FALSE(turns[4].evaluation.against_best);
   CHECK_FALSE(turns[1].evaluation.against_start);  // there is no start
+  INFO(turns[1].feedback);
   const auto has = [&](int turn, const std::string& text) {
     return turns[static_cast<size_t>(turn) - 1].feedback.find(text) != std::string::npos;
   };
   CHECK(has(
       2,
-      "Timed side by side with turn 1, the best so far, it is not distinguishable: 1x (0.993x to 1.01x)."));
+      "Timed side by side with turn 1, the best so far, it is not distinguishable: 1.003x (0.993x to 1.013x)."));
   CHECK(has(3, "Timed side by side with turn 1, the best so far, it is slower: "));
   CHECK(has(4, "Timed side by side with turn 1, the best so far, it is faster: "));
   CHECK(has(4, "It is the new best."));
   const std::string third = f.requests[2].messages[1].content;
   CHECK(third.find("The best result so far is turn 1 with 1.5x") !=
         std::string::npos);  // not turn 2, which reads more
-  CHECK(third.find("turn 1: 1x (0.993x to 1.01x), not distinguishable") != std::string::npos);
+  INFO(third);
+  CHECK(third.find("turn 1: 1.003x (0.993x to 1.013x), not distinguishable") != std::string::npos);
   CHECK(episode.best_turn == 4);
 }
 

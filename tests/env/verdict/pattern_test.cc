@@ -65,7 +65,8 @@ TEST_CASE("where incorrect elements lie") {
   CHECK(Place({8, 16}, [](int64_t i) { return i == 77; }).empty());
   // A part of an output: indices are those of the whole.
   CHECK(Place(
-            {4, 16}, [](int64_t i) { return i / 16 >= 2 && i % 16 < 8; }, 10) == "out[12:14, 0:8], a tile of 2 x 8");
+            {4, 16}, [](int64_t i) { return i / 16 >= 2 && i % 16 < 8; }, 10) ==
+        "out[12:14, 0:8], a tile of 2 x 8");
 }
 
 TEST_CASE("what incorrect values have in common") {

@@ -19,6 +19,7 @@
 #include "env/reference/reference.h"
 #include "policies/search/graph.h"
 #include "policies/search/lower.h"
+#include "policies/search/setting_text.h"
 #include "policies/search/write.h"
 #include "tests/catch.h"
 #include "tests/policies/search/interpreter.h"
@@ -87,7 +88,8 @@ OperatorTable ReadTable() {
     const std::vector<std::string> fields = SplitAt(line, '|');
     OperatorCase one;
     for (const std::string& input : WordsOf(fields.at(1))) one.inputs.push_back(InputOf(input));
-    if (fields.size() > 3) (fields[3][0] == '!' ? one.refusal : one.cpp_refusal) = Trimmed(fields[3].substr(1));
+    if (fields.size() > 3)
+      (fields[3][0] == '!' ? one.refusal : one.cpp_refusal) = Trimmed(fields[3].substr(1));
     for (const std::string& op : WordsOf(fields.at(0))) {
       one.op = op;
       one.body = Replaced(fields.at(2), "$", "torch." + op);
