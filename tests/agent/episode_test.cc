@@ -230,11 +230,13 @@ TEST_CASE("a stored verdict that may be the best is measured beside the best, a 
   Fixture f;
   f.Run({FakeReply("measured 1.8"), FakeReply("measured 1.2")});
   f.environment.calls.clear();
+  f.options.turns = 4;
   const EpisodeRecord episode = f.Run({FakeReply("measured 1.5"), FakeReply("measured 1.8"),
                                        FakeReply("measured 1.2"), FakeReply("measured 1.8")});
   CHECK(f.environment.calls == std::vector<std::string>{"// measured 1.5", "// measured 1.8 beside 1.5",
                                                         "// measured 1.8 (confirm)"});
   const auto turns = f.store.LoadTurns(episode.id);
+  REQUIRE(turns.size() == 4);
   CHECK((turns[1].evaluation.cached_from.empty() && turns[1].evaluation.against_best));
   CHECK((!turns[2].evaluation.cached_from.empty() && !turns[2].evaluation.against_best));
   CHECK_FALSE(turns[3].evaluation.cached_from.empty());  // compared in this episode before
