@@ -63,7 +63,9 @@ struct Evaluation {
   std::string
       backend;  // what its kernels are written in: "cpp", "cuda", "triton", "cute", "tilelang"; "torch": it has none
   std::optional<double> own_share;  // the share of the work that its own kernels did, 0 to 1
-  bool shared_gpu = false;          // another process computed on the GPU while it was held
+  // Of a candidate in Python on a GPU: a call on the GPU alone, by the profiler of a process that ran the candidate.
+  std::optional<double> device_us;
+  bool shared_gpu = false;  // another process computed on the GPU while it was held
   // SHA-256 of the machine code with its launches and of all parts of `key` except the text: two texts with
   // equal machine keys are one kernel. Empty: unknown.
   std::string machine_key;
@@ -130,6 +132,13 @@ struct EnvironmentOptions {
 };
 
 // Facts about an environment; constant while it lives.
+// What decides which instructions and sizes a kernel may use.
+struct GpuLimits {
+  int capability = 0;  // 90: compute capability 9.0; 0: there is no GPU, or it is unknown
+  int multiprocessors = 0;
+  int64_t block_shared_bytes = 0;  // the most that one block may have
+};
+
 struct EnvironmentFacts {
   std::string device;              // "cpu: AMD EPYC, 2 threads", "cuda:0: NVIDIA H200"
   std::string isolation;           // "full" or "reduced (...)"
@@ -142,6 +151,7 @@ struct EnvironmentFacts {
   // What programs reach here, measured: bandwidth of the device's memory with cold caches, and fp32 multiply-adds, with
   // all threads of a candidate. 0: not measured yet (env/ceilings.h).
   double peak_gb_per_s = 0, peak_gflop_per_s = 0;
+  GpuLimits gpu = {};
 };
 
 // Judges candidates on one device. Second implementation: the fake in tests/support/fakes.h.

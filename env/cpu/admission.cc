@@ -38,6 +38,7 @@ Outcome VerifyAnswer(Session& session, const Answer& answer, bool* distinguishab
   const std::vector<uint16_t> slots = session.DrawSlots(std::min(kMixtureMembers, session.slots()));
   session.FillInputs(slots, 0);
   session.PoisonOutputs(outputs, slots);
+  session.RestoreReference(slots);
   double total_us = 0;
   if (session.reference_process().RunBatch(slots, kReferenceTimeout_s, &total_us) ||
       session.reference_process().Publish(kReferenceTimeout_s)) {
@@ -209,7 +210,16 @@ Answer WithOther(const std::function<bool(size_t)>& is_other) {
 void RunAnew(const AnswerContext& context, const std::vector<void*>& outputs,
              const std::function<void(Reference&)>& run) {
   Reference& reference = context.session->truth();
-  reference.BindSlot(0, context.inputs);
+  // The reference writes into input-outputs.
+  std::vector<std::vector<std::byte>> copies;
+  std::vector<TensorView> inputs = context.inputs;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!context.session->sized().inputs[i].spec.is_inout) continue;
+    const auto* data = static_cast<const std::byte*>(inputs[i].data);
+    copies.emplace_back(data, data + Bytes(inputs[i]));
+    inputs[i].data = copies.back().data();
+  }
+  reference.BindSlot(0, inputs);
   run(reference);
   const std::vector<TensorView> again = reference.SlotOutputs(0, context.session->sized().outputs);
   for (size_t o = 0; o < outputs.size(); ++o) std::memcpy(outputs[o], again[o].data, Bytes(again[o]));
@@ -300,6 +310,13 @@ std::vector<Decoy> DecoysFor(Session& session) {
         {"a copy of an input", [i = *input](const AnswerContext& c, const std::vector<void*>& outputs) {
            std::memcpy(outputs[0], c.inputs[i].data, Bytes(c.reference[0]));
          }});
+  }
+  for (const LeftInOut& left : LeftInOuts(session.sized())) {
+    decoys.push_back({left.name, [left](const AnswerContext& c, const std::vector<void*>& outputs) {
+                        CopyReference(c, outputs);
+                        std::memcpy(outputs[left.output], c.inputs[left.input].data,
+                                    Bytes(c.reference[left.output]));
+                      }});
   }
   const auto anew = [](std::function<void(Reference&)> run) {
     return [run](const AnswerContext& c, const std::vector<void*>& outputs) { RunAnew(c, outputs, run); };

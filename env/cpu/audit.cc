@@ -56,10 +56,12 @@ bool Audit::WasReadAhead(size_t begun) const {
   const auto parts = process_.TouchedInputs();
   if (!parts) return false;
   for (const ArgumentPlace& place : session_.layout().arguments) {
-    if (place.output) continue;
-    const auto stride = static_cast<int64_t>(place.stride), first = static_cast<int64_t>(place.offset);
+    if (place.output && !place.inout) continue;
+    const auto stride = static_cast<int64_t>(place.stride);
+    const int64_t first = static_cast<int64_t>(place.offset) - (place.inout ? kSlotPage : 0);
     std::vector<int64_t> touched(static_cast<size_t>(session_.slots()), -1);  // of each slot; -1: not mapped
     for (const BatchProcess::TouchedPart& part : *parts) {
+      if (part.is_output != place.inout) continue;
       if (part.offset + part.bytes <= first || first + stride * session_.slots() <= part.offset) continue;
       const bool is_whole =
           part.bytes == stride && (part.offset - first) % stride == 0 && part.offset >= first;
@@ -94,7 +96,10 @@ void Audit::OnPause(double ran_us) {
     finished_ = (static_cast<double>(returned) + 0.5) / static_cast<double>(slots_.size());
   }
   located_ &= session_.LocateOutputs(outputs_, process_, slots_.first(returned)).empty();
-  for (; located_ && seen_calls_ < returned; ++seen_calls_) final_.Remember(seen_calls_);
+  for (; located_ && seen_calls_ < returned; ++seen_calls_) {
+    final_.Remember(seen_calls_);
+    final_.RememberInOuts(seen_calls_);
+  }
   // The call after those that have returned may have begun.
   for (size_t call = returned + 1; plan_.changes && call < slots_.size(); ++call) {
     if (is_first && plan_.redraws) {
@@ -104,6 +109,7 @@ void Audit::OnPause(double ran_us) {
     }
     changed_[call] = true;
   }
+  if (returned + 1 < slots_.size()) session_.RestoreInOuts(outputs_, slots_.subspan(returned + 1));
 }
 
 }  // namespace kevin

@@ -27,12 +27,15 @@ AuditPlan DrawAuditPlan(double usual_us, size_t calls, SecretRandom& random);
 // the process is stopped at a random moment,
 //
 //   - outputs of calls that count as returned must be finished, and may not change any more;
+//   - input-outputs of calls that count as returned are compared as a whole with what they are after the batch: what a
+//     call writes into them may be a small part. Those of calls that have not begun get their values again, changed or
+//     not, so that nothing written ahead stays;
 //   - inputs of calls that have not begun are changed, at random places or all of them. A call that does not
 //     answer its inputs as they are now has worked ahead. One that notices and computes again takes longer
 //     than without changes (AuditedPace).
 //   - inputs of calls that have not begun may not have been read, by the marks in the page table of the process.
 //     This needs no clock: a kernel that is only a few calls ahead loses little when it computes again. Each input of
-//     each slot is mapped on its own, behind pages of zeros (runner_main.cc), so that neither a processor that
+//     each slot is mapped on its own, behind pages of zeros (inputs_apart.h), so that neither a processor that
 //     guesses nor a kernel that prefetches touches a neighbour.
 //
 // The time of the batch is not used otherwise. Needs a stopped process.

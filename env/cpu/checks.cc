@@ -60,6 +60,13 @@ CheckResult Checker::Index(size_t slot, size_t output, const std::byte* answer) 
                            values.shape, *problem.extreme_dim, problem.extreme_is_max);
 }
 
+bool Checker::IsLeft(size_t slot, size_t output, const std::byte* answer) const {
+  const auto input = InOutOf(*session_.sized().problem, output);
+  if (!input) return false;
+  const auto bytes = static_cast<size_t>(session_.sized().outputs[output].bytes);
+  return std::memcmp(session_.Inputs(slot)[*input].data, answer, bytes) == 0;
+}
+
 CheckResult Checker::AgainstTruth(size_t slot, std::span<const std::byte* const> answer,
                                   std::span<const std::byte* const> reference) {
   const std::vector<TensorView> inputs = session_.Inputs(slot);
@@ -81,6 +88,8 @@ CheckResult Checker::AgainstTruth(size_t slot, std::span<const std::byte* const>
           truth[o].values(), o == 0 ? scale.values() : std::span<const double>(), session_.options().threads);
       margin_ = std::max(margin_, 10 * result.reference_error);
     }
+    if (!result.ok && IsLeft(slot, o, answer[o]))
+      result.message = "input-output `" + tensor.spec.name + "` was left as it was before the call";
     if (!result.ok) return result;
     if (o == 0 || IsNearerItsBound(result, worst)) worst = result;
   }
@@ -129,7 +138,29 @@ void FinalOutputs::Remember(size_t call) {
   }
 }
 
+void FinalOutputs::RememberInOuts(size_t call) {
+  for (size_t o = 0; o < session_.sized().outputs.size(); ++o) {
+    if (session_.sized().outputs[o].spec.is_inout) whole_.push_back({call, o, HashOf(call, o)});
+  }
+}
+
+// Not secret: who wants to change the memory later does not know when it is looked at.
+uint64_t FinalOutputs::HashOf(size_t call, size_t output) const {
+  const std::byte* data = session_.Output(outputs_, slots_[call], output);
+  const int64_t bytes = session_.sized().outputs[output].bytes;
+  uint64_t hash = 0xcbf29ce484222325ULL;
+  for (int64_t at = 0; at < bytes; at += 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, data + at, static_cast<size_t>(std::min<int64_t>(8, bytes - at)));
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
 bool FinalOutputs::Changed() const {
+  const auto differs = [&](const Whole& one) { return HashOf(one.call, one.output) != one.hash; };
+  if (std::any_of(whole_.begin(), whole_.end(), differs)) return true;
   return std::any_of(seen_.begin(), seen_.end(), [&](const Seen& seen) {
     // A Python worker may name another place in the end.
     return session_.Output(outputs_, slots_[seen.call], seen.output) + seen.at != seen.place ||

@@ -26,6 +26,8 @@ class Checker {
   // The values as floats: where they lie, or widened into `space`.
   std::span<const float> Floats(const TensorView& tensor, std::vector<float>* space) const;
   std::span<const float> Floats(size_t output, const std::byte* data, std::vector<float>* space) const;
+  // Whether an input-output is what it was before the call.
+  bool IsLeft(size_t slot, size_t output, const std::byte* answer) const;
   CheckResult Index(size_t slot, size_t output, const std::byte* answer) const;
 
   Session& session_;
@@ -39,6 +41,8 @@ class FinalOutputs {
   FinalOutputs(const Session& session, const OutputMemory& outputs, std::span<const uint16_t> slots)
       : session_(session), outputs_(outputs), slots_(slots) {}
   void Remember(size_t call);
+  // The whole of its input-outputs, by a hash: a call may write to a small part, which no few words show.
+  void RememberInOuts(size_t call);
   bool Changed() const;
   bool Unwritten() const { return unwritten_ > 1; }  // words were still poison when they were remembered
 
@@ -49,11 +53,18 @@ class FinalOutputs {
     uint64_t at;             // the word's offset
     uint32_t word;
   };
+  struct Whole {
+    size_t call, output;
+    uint64_t hash;
+  };
+  uint64_t HashOf(size_t call, size_t output) const;
+
   const Session& session_;
   const OutputMemory& outputs_;
   std::span<const uint16_t> slots_;
   SecretRandom random_;
   std::vector<Seen> seen_;
+  std::vector<Whole> whole_;
   int unwritten_ = 0;
 };
 

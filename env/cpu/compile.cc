@@ -25,6 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr double kConfirmPatience = 2;
 constexpr const char* kWrapperName = "wrapper.cpp";
 constexpr size_t kMaxVariantLog = size_t{1} << 20;
 
@@ -174,6 +175,24 @@ const std::vector<std::string>& CompileFlags() {
   return kFlags;
 }
 
+bool WasKilled(const Ran& ran) {
+  if (WIFSIGNALED(ran.status)) return WTERMSIG(ran.status) == SIGKILL;
+  // By the driver, of a program that it ran. The limit on memory is one on addresses, which kills nothing.
+  return ran.status != 0 &&
+         (ran.output.find(": fatal error: Killed signal terminated program") != std::string::npos ||
+          ran.output.find("unable to execute command: Killed") != std::string::npos);
+}
+
+Compiled CompileConfirmed(CompileOptions options,
+                          const std::function<Compiled(const CompileOptions&)>& compile) {
+  const Compiled first = compile(options);
+  if (!first.on_clock) return first;
+  options.lock = LockMode::kExclusive, options.patience = kConfirmPatience;
+  Compiled again = compile(options);
+  again.wait_s += first.wait_s;
+  return again;
+}
+
 Compiled CompileCpp(const Compiler& compiler, const SizedProblem& problem, const std::string& source,
                     const CompileOptions& options) {
   const std::string wrapper = Wrapper(problem);
@@ -196,11 +215,13 @@ Compiled CompileCpp(const Compiler& compiler, const SizedProblem& problem, const
   WriteText(work / kCandidateFileName, source + "\n");
   WriteText(work / kWrapperName, wrapper);
   Compiled compiled;
-  const DeviceLock lock("cpu", LockMode::kShared, &compiled.wait_s, options.stop);
-  const Ran ran = RunToEnd(CompilerProcess(compiler, options, work), options.limits.compile_timeout_s,
-                           static_cast<size_t>(options.limits.max_log_bytes), options.stop);
-  if (ran.timed_out || (WIFSIGNALED(ran.status) && WTERMSIG(ran.status) == SIGKILL)) {
+  const DeviceLock lock("cpu", options.lock, &compiled.wait_s, options.stop);
+  const Ran ran =
+      RunToEnd(CompilerProcess(compiler, options, work), options.patience * options.limits.compile_timeout_s,
+               static_cast<size_t>(options.limits.max_log_bytes), options.stop);
+  if (ran.timed_out || WasKilled(ran)) {
     compiled.log = WithoutWrapper(Printable(ran.output));
+    compiled.on_clock = ran.timed_out;
     compiled.timed_out = true;  // not cached: the load of the machine is not a property of the text
     return compiled;
   }

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "env/environment.h"
+#include "env/process/machine.h"
 #include "env/process/shared_memory.h"
 #include "env/process/spawn.h"
 
@@ -35,12 +37,17 @@ struct CompileOptions {
   bool namespaces = true;
   Limits limits;
   const std::atomic<bool>* stop = nullptr;  // as EvaluateOptions::stop
+  LockMode lock = LockMode::kShared;        // of the CPU, while the compiler runs
+  // How many times limits.compile_timeout_s may pass by the clock. The processor time of each process stays limited to one.
+  double patience = 1;
 };
 
 struct Compiled {
   std::filesystem::path library;  // empty when it failed
   std::string log;                // errors, or warnings, trimmed to limits.max_log_bytes
-  bool timed_out = false;
+  bool timed_out =
+      false;              // by limits.compile_timeout_s, which counts time and processor time of each process
+  bool on_clock = false;  // of these by the clock: a busy machine may have caused it
   bool cached = false;
   double wait_s = 0;                   // for the machine-wide lock
   std::shared_ptr<const Fd> in_use{};  // keeps the library in the cache
@@ -52,11 +59,19 @@ std::filesystem::path LibraryFolder(const std::filesystem::path& cache_directory
 // The flags every `cpp` candidate is compiled with.
 const std::vector<std::string>& CompileFlags();
 
+// Whether a compiler that has failed reports that one of its processes was killed: by the limit on processor time.
+bool WasKilled(const Ran& ran);
+
 // Compiles `source` for the problem at its size: its symbols are constants in scope (in bf16 the type too),
 // and `launch` must have the signature of the problem. Messages have the line numbers of `source`. Throws
 // Error for broken infrastructure only, a full disk among it.
 Compiled CompileCpp(const Compiler& compiler, const SizedProblem& problem, const std::string& source,
                     const CompileOptions& options);
+
+// Calls `compile` with the options, and where it timed out by the clock once more: in exclusive execution, with twice
+// the time. So programs beside Kevin decide no outcome.
+Compiled CompileConfirmed(CompileOptions options,
+                          const std::function<Compiled(const CompileOptions&)>& compile);
 
 // --- Builds that are not judged (env/cpu/diagnosis_build.h) ---
 

@@ -80,7 +80,7 @@ class CpuEnvironmentImpl final : public CpuEnvironment {
   CompileOptions CompileOptionsWith(const std::atomic<bool>* stop) const;
   std::map<std::string, std::string> KeyParts(const Problem& problem, const Candidate& candidate,
                                               const EvaluateOptions& options) const;
-  Compiled Compile(const SizedProblem& sized, const Candidate& candidate, const std::atomic<bool>* stop);
+  Compiled Compile(const SizedProblem& sized, const Candidate& candidate, const EvaluateOptions& asked);
   // Found at the first use.
   struct PythonSide {
     PythonSetup setup;
@@ -195,10 +195,14 @@ CompileOptions CpuEnvironmentImpl::CompileOptionsWith(const std::atomic<bool>* s
 }
 
 Compiled CpuEnvironmentImpl::Compile(const SizedProblem& sized, const Candidate& candidate,
-                                     const std::atomic<bool>* stop) {
-  if (IsPython(candidate.kind))
-    return BuildPython(Python().setup, compiler_.version, candidate, CompileOptionsWith(stop));
-  return CompileCpp(compiler_, sized, candidate.source, CompileOptionsWith(stop));
+                                     const EvaluateOptions& asked) {
+  const auto compile = [&](const CompileOptions& options) {
+    return IsPython(candidate.kind)
+               ? BuildPython(Python().setup, compiler_.version, candidate, asked.confirm, options)
+               : CompileCpp(compiler_, sized, candidate.source, options);
+  };
+  const CompileOptions options = CompileOptionsWith(asked.stop);
+  return asked.screen ? compile(options) : CompileConfirmed(options, compile);
 }
 
 // Between evaluations, with the CPU to itself: never while a pair is timed.
@@ -257,6 +261,7 @@ Evaluation CpuEnvironmentImpl::EvaluateTo(Depth depth, const Problem& problem, c
     throw Error(ExitCode::kMachine, "candidates of kind `" + candidate.kind + "` cannot be judged on a CPU",
                 "use kind cpp, modelnew or triton");
   }
+  RequireKindTakes(problem, candidate.kind);
   Evaluation evaluation = BeginEvaluation(KeyParts(problem, candidate, options), options, facts_);
   if (IsPython(candidate.kind)) {
     evaluation.backend = BackendOf(candidate.source);
@@ -270,13 +275,14 @@ Evaluation CpuEnvironmentImpl::EvaluateTo(Depth depth, const Problem& problem, c
   const SizedProblem sized = AtSize(problem, options.workload.size);
   if (options.on_phase) options.on_phase("compile");
   const auto start = Clock::now();
-  const Compiled compiled = Compile(sized, candidate, options.stop);
+  const Compiled compiled = Compile(sized, candidate, options);
   if (IsPython(candidate.kind) && !Python().isolation.empty()) evaluation.isolation = Python().isolation;
   evaluation.wait_s = compiled.wait_s;
   evaluation.compile_s = SecondsSince(start) - compiled.wait_s;
   evaluation.log = compiled.log;
   if (compiled.timed_out) {
-    evaluation.outcome = TimedOut{"compile", options_.limits.compile_timeout_s};
+    evaluation.outcome = TimedOut{"compile", IsPython(candidate.kind) ? PythonBuildLimit_s(options_.limits)
+                                                                      : options_.limits.compile_timeout_s};
   } else if (compiled.library.empty()) {
     evaluation.outcome = CompileFailed{compiled.log};
   } else {
@@ -292,22 +298,13 @@ void CpuEnvironmentImpl::Judge(Depth depth, const Problem& problem, const Candid
                                Evaluation* evaluation) {
   json request = Request("evaluate", problem, options);
   request["library"] = library.string();
-  request["confirm"] = options.confirm;
-  request["start_in_test"] = options.start_in_test;
-  request["patience"] = options.patience;
-  request["verify_only"] = depth == Depth::kVerify;
-  request["screen"] = options.screen;
-  request["screen_limit_us"] = options.screen_limit_us;
+  PutJudgeOptions(options, depth == Depth::kVerify, &request);
+  request["interpreted"] = evaluation->backend == "triton";
   request["start_library"] = "";
   Compiled start;  // in use until the answer
   if (!options.start_source.empty()) {
-    if (!options.start_kind.empty() && options.start_kind != candidate.kind)
-      throw Error(ExitCode::kBadRequest,
-                  "a kernel of kind " + candidate.kind + " is not timed in pairs with one of kind " +
-                      options.start_kind,
-                  "start from a kernel of the same kind");
-    start =
-        Compile(AtSize(problem, options.workload.size), {candidate.kind, options.start_source}, options.stop);
+    RequireStartKind(candidate.kind, options);
+    start = Compile(AtSize(problem, options.workload.size), {candidate.kind, options.start_source}, options);
     if (start.library.empty()) {
       throw Error(ExitCode::kBadRequest, "the kernel to start from does not compile:\n" + start.log,
                   "fix it first");

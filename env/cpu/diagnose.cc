@@ -19,9 +19,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kColdBatch_us = 3000, kWarmBatch_us = 6000, kSampling_us = 60'000;
+constexpr double kColdBatch_us = 3000, kWarmBatch_us = 6000;
 constexpr size_t kColdBatches = 3;
-constexpr int kSamples = 150;
+constexpr int kSamples = 150, kLeastSamples = 40,
+              kMostSampledBatches = 100;  // moments: each shows all threads
+constexpr double kSamplingCpu_s = 0.1;
 constexpr double kLeastBetween_us = 150;  // between two samples
 
 // Of this process.
@@ -77,6 +79,7 @@ class DiagnosisOfLibrary {
         std::clamp(std::ceil(batch_us / std::max(call_us, 1.0)), 1.0, 1.0 * session_.slots());
     std::vector<uint16_t> slots = session_.DrawSlots(static_cast<int>(calls));
     session_.FillInputs(slots);
+    session_.RestoreInOuts(session_.CandidateOutputs(), slots);
     return slots;
   }
 
@@ -114,22 +117,31 @@ class DiagnosisOfLibrary {
     running_ = nullptr;
   }
 
+  // How long a batch takes is known from the least of its times: other work on the machine stretches them, and what is
+  // planned for the end of a stretched batch does not happen. What sampling costs is CPU time of the process.
   void Sample(TimedProcess& process, std::span<const uint16_t> slots) {
     ThreadSampler sampler(process.process().pid());
-    const double batch_us = cold_us_ * static_cast<double>(slots.size());
-    double sampled_us = 0;
-    for (int taken = 0; taken < kSamples && sampled_us < kSampling_us && Fits(batch_us);) {
+    double batch_us = cold_us_ * static_cast<double>(slots.size());
+    const double before_s = process.process().CpuSeconds();
+    const auto is_enough = [&](int moments) {
+      return moments >= kSamples ||
+             (moments >= kLeastSamples && process.process().CpuSeconds() - before_s >= kSamplingCpu_s);
+    };
+    int moments = 0;
+    for (int batch = 0; batch < kMostSampledBatches && !is_enough(moments) && Fits(batch_us); ++batch) {
       BatchPauses pauses;
       const double between_us = std::max(kLeastBetween_us, batch_us / kSamples);
-      for (double at_us = between_us * Random(); at_us < batch_us && taken < kSamples; ++taken) {
+      double at_us = between_us * Random();
+      for (int left = kSamples - moments; at_us < batch_us && left > 0; --left) {
         pauses.moments_us.push_back(at_us);
         at_us += between_us * (0.5 + Random());
       }
-      pauses.on_pause = [&](double) { sampler.Take(); };
+      double ran_us = batch_us;
+      pauses.on_pause = [&](double) { sampler.Take(), ++moments; };
+      pauses.ran_us = &ran_us;
       FlushCaches(session_.options().threads);
       process.Run(slots, "diagnosis", pauses);
-      sampled_us += batch_us;
-      if (pauses.moments_us.empty()) ++taken;
+      batch_us = std::min(batch_us, ran_us);
     }
     TakeSamples(sampler.samples());
   }
@@ -145,8 +157,8 @@ class DiagnosisOfLibrary {
     where.waiting = share(samples.waiting);
     where.math = share(samples.math);
     where.system = share(samples.system);
-    where.kernel =
-        share(all - samples.waiting - samples.math - samples.library - samples.system - samples.elsewhere);
+    where.kernel = share(all - samples.waiting - samples.math - samples.library - samples.products -
+                         samples.system - samples.elsewhere);
     run_.addresses = samples.in_candidate;
   }
 

@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <set>
@@ -7,6 +5,7 @@
 
 #include "env/cpu/compile.h"
 #include "env/error.h"
+#include "env/process/find_program.h"
 #include "env/process/spawn.h"
 
 namespace kevin {
@@ -14,18 +13,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path FindInPath(const std::string& name) {
-  if (name.find('/') != std::string::npos)
-    return access(name.c_str(), X_OK) == 0 ? fs::absolute(name).lexically_normal() : fs::path();
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path ? path : "/usr/bin:/bin");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    // The wrapper of a compiler cache would write outside the sandbox.
-    if (folder.find("ccache") != std::string::npos) continue;
-    const fs::path candidate = fs::path(folder) / name;
-    if (access(candidate.c_str(), X_OK) == 0) return candidate;
-  }
-  return {};
+// The wrapper of a compiler cache would write outside the sandbox.
+std::vector<fs::path> FoldersWithoutCaches() {
+  std::vector<fs::path> folders = FoldersOfPath();
+  std::erase_if(folders,
+                [](const fs::path& folder) { return folder.string().find("ccache") != std::string::npos; });
+  return folders;
 }
 
 Ran Asked(const fs::path& compiler, const std::vector<std::string>& question) {
@@ -159,7 +152,7 @@ Compiler FindCompiler() {
   const char* chosen = std::getenv("KEVIN_CXX");
   for (const std::string& name :
        chosen ? std::vector<std::string>{chosen} : std::vector<std::string>{"g++", "clang++"}) {
-    const fs::path path = FindInPath(name);
+    const fs::path path = FindProgram(name, FoldersWithoutCaches());
     if (path.empty()) continue;
     const Ran ran = Asked(path, {"--version"});
     if (ran.status == 0 && !ran.timed_out)

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "env/cpu/own_share.h"
 #include "env/cpu/session.h"
 #include "env/verdict/judgement.h"
 
@@ -24,16 +25,12 @@ struct PairsPlan {
   int least_rounds = 6, most_rounds = 10;  // per process
 };
 
-struct JudgeRequest {
-  int library_fd = -1;        // the candidate's .so
-  int start_library_fd = -1;  // the kernel to pair against as well (--from, or bench A B); -1: none
-  bool start_in_test = true;  // as in EvaluateOptions
-  bool confirm = false;       // a winner measured again: no sequential test, more pairs
-  double patience = 1;        // as in EvaluateOptions
-  bool verify_only = false;   // no clock: of a correct candidate a Measured with errors alone
-  bool screen = false;        // one verification call and a short timing, as EvaluateOptions::screen
-  double screen_limit_us = 0;
+struct JudgeRequest : JudgeOptions {
+  int library_fd = -1;          // the candidate's .so
+  int start_library_fd = -1;    // the kernel to pair against as well (--from, or bench A B); -1: none
   std::string rules = "kevin";  // Workload::rules, of a candidate in Python
+  // kInterpreted: the times say nothing, and a call takes seconds. No sequential test is made.
+  KernelForm kernel_form = KernelForm::kCompiled;
   PairsPlan plan;
   std::function<void(const std::string& phase)> on_phase;
 };

@@ -1,33 +1,60 @@
 #include "env/cpu/own_share.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
-
-#include "env/cpu/thread_samples.h"
 
 namespace kevin {
 namespace {
 
-constexpr int kMoments = 60;                 // of one batch
-constexpr int kEnough = 60, kLeastSeen = 6;  // samples in kernels
-constexpr int kMostBatches = 60;
-constexpr double kMostSampled_us = 800'000, kLeastBetweenMoments_us = 150;
-
-int OwnOf(const ThreadSamples& seen) {
-  return std::accumulate(seen.in_candidate.begin(), seen.in_candidate.end(), 0,
-                         [](int sum, const auto& at) { return sum + at.second; });
-}
+constexpr int kMoments = 60;                                  // of one batch
+constexpr int kEnough = 60, kMostSeen = 600, kLeastSeen = 6;  // samples in kernels
+constexpr int kMostBatches = 1000;
+constexpr double kUsual_us = 800'000, kLongest_us = 5'000'000, kLeastBetweenMoments_us = 150;
+constexpr double kStandardErrors = 2;
 
 }  // namespace
 
-std::optional<double> MeasureOwnShare(Session& session, TimedProcess& process,
-                                      std::span<const uint16_t> slots) {
+std::optional<double> OwnShare::Value() const {
+  if (own + library < kLeastSeen) return std::nullopt;
+  return static_cast<double>(own) / (own + library);
+}
+
+OwnShare CountOwnShare(const ThreadSamples& samples, KernelForm form) {
+  OwnShare share;
+  share.own = std::accumulate(samples.in_candidate.begin(), samples.in_candidate.end(), 0,
+                              [](int sum, const auto& at) { return sum + at.second; });
+  share.library = samples.library + samples.products;
+  share.all = samples.All();
+  if (form == KernelForm::kInterpreted) {
+    share.own += samples.elsewhere + samples.math + samples.products;
+    share.library -= samples.products;
+  }
+  return share;
+}
+
+bool IsShareOpen(const OwnShare& share) {
+  const int seen = share.own + share.library;
+  if (seen < kLeastSeen) return true;
+  const double error = std::sqrt(kLeastOwnShare * (1 - kLeastOwnShare) / seen);
+  return std::abs(*share.Value() - kLeastOwnShare) < kStandardErrors * error;
+}
+
+OwnShare MeasureOwnShare(Session& session, TimedProcess& process, std::span<const uint16_t> slots,
+                         KernelForm form) {
   const auto random = [&] { return static_cast<double>(session.random()() >> 11) * 0x1p-53; };
   double batch_us = process.Run(slots, "verify"), used_us = 0;
   ThreadSampler sampler(process.process().pid());
-  const auto seen = [&] { return OwnOf(sampler.samples()) + sampler.samples().library; };
-  // On a busy machine most samples show threads that wait for a processor or for each other.
-  for (int batch = 0; batch < kMostBatches && seen() < kEnough && used_us < kMostSampled_us; ++batch) {
+  OwnShare share;
+  // On a busy machine most samples show threads that wait for a processor or for each other; of short kernels most show
+  // Python.
+  const auto is_enough = [&] {
+    const int seen = share.own + share.library;
+    if (seen >= kMostSeen || used_us >= kLongest_us) return true;
+    if (!IsShareOpen(share)) return seen >= kEnough || used_us >= kUsual_us;
+    return false;
+  };
+  for (int batch = 0; batch < kMostBatches && !is_enough(); ++batch) {
     BatchPauses pauses;
     for (double at_us = batch_us * random() / 4; at_us < batch_us;) {
       pauses.moments_us.push_back(at_us);
@@ -37,9 +64,9 @@ std::optional<double> MeasureOwnShare(Session& session, TimedProcess& process,
     const double ran_us = process.Run(slots, "verify", pauses);
     used_us += ran_us;
     batch_us = std::min(batch_us, ran_us);
+    share = CountOwnShare(sampler.samples(), form);
   }
-  if (seen() < kLeastSeen) return std::nullopt;
-  return static_cast<double>(OwnOf(sampler.samples())) / seen();
+  return share;
 }
 
 }  // namespace kevin

@@ -1,20 +1,36 @@
 #pragma once
 // How much of a Python candidate's work its own kernels do: where its threads are at random moments, read from outside
-// (thread_samples.h). Waiting, system calls and the interpreter count on neither side.
+// (thread_samples.h). Waiting, system calls and Python itself count on neither side.
 
 #include <cstdint>
 #include <optional>
 #include <span>
 
 #include "env/cpu/session.h"
+#include "env/cpu/thread_samples.h"
 #include "env/cpu/timed_process.h"
+#include "env/verdict/judgement.h"
 
 namespace kevin {
 
-inline constexpr double kLeastOwnShare = 0.9;  // that the rules `kevin` ask for
+// Who executes a candidate's kernels. Those of Triton have no compiler for CPUs: Python and numpy execute them, and count
+// as its own then.
+enum class KernelForm { kCompiled, kInterpreted };
 
-// Runs batches of these slots for 0.8 s at most. nullopt: this machine does not tell, or nothing was seen.
-std::optional<double> MeasureOwnShare(Session& session, TimedProcess& process,
-                                      std::span<const uint16_t> slots);
+struct OwnShare {
+  int own = 0, library = 0;  // samples: in its own kernels, in torch's or another library's
+  int all = 0;               // samples, wherever the threads were; 0: this machine does not tell
+  // nullopt: too few samples were in kernels of either.
+  std::optional<double> Value() const;
+};
+
+OwnShare CountOwnShare(const ThreadSamples& samples, KernelForm form);
+// Whether more samples could move the share to the other side of kLeastOwnShare: it lies within two standard errors, or
+// there are too few.
+bool IsShareOpen(const OwnShare& share);
+
+// Runs batches of these slots for 0.8 s, and for 5 s at most while the share is open.
+OwnShare MeasureOwnShare(Session& session, TimedProcess& process, std::span<const uint16_t> slots,
+                         KernelForm form);
 
 }  // namespace kevin

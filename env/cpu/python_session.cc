@@ -10,7 +10,8 @@
 #include "env/cpu/session.h"
 #include "env/error.h"
 #include "env/problem/precision.h"
-#include "env/problem/reference_operators.h"
+#include "env/python/output_places.h"
+#include "env/python/python_job.h"
 #include "env/python/python_workers.h"
 #include "env/verdict/verify.h"
 
@@ -19,24 +20,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kMaxFileBytes = int64_t{256} << 20;    // of a candidate's own temporary files
 constexpr int64_t kReferenceMemory = int64_t{64} << 30;  // addresses
-constexpr int64_t kCpuLimit_s = 600;
 constexpr double kLeastWorkShare = 0.05;  // of a batch, however little is left beside the empty calls
 constexpr int kEmptyRepeats = 15;
 constexpr double kEmptyTimeout_s = 60;
-
-// The bytes from an output's first element to the end of its last one; 0: its strides are not possible.
-uint64_t Extent(const ConcreteTensor& tensor, const std::vector<int64_t>& strides) {
-  constexpr int64_t kMost = int64_t{1} << 40;
-  int64_t last = 0;
-  for (size_t dim = 0; dim < strides.size(); ++dim) {
-    if (strides[dim] < 0 || strides[dim] > kMost) return 0;
-    last += (tensor.shape[dim] - 1) * strides[dim];
-    if (last > kMost) return 0;
-  }
-  return static_cast<uint64_t>((last + 1) * DTypeBytes(tensor.spec.dtype));
-}
 
 void Gather(const std::byte* from, const ConcreteTensor& tensor, const std::vector<int64_t>& strides,
             std::vector<std::byte>* to) {
@@ -62,66 +49,15 @@ double MedianOf(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Of a parameter, in the state_dict() of KernelBench's Model; the problem's own name without facts.
-std::string StateName(const Problem& problem, const TensorSpec& spec) {
-  return spec.is_param && problem.model ? problem.model->parameters.at(spec.name) : spec.name;
-}
-
-// Names of inputs and literals; null: the inputs in order.
-json ForwardArguments(const Problem& problem, const Symbols& symbols) {
-  if (!problem.model) return nullptr;
-  json arguments = json::array();
-  for (const ModelValue& value : problem.model->forward) arguments.push_back(PythonText(value, symbols));
-  return arguments;
-}
-
 }  // namespace
 
 std::string Session::JobOf(bool is_reference, int64_t arena_bytes) const {
-  const Problem& problem = *sized_.problem;
-  json arguments = json::array(), tensors = json::array(), outputs = json::array();
-  std::vector<ArgumentPlace> places;
-  for (const ArgumentPlace& place : layout_.arguments) {
-    if (place.output) continue;
-    places.push_back(place);
-    arguments.push_back({{"offset", place.offset}, {"stride", place.stride}});
-  }
-  for (size_t i = 0; i < sized_.inputs.size(); ++i) {
-    const TensorSpec& spec = sized_.inputs[i].spec;
-    const uint64_t offset = layout_.tensors[i].offset;
-    const auto in = std::find_if(places.begin(), places.end(), [&](const ArgumentPlace& place) {
-      return place.offset <= offset && offset < place.offset + place.stride;
-    });
-    tensors.push_back({{"name", spec.name},
-                       {"state_name", StateName(problem, spec)},
-                       {"shape", sized_.inputs[i].shape},
-                       {"dtype", DTypeName(spec.dtype)},
-                       {"param", spec.is_param},
-                       {"stored", spec.stored != nullptr},
-                       {"argument", in - places.begin()},
-                       {"offset", offset - in->offset}});
-  }
-  for (const ConcreteTensor& output : sized_.outputs)
-    outputs.push_back({{"shape", output.shape}, {"dtype", DTypeName(output.spec.dtype)}});
-  json job = {{"role", is_reference ? "reference" : "candidate"},
-              {"threads", options_.threads},
-              {"slots", slots_},
-              {"arena_bytes", arena_bytes},
-              {"arguments", arguments},
-              {"tensors", tensors},
-              {"outputs", outputs},
-              {"init", problem.model ? PythonInit(*problem.model, sized_.symbols) : "[]"},
-              {"forward", is_reference ? json() : ForwardArguments(problem, sized_.symbols)},
-              {"precision", DTypeName(DTypeOf(PrecisionOf(problem)))},
-              {"seed", 42},
-              {"max_memory_bytes", is_reference ? kReferenceMemory : options_.limits.max_memory_mb << 20},
-              {"max_file_bytes", kMaxFileBytes},
-              {"cpu_limit_s", kCpuLimit_s}};
-  if (is_reference) {
-    job["problem"] = problem.id;
-    job["reference"] = problem.reference;
-    job["operators"] = ReferenceOperators();
-  }
+  json job = PythonJob(sized_, layout_, slots_, is_reference);
+  job["threads"] = options_.threads;
+  job["arena_bytes"] = arena_bytes;
+  job["max_memory_bytes"] = is_reference ? kReferenceMemory : options_.limits.max_memory_mb << 20;
+  job["max_file_bytes"] = kPythonFileBytes;
+  job["cpu_limit_s"] = kPythonCpuLimit_s;
   return job.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -160,13 +96,10 @@ std::string Session::LocateOutputs(const OutputMemory& outputs, const BatchProce
       const ConcreteTensor& tensor = sized_.outputs[o];
       const uint64_t offset = process.PublishedOffset(call, o), arena_bytes = outputs.mapping.bytes();
       const auto strides = process.PublishedStrides(call, o, tensor.shape.size());
-      const uint64_t extent = strides ? Extent(tensor, *strides) : static_cast<uint64_t>(tensor.bytes);
-      if (extent == 0) return "an output has strides that reach outside its memory";
-      if (offset > arena_bytes || extent > arena_bytes - offset ||
-          offset % static_cast<uint64_t>(DTypeBytes(tensor.spec.dtype)) != 0) {
-        return "output `" + tensor.spec.name +
-               "` is no new tensor: it aliases an input or a weight, or its memory is not from torch's allocator";
-      }
+      const uint64_t extent =
+          strides ? ExtentOfOutput(tensor, *strides) : static_cast<uint64_t>(tensor.bytes);
+      if (std::string reason = RefusedPlace(tensor, offset, extent, arena_bytes); !reason.empty())
+        return reason;
       taken.emplace_back(offset, offset + extent);
       const std::byte* place = outputs.mapping.data() + offset;
       std::vector<std::byte>& gathered = outputs.gathered[o][slots[call]];
@@ -180,12 +113,7 @@ std::string Session::LocateOutputs(const OutputMemory& outputs, const BatchProce
       outputs.places[o][slots[call]] = place;
     }
   }
-  std::sort(taken.begin(), taken.end());
-  for (size_t i = 1; i < taken.size(); ++i) {
-    if (taken[i].first < taken[i - 1].second)
-      return "an output aliases the output of an earlier call: each call must return memory of its own";
-  }
-  return "";
+  return RefusedOverlap(std::move(taken));
 }
 
 void Session::PoisonLocated(OutputMemory& outputs) {

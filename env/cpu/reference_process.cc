@@ -32,7 +32,9 @@ struct ReferenceProcess {
       std::vector<TensorView> views;
       for (size_t i = 0; i < sized.inputs.size(); ++i) {
         const ArgumentPlace& place = layout.tensors[i];
-        views.push_back({inputs.data() + place.offset + static_cast<uint64_t>(slot) * place.stride,
+        // Input-outputs are the first part of the arena.
+        std::byte* memory = place.inout ? arena.data() - layout.inouts_begin : inputs.data();
+        views.push_back({memory + place.offset + static_cast<uint64_t>(slot) * place.stride,
                          sized.inputs[i].spec.dtype, sized.inputs[i].shape});
       }
       reference->BindSlot(static_cast<size_t>(slot), views);
@@ -86,10 +88,13 @@ int RunReferenceProcess(const std::string& size, int threads, const std::string&
       Mapping(descriptors[kInputsFd], static_cast<size_t>(load.inputs_bytes), Access::kReadOnly, true);
   process.arena =
       Mapping(descriptors[kOutputsFd], static_cast<size_t>(load.outputs_bytes), Access::kReadWrite, false);
-  InstallCachingAllocator(process.arena.data(), process.arena.bytes());
   const Problem problem = InPrecision(ParseProblem(ReadSharedFile(descriptors[kLibraryFd]), "problem"),
                                       PrecisionNamed(precision));
   process.sized = AtSize(problem, size);
+  constexpr int64_t kAlignment = int64_t{2} << 20;
+  const int64_t inouts = LayOutSlots(process.sized, load.slots).inouts_bytes();
+  const auto taken = static_cast<size_t>((inouts + kAlignment - 1) / kAlignment * kAlignment);
+  InstallCachingAllocator(process.arena.data() + taken, process.arena.bytes() - taken);
   process.reference = std::make_unique<Reference>(problem, threads);
   process.BindSlots(load.slots);
   process.page()->state.store(static_cast<uint32_t>(PageState::kReady), std::memory_order_release);

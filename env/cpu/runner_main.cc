@@ -64,14 +64,14 @@ struct Runner {
   std::vector<std::vector<void*>> slot_arguments;
 };
 
-void PlaceArguments(Runner* runner, int inputs_fd) {
-  InputsApart inputs(inputs_fd, runner->load);
+void PlaceArguments(Runner* runner, int inputs_fd, int outputs_fd) {
+  InputsApart inputs(inputs_fd, outputs_fd, runner->load);
   runner->slot_arguments.resize(static_cast<size_t>(runner->load.slots));
   for (const ArgumentPlace& place : runner->load.arguments) {
+    const bool is_apart = !place.output || place.inout;
     std::byte* first =
-        place.output ? runner->outputs.data() + place.offset : inputs.Place(place, runner->load.slots);
-    const uint64_t distance =
-        place.stride + (place.output ? 0 : static_cast<uint64_t>(GapBetweenInputs(place)));
+        is_apart ? inputs.Place(place, runner->load.slots) : runner->outputs.data() + place.offset;
+    const uint64_t distance = place.stride + (is_apart ? static_cast<uint64_t>(GapBetweenInputs(place)) : 0);
     for (size_t slot = 0; slot < runner->slot_arguments.size(); ++slot)
       runner->slot_arguments[slot].push_back(first + slot * distance);
   }
@@ -109,10 +109,10 @@ int RunCandidate(bool namespaces) {
   LoadCommonLibraries();
   if (!ReceiveLoad(kRunnerSocket, &runner.load, &descriptors)) return 0;  // a spare that was not needed
   runner.control = Mapping(descriptors[kControlPageFd], sizeof(SharedControlPage), Access::kReadWrite, true);
-  runner.outputs = Mapping(descriptors[kOutputsFd], static_cast<size_t>(runner.load.outputs_bytes),
+  runner.outputs = Mapping(descriptors[kOutputsFd], static_cast<size_t>(runner.load.inouts_begin),
                            Access::kReadWrite, true);
   control_page = reinterpret_cast<SharedControlPage*>(runner.control.data());
-  PlaceArguments(&runner, descriptors[kInputsFd]);
+  PlaceArguments(&runner, descriptors[kInputsFd], descriptors[kOutputsFd]);
 
   SandboxOptions sandbox;
   sandbox.namespaces = namespaces;

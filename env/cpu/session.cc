@@ -36,15 +36,22 @@ constexpr int kMinSlots = 6;
 constexpr int64_t kSlotBudgetBytes = int64_t{1} << 30;
 constexpr double kReferenceTimeout_s = 120;
 
-std::vector<TensorView> InputViews(const SizedProblem& sized, const SlotLayout& layout, std::byte* memory,
-                                   size_t slot) {
+// `inouts`: where input-outputs lie as in the memory of the outputs from SlotLayout::inouts_begin on.
+std::vector<TensorView> InputViews(const SizedProblem& sized, const SlotLayout& layout, std::byte* inputs,
+                                   std::byte* inouts, size_t slot) {
   std::vector<TensorView> views;
   for (size_t i = 0; i < sized.inputs.size(); ++i) {
     const ArgumentPlace& place = layout.tensors[i];
+    std::byte* memory = place.inout ? inouts - layout.inouts_begin : inputs;
     views.push_back(
         {memory + place.offset + slot * place.stride, sized.inputs[i].spec.dtype, sized.inputs[i].shape});
   }
   return views;
+}
+
+std::vector<std::byte> BytesOf(const TensorView& view) {
+  const auto* data = static_cast<const std::byte*>(view.data);
+  return {data, data + ElementCount(view.shape) * DTypeBytes(view.dtype)};
 }
 
 void FillSlot(const SessionOptions& options, const SizedProblem& sized, const ValueStream& call,
@@ -77,6 +84,7 @@ std::pair<int, int> CallsOfBatch(double candidate_us, double reference_us, int s
 Session::Session(SessionOptions options)
     : options_(std::move(options)), sized_(AtSize(options_.problem, options_.size)) {
   sized_.problem = &options_.problem;
+  if (is_python()) RequireKindTakes(options_.problem, "modelnew");
   truth_ = std::make_unique<Reference>(options_.problem, options_.threads);
   const DeviceLock lock("cpu", LockMode::kExclusive, nullptr);  // what is timed here must not be disturbed
   ChooseSlots();
@@ -95,7 +103,8 @@ WaitingProcess Session::StartWaiting() {
 // One trial slot on the heap measures how long a call takes, and so how many a batch needs.
 void Session::ChooseSlots() {
   const int64_t input_bytes = SlotInputBytes(sized_);
-  const int64_t per_slot = input_bytes + 3 * SlotOutputBytes(sized_) + 8 * kSlotPage;
+  const SlotLayout one = LayOutSlots(sized_, 1);
+  const int64_t per_slot = input_bytes + 3 * SlotOutputBytes(sized_) + one.inouts_bytes() + 8 * kSlotPage;
   const int64_t available = AvailableMemoryBytes();
   if (per_slot * 2 > available) {
     throw Error(ExitCode::kBadRequest,
@@ -104,11 +113,19 @@ void Session::ChooseSlots() {
                             static_cast<double>(available) / (1 << 30)),
                 "choose --size small");
   }
-  const Fd fd = CreateSharedFile("kevin-trial", static_cast<size_t>(input_bytes));
-  const Mapping trial(fd.get(), static_cast<size_t>(input_bytes), Access::kReadWrite, true);
-  const std::vector<TensorView> views = InputViews(sized_, LayOutSlots(sized_, 1), trial.data(), 0);
+  const auto trial_bytes = static_cast<size_t>(one.inputs_bytes + one.inouts_bytes());
+  const Fd fd = CreateSharedFile("kevin-trial", trial_bytes);
+  const Mapping trial(fd.get(), trial_bytes, Access::kReadWrite, true);
+  const std::vector<TensorView> views =
+      InputViews(sized_, one, trial.data(), trial.data() + one.inputs_bytes, 0);
   FillSlot(options_, sized_, keys_.Next(), views);
   truth_->BindSlot(0, views);
+  if (HasInOuts(options_.problem)) {
+    std::vector<std::vector<std::byte>> before;
+    for (const TensorView& view : views) before.push_back(BytesOf(view));
+    truth_->RunSlot(0);
+    CheckWrites(views, before);
+  }
   reference_us_ = TimeReference(truth_.get(), 1);
   if (reference_us_ < 50'000) reference_us_ = TimeReference(truth_.get(), 3);
   truth_->SlotOutputs(0, sized_.outputs);  // throws if the problem file and its reference disagree
@@ -126,6 +143,30 @@ void Session::LayOut() {
   inputs_fd_ = CreateSharedFile("kevin-inputs", bytes);
   inputs_ = Mapping(inputs_fd_.get(), bytes, Access::kReadWrite, true);
   SealContents(inputs_fd_.get());
+  if (layout_.inouts_bytes() == 0) return;
+  const auto inout_bytes = static_cast<size_t>(layout_.inouts_bytes());
+  inouts_fd_ = CreateSharedFile("kevin-inouts", inout_bytes);
+  inouts_ = Mapping(inouts_fd_.get(), inout_bytes, Access::kReadWrite, true);
+}
+
+// An input-output that stays as it is would let every candidate pass that leaves it; another input that changes would
+// end the reference process, which cannot write it.
+void Session::CheckWrites(const std::vector<TensorView>& views,
+                          const std::vector<std::vector<std::byte>>& before) const {
+  for (size_t i = 0; i < views.size(); ++i) {
+    const bool is_inout = sized_.inputs[i].spec.is_inout;
+    const bool changed = std::memcmp(views[i].data, before[i].data(), before[i].size()) != 0;
+    if (changed == is_inout) continue;
+    const std::string& name = sized_.inputs[i].spec.name;
+    if (is_inout)
+      throw Error(
+          ExitCode::kBadRequest,
+          fmt::format("{}: the reference leaves its input-output `{}` as it is", options_.problem.id, name),
+          "write into it in `forward`, or remove role = \"inout\"");
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("{}: the reference writes into its input `{}`", options_.problem.id, name),
+                "give it role = \"inout\", or write into a new tensor");
+  }
 }
 
 OutputMemory& Session::Outputs(OutputMemory* outputs) const {
@@ -141,8 +182,11 @@ OutputMemory& Session::Outputs(OutputMemory* outputs) const {
 void Session::StartReferenceProcess() {
   arena_bytes_ = std::max(AvailableMemoryBytes(), int64_t{1} << 30);  // sparse: only what is touched counts
   arena_fd_ = CreateSharedFile("kevin-arena", static_cast<size_t>(arena_bytes_));
-  arena_ = Mapping(arena_fd_.get(), static_cast<size_t>(arena_bytes_), Access::kReadOnly, false);
+  arena_ = Mapping(arena_fd_.get(), static_cast<size_t>(arena_bytes_), Access::kReadWrite, false);
   SealSize(arena_fd_.get());
+  if (layout_.inouts_bytes() > 0)
+    reference_inouts_ =
+        Mapping(arena_fd_.get(), static_cast<size_t>(layout_.inouts_bytes()), Access::kReadWrite, true);
   problem_fd_ = CreateSharedFile("kevin-problem", options_.problem.text.size());
   if (pwrite(problem_fd_.get(), options_.problem.text.data(), options_.problem.text.size(), 0) < 0) {
     throw Error(ExitCode::kBroken, "cannot write the problem for the reference process");
@@ -174,6 +218,7 @@ void Session::WarmReference() {
   FillInputs(all);
   for (int i = 0; i < 2; ++i) {
     double total_us = 0;
+    RestoreReference(all);
     if (const auto end = reference_process_->RunBatch(all, kReferenceTimeout_s, &total_us)) throw fail(*end);
     reference_us_ = total_us / slots_;
   }
@@ -203,6 +248,7 @@ std::unique_ptr<BatchProcess> Session::StartCandidate(int library_fd, OutputMemo
   load.slots = slots_;
   load.inputs_bytes = layout_.inputs_bytes;
   load.outputs_bytes = layout_.outputs_bytes;
+  load.inouts_begin = layout_.inouts_begin;
   load.max_memory_bytes = options_.limits.max_memory_mb << 20;
   load.arguments = layout_.arguments;
   return std::make_unique<BatchProcess>(std::move(next), load, inputs_fd_.get(), outputs.fd.get(),
@@ -245,13 +291,57 @@ void Session::PoisonOutputs(OutputMemory& outputs, std::span<const uint16_t> slo
       const ArgumentPlace& place = layout_.tensors[sized_.inputs.size() + o];
       Poison& poison = outputs.poison[o][slots[call]];
       poison = {random_(), is_ordinary && IsFloating(sized_.outputs[o].spec.dtype)};
-      FillPoison(poison, outputs.mapping.data() + place.offset - kSlotPage + slots[call] * place.stride,
-                 static_cast<int64_t>(place.stride), options_.threads);
+      std::byte* filled = outputs.mapping.data() + place.offset - kSlotPage + slots[call] * place.stride;
+      const auto stride = static_cast<int64_t>(place.stride);
+      if (!place.inout) {
+        FillPoison(poison, filled, stride, options_.threads);
+        continue;
+      }
+      const int64_t end = kSlotPage + (sized_.outputs[o].bytes + 3) / 4 * 4;  // of what RestoreInOuts writes
+      FillPoison(poison, filled, kSlotPage, 1);
+      FillPoison(poison, filled + end, stride - end, 1, static_cast<uint32_t>(end / 4));
+    }
+  }
+  RestoreInOuts(outputs, slots);
+}
+
+void Session::CopyInOuts(std::byte* to, std::span<const uint16_t> slots) const {
+  for (size_t o = 0; o < sized_.outputs.size(); ++o) {
+    const ArgumentPlace& place = layout_.tensors[sized_.inputs.size() + o];
+    if (!place.inout) continue;
+    for (const uint16_t slot : slots) {
+      const uint64_t at = place.offset - static_cast<uint64_t>(layout_.inouts_begin) + slot * place.stride;
+      ParallelFor(sized_.outputs[o].bytes, 1 << 18, options_.threads, [&](int64_t begin, int64_t end) {
+        std::memcpy(to + at + begin, inouts_.data() + at + begin, static_cast<size_t>(end - begin));
+      });
+    }
+  }
+}
+
+void Session::RestoreInOuts(const OutputMemory& outputs, std::span<const uint16_t> slots) const {
+  CopyInOuts(outputs.mapping.data() + layout_.inouts_begin, slots);
+}
+
+void Session::RestoreReference(std::span<const uint16_t> slots) {
+  PoisonReference(slots);
+  CopyInOuts(reference_inouts_.data(), slots);
+}
+
+// What was just written is read and written again at another speed than what was not: no side has this advantage.
+void Session::PoisonReference(std::span<const uint16_t> slots) {
+  if (!reference_process_) return;
+  for (const auto& [slot, places] : reference_process_->places()) {
+    if (!is_python() && std::find(slots.begin(), slots.end(), slot) == slots.end()) continue;
+    for (size_t o = 0; o < sized_.outputs.size(); ++o) {
+      if (sized_.outputs[o].spec.is_inout) continue;
+      FillPoison({random_(), false}, InArena(places[o], o), sized_.outputs[o].bytes / 4 * 4,
+                 options_.threads);
     }
   }
 }
 
 bool Session::IsUnwritten(const OutputMemory& outputs, size_t slot, size_t output, uint64_t word) const {
+  if (sized_.outputs[output].spec.is_inout) return false;
   if (is_python()) {
     uint32_t value = 0;
     std::memcpy(&value, Output(outputs, slot, output) + word * 4, sizeof(value));
@@ -274,17 +364,17 @@ std::string Session::BrokenGuard(const OutputMemory& outputs, std::span<const ui
         return IsAllPoison(outputs.poison[o][slot], filled + begin * 4, static_cast<uint32_t>(begin),
                            end - begin);
       };
-      if (!intact(0, guard_words))
-        return "wrote before the start of output `" + sized_.outputs[o].spec.name + "`";
-      if (!intact(guard_words + output_words, all_words))
-        return "wrote past the end of output `" + sized_.outputs[o].spec.name + "`";
+      const std::string name =
+          (place.inout ? "input-output `" : "output `") + sized_.outputs[o].spec.name + "`";
+      if (!intact(0, guard_words)) return "wrote before the start of " + name;
+      if (!intact(guard_words + output_words, all_words)) return "wrote past the end of " + name;
     }
   }
   return "";
 }
 
 std::vector<TensorView> Session::Inputs(size_t slot) const {
-  return InputViews(sized_, layout_, inputs_.data(), slot);
+  return InputViews(sized_, layout_, inputs_.data(), inouts_.data(), slot);
 }
 
 const std::byte* Session::Output(const OutputMemory& outputs, size_t slot, size_t index) const {
@@ -294,7 +384,10 @@ const std::byte* Session::Output(const OutputMemory& outputs, size_t slot, size_
 }
 
 const std::byte* Session::ReferenceOutput(size_t call, size_t index) const {
-  const uint64_t offset = reference_process_->PublishedOffset(call, index);
+  return InArena(reference_process_->PublishedOffset(call, index), index);
+}
+
+std::byte* Session::InArena(uint64_t offset, size_t index) const {
   if (offset + static_cast<uint64_t>(sized_.outputs[index].bytes) > arena_.bytes()) {
     throw Error(ExitCode::kBroken, "the reference process published an output outside its memory");
   }
@@ -321,6 +414,7 @@ constexpr double kBudget_s = 3, kEagerTimeout_s = 600;
 double BatchUs(Session& session, int calls) {
   const std::vector<uint16_t> slots = session.DrawSlots(calls);
   session.FillInputs(slots);
+  session.RestoreReference(slots);
   FlushCaches(session.options().threads);
   double total_us = 0;
   if (session.reference_process().RunBatch(slots, kEagerTimeout_s, &total_us))

@@ -39,7 +39,7 @@ struct SessionOptions {
 };
 
 // The outputs of one candidate process, readable by no other candidate. Of a compiled kernel: poisoned before each call,
-// fenced by guard bands. Of a Python worker: all memory of its torch (its arena), new for each process; an output lies
+// fenced by guard bands; an input-output holds the slot's own values in place of poison. Of a Python worker: all memory of its torch (its arena), new for each process; an output lies
 // where the worker says after a batch, and is poisoned there before the next one.
 struct OutputMemory {
   Fd fd;
@@ -84,15 +84,20 @@ class Session {
   std::vector<uint16_t> DrawSlots(int calls);
   // The drawings from now on come from a new root (returned as Evaluation::seeds keeps it).
   std::vector<uint64_t> RenewKeys() { return keys_.Renew(); }
-  // New inputs and weights for these slots: the next drawing. Call i draws the mixture's member (member + i); a
+  // New inputs and weights for these slots: the next drawing. Of input-outputs the values before the call; they reach the
+  // candidate by PoisonOutputs or RestoreInOuts, the reference by RestoreReference, which poisons its outputs too. Call i draws the mixture's member (member + i); a
   // negative `member` is a random one.
   void FillInputs(std::span<const uint16_t> slots, int member = -1);
   // Changes one element in 256 of every input and weight of a slot (Rearrange).
   void RearrangeInputs(size_t slot);
-  // Poison of new keys, guard bands included. One slot in eight gets ordinary values; with `ordinary_call` >= 0 that
+  // Poison of new keys, guard bands included; RestoreInOuts. One slot in eight gets ordinary values; with `ordinary_call` >= 0 that
   // call does, and no other.
   void PoisonOutputs(OutputMemory& outputs, std::span<const uint16_t> slots, int ordinary_call = -1);
-  // Whether one word of an output, `word` words from its start, is as it was poisoned.
+  // Input-outputs of a candidate, or of the reference process, get the values that they have before a call. To be called
+  // before every batch of these slots. The process must be stopped.
+  void RestoreInOuts(const OutputMemory& outputs, std::span<const uint16_t> slots) const;
+  void RestoreReference(std::span<const uint16_t> slots);
+  // Whether one word of an output, `word` words from its start, is as it was poisoned. An input-output never is.
   bool IsUnwritten(const OutputMemory& outputs, size_t slot, size_t output, uint64_t word) const;
   // Of a Python worker: finds the outputs of the calls that have returned, which the process names. Empty, or why they do
   // not count: they lie in other memory than the arena, or share memory. The process must be stopped.
@@ -106,6 +111,7 @@ class Session {
   // Empty, or which guard band was overwritten.
   std::string BrokenGuard(const OutputMemory& outputs, std::span<const uint16_t> slots) const;
 
+  // Of input-outputs the values before the call.
   std::vector<TensorView> Inputs(size_t slot) const;
   const std::byte* Output(const OutputMemory& outputs, size_t slot, size_t index) const;
   // Of the last batch of the reference process, after BatchProcess::Publish. Checked to lie inside the arena.
@@ -126,6 +132,9 @@ class Session {
   void ChooseSlots();
   void LayOut();
   void StartReferenceProcess();
+  void CopyInOuts(std::byte* to, std::span<const uint16_t> slots) const;
+  void CheckWrites(const std::vector<TensorView>& views,
+                   const std::vector<std::vector<std::byte>>& before) const;
   void StartReferenceWorker(const RunnerLoad& load);
   void WarmReference();
   void MeasureEmptyCost();
@@ -133,6 +142,8 @@ class Session {
   WaitingProcess StartWaiting();
   std::unique_ptr<BatchProcess> StartWorker(WaitingProcess waiting, int bundle_fd, OutputMemory& outputs);
   std::string JobOf(bool is_reference, int64_t arena_bytes) const;
+  void PoisonReference(std::span<const uint16_t> slots);
+  std::byte* InArena(uint64_t offset, size_t index) const;  // where an output of the reference lies
 
   SessionOptions options_;
   SizedProblem sized_;
@@ -140,8 +151,10 @@ class Session {
   double reference_us_ = 0, floor_us_ = 0, best_bytes_per_s_ = 0, best_flops_per_s_ = 0;
   SlotLayout layout_;
   int64_t arena_bytes_ = 0;
-  Fd inputs_fd_, arena_fd_, problem_fd_;
+  Fd inputs_fd_, inouts_fd_, arena_fd_, problem_fd_;
   Mapping inputs_, arena_;
+  Mapping inouts_;            // before the call; no other process has it
+  Mapping reference_inouts_;  // the first part of the arena
   std::unique_ptr<Reference> truth_;
   std::unique_ptr<BatchProcess> reference_process_;
   WaitingProcess spare_;

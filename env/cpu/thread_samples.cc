@@ -20,10 +20,14 @@ bool IsCandidate(const std::string& file) {
 }
 
 bool IsLibrary(const std::string& file) {
-  for (const char* name : {"libtorch", "libc10", "libmkl", "libdnnl", "libopenblas", "libscipy_openblas"}) {
+  for (const char* name : {"libtorch", "libc10", "libmkl", "libdnnl"}) {
     if (file.rfind(name, 0) == 0) return true;
   }
   return false;
+}
+
+bool IsProducts(const std::string& file) {
+  return file.rfind("libopenblas", 0) == 0 || file.rfind("libscipy_openblas", 0) == 0;
 }
 
 // "running", "202 0x1 ... SP PC", "-1 SP PC"
@@ -49,18 +53,21 @@ bool Read(const std::string& path, Place* place) {
 
 int ThreadSamples::All() const {
   return std::accumulate(in_candidate.begin(), in_candidate.end(),
-                         waiting + math + library + system + elsewhere,
+                         waiting + math + library + products + system + elsewhere,
                          [](int sum, const auto& at) { return sum + at.second; });
 }
 
 void ThreadSampler::Take() {
   if (maps_.empty()) ReadMaps();
+  const int waiting = samples_.waiting;
+  int taken = 0;
   std::error_code ended;
   size_t threads = 0;
   for (std::filesystem::directory_iterator task("/proc/" + std::to_string(pid_) + "/task", ended), end;
        !ended && task != end && threads < kMostThreads; task.increment(ended), ++threads) {
     Place place;
     if (!Read((task->path() / "syscall").string(), &place)) continue;
+    ++taken;
     if (place.call == SYS_futex) {
       ++samples_.waiting;
     } else if (place.call >= 0) {
@@ -69,6 +76,8 @@ void ThreadSampler::Take() {
       Add(place.address);
     }
   }
+  // A moment at which every thread waits lies between calls: no thread waits for another one there.
+  if (samples_.waiting - waiting == taken) samples_.waiting = waiting;
 }
 
 void ThreadSampler::ReadMaps() {
@@ -102,6 +111,8 @@ void ThreadSampler::Add(uint64_t address) {
     ++samples_.math;
   } else if (IsLibrary(at->file)) {
     ++samples_.library;
+  } else if (IsProducts(at->file)) {
+    ++samples_.products;
   } else {
     ++samples_.elsewhere;
   }

@@ -16,6 +16,7 @@ struct ThreadSamples {
   int waiting = 0;                       // for other threads: in futex(), or in the OpenMP library
   int math = 0;                          // in the math library
   int library = 0;                       // in torch's libraries and those that it calls
+  int products = 0;                      // in a library of products of matrices that is not torch's: numpy's
   int system = 0;                        // in other system calls
   int elsewhere = 0;
   int All() const;
@@ -24,7 +25,7 @@ struct ThreadSamples {
 class ThreadSampler {
  public:
   explicit ThreadSampler(pid_t pid) : pid_(pid) {}
-  // The process must be stopped. Adds one sample a thread. Nothing where the kernel does not tell.
+  // The process must be stopped. Adds one sample a thread. Nothing where the kernel does not tell, and between calls.
   void Take();
   const ThreadSamples& samples() const { return samples_; }
 

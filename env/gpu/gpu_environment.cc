@@ -17,6 +17,7 @@
 #include "env/gpu/compile/compile_farm.h"
 #include "env/gpu/compile/gpu_module.h"
 #include "env/gpu/find_gpus.h"
+#include "env/gpu/gpu_python.h"
 #include "env/gpu/judge/gpu_ceilings.h"
 #include "env/gpu/judge/gpu_evaluator.h"
 #include "env/gpu/launch/launch_function.h"
@@ -111,6 +112,8 @@ class DeviceEnvironment final : public GpuEnvironment {
   std::mutex ceilings_mutex_;
   std::optional<CeilingStore> ceilings_;  // once the device is known
   SharedEvaluator evaluator_{[this] { return StartEvaluator(); }};
+  GpuPython python_{{options_, gpu_.index, namespaces_, architecture_, toolchain_.version,
+                     [this] { return trusted_cubin_.empty() ? TrustedCubin() : trusted_cubin_; }}};
 };
 
 std::string ArchitectureOf(const GpuFound& gpu) {
@@ -135,7 +138,7 @@ DeviceEnvironment::DeviceEnvironment(const EnvironmentOptions& options, const Gp
       architecture_(ArchitectureOf(gpu)),
       toolchain_(FindCudaToolchain()),
       farm_(toolchain_, FarmOptions(options)) {
-  facts_.kinds = {"cuda", "ptx"};
+  facts_.kinds = {"cuda", "ptx", "modelnew", "triton"};
   facts_.default_size = "full";
   facts_.isolation = namespaces_ ? "full" : "reduced (no namespaces on this machine)";
   if (!namespaces_ && !options.reduced_isolation) {
@@ -211,13 +214,14 @@ void DeviceEnvironment::DescribeDevice(const json& device) {
                   driver_, torch_));
   facts_.compiler = toolchain_.version;
   facts_.compiler_flags = "for " + architecture_;
+  facts_.gpu = {gpu_.capability_major * 10 + gpu_.capability_minor, device.at("multiprocessors").get<int>(),
+                device.at("block_shared_bytes").get<int64_t>()};
   facts_.machine = fmt::format(
       "{} ({}), {} multiprocessors, {:.0f} GB of memory, {} MB L2, {} KiB of shared memory and {} registers "
-      "a "
-      "multiprocessor",
+      "a multiprocessor, at most {} bytes of shared memory a block",
       name, architecture_, device.at("multiprocessors").get<int>(),
       device.at("memory_bytes").get<double>() * 1e-9, device.at("l2_bytes").get<int64_t>() >> 20,
-      limits_.shared_bytes >> 10, limits_.registers);
+      limits_.shared_bytes >> 10, limits_.registers, facts_.gpu.block_shared_bytes);
 }
 
 Built DeviceEnvironment::Build(const SizedProblem& sized, const Candidate& candidate, bool debug) {
@@ -294,15 +298,20 @@ std::map<std::string, std::string> DeviceEnvironment::KeyParts(const Problem& pr
   std::string includes;
   for (const fs::path& folder : options_.include_directories)
     includes += include_hashes_.HashOf(folder) + ";";
-  return KeyPartsOf(problem, candidate, options.workload,
-                    {{"threads", "0"},
-                     {"baseline_version", "eager libtorch " + torch_},
-                     {"toolchain_version", toolchain_.version + " " + architecture_},
-                     {"device_model", facts_.device.substr(facts_.device.find(": ") + 2)},
-                     {"driver", driver_ + ", Linux " + KernelRelease()},
-                     {"isolation", facts_.isolation},
-                     {"include_hashes", includes},
-                     {"environment_version", "gpu " + std::to_string(kGpuEnvironmentVersion)}});
+  std::map<std::string, std::string> parts = {
+      {"threads", "0"},
+      {"baseline_version", "eager libtorch " + torch_},
+      {"toolchain_version", toolchain_.version + " " + architecture_},
+      {"device_model", facts_.device.substr(facts_.device.find(": ") + 2)},
+      {"driver", driver_ + ", Linux " + KernelRelease()},
+      {"isolation", facts_.isolation},
+      {"include_hashes", includes},
+      {"environment_version", "gpu " + std::to_string(kGpuEnvironmentVersion)}};
+  if (IsPython(candidate.kind)) {
+    for (const auto& [name, text] : python_.KeyParts()) parts[name] = text;
+    parts["include_hashes"] = "";
+  }
+  return KeyPartsOf(problem, candidate, options.workload, parts);
 }
 
 std::string DeviceEnvironment::MachineKeyOf(const Problem& problem, const Built& built,
@@ -315,6 +324,7 @@ std::string DeviceEnvironment::MachineKeyOf(const Problem& problem, const Built&
 
 std::string DeviceEnvironment::MachineKey(const Problem& problem, const Candidate& candidate,
                                           const EvaluateOptions& options) {
+  if (IsPython(candidate.kind)) return "";
   if (options.on_phase) options.on_phase("compile");
   const Built built = Build(AtSize(problem, options.workload.size), candidate);
   return built.failure ? "" : MachineKeyOf(problem, built, options);
@@ -327,12 +337,19 @@ std::string DeviceEnvironment::EvaluationKey(const Problem& problem, const Candi
 
 Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candidate& candidate,
                                             const EvaluateOptions& options) {
-  if (candidate.kind != "cuda" && candidate.kind != "ptx") {
+  if (std::find(facts_.kinds.begin(), facts_.kinds.end(), candidate.kind) == facts_.kinds.end()) {
     throw Error(ExitCode::kBadRequest,
                 "candidates of kind `" + candidate.kind + "` cannot be judged on a GPU",
-                "use kind cuda or ptx, or --device cpu");
+                "use kind cuda, ptx, modelnew or triton, or --device cpu");
   }
   Evaluation evaluation = BeginEvaluation(KeyParts(problem, candidate, options), options, facts_);
+  if (IsPython(candidate.kind)) {
+    const std::string others = python_.Evaluate(problem, candidate, options, &evaluation);
+    if (!others.empty()) SayShared(others);
+    if (!options.screen && std::holds_alternative<Measured>(evaluation.outcome))
+      AddCeilings(options.stop, &evaluation);
+    return evaluation;
+  }
   if (options.on_phase) options.on_phase("compile");
   const SizedProblem sized = AtSize(problem, options.workload.size);
   const Built built = Build(sized, candidate);
@@ -372,12 +389,7 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
   json request = RequestOf("evaluate", problem, options.workload);
   request["plan"] = plan;
   request["start_plan"] = start_plan;
-  request["confirm"] = options.confirm;
-  request["start_in_test"] = options.start_in_test;
-  request["patience"] = options.patience;
-  request["verify_only"] = false;
-  request["screen"] = options.screen;
-  request["screen_limit_us"] = options.screen_limit_us;
+  PutJudgeOptions(options, false, &request);
   request["call_timeout_s"] = options_.limits.call_timeout_s;
   const json result = evaluator_.AskOrThrow(request, options.on_phase, options.stop, &evaluation.wait_s);
   TakeJudgeResult(result, options_.limits.max_log_bytes, &evaluation);
@@ -425,6 +437,7 @@ void DeviceEnvironment::AddCeilings(const std::atomic<bool>* stop, Evaluation* e
 
 std::optional<Diagnosis> DeviceEnvironment::Diagnose(const Problem& problem, const Candidate& candidate,
                                                      const EvaluateOptions& options) {
+  if (IsPython(candidate.kind)) return std::nullopt;
   if (options.on_phase) options.on_phase("diagnose");
   const auto start = Clock::now();
   const Built built = Build(AtSize(problem, options.workload.size), candidate);  // from the cache
@@ -507,6 +520,10 @@ void DeviceEnvironment::ReadCounters(const SizedProblem& sized, const std::strin
 Examination DeviceEnvironment::Examine(const Problem& problem, const Candidate& candidate,
                                        const ExamineOptions& options) {
   Examination examination;
+  if (IsPython(candidate.kind)) {
+    throw Error(ExitCode::kBadRequest, "kernels in Python cannot be examined by NVIDIA's tools here",
+                "leave the option out, or use a .cu file");
+  }
   const SizedProblem sized = AtSize(problem, options.size);
   const Built built = Build(sized, candidate, options.debug);
   if (built.failure) {

@@ -27,6 +27,7 @@ class Case:
         self.dynamic = None  # `dynamic_shapes` of the user's file
         self.notes = []
         self.origin, self.target, self.is_module = None, None, False  # for origin.py; None: nothing names the class
+        self.constructed = None  # for model.py: the constructor's arguments in order and by name; None: not known
         self.fresh = lambda seed: None
 
     def take(self, target, given, make=None):
@@ -106,6 +107,7 @@ def case_of_file(path):
         try:
             given = module.get_init_inputs() if hasattr(module, "get_init_inputs") else []
             target = module.Model(*given)
+            case.constructed = (list(given), {})
         except Exception as error:
             refuse_raised("Model(*get_init_inputs())", error)
         try:
@@ -199,6 +201,7 @@ def case_of_function(name, path, folder):
         with case.recorder:
             try:
                 target = target()
+                case.constructed = ([], {})
             except Exception as error:
                 refuse_raised(f"{attribute}()", error)
     if not callable(target):

@@ -51,7 +51,7 @@ def construct(module, target, name, init):
         raise Refusal(f"class `{name}` needs constructor arguments: {', '.join(missing)}",
                       " ".join(f"--init {m}=..." for m in missing) + ", or define get_init_inputs() in the file")
     try:
-        return target(*given, **init)
+        return target(*given, **init), (given, init)
     except Exception as error:
         refuse_raised(f"{name}({', '.join([*map(repr, given), *(f'{k}={v!r}' for k, v in init.items())])})", error)
 
@@ -79,7 +79,7 @@ def case_of_class(path, name, examples, init):
     torch.manual_seed(1)
     with case.recorder:
         if isinstance(target, type) and issubclass(target, torch.nn.Module):
-            target = construct(module, target, name, init)
+            target, case.constructed = construct(module, target, name, init)
         if not callable(target):
             raise Refusal(f"`{name}` is neither a class nor a function", "name a torch.nn.Module class or a function")
         given = inputs_of(module, examples)

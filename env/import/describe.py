@@ -9,6 +9,7 @@ from .class_case import case_of_class
 from .costs import families
 from .draft import Draft, value_of
 from .graph import export, export_with_weights, use_recurrent_shapes
+from .model import model
 from .origin import origin
 from .refusals import ChangesState, Refusal, Unwritable, refuse_raised
 from .sizes import numel
@@ -89,7 +90,12 @@ def index_output(draft, node):
 def describe_outputs(draft):
     """The outputs, and the keys of the check that follow from them."""
     outputs, check = [], {}
-    for name, node in zip(draft.output_names, draft.outputs):
+    for node in draft.changed:
+        if value_of(node).dtype not in FLOATS:
+            raise Refusal(f"forward writes into `{draft.name(node)}` of dtype {str(value_of(node).dtype).removeprefix('torch.')}, "
+                          "which cannot be checked", "write into float32, float16 or bfloat16")
+    own = len(draft.outputs) - len(draft.changed)
+    for name, node in zip(draft.output_names[:own], draft.outputs):
         if not hasattr(node, "meta") or not isinstance(node.meta.get("val"), torch.Tensor):
             raise Refusal("it returns a value that is not a tensor", "return one tensor, or a tuple of tensors")
         value = value_of(node)
@@ -129,10 +135,11 @@ def describe(job, say):
     module = origin(case, draft)
     sizes = {"full": draft.sizes.full, **({"small": checks.small} if checks.small is not None else {})}
     shapes, about_shapes = checks.given_shapes()
+    facts = model(case, draft, sizes, shapes)
     notes = [*case.notes, *about_shapes]
     if draft.changed:
-        notes.append("forward writes into " + ", ".join(f"`{draft.name(n)}`" for n in draft.changed) + ": the problem returns "
-                     "the new values as an output of its own, and an exported kernel writes them back")
+        notes.append("forward writes into " + ", ".join(f"`{draft.name(n)}`" for n in draft.changed) + ": input-outputs of the problem, "
+                     "into which an exported kernel writes too")
     if not checks.compared:
         why = f": {checks.why_not}" if checks.why_not else ": too large for that here"
         notes.append("not compared with the module" + why)
@@ -140,8 +147,8 @@ def describe(job, say):
     if any(draft.sizes.at_full(numel(value_of(n))) >= LARGE_INDEX for n in draft.tensors + draft.outputs):
         flags["needs-int64-index"] = "A tensor has 2^31 elements or more."
     inputs = [{"name": draft.name(n), "shape": draft.shapes[n], "dtype": DTYPES[value_of(n).dtype],
-               "role": "param" if n in draft.parameters else "input", **draft.specs[n]} for n in draft.tensors]
-    return {"reference": draft.text, "source": case.source, "module": module, "families": families(draft.graph.graph), "sizes": sizes,
+               "role": "param" if n in draft.parameters else "inout" if n in draft.changed else "input", **draft.specs[n]} for n in draft.tensors]
+    return {"reference": draft.text, "source": case.source, "module": module, "model": facts, "families": families(draft.graph.graph), "sizes": sizes,
             "shapes": shapes, "inputs": inputs, "outputs": outputs, "cost": draft.cost, "check": {**draft.check, **extreme},
             "flags": flags, "notes": notes, "torch": torch.__version__,
             "bytes": {name: draft.sizes.at(draft.traffic, at) for name, at in sizes.items()}}

@@ -9,8 +9,8 @@ from .graph import refuse_randomness
 from .indices import extents
 from .refusals import Refusal
 from .sizes import Sizes, expression, legal_name, numel, size
-from .text import Writer, function_text, with_changed
-from .values import input_spec, state_spec
+from .text import Writer, function_text, own_outputs, whole_input
+from .values import drawn, input_spec, state_spec
 
 MANY_PARAMETERS = 16  # above it they are one Dict (env/problem/problem.h)
 
@@ -27,7 +27,8 @@ def refuse_aliases(draft, inputs, answers):
     """A kernel writes new tensors: an output in the memory of an input would behave otherwise. An input that forward
     changes may be returned whole."""
     owners = {t.untyped_storage().data_ptr(): n for n, t in zip(draft.graph.inputs, inputs)}
-    for name, node, answer in zip(draft.output_names, draft.outputs, answers):
+    for node, answer in zip(draft.returned, answers):
+        name = draft.output_names[draft.outputs.index(node)] if node in draft.outputs else "None"
         owner = owners.get(answer.untyped_storage().data_ptr()) if isinstance(answer, torch.Tensor) else None
         if owner is not None and node is not owner:
             raise Refusal(f"its output `{name}` is a view of its input `{draft.name(owner)}`: the two share their memory",
@@ -43,11 +44,15 @@ class Draft:
         refuse_randomness(graph.graph, case.folder)
         self.taken = set()
         self.input_names = {node: self._legal(name) for node, name in zip(graph.inputs, case.names)}
-        self.changed = []  # inputs that forward writes into
+        self.changed = []  # inputs that forward writes into: input-outputs, in the order of the inputs
         self._choose_tensors(self._name_states())
-        self.outputs = with_changed(graph.outputs(), self.changed)
-        out = "out" if len(self.outputs) == 1 else "out0"
-        self.output_names = [self._legal(out if i == 0 else f"out{i}") for i in range(len(self.outputs))]
+        returned = graph.outputs(bool(self.changed))
+        self.returned = [whole_input(one) if whole_input(one) in self.changed else one for one in returned]
+        own = [one for one in own_outputs(returned, self.changed) if one is not None]
+        self.outputs = own + self.changed  # of the problem
+        out = "out" if len(own) == 1 else "out0"
+        self.output_names = [self._legal(out if i == 0 else f"out{i}") for i in range(len(own))]
+        self.output_names += [self.name(node) for node in self.changed]
         body, _, _ = self._write(self.parameters if self.has_many() else [])
         self._finish_text(body)
         self._name_sizes()
@@ -62,30 +67,43 @@ class Draft:
         return [self.sizes.at(d, sizes) for d in self.graph.shape(node)]
 
     def answers_of_module(self, inputs, parameters):
-        """The outputs of the module, as a list. It writes into copies of inputs that it changes; those are the last."""
-        given = [t.clone() if n in self.changed else t for n, t in zip(self.graph.inputs, inputs)]
+        """The outputs of the problem as the module gives them, as a list. It writes into copies of inputs."""
+        given = self._given(inputs)
         answers = tree_leaves(self.graph.call(self.case.module, given, dict(zip(self.parameters, parameters))))
         refuse_aliases(self, given, answers)
-        added = self.outputs[len(answers):]
-        return answers + [given[self.graph.inputs.index(node)] for node in added]
+        own = [answer for node, answer in zip(self.returned, answers) if node is not None and node not in self.changed]
+        return own + self._changed_of(given)
 
-    def returned_inputs(self):
-        """For each input that forward changes, its number and that of the output with its new values."""
-        return [(self.graph.inputs.index(node), self.outputs.index(node)) for node in self.changed]
+    def _given(self, inputs):
+        return [t.clone() if n in self.changed else t for n, t in zip(self.graph.inputs, inputs)]
+
+    def _changed_of(self, given):
+        return [given[self.graph.inputs.index(node)] for node in self.changed]
+
+    def changed_places(self):
+        """The numbers of the inputs that forward changes."""
+        return [self.graph.inputs.index(node) for node in self.changed]
+
+    def number_of(self, leaf):
+        """Which of the problem's outputs a tensor is that forward returns; None for None."""
+        return None if self.returned[leaf] is None else self.outputs.index(self.returned[leaf])
 
     def answers_of_text(self, function, inputs, parameters, device="cpu"):
         named = {self.name(n): value for n, value in zip(self.parameters, parameters)}
         kept = [self.graph.state_value(n).to(device) for n in self.kept]
-        return tree_leaves(function(*inputs, *kept, *([named] if self.has_many() else named.values())))
+        given = self._given(inputs)
+        answers = function(*given, *kept, *([named] if self.has_many() else named.values()))
+        return ([] if answers is None else tree_leaves(answers)) + self._changed_of(given)
 
     def measure(self):
         """Shapes of all tensors, costs and the length of sums, in the syntax of a problem file."""
         self.operations, self.terms = totals(self.graph.graph, self.sizes.at_full)
-        self.traffic = sympy.expand(self._bytes(self.tensors) + self._bytes(self.outputs))
+        own = self.outputs[:len(self.outputs) - len(self.changed)]  # of an input-output a part may be touched
+        self.traffic = sympy.expand(self._bytes(self.tensors) + self._bytes(own))
         names = self.sizes.names
         self.shapes = {n: [expression(d, names) for d in self.graph.shape(n)] for n in self.tensors + self.outputs}
         self.cost = {"flops": expression(self.operations, names), "bytes": expression(self.traffic, names),
-                     "min_bytes": expression(sympy.expand(self._bytes(self.outputs)), names)}
+                     "min_bytes": expression(sympy.expand(self._bytes(own)), names)}
         self.check = {"reduction": expression(self.terms, names)}
 
     def small_sizes(self, legal):
@@ -109,7 +127,8 @@ class Draft:
         for node, target in self.graph.states.items():
             tied = first_of.setdefault(id_of(self.graph.state_value(node)), node)
             self.state_names[node] = self.state_names[tied] if tied is not node else self._legal(target.removeprefix("function."))
-        _, used, self.changed = self._write(in_dict=[])
+        _, used, written = self._write(in_dict=[])
+        self.changed = [node for node in self.graph.inputs if node in written]
         firsts = {first_of[id_of(self.graph.state_value(n))] for n in used if n in self.graph.states}
         return [n for n in self.graph.states if n in firsts]
 
@@ -117,6 +136,9 @@ class Draft:
         self.specs = {node: input_spec(self.case, tensor, self.input_names[node], self.job.get("distribution"),
                                        self._index_range(node))
                       for node, tensor in zip(self.graph.inputs, self.case.tensors)}
+        for node in self.changed:  # a cache that begins with zeros holds other values later
+            if self.specs[node]["distribution"] == "stored" and value_of(node).is_floating_point():
+                self.specs[node] = drawn("normal")
         for node in states:
             self.specs[node] = state_spec(self.case, self.graph.state_value(node), self.graph.states[node],
                                           self.graph.is_parameter[node])

@@ -286,6 +286,8 @@ ImportAnswer PythonImporter::Describe(const ImportJob& job, double limit_s) {
 
 namespace {
 
+constexpr double kShift =
+    64;  // far from 0, where fewer bits are a larger error than the spread of the values
 constexpr int kStrictDivisor = 64;  // like the norms that ship with Kevin: terms of about one magnitude
 
 // Inside a basic string of TOML, or a comment.
@@ -335,7 +337,7 @@ std::string ShapeText(const json& shape) {
 bool IsDrawnFloat(const json& input) {
   const std::string distribution = input.at("distribution");
   const std::string dtype = input.at("dtype");
-  return input.at("role") == "input" && (dtype == "float32" || dtype == "float16" || dtype == "bfloat16") &&
+  return input.at("role") != "param" && (dtype == "float32" || dtype == "float16" || dtype == "bfloat16") &&
          (distribution == "uniform01" || distribution == "uniform" || distribution == "normal");
 }
 
@@ -343,19 +345,21 @@ std::string InputText(const json& input, Hardness hardness) {
   std::string text =
       fmt::format("\n[[inputs]]\nname = {}\nshape = {}\ndtype = {}\n", Quoted(input.at("name")),
                   ShapeText(input.at("shape")), Quoted(input.at("dtype")));
-  if (hardness != Hardness::kAsGiven && IsDrawnFloat(input)) return text + "distribution = \"mixture\"\n";
+  if (input.at("role") != "input") text += fmt::format("role = {}\n", Quoted(input.at("role")));
+  const bool shifted = hardness == Hardness::kShiftedStrict && IsDrawnFloat(input);
+  if (hardness != Hardness::kAsGiven && !shifted && IsDrawnFloat(input))
+    return text + "distribution = \"mixture\"\n";
   text += fmt::format("distribution = {}\n", Quoted(input.at("distribution")));
   if (input.contains("values")) text += fmt::format("values = {}\n", Quoted(input.at("values")));
   if (input.value("scale", 1.0) != 1.0) text += fmt::format("scale = {:#}\n", input["scale"].get<double>());
-  if (input.value("offset", 0.0) != 0.0)
-    text += fmt::format("offset = {:#}\n", input["offset"].get<double>());
-  if (input.at("role") == "param") text += "role = \"param\"\n";
+  const double offset = input.value("offset", 0.0) + (shifted ? kShift : 0.0);
+  if (offset != 0.0) text += fmt::format("offset = {:#}\n", offset);
   return text;
 }
 
 std::string CheckText(const json& check, Hardness hardness) {
   std::string reduction = check.at("reduction");
-  if (hardness == Hardness::kMixtureStrict)
+  if (hardness == Hardness::kMixtureStrict || hardness == Hardness::kShiftedStrict)
     reduction = fmt::format("({}) / {} + 1", reduction, kStrictDivisor);
   std::string text = fmt::format("\n[check]\nreduction = {}\n", Quoted(reduction));
   if (check.contains("extreme_dim")) {
@@ -381,6 +385,50 @@ std::string ModuleText(const json& found) {
   return fmt::format("\n[module]\nclass = {}\n{}details = {}\n", Quoted(module.at("class")),
                      import.empty() ? "" : fmt::format("import = {}\n", Quoted(import)),
                      Lines(module.at("details").dump()));
+}
+
+// A value of ModelFacts. {"input": name} is a string, as an expression would be.
+std::string ModelValueText(const json& value) {
+  if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
+  if (value.is_number_integer()) return std::to_string(value.get<int64_t>());
+  if (value.is_number()) {
+    const std::string text = fmt::format("{}", value.get<double>());
+    return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+  }
+  if (value.contains("input")) return Quoted(value.at("input"));
+  const bool is_list = value.contains("list");
+  std::vector<std::string> items;
+  for (const json& item : value.at(is_list ? "list" : "tuple")) items.push_back(ModelValueText(item));
+  return is_list ? fmt::format("{{list = [{}]}}", fmt::join(items, ", "))
+                 : fmt::format("[{}]", fmt::join(items, ", "));
+}
+
+std::string ModelValuesText(const json& values) {
+  std::vector<std::string> items;
+  for (const json& value : values) items.push_back(ModelValueText(value));
+  return fmt::format("[{}]", fmt::join(items, ", "));
+}
+
+std::string NamesText(const json& names) {
+  std::vector<std::string> items;
+  for (const std::string name : names) items.push_back(Quoted(name));
+  return fmt::format("[{}]", fmt::join(items, ", "));
+}
+
+std::string ModelText(const json& found) {
+  const json model = found.value("model", json());
+  if (!model.is_object()) return "";
+  std::string text = "\n[model]\n";
+  if (!model.at("arguments").empty()) text += fmt::format("arguments = {}\n", NamesText(model["arguments"]));
+  text += fmt::format("init = {}\nforward = {}\n", ModelValuesText(model.at("init")),
+                      ModelValuesText(model.at("forward")));
+  if (model.at("sizes").is_array()) text += fmt::format("sizes = {}\n", NamesText(model["sizes"]));
+  if (!model.at("unused").empty()) text += fmt::format("unused = {}\n", NamesText(model["unused"]));
+  if (model.at("parameters").empty()) return text;
+  text += "\n[model.parameters]\n";
+  for (const auto& [name, state] : model["parameters"].items())
+    text += fmt::format("{} = {}\n", name, Quoted(state.get<std::string>()));
+  return text;
 }
 
 std::string SymbolsText(const json& symbols) {
@@ -422,7 +470,7 @@ std::string ImportedProblemText(const json& found, const ImportedProblem& proble
   const json& cost = found.at("cost");
   text += fmt::format("\n[cost]\nflops = {}\nbytes = {}\nmin_flops = 0\nmin_bytes = {}\n",
                       Quoted(cost.at("flops")), Quoted(cost.at("bytes")), Quoted(cost.at("min_bytes")));
-  return text + CheckText(found.at("check"), problem.hardness);
+  return text + CheckText(found.at("check"), problem.hardness) + ModelText(found);
 }
 
 }  // namespace kevin

@@ -129,6 +129,7 @@ enum class Hardness {
   kAsGiven,        // inputs as in the user's file
   kMixture,        // floating-point inputs from the mixture
   kMixtureStrict,  // and a shorter sum assumed in the error bound
+  kShiftedStrict,  // as in the file but around 64, and the shorter sum: rounded inputs change means and losses too
 };
 
 struct ImportedProblem {

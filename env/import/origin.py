@@ -37,9 +37,12 @@ def attributes(module):
 
 
 def structure(value):
-    """Numbers for tensors; {"list": [...], "tuple": bool} and {"dict": [[name, part], ...]}; None: something else."""
+    """Numbers for tensors; {"none": true}, {"list": [...], "tuple": bool} and {"dict": [[name, part], ...]}; None:
+    something else."""
     if isinstance(value, int):
         return value
+    if value is None:
+        return {"none": True}
     if type(value) in (list, tuple):
         parts = [structure(part) for part in value]
         return None if None in parts else {"list": parts, "tuple": type(value) is tuple}
@@ -51,7 +54,7 @@ def structure(value):
 
 def output_structure(draft):
     spec = draft.graph.program.call_spec.out_spec
-    return structure(tree_unflatten(list(range(spec.num_leaves)), spec))
+    return structure(tree_unflatten([draft.number_of(leaf) for leaf in range(spec.num_leaves)], spec))
 
 
 def why_none(case, draft):
@@ -63,7 +66,7 @@ def why_none(case, draft):
                 return f"in training mode its {type(part).__name__} keeps statistics, which a kernel does not (--eval)"
     if output_structure(draft) is None:
         return "its output is of a class of its own"
-    for place, _ in draft.returned_inputs():
+    for place in draft.changed_places():
         view = case.given.views[place]
         if view is not None and any(count < extent for _, count, extent in view.parts):
             return f"it writes into `{case.names[place]}`, a part of other memory"
@@ -93,7 +96,7 @@ def origin(case, draft):
         return None
     arguments, views = case.given.described()
     return {**case.origin, "details": {
-        "arguments": arguments, "views": views, "changed": draft.returned_inputs(),
+        "arguments": arguments, "views": views, "changed": draft.changed_places(),
         "states": states, "parameters": parameters, "output": output_structure(draft),
         "training": bool(is_module and case.target.training), "attributes": attributes(case.target) if is_module else {},
         "classes": {path: type(part).__name__ for path, part in case.target.named_modules()} if is_module else {}}}

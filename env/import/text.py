@@ -51,10 +51,9 @@ def whole_input(node):
     return node
 
 
-def with_changed(outputs, changed):
-    """The outputs of the problem: those of forward, then the inputs that it changes and does not return."""
-    found = [whole_input(one) if whole_input(one) in changed else one for one in outputs]
-    return found + [node for node in changed if node not in found]
+def own_outputs(outputs, changed):
+    """The outputs of forward that are new tensors: not the inputs that it changes, which are input-outputs."""
+    return [one for one in outputs if whole_input(one) not in changed]
 
 
 class Writer:
@@ -62,8 +61,7 @@ class Writer:
     module's own tensors to their names; `like` is a floating-point one of them."""
 
     def __init__(self, given, states, like, taken, changed=()):
-        """`changed`: the inputs that forward writes into. The text writes into copies of them, which are its last
-        outputs."""
+        """`changed`: the inputs that forward writes into. So does the text, and does not return them."""
         self.names, self.states, self.like_node = dict(given), states, like
         self.changed, self.written = changed, []  # inputs; those that were found to be written into
         self.taken = set(taken) | RESERVED
@@ -82,15 +80,11 @@ class Writer:
         return f"{self.like}.dtype" if self.like_node.meta["val"].dtype == torch.float32 else f"real({self.like})"
 
     def body(self, graph):
-        for node in self.changed:
-            copy = self._fresh(f"{self.names[node]}_new")
-            self.lines.append(f"{copy} = torch.clone({self.names[node]})")
-            self.names[node] = copy
         for node in graph.nodes:
             if node.op == "call_function":
                 self._call(node)
             elif node.op == "output":
-                self._return(with_changed(node.args[0], self.changed))
+                self._return(own_outputs(node.args[0], self.changed))
             elif node.op == "get_attr":
                 raise Unwritable(f"a part of its own ({node.target})")
         return "".join(f"    {line}\n" for line in self.lines)
@@ -250,7 +244,9 @@ class Writer:
         return name
 
     def _return(self, outputs):
-        texts = [self.value(one) for one in outputs]
+        texts = [self.value(one) for one in outputs if one is not None]
+        if not texts:
+            return
         self.lines.append(f"return {texts[0]}" if len(texts) == 1 else f"return ({', '.join(texts)})")
 
 

@@ -123,8 +123,8 @@ def state_spec(case, tensor, name, is_parameter):
     if tensor.dtype.is_floating_point and tensor.dtype not in DTYPES:
         raise Refusal(f"its `{name}` has dtype {tensor.dtype}, which problems do not have",
                       "convert it to float32, float16 or bfloat16")
-    if name.endswith("running_var"):
-        return drawn("positive")
+    if name.endswith("running_var"):  # around 1, where it starts: near 0 it would amplify the rounding of what is normalised
+        return drawn("positive", 1.0, 0.5)
     if name.endswith("running_mean"):
         return drawn("normal")
     random = kind is not None and kind[0] != "constant"

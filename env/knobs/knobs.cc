@@ -7,6 +7,7 @@
 #include <set>
 #include <string_view>
 
+#include "env/knobs/config_lists.h"
 #include "env/printable.h"
 #include "env/problem/names.h"
 #include "env/problem/problem.h"
@@ -16,6 +17,7 @@ namespace {
 
 constexpr std::string_view kBlank = " \t\r\v\f";
 constexpr size_t kMaxShownBytes = 40;
+constexpr const char* kConfigKnob = "configs";
 
 // One line of the text, read from its beginning.
 class KnobLine {
@@ -207,11 +209,42 @@ void RequireFreeName(const std::string& source, const std::string& kind, const D
     throw KnobError{1, fmt::format("knob {}: a text has {} knobs at most", knob.name, kMaxKnobs)};
 }
 
+// Lists beyond the limits are left to the text's own autotuner.
+void AddConfigLists(const std::string& source, std::vector<DeclaredKnob>* knobs) {
+  int number = 0;
+  for (const ConfigList& list : FindConfigLists(source)) {
+    DeclaredKnob knob;
+    knob.name = ++number == 1 ? kConfigKnob : fmt::format("{}_{}", kConfigKnob, number);
+    for (size_t i = 0; i < list.entries.size(); ++i) knob.values.push_back(static_cast<int64_t>(i));
+    const bool is_taken = std::any_of(knobs->begin(), knobs->end(),
+                                      [&](const DeclaredKnob& other) { return other.name == knob.name; });
+    if (!is_taken && knobs->size() < kMaxKnobs && knob.values.size() <= kMaxKnobValues)
+      knobs->push_back(std::move(knob));
+  }
+}
+
+// The text with the chosen entry of each list that is a knob.
+std::string WithChosenConfigs(const std::string& source, const std::vector<DeclaredKnob>& knobs,
+                              const KnobSetting& setting) {
+  std::vector<ConfigList> lists;
+  std::vector<size_t> entries;
+  int number = 0;
+  for (const ConfigList& list : FindConfigLists(source)) {
+    const std::string name = ++number == 1 ? kConfigKnob : fmt::format("{}_{}", kConfigKnob, number);
+    for (size_t i = 0; i < knobs.size(); ++i) {
+      if (knobs[i].line != 0 || knobs[i].name != name) continue;
+      lists.push_back(list);
+      entries.push_back(static_cast<size_t>(setting.at(i).second));
+    }
+  }
+  return WithEntries(source, lists, entries);
+}
+
 }  // namespace
 
 ReadKnobsResult ReadKnobs(const std::string& source, const std::string& kind, const Symbols& symbols) {
   ReadKnobsResult result;
-  if (source.find("knob") == std::string::npos) return result;
+  if (!MayHaveKnobs(source, kind)) return result;
   int number = 0;
   try {
     ForEachLine(source, [&](int line, std::string_view text) {
@@ -227,7 +260,13 @@ ReadKnobsResult ReadKnobs(const std::string& source, const std::string& kind, co
     result.error =
         fmt::format("candidate.{}:{}:{}: error: {}\n", FileEnding(kind), number, error.column, error.message);
   }
+  if (result.error.empty() && IsPython(kind)) AddConfigLists(source, &result.knobs);
   return result;
+}
+
+bool MayHaveKnobs(const std::string& source, const std::string& kind) {
+  return source.find("knob") != std::string::npos ||
+         (IsPython(kind) && source.find("Config") != std::string::npos);
 }
 
 int64_t CountSettings(const std::vector<DeclaredKnob>& knobs) {
@@ -244,8 +283,9 @@ KnobSetting FirstSetting(const std::vector<DeclaredKnob>& knobs) {
 
 std::string WithSetting(const std::string& source, const std::string& kind,
                         const std::vector<DeclaredKnob>& knobs, const KnobSetting& setting) {
+  const std::string pinned = IsPython(kind) ? WithChosenConfigs(source, knobs, setting) : source;
   std::string text;
-  ForEachLine(source, [&](int line, std::string_view old) {
+  ForEachLine(pinned, [&](int line, std::string_view old) {
     const auto knob =
         std::find_if(knobs.begin(), knobs.end(), [&](const DeclaredKnob& k) { return k.line == line; });
     if (knob == knobs.end()) {

@@ -7,6 +7,9 @@
 // trying, the best guess first. tune.h tries settings and puts the chosen one in place of the lines: what is judged,
 // stored and exported has no knobs. This file reads the lines and writes the constants. Pure; any thread.
 //
+// In Python kinds each list of triton.Config is a knob too (config_lists.h): `configs`, `configs_2`, ..., behind those of
+// lines.
+//
 // A line that begins with `// knob` and has no colon behind a first word is prose.
 
 #include <cstdint>
@@ -25,7 +28,7 @@ inline constexpr int64_t kMaxKnobValue = 2147483647;  // and its negative: the c
 struct DeclaredKnob {
   std::string name;
   std::vector<int64_t> values;  // different ones
-  int line = 0;                 // of the text, from 1
+  int line = 0;                 // of the text, from 1; 0: a list of triton.Config
 };
 
 struct ReadKnobsResult {
@@ -35,6 +38,9 @@ struct ReadKnobsResult {
 
 // `symbols`: the constants in scope, whose names are taken.
 ReadKnobsResult ReadKnobs(const std::string& source, const std::string& kind, const Symbols& symbols);
+
+// False: certainly none. Cheap.
+bool MayHaveKnobs(const std::string& source, const std::string& kind);
 
 // How many settings there are.
 int64_t CountSettings(const std::vector<DeclaredKnob>& knobs);

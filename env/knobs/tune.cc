@@ -146,7 +146,7 @@ int DefaultSettings(const std::string& kind) { return IsForGpu(kind) ? 24 : 8; }
 Tuned Tune(const Problem& problem, const Candidate& candidate, Environment& environment,
            const TuneOptions& options) {
   Tuned tuned{candidate, "", {}, 0};
-  if (candidate.source.find("knob") == std::string::npos) return tuned;
+  if (!MayHaveKnobs(candidate.source, candidate.kind)) return tuned;
   const auto start = Clock::now();
   const SizedProblem sized = AtFirstShape(problem, options.evaluate.workload.size);
   ReadKnobsResult read = ReadKnobs(candidate.source, candidate.kind, sized.symbols);

@@ -251,8 +251,45 @@ std::vector<TensorSpec> LaunchTensors(const Problem& problem) {
     block.is_param = true;
     tensors.push_back(block);
   }
-  tensors.insert(tensors.end(), problem.outputs.begin(), problem.outputs.end());
+  tensors.insert(tensors.end(), problem.outputs.begin(),
+                 problem.outputs.begin() + static_cast<std::ptrdiff_t>(OwnOutputs(problem)));
   return tensors;
+}
+
+size_t OwnOutputs(const Problem& problem) {
+  return static_cast<size_t>(std::count_if(problem.outputs.begin(), problem.outputs.end(),
+                                           [](const TensorSpec& output) { return !output.is_inout; }));
+}
+
+bool HasInOuts(const Problem& problem) { return OwnOutputs(problem) < problem.outputs.size(); }
+
+std::optional<size_t> InOutOf(const Problem& problem, size_t output) {
+  const size_t own = OwnOutputs(problem);
+  if (output < own) return std::nullopt;
+  size_t left = output - own;
+  for (size_t i = 0; i < problem.inputs.size(); ++i) {
+    if (problem.inputs[i].is_inout && left-- == 0) return i;
+  }
+  return std::nullopt;
+}
+
+bool IsOutputArgument(const Problem& problem, size_t argument) {
+  const auto params = static_cast<size_t>(std::count_if(
+      problem.inputs.begin(), problem.inputs.end(), [](const TensorSpec& input) { return input.is_param; }));
+  return argument >= problem.inputs.size() - (HasParamBlock(problem) ? params - 1 : 0);
+}
+
+bool IsWrittenArgument(const Problem& problem, size_t argument) {
+  if (IsOutputArgument(problem, argument)) return true;
+  return argument < problem.inputs.size() && problem.inputs[argument].is_inout;
+}
+
+void RequireKindTakes(const Problem& problem, const std::string& kind) {
+  if (!IsPython(kind) || !HasInOuts(problem)) return;
+  throw Error(ExitCode::kBadRequest,
+              fmt::format("{} writes into its input `{}`, and candidates of kind {} only make new tensors",
+                          problem.id, problem.outputs.back().name, kind),
+              "use kind cpp or cuda (--kind)");
 }
 
 std::string LaunchSignature(const Problem& problem, const std::string& kind) {
@@ -264,9 +301,8 @@ std::string LaunchSignature(const Problem& problem, const std::string& kind) {
     return fmt::format("def launch({}):", fmt::join(arguments, ", "));
   }
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const bool output = i + problem.outputs.size() >= tensors.size();
-    arguments.push_back(fmt::format("{}{}* {}", output ? "" : "const ", DTypeInKind(tensors[i].dtype, kind),
-                                    tensors[i].name));
+    arguments.push_back(fmt::format("{}{}* {}", IsWrittenArgument(problem, i) ? "" : "const ",
+                                    DTypeInKind(tensors[i].dtype, kind), tensors[i].name));
   }
   return fmt::format("{}void launch({})", kind == "cpp" ? "extern \"C\" " : "", fmt::join(arguments, ", "));
 }

@@ -56,6 +56,9 @@ struct TensorSpec {
   Structure structure = Structure::kNone;
   std::shared_ptr<const std::string> stored;  // kStored: the bytes, in C order
   bool is_param = false;                      // a weight: drawn like an input, passed after the inputs
+  // An input-output (a cache that is written into): an input whose buffer `forward` and the candidate write. Its entry
+  // among the outputs is its value after the call.
+  bool is_inout = false;
 };
 
 // One shape of a size set: its name in Problem::sizes and its weight among the others.
@@ -71,7 +74,8 @@ struct ModuleOrigin {
   std::string details;     // a JSON object: arguments, tensors, output, attributes (env/import/origin.py)
 };
 
-// Guarantees of LoadProblemFile: names are C++ identifiers, distinct, and differ from the size symbols.
+// Guarantees of LoadProblemFile: names of inputs and of outputs with a buffer of their own are C++ identifiers, distinct,
+// and differ from the size symbols. There is an output or an input-output.
 // `forward` (and `scale`) take the inputs in order, or the inputs and then one `Dict[str, Tensor]` of all
 // parameters. Every size set defines the same symbols. At every size all dimensions are positive, nothing
 // overflows, min_flops <= flops, and min_bytes <= the bytes of all tensors. Scalar arguments and constants
@@ -87,6 +91,8 @@ struct Problem {
   std::optional<ModuleOrigin> module;        // of an imported problem
   std::optional<ModelFacts> model;           // how candidates in Python are constructed and called
   std::vector<TensorSpec> inputs;            // in the order of the file; parameters last
+  // What is checked: the outputs of the file, which `forward` returns, then each input-output after the call, in the
+  // order of the inputs and with the same name.
   std::vector<TensorSpec> outputs;
   bool has_param_dict = false;  // `forward` takes the parameters as a Dict[str, Tensor]
   // "full", "small", ... The shapes of a size set with several, [[sizes.mine]] in the file, are "mine/1",
@@ -113,6 +119,20 @@ Problem LoadProblemFile(const std::filesystem::path& path);
 Problem ParseProblem(const std::string& text, const std::filesystem::path& path_for_messages);
 
 // --- The problem at one size ---
+
+// --- Input-outputs ---
+
+// The outputs that have a buffer of their own: the first so many of `outputs`. The others are input-outputs.
+inline constexpr size_t kMaxResults = 8;  // outputs and input-outputs of a problem
+size_t OwnOutputs(const Problem& problem);
+bool HasInOuts(const Problem& problem);
+// The number of the input whose value after the call is this output; nothing for an output with its own buffer.
+std::optional<size_t> InOutOf(const Problem& problem, size_t output);
+// Among the arguments of `launch` (LaunchTensors): outputs with a buffer of their own; what `launch` may write.
+bool IsOutputArgument(const Problem& problem, size_t argument);
+bool IsWrittenArgument(const Problem& problem, size_t argument);
+// Throws Error(kBadRequest) for a problem with input-outputs and a kind in Python: its calls return new tensors.
+void RequireKindTakes(const Problem& problem, const std::string& kind);
 
 // A tensor with numbers instead of symbols.
 struct ConcreteTensor {
@@ -170,7 +190,8 @@ inline constexpr const char* kParamBlockName = "params";
 bool HasParamBlock(const Problem& problem);
 std::string OffsetName(const std::string& param);
 
-// The tensors of `launch`, in order: inputs, then the parameters or their block (of shape {}), then outputs.
+// The tensors of `launch`, in order: inputs, then the parameters or their block (of shape {}), then outputs with a
+// buffer of their own. An input-output stands once, at its place among the inputs.
 std::vector<TensorSpec> LaunchTensors(const Problem& problem);
 
 // The function that a candidate of this kind must define: `void launch(const float* x, float* out)`, in kind

@@ -97,10 +97,7 @@ class ProblemReader {
     ReadSizeSets(top_.Table("sizes"), &problem_);
     for (const TomlSection& input : top_.Tables("inputs")) problem_.inputs.push_back(ReadInput(input));
     if (HasParamBlock(problem_)) CheckParamBlock();
-    for (const TomlSection& output : top_.Tables("outputs")) {
-      output.CheckKeys({"name", "shape", "dtype"});
-      problem_.outputs.push_back(ReadTensor(output));
-    }
+    ReadOutputs();
     problem_.has_param_dict = TakesParamDict();
     CheckArguments(top_, "reference", problem_.reference, "forward", problem_.has_param_dict);
     ReadCost(top_.Table("cost"));
@@ -110,6 +107,26 @@ class ProblemReader {
   }
 
  private:
+  // Those of the file, then the input-outputs. A file with input-outputs needs no other output.
+  void ReadOutputs() {
+    std::vector<TensorSpec> inouts;
+    for (const TensorSpec& input : problem_.inputs) {
+      if (input.is_inout) inouts.push_back(input);
+    }
+    if (inouts.empty() || top_.Has("outputs")) {
+      for (const TomlSection& output : top_.Tables("outputs")) {
+        output.CheckKeys({"name", "shape", "dtype"});
+        problem_.outputs.push_back(ReadTensor(output));
+      }
+    }
+    problem_.outputs.insert(problem_.outputs.end(), inouts.begin(), inouts.end());
+    if (problem_.outputs.size() > kMaxResults) {
+      top_.FailHere(fmt::format("has {} outputs and input-outputs, and there may be {}",
+                                problem_.outputs.size(), kMaxResults),
+                    "split the problem");
+    }
+  }
+
   void CheckTexts() const {
     if (const std::string reason = WhyNoId(problem_.id); !reason.empty())
       top_.Fail("id", reason, "write an id such as mine/relu");
@@ -197,11 +214,21 @@ class ProblemReader {
     }
     if (section.Has("role")) {
       const std::string role = section.String("role");
-      if (role != "input" && role != "param") {
-        section.Fail("role", fmt::format("unknown role '{}'", role), "one of input, param");
+      if (role != "input" && role != "param" && role != "inout") {
+        section.Fail("role", fmt::format("unknown role '{}'", role), "one of input, inout, param");
       }
       input.is_param = role == "param";
+      input.is_inout = role == "inout";
     }
+    if (input.is_inout && !IsFloating(input.dtype)) {
+      section.Fail(
+          "role",
+          fmt::format("an input-output cannot be {}: it could not be checked", DTypeName(input.dtype)),
+          "make it float32, float16 or bfloat16");
+    }
+    if (input.is_inout && input.stored)
+      section.Fail("role", "an input-output has new values in every call, not stored ones", "draw it");
+    if (input.is_inout) AddBytes(section, input);  // read and written
     if (!input.is_param && !problem_.inputs.empty() && problem_.inputs.back().is_param) {
       section.Fail("name", fmt::format("'{}' follows a parameter", input.name),
                    "list the parameters (role = \"param\") after all other inputs");

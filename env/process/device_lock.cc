@@ -18,6 +18,7 @@
 #include <mutex>
 #include <sstream>
 #include <thread>
+#include <vector>
 
 #include "env/error.h"
 #include "env/problem/text.h"
@@ -106,7 +107,10 @@ namespace {
 std::string UserOf(const std::string& process) {
   struct stat status {};
   if (stat(process.c_str(), &status) != 0) return "unknown";
-  const passwd* user = getpwuid(status.st_uid);
+  passwd entry{};
+  passwd* user = nullptr;
+  std::vector<char> names(16384);
+  getpwuid_r(status.st_uid, &entry, names.data(), names.size(), &user);
   return user ? user->pw_name : std::to_string(status.st_uid);
 }
 

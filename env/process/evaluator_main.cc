@@ -8,8 +8,8 @@
 //                                          lie under the folder LIBRARIES
 //   serve-python THREADS RUNNER namespaces|plain LIBRARIES SETUP
 //                                          the same for candidates in Python; SETUP is a PythonSetup as JSON
-//   serve-gpu DEVICE RUNNER namespaces|plain TRUSTED_CUBIN
-//                                          the same for candidates of a GPU
+//   serve-gpu DEVICE RUNNER namespaces|plain TRUSTED_CUBIN [SETUP LIBRARIES]
+//                                          the same for candidates of a GPU; with SETUP, for those in Python
 //   serve-graphs                           answers requests for graphs on descriptor 3
 //   reference SIZE THREADS PRECISION       the reference process of the pairs (env/cpu/reference_process.cc)
 // All but `check` enter a sandbox first (env/sandbox/evaluator_sandbox.h).
@@ -97,13 +97,12 @@ class Evaluator {
     JudgeRequest judge;
     judge.library_fd = library.get();
     judge.start_library_fd = start.get();
-    judge.confirm = request.at("confirm");
-    judge.start_in_test = request.at("start_in_test");
-    judge.patience = request.at("patience");
-    judge.verify_only = request.at("verify_only");
+    static_cast<JudgeOptions&>(judge) = JudgeOptionsOf(request);
     judge.rules = WorkloadFromJson(request.at("workload")).rules;
-    judge.screen = request.value("screen", false);
-    judge.screen_limit_us = request.value("screen_limit_us", 0.0);
+    if (request.value("interpreted", false)) {
+      judge.kernel_form = KernelForm::kInterpreted;
+      judge.plan.least_rounds = judge.plan.most_rounds = 2;
+    }
     judge.on_phase = [this](const std::string& phase) { socket_.Write(json{{"phase", phase}}.dump()); };
     return JudgeResultToJson(JudgeLibrary(session, judge));
   }
@@ -135,7 +134,15 @@ class Evaluator {
 };
 
 // The judge for GPUs is a plug-in: a run on a CPU does not need it.
-int ServeGpuByPlugin(GpuEvaluatorOptions options) {
+std::vector<std::filesystem::path> FoldersOf(const PythonSetup& setup) {
+  std::vector<std::filesystem::path> folders(setup.folders.begin(), setup.folders.end());
+  for (const std::string& file : {setup.script, setup.library})
+    folders.push_back(std::filesystem::path(file).parent_path());
+  return folders;
+}
+
+// `libraries`: the folder of bundles of candidates in Python.
+int ServeGpuByPlugin(GpuEvaluatorOptions options, const std::string& libraries) {
   namespace fs = std::filesystem;
   const std::string path = RequireProgram(ProgramDirectory(), kGpuJudgePlugin).string();
   void* plugin = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -144,10 +151,15 @@ int ServeGpuByPlugin(GpuEvaluatorOptions options) {
   if (serve == nullptr)
     throw Error(ExitCode::kBroken, std::string("cannot open the GPU judge: ") + dlerror(),
                 "build Kevin again");
-  const EvaluatorSandbox sandbox{
+  EvaluatorSandbox sandbox{
       options.namespaces,
       true,
       {fs::path(options.runner).parent_path(), fs::path(options.trusted_cubin).parent_path()}};
+  if (!options.python_setup.empty()) {
+    for (fs::path& folder : FoldersOf(PythonSetupFromJson(json::parse(options.python_setup))))
+      sandbox.visible.push_back(std::move(folder));
+    sandbox.visible.emplace_back(libraries);
+  }
   options.enter_sandbox = [sandbox] { EnterEvaluatorSandbox(sandbox); };
   return serve(&options);
 }
@@ -210,18 +222,18 @@ int main(int argc, char** argv) {
       const bool namespaces = std::string(argv[4]) == "namespaces";
       const fs::path own_path = fs::read_symlink("/proc/self/exe");
       const kevin::PythonSetup setup = kevin::PythonSetupFromJson(nlohmann::json::parse(argv[6]));
-      std::vector<fs::path> visible(setup.folders.begin(), setup.folders.end());
-      visible.insert(visible.end(),
-                     {fs::path(argv[3]).parent_path(), fs::path(argv[5]),
-                      fs::path(setup.script).parent_path(), fs::path(setup.library).parent_path()});
+      std::vector<fs::path> visible = kevin::FoldersOf(setup);
+      visible.insert(visible.end(), {fs::path(argv[3]).parent_path(), fs::path(argv[5])});
       kevin::EnterEvaluatorSandbox({namespaces, false, visible});
       kevin::InstallCachingAllocator(nullptr, 0);
       kevin::PythonWorkers workers(setup, std::stoi(argv[2]), namespaces);
       return kevin::Evaluator(std::stoi(argv[2]), argv[3], own_path, namespaces, &workers).Serve();
     }
-    if (mode == "serve-gpu" && argc == 6) {
-      return kevin::ServeGpuByPlugin(
-          {std::stoi(argv[2]), argv[3], std::string(argv[4]) == "namespaces", argv[5]});
+    if (mode == "serve-gpu" && (argc == 6 || argc == 8)) {
+      kevin::GpuEvaluatorOptions options{std::stoi(argv[2]), argv[3], std::string(argv[4]) == "namespaces",
+                                         argv[5]};
+      if (argc == 8) options.python_setup = argv[6];
+      return kevin::ServeGpuByPlugin(std::move(options), argc == 8 ? argv[7] : "");
     }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "kevin-evaluator: %s\n", kevin::Printable(error.what()).c_str());

@@ -4,11 +4,11 @@
 
 namespace kevin {
 
-void FillPoison(const Poison& poison, void* data, int64_t bytes, int threads) {
+void FillPoison(const Poison& poison, void* data, int64_t bytes, int threads, uint32_t first) {
   auto* words = static_cast<uint32_t*>(data);
   ParallelFor(bytes / 4, 1 << 16, threads, [&](int64_t begin, int64_t end) {
     const Poison own = poison;
-    for (int64_t i = begin; i < end; ++i) words[i] = PoisonWord(own, static_cast<uint32_t>(i));
+    for (int64_t i = begin; i < end; ++i) words[i] = PoisonWord(own, first + static_cast<uint32_t>(i));
   });
 }
 

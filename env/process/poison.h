@@ -31,8 +31,8 @@ inline uint32_t PoisonWord(const Poison& poison, uint32_t index) {
 inline bool IsPoisonHalf(uint16_t half) { return (half & 0x7fc1U) == 0x7fc1U; }
 inline bool IsPoisonWord(uint32_t word) { return (word & 0x7fc17fc1U) == 0x7fc17fc1U; }
 
-// Fills whole words. `threads` share the work.
-void FillPoison(const Poison& poison, void* data, int64_t bytes, int threads);
+// Fills whole words, those of the filling from word `first` on. `threads` share the work.
+void FillPoison(const Poison& poison, void* data, int64_t bytes, int threads, uint32_t first = 0);
 
 // Whether these words, of the filling from word `first` on, are all as they were filled.
 bool IsAllPoison(const Poison& poison, const void* data, uint32_t first, int64_t words);

@@ -19,10 +19,10 @@ namespace {
 
 struct WireLoad {
   int32_t slots, argument_count;
-  int64_t inputs_bytes, outputs_bytes, max_memory_bytes;
+  int64_t inputs_bytes, outputs_bytes, inouts_begin, max_memory_bytes;
   double cpu_limit_s;
   struct {
-    int32_t output;
+    int32_t output, inout;
     uint64_t offset, stride;
   } arguments[kMaxArguments];
 };
@@ -83,10 +83,12 @@ void SendLoad(int socket, const RunnerLoad& load, const int (&descriptors)[kLoad
   packet.wire.argument_count = static_cast<int32_t>(load.arguments.size());
   packet.wire.inputs_bytes = load.inputs_bytes;
   packet.wire.outputs_bytes = load.outputs_bytes;
+  packet.wire.inouts_begin = load.inouts_begin;
   packet.wire.max_memory_bytes = load.max_memory_bytes;
   packet.wire.cpu_limit_s = load.cpu_limit_s;
   for (size_t i = 0; i < load.arguments.size(); ++i) {
-    packet.wire.arguments[i] = {load.arguments[i].output, load.arguments[i].offset, load.arguments[i].stride};
+    packet.wire.arguments[i] = {load.arguments[i].output, load.arguments[i].inout, load.arguments[i].offset,
+                                load.arguments[i].stride};
   }
   cmsghdr* message = CMSG_FIRSTHDR(&packet.header);
   message->cmsg_level = SOL_SOCKET;
@@ -107,11 +109,12 @@ bool ReceiveLoad(int socket, RunnerLoad* load, int (*descriptors)[kLoadDescripto
   load->slots = packet.wire.slots;
   load->inputs_bytes = packet.wire.inputs_bytes;
   load->outputs_bytes = packet.wire.outputs_bytes;
+  load->inouts_begin = packet.wire.inouts_begin;
   load->max_memory_bytes = packet.wire.max_memory_bytes;
   load->cpu_limit_s = packet.wire.cpu_limit_s;
   for (int i = 0; i < packet.wire.argument_count; ++i) {
     const auto& argument = packet.wire.arguments[i];
-    load->arguments.push_back({argument.output != 0, argument.offset, argument.stride});
+    load->arguments.push_back({argument.output != 0, argument.inout != 0, argument.offset, argument.stride});
   }
   return true;
 }
@@ -125,20 +128,23 @@ constexpr int64_t kSlotBudgetBytesOnGpu = int64_t{8} << 30;
 
 int64_t Pages(int64_t bytes) { return (bytes + kSlotPage - 1) / kSlotPage * kSlotPage; }
 
-bool IsOutput(const SizedProblem& problem, size_t argument) {
-  return argument + problem.outputs.size() >= problem.arguments.size();
-}
+static_assert(kMaxResults <= kMaxOutputs);
 
-int64_t Bytes(const SizedProblem& problem, bool outputs) {
+int64_t Bytes(const SizedProblem& problem, bool written) {
   int64_t bytes = 0;
   for (size_t i = 0; i < problem.arguments.size(); ++i) {
-    if (IsOutput(problem, i) == outputs) bytes += Pages(problem.arguments[i].bytes);
+    if (IsWrittenArgument(*problem.problem, i) == written) bytes += Pages(problem.arguments[i].bytes);
   }
   return bytes;
 }
 
+// With the values of input-outputs before the call, and the reference's own.
 int64_t SlotBytes(const SizedProblem& problem) {
-  return SlotInputBytes(problem) + SlotOutputBytes(problem) +
+  int64_t inouts = 0;
+  for (const ConcreteTensor& input : problem.inputs) {
+    if (input.spec.is_inout) inouts += 2 * (Pages(input.bytes) + 2 * kSlotPage);
+  }
+  return SlotInputBytes(problem) + SlotOutputBytes(problem) + inouts +
          static_cast<int64_t>(problem.outputs.size()) * 2 * kSlotPage;
 }
 
@@ -159,6 +165,18 @@ int64_t SlotsWithRoom(const SizedProblem& problem, size_t free_bytes) {
   return usable / SlotBytes(problem) - SlotsForReference(problem);
 }
 
+// In place of the block each parameter has its own place, in the block.
+void PlaceParamsOfBlock(const SizedProblem& problem, SlotLayout* layout) {
+  const auto block = layout->tensors.end() - static_cast<std::ptrdiff_t>(OwnOutputs(*problem.problem)) - 1;
+  std::vector<ArgumentPlace> params;
+  for (const ConcreteTensor& input : problem.inputs) {
+    if (!input.spec.is_param) continue;
+    const int64_t offset = problem.symbols.at(OffsetName(input.spec.name)) * DTypeBytes(input.spec.dtype);
+    params.push_back({false, false, block->offset + static_cast<uint64_t>(offset), block->stride});
+  }
+  layout->tensors.insert(layout->tensors.erase(block), params.begin(), params.end());
+}
+
 double Gib(double bytes) { return bytes / (1 << 30); }
 
 }  // namespace
@@ -168,30 +186,39 @@ int64_t SlotOutputBytes(const SizedProblem& problem) { return Bytes(problem, tru
 
 SlotLayout LayOutSlots(const SizedProblem& problem, int slots) {
   SlotLayout layout;
-  for (size_t i = 0; i < problem.arguments.size(); ++i) {
-    const bool output = IsOutput(problem, i);
+  layout.arguments.resize(problem.arguments.size());
+  const auto place = [&](size_t i) {
+    const bool output = IsWrittenArgument(*problem.problem, i);
+    const bool inout = output && !IsOutputArgument(*problem.problem, i);
     const int64_t guard = output ? kSlotPage : 0, stride = Pages(problem.arguments[i].bytes) + 2 * guard;
     int64_t* bytes = output ? &layout.outputs_bytes : &layout.inputs_bytes;
-    layout.arguments.push_back(
-        {output, static_cast<uint64_t>(*bytes + guard), static_cast<uint64_t>(stride)});
+    layout.arguments[i] = {output, inout, static_cast<uint64_t>(*bytes + guard),
+                           static_cast<uint64_t>(stride)};
     *bytes += stride * slots;
+  };
+  const auto is_inout = [&](size_t i) {
+    return IsWrittenArgument(*problem.problem, i) && !IsOutputArgument(*problem.problem, i);
+  };
+  for (size_t i = 0; i < problem.arguments.size(); ++i) {
+    if (!is_inout(i)) place(i);
+  }
+  layout.inputs_bytes = std::max(layout.inputs_bytes, kSlotPage);  // a mapping is never empty
+  layout.outputs_bytes = std::max(layout.outputs_bytes, kSlotPage);
+  layout.inouts_begin = layout.outputs_bytes;
+  for (size_t i = 0; i < problem.arguments.size(); ++i) {
+    if (is_inout(i)) place(i);
   }
   layout.tensors = layout.arguments;
-  if (!HasParamBlock(*problem.problem)) return layout;
-  const auto block = layout.tensors.end() - static_cast<std::ptrdiff_t>(problem.outputs.size()) - 1;
-  std::vector<ArgumentPlace> params;
-  for (const ConcreteTensor& input : problem.inputs) {
-    if (!input.spec.is_param) continue;
-    const int64_t offset = problem.symbols.at(OffsetName(input.spec.name)) * DTypeBytes(input.spec.dtype);
-    params.push_back({false, block->offset + static_cast<uint64_t>(offset), block->stride});
+  if (HasParamBlock(*problem.problem)) PlaceParamsOfBlock(problem, &layout);
+  for (const ArgumentPlace& argument : layout.arguments) {
+    if (argument.inout) layout.tensors.push_back(argument);
   }
-  layout.tensors.insert(layout.tensors.erase(block), params.begin(), params.end());
   return layout;
 }
 
 int MostSlotsMappedApart(const SizedProblem& problem) {
   constexpr size_t kMostMappings = 2048;  // a reading of them takes milliseconds
-  const size_t inputs = std::max<size_t>(1, problem.arguments.size() - problem.outputs.size());
+  const size_t inputs = std::max<size_t>(1, problem.arguments.size() - OwnOutputs(*problem.problem));
   return static_cast<int>(std::max<size_t>(1, kMostMappings / inputs));
 }
 
@@ -234,6 +261,13 @@ int SlotsOnGpu(const SizedProblem& problem, size_t free_bytes) {
   throw Error(
       ExitCode::kMachine, what,
       "free memory on the GPU (nvidia-smi lists its users), or add a smaller size to the problem file");
+}
+
+int PythonSlotsOnGpu(const SizedProblem& problem, size_t free_bytes) {
+  SlotsOnGpu(problem, free_bytes);  // throws where none fits
+  const int64_t bytes = 3 * SlotInputBytes(problem) + 2 * SlotBytes(problem);
+  const int64_t budget = std::min(kSlotBudgetBytesOnGpu, static_cast<int64_t>(free_bytes) / 4);
+  return static_cast<int>(std::clamp<int64_t>(budget / bytes, 1, kMostPythonSlotsOnGpu));
 }
 
 }  // namespace kevin

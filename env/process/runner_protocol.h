@@ -38,6 +38,7 @@ std::vector<std::string> CompilerCommand(const SandboxedCompiler& compiler);
 // The address of one argument of `launch` in each slot: base + offset + slot * stride.
 struct ArgumentPlace {
   bool output = false;  // in the memory of the outputs, else of the inputs
+  bool inout = false;   // an input-output, in the memory of the outputs
   uint64_t offset = 0;
   uint64_t stride = 0;
 };
@@ -45,20 +46,24 @@ struct ArgumentPlace {
 inline constexpr int64_t kSlotPage = 4096;
 
 // The tensors of all slots in the two shared memories; the same on a CPU and on a GPU. Each tensor starts on
-// a new page, also a parameter block (env/problem/problem.h). Outputs have a guard page on both sides.
+// a new page, also a parameter block (env/problem/problem.h). Outputs and input-outputs have a guard page on both sides;
+// input-outputs lie behind all outputs.
 struct SlotLayout {
-  std::vector<ArgumentPlace> tensors;    // the problem's inputs and parameters, then its outputs
+  // The problem's inputs and parameters, then its outputs. An input-output has the same place in both.
+  std::vector<ArgumentPlace> tensors;
   std::vector<ArgumentPlace> arguments;  // the same memory as arguments of `launch` (SizedProblem::arguments)
   int64_t inputs_bytes = 0, outputs_bytes = 0;  // of all slots
+  int64_t inouts_begin = 0;                     // in the memory of the outputs
+  int64_t inouts_bytes() const { return outputs_bytes - inouts_begin; }
 };
 SlotLayout LayOutSlots(const SizedProblem& problem, int slots);
-// On a CPU a candidate's process maps each input of each slot on its own, so that the kernel shows which of them were
+// On a CPU a candidate's process maps each input and input-output of each slot on its own, so that the kernel shows which of them were
 // touched (env/cpu/audit.h). The most slots of which that is possible.
 int MostSlotsMappedApart(const SizedProblem& problem);
 // Between two of these mappings lie pages of zeros. A large one keeps its place in 2 MiB pages.
 int64_t GapBetweenInputs(const ArgumentPlace& place);
 
-// Of one slot, in whole pages, without guard pages.
+// Of one slot, in whole pages, without guard pages. Input-outputs count as outputs.
 int64_t SlotInputBytes(const SizedProblem& problem);
 int64_t SlotOutputBytes(const SizedProblem& problem);
 
@@ -73,6 +78,11 @@ int PreferredSlotsOnGpu(const SizedProblem& problem);
 // size of the problem that does, or Error(kMachine) if there is none.
 int SlotsOnGpu(const SizedProblem& problem, size_t free_bytes);
 
+// The same for candidates in Python, which are timed in batches of a call on each slot: at most kMostPythonSlotsOnGpu. A slot
+// takes its inputs three times (the session's, the reference worker's, the candidate's).
+inline constexpr int kMostPythonSlotsOnGpu = 64;
+int PythonSlotsOnGpu(const SizedProblem& problem, size_t free_bytes);
+
 // Free bytes of the GPU that all preferred slots take, with the reference's own tensors and the truth.
 int64_t SessionBytesOnGpu(const SizedProblem& problem);
 // The part that the reference's tensors and the truth take while a candidate is judged.
@@ -83,6 +93,7 @@ int64_t ReferenceBytesOnGpu(const SizedProblem& problem);
 struct RunnerLoad {
   int slots = 0;
   int64_t inputs_bytes = 0, outputs_bytes = 0;
+  int64_t inouts_begin = 0;  // SlotLayout's
   int64_t max_memory_bytes = 0;
   double cpu_limit_s = 600;
   std::vector<ArgumentPlace> arguments;

@@ -4,7 +4,7 @@
 // the same.
 //
 // One batch: the trusted side fills `calls` and `slot`, increments `go` and continues the process, which is
-// stopped between batches (env/cpu/timed_process.h); the process makes the calls in that order, counts them in
+// stopped between batches (env/cpu/batch_process.h); the process makes the calls in that order, counts them in
 // `returned`, and sets `done` to the value of `go`. A hostile candidate can write
 // to this page: the trusted side takes its values only as a signal to check.
 
@@ -24,7 +24,7 @@ namespace kevin {
 
 inline constexpr int kMaxSlots = 256;  // calls of a batch
 inline constexpr int kMaxArguments = 64;
-inline constexpr int kMaxOutputs = 4;
+inline constexpr int kMaxOutputs = 8;
 
 inline constexpr int kMaxDims = 8;  // of an output of a Python worker
 inline constexpr size_t kMessageBytes = 4096;

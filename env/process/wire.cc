@@ -11,15 +11,29 @@
 #include "env/error.h"
 
 namespace kevin {
-namespace {
-
 using nlohmann::json;
-
-}  // namespace
 
 json SampleToJson(const Sample& s) { return {s.process, s.pair, s.phase, s.side, s.calls, s.total_us}; }
 
 Sample SampleFromJson(const json& j) { return {j.at(0), j.at(1), j.at(2), j.at(3), j.at(4), j.at(5)}; }
+
+void PutJudgeOptions(const EvaluateOptions& options, bool verify_only, json* request) {
+  request->update({{"start_in_test", options.start_in_test},
+                   {"confirm", options.confirm},
+                   {"patience", options.patience},
+                   {"verify_only", verify_only},
+                   {"screen", options.screen},
+                   {"screen_limit_us", options.screen_limit_us}});
+}
+
+JudgeOptions JudgeOptionsOf(const json& request) {
+  return {.start_in_test = request.at("start_in_test"),
+          .confirm = request.at("confirm"),
+          .patience = request.at("patience"),
+          .verify_only = request.at("verify_only"),
+          .screen = request.at("screen"),
+          .screen_limit_us = request.at("screen_limit_us")};
+}
 
 json JudgeResultToJson(const JudgeResult& result) {
   json samples = json::array();
@@ -34,7 +48,8 @@ json JudgeResultToJson(const JudgeResult& result) {
           {"seeds", result.seeds},
           {"samples", samples},
           {"log", result.log},
-          {"own_share", result.own_share ? json(*result.own_share) : json()}};
+          {"own_share", result.own_share ? json(*result.own_share) : json()},
+          {"device_us", result.device_us ? json(*result.device_us) : json()}};
 }
 
 void TakeJudgeResult(const json& result, int64_t max_log_bytes, Evaluation* evaluation) {
@@ -48,6 +63,8 @@ void TakeJudgeResult(const json& result, int64_t max_log_bytes, Evaluation* eval
   for (const json& sample : result.at("samples")) evaluation->samples.push_back(SampleFromJson(sample));
   const json own_share = result.value("own_share", json());
   if (own_share.is_number()) evaluation->own_share = own_share.get<double>();
+  const json device_us = result.value("device_us", json());
+  if (device_us.is_number()) evaluation->device_us = device_us.get<double>();
   const std::string said = result.at("log");
   if (said.empty()) return;
   evaluation->log +=

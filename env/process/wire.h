@@ -16,6 +16,10 @@ namespace kevin {
 nlohmann::json SampleToJson(const Sample& sample);
 Sample SampleFromJson(const nlohmann::json& json);
 
+// Into a request, and out of it.
+void PutJudgeOptions(const EvaluateOptions& options, bool verify_only, nlohmann::json* request);
+JudgeOptions JudgeOptionsOf(const nlohmann::json& request);
+
 nlohmann::json JudgeResultToJson(const JudgeResult& result);
 // Copies a JudgeResult into the evaluation and appends its log, trimmed to `max_log_bytes`.
 void TakeJudgeResult(const nlohmann::json& result, int64_t max_log_bytes, Evaluation* evaluation);

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Compiles what a candidate in Python compiles when it is imported, in the sandbox of compilers.
 
-    build_candidate.py KIND   in a folder with candidate.py; writes candidate.so, a bundle (caller.unpack)
+    build_candidate.py KIND LIBRARY own|torch   in a folder with candidate.py; writes candidate.so, a bundle (caller.unpack)
 
 Without a call of torch.utils.cpp_extension in the text nothing is imported. Ends with 1, and the message for the
-candidate's author on standard error, where the text is no Python, or its import fails, or a compiler refuses.
+candidate's author on standard error, where the text is no Python, or its import fails, or a compiler refuses. LIBRARY is
+kevin-python-worker.so. `own`: load_inline tries Kevin's own headers first, from before torch is imported where its arguments
+stand in the text; `torch`: torch's headers only, as for a winner that is measured again.
 """
 
 import ast
@@ -13,12 +15,14 @@ import json
 import os
 import re
 import sys
+import threading
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE, BUNDLE = "candidate.py", "candidate.so"  # the second is the name of everything that is compiled
 USES_COMPILER = re.compile(r"cpp_extension|load_inline")
 MOST_LINES = 60
 CANNOT_START = 70  # no fault of the text
+ARCH_WITHOUT_GPU = "9.0"  # CUDA is compiled here and runs elsewhere; torch alone would ask the GPU, of which there is none
 
 
 class CompilerFailed(BaseException):
@@ -52,12 +56,58 @@ def write_bundle(kind, source, compiled, files):
             out.write(content)
 
 
+class OwnHeaders:
+    """Compiles with own_headers.py, each call once: those of the text begin at once, beside the import of torch."""
+
+    def __init__(self):
+        self.started = {}  # key to (thread, result)
+
+    def start(self, key, name, cpp_sources, cuda_sources, options):
+        if key in self.started:
+            return
+        folder = os.path.abspath(f"own-{key}")
+        os.makedirs(folder, exist_ok=True)
+        result = {}
+        thread = threading.Thread(target=self.work, daemon=True,
+                                  args=(result, name, cpp_sources, cuda_sources, options, folder))
+        self.started[key] = (thread, result)
+        thread.start()
+
+    @staticmethod
+    def work(result, *arguments):
+        import own_headers
+        try:
+            result["library"] = own_headers.compile_inline(*arguments)
+        except own_headers.DoesNotCompile as error:
+            result["log"] = str(error)
+        except Exception as error:  # Unsuitable, or what only torch's load_inline explains
+            result["reason"] = str(error)
+
+    def start_all(self, calls):
+        import extensions
+        for name, cpp_sources, cuda_sources, options in calls:
+            key = extensions.inline_key(name, cpp_sources, cuda_sources, options)
+            self.start(key, name, cpp_sources, cuda_sources, options)
+
+    def result(self, key, *call):
+        self.start(key, *call)
+        thread, result = self.started[key]
+        thread.join()
+        return result
+
+
 class Builder:
     """The replacements of load_inline and load: they compile, keep the library and return the module."""
 
-    def __init__(self, cpp_extension):
+    def __init__(self, cpp_extension, own):
         self.inline, self.files = cpp_extension.load_inline, cpp_extension.load
+        self.own = own  # None: torch's headers only
         self.compiled, self.libraries = {}, []
+
+    def keep(self, key, library, name, is_own):
+        file = f"own-{key}-{len(self.libraries)}.so"  # the name tells the evaluator whose code it is
+        self.compiled[key] = {"file": file, "name": name, "own": is_own}
+        self.libraries.append((file, library))
 
     def build(self, key, name, work):
         folder = os.path.abspath(f"build-{key}")
@@ -67,17 +117,46 @@ class Builder:
         except RuntimeError as error:
             raise CompilerFailed(f"extension {name} does not compile:\n{compiler_lines(str(error))}") from error
         library = max(glob.glob(os.path.join(folder, "*.so")), key=os.path.getmtime)
-        file = f"own-{key}-{len(self.libraries)}.so"  # the name tells the evaluator whose code it is
-        self.compiled[key] = {"file": file, "name": os.path.basename(library).split(".")[0]}
-        self.libraries.append((file, library))
+        self.keep(key, library, os.path.basename(library).split(".")[0], False)
+        return module
+
+    def with_own_headers(self, key, name, cpp_sources, cuda_sources, options):
+        """The module, or None: torch's headers decide."""
+        import extensions
+        import own_headers
+        result = self.own.result(key, name, cpp_sources, cuda_sources, options)
+        if "log" in result:
+            raise CompilerFailed(f"extension {name} does not compile:\n{compiler_lines(result['log'])}")
+        if "library" not in result:
+            return None
+        try:
+            module = extensions.bind(name, result["library"])
+        except ImportError:
+            return None
+        except OSError as error:
+            missing = own_headers.own_undefined(str(error))
+            if missing is None:
+                return None
+            raise CompilerFailed(f"extension {name} is not complete: {missing} is declared, and nowhere defined") from error
+        self.keep(key, result["library"], name, True)
         return module
 
     def load_inline(self, name, cpp_sources, cuda_sources=None, **options):
         import extensions
         key = extensions.inline_key(name, cpp_sources, cuda_sources, options)
         kept = {k: v for k, v in options.items() if k not in extensions.IGNORED}
+        module = self.with_own_headers(key, name, cpp_sources, cuda_sources, kept) if self.own else None
+        if module is not None:
+            return module
         return self.build(key, name, lambda folder: self.inline(name, cpp_sources, cuda_sources, build_directory=folder,
                                                                 verbose=False, **kept))
+
+    def compile_rest(self, calls):
+        """Those that the import has not made: a constructor or `forward` does."""
+        import extensions
+        for name, cpp_sources, cuda_sources, options in calls:
+            if extensions.inline_key(name, cpp_sources, cuda_sources, options) not in self.compiled:
+                self.load_inline(name, cpp_sources, cuda_sources, **options)
 
     def load(self, name, sources, **options):
         import extensions
@@ -98,22 +177,34 @@ def main():
     compiled, libraries = {}, []
     if USES_COMPILER.search(source.decode(errors="replace")):
         sys.path.insert(0, HERE)
+        os.environ.setdefault("TORCH_CUDA_ARCH_LIST", ARCH_WITHOUT_GPU)
+        own = OwnHeaders() if sys.argv[3] == "own" else None
+        import inline_calls
+        calls = inline_calls.constant_calls(source)
+        if own:
+            own.start_all(calls)
         try:
+            import torch
+            torch.cuda.is_available = lambda: False  # cpp_extension asks; there is no GPU in this sandbox
             import caller
             import extensions
             import torch.utils.cpp_extension as cpp_extension
         except BaseException as error:
             fail(f"this Python cannot import torch: {type(error).__name__}: {error}", CANNOT_START)
-        builder = Builder(cpp_extension)
+        extensions.prepare(sys.argv[2])
+        builder = Builder(cpp_extension, own)
         extensions.install(builder.load_inline, builder.load)
         try:
             caller.import_candidate(os.path.abspath(SOURCE))
+            builder.compile_rest(calls)
         except CompilerFailed as error:
             fail(str(error))
         except BaseException as error:
             fail(caller.describe(error))
         compiled, libraries = builder.compiled, builder.libraries
     write_bundle(sys.argv[1], source, compiled, libraries)
+    sys.stdout.flush()
+    os._exit(0)  # without the ends of the extensions, which may want a GPU
 
 
 if __name__ == "__main__":

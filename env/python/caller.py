@@ -52,6 +52,12 @@ def warm_up(threads):
         pass
 
 
+def contents(descriptor):
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        file.seek(0)
+        return file.read()
+
+
 def describe(error, path="candidate.py"):
     """One error for its author: the line of the candidate, the type and the text."""
     if isinstance(error, SyntaxError) and error.filename and error.filename.endswith(path):
@@ -62,7 +68,16 @@ def describe(error, path="candidate.py"):
         text = f"it ends the process: sys.exit({error.code})"
     else:
         text = f"{type(error).__name__}: {error}"
+    if isinstance(error, PermissionError):
+        text += refused_in(error, path)
     return ((lines[-1] + ": " if lines else "") + text)[:MESSAGE_CHARACTERS]
+
+
+def refused_in(error, path):
+    """Where libraries asked for what the sandbox refuses."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.endswith(path)]
+    places = [f"{os.path.basename(frame.filename)}:{frame.lineno} {frame.name}" for frame in frames[-4:]]
+    return f" (in {', '.join(places)})" if places else ""
 
 
 class Tensors:
@@ -75,11 +90,17 @@ class Tensors:
         offsets = (ctypes.c_uint64 * count)(*[place["offset"] for place in arguments])
         strides = (ctypes.c_uint64 * count)(*[place["stride"] for place in arguments])
         library.KevinMapInputs(descriptor, job["slots"], count, offsets, strides, first, distance)
-        self.slots = [[] for _ in range(job["slots"])]
+        self.first, self.distance = first, distance
+        self.slots = self.slots_of(job)
+
+    def slots_of(self, job):
+        """Of each slot the tensors of job["tensors"]."""
+        slots = [[] for _ in range(job["slots"])]
         for tensor in job["tensors"]:
             at = tensor["argument"]
-            for slot, tensors in enumerate(self.slots):
-                tensors.append(self.view(first[at] + slot * distance[at] + tensor["offset"], tensor))
+            for slot, tensors in enumerate(slots):
+                tensors.append(self.view(self.first[at] + slot * self.distance[at] + tensor["offset"], tensor))
+        return slots
 
     @staticmethod
     def view(address, tensor):
@@ -99,24 +120,30 @@ def arguments_of(job, slot):
     return tuple(inputs[text] if text in inputs else ast.literal_eval(text) for text in job["forward"])
 
 
+def register_weights(module, job):
+    """The problem's weights as parameters, in its order."""
+    for tensor in job["tensors"]:
+        if tensor["param"]:
+            module.register_parameter(tensor["name"], torch.nn.Parameter(
+                torch.zeros(tensor["shape"], dtype=getattr(torch, tensor["dtype"])), requires_grad=False))
+
+
 class ReferenceModule(torch.nn.Module):
-    """The reference as a module. Its weights are parameters, so that a call costs what it costs a candidate."""
+    """The reference as a module. Its weights are parameters, so that a call costs what it costs a candidate: `forward` is
+    the reference's own function where there are none."""
 
     def __init__(self, job):
         super().__init__()
-        self.function, self.as_dict = torch_compile.load_reference(
+        function, as_dict = torch_compile.load_reference(
             torch, job["problem"], job["reference"], set(job["operators"]), direct=True)
-        self.names = []
-        for tensor in job["tensors"]:
-            if tensor["param"]:
-                self.names.append(tensor["name"])
-                self.register_parameter(tensor["name"], torch.nn.Parameter(
-                    torch.zeros(tensor["shape"], dtype=getattr(torch, tensor["dtype"])), requires_grad=False))
-
-    def forward(self, *inputs):
-        if self.as_dict:
-            return self.function(*inputs, dict(self._parameters))
-        return self.function(*inputs, *self._parameters.values())
+        register_weights(self, job)
+        weights = dict(self._parameters) if as_dict else tuple(self._parameters.values())
+        if as_dict:
+            self.forward = lambda *inputs: function(*inputs, weights)
+        elif weights:
+            self.forward = lambda *inputs: function(*inputs, *weights)
+        else:
+            self.forward = function
 
 
 class LaunchModule(torch.nn.Module):
@@ -127,15 +154,12 @@ class LaunchModule(torch.nn.Module):
         if not callable(launch):
             raise NameError("there is no function launch(" + ", ".join(
                 [tensor["name"] for tensor in job["tensors"]] + ["out"] * len(job["outputs"])) + ")")
-        self.launch = launch
+        self.launch, self.device = launch, job.get("device", "cpu")
         self.outputs = [(output["shape"], getattr(torch, output["dtype"])) for output in job["outputs"]]
-        for tensor in job["tensors"]:
-            if tensor["param"]:
-                self.register_parameter(tensor["name"], torch.nn.Parameter(
-                    torch.zeros(tensor["shape"], dtype=getattr(torch, tensor["dtype"])), requires_grad=False))
+        register_weights(self, job)
 
     def forward(self, *inputs):
-        outs = [torch.empty(shape, dtype=dtype) for shape, dtype in self.outputs]
+        outs = [torch.empty(shape, dtype=dtype, device=self.device) for shape, dtype in self.outputs]
         self.launch(*inputs, *self._parameters.values(), *outs)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
@@ -145,10 +169,7 @@ class EmptyModule(torch.nn.Module):
 
     def __init__(self, job):
         super().__init__()
-        for tensor in job["tensors"]:
-            if tensor["param"]:
-                self.register_parameter(tensor["name"], torch.nn.Parameter(
-                    torch.zeros(tensor["shape"], dtype=getattr(torch, tensor["dtype"])), requires_grad=False))
+        register_weights(self, job)
         made = tuple(torch.zeros(output["shape"], dtype=getattr(torch, output["dtype"])) for output in job["outputs"])
         self.made = made if len(made) > 1 else made[0]
 
@@ -159,11 +180,13 @@ class EmptyModule(torch.nn.Module):
 class Calls:
     """One module with the arguments and weights of every slot. Hot code: it is part of what is timed."""
 
-    def __init__(self, library, page, job, tensors, module, holders):
+    device = "cpu"  # of inputs and outputs
+
+    def __init__(self, library, page, job, slots, module, holders):
         self.library, self.page, self.module = library, page, module
         self.expected = [(tuple(output["shape"]), getattr(torch, output["dtype"])) for output in job["outputs"]]
-        self.inputs = [arguments_of(job, slot) for slot in tensors.slots]
-        drawn = [[t for t, spec in zip(slot, job["tensors"]) if spec["param"]] for slot in tensors.slots]
+        self.inputs = [arguments_of(job, slot) for slot in slots]
+        drawn = [[t for t, spec in zip(slot, job["tensors"]) if spec["param"]] for slot in slots]
         self.weights = [[(holder, weight) for holder, weight in zip(holders, slot) if holder is not None]
                         for slot in drawn]
         self.outputs = []
@@ -215,14 +238,13 @@ class Calls:
             for each, (shape, dtype) in zip(outs, self.expected):
                 self.check_one(each, shape, dtype)
 
-    @staticmethod
-    def check_one(out, shape, dtype):
+    def check_one(self, out, shape, dtype):
         if not isinstance(out, torch.Tensor):
             raise WrongOutput(f"forward returned a {type(out).__name__} where a tensor is due")
         if type(out) not in (torch.Tensor, torch.nn.Parameter):
             raise Refused(f"an output is a {type(out).__name__}, a subclass of Tensor: only plain tensors count as computed")
-        if out.device.type != "cpu":
-            raise WrongOutput(f"an output is on device {out.device}, expected cpu")
+        if out.device.type != self.device:
+            raise WrongOutput(f"an output is on device {out.device}, expected {self.device}")
         if out.layout != torch.strided:
             raise WrongOutput(f"an output has layout {out.layout}, expected torch.strided")
         if out.dtype != dtype:
@@ -268,10 +290,11 @@ class Worker:
     def load(self, bundle):
         if self.job["role"] == "reference":
             module, empty = ReferenceModule(self.job), EmptyModule(self.job)
-            self.empty = Calls(self.library, self.page, self.job, self.tensors, empty, list(empty._parameters.values()))
-            return Calls(self.library, self.page, self.job, self.tensors, module, list(module._parameters.values()))
-        module, holders = load_candidate(self.job, bundle)
-        return Calls(self.library, self.page, self.job, self.tensors, module, holders)
+            slots = self.tensors.slots
+            self.empty = Calls(self.library, self.page, self.job, slots, empty, list(empty._parameters.values()))
+            return Calls(self.library, self.page, self.job, slots, module, list(module._parameters.values()))
+        job, module, holders = load_candidate(self.job, bundle)
+        return Calls(self.library, self.page, job, self.tensors.slots_of(job), module, holders)
 
     def serve(self):
         library, page, seen = self.library, self.page, 0
@@ -308,34 +331,48 @@ class Worker:
         return self.state(RAISED, describe(error))
 
 
-def unpack(bundle):
-    """Writes the source and its compiled extensions to FOLDER. A bundle is a line of JSON and the files behind it."""
-    os.makedirs(FOLDER, exist_ok=True)
+def unpack(bundle, folder=FOLDER):
+    """Writes the source and its compiled extensions to the folder. A bundle is a line of JSON and the files behind it."""
+    os.makedirs(folder, exist_ok=True)
     header, _, content = bundle.partition(b"\n")
     described = json.loads(header)
     for file in described["files"]:
-        with open(os.path.join(FOLDER, file["name"]), "wb") as out:
+        with open(os.path.join(folder, file["name"]), "wb") as out:
             out.write(content[:file["bytes"]])
         content = content[file["bytes"]:]
     return described
 
 
-def import_candidate(path):
+def import_candidate(path, constants=None):
     spec = importlib.util.spec_from_file_location("candidate", path)
     module = importlib.util.module_from_spec(spec)
+    module.__dict__.update(constants or {})
     sys.modules["candidate"] = module
     spec.loader.exec_module(module)
     return module
 
 
+def as_launched(job):
+    """The job as `launch` sees it: all inputs in the problem's order, and parameters in one block where they are many."""
+    tensors = job["tensors"]
+    if job.get("block") is not None:
+        first = next(tensor for tensor in tensors if tensor["param"])
+        block = {**first, "name": job["block"]["name"], "shape": [job["block"]["elements"]], "offset": 0}
+        tensors = [tensor for tensor in tensors if not tensor["param"]] + [block]
+    return {**job, "tensors": tensors, "forward": None}
+
+
 def load_candidate(job, bundle):
+    """(the job as the candidate takes it, what is called, holders of the weights)"""
     described = unpack(bundle)
     extensions.use_compiled(FOLDER, described.get("extensions", {}))
-    module = import_candidate(os.path.join(FOLDER, "candidate.py"))
+    path = os.path.join(FOLDER, "candidate.py")
     if described.get("kind") == "triton":
-        called = LaunchModule(job, getattr(module, "launch", None))
-        return called, list(called._parameters.values())
+        job = as_launched(job)
+        called = LaunchModule(job, getattr(import_candidate(path, job.get("symbols")), "launch", None))
+        return job, called, list(called._parameters.values())
+    module = import_candidate(path)
     model = getattr(module, "ModelNew", None)
     if not isinstance(model, type) or not issubclass(model, torch.nn.Module):
         raise NameError("there is no class ModelNew(nn.Module)")
-    return weights.build(model, job)
+    return job, *weights.build(model, job)

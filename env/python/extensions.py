@@ -1,11 +1,14 @@
 """torch.utils.cpp_extension for candidates. What a candidate compiles is compiled once, by build_candidate.py in the
-sandbox of compilers; a worker has no compiler and loads the result, found by all that it was compiled from."""
+sandbox of compilers; a worker has no compiler and loads the result, found by all that it was compiled from. What was compiled
+with Kevin's own headers (own_headers.py) is no Python module: its functions are bound by kevin-python-worker.so."""
 
+import ctypes
 import hashlib
 import importlib.util
 import os
+import types
 
-import torch.utils.cpp_extension as cpp_extension
+binding = None  # kevin-python-worker.so, where it can bind functions
 
 
 def key_of(kind, name, sources, options):
@@ -46,7 +49,32 @@ def import_library(name, path, is_python_module=True):
     return module
 
 
+def prepare(library):
+    """Once, before use_compiled or bind. Needs torch; makes the table of functions visible to what is loaded later."""
+    global binding
+    loaded = ctypes.PyDLL(library, mode=ctypes.RTLD_GLOBAL)
+    loaded.KevinPrepareBinding.restype = loaded.KevinBindModule.restype = ctypes.c_bool
+    loaded.KevinBindModule.argtypes = [ctypes.c_void_p, ctypes.py_object]
+    if loaded.KevinPrepareBinding():
+        binding = loaded
+
+
+def bind(name, path):
+    """The module of an extension that was compiled with Kevin's own headers. Raises OSError where it cannot be loaded, and
+    ImportError where it cannot be bound: it needs torch's headers then."""
+    if binding is None:
+        raise ImportError("this torch keeps tensors elsewhere")
+    extension = ctypes.PyDLL(path)
+    extension.KevinModule.restype = ctypes.c_void_p
+    module = types.ModuleType(name)
+    module.__file__ = path
+    if not binding.KevinBindModule(extension.KevinModule(), module):
+        raise ImportError("a function stands twice")
+    return module
+
+
 def install(load_inline, load):
+    import torch.utils.cpp_extension as cpp_extension
     cpp_extension.load_inline, cpp_extension.load = load_inline, load
 
 
@@ -58,6 +86,8 @@ def use_compiled(folder, compiled):
         if found is None:
             raise RuntimeError(f"extension {name} was not compiled: its sources or options differ from those of the "
                                "first import")
+        if found.get("own"):
+            return bind(name, os.path.join(folder, found["file"]))
         return import_library(found["name"], os.path.join(folder, found["file"]), options.get("is_python_module", True))
 
     def load_inline(name, cpp_sources, cuda_sources=None, **options):

@@ -6,13 +6,13 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "env/cpu/library_cache.h"
 #include "env/error.h"
 #include "env/printable.h"
 #include "env/problem/text.h"
 #include "env/process/files.h"
+#include "env/process/find_program.h"
 #include "env/process/machine.h"
 #include "env/process/runner_protocol.h"
 #include "env/python/python_process.h"
@@ -29,7 +29,10 @@ constexpr const char* kTorchSeries = "2.11.";
 constexpr double kFactsLimit_s = 30;
 constexpr int64_t kBuildMemoryMb = 16384;  // addresses: the interpreter with torch takes 3 GB of them
 constexpr int64_t kBuildFileMb = 256;
-constexpr int kCannotStart = 70;  // exit status of build_candidate.py: its own imports fail
+// A build may take this many times the limit of a kernel's compile: with torch's headers nvcc alone takes minutes.
+constexpr double kBuildTimeFactor = 5;
+// Exit statuses of build_candidate.py: it has told why; its own imports fail.
+constexpr int kRefused = 1, kCannotStart = 70;
 constexpr const char* kHowToGetPython =
     "install it with `python3 -m pip install torch==2.11.0`, or set KEVIN_PYTHON to a Python that has it";
 
@@ -47,17 +50,22 @@ void WriteFileIn(const fs::path& folder, const std::string& name, const std::str
     throw Error(ExitCode::kBroken, "cannot write " + (folder / name).string(), "free some disk space");
 }
 
-SpawnOptions BuildProcess(const PythonSetup& setup, const std::string& kind, const CompileOptions& options,
+SpawnOptions BuildProcess(const PythonSetup& setup, const std::string& kind, const std::string& headers,
+                          const CompileOptions& options, const std::string& cuda_architecture,
                           const fs::path& work) {
   SpawnOptions spawn;
   spawn.namespaces = options.namespaces;
   std::vector<std::string> shown = setup.folders;
   shown.push_back(fs::path(setup.script).parent_path().string());
+  const fs::path programs = fs::path(setup.library).parent_path(), libraries = programs.parent_path() / "lib";
+  shown.push_back(programs.string());
+  std::error_code ignored;
+  if (fs::is_directory(libraries, ignored)) shown.push_back(libraries.string());  // of a bundle
   spawn.argv =
       CompilerCommand({options.runner.string(), options.namespaces, work.string(), kBuildMemoryMb,
-                       static_cast<int64_t>(options.limits.compile_timeout_s) + 1, shown, kBuildFileMb});
+                       static_cast<int64_t>(PythonBuildLimit_s(options.limits)) + 1, shown, kBuildFileMb});
   const std::string script = (fs::path(setup.script).parent_path() / "build_candidate.py").string();
-  spawn.argv.insert(spawn.argv.end(), {setup.python, "-I", "-B", script, kind});
+  spawn.argv.insert(spawn.argv.end(), {setup.python, "-I", "-B", script, kind, setup.library, headers});
   const std::string temporary = options.namespaces ? kSandboxWorkPath : work.string();
   spawn.environment = {"PATH=/usr/local/cuda/bin:/usr/bin:/bin",
                        "LC_ALL=C",
@@ -68,6 +76,7 @@ SpawnOptions BuildProcess(const PythonSetup& setup, const std::string& kind, con
                        "OMP_NUM_THREADS=1",
                        "MAX_JOBS=2",
                        "USER=kevin"};
+  if (!cuda_architecture.empty()) spawn.environment.push_back("TORCH_CUDA_ARCH_LIST=" + cuda_architecture);
   return spawn;
 }
 
@@ -76,8 +85,7 @@ SpawnOptions BuildProcess(const PythonSetup& setup, const std::string& kind, con
 PythonSetup FindPythonSetup(const fs::path& program_directory) {
   const char* chosen = std::getenv("KEVIN_PYTHON");
   const std::string name = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
-  fs::path python = OnPath(name);
-  if (!python.empty()) python = fs::absolute(python);
+  const fs::path python = FindProgram(name);
   if (python.empty())
     throw Error(ExitCode::kMachine, "kernels in Python need a Python with torch, and there is no " + name,
                 kHowToGetPython);
@@ -102,6 +110,8 @@ PythonSetup FindPythonSetup(const fs::path& program_directory) {
   return setup;
 }
 
+double PythonBuildLimit_s(const Limits& limits) { return kBuildTimeFactor * limits.compile_timeout_s; }
+
 fs::path BundleFolder(const fs::path& cache_directory) {
   const fs::path folder = cache_directory / "python";
   std::error_code ignored;
@@ -110,10 +120,15 @@ fs::path BundleFolder(const fs::path& cache_directory) {
 }
 
 Compiled BuildPython(const PythonSetup& setup, const std::string& compiler_version,
-                     const Candidate& candidate, const CompileOptions& options) {
+                     const Candidate& candidate, bool torch_headers, const CompileOptions& options,
+                     const std::string& cuda_architecture) {
+  // They matter to load_inline only.
+  const std::string headers =
+      torch_headers && candidate.source.find("load_inline") != std::string::npos ? "torch" : "own";
   const std::string key =
-      Sha256Hex("python bundle 2\n" + candidate.kind + "\n" + setup.python + "\n" + setup.torch_version +
-                "\n" + compiler_version + "\n" + CpuModel() + CpuFeatures() + "\n" + candidate.source);
+      Sha256Hex("python bundle 3\n" + headers + "\n" + candidate.kind + "\n" + setup.python + "\n" +
+                setup.torch_version + "\n" + compiler_version + cuda_architecture + "\n" + CpuModel() +
+                CpuFeatures() + "\n" + candidate.source);
   const fs::path folder = BundleFolder(options.cache_directory);
   LibraryCache cache(folder, options.cache_limit_bytes);
   Compiled compiled;
@@ -125,12 +140,13 @@ Compiled BuildPython(const PythonSetup& setup, const std::string& compiler_versi
     fs::create_directory(work);
     fs::create_directory(kept);
     WriteFileIn(work, "candidate.py", candidate.source);
-    const DeviceLock lock("cpu", LockMode::kShared, &compiled.wait_s, options.stop);
-    const Ran ran =
-        RunToEnd(BuildProcess(setup, candidate.kind, options, work), options.limits.compile_timeout_s,
-                 static_cast<size_t>(options.limits.max_log_bytes), options.stop);
-    if (ran.timed_out || (WIFSIGNALED(ran.status) && WTERMSIG(ran.status) == SIGKILL)) {
+    const DeviceLock lock("cpu", options.lock, &compiled.wait_s, options.stop);
+    const Ran ran = RunToEnd(BuildProcess(setup, candidate.kind, headers, options, cuda_architecture, work),
+                             options.patience * PythonBuildLimit_s(options.limits),
+                             static_cast<size_t>(options.limits.max_log_bytes), options.stop);
+    if (ran.timed_out || WasKilled(ran)) {
       compiled.log = Printable(ran.output);
+      compiled.on_clock = ran.timed_out;
       compiled.timed_out = true;  // not cached: the load of the machine is not a property of the text
       return compiled;
     }
@@ -143,8 +159,8 @@ Compiled BuildPython(const PythonSetup& setup, const std::string& compiler_versi
     if (ran.status == 0) {
       fs::rename(work / kLibraryFileName, kept / kLibraryFileName, error);
       if (error) log += "the import ended the process before its end";
-    } else if (ran.output.empty()) {
-      log = "the import " + DescribeStatus(ran.status);
+    } else if (ran.output.empty() || !WIFEXITED(ran.status) || WEXITSTATUS(ran.status) != kRefused) {
+      log += (log.empty() ? "the import " : "\nthe import ") + DescribeStatus(ran.status);
     }
     WriteFileIn(kept, "log", log);
     entry = cache.Store(kept, key);
@@ -155,8 +171,8 @@ Compiled BuildPython(const PythonSetup& setup, const std::string& compiler_versi
   return compiled;
 }
 
-std::string RequirePythonIsolation(const EnvironmentOptions& options, const fs::path& runner,
-                                   bool namespaces) {
+std::string RequirePythonIsolation(const EnvironmentOptions& options, const fs::path& runner, bool namespaces,
+                                   SandboxProfile profile) {
   if (!namespaces && !options.unsafe_python) {
     throw Error(
         ExitCode::kMachine,
@@ -168,7 +184,7 @@ std::string RequirePythonIsolation(const EnvironmentOptions& options, const fs::
   test.runner = runner;
   test.canary_folder = options.cache_directory / "self-test";
   test.namespaces = namespaces;
-  test.profile = SandboxProfile::kPython;
+  test.profile = profile;
   const std::string succeeded = RequireSandbox(test, options.unsafe_python);
   if (!succeeded.empty()) return "reduced (a candidate in Python can: " + succeeded + ")";
   return namespaces ? "" : "reduced (--unsafe-python, without namespaces)";

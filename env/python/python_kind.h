@@ -8,6 +8,7 @@
 #include "env/cpu/compile.h"
 #include "env/environment.h"
 #include "env/python/python_workers.h"
+#include "env/sandbox/sandbox.h"
 
 namespace kevin {
 
@@ -16,17 +17,24 @@ namespace kevin {
 PythonSetup FindPythonSetup(const std::filesystem::path& program_directory);
 
 // Imports the text in the sandbox of compilers, if it uses torch.utils.cpp_extension, and keeps what that compiles. The
-// result's library is a bundle for a worker (env/python/build_candidate.py); cached like a compiled kernel. Throws Error
-// for broken infrastructure only.
+// result's library is a bundle for a worker (env/python/build_candidate.py); cached like a compiled kernel. load_inline uses
+// Kevin's own headers where they serve (env/python/own_headers.py), with `torch_headers` never: so is a winner built. Throws
+// Error for broken infrastructure only.
+// `cuda_architecture`: for which CUDA sources are compiled ("9.0a"); empty: there is no GPU.
 Compiled BuildPython(const PythonSetup& setup, const std::string& compiler_version,
-                     const Candidate& candidate, const CompileOptions& options);
+                     const Candidate& candidate, bool torch_headers, const CompileOptions& options,
+                     const std::string& cuda_architecture = "");
+
+// How long BuildPython may take: with torch's headers a build takes minutes.
+double PythonBuildLimit_s(const Limits& limits);
 
 // Of bundles, beside LibraryFolder. Made if needed.
 std::filesystem::path BundleFolder(const std::filesystem::path& cache_directory);
 
 // What the rules require of a machine for these kinds: namespaces, and a sandbox that holds. Throws Error(kMachine) or
 // Error(kSandbox), unless options.unsafe_python. The result is for EnvironmentFacts::isolation; empty: nothing to add.
+// `profile`: kGpuPython on a GPU.
 std::string RequirePythonIsolation(const EnvironmentOptions& options, const std::filesystem::path& runner,
-                                   bool namespaces);
+                                   bool namespaces, SandboxProfile profile = SandboxProfile::kPython);
 
 }  // namespace kevin

@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <sstream>
 
 #include "env/error.h"
 #include "env/process/runner_protocol.h"
@@ -84,18 +83,6 @@ std::string ReadSome(int fd) {
 }
 
 }  // namespace
-
-std::filesystem::path OnPath(const std::string& name) {
-  namespace fs = std::filesystem;
-  if (name.find('/') != std::string::npos) return access(name.c_str(), X_OK) == 0 ? fs::path(name) : "";
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path != nullptr ? path : "/usr/bin:/bin");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const fs::path program = fs::path(folder) / name;
-    if (!folder.empty() && access(program.c_str(), X_OK) == 0) return program;
-  }
-  return {};
-}
 
 PythonProcess::PythonProcess(const std::vector<std::string>& argv, const PythonSandbox* sandbox) {
   int talk[2], errors[2];

@@ -23,9 +23,6 @@ struct PythonSandbox {
 // The script's exit status where its sandbox could not be entered.
 inline constexpr int kNoSandboxStatus = 125;
 
-// An interpreter by its name in PATH, or by its path, which stays as it is. Empty where it cannot be executed.
-std::filesystem::path OnPath(const std::string& name);
-
 class PythonProcess {
  public:
   // `argv` starts with the interpreter's path. The script inherits the environment, but numbers CUDA devices

@@ -6,7 +6,8 @@
 namespace kevin {
 
 // What its kernels are written in: "triton", "tilelang", "cute", "cuda" or "cpp" (by torch.utils.cpp_extension); "torch"
-// where it has none. By the words of the text: for the record, no verdict depends on it.
+// where it has none. By the words of the text: for the record, and on a CPU it says that Python executes the kernels
+// (env/cpu/own_share.h).
 std::string BackendOf(const std::string& source);
 
 // The static rules of KernelBench (its kernel_static_checker.py at commit 423217d, those that are errors by default), for

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -46,14 +47,34 @@ bool SendDescriptors(int socket, const int* descriptors, size_t count) {
   return sendmsg(socket, &header, MSG_NOSIGNAL) == 1;
 }
 
-std::vector<std::string> PythonEnvironmentOfWorkers(int threads) {
+void AddForGpu(const GpuOfWorkers& gpu, std::vector<std::string>* environment) {
+  std::erase_if(*environment, [](const std::string& entry) { return entry.starts_with("PATH="); });
+  for (const char* entry : {"PATH=/usr/local/cuda/bin:/usr/bin:/bin:/sbin", "CUDA_DEVICE_ORDER=PCI_BUS_ID",
+                            "CUDA_CACHE_DISABLE=1", "TORCHINDUCTOR_COMPILE_THREADS=1"})
+    environment->emplace_back(entry);
+  environment->push_back("KEVIN_GPU_CAPABILITY=" + std::to_string(gpu.capability));
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"))
+    environment->push_back(std::string("CUDA_VISIBLE_DEVICES=") + visible);
+  const char* libraries = std::getenv("KEVIN_OUTER_LIBRARY_PATH");
+  if (libraries == nullptr) libraries = std::getenv("LD_LIBRARY_PATH");
+  if (libraries != nullptr && *libraries != '\0')
+    environment->push_back(std::string("LD_LIBRARY_PATH=") + libraries);
+}
+
+std::vector<std::string> PythonEnvironmentOfWorkers(int threads, const std::optional<GpuOfWorkers>& gpu) {
   std::vector<std::string> environment = RunnerEnvironment(threads);
   for (const char* entry : {"OPENBLAS_NUM_THREADS=1",  // its threads would start with the import
                             "HOME=/tmp", "TMPDIR=/tmp", "PYTHONDONTWRITEBYTECODE=1",
-                            "CUDA_VISIBLE_DEVICES=", "TRITON_CACHE_DIR=/tmp/triton",
-                            "TRITON_INTERPRET=1",  // no compiler for CPUs: kernels run, correctly and slowly
+                            "TRITON_CACHE_DIR=/tmp/triton", "TORCHINDUCTOR_CACHE_DIR=/tmp/inductor",
                             "TORCH_EXTENSIONS_DIR=/tmp/extensions", "USER=kevin", "LOGNAME=kevin"})
     environment.emplace_back(entry);
+  if (gpu) {
+    AddForGpu(*gpu, &environment);
+  } else {
+    environment.emplace_back("CUDA_VISIBLE_DEVICES=");
+    environment.emplace_back(
+        "TRITON_INTERPRET=1");  // no compiler for CPUs: kernels run, correctly and slowly
+  }
   return environment;
 }
 
@@ -72,7 +93,9 @@ PythonSetup PythonSetupFromJson(const json& json) {
           json.at("folders").get<std::vector<std::string>>()};
 }
 
-PythonWorkers::PythonWorkers(PythonSetup setup, int threads, bool namespaces) : setup_(std::move(setup)) {
+PythonWorkers::PythonWorkers(PythonSetup setup, int threads, bool namespaces,
+                             const std::optional<GpuOfWorkers>& gpu)
+    : setup_(std::move(setup)) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) Fail(std::strerror(errno));
@@ -84,10 +107,10 @@ PythonWorkers::PythonWorkers(PythonSetup setup, int threads, bool namespaces) : 
                 "-B",
                 setup_.script,
                 setup_.library,
-                std::to_string(threads),
+                gpu ? "gpu" : std::to_string(threads),
                 namespaces ? "namespaces" : "plain"};
   spawn.argv.insert(spawn.argv.end(), setup_.folders.begin(), setup_.folders.end());
-  spawn.environment = PythonEnvironmentOfWorkers(threads);
+  spawn.environment = PythonEnvironmentOfWorkers(threads, gpu);
   spawn.descriptors = {{STDERR_FILENO, STDERR_FILENO}, {theirs.get(), kTheirSocket}};
   process_ = Spawn(spawn);
 }

@@ -3,6 +3,7 @@
 // process for each candidate in Python, and one for the reference, is forked within 50 ms. One thread.
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,7 @@
 
 namespace kevin {
 
-// A Python with torch, as env/python/python_runtime.h finds it, and what its workers need.
+// A Python with torch, as env/python/python_kind.h finds it, and what its workers need.
 struct PythonSetup {
   std::string python;                // the interpreter
   std::string script;                // worker.py
@@ -25,10 +26,17 @@ PythonSetup PythonSetupFromJson(const nlohmann::json& json);
 // What a worker gets beside its memory: a JSON object (env/python/worker.py) and the descriptors.
 enum JobDescriptor { kJobPage, kJobInputs, kJobArena, kJobBundle, kJobLog, kJobText, kJobDescriptors };
 
+// Of workers on a GPU.
+struct GpuOfWorkers {
+  int capability = 0;  // 90: what Triton compiles for
+};
+
 class PythonWorkers {
  public:
-  // Starts the process; torch is imported meanwhile. This process becomes the parent of its orphans.
-  PythonWorkers(PythonSetup setup, int threads, bool namespaces);
+  // Starts the process; torch is imported meanwhile. This process becomes the parent of its orphans. `gpu`: its workers
+  // may use the GPU (env/python/gpu_worker.py), with one thread of the CPU.
+  PythonWorkers(PythonSetup setup, int threads, bool namespaces,
+                const std::optional<GpuOfWorkers>& gpu = std::nullopt);
 
   // A worker that waits for its job on `socket`, the other end of the caller's. Blocks while torch is imported. Throws
   // Error(kBroken).
@@ -42,7 +50,7 @@ class PythonWorkers {
   ChildProcess process_;
 };
 
-// Once for each worker. Throws Error(kBroken) when it has ended.
+// Once for each worker; twice on a GPU. Throws Error(kBroken) when it has ended.
 void SendJob(int socket, const std::string& text, const int (&descriptors)[kJobText]);
 
 }  // namespace kevin

@@ -3,7 +3,6 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,11 +10,11 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 
 #include "env/error.h"
 #include "env/problem/precision.h"
 #include "env/problem/reference_operators.h"
+#include "env/process/find_program.h"
 #include "env/process/machine.h"
 #include "env/python/python_process.h"
 
@@ -61,7 +60,9 @@ std::string JobText(const Problem& problem, const TorchCompileRequest& request) 
                       {"scale", input.spec.scale},
                       {"offset", input.spec.offset},
                       {"stored", input.spec.stored ? Hex(*input.spec.stored) : ""},
-                      {"role", input.spec.is_param ? "param" : "input"}});
+                      {"role", input.spec.is_param   ? "param"
+                               : input.spec.is_inout ? "inout"
+                                                     : "input"}});
   }
   return json{{"problem", problem.id},
               {"reference", problem.reference},
@@ -145,7 +146,7 @@ PythonTorch FindPythonTorch(const fs::path& script, const PythonUse& use) {
   const char* next_step = use.cuda ? kHowToGetPython : kHowToGetAnyPython;
   const char* chosen = std::getenv("KEVIN_PYTHON");
   const std::string name = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
-  const fs::path python = OnPath(name);
+  const fs::path python = FindProgram(name);
   if (python.empty()) {
     throw Error(ExitCode::kMachine, fmt::format("{} needs Python, and there is no {}", use.what, name),
                 next_step);

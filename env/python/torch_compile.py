@@ -151,12 +151,15 @@ def load_reference(torch, problem, text, allowed, direct=False):
         tree = ast.parse(text)
     except SyntaxError as error:
         raise Refusal("the reference is no Python: " + first_line(error)) from error
-    scope = {"torch": aten_module(torch, operators_used(tree, allowed), direct), "math": math, "Tensor": torch.Tensor, **TYPES}
+    operators = operators_used(tree, allowed)
+    scope = {"torch": aten_module(torch, operators, False), "math": math, "Tensor": torch.Tensor, **TYPES}
     script = torch._C.CompilationUnit()
     try:
         script.define(text, scope.get)
     except Exception as error:
         raise Refusal("the reference is no TorchScript: " + first_line(error)) from error
+    if direct:  # TorchScript does not know all of these functions: not einsum's, not meshgrid's
+        scope["torch"] = aten_module(torch, operators, True)
     scope["__builtins__"] = ALLOWED_BUILTINS
     tree = ast.fix_missing_locations(ShapesAsLists().visit(tree))
     exec(compile(tree, f"<reference of {problem}>", "exec"), scope)
@@ -279,9 +282,8 @@ def measure(sides, slots, clock, seconds):
 
 def largest_difference(torch, eager, compiled):
     """Over all floating outputs. Indices may differ where two values are equal."""
-    as_list = lambda outputs: [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
     worst = 0.0
-    for ours, theirs in zip(as_list(eager), as_list(compiled), strict=True):
+    for ours, theirs in zip(eager, compiled, strict=True):
         if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
             raise Refusal("the result of torch.compile has another shape or type than eager's")
         if not ours.is_floating_point() or ours.numel() == 0:
@@ -293,6 +295,15 @@ def largest_difference(torch, eager, compiled):
             raise Refusal(f"the result of torch.compile differs by {error:.2g}; the largest value is {magnitude:.2g}")
         worst = max(worst, error)
     return worst
+
+
+def results(torch, function, arguments, specs):
+    """The outputs, and the values of input-outputs after the call, in a list. It writes into copies of these."""
+    inouts = [i for i, spec in enumerate(specs) if spec["role"] == "inout"]  # before the parameters
+    arguments = [a.clone() if i in inouts else a for i, a in enumerate(arguments)]
+    outputs = function(*arguments)
+    outputs = [] if outputs is None else [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
+    return outputs + [arguments[i] for i in inouts]
 
 
 def blame(torch, device, error):
@@ -316,13 +327,13 @@ def run(torch, job, device, clock, say):
     say({"phase": "compile"})
     arguments = slots.next_arguments()
     try:
-        expected = eager(*arguments)
+        expected = results(torch, eager, arguments, job["inputs"])
     except Exception as error:
         raise Refusal("eager fails: " + first_line(error)) from error
     clock.synchronize()
     start = time.perf_counter()
     try:
-        got = compiled(*arguments)
+        got = results(torch, compiled, arguments, job["inputs"])
     except Exception as error:
         raise blame(torch, device, error) from error
     clock.synchronize()

@@ -3,7 +3,7 @@
 
     worker.py --facts                          one JSON line about this Python, without importing torch
     worker.py LIBRARY THREADS namespaces|plain FOLDER...
-                                               serves on descriptor 3
+                                               serves on descriptor 3; THREADS gpu: workers on a GPU (gpu_worker.py)
 
 The second form imports torch once and then forks a worker for each packet on descriptor 3, which carries the worker's own
 socket; it answers {"pid": N}. So a worker is ready within 50 ms. The evaluator becomes the worker's parent.
@@ -139,18 +139,19 @@ def run_worker(server, worker_socket):
     byte, descriptors, _, _ = socket.recv_fds(own, 1, 6)
     if not byte:
         os._exit(0)  # a spare that was not needed
-    with os.fdopen(descriptors[JOB], "rb") as file:
-        file.seek(0)
-        job = json.loads(file.read())
+    job = json.loads(caller.contents(descriptors[JOB]))
+    os.close(descriptors[JOB])
+    if "gpu" in job:
+        import gpu_worker
+        gpu_worker.run(server, own, job, descriptors)
+        return
     os.dup2(descriptors[LOG], 1)
     os.dup2(descriptors[LOG], 2)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:server.threads])
     worker = caller.Worker(server.library, job, descriptors)
     bundle = b""
     if job["role"] == "candidate":
-        with os.fdopen(os.dup(descriptors[BUNDLE]), "rb") as file:
-            file.seek(0)
-            bundle = file.read()
+        bundle = caller.contents(descriptors[BUNDLE])
     enter_sandbox(server, job)
     for descriptor in descriptors[:JOB]:
         os.close(descriptor)
@@ -168,9 +169,13 @@ def main():
     # This process may write nowhere; a worker has a /tmp of its own. A package that torch imports may ask for the folder.
     tempfile.tempdir = "/tmp"
     sys.path.insert(0, HERE)
+    if threads == "gpu":
+        import gpu_worker
+        threads = gpu_worker.warm_up()
     import caller
     caller.warm_up(int(threads))
     library = Library(library_path)
+    caller.extensions.prepare(library_path)
     if len(os.listdir("/proc/self/task")) != 1:
         raise SystemExit("worker: importing torch started threads")
     sys.path.remove(HERE)

@@ -18,6 +18,7 @@
 #include "env/process/shared_control_page.h"
 #include "env/process/shared_memory.h"
 #include "env/process/spawn.h"
+#include "env/python/gpu_worker_library.h"
 #include "env/reference/reference.h"
 #include "env/sandbox/sandbox.h"
 
@@ -29,6 +30,17 @@ std::byte* arena = nullptr;
 SharedControlPage* PageAt(void* page) { return static_cast<SharedControlPage*>(page); }
 
 }  // namespace
+
+void SetArena(std::byte* memory) { arena = memory; }
+
+void EnterWorkerSandbox(const SandboxOptions& options) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // Process 1 of a namespace survives the signal, and abort() then ends it with another one.
+  signal(SIGABRT, [](int) { _exit(kAbortedStatus); });
+  signal(SIGXFSZ, SIG_IGN);
+  EnterSandbox(options);
+}
+
 }  // namespace kevin
 
 using kevin::PageAt;
@@ -44,7 +56,6 @@ int KevinMapOwnUser(unsigned user, unsigned group) { return kevin::MapOwnUser(us
 // Once, with one thread. The folders that the interpreter needs stay readable under their own paths.
 void KevinEnterSandbox(int namespaces, const char* const* folders, int count, int64_t max_memory_bytes,
                        int64_t max_file_bytes, int64_t cpu_limit_s) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
   kevin::SandboxOptions options;
   options.profile = kevin::SandboxProfile::kPython;
   options.namespaces = namespaces != 0;
@@ -52,10 +63,7 @@ void KevinEnterSandbox(int namespaces, const char* const* folders, int count, in
   options.max_memory_bytes = max_memory_bytes;
   options.max_file_bytes = max_file_bytes;
   options.cpu_limit_s = cpu_limit_s;
-  // Process 1 of a namespace survives the signal, and abort() then ends it with another one.
-  signal(SIGABRT, [](int) { _exit(kevin::kAbortedStatus); });
-  signal(SIGXFSZ, SIG_IGN);
-  kevin::EnterSandbox(options);
+  kevin::EnterWorkerSandbox(options);
 }
 
 // --- Memory. All mappings stay until the process ends ---
@@ -66,9 +74,10 @@ void* KevinMapPage(int fd) {
 
 // From now on torch allocates its CPU tensors in this file.
 void* KevinUseArena(int fd, uint64_t bytes) {
-  kevin::arena = (new kevin::Mapping(fd, bytes, kevin::Access::kReadWrite, false))->data();
-  kevin::InstallCachingAllocator(kevin::arena, bytes);
-  return kevin::arena;
+  std::byte* arena = (new kevin::Mapping(fd, bytes, kevin::Access::kReadWrite, false))->data();
+  kevin::SetArena(arena);
+  kevin::InstallCachingAllocator(arena, bytes);
+  return arena;
 }
 
 // The address of each argument in the first slot, and its distance to the next slot.
@@ -76,8 +85,8 @@ void KevinMapInputs(int fd, int slots, int count, const uint64_t* offsets, const
                     void** first, uint64_t* distances) {
   kevin::RunnerLoad load;
   load.slots = slots;
-  for (int i = 0; i < count; ++i) load.arguments.push_back({false, offsets[i], strides[i]});
-  kevin::InputsApart inputs(fd, load);
+  for (int i = 0; i < count; ++i) load.arguments.push_back({false, false, offsets[i], strides[i]});
+  kevin::InputsApart inputs(fd, -1, load);
   for (int i = 0; i < count; ++i) {
     const kevin::ArgumentPlace& place = load.arguments[static_cast<size_t>(i)];
     first[i] = inputs.Place(place, slots);

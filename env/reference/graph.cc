@@ -342,6 +342,19 @@ std::vector<c10::IValue> MetaInputs(const Problem& problem, const SizedProblem& 
   return inputs;
 }
 
+// `now`, `before`: the values of the inputs.
+void CheckWrites(const Problem& problem, const std::vector<int>& now, const std::vector<int>& before) {
+  for (size_t i = 0; i < now.size(); ++i) {
+    if ((now[i] != before[i]) == problem.inputs[i].is_inout) continue;
+    const std::string& name = problem.inputs[i].name;
+    if (problem.inputs[i].is_inout)
+      throw Error(ExitCode::kBadRequest, "the reference leaves its input-output `" + name + "` as it is",
+                  "write into it in `forward`, or remove role = \"inout\"");
+    throw Error(ExitCode::kBadRequest, "the reference writes into its input `" + name + "`",
+                "give it role = \"inout\", or write into a new tensor");
+  }
+}
+
 RecordedGraph RecordReference(const Problem& problem, const SizedProblem& sized) {
   const std::shared_ptr<jit::CompilationUnit> unit = CompiledReference(problem);
   const std::shared_ptr<jit::Graph> graph =
@@ -360,6 +373,10 @@ RecordedGraph RecordReference(const Problem& problem, const SizedProblem& sized)
   for (const jit::Value* output : graph->outputs()) {
     for (const at::Tensor& tensor : TensorsIn({interpreter.Get(output)}))
       recorder.graph.outputs.push_back(recorder.ValueOf(tensor));
+  }
+  CheckWrites(problem, recorder.InputsNow(), recorder.graph.inputs);
+  for (size_t i = 0; i < problem.inputs.size(); ++i) {
+    if (problem.inputs[i].is_inout) recorder.graph.outputs.push_back(recorder.InputsNow()[i]);
   }
   return std::move(recorder.graph);
 }

@@ -12,7 +12,8 @@
 //                                                       "float64", "int64", "int32", "int16", "int8", "uint8",
 //                                                       "bool", "complex64", "complex128"
 //    "nodes":[{"op":"relu","args":{"self":{"tensor":0}},"results":[1]}],
-//    "outputs":[1]}
+//    "outputs":[1]}                                     in the order of the problem: input-outputs last, by their value
+//                                                       after the call
 //
 // Nodes stand in an order of execution; every value has one producer. `args` has the names of torch's schema, in
 // its order. An argument is {"tensor":n}, a list of tensors {"tensors":[n, null]}, an integer, a float (written

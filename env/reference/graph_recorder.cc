@@ -96,7 +96,14 @@ int GraphRecorder::Add(const at::Tensor& tensor, const at::Tensor* of) {
 int GraphRecorder::AddInput(const at::Tensor& tensor) {
   const int value = Add(tensor, nullptr);
   graph.inputs.push_back(value);
+  inputs_.push_back(tensor);
   return value;
+}
+
+std::vector<int> GraphRecorder::InputsNow() {
+  std::vector<int> values;
+  for (const at::Tensor& input : inputs_) values.push_back(ValueOf(input));
+  return values;
 }
 
 int GraphRecorder::Emit(const std::string& op, ordered_json args, const at::Tensor& like) {

@@ -52,6 +52,8 @@ class GraphRecorder {
   int AddInput(const at::Tensor& tensor);
   // Its number, as of now. Throws Error(kBadRequest) for a tensor that nothing recorded made.
   int ValueOf(const at::Tensor& tensor);
+  // The numbers of the inputs, as of now: another than in graph.inputs for one that was written to.
+  std::vector<int> InputsNow();
   // The arguments of a call, by the names of its schema. To be called before the operator runs.
   nlohmann::ordered_json Arguments(const c10::FunctionSchema& schema, at::ArrayRef<c10::IValue> inputs);
   // A call that has run; nothing is recorded where all its tensors are known.
@@ -84,6 +86,7 @@ class GraphRecorder {
   void Write(Known* known, int value);
   int Scattered(const Known& view, int value);
 
+  std::vector<at::Tensor> inputs_;
   std::unordered_map<const c10::TensorImpl*, Known> known_;
   std::unordered_map<const void*, int64_t> versions_;  // of memories
 };

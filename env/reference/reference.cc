@@ -154,13 +154,28 @@ struct Reference::Impl {
     return at::from_blob(view.data, view.shape, at::TensorOptions(TorchType(view.dtype)).device(device));
   }
 
-  std::vector<c10::IValue> Widened(const std::vector<TensorView>& inputs) {
+  std::vector<at::Tensor> Wide(const std::vector<TensorView>& inputs) const {
     std::vector<at::Tensor> wide;
     for (const TensorView& view : inputs) {
       const at::Tensor tensor = Wrap(view);
       wide.push_back(tensor.is_floating_point() ? tensor.to(at::kDouble) : tensor);
     }
-    return Arguments(wide);
+    return wide;
+  }
+
+  // The values of input-outputs behind those that `forward` returned.
+  void AddInOuts(const std::vector<at::Tensor>& inputs, std::vector<at::Tensor>* outputs) const {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (problem.inputs[i].is_inout) outputs->push_back(inputs[i]);
+    }
+  }
+
+  // All results in fp64; the inputs stay as they are.
+  std::vector<at::Tensor> WideResults(const std::vector<TensorView>& inputs) {
+    const std::vector<at::Tensor> wide = Wide(inputs);
+    std::vector<at::Tensor> outputs = Unpack(Call("forward", Arguments(wide)));
+    AddInOuts(wide, &outputs);
+    return outputs;
   }
 };
 
@@ -253,7 +268,7 @@ void Reference::RunSlotOtherwise(size_t slot) {
 
 size_t Reference::CountContractions(size_t slot) {
   const CoarseContractionScope counting(0, nullptr);
-  impl_->Call("forward", impl_->Widened(impl_->slot_views[slot]));
+  impl_->WideResults(impl_->slot_views[slot]);
   return counting.count();
 }
 
@@ -261,15 +276,14 @@ void Reference::RunSlotCoarsely(size_t slot, int dropped,
                                 const std::function<bool(size_t number)>& is_coarse) {
   impl_->slot_outputs[slot] = c10::IValue();
   impl_->contiguous[slot].clear();
-  const std::vector<c10::IValue> inputs = impl_->Widened(impl_->slot_views[slot]);
-  c10::IValue wide;
+  std::vector<at::Tensor> wide;
   {
     const CoarseContractionScope coarse(dropped, is_coarse);
-    wide = impl_->Call("forward", inputs);
+    wide = impl_->WideResults(impl_->slot_views[slot]);
   }
   const c10::InferenceMode inference;
   std::vector<c10::IValue> outputs;
-  for (const at::Tensor& output : Unpack(wide)) {
+  for (const at::Tensor& output : wide) {
     const DType dtype = impl_->problem.outputs.at(outputs.size()).dtype;
     outputs.emplace_back(output.is_floating_point() ? output.to(TorchType(dtype)) : output);
   }
@@ -277,12 +291,19 @@ void Reference::RunSlotCoarsely(size_t slot, int dropped,
 }
 
 std::vector<TensorView> Reference::SlotOutputs(size_t slot, const std::vector<ConcreteTensor>& expected) {
-  const std::vector<at::Tensor> outputs = Unpack(impl_->slot_outputs[slot]);
+  std::vector<at::Tensor> outputs = Unpack(impl_->slot_outputs[slot]);
+  const size_t own = OwnOutputs(impl_->problem);
+  const bool are_bound = outputs.size() == own;  // RunSlotCoarsely gives all results
+  if (are_bound) impl_->AddInOuts(impl_->slot_tensors[slot], &outputs);
   bool as_declared = outputs.size() == expected.size();
   std::vector<TensorView> views;
   for (size_t i = 0; as_declared && i < outputs.size(); ++i) {
     as_declared = outputs[i].sizes().vec() == expected[i].shape &&
                   outputs[i].scalar_type() == TorchType(expected[i].spec.dtype);
+    if (as_declared && are_bound && i >= own) {
+      views.push_back({outputs[i].data_ptr(), expected[i].spec.dtype, expected[i].shape});
+      continue;
+    }
     at::Tensor dense = outputs[i].contiguous();
     const bool is_view_of_input =
         std::any_of(impl_->slot_tensors[slot].begin(), impl_->slot_tensors[slot].end(),
@@ -313,9 +334,7 @@ void Reference::DropOutputs() {
 
 std::vector<DoubleTensor> Reference::Truth(const std::vector<TensorView>& inputs) {
   std::vector<DoubleTensor> truth;
-  for (const at::Tensor& output : Unpack(impl_->Call("forward", impl_->Widened(inputs)))) {
-    truth.push_back(AsDoubles(output));
-  }
+  for (const at::Tensor& output : impl_->WideResults(inputs)) truth.push_back(AsDoubles(output));
   return truth;
 }
 
@@ -323,7 +342,7 @@ void* Reference::Stream() const { return impl_->stream ? impl_->stream->native_h
 
 DoubleTensor Reference::Scale(const std::vector<TensorView>& inputs) {
   if (impl_->problem.scale.empty()) return {};
-  return AsDoubles(impl_->Call("scale", impl_->Widened(inputs)).toTensor());
+  return AsDoubles(impl_->Call("scale", impl_->Arguments(impl_->Wide(inputs))).toTensor());
 }
 
 std::string TorchVersion() { return TORCH_VERSION; }

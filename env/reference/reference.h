@@ -59,7 +59,7 @@ class Reference {
   // Stores the inputs of a slot, so that RunSlot does the computation only. The memory of the views must stay
   // valid.
   void BindSlot(size_t slot, const std::vector<TensorView>& inputs);
-  // Computes the slot's outputs and keeps them until the slot runs again.
+  // Computes the slot's outputs and keeps them until the slot runs again. Writes into the slot's input-outputs.
   void RunSlot(size_t slot);
   // The same without cuDNN, oneDNN, NNPACK and fused attention, and on a CPU with one thread: sums have
   // another order, like those of a correct candidate. May be many times slower.
@@ -72,12 +72,13 @@ class Reference {
   // Outputs are then rounded to their types.
   void RunSlotCoarsely(size_t slot, int dropped, const std::function<bool(size_t number)>& is_coarse);
   // The outputs of the slot's last run, contiguous, in memory of torch's allocator also where the reference returns
-  // an input or a view of one. Valid until the slot runs again. Throws
+  // an input or a view of one; then its input-outputs where they are bound. Valid until the slot runs again. Throws
   // Error(kBadRequest) if their number, dtype or shape differs from the problem file (`expected`).
   std::vector<TensorView> SlotOutputs(size_t slot, const std::vector<ConcreteTensor>& expected);
   void DropOutputs();
 
-  // The truth: the same computation with every floating-point input widened to fp64. An index output gives
+  // The truth: the same computation with every floating-point input widened to fp64. The inputs stay as they are; the
+  // values after the call of input-outputs come behind the outputs. An index output gives
   // the value of the index.
   std::vector<DoubleTensor> Truth(const std::vector<TensorView>& inputs);
   // On CUDA: the driver's handle of the stream of all work. This class does not synchronise it.

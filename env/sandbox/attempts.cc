@@ -302,6 +302,10 @@ const char* ProfileName(SandboxProfile profile) {
       return "reference";
     case SandboxProfile::kPython:
       return "python";
+    case SandboxProfile::kGpuPython:
+      return "gpu-python";
+    case SandboxProfile::kGpuPythonBuild:
+      return "gpu-python-build";
   }
   return "";
 }
@@ -318,7 +322,7 @@ int RunAttempt(bool namespaces, const std::vector<std::string>& arguments) {
   SandboxOptions options;
   for (const SandboxProfile profile :
        {SandboxProfile::kCompiler, SandboxProfile::kGpuRunner, SandboxProfile::kEvaluator,
-        SandboxProfile::kReference, SandboxProfile::kPython}) {
+        SandboxProfile::kReference, SandboxProfile::kPython, SandboxProfile::kGpuPython}) {
     if (arguments[3] == ProfileName(profile)) options.profile = profile;
   }
   options.namespaces = namespaces;

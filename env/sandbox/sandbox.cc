@@ -69,8 +69,12 @@ void Show(const fs::path& path, bool writable, const fs::path& as) {
   if (!writable && !SetReadOnly(target.c_str(), true)) Die("read-only bind mount");
 }
 
+bool IsGpuPython(SandboxProfile profile) {
+  return profile == SandboxProfile::kGpuPython || profile == SandboxProfile::kGpuPythonBuild;
+}
+
 bool UsesGpu(SandboxProfile profile) {
-  return profile == SandboxProfile::kGpuRunner || profile == SandboxProfile::kGpuTool;
+  return profile == SandboxProfile::kGpuRunner || profile == SandboxProfile::kGpuTool || IsGpuPython(profile);
 }
 
 bool HasFiles(SandboxProfile profile) {
@@ -171,7 +175,8 @@ void EnterNewRoot(const SandboxOptions& options) {
   const int work =
       options.work_directory.empty() ? -1 : open(options.work_directory.c_str(), O_PATH | O_CLOEXEC);
   if (mount("tmpfs", kNewRoot, "tmpfs", MS_NOSUID | MS_NODEV, "size=64m,mode=755") != 0) Die("tmpfs");
-  if (options.profile == SandboxProfile::kGpuTool || options.profile == SandboxProfile::kPython)
+  if (options.profile == SandboxProfile::kGpuTool || options.profile == SandboxProfile::kPython ||
+      IsGpuPython(options.profile))
     ShowTemporaryFolders();  // first: mounted folders may lie there
   for (const char* path : kSystemFolders) Show(path, false, path);
   for (const Held& one : held) ShowHeld(one);
@@ -208,6 +213,7 @@ void SetLimits(const SandboxOptions& options, int64_t mapped_bytes) {
   if (UsesGpu(options.profile)) {  // the driver reserves addresses for all of the GPU
     Limit(RLIMIT_FSIZE, options.max_file_bytes);
     Limit(RLIMIT_CPU, options.cpu_limit_s);
+    if (IsGpuPython(options.profile) && options.namespaces) Limit(RLIMIT_NPROC, TaskLimit(options, {}));
     return;
   }
   Limit(RLIMIT_AS, mapped_bytes + options.max_memory_bytes);
@@ -232,6 +238,12 @@ Paths PathsOf(const SandboxOptions& options) {
     case SandboxProfile::kCompiler:
       paths.writable.emplace_back("/dev/null");
       paths.readable.emplace_back("/dev/urandom");
+      break;
+    case SandboxProfile::kGpuPython:
+    case SandboxProfile::kGpuPythonBuild:
+      for (const fs::path& device : GpuDeviceFiles()) paths.writable.push_back(device);
+      paths.writable.insert(paths.writable.end(), {"/tmp", "/dev/shm", "/dev/null"});
+      paths.readable.insert(paths.readable.end(), machine);
       break;
     case SandboxProfile::kEvaluator:  // its runners write to their files in /proc
       paths.writable.insert(paths.writable.end(), machine);

@@ -29,7 +29,11 @@ enum class SandboxProfile {
   kReference,  // the same without children, and nothing is writable
   // A Python process that runs untrusted code: the calls of a candidate and those that an interpreter needs, folders of
   // its own for temporary files, the interpreter's folders in read_only.
-  kPython
+  kPython,
+  // The same with the GPU's driver, which needs many calls: calls that it never needs are refused, as for kGpuRunner.
+  kGpuPython,
+  // The same before anything is timed: it may start compilers, which the first call of a kernel in Triton needs.
+  kGpuPythonBuild
 };
 
 // The path of the work directory in the sandbox. No checkout or toolchain may lie there: the mount would hide

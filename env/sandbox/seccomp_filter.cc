@@ -148,6 +148,13 @@ void DenyForGpuRunner(scmp_filter_ctx filter) {
   seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
 }
 
+// Host code of a candidate runs: it may not take pages of shared memory from the trusted side.
+void DenyForGpuPython(scmp_filter_ctx filter) {
+  DenyForGpuRunner(filter);
+  for (const unsigned advice : {MADV_REMOVE, MADV_PAGEOUT})
+    seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(madvise), 1, SCMP_A2(SCMP_CMP_EQ, advice));
+}
+
 // An evaluator starts runners, which mount and make namespaces. It talks to them through socket pairs and to
 // nobody else.
 void DenyForEvaluator(scmp_filter_ctx filter, bool gpu) {
@@ -205,6 +212,12 @@ bool InstallSeccompFilter(SandboxProfile profile, bool gpu) {
     case SandboxProfile::kReference:
     case SandboxProfile::kGpuRunner:
       DenyForGpuRunner(filter);
+      break;
+    case SandboxProfile::kGpuPython:
+      DenyForGpuPython(filter);
+      break;
+    case SandboxProfile::kGpuPythonBuild:
+      DenyForCompiler(filter);
       break;
     case SandboxProfile::kGpuTool:
       DenyForTool(filter);

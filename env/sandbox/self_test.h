@@ -54,7 +54,7 @@ const std::vector<Attempt>& ForbiddenActs();
 inline constexpr int kAttemptBlocked = 0;
 inline constexpr int kAttemptSucceeded = 42;
 
-// "candidate", "gpu-runner", "compiler", "gpu-tool".
+// "candidate", "gpu-runner", "compiler", "gpu-tool", "gpu-python".
 const char* ProfileName(SandboxProfile profile);
 
 // Arguments: the index of the act, the folder with the file `canary`, the process id of the trusted parent,

@@ -86,6 +86,15 @@ std::vector<BlindDecoy> BlindDecoys(const SizedProblem& sized) {
   return decoys;
 }
 
+std::vector<LeftInOut> LeftInOuts(const SizedProblem& sized) {
+  std::vector<LeftInOut> left;
+  for (size_t o = 0; o < sized.outputs.size(); ++o) {
+    if (const auto input = InOutOf(*sized.problem, o))
+      left.push_back({"`" + sized.outputs[o].spec.name + "` left as it was", *input, o});
+  }
+  return left;
+}
+
 std::optional<size_t> InputLikeOutput(const SizedProblem& sized) {
   const ConcreteTensor& output = sized.outputs[0];
   for (size_t i = 0; i < sized.inputs.size(); ++i) {

@@ -4,7 +4,8 @@
 // (env/gpu/judge/gpu_admission.cc) from the same rules, which stand here.
 //
 // Must fail, the decoys: zeros, a constant, a copy of an input, the output for other inputs, for other inputs
-// and these weights, for other weights, for other values of one input, one incorrect element, half the rows,
+// and these weights, for other weights, for other values of one input, one incorrect element, half the rows, an
+// input-output left as it was,
 // and what is computed more coarsely than the precision of the problem asks:
 //
 //     fp32   inputs rounded to fp16, to bf16
@@ -82,6 +83,13 @@ struct BlindDecoy {
 // other values. Where the file says that one of several inputs does not matter, only for all of them
 // together.
 std::vector<BlindDecoy> BlindDecoys(const SizedProblem& sized);
+
+// Everything correct but one input-output, which has its values from before the call.
+struct LeftInOut {
+  std::string name;  // "`keys` left as it was"
+  size_t input = 0, output = 0;
+};
+std::vector<LeftInOut> LeftInOuts(const SizedProblem& sized);
 
 // The first input that could be taken for output 0, by type and size.
 std::optional<size_t> InputLikeOutput(const SizedProblem& sized);

@@ -1,7 +1,11 @@
 #include "env/verdict/begin_evaluation.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <utility>
 
+#include "env/error.h"
 #include "env/problem/precision.h"
 #include "env/problem/text.h"
 #include "env/verdict/verify.h"
@@ -19,6 +23,23 @@ std::map<std::string, std::string> WithRules(std::map<std::string, std::string> 
   RequireKnownRules(workload);
   if (workload.rules != "kevin") parts["rules"] = workload.rules;
   return parts;
+}
+
+void RequireStartKind(const std::string& kind, const EvaluateOptions& options) {
+  if (options.start_kind.empty() || options.start_kind == kind) return;
+  throw Error(ExitCode::kBadRequest,
+              "a kernel of kind " + kind + " is not timed in pairs with one of kind " + options.start_kind,
+              "start from a kernel of the same kind");
+}
+
+void RequireModelFits(const Problem& problem, const std::string& kind, const std::string& size) {
+  if (kind != "modelnew" || !problem.model || ModelFitsSize(problem, size)) return;
+  throw Error(
+      ExitCode::kBadRequest,
+      fmt::format("{}: the class Model has other parameters than the problem at size {}, so no ModelNew is "
+                  "judged there",
+                  problem.id, size),
+      fmt::format("use --size {}, or a kind other than modelnew", fmt::join(problem.model->sizes, " or ")));
 }
 
 Workload AskedOf(const Problem& problem, Workload workload) {
@@ -42,6 +63,7 @@ Evaluation BeginEvaluation(const std::map<std::string, std::string>& parts, cons
 std::map<std::string, std::string> KeyPartsOf(const Problem& problem, const Candidate& candidate,
                                               const Workload& workload,
                                               std::map<std::string, std::string> own) {
+  RequireModelFits(problem, candidate.kind, workload.size);
   own.merge(
       std::map<std::string, std::string>{{"candidate", Sha256Hex(candidate.kind + "\n" + candidate.source)},
                                          {"kind", candidate.kind},

@@ -100,7 +100,7 @@ void RefuseImpossibleTime(const Measured& measured, const std::string& where) {
 Wrong WrongAnswer(const CheckResult& check) { return {check.message, check.max_error, check.error_bound}; }
 
 Wrong WrongTimedAnswer(const CheckResult& check) {
-  return {"in a timed call: " + check.message, check.max_error, check.error_bound};
+  return {kInTimedCall + check.message, check.max_error, check.error_bound};
 }
 
 }  // namespace kevin

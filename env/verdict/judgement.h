@@ -17,6 +17,9 @@
 
 namespace kevin {
 
+// The message of a Wrong whose verification was correct begins so.
+inline constexpr const char* kInTimedCall = "in a timed call: ";
+
 // Thrown inside a judge as soon as the outcome of a candidate is decided.
 struct Ended {
   Outcome outcome;
@@ -25,6 +28,19 @@ struct Ended {
 // Ends the judgement because of what one of the timed kernels did. For the candidate: throws Ended with its
 // outcome. For the kernel it is compared with, which was judged before: throws Error(kBadRequest).
 [[noreturn]] void EndJudgement(bool is_candidate, const Outcome& outcome);
+
+// Of a candidate in Python: the share of the work that its own kernels must do under the rules `kevin`.
+inline constexpr double kLeastOwnShare = 0.9;
+
+// What is asked about one candidate on any device; the fields are those of EvaluateOptions.
+struct JudgeOptions {
+  bool start_in_test = true;
+  bool confirm = false;  // a winner measured again: new processes, no sequential test, more pairs
+  double patience = 1;
+  bool verify_only = false;  // no clock: of a correct candidate a Measured with errors alone
+  bool screen = false;
+  double screen_limit_us = 0;
+};
 
 struct JudgeResult {
   Outcome outcome;
@@ -40,6 +56,7 @@ struct JudgeResult {
   // Of a candidate in Python: the share of the work that its own kernels did, in a pass of its own. Unknown where it was not
   // measured.
   std::optional<double> own_share;
+  std::optional<double> device_us;  // of a call of a candidate in Python: what its worker's profiler says
 };
 
 // One round of pairs: microseconds per call of each side on the same inputs.
@@ -92,6 +109,10 @@ void RefuseImpossibleTime(const Measured& measured, const std::string& where);
 
 // The outcome of a failed check.
 Wrong WrongAnswer(const CheckResult& check);
+// Is added where the same call is correct as the first one of a process.
+inline constexpr const char* kKeepsState =
+    "; as the first call of a process this call is correct: the candidate keeps something of earlier calls (weights, "
+    "inputs, outputs or other state), and each call must compute from its own";
 Wrong WrongTimedAnswer(const CheckResult& check);
 
 }  // namespace kevin

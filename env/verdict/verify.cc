@@ -234,8 +234,9 @@ std::string IncorrectText(const std::string& name, const FirstIncorrect& first, 
   std::string text = fmt::format("{}{} = {:.8g}{}, expected {:.8g}", name, elements == 1 ? "" : first.index,
                                  first.answer, first.is_unwritten ? " (never written)" : "", first.target);
   if (elements > 1) {
-    text += fmt::format("; {} of {} elements ({:.2g} %) are off{}{}", wrong, elements,
-                        100 * static_cast<double>(wrong) / static_cast<double>(elements),
+    const double percent = 100 * static_cast<double>(wrong) / static_cast<double>(elements);
+    text += fmt::format("; {} of {} elements ({} %) are off{}{}", wrong, elements,
+                        percent >= 9.95 ? fmt::format("{:.0f}", percent) : fmt::format("{:.2g}", percent),
                         pattern.empty() ? "" : ": ", pattern);
   }
   if (!std::isfinite(error)) return text;  // NaN, infinite or never written

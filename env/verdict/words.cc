@@ -87,7 +87,7 @@ std::string TimesNote(const Ratio& ratio, double candidate_us, double other_us) 
   if (std::abs(std::log(of_medians / ratio.value)) <= kTimesAgree) return "";
   return fmt::format(
       "The two medians alone would give {}: the machine was faster at some times than at others. The speed-up compares "
-      "the two halves of each pair, which saw the same state of the machine.",
+      "the two halves of each pair, which ran right after one another.",
       FactorText(of_medians));
 }
 

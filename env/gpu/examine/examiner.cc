@@ -19,8 +19,10 @@
 #include "env/gpu/runner/device_memory.h"
 #include "env/problem/text.h"
 #include "env/process/files.h"
+#include "env/process/find_program.h"
 #include "env/process/runner_protocol.h"
 #include "env/process/spawn.h"
+#include "env/sandbox/sandbox.h"
 
 namespace kevin {
 namespace {
@@ -104,15 +106,12 @@ fs::path RequireTool(const std::string& name) {
               "it comes with the CUDA toolkit: install it, or set KEVIN_CUDA to the toolkit's folder");
 }
 
-std::vector<std::string> ToolFolders() {
-  std::vector<std::string> folders;
-  for (const char* variable : {"KEVIN_CUDA", "CUDA_HOME"}) {
+std::vector<fs::path> ToolFolders() {
+  std::vector<fs::path> folders = FoldersOfPath();
+  for (const char* variable : {"CUDA_HOME", "KEVIN_CUDA"}) {
     if (const char* root = std::getenv(variable); root && *root)
-      folders.push_back(std::string(root) + "/bin");
+      folders.insert(folders.begin(), fs::path(root) / "bin");
   }
-  const char* path = std::getenv("PATH");
-  std::istringstream list(path ? path : "/usr/bin:/bin");
-  for (std::string folder; std::getline(list, folder, ':');) folders.push_back(folder);
   folders.emplace_back("/usr/local/cuda/bin");
   return folders;
 }
@@ -150,14 +149,10 @@ struct Examiner::Outcome {
 };
 
 fs::path Examiner::FindTool(const std::string& name) {
-  for (const std::string& folder : ToolFolders()) {
-    const fs::path path = fs::path(folder) / name;
-    std::error_code error;
-    if (access(path.c_str(), X_OK) != 0 || fs::is_directory(path, error)) continue;
-    const fs::path real = fs::canonical(path, error);
-    if (!error) return real;
-  }
-  return {};
+  const fs::path found = FindProgram(name, ToolFolders());
+  std::error_code error;
+  const fs::path real = fs::canonical(found, error);
+  return error ? fs::path() : real;
 }
 
 std::vector<std::string> Examiner::Target() const {

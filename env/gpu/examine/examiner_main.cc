@@ -46,7 +46,7 @@ struct Arguments {
     for (const ExaminedArgument& argument : job.arguments) {
       buffers.emplace_back(static_cast<size_t>(argument.bytes));
       const CuDevicePtr data = buffers.back().data();
-      memory.places.push_back({argument.fills.empty(), data, 0});
+      memory.places.push_back({argument.fills.empty(), false, data, 0});
       for (const ExaminedFill& part : argument.fills) {
         const CuDevicePtr place = data + static_cast<CuDevicePtr>(part.offset_bytes);
         if (part.stored.empty()) {

@@ -84,6 +84,7 @@ class GpuAdmission {
     AddRoundedDecoys();
     AddBlindDecoys();
     AddCopyOfInput();
+    AddLeftInOuts();
     AddCoarseDecoys();
     AddCorrect("the reference once more", [](Reference& r) { r.RunSlot(kSlot); });
     // Torch's plain kernels of 16-bit types keep sums in them, which is incorrect.
@@ -144,6 +145,7 @@ class GpuAdmission {
   void AddRun(const std::string& name, bool must_pass, const std::function<void(Reference&)>& run) {
     const auto make = [this, run] {
       session_.reference().DropOutputs();
+      session_.RestoreReference(kSlot);
       run(session_.reference());
       CopyReference();
       RunReference();
@@ -171,6 +173,7 @@ class GpuAdmission {
 
   void RunReference() {
     session_.reference().DropOutputs();
+    session_.RestoreReference(kSlot);
     session_.reference().RunSlot(kSlot);
     session_.Synchronize();
   }
@@ -320,6 +323,18 @@ class GpuAdmission {
     }
   }
 
+  void AddLeftInOuts() {
+    for (const LeftInOut& left : LeftInOuts(session_.sized())) {
+      Add(left.name, [this, left] {
+        CopyReference();
+        KEVIN_CU(MemcpyDtoDAsync, session_.Output(kSlot, left.output),
+                 AddressOf(session_.Inputs(kSlot)[left.input]),
+                 static_cast<size_t>(Bytes(outputs_[left.output])), session_.stream());
+        session_.Synchronize();
+      });
+    }
+  }
+
   void AddCopyOfInput() {
     const std::optional<size_t> input = InputLikeOutput(session_.sized());
     if (!input) return;
@@ -357,6 +372,7 @@ GpuPreparation PrepareOnGpu(GpuSession& session) {
   session.Synchronize();
   preparation.draw_s = SecondsSince(start);
   start = Clock::now();
+  session.RestoreReference(kSlot);
   session.reference().RunSlot(kSlot);
   session.Synchronize();
   preparation.reference_s = SecondsSince(start);

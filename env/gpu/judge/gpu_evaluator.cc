@@ -1,14 +1,18 @@
 #include "env/gpu/judge/gpu_evaluator.h"
 
+#include <fcntl.h>
+
 #include <chrono>
 #include <exception>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "env/error.h"
 #include "env/gpu/judge/gpu_ceilings.h"
 #include "env/gpu/judge/gpu_judge.h"
+#include "env/gpu/judge/python_judge.h"
 #include "env/gpu/judge/time_launches.h"
 #include "env/process/machine.h"
 #include "env/process/resident_sessions.h"
@@ -20,12 +24,23 @@ namespace {
 using nlohmann::json;
 
 constexpr int kRequests = 3;
-constexpr size_t kSessions = 24;  // each has a runner, whose context takes half a GiB of the GPU
+constexpr size_t kSessions = 24;       // each has a runner, whose context takes half a GiB of the GPU
+constexpr size_t kPythonSessions = 2;  // each has a reference worker with a pool
 
 int Attribute(int device, CuDeviceAttribute attribute) {
   int value = 0;
   KEVIN_CU(DeviceGetAttribute, &value, attribute, device);
   return value;
+}
+
+template <typename Work>
+json NamingOutOfMemory(const Work& work) {
+  try {
+    return work();
+  } catch (const DriverError& error) {
+    if (!error.out_of_memory()) throw;
+    throw OutOfMemory(error.text());
+  }
 }
 
 class GpuEvaluator {
@@ -45,9 +60,12 @@ class GpuEvaluator {
   }
 
   void Serve() {
-    ServeRequests(&socket_, {.answer = [this](const json& request) { return Answer(request); },
-                             .after_error = [this] { sessions_.Clear(); },
-                             .resident = [this] { return sessions_.Keys(); }});
+    if (IsForPython()) StartPython();
+    ServeRequests(
+        &socket_,
+        {.answer = [this](const json& request) { return Answer(request); },
+         .after_error = [this] { DropSessions(); },
+         .resident = [this] { return IsForPython() ? python_sessions_.Keys() : sessions_.Keys(); }});
   }
 
  private:
@@ -55,6 +73,7 @@ class GpuEvaluator {
     try {
       if (failure_) std::rethrow_exception(failure_);
       if (request.at("command") == "device") return DeviceFacts();
+      if (IsForPython()) return JudgePythonWithRoom(request);
       if (request.at("command") == "evaluate") return JudgeWithRoom(request);
       if (request.at("command") == "diagnose") return Diagnose(request);
       sessions_.Clear();  // the others measure what a new session takes, and use all of the memory
@@ -96,6 +115,7 @@ class GpuEvaluator {
             {"threads", attribute(kCuThreadsPerMultiprocessor)},
             {"registers", attribute(kCuRegistersPerMultiprocessor)},
             {"shared_bytes", attribute(kCuSharedBytesPerMultiprocessor)},
+            {"block_shared_bytes", attribute(kCuSharedBytesPerBlockOptin)},
             {"reserved_shared_bytes", attribute(kCuReservedSharedBytesPerBlock)},
             {"blocks", attribute(kCuBlocksPerMultiprocessor)},
             {"clock_mhz", attribute(kCuClockKhz) / 1000},
@@ -134,12 +154,7 @@ class GpuEvaluator {
   // How much memory a reference needs is estimated: where it was too little, the evaluation has the GPU to itself.
   json JudgeWithRoom(const json& request) {
     const auto attempt = [&] {
-      try {
-        return Judge(PrepareSession(request), request);
-      } catch (const DriverError& error) {
-        if (!error.out_of_memory()) throw;
-        throw OutOfMemory(error.text());
-      }
+      return NamingOutOfMemory([&] { return Judge(PrepareSession(request), request); });
     };
     return AttemptWithRoom(sessions_, attempt, ReleaseTorchCache);
   }
@@ -149,15 +164,86 @@ class GpuEvaluator {
     judge.plan = LaunchPlanFromText(request.at("plan"));
     const std::string start = request.at("start_plan");
     if (!start.empty()) judge.start_plan = LaunchPlanFromText(start);
-    judge.confirm = request.at("confirm");
-    judge.start_in_test = request.at("start_in_test");
-    judge.patience = request.at("patience");
-    judge.verify_only = request.at("verify_only");
-    judge.screen = request.value("screen", false);
-    judge.screen_limit_us = request.value("screen_limit_us", 0.0);
+    static_cast<JudgeOptions&>(judge) = JudgeOptionsOf(request);
     judge.call_timeout_s = request.at("call_timeout_s");
     judge.on_phase = [this](const std::string& phase) { socket_.Write(json{{"phase", phase}}.dump()); };
     return JudgeResultToJson(JudgeOnGpu(session, judge));
+  }
+
+  bool IsForPython() const { return !options_.python_setup.empty(); }
+
+  void DropSessions() {
+    sessions_.Clear();
+    python_sessions_.Clear();
+    if (gpu_workers_) gpu_workers_->DropSpares();
+  }
+
+  // In the sandbox.
+  void StartPython() {
+    if (failure_) return;
+    try {
+      const int capability = Attribute(options_.device, kCuMajor) * 10 + Attribute(options_.device, kCuMinor);
+      python_workers_ =
+          std::make_unique<PythonWorkers>(PythonSetupFromJson(json::parse(options_.python_setup)), 1,
+                                          options_.namespaces, GpuOfWorkers{capability});
+      gpu_workers_ = std::make_unique<GpuWorkers>(
+          *python_workers_,
+          GpuWorkersOptions{options_.device, false, PoolBytes(static_cast<size_t>(FreeBytes()))});
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+  }
+
+  json JudgePythonWithRoom(const json& request) {
+    const auto attempt = [&] {
+      return NamingOutOfMemory([&] { return JudgePython(PreparePythonSession(request), request); });
+    };
+    const auto release = [this] {
+      gpu_workers_->DropSpares();
+      ReleaseTorchCache();
+    };
+    return AttemptWithRoom(python_sessions_, attempt, release);
+  }
+
+  static Fd OpenBundle(const std::string& path) {
+    if (path.empty()) return Fd();
+    Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd)
+      throw Error(ExitCode::kBroken, "cannot open the prepared candidate " + path,
+                  "clear Kevin's cache and try again");
+    return fd;
+  }
+
+  json JudgePython(GpuPythonSession& session, const json& request) {
+    GpuPythonRequest judge;
+    const Fd bundle = OpenBundle(request.at("library")), start = OpenBundle(request.at("start_library"));
+    judge.bundle_fd = bundle.get();
+    judge.start_bundle_fd = start.get();
+    judge.candidate_key = request.at("library");
+    judge.start_key = request.at("start_library");
+    judge.own_kernels = request.at("own_kernels").get<std::set<std::string>>();
+    static_cast<JudgeOptions&>(judge) = JudgeOptionsOf(request);
+    judge.call_timeout_s = request.at("call_timeout_s");
+    judge.examine_timeout_s = request.at("examine_timeout_s");
+    judge.rules = WorkloadFromJson(request.at("workload")).rules;
+    judge.on_phase = [this](const std::string& phase) { socket_.Write(json{{"phase", phase}}.dump()); };
+    return JudgeResultToJson(JudgePythonOnGpu(session, judge));
+  }
+
+  GpuPythonSession& PreparePythonSession(const json& request) {
+    const std::string key = request.at("session");
+    if (GpuPythonSession* session = python_sessions_.Find(key)) {
+      session->base().reference().Activate();
+      return *session;
+    }
+    const GpuSessionOptions options = SessionOptionsOf(request);
+    const int64_t needed = 3 * SessionBytesOnGpu(AtSize(options.problem, options.size));
+    python_sessions_.MakeRoomForOne();
+    while (FreeBytes() < needed && python_sessions_.DropOldest()) {
+    }
+    ReleaseTorchCache();
+    const DeviceLock lock(LockName(), LockMode::kExclusive, nullptr);
+    return python_sessions_.Add(key, std::make_unique<GpuPythonSession>(options, *gpu_workers_));
   }
 
   // Bytes for new sessions, references and truths.
@@ -173,14 +259,7 @@ class GpuEvaluator {
     return DeviceLock::NameOfGpu(bus);
   }
 
-  GpuSession& PrepareSession(const json& request) {
-    const std::string key = request.at("session");
-    if (GpuSession* session = sessions_.Find(key)) {
-      while (FreeBytes() < ReferenceBytesOnGpu(session->sized()) && sessions_.DropOldestOther()) {
-      }
-      session->reference().Activate();
-      return *session;
-    }
+  GpuSessionOptions SessionOptionsOf(const json& request) const {
     GpuSessionOptions options;
     const Workload workload = WorkloadFromJson(request.at("workload"));
     options.problem = workload.Apply(
@@ -193,6 +272,19 @@ class GpuEvaluator {
     options.runner_path = options_.runner;
     options.trusted_cubin = trusted_cubin_;
     options.spares = spares_;
+    options.others = others_.get();
+    return options;
+  }
+
+  GpuSession& PrepareSession(const json& request) {
+    const std::string key = request.at("session");
+    if (GpuSession* session = sessions_.Find(key)) {
+      while (FreeBytes() < ReferenceBytesOnGpu(session->sized()) && sessions_.DropOldestOther()) {
+      }
+      session->reference().Activate();
+      return *session;
+    }
+    GpuSessionOptions options = SessionOptionsOf(request);
     const int64_t needed = SessionBytesOnGpu(AtSize(options.problem, options.size));
     sessions_.MakeRoomForOne();
     while (FreeBytes() < needed && sessions_.DropOldest()) {
@@ -200,7 +292,6 @@ class GpuEvaluator {
     ReleaseTorchCache();  // slots are not taken from it
     // What it measures, and what it disturbs.
     const DeviceLock lock(LockName(), LockMode::kExclusive, nullptr);
-    options.others = others_.get();
     const auto start = std::chrono::steady_clock::now();
     GpuSession& session = sessions_.Add(key, std::make_unique<GpuSession>(std::move(options)));
     session_s_ = SecondsSince(start);
@@ -214,6 +305,9 @@ class GpuEvaluator {
   std::unique_ptr<OtherProcesses> others_;
   std::shared_ptr<SpareRunners> spares_ = std::make_shared<SpareRunners>();
   ResidentSessions<GpuSession> sessions_{kSessions};
+  std::unique_ptr<PythonWorkers> python_workers_;
+  std::unique_ptr<GpuWorkers> gpu_workers_;
+  ResidentSessions<GpuPythonSession> python_sessions_{kPythonSessions};
   double session_s_ = 0;  // that the making of the latest one took
 };
 

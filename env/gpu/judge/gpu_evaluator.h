@@ -12,6 +12,8 @@ struct GpuEvaluatorOptions {
   std::string runner;  // kevin-gpu-runner
   bool namespaces = true;
   std::string trusted_cubin;  // path of the compiled trusted kernels
+  // Of an evaluator for candidates in Python: a PythonSetup as JSON; empty: it is one for `cuda` and `ptx`.
+  std::string python_setup = {};
   // Called once, when the driver is open and before the first request is read; may be empty.
   std::function<void()> enter_sandbox = {};
 };

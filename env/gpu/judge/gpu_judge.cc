@@ -373,13 +373,7 @@ void GpuJudgement::GiveRunnersBack() {
 }  // namespace
 
 JudgeResult JudgeOnGpu(GpuSession& session, const GpuJudgeRequest& request) {
-  try {
-    return GpuJudgement(session, request).Run();
-  } catch (const DriverError& error) {
-    throw Error(
-        ExitCode::kMachine, "the GPU fails in Kevin's own work: " + error.text(),
-        "see `nvidia-smi` and the kernel's log (Xid); reset the GPU or use another with --device cuda:N");
-  }
+  return NamingDriverFailures([&] { return GpuJudgement(session, request).Run(); });
 }
 
 }  // namespace kevin

@@ -11,22 +11,18 @@
 #include <functional>
 #include <vector>
 
+#include "env/error.h"
 #include "env/gpu/judge/gpu_session.h"
+#include "env/gpu/runner/driver.h"
 #include "env/verdict/admission.h"
 #include "env/verdict/judgement.h"
 #include "env/verdict/verify.h"
 
 namespace kevin {
 
-struct GpuJudgeRequest {
+struct GpuJudgeRequest : JudgeOptions {
   LaunchPlan plan;
   std::optional<LaunchPlan> start_plan;  // the kernel to pair against as well
-  bool start_in_test = true;             // as in EvaluateOptions
-  bool confirm = false;  // a winner measured again: new runner, no sequential test, more pairs
-  double patience = 1;   // as in EvaluateOptions
-  bool verify_only = false;
-  bool screen = false;  // one verification call and a short timing, as EvaluateOptions::screen
-  double screen_limit_us = 0;
   double call_timeout_s = 20;
   std::function<void(const std::string& phase)> on_phase;
 };
@@ -54,6 +50,18 @@ struct GpuPreparation {
 
 // Everything but session_s.
 GpuPreparation PrepareOnGpu(GpuSession& session);
+
+// A driver call that fails in trusted work, as an Error(kMachine).
+template <typename Work>
+auto NamingDriverFailures(const Work& work) {
+  try {
+    return work();
+  } catch (const DriverError& error) {
+    throw Error(
+        ExitCode::kMachine, "the GPU fails in Kevin's own work: " + error.text(),
+        "see `nvidia-smi` and the kernel's log (Xid); reset the GPU or use another with --device cuda:N");
+  }
+}
 
 // Correct or incorrect on the GPU: the rule of env/verdict/verify.h, computed on the device.
 

@@ -41,8 +41,8 @@ GpuSession::GpuSession(GpuSessionOptions options)
   KEVIN_CU(DeviceGetPCIBusId, bus, sizeof(bus), options_.device);
   lock_name_ = DeviceLock::NameOfGpu(bus);
   PrepareSpares();  // these make their contexts meanwhile
-  reference_ =
-      std::make_unique<Reference>(options_.problem, ReferenceOptions{1, options_.device, options_.tf32});
+  reference_ = std::make_unique<Reference>(
+      options_.problem, ReferenceOptions{1, options_.on_host ? -1 : options_.device, options_.tf32});
   stream_ = reference_->Stream();
   KEVIN_CU(ModuleLoadData, &module_, options_.trusted_cubin.data());
   fill_ = FillKernelsOf(module_);
@@ -50,10 +50,16 @@ GpuSession::GpuSession(GpuSessionOptions options)
   stopwatch_ =
       std::make_unique<Stopwatch>(StopwatchOptions{options_.device, stream_, Function("kevin_scrub")});
   LayOut();
-  for (int slot = 0; slot < memory_.slots; ++slot)
-    reference_->BindSlot(static_cast<size_t>(slot), Inputs(slot));
+  for (int slot = 0; slot < memory_.slots; ++slot) {
+    std::vector<TensorView> views = Inputs(slot);
+    ForEachInOut(slot, [&](size_t output, uint64_t at) {
+      views[*InOutOf(options_.problem, output)].data = reinterpret_cast<void*>(reference_inouts_.data() + at);
+    });
+    reference_->BindSlot(static_cast<size_t>(slot), views);
+  }
   Draw(0);
   for (int i = 0; i < 2; ++i) {
+    RestoreReference(0);
     reference_->RunSlot(0);
     Synchronize();
   }
@@ -67,7 +73,7 @@ GpuSession::~GpuSession() = default;
 void GpuSession::LayOut() {
   size_t free_bytes = 0, total_bytes = 0;
   KEVIN_CU(MemGetInfo, &free_bytes, &total_bytes);
-  memory_.slots = SlotsOnGpu(sized_, free_bytes);
+  memory_.slots = options_.for_python ? PythonSlotsOnGpu(sized_, free_bytes) : SlotsOnGpu(sized_, free_bytes);
   layout_ = LayOutSlots(sized_, memory_.slots);
   memory_.places = layout_.arguments;
   poison_.assign(static_cast<size_t>(memory_.slots), std::vector<Poison>(sized_.outputs.size()));
@@ -75,6 +81,10 @@ void GpuSession::LayOut() {
   outputs_ = SharedDeviceMemory::Create(options_.device, static_cast<size_t>(layout_.outputs_bytes));
   memory_.inputs = inputs_.data();
   memory_.outputs = outputs_.data();
+  if (layout_.inouts_bytes() > 0) {
+    inouts_ = DeviceBuffer(static_cast<size_t>(layout_.inouts_bytes()));
+    reference_inouts_ = DeviceBuffer(inouts_.bytes());
+  }
   for (const ConcreteTensor& input : sized_.inputs) {
     stored_.push_back(input.spec.stored ? DeviceBuffer(input.spec.stored->size()) : DeviceBuffer());
     if (!input.spec.stored) continue;
@@ -97,16 +107,47 @@ void GpuSession::Launch(const char* name, unsigned blocks, unsigned threads, voi
   KEVIN_CU(LaunchKernelEx, &config, Function(name), arguments, nullptr);
 }
 
+void GpuSession::LaunchWide(const char* name, unsigned blocks, unsigned rows, void** arguments) {
+  CuLaunchConfig config;
+  config.grid_x = std::max(1U, blocks / rows);
+  config.grid_y = rows;
+  config.block_x = 256;
+  config.stream = stream_;
+  KEVIN_CU(LaunchKernelEx, &config, Function(name), arguments, nullptr);
+}
+
 void GpuSession::Synchronize() { KEVIN_CU(StreamSynchronize, stream_); }
 
 std::vector<TensorView> GpuSession::Inputs(int slot) const {
   std::vector<TensorView> views;
   for (size_t i = 0; i < sized_.inputs.size(); ++i) {
-    const ArgumentPlace& place = layout_.tensors[i];
-    const CuDevicePtr data = memory_.inputs + place.offset + static_cast<uint64_t>(slot) * place.stride;
-    views.push_back({reinterpret_cast<void*>(data), sized_.inputs[i].spec.dtype, sized_.inputs[i].shape});
+    views.push_back(
+        {reinterpret_cast<void*>(Drawn(slot, i)), sized_.inputs[i].spec.dtype, sized_.inputs[i].shape});
   }
   return views;
+}
+
+CuDevicePtr GpuSession::Drawn(int slot, size_t input) const {
+  const ArgumentPlace& place = layout_.tensors[input];
+  const uint64_t at = place.offset + static_cast<uint64_t>(slot) * place.stride;
+  return place.inout ? inouts_.data() + at - static_cast<uint64_t>(layout_.inouts_begin)
+                     : memory_.inputs + at;
+}
+
+void GpuSession::ForEachInOut(int slot, const std::function<void(size_t output, uint64_t at)>& visit) const {
+  for (size_t o = 0; o < sized_.outputs.size(); ++o) {
+    const ArgumentPlace& place = layout_.tensors[sized_.inputs.size() + o];
+    if (place.inout)
+      visit(o, place.offset + static_cast<uint64_t>(slot) * place.stride -
+                   static_cast<uint64_t>(layout_.inouts_begin));
+  }
+}
+
+void GpuSession::RestoreReference(int slot) {
+  ForEachInOut(slot, [&](size_t output, uint64_t at) {
+    KEVIN_CU(MemcpyDtoDAsync, reference_inouts_.data() + at, inouts_.data() + at,
+             static_cast<size_t>(sized_.outputs[output].bytes), stream_);
+  });
 }
 
 CuDevicePtr GpuSession::Output(int slot, size_t index) const {
@@ -123,8 +164,7 @@ ValueStream GpuSession::Draw(int slot, int member) {
 
 void GpuSession::DrawTensor(int slot, size_t index, const ValueStream& drawing) {
   const ConcreteTensor& tensor = sized_.inputs[index];
-  const ArgumentPlace& place = layout_.tensors[index];
-  const CuDevicePtr data = memory_.inputs + place.offset + static_cast<uint64_t>(slot) * place.stride;
+  const CuDevicePtr data = Drawn(slot, index);
   if (stored_[index].bytes() > 0) {
     KEVIN_CU(MemcpyDtoDAsync, data, stored_[index].data(), static_cast<size_t>(tensor.bytes), stream_);
     return;
@@ -141,9 +181,14 @@ void GpuSession::PoisonOutputs(int slot) {
     latest[o] = PoisonFor(sized_.outputs[o].spec.dtype, seed + 2 * o * 0x9e3779b97f4a7c15ULL);
     PoisonOnDevice(poison_kernel_, stream_, Output(slot, o) - kSlotPage, place.stride, latest[o]);
   }
+  ForEachInOut(slot, [&](size_t output, uint64_t at) {
+    KEVIN_CU(MemcpyDtoDAsync, Output(slot, output), inouts_.data() + at,
+             static_cast<size_t>(sized_.outputs[output].bytes), stream_);
+  });
 }
 
 bool GpuSession::IsPoisoned(int slot, size_t index, uint64_t at, size_t bytes) {
+  if (sized_.outputs[index].spec.is_inout) return false;
   constexpr uint64_t kGroup = 16;
   const uint64_t start = (kSlotPage + at) / kGroup * kGroup, within = (kSlotPage + at) % kGroup;
   unsigned char expected[kGroup] = {}, found[kGroup] = {};
@@ -174,7 +219,8 @@ std::string GpuSession::BrokenGuard(int slot) {
     Synchronize();
     uint64_t counts[2] = {};
     KEVIN_CU(MemcpyDtoH, counts, counter_.data(), sizeof(counts));
-    const std::string name = "output `" + sized_.outputs[o].spec.name + "`";
+    const std::string name =
+        (place.inout ? "input-output `" : "output `") + sized_.outputs[o].spec.name + "`";
     if (counts[0]) return "wrote before the start of " + name;
     if (counts[1]) return "wrote past the end of " + name;
   }
@@ -182,6 +228,7 @@ std::string GpuSession::BrokenGuard(int slot) {
 }
 
 double GpuSession::TimeReferenceUs(int slot) {
+  RestoreReference(slot);  // before the cache is flushed
   return stopwatch_->TimeUs([&] { reference_->RunSlot(static_cast<size_t>(slot)); }, {.seed = random_()});
 }
 
@@ -190,6 +237,7 @@ std::vector<TensorView> GpuSession::ReferenceOutputs(int slot) {
 }
 
 void GpuSession::PrepareSpares() {
+  if (options_.for_python) return;
   const RunnerOptions runner{options_.runner_path, options_.device, options_.namespaces};
   auto& clients = options_.spares->clients;
   while (clients.size() < kSpares) clients.push_back(std::make_unique<RunnerClient>(runner));
@@ -203,8 +251,8 @@ GpuSession::Calibrated GpuSession::StartRunner() {
   runner.client->Open(inputs_, outputs_, memory_, options_.trusted_cubin);
   const ArgumentPlace& output = layout_.tensors[sized_.inputs.size()];
   CuDevicePtr out = memory_.outputs + output.offset, in = memory_.inputs;
-  long long vectors =
-      std::min<int64_t>({sized_.inputs[0].bytes / 16, sized_.outputs[0].bytes / 16, kProbeVectors});
+  long long vectors = std::min<int64_t>(
+      {sized_.inputs[0].bytes / 16, layout_.inputs_bytes / 16, sized_.outputs[0].bytes / 16, kProbeVectors});
   void* arguments[] = {&out, &in, &vectors};
   std::vector<double> differences;
   for (int i = 0; i < kProbePairs; ++i) {

@@ -1,6 +1,6 @@
 #pragma once
 // State cached across evaluations of one problem at one size on one GPU: the slots (inputs read-only to the
-// runner, outputs with guard bands), the reference and the truth by the CUDA part of libtorch, the trusted
+// runner, outputs and input-outputs with guard bands), the reference and the truth by the CUDA part of libtorch, the trusted
 // kernels, the floor that no time may beat, and an idle runner. An evaluator keeps several sessions; they share
 // spare runners and the stream of the reference, on which all work is. Lives in the evaluator; one thread.
 
@@ -38,6 +38,10 @@ struct GpuSessionOptions {
   std::string runner_path, trusted_cubin;
   std::shared_ptr<SpareRunners> spares = std::make_shared<SpareRunners>();
   const OtherProcesses* others = nullptr;  // may be null: nobody looks
+  // Of candidates in Python (python_session.h): more slots, no runners.
+  bool for_python = false;
+  // A host's memory stands for the device's, and libtorch computes on the CPU: for tests over a stand-in driver.
+  bool on_host = false;
 };
 
 class GpuSession {
@@ -49,6 +53,8 @@ class GpuSession {
 
   const GpuSessionOptions& options() const { return options_; }
   const SizedProblem& sized() const { return sized_; }
+  const SlotLayout& layout() const { return layout_; }
+  const SharedDeviceMemory& inputs_memory() const { return inputs_; }
   int slots() const { return memory_.slots; }
   SecretRandom& random() { return random_; }
 
@@ -59,15 +65,19 @@ class GpuSession {
   ValueStream Draw(int slot, int member = -1);
   // The values of one tensor of a drawing, as Draw makes them: the content of a slot can be restored.
   void DrawTensor(int slot, size_t index, const ValueStream& drawing);
-  // Outputs and guard bands of the slot, anew (runner/device_memory.h).
+  // Outputs and guard bands of the slot, anew (runner/device_memory.h). Input-outputs get the values that Draw made.
   void PoisonOutputs(int slot);
-  // Whether the element, of `bytes` bytes at `at` in the output, still holds the latest poison.
+  // Whether the element, of `bytes` bytes at `at` in the output, still holds the latest poison. An input-output never does.
   bool IsPoisoned(int slot, size_t index, uint64_t at, size_t bytes);
   void Synchronize();
 
   // Runs eager on the inputs of the slot, timed like a candidate. The outputs stay until the slot runs again.
   double TimeReferenceUs(int slot);
+  // The reference's own input-outputs get the values that Draw made. To be called before each of its runs;
+  // TimeReferenceUs does.
+  void RestoreReference(int slot);
   std::vector<TensorView> ReferenceOutputs(int slot);
+  // Of input-outputs the values before the call, which neither the candidate nor the reference writes.
   std::vector<TensorView> Inputs(int slot) const;
   CuDevicePtr Output(int slot, size_t index) const;
   Reference& reference() { return *reference_; }
@@ -95,6 +105,8 @@ class GpuSession {
 
   CuHandle Function(const char* name) const;  // a trusted kernel
   void Launch(const char* name, unsigned blocks, unsigned threads, void** arguments);
+  // A grid of `rows` rows, in which some `blocks` blocks are, of 256 threads.
+  void LaunchWide(const char* name, unsigned blocks, unsigned rows, void** arguments);
   CuHandle stream() const { return stream_; }
 
  private:
@@ -102,6 +114,9 @@ class GpuSession {
   Calibrated StartRunner();
   bool CanaryLives(RunnerClient* runner);
   void LayOut();
+  CuDevicePtr Drawn(int slot, size_t input) const;
+  // For each input-output: its output's number, and its place in inouts_ and reference_inouts_.
+  void ForEachInOut(int slot, const std::function<void(size_t output, uint64_t at)>& visit) const;
   void MeasureFloor();
   double BestUs(int repeats, const std::function<void()>& enqueue);
 
@@ -111,6 +126,7 @@ class GpuSession {
   CuHandle stream_ = nullptr, module_ = nullptr, poison_kernel_ = nullptr;
   FillKernels fill_;
   SharedDeviceMemory inputs_, outputs_;
+  DeviceBuffer inouts_, reference_inouts_;  // before the call; written by the reference
   SlotLayout layout_;
   SlotMemory memory_;  // as the candidate sees it
   std::unique_ptr<Stopwatch> stopwatch_;

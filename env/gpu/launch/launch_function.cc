@@ -190,14 +190,14 @@ std::vector<Value> LaunchArguments(const SourceText& source, const SizedProblem&
   const bool has_stream = tensors > 0 && is_stream(parameters.back());
   if (has_stream) list->AddNote(parameters.back().at, "launch needs no stream: all work runs in one");
   tensors -= has_stream;
-  const size_t wanted = problem.arguments.size(), inputs = wanted - problem.outputs.size();
+  const size_t wanted = problem.arguments.size();
   if (tensors != wanted) {
     source.Fail(name_at, fmt::format("launch takes {} tensors and the problem {} {}{}", tensors,
                                      HasParamBlock(*problem.problem) ? "gives" : "has", wanted, advice));
   }
   std::vector<Value> arguments;
   for (size_t i = 0; i < wanted; ++i) {
-    const bool input = i < inputs;
+    const bool input = !IsWrittenArgument(*problem.problem, i);
     const ConcreteTensor& tensor = problem.arguments[i];
     const Parameter& parameter = parameters[i];
     const Type type = interpreter->Resolve(parameter.type);
@@ -207,8 +207,9 @@ std::vector<Value> LaunchArguments(const SourceText& source, const SizedProblem&
                               tensor.spec.name, DTypeName(tensor.spec.dtype), advice));
     }
     if (!input && parameter.type.is_const) {
-      source.Fail(parameter.at, fmt::format("parameter {} is the output `{}` and must not be const{}", i + 1,
-                                            tensor.spec.name, advice));
+      source.Fail(parameter.at,
+                  fmt::format("parameter {} is the {} `{}` and must not be const{}", i + 1,
+                              tensor.spec.is_inout ? "input-output" : "output", tensor.spec.name, advice));
     }
     list->AddTensor(parameter.name.empty() ? tensor.spec.name : parameter.name, tensor.bytes, !input);
     arguments.push_back({type, DevicePointer{static_cast<int>(i), 0}});

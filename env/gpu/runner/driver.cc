@@ -30,6 +30,7 @@ void FindAll(void* library) {
   Find(library, "cuDevicePrimaryCtxRetain", &driver.DevicePrimaryCtxRetain);
   Find(library, "cuDevicePrimaryCtxSetFlags_v2", &driver.DevicePrimaryCtxSetFlags);
   Find(library, "cuCtxSetCurrent", &driver.CtxSetCurrent);
+  Find(library, "cuCtxSynchronize", &driver.CtxSynchronize);
   Find(library, "cuMemGetInfo_v2", &driver.MemGetInfo);
   Find(library, "cuMemAlloc_v2", &driver.MemAlloc);
   Find(library, "cuMemFree_v2", &driver.MemFree);
@@ -60,7 +61,11 @@ void FindAll(void* library) {
   Find(library, "cuStreamSynchronize", &driver.StreamSynchronize);
   Find(library, "cuStreamWaitValue32_v2", &driver.StreamWaitValue32);
   Find(library, "cuStreamWriteValue32_v2", &driver.StreamWriteValue32);
+  Find(library, "cuStreamGetCaptureInfo_v3", &driver.StreamGetCaptureInfo);
+  Find(library, "cuThreadExchangeStreamCaptureMode", &driver.ThreadExchangeStreamCaptureMode);
   Find(library, "cuEventCreate", &driver.EventCreate);
+  Find(library, "cuEventQuery", &driver.EventQuery);
+  Find(library, "cuEventDestroy_v2", &driver.EventDestroy);
   Find(library, "cuEventRecord", &driver.EventRecord);
   Find(library, "cuEventSynchronize", &driver.EventSynchronize);
   Find(library, "cuEventElapsedTime", &driver.EventElapsedTime);

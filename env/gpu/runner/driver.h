@@ -97,6 +97,7 @@ struct Driver {
   int (*DevicePrimaryCtxRetain)(CuHandle*, int);
   int (*DevicePrimaryCtxSetFlags)(int, unsigned);
   int (*CtxSetCurrent)(CuHandle);
+  int (*CtxSynchronize)();
   int (*MemGetInfo)(size_t*, size_t*);
   int (*MemAlloc)(CuDevicePtr*, size_t);
   int (*MemFree)(CuDevicePtr);
@@ -127,7 +128,11 @@ struct Driver {
   int (*StreamSynchronize)(CuHandle);
   int (*StreamWaitValue32)(CuHandle, CuDevicePtr, uint32_t, unsigned);
   int (*StreamWriteValue32)(CuHandle, CuDevicePtr, uint32_t, unsigned);
+  int (*StreamGetCaptureInfo)(CuHandle, int*, unsigned long long*, void*, void*, void*, size_t*);
+  int (*ThreadExchangeStreamCaptureMode)(int*);
   int (*EventCreate)(CuHandle*, unsigned);
+  int (*EventQuery)(CuHandle);
+  int (*EventDestroy)(CuHandle);
   int (*EventRecord)(CuHandle, CuHandle);
   int (*EventSynchronize)(CuHandle);
   int (*EventElapsedTime)(float*, CuHandle, CuHandle);

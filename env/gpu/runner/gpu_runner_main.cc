@@ -67,7 +67,7 @@ class Runner {
     memory_.outputs = outputs_.data();
     memory_.slots = request.at("slots");
     for (const json& place : request.at("tensors"))
-      memory_.places.push_back({place.at(0), place.at(1), place.at(2)});
+      memory_.places.push_back({place.at(0), false, place.at(1), place.at(2)});
     const std::string cubin = BytesFromHex(request.at("trusted_cubin"));
     KEVIN_CU(ModuleLoadData, &trusted_, cubin.data());
     stopwatch_ = std::make_unique<Stopwatch>(StopwatchOptions{device_, stream_, Trusted("kevin_scrub")});

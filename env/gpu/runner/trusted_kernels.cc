@@ -4,6 +4,7 @@ namespace kevin {
 
 extern const char* const kTrustedChecks;  // trusted_checks.cc
 extern const char* const kTrustedPoison;  // trusted_poison.cc
+extern const char* const kTrustedPython;  // trusted_python.cc
 
 namespace {
 
@@ -243,7 +244,8 @@ extern "C" __global__ void kevin_mma(float* sink, int rounds) {
 }  // namespace
 
 const std::string& TrustedKernelText() {
-  static const std::string kText = std::string(kDrawing) + kTrustedPoison + kTrustedChecks + kPeaks;
+  static const std::string kText =
+      std::string(kDrawing) + kTrustedPoison + kTrustedChecks + kTrustedPython + kPeaks;
   return kText;
 }
 
@@ -253,7 +255,9 @@ const std::vector<std::string>& TrustedKernelNames() {
         "kevin_fill_whole",   "kevin_impose",     "kevin_impose_16",     "kevin_canary",
         "kevin_canary_check", "kevin_poison",     "kevin_count_written", "kevin_scrub",
         "kevin_nothing",      "kevin_check_rows", "kevin_copy",          "kevin_read",
-        "kevin_write",        "kevin_clock",      "kevin_fma",           "kevin_mma"};
+        "kevin_write",        "kevin_clock",      "kevin_fma",           "kevin_mma",
+        "kevin_copy_parts",   "kevin_take",       "kevin_sample",        "kevin_count_different",
+        "kevin_watch"};
     for (const char* name : {"kevin_fill", "kevin_round", "kevin_surely_fine", "kevin_row_squares",
                              "kevin_check", "kevin_check_index"}) {
       for (const char* type : {"", "_f16", "_bf16"}) names.push_back(std::string(name) + type);

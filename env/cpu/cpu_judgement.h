@@ -1,0 +1,107 @@
+#pragma once
+// The judgement on one candidate on a CPU. For JudgeLibrary() alone (judge.h); its sources:
+//
+//   judge.cc         the order of phases: verification, own share, screening, measurement, report
+//   judge_rounds.cc  timed rounds: batches, pairs, fresh processes, the sequential test and the fixed pairs
+//   judge_audits.cc  audits between the rounds, and what they refuse
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "env/cpu/audit.h"
+#include "env/cpu/checks.h"
+#include "env/cpu/judge.h"
+#include "env/cpu/timed_process.h"
+#include "env/verdict/estimate.h"
+#include "env/verdict/pace.h"
+
+namespace kevin {
+
+// Fresh processes of the candidate and, where there is one, of the kernel it is compared with.
+struct Processes {
+  std::unique_ptr<TimedProcess> candidate, start;
+
+  std::vector<TimedProcess*> All() const {
+    std::vector<TimedProcess*> all{candidate.get()};
+    if (start) all.push_back(start.get());
+    return all;
+  }
+};
+
+// One evaluation; used once. The session outlives it.
+class CpuJudgement {
+ public:
+  CpuJudgement(Session& session, const JudgeRequest& request)
+      : session_(session), request_(request), checker_(session) {
+    result_.seeds = session.RenewKeys();
+  }
+
+  // Throws Error for what the candidate did not cause.
+  JudgeResult Run();
+
+ private:
+  void Phase(const std::string& name) const {
+    if (request_.on_phase) request_.on_phase(name);
+  }
+
+  double RunReference(std::span<const uint16_t> slots);
+  void PublishReference();
+  [[noreturn]] void ReferenceEnded(const ProcessEnd& end);
+
+  // New inputs and weights for these slots, and poisoned outputs.
+  void Fill(std::span<const uint16_t> slots, int member = -1, int ordinary_call = -1);
+
+  std::unique_ptr<TimedProcess> StartCandidate();
+  std::unique_ptr<TimedProcess> StartOther();
+  Processes StartWarm(bool with_start);
+  std::unique_ptr<TimedProcess> VerifyPhase();
+  int VerifyCalls();
+  void CheckOwnShare(TimedProcess& process);
+  Measured ScreenPhase(TimedProcess& process);
+  void VerifyOnce(TimedProcess& process, int calls);
+  CheckResult CheckCall(uint16_t slot, size_t call);
+  bool IsCorrectAlone(uint16_t slot, size_t call);
+  void CheckGuards(const TimedProcess& process, std::span<const uint16_t> slots) const;
+  void MeasurePhase(std::unique_ptr<TimedProcess> first);
+  RoundTimes TimedRound(const std::vector<TimedProcess*>& processes, int process, int pair,
+                        const std::string& phase);
+
+  struct AuditedBatch {
+    double ran_us = 0, lag = 0;
+    bool happened = false, read_ahead = false;
+  };
+  bool AuditRound(TimedProcess& process);  // false: batches of one call need no audit
+  void VisitAllSlots(TimedProcess& process);
+  void AuditNowAndThen(const Processes& processes);
+  AuditedBatch AuditBatch(TimedProcess& process, int calls, const AuditPlan& plan);
+  void RefuseWorkAhead(TimedProcess& process);
+  void CheckTimed(const TimedProcess& process, std::span<const uint16_t> slots);
+  void ChooseCalls(TimedProcess& process);
+  void SetCalls();
+  double RunCandidate(TimedProcess& process, std::span<const uint16_t> slots, const std::string& phase,
+                      const BatchPauses& pauses = {});
+  void Sequential(Processes processes);
+  void Fixed();
+  std::vector<RoundTimes> FixedRounds(const Processes& processes, int process, int rounds);
+  bool IsDisturbed(TimedProcess& candidate);
+  Measured Report(const std::vector<std::vector<RoundTimes>>& rounds);
+  double FloorFor(double candidate_us);
+
+  Session& session_;
+  const JudgeRequest& request_;
+  Checker checker_;
+  JudgeResult result_;
+  CheckResult verified_;
+  SequentialVerdicts verdicts_;
+  Pace pace_;
+  std::vector<double> timed_us_;  // per call of the candidate, of the last timed rounds
+  int disturbed_processes_ = 0;
+  double candidate_s_ = 0;  // all batches of the candidate
+  int min_calls_ = 1, max_calls_ = 1;
+  double candidate_us_ = 0;  // per call, the least seen
+  double round_s_ = 0.1;     // a whole round with drawing and checking
+};
+
+}  // namespace kevin

@@ -1,0 +1,93 @@
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <tuple>
+
+#include "env/cpu/cpu_judgement.h"
+#include "env/cpu/peak.h"
+#include "env/process/machine.h"
+
+namespace kevin {
+namespace {
+
+constexpr double kAuditShare = 0.15;  // of rounds
+constexpr double kQuietShare =
+    0.05;  // of a window: how long threads of the reference may wait for a processor
+
+}  // namespace
+
+// Two batches with the same pauses, in random order: only the inputs of one change.
+bool CpuJudgement::AuditRound(TimedProcess& process) {
+  const int calls = std::uniform_int_distribution<int>(min_calls_, max_calls_)(session_.random());
+  if (calls < 2) return false;
+  const double usual_us = (timed_us_.empty() ? candidate_us_ : Median(timed_us_)) * calls;
+  AuditPlan plan = DrawAuditPlan(usual_us, static_cast<size_t>(calls), session_.random());
+  plan.changes = session_.random()() % 2 == 0;
+  const AuditedBatch first = AuditBatch(process, calls, plan);
+  plan.changes = !plan.changes;
+  const AuditedBatch second = AuditBatch(process, calls, plan);
+  const auto& [changed, same] = plan.changes ? std::tie(second, first) : std::tie(first, second);
+  if (changed.read_ahead || same.read_ahead) pace_.AddReadAhead();
+  if (changed.happened && same.happened) pace_.Add({same.lag, std::log(changed.ran_us / same.ran_us)});
+  return true;
+}
+
+void CpuJudgement::AuditNowAndThen(const Processes& processes) {
+  if (!std::bernoulli_distribution(kAuditShare)(session_.random())) return;
+  if (AuditRound(*processes.candidate)) VisitAllSlots(*processes.candidate);
+}
+
+// An audit removes the marks of accesses from every page of its process. The processor sets a mark at the next access,
+// which takes longer than to read the page (16 MiB: 1.45 ms instead of 0.5 ms). The other processes have theirs.
+void CpuJudgement::VisitAllSlots(TimedProcess& process) {
+  const std::vector<uint16_t> slots = session_.DrawSlots(session_.slots());
+  Fill(slots);
+  RunCandidate(process, slots, "measure");
+  CheckGuards(process, slots);
+}
+
+CpuJudgement::AuditedBatch CpuJudgement::AuditBatch(TimedProcess& process, int calls, const AuditPlan& plan) {
+  const std::vector<uint16_t> slots = session_.DrawSlots(calls);
+  Fill(slots);
+  double reference_us = 0;
+  const double waited_s = session_.reference_process().WaitedSeconds();
+  if (session_.random()() % 2 ==
+      0) {  // as before every other timed batch: else a long break would exclude an audit
+    FlushCaches(session_.options().threads);
+    reference_us += RunReference(slots);
+  }
+  Audit audit(session_, process.process(), process.outputs(), slots, plan);
+  FlushCaches(session_.options().threads);
+  RunCandidate(process, slots, "measure", audit.Pauses());
+  audit.AfterBatch();
+  CheckGuards(process, slots);
+  if (audit.Deferred()) {
+    throw Ended{Refused{"deferred work: a call that had returned had not finished its outputs"}};
+  }
+  // The reference comes second here, with the inputs as they are after the changes.
+  session_.RestoreReference(slots);
+  reference_us += RunReference(slots);
+  process.AddOtherWindow(reference_us);
+  const double share = (session_.reference_process().WaitedSeconds() - waited_s) / (reference_us * 1e-6);
+  PublishReference();
+  for (size_t call = 0; call < slots.size(); ++call) {
+    const CheckResult check = checker_.AgainstReference(
+        slots[call], session_.OutputsOf(process.outputs(), slots[call]), session_.ReferenceOutputsOf(call));
+    if (check.ok) continue;
+    if (audit.WereInputsChanged(call)) {
+      throw Ended{Refused{"worked ahead: a call answered its inputs as they were before it began"}};
+    }
+    throw Ended{WrongTimedAnswer(check)};
+  }
+  const double lag = share > kQuietShare ? std::min(audit.Lag(), audit.CpuLag()) : audit.Lag();
+  return {audit.RanUs(), lag, audit.Happened(), audit.ReadAhead()};
+}
+
+void CpuJudgement::RefuseWorkAhead(TimedProcess& process) {
+  if (!pace_.IsSuspicious()) return;
+  pace_ = {};
+  for (int i = 0; i < Pace::kAuditsIfSuspicious; ++i) AuditRound(process);
+  if (const std::string refusal = pace_.Refusal(); !refusal.empty()) throw Ended{Refused{refusal}};
+}
+
+}  // namespace kevin

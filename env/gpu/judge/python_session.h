@@ -1,0 +1,110 @@
+#pragma once
+// State cached across evaluations of candidates in Python of one problem on one GPU: the slots, reference and truth (a
+// GpuSession without runners), and the reference worker, in which eager runs by the same Python caller as a candidate.
+// Lives in the evaluator; one thread.
+//
+// Time. A batch makes K calls on K slots, K random. Its time is that of this process's clock, from before the copying of the
+// inputs of these slots until this process has read words at secret places of each output itself. So nothing that a worker
+// says, and nothing that it does before or after, takes part: inputs do not exist before the clock runs, and an output that
+// is complete only later shows as changed words. The calls' part of it:
+//
+//     (time of the batch - time of a batch of one empty call) - copying of the further slots
+//
+// where the empty call is one of a module that computes nothing, in the reference worker. A worker's context and this
+// process's take turns on the device, so that work beside the copying lengthens it by as much.
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "env/gpu/judge/gpu_session.h"
+#include "env/gpu/judge/python_side.h"
+
+namespace kevin {
+
+class GpuPythonSession {
+ public:
+  // `options` are changed to those of a session for Python. Throws Error, as GpuSession does.
+  GpuPythonSession(GpuSessionOptions options, GpuWorkers& workers);
+
+  GpuSession& base() { return base_; }
+  GpuWorkers& workers() { return workers_; }
+  PythonSide& reference() { return *reference_; }
+  int slots() const { return base_.slots(); }
+  double reference_us() const {
+    return reference_us_;
+  }  // a call of eager in the reference worker, a first estimate
+
+  // What the first calls of a candidate told (role "examine" of env/python/gpu_worker.py): words of its own process.
+  struct Examined {
+    std::string error;                                    // why they failed
+    std::vector<std::pair<std::string, double>> kernels;  // names and microseconds a call
+    std::optional<double> device_us;                      // of a call
+    std::shared_ptr<Fd> caches;                           // what was compiled
+  };
+  // The same for equal keys, which stand for equal bundles. Valid until several others were examined.
+  const Examined& Examine(const std::string& key, int bundle_fd, double timeout_s);
+
+  // A fresh worker for a candidate. Its pool holds random words.
+  std::unique_ptr<PythonSide> Start(const std::string& name, int bundle_fd, const Examined& examined);
+
+  // `calls` distinct slots in random order.
+  std::vector<uint16_t> DrawSlots(int calls);
+  // New inputs and weights, which no worker has yet. `member` >= 0: of call i, (member + i).
+  void Draw(std::span<const uint16_t> slots, int member = -1);
+
+  struct Batch {
+    std::optional<ProcessEnd> end;  // why there is none
+    std::string refused;            // why its outputs do not count
+    double total_us = 0;            // by this process's clock
+  };
+  // One batch. Afterwards the process is stopped.
+  Batch Run(PythonSide& side, std::span<const uint16_t> slots, double timeout_s,
+            const BatchPauses& pauses = {});
+  // Per call, what is left of a batch's time.
+  double CallUs(double total_us, size_t calls) const;
+
+  // Copies the outputs of the first `calls` of the last batch to where GpuChecker looks for them. Empty, or why they do not
+  // count.
+  std::string Take(const PythonSide& side, std::span<const uint16_t> slots, size_t calls);
+  // Of the last batch: empty, or what has changed in its outputs since its end, or in its inputs since its start.
+  std::string Changed(const PythonSide& side, std::span<const uint16_t> slots);
+  // Hands the slots' inputs to the worker, which must be stopped.
+  void HandOut(const PythonSide& side, std::span<const uint16_t> slots);
+  // Whether no other context computes now. Takes milliseconds.
+  bool IsQuiet();
+
+ private:
+  struct Place {
+    CuDevicePtr address = 0;
+    std::optional<std::vector<int64_t>> strides;
+  };
+  std::string JobOf(const std::string& role) const;
+  std::vector<uint16_t> AllSlots() const;
+  void Upload(const PythonSide& side, std::span<const uint16_t> slots);
+  void FlushL2();
+  std::string Locate(const PythonSide& side, size_t calls, bool may_overlap);
+  void Sample(bool again);
+  Batch RunCommand(PythonSide& side, std::span<const uint16_t> copied, size_t calls, double timeout_s,
+                   bool empty, const BatchPauses& pauses);
+  double EmptyUs(size_t copied);
+  void StartReference();
+  void CheckReference();
+
+  GpuWorkers& workers_;
+  GpuSession base_;
+  std::unique_ptr<PythonSide> reference_;
+  std::vector<std::vector<Place>> places_;  // of the last batch: of each call, of each output
+  std::vector<uint32_t> samples_;           // their words at its end
+  DeviceBuffer parts_, sample_places_, sampled_, flush_, number_;
+  unsigned parts_count_ = 0;
+  double empty_us_ = 0, copy_us_ = 0;  // a batch of one empty call; copying of one slot
+  double reference_us_ = 0;
+  std::list<std::pair<std::string, Examined>> examined_;  // the latest last
+};
+
+}  // namespace kevin

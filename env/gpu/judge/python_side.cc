@@ -1,0 +1,131 @@
+#include "env/gpu/judge/python_side.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "env/error.h"
+#include "env/python/python_job.h"
+
+namespace kevin {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kWarmLimitMs = 60'000;
+constexpr int64_t kGpuWorkerCpuLimit_s =
+    24 * 3600;  // waiting for the GPU is computing; calls have limits of their own
+// Of the largest problems one output takes 6 GiB.
+constexpr size_t kLeastPool = size_t{1} << 30, kMostPool = size_t{16} << 30;
+// Of the reference, a candidate, the kernel it is compared with and its examination; two spares; and room for the rest.
+constexpr size_t kPoolsAtATime = 7;
+
+std::multiset<int> worker_ids;  // of the one thread that has workers
+
+std::string LogOf(const WaitingProcess& waiting) {
+  const Mapping log(waiting.log.get(), kLogBytes, Access::kReadOnly, false);
+  const auto* text = reinterpret_cast<const char*>(log.data());
+  return {text, std::find(text, text + kLogBytes, '\0')};
+}
+
+// Until the worker says that it is warm.
+void AwaitWarm(WarmWorker* worker) {
+  if (worker->is_warm) return;
+  const WaitingProcess& waiting = worker->waiting;
+  pollfd ready{waiting.socket.get(), POLLIN, 0};
+  char byte = 0;
+  worker->is_warm = poll(&ready, 1, kWarmLimitMs) > 0 && recv(waiting.socket.get(), &byte, 1, 0) == 1;
+  if (worker->is_warm) return;
+  const std::string log = LogOf(waiting);
+  throw Error(
+      ExitCode::kMachine,
+      "a Python worker cannot use the GPU: " + (log.empty() ? "it ended, or was not ready in a minute" : log),
+      "check `$KEVIN_PYTHON -c \"import torch; torch.ones(1).cuda()\"` with a torch 2.11 that has CUDA 13 "
+      "(python3 -m pip install torch==2.11.0); kinds cuda and ptx are not concerned");
+}
+
+}  // namespace
+
+size_t PoolBytes(size_t free_bytes) {
+  constexpr size_t kUnit = size_t{2} << 20;
+  return std::clamp(free_bytes / kPoolsAtATime, kLeastPool, kMostPool) / kUnit * kUnit;
+}
+
+PythonSide::PythonSide(std::string name, WarmWorker worker, int device, size_t inputs_bytes)
+    : name_(std::move(name)),
+      pool_(std::move(worker.pool)),
+      inputs_(SharedDeviceMemory::Create(device, inputs_bytes)),
+      waiting_(std::move(worker.waiting)) {}
+
+PythonSide::~PythonSide() {
+  const int pid = process_ ? process_->pid() : waiting_.process.pid();
+  if (const auto found = worker_ids.find(pid); found != worker_ids.end()) worker_ids.erase(found);
+}
+
+std::vector<int> PythonSide::ProcessIds() { return {worker_ids.begin(), worker_ids.end()}; }
+
+void PythonSide::Send(const std::string& job, int bundle_fd, int files_fd) {
+  const Fd inputs = inputs_.Export();
+  SendJob(waiting_.socket.get(), job,
+          {waiting_.page_fd.get(), inputs.get(), files_fd, bundle_fd, waiting_.log.get()});
+  process_ = std::make_unique<BatchProcess>(std::move(waiting_));
+}
+
+GpuWorkers::GpuWorkers(PythonWorkers& workers, const GpuWorkersOptions& options)
+    : workers_(workers), options_(options) {}
+
+GpuWorkers::~GpuWorkers() { DropSpares(); }
+
+WarmWorker GpuWorkers::Start(bool may_compile) {
+  WarmWorker worker{BatchProcess::Start(workers_),
+                    SharedDeviceMemory::Create(options_.device, options_.pool_bytes)};
+  const json job = {{"gpu",
+                     {{"device", options_.on_host ? -1 : options_.device},
+                      {"pool_bytes", options_.pool_bytes},
+                      {"may_compile", may_compile ? 1 : 0}}},
+                    {"max_file_bytes", kPythonFileBytes},
+                    {"cpu_limit_s", kGpuWorkerCpuLimit_s}};
+  const Fd pool = worker.pool.Export();
+  const int log = worker.waiting.log.get();
+  SendJob(worker.waiting.socket.get(), job.dump(), {worker.waiting.page_fd.get(), log, pool.get(), log, log});
+  worker_ids.insert(worker.waiting.process.pid());
+  return worker;
+}
+
+void GpuWorkers::DropSpares() {
+  for (std::deque<WarmWorker>* spares : {&spares_, &compiling_spares_}) {
+    for (const WarmWorker& spare : *spares) {
+      if (const auto found = worker_ids.find(spare.waiting.process.pid()); found != worker_ids.end())
+        worker_ids.erase(found);
+    }
+    spares->clear();
+  }
+}
+
+bool GpuWorkers::Settle() {
+  bool waited = false;
+  for (std::deque<WarmWorker>* spares : {&spares_, &compiling_spares_}) {
+    for (WarmWorker& spare : *spares) {
+      waited |= !spare.is_warm;
+      AwaitWarm(&spare);
+    }
+  }
+  return waited;
+}
+
+WarmWorker GpuWorkers::Take(bool may_compile) {
+  std::deque<WarmWorker>& spares = may_compile ? compiling_spares_ : spares_;
+  if (spares.empty()) spares.push_back(Start(may_compile));
+  WarmWorker worker = std::move(spares.front());
+  spares.pop_front();
+  // The next one warms up while this one is loaded and verified.
+  if (spares.empty()) spares.push_back(Start(may_compile));
+  AwaitWarm(&worker);
+  return worker;
+}
+
+}  // namespace kevin

@@ -1,0 +1,85 @@
+#pragma once
+// The workers of candidates in Python on a GPU, from the evaluator's side: their processes and their memory. A worker is
+// warm before its candidate comes: forked, in its sandbox, with a context and a pool (env/python/gpu_worker.py); spares are
+// kept. One candidate each.
+//
+// The pool is an allocation of this process: all tensors of the worker's torch lie in it, and this process reads them there.
+// A worker's inputs are an allocation of its own, filled from the session's at the start of each batch. Its mapping is
+// read-only; host code of a candidate can change that, and reaches nothing but its own copy.
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "env/cpu/batch_process.h"
+#include "env/gpu/runner/device_memory.h"
+#include "env/python/python_workers.h"
+
+namespace kevin {
+
+struct GpuWorkersOptions {
+  int device = 0;
+  bool on_host = false;  // a host's memory stands for a device's: for tests over a stand-in driver
+  size_t pool_bytes = 0;
+};
+
+struct WarmWorker {
+  WaitingProcess waiting;
+  SharedDeviceMemory pool;
+  bool is_warm = false;  // it has said so
+};
+
+// The memory and the process of one worker that makes batches.
+class PythonSide {
+ public:
+  PythonSide(std::string name, WarmWorker worker, int device, size_t inputs_bytes);
+  ~PythonSide();
+  PythonSide(const PythonSide&) = delete;
+  PythonSide& operator=(const PythonSide&) = delete;
+
+  // Once. `files`: a descriptor of the caches of the candidate's first calls, or the file for the result of "examine".
+  void Send(const std::string& job, int bundle_fd, int files_fd);
+
+  const std::string& name() const { return name_; }  // "candidate", "start", "reference"
+  BatchProcess& process() { return *process_; }
+  const BatchProcess& process() const { return *process_; }
+  const SharedDeviceMemory& pool() const { return pool_; }
+  const SharedDeviceMemory& inputs() const { return inputs_; }
+  // Ids of the processes of all workers that live, spares included.
+  static std::vector<int> ProcessIds();
+
+ private:
+  std::string name_;
+  SharedDeviceMemory pool_, inputs_;
+  WaitingProcess waiting_;
+  std::unique_ptr<BatchProcess> process_;
+};
+
+// One thread. `workers` must outlive it.
+class GpuWorkers {
+ public:
+  GpuWorkers(PythonWorkers& workers, const GpuWorkersOptions& options);
+  ~GpuWorkers();
+
+  // A spare, or a new one; waits until it is warm, and starts its successor. `may_compile`: it may start compilers, and takes no part in timing. Throws
+  // Error(kMachine) with the reason where a worker cannot use the GPU.
+  WarmWorker Take(bool may_compile);
+  // Waits until all spares are warm: the making of a context disturbs what is timed. False: they were.
+  bool Settle();
+  void DropSpares();  // their pools are memory of the device
+  const GpuWorkersOptions& options() const { return options_; }
+
+ private:
+  WarmWorker Start(bool may_compile);
+
+  PythonWorkers& workers_;
+  GpuWorkersOptions options_;
+  std::deque<WarmWorker> spares_, compiling_spares_;
+};
+
+// The bytes of a pool: a share of the free memory of the device, because several exist at a time.
+size_t PoolBytes(size_t free_bytes);
+
+}  // namespace kevin

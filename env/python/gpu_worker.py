@@ -1,0 +1,352 @@
+"""Workers on a GPU. A worker makes its context before its candidate comes: its first message has the pool (see below), the
+second one the job, as on a CPU.
+
+Memory is the evaluator's. The pool is one allocation that this process and the evaluator map: all tensors that torch makes
+lie in it (pool_allocator.h), so that the evaluator reads outputs where they are. Inputs and weights are another one, mapped
+read-only, as tensors for each slot. A batch ends when all streams of the context are idle.
+
+A worker of the role "examine" makes a few calls with a profiler, before others are timed: which kernels a call has, how long
+they take, and what was compiled meanwhile (Triton's and Inductor's caches). It alone may run compilers; the others get its
+caches. Its numbers are words of a process that ran the candidate: they decide about labels, not about time or correctness.
+"""
+
+import contextlib
+import ctypes
+import functools
+import io
+import json
+import os
+import socket
+import sys
+import tarfile
+
+import torch
+
+CACHES = {"triton": "/tmp/triton", "inductor": "/tmp/inductor"}  # as in python_workers.cc
+MOST_CACHE_BYTES = 128 << 20
+MOST_KERNELS = 200
+EXAMINED_CALLS = 5
+
+
+def warm_up():
+    """Once, in the process that workers are forked from, which may not touch the driver: a forked process could not use it
+    then. Returns the threads of the CPU."""
+    is_available = torch.cuda.is_available
+    torch.cuda.is_available = lambda: False  # cpp_extension asks when it is imported
+    try:
+        import caller  # noqa: imports all that a worker needs
+        with contextlib.suppress(ImportError):
+            remember_programs()
+    finally:
+        torch.cuda.is_available = is_available
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{descriptor}").startswith("/dev/nvidia"):
+                raise SystemExit("worker: importing torch opened the GPU")
+    return 1
+
+
+def remember_programs():
+    """What Triton asks other programs for, which a timed worker cannot start: it remembers each answer. Two of them are
+    parts of its caches' keys."""
+    from triton.backends.nvidia import compiler, driver
+    from triton.runtime import build
+    asked = [build.platform_key, driver.library_dirs]
+    for capability in os.environ.get("KEVIN_GPU_CAPABILITY", "").split():
+        asked.append(functools.partial(compiler.get_ptxas_version, int(capability)))
+    for ask in asked:
+        try:
+            ask()
+        except Exception as error:
+            print(f"worker: Triton: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+
+
+class Library:
+    """The functions of kevin-python-worker.so for a GPU."""
+
+    def __init__(self, path):
+        self.path = path
+        quick, slow = ctypes.PyDLL(path), ctypes.CDLL(path)
+        u64, number, text = ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p
+        self.callback = ctypes.CFUNCTYPE(None)
+        for name, result, arguments in [
+                ("KevinEnterGpuSandbox", None, [number, ctypes.POINTER(text), number, ctypes.c_int64, ctypes.c_int64, number,
+                                                self.callback]),
+                ("KevinGpuOpen", number, [number, number, u64, text, number]),
+                ("KevinGpuMapInputs", u64, [number, number, u64, text, number]),
+                ("KevinGpuRelease", None, []),
+                ("KevinGpuPlaceNext", None, [u64]),
+                ("KevinGpuStatistics", None, [ctypes.POINTER(u64)]),
+                ("KevinGpuResetPeaks", None, []),
+                ("KevinGpuSynchronize", number, [])]:
+            function = getattr(slow if name in ("KevinGpuSynchronize", "KevinGpuRelease") else quick, name)
+            function.restype, function.argtypes = result, arguments
+            setattr(self, name, function)
+
+
+class Device:
+    """The context, and torch's allocator in the pool."""
+
+    def __init__(self, path, gpu, pool):
+        self.library, self.number, self.pool = Library(path), gpu["device"], pool
+        self.name, self.pool_bytes = "cuda" if self.number >= 0 else "cpu", gpu["pool_bytes"]
+        self.error = ctypes.create_string_buffer(2000)
+        self.failure = None
+
+    def open(self):
+        """In the new root folder, before the sandbox is complete."""
+        try:
+            if not self.library.KevinGpuOpen(self.number, self.pool, self.pool_bytes, self.error, len(self.error)):
+                raise RuntimeError(self.error.value.decode(errors="replace"))
+            if self.name == "cuda":
+                self.install()
+                self.warm_up()
+        except BaseException as error:
+            self.failure = f"{type(error).__name__}: {error}"
+
+    def install(self):
+        allocator = torch.cuda.memory.CUDAPluggableAllocator(self.library.path, "KevinGpuAllocate", "KevinGpuFree")
+        functions = ctypes.CDLL(self.library.path)
+        for setter, name in (("set_record_stream_fn", "KevinGpuRecordStream"), ("set_reset_fn", "KevinGpuRelease")):
+            getattr(allocator.allocator(), setter)(ctypes.cast(getattr(functions, name), ctypes.c_void_p).value)
+        torch.cuda.memory.change_current_allocator(allocator)
+        torch.cuda.init()
+        torch.cuda.set_device(self.number)
+        count_as_torch(self.library)
+
+    @staticmethod
+    def warm_up():
+        """What the first operators of a context pay for."""
+        x = torch.ones(64, 64, device="cuda")
+        torch.relu(x @ x).sum().item()
+        (x.half() @ x.half()).softmax(-1)
+        torch.cuda.synchronize()
+
+    def map_inputs(self, descriptor, number_of_bytes):
+        address = self.library.KevinGpuMapInputs(self.number, descriptor, number_of_bytes, self.error, len(self.error))
+        if not address:
+            raise RuntimeError(self.error.value.decode(errors="replace"))
+        return address
+
+    def view(self, address, tensor):
+        """A tensor of memory that is not the pool's."""
+        self.library.KevinGpuPlaceNext(address)
+        try:
+            return torch.empty(tensor["shape"], dtype=getattr(torch, tensor["dtype"]), device=self.name)
+        finally:
+            self.library.KevinGpuPlaceNext(0)
+
+    def synchronize(self):
+        """All streams of the context, whoever made them."""
+        if self.library.KevinGpuSynchronize() != 0:
+            torch.cuda.synchronize()  # raises the error with its text
+
+
+def count_as_torch(library):
+    """torch's own counters belong to its own allocator."""
+    numbers = (ctypes.c_uint64 * 10)()
+
+    def statistics():
+        library.KevinGpuStatistics(numbers)
+        return list(numbers)
+
+    def memory_stats(device=None):
+        allocated, most, reserved, most_reserved, blocks, made, freed, joins, failures, _ = statistics()
+        stats = {"num_alloc_retries": joins, "num_ooms": failures, "active.all.current": blocks}
+        for name, now, peak in (("allocated_bytes", allocated, most), ("reserved_bytes", reserved, most_reserved),
+                                ("active_bytes", allocated, most), ("requested_bytes", allocated, most)):
+            stats.update({f"{name}.all.current": now, f"{name}.all.peak": peak})
+        stats.update({"allocation.all.current": blocks, "allocation.all.allocated": made, "allocation.all.freed": freed})
+        return stats
+
+    def reset(device=None):
+        library.KevinGpuResetPeaks()
+
+    replaced = {
+        "memory_stats": memory_stats, "memory_stats_as_nested_dict": memory_stats,
+        "memory_allocated": lambda device=None: statistics()[0],
+        "max_memory_allocated": lambda device=None: statistics()[1],
+        "memory_reserved": lambda device=None: statistics()[2],
+        "max_memory_reserved": lambda device=None: statistics()[3],
+        "memory_cached": lambda device=None: statistics()[2],
+        "max_memory_cached": lambda device=None: statistics()[3],
+        "reset_peak_memory_stats": reset, "reset_max_memory_allocated": reset, "reset_max_memory_cached": reset,
+        "reset_accumulated_memory_stats": reset,
+        "memory_summary": lambda device=None, abbreviated=False: "\n".join(
+            f"{name}: {value}" for name, value in memory_stats().items()),
+        "mem_get_info": lambda device=None: (lambda s: (s[9] - s[0], s[9]))(statistics()),
+    }
+    for name, function in replaced.items():
+        for module in (torch.cuda, torch.cuda.memory):
+            if hasattr(module, name):
+                setattr(module, name, function)
+
+
+class Slots:
+    """Inputs and weights of every slot as tensors."""
+
+    def __init__(self, device, job, descriptor):
+        self.device, self.base = device, device.map_inputs(descriptor, job["inputs_bytes"])
+        self.slots = self.slots_of(job)
+
+    def slots_of(self, job):
+        """Of each slot the tensors of job["tensors"]."""
+        slots = [[] for _ in range(job["slots"])]
+        for tensor in job["tensors"]:
+            place = job["arguments"][tensor["argument"]]
+            for slot, tensors in enumerate(slots):
+                address = self.base + place["offset"] + slot * place["stride"] + tensor["offset"]
+                tensors.append(self.device.view(address, tensor))
+        return slots
+
+
+def run(server, own, first, descriptors):
+    """A worker from its first message to its end."""
+    import caller
+    from worker import ARENA, BUNDLE, INPUTS, JOB, LOG, PAGE
+    os.dup2(descriptors[LOG], 1)
+    os.dup2(descriptors[LOG], 2)
+    device = Device(sys.argv[1], first["gpu"], descriptors[ARENA])
+    page = server.library.KevinMapPage(descriptors[PAGE])
+    opened = device.library.callback(device.open)
+    folders = (ctypes.c_char_p * len(server.folders))(*[folder.encode() for folder in server.folders])
+    device.library.KevinEnterGpuSandbox(server.namespaces, folders, len(server.folders), first["max_file_bytes"],
+                                        first["cpu_limit_s"], first["gpu"]["may_compile"], opened)
+    for descriptor in descriptors[:JOB]:
+        os.close(descriptor)
+    server.socket.close()
+    if device.failure:
+        print(device.failure, flush=True)
+        os._exit(3)
+    own.send(b"w")  # warm
+    byte, descriptors, _, _ = socket.recv_fds(own, 1, 6)
+    if not byte:
+        os._exit(0)  # a spare that was not needed
+    job = json.loads(caller.contents(descriptors[JOB]))
+    os.close(descriptors[JOB])
+    bundle, files = (caller.contents(descriptors[at]) for at in (BUNDLE, ARENA))
+    worker = make_worker(server.library, device, page, job, descriptors[INPUTS])
+    if job["role"] == "candidate":
+        unpack_caches(files)
+    result = descriptors[ARENA]
+    for descriptor in descriptors[:JOB]:
+        if descriptor != result or job["role"] != "examine":
+            os.close(descriptor)
+    own.send(b"l")  # from here on a candidate's code may run
+    own.close()
+    if job["role"] == "examine":
+        examine(worker, bundle, result)
+    worker.run(bundle)
+
+
+def make_worker(library, device, page, job, inputs):
+    import caller
+    kind = device.name
+
+    class GpuCalls(caller.Calls):
+        """Calls whose outputs lie in the pool. The checks of what they returned run beside the GPU's work."""
+
+        device = kind
+
+        def check(self, returned=None):
+            super().check(returned)
+            if returned is None:
+                device.synchronize()
+
+    class EmptyGpuCalls(GpuCalls):
+        """An empty batch has one small kernel: to wait for work of the GPU is a cost of every batch too."""
+
+        def check(self, returned=None):
+            if returned is None:
+                self.small.zero_()
+            super().check(returned)
+
+    class GpuWorker(caller.Worker):
+        def __init__(self):
+            self.library, self.job, self.page = library, dict(job, device=device.name), page
+            self.tensors = Slots(device, job, inputs)
+            self.slots = (ctypes.c_uint16 * caller.MOST_CALLS)()
+            self.empty = None
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = job["tf32"]
+
+        def load(self, bundle):
+            if job["role"] != "reference":
+                taken, module, holders = caller.load_candidate(self.job, bundle)
+                return GpuCalls(library, page, taken, self.tensors.slots_of(taken), module, holders)
+            with torch.device(device.name):
+                module, empty = caller.ReferenceModule(self.job), caller.EmptyModule(self.job)
+                small = torch.zeros(1)
+            slots = self.tensors.slots
+            self.empty = EmptyGpuCalls(library, page, self.job, slots, empty, list(empty._parameters.values()))
+            self.empty.small = small
+            return GpuCalls(library, page, self.job, slots, module, list(module._parameters.values()))
+
+    return GpuWorker()
+
+
+def examine(worker, bundle, result):
+    """The numbers of a few calls, and the caches, to the file `result`; then the process ends."""
+    described = {"error": ""}
+    try:
+        with torch.no_grad():
+            calls = worker.load(bundle)
+            slots = list(range(len(worker.tensors.slots)))[:EXAMINED_CALLS]
+            for _ in range(2):
+                calls.run(slots)
+                calls.check()
+            described.update(profiled(calls, slots))
+    except BaseException as error:
+        import caller
+        described["error"] = caller.describe(error)
+    content = json.dumps(described).encode() + b"\n" + packed_caches()
+    with os.fdopen(result, "wb") as file:
+        file.seek(0)
+        file.write(content)
+        file.truncate()
+    os._exit(0)
+
+
+def profiled(calls, slots):
+    if calls.inputs[0] and not any(each.is_cuda for each in calls.inputs[0] if isinstance(each, torch.Tensor)):
+        calls.run(slots)
+        return {"calls": len(slots), "kernels": [], "device_us": None}
+    from torch.profiler import ProfilerActivity, profile
+    with profile(activities=[ProfilerActivity.CUDA]) as session:
+        calls.run(slots)
+        calls.check()
+    spans, by_name = [], {}
+    for event in session.profiler.kineto_results.events():
+        if event.device_type() != torch.autograd.DeviceType.CUDA or event.duration_ns() <= 0:
+            continue
+        spans.append((event.start_ns(), event.start_ns() + event.duration_ns()))
+        by_name[event.name()] = by_name.get(event.name(), 0) + event.duration_ns() * 1e-3 / len(slots)
+    busy, end = 0, 0
+    for start, stop in sorted(spans):
+        busy += max(0, stop - max(start, end))
+        end = max(end, stop)
+    kernels = sorted(by_name.items(), key=lambda item: -item[1])[:MOST_KERNELS]
+    return {"calls": len(slots), "kernels": [[name[:400], us] for name, us in kernels],
+            "device_us": busy * 1e-3 / len(slots) if spans else None}
+
+
+def packed_caches():
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, folder in CACHES.items():
+            if os.path.isdir(folder):
+                archive.add(folder, arcname=name)
+    content = packed.getvalue()
+    return content if len(content) <= MOST_CACHE_BYTES else b""
+
+
+def unpack_caches(content):
+    """Of the candidate's own first calls."""
+    _, _, packed = content.partition(b"\n")
+    if not packed:
+        return
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        for member in archive.getmembers():
+            top, _, rest = member.name.partition("/")
+            if top in CACHES and ".." not in rest.split("/") and (member.isfile() or member.isdir()):
+                member.name = os.path.join(CACHES[top], rest).lstrip("/")
+                archive.extract(member, "/")

@@ -1,0 +1,3 @@
+#pragma once
+// AT_DISPATCH_*.
+#include <kevin/macros.h>

@@ -1,0 +1,3 @@
+#pragma once
+// Streams of CUDA.
+#include <kevin/cuda.h>

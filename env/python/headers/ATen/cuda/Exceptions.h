@@ -1,0 +1,3 @@
+#pragma once
+// AT_CUDA_CHECK.
+#include <kevin/cuda.h>

@@ -1,0 +1,3 @@
+#pragma once
+// Element types.
+#include <kevin/macros.h>

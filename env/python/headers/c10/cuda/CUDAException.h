@@ -1,0 +1,3 @@
+#pragma once
+// C10_CUDA_CHECK.
+#include <kevin/cuda.h>

@@ -1,0 +1,3 @@
+#pragma once
+// The current device.
+#include <kevin/cuda.h>

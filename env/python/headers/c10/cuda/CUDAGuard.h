@@ -1,0 +1,3 @@
+#pragma once
+// The device guard.
+#include <kevin/cuda.h>

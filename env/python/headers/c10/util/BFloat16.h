@@ -1,0 +1,3 @@
+#pragma once
+// BFloat16.
+#include <kevin/macros.h>

@@ -1,0 +1,3 @@
+#pragma once
+// TORCH_CHECK.
+#include <kevin/macros.h>

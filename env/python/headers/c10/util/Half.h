@@ -1,0 +1,3 @@
+#pragma once
+// Half.
+#include <kevin/macros.h>

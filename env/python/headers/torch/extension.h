@@ -1,0 +1,3 @@
+#pragma once
+// What extensions include first: see kevin/tensor.h.
+#include <kevin/bind.h>

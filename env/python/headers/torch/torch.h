@@ -1,0 +1,3 @@
+#pragma once
+// Tensors and their operators; no modules, optimisers and data.
+#include <kevin/macros.h>

@@ -1,0 +1,3 @@
+#pragma once
+// Tensors and their operators.
+#include <kevin/macros.h>

@@ -1,0 +1,175 @@
+#include "env/python/kernelbench_judge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "env/cpu/compile.h"
+#include "env/error.h"
+#include "env/printable.h"
+#include "env/problem/precision.h"
+#include "env/problem/python_model.h"
+#include "env/process/files.h"
+#include "env/process/machine.h"
+#include "env/python/python_kind.h"
+#include "env/python/python_process.h"
+
+namespace kevin {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+using JudgeClock = std::chrono::steady_clock;
+
+constexpr double kJudgeStopLook_s = 0.5;
+constexpr size_t kMostReason = 600;
+constexpr size_t kMostDifferences = 16;
+
+void WriteJudgeFile(const fs::path& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  if (!out.flush()) throw Error(ExitCode::kBroken, "cannot write " + path.string(), "free some disk space");
+}
+
+CompileOptions CompileOptionsOf(const KernelBenchJudgeOptions& options) {
+  CompileOptions compile;
+  compile.runner = RequireProgram(options.environment.program_directory, "kevin-runner");
+  compile.cache_directory = options.environment.cache_directory;
+  compile.namespaces = NamespacesAvailable();
+  compile.limits = options.environment.limits;
+  compile.stop = options.stop;
+  return compile;
+}
+
+std::string JobText(const KernelBenchJudgeOptions& options, const PythonSetup& setup,
+                    const SizedProblem& sized, bool own_file) {
+  const int threads = options.environment.threads > 0 ? options.environment.threads : UsableCpus();
+  return Json({{"reference", "reference.py"},
+               {"bundle", "bundle"},
+               {"folder", "candidate"},
+               {"library", setup.library},
+               {"own_file", own_file},
+               {"precision", PrecisionName(PrecisionOf(*sized.problem))},
+               {"threads", threads},
+               {"timing_limit_s", options.timing_limit_s}})
+      .dump();
+}
+
+KernelBenchVerdict NotJudged(const std::string& reason, bool compiled) {
+  KernelBenchVerdict verdict;
+  verdict.compiled = compiled;
+  verdict.reason = Printable(reason.substr(0, kMostReason));
+  return verdict;
+}
+
+// Reads lines until the verdict. What the process writes may be the candidate's own words.
+KernelBenchVerdict ReadVerdict(const KernelBenchJudgeOptions& options, PythonProcess* process) {
+  const auto start = JudgeClock::now();
+  std::string line, phase = "start";
+  while (true) {
+    const double left_s = options.limit_s - std::chrono::duration<double>(JudgeClock::now() - start).count();
+    const PythonProcess::Event event = process->Read(std::clamp(left_s, 0.0, kJudgeStopLook_s), &line);
+    if (options.stop != nullptr && *options.stop) throw Error(ExitCode::kInterrupted, "interrupted");
+    if (event == PythonProcess::Event::kTimedOut) {
+      if (left_s > 0) continue;
+      return NotJudged(fmt::format("not finished after {:g} s, in phase {}", options.limit_s, phase), true);
+    }
+    if (event == PythonProcess::Event::kEnded) {
+      const std::string how = process->DescribeEnd();
+      if (process->LacksSandbox())
+        throw Error(ExitCode::kMachine, "the sandbox of Python cannot be entered: " + how,
+                    "run `kevin doctor`");
+      return NotJudged("the process " + how + ", in phase " + phase, true);
+    }
+    const Json answer = Json::parse(line, nullptr, false);
+    if (!answer.is_object()) continue;
+    if (answer.contains("phase") && answer["phase"].is_string()) {
+      phase = Printable(answer["phase"].get<std::string>().substr(0, 20));
+    } else if (answer.contains("error")) {
+      throw Error(ExitCode::kMachine,
+                  "KernelBench's method cannot run in this Python: " + Printable(answer.dump()),
+                  "set KEVIN_PYTHON to a Python with torch 2.11");
+    } else if (answer.contains("compiled")) {
+      return KernelBenchVerdictFromJson(answer);
+    }
+  }
+}
+
+}  // namespace
+
+Json ToJson(const KernelBenchVerdict& verdict) {
+  const auto or_null = [](double value) { return value > 0 ? Json(value) : Json(nullptr); };
+  return {{"compiled", verdict.compiled},
+          {"correct", verdict.correct},
+          {"reason", verdict.reason.empty() ? Json(nullptr) : Json(verdict.reason)},
+          {"trials", verdict.trials},
+          {"trials_passed", verdict.trials_passed},
+          {"tolerance", verdict.tolerance},
+          {"max_difference", verdict.max_difference},
+          {"candidate_ms", or_null(verdict.candidate_ms)},
+          {"reference_ms", or_null(verdict.reference_ms)},
+          {"speedup", or_null(verdict.speedup)},
+          {"timed_calls", verdict.timed_calls},
+          {"excessive_speedup", verdict.excessive_speedup},
+          {"differs", verdict.differs}};
+}
+
+KernelBenchVerdict KernelBenchVerdictFromJson(const Json& json) {
+  const auto number = [&](const char* key) {
+    const auto found = json.find(key);
+    return found != json.end() && found->is_number() ? found->get<double>() : 0.0;
+  };
+  const auto flag = [&](const char* key) {
+    const auto found = json.find(key);
+    return found != json.end() && found->is_boolean() && found->get<bool>();
+  };
+  KernelBenchVerdict verdict;
+  verdict.compiled = flag("compiled");
+  verdict.correct = flag("correct");
+  if (json.contains("reason") && json["reason"].is_string())
+    verdict.reason = Printable(json["reason"].get<std::string>().substr(0, kMostReason));
+  verdict.trials = static_cast<int>(std::clamp(number("trials"), 0.0, 1e6));
+  verdict.trials_passed = static_cast<int>(std::clamp(number("trials_passed"), 0.0, 1e6));
+  verdict.tolerance = number("tolerance");
+  verdict.max_difference = number("max_difference");
+  verdict.candidate_ms = number("candidate_ms");
+  verdict.reference_ms = number("reference_ms");
+  verdict.speedup = number("speedup");
+  verdict.timed_calls = static_cast<int>(std::clamp(number("timed_calls"), 0.0, 1e6));
+  verdict.excessive_speedup = flag("excessive_speedup");
+  if (json.contains("differs") && json["differs"].is_array()) {
+    for (const Json& each : json["differs"]) {
+      if (each.is_string() && verdict.differs.size() < kMostDifferences)
+        verdict.differs.push_back(Printable(each.get<std::string>().substr(0, kMostReason)));
+    }
+  }
+  return verdict;
+}
+
+KernelBenchVerdict JudgeAsKernelBench(const KernelBenchJudgeOptions& options, const SizedProblem& sized,
+                                      const Candidate& candidate, const std::string& own_file) {
+  const PythonSetup setup = FindPythonSetup(options.environment.program_directory);
+  const Compiled compiled =
+      BuildPython(setup, FindCompiler().version, candidate, false, CompileOptionsOf(options));
+  if (compiled.timed_out) return NotJudged("compiling takes too long", false);
+  if (compiled.library.empty()) return NotJudged(compiled.log, false);
+  const WorkFolder work(fs::temp_directory_path(), "kevin-kernelbench-");
+  fs::copy_file(compiled.library, work.path() / "bundle");
+  WriteJudgeFile(work.path() / "reference.py", own_file.empty() ? PythonModel(sized) : own_file);
+  PythonSandbox sandbox;
+  sandbox.work = work.path();
+  sandbox.visible.assign(setup.folders.begin(), setup.folders.end());
+  sandbox.visible.push_back(fs::path(setup.script).parent_path());
+  sandbox.visible.push_back(fs::path(setup.library).parent_path());
+  sandbox.cpu_limit_s = options.limit_s * UsableCpus();
+  const std::string script = (fs::path(setup.script).parent_path() / "kernelbench_judge.py").string();
+  PythonProcess process({setup.python, "-I", "-B", script}, &sandbox);
+  const DeviceLock lock("cpu", LockMode::kExclusive, nullptr, options.stop);
+  process.Write(JobText(options, setup, sized, !own_file.empty()));
+  return ReadVerdict(options, &process);
+}
+
+}  // namespace kevin
