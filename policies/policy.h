@@ -46,7 +46,8 @@ struct Sampling {
 
 struct TaskArgument {
   std::string name;
-  std::string role;            // "input", "param", "params" (one block with all parameters), "output"
+  // "input", "inout" (read and written in place), "param", "params" (one block with all parameters), "output"
+  std::string role;
   std::string cpp_type;        // "const float*", "float*", "long*"
   std::vector<int64_t> shape;  // at the size of the task
   std::vector<std::string> shape_symbols;
@@ -64,6 +65,7 @@ struct TaskAttempt {
 struct TaskDevice {
   int multiprocessors = 132;
   int64_t block_shared_bytes = 227 << 10;  // the most that one block may have
+  int capability = 90;                     // compute capability 9.0
 };
 
 // One shape of the size set of the task.

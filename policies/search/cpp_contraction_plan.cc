@@ -1,6 +1,7 @@
 // Which way is the fastest for a contraction: an estimate of cycles for each that is possible.
 
 #include <algorithm>
+#include <utility>
 
 #include "policies/search/cpp_contraction.h"
 
@@ -60,12 +61,14 @@ int64_t CppTileVectors(int64_t rows) { return rows <= 2 ? 8 : rows <= 4 ? 6 : ro
 double CppBlockCycles(int64_t m, int64_t columns) {
   const int64_t tiles = CppCeilDiv(m, kCppTileRows), vectors = CppCeilDiv(columns, kCppLanes);
   double cycles = 0;
-  for (int64_t i = 0; i < tiles; ++i) {
-    const int64_t rows = (i + 1) * m / tiles - i * m / tiles;
+  // Tiles have one of two numbers of rows.
+  for (const auto& [rows, count] :
+       {std::pair(m / tiles, tiles - m % tiles), std::pair(m / tiles + 1, m % tiles)}) {
+    if (count == 0) continue;
     const int64_t wide = CppCeilDiv(vectors, CppTileVectors(rows));
     const double width = static_cast<double>(vectors) / static_cast<double>(wide),
                  height = static_cast<double>(rows);
-    cycles += static_cast<double>(wide) * std::max({height * width / 2, height / 2 + width, 2.0});
+    cycles += static_cast<double>(count * wide) * std::max({height * width / 2, height / 2 + width, 2.0});
   }
   return cycles;
 }

@@ -33,14 +33,21 @@ struct CppScratch {
   bool by_thread = false;  // so many for each thread
 };
 
+// How far functions go to serve several stages.
+enum class CppSharing {
+  kNone,  // literals
+  kLarge,  // numbers above 16, and constants, are holes, so that stages which differ only in them share a function
+  kAll,  // all numbers, and the places in buffers
+};
+
 // What the text of one stage is made of. Every writer of stages (the contraction too) may use all of it.
 struct CppStage {
   const Program& program;
   const Task& task;
   const Setting& setting;
-  bool holes = false;             // numbers become holes, so that stages of other sizes share the function
-  std::vector<int> buffers = {};  // of the program; buffers[i] is called "b<i>"
-  std::set<int> written = {};     // of them
+  CppSharing sharing = CppSharing::kNone;
+  std::vector<int> buffers = {};          // of the program; buffers[i] is called "b<i>"
+  std::set<int> written = {};             // of them
   std::map<int, std::string> outer = {};  // variables of Repeat loops -> names of arguments
   std::vector<std::string> helpers =
       {};  // definitions that precede the function; equal ones are written once
@@ -49,6 +56,7 @@ struct CppStage {
 
   // A number in the text. Not where the language needs a constant: there, std::to_string.
   std::string Number(int64_t value) const;
+  std::string Float(double value) const;
   // The value of the knob `name`, or `otherwise` where the setting has none.
   int64_t Value(const std::string& name, int64_t otherwise) const;
   // The same where the text may read the constant instead of its value: the knob's name. Such a knob is `in_text`.

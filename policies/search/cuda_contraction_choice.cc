@@ -58,11 +58,13 @@ CudaProductSize CudaSizeOf(const Contraction& c) {
   return {Points(c.batch), Points(c.m), Points(c.n), Points(c.k)};
 }
 
-// Tiles as m * 1000 + n, the most promising first. `few`: of a few forms, so that more kernels are equal.
-std::vector<int64_t> CudaTileValues(const CudaProductSize& size, int multiprocessors, bool few = false) {
+// Tiles as m * 1000 + n, the most promising first; where texts are shared, of few forms.
+std::vector<int64_t> CudaTileValues(const CudaProductSize& size, int multiprocessors,
+                                    CudaSharing sharing = CudaSharing::kNone) {
   std::vector<std::pair<double, int64_t>> costs;
   for (const CudaTileGuess& tile : kCudaTiles) {
-    if (few && tile.tile_n != 128) continue;
+    if (sharing != CudaSharing::kNone && tile.tile_n != 128) continue;
+    if (sharing == CudaSharing::kForms && tile.tile_m != 64) continue;
     costs.emplace_back(CudaScoreOf(size, tile, multiprocessors).cost, tile.tile_m * 1000 + tile.tile_n);
   }
   std::stable_sort(costs.begin(), costs.end(),
@@ -79,6 +81,27 @@ std::vector<int64_t> CudaSplitValues(const CudaProductSize& size, int64_t tile, 
     if (is_new && other >= 1 && other <= std::max<int64_t>(1, size.k / kCudaLeastShare))
       values.push_back(other);
   }
+  return values;
+}
+
+// Of a block, whichever way the slices lie.
+int64_t CudaProductBytes(int64_t tile, int64_t depth, int64_t stages, int64_t element) {
+  const int64_t m = tile / 1000, n = tile % 1000;
+  const auto slice = [&](int64_t lines) {
+    return std::max(lines * (depth + 16 / element), depth * (lines + 8));
+  };
+  return std::max(stages * (slice(m) + slice(n)) * element + depth * 64, m * (n + 8) * 4);
+}
+
+// Slices in shared memory, of which all these tiles have room for; the best guess first.
+std::vector<int64_t> CudaStageValues(const TaskDevice& device, const std::vector<int64_t>& tiles,
+                                     int64_t depth, int64_t element) {
+  std::vector<int64_t> values = {3, 4, 2};
+  std::erase_if(values, [&](int64_t stages) {
+    return std::any_of(tiles.begin(), tiles.end(), [&](int64_t tile) {
+      return stages > 2 && CudaProductBytes(tile, depth, stages, element) > device.block_shared_bytes;
+    });
+  });
   return values;
 }
 
@@ -144,19 +167,21 @@ CudaTiling CudaTilingOf(const CudaText& text, const Contraction& c) {
   const CudaWgmmaChoice choice =
       tiling.wgmma ? ChooseCudaWgmma(text.task(), c, text.shares()) : CudaWgmmaChoice();
   const int64_t best =
-      tiling.wgmma ? choice.tiles[0] : CudaTileValues(size, multiprocessors, text.shares())[0];
+      tiling.wgmma ? choice.tiles[0] : CudaTileValues(size, multiprocessors, text.sharing())[0];
   const int64_t tile = text.KnobValue("TILE", best);
   const std::string tile_text = text.KnobText("TILE", best);
   tiling.tile_m = CudaTilePart(tile_text, tile, true), tiling.tile_n = CudaTilePart(tile_text, tile, false);
   if (tiling.wgmma && tile_text != std::to_string(tile)) SetCudaWgmmaTile(tile_text, tiling);
-  tiling.stages = text.KnobText("STAGES", tiling.wgmma ? 4 : 3);
+  const int64_t depth = via == kViaFma ? 16 : 32, element = via == kViaHalf || via == kViaBrain ? 2 : 4;
+  tiling.stages =
+      text.KnobText("STAGES", tiling.wgmma ? 4 : CudaStageValues(text.device(), {tile}, depth, element)[0]);
   const int64_t split = tiling.wgmma ? choice.splits[0] : CudaSplitValues(size, tile, multiprocessors)[0];
   tiling.split = text.KnobText("SPLIT_K", split);
   tiling.split_is_knob = tiling.split != std::to_string(split);
   tiling.split_body = tiling.split_is_knob ? tiling.split : text.Number(split);
   tiling.splits = tiling.split_is_knob || split > 1;
   if (tiling.wgmma) return tiling;
-  tiling.depth = text.KnobText("TILE_K", via == kViaFma ? 16 : 32);
+  tiling.depth = text.KnobText("TILE_K", depth);
   std::string rows, columns, name, last;
   if (via == kViaFma) {
     rows = fmt::format("({} >= 32 ? 8 : 4)", tiling.tile_m),
@@ -197,10 +222,12 @@ std::vector<Knob> CudaContractionKnobs(const Program& program, const Task& task,
   // In fp32 two blocks share a multiprocessor, and its memory.
   const std::vector<int64_t> depths =
       vias[0] == kViaFma ? std::vector<int64_t>{16, 32} : std::vector<int64_t>{32, 16};
+  const std::vector<int64_t> stages =
+      CudaStageValues(task.device, tiles, depths[0], CudaProductType(program, work) == "float32" ? 4 : 2);
   return {{"TILE", tiles, true, kTileWhat},
           {"VIA", vias, false, kViaWhat},
           {"SPLIT_K", CudaSplitValues(size, tiles[0], task.device.multiprocessors), true, kSplitWhat},
-          {"STAGES", {3, 4, 2}, true, kStagesWhat},
+          {"STAGES", stages, true, kStagesWhat},
           {"TILE_K", depths, true, "terms of a slice"}};
 }
 

@@ -152,22 +152,20 @@ INLINE void Contract(const Left& left, const Right& right, int m0, int n0, int b
   };
   Math math;
   math.Clear();
-#pragma unroll
-  for (int s = 0; s < kStages - 1; ++s) {
-    make_tables(s);
-    if (kTables) __syncthreads();
-    bring(s);
-    put(s);
-  }
-  make_tables(kStages - 1);
-  for (int s = 0; s < slices; ++s) {
-    ContractWait<kStages - 2>();
-    __syncthreads();   // everybody's elements are there, and the oldest stage is free
-    make_tables(s + kStages);
-    bring(s + kStages - 1);
-    const Element* stage = stages + s % kStages * kStage;
-    math.template Step<LeftFeed, RightFeed, Left::kTerms, Right::kTerms>(stage, stage + LeftFeed::kSize);
-    put(s + kStages - 1);
+  make_tables(0);
+  // The first turns only fill the stages: one text for both keeps the code short, and the compiler quick.
+#pragma unroll 1
+  for (int s = 1 - kStages; s < slices; ++s) {
+    const int next = s + kStages - 1;
+    if (s >= 0) ContractWait<kStages - 2>();
+    if (kTables || s >= 0) __syncthreads();   // everybody's elements and tables are there, and the oldest stage is free
+    make_tables(next + 1);
+    bring(next);
+    if (s >= 0) {
+      const Element* stage = stages + s % kStages * kStage;
+      math.template Step<LeftFeed, RightFeed, Left::kTerms, Right::kTerms>(stage, stage + LeftFeed::kSize);
+    }
+    put(next);
   }
   ContractWait<0>();
   __syncthreads();

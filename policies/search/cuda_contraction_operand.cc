@@ -189,7 +189,7 @@ std::string CudaInteger(const CudaText& text, const ExprPtr& expr, bool wide) {
     if (expr->args[0]->low >= 0) return fmt::format("({} {} {})", of, expr->op == "div" ? "/" : "%", by);
     return fmt::format("{}({}, {})", expr->op == "div" ? "FloorDiv" : "FloorMod", of, by);
   }
-  throw Unsupported("an index with " + expr->op);
+  throw Unsupported("an index with " + expr->op.Name());
 }
 
 }  // namespace kevin::search

@@ -35,7 +35,7 @@ std::map<size_t, const Repeat*> CudaRecurrences(const Program& program, const Ta
     const auto* repeat = std::get_if<Repeat>(&stage.work);
     if (repeat) {
       const auto work = ReadCudaRecurrence(program, *repeat);
-      if (work && PlanCudaRecurrence(*work, task.device.multiprocessors)) found[number] = repeat;
+      if (work && PlanCudaRecurrence(*work, task.device)) found[number] = repeat;
     }
     number += repeat ? LeafStages(repeat->body).size() : 1;
   }
@@ -72,7 +72,7 @@ std::vector<Knob> CudaKnobs(const Program& program, const Task& task) {
   }
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return seconds[a] > seconds[b]; });
   const Setting none;
-  const CudaText text(program, task, none, false);
+  const CudaText text(program, task, none, CudaSharing::kNone);
   std::vector<Knob> knobs;
   for (const size_t i : order) {
     if (seconds[i] < kSmallShare * seconds[order[0]]) break;

@@ -113,7 +113,7 @@ std::string CudaPrinter::Node(const Expr& e) {
   if (const auto known = known_.find(e.key); known != known_.end()) return known->second;
   if (const auto done = loads_.find(e.key); done != loads_.end()) return done->second;
   if (e.op == "constant") {
-    if (e.type == Type::kFloat) return CudaFloat(e.number);
+    if (e.type == Type::kFloat) return kernel_->Float(e.number);
     if (e.type == Type::kBool) return e.integer ? "true" : "false";
     return kernel_->Number(e.integer);
   }
@@ -145,13 +145,13 @@ std::string CudaPrinter::Node(const Expr& e) {
     std::string base = Node(*e.args[0]);
     if (base.size() > 12) base = Named(*e.args[0], base);
     text = PowerText(base, e.args[1]->number);
-  } else if (const auto unary = CudaUnary().find(e.op); unary != CudaUnary().end()) {
+  } else if (const auto unary = CudaUnary().find(e.op.Name()); unary != CudaUnary().end()) {
     text = fmt::format(fmt::runtime(unary->second), Node(*e.args[0]));
-  } else if (const auto binary = CudaBinary().find(e.op); binary != CudaBinary().end()) {
+  } else if (const auto binary = CudaBinary().find(e.op.Name()); binary != CudaBinary().end()) {
     const std::string a = Node(*e.args[0]), b = Node(*e.args[1]);
     text = fmt::format(fmt::runtime(binary->second), a, b);
   } else {
-    throw Unsupported("`" + e.op + "` has no text in CUDA");
+    throw Unsupported("`" + e.op.Name() + "` has no text in CUDA");
   }
   const auto uses = uses_.find(e.key);
   const bool again = uses != uses_.end() && uses->second > 1;
@@ -179,7 +179,7 @@ std::string CudaPrinter::IntegerText(const Expr& e) {
     const int64_t c = e.coefficients[i];
     const std::string arg = Node(*e.args[i]);
     if (!text.empty()) text += " + ";
-    if (c == 1) {
+    if (c == 1 && kernel_->text().sharing() != CudaSharing::kForms) {
       text += is_int ? arg : fmt::format("long({})", arg);
     } else {
       text += fmt::format("{}{} * {}", is_int ? "" : "(long)", kernel_->Number(c), arg);

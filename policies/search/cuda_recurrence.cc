@@ -215,7 +215,8 @@ std::optional<CudaRecurrence> ReadCudaRecurrence(const Program& program, const R
   return CudaRecurrenceReader(program, repeat).Read();
 }
 
-std::optional<CudaRecurrencePlan> PlanCudaRecurrence(const CudaRecurrence& work, int multiprocessors) {
+std::optional<CudaRecurrencePlan> PlanCudaRecurrence(const CudaRecurrence& work, const TaskDevice& device) {
+  if (!HasCudaClusters(device)) return std::nullopt;
   constexpr int64_t kOtherRegisters = 48, kMostRows = 8;
   const auto gates = static_cast<int64_t>(work.gates.size());
   const int64_t rows = Points(work.product->m), directions = Points(work.product->batch);
@@ -225,7 +226,7 @@ std::optional<CudaRecurrencePlan> PlanCudaRecurrence(const CudaRecurrence& work,
       if (work.size % blocks != 0 || work.size % (4 * lanes) != 0 || threads % 32 != 0 || threads > 1024)
         continue;
       // Clusters that run at the same time: one block to a multiprocessor, less what does not fill a cluster.
-      const int64_t clusters = std::max<int64_t>(1, (multiprocessors / blocks - 2) / directions);
+      const int64_t clusters = std::max<int64_t>(1, (device.multiprocessors / blocks - 2) / directions);
       CudaRecurrencePlan plan{blocks, lanes, (rows + clusters - 1) / clusters, threads};
       const int64_t room =
           std::min<int64_t>(255, 65536 / threads) - kOtherRegisters - gates * work.size / lanes;

@@ -36,8 +36,8 @@ std::optional<CudaRecurrence> ReadCudaRecurrence(const Program& program, const R
 struct CudaRecurrencePlan {
   int64_t blocks = 8, lanes = 16, rows = 1, threads = 256;
 };
-// nullopt: the weights do not fit.
-std::optional<CudaRecurrencePlan> PlanCudaRecurrence(const CudaRecurrence& work, int multiprocessors);
+// nullopt: the weights do not fit, or the device has no clusters.
+std::optional<CudaRecurrencePlan> PlanCudaRecurrence(const CudaRecurrence& work, const TaskDevice& device);
 
 inline constexpr const char* kCudaClusterKnob = "CLUSTER";
 // False where the loop is not such a recurrence, or the knob says so: then nothing is written.

@@ -109,6 +109,17 @@ int64_t KeptRegisters(const Reduction& work, bool columns, int64_t width) {
   return kept;
 }
 
+// Three forms for all sizes.
+void PlanFewForms(int64_t packs, int64_t kept, CudaReductionPlan& plan) {
+  constexpr int64_t kEach = 8;
+  plan.cluster = 1;
+  plan.group = packs <= 32 * kEach ? 32 : packs <= 256 * kEach ? 256 : 1024;
+  plan.threads = std::max<int64_t>(plan.group, 256);
+  plan.each = kEach;
+  const bool fits = packs <= plan.group * kEach && kept * kEach <= MostRegisters(plan.threads);
+  plan.keep = kept > 0 && fits ? CudaReductionPlan::Keep::kRegisters : CudaReductionPlan::Keep::kNo;
+}
+
 void PlanRows(const CudaText& text, const Reduction& work, int64_t outer, int64_t packs,
               CudaReductionPlan& plan) {
   const int64_t processors = text.device().multiprocessors, room = processors * 2048;
@@ -120,9 +131,9 @@ void PlanRows(const CudaText& text, const Reduction& work, int64_t outer, int64_
     while (group < 1024 && packs * kept > group * 32) group *= 2;
     plan.keep = CudaReductionPlan::Keep::kRegisters;
   } else if (kept > 0) {
-    for (plan.cluster = 2; plan.cluster < 8; plan.cluster *= 2) {
-      if (packs * kept <= plan.cluster * 1024 * 32) break;
-    }
+    const int64_t most = HasCudaClusters(text.device()) ? 8 : 1;
+    while (plan.cluster < most && (plan.cluster == 1 || packs * kept > plan.cluster * 1024 * 32))
+      plan.cluster *= 2;
     const int64_t part = (packs + plan.cluster - 1) / plan.cluster;
     const int64_t bytes = part * kept * 4 + 4096;
     group = 1024;
@@ -145,6 +156,7 @@ void PlanRows(const CudaText& text, const Reduction& work, int64_t outer, int64_
       plan.each = packs <= 2 * few ? 2 : 8;
     }
   }
+  if (text.sharing() == CudaSharing::kForms) PlanFewForms(packs, kept, plan);
   if (plan.cluster == 1 && outer * 2 <= processors && packs >= 4096) {
     const int64_t wanted = (4 * processors + outer - 1) / outer;
     plan.parts = std::clamp<int64_t>(std::min(wanted, packs / 1024), 1, 65535);
@@ -179,6 +191,14 @@ void PlanColumns(const CudaText& text, const Reduction& work, int64_t outer, int
   while (plan.group < 32 && plan.group * 8 <= packs && outer * plan.group < room) plan.group *= 2;
   while (plan.threads > 64 && plan.threads > plan.group * 8 && outer * plan.group < plan.threads * processors)
     plan.threads /= 2;
+  // Long columns of one thread each make few blocks that all take long: at the end most multiprocessors would wait for
+  // the last ones. Threads share columns; 128 neighbours still read whole lines of memory.
+  constexpr int64_t kLongColumn = 2048, kRounds = 8;
+  while (plan.group < 8 && packs / plan.group >= kLongColumn && outer * plan.group >= room &&
+         outer * plan.group < kRounds * room) {
+    plan.group *= 2;
+    plan.threads = 128 * plan.group;
+  }
   const int64_t kept = KeptRegisters(work, true, plan.width);
   // What is read again stays in registers, if several threads share a column.
   if (kept > 0 && packs * kept <= 16 * 64) {
@@ -289,7 +309,8 @@ std::vector<Knob> CudaReductionKnobs(const CudaText& text, const Reduction& work
   if (HasCudaGroupKnob(plan)) {
     Knob group{"GROUP", {plan.group}, true, "threads that share a result"};
     const int64_t most = plan.columns ? 32 : 1024;
-    for (const int64_t value : {plan.group * 2, plan.group / 2, plan.group * 4}) {
+    for (const int64_t value :
+         {plan.group * 2, plan.group / 2, plan.group * 4, plan.columns ? plan.group / 4 : 0}) {
       if (value >= 1 && value <= most && value <= 2 * planned.packs) group.values.push_back(value);
     }
     if (group.values.size() > 1) knobs.push_back(group);

@@ -104,12 +104,12 @@ std::string CudaSignature(const Task& task) {
 
 // --- CudaText ---
 
-CudaText::CudaText(const Program& program, const Task& task, const Setting& setting, bool shares,
+CudaText::CudaText(const Program& program, const Task& task, const Setting& setting, CudaSharing sharing,
                    std::vector<int> owners)
     : program_(program),
       task_(task),
       setting_(setting),
-      shares_(shares),
+      sharing_(sharing),
       table_("int"),
       owners_(std::move(owners)) {
   if (program.workspace_bytes > 0)
@@ -119,7 +119,12 @@ CudaText::CudaText(const Program& program, const Task& task, const Setting& sett
 std::string CudaText::Number(int64_t value) const {
   constexpr int64_t kHigh = std::numeric_limits<int32_t>::max();
   if (value > kHigh || value < -kHigh) return fmt::format("{}L", value);
-  return shares_ ? Hole(value) : std::to_string(value);
+  return shares() ? Hole(value) : std::to_string(value);
+}
+
+std::string CudaText::Float(double value) const {
+  const std::string literal = CudaFloat(value);
+  return shares() && !IsCommonFloat(value) ? FloatHole(literal) : literal;
 }
 
 int64_t CudaText::KnobValue(const std::string& name, int64_t fallback) const {
@@ -167,23 +172,20 @@ int CudaText::ElementBytes(int buffer) const {
 
 std::string CudaText::BufferArgument(int buffer) const {
   const Buffer& one = program_.buffers.at(buffer);
+  const auto found = common_offsets_.find(buffer);
+  const std::string further = found == common_offsets_.end() ? "" : fmt::format(" + {}", found->second);
   if (one.argument >= 0) {
     const std::string& name = task_.arguments.at(one.argument).name;
-    return one.base_symbol.empty() ? name : name + " + " + one.base_symbol;
+    return (one.base_symbol.empty() ? name : name + " + " + one.base_symbol) + further;
   }
-  if (one.place >= 0) return fmt::format("({}*)(pool + {})", ElementType(buffer), one.place);
-  return fmt::format("v{}", buffer);
+  if (one.place >= 0) return fmt::format("({}*)(pool + {}){}", ElementType(buffer), one.place, further);
+  return fmt::format("v{}{}", buffer, further);
 }
 
 std::string CudaText::Finish() {
   std::string text;
   for (const std::string& declaration : declarations_) text += declaration + "\n";
-  const std::string definitions = table_.Definitions();
-  kernels_ = 0;
-  for (size_t at = definitions.find("__global__"); at != std::string::npos;
-       at = definitions.find("__global__", at + 1))
-    ++kernels_;
-  text += definitions + CudaSignature(task_) + " {\n";
+  text += table_.Definitions() + CudaSignature(task_) + " {\n";
   for (const std::string& line : workspace_lines_) text += line + "\n";
   for (size_t i = 0; i < program_.buffers.size(); ++i) {
     const Buffer& buffer = program_.buffers[i];

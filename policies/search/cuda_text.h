@@ -23,13 +23,25 @@
 
 namespace kevin::search {
 
+// --- What not every device of compute capability 8.0 and above has ---
+
+inline bool HasCudaClusters(const TaskDevice& device) { return device.capability >= 90; }
+// wgmma and what its kernels use besides (TMA, setmaxnreg by warpgroup): of 9.0 alone, not of later devices.
+inline bool HasCudaWgmma(const TaskDevice& device) { return device.capability == 90; }
+
 // --- The text ---
+
+// How far kernels go to serve several stages, each step at some cost.
+enum class CudaSharing {
+  kNone,   // literals
+  kSizes,  // sizes, strides and constants are holes, so that stages which differ only in them share a kernel
+  kForms,  // and places in buffers; few forms of tiles and groups are used, whatever the sizes
+};
 
 class CudaText {
  public:
-  // `shares`: sizes and strides are holes, so that stages which differ only in them share a kernel. `owners`: by stage,
-  // the stage whose knobs it uses (CudaKnobOwners).
-  CudaText(const Program& program, const Task& task, const Setting& setting, bool shares,
+  // `owners`: by stage, the stage whose knobs it uses (CudaKnobOwners).
+  CudaText(const Program& program, const Task& task, const Setting& setting, CudaSharing sharing,
            std::vector<int> owners = {});
 
   const Program& program() const { return program_; }
@@ -39,7 +51,9 @@ class CudaText {
   // A number that equal stages may differ in: a literal, or a hole where texts are shared. Not for template arguments,
   // array sizes or launch bounds. An `int` in the text where it fits.
   std::string Number(int64_t value) const;
-  bool shares() const { return shares_; }
+  std::string Float(double value) const;
+  CudaSharing sharing() const { return sharing_; }
+  bool shares() const { return sharing_ != CudaSharing::kNone; }
 
   // A knob of the stage that is being written: `name` without the stage's suffix ("THREADS"). The value of the setting,
   // or `fallback` where the stage has no such knob. Text: the identifier of a knob with in_text, else the literal.
@@ -60,25 +74,28 @@ class CudaText {
   std::map<int, std::string>& repeat_variables() { return repeat_variables_; }
   void BeginStage(int number);
 
-  // The argument of `launch` (or of the workspace) where the buffer begins: "in0 + weight_offset".
+  // The argument of `launch` (or of the workspace) where the buffer begins: "in0 + weight_offset"; of a stage with
+  // common offsets, where they lead.
   std::string BufferArgument(int buffer) const;
+  void SetCommonOffsets(std::map<int, int64_t> offsets) { common_offsets_ = std::move(offsets); }
   // "float", "__half", "__nv_bfloat16", "long", "int", "bool"
   std::string ElementType(int buffer) const;
   int ElementBytes(int buffer) const;
 
   FunctionTable& table() { return table_; }
   std::string Finish();
-  int kernels() const { return kernels_; }  // after Finish: definitions in the text
+  size_t kernels() const { return table_.definitions(); }  // so far
 
  private:
   const Program& program_;
   const Task& task_;
   const Setting& setting_;
-  bool shares_;
+  CudaSharing sharing_;
   FunctionTable table_;
   std::vector<int> owners_;
-  int stage_number_ = 0, workspaces_ = 0, kernels_ = 0;
+  int stage_number_ = 0, workspaces_ = 0;
   std::map<int, std::string> repeat_variables_;
+  std::map<int, int64_t> common_offsets_;  // by buffer
   std::vector<std::pair<std::string, int64_t>>
       lines_;  // a statement, or the number of a call (then the text is empty)
   std::vector<std::string> declarations_, workspace_lines_;
@@ -103,6 +120,7 @@ class CudaKernel {
   // A parameter beyond buffers: "float* __restrict__ partial" gets `argument` ("w3").
   void AddParameter(const std::string& parameter, const std::string& argument);
   std::string Number(int64_t value) const { return text_.Number(value); }
+  std::string Float(double value) const { return text_.Float(value); }
   std::string Fresh(const std::string& prefix = "t");  // a name not used before in this kernel
   bool IsReadOnly(int buffer) const { return writes_.count(buffer) == 0; }
   // Variables of Repeat stages around this one become parameters on first use.

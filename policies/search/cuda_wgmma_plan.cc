@@ -202,8 +202,7 @@ bool IsCudaMatrix(const Program& program, const Contraction& c, const CudaOperan
 
 bool SuitsCudaWgmma(const Program& program, const Task& task, const Contraction& c, const CudaOperand& left,
                     const CudaOperand& right) {
-  constexpr int64_t kHopper = 227 << 10;
-  if (task.device.block_shared_bytes < kHopper || CudaProductType(program, c) == "float32") return false;
+  if (!HasCudaWgmma(task.device) || CudaProductType(program, c) == "float32") return false;
   if (Points(c.k) < 32 || Points(c.m) < 32 || Points(c.n) < 32) return false;
   const bool limited = std::any_of(c.k_limits.begin(), c.k_limits.end(),
                                    [](const ExprPtr& limit) { return limit != nullptr; });

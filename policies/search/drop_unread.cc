@@ -31,6 +31,13 @@ int CopiedToOutput(const Program& program, const Stage& stage) {
   const Store& store = work->stores[0];
   if (store.value->op != "load" || store.value->args[0]->key != store.offset->key) return -1;
   const Buffer &from = program.buffers[store.value->id], &to = program.buffers[store.buffer];
+  if (to.is_inout) {  // a stage that writes it earlier could overwrite what others read
+    for (const Stage& other : program.stages) {
+      for (const int buffer : BuffersRead(other)) {
+        if (buffer == store.buffer) return -1;
+      }
+    }
+  }
   const bool is_whole = from.elements == to.elements && CountOf(work->loops) == to.elements;
   return is_whole && to.is_output && from.argument < 0 && from.dtype == to.dtype ? store.value->id : -1;
 }

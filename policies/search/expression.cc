@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 
+#include "env/error.h"
 #include "policies/search/expression_parts.h"
 
 namespace kevin::search {
@@ -20,7 +21,7 @@ class Digest {
     b_ = (b_ + word) * 0x9e3779b97f4a7c15ULL;
     b_ ^= b_ >> 29;
   }
-  void Add(const std::string& text) {
+  void Add(std::string_view text) {
     Add(static_cast<uint64_t>(text.size()));
     for (size_t at = 0; at < text.size(); at += sizeof(uint64_t)) {
       uint64_t word = 0;
@@ -49,9 +50,13 @@ class Digest {
 
 }  // namespace
 
+Op::Op(const std::string& name) : number_(static_cast<uint8_t>(Find(name))) {
+  if (number_ == kOps) throw Error(ExitCode::kBroken, "expressions have no operation `" + name + "`");
+}
+
 ExprPtr Finish(Expr expr) {
   Digest digest;
-  digest.Add(expr.op);
+  digest.Add(kOpNames[expr.op.number()]);
   digest.AddNumber(static_cast<int>(expr.type));
   digest.AddNumber(expr.number);
   digest.AddNumber(expr.integer);
@@ -70,7 +75,7 @@ ExprPtr Finish(Expr expr) {
   return std::make_shared<const Expr>(std::move(expr));
 }
 
-ExprPtr Simple(const std::string& op, Type type, std::vector<ExprPtr> args) {
+ExprPtr Simple(Op op, Type type, std::vector<ExprPtr> args) {
   Expr expr;
   expr.op = op;
   expr.type = type;
@@ -149,7 +154,7 @@ bool IsChoiceOfConstants(const ExprPtr& e) {
 
 }  // namespace
 
-ExprPtr Compare(const std::string& op, const ExprPtr& a, const ExprPtr& b) {
+ExprPtr Compare(Op op, const ExprPtr& a, const ExprPtr& b) {
   // Masks: triu(ones) > 0.
   if (IsChoiceOfConstants(a) && IsConstant(b))
     return Select(a->args[0], Compare(op, a->args[1], b), Compare(op, a->args[2], b));
@@ -191,7 +196,7 @@ ExprPtr Not(const ExprPtr& a) {
 
 namespace {
 
-ExprPtr Chosen(const char* op, const ExprPtr& condition, const ExprPtr& yes, const ExprPtr& no) {
+ExprPtr Chosen(Op op, const ExprPtr& condition, const ExprPtr& yes, const ExprPtr& no) {
   if (IsConstant(condition)) return condition->integer ? yes : no;
   if (yes->key == no->key && !yes->args.size()) return yes;
   Expr expr;
@@ -219,7 +224,7 @@ ExprPtr Select(const ExprPtr& condition, const ExprPtr& yes, const ExprPtr& no) 
 
 namespace {
 
-std::optional<double> FoldUnary(const std::string& op, double x) {
+std::optional<double> FoldUnary(Op op, double x) {
   static const std::map<std::string, double (*)(double)> kFunctions = {
       {"neg", [](double v) { return -v; }},
       {"abs", [](double v) { return std::fabs(v); }},
@@ -245,12 +250,12 @@ std::optional<double> FoldUnary(const std::string& op, double x) {
                                      : v < 0 ? -1.0
                                              : 0.0; }},
   };
-  const auto found = kFunctions.find(op);
+  const auto found = kFunctions.find(op.Name());
   if (found == kFunctions.end()) return std::nullopt;
   return found->second(x);
 }
 
-std::optional<double> FoldBinary(const std::string& op, double x, double y) {
+std::optional<double> FoldBinary(Op op, double x, double y) {
   if (op == "add") return x + y;
   if (op == "sub") return x - y;
   if (op == "mul") return x * y;
@@ -263,7 +268,7 @@ std::optional<double> FoldBinary(const std::string& op, double x, double y) {
 
 }  // namespace
 
-ExprPtr Unary(const std::string& op, const ExprPtr& a) {
+ExprPtr Unary(Op op, const ExprPtr& a) {
   if (IsConstant(a)) {
     if (const std::optional<double> value = FoldUnary(op, a->number)) return Float(*value);
   }
@@ -271,7 +276,7 @@ ExprPtr Unary(const std::string& op, const ExprPtr& a) {
   return Simple(op, Type::kFloat, {a});
 }
 
-ExprPtr Binary(const std::string& op, const ExprPtr& a, const ExprPtr& b) {
+ExprPtr Binary(Op op, const ExprPtr& a, const ExprPtr& b) {
   if (IsConstant(a) && IsConstant(b)) {
     if (const std::optional<double> value = FoldBinary(op, a->number, b->number)) return Float(*value);
   }
@@ -305,7 +310,10 @@ ExprPtr ToType(const ExprPtr& a, Type type) {
     expr.high = 1;
     return Finish(std::move(expr));
   }
-  return Simple(type == Type::kFloat ? "to_float" : type == Type::kInt ? "to_int" : "to_bool", type, {a});
+  return Simple(type == Type::kFloat ? Op("to_float")
+                : type == Type::kInt ? Op("to_int")
+                                     : Op("to_bool"),
+                type, {a});
 }
 
 }  // namespace kevin::search

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "policies/search/op.h"
+
 namespace kevin::search {
 
 enum class Type { kFloat, kInt, kBool };
@@ -28,7 +30,7 @@ using ExprPtr = std::shared_ptr<const Expr>;
 //   guard        args[0] ? args[1] : args[2]; args[1] must not be evaluated where args[0] is false (a load beyond the
 //                end); args[2] has no load
 //   select       args[0] ? args[1] : args[2]; both may be evaluated
-//   sum          kInt: integer + coefficients[0] * args[0] + ...; args are distinct, not sums, in the order of their keys
+//   sum          kInt: integer + coefficients[0] * args[0] + ...; args are distinct, not sums, in an order of their own
 //   div, mod     kInt: args[0] divided by `integer` > 0, rounded down; the remainder, never negative
 //   product      kInt: of two that are not constant
 //   less, less_equal, equal, not_equal (of two of one type), and, or, not: kBool
@@ -37,7 +39,7 @@ using ExprPtr = std::shared_ptr<const Expr>;
 //   neg, abs, exp, exp2, expm1, log, log2, log10, log1p, sqrt, rsqrt, reciprocal, sigmoid, tanh, erf, sin, cos, tan,
 //   asin, acos, atan, sinh, cosh, floor, ceil, round (half to even), trunc, sign: one float
 struct Expr {
-  std::string op;
+  Op op;
   Type type = Type::kFloat;
   double number = 0;
   int64_t integer = 0;
@@ -69,7 +71,7 @@ ExprPtr OffsetOf(const std::vector<ExprPtr>& index, const std::vector<int64_t>& 
 std::vector<ExprPtr> IndexOf(const ExprPtr& offset, const std::vector<int64_t>& shape);
 
 // --- Conditions ---
-ExprPtr Compare(const std::string& op, const ExprPtr& a,
+ExprPtr Compare(Op op, const ExprPtr& a,
                 const ExprPtr& b);  // kInt by bounds where they decide
 ExprPtr And(const ExprPtr& a, const ExprPtr& b);
 ExprPtr Or(const ExprPtr& a, const ExprPtr& b);
@@ -78,8 +80,8 @@ ExprPtr Guard(const ExprPtr& condition, const ExprPtr& value, const ExprPtr& oth
 ExprPtr Select(const ExprPtr& condition, const ExprPtr& yes, const ExprPtr& no);
 
 // --- Floats, and conversions. Constants fold; x + 0, x * 1 and the like disappear. ---
-ExprPtr Unary(const std::string& op, const ExprPtr& a);
-ExprPtr Binary(const std::string& op, const ExprPtr& a, const ExprPtr& b);
+ExprPtr Unary(Op op, const ExprPtr& a);
+ExprPtr Binary(Op op, const ExprPtr& a, const ExprPtr& b);
 ExprPtr ToType(const ExprPtr& a, Type type);
 
 // --- Questions ---

@@ -93,15 +93,36 @@ bool JoinDivAndMod(Sum& sum) {
   return false;
 }
 
+// An order that depends on what the atoms are, so that equal stages have equal sums: variables by their numbers, which
+// ascend in every stage alike, before divisions and the like. Keys alone would order them by chance.
+int Ordered(const Expr& a, const Expr& b) {
+  const auto compare = [](auto x, auto y) { return x < y ? -1 : x > y ? 1 : 0; };
+  if (a.op != b.op) return compare(a.op.number(), b.op.number());
+  if (a.id != b.id) return compare(a.id, b.id);
+  if (a.integer != b.integer) return compare(a.integer, b.integer);
+  if (a.args.size() != b.args.size()) return compare(a.args.size(), b.args.size());
+  for (size_t i = 0; i < a.args.size(); ++i) {
+    const int64_t x = i < a.coefficients.size() ? a.coefficients[i] : 1,
+                  y = i < b.coefficients.size() ? b.coefficients[i] : 1;
+    if (x != y) return compare(x, y);
+    if (const int order = a.args[i] == b.args[i] ? 0 : Ordered(*a.args[i], *b.args[i])) return order;
+  }
+  return 0;
+}
+
+bool StandsBefore(const Term& a, const Term& b) {
+  if (a.coefficient != b.coefficient) return a.coefficient > b.coefficient;
+  const int order = Ordered(*a.atom, *b.atom);
+  return order != 0 ? order < 0 : a.atom->key < b.atom->key;
+}
+
 ExprPtr FromSum(Sum sum) {
   sum.Clean();
   while (JoinDivAndMod(sum)) {
   }
   if (sum.terms.empty()) return Int(sum.constant);
   if (sum.terms.size() == 1 && sum.terms[0].coefficient == 1 && sum.constant == 0) return sum.terms[0].atom;
-  std::sort(sum.terms.begin(), sum.terms.end(), [](const Term& a, const Term& b) {
-    return a.coefficient != b.coefficient ? a.coefficient > b.coefficient : a.atom->key < b.atom->key;
-  });
+  std::sort(sum.terms.begin(), sum.terms.end(), StandsBefore);
   Expr expr;
   expr.op = "sum";
   expr.type = Type::kInt;
@@ -115,7 +136,7 @@ ExprPtr FromSum(Sum sum) {
   return Finish(std::move(expr));
 }
 
-ExprPtr DivOrMod(const char* op, const ExprPtr& a, int64_t divisor) {
+ExprPtr DivOrMod(Op op, const ExprPtr& a, int64_t divisor) {
   Expr expr;
   expr.op = op;
   expr.type = Type::kInt;

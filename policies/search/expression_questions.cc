@@ -1,8 +1,8 @@
 // Walks over expressions: substitution, the nodes below one, strides, counts.
 
 #include <algorithm>
+#include <array>
 #include <cstring>
-#include <set>
 #include <unordered_map>
 
 #include "policies/search/expression_parts.h"
@@ -143,16 +143,20 @@ std::optional<int64_t> StrideOf(const ExprPtr& expr, int variable) {
 }
 
 int CostOf(const ExprPtr& expr) {
-  static const std::set<std::string> kFree = {"constant", "variable", "load",  "result",   "sum",   "div",
-                                              "mod",      "product",  "guard", "to_float", "to_int"};
-  static const std::set<std::string> kCheap = {"add",     "sub",        "mul",    "neg",  "abs",
-                                               "minimum", "maximum",    "select", "less", "not",
-                                               "and",     "less_equal", "equal",  "or",   "not_equal"};
+  static constexpr auto kCosts = [] {
+    std::array<int, kOps> costs{};
+    costs.fill(8);
+    for (const Op free : {Op("constant"), Op("variable"), Op("load"), Op("result"), Op("sum"), Op("div"),
+                          Op("mod"), Op("product"), Op("guard"), Op("to_float"), Op("to_int")})
+      costs[free.number()] = 0;
+    for (const Op cheap :
+         {Op("add"), Op("sub"), Op("mul"), Op("neg"), Op("abs"), Op("minimum"), Op("maximum"), Op("select"),
+          Op("less"), Op("not"), Op("and"), Op("less_equal"), Op("equal"), Op("or"), Op("not_equal")})
+      costs[cheap.number()] = 1;
+    return costs;
+  }();
   int cost = 0;
-  for (const Expr* e : Nodes(expr)) {
-    if (kFree.count(e->op)) continue;
-    cost += kCheap.count(e->op) ? 1 : 8;
-  }
+  for (const Expr* e : Nodes(expr)) cost += kCosts[e->op.number()];
   return cost;
 }
 

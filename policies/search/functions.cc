@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -8,7 +9,9 @@
 namespace kevin::search {
 namespace {
 
-constexpr char kOpen = '\x01', kClose = '\x02';
+constexpr char kOpen = '\x01', kClose = '\x02', kOpenFloat = '\x03';
+
+bool IsOpen(char c) { return c == kOpen || c == kOpenFloat; }
 
 // Replaces hole i by text(i).
 template <class Text>
@@ -16,7 +19,7 @@ std::string FillHoles(const std::string& skeleton, const Text& text) {
   std::string filled;
   size_t hole = 0;
   for (const char c : skeleton) {
-    if (c == kOpen) {
+    if (IsOpen(c)) {
       filled += text(hole++);
     } else {
       filled += c;
@@ -27,20 +30,34 @@ std::string FillHoles(const std::string& skeleton, const Text& text) {
 
 }  // namespace
 
-std::string Hole(int64_t value) { return kOpen + std::to_string(value) + kClose; }
+std::string Hole(int64_t value) { return Hole(std::to_string(value)); }
+
+std::string Hole(const std::string& constant) { return kOpen + constant + kClose; }
+
+std::string FloatHole(const std::string& literal) { return kOpenFloat + literal + kClose; }
+
+bool IsCommonFloat(double value) {
+  const double size = std::fabs(value);
+  return !std::isfinite(static_cast<float>(value)) || size == 0 || size == 0.5 || size == 1 || size == 2;
+}
 
 size_t FunctionTable::Add(const std::string& name, const std::string& head, const std::string& body,
                           const std::vector<std::string>& parameters,
                           const std::vector<std::string>& arguments, const std::string& launch) {
   std::string skeleton;
-  std::vector<int64_t> numbers;
+  std::vector<std::string> numbers;
   for (size_t at = 0; at < body.size(); ++at) {
     skeleton += body[at];
-    if (body[at] != kOpen) continue;
+    if (!IsOpen(body[at])) continue;
     const size_t close = body.find(kClose, at);
-    numbers.push_back(std::stoll(body.substr(at + 1, close - at - 1)));
+    numbers.push_back(body.substr(at + 1, close - at - 1));
     at = close;
   }
+  std::string key = head + "\n" + skeleton;
+  for (const std::string& parameter : parameters) key += "\n" + parameter;
+  std::vector<size_t>& group = groups_[key];
+  if (group.empty()) order_.push_back(key);
+  group.push_back(skeletons_.size());
   skeletons_.push_back(std::move(skeleton));
   numbers_.push_back(std::move(numbers));
   names_.push_back(name);
@@ -52,49 +69,45 @@ size_t FunctionTable::Add(const std::string& name, const std::string& head, cons
 }
 
 std::string FunctionTable::Definitions() {
-  // Members of a group have equal text but for their numbers.
-  std::map<std::string, std::vector<size_t>> groups;
-  std::vector<std::string> order;
-  for (size_t i = 0; i < skeletons_.size(); ++i) {
-    std::string key = heads_[i] + "\n" + skeletons_[i];
-    for (const std::string& parameter : parameters_[i]) key += "\n" + parameter;
-    std::vector<size_t>& group = groups[key];
-    if (group.empty()) order.push_back(key);
-    group.push_back(i);
-  }
   std::string text;
   std::set<std::string> taken;
   calls_.assign(skeletons_.size(), "");
-  for (const std::string& key : order) {
-    const std::vector<size_t>& group = groups[key];
+  for (const std::string& key : order_) {
+    const std::vector<size_t>& group = groups_[key];
     const size_t first = group[0];
     std::string name = names_[first];
     for (int number = 2; !taken.insert(name).second; ++number)
       name = fmt::format("{}_{}", names_[first], number);
-    const std::vector<int64_t>& numbers = numbers_[first];
-    // Holes whose numbers agree in every member share a parameter.
-    std::map<std::vector<int64_t>, std::string> parameter_of;
+    const std::vector<std::string>& numbers = numbers_[first];
+    std::string kinds;  // of holes
+    for (const char c : skeletons_[first]) {
+      if (IsOpen(c)) kinds += c;
+    }
+    // Holes of one kind whose numbers agree in every member share a parameter.
+    std::map<std::pair<char, std::vector<std::string>>, std::string> parameter_of;
     std::vector<std::string> hole_text(numbers.size());
     std::vector<size_t> parameter_hole;
     for (size_t hole = 0; hole < numbers.size(); ++hole) {
-      std::vector<int64_t> column;
+      std::vector<std::string> column;
       bool varies = false;
       for (const size_t member : group) {
         column.push_back(numbers_[member][hole]);
         varies |= column.back() != column.front();
       }
       if (!varies) {
-        hole_text[hole] = std::to_string(numbers[hole]);
+        hole_text[hole] = numbers[hole];
         continue;
       }
-      auto [found, is_new] = parameter_of.try_emplace(column, fmt::format("s{}", parameter_hole.size()));
+      auto [found, is_new] =
+          parameter_of.try_emplace({kinds[hole], column}, fmt::format("s{}", parameter_hole.size()));
       if (is_new) parameter_hole.push_back(hole);
       hole_text[hole] = found->second;
     }
     std::string list;
     for (const std::string& parameter : parameters_[first]) list += (list.empty() ? "" : ", ") + parameter;
     for (size_t i = 0; i < parameter_hole.size(); ++i)
-      list += fmt::format("{}{} s{}", list.empty() ? "" : ", ", integer_, i);
+      list += fmt::format("{}{} s{}", list.empty() ? "" : ", ",
+                          kinds[parameter_hole[i]] == kOpenFloat ? "float" : integer_, i);
     text += fmt::format("{} {}({}) {{\n{}}}\n\n", heads_[first], name, list,
                         FillHoles(skeletons_[first], [&](size_t hole) { return hole_text[hole]; }));
     for (const size_t member : group) {

@@ -8,6 +8,7 @@
 #include "policies/search/forwarding.h"
 #include "policies/search/lower.h"
 #include "policies/search/stage_parts.h"
+#include "policies/search/stage_use.h"
 
 namespace kevin::search {
 namespace {
@@ -20,15 +21,6 @@ int DivisionsOf(const std::vector<Store>& stores) {
     }
   }
   return count;
-}
-
-// Of two sorted lists.
-bool Intersects(const std::vector<int>& a, const std::vector<int>& b) {
-  for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
-    if (a[i] == b[j]) return true;
-    a[i] < b[j] ? ++i : ++j;
-  }
-  return false;
 }
 
 ExprPtr LinearOf(const std::vector<Loop>& loops) {
@@ -76,43 +68,53 @@ class Fuser {
   }
 
  private:
-  // What each stage reads and writes, sorted.
-  struct Buffers {
-    std::vector<int> reads, writes;
-  };
-
-  static Buffers BuffersOf(const Stage& stage) {
-    Buffers buffers{BuffersRead(stage), BuffersWritten(stage)};
-    std::sort(buffers.reads.begin(), buffers.reads.end());
-    std::sort(buffers.writes.begin(), buffers.writes.end());
-    return buffers;
-  }
-
   void NoteBuffers() {
     buffers_.clear();
-    for (const Stage& stage : stages_) buffers_.push_back(BuffersOf(stage));
+    for (Stage& stage : stages_) {
+      buffers_.push_back(StageUseOf(stage));
+      LargestVariable(stage, next_variable_);
+    }
   }
 
   bool JoinInto(size_t j) {
     const bool is_pointwise = std::holds_alternative<Pointwise>(stages_[j].work);
     if (!is_pointwise && !std::holds_alternative<Reduction>(stages_[j].work)) return false;
     for (size_t i = j; i-- > 0;) {
+      if (UsesInOutWrittenBy(i, j)) continue;
       const bool feeds = Intersects(buffers_[i].writes, buffers_[j].reads);
-      if (is_pointwise && feeds && (JoinRows(i, j) || JoinElements(i, j))) return true;
-      if (!is_pointwise && (feeds || Intersects(buffers_[i].reads, buffers_[j].reads)) &&
-          JoinReductions(i, j))
-        return true;
+      if (!feeds && (is_pointwise || !Intersects(buffers_[i].reads, buffers_[j].reads))) continue;
+      if (refused_.count({buffers_[i].form, buffers_[j].form}) || PlaceFor(i, j) < 0) continue;
+      const std::pair<size_t, size_t> forms{buffers_[i].form, buffers_[j].form};
+      depends_on_others_ = false;
+      if (is_pointwise ? JoinRows(i, j) || JoinElements(i, j) : JoinReductions(i, j)) return true;
+      if (!depends_on_others_) refused_.insert(forms);
     }
+    return false;
+  }
+
+  // Whether j reads or writes an input-output that i writes: perhaps a part of it alone.
+  bool UsesInOutWrittenBy(size_t i, size_t j) const {
+    return std::any_of(buffers_[i].writes.begin(), buffers_[i].writes.end(), [&](int buffer) {
+      return program_.buffers[buffer].is_inout &&
+             (std::binary_search(buffers_[j].reads.begin(), buffers_[j].reads.end(), buffer) ||
+              std::binary_search(buffers_[j].writes.begin(), buffers_[j].writes.end(), buffer));
+    });
+  }
+
+  // Whether the joint stage reads of an input-output only what it has not written.
+  bool IsSafe(const Stage& joint) {
+    if (IsSafeInPlace(program_, joint)) return true;
+    depends_on_others_ = true;  // on which buffers are input-outputs
     return false;
   }
 
   // Where the joint stage can stand: at i, if all that j reads is there by then and nothing between reads or writes what
   // j writes; at j, if nothing between reads or writes what i writes, or writes what i reads. None: -1.
   int PlaceFor(size_t i, size_t j) const {
-    const Buffers &first = buffers_[i], &second = buffers_[j];
+    const StageUse &first = buffers_[i], &second = buffers_[j];
     bool can_rise = true, can_sink = true;
     for (size_t between = i + 1; between < j; ++between) {
-      const auto& [reads, writes] = buffers_[between];
+      const std::vector<int>&reads = buffers_[between].reads, &writes = buffers_[between].writes;
       if (Intersects(writes, second.reads) || Intersects(reads, second.writes) ||
           Intersects(writes, second.writes)) {
         can_rise = false;
@@ -132,7 +134,7 @@ class Fuser {
     joint.flops = stages_[i].flops + stages_[j].flops;
     stages_[static_cast<size_t>(place)] = std::move(joint);
     const long gone = static_cast<long>(static_cast<size_t>(place) == i ? j : i);
-    buffers_[static_cast<size_t>(place)] = BuffersOf(stages_[static_cast<size_t>(place)]);
+    buffers_[static_cast<size_t>(place)] = StageUseOf(stages_[static_cast<size_t>(place)]);
     stages_.erase(stages_.begin() + gone);
     buffers_.erase(buffers_.begin() + gone);
   }
@@ -154,7 +156,11 @@ class Fuser {
       if (!list) continue;
       made = list;
       for (const Store& store : *made) {
-        if (!ReadOf(given, store.buffer) || !IsOnlyStore(i, store.buffer)) continue;
+        if (!ReadOf(given, store.buffer)) continue;
+        if (!IsOnlyStore(i, store.buffer)) {
+          depends_on_others_ = true;
+          continue;
+        }
         Pointwise second = given;
         SplitAtDivisions(second, store.buffer);
         const ExprPtr read = ReadOf(second, store.buffer);
@@ -167,10 +173,9 @@ class Fuser {
         if (!moved) continue;
         const bool is_heavy = !std::holds_alternative<Pointwise>(joint.work);
         if (DivisionsOf(*moved) > DivisionsOf(given.stores) + (is_heavy ? 6 : 1)) continue;
-        const int place = PlaceFor(i, j);
-        if (place < 0) continue;
         list->insert(list->end(), moved->begin(), moved->end());
-        Replace2(i, j, place, std::move(joint));
+        if (!IsSafe(joint)) return false;
+        Replace2(i, j, PlaceFor(i, j), std::move(joint));
         return true;
       }
     }
@@ -233,10 +238,9 @@ class Fuser {
       if (!moved) continue;
       work.inner_stores.insert(work.inner_stores.end(), moved->begin(), moved->end());
       if (CountDivisions(joint) > CountDivisions(stages_[i]) + CountDivisions(stages_[j])) continue;
-      const int place = PlaceFor(i, j);
-      if (place < 0) continue;
+      if (!IsSafe(joint)) continue;
       MergeLoops(joint);
-      Replace2(i, j, place, std::move(joint));
+      Replace2(i, j, PlaceFor(i, j), std::move(joint));
       return true;
     }
     return false;
@@ -265,11 +269,7 @@ class Fuser {
     }
   }
 
-  int NewVariable() {
-    int largest = 0;
-    for (Stage& stage : stages_) LargestVariable(stage, largest);
-    return next_variable_ = std::max(next_variable_, largest) + 1;
-  }
+  int NewVariable() { return ++next_variable_; }
   static void LargestVariable(Stage& stage, int& largest) {
     for (const std::vector<Loop>* loops : LoopListsOf(stage)) {
       for (const Loop& loop : *loops) largest = std::max(largest, loop.variable);
@@ -335,9 +335,8 @@ class Fuser {
       return false;
     std::stable_sort(first.accumulators.begin(), first.accumulators.end(),
                      [](const Accumulator& a, const Accumulator& b) { return a.step < b.step; });
-    const int place = PlaceFor(i, j);
-    if (place < 0) return false;
-    Replace2(i, j, place, std::move(joint));
+    if (!IsSafe(joint)) return false;
+    Replace2(i, j, PlaceFor(i, j), std::move(joint));
     return true;
   }
 
@@ -372,8 +371,11 @@ class Fuser {
 
   Program& program_;
   std::vector<Stage>& stages_;
-  std::vector<Buffers> buffers_;  // by stage
-  int next_variable_ = 0;
+  std::vector<StageUse> buffers_;  // by stage
+  // Forms of two stages that cannot be joined, whatever the other stages are: most pairs are asked for many times.
+  std::set<std::pair<size_t, size_t>> refused_;
+  bool depends_on_others_ = false;  // the last refusal
+  int next_variable_ = 0;           // the largest so far
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 #pragma once
-// Inside lower_indexing.cc, lower_scatter.cc, lower_resampling.cc, lower_interpolation.cc and lower_layouts.cc.
+// Inside lower_indexing.cc, lower_scatter.cc, lower_orders.cc, lower_resampling.cc, lower_interpolation.cc and lower_layouts.cc.
 
 #include <functional>
 #include <map>
@@ -37,6 +37,7 @@ IndexedPlaces PlacesOf(Lowering& at, const GraphNode& node, const Shape& from);
 // Each null for an operation of another file.
 IndexingFunction ReadNamed(const std::string& op);           // lower_indexing.cc
 IndexingFunction ScatterNamed(const std::string& op);        // lower_scatter.cc
+IndexingFunction OrderNamed(const std::string& op);          // lower_orders.cc
 IndexingFunction ResamplingNamed(const std::string& op);     // lower_resampling.cc
 IndexingFunction InterpolationNamed(const std::string& op);  // lower_interpolation.cc
 IndexingFunction LayoutNamed(const std::string& op);         // lower_layouts.cc

@@ -227,8 +227,11 @@ void Lowering::AddArguments() {
       buffer.base_symbol = offset->first;
       buffer.base = offset->second;
     }
+    const bool is_inout = buffer.argument != block && task_.arguments[buffer.argument].role == "inout";
+    buffer.is_output = buffer.is_inout = is_inout;
     program_.buffers.push_back(buffer);
     const int number = static_cast<int>(program_.buffers.size()) - 1;
+    if (is_inout) current_[number] = input.value;
     const Shape shape = tensor.shape;
     const Type type = TypeOf(tensor.dtype);
     ValuePtr value = Lazy(tensor.dtype, shape, [number, type, shape](const Index& index) {
@@ -263,7 +266,8 @@ void Lowering::CountUses(const std::vector<GraphNode>& nodes) {
         std::any_of(node.results.begin(), node.results.end(), [&](int result) { return uses_[result] > 0; });
     if (!is_live) continue;
     for (const auto& [name, arg] : node.args.items()) {
-      if (!ReadsShapeOnly(node, name)) count(arg);
+      const bool is_overwritten = name == "self" && CompleteWrite(node) >= 0;
+      if (!is_overwritten && !ReadsShapeOnly(node, name)) count(arg);
     }
     if (node.op != "loop") continue;
     for (const auto& [init, param, next, result] : node.carried) ++uses_[init], ++uses_[next];
@@ -322,6 +326,20 @@ void Lowering::Lower1(const GraphNode& given) {
   throw Unsupported("`" + node->op + "` has no stage");
 }
 
+// What several operations read is stored once it costs more than reading it. In deep networks sooner: residuals would
+// pile up, so that no two layers are alike. Two of them, those of a block, are stored.
+bool Lowering::IsDearToRepeat(const ValuePtr& value) {
+  constexpr size_t kDeep = 150;
+  constexpr int kTwoSums = 2;
+  if (graph_.nodes.size() <= kDeep) return value->cost > 12;
+  if (value->cost != kTwoSums) return value->cost > kTwoSums;
+  std::set<int> read;
+  for (const Expr* node : Nodes(value->at(Vars(NewLoops(value->shape))))) {
+    if (node->op == "load") read.insert(node->id);
+  }
+  return read.size() > 1;
+}
+
 void Lowering::Walk(const std::vector<GraphNode>& nodes) {
   for (const GraphNode& node : nodes) {
     if (std::none_of(node.results.begin(), node.results.end(), [&](int result) { return uses_[result] > 0; }))
@@ -330,12 +348,8 @@ void Lowering::Walk(const std::vector<GraphNode>& nodes) {
     for (const int result : node.results) {
       const auto found = values_.find(result);
       if (found == values_.end() || !found->second || found->second->buffer >= 0) continue;
-      // What several operations read is stored once it costs more than reading it. In deep networks sooner: residuals
-      // would pile up, so that no two layers are alike.
-      constexpr size_t kDeep = 150;
       const ValuePtr& value = found->second;
-      if (uses_[result] > 1 && value->cost > (graph_.nodes.size() > kDeep ? 2 : 12)) Stored(value);
-      if (value->cost > 200) Stored(value);
+      if (value->cost > 200 || (uses_[result] > 1 && IsDearToRepeat(value))) Stored(value);
     }
   }
 }
@@ -357,6 +371,7 @@ void Lowering::StoreOutputs() {
     program_.buffers.push_back(buffer);
     StoreTo(value, static_cast<int>(program_.buffers.size()) - 1, "output");
   }
+  StoreInOuts();
 }
 
 Program Lowering::Run() {
@@ -364,6 +379,9 @@ Program Lowering::Run() {
   for (const int output : graph_.outputs) ++uses_[output];
   CountUses(graph_.nodes);
   uses_.erase(-1);
+  for (const GraphNode& node : graph_.nodes) {
+    if (const int source = CompleteWrite(node); source >= 0) same_as_[node.results[0]] = source;
+  }
   if (finds_attention_) FindAttention();
   Walk(graph_.nodes);
   StoreOutputs();

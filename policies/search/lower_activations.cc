@@ -248,7 +248,7 @@ OfTwoFloats FloatFunctionOfTwo(const std::string& op) {
 
 OfFloat FloatFunction(const Lowering& at, const GraphNode& node) {
   if (const auto found = PlainFunctions().find(node.op); found != PlainFunctions().end())
-    return [name = found->second](const ExprPtr& x) { return Unary(name, x); };
+    return [name = Op(std::string(found->second))](const ExprPtr& x) { return Unary(name, x); };
   if (const auto found = SimpleFunctions().find(node.op); found != SimpleFunctions().end())
     return found->second;
   if (const auto found = NumberedFunctions().find(node.op); found != NumberedFunctions().end())

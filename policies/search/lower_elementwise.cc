@@ -181,7 +181,7 @@ bool Comparison(Lowering& at, const GraphNode& node) {
                                                             {"greater", "less"},
                                                             {"greater_equal", "less_equal"},
                                                             {"not_equal", "not_equal"}};
-  const char* name = kNames.at(node.op);
+  const Op name = std::string(kNames.at(node.op));
   const bool swaps = node.op.starts_with("g");
   const std::vector<ValuePtr> both = BothOf(at, node);
   const Type common = CommonType(both);

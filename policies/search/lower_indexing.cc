@@ -274,7 +274,7 @@ IndexingFunction ReadNamed(const std::string& op) {
 }
 
 bool Lowering::Indexing(const GraphNode& node) {
-  for (const auto named : {ReadNamed, ScatterNamed, ResamplingNamed, InterpolationNamed}) {
+  for (const auto named : {ReadNamed, ScatterNamed, OrderNamed, ResamplingNamed, InterpolationNamed}) {
     const IndexingFunction function = named(node.op);
     if (!function) continue;
     function(*this, node);

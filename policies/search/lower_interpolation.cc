@@ -215,7 +215,7 @@ void GridSample(Lowering& at, const GraphNode& node) {
       const int64_t size = x->shape[i + 2];
       ExprPtr where = GridPlace(ToType(grid->at(own), Type::kFloat), size, aligned);
       if (padding == 1) where = Smaller(Larger(where, Float(0)), Float(static_cast<double>(size - 1)));
-      const ExprPtr low = Unary(mode == 1 ? "round" : "floor", where);
+      const ExprPtr low = Unary(mode == 1 ? Op("round") : Op("floor"), where);
       lows.push_back(ToType(low, Type::kInt));
       shares.push_back(mode == 1 ? Float(0) : Minus(where, low));
     }

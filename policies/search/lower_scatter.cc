@@ -15,6 +15,12 @@ void SelectScatter(Lowering& at, const GraphNode& node) {
   const size_t dim = DimOf(at, node, "dim", x->shape.size());
   ExprPtr chosen = at.MovingInteger(node, "index", 0);
   if (chosen->high < 0) chosen = AddInt(chosen, Int(x->shape[dim]));
+  const bool in_place = at.OverwriteInPlace(node, x, source->shape, [=](const Index& place) {
+    Index own = place;
+    own.insert(own.begin() + static_cast<long>(dim), chosen);
+    return std::pair(own, source->at(place));
+  });
+  if (in_place) return;
   at.Set(node, at.Lazy(
                    x->dtype, x->shape,
                    [=](const Index& place) {
@@ -27,12 +33,19 @@ void SelectScatter(Lowering& at, const GraphNode& node) {
 }
 
 void SliceScatter(Lowering& at, const GraphNode& node) {
+  if (at.CompleteWrite(node) >= 0) return at.SetCompleteWrite(node);
   const ValuePtr x = at.Tensor(node, "self"), source = at.Tensor(node, "src");
   const size_t dim = DimOf(at, node, "dim", x->shape.size());
   const int64_t size = x->shape[dim], step = at.Integer(node, "step", 1), count = source->shape[dim];
   int64_t start = at.Integer(node, "start", 0);
   start = std::clamp<int64_t>(start < 0 ? start + size : start, 0, size);
   if (count == 0) return at.Set(node, x);
+  const bool in_place = at.OverwriteInPlace(node, x, source->shape, [=](const Index& place) {
+    Index own = place;
+    own[dim] = AddInt(Scaled(place[dim], step), Int(start));
+    return std::pair(own, source->at(place));
+  });
+  if (in_place) return;
   at.Set(node, at.Lazy(
                    x->dtype, x->shape,
                    [=](const Index& place) {
@@ -70,9 +83,10 @@ void DiagonalScatter(Lowering& at, const GraphNode& node) {
                    x->cost + source->cost + 2));
 }
 
-// A copy of `x`, then a stage that writes to the places.
-ValuePtr Overwritten(Lowering& at, const GraphNode& node, const ValuePtr& x, const Shape& places,
-                     const std::function<std::pair<Index, ExprPtr>(const Index&)>& element) {
+// A copy of `x`, then a stage that writes to the places. Without the copy where `x` may be overwritten.
+void SetOverwritten(Lowering& at, const GraphNode& node, const ValuePtr& x, const Shape& places,
+                    const Lowering::Overwriting& element) {
+  if (at.OverwriteInPlace(node, x, places, element)) return;
   const ValuePtr copy = at.Stored(at.Lazy(
       x->dtype, x->shape, [x](const Index& place) { return x->at(place); }, x->cost));
   const std::vector<Loop> loops = at.NewLoops(places);
@@ -80,7 +94,7 @@ ValuePtr Overwritten(Lowering& at, const GraphNode& node, const ValuePtr& x, con
   at.Add(
       node.op,
       Pointwise{loops, {{copy->buffer, OffsetOf(own, x->shape), ToType(value, TypeOf(x->dtype)), nullptr}}});
-  return copy;
+  at.Set(node, copy);
 }
 
 void Scatter(Lowering& at, const GraphNode& node) {
@@ -88,22 +102,22 @@ void Scatter(Lowering& at, const GraphNode& node) {
   const ValuePtr x = at.Tensor(node, "self"), index = at.Tensor(node, "index");
   const ValuePtr source = at.Tensor(node, at.Has(node, "src") ? "src" : "value");
   const size_t dim = DimOf(at, node, "dim", x->shape.size());
-  at.Set(node, Overwritten(at, node, x, index->shape, [&](const Index& place) {
-           Index own = place;
-           own[dim] = IndexAt(node, index, place, x->shape[dim]);
-           return std::pair(own, source->shape.empty() ? source->at({}) : source->at(place));
-         }));
+  SetOverwritten(at, node, x, index->shape, [=, &node](const Index& place) {
+    Index own = place;
+    own[dim] = IndexAt(node, index, place, x->shape[dim]);
+    return std::pair(own, source->shape.empty() ? source->at({}) : source->at(place));
+  });
 }
 
 void IndexCopy(Lowering& at, const GraphNode& node) {
   const ValuePtr x = at.Tensor(node, "self"), index = at.Tensor(node, "index"),
                  source = at.Tensor(node, "source");
   const size_t dim = DimOf(at, node, "dim", x->shape.size());
-  at.Set(node, Overwritten(at, node, x, source->shape, [&](const Index& place) {
-           Index own = place;
-           own[dim] = IndexAt(node, index, index->shape.empty() ? Index() : Index{place[dim]}, x->shape[dim]);
-           return std::pair(own, source->at(place));
-         }));
+  SetOverwritten(at, node, x, source->shape, [=, &node](const Index& place) {
+    Index own = place;
+    own[dim] = IndexAt(node, index, index->shape.empty() ? Index() : Index{place[dim]}, x->shape[dim]);
+    return std::pair(own, source->at(place));
+  });
 }
 
 // x[mask] = value, with one value for all.
@@ -130,9 +144,9 @@ void IndexPut(Lowering& at, const GraphNode& node) {
   if (indices.size() == 1 && indices[0] && indices[0]->dtype == "bool")
     return MaskPut(at, node, indices[0], values);
   const IndexedPlaces places = PlacesOf(at, node, x->shape);
-  at.Set(node, Overwritten(at, node, x, places.shape, [&](const Index& place) {
-           return std::pair(places.Of(place, x->shape), Lowering::AtBroadcast(values, place));
-         }));
+  SetOverwritten(at, node, x, places.shape, [=](const Index& place) {
+    return std::pair(places.Of(place, x->shape), Lowering::AtBroadcast(values, place));
+  });
 }
 
 // Zeros, and the elements of `self` at their flat places of the last dims.
@@ -143,12 +157,11 @@ void MaxUnpool(Lowering& at, const GraphNode& node) {
   const ExprPtr zero = ToType(Float(0), TypeOf(x->dtype));
   const ValuePtr zeros = at.Lazy(x->dtype, shape, [zero](const Index&) { return zero; });
   const Shape inner(shape.begin() + static_cast<long>(lead), shape.end());
-  at.Set(node, Overwritten(at, node, zeros, x->shape, [&](const Index& place) {
-           Index own(place.begin(), place.begin() + static_cast<long>(lead));
-           for (const ExprPtr& one : IndexOf(IndexAt(node, indices, place, Count(inner)), inner))
-             own.push_back(one);
-           return std::pair(own, x->at(place));
-         }));
+  SetOverwritten(at, node, zeros, x->shape, [=, &node](const Index& place) {
+    Index own(place.begin(), place.begin() + static_cast<long>(lead));
+    for (const ExprPtr& one : IndexOf(IndexAt(node, indices, place, Count(inner)), inner)) own.push_back(one);
+    return std::pair(own, x->at(place));
+  });
 }
 
 // --- Reductions over what goes to an element: every output reads all of the dim, so that no two write at one place ---
@@ -164,7 +177,7 @@ struct Arrivals {
 
 ExprPtr JoinedBy(const std::string& op, const ExprPtr& a, const ExprPtr& b) {
   if (op == "product") return Binary("mul", a, b);
-  if (op == "max" || op == "min") return Binary(op == "max" ? "maximum" : "minimum", a, b);
+  if (op == "max" || op == "min") return Binary(op == "max" ? Op("maximum") : Op("minimum"), a, b);
   return Binary("add", a, b);
 }
 
@@ -300,7 +313,7 @@ void CountLimits(Lowering& at, const GraphNode& node) {
     if (limits->shape.size() > 1) row.assign(own.begin(), own.end() - 1);
     row.push_back(place.back());
     const ExprPtr value = ToType(x->at(own), Type::kFloat), limit = ToType(limits->at(row), Type::kFloat);
-    return ToType(Compare(right ? "less_equal" : "less", limit, value), Type::kInt);
+    return ToType(Compare(right ? Op("less_equal") : Op("less"), limit, value), Type::kInt);
   });
   at.Set(node, at.Reduce("sum", below, {static_cast<int>(x->shape.size())}, false, dtype));
 }

@@ -71,6 +71,20 @@ class Lowering {
   // The same for float arithmetic whose result has the type of the first value.
   ValuePtr MapFloat(const std::vector<ValuePtr>& values, const ElementFunction& f);
 
+  // --- Input-outputs (in_place.cc) ---
+  // The index and the value of the element that a point overwrites.
+  using Overwriting = std::function<std::pair<Index, ExprPtr>(const Index& place)>;
+  // Where `self`, the node's argument of that name, is an input-output as it is now: overwrites elements in its buffer, one
+  // for each point of `places`, and sets the node's result. At once where nothing else reads the values from before; at the
+  // end where the result is only the value after the call. False, and nothing is done, elsewhere.
+  bool OverwriteInPlace(const GraphNode& node, const ValuePtr& self, const Shape& places,
+                        const Overwriting& element);
+  // The value `src` of a slice_scatter that writes all of `self`, of its type: the result is `src`. Else -1. A write through
+  // `x[:, 2:4]` ends with such a node.
+  int CompleteWrite(const GraphNode& node) const;
+  // Sets the result of that node.
+  void SetCompleteWrite(const GraphNode& node);
+
   // --- Arguments of a node ---
   bool Has(const GraphNode& node, const char* name) const;           // present and not null
   ValuePtr Tensor(const GraphNode& node, const char* name);          // also a number, as a constant
@@ -173,24 +187,26 @@ class Lowering {
  private:
   bool Elementwise(const GraphNode& node);  // lower_elementwise.cc
   bool View(const GraphNode& node);         // lower_views.cc
-  bool Indexing(const GraphNode& node);     // lower_indexing.cc, _scatter, _resampling, _interpolation
-  bool Creation(const GraphNode& node);     // lower_creation.cc
-  bool Reduced(const GraphNode& node);      // lower_reductions.cc
-  bool Normalised(const GraphNode& node);   // lower_norms.cc
-  bool Windowed(const GraphNode& node);     // lower_windows.cc
-  bool Contracted(const GraphNode& node);   // lower_contractions.cc
-  bool Attended(const GraphNode& node);     // lower_attention.cc
-  bool Recurrent(const GraphNode& node);    // lower_recurrent.cc
-  bool Loss(const GraphNode& node);         // lower_losses.cc
-  bool Composed(const GraphNode& node);     // lower_compositions.cc
-  bool Loop_(const GraphNode& node);        // lower_loops.cc: a kept loop
+  bool Indexing(const GraphNode& node);  // lower_indexing.cc, _scatter, _orders, _resampling, _interpolation
+  bool Creation(const GraphNode& node);  // lower_creation.cc
+  bool Reduced(const GraphNode& node);   // lower_reductions.cc
+  bool Normalised(const GraphNode& node);  // lower_norms.cc
+  bool Windowed(const GraphNode& node);    // lower_windows.cc
+  bool Contracted(const GraphNode& node);  // lower_contractions.cc
+  bool Attended(const GraphNode& node);    // lower_attention.cc
+  bool Recurrent(const GraphNode& node);   // lower_recurrent.cc
+  bool Loss(const GraphNode& node);        // lower_losses.cc
+  bool Composed(const GraphNode& node);    // lower_compositions.cc
+  bool Loop_(const GraphNode& node);       // lower_loops.cc: a kept loop
 
   void AddArguments();
   void Walk(const std::vector<GraphNode>& nodes);
+  bool IsDearToRepeat(const ValuePtr& value);
   void Lower1(const GraphNode& node);
   void RefuseEmpty(const GraphNode& node) const;
   void StoreTo(const ValuePtr& value, int buffer, const std::string& name);
   void StoreOutputs();
+  void StoreInOuts();
   // Marks what the outputs need; the rest is not lowered.
   void CountUses(const std::vector<GraphNode>& nodes);
   void FindAttention();
@@ -206,6 +222,19 @@ class Lowering {
   int variables_ = 0;
   std::map<int, ValuePtr> values_;  // of the graph
   std::map<int, int> uses_;         // by live nodes, reads of shapes left out
+  std::map<int, int> current_;      // buffer of an input-output -> the value of the graph that it holds
+  struct Overwrite {
+    std::string name;
+    Shape places, shape;
+    std::string dtype;
+    Overwriting element;
+  };
+  std::map<int, Overwrite> overwritten_at_end_;  // by the value of the graph
+  void WriteElements(int buffer, const Overwrite& overwrite);
+  int LastOutputOf(int inout) const;
+  int FinalValueOf(int inout) const;  // the same value by the first of its numbers
+  bool IsOnlyFinal(int value, int inout);
+  std::map<int, int> same_as_;  // results of complete writes -> their sources
   bool finds_attention_;
   std::map<int, std::shared_ptr<AttentionPattern>> attention_;  // by the results of its nodes
   ExprPtr iteration_;  // of the loop that is being lowered; null: none

@@ -256,7 +256,7 @@ class FormText {
       return fmt::format("v{}", variables_.try_emplace(e.id, variables_.size()).first->second);
     if (e.op == "constant")
       return e.type == Type::kFloat ? fmt::format("{}", e.number) : std::to_string(e.integer);
-    std::string text = "(" + e.op;
+    std::string text = "(" + e.op.Name();
     if (e.op == "load") text += BufferText(e.id);
     if (e.op == "result") text += std::to_string(e.id);
     if (e.integer != 0) text += fmt::format(" {}", e.integer);

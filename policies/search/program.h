@@ -29,6 +29,9 @@ struct Buffer {
   bool is_output = false;  // an argument that `launch` writes
   // A workspace: its place in the one workspace of the candidate, in bytes, a multiple of 256 (PlaceWorkspaces).
   int64_t place = -1;
+  // An input-output: an argument that `launch` reads and writes. A stage that stores to it reads it at most at the place
+  // of the store itself (IsSafeInPlace); what an earlier stage reads of it is as it was before the call.
+  bool is_inout = false;
 };
 
 // --- Parts of stages ---
@@ -138,6 +141,9 @@ std::string StageForm(const Program& program, const Stage& stage);
 // All stages that compute something, in order: those in the bodies of loops, not the loops. Knob::stage counts them.
 std::vector<const Stage*> LeafStages(const std::vector<Stage>& stages);
 std::vector<const Stage*> LeafStages(const Program& program);
+
+// Whether no point of the stage reads of an input-output what another point, or another store, writes.
+bool IsSafeInPlace(const Program& program, const Stage& stage);
 
 // Buffers that the stage reads and writes, each once, in the order of use.
 std::vector<int> BuffersRead(const Stage& stage);

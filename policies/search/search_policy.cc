@@ -90,6 +90,7 @@ class ReplyWriter {
     reply.choice = search::ChooseNext(knobs_, tried, guidance_, seed_);
     for (int i = 0; i < kMostRepetitions && reply.choice.is_new; ++i) {
       const std::string body = BodyWith(reply.choice.setting);
+      if (earlier_.empty()) return WithLines(std::move(reply), body);
       const auto same = earlier_.find(search::TextWithoutRecord(LinesAndBody(reply.choice.setting, 0, body)));
       if (same == earlier_.end()) return WithLines(std::move(reply), body);
       // The setting makes no difference to an earlier text, so its result is known.

@@ -35,13 +35,20 @@ std::string WriteCuda(const Program& program, const Task& task, const Setting& s
 
 // --- Stages of equal form share one function ---
 
-// An integer of a body that may differ between stages: where it does, it becomes a parameter of the function, else a
-// literal. Do not use it where the language needs a constant.
+inline constexpr size_t kMostFunctions =
+    40;  // of a text, as far as sharing goes: kernels, or functions of stages
+
+// A number of a body that may differ between stages: where it does, it becomes a parameter of the function, else a
+// literal. Do not use it where the language needs a constant. `FloatHole` takes the literal of a float ("0.25f").
 std::string Hole(int64_t value);
+std::string Hole(const std::string& constant);  // an expression that is known where functions are called
+std::string FloatHole(const std::string& literal);
+// Whether a factor or a term is so common (0, 1, 2 and the like) that it is a part of the form, and no hole.
+bool IsCommonFloat(double value);
 
 class FunctionTable {
  public:
-  // `integer` is the type of parameters that come from holes ("long"). `head` begins every definition ("static void",
+  // `integer` is the type of parameters that come from holes of integers ("long"). `head` begins every definition ("static void",
   // "__global__ void __launch_bounds__(256)").
   explicit FunctionTable(std::string integer) : integer_(std::move(integer)) {}
   // `parameters` ("const float* __restrict__ a") and `arguments` ("in0 + 64") in equal number. `launch` is put between
@@ -53,11 +60,15 @@ class FunctionTable {
   // All definitions; then Call gives "name<<<132, 256>>>(in0 + 64, 17)".
   std::string Definitions();
   std::string Call(size_t number) const;
+  // How many the calls so far have.
+  size_t definitions() const { return groups_.size(); }
 
  private:
   std::string integer_;
+  std::map<std::string, std::vector<size_t>> groups_;  // calls of equal text but for their numbers
+  std::vector<std::string> order_;                     // of the groups
   std::vector<std::string> skeletons_;
-  std::vector<std::vector<int64_t>> numbers_;
+  std::vector<std::vector<std::string>> numbers_;  // literals
   std::vector<std::string> names_, heads_, launches_, calls_;
   std::vector<std::vector<std::string>> parameters_, arguments_;
 };

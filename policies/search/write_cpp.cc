@@ -4,12 +4,14 @@
 
 #include <algorithm>
 
+#include "policies/search/common_offsets.h"
 #include "policies/search/cpp_text.h"
 
 namespace kevin::search {
 namespace {
 
-constexpr size_t kCppManyStages = 12;  // above, stages share functions even of different sizes
+constexpr size_t kCppManyStages = 12;   // above, stages share functions even of different sizes
+constexpr size_t kCppMostStages = 240;  // above, all that can be shared is: trying less would take too long
 
 void CppWork(const Stage& stage, CppStage& to) {
   if (const auto* pointwise = std::get_if<Pointwise>(&stage.work)) return CppPointwise(*pointwise, to);
@@ -35,12 +37,13 @@ std::string CppFunctionName(const std::string& name) {
 
 class CppProgram {
  public:
-  CppProgram(const Program& program, const Task& task, const Setting& setting)
-      : program_(program), task_(task), setting_(setting), functions_("long") {}
+  CppProgram(const Program& program, const Task& task, const Setting& setting, CppSharing sharing)
+      : program_(program), task_(task), setting_(setting), sharing_(sharing), functions_("long") {}
+
+  // Before Write. False: too many functions; not all stages were added, where they can share more.
+  bool AddStages() { return Add(program_.stages); }
 
   std::string Write() {
-    holes_ = LeafStages(program_).size() > kCppManyStages;
-    AddStages(program_.stages);
     const std::string definitions = functions_.Definitions();
     std::string text;
     for (const std::string& helper : helpers_) text += helper + "\n";
@@ -81,31 +84,40 @@ class CppProgram {
     return "  const int threads = omp_get_max_threads() < 64 ? omp_get_max_threads() : 64;\n";
   }
 
-  std::string Pointer(const CppStage& stage, int id) const {
+  // The address of the buffer, or of an element of it.
+  std::string Pointer(const CppStage& stage, int id, int64_t element) const {
     const Buffer& buffer = program_.buffers.at(static_cast<size_t>(id));
-    const std::string element = stage.Element(id);
-    if (buffer.argument < 0) return fmt::format("({}*)(workspace + {})", element, buffer.place);
+    const std::string further = element == 0 ? "" : fmt::format(" + {}", element);
+    if (buffer.argument < 0)
+      return fmt::format("({}*)(workspace + {}){}", stage.Element(id), buffer.place, further);
     const std::string name = Argument(buffer.argument);
-    if (!buffer.base_symbol.empty()) return fmt::format("{} + {}", name, buffer.base_symbol);
-    return buffer.base == 0 ? name : fmt::format("{} + {}", name, buffer.base);
+    if (!buffer.base_symbol.empty()) return name + " + " + buffer.base_symbol + further;
+    return buffer.base + element == 0 ? name : fmt::format("{} + {}", name, buffer.base + element);
   }
 
-  void AddStages(const std::vector<Stage>& stages) {
+  bool Add(const std::vector<Stage>& stages) {
     for (const Stage& stage : stages) {
       if (const auto* repeat = std::get_if<Repeat>(&stage.work)) {
         const std::string name = fmt::format("r{}", repeats_.size());
         repeats_.push_back({repeat->times.variable, name});
-        AddStages(repeat->body);
+        Add(repeat->body);
         repeats_.pop_back();
       } else {
         AddStage(stage);
       }
+      if (functions_.definitions() > kMostFunctions && sharing_ != CppSharing::kAll) return false;
     }
+    return true;
   }
 
-  void AddStage(const Stage& stage) {
+  void AddStage(Stage stage) {
+    std::map<int, int64_t> offsets;
+    if (sharing_ == CppSharing::kAll)
+      offsets = TakeCommonOffsets(program_, stage, [&](int buffer) {
+        return program_.buffers.at(static_cast<size_t>(buffer)).is_output ? 16 : 1;  // CppStreams
+      });
     CppStage text{program_, task_, setting_};
-    text.holes = holes_;
+    text.sharing = sharing_;
     text.buffers = BuffersRead(stage);
     for (const int buffer : BuffersWritten(stage)) {
       if (std::find(text.buffers.begin(), text.buffers.end(), buffer) == text.buffers.end())
@@ -121,7 +133,7 @@ class CppProgram {
       const bool is_read = std::find(read.begin(), read.end(), buffer) != read.end();
       parameters.push_back(fmt::format("{}{}*{} {}", is_written ? "" : "const ", text.Element(buffer),
                                        is_written && is_read ? "" : " __restrict__", text.Name(buffer)));
-      arguments.push_back(Pointer(text, buffer));
+      arguments.push_back(Pointer(text, buffer, offsets.count(buffer) ? offsets.at(buffer) : 0));
     }
     for (const auto& [variable, name] : repeats_) {
       parameters.push_back("long " + name);
@@ -157,8 +169,8 @@ class CppProgram {
   const Program& program_;
   const Task& task_;
   const Setting& setting_;
+  CppSharing sharing_;
   FunctionTable functions_;
-  bool holes_ = false;
   std::vector<std::pair<int, std::string>> repeats_;
   std::vector<std::string> helpers_;
   std::map<int, CppScratch> scratch_;  // by `which`
@@ -200,7 +212,7 @@ CppKinds KindsOf(const Program& program) {
     kinds.columns |= reduction != nullptr && !reduction->outer.empty();
     for (const int buffer : BuffersWritten(stage)) {
       const Buffer& one = program.buffers.at(static_cast<size_t>(buffer));
-      kinds.streams |= one.is_output && one.dtype == "float32" && one.elements >= kLarge;
+      kinds.streams |= one.is_output && !one.is_inout && one.dtype == "float32" && one.elements >= kLarge;
     }
   }
   return kinds;
@@ -240,7 +252,15 @@ std::vector<Knob> CppKnobs(const Program& program, const Task& task) {
 }
 
 std::string WriteCpp(const Program& program, const Task& task, const Setting& setting) {
-  return CppProgram(program, task, setting).Write();
+  // Literals are faster; where the stages differ too much, they share more.
+  const size_t stages = LeafStages(program).size();
+  for (const CppSharing sharing : {CppSharing::kNone, CppSharing::kLarge, CppSharing::kAll}) {
+    if (stages > kCppManyStages && sharing == CppSharing::kNone) continue;
+    if (stages > kCppMostStages && sharing == CppSharing::kLarge) continue;
+    CppProgram text(program, task, setting, sharing);
+    if (text.AddStages() || sharing == CppSharing::kAll) return text.Write();
+  }
+  return "";
 }
 
 }  // namespace kevin::search

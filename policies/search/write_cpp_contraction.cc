@@ -38,17 +38,23 @@ unsigned CppContractionWriter::CountsOfRows(int64_t most) const {
     const int64_t tiles = (rows + most - 1) / most;
     counts |= 1U << (rows / tiles) | 1U << ((rows + tiles - 1) / tiles);
   }
+  // Several stages of at least a tile each have one function.
+  const unsigned all = (2U << most) - (1U << (most / 2));
+  if (stage_.sharing == CppSharing::kAll && (counts & ~all) == 0) return all;
   return counts;
 }
 
 // Binds the loops to the digits of the row-major number `name`.
 void CppContractionWriter::Decode(const std::vector<Loop>& loops, const std::string& name, bool) {
+  // Functions that several stages share do not depend on which loops have one point.
+  const bool shares = stage_.sharing == CppSharing::kAll;
   int64_t below = 1;
   for (size_t i = loops.size(); i-- > 0;) {
     const std::string digit = print_.Fresh("d");
-    std::string text = below == 1 ? name : fmt::format("{} / {}", name, N(below));
+    const bool is_first = shares ? i + 1 == loops.size() : below == 1;
+    std::string text = is_first ? name : fmt::format("{} / {}", name, N(below));
     if (i > 0) text = fmt::format("{} % {}", text, N(loops[i].extent));
-    print_.Line(fmt::format("const long {} = {};", digit, loops[i].extent == 1 ? "0" : text));
+    print_.Line(fmt::format("const long {} = {};", digit, loops[i].extent == 1 && !shares ? "0" : text));
     print_.Bind(loops[i].variable, digit);
     below *= loops[i].extent;
   }
@@ -185,7 +191,7 @@ void CppContractionWriter::Tasks() {
   std::vector<Loop> loops = outer;
   loops.push_back({columns, ColumnBlocks()});
   loops.push_back({rows, RowBlocks()});
-  loops.push_back({split, plan_.splits});
+  if (plan_.splits > 1) loops.push_back({split, plan_.splits});
   Decode(loops, "task");
   const auto name = [&](int variable) { return print_.Scalar(Variable(variable, 2)); };
   print_.Line(fmt::format("const long begin = {} * {};", name(columns), N(plan_.column_block)));

@@ -48,11 +48,15 @@ std::string CppDivision(const Expr& expr, const std::string& a, const std::strin
 
 }  // namespace
 
+std::string CppStage::Float(double value) const {
+  return sharing != CppSharing::kNone && !IsCommonFloat(value) ? FloatHole(CppFloat(value)) : CppFloat(value);
+}
+
 CppPrinter::Value CppPrinter::EmitLeaf(const ExprPtr& expr) {
   Value value;
   if (expr->op == "constant") {
     value.constant = true;
-    value.text = expr->type == Type::kFloat  ? CppFloat(expr->number)
+    value.text = expr->type == Type::kFloat  ? stage_.Float(expr->number)
                  : expr->type == Type::kBool ? (expr->integer ? "true" : "false")
                                              : stage_.Number(expr->integer);
     return value;
@@ -144,7 +148,7 @@ CppPrinter::Value CppPrinter::EmitOperation(const ExprPtr& expr) {
     if (value.lanes) args[i] = Splat(args[i], expr->args[i]);
     a.push_back(args[i].text);
   }
-  const std::string& op = expr->op;
+  const std::string op = expr->op.Name();
   const bool from_bool = !expr->args.empty() && expr->args[0]->type == Type::kBool;
   const auto function = CppFunctions().find(op);
   const auto sign = CppOperators().find(op);

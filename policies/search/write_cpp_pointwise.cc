@@ -73,7 +73,9 @@ bool CppStreams(const CppStage& stage, const search::Store& store, int lanes_var
                 const std::vector<Loop>& others) {
   const Buffer& buffer = stage.program.buffers.at(static_cast<size_t>(store.buffer));
   const bool is_float = buffer.dtype == "float32";
-  if (!buffer.is_output || !is_float || buffer.elements * 4 < kCppStreamBytes || store.guard) return false;
+  if (!buffer.is_output || buffer.is_inout || !is_float || buffer.elements * 4 < kCppStreamBytes ||
+      store.guard)
+    return false;
   if (StrideOf(store.offset, lanes_variable) != 1) return false;
   int64_t variable_part = 0;
   for (const Loop& loop : others) {

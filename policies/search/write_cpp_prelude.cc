@@ -113,6 +113,8 @@ INLINE IntVec LoadMasked(const bool* from, IntVec m) {
 INLINE Vec LoadMasked(const float* from, IntVec m) {
   return __builtin_ia32_loadups512_mask(from, Vec{}, ToMask(m));
 }
+#elif HAS_256 && defined(__AVX2__)
+INLINE Vec LoadMasked(const float* from, IntVec m) { return __builtin_ia32_maskloadps256((const Vec*)from, m); }
 #endif
 template <class T, class V>
 INLINE void StoreMasked(T* to, V v, IntVec m) {
@@ -122,6 +124,8 @@ INLINE void StoreMasked(T* to, V v, IntVec m) {
 }
 #if HAS_512
 INLINE void StoreMasked(float* to, Vec v, IntVec m) { __builtin_ia32_storeups512_mask(to, v, ToMask(m)); }
+#elif HAS_256 && defined(__AVX2__)
+INLINE void StoreMasked(float* to, Vec v, IntVec m) { __builtin_ia32_maskstoreps256((Vec*)to, m, v); }
 #endif
 )";
 

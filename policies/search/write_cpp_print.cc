@@ -10,7 +10,10 @@
 namespace kevin::search {
 
 std::string CppStage::Number(int64_t value) const {
-  return holes && (value > 16 || value < -16) ? Hole(value) : std::to_string(value);
+  constexpr int64_t kLargestLiteral = 16;
+  const bool is_large = value > kLargestLiteral || value < -kLargestLiteral;
+  const bool is_hole = sharing == CppSharing::kAll || (sharing == CppSharing::kLarge && is_large);
+  return is_hole ? Hole(value) : std::to_string(value);
 }
 
 int64_t CppStage::Value(const std::string& name, int64_t otherwise) const {

@@ -100,6 +100,12 @@ std::string CppUnroll(const Reduction& work, const CppStage& stage) {
   return fmt::format("({0} > 2 ? {0} / 2 : {0})", unroll);  // there are 32 registers
 }
 
+// Of sums along lanes. Short rows do not fill several vectors.
+std::string CppFoldUnroll(const Reduction& work, int64_t extent, const CppStage& stage) {
+  const int64_t least = stage.sharing == CppSharing::kAll ? 16 : 128;
+  return extent < least ? "1" : CppUnroll(work, stage);
+}
+
 constexpr int64_t kCppBlock = 16384;  // terms whose sums are added up by themselves
 
 // The walk of one step over the lanes from `begin` to `end`, in blocks where that is many terms.
@@ -148,7 +154,7 @@ void CppRows(const Reduction& work, size_t lanes, CppStage& stage) {
   CppPrinter print(stage);
   const std::vector<Loop> serial = CppWithout(work.inner, lanes);
   const int64_t extent = work.inner[lanes].extent;
-  const std::string unroll = extent < 128 ? "1" : CppUnroll(work, stage);
+  const std::string unroll = CppFoldUnroll(work, extent, stage);
   const int scopes = CppOpenParallel(print, stage, work.outer);
   for (int step = 0; step < CppSteps(work); ++step) {
     CppRowFold fold(work, step, unroll, CppCascades(work, lanes), print);
@@ -180,7 +186,7 @@ void CppSplitRows(const Reduction& work, size_t lanes, CppStage& stage) {
       shared == lanes ? ((extent + parts - 1) / parts + 63) / 64 * 64 : (extent + parts - 1) / parts;
   std::vector<Loop> serial = CppWithout(work.inner, lanes);
   const int64_t lanes_extent = work.inner[lanes].extent;
-  const std::string unroll = lanes_extent < 128 ? "1" : CppUnroll(work, stage);
+  const std::string unroll = CppFoldUnroll(work, lanes_extent, stage);
   const int row = kCppFirstVariable * 2 + 1, part = kCppFirstVariable * 2 + 2;
 
   // Opens the loops over (row, share) and binds the outer variables; then the inner loops within the share.

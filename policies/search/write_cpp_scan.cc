@@ -1,4 +1,5 @@
 // Scans in C++. Over contiguous elements a vector is scanned in shifted steps; across rows each lane runs on its own.
+// Integers have 64 bits, so no lanes: one row at a time, or rows side by side.
 
 #include <fmt/format.h>
 
@@ -20,6 +21,14 @@ CppScanOp CppScanOpOf(const std::string& op) {
   if (op == "min") return {"__builtin_inff()", "NanMin({}, {})"};
   if (op == "logsumexp") return {"(-__builtin_inff())", "LogAddExp({}, {})"};
   throw Unsupported("a scan with " + op);
+}
+
+CppScanOp CppIntegerScanOpOf(const std::string& op) {
+  if (op == "sum") return {"0L", "{} + {}"};
+  if (op == "product") return {"1L", "{} * {}"};
+  if (op == "max") return {"(-9223372036854775807L - 1)", "({0} > {1} ? {0} : {1})"};
+  if (op == "min") return {"9223372036854775807L", "({0} < {1} ? {0} : {1})"};
+  throw Unsupported("a scan of integers with " + op);
 }
 
 std::string CppCombined(const CppScanOp& op, const std::string& a, const std::string& b) {
@@ -122,10 +131,48 @@ void CppScanAcross(const Scan& work, const CppScanOp& op, int lanes, CppStage& s
   stage.body = print.Text();
 }
 
+// Whole numbers: along one row, or (across >= 0) along a strip of neighbouring rows at once.
+void CppScanIntegers(const Scan& work, int across, CppStage& stage) {
+  const CppScanOp op = CppIntegerScanOpOf(work.op);
+  CppPrinter print(stage);
+  std::vector<Loop> others = work.outer;
+  Loop strip_loop{0, 1};
+  if (across >= 0) {
+    strip_loop = others[static_cast<size_t>(across)];
+    others.erase(others.begin() + across);
+  }
+  constexpr int64_t kStrip = 256;
+  const int64_t strip = std::min(strip_loop.extent, kStrip);
+  std::string begin, end;
+  const int scopes = across >= 0 ? CppOpenPieces(print, stage, others, strip_loop.extent, kStrip, begin, end)
+                                 : CppOpenParallel(print, stage, others);
+  const std::string carry = print.Fresh("carry"), next = print.Fresh("next"), row = print.Fresh("row");
+  print.Line(fmt::format("long {}[{}];", carry, strip));
+  print.Line(fmt::format("for (long j = 0; j < {}; ++j) {}[j] = {};", strip, carry, op.start));
+  const int serial = print.OpenLoops({work.along});
+  std::string at = "0";
+  if (across >= 0) {
+    print.Open(fmt::format("for (long {0} = {1}; {0} < {2}; ++{0})", row, begin, end));
+    print.Bind(strip_loop.variable, row);
+    at = fmt::format("{} - {}", row, begin);
+  } else {
+    print.Open("");
+  }
+  const std::string value = print.Scalar(work.value);
+  print.Line(fmt::format("const long {}_old = {}[{}];", next, carry, at));
+  print.Line(fmt::format("const long {} = {};", next, CppCombined(op, next + "_old", value)));
+  print.Line(fmt::format("{}[{}] = {};", carry, at, next));
+  print.BindResult(0, work.exclusive ? next + "_old" : next, false);
+  for (const Store& store : work.stores) print.Store(store);
+  print.Close();
+  print.CloseAll(serial);
+  print.CloseAll(scopes);
+  stage.body = print.Text();
+}
+
 }  // namespace
 
 void CppScan(const Scan& original, CppStage& stage) {
-  const CppScanOp op = CppScanOpOf(original.op);
   int next = kCppFirstVariable;
   Scan work = CppForwards(original, next++);
   std::vector<ExprPtr*> exprs = {&work.value};
@@ -142,8 +189,9 @@ void CppScan(const Scan& original, CppStage& stage) {
     best = score;
     lanes = static_cast<int>(i);
   }
-  if (original.value->type == Type::kInt) throw Unsupported("a scan of integers in C++");
   const double along = CppLaneScore(values, work.stores, work.along.variable);
+  if (original.value->type == Type::kInt) return CppScanIntegers(work, along > best ? -1 : lanes, stage);
+  const CppScanOp op = CppScanOpOf(original.op);
   if (along > best || (lanes < 0 && along > 0)) return CppScanRows(work, op, stage);
   CppScanAcross(work, op, lanes, stage);
 }

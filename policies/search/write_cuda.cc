@@ -2,13 +2,12 @@
 
 #include <algorithm>
 
+#include "policies/search/common_offsets.h"
 #include "policies/search/cuda_recurrence.h"
 #include "policies/search/cuda_text.h"
 
 namespace kevin::search {
 namespace {
-
-constexpr int kMostKernels = 40;
 
 // Numbers every stage, bodies of Repeat included, in order.
 class CudaStageWriter {
@@ -38,9 +37,7 @@ class CudaStageWriter {
   int number_ = 0;
 };
 
-}  // namespace
-
-void WriteCudaStage(CudaText& text, const Stage& stage) {
+void WriteByKind(CudaText& text, const Stage& stage) {
   if (const auto* pointwise = std::get_if<Pointwise>(&stage.work))
     return WriteCudaPointwise(text, stage, *pointwise);
   if (const auto* reduction = std::get_if<Reduction>(&stage.work))
@@ -52,16 +49,32 @@ void WriteCudaStage(CudaText& text, const Stage& stage) {
   if (!WriteCudaContraction(text, stage, contraction)) WriteCudaPlainContraction(text, stage, contraction);
 }
 
+}  // namespace
+
+void WriteCudaStage(CudaText& text, const Stage& stage) {
+  // Operands of contractions are addressed by parts that are arguments anyway.
+  if (text.sharing() != CudaSharing::kForms || std::holds_alternative<Contraction>(stage.work))
+    return WriteByKind(text, stage);
+  Stage moved = stage;
+  const auto aligned = [&](int buffer) { return 16 / text.ElementBytes(buffer); };  // of packs
+  text.SetCommonOffsets(TakeCommonOffsets(text.program(), moved, aligned));
+  WriteByKind(text, moved);
+  text.SetCommonOffsets({});
+}
+
 std::string WriteCuda(const Program& program, const Task& task, const Setting& setting) {
-  // Literals are faster; where the stages differ too much for 40 kernels, sizes become parameters.
+  // Literals are faster; where the stages differ too much for 40 kernels, they share more.
   const std::vector<int> owners = CudaKnobOwners(program);
-  const bool is_deep = owners.size() > 2 * kMostKernels;
-  for (const bool shares : {is_deep, true}) {
-    CudaText text(program, task, setting, shares, owners);
+  const bool is_deep = owners.size() > 2 * kMostFunctions;
+  for (const CudaSharing sharing : {CudaSharing::kNone, CudaSharing::kSizes, CudaSharing::kForms}) {
+    if (is_deep && sharing == CudaSharing::kNone) continue;
+    CudaText text(program, task, setting, sharing, owners);
     CudaStageWriter writer(text);
-    for (const Stage& stage : program.stages) writer.Write(stage);
-    const std::string body = text.Finish();
-    if (text.kernels() <= kMostKernels || shares) return WithCudaPrelude(body);
+    const bool is_last = sharing == CudaSharing::kForms;
+    for (const Stage& stage : program.stages) {
+      if (text.kernels() <= kMostFunctions || is_last) writer.Write(stage);
+    }
+    if (text.kernels() <= kMostFunctions || is_last) return WithCudaPrelude(text.Finish());
   }
   return "";
 }

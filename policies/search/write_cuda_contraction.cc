@@ -68,14 +68,15 @@ void CudaProductWriter::WriteProduct(const std::string& partial) {
 void CudaProductWriter::WriteSum(const std::string& partial, const std::string& points) {
   CudaKernel kernel(text_, stage_);
   const int64_t across = swapped_ ? Points(c_.m) : windows_ ? windows_->Positions() : Points(c_.n);
+  const std::string split =
+      tiling_.split_is_knob && text_.shares() ? Hole(tiling_.split) : tiling_.split_body;
   const std::string per_batch = text_.Number((swapped_ ? Points(c_.n) : Points(c_.m)) * across),
                     columns = text_.Number(across);
   std::string body = Outer(kernel) + fmt::format("const long count = (long){} * {};\n",
                                                  text_.Number(Points(c_.batch)), per_batch);
   body += "const long i = blockIdx.x * 256L + threadIdx.x;\nif (i >= count) return;\n";
   body += "float result0 = partial[i];\n#pragma unroll 8\n";
-  body +=
-      fmt::format("for (int s = 1; s < {}; ++s) result0 += partial[s * count + i];\n", tiling_.split_body);
+  body += fmt::format("for (int s = 1; s < {}; ++s) result0 += partial[s * count + i];\n", split);
   body += fmt::format("const int batch = (int)(i / {0}), {2} = (int)(i % {0} / {1}), {3} = (int)(i % {1});\n",
                       per_batch, columns, swapped_ ? "n" : "m", swapped_ ? "m" : "n");
   body += CudaDecoded(c_.batch, "batch", Extents(c_.batch)) + Stores(kernel);

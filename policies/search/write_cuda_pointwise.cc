@@ -56,7 +56,8 @@ int64_t CudaPackWidth(const CudaText& text, const Pointwise& work) {
 
 // Small grids: more blocks, so that all multiprocessors work.
 int64_t ThreadsOf(const CudaText& text, int64_t packs) {
-  return packs >= int64_t{512} * text.device().multiprocessors ? 256 : 128;
+  const bool is_large = packs >= int64_t{512} * text.device().multiprocessors;
+  return is_large || text.sharing() == CudaSharing::kForms ? 256 : 128;
 }
 
 }  // namespace

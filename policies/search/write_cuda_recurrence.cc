@@ -191,7 +191,7 @@ bool WriteCudaRecurrence(CudaText& text, const Stage& stage, const Repeat& repea
   if (!text.repeat_variables().empty()) return false;
   const std::optional<CudaRecurrence> work = ReadCudaRecurrence(text.program(), repeat);
   if (!work || text.KnobValue(kCudaClusterKnob, 1) == 0) return false;
-  const std::optional<CudaRecurrencePlan> plan = PlanCudaRecurrence(*work, text.device().multiprocessors);
+  const std::optional<CudaRecurrencePlan> plan = PlanCudaRecurrence(*work, text.device());
   if (!plan) return false;
   CudaRecurrenceWriter(text, stage, *work, *plan).Write();
   return true;

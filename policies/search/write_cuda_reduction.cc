@@ -133,7 +133,7 @@ int64_t CudaReductionWriter::PackBytes(size_t load) const {
 std::string CudaReductionWriter::Prologue() {
   const bool in_registers = plan_.keep == Keep::kRegisters && !kept_.empty();
   const int64_t each = in_registers ? std::max((PerBlock() + group_ - 1) / group_, plan_.each) : plan_.each;
-  is_exact_ = each * group_ == PerBlock();
+  is_exact_ = !text_.shares() && each * group_ == PerBlock();
   // Kept in registers, or so few that one turn is enough: all packs of a thread are under way at once.
   const std::string group = GroupText();
   has_group_knob_ = group != std::to_string(group_);
@@ -179,7 +179,7 @@ std::string CudaReductionWriter::Bounds(bool backwards) {
         backwards            ? "gridDim.y - 1 - blockIdx.y"
         : blocks_have_parts_ ? "blockIdx.y"
                              : "0",
-        packs, plan_.parts - 1, plan_.parts, packs, packs);
+        packs, kernel_->Number(plan_.parts - 1), kernel_->Number(plan_.parts), packs, packs);
   } else if (plan_.cluster > 1) {
     text += fmt::format("const unsigned begin = part * {0}, end = min(begin + {0}, (unsigned)({1}));\n",
                         PerBlock(), packs);

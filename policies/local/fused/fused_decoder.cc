@@ -224,7 +224,8 @@ struct FusedDecoder::Impl {
     m.head = Data(weights.head), m.cosines = Data(weights.rope_cos), m.sines = Data(weights.rope_sin);
     m.stream = stream.data_ptr(), m.qkv = projected.data_ptr(), m.attended = attended.data_ptr();
     m.hidden = hidden.data_ptr(), m.logits = logits.data_ptr(), m.partial = partial.data_ptr();
-    m.counters = counters.data_ptr(), m.arrived = arrived.data_ptr(), m.inner = inner.data_ptr();
+    m.counters = counters.data_ptr(), m.arrived = arrived.data_ptr();
+    m.inner = inner.defined() ? inner.data_ptr() : nullptr;
     m.rank = static_cast<int>(rank), m.adapter_scale = static_cast<float>(adapter_scale);
     return m;
   }

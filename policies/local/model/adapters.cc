@@ -5,12 +5,13 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "env/error.h"
 #include "policies/local/files/model_config.h"
@@ -33,6 +34,20 @@ void EachLinear(Weights& weights, const Visit& visit) {
   for (Layer& layer : weights.layers) {
     for (Linear* linear : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down}) visit(*linear);
   }
+}
+
+// Visits (name of the projection, its adapters, in, out) of each sparse layer's experts.
+template <typename Visit>
+void EachExpertAdapters(Experts& experts, const ModelConfig& config, const Visit& visit) {
+  visit("gate_proj", experts.lora_gate, config.hidden, config.expert_ffn);
+  visit("up_proj", experts.lora_up, config.hidden, config.expert_ffn);
+  visit("down_proj", experts.lora_down, config.expert_ffn, config.hidden);
+}
+
+template <typename Visit>
+void EachScale(Weights& weights, const Visit& visit) {
+  EachLinear(weights, [&](Linear& linear) { visit(linear.lora_scale); });
+  for (Layer& layer : weights.layers) visit(layer.experts.lora_scale);
 }
 
 std::string LastName(const std::string& name) { return name.substr(name.rfind('.') + 1); }
@@ -86,21 +101,61 @@ void Detach(Linear& linear) {
   }
 }
 
-// A mixture that is trained in part without notice would be a silent surprise.
-void RefuseExperts(const ModelConfig& config, const AdapterOptions& options) {
-  bool is_sparse = false;
-  for (int layer = 0; layer < config.layers; ++layer) is_sparse |= config.IsSparse(layer);
-  if (!is_sparse) return;
-  for (const char* name : {"gate_proj", "up_proj", "down_proj"}) {
-    if (std::find(options.targets.begin(), options.targets.end(), name) == options.targets.end()) continue;
-    throw Error(
-        ExitCode::kBadRequest,
-        fmt::format("adapters do not reach the experts of a mixture, and `{}` is a projection of its {} "
-                    "experts",
-                    name, config.experts),
-        "adapt the attention alone (--lora-targets q_proj,k_proj,v_proj,o_proj), or train all weights "
-        "(without --lora)");
+void Detach(Experts& experts) {
+  experts.lora_scale = 0;
+  for (ExpertAdapters* adapters : {&experts.lora_gate, &experts.lora_up, &experts.lora_down}) *adapters = {};
+}
+
+// Adds the products of one projection's adapters to `dense`, [experts, out, in], expert by expert.
+void AddProducts(const ExpertAdapters& adapters, double scale, const at::Tensor& dense) {
+  for (int64_t expert = 0; adapters.a.defined() && expert < dense.size(0); ++expert) {
+    at::Tensor rows = dense.select(0, expert);
+    const at::Tensor a = adapters.a.select(0, expert).to(at::kFloat),
+                     b = adapters.b.select(0, expert).to(at::kFloat);
+    rows.copy_(rows.to(at::kFloat) + at::mm(b, a).mul_(scale));
   }
+}
+
+void MergeInto(Experts& experts) {
+  const int64_t ffn = experts.down.size(2);
+  AddProducts(experts.lora_gate, experts.lora_scale, experts.gate_up.narrow(1, 0, ffn));
+  AddProducts(experts.lora_up, experts.lora_scale, experts.gate_up.narrow(1, ffn, ffn));
+  AddProducts(experts.lora_down, experts.lora_scale, experts.down);
+  Detach(experts);
+}
+
+// The experts' weights in memory of their own, in `type`.
+void MakeDense(Experts& experts, at::ScalarType type) {
+  if (experts.gate_up.defined()) {
+    experts.gate_up = experts.gate_up.clone(), experts.down = experts.down.clone();
+    return;
+  }
+  std::vector<at::Tensor> gate_up, down;
+  for (size_t i = 0; i < experts.quantized_down.size(); ++i) {
+    gate_up.push_back(
+        at::cat({Dequantize(experts.quantized_gate[i], type), Dequantize(experts.quantized_up[i], type)}, 0));
+    down.push_back(Dequantize(experts.quantized_down[i], type));
+  }
+  experts.gate_up = at::stack(gate_up), experts.down = at::stack(down);
+  experts.quantized_gate.clear(), experts.quantized_up.clear(), experts.quantized_down.clear();
+}
+
+// The adapters as PEFT's files have them: those of experts one by one. Views of the parameters.
+std::map<std::string, at::Tensor> AsInFiles(const std::vector<NamedParameter>& parameters) {
+  static const std::string kExperts = ".experts.";
+  std::map<std::string, at::Tensor> tensors;
+  for (const NamedParameter& parameter : parameters) {
+    const at::Tensor value = parameter.value.detach();
+    if (value.dim() == 2) {
+      tensors[parameter.name] = value;
+      continue;
+    }
+    const size_t end = parameter.name.find(kExperts) + kExperts.size();
+    for (int64_t expert = 0; expert < value.size(0); ++expert)
+      tensors[fmt::format("{}{}.{}", parameter.name.substr(0, end), expert, parameter.name.substr(end))] =
+          value.select(0, expert);
+  }
+  return tensors;
 }
 
 // Reads PEFT's configuration. Unknown fields that would change the arithmetic are errors.
@@ -147,7 +202,6 @@ void LanguageModel::AttachAdapters(const AdapterOptions& options, uint64_t seed)
   if (options.rank < 1) throw Error(ExitCode::kBadRequest, "the rank of adapters must be 1 or more");
   std::set<std::string> unused(options.targets.begin(), options.targets.end());
   const std::set<std::string> targets = unused;
-  RefuseExperts(config_, options);
   FreezeAll(weights_);
   const at::TensorOptions numbers = at::TensorOptions(TorchType(options.dtype)).device(options_.device);
   EachLinear(weights_, [&](Linear& linear) {
@@ -161,6 +215,20 @@ void LanguageModel::AttachAdapters(const AdapterOptions& options, uint64_t seed)
       linear.lora_scale = options.alpha / options.rank;
     }
   });
+  for (Layer& layer : weights_.layers) {
+    Detach(layer.experts);
+    if (!layer.experts.router.defined()) continue;
+    const auto attach = [&](const char* name, ExpertAdapters& adapters, int64_t in, int64_t out) {
+      unused.erase(name);
+      if (!targets.contains(name)) return;
+      const double bound = 1 / std::sqrt(static_cast<double>(in));
+      adapters.a =
+          Uniform({config_.experts, options.rank, in}, bound, seed++).to(numbers).requires_grad_(true);
+      adapters.b = at::zeros({config_.experts, out, options.rank}, numbers).requires_grad_(true);
+      layer.experts.lora_scale = options.alpha / options.rank;
+    };
+    EachExpertAdapters(layer.experts, config_, attach);
+  }
   if (!unused.empty())
     throw Error(ExitCode::kBadRequest, fmt::format("no projection is called `{}`", *unused.begin()),
                 "targets are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj");
@@ -169,15 +237,12 @@ void LanguageModel::AttachAdapters(const AdapterOptions& options, uint64_t seed)
 }
 
 WithoutAdapters::WithoutAdapters(LanguageModel& model) : model_(model) {
-  EachLinear(model_.weights_, [&](Linear& linear) {
-    scales_.push_back(linear.lora_scale);
-    linear.lora_scale = 0;
-  });
+  EachScale(model_.weights_, [&](double& scale) { scales_.push_back(std::exchange(scale, 0)); });
 }
 
 WithoutAdapters::~WithoutAdapters() {
   size_t next = 0;
-  EachLinear(model_.weights_, [&](Linear& linear) { linear.lora_scale = scales_[next++]; });
+  EachScale(model_.weights_, [&](double& scale) { scale = scales_[next++]; });
 }
 
 void LanguageModel::LoadAdapters(const std::filesystem::path& adapter_folder) {
@@ -191,25 +256,19 @@ void LanguageModel::LoadAdapters(const std::filesystem::path& adapter_folder) {
   options.targets.assign(targets.begin(), targets.end());
   AttachAdapters(options, 0);
   const at::NoGradGuard no_gradients;
-  size_t used = 0;
-  for (const NamedParameter& parameter : Parameters()) {
-    const StoredTensor* stored = checkpoint.Find(parameter.name);
+  const std::map<std::string, at::Tensor> places = AsInFiles(Parameters());
+  for (const auto& [name, value] : places) {
+    const StoredTensor* stored = checkpoint.Find(name);
     if (!stored)
+      throw Error(ExitCode::kBadRequest, fmt::format("{} has no `{}`", adapter_folder.string(), name));
+    if (stored->shape != value.sizes().vec())
       throw Error(ExitCode::kBadRequest,
-                  fmt::format("{} has no `{}`", adapter_folder.string(), parameter.name));
-    if (stored->shape != parameter.value.sizes().vec())
-      throw Error(ExitCode::kBadRequest, fmt::format("{}: `{}` does not have this model's shape",
-                                                     adapter_folder.string(), parameter.name));
-    at::Tensor value = parameter.value;
+                  fmt::format("{}: `{}` does not have this model's shape", adapter_folder.string(), name));
     value.copy_(
         at::from_blob(const_cast<std::byte*>(stored->bytes.data()), stored->shape, TorchType(stored->type)));
-    ++used;
   }
   for (const auto& [name, stored] : checkpoint.Tensors()) {
-    const auto parameters = Parameters();
-    if (used == checkpoint.Tensors().size()) break;
-    if (std::none_of(parameters.begin(), parameters.end(),
-                     [&](const auto& known) { return known.name == name; }))
+    if (!places.contains(name))
       throw Error(ExitCode::kBadRequest,
                   fmt::format("{}: `{}` has no place in this model", adapter_folder.string(), name));
   }
@@ -218,11 +277,9 @@ void LanguageModel::LoadAdapters(const std::filesystem::path& adapter_folder) {
 void LanguageModel::SaveAdapters(const std::filesystem::path& adapter_folder, const std::string& base) const {
   if (!has_adapters_) throw Error(ExitCode::kBadRequest, "this model has no adapters to save");
   NewFolder folder(adapter_folder);
-  std::map<std::string, at::Tensor> tensors;
-  for (const NamedParameter& parameter : Parameters()) tensors[parameter.name] = parameter.value.detach();
   WriteOptions options;
   options.file_name = "adapter_model";
-  SaveTensors(folder.Path(), tensors, options);
+  SaveTensors(folder.Path(), AsInFiles(Parameters()), options);
   folder.WriteText(kConfig, AdapterConfigJson(adapters_, base));
   folder.Commit();
 }
@@ -236,6 +293,9 @@ void LanguageModel::MergeAdapters() {
     if (linear.HasAdapters()) AddProducts(linear, linear.weight);
     Detach(linear);
   });
+  for (Layer& layer : weights_.layers) {
+    if (layer.experts.HasAdapters()) MergeInto(layer.experts);
+  }
   has_adapters_ = false;
 }
 
@@ -253,6 +313,11 @@ Weights LanguageModel::MergedWeights() const {
       part.quantized = {};
     }
   });
+  for (Layer& layer : merged.layers) {
+    if (!layer.experts.HasAdapters()) continue;
+    MakeDense(layer.experts, TorchType(options_.dtype));
+    MergeInto(layer.experts);
+  }
   return merged;
 }
 

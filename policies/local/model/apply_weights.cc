@@ -128,31 +128,95 @@ Dispatch Route(const Experts& experts, const ModelConfig& config, const at::Tens
   return {weights.to(x.scalar_type()), std::get<1>(flat.sort(true, 0, false)), counts};
 }
 
-at::Tensor OneExpert(const Experts& experts, int64_t expert, const at::Tensor& x) {
-  const size_t i = static_cast<size_t>(expert);
-  if (!experts.gate_up.defined()) {
-    const at::Tensor gate = ApplyQuantized(experts.quantized_gate[i], x);
-    const at::Tensor up = ApplyQuantized(experts.quantized_up[i], x);
-    return ApplyQuantized(experts.quantized_down[i], Swiglu(at::cat({gate, up}, 1)));
+// Adapters of each expert, as views of the stacked ones: one gradient for all of them.
+struct EachAdapters {
+  explicit EachAdapters(const ExpertAdapters& adapters) {
+    if (adapters.a.defined()) a = adapters.a.unbind(0), b = adapters.b.unbind(0);
   }
-  return at::linear(Swiglu(at::linear(x, experts.gate_up.select(0, expert))), experts.down.select(0, expert));
-}
+  // What they add to the product of x, unscaled; [rows, out].
+  at::Tensor Of(size_t expert, const at::Tensor& x, int64_t out) const {
+    if (a.empty()) return at::zeros({x.size(0), out}, x.options());
+    const at::ScalarType type = x.scalar_type();
+    return at::linear(at::linear(x, a[expert].to(type)), b[expert].to(type));
+  }
+  std::vector<at::Tensor> a, b;
+};
 
-at::Tensor EachExpert(const Experts& experts, const at::Tensor& counts, const at::Tensor& x) {
-  const at::Tensor on_cpu = counts.cpu();
-  const int64_t* rows = on_cpu.const_data_ptr<int64_t>();
-  std::vector<at::Tensor> outputs;
-  int64_t row = 0;
-  for (int64_t expert = 0; expert < on_cpu.numel(); row += rows[expert++]) {
-    if (rows[expert] > 0) outputs.push_back(OneExpert(experts, expert, x.narrow(0, row, rows[expert])));
+class EachExpert {
+ public:
+  explicit EachExpert(const Experts& experts)
+      : experts_(experts), gate_(experts.lora_gate), up_(experts.lora_up), down_(experts.lora_down) {}
+
+  at::Tensor Apply(const at::Tensor& counts, const at::Tensor& x) const {
+    const at::Tensor on_cpu = counts.cpu();
+    const int64_t* rows = on_cpu.const_data_ptr<int64_t>();
+    std::vector<at::Tensor> outputs;
+    int64_t row = 0;
+    for (int64_t expert = 0; expert < on_cpu.numel(); row += rows[expert++]) {
+      if (rows[expert] > 0)
+        outputs.push_back(One(static_cast<size_t>(expert), x.narrow(0, row, rows[expert])));
+    }
+    return at::cat(outputs, 0);
   }
-  return at::cat(outputs, 0);
+
+ private:
+  at::Tensor One(size_t expert, const at::Tensor& x) const {
+    at::Tensor inner = GateUp(expert, x);
+    if (experts_.HasAdapters()) {
+      const int64_t ffn = inner.size(1) / 2;
+      inner =
+          at::add(inner, at::cat({gate_.Of(expert, x, ffn), up_.Of(expert, x, ffn)}, 1), experts_.lora_scale);
+    }
+    const at::Tensor middle = Swiglu(inner), y = Down(expert, middle);
+    return experts_.HasAdapters() ? at::add(y, down_.Of(expert, middle, y.size(1)), experts_.lora_scale) : y;
+  }
+
+  at::Tensor GateUp(size_t expert, const at::Tensor& x) const {
+    if (experts_.gate_up.defined())
+      return at::linear(x, experts_.gate_up.select(0, static_cast<int64_t>(expert)));
+    return at::cat({ApplyQuantized(experts_.quantized_gate[expert], x),
+                    ApplyQuantized(experts_.quantized_up[expert], x)},
+                   1);
+  }
+  at::Tensor Down(size_t expert, const at::Tensor& x) const {
+    if (experts_.down.defined()) return at::linear(x, experts_.down.select(0, static_cast<int64_t>(expert)));
+    return ApplyQuantized(experts_.quantized_down[expert], x);
+  }
+
+  const Experts& experts_;
+  const EachAdapters gate_, up_, down_;
+};
+
+at::Tensor GroupedAdapters(const ExpertAdapters& adapters, const at::Tensor& ends, const at::Tensor& x,
+                           int64_t out) {
+  if (!adapters.a.defined()) return at::zeros({x.size(0), out}, x.options());
+  const at::Tensor inner = at::_grouped_mm(x, adapters.a.to(x.scalar_type()).transpose(1, 2), ends);
+  return at::_grouped_mm(inner, adapters.b.to(x.scalar_type()).transpose(1, 2), ends);
 }
 
 at::Tensor Grouped(const Experts& experts, const at::Tensor& counts, const at::Tensor& x) {
   const at::Tensor ends = counts.cumsum(0).to(at::kInt);
-  const at::Tensor inner = at::_grouped_mm(x, experts.gate_up.transpose(1, 2), ends);
-  return at::_grouped_mm(Swiglu(inner), experts.down.transpose(1, 2), ends);
+  at::Tensor inner = at::_grouped_mm(x, experts.gate_up.transpose(1, 2), ends);
+  if (experts.HasAdapters()) {
+    const int64_t ffn = inner.size(1) / 2;
+    inner = at::add(inner,
+                    at::cat({GroupedAdapters(experts.lora_gate, ends, x, ffn),
+                             GroupedAdapters(experts.lora_up, ends, x, ffn)},
+                            1),
+                    experts.lora_scale);
+  }
+  const at::Tensor middle = Swiglu(inner), y = at::_grouped_mm(middle, experts.down.transpose(1, 2), ends);
+  if (!experts.HasAdapters()) return y;
+  return at::add(y, GroupedAdapters(experts.lora_down, ends, middle, y.size(1)), experts.lora_scale);
+}
+
+// Grouped products take rows of whole 16 bytes.
+bool CanGroup(const Experts& experts, const at::Tensor& x) {
+  if (!x.is_cuda() || x.scalar_type() != at::kBFloat16 || !experts.gate_up.defined()) return false;
+  for (const ExpertAdapters* adapters : {&experts.lora_gate, &experts.lora_up, &experts.lora_down}) {
+    if (adapters->a.defined() && adapters->a.size(1) % 8 != 0) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -163,9 +227,8 @@ at::Tensor ApplyExperts(const Experts& experts, const ModelConfig& config, const
   // A permutation of copies rather than a gather of rows: its gradient adds nothing up in random order.
   const at::Tensor copied = x.unsqueeze(1).expand({tokens, copies, x.size(1)}).reshape({tokens * copies, -1});
   const at::Tensor ordered = copied.index_select(0, dispatch.order);
-  const bool grouped = x.is_cuda() && x.scalar_type() == at::kBFloat16 && experts.gate_up.defined();
-  const at::Tensor outputs =
-      grouped ? Grouped(experts, dispatch.counts, ordered) : EachExpert(experts, dispatch.counts, ordered);
+  const at::Tensor outputs = CanGroup(experts, x) ? Grouped(experts, dispatch.counts, ordered)
+                                                  : EachExpert(experts).Apply(dispatch.counts, ordered);
   at::Tensor places = at::empty_like(dispatch.order);
   places.index_copy_(0, dispatch.order, at::arange(tokens * copies, dispatch.order.options()));
   const at::Tensor back = outputs.index_select(0, places).view({tokens, copies, -1});

@@ -28,6 +28,11 @@ void AddLeaves(const Linear& linear, bool adapters, std::vector<NamedParameter>&
   }
 }
 
+void AddLeaves(const ExpertAdapters& adapters, const std::string& name, std::vector<NamedParameter>& all) {
+  all.push_back({"base_model.model." + name + ".lora_A.weight", adapters.a});
+  all.push_back({"base_model.model." + name + ".lora_B.weight", adapters.b});
+}
+
 std::vector<NamedParameter> LeavesOf(const Layer& layer, const std::string& prefix, bool adapters) {
   std::vector<NamedParameter> all;
   all.push_back({prefix + "input_layernorm.weight", layer.input_norm});
@@ -41,6 +46,9 @@ std::vector<NamedParameter> LeavesOf(const Layer& layer, const std::string& pref
   all.push_back({prefix + "mlp.gate.weight", layer.experts.router});
   all.push_back({prefix + "mlp.experts.gate_up_proj", layer.experts.gate_up});
   all.push_back({prefix + "mlp.experts.down_proj", layer.experts.down});
+  AddLeaves(layer.experts.lora_gate, prefix + "mlp.experts.gate_proj", all);
+  AddLeaves(layer.experts.lora_up, prefix + "mlp.experts.up_proj", all);
+  AddLeaves(layer.experts.lora_down, prefix + "mlp.experts.down_proj", all);
   std::erase_if(
       all, [](const NamedParameter& leaf) { return !leaf.value.defined() || !leaf.value.requires_grad(); });
   return all;

@@ -80,7 +80,8 @@ class LanguageModel {
 
   // The trained parameters in network order: all weights, or only the adapters once they are attached; empty
   // if the model was not made trainable. An expert layer's are two stacked tensors,
-  // mlp.experts.gate_up_proj and mlp.experts.down_proj.
+  // mlp.experts.gate_up_proj and mlp.experts.down_proj; their adapters are stacked over the experts,
+  // mlp.experts.gate_proj.lora_A.weight and so on. Files name each expert (experts.3.gate_proj).
   std::vector<NamedParameter> Parameters() const;
 
   std::vector<NamedParameter> LayerParameters(int layer) const;  // those of Parameters() in a layer
@@ -89,8 +90,8 @@ class LanguageModel {
 
   const Weights& GetWeights() const { return weights_; }
 
-  // LoRA: A uniform by Kaiming, B zero, so that outputs do not change at first. The weights no longer require
-  // gradients. Throws Error(kBadRequest) for targets that are experts of a mixture, which adapters do not reach.
+  // LoRA: A uniform by Kaiming, B zero, so that outputs do not change at first. Projections of experts have adapters of
+  // their own for each expert. The weights no longer require gradients.
   void AttachAdapters(const AdapterOptions& options, uint64_t seed);
   void LoadAdapters(const std::filesystem::path& adapter_folder);  // PEFT's format
   // `base`: the model that adapter_config.json names.

@@ -51,6 +51,12 @@ struct Linear {
   bool HasAdapters() const { return lora_scale != 0; }
 };
 
+// LoRA of one projection of all experts: y_e += scale * (x A_e^T) B_e^T; undefined where none is attached.
+struct ExpertAdapters {
+  at::Tensor a;  // [experts, rank, in]
+  at::Tensor b;  // [experts, out, rank]
+};
+
 // The experts of a sparse layer, stacked.
 struct Experts {
   at::Tensor router;  // [experts, hidden]: mlp.gate
@@ -58,6 +64,10 @@ struct Experts {
       gate_up;      // [experts, 2 * expert_ffn, hidden]: gate_proj, then up_proj; undefined where quantised
   at::Tensor down;  // [experts, hidden, expert_ffn]
   std::vector<QuantizedMatrix> quantized_gate, quantized_up, quantized_down;  // of each expert
+  ExpertAdapters lora_gate, lora_up, lora_down;
+  double lora_scale = 0;
+
+  bool HasAdapters() const { return lora_scale != 0; }
 };
 
 struct Layer {

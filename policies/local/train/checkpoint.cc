@@ -74,8 +74,7 @@ void Assemble(const TrainOptions& options, const LanguageModel& model, int64_t s
     fs::remove_all(all[i]);
 }
 
-// Runs `write`; a failure removes its partial files.
-void Written(const fs::path& shares, const std::function<void()>& write) {
+void Written(const std::function<void()>& write) {
   std::string why;
   try {
     return write();
@@ -84,8 +83,6 @@ void Written(const fs::path& shares, const std::function<void()>& write) {
   } catch (const fs::filesystem_error& error) {
     why = error.what();
   }
-  std::error_code ignored;
-  fs::remove_all(shares, ignored);
   throw Error(ExitCode::kBroken, "the checkpoint could not be written: " + why,
               "make room there; --resume goes on from the checkpoint before");
 }
@@ -100,10 +97,16 @@ void Written(const fs::path& shares, const std::function<void()>& write) {
 std::string SaveCheckpoint(const TrainOptions& options, const LanguageModel& model,
                            const Optimizer& optimizer, int64_t steps, Ranks& ranks) {
   const fs::path shares = FolderOf(options) / fmt::format(".shares-{}", steps);
-  Written(shares, [&] { WriteShare(shares, optimizer, ranks); });
-  ranks.Wait();
-  if (ranks.Rank() == 0) Written(shares, [&] { Assemble(options, model, steps, shares, ranks.Size()); });
-  ranks.Wait();
+  try {
+    OnAllRanks(ranks, [&] { Written([&] { WriteShare(shares, optimizer, ranks); }); });
+    OnAllRanks(ranks, [&] {
+      if (ranks.Rank() == 0) Written([&] { Assemble(options, model, steps, shares, ranks.Size()); });
+    });
+  } catch (const Error&) {
+    std::error_code ignored;  // no rank writes there any more
+    if (ranks.Rank() == 0) fs::remove_all(shares, ignored);
+    throw;
+  }
   return (FolderOf(options) / NameOfStep(steps)).string();
 }
 
@@ -120,24 +123,28 @@ int64_t StepsOf(const std::string& folder) {
   }
 }
 
-int64_t LoadCheckpoint(const std::string& folder, const TrainOptions& options, const Ranks& ranks,
-                       Optimizer* optimizer) {
+int64_t LoadCheckpoint(const std::string& folder, const TrainOptions& options, const LanguageModel& model,
+                       Ranks& ranks, Optimizer* optimizer) {
   const fs::path path = folder;
-  nlohmann::json about;
-  try {
-    about = nlohmann::json::parse(std::ifstream(path / "trainer.json"));
-    const int written_by = about.at("ranks").get<int>();
-    if (written_by < 1) Damaged(path, "trainer.json names no ranks");
-    StoredShares shares(path, written_by, ranks.Rank());
-    optimizer->SetState(shares);
-    at::Generator(at::detail::getDefaultCPUGenerator()).set_state(shares.Common(kRandom));
-    const TrainOptions earlier = TrainOptionsFromJson(about.at("options"));
-    if (earlier.seed != options.seed || earlier.updates_per_step != options.updates_per_step)
-      Damaged(path, "it was made with another --seed or --updates, so that its batches were others");
-    return about.at("steps").get<int64_t>();
-  } catch (const nlohmann::json::exception& error) {
-    Damaged(path, std::string("trainer.json is damaged: ") + error.what());
-  }
+  int64_t steps = 0;
+  OnAllRanks(ranks, [&] {
+    try {
+      const auto about = nlohmann::json::parse(std::ifstream(path / "trainer.json"));
+      const int written_by = about.at("ranks").get<int>();
+      if (written_by < 1) Damaged(path, "trainer.json names no ranks");
+      const TrainOptions earlier = TrainOptionsFromJson(about.at("options"));
+      if (earlier.seed != options.seed || earlier.updates_per_step != options.updates_per_step)
+        Damaged(path, "it was made with another --seed or --updates, so that its batches were others");
+      StoredShares shares(path, written_by, ranks.Rank(), LayoutOf(model.Parameters(), earlier.shard));
+      optimizer->ReadState(shares);
+      at::Generator(at::detail::getDefaultCPUGenerator()).set_state(shares.Common(kRandom));
+      steps = about.at("steps").get<int64_t>();
+    } catch (const nlohmann::json::exception& error) {
+      Damaged(path, std::string("trainer.json is damaged: ") + error.what());
+    }
+  });
+  optimizer->StateChanged();
+  return steps;
 }
 
 }  // namespace kevin::local

@@ -4,23 +4,18 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <map>
 
-#include "env/error.h"
+#include "policies/local/train/state_layout.h"
 
 namespace kevin::local {
-namespace {
-
-constexpr int64_t kBucketNumbers = int64_t{32} << 20;  // 128 MiB of gradients
-
-}  // namespace
 
 Optimizer::Optimizer(std::vector<NamedParameter> parameters, const AdamOptions& options, Ranks& ranks,
                      ShardedWeights* layers)
     : options_(options), ranks_(ranks), layers_(layers) {
   const c10::NoGradGuard no_gradients;
   for (const NamedParameter& p : parameters) count_ += p.value.numel();
-  if (layers_ != nullptr)
-    std::erase_if(parameters, [](const NamedParameter& p) { return p.name.starts_with("model.layers."); });
+  if (layers_ != nullptr) std::erase_if(parameters, IsInLayer);
   MakeBuckets(std::move(parameters));
   for (Bucket& b : buckets_) {
     b.share = (b.size + ranks_.Size() - 1) / ranks_.Size();
@@ -35,21 +30,19 @@ Optimizer::Optimizer(std::vector<NamedParameter> parameters, const AdamOptions& 
 }
 
 void Optimizer::MakeBuckets(std::vector<NamedParameter> parameters) {
-  Bucket* open[2] = {};
-  std::vector<Bucket> buckets;
-  buckets.reserve(parameters.size());  // `open` points into it
+  const StateLayout layout = LayoutOf(parameters, false);
+  std::map<std::string, size_t> at;
   for (NamedParameter& p : parameters) {
-    const bool decays = p.value.dim() > 1;
-    Bucket*& bucket = open[decays];
-    if (bucket == nullptr || bucket->size >= kBucketNumbers) {
-      buckets.emplace_back();
-      bucket = &buckets.back();
-      bucket->weight_decay = decays ? options_.weight_decay : 0;
+    const auto [found, is_new] = at.try_emplace(layout.places.at(p.name).piece, buckets_.size());
+    if (is_new) {
+      Bucket bucket;
+      bucket.piece = found->first;
+      bucket.size = layout.sizes.at(bucket.piece);
+      bucket.weight_decay = p.value.dim() > 1 ? options_.weight_decay : 0;
+      buckets_.push_back(std::move(bucket));
     }
-    bucket->size += p.value.numel();
-    bucket->parameters.push_back(std::move(p));
+    buckets_[found->second].parameters.push_back(std::move(p));
   }
-  buckets_ = std::move(buckets);
 }
 
 // The parameters' values, padded with zeros to equal shares of all ranks.
@@ -137,35 +130,37 @@ void Optimizer::SetShare(const std::vector<at::Tensor>& share) {
   const c10::NoGradGuard no_gradients;
   size_t next = 0;
   for (const auto& [name, tensor] : State()) tensor.copy_(share.at(next++));
-  for (Bucket& bucket : buckets_) WriteBack(bucket);
-  if (layers_ != nullptr) layers_->SharesChanged();
+  StateChanged();
 }
 
 std::vector<std::pair<std::string, at::Tensor>> Optimizer::State() const {
   std::vector<std::pair<std::string, at::Tensor>> state;
-  for (size_t i = 0; i < buckets_.size(); ++i) {
-    const Bucket& b = buckets_[i];
-    const std::string name = "bucket" + std::to_string(i) + ".";
-    state.emplace_back(name + "weights", b.weights);
-    state.emplace_back(name + "first", b.first);
-    state.emplace_back(name + "second", b.second);
-    state.emplace_back(name + "steps", b.steps.view({1}));
+  for (const Bucket& b : buckets_) {
+    state.emplace_back(b.piece + "weights", b.weights);
+    state.emplace_back(b.piece + "first", b.first);
+    state.emplace_back(b.piece + "second", b.second);
+    state.emplace_back(b.piece + "steps", b.steps.view({1}));
   }
   if (layers_ == nullptr) return state;
   for (auto& each : layers_->State()) state.push_back(std::move(each));
   return state;
 }
 
-void Optimizer::SetState(StoredShares& stored) {
+void Optimizer::ReadState(StoredShares& stored) {
   const c10::NoGradGuard no_gradients;
-  for (size_t i = 0; i < buckets_.size(); ++i) {
-    Bucket& b = buckets_[i];
-    const std::string name = "bucket" + std::to_string(i) + ".";
-    ReadShare(stored, name, b.size, ranks_, {&b.weights, &b.first, &b.second});
-    b.steps.fill_(stored.Common(name + "steps")[0]);
-    WriteBack(b);
+  for (Bucket& b : buckets_) {
+    StoredShares::Parts parts;
+    for (const NamedParameter& p : b.parameters) parts.emplace_back(p.name, p.value.numel());
+    stored.ReadShare(parts, ranks_, {&b.weights, &b.first, &b.second});
+    b.steps.fill_(stored.StepsOf(parts[0].first));
   }
-  if (layers_ != nullptr) layers_->SetState(stored);
+  if (layers_ != nullptr) layers_->ReadState(stored);
+}
+
+void Optimizer::StateChanged() {
+  const c10::NoGradGuard no_gradients;
+  for (Bucket& bucket : buckets_) WriteBack(bucket);
+  if (layers_ != nullptr) layers_->SharesChanged();
 }
 
 }  // namespace kevin::local

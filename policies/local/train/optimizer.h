@@ -42,15 +42,18 @@ class Optimizer {
   std::vector<at::Tensor> Share() const;
   void SetShare(const std::vector<at::Tensor>& share);
 
-  // This rank's share, by name. The shares of all ranks, concatenated, are the whole.
+  // This rank's share, by name (state_layout.h). The shares of all ranks, concatenated, are the whole.
   std::vector<std::pair<std::string, at::Tensor>> State() const;
-  // Restores this rank's share of a state that any number of ranks stored, and the parameters from all shares. All
-  // ranks call it. Throws Error(kBadRequest) when it does not fit the parameters.
-  void SetState(StoredShares& stored);
+  // Reads this rank's share of a state that any number of ranks stored, with sharded layers or without; waits for no
+  // rank. Throws Error(kBadRequest) when it does not fit the parameters. StateChanged sets the parameters from all
+  // shares; all ranks call it.
+  void ReadState(StoredShares& stored);
+  void StateChanged();
 
  private:
   // Parameters laid end to end.
   struct Bucket {
+    std::string piece;
     std::vector<NamedParameter> parameters;
     int64_t size = 0, share = 0;  // share: numbers a rank has, the last ranks' padded
     double weight_decay = 0;

@@ -10,15 +10,16 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "env/error.h"
 
 #ifdef KEVIN_GLOO
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "policies/local/train/meet_in_store.h"
 #endif
 
 namespace kevin::local {
@@ -53,16 +54,9 @@ int Number(const char* name, const char* text, int least) {
 class GlooRanks : public Ranks {
  public:
   GlooRanks(const Rendezvous& rendezvous, double seconds) : rank_(rendezvous.rank), size_(rendezvous.size) {
-    const std::chrono::milliseconds limit(static_cast<int64_t>(seconds * 1000));
-    c10d::TCPStoreOptions options;
-    options.port = static_cast<std::uint16_t>(rendezvous.port);
-    options.isServer = rendezvous.holds_store;
-    options.numWorkers = static_cast<std::size_t>(size_);
-    options.waitWorkers = false;
-    options.timeout = limit;
     Guarded([&] {
-      const auto store = c10::make_intrusive<c10d::TCPStore>(rendezvous.host, options);
-      const auto own = c10::make_intrusive<c10d::PrefixStore>("kevin-train-" + rendezvous.name, store);
+      const std::chrono::milliseconds limit(static_cast<int64_t>(seconds * 1000));
+      const auto own = MeetInStore(rendezvous, "kevin-train-", limit);
       const auto gloo = c10d::ProcessGroupGloo::Options::create(limit);
       const bool here = rendezvous.host == "localhost" || rendezvous.host.starts_with("127.");
       gloo->devices.push_back(here ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
@@ -136,6 +130,28 @@ std::vector<std::string> ExchangeTexts(Ranks& ranks, const std::string& own) {
   return texts;
 }
 
+void OnAllRanks(Ranks& ranks, const std::function<void()>& work) {
+  std::optional<Error> own;
+  try {
+    work();
+  } catch (const Error& error) {
+    own = error;
+  }
+  const auto shortened = [](const std::string& text) { return text.substr(0, 1900); };
+  const std::string mine = own ? std::to_string(static_cast<int>(own->code())) + "\n" +
+                                     shortened(own->what()) + "\n" + shortened(own->next_step())
+                               : "";
+  const std::vector<std::string> all = ExchangeTexts(ranks, mine);
+  if (own) throw *own;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].empty()) continue;
+    const size_t what = all[rank].find('\n') + 1, next = all[rank].rfind('\n') + 1;
+    throw Error(static_cast<ExitCode>(std::stoi(all[rank])),
+                "rank " + std::to_string(rank) + ": " + all[rank].substr(what, next - 1 - what),
+                all[rank].substr(next));
+  }
+}
+
 std::unique_ptr<Ranks> OneRank() { return std::make_unique<Alone>(); }
 
 std::unique_ptr<Ranks> JoinOverGloo(const Rendezvous& rendezvous, double seconds) {
@@ -182,6 +198,8 @@ std::unique_ptr<Ranks> RanksFromEnvironment(double seconds, at::Device device,
   rendezvous.holds_store = rendezvous.rank == 0 && (agent == nullptr || std::string(agent) != "True");
   const char* attempt = Variable("TORCHELASTIC_RESTART_COUNT");
   rendezvous.name = attempt == nullptr ? "0" : attempt;
+  if (const char* wait = Variable("KEVIN_JOIN_SECONDS"))
+    rendezvous.join_seconds = Number("KEVIN_JOIN_SECONDS", wait, 1);
   const char* wanted = Variable("KEVIN_RANKS");
   const std::string how = wanted == nullptr ? "" : wanted;
   if (!how.empty() && how != "gloo" && how != "nccl")

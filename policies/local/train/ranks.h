@@ -43,6 +43,10 @@ class Ranks {
 // A short text of each rank (at most 4000 bytes), in the order of ranks; the same on all.
 std::vector<std::string> ExchangeTexts(Ranks& ranks, const std::string& own);
 
+// Runs `work`, which waits for no rank, on all of them. Where it throws an Error on one, all throw: that rank its own,
+// the others one that names the rank.
+void OnAllRanks(Ranks& ranks, const std::function<void()>& work);
+
 std::unique_ptr<Ranks> OneRank();
 
 // The place where the ranks of a group find each other.
@@ -52,9 +56,10 @@ struct Rendezvous {
   int port = 0;
   bool holds_store = false;  // true for exactly one rank, usually rank 0
   std::string name;          // of the group; several groups may use one store
+  double join_seconds = 50;  // that ranks wait for each other at the start
 };
-// Gloo, over TCP. Throws Error(kBroken) when the others cannot be reached within `seconds`, or are lost
-// later.
+// Gloo, over TCP. Throws Error(kBroken) when others do not come, with their numbers; when one is lost later, or does not
+// answer for `seconds`.
 std::unique_ptr<Ranks> JoinOverGloo(const Rendezvous& rendezvous, double seconds);
 // NCCL, by the plug-in beside this program, for ranks that each have a GPU of their own, opened
 // before (model/device.h). Errors as above, and Error(kMachine) where there is no plug-in.
@@ -62,8 +67,8 @@ std::unique_ptr<Ranks> JoinOverNccl(const Rendezvous& rendezvous, double seconds
 
 // From the variables of torchrun: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; SLURM_PROCID and SLURM_NTASKS
 // replace the first two. One rank without them. On GPUs ranks communicate over NCCL; over Gloo, through main
-// memory, with KEVIN_RANKS=gloo or without the plug-in (reported by `say`). Throws Error(kBadRequest) for
-// invalid variables.
+// memory, with KEVIN_RANKS=gloo or without the plug-in (reported by `say`). KEVIN_JOIN_SECONDS replaces
+// join_seconds. Throws Error(kBadRequest) for invalid variables.
 std::unique_ptr<Ranks> RanksFromEnvironment(double seconds, at::Device device,
                                             const std::function<void(const std::string&)>& say);
 

@@ -216,13 +216,17 @@ std::vector<std::pair<std::string, at::Tensor>> ShardedWeights::State() const {
   return state;
 }
 
-void ShardedWeights::SetState(StoredShares& stored) {
+void ShardedWeights::ReadState(StoredShares& stored) {
   const c10::NoGradGuard no_gradients;
-  EachPiece([&](Piece& p) {
-    ReadShare(stored, p.name, p.size, ranks_, {&p.weights, &p.first, &p.second});
-    p.steps.fill_(stored.Common(p.name + "steps")[0]);
-  });
-  SharesChanged();
+  for (LayerShards& layer : layers_) {
+    for (Piece& p : layer.pieces) {
+      StoredShares::Parts parts;
+      for (const size_t leaf : p.leaves)
+        parts.emplace_back(layer.leaves[leaf].name, layer.leaves[leaf].value.numel());
+      stored.ReadShare(parts, ranks_, {&p.weights, &p.first, &p.second});
+      p.steps.fill_(stored.StepsOf(parts[0].first));
+    }
+  }
 }
 
 }  // namespace kevin::local

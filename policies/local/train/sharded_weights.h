@@ -44,13 +44,13 @@ class ShardedWeights {
 
   // As Optimizer's.
   std::vector<std::pair<std::string, at::Tensor>> State() const;
-  void SetState(StoredShares& stored);
+  void ReadState(StoredShares& stored);
   void SharesChanged();  // tensors of State() were written to
 
  private:
   // Leaves of one layer laid end to end: its matrices, or its vectors.
   struct Piece {
-    std::string name;
+    std::string name;            // as in state_layout.h
     std::vector<size_t> leaves;  // indices into the layer's
     std::vector<int64_t> begins;
     int64_t size = 0, share = 0;

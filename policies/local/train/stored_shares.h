@@ -1,6 +1,7 @@
 #pragma once
-// The optimiser's state in a checkpoint: one file for each rank that wrote it, each with its share of every tensor.
-// Reads ranges of the whole, so that a rank reads its own share alone, also where another number of ranks continues.
+// The optimiser's state in a checkpoint: one file for each rank that wrote it, each with its share of every piece
+// (state_layout.h). Reads ranges of the whole, so that a rank reads its own share alone, also where another number of
+// ranks continues, or with sharded layers instead of whole ones.
 
 #include <ATen/core/Tensor.h>
 
@@ -8,40 +9,47 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "policies/local/files/safetensors.h"
 #include "policies/local/train/ranks.h"
+#include "policies/local/train/state_layout.h"
 
 namespace kevin::local {
 
 class StoredShares {
  public:
-  // `ranks` wrote `folder`; the reader is rank `reader`. Opens nothing yet.
-  StoredShares(std::filesystem::path folder, int ranks, int reader);
+  // `ranks` wrote `folder` with the layout `layout`; the reader is rank `reader`. Opens nothing yet.
+  StoredShares(std::filesystem::path folder, int ranks, int reader, StateLayout layout);
 
   static std::string FileOf(int rank, int ranks);  // without .safetensors
 
-  // The functions below open the files that they need, and throw Error(kBadRequest) where one is damaged.
+  // The functions below open the files that they need, and throw Error(kBadRequest) where one is damaged or of a model
+  // with other parameters. None waits for other ranks.
 
-  // Numbers of a tensor, padding included; 0: there is none of this name.
-  int64_t Count(const std::string& name);
-  // Numbers [first, first + count) of a float tensor; numbers beyond the stored ones are 0.
-  at::Tensor Read(const std::string& name, int64_t first, int64_t count);
+  // Names of parameters laid end to end, with their sizes.
+  using Parts = std::vector<std::pair<std::string, int64_t>>;
+  // Fills this rank's share of the weights and both moments of `parts`; `own` are of equal size. Numbers beyond the
+  // parts are 0.
+  void ReadShare(const Parts& parts, const Ranks& ranks, const std::array<at::Tensor*, 3>& own);
+  // The updates that a parameter has had.
+  double StepsOf(const std::string& parameter);
   // A tensor that every rank has whole.
   at::Tensor Common(const std::string& name);
 
  private:
   const Checkpoint& File(int rank);
-  const StoredTensor* FindOwn(const std::string& name);
+  const StateLayout::Place& PlaceOf(const std::string& parameter) const;
+  int64_t ShareOfPiece(const std::string& piece);
+  // Numbers [first, first + to.numel()) of tensor PIECEkind.
+  void Read(const std::string& piece, const char* kind, int64_t first, at::Tensor to);
+  [[noreturn]] void DoesNotFit(int rank, const std::string& name) const;
 
   const std::filesystem::path folder_;
   const int ranks_, own_;
+  const StateLayout layout_;
   std::map<int, Checkpoint> files_;
 };
-
-// Fills this rank's share of the tensors PREFIXweights, PREFIXfirst and PREFIXsecond, each of `size` numbers in all.
-// Throws Error(kBadRequest) where fewer are stored.
-void ReadShare(StoredShares& stored, const std::string& prefix, int64_t size, const Ranks& ranks,
-               const std::array<at::Tensor*, 3>& own);
 
 }  // namespace kevin::local

@@ -30,7 +30,7 @@ double BitsOfWeight(const ExpectedTensor& tensor, const std::string& quantizatio
 
 // Numbers of the adapters of a projection [out, in].
 int64_t AdapterNumbers(const ExpectedTensor& tensor, const LoraOptions& lora) {
-  if (tensor.role != ExpectedTensor::Role::kProjection || tensor.is_expert) return 0;
+  if (tensor.role != ExpectedTensor::Role::kProjection) return 0;
   const std::vector<std::string> targets = TargetsOf(lora);
   const std::string name = tensor.name.substr(0, tensor.name.rfind('.'));
   const bool is_target =

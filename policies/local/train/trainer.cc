@@ -330,7 +330,7 @@ StepFigures Trainer::Step(const Batch& batch) {
 std::string Trainer::Save() { return SaveCheckpoint(options_, model_, optimizer_, steps_done_, ranks_); }
 
 void Trainer::Resume(const std::string& checkpoint) {
-  steps_done_ = LoadCheckpoint(checkpoint, options_, ranks_, &optimizer_);
+  steps_done_ = LoadCheckpoint(checkpoint, options_, model_, ranks_, &optimizer_);
 }
 
 }  // namespace kevin::local

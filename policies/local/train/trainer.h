@@ -73,10 +73,10 @@ class Trainer {
 //
 // A checkpoint appears complete or not at all (OUTPUT must be the same folder for all ranks). The position in
 // the data is the number of steps, because a batch is a function of its step. A run may continue with another
-// number of ranks, then not to the bit.
+// number of ranks, and with sharded weights or without, then not to the bit.
 
 // Writes one; all ranks call it. Removes the oldest beyond options.keep. Returns the folder. Throws
-// Error(kBroken) when the disk is full; older checkpoints are kept.
+// Error(kBroken) on all ranks when one cannot write, as on a full disk; older checkpoints are kept.
 std::string SaveCheckpoint(const TrainOptions& options, const LanguageModel& model,
                            const Optimizer& optimizer, int64_t steps, Ranks& ranks);
 
@@ -86,10 +86,10 @@ std::string NewestCheckpoint(const std::string& output);
 // The steps of a checkpoint. Throws Error(kBadRequest) if the folder is none.
 int64_t StepsOf(const std::string& folder);
 
-// Restores the optimiser, and through it the model's parameters. Each rank reads its own share. All ranks call it.
-// Returns the steps done. Throws
-// Error(kBadRequest) for a checkpoint that is damaged or of another model.
-int64_t LoadCheckpoint(const std::string& folder, const TrainOptions& options, const Ranks& ranks,
-                       Optimizer* optimizer);
+// Restores the optimiser, and through it the parameters of `model`. Each rank reads its own share. All ranks call it.
+// Returns the steps done. Throws Error(kBadRequest) on all ranks where one finds the checkpoint damaged or of another
+// model.
+int64_t LoadCheckpoint(const std::string& folder, const TrainOptions& options, const LanguageModel& model,
+                       Ranks& ranks, Optimizer* optimizer);
 
 }  // namespace kevin::local

@@ -6,11 +6,10 @@
 
 #include <cstdlib>
 #include <functional>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "env/error.h"
+#include "policies/local/train/meet_in_store.h"
 #include "policies/local/train/ranks.h"
 
 namespace kevin::local {
@@ -24,16 +23,9 @@ class NcclRanks : public Ranks {
         device_(at::kCUDA, static_cast<c10::DeviceIndex>(device)) {
     // Makes a wait throw when another rank is lost, instead of ending the process.
     setenv("TORCH_NCCL_BLOCKING_WAIT", "1", 0);
-    const std::chrono::milliseconds limit(static_cast<int64_t>(seconds * 1000));
-    c10d::TCPStoreOptions options;
-    options.port = static_cast<std::uint16_t>(rendezvous.port);
-    options.isServer = rendezvous.holds_store;
-    options.numWorkers = static_cast<std::size_t>(size_);
-    options.waitWorkers = false;
-    options.timeout = limit;
     Guarded([&] {
-      const auto store = c10::make_intrusive<c10d::TCPStore>(rendezvous.host, options);
-      const auto own = c10::make_intrusive<c10d::PrefixStore>("kevin-nccl-" + rendezvous.name, store);
+      const std::chrono::milliseconds limit(static_cast<int64_t>(seconds * 1000));
+      const auto own = MeetInStore(rendezvous, "kevin-nccl-", limit);
       auto nccl = c10d::ProcessGroupNCCL::Options::create();
       nccl->timeout = limit;
       group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(own, rank_, size_, nccl);

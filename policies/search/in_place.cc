@@ -1,0 +1,224 @@
+// Input-outputs: what may be written where it lies.
+
+#include <algorithm>
+
+#include "policies/search/lowering.h"
+#include "policies/search/stage_parts.h"
+
+namespace kevin::search {
+namespace {
+
+bool LoadsOtherPlace(const ExprPtr& expr, int buffer, const std::string& place) {
+  if (!expr) return false;
+  const std::vector<const Expr*> nodes = Nodes(expr);
+  return std::any_of(nodes.begin(), nodes.end(), [&](const Expr* node) {
+    return node->op == "load" && node->id == buffer && node->args[0]->key != place;
+  });
+}
+
+bool Loads(const ExprPtr& expr, int buffer) { return LoadsOtherPlace(expr, buffer, ""); }
+
+// What the stage reads besides its stores. Accumulators of a reduction are complete, for a row, before that row is stored.
+bool ReadsOutsideStores(Stage& stage, int buffer, const std::string& place) {
+  if (const auto* reduction = std::get_if<Reduction>(&stage.work)) {
+    return std::any_of(reduction->accumulators.begin(), reduction->accumulators.end(),
+                       [&](const Accumulator& one) { return LoadsOtherPlace(one.value, buffer, place); });
+  }
+  std::vector<ExprPtr> in_stores;
+  ForEachStores(stage, [&](std::vector<Store>& stores) {
+    for (const Store& store : stores) {
+      for (const ExprPtr& expr : {store.offset, store.value, store.guard}) in_stores.push_back(expr);
+    }
+  });
+  bool reads = false;
+  ForEachExpr(std::as_const(stage), [&](const ExprPtr& expr) {
+    const bool is_of_store = std::find(in_stores.begin(), in_stores.end(), expr) != in_stores.end();
+    reads |= !is_of_store && Loads(expr, buffer);
+  });
+  return reads;
+}
+
+bool IsSafeFor(Stage& stage, int buffer) {
+  const Store* own = nullptr;
+  int writes = 0;
+  std::vector<Store*> others;
+  ForEachStores(stage, [&](std::vector<Store>& stores) {
+    for (Store& store : stores) {
+      if (store.buffer == buffer) {
+        own = &store;
+        ++writes;
+      } else {
+        others.push_back(&store);
+      }
+    }
+  });
+  if (writes != 1) return writes == 0;
+  if (Loads(own->offset, buffer) || LoadsOtherPlace(own->value, buffer, own->offset->key) ||
+      LoadsOtherPlace(own->guard, buffer, own->offset->key))
+    return false;
+  for (const Store* other : others) {
+    if (Loads(other->offset, buffer) || Loads(other->value, buffer) ||
+        (other->guard && Loads(other->guard, buffer)))
+      return false;
+  }
+  return !ReadsOutsideStores(stage, buffer, own->offset->key);
+}
+
+}  // namespace
+
+bool IsSafeInPlace(const Program& program, const Stage& stage) {
+  for (const int buffer : BuffersWritten(stage)) {
+    if (program.buffers[static_cast<size_t>(buffer)].is_inout &&
+        !IsSafeFor(const_cast<Stage&>(stage), buffer))
+      return false;
+  }
+  return true;
+}
+
+// --- Lowering ---
+
+void Lowering::WriteElements(int buffer, const Overwrite& overwrite) {
+  const std::vector<Loop> loops = NewLoops(overwrite.places);
+  const auto [own, value] = overwrite.element(Vars(loops));
+  const ExprPtr offset = OffsetOf(own, overwrite.shape);
+  Add(overwrite.name, Pointwise{loops, {{buffer, offset, ToType(value, TypeOf(overwrite.dtype)), nullptr}}});
+}
+
+bool Lowering::OverwriteInPlace(const GraphNode& node, const ValuePtr& self, const Shape& places,
+                                const Overwriting& element) {
+  const int buffer = self->buffer, result = node.results[0];
+  const auto current = current_.find(buffer);
+  const auto arg = node.args.find("self");
+  if (stages_ != &program_.stages || current == current_.end() || arg == node.args.end() ||
+      !arg->is_object() || !arg->contains("tensor") || (*arg)["tensor"].get<int>() != current->second)
+    return false;
+  const bool is_read_again = uses_[current->second] > 1;
+  const Overwrite overwrite{node.op, places, self->shape, self->dtype, element};
+  const Type type = TypeOf(self->dtype);
+  const Shape shape = self->shape;
+  ValuePtr written = Lazy(self->dtype, shape, [buffer, type, shape](const Index& index) {
+    return Load(buffer, type, OffsetOf(index, shape));
+  });
+  if (is_read_again) {
+    if (!IsOnlyFinal(result, buffer)) return false;
+    overwritten_at_end_[result] = overwrite;
+    Set(node, written);  // nothing reads it
+    return true;
+  }
+  WriteElements(buffer, overwrite);
+  written->buffer = buffer;
+  current_[buffer] = result;
+  Set(node, written);
+  return true;
+}
+
+// The graph's outputs end with the input-outputs, in the order of the inputs; AddArguments made a buffer for each input.
+int Lowering::LastOutputOf(int inout) const {
+  size_t after = 0;  // input-outputs behind this one
+  for (size_t i = static_cast<size_t>(inout) + 1; i < graph_.inputs.size(); ++i)
+    after += program_.buffers[i].is_inout;
+  if (after >= graph_.outputs.size()) throw Unsupported("the graph has fewer outputs than the problem");
+  return graph_.outputs[graph_.outputs.size() - 1 - after];
+}
+
+int Lowering::FinalValueOf(int inout) const {
+  int value = LastOutputOf(inout);
+  for (auto found = same_as_.find(value); found != same_as_.end(); found = same_as_.find(value))
+    value = found->second;
+  return value;
+}
+
+// Whether nothing else reads the value, under any of its numbers.
+bool Lowering::IsOnlyFinal(int value, int inout) {
+  int at = LastOutputOf(inout);
+  for (; at != value; at = same_as_.at(at)) {
+    if (uses_[at] != 1 || !same_as_.count(at)) return false;
+  }
+  return uses_[value] == 1;
+}
+
+int Lowering::CompleteWrite(const GraphNode& node) const {
+  if (node.op != "slice_scatter") return -1;
+  const auto tensor = [&](const char* name) {
+    const auto arg = node.args.find(name);
+    return arg != node.args.end() && arg->is_object() && arg->contains("tensor") ? (*arg)["tensor"].get<int>()
+                                                                                 : -1;
+  };
+  const int self = tensor("self"), source = tensor("src");
+  if (self < 0 || source < 0) return -1;
+  const GraphValue &to = graph_.values.at(self), &from = graph_.values.at(source);
+  return to.shape == from.shape && to.dtype == from.dtype ? source : -1;
+}
+
+void Lowering::SetCompleteWrite(const GraphNode& node) {
+  const int source = CompleteWrite(node), result = node.results[0];
+  const ValuePtr value = values_.at(source);
+  const auto current = current_.find(value->buffer);
+  if (current != current_.end() && current->second == source && uses_[source] == 1) current->second = result;
+  Set(node, value);
+}
+
+// An input-output is overwritten when all outputs are stored. New values that read other places than their own, or other
+// input-outputs that are overwritten, are stored in workspaces first.
+void Lowering::StoreInOuts() {
+  struct Final {
+    int buffer, graph_value;
+    ValuePtr value;
+    bool reads_elsewhere = false;
+  };
+  std::vector<Final> finals;
+  for (size_t i = 0; i < graph_.inputs.size(); ++i) {
+    const int buffer = static_cast<int>(i);
+    if (!program_.buffers[i].is_inout) continue;
+    const int last = FinalValueOf(buffer);
+    if (values_.at(last)->buffer != buffer) finals.push_back({buffer, last, values_.at(last)});
+  }
+  // Whether it reads an input-output that is overwritten, except, where `own` is not null, `buffer` at this place.
+  const auto reads = [&](const ExprPtr& expr, int buffer, const std::string* own) {
+    const std::vector<const Expr*> nodes = Nodes(expr);
+    return std::any_of(nodes.begin(), nodes.end(), [&](const Expr* node) {
+      const auto hit = [&](const Final& one) { return one.buffer == node->id; };
+      if (node->op != "load" || std::none_of(finals.begin(), finals.end(), hit)) return false;
+      return own == nullptr || node->id != buffer || node->args[0]->key != *own;
+    });
+  };
+  for (Final& one : finals) {
+    if (const auto found = overwritten_at_end_.find(one.graph_value); found != overwritten_at_end_.end()) {
+      one.reads_elsewhere =
+          reads(found->second.element(Vars(NewLoops(found->second.places))).second, -1, nullptr);
+      continue;
+    }
+    const ValuePtr value = one.value;
+    const Index index = Vars(NewLoops(value->shape));
+    const std::string place = OffsetOf(index, value->shape)->key;
+    if (!value->parts.empty()) {
+      one.value = Stored(value);
+    } else if (reads(value->at(index), one.buffer, &place)) {
+      one.value = Stored(Lazy(
+          value->dtype, value->shape, [value](const Index& at) { return value->at(at); }, value->cost));
+    }
+  }
+  // What is written at the end may read the places of another one: the values of all are stored before any is overwritten.
+  std::vector<std::function<void()>> writes;
+  for (const Final& one : finals) {
+    const auto found = overwritten_at_end_.find(one.graph_value);
+    if (found == overwritten_at_end_.end()) {
+      writes.emplace_back([this, one] { StoreTo(one.value, one.buffer, "output"); });
+      continue;
+    }
+    Overwrite overwrite = found->second;
+    if (one.reads_elsewhere) {
+      const Type type = TypeOf(overwrite.dtype);
+      const ValuePtr values = Stored(Lazy(overwrite.dtype, overwrite.places, [&](const Index& place) {
+        return ToType(found->second.element(place).second, type);
+      }));
+      overwrite.element = [values, element = found->second.element](const Index& place) {
+        return std::pair(element(place).first, values->at(place));
+      };
+    }
+    writes.emplace_back([this, one, overwrite] { WriteElements(one.buffer, overwrite); });
+  }
+  for (const auto& write : writes) write();
+}
+
+}  // namespace kevin::search
