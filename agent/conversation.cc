@@ -32,6 +32,8 @@ std::string WithoutLastLineEnd(std::string_view text) { return std::string(TrimR
 
 // Extents are given as numbers only where there is one shape.
 std::string TensorLine(const ConcreteTensor& tensor, const char* role, bool with_numbers) {
+  if (tensor.spec.shape.empty())
+    return fmt::format("- {} `{}`: {}, a scalar", role, tensor.spec.name, DTypeName(tensor.spec.dtype));
   const std::string line = fmt::format("- {} `{}`: {}, [{}]", role, tensor.spec.name,
                                        DTypeName(tensor.spec.dtype), fmt::join(tensor.spec.shape, ", "));
   return with_numbers ? fmt::format("{} = [{}]", line, fmt::join(tensor.shape, ", ")) : line;
@@ -51,18 +53,26 @@ std::string PlaceInBlock(const SizedProblem& problem, const TensorSpec& input, b
   return with_numbers ? fmt::format("{} ({})", place, offset->second) : place;
 }
 
+const char* RoleText(const TensorSpec& input) {
+  if (input.is_inout)
+    return "input-output: not read-only; `launch` writes the new values into the same buffer, whose other elements "
+           "must stay as they are";
+  return input.is_param ? "parameter" : "input";
+}
+
 std::string Tensors(const ConversationContext& context) {
   const SizedProblem& problem = *context.problem;
   const bool with_numbers = context.shapes.empty();
   std::vector<std::string> lines;
   for (const ConcreteTensor& tensor : problem.inputs) {
-    lines.push_back(TensorLine(tensor, tensor.spec.is_param ? "parameter" : "input", with_numbers) +
+    lines.push_back(TensorLine(tensor, RoleText(tensor.spec), with_numbers) +
                     (context.kind == "modelnew" ? NameInModule(*problem.problem, tensor.spec)
                                                 : PlaceInBlock(problem, tensor.spec, with_numbers)) +
                     "; " + ValuesText(tensor.spec, context.kernelbench_inputs, with_numbers));
   }
-  for (const ConcreteTensor& tensor : problem.outputs)
-    lines.push_back(TensorLine(tensor, "output", with_numbers));
+  for (const ConcreteTensor& tensor : problem.outputs) {
+    if (!tensor.spec.is_inout) lines.push_back(TensorLine(tensor, "output", with_numbers));
+  }
   return fmt::format("{}", fmt::join(lines, "\n"));
 }
 
@@ -112,7 +122,8 @@ std::string CeilingsText(const ConversationContext& context) {
   if (context.peak_gb_per_s > 0)
     ceilings.push_back(SignificantText(context.peak_gb_per_s, 3) + " GB/s of memory bandwidth");
   if (context.peak_gflop_per_s > 0)
-    ceilings.push_back(SignificantText(context.peak_gflop_per_s, 3) + " GFLOP/s of float32 multiply-adds");
+    ceilings.push_back(SignificantText(context.peak_gflop_per_s, 3) +
+                       " GFLOP/s of float32 multiply-adds (two operations each)");
   return fmt::format("{}", fmt::join(ceilings, ", "));
 }
 
@@ -136,7 +147,8 @@ std::string Rules(const ConversationContext& context) {
                          {"bfloat16", precision == Precision::kBf16 ? "yes" : ""}};
   if (IsForGpu(context.kind) || IsPython(context.kind)) {
     values["tf32"] = context.tf32 ? "yes" : "";
-    values["no_tf32"] = context.tf32 || precision != Precision::kFp32 ? "" : "yes";
+    const bool may_round = context.tf32 || precision != Precision::kFp32;
+    values["no_tf32"] = may_round || !HasProducts(*sized.problem) ? "" : "yes";
   } else {
     values["threads"] = fmt::format("{}", context.threads);
   }
@@ -199,11 +211,27 @@ std::string AttemptText(const TurnRecord& turn, const std::string& kind) {
                             {"feedback", turn.feedback}});
 }
 
+// The turns that were timed against turn `best` and are neither faster nor slower.
+std::vector<int> TiesOf(const std::vector<TurnRecord>& turns, int best) {
+  std::vector<int> ties;
+  for (const TurnRecord& turn : turns) {
+    const EvaluationRecord& e = turn.evaluation;
+    if (!e.correct || !e.against_best || e.against_best_turn != best) continue;
+    const Standing standing = StandingOf(*e.against_best);
+    if (standing == Standing::kSame || standing == Standing::kNotDistinguishable) ties.push_back(turn.turn);
+  }
+  return ties;
+}
+
 std::string BestLine(const std::vector<TurnRecord>& turns) {
   const TurnRecord* best = LeaderOf(turns);
   if (best == nullptr) return "";
   const Ratio& r = *best->evaluation.speedup;
-  return fmt::format("turn {} with {}", best->turn, RatioText(r.value, r.low, r.high));
+  const std::string line = fmt::format("turn {} with {}", best->turn, RatioText(r.value, r.low, r.high));
+  const std::vector<int> ties = TiesOf(turns, best->turn);
+  if (ties.empty()) return line;
+  return fmt::format("{}; turn{} {} {} not distinguishable from it, so continue from any of them", line,
+                     ties.size() == 1 ? "" : "s", fmt::join(ties, ", "), ties.size() == 1 ? "is" : "are");
 }
 
 std::string Cell(std::string_view text) {
@@ -361,15 +389,18 @@ Message RefineTurn(const ConversationContext& context, const std::vector<TurnRec
   return UserMessage(WithoutLastLineEnd(Render("refine_turn", values)), values["rules"], attempts);
 }
 
-TaskArgument Argument(const SizedProblem& problem, const ConcreteTensor& tensor, bool is_output,
-                      const std::string& kind) {
+TaskArgument Argument(const SizedProblem& problem, size_t number, const std::string& kind) {
+  const ConcreteTensor& tensor = problem.arguments[number];
   const std::string type = DTypeInKind(tensor.spec.dtype, kind);
+  const bool is_output = IsOutputArgument(*problem.problem, number);
   return {tensor.spec.name,
           is_output                         ? "output"
+          : tensor.spec.is_inout            ? "inout"
           : !tensor.spec.is_param           ? "input"
           : HasParamBlock(*problem.problem) ? "params"
                                             : "param",
-          is_output ? type + "*" : "const " + type + "*", tensor.shape, tensor.spec.shape};
+          IsWrittenArgument(*problem.problem, number) ? type + "*" : "const " + type + "*", tensor.shape,
+          tensor.spec.shape};
 }
 
 TaskAttempt Attempt(const TurnRecord& turn) {
@@ -449,12 +480,14 @@ Task BuildTask(const ConversationContext& context, const std::vector<TurnRecord>
   task.families = problem.families;
   task.symbols = sized.symbols;
   for (size_t i = 0; i < sized.arguments.size(); ++i) {
-    const bool is_output = i + sized.outputs.size() >= sized.arguments.size();
-    task.arguments.push_back(Argument(sized, sized.arguments[i], is_output, context.kind));
+    task.arguments.push_back(Argument(sized, i, context.kind));
   }
   task.shapes = std::max(1, static_cast<int>(context.shapes.size()));
   task.shape_graphs = context.shape_graphs;
   task.threads = context.threads;
+  if (context.gpu.capability > 0) {
+    task.device = {context.gpu.multiprocessors, context.gpu.block_shared_bytes, context.gpu.capability};
+  }
   task.tune = context.tune;
   task.tf32 = context.tf32;
   task.related = context.related;

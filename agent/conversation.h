@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "env/environment.h"
 #include "env/problem/problem.h"
 #include "policies/policy.h"
 #include "trajectories/records.h"
@@ -37,6 +38,7 @@ struct ConversationContext {
   // Of EnvironmentFacts; empty and 0: unknown, and the prompt says nothing of it.
   std::string compiler, compiler_flags;
   double peak_gb_per_s = 0, peak_gflop_per_s = 0;
+  GpuLimits gpu;  // EnvironmentFacts::gpu; capability 0: the task keeps the defaults of TaskDevice
   bool kernelbench_inputs = false;  // Workload::inputs
   bool asks_for_diff = false;       // --edit-format diff: a later turn may change the latest kernel by a diff
   int threads = 1;

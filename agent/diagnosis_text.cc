@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <string>
 #include <vector>
 
 #include "agent/rates.h"
@@ -12,7 +13,9 @@
 namespace kevin {
 namespace {
 
+constexpr double kDisturbed = 1.3;    // between the times of the diagnosis and of the verdict
 constexpr double kFetching = 1.3;     // cold over warm from which memory takes a part worth a word
+constexpr double kNoise = 1.1;        // warm over cold above which the two cannot be compared
 constexpr double kPoorScaling = 0.6;  // share of the threads
 constexpr double kWaiting = 0.15, kMath = 0.1, kSystem = 0.05, kLeastHot = 0.1;  // shares of samples
 constexpr double kPageFaults = 8;                                                // a call
@@ -23,15 +26,31 @@ using Points = std::vector<std::string>;
 
 std::string Us(double us) { return SignificantText(us, 3) + " us"; }
 
+// Whether the times agree with that of the verdict.
+bool HasTimes(const Diagnosis& d, double measured_us, Points* points) {
+  if (!d.cold_us || measured_us <= 0) return true;
+  const double ratio = *d.cold_us / measured_us;
+  if (ratio <= kDisturbed && ratio >= 1 / kDisturbed) return true;
+  points->push_back(fmt::format(
+      "Its calls took {}, those of the measurement {}: other programs used the processor at one of these times. The "
+      "times of the diagnosis are left out.",
+      Us(*d.cold_us), Us(measured_us)));
+  return false;
+}
+
 void AddThreads(const Diagnosis& d, Points* points) {
   if (d.cold_us && d.one_thread_us && *d.cold_us > 0) {
     const double gain = *d.one_thread_us / *d.cold_us;
     std::string point = fmt::format("Threads: {} with 1 thread, {} with {}, {:.2g} times as fast.",
                                     Us(*d.one_thread_us), Us(*d.cold_us), d.threads, gain);
     if (gain < kPoorScaling * d.threads)
-      point += " The work is not divided over all of them, or they compete for memory.";
+      point +=
+          " The work is not divided over all of them, they compete for memory, or other programs used a core.";
     points->push_back(point);
   }
+}
+
+void AddWaiting(const Diagnosis& d, Points* points) {
   if (d.where.samples > 0 && d.where.waiting >= kWaiting) {
     points->push_back(fmt::format(
         "Threads wait for others {} of their time: a part runs on one thread, the parts are unequal, or they are short "
@@ -41,7 +60,7 @@ void AddThreads(const Diagnosis& d, Points* points) {
 }
 
 void AddCaches(const Diagnosis& d, Points* points) {
-  if (!d.cold_us || !d.warm_us || *d.warm_us <= 0) return;
+  if (!d.cold_us || !d.warm_us || *d.warm_us <= 0 || *d.warm_us > kNoise * *d.cold_us) return;
   const std::string times =
       fmt::format("Caches: {} with cold caches, as it is measured, {} with inputs and outputs in the caches",
                   Us(*d.cold_us), Us(*d.warm_us));
@@ -155,11 +174,14 @@ void AddStages(const Diagnosis& d, Points* points) {
 
 }  // namespace
 
-std::string DiagnosisText(const Diagnosis& diagnosis) {
+std::string DiagnosisText(const Diagnosis& diagnosis, double measured_us) {
   Points points;
   AddStages(diagnosis, &points);
-  AddThreads(diagnosis, &points);
-  AddCaches(diagnosis, &points);
+  if (HasTimes(diagnosis, measured_us, &points)) {
+    AddThreads(diagnosis, &points);
+    AddCaches(diagnosis, &points);
+  }
+  AddWaiting(diagnosis, &points);
   AddShares(diagnosis, &points);
   AddLoop(diagnosis, &points);
   if (points.empty()) return "";

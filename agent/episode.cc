@@ -45,12 +45,13 @@ ConversationContext ContextOf(const SizedProblem& sized, const EpisodeOptions& o
   context.kind = kind;
   context.prompts = options.prompts;
   context.on_gpu = facts.device.starts_with("cuda");
-  context.own_kernels = false;  // no evaluation measures their share of the time
+  context.own_kernels = options.workload.rules == "kevin";
   context.tf32 = options.workload.tf32;
   context.machine = options.machine;
   context.threads = options.threads;
   context.compiler = facts.compiler, context.compiler_flags = facts.compiler_flags;
   context.peak_gb_per_s = facts.peak_gb_per_s, context.peak_gflop_per_s = facts.peak_gflop_per_s;
+  context.gpu = facts.gpu;
   context.kernelbench_inputs = options.workload.inputs == "kernelbench";
   context.asks_for_diff = options.asks_for_diff;
   context.note = options.note;
@@ -227,6 +228,7 @@ class Episode {
         IsToDiagnose(turn) ? judge_.Diagnose(candidate, ruling.evaluation) : std::nullopt;
     turn.feedback =
         FormatFeedback(ruling.evaluation, candidate, turn, &reply, diagnosis ? &*diagnosis : nullptr);
+    TakeCeilings(ruling.evaluation);
     turn.reward = turn.evaluation.score;
     journal_.WriteSource(&turn);
     turn.seconds = SecondsSince(start);
@@ -238,6 +240,16 @@ class Episode {
     journal_.SetSeconds(number, seconds, Overhead(journal_.turn(number), seconds));
     if (ruling.rival_failed) CheckAgain(best->turn);
     if (hooks_.on_turn) hooks_.on_turn(journal_.turn(number), journal_.episode());
+  }
+
+  // Ceilings that were measured on a busy machine are too low; later prompts give the highest that is known.
+  void TakeCeilings(const Evaluation& evaluation) {
+    constexpr double kWorthSaying = 1.03;
+    const auto take = [](double seen, double* told) {
+      if (seen > kWorthSaying * *told) *told = seen;
+    };
+    take(evaluation.peak_gb_per_s, &context_.peak_gb_per_s);
+    if (!context_.on_gpu) take(evaluation.peak_gflop_per_s, &context_.peak_gflop_per_s);
   }
 
   // The best turn so far takes part in the pairs of what is judged next. nullopt: there is none.
@@ -461,12 +473,12 @@ class Episode {
     return Feedback(evaluation, context);
   }
 
-  // Before the turn is appended: whether it takes the lead.
+  // Before the turn is appended: whether it takes the lead, or may be as good as the leader.
   bool IsToDiagnose(const TurnRecord& turn) const {
     if (!turn.evaluation.speedup || options_.diagnose == DiagnoseTurns::kOff) return false;
     if (options_.diagnose == DiagnoseTurns::kAll || journal_.Leader() == nullptr) return true;
     const std::optional<Ratio>& against = turn.evaluation.against_best;
-    return against && StandingOf(*against) == Standing::kFaster;
+    return against && StandingOf(*against) != Standing::kSlower && against->value >= 1;
   }
 
   static double Overhead(const TurnRecord& turn, double seconds) {
@@ -535,6 +547,7 @@ void RequirePolicyFor(const Problem& problem, const Policy& policy, const Episod
                             options.start_kind, kind),
                 fmt::format("give a .{} file with --from, or another --device", FileEnding(kind)));
   }
+  RequireModelFits(problem, kind, options.workload.size);
   const SizedProblem sized = AtFirstShape(problem, options.workload.size);
   ConversationContext context = ContextOf(sized, options, kind);
   if (policy.ReadsGraphs()) context.shape_graphs = ShapeGraphs(problem, options.workload.size, graph_of);

@@ -17,6 +17,7 @@
 #include "agent/shape_records.h"
 #include "agent/text.h"
 #include "env/problem/problem.h"
+#include "env/verdict/judgement.h"
 #include "env/verdict/shapes.h"
 #include "env/verdict/words.h"
 
@@ -24,7 +25,9 @@ namespace kevin {
 namespace {
 
 constexpr size_t kMaxFeedbackLogBytes = 1500;
+constexpr size_t kMaxPythonLogBytes = 3000;
 constexpr size_t kMaxSignatureBytes = 400;
+constexpr double kWideInterval = 1.15;  // half of it, as a factor, from which it is said what it hides
 constexpr const char* kSignatureFile = "required-signature:";  // as env/cpu/compile.cc names it
 
 std::string Fenced(std::string_view text) {
@@ -41,11 +44,13 @@ std::string FencedReply(std::string_view text) {
 // Its rates, and the evidence of what limits it.
 std::string Remarks(const Measured& m, const Evaluation& evaluation, const FeedbackContext& context) {
   std::string text = RateText(m, evaluation);
+  if (evaluation.own_share)
+    text += fmt::format("\nKernels of its own did {} of the work.", PercentText(*evaluation.own_share));
   if (const std::string notes = KernelNotes(evaluation, context.diagnosis); !notes.empty())
     text += "\n" + notes;
   if (const std::string advice = CeilingAdvice(m, evaluation, context.problem); !advice.empty())
     text += "\n" + advice;
-  const std::string evidence = context.diagnosis ? DiagnosisText(*context.diagnosis) : "";
+  const std::string evidence = context.diagnosis ? DiagnosisText(*context.diagnosis, m.candidate_us) : "";
   return evidence.empty() ? text : text + "\n" + evidence;
 }
 
@@ -90,6 +95,16 @@ std::string AgainstBest(const FeedbackContext& context) {
   return fmt::format(" Timed side by side with {} it is not distinguishable: {}.", best, ratio);
 }
 
+// What an interval is too wide to show.
+std::string WidthNote(const Ratio& r) {
+  if (r.low <= 0 || r.high <= 0) return "";
+  const double half = std::sqrt(r.high / r.low);
+  if (half < kWideInterval) return "";
+  return fmt::format(
+      " The times vary, mostly because other programs use the machine: differences below {:.0f} % cannot be seen.",
+      100 * (half - 1));
+}
+
 std::string Describe(const Measured& m, const Evaluation& evaluation, const FeedbackContext& context) {
   const bool has_shapes = !evaluation.shapes.empty();
   std::string text =
@@ -97,7 +112,7 @@ std::string Describe(const Measured& m, const Evaluation& evaluation, const Feed
                   has_shapes ? ", the weighted geometric mean over the shapes," : "",
                   RatioText(m.speedup.value, m.speedup.low, m.speedup.high),
                   VerdictWords(m.verdict, m.speedup, "the reference"));
-  text += AgainstBest(context);
+  text += WidthNote(m.speedup) + AgainstBest(context);
   if (m.error_bound > 0) {
     text += fmt::format(" Its largest error is {} of the allowed one.",
                         SharePercent(m.max_error / m.error_bound));
@@ -146,6 +161,11 @@ std::string SignatureText(const FeedbackContext& context) {
 
 std::string Describe(const CompileFailed& o, const Evaluation&, const FeedbackContext& context) {
   const std::string where = o.where.empty() ? "" : " " + o.where;
+  // Python's message names the candidate's line; a compiler's counts lines of the sources in its strings.
+  if (IsPython(context.kind))
+    return fmt::format("The file {}{}:\n\n{}",
+                       o.log.starts_with("extension ") ? "does not compile" : "cannot be imported", where,
+                       Fenced(Clip(Trim(o.log), kMaxPythonLogBytes)));
   if (context.problem == nullptr || o.log.find(kSignatureFile) == std::string::npos)
     return fmt::format("The kernel does not compile{}:\n\n{}", where,
                        Fenced(TrimmedErrors(o.log, context.source)));
@@ -158,10 +178,34 @@ std::string Describe(const CompileFailed& o, const Evaluation&, const FeedbackCo
   return text;
 }
 
-std::string Describe(const Refused& o, const Evaluation&, const FeedbackContext&) {
-  return fmt::format(
-      "The kernel was refused: {}. It must do all of its work inside each call and follow the rules.",
-      Trim(o.reason));
+bool Has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+// What to write instead of what was refused.
+std::string InsteadOf(std::string_view reason, bool on_gpu, const std::string& kind) {
+  if (Has(reason, "kernels of its own"))
+    return fmt::format(
+        "Write the computation as kernels of your own ({}) and call them in `{}`. PyTorch's operators may "
+        "allocate, reshape and connect, but not compute.",
+        kind == "triton" ? "@triton.jit"
+        : on_gpu         ? "CUDA with load_inline, or Triton"
+                         : "C++ with load_inline",
+        kind == "triton" ? "launch" : "forward");
+  if (Has(reason, "no place for these weights")) return "";  // the reason says it
+  if (Has(reason, "KernelBench's static rules")) return "Write the file without that.";
+  if (Has(reason, "no new tensor") || Has(reason, "aliases the output"))
+    return "Return a tensor that this call allocates, such as torch.empty_like(x), filled by your kernel.";
+  if (Has(reason, "subclass of Tensor")) return "Return plain tensors.";
+  return "It must do all of its work inside each call and follow the rules.";
+}
+
+std::string Describe(const Refused& o, const Evaluation& evaluation, const FeedbackContext& context) {
+  std::string reason(Trim(o.reason));
+  constexpr std::string_view kForUsers =
+      " (--rules open permits that)";  // the policy does not choose the rules
+  if (const size_t at = reason.find(kForUsers); at != std::string::npos) reason.erase(at, kForUsers.size());
+  if (reason.ends_with(".")) reason.pop_back();
+  const std::string instead = InsteadOf(reason, evaluation.device.starts_with("cuda"), context.kind);
+  return fmt::format("The kernel was refused: {}.{}{}", reason, instead.empty() ? "" : " ", instead);
 }
 
 std::string Describe(const Crashed& o, const Evaluation& evaluation, const FeedbackContext& context) {
@@ -179,7 +223,21 @@ std::string Describe(const Crashed& o, const Evaluation& evaluation, const Feedb
   return notes.empty() ? text : text + "\n" + notes;
 }
 
+// What makes a compiler take long.
+std::string WhyCompileIsLong(const std::string& kind) {
+  if (kind == "modelnew")
+    return "Compile few extensions with one load_inline, without large headers beside torch/extension.h, and compute "
+           "nothing at the top level.";
+  return IsPython(kind)
+             ? "Compute nothing at the top level of the file."
+             : "Look for templates that instantiate each other many times, and for large unrolled loops.";
+}
+
 std::string Describe(const TimedOut& o, const Evaluation&, const FeedbackContext& context) {
+  if (o.phase == "compile")
+    return fmt::format("The kernel did not compile within {:g} s{}. {}", o.limit_s,
+                       IsForGpu(context.kind) ? "" : ", also while nothing else of Kevin was running",
+                       WhyCompileIsLong(context.kind));
   return fmt::format(
       "The kernel did not finish: {} took longer than {:g} s. Look for an endless loop, a {}, or far too much "
       "work.",
@@ -191,6 +249,11 @@ std::string Describe(const TimedOut& o, const Evaluation&, const FeedbackContext
 
 std::string Describe(const Wrong& o, const Evaluation&, const FeedbackContext&) {
   std::string text = fmt::format("The kernel runs but its result is incorrect: {}.", TrimRight(o.message));
+  if (o.message.starts_with(kInTimedCall)) {
+    text +=
+        " Verification before it was correct: a race between threads, scratch memory that is not written again, or state "
+        "that is kept between calls explains that.";
+  }
   if (o.error_bound > 0 && std::isfinite(o.max_error)) {
     text += fmt::format(" The error is {:.3g} times the allowed error.", o.max_error / o.error_bound);
   }
@@ -216,7 +279,10 @@ std::string Feedback(const Evaluation& evaluation, const FeedbackContext& contex
     text += "\n\nIt printed:\n\n" + Fenced(Clip(Trim(evaluation.log), kMaxFeedbackLogBytes));
   }
   if (!std::holds_alternative<Measured>(evaluation.outcome)) text += CorrectElsewhere(evaluation);
-  if (const std::string notes = KnobNotes(context.trials); !notes.empty()) text += "\n" + notes;
+  if (const std::string notes =
+          KnobNotes(context.trials, std::holds_alternative<Measured>(evaluation.outcome));
+      !notes.empty())
+    text += "\n" + notes;
   if (!evaluation.cached_from.empty() && !context.is_start) {
     text += "\nAn identical kernel was judged before, and this is its stored verdict. Try something else.";
   }

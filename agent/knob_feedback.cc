@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <optional>
 #include <set>
 
 #include "agent/text.h"
@@ -12,63 +11,39 @@
 namespace kevin {
 namespace {
 
-constexpr size_t kMostFailures = 3, kMaxReasonBytes = 200;
+constexpr size_t kMostFailures = 3, kMaxReasonBytes = 200, kMostTimes = 8;
 
-// A value of a knob, over all settings with it.
-struct ValueResult {
-  int64_t value = 0;
-  std::optional<double> shortest_us;
-  std::string failure;  // of the first setting, where none is correct
-};
+// The knobs of a setting that have more than one value in the trials.
+std::string VariedLine(const KnobSetting& setting, const std::vector<KnobTrial>& trials) {
+  KnobSetting varied;
+  for (size_t knob = 0; knob < setting.size(); ++knob) {
+    const bool varies = std::any_of(trials.begin(), trials.end(), [&](const KnobTrial& trial) {
+      return knob < trial.setting.size() && trial.setting[knob].second != setting[knob].second;
+    });
+    if (varies) varied.push_back(setting[knob]);
+  }
+  return SettingLine(varied);
+}
 
-struct KnobResult {
-  std::string name;
-  std::vector<ValueResult> values;  // in the order of trying
-  double spread = 1;                // the longest of the shortest times over the shortest
-};
-
-KnobResult ResultOf(size_t knob, const std::vector<KnobTrial>& trials) {
-  KnobResult result;
+// A line for each correct setting, the fastest first. Whole settings: a value's own effect is not known, since few
+// combinations are tried.
+std::string TimeLines(const std::vector<KnobTrial>& trials, double chosen_us) {
+  std::vector<const KnobTrial*> timed;
   for (const KnobTrial& trial : trials) {
-    if (knob >= trial.setting.size()) continue;
-    const auto& [name, value] = trial.setting[knob];
-    result.name = name;
-    auto found = std::find_if(result.values.begin(), result.values.end(),
-                              [&, v = value](const ValueResult& r) { return r.value == v; });
-    if (found == result.values.end())
-      found = result.values.insert(found, {value, std::nullopt, trial.outcome});
-    if (trial.candidate_us)
-      found->shortest_us = std::min(found->shortest_us.value_or(*trial.candidate_us), *trial.candidate_us);
+    if (trial.candidate_us) timed.push_back(&trial);
   }
-  double shortest = 0, longest = 0;
-  for (const ValueResult& value : result.values) {
-    if (!value.shortest_us) continue;
-    shortest = shortest == 0 ? *value.shortest_us : std::min(shortest, *value.shortest_us);
-    longest = std::max(longest, *value.shortest_us);
-  }
-  if (shortest > 0) result.spread = longest / shortest;
-  return result;
-}
-
-std::string ValueList(const KnobResult& knob, double chosen_us) {
-  std::vector<std::string> values;
-  for (const ValueResult& value : knob.values) {
-    values.push_back(value.shortest_us && chosen_us > 0
-                         ? fmt::format("{} -> {:.2f}", value.value, *value.shortest_us / chosen_us)
-                         : fmt::format("{} -> {}", value.value, value.failure));
-  }
-  return fmt::format("- {}: {}", knob.name, fmt::join(values, ", "));
-}
-
-// The knob that mattered most first; those with one value did not take part.
-std::string ValueLists(const std::vector<KnobTrial>& trials, double chosen_us) {
-  std::vector<KnobResult> knobs;
-  for (size_t knob = 0; knob < trials.front().setting.size(); ++knob) knobs.push_back(ResultOf(knob, trials));
-  std::erase_if(knobs, [](const KnobResult& knob) { return knob.values.size() < 2; });
-  std::stable_sort(knobs.begin(), knobs.end(),
-                   [](const KnobResult& a, const KnobResult& b) { return a.spread > b.spread; });
+  std::stable_sort(timed.begin(), timed.end(), [](const KnobTrial* a, const KnobTrial* b) {
+    return *a->candidate_us < *b->candidate_us;
+  });
   std::string text;
-  for (const KnobResult& knob : knobs) text += "\n" + ValueList(knob, chosen_us);
+  for (size_t i = 0; i < timed.size() && i < kMostTimes; ++i) {
+    text += fmt::format("\n- {}: {:.2f}{}", VariedLine(timed[i]->setting, trials),
+                        *timed[i]->candidate_us / chosen_us, timed[i]->stopped ? ", stopped early" : "");
+  }
+  if (timed.size() > kMostTimes) {
+    text += fmt::format("\n- {} slower ones, up to {:.2f}", timed.size() - kMostTimes,
+                        *timed.back()->candidate_us / chosen_us);
+  }
   return text;
 }
 
@@ -85,6 +60,12 @@ std::string Failures(const std::vector<KnobTrial>& trials) {
   return text;
 }
 
+// Whether all settings end with one outcome, as a text does that does not compile at all.
+bool FailAlike(const std::vector<KnobTrial>& trials) {
+  return std::all_of(trials.begin(), trials.end(),
+                     [&](const KnobTrial& trial) { return trial.outcome == trials.front().outcome; });
+}
+
 }  // namespace
 
 std::string SettingLine(const KnobSetting& setting) {
@@ -93,7 +74,7 @@ std::string SettingLine(const KnobSetting& setting) {
   return fmt::format("{}", fmt::join(items, ", "));
 }
 
-std::string KnobNotes(const std::vector<KnobTrial>& trials) {
+std::string KnobNotes(const std::vector<KnobTrial>& trials, bool is_correct) {
   const KnobTrial* chosen = ChosenTrial(trials);
   if (chosen == nullptr) return "";
   const std::string setting = SettingLine(chosen->setting);
@@ -103,16 +84,16 @@ std::string KnobNotes(const std::vector<KnobTrial>& trials) {
   if (!chosen->candidate_us) {
     return fmt::format("Knobs: {} tried, none of them correct; the result is that of the first values, {}.",
                        tried, setting) +
-           ValueLists(trials, 0) + Failures(trials);
+           (FailAlike(trials) ? "" : Failures(trials));
   }
-  std::string text =
-      fmt::format("Knobs: {} tried in short timings; the kernel has the fastest, {}", tried, setting);
-  const KnobTrial& first = trials.front();
-  if (first.candidate_us && !first.chosen)
-    text += fmt::format(", {:.2f} times as fast as the first values",
-                        *first.candidate_us / *chosen->candidate_us);
-  text += ". The shortest time with each value, as a multiple of that of the fastest:";
-  return text + ValueLists(trials, *chosen->candidate_us) + Failures(trials);
+  if (!is_correct)
+    return fmt::format("Knobs: {} tried; the result is that of the setting that was the fastest, {}.", tried,
+                       setting);
+  return fmt::format(
+             "Knobs: {} tried in short timings; the kernel has the fastest, {}. Small differences are noise. Times "
+             "as multiples of the fastest:",
+             tried, setting) +
+         TimeLines(trials, *chosen->candidate_us) + Failures(trials);
 }
 
 std::vector<std::vector<std::string>> TrialRows(const std::vector<KnobTrial>& trials) {

@@ -10,9 +10,10 @@ namespace kevin {
 
 std::string SettingLine(const KnobSetting& setting);  // "TILE = 128, UNROLL = 4"
 
-// What a policy is told beside the result: the setting that was chosen, and for each knob the shortest time with each
-// of its values, the knob that mattered most first. Without a line end at the end; empty for no trials.
-std::string KnobNotes(const std::vector<KnobTrial>& trials);
+// What a policy is told beside the result: the setting that was chosen, and the times of the settings, the fastest
+// first. Without times where the chosen one is not correct in the full judgement. Without a line end at the end; empty
+// for no trials.
+std::string KnobNotes(const std::vector<KnobTrial>& trials, bool is_correct = true);
 
 // One row a trial: setting, outcome, time, its share of the chosen one's, and what is to be said of it; a header first.
 std::vector<std::vector<std::string>> TrialRows(const std::vector<KnobTrial>& trials);

@@ -28,7 +28,7 @@ RemoteOptions RemoteOptionsFor(const std::string& spec, const PolicyOptions& o) 
   remote.key = remote::FindKey(remote.endpoint, o.key_file, o.key_variable);
   remote.ca_file = o.ca_file;
   remote.http.total_s = o.timeout_s;
-  remote.http.stall_s = o.stall_s;
+  remote.http.stall_s = o.no_stream ? o.timeout_s : o.stall_s;  // a whole answer comes at its end
   remote.attempts = o.retries + 1;
   remote.rates = {o.requests_per_minute, o.tokens_per_minute, o.concurrent};
   remote.budget = {o.budget_usd, o.budget_seconds, o.budget_tokens};

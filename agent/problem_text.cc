@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "env/problem/precision.h"
 #include "env/verdict/verify.h"
@@ -104,6 +105,14 @@ bool HasMixture(const Problem& problem, bool kernelbench_inputs) {
   });
 }
 
+bool HasProducts(const Problem& problem) {
+  static const std::set<std::string> kFamilies = {"conv", "conv_transpose", "matmul", "network",
+                                                  "rnn",  "attention"};
+  return problem.families.empty() ||
+         std::any_of(problem.families.begin(), problem.families.end(),
+                     [](const std::string& family) { return kFamilies.contains(family); });
+}
+
 std::string ToleranceText(const SizedProblem& sized, bool with_numbers) {
   const Problem& problem = *sized.problem;
   if (problem.extreme_dim) {
@@ -112,23 +121,30 @@ std::string ToleranceText(const SizedProblem& sized, bool with_numbers) {
                        problem.inputs.front().name);
   }
   const DType dtype = problem.outputs.front().dtype;
+  const bool is_scalar = std::all_of(sized.outputs.begin(), sized.outputs.end(),
+                                     [](const ConcreteTensor& output) { return output.shape.empty(); });
   const ErrorFloor floor = FloorOf(sized.reduction, dtype);
   std::string bound = with_numbers ? fmt::format("{:.2g} s", floor.of_scale) : fmt::format("F s");
   if (floor.of_value > 0) bound += fmt::format(" + {:.2g} |t|", floor.of_value);
   std::string text = fmt::format(
-      "Every output element y must satisfy |y - t| <= max(4 |r - t|, {}): t is the result in float64, r that of eager "
+      "Every {} y must satisfy |y - t| <= max(4 |r - t|, {}): t is the result in float64, r that of eager "
       "PyTorch, s {}",
+      HasInOuts(problem) ? "element of outputs, and of input-outputs after the call," : "output element",
       bound,
-      problem.scale.empty() ? "the larger of |t| and the RMS of t along the last dimension"
-                            : "the magnitude of the terms that are added up for this element");
+      !problem.scale.empty() ? "the magnitude of the terms that are added up for this element"
+      : is_scalar            ? "the magnitude of t"
+                             : "the larger of |t| and the RMS of t along the last dimension");
   const std::string terms = with_numbers ? std::to_string(sized.reduction) : problem.reduction;
   if (dtype == DType::kF32) {
-    text += with_numbers ? fmt::format(" (the factor is 8 eps sqrt(K), eps = 2^-23, K = {} terms)", terms)
+    text += with_numbers ? fmt::format(" (the factor is 8 eps sqrt(terms), eps = 2^-23, {} terms)", terms)
                          : fmt::format(", F = 8 * 2^-23 * sqrt({})", terms);
   } else if (!with_numbers) {
     text += fmt::format(", F = 8 * 2^-23 * sqrt({}) + 2 roundings to the type", terms);
   }
-  return text + ". The RMS error of a row may be at most 4 times eager's, with the same floor.";
+  return is_scalar
+             ? text + "."
+             : text +
+                   ". The RMS error of a row of the last dimension may be at most 4 times eager's, or that floor.";
 }
 
 }  // namespace kevin

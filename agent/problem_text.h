@@ -15,6 +15,9 @@ std::string ValuesText(const TensorSpec& spec, bool kernelbench_inputs, bool wit
 // Whether an input has the mixture, so that the prompt must explain it.
 bool HasMixture(const Problem& problem, bool kernelbench_inputs);
 
+// Whether its reference may have products that a GPU could round to TF32; by its families.
+bool HasProducts(const Problem& problem);
+
 // The rule of env/verdict/verify.h with the numbers of this problem. `with_numbers`: as above.
 std::string ToleranceText(const SizedProblem& sized, bool with_numbers);
 

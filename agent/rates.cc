@@ -30,8 +30,11 @@ std::string BandwidthText(const Measured& m, const Evaluation& e, const Roofline
 std::string ArithmeticText(const Measured& m, const Evaluation& e, const Roofline& roofline) {
   const std::string text = Flops(m.gflop_per_s);
   if (roofline.arithmetic <= 0) return text;
-  return text + fmt::format(" ({} of the {} of {})", PercentText(roofline.arithmetic),
-                            Flops(e.peak_gflop_per_s), UnitFor(e.workload, IsMeasuredOnGpu(e)));
+  return text + fmt::format(" ({} of the {} of {}{})", PercentText(roofline.arithmetic),
+                            Flops(e.peak_gflop_per_s), UnitFor(e.workload, IsMeasuredOnGpu(e)),
+                            roofline.arithmetic > kBeyond
+                                ? ", so the kernel does fewer operations than that count"
+                                : "");
 }
 
 }  // namespace
@@ -70,8 +73,8 @@ std::string CeilingAdvice(const Measured& m, const Evaluation& e, const SizedPro
   const Roofline roofline = RooflineOf(m, e);
   if (roofline.share() < kNearCeiling) return "";
   if (roofline.nearer == Ceiling::kArithmetic) {
-    return "This is near the measured limit of arithmetic: only less arithmetic can make it clearly faster, by a "
-           "formulation with fewer operations.";
+    return "By the usual count this is near the measured limit of arithmetic: a kernel that does all of these operations "
+           "can hardly be faster. An exact formulation with fewer operations can, and so can one that already has fewer.";
   }
   if (problem != nullptr && problem->min_bytes > 0 && problem->bytes <= kSameBytes * problem->min_bytes) {
     return "This is near the measured limit of memory bandwidth, and no correct kernel moves fewer bytes: little is left "

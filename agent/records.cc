@@ -70,7 +70,7 @@ EvaluationRecord ToRecord(const Evaluation& e, const Candidate& candidate, const
   record.rules_version = e.rules_version;
   record.backend = e.backend;
   record.own_share = e.own_share;
-  if (IsForGpu(record.kind)) record.device_us = record.candidate_us;
+  record.device_us = IsForGpu(record.kind) ? record.candidate_us : e.device_us;
   record.shared_gpu = e.shared_gpu;
   record.cached_from = e.cached_from;
   return record;
@@ -96,6 +96,7 @@ Evaluation FromRecord(const EvaluationRecord& record) {
   e.rules_version = record.rules_version;
   e.backend = record.backend;
   e.own_share = record.own_share;
+  if (!IsForGpu(record.kind)) e.device_us = record.device_us;
   e.shared_gpu = record.shared_gpu;
   ForgetStart(&e);  // that of another episode
   return e;

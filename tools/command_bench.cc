@@ -55,6 +55,8 @@ Examples:
                                                      everything that a run of KernelBench wrote; repeated, it continues
   kevin bench --kernelbench a100.json --results judged --size v0 --json
                                                      published candidates (leaderboard, CUDA-L1), for their first shapes
+  kevin bench --kernelbench runs/mine --device cpu --compat kernelbench
+                                                     KernelBench's own verdict beside it, and why they disagree
   kevin bench relu.cu --problem level1/19 --debug    one call with printf allowed, no verdict
 
 Whatever the verdict, the exit code is 0; see `outcome`.)";
@@ -82,6 +84,13 @@ struct Judged {
   std::optional<Diagnosis> diagnosis = {};
 };
 
+// Empty without a diagnosis.
+std::string DiagnosisTextOf(const Judged& judged) {
+  if (!judged.diagnosis) return "";
+  const auto* measured = std::get_if<Measured>(&judged.evaluation.outcome);
+  return DiagnosisText(*judged.diagnosis, measured != nullptr ? measured->candidate_us : 0);
+}
+
 std::string RatioOf(const Ratio& ratio) { return RatioText(ratio.value, ratio.low, ratio.high); }
 
 std::vector<std::string> RowOf(const std::string& name, const Outcome& outcome) {
@@ -106,7 +115,7 @@ void PrintRates(const Judged& judged) {
   const auto* m = std::get_if<Measured>(&evaluation.outcome);
   if (m != nullptr && evaluation.shapes.empty()) text = RateText(*m, evaluation) + "\n";
   if (const std::string notes = KernelNotes(evaluation, diagnosis); !notes.empty()) text += notes + "\n";
-  if (diagnosis != nullptr) text += DiagnosisText(*diagnosis) + "\n";
+  if (diagnosis != nullptr) text += DiagnosisTextOf(judged) + "\n";
   if (!text.empty()) PrintFormat(stdout, "\n{}: {}", judged.path, text);
 }
 
@@ -180,7 +189,7 @@ std::string GivenKind(const BenchOptions& options) {
   for (const std::string& file : {options.file, options.other}) {
     if (file.empty() || !KindOfFile(file).empty()) continue;
     throw Error(ExitCode::kBadRequest, fmt::format("{}: its ending is not .cpp, .cu, .ptx or .py", file),
-                "say what it is with --kind cpp, cuda, ptx or modelnew");
+                "say what it is with --kind cpp, cuda, ptx, modelnew or triton");
   }
   const std::string kind = KindOfFile(options.file);
   const std::string other = options.other.empty() ? "" : KindOfFile(options.other);
@@ -304,7 +313,7 @@ class Bench {
       for (const KnobTrial& trial : tuned.trials) Print(stdout, ToLine(TrialEvent(trial, problem_.id)));
       const EvaluationRecord record = ToRecord(judged.evaluation, candidate, problem_, "bench");
       Json event = EvaluationEvent(record, problem_.id, path, judged.total_s, judged.trials);
-      event["diagnosis"] = OrNull(judged.diagnosis ? DiagnosisText(*judged.diagnosis) : "");
+      event["diagnosis"] = OrNull(DiagnosisTextOf(judged));
       AddBaselineFields(baseline_, "speedup", &event);
       Print(stdout, ToLine(event));
     }
@@ -344,6 +353,20 @@ void AddKernelBenchOptions(CLI::App* command, KernelBenchRunOptions* published) 
       ->add_option("--most", published->most, "With --kernelbench: judge so many, the rest in the next call")
       ->check(CLI::PositiveNumber)
       ->needs(path);
+  CLI::Option* compat =
+      command
+          ->add_option(
+              "--compat", published->compat,
+              "With --kernelbench, on a CPU: KernelBench's own verdict (its tolerance, seeds, trials and timing) "
+              "beside Kevin's; each disagreement with its reason")
+          ->check(CLI::IsMember({"kernelbench"}))
+          ->needs(path);
+  command
+      ->add_option(
+          "--compat-from", published->compat_from,
+          "With --compat: a checkout of KernelBench, whose problem files are the references, at their own shapes")
+      ->check(CLI::ExistingDirectory)
+      ->needs(compat);
   for (const char* name : {"FILE", "OTHER", "--problem", "--kind", "--tune", "--output"})
     path->excludes(name);
   CLI::Option* file = command->get_option("FILE")->required(false);
@@ -373,7 +396,9 @@ void AddBenchCommand(CLI::App& app, Action* action) {
   command
       ->add_option("--problem", options->problem, "A problem's id (level1/19) or the path of its TOML file")
       ->required();
-  command->add_option("--kind", options->kind, "cpp, cuda, ptx or modelnew (default: by the file's ending)")
+  command
+      ->add_option("--kind", options->kind,
+                   "cpp, cuda, ptx, modelnew or triton (default: by the file's ending; .py: modelnew)")
       ->check(CLI::IsMember({"cpp", "cuda", "ptx", "modelnew", "triton"}));
   command->add_option("--size", options->size, "Size set (default: small on a CPU, full on a GPU)");
   command

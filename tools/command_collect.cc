@@ -386,7 +386,7 @@ void AddCommand(CLI::App& app, Action* action, const std::string& name, const st
   CLI::Option* tune = AddTuneOption(command, &o.tune);
   // An evaluation of policies knows no answers of other runs.
   CLI::Option* memory = name == "eval" ? nullptr : AddMemoryOption(command, &o.spec.memory);
-  CLI::Option* diagnose = AddDiagnoseOption(command, &o.diagnose, "turns that lead");
+  CLI::Option* diagnose = AddDiagnoseOption(command, &o.diagnose, "turns that lead or may");
   CLI::Option* kind = AddKindOption(command, &o.spec.kind);
   AddDeviceOptions(command, &o.device);
   AllowManyDevices(command, &o.devices);

@@ -47,7 +47,7 @@ needed. THE FILE IS RUN IN A SANDBOX: without network and GPU, and of your files
 home folder itself the file alone), read-only. --allow-read PATH shows it more, --trust runs it as you run it yourself.
 Weights become parameters of the problem, drawn anew from the initialiser found for them; buffers that hold tables or masks keep their values. How
 inputs are drawn follows from get_inputs. Where wrong answers would pass on such inputs, harder ones are tried
-(zero-mean, scaled, heavy-tailed) and kept if those reject them; --distribution chooses. What stays easy to fool is
+(zero-mean, scaled, heavy-tailed, then around 64) and kept if those reject them; --distribution chooses. What stays easy to fool is
 imported as inadmissible: no suite has it. Importing again replaces. Problems lie in $XDG_DATA_HOME/kevin/problems.
 
 What the file gives is one shape, size set `full`. --shape adds others, by the names that `kevin problems` shows, to a

@@ -112,7 +112,8 @@ int PrintGraph(const Problem& problem, const std::string& size) {
 }
 
 int PrintPython(const Problem& problem, const std::string& size) {
-  Print(stdout, PythonModel(AtSize(problem, OneShape(problem, size))));
+  const bool is_imported = problem.model && !problem.source.empty();  // the user's own file has the class
+  Print(stdout, is_imported ? problem.source : PythonModel(AtSize(problem, OneShape(problem, size))));
   return static_cast<int>(ExitCode::kDone);
 }
 

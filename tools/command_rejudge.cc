@@ -213,6 +213,7 @@ void AddRejudgeCommand(CLI::App& app, Action* action) {
       ->add_option("--include", options->device.include,
                    "On a GPU: a folder of headers for the kernels; repeatable")
       ->allow_extra_args(false);
+  command->add_flag("--unsafe-python", options->device.unsafe_python, kUnsafePythonHelp);
   command->add_flag("--json", options->json, "One JSON object a candidate, and one at the end");
   command->callback([options, action] { *action = [options] { return RejudgeRun(*options).Run(); }; });
 }

@@ -61,7 +61,7 @@ constexpr const char* kRunExamples = R"(Examples:
   kevin run --problem level1/19                     eight turns with the search policy
   kevin run --problem level1/23 --turns 20 --until 1.5
                                                     stop when 1.5x is confirmed
-  kevin run --problem level1/40 --from mine.cpp     start from a kernel of your own (.cpp, .cu or .ptx)
+  kevin run --problem level1/40 --from mine.cpp     start from a kernel of your own (.cpp, .cu, .ptx, .py)
   kevin run --problem level1/19 --device cuda:0     CUDA kernels on the first GPU; cpu stays possible beside it
   kevin run --problem level1/1 --tune 16            try up to 16 settings of each kernel's knobs, then judge the best
   kevin run --problem level2/12 --memory kevin.db   begin with what was best on similar problems in this database
@@ -112,7 +112,8 @@ class Run {
       episode_options_.note = options.note;
       if (!options.from.empty()) {
         episode_options_.start_source = ReadSourceFile(options.from);
-        episode_options_.start_kind = KindOfFile(options.from);
+        const std::string of_file = KindOfFile(options.from);
+        episode_options_.start_kind = IsPython(of_file) && IsPython(options.kind) ? options.kind : of_file;
       }
       episode_options_.prompts = options.prompts;
       episode_options_.kind = options.kind;
@@ -269,7 +270,8 @@ class Run {
     if (chosen != nullptr) result += " with " + SettingLine(chosen->setting);
     const std::string tuned = turn.trials.size() > 1 ? fmt::format(", tune {:.1f}", turn.tune_s) : "";
     const std::string waited = e.wait_s >= 0.05 ? fmt::format(", wait {:.1f}", e.wait_s) : "";
-    const std::string cost = turn.requests > 0 ? "  " + CostText(turn.cost_usd) : "";
+    const std::string asked = turn.requests > 1 ? fmt::format("{} requests, ", turn.requests) : "";
+    const std::string cost = turn.requests > 0 ? "  " + asked + CostText(turn.cost_usd) : "";
     return fmt::format(
         "{}  {}  {:.1f} s (generate {:.1f}{}, compile {:.1f}, verify {:.1f}, measure {:.1f}{}, other {:.1f}){}",
         TurnLabel(turn.turn), result, turn.seconds, turn.generate_s, tuned, e.compile_s, e.verify_s,
@@ -308,22 +310,29 @@ class Run {
            BestShapes(e) + OtherConfirmations(e);
   }
 
-  // The turns that were measured again and did not win.
+  static std::string PairsText(const EvaluationRecord& made) {
+    const Ratio& ratio = *made.against_best;
+    return fmt::format("; in the same pairs as turn {}: {}, {}", made.against_best_turn.value_or(0),
+                       RatioText(ratio.value, ratio.low, ratio.high), StandingWord(StandingOf(ratio)));
+  }
+
+  // The turns that were measured again and did not win: what decided are the pairs that they share with another turn.
   std::string OtherConfirmations(const EpisodeRecord& e) {
     std::string text;
     for (const TurnRecord& turn : store_->LoadTurns(e.id)) {
       if (turn.turn == *e.best_turn) continue;
-      std::string again;
+      std::string again, pairs;
       for (const EvaluationRecord& made : store_->LoadEvaluations(e.id, turn.turn)) {
         if (made.purpose != "confirm") continue;
         again = made.speedup ? fmt::format("{:.3g}x", made.speedup->value) : made.outcome;
+        if (made.speedup && made.against_best) pairs = PairsText(made);
       }
       if (again.empty()) continue;
       const std::string first = turn.evaluation.speedup
                                     ? fmt::format("{:.3g}x", turn.evaluation.speedup->value)
                                     : turn.evaluation.outcome;
-      text +=
-          fmt::format("          turn {} was {} and is {} when measured again\n", turn.turn, first, again);
+      text += fmt::format("          turn {} was {} and is {} when measured again{}\n", turn.turn, first,
+                          again, pairs);
     }
     return text;
   }
@@ -395,7 +404,7 @@ void AddRunCommand(CLI::App& app, Action* action) {
           ->capture_default_str();
   AddTuneOption(run, &o.tune);
   AddMemoryOption(run, &o.memory);
-  AddDiagnoseOption(run, &o.diagnose, "turns that lead");
+  AddDiagnoseOption(run, &o.diagnose, "turns that lead or may");
   AddBaselineOption(run, &o.baseline);
   CLI::Option* kind = AddKindOption(run, &o.kind);
   AddDeviceOptions(run, &o.device);

@@ -66,7 +66,9 @@ class TrainRun {
     if (command_.sampling.online && command_.dry_run)
       throw Error(ExitCode::kBadRequest, "--dry-run shows records, and --online has none yet",
                   "leave one of them out");
-    if (command_.sampling.online && FilterFrom(command_.filter) != RecordFilter{})
+    RecordFilter filter = FilterFrom(command_.filter);
+    if (command_.sampling.online) filter.kind.clear();  // what the model writes
+    if (command_.sampling.online && filter != RecordFilter{})
       throw Error(ExitCode::kBadRequest, "--online learns from its own turns; filters are for records",
                   "leave them out, or leave out --online");
     Place();
@@ -77,7 +79,9 @@ class TrainRun {
     interrupt_ = &interrupt;
     text_ = LoadModelText(command_.model);
     BatchOptions batches = command_.batches;
-    batches.seed = command_.seed, batches.mask_cut_off = !command_.keep_cut_off;
+    batches.seed = command_.seed;
+    // A reply that was cut off has the greatest penalty of overlong ones, which it would not learn from otherwise.
+    batches.mask_cut_off = !command_.keep_cut_off && algorithm_.scheme.score.overlong == 0;
     batches.is_for_step = command_.sampling.online;
     const int64_t context = local::ReadModelConfig(command_.model).context;
     if (batches.max_sample_tokens == 0 || batches.max_sample_tokens > context)

@@ -47,6 +47,16 @@ CLI::Option* AddKindOption(CLI::App* command, std::string* kind) {
       ->check(CLI::IsMember({"cpp", "cuda", "ptx", "modelnew", "triton"}));
 }
 
+CLI::Option* AddRulesOption(CLI::App* command, std::string* rules) {
+  return command
+      ->add_option(
+          "--rules", *rules,
+          "Of kernels in Python: kevin (their own kernels do 90 % of the work), kernelbench (its static rules) or open "
+          "(anything correct)")
+      ->check(CLI::IsMember({"kevin", "kernelbench", "open"}))
+      ->capture_default_str();
+}
+
 CLI::Option* AddTuneOption(CLI::App* command, std::optional<int>* tune) {
   return command
       ->add_option(
@@ -150,15 +160,8 @@ void AddDeviceOptions(CLI::App* command, DeviceOptions* options) {
   command->add_option("--isolation", options->isolation, "reduced: run kernels even where the sandbox leaks")
       ->check(CLI::IsMember({"full", "reduced"}))
       ->capture_default_str();
-  command
-      ->add_option(
-          "--rules", options->rules,
-          "Of kernels in Python: kevin (their own kernels do 90 % of the work), kernelbench (its static rules) or open "
-          "(anything correct)")
-      ->check(CLI::IsMember({"kevin", "kernelbench", "open"}))
-      ->capture_default_str();
-  command->add_flag("--unsafe-python", options->unsafe_python,
-                    "Run kernels in Python even where their files and network cannot be isolated");
+  AddRulesOption(command, &options->rules);
+  command->add_flag("--unsafe-python", options->unsafe_python, kUnsafePythonHelp);
 }
 
 std::string KindOnDevice(const std::string& device) {
@@ -169,11 +172,12 @@ std::string ChooseDevice(const DeviceOptions& options, const std::string& kind, 
   const std::string gpu_only = OnlyOnGpu(options);
   if (options.device != "auto") {
     const bool on_cpu = options.device == "cpu";
-    if (!kind.empty() && IsForGpu(kind) == on_cpu) ThrowContradiction(kind, options.device);
+    if (!kind.empty() && !IsPython(kind) && IsForGpu(kind) == on_cpu)
+      ThrowContradiction(kind, options.device);
     if (on_cpu && !gpu_only.empty()) ThrowOnlyOnGpu(gpu_only, "--device cpu was given");
     return options.device;
   }
-  if (kind == "cpp" || IsPython(kind)) {
+  if (kind == "cpp") {
     if (!gpu_only.empty())
       ThrowOnlyOnGpu(gpu_only, fmt::format("a {} kernel is judged on the CPU", LanguageOf(kind)));
     return "cpu";
@@ -187,7 +191,7 @@ std::string ChooseDevice(const DeviceOptions& options, const std::string& kind, 
     why_none = obstacle.reason;
     fix = obstacle.fix;
   }
-  if (!kind.empty()) {
+  if (!kind.empty() && !IsPython(kind)) {
     throw Error(ExitCode::kMachine, fmt::format("a kernel of kind {} needs a GPU: {}", kind, why_none), fix);
   }
   if (!gpu_only.empty()) ThrowOnlyOnGpu(gpu_only, why_none);
@@ -258,6 +262,11 @@ void RequireKind(const EnvironmentFacts& facts, const DeviceOptions& options, co
     throw Error(ExitCode::kBadRequest,
                 fmt::format("a kernel of kind {} is not judged on {}", kind, facts.device),
                 fmt::format("kinds there: {}", fmt::join(facts.kinds, ", ")));
+  }
+  if (IsPython(kind) && !facts.device.starts_with("cpu")) {
+    if (options.profile || !options.include.empty())
+      ThrowOnlyOnGpu(options.profile ? "--profile" : "--include", "and not for kernels in Python");
+    return;
   }
   if (!IsForGpu(kind) && !OnlyOnGpu(options).empty())
     ThrowOnlyOnGpu(OnlyOnGpu(options), "this is " + facts.device);

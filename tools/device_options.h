@@ -31,6 +31,12 @@ struct DeviceOptions {
 
 // --kind: what a policy writes.
 CLI::Option* AddKindOption(CLI::App* command, std::string* kind);
+
+// --rules: Workload::rules.
+CLI::Option* AddRulesOption(CLI::App* command, std::string* rules);
+inline constexpr const char* kUnsafePythonHelp =
+    "Run kernels in Python even where their files and network cannot be isolated";
+
 // --device, --tf32, --precision, --include, --profile, --threads, --isolation, --unsafe-python. Values outside the allowed
 // ones are usage errors.
 void AddDeviceOptions(CLI::App* command, DeviceOptions* options);
@@ -68,8 +74,8 @@ std::string PrecisionNote(const std::string& precision);
 using GpuFinder = std::function<std::vector<GpuFound>(std::string* why_none)>;
 
 // The device to ask MakeEnvironment for, given the kind of the candidate ("" when it is not known): with "auto" a
-// C++ kernel goes to the CPU, a kernel for GPUs to the first usable one, and an unknown kind stays "auto" unless
-// there is no GPU. GPUs are searched for only where that matters. Throws Error(kBadRequest) when kind and
+// C++ kernel goes to the CPU, a kernel for GPUs to the first usable one, one in Python to the first usable GPU or else to
+// the CPU, and an unknown kind stays "auto" unless there is no GPU. GPUs are searched for only where that matters. Throws Error(kBadRequest) when kind and
 // device contradict each other, or an option for GPUs is given for the CPU; Error(kMachine) when a
 // GPU is needed and there is none.
 std::string ChooseDevice(const DeviceOptions& options, const std::string& kind,

@@ -130,6 +130,11 @@ std::string EvaluationText(const EvaluationRecord& e) {
             fmt::format("{}, inputs {}, {}, {}, isolation {}", Dash(e.workload.size), Dash(e.workload.inputs),
                         Dash(e.workload.precision), Dash(e.device), Dash(e.isolation)));
   facts.Add("TF32", e.workload.tf32 ? "allowed on both sides" : "");
+  const std::string share = e.own_share ? fmt::format(", {} of the work", PercentText(*e.own_share)) : "";
+  facts.Add("own kernels", e.backend == "torch" ? "none" + share
+                           : e.backend.empty()  ? ""
+                                                : "in " + e.backend + share);
+  facts.Add("rules", e.backend.empty() ? "" : e.workload.rules);
   facts.Add("GPU held", Number(e.device_s, " s"));
   facts.Add("seconds", fmt::format("compile {:.2f}, verify {:.2f}, measure {:.2f}, wait {:.2f}", e.compile_s,
                                    e.verify_s, e.measure_s, e.wait_s));
@@ -190,6 +195,8 @@ std::string EpisodeSummary(const EpisodeRecord& e) {
   facts.Add("why", e.state_reason);
   facts.Add("problem", fmt::format("{}, size {}, inputs {}, {}", e.problem, Dash(e.workload.size),
                                    Dash(e.workload.inputs), Dash(e.workload.precision)));
+  facts.Add("kind",
+            e.workload.rules == "kevin" ? e.kind : fmt::format("{}, rules {}", e.kind, e.workload.rules));
   facts.Add("policy", fmt::format("{}, seed {}", e.policy, e.seed));
   facts.Add("device", fmt::format("{}, isolation {}", Dash(e.device), Dash(e.isolation)));
   facts.Add("started", fmt::format("{}, {:.1f} s", LocalMinute(e.started_at), e.seconds));

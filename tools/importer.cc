@@ -134,7 +134,8 @@ void Importer::Admit(const nlohmann::json& found, bool may_harden, ImportedProbl
   EvaluateOptions options;
   options.workload.size = size;
   std::string first_reason;
-  for (const Hardness hardness : {Hardness::kAsGiven, Hardness::kMixture, Hardness::kMixtureStrict}) {
+  for (const Hardness hardness :
+       {Hardness::kAsGiven, Hardness::kMixture, Hardness::kMixtureStrict, Hardness::kShiftedStrict}) {
     if (hardness != Hardness::kAsGiven && (!may_harden || !CanBeHarder(found))) break;
     problem->hardness = hardness;
     const AdmissionResult admission = kevin::Admit(

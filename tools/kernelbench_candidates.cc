@@ -79,22 +79,70 @@ class CandidateCollector {
 
 // --- A run of KernelBench ---
 
-// False: there is no such file.
+constexpr int kMostFolders = 3;  // below the folder that is given
+constexpr size_t kMostCandidateFiles = 100000;
+
+struct CandidateFile {
+  int level = 0, number = 0;
+  int sample = -1;  // below 0: counted
+};
+
+// "level_2", "level2", "opus_level2_20250903": 2.
+std::optional<int> LevelIn(std::string_view name) {
+  for (size_t at = name.find("level"); at != std::string_view::npos; at = name.find("level", at + 1)) {
+    std::string_view rest = name.substr(at + 5);
+    if (rest.starts_with('_')) rest.remove_prefix(1);
+    if (const auto level = TakeNumber("", &rest)) return level;
+  }
+  return std::nullopt;
+}
+
+// level_1_problem_19_sample_0_kernel.py and _solution_0_; in a folder of one level also problem_19.py, problem_19_kernel.py
+// and problem_19_sample_0_kernel.py. `folder`: the level of the folder.
+std::optional<CandidateFile> CandidateFileOf(std::string_view name, std::optional<int> folder) {
+  std::string_view rest = name;
+  CandidateFile file;
+  const bool has_level = rest.starts_with("level_");
+  const auto level = has_level ? TakeNumber("level_", &rest) : folder;
+  const auto number = level ? TakeNumber(has_level ? "_problem_" : "problem_", &rest) : std::nullopt;
+  if (!number) return std::nullopt;
+  file.level = *level;
+  file.number = *number;
+  for (const std::string_view word : {"_sample_", "_solution_"}) {
+    if (!rest.starts_with(word)) continue;
+    const auto sample = TakeNumber(word, &rest);
+    if (!sample) return std::nullopt;
+    file.sample = *sample;
+  }
+  if (has_level && file.sample < 0) return std::nullopt;
+  if (rest != "_kernel.py" && (has_level || rest != ".py")) return std::nullopt;
+  return file;
+}
+
+// In the order of their names, so that a repeated call gives equal numbers. False: there is no such file.
 bool ReadRun(const std::filesystem::path& folder, CandidateCollector* collector) {
-  bool found = false;
+  namespace fs = std::filesystem;
+  std::map<std::string, CandidateFile> found;
   std::error_code error;
-  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    std::string_view rest = name;
-    const auto level = TakeNumber("level_", &rest);
-    const auto number = level ? TakeNumber("_problem_", &rest) : std::nullopt;
-    const auto sample = number ? TakeNumber("_sample_", &rest) : std::nullopt;
-    if (!sample || rest != "_kernel.py") continue;
-    found = true;
-    collector->Add(name, *level, *number, *sample, ReadFile(it->path()));
+  const fs::path whole = fs::absolute(folder, error).lexically_normal();
+  const fs::path own = whole.filename().empty() ? whole.parent_path().filename() : whole.filename();
+  for (fs::recursive_directory_iterator it(folder, error), end;
+       !error && it != end && found.size() < kMostCandidateFiles; it.increment(error)) {
+    if (it.depth() >= kMostFolders) it.disable_recursion_pending();
+    std::error_code ignored;
+    if (!it->is_regular_file(ignored)) continue;
+    const fs::path relative = it->path().lexically_relative(folder);
+    std::optional<int> level = LevelIn(own.string());
+    for (const fs::path& part : relative.parent_path()) {
+      if (const auto inner = LevelIn(part.string())) level = inner;
+    }
+    if (const auto file = CandidateFileOf(relative.filename().string(), level))
+      found[relative.string()] = *file;
   }
   if (error) Fail(folder, error.message());
-  return found;
+  for (const auto& [name, file] : found)
+    collector->Add(name, file.level, file.number, file.sample, ReadFile(folder / name));
+  return !found.empty();
 }
 
 // --- The leaderboard ---

@@ -1,7 +1,8 @@
 #pragma once
 // Candidates as others publish them, for `kevin bench --kernelbench PATH`. Four forms are read:
 //
-//   a folder with level_1_problem_19_sample_0_kernel.py ...    a run of KernelBench
+//   a folder with level_1_problem_19_sample_0_kernel.py ...    a run of KernelBench; in it and in its folders, three deep; where a
+//                                                              folder's name has the level also problem_19.py, problem_19_kernel.py
 //   a folder with data.json and solutions/NAME.py              the leaderboard's: "Level 1: 19_ReLU" to a list of
 //                                                              {"file": NAME, "display_name": ...}
 //   rows {"level", "problem_id", "code", "display_name"}       the leaderboard's raw data; its problem_id counts from 0

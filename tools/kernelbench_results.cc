@@ -46,6 +46,17 @@ bool IsOurs(const Json& results) {
   return true;
 }
 
+// The first eval_results*.json of another program. Empty: there is none.
+std::filesystem::path ResultsOfOthers(const std::filesystem::path& folder) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with("eval_results") || !name.ends_with(".json")) continue;
+    if (!IsOurs(Json::parse(ReadAll(it->path()), nullptr, false))) return it->path();
+  }
+  return {};
+}
+
 // Milliseconds of a call: mean, deviation, extremes. Empty: nothing was timed.
 Json TimesOf(const Evaluation& evaluation, const std::string& side) {
   std::vector<double> times;
@@ -66,6 +77,8 @@ Json TimesOf(const Evaluation& evaluation, const std::string& side) {
 }
 
 }  // namespace
+
+bool HasResultsOfOthers(const std::filesystem::path& folder) { return !ResultsOfOthers(folder).empty(); }
 
 Json EvalResultOf(const PublishedCandidate& candidate, const Evaluation& evaluation) {
   const OutcomeFields fields = FieldsOf(evaluation.outcome);
@@ -113,13 +126,10 @@ KernelBenchResults::KernelBenchResults(const std::filesystem::path& folder) : fo
   if (!std::filesystem::is_directory(folder_) || access(folder_.c_str(), W_OK) != 0)
     throw Error(ExitCode::kBadRequest, fmt::format("{}: cannot be written", folder_.string()),
                 "name another folder with --results");
-  for (const auto& entry : std::filesystem::directory_iterator(folder_, error)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with("eval_results") || !name.ends_with(".json")) continue;
-    if (!IsOurs(Json::parse(ReadAll(entry.path()), nullptr, false)))
-      throw Error(ExitCode::kBadRequest, fmt::format("{}: another program wrote it", entry.path().string()),
-                  "name another folder for the results with --results");
-  }
+  const std::filesystem::path foreign = ResultsOfOthers(folder_);
+  if (!foreign.empty())
+    throw Error(ExitCode::kBadRequest, fmt::format("{}: another program wrote it", foreign.string()),
+                "name another folder for the results with --results");
   Load();
 }
 

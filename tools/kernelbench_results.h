@@ -50,6 +50,9 @@ class KernelBenchResults {
   int only_level_ = 0;                                        // 0: none or several
 };
 
+// Whether a folder has eval_results*.json of another program, as a run of KernelBench does.
+bool HasResultsOfOthers(const std::filesystem::path& folder);
+
 // One entry of eval_results.json.
 nlohmann::ordered_json EvalResultOf(const PublishedCandidate& candidate, const Evaluation& evaluation);
 

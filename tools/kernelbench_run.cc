@@ -27,14 +27,16 @@ using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kPublishedKind = "modelnew";
+constexpr int kMostFailures = 3;  // evaluations without a verdict, one after the other
 constexpr const char* kFirstShapes =
     "v0";  // KernelBench's first shapes; where they have not changed there are none
 
 std::string ResultsFolder(const KernelBenchRunOptions& options) {
   if (!options.results.empty()) return options.results;
   std::error_code error;
-  if (std::filesystem::is_directory(options.path, error)) return options.path;
-  return options.path + "-results";
+  if (!std::filesystem::is_directory(options.path, error)) return options.path + "-results";
+  return HasResultsOfOthers(options.path) ? (std::filesystem::path(options.path) / "kevin").string()
+                                          : options.path;
 }
 
 // The size for a problem; empty: none fits, and `reason` says why.
@@ -93,12 +95,48 @@ std::string TallyText(const KernelBenchTally& tally, const std::filesystem::path
 }
 
 Json TallyEvent(const KernelBenchTally& tally, const std::filesystem::path& folder, double seconds) {
-  return {{"event", "kernelbench"},     {"candidates", tally.candidates},
-          {"judged", tally.judged},     {"stored", tally.stored},
-          {"left_out", tally.left_out}, {"compiled", tally.compiled},
-          {"correct", tally.correct},   {"faster", tally.faster},
-          {"outcomes", tally.outcomes}, {"results", folder.string()},
-          {"seconds", seconds}};
+  Json event = {{"event", "kernelbench"},     {"candidates", tally.candidates},
+                {"judged", tally.judged},     {"stored", tally.stored},
+                {"left_out", tally.left_out}, {"compiled", tally.compiled},
+                {"correct", tally.correct},   {"faster", tally.faster},
+                {"outcomes", tally.outcomes}, {"results", folder.string()},
+                {"seconds", seconds}};
+  if (!tally.compared.empty()) {
+    event["compared"] = tally.compared.size();
+    event["disagreements"] = std::count_if(tally.compared.begin(), tally.compared.end(),
+                                           [](const CompatRow& row) { return !row.reason.empty(); });
+  }
+  return event;
+}
+
+// KernelBench's verdict on one candidate, of an earlier call if it is there.
+void AddCompat(const PublishedCandidate& one, const Problem& problem, const std::string& key,
+               const KernelBenchRunOptions& options, const Workload& workload, CompatResults* compat,
+               Json* event, KernelBenchTally* tally) {
+  const KernelBenchVerdict* known = compat->Find(one.name, key);
+  const KernelBenchVerdict verdict =
+      known != nullptr ? *known : options.judge_as_kernelbench(one, problem, workload);
+  const CompatRow row = Compare(*event, verdict);
+  if (known == nullptr) compat->Add(one.name, key, verdict, row);
+  (*event)["kernelbench"] = ToJson(verdict);
+  (*event)["disagreement"] = row.reason.empty() ? Json(nullptr) : Json(row.reason);
+  tally->compared.push_back(row);
+  tally->of_kernelbench.push_back(verdict);
+}
+
+// By its own file in the checkout if one was named, else by Kevin's Python form.
+KernelBenchVerdict JudgeOne(const PublishedCandidate& one, const Problem& problem, const Workload& workload,
+                            const EnvironmentOptions& environment, const std::string& checkout,
+                            const std::atomic<bool>* stop) {
+  KernelBenchJudgeOptions options;
+  options.environment = environment;
+  options.stop = stop;
+  const std::string own = checkout.empty() ? "" : OwnProblemFile(checkout, one.level, one.number);
+  if (!checkout.empty() && own.empty())
+    throw Error(ExitCode::kBadRequest, fmt::format("{} has no file of {}", checkout, one.problem),
+                "give --compat-from a checkout of KernelBench, with KernelBench/level1/19_ReLU.py and so on");
+  return JudgeAsKernelBench(options, AtSize(problem, ShapesOf(problem, workload.size).front().size),
+                            {kPublishedKind, one.source}, own);
 }
 
 }  // namespace
@@ -112,8 +150,11 @@ KernelBenchTally JudgePublished(const PublishedCandidates& published, const Publ
   tally.candidates = static_cast<int>(published.candidates.size() + published.left_out.size());
   tally.left_out = published.left_out;
   const std::string asked = options.size.empty() ? environment.Facts().default_size : options.size;
+  std::optional<CompatResults> compat;
+  if (options.judge_as_kernelbench) compat.emplace(results.folder());
   std::optional<Problem> problem;
   std::string unknown;  // the id of the last problem that is not there
+  int failures = 0;     // one after the other
   for (const PublishedCandidate& one : published.candidates) {
     if (stop != nullptr && *stop) break;
     if (one.problem == unknown) {
@@ -148,7 +189,16 @@ KernelBenchTally JudgePublished(const PublishedCandidates& published, const Publ
       ++tally.stored;
     } else {
       const auto start = Clock::now();
-      const Evaluation evaluation = environment.Evaluate(*problem, candidate, evaluate);
+      Evaluation evaluation;
+      try {
+        evaluation = environment.Evaluate(*problem, candidate, evaluate);
+        failures = 0;
+      } catch (const Error& error) {
+        // One problem that cannot be judged ends no run; a machine that judges nothing does.
+        if (error.code() == ExitCode::kInterrupted || ++failures > kMostFailures) throw;
+        tally.left_out.push_back(fmt::format("{}: {}", one.name, error.what()));
+        continue;
+      }
       event = EvaluationEvent(ToRecord(evaluation, candidate, *problem, "bench"), problem->id, one.name,
                               SecondsSince(start));
       event["name"] = one.name;
@@ -157,6 +207,7 @@ KernelBenchTally JudgePublished(const PublishedCandidates& published, const Publ
       ++tally.judged;
     }
     event["stored"] = stored != nullptr;
+    if (compat) AddCompat(one, *problem, key, options, evaluate.workload, &*compat, &event, &tally);
     Count(event, &tally);
     if (on_result) on_result(event);
   }
@@ -177,6 +228,15 @@ int RunKernelBench(const KernelBenchRunOptions& options) {
   KernelBenchRunOptions judged = options;
   const std::string size = options.size.empty() ? facts.default_size : options.size;
   judged.evaluate.workload = WorkloadFor(options.device, size, options.evaluate.workload.inputs);
+  if (!options.compat.empty()) {
+    if (!facts.device.starts_with("cpu"))
+      throw Error(ExitCode::kMachine, "--compat kernelbench compares on a CPU only", "add --device cpu");
+    judged.judge_as_kernelbench = [&](const PublishedCandidate& one, const Problem& problem,
+                                      const Workload& workload) {
+      progress.Phase(one.name + "  as KernelBench judges");
+      return JudgeOne(one, problem, workload, asked, options.compat_from, interrupt.flag());
+    };
+  }
   progress.Line(fmt::format("{} of {}, at size {}, on {}, isolation {}",
                             Counted(static_cast<int64_t>(published.candidates.size()), "candidate"),
                             options.path, size, facts.device, facts.isolation));
@@ -197,6 +257,7 @@ int RunKernelBench(const KernelBenchRunOptions& options) {
     Print(stdout, ToLine(TallyEvent(tally, results.folder(), SecondsSince(start))));
   } else {
     Print(stdout, TallyText(tally, results.folder()));
+    if (!tally.compared.empty()) Print(stdout, CompatText(tally.compared, tally.of_kernelbench));
   }
   return static_cast<int>(*interrupt.flag() ? ExitCode::kInterrupted : ExitCode::kDone);
 }

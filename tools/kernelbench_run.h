@@ -11,18 +11,26 @@
 #include "env/environment.h"
 #include "tools/device_options.h"
 #include "tools/kernelbench_candidates.h"
+#include "tools/kernelbench_compat.h"
 #include "tools/kernelbench_results.h"
 
 namespace kevin {
 
 struct KernelBenchRunOptions {
-  std::string path;     // --kernelbench
-  std::string results;  // --results; empty: PATH if it is a folder, else NAME-results beside it
-  std::string size;     // empty: the environment's default
-  int most = 0;         // --most: judge so many that have no verdict yet; 0: all
+  std::string path;  // --kernelbench
+  // --results; empty: PATH if it is a folder (PATH/kevin where KernelBench's own results are in it), else PATH-results
+  std::string results;
+  std::string size;  // empty: the environment's default
+  int most = 0;      // --most: judge so many that have no verdict yet; 0: all
   EvaluateOptions evaluate;
   DeviceOptions device;
   bool json = false;
+  std::string compat;  // --compat: "kernelbench", or empty
+  std::string
+      compat_from;  // --compat-from: a checkout of KernelBench; empty: Kevin's Python form of the problems
+  // KernelBench's verdict on a candidate of a problem under a workload; empty: it is not asked for.
+  std::function<KernelBenchVerdict(const PublishedCandidate&, const Problem&, const Workload&)>
+      judge_as_kernelbench;
 };
 
 struct KernelBenchTally {
@@ -30,6 +38,9 @@ struct KernelBenchTally {
   int compiled = 0, correct = 0, faster = 0;   // of all with a verdict; faster: certainly faster than eager
   std::map<std::string, int> outcomes;
   std::vector<std::string> left_out;  // "NAME: reason"
+  // With judge_as_kernelbench: one of each for a candidate with a verdict.
+  std::vector<CompatRow> compared;
+  std::vector<KernelBenchVerdict> of_kernelbench;
 };
 
 using PublishedProblemFinder = std::function<Problem(const std::string& id)>;

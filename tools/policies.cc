@@ -80,7 +80,9 @@ void AddLimitOptions(CLI::App* command, PolicyOptions* o) {
   command->add_option("--timeout", o->timeout_s, "Seconds for one answer")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_option("--stall-timeout", o->stall_s, "Seconds without anything new")
+  command
+      ->add_option("--stall-timeout", o->stall_s,
+                   "Seconds without anything new; of answers that come whole --timeout alone counts")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--rpm", o->requests_per_minute, "Requests per minute; 0: no limit")

@@ -72,7 +72,9 @@ std::string ShapeSummary(const SizedProblem& sized) {
   }
   if (params > 0) text += fmt::format("+ {} param{} ", params, params > 1 ? "s" : "");
   text += "->";
-  for (const ConcreteTensor& output : sized.outputs) text += ' ' + Shape(output);
+  for (const ConcreteTensor& output : sized.outputs) {
+    text += ' ' + Shape(output) + (output.spec.is_inout ? " (in place)" : "");
+  }
   return text;
 }
 
@@ -98,8 +100,10 @@ void AddTensorRows(const std::vector<SizedProblem>& sizes, bool is_output, std::
   const std::vector<ConcreteTensor>& first = is_output ? sizes[0].outputs : sizes[0].inputs;
   for (size_t i = 0; i < first.size(); ++i) {
     const TensorSpec& spec = first[i].spec;
+    if (is_output && spec.is_inout) continue;  // stands among the inputs
     Cells row = {spec.name,
                  is_output       ? "output"
+                 : spec.is_inout ? "inout"
                  : spec.is_param ? "param"
                                  : "input",
                  DTypeName(spec.dtype), is_output ? "" : DistributionName(spec.distribution)};
@@ -213,11 +217,12 @@ nlohmann::ordered_json ProblemJson(const Problem& problem, const std::string& si
   for (size_t i = 0; i < problem.inputs.size(); ++i) {
     const bool is_param = problem.inputs[i].is_param;
     Json& tensor = (is_param ? params : inputs).emplace_back(TensorJson(sizes, &SizedProblem::inputs, i));
+    if (problem.inputs[i].is_inout) tensor["inout"] = true;
     if (!is_param || !HasParamBlock(problem)) continue;
     for (const SizedProblem& sized : sizes)
       tensor["offset"][sized.size] = sized.symbols.at(OffsetName(problem.inputs[i].name));
   }
-  for (size_t i = 0; i < problem.outputs.size(); ++i) {
+  for (size_t i = 0; i < OwnOutputs(problem); ++i) {
     outputs.push_back(TensorJson(sizes, &SizedProblem::outputs, i));
   }
   Json flags = Json::array();
@@ -232,10 +237,13 @@ nlohmann::ordered_json ProblemJson(const Problem& problem, const std::string& si
     for (const auto& [shape, weight] : shapes)
       shape_sets[set].push_back({{"size", shape}, {"symbols", problem.sizes.at(shape)}, {"weight", weight}});
   }
+  const auto of_python = [&](const char* kind) {  // null: no such candidate can solve it
+    return HasInOuts(problem) ? Json() : Json(LaunchSignature(problem, kind));
+  };
   const Json signature = {{"cpp", LaunchSignature(problem)},
                           {"cuda", LaunchSignature(problem, "cuda")},
-                          {"modelnew", LaunchSignature(problem, "modelnew")},
-                          {"triton", LaunchSignature(problem, "triton")}};
+                          {"modelnew", of_python("modelnew")},
+                          {"triton", of_python("triton")}};
   return {{"event", "problem"},
           {"id", problem.id},
           {"name", problem.name},

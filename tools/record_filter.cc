@@ -16,7 +16,7 @@ void AddFilterOptions(CLI::App* command, FilterOptions* o) {
   const auto add = [&](const char* flag, auto& value, const char* help) {
     return command->add_option(flag, value, help)->group("Which records");
   };
-  add("--kind", o->filter.kind, "Only episodes with candidates of this kind")
+  add("--kind", o->filter.kind, "Only episodes with candidates of this kind; --online: what the model writes")
       ->check(CLI::IsMember({"cpp", "cuda", "ptx", "modelnew", "triton"}));
   add("--judged-on", o->filter.device, "Only episodes judged on a device whose name contains this: H200");
   add("--made-by", o->filter.model, "Only episodes all of whose turns a model made whose name contains this");

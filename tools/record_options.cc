@@ -94,6 +94,13 @@ void AddSchemeOptions(CLI::App* command, SchemeOptions* o) {
   number("--weight-similarity", o->similarity,
          "Times the similarity to the fastest correct kernel of other episodes");
   number("--weight-staged", o->staged, "For features of the text of a Triton kernel");
+  number(
+      "--weight-overlong", o->overlong,
+      "Times DAPO's penalty of replies near their length limit, from -1 to 0; cut-off replies then count too")
+      ->check(CLI::NonNegativeNumber);
+  number("--overlong-cache", o->overlong_cache,
+         "Where that penalty begins: this share of the limit before it (default 0.2)")
+      ->check(CLI::Range(0.001, 1.0));
   command->add_option("--strong", o->strong)->group("");  // removed; hidden from the help
 }
 
@@ -113,7 +120,11 @@ Scheme SchemeFrom(const SchemeOptions& o) {
   Override(o.speedup, &scheme.score.speedup), Override(o.log2_speedup, &scheme.score.log2_speedup);
   Override(o.faster, &scheme.score.faster), Override(o.format, &scheme.score.format);
   Override(o.tags, &scheme.score.tags), Override(o.similarity, &scheme.score.similarity);
-  Override(o.staged, &scheme.score.staged);
+  Override(o.staged, &scheme.score.staged), Override(o.overlong, &scheme.score.overlong);
+  Override(o.overlong_cache, &scheme.score.overlong_cache);
+  if (o.overlong_cache && scheme.score.overlong == 0)
+    throw Error(ExitCode::kBadRequest, "--overlong-cache has no effect without a penalty of overlong replies",
+                "add --weight-overlong 1, or leave it out");
   Override(o.compiled, &scheme.score.compiled), Override(o.wrong, &scheme.score.wrong);
   return scheme;
 }

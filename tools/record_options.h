@@ -25,8 +25,8 @@ CLI::Option* AddAcceptOldVerdicts(CLI::App* command, bool* accept);
 
 struct SchemeOptions {
   std::string scheme = "kevin";
-  std::string score, returns, advantage;           // parts in place of the scheme's; empty: its own
-  std::optional<double> tags, similarity, staged;  // shaping terms
+  std::string score, returns, advantage;  // parts in place of the scheme's; empty: its own
+  std::optional<double> tags, similarity, staged, overlong, overlong_cache;  // shaping terms
   std::optional<double> gamma, noise, cap, correct, speedup, format, compiled, log2_speedup, faster, wrong;
   std::optional<double> strong;  // removed: giving it is an error
 };

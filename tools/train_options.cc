@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "agent/conversation.h"
 #include "env/device_pool.h"
 #include "env/error.h"
 #include "tools/command_line.h"
@@ -109,8 +110,11 @@ Algorithm AlgorithmOf(TrainRequest* request) {
   CheckOnlineSettings(request->sampling);
   Algorithm algorithm = AlgorithmFrom(request->settings);
   OnlineSettings& sampling = request->sampling;
+  sampling.kind = request->filter.filter.kind;
+  if (sampling.prompts == kKernelBenchPrompts && sampling.kind != "modelnew")
+    throw Error(ExitCode::kBadRequest, "--prompts kernelbench asks for ModelNew", "add --kind modelnew");
   if (!sampling.online) return algorithm;
-  sampling.refills = std::max(sampling.refills, 0);
+  if (sampling.refills < 0) sampling.refills = algorithm.refills;
   if (!sampling.sampler.empty() && algorithm.train.lora.rank > 0)
     throw Error(ExitCode::kBadRequest, "--sampler gives a server whole weights, and --lora trains adapters",
                 "leave out one of them");
@@ -251,11 +255,6 @@ bool TrainSettings::Has(const std::string& flag) const {
 
 Algorithm AlgorithmFrom(const TrainSettings& s) {
   std::optional<Algorithm> found = FindAlgorithm(s.algorithm);
-  if (s.algorithm == "dapo")
-    throw Error(
-        ExitCode::kBadRequest, "DAPO has a penalty for overlong replies, which is missing",
-        "grpo-token-mean has its loss (clip-higher, the mean over all tokens), with --refill 4 its dynamic "
-        "sampling too");
   if (!found)
     throw Error(ExitCode::kBadRequest, "no algorithm is called " + s.algorithm,
                 "there are: " + AlgorithmNames());
@@ -343,7 +342,8 @@ void AddOnlineSettings(CLI::App* command, OnlineSettings* o) {
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
   add("--refill", o->refills,
-      "Rounds in which tasks whose turns do not differ are replaced by other problems (dynamic sampling; default 0)",
+      "Rounds in which tasks whose turns do not differ are replaced by other problems (dynamic sampling; default 0, "
+      "dapo 10)",
       kOnlineGroup)
       ->check(CLI::Range(0, 100));
   command
@@ -365,6 +365,7 @@ void AddOnlineSettings(CLI::App* command, OnlineSettings* o) {
       ->check(WhyNoSchedule)
       ->group(kAsked)
       ->excludes("--max-tokens");
+  AddPromptsOption(command, &o->prompts)->group(kAsked);
   add("--context", o->context, "Tokens of prompt and answer (default: the model's)", kAsked)
       ->check(CLI::PositiveNumber);
   add("--place", o->place,
@@ -379,6 +380,8 @@ void AddOnlineSettings(CLI::App* command, OnlineSettings* o) {
       ->check(CLI::PositiveNumber);
   add("--judge", o->judges, "auto, cpu, cuda:N, or all; repeatable", kJudged)->allow_extra_args(false);
   add("--size", o->size, "small or full (default: small on a CPU, full on a GPU)", kJudged);
+  AddRulesOption(command, &o->rules)->group(kJudged);
+  command->add_flag("--unsafe-python", o->unsafe_python, kUnsafePythonHelp)->group(kJudged);
   add("--threads", o->threads, "On a CPU: of kernel and reference; 0: all cores", kJudged)
       ->check(CLI::NonNegativeNumber);
   add("--isolation", o->isolation, "full, reduced", kJudged)
@@ -415,13 +418,17 @@ std::unique_ptr<Environment> StartJudges(const OnlineSettings& settings) {
   DeviceOptions options;
   options.isolation = settings.isolation, options.threads = settings.threads;
   std::vector<std::unique_ptr<Environment>> environments;
-  for (const std::string& device : ChooseDevices(settings.judges, options, "")) {
+  options.unsafe_python = settings.unsafe_python;
+  for (const std::string& device : ChooseDevices(settings.judges, options, settings.kind)) {
     EnvironmentOptions environment = EnvironmentOptionsFor(options, device);
     environment.measure_ceilings = true;
     environments.push_back(MakeEnvironment(environment));
   }
-  if (environments.size() == 1) return std::move(environments.front());
-  return std::make_unique<DevicePool>(std::move(environments));
+  std::unique_ptr<Environment> judges = environments.size() == 1
+                                            ? std::move(environments.front())
+                                            : std::make_unique<DevicePool>(std::move(environments));
+  if (!settings.kind.empty()) RequireKind(judges->Facts(), options, settings.kind);
+  return judges;
 }
 
 }  // namespace kevin

@@ -15,7 +15,7 @@ namespace kevin {
 
 extern const char kSchema[];                // the whole of schema.sql, zero-terminated
 constexpr int kApplicationId = 1264940654;  // "Kevn"; PRAGMA application_id
-constexpr int kSchemaVersion = 9;           // PRAGMA user_version
+constexpr int kSchemaVersion = 10;          // PRAGMA user_version
 
 // schema.sql for PostgreSQL: the same tables and views under the same names, made from the same text. STRICT and PRAGMA
 // go, INTEGER is BIGINT, REAL is DOUBLE PRECISION, ANY and BLOB are BYTEA, text of tables is ordered by its bytes; a view

@@ -1,4 +1,4 @@
--- Kevin's database, format 9. This file is the format's document and its source: it is built into the program
+-- Kevin's database, format 10. This file is the format's document and its source: it is built into the program
 -- and run on a new file. A released format never changes; the next one gets a new number, and the program
 -- opens every older one: read-only as it is, for writing after an upgrade in place (trajectories/formats.cc). A
 -- program refuses a file whose number is above its own.
@@ -16,6 +16,7 @@
 --              turns_figures with it.
 --   format 8   turns.top_k, min_p; temperature and top_p as used, where until then they were as asked for.
 --   format 9   kinds in Python: episodes.rules; evaluations.rules, backend, own_share, device_us.
+--   format 10  view turn_returns: finished episodes alone, and unfinished_episodes.
 --
 -- Conventions
 --   ids      Runs, episodes and evaluations have ULIDs: 26 characters, ordered by time, never reused, so that
@@ -30,7 +31,7 @@
 -- The attributions are derived and may be deleted.
 
 PRAGMA application_id = 1264940654;   -- "Kevn": how the program knows its own files
-PRAGMA user_version = 9;              -- the format's number
+PRAGMA user_version = 10;             -- the format's number
 
 -- One start of a program that writes episodes.
 CREATE TABLE runs (
@@ -443,13 +444,17 @@ LEFT JOIN knob_trials k ON k.episode = t.episode AND k.turn = t.turn AND k.chose
 --   return_t    = sum over i >= t of gamma^(i - t) * reward_i, gamma = 0.4, over the turns of one episode
 --   advantage_t = (return_t - mean) / std over all turns of all episodes of one problem in one run
 -- std is the population's (divided by n); where it is 0 the advantage is 0. Turn 0, the user's own kernel, is
--- no action of the policy and takes no part. Needs SQLite's sqrt().
+-- no action of the policy and takes no part. Episodes whose state is not 'done' are left out, because returns over
+-- the turns that are there would value the missing ones at 0; unfinished_episodes counts those of the same problem
+-- and run. Needs SQLite's sqrt().
 CREATE VIEW turn_returns AS
 WITH RECURSIVE
   rewards AS (
     SELECT episode, turn, run, problem, problem_hash, score AS reward,
            row_number() OVER (PARTITION BY episode ORDER BY turn DESC) AS from_end
-    FROM turn_results WHERE turn > 0),
+    FROM turn_results WHERE turn > 0 AND episode_state = 'done'),
+  unfinished AS (
+    SELECT run, problem_hash, count(*) AS episodes FROM episodes WHERE state <> 'done' GROUP BY run, problem_hash),
   discounted(episode, from_end, value) AS (
     SELECT episode, from_end, reward FROM rewards WHERE from_end = 1
     UNION ALL
@@ -462,9 +467,10 @@ WITH RECURSIVE
     SELECT *, avg((value - mean) * (value - mean)) OVER (PARTITION BY run, problem_hash) AS variance,
            count(*) OVER (PARTITION BY run, problem_hash) AS n
     FROM returns)
-SELECT run, problem, episode, turn, reward, value AS return, mean AS group_mean, n AS group_turns,
-       CASE WHEN variance > 1e-18 THEN (value - mean) / sqrt(variance) ELSE 0.0 END AS advantage
-FROM spreads;
+SELECT s.run, s.problem, s.episode, s.turn, s.reward, s.value AS return, s.mean AS group_mean, s.n AS group_turns,
+       CASE WHEN s.variance > 1e-18 THEN (s.value - s.mean) / sqrt(s.variance) ELSE 0.0 END AS advantage,
+       coalesce(u.episodes, 0) AS unfinished_episodes
+FROM spreads s LEFT JOIN unfinished u ON u.run = s.run AND u.problem_hash = s.problem_hash;
 
 -- Costs of requests. cost_usd is NULL as soon as one of them is unknown; known_usd adds up the others.
 CREATE VIEW turn_costs AS

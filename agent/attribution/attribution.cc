@@ -112,8 +112,8 @@ Scheme Make(const std::string& name, const std::string& score, ReturnRule return
 }
 
 struct Group {
-  std::vector<size_t> members;  // indices of turns
-  std::vector<Scored> returns;
+  std::vector<size_t> members;            // indices of turns
+  std::vector<Scored> returns, compared;  // compared: those that tell whether the group is flat
 };
 
 std::string TaskOf(const EpisodeFigures& e) {
@@ -125,7 +125,19 @@ std::string TaskOf(const EpisodeFigures& e) {
 }
 
 TurnFacts FactsOf(const TurnFigures& t) {
-  return {t.outcome != OutcomeKind::kParseFailed, t.compiled, t.correct, t.speedup, t.log_se, 0, 0, 0};
+  return {t.outcome != OutcomeKind::kParseFailed, t.compiled, t.correct, t.speedup, t.log_se, 0, 0, 0, 0};
+}
+
+Scheme WithOverlongTerm(Scheme scheme) {
+  scheme.name = "dapo", scheme.score.overlong = 1;
+  return scheme;
+}
+
+std::vector<Scored> ScoresOf(const ScoreRule& rule, const AttributedEpisode& episode) {
+  std::vector<Scored> scores;
+  scores.reserve(episode.turns.size());
+  for (const TurnFacts& turn : episode.turns) scores.push_back(ScoreOf(rule, turn));
+  return scores;
 }
 
 }  // namespace
@@ -133,7 +145,8 @@ TurnFacts FactsOf(const TurnFigures& t) {
 Scored ScoreOf(const ScoreRule& rule, const TurnFacts& turn) {
   Scored scored =
       rule.kind == ScoreRule::Kind::kMilestones ? MilestoneScore(rule, turn) : LinearScore(rule, turn);
-  scored.score += rule.tags * turn.tags + rule.similarity * turn.similarity + rule.staged * turn.staged;
+  scored.score += rule.tags * turn.tags + rule.similarity * turn.similarity + rule.staged * turn.staged +
+                  rule.overlong * turn.overlong;
   return scored;
 }
 
@@ -230,7 +243,8 @@ const std::vector<Scheme>& KnownSchemes() {
       Make("dr-grpo", "kevin", {Return::kSum, 0.4}, Advantage::kGroupMean),
       Make("rloo", "kevin", {Return::kSum, 0.4}, Advantage::kGroupLeaveOneOut),
       Make("milestones", "milestones", {Return::kOwn, 0.0}, Advantage::kGroup),
-      Make("outcome", "kevin", {Return::kOutcome, 1.0}, Advantage::kGroup)};
+      Make("outcome", "kevin", {Return::kOutcome, 1.0}, Advantage::kGroup),
+      WithOverlongTerm(Make("kevin", "kevin", {Return::kSum, 0.4}, Advantage::kGroup))};
   return kSchemes;
 }
 
@@ -244,24 +258,28 @@ std::optional<Scheme> FindScheme(const std::string& name) {
 Attribution Attribute(const Scheme& scheme, std::span<const AttributedEpisode> episodes) {
   Attribution result;
   const bool per_turn = IsPerTurn(scheme.advantage.kind);
+  ScoreRule of_any_length = scheme.score;
+  of_any_length.overlong = 0;
   std::unordered_map<uint64_t, size_t> group_of;
   std::vector<Group> groups;
   for (const AttributedEpisode& episode : episodes) {
-    std::vector<Scored> scores;
-    scores.reserve(episode.turns.size());
-    for (const TurnFacts& turn : episode.turns) scores.push_back(ScoreOf(scheme.score, turn));
+    const std::vector<Scored> scores = ScoresOf(scheme.score, episode);
     const std::vector<Scored> returns = Returns(scheme.returns, scores);
+    const std::vector<Scored> compared = Returns(scheme.returns, ScoresOf(of_any_length, episode));
     for (size_t t = 0; t < returns.size(); ++t) {
       const uint64_t key = static_cast<uint64_t>(episode.task) << 32 | (per_turn ? t : 0);
       const auto [slot, is_new] = group_of.try_emplace(key, groups.size());
       if (is_new) groups.emplace_back();
       groups[slot->second].members.push_back(result.turns.size());
       groups[slot->second].returns.push_back(returns[t]);
+      groups[slot->second].compared.push_back(compared[t]);
       result.turns.push_back({scores[t], returns[t].score, 0});
     }
   }
   for (const Group& group : groups) {
-    const GroupResult one = Advantages(scheme.advantage, group.returns);
+    GroupResult one = Advantages(scheme.advantage, group.returns);
+    if (Advantages(scheme.advantage, group.compared).flat)
+      one = {std::vector<double>(group.members.size(), 0.0), true};
     for (size_t i = 0; i < group.members.size(); ++i)
       result.turns[group.members[i]].advantage = one.advantages[i];
     result.flat_groups += one.flat;
@@ -319,8 +337,11 @@ nlohmann::ordered_json SchemeJson(const Scheme& scheme) {
                      {"wrong", s.wrong},       {"cap", s.cap > 0 ? nlohmann::ordered_json(s.cap) : nullptr}};
   }
   // Left out where they are off, so that parameters of earlier programs stay equal.
-  const std::pair<const char*, double> terms[] = {
-      {"tags", s.tags}, {"similarity", s.similarity}, {"staged", s.staged}};
+  const std::pair<const char*, double> terms[] = {{"tags", s.tags},
+                                                  {"similarity", s.similarity},
+                                                  {"staged", s.staged},
+                                                  {"overlong", s.overlong},
+                                                  {"overlong_cache", s.overlong != 0 ? s.overlong_cache : 0}};
   for (const auto& [name, weight] : terms) {
     if (weight != 0) json["score"][name] = weight;
   }

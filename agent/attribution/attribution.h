@@ -39,8 +39,8 @@ struct Figures;  // trajectories/figures.h
 //     shaped     S = 0.1 f + 0.1 c + 0.3 k + s k. Rewards for partial progress. Kevin, section 3.2, tried and
 //                dropped such rewards: a policy learns to stop at the rewarded step.
 //     correct    S = k. The outcome alone.
-//                and + tags t + similarity m + staged g, terms of the text alone, off in all known settings
-//                (agent/attribution/shaping.h); milestones has them too.
+//                and + tags t + similarity m + staged g + overlong o, terms of the text alone, off in all known
+//                settings but overlong in dapo (agent/attribution/shaping.h); milestones has them too.
 //   milestones   S = -1 if not correct, 1 if correct, 2 if also more than 5 % faster than eager. After CUDA
 //                Agent, arXiv 2602.24286, without its third step, which needs a compiled baseline for every
 //                turn.
@@ -52,9 +52,10 @@ struct ScoreRule {
   enum class Kind { kLinear, kMilestones };
   Kind kind = Kind::kLinear;
   double format = 0, compiled = 0, correct = 0.3, speedup = 1, log2_speedup = 0, faster = 0, wrong = 0;
-  double tags = 0, similarity = 0, staged = 0;  // of the text: shaping.h
-  double cap = 0;                               // of the speed-up; 0: none
-  double margin = 1.05;                         // a larger speed-up is "faster"
+  double tags = 0, similarity = 0, staged = 0, overlong = 0;  // of the text: shaping.h
+  double overlong_cache = 0.2;                                // share of the length limit: shaping.h
+  double cap = 0;                                             // of the speed-up; 0: none
+  double margin = 1.05;                                       // a larger speed-up is "faster"
 };
 
 // The verdict of one turn. NaN where unknown.
@@ -63,7 +64,8 @@ struct TurnFacts {
   double speedup = 0;  // over eager; only read where correct
   double log_se = 0;   // standard error of log(speedup); NaN counts as 0
   double tags = 0, similarity = 0,
-         staged = 0;  // from 0 to 1; of the text (shaping.h), filled where they count
+         staged = 0;    // from 0 to 1; of the text (shaping.h), filled where they count
+  double overlong = 0;  // from -1 to 0; likewise
 };
 
 struct Scored {
@@ -118,7 +120,8 @@ const char* ReturnKindName(ReturnRule::Kind kind);
 //
 // A group without a difference has advantage 0 throughout: one sample; S within rounding; or S within `noise`
 // times the measurement error, the root mean square of the returns' standard errors. Such a group would only
-// teach the noise of the clock.
+// teach the noise of the clock. The term overlong makes no difference: a group without one but for it is flat, as
+// DAPO's dynamic sampling leaves out prompts whose answers are equally correct (arXiv 2503.14476, equation 11).
 
 struct AdvantageRule {
   enum class Kind { kGroup, kTurn, kTurnLeaveOneOut, kGroupLeaveOneOut, kGroupMean, kTurnMean };
@@ -150,6 +153,7 @@ const char* AdvantageKindName(AdvantageRule::Kind kind);
 //   rloo        kevin       sum with 0.4     group-loo
 //   milestones  milestones  own              group
 //   outcome     kevin       outcome          group
+//   dapo        kevin, with the weight 1 for overlong; sum with 0.4; group
 
 struct Scheme {
   std::string name;

@@ -90,6 +90,11 @@ struct Texts {
   std::string source;
 };
 
+std::optional<int64_t> TokensOf(const TurnRecord& turn) {
+  if (!turn.token_ids.empty()) return static_cast<int64_t>(turn.token_ids.size());
+  return turn.usage.completion_tokens;
+}
+
 void Consider(Best candidate, std::pair<Best, Best>* best) {
   if (candidate.episode == best->first.episode && !best->first.source.empty()) {
     if (candidate.speedup > best->first.speedup) best->first = std::move(candidate);
@@ -140,7 +145,17 @@ double StagedReward(std::string_view source, const std::string& kind, bool compi
   return points / 90;
 }
 
-bool HasShaping(const ScoreRule& rule) { return rule.tags != 0 || rule.similarity != 0 || rule.staged != 0; }
+double OverlongReward(std::optional<int64_t> tokens, std::optional<int64_t> most_tokens, bool cut_off,
+                      double cache) {
+  if (cut_off) return -1;
+  if (!tokens || !most_tokens || *most_tokens <= 0) return 0;
+  const double most = static_cast<double>(*most_tokens), soft = most * cache;
+  return std::clamp((most - soft - static_cast<double>(*tokens)) / soft, -1.0, 0.0);
+}
+
+bool HasShaping(const ScoreRule& rule) {
+  return rule.tags != 0 || rule.similarity != 0 || rule.staged != 0 || rule.overlong != 0;
+}
 
 std::vector<AttributedEpisode> ToAttributed(const Figures& figures, const ScoreRule& rule, Store& store) {
   std::vector<AttributedEpisode> episodes = ToAttributed(figures);
@@ -158,6 +173,8 @@ std::vector<AttributedEpisode> ToAttributed(const Figures& figures, const ScoreR
       TurnFacts& one = episodes[e].turns[at];
       one.tags = TagsReward(turn.reply, turn.reasoning);
       one.staged = StagedReward(turn.evaluation.source, turn.evaluation.kind, one.compiled);
+      one.overlong = OverlongReward(TokensOf(turn), turn.sampling.max_tokens, figures.turns[i].cut_off,
+                                    rule.overlong_cache);
       if (rule.similarity != 0 && !turn.evaluation.source.empty()) {
         texts.push_back({e, at, turn.evaluation.source});
         if (one.correct && one.speedup > 0)

@@ -51,9 +51,16 @@ Algorithm ReinforcePlusPlus() {
   return a;
 }
 
-Algorithm TokenMean() {
-  Algorithm a = OfRollouts("grpo-token-mean", "kevin");
+Algorithm TokenMean(const std::string& name, const std::string& scheme) {
+  Algorithm a = OfRollouts(name, scheme);
   a.train.loss.normaliser = Normaliser::kTokenMean;
+  return a;
+}
+
+Algorithm Dapo() {
+  Algorithm a = TokenMean("dapo", "dapo");
+  a.refills = 10;
+  a.train.schedule.learning_rate = 1e-6;
   return a;
 }
 
@@ -98,7 +105,8 @@ const std::vector<Algorithm>& KnownAlgorithms() {
                                                      Rloo(),
                                                      Trloo(),
                                                      ReinforcePlusPlus(),
-                                                     TokenMean(),
+                                                     Dapo(),
+                                                     TokenMean("grpo-token-mean", "kevin"),
                                                      Gspo(),
                                                      Cispo(),
                                                      Dpo()};

@@ -32,8 +32,11 @@
 //                with 1; sequences whose geometric mean ratio to the sampler is         arXiv 2602.05885
 //                outside [0.999, 1.001] are left out
 //   reinforce++  minus the task's mean, then whitened over the batch                    arXiv 2501.03262
-//   grpo-token-mean  clip 0.2 / 0.28, mean over all tokens: the loss of DAPO, without   arXiv 2503.14476
-//                its penalty for overlong replies; its dynamic sampling is --refill
+//   dapo         clip 0.2 / 0.28, mean over all tokens, dynamic sampling (--refill      DAPO,
+//                10; over records: tasks without a difference are left out), the        arXiv 2503.14476
+//                penalty of overlong replies, for which cut-off ones count; 1e-6; the
+//                rest as grpo
+//   grpo-token-mean  the loss of dapo alone                                             arXiv 2503.14476
 //   gspo         one ratio a sequence, clip 3e-4 / 4e-4, sequence means                 arXiv 2507.18071
 //   cispo        the bounded ratio, at most 5, as a weight                              arXiv 2506.13585
 //   dpo          preferences between turns                                              arXiv 2305.18290
@@ -58,6 +61,7 @@ struct Algorithm {
   Picked picked = Picked::kAll;
   Scheme scheme;
   bool whiten = false;        // advantages of each batch: mean 0, deviation 1
+  int refills = 0;            // online, unless asked otherwise: OnlineSettings::refills
   int units_per_step = 8;     // rollouts: tasks; answers: samples; pairs: pairs
   double epochs = 1;          // default length over stored records; online runs are counted in steps
   local::TrainOptions train;  // loss, schedule and so on

@@ -49,6 +49,13 @@ Rollouts::Rollouts(const OnlineSettings& settings, const std::string& database, 
   const EpisodeOutput writable(kernels_);
 }
 
+Workload Rollouts::Asked() const {
+  Workload workload;
+  workload.size = settings_.size.empty() ? facts().default_size : settings_.size;
+  workload.rules = settings_.rules;
+  return workload;
+}
+
 Rollouts::Entered Rollouts::Enter(const RolloutTerms& terms, const std::string& policy,
                                   std::map<std::string, Problem>* problems) {
   CollectionSpec spec;
@@ -62,8 +69,9 @@ Rollouts::Entered Rollouts::Enter(const RolloutTerms& terms, const std::string& 
   }
   spec.policies = {policy};
   spec.episodes = terms.episodes, spec.turns = terms.turns, spec.seed = terms.seed;
-  spec.kind = facts().kinds.front();
-  spec.workload.size = settings_.size.empty() ? facts().default_size : settings_.size;
+  spec.kind = kind();
+  spec.prompts = settings_.prompts;
+  spec.workload = Asked();
   spec.purpose = fmt::format("{} of training {}", terms.name, run_.id());
   const RunRecord process{{}, CommandLine(), KEVIN_VERSION, MachineJson(ReadMachine()), {}, {}};
   WorkQueue queue(store_);
@@ -89,10 +97,11 @@ std::optional<std::string> Rollouts::Collect(const RolloutTerms& terms, Policy& 
   const Entered entered = Enter(terms, policy.Name(), &problems);
   RolloutOptions options;
   options.collection = entered.collection, options.worker_run = entered.worker_run;
-  const bool on_gpu = IsForGpu(facts().kinds.front());
+  const bool on_gpu = facts().device.starts_with("cuda");
   options.parallel = settings_.parallel > 0 ? settings_.parallel : on_gpu ? kParallelOnGpu : kParallelOnCpu;
   const MachineFacts machine = ReadMachine();
-  options.episode.workload.size = settings_.size.empty() ? facts().default_size : settings_.size;
+  options.episode.kind = kind(), options.episode.prompts = settings_.prompts;
+  options.episode.workload = Asked();
   options.episode.output = kernels_, options.episode.confirm = terms.confirm;
   options.episode.machine = MachineLine(machine);
   options.episode.threads = settings_.threads > 0 ? settings_.threads : machine.cores;

@@ -39,9 +39,12 @@ struct OnlineSettings {
   // "openai:MODEL@URL": a server that takes new weights makes the turns; empty: the trainer does
   std::string sampler;
   int64_t sampler_tokens = 0;
+  std::string kind;               // of candidates, --kind; empty: the first that the judges take
+  std::string prompts = "kevin";  // EpisodeOptions::prompts
   // Judging
   std::vector<std::string> judges;  // devices
-  std::string size, isolation = "full";
+  std::string size, rules = "kevin", isolation = "full";
+  bool unsafe_python = false;
   int threads = 0, parallel = 0;
   // Evaluations
   std::string eval_suite, test_suite, best_by = "mean_avg";
@@ -91,6 +94,8 @@ class Rollouts {
            RunFile& run, Progress& progress, std::unique_ptr<Environment> judges);
 
   const EnvironmentFacts& facts() const { return environment_->Facts(); }
+  // Of the candidates that the model writes.
+  const std::string& kind() const { return settings_.kind.empty() ? facts().kinds.front() : settings_.kind; }
   Store& store() { return store_; }
 
   // Runs until every episode is stored, by this process or by others; continues an earlier, unfinished
@@ -106,6 +111,7 @@ class Rollouts {
   };
   Entered Enter(const RolloutTerms& terms, const std::string& policy,
                 std::map<std::string, Problem>* problems);
+  Workload Asked() const;
   RolloutHooks Hooks(const RolloutTerms& terms);
 
   const OnlineSettings& settings_;

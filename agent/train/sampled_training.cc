@@ -35,6 +35,10 @@ Json AskedFor(const SampledRequest& request, const OnlineSettings& settings, con
     asked["problems"] = suites.learnt, asked["problems_per_step"] = settings.problems_per_step;
     asked["samples"] = settings.samples, asked["turns"] = settings.turns;
     asked["database"] = request.database;
+    // Left out where it is the default, so that runs of an earlier program continue.
+    if (!settings.kind.empty()) asked["kind"] = settings.kind;
+    if (settings.rules != "kevin") asked["rules"] = settings.rules;
+    if (settings.prompts != "kevin") asked["prompts"] = settings.prompts;
   }
   return asked;
 }
@@ -194,6 +198,7 @@ LearnTurns SampledTraining::TurnsOf(const std::vector<std::string>& runs) const 
   request.sources = {{request_.database, runs}};
   request.scheme = request_.scheme;
   request.accept_old_verdicts = true;
+  request.may_be_empty = true;  // where all episodes are parked
   return LearnTurns(request);
 }
 

@@ -90,9 +90,31 @@ SizedProblem AtSizeOf(const Problem& problem, const EpisodeRecord& episode, cons
   return sized;
 }
 
+// The constants in scope of `launch` are set unless they are set already, as they are where Kevin judges the file.
+void WritePython(const KernelExport& request, Store& store, const EpisodeRecord& episode,
+                 const TurnRecord& turn) {
+  const EvaluationRecord& e = turn.evaluation;
+  std::string constants;
+  if (e.kind == "triton") {
+    try {
+      if (const auto problem = ProblemOfEpisode(store, episode)) {
+        for (const auto& [name, value] : AtSizeOf(*problem, episode, turn).symbols)
+          constants += fmt::format("globals().setdefault(\"{}\", {})\n", name, value);
+      }
+    } catch (const Error&) {  // a text that this version cannot read: the file lacks its constants
+    }
+  }
+  if (!constants.empty()) constants += "\n";
+  // An import from __future__ must come first; such a text keeps its place there.
+  if (e.source.find("from __future__") != std::string::npos) constants.clear();
+  WriteText(request, FileName(FileEnding(e.kind)),
+            PythonComments(request.heading) + "\n" + constants + e.source, "");
+}
+
 void WriteSource(const KernelExport& request, Store& store, const EpisodeRecord& episode,
                  const TurnRecord& turn) {
   const EvaluationRecord& e = turn.evaluation;
+  if (IsPython(e.kind)) return WritePython(request, store, episode, turn);
   if (e.kind != "cpp")
     return WriteText(request, FileName(FileEnding(e.kind)), HeadingText(request.heading) + e.source, "");
   std::optional<Problem> problem;

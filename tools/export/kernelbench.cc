@@ -14,6 +14,7 @@
 #include "env/problem/problem.h"
 #include "env/process/files.h"
 #include "tools/export/model_new.h"
+#include "tools/export/quote.h"
 #include "tools/export/records.h"
 
 namespace kevin {
@@ -99,9 +100,11 @@ std::string NewModelText(const ChosenEpisode& e, const TurnRecord& turn, std::st
     if (e.figures->workload.precision != PrecisionName(PrecisionOf(problem)))
       throw Error(ExitCode::kBadRequest, "it is for " + e.figures->workload.precision + ", not float32");
     const SizedProblem sized = AtFirstShape(problem, e.figures->workload.size);
-    return WriteModelNew(sized, turn.evaluation.kind, turn.evaluation.source,
-                         {fmt::format("{} ({}), size {}: episode {}, turn {}", e.problem->id, e.problem->name,
-                                      sized.size, e.figures->id, turn.turn)});
+    const std::vector<std::string> heading = {fmt::format("{} ({}), size {}: episode {}, turn {}",
+                                                          e.problem->id, e.problem->name, sized.size,
+                                                          e.figures->id, turn.turn)};
+    if (turn.evaluation.kind == "modelnew") return PythonComments(heading) + turn.evaluation.source;
+    return WriteModelNew(sized, turn.evaluation.kind, turn.evaluation.source, heading);
   } catch (const Error& error) {
     *why_not = error.what();
     return "";

@@ -223,7 +223,7 @@ class LaunchWriter {
 LaunchCode WriteLaunchCode(const SizedProblem& problem, const std::string& kind, const std::string& source) {
   if (kind != "cuda") {
     throw Error(ExitCode::kBadRequest, fmt::format("a kernel of kind {} cannot be written as CUDA C++", kind),
-                "kinds cuda and cpp can; without --as the source is exported as it is");
+                "kind cuda can; without --as the source is exported as it is");
   }
   LaunchCode code;
   try {

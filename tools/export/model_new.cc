@@ -163,6 +163,12 @@ ExtensionKernel KernelFile(const SizedProblem& problem, const std::string& kind,
 
 std::string WriteModelNew(const SizedProblem& problem, const std::string& kind, const std::string& source,
                           const std::vector<std::string>& heading) {
+  if (HasInOuts(*problem.problem))
+    throw Error(
+        ExitCode::kBadRequest,
+        fmt::format("{} writes into its input `{}`, and a ModelNew of KernelBench returns new tensors",
+                    problem.problem->id, problem.outputs.back().spec.name),
+        "export it with --as torch-package");
   const bool gpu = kind == "cuda";
   const ExtensionKernel kernel = KernelFile(problem, kind, source);
   std::string names, members, parameters;

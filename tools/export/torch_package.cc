@@ -36,10 +36,11 @@ struct Shapes {
   std::vector<std::vector<int64_t>> workspaces;  // bytes, of each
 };
 
+// Input-outputs once, among the inputs.
 std::vector<const ConcreteTensor*> TensorsOf(const SizedProblem& problem) {
   std::vector<const ConcreteTensor*> tensors;
   for (const ConcreteTensor& t : problem.inputs) tensors.push_back(&t);
-  for (const ConcreteTensor& t : problem.outputs) tensors.push_back(&t);
+  for (size_t o = 0; o < OwnOutputs(*problem.problem); ++o) tensors.push_back(&problem.outputs[o]);
   return tensors;
 }
 
@@ -77,9 +78,9 @@ std::string HostKernel(const SizedProblem& problem, const std::string& source) {
     text += fmt::format("constexpr long {} = {};\n", name, value);
   const std::vector<TensorSpec> tensors = LaunchTensors(*problem.problem);
   for (size_t at = 0; at < tensors.size(); ++at) {
-    const bool is_output = at + problem.outputs.size() >= tensors.size();
-    arguments += fmt::format("{}({}{}*)buffers[{}]", at ? ", " : "", is_output ? "" : "const ",
-                             DTypeCpp(tensors[at].dtype), at);
+    arguments +=
+        fmt::format("{}({}{}*)buffers[{}]", at ? ", " : "",
+                    IsWrittenArgument(*problem.problem, at) ? "" : "const ", DTypeCpp(tensors[at].dtype), at);
   }
   return text + "\n" + source + "\nextern \"C\" void kevin_kernel(char* const* buffers) { launch(" +
          arguments + "); }\n";
@@ -144,9 +145,14 @@ std::string TypeText(DType dtype) {
 
 std::string Schema(const SizedProblem& problem) {
   std::string in, out;
-  for (const ConcreteTensor& t : problem.inputs) in += (in.empty() ? "Tensor " : ", Tensor ") + t.spec.name;
-  for (size_t i = 0; i < problem.outputs.size(); ++i) out += i ? ", Tensor" : "Tensor";
-  return fmt::format("({}) -> {}", in, problem.outputs.size() == 1 ? out : "(" + out + ")");
+  for (size_t i = 0; i < problem.inputs.size(); ++i) {
+    const TensorSpec& spec = problem.inputs[i].spec;
+    in +=
+        fmt::format("{}Tensor{} {}", i ? ", " : "", spec.is_inout ? fmt::format("(a{}!)", i) : "", spec.name);
+  }
+  const size_t own = OwnOutputs(*problem.problem);
+  for (size_t i = 0; i < own; ++i) out += i ? ", Tensor" : "Tensor";
+  return fmt::format("({}) -> {}", in, own == 1 ? out : "(" + out + ")");
 }
 
 std::string Extents(const SizedProblem& problem) {
@@ -164,7 +170,8 @@ std::string ArrayRows(const std::vector<std::string>& rows) {
 std::string DataHeader(const Shapes& shapes, const std::string& space, bool gpu) {
   const SizedProblem& first = shapes.sized[0];
   const bool has_block = HasParamBlock(*first.problem);
-  std::vector<std::string> names, types, type_names, ranks, firsts, extents, offsets, elements, counts, bytes;
+  std::vector<std::string> names, types, type_names, ranks, firsts, extents, offsets, elements, counts, bytes,
+      written;
   size_t at = 0, most = 1;
   for (const ConcreteTensor* t : TensorsOf(first)) {
     names.push_back(CppString(t->spec.name));
@@ -174,6 +181,7 @@ std::string DataHeader(const Shapes& shapes, const std::string& space, bool gpu)
     firsts.push_back(std::to_string(at));
     at += t->shape.size();
   }
+  for (const ConcreteTensor& t : first.inputs) written.emplace_back(t.spec.is_inout ? "true" : "false");
   for (const auto& workspaces : shapes.workspaces) most = std::max(most, workspaces.size());
   for (size_t i = 0; i < shapes.sized.size(); ++i) {
     extents.push_back(Extents(shapes.sized[i]));
@@ -190,6 +198,7 @@ std::string DataHeader(const Shapes& shapes, const std::string& space, bool gpu)
       "#include <cstdint>\n\n#define KEVIN_NAMESPACE {1}\n#define KEVIN_NAME \"{1}\"\n#define KEVIN_SCHEMA {2}\n\n"
       "enum class Type {{ kF32, kF16, kBF16, kI64, kI32, kBool }};\n\n"
       "constexpr bool kOnGpu = {3};\nconstexpr int kInputs = {4}, kOutputs = {5}, kShapes = {6};\n"
+      "constexpr bool kInOut[] = {{{21}}};  // of each input: whether the kernel writes into it\n"
       "constexpr const char* kNames[] = {{{7}}};\nconstexpr Type kTypes[] = {{{8}}};\n"
       "constexpr const char* kTypeNames[] = {{{9}}};\nconstexpr int kRanks[] = {{{10}}};\n"
       "constexpr int kFirstExtent[] = {{{11}}};  // of each tensor in a row of kExtents\n"
@@ -200,10 +209,11 @@ std::string DataHeader(const Shapes& shapes, const std::string& space, bool gpu)
       "constexpr int kWorkspaceCount[kShapes] = {{{19}}};\n"
       "constexpr int64_t kWorkspaceBytes[kShapes][kMostWorkspaces] = {20};\n",
       gpu ? "#ifndef USE_CUDA\n#define USE_CUDA\n#endif\n" : "", space, CppString(Schema(first)), gpu,
-      first.inputs.size(), first.outputs.size(), shapes.sized.size(), fmt::join(names, ", "),
+      first.inputs.size(), OwnOutputs(*first.problem), shapes.sized.size(), fmt::join(names, ", "),
       fmt::join(types, ", "), fmt::join(type_names, ", "), fmt::join(ranks, ", "), fmt::join(firsts, ", "),
       std::max<size_t>(at, 1), ArrayRows(extents), has_block ? static_cast<int>(FirstParameter(first)) : -1,
-      params, ArrayRows(offsets), fmt::join(elements, ", "), most, fmt::join(counts, ", "), ArrayRows(bytes));
+      params, ArrayRows(offsets), fmt::join(elements, ", "), most, fmt::join(counts, ", "), ArrayRows(bytes),
+      fmt::join(written, ", "));
 }
 
 // --- The Python file ---
@@ -263,10 +273,24 @@ std::string Blocks(const Shapes& shapes) {
   return "[" + text + "]";
 }
 
+std::vector<ConcreteTensor> OwnOutputsOf(const SizedProblem& sized) {
+  return {sized.outputs.begin(),
+          sized.outputs.begin() + static_cast<std::ptrdiff_t>(OwnOutputs(*sized.problem))};
+}
+
+std::string InOutList(const SizedProblem& problem) {
+  std::vector<size_t> numbers;
+  for (size_t i = 0; i < problem.inputs.size(); ++i) {
+    if (problem.inputs[i].spec.is_inout) numbers.push_back(i);
+  }
+  return fmt::format("[{}]", fmt::join(numbers, ", "));
+}
+
 std::string ShapeRows(const Shapes& shapes) {
   std::string text;
   for (const SizedProblem& sized : shapes.sized)
-    text += fmt::format("    ({}, {}),\n", ShapesOfTensors(sized.inputs), ShapesOfTensors(sized.outputs));
+    text +=
+        fmt::format("    ({}, {}),\n", ShapesOfTensors(sized.inputs), ShapesOfTensors(OwnOutputsOf(sized)));
   return "[  # each: the shapes of the inputs, and of the outputs\n" + text + "]";
 }
 
@@ -275,6 +299,11 @@ std::string Origin(const Problem& problem) {
   nlohmann::json origin = nlohmann::json::parse(problem.module->details, nullptr, false);
   if (!origin.is_object())
     throw Error(ExitCode::kBadRequest, problem.id + ": the description of its module is not a JSON object",
+                "import the module again");
+  const std::string kChanged = "changed";
+  if (origin.contains(kChanged) && !origin[kChanged].empty() && !HasInOuts(problem))
+    throw Error(ExitCode::kBadRequest,
+                problem.id + ": it was imported when written arguments were copied back",
                 "import the module again");
   origin["class"] = problem.module->class_name;
   origin["import"] = problem.module->import;
@@ -296,7 +325,9 @@ std::string PythonFile(const PackageRequest& request, const Shapes& shapes, cons
                       PythonString(space), PythonString(request.kind == "cuda" ? "cuda" : "cpu"),
                       PythonString(folder));
   text += fmt::format("INFERENCE_ONLY = {}\nNAMES = {}\nDTYPES = {}  # of the inputs, then of the outputs\n",
-                      PythonBool(request.inference_only), NameList(first, false), NameList(first, true));
+                      PythonBool(request.inference_only || HasInOuts(problem)), NameList(first, false),
+                      NameList(first, true));
+  text += fmt::format("INOUTS = {}  # inputs that the kernel writes into\n", InOutList(first));
   text += fmt::format("FIRST_PARAMETER = {}\nPARAMETERS_IN_DICT = {}\nBLOCK_OFFSETS = {}\nSHAPES = {}\n",
                       FirstParameter(first), PythonBool(problem.has_param_dict), Blocks(shapes),
                       ShapeRows(shapes));

@@ -37,8 +37,7 @@ _SHAPES_OF_EACH = [{inputs[i] for inputs, _ in SHAPES} for i in range(_COUNT)]
 _ONE_SHAPE = len(_INPUT_SHAPES) == 1
 _STATE_SHAPES = {tuple(inputs[_COUNT:]) for inputs, _ in SHAPES}
 _OUTPUT, _TRAINING = _ORIGIN["output"], _ORIGIN["training"]
-_CHANGED = _ORIGIN.get("changed") or []  # inputs that the original writes into: its number, that of the new values
-_ONE_OUTPUT = isinstance(_OUTPUT, int) and not _CHANGED
+_ONE_OUTPUT = isinstance(_OUTPUT, int) and not INOUTS
 _ON_GPU = DEVICE == "cuda"
 _is_compiling, _is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
 _is_autocast_enabled = torch.is_autocast_enabled
@@ -58,6 +57,8 @@ def _rebuild(structure, tensors):
     """The outputs in the structure of the original: a number is a position in `tensors`."""
     if isinstance(structure, int):
         return tensors[structure]
+    if "none" in structure:
+        return None
     if "dict" in structure:
         return {name: _rebuild(part, tensors) for name, part in structure["dict"]}
     parts = [_rebuild(part, tensors) for part in structure["list"]]
@@ -65,13 +66,14 @@ def _rebuild(structure, tensors):
 
 
 def _result(outputs, tensors, given):
-    """What the original returns. `given`: the arguments, `tensors`: what the kernel took for them."""
+    """What the original returns. `given`: the arguments, `tensors`: what the kernel took for them, in the same memory."""
     if _ONE_OUTPUT:
         return outputs
-    outputs = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
-    for place, number in _CHANGED:
-        tensors[place].copy_(outputs[number])
-        outputs[number] = given[place]
+    outputs = list(outputs) if isinstance(outputs, (tuple, list)) else [] if outputs is None else [outputs]
+    if INOUTS:
+        if not _is_compiling():
+            _note_writes(tensors)
+        outputs += [given[place] for place in INOUTS]
     return _rebuild(_OUTPUT, outputs)
 
 
@@ -199,7 +201,16 @@ def _obstacle(tensors):
             return "strides"
     if not _ONE_SHAPE and tuple([t.shape for t in tensors]) not in _INPUT_SHAPES:
         return "shape"
+    if INOUTS and _share_memory(tensors):
+        return "overlap"
     return "autocast" if _is_autocast_enabled(DEVICE) else None
+
+
+def _share_memory(tensors):
+    """Whether a tensor that the kernel writes into has memory of another one."""
+    ends = [(t.data_ptr(), t.data_ptr() + t.nbytes) for t in tensors]
+    return any(begin < ends[place][1] and ends[place][0] < end
+               for place in INOUTS for other, (begin, end) in enumerate(ends) if other != place)
 
 
 def _reason(kind, tensors):
@@ -214,6 +225,8 @@ def _reason(kind, tensors):
         return f"the kernel was made for {wanted}, not {found(lambda t, dtype: t.dtype is dtype, lambda t: t.dtype)}"
     if kind == "device":
         return f"the kernel was made for {DEVICE}, not " + found(lambda t, _: t.device.type == DEVICE, lambda t: t.device.type)
+    if kind == "overlap":
+        return "an argument that is written into shares memory with another one"
     if kind == "strides":
         return f"an input is not contiguous: strides {found(lambda t, _: t.is_contiguous(), lambda t: t.stride())}"
     return "the kernel was made for other shapes" if kind == "shape" else "autocast changes the dtypes"

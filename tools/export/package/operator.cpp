@@ -117,6 +117,7 @@ class Call {
     }
     CheckDeviceAndType();
     shape_ = FindShape();
+    CheckOverlap();
   }
 
   int shape() const { return shape_; }
@@ -133,6 +134,11 @@ class Call {
     const int separate = kBlockBegin < 0 ? kInputs : kBlockBegin;
     for (int i = 0; i < separate; ++i) buffers->push_back(Aligned(i, stream));
     if (kBlockBegin >= 0) buffers->push_back(Block(stream));
+  }
+
+  // Behind the kernel: input-outputs that it did not take where they lie.
+  void CopyBack(void* stream) {
+    for (const Aside& one : aside_) Copy(inputs_[one.input].Data(), one.data, BytesOf(one.input), stream);
   }
 
  private:
@@ -206,7 +212,21 @@ class Call {
     if (reinterpret_cast<uintptr_t>(data) % kAlignment == 0) return data;
     temporary_.push_back(MakeBytes(BytesOf(i)));
     Copy(temporary_.back().Data(), data, BytesOf(i), stream);
+    if (kInOut[i]) aside_.push_back({i, temporary_.back().Data()});
     return temporary_.back().Data();
+  }
+
+  // The kernel was verified with tensors that share no memory.
+  void CheckOverlap() const {
+    for (int i = 0; i < kInputs; ++i) {
+      if (!kInOut[i]) continue;
+      const char* const begin = inputs_[i].Data();
+      for (int j = 0; j < kInputs; ++j) {
+        const char* const other = inputs_[j].Data();
+        if (j != i && other < begin + BytesOf(i) && begin < other + BytesOf(j))
+          Refuse(i, std::string("shares memory with ") + kNames[j] + ", and the kernel writes into it");
+      }
+    }
   }
 
   // Parameters that lie as the kernel takes them (flatten_parameters) are not copied.
@@ -224,7 +244,12 @@ class Call {
     return block;
   }
 
+  struct Aside {
+    int input;
+    char* data;
+  };
   std::vector<Tensor> inputs_, temporary_;
+  std::vector<Aside> aside_;
   int32_t device_type_ = 0, device_ = 0;
   int shape_ = 0;
 };
@@ -279,6 +304,7 @@ void Forward(StableIValue* stack, uint64_t, uint64_t) {
     buffers.push_back(workspaces.back().Data());
   }
   Launch(kernel, buffers.data(), call.device(), stream);
+  call.CopyBack(stream);
   for (int i = 0; i < kOutputs; ++i) {
     AtenTensorHandle handle = outputs[static_cast<size_t>(i)].Release();
     stack[i] = 0;
@@ -292,7 +318,7 @@ extern "C" void kevin_set_kernel(int shape, void* kernel) {
   kernels[shape].store(kernel, std::memory_order_release);
 }
 
-// `run` gets an autograd formula in Python; `forward` is the same without one.
+// `run` gets an autograd formula in Python, unless it writes into its inputs; `forward` is the same without one.
 STABLE_TORCH_LIBRARY(KEVIN_NAMESPACE, m) {
   m.def("run" KEVIN_SCHEMA);
   m.def("forward" KEVIN_SCHEMA);

@@ -189,7 +189,7 @@ def _fake(*tensors):
         raise RuntimeError(f"{NAMESPACE}: the kernel was made for other shapes than {found}")
     outputs = tuple(tensors[0].new_empty(extents, dtype=dtype)
                     for extents, dtype in zip(SHAPES[shape][1], _DTYPES[_INPUTS:]))
-    return outputs if len(outputs) > 1 else outputs[0]
+    return outputs[0] if len(outputs) == 1 else outputs or None
 
 
 torch.library.register_fake(f"{NAMESPACE}::run")(_fake)
@@ -219,7 +219,7 @@ def _backward_fake(gradients, inputs, needed):
 torch.library.impl(f"{NAMESPACE}::backward", "CompositeExplicitAutograd", lib=_LIBRARY)(_backward_of_original)
 torch.library.register_fake(f"{NAMESPACE}::backward", lib=_LIBRARY)(_backward_fake)
 
-_NO_BACKWARD = (f"{NAMESPACE} was exported for inference only: call it under torch.no_grad() or "
+_NO_BACKWARD = (f"{NAMESPACE} {'writes into its inputs' if INOUTS else 'was exported for inference only'}: call it under torch.no_grad() or "
                 "torch.inference_mode(), or detach its inputs")
 
 
@@ -237,19 +237,30 @@ def _backward(ctx, *gradients):
     return tuple(next(found) if need else None for need in needed)
 
 
-torch.library.register_autograd(f"{NAMESPACE}::run", _backward, setup_context=_save)
+if not INOUTS:  # torch has formulas for operators alone that write nothing
+    torch.library.register_autograd(f"{NAMESPACE}::run", _backward, setup_context=_save)
+
+
+def _note_writes(tensors):
+    """So that autograd notices where it has saved one of them for a backward."""
+    for place in INOUTS:
+        if not tensors[place].is_inference():
+            torch.autograd.graph.increment_version(tensors[place])
 
 
 def run(*tensors):
-    """The kernel. The tensors are those of NAMES in their order; the shapes are in SHAPES, others are an error.
-    Differentiable through the original's backward unless it was exported for inference only."""
+    """The kernel. The tensors are those of NAMES in their order; the shapes are in SHAPES, others are an error. Writes into
+    those of INOUTS. Differentiable through the original's backward unless it was exported for inference only, or writes."""
     if torch.is_grad_enabled():
         for tensor in tensors:
             if tensor.requires_grad:
                 if INFERENCE_ONLY:
                     raise RuntimeError(_NO_BACKWARD)
                 return _RUN(*tensors)
-    return _FORWARD(*tensors)
+    outputs = _FORWARD(*tensors)
+    if INOUTS and not torch.compiler.is_compiling():
+        _note_writes(tensors)
+    return outputs
 
 
 def flatten_parameters(tensors, shape=0):

@@ -58,7 +58,7 @@ class Pair:
         if self.case.is_module:
             self.original.train(not job["import"].get("eval"))
             init = job["import"].get("init") or {}
-            self.replacement = class_case.construct(sys.modules["kevin_imported"], self.replacement, name, init)
+            self.replacement, _ = class_case.construct(sys.modules["kevin_imported"], self.replacement, name, init)
             self.replacement.train(self.original.training)
             ours, theirs = self.replacement.state_dict(), self.original.state_dict()
             if list(ours) != list(theirs):
@@ -87,17 +87,16 @@ class Pair:
 
     def copies(self, inputs):
         """For one side: the original may write into its arguments."""
-        changed = [place for place, _ in self.exported._CHANGED]
-        return [t.clone() if place in changed else t for place, t in enumerate(inputs)]
+        return [t.clone() if place in self.exported.INOUTS else t for place, t in enumerate(inputs)]
 
     def answers(self, function, inputs):
         """What it returns, and the arguments that it writes into, as a list."""
         inputs = self.copies(inputs)
-        return self.leaves(self.call(function, inputs)) + [inputs[place] for place, _ in self.exported._CHANGED]
+        return self.leaves(self.call(function, inputs)) + [inputs[place] for place in self.exported.INOUTS]
 
     def leaves(self, outputs):
         from torch.utils._pytree import tree_leaves
-        return tree_leaves(outputs)
+        return [one for one in tree_leaves(outputs) if one is not None]
 
 
 def difference(torch, ours, theirs):
@@ -155,7 +154,7 @@ def prove_gradient(pair, torch):
     """With gradients the original runs, and its gradients come out."""
     inputs = [v.requires_grad_() if v.is_floating_point() else v for v in pair.inputs(15)]
     wanted = [v for v in inputs if v.requires_grad]
-    if not wanted or pair.exported._CHANGED:  # autograd has no in-place writes into leaves
+    if not wanted or pair.exported.INOUTS:  # autograd has no in-place writes into leaves
         return False
     found = []
     for function in (pair.original, pair.replacement):
