@@ -157,8 +157,13 @@ TEST_CASE("kind cuda has rules, example and fences of its own") {
   testing::CheckGolden("tests/prompts/golden/first_turn_cuda.txt", first);
   CHECK(Has(first, "  void launch(const float* x, float* out)\n"));
   CHECK_FALSE(Has(first, "extern \"C\""));
-  CHECK(Has(first, "TF32 is not allowed"));
+  CHECK_FALSE(Has(first, "TF32"));  // there are no products
   CHECK_FALSE(Has(first, "```cpp"));
+  Fixture with_products;
+  with_products.problem.families = {"matmul"};
+  with_products.sized = AtSize(with_products.problem, "small");
+  with_products.context.kind = "cuda";
+  CHECK(Has(AsText(BuildMessages(with_products.context, {})), "TF32 is not allowed"));
 
   const std::vector<TurnRecord> turns = {Turn(1, "wrong", {}, "Tiled it."), Turn(2, "measured 1.3", 1.3, "")};
   const std::string later = AsText(BuildMessages(f.context, turns));
@@ -201,6 +206,10 @@ TEST_CASE("the task of kind cuda") {
   CHECK(task.signature == "void launch(const __half* x, float* out)");
   CHECK(task.arguments.at(0).cpp_type == "const __half*");
   CHECK(task.symbols.at("B") == 64);
+  CHECK(task.device.capability == TaskDevice().capability);  // an unknown GPU
+  f.context.gpu = {80, 108, 163 << 10};
+  const TaskDevice device = BuildTask(f.context, {}).device;
+  CHECK((device.capability == 80 && device.multiprocessors == 108 && device.block_shared_bytes == 163 << 10));
 }
 
 TEST_CASE("kind ptx has rules, example and fences of its own") {
@@ -342,6 +351,19 @@ TEST_CASE("the best kernel and the table of all attempts stay when old kernels a
   CHECK(Has(text, "The best result so far is turn 3 with 2x"));
 }
 
+TEST_CASE("turns that are not distinguishable from the best one are named beside it") {
+  Fixture f;
+  std::vector<TurnRecord> turns = {Turn(1, "measured 2", 2, ""), Turn(2, "measured 2.1", 2.1, ""),
+                                   Turn(3, "measured 1", 1, ""), Turn(4, "measured 2.2", 2.2, "")};
+  const std::vector<Ratio> against = {{1.05, 0.9, 1.2}, {0.5, 0.49, 0.51}, {1.1, 0.95, 1.3}};
+  for (size_t i = 1; i < turns.size(); ++i)
+    turns[i].evaluation.against_best = against[i - 1], turns[i].evaluation.against_best_turn = 1;
+  CHECK(Has(
+      AsText(BuildMessages(f.context, turns)),
+      "The best result so far is turn 1 with 2x (1.95x to 2.05x); turns 2, 4 are not distinguishable from it, so "
+      "continue from any of them."));
+}
+
 TEST_CASE("the difference of the latest kernel from the best one, where it is short") {
   Fixture f;
   std::vector<TurnRecord> turns = {Turn(1, "measured 2", 2, ""), Turn(2, "measured 1", 1, "")};
@@ -366,7 +388,7 @@ TEST_CASE("the machine: compiler, flags and measured ceilings") {
   CHECK(Has(text, "It is compiled by g++ (Debian 12.2.0-14) 12.2.0 with `-O3`, without -ffast-math."));
   CHECK(Has(
       text,
-      "Measured on it, with cold caches: 24.4 GB/s of memory bandwidth, 108 GFLOP/s of float32 multiply-adds."));
+      "Measured on it, with cold caches: 24.4 GB/s of memory bandwidth, 108 GFLOP/s of float32 multiply-adds (two operations each)."));
 }
 
 TEST_CASE("the task says the same as plain data") {

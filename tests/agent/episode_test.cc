@@ -572,6 +572,7 @@ std::string CudaReply(const std::string& comment) {
 TEST_CASE("an episode on a GPU writes the environment's first kind at its default size") {
   Fixture f;
   f.environment.facts = testing::GpuFacts();
+  f.environment.facts.gpu = {89, 142, 99 << 10};
   f.options.workload.tf32 = true;
   const EpisodeRecord episode = f.Run({CudaReply("wrong"), CudaReply("measured 1.5"), "no code"});
   CHECK((episode.kind == "cuda" && episode.device == "cuda:0: fake" && episode.workload.size == "full"));
@@ -583,6 +584,7 @@ TEST_CASE("an episode on a GPU writes the environment's first kind at its defaul
 
   REQUIRE(f.requests.size() == 3);
   CHECK((f.requests[0].task.kind == "cuda" && f.requests[0].task.tf32));
+  CHECK((f.requests[0].task.device.capability == 89 && f.requests[0].task.device.multiprocessors == 142));
   CHECK(f.requests[0].task.signature == "void launch(const float* x, float* out)");
   const std::string prompt = f.requests[2].messages[1].content;
   CHECK(prompt.find("The machine: Fake GPU, 132 multiprocessors, sm_90a.") != std::string::npos);
@@ -617,6 +619,45 @@ TEST_CASE("an episode on a GPU writes the environment's first kind at its defaul
     f.options.workload.size = "full";
     CHECK_THROWS_AS(f.Run({FakeReply("wrong")}), Error);
     CHECK(f.store.FindEpisode(episode.id).turns == 3);
+  }
+}
+
+TEST_CASE("an episode of Python modules: files in .py, rules as asked, and continued as it was begun") {
+  Fixture f;
+  f.environment.facts.kinds = {"cpp", "modelnew", "triton"};
+  f.options.kind = "modelnew";
+  const auto source = [](const std::string& comment) {
+    return "// " + comment + "\nimport torch\nclass ModelNew(torch.nn.Module):\n    pass\n";
+  };
+  const auto reply = [&](const std::string& comment) {
+    return "```python\n" + source(comment) + "```\nChanged it.\n";
+  };
+  f.options.turns = 2;
+  const EpisodeRecord episode = f.Run({reply("refused"), reply("measured 1.5")});
+  CHECK((episode.kind == "modelnew" && episode.best_turn == 2));
+  CHECK(f.Output(episode, "1.py") == source("refused"));
+  CHECK(f.Output(episode, "best.py") == source("measured 1.5"));
+  CHECK(f.requests[1].messages[1].content.find("at least 90 % of the time of `forward`") !=
+        std::string::npos);
+  CHECK(f.requests[1].messages[1].content.find("```python\n// refused") != std::string::npos);
+  CHECK(f.requests[1].messages[1].content.find("| 1 | refused |") ==
+        std::string::npos);  // a table of one is none
+  const EpisodeOptions more = OptionsToContinue(episode, 1);
+  CHECK(more.kind == "modelnew");
+  f.options.workload.rules = "open";
+  f.options.turns = 1;
+  f.Run({reply("measured 1.2")});
+  CHECK(f.requests[0].messages[1].content.find("at least 90 %") == std::string::npos);
+  // Of a deep network the class has other widths than the problem at size small.
+  f.problem.model = ModelFacts{};
+  f.problem.model->sizes = {"full"};
+  f.options.workload.size = "small";
+  try {
+    f.Run({reply("measured 1.5")});
+    FAIL_CHECK("no error");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kBadRequest);
+    CHECK(error.next_step() == "use --size full, or a kind other than modelnew");
   }
 }
 

@@ -330,6 +330,49 @@ TEST_CASE("evidence of what limits a kernel") {
   CHECK(DiagnosisText({}).empty());
 }
 
+TEST_CASE("a diagnosis made while the processor was busy concludes nothing from its times") {
+  Diagnosis diagnosis = SomeDiagnosis();
+  diagnosis.cold_us = 4300, diagnosis.one_thread_us = 4900, diagnosis.warm_us = 4000;
+  const auto has = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  for (const double measured_us : {0.0, 4000.0, 5000.0}) {
+    CHECK(has(DiagnosisText(diagnosis, measured_us), "Threads: 4900 us with 1 thread"));
+    CHECK(has(DiagnosisText(diagnosis, measured_us), "Caches: 4300 us"));
+  }
+  for (const double measured_us : {1856.0, 9000.0}) {
+    const std::string text = DiagnosisText(diagnosis, measured_us);
+    CHECK(has(text, "Its calls took 4300 us"));
+    CHECK_FALSE(has(text, "with 1 thread"));
+    CHECK_FALSE(has(text, "Caches:"));
+    CHECK(has(text, "Hot loop"));
+  }
+  diagnosis.warm_us = 5000;  // longer than with cold caches
+  CHECK_FALSE(has(DiagnosisText(diagnosis), "Caches:"));
+}
+
+TEST_CASE("above the ceiling of arithmetic it is said that the count does not apply") {
+  Evaluation evaluation = OnGpu();
+  const std::string text = RateText(GpuMeasured(2000, 66000), evaluation);
+  CHECK(text.find("so the kernel does fewer operations than that count") != std::string::npos);
+  CHECK(RateText(GpuMeasured(2000, 50000), evaluation).find("fewer operations") == std::string::npos);
+}
+
+TEST_CASE("a wide interval says what it hides") {
+  Measured measured = SomeMeasured(1.5, Verdict::kFast);
+  measured.speedup = {1.5, 1.45, 1.55};
+  CHECK(FeedbackOn(measured).find("cannot be seen") == std::string::npos);
+  measured.speedup = {1.5, 1.0, 2.25};
+  CHECK(FeedbackOn(measured).find("differences below 50 % cannot be seen") != std::string::npos);
+}
+
+TEST_CASE("an answer that is incorrect in a timed call alone is said to be so") {
+  const char* const kRace = "Verification before it was correct";
+  CHECK(FeedbackOn(Wrong{"in a timed call: out[0] is 1, should be 2", 1, 0.1}).find(kRace) !=
+        std::string::npos);
+  CHECK(FeedbackOn(Wrong{"out[0] is 1, should be 2", 1, 0.1}).find(kRace) == std::string::npos);
+}
+
 TEST_CASE("a diagnosis is bounded, and shows hidden characters") {
   Diagnosis hostile = SomeDiagnosis();
   hostile.stages = {{"\x1b[2Jpack", 1}};
@@ -339,6 +382,45 @@ TEST_CASE("a diagnosis is bounded, and shows hidden characters") {
   CHECK(text.size() <= kMaxDiagnosisBytes);
   CHECK(text.find('\x1b') == std::string::npos);
   CHECK(text.find("\\x1b[2Jpack") != std::string::npos);
+}
+
+TEST_CASE(
+    "of a file in Python the policy is told Python's and the compiler's own lines, and what to write instead") {
+  static const Problem problem = testing::ReluProblem();
+  static const SizedProblem sized = AtSize(problem, "small");
+  const auto told = [&](const Outcome& outcome, const std::string& kind = "modelnew") {
+    Evaluation evaluation;
+    evaluation.device = "cpu: AMD EPYC, 2 threads";
+    evaluation.outcome = outcome;
+    if (std::holds_alternative<Measured>(outcome)) evaluation.own_share = 0.97;
+    return Feedback(evaluation, {"import torch\nline two\n", &sized, 2, kind, {}, nullptr});
+  };
+  // Line 2 of main.cpp is none of the file.
+  const std::string compiler =
+      "extension relu does not compile:\nmain.cpp: In function 'at::Tensor relu(at::Tensor)':\n"
+      "main.cpp:2:3: error: 'undefined_name' was not declared in this scope\n    2 |   undefined_name();\n";
+  CHECK(told(CompileFailed{compiler}) == "The file does not compile:\n\n```\n" + compiler + "```");
+  CHECK(told(CompileFailed{"line 2: SyntaxError: invalid syntax"}) ==
+        "The file cannot be imported:\n\n```\nline 2: SyntaxError: invalid syntax\n```");
+  CHECK(
+      told(Refused{
+          "kernels of its own do 0 % of the work, and the rules `kevin` ask for 90 %: the rest is done by "
+          "torch's library (--rules open permits that)"}) ==
+      "The kernel was refused: kernels of its own do 0 % of the work, and the rules `kevin` ask for 90 %: the rest is "
+      "done by torch's library. Write the computation as kernels of your own (C++ with load_inline) and call them in "
+      "`forward`. PyTorch's operators may allocate, reshape and connect, but not compute.");
+  CHECK(told(Refused{"kernels of its own do 0 % of the work"}, "triton")
+            .find("(@triton.jit) and call them in `launch`") != std::string::npos);
+  CHECK(
+      told(Refused{"ModelNew has no place for these weights of the problem: w [3]. Register each"}) ==
+      "The kernel was refused: ModelNew has no place for these weights of the problem: w [3]. Register each.");
+  CHECK(told(Refused{
+                 "KernelBench's static rules refuse it: try/except: a fallback may take the kernel's place"})
+            .ends_with("Write the file without that."));
+  CHECK(told(TimedOut{"compile", 60})
+            .starts_with("The kernel did not compile within 60 s, also while nothing else"));
+  CHECK(told(SomeMeasured(1.5, Verdict::kFast)).find("\nKernels of its own did 97 % of the work.") !=
+        std::string::npos);
 }
 
 }  // namespace kevin

@@ -46,13 +46,25 @@ TEST_CASE("the tolerance with the numbers of the problem") {
   const Problem matmul = Load("level1/001_square_matmul.toml");
   const std::string text = ToleranceText(AtSize(matmul, "small"), true);
   CHECK(text.find("|y - t| <= max(4 |r - t|, ") != std::string::npos);
-  CHECK(text.find(fmt::format("K = {} terms", AtSize(matmul, "small").reduction)) != std::string::npos);
+  CHECK(text.find(fmt::format("2^-23, {} terms", AtSize(matmul, "small").reduction)) != std::string::npos);
   CHECK(ToleranceText(AtSize(matmul, "small"), false).find("F s)") != std::string::npos);
   const Problem argmax = Load("level1/051_argmax.toml");
   CHECK(ToleranceText(AtSize(argmax, "small"), true)
             .starts_with("An index is correct if it points at a maximum"));
   const Problem half = InPrecision(matmul, Precision::kFp16);
   CHECK(ToleranceText(AtSize(half, "small"), true).find(" |t|): t is") != std::string::npos);
+  // A scalar has no rows.
+  const std::string scalar = ToleranceText(AtSize(Load("level1/095_cross_entropy.toml"), "small"), true);
+  CHECK(scalar.find("s the magnitude of t") != std::string::npos);
+  CHECK(scalar.find("dimension") == std::string::npos);
+  CHECK(text.find("RMS error of a row") != std::string::npos);
+}
+
+TEST_CASE("products are told by the families") {
+  CHECK(HasProducts(Load("level1/001_square_matmul.toml")));
+  CHECK_FALSE(HasProducts(Load("level1/019_relu.toml")));
+  Problem own;
+  CHECK(HasProducts(own));  // nothing is known of it
 }
 
 // agent_test "[.figures]": the table of tests/bench/RESULTS.md.

@@ -4,7 +4,8 @@
 //            and the mean difference of log-probabilities between the trainer (weights and adapters) and a sampler
 //            with merged weights, and one with adapters beside them (the decoder of the program);
 //   speed    tokens a second with merged weights and with adapters beside them, one sequence and a batch.
-// On a CPU in bfloat16 torch decodes: slowly, with the same differences.
+// On a CPU in bfloat16 torch decodes: slowly, with the same differences. Each line is printed as it is known; parts that
+// do not begin within --seconds are named, and counts of tokens are cut to the time left.
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
@@ -32,6 +33,9 @@ using Clock = std::chrono::steady_clock;
 struct AdapterBench {
   std::string device = "cuda:0", shape = "1.5B";
   int rank = 32, tokens = 300, batch = 64, context = 256;
+  double seconds = 400;
+  Clock::time_point start = Clock::now();
+  double Left() const { return seconds - SecondsSince(start); }
 };
 
 constexpr int kPage = 32, kPrompt = 24;
@@ -96,7 +100,7 @@ double GapTo(LanguageModel& trainer, ModelRunner& sampler, const AdapterBench& o
   const std::vector<int32_t> pages = PagesOf(options, 0);
   std::vector<float> drawn;
   int position = 0;
-  for (int i = 0; i < options.tokens; ++i) {
+  for (int i = 0; i < options.tokens && (i == 0 || options.Left() > 0); ++i) {
     SequenceStep step;
     step.tokens = std::span(tokens).subspan(static_cast<size_t>(position));
     step.position = position, step.pages = pages, step.sample = true, step.sampling.seed = 3;
@@ -122,9 +126,9 @@ double TokensPerSecond(ModelRunner& runner, const AdapterBench& options, int bat
   std::vector<std::vector<int32_t>> pages;
   std::vector<int32_t> first;
   for (int b = 0; b < batch; ++b) pages.push_back(PagesOf(options, b)), first.push_back(b + 1);
-  int waiting = 0;
+  int waiting = 0, done = 0;
   Clock::time_point start;
-  for (int i = -kWarmUp; i < options.tokens; ++i) {
+  for (int i = -kWarmUp; i < options.tokens && (i < 1 || options.Left() > 0); ++i, ++done) {
     if (i == 0) {
       for (; waiting > 0; --waiting) runner.Wait();
       start = Clock::now();
@@ -141,7 +145,7 @@ double TokensPerSecond(ModelRunner& runner, const AdapterBench& options, int bat
     if (++waiting >= runner.GetShape().steps_in_flight) runner.Wait(), --waiting;
   }
   for (; waiting > 0; --waiting) runner.Wait();
-  return batch * options.tokens / SecondsSince(start);
+  return batch * (done - kWarmUp) / SecondsSince(start);
 }
 
 void Measure(const AdapterBench& options) {
@@ -150,6 +154,10 @@ void Measure(const AdapterBench& options) {
   std::printf("%s, adapters of rank %d: %s\n", options.shape.c_str(), options.rank,
               dynamic_cast<FusedRunner*>(beside.get()) ? "kernels of our own" : "torch's operators");
   for (const auto& [rate, updates] : {std::pair{2e-6, 2}, {2e-5, 20}, {1e-4, 80}}) {
+    if (options.Left() <= 0) {
+      std::printf("lost     %g x %d updates: left out after %.0f s\n", rate, updates, options.seconds);
+      continue;
+    }
     SetUpdated(*model, rate, updates);
     beside->WeightsChanged();
     const double gap = GapTo(*model, *beside, options);
@@ -161,11 +169,19 @@ void Measure(const AdapterBench& options) {
         "lost     %g x %d updates: merging loses %.0f %% of the update; |dlogp| merged %.5f, beside %.5f\n",
         rate, updates, 100 * LostByMerging(*model), GapTo(*model, *runner, options), gap);
   }
+  if (options.Left() <= 0) {
+    std::printf("speed    left out after %.0f s\n", options.seconds);
+    return;
+  }
   ModelOptions plain;
   plain.device = at::Device(options.device);
   const auto base = MakeRandomLanguageModel(ShapeNamed(options.shape), plain, 1);
   const auto runner = MakeModelRunner(*base, RunnerOf(options));
   for (const int batch : {1, options.batch}) {
+    if (options.Left() <= 0) {
+      std::printf("speed    batch %d: left out after %.0f s\n", batch, options.seconds);
+      break;
+    }
     const double merged = TokensPerSecond(*runner, options, batch),
                  ours = TokensPerSecond(*beside, options, batch);
     std::printf("speed    batch %d, context %d: merged %.1f tokens/s, beside %.1f (%.1f %% less)\n", batch,
@@ -185,7 +201,11 @@ int Main(int argc, char** argv) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--context", options.context)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--seconds", options.seconds, "No part begins after this time")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   try {
     Measure(options);
     return 0;

@@ -2,6 +2,7 @@
 //   A/A      a kernel against itself: intervals that hold 1.0, spread, false FAST or SLOW;
 //   A/A+5%   a kernel against itself plus 5 % more work (a calibrated spin): how often it is called SLOW;
 //   eager    a plain loop that does what eager does, against eager;
+//   python   eager's own text as a candidate of kind `modelnew`, against eager (only when asked for; needs a Python with torch);
 //   draw     how fast inputs are drawn (only when asked for).
 // Nothing else should run at the same time. Two kernels are judged as `kevin bench A B` does.
 
@@ -67,6 +68,7 @@ class ClockBenchmark {
   }
 
   void Run(const std::string& part) {
+    if (part == "python") return Python();
     if (part != "slower" && part != "eager") Pairs("A/A", 0);
     if (part != "same" && part != "eager") Pairs("A/A+5%", 0.05);
     if (part != "same" && part != "slower") Eager();
@@ -77,7 +79,11 @@ class ClockBenchmark {
     EvaluateOptions options;
     options.start_source = start;
     if (!start.empty()) options.patience = kPatience;
-    const Evaluation evaluation = environment_->Evaluate(problem, {"cpp", source}, options);
+    return Judge(problem, {"cpp", source}, options);
+  }
+
+  Measured Judge(const Problem& problem, const Candidate& candidate, const EvaluateOptions& options) {
+    const Evaluation evaluation = environment_->Evaluate(problem, candidate, options);
     if (const Measured* measured = std::get_if<Measured>(&evaluation.outcome)) return *measured;
     throw Error(ExitCode::kBroken, problem.id + ": " + OutcomeName(evaluation.outcome) + ": " +
                                        OutcomeReason(evaluation.outcome));
@@ -90,32 +96,64 @@ class ClockBenchmark {
     return us;
   }
 
-  void Pairs(const char* name, double more) {
+  // What a kernel measures against itself.
+  struct Tally {
+    std::string name;
     int holds = 0, fast = 0, slow = 0, same = 0;
-    std::vector<double> deviations, widths;
+    std::vector<double> logs = {}, widths = {};
+
+    // And prints it.
+    void Add(const char* problem, const Ratio& ratio, Verdict verdict) {
+      holds += ratio.low <= 1 && 1 <= ratio.high;
+      fast += verdict == Verdict::kFast;
+      slow += verdict == Verdict::kSlow;
+      same += verdict == Verdict::kSame;
+      logs.push_back(std::log(ratio.value));
+      widths.push_back(std::log(ratio.high / ratio.low) / 2);
+      fmt::print("  {} {:>2} {:<10} {:.4f} [{:.4f}, {:.4f}] {}\n", name, logs.size(), problem, ratio.value,
+                 ratio.low, ratio.high, VerdictName(verdict));
+      std::fflush(stdout);
+    }
+
+    void Print() const {
+      const auto repeats = static_cast<int>(logs.size());
+      std::vector<double> deviations;
+      for (const double log : logs) deviations.push_back(std::abs(log));
+      fmt::print(
+          "{}: interval holds 1.0 in {}/{}, median log-ratio {:+.2f} %, median |log-ratio| {:.2f} %, median "
+          "half-width {:.2f} %, FAST {}, SLOW {}, SAME {}, AMBIGUOUS {}\n",
+          name, holds, repeats, 100 * Median(logs), 100 * Median(deviations), 100 * Median(widths), fast,
+          slow, same, repeats - fast - slow - same);
+    }
+  };
+
+  void Pairs(const char* name, double more) {
+    Tally tally{name};
     for (int i = 0; i < repeats_; ++i) {
       const Subject& subject = kSubjects[static_cast<size_t>(i) % std::size(kSubjects)];
       const Problem problem = problems_.Find(subject.problem);
       const std::string plain = Kernel(subject.expression, 0);
       const double spin_ns = more > 0 ? more * 1000 * PlainUs(subject) : 0;
       const Measured measured = Judge(problem, Kernel(subject.expression, spin_ns), plain);
-      const Ratio& ratio = *measured.against_start;
-      holds += ratio.low <= 1 && 1 <= ratio.high;
-      fast += measured.verdict_against_start == Verdict::kFast;
-      slow += measured.verdict_against_start == Verdict::kSlow;
-      same += measured.verdict_against_start == Verdict::kSame;
-      deviations.push_back(std::abs(std::log(ratio.value)));
-      widths.push_back(std::log(ratio.high / ratio.low) / 2);
-      fmt::print("  {} {:>2} {:<10} {:.4f} [{:.4f}, {:.4f}] {}\n", name, i + 1, subject.problem, ratio.value,
-                 ratio.low, ratio.high, VerdictName(measured.verdict_against_start));
-      std::fflush(stdout);
+      tally.Add(subject.problem, *measured.against_start, measured.verdict_against_start);
     }
-    fmt::print(
-        "{}: interval holds 1.0 in {}/{}, median |log-ratio| {:.2f} %, median half-width {:.2f} %, FAST {}, "
-        "SLOW {}, "
-        "SAME {}, AMBIGUOUS {}\n",
-        name, holds, repeats_, 100 * Median(deviations), 100 * Median(widths), fast, slow, same,
-        repeats_ - fast - slow - same);
+    tally.Print();
+  }
+
+  void Python() {
+    Tally tally{"python"};
+    EvaluateOptions options;
+    options.workload.rules = "open";
+    const Problem problem = problems_.Find("level1/19");
+    for (int i = 0; i < repeats_; ++i) {
+      const std::string source = fmt::format(
+          "# {}\nimport torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n"
+          "        return torch.relu(x)\n",
+          i);
+      const Measured measured = Judge(problem, {"modelnew", source}, options);
+      tally.Add(problem.id.c_str(), measured.speedup, measured.verdict);
+    }
+    tally.Print();
   }
 
   void Eager() {
@@ -167,8 +205,8 @@ int main(int argc, char** argv) {
   app.add_option("--repeats", repeats, "Measurements of each kind")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--part", part, "same, slower, eager or draw; the first three by default")
-      ->check(CLI::IsMember({"same", "slower", "eager", "draw"}));
+  app.add_option("--part", part, "same, slower, eager, python or draw; the first three by default")
+      ->check(CLI::IsMember({"same", "slower", "eager", "python", "draw"}));
   CLI11_PARSE(app, argc, argv);
   try {
     if (part == "draw") {

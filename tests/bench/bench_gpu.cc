@@ -20,6 +20,7 @@ constexpr const char* kExamples = R"(Examples:
   bench_gpu --part turn --repeats 5          a quick look at the turns
   bench_gpu --part clock --at 50us --json    one kernel time, one JSON object a line
   bench_gpu --part compile                   needs no GPU
+  bench_gpu --part python --repeats 20       candidates in Python: accuracy of their clock, cost of a turn
   bench_gpu --part prepare --suite level2 --from level2/40 --seconds 180
                                              reference, inputs and truth of every problem, in slices
 Exit code 3 when a part needs a GPU and there is none. Parts run in the order given. A missed goal is printed and does not change the exit code.)";
@@ -34,12 +35,14 @@ struct Options {
 };
 
 void AddOptions(CLI::App* app, Options* options) {
-  app->add_option("--part", options->parts,
-                  "turn, compile, clock, throughput or prepare; repeatable; the first four by default")
-      ->check(CLI::IsMember({"turn", "compile", "clock", "throughput", "prepare"}))
+  app->add_option(
+         "--part", options->parts,
+         "turn, compile, clock, throughput, prepare or python; repeatable; the first four by default")
+      ->check(CLI::IsMember({"turn", "compile", "clock", "throughput", "prepare", "python"}))
       ->allow_extra_args(false);
-  app->add_option("--repeats", options->repeats,
-                  "Texts of each problem or kind, measurements of each kernel time (default: 20, 20, 100)")
+  app->add_option(
+         "--repeats", options->repeats,
+         "Texts of each problem or kind, measurements of each kernel time (default: 20, 20, 100; python: 100)")
       ->check(CLI::PositiveNumber);
   app->add_option("--at", options->at, "clock: one kernel time only")
       ->check(CLI::IsMember({"5us", "50us", "1ms"}));
@@ -88,6 +91,7 @@ int Run(const Options& options, BenchFigures* figures) {
       if (part == "throughput")
         BenchThroughput(environment.get(), options.seconds > 0 ? options.seconds : 30, figures);
       if (part == "prepare") BenchPrepare(environment.get(), options.prepare, figures);
+      if (part == "python") BenchPython(environment.get(), repeats(100), figures);
       if (part == "clock") BenchClock(environment.get(), repeats(100), options.at, figures);
     } catch (const Error& error) {
       code = Report(error);

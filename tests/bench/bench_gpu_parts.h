@@ -53,4 +53,9 @@ struct PrepareChoice {
 // fit or that torch cannot compute is a row too. Names the slowest ten.
 void BenchPrepare(Environment* environment, const PrepareChoice& choice, BenchFigures* figures);
 
+// Candidates in Python: eager as a candidate against eager, the same with 5 % more work, the device time of one kernel as
+// `cuda` and as `modelnew`, and what a turn costs. Prints a note after each tenth of `repeats`. Needs a Python with torch and
+// CUDA (KEVIN_PYTHON).
+void BenchPython(Environment* environment, int repeats, BenchFigures* figures);
+
 }  // namespace kevin

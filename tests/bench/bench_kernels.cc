@@ -248,8 +248,10 @@ fs::path NewFolder() {
 
 std::span<const CompileSource> CompileSources() { return kSources; }
 
-BenchCompiler::BenchCompiler() : folder_(NewFolder()), toolchain_(FindCudaToolchain()) {
-  farm_ = std::make_unique<CompileFarm>(toolchain_, FarmOptions(folder_));
+BenchCompiler::BenchCompiler(int processes) : folder_(NewFolder()), toolchain_(FindCudaToolchain()) {
+  CompileFarmOptions options = FarmOptions(folder_);
+  options.processes = processes;
+  farm_ = std::make_unique<CompileFarm>(toolchain_, options);
 }
 
 BenchCompiler::~BenchCompiler() {

@@ -52,13 +52,14 @@ std::span<const CompileSource> CompileSources();
 // may be called from many threads.
 class BenchCompiler {
  public:
-  // Throws Error(kMachine) when there is no toolchain.
-  BenchCompiler();
+  // `processes`: 0: one a core. Throws Error(kMachine) when there is no toolchain.
+  explicit BenchCompiler(int processes = 0);
   ~BenchCompiler();
   // Starts a compiler and waits for 15 s, in which idle compilers precompile headers.
   void WarmUp();
   // Compiles for sm_90a. Throws Error(kBroken) when the text does not compile or was compiled before.
   double Milliseconds(const CompileSource& source, int number);
+  GpuCompiled Compile(const GpuCompileRequest& request) { return farm_->Compile(request); }
   struct Times {
     double first_ms = 0;
     std::vector<double> later_ms;  // in order of time; the second text is left out

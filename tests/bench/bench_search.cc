@@ -3,6 +3,10 @@
 //
 //   bench_search --device cpu --suite level1,level2,level3,chains --size small
 //   bench_search --device cuda:0 --suite level1 --size full --measure --parallel 8
+//   bench_search --write cpp,cuda --compile --suite level3 --sizes full --precisions fp32,fp16   # needs no GPU
+//
+// --write judges nothing: it prints what writing the texts takes, in processor time, how many kernels they have, and
+// with --compile the user time of the compiler.
 //
 // The texts have the first setting of every knob. Turns that look for better ones: kevin collect.
 
@@ -24,6 +28,7 @@
 #include "env/process/machine.h"
 #include "policies/search/search_policy.h"
 #include "tests/bench/bench_figures.h"
+#include "tests/bench/bench_search_texts.h"
 #include "tools/device_options.h"
 
 namespace kevin {
@@ -107,6 +112,7 @@ class Bench {
     context.problem = &sized;
     context.kind = environment_->Facts().kinds.front();
     context.threads = ReadMachine().cores;
+    context.gpu = environment_->Facts().gpu;
     context.shape_graphs = {{sized.symbols, environment_->Graph(problem, evaluate.workload.size), ""}};
     Request request;
     request.task = BuildTask(context, {});
@@ -204,7 +210,18 @@ int Main(int argc, char** argv) {
   app.add_option("--minutes", options.minutes, "No problem begins after this time");
   app.add_option("--texts", options.texts, "Keep the texts in this folder");
   app.add_flag("--measure", options.measure, "Judge by the full rules");
+  TextBenchOptions texts;
+  app.add_option("--write", texts.kinds, "Only write texts of these kinds: cpp, cuda")->delimiter(',');
+  app.add_option("--sizes", texts.sizes, "With --write: size sets")->delimiter(',');
+  app.add_option("--precisions", texts.precisions, "With --write: fp32, fp16, bf16")->delimiter(',');
+  app.add_flag("--compile", texts.compiles, "With --write: compile the texts, of kind cuda for sm_90a");
   CLI11_PARSE(app, argc, argv);
+  if (!texts.kinds.empty()) {
+    texts.suite = options.suite, texts.folder = options.texts;
+    if (texts.sizes.empty()) texts.sizes = {"full"};
+    BenchTexts(texts);
+    return 0;
+  }
   return Bench(options).Run();
 }
 

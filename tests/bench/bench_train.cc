@@ -3,18 +3,23 @@
 // (4 where only adapters are trained), the head's for completions only, and attention's; recomputation is not
 // counted. --transformers then also times a plain step of transformers and torch on the same shape and
 // tokens, in a Python process of its own. Several ranks, as torchrun or Slurm start them, each have a GPU and such a
-// batch; --shard splits the weights over them. Prints the memory plan beside the memory that torch took.
+// batch; --shard splits the weights over them. Prints the memory plan, each step as it ends, and the memory that torch
+// took beside the plan. No step begins after --seconds.
 
+#include <ATen/ATen.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
 
 #include "env/error.h"
+#include "env/process/machine.h"
 #include "policies/local/model/device.h"
 #include "policies/local/train/train_plan.h"
 #include "policies/local/train/trainer.h"
@@ -28,9 +33,19 @@ using namespace local;
 struct Options {
   std::string device = "cuda:0", shape = "1.5B", quantization = "none";
   int packed_tokens = 16384, prompt = 1024, completion = 1024, steps = 4, lora = 0;
+  double seconds = 400;
   bool keep_activations = false, transformers = false, shard = false;
   double peak_tflops = 989;
 };
+
+using Clock = std::chrono::steady_clock;
+
+// Whether another step of `step` seconds ends in time on every rank.
+bool HasTime(const Options& options, Clock::time_point start, double step, Ranks& ranks) {
+  at::Tensor end = at::tensor({SecondsSince(start) + step}, at::kDouble);
+  ranks.Largest(&end);
+  return end.item<double>() < options.seconds;
+}
 
 std::string DeviceOfRank(const Options& options) {
   const char* local = std::getenv("LOCAL_RANK");
@@ -57,7 +72,7 @@ Batch MakeBatch(const Options& options, int64_t step, int vocabulary, int ranks)
   return batch;
 }
 
-void Train(const Options& options) {
+void Train(const Options& options, Clock::time_point start) {
   const ModelConfig config = ShapeNamed(options.shape);
   ModelOptions model_options;
   model_options.device = at::Device(DeviceOfRank(options));
@@ -75,18 +90,30 @@ void Train(const Options& options) {
   train.micro_tokens = options.packed_tokens, train.updates_per_step = 1, train.steps = options.steps + 1;
   train.lora.rank = options.lora, train.shard = options.shard, train.quantization = options.quantization;
   train.choose_recompute = false;
-  Trainer trainer(train, *model, nullptr, *ranks);
-  double seconds = 0, flops = 0;
-  int64_t tokens = 0;
-  for (int64_t step = 1; step <= options.steps + 1; ++step) {
-    const StepFigures figures = trainer.Step(MakeBatch(options, step, config.vocabulary, ranks->Size()));
-    if (step == 1) continue;  // warms up
-    seconds += figures.seconds, flops += figures.flops, tokens += figures.tokens;
-  }
-  if (ranks->Rank() > 0) return;
+  const bool prints = ranks->Rank() == 0;
   TrainPlanRequest request;
   request.ranks = ranks->Size();
-  std::printf("%s\n", PlanTraining(config, train, request).text.c_str());
+  if (prints)
+    std::printf("%s\nthe model is made after %.1f s\n", PlanTraining(config, train, request).text.c_str(),
+                SecondsSince(start));
+  Trainer trainer(train, *model, nullptr, *ranks);
+  double seconds = 0, flops = 0, longest = 0;
+  int64_t tokens = 0;
+  for (int64_t step = 1; step <= options.steps + 1 && HasTime(options, start, longest, *ranks); ++step) {
+    const StepFigures figures = trainer.Step(MakeBatch(options, step, config.vocabulary, ranks->Size()));
+    longest = std::max(longest, figures.seconds);
+    if (prints)
+      std::printf("step %ld%s: %.2f s, %.0f tokens/s\n", static_cast<long>(step),
+                  step == 1 ? " (warms up)" : "", figures.seconds,
+                  static_cast<double>(figures.tokens) / figures.seconds);
+    if (step == 1) continue;
+    seconds += figures.seconds, flops += figures.flops, tokens += figures.tokens;
+  }
+  if (!prints) return;
+  if (tokens == 0) {
+    std::printf("no step but the first within %.0f s (--seconds)\n", options.seconds);
+    return;
+  }
   if (model_options.device.is_cuda()) {
     using c10::CachingAllocator::StatType;
     const auto stats = at::getDeviceAllocator(at::kCUDA)->getDeviceStats(model_options.device.index());
@@ -108,7 +135,7 @@ void Train(const Options& options) {
               100 * flops / seconds * 1e-12 / options.peak_tflops, options.peak_tflops);
 }
 
-int TimeTransformers(const Options& options) {
+int TimeTransformers(const Options& options, double seconds_left) {
   const ModelConfig shape = ShapeNamed(options.shape);
   const std::string script = fmt::format(
       "model.train()\n"
@@ -121,13 +148,14 @@ int TimeTransformers(const Options& options) {
       "        model(input_ids=ids[i:i + 1], labels=ids[i:i + 1]).loss.backward()\n"
       "    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05); optimizer.step(); "
       "optimizer.zero_grad()\n"
-      "step(); torch.cuda.synchronize(); t = time.time()\n"
-      "for _ in range({}): step()\n"
-      "torch.cuda.synchronize()\n"
-      "print('transformers and torch, one sequence at a time: %.0f tokens/s' % ({} * length * rows / "
-      "(time.time() - t)))\n",
+      "end = time.time() + {:.0f}\n"
+      "step(); torch.cuda.synchronize(); t = time.time(); n = 0\n"
+      "while n < {} and time.time() < end:\n"
+      "    step(); torch.cuda.synchronize(); n += 1\n"
+      "    print('transformers and torch, one sequence at a time: %.0f tokens/s' % (n * length * rows / "
+      "(time.time() - t)), flush=True)\n",
       options.prompt + options.completion, options.packed_tokens / (options.prompt + options.completion),
-      shape.vocabulary, options.steps, options.steps);
+      shape.vocabulary, seconds_left, options.steps);
   return RunTransformers(shape, script);
 }
 
@@ -139,7 +167,10 @@ int Main(int argc, char** argv) {
   app.add_option("--packed-tokens", options.packed_tokens, "Of an update")->capture_default_str();
   app.add_option("--prompt", options.prompt, "Tokens of each sample's prompt")->capture_default_str();
   app.add_option("--completion", options.completion)->capture_default_str();
-  app.add_option("--steps", options.steps)->capture_default_str();
+  app.add_option("--steps", options.steps, "To time, after one that warms up")->capture_default_str();
+  app.add_option("--seconds", options.seconds, "No step begins that would end after this time")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_option("--lora", options.lora, "Adapters of this rank instead of all weights")
       ->capture_default_str();
   app.add_option("--quantization", options.quantization)
@@ -150,10 +181,11 @@ int Main(int argc, char** argv) {
   app.add_flag("--keep-activations", options.keep_activations, "No recomputation in the backward pass");
   app.add_flag("--transformers", options.transformers, "Also time transformers and torch");
   CLI11_PARSE(app, argc, argv);
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  const Clock::time_point start = Clock::now();
   try {
-    Train(options);
-    std::fflush(stdout);
-    return options.transformers ? TimeTransformers(options) : 0;
+    Train(options, start);
+    return options.transformers ? TimeTransformers(options, options.seconds - SecondsSince(start)) : 0;
   } catch (const Error& error) {
     std::fprintf(stderr, "bench_train: %s\n  %s\n", error.what(), error.next_step().c_str());
     return static_cast<int>(error.code());

@@ -49,7 +49,7 @@ def expected(*arguments):
 
 
 def check_cache():
-    """The kernel's new values go into the caller's tensors, and the cache that is returned is the caller's."""
+    """The kernel writes into the caller's tensors, without a copy, and the cache that is returned is the caller's."""
     x, position = torch.randn(2, 1, 32), torch.tensor([17])
     cache, total = torch.randn(2, 64, 32), torch.randn(2, 32)
     theirs, ours = [cache.clone(), {"sum": total.clone()}], [cache.clone(), {"sum": total.clone()}]
@@ -65,6 +65,45 @@ def check_cache():
     close(ours, theirs)
     ours = [cache.clone(), {"sum": total.clone()}]
     close(falls_back("other shapes", x[:1], ours[0][:1], position, {"sum": ours[1]["sum"][:1]})[0], wanted[0][:1])
+    written = [a.name for a in exported._FORWARD._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    assert written == [exported.NAMES[i] for i in exported.INOUTS] and len(written) == 2, written
+    assert len(exported._FORWARD._schema.returns) == 1, exported._FORWARD._schema
+    # autograd sees that a tensor has changed.
+    ours, versions = [cache.clone(), {"sum": total.clone()}], (cache.clone()._version, total.clone()._version)
+    kernel(x, ours[0], position, ours[1])
+    assert ours[0]._version > versions[0] and ours[1]["sum"]._version > versions[1]
+    # At an odd address it is written too; arguments in one memory go to the original.
+    odd = torch.empty(cache.numel() + 1)[1:].view(cache.shape).copy_(cache)
+    ours = [odd, {"sum": total.clone()}]
+    close(kernel(x, ours[0], position, ours[1]), wanted)
+    close(ours, theirs)
+    shared = cache.clone()
+    falls_back("shares memory", shared[:, :1].contiguous(), shared, position, {"sum": shared.view(-1)[:64].view(2, 32)})
+    try:
+        with torch.no_grad():
+            exported.run(x, shared, position, shared.view(-1)[:64].view(2, 32), *exported._states_of(fast))
+        raise AssertionError("it takes arguments that share memory")
+    except RuntimeError as error:
+        assert "shares memory with" in str(error), error
+    # Gradients are the original's.
+    leaf = x.clone().requires_grad_()
+    exported._warned.clear()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fast(leaf, cache.clone(), position, {"sum": total.clone()})[0].sum().backward()
+    assert leaf.grad is not None and any("gradients" in str(w.message) for w in caught)
+
+
+def check_only_writes():
+    """A forward that returns nothing."""
+    x, residual = torch.randn(512, 256), torch.randn(512, 256)
+    theirs, ours = residual.clone(), residual.clone()
+    assert expected(x, theirs) is None and kernel(x, ours) is None
+    close(ours, theirs)
+    ours = residual.clone()
+    with torch.no_grad():
+        assert torch.compile(fast, fullgraph=True, backend="aot_eager")(x, ours) is None
+    close(ours, theirs)
 
 
 def check_chunks():

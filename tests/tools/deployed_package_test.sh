@@ -22,7 +22,7 @@ for name in operator torch json; do
   [ $? = 2 ] && grep -q "Python has a module .$name., which this name would hide" out.txt || fail "-o $name.py: $(cat out.txt)"
 done
 
-for module in bfloat16 cache chunks dynamic; do
+for module in bfloat16 cache chunks dynamic only_writes; do
   "$kevin" optimize "$modules/$module.py" --turns 1 --tune 0 --no-compile -o "fast_$module.py" --json >events.txt 2>err.txt </dev/null ||
     { fail "optimize $module: $(cat err.txt)"; continue; }
   if [ ! -e "fast_$module.py" ]; then  # a machine under load: what is not confirmed as faster is not written

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <set>
 
 #include "env/error.h"
@@ -267,6 +268,40 @@ TEST_CASE("an exported C++ kernel compiles alone, and is a candidate as before")
     wrapper += "constexpr long " + name + " = " + std::to_string(value) + ";\n";
   Write(kevin.folder / "wrapper.cpp", wrapper + "#include \"relu.cpp\"\n");
   CHECK(Shell(compile + (kevin.folder / "wrapper.cpp").string()) == 0);
+}
+
+TEST_CASE("kernels in Python are exported as files of Python, and to KernelBench's folder as they are") {
+  const Fixture kevin;
+  const std::string model = "import torch\nclass ModelNew(torch.nn.Module):\n    pass\n";
+  const std::string launch = "def launch(x, out):\n    out.fill_(B * N)\n";
+  {
+    Store store = Store::Open(kevin.database, OpenMode::kWrite);
+    int number = 3;
+    for (const auto& [kind, source] :
+         std::map<std::string, std::string>{{"modelnew", model}, {"triton", launch}}) {
+      TurnRecord turn = SampleTurn(number++, 9);
+      turn.evaluation.kind = kind, turn.evaluation.source = source;
+      turn.evaluation.candidate_hash = ContentHash(kind + source);
+      store.AppendTurn(kevin.episodes[0], turn);
+    }
+  }
+  const fs::path file = kevin.folder / "relu.py", other = kevin.folder / "launch.py";
+  REQUIRE(kevin({"export", kevin.episodes[0], "--turn", "3", "-o", file.string()}).code == 0);
+  CHECK(Bytes(file).starts_with("# Problem:  level1/19"));
+  CHECK(Bytes(file).ends_with("\n" + model));
+  REQUIRE(kevin({"export", kevin.episodes[0], "--turn", "4", "-o", other.string()}).code == 0);
+  // The constants in scope, unless somebody has set them.
+  CHECK(Contains(Bytes(other), "globals().setdefault(\"B\", "));
+  if (Shell("command -v python3 >/dev/null") == 0) {
+    CHECK(Shell("python3 -c \"import ast; ast.parse(open('" + file.string() + "').read())\"") == 0);
+    CHECK(Shell("cd '" + kevin.folder.path().string() +
+                "' && python3 -c \"import launch; assert launch.B > 0\"") == 0);
+  }
+  for (const char* form : {"cu", "torch-package"}) {
+    const Result refused = kevin({"export", kevin.episodes[0], "--turn", "3", "--as", form, "-o", "relu"});
+    CHECK(refused.code == 2);
+    CHECK(Contains(refused.error, "a kernel of kind modelnew cannot be"));
+  }
 }
 
 TEST_CASE("in bf16 an exported C++ kernel brings the type along") {

@@ -101,6 +101,98 @@ TEST_CASE("a run of KernelBench: files by level, problem and sample") {
   CHECK(all.candidates[0].source == "// measured 2\nclass ModelNew: pass\n");
 }
 
+TEST_CASE("runs in folders of their own: the level from the folder's name, equal numbers are counted") {
+  const WorkFolder work(fs::temp_directory_path(), "kernelbench");
+  const fs::path run = work.path() / "opus_level2_20250903";
+  for (const char* name :
+       {"problem_7_kernel.py", "problem_7.py", "level_1/problem_3.py",
+        "level_1/raw/problem_3_sample_4_kernel.py", "x/level_3_problem_5_solution_1_kernel.py",
+        "level_1/problem_3.txt", "problem_x.py", "problem_7_sample_.py",
+        "a/b/c/d/level_1_problem_1_sample_0_kernel.py"})
+    Write(run / name, std::string("# ") + name + "\n");
+  const PublishedCandidates all = ReadPublishedCandidates(run);
+  CHECK(Ids(all) == std::vector<std::string>{"level1/3#0 level_1/problem_3.py",
+                                             "level1/3#4 level_1/raw/problem_3_sample_4_kernel.py",
+                                             "level2/7#0 problem_7.py", "level2/7#1 problem_7_kernel.py",
+                                             "level3/5#1 x/level_3_problem_5_solution_1_kernel.py"});
+  fs::create_directory_symlink(work.path(), run / "level_1" / "loop");
+  CHECK(ReadPublishedCandidates(run).candidates.size() == 5);
+}
+
+TEST_CASE("KernelBench's own results stay, and Kevin's go beside them") {
+  Fixture f;
+  Write(f.run / "eval_results.json", "{\"19\": [{\"compiled\": true}]}");
+  CHECK(HasResultsOfOthers(f.run));
+  CHECK_THROWS_AS(KernelBenchResults(f.run), Error);
+  CHECK_FALSE(HasResultsOfOthers(f.run / "kevin"));
+  CHECK_FALSE(HasResultsOfOthers(f.work.path()));
+}
+
+TEST_CASE(
+    "KernelBench's verdict beside Kevin's: a row with a reason for each disagreement, kept for the next call") {
+  Fixture f;
+  int asked = 0;
+  f.options.judge_as_kernelbench = [&](const PublishedCandidate& one, const Problem&, const Workload&) {
+    ++asked;
+    KernelBenchVerdict verdict;
+    verdict.compiled = one.number == 19;
+    verdict.correct = one.number == 19;
+    verdict.trials = verdict.trials_passed = 5;
+    verdict.tolerance = 1e-4;
+    verdict.max_difference = 9e-5;
+    verdict.speedup = 2;
+    verdict.differs = {"no cache is flushed"};
+    return verdict;
+  };
+  std::vector<Json> events;
+  const KernelBenchTally tally = f.Judge(&events);
+  REQUIRE(tally.compared.size() == 3);
+  CHECK(tally.compared[0].reason.empty());  // measured 2x, and 2x
+  CHECK(tally.compared[1].kevin == "wrong");
+  CHECK(tally.compared[1].reason.find("one tolerance of 0.0001") != std::string::npos);
+  CHECK(tally.compared[2].reason.empty());  // neither compiles it
+  CHECK(events[1]["disagreement"].is_string());
+  CHECK(events[0]["disagreement"].is_null());
+  CHECK(events[0]["kernelbench"]["speedup"] == 2.0);
+  const std::string text = CompatText(tally.compared, tally.of_kernelbench);
+  CHECK(text.find("3 candidates compared, 1 disagree") != std::string::npos);
+  CHECK(text.find("no cache is flushed") != std::string::npos);
+  CHECK(asked == 3);
+  CHECK(f.Judge().compared[1].reason == tally.compared[1].reason);
+  CHECK(asked == 3);
+}
+
+TEST_CASE("what the two verdicts disagree on") {
+  const Json measured = {{"name", "a"},    {"problem", "level1/1"}, {"outcome", "measured"},
+                         {"speedup", 1.2}, {"speedup_low", 1.1},    {"speedup_high", 1.3}};
+  KernelBenchVerdict verdict;
+  verdict.compiled = verdict.correct = true;
+  verdict.trials = verdict.trials_passed = 5;
+  for (const auto& [speedup, agrees] : {std::pair(1.2, true), {3.0, true}, {0.9, false}}) {
+    verdict.speedup = speedup;
+    CHECK(Compare(measured, verdict).reason.empty() == agrees);
+  }
+  verdict.correct = false;
+  verdict.trials_passed = 3;
+  verdict.max_difference = 2e-4;
+  verdict.reason = "2 of 5 trials differ by more than 0.0001, the most by 0.0002";
+  CHECK(Compare(measured, verdict).reason.find("truth in fp64") != std::string::npos);
+  verdict.correct = true;
+  CHECK(Compare({{"outcome", "refused"}, {"reason", "deferred work"}}, verdict)
+            .reason.find("no such rule: deferred work") != std::string::npos);
+}
+
+TEST_CASE("a verdict of KernelBench is read from hostile words") {
+  const Json wild = Json::parse(
+      R"({"compiled": 1, "correct": "yes", "reason": "\u001b[2J", "trials": 1e300, "speedup": "x", "differs": [1, "a\u0007"]})");
+  const KernelBenchVerdict verdict = KernelBenchVerdictFromJson(wild);
+  CHECK_FALSE((verdict.compiled || verdict.correct));
+  CHECK(verdict.reason.find('\x1b') == std::string::npos);
+  CHECK(verdict.trials == 1000000);
+  REQUIRE(verdict.differs.size() == 1);
+  CHECK(verdict.differs[0].find('\a') == std::string::npos);
+}
+
 TEST_CASE("the leaderboard's folder names its files, and no others") {
   const WorkFolder work(fs::temp_directory_path(), "kernelbench");
   const fs::path folder = work.path() / "assets";
@@ -213,10 +305,23 @@ TEST_CASE("a run that was broken off continues where it stopped") {
 TEST_CASE("infrastructure that breaks keeps what was judged") {
   Fixture f;
   Write(f.run / "level_1_problem_19_sample_1_kernel.py", "// error\n");
-  CHECK_THROWS_AS(f.Judge(), Error);
+  // One candidate that cannot be judged is left out.
+  KernelBenchTally tally = f.Judge();
+  CHECK(tally.judged == 2);
+  REQUIRE(tally.left_out.size() == 1);
+  CHECK(tally.left_out[0].starts_with("level_1_problem_19_sample_1_kernel.py: "));
   CHECK(Json::parse(Read(f.run / "eval_results.json"))["19"].size() == 1);
+  // Several, one after the other, are the machine's fault.
+  for (const char* sample : {"1", "2", "3", "4"})
+    Write(f.run / (std::string("level_1_problem_21_sample_") + sample + "_kernel.py"), "// error\n");
+  CHECK_THROWS_AS(f.Judge(), Error);
+  CHECK(Json::parse(Read(f.run / "eval_results.json"))["20"].size() == 1);
+  for (const char* sample : {"1", "2", "3", "4"})
+    Write(f.run / (std::string("level_1_problem_21_sample_") + sample + "_kernel.py"), "// wrong\n");
   Write(f.run / "level_1_problem_19_sample_1_kernel.py", "// wrong\n");
-  CHECK(f.Judge().stored == 1);
+  tally = f.Judge();
+  CHECK(tally.stored == 2);
+  CHECK(tally.judged == 5);
 }
 
 TEST_CASE("several levels have a file each; unknown problems and sizes are left out") {

@@ -14,7 +14,7 @@ endforeach()
 set(library_rules
   "^(torch|ATen|c10)/"                        "^(env/reference|env/python|policies/local)/"
   "^(sqlite3\\.h|pqxx/|libpq)"                "^trajectories/"
-  "^(cuda|nvrtc|cupti|nvml|cudaTypedefs)[^/]*\\.h" "^(env/gpu|policies/local)/"
+  "^(cuda|nvrtc|cupti|nvml|cudaTypedefs)[^/]*\\.h" "^(env/gpu|env/python/headers|policies/local)/"
   "^(pcre2|utf8proc|httplib)[^/]*\\.h"              "^policies/local/"
   "^curl/"                                    "^policies/remote/"
   "^CLI/"                                     "^(tools/|policies/local/serve/model_)"

@@ -114,6 +114,13 @@ TEST_CASE("the device follows from what was asked, the kernel's kind and the mac
   CHECK(Choice(OnDevice("cuda:3"), "", none) == "cuda:3");  // starting it will say why not
   CHECK(Choice(OnDevice("cuda:3"), "cuda", none) == "cuda:3");
   CHECK(Choice(OnDevice("cuda:0"), "cpp", one) == "2: a kernel of kind cpp is not judged on device cuda:0");
+  for (const char* kind : {"modelnew", "triton"}) {  // on both
+    CHECK(Choice(automatic, kind, one) == "cuda:0");
+    CHECK(Choice(automatic, kind, second) == "cuda:1");
+    CHECK(Choice(automatic, kind, none) == "cpu");
+    CHECK(Choice(OnDevice("cpu"), kind, one) == "cpu");
+    CHECK(Choice(OnDevice("cuda:0"), kind, one) == "cuda:0");
+  }
 }
 
 TEST_CASE("GPUs are looked for only where the answer depends on it") {

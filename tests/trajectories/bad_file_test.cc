@@ -221,11 +221,11 @@ std::string SchemaOf(Database& database) {
 }
 
 // tests/trajectories/data/vN.db were written once, by the case below in programs of these formats, and are never
-// written again. v4.db to v8.db are v3.db after their programs had upgraded it. In v3.db evaluations with shapes, a
+// written again. v4.db to v9.db are v3.db after their programs had upgraded it. In v3.db evaluations with shapes, a
 // time-out and a compile error were added.
 TEST_CASE("older formats stay readable, and are left as they are by those who only read") {
   TemporaryFolder folder;
-  for (const int version : {1, 2, 3, 4, 5, 6, 7, 8}) {
+  for (const int version : {1, 2, 3, 4, 5, 6, 7, 8, 9}) {
     const std::string name = "v" + std::to_string(version) + ".db";
     fs::copy_file(fs::path(KEVIN_SOURCE_DIR) / "tests/trajectories/data" / name, folder / name);
     const std::string before = Bytes(folder / name);
@@ -244,7 +244,7 @@ TEST_CASE("older formats stay readable, and are left as they are by those who on
 }
 
 TEST_CASE("older formats are upgraded by those who write: same rows, the newest tables and views") {
-  for (const int version : {1, 2, 3, 4, 5, 6, 7, 8}) {
+  for (const int version : {1, 2, 3, 4, 5, 6, 7, 8, 9}) {
     TemporaryFolder folder;
     const fs::path path = folder / "old.db";
     const std::string name = "v" + std::to_string(version) + ".db";
@@ -266,6 +266,7 @@ TEST_CASE("older formats are upgraded by those who write: same rows, the newest 
       Store store = Store::Open(path, OpenMode::kCreate);
       const std::string episode = store.ListEpisodes(1)[0].id;
       store.AppendTurn(episode, SampleTurn(3, 1.5));
+      store.FinishEpisode(episode, {});
       CHECK(store.LoadTurn(episode, 3)->trials.size() == 3);
       CHECK((store.LoadTurn(episode, 3)->sampling.top_k == 20 &&
              store.LoadTurn(episode, 3)->sampling.min_p == 0.05));

@@ -85,6 +85,7 @@ TEST_CASE("a new verdict supersedes all under the old key; the rows stay, turns 
   const Figures figures = f.store.LoadFigures();
   CHECK((figures.turns[0].outcome == OutcomeKind::kWrong && figures.turns[0].rules_version == kRulesVersion));
   CHECK(figures.turns[3].rules_version == 1);
+  f.store.FinishEpisode(two, {});
   Database database = f.test.Look();
   CHECK(database.QueryInteger(
             fmt::format("SELECT count(*) FROM turn_results WHERE rules_version = {} AND score = 0",

@@ -10,7 +10,8 @@ namespace kevin {
 namespace {
 
 std::string EpisodeWithRewards(Store& store, const std::string& run, const std::vector<double>& rewards,
-                               const std::string& problem_text = SampleProblem().text) {
+                               const std::string& problem_text = SampleProblem().text,
+                               EpisodeState state = EpisodeState::kDone) {
   ProblemRecord problem = SampleProblem();
   problem.text = problem_text;
   problem.content_hash = ContentHash(problem_text);
@@ -21,6 +22,9 @@ std::string EpisodeWithRewards(Store& store, const std::string& run, const std::
     record.reward = reward;
     store.AppendTurn(episode, record);
   }
+  EpisodeEnd end;
+  end.state = state;
+  if (state != EpisodeState::kRunning) store.FinishEpisode(episode, end);
   return episode;
 }
 
@@ -58,6 +62,33 @@ TEST_CASE("returns discount what comes after, advantages compare with the same p
   CHECK(database.QueryInteger("SELECT count(*) FROM turn_returns") == 6);
 }
 
+TEST_CASE("unfinished episodes are left out of returns, and counted beside those of their problem and run") {
+  TestDatabase test;
+  Store store = test.Open(OpenMode::kCreate);
+  const std::string run = store.BeginRun(SampleRun()), text = SampleProblem().text;
+  const std::string a = EpisodeWithRewards(store, run, {0, 1});
+  const std::string b = EpisodeWithRewards(store, run, {1});
+  const std::string alone = EpisodeWithRewards(store, run, {1}, "another problem");
+  EpisodeWithRewards(store, run, {5}, text, EpisodeState::kRunning);
+  const std::string stopped = EpisodeWithRewards(store, run, {6}, text, EpisodeState::kInterrupted);
+  EpisodeWithRewards(store, run, {7, 8}, text, EpisodeState::kFailed);
+  EpisodeWithRewards(store, run, {9}, "a third problem", EpisodeState::kRunning);
+  Database database = test.Look();
+  CHECK(database.QueryInteger("SELECT count(*) FROM turn_returns") == 4);
+  // Returns 0.4, 1 and 1: mean 0.8, variance (0.16 + 0.04 + 0.04) / 3 = 0.08.
+  CHECK(Value(database, "group_mean", a, 1) == Approx(0.8));
+  CHECK(Value(database, "group_turns", a, 1) == 3);
+  CHECK(Value(database, "advantage", a, 1) == Approx(-0.4 / std::sqrt(0.08)));
+  CHECK(Value(database, "unfinished_episodes", a, 2) == 3);
+  CHECK(Value(database, "unfinished_episodes", b, 1) == 3);
+  CHECK(Value(database, "unfinished_episodes", alone, 1) == 0);
+  // An episode that goes on and ends takes part again.
+  store.ResumeEpisode(stopped, run, 1);
+  store.FinishEpisode(stopped, {});
+  CHECK(Value(database, "return", stopped, 1) == Approx(6));
+  CHECK(Value(database, "unfinished_episodes", a, 1) == 2);
+}
+
 TEST_CASE("a group without spread has no advantage, and the user's own kernel takes no part") {
   TestDatabase test;
   Store store = test.Open(OpenMode::kCreate);
@@ -86,6 +117,7 @@ TEST_CASE("a superseded verdict changes the reward that returns are made of") {
   wrong.outcome = "wrong";
   wrong.score = 0;
   const std::string audit = store.AppendEvaluation(episode, 1, wrong);
+  store.FinishEpisode(episode, {});
   Database database = test.Look();
   CHECK(Value(database, "reward", episode, 1) == Approx(2.3));
   store.Supersede({first}, audit);

@@ -179,6 +179,26 @@ TEST_CASE("a whole attribution: groups by task, or by task and turn") {
   CHECK(per_turn.turns[4].advantage == 0);
 }
 
+TEST_CASE("dapo: the penalty of overlong replies counts in a task that differs, and makes none differ") {
+  const auto single = [](int task, TurnFacts turn, double overlong) {
+    turn.overlong = overlong;
+    return AttributedEpisode{task, {turn}};
+  };
+  const std::vector<AttributedEpisode> episodes = {
+      single(1, Wrong(), 0),  single(1, Right(1.7), -0.5), single(1, Right(0.7), -1),
+      single(2, Right(1), 0), single(2, Right(1), -1),  // equally correct, as fast: nothing but the length
+      single(3, Wrong(), 0),  single(3, Wrong(), -1)};
+  const Attribution dapo = Attribute(*FindScheme("dapo"), episodes);
+  REQUIRE(dapo.turns.size() == 7);
+  CHECK((dapo.groups == 3 && dapo.flat_groups == 2));
+  // Task 1: returns 0, 2 - 0.5, 1 - 1; mean 0.5, variance (0.25 + 1 + 0.25) / 3.
+  CHECK(dapo.turns[1].value == Approx(1.5));
+  CHECK(dapo.turns[0].advantage == Approx(-0.5 / std::sqrt(0.5)));
+  CHECK(dapo.turns[1].advantage == Approx(1 / std::sqrt(0.5)));
+  CHECK(dapo.turns[2].advantage == Approx(-0.5 / std::sqrt(0.5)));
+  for (size_t i = 3; i < 7; ++i) CHECK(dapo.turns[i].advantage == 0);
+}
+
 TEST_CASE("a leave-one-out advantage does not depend on the turn's own return") {
   // N/(N-1) (G - mean) is G minus the mean of the others: raising one return by d raises its own advantage by
   // exactly d, where the group's mean would swallow d/N of it.

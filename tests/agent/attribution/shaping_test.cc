@@ -76,12 +76,30 @@ TEST_CASE("staged: points for features of the text, of 90") {
   CHECK(StagedReward(all, "triton", true) == Approx(1));
 }
 
+TEST_CASE("overlong: nothing up to the soft limit, then down to -1 at the limit") {
+  const double cache = 0.2;  // 4096 of 20480
+  CHECK(OverlongReward(1, 20480, false, cache) == 0);
+  CHECK(OverlongReward(16384, 20480, false, cache) == 0);
+  CHECK(OverlongReward(16385, 20480, false, cache) == Approx(-1.0 / 4096));
+  CHECK(OverlongReward(18432, 20480, false, cache) == Approx(-0.5));
+  CHECK(OverlongReward(20480, 20480, false, cache) == -1);
+  CHECK(OverlongReward(30000, 20480, false, cache) == -1);
+  CHECK(OverlongReward(75, 100, false, 0.5) == Approx(-0.5));
+  CHECK(OverlongReward(25, 100, false, 1) == Approx(-0.25));
+  // At the end of the context it was cut off before its own limit.
+  CHECK(OverlongReward(100, 20480, true, cache) == -1);
+  CHECK(OverlongReward(std::nullopt, 20480, true, cache) == -1);
+  CHECK(OverlongReward(std::nullopt, 20480, false, cache) == 0);
+  CHECK(OverlongReward(20480, std::nullopt, false, cache) == 0);
+  CHECK(OverlongReward(20480, 0, false, cache) == 0);
+}
+
 TEST_CASE("the terms are added to the verified score, and only where they are weighed") {
   const TurnFacts right{true, true, true, 2, 0.01, 1, 0.5, 0.25};
   const TurnFacts wrong{true, true, false, 0, 0, 1, 0.5, 0.25};
   for (const Scheme& scheme : KnownSchemes()) {
     INFO(scheme.name);
-    CHECK_FALSE(HasShaping(scheme.score));
+    CHECK(HasShaping(scheme.score) == (scheme.name == "dapo"));
     CHECK(ScoreOf(scheme.score, right).score ==
           ScoreOf(scheme.score, {true, true, true, 2, 0.01, 0, 0, 0}).score);
   }
@@ -93,11 +111,18 @@ TEST_CASE("the terms are added to the verified score, and only where they are we
   CHECK(ScoreOf(rule, wrong).score == Approx(0.3));
   rule.kind = ScoreRule::Kind::kMilestones;
   CHECK(ScoreOf(rule, right).score == Approx(2.3));
+  const TurnFacts overlong{true, true, true, 2, 0.01, 0, 0, 0, -0.5};
+  CHECK(ScoreOf(FindScheme("dapo")->score, overlong).score == Approx(0.3 + 2 - 0.5));
+  rule = {}, rule.overlong = 3;
+  CHECK(ScoreOf(rule, overlong).score == Approx(0.3 + 2 - 1.5));
 
   Scheme scheme = *FindScheme("kevin");
   CHECK_FALSE(SchemeJson(scheme)["score"].contains("tags"));
   scheme.score.tags = 0.1;
   CHECK(SchemeJson(scheme)["score"]["tags"] == 0.1);
+  CHECK_FALSE(SchemeJson(scheme)["score"].contains("overlong_cache"));
+  CHECK(SchemeJson(*FindScheme("dapo"))["score"]["overlong"] == 1);
+  CHECK(SchemeJson(*FindScheme("dapo"))["score"]["overlong_cache"] == 0.2);
 }
 
 TEST_CASE("terms of stored turns: similarity is to the fastest kernel of another episode") {
@@ -131,6 +156,31 @@ TEST_CASE("terms of stored turns: similarity is to the fastest kernel of another
   CHECK(shaped[1].turns[1].similarity == 1);
   CHECK(shaped[1].turns[1].tags == 1);
   CHECK(shaped[0].turns[0].speedup == plain[0].turns[0].speedup);
+}
+
+TEST_CASE("terms of stored turns: the length is that of the tokens, the limit the turn's own") {
+  const TemporaryFolder folder;
+  Store store = Store::Open(folder / "records.db", OpenMode::kCreate);
+  const std::string run = store.BeginRun(SampleRun());
+  const std::string id = store.BeginEpisode(SampleEpisode(run), SampleProblem());
+  const auto add = [&](int number, size_t tokens, int limit, const std::string& stop) {
+    TurnRecord turn = SampleTurn(number, 1);
+    turn.token_ids.assign(tokens, 7), turn.logprobs.assign(tokens, -1.0f);
+    turn.usage.completion_tokens = 90, turn.sampling.max_tokens = limit, turn.stop_reason = stop;
+    store.AppendTurn(id, turn);
+  };
+  add(1, 95, 100, "stop"), add(2, 95, 1000, "stop"), add(3, 10, 100, "length"), add(4, 0, 100, "stop");
+  ScoreRule rule;
+  rule.overlong = 1;
+  const std::vector<AttributedEpisode> shaped = ToAttributed(store.LoadFigures({}), rule, store);
+  const std::vector<TurnFacts>& turns = shaped.at(0).turns;
+  REQUIRE(turns.size() == 4);
+  CHECK(turns[0].overlong == Approx(-0.75));
+  CHECK(turns[1].overlong == 0);
+  CHECK(turns[2].overlong == -1);
+  CHECK(turns[3].overlong == Approx(-0.5));  // without token ids the server's count
+  rule.overlong_cache = 0.1;
+  CHECK(ToAttributed(store.LoadFigures({}), rule, store)[0].turns[0].overlong == Approx(-0.5));
 }
 
 }  // namespace kevin

@@ -186,6 +186,25 @@ TEST_CASE("each algorithm's advantages, worked out by hand") {
   CHECK(of("reinforce++", 2, 2) == Approx(-0.95 / std::sqrt((0.0225 + 1.1025 + 0.0025 + 0.9025) / 4)));
 }
 
+TEST_CASE("dapo: its composition, and advantages with the penalty of overlong replies") {
+  const Algorithm dapo = *FindAlgorithm("dapo");
+  CHECK((dapo.train.loss.clip_low == 0.2 && dapo.train.loss.clip_high == 0.28));
+  CHECK(dapo.train.loss.normaliser == local::Normaliser::kTokenMean);
+  CHECK((dapo.train.loss.kl == local::KlEstimator::kNone && dapo.refills == 10));
+  CHECK((dapo.scheme.score.overlong == 1 && dapo.scheme.score.overlong_cache == 0.2));
+  Records records;
+  SamplingRecord tight = SampleTurn(1, 1).sampling;
+  tight.max_tokens = 2;                                                  // as many as each reply has
+  records.Add("level1/19", {{0}, {.speedup = 1.7, .sampling = tight}});  // scores 0, 2 - 1; returns 0.4, 1
+  records.Add("level1/19", {{0.7}, {0}});                                // returns 1, 0
+  const LearnBatch made = FirstBatch(records, dapo);
+  const double s = std::sqrt((0.04 + 0.16 + 0.16 + 0.36) / 4);  // about the mean 0.6
+  CHECK(SampleOf(made, 1, 1).advantage == Approx(-0.2 / s));
+  CHECK(SampleOf(made, 1, 2).advantage == Approx(0.4 / s));
+  CHECK(SampleOf(made, 2, 1).advantage == Approx(0.4 / s));
+  CHECK(SampleOf(made, 2, 2).advantage == Approx(-0.6 / s));
+}
+
 TEST_CASE("leave-one-out per turn goes by the rollouts that have the turn") {
   Records records;
   records.Add("level1/19", {{1}, {2}});
@@ -299,6 +318,20 @@ TEST_CASE("unfinished episodes are left out of returns and counted; imitation ke
   request.leave_out = LeaveOut::kEpisodes;
   request.scheme.returns.kind = ReturnRule::Kind::kOwn;
   CHECK(LearnTurns(request).turns().size() == 7);
+}
+
+TEST_CASE("a step whose episodes are all parked has an idle batch") {
+  Records records;
+  const Algorithm grpo = *FindAlgorithm("grpo");
+  LearnRequest request = records.Request();
+  CHECK_THROWS_WITH(LearnTurns(request), Catch::Contains("no turns to learn from"));
+  request.may_be_empty = true;
+  const LearnTurns turns(request);
+  BatchOptions of_step;
+  of_step.is_for_step = true;
+  const LearnBatch made = BatchMaker(turns, MakeUnits(grpo, turns, {}), grpo, {}, of_step).Make(3);
+  CHECK((made.batch.step == 3 && made.batch.samples.empty() && made.batch.may_be_idle));
+  CHECK((made.turns.empty() && made.facts.tasks == 0));
 }
 
 TEST_CASE("filters choose episodes by kind, device, model, version, date, state and problem") {

@@ -12,7 +12,9 @@
 #include <sstream>
 #include <thread>
 
+#include "agent/train/rollouts.h"
 #include "agent/train/step_log.h"
+#include "agent/train/trainer_process.h"
 #include "env/process/machine.h"
 #include "policies/local/files/safetensors.h"
 #include "tests/agent/train/byte_tokenizer.h"
@@ -152,8 +154,8 @@ TEST_CASE("stopped and gone on, a run ends with the same bytes") {
 
 TEST_CASE("every algorithm runs") {
   const World world;
-  for (const std::string name :
-       {"sft", "tpt", "dr-grpo", "rloo", "trloo", "reinforce++", "grpo-token-mean", "gspo", "cispo", "dpo"}) {
+  for (const std::string name : {"sft", "tpt", "dr-grpo", "rloo", "trloo", "reinforce++", "dapo",
+                                 "grpo-token-mean", "gspo", "cispo", "dpo"}) {
     const Ran ran = world.Train("--model model --steps 2 --algorithm " + name + " --out " + name);
     INFO(name + ": " + ran.errors);
     CHECK(ran.code == 0);
@@ -192,14 +194,40 @@ TEST_CASE("under adapters, the reference is the model without them") {
   }
   CHECK(ReadAll(world / "own/adapter/adapter_model.safetensors") ==
         ReadAll(world / "other/adapter/adapter_model.safetensors"));
+  // A second model is in the memory plan where one is loaded.
+  const Ran preferences = world.Train("--model model --steps 1 --lora 4 --algorithm dpo --out preferences");
+  INFO(preferences.errors);
+  CHECK(preferences.code == 0);
+  for (const Ran* ran : {&own, &linked, &preferences}) {
+    CHECK(ran->errors.find("memory plan") != std::string::npos);
+    CHECK(ran->errors.find(", reference ") == std::string::npos);
+  }
+  CHECK(other.errors.find(", reference ") != std::string::npos);
 }
 
-TEST_CASE("an algorithm whose name promises more than there is is refused") {
+TEST_CASE("dapo: cut-off replies count with their penalty, which other algorithms have by an option") {
   const World world;
-  const Ran ran = world.Train("--model model --steps 2 --algorithm dapo --out run");
-  CHECK(ran.code == 2);
-  CHECK(ran.errors.find("dynamic sampling") != std::string::npos);
-  CHECK(ran.errors.find("grpo-token-mean") != std::string::npos);
+  {
+    Database database(world / "kevin.db", Database::Access::kReadWrite, 5000);
+    database.Execute("UPDATE turns SET stop_reason = 'length' WHERE turn = 3");
+  }
+  const auto first = [&](const std::string& options, const std::string& out) {
+    const Ran ran = world.Train("--model model --steps 1 --updates 1 " + options + " --out " + out);
+    INFO(ran.errors);
+    REQUIRE(ran.code == 0);
+    return ran.events.at(0);
+  };
+  const json plain = first("--algorithm grpo-token-mean", "plain"), dapo = first("--algorithm dapo", "dapo"),
+             other = first("--algorithm grpo-token-mean --weight-overlong 1 --learning-rate 1e-6", "other");
+  CHECK(dapo.at("trained_tokens").get<int>() > plain.at("trained_tokens").get<int>());
+  // A third of the turns has the penalty -1.
+  CHECK(dapo.at("reward").get<double>() == Approx(plain.at("reward").get<double>() - 1.0 / 3));
+  CHECK(dapo.at("learning_rate") == 1e-6);
+  for (const char* equal : {"loss", "grad_norm", "reward", "trained_tokens", "learning_rate"})
+    CHECK(dapo.at(equal) == other.at(equal));
+  const Ran alone = world.Train("--model model --overlong-cache 0.1 --out alone");
+  CHECK(alone.code == 2);
+  CHECK(alone.errors.find("--weight-overlong 1") != std::string::npos);
 }
 
 TEST_CASE("a step waits while a pair is timed on its device") {
@@ -221,6 +249,15 @@ TEST_CASE("a step waits while a pair is timed on its device") {
   }
   CHECK(running.get().code == 0);
   CHECK(first_line());
+}
+
+TEST_CASE("a model in training is known to compute its answers on the device that it is sampled on") {
+  TrainerProcess trainer;
+  TrainerProcess::Opened opened;
+  opened.url = "unix:/nowhere", opened.model = "model", opened.context = 4096;
+  const OnlineSettings settings;
+  for (const char* device : {"cpu", "cuda:0", "cuda:6"})
+    CHECK(TrainedPolicy("online", trainer, opened, settings, device).ComputesOn() == device);
 }
 
 // Between the float32 weights of two folders of one model.
@@ -250,9 +287,13 @@ TEST_CASE("two processes train as one does") {
   REQUIRE(first.code == 0);
   CHECK(LargestGap(world / "one/model", world / "two/model") < 1e-4);
   CHECK(ReadAll(world / "rank1.txt").empty());
+  // The first rank says who is where.
+  for (const char* rank : {"rank 0 of 2 on ", "rank 1 of 2 on "})
+    CHECK(first.errors.find(rank) != std::string::npos);
+  CHECK(first.errors.find(": trains on cpu") != std::string::npos);
 }
 
-TEST_CASE("two processes with sharded weights train as one does, and one goes on from their checkpoint") {
+TEST_CASE("two processes with sharded weights train as one does, and one goes on, sharded or not") {
   const World world;
   REQUIRE(world.Train(kGrpo + "--out one").code == 0);
   const std::string port = std::to_string(20000 + (getpid() + 1201) % 20000);
@@ -268,13 +309,54 @@ TEST_CASE("two processes with sharded weights train as one does, and one goes on
   CHECK(first.errors.find("two layers at a time") != std::string::npos);
   const auto gap = [&] { return LargestGap(world / "one/model", world / "two/model"); };
   CHECK(gap() < 1e-4);
-  fs::remove_all(world / "two/checkpoints/step-00000004");
-  fs::remove_all(world / "two/model");
-  const Ran on = world.Train(kGrpo + "--shard --out two --resume");
-  INFO(on.errors);
-  REQUIRE(on.code == 0);
-  CHECK(on.events[0].at("step") == 3);
-  CHECK(gap() < 1e-4);
+  for (const std::string how : {"--shard ", ""}) {
+    fs::remove_all(world / "two/checkpoints/step-00000004");
+    fs::remove_all(world / "two/model");
+    const Ran on = world.Train(kGrpo + how + "--out two --resume");
+    INFO(how << on.errors);
+    REQUIRE(on.code == 0);
+    CHECK(on.events[0].at("step") == 3);
+    CHECK(gap() < 1e-4);
+  }
+}
+
+TEST_CASE("one damaged share ends both processes with its name, a rank that is missing the other, soon") {
+  const World world;
+  const auto start = std::chrono::steady_clock::now();
+  const auto ranks = [&](int offset) {
+    return "MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(20000 + (getpid() + offset) % 20000) +
+           " WORLD_SIZE=2 ";
+  };
+  const auto both = [&](const std::string& arguments, int offset) {
+    const std::string second = "cd " + (world / "").string() + " && " + ranks(offset) + "RANK=1 " +
+                               KEVIN_BINARY_DIR + "/bin/kevin train --device cpu --dtype float32 " +
+                               arguments + " >rank1.txt 2>&1 </dev/null; echo code $? >>rank1.txt";
+    auto other = std::async(std::launch::async, [&] { return std::system(second.c_str()); });
+    Ran ran = world.Train(arguments, ranks(offset) + "RANK=0");
+    other.wait();
+    return ran;
+  };
+  const std::string four = kGrpo + "--checkpoint-every 2 --keep 9 --out two";
+  REQUIRE(both(four, 9001).code == 0);
+  const fs::path checkpoint = world / "two/checkpoints/step-00000004";
+  const fs::path share = checkpoint / "optimizer-1-of-2.safetensors";
+  fs::resize_file(share, fs::file_size(share) - 100);
+  const Ran ran = both(four + " --resume", 9003);
+  const std::string second = ReadAll(world / "rank1.txt");
+  INFO(ran.errors << second);
+  CHECK(ran.code == 2);
+  CHECK(ran.errors.find("rank 1: ") != std::string::npos);
+  for (const std::string& errors : {ran.errors, second})
+    CHECK(errors.find("optimizer-1-of-2") != std::string::npos);
+  CHECK(second.find("code 2") != std::string::npos);
+  fs::remove_all(checkpoint);
+  CHECK(both(four + " --resume", 9005).code == 0);  // from the checkpoint before
+
+  const Ran alone = world.Train(kGrpo + "--out alone", ranks(9007) + "RANK=0 KEVIN_JOIN_SECONDS=2");
+  INFO(alone.errors);
+  CHECK(alone.code == 4);
+  CHECK(alone.errors.find("there is no rank 1") != std::string::npos);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(120));
 }
 
 TEST_CASE("where one of two processes is killed the other ends soon, and says so") {
@@ -449,7 +531,7 @@ TEST_CASE("what is wrong is named, with the next step") {
   expect(2, "not a range of steps", "--model model --dry-run --versions new");
   expect(2, "nothing.txt: cannot be read", "--model model --dry-run --problem-list nothing.txt");
   expect(2, "left out by the filters", "--model model --dry-run --kind cuda");
-  expect(2, "filters are for records", "--model model --out r --online --suite level1/19 --kind cpp");
+  expect(2, "filters are for records", "--model model --out r --online --suite level1/19 --since 2026-11-01");
   expect(2, "not a valid number", "--model model --out r --clip-low much");
   expect(2, "surrogate", "--model model --out r --surrogate much");
   expect(2, "level1/19", "--model model --out r --held-out level1/19");

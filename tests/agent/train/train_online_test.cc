@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -50,13 +51,19 @@ std::vector<json> Lines(const fs::path& path) {
   return all;
 }
 
-std::string Answer(int i) {
+std::string Answer(int i, const std::string& kind) {
   const std::string number = std::to_string(i);
+  if (kind == "modelnew") {
+    return "```python\n# number " + number +
+           "\nimport torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n"
+           "        return torch.relu(x) + " +
+           (i % 4 != 3 ? number + ".5" : "0.0") + "\n```\n";
+  }
   if (i % 4 != 3) return "```cpp\nthis is no kernel, number " + number + "\n```\n";
   return "```cpp\n// number " + number + std::string(kRight);
 }
 
-void WriteTokenizer(const fs::path& file) {
+void WriteTokenizer(const fs::path& file, const std::string& kind) {
   json tokens = json::array();
   const auto add = [&](int id, const std::string& content, bool special) {
     tokens.push_back({{"id", id},
@@ -67,7 +74,7 @@ void WriteTokenizer(const fs::path& file) {
                       {"rstrip", false},
                       {"normalized", false}});
   };
-  for (int i = 0; i < kAnswers; ++i) add(kBytes + i, Answer(i), false);
+  for (int i = 0; i < kAnswers; ++i) add(kBytes + i, Answer(i, kind), false);
   add(kVocabulary - 1, "<|end|>", true);
   std::ofstream(file) << ByteTokenizer(tokens).dump();
 }
@@ -97,7 +104,7 @@ void WriteWeights(const fs::path& folder, const local::ModelConfig& config) {
   local::WriteTensors(folder, tensors);
 }
 
-void MakeModel(const fs::path& folder) {
+void MakeModel(const fs::path& folder, const std::string& kind) {
   local::ModelConfig config;
   config.family = local::ModelFamily::kQwen2;
   config.hidden = 16, config.layers = 2, config.heads = 2, config.kv_heads = 1, config.head_dim = 8;
@@ -106,13 +113,14 @@ void MakeModel(const fs::path& folder) {
   fs::create_directories(folder);
   std::ofstream(folder / "config.json") << local::ConfigJson(config);
   WriteWeights(folder, config);
-  WriteTokenizer(folder / "tokenizer.json");
+  WriteTokenizer(folder / "tokenizer.json", kind);
   std::ofstream(folder / "chat_template.jinja") << "?";
 }
 
 class World {
  public:
-  World() { MakeModel(folder_ / "model"); }
+  // `kind`: of the kernels that are its tokens.
+  explicit World(const std::string& kind = "cpp") { MakeModel(folder_ / "model", kind); }
   fs::path operator/(const std::string& name) const { return folder_ / name; }
 
   // With its standard output in out.jsonl and its standard error in errors.txt.
@@ -251,6 +259,39 @@ TEST_CASE("killed between two steps and within one, a run goes on with the turns
   CHECK(count("half.db") == 6 * 16);
 }
 
+TEST_CASE("Ctrl-C at one of two ranks during an evaluation ends both") {
+  const World world;
+  const std::string port = std::to_string(20000 + (getpid() + 6007) % 20000);
+  const auto command = [&](int rank) {
+    return "export MASTER_ADDR=127.0.0.1 WORLD_SIZE=2 MASTER_PORT=" + port + " RANK=" + std::to_string(rank) +
+           "; " +
+           world.Command(
+               "--suite level1/19 --turns 1 --samples 1 --steps 1 --eval-suite level1/20 --eval-turns 1 "
+               "--eval-samples 30 --parallel 1 --out run");
+  };
+  const pid_t second = fork();
+  if (second == 0) {
+    execl("/bin/sh", "sh", "-c", command(1).c_str(), static_cast<char*>(nullptr));
+    _exit(127);
+  }
+  auto first = std::async(std::launch::async, [&] { return std::system(command(0).c_str()); });
+  const auto turns = [&] {
+    if (ReadAll(world / "run/run.json").find("evaluation-0") == std::string::npos) return int64_t{0};
+    Database database(world / "kevin.db", Database::Access::kReadOnly, 5000);
+    return database.QueryInteger("SELECT count(*) FROM turns");
+  };
+  for (int i = 0; i < 6000 && turns() < 5; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  CHECK(turns() >= 5);
+  kill(second, SIGINT);
+  int status = 0;
+  waitpid(second, &status, 0);
+  const int of_first = first.get();
+  INFO(world.Errors());
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 130));
+  CHECK((WIFEXITED(of_first) && WEXITSTATUS(of_first) == 130));
+  CHECK(world.Events("step").empty());
+}
+
 TEST_CASE("tasks without a difference are replaced by others, problems are drawn by their solve rates") {
   const World world;
   // One episode of one turn: no task has a difference, so each of the two rounds replaces its problem.
@@ -273,6 +314,34 @@ TEST_CASE("tasks without a difference are replaced by others, problems are drawn
   Database database(world / "kevin.db", Database::Access::kReadOnly, 5000);
   CHECK(database.QueryText("SELECT group_concat(DISTINCT max_tokens) FROM turns ORDER BY max_tokens") ==
         "1,2");
+}
+
+TEST_CASE("dapo replaces tasks without a difference unless it is told otherwise") {
+  const World world;
+  const std::string asked =
+      "--suite level1/19,level1/20,level1/21 --turns 1 --samples 1 --problems-per-step 1 --steps 1 ";
+  REQUIRE(world.Train(asked + "--algorithm dapo --out run") == 0);
+  INFO(world.Errors());
+  CHECK(world.Events("step").at(0).at("tasks") == 3);  // until no problem is left
+  REQUIRE(world.Train(asked + "--algorithm dapo --refill 0 --out once") == 0);
+  CHECK(world.Events("step").at(0).at("tasks") == 1);
+}
+
+TEST_CASE("a step whose episodes are all parked is passed over, the run goes on") {
+  const World world;
+  std::ofstream(world / "model/chat_template.jinja") << std::string(5000, '?');  // beyond the context of 4096
+  const std::string asked =
+      "--suite level1/19,level1/20 --turns 1 --samples 2 --problems-per-step 1 --steps 2 ";
+  for (const std::string more : {"--out plain", "--refill 1 --out refilled", "--curriculum --out chosen"}) {
+    const int code = world.Train(asked + more);
+    INFO(more + ": " + world.Errors());
+    REQUIRE(code == 0);
+    const std::vector<json> steps = world.Events("step");
+    REQUIRE(steps.size() == 2);
+    for (const json& step : steps)
+      CHECK((step.at("samples") == 0 && step.at("tasks") == 0 && step.at("updates") == 0));
+    CHECK(world.Errors().find("all of its episodes are parked") != std::string::npos);
+  }
 }
 
 // A server in front of kevin-model that takes note of the weights that it is given, and keeps its own.
@@ -370,6 +439,31 @@ TEST_CASE("the other ways: ahead of learning, from a second copy, imitation from
   CHECK(world.Events("step").at(0).at("problems").size() == 9);
   REQUIRE(world.Train(kSmall + "--samples 4 --steps 2 --out lora --lora 4") == 0);
   CHECK(fs::exists(world / "lora/adapter/adapter_config.json"));
+}
+
+TEST_CASE("a model learns to write the kind that is asked for, by the rules that are asked for") {
+  const World world("modelnew");
+  const std::string asked = "--suite level1/19 --turns 1 --samples 6 --steps 1 --out run --kind modelnew ";
+  const int code = world.Train(asked + "--rules open --unsafe-python");
+  INFO(world.Errors());
+  REQUIRE(code == 0);
+  const std::vector<json> steps = world.Events("step");
+  REQUIRE(steps.size() == 1);
+  CHECK(steps[0].at("samples") == 6);
+  Store store = Store::Open(world / "kevin.db", OpenMode::kRead);
+  const std::vector<EpisodeRecord> episodes = store.ListEpisodes(100);
+  REQUIRE(episodes.size() == 6);
+  for (const EpisodeRecord& episode : episodes) {
+    CHECK((episode.kind == "modelnew" && episode.workload.rules == "open"));
+    const TurnRecord turn = store.LoadTurns(episode.id).at(0);
+    CHECK((turn.evaluation.outcome == "wrong" || turn.evaluation.outcome == "measured"));
+    CHECK(turn.source_path.ends_with(".py"));
+  }
+  // The records are learnt from without a word about their kind, or by it.
+  CHECK(world.Train("--kind triton --suite level1/19 --steps 1 --out other --prompts kernelbench") == 2);
+  CHECK(world.Errors().find("--prompts kernelbench asks for ModelNew") != std::string::npos);
+  CHECK(world.Train("--kind cuda --suite level1/19 --steps 1 --out other") == 2);
+  CHECK(world.Errors().find("a kernel of kind cuda is not judged on device cpu") != std::string::npos);
 }
 
 TEST_CASE("what cannot be is said before anything is loaded") {

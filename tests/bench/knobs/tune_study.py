@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """What trying settings of knobs is worth: episodes with --tune 0 and with --tune N, on the same problems and seeds.
 
-    tune_study.py run PROGRAMS OUT --suite core [--tune 8] [--turns 16] [--seeds 5] [--policy search] [-- OPTIONS]
+    tune_study.py run PROGRAMS OUT --suite core [--device cpu] [--tune 8] [--turns 16] [--seeds 5] [--policy search]
+        [-- OPTIONS]
     tune_study.py table OUT [--tune 8]
 
-`run` calls `kevin collect` once for each seed and each of both ways, one episode at a time, into OUT/tuneN-seedS.db;
-a run that was stopped goes on where it was. OPTIONS go to `kevin collect` (--device cpu, --size small). `table`
-compares the best correct kernel so far at equal numbers of judged texts, at equal numbers of texts that ran at all
+`run` calls `kevin collect` once for each device, each seed and each of both ways, one episode at a time, into
+OUT/DEVICE/tuneN-seedS.db; a run that was stopped goes on where it was. --device may stand several times (cpu, cuda:0).
+OPTIONS go to `kevin collect` (--size small). After each seed `run` prints the table so far. `table` compares the best correct kernel so far at equal numbers of judged texts, at equal numbers of texts that ran at all
 (judged ones and trials), and at equal seconds: the geometric mean of the ratio tuned / untuned over problems and
 seeds with its 95 % interval over the pairs. The best of many measurements is biased upwards, more so without
 knobs, where more texts are judged in the same time; the last line compares confirmed speed-ups, which are not.
@@ -36,13 +37,19 @@ def database(out, tune, seed):
 
 
 def run(options):
-    options.out.mkdir(parents=True, exist_ok=True)
     for seed in range(1, options.seeds + 1):
-        for tune in (0, options.tune):
-            command = [options.programs / "kevin", "collect", "--suite", options.suite, "--policy", options.policy,
-                       "--turns", options.turns, "--episodes", 1, "--seed", seed, "--tune", tune, "--parallel", 1,
-                       "--db", database(options.out, tune, seed), "--out", options.out / "kernels", *options.more]
-            subprocess.run([str(word) for word in command], check=True)
+        for device in options.device or ["cpu"]:
+            out = options.out / device.replace(":", "")
+            out.mkdir(parents=True, exist_ok=True)
+            for tune in (0, options.tune):
+                print(f"\n== {device}, seed {seed} of {options.seeds}, --tune {tune}", flush=True)
+                command = [options.programs / "kevin", "collect", "--suite", options.suite, "--policy", options.policy,
+                           "--turns", options.turns, "--episodes", 1, "--seed", seed, "--tune", tune, "--parallel", 1,
+                           "--device", device, "--db", database(out, tune, seed), "--out", out / "kernels",
+                           *options.more]
+                subprocess.run([str(word) for word in command], check=True)
+            print(f"\n== {device}, {seed} of {options.seeds} seeds", flush=True)
+            print_table(out, options.tune)
 
 
 def curves(path):
@@ -91,26 +98,36 @@ def summary(pairs):
 
 
 def table(options):
-    arms = {0: {}, options.tune: {}}
-    confirmed = {0: {}, options.tune: {}}
+    folders = sorted({path.parent for path in options.out.glob("**/tune0-seed*.db")})
+    if not folders:
+        sys.exit(f"{options.out}: no tune0-seedS.db in it")
+    for folder in folders:
+        print(f"== {folder}")
+        print_table(folder, options.tune)
+
+
+def print_table(out, tuned):
+    arms = {0: {}, tuned: {}}
+    confirmed = {0: {}, tuned: {}}
     for tune in arms:
-        for path in sorted(options.out.glob(f"tune{tune}-seed*.db")):
+        for path in sorted(out.glob(f"tune{tune}-seed*.db")):
             seed = path.stem.split("seed")[1]
             points, ends = curves(path)
             arms[tune].update({(problem, seed): list_of for problem, list_of in points.items()})
             confirmed[tune].update({(problem, seed): value for problem, value in ends.items()})
-    common = sorted(arms[0].keys() & arms[options.tune].keys())
+    common = sorted(arms[0].keys() & arms[tuned].keys())
     if not common:
-        sys.exit(f"{options.out}: no problem and seed was run both with --tune 0 and with --tune {options.tune}")
-    print(f"{len(common)} pairs of episodes; ratio: --tune {options.tune} over --tune 0\n")
+        print(f"{out}: no problem and seed was run both with --tune 0 and with --tune {tuned}")
+        return
+    print(f"{len(common)} pairs of episodes; ratio: --tune {tuned} over --tune 0\n")
     print(f"{'at equal':8}  {'budget':>8}  {'ratio':>24}  pairs  tuned  untuned (only that way has a kernel)")
     for field in ("judged", "ran", "seconds"):
-        both = [{key: arm[key] for key in common} for arm in (arms[options.tune], arms[0])]
+        both = [{key: arm[key] for key in common} for arm in (arms[tuned], arms[0])]
         for budget in budgets(field, both):
             pairs = [tuple(best_at(arm[key], field, budget) for arm in both) for key in common]
             print(f"{field:8}  {budget:8g}  {summary(pairs)}")
-    ends = [(confirmed[options.tune].get(key), confirmed[0].get(key)) for key in common]
-    print(f"{'the end':8}  {'all':>8}  {summary(ends)}   (confirmed)")
+    ends = [(confirmed[tuned].get(key), confirmed[0].get(key)) for key in common]
+    print(f"{'the end':8}  {'all':>8}  {summary(ends)}   (confirmed)", flush=True)
 
 
 def main():
@@ -124,6 +141,7 @@ def main():
     part = parts.add_parser("run")
     part.add_argument("programs", type=pathlib.Path)
     part.add_argument("--suite", required=True)
+    part.add_argument("--device", action="append", help="cpu, cuda:N; may stand several times (cpu)")
     part.add_argument("--policy", default="search")
     part.add_argument("--turns", type=int, default=16)
     part.add_argument("--seeds", type=int, default=5)

@@ -7,21 +7,24 @@
 //                later rewards and so starts below the mean
 //   trajectory   the sum of the whole episode for each of its turns
 //
-//   learning_curve [--steps N] [--seed S] [--learning-rate X] [--entropy X] [--out DIR] [--check]
+//   learning_curve [--steps N] [--seeds S,S] [--learning-rate X] [--entropy X] [--out DIR] [--check]
 //
 // With --out each curve is a training run in a folder of its own, DIR/per-turn-S, DIR/all-turns-S and
-// DIR/per-trajectory-S, for `kevin report --train`; results are in tests/bench/RESULTS.md.
+// DIR/per-trajectory-S, for `kevin report --train`; the same command goes on where it was killed, bit for bit, from a
+// checkpoint every 40 steps. Results are in tests/bench/RESULTS.md. A line every 20 steps, flushed.
 //
 // An episode has four turns on one problem. In turn t the policy answers with two of eight tokens. Each token
 // that problem and turn expect (found only by trying) earns half a point: the maximum is one point a turn,
 // chance gives 1/8. With --check the exit code is 0 if per-turn credit reached 90 % and ended ahead of
-// trajectory credit.
+// trajectory credit with every seed.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -31,6 +34,7 @@
 #include <string>
 
 #include "agent/attribution/attribution.h"
+#include "env/error.h"
 #include "policies/local/train/batch.h"
 #include "policies/local/train/trainer.h"
 #include "tests/policies/local/train/tiny_model.h"
@@ -52,6 +56,9 @@ struct Turn {
   double score = 0;
 };
 
+// One 64-bit number for each token that is drawn.
+constexpr uint64_t kDrawsOfStep = static_cast<uint64_t>(kProblems) * kEpisodes * kTurns * kReply;
+
 // All turns of all episodes answer at once: a toy's turns do not see each other's outcome.
 std::vector<Turn> Play(LanguageModel& model, std::mt19937_64& random) {
   std::vector<Turn> turns;
@@ -64,7 +71,6 @@ std::vector<Turn> Play(LanguageModel& model, std::mt19937_64& random) {
     }
   }
   const c10::NoGradGuard no_gradients;
-  std::uniform_real_distribution<double> uniform(0, 1);
   for (int place = 0; place < kReply; ++place) {
     std::vector<int64_t> ids, positions, last;
     PackedTokens tokens;
@@ -83,7 +89,7 @@ std::vector<Turn> Play(LanguageModel& model, std::mt19937_64& random) {
     const float* table = logprobs.const_data_ptr<float>();
     for (size_t i = 0; i < turns.size(); ++i) {
       const float* row = table + i * kVocabulary;
-      double left = uniform(random);
+      double left = std::ldexp(static_cast<double>(random() >> 11), -53);
       int token = 0;
       while (token + 1 < kVocabulary && (left -= std::exp(static_cast<double>(row[token]))) > 0) ++token;
       turns[i].sample.completion.push_back(token);
@@ -127,23 +133,40 @@ void AttributeTurns(std::vector<Turn>& turns, Credit credit) {
   }
 }
 
+constexpr int kCheckpointSteps = 40, kPrintedSteps = 20;
+
 struct Settings {
   int steps = 240;
-  uint64_t seed = 1;
+  std::vector<uint64_t> seeds = {1};
   double learning_rate = 1e-3, entropy_weight = 0.1;
   std::string output;  // empty: curves are not kept
 };
 
+std::string FolderOf(Credit credit, const Settings& settings, uint64_t seed) {
+  if (settings.output.empty()) return "";
+  return (std::filesystem::path(settings.output) / (NameOf(credit) + ("-" + std::to_string(seed)))).string();
+}
+
 // The figures of a run's steps, as `kevin report --train` reads them.
 class Metrics {
  public:
-  Metrics(Credit credit, const Settings& settings) : steps_(settings.steps) {
-    if (settings.output.empty()) return;
-    const auto folder =
-        std::filesystem::path(settings.output) / (NameOf(credit) + ("-" + std::to_string(settings.seed)));
-    std::filesystem::create_directories(folder);
+  // Keeps the steps up to `done` of an earlier start, and puts their rewards into `curve`.
+  Metrics(const std::string& folder, int steps, int64_t done, std::vector<double>* curve) : steps_(steps) {
+    if (folder.empty()) return;
+    const std::filesystem::path path = std::filesystem::path(folder) / "metrics.jsonl";
+    std::string kept;
+    std::ifstream before(path);
+    for (std::string line; static_cast<int64_t>(curve->size()) < done && std::getline(before, line);) {
+      curve->push_back(nlohmann::json::parse(line).at("reward").get<double>());
+      kept += line + "\n";
+    }
+    before.close();
+    if (static_cast<int64_t>(curve->size()) < done)
+      throw Error(ExitCode::kBadRequest, path.string() + " lacks steps of its checkpoint",
+                  "remove " + folder);
     file_.exceptions(std::ios::failbit);
-    file_.open(folder / "metrics.jsonl");
+    file_.open(path);
+    file_ << kept << std::flush;
   }
 
   void Add(double reward, const StepFigures& figures) {
@@ -158,10 +181,12 @@ class Metrics {
   std::ofstream file_;
 };
 
-std::vector<double> Learn(Credit credit, const Settings& settings) {
+std::vector<double> Learn(Credit credit, const Settings& settings, uint64_t seed) {
   const int steps = settings.steps;
-  const uint64_t seed = settings.seed;
+  const std::string folder = FolderOf(credit, settings, seed);
+  if (!folder.empty()) std::filesystem::create_directories(folder);
   TrainOptions options;
+  options.output = folder, options.keep = 1;
   options.loss.constant_tokens = kReply;
   options.loss.correction = Correction::kTruncate;
   options.loss.entropy_weight = settings.entropy_weight;
@@ -173,10 +198,13 @@ std::vector<double> Learn(Credit credit, const Settings& settings) {
   const auto model = MakeRandomLanguageModel(TinyConfig(kVocabulary, 32), model_options, seed);
   const auto alone = OneRank();
   Trainer trainer(options, *model, nullptr, *alone);
+  const std::string checkpoint = folder.empty() ? "" : NewestCheckpoint(folder);
+  if (!checkpoint.empty()) trainer.Resume(checkpoint);
   std::mt19937_64 random(seed);
+  random.discard(static_cast<uint64_t>(trainer.StepsDone()) * kDrawsOfStep);
   std::vector<double> curve;
-  Metrics metrics(credit, settings);
-  for (int step = 1; step <= steps; ++step) {
+  Metrics metrics(folder, steps, trainer.StepsDone(), &curve);
+  for (int step = static_cast<int>(trainer.StepsDone()) + 1; step <= steps; ++step) {
     std::vector<Turn> turns = Play(*model, random);
     double score = 0;
     for (const Turn& turn : turns) score += turn.score / static_cast<double>(turns.size());
@@ -186,6 +214,11 @@ std::vector<double> Learn(Credit credit, const Settings& settings) {
     batch.step = step;
     for (Turn& turn : turns) batch.samples.push_back(std::move(turn.sample));
     metrics.Add(score, trainer.Step(batch));
+    if (!folder.empty() && (step % kCheckpointSteps == 0 || step == steps)) trainer.Save();
+    if (step % kPrintedSteps != 0) continue;
+    std::printf("seed %llu, %s, step %d/%d: %.3f\n", static_cast<unsigned long long>(seed), NameOf(credit),
+                step, steps, score);
+    std::fflush(stdout);
   }
   return curve;
 }
@@ -197,37 +230,57 @@ int FirstAbove(const std::vector<double>& curve, double level) {
   return -1;
 }
 
+std::vector<uint64_t> SeedsOf(const std::string& text) {
+  std::vector<uint64_t> seeds;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    seeds.push_back(std::strtoull(text.substr(begin, end - begin).c_str(), nullptr, 10));
+    begin = end + 1;
+  }
+  return seeds;
+}
+
+// The three curves of a seed; whether they are as --check wants them.
+bool ShowSeed(const Settings& settings, uint64_t seed) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<double> turn = Learn(Credit::kPerTurn, settings, seed),
+                            all = Learn(Credit::kAllTurns, settings, seed),
+                            whole = Learn(Credit::kTrajectory, settings, seed);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::printf("share of the reachable return, seed %llu\nstep  per turn  all turns  trajectory\n",
+              static_cast<unsigned long long>(seed));
+  const auto line = [&](int s) {
+    const auto i = static_cast<size_t>(s);
+    std::printf("%4d  %8.3f  %9.3f  %10.3f\n", s + 1, turn[i], all[i], whole[i]);
+  };
+  for (int s = 0; s + 1 < settings.steps; s += 10) line(s);
+  line(settings.steps - 1);
+  std::printf("above 0.9 at step %d, %d, %d (-1: never); %.0f s\n", FirstAbove(turn, 0.9),
+              FirstAbove(all, 0.9), FirstAbove(whole, 0.9), seconds);
+  std::fflush(stdout);
+  return FirstAbove(turn, 0.9) > 0 && turn.back() > whole.back() + 0.05;
+}
+
 int Main(int argc, char** argv) {
   at::set_num_threads(1);  // with such small products threads only wait for each other
   Settings settings;
-  bool check = false;
+  bool check = false, good = true;
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     if (name == "--check") check = true;
     if (i + 1 >= argc) continue;
     if (name == "--steps") settings.steps = std::atoi(argv[i + 1]);
-    if (name == "--seed") settings.seed = std::strtoull(argv[i + 1], nullptr, 10);
+    if (name == "--seed" || name == "--seeds") settings.seeds = SeedsOf(argv[i + 1]);
     if (name == "--learning-rate") settings.learning_rate = std::atof(argv[i + 1]);
     if (name == "--out") settings.output = argv[i + 1];
     if (name == "--entropy") settings.entropy_weight = std::atof(argv[i + 1]);
   }
-  const int steps = settings.steps;
-  const auto start = std::chrono::steady_clock::now();
-  const std::vector<double> turn = Learn(Credit::kPerTurn, settings),
-                            all = Learn(Credit::kAllTurns, settings),
-                            whole = Learn(Credit::kTrajectory, settings);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  std::printf("share of the reachable return, seed %llu\nstep  per turn  all turns  trajectory\n",
-              static_cast<unsigned long long>(settings.seed));
-  const auto line = [&](int s) {
-    const auto i = static_cast<size_t>(s);
-    std::printf("%4d  %8.3f  %9.3f  %10.3f\n", s + 1, turn[i], all[i], whole[i]);
-  };
-  for (int s = 0; s + 1 < steps; s += 10) line(s);
-  line(steps - 1);
-  std::printf("above 0.9 at step %d, %d, %d (-1: never); %.0f s\n", FirstAbove(turn, 0.9),
-              FirstAbove(all, 0.9), FirstAbove(whole, 0.9), seconds);
-  const bool good = FirstAbove(turn, 0.9) > 0 && turn.back() > whole.back() + 0.05;
+  try {
+    for (const uint64_t seed : settings.seeds) good &= ShowSeed(settings, seed);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "learning_curve: %s\n  %s\n", error.what(), error.next_step().c_str());
+    return static_cast<int>(error.code());
+  }
   return check && !good ? 1 : 0;
 }
 

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -227,6 +228,24 @@ TEST_CASE("a compiler that is installed in the home itself works and opens its o
   fs::create_directories(home.path() / "lib/gcc/x86_64-linux-gnu");
   fs::create_directory_symlink(libraries, home.path() / "lib/gcc/x86_64-linux-gnu" / libraries.filename());
   CheckHomeIsHidden(home, home.path() / "bin/g++");
+}
+
+TEST_CASE("a compiler that names the home as one of its folders does not open it") {
+  const Home home;
+  const fs::path compiler = home.path() / "bin/cxx", library = home.path() / "lib2";
+  fs::create_directory(library);
+  std::ofstream(compiler) << "#!/bin/sh\n[ \"$1\" = -print-search-dirs ] || exec /usr/bin/g++ \"$@\"\n"
+                          << "echo \"libraries: =" << home.path().string() << ":"
+                          << home.path().parent_path().string() << ":" << library.string() << "\"\n";
+  fs::permissions(compiler, fs::perms::owner_all);
+  setenv("KEVIN_CXX", compiler.c_str(), 1);
+  const std::vector<std::string> needs = FindCompiler().needs;
+  const auto shows = [&](const fs::path& path) {
+    return std::find(needs.begin(), needs.end(), path.string()) != needs.end();
+  };
+  CHECK(shows(library));
+  CHECK(!shows(home.path()));
+  CHECK(!shows(home.path().parent_path()));
 }
 
 TEST_CASE("a compiler of the system shows nothing more") {

@@ -66,7 +66,7 @@ TEST_CASE("a diagnosis has times with all threads, one thread and warm caches") 
 TEST_CASE("the hot loop is found by samples, with its lines and its kind of arithmetic") {
   const auto found = Diagnosed(kSerialSum);
   REQUIRE((found && found->loop));
-  CHECK(found->where.samples > 0);  // fewer on a busy machine
+  CHECK(found->where.samples > 10);
   CHECK((found->loop->first_line >= 3 && found->loop->last_line <= 7));
   CHECK(found->loop->scalar > 0);
   CHECK(!found->loop->excerpt.empty());

@@ -60,8 +60,12 @@ TEST_CASE("the evaluator and the reference process are sandboxed") {
   REQUIRE(!evaluators.empty());  // another test of this program may have one too
   std::vector<fs::path> processes;
   for (const fs::path& evaluator : evaluators) {
-    for (const fs::path& reference : ChildrenOf(evaluator.filename(), "kevin-evaluator"))
+    for (const fs::path& reference : ChildrenOf(evaluator.filename(), "kevin-evaluator")) {
       processes.push_back(reference);
+      // It has its evaluator's filter and one of its own.
+      CHECK(StatusOf(evaluator, "Seccomp_filters") == "1");
+      CHECK(StatusOf(reference, "Seccomp_filters") == "2");
+    }
   }
   REQUIRE(!processes.empty());
   processes.insert(processes.end(), evaluators.begin(), evaluators.end());

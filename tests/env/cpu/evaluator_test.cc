@@ -4,19 +4,26 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include "env/cpu/cpu_environment.h"
 #include "env/error.h"
+#include "env/process/machine.h"
 #include "tests/catch.h"
 #include "tests/env/cpu/cpu_fixture.h"
 #include "tests/env/cpu/mlp_candidates.h"
 
 namespace kevin {
 namespace {
+
+namespace fs = std::filesystem;
 
 const std::string kRelu = R"(extern "C" void launch(const float* x, float* out) {
 #pragma omp parallel for
@@ -109,6 +116,39 @@ TEST_CASE("what does not compile or load has the compiler's words") {
   CHECK(Contains(std::get<CompileFailed>(missing).log, "launch"));
 }
 
+TEST_CASE("a compile past its limit is done once more, in exclusive execution") {
+  const TemporaryFolder folder;
+  const fs::path wrapper = folder.path() / "bin/g++";
+  fs::create_directories(folder.path() / "bin");
+  fs::create_directories(folder.path() / "lib");
+  std::ofstream(wrapper)
+      << "#!/bin/sh\ncase \"$1\" in --version|-E|-print*) exec /usr/bin/g++ \"$@\";; esac\n"
+      << "while [ ! -e " << (folder.path() / "lib/ready").string()
+      << " ]; do sleep 0.1; done\nexec /usr/bin/g++ \"$@\"\n";
+  fs::permissions(wrapper, fs::perms::owner_all);
+  const char* before = std::getenv("KEVIN_CXX");
+  const std::string kept = before ? before : "";
+  setenv("KEVIN_CXX", wrapper.c_str(), 1);
+  EnvironmentOptions options = SmallLimits(folder.path() / "cache");
+  options.limits.compile_timeout_s = 4;
+  const auto environment = MakeCpuEnvironmentForTools(options);
+  kept.empty() ? unsetenv("KEVIN_CXX") : setenv("KEVIN_CXX", kept.c_str(), 1);
+  const auto start = std::chrono::steady_clock::now();
+  // Ready in the second compile only.
+  std::jthread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(4500));
+    std::ofstream(folder.path() / "lib/ready") << "";
+  });
+  CHECK(std::string(OutcomeName(environment->Verify(ListedProblem("level1/19"), {"cpp", kRelu}, {}))) ==
+        "measured");
+  CHECK(SecondsSince(start) > 4);
+  later.join();
+  fs::remove(folder.path() / "lib/ready");
+  const Outcome outcome = environment->Verify(ListedProblem("level1/19"), {"cpp", kRelu + "\n"}, {});
+  REQUIRE(std::string(OutcomeName(outcome)) == "timed_out");
+  CHECK(OutcomeReason(outcome) == "compile took longer than 4 s");
+}
+
 TEST_CASE("index outputs are right wherever they point at an extreme value") {
   const std::string argmax = R"(extern "C" void launch(const float* x, long* out) {
 #pragma omp parallel for
@@ -185,6 +225,74 @@ TEST_CASE("a reference may return an input or a view of one") {
       CHECK((!answer.must_pass || answer.passed));
     }
   }
+}
+
+TEST_CASE("an input-output is written in place and compared as a whole") {
+  const TemporaryFolder folder;
+  const std::string path = (folder.path() / "cache.toml").string();
+  std::string text = TextOf(fs::path(KEVIN_SOURCE_DIR) / "tests/env/cpu/red_team/problems/cache_step.toml");
+  std::ofstream(path) << text;
+  const auto kernel = [](const std::string& writes, const std::string& after = "") {
+    return "extern \"C\" void launch(const float* x, float* keys, const long* position, float* out) {\n" +
+           writes +
+           "  for (long b = 0; b < B; ++b)\n    for (long n = 0; n < N; ++n) {\n      float sum = 0;\n"
+           "      for (long d = 0; d < D; ++d) sum += (n == *position ? x[b * D + d] : keys[(b * N + n) * D + d]) * "
+           "x[b * D + d];\n      out[b * N + n] = sum;\n    }\n" +
+           after + "}\n";
+  };
+  const std::string write =
+      "  for (long b = 0; b < B; ++b)\n    for (long d = 0; d < D; ++d) keys[(b * N + *position) * D + d] = x[b * D + "
+      "d];\n";
+  const Outcome correct = Verified(kernel(write), path);
+  INFO(OutcomeReason(correct));
+  CHECK(std::holds_alternative<Measured>(correct));
+  const Outcome left = Verified(kernel(""), path);
+  CHECK(std::holds_alternative<Wrong>(left));
+  CHECK(Contains(OutcomeReason(left), "input-output `keys` was left as it was before the call"));
+  const Outcome beside = Verified(kernel(write, "  keys[(*position ? 0 : N - 1) * D] += 1;\n"), path);
+  CHECK(std::holds_alternative<Wrong>(beside));
+  CHECK(Contains(OutcomeReason(beside), "keys["));
+  const Outcome past = Verified(kernel(write + "  keys[B * N * D] = 1;\n"), path);
+  CHECK(Contains(OutcomeReason(past), "wrote past the end of input-output `keys`"));
+  const Outcome before = Verified(kernel(write + "  keys[-1] = 1;\n"), path);
+  CHECK(Contains(OutcomeReason(before), "wrote before the start of input-output `keys`"));
+  const Evaluation measured = SharedEnvironment().Evaluate(ListedProblem(path), {"cpp", kernel(write)}, {});
+  INFO(OutcomeReason(measured.outcome));
+  CHECK(std::holds_alternative<Measured>(measured.outcome));
+}
+
+TEST_CASE("a problem may have input-outputs alone, read as they were before the call") {
+  const TemporaryFolder folder;
+  const std::string path = (folder.path() / "scaled.toml").string();
+  const auto write = [&](const std::string& statement, const std::string& role) {
+    std::ofstream(path) << "id = \"mine/scaled\"\nname = \"Scaled in place\"\nfamilies = [\"elementwise\"]\n"
+                           "reference = '''\ndef forward(x):\n    "
+                        << statement
+                        << "\n'''\n[sizes.small]\nN = 40000\n[[inputs]]\nname = \"x\"\nshape = [\"N\"]\n"
+                        << role
+                        << "[cost]\nflops = \"N\"\nbytes = \"8*N\"\nmin_flops = 0\nmin_bytes = \"8*N\"\n";
+  };
+  const std::string inout = "role = \"inout\"\n";
+  const auto kernel = [](const std::string& value) {
+    return "extern \"C\" void launch(float* x) {\n  for (long i = 0; i < N; ++i) x[i] = " + value + ";\n}\n";
+  };
+  write("x.mul_(2).add_(1)", inout);
+  CHECK(std::holds_alternative<Measured>(Verified(kernel("x[i] * 2 + 1"), path)));
+  CHECK(std::holds_alternative<Wrong>(Verified(kernel("x[i] * 2"), path)));
+  CHECK(std::holds_alternative<Wrong>(Verified(kernel("x[i]"), path)));
+  CHECK(std::holds_alternative<Measured>(
+      SharedEnvironment().Evaluate(ListedProblem(path), {"cpp", kernel("x[i] * 2 + 1")}, {}).outcome));
+  const auto refusal = [&] {
+    try {
+      Verified(kernel("x[i]"), path);
+    } catch (const Error& error) {
+      CHECK(error.code() == ExitCode::kBadRequest);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  write("y = x * 2", inout);
+  CHECK(Contains(refusal(), "leaves its input-output `x` as it is"));
 }
 
 TEST_CASE("plain loops over a convolution and the norm of a batch are right") {

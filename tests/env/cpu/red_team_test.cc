@@ -34,19 +34,20 @@ struct Attack {
 // Attacks on a shared machine's time: whether they are noticed or fall flat depends on the moment. (The
 // helper thread of helper_thread_tail starts first and has mostly finished when its call returns;
 // defer_after_audit guesses from pauses which batch was an audit, and stays correct where other work
-// stretches them. What burns the cores of others is stopped while others run. Where a busy machine makes the calls of
-// work_ahead_in_private last 5 ms, each is a batch of its own, and nothing is ahead.)
-const std::set<std::string> kNoGain = {
-    "burn_all_the_time", "burn_bursts",       "burn_before_own_turn", "burn_from_constructor",
-    "work_before_go",    "slow_first_calls",  "closes_descriptors",   "changes_rounding",
-    "replaces_openmp",   "prints_a_gigabyte", "forge_done_by_tail",   "helper_thread_tail",
-    "defer_after_audit", "resumes_itself",    "leaves_a_message",     "work_ahead_in_private"};
+// stretches them. What burns the cores of others is stopped while others run.)
+const std::set<std::string> kNoGain = {"burn_all_the_time",     "burn_bursts",        "burn_before_own_turn",
+                                       "burn_from_constructor", "work_before_go",     "slow_first_calls",
+                                       "closes_descriptors",    "changes_rounding",   "replaces_openmp",
+                                       "prints_a_gigabyte",     "forge_done_by_tail", "helper_thread_tail",
+                                       "defer_after_audit",     "resumes_itself",     "leaves_a_message"};
 
 fs::path Folder() { return fs::path(KEVIN_SOURCE_DIR) / "tests/env/cpu/red_team"; }
 
 const std::string kShortCalls = (Folder() / "problems/short_calls.toml").string();
 
-const std::map<std::string, std::string> kProblems = {{"work_ahead_in_private", "level1/47"},
+const std::string kShortSum = (Folder() / "problems/short_sum.toml").string();
+
+const std::map<std::string, std::string> kProblems = {{"work_ahead_in_private", kShortSum},
                                                       {"half_precision_matmul", "level1/1"},
                                                       {"half_of_k_matmul", "level1/1"},
                                                       {"half_precision_when_timed", "level1/1"},
@@ -77,10 +78,11 @@ std::vector<fs::path> SourcesIn(const fs::path& folder) {
 }
 
 Candidate CandidateFrom(const fs::path& path) {
-  static const std::string kInclude = "#include \"control_page.h\"";
   std::string text = TextOf(path);
-  if (const size_t at = text.find(kInclude); at != std::string::npos) {
-    text.replace(at, kInclude.size(), TextOf(Folder() / "control_page.h"));
+  for (const char* header : {"control_page.h", "inout/cache.h"}) {
+    const std::string include = "#include \"" + fs::path(header).filename().string() + "\"";
+    if (const size_t at = text.find(include); at != std::string::npos)
+      text.replace(at, include.size(), TextOf(Folder() / header));
   }
   return {"cpp", text};
 }
@@ -115,8 +117,14 @@ bool HasControls(const std::string& text) {
                      [](unsigned char c) { return c == 0x7f || (c < 0x20 && c != '\n' && c != '\t'); });
 }
 
-// A gain is what stands after the second measurement that every winner gets: among so many, one 99 % interval
-// may lie too high by chance.
+// The kernel that an attack which may be measured stands for: all of them answer a ReLU.
+const char kCorrectRelu[] =
+    "extern \"C\" void launch(const float* x, float* out) {\n"
+    "#pragma omp parallel for schedule(static)\n"
+    "for (long i = 0; i < B * N; ++i) out[i] = x[i] > 0 ? x[i] : 0;\n}\n";
+
+// A gain is what stands after the second measurement that every winner gets (among so many, one 99 % interval
+// may lie too high by chance), and against the correct kernel: where that beats eager, an attack may as well.
 bool Blocked(const Attack& attack, const Outcome& outcome, const Problem& problem,
              const Candidate& candidate) {
   if (!std::holds_alternative<Measured>(outcome)) return true;
@@ -124,31 +132,35 @@ bool Blocked(const Attack& attack, const Outcome& outcome, const Problem& proble
   if (!SeemsFaster(outcome)) return true;
   EvaluateOptions confirm;
   confirm.confirm = true;
+  confirm.start_source = kCorrectRelu;
   const Outcome again = SharedEnvironment().Evaluate(problem, candidate, confirm).outcome;
   Print(attack.file + ", again", again);
-  return !SeemsFaster(again);
+  const auto* measured = std::get_if<Measured>(&again);
+  return !SeemsFaster(again) || (measured->against_start && measured->against_start->low <= kGain);
 }
 
 }  // namespace
 
+// One attack alone: red_team_test "no attack gains anything" -c work_ahead
 TEST_CASE("no attack gains anything") {
-  int blocked = 0;
-  const std::vector<Attack> attacks = Attacks();
+  static size_t judged = 0, blocked = 0;
+  static const std::vector<Attack> attacks = Attacks();
   REQUIRE(attacks.size() > 60);
   for (const Attack& attack : attacks) {
-    const Problem problem = ListedProblem(attack.problem);
-    INFO(attack.file);
-    // An Error would make the turn void: a hostile candidate must get a verdict.
-    const Candidate candidate = CandidateFrom(Folder() / (attack.file + ".cpp"));
-    const Evaluation evaluation = SharedEnvironment().Evaluate(problem, candidate, {});
-    const Outcome& outcome = evaluation.outcome;
-    Print(attack.file, outcome);
-    const bool is_blocked = Blocked(attack, outcome, problem, candidate);
-    CHECK(is_blocked);
-    CHECK(!HasControls(OutcomeReason(outcome) + evaluation.log));
-    blocked += is_blocked;
+    DYNAMIC_SECTION(attack.file) {
+      const Problem problem = ListedProblem(attack.problem);
+      // An Error would make the turn void: a hostile candidate must get a verdict.
+      const Candidate candidate = CandidateFrom(Folder() / (attack.file + ".cpp"));
+      const Evaluation evaluation = SharedEnvironment().Evaluate(problem, candidate, {});
+      const Outcome& outcome = evaluation.outcome;
+      Print(attack.file, outcome);
+      const bool is_blocked = Blocked(attack, outcome, problem, candidate);
+      CHECK(is_blocked);
+      CHECK(!HasControls(OutcomeReason(outcome) + evaluation.log));
+      blocked += is_blocked;
+      if (++judged == attacks.size()) std::printf("attacks blocked %zu/%zu\n", blocked, judged);
+    }
   }
-  std::printf("attacks blocked %d/%zu\n", blocked, attacks.size());
 }
 
 // Attacks that gain against eager only where a correct kernel would too: they are timed in pairs with one.
@@ -181,16 +193,17 @@ TEST_CASE("no attack is faster than the correct kernel that it replaces") {
                                                  "sums_groups_of_four"};
   const fs::path folder = Folder() / "against_correct";
   for (const auto& [attack, name, correct_kernel] : cases) {
-    INFO(attack << " on " << name);
-    const Problem problem = ListedProblem(Folder() / "problems" / (name + ".toml"));
-    EvaluateOptions pairs;
-    pairs.start_source = TextOf(folder / (correct_kernel + ".cpp"));
-    const Outcome outcome =
-        SharedEnvironment().Evaluate(problem, CandidateFrom(folder / (attack + ".cpp")), pairs).outcome;
-    Print(attack + ", " + name, outcome);
-    const auto* measured = std::get_if<Measured>(&outcome);
-    if (may_be_measured.count(attack) == 0) CHECK(measured == nullptr);
-    if (measured) CHECK(measured->against_start->low <= kGain);
+    DYNAMIC_SECTION(attack << " on " << name) {
+      const Problem problem = ListedProblem(Folder() / "problems" / (name + ".toml"));
+      EvaluateOptions pairs;
+      pairs.start_source = TextOf(folder / (correct_kernel + ".cpp"));
+      const Outcome outcome =
+          SharedEnvironment().Evaluate(problem, CandidateFrom(folder / (attack + ".cpp")), pairs).outcome;
+      Print(attack + ", " + name, outcome);
+      const auto* measured = std::get_if<Measured>(&outcome);
+      if (may_be_measured.count(attack) == 0) CHECK(measured == nullptr);
+      if (measured) CHECK(measured->against_start->low <= kGain);
+    }
   }
 }
 
@@ -244,6 +257,36 @@ TEST_CASE("a candidate has no more processors than its reference") {
   REQUIRE(measured != nullptr);
   REQUIRE(measured->against_start.has_value());
   CHECK(measured->against_start->low <= kGain);
+}
+
+// A cache of which each call writes a row. What fills it again and again, or says "done" too early, may be measured: timed
+// in pairs with the correct kernel it gains nothing.
+TEST_CASE("no attack on an input-output gains anything") {
+  const std::set<std::string> may_be_measured = {"works_before_go", "writes_after_done"};
+  const Problem problem = ListedProblem(Folder() / "problems/cache_step.toml");
+  const std::vector<fs::path> attacks = SourcesIn(Folder() / "inout"),
+                              correct = SourcesIn(Folder() / "inout/correct");
+  REQUIRE(attacks.size() >= 11);
+  REQUIRE(correct.size() == 2);
+  for (const fs::path& path : correct) {
+    INFO(path.stem());
+    const Outcome outcome = SharedEnvironment().Evaluate(problem, CandidateFrom(path), {}).outcome;
+    Print("inout/correct/" + path.stem().string(), outcome);
+    CHECK(std::holds_alternative<Measured>(outcome));
+  }
+  EvaluateOptions pairs;
+  pairs.start_source = CandidateFrom(correct.front()).source;
+  for (const fs::path& path : attacks) {
+    INFO(path.stem());
+    const bool may_pass = may_be_measured.count(path.stem()) > 0;
+    const Outcome outcome = SharedEnvironment()
+                                .Evaluate(problem, CandidateFrom(path), may_pass ? pairs : EvaluateOptions{})
+                                .outcome;
+    Print("inout/" + path.stem().string(), outcome);
+    const auto* measured = std::get_if<Measured>(&outcome);
+    if (!may_pass) CHECK(measured == nullptr);
+    if (measured && may_pass) CHECK(measured->against_start->low <= kGain);
+  }
 }
 
 TEST_CASE("correct kernels pass") {

@@ -52,7 +52,10 @@ Stop StopOf(CompileFarm& farm, const GpuCandidate& one) {
 
 // In the candidates' order; as many at a time as there are cores.
 std::vector<Stop> StopsOf(const std::vector<GpuCandidate>& candidates) {
-  Farm farm([](CompileFarmOptions* options) { options->processes = 0; });
+  Farm farm([](CompileFarmOptions* options) {
+    options->processes = 0;
+    options->limits.compile_timeout_s = 20;  // five times the longest, on a machine with nothing else to do
+  });
   std::vector<Stop> stops(candidates.size());
   std::atomic<size_t> next = 0;
   {

@@ -3,6 +3,7 @@
 
 #include "env/gpu/machine_key.h"
 
+#include <cstring>
 #include <map>
 
 #include "env/gpu/launch/launch_function.h"
@@ -195,6 +196,31 @@ TEST_CASE("bytes that are no machine code are compared whole") {
   CHECK(MachinePlanHash(PlanWith("a")) != MachinePlanHash(PlanWith("b")));
 }
 
+namespace {
+
+template <typename T>
+T At(const std::string& bytes, size_t place) {
+  T value{};
+  REQUIRE(place + sizeof(T) <= bytes.size());
+  std::memcpy(&value, bytes.data() + place, sizeof(T));
+  return value;
+}
+
+// Where it begins and ends: the section of type 2 of a 64-bit ELF file.
+std::pair<size_t, size_t> SymbolTableOf(const std::string& cubin) {
+  const auto headers = At<uint64_t>(cubin, 0x28);
+  const auto bytes = At<uint16_t>(cubin, 0x3a), count = At<uint16_t>(cubin, 0x3c);
+  for (size_t i = 0; i < count; ++i) {
+    const size_t header = headers + i * bytes;
+    if (At<uint32_t>(cubin, header + 4) != 2) continue;
+    const auto begin = At<uint64_t>(cubin, header + 0x18);
+    return {begin, begin + At<uint64_t>(cubin, header + 0x20)};
+  }
+  return {0, 0};
+}
+
+}  // namespace
+
 TEST_CASE("every byte of a cubin counts, up to those for debuggers") {
   if (!TestToolchain()) return;
   Farm farm;
@@ -210,6 +236,16 @@ TEST_CASE("every byte of a cubin counts, up to those for debuggers") {
     without_effect += MachineCodeOf(changed) == code;
   }
   // Padding between sections and the contents of debug sections.
+  const auto [symbols, symbols_end] = SymbolTableOf(cubin);
+  REQUIRE(symbols_end > symbols);
+  constexpr size_t kSymbolBytes = 24, kNameBytes = 4;  // names of debug sections' symbols do not count
+  for (size_t at = symbols; at < symbols_end; ++at) {
+    if ((at - symbols) % kSymbolBytes < kNameBytes) continue;
+    std::string changed = cubin;
+    changed[at] = static_cast<char>(changed[at] ^ 1);
+    INFO("byte " << at - symbols << " of the symbols");
+    CHECK(MachineCodeOf(changed) != code);
+  }
   const size_t text = cubin.find(".nv_debug_ptx_txt");
   REQUIRE(text != std::string::npos);
   CHECK(without_effect < cubin.size() / 2);

@@ -2,6 +2,7 @@
 
 #include "env/gpu/launch/launch_function.h"
 #include "env/gpu/runner/device_memory.h"
+#include "tests/env/cpu/inout_cases.h"
 #include "tests/env/cpu/precision_search.h"
 #include "tests/env/gpu/gpu_fixture.h"
 
@@ -9,8 +10,9 @@ namespace kevin {
 
 namespace {
 
-void CheckCompiles(Farm& farm, const Problem& problem, const std::string& text) {
-  const SizedProblem sized = AtSize(problem, "full");
+void CheckCompiles(Farm& farm, const Problem& problem, const std::string& text,
+                   const std::string& size = "full") {
+  const SizedProblem sized = AtSize(problem, size);
   INFO(problem.id << " in " << PrecisionName(PrecisionOf(problem)) << "\n" << text);
   const InterpretedLaunch launch = InterpretLaunch(sized, "cuda", text);
   GpuCompileRequest request;
@@ -48,6 +50,33 @@ TEST_CASE("what the search writes in 16 bits reaches machine code") {
       CheckCompiles(farm, problem, text);
     }
   }
+}
+
+TEST_CASE("what the search writes in place reaches machine code") {
+  if (!TestToolchain()) return;
+  Farm farm([](CompileFarmOptions* options) { options->limits.compile_timeout_s = 280; });
+  for (const InOutCase& one : InOutCases()) {
+    const Problem problem = InOutProblem(one);
+    std::string why;
+    const std::string text = testing::SearchText(problem, "small", "cuda", &why);
+    INFO(one.name << ": " << why);
+    REQUIRE(why.empty());
+    CheckCompiles(farm, problem, text, "small");
+  }
+}
+
+TEST_CASE("an input-output must not be const in a launch function") {
+  const Problem problem = InOutProblem(InOutCases()[3]);
+  std::string message;
+  try {
+    InterpretLaunch(
+        AtSize(problem, "small"), "cuda",
+        "__global__ void f(float* keys) {}\nvoid launch(const float* x, const float* keys, const float* y, "
+        "const long* position) { f<<<1, 1>>>(0); }");
+  } catch (const LaunchException& exception) {
+    message = exception.error().message;
+  }
+  CHECK(message.find("parameter 2 is the input-output `keys` and must not be const") != std::string::npos);
 }
 
 TEST_CASE("a launch function for float32 gets the text to write in bf16") {

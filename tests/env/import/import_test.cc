@@ -91,6 +91,35 @@ TEST_CASE("what Python found becomes a problem file that says the same") {
   CHECK(small.reduction == 1);
 }
 
+TEST_CASE("what Python found of the class becomes facts for modelnew") {
+  nlohmann::json found = Answer();
+  CHECK_FALSE(Parsed(found, Named()).model);
+  found["model"] = {
+      {"init", {64, 0.5, 1e-6, 2.0, true, -3, {{"tuple", {1, 2}}}, {{"list", {3, {{"tuple", {4}}}}}}}},
+      {"arguments", {"a", "b", "c", "d", "e", "f", "g", "h"}},
+      {"forward", {{{"input", "x"}}, 3, false}},
+      {"parameters", {{"bias", "layers.0.bias"}}},
+      {"sizes", {"full"}},
+      {"unused", {"other.weight"}}};
+  const Problem problem = Parsed(found, Named());
+  REQUIRE(problem.model);
+  CHECK(PythonInit(*problem.model, problem.sizes.at("full")) ==
+        "[64, 0.5, 1e-06, 2.0, True, -3, (1, 2), [3, (4,)]]");
+  CHECK(problem.model->arguments.size() == 8);
+  REQUIRE(problem.model->forward.size() == 3);
+  CHECK(problem.model->forward[0].text == "x");
+  CHECK(PythonText(problem.model->forward[1], {}) == "3");
+  CHECK(problem.model->parameters.at("bias") == "layers.0.bias");
+  CHECK(problem.model->unused == std::vector<std::string>{"other.weight"});
+  CHECK((ModelFitsSize(problem, "full") && !ModelFitsSize(problem, "small")));
+  // A stored tensor is the class's own, which each candidate makes for itself.
+  CHECK(problem.model->drawn == std::vector<std::string>{"table"});
+  // The facts change no stored verdict of other kinds.
+  CHECK(problem.content_hash == Parsed(Answer(), Named()).content_hash);
+  found["model"]["sizes"] = nullptr;
+  CHECK(ModelFitsSize(Parsed(found, Named()), "small"));
+}
+
 TEST_CASE("sources of all kinds survive in a problem file") {
   nlohmann::json found = Answer();
   for (const std::string source :
@@ -132,6 +161,11 @@ TEST_CASE("harder inputs and a stricter check change what they say and nothing e
   CHECK(mixture.inputs[2].distribution == Distribution::kNormal);
   CHECK(AtSize(mixture, "small").reduction == 4096);
   CHECK(AtSize(Parsed(found, Named(Hardness::kMixtureStrict)), "small").reduction == 4096 / 64 + 1);
+  const Problem shifted = Parsed(found, Named(Hardness::kShiftedStrict));
+  CHECK(shifted.inputs[0].distribution == Parsed(found, Named()).inputs[0].distribution);
+  CHECK(shifted.inputs[0].offset == Parsed(found, Named()).inputs[0].offset + 64);
+  CHECK(shifted.inputs[2].offset == Parsed(found, Named()).inputs[2].offset);
+  CHECK(AtSize(shifted, "small").reduction == 4096 / 64 + 1);
   found["inputs"][0]["distribution"] = "mixture";
   CHECK_FALSE(CanBeHarder(found));
 }

@@ -53,6 +53,54 @@ TEST_CASE("a knob is a comment line with a name and values") {
   CHECK(FirstSetting(two.knobs) == KnobSetting{{"A", 1}, {"B2", 3}});
 }
 
+TEST_CASE("a list of triton.Config is a knob of a text in Python, and the chosen entry stays alone") {
+  const std::string source =
+      "import triton\n"
+      "# knob WIDE: 4 8\n"
+      "@triton.autotune(\n"
+      "    configs=[\n"
+      "        triton.Config({'BLOCK': 64, 'TEXT': '], [('}, num_warps=4),  # small (8 is no good)\n"
+      "        # the next one, [wide]\n"
+      "        triton.Config({\"BLOCK\": 128},\n"
+      "                      num_warps=8),\n"
+      "    ],\n"
+      "    key=['n'])\n"
+      "def f(): pass\n"
+      "tiles = [Config(1), Config(2), Config(3)]\n";
+  const ReadKnobsResult read = Read(source, "triton");
+  INFO(read.error);
+  REQUIRE(read.knobs.size() == 3);
+  CHECK(
+      (read.knobs[0].name == "WIDE" && read.knobs[1].name == "configs" && read.knobs[2].name == "configs_2"));
+  CHECK(read.knobs[1].values == std::vector<int64_t>{0, 1});
+  CHECK(read.knobs[2].values == std::vector<int64_t>{0, 1, 2});
+  CHECK(WithSetting(source, "triton", read.knobs, {{"WIDE", 8}, {"configs", 1}, {"configs_2", 2}}) ==
+        "import triton\n"
+        "WIDE = 8\n"
+        "@triton.autotune(\n"
+        "    configs=[triton.Config({\"BLOCK\": 128},\n"
+        "                      num_warps=8)\n\n\n\n],\n"
+        "    key=['n'])\n"
+        "def f(): pass\n"
+        "tiles = [Config(3)]\n");
+  CHECK(WithSetting(source, "triton", read.knobs, FirstSetting(read.knobs))
+            .find("'TEXT': '], [('}, num_warps=4)\n") != std::string::npos);
+  CHECK(Read(source).knobs.empty());  // C++
+  for (const std::string none :
+       {"configs = [triton.Config({'A': a}) for a in (1, 2)]\n", "configs = [triton.Config({'A': 1})]\n",
+        "x = '[Config(1), Config(2)]'\n", "# [Config(1), Config(2)]\n", "a = [Config(1), other]\n",
+        "a = [Config(1), NoConfig(2)]\n", "a = [Config(1), Config(2) + Config(3)]\n",
+        "a = [Config(1), Config(2\n", "a = [Config(1)[0], Config(2)]\n",
+        "\"\"\"\n[Config(1), Config(2)]\n\"\"\"\n"}) {
+    INFO(none);
+    CHECK(Read(none, "modelnew").knobs.empty());
+  }
+  // Time that grows with the length.
+  std::string hostile;
+  for (int i = 0; i < 200'000; ++i) hostile += "[#\n[Config(";
+  CHECK(Read(hostile, "modelnew").knobs.empty());
+}
+
 TEST_CASE("what looks like a knob and is none") {
   for (const std::string line :
        {"int x;  // knob A: 1 2", "// knobs A: 1 2", "// the knob A: 1 2", "// knob", "// knob of the door",

@@ -73,4 +73,27 @@ TEST_CASE("too little GPU memory: how much is needed, and the largest size that 
   CHECK(Complaint("full", 0, ExitCode::kMachine).find("0.0 GiB are free") != std::string::npos);
 }
 
+TEST_CASE("input-outputs lie behind the outputs, fenced like them, and no input lies among them") {
+  Problem problem = Copies();
+  TensorSpec cache;
+  cache.name = "cache";
+  cache.shape = {"N"};
+  cache.is_inout = true;
+  problem.inputs = {cache, problem.inputs[0]};
+  problem.outputs.push_back(cache);
+  const SizedProblem sized = AtSize(problem, "small");
+  const SlotLayout layout = LayOutSlots(sized, 3);
+  REQUIRE(layout.arguments.size() == 3);  // cache, x, out
+  REQUIRE(layout.tensors.size() == 4);
+  CHECK(layout.arguments[0].inout);
+  CHECK(layout.arguments[0].output);
+  CHECK_FALSE(layout.arguments[1].output);
+  CHECK_FALSE(layout.arguments[2].inout);
+  CHECK(layout.tensors[3].offset == layout.arguments[0].offset);
+  CHECK(layout.inouts_begin == static_cast<int64_t>(layout.arguments[2].stride) * 3);
+  CHECK(static_cast<int64_t>(layout.arguments[0].offset) == layout.inouts_begin + kSlotPage);
+  CHECK(layout.inouts_bytes() == 3 * 3 * kSlotPage);  // 32 bytes between guards
+  CHECK(layout.inputs_bytes == 3 * sized.inputs[1].bytes);
+}
+
 }  // namespace kevin

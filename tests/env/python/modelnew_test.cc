@@ -12,6 +12,7 @@
 
 #include "env/cpu/cpu_environment.h"
 #include "env/error.h"
+#include "env/process/find_program.h"
 #include "tests/catch.h"
 #include "tests/env/cpu/cpu_fixture.h"
 
@@ -31,14 +32,17 @@ std::vector<fs::path> CandidatesIn(const fs::path& folder) {
   return files;
 }
 
+std::unique_ptr<CpuEnvironment> NewEnvironment(const TemporaryFolder& cache, double call_timeout_s) {
+  EnvironmentOptions options = SmallLimits(cache.path());
+  options.limits.call_timeout_s = call_timeout_s;
+  options.limits.compile_timeout_s = 240;
+  options.limits.max_memory_mb = 2048;  // addresses: 72 MB for each thread that a candidate starts
+  return MakeCpuEnvironmentForTools(options);
+}
+
 CpuEnvironment& PythonEnvironment() {
   static const TemporaryFolder cache;
-  static const std::unique_ptr<CpuEnvironment> environment = [] {
-    EnvironmentOptions options = SmallLimits(cache.path());
-    options.limits.call_timeout_s = 5;
-    options.limits.compile_timeout_s = 240;
-    return MakeCpuEnvironmentForTools(options);
-  }();
+  static const std::unique_ptr<CpuEnvironment> environment = NewEnvironment(cache, 5);
   return *environment;
 }
 
@@ -61,10 +65,12 @@ const std::set<std::string> kNoGain = {"folds_weights"};
 const std::string kShortCalls =
     (fs::path(KEVIN_SOURCE_DIR) / "tests/env/cpu/red_team/problems/short_calls.toml").string();
 const std::map<std::string, std::string> kProblems = {
-    {"seeds_weights", "level1/33"},      {"no_weights", "level1/33"},
-    {"folds_weights", "level1/33"},      {"remembers_weights", "level1/33"},
-    {"defers_batch", kShortCalls},       {"works_ahead", kShortCalls},
-    {"forges_done", kShortCalls},        {"defers_to_last", kShortCalls},
+    {"seeds_weights", "level1/33"},        {"no_weights", "level1/33"},
+    {"folds_weights", "level1/33"},        {"remembers_weights", "level1/33"},
+    {"keeps_seeded_weights", "level1/33"}, {"keeps_first_drawing", "level1/33"},
+    {"seeds_in_forward", "level1/33"},     {"restores_the_seed", "level1/33"},
+    {"defers_batch", kShortCalls},         {"works_ahead", kShortCalls},
+    {"forges_done", kShortCalls},          {"defers_to_last", kShortCalls},
     {"thread_with_a_queue", kShortCalls}};
 
 }  // namespace
@@ -92,7 +98,9 @@ TEST_CASE("correct Python candidates pass") {
   REQUIRE(files.size() >= 6);
   for (const fs::path& file : files) {
     INFO(file);
-    const bool is_measured = std::holds_alternative<Measured>(Judged(file, kLongCalls, true));
+    const Outcome outcome = Judged(file, kLongCalls, true);
+    const bool is_measured = std::holds_alternative<Measured>(outcome);
+    INFO(OutcomeReason(outcome));
     CHECK(is_measured);
     passed += is_measured;
   }
@@ -135,17 +143,6 @@ TEST_CASE("bad input of a Python candidate is an outcome with its reason") {
   CHECK(std::holds_alternative<Measured>(Judged(Folder() / "correct/relu.py", kLongCalls, false)));
 }
 
-TEST_CASE("eager as a Python candidate is as fast as eager") {
-  bool level = false;
-  for (int attempt = 0; attempt < 3 && !level; ++attempt) {
-    const Outcome outcome = Judged(Folder() / "correct/relu.py", kLongCalls, true);
-    const auto* measured = std::get_if<Measured>(&outcome);
-    REQUIRE(measured != nullptr);
-    level = measured->speedup.value > 0.93 && measured->speedup.value < 1.07;
-  }
-  CHECK(level);
-}
-
 TEST_CASE("weights of a Python candidate are the drawn ones") {
   const std::string head =
       "import torch\nimport torch.nn as nn\nclass ModelNew(nn.Module):\n"
@@ -168,16 +165,48 @@ TEST_CASE("weights of a Python candidate are the drawn ones") {
       "    def forward(self, x):\n"
       "        return torch.batch_norm(x, self.both[0], self.both[1], None, None, True, 0.1, "
       "1e-5, False)\n";
-  for (const std::string& source : {names, order, packed}) {
+  // Registered nowhere: KernelBench gives it the weights by its seed.
+  const std::string drawn =
+      head +
+      "        self.scale = torch.randn(16) * 0.5 + 1\n"
+      "        self.shift = torch.empty(16)\n"
+      "        nn.init.normal_(self.shift)\n"
+      "    def forward(self, x):\n"
+      "        return torch.batch_norm(x, self.scale, self.shift, None, None, True, 0.1, 1e-5, False)\n";
+  // One of both.
+  const std::string mixed = head +
+                            "        self.bn = nn.BatchNorm2d(16, affine=False)\n"
+                            "        self.weight = nn.Parameter(torch.ones(16))\n"
+                            "        self.shift = torch.randn(16).view(1, 16, 1, 1).clone()\n"
+                            "    def forward(self, x):\n"
+                            "        return self.bn(x) * self.weight.view(1, 16, 1, 1) + self.shift\n";
+  // Packed at the first call.
+  const std::string lazy =
+      head +
+      "        self.bn = nn.BatchNorm2d(16)\n        self.packed = None\n    def forward(self, x):\n"
+      "        if self.packed is None:\n"
+      "            self.packed = self.bn.weight.clone(), self.bn.bias.clone()\n"
+      "        return torch.batch_norm(x, *self.packed, None, None, True, 0.1, 1e-5, False)\n";
+  for (const std::string& source : {names, order, packed, drawn, mixed, lazy}) {
+    INFO(source);
     const Outcome outcome = PythonEnvironment().Verify(ListedProblem("level1/33"), {"modelnew", source}, {});
     INFO(OutcomeReason(outcome));
     CHECK(std::holds_alternative<Measured>(outcome));
   }
+  const Outcome remembers = PythonEnvironment().Verify(
+      ListedProblem("level1/19"), {"modelnew", TextOf(Folder() / "caches_by_shape.py")}, {});
+  REQUIRE(std::holds_alternative<Wrong>(remembers));
+  CHECK(OutcomeReason(remembers).find("keeps something of earlier calls (weights") != std::string::npos);
+  const Outcome other = PythonEnvironment().Verify(ListedProblem("level1/19"),
+                                                   {"modelnew", TextOf(Folder() / "half_precision.py")}, {});
+  REQUIRE(std::holds_alternative<Wrong>(other));
+  CHECK(OutcomeReason(other).find("earlier calls") == std::string::npos);
   const Outcome unmatched = PythonEnvironment().Verify(ListedProblem("level1/33"),
                                                        {"modelnew", TextOf(Folder() / "no_weights.py")}, {});
   REQUIRE(std::holds_alternative<Refused>(unmatched));
   CHECK(OutcomeReason(unmatched).find("weight [16], bias [16]") != std::string::npos);
   CHECK(OutcomeReason(unmatched).find("other [3]") != std::string::npos);
+  CHECK(OutcomeReason(unmatched).find("its constructor draws: nothing") != std::string::npos);
 }
 
 TEST_CASE("rules say what counts: kernels of its own, KernelBench's words, or anything correct") {
@@ -203,6 +232,47 @@ TEST_CASE("rules say what counts: kernels of its own, KernelBench's words, or an
   CHECK(*own.own_share > 0.9);
 }
 
+TEST_CASE("the share of a candidate's own kernels is known, or it is refused") {
+  const TemporaryFolder cache;
+  const auto environment = NewEnvironment(cache, 30);  // Python's arithmetic is slow
+  const auto judged = [&](const std::string& file, const std::string& problem) {
+    EvaluateOptions options;
+    const Evaluation evaluation =
+        environment->Evaluate(ListedProblem(problem), {"modelnew", TextOf(Folder() / file)}, options);
+    std::printf("%-30s own %.2f %s\n", file.c_str(), evaluation.own_share.value_or(-1),
+                Described(evaluation.outcome).c_str());
+    return evaluation;
+  };
+  const Evaluation python = judged("share/python_only.py", kShortCalls);
+  REQUIRE(std::holds_alternative<Refused>(python.outcome));
+  CHECK(OutcomeReason(python.outcome).find("Python itself takes the time") != std::string::npos);
+  // Python executes kernels of Triton here, and they count as its own.
+  const Evaluation triton = judged("triton/modelnew.py", kShortCalls);
+  CHECK(std::holds_alternative<Measured>(triton.outcome));
+  CHECK(triton.own_share.value_or(0) > 0.9);
+  const Evaluation beside = judged("share/triton_beside_torch.py", kLongCalls);
+  REQUIRE(std::holds_alternative<Refused>(beside.outcome));
+  CHECK(OutcomeReason(beside.outcome).find("the rest is done by torch's library") != std::string::npos);
+}
+
+TEST_CASE("a ModelNew is judged only at sizes where Model has the problem's parameters") {
+  const Problem problem = ListedProblem("level3/5");
+  REQUIRE(problem.model.has_value());
+  REQUIRE_FALSE(ModelFitsSize(problem, "small"));
+  EvaluateOptions options;
+  options.workload.size = "small";
+  try {
+    PythonEnvironment().Evaluate(problem, {"modelnew", "class ModelNew: pass"}, options);
+    FAIL_CHECK("no error");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kBadRequest);
+    CHECK(std::string(error.what()).find("level3/5: the class Model has other parameters") == 0);
+    CHECK(error.next_step().find("--size full") != std::string::npos);
+  }
+  // A kernel of kind triton takes the tensors themselves.
+  CHECK_NOTHROW(PythonEnvironment().EvaluationKey(problem, {"triton", "def launch(): pass"}, options));
+}
+
 TEST_CASE("Triton kernels are correct by its interpreter, as modelnew and as triton") {
   for (const std::string kind : {"modelnew", "triton"}) {
     const Candidate candidate{kind, TextOf(Folder() / "triton" / (kind + ".py"))};
@@ -223,6 +293,25 @@ TEST_CASE("a compiler's error of an extension is told in its own lines") {
   INFO(log);
   CHECK(log.find("extension broken does not compile") == 0);
   CHECK(log.find("was not declared in this scope") != std::string::npos);
+}
+
+TEST_CASE("a Python given by a relative path with .. judges candidates") {
+  const TemporaryFolder cache;
+  const char* before = std::getenv("KEVIN_PYTHON");
+  const std::string kept = before ? before : "";
+  const fs::path python = FindProgram(kept.empty() ? "python3" : kept);
+  const std::string relative = python.lexically_relative(fs::current_path()).string();
+  INFO(relative);
+  REQUIRE(relative.starts_with("../"));
+  setenv("KEVIN_PYTHON", relative.c_str(), 1);
+  EnvironmentOptions options = SmallLimits(cache.path());
+  options.limits.call_timeout_s = 5;
+  const auto environment = MakeCpuEnvironmentForTools(options);
+  const Outcome outcome =
+      environment->Verify(ListedProblem(kLongCalls), {"modelnew", TextOf(Folder() / "correct/relu.py")}, {});
+  kept.empty() ? unsetenv("KEVIN_PYTHON") : setenv("KEVIN_PYTHON", kept.c_str(), 1);
+  INFO(OutcomeReason(outcome));
+  CHECK(std::holds_alternative<Measured>(outcome));
 }
 
 TEST_CASE("a Python without torch is named, with the command that installs it") {

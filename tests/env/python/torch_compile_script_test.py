@@ -78,6 +78,18 @@ class Reference(unittest.TestCase):
             compiled = torch.compile(forward, backend="eager", fullgraph=True)
             self.assertEqual(torch_compile.largest_difference(torch, forward(x), compiled(x)), 0)
 
+    def test_every_problem_loads_with_the_direct_functions(self):
+        paths = sorted(glob.glob(source_tree + "/env/problems/*/*.toml"))
+        self.assertGreater(len(paths), 300)
+        for path in paths:
+            with open(path, "rb") as file, self.subTest(path):
+                text = tomllib.load(file)["reference"]
+                torch_compile.load_reference(torch, path, text, ALLOWED, direct=True)
+        x, y = torch.randn(4, 8), torch.randn(8, 3)
+        forward, _ = torch_compile.load_reference(
+            torch, "test", "def forward(x, y):\n    return torch.einsum('ij,jk->ik', [x, y])\n", ALLOWED, direct=True)
+        self.assertTrue(torch.allclose(forward(x, y), x @ y, atol=1e-5))
+
     def test_what_is_more_than_tensor_code_is_refused(self):
         for body in ("import os", "x.__class__", "torch.jit.is_scripting()", "torch.hub.load('a', 'b')", "open('f')",
                      "(lambda: x)()", "torch.save(x, 'f')", "torch.from_file('f')", "torch._C", "__import__('os')",
@@ -134,11 +146,23 @@ class Measuring(unittest.TestCase):
     def test_differences(self):
         infinite = torch.tensor([1.0, float("inf"), -2.0])
         near = infinite + torch.tensor([0.0, 0.0, 1e-3])
-        self.assertAlmostEqual(torch_compile.largest_difference(torch, (infinite,), (near,)), 1e-3, delta=1e-6)
+        self.assertAlmostEqual(torch_compile.largest_difference(torch, [infinite], [near]), 1e-3, delta=1e-6)
         for other in (infinite + 0.1, infinite[:2], infinite.double(), torch.tensor([1.0, float("nan"), -2.0])):
             with self.subTest(other), self.assertRaises(torch_compile.Refusal):
-                torch_compile.largest_difference(torch, infinite, other)
-        self.assertEqual(torch_compile.largest_difference(torch, torch.tensor([1]), torch.tensor([2])), 0)
+                torch_compile.largest_difference(torch, [infinite], [other])
+        self.assertEqual(torch_compile.largest_difference(torch, [torch.tensor([1])], [torch.tensor([2])]), 0)
+
+
+    def test_results_have_the_values_that_were_written(self):
+        def forward(cache, x):
+            cache.add_(x)
+            return cache * 2
+
+        cache, x = torch.ones(3), torch.ones(3)
+        specs = [{"role": "inout"}, {"role": "input"}]
+        out, written = torch_compile.results(torch, forward, [cache, x], specs)
+        self.assertEqual((out.tolist(), written.tolist(), cache.tolist()), ([4.0] * 3, [2.0] * 3, [1.0] * 3))
+        self.assertEqual(len(torch_compile.results(torch, lambda cache, x: None, [cache, x], specs)), 1)
 
 
 class Blame(unittest.TestCase):

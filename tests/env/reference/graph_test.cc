@@ -147,6 +147,22 @@ TEST_CASE("operators in place become pure, through views too") {
              "`unfold`"));
 }
 
+TEST_CASE("input-outputs are the last outputs, by their values after the call") {
+  Problem problem = ProblemWith("def forward(x, w):\n    y = x * 2.0\n    x[1] = w\n    return y + x\n");
+  problem.inputs[0].is_inout = true;
+  problem.outputs.push_back(problem.inputs[0]);
+  const json graph = json::parse(ReferenceGraph(problem, "small"));
+  CHECK(Ops(graph["nodes"]) == "mul select_scatter add");
+  REQUIRE(graph["outputs"].size() == 2);
+  CHECK(graph["outputs"][1] == graph["nodes"][1]["results"][0]);
+  CHECK(graph["nodes"][0]["args"]["self"]["tensor"] == 0);
+  problem.reference = "def forward(x, w):\n    return x + w\n";
+  CHECK_THROWS_WITH(ReferenceGraph(problem, "small"),
+                    "mine: the reference leaves its input-output `x` as it is");
+  CHECK(Says(Refusal("def forward(x, w):\n    x.add_(1.0)\n    return x + w\n"),
+             "the reference writes into its input `x`"));
+}
+
 TEST_CASE("what repeats or changes nothing leaves no second node") {
   const json graph = GraphOf(
       "def forward(x, w):\n"

@@ -112,6 +112,7 @@ TEST_CASE("every forbidden act is blocked, with namespaces") {
   CheckAllBlocked(SandboxProfile::kCandidate, true);
   CheckAllBlocked(SandboxProfile::kGpuRunner, true);
   CheckAllBlocked(SandboxProfile::kPython, true);
+  CheckAllBlocked(SandboxProfile::kGpuPython, true);
 }
 
 TEST_CASE("every forbidden act is blocked, without namespaces") {

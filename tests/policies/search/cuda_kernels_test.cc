@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <set>
 
 #include "policies/search/write.h"
 #include "tests/catch.h"
@@ -82,45 +83,6 @@ size_t KernelsIn(const std::string& text) {
   return kernels;
 }
 
-// `count` layers of x = relu(x * scale) and a sum of rows, of sizes that all differ.
-search::Program ManyStages(int count) {
-  using namespace search;
-  Program program;
-  const auto add = [&](const std::string& name, int64_t elements, int argument, bool is_output) {
-    Buffer buffer;
-    buffer.name = name;
-    buffer.dtype = "float32";
-    buffer.elements = elements;
-    buffer.argument = argument;
-    buffer.is_output = is_output;
-    program.buffers.push_back(buffer);
-    return static_cast<int>(program.buffers.size()) - 1;
-  };
-  int from = add("in", 4096, 0, false);
-  const int out = add("out", count, 1, true);
-  for (int i = 0; i < count; ++i) {
-    const int64_t rows = 3 + i, columns = 29 + i % 7;
-    const int to = add("w", rows * columns, -1, false);
-    const Loop r{4 * i, rows}, c{4 * i + 1, columns}, all{4 * i + 2, rows * columns};
-    const ExprPtr at = AddInt(Scaled(Variable(r.variable, rows), columns), Variable(c.variable, columns));
-    const int64_t source = program.buffers[static_cast<size_t>(from)].elements;
-    const ExprPtr value = Load(from, Type::kFloat, ModInt(at, source));
-    program.stages.push_back(
-        {"layer", Pointwise{{r, c}, {{to, at, Binary("maximum", value, Float(0)), nullptr}}}, 0, 0});
-    program.stages.push_back(
-        {"sum",
-         Reduction{{},
-                   {all},
-                   {{"sum", Load(to, Type::kFloat, Variable(all.variable, all.extent)), 0, 0}},
-                   {{out, Int(i), Result(0), nullptr}},
-                   {}},
-         0, 0});
-    from = to;
-  }
-  PlaceWorkspaces(program);
-  return program;
-}
-
 // Sums and maxima of windows of 4 x 5 that lie side by side, so many that a group of threads takes whole rows.
 search::Program ManyWindows(const std::string& op) {
   using namespace search;
@@ -181,10 +143,25 @@ TEST_CASE("CUDA texts agree with the interpreter at other values of their knobs"
   CheckOnCpu(cases, variants);
 }
 
-TEST_CASE("stages that differ in sizes share CUDA kernels; a text is deterministic") {
+TEST_CASE("stages that differ in sizes and constants share CUDA kernels; a text is deterministic") {
   const ProgramCase deep{"deep", ManyStages(60), 4096};
   const std::string text = CudaTextOf(deep.program);
   CHECK(KernelsIn(text) <= 40);
   CHECK(text == CudaTextOf(ManyStages(60)));
   CheckOnCpu({deep}, {0});
+}
+
+TEST_CASE("where stages of many kinds make too many kernels, rows have few forms, and places are arguments") {
+  const ProgramCase wide{"wide", ManyKindsOfRows(45), 5000};
+  const std::string text = CudaTextOf(wide.program);
+  CHECK(text.find(" Pointwise(") != std::string::npos);
+  CHECK(text.find(" Pointwise_2(") == std::string::npos);
+  std::set<std::string> forms;
+  const std::string head = "kGroup = ";
+  for (size_t at = text.find(head); at != std::string::npos; at = text.find(head, at + 1)) {
+    const std::string group = text.substr(at + head.size(), text.find(',', at) - at - head.size());
+    if (std::isdigit(static_cast<unsigned char>(group[0]))) forms.insert(group);  // else a knob
+  }
+  CHECK((forms.size() > 1 && forms.size() <= 3));
+  CheckOnCpu({wide}, {0});
 }

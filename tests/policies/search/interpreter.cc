@@ -76,11 +76,11 @@ double Apply(const Expr& e, const std::vector<double>& a) {
     for (size_t i = 0; i < a.size(); ++i) sum += static_cast<double>(e.coefficients[i]) * a[i];
     return sum;
   }
-  const auto one = kOne.find(e.op);
+  const auto one = kOne.find(e.op.Name());
   if (one != kOne.end()) return one->second(a.at(0));
-  const auto two = kTwo.find(e.op);
+  const auto two = kTwo.find(e.op.Name());
   if (two != kTwo.end()) return two->second(a.at(0), a.at(1));
-  throw std::runtime_error("the interpreter does not know " + e.op);
+  throw std::runtime_error("the interpreter does not know " + e.op.Name());
 }
 
 class Interpreter {

@@ -35,7 +35,7 @@ struct OperatorInput {
 };
 
 struct OperatorCase {
-  std::string op, body, refusal, cpp_refusal;
+  std::string op, body, refusal;
   std::vector<OperatorInput> inputs;
 };
 
@@ -88,8 +88,7 @@ OperatorTable ReadTable() {
     const std::vector<std::string> fields = SplitAt(line, '|');
     OperatorCase one;
     for (const std::string& input : WordsOf(fields.at(1))) one.inputs.push_back(InputOf(input));
-    if (fields.size() > 3)
-      (fields[3][0] == '!' ? one.refusal : one.cpp_refusal) = Trimmed(fields[3].substr(1));
+    if (fields.size() > 3) one.refusal = Trimmed(fields[3].substr(1));
     for (const std::string& op : WordsOf(fields.at(0))) {
       one.op = op;
       one.body = Replaced(fields.at(2), "$", "torch." + op);
@@ -270,17 +269,10 @@ void CheckKernels(const std::vector<Written>& all) {
     const Task task = test::TaskOf(program);
     search::Setting setting;
     for (const search::Knob& knob : search::CppKnobs(program, task)) setting[knob.name] = knob.values.at(0);
-    std::string reason;
-    try {
-      const std::string body = search::WriteCpp(program, task, setting);
-      sources.push_back(search::KnobLines(search::CppKnobs(program, task), setting, 0, body) + body);
-      owners.push_back(&written);
-    } catch (const Error& error) {
-      reason = error.what();
-    }
-    INFO(written.one.op << ": " << written.one.body << "\n  refused in C++: " << reason);
-    CHECK((reason.empty() == written.one.cpp_refusal.empty() &&
-           reason.find(written.one.cpp_refusal) != std::string::npos));
+    INFO(written.one.op << ": " << written.one.body);
+    const std::string body = search::WriteCpp(program, task, setting);
+    sources.push_back(search::KnobLines(search::CppKnobs(program, task), setting, 0, body) + body);
+    owners.push_back(&written);
   }
   const test::KernelLibrary library(sources, "-O1");
   for (size_t i = 0; i < owners.size(); ++i) {

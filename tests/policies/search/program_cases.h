@@ -19,6 +19,21 @@ struct ProgramCase {
 };
 
 std::vector<ProgramCase> EveryProgram();
+// Its parts: elementwise_programs.cc, reduction_programs.cc, product_programs.cc.
+void AddPointwise(std::vector<ProgramCase>& cases);
+void AddViews(std::vector<ProgramCase>& cases);
+void AddReductions(std::vector<ProgramCase>& cases);
+void AddWindows(std::vector<ProgramCase>& cases);
+void AddScans(std::vector<ProgramCase>& cases);
+void AddContractions(std::vector<ProgramCase>& cases);
+void AddAttention(std::vector<ProgramCase>& cases);
+void AddRepeat(std::vector<ProgramCase>& cases);
+
+// `count` layers of x = relu(x * scale) and a sum of rows, of sizes and scales that all differ.
+search::Program ManyStages(int count);
+// `count` sums of rows, no two of the same expression; rows of 7, 1000 and 5000 elements. Then four copies of parts of a
+// buffer, named "part", that differ in their places alone.
+search::Program ManyKindsOfRows(int count);
 
 // A task whose arguments are the program's buffers that are arguments, in the order of their positions.
 Task TaskOf(const search::Program& program, const std::string& kind = "cpp");

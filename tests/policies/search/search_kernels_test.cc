@@ -58,6 +58,25 @@ void CheckAll(const std::vector<ProgramCase>& cases, const std::string& flags) {
 
 TEST_CASE("C++ texts agree with the interpreter") { CheckAll(Chosen(), "-O1"); }
 
+TEST_CASE("stages that differ in sizes and constants share C++ functions") {
+  const ProgramCase deep{"deep", ManyStages(60), 4096};
+  const std::string text = TextOf(deep.program);
+  size_t functions = 0;
+  for (size_t at = text.find("static void stage_"); at != std::string::npos;
+       at = text.find("static void stage_", at + 1))
+    ++functions;
+  CHECK(functions <= 40);
+  CheckAll({deep}, "-O1");
+}
+
+TEST_CASE("where stages of many kinds make too many C++ functions, places in buffers are arguments") {
+  const ProgramCase wide{"wide", ManyKindsOfRows(45), 5000};
+  const std::string text = TextOf(wide.program);
+  CHECK(text.find("stage_part(") != std::string::npos);
+  CHECK(text.find("stage_part_2(") == std::string::npos);
+  CheckAll({wide}, "-O1");
+}
+
 TEST_CASE("C++ texts agree at every value of every knob") {
   std::vector<ProgramCase> owners;
   std::vector<std::string> sources;

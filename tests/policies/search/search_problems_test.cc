@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "env/problem/problem.h"
+#include "env/workload.h"
 #include "tests/catch.h"
 #include "tests/support/search_text.h"
 
@@ -15,6 +16,12 @@ namespace {
 void Keep(const std::string& folder, std::string id, const std::string& kind, const std::string& text) {
   std::replace(id.begin(), id.end(), '/', '-');
   std::ofstream(folder + "/" + id + "." + kind) << text;
+}
+
+int CountOf(const std::string& text, const std::string& word) {
+  int count = 0;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+  return count;
 }
 
 }  // namespace
@@ -36,6 +43,33 @@ TEST_CASE("every listed problem is written") {
       CHECK((text.find("launch(") != std::string::npos) == why.empty());
     }
   }
+}
+
+// More take too long to compile, and too long for a reader.
+TEST_CASE("no text of a network has more than 40 kernels") {
+  constexpr int kMost = 40;
+  const ProblemSet problems(KEVIN_SOURCE_DIR "/env/problems");
+  const char* part = std::getenv("KEVIN_CASE");
+  int texts = 0, most = 0;
+  for (const std::string& id : problems.Ids()) {
+    if (!id.starts_with("level3/") || (part != nullptr && id.find(part) == std::string::npos)) continue;
+    for (const char* precision : {"fp32", "fp16"}) {
+      Workload workload;
+      workload.precision = precision;
+      const Problem problem = workload.Apply(problems.Find(id));
+      for (const char* size : {"small", "full"}) {
+        for (const char* kind : {"cpp", "cuda"}) {
+          const std::string text = testing::SearchText(problem, size, kind);
+          const int count = CountOf(text, kind == std::string("cuda") ? "__global__" : "static void stage_");
+          INFO(id << " " << kind << " " << size << " " << precision << ": " << count);
+          CHECK((count > 0 && count <= kMost));
+          most = std::max(most, count);
+          ++texts;
+        }
+      }
+    }
+  }
+  WARN(texts << " texts, " << most << " kernels at most");
 }
 
 }  // namespace kevin

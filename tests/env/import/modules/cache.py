@@ -1,6 +1,7 @@
-# HAS: cache_new = torch.clone(cache)
-# HAS: torch.index_copy_(cache_new, 1, position, linear)
-# HAS: ^name = "out2"
+# HAS: torch.index_copy_(cache, 1, position, linear)
+# HAS: ^name = "cache"
+# HAS: ^role = "inout"
+# HAS: ^name = "out"
 import torch
 import torch.nn as nn
 

@@ -1,4 +1,4 @@
-# REFUSED: its output `out0` is a view of its input `x`
+# REFUSED: its output `out` is a view of its input `x`
 import torch
 
 

@@ -3,6 +3,9 @@
 # HAS: distribution = "stored"
 # HAS: reduction = "96"
 # HAS: scale = 0.125
+# HAS: ^init = \[64, 32\]
+# HAS: ^arguments = \["inputs", "outputs"\]
+# HAS: ^fc_weight = "fc.weight"
 import torch
 import torch.nn as nn
 

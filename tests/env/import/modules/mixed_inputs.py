@@ -4,6 +4,7 @@
 # HAS: scale = 16
 # HAS: dtype = "bool"
 # HAS: distribution = "signs"
+# HAS: ^forward = \["x", 3.14, "classes", "keep", "signs"\]
 import torch
 
 

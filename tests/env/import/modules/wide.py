@@ -2,6 +2,7 @@
 # HAS: shape = \["N2", "N1"\]
 # HAS: N1 = 16384
 # HAS: N1 = 2048
+# HAS: ^sizes = \["full"\]
 import torch
 
 

@@ -92,6 +92,8 @@ TEST_CASE("a GPU computes the CPU's logits, in every family, type and quantisati
     const bool is_sparse = family == ModelFamily::kQwen3Moe;
     const double apart = is_sparse ? MedianDifference(cpu, gpu) : RelativeDifference(cpu, gpu);
     const double rounding = RelativeDifference(exact, cpu);
+    PrintFigure(fmt::format("devices  family {}, {} {}: logits apart {:.2g}", static_cast<int>(family),
+                            NameOf(kind.dtype), NameOf(kind.quantization), apart));
     INFO(NameOf(kind.dtype) << " " << NameOf(kind.quantization) << ": devices apart " << apart
                             << ", from the exact model " << rounding);
     CHECK(apart < (kind.dtype == NumberType::kF32 ? 1e-5 : 0.02));
@@ -114,11 +116,69 @@ TEST_CASE("a GPU's gradients are the CPU's, attention over packed sequences incl
     options.dtype = dtype;
     const auto gpu = Gradients(folder.path(), options);
     REQUIRE(gpu.size() == exact.size());
+    double largest = 0;
+    for (const auto& [name, gradient] : exact)
+      largest = std::max(largest, RelativeDifference(gradient, gpu.at(name)));
+    PrintFigure(fmt::format("devices  family {}, {}: gradients apart at most {:.2g}",
+                            static_cast<int>(family), NameOf(dtype), largest));
     for (const auto& [name, gradient] : exact) {
       const double apart = RelativeDifference(gradient, gpu.at(name));
       INFO("family " << static_cast<int>(family) << ", " << NameOf(dtype) << ", " << name << ": " << apart);
       CHECK(apart < (dtype == NumberType::kF32 ? 1e-4 : 0.08));
     }
+  }
+}
+
+TEST_CASE("a GPU's adapters of experts are the CPU's, in logits and gradients", "[gpu]") {
+  if (!HasGpu()) return;
+  const TempFolder folder;
+  WriteHashedModel(folder.path(), ConfigJson(Config(ModelFamily::kQwen3Moe)));
+  const int rank = GENERATE(4, 16);  // one by one; in grouped products in bfloat16
+  AdapterOptions adapters;
+  adapters.rank = rank, adapters.alpha = 2 * rank;
+  const auto run = [&](const ModelOptions& options) {
+    const auto model = LoadLanguageModel(folder.path(), options);
+    model->AttachAdapters(adapters, 1);
+    for (NamedParameter& p : model->Parameters()) {
+      const at::NoGradGuard no_gradients;
+      const std::vector<int64_t> shape = p.value.sizes().vec();
+      p.value.copy_(at::tensor(HashedTensor(p.name, shape), at::kFloat).view(shape) * 0.1);
+    }
+    const PackedTokens tokens = On(Batch(), options.device);
+    const at::Tensor logits = model->Logits(model->Hidden(tokens)).to(at::kFloat);
+    at::cross_entropy_loss(logits, tokens.ids.roll(-1)).backward();
+    std::map<std::string, at::Tensor> all = {{"logits", logits.detach().cpu()}};
+    for (const NamedParameter& p : model->Parameters()) all[p.name] = p.value.grad().to(at::kCPU, at::kFloat);
+    return all;
+  };
+  const auto exact = run(Floats());
+  ModelOptions rounded = Floats();
+  rounded.dtype = NumberType::kBF16;
+  const auto cpu = run(rounded);
+  for (const NumberType dtype : {NumberType::kF32, NumberType::kBF16}) {
+    ModelOptions options = Floats();
+    options.device = kGpu, options.dtype = dtype;
+    const auto gpu = run(options);
+    REQUIRE(gpu.size() == exact.size());
+    const auto apart_of = [&](const auto& values, const std::string& name) {
+      return name == "logits" ? MedianDifference(exact.at(name), values.at(name))
+                              : RelativeDifference(exact.at(name), values.at(name));
+    };
+    double largest = 0, largest_of_cpu = 0;
+    for (const auto& [name, value] : exact) {
+      largest = std::max(largest, apart_of(gpu, name));
+      largest_of_cpu = std::max(largest_of_cpu, apart_of(cpu, name));
+    }
+    for (const auto& [name, value] : exact) {
+      const double apart = apart_of(gpu, name);
+      INFO(NameOf(dtype) << ", rank " << rank << ", " << name << ": " << apart << ", bfloat16 on a CPU "
+                         << apart_of(cpu, name) << ", at most " << largest_of_cpu);
+      // Rounding changes which experts a token gets, and so any of the gradients: on a CPU as on a GPU.
+      CHECK(apart < (dtype == NumberType::kF32 ? 1e-4 : 1.5 * largest_of_cpu));
+    }
+    PrintFigure(fmt::format(
+        "devices  adapters of experts, {}, rank {}: logits apart {:.2g}, gradients at most {:.2g} (bfloat16 on a CPU {:.2g})",
+        NameOf(dtype), rank, apart_of(gpu, "logits"), largest, largest_of_cpu));
   }
 }
 

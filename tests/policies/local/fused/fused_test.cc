@@ -16,6 +16,7 @@ namespace kevin::local {
 namespace {
 
 using testing::HasGpu;
+using testing::PrintFigure;
 
 ModelConfig Shape(int hidden, int layers, int heads, int kv_heads, int head_dim, int ffn, bool qwen3) {
   ModelConfig config;
@@ -116,6 +117,9 @@ TEST_CASE("each decoded token is torch's, one row and several, at short and long
       forced[r] = theirs[r].id;
     }
   }
+  PrintFigure(
+      fmt::format("decode   hidden {}, {} rows: {} of {} tokens are torch's, log-probabilities within {:.4f}",
+                  config.hidden, rows, same, all, worst));
   INFO(same << " of " << all << " tokens equal, log-probabilities within " << worst);
   CHECK(same >= 0.9 * all);  // in bfloat16 the greatest two logits are often equal but for rounding
   CHECK(worst <= 0.0625);    // two roundings of a logit between 4 and 8
@@ -199,6 +203,9 @@ TEST_CASE("an update too small for bfloat16 weights reaches the decoded distribu
       product += change * (after[i] - before[i]), square += change * change;
       gap += std::abs(after[i] - torch_after[i]) / static_cast<double>(after.size());
     }
+    PrintFigure(fmt::format(
+        "adapters hidden {}, {} rows, elements of {:g}: {:.2f} of the change is decoded, gap {:.4f}",
+        config.hidden, rows, size, product / square, gap));
     INFO("rows " << rows << ", elements of " << size << ": change of log-probabilities "
                  << std::sqrt(square / static_cast<double>(after.size())) << ", of which " << product / square
                  << " is decoded; mean gap to torch " << gap);

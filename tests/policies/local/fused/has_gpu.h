@@ -1,6 +1,10 @@
 #pragma once
-// Whether these tests can run; says once why not.
+// Whether these tests can run, said once if not; and figures that are printed as they are known.
 
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
 #include <iostream>
 #include <string>
 
@@ -16,6 +20,14 @@ inline bool HasGpu() {
     return false;
   }();
   return kHas;
+}
+
+// With the seconds since the first figure; flushed, so that a run that is cut off leaves what it found.
+inline void PrintFigure(const std::string& line) {
+  using Clock = std::chrono::steady_clock;
+  static const Clock::time_point kStart = Clock::now();
+  fmt::print("{:6.1f} s  {}\n", std::chrono::duration<double>(Clock::now() - kStart).count(), line);
+  std::fflush(stdout);
 }
 
 }  // namespace kevin::testing

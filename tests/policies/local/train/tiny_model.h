@@ -1,14 +1,33 @@
 #pragma once
-// A network of two layers, small enough for tests to train it in milliseconds.
+// A network of two layers, small enough for tests to train it in milliseconds; and a folder for what they write.
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
+#include <stdlib.h>
 
+#include <filesystem>
 #include <memory>
+#include <string>
 
 #include "policies/local/model/language_model.h"
 
 namespace kevin::local {
+
+// A folder in the place for temporary files, removed at the end.
+class Folder {
+ public:
+  Folder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "kevin-train-XXXXXX").string();
+    path_ = mkdtemp(pattern.data());
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  std::string Path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
 
 inline ModelConfig TinyConfig(int vocabulary = 13, int width = 8) {
   ModelConfig config;

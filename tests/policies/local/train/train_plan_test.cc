@@ -83,6 +83,20 @@ TEST_CASE("adapters of 32B in bfloat16 train and sample on one GPU: their weight
   CHECK(PlanTraining(kThirtyTwo, options, Ranks(1)).trained == 64ll * 32 * (10240 + 6144));
 }
 
+TEST_CASE("adapters of a mixture: one pair for each expert") {
+  ModelConfig config = Published(2048, 48, 32, 4, 6144, 151936, false);
+  config.family = ModelFamily::kQwen3Moe, config.qkv_bias = false;
+  config.experts = 128, config.experts_per_token = 8, config.expert_ffn = 768;
+  config.is_sparse.assign(48, true);
+  TrainOptions options;
+  options.lora.rank = 8;
+  const int64_t attention = (2048 + 4096) + 2 * (2048 + 512) + (4096 + 2048),
+                experts = 128 * 3 * (2048 + 768);
+  CHECK(PlanTraining(config, options, Ranks(1)).trained == 48ll * 8 * (attention + experts));
+  options.lora.targets = "q_proj,k_proj,v_proj,o_proj";
+  CHECK(PlanTraining(config, options, Ranks(1)).trained == 48ll * 8 * attention);
+}
+
 TEST_CASE("sharded, 14B fits four GPUs and 32B eight") {
   TrainOptions options;
   options.shard = true;

@@ -1,0 +1,84 @@
+// The program kevin-trainer without the program: what it decides before a model is loaded, and what the sampled model
+// gives up while it learns.
+
+#include "policies/local/train/serve_training.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <thread>
+
+#include "policies/local/train/batch.h"
+#include "tests/agent/train/byte_tokenizer.h"
+#include "tests/catch.h"
+#include "tests/policies/local/formula_model.h"
+#include "tests/policies/local/train/tiny_model.h"
+
+namespace kevin::local {
+namespace {
+
+// Bytes of main memory that this process has now.
+int64_t ResidentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t pages = 0;
+  statm >> pages >> pages;
+  return pages * sysconf(_SC_PAGESIZE);
+}
+
+TEST_CASE("activations are recomputed where the memory plan says so, or where it is asked for") {
+  const Folder folder;
+  TrainOptions options;
+  options.model = folder.Path() + "/model", options.output = folder.Path(), options.device = "cpu";
+  WriteFormulaModel(options.model, TinyConfig(), 0.6f);
+  const auto recomputes = [](const TrainOptions& asked) {
+    bool recompute = false;
+    int ends[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    std::thread service([&] {
+      ServeTraining(ends[1], ends[1], [&](const TrainOptions& decided, const std::string& checkpoint) {
+        recompute = decided.recompute;
+        return LoadForTraining(decided, checkpoint);
+      });
+    });
+    CHECK(WriteFrame(ends[0], {{"open", ToJson(asked)}}));
+    const auto answer = ReadFrame(ends[0]);
+    close(ends[0]);
+    service.join();
+    close(ends[1]);
+    REQUIRE(answer);
+    INFO(answer->dump());
+    CHECK(answer->contains("opened"));
+    return recompute;
+  };
+  CHECK_FALSE(recomputes(options));
+  options.micro_tokens = int64_t{1} << 40;  // no memory holds the activations of so many
+  CHECK(recomputes(options));
+  options.choose_recompute = false;
+  CHECK_FALSE(recomputes(options));
+  options.recompute = true;
+  CHECK(recomputes(options));
+}
+
+TEST_CASE("the cache of keys and values is given up while the model learns") {
+  const Folder folder;
+  const ModelConfig config = TinyConfig(256);
+  TrainOptions training;
+  training.model = folder.Path() + "/model", training.device = "cpu";
+  WriteFormulaModel(training.model, config, 0.6f);
+  std::ofstream(training.model + "/tokenizer.json") << ByteTokenizer(nlohmann::json::array()).dump();
+  const auto model = LoadForTraining(training, "");
+  SamplingOptions options;
+  options.socket = folder.Path() + "/socket";
+  constexpr int64_t kCacheBytes = int64_t{256} << 20;
+  options.cache_tokens = kCacheBytes / (2 * config.layers * config.kv_heads * config.head_dim * 4);
+  SampledModel sampled(*model, nullptr, training, options, 0);
+  const int64_t before = ResidentBytes();
+  int64_t meanwhile = before;
+  sampled.Update(1, [&] { meanwhile = ResidentBytes(); });
+  CHECK(before - meanwhile > kCacheBytes / 2);
+  CHECK(ResidentBytes() - meanwhile > kCacheBytes / 2);  // and is there again
+}
+
+}  // namespace
+}  // namespace kevin::local
