@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "agent/text.h"
@@ -11,7 +12,7 @@
 namespace kevin {
 namespace {
 
-constexpr size_t kMostFailures = 3, kMaxReasonBytes = 200, kMostTimes = 8;
+constexpr size_t kMostFailures = 3, kMaxReasonBytes = 200, kMostTimes = 8, kMostValues = 4;
 
 // The knobs of a setting that have more than one value in the trials.
 std::string VariedLine(const KnobSetting& setting, const std::vector<KnobTrial>& trials) {
@@ -25,8 +26,7 @@ std::string VariedLine(const KnobSetting& setting, const std::vector<KnobTrial>&
   return SettingLine(varied);
 }
 
-// A line for each correct setting, the fastest first. Whole settings: a value's own effect is not known, since few
-// combinations are tried.
+// A line for each correct setting, the fastest first.
 std::string TimeLines(const std::vector<KnobTrial>& trials, double chosen_us) {
   std::vector<const KnobTrial*> timed;
   for (const KnobTrial& trial : trials) {
@@ -45,6 +45,61 @@ std::string TimeLines(const std::vector<KnobTrial>& trials, double chosen_us) {
                         *timed.back()->candidate_us / chosen_us);
   }
   return text;
+}
+
+// How the time changes from the chosen value of a knob to another one, by pairs of settings that are otherwise equal.
+struct PairRatios {
+  int pairs = 0;
+  double least = 0, most = 0;
+};
+
+// By value of the knob at `knob`.
+std::map<int64_t, PairRatios> RatiosOf(const std::vector<KnobTrial>& trials, size_t knob, int64_t chosen) {
+  std::map<KnobSetting, std::map<int64_t, double>> times_us;  // by the rest of the setting
+  for (const KnobTrial& trial : trials) {
+    if (!trial.candidate_us || *trial.candidate_us <= 0 || knob >= trial.setting.size()) continue;
+    KnobSetting rest = trial.setting;
+    rest[knob].second = 0;
+    times_us[rest][trial.setting[knob].second] = *trial.candidate_us;
+  }
+  std::map<int64_t, PairRatios> ratios;
+  for (const auto& [rest, by_value] : times_us) {
+    const auto base = by_value.find(chosen);
+    if (base == by_value.end()) continue;
+    for (const auto& [value, us] : by_value) {
+      if (value == chosen) continue;
+      PairRatios& one = ratios[value];
+      const double ratio = us / base->second;
+      one.least = one.pairs == 0 ? ratio : std::min(one.least, ratio);
+      one.most = std::max(one.most, ratio);
+      ++one.pairs;
+    }
+  }
+  return ratios;
+}
+
+// A line for each knob of which the trials show the effect alone. Nothing where one knob varies: the times above show it.
+std::string EffectLines(const std::vector<KnobTrial>& trials, const KnobSetting& chosen) {
+  std::string text;
+  int varied = 0;
+  for (size_t knob = 0; knob < chosen.size(); ++knob) {
+    varied += std::any_of(trials.begin(), trials.end(), [&](const KnobTrial& trial) {
+      return trial.candidate_us && knob < trial.setting.size() && trial.setting[knob] != chosen[knob];
+    });
+    std::vector<std::string> values;
+    for (const auto& [value, ratio] : RatiosOf(trials, knob, chosen[knob].second)) {
+      const std::string least = fmt::format("{:.2f}", ratio.least), most = fmt::format("{:.2f}", ratio.most);
+      if (values.size() < kMostValues)
+        values.push_back(fmt::format("{} takes {} times as long ({})", value,
+                                     least == most ? least : least + " to " + most,
+                                     Counted(ratio.pairs, "pair")));
+    }
+    if (!values.empty())
+      text += fmt::format("\n- {}, against {}: {}", chosen[knob].first, chosen[knob].second,
+                          fmt::join(values, ", "));
+  }
+  if (varied < 2 || text.empty()) return "";
+  return "\nPairs of settings that differ in one knob alone:" + text;
 }
 
 // Different reasons of settings other than the chosen one.
@@ -93,7 +148,7 @@ std::string KnobNotes(const std::vector<KnobTrial>& trials, bool is_correct) {
              "Knobs: {} tried in short timings; the kernel has the fastest, {}. Small differences are noise. Times "
              "as multiples of the fastest:",
              tried, setting) +
-         TimeLines(trials, *chosen->candidate_us) + Failures(trials);
+         TimeLines(trials, *chosen->candidate_us) + EffectLines(trials, chosen->setting) + Failures(trials);
 }
 
 std::vector<std::vector<std::string>> TrialRows(const std::vector<KnobTrial>& trials) {

@@ -10,8 +10,8 @@ namespace kevin {
 
 std::string SettingLine(const KnobSetting& setting);  // "TILE = 128, UNROLL = 4"
 
-// What a policy is told beside the result: the setting that was chosen, and the times of the settings, the fastest
-// first. Without times where the chosen one is not correct in the full judgement. Without a line end at the end; empty
+// What a policy is told beside the result: the setting that was chosen, the times of the settings, the fastest first, and
+// the effect of each knob alone, where pairs of settings show it: few combinations are tried. Without times where the chosen one is not correct in the full judgement. Without a line end at the end; empty
 // for no trials.
 std::string KnobNotes(const std::vector<KnobTrial>& trials, bool is_correct = true);
 

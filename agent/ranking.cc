@@ -93,7 +93,8 @@ std::vector<int> RankingOf(const std::vector<TurnRecord>& turns) {
   for (const TurnRecord& turn : turns) {
     if (!IsCorrectTurn(turn) || !seen.insert(turn.evaluation.candidate_hash).second) continue;
     const auto ratio = CompareInAnyWay(turns, turn, *leader);
-    if (ratio && ratio->value > 1) challengers.emplace_back(ratio->value, turn.turn);
+    const bool may_be_faster = ratio && ratio->value > 1 && StandingOf(*ratio) != Standing::kSame;
+    if (may_be_faster) challengers.emplace_back(ratio->value, turn.turn);
   }
   std::stable_sort(challengers.begin(), challengers.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });

@@ -31,7 +31,7 @@ std::optional<Ratio> CompareTurns(const std::vector<TurnRecord>& turns, int a, i
 const TurnRecord* LeaderOf(const std::vector<TurnRecord>& turns);
 
 // The leader, then the correct turns that may be faster than it, the most probable first: not distinguishable, with a
-// ratio above 1. Of equal candidates only the first.
+// ratio above 1. A turn that is the same (within 2 %) is not worth a confirmation. Of equal candidates only the first.
 std::vector<int> RankingOf(const std::vector<TurnRecord>& turns);
 
 }  // namespace kevin

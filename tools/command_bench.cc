@@ -346,12 +346,25 @@ void AddKernelBenchOptions(CLI::App* command, KernelBenchRunOptions* published) 
       "--kernelbench", published->path,
       "Judge published candidates with ModelNew: a run's folder of KernelBench, the leaderboard's folder, or a file of rows");
   command
-      ->add_option("--results", published->results,
-                   "With --kernelbench: the folder of the results (default: the folder that is judged)")
+      ->add_option(
+          "--results", published->results,
+          "With --kernelbench: the folder of the results (default: the folder that is judged, or its folder kevin "
+          "where KernelBench's own results are in it; beside a file, FILE-results)")
       ->needs(path);
   command
-      ->add_option("--most", published->most, "With --kernelbench: judge so many, the rest in the next call")
+      ->add_option(
+          "--most", published->most,
+          "With --kernelbench: judge so many, the rest in the next call; with --compat, those that lack "
+          "either verdict count")
       ->check(CLI::PositiveNumber)
+      ->needs(path);
+  published->parallel = 0;
+  command
+      ->add_option(
+          "--parallel", published->parallel,
+          "With --kernelbench: candidates at once, one timed while others are built (default: half the cores on "
+          "a GPU, at most 16; 1 on a CPU)")
+      ->check(CLI::Range(1, 64))
       ->needs(path);
   CLI::Option* compat =
       command
@@ -364,7 +377,8 @@ void AddKernelBenchOptions(CLI::App* command, KernelBenchRunOptions* published) 
   command
       ->add_option(
           "--compat-from", published->compat_from,
-          "With --compat: a checkout of KernelBench, whose problem files are the references, at their own shapes")
+          "With --compat: a checkout of KernelBench, whose problem files are the references, at their own shapes (those "
+          "of --size full)")
       ->check(CLI::ExistingDirectory)
       ->needs(compat);
   for (const char* name : {"FILE", "OTHER", "--problem", "--kind", "--tune", "--output"})

@@ -80,7 +80,6 @@ class CandidateCollector {
 // --- A run of KernelBench ---
 
 constexpr int kMostFolders = 3;  // below the folder that is given
-constexpr size_t kMostCandidateFiles = 100000;
 
 struct CandidateFile {
   int level = 0, number = 0;
@@ -120,14 +119,13 @@ std::optional<CandidateFile> CandidateFileOf(std::string_view name, std::optiona
 }
 
 // In the order of their names, so that a repeated call gives equal numbers. False: there is no such file.
-bool ReadRun(const std::filesystem::path& folder, CandidateCollector* collector) {
+bool ReadRun(const std::filesystem::path& folder, size_t most_files, CandidateCollector* collector) {
   namespace fs = std::filesystem;
   std::map<std::string, CandidateFile> found;
   std::error_code error;
   const fs::path whole = fs::absolute(folder, error).lexically_normal();
   const fs::path own = whole.filename().empty() ? whole.parent_path().filename() : whole.filename();
-  for (fs::recursive_directory_iterator it(folder, error), end;
-       !error && it != end && found.size() < kMostCandidateFiles; it.increment(error)) {
+  for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     if (it.depth() >= kMostFolders) it.disable_recursion_pending();
     std::error_code ignored;
     if (!it->is_regular_file(ignored)) continue;
@@ -138,6 +136,8 @@ bool ReadRun(const std::filesystem::path& folder, CandidateCollector* collector)
     }
     if (const auto file = CandidateFileOf(relative.filename().string(), level))
       found[relative.string()] = *file;
+    if (found.size() > most_files)
+      Fail(folder, fmt::format("has more than {} candidates; give its folders one by one", most_files));
   }
   if (error) Fail(folder, error.message());
   for (const auto& [name, file] : found)
@@ -239,12 +239,12 @@ void ReadRows(const std::filesystem::path& path, CandidateCollector* collector) 
 
 }  // namespace
 
-PublishedCandidates ReadPublishedCandidates(const std::filesystem::path& path) {
+PublishedCandidates ReadPublishedCandidates(const std::filesystem::path& path, size_t most_files) {
   PublishedCandidates all;
   CandidateCollector collector(&all);
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
-    if (!ReadRun(path, &collector)) {
+    if (!ReadRun(path, most_files, &collector)) {
       if (!std::filesystem::exists(path / "data.json", error)) Fail(path, "has no candidates");
       ReadLeaderboard(path, &collector);
     }

@@ -31,8 +31,10 @@ struct PublishedCandidates {
 };
 
 inline constexpr size_t kMaxPublishedBytes = size_t{1} << 30;  // of a file with rows
+inline constexpr size_t kMostPublishedFiles = 100000;          // of a run
 
-// Throws Error(kBadRequest) when the path cannot be read or has none of these forms.
-PublishedCandidates ReadPublishedCandidates(const std::filesystem::path& path);
+// Throws Error(kBadRequest) when the path cannot be read or has none of these forms, or a run has more than `most_files`.
+PublishedCandidates ReadPublishedCandidates(const std::filesystem::path& path,
+                                            size_t most_files = kMostPublishedFiles);
 
 }  // namespace kevin

@@ -11,6 +11,7 @@
 #include "agent/text.h"
 #include "env/error.h"
 #include "env/printable.h"
+#include "env/problem/text.h"
 #include "env/process/files.h"
 #include "env/verdict/words.h"
 
@@ -69,11 +70,17 @@ std::string WhyOnlyKevin(const KernelBenchVerdict& verdict) {
   return verdict.reason;
 }
 
+std::string OtherShapesText(const Json& event, const KernelBenchVerdict& verdict) {
+  return fmt::format("KernelBench's file has {} that Kevin took at size {}", verdict.other_shapes,
+                     TextIn(event, "size"));
+}
+
 std::string WhyOtherSpeed(const Json& event, const KernelBenchVerdict& verdict) {
-  const bool is_faster = NumberIn(event, "speedup_low") > 1, is_slower = NumberIn(event, "speedup_high") < 1;
+  const bool is_faster = NumberIn(event, "speedup_low") > 1;
   const bool within =
       verdict.speedup >= NumberIn(event, "speedup_low") && verdict.speedup <= NumberIn(event, "speedup_high");
-  if (within || (is_faster && verdict.speedup > 1) || (is_slower && verdict.speedup < 1)) return "";
+  if (within || is_faster == (verdict.speedup > 1)) return "";
+  if (!verdict.other_shapes.empty()) return "times of other shapes: " + OtherShapesText(event, verdict);
   return fmt::format(
       "KernelBench's ratio of two means ({} calls of one side after the other, the same inputs each time) has no interval; "
       "Kevin's calls alternate, with inputs that the candidate has not seen",
@@ -87,11 +94,16 @@ CompatRow Compare(const Json& event, const KernelBenchVerdict& verdict) {
                 ""};
   if (IsMeasured(event) != verdict.correct) {
     row.reason = verdict.correct ? WhyOnlyKernelBench(event, verdict) : WhyOnlyKevin(verdict);
+    if (!verdict.other_shapes.empty()) row.reason += "; " + OtherShapesText(event, verdict);
   } else if (verdict.correct && verdict.speedup > 0) {
     row.reason = WhyOtherSpeed(event, verdict);
   }
   row.reason = Printable(row.reason);
   return row;
+}
+
+std::string CompatKey(const std::string& evaluation_key, const std::string& own_file) {
+  return evaluation_key + (own_file.empty() ? ", Kevin's form" : ", own file " + Sha256Hex(own_file));
 }
 
 CompatResults::CompatResults(const std::filesystem::path& folder) : path_(folder / "kevin_compat.jsonl") {

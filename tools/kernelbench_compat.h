@@ -15,16 +15,21 @@ namespace kevin {
 // What the two say of one candidate. `event`: of `kevin bench --json`.
 struct CompatRow {
   std::string name, problem;
-  std::string kevin, kernelbench;  // "wrong", "measured 1.2x (1.1x to 1.3x)"; "correct 1.31x", "incorrect"
+  std::string kevin, kernelbench;  // "wrong", "correct 1.2x (1.1x to 1.3x)"; "correct 1.31x", "incorrect"
   std::string reason;              // why they disagree; empty: they agree
 };
 
 // They agree when both call it correct or both do not, and, of a correct one, KernelBench's ratio lies in Kevin's interval, or
-// both say faster, or both say not faster. The reason names the rule that makes the difference. Pure.
+// both say faster, or neither does: KernelBench by its ratio, Kevin where the whole interval lies above 1. The reason names the
+// rule that makes the difference, or the shapes where they differ. Pure.
 CompatRow Compare(const nlohmann::ordered_json& event, const KernelBenchVerdict& verdict);
 
-// kevin_compat.jsonl in the folder of results: one line a candidate, {"name", "key", "verdict", "disagreement"}, so that a
-// repeated call continues. One thread.
+// The key of KernelBench's verdict: that of Kevin's, and which form of the problem it was judged by. `own_file`: the text of
+// KernelBench's file; empty: Kevin's Python form.
+std::string CompatKey(const std::string& evaluation_key, const std::string& own_file);
+
+// kevin_compat.jsonl in the folder of results: one line a candidate, {"name", "key" (CompatKey), "verdict", "disagreement"}, so
+// that a repeated call continues. One thread.
 class CompatResults {
  public:
   // Throws Error(kBadRequest) when a line before the last cannot be read.

@@ -5,7 +5,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
+#include <memory>
+#include <mutex>
 #include <optional>
+#include <thread>
+#include <vector>
 
 #include "agent/events.h"
 #include "agent/machine.h"
@@ -27,6 +32,7 @@ using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kPublishedKind = "modelnew";
+constexpr int kMostThreads = 16;
 constexpr int kMostFailures = 3;  // evaluations without a verdict, one after the other
 constexpr const char* kFirstShapes =
     "v0";  // KernelBench's first shapes; where they have not changed there are none
@@ -101,43 +107,228 @@ Json TallyEvent(const KernelBenchTally& tally, const std::filesystem::path& fold
                 {"correct", tally.correct},   {"faster", tally.faster},
                 {"outcomes", tally.outcomes}, {"results", folder.string()},
                 {"seconds", seconds}};
-  if (!tally.compared.empty()) {
+  if (!tally.compared.empty() || !tally.not_compared.empty()) {
     event["compared"] = tally.compared.size();
+    event["not_compared"] = tally.not_compared;
     event["disagreements"] = std::count_if(tally.compared.begin(), tally.compared.end(),
                                            [](const CompatRow& row) { return !row.reason.empty(); });
   }
   return event;
 }
 
-// KernelBench's verdict on one candidate, of an earlier call if it is there.
-void AddCompat(const PublishedCandidate& one, const Problem& problem, const std::string& key,
-               const KernelBenchRunOptions& options, const Workload& workload, CompatResults* compat,
-               Json* event, KernelBenchTally* tally) {
-  const KernelBenchVerdict* known = compat->Find(one.name, key);
-  const KernelBenchVerdict verdict =
-      known != nullptr ? *known : options.judge_as_kernelbench(one, problem, workload);
-  const CompatRow row = Compare(*event, verdict);
-  if (known == nullptr) compat->Add(one.name, key, verdict, row);
-  (*event)["kernelbench"] = ToJson(verdict);
-  (*event)["disagreement"] = row.reason.empty() ? Json(nullptr) : Json(row.reason);
-  tally->compared.push_back(row);
-  tally->of_kernelbench.push_back(verdict);
+// A build has one core and takes seconds; a verdict on a GPU holds the device for less. On a CPU nothing else may run while a
+// pair is timed.
+int ThreadsFor(const EnvironmentFacts& facts) {
+  return facts.device.starts_with("cpu") ? 1 : std::clamp(ReadMachine().cores / 2, 1, kMostThreads);
 }
 
-// By its own file in the checkout if one was named, else by Kevin's Python form.
-KernelBenchVerdict JudgeOne(const PublishedCandidate& one, const Problem& problem, const Workload& workload,
-                            const EnvironmentOptions& environment, const std::string& checkout,
-                            const std::atomic<bool>* stop) {
-  KernelBenchJudgeOptions options;
-  options.environment = environment;
-  options.stop = stop;
-  const std::string own = checkout.empty() ? "" : OwnProblemFile(checkout, one.level, one.number);
-  if (!checkout.empty() && own.empty())
-    throw Error(ExitCode::kBadRequest, fmt::format("{} has no file of {}", checkout, one.problem),
-                "give --compat-from a checkout of KernelBench, with KernelBench/level1/19_ReLU.py and so on");
-  return JudgeAsKernelBench(options, AtSize(problem, ShapesOf(problem, workload.size).front().size),
-                            {kPublishedKind, one.source}, own);
-}
+// One run over published candidates. `parallel` threads take them in order: while one is timed, the next ones are built.
+// The environment gives the device to one at a time.
+class PublishedRun {
+ public:
+  PublishedRun(const PublishedCandidates& published, const PublishedProblemFinder& find,
+               Environment& environment, KernelBenchResults& results, const KernelBenchRunOptions& options,
+               const std::function<void(const Json&)>& on_result, const std::atomic<bool>* stop)
+      : published_(published),
+        find_(find),
+        environment_(environment),
+        results_(results),
+        options_(options),
+        on_result_(on_result),
+        stop_(stop) {
+    tally_.candidates = static_cast<int>(published.candidates.size() + published.left_out.size());
+    tally_.left_out = published.left_out;
+    if (options.judge_as_kernelbench) compat_.emplace(results.folder());
+  }
+
+  KernelBenchTally Run() {
+    std::vector<std::thread> threads;
+    for (int i = 1; i < options_.parallel; ++i) threads.emplace_back([this] { Work(); });
+    Work();
+    for (std::thread& thread : threads) thread.join();
+    if (failure_) std::rethrow_exception(failure_);
+    return std::move(tally_);
+  }
+
+ private:
+  // A candidate with what it needs. Its problem stays where it is.
+  struct Item {
+    const PublishedCandidate* one = nullptr;
+    std::shared_ptr<const Problem> problem;
+    Candidate candidate;
+    EvaluateOptions evaluate;
+    std::string key;
+    std::optional<Json> stored;                        // the event of an earlier call
+    std::shared_ptr<const std::string> own_file;       // of KernelBench; empty: Kevin's form is compared with
+    std::string compat_key;                            // of KernelBench's verdict
+    std::optional<KernelBenchVerdict> of_kernelbench;  // of an earlier call
+    std::string not_compared;                          // the reason
+  };
+
+  // The result of KernelBench's side.
+  struct Compared {
+    std::optional<KernelBenchVerdict> verdict;
+    std::string reason;  // without a verdict: why
+  };
+
+  void Work() {
+    try {
+      while (std::optional<Item> item = Next()) JudgeItem(*item);
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (!failure_) failure_ = std::current_exception();
+    }
+  }
+
+  std::optional<Item> Next() {
+    const std::lock_guard lock(mutex_);
+    while (next_ < published_.candidates.size() && !failure_ && (stop_ == nullptr || !*stop_)) {
+      if (std::optional<Item> item = ItemOf(published_.candidates[next_++])) return item;
+    }
+    return std::nullopt;
+  }
+
+  // nullopt: it is left out. Needs mutex_.
+  std::optional<Item> ItemOf(const PublishedCandidate& one) {
+    if (!FindProblem(one)) return std::nullopt;
+    Item item;
+    item.one = &one;
+    item.problem = problem_;
+    item.candidate = {kPublishedKind, one.source};
+    item.evaluate = options_.evaluate;
+    std::string reason;
+    const std::string asked = options_.size.empty() ? environment_.Facts().default_size : options_.size;
+    item.evaluate.workload.size = SizeFor(*problem_, asked, &reason);
+    item.evaluate.stop = stop_;
+    if (item.evaluate.workload.size.empty()) {
+      tally_.left_out.push_back(fmt::format("{}: {}", one.name, reason));
+      return std::nullopt;
+    }
+    item.key = environment_.EvaluationKey(*problem_, item.candidate, item.evaluate);
+    if (const Json* stored = results_.Find(one.name, item.key)) item.stored = (*stored)["evaluation"];
+    const bool has_work = (compat_ && !FindCompat(&item)) || !item.stored;
+    if (!has_work) return item;
+    if (options_.most == 0 || begun_ < options_.most) {
+      ++begun_;
+      return item;
+    }
+    if (!item.stored) return std::nullopt;
+    item.not_compared = "--most leaves it to the next call";
+    return item;
+  }
+
+  // False: KernelBench's side has to judge it. Needs mutex_.
+  bool FindCompat(Item* item) {
+    item->own_file = own_file_;
+    if (!options_.compat_from.empty() && own_file_->empty()) {
+      item->not_compared = fmt::format("{} has no file of {} (KernelBench/level1/19_ReLU.py and so on)",
+                                       options_.compat_from, item->one->problem);
+      return true;
+    }
+    item->compat_key = CompatKey(item->key, *own_file_);
+    if (const KernelBenchVerdict* known = compat_->Find(item->one->name, item->compat_key))
+      item->of_kernelbench = *known;
+    return item->of_kernelbench.has_value();
+  }
+
+  bool FindProblem(const PublishedCandidate& one) {
+    if (problem_ && problem_->id == one.problem) return true;
+    if (one.problem != unknown_) {
+      try {
+        problem_ = std::make_shared<const Problem>(find_(one.problem));
+        own_file_ = std::make_shared<const std::string>(
+            options_.compat_from.empty() ? "" : OwnProblemFile(options_.compat_from, one.level, one.number));
+        return true;
+      } catch (const Error& error) {
+        if (error.code() != ExitCode::kBadRequest) throw;
+        unknown_ = one.problem;
+      }
+    }
+    tally_.left_out.push_back(fmt::format("{}: there is no problem {}", one.name, one.problem));
+    return false;
+  }
+
+  void JudgeItem(const Item& item) {
+    if (item.stored) return Keep(item, *item.stored, nullptr);
+    const auto start = Clock::now();
+    Evaluation evaluation;
+    try {
+      evaluation = environment_.Evaluate(*item.problem, item.candidate, item.evaluate);
+    } catch (const Error& error) {
+      const std::lock_guard lock(mutex_);
+      // One problem that cannot be judged ends no run; a machine that judges nothing does.
+      if (error.code() == ExitCode::kInterrupted || ++failures_ > kMostFailures) throw;
+      tally_.left_out.push_back(fmt::format("{}: {}", item.one->name, error.what()));
+      return;
+    }
+    Json event = EvaluationEvent(ToRecord(evaluation, item.candidate, *item.problem, "bench"),
+                                 item.problem->id, item.one->name, SecondsSince(start));
+    event["name"] = item.one->name;
+    event["sample"] = item.one->sample;
+    Keep(item, std::move(event), &evaluation);
+  }
+
+  // `fresh`: the verdict of this call; null where it is of an earlier one. It is kept before KernelBench's side begins.
+  void Keep(const Item& item, Json event, const Evaluation* fresh) {
+    if (fresh != nullptr) {
+      const std::lock_guard lock(mutex_);
+      failures_ = 0;
+      results_.Add(*item.one, item.key, *fresh, event);
+    }
+    const Compared compared = compat_ ? CompareWithKernelBench(item) : Compared();
+    const std::lock_guard lock(mutex_);
+    ++(fresh != nullptr ? tally_.judged : tally_.stored);
+    event["stored"] = fresh == nullptr;
+    if (compat_) AddCompat(item, compared, &event);
+    Count(event, &tally_);
+    if (on_result_) on_result_(event);
+  }
+
+  Compared CompareWithKernelBench(const Item& item) const {
+    if (item.of_kernelbench) return {item.of_kernelbench, ""};
+    if (!item.not_compared.empty()) return {std::nullopt, item.not_compared};
+    try {
+      return {options_.judge_as_kernelbench(*item.one, *item.problem, item.evaluate.workload, *item.own_file),
+              ""};
+    } catch (const Error& error) {
+      if (error.code() == ExitCode::kInterrupted) throw;
+      return {std::nullopt, error.what()};
+    }
+  }
+
+  // Needs mutex_.
+  void AddCompat(const Item& item, const Compared& compared, Json* event) {
+    (*event)["kernelbench"] = compared.verdict ? ToJson(*compared.verdict) : Json(nullptr);
+    (*event)["disagreement"] = nullptr;
+    (*event)["not_compared"] = compared.verdict ? Json(nullptr) : Json(Printable(compared.reason));
+    if (!compared.verdict) {
+      tally_.not_compared.push_back(fmt::format("{}: {}", item.one->name, compared.reason));
+      return;
+    }
+    const CompatRow row = Compare(*event, *compared.verdict);
+    if (!item.of_kernelbench) compat_->Add(item.one->name, item.compat_key, *compared.verdict, row);
+    if (!row.reason.empty()) (*event)["disagreement"] = row.reason;
+    tally_.compared.push_back(row);
+    tally_.of_kernelbench.push_back(*compared.verdict);
+  }
+
+  const PublishedCandidates& published_;
+  const PublishedProblemFinder& find_;
+  Environment& environment_;
+  KernelBenchResults& results_;
+  const KernelBenchRunOptions& options_;
+  const std::function<void(const Json&)>& on_result_;
+  const std::atomic<bool>* const stop_;
+  std::mutex mutex_;  // of what follows, and of results_
+  KernelBenchTally tally_;
+  std::optional<CompatResults> compat_;
+  std::shared_ptr<const Problem> problem_;       // of the latest candidate
+  std::shared_ptr<const std::string> own_file_;  // of this problem, in the checkout of KernelBench
+  std::string unknown_;                          // the id of the last problem that is not there
+  size_t next_ = 0;
+  int begun_ = 0, failures_ = 0;  // failures_: one after the other
+  std::exception_ptr failure_;
+};
 
 }  // namespace
 
@@ -146,72 +337,7 @@ KernelBenchTally JudgePublished(const PublishedCandidates& published, const Publ
                                 const KernelBenchRunOptions& options,
                                 const std::function<void(const Json&)>& on_result,
                                 const std::atomic<bool>* stop) {
-  KernelBenchTally tally;
-  tally.candidates = static_cast<int>(published.candidates.size() + published.left_out.size());
-  tally.left_out = published.left_out;
-  const std::string asked = options.size.empty() ? environment.Facts().default_size : options.size;
-  std::optional<CompatResults> compat;
-  if (options.judge_as_kernelbench) compat.emplace(results.folder());
-  std::optional<Problem> problem;
-  std::string unknown;  // the id of the last problem that is not there
-  int failures = 0;     // one after the other
-  for (const PublishedCandidate& one : published.candidates) {
-    if (stop != nullptr && *stop) break;
-    if (one.problem == unknown) {
-      tally.left_out.push_back(fmt::format("{}: there is no problem {}", one.name, one.problem));
-      continue;
-    }
-    if (!problem || problem->id != one.problem) {
-      try {
-        problem = find(one.problem);
-      } catch (const Error& error) {
-        if (error.code() != ExitCode::kBadRequest) throw;
-        unknown = one.problem;
-        tally.left_out.push_back(fmt::format("{}: there is no problem {}", one.name, one.problem));
-        continue;
-      }
-    }
-    std::string reason;
-    EvaluateOptions evaluate = options.evaluate;
-    evaluate.workload.size = SizeFor(*problem, asked, &reason);
-    evaluate.stop = stop;
-    if (evaluate.workload.size.empty()) {
-      tally.left_out.push_back(fmt::format("{}: {}", one.name, reason));
-      continue;
-    }
-    const Candidate candidate{kPublishedKind, one.source};
-    const std::string key = environment.EvaluationKey(*problem, candidate, evaluate);
-    const Json* stored = results.Find(one.name, key);
-    if (stored == nullptr && options.most > 0 && tally.judged >= options.most) continue;
-    Json event;
-    if (stored != nullptr) {
-      event = (*stored)["evaluation"];
-      ++tally.stored;
-    } else {
-      const auto start = Clock::now();
-      Evaluation evaluation;
-      try {
-        evaluation = environment.Evaluate(*problem, candidate, evaluate);
-        failures = 0;
-      } catch (const Error& error) {
-        // One problem that cannot be judged ends no run; a machine that judges nothing does.
-        if (error.code() == ExitCode::kInterrupted || ++failures > kMostFailures) throw;
-        tally.left_out.push_back(fmt::format("{}: {}", one.name, error.what()));
-        continue;
-      }
-      event = EvaluationEvent(ToRecord(evaluation, candidate, *problem, "bench"), problem->id, one.name,
-                              SecondsSince(start));
-      event["name"] = one.name;
-      event["sample"] = one.sample;
-      results.Add(one, key, evaluation, event);
-      ++tally.judged;
-    }
-    event["stored"] = stored != nullptr;
-    if (compat) AddCompat(one, *problem, key, options, evaluate.workload, &*compat, &event, &tally);
-    Count(event, &tally);
-    if (on_result) on_result(event);
-  }
-  return tally;
+  return PublishedRun(published, find, environment, results, options, on_result, stop).Run();
 }
 
 int RunKernelBench(const KernelBenchRunOptions& options) {
@@ -232,16 +358,22 @@ int RunKernelBench(const KernelBenchRunOptions& options) {
     if (!facts.device.starts_with("cpu"))
       throw Error(ExitCode::kMachine, "--compat kernelbench compares on a CPU only", "add --device cpu");
     judged.judge_as_kernelbench = [&](const PublishedCandidate& one, const Problem& problem,
-                                      const Workload& workload) {
-      progress.Phase(one.name + "  as KernelBench judges");
-      return JudgeOne(one, problem, workload, asked, options.compat_from, interrupt.flag());
+                                      const Workload& workload, const std::string& own_file) {
+      if (judged.parallel == 1) progress.Phase(one.name + "  as KernelBench judges");
+      KernelBenchJudgeOptions method;
+      method.environment = asked;
+      method.stop = interrupt.flag();
+      return JudgeAsKernelBench(method, AtSize(problem, ShapesOf(problem, workload.size).front().size),
+                                {kPublishedKind, one.source}, own_file);
     };
   }
   progress.Line(fmt::format("{} of {}, at size {}, on {}, isolation {}",
                             Counted(static_cast<int64_t>(published.candidates.size()), "candidate"),
                             options.path, size, facts.device, facts.isolation));
   const ProblemSet problems;
-  judged.evaluate.on_phase = [&](const std::string& phase) { progress.Phase(phase); };
+  if (judged.parallel == 0) judged.parallel = ThreadsFor(facts);
+  if (judged.parallel == 1)
+    judged.evaluate.on_phase = [&](const std::string& phase) { progress.Phase(phase); };
   const auto start = Clock::now();
   const KernelBenchTally tally = JudgePublished(
       published, [&](const std::string& id) { return AsAsked(problems.Find(id), options.device); },
@@ -253,6 +385,7 @@ int RunKernelBench(const KernelBenchRunOptions& options) {
       interrupt.flag());
   progress.Phase("");
   for (const std::string& one : tally.left_out) progress.Line("left out: " + one);
+  for (const std::string& one : tally.not_compared) progress.Line("not compared: " + one);
   if (options.json) {
     Print(stdout, ToLine(TallyEvent(tally, results.folder(), SecondsSince(start))));
   } else {

@@ -1,6 +1,6 @@
 #pragma once
-// `kevin bench --kernelbench PATH`: judges what others published (tools/kernelbench_candidates.h), one candidate after the
-// other, and keeps the results (tools/kernelbench_results.h). A repeated call continues: a candidate with a stored verdict
+// `kevin bench --kernelbench PATH`: judges what others published (tools/kernelbench_candidates.h) and keeps the results
+// (tools/kernelbench_results.h). A repeated call continues: a candidate with a stored verdict
 // under the same key is not judged again.
 
 #include <atomic>
@@ -21,15 +21,19 @@ struct KernelBenchRunOptions {
   // --results; empty: PATH if it is a folder (PATH/kevin where KernelBench's own results are in it), else PATH-results
   std::string results;
   std::string size;  // empty: the environment's default
-  int most = 0;      // --most: judge so many that have no verdict yet; 0: all
+  // --most: judge so many that have no verdict yet, with judge_as_kernelbench none of KernelBench; 0: all
+  int most = 0;
+  int parallel = 1;  // --parallel: candidates at once; one is timed while others are built. 0: by the machine
   EvaluateOptions evaluate;
   DeviceOptions device;
   bool json = false;
   std::string compat;  // --compat: "kernelbench", or empty
   std::string
       compat_from;  // --compat-from: a checkout of KernelBench; empty: Kevin's Python form of the problems
-  // KernelBench's verdict on a candidate of a problem under a workload; empty: it is not asked for.
-  std::function<KernelBenchVerdict(const PublishedCandidate&, const Problem&, const Workload&)>
+  // KernelBench's verdict on a candidate of a problem under a workload; empty: it is not asked for. `own_file`: the text of
+  // KernelBench's file of the problem; empty: Kevin's Python form. With `parallel` > 1 it is called from several threads.
+  std::function<KernelBenchVerdict(const PublishedCandidate&, const Problem&, const Workload&,
+                                   const std::string& own_file)>
       judge_as_kernelbench;
 };
 
@@ -38,16 +42,19 @@ struct KernelBenchTally {
   int compiled = 0, correct = 0, faster = 0;   // of all with a verdict; faster: certainly faster than eager
   std::map<std::string, int> outcomes;
   std::vector<std::string> left_out;  // "NAME: reason"
-  // With judge_as_kernelbench: one of each for a candidate with a verdict.
+  // With judge_as_kernelbench: one of each for a candidate with both verdicts.
   std::vector<CompatRow> compared;
   std::vector<KernelBenchVerdict> of_kernelbench;
+  std::vector<std::string> not_compared;  // "NAME: reason"
 };
 
 using PublishedProblemFinder = std::function<Problem(const std::string& id)>;
 
-// Judges all. `find` throws Error(kBadRequest) for an unknown problem. Where a problem has no size `v0`, its shapes have
-// not changed since, and `full` is used. `on_result` gets the event of `kevin bench --json`, with `name`, `sample` and
-// `stored`. Ends early when `stop` is set; throws Error for broken infrastructure; what is judged is kept.
+// Judges all, in the order of their ends where `parallel` > 1. `find` throws Error(kBadRequest) for an unknown problem. Where a
+// problem has no size `v0`, its shapes have not changed since, and `full` is used. `on_result` gets the event of `kevin bench
+// --json`, with `name`, `sample` and `stored`; with judge_as_kernelbench also `kernelbench`, `disagreement`, `not_compared`.
+// Ends early when `stop` is set; throws Error for broken infrastructure; what is judged is kept. Where KernelBench's side
+// fails, the candidate is not compared.
 KernelBenchTally JudgePublished(const PublishedCandidates& published, const PublishedProblemFinder& find,
                                 Environment& environment, KernelBenchResults& results,
                                 const KernelBenchRunOptions& options,

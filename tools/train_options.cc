@@ -409,6 +409,9 @@ void CheckOnlineSettings(const OnlineSettings& o) {
     throw Error(ExitCode::kBadRequest,
                 "--sampler takes new weights between steps, so its turns cannot be made ahead",
                 "leave out --staleness");
+  if (!o.Samples() && (o.prompts != OnlineSettings().prompts || o.rules != OnlineSettings().rules))
+    throw Error(ExitCode::kBadRequest, "--prompts and --rules are for turns that the model makes itself",
+                "add --online, --eval-suite or --test-suite, or leave them out");
   if (!o.online && o.staleness > 0) throw Error(ExitCode::kBadRequest, "--staleness is for --online");
   if (o.eval_every > 0 && o.eval_suite.empty())
     throw Error(ExitCode::kBadRequest, "--eval-every needs --eval-suite");

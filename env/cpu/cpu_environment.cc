@@ -15,6 +15,7 @@
 #include "env/cpu/compile.h"
 #include "env/cpu/cpu_diagnosis.h"
 #include "env/cpu/measure_ceilings.h"
+#include "env/diagnosis/stages.h"
 #include "env/error.h"
 #include "env/graph_source.h"
 #include "env/problem/precision.h"
@@ -39,7 +40,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kEnvironmentVersion = 2;  // bump when verdicts or times may change
+constexpr int kEnvironmentVersion = 3;  // bump when verdicts or times may change
 constexpr const char* kTorch = "2.11.0";
 
 class CpuEnvironmentImpl final : public CpuEnvironment {
@@ -233,16 +234,24 @@ void CpuEnvironmentImpl::AddCeilings(const std::atomic<bool>* stop, Evaluation* 
 
 std::optional<Diagnosis> CpuEnvironmentImpl::Diagnose(const Problem& problem, const Candidate& candidate,
                                                       const EvaluateOptions& options) {
-  if (IsPython(candidate.kind)) return std::nullopt;
+  const bool is_python = IsPython(candidate.kind);
+  const std::vector<std::string> stages =
+      candidate.kind == "modelnew" ? StageNamesInPython(candidate.source) : std::vector<std::string>();
+  if (is_python && stages.empty()) return std::nullopt;
   if (options.on_phase) options.on_phase("diagnose");
   CpuDiagnosisParts parts{compiler_, CompileOptionsWith(options.stop), {}};
   parts.run = [&](const fs::path& library) {
     json request = Request("diagnose", problem, options);
     request["library"] = library.string();
     double wait_s = 0;
-    return evaluator_.AskOrThrow(request, {}, options.stop, &wait_s);
+    SharedEvaluator& evaluator = is_python ? python_evaluator_ : evaluator_;
+    return evaluator.AskOrThrow(request, {}, options.stop, &wait_s);
   };
-  return DiagnoseOnCpu(AtSize(problem, options.workload.size), candidate.source, parts);
+  const SizedProblem sized = AtSize(problem, options.workload.size);
+  if (!is_python) return DiagnoseOnCpu(sized, candidate.source, parts);
+  const Compiled compiled = Compile(sized, candidate, options);  // from the cache
+  if (compiled.library.empty()) return std::nullopt;
+  return DiagnoseStagesInPython(compiled.library, stages, parts);
 }
 
 Evaluation CpuEnvironmentImpl::EvaluateShape(const Problem& problem, const Candidate& candidate,

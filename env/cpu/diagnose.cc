@@ -57,8 +57,12 @@ class DiagnosisOfLibrary {
     cpu_before_s_ = CpuSeconds();
     try {
       run_.found.threads = session_.options().threads;
-      WithAllThreads();
-      if (run_.found.threads > 1) WithOneThread();
+      if (session_.is_python()) {
+        StagesAlone();
+      } else {
+        WithAllThreads();
+        if (run_.found.threads > 1) WithOneThread();
+      }
     } catch (const Ended& ended) {
       run_.failure = OutcomeReason(ended.outcome);
     }
@@ -114,6 +118,17 @@ class DiagnosisOfLibrary {
     Sample(process, slots);
     Warm(process, slots[0]);
     ended_s_ = process.process().CpuSeconds();
+    running_ = nullptr;
+  }
+
+  // Of a Python worker: the log with the times of its stages.
+  void StagesAlone() {
+    TimedProcess process(session_, "candidate", library_fd_, session_.CandidateOutputs());
+    running_ = &process;
+    const std::vector<uint16_t> first = DrawnSlots(session_.reference_us(), kColdBatch_us);
+    const double call_us = process.Run(first, "diagnosis") / static_cast<double>(first.size());
+    ColdMedianUs(process, DrawnSlots(call_us, kColdBatch_us));
+    run_.log = process.Log();
     running_ = nullptr;
   }
 

@@ -11,6 +11,7 @@ namespace kevin {
 inline constexpr double kDiagnosisCpu_s = 0.7, kDiagnosisWall_s = 5;
 
 // Holds the lock of the CPU exclusively. What would exceed the budget is left out. Throws Error as JudgeLibrary does.
+// Of a candidate in Python only the log, with the times of its stages.
 DiagnosisRun DiagnoseLibrary(Session& session, int library_fd);
 
 }  // namespace kevin

@@ -87,12 +87,17 @@ void CpuJudgement::CheckOwnShare(TimedProcess& process) {
   const OwnShare share = MeasureOwnShare(session_, process, slots, request_.kernel_form);
   result_.own_share = share.Value();
   if (request_.rules != "kevin") return;
-  if (share.all == 0)
+  if (share.moments == 0 && share.unreadable > 0)
     throw Error(
         ExitCode::kMachine,
         "this machine does not show where a process computes (/proc/PID/task/TID/syscall), and the rules `kevin` "
         "ask for it",
         "use --rules open or kernelbench");
+  if (share.all == 0)
+    throw Ended{Refused{fmt::format(
+        "kernels of its own must do {:.0f} % of the work, and at none of {} moments a thread computed: it waits "
+        "(--rules open permits that)",
+        kLeastOwnShare * 100, share.moments)}};
   if (!result_.own_share)
     throw Ended{Refused{fmt::format(
         "kernels of its own must do {:.0f} % of the work, and at {} of {} moments its threads were in a kernel: Python "
@@ -209,8 +214,14 @@ Measured CpuJudgement::Report(const std::vector<std::vector<RoundTimes>>& rounds
   return measured;
 }
 
+// The words of a text choose the interpreted form: they must not choose a less certain measurement.
 JudgeResult JudgeLibrary(Session& session, const JudgeRequest& request) {
-  return CpuJudgement(session, request).Run();
+  JudgeRequest judged = request;
+  if (judged.kernel_form == KernelForm::kInterpreted) {
+    judged.plan.least_rounds = std::max(judged.plan.least_rounds, PairsPlan().least_rounds);
+    judged.plan.most_rounds = std::max(judged.plan.most_rounds, judged.plan.least_rounds);
+  }
+  return CpuJudgement(session, judged).Run();
 }
 
 }  // namespace kevin

@@ -12,6 +12,9 @@ constexpr int kEnough = 60, kMostSeen = 600, kLeastSeen = 6;  // samples in kern
 constexpr int kMostBatches = 1000;
 constexpr double kUsual_us = 800'000, kLongest_us = 5'000'000, kLeastBetweenMoments_us = 150;
 constexpr double kStandardErrors = 2;
+// Of interpreted kernels: samples in numpy for each one in Triton's library. A short kernel has 3, one that computes 400 times
+// between a load and a store 100.
+constexpr int kMostForLoad = 50;
 
 }  // namespace
 
@@ -26,9 +29,13 @@ OwnShare CountOwnShare(const ThreadSamples& samples, KernelForm form) {
                               [](int sum, const auto& at) { return sum + at.second; });
   share.library = samples.library + samples.products;
   share.all = samples.All();
+  share.moments = samples.moments;
+  share.unreadable = samples.unreadable;
   if (form == KernelForm::kInterpreted) {
-    share.own += samples.elsewhere + samples.math + samples.products;
-    share.library -= samples.products;
+    const int computing = samples.elsewhere - samples.python;
+    const int interpreted = std::min(computing, kMostForLoad * (samples.triton + 1));
+    share.own += samples.python + interpreted;
+    share.library += computing - interpreted;
   }
   return share;
 }

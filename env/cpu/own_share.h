@@ -14,12 +14,14 @@
 namespace kevin {
 
 // Who executes a candidate's kernels. Those of Triton have no compiler for CPUs: Python and numpy execute them, and count
-// as its own then.
+// as its own then. The form follows from the words of a text (env/python/python_rules.h), so it is only a claim: numpy counts as
+// own only beside loads and stores of Triton's interpreter, more of it as another library, and products of matrices always.
 enum class KernelForm { kCompiled, kInterpreted };
 
 struct OwnShare {
-  int own = 0, library = 0;  // samples: in its own kernels, in torch's or another library's
-  int all = 0;               // samples, wherever the threads were; 0: this machine does not tell
+  int own = 0, library = 0;         // samples: in its own kernels, in torch's or another library's
+  int all = 0;                      // samples, wherever the threads were
+  int moments = 0, unreadable = 0;  // as in ThreadSamples. All of them unreadable: this machine does not tell
   // nullopt: too few samples were in kernels of either.
   std::optional<double> Value() const;
 };

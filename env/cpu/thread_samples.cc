@@ -26,6 +26,12 @@ bool IsLibrary(const std::string& file) {
   return false;
 }
 
+bool IsInterpreter(const std::string& file) {
+  return file.rfind("python3", 0) == 0 || file.rfind("libpython3", 0) == 0;
+}
+
+bool IsTriton(const std::string& file) { return file.rfind("libtriton", 0) == 0; }
+
 bool IsProducts(const std::string& file) {
   return file.rfind("libopenblas", 0) == 0 || file.rfind("libscipy_openblas", 0) == 0;
 }
@@ -76,6 +82,7 @@ void ThreadSampler::Take() {
       Add(place.address);
     }
   }
+  ++(taken > 0 ? samples_.moments : samples_.unreadable);
   // A moment at which every thread waits lies between calls: no thread waits for another one there.
   if (samples_.waiting - waiting == taken) samples_.waiting = waiting;
 }
@@ -114,6 +121,8 @@ void ThreadSampler::Add(uint64_t address) {
   } else if (IsProducts(at->file)) {
     ++samples_.products;
   } else {
+    samples_.python += IsInterpreter(at->file);
+    samples_.triton += IsTriton(at->file);
     ++samples_.elsewhere;
   }
 }

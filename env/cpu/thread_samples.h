@@ -19,13 +19,16 @@ struct ThreadSamples {
   int products = 0;                      // in a library of products of matrices that is not torch's: numpy's
   int system = 0;                        // in other system calls
   int elsewhere = 0;
+  int python = 0;  // of `elsewhere`: in Python's own program
+  int triton = 0;  // of `elsewhere`: in Triton's library, which loads and stores for its interpreter
+  int moments = 0, unreadable = 0;  // at which a thread could be read; at which none could
   int All() const;
 };
 
 class ThreadSampler {
  public:
   explicit ThreadSampler(pid_t pid) : pid_(pid) {}
-  // The process must be stopped. Adds one sample a thread. Nothing where the kernel does not tell, and between calls.
+  // The process must be stopped. Adds one sample a thread; of a moment at which all threads wait, only the moment.
   void Take();
   const ThreadSamples& samples() const { return samples_; }
 

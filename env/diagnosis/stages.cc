@@ -30,10 +30,10 @@ bool Skip(std::string_view word, std::string_view* text) {
   return true;
 }
 
-// Of "  // stage NAME"; empty for any other line.
-std::string StageNameIn(std::string_view line) {
+// Of "  // stage NAME", with `comment` the sign "//"; empty for any other line.
+std::string StageNameIn(std::string_view line, std::string_view comment) {
   std::string_view rest = SkipBlanks(line);
-  if (!Skip("//", &rest)) return "";
+  if (!Skip(comment, &rest)) return "";
   rest = SkipBlanks(rest);
   if (!Skip("stage", &rest) || rest.empty() || (rest[0] != ' ' && rest[0] != '\t')) return "";
   rest = SkipBlanks(rest);
@@ -42,6 +42,18 @@ std::string StageNameIn(std::string_view line) {
   const std::string_view name = rest.substr(0, length), after = rest.substr(length);
   if (name.empty() || name.size() > static_cast<size_t>(kMostStageNameBytes)) return "";
   return after.find_first_not_of(" \t\r") == std::string_view::npos ? std::string(name) : "";
+}
+
+// The number of the stage that the line marks, from 1; a new name joins `names` while there is room. 0: none.
+size_t StageOf(std::string_view line, std::string_view comment, std::vector<std::string>* names) {
+  const std::string name = StageNameIn(line, comment);
+  if (name.empty()) return 0;
+  auto found = std::find(names->begin(), names->end(), name);
+  if (found == names->end()) {
+    if (names->size() == static_cast<size_t>(kMostStages)) return 0;
+    found = names->insert(found, name);
+  }
+  return static_cast<size_t>(found - names->begin()) + 1;
 }
 
 // The names of the parameters of "extern "C" void launch(const float* x, float* out)".
@@ -66,17 +78,19 @@ MarkedSource MarkStages(const std::string& source) {
   MarkedSource marked;
   std::istringstream lines(source);
   for (std::string line; std::getline(lines, line);) {
-    const std::string name = StageNameIn(line);
-    auto found = std::find(marked.names.begin(), marked.names.end(), name);
-    if (!name.empty() && found == marked.names.end() &&
-        marked.names.size() < static_cast<size_t>(kMostStages))
-      found = marked.names.insert(found, name);
-    if (!name.empty() && found != marked.names.end())
-      line = fmt::format("kevin_stages::Mark({});", found - marked.names.begin() + 1);
+    if (const size_t stage = StageOf(line, "//", &marked.names); stage > 0)
+      line = fmt::format("kevin_stages::Mark({});", stage);
     marked.text += line + "\n";
   }
   if (marked.names.empty()) marked.text = source;
   return marked;
+}
+
+std::vector<std::string> StageNamesInPython(const std::string& source) {
+  std::vector<std::string> names;
+  std::istringstream lines(source);
+  for (std::string line; std::getline(lines, line);) StageOf(line, "#", &names);
+  return names;
 }
 
 std::string StageTimerAbove() {

@@ -5,9 +5,9 @@
 //     // stage pack
 //     // stage multiply
 //
-// (`#` in Python kinds). In a verdict the marks are comments. In a diagnosis they become calls of a timer: the time
-// from one mark to the next, or to the end of `launch`, belongs to the stage, in the thread that called `launch`.
-// Pure; any thread.
+// (`#` in kind `modelnew`, on a CPU). In a verdict the marks are comments. In a diagnosis they become calls of a timer: the
+// time from one mark to the next, or to the end of `launch` or `forward`, belongs to the stage, in the thread that called
+// it. Pure; any thread.
 
 #include <optional>
 #include <string>
@@ -27,6 +27,10 @@ struct MarkedSource {
   std::vector<std::string> names;
 };
 MarkedSource MarkStages(const std::string& source);
+
+// The names of the marks of a text in Python, in the order of their first marks. env/python/stage_timer.py puts the timer in
+// their places, and writes lines that ReadStageTimes reads.
+std::vector<std::string> StageNamesInPython(const std::string& source);
 
 // What stands above and below a marked C++ text: the timer, and a `launch` of the given signature that calls that of the
 // candidate. The timer writes its sums to stderr, in lines that ReadStageTimes reads.

@@ -42,7 +42,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kGpuEnvironmentVersion = 2;  // bump when verdicts or times may change
+constexpr int kGpuEnvironmentVersion = 3;  // bump when verdicts or times may change
 constexpr double kCrashCheck_s = 5, kProfile_s = 120;
 
 // A candidate as machine code, or its failure.
@@ -342,6 +342,7 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
                 "candidates of kind `" + candidate.kind + "` cannot be judged on a GPU",
                 "use kind cuda, ptx, modelnew or triton, or --device cpu");
   }
+  RequireKindTakes(problem, candidate.kind);
   Evaluation evaluation = BeginEvaluation(KeyParts(problem, candidate, options), options, facts_);
   if (IsPython(candidate.kind)) {
     const std::string others = python_.Evaluate(problem, candidate, options, &evaluation);

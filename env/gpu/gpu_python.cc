@@ -52,8 +52,13 @@ const GpuPython::Side& GpuPython::Python() {
         "install the one with CUDA: `python3 -m pip install torch==2.11.0`, or set KEVIN_PYTHON to a Python "
         "that has it");
   }
-  side_ = Side{std::move(setup), RequirePythonIsolation(options_.environment, runner_, options_.namespaces,
-                                                        SandboxProfile::kGpuPython)};
+  std::string isolation;
+  for (const SandboxProfile profile : {SandboxProfile::kGpuPythonBuild, SandboxProfile::kGpuPython}) {
+    const std::string reduced =
+        RequirePythonIsolation(options_.environment, runner_, options_.namespaces, profile);
+    if (!reduced.empty()) isolation = reduced;
+  }
+  side_ = Side{std::move(setup), isolation};
   return *side_;
 }
 
@@ -125,6 +130,7 @@ std::string GpuPython::Evaluate(const Problem& problem, const Candidate& candida
   request["own_kernels"] = OwnKernelNames(candidate.source);
   PutJudgeOptions(options, false, &request);
   request["call_timeout_s"] = options_.environment.limits.call_timeout_s;
+  request["evaluation_timeout_s"] = options_.environment.limits.evaluation_timeout_s;
   request["examine_timeout_s"] = ExamineTimeout(candidate.source, options_.environment.limits);
   request["start_library"] = "";
   Compiled other;  // in use until the answer

@@ -2,10 +2,15 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -62,9 +67,56 @@ std::vector<std::string> Described(const std::set<int>& ids) {
   return {names.begin(), names.end()};
 }
 
+// The device of a GPU evaluator, `kevin-evaluator serve-gpu DEVICE ...`; empty: it is none.
+std::string DeviceOfEvaluator(int id) {
+  std::ifstream file("/proc/" + std::to_string(id) + "/cmdline");
+  for (std::string argument; std::getline(file, argument, '\0');) {
+    if (argument == "serve-gpu" && std::getline(file, argument, '\0')) return argument;
+  }
+  return "";
+}
+
+// By /proc/ID/stat: "ID (NAME) STATE PARENT ...", where a name may have any characters.
+int ParentOf(int id) {
+  std::ifstream file("/proc/" + std::to_string(id) + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const size_t end = text.rfind(')');
+  return end == std::string::npos || end + 4 > text.size() ? 0 : std::atoi(text.c_str() + end + 4);
+}
+
+// With a context on this process's device: evaluators of the same parent, their runners and their Python workers. The
+// first Python of an evaluator makes its workers and has no context.
+size_t CountSiblings(const std::vector<int>& ours) {
+  std::multimap<int, int> children;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    const int id = std::atoi(entry.path().filename().c_str());
+    if (id > 0) children.emplace(ParentOf(id), id);
+  }
+  const std::string device = DeviceOfEvaluator(getpid());
+  size_t count = 0;
+  const auto [first, last] = children.equal_range(getppid());
+  for (auto sibling = first; sibling != last; ++sibling) {
+    const std::string theirs = DeviceOfEvaluator(sibling->second);
+    if (Contains(ours, sibling->second) || theirs.empty() || (!device.empty() && theirs != device)) continue;
+    size_t runners = 0, pythons = 0;
+    const auto [begin, end] = children.equal_range(sibling->second);
+    for (auto child = begin; child != end; ++child)
+      ++(ProgramOf(child->second).starts_with("kevin") ? runners : pythons);
+    count += 1 + runners + (pythons > 1 ? pythons - 1 : 0);
+  }
+  return count;
+}
+
+// Where only numbers can be compared.
+std::set<int> UnnamedOthers(size_t processes, const std::vector<int>& ours) {
+  const bool has_others = processes > ours.size() && processes > ours.size() + CountSiblings(ours);
+  return has_others ? std::set<int>{0} : std::set<int>{};
+}
+
 // Of the ids with something on the device. `translated`: they are ids of this namespace.
 std::set<int> OthersAmong(const std::set<int>& ids, const std::vector<int>& ours, bool translated) {
-  if (!translated) return ids.size() > ours.size() ? std::set<int>{0} : std::set<int>{};
+  if (!translated) return UnnamedOthers(ids.size(), ours);
   std::set<int> others;
   for (const int id : ids) {
     if (IsOther(ours, id)) others.insert(id);
@@ -136,8 +188,8 @@ bool OtherProcesses::Samples(uint64_t since_us, std::vector<Sample>* samples) co
 
 std::vector<std::string> OtherProcesses::Present(const std::vector<int>& ours) const {
   const std::vector<int> ids = Ids();
-  const bool translated = AreTranslated(ids, ours);
-  if (!translated) return ids.size() > ours.size() ? Described(std::set<int>{0}) : std::vector<std::string>{};
+  if (!AreTranslated(ids, ours))
+    return Described(UnnamedOthers(ids.size(), ours));  // 0 may stand there twice
   return Described(OthersAmong({ids.begin(), ids.end()}, ours, true));
 }
 

@@ -5,7 +5,9 @@
 // How processes are recognised: NVML gives ids in the caller's pid namespace. A process of another container
 // appears with the id 0, with an id that does not exist here, or not at all; the last cannot be found out. Where
 // not even this process is in the list, ids are not those of this namespace, and only numbers can be compared:
-// more processes than there are of our own are others. Errors of NVML, and its absence, count as "nobody".
+// more processes than there are of our own are others. Our own are then `ours`, the other GPU evaluators that the
+// same `kevin` has started for this device, and what those have started. Errors of NVML, and its absence, count as
+// "nobody".
 
 #include <cstdint>
 #include <string>

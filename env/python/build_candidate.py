@@ -4,8 +4,9 @@
     build_candidate.py KIND LIBRARY own|torch   in a folder with candidate.py; writes candidate.so, a bundle (caller.unpack)
 
 Without a call of torch.utils.cpp_extension in the text nothing is imported. Ends with 1, and the message for the
-candidate's author on standard error, where the text is no Python, or its import fails, or a compiler refuses. LIBRARY is
-kevin-python-worker.so. `own`: load_inline tries Kevin's own headers first, from before torch is imported where its arguments
+candidate's author on standard error, where the text is no Python, or its import fails, or a compiler refuses. Before the
+candidate's import it prints the line IMPORTED: whatever the process does afterwards, its exit status included, may be the
+candidate's doing. LIBRARY is kevin-python-worker.so. `own`: load_inline tries Kevin's own headers first, from before torch is imported where its arguments
 stand in the text; `torch`: torch's headers only, as for a winner that is measured again.
 """
 
@@ -22,6 +23,7 @@ SOURCE, BUNDLE = "candidate.py", "candidate.so"  # the second is the name of eve
 USES_COMPILER = re.compile(r"cpp_extension|load_inline")
 MOST_LINES = 60
 CANNOT_START = 70  # no fault of the text
+IMPORTED = "kevin-build: the candidate is imported now"  # as in python_kind.cc
 ARCH_WITHOUT_GPU = "9.0"  # CUDA is compiled here and runs elsewhere; torch alone would ask the GPU, of which there is none
 
 
@@ -152,11 +154,18 @@ class Builder:
                                                                 verbose=False, **kept))
 
     def compile_rest(self, calls):
-        """Those that the import has not made: a constructor or `forward` does."""
+        """Those that the import has not made: a constructor or `forward` may. What fails is told to the call that asks for
+        it, if there is one."""
         import extensions
         for name, cpp_sources, cuda_sources, options in calls:
-            if extensions.inline_key(name, cpp_sources, cuda_sources, options) not in self.compiled:
+            key = extensions.inline_key(name, cpp_sources, cuda_sources, options)
+            if key in self.compiled:
+                continue
+            try:
                 self.load_inline(name, cpp_sources, cuda_sources, **options)
+            except (CompilerFailed, Exception) as error:
+                message = str(error) if isinstance(error, CompilerFailed) else f"extension {name}: {error!r}"
+                self.compiled[key] = {"name": name, "error": message}
 
     def load(self, name, sources, **options):
         import extensions
@@ -194,6 +203,7 @@ def main():
         extensions.prepare(sys.argv[2])
         builder = Builder(cpp_extension, own)
         extensions.install(builder.load_inline, builder.load)
+        os.write(2, f"\n{IMPORTED}\n".encode())
         try:
             caller.import_candidate(os.path.abspath(SOURCE))
             builder.compile_rest(calls)

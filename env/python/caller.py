@@ -19,6 +19,7 @@ import torch.utils.cpp_extension  # noqa: candidates import it
 logging.disable(logging.NOTSET)
 
 import extensions
+import stage_timer
 import torch_compile
 import weights
 from worker import ARENA, INPUTS, LOAD_FAILED, PAGE, RAISED, READY, REFUSED, WRONG_OUTPUT
@@ -343,13 +344,24 @@ def unpack(bundle, folder=FOLDER):
     return described
 
 
-def import_candidate(path, constants=None):
+def import_candidate(path, constants=None, code=None):
+    """`code`: the compiled text; None: that of the file."""
     spec = importlib.util.spec_from_file_location("candidate", path)
     module = importlib.util.module_from_spec(spec)
     module.__dict__.update(constants or {})
     sys.modules["candidate"] = module
-    spec.loader.exec_module(module)
+    if code is None:
+        spec.loader.exec_module(module)
+    else:
+        exec(code, module.__dict__)
     return module
+
+
+def import_with_timer(path, names, timer):
+    """The candidate with calls of the timer where its text marks stages with these names."""
+    with open(path, "rb") as file:
+        text = importlib.util.decode_source(file.read())
+    return import_candidate(path, {stage_timer.TIMER: timer.mark}, stage_timer.marked_code(text, path, names))
 
 
 def as_launched(job):
@@ -371,8 +383,12 @@ def load_candidate(job, bundle):
         job = as_launched(job)
         called = LaunchModule(job, getattr(import_candidate(path, job.get("symbols")), "launch", None))
         return job, called, list(called._parameters.values())
-    module = import_candidate(path)
+    names = described.get("stages")  # for a diagnosis
+    timer = stage_timer.Timer() if names else None
+    module = import_with_timer(path, names, timer) if names else import_candidate(path)
     model = getattr(module, "ModelNew", None)
     if not isinstance(model, type) or not issubclass(model, torch.nn.Module):
         raise NameError("there is no class ModelNew(nn.Module)")
+    if names:
+        model.forward = timer.around(model.forward)
     return job, *weights.build(model, job)

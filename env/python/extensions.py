@@ -79,13 +79,15 @@ def install(load_inline, load):
 
 
 def use_compiled(folder, compiled):
-    """`compiled`: key to {"file", "name"} in `folder`."""
+    """`compiled`: key to {"file", "name", "own"} in `folder`, or to {"name", "error"} of what did not compile."""
 
     def find(key, name, options):
         found = compiled.get(key)
         if found is None:
             raise RuntimeError(f"extension {name} was not compiled: its sources or options differ from those of the "
                                "first import")
+        if "error" in found:
+            raise RuntimeError(found["error"])
         if found.get("own"):
             return bind(name, os.path.join(folder, found["file"]))
         return import_library(found["name"], os.path.join(folder, found["file"]), options.get("is_python_module", True))

@@ -19,13 +19,16 @@ import os
 import socket
 import sys
 import tarfile
+import time
 
 import torch
 
 CACHES = {"triton": "/tmp/triton", "inductor": "/tmp/inductor"}  # as in python_workers.cc
 MOST_CACHE_BYTES = 128 << 20
+MOST_CACHE_FILES = 10000
 MOST_KERNELS = 200
 EXAMINED_CALLS = 5
+SLOW_CALL_S = 0.1  # of such calls one is examined
 
 
 def warm_up():
@@ -93,14 +96,18 @@ class Device:
         self.error = ctypes.create_string_buffer(2000)
         self.failure = None
 
-    def open(self):
-        """In the new root folder, before the sandbox is complete."""
+    def open(self, may_compile, processor):
+        """In the new root folder, before the sandbox is complete. A worker that is timed has one processor, once it is warm."""
         try:
             if not self.library.KevinGpuOpen(self.number, self.pool, self.pool_bytes, self.error, len(self.error)):
                 raise RuntimeError(self.error.value.decode(errors="replace"))
             if self.name == "cuda":
                 self.install()
                 self.warm_up()
+                if may_compile:
+                    self.warm_up_profiler()
+            if processor >= 0:
+                os.sched_setaffinity(0, {processor})
         except BaseException as error:
             self.failure = f"{type(error).__name__}: {error}"
 
@@ -121,6 +128,14 @@ class Device:
         torch.relu(x @ x).sum().item()
         (x.half() @ x.half()).softmax(-1)
         torch.cuda.synchronize()
+
+    @staticmethod
+    def warm_up_profiler():
+        """The first session of a process takes seconds; only an examination has sessions."""
+        from torch.profiler import ProfilerActivity, profile
+        with profile(activities=[ProfilerActivity.CUDA]):
+            torch.ones(64, device="cuda")
+            torch.cuda.synchronize()
 
     def map_inputs(self, descriptor, number_of_bytes):
         address = self.library.KevinGpuMapInputs(self.number, descriptor, number_of_bytes, self.error, len(self.error))
@@ -208,7 +223,8 @@ def run(server, own, first, descriptors):
     os.dup2(descriptors[LOG], 2)
     device = Device(sys.argv[1], first["gpu"], descriptors[ARENA])
     page = server.library.KevinMapPage(descriptors[PAGE])
-    opened = device.library.callback(device.open)
+    opened = device.library.callback(
+        functools.partial(device.open, first["gpu"]["may_compile"] != 0, first["gpu"]["processor"]))
     folders = (ctypes.c_char_p * len(server.folders))(*[folder.encode() for folder in server.folders])
     device.library.KevinEnterGpuSandbox(server.namespaces, folders, len(server.folders), first["max_file_bytes"],
                                         first["cpu_limit_s"], first["gpu"]["may_compile"], opened)
@@ -224,16 +240,16 @@ def run(server, own, first, descriptors):
         os._exit(0)  # a spare that was not needed
     job = json.loads(caller.contents(descriptors[JOB]))
     os.close(descriptors[JOB])
-    bundle, files = (caller.contents(descriptors[at]) for at in (BUNDLE, ARENA))
+    bundle = caller.contents(descriptors[BUNDLE])
     worker = make_worker(server.library, device, page, job, descriptors[INPUTS])
-    if job["role"] == "candidate":
-        unpack_caches(files)
+    own.send(b"l")  # from here on a candidate's code may run, and what its first calls have left is read
+    own.close()
     result = descriptors[ARENA]
+    if job["role"] == "candidate":
+        unpack_caches(result)
     for descriptor in descriptors[:JOB]:
         if descriptor != result or job["role"] != "examine":
             os.close(descriptor)
-    own.send(b"l")  # from here on a candidate's code may run
-    own.close()
     if job["role"] == "examine":
         examine(worker, bundle, result)
     worker.run(bundle)
@@ -292,6 +308,12 @@ def examine(worker, bundle, result):
             calls = worker.load(bundle)
             slots = list(range(len(worker.tensors.slots)))[:EXAMINED_CALLS]
             for _ in range(2):
+                start = time.monotonic()
+                calls.run(slots[:1])
+                calls.check()
+            if time.monotonic() - start > SLOW_CALL_S:
+                slots = slots[:1]
+            else:
                 calls.run(slots)
                 calls.check()
             described.update(profiled(calls, slots))
@@ -330,23 +352,51 @@ def profiled(calls, slots):
 
 
 def packed_caches():
+    """All files of the folders, as unpack_caches takes them."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
-        for name, folder in CACHES.items():
-            if os.path.isdir(folder):
-                archive.add(folder, arcname=name)
+        for top, folder in CACHES.items():
+            for place, _, names in os.walk(folder):
+                for name in names:
+                    path = os.path.join(place, name)
+                    if os.path.islink(path) or not os.path.isfile(path):
+                        continue
+                    with open(path, "rb") as file:
+                        member, facts = tarfile.TarInfo(top + path[len(folder):]), os.fstat(file.fileno())
+                        member.size, member.mode, member.mtime = facts.st_size, facts.st_mode & 0o777, int(facts.st_mtime)
+                        archive.addfile(member, file)
     content = packed.getvalue()
     return content if len(content) <= MOST_CACHE_BYTES else b""
 
 
-def unpack_caches(content):
-    """Of the candidate's own first calls."""
-    _, _, packed = content.partition(b"\n")
-    if not packed:
+def unpack_caches(descriptor):
+    """Of the candidate's own first calls, whose process could write anything there. What is no plain archive of files for
+    the folders of caches is left out as a whole."""
+    import caller
+    try:
+        _, _, packed = caller.contents(descriptor).partition(b"\n")
+        if len(packed) > MOST_CACHE_BYTES:
+            return
+        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:
+            for path, member in files_of(archive):
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "wb") as file:
+                    file.write(archive.extractfile(member).read())
+                os.chmod(path, member.mode & 0o777 | 0o600)
+                os.utime(path, (member.mtime, member.mtime))
+    except Exception:
         return
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        for member in archive.getmembers():
-            top, _, rest = member.name.partition("/")
-            if top in CACHES and ".." not in rest.split("/") and (member.isfile() or member.isdir()):
-                member.name = os.path.join(CACHES[top], rest).lstrip("/")
-                archive.extract(member, "/")
+
+
+def files_of(archive):
+    """(path, member) of all files; raises ValueError where anything else is there."""
+    files, all_bytes = [], 0
+    for count, member in enumerate(archive):
+        top, *rest = member.name.split("/")
+        all_bytes += member.size
+        is_plain = member.type == tarfile.REGTYPE and not member.issparse()
+        is_inside = top in CACHES and rest and not any(part in ("", ".", "..") for part in rest)
+        if not is_plain or not is_inside or count >= MOST_CACHE_FILES or all_bytes > MOST_CACHE_BYTES:
+            raise ValueError(member.name)
+        files.append((os.path.join(CACHES[top], *rest), member))
+    return files

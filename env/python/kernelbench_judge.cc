@@ -1,10 +1,12 @@
 #include "env/python/kernelbench_judge.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "env/cpu/compile.h"
@@ -26,7 +28,7 @@ using JudgeClock = std::chrono::steady_clock;
 
 constexpr double kJudgeStopLook_s = 0.5;
 constexpr size_t kMostReason = 600;
-constexpr size_t kMostDifferences = 16;
+constexpr size_t kMostDifferences = 16, kMostInputs = 64, kMostDims = 16;
 
 void WriteJudgeFile(const fs::path& path, const std::string& text) {
   std::ofstream out(path, std::ios::binary);
@@ -65,10 +67,47 @@ KernelBenchVerdict NotJudged(const std::string& reason, bool compiled) {
   return verdict;
 }
 
-// Reads lines until the verdict. What the process writes may be the candidate's own words.
-KernelBenchVerdict ReadVerdict(const KernelBenchJudgeOptions& options, PythonProcess* process) {
+std::vector<std::vector<int64_t>> InputShapesOf(const Json& given) {
+  std::vector<std::vector<int64_t>> shapes;
+  if (!given.is_array() || given.size() > kMostInputs) return {};
+  for (const Json& each : given) {
+    if (!each.is_array() || each.size() > kMostDims) return {};
+    std::vector<int64_t>& shape = shapes.emplace_back();
+    for (const Json& dim : each) {
+      if (!dim.is_number_integer()) return {};
+      shape.push_back(dim.get<int64_t>());
+    }
+  }
+  return shapes;
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return shape.empty() ? "a number" : fmt::format("{}", fmt::join(shape, " x "));
+}
+
+// "16 x 16384 in place of 4 x 8" where a verdict's inputs have other shapes than a problem's; empty where it names none.
+std::string OtherShapes(const KernelBenchVerdict& verdict, const SizedProblem& sized) {
+  std::vector<std::vector<int64_t>> given = verdict.input_shapes, expected;
+  for (const ConcreteTensor& input : sized.inputs) {
+    if (!input.spec.is_param) expected.push_back(input.shape);
+  }
+  std::sort(given.begin(), given.end());
+  std::sort(expected.begin(), expected.end());
+  if (given.empty() || given == expected) return "";
+  const auto listed = [](const std::vector<std::vector<int64_t>>& shapes) {
+    std::vector<std::string> texts;
+    std::transform(shapes.begin(), shapes.end(), std::back_inserter(texts), ShapeText);
+    return fmt::format("{}", fmt::join(texts, ", "));
+  };
+  return listed(given) + " in place of " + listed(expected);
+}
+
+}  // namespace
+
+KernelBenchVerdict ReadKernelBenchVerdict(const KernelBenchJudgeOptions& options, PythonProcess* process) {
   const auto start = JudgeClock::now();
   std::string line, phase = "start";
+  bool is_candidate = false;  // what the process does may be the candidate's doing
   while (true) {
     const double left_s = options.limit_s - std::chrono::duration<double>(JudgeClock::now() - start).count();
     const PythonProcess::Event event = process->Read(std::clamp(left_s, 0.0, kJudgeStopLook_s), &line);
@@ -79,7 +118,7 @@ KernelBenchVerdict ReadVerdict(const KernelBenchJudgeOptions& options, PythonPro
     }
     if (event == PythonProcess::Event::kEnded) {
       const std::string how = process->DescribeEnd();
-      if (process->LacksSandbox())
+      if (!is_candidate && process->LacksSandbox())
         throw Error(ExitCode::kMachine, "the sandbox of Python cannot be entered: " + how,
                     "run `kevin doctor`");
       return NotJudged("the process " + how + ", in phase " + phase, true);
@@ -88,6 +127,9 @@ KernelBenchVerdict ReadVerdict(const KernelBenchJudgeOptions& options, PythonPro
     if (!answer.is_object()) continue;
     if (answer.contains("phase") && answer["phase"].is_string()) {
       phase = Printable(answer["phase"].get<std::string>().substr(0, 20));
+      is_candidate = true;
+    } else if (answer.contains("error") && is_candidate) {
+      return NotJudged("the candidate wrote an error in place of a verdict, in phase " + phase, true);
     } else if (answer.contains("error")) {
       throw Error(ExitCode::kMachine,
                   "KernelBench's method cannot run in this Python: " + Printable(answer.dump()),
@@ -97,8 +139,6 @@ KernelBenchVerdict ReadVerdict(const KernelBenchJudgeOptions& options, PythonPro
     }
   }
 }
-
-}  // namespace
 
 Json ToJson(const KernelBenchVerdict& verdict) {
   const auto or_null = [](double value) { return value > 0 ? Json(value) : Json(nullptr); };
@@ -114,6 +154,7 @@ Json ToJson(const KernelBenchVerdict& verdict) {
           {"speedup", or_null(verdict.speedup)},
           {"timed_calls", verdict.timed_calls},
           {"excessive_speedup", verdict.excessive_speedup},
+          {"other_shapes", verdict.other_shapes.empty() ? Json(nullptr) : Json(verdict.other_shapes)},
           {"differs", verdict.differs}};
 }
 
@@ -140,6 +181,9 @@ KernelBenchVerdict KernelBenchVerdictFromJson(const Json& json) {
   verdict.speedup = number("speedup");
   verdict.timed_calls = static_cast<int>(std::clamp(number("timed_calls"), 0.0, 1e6));
   verdict.excessive_speedup = flag("excessive_speedup");
+  if (json.contains("other_shapes") && json["other_shapes"].is_string())
+    verdict.other_shapes = Printable(json["other_shapes"].get<std::string>().substr(0, kMostReason));
+  if (json.contains("input_shapes")) verdict.input_shapes = InputShapesOf(json["input_shapes"]);
   if (json.contains("differs") && json["differs"].is_array()) {
     for (const Json& each : json["differs"]) {
       if (each.is_string() && verdict.differs.size() < kMostDifferences)
@@ -169,7 +213,9 @@ KernelBenchVerdict JudgeAsKernelBench(const KernelBenchJudgeOptions& options, co
   PythonProcess process({setup.python, "-I", "-B", script}, &sandbox);
   const DeviceLock lock("cpu", LockMode::kExclusive, nullptr, options.stop);
   process.Write(JobText(options, setup, sized, !own_file.empty()));
-  return ReadVerdict(options, &process);
+  KernelBenchVerdict verdict = ReadKernelBenchVerdict(options, &process);
+  if (!own_file.empty()) verdict.other_shapes = OtherShapes(verdict, sized).substr(0, kMostReason);
+  return verdict;
 }
 
 }  // namespace kevin

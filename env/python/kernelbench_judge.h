@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "env/environment.h"
+#include "env/python/python_process.h"
 #include "env/python/python_workers.h"
 
 namespace kevin {
@@ -19,8 +20,11 @@ struct KernelBenchVerdict {
   double tolerance = 0, max_difference = 0;                // 0: none was computed
   double candidate_ms = 0, reference_ms = 0, speedup = 0;  // means; 0: not timed
   int timed_calls = 0;
-  bool excessive_speedup = false;    // more than 10: flagged, and still correct
-  std::vector<std::string> differs;  // from KernelBench on a GPU, in words
+  bool excessive_speedup = false;  // more than 10: flagged, and still correct
+  // With KernelBench's own file, where its inputs have other shapes than Kevin's: "16 x 16384 in place of 4 x 8".
+  std::string other_shapes;
+  std::vector<std::vector<int64_t>> input_shapes;  // as the process says; not kept
+  std::vector<std::string> differs;                // from KernelBench on a GPU, in words
 };
 nlohmann::ordered_json ToJson(const KernelBenchVerdict& verdict);
 KernelBenchVerdict KernelBenchVerdictFromJson(const nlohmann::ordered_json& json);
@@ -36,5 +40,9 @@ struct KernelBenchJudgeOptions {
 // own problem file; empty: PythonModel(sized). Throws Error(kMachine) where this machine cannot, and for broken infrastructure.
 KernelBenchVerdict JudgeAsKernelBench(const KernelBenchJudgeOptions& options, const SizedProblem& sized,
                                       const Candidate& candidate, const std::string& own_file);
+
+// Reads lines of kernelbench_judge.py until the verdict. From its first phase on, all that the process writes and how it ends
+// may be the candidate's doing: no such thing is an Error.
+KernelBenchVerdict ReadKernelBenchVerdict(const KernelBenchJudgeOptions& options, PythonProcess* process);
 
 }  // namespace kevin

@@ -56,6 +56,7 @@ class Judge:
         self.verdict = {"compiled": True, "correct": False, "reason": "", "trials": TRIALS, "trials_passed": 0,
                         "max_difference": None, "tolerance": TOLERANCES[job["precision"]], "candidate_ms": None,
                         "reference_ms": None, "speedup": None, "timed_calls": 0, "excessive_speedup": False,
+                        "input_shapes": [],
                         "differs": ["host clock around each call in place of CUDA events", "no cache is flushed"]}
 
     def phase(self, phase):
@@ -104,6 +105,7 @@ class Judge:
         for seed in seeds:
             torch.manual_seed(seed)
             inputs = self.inputs()
+            self.verdict["input_shapes"] = [list(x.shape) for x in inputs if isinstance(x, torch.Tensor)]
             expected = self.model(*inputs)
             try:
                 given = self.new(*inputs)

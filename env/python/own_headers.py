@@ -173,12 +173,12 @@ def compile_inline(name, cpp_sources, cuda_sources, options, folder):
                 out.write(text)
     parts = parts_for(main + (cuda or ""))
     for attempt in (parts, EVERYTHING):
-        log = compile_parts(commands, attempt, cuda is not None)
-        if not log:
+        logs = compile_parts(commands, attempt, cuda is not None)
+        if not logs:
             break
-        require_uncertain(log, commands)
+        require_uncertain(logs, commands)
         if attempt == EVERYTHING:
-            raise Unsuitable("it does not compile with Kevin's headers", log)
+            raise Unsuitable("it does not compile with Kevin's headers", "\n".join(logs))
     linking = start(commands.link(["main.o"] + (["cuda.cuda.o"] if cuda is not None else [])), folder)
     log = linking.communicate()[0]
     if linking.returncode:
@@ -187,12 +187,12 @@ def compile_inline(name, cpp_sources, cuda_sources, options, folder):
 
 
 def compile_parts(commands, parts, has_cuda):
-    """Both texts at once. What the compilers say where one fails, else nothing."""
+    """Both texts at once. What those compilers say that fail."""
     running = [start(commands.cpp(parts), commands.folder)]
     if has_cuda:
         running.append(start(commands.cuda(parts), commands.folder))
     logs = [process.communicate()[0][:MOST_OUTPUT] for process in running]
-    return "\n".join(log or "it fails" for log, process in zip(logs, running) if process.returncode)
+    return [log or "it fails" for log, process in zip(logs, running) if process.returncode]
 
 
 UNDECLARED = (re.compile(r'error: identifier "(?:[\w:]*::)?(\w+)" is undefined'),
@@ -203,15 +203,21 @@ PREPROCESSING_LIMIT_S = 60
 AS_NVCC = ["-D__CUDACC__", "-D__NVCC__", "-D__CUDACC_VER_MAJOR__=13", "-D__CUDACC_VER_MINOR__=0"]
 
 
+FIRST_ERROR = re.compile(r"^[^\n]*\berror: .*(?:\n[ \t]+.*)*", re.MULTILINE)
 ERROR_IN_CUDA = re.compile(r"^cuda\.cu\((\d+)\): error: (.*(?:\n[ \t]+.*)*)", re.MULTILINE)
 SIDE_OF_CALL = re.compile(r"calling a __(?:device|host)__ function\(.*\) from a __(?:host|device|global)__ ?(?:__device__ )?function")
 NOT_OF_CUDA = re.compile(r"kevin_torch|\b(?:torch|at|c10)::|\b(?:TORCH|AT|C10|THC|CUDA_KERNEL)_|Accessor|Half|BFloat16")
 
 
+def blanked(text):
+    """Without comments and the contents of strings; each line keeps its number."""
+    return re.sub(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', lambda match: re.sub(r"[^\n]", " ", match[0]), text,
+                  flags=re.DOTALL)
+
+
 def device_lines(text):
     """The numbers of the lines in bodies of __global__ and __device__ functions."""
-    blank = lambda match: re.sub(r"[^\n]", " ", match[0])
-    text = re.sub(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', blank, text, flags=re.DOTALL)
+    text = blanked(text)
     lines, line, depth, head, inside = set(), 1, 0, "", False
     for character in text:
         if character == "\n":
@@ -234,35 +240,52 @@ def device_lines(text):
     return lines
 
 
-def is_of_device_code(log, folder):
+def is_of_device_code(error, text):
     """Whether an error stands in device code that uses nothing of torch, or is a call between host and device."""
-    errors = ERROR_IN_CUDA.findall(log)
-    if not errors:
+    found = ERROR_IN_CUDA.match(error)
+    if not found or NOT_OF_CUDA.search(found[2]):
         return False
-    with open(os.path.join(folder, "cuda.cu"), encoding="utf-8", errors="replace") as file:
-        text = file.read()
-    inside, lines = device_lines(text), text.split("\n")
-    for number, message in errors:
-        at = int(number)
-        if SIDE_OF_CALL.match(message) and not NOT_OF_CUDA.search(message):
-            return True
-        around = "\n".join(lines[max(0, at - 2):at + 1])
-        if at in inside and not NOT_OF_CUDA.search(message) and not NOT_OF_CUDA.search(around):
-            return True
-    return False
+    if SIDE_OF_CALL.match(found[2]):
+        return True
+    at = int(found[1])
+    around = "\n".join(text.split("\n")[max(0, at - 2):at + 1])
+    return at in device_lines(text) and not NOT_OF_CUDA.search(around)
 
 
-def require_uncertain(log, commands):
-    """Raises DoesNotCompile where a name is undeclared, or a header absent, that torch's own headers do not bring either."""
-    names = {match[1] for pattern in UNDECLARED for match in pattern.finditer(log)}
-    absent = {match[1] for match in ABSENT.finditer(log)}
+# Words before a name that it is not declared by.
+NO_TYPES = {"return", "else", "case", "throw", "new", "delete", "goto", "sizeof", "not", "and", "or", "do", "co_return",
+            "co_yield", "co_await"}
+
+
+def declares(text, name):
+    """Whether the text may declare a name: somewhere it stands behind what can end a type, or in a structured binding."""
+    text = blanked(text)
+    before = re.findall(r"(\w+|[>*&])\s*\b" + name + r"\b", text)
+    return bool(set(before) - NO_TYPES) or re.search(r"\bauto\b[\s&]*\[[^\]]*\b" + name + r"\b", text) is not None
+
+
+def require_uncertain(logs, commands):
+    """Raises DoesNotCompile where torch's own headers cannot help: a name is undeclared, or a header absent, that they do not
+    bring either, or an error stands in device code. The first error of a text decides: later ones may follow from it, as the
+    use of a function does whose own declaration needs a type of torch."""
+    names, absent = set(), set()
+    for log in logs:
+        error = FIRST_ERROR.search(log)
+        file = error and next((name for name in ("main.cpp", "cuda.cu") if error[0].startswith(name)), None)
+        if not file:
+            continue
+        with open(os.path.join(commands.folder, file), encoding="utf-8", errors="replace") as source:
+            text = source.read()
+        absent.update(ABSENT.findall(error[0]))
+        undeclared = {match[1] for pattern in UNDECLARED for match in pattern.finditer(error[0])}
+        names.update(name for name in undeclared if not declares(text, name))
+        if not undeclared and is_of_device_code(error[0], text):
+            raise DoesNotCompile(as_of_torch("\n".join(logs)))
     if not names and not absent:
-        if is_of_device_code(log, commands.folder):
-            raise DoesNotCompile(as_of_torch(log))
         return
     words, missing = words_of_torch(commands)
     if absent & missing or (not missing and names - words):
-        raise DoesNotCompile(as_of_torch(log))
+        raise DoesNotCompile(as_of_torch("\n".join(logs)))
 
 
 def words_of_torch(commands):

@@ -84,7 +84,7 @@ bool PoolAllocator::Free(uint64_t address) {
   if (block.others.empty()) {
     Keep(block);
   } else if (block.capture == 0) {
-    waiting_.push_back({std::move(block), {}, false});
+    waiting_.push_back({std::move(block), {}, false, false});
     PollWaiting();
   }  // else replays of its graph use it on several streams: it is not used again
   return true;
@@ -111,7 +111,11 @@ void PoolAllocator::PollWaiting() {
         if (device_.CaptureOf(stream) != 0) return false;
       }
       for (PoolDevice::Stream stream : streams) {
-        if (PoolDevice::Event event = device_.Record(stream)) waiting.events.push_back(event);
+        if (PoolDevice::Event event = device_.Record(stream)) {
+          waiting.events.push_back(event);
+        } else {
+          waiting.needs_join = true;
+        }
       }
       waiting.has_events = true;
     }
@@ -120,7 +124,7 @@ void PoolAllocator::PollWaiting() {
       device_.Destroy(event);
       return true;
     });
-    if (!waiting.events.empty()) return false;
+    if (!waiting.events.empty() || waiting.needs_join) return false;
     Keep(waiting.block);
     return true;
   });

@@ -3,7 +3,8 @@
 // and maps too (env/gpu/judge/python_side.h). It keeps freed blocks by size and stream, like torch's own allocator:
 //
 //   - a block that is freed is used again at once on the stream that it was allocated for, in the order of that stream;
-//   - a block that other streams have used as well (RecordStream) is used again when events on them have passed;
+//   - a block that other streams have used as well (RecordStream) is used again when events on them have passed, or, where
+//     there is no event, once all work has been awaited;
 //   - a block that was allocated while its stream was captured into a graph belongs to that graph, whose replays write to
 //     it: only allocations of the same capture use it again;
 //   - where the pool is exhausted, or asked to (Release), all work is awaited once and the other free blocks are joined.
@@ -28,7 +29,7 @@ class PoolDevice {
   virtual ~PoolDevice() = default;
   // The capture that work on the stream becomes a part of; 0: the stream is not captured.
   virtual uint64_t CaptureOf(Stream stream) = 0;
-  // An event behind all work of the stream; null: there is no such stream any more.
+  // An event behind all work of the stream; null: there is none, as where the stream has been destroyed.
   virtual Event Record(Stream stream) = 0;
   virtual bool HasPassed(Event event) = 0;
   virtual void Destroy(Event event) = 0;
@@ -78,6 +79,7 @@ class PoolAllocator {
     Block block;
     std::vector<PoolDevice::Event> events;
     bool has_events = false;
+    bool needs_join = false;  // there is no event for one of the streams
   };
   using Owner = std::pair<PoolDevice::Stream, uint64_t>;  // stream, capture
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "env/error.h"
 #include "env/problem/precision.h"
 #include "env/problem/reference_operators.h"
 
@@ -64,6 +65,11 @@ json PythonJob(const SizedProblem& sized, const SlotLayout& layout, int slots, b
     const auto in = std::find_if(places.begin(), places.end(), [&](const ArgumentPlace& place) {
       return place.offset <= offset && offset < place.offset + place.stride;
     });
+    if (in == places.end()) {
+      throw Error(ExitCode::kBadRequest,
+                  problem.id + ": input `" + spec.name + "` is written into, which kinds in Python do not do",
+                  "use kind cpp or cuda (--kind)");
+    }
     tensors.push_back({{"name", spec.name},
                        {"state_name", StateName(problem, spec)},
                        {"shape", sized.inputs[i].shape},

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -33,6 +34,8 @@ constexpr int64_t kBuildFileMb = 256;
 constexpr double kBuildTimeFactor = 5;
 // Exit statuses of build_candidate.py: it has told why; its own imports fail.
 constexpr int kRefused = 1, kCannotStart = 70;
+// The line that build_candidate.py prints before the candidate's import.
+constexpr const char* kImported = "\nkevin-build: the candidate is imported now\n";
 constexpr const char* kHowToGetPython =
     "install it with `python3 -m pip install torch==2.11.0`, or set KEVIN_PYTHON to a Python that has it";
 
@@ -78,6 +81,14 @@ SpawnOptions BuildProcess(const PythonSetup& setup, const std::string& kind, con
                        "USER=kevin"};
   if (!cuda_architecture.empty()) spawn.environment.push_back("TORCH_CUDA_ARCH_LIST=" + cuda_architecture);
   return spawn;
+}
+
+// Takes the line kImported out of what a build has printed. Nothing that the candidate prints comes before it.
+bool TakeImported(std::string* output) {
+  const size_t at = output->find(kImported);
+  if (at == std::string::npos) return false;
+  output->erase(at, std::strlen(kImported));
+  return true;
 }
 
 }  // namespace
@@ -126,7 +137,7 @@ Compiled BuildPython(const PythonSetup& setup, const std::string& compiler_versi
   const std::string headers =
       torch_headers && candidate.source.find("load_inline") != std::string::npos ? "torch" : "own";
   const std::string key =
-      Sha256Hex("python bundle 3\n" + headers + "\n" + candidate.kind + "\n" + setup.python + "\n" +
+      Sha256Hex("python bundle 4\n" + headers + "\n" + candidate.kind + "\n" + setup.python + "\n" +
                 setup.torch_version + "\n" + compiler_version + cuda_architecture + "\n" + CpuModel() +
                 CpuFeatures() + "\n" + candidate.source);
   const fs::path folder = BundleFolder(options.cache_directory);
@@ -141,18 +152,19 @@ Compiled BuildPython(const PythonSetup& setup, const std::string& compiler_versi
     fs::create_directory(kept);
     WriteFileIn(work, "candidate.py", candidate.source);
     const DeviceLock lock("cpu", options.lock, &compiled.wait_s, options.stop);
-    const Ran ran = RunToEnd(BuildProcess(setup, candidate.kind, headers, options, cuda_architecture, work),
-                             options.patience * PythonBuildLimit_s(options.limits),
-                             static_cast<size_t>(options.limits.max_log_bytes), options.stop);
+    Ran ran = RunToEnd(BuildProcess(setup, candidate.kind, headers, options, cuda_architecture, work),
+                       options.patience * PythonBuildLimit_s(options.limits),
+                       static_cast<size_t>(options.limits.max_log_bytes), options.stop);
+    const int own_status = !TakeImported(&ran.output) && WIFEXITED(ran.status) ? WEXITSTATUS(ran.status) : 0;
     if (ran.timed_out || WasKilled(ran)) {
       compiled.log = Printable(ran.output);
       compiled.on_clock = ran.timed_out;
       compiled.timed_out = true;  // not cached: the load of the machine is not a property of the text
       return compiled;
     }
-    if (WIFEXITED(ran.status) && WEXITSTATUS(ran.status) == 125)
+    if (own_status == kNoSandboxStatus)
       throw Error(ExitCode::kBroken, "the compiler's sandbox failed: " + ran.output, "run `kevin doctor`");
-    if (WIFEXITED(ran.status) && WEXITSTATUS(ran.status) == kCannotStart)
+    if (own_status == kCannotStart)
       throw Error(ExitCode::kMachine, setup.python + ": " + Printable(ran.output), kHowToGetPython);
     std::string log = Printable(ran.output);
     std::error_code error;
@@ -169,6 +181,20 @@ Compiled BuildPython(const PythonSetup& setup, const std::string& compiler_versi
   compiled.log = entry->log;
   compiled.in_use = entry->in_use;
   return compiled;
+}
+
+// A bundle is a line of JSON and the files behind it.
+bool CopyBundleWithStages(const fs::path& bundle, const std::vector<std::string>& names, const fs::path& to) {
+  std::ifstream in(bundle, std::ios::binary);
+  std::string line;
+  std::getline(in, line);
+  json header = json::parse(line, nullptr, false);
+  if (!header.is_object()) return false;
+  header["stages"] = names;
+  std::ofstream out(to, std::ios::binary);
+  out << header.dump(-1, ' ', false, json::error_handler_t::replace) << '\n' << in.rdbuf();
+  if (!out.flush()) throw Error(ExitCode::kBroken, "cannot write " + to.string(), "free some disk space");
+  return true;
 }
 
 std::string RequirePythonIsolation(const EnvironmentOptions& options, const fs::path& runner, bool namespaces,

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "env/cpu/compile.h"
 #include "env/environment.h"
@@ -24,6 +25,11 @@ PythonSetup FindPythonSetup(const std::filesystem::path& program_directory);
 Compiled BuildPython(const PythonSetup& setup, const std::string& compiler_version,
                      const Candidate& candidate, bool torch_headers, const CompileOptions& options,
                      const std::string& cuda_architecture = "");
+
+// Copies a bundle to `to`, for a diagnosis: the worker times the stages of these names in its text
+// (env/python/stage_timer.py). False: it is no bundle. Throws Error(kBroken) when the disk is full.
+bool CopyBundleWithStages(const std::filesystem::path& bundle, const std::vector<std::string>& names,
+                          const std::filesystem::path& to);
 
 // How long BuildPython may take: with torch's headers a build takes minutes.
 double PythonBuildLimit_s(const Limits& limits);

@@ -1,8 +1,12 @@
 #include "env/python/python_rules.h"
 
 #include <algorithm>
+#include <cctype>
 #include <regex>
+#include <set>
 #include <utility>
+
+#include "env/python/own_kernels.h"
 
 namespace kevin {
 namespace {
@@ -31,16 +35,39 @@ std::string WithoutComments(const std::string& text) {
   return kept;
 }
 
+bool IsWordPart(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
+// Whether the code names a function anywhere but in its definition.
+bool IsUsed(const std::string& code, const std::string& name) {
+  for (size_t at = code.find(name); at != std::string::npos; at = code.find(name, at + 1)) {
+    const size_t end = at + name.size();
+    if ((at > 0 && IsWordPart(code[at - 1])) || (end < code.size() && IsWordPart(code[end]))) continue;
+    const size_t before = code.find_last_not_of(" \t", at == 0 ? 0 : at - 1);
+    const bool is_definition = before != std::string::npos && before >= 2 &&
+                               code.compare(before - 2, 3, "def") == 0 &&
+                               (before == 2 || !IsWordPart(code[before - 3]));
+    if (!is_definition) return true;
+  }
+  return false;
+}
+
+bool HasTritonKernel(const PythonParts& text) {
+  if (!HasInALine(text.code, R"(^\s*(from\s+triton\b|import\s+([\w.]+(\s+as\s+\w+)?\s*,\s*)*triton\b))"))
+    return false;
+  const std::set<std::string> names = TritonKernelNames(text);
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return IsUsed(text.code, name); });
+}
+
 }  // namespace
 
 std::string BackendOf(const std::string& source) {
-  if (HasInALine(source, R"(@(triton\.)?(jit|autotune))") &&
-      HasInALine(source, R"(^\s*(import|from)\s+triton)"))
-    return "triton";
-  if (HasInALine(source, R"(^\s*(import|from)\s+tilelang)")) return "tilelang";
-  if (HasInALine(source, R"(^\s*(import|from)\s+cutlass)")) return "cute";
-  if (HasInALine(source, R"(\b(load_inline|cpp_extension)\b)"))
-    return source.find("__global__") != std::string::npos ? "cuda" : "cpp";
+  const PythonParts text = SplitPythonText(source);
+  if (HasTritonKernel(text)) return "triton";
+  if (HasInALine(text.code, R"(^\s*(import|from)\s+tilelang)")) return "tilelang";
+  if (HasInALine(text.code, R"(^\s*(import|from)\s+cutlass)")) return "cute";
+  if (HasInALine(text.code, R"(\b(load_inline|cpp_extension)\b)"))
+    return CudaTextOf(text).find("__global__") != std::string::npos ? "cuda" : "cpp";
   return "torch";
 }
 

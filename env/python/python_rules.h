@@ -6,8 +6,9 @@
 namespace kevin {
 
 // What its kernels are written in: "triton", "tilelang", "cute", "cuda" or "cpp" (by torch.utils.cpp_extension); "torch"
-// where it has none. By the words of the text: for the record, and on a CPU it says that Python executes the kernels
-// (env/cpu/own_share.h).
+// where it has none. By the code of the text, comments and strings apart; "triton" needs a kernel that something names besides
+// its definition. For the record; on a CPU "triton" asks for the rules of interpreted kernels, and what runs there decides
+// whether they count as its own (env/cpu/own_share.h).
 std::string BackendOf(const std::string& source);
 
 // The static rules of KernelBench (its kernel_static_checker.py at commit 423217d, those that are errors by default), for

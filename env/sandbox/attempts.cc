@@ -31,6 +31,7 @@ constexpr int64_t kMemoryLimitBytes = int64_t{256} << 20;
 
 // Mapped before entering the sandbox, like a candidate's buffers.
 struct Buffers {
+  Fd outputs_fd;
   Mapping inputs, outputs;
 } buffers;
 
@@ -225,9 +226,31 @@ bool TakesPagesAway(const std::string&, int) {
     for (const int advice : {MADV_REMOVE, kMadvPageout, kMadvCold}) {
       if (madvise(place, kBufferBytes, advice) == 0) return true;
     }
+  }
+  return false;
+}
+
+bool MovesPages(const std::string&, int) {
+  for (std::byte* place : {buffers.outputs.data(), buffers.inputs.data()}) {
     if (syscall(SYS_mbind, place, kBufferBytes, 1, nullptr, 0, 2) == 0) return true;
   }
   return false;
+}
+
+bool PunchesOutputs(const std::string&, int) {
+  return fallocate(buffers.outputs_fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) == 0;
+}
+
+bool OpensWithoutEnd(const std::string&, int) {
+  constexpr int kMany = 4096;
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+  for (int i = 0; i < kMany; ++i) {
+    if (dup(STDERR_FILENO) < 0) return false;
+  }
+  return true;
 }
 
 bool ResizesBuffers(const std::string&, int) {
@@ -239,12 +262,12 @@ bool ResizesBuffers(const std::string&, int) {
 }
 
 void MakeBuffers() {
-  const Fd inputs = CreateSharedFile("inputs", kBufferBytes),
-           outputs = CreateSharedFile("outputs", kBufferBytes);
+  const Fd inputs = CreateSharedFile("inputs", kBufferBytes);
+  buffers.outputs_fd = CreateSharedFile("outputs", kBufferBytes);
   SealContents(inputs.get());
-  SealSize(outputs.get());
+  SealSize(buffers.outputs_fd.get());
   buffers.inputs = Mapping(inputs.get(), kBufferBytes, Access::kReadOnly, true);
-  buffers.outputs = Mapping(outputs.get(), kBufferBytes, Access::kReadWrite, true);
+  buffers.outputs = Mapping(buffers.outputs_fd.get(), kBufferBytes, Access::kReadWrite, true);
 }
 
 }  // namespace
@@ -258,8 +281,8 @@ const std::vector<Attempt>& ForbiddenActs() {
       {"open the parent's memory", ReadsParentMemory},
       {"open an internet socket", OpensSocket},
       {"open a Unix socket", OpensUnixSocket},
-      {"fork", Forks},
-      {"execute another program", Executes},
+      {.name = "fork", .act = Forks, .build_may = true},
+      {.name = "execute another program", .act = Executes, .build_may = true},
       {"start threads without end", StartsThreadsWithoutEnd, false, true},
       {"trace the parent", TracesParent},
       {"read another process's memory", ReadsOtherProcess},
@@ -280,8 +303,20 @@ const std::vector<Attempt>& ForbiddenActs() {
       {"change settings in /proc or /sys", ChangesSettings},
       {"open devices that are not its own", OpensDevices},
       {"make its inputs writable", WritesInputs, false, true},
-      {"take pages away under shared buffers", TakesPagesAway, false, true},
+      {.name = "take pages away under shared buffers",
+       .act = TakesPagesAway,
+       .candidate_only = true,
+       .gpu_python = true},
+      {"move pages of shared buffers", MovesPages, false, true},
       {"resize or punch shared buffers", ResizesBuffers, false, true},
+      {.name = "punch holes into its outputs",
+       .act = PunchesOutputs,
+       .candidate_only = true,
+       .gpu_python = true},
+      {.name = "open descriptors without end",
+       .act = OpensWithoutEnd,
+       .candidate_only = true,
+       .gpu_python = true},
   };
   return kActs;
 }
@@ -322,7 +357,8 @@ int RunAttempt(bool namespaces, const std::vector<std::string>& arguments) {
   SandboxOptions options;
   for (const SandboxProfile profile :
        {SandboxProfile::kCompiler, SandboxProfile::kGpuRunner, SandboxProfile::kEvaluator,
-        SandboxProfile::kReference, SandboxProfile::kPython, SandboxProfile::kGpuPython}) {
+        SandboxProfile::kReference, SandboxProfile::kPython, SandboxProfile::kGpuPython,
+        SandboxProfile::kGpuPythonBuild}) {
     if (arguments[3] == ProfileName(profile)) options.profile = profile;
   }
   options.namespaces = namespaces;

@@ -27,6 +27,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kNewRoot = "/tmp";  // covered by a private tmpfs that becomes the root
 constexpr const char* kCandidatePath = "/candidate.so";
+constexpr int64_t kGpuPythonDescriptors =
+    1024;  // the usual limit of a shell, with which CUDA and its compilers work
 
 }  // namespace
 
@@ -213,6 +215,7 @@ void SetLimits(const SandboxOptions& options, int64_t mapped_bytes) {
   if (UsesGpu(options.profile)) {  // the driver reserves addresses for all of the GPU
     Limit(RLIMIT_FSIZE, options.max_file_bytes);
     Limit(RLIMIT_CPU, options.cpu_limit_s);
+    if (IsGpuPython(options.profile)) Limit(RLIMIT_NOFILE, kGpuPythonDescriptors);
     if (IsGpuPython(options.profile) && options.namespaces) Limit(RLIMIT_NPROC, TaskLimit(options, {}));
     return;
   }

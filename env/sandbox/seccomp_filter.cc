@@ -148,11 +148,13 @@ void DenyForGpuRunner(scmp_filter_ctx filter) {
   seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
 }
 
-// Host code of a candidate runs: it may not take pages of shared memory from the trusted side.
-void DenyForGpuPython(scmp_filter_ctx filter) {
-  DenyForGpuRunner(filter);
-  for (const unsigned advice : {MADV_REMOVE, MADV_PAGEOUT})
+// Host code of a candidate runs: it may not take pages of shared memory from the trusted side. mbind stays allowed: the
+// driver may place its buffers on nodes by it, and tensors lie in no memory of the host here.
+void DenyTakingPages(scmp_filter_ctx filter) {
+  for (const unsigned advice : {MADV_REMOVE, MADV_COLD, MADV_PAGEOUT})
     seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(madvise), 1, SCMP_A2(SCMP_CMP_EQ, advice));
+  // Holes and the like; not the plain reservation of room.
+  seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(fallocate), 1, SCMP_A1(SCMP_CMP_NE, 0));
 }
 
 // An evaluator starts runners, which mount and make namespaces. It talks to them through socket pairs and to
@@ -214,10 +216,12 @@ bool InstallSeccompFilter(SandboxProfile profile, bool gpu) {
       DenyForGpuRunner(filter);
       break;
     case SandboxProfile::kGpuPython:
-      DenyForGpuPython(filter);
+      DenyForGpuRunner(filter);
+      DenyTakingPages(filter);
       break;
     case SandboxProfile::kGpuPythonBuild:
       DenyForCompiler(filter);
+      DenyTakingPages(filter);
       break;
     case SandboxProfile::kGpuTool:
       DenyForTool(filter);

@@ -49,6 +49,21 @@ ChildProcess StartAttempt(const SelfTestOptions& options, size_t index) {
 
 }  // namespace
 
+bool IsForbidden(const Attempt& attempt, SandboxProfile profile) {
+  switch (profile) {
+    case SandboxProfile::kCandidate:
+      return true;
+    case SandboxProfile::kPython:
+      return !attempt.python_may;
+    case SandboxProfile::kGpuPython:
+      return attempt.gpu_python || !attempt.candidate_only;
+    case SandboxProfile::kGpuPythonBuild:
+      return attempt.gpu_python || (!attempt.candidate_only && !attempt.build_may);
+    default:
+      return !attempt.candidate_only;
+  }
+}
+
 std::vector<ActResult> RunSelfTest(const SelfTestOptions& options) {
   using Clock = std::chrono::steady_clock;
   std::error_code error;
@@ -64,10 +79,8 @@ std::vector<ActResult> RunSelfTest(const SelfTestOptions& options) {
     std::vector<std::pair<size_t, ChildProcess>> children;
     for (size_t i = 0; i < ForbiddenActs().size(); ++i) {
       const Attempt& attempt = ForbiddenActs()[i];
-      const bool is_python = options.profile == SandboxProfile::kPython;
-      if (attempt.candidate_only && options.profile != SandboxProfile::kCandidate && !is_python) continue;
-      if (attempt.python_may && is_python) continue;
-      if (attempt.endless == endless) children.emplace_back(i, StartAttempt(options, i));
+      if (attempt.endless == endless && IsForbidden(attempt, options.profile))
+        children.emplace_back(i, StartAttempt(options, i));
     }
     const auto deadline =
         Clock::now() + std::chrono::duration<double>(endless ? options.spin_deadline_s : options.timeout_s);

@@ -22,10 +22,9 @@ struct SelfTestOptions {
   std::filesystem::path runner;         // the program kevin-runner
   std::filesystem::path canary_folder;  // a folder of the user that must be invisible; gets a file `canary`
   bool namespaces = true;
-  SandboxProfile profile = SandboxProfile::
-      kCandidate;  // kGpuRunner: without the acts that are candidate_only; kPython: without those that python_may
-  double spin_deadline_s = 0.2;  // an endless act is killed after this time
-  double timeout_s = 20;         // of the others; exceeding it is an Error, not "blocked"
+  SandboxProfile profile = SandboxProfile::kCandidate;  // its acts: IsForbidden
+  double spin_deadline_s = 0.2;                         // an endless act is killed after this time
+  double timeout_s = 20;  // of the others; exceeding it is an Error, not "blocked"
 };
 
 // Runs all acts at once. Throws Error(kBroken) when the runner cannot be started or fails before the act;
@@ -45,16 +44,20 @@ struct Attempt {
   bool candidate_only =
       false;                // allowed, or without meaning, in a process that runs no host code of a candidate
   bool python_may = false;  // an interpreter has temporary folders of its own
+  bool gpu_python = false;  // `candidate_only`, and forbidden to a Python process on a GPU too
+  bool build_may = false;   // a Python process on a GPU may do it while it starts compilers
 };
 
 // In the order of the report.
 const std::vector<Attempt>& ForbiddenActs();
+// Whether a process of the profile may not do it.
+bool IsForbidden(const Attempt& attempt, SandboxProfile profile);
 
 // Exit status of `kevin-runner attempt`.
 inline constexpr int kAttemptBlocked = 0;
 inline constexpr int kAttemptSucceeded = 42;
 
-// "candidate", "gpu-runner", "compiler", "gpu-tool", "gpu-python".
+// "candidate", "gpu-runner", "compiler", "gpu-tool", "gpu-python", "gpu-python-build".
 const char* ProfileName(SandboxProfile profile);
 
 // Arguments: the index of the act, the folder with the file `canary`, the process id of the trusted parent,

@@ -24,7 +24,9 @@ class Pace {
   static constexpr double kMaxExcess = 0.15;
   // A suspicion is no proof: it is put to as many new audits, which alone decide.
   static constexpr int kAuditsIfSuspicious = 16;
-  static constexpr int kMaxReadAhead = 1;  // of these
+  // Of these. The kernel's own memory management marks pages now and then (DAMON, when it ages a page that the evaluator
+  // wrote): a kernel that works ahead is seen in most audits.
+  static constexpr int kMaxReadAhead = 3;
 
   void Add(const AuditedPace& audit);
   // In an audit, at a pause, inputs of calls that had not begun had been read. Not by guesses of the processor:

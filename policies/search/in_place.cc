@@ -158,13 +158,52 @@ void Lowering::SetCompleteWrite(const GraphNode& node) {
   Set(node, value);
 }
 
+namespace {
+
+using Reads = std::function<bool(const ExprPtr&)>;
+
+// The extents of `places` without those that the expression, made at the variables of `loops`, does not depend on.
+Shape ExtentsUsed(const ExprPtr& expr, const std::vector<Loop>& loops) {
+  Shape shape;
+  for (const Loop& loop : loops) shape.push_back(Uses(expr, loop.variable) ? loop.extent : 1);
+  return shape;
+}
+
+// The same elements, with the indices and the value for which `reads` holds computed into workspaces.
+Lowering::Overwriting WithWorkspaces(Lowering& at, const Shape& places, const std::string& dtype,
+                                     const Lowering::Overwriting& element, const Reads& reads) {
+  const std::vector<Loop> loops = at.NewLoops(places);
+  const auto [own, value] = element(Lowering::Vars(loops));
+  std::vector<ValuePtr> indices(own.size());
+  for (size_t dim = 0; dim < own.size(); ++dim) {
+    if (!reads(own[dim])) continue;
+    indices[dim] =
+        at.Stored(at.Lazy("int64", ExtentsUsed(own[dim], loops),
+                          [element, dim](const Index& place) { return element(place).first[dim]; }));
+  }
+  ValuePtr values;
+  if (reads(value)) {
+    values = at.Stored(at.Lazy(dtype, places, [element, type = TypeOf(dtype)](const Index& place) {
+      return ToType(element(place).second, type);
+    }));
+  }
+  return [=](const Index& place) {
+    auto [index, stored] = element(place);
+    for (size_t dim = 0; dim < index.size(); ++dim) {
+      if (indices[dim]) index[dim] = Lowering::AtBroadcast(indices[dim], place);
+    }
+    return std::pair(index, values ? values->at(place) : stored);
+  };
+}
+
+}  // namespace
+
 // An input-output is overwritten when all outputs are stored. New values that read other places than their own, or other
-// input-outputs that are overwritten, are stored in workspaces first.
+// input-outputs that are overwritten, are stored in workspaces first; so are the places of single elements that read any.
 void Lowering::StoreInOuts() {
   struct Final {
     int buffer, graph_value;
     ValuePtr value;
-    bool reads_elsewhere = false;
   };
   std::vector<Final> finals;
   for (size_t i = 0; i < graph_.inputs.size(); ++i) {
@@ -183,11 +222,7 @@ void Lowering::StoreInOuts() {
     });
   };
   for (Final& one : finals) {
-    if (const auto found = overwritten_at_end_.find(one.graph_value); found != overwritten_at_end_.end()) {
-      one.reads_elsewhere =
-          reads(found->second.element(Vars(NewLoops(found->second.places))).second, -1, nullptr);
-      continue;
-    }
+    if (overwritten_at_end_.count(one.graph_value)) continue;
     const ValuePtr value = one.value;
     const Index index = Vars(NewLoops(value->shape));
     const std::string place = OffsetOf(index, value->shape)->key;
@@ -198,7 +233,8 @@ void Lowering::StoreInOuts() {
           value->dtype, value->shape, [value](const Index& at) { return value->at(at); }, value->cost));
     }
   }
-  // What is written at the end may read the places of another one: the values of all are stored before any is overwritten.
+  // What is written at the end may read the places of another one: the workspaces of all are filled before any is
+  // overwritten.
   std::vector<std::function<void()>> writes;
   for (const Final& one : finals) {
     const auto found = overwritten_at_end_.find(one.graph_value);
@@ -207,15 +243,8 @@ void Lowering::StoreInOuts() {
       continue;
     }
     Overwrite overwrite = found->second;
-    if (one.reads_elsewhere) {
-      const Type type = TypeOf(overwrite.dtype);
-      const ValuePtr values = Stored(Lazy(overwrite.dtype, overwrite.places, [&](const Index& place) {
-        return ToType(found->second.element(place).second, type);
-      }));
-      overwrite.element = [values, element = found->second.element](const Index& place) {
-        return std::pair(element(place).first, values->at(place));
-      };
-    }
+    overwrite.element = WithWorkspaces(*this, overwrite.places, overwrite.dtype, overwrite.element,
+                                       [&](const ExprPtr& expr) { return reads(expr, -1, nullptr); });
     writes.emplace_back([this, one, overwrite] { WriteElements(one.buffer, overwrite); });
   }
   for (const auto& write : writes) write();

@@ -115,6 +115,7 @@ TEST_CASE("no kernel was right: no best, no speed-up") {
 
 TEST_CASE("confirmation can change the winner, and only confirmations are reported") {
   Fixture f;
+  f.environment.pair_half_width = 0.03;
   f.environment.then["// measured 1.5"] = {"// measured 1.4"};
   f.environment.then["// measured 1.505"] = {"// measured 1.52", "// measured 1.46"};
   const EpisodeRecord episode = f.Run({FakeReply("measured 1.5"), FakeReply("measured 1.505")});
@@ -125,6 +126,14 @@ TEST_CASE("confirmation can change the winner, and only confirmations are report
   CHECK(episode.best_turn == 2);
   CHECK(episode.best_speedup == 1.46);
   CHECK(f.Output(episode, "best.cpp") == FakeSource("measured 1.505"));
+}
+
+TEST_CASE("a turn that is the same as the best one within 2 % costs no confirmation") {
+  Fixture f;
+  const EpisodeRecord episode = f.Run({FakeReply("measured 1.5"), FakeReply("measured 1.505")});
+  CHECK(f.environment.calls == std::vector<std::string>{"// measured 1.5", "// measured 1.505 beside 1.5",
+                                                        "// measured 1.5 (confirm)"});
+  CHECK(episode.best_turn == 1);
 }
 
 TEST_CASE("a leader that is wrong when measured again loses its turn too") {

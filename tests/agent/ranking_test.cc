@@ -82,8 +82,13 @@ TEST_CASE("without comparisons the speed-ups over eager decide, and a stored ver
 }
 
 TEST_CASE("the ranking: the leader, then who may be faster, the most probable first") {
-  std::vector<TurnRecord> turns = {Turn(1, 2),           Turn(2, 2, 1, 1.006), Turn(3, 2, 1, 1.008),
-                                   Turn(4, 2, 1, 0.999), Turn(5, 2, 1, 0.9),   Turn(6, 2, 1, 1.007)};
+  std::vector<TurnRecord> turns = {Turn(1, 2),
+                                   Turn(2, 2, 1, 1.006, 0.03),
+                                   Turn(3, 2, 1, 1.008, 0.03),
+                                   Turn(4, 2, 1, 0.999, 0.03),
+                                   Turn(5, 2, 1, 0.9, 0.03),
+                                   Turn(6, 2, 1, 1.007, 0.03),
+                                   Turn(7, 2, 1, 1.007)};  // the same, within 2 %
   turns[5].evaluation.candidate_hash = "3";  // the same text as turn 3
   CHECK(RankingOf(turns) == std::vector<int>{1, 3, 2});
   CHECK(RankingOf({}).empty());

@@ -32,6 +32,7 @@
 #include "agent/records.h"
 #include "agent/rollout/rollout.h"
 #include "env/error.h"
+#include "env/printable.h"
 #include "env/problem/text.h"
 #include "env/process/machine.h"
 #include "tests/bench/bench_figures.h"
@@ -152,6 +153,8 @@ class ScriptedPolicy : public Policy {
 struct Tally {
   std::set<std::string> candidates;  // with a fresh verdict
   std::map<std::string, int> outcomes;
+  std::map<std::string, std::vector<double>> held_by_outcome_s;
+  std::vector<std::string> unexpected;  // outcomes that no text of this program should get
   std::map<std::string, int> problems;  // turns of each
   std::vector<double> reference_us, half_width, turn_s, held_s, wait_s, verify_s, measure_s, overhead_s,
       generate_s;
@@ -168,7 +171,9 @@ struct Tally {
     turn_s.push_back(turn.seconds);
     overhead_s.push_back(turn.overhead_s);
     generate_s.push_back(turn.generate_s);
-    if (e.device_s) held_s.push_back(*e.device_s);
+    if (e.device_s) held_s.push_back(*e.device_s), held_by_outcome_s[e.outcome].push_back(*e.device_s);
+    if (e.outcome != "measured" && e.outcome != "wrong" && e.outcome != "compile_failed")
+      unexpected.push_back(fmt::format("{}: {}: {}", episode.problem, e.outcome, e.reason));
     if (e.reference_us) reference_us.push_back(*e.reference_us);
     if (!e.speedup) return;
     half_width.push_back(std::log(e.speedup->high / e.speedup->low) / 2);
@@ -199,6 +204,11 @@ void PrintFinal(const Options& options, const Tally& tally, double seconds, std:
   fmt::print("turn {} s, device held {} s; of measured turns: waited {} s, verify {} s, measure {} s\n",
              Quantiles(tally.turn_s, 3), Quantiles(tally.held_s, 3), Quantiles(tally.wait_s, 3),
              Quantiles(tally.verify_s, 3), Quantiles(tally.measure_s, 3));
+  for (const auto& [name, values] : tally.held_by_outcome_s) {
+    const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+    fmt::print("{} held the device {:.0f} % of the time, {} s each\n", name, 100 * sum / seconds, Quantiles(values, 3));
+  }
+  for (const std::string& one : tally.unexpected) fmt::print("unexpected: {}\n", Printable(one.substr(0, 300)));
   // What one after another takes of the device, and what the threads of episodes do beside it.
   const auto share = [&](const std::vector<double>& values) {
     return 100 * std::accumulate(values.begin(), values.end(), 0.0) / seconds;

@@ -149,6 +149,7 @@ class FakeEnvironment : public Environment {
   std::map<std::string, std::deque<std::string>> then;
   std::map<std::string, std::string> at_size;
   std::function<void(int call)> before_evaluate;  // from 1
+  double pair_half_width = 0.01;                  // of a comparison with the start
   bool machine_keys = false;                      // texts with equal first lines are one kernel
   int rules_version = kRulesVersion;              // an older one: judges as an older program did
   std::map<std::string, std::string> graphs;      // by size; JSON
@@ -161,7 +162,7 @@ class FakeEnvironment : public Environment {
     return line.starts_with("// measured ") ? line.substr(12) : line;
   }
 
-  static Outcome Judge(const std::string& verdict, const EvaluateOptions& options) {
+  Outcome Judge(const std::string& verdict, const EvaluateOptions& options) const {
     if (verdict.starts_with("// measured ")) return MeasuredAt(std::stod(verdict.substr(12)), options);
     if (verdict == "// wrong") return Wrong{"out[0, 3] is 1.5, should be 0.25", 1.25, 0.001};
     if (verdict == "// crash") return Crashed{"signal 11 (segmentation fault) in the first call"};
@@ -179,12 +180,12 @@ class FakeEnvironment : public Environment {
     evaluation->device_s = 0.25;
   }
 
-  static Measured MeasuredAt(double speedup, const EvaluateOptions& options) {
+  Measured MeasuredAt(double speedup, const EvaluateOptions& options) const {
     Measured m;
     m.speedup = {speedup, speedup * 0.99, speedup * 1.01, 0.004, 30, 3};
     if (const std::string other = FirstLine(options.start_source); other.starts_with("// measured ")) {
       const double ratio = speedup / std::stod(other.substr(12));
-      m.against_start = {ratio, ratio * 0.99, ratio * 1.01, 0.004, 30, 3};
+      m.against_start = {ratio, ratio * (1 - pair_half_width), ratio * (1 + pair_half_width), 0.004, 30, 3};
     }
     m.verdict = speedup > 1.01 ? Verdict::kFast : speedup < 0.99 ? Verdict::kSlow : Verdict::kSame;
     m.reference_us = 100;

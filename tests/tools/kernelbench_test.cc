@@ -1,12 +1,21 @@
 // Published candidates: the forms they come in, judging them with a fake environment, continuing, KernelBench's file of
 // results.
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
+#include <set>
 #include <sstream>
 
 #include "env/error.h"
 #include "env/process/files.h"
+#include "env/python/kernelbench_judge.h"
+#include "env/python/python_process.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
 #include "tools/kernelbench_candidates.h"
@@ -132,7 +141,8 @@ TEST_CASE(
     "KernelBench's verdict beside Kevin's: a row with a reason for each disagreement, kept for the next call") {
   Fixture f;
   int asked = 0;
-  f.options.judge_as_kernelbench = [&](const PublishedCandidate& one, const Problem&, const Workload&) {
+  f.options.judge_as_kernelbench = [&](const PublishedCandidate& one, const Problem&, const Workload&,
+                                       const std::string&) {
     ++asked;
     KernelBenchVerdict verdict;
     verdict.compiled = one.number == 19;
@@ -162,6 +172,118 @@ TEST_CASE(
   CHECK(asked == 3);
 }
 
+namespace {
+
+KernelBenchVerdict Correct(double speedup = 2) {
+  KernelBenchVerdict verdict;
+  verdict.compiled = verdict.correct = true;
+  verdict.speedup = speedup;
+  return verdict;
+}
+
+}  // namespace
+
+TEST_CASE("a verdict of KernelBench is kept for the file that it was judged by") {
+  Fixture f;
+  const fs::path file = f.work.path() / "checkout/KernelBench/level1/19_ReLU.py";
+  Write(file, "one\n");
+  std::vector<std::string> asked;
+  f.options.judge_as_kernelbench = [&](const PublishedCandidate&, const Problem&, const Workload&,
+                                       const std::string& own_file) {
+    asked.push_back(own_file);
+    return Correct();
+  };
+  f.Judge();
+  CHECK(asked == std::vector<std::string>(3, ""));
+  f.options.compat_from = (f.work.path() / "checkout").string();
+  asked.clear();
+  KernelBenchTally tally = f.Judge();
+  CHECK(asked == std::vector<std::string>(2, "one\n"));
+  CHECK(tally.compared.size() == 2);
+  REQUIRE(tally.not_compared.size() == 1);
+  CHECK(tally.not_compared[0].find("has no file of level1/20") != std::string::npos);
+  Write(file, "two\n");
+  f.Judge();
+  CHECK(asked.back() == "two\n");
+  CHECK(asked.size() == 4);
+  f.Judge();
+  f.options.compat_from.clear();
+  f.Judge();
+  CHECK(asked.size() == 4);
+}
+
+TEST_CASE("a failure on KernelBench's side leaves a candidate uncompared, and --most bounds both sides") {
+  Fixture f;
+  int asked = 0;
+  ExitCode code = ExitCode::kMachine;
+  f.options.judge_as_kernelbench = [&](const PublishedCandidate& one, const Problem&, const Workload&,
+                                       const std::string&) {
+    ++asked;
+    if (one.sample == 1) throw Error(code, "no sandbox");
+    return Correct();
+  };
+  std::vector<Json> events;
+  KernelBenchTally tally = f.Judge(&events);
+  CHECK(tally.judged == 3);
+  CHECK(tally.compared.size() == 2);
+  CHECK(tally.not_compared == std::vector<std::string>{"level_1_problem_19_sample_1_kernel.py: no sandbox"});
+  CHECK(events[1]["kernelbench"].is_null());
+  CHECK(events[1]["not_compared"] == "no sandbox");
+  CHECK(events[0]["not_compared"].is_null());
+
+  // Stored verdicts of Kevin, none of KernelBench.
+  fs::remove(f.run / "kevin_compat.jsonl");
+  f.options.most = 1;
+  asked = 0;
+  tally = f.Judge();
+  CHECK((asked == 1 && tally.stored == 3 && tally.compared.size() == 1));
+  CHECK(tally.not_compared.size() == 2);
+  f.options.most = 2;
+  f.Judge();
+  CHECK(asked == 3);  // the one that fails, and the last one
+
+  f.options.most = 0;
+  code = ExitCode::kInterrupted;
+  CHECK_THROWS_AS(f.Judge(), Error);
+}
+
+TEST_CASE("KernelBench's side of several candidates runs at once") {
+  Fixture f;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int inside = 0;
+  bool met = false;
+  f.options.parallel = 3;
+  f.options.judge_as_kernelbench = [&](const PublishedCandidate&, const Problem&, const Workload&,
+                                       const std::string&) {
+    std::unique_lock lock(mutex);
+    met = ++inside == 3 || met;
+    changed.notify_all();
+    changed.wait_for(lock, std::chrono::seconds(10), [&] { return met; });
+    return Correct();
+  };
+  CHECK(f.Judge().compared.size() == 3);
+  CHECK(met);
+}
+
+TEST_CASE("once a candidate is loaded, KernelBench's process tells nothing about the machine") {
+  const auto read = [](const std::string& script) {
+    PythonProcess process({"/bin/sh", "-c", script});
+    return ReadKernelBenchVerdict({}, &process);
+  };
+  const std::string error = R"(echo '{"error": "ImportError: no torch", "machine": true}';)";
+  const std::string load = R"(echo '{"phase": "load"}';)";
+  CHECK_THROWS_WITH(read(error), Catch::Contains("cannot run in this Python"));
+  CHECK_THROWS_WITH(read("exit 125"), Catch::Contains("sandbox"));
+  CHECK(read(load + error).reason == "the candidate wrote an error in place of a verdict, in phase load");
+  CHECK(read(load + "exit 125").reason.find("exited with status 125, in phase load") != std::string::npos);
+  CHECK(read(load + R"(echo '{"phase": "start"}'; exit 125)").reason.find("in phase start") !=
+        std::string::npos);
+  CHECK_FALSE(read(load + error).correct);
+  CHECK(read(load + R"(echo '{"compiled": true, "correct": true, "input_shapes": [[16, 4], []]}')")
+            .input_shapes == std::vector<std::vector<int64_t>>{{16, 4}, {}});
+}
+
 TEST_CASE("what the two verdicts disagree on") {
   const Json measured = {{"name", "a"},    {"problem", "level1/1"}, {"outcome", "measured"},
                          {"speedup", 1.2}, {"speedup_low", 1.1},    {"speedup_high", 1.3}};
@@ -172,6 +294,24 @@ TEST_CASE("what the two verdicts disagree on") {
     verdict.speedup = speedup;
     CHECK(Compare(measured, verdict).reason.empty() == agrees);
   }
+  // Both say "not faster".
+  Json same = measured;
+  same["speedup"] = 1.0;
+  same["speedup_low"] = 0.97;
+  same["speedup_high"] = 1.03;
+  same["size"] = "small";
+  for (const auto& [speedup, agrees] : {std::pair(0.9, true), {1.02, true}, {1.2, false}}) {
+    verdict.speedup = speedup;
+    CHECK(Compare(same, verdict).reason.empty() == agrees);
+  }
+  CHECK(Compare(same, verdict).reason.find("ratio of two means") != std::string::npos);
+  verdict.other_shapes = "16 x 16384 in place of 4 x 8";
+  CHECK(Compare(same, verdict).reason ==
+        "times of other shapes: KernelBench's file has 16 x 16384 in place of 4 x 8 that Kevin took at size "
+        "small");
+  CHECK(KernelBenchVerdictFromJson(ToJson(verdict)).other_shapes == verdict.other_shapes);
+  verdict.other_shapes.clear();
+
   verdict.correct = false;
   verdict.trials_passed = 3;
   verdict.max_difference = 2e-4;
@@ -233,6 +373,12 @@ TEST_CASE("rows: lines, arrays, levels; the leaderboard counts problems from 0")
   const PublishedCandidates levels =
       ReadPublishedCandidates(file("{\n\"1\": [{\"task_id\": 4, \"custom_code\": \"x\"}], \"3\": []\n}"));
   CHECK(Ids(levels) == std::vector<std::string>{"level1/4#0 level 1, row 1"});
+}
+
+TEST_CASE("a run with too many candidates is not read in part") {
+  Fixture f;
+  CHECK(ReadPublishedCandidates(f.run, 3).candidates.size() == 3);
+  CHECK_THROWS_WITH(ReadPublishedCandidates(f.run, 2), Catch::Contains("has more than 2 candidates"));
 }
 
 TEST_CASE("what has none of the forms is named") {
@@ -322,6 +468,65 @@ TEST_CASE("infrastructure that breaks keeps what was judged") {
   tally = f.Judge();
   CHECK(tally.stored == 2);
   CHECK(tally.judged == 5);
+}
+
+namespace {
+
+// Evaluations wait for each other, at most 10 s.
+class MeetingEnvironment : public testing::FakeEnvironment {
+ public:
+  Evaluation EvaluateShape(const Problem& problem, const Candidate& candidate,
+                           const EvaluateOptions& options) override {
+    {
+      std::unique_lock lock(mutex_);
+      most = std::max(most, ++inside_);
+      if (inside_ == expected) met_ = true;
+      changed_.notify_all();
+      changed_.wait_for(lock, std::chrono::seconds(10), [&] { return met_; });
+      --inside_;
+    }
+    return FakeEnvironment::EvaluateShape(problem, candidate, options);
+  }
+
+  int expected = 1, most = 0;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int inside_ = 0;
+  bool met_ = false;
+};
+
+}  // namespace
+
+TEST_CASE("candidates of a run are judged at once where that is asked for, each of them once") {
+  Fixture f;
+  MeetingEnvironment environment;
+  environment.facts = f.environment.facts;
+  environment.expected = f.options.parallel = 3;
+  for (int sample = 1; sample < 9; ++sample)
+    Write(f.run / fmt::format("level_1_problem_21_sample_{}_kernel.py", sample), "// measured 1.1\n");
+  const auto judge = [&](std::set<std::string>* names) {
+    KernelBenchResults results(f.run);
+    return JudgePublished(
+        ReadPublishedCandidates(f.run), Fixture::Find, environment, results, f.options,
+        [&](const Json& event) { names->insert(event["name"].get<std::string>()); }, nullptr);
+  };
+  std::set<std::string> names;
+  const KernelBenchTally tally = judge(&names);
+  CHECK(environment.most == 3);
+  CHECK(tally.judged == 11);
+  CHECK(tally.outcomes.at("measured") == 9);
+  CHECK(names.size() == 11);
+  CHECK(environment.calls.size() == 11);
+  CHECK(Json::parse(Read(f.run / "eval_results.json"))["21"].size() == 8);
+  CHECK(judge(&names).stored == 11);
+  CHECK(environment.calls.size() == 11);
+
+  f.options.most = 2;
+  for (int sample = 9; sample < 14; ++sample)
+    Write(f.run / fmt::format("level_1_problem_21_sample_{}_kernel.py", sample), "// measured 1.1\n");
+  CHECK(judge(&names).judged == 2);
 }
 
 TEST_CASE("several levels have a file each; unknown problems and sizes are left out") {

@@ -103,14 +103,15 @@ std::vector<float> ReadFloats(DType dtype, CuDevicePtr base, int64_t first, int6
 // first incorrect one on.
 std::string PatternFrom(const ConcreteTensor& output, const DeviceTensors& tensors, int64_t reduction,
                         int64_t first_wrong) {
-  constexpr int64_t kMostElements = int64_t{1} << 24;
+  // More takes longer than to judge a candidate.
+  constexpr int64_t kUsualElements = int64_t{1} << 21, kMostElements = int64_t{1} << 24;  // the most: of one slice
   constexpr int kHostThreads = 4;
   const int64_t slice = output.shape.empty() ? 1 : output.elements / output.shape.front();
   if (slice > kMostElements || slice % tensors.row != 0) return "";
   const int64_t slices = output.elements / slice;
-  const int64_t origin = output.elements <= kMostElements ? 0 : first_wrong / slice;
+  const int64_t origin = output.elements <= kUsualElements ? 0 : first_wrong / slice;
   std::vector<int64_t> shape = output.shape;
-  const int64_t taken = std::min(slices - origin, kMostElements / slice);
+  const int64_t taken = std::clamp<int64_t>(kUsualElements / slice, 1, slices - origin);
   if (!shape.empty()) shape.front() = taken;
   const int64_t first = origin * slice, count = taken * slice;
   const DType dtype = output.spec.dtype;

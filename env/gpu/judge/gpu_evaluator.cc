@@ -24,7 +24,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kRequests = 3;
-constexpr size_t kSessions = 24;       // each has a runner, whose context takes half a GiB of the GPU
+constexpr size_t kSessions = 24;
 constexpr size_t kPythonSessions = 2;  // each has a reference worker with a pool
 
 int Attribute(int device, CuDeviceAttribute attribute) {
@@ -156,7 +156,11 @@ class GpuEvaluator {
     const auto attempt = [&] {
       return NamingOutOfMemory([&] { return Judge(PrepareSession(request), request); });
     };
-    return AttemptWithRoom(sessions_, attempt, ReleaseTorchCache);
+    const auto release = [this] {
+      spares_->idle.clear();  // each has a context
+      ReleaseTorchCache();
+    };
+    return AttemptWithRoom(sessions_, attempt, release);
   }
 
   json Judge(GpuSession& session, const json& request) {
@@ -174,6 +178,7 @@ class GpuEvaluator {
 
   void DropSessions() {
     sessions_.Clear();
+    spares_->idle.clear();
     python_sessions_.Clear();
     if (gpu_workers_) gpu_workers_->DropSpares();
   }
@@ -225,6 +230,7 @@ class GpuEvaluator {
     static_cast<JudgeOptions&>(judge) = JudgeOptionsOf(request);
     judge.call_timeout_s = request.at("call_timeout_s");
     judge.examine_timeout_s = request.at("examine_timeout_s");
+    judge.evaluation_timeout_s = request.at("evaluation_timeout_s");
     judge.rules = WorkloadFromJson(request.at("workload")).rules;
     judge.on_phase = [this](const std::string& phase) { socket_.Write(json{{"phase", phase}}.dump()); };
     return JudgeResultToJson(JudgePythonOnGpu(session, judge));

@@ -18,6 +18,9 @@ namespace {
 constexpr int64_t kProbeVectors = 160 << 10;  // 2.5 MiB: a few microseconds
 constexpr int kProbeBlocks = 640, kProbePairs = 96;
 constexpr size_t kSpares = 2;
+// Of all sessions: of the sixteen latest a candidate's, and that of the kernel it is compared with. To map the memory of
+// another session takes 0.2 s.
+constexpr size_t kMostIdle = 32;
 constexpr size_t kScratchBytes = 16;  // two counters, or four words
 constexpr int kCanaryWords = 1 << 16;
 constexpr double kBandwidthMargin = 1.1;  // a better kernel than ours may be faster by that factor
@@ -68,7 +71,14 @@ GpuSession::GpuSession(GpuSessionOptions options)
   MeasureFloor();
 }
 
-GpuSession::~GpuSession() = default;
+// The memory is free only when nobody maps it.
+GpuSession::~GpuSession() {
+  std::erase_if(options_.spares->idle, [this](SpareRunners::Idle& idle) {
+    if (idle.session != this) return false;
+    idle.session = nullptr;
+    return idle.runner.client->Close().has_value();
+  });
+}
 
 void GpuSession::LayOut() {
   size_t free_bytes = 0, total_bytes = 0;
@@ -280,17 +290,26 @@ GpuSession::Calibrated GpuSession::StartRunner() {
 }
 
 GpuSession::Calibrated GpuSession::TakeRunner(bool fresh) {
-  if (!fresh && !idle_.empty()) {
-    Calibrated runner = std::move(idle_.back());
-    idle_.pop_back();
-    return runner;
-  }
-  return StartRunner();
+  std::vector<SpareRunners::Idle>& idle = options_.spares->idle;
+  if (fresh || idle.empty()) return StartRunner();
+  auto chosen = std::find_if(idle.begin(), idle.end(), [this](const auto& one) { return one.session == this; });
+  const bool is_ours = chosen != idle.end();
+  if (!is_ours) chosen = idle.begin();
+  Calibrated runner = std::move(chosen->runner);
+  idle.erase(chosen);
+  if (!is_ours) runner.client->Open(inputs_, outputs_, memory_, options_.trusted_cubin);
+  return runner;
+}
+
+void GpuSession::Keep(Calibrated runner) {
+  std::vector<SpareRunners::Idle>& idle = options_.spares->idle;
+  idle.push_back({std::move(runner), this});
+  if (idle.size() > kMostIdle) idle.erase(idle.begin());
 }
 
 void GpuSession::GiveBack(Calibrated runner) {
   if (!runner.client->dead() && !runner.client->Unload() && CanaryLives(runner.client.get())) {
-    if (idle_.size() < kMostIdle) idle_.push_back(std::move(runner));
+    Keep(std::move(runner));
     return;
   }
   Calibrated fresh = StartRunner();
@@ -299,7 +318,7 @@ void GpuSession::GiveBack(Calibrated runner) {
         ExitCode::kMachine, "this GPU computes incorrect results",
         "see `nvidia-smi` and the kernel's log (Xid); reset the GPU or use another with --device cuda:N");
   }
-  if (idle_.size() < kMostIdle) idle_.push_back(std::move(fresh));
+  Keep(std::move(fresh));
 }
 
 bool GpuSession::CanaryLives(RunnerClient* runner) {

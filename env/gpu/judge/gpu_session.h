@@ -2,7 +2,7 @@
 // State cached across evaluations of one problem at one size on one GPU: the slots (inputs read-only to the
 // runner, outputs and input-outputs with guard bands), the reference and the truth by the CUDA part of libtorch, the trusted
 // kernels, the floor that no time may beat, and an idle runner. An evaluator keeps several sessions; they share
-// spare runners and the stream of the reference, on which all work is. Lives in the evaluator; one thread.
+// runners and the stream of the reference, on which all work is. Lives in the evaluator; one thread.
 
 #include <deque>
 #include <memory>
@@ -22,10 +22,26 @@
 
 namespace kevin {
 
-// Runners that make their contexts while others are in use; all sessions of an evaluator take theirs from here. A
-// winner's confirmations follow each other faster than a context is made.
+class GpuSession;
+
+// A runner that has mapped a session's memory, and the calibrated offset of its times against this process.
+struct CalibratedRunner {
+  std::unique_ptr<RunnerClient> client;
+  double offset_us = 0, offset_se_us = 0;  // added to a time by its context
+};
+
+// The runners of an evaluator; all of its sessions take theirs from here. A context takes half a second to make and half a
+// GiB, so that a runner whose session has ended goes on to the next one.
 struct SpareRunners {
-  std::deque<std::unique_ptr<RunnerClient>> clients;  // the oldest first
+  struct Idle {
+    CalibratedRunner runner;
+    const GpuSession* session = nullptr;  // whose memory it has mapped; null: nobody's
+  };
+
+  // These make their contexts while others are in use, the oldest first. A winner's confirmations follow each other faster
+  // than a context is made.
+  std::deque<std::unique_ptr<RunnerClient>> clients;
+  std::vector<Idle> idle;  // intact, have judged before; the oldest first
 };
 
 struct GpuSessionOptions {
@@ -84,12 +100,8 @@ class GpuSession {
   // Empty, or which guard band was overwritten.
   std::string BrokenGuard(int slot);
 
-  // A runner that has mapped the memory, and the calibrated offset of its times against this process.
-  struct Calibrated {
-    std::unique_ptr<RunnerClient> client;
-    double offset_us = 0, offset_se_us = 0;  // added to a time by its context
-  };
-  // An intact one that has judged before, or a new one.
+  using Calibrated = CalibratedRunner;
+  // An intact one that has judged before, in this session or in another one, or a new one.
   Calibrated TakeRunner(bool fresh);
   // Unloads the candidate and runs the canary: a runner that fails it is not used again. Throws
   // Error(kMachine) when a new one fails too: the GPU itself is defective.
@@ -111,6 +123,7 @@ class GpuSession {
 
  private:
   void PrepareSpares();
+  void Keep(Calibrated runner);
   Calibrated StartRunner();
   bool CanaryLives(RunnerClient* runner);
   void LayOut();
@@ -130,8 +143,6 @@ class GpuSession {
   SlotLayout layout_;
   SlotMemory memory_;  // as the candidate sees it
   std::unique_ptr<Stopwatch> stopwatch_;
-  static constexpr size_t kMostIdle = 2;  // a candidate's and that of the kernel it is compared with
-  std::vector<Calibrated> idle_;
   std::vector<std::vector<Poison>> poison_;  // the latest, by slot and output
   std::string lock_name_;
   std::vector<DeviceBuffer> stored_;  // one an input; empty where values are drawn

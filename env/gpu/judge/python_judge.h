@@ -5,10 +5,13 @@
 // What looks after the calls of a batch, which a candidate makes and could order as it likes:
 //   - every batch: words of outputs at secret places are read at its end and compared later; the device must be idle before
 //     the other side runs; inputs must be unchanged; all outputs are compared with the reference's;
-//   - audits, unannounced: the process is stopped at a random moment. Outputs of calls that have returned must be complete;
-//     inputs of calls that have not begun are drawn anew and must be answered as they are then;
+//   - audits, unannounced: the process is stopped at two random moments. Once the launched work is done, outputs of calls that
+//     have returned must be complete. Inputs of calls that have not begun are drawn anew, or one element in 256 changes (always
+//     so at the second moment), and must be answered as they are then;
 //   - single calls, unannounced: a call in a batch may not take less than half of a call alone, beyond twice what eager gains
 //     in a batch. Work and the launching of it overlap in a batch, which saves no more than that.
+//
+// Whose work goes on, and whose memory lacks, is found out by ending the candidate's process: what ends with it was its own.
 
 #include <functional>
 #include <optional>
@@ -25,8 +28,9 @@ struct GpuPythonRequest : JudgeOptions {
   std::string candidate_key;  // equal for equal bundles
   int start_bundle_fd = -1;   // < 0: no kernel to pair against
   std::string start_key;
-  double call_timeout_s = 20;
-  double examine_timeout_s = 60;  // of the first calls, with what they compile
+  double call_timeout_s = 20;        // a batch may take as many times that as it has calls
+  double evaluation_timeout_s = 60;  // of all batches of the candidate (Limits::evaluation_timeout_s)
+  double examine_timeout_s = 60;     // of the first calls, with what they compile
   std::string rules = "kevin";
   std::set<std::string> own_kernels;  // names that its text gives its kernels (env/python/own_kernels.h)
   std::function<void(const std::string& phase)> on_phase;

@@ -8,10 +8,16 @@
 // says, and nothing that it does before or after, takes part: inputs do not exist before the clock runs, and an output that
 // is complete only later shows as changed words. The calls' part of it:
 //
-//     (time of the batch - time of a batch of one empty call) - copying of the further slots
+//     time of the batch - what a batch costs beside its calls - copying of its slots
 //
-// where the empty call is one of a module that computes nothing, in the reference worker. A worker's context and this
-// process's take turns on the device, so that work beside the copying lengthens it by as much.
+// where the second term is eager's, in the reference worker: by how much a batch of one call is longer than one call more or
+// less makes a longer batch. The device wakes up, and the first kernel finds nothing in its caches; a batch of calls that
+// compute nothing would not show it. The copying is measured with such calls. A worker's context and this process's take
+// turns on the device, so that work beside the copying lengthens it by as much. All timed workers run on one processor:
+// what it costs to wake them up differs by as much as a short call takes.
+//
+// Sources: python_session.cc, the reference and batches; python_examine.cc, the first calls of a candidate;
+// python_outputs.cc, what is read of a batch and when the device is idle.
 
 #include <functional>
 #include <list>
@@ -26,6 +32,8 @@
 
 namespace kevin {
 
+inline constexpr int kOutputSamples = 1024;  // words of all outputs of a batch
+
 class GpuPythonSession {
  public:
   // `options` are changed to those of a session for Python. Throws Error, as GpuSession does.
@@ -38,16 +46,20 @@ class GpuPythonSession {
   double reference_us() const {
     return reference_us_;
   }  // a call of eager in the reference worker, a first estimate
+  // In place of one that may be broken.
+  void StartReference();
 
-  // What the first calls of a candidate told (role "examine" of env/python/gpu_worker.py): words of its own process.
+  // What the first calls of a candidate told (role "examine" of env/python/gpu_worker.py): words of its own process, bounded
+  // and printable.
   struct Examined {
     std::string error;                                    // why they failed
     std::vector<std::pair<std::string, double>> kernels;  // names and microseconds a call
     std::optional<double> device_us;                      // of a call
-    std::shared_ptr<Fd> caches;                           // what was compiled
+    std::shared_ptr<Fd> caches;                           // what was compiled: a hostile file
+    bool timed_out = false;
   };
-  // The same for equal keys, which stand for equal bundles. Valid until several others were examined.
-  const Examined& Examine(const std::string& key, int bundle_fd, double timeout_s);
+  // The same for equal keys, which stand for equal bundles, unless it took too long or crashed: that is examined again.
+  Examined Examine(const std::string& key, int bundle_fd, double timeout_s);
 
   // A fresh worker for a candidate. Its pool holds random words.
   std::unique_ptr<PythonSide> Start(const std::string& name, int bundle_fd, const Examined& examined);
@@ -56,6 +68,8 @@ class GpuPythonSession {
   std::vector<uint16_t> DrawSlots(int calls);
   // New inputs and weights, which no worker has yet. `member` >= 0: of call i, (member + i).
   void Draw(std::span<const uint16_t> slots, int member = -1);
+  // One element in 256 of their inputs and weights, at random places, becomes a copy of another one.
+  void Rearrange(std::span<const uint16_t> slots);
 
   struct Batch {
     std::optional<ProcessEnd> end;  // why there is none
@@ -67,6 +81,10 @@ class GpuPythonSession {
             const BatchPauses& pauses = {});
   // Per call, what is left of a batch's time.
   double CallUs(double total_us, size_t calls) const;
+  // A batch of one call, with what a batch costs beside it.
+  double SingleUs(double total_us) const;
+  // Measures what a batch costs beside its calls. Before each measurement: it depends on what else the machine does.
+  void RenewBatchCost();
 
   // Copies the outputs of the first `calls` of the last batch to where GpuChecker looks for them. Empty, or why they do not
   // count.
@@ -77,6 +95,9 @@ class GpuPythonSession {
   void HandOut(const PythonSide& side, std::span<const uint16_t> slots);
   // Whether no other context computes now. Takes milliseconds.
   bool IsQuiet();
+  // Looks until it is, or until the time is over: false.
+  bool AwaitQuiet(double limit_s);
+  static size_t FreeBytes();  // of the device, by the driver
 
  private:
   struct Place {
@@ -89,10 +110,10 @@ class GpuPythonSession {
   void FlushL2();
   std::string Locate(const PythonSide& side, size_t calls, bool may_overlap);
   void Sample(bool again);
+  double ReferenceTotalUs(std::span<const uint16_t> slots);
   Batch RunCommand(PythonSide& side, std::span<const uint16_t> copied, size_t calls, double timeout_s,
                    bool empty, const BatchPauses& pauses);
   double EmptyUs(size_t copied);
-  void StartReference();
   void CheckReference();
 
   GpuWorkers& workers_;
@@ -103,6 +124,7 @@ class GpuPythonSession {
   DeviceBuffer parts_, sample_places_, sampled_, flush_, number_;
   unsigned parts_count_ = 0;
   double empty_us_ = 0, copy_us_ = 0;  // a batch of one empty call; copying of one slot
+  double batch_us_ = 0;                // a batch of the reference, beside its calls and the copying
   double reference_us_ = 0;
   std::list<std::pair<std::string, Examined>> examined_;  // the latest last
 };

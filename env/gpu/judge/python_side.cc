@@ -1,7 +1,10 @@
 #include "env/gpu/judge/python_side.h"
 
 #include <poll.h>
+#include <sched.h>
+#include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -50,6 +53,17 @@ void AwaitWarm(WarmWorker* worker) {
 
 }  // namespace
 
+WorkerId::WorkerId(int pid) : pid_(pid) { worker_ids.insert(pid); }
+
+WorkerId& WorkerId::operator=(WorkerId&& other) noexcept {
+  std::swap(pid_, other.pid_);
+  return *this;
+}
+
+WorkerId::~WorkerId() {
+  if (const auto found = worker_ids.find(pid_); found != worker_ids.end()) worker_ids.erase(found);
+}
+
 size_t PoolBytes(size_t free_bytes) {
   constexpr size_t kUnit = size_t{2} << 20;
   return std::clamp(free_bytes / kPoolsAtATime, kLeastPool, kMostPool) / kUnit * kUnit;
@@ -59,12 +73,8 @@ PythonSide::PythonSide(std::string name, WarmWorker worker, int device, size_t i
     : name_(std::move(name)),
       pool_(std::move(worker.pool)),
       inputs_(SharedDeviceMemory::Create(device, inputs_bytes)),
+      id_(std::move(worker.id)),
       waiting_(std::move(worker.waiting)) {}
-
-PythonSide::~PythonSide() {
-  const int pid = process_ ? process_->pid() : waiting_.process.pid();
-  if (const auto found = worker_ids.find(pid); found != worker_ids.end()) worker_ids.erase(found);
-}
 
 std::vector<int> PythonSide::ProcessIds() { return {worker_ids.begin(), worker_ids.end()}; }
 
@@ -75,43 +85,71 @@ void PythonSide::Send(const std::string& job, int bundle_fd, int files_fd) {
   process_ = std::make_unique<BatchProcess>(std::move(waiting_));
 }
 
+void PythonSide::Kill() {
+  const int pid = process_ ? process_->pid() : waiting_.process.pid();
+  if (pid <= 0) return;  // it has ended
+  kill(pid, SIGKILL);
+  // Left for its owner to reap.
+  siginfo_t state{};
+  waitid(P_PID, static_cast<id_t>(pid), &state, WEXITED | WNOWAIT);
+}
+
 GpuWorkers::GpuWorkers(PythonWorkers& workers, const GpuWorkersOptions& options)
     : workers_(workers), options_(options) {}
 
 GpuWorkers::~GpuWorkers() { DropSpares(); }
 
+// The one processor of all timed workers of a device; -1: any. Not the first one, where much else runs.
+int GpuWorkers::ProcessorOfTimed() const {
+  cpu_set_t usable;
+  if (options_.on_host || sched_getaffinity(0, sizeof(usable), &usable) != 0) return -1;
+  std::vector<int> processors;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &usable)) processors.push_back(cpu);
+  }
+  if (processors.size() < 4) return -1;
+  return processors[static_cast<size_t>(2 + 2 * options_.device) % processors.size()];
+}
+
 WarmWorker GpuWorkers::Start(bool may_compile) {
-  WarmWorker worker{BatchProcess::Start(workers_),
-                    SharedDeviceMemory::Create(options_.device, options_.pool_bytes)};
+  WarmWorker worker;
+  worker.waiting = BatchProcess::Start(workers_);
+  worker.id = WorkerId(worker.waiting.process.pid());
+  worker.pool = SharedDeviceMemory::Create(options_.device, options_.pool_bytes);
   const json job = {{"gpu",
                      {{"device", options_.on_host ? -1 : options_.device},
                       {"pool_bytes", options_.pool_bytes},
-                      {"may_compile", may_compile ? 1 : 0}}},
+                      {"may_compile", may_compile ? 1 : 0},
+                      {"processor", may_compile ? -1 : ProcessorOfTimed()}}},
                     {"max_file_bytes", kPythonFileBytes},
                     {"cpu_limit_s", kGpuWorkerCpuLimit_s}};
   const Fd pool = worker.pool.Export();
   const int log = worker.waiting.log.get();
   SendJob(worker.waiting.socket.get(), job.dump(), {worker.waiting.page_fd.get(), log, pool.get(), log, log});
-  worker_ids.insert(worker.waiting.process.pid());
   return worker;
 }
 
 void GpuWorkers::DropSpares() {
-  for (std::deque<WarmWorker>* spares : {&spares_, &compiling_spares_}) {
-    for (const WarmWorker& spare : *spares) {
-      if (const auto found = worker_ids.find(spare.waiting.process.pid()); found != worker_ids.end())
-        worker_ids.erase(found);
-    }
-    spares->clear();
+  spares_.clear();
+  compiling_spares_.clear();
+}
+
+// A candidate that took the memory of the GPU meanwhile, and has ended, may have kept a spare from its context.
+void GpuWorkers::MakeWarm(WarmWorker* worker, bool may_compile) {
+  try {
+    AwaitWarm(worker);
+  } catch (const Error&) {
+    *worker = Start(may_compile);
+    AwaitWarm(worker);
   }
 }
 
 bool GpuWorkers::Settle() {
   bool waited = false;
-  for (std::deque<WarmWorker>* spares : {&spares_, &compiling_spares_}) {
-    for (WarmWorker& spare : *spares) {
+  for (const bool may_compile : {false, true}) {
+    for (WarmWorker& spare : may_compile ? compiling_spares_ : spares_) {
       waited |= !spare.is_warm;
-      AwaitWarm(&spare);
+      MakeWarm(&spare, may_compile);
     }
   }
   return waited;
@@ -124,7 +162,7 @@ WarmWorker GpuWorkers::Take(bool may_compile) {
   spares.pop_front();
   // The next one warms up while this one is loaded and verified.
   if (spares.empty()) spares.push_back(Start(may_compile));
-  AwaitWarm(&worker);
+  MakeWarm(&worker, may_compile);
   return worker;
 }
 

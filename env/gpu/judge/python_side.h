@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "env/cpu/batch_process.h"
@@ -25,9 +26,23 @@ struct GpuWorkersOptions {
   size_t pool_bytes = 0;
 };
 
+// Counts a process among PythonSide::ProcessIds() for as long as it lives.
+class WorkerId {
+ public:
+  WorkerId() = default;
+  explicit WorkerId(int pid);
+  WorkerId(WorkerId&& other) noexcept : pid_(std::exchange(other.pid_, 0)) {}
+  WorkerId& operator=(WorkerId&& other) noexcept;
+  ~WorkerId();
+
+ private:
+  int pid_ = 0;
+};
+
 struct WarmWorker {
   WaitingProcess waiting;
   SharedDeviceMemory pool;
+  WorkerId id;
   bool is_warm = false;  // it has said so
 };
 
@@ -35,12 +50,14 @@ struct WarmWorker {
 class PythonSide {
  public:
   PythonSide(std::string name, WarmWorker worker, int device, size_t inputs_bytes);
-  ~PythonSide();
   PythonSide(const PythonSide&) = delete;
   PythonSide& operator=(const PythonSide&) = delete;
 
   // Once. `files`: a descriptor of the caches of the candidate's first calls, or the file for the result of "examine".
   void Send(const std::string& job, int bundle_fd, int files_fd);
+
+  // Ends the process, and with it its context: work on the device, and memory outside the pool. Its log stays.
+  void Kill();
 
   const std::string& name() const { return name_; }  // "candidate", "start", "reference"
   BatchProcess& process() { return *process_; }
@@ -53,6 +70,7 @@ class PythonSide {
  private:
   std::string name_;
   SharedDeviceMemory pool_, inputs_;
+  WorkerId id_;
   WaitingProcess waiting_;
   std::unique_ptr<BatchProcess> process_;
 };
@@ -63,8 +81,8 @@ class GpuWorkers {
   GpuWorkers(PythonWorkers& workers, const GpuWorkersOptions& options);
   ~GpuWorkers();
 
-  // A spare, or a new one; waits until it is warm, and starts its successor. `may_compile`: it may start compilers, and takes no part in timing. Throws
-  // Error(kMachine) with the reason where a worker cannot use the GPU.
+  // A spare, or a new one; waits until it is warm, and starts its successor. `may_compile`: it may start compilers, and takes
+  // no part in timing. Throws Error(kMachine) with the reason where a worker cannot use the GPU.
   WarmWorker Take(bool may_compile);
   // Waits until all spares are warm: the making of a context disturbs what is timed. False: they were.
   bool Settle();
@@ -72,7 +90,9 @@ class GpuWorkers {
   const GpuWorkersOptions& options() const { return options_; }
 
  private:
+  int ProcessorOfTimed() const;
   WarmWorker Start(bool may_compile);
+  void MakeWarm(WarmWorker* worker, bool may_compile);
 
   PythonWorkers& workers_;
   GpuWorkersOptions options_;

@@ -48,8 +48,8 @@ RunnerClient::~RunnerClient() { process_ids.erase(process_.pid()); }
 
 std::vector<int> RunnerClient::ProcessIds() { return {process_ids.begin(), process_ids.end()}; }
 
-void RunnerClient::Open(const SharedDeviceMemory& inputs, const SharedDeviceMemory& outputs,
-                        const SlotMemory& memory, const std::string& trusted_cubin) {
+void RunnerClient::AwaitGreeting() {
+  if (has_greeted_) return;
   const auto greeting = ReceiveFrame(socket_.get(), kStart_s);
   if (!greeting || greeting->contains("fault")) {
     int status = 0;
@@ -58,6 +58,12 @@ void RunnerClient::Open(const SharedDeviceMemory& inputs, const SharedDeviceMemo
                                                         : "no answer";
     throw Error(ExitCode::kMachine, "the GPU runner does not start: " + Printable(why), "run `kevin doctor`");
   }
+  has_greeted_ = true;
+}
+
+void RunnerClient::Open(const SharedDeviceMemory& inputs, const SharedDeviceMemory& outputs,
+                        const SlotMemory& memory, const std::string& trusted_cubin) {
+  AwaitGreeting();
   json tensors = json::array();
   for (const ArgumentPlace& place : memory.places)
     tensors.push_back({place.output, place.offset, place.stride});
@@ -158,6 +164,11 @@ std::optional<RunnerFault> RunnerClient::Canary(uint64_t out, int words, uint32_
 std::optional<RunnerFault> RunnerClient::Unload() {
   json answer;
   return Ask({{"unload", true}}, kShort_s, &answer);
+}
+
+std::optional<RunnerFault> RunnerClient::Close() {
+  json answer;
+  return Ask({{"close", true}}, kShort_s, &answer);
 }
 
 }  // namespace kevin

@@ -41,7 +41,8 @@ class RunnerClient {
   ~RunnerClient();
   RunnerClient(const RunnerClient&) = delete;
   RunnerClient& operator=(const RunnerClient&) = delete;
-  // Waits for the context and passes the memory. Throws Error(kMachine) when the runner cannot start.
+  // Waits for the context and passes the memory, in place of that of an earlier call. Throws Error(kMachine) when the runner
+  // cannot start.
   void Open(const SharedDeviceMemory& inputs, const SharedDeviceMemory& outputs, const SlotMemory& memory,
             const std::string& trusted_cubin);
 
@@ -56,11 +57,14 @@ class RunnerClient {
                                    CallTimes* times);
   std::optional<RunnerFault> Canary(uint64_t out, int words, uint32_t seed);
   std::optional<RunnerFault> Unload();
+  // Unmaps the memory.
+  std::optional<RunnerFault> Close();
   bool dead() const { return dead_; }
   // Ids of the processes of all objects, also of those that have ended.
   static std::vector<int> ProcessIds();
 
  private:
+  void AwaitGreeting();
   std::optional<RunnerFault> Ask(const nlohmann::json& request, double timeout_s, nlohmann::json* answer);
   std::optional<RunnerFault> AskTimed(const nlohmann::json& request, double timeout_s, CallTimes* times);
   std::optional<RunnerFault> Receive(std::chrono::steady_clock::time_point start, double timeout_s,
@@ -70,7 +74,7 @@ class RunnerClient {
 
   ChildProcess process_;
   Fd socket_;
-  bool dead_ = false;
+  bool dead_ = false, has_greeted_ = false;
   SecretRandom random_;
 };
 

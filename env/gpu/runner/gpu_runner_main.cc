@@ -48,7 +48,8 @@ class Runner {
       if (request.contains("operations")) return Operations(request);
       if (request.contains("probe")) return Probe(request);
       if (request.contains("canary")) return Canary(request["canary"]);
-      candidate_.reset();
+      candidate_.reset();  // "unload", "close"
+      if (request.contains("close")) Close();
       return {{"ok", true}};
     } catch (const DriverError& error) {
       return {{"fault", error.text()}, {"fatal", error.fatal()}};
@@ -58,7 +59,16 @@ class Runner {
   }
 
  private:
+  void Close() {
+    inputs_ = SharedDeviceMemory();
+    outputs_ = SharedDeviceMemory();
+    memory_ = SlotMemory();
+  }
+
+  // Again for another session.
   json Open(const json& request, const std::vector<Fd>& descriptors) {
+    candidate_.reset();
+    Close();
     inputs_ = SharedDeviceMemory::Import(device_, descriptors.at(0).get(), request.at("inputs_bytes"),
                                          Access::kReadOnly);
     outputs_ = SharedDeviceMemory::Import(device_, descriptors.at(1).get(), request.at("outputs_bytes"),
@@ -68,13 +78,16 @@ class Runner {
     memory_.slots = request.at("slots");
     for (const json& place : request.at("tensors"))
       memory_.places.push_back({place.at(0), false, place.at(1), place.at(2)});
-    const std::string cubin = BytesFromHex(request.at("trusted_cubin"));
+    if (trusted_ == nullptr) LoadTrusted(BytesFromHex(request.at("trusted_cubin")));
+    return {{"ok", true}};
+  }
+
+  void LoadTrusted(const std::string& cubin) {
     KEVIN_CU(ModuleLoadData, &trusted_, cubin.data());
     stopwatch_ = std::make_unique<Stopwatch>(StopwatchOptions{device_, stream_, Trusted("kevin_scrub")});
     call_kernels_ = CallKernelsOf(trusted_);
     copy_ = Trusted("kevin_copy");
     canary_ = Trusted("kevin_canary");
-    return {{"ok", true}};
   }
 
   CuHandle Trusted(const char* name) const {

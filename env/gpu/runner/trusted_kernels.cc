@@ -257,7 +257,7 @@ const std::vector<std::string>& TrustedKernelNames() {
         "kevin_nothing",      "kevin_check_rows", "kevin_copy",          "kevin_read",
         "kevin_write",        "kevin_clock",      "kevin_fma",           "kevin_mma",
         "kevin_copy_parts",   "kevin_take",       "kevin_sample",        "kevin_count_different",
-        "kevin_watch"};
+        "kevin_watch",        "kevin_rearrange"};
     for (const char* name : {"kevin_fill", "kevin_round", "kevin_surely_fine", "kevin_row_squares",
                              "kevin_check", "kevin_check_index"}) {
       for (const char* type : {"", "_f16", "_bf16"}) names.push_back(std::string(name) + type);

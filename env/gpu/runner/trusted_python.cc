@@ -5,7 +5,7 @@ namespace kevin {
 
 extern const char* const kTrustedPython;
 const char* const kTrustedPython = R"cuda(
-// As in env/gpu/judge/python_device.cc.
+// As in env/gpu/judge/python_session.cc.
 struct CopyPart { uint4* to; const uint4* from; long long vectors; };
 extern "C" __global__ void kevin_copy_parts(const CopyPart* parts) {
   const CopyPart part = parts[blockIdx.y];
@@ -46,6 +46,29 @@ extern "C" __global__ void kevin_count_different(const u32* a, const u32* b, lon
   u64 different = 0;
   for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) different += a[i] != b[i];
   if (different) atomicAdd(count, different);
+}
+
+// One element in 256 becomes a copy of another one. `seed`: secret, and new in each call.
+__device__ u64 scattered(u64 seed, u64 number) {
+  u64 x = seed + number * 0x9e3779b97f4a7c15ULL;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
+  return x ^ x >> 31;
+}
+template <typename T>
+__device__ void rearrange(T* data, u64 n, u64 seed) {
+  const u64 step = (u64)gridDim.x * blockDim.x;
+  for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < (n + 255) / 256; i += step) {
+    const u64 from = scattered(seed, 2 * i) % n;
+    data[(from + 1 + scattered(seed, 2 * i + 1) % (n - 1)) % n] = data[from];
+  }
+}
+extern "C" __global__ void kevin_rearrange(void* data, u64 n, int bytes, u64 seed) {
+  if (n < 2) return;
+  if (bytes == 1) rearrange((unsigned char*)data, n, seed);
+  if (bytes == 2) rearrange((u16*)data, n, seed);
+  if (bytes == 4) rearrange((u32*)data, n, seed);
+  if (bytes == 8) rearrange((u64*)data, n, seed);
 }
 
 // The longest time, in nanoseconds, in which this context did not run: contexts take turns on a device.

@@ -92,6 +92,15 @@ void Written(const std::function<void()>& write) {
               "remove that folder; --resume then goes on from the one before");
 }
 
+void RestoreRandom(const fs::path& folder, const at::Tensor& state) {
+  at::Generator random = at::detail::getDefaultCPUGenerator();
+  try {
+    random.set_state(state);
+  } catch (const c10::Error&) {
+    Damaged(folder, fmt::format("its random state of {} bytes is not one of this torch", state.numel()));
+  }
+}
+
 }  // namespace
 
 std::string SaveCheckpoint(const TrainOptions& options, const LanguageModel& model,
@@ -137,7 +146,7 @@ int64_t LoadCheckpoint(const std::string& folder, const TrainOptions& options, c
         Damaged(path, "it was made with another --seed or --updates, so that its batches were others");
       StoredShares shares(path, written_by, ranks.Rank(), LayoutOf(model.Parameters(), earlier.shard));
       optimizer->ReadState(shares);
-      at::Generator(at::detail::getDefaultCPUGenerator()).set_state(shares.Common(kRandom));
+      RestoreRandom(path, shares.Common(kRandom));
       steps = about.at("steps").get<int64_t>();
     } catch (const nlohmann::json::exception& error) {
       Damaged(path, std::string("trainer.json is damaged: ") + error.what());

@@ -136,6 +136,9 @@ void OnAllRanks(Ranks& ranks, const std::function<void()>& work) {
     work();
   } catch (const Error& error) {
     own = error;
+  } catch (const std::exception& error) {  // of torch, of the standard library: no memory
+    const std::string why = error.what();  // torch's has a stack trace below its first line
+    own = Error(ExitCode::kBroken, why.substr(0, why.find('\n')), "start all ranks again with --resume");
   }
   const auto shortened = [](const std::string& text) { return text.substr(0, 1900); };
   const std::string mine = own ? std::to_string(static_cast<int>(own->code())) + "\n" +

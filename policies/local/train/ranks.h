@@ -43,8 +43,8 @@ class Ranks {
 // A short text of each rank (at most 4000 bytes), in the order of ranks; the same on all.
 std::vector<std::string> ExchangeTexts(Ranks& ranks, const std::string& own);
 
-// Runs `work`, which waits for no rank, on all of them. Where it throws an Error on one, all throw: that rank its own,
-// the others one that names the rank.
+// Runs `work`, which waits for no rank, on all of them. Where it throws on one, all throw an Error: that rank its own, the
+// others one that names the rank. Another std::exception than Error becomes Error(kBroken).
 void OnAllRanks(Ranks& ranks, const std::function<void()>& work);
 
 std::unique_ptr<Ranks> OneRank();

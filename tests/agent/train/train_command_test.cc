@@ -532,6 +532,13 @@ TEST_CASE("what is wrong is named, with the next step") {
   expect(2, "nothing.txt: cannot be read", "--model model --dry-run --problem-list nothing.txt");
   expect(2, "left out by the filters", "--model model --dry-run --kind cuda");
   expect(2, "filters are for records", "--model model --out r --online --suite level1/19 --since 2026-11-01");
+  for (const char* option : {"--rules open", "--kind modelnew --prompts kernelbench"}) {
+    const std::string part = "--prompts and --rules are for turns that the model makes itself";
+    expect(2, part, "--model model --out r " + std::string(option));
+    const Ran evaluated =
+        world.Train("--model nothing --out r --eval-suite level1/20 " + std::string(option));
+    CHECK((evaluated.code == 2 && evaluated.errors.find(part) == std::string::npos));
+  }
   expect(2, "not a valid number", "--model model --out r --clip-low much");
   expect(2, "surrogate", "--model model --out r --surrogate much");
   expect(2, "level1/19", "--model model --out r --held-out level1/19");

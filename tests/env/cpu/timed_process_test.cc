@@ -256,9 +256,33 @@ TEST_CASE("a moment at which all threads wait is no sample, one at which one wor
     sampler.Take();
     CHECK(sampler.samples().All() == (expected ? 2 : 0));
     CHECK(sampler.samples().waiting == (expected ? 1 : 0));
+    CHECK((sampler.samples().moments == 1 && sampler.samples().unreadable == 0));
     kill(child, SIGKILL);
     waitpid(child, &status, 0);
+    sampler.Take();
+    CHECK((sampler.samples().moments == 1 && sampler.samples().unreadable == 1));
   }
+}
+
+TEST_CASE("numpy is a candidate's own only beside Triton's interpreter, and products never are") {
+  ThreadSamples samples;
+  samples.elsewhere = 1000, samples.python = 200, samples.products = 30, samples.math = 20;
+  samples.moments = 1050;
+  const OwnShare compiled = CountOwnShare(samples, KernelForm::kCompiled);
+  CHECK((compiled.own == 0 && compiled.library == 30 && compiled.all == 1050 && compiled.moments == 1050));
+  samples.triton = 1;  // of 800 outside of Python
+  const OwnShare beside = CountOwnShare(samples, KernelForm::kInterpreted);
+  CHECK((beside.own == 300 && beside.library == 730));
+  CHECK(*beside.Value() < kLeastOwnShare);
+  samples.triton = 40;
+  CHECK(CountOwnShare(samples, KernelForm::kCompiled).own == 0);
+  const OwnShare interpreted = CountOwnShare(samples, KernelForm::kInterpreted);
+  CHECK((interpreted.own == 1000 && interpreted.library == 30));
+  // The first samples decide nothing.
+  samples = {};
+  samples.elsewhere = 60;
+  CHECK(IsShareOpen(CountOwnShare(samples, KernelForm::kInterpreted)));
+  CHECK(IsShareOpen(CountOwnShare(ThreadSamples(), KernelForm::kInterpreted)));
 }
 
 }  // namespace kevin

@@ -63,6 +63,18 @@ TEST_CASE("marks of stages become calls of a timer, in lines of the same number"
             "kevin_marked_launch(x, out);"));
 }
 
+TEST_CASE("marks of a Python text have names by the same rules") {
+  const auto names = [](const std::string& source) { return StageNamesInPython(source); };
+  CHECK(
+      names(
+          "def forward(self, x):\n    # stage pack\n    a()\n#\tstage multiply \n    b()\n    # stage pack\n") ==
+      std::vector<std::string>{"pack", "multiply"});
+  CHECK(names("// stage pack\n# stage\n## stage x\nx()  # stage no\n# stage \x1b[31mred\n").empty());
+  std::string many;
+  for (int i = 0; i < 40; ++i) many += "# stage s" + std::to_string(i) + "\n";
+  CHECK(names(many).size() == static_cast<size_t>(kMostStages));
+}
+
 TEST_CASE("times of stages are read from whole lines alone") {
   std::string line = "kevin-stage-times 5 60 35";
   for (int i = 0; i < 14; ++i) line += " 0";

@@ -1,6 +1,11 @@
 // A stand-in for libcuda.so.1 with a device of host memory: allocations are memory files, so that they cross processes as the
 // real ones do; streams do their work at once; of the trusted kernels it has those that judge candidates in Python, as plain
-// loops over float32. FAKE_DEVICE_GAP_NS is what the kernel that looks for other contexts finds.
+// loops over float32.
+//
+//   FAKE_DEVICE_GAP_NS       what the kernel that looks for other contexts finds; with FAKE_DEVICE_GAP_ABOVE=N only while this
+//                            process has more than N children
+//   FAKE_DEVICE_DRAINS=N     in a pause of a batch, the first N looks find a gap
+//   FAKE_DEVICE_FULL_ABOVE=N there is no free memory while this process has more than N children
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -11,6 +16,9 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
@@ -176,9 +184,46 @@ void Check(void** arguments) {
   }
 }
 
+// As env/gpu/runner/trusted_python.cc does it, for elements of 4 bytes.
+u64 Scattered(u64 seed, u64 number) {
+  return static_cast<u64>(Mixed(seed, number)) << 20 ^ Mixed(~seed, number);
+}
+void Rearrange(void** arguments) {
+  auto* data = Argument<uint32_t*>(arguments, 0);
+  const auto count = Argument<u64>(arguments, 1), seed = Argument<u64>(arguments, 3);
+  if (count < 2 || Argument<int>(arguments, 2) != 4) return;
+  for (u64 i = 0; i < (count + 255) / 256; ++i) {
+    const u64 from = Scattered(seed, 2 * i) % count;
+    data[(from + 1 + Scattered(seed, 2 * i + 1) % (count - 1)) % count] = data[from];
+  }
+}
+
+bool HasMoreChildrenThan(const char* setting) {
+  long children = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    if (std::atoi(entry.path().filename().c_str()) <= 0) continue;
+    std::ifstream file(entry.path() / "stat");
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const size_t end = text.rfind(')');  // "ID (NAME) STATE PARENT ..."
+    if (end != std::string::npos && end + 4 < text.size() && text[end + 2] != 'Z')
+      children += std::atoi(text.c_str() + end + 4) == getpid();
+  }
+  return children > std::atol(setting);
+}
+
+// After the copying of inputs and before any reading of outputs a batch is paused.
+bool is_in_batch = false;
+int looks_in_pause = 0;
+
 void Watch(void** arguments) {
-  const char* gap = std::getenv("FAKE_DEVICE_GAP_NS");
-  *Argument<u64*>(arguments, 1) = gap == nullptr ? 0 : std::strtoull(gap, nullptr, 10);
+  u64& longest = *Argument<u64*>(arguments, 1);
+  longest = 0;
+  const char *gap = std::getenv("FAKE_DEVICE_GAP_NS"), *above = std::getenv("FAKE_DEVICE_GAP_ABOVE"),
+             *drains = std::getenv("FAKE_DEVICE_DRAINS");
+  if (gap != nullptr && (above == nullptr || HasMoreChildrenThan(above)))
+    longest = std::strtoull(gap, nullptr, 10);
+  if (drains != nullptr && is_in_batch && ++looks_in_pause <= std::atoi(drains)) longest = 2'000'000;
 }
 
 void ClockReading(void** arguments) {
@@ -191,6 +236,7 @@ struct Config {
 };
 
 void Run(const std::string& name, const Config& config, void** arguments) {
+  if (name != "kevin_watch") is_in_batch = name == "kevin_copy_parts", looks_in_pause = 0;
   if (name == "kevin_fill") Fill(arguments);
   if (name == "kevin_poison") Poison(arguments);
   if (name == "kevin_copy_parts") CopyParts(arguments, config.grid_y);
@@ -201,6 +247,7 @@ void Run(const std::string& name, const Config& config, void** arguments) {
   if (name == "kevin_row_squares") RowSquares(arguments);
   if (name == "kevin_check") Check(arguments);
   if (name == "kevin_watch") Watch(arguments);
+  if (name == "kevin_rearrange") Rearrange(arguments);
   if (name == "kevin_clock") ClockReading(arguments);
 }
 
@@ -226,10 +273,15 @@ int cuDevicePrimaryCtxRetain(void** context, int) { return *context = &allocatio
 int cuDevicePrimaryCtxSetFlags_v2(int, unsigned) { return 0; }
 int cuCtxSetCurrent(void*) { return 0; }
 int cuCtxSynchronize() { return 0; }
+bool IsFull() {
+  const char* above = std::getenv("FAKE_DEVICE_FULL_ABOVE");
+  return above != nullptr && HasMoreChildrenThan(above);
+}
 int cuMemGetInfo_v2(size_t* free_bytes, size_t* total) {
-  return *free_bytes = size_t{2} << 30, *total = size_t{4} << 30, 0;
+  return *free_bytes = IsFull() ? 0 : size_t{2} << 30, *total = size_t{4} << 30, 0;
 }
 int cuMemAlloc_v2(u64* place, size_t bytes) {
+  if (IsFull()) return 2;
   *place = reinterpret_cast<u64>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096));
   return *place == 0 ? 2 : 0;
 }

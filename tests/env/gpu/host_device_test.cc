@@ -1,118 +1,12 @@
 // Judging candidates in Python on a GPU, where a host's memory stands for the device's (fake_device.cc): the pool and its
-// import by a worker, spares, slots, places of outputs, audits, the whole flow of a judgement. What only a GPU shows is in
+// import by a worker, spares, slots, places of outputs, the whole flow of a judgement. What only a GPU shows is in
 // gpu_python_test.cc. Needs a Python with torch (KEVIN_PYTHON).
 
-#include <unistd.h>
-
-#include <cstdio>
-#include <map>
-#include <nlohmann/json.hpp>
-
-#include "env/error.h"
-#include "env/gpu/judge/python_judge.h"
-#include "env/process/random.h"
-#include "env/python/own_kernels.h"
-#include "env/python/python_kind.h"
-#include "tests/catch.h"
-#include "tests/env/cpu/cpu_fixture.h"
+#include "tests/env/gpu/host_device_fixture.h"
 
 namespace kevin {
-namespace {
 
 namespace fs = std::filesystem;
-
-fs::path RedTeam() { return fs::path(KEVIN_SOURCE_DIR) / "tests/env/python/red_team"; }
-
-// One thread of this process makes all workers.
-GpuWorkers& Workers() {
-  static const bool kHasDriver = [] {
-    LoadDriver();
-    CuHandle context = nullptr;
-    KEVIN_CU(DevicePrimaryCtxRetain, &context, 0);
-    KEVIN_CU(CtxSetCurrent, context);
-    return true;
-  }();
-  REQUIRE(kHasDriver);
-  static PythonWorkers python = [] {
-    PythonSetup setup = FindPythonSetup(BuiltPrograms());
-    setup.folders.emplace_back(FAKE_DEVICE_FOLDER);
-    return PythonWorkers(setup, 1, NamespacesAvailable(), GpuOfWorkers{90});
-  }();
-  static GpuWorkers workers(python, {0, true, size_t{192} << 20});
-  return workers;
-}
-
-GpuPythonSession& SessionOf(const std::string& problem) {
-  static std::map<std::string, std::unique_ptr<GpuPythonSession>> sessions;
-  std::unique_ptr<GpuPythonSession>& session = sessions[problem];
-  if (!session) {
-    GpuSessionOptions options;
-    options.problem = LoadProblemFile(problem);
-    options.size = "small";
-    options.on_host = true;
-    session = std::make_unique<GpuPythonSession>(std::move(options), Workers());
-  }
-  session->base().reference().Activate();
-  return *session;
-}
-
-GpuPythonSession& ShortCalls() {
-  return SessionOf(
-      (fs::path(KEVIN_SOURCE_DIR) / "tests/env/cpu/red_team/problems/short_calls.toml").string());
-}
-
-Fd BundleOf(const std::string& source, const std::string& kind) {
-  const nlohmann::json header = {{"files", {{{"name", "candidate.py"}, {"bytes", source.size()}}}},
-                                 {"extensions", nlohmann::json::object()},
-                                 {"kind", kind}};
-  const std::string text = header.dump() + "\n" + source;
-  Fd bundle = CreateSharedFile("kevin-bundle", text.size());
-  REQUIRE(pwrite(bundle.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()));
-  return bundle;
-}
-
-struct Asked {
-  std::string rules = "open", kind = "modelnew";
-  bool verify_only = false, screen = false;
-  double timeout_s = 10;
-  std::string start = {};  // source
-};
-
-JudgeResult Judged(const std::string& source, const Asked& asked = {},
-                   GpuPythonSession& session = ShortCalls()) {
-  const Fd bundle = BundleOf(source, asked.kind);
-  const Fd start = asked.start.empty() ? Fd() : BundleOf(asked.start, asked.kind);
-  GpuPythonRequest request;
-  request.bundle_fd = bundle.get();
-  request.candidate_key = source;
-  request.start_bundle_fd = start.get();
-  request.start_key = asked.start;
-  request.rules = asked.rules;
-  request.verify_only = asked.verify_only;
-  request.screen = asked.screen;
-  request.call_timeout_s = request.examine_timeout_s = asked.timeout_s;
-  request.own_kernels = OwnKernelNames(source);
-  JudgeResult result = JudgePythonOnGpu(session, request);
-  std::printf("  %-14s %s\n", OutcomeName(result.outcome), Described(result.outcome).c_str());
-  std::fflush(stdout);
-  return result;
-}
-
-const std::string kHead =
-    "import sys\nimport torch\nimport torch.nn as nn\n\n\nclass ModelNew(nn.Module):\n"
-    "    def __init__(self):\n        super().__init__()\n        self.kept = []\n\n    def forward(self, x):\n";
-
-std::string WithForward(const std::string& lines) {
-  std::string text = kHead;
-  for (size_t begin = 0; begin < lines.size();) {
-    const size_t end = std::min(lines.find('\n', begin), lines.size());
-    text += "        " + lines.substr(begin, end - begin) + "\n";
-    begin = end + 1;
-  }
-  return text;
-}
-
-}  // namespace
 
 TEST_CASE("a worker's tensors lie in the pool of the evaluator") {
   const JudgeResult result = Judged(WithForward("return torch.relu(x)"));
@@ -202,19 +96,12 @@ TEST_CASE("calls of a GPU candidate in Python cannot share their work") {
   }
 }
 
-TEST_CASE("work that goes on on the GPU after a batch is refused") {
-  setenv("FAKE_DEVICE_GAP_NS", "2000000", 1);
-  const JudgeResult busy = Judged(WithForward("return torch.relu(x)"));
-  unsetenv("FAKE_DEVICE_GAP_NS");
-  REQUIRE(std::holds_alternative<Refused>(busy.outcome));
-  CHECK(OutcomeReason(busy.outcome).find("after the end of a batch") != std::string::npos);
-}
-
 TEST_CASE("a Python whose workers cannot use the GPU is named with the next step") {
   const std::string before = std::getenv("LD_LIBRARY_PATH") ? std::getenv("LD_LIBRARY_PATH") : "";
   setenv("KEVIN_OUTER_LIBRARY_PATH", "/nonexistent", 1);  // so the workers find no driver
   PythonWorkers python(FindPythonSetup(BuiltPrograms()), 1, NamespacesAvailable(), GpuOfWorkers{90});
   unsetenv("KEVIN_OUTER_LIBRARY_PATH");
+  const size_t ids_before = PythonSide::ProcessIds().size();
   GpuWorkers workers(python, {0, true, size_t{16} << 20});
   try {
     workers.Take(false);
@@ -224,6 +111,17 @@ TEST_CASE("a Python whose workers cannot use the GPU is named with the next step
     CHECK(std::string(error.what()).find("no NVIDIA driver on this machine") != std::string::npos);
     CHECK(error.next_step().find("pip install torch==2.11.0") != std::string::npos);
   }
+  workers.DropSpares();
+  CHECK(PythonSide::ProcessIds().size() == ids_before);
+}
+
+TEST_CASE("workers that have ended are no processes of Kevin's any more") {
+  GpuPythonSession& session = ShortCalls();
+  const std::string source = WithForward("return torch.relu(x) # counted");
+  Judged(source, {.verify_only = true}, session);  // leaves spares
+  const size_t before = PythonSide::ProcessIds().size();
+  Judged(source + "\n# and again", {.verify_only = true}, session);
+  CHECK(PythonSide::ProcessIds().size() == before);
 }
 
 }  // namespace kevin

@@ -8,7 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 #include "tests/catch.h"
+#include "tests/env/cpu/cpu_fixture.h"
 
 namespace kevin {
 namespace {
@@ -95,6 +98,38 @@ TEST_CASE("ids of another namespace: more processes than our own are others") {
   CHECK(gpu.Computed("2147483601 2147483602 2147483603", "2147483601:9 2147483602:9").empty());
   CHECK(gpu.Computed("2147483601 2147483602 2147483603", "2147483601:9 2147483602:9 2147483603:9") ==
         Names{kAway});
+}
+
+TEST_CASE("ids of another namespace: evaluators of the same Kevin and their runners are own ones") {
+  const TemporaryFolder folder;
+  const std::filesystem::path runner = folder.path() / "kevin-gpu-runner";
+  std::filesystem::copy_file("/bin/sleep", runner);
+  const std::string starts_runner = "trap 'kill $!' TERM; " + runner.string() + " 60 & wait";
+  const pid_t sibling = fork();
+  if (sibling == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    execl("/bin/sh", "sh", "-c", starts_runner.c_str(), "serve-gpu", "0", nullptr);
+    _exit(1);
+  }
+  const pid_t evaluator = fork();
+  if (evaluator == 0) {
+    Gpu gpu;
+    gpu.ours = {2147483640};
+    for (int tries = 0; tries < 100; ++tries) {
+      const bool has_none = gpu.Present("2147483601 2147483602 2147483603").empty();
+      if (has_none && gpu.Present("2147483601 2147483602 2147483603 2147483604") == Names{kAway}) _exit(0);
+      usleep(50'000);
+    }
+    _exit(1);
+  }
+  int status = 0;
+  waitpid(evaluator, &status, 0);
+  CHECK(status == 0);
+  kill(sibling, SIGTERM);
+  waitpid(sibling, nullptr, 0);
+  Gpu alone;
+  alone.ours = {2147483640};
+  CHECK(alone.Present("2147483601 2147483602 2147483603") == Names{kAway});
 }
 
 TEST_CASE("a process that is there but does not compute disturbs nothing") {

@@ -13,6 +13,7 @@
 #include "env/cpu/cpu_environment.h"
 #include "env/error.h"
 #include "env/process/find_program.h"
+#include "env/python/python_rules.h"
 #include "tests/catch.h"
 #include "tests/env/cpu/cpu_fixture.h"
 
@@ -128,6 +129,8 @@ TEST_CASE("bad input of a Python candidate is an outcome with its reason") {
       {"endless_call", {"timed_out", "verify"}},
       {"raises", {"crashed", "line 6 (forward): ValueError: no such width"}},
       {"exits", {"compile_failed", "sys.exit(3)"}},
+      {"exits_as_the_build_does", {"compile_failed", "the import exited with status 70"}},
+      {"exits_as_the_sandbox_does", {"compile_failed", "the import exited with status 125"}},
       {"needs_a_gpu", {"crashed", "CUDA"}},
   };
   const std::vector<fs::path> files = CandidatesIn(Folder() / "bad_input");
@@ -209,6 +212,53 @@ TEST_CASE("weights of a Python candidate are the drawn ones") {
   CHECK(OutcomeReason(unmatched).find("its constructor draws: nothing") != std::string::npos);
 }
 
+TEST_CASE("parts that a ModelNew marks are timed in a diagnosis, and are comments in a verdict") {
+  const auto with_marks = [](const std::string& above, const std::string& pack, const std::string& multiply) {
+    return "import torch\nimport torch.nn as nn\n" + above +
+           "\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        " + pack +
+           "\n        y = torch.relu(x)\n        " + multiply +
+           "\n        for _ in range(8):\n            y = torch.relu(y)\n        return y\n";
+  };
+  const auto diagnosed = [](const std::string& kind, const std::string& source) {
+    return PythonEnvironment().Diagnose(ListedProblem(kLongCalls), {kind, source}, {});
+  };
+  const std::string marked = with_marks("", "# stage once", "# stage again");
+  EvaluateOptions open;
+  open.workload.rules = "open";
+  const Evaluation before =
+      PythonEnvironment().Evaluate(ListedProblem(kLongCalls), {"modelnew", marked}, open);
+  REQUIRE(std::holds_alternative<Measured>(before.outcome));
+  CHECK(before.log.find("kevin-stage-times") == std::string::npos);
+  const auto found = diagnosed("modelnew", marked);
+  REQUIRE(found);
+  REQUIRE(found->stages.size() >= 2);
+  const StageShare &once = found->stages[found->stages.size() - 2], &again = found->stages.back();
+  CHECK((once.name == "once" && again.name == "again"));
+  CHECK((once.share > 0 && again.share > once.share && again.share < 1));
+  CHECK((!found->cold_us && found->stage_problem.empty()));
+  CHECK_FALSE(diagnosed("modelnew", with_marks("", "", "")));
+  CHECK_FALSE(diagnosed("triton", marked));
+  CHECK_FALSE(diagnosed("modelnew", with_marks("raise ValueError", "# stage once", "")));
+  const auto silent = diagnosed(
+      "modelnew", with_marks("import os\nos.dup2(os.open('/dev/null', os.O_WRONLY), 2)", "# stage once", ""));
+  CHECK((!silent || silent->stages.empty()));
+}
+
+TEST_CASE("what kernels are written in follows from the code, not from words beside it") {
+  const std::string launched =
+      "import torch, triton\n@triton.jit\ndef k(x):\n    pass\nclass M:\n    def forward(self, x):\n"
+      "        k[(1,)](x)\n";
+  CHECK(BackendOf(launched) == "triton");
+  CHECK(BackendOf("import triton\n# @triton.jit\n# def k(x):\nk = 1\n") == "torch");
+  CHECK(BackendOf("import triton\ntext = '''\n@triton.jit\ndef k(x):\n'''\nk = 1\n") == "torch");
+  CHECK(BackendOf("# import triton\n@triton.jit\ndef k(x):\n    pass\nk[(1,)](2)\n") == "torch");
+  // Defined, and never launched.
+  CHECK(BackendOf("import triton\n@triton.jit\ndef kernel(x):\n    pass\nmy_kernel = 'kernel'\n") == "torch");
+  CHECK(BackendOf("# load_inline\n") == "torch");
+  CHECK(BackendOf("load_inline('m', 'int f();')  # __global__") == "cpp");
+  CHECK(BackendOf("load_inline('m', '', '__global__ void k() {}')") == "cuda");
+}
+
 TEST_CASE("rules say what counts: kernels of its own, KernelBench's words, or anything correct") {
   const auto judged = [](const std::string& file, const std::string& rules) {
     EvaluateOptions options;
@@ -253,6 +303,12 @@ TEST_CASE("the share of a candidate's own kernels is known, or it is refused") {
   const Evaluation beside = judged("share/triton_beside_torch.py", kLongCalls);
   REQUIRE(std::holds_alternative<Refused>(beside.outcome));
   CHECK(OutcomeReason(beside.outcome).find("the rest is done by torch's library") != std::string::npos);
+  const Evaluation waits = judged("share/waits.py", kShortCalls);
+  REQUIRE(std::holds_alternative<Refused>(waits.outcome));
+  CHECK(OutcomeReason(waits.outcome).find("kernels of its own must do 90 % of the work") == 0);
+  // The words of Triton, or a little of it, make nothing else a candidate's own.
+  for (const char* file : {"words_of_triton", "triton_beside_numpy", "triton_beside_products"})
+    CHECK(std::holds_alternative<Refused>(judged(std::string("share/") + file + ".py", kShortCalls).outcome));
 }
 
 TEST_CASE("a ModelNew is judged only at sizes where Model has the problem's parameters") {
@@ -293,6 +349,15 @@ TEST_CASE("a compiler's error of an extension is told in its own lines") {
   INFO(log);
   CHECK(log.find("extension broken does not compile") == 0);
   CHECK(log.find("was not declared in this scope") != std::string::npos);
+}
+
+TEST_CASE("a compiler's error is told by the call that asks for the extension") {
+  const Outcome outcome = Judged(Folder() / "extension_errors/in_constructor.py", kLongCalls, false);
+  REQUIRE(std::holds_alternative<CompileFailed>(outcome));
+  const std::string log = std::get<CompileFailed>(outcome).log;
+  INFO(log);
+  CHECK(log.find("line 8 (__init__): RuntimeError: extension broken does not compile") != std::string::npos);
+  CHECK(log.find("surely_nobodys_name") != std::string::npos);
 }
 
 TEST_CASE("a Python given by a relative path with .. judges candidates") {

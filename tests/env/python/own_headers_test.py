@@ -221,6 +221,26 @@ class Refusals(Folder):
         with self.assertRaises(own_headers.Unsuitable):
             self.compiled("void f() { maybe_wrap_dim(1, 2); }", functions=["f"])
 
+    def test_what_follows_from_an_uncertain_error_is_not_final(self):
+        # The types are torch's; then the functions that have them are undeclared where they are called.
+        for text in ("torch::nn::Linear made_by_me(int n) { return torch::nn::Linear(n, n); }\n"
+                     "int f(int n) { made_by_me(n); return 1; }",
+                     "torch::nn::Linear made_by_me(int n);\nint f(int n) { auto y = made_by_me(n); return 1; }",
+                     "int f(int n) { auto here = torch::nn::Linear(n, n); return surely_nobodys_name(n); }"):
+            with self.subTest(text=text), self.assertRaises(own_headers.Unsuitable):
+                self.compiled(text, functions=["f"])
+        with self.assertRaises(own_headers.DoesNotCompile):
+            self.compiled("int g(int n) { return surely_nobodys_name(n); }\n"
+                          "int f(int n) { auto here = torch::nn::Linear(n, n); return 1; }", functions=["f"])
+
+    def test_what_a_text_declares(self):
+        for text in ("int name(int x);", "std::vector<int> name;", "float *name", "auto [a, name] = f();", "struct name;",
+                     "#define name 1", "at::Tensor& name(", "template <class name>"):
+            self.assertTrue(own_headers.declares(text, "name"), text)
+        for text in ("return name(x);", "f(x, name);", "y = name + 1;", "// int name\n", "/* int name */ name();",
+                     'f("int name");', "int names; int a_name;", "else name();"):
+            self.assertFalse(own_headers.declares(text, "name"), text)
+
     def test_an_absent_header_is_final_unless_torch_has_it(self):
         with self.assertRaises(own_headers.DoesNotCompile):
             self.compiled("#include <surely/nobodys.h>\nvoid f() {}", functions=["f"])
@@ -296,6 +316,13 @@ torch::Tensor scaled(torch::Tensor x, double by) {
                                        "void f() { k<<<1, 1>>>(nullptr); }"))
         self.assertTrue(self.is_final("__device__ int up(int x) { return x; }\nvoid f() { up(3); }"))
 
+    def test_errors_in_device_code_after_one_of_torch_are_not_final(self):
+        self.assertFalse(self.is_final(
+            "struct P { torch::nn::Linear l; float a; };\n__global__ void k(P p, float* x) { x[0] = p.l + p.a; }\n"
+            "void f() { }"))
+        self.assertFalse(self.is_final(
+            "__device__ torch::nn::Linear made_by_me(int n);\n__global__ void k(float* x) { made_by_me(3); }\nvoid f() { }"))
+
     def is_final(self, cuda):
         try:
             self.compiled("void f();", cuda, functions=["f"])
@@ -326,6 +353,32 @@ class Guesses(unittest.TestCase):
         name, cpp, cuda, options = next(call for call in found if call[0] == "m")
         self.assertEqual(extensions.inline_key(name, cpp, cuda, options),
                          extensions.inline_key("m", "int a();int b();", ["int a();"], {"functions": ["x", "y"]}))
+
+    def test_a_name_with_other_values_is_no_constant(self):
+        call = 'def f():\n  return load_inline("m", A)\n'
+        for text in ('A = "x"\nA += "y"\n', 'A = "x"\nif h():\n  A = "y"\n', 'A = "x"\nfor A in g(): pass\n',
+                     'A = "x"\ntry:\n  h()\nexcept E as A: pass\n', 'A = "x"\nwith g() as A: pass\n',
+                     'A = "x"\ndef g():\n  global A\n  A = "y"\n', 'A = "x"\nprint(A := "y")\n',
+                     'A = "x"\nimport y as A\n', 'A = "x"\ndef A(): pass\n', 'if h():\n  A = "x"\n',
+                     'A = "x"\nmatch g():\n  case [A]: pass\n', 'A = "x"\nwhile h():\n  A = A + "y"\n', 'A: str\n'):
+            with self.subTest(text=text):
+                self.assertEqual(inline_calls.constant_calls(text + call), [])
+        for text in ('A: str = "x"\n', 'A = "x"\ndef g(A): A = "y"\n', 'A = "x"\nclass C:\n  A = "y"\n',
+                     'A = "x"\ng(lambda A: A)\n'):
+            with self.subTest(text=text):
+                self.assertEqual(inline_calls.constant_calls(text + call), [("m", "x", None, {})])
+
+    def test_parameters_and_names_of_inner_scopes_hide_constants(self):
+        for text in ('def f(A):\n  load_inline("m", A)\n', 'def f(*, A="y"):\n  load_inline("m", A)\n',
+                     'def f():\n  for A in g():\n    load_inline("m", A)\n', 'def f(*A):\n  load_inline("m", A)\n',
+                     'f = lambda A: load_inline("m", A)\n', 'def f():\n  A = g()\n  load_inline("m", A)\n',
+                     'class C:\n  A = g()\n  m = load_inline("m", A)\n',
+                     'def f():\n  A = "z"\n  def g():\n    nonlocal A\n    A = "w"\n  load_inline("m", A)\n'):
+            with self.subTest(text=text):
+                self.assertEqual(inline_calls.constant_calls('A = "x"\n' + text), [])
+        self.assertEqual(inline_calls.constant_calls(
+            'A = "x"\nclass C:\n  A = "y"\n  m = load_inline("m", A)\n  def f(self):\n    load_inline("n", A)\n'),
+            [("m", "y", None, {}), ("n", "x", None, {})])
 
     def test_calls_in_functions_see_their_constants(self):
         source = ('A = "int a();"\nclass M:\n  def __init__(self):\n    A = "int b();"\n    B = A + "int c();"\n'

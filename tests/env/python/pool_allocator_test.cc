@@ -102,11 +102,22 @@ TEST_CASE("a pool waits with events until no stream of a block is captured") {
   CHECK(pool.Allocate(1000, kOne) != block);
   device.captures.clear();
   CHECK(pool.Allocate(1000, kOne) == block);  // the stream has no work
-  const uint64_t of_ended = pool.Allocate(1000, kOne);
-  pool.RecordStream(of_ended, kThree);
+}
+
+TEST_CASE("a pool's block that has no event on one of its streams waits until all work has been awaited") {
+  FakeDevice device;
+  PoolAllocator pool(kBase, 64 * kMiB, device);
+  const uint64_t block = pool.Allocate(1000, kOne);
+  pool.RecordStream(block, kTwo);
+  pool.RecordStream(block, kThree);
   device.destroyed.insert(kThree);
-  REQUIRE(pool.Free(of_ended));
-  CHECK(pool.Allocate(1000, kOne) == of_ended);
+  REQUIRE(pool.Free(block));
+  CHECK(device.events.size() <= 1);
+  for (int i = 0; i < 3; ++i) CHECK(pool.Allocate(1000, kOne) != block);
+  pool.Release();
+  CHECK(device.synchronized == 1);
+  CHECK(device.events.empty());
+  CHECK(pool.Allocate(1000, kOne) == block);
 }
 
 TEST_CASE("memory of a captured graph serves that capture alone") {

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <map>
@@ -36,10 +37,7 @@ SelfTestOptions OptionsFor(SandboxProfile profile, bool namespaces, const std::f
 // Of ForbiddenActs(), in its order.
 std::vector<Attempt> ActsFor(SandboxProfile profile) {
   std::vector<Attempt> acts = ForbiddenActs();
-  if (profile == SandboxProfile::kPython)
-    std::erase_if(acts, [](const Attempt& act) { return act.python_may; });
-  else if (profile != SandboxProfile::kCandidate)
-    std::erase_if(acts, [](const Attempt& act) { return act.candidate_only; });
+  std::erase_if(acts, [&](const Attempt& act) { return !IsForbidden(act, profile); });
   return acts;
 }
 
@@ -66,6 +64,8 @@ const std::map<std::string, std::string> kNotTried = {
     {"link, remove or make files", "would change the root folder"},
     {"make its inputs writable", "needs the runner's buffers: tried below"},
     {"take pages away under shared buffers", "needs the runner's buffers: tried below"},
+    {"move pages of shared buffers", "needs the runner's buffers"},
+    {"punch holes into its outputs", "needs the runner's buffers: tried below"},
     {"resize or punch shared buffers", "would cut this program's own files: tried below"}};
 
 // Acts that a machine may refuse to everybody.
@@ -75,7 +75,8 @@ const std::map<std::string, std::string> kMayFail = {
     {"enter other namespaces or mount", "not for ordinary users of this machine"},
     {"trace the parent", "not allowed on this machine"},
     {"open the parent's memory", "not allowed on this machine"},
-    {"read another process's memory", "not allowed on this machine"}};
+    {"read another process's memory", "not allowed on this machine"},
+    {"open descriptors without end", "limited for everybody on this machine"}};
 
 // Exit status of a child that does the act with no sandbox around it. The "parent" is a process of its own
 // making.
@@ -113,6 +114,22 @@ TEST_CASE("every forbidden act is blocked, with namespaces") {
   CheckAllBlocked(SandboxProfile::kGpuRunner, true);
   CheckAllBlocked(SandboxProfile::kPython, true);
   CheckAllBlocked(SandboxProfile::kGpuPython, true);
+  CheckAllBlocked(SandboxProfile::kGpuPythonBuild, true);
+}
+
+TEST_CASE(
+    "a Python process on a GPU is tried with its shared memory, and may start compilers only while it builds") {
+  const auto has = [](SandboxProfile profile, const std::string& name) {
+    const std::vector<Attempt> acts = ActsFor(profile);
+    return std::any_of(acts.begin(), acts.end(), [&](const Attempt& act) { return act.name == name; });
+  };
+  for (const SandboxProfile profile : {SandboxProfile::kGpuPython, SandboxProfile::kGpuPythonBuild}) {
+    CHECK(has(profile, "take pages away under shared buffers"));
+    CHECK(has(profile, "punch holes into its outputs"));
+    CHECK(has(profile, "open descriptors without end"));
+    CHECK(has(profile, "fork") == (profile == SandboxProfile::kGpuPython));
+  }
+  CHECK_FALSE(has(SandboxProfile::kGpuRunner, "take pages away under shared buffers"));
 }
 
 TEST_CASE("every forbidden act is blocked, without namespaces") {
@@ -235,6 +252,7 @@ TEST_CASE("what seals and filters keep away from shared buffers works without th
   const Mapping outputs(outputs_file.get(), kBytes, Access::kReadWrite, true);
   CHECK(ftruncate(outputs_file.get(), 0) != 0);
   CHECK(madvise(outputs.data(), kBytes, MADV_REMOVE) == 0);
+  CHECK(fallocate(outputs_file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) == 0);
 }
 
 TEST_CASE("a spawned program gets the descriptors it is given and no others") {

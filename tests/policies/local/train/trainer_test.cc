@@ -15,7 +15,10 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <new>
+#include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 #include <thread>
 
 #include "env/error.h"
@@ -508,6 +511,58 @@ TEST_CASE("a damaged, cut or missing share is an error on all ranks") {
   CheckAllSay(resume(), 1, "optimizer-1-of-2");
   std::ofstream(checkpoint + "/trainer.json") << "{";
   for (const std::string& error : resume()) CHECK(error.find("trainer.json is damaged") != std::string::npos);
+}
+
+// The last tensor of a safetensors file without its last 8 bytes.
+void ShortenLastTensor(const fs::path& path, const std::string& name) {
+  std::ostringstream whole;
+  whole << std::ifstream(path, std::ios::binary).rdbuf();
+  std::string text = whole.str();
+  uint64_t length = 0;
+  std::memcpy(&length, text.data(), sizeof(length));
+  auto header = nlohmann::json::parse(text.substr(8, length));
+  auto& entry = header.at(name);
+  REQUIRE(entry.at("data_offsets").at(1).get<uint64_t>() == text.size() - 8 - length);
+  entry["shape"][0] = entry["shape"][0].get<int64_t>() - 8;
+  entry["data_offsets"][1] = entry["data_offsets"][1].get<int64_t>() - 8;
+  std::string shorter = header.dump();
+  REQUIRE(shorter.size() <= length);
+  shorter.resize(length, ' ');
+  text.replace(8, length, shorter).resize(text.size() - 8);
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+TEST_CASE("a random state that torch does not take, or no memory, on one rank is an error on all, soon") {
+  const auto start = std::chrono::steady_clock::now();
+  CheckAllSay(ErrorsOfRanks(2,
+                            [](Ranks& ranks) {
+                              OnAllRanks(ranks, [&] {
+                                if (ranks.Rank() == 1) at::ones({2}).view({3});
+                              });
+                            }),
+              1, "shape '[3]' is invalid");
+  CheckAllSay(ErrorsOfRanks(2,
+                            [](Ranks& ranks) {
+                              OnAllRanks(ranks, [&] {
+                                if (ranks.Rank() == 0) throw std::bad_alloc();
+                              });
+                            }),
+              0, "bad_alloc");
+  const Folder folder;
+  TrainOptions options = Options();
+  options.output = folder.Path();
+  const std::string checkpoint = CheckpointOfRanks(options, 2);
+  ShortenLastTensor(fs::path(checkpoint) / "optimizer-1-of-2.safetensors", "random");
+  std::vector<std::unique_ptr<LanguageModel>> models;
+  for (int i = 0; i < 2; ++i) models.push_back(TinyModel(5));
+  CheckAllSay(ErrorsOfRanks(2,
+                            [&](Ranks& ranks) {
+                              Trainer trainer(options, *models[static_cast<size_t>(ranks.Rank())], nullptr,
+                                              ranks);
+                              trainer.Resume(checkpoint);
+                            }),
+              1, "its random state of");
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(30));
 }
 
 TEST_CASE("sharded weights learn what whole ones do, on one, two and three ranks") {

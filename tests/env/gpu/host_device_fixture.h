@@ -1,0 +1,151 @@
+#pragma once
+// Judging a candidate in Python on a device of host memory (fake_device.cc).
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "env/error.h"
+#include "env/gpu/judge/python_judge.h"
+#include "env/process/random.h"
+#include "env/python/own_kernels.h"
+#include "env/python/python_kind.h"
+#include "tests/catch.h"
+#include "tests/env/cpu/cpu_fixture.h"
+
+namespace kevin {
+
+inline std::filesystem::path RedTeam() {
+  return std::filesystem::path(KEVIN_SOURCE_DIR) / "tests/env/python/red_team";
+}
+
+// One thread of this process makes all workers.
+inline GpuWorkers& Workers() {
+  static const bool kHasDriver = [] {
+    LoadDriver();
+    CuHandle context = nullptr;
+    KEVIN_CU(DevicePrimaryCtxRetain, &context, 0);
+    KEVIN_CU(CtxSetCurrent, context);
+    return true;
+  }();
+  REQUIRE(kHasDriver);
+  static PythonWorkers python = [] {
+    PythonSetup setup = FindPythonSetup(BuiltPrograms());
+    setup.folders.emplace_back(FAKE_DEVICE_FOLDER);
+    return PythonWorkers(setup, 1, NamespacesAvailable(), GpuOfWorkers{90});
+  }();
+  static GpuWorkers workers(python, {0, true, size_t{192} << 20});
+  return workers;
+}
+
+inline GpuPythonSession& SessionOf(const std::string& problem, const OtherProcesses* others = nullptr) {
+  static std::map<std::pair<std::string, const OtherProcesses*>, std::unique_ptr<GpuPythonSession>> sessions;
+  std::unique_ptr<GpuPythonSession>& session = sessions[{problem, others}];
+  if (!session) {
+    GpuSessionOptions options;
+    options.problem = LoadProblemFile(problem);
+    options.others = others;
+    options.size = "small";
+    options.on_host = true;
+    session = std::make_unique<GpuPythonSession>(std::move(options), Workers());
+  }
+  session->base().reference().Activate();
+  return *session;
+}
+
+inline GpuPythonSession& ShortCalls(const OtherProcesses* others = nullptr) {
+  return SessionOf(
+      (std::filesystem::path(KEVIN_SOURCE_DIR) / "tests/env/cpu/red_team/problems/short_calls.toml").string(),
+      others);
+}
+
+// A setting of a stand-in (fake_device.cc, fake_nvml.cc).
+class Setting {
+ public:
+  Setting(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
+  ~Setting() { unsetenv(name_); }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+
+ private:
+  const char* name_;
+};
+
+// The processes of a session between evaluations; a candidate is one more.
+inline std::string Children(GpuPythonSession& session) {
+  session.workers().Settle();
+  session.workers().DropSpares();
+  session.StartReference();
+  session.workers().Take(true);  // leaves a spare of each kind
+  session.workers().Settle();
+  int children = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    if (std::atoi(entry.path().filename().c_str()) <= 0) continue;
+    std::ifstream file(entry.path() / "stat");
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const size_t end = text.rfind(')');
+    if (end != std::string::npos && end + 4 < text.size())
+      children += std::atoi(text.c_str() + end + 4) == getpid();
+  }
+  return std::to_string(children);
+}
+
+inline Fd BundleOf(const std::string& source, const std::string& kind) {
+  const nlohmann::json header = {{"files", {{{"name", "candidate.py"}, {"bytes", source.size()}}}},
+                                 {"extensions", nlohmann::json::object()},
+                                 {"kind", kind}};
+  const std::string text = header.dump() + "\n" + source;
+  Fd bundle = CreateSharedFile("kevin-bundle", text.size());
+  REQUIRE(pwrite(bundle.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()));
+  return bundle;
+}
+
+struct Asked {
+  std::string rules = "open", kind = "modelnew";
+  bool verify_only = false, screen = false;
+  double timeout_s = 10;
+  std::string start = {};  // source
+  double evaluation_timeout_s = 60;
+};
+
+inline JudgeResult Judged(const std::string& source, const Asked& asked = {},
+                          GpuPythonSession& session = ShortCalls()) {
+  const Fd bundle = BundleOf(source, asked.kind);
+  const Fd start = asked.start.empty() ? Fd() : BundleOf(asked.start, asked.kind);
+  GpuPythonRequest request;
+  request.bundle_fd = bundle.get();
+  request.candidate_key = source;
+  request.start_bundle_fd = start.get();
+  request.start_key = asked.start;
+  request.rules = asked.rules;
+  request.verify_only = asked.verify_only;
+  request.screen = asked.screen;
+  request.call_timeout_s = request.examine_timeout_s = asked.timeout_s;
+  request.evaluation_timeout_s = asked.evaluation_timeout_s;
+  request.own_kernels = OwnKernelNames(source);
+  JudgeResult result = JudgePythonOnGpu(session, request);
+  std::printf("  %-14s %s\n", OutcomeName(result.outcome), Described(result.outcome).c_str());
+  std::fflush(stdout);
+  return result;
+}
+
+inline const std::string kHead =
+    "import sys\nimport torch\nimport torch.nn as nn\n\n\nclass ModelNew(nn.Module):\n"
+    "    def __init__(self):\n        super().__init__()\n        self.kept = []\n\n    def forward(self, x):\n";
+
+inline std::string WithForward(const std::string& lines) {
+  std::string text = kHead;
+  for (size_t begin = 0; begin < lines.size();) {
+    const size_t end = std::min(lines.find('\n', begin), lines.size());
+    text += "        " + lines.substr(begin, end - begin) + "\n";
+    begin = end + 1;
+  }
+  return text;
+}
+
+}  // namespace kevin

@@ -1,0 +1,176 @@
+// What a candidate in Python on a GPU may do to the device and to its evaluator, where a host's memory stands for the device's
+// (fake_device.cc) and a stand-in for the driver's management library (fake_nvml.cc).
+
+#include <chrono>
+
+#include "tests/env/gpu/host_device_fixture.h"
+
+namespace kevin {
+
+namespace fs = std::filesystem;
+
+TEST_CASE("work that goes on on the GPU after a batch is refused") {
+  const Setting above("FAKE_DEVICE_GAP_ABOVE", Children(ShortCalls()));
+  const Setting gap("FAKE_DEVICE_GAP_NS", "2000000");
+  const JudgeResult busy = Judged(WithForward("return torch.relu(x)"));
+  REQUIRE(std::holds_alternative<Refused>(busy.outcome));
+  CHECK(OutcomeReason(busy.outcome).find("after the end of a batch") != std::string::npos);
+}
+
+TEST_CASE(
+    "work on the GPU that does not end with the candidate's process is another's, and voids the evaluation") {
+  ShortCalls();
+  const Setting gap("FAKE_DEVICE_GAP_NS", "2000000");
+  try {
+    Judged(WithForward("return torch.relu(x)"));
+    FAIL_CHECK("no error");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kMachine);
+    CHECK(std::string(error.what()).find("another process computes on this GPU") == 0);
+  }
+}
+
+TEST_CASE(
+    "a process that computes excuses work on the GPU after a batch, and one that is only there does not") {
+  static const OtherProcesses others("0000:40:00.0");
+  const std::string self = std::to_string(getpid()), relu = WithForward("return torch.relu(x)");
+  const Setting processes("FAKE_NVML_PROCESSES", self + " 0");
+  GpuPythonSession& session = ShortCalls(&others);
+  const Setting above("FAKE_DEVICE_GAP_ABOVE", Children(session));
+  const Setting gap("FAKE_DEVICE_GAP_NS", "2000000");
+  {
+    const Setting idle("FAKE_NVML_COMPUTED", self + ":80 0:0");
+    CHECK(std::holds_alternative<Refused>(Judged(relu, {.verify_only = true}, session).outcome));
+  }
+  const Setting computing("FAKE_NVML_COMPUTED", self + ":80 0:30");
+  CHECK(std::holds_alternative<Measured>(Judged(relu, {.verify_only = true}, session).outcome));
+}
+
+TEST_CASE("work that drains while a batch is paused is no late work") {
+  ShortCalls();
+  const Setting drains("FAKE_DEVICE_DRAINS", "3");
+  for (int i = 0; i < 2; ++i) {
+    const std::string reason = OutcomeReason(Judged(WithForward("return torch.relu(x)")).outcome);
+    INFO(reason);
+    CHECK(reason.find("deferred work") == std::string::npos);
+  }
+}
+
+TEST_CASE(
+    "a candidate that takes the GPU's memory outside its pool is refused, and the next one is measured") {
+  {
+    const Setting full("FAKE_DEVICE_FULL_ABOVE", Children(ShortCalls()));
+    const JudgeResult result = Judged(WithForward("return torch.relu(x)"));
+    REQUIRE(std::holds_alternative<Refused>(result.outcome));
+    CHECK(OutcomeReason(result.outcome).find("takes GPU memory outside its pool") == 0);
+  }
+  CHECK(std::holds_alternative<Measured>(
+      Judged(WithForward("return torch.relu(x)"), {.verify_only = true}).outcome));
+}
+
+TEST_CASE("memory that is short without the candidate's doing voids the evaluation") {
+  ShortCalls();
+  const Setting full("FAKE_DEVICE_FULL_ABOVE", "0");
+  CHECK_THROWS_AS(Judged(WithForward("return torch.relu(x) + 0")), Error);
+}
+
+namespace {
+
+// Code of a candidate that runs in its first process only: `lines` may write to `result`, the file that the evaluator
+// reads.
+std::string InFirstCalls(const std::string& lines, const std::string& otherwise) {
+  return WithForward(
+      "import os\nfor number in os.listdir('/proc/self/fd'):\n    try:\n        name = os.readlink('/proc/self/fd/' + "
+      "number)\n    except OSError:\n        continue\n    if 'kevin-examined' in name:\n        result = int(number)\n" +
+      lines + "        os._exit(0)\n" + otherwise);
+}
+
+}  // namespace
+
+TEST_CASE("a forged archive of caches does not void an evaluation") {
+  for (const char* content : {"b'{\"error\": \"\", \"kernels\": [], \"device_us\": null}\\n' + b'x' * 5000",
+                              "b'{\"error\": \"\", \"kernels\": [], \"device_us\": null}\\n' + b'\\0' * 5000",
+                              "b'x' * 3000000", "b'\\n' * 10"}) {
+    INFO(content);
+    const JudgeResult result = Judged(
+        InFirstCalls("        os.pwrite(result, " + std::string(content) + ", 0)\n", "return torch.relu(x)"),
+        {.verify_only = true});
+    CHECK(std::holds_alternative<Measured>(result.outcome));
+  }
+}
+
+TEST_CASE("what a candidate's first calls leave is bounded and printable") {
+  const JudgeResult result = Judged(
+      InFirstCalls(
+          "        import json\n        os.pwrite(result, json.dumps({'error': chr(27) + '[31m' + 'e' * "
+          "100000}).encode() + bytes([10]), 0)\n",
+          "raise ValueError('later')"),
+      {.verify_only = true});
+  REQUIRE(std::holds_alternative<Crashed>(result.outcome));
+  const std::string reason = OutcomeReason(result.outcome);
+  CHECK(reason.find("ValueError: later") != std::string::npos);
+  CHECK(reason.find("with compilers, its first calls: ") != std::string::npos);
+  CHECK(reason.size() < 6000);
+  CHECK(reason.find('\x1b') == std::string::npos);
+  const JudgeResult shares = Judged(
+      InFirstCalls(
+          "        import json\n        os.pwrite(result, json.dumps({'error': '', 'kernels': [['k', 1.0]] * 5000, "
+          "'device_us': 1e300}).encode() + bytes([10]), 0)\n",
+          "return torch.relu(x)"),
+      {.verify_only = true});
+  CHECK_FALSE(shares.own_share.has_value());
+  CHECK_FALSE(shares.device_us.has_value());
+}
+
+TEST_CASE("a slow and correct candidate is timed by single calls, within a limit for all of them") {
+  const std::string slow = WithForward("import time\ntime.sleep(0.2)\nreturn torch.relu(x)");
+  const JudgeResult result = Judged(slow, {.timeout_s = 2});
+  INFO(OutcomeReason(result.outcome));
+  REQUIRE(std::holds_alternative<Measured>(result.outcome));
+  CHECK(std::get<Measured>(result.outcome).candidate_us > 150'000);
+  for (const Sample& sample : result.samples) CHECK(sample.calls == 1);
+  const JudgeResult late = Judged(slow + "# again\n", {.timeout_s = 2, .evaluation_timeout_s = 3});
+  REQUIRE(std::holds_alternative<TimedOut>(late.outcome));
+  CHECK(OutcomeReason(late.outcome).find("evaluation_timeout_s") != std::string::npos);
+}
+
+TEST_CASE("a load that takes too long is confirmed once, and so are the first calls") {
+  Children(ShortCalls());  // with warm spares
+  const auto now_s =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  constexpr double kLimit_s = 4;
+  // The first process and the first load end at their limits.
+  const std::string text = "import time\nwhile time.time() < " + std::to_string(now_s + 2.5 * kLimit_s) +
+                           ":\n    time.sleep(0.01)\n" + WithForward("return torch.relu(x)");
+  const JudgeResult result = Judged(text, {.verify_only = true, .timeout_s = kLimit_s});
+  INFO(OutcomeReason(result.outcome));
+  CHECK(std::holds_alternative<Measured>(result.outcome));
+  const std::string endless = "while True:\n    pass\n" + text;
+  CHECK(std::holds_alternative<TimedOut>(Judged(endless, {.verify_only = true, .timeout_s = 1}).outcome));
+}
+
+TEST_CASE("a problem with an input-output is refused before a Python worker sees it") {
+  const std::string problem = (fs::path(KEVIN_SOURCE_DIR) / "tests/env/gpu/inout.toml").string();
+  try {
+    SessionOf(problem);
+    FAIL_CHECK("no error");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kBadRequest);
+    CHECK(std::string(error.what()).find("writes into its input `cache`") != std::string::npos);
+  }
+}
+
+TEST_CASE("work ahead that a few samples of the inputs confirm is refused") {
+  const std::string sampled = WithForward(
+      "if not hasattr(self, 'at'):\n    self.at, self.ready = torch.randperm(x.numel())[:32], {}\n"
+      "frame = sys._getframe(1)\nwhile frame is not None and 'slots' not in frame.f_locals:\n    frame = "
+      "frame.f_back\nscope = frame.f_locals\nif scope['call'] == 0:\n    self.ready.clear()\n    for slot in "
+      "scope['slots']:\n        y = scope['inputs_of'][slot][0]\n        self.ready[slot] = "
+      "(y.view(-1)[self.at].clone(), torch.relu(y))\nseen, out = self.ready.pop(scope['slot'])\nreturn out if "
+      "torch.equal(seen, x.view(-1)[self.at]) else torch.relu(x)");
+  const JudgeResult result = Judged(sampled);
+  REQUIRE(std::holds_alternative<Refused>(result.outcome));
+  CHECK(OutcomeReason(result.outcome).find("worked ahead") == 0);
+}
+
+}  // namespace kevin
