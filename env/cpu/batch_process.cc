@@ -40,6 +40,17 @@ constexpr double kPollInterval_s = 0.05;  // between checks that the process sti
 constexpr double kStopTimeout_s = 5;
 constexpr double kStopPoll_us = 300, kStopRepeat_us = 2000;
 constexpr double kCpuClockRests_us = 60, kCpuClockTimeout_us = 20000;
+constexpr double kMostSpin_us = 20000;
+
+// Without sleeping: to be woken up takes tens of microseconds, now more and now less. Whether the word has another value.
+bool SpinWhile(const std::atomic<uint32_t>& word, uint32_t value, double at_most_us) {
+  const auto start = Clock::now();
+  while (word.load(std::memory_order_acquire) == value) {
+    if (MicrosecondsSince(start) > at_most_us) return false;
+    for (int i = 0; i < 16; ++i) __builtin_ia32_pause();
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -162,14 +173,17 @@ std::optional<ProcessEnd> BatchProcess::Stop() {
 }
 
 std::optional<ProcessEnd> BatchProcess::RunFor(double at_most_us, uint32_t before, double timeout_s,
-                                               double* used_us, double* ran_us, bool* done) {
+                                               const BatchPauses& pauses, double* used_us, double* ran_us,
+                                               bool* done) {
   SharedControlPage* h = page();
   const auto start = Clock::now();
   kill(waiting_.process.pid(), SIGCONT);
   for (;;) {
     const double left_us = at_most_us - MicrosecondsSince(start);
     if (left_us <= 0) break;
-    *done = FutexWaitWhile(&h->done, before, std::min(kPollInterval_s, left_us * 1e-6));
+    const double spin_us = pauses.on_done ? kMostSpin_us - MicrosecondsSince(start) : 0;
+    *done = spin_us > 0 ? SpinWhile(h->done, before, std::min(spin_us, left_us))
+                        : FutexWaitWhile(&h->done, before, std::min(kPollInterval_s, left_us * 1e-6));
     if (*done) break;
     int status = 0;
     if (waiting_.process.Wait(0, &status)) {
@@ -178,6 +192,7 @@ std::optional<ProcessEnd> BatchProcess::RunFor(double at_most_us, uint32_t befor
     if (*used_us + MicrosecondsSince(start) > timeout_s * 1e6) return Ended(timeout_s, "a call");
   }
   *ran_us += MicrosecondsSince(start);
+  if (*done && pauses.on_done) pauses.on_done();
   // Whoever says "done" too early works on until every thread has stopped: that time counts.
   const std::optional<ProcessEnd> end = Stop();
   *used_us += MicrosecondsSince(start);
@@ -196,13 +211,16 @@ std::optional<ProcessEnd> BatchProcess::Go(PageCommand command, double timeout_s
   bool done = false;
   for (const double moment_us : pauses.moments_us) {
     if (done || moment_us <= ran_us) continue;
-    if (const auto end = RunFor(moment_us - ran_us, before, timeout_s, &used_us, &ran_us, &done)) return end;
+    if (const auto end = RunFor(moment_us - ran_us, before, timeout_s, pauses, &used_us, &ran_us, &done))
+      return end;
+    const bool was_seen = done;
     done = done || h->done.load(std::memory_order_acquire) != before;
+    if (done && !was_seen && pauses.on_done) pauses.on_done();
     if (!done) pauses.on_pause(ran_us);
   }
   if (!done) {
     constexpr double kNoLimit = 1e300;
-    if (const auto end = RunFor(kNoLimit, before, timeout_s, &used_us, &ran_us, &done)) return end;
+    if (const auto end = RunFor(kNoLimit, before, timeout_s, pauses, &used_us, &ran_us, &done)) return end;
   }
   *total_us = used_us;
   if (pauses.ran_us) *pauses.ran_us = ran_us;
@@ -229,8 +247,8 @@ std::optional<ProcessEnd> BatchProcess::RunBatch(std::span<const uint16_t> slots
 }
 
 std::optional<ProcessEnd> BatchProcess::RunEmpty(std::span<const uint16_t> slots, double timeout_s,
-                                                 double* total_us) {
-  return RunCalls(PageCommand::kEmpty, slots, timeout_s, total_us, {});
+                                                 double* total_us, const BatchPauses& pauses) {
+  return RunCalls(PageCommand::kEmpty, slots, timeout_s, total_us, pauses);
 }
 
 std::optional<ProcessEnd> BatchProcess::Reported() const {

@@ -41,6 +41,8 @@ struct BatchPauses {
   std::vector<double> moments_us;
   std::function<void(double ran_us)> on_pause;
   double* ran_us = nullptr;  // if not null: the time of the batch without what stopping took
+  // At "done", before the process is stopped; may be empty. Where it is not, "done" is awaited without sleeping.
+  std::function<void()> on_done = {};
 };
 
 // A process that makes batches of calls on request: the runner of a candidate, or the reference process. The
@@ -77,7 +79,8 @@ class BatchProcess {
   // outputs.
   std::optional<ProcessEnd> Publish(double timeout_s);
   // A reference worker only: a batch of as many calls that compute nothing.
-  std::optional<ProcessEnd> RunEmpty(std::span<const uint16_t> slots, double timeout_s, double* total_us);
+  std::optional<ProcessEnd> RunEmpty(std::span<const uint16_t> slots, double timeout_s, double* total_us,
+                                     const BatchPauses& pauses = {});
   uint64_t PublishedOffset(size_t call, size_t output) const {
     return page()->published_offset[call][output];
   }
@@ -117,8 +120,8 @@ class BatchProcess {
   // Continues the process until "done" or for `at_most_us`; adds the time to *used_us, and without the time
   // that stopping took to *ran_us. *done: whether it was
   // "done". An end: the process ended, or *used_us reached timeout_s.
-  std::optional<ProcessEnd> RunFor(double at_most_us, uint32_t before, double timeout_s, double* used_us,
-                                   double* ran_us, bool* done);
+  std::optional<ProcessEnd> RunFor(double at_most_us, uint32_t before, double timeout_s,
+                                   const BatchPauses& pauses, double* used_us, double* ran_us, bool* done);
   // Returns when all threads have stopped. An end: the process has ended, or does not stop.
   std::optional<ProcessEnd> Stop();
   ProcessEnd Ended(double timeout_s, const std::string& when);

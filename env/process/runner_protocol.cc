@@ -265,9 +265,12 @@ int SlotsOnGpu(const SizedProblem& problem, size_t free_bytes) {
 
 int PythonSlotsOnGpu(const SizedProblem& problem, size_t free_bytes) {
   SlotsOnGpu(problem, free_bytes);  // throws where none fits
+  constexpr int64_t kBudgetBytes = int64_t{24} << 30;
+  constexpr int64_t kMostOutputBytes = int64_t{4} << 30;  // of a batch: they lie in a worker's pool
   const int64_t bytes = 3 * SlotInputBytes(problem) + 2 * SlotBytes(problem);
-  const int64_t budget = std::min(kSlotBudgetBytesOnGpu, static_cast<int64_t>(free_bytes) / 4);
-  return static_cast<int>(std::clamp<int64_t>(budget / bytes, 1, kMostPythonSlotsOnGpu));
+  const int64_t budget = std::min(kBudgetBytes, static_cast<int64_t>(free_bytes) / 4);
+  const int64_t slots = std::min(budget / bytes, kMostOutputBytes / SlotOutputBytes(problem));
+  return static_cast<int>(std::clamp<int64_t>(slots, 1, kMostPythonSlotsOnGpu));
 }
 
 }  // namespace kevin

@@ -79,8 +79,9 @@ int PreferredSlotsOnGpu(const SizedProblem& problem);
 int SlotsOnGpu(const SizedProblem& problem, size_t free_bytes);
 
 // The same for candidates in Python, which are timed in batches of a call on each slot: at most kMostPythonSlotsOnGpu. A slot
-// takes its inputs three times (the session's, the reference worker's, the candidate's).
-inline constexpr int kMostPythonSlotsOnGpu = 64;
+// takes its inputs three times (the session's, the reference worker's, the candidate's). Many: a batch has noise of its own,
+// and is to be long against it.
+inline constexpr int kMostPythonSlotsOnGpu = 256;
 int PythonSlotsOnGpu(const SizedProblem& problem, size_t free_bytes);
 
 // Free bytes of the GPU that all preferred slots take, with the reference's own tensors and the truth.

@@ -89,7 +89,7 @@ TEST_CASE("the ranking: the leader, then who may be faster, the most probable fi
                                    Turn(5, 2, 1, 0.9, 0.03),
                                    Turn(6, 2, 1, 1.007, 0.03),
                                    Turn(7, 2, 1, 1.007)};  // the same, within 2 %
-  turns[5].evaluation.candidate_hash = "3";  // the same text as turn 3
+  turns[5].evaluation.candidate_hash = "3";                // the same text as turn 3
   CHECK(RankingOf(turns) == std::vector<int>{1, 3, 2});
   CHECK(RankingOf({}).empty());
 }

@@ -5,7 +5,9 @@
 #include <cmath>
 
 #include "env/error.h"
+#include "env/printable.h"
 #include "env/process/machine.h"
+#include "env/verdict/words.h"
 #include "tests/bench/bench_gpu_parts.h"
 #include "tests/bench/bench_kernels.h"
 
@@ -114,12 +116,14 @@ class PythonPart {
       const auto start = Clock::now();
       const Evaluation evaluation = Judge(problem, {"modelnew", source(i)});
       Count(evaluation, SecondsSince(start), &tally);
-      if ((i + 1) % std::max(1, repeats / 10) == 0) {
-        figures_->Note(
-            fmt::format("python: {}: {} of {}: median {:.4f}x, holds 1.0 {} times, {} not measured{}", name,
-                        i + 1, repeats, QuantileOf(tally.ratios, 0.5), tally.holds, tally.others,
-                        tally.reason.empty() ? "" : " (" + tally.reason.substr(0, 200) + ")"));
-      }
+      const auto* measured = std::get_if<Measured>(&evaluation.outcome);
+      figures_->Note(fmt::format(
+          "python: {}: {} of {}: {}, {:.1f} us a call, {:.1f} s; median {:.4f}x, holds 1.0 {} times", name,
+          i + 1, repeats,
+          measured ? RatioText(measured->speedup.value, measured->speedup.low, measured->speedup.high)
+                   : Printable(tally.reason.substr(0, 200)),
+          measured ? measured->candidate_us : 0.0, SecondsSince(start), QuantileOf(tally.ratios, 0.5),
+          tally.holds));
     }
     return tally;
   }

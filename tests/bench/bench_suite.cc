@@ -206,9 +206,11 @@ void PrintFinal(const Options& options, const Tally& tally, double seconds, std:
              Quantiles(tally.verify_s, 3), Quantiles(tally.measure_s, 3));
   for (const auto& [name, values] : tally.held_by_outcome_s) {
     const double sum = std::accumulate(values.begin(), values.end(), 0.0);
-    fmt::print("{} held the device {:.0f} % of the time, {} s each\n", name, 100 * sum / seconds, Quantiles(values, 3));
+    fmt::print("{} held the device {:.0f} % of the time, {} s each\n", name, 100 * sum / seconds,
+               Quantiles(values, 3));
   }
-  for (const std::string& one : tally.unexpected) fmt::print("unexpected: {}\n", Printable(one.substr(0, 300)));
+  for (const std::string& one : tally.unexpected)
+    fmt::print("unexpected: {}\n", Printable(one.substr(0, 300)));
   // What one after another takes of the device, and what the threads of episodes do beside it.
   const auto share = [&](const std::vector<double>& values) {
     return 100 * std::accumulate(values.begin(), values.end(), 0.0) / seconds;

@@ -104,7 +104,8 @@ std::vector<float> ReadFloats(DType dtype, CuDevicePtr base, int64_t first, int6
 std::string PatternFrom(const ConcreteTensor& output, const DeviceTensors& tensors, int64_t reduction,
                         int64_t first_wrong) {
   // More takes longer than to judge a candidate.
-  constexpr int64_t kUsualElements = int64_t{1} << 21, kMostElements = int64_t{1} << 24;  // the most: of one slice
+  constexpr int64_t kUsualElements = int64_t{1} << 21,
+                    kMostElements = int64_t{1} << 24;  // the most: of one slice
   constexpr int kHostThreads = 4;
   const int64_t slice = output.shape.empty() ? 1 : output.elements / output.shape.front();
   if (slice > kMostElements || slice % tensors.row != 0) return "";
@@ -202,18 +203,38 @@ CheckResult GpuChecker::Floats(int slot, size_t output, const TensorView& refere
                 [&](uint64_t index) { return session_.IsPoisoned(slot, output, index * bytes, bytes); });
 }
 
-bool GpuChecker::SurelyCorrect(int slot, size_t output, const TensorView& reference) {
-  Reserve(&verdict_, sizeof(DeviceVerdict));
+// Adds their number to the first word of verdict_.
+void GpuChecker::CountDoubtful(int slot, size_t output, const TensorView& reference) {
   CuDevicePtr answer = session_.Output(slot, output), theirs = Address(reference.data),
               others = verdict_.data();
   long long elements = session_.sized().outputs[output].elements;
   const DType dtype = reference.dtype;
   auto floor = static_cast<float>(FloorOf(session_.sized().reduction, dtype).At(1, 1) * 0.999);
-  KEVIN_CU(MemsetD8Async, others, 0, sizeof(uint64_t), session_.stream());
   void* arguments[] = {&answer, &theirs, &elements, &floor, &others};
   session_.Launch(KernelFor("kevin_surely_fine", dtype).c_str(), kBlocks, 256, arguments);
+}
+
+bool GpuChecker::SurelyCorrect(int slot, size_t output, const TensorView& reference) {
+  Reserve(&verdict_, sizeof(DeviceVerdict));
+  KEVIN_CU(MemsetD8Async, verdict_.data(), 0, sizeof(uint64_t), session_.stream());
+  CountDoubtful(slot, output, reference);
   session_.Synchronize();
-  return ReadAt<uint64_t>(others, 0) == 0;
+  return ReadAt<uint64_t>(verdict_.data(), 0) == 0;
+}
+
+bool GpuChecker::AreSurelyCorrect(std::span<const uint16_t> slots) {
+  if (!session_.sized().problem->scale.empty()) return false;
+  Reserve(&verdict_, sizeof(DeviceVerdict));
+  KEVIN_CU(MemsetD8Async, verdict_.data(), 0, sizeof(uint64_t), session_.stream());
+  for (const uint16_t slot : slots) {
+    const std::vector<TensorView> reference = session_.ReferenceOutputs(slot);
+    for (size_t o = 0; o < reference.size(); ++o) {
+      if (reference[o].dtype == DType::kI64) return false;
+      CountDoubtful(slot, o, reference[o]);
+    }
+  }
+  session_.Synchronize();
+  return ReadAt<uint64_t>(verdict_.data(), 0) == 0;
 }
 
 CheckResult GpuChecker::Index(int slot, size_t output, const TensorView& reference) {

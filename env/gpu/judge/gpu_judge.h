@@ -9,6 +9,7 @@
 // check of the events by the wall clock (env/verdict/call_clock.h) is over the timed calls themselves.
 
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "env/error.h"
@@ -83,11 +84,14 @@ class GpuChecker {
   CheckResult AgainstTruth(int slot) { return AgainstTruth(slot, TruthOf(slot)); }
   CheckResult AgainstTruth(int slot, const SlotTruth& truth);
   CheckResult AgainstReference(int slot);
+  // Whether all of these slots are correct without doubt, by one look for all. False says nothing.
+  bool AreSurelyCorrect(std::span<const uint16_t> slots);
 
  private:
   CheckResult Floats(int slot, size_t output, const TensorView& reference, const double* truth,
                      const double* scale);
   bool SurelyCorrect(int slot, size_t output, const TensorView& reference);
+  void CountDoubtful(int slot, size_t output, const TensorView& reference);
   CheckResult Index(int slot, size_t output, const TensorView& reference);
 
   GpuSession& session_;

@@ -292,7 +292,8 @@ GpuSession::Calibrated GpuSession::StartRunner() {
 GpuSession::Calibrated GpuSession::TakeRunner(bool fresh) {
   std::vector<SpareRunners::Idle>& idle = options_.spares->idle;
   if (fresh || idle.empty()) return StartRunner();
-  auto chosen = std::find_if(idle.begin(), idle.end(), [this](const auto& one) { return one.session == this; });
+  auto chosen =
+      std::find_if(idle.begin(), idle.end(), [this](const auto& one) { return one.session == this; });
   const bool is_ours = chosen != idle.end();
   if (!is_ours) chosen = idle.begin();
   Calibrated runner = std::move(chosen->runner);
@@ -376,9 +377,10 @@ void GpuSession::MeasureFloor() {
   const double blocks = 132 * 8;
   const double mma_us = BestUs(kRepeats, [&] { Launch("kevin_mma", 132 * 8, 256, compute); });
   const double mma_flops = blocks * 8 * 4 * (2.0 * 16 * 8 * 16) * rounds / mma_us * 1e6;
-  floor_us_ = std::max(sized_.min_bytes / (bytes_per_s * kBandwidthMargin),
-                       sized_.min_flops / (mma_flops * kMatrixMargin)) *
-              1e6;
+  const double floor_us = std::max(sized_.min_bytes / (bytes_per_s * kBandwidthMargin),
+                                   sized_.min_flops / (mma_flops * kMatrixMargin)) *
+                          1e6;
+  floor_us_ = std::min(floor_us_, floor_us);
 }
 
 }  // namespace kevin

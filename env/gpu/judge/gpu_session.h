@@ -5,6 +5,7 @@
 // runners and the stream of the reference, on which all work is. Lives in the evaluator; one thread.
 
 #include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -114,6 +115,9 @@ class GpuSession {
   // A measurement was disturbed up to its last try: the next one has a single try.
   bool was_disturbed = false;
   double FloorMicroseconds() const { return floor_us_; }
+  // Overwrites the slots. The least of all measurements counts: another process, or a spare that makes its context, can
+  // disturb one.
+  void MeasureFloor();
 
   CuHandle Function(const char* name) const;  // a trusted kernel
   void Launch(const char* name, unsigned blocks, unsigned threads, void** arguments);
@@ -130,7 +134,6 @@ class GpuSession {
   CuDevicePtr Drawn(int slot, size_t input) const;
   // For each input-output: its output's number, and its place in inouts_ and reference_inouts_.
   void ForEachInOut(int slot, const std::function<void(size_t output, uint64_t at)>& visit) const;
-  void MeasureFloor();
   double BestUs(int repeats, const std::function<void()>& enqueue);
 
   GpuSessionOptions options_;
@@ -149,7 +152,7 @@ class GpuSession {
   DeviceBuffer counter_;
   SecretRandom random_;
   DrawingKeys keys_;
-  double reference_us_ = 0, floor_us_ = 0;
+  double reference_us_ = 0, floor_us_ = std::numeric_limits<double>::infinity();
 };
 
 }  // namespace kevin

@@ -45,12 +45,6 @@ size_t L2Bytes(int device) {
   return static_cast<size_t>(bytes);
 }
 
-double MicrosecondsOf(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return SecondsSince(start) * 1e6;
-}
-
 }  // namespace
 
 GpuPythonSession::GpuPythonSession(GpuSessionOptions options, GpuWorkers& workers)
@@ -240,20 +234,28 @@ GpuPythonSession::Batch GpuPythonSession::RunCommand(PythonSide& side, std::span
   Batch batch;
   Upload(side, copied);
   base_.Synchronize();
-  batch.total_us = MicrosecondsOf([&] {
-    CuDevicePtr parts = parts_.data();
-    void* arguments[] = {&parts};
-    if (parts_count_ > 0) base_.LaunchWide("kevin_copy_parts", kWideBlocks, parts_count_, arguments);
-    FlushL2();
-    base_.Synchronize();
-    double ignored_us = 0;
-    const std::span<const uint16_t> slots = copied.first(calls);
-    batch.end = empty ? side.process().RunEmpty(slots, timeout_s, &ignored_us)
-                      : side.process().RunBatch(slots, timeout_s, &ignored_us, pauses);
-    if (batch.end) return;
+  const auto start = std::chrono::steady_clock::now();
+  CuDevicePtr parts = parts_.data();
+  void* arguments[] = {&parts};
+  if (parts_count_ > 0) base_.LaunchWide("kevin_copy_parts", kWideBlocks, parts_count_, arguments);
+  FlushL2();
+  base_.Synchronize();
+  // What stopping takes differs by more than a short call. What a worker does until it is stopped changes no output any more.
+  BatchPauses timed = pauses;
+  timed.on_done = [&] {
     batch.refused = Locate(side, calls, empty);
     if (batch.refused.empty()) Sample(false);
-  });
+    batch.total_us = SecondsSince(start) * 1e6;
+  };
+  double ignored_us = 0;
+  const std::span<const uint16_t> slots = copied.first(calls);
+  batch.end = empty ? side.process().RunEmpty(slots, timeout_s, &ignored_us, timed)
+                    : side.process().RunBatch(slots, timeout_s, &ignored_us, timed);
+  if (batch.end || !batch.refused.empty()) return batch;
+  const std::vector<std::vector<Place>> sampled = places_;
+  batch.refused = Locate(side, calls, empty);
+  if (batch.refused.empty() && places_ != sampled)
+    batch.refused = "deferred work: a call named other outputs after the end of its batch";
   return batch;
 }
 

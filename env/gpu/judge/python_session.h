@@ -103,6 +103,7 @@ class GpuPythonSession {
   struct Place {
     CuDevicePtr address = 0;
     std::optional<std::vector<int64_t>> strides;
+    bool operator==(const Place&) const = default;
   };
   std::string JobOf(const std::string& role) const;
   std::vector<uint16_t> AllSlots() const;

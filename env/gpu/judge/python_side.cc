@@ -35,6 +35,23 @@ std::string LogOf(const WaitingProcess& waiting) {
   return {text, std::find(text, text + kLogBytes, '\0')};
 }
 
+// The processor of all timed workers of a device, from which this process keeps away: it awaits them without sleeping. Not
+// the first one, where much else runs. nullopt: there are too few, and workers run anywhere.
+std::optional<int> TakeProcessor(int device) {
+  constexpr size_t kFewest = 4;
+  cpu_set_t usable;
+  if (sched_getaffinity(0, sizeof(usable), &usable) != 0) return std::nullopt;
+  std::vector<int> processors;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &usable)) processors.push_back(cpu);
+  }
+  if (processors.size() < kFewest) return std::nullopt;
+  const int taken = processors[static_cast<size_t>(2 + 2 * device) % processors.size()];
+  CPU_CLR(taken, &usable);
+  if (sched_setaffinity(0, sizeof(usable), &usable) != 0) return std::nullopt;
+  return taken;
+}
+
 // Until the worker says that it is warm.
 void AwaitWarm(WarmWorker* worker) {
   if (worker->is_warm) return;
@@ -95,21 +112,11 @@ void PythonSide::Kill() {
 }
 
 GpuWorkers::GpuWorkers(PythonWorkers& workers, const GpuWorkersOptions& options)
-    : workers_(workers), options_(options) {}
+    : workers_(workers),
+      options_(options),
+      processor_(options.on_host ? std::nullopt : TakeProcessor(options.device)) {}
 
 GpuWorkers::~GpuWorkers() { DropSpares(); }
-
-// The one processor of all timed workers of a device; -1: any. Not the first one, where much else runs.
-int GpuWorkers::ProcessorOfTimed() const {
-  cpu_set_t usable;
-  if (options_.on_host || sched_getaffinity(0, sizeof(usable), &usable) != 0) return -1;
-  std::vector<int> processors;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &usable)) processors.push_back(cpu);
-  }
-  if (processors.size() < 4) return -1;
-  return processors[static_cast<size_t>(2 + 2 * options_.device) % processors.size()];
-}
 
 WarmWorker GpuWorkers::Start(bool may_compile) {
   WarmWorker worker;
@@ -120,7 +127,7 @@ WarmWorker GpuWorkers::Start(bool may_compile) {
                      {{"device", options_.on_host ? -1 : options_.device},
                       {"pool_bytes", options_.pool_bytes},
                       {"may_compile", may_compile ? 1 : 0},
-                      {"processor", may_compile ? -1 : ProcessorOfTimed()}}},
+                      {"processor", may_compile ? -1 : processor_.value_or(-1)}}},
                     {"max_file_bytes", kPythonFileBytes},
                     {"cpu_limit_s", kGpuWorkerCpuLimit_s}};
   const Fd pool = worker.pool.Export();

@@ -90,12 +90,12 @@ class GpuWorkers {
   const GpuWorkersOptions& options() const { return options_; }
 
  private:
-  int ProcessorOfTimed() const;
   WarmWorker Start(bool may_compile);
   void MakeWarm(WarmWorker* worker, bool may_compile);
 
   PythonWorkers& workers_;
   GpuWorkersOptions options_;
+  std::optional<int> processor_;  // of timed workers
   std::deque<WarmWorker> spares_, compiling_spares_;
 };
 

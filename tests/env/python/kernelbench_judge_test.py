@@ -67,6 +67,7 @@ class Verdicts(unittest.TestCase):
     def test_correct_and_timed(self):
         verdict = judged()
         self.assertEqual((verdict["correct"], verdict["trials_passed"], verdict["max_difference"]), (True, 5, 0.0))
+        self.assertEqual(verdict["input_shapes"], [[16, 8]])
         self.assertGreater(verdict["speedup"], 0)
         self.assertFalse(verdict["excessive_speedup"])
 

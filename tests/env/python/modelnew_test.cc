@@ -13,7 +13,7 @@
 #include "env/cpu/cpu_environment.h"
 #include "env/error.h"
 #include "env/process/find_program.h"
-#include "env/python/python_rules.h"
+#include "env/python/kernelbench_judge.h"
 #include "tests/catch.h"
 #include "tests/env/cpu/cpu_fixture.h"
 
@@ -244,21 +244,6 @@ TEST_CASE("parts that a ModelNew marks are timed in a diagnosis, and are comment
   CHECK((!silent || silent->stages.empty()));
 }
 
-TEST_CASE("what kernels are written in follows from the code, not from words beside it") {
-  const std::string launched =
-      "import torch, triton\n@triton.jit\ndef k(x):\n    pass\nclass M:\n    def forward(self, x):\n"
-      "        k[(1,)](x)\n";
-  CHECK(BackendOf(launched) == "triton");
-  CHECK(BackendOf("import triton\n# @triton.jit\n# def k(x):\nk = 1\n") == "torch");
-  CHECK(BackendOf("import triton\ntext = '''\n@triton.jit\ndef k(x):\n'''\nk = 1\n") == "torch");
-  CHECK(BackendOf("# import triton\n@triton.jit\ndef k(x):\n    pass\nk[(1,)](2)\n") == "torch");
-  // Defined, and never launched.
-  CHECK(BackendOf("import triton\n@triton.jit\ndef kernel(x):\n    pass\nmy_kernel = 'kernel'\n") == "torch");
-  CHECK(BackendOf("# load_inline\n") == "torch");
-  CHECK(BackendOf("load_inline('m', 'int f();')  # __global__") == "cpp");
-  CHECK(BackendOf("load_inline('m', '', '__global__ void k() {}')") == "cuda");
-}
-
 TEST_CASE("rules say what counts: kernels of its own, KernelBench's words, or anything correct") {
   const auto judged = [](const std::string& file, const std::string& rules) {
     EvaluateOptions options;
@@ -358,6 +343,29 @@ TEST_CASE("a compiler's error is told by the call that asks for the extension") 
   INFO(log);
   CHECK(log.find("line 8 (__init__): RuntimeError: extension broken does not compile") != std::string::npos);
   CHECK(log.find("surely_nobodys_name") != std::string::npos);
+}
+
+TEST_CASE(
+    "KernelBench's verdict: other shapes are named, and how a candidate ends tells nothing about the machine") {
+  const TemporaryFolder cache;
+  KernelBenchJudgeOptions options;
+  options.environment = SmallLimits(cache.path());
+  options.timing_limit_s = 0.2;
+  const Problem problem = ListedProblem(kLongCalls);
+  const auto judged = [&](const std::string& source, const std::string& own_file) {
+    return JudgeAsKernelBench(options, AtSize(problem, "small"), {"modelnew", source}, own_file);
+  };
+  const std::string own_file =
+      "import torch\nimport torch.nn as nn\nclass Model(nn.Module):\n    def forward(self, x):\n"
+      "        return torch.relu(x)\ndef get_inputs():\n    return [torch.rand(16, 8)]\n"
+      "def get_init_inputs():\n    return []\n";
+  const KernelBenchVerdict verdict = judged(TextOf(Folder() / "correct/relu.py"), own_file);
+  INFO(verdict.reason);
+  CHECK((verdict.correct && verdict.speedup > 0));
+  CHECK(verdict.other_shapes == "16 x 8 in place of 32 x 131072");
+  CHECK(judged(TextOf(Folder() / "correct/relu.py"), "").other_shapes.empty());
+  const KernelBenchVerdict ended = judged("import os\nos._exit(125)\n", own_file);
+  CHECK(ended.reason.find("exited with status 125, in phase load") != std::string::npos);
 }
 
 TEST_CASE("a Python given by a relative path with .. judges candidates") {
