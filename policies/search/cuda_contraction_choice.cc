@@ -120,10 +120,9 @@ std::vector<int64_t> CudaViaValues(const Program& program, const Contraction& c,
     const CudaOperand left = ReadCudaOperand(program, c.lhs, c.m, c.k, limited),
                       right = ReadCudaOperand(program, c.rhs, c.n, c.k, limited);
     if (!SuitsCudaWgmma(program, task, c, left, right)) return values;
-    // Products of two matrices as they are take less than half of the time so, convolutions two thirds
-    // (tests/bench/RESULTS.md); of matrices that are copied first no time is known.
-    const bool is_first = (!limited && IsCudaMatrix(program, c, left) && IsCudaMatrix(program, c, right)) ||
-                          ReadCudaWindows(program, c, right).has_value();
+    // Products of two matrices as they are take less than half of the time so (tests/bench/RESULTS.md). Others need kernels
+    // that copy first, more than the text of a deep network may have.
+    const bool is_first = !limited && IsCudaMatrix(program, c, left) && IsCudaMatrix(program, c, right);
     values.insert(is_first ? values.begin() : values.end(), kViaWgmma);
     return values;
   }

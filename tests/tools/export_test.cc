@@ -473,6 +473,18 @@ TEST_CASE("a package has a kernel for each shape of a size set, with the constan
   CHECK(Contains(package.kernel_files.at("operator_data.h"), "{{4, 64, 4, 64},\n    {3, 100, 3, 100}}"));
 }
 
+TEST_CASE("a kernel with instructions of one architecture names it for the compiler") {
+  const Problem problem =
+      InPrecision(ProblemSet(ProblemSet::DefaultDirectory()).Find("level1/1"), Precision::kFp16);
+  const std::string flag = "-gencode=arch=compute_90a,code=sm_90a", text = CudaText(problem, "small");
+  CHECK(ArchitectureFlag(text) == flag);
+  CHECK(Contains(WriteModelNew(AtSize(problem, "small"), "cuda", text, {}), '"' + flag + '"'));
+  const Problem relu = ProblemSet(ProblemSet::DefaultDirectory()).Find("level1/19");
+  CHECK(ArchitectureFlag(CudaText(relu, "small")).empty());
+  CHECK_FALSE(
+      Contains(WriteModelNew(AtSize(relu, "small"), "cuda", CudaText(relu, "small"), {}), "-gencode"));
+}
+
 TEST_CASE("a package's namespace follows its content") {
   const Problem problem = ProblemSet(ProblemSet::DefaultDirectory()).Find("level1/19");
   const auto space = [&](const std::string& kernel, bool inference) {
@@ -491,8 +503,8 @@ void CompilePackage(const TorchPackage& package) {
   const std::string at = folder.path().string();
   const std::string half =
       " -U__CUDA_NO_HALF_OPERATORS__ -U__CUDA_NO_HALF_CONVERSIONS__ -U__CUDA_NO_BFLOAT16_CONVERSIONS__ ";
-  CHECK(Shell("nvcc -std=c++20 -arch=sm_90a --expt-relaxed-constexpr -w -c" + half + "-o /dev/null " + at +
-              "/kernel0.cu") == 0);
+  CHECK(Shell("nvcc -std=c++20 -gencode arch=compute_90a,code=sm_90a --expt-relaxed-constexpr -w -c" + half +
+              "-o /dev/null " + at + "/kernel0.cu") == 0);
   const fs::path torch = fs::path(KEVIN_SOURCE_DIR) / ".torch/torch/include";
   if (!fs::exists(torch / "torch/csrc/stable/library.h")) {
     WARN("no torch headers here: the operator was written but not compiled");

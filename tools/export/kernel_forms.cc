@@ -50,10 +50,14 @@ void WriteText(const KernelExport& request, const std::string& ending, std::stri
 
 void WriteCuda(const KernelExport& request, const SizedProblem& problem, const TurnRecord& turn) {
   const LaunchCode launch = WriteLaunchCode(problem, turn.evaluation.kind, turn.evaluation.source);
-  WriteText(request, "cu", HeadingText(request.heading) + launch.text,
-            "compile it: nvcc -O3 -std=c++20 -arch=native --expt-relaxed-constexpr -c {}\nrun it: call "
-            "kevin_launch::SetUp() once for each device, then kevin_launch::Run(buffers, stream); buffers: " +
-                BufferNames(problem, launch) + "\n");
+  const std::string special = ArchitectureFlag(turn.evaluation.source),
+                    architecture = special.empty() ? "-arch=native" : special;
+  WriteText(
+      request, "cu", HeadingText(request.heading) + launch.text,
+      "compile it: nvcc -O3 -std=c++20 " + architecture +
+          " --expt-relaxed-constexpr -c {}\nrun it: call "
+          "kevin_launch::SetUp() once for each device, then kevin_launch::Run(buffers, stream); buffers: " +
+          BufferNames(problem, launch) + "\n");
 }
 
 void WritePackage(const KernelExport& request, const Problem& problem, const std::string& size,

@@ -246,4 +246,8 @@ LaunchCode WriteLaunchCode(const SizedProblem& problem, const std::string& kind,
   return code;
 }
 
+std::string ArchitectureFlag(const std::string& source) {
+  return source.find("wgmma.") == std::string::npos ? "" : "-gencode=arch=compute_90a,code=sm_90a";
+}
+
 }  // namespace kevin

@@ -24,4 +24,8 @@ struct LaunchCode {
 // other kinds and for a source that no longer reads as a candidate.
 LaunchCode WriteLaunchCode(const SizedProblem& problem, const std::string& kind, const std::string& source);
 
+// What nvcc needs for instructions of one architecture alone (wgmma), which its flags for the GPU of a machine leave out;
+// empty: nothing.
+std::string ArchitectureFlag(const std::string& source);
+
 }  // namespace kevin

@@ -170,6 +170,7 @@ std::string WriteModelNew(const SizedProblem& problem, const std::string& kind, 
                     problem.problem->id, problem.outputs.back().spec.name),
         "export it with --as torch-package");
   const bool gpu = kind == "cuda";
+  const std::string architecture = gpu ? ArchitectureFlag(source) : "";
   const ExtensionKernel kernel = KernelFile(problem, kind, source);
   std::string names, members, parameters;
   for (const ConcreteTensor& t : problem.inputs) {
@@ -212,8 +213,9 @@ class ModelNew(torch.nn.Module):
              PythonText(kernel.text), PythonText(operator_text),
              PythonString(ModuleName(problem.problem->id)),
              gpu ? PythonText(declaration) : "KERNEL, OPERATOR",
-             gpu ? "cuda_sources=[KERNEL, OPERATOR],\n    extra_cuda_cflags=[\"-O3\", \"-std=c++20\", "
-                   "\"--expt-relaxed-constexpr\"],\n    "
+             gpu ? std::string("cuda_sources=[KERNEL, OPERATOR],\n    extra_cuda_cflags=[\"-O3\", \"-std=c++20\", "
+                   "\"--expt-relaxed-constexpr\"" +
+                       (architecture.empty() ? "" : ", " + PythonString(architecture)) + "],\n    "
                  : "",
              gpu ? "" : ", \"-march=native\", \"-fopenmp\"", members, parameters, names);
 }

@@ -322,7 +322,7 @@ TEST_CASE("products in 16 bits agree with plain loops") {
   CheckAll(WithType(Convolutions(), "bfloat16"));
 }
 
-TEST_CASE("two matrices of 16 bits as they are go by wgmma first, small convolutions and float32 do not") {
+TEST_CASE("two matrices of 16 bits as they are go by wgmma first, convolutions and float32 do not") {
   GraphCase product{"matmul", kMatmul, {{136, 200}, {200, 264}}, {136, 264}};
   CHECK(SourceFor(product).find("ContractTiles<") == std::string::npos);
   product.dtype = "bfloat16";
