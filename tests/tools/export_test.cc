@@ -16,6 +16,7 @@
 #include "tests/trajectories/sample_records.h"
 #include "tools/export/kernel_forms.h"
 #include "tools/export/launch_code.h"
+#include "tools/export/model_new.h"
 #include "tools/export/torch_package.h"
 
 namespace kevin {

@@ -171,6 +171,12 @@ std::string WriteModelNew(const SizedProblem& problem, const std::string& kind, 
         "export it with --as torch-package");
   const bool gpu = kind == "cuda";
   const std::string architecture = gpu ? ArchitectureFlag(source) : "";
+  const std::string cuda_part =
+      !gpu ? ""
+           : fmt::format(
+                 "cuda_sources=[KERNEL, OPERATOR],\n    extra_cuda_cflags=[\"-O3\", \"-std=c++20\", "
+                 "\"--expt-relaxed-constexpr\"{}],\n    ",
+                 architecture.empty() ? "" : ", " + PythonString(architecture));
   const ExtensionKernel kernel = KernelFile(problem, kind, source);
   std::string names, members, parameters;
   for (const ConcreteTensor& t : problem.inputs) {
@@ -186,9 +192,8 @@ std::string WriteModelNew(const SizedProblem& problem, const std::string& kind, 
       Includes(gpu) + "\n" + KernelDeclaration(gpu) + OperatorText(problem, gpu, kernel.workspaces);
   const std::string declaration =
       fmt::format("#include <ATen/ATen.h>\n{} run({});\n", ReturnType(problem), Parameters(problem));
-  return PythonComments(heading) +
-         fmt::format(
-             R"(import torch
+  return PythonComments(heading) + fmt::format(
+                                       R"(import torch
 from torch.utils.cpp_extension import load_inline
 
 KERNEL = {0}
@@ -210,14 +215,11 @@ class ModelNew(torch.nn.Module):
     def forward(self{7}):
         return _built.run({8})
 )",
-             PythonText(kernel.text), PythonText(operator_text),
-             PythonString(ModuleName(problem.problem->id)),
-             gpu ? PythonText(declaration) : "KERNEL, OPERATOR",
-             gpu ? std::string("cuda_sources=[KERNEL, OPERATOR],\n    extra_cuda_cflags=[\"-O3\", \"-std=c++20\", "
-                   "\"--expt-relaxed-constexpr\"" +
-                       (architecture.empty() ? "" : ", " + PythonString(architecture)) + "],\n    "
-                 : "",
-             gpu ? "" : ", \"-march=native\", \"-fopenmp\"", members, parameters, names);
+                                       PythonText(kernel.text), PythonText(operator_text),
+                                       PythonString(ModuleName(problem.problem->id)),
+                                       gpu ? PythonText(declaration) : "KERNEL, OPERATOR", cuda_part,
+                                       gpu ? "" : ", \"-march=native\", \"-fopenmp\"", members, parameters,
+                                       names);
 }
 
 }  // namespace kevin
