@@ -217,7 +217,7 @@ TEST_CASE("parts that a ModelNew marks are timed in a diagnosis, and are comment
     return "import torch\nimport torch.nn as nn\n" + above +
            "\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        " + pack +
            "\n        y = torch.relu(x)\n        " + multiply +
-           "\n        for _ in range(8):\n            y = torch.relu(y)\n        return y\n";
+           "\n        for _ in range(64):\n            y = torch.relu(y)\n        return y\n";
   };
   const auto diagnosed = [](const std::string& kind, const std::string& source) {
     return PythonEnvironment().Diagnose(ListedProblem(kLongCalls), {kind, source}, {});
