@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "agent/events.h"
@@ -21,6 +21,7 @@
 #include "env/error.h"
 #include "env/printable.h"
 #include "env/process/files.h"
+#include "env/process/lasting_threads.h"
 #include "env/process/machine.h"
 #include "env/verdict/words.h"
 #include "tools/report/format.h"
@@ -142,10 +143,9 @@ class PublishedRun {
   }
 
   KernelBenchTally Run() {
-    std::vector<std::thread> threads;
-    for (int i = 1; i < options_.parallel; ++i) threads.emplace_back([this] { Work(); });
-    Work();
-    for (std::thread& thread : threads) thread.join();
+    // On lasting threads: a worker that ends early must not end the processes that it started and others use.
+    RunSideBySide(std::vector<std::function<void()>>(static_cast<size_t>(std::max(1, options_.parallel)),
+                                                     [this] { Work(); }));
     if (failure_) std::rethrow_exception(failure_);
     return std::move(tally_);
   }

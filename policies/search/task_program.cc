@@ -34,6 +34,7 @@ std::vector<TaskProgram> ProgramsOf(const Task& task) {
     one.task.symbols = shape.symbols;
     one.program = Lower(ParseGraph(shape.graph), one.task);
     Fuse(one.program);
+    if (task.kind == "cpp") WidenChains(one.program);
     PlaceWorkspaces(one.program);
     programs.push_back(std::move(one));
   }

@@ -1,6 +1,13 @@
-// Which intermediates of 16 bits are kept in fp32. A fused stage rounds what it stores after more operations than eager
-// does, where values may be larger than the result: a norm that subtracts the mean then shows the rounding at full size.
+// Which intermediates of 16 bits are kept in fp32.
+//
+// Norms: a fused stage rounds what it stores after more operations than eager does, where values may be larger than the
+// result: a norm that subtracts the mean then shows the rounding at full size.
+//
+// Chains: the check allows two roundings to the type (env/verdict/verify.h), where eager's own error at that element is
+// not larger. Errors of two correct kernels that round often differ element by element, so that one with eager's
+// accuracy is beyond four times eager's error somewhere.
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <set>
@@ -60,15 +67,60 @@ void NoteStage(const Stage& stage, std::map<int, Readers>& readers) {
   Note(stored, is_other, readers);
 }
 
+bool IsNarrow(const Buffer& buffer) {
+  return buffer.argument < 0 && (buffer.dtype == "float16" || buffer.dtype == "bfloat16");
+}
+
+// By buffer: how many intermediates of 16 bits its values have gone through one after another, itself included. Values
+// that a loop carries along go through them again and again: its body is walked until nothing changes, or `most` is
+// reached.
+class Roundings {
+ public:
+  Roundings(const Program& program, int most) : program_(program), most_(most), depth_(program.buffers.size()) {
+    Walk(program.stages);
+  }
+  int deepest() const { return *std::max_element(depth_.begin(), depth_.end()); }
+
+ private:
+  bool Walk(const std::vector<Stage>& stages) {
+    bool has_changed = false;
+    for (const Stage& stage : stages) {
+      if (const auto* repeat = std::get_if<Repeat>(&stage.work)) {
+        while (Walk(repeat->body)) has_changed = true;
+        continue;
+      }
+      int before = 0;
+      for (const int read : BuffersRead(stage)) before = std::max(before, depth_[static_cast<size_t>(read)]);
+      for (const int written : BuffersWritten(stage)) {
+        const auto at = static_cast<size_t>(written);
+        const int depth = std::min(most_, before + (IsNarrow(program_.buffers[at]) ? 1 : 0));
+        has_changed = has_changed || depth > depth_[at];
+        depth_[at] = std::max(depth_[at], depth);
+      }
+    }
+    return has_changed;
+  }
+
+  const Program& program_;
+  int most_;
+  std::vector<int> depth_;
+};
+
 }  // namespace
+
+void WidenChains(Program& program) {
+  if (program.buffers.empty() || Roundings(program, kMostRoundings + 1).deepest() <= kMostRoundings) return;
+  for (Buffer& buffer : program.buffers) {
+    if (IsNarrow(buffer)) buffer.dtype = "float32";
+  }
+}
 
 void WidenNormInputs(Program& program) {
   std::map<int, Readers> readers;
   for (const Stage& stage : program.stages) NoteStage(stage, readers);
   for (const auto& [buffer, reader] : readers) {
     Buffer& one = program.buffers[static_cast<size_t>(buffer)];
-    const bool is_narrow = one.dtype == "float16" || one.dtype == "bfloat16";
-    if (one.argument < 0 && is_narrow && reader.by_sum && reader.others > 0 && !reader.by_product)
+    if (IsNarrow(one) && reader.by_sum && reader.others > 0 && !reader.by_product)
       one.dtype = "float32";
   }
 }

@@ -13,18 +13,20 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <mutex>
-#include <thread>
 
 #include "agent/conversation.h"
 #include "agent/machine.h"
 #include "agent/parse.h"
 #include "env/error.h"
 #include "env/problem/precision.h"
+#include "env/process/lasting_threads.h"
 #include "env/process/machine.h"
 #include "policies/search/search_policy.h"
 #include "tests/bench/bench_figures.h"
@@ -64,9 +66,8 @@ class Bench {
     ids_ = ProblemsOfSuite(problems, ProblemSet::DefaultDirectory(), options_.suite, &left_out, precision);
     fmt::print("{}; {} problems, {} left out by their flags\n", environment_->Facts().device, ids_.size(),
                left_out.size());
-    std::vector<std::thread> threads;
-    for (int i = 0; i < options_.parallel; ++i) threads.emplace_back([this, &problems] { Work(problems); });
-    for (std::thread& thread : threads) thread.join();
+    RunSideBySide(std::vector<std::function<void()>>(static_cast<size_t>(std::max(1, options_.parallel)),
+                                                     [this, &problems] { Work(problems); }));
     PrintTotals();
     return 0;
   }

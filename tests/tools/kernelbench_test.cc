@@ -12,6 +12,7 @@
 #include <set>
 
 #include "env/error.h"
+#include "env/process/spawn.h"
 #include "tests/catch.h"
 #include "tests/tools/kernelbench_fixture.h"
 #include "tools/kernelbench_candidates.h"
@@ -249,7 +250,41 @@ class MeetingEnvironment : public testing::FakeEnvironment {
   bool met_ = false;
 };
 
+// Each evaluation starts a process, as one that needs a reference or a builder does.
+class SpawningEnvironment : public MeetingEnvironment {
+ public:
+  Evaluation EvaluateShape(const Problem& problem, const Candidate& candidate,
+                           const EvaluateOptions& options) override {
+    {
+      const std::lock_guard lock(mutex_);
+      children.push_back(Spawn({.argv = {"/bin/sleep", "60"}, .environment = {}, .descriptors = {}}));
+    }
+    return MeetingEnvironment::EvaluateShape(problem, candidate, options);
+  }
+
+  std::vector<ChildProcess> children;
+
+ private:
+  std::mutex mutex_;
+};
+
 }  // namespace
+
+TEST_CASE("processes that one worker of a run started outlive it") {
+  Fixture f;
+  SpawningEnvironment environment;
+  environment.facts = f.environment.facts;
+  environment.expected = f.options.parallel = 3;
+  KernelBenchResults results(f.run);
+  JudgePublished(
+      ReadPublishedCandidates(f.run), Fixture::Find, environment, results, f.options, [](const Json&) {},
+      nullptr);
+  REQUIRE(environment.most == 3);
+  for (ChildProcess& child : environment.children) {
+    int status = 0;
+    CHECK_FALSE(child.Wait(0.1, &status));
+  }
+}
 
 TEST_CASE("candidates of a run are judged at once where that is asked for, each of them once") {
   Fixture f;

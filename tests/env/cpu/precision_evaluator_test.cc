@@ -46,6 +46,20 @@ TEST_CASE("what the search writes in 16 bits is right") {
   }
 }
 
+// They round to 16 bits after each layer where eager does: a kernel that does the same at other places is incorrect.
+TEST_CASE("the search policy's texts of networks are correct in 16 bits") {
+  for (const Precision precision : {Precision::kFp16, Precision::kBf16}) {
+    for (const char* id : {"level3/3", "level3/21", "level3/31"}) {
+      std::string why;
+      const Problem problem = ProblemIn(id, precision);
+      const std::string text = testing::SearchText(problem, "small", "cpp", &why);
+      const Outcome outcome = SharedEnvironment().Verify(problem, {"cpp", text}, {});
+      INFO(id << " in " << PrecisionName(precision) << ": " << why << OutcomeReason(outcome));
+      CHECK(std::string(OutcomeName(outcome)) == "measured");
+    }
+  }
+}
+
 TEST_CASE("a kernel in bf16 is measured, with half of float32's bytes, under a key of its own") {
   const Problem narrow = ProblemIn("level1/19", Precision::kBf16), wide = ListedProblem("level1/19");
   const Candidate candidate{"cpp", PrecisionKernelText("relu", "cpp", Precision::kBf16)};

@@ -75,6 +75,23 @@ TEST_CASE("what a norm subtracts its mean from keeps fp32, what a product reads 
   CHECK(Intermediates(ProgramOf(two, 4, products, "float16")) == std::vector<std::string>{"float16"});
 }
 
+TEST_CASE("where values are rounded to 16 bits more than once on their way, C++ keeps fp32") {
+  const auto product = [](int left, int right) {
+    return fmt::format(
+        "\"op\":\"matmul\",\"args\":{{\"self\":{{\"tensor\":{}}},\"other\":{{\"tensor\":{}}}}}", left, right);
+  };
+  const auto widened = [](search::Program program) {
+    search::WidenChains(program);
+    return Intermediates(program);
+  };
+  // Three products in a row; two products side by side that a third one reads.
+  const std::vector<Tensor> chain(7, Tensor{{32, 32}}), side(7, Tensor{{32, 32}});
+  CHECK(widened(ProgramOf(chain, 4, {product(0, 1), product(4, 2), product(5, 3)}, "float16")) ==
+        std::vector<std::string>(2, "float32"));
+  CHECK(widened(ProgramOf(side, 4, {product(0, 1), product(2, 3), product(4, 5)}, "bfloat16")) ==
+        std::vector<std::string>(2, "bfloat16"));
+}
+
 TEST_CASE("attention of wide heads in 16 bits has no error beyond the rounding of its result") {
   constexpr size_t kRows = 64, kDepth = 160;
   const std::vector<int64_t> shape = {1, 1, kRows, kDepth};
