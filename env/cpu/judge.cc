@@ -106,7 +106,7 @@ void CpuJudgement::CheckOwnShare(TimedProcess& process) {
   if (*result_.own_share >= kLeastOwnShare) return;
   throw Ended{Refused{fmt::format(
       "kernels of its own do {:.0f} % of the work, and the rules `kevin` ask for {:.0f} %: the rest is done by "
-      "torch's library (--rules open permits that)",
+      "libraries (--rules open permits that)",
       *result_.own_share * 100, kLeastOwnShare * 100)}};
 }
 
@@ -214,14 +214,6 @@ Measured CpuJudgement::Report(const std::vector<std::vector<RoundTimes>>& rounds
   return measured;
 }
 
-// The words of a text choose the interpreted form: they must not choose a less certain measurement.
-JudgeResult JudgeLibrary(Session& session, const JudgeRequest& request) {
-  JudgeRequest judged = request;
-  if (judged.kernel_form == KernelForm::kInterpreted) {
-    judged.plan.least_rounds = std::max(judged.plan.least_rounds, PairsPlan().least_rounds);
-    judged.plan.most_rounds = std::max(judged.plan.most_rounds, judged.plan.least_rounds);
-  }
-  return CpuJudgement(session, judged).Run();
-}
+JudgeResult JudgeLibrary(Session& session, const JudgeRequest& request) { return CpuJudgement(session, request).Run(); }
 
 }  // namespace kevin

@@ -34,8 +34,11 @@ class CompilerFailed(BaseException):
 def compiler_lines(text):
     """The compiler's own lines of ninja's output."""
     noise = ("ninja:", "[", "FAILED:", "Error building extension", "subprocess.CalledProcessError")
-    lines = [line for line in text.splitlines() if line.strip() and not line.startswith(noise)]
+    everything = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in everything if not line.startswith(noise)]
     lines = [line for line in lines if not re.match(r"^\S*(c\+\+|g\+\+|nvcc|clang\+\+)\S* .*-c ", line)]
+    if not lines:  # a compiler that was killed says nothing itself
+        return "\n".join(["the compiler printed nothing and did not succeed", *everything[-2:]])
     first = next((i for i, line in enumerate(lines) if "error" in line.lower()), 0)
     return "\n".join(lines[max(0, first - 3):first + MOST_LINES])
 

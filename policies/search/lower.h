@@ -18,9 +18,8 @@ Program Lower(const Graph& graph, const Task& task);
 // over the same rows into one. Removes stages and buffers that nothing reads.
 void Fuse(Program& program);
 
-// Keeps all intermediates of 16 bits in fp32 where a value goes through more than kMostRoundings of them one after
-// another (widen.cc). For C++, whose products are computed in fp32; not for CUDA, whose products read 16 bits.
-inline constexpr int kMostRoundings = 1;
-void WidenChains(Program& program);
+// Keeps all intermediates of 16 bits in fp32 where a value goes through more than `most_roundings` of them one after
+// another (widen.cc). True: it did.
+bool WidenChains(Program& program, int most_roundings);
 
 }  // namespace kevin::search

@@ -83,10 +83,17 @@ class ReplyWriter {
   }
 
   Reply Write() {
-    std::vector<Tried> tried = search::ReadAttempts(knobs_, task_.attempts);
+    const bool is_widened = std::any_of(shapes_.begin(), shapes_.end(),
+                                        [](const TaskProgram& shape) { return shape.is_widened_late; });
+    const size_t others = is_widened ? search::FirstIncorrect(task_) + 1 : 0;
+    std::vector<Tried> tried = search::ReadAttempts(
+        knobs_, {task_.attempts.begin() + static_cast<std::ptrdiff_t>(others), task_.attempts.end()});
     Reply reply;
     const std::vector<double> shares = search::SharesByResults(knobs_, tried, guidance_.shares);
     reply.description = DescriptionOf(guidance_.stages, shares, shares != guidance_.shares);
+    if (is_widened)
+      reply.description +=
+          " A result was incorrect: what was kept in 16 bits between stages is kept in fp32 since then.";
     reply.choice = search::ChooseNext(knobs_, tried, guidance_, seed_);
     for (int i = 0; i < kMostRepetitions && reply.choice.is_new; ++i) {
       const std::string body = BodyWith(reply.choice.setting);

@@ -108,11 +108,12 @@ class Roundings {
 
 }  // namespace
 
-void WidenChains(Program& program) {
-  if (program.buffers.empty() || Roundings(program, kMostRoundings + 1).deepest() <= kMostRoundings) return;
+bool WidenChains(Program& program, int most_roundings) {
+  if (program.buffers.empty() || Roundings(program, most_roundings + 1).deepest() <= most_roundings) return false;
   for (Buffer& buffer : program.buffers) {
     if (IsNarrow(buffer)) buffer.dtype = "float32";
   }
+  return true;
 }
 
 void WidenNormInputs(Program& program) {

@@ -57,6 +57,51 @@ std::vector<std::string> Intermediates(const search::Program& program) {
   return types;
 }
 
+// Runs the CUDA text on normal values. `x` are the inputs as the kernel gets them, then its output. All tensors are of `dtype`.
+std::vector<std::vector<double>> RunOnNormalValues(const search::Program& program, const std::string& dtype,
+                                                   const std::vector<size_t>& elements) {
+  Task task = TaskOf(program, "cuda");
+  const std::string element = dtype == "float16" ? "__half" : "__nv_bfloat16";
+  for (TaskArgument& argument : task.arguments)
+    argument.cpp_type = (argument.role == "output" ? "" : "const ") + element + "*";
+  const KernelLibrary library({ToCpp(search::WriteCuda(program, task, {}))}, "-O1 -fno-strict-aliasing -w",
+                              "#include \"" KEVIN_SOURCE_DIR "/tests/policies/search/cuda_on_cpu.h\"");
+  std::mt19937 random(3);
+  std::normal_distribution<double> normal;
+  std::vector<std::vector<char>> bytes;
+  std::vector<void*> tensors;
+  std::vector<std::vector<double>> x;
+  for (const size_t count : elements) {
+    bytes.emplace_back(2 * count + 64);
+    const auto start = reinterpret_cast<uintptr_t>(bytes.back().data());
+    char* const data = bytes.back().data() + (16 - start % 16) % 16;
+    x.emplace_back(count);
+    for (size_t e = 0; e < count; ++e) {
+      PutElement(data, e, dtype, normal(random));
+      x.back()[e] = GetElement(data, e, dtype);
+    }
+    tensors.push_back(data);
+  }
+  library.Launch(0, tensors);
+  for (size_t e = 0; e < elements.back(); ++e)
+    x.back()[e] = GetElement(static_cast<char*>(tensors.back()), e, dtype);
+  return x;
+}
+
+// The largest error beyond the rounding of the result, in roundings of a value as large as the root mean square of the row.
+double MostBeyondRounding(const std::vector<double>& answer, const std::vector<double>& truth, size_t row,
+                          const std::string& dtype) {
+  const double u = dtype == "float16" ? 0x1p-11 : 0x1p-8;
+  double most = 0;
+  for (size_t begin = 0; begin < truth.size(); begin += row) {
+    double squares = 0;
+    for (size_t i = begin; i < begin + row; ++i) squares += truth[i] * truth[i] / double(row);
+    for (size_t i = begin; i < begin + row; ++i)
+      most = std::max(most, (std::fabs(answer[i] - truth[i]) - u * std::fabs(truth[i])) / (u * std::sqrt(squares)));
+  }
+  return most;
+}
+
 constexpr const char* kLinear =
     "\"op\":\"linear\",\"args\":{\"input\":{\"tensor\":0},\"weight\":{\"tensor\":1},\"bias\":{\"tensor\":2}}";
 
@@ -81,7 +126,7 @@ TEST_CASE("where values are rounded to 16 bits more than once on their way, C++ 
         "\"op\":\"matmul\",\"args\":{{\"self\":{{\"tensor\":{}}},\"other\":{{\"tensor\":{}}}}}", left, right);
   };
   const auto widened = [](search::Program program) {
-    search::WidenChains(program);
+    search::WidenChains(program, 1);
     return Intermediates(program);
   };
   // Three products in a row; two products side by side that a third one reads.
@@ -92,6 +137,40 @@ TEST_CASE("where values are rounded to 16 bits more than once on their way, C++ 
         std::vector<std::string>(2, "bfloat16"));
 }
 
+TEST_CASE("a chain of products whose intermediates keep fp32 has no error beyond the rounding of its result") {
+  constexpr size_t kSide = 48, kProducts = 4;
+  std::vector<Tensor> values(2 * kProducts + 1, Tensor{{kSide, kSide}});
+  std::vector<std::string> nodes;
+  for (size_t i = 0; i < kProducts; ++i)
+    nodes.push_back(fmt::format(
+        "\"op\":\"matmul\",\"args\":{{\"self\":{{\"tensor\":{}}},\"other\":{{\"tensor\":{}}}}}",
+        i == 0 ? 0 : kProducts + i, i + 1));
+  for (const std::string dtype : {"float16", "bfloat16"}) {
+    search::Program program = ProgramOf(values, kProducts + 1, nodes, dtype);
+    const auto most = [&] {
+      const auto x = RunOnNormalValues(program, dtype, std::vector<size_t>(kProducts + 2, kSide * kSide));
+      std::vector<double> truth = x[0];
+      for (size_t p = 1; p <= kProducts; ++p) {
+        std::vector<double> next(kSide * kSide);
+        for (size_t i = 0; i < kSide; ++i) {
+          for (size_t j = 0; j < kSide; ++j) {
+            for (size_t k = 0; k < kSide; ++k) next[i * kSide + j] += truth[i * kSide + k] * x[p][k * kSide + j];
+          }
+        }
+        truth = std::move(next);
+      }
+      return MostBeyondRounding(x.back(), truth, kSide, dtype);
+    };
+    const double narrow = most();
+    CHECK(search::WidenChains(program, 0));
+    search::PlaceWorkspaces(program);
+    const double wide = most();
+    INFO(dtype << ": most " << narrow << " and " << wide);
+    CHECK((wide < 0.1 && narrow > 0.5));
+    CHECK_FALSE(search::WidenChains(program, 0));
+  }
+}
+
 TEST_CASE("attention of wide heads in 16 bits has no error beyond the rounding of its result") {
   constexpr size_t kRows = 64, kDepth = 160;
   const std::vector<int64_t> shape = {1, 1, kRows, kDepth};
@@ -100,48 +179,22 @@ TEST_CASE("attention of wide heads in 16 bits has no error beyond the rounding o
         {{shape}, {shape}, {shape}, {shape}}, 3,
         {"\"op\":\"scaled_dot_product_attention\",\"args\":{\"query\":{\"tensor\":0},\"key\":{\"tensor\":1},\"value\":{\"tensor\":2}}"},
         dtype);
-    Task task = TaskOf(program, "cuda");
-    const std::string element = std::string(dtype) == "float16" ? "__half" : "__nv_bfloat16";
-    for (TaskArgument& argument : task.arguments)
-      argument.cpp_type = (argument.role == "output" ? "" : "const ") + element + "*";
-    const KernelLibrary library({ToCpp(search::WriteCuda(program, task, {}))}, "-O1 -fno-strict-aliasing -w",
-                                "#include \"" KEVIN_SOURCE_DIR "/tests/policies/search/cuda_on_cpu.h\"");
-    std::mt19937 random(3);
-    std::normal_distribution<double> normal;
-    // As given to the kernel, and its result.
-    std::vector<std::vector<char>> bytes(4, std::vector<char>(2 * kRows * kDepth + 64));
-    std::vector<std::vector<double>> x(3, std::vector<double>(kRows * kDepth));
-    std::vector<void*> tensors;
-    for (size_t i = 0; i < 4; ++i) {
-      const auto start = reinterpret_cast<uintptr_t>(bytes[i].data());
-      char* const data = bytes[i].data() + (16 - start % 16) % 16;
-      for (size_t e = 0; i < 3 && e < kRows * kDepth; ++e) {
-        PutElement(data, e, dtype, normal(random));
-        x[i][e] = GetElement(data, e, dtype);
-      }
-      tensors.push_back(data);
-    }
-    library.Launch(0, tensors);
-    const double u = std::string(dtype) == "float16" ? 0x1p-11 : 0x1p-8;
-    double most = 0;
+    const auto x = RunOnNormalValues(program, dtype, std::vector<size_t>(4, kRows * kDepth));
+    std::vector<double> truth(kRows * kDepth);
     for (size_t q = 0; q < kRows; ++q) {
-      std::vector<double> weights(kRows), truth(kDepth);
-      double sum = 0, squares = 0;
+      std::vector<double> weights(kRows);
+      double sum = 0;
       for (size_t k = 0; k < kRows; ++k) {
         double score = 0;
         for (size_t d = 0; d < kDepth; ++d) score += x[0][q * kDepth + d] * x[1][k * kDepth + d];
         sum += weights[k] = std::exp(score / std::sqrt(double(kDepth)));
       }
       for (size_t d = 0; d < kDepth; ++d) {
-        for (size_t k = 0; k < kRows; ++k) truth[d] += weights[k] / sum * x[2][k * kDepth + d];
-        squares += truth[d] * truth[d] / kDepth;
-      }
-      for (size_t d = 0; d < kDepth; ++d) {
-        const double error =
-            std::fabs(GetElement(static_cast<char*>(tensors[3]), q * kDepth + d, dtype) - truth[d]);
-        most = std::max(most, (error - u * std::fabs(truth[d])) / (u * std::sqrt(squares)));
+        for (size_t k = 0; k < kRows; ++k)
+          truth[q * kDepth + d] += weights[k] / sum * x[2][k * kDepth + d];
       }
     }
+    const double most = MostBeyondRounding(x[3], truth, kDepth, dtype);
     INFO(dtype << ": most " << most);
     CHECK(most < 0.3);  // weights of 16 bits: above 1
   }

@@ -115,6 +115,40 @@ TEST_CASE("a text begins with its setting, and declares knobs where the environm
   }
 }
 
+TEST_CASE("after an incorrect result in 16 bits, CUDA keeps fp32 between stages and begins again with the first values") {
+  const auto request_of = [](const std::string& dtype) {
+    const std::vector<TensorShape> inputs = {{"a", {64, 64}, dtype}, {"b", {64, 64}, dtype}, {"c", {64, 64}, dtype}};
+    Request request = GraphRequest(
+        inputs, {{"matmul", R"({"self":{"tensor":0},"other":{"tensor":1}})", {64, 64}, dtype},
+                 {"matmul", R"({"self":{"tensor":3},"other":{"tensor":2}})", {64, 64}, dtype}});
+    request.task.kind = "cuda";
+    for (TaskArgument& argument : request.task.arguments)
+      argument.cpp_type = (argument.role == "output" ? "" : "const ") +
+                          std::string(dtype == "float32" ? "float*" : "__half*");
+    return request;
+  };
+  constexpr const char* kSays = "kept in fp32 since then";
+  Request request = request_of("float16");
+  const std::string first = ReplyTo(request);
+  CHECK_FALSE(Has(first, kSays));
+  AddAttempt(request.task, SourceOf(first), "measured", 1.1);
+  const std::string second = ReplyTo(request);
+  CHECK_FALSE(Has(second, kSays));
+  AddAttempt(request.task, SourceOf(second), "wrong", 0);
+  const std::string third = ReplyTo(request);
+  CHECK(Has(third, kSays));
+  CHECK(SourceOf(third) != SourceOf(first));
+  AddAttempt(request.task, SourceOf(third), "measured", 0.5);
+  const std::string fourth = ReplyTo(request);
+  CHECK((Has(fourth, kSays) && SourceOf(fourth) != SourceOf(third)));
+  Request fresh = request_of("float16");
+  AddAttempt(fresh.task, SourceOf(first), "wrong", 0);
+  CHECK(Has(ReplyTo(fresh), "The first setting"));
+  Request full = request_of("float32");  // nothing to keep: the reason is another one
+  AddAttempt(full.task, Next(full), "wrong", 0);
+  CHECK_FALSE(Has(ReplyTo(full), kSays));
+}
+
 TEST_CASE("a reply says what the stages are, why this setting, and what changed") {
   Request request = ProductRequest("cpp");
   const std::string first = ReplyTo(request);
