@@ -214,6 +214,8 @@ Measured CpuJudgement::Report(const std::vector<std::vector<RoundTimes>>& rounds
   return measured;
 }
 
-JudgeResult JudgeLibrary(Session& session, const JudgeRequest& request) { return CpuJudgement(session, request).Run(); }
+JudgeResult JudgeLibrary(Session& session, const JudgeRequest& request) {
+  return CpuJudgement(session, request).Run();
+}
 
 }  // namespace kevin

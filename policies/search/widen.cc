@@ -76,7 +76,8 @@ bool IsNarrow(const Buffer& buffer) {
 // reached.
 class Roundings {
  public:
-  Roundings(const Program& program, int most) : program_(program), most_(most), depth_(program.buffers.size()) {
+  Roundings(const Program& program, int most)
+      : program_(program), most_(most), depth_(program.buffers.size()) {
     Walk(program.stages);
   }
   int deepest() const { return *std::max_element(depth_.begin(), depth_.end()); }
@@ -109,7 +110,8 @@ class Roundings {
 }  // namespace
 
 bool WidenChains(Program& program, int most_roundings) {
-  if (program.buffers.empty() || Roundings(program, most_roundings + 1).deepest() <= most_roundings) return false;
+  if (program.buffers.empty() || Roundings(program, most_roundings + 1).deepest() <= most_roundings)
+    return false;
   for (Buffer& buffer : program.buffers) {
     if (IsNarrow(buffer)) buffer.dtype = "float32";
   }
@@ -121,8 +123,7 @@ void WidenNormInputs(Program& program) {
   for (const Stage& stage : program.stages) NoteStage(stage, readers);
   for (const auto& [buffer, reader] : readers) {
     Buffer& one = program.buffers[static_cast<size_t>(buffer)];
-    if (IsNarrow(one) && reader.by_sum && reader.others > 0 && !reader.by_product)
-      one.dtype = "float32";
+    if (IsNarrow(one) && reader.by_sum && reader.others > 0 && !reader.by_product) one.dtype = "float32";
   }
 }
 

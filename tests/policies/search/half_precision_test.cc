@@ -97,7 +97,8 @@ double MostBeyondRounding(const std::vector<double>& answer, const std::vector<d
     double squares = 0;
     for (size_t i = begin; i < begin + row; ++i) squares += truth[i] * truth[i] / double(row);
     for (size_t i = begin; i < begin + row; ++i)
-      most = std::max(most, (std::fabs(answer[i] - truth[i]) - u * std::fabs(truth[i])) / (u * std::sqrt(squares)));
+      most = std::max(most,
+                      (std::fabs(answer[i] - truth[i]) - u * std::fabs(truth[i])) / (u * std::sqrt(squares)));
   }
   return most;
 }
@@ -137,14 +138,15 @@ TEST_CASE("where values are rounded to 16 bits more than once on their way, C++ 
         std::vector<std::string>(2, "bfloat16"));
 }
 
-TEST_CASE("a chain of products whose intermediates keep fp32 has no error beyond the rounding of its result") {
+TEST_CASE(
+    "a chain of products whose intermediates keep fp32 has no error beyond the rounding of its result") {
   constexpr size_t kSide = 48, kProducts = 4;
   std::vector<Tensor> values(2 * kProducts + 1, Tensor{{kSide, kSide}});
   std::vector<std::string> nodes;
   for (size_t i = 0; i < kProducts; ++i)
-    nodes.push_back(fmt::format(
-        "\"op\":\"matmul\",\"args\":{{\"self\":{{\"tensor\":{}}},\"other\":{{\"tensor\":{}}}}}",
-        i == 0 ? 0 : kProducts + i, i + 1));
+    nodes.push_back(
+        fmt::format("\"op\":\"matmul\",\"args\":{{\"self\":{{\"tensor\":{}}},\"other\":{{\"tensor\":{}}}}}",
+                    i == 0 ? 0 : kProducts + i, i + 1));
   for (const std::string dtype : {"float16", "bfloat16"}) {
     search::Program program = ProgramOf(values, kProducts + 1, nodes, dtype);
     const auto most = [&] {
@@ -154,7 +156,8 @@ TEST_CASE("a chain of products whose intermediates keep fp32 has no error beyond
         std::vector<double> next(kSide * kSide);
         for (size_t i = 0; i < kSide; ++i) {
           for (size_t j = 0; j < kSide; ++j) {
-            for (size_t k = 0; k < kSide; ++k) next[i * kSide + j] += truth[i * kSide + k] * x[p][k * kSide + j];
+            for (size_t k = 0; k < kSide; ++k)
+              next[i * kSide + j] += truth[i * kSide + k] * x[p][k * kSide + j];
           }
         }
         truth = std::move(next);
@@ -190,8 +193,7 @@ TEST_CASE("attention of wide heads in 16 bits has no error beyond the rounding o
         sum += weights[k] = std::exp(score / std::sqrt(double(kDepth)));
       }
       for (size_t d = 0; d < kDepth; ++d) {
-        for (size_t k = 0; k < kRows; ++k)
-          truth[q * kDepth + d] += weights[k] / sum * x[2][k * kDepth + d];
+        for (size_t k = 0; k < kRows; ++k) truth[q * kDepth + d] += weights[k] / sum * x[2][k * kDepth + d];
       }
     }
     const double most = MostBeyondRounding(x[3], truth, kDepth, dtype);

@@ -115,12 +115,14 @@ TEST_CASE("a text begins with its setting, and declares knobs where the environm
   }
 }
 
-TEST_CASE("after an incorrect result in 16 bits, CUDA keeps fp32 between stages and begins again with the first values") {
+TEST_CASE(
+    "after an incorrect result in 16 bits, CUDA keeps fp32 between stages and begins again with the first values") {
   const auto request_of = [](const std::string& dtype) {
-    const std::vector<TensorShape> inputs = {{"a", {64, 64}, dtype}, {"b", {64, 64}, dtype}, {"c", {64, 64}, dtype}};
-    Request request = GraphRequest(
-        inputs, {{"matmul", R"({"self":{"tensor":0},"other":{"tensor":1}})", {64, 64}, dtype},
-                 {"matmul", R"({"self":{"tensor":3},"other":{"tensor":2}})", {64, 64}, dtype}});
+    const std::vector<TensorShape> inputs = {
+        {"a", {64, 64}, dtype}, {"b", {64, 64}, dtype}, {"c", {64, 64}, dtype}};
+    Request request =
+        GraphRequest(inputs, {{"matmul", R"({"self":{"tensor":0},"other":{"tensor":1}})", {64, 64}, dtype},
+                              {"matmul", R"({"self":{"tensor":3},"other":{"tensor":2}})", {64, 64}, dtype}});
     request.task.kind = "cuda";
     for (TaskArgument& argument : request.task.arguments)
       argument.cpp_type = (argument.role == "output" ? "" : "const ") +
