@@ -142,6 +142,34 @@ TEST_CASE("what the search writes in 16 bits comes through, also by wgmma") {
   CheckNothingStops(texts);
 }
 
+// Weights of 16 bits meet intermediates of fp32: products, convolutions, attention, recurrent layers, norms.
+TEST_CASE("what the search writes after an incorrect result in 16 bits comes through") {
+  if (!TestToolchain()) return;
+  const ProblemSet problems(std::filesystem::path(KEVIN_SOURCE_DIR) / "env/problems");
+  std::vector<GpuCandidate> texts;
+  const std::vector<std::string> ids = {"level3/1",  "level3/9",  "level3/21", "level3/31",
+                                        "level3/37", "level3/44", "level3/48"};
+  for (size_t i = 0; i < ids.size(); ++i) {
+    Workload workload;
+    workload.precision = i % 2 == 0 ? "fp16" : "bf16";
+    Task task = testing::SearchTask(workload.Apply(problems.Find(ids[i])), "full", "cuda");
+    task.attempts.push_back({"", "wrong", {}, {}, {}, {}});
+    const search::TaskProgram program = search::ProgramsOf(task).at(0);
+    INFO(ids[i]);
+    CHECK(program.is_widened_late);
+    const std::vector<search::Knob> knobs = search::KnobsOf(program);
+    search::Setting setting;
+    for (const search::Knob& knob : knobs) setting[knob.name] = knob.values.at(0);
+    const std::string body = search::TextOf(program, setting);
+    GpuCandidate one;
+    one.name = "search after an incorrect result";
+    one.problem = ids[i], one.size = "full", one.precision = workload.precision;
+    one.candidate = {"cuda", search::KnobLines(knobs, setting, 0, body) + body};
+    texts.push_back(std::move(one));
+  }
+  CheckNothingStops(texts);
+}
+
 TEST_CASE("attacks that need not run do not") {
   if (!TestToolchain()) return;
   const std::vector<GpuCandidate> attacks = GpuAttacks();
