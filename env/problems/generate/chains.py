@@ -282,6 +282,20 @@ FLAGS = {
 
 # Scales of checks, where values after the last operator say little about the size of the terms before it.
 SCALES = {
+    41: ("# Of what the norm adds up: its bias, and its weight by the size of a sum before, through the factor of the norm, which is large\n"
+         "# where relu leaves little of a row.",
+         """def scale(x, weight, bias, norm_weight, norm_bias):
+    z = torch.relu(torch.conv2d(x, weight, bias, [2, 2], [1, 1]))
+    size = torch.sqrt(torch.mean(x * x, [1, 2, 3])).view(-1, 1, 1, 1)
+    factor = size / torch.sqrt(torch.var(z, [3], False, True) + 1e-5)
+    return torch.abs(norm_weight) * factor + torch.abs(norm_bias)
+"""),
+    47: ("# Of what the norm adds up: values of variance 1 by its weight, and its bias. Where the sigmoid saturates, a whole row is one\n"
+         "# value, in which both may cancel.",
+         """def scale(x, weight, bias, factor, shift, norm_weight, norm_bias):
+    sums = (torch.abs(norm_weight) + torch.abs(norm_bias)).view(-1, 1, 1)
+    return sums.expand([x.size(0), -1, x.size(2) // 2, x.size(3) // 2])
+"""),
     57: ("# Of the normalised values before the ReLU: rows of which it leaves little have small values only.",
          """def scale(x, weight, bias, norm_weight, norm_bias):
     y = torch.conv3d(x, weight, bias)
