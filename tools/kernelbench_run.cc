@@ -144,8 +144,7 @@ class PublishedRun {
 
   KernelBenchTally Run() {
     // On lasting threads: a worker that ends early must not end the processes that it started and others use.
-    RunSideBySide(std::vector<std::function<void()>>(static_cast<size_t>(std::max(1, options_.parallel)),
-                                                     [this] { Work(); }));
+    RunSideBySide(options_.parallel, [this] { Work(); });
     if (failure_) std::rethrow_exception(failure_);
     return std::move(tally_);
   }

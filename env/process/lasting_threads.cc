@@ -1,5 +1,6 @@
 #include "env/process/lasting_threads.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -62,6 +63,10 @@ void RunSideBySide(const std::vector<std::function<void()>>& tasks) {
   if (!tasks.empty()) tasks.front()();
   std::unique_lock lock(mutex);
   ended.wait(lock, [&] { return open == 0; });
+}
+
+void RunSideBySide(int times, const std::function<void()>& task) {
+  RunSideBySide(std::vector(static_cast<size_t>(std::max(1, times)), task));
 }
 
 }  // namespace kevin

@@ -10,5 +10,7 @@ namespace kevin {
 
 // Runs the tasks at the same time, the first on this thread, and waits for all. They must not throw. Any thread.
 void RunSideBySide(const std::vector<std::function<void()>>& tasks);
+// One task `times` times, at least once.
+void RunSideBySide(int times, const std::function<void()>& task);
 
 }  // namespace kevin

@@ -17,7 +17,6 @@
 #include <atomic>
 #include <cmath>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <mutex>
 
@@ -66,8 +65,7 @@ class Bench {
     ids_ = ProblemsOfSuite(problems, ProblemSet::DefaultDirectory(), options_.suite, &left_out, precision);
     fmt::print("{}; {} problems, {} left out by their flags\n", environment_->Facts().device, ids_.size(),
                left_out.size());
-    RunSideBySide(std::vector<std::function<void()>>(static_cast<size_t>(std::max(1, options_.parallel)),
-                                                     [this, &problems] { Work(problems); }));
+    RunSideBySide(options_.parallel, [this, &problems] { Work(problems); });
     PrintTotals();
     return 0;
   }

@@ -1,6 +1,9 @@
 // The precisions through the real evaluator: correct kernels in fp16 and bf16 are measured, incorrect ones
 // are wrong.
 
+#include <array>
+#include <span>
+
 #include "env/cpu/cpu_environment.h"
 #include "tests/catch.h"
 #include "tests/env/cpu/precision_search.h"
@@ -18,6 +21,20 @@ CpuEnvironment& SharedEnvironment() {
   return *environment;
 }
 
+// The first text of each problem, in both types.
+void CheckSearchTexts(std::span<const char* const> ids) {
+  for (const Precision precision : {Precision::kFp16, Precision::kBf16}) {
+    for (const char* id : ids) {
+      std::string why;
+      const Problem problem = ProblemIn(id, precision);
+      const std::string text = testing::SearchText(problem, "small", "cpp", &why);
+      const Outcome outcome = SharedEnvironment().Verify(problem, {"cpp", text}, {});
+      INFO(id << " in " << PrecisionName(precision) << ": " << why << OutcomeReason(outcome));
+      CHECK(std::string(OutcomeName(outcome)) == "measured");
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("correct C++ kernels in 16 bits are measured, and those that save digits are wrong") {
@@ -33,31 +50,11 @@ TEST_CASE("correct C++ kernels in 16 bits are measured, and those that save digi
   }
 }
 
-TEST_CASE("what the search writes in 16 bits is right") {
-  for (const Precision precision : {Precision::kFp16, Precision::kBf16}) {
-    for (const char* id : kSearchedProblems) {
-      std::string why;
-      const Problem problem = ProblemIn(id, precision);
-      const std::string text = testing::SearchText(problem, "small", "cpp", &why);
-      const Outcome outcome = SharedEnvironment().Verify(problem, {"cpp", text}, {});
-      INFO(id << " in " << PrecisionName(precision) << ": " << why << OutcomeReason(outcome));
-      CHECK(std::string(OutcomeName(outcome)) == "measured");
-    }
-  }
-}
+TEST_CASE("what the search writes in 16 bits is right") { CheckSearchTexts(kSearchedProblems); }
 
 // They round to 16 bits after each layer where eager does: a kernel that does the same at other places is incorrect.
 TEST_CASE("the search policy's texts of networks are correct in 16 bits") {
-  for (const Precision precision : {Precision::kFp16, Precision::kBf16}) {
-    for (const char* id : {"level3/3", "level3/21", "level3/31"}) {
-      std::string why;
-      const Problem problem = ProblemIn(id, precision);
-      const std::string text = testing::SearchText(problem, "small", "cpp", &why);
-      const Outcome outcome = SharedEnvironment().Verify(problem, {"cpp", text}, {});
-      INFO(id << " in " << PrecisionName(precision) << ": " << why << OutcomeReason(outcome));
-      CHECK(std::string(OutcomeName(outcome)) == "measured");
-    }
-  }
+  CheckSearchTexts(std::array{"level3/3", "level3/21", "level3/31"});
 }
 
 TEST_CASE("a kernel in bf16 is measured, with half of float32's bytes, under a key of its own") {

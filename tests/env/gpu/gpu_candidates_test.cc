@@ -94,6 +94,17 @@ std::vector<GpuCandidate> SearchTexts(const std::string& size, size_t first) {
   return texts;
 }
 
+// The text of `program`, whose problem is `id` at full in `precision`.
+GpuCandidate SearchCandidate(const std::string& name, const std::string& id, const std::string& precision,
+                             const search::TaskProgram& program, const std::vector<search::Knob>& knobs,
+                             const search::Setting& setting) {
+  const std::string body = search::TextOf(program, setting);
+  GpuCandidate one;
+  one.name = name, one.problem = id, one.size = "full", one.precision = precision;
+  one.candidate = {"cuda", search::KnobLines(knobs, setting, 0, body) + body};
+  return one;
+}
+
 void CheckNothingStops(const std::vector<GpuCandidate>& candidates) {
   const std::vector<Stop> stops = StopsOf(candidates);
   for (size_t i = 0; i < candidates.size(); ++i) {
@@ -128,13 +139,9 @@ TEST_CASE("what the search writes in 16 bits comes through, also by wgmma") {
       search::Setting setting;
       for (const search::Knob& knob : knobs)
         setting[knob.name] = last && knob.name.starts_with("VIA") ? knob.values.back() : knob.values.at(0);
-      const std::string body = search::TextOf(program, setting);
-      is_by_wgmma |= body.find("ContractTiles<kTileM") != std::string::npos;
-      GpuCandidate one;
-      one.name = last ? "search, last arithmetic" : "search";
-      one.problem = ids[i], one.size = "full", one.precision = workload.precision;
-      one.candidate = {"cuda", search::KnobLines(knobs, setting, 0, body) + body};
-      texts.push_back(std::move(one));
+      texts.push_back(SearchCandidate(last ? "search, last arithmetic" : "search", ids[i], workload.precision,
+                                      program, knobs, setting));
+      is_by_wgmma |= texts.back().candidate.source.find("ContractTiles<kTileM") != std::string::npos;
     }
     by_wgmma += is_by_wgmma;
   }
@@ -160,12 +167,8 @@ TEST_CASE("what the search writes after an incorrect result in 16 bits comes thr
     const std::vector<search::Knob> knobs = search::KnobsOf(program);
     search::Setting setting;
     for (const search::Knob& knob : knobs) setting[knob.name] = knob.values.at(0);
-    const std::string body = search::TextOf(program, setting);
-    GpuCandidate one;
-    one.name = "search after an incorrect result";
-    one.problem = ids[i], one.size = "full", one.precision = workload.precision;
-    one.candidate = {"cuda", search::KnobLines(knobs, setting, 0, body) + body};
-    texts.push_back(std::move(one));
+    texts.push_back(SearchCandidate("search after an incorrect result", ids[i], workload.precision, program,
+                                    knobs, setting));
   }
   CheckNothingStops(texts);
 }

@@ -106,6 +106,11 @@ double MostBeyondRounding(const std::vector<double>& answer, const std::vector<d
 constexpr const char* kLinear =
     "\"op\":\"linear\",\"args\":{\"input\":{\"tensor\":0},\"weight\":{\"tensor\":1},\"bias\":{\"tensor\":2}}";
 
+std::string Product(size_t left, size_t right) {
+  return fmt::format("\"op\":\"matmul\",\"args\":{{\"self\":{{\"tensor\":{}}},\"other\":{{\"tensor\":{}}}}}",
+                     left, right);
+}
+
 }  // namespace
 
 TEST_CASE("what a norm subtracts its mean from keeps fp32, what a product reads keeps 16 bits") {
@@ -122,19 +127,15 @@ TEST_CASE("what a norm subtracts its mean from keeps fp32, what a product reads 
 }
 
 TEST_CASE("where values are rounded to 16 bits more than once on their way, C++ keeps fp32") {
-  const auto product = [](int left, int right) {
-    return fmt::format(
-        "\"op\":\"matmul\",\"args\":{{\"self\":{{\"tensor\":{}}},\"other\":{{\"tensor\":{}}}}}", left, right);
-  };
   const auto widened = [](search::Program program) {
     search::WidenChains(program, 1);
     return Intermediates(program);
   };
   // Three products in a row; two products side by side that a third one reads.
   const std::vector<Tensor> chain(7, Tensor{{32, 32}}), side(7, Tensor{{32, 32}});
-  CHECK(widened(ProgramOf(chain, 4, {product(0, 1), product(4, 2), product(5, 3)}, "float16")) ==
+  CHECK(widened(ProgramOf(chain, 4, {Product(0, 1), Product(4, 2), Product(5, 3)}, "float16")) ==
         std::vector<std::string>(2, "float32"));
-  CHECK(widened(ProgramOf(side, 4, {product(0, 1), product(2, 3), product(4, 5)}, "bfloat16")) ==
+  CHECK(widened(ProgramOf(side, 4, {Product(0, 1), Product(2, 3), Product(4, 5)}, "bfloat16")) ==
         std::vector<std::string>(2, "bfloat16"));
 }
 
@@ -143,10 +144,7 @@ TEST_CASE(
   constexpr size_t kSide = 48, kProducts = 4;
   std::vector<Tensor> values(2 * kProducts + 1, Tensor{{kSide, kSide}});
   std::vector<std::string> nodes;
-  for (size_t i = 0; i < kProducts; ++i)
-    nodes.push_back(
-        fmt::format("\"op\":\"matmul\",\"args\":{{\"self\":{{\"tensor\":{}}},\"other\":{{\"tensor\":{}}}}}",
-                    i == 0 ? 0 : kProducts + i, i + 1));
+  for (size_t i = 0; i < kProducts; ++i) nodes.push_back(Product(i == 0 ? 0 : kProducts + i, i + 1));
   for (const std::string dtype : {"float16", "bfloat16"}) {
     search::Program program = ProgramOf(values, kProducts + 1, nodes, dtype);
     const auto most = [&] {
