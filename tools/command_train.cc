@@ -334,12 +334,14 @@ class TrainRun {
     const auto now = std::chrono::steady_clock::now();
     const double seconds = std::chrono::duration<double>(now - start).count();
     // Online, making the turns is most of a step.
-    spent_ += std::chrono::duration<double>(now - last_).count(), last_ = now;
+    const double whole_s = std::chrono::duration<double>(now - last_).count();
+    spent_ += whole_s, last_ = now;
     ++steps_;
     if (!IsFirstRank()) return;
     const double left =
         spent_ / static_cast<double>(steps_) * static_cast<double>(options_.steps - figures.step);
     Json event = StepEvent(learned, figures, options_.steps, seconds, left);
+    if (sampling_) event["turns_s"] = whole_s - seconds;
     if (peak_) event["mfu"] = figures.flops / (figures.seconds * opened_.ranks * *peak_);
     log_->Add(event);
     WriteRollouts(fs::path(command_.output) / "rollouts", learned);

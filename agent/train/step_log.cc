@@ -95,7 +95,7 @@ Json StepEvent(const LearnBatch& learned, const local::StepFigures& f, int64_t s
                         ? Json(static_cast<double>(facts.flat_tasks) / static_cast<double>(facts.tasks))
                         : Json(nullptr);
   e["flat_tasks"] = facts.flat_tasks, e["staleness"] = OrNull(facts.staleness);
-  e["sync_s"] = OrNull(f.sync_s), e["mfu"] = nullptr;
+  e["turns_s"] = nullptr, e["sync_s"] = OrNull(f.sync_s), e["mfu"] = nullptr;
   e["train_s"] = OrNull(f.seconds), e["seconds"] = OrNull(step_seconds),
   e["time_left_s"] = OrNull(time_left_s);
   return e;

@@ -18,10 +18,10 @@
 namespace kevin {
 
 // The event `step`: its figures by name, null where unknown. `return` is the mean return, `not_okay` Kevin's
-// ratio, `delta_logprob` the gap between sampler and trainer. `mfu` is null here; the caller fills it in
-// where it knows the GPU (PeakFlops). Online only: `flat_tasks` of `tasks` and their share
-// `flat_share`, `staleness` in steps, `sync_s` until the
-// sampler had the new weights.
+// ratio, `delta_logprob` the gap between sampler and trainer. `mfu` and `turns_s` are null here; the caller fills them in,
+// `mfu` where it knows the GPU (PeakFlops). Online only: `flat_tasks` of `tasks` and their share `flat_share`, `staleness` in
+// steps, `turns_s` in which the turns were made and judged as far as the step waited for them (`seconds` follow it), `sync_s`
+// until the sampler had the new weights.
 Json StepEvent(const LearnBatch& learned, const local::StepFigures& figures, int64_t steps,
                double step_seconds, double time_left_s);
 

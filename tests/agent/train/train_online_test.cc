@@ -173,6 +173,7 @@ TEST_CASE("a model learns from turns that it makes itself, judged for real") {
   CHECK(steps[0].at("samples") == 32);
   CHECK(steps[5].at("staleness") == 0.0);
   CHECK(steps[5].at("sync_s").get<double>() < 1);
+  CHECK(steps[5].at("turns_s").get<double>() > 0);
   for (const json& step : steps) {  // those where turns differed
     if (step.at("updates") > 0) CHECK(step.at("delta_logprob").get<double>() < 1e-4);
   }
