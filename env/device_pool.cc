@@ -83,6 +83,10 @@ std::string DevicePool::Graph(const Problem& problem, const std::string& size) {
   return devices_.front()->Graph(problem, size);
 }
 
+void DevicePool::ReleaseMemory() {
+  for (const auto& device : devices_) device->ReleaseMemory();
+}
+
 // --- One device by its name ---
 
 namespace {

@@ -28,6 +28,7 @@ class DevicePool : public Environment {
   // On the device that had the problem last.
   std::optional<Diagnosis> Diagnose(const Problem& problem, const Candidate& candidate,
                                     const EvaluateOptions& options) override;
+  void ReleaseMemory() override;
 
  private:
   Evaluation EvaluateShape(const Problem& problem, const Candidate& candidate,

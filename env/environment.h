@@ -179,6 +179,9 @@ class Environment {
   // no verdict and no time depends on it. Throws Error like Evaluate. Nothing: this environment cannot.
   virtual std::optional<Diagnosis> Diagnose(const Problem& problem, const Candidate& candidate,
                                             const EvaluateOptions& options);
+  // Gives back the device's memory that is kept between evaluations, for work other than judging. Waits for evaluations
+  // in progress; the next one of a problem prepares it anew.
+  virtual void ReleaseMemory() {}
 
  protected:
   // Evaluate, where the size has one shape.

@@ -149,8 +149,13 @@ class TrainRun {
 
   void Open() {
     progress_.Phase("loading " + command_.model);
-    const TrainerProcess::Sampled sampled{command_.sampling.sampler_device, command_.sampling.context,
-                                          command_.sampling.sampler_tokens};
+    const OnlineSettings& online = command_.sampling;
+    TrainerProcess::Sampled sampled{online.sampler_device, online.context, online.sampler_tokens};
+    if (online.SamplesItself()) {
+      const bool is_one = online.sampler_device.empty();
+      sampled.judge_bytes = JudgeBytes(online, suites_, is_one ? options_.device : online.sampler_device);
+    }
+    judges_here_ = online.Samples() && JudgeBytes(online, suites_, options_.device) > 0;
     trainer_.emplace();
     opened_ = trainer_->Open(options_, command_.sampling.SamplesItself() ? &sampled : nullptr);
     if (!command_.sampling.sampler.empty() && opened_.ranks > 1)
@@ -272,6 +277,7 @@ class TrainRun {
       if (!IsAskedToEnd()) batch = source.Take(done_ + 1);
       // Turns that are made ahead are judged meanwhile, and other programs measure: no pair is timed beside a step on
       // the same device. The lock is held before any rank begins.
+      if (batch && judges_here_) sampling_->ReleaseJudges();
       std::optional<DeviceLock> quiet;
       if (batch && holds_lock_) quiet.emplace(LockNameOf(options_.device), LockMode::kShared, nullptr);
       if (!RanksAgree(batch)) return false;
@@ -452,6 +458,7 @@ class TrainRun {
   std::string saved_folder_;
   int64_t done_ = 0, saved_ = 0, steps_ = 0;
   double spent_ = 0;
+  bool judges_here_ = false;  // on the GPU that trains
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 

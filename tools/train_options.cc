@@ -11,6 +11,8 @@
 #include "agent/conversation.h"
 #include "env/device_pool.h"
 #include "env/error.h"
+#include "env/problem/problem.h"
+#include "env/process/runner_protocol.h"
 #include "tools/command_line.h"
 #include "tools/device_options.h"
 #include "tools/record_options.h"
@@ -417,11 +419,39 @@ void CheckOnlineSettings(const OnlineSettings& o) {
     throw Error(ExitCode::kBadRequest, "--eval-every needs --eval-suite");
 }
 
-std::unique_ptr<Environment> StartJudges(const OnlineSettings& settings) {
+namespace {
+
+// Beside sessions: contexts of the evaluator and of its runners.
+constexpr int64_t kContextBytes = int64_t{3} << 30;
+
+DeviceOptions JudgeOptions(const OnlineSettings& settings) {
   DeviceOptions options;
   options.isolation = settings.isolation, options.threads = settings.threads;
-  std::vector<std::unique_ptr<Environment>> environments;
   options.unsafe_python = settings.unsafe_python;
+  return options;
+}
+
+}  // namespace
+
+int64_t JudgeBytes(const OnlineSettings& settings, const TrainSuites& suites, const std::string& device) {
+  const std::vector<std::string> judges =
+      ChooseDevices(settings.judges, JudgeOptions(settings), settings.kind);
+  if (!device.starts_with("cuda") || std::ranges::find(judges, device) == judges.end()) return 0;
+  const ProblemSet problems;
+  int64_t largest = 0;
+  for (const auto* ids : {&suites.learnt, &suites.dev, &suites.test}) {
+    for (const std::string& id : *ids) {
+      const Problem problem = problems.Find(id);
+      for (const WeightedShape& shape : ShapesOf(problem, settings.size.empty() ? "full" : settings.size))
+        largest = std::max(largest, LeastSessionBytesOnGpu(AtSize(problem, shape.size)));
+    }
+  }
+  return largest > 0 ? largest + kContextBytes : 0;
+}
+
+std::unique_ptr<Environment> StartJudges(const OnlineSettings& settings) {
+  const DeviceOptions options = JudgeOptions(settings);
+  std::vector<std::unique_ptr<Environment>> environments;
   for (const std::string& device : ChooseDevices(settings.judges, options, settings.kind)) {
     EnvironmentOptions environment = EnvironmentOptionsFor(options, device);
     environment.measure_ceilings = true;

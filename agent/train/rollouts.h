@@ -94,6 +94,7 @@ class Rollouts {
            RunFile& run, Progress& progress, std::unique_ptr<Environment> judges);
 
   const EnvironmentFacts& facts() const { return environment_->Facts(); }
+  void ReleaseJudges() { environment_->ReleaseMemory(); }
   // Of the candidates that the model writes.
   const std::string& kind() const { return settings_.kind.empty() ? facts().kinds.front() : settings_.kind; }
   Store& store() { return store_; }

@@ -98,6 +98,8 @@ class SampledTraining {
 
   const std::string& database() const { return request_.database; }
   const EnvironmentFacts& facts() const { return rollouts_.facts(); }
+  // Before a step on a GPU that also judges.
+  void ReleaseJudges() { rollouts_.ReleaseJudges(); }
   RunFile& run() { return run_; }
 
  private:

@@ -73,7 +73,8 @@ TrainerProcess::Opened TrainerProcess::Open(const local::TrainOptions& options, 
     request["sample"] = {{"socket", (folder_->path() / "socket").string()},
                          {"device", sampled->device},
                          {"context_tokens", sampled->context_tokens},
-                         {"cache_tokens", sampled->cache_tokens}};
+                         {"cache_tokens", sampled->cache_tokens},
+                         {"judge_bytes", sampled->judge_bytes}};
   }
   const nlohmann::json opened = Ask(request, "opened");
   return {opened.at("steps"),

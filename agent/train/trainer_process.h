@@ -30,7 +30,7 @@ class TrainerProcess {
   // The user's part of local::SamplingOptions.
   struct Sampled {
     std::string device;
-    int64_t context_tokens = 0, cache_tokens = 0;
+    int64_t context_tokens = 0, cache_tokens = 0, judge_bytes = 0;
   };
 
   // Starts kevin-trainer with this process's standard error and environment. This and the functions below

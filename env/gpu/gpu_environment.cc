@@ -42,7 +42,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kGpuEnvironmentVersion = 3;  // bump when verdicts or times may change
+constexpr int kGpuEnvironmentVersion = 4;  // bump when verdicts or times may change
 constexpr double kCrashCheck_s = 5, kProfile_s = 120;
 
 // A candidate as machine code, or its failure.
@@ -75,6 +75,10 @@ class DeviceEnvironment final : public GpuEnvironment {
   std::optional<Diagnosis> Diagnose(const Problem& problem, const Candidate& candidate,
                                     const EvaluateOptions& options) override;
   const EnvironmentFacts& Facts() const override { return facts_; }
+  void ReleaseMemory() override {
+    evaluator_.TellIfStarted({{"command", "release"}});
+    python_.ReleaseMemory();
+  }
 
  private:
   void AddCeilings(const std::atomic<bool>* stop, Evaluation* evaluation);

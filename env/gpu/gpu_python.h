@@ -37,6 +37,7 @@ class GpuPython {
   // for what the candidate did not cause.
   std::string Evaluate(const Problem& problem, const Candidate& candidate, const EvaluateOptions& options,
                        Evaluation* evaluation);
+  void ReleaseMemory() { evaluator_.TellIfStarted({{"command", "release"}}); }
 
  private:
   struct Side {

@@ -148,6 +148,14 @@ std::optional<nlohmann::json> SharedEvaluator::Ask(
   }
 }
 
+void SharedEvaluator::TellIfStarted(const nlohmann::json& request) {
+  AwaitTurn("", nullptr);
+  const bool is_started = evaluator_ != nullptr;
+  EndTurn(resident_);
+  double wait_s = 0;
+  if (is_started) AskOrThrow(request, {}, nullptr, &wait_s);
+}
+
 nlohmann::json SharedEvaluator::AskOrThrow(const nlohmann::json& request,
                                            const std::function<void(const std::string& phase)>& on_phase,
                                            const std::atomic<bool>* stop, double* wait_s) {

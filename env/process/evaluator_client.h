@@ -96,6 +96,8 @@ class SharedEvaluator {
   nlohmann::json AskOrThrow(const nlohmann::json& request,
                             const std::function<void(const std::string& phase)>& on_phase,
                             const std::atomic<bool>* stop, double* wait_s);
+  // Sends the request where an evaluator has been started; else does nothing.
+  void TellIfStarted(const nlohmann::json& request);
 
  private:
   static constexpr std::chrono::milliseconds kPatience{60'000};

@@ -236,6 +236,10 @@ int64_t SessionBytesOnGpu(const SizedProblem& problem) {
   return ForUsable((PreferredSlotsOnGpu(problem) + SlotsForReference(problem)) * SlotBytes(problem));
 }
 
+int64_t LeastSessionBytesOnGpu(const SizedProblem& problem) {
+  return ForUsable((1 + SlotsForReference(problem)) * SlotBytes(problem));
+}
+
 int64_t ReferenceBytesOnGpu(const SizedProblem& problem) {
   return ForUsable(SlotsForReference(problem) * SlotBytes(problem));
 }
@@ -245,8 +249,7 @@ int SlotsOnGpu(const SizedProblem& problem, size_t free_bytes) {
   if (slots >= 1) return static_cast<int>(std::min<int64_t>(slots, PreferredSlotsOnGpu(problem)));
   const std::string what = fmt::format(
       "{} at size {} needs about {:.1f} GiB of GPU memory and {:.1f} GiB are free", problem.problem->id,
-      problem.size,
-      Gib(static_cast<double>((SlotsForReference(problem) + 1) * SlotBytes(problem)) / kUsableShare),
+      problem.size, Gib(static_cast<double>(LeastSessionBytesOnGpu(problem))),
       Gib(static_cast<double>(free_bytes)));
   // The largest size that fits.
   std::string fitting;

@@ -86,6 +86,8 @@ int PythonSlotsOnGpu(const SizedProblem& problem, size_t free_bytes);
 
 // Free bytes of the GPU that all preferred slots take, with the reference's own tensors and the truth.
 int64_t SessionBytesOnGpu(const SizedProblem& problem);
+// The least with which a candidate can be judged: with one slot.
+int64_t LeastSessionBytesOnGpu(const SizedProblem& problem);
 // The part that the reference's tensors and the truth take while a candidate is judged.
 int64_t ReferenceBytesOnGpu(const SizedProblem& problem);
 

@@ -87,6 +87,8 @@ DeviceSource BuildDeviceSource(const std::string& device_text, const Symbols& sy
   source.precompiled = !source.text.empty();
   if (source.precompiled) source.text += "#pragma nv_hdrstop\n";
   source.text += Include(kBasicsHeader);
+  // The prompts name this type, and who writes a kernel for TMA seldom includes its header.
+  if (device_text.find("CUtensorMap") != std::string::npos) source.text += Include("cuda.h");
   for (const auto& [name, value] : symbols)
     source.text += "constexpr long " + name + " = " + std::to_string(value) + ";\n";
   source.text += "#line 1 \"candidate.cu\"\n" + device_text + "\n";

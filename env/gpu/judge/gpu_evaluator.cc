@@ -73,6 +73,7 @@ class GpuEvaluator {
     try {
       if (failure_) std::rethrow_exception(failure_);
       if (request.at("command") == "device") return DeviceFacts();
+      if (request.at("command") == "release") return ReleaseMemory();
       if (IsForPython()) return JudgePythonWithRoom(request);
       if (request.at("command") == "evaluate") return JudgeWithRoom(request);
       if (request.at("command") == "diagnose") return Diagnose(request);
@@ -250,6 +251,12 @@ class GpuEvaluator {
     ReleaseTorchCache();
     const DeviceLock lock(LockName(), LockMode::kExclusive, nullptr);
     return python_sessions_.Add(key, std::make_unique<GpuPythonSession>(options, *gpu_workers_));
+  }
+
+  json ReleaseMemory() {
+    DropSessions();
+    ReleaseTorchCache();
+    return json::object();
   }
 
   // Bytes for new sessions, references and truths.

@@ -21,7 +21,6 @@ constexpr size_t kSpares = 2;
 // Of all sessions: of the sixteen latest a candidate's, and that of the kernel it is compared with. To map the memory of
 // another session takes 0.2 s.
 constexpr size_t kMostIdle = 32;
-constexpr size_t kFreePart = 4;       // of the memory stays free of contexts: one in so many
 constexpr size_t kScratchBytes = 16;  // two counters, or four words
 constexpr int kCanaryWords = 1 << 16;
 constexpr double kBandwidthMargin = 1.1;  // a better kernel than ours may be faster by that factor
@@ -298,20 +297,12 @@ GpuSession::Calibrated GpuSession::TakeRunner(bool fresh) {
   auto chosen = fresh ? idle.end() : of(this);
   const bool is_ours = chosen != idle.end();
   if (!fresh && !is_ours) chosen = of(nullptr);
-  if (chosen == idle.end()) {
-    if (fresh || idle.empty() || HasRoomForRunner()) return StartRunner();
-    chosen = idle.begin();
-  }
+  if (fresh || idle.empty()) return StartRunner();
+  if (chosen == idle.end()) chosen = idle.begin();
   Calibrated runner = std::move(chosen->runner);
   idle.erase(chosen);
   if (!is_ours) runner.client->Open(inputs_, outputs_, memory_, options_.trusted_cubin);
   return runner;
-}
-
-bool GpuSession::HasRoomForRunner() const {
-  size_t free_bytes = 0, total_bytes = 0;
-  KEVIN_CU(MemGetInfo, &free_bytes, &total_bytes);
-  return options_.spares->idle.size() < kMostIdle && free_bytes > total_bytes / kFreePart;
 }
 
 void GpuSession::Keep(Calibrated runner) {

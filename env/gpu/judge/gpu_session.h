@@ -102,8 +102,8 @@ class GpuSession {
   std::string BrokenGuard(int slot);
 
   using Calibrated = CalibratedRunner;
-  // An intact one that has judged before in this session; else that of a session that has ended; else a new one while there
-  // is room; else another session's, which must map its memory again when it goes on. `fresh`: a new one.
+  // An intact one that has judged before in this session; else that of a session that has ended; else another session's,
+  // which must map its memory again when it goes on. A new one where there is none, and for `fresh`.
   Calibrated TakeRunner(bool fresh);
   // Unloads the candidate and runs the canary: a runner that fails it is not used again. Throws
   // Error(kMachine) when a new one fails too: the GPU itself is defective.
@@ -129,7 +129,6 @@ class GpuSession {
  private:
   void PrepareSpares();
   void Keep(Calibrated runner);
-  bool HasRoomForRunner() const;
   Calibrated StartRunner();
   bool CanaryLives(RunnerClient* runner);
   void LayOut();

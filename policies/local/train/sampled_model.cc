@@ -24,7 +24,7 @@ constexpr int kPageTokens = 32;
 constexpr int kStepTokensOnCpu = 256, kStepTokensOnGpu = 2048;
 constexpr int64_t kContextsOnCpu = 4;
 // The cache is given up while the model learns; the rest is for the activations of sampling, and for a judge.
-constexpr double kShareOnGpu = 0.6;
+constexpr double kShareOnGpu = 0.6, kShareBesideJudge = 0.9;
 
 double SteadySeconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -43,8 +43,10 @@ int64_t CacheTokens(const LanguageModel& model, const SamplingOptions& options, 
   if (device.is_cpu()) return kContextsOnCpu * context;
   const ModelConfig& c = model.Config();
   const int64_t token = int64_t{2} * c.layers * c.kv_heads * c.head_dim * BytesOf(model.Options().dtype);
+  at::accelerator::emptyCache();
   const auto free = static_cast<double>(at::accelerator::getMemoryInfo(device.index()).first);
-  const auto tokens = static_cast<int64_t>(free * kShareOnGpu) / token;
+  const double beside_judge = free * kShareBesideJudge - static_cast<double>(options.judge_bytes);
+  const auto tokens = static_cast<int64_t>(std::min(free * kShareOnGpu, beside_judge)) / token;
   if (tokens >= context) return tokens;
   throw Error(
       ExitCode::kMachine,

@@ -68,6 +68,7 @@ SamplingOptions SamplingOptionsFromJson(const Json& json) {
   json.at("socket").get_to(options.socket), json.at("device").get_to(options.device);
   json.at("context_tokens").get_to(options.context_tokens);
   json.at("cache_tokens").get_to(options.cache_tokens);
+  json.at("judge_bytes").get_to(options.judge_bytes);
   return options;
 }
 
@@ -134,7 +135,7 @@ class Service {
     request.has_reference = NeedsReference(*options) && !IsBelowAdapters(*options);
     if (sampling && sampling->device.empty()) {
       request.context_tokens = sampling->context_tokens > 0 ? sampling->context_tokens : config.context;
-      request.cache_tokens = sampling->cache_tokens;
+      request.cache_tokens = sampling->cache_tokens, request.judge_bytes = sampling->judge_bytes;
     }
     const TrainPlan plan = PlanTraining(config, *options, request);
     options->recompute = plan.recompute;

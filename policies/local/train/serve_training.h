@@ -32,8 +32,11 @@ struct SamplingOptions {
   std::string socket;      // Unix socket of the server; readable by its owner only
   std::string device;      // of a second set of weights; empty: the trainer's own weights are used
   int context_tokens = 0;  // limit of prompt and answer; 0: the model's, or what the cache holds
-  int64_t cache_tokens =
-      0;  // of keys and values; 0: on a CPU some contexts, on a GPU 60 % of the free memory
+  // Of keys and values; 0: on a CPU some contexts, on a GPU 60 % of the free memory, and less where the judge needs more than
+  // the rest.
+  int64_t cache_tokens = 0;
+  int64_t judge_bytes =
+      0;  // that judging takes on the device where the model is sampled; 0: it is not judged there
 };
 
 // A server over the model being trained: an engine on a Unix socket over the same weights that the trainer

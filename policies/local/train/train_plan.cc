@@ -130,8 +130,9 @@ class Planner {
     const int64_t token = plan_.recompute ? recomputed_token_ : whole_token_;
     plan_.activations = options_.micro_tokens * token;
     plan_.learning = learning(token);
-    plan_.sampling =
-        whole_ > 0 || request_.context_tokens > 0 ? (whole_ > 0 ? whole_ : Fixed()) + plan_.cache : 0;
+    plan_.sampling = whole_ > 0 || request_.context_tokens > 0
+                         ? (whole_ > 0 ? whole_ : Fixed()) + plan_.cache + request_.judge_bytes
+                         : 0;
     plan_.fits = !known || std::max(plan_.learning, plan_.sampling) <= usable;
     plan_.tokens_that_fit = known ? std::max<int64_t>(0, (usable - Fixed() - plan_.logits) / token) : 0;
     if (!plan_.fits) Advise(usable);
@@ -144,6 +145,10 @@ class Planner {
       ways.push_back(fmt::format("--micro-tokens {}", plan_.tokens_that_fit / 1024 * 1024));
     if (!plan_.recompute) ways.push_back("--recompute");
     if (plan_.sampling > usable && request_.context_tokens > 0) {
+      if (request_.judge_bytes > 0) {
+        ways.push_back("smaller problems (--size small)");
+        ways.push_back("a GPU of its own for judging (--place)");
+      }
       ways.push_back("a shorter --context");
       ways.push_back("a GPU of its own for sampling (--place)");
     }
@@ -168,9 +173,11 @@ class Planner {
                               options_.micro_tokens, plan_.recompute ? ", recomputed" : "", Gb(plan_.logits));
     plan_.text += fmt::format(": {} while learning", Gb(plan_.learning));
     if (request_.context_tokens > 0)
-      plan_.text += fmt::format("; with keys and values of {} tokens ({}) {} while sampling",
-                                request_.cache_tokens > 0 ? request_.cache_tokens : request_.context_tokens,
-                                Gb(plan_.cache), Gb(plan_.sampling));
+      plan_.text += fmt::format(
+          "; with keys and values of {} tokens ({}){} {} while sampling",
+          request_.cache_tokens > 0 ? request_.cache_tokens : request_.context_tokens, Gb(plan_.cache),
+          request_.judge_bytes > 0 ? fmt::format(" and the judge ({})", Gb(request_.judge_bytes)) : "",
+          Gb(plan_.sampling));
     if (options_.shard && request_.context_tokens == 0)
       plan_.text += fmt::format("; {} while saving", Gb(plan_.sampling));
     if (request_.device_bytes == 0) return;

@@ -16,6 +16,7 @@
 //                the model is sampled or saved
 //   gathering    one bucket of new weights in float32, during an update: not at the same time as activations
 //   cache        of keys and values, while the model is sampled; it is given up while the model learns
+//   judge        where kernels are judged on the same device: the largest problem, while the model is sampled
 
 #include <cstdint>
 #include <string>
@@ -30,6 +31,7 @@ struct TrainPlanRequest {
   int64_t device_bytes = 0;    // available to this rank; 0: unknown, everything fits
   int64_t context_tokens = 0;  // that the model is sampled with on the same device; 0: it is not
   int64_t cache_tokens = 0;    // asked for; 0: one context at least
+  int64_t judge_bytes = 0;     // that judging takes on the same device while the model is sampled
   bool has_reference = false;  // a second model, for KL or preferences
 };
 

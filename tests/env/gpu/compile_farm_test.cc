@@ -173,6 +173,7 @@ TEST_CASE("CUDA's own headers work") {
       "#include <cuda.h>\n#include <cuda/barrier>\n__global__ void k(const __grid_constant__ CUtensorMap "
       "map, int* x)"
       " { x[0] = sizeof(map); }",
+      "__global__ void k(const __grid_constant__ CUtensorMap map, int* x) { x[0] = sizeof(map); }",
   };
   for (const char* text : texts) {
     INFO(text);
