@@ -13,6 +13,7 @@
 #include "agent/machine.h"
 #include "agent/memory.h"
 #include "agent/parse.h"
+#include "agent/phase_gate.h"
 #include "agent/records.h"
 #include "env/error.h"
 #include "env/problem/precision.h"
@@ -87,6 +88,14 @@ void RequireKindAndPrompts(const EnvironmentFacts& facts, const EpisodeOptions& 
                 "add --kind modelnew");
 }
 
+// Null where the policy does not answer on a device that judges: `judges` as in EnvironmentFacts::device.
+PhaseGate* GateOf(const Policy& policy, const std::string& judges) {
+  const std::string device = policy.ComputesOn();
+  if (device.empty() || !policy.AnswersTogether()) return nullptr;
+  const std::string names = ", " + judges.substr(0, judges.find(": ")) + ",";
+  return names.find(", " + device + ",") == std::string::npos ? nullptr : &PhaseGate::Of(device);
+}
+
 class Episode {
  public:
   Episode(const Problem& problem, Policy& policy, Environment& environment, Store& store,
@@ -95,6 +104,7 @@ class Episode {
         options_(CompletedBy(environment.Facts(), options)),
         sized_(AtFirstShape(problem, options_.workload.size)),
         policy_(policy),
+        gate_(GateOf(policy, environment.Facts().device)),
         environment_(environment),
         hooks_(hooks),
         cancel_(cancel),
@@ -180,6 +190,7 @@ class Episode {
       if (attempt.outcome == "failed") Announce(number, "generate, again after " + attempt.error);
     };
     Announce(number, "generate");
+    const PhaseGate::Pass answering(gate_, PhaseGate::kAnswer, cancel_);
     std::optional<DeviceLock> quiet;
     if (const std::string device = policy_.ComputesOn(); !device.empty())
       quiet.emplace(LockNameOf(device), LockMode::kShared, nullptr, cancel_);
@@ -212,6 +223,7 @@ class Episode {
   void JudgeAndKeep(TurnRecord turn, const ParsedReply& reply, Clock::time_point start) {
     const int number = turn.turn;
     const std::string kind = number == 0 ? StartKind() : context_.kind;
+    const PhaseGate::Pass judging(reply.source ? gate_ : nullptr, PhaseGate::kJudge, cancel_);
     AnnouncePhasesOf(number);
     const std::optional<TurnRecord> best = TimeAgainstBest();
     Ruling ruling =
@@ -313,6 +325,7 @@ class Episode {
       judge_.set_rival(number == 0 ? Rival{} : Rival{StartSource(), StartKind()});
     }
     AnnouncePhasesOf(number);
+    const PhaseGate::Pass judging(gate_, PhaseGate::kJudge, cancel_);
     Evaluation evaluation = judge_.Confirm(candidate);
     StopIfCancelled();
     std::optional<Ratio> ratio;
@@ -506,6 +519,7 @@ class Episode {
   const EpisodeOptions options_;
   const SizedProblem sized_;
   Policy& policy_;
+  PhaseGate* const gate_;
   Environment& environment_;
   const EpisodeHooks& hooks_;
   const CancelToken* cancel_;

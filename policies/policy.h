@@ -234,6 +234,8 @@ class Policy {
   // The device of this machine on which answers are computed: "cpu", "cuda:0"; empty: none. No answer is requested
   // while a pair is timed on it.
   virtual std::string ComputesOn() const { return ""; }
+  // Whether many answers at once take little more time than one, so that episodes do better to wait for each other.
+  virtual bool AnswersTogether() const { return false; }
   // Whether it reads Task::shape_graphs, which are empty otherwise.
   virtual bool ReadsGraphs() const { return false; }
   // Why this policy cannot work on the task; empty when it can. The first line is the reason, further lines say what

@@ -67,6 +67,7 @@ class TrainedPolicy : public Policy {
   Completion Complete(const Request& request, const CancelToken* cancel, const OnText& on_text) override;
   std::string Name() const override { return name_; }
   std::string ComputesOn() const override { return device_; }
+  bool AnswersTogether() const override { return true; }
 
   const PolicySettings& settings() const { return settings_; }
 

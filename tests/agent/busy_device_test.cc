@@ -1,7 +1,10 @@
 // Answers that are computed on a device wait while a pair is timed on it, on whichever device that is. The device
-// is a stand-in: an environment that takes its lock, as a judge does.
+// is a stand-in: an environment that takes its lock, as a judge does. Answers that are computed together do not wait for
+// single verdicts.
 
 #include <atomic>
+#include <condition_variable>
+#include <mutex>
 #include <thread>
 
 #include "agent/episode.h"
@@ -68,7 +71,74 @@ int Disturbed(const std::string& policy_on, const std::string& judge_on) {
   return policy.disturbed;
 }
 
+constexpr int kTogether = 4, kTurnsTogether = 3;
+
+// Each answer waits for those of all other episodes.
+class MeetingPolicy : public Policy {
+ public:
+  MeetingPolicy(std::string device, bool together) : device_(std::move(device)), together_(together) {}
+
+  Completion Complete(const Request& request, const CancelToken*, const OnText&) override {
+    Completion completion;
+    {
+      std::unique_lock lock(mutex_);
+      const int turn = request.task.turn;
+      if (++came_[turn] == kTogether) changed_.notify_all();
+      const bool met =
+          changed_.wait_for(lock, std::chrono::milliseconds(400), [&] { return came_[turn] == kTogether; });
+      alone += !met;
+      completion.text = testing::FakeReply(fmt::format("measured {}.{}", 1 + turn, answers_++));
+    }
+    completion.stop_reason = "stop";
+    return completion;
+  }
+  std::string Name() const override { return "meeting"; }
+  std::string ComputesOn() const override { return device_; }
+  bool AnswersTogether() const override { return together_; }
+
+  std::atomic<int> alone{0};
+
+ private:
+  const std::string device_;
+  const bool together_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<int, int> came_;
+  int answers_ = 0;
+};
+
+int Alone(bool together) {
+  const testing::TempFolder folder;
+  const Problem problem = testing::ReluProblem();
+  testing::FakeEnvironment environment;
+  environment.before_evaluate = [&](int) {
+    const DeviceLock lock(LockNameOf("cpu"), LockMode::kExclusive, nullptr);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  };
+  MeetingPolicy policy("cpu", together);
+  Store store = Store::Open(folder.path() / "kevin.db", OpenMode::kCreate);
+  EpisodeOptions options;
+  options.run = store.BeginRun({});
+  options.output = folder.path() / "out", options.machine = "Fake", options.threads = 2;
+  options.audit_rates = {0, 0}, options.turns = kTurnsTogether, options.confirm = false;
+  std::vector<std::jthread> episodes;
+  for (int i = 0; i < kTogether; ++i) {
+    episodes.emplace_back([&] {
+      const CancelToken cancel{false};
+      RunEpisode(problem, policy, environment, store, options, {}, &cancel);
+    });
+  }
+  episodes.clear();
+  return policy.alone;
+}
+
 }  // namespace
+
+TEST_CASE("answers that are computed together are not held up by single verdicts") {
+  CHECK(Alone(true) == 0);
+  // The check can fail: a verdict waits for the answers in progress, and later answers wait behind it.
+  CHECK(Alone(false) > 0);
+}
 
 TEST_CASE("no answer is computed on a device while a pair is timed there") {
   CHECK(Disturbed("cpu", "cpu") == 0);

@@ -294,10 +294,10 @@ GpuSession::Calibrated GpuSession::TakeRunner(bool fresh) {
   const auto of = [&idle](const GpuSession* session) {
     return std::find_if(idle.begin(), idle.end(), [=](const auto& one) { return one.session == session; });
   };
-  auto chosen = fresh ? idle.end() : of(this);
-  const bool is_ours = chosen != idle.end();
-  if (!fresh && !is_ours) chosen = of(nullptr);
   if (fresh || idle.empty()) return StartRunner();
+  auto chosen = of(this);
+  const bool is_ours = chosen != idle.end();
+  if (!is_ours) chosen = of(nullptr);
   if (chosen == idle.end()) chosen = idle.begin();
   Calibrated runner = std::move(chosen->runner);
   idle.erase(chosen);

@@ -40,6 +40,7 @@ class LocalPolicy : public Policy {
   Completion Complete(const Request& request, const CancelToken* cancel, const OnText& on_text) override;
   std::string Name() const override { return name_; }
   std::string ComputesOn() const override { return process_.device(); }
+  bool AnswersTogether() const override { return true; }
 
   RemotePolicy& client() { return *client_; }
   const RemoteOptions& client_options() const { return options_; }
