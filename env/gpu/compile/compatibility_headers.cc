@@ -289,11 +289,26 @@ typedef struct CUtensorMap_st CUtensorMap;
 #endif
 )";
 
+constexpr const char* kDependency = R"(#ifndef KEVIN_LAUNCH_DEPENDENCY_H
+#define KEVIN_LAUNCH_DEPENDENCY_H
+#if __CUDA_ARCH__ >= 900
+__device__ __forceinline__ void cudaGridDependencySynchronize() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+__device__ __forceinline__ void cudaTriggerProgrammaticLaunchCompletion() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+#else
+__device__ __forceinline__ void cudaGridDependencySynchronize() {}
+__device__ __forceinline__ void cudaTriggerProgrammaticLaunchCompletion() {}
+#endif
+#endif
+)";
+
 }  // namespace
 
 const std::vector<std::pair<std::string, std::string>>& FixedHeaders() {
   static const std::vector<std::pair<std::string, std::string>> kHeaders = {
       {kBasicsHeader, kBasics},
+      {kDependencyHeader, kDependency},
       {"limits.h", kLimits},
       {"climits", kLimits},
       {"stdint.h", kIntegers},

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <sstream>
 #include <string_view>
 
 namespace kevin {
@@ -75,6 +76,45 @@ std::string NameBehind(const std::string& text, size_t at) {
   return {};
 }
 
+// Names of the prompts whose headers candidates seldom include, since nvcc knows them without.
+const std::pair<const char*, const char*> kNamed[] = {
+    {"CUtensorMap", "cuda.h"},
+    {"cudaGridDependencySynchronize", kDependencyHeader},
+    {"cudaTriggerProgrammaticLaunchCompletion", kDependencyHeader}};
+
+// Whether the name at `at` is declared there: what stands before it in its statement says so.
+bool IsDeclaredAt(const std::string& text, size_t at, size_t size) {
+  constexpr size_t kLookBack = 200;
+  const size_t earliest = at < kLookBack ? 0 : at - kLookBack;
+  size_t begin = at;
+  while (begin > earliest && std::string_view(";{}(=,<>").find(text[begin - 1]) == std::string_view::npos) {
+    --begin;
+    if (text[begin] == ')') begin = std::max(earliest, text.rfind('(', begin));  // alignas(64)
+  }
+  const std::string before = text.substr(begin, at - begin);
+  const size_t next = text.find_first_not_of(" \t\r\n", at + size);
+  const bool is_blank = before.find_first_not_of(" \t\r\n") == std::string::npos;
+  if (is_blank && begin > 0 && text[begin - 1] == '}') return next != std::string::npos && text[next] == ';';
+  std::istringstream words(before);
+  for (std::string word; words >> word;) {
+    for (const char* one : {"struct", "class", "union", "using", "typedef", "void", "define", "#define"}) {
+      if (word == one) return true;
+    }
+  }
+  return false;
+}
+
+bool UsesWithoutDeclaration(const std::string& device_text, const std::string& name) {
+  if (device_text.find(name) == std::string::npos) return false;
+  const std::string text = WithoutComments(device_text);
+  for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + name.size())) {
+    const bool is_longer = (at > 0 && IsWordPart(text[at - 1])) ||
+                           (at + name.size() < text.size() && IsWordPart(text[at + name.size()]));
+    if (!is_longer && IsDeclaredAt(text, at, name.size())) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 DeviceSource BuildDeviceSource(const std::string& device_text, const Symbols& symbols) {
@@ -87,8 +127,10 @@ DeviceSource BuildDeviceSource(const std::string& device_text, const Symbols& sy
   source.precompiled = !source.text.empty();
   if (source.precompiled) source.text += "#pragma nv_hdrstop\n";
   source.text += Include(kBasicsHeader);
-  // The prompts name this type, and who writes a kernel for TMA seldom includes its header.
-  if (device_text.find("CUtensorMap") != std::string::npos) source.text += Include("cuda.h");
+  for (const auto& [name, header] : kNamed) {
+    if (UsesWithoutDeclaration(device_text, name) && !names.contains("cuda_device_runtime_api.h"))
+      source.text += Include(header);
+  }
   for (const auto& [name, value] : symbols)
     source.text += "constexpr long " + name + " = " + std::to_string(value) + ";\n";
   source.text += "#line 1 \"candidate.cu\"\n" + device_text + "\n";

@@ -33,6 +33,9 @@ std::vector<std::string> KernelsIn(const std::string& device_text);
 // Included before every candidate: nvcc provides these names without an #include, so candidates rely on them.
 inline constexpr const char* kBasicsHeader = "kevin/basics.h";
 
+// Launches that begin before the launch before them has ended.
+inline constexpr const char* kDependencyHeader = "kevin/launch_dependency.h";
+
 struct CompatibilityHeaders {
   std::vector<std::pair<std::string, std::string>> headers;  // name, text
   std::vector<std::string> notes;                            // for the policy

@@ -174,6 +174,14 @@ TEST_CASE("CUDA's own headers work") {
       "map, int* x)"
       " { x[0] = sizeof(map); }",
       "__global__ void k(const __grid_constant__ CUtensorMap map, int* x) { x[0] = sizeof(map); }",
+      "struct alignas(64) CUtensorMap { char bytes[128]; };\n"
+      "__global__ void k(const __grid_constant__ CUtensorMap map, int* x) { x[0] = sizeof(map); }",
+      "typedef struct { int a[32]; } CUtensorMap;\n__global__ void k(const CUtensorMap map, int* x) { x[0] = map.a[0]; }",
+      "__global__ void k(int* x) { cudaGridDependencySynchronize(); x[0] = 1; "
+      "cudaTriggerProgrammaticLaunchCompletion(); }",
+      "static __device__ __forceinline__ void cudaGridDependencySynchronize() {}\n"
+      "__global__ void k(int* x) { cudaGridDependencySynchronize(); x[0] = 1; }",
+      "#include <cuda_device_runtime_api.h>\n__global__ void k(int* x) { cudaGridDependencySynchronize(); x[0] = 1; }",
   };
   for (const char* text : texts) {
     INFO(text);
