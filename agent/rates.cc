@@ -77,8 +77,14 @@ std::string CeilingAdvice(const Measured& m, const Evaluation& e, const SizedPro
            "can hardly be faster. An exact formulation with fewer operations can, and so can one that already has fewer.";
   }
   if (problem != nullptr && problem->min_bytes > 0 && problem->bytes <= kSameBytes * problem->min_bytes) {
-    return "This is near the measured limit of memory bandwidth, and no correct kernel moves fewer bytes: little is left "
-           "to gain.";
+    constexpr double kEqual = 1.005;
+    const double factor = 1 / roofline.share();
+    if (factor < kEqual)
+      return "It runs at the measured memory bandwidth, and no correct kernel moves fewer bytes.";
+    return fmt::format(
+        "No correct kernel moves fewer bytes: at the measured memory bandwidth it would be {:.2f} times as fast, and no "
+        "more is left to gain.",
+        factor);
   }
   return "This is near the measured limit of memory bandwidth: only fewer bytes can make it clearly faster, by fewer "
          "passes over the data and no intermediate results in memory.";

@@ -118,6 +118,9 @@ class Optimize {
     job_.init = InitText(options.init);
     job_.dynamic = DynamicRanges(options.dynamic);
     job_.eval = true;
+    // As it is deployed: where it asks for a type, as a norm in float32 does, that stays.
+    if (const Precision precision = PrecisionNamed(options.device.precision); precision != Precision::kFp32)
+      job_.dtype = DTypeName(DTypeOf(precision));
     target_ = MakeImportTarget("mine", "",
                                fs::path(file).stem().string() + (class_name.empty() ? "" : "_" + class_name));
     target_.from = file;

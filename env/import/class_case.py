@@ -68,7 +68,20 @@ def inputs_of(module, examples):
         refuse_raised("get_inputs()", error)
 
 
-def case_of_class(path, name, examples, init):
+def cast(given, dtype):
+    """Floating tensors of 32 bits in another type, in containers too."""
+    if isinstance(given, torch.Tensor):
+        return given.to(dtype) if given.dtype == torch.float32 else given
+    if isinstance(given, dict):
+        return {name: cast(one, dtype) for name, one in given.items()}
+    if isinstance(given, tuple) and hasattr(given, "_fields"):
+        return type(given)(*(cast(one, dtype) for one in given))
+    return type(given)(cast(one, dtype) for one in given) if isinstance(given, (list, tuple)) else given
+
+
+def case_of_class(path, name, examples, init, dtype=None):
+    """`dtype`: "float16" or "bfloat16", that the module and its inputs are cast to before anything is traced, as they are
+    deployed; None: as the file makes them."""
     case = Case()
     case.folder = os.path.dirname(os.path.abspath(path))
     module = load_module(path)
@@ -83,6 +96,17 @@ def case_of_class(path, name, examples, init):
         if not callable(target):
             raise Refusal(f"`{name}` is neither a class nor a function", "name a torch.nn.Module class or a function")
         given = inputs_of(module, examples)
+    make = None if examples else module.get_inputs
+    if dtype is not None:
+        dtype = getattr(torch, dtype)
+        given = cast(given, dtype)
+        if isinstance(target, torch.nn.Module):
+            target.to(dtype)
+        if make is not None:
+            draw = make
+
+            def make():
+                return cast(draw(), dtype)
     is_module = isinstance(target, torch.nn.Module)
     case.origin = {"class": name, "import": ""}
     if is_module and type(target).__name__ != name.rpartition(".")[2]:
@@ -91,6 +115,6 @@ def case_of_class(path, name, examples, init):
     if isinstance(given, torch.Tensor):
         given = [given]
     defaults = bind(case.function, name, given)
-    case.take(target, given, None if examples else module.get_inputs)
+    case.take(target, given, make)
     say_constants(case, defaults if not is_module else {})
     return case

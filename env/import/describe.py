@@ -113,7 +113,8 @@ def case_of(job):
     if job.get("function"):
         return case_of_function(job["function"], job["examples"], job.get("folder"))
     if job.get("any_class"):
-        return case_of_class(job["file"], job.get("class"), job.get("examples"), job.get("init") or {})
+        return case_of_class(job["file"], job.get("class"), job.get("examples"), job.get("init") or {},
+                             job.get("dtype"))
     return case_of_file(job["file"])
 
 

@@ -178,6 +178,7 @@ std::string ImportJobText(const ImportJob& job) {
       object["class"] = job.class_name;
       object["examples"] = job.example_inputs;
       object["init"] = json::parse(job.init.empty() ? "{}" : job.init);
+      if (!job.dtype.empty()) object["dtype"] = job.dtype;
     }
   } else {
     object["function"] = job.function;

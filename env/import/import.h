@@ -66,6 +66,7 @@ struct ImportJob {
   // example_inputs or get_inputs(), and the constructor's from `init` (a JSON object; empty: get_init_inputs()).
   bool any_class = false;
   std::string class_name, init;
+  std::string dtype;                     // with any_class: "float16" or "bfloat16", that it is cast to first
   bool eval = false;                     // the module in evaluation mode
   std::string distribution;              // of all floating-point inputs; empty: as in the file
   std::map<std::string, int64_t> small;  // symbols of the small size set; empty: derived

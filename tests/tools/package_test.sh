@@ -47,6 +47,13 @@ grep -q 'its tensors take 2[0-9.]* GB, and this machine has' out.txt || fail "we
 
 # --- A plan, also with a constructor's and example arguments ---
 "$python" -c 'import torch; torch.save([torch.randn(32, 64)], "x.pt")'
+# In 16 bits a module is imported as it is deployed: what it asks for in float32 stays, and its result has the input's type.
+"$kevin" optimize "$bad/keeps_types.py" --precision bf16 --plan-only >out.txt 2>&1 </dev/null || fail "keeps_types: $(cat out.txt)"
+"$kevin" problems mine/keeps_types >out.txt 2>&1 || fail "keeps_types is not there: $(cat out.txt)"
+for words in 'table   param   bfloat16' 'out     output  bfloat16' 'real16(x, 15)' 'real(x)'; do
+  grep -qF -- "$words" out.txt || fail "keeps_types has no \"$words\": $(cat out.txt)"
+done
+
 "$kevin" optimize "$bad/constructor_arguments.py" --init hidden=64 --init heads=4 --example-inputs x.pt --plan-only \
   --json >out.txt 2>err.txt </dev/null || fail "--init: $(cat out.txt err.txt)"
 grep -q '"event":"optimize".*"reason":"--plan-only"' out.txt || fail "the plan's event: $(cat out.txt)"

@@ -341,9 +341,8 @@ if isinstance(Original, type):
 
         def _apply(self, *args, **kwargs):
             result = super()._apply(*args, **kwargs)
-            self.__dict__["_kevin_states"] = None  # .to() changes tensors in place
-            if BLOCK_OFFSETS is not None and "_kevin_difference" in self.__dict__ and self._kevin_difference is None:
-                self._kevin_flatten()
+            if "_kevin_difference" in self.__dict__:
+                self._kevin_check()  # .to() changes tensors in place, and their values with their type
             return result
 
         def __getstate__(self):

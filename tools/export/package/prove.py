@@ -54,7 +54,8 @@ class Pair:
         self.original = self.case.target
         own = any(t.dtype in (torch.float16, torch.bfloat16)
                   for t in [*self.case.tensors, *(self.original.parameters() if self.case.is_module else [])])
-        self.dtype = None if own else {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}[job["precision"]]
+        cast = job["import"].get("dtype")
+        self.dtype = getattr(torch, cast) if cast else None if own else {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}[job["precision"]]
         if self.case.is_module:
             self.original.train(not job["import"].get("eval"))
             init = job["import"].get("init") or {}
