@@ -299,6 +299,22 @@ TEST_CASE("confirmations that were stored before a kill are not made again") {
   CHECK(f.Query("SELECT count(*) FROM episodes WHERE state = 'done' AND best_speedup IS NOT NULL") == 1);
 }
 
+TEST_CASE("all devices of a pool give their memory back") {
+  struct Counting : testing::FakeEnvironment {
+    explicit Counting(int* count) : count_(count) {}
+    void ReleaseMemory() override { ++*count_; }
+    int* count_;
+  };
+  int first = 0, second = 0;
+  std::vector<std::unique_ptr<Environment>> devices;
+  devices.push_back(std::make_unique<Counting>(&first));
+  devices.push_back(std::make_unique<Counting>(&second));
+  DevicePool pool(std::move(devices));
+  pool.ReleaseMemory();
+  CHECK(first == 1);
+  CHECK(second == 1);
+}
+
 TEST_CASE("devices of one model share the work; of two models they do not mix") {
   const auto device = [](const std::string& name) {
     auto environment = std::make_unique<testing::FakeEnvironment>();

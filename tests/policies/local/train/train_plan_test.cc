@@ -66,6 +66,21 @@ TEST_CASE("a small model recomputes nothing, longer passes do") {
   CHECK(refused.next.find("--micro-tokens") != std::string::npos);
 }
 
+TEST_CASE("a judge on the same GPU has its memory while the model is sampled, not while it learns") {
+  TrainPlanRequest request = Ranks(1, 32768);
+  const TrainPlan alone = PlanTraining(kSmall, {}, request);
+  request.judge_bytes = 89'000'000'000;
+  const TrainPlan judged = PlanTraining(kSmall, {}, request);
+  CHECK(judged.sampling == alone.sampling + request.judge_bytes);
+  CHECK(judged.learning == alone.learning);
+  CHECK(judged.fits);
+  CHECK(judged.text.find("and the judge (89.0)") != std::string::npos);
+  request.judge_bytes = 120'000'000'000;
+  const TrainPlan too_large = PlanTraining(kSmall, {}, request);
+  CHECK(!too_large.fits);
+  CHECK(too_large.next.find("--size small") != std::string::npos);
+}
+
 TEST_CASE("adapters of 32B in bfloat16 train and sample on one GPU: their weights are there once") {
   TrainOptions options;
   options.lora.rank = 32;
