@@ -89,7 +89,9 @@ bool IsDeclaredAt(const std::string& text, size_t at, size_t size) {
   size_t begin = at;
   while (begin > earliest && std::string_view(";{}(=,<>").find(text[begin - 1]) == std::string_view::npos) {
     --begin;
-    if (text[begin] == ')') begin = std::max(earliest, text.rfind('(', begin));  // alignas(64)
+    if (text[begin] != ')') continue;  // alignas(64)
+    const size_t open = text.rfind('(', begin);
+    begin = open == std::string::npos ? earliest : std::max(earliest, open);
   }
   const std::string before = text.substr(begin, at - begin);
   const size_t next = text.find_first_not_of(" \t\r\n", at + size);
@@ -107,12 +109,15 @@ bool IsDeclaredAt(const std::string& text, size_t at, size_t size) {
 bool UsesWithoutDeclaration(const std::string& device_text, const std::string& name) {
   if (device_text.find(name) == std::string::npos) return false;
   const std::string text = WithoutComments(device_text);
+  bool uses = false;
   for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + name.size())) {
     const bool is_longer = (at > 0 && IsWordPart(text[at - 1])) ||
                            (at + name.size() < text.size() && IsWordPart(text[at + name.size()]));
-    if (!is_longer && IsDeclaredAt(text, at, name.size())) return false;
+    if (is_longer) continue;
+    if (IsDeclaredAt(text, at, name.size())) return false;
+    uses = true;
   }
-  return true;
+  return uses;
 }
 
 }  // namespace

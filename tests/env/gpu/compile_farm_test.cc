@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "env/gpu/compile/compile_cache.h"
+#include "env/gpu/compile/device_source.h"
 #include "tests/env/gpu/gpu_fixture.h"
 
 namespace kevin {
@@ -187,6 +188,25 @@ TEST_CASE("CUDA's own headers work") {
     INFO(text);
     CompileK(farm, text);
   }
+}
+
+TEST_CASE("names of the prompts are given where a text uses them and does not declare them") {
+  const auto is_given = [](const std::string& text) {
+    return BuildDeviceSource(text, {}).text.find("#include <cuda.h>\n") != std::string::npos;
+  };
+  CHECK(is_given("void f(const CUtensorMap* map);"));
+  CHECK(is_given("template <class T> void f(CUtensorMap map);"));
+  CHECK(is_given("struct Two { CUtensorMap map; };"));
+  CHECK(!is_given("struct alignas(64) CUtensorMap { char bytes[128]; };"));
+  CHECK(!is_given("typedef struct { char bytes[128]; } CUtensorMap;"));
+  CHECK(!is_given("using CUtensorMap = int;"));
+  CHECK(!is_given("#define CUtensorMap int"));
+  CHECK(!is_given("// CUtensorMap\nvoid f(CUtensorMapping x);"));
+  // Texts that are no code.
+  CHECK(is_given(") CUtensorMap"));
+  CHECK(is_given("CUtensorMap"));
+  CHECK(is_given("))))) CUtensorMap("));
+  CHECK(is_given(std::string(100000, ')') + "CUtensorMap"));
 }
 
 TEST_CASE("compatibility headers leave a note, and their usual names are there") {
