@@ -30,11 +30,12 @@ std::string BandwidthText(const Measured& m, const Evaluation& e, const Roofline
 std::string ArithmeticText(const Measured& m, const Evaluation& e, const Roofline& roofline) {
   const std::string text = Flops(m.gflop_per_s);
   if (roofline.arithmetic <= 0) return text;
+  const char* beyond = IsMeasuredOnGpu(e)
+                           ? ", so the kernel does fewer operations than that count, or other units do them"
+                           : ", so the kernel does fewer operations than that count";
   return text + fmt::format(" ({} of the {} of {}{})", PercentText(roofline.arithmetic),
                             Flops(e.peak_gflop_per_s), UnitFor(e.workload, IsMeasuredOnGpu(e)),
-                            roofline.arithmetic > kBeyond
-                                ? ", so the kernel does fewer operations than that count"
-                                : "");
+                            roofline.arithmetic > kBeyond ? beyond : "");
 }
 
 }  // namespace
@@ -73,6 +74,8 @@ std::string CeilingAdvice(const Measured& m, const Evaluation& e, const SizedPro
   const Roofline roofline = RooflineOf(m, e);
   if (roofline.share() < kNearCeiling) return "";
   if (roofline.nearer == Ceiling::kArithmetic) {
+    // Tensor cores on parts of float32 numbers: this ceiling is not theirs.
+    if (IsMeasuredOnGpu(e) && roofline.arithmetic > kBeyond) return "";
     return "By the usual count this is near the measured limit of arithmetic: a kernel that does all of these operations "
            "can hardly be faster. An exact formulation with fewer operations can, and so can one that already has fewer.";
   }

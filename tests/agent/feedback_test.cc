@@ -361,6 +361,9 @@ TEST_CASE("above the ceiling of arithmetic it is said that the count does not ap
   const std::string text = RateText(GpuMeasured(2000, 66000), evaluation);
   CHECK(text.find("so the kernel does fewer operations than that count") != std::string::npos);
   CHECK(RateText(GpuMeasured(2000, 50000), evaluation).find("fewer operations") == std::string::npos);
+  // Other units may have done the work: nothing follows from that ceiling.
+  CHECK(CeilingAdvice(GpuMeasured(2000, 180000), evaluation, nullptr).empty());
+  CHECK_FALSE(CeilingAdvice(GpuMeasured(2000, 58000), evaluation, nullptr).empty());
 }
 
 TEST_CASE("a wide interval says what it hides") {
