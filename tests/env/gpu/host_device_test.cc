@@ -27,6 +27,7 @@ TEST_CASE("outputs of a GPU worker are read with their strides, and several of a
 TEST_CASE("a kernel in Python can be paired with another one, and screened") {
   const std::string relu = WithForward("return torch.relu(x)");
   const JudgeResult pair = Judged(relu + "# again\n", {.start = relu});
+  INFO(OutcomeReason(pair.outcome));
   REQUIRE(std::holds_alternative<Measured>(pair.outcome));
   CHECK(std::get<Measured>(pair.outcome).against_start.has_value());
   const JudgeResult screened = Judged(relu, {.screen = true});
