@@ -151,13 +151,12 @@ class TrainRun {
     progress_.Phase("loading " + command_.model);
     const OnlineSettings& online = command_.sampling;
     TrainerProcess::Sampled sampled{online.sampler_device, online.context, online.sampler_tokens};
-    if (online.SamplesItself()) {
-      const bool is_one = online.sampler_device.empty();
-      sampled.judge_bytes = JudgeBytes(online, suites_, is_one ? options_.device : online.sampler_device);
-    }
-    judges_here_ = online.Samples() && JudgeBytes(online, suites_, options_.device) > 0;
+    judges_here_ = online.Samples() && JudgesOnGpu(online, options_.device);
+    const bool judges_beside_sampler =
+        online.sampler_device.empty() ? judges_here_ : JudgesOnGpu(online, online.sampler_device);
+    if (online.SamplesItself() && judges_beside_sampler) sampled.judge_bytes = JudgeBytes(online, suites_);
     trainer_.emplace();
-    opened_ = trainer_->Open(options_, command_.sampling.SamplesItself() ? &sampled : nullptr);
+    opened_ = trainer_->Open(options_, online.SamplesItself() ? &sampled : nullptr);
     if (!command_.sampling.sampler.empty() && opened_.ranks > 1)
       throw Error(ExitCode::kBadRequest, "--sampler is for one process", "leave out torchrun, or --sampler");
     done_ = saved_ = opened_.steps;
@@ -275,9 +274,9 @@ class TrainRun {
     while (done_ < options_.steps) {
       std::optional<LearnBatch> batch;
       if (!IsAskedToEnd()) batch = source.Take(done_ + 1);
+      if (batch && judges_here_) sampling_->ReleaseJudges();
       // Turns that are made ahead are judged meanwhile, and other programs measure: no pair is timed beside a step on
       // the same device. The lock is held before any rank begins.
-      if (batch && judges_here_) sampling_->ReleaseJudges();
       std::optional<DeviceLock> quiet;
       if (batch && holds_lock_) quiet.emplace(LockNameOf(options_.device), LockMode::kShared, nullptr);
       if (!RanksAgree(batch)) return false;

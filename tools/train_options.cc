@@ -431,12 +431,19 @@ DeviceOptions JudgeOptions(const OnlineSettings& settings) {
   return options;
 }
 
+std::vector<std::string> JudgeDevices(const OnlineSettings& settings) {
+  return ChooseDevices(settings.judges, JudgeOptions(settings), settings.kind);
+}
+
 }  // namespace
 
-int64_t JudgeBytes(const OnlineSettings& settings, const TrainSuites& suites, const std::string& device) {
-  const std::vector<std::string> judges =
-      ChooseDevices(settings.judges, JudgeOptions(settings), settings.kind);
-  if (!device.starts_with("cuda") || std::ranges::find(judges, device) == judges.end()) return 0;
+bool JudgesOnGpu(const OnlineSettings& settings, const std::string& device) {
+  if (!device.starts_with("cuda")) return false;
+  const std::vector<std::string> judges = JudgeDevices(settings);
+  return std::ranges::find(judges, device) != judges.end();
+}
+
+int64_t JudgeBytes(const OnlineSettings& settings, const TrainSuites& suites) {
   const ProblemSet problems;
   int64_t largest = 0;
   for (const auto* ids : {&suites.learnt, &suites.dev, &suites.test}) {
@@ -446,13 +453,13 @@ int64_t JudgeBytes(const OnlineSettings& settings, const TrainSuites& suites, co
         largest = std::max(largest, LeastSessionBytesOnGpu(AtSize(problem, shape.size)));
     }
   }
-  return largest > 0 ? largest + kContextBytes : 0;
+  return largest + kContextBytes;
 }
 
 std::unique_ptr<Environment> StartJudges(const OnlineSettings& settings) {
   const DeviceOptions options = JudgeOptions(settings);
   std::vector<std::unique_ptr<Environment>> environments;
-  for (const std::string& device : ChooseDevices(settings.judges, options, settings.kind)) {
+  for (const std::string& device : JudgeDevices(settings)) {
     EnvironmentOptions environment = EnvironmentOptionsFor(options, device);
     environment.measure_ceilings = true;
     environments.push_back(MakeEnvironment(environment));

@@ -56,8 +56,10 @@ void CheckOnlineSettings(const OnlineSettings& settings);
 // One environment over all judges. Takes seconds.
 std::unique_ptr<Environment> StartJudges(const OnlineSettings& settings);
 
-// Bytes of `device` ("cuda:0") without which some problem of the suites cannot be judged there; 0: it is no judge's GPU.
-int64_t JudgeBytes(const OnlineSettings& settings, const TrainSuites& suites, const std::string& device);
+// Whether a judge has this GPU ("cuda:0").
+bool JudgesOnGpu(const OnlineSettings& settings, const std::string& device);
+// Bytes of a GPU without which some problem of the suites cannot be judged there.
+int64_t JudgeBytes(const OnlineSettings& settings, const TrainSuites& suites);
 
 // --- Which records are learnt from ---
 

@@ -79,6 +79,11 @@ def cast(given, dtype):
     return type(given)(cast(one, dtype) for one in given) if isinstance(given, (list, tuple)) else given
 
 
+def cast_module(module, dtype):
+    """The same of its parameters and buffers, in place."""
+    module._apply(lambda tensor: cast(tensor, dtype))
+
+
 def case_of_class(path, name, examples, init, dtype=None):
     """`dtype`: "float16" or "bfloat16", that the module and its inputs are cast to before anything is traced, as they are
     deployed; None: as the file makes them."""
@@ -101,7 +106,7 @@ def case_of_class(path, name, examples, init, dtype=None):
         dtype = getattr(torch, dtype)
         given = cast(given, dtype)
         if isinstance(target, torch.nn.Module):
-            target.to(dtype)
+            cast_module(target, dtype)
         if make is not None:
             draw = make
 

@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -42,31 +44,39 @@ class ComputingPolicy : public Policy {
   const std::atomic<bool>& timed_;
 };
 
-int Disturbed(const std::string& policy_on, const std::string& judge_on) {
+// Episodes side by side; a judge takes the lock of `judge_on` and calls `judged` for each verdict.
+void RunSideBySide(Policy& policy, const std::string& judge_on, int count, int turns,
+                   const std::function<void()>& judged) {
   const testing::TempFolder folder;
   const Problem problem = testing::ReluProblem();
   testing::FakeEnvironment environment;
-  std::atomic<bool> timed{false};
+  environment.facts.device = judge_on + ": Fake";
   environment.before_evaluate = [&](int) {
     const DeviceLock lock(LockNameOf(judge_on), LockMode::kExclusive, nullptr);
-    timed = true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    timed = false;
+    judged();
   };
-  ComputingPolicy policy(policy_on, timed);
   Store store = Store::Open(folder.path() / "kevin.db", OpenMode::kCreate);
   EpisodeOptions options;
   options.run = store.BeginRun({});
   options.output = folder.path() / "out", options.machine = "Fake", options.threads = 2;
-  options.audit_rates = {0, 0}, options.turns = 4;
+  options.audit_rates = {0, 0}, options.turns = turns;
   std::vector<std::jthread> episodes;
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < count; ++i) {
     episodes.emplace_back([&] {
       const CancelToken cancel{false};
       RunEpisode(problem, policy, environment, store, options, {}, &cancel);
     });
   }
-  episodes.clear();
+}
+
+int Disturbed(const std::string& policy_on, const std::string& judge_on) {
+  std::atomic<bool> timed{false};
+  ComputingPolicy policy(policy_on, timed);
+  RunSideBySide(policy, judge_on, 3, 4, [&] {
+    timed = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    timed = false;
+  });
   CHECK(policy.answers == 12);
   return policy.disturbed;
 }
@@ -108,29 +118,10 @@ class MeetingPolicy : public Policy {
 };
 
 int Alone(bool together) {
-  const testing::TempFolder folder;
-  const Problem problem = testing::ReluProblem();
-  testing::FakeEnvironment environment;
   const std::string device = "cuda:5";  // no other test has its lock
-  environment.facts.device = device + ": Fake";
-  environment.before_evaluate = [&](int) {
-    const DeviceLock lock(LockNameOf(device), LockMode::kExclusive, nullptr);
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  };
   MeetingPolicy policy(device, together);
-  Store store = Store::Open(folder.path() / "kevin.db", OpenMode::kCreate);
-  EpisodeOptions options;
-  options.run = store.BeginRun({});
-  options.output = folder.path() / "out", options.machine = "Fake", options.threads = 2;
-  options.audit_rates = {0, 0}, options.turns = kTurnsTogether, options.confirm = false;
-  std::vector<std::jthread> episodes;
-  for (int i = 0; i < kTogether; ++i) {
-    episodes.emplace_back([&] {
-      const CancelToken cancel{false};
-      RunEpisode(problem, policy, environment, store, options, {}, &cancel);
-    });
-  }
-  episodes.clear();
+  RunSideBySide(policy, device, kTogether, kTurnsTogether,
+                [] { std::this_thread::sleep_for(std::chrono::milliseconds(10)); });
   return policy.alone;
 }
 

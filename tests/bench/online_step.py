@@ -5,14 +5,13 @@ the sampler.
     python online_step.py PATH-OF-KEVIN --shape 7B --lora 32
 
 Needs torch and transformers. The model's folder is written below --folder (default: a temporary one) and deleted. Random weights
-answer with random tokens, 400 of them on average. The tokenizer makes one token in 200 a whole kernel for an elementwise
+answer with some hundred to some thousand random tokens. The tokenizer makes one token in 200 a whole kernel for an elementwise
 problem, so that some answers are correct, and a step judges and learns. Prints one row of a Markdown table a step."""
 
 import argparse
 import json
 import math
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,7 +21,7 @@ TOKENIZER = os.path.join(HERE, "..", "policies", "local", "goldens", "tokenizers
 TEMPLATE = ("{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
             "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
 FUNCTIONS = {"level1/19": "v > 0 ? v : 0", "level1/20": "v > 0 ? v : 0.01f * v", "level1/21": "1 / (1 + expf(-v))", "level1/22": "tanhf(v)"}
-KERNEL_EACH, ANSWER_TOKENS = 200, 400
+KERNEL_EACH, ANSWER_TOKENS = 200, 400  # the tokens that `end_after` aims at
 KERNELS = {"cuda": """__global__ void apply(const float* x, float* out) {
   const long i = blockIdx.x * BLOCKL + threadIdx.x;
   const float v = x[i];
@@ -132,10 +131,7 @@ def main():
                 sync = e["sync_s"] or 0
                 print(f"| {e['step']} | {e['turns_s'] + e['seconds']:.1f} | {e['turns_s']:.1f} | {e['train_s']:.1f} | {sync:.4f} | "
                       f"{e['tokens']} | {e['tokens_per_s']:.0f} | {e['delta_logprob'] or 0:.2g} |", flush=True)
-        code = process.wait()
-        if os.path.exists(model):
-            shutil.rmtree(model)
-    return code
+        return process.wait()
 
 
 if __name__ == "__main__":

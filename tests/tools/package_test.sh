@@ -53,6 +53,8 @@ grep -q 'its tensors take 2[0-9.]* GB, and this machine has' out.txt || fail "we
 for words in 'table   param   bfloat16' 'out     output  bfloat16' 'real16(x, 15)' 'real(x)'; do
   grep -qF -- "$words" out.txt || fail "keeps_types has no \"$words\": $(cat out.txt)"
 done
+"$kevin" optimize "$bad/own_type.py" --precision bf16 --plan-only >out.txt 2>&1 </dev/null || fail "own_type: $(cat out.txt)"
+grep -qF 'parameter  weight float16 [64]' out.txt || fail "a module in another type of its own is cast: $(cat out.txt)"
 
 "$kevin" optimize "$bad/constructor_arguments.py" --init hidden=64 --init heads=4 --example-inputs x.pt --plan-only \
   --json >out.txt 2>err.txt </dev/null || fail "--init: $(cat out.txt err.txt)"

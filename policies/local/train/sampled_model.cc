@@ -45,14 +45,16 @@ int64_t CacheTokens(const LanguageModel& model, const SamplingOptions& options, 
   const int64_t token = int64_t{2} * c.layers * c.kv_heads * c.head_dim * BytesOf(model.Options().dtype);
   at::accelerator::emptyCache();
   const auto free = static_cast<double>(at::accelerator::getMemoryInfo(device.index()).first);
-  const double beside_judge = free * kShareBesideJudge - static_cast<double>(options.judge_bytes);
-  const auto tokens = static_cast<int64_t>(std::min(free * kShareOnGpu, beside_judge)) / token;
+  const auto judge = static_cast<double>(options.judge_bytes);
+  const auto usable = static_cast<int64_t>(std::min(free * kShareOnGpu, free * kShareBesideJudge - judge));
+  const int64_t tokens = usable / token;
   if (tokens >= context) return tokens;
   throw Error(
       ExitCode::kMachine,
-      fmt::format("{:.1f} GB are free beside weights and optimiser, and sampling up to {} tokens needs "
+      fmt::format("{:.1f} GB are free beside weights and optimiser{}, and sampling up to {} tokens needs "
                   "{:.1f} GB",
-                  free / 1e9, context, static_cast<double>(context * token) / 1e9 / kShareOnGpu),
+                  free / 1e9, judge > 0 ? fmt::format(", {:.1f} of them for the judge", judge / 1e9) : "",
+                  context, static_cast<double>(context * token) / 1e9 / kShareOnGpu),
       "sample shorter texts (--context), train adapters (--lora 32), keep the optimiser in main memory "
       "(--optimizer-on-cpu), or sample on another GPU (--sampler-device cuda:1)");
 }

@@ -80,7 +80,7 @@ void WriteTokenizer(const fs::path& file, const std::string& kind) {
 }
 
 // Every prompt is "?". Nothing is added to its embedding at first, so that its hidden state is known, and the
-// head's rows of the bytes are made to shun it: what is drawn is one of the answers.
+// head's rows of the bytes and of the end are made to shun it: what is drawn is one of the answers.
 void WriteWeights(const fs::path& folder, const local::ModelConfig& config) {
   std::vector<float> prompt =
       local::FormulaWeights("model.embed_tokens.weight", kVocabulary * config.hidden, 0.6f);
@@ -96,8 +96,11 @@ void WriteWeights(const fs::path& folder, const local::ModelConfig& config) {
                          values = local::FormulaWeights(t.name, t.Count(), 0.6f);
                          if (t.name.ends_with("o_proj.weight") || t.name.ends_with("down_proj.weight"))
                            std::fill(values.begin(), values.end(), 0.0f);
-                         for (size_t i = 0; t.name == "lm_head.weight" && i < kBytes * prompt.size(); ++i)
-                           values[i] = scale * prompt[i % prompt.size()];
+                         for (size_t i = 0; t.name == "lm_head.weight" && i < values.size(); ++i) {
+                           const size_t token = i / prompt.size();
+                           if (token < kBytes || token == kVocabulary - 1)
+                             values[i] = scale * prompt[i % prompt.size()];
+                         }
                          return std::as_bytes(std::span(values));
                        }});
   }
@@ -457,6 +460,7 @@ TEST_CASE("a model learns to write the kind that is asked for, by the rules that
   for (const EpisodeRecord& episode : episodes) {
     CHECK((episode.kind == "modelnew" && episode.workload.rules == "open"));
     const TurnRecord turn = store.LoadTurns(episode.id).at(0);
+    INFO(turn.evaluation.outcome << ", " << turn.stop_reason << ", reply: " << turn.reply);
     CHECK((turn.evaluation.outcome == "wrong" || turn.evaluation.outcome == "measured"));
     CHECK(turn.source_path.ends_with(".py"));
   }

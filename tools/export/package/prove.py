@@ -42,7 +42,7 @@ def load(path):
 
 
 class Pair:
-    """The original and what takes its place, on the device and in the precision, with inputs for both."""
+    """The original and what takes its place, on the device and in the type of the import, with inputs for both."""
 
     def __init__(self, job, torch):
         self.torch, self.job = torch, job
@@ -52,25 +52,22 @@ class Pair:
         name = self.case.origin["class"]
         self.replacement = getattr(self.exported, name.rpartition(".")[2])
         self.original = self.case.target
-        own = any(t.dtype in (torch.float16, torch.bfloat16)
-                  for t in [*self.case.tensors, *(self.original.parameters() if self.case.is_module else [])])
-        cast = job["import"].get("dtype")
-        self.dtype = getattr(torch, cast) if cast else None if own else {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}[job["precision"]]
         if self.case.is_module:
             self.original.train(not job["import"].get("eval"))
             init = job["import"].get("init") or {}
             self.replacement, _ = class_case.construct(sys.modules["kevin_imported"], self.replacement, name, init)
             self.replacement.train(self.original.training)
+            if dtype := job["import"].get("dtype"):
+                class_case.cast_module(self.replacement, getattr(torch, dtype))
             ours, theirs = self.replacement.state_dict(), self.original.state_dict()
             if list(ours) != list(theirs):
                 raise Failed("the state_dict has other names than the original's")
             self.replacement.load_state_dict(theirs)
             for module in (self.original, self.replacement):
-                module.to(device=job["device"]) if self.dtype is None else module.to(device=job["device"], dtype=self.dtype)
+                module.to(job["device"])
 
     def moved(self, tensors):
-        tensors = [t.to(self.job["device"]) for t in tensors]
-        return [t.to(self.dtype) if self.dtype is not None and t.is_floating_point() else t for t in tensors]
+        return [t.to(self.job["device"]) for t in tensors]
 
     def inputs(self, seed, shape=None):
         """The problem's input tensors. `shape`: of the exported file; else that of the file's own inputs."""
