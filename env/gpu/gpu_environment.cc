@@ -42,7 +42,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kGpuEnvironmentVersion = 4;  // bump when verdicts or times may change
+constexpr int kGpuEnvironmentVersion = 5;  // bump when verdicts or times may change
 constexpr double kCrashCheck_s = 5, kProfile_s = 120;
 
 // A candidate as machine code, or its failure.

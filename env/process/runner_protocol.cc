@@ -148,10 +148,13 @@ int64_t SlotBytes(const SizedProblem& problem) {
          static_cast<int64_t>(problem.outputs.size()) * 2 * kSlotPage;
 }
 
-// The memory of the reference's own tensors and the truth, in slots. Elements of the truth are twice as wide
-// as float32, four times as wide as 16-bit types.
-int64_t SlotsForReference(const SizedProblem& problem) {
-  return PrecisionOf(*problem.problem) == Precision::kFp32 ? 5 : 10;
+// The memory of the reference's own tensors and the truth where nobody has seen it, in slots: what to keep free, and the
+// least that elementwise problems need. Elements of the truth are twice as wide as float32, four times as wide as 16-bit types.
+constexpr double kSlotsToKeepFree = 5, kLeastSlots = 3.5;
+int64_t ReferenceBytes(const SizedProblem& problem, int64_t seen, double slots) {
+  if (seen > 0) return seen;
+  const double width = PrecisionOf(*problem.problem) == Precision::kFp32 ? 1 : 2;
+  return static_cast<int64_t>(slots * width * static_cast<double>(SlotBytes(problem)));
 }
 
 // Not all that is free can be used: contexts of runners, fragments.
@@ -160,9 +163,10 @@ int64_t ForUsable(int64_t bytes) {
   return static_cast<int64_t>(static_cast<double>(bytes) / kUsableShare) + 1;
 }
 
-int64_t SlotsWithRoom(const SizedProblem& problem, size_t free_bytes) {
+int64_t SlotsWithRoom(const SizedProblem& problem, size_t free_bytes, int64_t seen) {
   const int64_t usable = static_cast<int64_t>(static_cast<double>(free_bytes) * kUsableShare);
-  return usable / SlotBytes(problem) - SlotsForReference(problem);
+  const int64_t for_slots = usable - ReferenceBytes(problem, seen, kLeastSlots);
+  return for_slots < 0 ? 0 : for_slots / SlotBytes(problem);
 }
 
 // In place of the block each parameter has its own place, in the block.
@@ -232,20 +236,21 @@ int PreferredSlotsOnGpu(const SizedProblem& problem) {
       std::clamp<int64_t>(kSlotBudgetBytesOnGpu / SlotBytes(problem), kMinSlotsOnGpu, kMaxSlotsOnGpu));
 }
 
-int64_t SessionBytesOnGpu(const SizedProblem& problem) {
-  return ForUsable((PreferredSlotsOnGpu(problem) + SlotsForReference(problem)) * SlotBytes(problem));
+int64_t SessionBytesOnGpu(const SizedProblem& problem, int64_t reference_bytes) {
+  return ForUsable(PreferredSlotsOnGpu(problem) * SlotBytes(problem) +
+                   ReferenceBytes(problem, reference_bytes, kSlotsToKeepFree));
 }
 
 int64_t LeastSessionBytesOnGpu(const SizedProblem& problem) {
-  return ForUsable((1 + SlotsForReference(problem)) * SlotBytes(problem));
+  return ForUsable(SlotBytes(problem) + ReferenceBytes(problem, 0, kLeastSlots));
 }
 
-int64_t ReferenceBytesOnGpu(const SizedProblem& problem) {
-  return ForUsable(SlotsForReference(problem) * SlotBytes(problem));
+int64_t ReferenceBytesOnGpu(const SizedProblem& problem, int64_t reference_bytes) {
+  return ForUsable(ReferenceBytes(problem, reference_bytes, kSlotsToKeepFree));
 }
 
-int SlotsOnGpu(const SizedProblem& problem, size_t free_bytes) {
-  const int64_t slots = SlotsWithRoom(problem, free_bytes);
+int SlotsOnGpu(const SizedProblem& problem, size_t free_bytes, int64_t reference_bytes) {
+  const int64_t slots = SlotsWithRoom(problem, free_bytes, reference_bytes);
   if (slots >= 1) return static_cast<int>(std::min<int64_t>(slots, PreferredSlotsOnGpu(problem)));
   const std::string what = fmt::format(
       "{} at size {} needs about {:.1f} GiB of GPU memory and {:.1f} GiB are free", problem.problem->id,
@@ -256,7 +261,7 @@ int SlotsOnGpu(const SizedProblem& problem, size_t free_bytes) {
   int64_t largest = 0;
   for (const auto& [name, symbols] : problem.problem->sizes) {
     const SizedProblem other = AtSize(*problem.problem, name);
-    if (SlotsWithRoom(other, free_bytes) < 1 || SlotBytes(other) <= largest) continue;
+    if (SlotsWithRoom(other, free_bytes, 0) < 1 || SlotBytes(other) <= largest) continue;
     largest = SlotBytes(other);
     fitting = name;
   }

@@ -74,9 +74,12 @@ inline constexpr int kMaxSlotsOnGpu = 6;
 // call, so that a candidate gains nothing by few of them.
 int PreferredSlotsOnGpu(const SizedProblem& problem);
 
+// `reference_bytes` of the functions below: what the reference's own tensors and the truth of this problem were seen to take
+// while a candidate was judged; 0: not seen yet.
+
 // The preferred number of slots, or as many of them as fit, at least 1. Where none fits: Error(kBadRequest) with a
 // size of the problem that does, or Error(kMachine) if there is none.
-int SlotsOnGpu(const SizedProblem& problem, size_t free_bytes);
+int SlotsOnGpu(const SizedProblem& problem, size_t free_bytes, int64_t reference_bytes = 0);
 
 // The same for candidates in Python, which are timed in batches of a call on each slot: at most kMostPythonSlotsOnGpu. A slot
 // takes its inputs three times (the session's, the reference worker's, the candidate's). Many: a batch has noise of its own,
@@ -84,12 +87,13 @@ int SlotsOnGpu(const SizedProblem& problem, size_t free_bytes);
 inline constexpr int kMostPythonSlotsOnGpu = 256;
 int PythonSlotsOnGpu(const SizedProblem& problem, size_t free_bytes);
 
-// Free bytes of the GPU that all preferred slots take, with the reference's own tensors and the truth.
-int64_t SessionBytesOnGpu(const SizedProblem& problem);
-// The least with which a candidate can be judged: with one slot.
+// Free bytes of the GPU that all preferred slots take, with the reference's own tensors and the truth. Where these were not
+// seen, more than most problems need: the evaluator drops other sessions for it.
+int64_t SessionBytesOnGpu(const SizedProblem& problem, int64_t reference_bytes = 0);
+// The least with which a candidate can be judged: with one slot, and what elementwise problems need beside it.
 int64_t LeastSessionBytesOnGpu(const SizedProblem& problem);
 // The part that the reference's tensors and the truth take while a candidate is judged.
-int64_t ReferenceBytesOnGpu(const SizedProblem& problem);
+int64_t ReferenceBytesOnGpu(const SizedProblem& problem, int64_t reference_bytes = 0);
 
 // --- The message ---
 

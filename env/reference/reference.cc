@@ -198,10 +198,19 @@ void LoadTorchCuda(int device) {
   }
 }
 
+constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+
 int64_t TorchCacheBytes(int device) {
   const auto stats = at::getDeviceAllocator(at::kCUDA)->getDeviceStats(static_cast<c10::DeviceIndex>(device));
-  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
   return stats.reserved_bytes[kAll].current - stats.allocated_bytes[kAll].current;
+}
+
+TorchBytes TakeTorchBytes(int device) {
+  const auto index = static_cast<c10::DeviceIndex>(device);
+  at::DeviceAllocator* allocator = at::getDeviceAllocator(at::kCUDA);
+  const auto allocated = allocator->getDeviceStats(index).allocated_bytes[kAll];
+  allocator->resetPeakStats(index);
+  return {allocated.current, allocated.peak};
 }
 
 void ReleaseTorchCache() { at::getDeviceAllocator(at::kCUDA)->emptyCache(); }

@@ -37,6 +37,11 @@ void LoadTorchCuda(int device);
 // back to the device by ReleaseTorchCache.
 int64_t TorchCacheBytes(int device);
 void ReleaseTorchCache();
+// What tensors and libraries of this process have of torch's allocator: now, and the most since the call before.
+struct TorchBytes {
+  int64_t now = 0, most = 0;
+};
+TorchBytes TakeTorchBytes(int device);
 
 struct ReferenceOptions {
   int threads = 1;       // of the CPU

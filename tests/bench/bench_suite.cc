@@ -111,6 +111,17 @@ class ScriptedPolicy : public Policy {
   }
   std::string Name() const override { return "scripted"; }
 
+  // Writes the texts of these problems, so that the turns replay stored ones.
+  void Write(const std::vector<std::string>& ids) {
+    std::atomic<size_t> next{0};
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < ReadMachine().cores; ++i) {
+      threads.emplace_back([&] {
+        for (size_t at = next++; at < ids.size(); at = next++) TextsOf(ids[at]);
+      });
+    }
+  }
+
  private:
   struct Texts {
     std::once_flag made;
@@ -332,9 +343,11 @@ int Run(const Options& options) {
     fmt::print("{}; suite {}\n", environment->Facts().device, options.suite);
     CollectionSpec spec;
     std::map<std::string, Problem> asked;
+    std::vector<std::string> ids;
     std::vector<ProblemRecord> records;
     for (const std::string& id : ProblemsOfSuite(problems, ProblemSet::DefaultDirectory(), options.suite)) {
       Problem problem = problems.Find(id);
+      ids.push_back(problem.id);
       spec.tasks.push_back({problem.id, problem.content_hash});
       records.push_back(ToRecord(problem));
       asked.emplace(problem.content_hash, std::move(problem));
@@ -349,6 +362,7 @@ int Run(const Options& options) {
     WorkQueue queue(store);
     const auto opened = queue.Open(KeyOf(spec), ToJson(spec), EpisodesOf(spec), records, {}, true);
     ScriptedPolicy policy(problems, spec.kind, size);
+    policy.Write(ids);
     RolloutSources sources;
     sources.problem = [&](const EpisodeSpec& episode) -> const Problem& {
       return asked.at(episode.problem_hash);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <exception>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -172,7 +173,10 @@ class GpuEvaluator {
     static_cast<JudgeOptions&>(judge) = JudgeOptionsOf(request);
     judge.call_timeout_s = request.at("call_timeout_s");
     judge.on_phase = [this](const std::string& phase) { socket_.Write(json{{"phase", phase}}.dump()); };
-    return JudgeResultToJson(JudgeOnGpu(session, judge));
+    const JudgeResult result = JudgeOnGpu(session, judge);
+    int64_t& seen = reference_bytes_[request.at("session")];
+    seen = std::max(seen, TakeTorchBytes(options_.device).most - torch_bytes_);
+    return JudgeResultToJson(result);
   }
 
   bool IsForPython() const { return !options_.python_setup.empty(); }
@@ -291,18 +295,22 @@ class GpuEvaluator {
 
   GpuSession& PrepareSession(const json& request) {
     const std::string key = request.at("session");
+    const int64_t seen = reference_bytes_[key];
     if (GpuSession* session = sessions_.Find(key)) {
-      while (FreeBytes() < ReferenceBytesOnGpu(session->sized()) && sessions_.DropOldestOther()) {
+      while (FreeBytes() < ReferenceBytesOnGpu(session->sized(), seen) && sessions_.DropOldestOther()) {
       }
+      torch_bytes_ = TakeTorchBytes(options_.device).now;
       session->reference().Activate();
       return *session;
     }
     GpuSessionOptions options = SessionOptionsOf(request);
-    const int64_t needed = SessionBytesOnGpu(AtSize(options.problem, options.size));
+    options.reference_bytes = seen;
+    const int64_t needed = SessionBytesOnGpu(AtSize(options.problem, options.size), seen);
     sessions_.MakeRoomForOne();
     while (FreeBytes() < needed && sessions_.DropOldest()) {
     }
     ReleaseTorchCache();  // slots are not taken from it
+    torch_bytes_ = TakeTorchBytes(options_.device).now;
     // What it measures, and what it disturbs.
     const DeviceLock lock(LockName(), LockMode::kExclusive, nullptr);
     const auto start = std::chrono::steady_clock::now();
@@ -318,6 +326,9 @@ class GpuEvaluator {
   std::unique_ptr<OtherProcesses> others_;
   std::shared_ptr<SpareRunners> spares_ = std::make_shared<SpareRunners>();
   ResidentSessions<GpuSession> sessions_{kSessions};
+  // What the reference's tensors and the truth of a session's problem took, the most; it outlives the session.
+  std::map<std::string, int64_t> reference_bytes_;
+  int64_t torch_bytes_ = 0;  // of all sessions, before the request was judged
   std::unique_ptr<PythonWorkers> python_workers_;
   std::unique_ptr<GpuWorkers> gpu_workers_;
   ResidentSessions<GpuPythonSession> python_sessions_{kPythonSessions};

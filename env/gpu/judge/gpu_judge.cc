@@ -219,12 +219,12 @@ RoundTimes GpuJudgement::TimedRound(int process, int pair, const std::string& ph
   const size_t samples = result_.samples.size();
   const int slot = NextSlot();
   session_.Draw(slot);
-  // One answer can wait in the slot for the reference; of several each is checked before the next is made.
-  const bool several = sides_ > 1;
-  if (several) session_.TimeReferenceUs(slot);
   std::vector<int> order{-1};  // the reference
   for (size_t i = 0; i < sides_; ++i) order.push_back(static_cast<int>(i));
   std::shuffle(order.begin(), order.end(), session_.random());
+  // One answer can wait in the slot for the reference; of several each is checked before the next is made.
+  const bool several = sides_ > 1;
+  if (several && order.front() >= 0) session_.TimeReferenceUs(slot);
   RoundTimes round;
   std::vector<double> clocks;
   const bool empty_first = (session_.random()() & 1) != 0;
@@ -360,7 +360,7 @@ Measured GpuJudgement::Report(const std::vector<RoundTimes>& rounds) {
   RefuseForgedTimes();
   Measured measured = ReportRounds({&rounds, 1}, CalibrationFor(1), CalibrationFor(kernels_.size()),
                                    session_.sized(), verdicts_, verified_);
-  if (measured.candidate_us < session_.FloorMicroseconds()) session_.MeasureFloor();
+  if (measured.candidate_us < session_.FloorMicroseconds()) session_.MeasureFloorAgain();
   measured.floor_us = session_.FloorMicroseconds();
   RefuseImpossibleTime(measured, "on this device");
   return measured;

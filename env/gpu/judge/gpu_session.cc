@@ -16,7 +16,10 @@ namespace kevin {
 namespace {
 
 constexpr int64_t kProbeVectors = 160 << 10;  // 2.5 MiB: a few microseconds
-constexpr int kProbeBlocks = 640, kProbePairs = 96;
+constexpr int kProbeBlocks = 640, kProbesAtOnce = 16;
+constexpr size_t kMostProbes = 96;
+// Twice the standard error of a runner's offset may be that share of a tenth of eager's time.
+constexpr double kOffsetShare = 0.001;
 constexpr size_t kSpares = 2;
 // Of all sessions: of the sixteen latest a candidate's, and that of the kernel it is compared with. To map the memory of
 // another session takes 0.2 s.
@@ -68,7 +71,7 @@ GpuSession::GpuSession(GpuSessionOptions options)
   }
   reference_us_ = TimeReferenceUs(0);
   reference_->SlotOutputs(0, sized_.outputs);  // throws if the problem file and its reference disagree
-  MeasureFloor();
+  MeasureFloor(1);
 }
 
 // The memory is free only when nobody maps it.
@@ -83,7 +86,8 @@ GpuSession::~GpuSession() {
 void GpuSession::LayOut() {
   size_t free_bytes = 0, total_bytes = 0;
   KEVIN_CU(MemGetInfo, &free_bytes, &total_bytes);
-  memory_.slots = options_.for_python ? PythonSlotsOnGpu(sized_, free_bytes) : SlotsOnGpu(sized_, free_bytes);
+  memory_.slots = options_.for_python ? PythonSlotsOnGpu(sized_, free_bytes)
+                                      : SlotsOnGpu(sized_, free_bytes, options_.reference_bytes);
   layout_ = LayOutSlots(sized_, memory_.slots);
   memory_.places = layout_.arguments;
   poison_.assign(static_cast<size_t>(memory_.slots), std::vector<Poison>(sized_.outputs.size()));
@@ -259,34 +263,47 @@ GpuSession::Calibrated GpuSession::StartRunner() {
   runner.client = std::move(options_.spares->clients.front());
   options_.spares->clients.pop_front();
   runner.client->Open(inputs_, outputs_, memory_, options_.trusted_cubin);
-  const ArgumentPlace& output = layout_.tensors[sized_.inputs.size()];
-  CuDevicePtr out = memory_.outputs + output.offset, in = memory_.inputs;
-  long long vectors = std::min<int64_t>(
-      {sized_.inputs[0].bytes / 16, layout_.inputs_bytes / 16, sized_.outputs[0].bytes / 16, kProbeVectors});
-  void* arguments[] = {&out, &in, &vectors};
-  std::vector<double> differences;
-  for (int i = 0; i < kProbePairs; ++i) {
-    CallTimes theirs;
-    double ours_us = 0;
-    const bool first = (random_() & 1) != 0;
-    const auto time_ours = [&] {
-      ours_us = stopwatch_->TimeUs([&] { Launch("kevin_copy", kProbeBlocks, 256, arguments); },
-                                   {.seed = random_()});
-    };
-    if (first) time_ours();
-    if (const auto fault = runner.client->Probe(output.offset, 0, vectors, kProbeBlocks, random_(), &theirs))
-      throw Error(ExitCode::kMachine,
-                  "the GPU runner fails before it has run any candidate: " + fault->message,
-                  "run `kevin doctor`");
-    if (!first) time_ours();
-    differences.push_back(theirs.event_us - ours_us);
-  }
-  runner.offset_us = Median(differences);
-  for (double& difference : differences) difference = std::abs(difference - runner.offset_us);
-  runner.offset_se_us = 1.4826 * 1.2533 * Median(differences) / std::sqrt(static_cast<double>(kProbePairs));
+  Calibrate(&runner);
   // Only now, so that its start-up disturbs nothing that is timed.
   PrepareSpares();
   return runner;
+}
+
+// A runner's time of a copy against that of this process.
+double GpuSession::Probe(RunnerClient* runner, long long vectors) {
+  const uint64_t output = layout_.tensors[sized_.inputs.size()].offset;
+  CuDevicePtr out = memory_.outputs + output, in = memory_.inputs;
+  void* arguments[] = {&out, &in, &vectors};
+  double ours_us = 0;
+  const auto time_ours = [&] {
+    ours_us = stopwatch_->TimeUs([&] { Launch("kevin_copy", kProbeBlocks, 256, arguments); },
+                                 {.seed = random_()});
+  };
+  const bool first = (random_() & 1) != 0;
+  if (first) time_ours();
+  CallTimes theirs;
+  if (const auto fault = runner->Probe(output, 0, vectors, kProbeBlocks, random_(), &theirs))
+    throw Error(ExitCode::kMachine, "the GPU runner fails before it has run any candidate: " + fault->message,
+                "run `kevin doctor`");
+  if (!first) time_ours();
+  return theirs.event_us - ours_us;
+}
+
+// Until the offset is known well enough for this session's times: long calls need few probes. A runner that comes from a
+// session of longer calls goes on.
+void GpuSession::Calibrate(Calibrated* runner) {
+  const long long vectors = std::min<int64_t>(
+      {sized_.inputs[0].bytes / 16, layout_.inputs_bytes / 16, sized_.outputs[0].bytes / 16, kProbeVectors});
+  std::vector<double>& differences = runner->differences_us;
+  while (differences.size() < kMostProbes &&
+         (differences.empty() || 2 * runner->offset_se_us > kOffsetShare * reference_us_ / 10)) {
+    for (int i = 0; i < kProbesAtOnce; ++i) differences.push_back(Probe(runner->client.get(), vectors));
+    runner->offset_us = Median(differences);
+    std::vector<double> distances = differences;
+    for (double& distance : distances) distance = std::abs(distance - runner->offset_us);
+    runner->offset_se_us =
+        1.4826 * 1.2533 * Median(distances) / std::sqrt(static_cast<double>(differences.size()));
+  }
 }
 
 GpuSession::Calibrated GpuSession::TakeRunner(bool fresh) {
@@ -301,7 +318,10 @@ GpuSession::Calibrated GpuSession::TakeRunner(bool fresh) {
   if (chosen == idle.end()) chosen = idle.begin();
   Calibrated runner = std::move(chosen->runner);
   idle.erase(chosen);
-  if (!is_ours) runner.client->Open(inputs_, outputs_, memory_, options_.trusted_cubin);
+  if (!is_ours) {
+    runner.client->Open(inputs_, outputs_, memory_, options_.trusted_cubin);
+    Calibrate(&runner);
+  }
   return runner;
 }
 
@@ -355,8 +375,7 @@ double GpuSession::BestUs(int repeats, const std::function<void()>& enqueue) {
   return best;
 }
 
-void GpuSession::MeasureFloor() {
-  constexpr int kRepeats = 4;
+void GpuSession::MeasureFloor(int repeats) {
   double bytes_per_s = 0;
   // At the size of one call: reading from the inputs' memory, writing to the outputs', and both.
   long long in_vectors = SlotInputBytes(sized_) / 16, out_vectors = SlotOutputBytes(sized_) / 16;
@@ -365,7 +384,7 @@ void GpuSession::MeasureFloor() {
   const auto rate = [&](long long vectors, double factor, const char* name, void** arguments) {
     const auto one_each = static_cast<unsigned>(std::max(vectors / 256, 1LL));  // a vector a thread
     for (const unsigned blocks : {132U * 8, 132U * 32, one_each}) {
-      const double us = BestUs(kRepeats, [&] { Launch(name, blocks, 256, arguments); });
+      const double us = BestUs(repeats, [&] { Launch(name, blocks, 256, arguments); });
       bytes_per_s = std::max(bytes_per_s, static_cast<double>(vectors) * 16 * factor / us * 1e6);
     }
   };
@@ -378,7 +397,7 @@ void GpuSession::MeasureFloor() {
   int rounds = 4096;
   void* compute[] = {&sink, &rounds};
   const double blocks = 132 * 8;
-  const double mma_us = BestUs(kRepeats, [&] { Launch("kevin_mma", 132 * 8, 256, compute); });
+  const double mma_us = BestUs(repeats, [&] { Launch("kevin_mma", 132 * 8, 256, compute); });
   const double mma_flops = blocks * 8 * 4 * (2.0 * 16 * 8 * 16) * rounds / mma_us * 1e6;
   const double floor_us = std::max(sized_.min_bytes / (bytes_per_s * kBandwidthMargin),
                                    sized_.min_flops / (mma_flops * kMatrixMargin)) *

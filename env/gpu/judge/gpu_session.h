@@ -28,7 +28,8 @@ class GpuSession;
 // A runner that has mapped a session's memory, and the calibrated offset of its times against this process.
 struct CalibratedRunner {
   std::unique_ptr<RunnerClient> client;
-  double offset_us = 0, offset_se_us = 0;  // added to a time by its context
+  std::vector<double> differences_us;      // of the same work, timed there and here
+  double offset_us = 0, offset_se_us = 0;  // added to a time by its context; the standard error
 };
 
 // The runners of an evaluator; all of its sessions take theirs from here. A context takes half a second to make and half a
@@ -55,6 +56,7 @@ struct GpuSessionOptions {
   std::string runner_path, trusted_cubin;
   std::shared_ptr<SpareRunners> spares = std::make_shared<SpareRunners>();
   const OtherProcesses* others = nullptr;  // may be null: nobody looks
+  int64_t reference_bytes = 0;             // runner_protocol.h
   // Of candidates in Python (python_session.h): more slots, no runners.
   bool for_python = false;
   // A host's memory stands for the device's, and libtorch computes on the CPU: for tests over a stand-in driver.
@@ -117,8 +119,8 @@ class GpuSession {
   bool was_disturbed = false;
   double FloorMicroseconds() const { return floor_us_; }
   // Overwrites the slots. The least of all measurements counts: another process, or a spare that makes its context, can
-  // disturb one.
-  void MeasureFloor();
+  // disturb one. The constructor measures briefly; before a time is refused, it is measured with care.
+  void MeasureFloorAgain() { MeasureFloor(4); }
 
   CuHandle Function(const char* name) const;  // a trusted kernel
   void Launch(const char* name, unsigned blocks, unsigned threads, void** arguments);
@@ -130,11 +132,14 @@ class GpuSession {
   void PrepareSpares();
   void Keep(Calibrated runner);
   Calibrated StartRunner();
+  void Calibrate(Calibrated* runner);
+  double Probe(RunnerClient* runner, long long vectors);
   bool CanaryLives(RunnerClient* runner);
   void LayOut();
   CuDevicePtr Drawn(int slot, size_t input) const;
   // For each input-output: its output's number, and its place in inouts_ and reference_inouts_.
   void ForEachInOut(int slot, const std::function<void(size_t output, uint64_t at)>& visit) const;
+  void MeasureFloor(int repeats);
   double BestUs(int repeats, const std::function<void()>& enqueue);
 
   GpuSessionOptions options_;

@@ -43,11 +43,11 @@ std::string Complaint(const std::string& size, size_t free_bytes, ExitCode code)
 
 TEST_CASE("as many slots as fit, two to six at most") {
   CHECK(Slots("full", 141 * kGib) == 2);  // 8 GiB a slot
-  CHECK(Slots("full", 63 * kGib) == 2);
-  CHECK(Slots("full", 62 * kGib) == 1);
-  CHECK(Slots("full", 54 * kGib) == 1);
+  CHECK(Slots("full", 49 * kGib) == 2);
+  CHECK(Slots("full", 48 * kGib) == 1);
+  CHECK(Slots("full", 41 * kGib) == 1);
   CHECK(Slots("middle", 141 * kGib) == 6);
-  CHECK(Slots("middle", 5 * kGib) == 3);  // 0.5 GiB a slot and its guards; five for the reference
+  CHECK(Slots("middle", 5 * kGib) == 5);  // 0.5 GiB a slot and its guards; 3.5 for the reference
   CHECK(Slots("small", 90 * kGib) == 6);
 }
 
@@ -55,20 +55,33 @@ TEST_CASE("a session with all its slots fits into the bytes that it is said to n
   for (const char* size : {"full", "middle", "small"}) {
     const Problem problem = Copies();
     const SizedProblem sized = AtSize(problem, size);
+    const auto slots = [&](int64_t free_bytes, int64_t reference_bytes) {
+      return SlotsOnGpu(sized, static_cast<size_t>(free_bytes), reference_bytes);
+    };
     const int64_t bytes = SessionBytesOnGpu(sized);
-    CHECK(SlotsOnGpu(sized, static_cast<size_t>(bytes)) == PreferredSlotsOnGpu(sized));
-    CHECK(SlotsOnGpu(sized, static_cast<size_t>(bytes - bytes / 100)) < PreferredSlotsOnGpu(sized));
+    CHECK(slots(bytes, 0) == PreferredSlotsOnGpu(sized));
     CHECK(ReferenceBytesOnGpu(sized) < bytes);
+    CHECK(LeastSessionBytesOnGpu(sized) < bytes);
+    CHECK(slots(LeastSessionBytesOnGpu(sized), 0) == 1);
+    CHECK_THROWS_AS(slots(LeastSessionBytesOnGpu(sized) * 99 / 100, 0), Error);
+    // What was seen takes the place of the estimate, five slots. A slot has an input of the output's size.
+    for (const int64_t seen : {SlotOutputBytes(sized), 12 * SlotOutputBytes(sized)}) {
+      const int64_t needed = SessionBytesOnGpu(sized, seen);
+      CHECK(slots(needed, seen) == PreferredSlotsOnGpu(sized));
+      CHECK(slots(needed - needed / 100, seen) < PreferredSlotsOnGpu(sized));
+      CHECK(ReferenceBytesOnGpu(sized, seen) >= seen);
+      CHECK((needed < bytes) == (seen < 10 * SlotOutputBytes(sized)));
+    }
   }
 }
 
 TEST_CASE("too little GPU memory: how much is needed, and the largest size that fits") {
-  CHECK(Complaint("full", 53 * kGib, ExitCode::kBadRequest) ==
-        "test/copy at size full needs about 53.3 GiB of GPU memory and 53.0 GiB are free; use --size middle");
+  CHECK(Complaint("full", 39 * kGib, ExitCode::kBadRequest) ==
+        "test/copy at size full needs about 40.0 GiB of GPU memory and 39.0 GiB are free; use --size middle");
   CHECK(Complaint("full", 2 * kGib, ExitCode::kBadRequest) ==
-        "test/copy at size full needs about 53.3 GiB of GPU memory and 2.0 GiB are free; use --size small");
+        "test/copy at size full needs about 40.0 GiB of GPU memory and 2.0 GiB are free; use --size small");
   CHECK(Complaint("small", kGib / 4, ExitCode::kMachine) ==
-        "test/copy at size small needs about 0.4 GiB of GPU memory and 0.2 GiB are free; free memory on the "
+        "test/copy at size small needs about 0.3 GiB of GPU memory and 0.2 GiB are free; free memory on the "
         "GPU (nvidia-smi lists its users), or add a smaller size to the problem file");
   CHECK(Complaint("full", 0, ExitCode::kMachine).find("0.0 GiB are free") != std::string::npos);
 }
