@@ -21,8 +21,7 @@ constexpr size_t kMostProbes = 96;
 // Twice the standard error of a runner's offset may be that share of a tenth of eager's time.
 constexpr double kOffsetShare = 0.001;
 constexpr size_t kSpares = 2;
-// Of all sessions: of the sixteen latest a candidate's, and that of the kernel it is compared with. To map the memory of
-// another session takes 0.2 s.
+// Of all sessions: of the sixteen latest a candidate's, and that of the kernel it is compared with.
 constexpr size_t kMostIdle = 32;
 constexpr size_t kScratchBytes = 16;  // two counters, or four words
 constexpr int kCanaryWords = 1 << 16;
@@ -81,6 +80,7 @@ GpuSession::~GpuSession() {
     idle.session = nullptr;
     return idle.runner.client->Close().has_value();
   });
+  if (module_) Cu().ModuleUnload(module_);
 }
 
 void GpuSession::LayOut() {

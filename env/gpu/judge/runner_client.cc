@@ -72,17 +72,21 @@ void RunnerClient::Open(const SharedDeviceMemory& inputs, const SharedDeviceMemo
                           {"outputs_bytes", outputs.bytes()},
                           {"slots", memory.slots},
                           {"tensors", tensors},
-                          {"trusted_cubin", HexText(trusted_cubin)}}}};
+                          {"trusted_bytes", has_trusted_ ? 0 : trusted_cubin.size()}}}};
   const Fd inputs_fd = inputs.Export(), outputs_fd = outputs.Export();
   const int descriptors[] = {inputs_fd.get(), outputs_fd.get()};
   std::optional<json> answer;
-  if (SendFrame(socket_.get(), request, descriptors)) answer = ReceiveFrame(socket_.get(), kStart_s);
+  const bool sent =
+      SendFrame(socket_.get(), request, descriptors) &&
+      (has_trusted_ || SendBytes(socket_.get(), trusted_cubin.data(), trusted_cubin.size()));
+  if (sent) answer = ReceiveFrame(socket_.get(), kStart_s);
   if (!answer || !answer->contains("ok")) {
     throw Error(ExitCode::kMachine,
                 "the GPU runner cannot use shared device memory: " +
                     Printable(answer ? answer->value("fault", "no reason given") : "it ended"),
                 "run `kevin doctor`");
   }
+  has_trusted_ = true;
 }
 
 RunnerFault RunnerClient::End(RunnerFault::Kind kind, const std::string& message) {

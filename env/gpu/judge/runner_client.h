@@ -74,7 +74,7 @@ class RunnerClient {
 
   ChildProcess process_;
   Fd socket_;
-  bool dead_ = false, has_greeted_ = false;
+  bool dead_ = false, has_greeted_ = false, has_trusted_ = false;  // has_trusted_: the trusted kernels
   SecretRandom random_;
 };
 

@@ -2,7 +2,8 @@
 // START HERE for the runner. The protocol between the evaluator and the GPU runner: one frame each way at a time over
 // a Unix socket, a JSON object a frame. The first request carries the descriptors of the shared memory.
 //
-//   {"open": {inputs_bytes, outputs_bytes, slots, tensors, trusted_cubin}} + 2 descriptors   -> {"ok"}
+//   {"open": {inputs_bytes, outputs_bytes, slots, tensors, trusted_bytes}} + 2 descriptors,
+//       then, in a runner's first request, the trusted kernels' module in so many bytes                  -> {"ok"}
 //   {"load": launch plan}                                                                    -> {"ok"}
 //   {"run": slot, "called": b, "seed": s}, then 4 bytes                  -> {"ready"}, then 1 byte, {"us": t}
 //       one call, or an empty one (CandidateModule::EnqueueEmpty). `seed` is that of poison and shared memory.
