@@ -1,7 +1,8 @@
 // bench_suite: evaluations an hour over whole suites. Many episodes at once, with a policy that answers at once from
 // stored texts in the mix of a language model: correct, slow, incorrect, not compiling. Confirmations are included.
 // Prints the rate of distinct candidates that got a fresh verdict, every --every seconds, and in the end the outcomes,
-// quantiles of eager's times, the width of the intervals and the share of time in which the device was held.
+// quantiles of eager's times, the width of the intervals, the share of time in which the device was held, and the problems
+// that held it longest. Problems come in random order (--seed).
 //
 //   bench_suite --device cuda:0 --suite level1,level2 --parallel 16 --minutes 10
 //   bench_suite --device cpu --suite level1/19,level1/23 --parallel 2 --minutes 0.3
@@ -17,6 +18,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -24,6 +26,8 @@
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <random>
+#include <ranges>
 #include <regex>
 #include <set>
 #include <thread>
@@ -166,7 +170,11 @@ struct Tally {
   std::map<std::string, int> outcomes;
   std::map<std::string, std::vector<double>> held_by_outcome_s;
   std::vector<std::string> unexpected;  // outcomes that no text of this program should get
-  std::map<std::string, int> problems;  // turns of each
+  struct OfProblem {
+    int turns = 0;
+    double held_s = 0, reference_us = 0, candidate_us = 0;  // the latest times
+  };
+  std::map<std::string, OfProblem> problems;
   std::vector<double> reference_us, half_width, turn_s, held_s, wait_s, verify_s, measure_s, overhead_s,
       generate_s;
   int cached = 0;
@@ -177,7 +185,11 @@ struct Tally {
       ++cached;
       return;
     }
-    ++problems[episode.problem];
+    OfProblem& problem = problems[episode.problem];
+    ++problem.turns;
+    problem.held_s += e.device_s.value_or(0);
+    if (e.reference_us) problem.reference_us = *e.reference_us;
+    if (e.candidate_us) problem.candidate_us = *e.candidate_us;
     if (candidates.insert(e.candidate_hash).second) ++outcomes[e.outcome];
     turn_s.push_back(turn.seconds);
     overhead_s.push_back(turn.overhead_s);
@@ -197,6 +209,18 @@ struct Tally {
 std::string Quantiles(const std::vector<double>& values, int digits) {
   return fmt::format("{:.{}f} / {:.{}f} / {:.{}f}", QuantileOf(values, 0.1), digits, QuantileOf(values, 0.5),
                      digits, QuantileOf(values, 0.9), digits);
+}
+
+// The problems whose turns held the device longest.
+void PrintLongest(const Tally& tally) {
+  constexpr size_t kShown = 16;
+  std::vector<std::pair<std::string, Tally::OfProblem>> longest(tally.problems.begin(), tally.problems.end());
+  std::sort(longest.begin(), longest.end(),
+            [](const auto& a, const auto& b) { return a.second.held_s > b.second.held_s; });
+  for (const auto& [id, of] : longest | std::views::take(kShown)) {
+    fmt::print("{}: {} turns held the device for {:.1f} s; eager {:.0f} us, candidate {:.0f} us\n", id, of.turns,
+               of.held_s, of.reference_us, of.candidate_us);
+  }
 }
 
 // device_s: that the device was held, confirmations included; unknown where the run was left behind.
@@ -235,6 +259,7 @@ void PrintFinal(const Options& options, const Tally& tally, double seconds, std:
   fmt::print("\n{} threads: generate {:.0f} %, wait {:.0f} %, overhead (sessions, storing) {:.0f} %, {} s\n",
              options.parallel, share(tally.generate_s), share(tally.wait_s), share(tally.overhead_s),
              Quantiles(tally.overhead_s, 3));
+  PrintLongest(tally);
   std::fflush(stdout);
 }
 
@@ -345,7 +370,11 @@ int Run(const Options& options) {
     std::map<std::string, Problem> asked;
     std::vector<std::string> ids;
     std::vector<ProblemRecord> records;
-    for (const std::string& id : ProblemsOfSuite(problems, ProblemSet::DefaultDirectory(), options.suite)) {
+    // In random order, so that a part of the time has problems of the whole suite.
+    std::vector<std::string> suite =
+        ProblemsOfSuite(problems, ProblemSet::DefaultDirectory(), options.suite);
+    std::shuffle(suite.begin(), suite.end(), std::mt19937_64(options.seed));
+    for (const std::string& id : suite) {
       Problem problem = problems.Find(id);
       ids.push_back(problem.id);
       spec.tasks.push_back({problem.id, problem.content_hash});

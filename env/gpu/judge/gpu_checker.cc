@@ -170,7 +170,7 @@ CheckResult GpuChecker::Floats(int slot, size_t output, const TensorView& refere
   const ConcreteTensor& tensor = session_.sized().outputs[output];
   const int64_t last = tensor.shape.empty() ? 1 : tensor.shape.back();
   DeviceTensors tensors;
-  tensors.answer = session_.Output(slot, output);
+  tensors.answer = Answer(slot, output);
   tensors.reference = Address(reference.data);
   tensors.truth = Address(truth);
   tensors.scale = Address(scale);
@@ -200,13 +200,14 @@ CheckResult GpuChecker::Floats(int slot, size_t output, const TensorView& refere
   KEVIN_CU(MemcpyDtoH, &verdict, verdict_.data(), sizeof(verdict));
   const size_t bytes = DTypeBytes(dtype);
   return Report(tensor, tensors, verdict, sums, errors, session_.sized().reduction,
-                [&](uint64_t index) { return session_.IsPoisoned(slot, output, index * bytes, bytes); });
+                [&](uint64_t index) {
+                  return !checks_kept_ && session_.IsPoisoned(slot, output, index * bytes, bytes);
+                });
 }
 
 // Adds their number to the first word of verdict_.
 void GpuChecker::CountDoubtful(int slot, size_t output, const TensorView& reference) {
-  CuDevicePtr answer = session_.Output(slot, output), theirs = Address(reference.data),
-              others = verdict_.data();
+  CuDevicePtr answer = Answer(slot, output), theirs = Address(reference.data), others = verdict_.data();
   long long elements = session_.sized().outputs[output].elements;
   const DType dtype = reference.dtype;
   auto floor = static_cast<float>(FloorOf(session_.sized().reduction, dtype).At(1, 1) * 0.999);
@@ -253,8 +254,8 @@ CheckResult GpuChecker::Index(int slot, size_t output, const TensorView& referen
   DeviceVerdict verdict;
   session_.Synchronize();
   KEVIN_CU(MemcpyHtoD, verdict_.data(), &verdict, sizeof(verdict));
-  CuDevicePtr answer = session_.Output(slot, output), theirs = Address(reference.data),
-              data = Address(values.data), place = verdict_.data();
+  CuDevicePtr answer = Answer(slot, output), theirs = Address(reference.data), data = Address(values.data),
+              place = verdict_.data();
   void* arguments[] = {&answer, &theirs, &data, &outer, &length, &inner, &place};
   session_.Launch(KernelFor("kevin_check_index", values.dtype).c_str(), kBlocks, 256, arguments);
   session_.Synchronize();
@@ -307,6 +308,33 @@ CheckResult GpuChecker::AgainstTruth(int slot, const SlotTruth& truth) {
     if (o == 0 || IsNearerItsBound(result, worst)) worst = result;
   }
   return worst;
+}
+
+CuDevicePtr GpuChecker::Answer(int slot, size_t output) const {
+  return checks_kept_ ? kept_[output].data() : session_.Output(slot, output);
+}
+
+bool GpuChecker::Keep(int slot) {
+  const std::vector<ConcreteTensor>& outputs = session_.sized().outputs;
+  try {
+    for (size_t o = kept_.size(); o < outputs.size(); ++o)
+      kept_.emplace_back(static_cast<size_t>(outputs[o].bytes));
+  } catch (const DriverError& error) {
+    if (!error.out_of_memory()) throw;
+    return false;
+  }
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    KEVIN_CU(MemcpyDtoDAsync, kept_[o].data(), session_.Output(slot, o),
+             static_cast<size_t>(outputs[o].bytes), session_.stream());
+  }
+  return true;
+}
+
+CheckResult GpuChecker::AgainstReferenceKept(int slot) {
+  checks_kept_ = true;
+  CheckResult result = AgainstReference(slot);
+  checks_kept_ = false;
+  return result;
 }
 
 CheckResult GpuChecker::AgainstReference(int slot) {

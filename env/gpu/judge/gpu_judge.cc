@@ -11,6 +11,7 @@
 #include <random>
 
 #include "env/error.h"
+#include "env/gpu/judge/round_answers.h"
 #include "env/process/machine.h"
 #include "env/verdict/call_clock.h"
 
@@ -25,6 +26,9 @@ constexpr double kLong_us = 1000;
 constexpr int kSequentialRounds = 80, kMinSequentialRounds = 6;
 constexpr double kSequentialBudget_s = 0.12;
 constexpr int kMinFixedRounds = 6, kMaxFixedRounds = 80;
+// Of calls that long four pairs are as exact as six of shorter ones, and nothing needs to warm up.
+constexpr double kVeryLong_us = 10'000;
+constexpr int kMinFixedRoundsIfVeryLong = 4;
 constexpr double kFixedBudget_s = 0.1, kConfirmFactor = 2;
 constexpr size_t kScreenCalls = 9, kScreenCallsWhenLong = 3, kScreenCallsIfSlow = 2;
 constexpr int kQuietTries = 3;
@@ -60,7 +64,6 @@ class GpuJudgement {
   void Verify();
   Measured Screen();
   void VerifyCall(int member);
-  void CheckTimed(const TimedKernel& kernel, int slot);
   ClockCalibration CalibrationFor(size_t kernels) const;
   RoundTimes TimedRound(int process, int pair, const std::string& phase);
   void Sequential();
@@ -219,22 +222,23 @@ RoundTimes GpuJudgement::TimedRound(int process, int pair, const std::string& ph
   const size_t samples = result_.samples.size();
   const int slot = NextSlot();
   session_.Draw(slot);
-  std::vector<int> order{-1};  // the reference
+  std::vector<int> order{RoundAnswers::kReference};
   for (size_t i = 0; i < sides_; ++i) order.push_back(static_cast<int>(i));
   std::shuffle(order.begin(), order.end(), session_.random());
-  // One answer can wait in the slot for the reference; of several each is checked before the next is made.
-  const bool several = sides_ > 1;
-  if (several && order.front() >= 0) session_.TimeReferenceUs(slot);
+  RoundAnswers answers(session_, checker_, slot, [this](int side, const Wrong& wrong) {
+    End(kernels_[static_cast<size_t>(side)], wrong);
+  });
   RoundTimes round;
   std::vector<double> clocks;
   const bool empty_first = (session_.random()() & 1) != 0;
   if (empty_first) EmptyCall();
   for (const int side : order) {
     double us = 0;
-    if (side < 0) {
+    if (side == RoundAnswers::kReference) {
       us = round.reference_us = session_.TimeReferenceUs(slot);
     } else {
       TimedKernel& kernel = kernels_[static_cast<size_t>(side)];
+      answers.BeforeCall();
       const CallTimes times = Time(kernel, slot, "measure");
       us = std::max(times.event_us - kernel.runner.offset_us, 1e-3);
       (side == 0 ? round.candidate_us : round.start_us) = us;
@@ -242,15 +246,10 @@ RoundTimes GpuJudgement::TimedRound(int process, int pair, const std::string& ph
       if (side == 0) round.believed = clock_.Believes(times.event_us, times.wall_us);
     }
     clocks.push_back(session_.ClockMhz());
-    const std::string name = side < 0 ? "reference" : kernels_[static_cast<size_t>(side)].name;
+    const std::string name = side == RoundAnswers::kReference ? "reference" : kernels_[static_cast<size_t>(side)].name;
     result_.samples.push_back({process, pair, phase, name, 1, us});
-    if (side < 0) continue;
-    const TimedKernel& kernel = kernels_[static_cast<size_t>(side)];
-    const std::string broken = session_.BrokenGuard(slot);
-    if (!broken.empty()) End(kernel, Wrong{broken, 0, 0});
-    if (several) CheckTimed(kernel, slot);
+    answers.After(side);
   }
-  if (!several) CheckTimed(kernels_.front(), slot);
   if (!empty_first) EmptyCall();
   const auto [slowest, fastest] = std::minmax_element(clocks.begin(), clocks.end());
   round.same_clock = *slowest > *fastest * (1 - kSameClock);
@@ -258,11 +257,6 @@ RoundTimes GpuJudgement::TimedRound(int process, int pair, const std::string& ph
     result_.samples[i].phase = "disbelieved";
   round_s_ = SecondsSince(start);
   return round;
-}
-
-void GpuJudgement::CheckTimed(const TimedKernel& kernel, int slot) {
-  const CheckResult check = checker_.AgainstReference(slot);
-  if (!check.ok) End(kernel, WrongTimedAnswer(check));
 }
 
 void GpuJudgement::Sequential() {
@@ -294,11 +288,13 @@ ClockCalibration GpuJudgement::CalibrationFor(size_t kernels) const {
 std::vector<RoundTimes> GpuJudgement::Fixed() {
   const double factor = request_.confirm ? kConfirmFactor : 1;
   const int wanted = static_cast<int>(kFixedBudget_s * factor / round_s_);
-  const int pairs = std::clamp(wanted, kMinFixedRounds, static_cast<int>(kMaxFixedRounds * factor));
+  const bool very_long = session_.reference_us() > kVeryLong_us;
+  const int least = very_long ? kMinFixedRoundsIfVeryLong : kMinFixedRounds;
+  const int pairs = std::clamp(wanted, least, static_cast<int>(kMaxFixedRounds * factor));
   std::vector<RoundTimes> rounds;
   const bool start_joins = sides_ < kernels_.size();
   sides_ = kernels_.size();
-  if (request_.confirm || start_joins) TimedRound(1, -1, "warm-up");
+  if (!very_long && (request_.confirm || start_joins)) TimedRound(1, -1, "warm-up");
   // A round that is not believed is made again, as long as most are believed.
   for (int tries = 0; static_cast<int>(rounds.size()) < pairs && tries < 2 * pairs; ++tries) {
     const int pair = static_cast<int>(rounds.size());

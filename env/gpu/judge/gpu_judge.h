@@ -84,6 +84,11 @@ class GpuChecker {
   CheckResult AgainstTruth(int slot) { return AgainstTruth(slot, TruthOf(slot)); }
   CheckResult AgainstTruth(int slot, const SlotTruth& truth);
   CheckResult AgainstReference(int slot);
+  // Copies the slot's outputs to memory that no runner maps, for AgainstReferenceKept: the next call may then overwrite
+  // them. False: there is no memory for it.
+  bool Keep(int slot);
+  // The same of the outputs that were kept. Words that were never written are not named as such.
+  CheckResult AgainstReferenceKept(int slot);
   // Whether all of these slots are correct without doubt, by one look for all. False says nothing.
   bool AreSurelyCorrect(std::span<const uint16_t> slots);
 
@@ -94,8 +99,12 @@ class GpuChecker {
   void CountDoubtful(int slot, size_t output, const TensorView& reference);
   CheckResult Index(int slot, size_t output, const TensorView& reference);
 
+  CuDevicePtr Answer(int slot, size_t output) const;
+
   GpuSession& session_;
   DeviceBuffer sums_, errors_, verdict_;
+  std::vector<DeviceBuffer> kept_;  // one an output; empty before the first Keep
+  bool checks_kept_ = false;
   double margin_ = 0;
 };
 
