@@ -266,6 +266,7 @@ bool WriteCudaContraction(CudaText& text, const Stage& stage, const Contraction&
 // Knobs by their names without suffix; `stage` is not set.
 std::vector<Knob> CudaPointwiseKnobs(const CudaText& text, const Stage& stage, const Pointwise& work);
 std::vector<Knob> CudaReductionKnobs(const CudaText& text, const Reduction& work);
+std::vector<Knob> CudaAttentionKnobs(const Program& program, const Task& task, const Attention& work);
 std::vector<Knob> CudaContractionKnobs(const Program& program, const Task& task, const Contraction& work);
 
 // --- The prelude: functions that texts may use; those that occur are included ---
