@@ -128,16 +128,24 @@ ValuePtr Lowering::Attend(AttentionParts parts, const std::string& dtype, const 
       work.score = rest;
     }
   }
-  const ValuePtr result = NewStored("attention", dtype, shape);
+  // On a GPU the heads of a position lie together, as the product after them reads it: TMA then takes it as a matrix.
+  const bool is_by_position = task_.kind == "cuda" && work.batch.size() >= 2;
   Index place = Vars(work.batch);
-  place.push_back(query);
+  place.insert(is_by_position ? place.end() - 1 : place.end(), query);
   place.push_back(Var(work.width[0]));
-  work.stores = {{result->buffer, OffsetOf(place, shape), Result(1), nullptr}};
+  Shape stored = shape;
+  if (is_by_position) std::swap(stored[stored.size() - 3], stored[stored.size() - 2]);
+  const ValuePtr result = NewStored("attention", dtype, stored);
+  work.stores = {{result->buffer, OffsetOf(place, stored), Result(1), nullptr}};
   double points = static_cast<double>(work.queries[0].extent) * static_cast<double>(work.keys[0].extent);
   for (const Loop& loop : work.batch) points *= static_cast<double>(loop.extent);
   const double terms = static_cast<double>(work.depth[0].extent + work.width[0].extent);
   Add("attention", work, (work.causal ? 1 : 2) * points * terms);
-  return result;
+  if (!is_by_position) return result;
+  std::vector<int> order;
+  for (size_t i = 0; i < shape.size(); ++i) order.push_back(static_cast<int>(i));
+  std::swap(order[order.size() - 3], order[order.size() - 2]);
+  return Permute(result, order);
 }
 
 ValuePtr Lowering::DotProductAttention(const GraphNode& node) {
