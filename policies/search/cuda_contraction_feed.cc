@@ -180,7 +180,12 @@ INLINE void Contract(const Left& left, const Right& right, int m0, int n0, int b
 #pragma unroll 4
       for (int r = threadIdx.x / kAcross; r < kShort; r += kThreads / kAcross) {
         const int m = kDown ? c : r, n = kDown ? r : c;
-        if ((kDown ? n0 : m0) + r < (kDown ? right.lines : left.lines)) store(m0 + m, n0 + n, tile[m * kPitch + n]);
+        if ((kDown ? n0 : m0) + r < (kDown ? right.lines : left.lines)) {
+          float sum = tile[m * kPitch + n];
+#pragma unroll
+          for (int s = 1; s < Math::kShares; ++s) sum += tile[(s * kTileM + m) * kPitch + n];
+          store(m0 + m, n0 + n, sum);
+        }
       }
     }
   }

@@ -202,9 +202,10 @@ std::string CudaProductWriter::SharedBytes() const {
   };
   const bool left_terms = left_.is_split ? left_.terms_together : PrefersTerms(c_.lhs, c_.m);
   const bool right_terms = right_.is_split ? right_.terms_together : PrefersTerms(c_.rhs, c_.n);
-  return fmt::format("max({} * ({} + {}) * {} + {} * 64, {} * ({} + 8) * 4)", tiling_.stages,
+  return fmt::format("max({} * ({} + {}) * {} + {} * 64, {} * ({} + 8) * {})", tiling_.stages,
                      slice(tiling_.tile_m, left_terms), slice(tiling_.tile_n, right_terms), bytes,
-                     tiling_.depth, tiling_.tile_m, tiling_.tile_n);
+                     tiling_.depth, tiling_.tile_m, tiling_.tile_n,
+                     tiling_.shares == "1" ? "4" : "4 * " + tiling_.shares);
 }
 
 namespace {
