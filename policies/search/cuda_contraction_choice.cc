@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "policies/search/cuda_product_group.h"
 #include "policies/search/cuda_wgmma.h"
 
 namespace kevin::search {
@@ -163,7 +164,7 @@ std::string CudaProductType(const Program& program, const Contraction& c) {
   return type == "float16" || type == "bfloat16" ? type : "float32";
 }
 
-CudaTiling CudaTilingOf(const CudaText& text, const Contraction& c) {
+CudaTiling CudaTilingOf(const CudaText& text, const Contraction& c, int64_t members) {
   const CudaProductSize size = CudaSizeOf(c);
   const int multiprocessors = text.device().multiprocessors;
   const int64_t via = text.KnobValue("VIA", CudaViaValues(text.program(), c, text.task())[0]);
@@ -172,7 +173,8 @@ CudaTiling CudaTilingOf(const CudaText& text, const Contraction& c) {
   const CudaWgmmaChoice choice =
       tiling.wgmma ? ChooseCudaWgmma(text.task(), c, text.shares()) : CudaWgmmaChoice();
   const CudaSmallChoice small =
-      via == kViaHalf || via == kViaBrain ? ChooseCudaSmall(text.program(), text.task(), c) : CudaSmallChoice();
+      via == kViaHalf || via == kViaBrain ? ChooseCudaSmall(text.program(), text.task(), c, members)
+                                          : CudaSmallChoice();
   const bool is_small = !small.tiles.empty() && text.sharing() != CudaSharing::kForms;
   const int64_t best = tiling.wgmma ? choice.tiles[0]
                        : is_small   ? small.tiles[0]
@@ -223,6 +225,8 @@ CudaTiling CudaTilingOf(const CudaText& text, const Contraction& c) {
 }
 
 std::vector<Knob> CudaContractionKnobs(const Program& program, const Task& task, const Contraction& work) {
+  if (IsLaterInCudaGroup(program, task, work)) return {};
+  const int64_t members = static_cast<int64_t>(FindCudaGroup(program, task, work).members.size());
   const bool limited = HasCudaLimits(work);
   if (SuitsCudaRows(program, work, ReadCudaOperand(program, work.lhs, work.m, work.k, limited),
                     ReadCudaOperand(program, work.rhs, work.n, work.k, limited)))
@@ -235,7 +239,7 @@ std::vector<Knob> CudaContractionKnobs(const Program& program, const Task& task,
                            "arithmetic: 0 fp32, 1 three products in TF32, 2 TF32, 3 fp16, 4 bf16, 5 wgmma";
   std::vector<int64_t> tiles = CudaTileValues(size, task.device.multiprocessors),
                        splits = CudaSplitValues(size, tiles[0], task.device.multiprocessors);
-  const CudaSmallChoice small = ChooseCudaSmall(program, task, work);
+  const CudaSmallChoice small = ChooseCudaSmall(program, task, work, std::max<int64_t>(members, 1));
   const bool wgmma_first = vias[0] == kViaWgmma, is_small = !small.tiles.empty();
   if (is_small) tiles = small.tiles, splits = {1};
   if (wgmma_first || vias.back() == kViaWgmma) {

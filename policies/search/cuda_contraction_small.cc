@@ -18,8 +18,8 @@ int64_t SmallTiles(const Contraction& c, int64_t m, int64_t n) {
   return Points(c.batch) * ((Points(c.m) + m - 1) / m) * ((Points(c.n) + n - 1) / n);
 }
 
-double SmallTime(const Contraction& c, int64_t multiprocessors, int64_t m, int64_t n) {
-  const int64_t mine = (SmallTiles(c, m, n) + multiprocessors - 1) / multiprocessors;
+double SmallTime(const Contraction& c, int64_t members, int64_t multiprocessors, int64_t m, int64_t n) {
+  const int64_t mine = (members * SmallTiles(c, m, n) + multiprocessors - 1) / multiprocessors;
   const double k = static_cast<double>(mine * Points(c.k));
   return kSmallStart + k * static_cast<double>(2 * (m + n)) / kSmallBytes +
          k * static_cast<double>(m * n) / kSmallTerms;
@@ -33,7 +33,8 @@ bool FitsSmall(const TaskDevice& device, int64_t m, int64_t n, int64_t depth, in
 
 }  // namespace
 
-CudaSmallChoice ChooseCudaSmall(const Program& program, const Task& task, const Contraction& c) {
+CudaSmallChoice ChooseCudaSmall(const Program& program, const Task& task, const Contraction& c,
+                               int64_t members) {
   if (CudaProductType(program, c) == "float32" || Points(c.k) < 64) return {};
   const bool limited = std::any_of(c.k_limits.begin(), c.k_limits.end(),
                                    [](const ExprPtr& limit) { return limit != nullptr; });
@@ -43,19 +44,19 @@ CudaSmallChoice ChooseCudaSmall(const Program& program, const Task& task, const 
   if (limited || !left.is_split || !right.is_split || left.copy < 8 || right.copy < 8) return {};
   const int64_t multiprocessors = std::max(1, task.device.multiprocessors);
   std::vector<std::pair<double, int64_t>> times;
+  double alone = kMostSmall;
   for (const int64_t m : {16, 32, 64}) {
     for (const int64_t n : {32, 64}) {
-      if (m > 2 * Points(c.m) && m > 16) continue;
-      if (FitsSmall(task.device, m, n, 64, 2))
-        times.emplace_back(SmallTime(c, multiprocessors, m, n), m * 1000 + n);
+      if ((m > 2 * Points(c.m) && m > 16) || !FitsSmall(task.device, m, n, 64, 2)) continue;
+      alone = std::min(alone, SmallTime(c, 1, multiprocessors, m, n));
+      times.emplace_back(SmallTime(c, members, multiprocessors, m, n), m * 1000 + n);
     }
   }
-  if (times.empty()) return {};
+  const bool has_wgmma = SuitsCudaWgmma(program, task, c, left, right) && IsCudaMatrix(program, c, left) &&
+                         IsCudaMatrix(program, c, right);
+  const double other = has_wgmma ? ChooseCudaWgmma(task, c).cost / kWgmmaTerms + kWgmmaStart : kMostSmall;
+  if (times.empty() || alone >= std::min(other, kMostSmall)) return {};
   std::stable_sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  if (times[0].first > kMostSmall) return {};
-  if (SuitsCudaWgmma(program, task, c, left, right) && IsCudaMatrix(program, c, left) && IsCudaMatrix(program, c, right) &&
-      ChooseCudaWgmma(task, c).cost / kWgmmaTerms + kWgmmaStart < times[0].first)
-    return {};
   CudaSmallChoice choice;
   for (size_t i = 0; i < std::min<size_t>(4, times.size()); ++i) choice.tiles.push_back(times[i].second);
   choice.depths = Points(c.k) >= 128 ? std::vector<int64_t>{128, 64} : std::vector<int64_t>{64, 32};
