@@ -55,7 +55,7 @@ struct CudaTiling {
   std::string math;       // the type of the arithmetic in the text, of kTileM and kTileN
   const char* prelude = nullptr;
   std::string shares = "1";  // warps with the same results, which divide the terms of a slice
-  bool wgmma = false;  // in place of all of the above
+  bool wgmma = false;        // in place of all of the above
 };
 // Products in 16 bits that are too small to be held up by anything but the latency of memory: small tiles, one to a
 // multiprocessor where possible, whose warps divide the terms; no second launch adds shares. Empty where wgmma or larger
@@ -65,7 +65,7 @@ struct CudaSmallChoice {
   std::vector<int64_t> tiles, depths, stages;
 };
 CudaSmallChoice ChooseCudaSmall(const Program& program, const Task& task, const Contraction& c,
-                               int64_t members = 1);
+                                int64_t members = 1);
 
 CudaTiling CudaTilingOf(const CudaText& text, const Contraction& contraction, int64_t members = 1);
 

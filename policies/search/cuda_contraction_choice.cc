@@ -124,7 +124,8 @@ std::vector<int64_t> CudaViaValues(const Program& program, const Contraction& c,
     if (!SuitsCudaWgmma(program, task, c, left, right)) return values;
     // Products of two matrices as they are take less than half of the time so (tests/bench/RESULTS.md). Others need kernels
     // that copy first, more than the text of a deep network may have.
-    const bool is_first = !is_small && !limited && IsCudaMatrix(program, c, left) && IsCudaMatrix(program, c, right);
+    const bool is_first =
+        !is_small && !limited && IsCudaMatrix(program, c, left) && IsCudaMatrix(program, c, right);
     values.insert(is_first ? values.begin() : values.end(), kViaWgmma);
     return values;
   }
@@ -172,9 +173,9 @@ CudaTiling CudaTilingOf(const CudaText& text, const Contraction& c, int64_t memb
   tiling.wgmma = via == kViaWgmma;
   const CudaWgmmaChoice choice =
       tiling.wgmma ? ChooseCudaWgmma(text.task(), c, text.shares()) : CudaWgmmaChoice();
-  const CudaSmallChoice small =
-      via == kViaHalf || via == kViaBrain ? ChooseCudaSmall(text.program(), text.task(), c, members)
-                                          : CudaSmallChoice();
+  const CudaSmallChoice small = via == kViaHalf || via == kViaBrain
+                                    ? ChooseCudaSmall(text.program(), text.task(), c, members)
+                                    : CudaSmallChoice();
   const bool is_small = !small.tiles.empty() && text.sharing() != CudaSharing::kForms;
   const int64_t best = tiling.wgmma ? choice.tiles[0]
                        : is_small   ? small.tiles[0]
@@ -183,7 +184,9 @@ CudaTiling CudaTilingOf(const CudaText& text, const Contraction& c, int64_t memb
   const std::string tile_text = text.KnobText("TILE", best);
   tiling.tile_m = CudaTilePart(tile_text, tile, true), tiling.tile_n = CudaTilePart(tile_text, tile, false);
   if (tiling.wgmma && tile_text != std::to_string(tile)) SetCudaWgmmaTile(tile_text, tiling);
-  const int64_t depth = via == kViaFma ? 16 : is_small ? small.depths[0] : 32,
+  const int64_t depth = via == kViaFma ? 16
+                        : is_small     ? small.depths[0]
+                                       : 32,
                 element = via == kViaHalf || via == kViaBrain ? 2 : 4;
   tiling.stages =
       text.KnobText("STAGES", tiling.wgmma ? 4
@@ -215,12 +218,15 @@ CudaTiling CudaTilingOf(const CudaText& text, const Contraction& c, int64_t memb
   if (is_small) {
     // Eight warps to a block, as far as a slice has terms for them.
     const std::string warps = fmt::format("({} / {} * ({} / 32))", tiling.tile_m, rows, tiling.tile_n);
-    tiling.shares = fmt::format("({0} >= 8 ? 1 : 8 / {0} < {1} / 16 ? 8 / {0} : {1} / 16)", warps, tiling.depth);
+    tiling.shares =
+        fmt::format("({0} >= 8 ? 1 : 8 / {0} < {1} / 16 ? 8 / {0} : {1} / 16)", warps, tiling.depth);
     tiling.threads = fmt::format("(32 * {} * {})", warps, tiling.shares);
     last += ", " + tiling.shares;
   }
   tiling.math = fmt::format("{}<kTileM, kTileN, {}, {}, {}{}>", name, tiling.depth, rows, columns, last);
-  tiling.residents = is_small ? "1" : fmt::format("{} / {}", via == kViaTf32x3 || via == kViaTf32 ? 256 : 512, tiling.threads);
+  tiling.residents =
+      is_small ? "1"
+               : fmt::format("{} / {}", via == kViaTf32x3 || via == kViaTf32 ? 256 : 512, tiling.threads);
   return tiling;
 }
 

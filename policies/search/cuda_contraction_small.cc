@@ -7,7 +7,7 @@
 namespace kevin::search {
 namespace {
 
-constexpr double kSmallBytes = 8e4;   // to one multiprocessor from the second-level cache, in a microsecond
+constexpr double kSmallBytes = 8e4;    // to one multiprocessor from the second-level cache, in a microsecond
 constexpr double kSmallTerms = 2.2e6;  // multiplications of one multiprocessor by mma.sync, in a microsecond
 constexpr double kSmallStart = 0.8;    // until the first slice is there
 // wgmma: multiplications of a multiprocessor in a microsecond; descriptors, barriers and registers before the first one.
@@ -28,13 +28,14 @@ double SmallTime(const Contraction& c, int64_t members, int64_t multiprocessors,
 // Slices of a block of that tile, and the sums of its warps (at most eight).
 bool FitsSmall(const TaskDevice& device, int64_t m, int64_t n, int64_t depth, int64_t stages) {
   const auto slice = [&](int64_t lines) { return std::max(lines * (depth + 8), depth * (lines + 8)); };
-  return std::max(stages * (slice(m) + slice(n)) * 2 + depth * 64, 8 * m * (n + 8) * 4) <= device.block_shared_bytes;
+  return std::max(stages * (slice(m) + slice(n)) * 2 + depth * 64, 8 * m * (n + 8) * 4) <=
+         device.block_shared_bytes;
 }
 
 }  // namespace
 
 CudaSmallChoice ChooseCudaSmall(const Program& program, const Task& task, const Contraction& c,
-                               int64_t members) {
+                                int64_t members) {
   if (CudaProductType(program, c) == "float32" || Points(c.k) < 64) return {};
   const bool limited = std::any_of(c.k_limits.begin(), c.k_limits.end(),
                                    [](const ExprPtr& limit) { return limit != nullptr; });
@@ -56,7 +57,8 @@ CudaSmallChoice ChooseCudaSmall(const Program& program, const Task& task, const 
                          IsCudaMatrix(program, c, right);
   const double other = has_wgmma ? ChooseCudaWgmma(task, c).cost / kWgmmaTerms + kWgmmaStart : kMostSmall;
   if (times.empty() || alone >= std::min(other, kMostSmall)) return {};
-  std::stable_sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::stable_sort(times.begin(), times.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
   CudaSmallChoice choice;
   for (size_t i = 0; i < std::min<size_t>(4, times.size()); ++i) choice.tiles.push_back(times[i].second);
   choice.depths = Points(c.k) >= 128 ? std::vector<int64_t>{128, 64} : std::vector<int64_t>{64, 32};

@@ -51,7 +51,8 @@ bool IsSameForm(const CudaOperand& a, const CudaOperand& b) {
 
 bool Overlap(const Program& program, int a, int b) {
   if (a == b) return true;
-  const Buffer &one = program.buffers[static_cast<size_t>(a)], &other = program.buffers[static_cast<size_t>(b)];
+  const Buffer &one = program.buffers[static_cast<size_t>(a)],
+               &other = program.buffers[static_cast<size_t>(b)];
   if (one.place < 0 || other.place < 0) return false;
   const auto bytes = [](const Buffer& buffer) {
     const bool is_half = buffer.dtype == "float16" || buffer.dtype == "bfloat16";
@@ -72,7 +73,8 @@ bool AreApart(const Program& program, const Stage& a, const Stage& b) {
 }
 
 // The stores of both, where the second reads what the first stores at the same point, and nothing else of it; else none.
-std::vector<Store> Paired(const Program& program, size_t at, const Contraction& first, const Contraction& second) {
+std::vector<Store> Paired(const Program& program, size_t at, const Contraction& first,
+                          const Contraction& second) {
   if (first.stores.size() != 1 || first.stores[0].guard) return {};
   const Store& made = first.stores[0];
   const Stage &a = program.stages[at], &b = program.stages[at + 1];
@@ -197,8 +199,9 @@ std::string CudaProductWriter::GroupColumns() const {
 
 // From the line `l` of the tiles to the line of a member, and how far its operand is from that of the first.
 std::string CudaProductWriter::GroupLine(CudaKernel& kernel) const {
-  std::string text = group_.is_paired ? "const int member = l % kTileN / per;\nl = l / kTileN * per + l % per;\n"
-                                      : "const int member = l / kTileN / each;\nl -= member * each * kTileN;\n";
+  std::string text = group_.is_paired
+                         ? "const int member = l % kTileN / per;\nl = l / kTileN * per + l % per;\n"
+                         : "const int member = l / kTileN / each;\nl -= member * each * kTileN;\n";
   text += "if (l >= single) l = 0;   // a result that is not stored\n";
   const auto buffer = [&](const Contraction& c) {
     return kernel.Buffer(ReadCudaOperand(text_.program(), c.rhs, c.n, c.k, limited_).buffer);
@@ -212,8 +215,10 @@ std::string CudaProductWriter::GroupLine(CudaKernel& kernel) const {
 }
 
 std::string CudaProductWriter::GroupStores(CudaKernel& kernel) const {
-  if (group_.is_paired) return "n = n / kTileN * per + n % kTileN;\nif (n >= single) return;\n" + Stores(kernel);
-  std::string text = "const int member = n / kTileN / each;\nn -= member * each * kTileN;\nif (n >= single) return;\n";
+  if (group_.is_paired)
+    return "n = n / kTileN * per + n % kTileN;\nif (n >= single) return;\n" + Stores(kernel);
+  std::string text =
+      "const int member = n / kTileN / each;\nn -= member * each * kTileN;\nif (n >= single) return;\n";
   for (size_t i = 0; i < group_.members.size(); ++i)
     text += fmt::format("if (member == {}) {{\n{}}}\n", i, StoresOf(kernel, group_.members[i].stores));
   return text;

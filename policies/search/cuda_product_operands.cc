@@ -52,14 +52,13 @@ std::string CudaProductWriter::SplitOperand(CudaKernel& kernel, const std::strin
       is_packed ? fmt::format("{}_packed + (long)batch * {}", name, text_.Number(o.packed_batch))
                 : fmt::format("{} + {}", kernel.Buffer(o.buffer), CudaInteger(text_, o.batch, true));
   const std::string text = fmt::format("const {}* const {} = {};\n", own, from, base);
-  return text + Source(name, limit,
-                       {o.terms_together, direct ? 1 : o.copy, !flat_term, direct, !o.conditions.empty()},
-                       index,
-                       (is_grouped ? GroupLine(kernel) : "") +
-                           (flat_line ? "" : CudaDecoded(lines, "l", Extents(lines))) + Returned(line),
-                       (flat_term ? "" : CudaDecoded(c_.k, "t", term_extents_)) + Returned(term),
-                       fmt::format("return {};\n", direct ? load : inside),
-                       own == element_ ? from : "nullptr");
+  return text +
+         Source(name, limit,
+                {o.terms_together, direct ? 1 : o.copy, !flat_term, direct, !o.conditions.empty()}, index,
+                (is_grouped ? GroupLine(kernel) : "") +
+                    (flat_line ? "" : CudaDecoded(lines, "l", Extents(lines))) + Returned(line),
+                (flat_term ? "" : CudaDecoded(c_.k, "t", term_extents_)) + Returned(term),
+                fmt::format("return {};\n", direct ? load : inside), own == element_ ? from : "nullptr");
 }
 
 // Another expression: the loop variables travel in the parts, four of each.

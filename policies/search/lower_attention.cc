@@ -233,7 +233,8 @@ void Lowering::FindAttention() {
     const GraphNode& first = *producers.at(pattern->product);
     const Shape& key =
         graph_.values.at(first.args.at(first.op == "bmm" ? "mat2" : "other").at("tensor").get<int>()).shape;
-    if (out.size() < 2 || key.size() < 2 || !IsStreamed(task_, key[key.size() - 2], out.back(), graph_.values.at(node.results[0]).dtype))
+    if (out.size() < 2 || key.size() < 2 ||
+        !IsStreamed(task_, key[key.size() - 2], out.back(), graph_.values.at(node.results[0]).dtype))
       continue;
     // Without a softmax two products in a row are as good, unless all of the scores would be stored for short rows.
     if (pattern->softmax < 0 &&

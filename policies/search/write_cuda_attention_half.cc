@@ -23,8 +23,7 @@ std::string PackedType(const Program& program, const ExprPtr& operand, const std
   const Buffer& buffer = program.buffers[static_cast<size_t>(operand->id)];
   if (buffer.dtype != "float16" && buffer.dtype != "bfloat16") return "";
   const ExprPtr offset = InPacks(operand->args[0], columns.back(), kPackWidth, kNeighbour);
-  const bool is_pack =
-      NeighboursOf(buffer, offset, nullptr, kNeighbour, kPackWidth) == Neighbours::kPack;
+  const bool is_pack = NeighboursOf(buffer, offset, nullptr, kNeighbour, kPackWidth) == Neighbours::kPack;
   return is_pack ? buffer.dtype : "";
 }
 
@@ -64,10 +63,11 @@ class CudaAttentionHalfWriter {
     element_ = text_.ElementType(work_.query->id);
     for (const char* part : {kCudaContractionFeed, kCudaContractionHalf, kCudaAttentionHalf})
       text_.AddDeclarations(part);
-    const std::string queries = kernel_.Number(Points(work_.queries)), keys = kernel_.Number(Points(work_.keys));
-    std::string body = fmt::format(
-        "constexpr int kQ = {}, kK = {}, kD = {}, kW = {}, kThreads = kQ >= 64 ? 2 * kQ : 128;\n", tile_q, tile_k,
-        shape_.depth, shape_.width);
+    const std::string queries = kernel_.Number(Points(work_.queries)),
+                      keys = kernel_.Number(Points(work_.keys));
+    std::string body =
+        fmt::format("constexpr int kQ = {}, kK = {}, kD = {}, kW = {}, kThreads = kQ >= 64 ? 2 * kQ : 128;\n",
+                    tile_q, tile_k, shape_.depth, shape_.width);
     body += fmt::format(
         "const unsigned all_q = {}, all_k = {}, tiles = (all_q + kQ - 1) / kQ, batch = blockIdx.x / tiles, first_q = (tiles "
         "- 1 - blockIdx.x % tiles) * kQ;\n",
@@ -87,11 +87,11 @@ class CudaAttentionHalfWriter {
         "finish);\n",
         dtype == "bfloat16", element_, kernel_.Float(kLog2E * (factor > 0 ? factor : 1)));
     const std::string threads = fmt::format("({0} >= 64 ? 2 * {0} : 128)", tile_q);
-    kernel_.Launch(
-        "Attend", body,
-        fmt::format("{}L * ceil_div({}, {})", Points(work_.batch), Points(work_.queries), tile_q), threads, threads,
-        fmt::format("max(2 * ({0} * {2} + 2 * {1} * {3}), 4 * max({0}, 64) * {4})", tile_q, tile_k,
-                    shape_.depth + 8, shape_.depth + shape_.width + 16, shape_.width + 10));
+    kernel_.Launch("Attend", body,
+                   fmt::format("{}L * ceil_div({}, {})", Points(work_.batch), Points(work_.queries), tile_q),
+                   threads, threads,
+                   fmt::format("max(2 * ({0} * {2} + 2 * {1} * {3}), 4 * max({0}, 64) * {4})", tile_q, tile_k,
+                               shape_.depth + 8, shape_.depth + shape_.width + 16, shape_.width + 10));
   }
 
  private:
@@ -101,10 +101,9 @@ class CudaAttentionHalfWriter {
                     const std::string& limit, const std::string& first) {
     std::vector<Loop> packs = columns;
     packs.back().extent /= kPackWidth;
-    const ExprPtr offset = Substitute(InPacks(operand->args[0], columns.back(), kPackWidth, kNeighbour),
-                                      [](const Expr& e) {
-                                        return e.op == "variable" && e.id == kNeighbour ? Int(0) : nullptr;
-                                      });
+    const ExprPtr offset =
+        Substitute(InPacks(operand->args[0], columns.back(), kPackWidth, kNeighbour),
+                   [](const Expr& e) { return e.op == "variable" && e.id == kNeighbour ? Int(0) : nullptr; });
     CudaPrinter printer = printer_;
     std::string text = fmt::format("const auto {} = [&]({}* to{}) {{\n", name, element_,
                                    name == "bring_query" ? "" : ", unsigned first");
@@ -117,8 +116,8 @@ class CudaAttentionHalfWriter {
     text += DecodeLoops(printer, rows, "point") + DecodeLoops(printer, packs, "column");
     const std::string at = printer.Value(offset);
     return text + printer.TakeLines() +
-           fmt::format("ContractCopy<16>(to + row * ({} + 8) + pack * 8, {} + ({}), is_there);\n}}\n}};\n", padded,
-                       kernel_.Buffer(operand->id), at);
+           fmt::format("ContractCopy<16>(to + row * ({} + 8) + pack * 8, {} + ({}), is_there);\n}}\n}};\n",
+                       padded, kernel_.Buffer(operand->id), at);
   }
 
   // `is_scaled`: the factor is part of the exponent, and the score is the product.
@@ -126,7 +125,8 @@ class CudaAttentionHalfWriter {
     std::string text =
         "const auto score = [&](float product, unsigned query, unsigned key, bool is_inside) -> float {\n";
     const std::string attended = work_.causal ? "key < all_k && key <= query" : "key < all_k";
-    if (is_scaled) return text + fmt::format("return is_inside || ({}) ? product : -Infinity();\n}};\n", attended);
+    if (is_scaled)
+      return text + fmt::format("return is_inside || ({}) ? product : -Infinity();\n}};\n", attended);
     CudaPrinter printer = printer_;
     printer.SetResult(0, "product");
     text += fmt::format("if (query >= all_q || !({})) return -Infinity();\n", attended);
@@ -203,7 +203,9 @@ CudaAttentionTiles ChooseCudaAttentionTiles(const TaskDevice& device, const Atte
   const int64_t room = device.block_shared_bytes;
   const auto fits = [&](int64_t q, int64_t k) { return shape.SharedBytes(q, k) <= room; };
   while (tiles.keys.size() > 1 && !fits(tiles.queries[0], tiles.keys.back())) tiles.keys.pop_back();
-  std::erase_if(tiles.queries, [&](int64_t q) { return q != best && !fits(q, *std::max_element(tiles.keys.begin(), tiles.keys.end())); });
+  std::erase_if(tiles.queries, [&](int64_t q) {
+    return q != best && !fits(q, *std::max_element(tiles.keys.begin(), tiles.keys.end()));
+  });
   while (!fits(tiles.queries[0], tiles.keys[0]) && (tiles.queries[0] > 16 || tiles.keys[0] > 64)) {
     int64_t& larger = tiles.keys[0] > 64 ? tiles.keys[0] : tiles.queries[0];
     larger /= 2;

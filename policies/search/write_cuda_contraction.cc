@@ -59,9 +59,9 @@ void CudaProductWriter::WriteProduct(const std::string& partial) {
   CudaKernel kernel(text_, stage_);
   const std::string body = Outer(kernel) + Body(kernel, !partial.empty());
   if (!partial.empty()) kernel.AddParameter("float* __restrict__ partial", partial);
-  std::string tiles = fmt::format("{}L * ceil_div({}, {}) * ceil_div({}, {})", Points(c_.batch), Points(c_.m),
-                                  tiling_.tile_m, Points(c_.n),
-                                  group_.is_paired ? "(" + tiling_.tile_n + " / 2)" : tiling_.tile_n);
+  std::string tiles =
+      fmt::format("{}L * ceil_div({}, {}) * ceil_div({}, {})", Points(c_.batch), Points(c_.m), tiling_.tile_m,
+                  Points(c_.n), group_.is_paired ? "(" + tiling_.tile_n + " / 2)" : tiling_.tile_n);
   if (!group_.members.empty() && !group_.is_paired) tiles += fmt::format(" * {}", group_.members.size());
   kernel.Launch("Product", body, fmt::format("dim3({}, {})", tiles, tiling_.split), tiling_.threads,
                 fmt::format("{0}, {1} > 1 ? {1} : 1", tiling_.threads, tiling_.residents), SharedBytes());
@@ -100,8 +100,8 @@ std::string CudaProductWriter::Outer(CudaKernel& kernel) const {
 
 std::string CudaProductWriter::Body(CudaKernel& kernel, bool may_split) {
   std::string body = fmt::format("constexpr int kTileM = {}, kTileN = {};\n", tiling_.tile_m, tiling_.tile_n);
-  body += group_.members.empty() ? fmt::format("const int rows = {}, columns = {};\n", text_.Number(Points(c_.m)),
-                                               text_.Number(Points(c_.n)))
+  body += group_.members.empty() ? fmt::format("const int rows = {}, columns = {};\n",
+                                               text_.Number(Points(c_.m)), text_.Number(Points(c_.n)))
                                  : GroupColumns();
   body += Place();
   body += Terms() + Operand(kernel, "left", "rows", left_, c_.lhs, c_.m);
@@ -109,8 +109,8 @@ std::string CudaProductWriter::Body(CudaKernel& kernel, bool may_split) {
   body += fmt::format("const auto store = [&](int m, int n, float result0{}) {{\n",
                       group_.is_paired ? ", float result1" : "");
   body += (group_.members.empty() ? Results(kernel, may_split) : GroupStores(kernel)) + "};\n";
-  return body + fmt::format("Contract<{}, {}, {}, {}>(left, right, m0, n0, begin, end, store);\n", tiling_.math,
-                            tiling_.stages, IsCudaDown(c_), group_.is_paired);
+  return body + fmt::format("Contract<{}, {}, {}, {}>(left, right, m0, n0, begin, end, store);\n",
+                            tiling_.math, tiling_.stages, IsCudaDown(c_), group_.is_paired);
 }
 
 // The block's batch and tile.

@@ -50,10 +50,11 @@ search::Program ProgramOfAttention(const AttentionCase& one, const std::string& 
       "{{\"op\":\"scaled_dot_product_attention\",\"args\":{{\"query\":{{\"tensor\":0}},\"key\":{{\"tensor\":1}},"
       "\"value\":{{\"tensor\":2}},\"attn_mask\":{},\"is_causal\":{},\"enable_gqa\":{}}},\"results\":[{}]}}",
       one.mask.empty() ? "null" : "{\"tensor\":3}", one.is_causal, one.heads != one.key_heads, out);
-  search::Program program = search::Lower(
-      search::ParseGraph(fmt::format("{{\"version\":1,\"inputs\":[{}],\"values\":[{}],\"nodes\":[{}],\"outputs\":[{}]}}",
-                                     inputs, values, node, out)),
-      task);
+  search::Program program =
+      search::Lower(search::ParseGraph(fmt::format(
+                        "{{\"version\":1,\"inputs\":[{}],\"values\":[{}],\"nodes\":[{}],\"outputs\":[{}]}}",
+                        inputs, values, node, out)),
+                    task);
   search::Fuse(program);
   search::PlaceWorkspaces(program);
   return program;
@@ -88,9 +89,9 @@ void CheckAttention(const std::vector<AttentionCase>& cases, const std::string& 
   const KernelLibrary library(sources, kAttentionFlags, kAttentionHead);
   for (size_t i = 0; i < cases.size(); ++i) {
     const AttentionCase& one = cases[i];
-    const std::string name =
-        fmt::format("{} of {} by {}, {} and {}, tiles {} and {}{} {}", dtype, one.queries, one.keys, one.depth,
-                    one.width, one.tile_q, one.tile_keys, one.is_causal ? ", causal" : "", one.mask);
+    const std::string name = fmt::format("{} of {} by {}, {} and {}, tiles {} and {}{} {}", dtype,
+                                         one.queries, one.keys, one.depth, one.width, one.tile_q,
+                                         one.tile_keys, one.is_causal ? ", causal" : "", one.mask);
     // The bound: a few roundings of the largest result.
     CheckProgram({name, ProgramOfAttention(one, dtype), 0}, library, i);
   }

@@ -18,8 +18,8 @@ const std::string kGroupHead = "#include \"" KEVIN_SOURCE_DIR "/tests/policies/s
 
 struct GroupCase {
   int64_t rows = 1, columns = 1, terms = 1;
-  bool is_gated = false;     // silu(x a) * (x b), else outputs x a, x b, x c
-  bool is_kept = false;      // gated: x a is an output too
+  bool is_gated = false;        // silu(x a) * (x b), else outputs x a, x b, x c
+  bool is_kept = false;         // gated: x a is an output too
   int64_t tile = 0, depth = 0;  // 0: as chosen
 };
 
@@ -29,7 +29,8 @@ search::Program ProgramOfGroup(const GroupCase& one, const std::string& dtype) {
   const size_t weights = one.is_gated ? 2 : 3;
   std::string inputs, values, nodes;
   const auto value = [&](int64_t rows, int64_t columns) {
-    values += fmt::format("{}{{\"dtype\":\"{}\",\"shape\":[{},{}]}}", values.empty() ? "" : ",", dtype, rows, columns);
+    values += fmt::format("{}{{\"dtype\":\"{}\",\"shape\":[{},{}]}}", values.empty() ? "" : ",", dtype, rows,
+                          columns);
   };
   for (size_t i = 0; i <= weights; ++i) {
     const int64_t rows = i == 0 ? one.rows : one.columns;
@@ -55,10 +56,11 @@ search::Program ProgramOfGroup(const GroupCase& one, const std::string& dtype) {
   }
   for (size_t i = 0; i < outputs.size(); ++i)
     task.arguments.push_back({fmt::format("out{}", i), "output", "", {one.rows, one.columns}, {}});
-  search::Program program = search::Lower(
-      search::ParseGraph(fmt::format("{{\"version\":1,\"inputs\":[{}],\"values\":[{}],\"nodes\":[{}],\"outputs\":[{}]}}",
-                                     inputs, values, nodes, fmt::join(outputs, ","))),
-      task);
+  search::Program program =
+      search::Lower(search::ParseGraph(fmt::format(
+                        "{{\"version\":1,\"inputs\":[{}],\"values\":[{}],\"nodes\":[{}],\"outputs\":[{}]}}",
+                        inputs, values, nodes, fmt::join(outputs, ","))),
+                    task);
   search::Fuse(program);
   search::PlaceWorkspaces(program);
   return program;
@@ -68,8 +70,8 @@ std::string TextOfGroup(const GroupCase& one, const std::string& dtype) {
   const search::Program program = ProgramOfGroup(one, dtype);
   Task task = TaskOf(program, "cuda");
   for (TaskArgument& argument : task.arguments)
-    argument.cpp_type =
-        (argument.role == "output" ? "" : "const ") + std::string(dtype == "float16" ? "__half*" : "__nv_bfloat16*");
+    argument.cpp_type = (argument.role == "output" ? "" : "const ") +
+                        std::string(dtype == "float16" ? "__half*" : "__nv_bfloat16*");
   search::Setting setting;
   std::string constants;
   for (const search::Knob& knob : search::CudaKnobs(program, task)) {
@@ -90,8 +92,10 @@ size_t LaunchesIn(const std::string& text) {
 
 TEST_CASE("small products of one input are one launch, and agree with plain loops") {
   for (const std::string dtype : {"float16", "bfloat16"}) {
-    const std::vector<GroupCase> cases = {{70, 88, 136, true, false, 0, 0},      {33, 72, 200, true, true, 64064, 64},
-                                          {40, 56, 72, true, false, 32032, 64},  {70, 88, 136, false, false, 0, 0},
+    const std::vector<GroupCase> cases = {{70, 88, 136, true, false, 0, 0},
+                                          {33, 72, 200, true, true, 64064, 64},
+                                          {40, 56, 72, true, false, 32032, 64},
+                                          {70, 88, 136, false, false, 0, 0},
                                           {5, 40, 264, false, false, 16064, 128}};
     std::vector<std::string> sources;
     for (const GroupCase& one : cases) {
@@ -104,8 +108,8 @@ TEST_CASE("small products of one input are one launch, and agree with plain loop
     for (size_t i = 0; i < cases.size(); ++i) {
       const GroupCase& one = cases[i];
       if (one.is_gated && dtype == "float16") continue;  // beyond its range
-      const std::string name = fmt::format("{} of {} x {} x {}, gated {}", dtype, one.rows, one.columns, one.terms,
-                                           one.is_gated);
+      const std::string name =
+          fmt::format("{} of {} x {} x {}, gated {}", dtype, one.rows, one.columns, one.terms, one.is_gated);
       CheckProgram({name, ProgramOfGroup(one, dtype), static_cast<double>(one.terms)}, library, i);
     }
   }
