@@ -113,10 +113,12 @@ bool HasCudaLimits(const Contraction& c) {
                      [](const ExprPtr& limit) { return limit != nullptr; });
 }
 
-std::vector<int64_t> CudaViaValues(const Program& program, const Contraction& c, const Task& task) {
+// `may_be_small`: not where kernels have few forms.
+std::vector<int64_t> CudaViaValues(const Program& program, const Contraction& c, const Task& task,
+                                   bool may_be_small = true) {
   const std::string type = CudaProductType(program, c);
   if (type != "float32") {
-    const bool is_small = !ChooseCudaSmall(program, task, c).tiles.empty();
+    const bool is_small = may_be_small && !ChooseCudaSmall(program, task, c).tiles.empty();
     std::vector<int64_t> values = {type == "float16" ? kViaHalf : kViaBrain};
     const bool limited = HasCudaLimits(c);
     const CudaOperand left = ReadCudaOperand(program, c.lhs, c.m, c.k, limited),
@@ -168,7 +170,8 @@ std::string CudaProductType(const Program& program, const Contraction& c) {
 CudaTiling CudaTilingOf(const CudaText& text, const Contraction& c, int64_t members) {
   const CudaProductSize size = CudaSizeOf(c);
   const int multiprocessors = text.device().multiprocessors;
-  const int64_t via = text.KnobValue("VIA", CudaViaValues(text.program(), c, text.task())[0]);
+  const int64_t via = text.KnobValue(
+      "VIA", CudaViaValues(text.program(), c, text.task(), text.sharing() != CudaSharing::kForms)[0]);
   CudaTiling tiling;
   tiling.wgmma = via == kViaWgmma;
   const CudaWgmmaChoice choice =
