@@ -54,9 +54,20 @@ struct CudaTiling {
   std::string residents;  // blocks to a multiprocessor; 0 counts as 1
   std::string math;       // the type of the arithmetic in the text, of kTileM and kTileN
   const char* prelude = nullptr;
-  bool wgmma = false;  // in place of all of the above
+  std::string shares = "1";  // warps with the same results, which divide the terms of a slice
+  bool wgmma = false;        // in place of all of the above
 };
-CudaTiling CudaTilingOf(const CudaText& text, const Contraction& contraction);
+// Products in 16 bits that are too small to be held up by anything but the latency of memory: small tiles, one to a
+// multiprocessor where possible, whose warps divide the terms; no second launch adds shares. Empty where wgmma or larger
+// tiles are expected to be faster. Tiles as m * 1000 + n; the first of each is the best guess; all of them fit the shared
+// memory in every combination. `members`: products of this form in one launch (cuda_product_group.h).
+struct CudaSmallChoice {
+  std::vector<int64_t> tiles, depths, stages;
+};
+CudaSmallChoice ChooseCudaSmall(const Program& program, const Task& task, const Contraction& c,
+                                int64_t members = 1);
+
+CudaTiling CudaTilingOf(const CudaText& text, const Contraction& contraction, int64_t members = 1);
 
 // "float16" or "bfloat16" where all loads of both operands have that type, else "float32".
 std::string CudaProductType(const Program& program, const Contraction& contraction);

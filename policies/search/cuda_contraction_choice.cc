@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "policies/search/cuda_product_group.h"
 #include "policies/search/cuda_wgmma.h"
 
 namespace kevin::search {
@@ -112,9 +113,12 @@ bool HasCudaLimits(const Contraction& c) {
                      [](const ExprPtr& limit) { return limit != nullptr; });
 }
 
-std::vector<int64_t> CudaViaValues(const Program& program, const Contraction& c, const Task& task) {
+// `may_be_small`: not where kernels have few forms.
+std::vector<int64_t> CudaViaValues(const Program& program, const Contraction& c, const Task& task,
+                                   bool may_be_small = true) {
   const std::string type = CudaProductType(program, c);
   if (type != "float32") {
+    const bool is_small = may_be_small && !ChooseCudaSmall(program, task, c).tiles.empty();
     std::vector<int64_t> values = {type == "float16" ? kViaHalf : kViaBrain};
     const bool limited = HasCudaLimits(c);
     const CudaOperand left = ReadCudaOperand(program, c.lhs, c.m, c.k, limited),
@@ -122,7 +126,8 @@ std::vector<int64_t> CudaViaValues(const Program& program, const Contraction& c,
     if (!SuitsCudaWgmma(program, task, c, left, right)) return values;
     // Products of two matrices as they are take less than half of the time so (tests/bench/RESULTS.md). Others need kernels
     // that copy first, more than the text of a deep network may have.
-    const bool is_first = !limited && IsCudaMatrix(program, c, left) && IsCudaMatrix(program, c, right);
+    const bool is_first =
+        !is_small && !limited && IsCudaMatrix(program, c, left) && IsCudaMatrix(program, c, right);
     values.insert(is_first ? values.begin() : values.end(), kViaWgmma);
     return values;
   }
@@ -162,24 +167,37 @@ std::string CudaProductType(const Program& program, const Contraction& c) {
   return type == "float16" || type == "bfloat16" ? type : "float32";
 }
 
-CudaTiling CudaTilingOf(const CudaText& text, const Contraction& c) {
+CudaTiling CudaTilingOf(const CudaText& text, const Contraction& c, int64_t members) {
   const CudaProductSize size = CudaSizeOf(c);
   const int multiprocessors = text.device().multiprocessors;
-  const int64_t via = text.KnobValue("VIA", CudaViaValues(text.program(), c, text.task())[0]);
+  const int64_t via = text.KnobValue(
+      "VIA", CudaViaValues(text.program(), c, text.task(), text.sharing() != CudaSharing::kForms)[0]);
   CudaTiling tiling;
   tiling.wgmma = via == kViaWgmma;
   const CudaWgmmaChoice choice =
       tiling.wgmma ? ChooseCudaWgmma(text.task(), c, text.shares()) : CudaWgmmaChoice();
-  const int64_t best =
-      tiling.wgmma ? choice.tiles[0] : CudaTileValues(size, multiprocessors, text.sharing())[0];
+  const CudaSmallChoice small = via == kViaHalf || via == kViaBrain
+                                    ? ChooseCudaSmall(text.program(), text.task(), c, members)
+                                    : CudaSmallChoice();
+  const bool is_small = !small.tiles.empty() && text.sharing() != CudaSharing::kForms;
+  const int64_t best = tiling.wgmma ? choice.tiles[0]
+                       : is_small   ? small.tiles[0]
+                                    : CudaTileValues(size, multiprocessors, text.sharing())[0];
   const int64_t tile = text.KnobValue("TILE", best);
   const std::string tile_text = text.KnobText("TILE", best);
   tiling.tile_m = CudaTilePart(tile_text, tile, true), tiling.tile_n = CudaTilePart(tile_text, tile, false);
   if (tiling.wgmma && tile_text != std::to_string(tile)) SetCudaWgmmaTile(tile_text, tiling);
-  const int64_t depth = via == kViaFma ? 16 : 32, element = via == kViaHalf || via == kViaBrain ? 2 : 4;
+  const int64_t depth = via == kViaFma ? 16
+                        : is_small     ? small.depths[0]
+                                       : 32,
+                element = via == kViaHalf || via == kViaBrain ? 2 : 4;
   tiling.stages =
-      text.KnobText("STAGES", tiling.wgmma ? 4 : CudaStageValues(text.device(), {tile}, depth, element)[0]);
-  const int64_t split = tiling.wgmma ? choice.splits[0] : CudaSplitValues(size, tile, multiprocessors)[0];
+      text.KnobText("STAGES", tiling.wgmma ? 4
+                              : is_small   ? small.stages[0]
+                                           : CudaStageValues(text.device(), {tile}, depth, element)[0]);
+  const int64_t split = tiling.wgmma ? choice.splits[0]
+                        : is_small   ? 1
+                                     : CudaSplitValues(size, tile, multiprocessors)[0];
   tiling.split = text.KnobText("SPLIT_K", split);
   tiling.split_is_knob = tiling.split != std::to_string(split);
   tiling.split_body = tiling.split_is_knob ? tiling.split : text.Number(split);
@@ -200,12 +218,24 @@ CudaTiling CudaTilingOf(const CudaText& text, const Contraction& c) {
     tiling.prelude = is_half ? kCudaContractionHalf : kCudaContractionTf32;
     last = via == kViaHalf ? ", false" : via == kViaBrain ? ", true" : via == kViaTf32x3 ? ", 3" : ", 1";
   }
+  if (is_small) {
+    // Eight warps to a block, as far as a slice has terms for them.
+    const std::string warps = fmt::format("({} / {} * ({} / 32))", tiling.tile_m, rows, tiling.tile_n);
+    tiling.shares =
+        fmt::format("({0} >= 8 ? 1 : 8 / {0} < {1} / 16 ? 8 / {0} : {1} / 16)", warps, tiling.depth);
+    tiling.threads = fmt::format("(32 * {} * {})", warps, tiling.shares);
+    last += ", " + tiling.shares;
+  }
   tiling.math = fmt::format("{}<kTileM, kTileN, {}, {}, {}{}>", name, tiling.depth, rows, columns, last);
-  tiling.residents = fmt::format("{} / {}", via == kViaTf32x3 || via == kViaTf32 ? 256 : 512, tiling.threads);
+  tiling.residents =
+      is_small ? "1"
+               : fmt::format("{} / {}", via == kViaTf32x3 || via == kViaTf32 ? 256 : 512, tiling.threads);
   return tiling;
 }
 
 std::vector<Knob> CudaContractionKnobs(const Program& program, const Task& task, const Contraction& work) {
+  if (IsLaterInCudaGroup(program, task, work)) return {};
+  const int64_t members = static_cast<int64_t>(FindCudaGroup(program, task, work).members.size());
   const bool limited = HasCudaLimits(work);
   if (SuitsCudaRows(program, work, ReadCudaOperand(program, work.lhs, work.m, work.k, limited),
                     ReadCudaOperand(program, work.rhs, work.n, work.k, limited)))
@@ -218,7 +248,9 @@ std::vector<Knob> CudaContractionKnobs(const Program& program, const Task& task,
                            "arithmetic: 0 fp32, 1 three products in TF32, 2 TF32, 3 fp16, 4 bf16, 5 wgmma";
   std::vector<int64_t> tiles = CudaTileValues(size, task.device.multiprocessors),
                        splits = CudaSplitValues(size, tiles[0], task.device.multiprocessors);
-  const bool wgmma_first = vias[0] == kViaWgmma;
+  const CudaSmallChoice small = ChooseCudaSmall(program, task, work, std::max<int64_t>(members, 1));
+  const bool wgmma_first = vias[0] == kViaWgmma, is_small = !small.tiles.empty();
+  if (is_small) tiles = small.tiles, splits = {1};
   if (wgmma_first || vias.back() == kViaWgmma) {
     const CudaWgmmaChoice choice = ChooseCudaWgmma(task, work);
     std::vector<int64_t> others = choice.tiles;
@@ -234,6 +266,13 @@ std::vector<Knob> CudaContractionKnobs(const Program& program, const Task& task,
   std::vector<int64_t> stages =
       CudaStageValues(task.device, tiles, depths[0], CudaProductType(program, work) == "float32" ? 4 : 2);
   if (wgmma_first) stages = {4, 3, 2};
+  if (is_small) stages = small.stages;
+  if (is_small) {
+    return {{"TILE", tiles, true, kTileWhat},
+            {"VIA", vias, false, kViaWhat},
+            {"STAGES", stages, true, kStagesWhat},
+            {"TILE_K", small.depths, true, "terms of a slice"}};
+  }
   return {{"TILE", tiles, true, kTileWhat},
           {"VIA", vias, false, kViaWhat},
           {"SPLIT_K", splits, true, kSplitWhat},

@@ -115,8 +115,8 @@ template <class Source, int kLines, int kDepth, int kThreads> struct ContractFee
 };
 
 // result(m, n) of one tile: the sum of terms [begin, end), then store(m, n, result). `kDown`: neighbouring threads
-// store neighbours in m.
-template <class Math, int kStages, bool kDown, class Left, class Right, class Store>
+// store neighbours in m. `kPaired`: store also gets the result half a tile further in n.
+template <class Math, int kStages, bool kDown, bool kPaired, class Left, class Right, class Store>
 INLINE void Contract(const Left& left, const Right& right, int m0, int n0, int begin, int end, const Store& store) {
   extern __shared__ float4 contract_pool[];
   constexpr int kTileM = Math::kTileM, kTileN = Math::kTileN, kDepth = Math::kDepth, kThreads = Math::kThreads;
@@ -173,14 +173,23 @@ INLINE void Contract(const Left& left, const Right& right, int m0, int n0, int b
   constexpr int kPitch = kTileN + 8;
   math.template Spill<Left::kTerms, Right::kTerms>(tile, kPitch);
   __syncthreads();
-  constexpr int kLong = kDown ? kTileM : kTileN, kShort = kDown ? kTileN : kTileM;
+  constexpr int kColumns = kPaired ? kTileN / 2 : kTileN, kLong = kDown ? kTileM : kColumns, kShort = kDown ? kColumns : kTileM;
   constexpr int kAcross = kThreads < kLong ? kThreads : kLong;
   for (int c = threadIdx.x % kAcross; c < kLong; c += kAcross) {
     if ((kDown ? m0 : n0) + c < (kDown ? left.lines : right.lines)) {
 #pragma unroll 4
       for (int r = threadIdx.x / kAcross; r < kShort; r += kThreads / kAcross) {
         const int m = kDown ? c : r, n = kDown ? r : c;
-        if ((kDown ? n0 : m0) + r < (kDown ? right.lines : left.lines)) store(m0 + m, n0 + n, tile[m * kPitch + n]);
+        if ((kDown ? n0 : m0) + r < (kDown ? right.lines : left.lines)) {
+          float sums[kPaired ? 2 : 1];
+#pragma unroll
+          for (int p = 0; p < (kPaired ? 2 : 1); ++p) {
+            sums[p] = tile[m * kPitch + n + p * kColumns];
+#pragma unroll
+            for (int s = 1; s < Math::kShares; ++s) sums[p] += tile[(s * kTileM + m) * kPitch + n + p * kColumns];
+          }
+          if constexpr (kPaired) store(m0 + m, n0 + n, sums[0], sums[1]); else store(m0 + m, n0 + n, sums[0]);
+        }
       }
     }
   }

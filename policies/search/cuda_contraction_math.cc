@@ -9,7 +9,7 @@ const char* const kCudaContractionFma = R"(
 // --- Products in fp32: a thread has kRows x kColumns results ---
 template <int kTileMOf, int kTileNOf, int kDepthOf, int kRows, int kColumns> struct ContractFma {
   static constexpr int kTileM = kTileMOf, kTileN = kTileNOf, kDepth = kDepthOf;
-  static constexpr int kDown = kTileM / kRows, kAcross = kTileN / kColumns, kThreads = kDown * kAcross;
+  static constexpr int kDown = kTileM / kRows, kAcross = kTileN / kColumns, kThreads = kDown * kAcross, kShares = 1;
   static_assert(kDown % 4 == 0 && kAcross % 8 == 0, "a warp is 4 x 8 threads");
   float acc[kRows][kColumns];
 
@@ -92,7 +92,7 @@ INLINE void ContractMmaTf32(float (&c)[4], const unsigned (&a)[4], const unsigne
 // towards zero: they add up runs of kRun terms, and ordinary additions the runs.
 template <int kTileMOf, int kTileNOf, int kDepthOf, int kWarpM, int kWarpN, int kProducts> struct ContractTf32 {
   static constexpr int kTileM = kTileMOf, kTileN = kTileNOf, kDepth = kDepthOf;
-  static constexpr int kAcross = kTileN / kWarpN, kThreads = 32 * (kTileM / kWarpM) * kAcross;
+  static constexpr int kAcross = kTileN / kWarpN, kThreads = 32 * (kTileM / kWarpM) * kAcross, kShares = 1;
   static constexpr int kM = kWarpM / 16, kN = kWarpN / 8, kRun = kProducts == 3 ? 16 : kDepth;
   float acc[kM][kN][4];
 
@@ -179,13 +179,15 @@ template <bool kBrain> INLINE void ContractMma(float (&c)[4], const unsigned (&a
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }
 }
-template <int kTileMOf, int kTileNOf, int kDepthOf, int kWarpM, int kWarpN, bool kBrain> struct ContractHalf {
-  static constexpr int kTileM = kTileMOf, kTileN = kTileNOf, kDepth = kDepthOf;
-  static constexpr int kAcross = kTileN / kWarpN, kThreads = 32 * (kTileM / kWarpM) * kAcross;
+// kShares warps have the same results: each takes other terms of a slice.
+template <int kTileMOf, int kTileNOf, int kDepthOf, int kWarpM, int kWarpN, bool kBrain, int kSharesOf = 1> struct ContractHalf {
+  static constexpr int kTileM = kTileMOf, kTileN = kTileNOf, kDepth = kDepthOf, kShares = kSharesOf;
+  static constexpr int kAcross = kTileN / kWarpN, kWarps = kTileM / kWarpM * kAcross, kThreads = 32 * kWarps * kShares;
+  static_assert(kDepth % (16 * kShares) == 0, "a warp takes 16 terms at a time");
   static constexpr int kM = kWarpM / 16, kN = kWarpN / 8;
   float acc[kM][kN][4];
 
-  static INLINE int Row() { return threadIdx.x / 32 / kAcross * kWarpM; }
+  static INLINE int Row() { return threadIdx.x / 32 % kWarps / kAcross * kWarpM; }
   static INLINE int Column() { return threadIdx.x / 32 % kAcross * kWarpN; }
   INLINE void Clear() {
 #pragma unroll
@@ -195,7 +197,8 @@ template <int kTileMOf, int kTileNOf, int kDepthOf, int kWarpM, int kWarpN, bool
   INLINE void Step(const Element* left, const Element* right) {
     const int lane = threadIdx.x % 32, low = lane % 8, middle = lane / 8 % 2 * 8, high = lane / 16 * 8;
 #pragma unroll
-    for (int k = 0; k < kDepth; k += 16) {
+    for (int step = 0; step < kDepth; step += 16 * kShares) {
+      const int k = step + (kShares > 1 ? threadIdx.x / 32 / kWarps * 16 : 0);
       unsigned a[kM][4], b[kN / 2][4];
 #pragma unroll
       for (int i = 0; i < kM; ++i) {
@@ -218,6 +221,7 @@ template <int kTileMOf, int kTileNOf, int kDepthOf, int kWarpM, int kWarpN, bool
   }
   template <bool kLeftTerms, bool kRightTerms> INLINE void Spill(float* tile, int pitch) const {
     const int lane = threadIdx.x % 32;
+    if (kShares > 1) tile += threadIdx.x / 32 / kWarps * (kTileM * pitch);
 #pragma unroll
     for (int i = 0; i < kM; ++i) {
 #pragma unroll

@@ -23,6 +23,8 @@ std::vector<Knob> KnobsOfStage(const CudaText& text, const Stage& stage) {
     return CudaReductionKnobs(text, *reduction);
   if (const auto* contraction = std::get_if<Contraction>(&stage.work))
     return CudaContractionKnobs(text.program(), text.task(), *contraction);
+  if (const auto* attention = std::get_if<Attention>(&stage.work))
+    return CudaAttentionKnobs(text.program(), text.task(), *attention);
   return {};
 }
 

@@ -21,7 +21,8 @@ std::string CudaProductWriter::SplitOperand(CudaKernel& kernel, const std::strin
   const bool is_packed = !o.packed.empty();
   const std::string own =
       is_packed ? element_ : CudaElementOf(text_.program().buffers[static_cast<size_t>(o.buffer)].dtype);
-  const char* const index = o.wide ? "long" : "int";
+  const bool is_grouped = name == "right" && !group_.members.empty();
+  const char* const index = o.wide || is_grouped ? "long" : "int";
   const bool flat_line = o.line_stride && o.conditions.empty(),
              flat_term = o.term_stride && o.conditions.empty();
   std::vector<std::string> line(4, "0"), term(4, "0");
@@ -39,6 +40,7 @@ std::string CudaProductWriter::SplitOperand(CudaKernel& kernel, const std::strin
   if (inside.empty()) inside = "true";
   line[0] = flat_line ? fmt::format("({})l * {}", index, text_.Number(*o.line_stride))
                       : CudaInteger(text_, o.line, o.wide);
+  if (is_grouped) line[0] += " + apart";
   term[0] =
       flat_term ? fmt::format("t * {}", text_.Number(*o.term_stride)) : CudaInteger(text_, o.term, false);
   const std::string from = name + "_from";
@@ -50,12 +52,13 @@ std::string CudaProductWriter::SplitOperand(CudaKernel& kernel, const std::strin
       is_packed ? fmt::format("{}_packed + (long)batch * {}", name, text_.Number(o.packed_batch))
                 : fmt::format("{} + {}", kernel.Buffer(o.buffer), CudaInteger(text_, o.batch, true));
   const std::string text = fmt::format("const {}* const {} = {};\n", own, from, base);
-  return text + Source(name, limit,
-                       {o.terms_together, direct ? 1 : o.copy, !flat_term, direct, !o.conditions.empty()},
-                       index, (flat_line ? "" : CudaDecoded(lines, "l", Extents(lines))) + Returned(line),
-                       (flat_term ? "" : CudaDecoded(c_.k, "t", term_extents_)) + Returned(term),
-                       fmt::format("return {};\n", direct ? load : inside),
-                       own == element_ ? from : "nullptr");
+  return text +
+         Source(name, limit,
+                {o.terms_together, direct ? 1 : o.copy, !flat_term, direct, !o.conditions.empty()}, index,
+                (is_grouped ? GroupLine(kernel) : "") +
+                    (flat_line ? "" : CudaDecoded(lines, "l", Extents(lines))) + Returned(line),
+                (flat_term ? "" : CudaDecoded(c_.k, "t", term_extents_)) + Returned(term),
+                fmt::format("return {};\n", direct ? load : inside), own == element_ ? from : "nullptr");
 }
 
 // Another expression: the loop variables travel in the parts, four of each.

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "policies/search/cuda_product_group.h"
 #include "policies/search/cuda_wgmma.h"
 
 namespace kevin::search {
@@ -15,7 +16,9 @@ std::string CudaElementOf(const std::string& dtype);
 // Bodies of the kernels, and their launches.
 class CudaProductWriter {
  public:
-  CudaProductWriter(CudaText& text, const Stage& stage, const Contraction& c, CudaTiling tiling);
+  // With a group, `c` is its first member with all stores, and `stage` has it.
+  CudaProductWriter(CudaText& text, const Stage& stage, const Contraction& c, CudaTiling tiling,
+                    CudaProductGroup group = {});
   void Write();
 
  private:
@@ -68,12 +71,18 @@ class CudaProductWriter {
   // For the point (batch, m, n): the share's sum, or the stores.
   std::string Results(CudaKernel& kernel, bool may_split) const;
   std::string Stores(CudaKernel& kernel) const;
+  std::string StoresOf(CudaKernel& kernel, const std::vector<Store>& stores) const;
+  // Of a group (cuda_product_group.cc): lines of the right operand, and columns of the tiles, go through all members.
+  std::string GroupColumns() const;
+  std::string GroupLine(CudaKernel& kernel) const;
+  std::string GroupStores(CudaKernel& kernel) const;
   std::string SharedBytes() const;
 
   CudaText& text_;
   const Stage& stage_;
   const Contraction& c_;
   CudaTiling tiling_;
+  CudaProductGroup group_;
   bool limited_ = false;
   std::string type_, element_;
   CudaOperand left_, right_;

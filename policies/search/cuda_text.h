@@ -263,9 +263,12 @@ void WriteCudaPlainContraction(CudaText& text, const Stage& stage, const Contrac
 // The fast contraction: false where the work does not suit it (then the plain one is written). Its knobs by their names
 // without suffix.
 bool WriteCudaContraction(CudaText& text, const Stage& stage, const Contraction& work);
+// The products that begin at this stage of the program, in one launch (cuda_product_group.h); how many, 0: none.
+size_t WriteCudaProductGroup(CudaText& text, size_t at);
 // Knobs by their names without suffix; `stage` is not set.
 std::vector<Knob> CudaPointwiseKnobs(const CudaText& text, const Stage& stage, const Pointwise& work);
 std::vector<Knob> CudaReductionKnobs(const CudaText& text, const Reduction& work);
+std::vector<Knob> CudaAttentionKnobs(const Program& program, const Task& task, const Attention& work);
 std::vector<Knob> CudaContractionKnobs(const Program& program, const Task& task, const Contraction& work);
 
 // --- The prelude: functions that texts may use; those that occur are included ---

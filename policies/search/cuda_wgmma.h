@@ -55,6 +55,7 @@ bool IsCudaMatrix(const Program& program, const Contraction& work, const CudaOpe
 // are equal.
 struct CudaWgmmaChoice {
   std::vector<int64_t> tiles, splits;
+  double cost = 0;  // of the first: multiplications of the busiest multiprocessor, or what takes as long
 };
 CudaWgmmaChoice ChooseCudaWgmma(const Task& task, const Contraction& work, bool few = false);
 

@@ -253,7 +253,7 @@ CudaWgmmaChoice ChooseCudaWgmma(const Task& task, const Contraction& c, bool few
                    [](const Scored& a, const Scored& b) { return a.cost < b.cost; });
   CudaWgmmaChoice result;
   for (const Scored& choice : choices) result.tiles.push_back(choice.tile);
-  result.splits = {choices[0].split};
+  result.splits = {choices[0].split}, result.cost = choices[0].cost;
   for (const int64_t other : {int64_t{1}, choices[0].split * 2}) {
     if (other != choices[0].split && other <= std::max<int64_t>(1, slices / 4))
       result.splits.push_back(other);

@@ -13,10 +13,12 @@
 namespace kevin::search {
 namespace {
 
-// On a GPU wide heads leave a block registers for few queries: two products around stored scores are faster.
-constexpr int64_t kWidestStreamed = 128;
-bool IsStreamed(const Task& task, int64_t depth, int64_t width) {
-  return task.kind != "cuda" || std::max(depth, width) <= kWidestStreamed;
+// On a GPU wide heads leave a block registers for few queries: two products around stored scores are faster. In 16 bits
+// the tensor cores take wider ones.
+constexpr int64_t kWidestStreamed = 128, kWidestStreamedHalf = 256;
+bool IsStreamed(const Task& task, int64_t depth, int64_t width, const std::string& dtype) {
+  const bool is_half = (dtype == "float16" || dtype == "bfloat16") && depth % 8 == 0 && width % 8 == 0;
+  return task.kind != "cuda" || std::max(depth, width) <= (is_half ? kWidestStreamedHalf : kWidestStreamed);
 }
 
 bool IsProductNode(const GraphNode& node) { return node.op == "matmul" || node.op == "bmm"; }
@@ -126,16 +128,24 @@ ValuePtr Lowering::Attend(AttentionParts parts, const std::string& dtype, const 
       work.score = rest;
     }
   }
-  const ValuePtr result = NewStored("attention", dtype, shape);
+  // On a GPU the heads of a position lie together, as the product after them reads it: TMA then takes it as a matrix.
+  const bool is_by_position = task_.kind == "cuda" && work.batch.size() >= 2;
   Index place = Vars(work.batch);
-  place.push_back(query);
+  place.insert(is_by_position ? place.end() - 1 : place.end(), query);
   place.push_back(Var(work.width[0]));
-  work.stores = {{result->buffer, OffsetOf(place, shape), Result(1), nullptr}};
+  Shape stored = shape;
+  if (is_by_position) std::swap(stored[stored.size() - 3], stored[stored.size() - 2]);
+  const ValuePtr result = NewStored("attention", dtype, stored);
+  work.stores = {{result->buffer, OffsetOf(place, stored), Result(1), nullptr}};
   double points = static_cast<double>(work.queries[0].extent) * static_cast<double>(work.keys[0].extent);
   for (const Loop& loop : work.batch) points *= static_cast<double>(loop.extent);
   const double terms = static_cast<double>(work.depth[0].extent + work.width[0].extent);
   Add("attention", work, (work.causal ? 1 : 2) * points * terms);
-  return result;
+  if (!is_by_position) return result;
+  std::vector<int> order;
+  for (size_t i = 0; i < shape.size(); ++i) order.push_back(static_cast<int>(i));
+  std::swap(order[order.size() - 3], order[order.size() - 2]);
+  return Permute(result, order);
 }
 
 ValuePtr Lowering::DotProductAttention(const GraphNode& node) {
@@ -148,7 +158,8 @@ ValuePtr Lowering::DotProductAttention(const GraphNode& node) {
   const int64_t depth = d.query->shape.back();
   d.scale = Number(node, "scale", 1 / std::sqrt(static_cast<double>(depth)));
   if (const ValuePtr mask = OptionalTensor(node, "attn_mask")) d.mask = Cheap(mask, 24);
-  if (!IsStreamed(task_, depth, d.shape.back())) return AttendInProducts(*this, d, ResultOf(node).dtype);
+  if (!IsStreamed(task_, depth, d.shape.back(), ResultOf(node).dtype))
+    return AttendInProducts(*this, d, ResultOf(node).dtype);
   AttentionParts parts;
   parts.query = d.query, parts.key = d.key, parts.value = d.value;
   Attention& work = parts.work;
@@ -222,7 +233,9 @@ void Lowering::FindAttention() {
     const GraphNode& first = *producers.at(pattern->product);
     const Shape& key =
         graph_.values.at(first.args.at(first.op == "bmm" ? "mat2" : "other").at("tensor").get<int>()).shape;
-    if (out.size() < 2 || key.size() < 2 || !IsStreamed(task_, key[key.size() - 2], out.back())) continue;
+    if (out.size() < 2 || key.size() < 2 ||
+        !IsStreamed(task_, key[key.size() - 2], out.back(), graph_.values.at(node.results[0]).dtype))
+      continue;
     // Without a softmax two products in a row are as good, unless all of the scores would be stored for short rows.
     if (pattern->softmax < 0 &&
         (out.size() < 3 || key.size() < 3 || out.back() > 256 || key[key.size() - 2] > 256))

@@ -13,6 +13,14 @@ namespace {
 class CudaStageWriter {
  public:
   explicit CudaStageWriter(CudaText& text) : text_(text) {}
+  // Writes the stage, or several in one launch; how many.
+  size_t WriteFrom(const Program& program, size_t at) {
+    text_.BeginStage(number_);
+    const size_t joint = WriteCudaProductGroup(text_, at);
+    number_ += static_cast<int>(joint);
+    if (joint == 0) Write(program.stages[at]);
+    return std::max<size_t>(joint, 1);
+  }
   void Write(const Stage& stage) {
     if (const auto* repeat = std::get_if<Repeat>(&stage.work)) {
       text_.BeginStage(number_);
@@ -71,8 +79,9 @@ std::string WriteCuda(const Program& program, const Task& task, const Setting& s
     CudaText text(program, task, setting, sharing, owners);
     CudaStageWriter writer(text);
     const bool is_last = sharing == CudaSharing::kForms;
-    for (const Stage& stage : program.stages) {
-      if (text.kernels() <= kMostFunctions || is_last) writer.Write(stage);
+    for (size_t at = 0; at < program.stages.size();) {
+      if (text.kernels() > kMostFunctions && !is_last) break;
+      at += writer.WriteFrom(program, at);
     }
     if (text.kernels() <= kMostFunctions || is_last) return WithCudaPrelude(text.Finish());
   }

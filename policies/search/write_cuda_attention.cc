@@ -1,11 +1,11 @@
 // Attention: a block holds a tile of queries and streams tiles of keys and values through shared memory, with a running
-// maximum and sum for each query. Products in float.
+// maximum and sum for each query. Products in float; those of 16 bits are in write_cuda_attention_half.cc.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "policies/search/cuda_text.h"
+#include "policies/search/cuda_attention.h"
 
 namespace kevin::search {
 namespace {
@@ -218,6 +218,7 @@ class CudaAttentionWriter {
 }  // namespace
 
 void WriteCudaAttention(CudaText& text, const Stage& stage, const Attention& work) {
+  if (SuitsCudaAttentionHalf(text.program(), work)) return WriteCudaAttentionHalf(text, stage, work);
   CudaAttentionWriter(text, stage, work).Write();
 }
 

@@ -22,11 +22,12 @@ std::string CudaElementOf(const std::string& dtype) {
 }
 
 CudaProductWriter::CudaProductWriter(CudaText& text, const Stage& stage, const Contraction& c,
-                                     CudaTiling tiling)
+                                     CudaTiling tiling, CudaProductGroup group)
     : text_(text),
       stage_(stage),
       c_(c),
       tiling_(std::move(tiling)),
+      group_(std::move(group)),
       limited_(CudaIsLimited(c)),
       type_(CudaProductType(text.program(), c)),
       element_(CudaElementOf(type_)) {
@@ -58,8 +59,10 @@ void CudaProductWriter::WriteProduct(const std::string& partial) {
   CudaKernel kernel(text_, stage_);
   const std::string body = Outer(kernel) + Body(kernel, !partial.empty());
   if (!partial.empty()) kernel.AddParameter("float* __restrict__ partial", partial);
-  const std::string tiles = fmt::format("{}L * ceil_div({}, {}) * ceil_div({}, {})", Points(c_.batch),
-                                        Points(c_.m), tiling_.tile_m, Points(c_.n), tiling_.tile_n);
+  std::string tiles =
+      fmt::format("{}L * ceil_div({}, {}) * ceil_div({}, {})", Points(c_.batch), Points(c_.m), tiling_.tile_m,
+                  Points(c_.n), group_.is_paired ? "(" + tiling_.tile_n + " / 2)" : tiling_.tile_n);
+  if (!group_.members.empty() && !group_.is_paired) tiles += fmt::format(" * {}", group_.members.size());
   kernel.Launch("Product", body, fmt::format("dim3({}, {})", tiles, tiling_.split), tiling_.threads,
                 fmt::format("{0}, {1} > 1 ? {1} : 1", tiling_.threads, tiling_.residents), SharedBytes());
 }
@@ -97,15 +100,17 @@ std::string CudaProductWriter::Outer(CudaKernel& kernel) const {
 
 std::string CudaProductWriter::Body(CudaKernel& kernel, bool may_split) {
   std::string body = fmt::format("constexpr int kTileM = {}, kTileN = {};\n", tiling_.tile_m, tiling_.tile_n);
-  body += fmt::format("const int rows = {}, columns = {};\n", text_.Number(Points(c_.m)),
-                      text_.Number(Points(c_.n)));
+  body += group_.members.empty() ? fmt::format("const int rows = {}, columns = {};\n",
+                                               text_.Number(Points(c_.m)), text_.Number(Points(c_.n)))
+                                 : GroupColumns();
   body += Place();
   body += Terms() + Operand(kernel, "left", "rows", left_, c_.lhs, c_.m);
   body += Operand(kernel, "right", "columns", right_, c_.rhs, c_.n);
-  body += "const auto store = [&](int m, int n, float result0) {\n";
-  body += Results(kernel, may_split) + "};\n";
-  return body + fmt::format("Contract<{}, {}, {}>(left, right, m0, n0, begin, end, store);\n", tiling_.math,
-                            tiling_.stages, IsCudaDown(c_));
+  body += fmt::format("const auto store = [&](int m, int n, float result0{}) {{\n",
+                      group_.is_paired ? ", float result1" : "");
+  body += (group_.members.empty() ? Results(kernel, may_split) : GroupStores(kernel)) + "};\n";
+  return body + fmt::format("Contract<{}, {}, {}, {}>(left, right, m0, n0, begin, end, store);\n",
+                            tiling_.math, tiling_.stages, IsCudaDown(c_), group_.is_paired);
 }
 
 // The block's batch and tile.
@@ -161,6 +166,7 @@ CudaPrinter CudaProductWriter::Printer(CudaKernel& kernel) const {
     for (const Loop& loop : *loops) printer.SetVariable(loop.variable, fmt::format("v{}", loop.variable));
   }
   printer.SetResult(0, "result0");
+  printer.SetResult(1, "result1");
   return printer;
 }
 
@@ -178,11 +184,13 @@ std::string CudaProductWriter::Results(CudaKernel& kernel, bool may_split) const
   return body + Stores(kernel);
 }
 
-std::string CudaProductWriter::Stores(CudaKernel& kernel) const {
+std::string CudaProductWriter::Stores(CudaKernel& kernel) const { return StoresOf(kernel, c_.stores); }
+
+std::string CudaProductWriter::StoresOf(CudaKernel& kernel, const std::vector<Store>& stores) const {
   std::string body = CudaDecoded(c_.m, "m", Extents(c_.m));
   body += windows_ ? WindowsDecoded("n", 1) : CudaDecoded(c_.n, "n", Extents(c_.n));
   CudaPrinter printer = Printer(kernel);
-  for (const Store& store : c_.stores) {
+  for (const Store& store : stores) {
     const std::string guard = store.guard ? printer.Value(store.guard) : "";
     body += printer.TakeLines();
     CudaPrinter inner = printer;
@@ -202,9 +210,10 @@ std::string CudaProductWriter::SharedBytes() const {
   };
   const bool left_terms = left_.is_split ? left_.terms_together : PrefersTerms(c_.lhs, c_.m);
   const bool right_terms = right_.is_split ? right_.terms_together : PrefersTerms(c_.rhs, c_.n);
-  return fmt::format("max({} * ({} + {}) * {} + {} * 64, {} * ({} + 8) * 4)", tiling_.stages,
+  return fmt::format("max({} * ({} + {}) * {} + {} * 64, {} * ({} + 8) * {})", tiling_.stages,
                      slice(tiling_.tile_m, left_terms), slice(tiling_.tile_n, right_terms), bytes,
-                     tiling_.depth, tiling_.tile_m, tiling_.tile_n);
+                     tiling_.depth, tiling_.tile_m, tiling_.tile_n,
+                     tiling_.shares == "1" ? "4" : "4 * " + tiling_.shares);
 }
 
 namespace {
@@ -232,6 +241,25 @@ std::string CudaDecoded(const std::vector<Loop>& loops, const std::string& flat,
     rest = fmt::format("r{}", id);
   }
   return text + fmt::format("const int v{} = {};\n", loops[0].variable, rest);
+}
+
+size_t WriteCudaProductGroup(CudaText& text, size_t at) {
+  const Program& program = text.program();
+  CudaProductGroup group = FindCudaGroup(program, text.task(), at);
+  if (group.members.empty() || text.sharing() == CudaSharing::kForms) return 0;
+  Stage stage = program.stages[at];
+  auto& work = std::get<Contraction>(stage.work);
+  const size_t count = group.members.size();
+  const CudaTiling tiling = CudaTilingOf(text, work, static_cast<int64_t>(count));
+  if (tiling.shares == "1") return 0;
+  work.stores = group.joint;
+  if (!group.is_paired) {
+    work.stores.clear();
+    for (const Contraction& one : group.members)
+      work.stores.insert(work.stores.end(), one.stores.begin(), one.stores.end());
+  }
+  CudaProductWriter(text, stage, work, tiling, std::move(group)).Write();
+  return count;
 }
 
 bool WriteCudaContraction(CudaText& text, const Stage& stage, const Contraction& work) {

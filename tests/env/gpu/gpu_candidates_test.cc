@@ -149,6 +149,35 @@ TEST_CASE("what the search writes in 16 bits comes through, also by wgmma") {
   CheckNothingStops(texts);
 }
 
+// At small, also products whose warps divide the terms.
+TEST_CASE("what the search writes for attention in 16 bits comes through, on the tensor cores") {
+  if (!TestToolchain()) return;
+  const ProblemSet problems(std::filesystem::path(KEVIN_SOURCE_DIR) / "env/problems");
+  std::vector<GpuCandidate> texts;
+  size_t divided = 0;
+  for (const std::string id : {"level3/28", "level3/31", "level3/43"}) {
+    for (const std::string precision : {"fp16", "bf16"}) {
+      for (const std::string size : {"full", "small"}) {
+        Workload workload;
+        workload.precision = precision;
+        const Task task = testing::SearchTask(workload.Apply(problems.Find(id)), size, "cuda");
+        const search::TaskProgram program = search::ProgramsOf(task).at(0);
+        const std::vector<search::Knob> knobs = search::KnobsOf(program);
+        search::Setting setting;
+        for (const search::Knob& knob : knobs) setting[knob.name] = knob.values.at(0);
+        texts.push_back(SearchCandidate("search", id, precision, program, knobs, setting));
+        texts.back().size = size;
+        const std::string& source = texts.back().candidate.source;
+        INFO(id << " at " << size);
+        CHECK(source.find("AttendTiles<kQ") != std::string::npos);
+        divided += source.find(" / 16 ? 8 / ") != std::string::npos;
+      }
+    }
+  }
+  CHECK(divided >= 2);
+  CheckNothingStops(texts);
+}
+
 // Weights of 16 bits meet intermediates of fp32: products, convolutions, attention, recurrent layers, norms.
 TEST_CASE("what the search writes after an incorrect result in 16 bits comes through") {
   if (!TestToolchain()) return;

@@ -322,13 +322,44 @@ TEST_CASE("products in 16 bits agree with plain loops") {
   CheckAll(WithType(Convolutions(), "bfloat16"));
 }
 
-TEST_CASE("two matrices of 16 bits as they are go by wgmma first, convolutions and float32 do not") {
-  GraphCase product{"matmul", kMatmul, {{136, 200}, {200, 264}}, {136, 264}};
+TEST_CASE(
+    "two large matrices of 16 bits as they are go by wgmma first, small ones, convolutions and float32 do not") {
+  GraphCase small{"matmul", kMatmul, {{136, 200}, {200, 264}}, {136, 264}, "bfloat16"};
+  CHECK(SourceFor(small).find("ContractTiles<") == std::string::npos);
+  GraphCase product{"matmul", kMatmul, {{2048, 2048}, {2048, 2048}}, {2048, 2048}};
   CHECK(SourceFor(product).find("ContractTiles<") == std::string::npos);
   product.dtype = "bfloat16";
   CHECK(SourceFor(product).find("ContractTiles<") != std::string::npos);
   for (const GraphCase& one : WithType(Convolutions(), "bfloat16"))
     CHECK(SourceFor(one).find("ContractTiles<") == std::string::npos);
+}
+
+TEST_CASE("small products in 16 bits, whose warps divide the terms, agree with plain loops") {
+  const std::vector<GraphCase> cases = {{"linear", kLinear, {{33, 200}, {72, 200}, {72}}, {33, 72}},
+                                        {"linear", kLinear, {{4, 328}, {100, 328}, {100}}, {4, 100}},
+                                        {"matmul", kMatmul, {{70, 136}, {136, 88}}, {70, 88}},
+                                        {"matmul", kMatmul, {{3, 40, 72}, {3, 72, 56}}, {3, 40, 56}},
+                                        {"einsum",
+                                         "\"equation\":\"ki,jk->ij\",\"tensors\":{\"tensors\":[0,1]}",
+                                         {{72, 80}, {48, 72}},
+                                         {80, 48}},
+                                        {"einsum",
+                                         "\"equation\":\"ik,kj->ji\",\"tensors\":{\"tensors\":[0,1]}",
+                                         {{40, 136}, {136, 72}},
+                                         {72, 40}}};
+  const std::vector<std::array<int64_t, 3>> settings = {
+      {16032, 4, 128}, {32032, 3, 128}, {32064, 2, 64}, {64032, 4, 64}, {64064, 3, 128}};
+  for (const std::string dtype : {"float16", "bfloat16"}) {
+    std::vector<GraphCase> all = WithType(cases, dtype);
+    for (size_t i = 0; i < 2 * settings.size(); ++i) {
+      const auto& [tile, stages, depth] = settings[i % settings.size()];
+      all.push_back(all[i % cases.size()]);
+      all.back().setting = {
+          {"VIA_0", dtype == "float16" ? 3 : 4}, {"TILE_0", tile}, {"STAGES_0", stages}, {"TILE_K_0", depth}};
+    }
+    for (const GraphCase& one : all) CHECK(SourceFor(one).find(" / 16 ? 8 / ") != std::string::npos);
+    CheckAll(all);
+  }
 }
 
 TEST_CASE("products by wgmma agree with plain loops") {

@@ -69,6 +69,25 @@ void ContractMma(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1
   emulated::Wait(warp.barrier);
 }
 
+// --- Attention in 16 bits ---
+template <bool kBrain>
+void AttendPack(unsigned& to, float low, float high) {
+  const auto bits = [](float x) -> unsigned {
+    if (kBrain) return __nv_bfloat16(x).bits;
+    return std::bit_cast<uint16_t>(__half(x).bits);
+  };
+  to = bits(low) | bits(high) << 16;
+}
+template <bool kBrain>
+void AttendUnpack(unsigned pair, float& low, float& high) {
+  const auto value = [](unsigned bits) -> float {
+    if (kBrain) return std::bit_cast<float>(bits << 16);
+    return static_cast<float>(std::bit_cast<_Float16>(static_cast<uint16_t>(bits)));
+  };
+  low = value(pair & 0xffffu), high = value(pair >> 16);
+}
+inline void AttendPower(float& to, float x) { to = exp2f(x); }
+
 // --- wgmma and TMA: shared memory is addressed by offsets in that of the block, from kSharedBase ---
 #define __grid_constant__
 inline void __syncwarp() { emulated::Wait(emulated::self->warp->barrier); }

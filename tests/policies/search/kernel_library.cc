@@ -156,7 +156,7 @@ std::string ToCpp(const std::string& cuda_source) {
           "typedef $1 $2_shared$3; static char $2_key; "
           "$2_shared& $2 = *($2_shared*)emulated::Shared(&$2_key, sizeof($2_shared));");
   replace(
-      "INLINE void (CopyAsync|CommitCopies|WaitForCopies|MultiplyTf32|ContractCopy|ContractCommit|ContractWait|ContractMmaTf32|ContractMatrix|ContractMma|ContractBarrier|ContractBarriersReady|ContractExpect|ContractArrive|ContractAwait|ContractFetch|ContractRegisters|ContractOpen|ContractClose|ContractDone|ContractWarpgroup)\\(",
+      "INLINE void (CopyAsync|CommitCopies|WaitForCopies|MultiplyTf32|ContractCopy|ContractCommit|ContractWait|ContractMmaTf32|ContractMatrix|ContractMma|ContractBarrier|ContractBarriersReady|ContractExpect|ContractArrive|ContractAwait|ContractFetch|ContractRegisters|ContractOpen|ContractClose|ContractDone|ContractWarpgroup|AttendPack|AttendUnpack|AttendPower)\\(",
       "INLINE void Device$1(");
   replace("INLINE unsigned ContractShared\\(", "INLINE unsigned DeviceContractShared(");
   replace("INLINE float (MaxOrNan|MinOrNan)\\(", "INLINE float Device$1(");
