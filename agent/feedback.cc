@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "agent/code_text.h"
+#include "agent/compile_errors.h"
 #include "agent/diagnosis_text.h"
 #include "agent/gpu_feedback.h"
 #include "agent/knob_feedback.h"

@@ -253,12 +253,10 @@ TEST_CASE("register spills are named only where there are some, with advice") {
   CHECK(KernelNotes({}).empty());
 }
 
-TEST_CASE("a compiler's flood is cut to three errors, each with its line") {
+TEST_CASE("a compiler's flood is cut to its causes, each with its line") {
   const std::string text = FeedbackOn(CompileFailed{kGccLog});
   CHECK(text.find("     3 |   for (long i = 0; i < B * N; ++i)") != std::string::npos);
-  CHECK(text.find("(2 more errors)") != std::string::npos);
   CHECK(text.find("warning") == std::string::npos);
-  CHECK(text.find("a fourth") == std::string::npos);
   CHECK(FeedbackOn(CompileFailed{std::string(100000, 'x')}).size() < 2000);
 }
 
