@@ -3,11 +3,10 @@
 // plain data (Task) for the others. Pure; any thread.
 //
 // The form is that of Kevin (arXiv 2507.11948, section 4.1): one system and one user message. The worked
-// example appears in the first turn only. Later turns show every earlier kernel with the model's own summary
-// and its feedback, oldest first, without the reasoning. When the token budget is exceeded, the
-// kernels of the oldest attempts are left out, but that of the best one (agent/ranking.h) stays. A table of all attempts
-// follows, and the difference of the latest kernel from the best one where it is short. Text that is equal in all turns
-// comes first, and Message::cache_points mark its ends.
+// example appears in the first turn only. Later turns show the best kernel and the latest one with the model's own summary
+// and the feedback, without the reasoning, then a table of all attempts and short differences (agent/history.h). When the
+// token budget is exceeded, differences are left out first, then the oldest rows of the table. Text that is equal in all
+// turns comes first, and Message::cache_points mark its ends.
 //
 // With `prompts` "kernelbench" (--prompts) a request is one user message in the form of KernelBench's one-shot prompt, for
 // models trained on it: the problem as a Python module (env/problem/python_model.h), one example pair in the first
@@ -48,7 +47,7 @@ struct ConversationContext {
   std::string start_source;  // --from
   std::vector<TaskShape> shape_graphs;  // for policies that read them, one a shape
   std::vector<TaskRelated> related;     // agent/memory.h, nearest first
-  // Of both messages, counted by PromptTokens. The latest attempt is shown even beyond it.
+  // Of both messages, counted by PromptTokens. The best kernel and the latest one are shown even beyond it.
   int64_t prompt_token_budget = 8192;
 };
 

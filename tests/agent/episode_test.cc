@@ -840,7 +840,8 @@ TEST_CASE("a prompt that a server finds too long is made shorter until it fits")
   CHECK((episode.state == EpisodeState::kDone && episode.turns == 6));
   const std::string last = f.store.LoadTurn(episode.id, 6)->messages.at(1).content;
   CHECK(last == policy.requests.back().messages[1].content);
-  CHECK(last.find("earlier ones are left out") != std::string::npos);
+  CHECK(last.find("| 5 | wrong: ") != std::string::npos);
+  CHECK(last.find("| 4 | wrong: ") == std::string::npos);
   CHECK(last.find("### Turn 5\n") != std::string::npos);
   CHECK(last.find("### Turn 1\n") == std::string::npos);
 
