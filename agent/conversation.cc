@@ -13,6 +13,7 @@
 #include "agent/problem_text.h"
 #include "agent/ranking.h"
 #include "agent/text.h"
+#include "env/ceilings.h"
 #include "env/error.h"
 #include "env/knobs/knobs.h"
 #include "env/printable.h"
@@ -118,6 +119,28 @@ std::string FlagsText(const ConversationContext& context) {
   return IsForGpu(context.kind) ? "for this GPU" : "-std=c++20 -O3 -march=native -fopenmp";
 }
 
+// Of products on tensor cores, where they may do the work of this problem; else empty.
+std::string TensorCoreText(const ConversationContext& context) {
+  const Problem& problem = *context.problem->problem;
+  if (!context.on_gpu || !HasProducts(problem)) return "";
+  Workload workload;
+  workload.precision = PrecisionName(PrecisionOf(problem));
+  workload.tf32 = context.tf32;
+  const std::string unit = UnitFor(workload, true);
+  if (unit != kFp32Unit) {
+    const auto rate = context.unit_gflop_per_s.find(unit);
+    if (rate == context.unit_gflop_per_s.end()) return "";
+    return fmt::format("{} GFLOP/s of {}", SignificantText(rate->second, 3), unit);
+  }
+  const SplitCeiling split = SplitCeilingOf(context.unit_gflop_per_s);
+  if (split.products == 0) return "";
+  return fmt::format(
+      "{} GFLOP/s of {}, so that products of float32 inputs split into {} such parts ({} products in place of one, at full "
+      "precision) can reach {} GFLOP/s",
+      SignificantText(split.unit_gflop_per_s, 3), split.unit, split.parts, split.products,
+      SignificantText(split.gflop_per_s, 3));
+}
+
 // "24 GB/s of memory bandwidth, 100 GFLOP/s of float32 multiply-adds"
 std::string CeilingsText(const ConversationContext& context) {
   std::vector<std::string> ceilings;
@@ -126,6 +149,7 @@ std::string CeilingsText(const ConversationContext& context) {
   if (context.peak_gflop_per_s > 0)
     ceilings.push_back(SignificantText(context.peak_gflop_per_s, 3) +
                        " GFLOP/s of float32 multiply-adds (two operations each)");
+  if (std::string units = TensorCoreText(context); !units.empty()) ceilings.push_back(std::move(units));
   return fmt::format("{}", fmt::join(ceilings, ", "));
 }
 

@@ -13,6 +13,7 @@
 // turn, the request for ModelNew; in later turns the earlier attempts with their feedback instead of the example.
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,7 @@ struct ConversationContext {
   // Of EnvironmentFacts; empty and 0: unknown, and the prompt says nothing of it.
   std::string compiler, compiler_flags;
   double peak_gb_per_s = 0, peak_gflop_per_s = 0;
+  std::map<std::string, double> unit_gflop_per_s;
   GpuLimits gpu;  // EnvironmentFacts::gpu; capability 0: the task keeps the defaults of TaskDevice
   bool kernelbench_inputs = false;  // Workload::inputs
   bool asks_for_diff = false;       // --edit-format diff: a later turn may change the latest kernel by a diff

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "agent/episode.h"
+#include "env/ceilings.h"
 #include "env/problem/precision.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
@@ -466,6 +467,28 @@ TEST_CASE("the machine: compiler, flags and measured ceilings") {
   CHECK(Has(
       text,
       "Measured on it, with cold caches: 24.4 GB/s of memory bandwidth, 108 GFLOP/s of float32 multiply-adds (two operations each)."));
+}
+
+TEST_CASE("the first prompt tells what tensor cores reach where the problem has products") {
+  Fixture f;
+  f.problem.families = {"matmul"};
+  f.sized = AtSize(f.problem, "full");
+  f.context.kind = "cuda", f.context.on_gpu = true;
+  f.context.peak_gb_per_s = 4000, f.context.peak_gflop_per_s = 60000;
+  f.context.unit_gflop_per_s = {{kFp32Unit, 60000}, {kTf32Unit, 390000}, {kBf16Unit, 700000}};
+  CHECK(Has(
+      AsText(BuildMessages(f.context, {})),
+      "60000 GFLOP/s of float32 multiply-adds (two operations each), 390000 GFLOP/s of TF32 tensor cores, so that products "
+      "of float32 inputs split into 2 such parts (3 products in place of one, at full precision) can reach 130000 "
+      "GFLOP/s."));
+  f.context.tf32 = true;
+  CHECK(Has(AsText(BuildMessages(f.context, {})), ", 390000 GFLOP/s of TF32 tensor cores.\n"));
+  f.problem = InPrecision(f.problem, Precision::kBf16);
+  f.sized = AtSize(f.problem, "full");
+  CHECK(Has(AsText(BuildMessages(f.context, {})), ", 700000 GFLOP/s of bf16 tensor cores.\n"));
+  f.problem.families = {"elementwise"};
+  f.sized = AtSize(f.problem, "full");
+  CHECK_FALSE(Has(AsText(BuildMessages(f.context, {})), "tensor cores."));
 }
 
 TEST_CASE("the task says the same as plain data") {
