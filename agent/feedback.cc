@@ -280,8 +280,10 @@ std::string Feedback(const Evaluation& evaluation, const FeedbackContext& contex
     text += "\n\nIt printed:\n\n" + Fenced(Clip(Trim(evaluation.log), kMaxFeedbackLogBytes));
   }
   if (!std::holds_alternative<Measured>(evaluation.outcome)) text += CorrectElsewhere(evaluation);
+  const auto* measured = std::get_if<Measured>(&evaluation.outcome);
   if (const std::string notes =
-          KnobNotes(context.trials, std::holds_alternative<Measured>(evaluation.outcome));
+          KnobNotes(context.trials, measured != nullptr,
+                    measured != nullptr && evaluation.shapes.empty() ? measured->candidate_us : 0);
       !notes.empty())
     text += "\n" + notes;
   if (!evaluation.cached_from.empty() && !context.is_start) {

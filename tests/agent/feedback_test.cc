@@ -4,6 +4,7 @@
 #include "agent/gpu_feedback.h"
 #include "agent/knob_feedback.h"
 #include "agent/rates.h"
+#include "env/ceilings.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
 #include "tests/support/golden.h"
@@ -205,6 +206,8 @@ TEST_CASE("feedback on knobs says what mattered") {
   only.outcome.clear(), only.reason.clear();
   const Measured measured = SomeMeasured(1.5, Verdict::kFast);
   const Wrong wrong{"out[0, 3] is 1.5, should be 0.25", 1.25, 0.001};
+  std::vector<KnobTrial> many;
+  for (int i = 0; i < 16; ++i) many.push_back(Trial(16 << i % 4, 1 << i / 4, 100 + i * i, i == 0));
   const std::vector<std::pair<std::string, std::string>> texts = {
       {"a setting was chosen",
        FeedbackWith(measured, {Trial(64, 1, 12.0), Trial(128, 1, 10.0), Trial(256, 1, 24.0),
@@ -223,11 +226,21 @@ TEST_CASE("feedback on knobs says what mattered") {
       {"the chosen one is incorrect by the full rules",
        FeedbackWith(wrong, {Trial(64, 1, 12.0), Trial(64, 2, 6.0, true)})},
       {"nothing was tried", FeedbackWith(measured, {only})},
+      {"of many the fastest and the slowest", FeedbackWith(measured, many)},
+      {"a value separates incorrect settings from correct ones",
+       FeedbackWith(measured,
+                    {Trial(64, 1, 90.0, true), Trial(256, 1, std::nullopt), Trial(256, 2, std::nullopt)})},
   };
   std::string all;
   for (const auto& [name, text] : texts) all += "=== " + name + "\n" + text + "\n\n";
   testing::CheckGolden("tests/agent/golden/feedback_knobs.txt", all);
   CHECK(KnobNotes({}).empty());
+  const std::string of_many = KnobNotes(many);
+  CHECK(of_many.starts_with("Knobs: 16 settings tried, 16 correct; "));
+  CHECK(of_many.find("- (6 with 1.64 to 2.69 are left out; the slowest:)") != std::string::npos);
+  CHECK(of_many.find("- TILE = 128, UNROLL = 8: 3.25") != std::string::npos);
+  CHECK(of_many.find("within about 5 % of each other are not distinguishable") != std::string::npos);
+  CHECK(of_many.find("Check synchronisation") == std::string::npos);
   CHECK(FeedbackWith(measured, {}).find("Knobs") == std::string::npos);
 }
 
@@ -239,6 +252,38 @@ TEST_CASE("the nearer ceiling is the one of which the larger share is reached") 
   CHECK(RooflineOf(GpuMeasured(2000, 33000), evaluation).nearer == Ceiling::kArithmetic);
   evaluation.peak_gb_per_s = evaluation.peak_gflop_per_s = 0;
   CHECK(RooflineOf(GpuMeasured(2000, 250), evaluation).nearer == Ceiling::kUnknown);
+}
+
+TEST_CASE("products of float32 are near a limit only where tensor cores with split inputs are, too") {
+  Problem problem = testing::ReluProblem();
+  problem.families = {"matmul"};
+  const SizedProblem sized = AtSize(problem, "full");
+  Evaluation evaluation = OnGpu();
+  evaluation.unit_gflop_per_s = {{kFp32Unit, 60000}, {kTf32Unit, 390000}, {kBf16Unit, 700000}};
+  const auto advice = [&](double gflop_per_s, const SizedProblem* of) {
+    return CeilingAdvice(GpuMeasured(400, gflop_per_s), evaluation, of);
+  };
+  CHECK(advice(30000, &sized).empty());
+  const std::string at_fma = advice(57000, &sized);
+  CHECK(
+      at_fma ==
+      "The rate of fp32 FMA does not limit this kernel's products on this GPU: TF32 tensor cores reach 390 TFLOP/s. With "
+      "float32 inputs split into 2 such parts (3 products in place of one, added up in float32, at full precision) products "
+      "can reach 130 TFLOP/s, 2.3 times this rate.");
+  CHECK(advice(90000, &sized).find("1.4 times this rate") != std::string::npos);
+  CHECK(
+      advice(117000, &sized)
+          .find(
+              "near the measured limit of float32 products on TF32 tensor cores (130 TFLOP/s with inputs "
+              "split into 2 parts): a kernel that does all of these operations can at best be 1.11 times as "
+              "fast.") != std::string::npos);
+  CHECK(advice(160000, &sized).empty());  // it does fewer operations
+  // Elementwise work has no products; TF32 needs no parts.
+  static const Problem relu = testing::ReluProblem();
+  const SizedProblem elementwise = AtSize(relu, "full");
+  CHECK(advice(57000, &elementwise).find("near the measured limit of arithmetic") != std::string::npos);
+  evaluation.workload.tf32 = true, evaluation.peak_gflop_per_s = 390000;
+  CHECK(advice(380000, &sized).find("limit of arithmetic") != std::string::npos);
 }
 
 TEST_CASE("register spills are named only where there are some, with advice") {
