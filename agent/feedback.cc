@@ -82,18 +82,9 @@ std::string AgainstBest(const FeedbackContext& context) {
   const std::string best = context.against_best_turn == 0
                                ? "the start kernel, the best so far,"
                                : fmt::format("turn {}, the best so far,", context.against_best_turn);
-  const std::string ratio = RatioText(r.value, r.low, r.high);
-  switch (StandingOf(r)) {
-    case Standing::kFaster:
-      return fmt::format(" Timed side by side with {} it is faster: {}. It is the new best.", best, ratio);
-    case Standing::kSlower:
-      return fmt::format(" Timed side by side with {} it is slower: {}.", best, ratio);
-    case Standing::kSame:
-      return fmt::format(" Timed side by side with {} it is as fast (within 2 %): {}.", best, ratio);
-    case Standing::kNotDistinguishable:
-      break;
-  }
-  return fmt::format(" Timed side by side with {} it is not distinguishable: {}.", best, ratio);
+  return fmt::format(" Timed side by side with {} it is {}: {}.{}", best,
+                     VerdictWords(Verdict::kAmbiguous, r, "that one"), RatioText(r.value, r.low, r.high),
+                     StandingOf(r) == Standing::kFaster ? " It is the new best." : "");
 }
 
 // What an interval is too wide to show.
@@ -102,7 +93,7 @@ std::string WidthNote(const Ratio& r) {
   const double half = std::sqrt(r.high / r.low);
   if (half < kWideInterval) return "";
   return fmt::format(
-      " The times vary, mostly because other programs use the machine: differences below {:.0f} % cannot be seen.",
+      " The times of the pairs vary: speed-ups over the reference that differ by less than {:.0f} % are not distinguishable.",
       100 * (half - 1));
 }
 

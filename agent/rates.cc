@@ -106,9 +106,11 @@ std::string CeilingAdvice(const Measured& m, const Evaluation& e, const SizedPro
         "{:.2f} times as fast. An exact formulation with fewer operations can be faster, and so can one that already has fewer.",
         limit, std::max(1.0, 1 / roofline.arithmetic));
   }
+  if (roofline.memory > kBeyond)
+    return "";  // part of the data stays in caches: nothing follows from this ceiling
+  const double factor = std::max(1.0, 1 / roofline.memory);
   if (problem != nullptr && problem->min_bytes > 0 && problem->bytes <= kSameBytes * problem->min_bytes) {
     constexpr double kEqual = 1.005;
-    const double factor = 1 / roofline.share();
     if (factor < kEqual)
       return "It runs at the measured memory bandwidth, and no correct kernel moves fewer bytes.";
     return fmt::format(
@@ -116,8 +118,10 @@ std::string CeilingAdvice(const Measured& m, const Evaluation& e, const SizedPro
         "more is left to gain.",
         factor);
   }
-  return "This is near the measured limit of memory bandwidth: only fewer bytes can make it clearly faster, by fewer "
-         "passes over the data and no intermediate results in memory.";
+  return fmt::format(
+      "With the same bytes it can at best be {:.2f} times as fast, at the measured memory bandwidth. Fewer bytes make it faster: "
+      "fewer passes over the data, and no intermediate results in memory.",
+      factor);
 }
 
 }  // namespace kevin

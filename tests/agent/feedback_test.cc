@@ -1,5 +1,9 @@
 #include "agent/feedback.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "agent/diagnosis_text.h"
 #include "agent/gpu_feedback.h"
 #include "agent/knob_feedback.h"
@@ -409,12 +413,65 @@ TEST_CASE("above the ceiling of arithmetic it is said that the count does not ap
   CHECK_FALSE(CeilingAdvice(GpuMeasured(2000, 58000), evaluation, nullptr).empty());
 }
 
+TEST_CASE("the words of a comparison and of a ceiling follow the numbers beside them, over a grid") {
+  static const Problem problem = testing::ReluProblem();
+  static const SizedProblem sized = AtSize(problem, "small");
+  const std::vector<double> ends = {0.5, 0.9, 0.975, 0.99, 1, 1.004, 1.019, 1.1, 2};
+  const auto has = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  for (const double low : ends) {
+    for (const double high : ends) {
+      if (low > high) continue;
+      Measured measured = SomeMeasured(1, Verdict::kAmbiguous);
+      const Ratio ratio{(low + high) / 2, low, high};
+      measured.speedup = ratio;
+      Evaluation evaluation;
+      evaluation.outcome = measured;
+      FeedbackContext context{kSource, &sized, 2, "cpp"};
+      context.against_best = ratio, context.against_best_turn = 3;
+      const std::string text = Feedback(evaluation, context);
+      INFO(text);
+      CHECK(has(text, "faster than the reference") == (low > 1));
+      CHECK(has(text, "slower than the reference") == (high < 1));
+      CHECK(has(text, "faster than that one") == (low > 1));
+      CHECK(has(text, "slower than that one") == (high < 1));
+      CHECK(has(text, "It is the new best.") == (low > 1));
+      CHECK(has(text, "not distinguishable from that one") ==
+            has(text, "not distinguishable from the reference"));
+    }
+  }
+}
+
+TEST_CASE("advice near a ceiling gives the factor that its share leaves, and none below or beyond it") {
+  Problem problem = testing::ReluProblem();
+  const SizedProblem least = AtSize(problem, "small");
+  problem.bytes = "80*B*N";
+  const SizedProblem more = AtSize(problem, "small");
+  for (int percent = 10; percent <= 140; percent += 1) {
+    Evaluation evaluation = OnGpu();
+    const double share = percent / 100.0;
+    const std::string factor = fmt::format("{:.2f} times as fast", std::max(1.0, 1 / share));
+    for (const SizedProblem* sized : {&least, &more}) {
+      const std::string memory = CeilingAdvice(GpuMeasured(4000 * share, 10), evaluation, sized);
+      const std::string arithmetic = CeilingAdvice(GpuMeasured(10, 60000 * share), evaluation, sized);
+      INFO(percent << " %: " << memory << " / " << arithmetic);
+      const bool is_near = percent >= 80 && percent <= 105;
+      CHECK((memory.empty() != is_near && arithmetic.empty() != is_near));
+      if (!is_near) continue;
+      const bool is_at = sized == &least && percent >= 100;
+      CHECK(memory.find(is_at ? "It runs at the measured memory bandwidth" : factor) != std::string::npos);
+      CHECK(arithmetic.find(factor) != std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("a wide interval says what it hides") {
   Measured measured = SomeMeasured(1.5, Verdict::kFast);
   measured.speedup = {1.5, 1.45, 1.55};
-  CHECK(FeedbackOn(measured).find("cannot be seen") == std::string::npos);
+  CHECK(FeedbackOn(measured).find("The times of the pairs vary") == std::string::npos);
   measured.speedup = {1.5, 1.0, 2.25};
-  CHECK(FeedbackOn(measured).find("differences below 50 % cannot be seen") != std::string::npos);
+  CHECK(FeedbackOn(measured).find("differ by less than 50 % are not distinguishable") != std::string::npos);
 }
 
 TEST_CASE("an answer that is incorrect in a timed call alone is said to be so") {
