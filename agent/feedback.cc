@@ -243,8 +243,8 @@ std::string Describe(const Wrong& o, const Evaluation&, const FeedbackContext&) 
   std::string text = fmt::format("The kernel runs but its result is incorrect: {}.", TrimRight(o.message));
   if (o.message.starts_with(kInTimedCall)) {
     text +=
-        " Verification before it was correct: a race between threads, scratch memory that is not written again, or state "
-        "that is kept between calls explains that.";
+        " Verification before it was correct, with other values: a race between threads, scratch memory that is not written "
+        "again, or state that is kept between calls explains that, and so does an error that few values of the inputs show.";
   }
   if (o.error_bound > 0 && std::isfinite(o.max_error)) {
     text += fmt::format(" The error is {:.3g} times the allowed error.", o.max_error / o.error_bound);
