@@ -5,27 +5,30 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
-#include "agent/edits.h"
 #include "agent/feedback.h"
+#include "agent/history.h"
 #include "agent/parse.h"
 #include "agent/problem_text.h"
 #include "agent/ranking.h"
 #include "agent/text.h"
+#include "env/ceilings.h"
 #include "env/error.h"
 #include "env/knobs/knobs.h"
 #include "env/printable.h"
 #include "env/problem/precision.h"
 #include "env/problem/problem.h"
 #include "env/problem/python_model.h"
-#include "env/verdict/words.h"
 #include "prompts/prompts.h"
 
 namespace kevin {
 namespace {
 
-constexpr size_t kMostDifferenceLines = 40;
-constexpr size_t kMostCellBytes = 90;          // of the table of attempts
+// Of the attempts, what is shown until a prompt fits.
+constexpr size_t kAllRows = std::numeric_limits<size_t>::max();
+constexpr HistoryLimits kHistoryLimits[] = {{3, kAllRows}, {2, kAllRows}, {1, kAllRows}, {0, kAllRows},
+                                            {0, 16},       {0, 4},        {0, 1}};
 constexpr size_t kMostReferenceBytes = 16384;  // of an imported problem; above it only its source is shown
 
 std::string WithoutLastLineEnd(std::string_view text) { return std::string(TrimRight(text)); }
@@ -116,6 +119,28 @@ std::string FlagsText(const ConversationContext& context) {
   return IsForGpu(context.kind) ? "for this GPU" : "-std=c++20 -O3 -march=native -fopenmp";
 }
 
+// Of products on tensor cores, where they may do the work of this problem; else empty.
+std::string TensorCoreText(const ConversationContext& context) {
+  const Problem& problem = *context.problem->problem;
+  if (!context.on_gpu || !HasProducts(problem)) return "";
+  Workload workload;
+  workload.precision = PrecisionName(PrecisionOf(problem));
+  workload.tf32 = context.tf32;
+  const std::string unit = UnitFor(workload, true);
+  if (unit != kFp32Unit) {
+    const auto rate = context.unit_gflop_per_s.find(unit);
+    if (rate == context.unit_gflop_per_s.end()) return "";
+    return fmt::format("{} GFLOP/s of {}", SignificantText(rate->second, 3), unit);
+  }
+  const SplitCeiling split = SplitCeilingOf(context.unit_gflop_per_s);
+  if (split.products == 0) return "";
+  return fmt::format(
+      "{} GFLOP/s of {}, so that products of float32 inputs split into {} such parts ({} products in place of one, at full "
+      "precision) can reach {} GFLOP/s",
+      SignificantText(split.unit_gflop_per_s, 3), split.unit, split.parts, split.products,
+      SignificantText(split.gflop_per_s, 3));
+}
+
 // "24 GB/s of memory bandwidth, 100 GFLOP/s of float32 multiply-adds"
 std::string CeilingsText(const ConversationContext& context) {
   std::vector<std::string> ceilings;
@@ -124,6 +149,7 @@ std::string CeilingsText(const ConversationContext& context) {
   if (context.peak_gflop_per_s > 0)
     ceilings.push_back(SignificantText(context.peak_gflop_per_s, 3) +
                        " GFLOP/s of float32 multiply-adds (two operations each)");
+  if (std::string units = TensorCoreText(context); !units.empty()) ceilings.push_back(std::move(units));
   return fmt::format("{}", fmt::join(ceilings, ", "));
 }
 
@@ -198,89 +224,6 @@ PromptValues CommonValues(const ConversationContext& context) {
           {"note", std::string(Trim(context.note))}};
 }
 
-std::string AttemptText(const TurnRecord& turn, const std::string& kind) {
-  const std::string title =
-      turn.turn == 0 ? "Turn 0, the kernel you start from" : fmt::format("Turn {}", turn.turn);
-  const std::string source = WithoutLastLineEnd(turn.evaluation.source);
-  if (source.empty())
-    return Render("attempt_without_source", {{"title", title}, {"feedback", turn.feedback}});
-  return Render("attempt", {{"title", title},
-                            {"fence", FenceOf(turn.evaluation.kind.empty() ? kind : turn.evaluation.kind)},
-                            {"source", source},
-                            {"summary", std::string(Trim(turn.summary))},
-                            {"feedback", turn.feedback}});
-}
-
-// The turns that were timed against turn `best` and are neither faster nor slower.
-std::vector<int> TiesOf(const std::vector<TurnRecord>& turns, int best) {
-  std::vector<int> ties;
-  for (const TurnRecord& turn : turns) {
-    const EvaluationRecord& e = turn.evaluation;
-    if (!e.correct || !e.against_best || e.against_best_turn != best) continue;
-    const Standing standing = StandingOf(*e.against_best);
-    if (standing == Standing::kSame || standing == Standing::kNotDistinguishable) ties.push_back(turn.turn);
-  }
-  return ties;
-}
-
-std::string BestLine(const std::vector<TurnRecord>& turns) {
-  const TurnRecord* best = LeaderOf(turns);
-  if (best == nullptr) return "";
-  const Ratio& r = *best->evaluation.speedup;
-  const std::string line = fmt::format("turn {} with {}", best->turn, RatioText(r.value, r.low, r.high));
-  const std::vector<int> ties = TiesOf(turns, best->turn);
-  if (ties.empty()) return line;
-  return fmt::format("{}; turn{} {} {} not distinguishable from it, so continue from any of them", line,
-                     ties.size() == 1 ? "" : "s", fmt::join(ties, ", "), ties.size() == 1 ? "is" : "are");
-}
-
-std::string Cell(std::string_view text) {
-  std::string cell = FirstSentence(text, kMostCellBytes);
-  std::replace(cell.begin(), cell.end(), '|', '/');
-  return cell;
-}
-
-// A line for each attempt: outcome, speed-up, comparison, what it was. Empty below two attempts.
-std::string AttemptTable(const std::vector<TurnRecord>& turns) {
-  if (turns.size() < 2) return "";
-  const TurnRecord* best = LeaderOf(turns);
-  std::string table =
-      "| turn | outcome | speed-up over eager | against the best at that time | summary |\n| --- | --- | --- | --- | --- |";
-  for (const TurnRecord& turn : turns) {
-    const EvaluationRecord& e = turn.evaluation;
-    std::string speedup, against;
-    if (e.speedup) speedup = RatioText(e.speedup->value, e.speedup->low, e.speedup->high);
-    if (e.against_best) {
-      const Ratio& r = *e.against_best;
-      against = fmt::format("turn {}: {}, {}", e.against_best_turn.value_or(0),
-                            RatioText(r.value, r.low, r.high), StandingWord(StandingOf(r)));
-    }
-    const bool is_best = best != nullptr && best->turn == turn.turn;
-    const std::string& what = e.correct || e.reason.empty() ? turn.summary : e.reason;
-    table += fmt::format("\n| {} | {}{} | {} | {} | {} |", turn.turn, e.outcome, is_best ? ", the best" : "",
-                         speedup, against, Cell(turn.turn == 0 ? "the kernel you start from" : what));
-  }
-  return table;
-}
-
-const TurnRecord* LatestWithSource(const std::vector<TurnRecord>& turns) {
-  const auto found = std::find_if(turns.rbegin(), turns.rend(),
-                                  [](const TurnRecord& turn) { return !turn.evaluation.source.empty(); });
-  return found == turns.rend() ? nullptr : &*found;
-}
-
-// Of the latest kernel from the best one; empty where they are one, and where it is no shorter to read than both.
-std::string Difference(const std::vector<TurnRecord>& turns) {
-  const TurnRecord* best = LeaderOf(turns);
-  const TurnRecord* latest = LatestWithSource(turns);
-  if (best == nullptr || latest == nullptr || best->turn == latest->turn) return "";
-  const std::string& source = latest->evaluation.source;
-  const std::string diff = UnifiedDiff(best->evaluation.source, source, fmt::format("turn {}", best->turn),
-                                       fmt::format("turn {}", latest->turn));
-  const bool is_short = SplitLines(diff).size() <= kMostDifferenceLines && diff.size() < source.size() / 2;
-  return is_short ? WithoutLastLineEnd(diff) : "";
-}
-
 // What a database of other runs says is shown on one line each, whatever is in it.
 std::string RelatedList(const std::vector<TaskRelated>& related) {
   std::vector<std::string> lines;
@@ -299,19 +242,16 @@ std::string RelatedList(const std::vector<TaskRelated>& related) {
 }
 
 // The user message with its cache points: after the rules, which are equal in all turns and episodes of a
-// problem, and after each attempt.
-Message UserMessage(const std::string& content, const std::string& rules,
-                    const std::vector<std::string>& attempts) {
+// problem, and after the best attempt, which comes again while it leads.
+Message UserMessage(const std::string& content, const std::string& rules, const std::string& best) {
   Message message{"user", content};
   size_t at = 0;
-  const auto add_after = [&](const std::string& part) {
+  for (const std::string& part : {rules, WithoutLastLineEnd(best)}) {
     const size_t found = content.find(part, at);
-    if (part.empty() || found == std::string::npos) return;
+    if (part.empty() || found == std::string::npos) continue;
     at = found + part.size();
     message.cache_points.push_back(at);
-  };
-  add_after(rules);
-  for (const std::string& attempt : attempts) add_after(WithoutLastLineEnd(attempt));
+  }
   return message;
 }
 
@@ -364,29 +304,23 @@ Message FirstTurn(const ConversationContext& context, const std::vector<TurnReco
   values["related"] = RelatedList(context.related);
   values["start_source"] = turns.empty() ? "" : WithoutLastLineEnd(turns.front().evaluation.source);
   values["start_feedback"] = turns.empty() ? "" : turns.front().feedback;
-  return UserMessage(WithoutLastLineEnd(Render("first_turn", values)), values["rules"], {});
+  return UserMessage(WithoutLastLineEnd(Render("first_turn", values)), values["rules"], "");
 }
 
 Message RefineTurn(const ConversationContext& context, const std::vector<TurnRecord>& turns,
-                   size_t left_out) {
+                   const HistoryLimits& limits) {
   PromptValues values = CommonValues(context);
-  std::vector<std::string> attempts;
-  const TurnRecord* best = LeaderOf(turns);
-  for (size_t i = 0; i < turns.size(); ++i) {
-    if (i >= left_out || &turns[i] == best) attempts.push_back(AttemptText(turns[i], context.kind));
-  }
-  // The best one is shown though it is old.
-  if (best != nullptr && best < turns.data() + left_out) --left_out;
+  const History history = HistoryOf(turns, context.kind, limits);
   const TurnRecord* latest = LatestWithSource(turns);
   const bool takes_diff = context.asks_for_diff && latest != nullptr;
-  values["attempts"] = WithoutLastLineEnd(fmt::format("{}", fmt::join(attempts, "\n")));
-  values["left_out"] = left_out == 0 ? "" : fmt::format("{}", left_out);
-  values["best"] = BestLine(turns);
-  values["table"] = AttemptTable(turns);
-  values["difference"] = Difference(turns);
+  values["attempts"] = WithoutLastLineEnd(fmt::format("{}", fmt::join(history.attempts, "\n")));
+  values["best"] = history.best;
+  values["table"] = history.table;
+  values["difference"] = history.difference;
   values["whole"] = takes_diff ? "" : "yes";
   values["edits"] = takes_diff ? fmt::format("turn {}", latest->turn) : "";
-  return UserMessage(WithoutLastLineEnd(Render("refine_turn", values)), values["rules"], attempts);
+  return UserMessage(WithoutLastLineEnd(Render("refine_turn", values)), values["rules"],
+                     history.begins_with_best ? history.attempts.front() : "");
 }
 
 TaskArgument Argument(const SizedProblem& problem, size_t number, const std::string& kind) {
@@ -462,8 +396,8 @@ std::vector<Message> BuildMessages(const ConversationContext& context, const std
   system.cache_points = {system.content.size()};
   if (!HasAttempts(turns)) return {system, FirstTurn(context, turns)};
   std::vector<Message> messages;
-  for (size_t left_out = 0; left_out < turns.size(); ++left_out) {
-    messages = {system, RefineTurn(context, turns, left_out)};
+  for (const HistoryLimits& limits : kHistoryLimits) {
+    messages = {system, RefineTurn(context, turns, limits)};
     if (PromptTokens(messages, turns) <= context.prompt_token_budget) break;
   }
   return messages;

@@ -3,17 +3,17 @@
 // plain data (Task) for the others. Pure; any thread.
 //
 // The form is that of Kevin (arXiv 2507.11948, section 4.1): one system and one user message. The worked
-// example appears in the first turn only. Later turns show every earlier kernel with the model's own summary
-// and its feedback, oldest first, without the reasoning. When the token budget is exceeded, the
-// kernels of the oldest attempts are left out, but that of the best one (agent/ranking.h) stays. A table of all attempts
-// follows, and the difference of the latest kernel from the best one where it is short. Text that is equal in all turns
-// comes first, and Message::cache_points mark its ends.
+// example appears in the first turn only. Later turns show the best kernel and the latest one with the model's own summary
+// and the feedback, without the reasoning, then a table of all attempts and short differences (agent/history.h). When the
+// token budget is exceeded, differences are left out first, then the oldest rows of the table. Text that is equal in all
+// turns comes first, and Message::cache_points mark its ends.
 //
 // With `prompts` "kernelbench" (--prompts) a request is one user message in the form of KernelBench's one-shot prompt, for
 // models trained on it: the problem as a Python module (env/problem/python_model.h), one example pair in the first
 // turn, the request for ModelNew; in later turns the earlier attempts with their feedback instead of the example.
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -38,6 +38,7 @@ struct ConversationContext {
   // Of EnvironmentFacts; empty and 0: unknown, and the prompt says nothing of it.
   std::string compiler, compiler_flags;
   double peak_gb_per_s = 0, peak_gflop_per_s = 0;
+  std::map<std::string, double> unit_gflop_per_s;
   GpuLimits gpu;  // EnvironmentFacts::gpu; capability 0: the task keeps the defaults of TaskDevice
   bool kernelbench_inputs = false;  // Workload::inputs
   bool asks_for_diff = false;       // --edit-format diff: a later turn may change the latest kernel by a diff
@@ -48,7 +49,7 @@ struct ConversationContext {
   std::string start_source;  // --from
   std::vector<TaskShape> shape_graphs;  // for policies that read them, one a shape
   std::vector<TaskRelated> related;     // agent/memory.h, nearest first
-  // Of both messages, counted by PromptTokens. The latest attempt is shown even beyond it.
+  // Of both messages, counted by PromptTokens. The best kernel and the latest one are shown even beyond it.
   int64_t prompt_token_budget = 8192;
 };
 

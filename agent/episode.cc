@@ -52,6 +52,7 @@ ConversationContext ContextOf(const SizedProblem& sized, const EpisodeOptions& o
   context.threads = options.threads;
   context.compiler = facts.compiler, context.compiler_flags = facts.compiler_flags;
   context.peak_gb_per_s = facts.peak_gb_per_s, context.peak_gflop_per_s = facts.peak_gflop_per_s;
+  context.unit_gflop_per_s = facts.unit_gflop_per_s;
   context.gpu = facts.gpu;
   context.kernelbench_inputs = options.workload.inputs == "kernelbench";
   context.asks_for_diff = options.asks_for_diff;
@@ -262,6 +263,7 @@ class Episode {
     };
     take(evaluation.peak_gb_per_s, &context_.peak_gb_per_s);
     if (!context_.on_gpu) take(evaluation.peak_gflop_per_s, &context_.peak_gflop_per_s);
+    for (const auto& [unit, rate] : evaluation.unit_gflop_per_s) take(rate, &context_.unit_gflop_per_s[unit]);
   }
 
   // The best turn so far takes part in the pairs of what is judged next. nullopt: there is none.
@@ -483,7 +485,10 @@ class Episode {
     context.against_best_turn = turn.evaluation.against_best_turn.value_or(0);
     if (reply != nullptr) context.advice = reply->advice, context.unread = reply->unread;
     context.is_start = turn.turn == 0;
-    return Feedback(evaluation, context);
+    if (!evaluation.unit_gflop_per_s.empty()) return Feedback(evaluation, context);
+    Evaluation stored = evaluation;  // records do not have the rates of all units
+    stored.unit_gflop_per_s = context_.unit_gflop_per_s;
+    return Feedback(stored, context);
   }
 
   // Before the turn is appended: whether it takes the lead, or may be as good as the leader.

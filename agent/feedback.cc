@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "agent/code_text.h"
+#include "agent/compile_errors.h"
 #include "agent/diagnosis_text.h"
 #include "agent/gpu_feedback.h"
 #include "agent/knob_feedback.h"
@@ -81,18 +82,9 @@ std::string AgainstBest(const FeedbackContext& context) {
   const std::string best = context.against_best_turn == 0
                                ? "the start kernel, the best so far,"
                                : fmt::format("turn {}, the best so far,", context.against_best_turn);
-  const std::string ratio = RatioText(r.value, r.low, r.high);
-  switch (StandingOf(r)) {
-    case Standing::kFaster:
-      return fmt::format(" Timed side by side with {} it is faster: {}. It is the new best.", best, ratio);
-    case Standing::kSlower:
-      return fmt::format(" Timed side by side with {} it is slower: {}.", best, ratio);
-    case Standing::kSame:
-      return fmt::format(" Timed side by side with {} it is as fast (within 2 %): {}.", best, ratio);
-    case Standing::kNotDistinguishable:
-      break;
-  }
-  return fmt::format(" Timed side by side with {} it is not distinguishable: {}.", best, ratio);
+  return fmt::format(" Timed side by side with {} it is {}: {}.{}", best,
+                     VerdictWords(Verdict::kAmbiguous, r, "that one"), RatioText(r.value, r.low, r.high),
+                     StandingOf(r) == Standing::kFaster ? " It is the new best." : "");
 }
 
 // What an interval is too wide to show.
@@ -101,7 +93,7 @@ std::string WidthNote(const Ratio& r) {
   const double half = std::sqrt(r.high / r.low);
   if (half < kWideInterval) return "";
   return fmt::format(
-      " The times vary, mostly because other programs use the machine: differences below {:.0f} % cannot be seen.",
+      " The times of the pairs vary: speed-ups over the reference that differ by less than {:.0f} % are not distinguishable.",
       100 * (half - 1));
 }
 
@@ -251,8 +243,8 @@ std::string Describe(const Wrong& o, const Evaluation&, const FeedbackContext&) 
   std::string text = fmt::format("The kernel runs but its result is incorrect: {}.", TrimRight(o.message));
   if (o.message.starts_with(kInTimedCall)) {
     text +=
-        " Verification before it was correct: a race between threads, scratch memory that is not written again, or state "
-        "that is kept between calls explains that.";
+        " Verification before it was correct, with other values: a race between threads, scratch memory that is not written "
+        "again, or state that is kept between calls explains that, and so does an error that few values of the inputs show.";
   }
   if (o.error_bound > 0 && std::isfinite(o.max_error)) {
     text += fmt::format(" The error is {:.3g} times the allowed error.", o.max_error / o.error_bound);
@@ -279,8 +271,10 @@ std::string Feedback(const Evaluation& evaluation, const FeedbackContext& contex
     text += "\n\nIt printed:\n\n" + Fenced(Clip(Trim(evaluation.log), kMaxFeedbackLogBytes));
   }
   if (!std::holds_alternative<Measured>(evaluation.outcome)) text += CorrectElsewhere(evaluation);
+  const auto* measured = std::get_if<Measured>(&evaluation.outcome);
   if (const std::string notes =
-          KnobNotes(context.trials, std::holds_alternative<Measured>(evaluation.outcome));
+          KnobNotes(context.trials, measured != nullptr,
+                    measured != nullptr && evaluation.shapes.empty() ? measured->candidate_us : 0);
       !notes.empty())
     text += "\n" + notes;
   if (!evaluation.cached_from.empty() && !context.is_start) {

@@ -12,7 +12,10 @@
 namespace kevin {
 namespace {
 
-constexpr size_t kMostFailures = 3, kMaxReasonBytes = 200, kMostTimes = 8, kMostValues = 4;
+constexpr size_t kMostFailures = 3, kMaxReasonBytes = 200, kMostTimes = 8, kWorstTimes = 2, kMostValues = 4;
+constexpr int kMostTimings =
+    9;  // of a setting: env/gpu/judge/gpu_judge.cc; on a CPU 7 batches, env/cpu/judge.cc
+constexpr int kIndistinguishable = 5;  // percent
 
 // The knobs of a setting that have more than one value in the trials.
 std::string VariedLine(const KnobSetting& setting, const std::vector<KnobTrial>& trials) {
@@ -26,7 +29,7 @@ std::string VariedLine(const KnobSetting& setting, const std::vector<KnobTrial>&
   return SettingLine(varied);
 }
 
-// A line for each correct setting, the fastest first.
+// A line for each correct setting, the fastest first; of many the fastest and the slowest ones.
 std::string TimeLines(const std::vector<KnobTrial>& trials, double chosen_us) {
   std::vector<const KnobTrial*> timed;
   for (const KnobTrial& trial : trials) {
@@ -35,14 +38,18 @@ std::string TimeLines(const std::vector<KnobTrial>& trials, double chosen_us) {
   std::stable_sort(timed.begin(), timed.end(), [](const KnobTrial* a, const KnobTrial* b) {
     return *a->candidate_us < *b->candidate_us;
   });
+  const size_t worst = timed.size() > kMostTimes + kWorstTimes ? timed.size() - kWorstTimes : timed.size();
+  const auto times = [&](size_t i) { return *timed[i]->candidate_us / chosen_us; };
   std::string text;
-  for (size_t i = 0; i < timed.size() && i < kMostTimes; ++i) {
-    text += fmt::format("\n- {}: {:.2f}{}", VariedLine(timed[i]->setting, trials),
-                        *timed[i]->candidate_us / chosen_us, timed[i]->stopped ? ", stopped early" : "");
-  }
-  if (timed.size() > kMostTimes) {
-    text += fmt::format("\n- {} slower ones, up to {:.2f}", timed.size() - kMostTimes,
-                        *timed.back()->candidate_us / chosen_us);
+  for (size_t i = 0; i < timed.size(); ++i) {
+    if (worst < timed.size() && i == kMostTimes) {
+      const size_t left_out = worst - kMostTimes;
+      text += fmt::format("\n- ({} with {:.2f} to {:.2f} {} left out; the slowest:)", left_out, times(i),
+                          times(worst - 1), left_out == 1 ? "is" : "are");
+      i = worst;
+    }
+    text += fmt::format("\n- {}: {:.2f}{}", VariedLine(timed[i]->setting, trials), times(i),
+                        timed[i]->stopped ? ", stopped early" : "");
   }
   return text;
 }
@@ -115,6 +122,51 @@ std::string Failures(const std::vector<KnobTrial>& trials) {
   return text;
 }
 
+bool IsIncorrect(const KnobTrial& trial) { return trial.outcome == "wrong" || trial.outcome == "crashed"; }
+
+bool HasValue(const KnobTrial& trial, const std::pair<std::string, int64_t>& value) {
+  return std::find(trial.setting.begin(), trial.setting.end(), value) != trial.setting.end();
+}
+
+// The values that all incorrect settings have and no correct one: "TILE = 256". Empty: none.
+std::string SeparatingValues(const std::vector<KnobTrial>& trials, const KnobTrial& incorrect) {
+  KnobSetting separating;
+  for (const auto& value : incorrect.setting) {
+    const bool separates = std::all_of(trials.begin(), trials.end(), [&](const KnobTrial& trial) {
+      if (IsIncorrect(trial)) return HasValue(trial, value);
+      return !trial.candidate_us || !HasValue(trial, value);
+    });
+    if (separates) separating.push_back(value);
+  }
+  return SettingLine(separating);
+}
+
+// Settings change how a text computes, not what: where some are incorrect and others are not, the text has an error that
+// the others may only hide.
+std::string HiddenErrorNote(const std::vector<KnobTrial>& trials) {
+  const auto incorrect = std::find_if(trials.begin(), trials.end(), IsIncorrect);
+  const auto passing = std::count_if(trials.begin(), trials.end(),
+                                     [](const KnobTrial& t) { return t.candidate_us.has_value(); });
+  if (incorrect == trials.end() || passing == 0) return "";
+  const auto failing = std::count_if(trials.begin(), trials.end(), IsIncorrect);
+  const std::string values = SeparatingValues(trials, *incorrect);
+  return fmt::format(
+      "\n{} of this text {} verification while {}; {}. Settings should not change the result: the text likely depends on the "
+      "order of threads (a race, a missing barrier) or accesses memory out of bounds, for example where a tile does not divide a "
+      "size. Check synchronisation and bounds; a setting that passed one call may hide the same error.",
+      Counted(failing, "setting"), failing == 1 ? "fails" : "fail",
+      passing == 1 ? "1 passes" : fmt::format("{} pass", passing),
+      values.empty() ? "no single value separates them"
+                     : fmt::format("all that fail have {}, and none that passes", values));
+}
+
+// The time of the chosen setting in its trial beside that of the measurement: a direct look at the noise.
+std::string DriftNote(double trial_us, double measured_us) {
+  if (trial_us <= 0 || measured_us <= 0) return "";
+  return fmt::format(" (the chosen one took {} us then and {} us in the measurement)",
+                     SignificantText(trial_us, 4), SignificantText(measured_us, 4));
+}
+
 // Whether all settings end with one outcome, as a text does that does not compile at all.
 bool FailAlike(const std::vector<KnobTrial>& trials) {
   return std::all_of(trials.begin(), trials.end(),
@@ -129,26 +181,34 @@ std::string SettingLine(const KnobSetting& setting) {
   return fmt::format("{}", fmt::join(items, ", "));
 }
 
-std::string KnobNotes(const std::vector<KnobTrial>& trials, bool is_correct) {
+std::string KnobNotes(const std::vector<KnobTrial>& trials, bool is_correct, double measured_us) {
   const KnobTrial* chosen = ChosenTrial(trials);
   if (chosen == nullptr) return "";
   const std::string setting = SettingLine(chosen->setting);
   if (chosen->outcome.empty())
     return fmt::format("Knobs: no settings were tried; the kernel has {}.", setting);
   const std::string tried = Counted(static_cast<int64_t>(trials.size()), "setting");
+  const auto correct = std::count_if(trials.begin(), trials.end(),
+                                     [](const KnobTrial& t) { return t.candidate_us.has_value(); });
   if (!chosen->candidate_us) {
     return fmt::format("Knobs: {} tried, none of them correct; the result is that of the first values, {}.",
                        tried, setting) +
            (FailAlike(trials) ? "" : Failures(trials));
   }
   if (!is_correct)
-    return fmt::format("Knobs: {} tried; the result is that of the setting that was the fastest, {}.", tried,
-                       setting);
+    return fmt::format(
+               "Knobs: {} tried; the result is that of the setting that was the fastest, {}. It passed the one verified call of "
+               "its trial, so that the failure depends on the inputs of a call or on timing.",
+               tried, setting) +
+           HiddenErrorNote(trials);
   return fmt::format(
-             "Knobs: {} tried in short timings; the kernel has the fastest, {}. Small differences are noise. Times "
-             "as multiples of the fastest:",
-             tried, setting) +
-         TimeLines(trials, *chosen->candidate_us) + EffectLines(trials, chosen->setting) + Failures(trials);
+             "Knobs: {} tried, {} correct; the kernel has the fastest, {}. A time is the median of at most {} short timings "
+             "without pairs{}: settings within about {} % of each other are not distinguishable. Times as multiples of the "
+             "fastest:",
+             tried, correct, setting, kMostTimings, DriftNote(*chosen->candidate_us, measured_us),
+             kIndistinguishable) +
+         TimeLines(trials, *chosen->candidate_us) + EffectLines(trials, chosen->setting) + Failures(trials) +
+         HiddenErrorNote(trials);
 }
 
 std::vector<std::vector<std::string>> TrialRows(const std::vector<KnobTrial>& trials) {

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "agent/problem_text.h"
 #include "agent/text.h"
 #include "env/ceilings.h"
 #include "env/verdict/words.h"
@@ -38,6 +41,13 @@ std::string ArithmeticText(const Measured& m, const Evaluation& e, const Rooflin
                             roofline.arithmetic > kBeyond ? beyond : "");
 }
 
+// Of products that may run on tensor cores with split inputs: float32 without TF32, on a GPU where that is faster.
+SplitCeiling SplitCeilingFor(const Evaluation& e, const SizedProblem* problem) {
+  const bool is_allowed = IsMeasuredOnGpu(e) && UnitFor(e.workload, true) == std::string(kFp32Unit);
+  if (!is_allowed || problem == nullptr || !HasProducts(*problem->problem)) return {};
+  return SplitCeilingOf(e.unit_gflop_per_s);
+}
+
 }  // namespace
 
 std::string PercentText(double share) {
@@ -71,17 +81,36 @@ std::string RateText(const Measured& m, const Evaluation& e) {
 }
 
 std::string CeilingAdvice(const Measured& m, const Evaluation& e, const SizedProblem* problem) {
-  const Roofline roofline = RooflineOf(m, e);
-  if (roofline.share() < kNearCeiling) return "";
-  if (roofline.nearer == Ceiling::kArithmetic) {
-    // Tensor cores on parts of float32 numbers: this ceiling is not theirs.
-    if (IsMeasuredOnGpu(e) && roofline.arithmetic > kBeyond) return "";
-    return "By the usual count this is near the measured limit of arithmetic: a kernel that does all of these operations "
-           "can hardly be faster. An exact formulation with fewer operations can, and so can one that already has fewer.";
+  const SplitCeiling split = SplitCeilingFor(e, problem);
+  Evaluation limits = e;
+  if (split.products > 0) limits.peak_gflop_per_s = split.gflop_per_s;
+  const Roofline roofline = RooflineOf(m, limits);
+  if (roofline.share() < kNearCeiling) {
+    if (split.products == 0 || RooflineOf(m, e).arithmetic < kNearCeiling) return "";
+    return fmt::format(
+        "The rate of fp32 FMA does not limit this kernel's products on this GPU: {} reach {}. With float32 inputs split into {} "
+        "such parts ({} products in place of one, added up in float32, at full precision) products can reach {}, {:.2g} times "
+        "this rate.",
+        split.unit, Flops(split.unit_gflop_per_s), split.parts, split.products, Flops(split.gflop_per_s),
+        split.gflop_per_s / m.gflop_per_s);
   }
+  if (roofline.nearer == Ceiling::kArithmetic) {
+    // Other units, or fewer operations: nothing follows from this ceiling.
+    if (IsMeasuredOnGpu(e) && roofline.arithmetic > kBeyond) return "";
+    const std::string limit = split.products == 0
+                                  ? "arithmetic"
+                                  : fmt::format("float32 products on {} ({} with inputs split into {} parts)",
+                                                split.unit, Flops(split.gflop_per_s), split.parts);
+    return fmt::format(
+        "By the usual count this is near the measured limit of {}: a kernel that does all of these operations can at best be "
+        "{:.2f} times as fast. An exact formulation with fewer operations can be faster, and so can one that already has fewer.",
+        limit, std::max(1.0, 1 / roofline.arithmetic));
+  }
+  if (roofline.memory > kBeyond)
+    return "";  // part of the data stays in caches: nothing follows from this ceiling
+  const double factor = std::max(1.0, 1 / roofline.memory);
   if (problem != nullptr && problem->min_bytes > 0 && problem->bytes <= kSameBytes * problem->min_bytes) {
     constexpr double kEqual = 1.005;
-    const double factor = 1 / roofline.share();
     if (factor < kEqual)
       return "It runs at the measured memory bandwidth, and no correct kernel moves fewer bytes.";
     return fmt::format(
@@ -89,8 +118,10 @@ std::string CeilingAdvice(const Measured& m, const Evaluation& e, const SizedPro
         "more is left to gain.",
         factor);
   }
-  return "This is near the measured limit of memory bandwidth: only fewer bytes can make it clearly faster, by fewer "
-         "passes over the data and no intermediate results in memory.";
+  return fmt::format(
+      "With the same bytes it can at best be {:.2f} times as fast, at the measured memory bandwidth. Fewer bytes make it faster: "
+      "fewer passes over the data, and no intermediate results in memory.",
+      factor);
 }
 
 }  // namespace kevin

@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -13,70 +11,6 @@ namespace {
 
 constexpr std::string_view kSpace = " \t\r\n\f\v";
 constexpr std::string_view kEllipsis = "…";
-
-constexpr size_t kMaxErrors = 3;
-constexpr size_t kMaxLogBytes = 1500;
-constexpr size_t kMaxSourceLineBytes = 160;
-
-struct CompileError {
-  int line = 0, column = 0;  // 0: not said
-  std::string message;
-};
-
-std::optional<int> TakeNumber(std::string_view* text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (error != std::errc()) return std::nullopt;
-  text->remove_prefix(static_cast<size_t>(end - text->data()));
-  return value;
-}
-
-// "ptxas application ptx input, line 12; error   : ..." and "ptxas error   : ..."
-std::optional<CompileError> ParsePtxasError(std::string_view line) {
-  size_t mark = line.find("error ");
-  if (mark == std::string_view::npos) mark = line.find("fatal ");
-  if (!line.starts_with("ptxas ") || mark == std::string_view::npos) return std::nullopt;
-  const size_t colon = line.find(": ", mark);
-  if (colon == std::string_view::npos) return std::nullopt;
-  CompileError error{0, 0, "ptxas: " + std::string(Trim(line.substr(colon + 2)))};
-  constexpr std::string_view kLine = ", line ";
-  if (const size_t at = line.find(kLine); at < mark) {
-    std::string_view place = line.substr(at + kLine.size());
-    error.line = TakeNumber(&place).value_or(0);
-  }
-  return error;
-}
-
-// "candidate.cpp:12:5: error: message" of g++ and clang++, "candidate.cu(12): error: message" of NVRTC.
-std::optional<CompileError> ParseError(std::string_view line) {
-  constexpr std::string_view kMark = "error: ";
-  const size_t mark = line.find(kMark);
-  if (mark == std::string_view::npos) return ParsePtxasError(line);
-  CompileError error{0, 0, std::string(Trim(line.substr(mark + kMark.size())))};
-  if (error.message.starts_with("ld returned") || error.message.starts_with("linker command"))
-    return std::nullopt;
-  std::string_view place = line.substr(0, mark);
-  const size_t end_of_name = place.find_first_of(":(");
-  if (end_of_name == std::string_view::npos) return std::nullopt;
-  place.remove_prefix(end_of_name + 1);
-  if (const auto number = TakeNumber(&place)) error.line = *number;
-  if (error.line > 0 && place.starts_with(":")) {
-    place.remove_prefix(1);
-    error.column = TakeNumber(&place).value_or(0);
-  }
-  return error;
-}
-
-std::string Quote(const CompileError& error, const std::vector<std::string_view>& source) {
-  if (error.line == 0) return fmt::format("{}\n", error.message);
-  std::string text = fmt::format("line {}", error.line);
-  if (error.column > 0) text += fmt::format(", column {}", error.column);
-  text += fmt::format(": {}\n", error.message);
-  // ptxas counts lines of the PTX that NVRTC wrote, not of the candidate.
-  if (static_cast<size_t>(error.line) > source.size() || error.message.starts_with("ptxas")) return text;
-  const std::string_view line = source[static_cast<size_t>(error.line) - 1];
-  return text + fmt::format("{:>6} | {}\n", error.line, Clip(TrimRight(line), kMaxSourceLineBytes));
-}
 
 }  // namespace
 
@@ -127,22 +61,6 @@ std::string FileName(std::string_view text) {
   if (name.empty()) return "_";
   if (name[0] == '.' || name[0] == '-') name[0] = '_';
   return name;
-}
-
-std::string TrimmedErrors(const std::string& log, const std::string& source) {
-  const std::vector<std::string_view> source_lines = SplitLines(source);
-  std::string text;
-  size_t count = 0;
-  for (const std::string_view line : SplitLines(log)) {
-    if (const auto error = ParseError(line)) {
-      if (++count <= kMaxErrors) text += Quote(*error, source_lines);
-    } else if (line.find("undefined reference") != std::string_view::npos && ++count <= kMaxErrors) {
-      text += fmt::format("{}\n", Trim(line.substr(line.find("undefined reference"))));
-    }
-  }
-  if (count == 0) return Clip(Trim(log), kMaxLogBytes) + "\n";
-  if (count > kMaxErrors) text += fmt::format("({} more errors)\n", count - kMaxErrors);
-  return text;
 }
 
 }  // namespace kevin

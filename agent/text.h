@@ -29,8 +29,4 @@ std::string Counted(int64_t count, std::string_view noun);
 // database may come from anyone.
 std::string FileName(std::string_view text);
 
-// A compiler log reduced to its first three errors, each with its line of `source`. Understands g++, clang++,
-// their linkers, NVRTC and ptxas; of any other log the beginning is returned. Ends with a line end.
-std::string TrimmedErrors(const std::string& log, const std::string& source);
-
 }  // namespace kevin

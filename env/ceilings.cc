@@ -31,6 +31,22 @@ double GflopCeiling(const Ceilings& ceilings, const Workload& workload, bool on_
   return found == ceilings.gflop_per_s.end() ? 0 : found->second;
 }
 
+SplitCeiling SplitCeilingOf(const std::map<std::string, double>& gflop_per_s) {
+  const auto rate_of = [&](const char* unit) {
+    const auto found = gflop_per_s.find(unit);
+    return found == gflop_per_s.end() ? 0.0 : found->second;
+  };
+  SplitCeiling best;
+  best.gflop_per_s = rate_of(kFp32Unit);
+  for (const SplitCeiling& split : {SplitCeiling{kTf32Unit, 2, 3}, SplitCeiling{kBf16Unit, 3, 6}}) {
+    const double rate = rate_of(split.unit);
+    if (rate / split.products <= best.gflop_per_s) continue;
+    best = split;
+    best.unit_gflop_per_s = rate, best.gflop_per_s = rate / split.products;
+  }
+  return best.products > 0 ? best : SplitCeiling();
+}
+
 Ceilings Larger(const Ceilings& a, const Ceilings& b) {
   Ceilings larger = a;
   larger.gb_per_s = std::max(a.gb_per_s, b.gb_per_s);

@@ -55,6 +55,7 @@ struct Evaluation {
   // The machine's ceilings (env/ceilings.h): of its memory, and of the unit that this workload may use. 0: unknown.
   double peak_gb_per_s = 0, peak_gflop_per_s = 0;
   // On a GPU only; empty and 0 elsewhere.
+  std::map<std::string, double> unit_gflop_per_s;  // the ceilings of all units (env/ceilings.h); not stored
   std::vector<KernelReport> kernels;
   std::string launch_list;  // the launches that `launch` resolves to, as JSON
   std::string profile;      // what a profiler said, in sentences; empty: none ran
@@ -151,6 +152,7 @@ struct EnvironmentFacts {
   // What programs reach here, measured: bandwidth of the device's memory with cold caches, and fp32 multiply-adds, with
   // all threads of a candidate. 0: not measured yet (env/ceilings.h).
   double peak_gb_per_s = 0, peak_gflop_per_s = 0;
+  std::map<std::string, double> unit_gflop_per_s = {};  // on a GPU, by unit (env/ceilings.h)
   GpuLimits gpu = {};
 };
 

@@ -61,6 +61,10 @@ class CpuJudgement {
   void CheckOwnShare(TimedProcess& process);
   Measured ScreenPhase(TimedProcess& process);
   void VerifyOnce(TimedProcess& process, int calls);
+  std::string NoteOf(size_t call, size_t earlier) const {  // on the inputs of a call
+    return InputsNote(session_.sized(), session_.options().inputs, first_member_ + static_cast<int>(call),
+                      earlier);
+  }
   CheckResult CheckCall(uint16_t slot, size_t call);
   bool IsCorrectAlone(uint16_t slot, size_t call);
   void CheckGuards(const TimedProcess& process, std::span<const uint16_t> slots) const;
@@ -99,6 +103,7 @@ class CpuJudgement {
   std::vector<double> timed_us_;  // per call of the candidate, of the last timed rounds
   int disturbed_processes_ = 0;
   double candidate_s_ = 0;  // all batches of the candidate
+  int first_member_ = 0;    // of the mixture, of call 0 of the inputs filled last
   int min_calls_ = 1, max_calls_ = 1;
   double candidate_us_ = 0;  // per call, the least seen
   double round_s_ = 0.1;     // a whole round with drawing and checking

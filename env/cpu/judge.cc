@@ -128,6 +128,7 @@ void CpuJudgement::VerifyOnce(TimedProcess& process, int calls) {
   PublishReference();
   for (size_t call = 0; call < slots.size(); ++call) {
     CheckResult check = CheckCall(slots[call], call);
+    if (!check.ok) check.message += NoteOf(call, call);
     if (!check.ok && call > 0 && !request_.screen && IsCorrectAlone(slots[call], call))
       check.message += kKeepsState;
     if (!check.ok) throw Ended{WrongAnswer(check)};

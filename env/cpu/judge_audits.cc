@@ -71,12 +71,13 @@ CpuJudgement::AuditedBatch CpuJudgement::AuditBatch(TimedProcess& process, int c
   const double share = (session_.reference_process().WaitedSeconds() - waited_s) / (reference_us * 1e-6);
   PublishReference();
   for (size_t call = 0; call < slots.size(); ++call) {
-    const CheckResult check = checker_.AgainstReference(
+    CheckResult check = checker_.AgainstReference(
         slots[call], session_.OutputsOf(process.outputs(), slots[call]), session_.ReferenceOutputsOf(call));
     if (check.ok) continue;
     if (audit.WereInputsChanged(call)) {
       throw Ended{Refused{"worked ahead: a call answered its inputs as they were before it began"}};
     }
+    check.message += NoteOf(call, 0);
     throw Ended{WrongTimedAnswer(check)};
   }
   const double lag = share > kQuietShare ? std::min(audit.Lag(), audit.CpuLag()) : audit.Lag();

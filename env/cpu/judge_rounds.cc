@@ -45,7 +45,7 @@ void CpuJudgement::ReferenceEnded(const ProcessEnd& end) {
 }
 
 void CpuJudgement::Fill(std::span<const uint16_t> slots, int member, int ordinary_call) {
-  session_.FillInputs(slots, member);
+  first_member_ = session_.FillInputs(slots, member);
   // What is written last may still be in a cache too large to flush: no side has this advantage.
   std::vector<std::function<void()>> sides = {
       [&] { session_.PoisonOutputs(session_.CandidateOutputs(), slots, ordinary_call); },
@@ -89,8 +89,9 @@ void CpuJudgement::CheckGuards(const TimedProcess& process, std::span<const uint
 void CpuJudgement::CheckTimed(const TimedProcess& process, std::span<const uint16_t> slots) {
   CheckGuards(process, slots);
   for (size_t call = 0; call < slots.size(); ++call) {
-    const CheckResult check = checker_.AgainstReference(
+    CheckResult check = checker_.AgainstReference(
         slots[call], session_.OutputsOf(process.outputs(), slots[call]), session_.ReferenceOutputsOf(call));
+    if (!check.ok) check.message += NoteOf(call, 0);
     if (!check.ok) process.End(WrongTimedAnswer(check));
   }
 }

@@ -263,13 +263,15 @@ std::vector<uint16_t> Session::DrawSlots(int calls) {
   return all;
 }
 
-void Session::FillInputs(std::span<const uint16_t> slots, int member) {
+int Session::FillInputs(std::span<const uint16_t> slots, int member) {
   const ValueStream drawing = keys_.Next();
+  const int first = member < 0 ? drawing.member : member;
   for (size_t i = 0; i < slots.size(); ++i) {
     ValueStream call = drawing.OfCall(i);
-    call.member = ((member < 0 ? drawing.member : member) + static_cast<int>(i)) % kMixtureMembers;
+    call.member = (first + static_cast<int>(i)) % kMixtureMembers;
     FillSlot(options_, sized_, call, Inputs(slots[i]));
   }
+  return first;
 }
 
 void Session::RearrangeInputs(size_t slot) {

@@ -86,8 +86,8 @@ class Session {
   std::vector<uint64_t> RenewKeys() { return keys_.Renew(); }
   // New inputs and weights for these slots: the next drawing. Of input-outputs the values before the call; they reach the
   // candidate by PoisonOutputs or RestoreInOuts, the reference by RestoreReference, which poisons its outputs too. Call i draws the mixture's member (member + i); a
-  // negative `member` is a random one.
-  void FillInputs(std::span<const uint16_t> slots, int member = -1);
+  // negative `member` is a random one. Returns the member of call 0.
+  int FillInputs(std::span<const uint16_t> slots, int member = -1);
   // Changes one element in 256 of every input and weight of a slot (Rearrange).
   void RearrangeInputs(size_t slot);
   // Poison of new keys, guard bands included; RestoreInOuts. One slot in eight gets ordinary values; with `ordinary_call` >= 0 that

@@ -423,6 +423,7 @@ void DeviceEnvironment::DescribeCeilings() {
                               : ceilings_->Known();
   facts_.peak_gb_per_s = known.gb_per_s;
   facts_.peak_gflop_per_s = GflopCeiling(known, {}, true);
+  facts_.unit_gflop_per_s = known.gflop_per_s;
 }
 
 void DeviceEnvironment::AddCeilings(const std::atomic<bool>* stop, Evaluation* evaluation) {
@@ -438,6 +439,7 @@ void DeviceEnvironment::AddCeilings(const std::atomic<bool>* stop, Evaluation* e
   const Ceilings& ceilings = ceilings_->Get(measure);
   evaluation->peak_gb_per_s = ceilings.gb_per_s;
   evaluation->peak_gflop_per_s = GflopCeiling(ceilings, evaluation->workload, true);
+  evaluation->unit_gflop_per_s = ceilings.gflop_per_s;
 }
 
 std::optional<Diagnosis> DeviceEnvironment::Diagnose(const Problem& problem, const Candidate& candidate,

@@ -1,7 +1,9 @@
 #include "env/verdict/judgement.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "env/error.h"
@@ -95,6 +97,27 @@ void RefuseImpossibleTime(const Measured& measured, const std::string& where) {
   throw Ended{Refused{
       fmt::format("impossible time: {:.2f} us a call, but no correct kernel can need less than {:.2f} us {}",
                   measured.candidate_us, measured.floor_us, where)}};
+}
+
+std::string InputsNote(const SizedProblem& sized, InputMode mode, int member, size_t earlier) {
+  static constexpr const char* kNames[kMixtureMembers] = {"bell-shaped", "uniform in [-2, 2]", "heavy-tailed",
+                                                          "bell-shaped times 8"};
+  const bool has_mixture =
+      std::any_of(sized.inputs.begin(), sized.inputs.end(), [&](const ConcreteTensor& input) {
+        const bool is_replaced = mode == InputMode::kKernelBench && !input.spec.is_param;
+        return input.spec.distribution == Distribution::kMixture && IsFloating(input.spec.dtype) &&
+               !is_replaced;
+      });
+  if (!has_mixture || member < 0) return "";
+  std::string text =
+      fmt::format("; of the mixture, the inputs of this call were {}", kNames[member % kMixtureMembers]);
+  std::vector<std::string> before;
+  for (size_t i = std::min<size_t>(earlier, kMixtureMembers - 1); i > 0; --i)
+    before.emplace_back(kNames[(member + kMixtureMembers - static_cast<int>(i)) % kMixtureMembers]);
+  if (earlier >= kMixtureMembers) return text + ", and calls with all four members were correct before it";
+  return before.empty()
+             ? text
+             : text + fmt::format(", and calls with {} ones were correct before it", fmt::join(before, ", "));
 }
 
 Wrong WrongAnswer(const CheckResult& check) { return {check.message, check.max_error, check.error_bound}; }

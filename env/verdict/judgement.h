@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "env/environment.h"
+#include "env/process/generator.h"
 #include "env/verdict/estimate.h"
 #include "env/verdict/verify.h"
 
@@ -106,6 +107,10 @@ Measured ReportErrors(const CheckResult& verified);
 
 // Throws Ended where a time lies below the floor. `where` is "on this machine" or "on this device".
 void RefuseImpossibleTime(const Measured& measured, const std::string& where);
+
+// Behind the message of an incorrect call: which member of the mixture its inputs were, in the words of the prompts.
+// `earlier`: how many calls before it, with the members before its own, were correct. Empty where no input has the mixture.
+std::string InputsNote(const SizedProblem& sized, InputMode mode, int member, size_t earlier = 0);
 
 // The outcome of a failed check.
 Wrong WrongAnswer(const CheckResult& check);

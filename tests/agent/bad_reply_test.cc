@@ -52,6 +52,9 @@ TEST_CASE("replies that are no kernel: outcome, and what the next prompt says") 
        "kernel.h:\n```cpp\nint f();\n```\nkernel.cpp:\n```cpp\n#include \"kernel.h\"\n" + kernel + "```\n"},
       {"endless reasoning", "<think>" + std::string(100000, 'h')},
       {"cut off", "```cpp\n" + kernel.substr(0, kernel.size() - 4)},
+      {"a kernel inside endless reasoning", "<think>First:\n```cpp\n" + kernel + "```\nOr rather"},
+      {"a diff of nothing", "```diff\n@@ -1,2 +1,2 @@\n-int launch() {\n+int launch(int) {\n```\n"},
+      {"bytes that are no text", std::string("\x00\xff\xfe\x01", 4) + "\n"},
   };
   std::string all;
   for (const auto& [name, reply] : replies) {
@@ -62,6 +65,14 @@ TEST_CASE("replies that are no kernel: outcome, and what the next prompt says") 
     CHECK(Has(played.next_prompt, "### Turn 1\n\n" + played.turn.feedback));
     CHECK(played.next_prompt.size() < 8000);
     CHECK(played.next_prompt.find('\x1b') == std::string::npos);
+    // Behind a correct kernel: that one stays in full, and the table has the reason.
+    const Played later = Play(reply, testing::FakeReply("measured 1.2"));
+    const std::string fence = "```cpp\n" + kernel;
+    CHECK(later.turn.evaluation.outcome == "parse_failed");
+    CHECK(Has(later.next_prompt, "### Turn 1\n\n" + fence));
+    CHECK(Has(later.next_prompt, "### Turn 2\n\n" + later.turn.feedback));
+    CHECK(Has(later.next_prompt, "| 2 | parse_failed: "));
+    CHECK(later.next_prompt.size() < 9000);
     all += "=== " + name + "\n" + played.turn.feedback + "\n\n";
   }
   testing::CheckGolden("tests/agent/golden/bad_replies.txt", all);

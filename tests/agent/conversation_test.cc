@@ -1,6 +1,9 @@
 #include "agent/conversation.h"
 
+#include <fmt/ranges.h>
+
 #include "agent/episode.h"
+#include "env/ceilings.h"
 #include "env/problem/precision.h"
 #include "tests/catch.h"
 #include "tests/support/fakes.h"
@@ -145,7 +148,8 @@ TEST_CASE("a later turn: attempts in order, the best named, no example") {
   const std::string text = AsText(BuildMessages(f.context, turns));
   testing::CheckGolden("tests/prompts/golden/refine_turn.txt", text);
   CHECK_FALSE(Has(text, "add two vectors"));
-  CHECK(text.find("### Turn 1") < text.find("### Turn 3"));
+  CHECK_FALSE(Has(text, "### Turn 1\n"));
+  CHECK(Has(text, "### Turn 3\n"));
 }
 
 TEST_CASE("kind cuda has rules, example and fences of its own") {
@@ -299,24 +303,24 @@ TEST_CASE("no prompt of a kind is longer than it needs to be") {
   }
 }
 
-TEST_CASE("what does not fit is dropped from the oldest on, the latest stays") {
+TEST_CASE(
+    "where a prompt does not fit, rows of the table are dropped from the oldest on, the latest kernel stays") {
   Fixture f;
   std::vector<TurnRecord> turns;
   for (int number = 1; number <= 20; ++number) {
     turns.push_back(Turn(number, "wrong", {}, "Summary " + std::to_string(number) + std::string(400, '.')));
   }
-  f.context.prompt_token_budget = 2500;
+  f.context.prompt_token_budget = PromptTokens(BuildMessages(f.context, turns), {}) - 1;
   const std::vector<Message> messages = BuildMessages(f.context, turns);
   const std::string text = AsText(messages);
-  CHECK(EstimateTokens(messages[0].content) + EstimateTokens(messages[1].content) <= 2500);
+  CHECK(PromptTokens(messages, {}) <= f.context.prompt_token_budget);
   CHECK(Has(text, "### Turn 20\n"));
-  CHECK_FALSE(Has(text, "### Turn 1\n"));
-  CHECK(Has(text, "earlier ones are left out"));
+  CHECK_FALSE(Has(text, "### Turn 19\n"));
+  CHECK((Has(text, "| 5 | wrong |") && !Has(text, "| 4 | wrong |")));
   f.context.prompt_token_budget = 1;
   const std::string least = AsText(BuildMessages(f.context, turns));
   CHECK(Has(least, "### Turn 20\n"));
-  CHECK_FALSE(Has(least, "### Turn 19\n"));
-  CHECK(Has(least, "(the kernels of 19 earlier ones are left out)"));
+  CHECK((Has(least, "| 20 | wrong |") && !Has(least, "| 19 | wrong |")));
 }
 
 TEST_CASE("the best kernel and the table of all attempts stay when old kernels are left out") {
@@ -349,6 +353,78 @@ TEST_CASE("the best kernel and the table of all attempts stay when old kernels a
       text,
       "| 4 | measured | 1.04x (0.99x to 1.09x) | turn 3: 0.6x (0.58x to 0.62x), slower | Summary 4. |\n"));
   CHECK(Has(text, "The best result so far is turn 3 with 2x"));
+  f.context.prompt_token_budget = 1;  // what the table lacks is not the best one
+  CHECK((Has(AsText(BuildMessages(f.context, turns)), "| 3 | measured, the best |") &&
+         !Has(AsText(BuildMessages(f.context, turns)), "| 4 | measured |")));
+}
+
+namespace {
+
+// As a strong model plays: each kernel of 12 KB changes some lines of the best one.
+std::vector<TurnRecord> LongEpisode(int turns) {
+  std::vector<TurnRecord> played;
+  std::vector<std::string> lines;
+  for (int i = 0; i < 300; ++i) lines.push_back("  sum += a[" + std::to_string(i) + "] * b[j];  // step");
+  for (int number = 1; number <= turns; ++number) {
+    const bool is_correct = number != 2 && number != 5;
+    std::vector<std::string> own = lines;
+    for (int i = 0; i < 2 * number; ++i)
+      own[static_cast<size_t>(i)] = "  changed(" + std::to_string(number) + ");";
+    if (number == 2) own.assign(300, "  // a kernel of another form, which did not work out");
+    played.push_back(Turn(number, is_correct ? "measured 1.5" : "wrong",
+                          is_correct ? std::optional(1 + 0.1 * number) : std::nullopt,
+                          "Changed the tile to " + std::to_string(number) + "."));
+    for (const std::string& line : own) played.back().evaluation.source += line + "\n";
+    played.back().feedback += std::string(900, '.');
+    if (!is_correct) played.back().evaluation.reason = "out[0] = 1, expected 2; 3 of 4 elements are off";
+    if (is_correct && number > 1) {
+      const double ratio = number == 3 ? 1.2 : 0.9;
+      played.back().evaluation.against_best = Ratio{ratio, ratio - 0.02, ratio + 0.02};
+      played.back().evaluation.against_best_turn = number == 3 ? 1 : 3;
+    }
+  }
+  return played;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "of six kernels of 12 KB the best and the latest are shown in full, others by table and difference") {
+  Fixture f;
+  f.context.prompt_token_budget = 100000;
+  std::vector<size_t> bytes;
+  for (int turns = 1; turns <= 6; ++turns)
+    bytes.push_back(AsText(BuildMessages(f.context, LongEpisode(turns))).size());
+  INFO(fmt::format("bytes of the prompts of turns 2 to 7: {}", fmt::join(bytes, ", ")));
+  CHECK(bytes.back() < 38000);
+  const std::string text = AsText(BuildMessages(f.context, LongEpisode(6)));
+  for (const int number : {1, 2, 4, 5}) CHECK_FALSE(Has(text, fmt::format("### Turn {}\n", number)));
+  CHECK(text.find("### Turn 3\n") < text.find("### Turn 6\n"));
+  CHECK(Has(text,
+            "| 2 | wrong: out[0] = 1, expected 2; 3 of 4 elements are off |  |  | Changed the tile to 2. |"));
+  CHECK(Has(text, "--- turn 3\n+++ turn 1\n"));
+  CHECK(Has(text, "--- turn 3\n+++ turn 4\n"));
+  CHECK_FALSE(Has(text, "+++ turn 2\n"));  // another form: no short difference
+  f.context.prompt_token_budget = 1;
+  CHECK_FALSE(Has(AsText(BuildMessages(f.context, LongEpisode(6))), "+++ turn 4\n"));
+}
+
+TEST_CASE(
+    "what did not compile has no difference in later turns, and a reply without a kernel is shown once") {
+  Fixture f;
+  std::vector<TurnRecord> turns = LongEpisode(4);
+  turns[3].evaluation.outcome = "compile_failed", turns[3].evaluation.correct = false;
+  turns[3].evaluation.speedup.reset(), turns[3].evaluation.against_best.reset();
+  turns.push_back(LongEpisode(5).back());
+  f.context.prompt_token_budget = 100000;
+  CHECK_FALSE(Has(AsText(BuildMessages(f.context, turns)), "+++ turn 4\n"));
+  turns.push_back(Turn(6, "", {}, ""));
+  std::string text = AsText(BuildMessages(f.context, turns));
+  CHECK((Has(text, "### Turn 3\n") && Has(text, "### Turn 5\n") &&
+         Has(text, "### Turn 6\n\nFeedback of turn 6.")));
+  turns.push_back(Turn(7, "measured 1", 1, ""));
+  text = AsText(BuildMessages(f.context, turns));
+  CHECK_FALSE(Has(text, "### Turn 6\n"));
 }
 
 TEST_CASE("turns that are not distinguishable from the best one are named beside it") {
@@ -361,7 +437,9 @@ TEST_CASE("turns that are not distinguishable from the best one are named beside
   CHECK(Has(
       AsText(BuildMessages(f.context, turns)),
       "The best result so far is turn 1 with 2x (1.95x to 2.05x); turns 2, 4 are not distinguishable from it, so "
-      "continue from any of them."));
+      "continue from turn 1 or 4."));
+  turns.push_back(Turn(5, "wrong", {}, ""));  // neither 2 nor 4 is shown
+  CHECK(Has(AsText(BuildMessages(f.context, turns)), "turns 2, 4 are not distinguishable from it.\n"));
 }
 
 TEST_CASE("the difference of the latest kernel from the best one, where it is short") {
@@ -389,6 +467,28 @@ TEST_CASE("the machine: compiler, flags and measured ceilings") {
   CHECK(Has(
       text,
       "Measured on it, with cold caches: 24.4 GB/s of memory bandwidth, 108 GFLOP/s of float32 multiply-adds (two operations each)."));
+}
+
+TEST_CASE("the first prompt tells what tensor cores reach where the problem has products") {
+  Fixture f;
+  f.problem.families = {"matmul"};
+  f.sized = AtSize(f.problem, "full");
+  f.context.kind = "cuda", f.context.on_gpu = true;
+  f.context.peak_gb_per_s = 4000, f.context.peak_gflop_per_s = 60000;
+  f.context.unit_gflop_per_s = {{kFp32Unit, 60000}, {kTf32Unit, 390000}, {kBf16Unit, 700000}};
+  CHECK(Has(
+      AsText(BuildMessages(f.context, {})),
+      "60000 GFLOP/s of float32 multiply-adds (two operations each), 390000 GFLOP/s of TF32 tensor cores, so that products "
+      "of float32 inputs split into 2 such parts (3 products in place of one, at full precision) can reach 130000 "
+      "GFLOP/s."));
+  f.context.tf32 = true;
+  CHECK(Has(AsText(BuildMessages(f.context, {})), ", 390000 GFLOP/s of TF32 tensor cores.\n"));
+  f.problem = InPrecision(f.problem, Precision::kBf16);
+  f.sized = AtSize(f.problem, "full");
+  CHECK(Has(AsText(BuildMessages(f.context, {})), ", 700000 GFLOP/s of bf16 tensor cores.\n"));
+  f.problem.families = {"elementwise"};
+  f.sized = AtSize(f.problem, "full");
+  CHECK_FALSE(Has(AsText(BuildMessages(f.context, {})), "tensor cores."));
 }
 
 TEST_CASE("the task says the same as plain data") {
@@ -423,14 +523,14 @@ TEST_CASE("cache points: what comes before them comes again") {
   Fixture f;
   std::vector<TurnRecord> turns;
   std::vector<Message> before = BuildMessages(f.context, turns);
-  for (int number = 1; number <= 4; ++number) {
-    turns.push_back(Turn(number, number % 2 == 0 ? "measured 1.3" : "wrong",
-                         number % 2 == 0 ? std::optional(1.3) : std::nullopt, "Summary."));
+  for (int number = 1; number <= 5; ++number) {
+    const bool is_correct = number == 2 || number == 3;
+    turns.push_back(Turn(number, is_correct ? "measured 1.3" : "wrong",
+                         is_correct ? std::optional(1.3) : std::nullopt, "Summary."));
     const std::vector<Message> now = BuildMessages(f.context, turns);
     CHECK(now[0].content == before[0].content);
     CHECK(now[0].cache_points == std::vector<size_t>{now[0].content.size()});
-    REQUIRE(before[1].cache_points.size() == static_cast<size_t>(number));
-    REQUIRE(now[1].cache_points.size() == static_cast<size_t>(number) + 1);
+    REQUIRE(now[1].cache_points.size() == (number < 2 ? 1 : 2));  // the rules; the best kernel
     const size_t last = before[1].cache_points.back();
     CHECK(now[1].content.substr(0, last) == before[1].content.substr(0, last));
     CHECK(last > before[1].content.size() / 4);
@@ -440,19 +540,16 @@ TEST_CASE("cache points: what comes before them comes again") {
 
 TEST_CASE("prompts are counted as the server counted earlier ones, when that is more") {
   Fixture f;
-  std::vector<TurnRecord> turns;
-  for (int number = 1; number <= 20; ++number) {
-    turns.push_back(Turn(number, "wrong", {}, "Summary " + std::to_string(number) + std::string(400, '.')));
-    turns.back().messages = {{"user", std::string(4000, 'x')}};
-  }
-  f.context.prompt_token_budget = 2500;
-  const size_t by_estimate = AsText(BuildMessages(f.context, turns)).size();
+  std::vector<TurnRecord> turns = LongEpisode(6);
+  for (TurnRecord& turn : turns) turn.messages = {{"user", std::string(4000, 'x')}};
+  const std::vector<Message> whole = BuildMessages(f.context, turns);
+  CHECK(PromptTokens(whole, {}) == PromptTokens(whole, turns));
+  f.context.prompt_token_budget = PromptTokens(whole, turns);
+  const std::string by_estimate = AsText(BuildMessages(f.context, turns));
   turns[3].usage.prompt_tokens = 900;  // fewer than estimated: the estimate stays
-  CHECK(AsText(BuildMessages(f.context, turns)).size() == by_estimate);
-  turns[7].usage.prompt_tokens = 1500;  // 1.5 times the estimate
-  const size_t by_count = AsText(BuildMessages(f.context, turns)).size();
-  CHECK(by_count < by_estimate * 3 / 4);
-  CHECK(by_count > by_estimate / 2);
+  CHECK(AsText(BuildMessages(f.context, turns)) == by_estimate);
+  turns[4].usage.prompt_tokens = 1500;  // 1.5 times the estimate
+  CHECK(AsText(BuildMessages(f.context, turns)).size() < by_estimate.size());
 }
 
 namespace {

@@ -212,9 +212,9 @@ TEST_CASE("each correct turn is timed beside the best so far, and only that make
   };
   CHECK(has(
       2,
-      "Timed side by side with turn 1, the best so far, it is as fast (within 2 %): 1.003x (0.993x to 1.013x)."));
-  CHECK(has(3, "Timed side by side with turn 1, the best so far, it is slower: "));
-  CHECK(has(4, "Timed side by side with turn 1, the best so far, it is faster: "));
+      "Timed side by side with turn 1, the best so far, it is as fast as that one (within 2 %): 1.003x (0.993x to 1.013x)."));
+  CHECK(has(3, "Timed side by side with turn 1, the best so far, it is slower than that one: "));
+  CHECK(has(4, "Timed side by side with turn 1, the best so far, it is faster than that one: "));
   CHECK(has(4, "It is the new best."));
   const std::string third = f.requests[2].messages[1].content;
   CHECK(third.find("The best result so far is turn 1 with 1.5x") !=
@@ -840,7 +840,8 @@ TEST_CASE("a prompt that a server finds too long is made shorter until it fits")
   CHECK((episode.state == EpisodeState::kDone && episode.turns == 6));
   const std::string last = f.store.LoadTurn(episode.id, 6)->messages.at(1).content;
   CHECK(last == policy.requests.back().messages[1].content);
-  CHECK(last.find("earlier ones are left out") != std::string::npos);
+  CHECK(last.find("| 5 | wrong: ") != std::string::npos);
+  CHECK(last.find("| 4 | wrong: ") == std::string::npos);
   CHECK(last.find("### Turn 5\n") != std::string::npos);
   CHECK(last.find("### Turn 1\n") == std::string::npos);
 

@@ -80,6 +80,16 @@ TEST_CASE("a damaged file, or one of another key, is no ceiling") {
   }
 }
 
+TEST_CASE("products of split inputs: the better unit, and only where it exceeds fp32 FMA") {
+  const SplitCeiling of_h200 = SplitCeilingOf({{kFp32Unit, 60000}, {kTf32Unit, 390000}, {kBf16Unit, 700000}});
+  CHECK((std::string(of_h200.unit) == kTf32Unit && of_h200.products == 3 && of_h200.gflop_per_s == 130000));
+  const SplitCeiling by_bf16 = SplitCeilingOf({{kFp32Unit, 60000}, {kTf32Unit, 190000}, {kBf16Unit, 720000}});
+  CHECK((std::string(by_bf16.unit) == kBf16Unit && by_bf16.parts == 3 && by_bf16.gflop_per_s == 120000));
+  CHECK(SplitCeilingOf({{kFp32Unit, 60000}, {kTf32Unit, 150000}}).products == 0);
+  CHECK(SplitCeilingOf({{kTf32Unit, 0}}).gflop_per_s == 0);
+  CHECK(SplitCeilingOf({}).products == 0);
+}
+
 TEST_CASE("the unit of a workload") {
   CHECK(std::string(UnitFor({}, false)) == kFp32Unit);
   CHECK(std::string(UnitFor({}, true)) == kFp32Unit);

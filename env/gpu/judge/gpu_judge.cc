@@ -171,7 +171,8 @@ void GpuJudgement::VerifyCall(int member) {
   const std::string broken = session_.BrokenGuard(slot);
   if (!broken.empty()) throw Ended{Wrong{broken, 0, 0}};
   session_.TimeReferenceUs(slot);
-  const CheckResult check = checker_.AgainstTruth(slot);
+  CheckResult check = checker_.AgainstTruth(slot);
+  if (!check.ok) check.message += InputsNote(session_.sized(), session_.options().inputs, member);
   if (!check.ok) throw Ended{WrongAnswer(check)};
   if (!IsNearerItsBound(verified_, check)) verified_ = check;
 }

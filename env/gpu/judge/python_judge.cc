@@ -126,15 +126,19 @@ int GpuPythonJudgement::VerifyCalls() {
 void GpuPythonJudgement::Verify(int calls) {
   PythonSide& side = *sides_.front();
   const std::vector<uint16_t> slots = session_.DrawSlots(calls);
-  session_.Draw(slots, static_cast<int>(base_.random()() % kMixtureMembers));
+  const int first = static_cast<int>(base_.random()() % kMixtureMembers);
+  session_.Draw(slots, first);
   candidate_us_ = session_.CallUs(RunSide(side, slots, "verify"), slots.size());
   if (std::string reason = session_.Take(side, slots, slots.size()); !reason.empty())
     End(side, Refused{reason});
   ComputeReference(slots);
-  for (const uint16_t slot : slots) {
+  for (size_t call = 0; call < slots.size(); ++call) {
+    const uint16_t slot = slots[call];
     CheckResult check = checker_.AgainstTruth(slot);
-    if (!check.ok && slot != slots.front() && !request_.screen && IsCorrectAlone(slot))
-      check.message += kKeepsState;
+    if (!check.ok)
+      check.message +=
+          InputsNote(base_.sized(), base_.options().inputs, first + static_cast<int>(call), call);
+    if (!check.ok && call > 0 && !request_.screen && IsCorrectAlone(slot)) check.message += kKeepsState;
     if (!check.ok) End(side, WrongAnswer(check));
     if (!IsNearerItsBound(verified_, check)) verified_ = check;
   }

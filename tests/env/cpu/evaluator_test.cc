@@ -76,6 +76,18 @@ TEST_CASE("an incorrect kernel is reported with its place and both values") {
   CHECK(wrong.max_error > wrong.error_bound);
 }
 
+TEST_CASE("an incorrect call names the member of the mixture that its inputs were of") {
+  for (int i = 0; i < 3; ++i) {  // the first member is drawn at random
+    const Outcome outcome = Verified(
+        Launch("for (long i = 0; i < B * N; ++i) out[i] = x[i] > 3.5f ? 3.5f : x[i] > 0 ? x[i] : 0;"));
+    REQUIRE(std::string(OutcomeName(outcome)) == "wrong");
+    const std::string reason = OutcomeReason(outcome);
+    INFO(reason);
+    CHECK((Contains(reason, "the inputs of this call were heavy-tailed") ||
+           Contains(reason, "the inputs of this call were bell-shaped times 8")));
+  }
+}
+
 TEST_CASE("an output that was never written says so") {
   const Outcome outcome = Verified(Launch("out[0] = x[0] > 0 ? x[0] : 0;"));
   REQUIRE(std::string(OutcomeName(outcome)) == "wrong");
