@@ -9,7 +9,7 @@ DEFENCES = [
     ("outside", "CPU time outside its batches", "env/cpu/timed_process.cc", "if (outside_s_ <= allowed_s) return", "return",
      "timed_process_test", '"CPU time outside*"'),
     ("load", "CPU time while being loaded", "env/cpu/timed_process.cc",
-     "options().threads : kLoadCpu_s)) {", "options().threads : 1e9)) {", "red_team_test", RED + "work_in_constructor"),
+     ": kLoadCpu_s + kMapCpu_sPerGib * mapped_gib;", ": 1e9 + mapped_gib;", "red_team_test", RED + "work_in_constructor"),
     ("unwritten", "outputs are written at \"done\"", "env/cpu/timed_process.cc",
      "if (final_outputs.Unwritten())", "if (false)", "timed_process_test", '"outputs that are unwritten*"'),
     ("deferred", "audits: outputs of returned calls are finished", "env/cpu/checks.cc",
@@ -56,6 +56,8 @@ DEFENCES = [
     # --- Correct, admitted, stored ---
     ("element", "one incorrect element is incorrect", "env/verdict/verify.cc", "const bool over = !(e <= b);",
      "const bool over = !(e <= b * 2);", "verdict_test", '"the bound:*"'),
+    ("overflow", "squares that overflow bound nothing", "env/verdict/verify.cc", "  if (!std::isfinite(squares)) return false;", "  ",
+     "verdict_test", '"a row whose squares*"'),
     ("row", "RMS error of a row", "env/verdict/verify.cc", "worst->bad_row = begin", "worst->bad_row = -1", "verdict_test",
      '"a row may not be worse*"'),
     ("decoy", "a decoy that passes is no admission", "tools/admission.cc",

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kMinBetweenPauses_us = 300;
 constexpr int kMaxPauses = 8;
-constexpr int64_t kMostTouched = 4;  // one part in so many; of less than four pages none
+constexpr int64_t kMostTouched = 8;  // one part in so many; of less than eight pages none
 
 }  // namespace
 

@@ -80,7 +80,8 @@ class CpuJudgement {
   void VisitAllSlots(TimedProcess& process);
   void AuditNowAndThen(const Processes& processes);
   AuditedBatch AuditBatch(TimedProcess& process, int calls, const AuditPlan& plan);
-  void RefuseWorkAhead(TimedProcess& process);
+  bool BeginsSuspicion();
+  void RefuseWorkAhead() const;
   void CheckTimed(const TimedProcess& process, std::span<const uint16_t> slots);
   void ChooseCalls(TimedProcess& process);
   void SetCalls();
@@ -89,6 +90,7 @@ class CpuJudgement {
   void Sequential(Processes processes);
   void Fixed();
   std::vector<RoundTimes> FixedRounds(const Processes& processes, int process, int rounds);
+  std::vector<std::vector<RoundTimes>> FixedProcesses(int rounds_each);
   bool IsDisturbed(TimedProcess& candidate);
   Measured Report(const std::vector<std::vector<RoundTimes>>& rounds);
   double FloorFor(double candidate_us);
@@ -100,6 +102,8 @@ class CpuJudgement {
   CheckResult verified_;
   SequentialVerdicts verdicts_;
   Pace pace_;
+  bool is_suspected_ = false;  // of working ahead
+  int audits_ = 0;             // since the suspicion
   std::vector<double> timed_us_;  // per call of the candidate, of the last timed rounds
   int disturbed_processes_ = 0;
   double candidate_s_ = 0;  // all batches of the candidate

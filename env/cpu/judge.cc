@@ -20,6 +20,13 @@ constexpr int kVerifyCalls = kMixtureMembers;  // one slot for each member of th
 constexpr size_t kScreenBatches = 7, kMinScreenBatches = 3, kScreenBatchesIfSlow = 2;
 constexpr double kScreenBudget_s = 0.3;
 
+// A time-out, or SIGKILL, which the kernel sends where the machine's memory runs out.
+bool MayBeTheMachine(const Outcome& outcome) {
+  const auto* crashed = std::get_if<Crashed>(&outcome);
+  return std::holds_alternative<TimedOut>(outcome) ||
+         (crashed != nullptr && crashed->message.starts_with("killed by signal 9 "));
+}
+
 }  // namespace
 
 JudgeResult CpuJudgement::Run() {
@@ -48,22 +55,22 @@ std::unique_ptr<TimedProcess> CpuJudgement::VerifyPhase() {
   Phase("verify");
   const auto start = Clock::now();
   std::unique_ptr<TimedProcess> process;
-  bool timed_out = false;
+  bool may_be_the_machine = false;
   {
     const DeviceLock lock("cpu", LockMode::kShared, &result_.wait_s);
     try {
       process = StartCandidate();
       VerifyOnce(*process, VerifyCalls());
     } catch (const Ended& ended) {
-      if (!std::holds_alternative<TimedOut>(ended.outcome) || request_.screen) {
+      if (!MayBeTheMachine(ended.outcome) || request_.screen) {
         if (process) result_.log = process->Log();
         result_.verify_s = SecondsSince(start) - result_.wait_s;
         throw;
       }
-      timed_out = true;
+      may_be_the_machine = true;
     }
   }
-  if (timed_out) {  // confirmed once, in exclusive execution and with a single call
+  if (may_be_the_machine) {  // confirmed once, in exclusive execution and with a single call
     const DeviceLock lock("cpu", LockMode::kExclusive, &result_.wait_s);
     try {
       process = StartCandidate();

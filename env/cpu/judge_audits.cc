@@ -10,7 +10,9 @@
 namespace kevin {
 namespace {
 
-constexpr double kAuditShare = 0.15;  // of rounds
+// That an audit comes next, before each round and after each audit. Under suspicion as many audits as rounds, mixed with
+// them at random: a kernel that is honest while it is audited is honest in times that count, too.
+constexpr double kAuditShare = 0.15, kAuditShareIfSuspicious = 0.5;
 constexpr double kQuietShare =
     0.05;  // of a window: how long threads of the reference may wait for a processor
 
@@ -33,8 +35,11 @@ bool CpuJudgement::AuditRound(TimedProcess& process) {
 }
 
 void CpuJudgement::AuditNowAndThen(const Processes& processes) {
-  if (!std::bernoulli_distribution(kAuditShare)(session_.random())) return;
-  if (AuditRound(*processes.candidate)) VisitAllSlots(*processes.candidate);
+  std::bernoulli_distribution comes_next(is_suspected_ ? kAuditShareIfSuspicious : kAuditShare);
+  while (comes_next(session_.random()) && AuditRound(*processes.candidate)) {
+    ++audits_;
+    VisitAllSlots(*processes.candidate);
+  }
 }
 
 // An audit removes the marks of accesses from every page of its process. The processor sets a mark at the next access,
@@ -84,10 +89,18 @@ CpuJudgement::AuditedBatch CpuJudgement::AuditBatch(TimedProcess& process, int c
   return {audit.RanUs(), lag, audit.Happened(), audit.ReadAhead()};
 }
 
-void CpuJudgement::RefuseWorkAhead(TimedProcess& process) {
-  if (!pace_.IsSuspicious()) return;
+// A suspicion is no proof: what was measured until now does not count, and audits among the rounds that are measured instead
+// decide alone.
+bool CpuJudgement::BeginsSuspicion() {
+  if (is_suspected_ || !pace_.IsSuspicious()) return false;
+  is_suspected_ = true;
   pace_ = {};
-  for (int i = 0; i < Pace::kAuditsIfSuspicious; ++i) AuditRound(process);
+  audits_ = 0;
+  return true;
+}
+
+void CpuJudgement::RefuseWorkAhead() const {
+  if (!is_suspected_) return;
   if (const std::string refusal = pace_.Refusal(); !refusal.empty()) throw Ended{Refused{refusal}};
 }
 

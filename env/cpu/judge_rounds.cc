@@ -200,13 +200,30 @@ bool CpuJudgement::IsDisturbed(TimedProcess& candidate) {
 
 std::vector<RoundTimes> CpuJudgement::FixedRounds(const Processes& processes, int process, int rounds) {
   std::vector<RoundTimes> times;
-  for (int pair = 0; pair < rounds; ++pair) {
+  // Under suspicion the processes share the audits, and a round more is no reason to end.
+  const int audits = is_suspected_ ? Pace::kAuditsIfSuspicious * process / request_.plan.processes : 0;
+  for (int pair = 0; pair < rounds || (audits_ < audits && max_calls_ > 1); ++pair) {
     AuditNowAndThen(processes);
     times.push_back(TimedRound(processes.All(), process, pair, request_.confirm ? "confirm" : "fixed"));
   }
   AuditRound(*processes.candidate);  // an audited process is never safe from a further audit
-  if (process == request_.plan.processes) RefuseWorkAhead(*processes.candidate);
   return times;
+}
+
+std::vector<std::vector<RoundTimes>> CpuJudgement::FixedProcesses(int rounds_each) {
+  std::vector<std::vector<RoundTimes>> rounds;
+  for (int process = 1; process <= request_.plan.processes;) {
+    const size_t samples = result_.samples.size();
+    const Processes processes = StartWarm(true);
+    std::vector<RoundTimes> times = FixedRounds(processes, process, rounds_each);
+    if (IsDisturbed(*processes.candidate)) {
+      result_.samples.resize(samples);
+      continue;
+    }
+    rounds.push_back(std::move(times));
+    ++process;
+  }
+  return rounds;
 }
 
 void CpuJudgement::Fixed() {
@@ -217,17 +234,12 @@ void CpuJudgement::Fixed() {
   const int rounds_each =
       std::clamp(static_cast<int>(plan.fixed_budget_s * factor / plan.processes / round_s), plan.least_rounds,
                  static_cast<int>(plan.most_rounds * factor));
-  std::vector<std::vector<RoundTimes>> rounds;
-  for (int process = 1; process <= plan.processes;) {
-    const size_t samples = result_.samples.size();
-    const Processes processes = StartWarm(true);
-    std::vector<RoundTimes> times = FixedRounds(processes, process, rounds_each);
-    if (IsDisturbed(*processes.candidate)) {
-      result_.samples.resize(samples);
-      continue;
-    }
-    rounds.push_back(std::move(times));
-    ++process;
+  const size_t samples = result_.samples.size();
+  std::vector<std::vector<RoundTimes>> rounds = FixedProcesses(rounds_each);
+  if (BeginsSuspicion()) {
+    result_.samples.resize(samples);
+    rounds = FixedProcesses(rounds_each);
+    RefuseWorkAhead();
   }
   result_.outcome = Report(rounds);
 }

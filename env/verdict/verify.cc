@@ -166,6 +166,7 @@ bool RowSurelyCorrect(const Data& data, int64_t begin, int64_t end) {
   float squares = 0;
 #pragma omp simd reduction(+ : squares)
   for (int64_t i = begin; i < end; ++i) squares += r[i] * r[i];
+  if (!std::isfinite(squares)) return false;  // they overflow, or the row has values that are no numbers
   const auto floor = static_cast<float>(data.floor.of_scale * 0.999);
   const float rms = std::sqrt(squares / static_cast<float>(end - begin)) * 0.999F;
   int outside = 0;

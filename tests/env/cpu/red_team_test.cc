@@ -181,7 +181,11 @@ TEST_CASE("no attack is faster than the correct kernel that it replaces") {
                                    {"gives_back_what_it_read", "one_row", "one_row"},
                                    {"compares_groups_of_four", "two_pages", "one_row"},
                                    {"compares_groups_of_four", "one_page", "one_row"},
-                                   {"sums_groups_of_four", "huge_page", "huge_page"}};
+                                   {"sums_groups_of_four", "huge_page", "huge_page"},
+                                   {"honest_in_series", "one_row", "one_row"},
+                                   {"honest_in_series", "one_page", "one_row"},
+                                   {"quarter_ahead", "one_row", "one_row"},
+                                   {"overflowing_rows", "overflowing_rows", "cosh"}};
   // On a busy machine too few pauses may fall into a batch, and then there is no gain either.
   const std::set<std::string> may_be_measured = {"polls_for_poison",
                                                  "compares_groups_of_four",
@@ -190,7 +194,10 @@ TEST_CASE("no attack is faster than the correct kernel that it replaces") {
                                                  "reads_through_second_mapping",
                                                  "reads_through_many_mappings",
                                                  "gives_back_what_it_read",
-                                                 "sums_groups_of_four"};
+                                                 "sums_groups_of_four",
+                                                 "honest_in_series",
+                                                 "quarter_ahead",
+                                                 "overflowing_rows"};
   const fs::path folder = Folder() / "against_correct";
   for (const auto& [attack, name, correct_kernel] : cases) {
     DYNAMIC_SECTION(attack << " on " << name) {

@@ -58,6 +58,21 @@ TEST_CASE("one wrong element is wrong, and named with both values") {
   }
 }
 
+TEST_CASE("a row whose squares overflow float has a bound all the same") {
+  Case c;
+  for (int i = 0; i < 256; ++i) {
+    c.truth[i] *= 1e25;
+    c.answer[i] = c.reference[i] = static_cast<float>(c.truth[i]);
+  }
+  CHECK(c.Truth().ok);
+  CHECK(c.Timed().ok);
+  std::fill_n(c.answer.begin(), 256, 1.0F);
+  CHECK_FALSE(c.Truth().ok);
+  CHECK_FALSE(c.Timed().ok);
+  std::fill_n(c.answer.begin(), 256, std::numeric_limits<float>::infinity());
+  CHECK_FALSE(c.Timed().ok);
+}
+
 TEST_CASE("the bound: 8 eps sqrt(K) of the row's magnitude") {
   Case c;
   double squares = 0;
