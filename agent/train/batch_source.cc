@@ -57,9 +57,14 @@ std::string RecordedBatches::SamplingRemark() const {
         "of {} it is not known from which distribution their tokens were drawn (temperature, top_p, top_k or min_p is "
         "not recorded)",
         units_.unknown_sampling));
+  if (units_.filtered > 0)
+    parts.push_back(
+        fmt::format("{} were drawn by top_p, top_k or min_p, and the trainer learns the whole distribution "
+                    "(collect with --top-p 1 --top-k 0 --min-p 0)",
+                    units_.filtered));
   if (units_.greedy > 0) parts.push_back(fmt::format("{} were made at temperature 0", units_.greedy));
   if (parts.empty()) return "";
-  return fmt::format("{} turns were left out: {}", units_.unknown_sampling + units_.greedy,
+  return fmt::format("{} turns were left out: {}", units_.unknown_sampling + units_.greedy + units_.filtered,
                      fmt::join(parts, "; "));
 }
 

@@ -177,10 +177,14 @@ class Maker {
     return sample;
   }
 
-  // False where the distribution is not known.
+  // False where the distribution is not known, or not one that the trainer computes.
   bool TakeTemperature(const SamplingRecord& sampling, local::Sample* sample) {
     if (!sampling.temperature || !sampling.top_p || !sampling.top_k || !sampling.min_p) {
       ++out_.facts.unknown_sampling;
+      return false;
+    }
+    if (*sampling.top_p < 1 || *sampling.top_k > 0 || *sampling.min_p > 0) {
+      ++out_.facts.filtered;
       return false;
     }
     sample->temperature = static_cast<float>(*sampling.temperature);
@@ -250,6 +254,11 @@ constexpr size_t kRun = 8;
 
 }  // namespace
 
+// Turns from a distribution that the trainer does not compute.
+static int64_t WithoutDistribution(const BatchFacts& facts) {
+  return facts.unknown_sampling + facts.greedy + facts.filtered;
+}
+
 Units WithoutUnusable(const LearnTurns& turns, Units units, const Algorithm& algorithm, const ModelText& text,
                       const BatchOptions& options) {
   RecordCache records;
@@ -262,13 +271,14 @@ Units WithoutUnusable(const LearnTurns& turns, Units units, const Algorithm& alg
     // BatchMaker reports turns without token ids.
     if (is_usable || after.without_tokens > before.without_tokens) {
       kept.push_back(std::move(unit));
-    } else if (after.unknown_sampling + after.greedy == before.unknown_sampling + before.greedy) {
+    } else if (WithoutDistribution(after) == WithoutDistribution(before)) {
       ++(after.too_long > before.too_long ? units.too_long : units.voided);
     }
     records.Shrink();
   }
   units.units = std::move(kept);
   units.unknown_sampling = maker.Left().unknown_sampling, units.greedy = maker.Left().greedy;
+  units.filtered = maker.Left().filtered;
   return units;
 }
 

@@ -37,8 +37,9 @@ struct BatchFacts {
   int64_t samples = 0, tasks = 0;
   int64_t without_tokens = 0, voided = 0, too_long = 0;  // left out
   // Rollouts only, left out too: the distribution that the tokens were drawn from is not known (SamplingRecord), or
-  // there was none (temperature 0). No ratio to the sampler can be formed then.
-  int64_t unknown_sampling = 0, greedy = 0;
+  // there was none (temperature 0), or it is a part of the model's (top_p, top_k or min_p), which the trainer does not
+  // compute. No ratio to the sampler can be formed then.
+  int64_t unknown_sampling = 0, greedy = 0, filtered = 0;
   double reward = 0, value = 0;  // score and return of a turn
   double correct = 0;            // share of turns
   double speedup = 0;            // of correct turns, geometric mean

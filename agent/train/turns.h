@@ -116,7 +116,7 @@ struct Units {
   std::vector<Unit> units;
   int64_t dropped = 0;               // tasks without a difference, turns not picked, prompts without a pair
   int64_t too_long = 0, voided = 0;  // units without a usable sample (WithoutUnusable, batches.h)
-  int64_t unknown_sampling = 0, greedy = 0;  // turns (WithoutUnusable; BatchFacts)
+  int64_t unknown_sampling = 0, greedy = 0, filtered = 0;  // turns (WithoutUnusable; BatchFacts)
 };
 
 // Rollouts: tasks whose advantages are all 0 teach nothing and are dropped. Answers: cut-off replies are

@@ -102,8 +102,8 @@ class CpuJudgement {
   CheckResult verified_;
   SequentialVerdicts verdicts_;
   Pace pace_;
-  bool is_suspected_ = false;  // of working ahead
-  int audits_ = 0;             // since the suspicion
+  bool is_suspected_ = false;     // of working ahead
+  int audits_ = 0;                // since the suspicion
   std::vector<double> timed_us_;  // per call of the candidate, of the last timed rounds
   int disturbed_processes_ = 0;
   double candidate_s_ = 0;  // all batches of the candidate

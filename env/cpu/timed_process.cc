@@ -12,7 +12,8 @@ namespace {
 constexpr double kOutsideShare = 0.01;     // of its own windows or of the others', whichever are less
 constexpr double kOutsideSlack_s = 15e-6;  // per batch: the signals, and differences between the clocks
 constexpr double kLoadCpu_s = 0.5;
-constexpr double kMapCpu_sPerGib = 0.5;  // of the slots' memory, which is mapped while the candidate is loaded
+constexpr double kMapCpu_sPerGib =
+    0.5;  // of the slots' memory, which is mapped while the candidate is loaded
 constexpr double kLoadTimeout_s = 20;
 
 Outcome OutcomeOf(const ProcessEnd& end, const std::string& phase, const std::string& log, double limit_s,
@@ -47,8 +48,8 @@ TimedProcess::TimedProcess(Session& session, std::string name, int library_fd, O
   // The import and construction of a Python candidate may take as long as a call: no input is drawn yet.
   const SlotLayout& layout = session.layout();
   const double mapped_gib = static_cast<double>(layout.inputs_bytes + layout.outputs_bytes) / (1 << 30);
-  const double most_s = session.is_python() ? limit_s * session.options().threads
-                                            : kLoadCpu_s + kMapCpu_sPerGib * mapped_gib;
+  const double most_s =
+      session.is_python() ? limit_s * session.options().threads : kLoadCpu_s + kMapCpu_sPerGib * mapped_gib;
   if (cpu_after_ > most_s) {
     End(Refused{
         fmt::format("spent {:.2f} s of CPU while being loaded: work outside its timed calls", cpu_after_)});

@@ -68,9 +68,9 @@ TEST_CASE("the chosen setting is what is judged, stored, written, confirmed and 
   std::ostringstream best;
   best << file.rdbuf();
   CHECK(best.str() == WithTile(128));
-  CHECK(turns[0].feedback.find(
-            "Knobs: 3 settings tried, 2 correct; the kernel has the fastest, TILE = 128.") !=
-        std::string::npos);
+  CHECK(
+      turns[0].feedback.find("Knobs: 3 settings tried, 2 correct; the kernel has the fastest, TILE = 128.") !=
+      std::string::npos);
   CHECK(f.requests[1].messages[1].content.find(
             "- TILE = 128: 1.00\n- TILE = 64: 2.00\nWith TILE = 7: wrong") != std::string::npos);
   CHECK((f.requests[1].task.tune == 8 && f.requests[1].task.attempts[0].trials.size() == 3));

@@ -218,8 +218,8 @@ void PrintLongest(const Tally& tally) {
   std::sort(longest.begin(), longest.end(),
             [](const auto& a, const auto& b) { return a.second.held_s > b.second.held_s; });
   for (const auto& [id, of] : longest | std::views::take(kShown)) {
-    fmt::print("{}: {} turns held the device for {:.1f} s; eager {:.0f} us, candidate {:.0f} us\n", id, of.turns,
-               of.held_s, of.reference_us, of.candidate_us);
+    fmt::print("{}: {} turns held the device for {:.1f} s; eager {:.0f} us, candidate {:.0f} us\n", id,
+               of.turns, of.held_s, of.reference_us, of.candidate_us);
   }
 }
 
@@ -371,8 +371,7 @@ int Run(const Options& options) {
     std::vector<std::string> ids;
     std::vector<ProblemRecord> records;
     // In random order, so that a part of the time has problems of the whole suite.
-    std::vector<std::string> suite =
-        ProblemsOfSuite(problems, ProblemSet::DefaultDirectory(), options.suite);
+    std::vector<std::string> suite = ProblemsOfSuite(problems, ProblemSet::DefaultDirectory(), options.suite);
     std::shuffle(suite.begin(), suite.end(), std::mt19937_64(options.seed));
     for (const std::string& id : suite) {
       Problem problem = problems.Find(id);

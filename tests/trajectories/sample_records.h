@@ -117,6 +117,14 @@ inline EvaluationRecord SampleEvaluation(const std::string& source, double speed
   return e;
 }
 
+// From the whole distribution of a model at a temperature: what a trainer can compute.
+inline SamplingRecord WholeSampling(double temperature = 0.9) {
+  SamplingRecord sampling;
+  sampling.temperature = temperature, sampling.top_p = 1, sampling.top_k = 0, sampling.min_p = 0;
+  sampling.max_tokens = 16384;
+  return sampling;
+}
+
 inline TurnRecord SampleTurn(int turn, double speedup) {
   TurnRecord t;
   t.turn = turn;

@@ -199,10 +199,9 @@ CheckResult GpuChecker::Floats(int slot, size_t output, const TensorView& refere
   session_.Synchronize();
   KEVIN_CU(MemcpyDtoH, &verdict, verdict_.data(), sizeof(verdict));
   const size_t bytes = DTypeBytes(dtype);
-  return Report(tensor, tensors, verdict, sums, errors, session_.sized().reduction,
-                [&](uint64_t index) {
-                  return !checks_kept_ && session_.IsPoisoned(slot, output, index * bytes, bytes);
-                });
+  return Report(tensor, tensors, verdict, sums, errors, session_.sized().reduction, [&](uint64_t index) {
+    return !checks_kept_ && session_.IsPoisoned(slot, output, index * bytes, bytes);
+  });
 }
 
 // Adds their number to the first word of verdict_.

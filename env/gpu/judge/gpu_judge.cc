@@ -247,7 +247,8 @@ RoundTimes GpuJudgement::TimedRound(int process, int pair, const std::string& ph
       if (side == 0) round.believed = clock_.Believes(times.event_us, times.wall_us);
     }
     clocks.push_back(session_.ClockMhz());
-    const std::string name = side == RoundAnswers::kReference ? "reference" : kernels_[static_cast<size_t>(side)].name;
+    const std::string name =
+        side == RoundAnswers::kReference ? "reference" : kernels_[static_cast<size_t>(side)].name;
     result_.samples.push_back({process, pair, phase, name, 1, us});
     answers.After(side);
   }

@@ -276,8 +276,8 @@ double GpuSession::Probe(RunnerClient* runner, long long vectors) {
   void* arguments[] = {&out, &in, &vectors};
   double ours_us = 0;
   const auto time_ours = [&] {
-    ours_us = stopwatch_->TimeUs([&] { Launch("kevin_copy", kProbeBlocks, 256, arguments); },
-                                 {.seed = random_()});
+    ours_us =
+        stopwatch_->TimeUs([&] { Launch("kevin_copy", kProbeBlocks, 256, arguments); }, {.seed = random_()});
   };
   const bool first = (random_() & 1) != 0;
   if (first) time_ours();

@@ -76,9 +76,8 @@ void RunnerClient::Open(const SharedDeviceMemory& inputs, const SharedDeviceMemo
   const Fd inputs_fd = inputs.Export(), outputs_fd = outputs.Export();
   const int descriptors[] = {inputs_fd.get(), outputs_fd.get()};
   std::optional<json> answer;
-  const bool sent =
-      SendFrame(socket_.get(), request, descriptors) &&
-      (has_trusted_ || SendBytes(socket_.get(), trusted_cubin.data(), trusted_cubin.size()));
+  const bool sent = SendFrame(socket_.get(), request, descriptors) &&
+                    (has_trusted_ || SendBytes(socket_.get(), trusted_cubin.data(), trusted_cubin.size()));
   if (sent) answer = ReceiveFrame(socket_.get(), kStart_s);
   if (!answer || !answer->contains("ok")) {
     throw Error(ExitCode::kMachine,

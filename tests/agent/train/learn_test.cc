@@ -21,7 +21,7 @@ struct Told {
   std::string stop = "stop";
   bool tokens = true;
   int rules_version = kRulesVersion;
-  SamplingRecord sampling = SampleTurn(1, 1).sampling;
+  SamplingRecord sampling = WholeSampling();
   std::string model = "search 1";
 };
 
@@ -193,7 +193,7 @@ TEST_CASE("dapo: its composition, and advantages with the penalty of overlong re
   CHECK((dapo.train.loss.kl == local::KlEstimator::kNone && dapo.refills == 10));
   CHECK((dapo.scheme.score.overlong == 1 && dapo.scheme.score.overlong_cache == 0.2));
   Records records;
-  SamplingRecord tight = SampleTurn(1, 1).sampling;
+  SamplingRecord tight = WholeSampling();
   tight.max_tokens = 2;                                                  // as many as each reply has
   records.Add("level1/19", {{0}, {.speedup = 1.7, .sampling = tight}});  // scores 0, 2 - 1; returns 0.4, 1
   records.Add("level1/19", {{0.7}, {0}});                                // returns 1, 0
@@ -370,22 +370,24 @@ TEST_CASE("filters choose episodes by kind, device, model, version, date, state 
 
 TEST_CASE("turns from an unknown distribution are no rollouts, with count and reason; imitation takes them") {
   Records records;
-  SamplingRecord unknown = SampleTurn(1, 1).sampling, greedy = unknown, hot = unknown;
-  unknown.min_p.reset(), greedy.temperature = 0, hot.temperature = 1.5;
+  SamplingRecord unknown = WholeSampling(), greedy = unknown, hot = unknown, filtered = unknown;
+  unknown.min_p.reset(), greedy.temperature = 0, hot.temperature = 1.5, filtered.top_k = 20;
   records.Add("level1/19", {{.speedup = 1.1, .sampling = unknown},
                             {.speedup = 1.2, .sampling = hot},
-                            {.speedup = 1.3, .sampling = greedy}});
+                            {.speedup = 1.3, .sampling = greedy},
+                            {.speedup = 1.4, .sampling = filtered}});
   records.Add("level1/20", {{.speedup = 1.1, .sampling = unknown}, {.speedup = 1.9, .sampling = unknown}});
   const Algorithm grpo = *FindAlgorithm("grpo");
   const LearnBatch made = FirstBatch(records, grpo);
   REQUIRE(made.batch.samples.size() == 1);
   CHECK(made.batch.samples[0].temperature == 1.5f);
-  CHECK((made.facts.unknown_sampling == 3 && made.facts.greedy == 1));
+  CHECK((made.facts.unknown_sampling == 3 && made.facts.greedy == 1 && made.facts.filtered == 1));
   const LearnTurns turns(records.Request());
   const Units usable = WithoutUnusable(turns, MakeUnits(grpo, turns, {}), grpo, {}, {});
-  CHECK((usable.units.size() == 1 && usable.unknown_sampling == 3 && usable.greedy == 1));
+  CHECK((usable.units.size() == 1 && usable.unknown_sampling == 3 && usable.greedy == 1 &&
+         usable.filtered == 1));
   CHECK((usable.too_long == 0 && usable.voided == 0));
-  CHECK(FirstBatch(records, *FindAlgorithm("sft")).batch.samples.size() == 5);
+  CHECK(FirstBatch(records, *FindAlgorithm("sft")).batch.samples.size() == 6);
 }
 
 TEST_CASE("a dry run tells what would be learnt from, and shows the batch") {

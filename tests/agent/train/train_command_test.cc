@@ -61,6 +61,7 @@ void MakeRecords(const fs::path& database, bool with_tokens) {
       turn.evaluation = SampleEvaluation(id + std::to_string(t), turn.evaluation.speedup->value);
       turn.evaluation.speedup->log_se = 0.001, turn.reward = turn.evaluation.score;
       turn.model.tokenizer_hash.clear(), turn.reasoning = "Okay, so";
+      turn.sampling = WholeSampling();
       turn.prompt_token_ids.clear(), turn.token_ids.clear(), turn.logprobs.clear();
       for (int i = 0; with_tokens && i < 6 + t; ++i)
         turn.prompt_token_ids.push_back((e + i * t) % kVocabulary);
