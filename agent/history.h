@@ -23,7 +23,6 @@ struct History {
   std::vector<std::string> attempts;  // shown in full, oldest first
   // Whether attempts.front() is the best one, which stays in the prompts of the next turns while it leads.
   bool begins_with_best = false;
-  size_t left_out = 0;     // the number of other attempts
   std::string best;        // "turn 3 with 1.5x (1.4x to 1.6x)"; empty: none is correct
   std::string table;       // a line for each attempt; empty below two
   std::string difference;  // unified diffs, of the latest kernel from the best one first; may be empty

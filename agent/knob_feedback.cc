@@ -15,7 +15,6 @@ namespace {
 constexpr size_t kMostFailures = 3, kMaxReasonBytes = 200, kMostTimes = 8, kWorstTimes = 2, kMostValues = 4;
 constexpr int kMostTimings =
     9;  // of a setting: env/gpu/judge/gpu_judge.cc; on a CPU 7 batches, env/cpu/judge.cc
-constexpr int kIndistinguishable = 5;  // percent
 
 // The knobs of a setting that have more than one value in the trials.
 std::string VariedLine(const KnobSetting& setting, const std::vector<KnobTrial>& trials) {
@@ -151,9 +150,9 @@ std::string HiddenErrorNote(const std::vector<KnobTrial>& trials) {
   const auto failing = std::count_if(trials.begin(), trials.end(), IsIncorrect);
   const std::string values = SeparatingValues(trials, *incorrect);
   return fmt::format(
-      "\n{} of this text {} verification while {}; {}. Settings should not change the result: the text likely depends on the "
-      "order of threads (a race, a missing barrier) or accesses memory out of bounds, for example where a tile does not divide a "
-      "size. Check synchronisation and bounds; a setting that passed one call may hide the same error.",
+      "\n{} of this text {} verification while {}; {}. Settings should not change the result: the text depends on the "
+      "order of threads (a race, a missing barrier), accesses memory out of bounds, for example where a tile does not divide a "
+      "size, or computes something else with these values. A setting that passed one call may hide the same error.",
       Counted(failing, "setting"), failing == 1 ? "fails" : "fail",
       passing == 1 ? "1 passes" : fmt::format("{} pass", passing),
       values.empty() ? "no single value separates them"
@@ -163,7 +162,7 @@ std::string HiddenErrorNote(const std::vector<KnobTrial>& trials) {
 // The time of the chosen setting in its trial beside that of the measurement: a direct look at the noise.
 std::string DriftNote(double trial_us, double measured_us) {
   if (trial_us <= 0 || measured_us <= 0) return "";
-  return fmt::format(" (the chosen one took {} us then and {} us in the measurement)",
+  return fmt::format("; the chosen one took {} us then and {} us in the measurement",
                      SignificantText(trial_us, 4), SignificantText(measured_us, 4));
 }
 
@@ -203,10 +202,8 @@ std::string KnobNotes(const std::vector<KnobTrial>& trials, bool is_correct, dou
            HiddenErrorNote(trials);
   return fmt::format(
              "Knobs: {} tried, {} correct; the kernel has the fastest, {}. A time is the median of at most {} short timings "
-             "without pairs{}: settings within about {} % of each other are not distinguishable. Times as multiples of the "
-             "fastest:",
-             tried, correct, setting, kMostTimings, DriftNote(*chosen->candidate_us, measured_us),
-             kIndistinguishable) +
+             "without pairs{}. Small differences are noise. Times as multiples of the fastest:",
+             tried, correct, setting, kMostTimings, DriftNote(*chosen->candidate_us, measured_us)) +
          TimeLines(trials, *chosen->candidate_us) + EffectLines(trials, chosen->setting) + Failures(trials) +
          HiddenErrorNote(trials);
 }

@@ -477,9 +477,9 @@ TEST_CASE("a package has a kernel for each shape of a size set, with the constan
 TEST_CASE("a kernel with instructions of one architecture names it for the compiler") {
   const Problem problem =
       InPrecision(ProblemSet(ProblemSet::DefaultDirectory()).Find("level1/1"), Precision::kFp16);
-  const std::string flag = "-gencode=arch=compute_90a,code=sm_90a", text = CudaText(problem, "small");
+  const std::string flag = "-gencode=arch=compute_90a,code=sm_90a", text = CudaText(problem, "full");
   CHECK(ArchitectureFlag(text) == flag);
-  CHECK(Contains(WriteModelNew(AtSize(problem, "small"), "cuda", text, {}), '"' + flag + '"'));
+  CHECK(Contains(WriteModelNew(AtSize(problem, "full"), "cuda", text, {}), '"' + flag + '"'));
   const Problem relu = ProblemSet(ProblemSet::DefaultDirectory()).Find("level1/19");
   CHECK(ArchitectureFlag(CudaText(relu, "small")).empty());
   CHECK_FALSE(

@@ -124,13 +124,17 @@ done
 for file in 1 2 3 4 best; do [ -s "kevin-out/$episode/$file.py" ] || fail "no $file.py: $(ls kevin-out/*)"; done
 grep -Eq '^CHUNK = (16384|65536)$' "kevin-out/$episode/best.py" || fail "the knob is not set: $(cat "kevin-out/$episode/best.py")"
 last=$(ls answers/prompt-*.txt | sort -V | tail -1)
-for pattern in "at least 90 % of the time of .forward." "kernels of its own do 0 % of the work" \
-  "Write the computation as kernels of your own (C++ with load_inline)" "extension relu_one does not compile" \
-  "error: .undefined_name. was not declared" "its result is incorrect" "| 3 | wrong |" "marked .python."; do
+for pattern in "at least 90 % of the time of .forward." "| 1 | refused: kernels of its own do 0 % of the work" \
+  "| 2 | compile_failed: .*error: .undefined_name. was not declared" "its result is incorrect" "| 3 | wrong" "marked .python."; do
   grep -q -- "$pattern" "$last" || fail "the last prompt lacks \"$pattern\": $(cat "$last")"
 done
-grep -q "rules open permits" "$last" && fail "the model is told of an option that is not its own"
-grep -q "ninja:\|-DTORCH_EXTENSION_NAME" "$last" && fail "the model is told more than the compiler's lines: $(cat "$last")"
+# Each attempt is told in full in the turn after it.
+cat answers/prompt-*.txt >prompts.txt
+for pattern in "Write the computation as kernels of your own (C++ with load_inline)" "extension relu_one does not compile"; do
+  grep -q -- "$pattern" prompts.txt || fail "no prompt has \"$pattern\": $(cat prompts.txt)"
+done
+grep -q "rules open permits" prompts.txt && fail "the model is told of an option that is not its own"
+grep -q "ninja:\|-DTORCH_EXTENSION_NAME" prompts.txt && fail "the model is told more than the compiler's lines: $(cat prompts.txt)"
 expect 0 "Kernels of its own did" show "$episode" 4
 grep -q "own kernels  *in cpp, [0-9]* % of the work" out.txt || fail "show lacks the share: $(cat out.txt)"
 grep -q "CHUNK" out.txt || fail "show lacks the knob"

@@ -13,12 +13,12 @@ import sys
 import threading
 
 FOLDER, PORT_FILE = sys.argv[1:]
-ATTEMPT = re.compile(r"^### Turn [1-9]", re.MULTILINE)
+ATTEMPT = re.compile(r"^### Turn (\d+)", re.MULTILINE)  # the latest one is always shown
 lock, count = threading.Lock(), 0
 
 
 def answer_to(prompt):
-    attempt = len(ATTEMPT.findall(prompt))
+    attempt = max((int(number) for number in ATTEMPT.findall(prompt)), default=0)
     while not os.path.exists(os.path.join(FOLDER, f"{attempt}.md")):
         attempt -= 1
     with open(os.path.join(FOLDER, f"{attempt}.md"), encoding="utf-8") as file:

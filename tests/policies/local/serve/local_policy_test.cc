@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <mutex>
 #include <set>
 #include <thread>
 
@@ -30,10 +32,31 @@ struct Folder {
   const fs::path path;
 };
 
-std::unique_ptr<LocalPolicy> Made(const std::string& spec, std::vector<std::string>* lines = nullptr) {
+// What a model's process says while it starts. A thread of the policy's adds lines.
+class Lines {
+ public:
+  void Add(const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    lines_.push_back(line);
+    added_.notify_all();
+  }
+  // Empty: there is none within ten seconds.
+  std::string First() {
+    std::unique_lock lock(mutex_);
+    added_.wait_for(lock, std::chrono::seconds(10), [this] { return !lines_.empty(); });
+    return lines_.empty() ? "" : lines_.front();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable added_;
+  std::vector<std::string> lines_;
+};
+
+std::unique_ptr<LocalPolicy> Made(const std::string& spec, Lines* lines = nullptr) {
   return std::make_unique<LocalPolicy>(ParseLocalSpec(spec), FAKE_MODEL, RemoteOptions{},
                                        [lines](const std::string& line) {
-                                         if (lines != nullptr) lines->push_back(line);
+                                         if (lines != nullptr) lines->Add(line);
                                        });
 }
 
@@ -82,9 +105,9 @@ TEST_CASE("a spec names a folder and options", "[local]") {
 
 TEST_CASE("many threads share one process, and it ends with its policy", "[local]") {
   const Folder folder;
-  std::vector<std::string> lines;
+  Lines lines;
   auto policy = Made(folder.Spec("?device=cpu"), &lines);
-  CHECK(lines.at(0) == "plan: 3 bytes");
+  CHECK(lines.First() == "plan: 3 bytes");
   CHECK(policy->Name() == "local:" + fs::canonical(folder.path).string() + "?device=cpu");
   CHECK(policy->ComputesOn() == "cpu");
   CHECK(policy->process().model() == "tiny");
