@@ -191,10 +191,7 @@ std::string InsteadOf(std::string_view reason, bool on_gpu, const std::string& k
 }
 
 std::string Describe(const Refused& o, const Evaluation& evaluation, const FeedbackContext& context) {
-  std::string reason(Trim(o.reason));
-  constexpr std::string_view kForUsers =
-      " (--rules open permits that)";  // the policy does not choose the rules
-  if (const size_t at = reason.find(kForUsers); at != std::string::npos) reason.erase(at, kForUsers.size());
+  std::string reason = ReasonForPolicies(std::string(Trim(o.reason)));
   if (reason.ends_with(".")) reason.pop_back();
   const std::string instead = InsteadOf(reason, evaluation.device.starts_with("cuda"), context.kind);
   return fmt::format("The kernel was refused: {}.{}{}", reason, instead.empty() ? "" : " ", instead);
@@ -263,6 +260,12 @@ std::string CorrectElsewhere(const Evaluation& evaluation) {
 }
 
 }  // namespace
+
+std::string ReasonForPolicies(std::string reason) {
+  constexpr std::string_view kForUsers = " (--rules open permits that)";
+  if (const size_t at = reason.find(kForUsers); at != std::string::npos) reason.erase(at, kForUsers.size());
+  return reason;
+}
 
 std::string Feedback(const Evaluation& evaluation, const FeedbackContext& context) {
   std::string text = std::visit([&](const auto& outcome) { return Describe(outcome, evaluation, context); },

@@ -29,4 +29,7 @@ struct FeedbackContext {
 // Markdown without a line end at the end.
 std::string Feedback(const Evaluation& evaluation, const FeedbackContext& context);
 
+// The reason of an outcome without options of the command line, which a policy does not choose.
+std::string ReasonForPolicies(std::string reason);
+
 }  // namespace kevin

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "agent/edits.h"
+#include "agent/feedback.h"
 #include "agent/parse.h"
 #include "agent/ranking.h"
 #include "agent/text.h"
@@ -55,7 +56,7 @@ std::string Row(const TurnRecord& turn, bool is_best) {
   const EvaluationRecord& e = turn.evaluation;
   std::string outcome = e.outcome, speedup, against;
   if (is_best) outcome += ", the best";
-  if (!e.correct && !e.reason.empty()) outcome += ": " + Cell(e.reason, kMostReasonBytes);
+  if (!e.correct && !e.reason.empty()) outcome += ": " + Cell(ReasonForPolicies(e.reason), kMostReasonBytes);
   if (e.speedup) speedup = RatioText(e.speedup->value, e.speedup->low, e.speedup->high);
   if (e.against_best) {
     const Ratio& r = *e.against_best;
