@@ -8,13 +8,12 @@
 #include <set>
 
 #include "agent/text.h"
+#include "env/verdict/judgement.h"
 
 namespace kevin {
 namespace {
 
 constexpr size_t kMostFailures = 3, kMaxReasonBytes = 200, kMostTimes = 8, kWorstTimes = 2, kMostValues = 4;
-constexpr int kMostTimings =
-    9;  // of a setting: env/gpu/judge/gpu_judge.cc; on a CPU 7 batches, env/cpu/judge.cc
 
 // The knobs of a setting that have more than one value in the trials.
 std::string VariedLine(const KnobSetting& setting, const std::vector<KnobTrial>& trials) {
@@ -203,7 +202,7 @@ std::string KnobNotes(const std::vector<KnobTrial>& trials, bool is_correct, dou
   return fmt::format(
              "Knobs: {} tried, {} correct; the kernel has the fastest, {}. A time is the median of at most {} short timings "
              "without pairs{}. Small differences are noise. Times as multiples of the fastest:",
-             tried, correct, setting, kMostTimings, DriftNote(*chosen->candidate_us, measured_us)) +
+             tried, correct, setting, kMostScreenTimings, DriftNote(*chosen->candidate_us, measured_us)) +
          TimeLines(trials, *chosen->candidate_us) + EffectLines(trials, chosen->setting) + Failures(trials) +
          HiddenErrorNote(trials);
 }

@@ -18,6 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kVerifyCalls = kMixtureMembers;  // one slot for each member of the input mixture, at least
 constexpr size_t kScreenBatches = 7, kMinScreenBatches = 3, kScreenBatchesIfSlow = 2;
+static_assert(kScreenBatches <= kMostScreenTimings);
 constexpr double kScreenBudget_s = 0.3;
 
 // A time-out, or SIGKILL, which the kernel sends where the machine's memory runs out.

@@ -13,6 +13,7 @@ namespace kevin {
 namespace {
 
 constexpr size_t kMostThreads = 64, kMostMaps = 2000, kMostAddresses = 20'000;
+constexpr uint64_t kLeastRun_ns = 50'000;  // being stopped and woken takes less
 
 bool IsCandidate(const std::string& file) {
   return file == "candidate.so" || file.rfind("memfd:kevin-candidate", 0) == 0 ||
@@ -78,13 +79,25 @@ void ThreadSampler::Take() {
       ++samples_.waiting;
     } else if (place.call >= 0) {
       ++samples_.system;
-    } else {
+    } else if (HasRun(task->path().string())) {
       Add(place.address);
     }
   }
   ++(taken > 0 ? samples_.moments : samples_.unreadable);
   // A moment at which every thread waits lies between calls: no thread waits for another one there.
   if (samples_.waiting - waiting == taken) samples_.waiting = waiting;
+}
+
+// True where the machine does not tell.
+bool ThreadSampler::HasRun(const std::string& task) {
+  std::ifstream file(task + "/schedstat");
+  uint64_t ran_ns = 0;
+  if (!(file >> ran_ns)) return true;
+  if (ran_ns_.size() >= kMostAddresses) ran_ns_.clear();
+  const auto [at, is_new] = ran_ns_.try_emplace(task, ran_ns);
+  if (!is_new && ran_ns < at->second + kLeastRun_ns) return false;
+  at->second = ran_ns;
+  return true;
 }
 
 void ThreadSampler::ReadMaps() {

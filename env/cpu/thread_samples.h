@@ -28,7 +28,8 @@ struct ThreadSamples {
 class ThreadSampler {
  public:
   explicit ThreadSampler(pid_t pid) : pid_(pid) {}
-  // The process must be stopped. Adds one sample a thread; of a moment at which all threads wait, only the moment.
+  // The process must be stopped. Adds one sample a thread; of a moment at which all threads wait, only the moment. A thread
+  // that computes counts only if it has run since it counted last: one that waits for a processor stands where it was.
   void Take();
   const ThreadSamples& samples() const { return samples_; }
 
@@ -38,10 +39,12 @@ class ThreadSampler {
     std::string file;                       // its name without folders
   };
   void ReadMaps();
+  bool HasRun(const std::string& task);
   void Add(uint64_t address);
 
   pid_t pid_;
   std::vector<Mapped> maps_;
+  std::map<std::string, uint64_t> ran_ns_;  // CPU time of a thread when it counted last, by its folder
   ThreadSamples samples_;
 };
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cstdint>
 #include <string_view>
+#include <utility>
 
 namespace kevin {
 namespace {
@@ -122,18 +124,18 @@ std::vector<Range> Loops(const std::vector<Instruction>& code) {
   return loops;
 }
 
-bool Contains(const Range& outer, const Range& inner) {
-  return outer.first <= inner.first && inner.last <= outer.last &&
-         outer.last - outer.first > inner.last - inner.first;
-}
-
-std::vector<Range> Innermost(const std::vector<Range>& loops) {
+// Loops that contain no other one. Each loop ends at a jump of its own.
+std::vector<Range> Innermost(std::vector<Range> loops) {
+  std::sort(loops.begin(), loops.end(), [](const Range& a, const Range& b) {
+    return std::pair(b.first, a.last) < std::pair(a.first, b.last);
+  });
   std::vector<Range> innermost;
+  size_t least_last = SIZE_MAX;  // of the loops that begin at the same place or behind it
   for (const Range& loop : loops) {
-    const bool has_inner =
-        std::any_of(loops.begin(), loops.end(), [&](const Range& other) { return Contains(loop, other); });
-    if (!has_inner) innermost.push_back(loop);
+    if (loop.last < least_last) innermost.push_back(loop);
+    least_last = std::min(least_last, loop.last);
   }
+  std::reverse(innermost.begin(), innermost.end());
   return innermost;
 }
 
@@ -154,12 +156,20 @@ Range HottestOf(const std::vector<Range>& loops, int most) {
   return hottest;
 }
 
-int SamplesIn(const std::vector<Instruction>& code, const Range& range, const AddressSamples& samples) {
-  int count = 0;
-  for (auto at = samples.lower_bound(code[range.first].address);
-       at != samples.end() && at->first <= code[range.last].address; ++at)
-    count += at->second;
-  return count;
+void CountSamples(const std::vector<Instruction>& code, const AddressSamples& samples,
+                  std::vector<Range>* loops) {
+  std::vector<uint64_t> addresses;
+  std::vector<int> before = {0};  // samples at lower addresses
+  for (const auto& [address, count] : samples) {
+    addresses.push_back(address);
+    before.push_back(before.back() + count);
+  }
+  for (Range& loop : *loops) {
+    const auto first = std::lower_bound(addresses.begin(), addresses.end(), code[loop.first].address);
+    const auto end = std::upper_bound(first, addresses.end(), code[loop.last].address);
+    loop.samples = before[static_cast<size_t>(end - addresses.begin())] -
+                   before[static_cast<size_t>(first - addresses.begin())];
+  }
 }
 
 bool IsPrefetch(const std::string& mnemonic) { return Starts(mnemonic, "prefetch"); }
@@ -260,11 +270,10 @@ std::optional<HotLoop> FindHotLoop(const std::string& disassembly, const Address
   const std::vector<Instruction> code = Read(disassembly, source_name, lines);
   std::vector<Range> loops = Loops(code);
   if (loops.empty()) return std::nullopt;
-  int in_loops = 0;
-  for (Range& loop : loops) {
-    loop.samples = SamplesIn(code, loop, samples);
-    in_loops = std::max(in_loops, loop.samples);
-  }
+  CountSamples(code, samples, &loops);
+  const int in_loops = std::max_element(loops.begin(), loops.end(), [](const Range& a, const Range& b) {
+                         return a.samples < b.samples;
+                       })->samples;
   if (!samples.empty() && in_loops == 0) return std::nullopt;
   return Describe(code, samples.empty() ? LongestOf(Innermost(loops)) : HottestOf(loops, in_loops), samples,
                   all_samples);

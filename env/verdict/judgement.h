@@ -33,6 +33,9 @@ struct Ended {
 // Of a candidate in Python: the share of the work that its own kernels must do under the rules `kevin`.
 inline constexpr double kLeastOwnShare = 0.9;
 
+// Timings of one trial of knobs, at most; their median is its time.
+inline constexpr size_t kMostScreenTimings = 9;
+
 // What is asked about one candidate on any device; the fields are those of EvaluateOptions.
 struct JudgeOptions {
   bool start_in_test = true;

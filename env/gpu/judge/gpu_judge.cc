@@ -30,7 +30,7 @@ constexpr int kMinFixedRounds = 6, kMaxFixedRounds = 80;
 constexpr double kVeryLong_us = 10'000;
 constexpr int kMinFixedRoundsIfVeryLong = 4;
 constexpr double kFixedBudget_s = 0.1, kConfirmFactor = 2;
-constexpr size_t kScreenCalls = 9, kScreenCallsWhenLong = 3, kScreenCallsIfSlow = 2;
+constexpr size_t kScreenCallsWhenLong = 3, kScreenCallsIfSlow = 2;
 constexpr int kQuietTries = 3;
 constexpr double kSameClock = 0.03;  // halves of a pair may differ by that share of the clock
 // Noise that more pairs do not average away, as A/A measurements show it (tests/bench, the clock on a GPU).
@@ -206,7 +206,7 @@ Measured GpuJudgement::Screen() {
     return request_.screen_limit_us > 0 && times_us.size() >= kScreenCallsIfSlow &&
            *std::min_element(times_us.begin(), times_us.end()) > request_.screen_limit_us;
   };
-  const size_t calls = session_.reference_us() > kLong_us ? kScreenCallsWhenLong : kScreenCalls;
+  const size_t calls = session_.reference_us() > kLong_us ? kScreenCallsWhenLong : kMostScreenTimings;
   while (times_us.size() < calls && !is_slow()) {
     const int slot = NextSlot();
     session_.Draw(slot);

@@ -264,6 +264,27 @@ TEST_CASE("a moment at which all threads wait is no sample, one at which one wor
   }
 }
 
+TEST_CASE("a thread that has not run since its last sample is not counted again") {
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    while (true) asm volatile("");
+  }
+  ThreadSampler sampler(child);
+  int status = 0;
+  for (int stops = 1; stops <= 2; ++stops) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    REQUIRE(kill(child, SIGSTOP) == 0);
+    REQUIRE(waitpid(child, &status, WUNTRACED) == child);
+    for (int looks = 0; looks < 3; ++looks) sampler.Take();
+    CHECK(sampler.samples().All() == stops);
+    CHECK(sampler.samples().moments == 3 * stops);
+    REQUIRE(kill(child, SIGCONT) == 0);
+  }
+  kill(child, SIGKILL);
+  waitpid(child, &status, 0);
+}
+
 TEST_CASE("numpy is a candidate's own only beside Triton's interpreter, and products never are") {
   ThreadSamples samples;
   samples.elsewhere = 1000, samples.python = 200, samples.products = 30, samples.math = 20;

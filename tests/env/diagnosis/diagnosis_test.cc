@@ -1,5 +1,7 @@
 // Marks of stages, the compiler's report, the disassembly: what is read from hostile text, and what is passed on.
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "env/diagnosis/diagnosis_run.h"
@@ -150,6 +152,20 @@ TEST_CASE("without samples the longest innermost loop; without loops nothing") {
   CHECK((loop->first_line == 20 && loop->share == 0 && loop->instructions == 6));
   CHECK(!FindHotLoop("", {}, 0, "candidate.cpp", 30));
   CHECK(!FindHotLoop(kDisassembly, {{0x9999, 5}}, 5, "candidate.cpp", 30));
+}
+
+TEST_CASE("of a hundred thousand loops around each other too") {
+  constexpr int kLoops = 100'000;
+  std::string disassembly = "0000000000000001 <launch>:\n";
+  for (int i = 1; i <= kLoops; ++i) disassembly += fmt::format("    {:x}:\tnop\n", i);
+  for (int i = 0; i < kLoops; ++i)  // each jump goes back one instruction further than the one before it
+    disassembly += fmt::format("    {:x}:\tjne    {:x} <launch>\n", kLoops + 1 + i, kLoops - i);
+  const auto innermost = FindHotLoop(disassembly, {}, 0, "candidate.cpp", 30);
+  REQUIRE(innermost);
+  CHECK(innermost->instructions == 2);
+  const auto hottest = FindHotLoop(disassembly, {{1, 4}, {kLoops - 9, 10}}, 20, "candidate.cpp", 30);
+  REQUIRE(hottest);
+  CHECK((hottest->instructions == 20 && hottest->share == 0.5));
 }
 
 TEST_CASE("no name that a candidate chose comes out of a disassembly") {
