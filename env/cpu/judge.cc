@@ -32,7 +32,9 @@ bool MayBeTheMachine(const Outcome& outcome) {
 JudgeResult CpuJudgement::Run() {
   try {
     auto first = VerifyPhase();
-    if (session_.is_python() && !request_.screen && !request_.verify_only) CheckOwnShare(*first);
+    // Other rules do not ask for it.
+    const bool asks_for_share = request_.rules == "kevin" && !request_.screen && !request_.verify_only;
+    if (session_.is_python() && asks_for_share) CheckOwnShare(*first);
     if (request_.verify_only) {
       result_.outcome = ReportErrors(verified_);
     } else if (request_.screen) {
@@ -101,7 +103,6 @@ void CpuJudgement::CheckOwnShare(TimedProcess& process) {
   Fill(slots);
   const OwnShare share = MeasureOwnShare(session_, process, slots, request_.kernel_form);
   result_.own_share = share.Value();
-  if (request_.rules != "kevin") return;
   if (share.moments == 0 && share.unreadable > 0)
     throw Error(
         ExitCode::kMachine,
