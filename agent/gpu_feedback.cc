@@ -14,6 +14,7 @@ namespace kevin {
 namespace {
 
 constexpr size_t kMaxNameBytes = 100;
+constexpr size_t kMaxAutotunedBytes = 300;
 
 bool Spills(const KernelReport& kernel) { return kernel.spill_store_bytes + kernel.spill_load_bytes > 0; }
 
@@ -72,6 +73,23 @@ KernelReport KernelFromJson(const Json& json) {
   return kernel;
 }
 
+// What Triton's autotuner chose, by lines of the log (env/python/autotune.py): words of the candidate's own process.
+std::string AutotunedNotes(const Evaluation& e) {
+  constexpr std::string_view kBegin = "autotuned ";
+  std::string text;
+  if (e.backend != "triton") return text;
+  size_t shown = 0, end = 0;
+  for (size_t at = 0; at < e.log.size() && shown < kMaxKernelsShown; at = end + 1) {
+    end = std::min(e.log.find('\n', at), e.log.size());
+    const std::string line = e.log.substr(at, end - at);
+    if (!line.starts_with(kBegin)) continue;
+    text += fmt::format("Triton's autotuner chose {}\n",
+                        Clip(Printable(line.substr(kBegin.size())), kMaxAutotunedBytes));
+    ++shown;
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string KernelNotes(const Evaluation& e, const Diagnosis* diagnosis) {
@@ -86,6 +104,7 @@ std::string KernelNotes(const Evaluation& e, const Diagnosis* diagnosis) {
         "Register spills go through local memory: keep fewer values alive at once (smaller tiles, "
         "less unrolling), or allow more registers with __launch_bounds__ and smaller blocks.\n";
   }
+  text += AutotunedNotes(e);
   if (!Trim(e.profile).empty()) text += fmt::format("Profiler: {}\n", Trim(e.profile));
   return std::string(TrimRight(text));
 }

@@ -10,8 +10,8 @@
 
 namespace kevin {
 
-// One line per distinct kernel, at most kMaxKernelsShown; then advice on register spills and the profiler's
-// findings, if there are any. With the times of a diagnosis (may be null) the slowest come first, each with its share.
+// One line per distinct kernel, at most kMaxKernelsShown; then advice on register spills, the choices of
+// Triton's autotuner and the profiler's findings, if there are any. With the times of a diagnosis (may be null) the slowest come first, each with its share.
 // No line end at the end; empty when nothing is known.
 inline constexpr size_t kMaxKernelsShown = 4;
 std::string KernelNotes(const Evaluation& evaluation, const Diagnosis* diagnosis = nullptr);

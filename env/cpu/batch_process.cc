@@ -71,11 +71,21 @@ WaitingProcess BatchProcess::Prepare(Fd* theirs) {
 }
 
 WaitingProcess BatchProcess::Start(PythonWorkers& workers) {
+  WaitingProcess waiting = Ask(workers);
+  Await(workers, &waiting);
+  return waiting;
+}
+
+WaitingProcess BatchProcess::Ask(PythonWorkers& workers) {
   Fd theirs;
   WaitingProcess waiting = Prepare(&theirs);
   waiting.is_python = true;
-  waiting.process = workers.Fork(theirs.get());
+  workers.Ask(theirs.get());
   return waiting;
+}
+
+void BatchProcess::Await(PythonWorkers& workers, WaitingProcess* waiting) {
+  waiting->process = workers.Await();
 }
 
 WaitingProcess BatchProcess::Start(const std::vector<std::string>& argv,

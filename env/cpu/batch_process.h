@@ -58,8 +58,10 @@ class BatchProcess {
   static WaitingProcess Start(const std::vector<std::string>& argv,
                               const std::vector<std::string>& environment, bool namespaces, int processors);
 
-  // The same of a Python worker.
+  // The same of a Python worker. Ask returns at once: its process comes with Await, in the order of asking.
   static WaitingProcess Start(PythonWorkers& workers);
+  static WaitingProcess Ask(PythonWorkers& workers);
+  static void Await(PythonWorkers& workers, WaitingProcess* waiting);
   // Of a worker whose job was sent (SendJob).
   explicit BatchProcess(WaitingProcess waiting) : waiting_(std::move(waiting)) {}
 

@@ -56,6 +56,7 @@ class CpuJudgement {
   std::unique_ptr<TimedProcess> StartCandidate();
   std::unique_ptr<TimedProcess> StartOther();
   Processes StartWarm(bool with_start);
+  int ProcessesToCome() const;
   std::unique_ptr<TimedProcess> VerifyPhase();
   int VerifyCalls();
   void CheckOwnShare(TimedProcess& process);

@@ -33,7 +33,9 @@ bool MayBeTheMachine(const Outcome& outcome) {
 JudgeResult CpuJudgement::Run() {
   try {
     auto first = VerifyPhase();
-    if (session_.is_python() && !request_.screen && !request_.verify_only) CheckOwnShare(*first);
+    // Other rules do not ask for it.
+    const bool asks_for_share = request_.rules == "kevin" && !request_.screen && !request_.verify_only;
+    if (session_.is_python() && asks_for_share) CheckOwnShare(*first);
     if (request_.verify_only) {
       result_.outcome = ReportErrors(verified_);
     } else if (request_.screen) {
@@ -52,8 +54,16 @@ int CpuJudgement::VerifyCalls() {
   return std::min(kVerifyCalls + static_cast<int>(session_.random()() % 2), session_.slots());
 }
 
+// Of the candidate and of the kernel it is compared with, for verification and for pairs.
+int CpuJudgement::ProcessesToCome() const {
+  if (request_.screen || request_.verify_only) return 1;
+  const bool has_start = request_.start_library_fd >= 0;
+  return 1 + (has_start && request_.start_in_test ? 1 : 0) + request_.plan.processes * (has_start ? 2 : 1);
+}
+
 std::unique_ptr<TimedProcess> CpuJudgement::VerifyPhase() {
   Phase("verify");
+  session_.AskForProcesses(ProcessesToCome());
   const auto start = Clock::now();
   std::unique_ptr<TimedProcess> process;
   bool may_be_the_machine = false;
@@ -94,7 +104,6 @@ void CpuJudgement::CheckOwnShare(TimedProcess& process) {
   Fill(slots);
   const OwnShare share = MeasureOwnShare(session_, process, slots, request_.kernel_form);
   result_.own_share = share.Value();
-  if (request_.rules != "kevin") return;
   if (share.moments == 0 && share.unreadable > 0)
     throw Error(
         ExitCode::kMachine,
@@ -164,6 +173,7 @@ bool CpuJudgement::IsCorrectAlone(uint16_t slot, size_t call) {
 // judged by the rules.
 Measured CpuJudgement::ScreenPhase(TimedProcess& process) {
   const DeviceLock lock("cpu", LockMode::kExclusive, &result_.wait_s);
+  session_.AwaitProcesses();
   Phase("screen");
   const auto begin = Clock::now();
   // A call that takes as long as the whole budget is timed once.
@@ -191,6 +201,7 @@ Measured CpuJudgement::ScreenPhase(TimedProcess& process) {
 
 void CpuJudgement::MeasurePhase(std::unique_ptr<TimedProcess> first) {
   const DeviceLock lock("cpu", LockMode::kExclusive, &result_.wait_s);
+  session_.AwaitProcesses();
   Phase(request_.confirm ? "confirm" : "measure");
   const auto begin = Clock::now();
   try {

@@ -51,6 +51,14 @@ double MedianOf(std::vector<double> values) {
 
 }  // namespace
 
+void Session::AskForProcesses(int count) {
+  if (is_python()) options_.workers->Ask(static_cast<size_t>(count));
+}
+
+void Session::AwaitProcesses() {
+  if (is_python()) options_.workers->Await();
+}
+
 std::string Session::JobOf(bool is_reference, int64_t arena_bytes) const {
   json job = PythonJob(sized_, layout_, slots_, is_reference);
   job["threads"] = options_.threads;
@@ -62,7 +70,7 @@ std::string Session::JobOf(bool is_reference, int64_t arena_bytes) const {
 }
 
 void Session::StartReferenceWorker(const RunnerLoad& load) {
-  WaitingProcess waiting = BatchProcess::Start(*options_.workers);
+  WaitingProcess waiting = options_.workers->Take();
   SendJob(waiting.socket.get(), JobOf(true, load.outputs_bytes),
           {waiting.page_fd.get(), inputs_fd_.get(), arena_fd_.get(), problem_fd_.get(), waiting.log.get()});
   reference_process_ = std::make_unique<BatchProcess>(std::move(waiting));

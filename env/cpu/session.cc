@@ -91,11 +91,10 @@ Session::Session(SessionOptions options)
   LayOut();
   StartReferenceProcess();
   MeasureFloor();
-  spare_ = StartWaiting();
+  if (!is_python()) spare_ = StartWaiting();
 }
 
 WaitingProcess Session::StartWaiting() {
-  if (is_python()) return BatchProcess::Start(*options_.workers);
   return BatchProcess::Start({options_.runner_path, "run", options_.namespaces ? "namespaces" : "plain"},
                              RunnerEnvironment(options_.threads), options_.namespaces, options_.threads);
 }
@@ -234,11 +233,7 @@ void Session::MeasureFloor() {
 }
 
 std::unique_ptr<BatchProcess> Session::StartCandidate(int library_fd, OutputMemory& outputs, int threads) {
-  if (is_python()) {
-    WaitingProcess next = StartWaiting();
-    std::swap(spare_, next);
-    return StartWorker(std::move(next), library_fd, outputs);
-  }
+  if (is_python()) return StartWorker(options_.workers->Take(), library_fd, outputs);
   const int own = threads > 0 ? threads : options_.threads;
   WaitingProcess next =
       BatchProcess::Start({options_.runner_path, "run", options_.namespaces ? "namespaces" : "plain"},

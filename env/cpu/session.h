@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "env/cpu/spare_workers.h"
 #include "env/cpu/timed_process.h"
 #include "env/environment.h"
 #include "env/process/generator.h"
@@ -34,8 +35,8 @@ struct SessionOptions {
   bool namespaces = true;
   std::string evaluator_path, runner_path;
   Limits limits;
-  // Candidates and reference are Python workers, forked by this one; not owned. Null: compiled kernels.
-  PythonWorkers* workers = nullptr;
+  // Candidates and reference are Python workers, from these; not owned. Null: compiled kernels.
+  SpareWorkers* workers = nullptr;
 };
 
 // The outputs of one candidate process, readable by no other candidate. Of a compiled kernel: poisoned before each call,
@@ -73,6 +74,9 @@ class Session {
   BatchProcess& reference_process() { return *reference_process_; }
   SecretRandom& random() { return random_; }  // order, counts, places and times; not inputs
 
+  // Of Python workers: so many will be needed soon, and are forked meanwhile; and none is being forked any more.
+  void AskForProcesses(int count);
+  void AwaitProcesses();
   // Starts a candidate in a fresh process. The caller waits for it (BatchProcess::WaitReady). `threads`: that it may
   // use, for a diagnosis; 0: those of the session.
   std::unique_ptr<BatchProcess> StartCandidate(int library_fd, OutputMemory& outputs, int threads = 0);
@@ -157,7 +161,7 @@ class Session {
   Mapping reference_inouts_;  // the first part of the arena
   std::unique_ptr<Reference> truth_;
   std::unique_ptr<BatchProcess> reference_process_;
-  WaitingProcess spare_;
+  WaitingProcess spare_;  // of a compiled kernel
   EmptyCost empty_cost_;
   OutputMemory candidate_outputs_, start_outputs_;
   SecretRandom random_;

@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -32,6 +33,7 @@
 #include "env/gpu/judge/gpu_evaluator.h"
 #include "env/printable.h"
 #include "env/problem/precision.h"
+#include "env/process/machine.h"
 #include "env/process/resident_sessions.h"
 #include "env/process/spawn.h"
 #include "env/process/wire.h"
@@ -63,7 +65,7 @@ class Evaluator {
  public:
   // `workers`: of candidates in Python, else null.
   Evaluator(int threads, std::string runner, std::filesystem::path own_path, bool namespaces,
-            PythonWorkers* workers = nullptr)
+            SpareWorkers* workers = nullptr)
       : socket_(kRequests) {
     base_.workers = workers;
     base_.threads = threads;
@@ -75,7 +77,8 @@ class Evaluator {
   int Serve() {
     ServeRequests(&socket_, {.answer = [this](const json& request) { return Answer(request); },
                              .after_error = [this] { sessions_.Clear(); },
-                             .resident = [this] { return sessions_.Keys(); }});
+                             .resident = [this] { return sessions_.Keys(); },
+                             .when_idle = [this] { ForkSpares(); }});
     return 0;
   }
 
@@ -106,6 +109,18 @@ class Evaluator {
     }
     judge.on_phase = [this](const std::string& phase) { socket_.Write(json{{"phase", phase}}.dump()); };
     return JudgeResultToJson(JudgeLibrary(session, judge));
+  }
+
+  // For the next evaluation, unless another process is timing now. What fails here fails there, with a reason.
+  void ForkSpares() {
+    if (base_.workers == nullptr || sessions_.size() == 0) return;
+    const std::atomic<bool> does_not_wait{true};
+    try {
+      const DeviceLock lock("cpu", LockMode::kShared, nullptr, &does_not_wait);
+      base_.workers->Ask(1 + static_cast<size_t>(PairsPlan().processes));
+      base_.workers->Await();
+    } catch (const std::exception&) {
+    }
   }
 
   // Two episodes at once are usual on a CPU. The slots of a session may take a gigabyte.
@@ -228,7 +243,8 @@ int main(int argc, char** argv) {
       kevin::EnterEvaluatorSandbox({namespaces, false, visible});
       kevin::InstallCachingAllocator(nullptr, 0);
       kevin::PythonWorkers workers(setup, std::stoi(argv[2]), namespaces);
-      return kevin::Evaluator(std::stoi(argv[2]), argv[3], own_path, namespaces, &workers).Serve();
+      kevin::SpareWorkers spares(workers);
+      return kevin::Evaluator(std::stoi(argv[2]), argv[3], own_path, namespaces, &spares).Serve();
     }
     if (mode == "serve-gpu" && (argc == 6 || argc == 8)) {
       kevin::GpuEvaluatorOptions options{std::stoi(argv[2]), argv[3], std::string(argv[4]) == "namespaces",

@@ -13,6 +13,10 @@
 namespace kevin {
 using nlohmann::json;
 
+namespace {
+constexpr int kIdleMs = 300;  // where several candidates wait, the next one is sent at once
+}
+
 json SampleToJson(const Sample& s) { return {s.process, s.pair, s.phase, s.side, s.calls, s.total_us}; }
 
 Sample SampleFromJson(const json& j) { return {j.at(0), j.at(1), j.at(2), j.at(3), j.at(4), j.at(5)}; }
@@ -88,6 +92,7 @@ void ServeRequests(LineSocket* socket, const RequestHandlers& handlers) {
     }
     reply["resident"] = handlers.resident();
     if (!socket->Write(reply.dump(-1, ' ', false, json::error_handler_t::replace))) return;
+    if (handlers.when_idle && !socket->AwaitInput(kIdleMs)) handlers.when_idle();
   }
 }
 

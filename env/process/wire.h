@@ -46,6 +46,8 @@ struct RequestHandlers {
       answer;  // what it throws is sent back as an Error
   std::function<void()> after_error;
   std::function<std::vector<std::string>()> resident;  // the keys of the sessions that it keeps
+  // Work for later requests, once none has come for a while (kIdleMs) after an answer. May be empty; must not throw.
+  std::function<void()> when_idle = {};
 };
 
 // The evaluator's side: answers requests until the other side closes.

@@ -18,6 +18,7 @@ import torch.utils.cpp_extension  # noqa: candidates import it
 
 logging.disable(logging.NOTSET)
 
+import autotune
 import extensions
 import stage_timer
 import torch_compile
@@ -51,6 +52,7 @@ def warm_up(threads):
         import triton.language  # noqa: half a second that a candidate need not wait
     except ImportError:
         pass
+    autotune.install()
 
 
 def contents(descriptor):

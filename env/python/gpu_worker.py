@@ -5,30 +5,21 @@ Memory is the evaluator's. The pool is one allocation that this process and the 
 lie in it (pool_allocator.h), so that the evaluator reads outputs where they are. Inputs and weights are another one, mapped
 read-only, as tensors for each slot. A batch ends when all streams of the context are idle.
 
-A worker of the role "examine" makes a few calls with a profiler, before others are timed: which kernels a call has, how long
-they take, and what was compiled meanwhile (Triton's and Inductor's caches). It alone may run compilers; the others get its
-caches. Its numbers are words of a process that ran the candidate: they decide about labels, not about time or correctness.
+A worker of the role "examine" makes the candidate's first calls, before others are timed (gpu_first_calls.py). It alone may
+run compilers.
 """
 
 import contextlib
 import ctypes
 import functools
-import io
 import json
 import os
 import socket
 import sys
-import tarfile
-import time
 
 import torch
 
-CACHES = {"triton": "/tmp/triton", "inductor": "/tmp/inductor"}  # as in python_workers.cc
-MOST_CACHE_BYTES = 128 << 20
-MOST_CACHE_FILES = 10000
-MOST_KERNELS = 200
-EXAMINED_CALLS = 5
-SLOW_CALL_S = 0.1  # of such calls one is examined
+import gpu_first_calls
 
 
 def warm_up():
@@ -246,12 +237,12 @@ def run(server, own, first, descriptors):
     own.close()
     result = descriptors[ARENA]
     if job["role"] == "candidate":
-        unpack_caches(result)
+        gpu_first_calls.use(result)
     for descriptor in descriptors[:JOB]:
         if descriptor != result or job["role"] != "examine":
             os.close(descriptor)
     if job["role"] == "examine":
-        examine(worker, bundle, result)
+        gpu_first_calls.examine(worker, bundle, result)
     worker.run(bundle)
 
 
@@ -298,105 +289,3 @@ def make_worker(library, device, page, job, inputs):
             return GpuCalls(library, page, self.job, slots, module, list(module._parameters.values()))
 
     return GpuWorker()
-
-
-def examine(worker, bundle, result):
-    """The numbers of a few calls, and the caches, to the file `result`; then the process ends."""
-    described = {"error": ""}
-    try:
-        with torch.no_grad():
-            calls = worker.load(bundle)
-            slots = list(range(len(worker.tensors.slots)))[:EXAMINED_CALLS]
-            for _ in range(2):
-                start = time.monotonic()
-                calls.run(slots[:1])
-                calls.check()
-            if time.monotonic() - start > SLOW_CALL_S:
-                slots = slots[:1]
-            else:
-                calls.run(slots)
-                calls.check()
-            described.update(profiled(calls, slots))
-    except BaseException as error:
-        import caller
-        described["error"] = caller.describe(error)
-    content = json.dumps(described).encode() + b"\n" + packed_caches()
-    with os.fdopen(result, "wb") as file:
-        file.seek(0)
-        file.write(content)
-        file.truncate()
-    os._exit(0)
-
-
-def profiled(calls, slots):
-    if calls.inputs[0] and not any(each.is_cuda for each in calls.inputs[0] if isinstance(each, torch.Tensor)):
-        calls.run(slots)
-        return {"calls": len(slots), "kernels": [], "device_us": None}
-    from torch.profiler import ProfilerActivity, profile
-    with profile(activities=[ProfilerActivity.CUDA]) as session:
-        calls.run(slots)
-        calls.check()
-    spans, by_name = [], {}
-    for event in session.profiler.kineto_results.events():
-        if event.device_type() != torch.autograd.DeviceType.CUDA or event.duration_ns() <= 0:
-            continue
-        spans.append((event.start_ns(), event.start_ns() + event.duration_ns()))
-        by_name[event.name()] = by_name.get(event.name(), 0) + event.duration_ns() * 1e-3 / len(slots)
-    busy, end = 0, 0
-    for start, stop in sorted(spans):
-        busy += max(0, stop - max(start, end))
-        end = max(end, stop)
-    kernels = sorted(by_name.items(), key=lambda item: -item[1])[:MOST_KERNELS]
-    return {"calls": len(slots), "kernels": [[name[:400], us] for name, us in kernels],
-            "device_us": busy * 1e-3 / len(slots) if spans else None}
-
-
-def packed_caches():
-    """All files of the folders, as unpack_caches takes them."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        for top, folder in CACHES.items():
-            for place, _, names in os.walk(folder):
-                for name in names:
-                    path = os.path.join(place, name)
-                    if os.path.islink(path) or not os.path.isfile(path):
-                        continue
-                    with open(path, "rb") as file:
-                        member, facts = tarfile.TarInfo(top + path[len(folder):]), os.fstat(file.fileno())
-                        member.size, member.mode, member.mtime = facts.st_size, facts.st_mode & 0o777, int(facts.st_mtime)
-                        archive.addfile(member, file)
-    content = packed.getvalue()
-    return content if len(content) <= MOST_CACHE_BYTES else b""
-
-
-def unpack_caches(descriptor):
-    """Of the candidate's own first calls, whose process could write anything there. What is no plain archive of files for
-    the folders of caches is left out as a whole."""
-    import caller
-    try:
-        _, _, packed = caller.contents(descriptor).partition(b"\n")
-        if len(packed) > MOST_CACHE_BYTES:
-            return
-        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:
-            for path, member in files_of(archive):
-                os.makedirs(os.path.dirname(path), exist_ok=True)
-                with open(path, "wb") as file:
-                    file.write(archive.extractfile(member).read())
-                os.chmod(path, member.mode & 0o777 | 0o600)
-                os.utime(path, (member.mtime, member.mtime))
-    except Exception:
-        return
-
-
-def files_of(archive):
-    """(path, member) of all files; raises ValueError where anything else is there."""
-    files, all_bytes = [], 0
-    for count, member in enumerate(archive):
-        top, *rest = member.name.split("/")
-        all_bytes += member.size
-        is_plain = member.type == tarfile.REGTYPE and not member.issparse()
-        is_inside = top in CACHES and rest and not any(part in ("", ".", "..") for part in rest)
-        if not is_plain or not is_inside or count >= MOST_CACHE_FILES or all_bytes > MOST_CACHE_BYTES:
-            raise ValueError(member.name)
-        files.append((os.path.join(CACHES[top], *rest), member))
-    return files

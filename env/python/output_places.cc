@@ -9,9 +9,9 @@ uint64_t ExtentOfOutput(const ConcreteTensor& tensor, const std::vector<int64_t>
   if (strides.size() != tensor.shape.size()) return 0;
   int64_t last = 0;
   for (size_t dim = 0; dim < strides.size(); ++dim) {
-    if (strides[dim] < 0 || strides[dim] > kMost) return 0;
-    last += (tensor.shape[dim] - 1) * strides[dim];
-    if (last > kMost) return 0;
+    const int64_t steps = tensor.shape[dim] - 1;
+    if (strides[dim] < 0 || strides[dim] > (kMost - last) / std::max<int64_t>(steps, 1)) return 0;  // no overflow
+    last += steps * strides[dim];
   }
   return static_cast<uint64_t>((last + 1) * DTypeBytes(tensor.spec.dtype));
 }

@@ -282,4 +282,26 @@ std::optional<double> OwnKernelShare(const std::vector<std::pair<std::string, do
   return own_us / all_us;
 }
 
+std::string NamesOfOthers(const std::vector<std::pair<std::string, double>>& kernels,
+                          const std::set<std::string>& own) {
+  constexpr size_t kMostNames = 3, kMostCharacters = 80;
+  constexpr double kLeastShare = 0.01;
+  double all_us = 0;
+  std::vector<std::pair<std::string, double>> others;
+  for (const auto& kernel : kernels) {
+    all_us += kernel.second;
+    if (!IsOwnKernel(kernel.first, own)) others.push_back(kernel);
+  }
+  if (!(all_us > 0)) return "";
+  std::stable_sort(others.begin(), others.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string text;
+  for (size_t i = 0; i < std::min(others.size(), kMostNames); ++i) {
+    if (!(others[i].second >= kLeastShare * all_us)) break;
+    text += (text.empty() ? "" : ", ") + others[i].first.substr(0, kMostCharacters) + " " +
+            std::to_string(std::lround(100 * others[i].second / all_us)) + " %";
+  }
+  return text;
+}
+
 }  // namespace kevin

@@ -116,7 +116,15 @@ PythonWorkers::PythonWorkers(PythonSetup setup, int threads, bool namespaces,
 }
 
 ChildProcess PythonWorkers::Fork(int socket) {
+  Ask(socket);
+  return Await();
+}
+
+void PythonWorkers::Ask(int socket) {
   if (!SendDescriptors(socket_.get(), &socket, 1)) Fail("ended");
+}
+
+ChildProcess PythonWorkers::Await() {
   pollfd ready{socket_.get(), POLLIN, 0};
   // The first one waits for the import.
   if (poll(&ready, 1, kImportLimitMs + kForkLimitMs) <= 0) Fail("no worker within two minutes");

@@ -41,6 +41,9 @@ class PythonWorkers {
   // A worker that waits for its job on `socket`, the other end of the caller's. Blocks while torch is imported. Throws
   // Error(kBroken).
   ChildProcess Fork(int socket);
+  // Fork in two steps: several may be asked for before the first is awaited, and they come in the order of asking.
+  void Ask(int socket);
+  ChildProcess Await();
 
   const PythonSetup& setup() const { return setup_; }
 

@@ -8,11 +8,12 @@ takes part in its time: weights are new in every call, so their packing is work 
 A candidate may register none of them and rely on KernelBench's seed: constructed under the seed of Model it draws what Model
 drew. It too is constructed for each call. In place of what its constructor draws it gets the numbers from which Model's
 text makes the weights of the call, by shape and order. There is no seed to know: what was drawn before or elsewhere is
-not the weights of any call.
+not the weights of any call. A drawing in another shape has the same numbers in the same order, as under a seed.
 """
 
 import ast
 import contextlib
+import math
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -108,17 +109,18 @@ class Draws(TorchDispatchMode):
         values = self.placed.get(len(self.drawn))
         self.drawn.append((DRAWS[name], tuple(out.shape)))
         if values is not None:
-            out.copy_(self.scaled(name, values, args[1:], kwargs))
+            out.copy_(self.scaled(name, values.reshape(out.shape), args, kwargs))
         return out
 
     @staticmethod
     def scaled(name, values, args, kwargs):
-        """The two numbers of uniform_(from, to) and of normal(mean, std)."""
+        """The two numbers, or tensors, of uniform_(from, to), normal_(mean, std) and normal(mean, std)."""
+        of_two = list(args[:2] if name == "aten::normal" else args[1:3])
         if name == "aten::uniform_":
-            low, high = (list(args) + [kwargs.get("from", 0.0), kwargs.get("to", 1.0)][len(args):])[:2]
+            low, high = of_two + [kwargs.get("from", 0.0), kwargs.get("to", 1.0)][len(of_two):]
             return values * (high - low) + low
-        if name in ("aten::normal", "aten::normal_") and not any(isinstance(a, torch.Tensor) for a in args):
-            mean, std = (list(args) + [kwargs.get("mean", 0.0), kwargs.get("std", 1.0)][len(args):])[:2]
+        if name in ("aten::normal", "aten::normal_"):
+            mean, std = of_two + [kwargs.get("mean", 0.0), kwargs.get("std", 1.0)][len(of_two):]
             return values * std + mean
         return values
 
@@ -228,16 +230,19 @@ class Rebuilt:
 
 
 def match_drawings(specs, places, drawn):
-    """For each weight without a place the number of a drawing of its shape and kind, in order; None: there is none."""
+    """For each weight without a place the number of a drawing of its kind, in order: of its shape, else of as many values.
+    None: there is none."""
     drawings, used = [None] * len(specs), set()
-    for i, (spec, place) in enumerate(zip(specs, places)):
-        if place is not None or "draw" not in spec:
-            continue
-        wanted = (spec["draw"]["uniform"], tuple(spec["shape"]))
-        j = next((j for j, each in enumerate(drawn) if j not in used and each == wanted), None)
-        if j is not None:
-            drawings[i] = j
-            used.add(j)
+    for alike in (tuple, math.prod):
+        for i, (spec, place) in enumerate(zip(specs, places)):
+            if place is not None or drawings[i] is not None or "draw" not in spec:
+                continue
+            wanted = (spec["draw"]["uniform"], alike(spec["shape"]))
+            j = next((j for j, (uniform, shape) in enumerate(drawn)
+                      if j not in used and (uniform, alike(shape)) == wanted), None)
+            if j is not None:
+                drawings[i] = j
+                used.add(j)
     return drawings
 
 

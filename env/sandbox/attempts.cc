@@ -231,8 +231,12 @@ bool TakesPagesAway(const std::string&, int) {
 }
 
 bool MovesPages(const std::string&, int) {
+  constexpr int kPreferred = 1, kMove = 2;
   for (std::byte* place : {buffers.outputs.data(), buffers.inputs.data()}) {
-    if (syscall(SYS_mbind, place, kBufferBytes, 1, nullptr, 0, 2) == 0) return true;
+    if (syscall(SYS_mbind, place, kBufferBytes, kPreferred, nullptr, 0, kMove) == 0) return true;
+    void* page = place;
+    int node = 0, status = 0;
+    if (syscall(SYS_move_pages, 0, 1, &page, &node, &status, kMove) == 0) return true;
   }
   return false;
 }
@@ -307,7 +311,10 @@ const std::vector<Attempt>& ForbiddenActs() {
        .act = TakesPagesAway,
        .candidate_only = true,
        .gpu_python = true},
-      {"move pages of shared buffers", MovesPages, false, true},
+      {.name = "move pages of shared buffers",
+       .act = MovesPages,
+       .candidate_only = true,
+       .gpu_python = true},
       {"resize or punch shared buffers", ResizesBuffers, false, true},
       {.name = "punch holes into its outputs",
        .act = PunchesOutputs,

@@ -148,11 +148,13 @@ void DenyForGpuRunner(scmp_filter_ctx filter) {
   seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
 }
 
-// Host code of a candidate runs: it may not take pages of shared memory from the trusted side. mbind stays allowed: the
-// driver may place its buffers on nodes by it, and tensors lie in no memory of the host here.
+// Host code of a candidate runs: it may neither take pages of shared memory from the trusted side nor move them to another
+// node. The driver and torch need no policy of nodes: they work in containers whose filter refuses the same calls with the
+// same error to a process without CAP_SYS_NICE (Docker's own), and of torch's libraries only cuFile names mbind.
 void DenyTakingPages(scmp_filter_ctx filter) {
   for (const unsigned advice : {MADV_REMOVE, MADV_COLD, MADV_PAGEOUT})
     seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(madvise), 1, SCMP_A2(SCMP_CMP_EQ, advice));
+  Deny(filter, {SCMP_SYS(mbind), SCMP_SYS(set_mempolicy), SCMP_SYS(migrate_pages), SCMP_SYS(move_pages)});
   // Holes and the like; not the plain reservation of room.
   seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(fallocate), 1, SCMP_A1(SCMP_CMP_NE, 0));
 }

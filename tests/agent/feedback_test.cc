@@ -302,6 +302,17 @@ TEST_CASE("register spills are named only where there are some, with advice") {
   CHECK(KernelNotes({}).empty());
 }
 
+TEST_CASE("the choices of Triton's autotuner are told, from the log of a kernel in Triton") {
+  Evaluation evaluation;
+  evaluation.log = "a warning\nautotuned relu: BLOCK: 64, num_warps: 4\nautotuned for nothing";
+  CHECK(KernelNotes(evaluation).empty());
+  evaluation.backend = "triton";
+  CHECK(KernelNotes(evaluation) ==
+        "Triton's autotuner chose relu: BLOCK: 64, num_warps: 4\nTriton's autotuner chose for nothing");
+  for (int i = 0; i < 20; ++i) evaluation.log += "\nautotuned k: " + std::string(5000, 'x');
+  CHECK(KernelNotes(evaluation).size() < 2000);
+}
+
 TEST_CASE("a compiler's flood is cut to its causes, each with its line") {
   const std::string text = FeedbackOn(CompileFailed{kGccLog});
   CHECK(text.find("     3 |   for (long i = 0; i < B * N; ++i)") != std::string::npos);

@@ -62,11 +62,11 @@ class GpuEvaluator {
 
   void Serve() {
     if (IsForPython()) StartPython();
-    ServeRequests(
-        &socket_,
-        {.answer = [this](const json& request) { return Answer(request); },
-         .after_error = [this] { DropSessions(); },
-         .resident = [this] { return IsForPython() ? python_sessions_.Keys() : sessions_.Keys(); }});
+    ServeRequests(&socket_,
+                  {.answer = [this](const json& request) { return Answer(request); },
+                   .after_error = [this] { DropSessions(); },
+                   .resident = [this] { return IsForPython() ? python_sessions_.Keys() : sessions_.Keys(); },
+                   .when_idle = [this] { WarmUpWorkers(); }});
   }
 
  private:
@@ -201,6 +201,18 @@ class GpuEvaluator {
           GpuWorkersOptions{options_.device, false, PoolBytes(static_cast<size_t>(FreeBytes()))});
     } catch (...) {
       failure_ = std::current_exception();
+    }
+  }
+
+  // For the next evaluation, which then starts none. Nothing is timed on the device meanwhile.
+  void WarmUpWorkers() {
+    if (!gpu_workers_ || python_sessions_.size() == 0) return;
+    try {
+      const DeviceLock lock(LockName(), LockMode::kShared, nullptr);
+      gpu_workers_->Refill();
+      gpu_workers_->Settle();
+    } catch (...) {  // the next evaluation tells why
+      gpu_workers_->DropSpares();
     }
   }
 

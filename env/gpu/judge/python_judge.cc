@@ -35,6 +35,8 @@ JudgeResult GpuPythonJudgement::Run() {
   }
   (is_verified_ ? result_.measure_s : result_.verify_s) = SecondsSince(is_verified_ ? measuring_ : begin_);
   if (!sides_.empty()) result_.log = sides_.front()->process().Log();
+  if (const std::string others = NamesOfOthers(examined_.kernels, request_.own_kernels); !others.empty())
+    result_.log += (result_.log.empty() ? "" : "\n") + ("kernels of libraries: " + others);
   sides_.clear();
   session_.workers().Settle();
   result_.device_s = SecondsSince(begin_);
@@ -107,8 +109,9 @@ void GpuPythonJudgement::CheckOwnShare() const {
   if (*result_.own_share >= kLeastOwnShare) return;
   throw Ended{Refused{fmt::format(
       "kernels of its own do {:.0f} % of the work, and the rules `kevin` ask for {:.0f} %: the rest is done by "
-      "libraries (--rules open permits that)",
-      *result_.own_share * 100, kLeastOwnShare * 100)}};
+      "libraries ({}; --rules open permits that)",
+      *result_.own_share * 100, kLeastOwnShare * 100,
+      NamesOfOthers(examined_.kernels, request_.own_kernels))}};
 }
 
 std::unique_ptr<PythonSide> GpuPythonJudgement::StartSide(const std::string& name, int bundle_fd,

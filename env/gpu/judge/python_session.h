@@ -49,7 +49,7 @@ class GpuPythonSession {
   // In place of one that may be broken.
   void StartReference();
 
-  // What the first calls of a candidate told (role "examine" of env/python/gpu_worker.py): words of its own process, bounded
+  // What the first calls of a candidate told (role "examine" of env/python/gpu_first_calls.py): words of its own process, bounded
   // and printable.
   struct Examined {
     std::string error;                                    // why they failed

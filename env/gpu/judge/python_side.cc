@@ -24,8 +24,9 @@ constexpr int64_t kGpuWorkerCpuLimit_s =
     24 * 3600;  // waiting for the GPU is computing; calls have limits of their own
 // Of the largest problems one output takes 6 GiB.
 constexpr size_t kLeastPool = size_t{1} << 30, kMostPool = size_t{16} << 30;
-// Of the reference, a candidate, the kernel it is compared with and its examination; two spares; and room for the rest.
-constexpr size_t kPoolsAtATime = 7;
+// Of two references, a candidate and the kernel it is compared with, or spares in their place; a spare for each; and room
+// for the rest.
+constexpr size_t kPoolsAtATime = 8;
 
 std::multiset<int> worker_ids;  // of the one thread that has workers
 
@@ -131,6 +132,7 @@ WarmWorker GpuWorkers::Start(bool may_compile) {
                     {"max_file_bytes", kPythonFileBytes},
                     {"cpu_limit_s", kGpuWorkerCpuLimit_s}};
   const Fd pool = worker.pool.Export();
+  ++started_;
   const int log = worker.waiting.log.get();
   SendJob(worker.waiting.socket.get(), job.dump(), {worker.waiting.page_fd.get(), log, pool.get(), log, log});
   return worker;
@@ -162,13 +164,25 @@ bool GpuWorkers::Settle() {
   return waited;
 }
 
+void GpuWorkers::Refill() {
+  try {
+    for (const bool may_compile : {false, true}) {
+      std::deque<WarmWorker>& spares = may_compile ? compiling_spares_ : spares_;
+      while (spares.size() < kWarmSpares) spares.push_back(Start(may_compile));
+    }
+  } catch (const DriverError& error) {
+    if (!error.out_of_memory()) throw;
+  }
+}
+
 WarmWorker GpuWorkers::Take(bool may_compile) {
   std::deque<WarmWorker>& spares = may_compile ? compiling_spares_ : spares_;
-  if (spares.empty()) spares.push_back(Start(may_compile));
+  if (spares.empty()) {
+    spares.push_back(Start(may_compile));
+    Refill();
+  }
   WarmWorker worker = std::move(spares.front());
   spares.pop_front();
-  // The next one warms up while this one is loaded and verified.
-  if (spares.empty()) spares.push_back(Start(may_compile));
   MakeWarm(&worker, may_compile);
   return worker;
 }

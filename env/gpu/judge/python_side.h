@@ -1,7 +1,8 @@
 #pragma once
 // The workers of candidates in Python on a GPU, from the evaluator's side: their processes and their memory. A worker is
-// warm before its candidate comes: forked, in its sandbox, with a context and a pool (env/python/gpu_worker.py); spares are
-// kept. One candidate each.
+// warm before its candidate comes: forked, in its sandbox, with a context and a pool (env/python/gpu_worker.py). One
+// candidate each. To make a context takes a second, to warm up a profiler several, and both disturb what is timed: an
+// evaluation takes spares and starts no worker. Their successors warm up between evaluations.
 //
 // The pool is an allocation of this process: all tensors of the worker's torch lie in it, and this process reads them there.
 // A worker's inputs are an allocation of its own, filled from the session's at the start of each batch. Its mapping is
@@ -75,19 +76,26 @@ class PythonSide {
   std::unique_ptr<BatchProcess> process_;
 };
 
+// Of each kind: a candidate with the kernel it is compared with, or two evaluations in a row.
+inline constexpr size_t kWarmSpares = 2;
+
 // One thread. `workers` must outlive it.
 class GpuWorkers {
  public:
   GpuWorkers(PythonWorkers& workers, const GpuWorkersOptions& options);
   ~GpuWorkers();
 
-  // A spare, or a new one; waits until it is warm, and starts its successor. `may_compile`: it may start compilers, and takes
-  // no part in timing. Throws Error(kMachine) with the reason where a worker cannot use the GPU.
+  // A spare; waits until it is warm. Where its kind has none left, one is started and Refill() called. `may_compile`: it may start
+  // compilers, and takes no part in timing. Throws Error(kMachine) with the reason where a worker cannot use the GPU.
   WarmWorker Take(bool may_compile);
+  // Starts the spares of both kinds that are missing, all at the same time, as far as memory allows, and does not wait for
+  // them.
+  void Refill();
   // Waits until all spares are warm: the making of a context disturbs what is timed. False: they were.
   bool Settle();
   void DropSpares();  // their pools are memory of the device
   const GpuWorkersOptions& options() const { return options_; }
+  int64_t started() const { return started_; }  // workers, until now
 
  private:
   WarmWorker Start(bool may_compile);
@@ -97,6 +105,7 @@ class GpuWorkers {
   GpuWorkersOptions options_;
   std::optional<int> processor_;  // of timed workers
   std::deque<WarmWorker> spares_, compiling_spares_;
+  int64_t started_ = 0;
 };
 
 // The bytes of a pool: a share of the free memory of the device, because several exist at a time.

@@ -2,10 +2,10 @@
 // real ones do; streams do their work at once; of the trusted kernels it has those that judge candidates in Python, as plain
 // loops over float32.
 //
-//   FAKE_DEVICE_GAP_NS       what the kernel that looks for other contexts finds; with FAKE_DEVICE_GAP_ABOVE=N only while this
-//                            process has more than N children
+//   FAKE_DEVICE_GAP_NS       what the kernel that looks for other contexts finds; with FAKE_DEVICE_GAP_ABOVE=N only while more
+//                            than N children of this process are stopped, as a candidate and references are between batches
 //   FAKE_DEVICE_DRAINS=N     in a pause of a batch, the first N looks find a gap
-//   FAKE_DEVICE_FULL_ABOVE=N there is no free memory while this process has more than N children
+//   FAKE_DEVICE_FULL_ABOVE=N there is no free memory while more than N children are stopped
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -198,7 +198,7 @@ void Rearrange(void** arguments) {
   }
 }
 
-bool HasMoreChildrenThan(const char* setting) {
+bool HasMoreStoppedThan(const char* setting) {
   long children = 0;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
@@ -206,7 +206,7 @@ bool HasMoreChildrenThan(const char* setting) {
     std::ifstream file(entry.path() / "stat");
     const std::string text{std::istreambuf_iterator<char>(file), {}};
     const size_t end = text.rfind(')');  // "ID (NAME) STATE PARENT ..."
-    if (end != std::string::npos && end + 4 < text.size() && text[end + 2] != 'Z')
+    if (end != std::string::npos && end + 4 < text.size() && text[end + 2] == 'T')
       children += std::atoi(text.c_str() + end + 4) == getpid();
   }
   return children > std::atol(setting);
@@ -221,7 +221,7 @@ void Watch(void** arguments) {
   longest = 0;
   const char *gap = std::getenv("FAKE_DEVICE_GAP_NS"), *above = std::getenv("FAKE_DEVICE_GAP_ABOVE"),
              *drains = std::getenv("FAKE_DEVICE_DRAINS");
-  if (gap != nullptr && (above == nullptr || HasMoreChildrenThan(above)))
+  if (gap != nullptr && (above == nullptr || HasMoreStoppedThan(above)))
     longest = std::strtoull(gap, nullptr, 10);
   if (drains != nullptr && is_in_batch && ++looks_in_pause <= std::atoi(drains)) longest = 2'000'000;
 }
@@ -275,7 +275,7 @@ int cuCtxSetCurrent(void*) { return 0; }
 int cuCtxSynchronize() { return 0; }
 bool IsFull() {
   const char* above = std::getenv("FAKE_DEVICE_FULL_ABOVE");
-  return above != nullptr && HasMoreChildrenThan(above);
+  return above != nullptr && HasMoreStoppedThan(above);
 }
 int cuMemGetInfo_v2(size_t* free_bytes, size_t* total) {
   return *free_bytes = IsFull() ? 0 : size_t{2} << 30, *total = size_t{4} << 30, 0;

@@ -46,8 +46,10 @@ Evaluation JudgedOnGpu(const fs::path& file, const std::string& problem, const s
   return evaluation;
 }
 
-const std::set<std::string> kWithWeights = {"seeds_weights", "no_weights", "folds_weights",
-                                            "remembers_weights"};
+const std::set<std::string> kWithWeights = {
+    "seeds_weights",     "no_weights",           "folds_weights",
+    "remembers_weights", "keeps_seeded_weights", "keeps_first_drawing",
+    "seeds_in_forward",  "restores_the_seed",    "returns_expanded_weight"};
 }  // namespace
 
 TEST_CASE("no attack of a Python candidate on a GPU gains anything") {

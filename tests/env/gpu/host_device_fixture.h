@@ -8,7 +8,6 @@
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "env/error.h"
 #include "env/gpu/judge/python_judge.h"
@@ -17,6 +16,7 @@
 #include "env/python/python_kind.h"
 #include "tests/catch.h"
 #include "tests/env/cpu/cpu_fixture.h"
+#include "tests/env/python/bundle.h"
 
 namespace kevin {
 
@@ -76,33 +76,21 @@ class Setting {
   const char* name_;
 };
 
-// The processes of a session between evaluations; a candidate is one more.
-inline std::string Children(GpuPythonSession& session) {
+// How many processes are stopped between evaluations: the references. A candidate between its batches is one more. All
+// spares are warm afterwards.
+inline std::string StoppedProcesses(GpuPythonSession& session) {
+  session.workers().Refill();
   session.workers().Settle();
-  session.workers().DropSpares();
-  session.StartReference();
-  session.workers().Take(true);  // leaves a spare of each kind
-  session.workers().Settle();
-  int children = 0;
+  int stopped = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     if (std::atoi(entry.path().filename().c_str()) <= 0) continue;
     std::ifstream file(entry.path() / "stat");
     const std::string text{std::istreambuf_iterator<char>(file), {}};
     const size_t end = text.rfind(')');
-    if (end != std::string::npos && end + 4 < text.size())
-      children += std::atoi(text.c_str() + end + 4) == getpid();
+    if (end != std::string::npos && end + 4 < text.size() && text[end + 2] == 'T')
+      stopped += std::atoi(text.c_str() + end + 4) == getpid();
   }
-  return std::to_string(children);
-}
-
-inline Fd BundleOf(const std::string& source, const std::string& kind) {
-  const nlohmann::json header = {{"files", {{{"name", "candidate.py"}, {"bytes", source.size()}}}},
-                                 {"extensions", nlohmann::json::object()},
-                                 {"kind", kind}};
-  const std::string text = header.dump() + "\n" + source;
-  Fd bundle = CreateSharedFile("kevin-bundle", text.size());
-  REQUIRE(pwrite(bundle.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()));
-  return bundle;
+  return std::to_string(stopped);
 }
 
 struct Asked {

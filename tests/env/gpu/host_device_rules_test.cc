@@ -10,7 +10,7 @@ namespace kevin {
 namespace fs = std::filesystem;
 
 TEST_CASE("work that goes on on the GPU after a batch is refused") {
-  const Setting above("FAKE_DEVICE_GAP_ABOVE", Children(ShortCalls()));
+  const Setting above("FAKE_DEVICE_GAP_ABOVE", StoppedProcesses(ShortCalls()));
   const Setting gap("FAKE_DEVICE_GAP_NS", "2000000");
   const JudgeResult busy = Judged(WithForward("return torch.relu(x)"));
   REQUIRE(std::holds_alternative<Refused>(busy.outcome));
@@ -36,7 +36,7 @@ TEST_CASE(
   const std::string self = std::to_string(getpid()), relu = WithForward("return torch.relu(x)");
   const Setting processes("FAKE_NVML_PROCESSES", self + " 0");
   GpuPythonSession& session = ShortCalls(&others);
-  const Setting above("FAKE_DEVICE_GAP_ABOVE", Children(session));
+  const Setting above("FAKE_DEVICE_GAP_ABOVE", StoppedProcesses(session));
   const Setting gap("FAKE_DEVICE_GAP_NS", "2000000");
   {
     const Setting idle("FAKE_NVML_COMPUTED", self + ":80 0:0");
@@ -59,7 +59,7 @@ TEST_CASE("work that drains while a batch is paused is no late work") {
 TEST_CASE(
     "a candidate that takes the GPU's memory outside its pool is refused, and the next one is measured") {
   {
-    const Setting full("FAKE_DEVICE_FULL_ABOVE", Children(ShortCalls()));
+    const Setting full("FAKE_DEVICE_FULL_ABOVE", StoppedProcesses(ShortCalls()));
     const JudgeResult result = Judged(WithForward("return torch.relu(x)"));
     REQUIRE(std::holds_alternative<Refused>(result.outcome));
     CHECK(OutcomeReason(result.outcome).find("takes GPU memory outside its pool") == 0);
@@ -135,7 +135,7 @@ TEST_CASE("a slow and correct candidate is timed by single calls, within a limit
 }
 
 TEST_CASE("a load that takes too long is confirmed once, and so are the first calls") {
-  Children(ShortCalls());  // with warm spares
+  StoppedProcesses(ShortCalls());  // with warm spares
   const auto now_s =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   constexpr double kLimit_s = 4;

@@ -89,7 +89,8 @@ TEST_CASE("calls of a GPU candidate in Python cannot share their work") {
   for (const char* attack :
        {"defers_batch", "defers_to_last", "works_ahead", "forges_done", "forges_places", "defers_to_del",
         "caches_by_pointer", "caches_by_shape", "lazy_subclass", "patches_clocks", "patches_torch",
-        "walks_frames", "looks_for_reference", "reference_by_global"}) {
+        "walks_frames", "looks_for_reference", "reference_by_global", "subclasses_the_reference",
+        "calls_kevin_library", "forges_strides"}) {
     INFO(attack);
     std::printf("%s\n", attack);
     const JudgeResult result = Judged(TextOf(RedTeam() / (std::string(attack) + ".py")));
@@ -116,13 +117,62 @@ TEST_CASE("a Python whose workers cannot use the GPU is named with the next step
   CHECK(PythonSide::ProcessIds().size() == ids_before);
 }
 
+TEST_CASE("what Triton's autotuner chose in the first calls holds in every process, and is in the log") {
+  // A stand-in for a kernel, whose times are random.
+  const std::string source =
+      "import os\nimport random\nimport torch\nimport torch.nn as nn\nimport triton\n"
+      "from triton.runtime.autotuner import Autotuner\n\n\ndef relu(x, out, BLOCK):\n    pass\n\n\nclass Kernel:\n"
+      "    fn = staticmethod(relu)\n\n    def run(self, x, out, BLOCK, **options):\n        torch.clamp(x, min=0, out=out)\n"
+      "\n\ndef do_bench(call, quantiles):\n    files = [os.readlink('/proc/self/fd/' + number) for number in "
+      "os.listdir('/proc/self/fd') if os.path.lexists('/proc/self/fd/' + number)]\n"
+      "    if not any('kevin-examined' in name for name in files):\n        raise RuntimeError('measured again')\n"
+      "    call()\n    return [random.SystemRandom().random()] * 3\n\n\n"
+      "tuned = Autotuner(Kernel(), ['x', 'out', 'BLOCK'], [triton.Config({'BLOCK': 2 ** i}) for i in range(6, 12)], [], "
+      "None, None, do_bench=do_bench)\n\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n"
+      "        out = torch.empty_like(x)\n        tuned.run(x, out)\n        return out\n";
+  const JudgeResult result = Judged(source);
+  INFO(OutcomeReason(result.outcome));
+  CHECK(std::holds_alternative<Measured>(result.outcome));
+  CHECK(result.log.find("autotuned relu: BLOCK: ") == 0);
+  const JudgeResult again = Judged(source, {.verify_only = true});
+  CHECK(again.log == result.log);
+}
+
 TEST_CASE("workers that have ended are no processes of Kevin's any more") {
   GpuPythonSession& session = ShortCalls();
+  const auto processes = [&] {
+    session.workers().Refill();
+    return PythonSide::ProcessIds().size();
+  };
   const std::string source = WithForward("return torch.relu(x) # counted");
-  Judged(source, {.verify_only = true}, session);  // leaves spares
-  const size_t before = PythonSide::ProcessIds().size();
+  Judged(source, {.verify_only = true}, session);
+  const size_t before = processes();
   Judged(source + "\n# and again", {.verify_only = true}, session);
-  CHECK(PythonSide::ProcessIds().size() == before);
+  CHECK(processes() == before);
+}
+
+TEST_CASE("an evaluation takes warm workers and starts none; what is missing is started together") {
+  GpuPythonSession& session = ShortCalls();
+  GpuWorkers& workers = session.workers();
+  workers.Refill();
+  workers.Settle();
+  const int64_t before = workers.started();
+  const auto started = [&] { return workers.started() - before; };
+  const std::string relu = WithForward("return torch.relu(x)");
+  Judged(relu + "# first\n", {}, session);
+  CHECK_FALSE(workers.Settle());
+  CHECK(started() == 0);
+  Judged(relu + "# second\n", {.verify_only = true}, session);
+  CHECK(started() == 0);
+  // None is left of either kind: both are filled at once.
+  Judged(relu + "# third\n", {.verify_only = true}, session);
+  CHECK(started() == 2 * static_cast<int64_t>(kWarmSpares));
+  workers.Refill();
+  workers.Settle();
+  const int64_t again = started();
+  // Candidate and the kernel to pair against; both were examined before.
+  Judged(relu + "# third\n", {.start = relu + "# first\n"}, session);
+  CHECK(started() == again);
 }
 
 }  // namespace kevin

@@ -103,6 +103,13 @@ TEST_CASE("the share of own kernels is one of device time, and unknown without a
   const std::set<std::string> own = {"mine"};
   CHECK(OwnKernelShare({{"mine(float*)", 30}, {"Memset (Device)", 10}}, own) == 0.75);
   CHECK(OwnKernelShare({{"theirs", 10}}, own) == 0.0);
+  CHECK(NamesOfOthers({{"Memset (Device)", 10}, {"mine(float*)", 30}, {"sgemm", 60}}, own) ==
+        "sgemm 60 %, Memset (Device) 10 %");
+  CHECK(NamesOfOthers({{"a", 4}, {"b", 3}, {"c", 2}, {"d", 1}}, own) == "a 40 %, b 30 %, c 20 %");
+  CHECK(NamesOfOthers({{"mine", 1000}, {"little", 1}}, own).empty());
+  CHECK(NamesOfOthers({{"mine", 0}, {"none", 0}}, own).empty());
+  CHECK(NamesOfOthers({}, own).empty());
+  CHECK(NamesOfOthers({{std::string(5000, 'k'), 1}}, own).size() < 100);
   CHECK_FALSE(OwnKernelShare({}, own).has_value());
   CHECK_FALSE(OwnKernelShare({{"mine", 0}}, own).has_value());
   CHECK_FALSE(OwnKernelShare({{"mine", -5}, {"theirs", 10}}, own).has_value());

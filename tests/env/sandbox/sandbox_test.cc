@@ -125,6 +125,7 @@ TEST_CASE(
   };
   for (const SandboxProfile profile : {SandboxProfile::kGpuPython, SandboxProfile::kGpuPythonBuild}) {
     CHECK(has(profile, "take pages away under shared buffers"));
+    CHECK(has(profile, "move pages of shared buffers"));
     CHECK(has(profile, "punch holes into its outputs"));
     CHECK(has(profile, "open descriptors without end"));
     CHECK(has(profile, "fork") == (profile == SandboxProfile::kGpuPython));

@@ -1,4 +1,4 @@
-"""What a GPU worker keeps of its candidate's first calls (env/python/gpu_worker.py): files come back as they were, and an
+"""What a GPU worker keeps of its candidate's first calls (env/python/gpu_first_calls.py): files come back as they were, and an
 archive that is anything else is left out. Arguments: the checkout."""
 
 import importlib.util
@@ -12,7 +12,7 @@ if importlib.util.find_spec("torch") is None:
     print("skipped: this Python has no torch")
     sys.exit(77)
 sys.path.insert(0, os.path.join(sys.argv[1], "env/python"))
-import gpu_worker  # noqa: E402
+import gpu_first_calls  # noqa: E402
 
 
 def file_of(content):
@@ -42,7 +42,7 @@ def files_in(folder):
 
 
 def use(folder):
-    gpu_worker.CACHES = {"triton": os.path.join(folder, "triton"), "inductor": os.path.join(folder, "inductor")}
+    gpu_first_calls.CACHES = {"triton": os.path.join(folder, "triton"), "inductor": os.path.join(folder, "inductor")}
 
 
 def test_files_come_back():
@@ -57,9 +57,9 @@ def test_files_come_back():
         os.link(os.path.join(first, "triton/a/kernel.so"), os.path.join(first, "triton/same"))
         os.symlink("/etc/passwd", os.path.join(first, "triton/link"))
         os.mkfifo(os.path.join(first, "triton/pipe"))
-        content = b"{}\n" + gpu_worker.packed_caches()
+        content = b"{}\n" + gpu_first_calls.packed_caches()
         use(second)
-        gpu_worker.unpack_caches(file_of(content))
+        gpu_first_calls.use(file_of(content))
         assert files_in(second) == [long, "triton/a/kernel.so", "triton/same"], files_in(second)
         with open(os.path.join(second, long)) as file:
             assert file.read() == long
@@ -69,7 +69,7 @@ def test_files_come_back():
 def test_anything_else_is_left_out():
     good = member("triton/good")
     large = member("triton/large", b"")
-    large[0].size = gpu_worker.MOST_CACHE_BYTES + 1
+    large[0].size = gpu_first_calls.MOST_CACHE_BYTES + 1
     forged = [archive_of(good, bad) for bad in (
         member("../out"), member("/etc/out"), member("triton/../../out"), member("triton//out"), member("other/out"), member("triton"),
         member("triton/link", b"", type=tarfile.SYMTYPE, linkname="/etc"),
@@ -77,11 +77,11 @@ def test_anything_else_is_left_out():
         member("triton/pipe", b"", type=tarfile.FIFOTYPE), member("triton/device", b"", type=tarfile.CHRTYPE),
         member("triton/sparse", b"", type=tarfile.GNUTYPE_SPARSE), member("triton/good/under"), large)]
     forged += [b"", b"\n", b"{}", b"{}\n" + bytes(range(256)) * 20, archive_of(good)[:700]]
-    forged += [archive_of(*[member(f"triton/{i}", b"") for i in range(gpu_worker.MOST_CACHE_FILES + 1)])]
+    forged += [archive_of(*[member(f"triton/{i}", b"") for i in range(gpu_first_calls.MOST_CACHE_FILES + 1)])]
     for content in forged:
         with tempfile.TemporaryDirectory() as folder:
             use(os.path.join(folder, "caches"))
-            gpu_worker.unpack_caches(file_of(content))
+            gpu_first_calls.use(file_of(content))
             found = [name for name in files_in(folder) if name != "caches/triton/good"]
             assert not found, (content[:200], found)
 
